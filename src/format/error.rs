@@ -1,0 +1,79 @@
+//! What can be wrong with a container, always with the file and the byte.
+
+use super::{FORMATS, Source};
+use std::io;
+use std::path::PathBuf;
+
+/// Result of reading a container.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why a container, or a part of it, cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The operating system does not give the bytes.
+    #[error("{}: cannot read {what} at byte {offset_bytes}: {source}", path.display())]
+    Unreadable {
+        /// The container.
+        path: PathBuf,
+        /// Which part of it.
+        what: &'static str,
+        /// Where in the file.
+        offset_bytes: u64,
+        /// The operating system's word.
+        source: io::Error,
+    },
+
+    /// The structure is not what the format says.
+    #[error(
+        "{}: not a usable {format} container: at byte {offset_bytes}: expected {expected}, found {found}{hint}",
+        path.display()
+    )]
+    Malformed {
+        /// The container.
+        path: PathBuf,
+        /// The format that was tried.
+        format: &'static str,
+        /// Where in the file.
+        offset_bytes: u64,
+        /// What should stand there.
+        expected: String,
+        /// What does.
+        found: String,
+        /// What to do about it; empty, or text that begins with its own punctuation.
+        hint: &'static str,
+    },
+
+    /// Bytes that do not add up to their checksum.
+    #[error(
+        "{}: checksum mismatch in {what} at byte {offset_bytes}: expected {expected:#010x}, found {found:#010x}{hint}",
+        path.display()
+    )]
+    Checksum {
+        /// The container.
+        path: PathBuf,
+        /// Which part of it.
+        what: String,
+        /// Where that part begins.
+        offset_bytes: u64,
+        /// The stored CRC-32.
+        expected: u32,
+        /// The CRC-32 of the bytes.
+        found: u32,
+        /// What to do about it; empty, or text that begins with its own punctuation.
+        hint: &'static str,
+    },
+}
+
+impl Error {
+    pub(super) fn unknown(source: &dyn Source) -> Self {
+        let names: Vec<_> = FORMATS.iter().map(|f| f.name()).collect();
+        Error::Malformed {
+            path: source.path().to_owned(),
+            format: "dataset",
+            offset_bytes: 0,
+            expected: format!("a container of a known format ({})", names.join(", ")),
+            found: format!("{} bytes that are none", source.len()),
+            hint: "",
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! What a sample looks like from its first bytes: for `suffix=auto` and for `info`.
+
+/// How many bytes [`sniff`] looks at.
+pub const HEAD_BYTES: usize = 16;
+
+/// A kind of content.
+#[derive(Debug, PartialEq, Eq, Clone, Copy)]
+pub struct Kind {
+    /// The usual file name ending, with its dot.
+    pub suffix: &'static str,
+    /// What people call it.
+    pub name: &'static str,
+}
+
+/// A run of bytes at an offset.
+type Mark = (usize, &'static [u8]);
+
+/// Signatures as the formats' own specifications give them; all marks of a row must be there.
+const SIGNATURES: &[(&str, &str, &[Mark])] = &[
+    (".jpg", "JPEG image", &[(0, b"\xff\xd8\xff")]),
+    (".png", "PNG image", &[(0, b"\x89PNG\r\n\x1a\n")]),
+    (".gif", "GIF image", &[(0, b"GIF8")]),
+    (".webp", "WebP image", &[(0, b"RIFF"), (8, b"WEBP")]),
+    (".tif", "TIFF image", &[(0, b"II*\0")]),
+    (".tif", "TIFF image", &[(0, b"MM\0*")]),
+    (".jp2", "JPEG 2000 image", &[(0, b"\0\0\0\x0cjP  ")]),
+    (".npy", "NumPy array", &[(0, b"\x93NUMPY")]),
+    (".h5", "HDF5 file", &[(0, b"\x89HDF\r\n\x1a\n")]),
+    (".parquet", "Parquet file", &[(0, b"PAR1")]),
+    (".arrow", "Arrow file", &[(0, b"ARROW1")]),
+    (".wav", "WAVE audio", &[(0, b"RIFF"), (8, b"WAVE")]),
+    (".flac", "FLAC audio", &[(0, b"fLaC")]),
+    (".ogg", "Ogg stream", &[(0, b"OggS")]),
+    (".mp3", "MP3 audio", &[(0, b"ID3")]),
+    (".avi", "AVI video", &[(0, b"RIFF"), (8, b"AVI ")]),
+    (".avif", "AVIF image", &[(4, b"ftypavif")]),
+    (".mp4", "MP4 video", &[(4, b"ftyp")]),
+    (".mkv", "Matroska video", &[(0, b"\x1a\x45\xdf\xa3")]),
+    (".pdf", "PDF document", &[(0, b"%PDF-")]),
+    (".zip", "zip archive", &[(0, b"PK\x03\x04")]),
+    (".gz", "gzip data", &[(0, b"\x1f\x8b\x08")]),
+    (".zst", "zstd data", &[(0, b"\x28\xb5\x2f\xfd")]),
+    (".xz", "xz data", &[(0, b"\xfd7zXZ\0")]),
+    (".bz2", "bzip2 data", &[(0, b"BZh")]),
+    (".pkl", "Python pickle", &[(0, b"\x80\x02")]),
+    (".pkl", "Python pickle", &[(0, b"\x80\x03")]),
+    (".pkl", "Python pickle", &[(0, b"\x80\x04\x95")]),
+    (".pkl", "Python pickle", &[(0, b"\x80\x05\x95")]),
+];
+
+/// Names the kind of content that begins with `head` (its first [`HEAD_BYTES`] bytes, or all of it).
+#[must_use]
+pub fn sniff(head: &[u8]) -> Option<Kind> {
+    let has = |&(at, mark): &Mark| head.get(at..).is_some_and(|rest| rest.starts_with(mark));
+    SIGNATURES
+        .iter()
+        .find(|(_, _, marks)| marks.iter().all(has))
+        .map(|&(suffix, name, _)| Kind { suffix, name })
+}
+
+/// Every suffix that [`sniff`] can answer, each once.
+#[must_use]
+pub fn suffixes() -> Vec<&'static str> {
+    let mut all: Vec<_> = SIGNATURES.iter().map(|&(suffix, ..)| suffix).collect();
+    all.dedup();
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn first_bytes_name_the_kind_of_a_sample() {
+        assert_eq!(sniff(b"\xff\xd8\xff\xe0\0\x10JFIF").unwrap().suffix, ".jpg");
+        assert_eq!(sniff(b"RIFF\x24\0\0\0WAVEfmt ").unwrap().suffix, ".wav");
+        assert_eq!(sniff(b"RIFF\x24\0\0\0WEBPVP8 ").unwrap().suffix, ".webp");
+        assert_eq!(sniff(b"\x93NUMPY\x01\0").unwrap().suffix, ".npy");
+        assert_eq!(sniff(b"\xff\xd8"), None);
+        assert_eq!(sniff(b""), None);
+    }
+
+    #[test]
+    fn every_suffix_is_listed_once() {
+        let mut all = suffixes();
+        let listed = all.len();
+        all.sort_unstable();
+        all.dedup();
+        assert_eq!(all.len(), listed);
+    }
+}

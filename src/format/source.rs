@@ -1,0 +1,92 @@
+//! Positioned access to a container's bytes; implemented by files, and by memory for tests.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// The bytes of one container.
+pub trait Source: Send + Sync {
+    /// What errors call it.
+    fn path(&self) -> &Path;
+
+    /// Length in bytes, as it was when the source was opened.
+    fn len(&self) -> u64;
+
+    /// Whether it has no byte.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Fills `buf` from `offset_bytes`.
+    ///
+    /// # Errors
+    /// The bytes are not all there, or cannot be read.
+    fn read_exact_at(&self, buf: &mut [u8], offset_bytes: u64) -> io::Result<()>;
+
+    /// A part of the source that will be looked up at random, without system calls where possible.
+    ///
+    /// # Errors
+    /// The range is not within the source, or cannot be mapped or read.
+    fn table(&self, offset_bytes: u64, length_bytes: u64) -> io::Result<Box<dyn Table>>;
+}
+
+/// A resident part of a source.
+pub trait Table: Send + Sync {
+    /// Copies `out.len()` bytes from `offset_bytes` within the table.
+    ///
+    /// # Errors
+    /// Out of range, or the file was truncated under its mapping.
+    fn copy_to(&self, offset_bytes: u64, out: &mut [u8]) -> io::Result<()>;
+}
+
+/// A source in memory.
+#[derive(Debug, Clone)]
+pub struct MemorySource {
+    path: PathBuf,
+    bytes: Vec<u8>,
+}
+
+impl MemorySource {
+    /// Wraps `bytes`; errors call them `path`.
+    pub fn new(path: impl Into<PathBuf>, bytes: Vec<u8>) -> Self {
+        Self { path: path.into(), bytes }
+    }
+}
+
+impl Source for MemorySource {
+    fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn len(&self) -> u64 {
+        self.bytes.len() as u64
+    }
+
+    fn read_exact_at(&self, buf: &mut [u8], offset_bytes: u64) -> io::Result<()> {
+        copy_range(&self.bytes, offset_bytes, buf)
+    }
+
+    fn table(&self, offset_bytes: u64, length_bytes: u64) -> io::Result<Box<dyn Table>> {
+        let start = usize::try_from(offset_bytes).map_err(|_| out_of_range())?;
+        let length = usize::try_from(length_bytes).map_err(|_| out_of_range())?;
+        let end = start.checked_add(length).ok_or_else(out_of_range)?;
+        let bytes = self.bytes.get(start..end).ok_or_else(out_of_range)?;
+        Ok(Box::new(bytes.to_vec()))
+    }
+}
+
+impl Table for Vec<u8> {
+    fn copy_to(&self, offset_bytes: u64, out: &mut [u8]) -> io::Result<()> {
+        copy_range(self, offset_bytes, out)
+    }
+}
+
+fn copy_range(bytes: &[u8], offset_bytes: u64, out: &mut [u8]) -> io::Result<()> {
+    let start = usize::try_from(offset_bytes).map_err(|_| out_of_range())?;
+    let end = start.checked_add(out.len()).ok_or_else(out_of_range)?;
+    out.copy_from_slice(bytes.get(start..end).ok_or_else(out_of_range)?);
+    Ok(())
+}
+
+fn out_of_range() -> io::Error {
+    io::Error::new(io::ErrorKind::UnexpectedEof, "past the end of the file")
+}

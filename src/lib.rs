@@ -1,0 +1,10 @@
+//! ffrfs mounts a dataset container so that every sample is a plain file.
+//!
+//! The rooms, ground floor first; a room imports only from rooms below it:
+//!
+//! | room | what it holds |
+//! | --- | --- |
+//! | [`format`] | bytes → samples: one file (or folder) a container format, the registry, errors |
+
+
+pub mod format;
