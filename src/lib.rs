@@ -5,6 +5,8 @@
 //! | room | what it holds |
 //! | --- | --- |
 //! | [`format`] | bytes → samples: one file (or folder) a container format, the registry, errors |
+//! | [`catalog`] | samples → names: the immutable tree over one or more containers |
 
 
+pub mod catalog;
 pub mod format;

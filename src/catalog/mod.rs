@@ -1,0 +1,207 @@
+//! Samples → names: the immutable tree that a mount shows.
+//!
+//! Imports only from [`crate::format`]. Nothing is stored for numbered samples; stored names are packed.
+
+mod dataset;
+mod numbered;
+mod tree;
+
+pub use dataset::{Dataset, Located, StoredNames};
+pub use numbered::{Numbered, Suffix};
+pub use tree::{Tree, TreeBuilder};
+
+use crate::format::{Folder, Result};
+
+/// A file or a folder of the tree.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Node {
+    /// Folder by number; 0 is the root.
+    Folder(u64),
+    /// Sample by its number in the dataset.
+    Sample(u64),
+}
+
+/// The root folder.
+pub const ROOT: u64 = 0;
+
+/// The tree of names over a dataset.
+#[derive(Debug)]
+pub enum Catalog {
+    /// Names that are computed.
+    Numbered(Numbered),
+    /// Names that are stored.
+    Tree(Tree),
+}
+
+/// What [`Catalog::list`] calls for an entry; says whether it wants more.
+pub type Emit<'a> = dyn FnMut(&[u8], Node) -> bool + 'a;
+
+impl Catalog {
+    /// Finds `name` in `folder`.
+    ///
+    /// # Errors
+    /// The name depends on a sample's first bytes (`suffix=auto`), and they cannot be read.
+    pub fn lookup(&self, dataset: &Dataset, folder: u64, name: &[u8]) -> Result<Option<Node>> {
+        match self {
+            Catalog::Numbered(n) => n.lookup(dataset, folder, name),
+            Catalog::Tree(t) => Ok(t.lookup(folder, name)),
+        }
+    }
+
+    /// Lists `folder` from entry number `from` on, in a fixed order, until `emit` returns false.
+    ///
+    /// # Errors
+    /// As [`Catalog::lookup`].
+    pub fn list(&self, dataset: &Dataset, folder: u64, from: u64, emit: &mut Emit) -> Result<()> {
+        match self {
+            Catalog::Numbered(n) => n.list(dataset, folder, from, emit),
+            Catalog::Tree(t) => {
+                t.list(folder, from, emit);
+                Ok(())
+            }
+        }
+    }
+
+    /// The folder that `folder` lies in; the root lies in itself. `None`: there is no such folder.
+    #[must_use]
+    pub fn parent(&self, folder: u64) -> Option<u64> {
+        match self {
+            Catalog::Numbered(n) => (folder < n.folders()).then_some(ROOT),
+            Catalog::Tree(t) => t.parent(folder),
+        }
+    }
+
+    /// How many folders lie directly in `folder`.
+    #[must_use]
+    pub fn subfolders(&self, folder: u64) -> u64 {
+        match self {
+            Catalog::Numbered(n) if folder == ROOT => n.folders().saturating_sub(1),
+            Catalog::Numbered(_) => 0,
+            Catalog::Tree(t) => t.subfolders(folder),
+        }
+    }
+
+    /// Folders in all, the root included.
+    #[must_use]
+    pub fn folders(&self) -> u64 {
+        match self {
+            Catalog::Numbered(n) => n.folders(),
+            Catalog::Tree(t) => t.folders(),
+        }
+    }
+
+    /// Samples that have a name.
+    #[must_use]
+    pub fn samples(&self) -> u64 {
+        match self {
+            Catalog::Numbered(n) => n.samples(),
+            Catalog::Tree(t) => t.samples(),
+        }
+    }
+
+    /// Follows a relative path from the root.
+    ///
+    /// # Errors
+    /// As [`Catalog::lookup`].
+    pub fn find(&self, dataset: &Dataset, path: &[u8]) -> Result<Option<Node>> {
+        let mut node = Node::Folder(ROOT);
+        for name in path.split(|&b| b == b'/').filter(|name| !name.is_empty() && *name != b".") {
+            let Node::Folder(folder) = node else { return Ok(None) };
+            match self.lookup(dataset, folder, name)? {
+                Some(found) => node = found,
+                None => return Ok(None),
+            }
+        }
+        Ok(Some(node))
+    }
+
+    /// Visits everything below `folder` with its path from there, parents first.
+    ///
+    /// # Errors
+    /// As [`Catalog::lookup`].
+    pub fn walk(
+        &self,
+        dataset: &Dataset,
+        folder: u64,
+        visit: &mut dyn FnMut(&[u8], Node),
+    ) -> Result<()> {
+        let mut pending = vec![(folder, Vec::new())];
+        while let Some((folder, prefix)) = pending.pop() {
+            let first_child = pending.len();
+            self.list(dataset, folder, 0, &mut |name, node| {
+                let mut path: Vec<u8> = prefix.clone();
+                path.extend_from_slice(name);
+                visit(&path, node);
+                if let Node::Folder(child) = node {
+                    path.push(b'/');
+                    pending.push((child, path));
+                }
+                true
+            })?;
+            pending[first_child..].reverse();
+        }
+        Ok(())
+    }
+
+    /// The paths of some samples, in the order in which they were asked for; one pass over all names.
+    ///
+    /// # Errors
+    /// As [`Catalog::lookup`].
+    pub fn paths(&self, dataset: &Dataset, samples: &[u64]) -> Result<Vec<Vec<u8>>> {
+        if let Catalog::Numbered(numbered) = self {
+            return samples.iter().map(|&sample| numbered.path(dataset, sample)).collect();
+        }
+        let mut wanted: std::collections::HashMap<u64, Vec<u8>> =
+            samples.iter().map(|&sample| (sample, Vec::new())).collect();
+        self.walk(dataset, ROOT, &mut |path, node| {
+            if let Node::Sample(sample) = node
+                && let Some(slot) = wanted.get_mut(&sample)
+            {
+                slot.extend_from_slice(path);
+            }
+        })?;
+        Ok(samples.iter().map(|sample| wanted[sample].clone()).collect())
+    }
+}
+
+impl From<Numbered> for Catalog {
+    fn from(numbered: Numbered) -> Self {
+        Catalog::Numbered(numbered)
+    }
+}
+
+impl From<Tree> for Catalog {
+    fn from(tree: Tree) -> Self {
+        Catalog::Tree(tree)
+    }
+}
+
+/// Why names given by a container or by the user make no tree.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum NameError {
+    /// A path that cannot be one below a mount point.
+    #[error("{0:?}: {1}")]
+    Illegal(String, &'static str),
+    /// Two samples, or a sample and a folder, with one name.
+    #[error("{0:?} is named twice")]
+    Duplicate(String),
+    /// The tree is too large for this program.
+    #[error("more than 4294967295 names")]
+    TooMany,
+}
+
+/// How many files a stored tree names.
+#[must_use]
+pub fn count_files(folder: &Folder) -> u64 {
+    let mut pending = vec![folder];
+    let mut files = 0;
+    while let Some(folder) = pending.pop() {
+        for (_, entry) in &folder.entries {
+            match entry {
+                crate::format::Entry::File(_) => files += 1,
+                crate::format::Entry::Folder(inner) => pending.push(inner),
+            }
+        }
+    }
+    files
+}
