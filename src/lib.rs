@@ -6,7 +6,9 @@
 //! | --- | --- |
 //! | [`format`] | bytes → samples: one file (or folder) a container format, the registry, errors |
 //! | [`catalog`] | samples → names: the immutable tree over one or more containers |
+//! | [`io`] | system calls: buffers, positioned reads, guarded mappings, processes, mount table |
 
 
 pub mod catalog;
 pub mod format;
+pub mod io;

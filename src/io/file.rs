@@ -1,0 +1,221 @@
+//! A container file: positioned reads, and the question whether it is still the file that was opened.
+
+use super::Mapping;
+use crate::format::{Source, Table};
+use std::fs;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Indexes up to this size are copied to memory, larger ones are mapped.
+const COPY_BELOW_BYTES: u64 = 256 << 10;
+
+/// A container file.
+#[derive(Debug)]
+pub struct File {
+    path: PathBuf,
+    file: fs::File,
+    size: u64,
+    modified: (i64, i64),
+}
+
+/// Why a read did not give the bytes.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// They are not in memory, and waiting was not allowed.
+    #[error("not in memory")]
+    WouldBlock,
+    /// The file is not the one that was opened any more.
+    #[error("the file was {0} while it was mounted; mount it again")]
+    Changed(&'static str),
+    /// The operating system cannot read them.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+impl File {
+    /// Opens a regular file (or a block device) for reading.
+    ///
+    /// # Errors
+    /// It cannot be opened or is neither.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        let file = fs::File::open(path)?;
+        let metadata = file.metadata()?;
+        if metadata.is_dir() {
+            return Err(io::Error::from_raw_os_error(libc::EISDIR));
+        }
+        if !metadata.is_file() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
+        }
+        let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        let modified = (metadata.mtime(), metadata.mtime_nsec());
+        Ok(Self { path, file, size: metadata.len(), modified })
+    }
+
+    /// When it was last modified, as of its opening.
+    #[must_use]
+    pub fn modified(&self) -> SystemTime {
+        let (seconds, nanos) = self.modified;
+        let nanos = Duration::from_nanos(nanos.unsigned_abs());
+        match u64::try_from(seconds) {
+            Ok(seconds) => UNIX_EPOCH + Duration::from_secs(seconds) + nanos,
+            Err(_) => UNIX_EPOCH - Duration::from_secs(seconds.unsigned_abs()) + nanos,
+        }
+    }
+
+    /// Owner and group, as of now.
+    ///
+    /// # Errors
+    /// The file's metadata cannot be read.
+    pub fn owner(&self) -> io::Result<(u32, u32)> {
+        let metadata = self.file.metadata()?;
+        Ok((metadata.uid(), metadata.gid()))
+    }
+
+    /// Fills `buf` from `offset_bytes`, and only then makes sure that the file was still the same: what
+    /// was read is either of the file that was opened or not given out.
+    ///
+    /// # Errors
+    /// See [`ReadError`]; `WouldBlock` only if not `may_wait`.
+    pub fn read(&self, buf: &mut [u8], offset_bytes: u64, may_wait: bool) -> Result<(), ReadError> {
+        if may_wait {
+            match self.file.read_exact_at(buf, offset_bytes) {
+                Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => {
+                    self.check_unchanged()?;
+                    return Err(e.into());
+                }
+                other => other?,
+            }
+        } else if self.read_cached(buf, offset_bytes)? < buf.len() {
+            return Err(ReadError::WouldBlock);
+        }
+        self.check_unchanged()
+    }
+
+    /// Reads what the page cache holds; a short count says that the rest is not there.
+    fn read_cached(&self, buf: &mut [u8], offset_bytes: u64) -> Result<usize, ReadError> {
+        let offset = i64::try_from(offset_bytes).map_err(|_| out_of_range())?;
+        let vector = libc::iovec { iov_base: buf.as_mut_ptr().cast(), iov_len: buf.len() };
+        // SAFETY: `vector` describes `buf`, which this function borrows mutably until the call returns;
+        // the kernel writes at most `iov_len` bytes to it. The descriptor is open as long as `self.file`.
+        let read =
+            unsafe { libc::preadv2(self.file.as_raw_fd(), &vector, 1, offset, libc::RWF_NOWAIT) };
+        if let Ok(read) = usize::try_from(read) {
+            return Ok(read);
+        }
+        let error = io::Error::last_os_error();
+        match error.raw_os_error() {
+            // Not every file system can say that it would have to wait.
+            Some(libc::EAGAIN | libc::EOPNOTSUPP | libc::EINTR | libc::ENOSYS) => Ok(0),
+            _ => Err(error.into()),
+        }
+    }
+
+    /// Whether this is still the file that was opened.
+    ///
+    /// # Errors
+    /// [`ReadError::Changed`] if not.
+    pub fn check_unchanged(&self) -> Result<(), ReadError> {
+        let now = self.file.metadata()?;
+        if now.len() < self.size {
+            Err(ReadError::Changed("truncated"))
+        } else if now.len() > self.size || (now.mtime(), now.mtime_nsec()) != self.modified {
+            Err(ReadError::Changed("rewritten"))
+        } else if now.nlink() == 0 {
+            Err(ReadError::Changed("replaced or deleted"))
+        } else {
+            Ok(())
+        }
+    }
+}
+
+impl Source for File {
+    fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn len(&self) -> u64 {
+        self.size
+    }
+
+    fn read_exact_at(&self, buf: &mut [u8], offset_bytes: u64) -> io::Result<()> {
+        self.file.read_exact_at(buf, offset_bytes)
+    }
+
+    fn table(&self, offset_bytes: u64, length_bytes: u64) -> io::Result<Box<dyn Table>> {
+        if offset_bytes.checked_add(length_bytes).is_none_or(|end| end > self.size) {
+            return Err(out_of_range());
+        }
+        if length_bytes > COPY_BELOW_BYTES
+            && let Some(mapping) = Mapping::new(&self.file, offset_bytes, length_bytes)?
+        {
+            return Ok(Box::new(mapping));
+        }
+        let length = usize::try_from(length_bytes).map_err(|_| out_of_range())?;
+        let mut bytes = vec![0; length];
+        self.file.read_exact_at(&mut bytes, offset_bytes)?;
+        Ok(Box::new(bytes))
+    }
+}
+
+fn out_of_range() -> io::Error {
+    io::Error::new(io::ErrorKind::UnexpectedEof, "past the end of the file")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    fn temporary(bytes: &[u8]) -> (tempfile::NamedTempFile, File) {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(bytes).unwrap();
+        let opened = File::open(file.path()).unwrap();
+        (file, opened)
+    }
+
+    #[test]
+    fn a_read_gives_the_bytes_at_the_offset() {
+        let (_keep, file) = temporary(b"0123456789");
+        let mut buf = [0; 4];
+        file.read(&mut buf, 3, true).unwrap();
+        assert_eq!(&buf, b"3456");
+    }
+
+    #[test]
+    fn a_read_without_waiting_gives_bytes_or_says_that_it_would_wait() {
+        let (_keep, file) = temporary(b"0123456789");
+        let mut buf = [0; 10];
+        match file.read(&mut buf, 0, false) {
+            Ok(()) => assert_eq!(&buf, b"0123456789"),
+            Err(e) => assert!(matches!(e, ReadError::WouldBlock)),
+        }
+    }
+
+    #[test]
+    fn a_truncated_a_rewritten_and_a_deleted_file_are_told_apart() {
+        let mut buf = [0; 4];
+        let (keep, file) = temporary(b"0123456789");
+        keep.as_file().set_len(5).unwrap();
+        let error = file.read(&mut buf, 6, true).unwrap_err();
+        assert!(matches!(error, ReadError::Changed("truncated")));
+
+        let (mut keep, file) = temporary(b"0123456789");
+        keep.write_all(b"more").unwrap();
+        let error = file.read(&mut buf, 0, true).unwrap_err();
+        assert!(matches!(error, ReadError::Changed("rewritten")));
+
+        let (keep, file) = temporary(b"0123456789");
+        drop(keep);
+        let error = file.read(&mut buf, 0, true).unwrap_err();
+        assert!(matches!(error, ReadError::Changed("replaced or deleted")));
+    }
+
+    #[test]
+    fn a_folder_and_a_device_are_no_containers() {
+        assert!(File::open(Path::new("/")).is_err());
+        assert!(File::open(Path::new("/dev/null")).is_err());
+    }
+}

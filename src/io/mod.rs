@@ -1,0 +1,14 @@
+//! System calls: page-aligned buffers, positioned reads, guarded mappings, processes, the mount table.
+//!
+//! Imports only from [`crate::format`]. The only room with `unsafe`; each block names its invariant and
+//! who upholds it, and nothing unsafe is needed by callers.
+
+mod buffer;
+mod file;
+mod mapping;
+pub mod mounts;
+pub mod process;
+
+pub use buffer::{Buffer, BufferPool};
+pub use file::{File, ReadError};
+pub use mapping::Mapping;

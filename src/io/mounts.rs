@@ -1,0 +1,177 @@
+//! The mount table: what is mounted where, dead mounts, unmounting.
+
+use nix::errno::Errno;
+use nix::mount::{MntFlags, umount2};
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// The file system type that our mounts show.
+pub const FS_TYPE: &str = "fuse.ffrfs";
+
+/// A line of the mount table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mount {
+    /// Where.
+    pub target: PathBuf,
+    /// The file system type, such as `fuse.ffrfs`.
+    pub fs_type: String,
+    /// What, as `findmnt` shows it.
+    pub source: OsString,
+}
+
+/// What a mount point is at the moment.
+#[derive(Debug, PartialEq, Eq)]
+pub enum State {
+    /// A folder on which a dataset can be mounted.
+    Free,
+    /// A mount of ours that works.
+    Mounted(Mount),
+    /// A mount of ours whose daemon is gone.
+    Dead(Mount),
+}
+
+/// The mounts that this process sees, in the order in which they were mounted.
+///
+/// # Errors
+/// /proc is not there.
+pub fn table() -> io::Result<Vec<Mount>> {
+    let text = std::fs::read("/proc/self/mountinfo")?;
+    Ok(text.split(|&b| b == b'\n').filter_map(parse_line).collect())
+}
+
+/// `36 35 98:0 /root /target options … - type source options`, blanks and backslashes as octal escapes.
+fn parse_line(line: &[u8]) -> Option<Mount> {
+    let mut fields = line.split(|&b| b == b' ');
+    let target = unescape(fields.nth(4)?);
+    let mut fields = fields.skip_while(|field| field != b"-").skip(1);
+    let fs_type = String::from_utf8_lossy(fields.next()?).into_owned();
+    let source = unescape(fields.next()?);
+    Some(Mount { target: target.into(), fs_type, source })
+}
+
+fn unescape(field: &[u8]) -> OsString {
+    let mut out = Vec::with_capacity(field.len());
+    let mut rest = field;
+    while let Some((&byte, tail)) = rest.split_first() {
+        let octal = tail.get(..3).and_then(|digits| {
+            let text = std::str::from_utf8(digits).ok()?;
+            u8::from_str_radix(text, 8).ok()
+        });
+        match (byte, octal) {
+            (b'\\', Some(value)) => {
+                out.push(value);
+                rest = &tail[3..];
+            }
+            _ => {
+                out.push(byte);
+                rest = tail;
+            }
+        }
+    }
+    OsString::from_vec(out)
+}
+
+/// The uppermost mount at exactly `target` (an absolute path), if any.
+///
+/// # Errors
+/// /proc is not there.
+pub fn at(target: &Path) -> io::Result<Option<Mount>> {
+    Ok(table()?.into_iter().rev().find(|mount| mount.target == target))
+}
+
+/// Looks at a mount point.
+///
+/// # Errors
+/// It is not there, is no folder, or cannot be looked at.
+pub fn state(target: &Path) -> io::Result<State> {
+    let ours = at(target)?.filter(|mount| mount.fs_type == FS_TYPE);
+    match (std::fs::metadata(target), ours) {
+        (Err(e), Some(mount)) if e.raw_os_error() == Some(libc::ENOTCONN) => Ok(State::Dead(mount)),
+        (Err(e), _) => Err(e),
+        (Ok(_), Some(mount)) => Ok(State::Mounted(mount)),
+        (Ok(metadata), None) if metadata.is_dir() => Ok(State::Free),
+        (Ok(_), None) => Err(io::Error::from_raw_os_error(libc::ENOTDIR)),
+    }
+}
+
+/// The absolute path of a mount point, also of one whose daemon is dead (which cannot be resolved itself).
+///
+/// # Errors
+/// Its parent folder cannot be resolved.
+pub fn resolve(target: &Path) -> io::Result<PathBuf> {
+    match target.canonicalize() {
+        Err(e) if e.raw_os_error() == Some(libc::ENOTCONN) => {
+            let absolute = std::path::absolute(target)?;
+            let (Some(parent), Some(name)) = (absolute.parent(), absolute.file_name()) else {
+                return Err(e);
+            };
+            Ok(parent.canonicalize()?.join(name))
+        }
+        other => other,
+    }
+}
+
+/// Unmounts; `lazy` lets open files be used until they are closed.
+///
+/// # Errors
+/// Busy, not mounted, or not allowed. What fusermount3 says is the error's text.
+pub fn unmount(target: &Path, lazy: bool) -> io::Result<()> {
+    let mut flags = MntFlags::UMOUNT_NOFOLLOW;
+    flags.set(MntFlags::MNT_DETACH, lazy);
+    match umount2(target, flags) {
+        Ok(()) => Ok(()),
+        Err(Errno::EPERM) => unmount_by_helper(target, lazy),
+        Err(e) => Err(e.into()),
+    }
+}
+
+/// People other than root unmount with a set-uid helper.
+fn unmount_by_helper(target: &Path, lazy: bool) -> io::Result<()> {
+    let mut command = Command::new("fusermount3");
+    command.arg("-u").args(lazy.then_some("-z")).arg("--").arg(target).stdin(Stdio::null());
+    let output = command.output().map_err(|e| {
+        io::Error::new(e.kind(), format!("not root, and fusermount3 does not start: {e}"))
+    })?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    let kind = if said.contains("busy") {
+        io::ErrorKind::ResourceBusy
+    } else {
+        io::ErrorKind::PermissionDenied
+    };
+    Err(io::Error::new(kind, said))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_of_the_mount_table_gives_target_type_and_source() {
+        let line =
+            b"98 29 0:51 / /mnt/my\\040data ro,nosuid - fuse.ffrfs /data/a\\134b.ffr ro,user_id=0";
+        let mount = parse_line(line).unwrap();
+        assert_eq!(mount.target, Path::new("/mnt/my data"));
+        assert_eq!(mount.fs_type, "fuse.ffrfs");
+        assert_eq!(mount.source, "/data/a\\b.ffr");
+    }
+
+    #[test]
+    fn optional_fields_before_the_dash_are_skipped() {
+        let line = b"98 29 0:51 / /mnt rw shared:1 master:2 - ext4 /dev/vda rw";
+        assert_eq!(parse_line(line).unwrap().fs_type, "ext4");
+        assert_eq!(parse_line(b"98 29 0:51 / /mnt rw"), None);
+        assert_eq!(parse_line(b""), None);
+    }
+
+    #[test]
+    fn this_process_sees_its_root_mount() {
+        assert!(at(Path::new("/")).unwrap().is_some());
+        assert_eq!(state(Path::new("/proc/self/mountinfo")).unwrap_err().raw_os_error(), Some(20));
+    }
+}

@@ -1,0 +1,84 @@
+//! Processes: going to the background, limits.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::OwnedFd;
+
+/// The two sides of [`fork_daemon`].
+pub enum Forked {
+    /// The original process: read the exit code from here once the daemon has reported.
+    Parent(Report),
+    /// The new one, in a session of its own: report through this.
+    Daemon(Ready),
+}
+
+/// Where the parent hears how the daemon's start went.
+pub struct Report(File);
+
+/// Where the daemon says how its start went. If it dies before, the parent hears that too.
+pub struct Ready(File);
+
+impl Report {
+    /// Waits for the daemon's word: the exit code for the parent, or `None` if the daemon died silently.
+    #[must_use]
+    pub fn wait(mut self) -> Option<u8> {
+        let mut code = [0];
+        self.0.read_exact(&mut code).ok().map(|()| code[0])
+    }
+}
+
+impl Ready {
+    /// Tells the parent to exit with `code`, and lets go of the terminal if the start succeeded.
+    pub fn report(mut self, code: u8) {
+        if code == 0 {
+            detach_from_terminal();
+        }
+        // If the parent was killed meanwhile, nobody wants to know.
+        let _ = self.0.write_all(&[code]);
+    }
+}
+
+/// Forks; the child leads a new session.
+///
+/// # Errors
+/// No pipe or no process can be had; or threads are running already (only the calling thread would go on
+/// in the child).
+pub fn fork_daemon() -> io::Result<Forked> {
+    if threads()? != 1 {
+        return Err(io::Error::other("cannot go to the background: threads are running already"));
+    }
+    let (read, write): (OwnedFd, OwnedFd) = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC)?;
+    // SAFETY: the process has one thread (checked above; only this thread could start another), so the
+    // child has no lock held by a thread that is not there.
+    match unsafe { nix::unistd::fork() }? {
+        nix::unistd::ForkResult::Parent { .. } => Ok(Forked::Parent(Report(File::from(read)))),
+        nix::unistd::ForkResult::Child => {
+            nix::unistd::setsid()?;
+            Ok(Forked::Daemon(Ready(File::from(write))))
+        }
+    }
+}
+
+fn threads() -> io::Result<usize> {
+    Ok(std::fs::read_dir("/proc/self/task")?.count())
+}
+
+/// Standard streams to /dev/null, working directory to /, so that nothing of the caller is held.
+fn detach_from_terminal() {
+    let _ = nix::unistd::chdir("/");
+    if let Ok(null) = File::options().read(true).write(true).open("/dev/null") {
+        let _ = nix::unistd::dup2_stdin(&null);
+        let _ = nix::unistd::dup2_stdout(&null);
+        let _ = nix::unistd::dup2_stderr(&null);
+    }
+}
+
+/// Raises the limit of open files as far as allowed: a dataset may have thousands of parts.
+pub fn raise_open_files_limit() {
+    use nix::sys::resource::{Resource, getrlimit, setrlimit};
+    if let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE)
+        && soft < hard
+    {
+        let _ = setrlimit(Resource::RLIMIT_NOFILE, hard, hard);
+    }
+}
