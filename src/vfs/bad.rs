@@ -1,0 +1,130 @@
+//! What was found wrong while the mount is in use: logged once, listed in `/.ffrfs/bad`.
+
+use crate::catalog::Located;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError, RwLock};
+
+/// More than this are counted, not listed: a container full of junk must not fill the memory.
+const MAX_LISTED: usize = 100_000;
+
+/// Why a sample's bytes are not given out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Fault {
+    /// They do not match their CRC-32.
+    Checksum { expected: u32, found: u32 },
+    /// The index shows that they are not all there.
+    Damaged,
+    /// The operating system cannot read them.
+    Io(String),
+}
+
+impl Fault {
+    /// Whether reading again is useless.
+    fn is_final(&self) -> bool {
+        !matches!(self, Fault::Io(_))
+    }
+}
+
+/// A bad sample.
+#[derive(Debug, Clone)]
+pub(super) struct Bad {
+    pub(super) located: Located,
+    pub(super) fault: Fault,
+}
+
+/// What [`BadList::all`] gives.
+pub(super) struct AllBad {
+    /// Bad samples, in order.
+    pub(super) samples: Vec<(u64, Bad)>,
+    /// How often a further one was met.
+    pub(super) unlisted: u64,
+    /// Containers that cannot be used any more, and why.
+    pub(super) containers: Vec<(usize, String)>,
+}
+
+pub(super) struct BadList {
+    /// Set before the first entry: as long as all is well, a reader looks at this alone.
+    any: AtomicBool,
+    samples: RwLock<BTreeMap<u64, Bad>>,
+    unlisted: Mutex<u64>,
+    /// Per container: what happened to it.
+    containers: Vec<OnceLock<String>>,
+}
+
+impl BadList {
+    pub(super) fn new(containers: usize) -> Self {
+        Self {
+            any: AtomicBool::new(false),
+            samples: RwLock::default(),
+            unlisted: Mutex::new(0),
+            containers: (0..containers).map(|_| OnceLock::new()).collect(),
+        }
+    }
+
+    /// Whether reading this sample is known to be useless.
+    pub(super) fn is_hopeless(&self, sample: u64, part: usize) -> bool {
+        self.any.load(Ordering::Acquire)
+            && (self.containers[part].get().is_some()
+                || self.read().get(&sample).is_some_and(|bad| bad.fault.is_final()))
+    }
+
+    /// Whether the sample is listed.
+    pub(super) fn contains(&self, sample: u64) -> bool {
+        self.any.load(Ordering::Acquire) && self.read().contains_key(&sample)
+    }
+
+    fn read(&self) -> std::sync::RwLockReadGuard<'_, BTreeMap<u64, Bad>> {
+        self.samples.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lists and logs a bad sample, the first time.
+    pub(super) fn add(&self, sample: u64, container: &Path, bad: Bad) {
+        self.any.store(true, Ordering::Release);
+        let mut samples = self.samples.write().unwrap_or_else(PoisonError::into_inner);
+        if samples.contains_key(&sample) {
+            return;
+        }
+        if samples.len() >= MAX_LISTED {
+            *self.unlisted.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+            return;
+        }
+        log(sample, container, &bad);
+        samples.insert(sample, bad);
+    }
+
+    /// Marks a whole container, and logs that, the first time.
+    pub(super) fn add_container(&self, part: usize, container: &Path, what: String) {
+        self.any.store(true, Ordering::Release);
+        if self.containers[part].set(what.clone()).is_ok() {
+            tracing::error!(container = %container.display(), "{what}: its samples give EIO");
+        }
+    }
+
+    /// Everything, for the list.
+    pub(super) fn all(&self) -> AllBad {
+        let samples = self.read().iter().map(|(&sample, bad)| (sample, bad.clone())).collect();
+        let unlisted = *self.unlisted.lock().unwrap_or_else(PoisonError::into_inner);
+        let containers = self.containers.iter().enumerate();
+        let changed = containers.filter_map(|(part, what)| Some((part, what.get()?.clone())));
+        AllBad { samples, unlisted, containers: changed.collect() }
+    }
+}
+
+fn log(sample: u64, container: &Path, bad: &Bad) {
+    let container = container.display();
+    let offset = bad.located.sample.offset_bytes;
+    match &bad.fault {
+        Fault::Checksum { expected, found } => tracing::error!(
+            %container, sample, offset,
+            expected = format_args!("{expected:#010x}"),
+            found = format_args!("{found:#010x}"),
+            "checksum mismatch: this sample gives EIO"
+        ),
+        Fault::Damaged => {
+            tracing::error!(%container, sample, offset, "damaged: this sample gives EIO");
+        }
+        Fault::Io(error) => tracing::error!(%container, sample, offset, "cannot be read: {error}"),
+    }
+}

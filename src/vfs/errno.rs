@@ -1,0 +1,46 @@
+//! The one place where errors become error numbers.
+
+use crate::format::Error;
+use crate::io::ReadError;
+
+/// An error number, positive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Errno(pub i32);
+
+impl Errno {
+    /// Bytes that cannot be had, or are not what they should be.
+    pub const EIO: Self = Self(libc::EIO);
+    /// No such name.
+    pub const ENOENT: Self = Self(libc::ENOENT);
+    /// A folder where a file is needed.
+    pub const EISDIR: Self = Self(libc::EISDIR);
+    /// A file where a folder is needed.
+    pub const ENOTDIR: Self = Self(libc::ENOTDIR);
+    /// Everything is read-only.
+    pub const EROFS: Self = Self(libc::EROFS);
+    /// No such extended attribute.
+    pub const ENODATA: Self = Self(libc::ENODATA);
+    /// The caller's buffer is too small.
+    pub const ERANGE: Self = Self(libc::ERANGE);
+    /// An inode that was never handed out, or is gone.
+    pub const ESTALE: Self = Self(libc::ESTALE);
+}
+
+impl From<&Error> for Errno {
+    fn from(error: &Error) -> Self {
+        match error {
+            Error::Unreadable { .. } | Error::Malformed { .. } | Error::Checksum { .. } => {
+                Self::EIO
+            }
+        }
+    }
+}
+
+impl From<&ReadError> for Errno {
+    fn from(error: &ReadError) -> Self {
+        match error {
+            // Truncated files and failing disks: whoever reads is told that the bytes are not to be had.
+            ReadError::WouldBlock | ReadError::Changed(_) | ReadError::Io(_) => Self::EIO,
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! Inode numbers are arithmetic: no table, the same from mount to mount.
+
+use crate::catalog::Node;
+
+/// Where the control folder's inodes begin; those of samples and folders stay far below.
+const CONTROL: u64 = 1 << 62;
+
+/// What an inode number stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Inode {
+    /// Something of the dataset.
+    Node(Node),
+    /// `/.ffrfs`.
+    ControlFolder,
+    /// A snapshot of a file in it, by number from 1.
+    Snapshot(u64),
+}
+
+impl Inode {
+    /// Folders are odd (the root is 1, as FUSE wants it), samples are even.
+    pub(super) fn number(self) -> u64 {
+        match self {
+            Inode::Node(Node::Folder(folder)) => folder * 2 + 1,
+            Inode::Node(Node::Sample(sample)) => sample * 2 + 2,
+            Inode::ControlFolder => CONTROL,
+            Inode::Snapshot(number) => CONTROL + number,
+        }
+    }
+
+    pub(super) fn of(number: u64) -> Self {
+        match number.checked_sub(CONTROL) {
+            Some(0) => Inode::ControlFolder,
+            Some(snapshot) => Inode::Snapshot(snapshot),
+            None if number % 2 == 1 => Inode::Node(Node::Folder(number / 2)),
+            None => Inode::Node(Node::Sample((number / 2).wrapping_sub(1))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_and_what_they_stand_for_are_one_to_one() {
+        for inode in [
+            Inode::Node(Node::Folder(0)),
+            Inode::Node(Node::Folder(7)),
+            Inode::Node(Node::Sample(0)),
+            Inode::Node(Node::Sample(1 << 40)),
+            Inode::ControlFolder,
+            Inode::Snapshot(1),
+            Inode::Snapshot(99),
+        ] {
+            assert_eq!(Inode::of(inode.number()), inode);
+        }
+        assert_eq!(Inode::Node(Node::Folder(0)).number(), 1);
+    }
+
+    #[test]
+    fn any_number_is_understood_without_a_panic() {
+        for number in [0, 1, 2, u64::MAX, CONTROL - 1] {
+            let _ = Inode::of(number);
+        }
+    }
+}

@@ -1,0 +1,249 @@
+//! Everything but `read`: names, attributes, sizes. All of it is resident.
+
+use super::control;
+use super::inode::Inode;
+use super::{Errno, Vfs};
+use crate::catalog::{Located, Node};
+use std::time::SystemTime;
+
+/// What the names of our extended attributes begin with.
+pub const XATTR_PREFIX: &str = "user.ffrfs.";
+
+/// Their ends.
+const XATTRS: [&str; 6] = ["container", "index", "offset", "length", "crc32", "verified"];
+
+/// Attributes of a file or folder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Attr {
+    /// Inode number.
+    pub ino: u64,
+    /// Whether it is a folder (else it is a regular file).
+    pub is_folder: bool,
+    /// Size in bytes.
+    pub size: u64,
+    /// Permission bits.
+    pub mode: u16,
+    /// Names it has, as `stat` counts them.
+    pub links: u32,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// When it was last modified.
+    pub modified: SystemTime,
+}
+
+/// The answer to a lookup.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lookup {
+    /// It is there, for as long as the mount.
+    Found(Attr),
+    /// It is there, and is another one at the next lookup.
+    Passing(Attr),
+    /// It is not there, and never will be.
+    Absent,
+}
+
+/// An entry of a folder.
+#[derive(Debug, Clone, Copy)]
+pub struct Listed<'a> {
+    /// Inode number.
+    pub ino: u64,
+    /// Where the listing goes on behind this entry.
+    pub next: u64,
+    /// The name.
+    pub name: &'a [u8],
+    /// Whether it is a folder.
+    pub is_folder: bool,
+    /// Whether it is an entry of the dataset: its attributes may be kept.
+    pub lasting: bool,
+}
+
+/// Sizes and counts of the whole mount.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Totals {
+    /// Bytes of all samples.
+    pub bytes: u64,
+    /// Files and folders.
+    pub files: u64,
+}
+
+impl Vfs {
+    /// Whether an inode belongs to the control folder.
+    #[must_use]
+    pub fn is_control(&self, ino: u64) -> bool {
+        !matches!(Inode::of(ino), Inode::Node(_))
+    }
+
+    /// Whether a name in a folder belongs to the control folder.
+    #[must_use]
+    pub fn is_control_name(&self, parent: u64, name: &[u8]) -> bool {
+        self.is_control(parent) || (parent == 1 && name == control::FOLDER)
+    }
+
+    /// Finds a name in a folder.
+    ///
+    /// # Errors
+    /// The parent is no folder; or the container cannot be read any more.
+    pub fn lookup(&self, parent: u64, name: &[u8]) -> Result<Lookup, Errno> {
+        match Inode::of(parent) {
+            Inode::Node(Node::Folder(0)) if name == control::FOLDER => {
+                self.attr_of(Inode::ControlFolder).map(Lookup::Found)
+            }
+            Inode::Node(Node::Folder(folder)) => {
+                let found = self.catalog.lookup(&self.dataset, folder, name);
+                match found.map_err(|e| self.metadata_error(&e))? {
+                    Some(node) => self.attr_of(Inode::Node(node)).map(Lookup::Found),
+                    None => Ok(Lookup::Absent),
+                }
+            }
+            Inode::ControlFolder => {
+                Ok(self.lookup_control(name).map_or(Lookup::Absent, Lookup::Passing))
+            }
+            Inode::Node(Node::Sample(_)) | Inode::Snapshot(_) => Err(Errno::ENOTDIR),
+        }
+    }
+
+    /// The kernel has dropped an inode that `lookups` lookups told it of.
+    pub fn forget(&self, ino: u64, lookups: u64) {
+        if let Inode::Snapshot(number) = Inode::of(ino) {
+            self.control.forget(number, lookups);
+        }
+    }
+
+    /// Attributes of an inode.
+    ///
+    /// # Errors
+    /// There is no such inode; or the container cannot be read any more.
+    pub fn getattr(&self, ino: u64) -> Result<Attr, Errno> {
+        self.attr_of(Inode::of(ino))
+    }
+
+    pub(super) fn attr_of(&self, inode: Inode) -> Result<Attr, Errno> {
+        let (is_folder, size, links, modified) = match inode {
+            Inode::Node(Node::Sample(sample)) => {
+                let located = self.located(sample)?;
+                let modified = self.parts[located.part].modified;
+                (false, located.sample.length_bytes, 1, modified)
+            }
+            Inode::Node(Node::Folder(folder)) => {
+                self.catalog.parent(folder).ok_or(Errno::ENOENT)?;
+                let subfolders = self.catalog.subfolders(folder).saturating_add(2);
+                (true, 4096, u32::try_from(subfolders).unwrap_or(u32::MAX), self.modified)
+            }
+            Inode::ControlFolder => (true, 4096, 2, self.modified),
+            Inode::Snapshot(number) => {
+                let bytes = self.control_content(number)?.len() as u64;
+                (false, bytes, 1, SystemTime::now())
+            }
+        };
+        let Self { options, .. } = self;
+        let mode = if is_folder { options.folder_mode } else { options.file_mode };
+        let (uid, gid) = (options.uid, options.gid);
+        Ok(Attr { ino: inode.number(), is_folder, size, mode, links, uid, gid, modified })
+    }
+
+    pub(super) fn located(&self, sample: u64) -> Result<Located, Errno> {
+        let located = self.dataset.locate(sample).map_err(|e| self.metadata_error(&e))?;
+        located.ok_or(Errno::ENOENT)
+    }
+
+    /// The index cannot be read any more: rare, so it may be said every time.
+    fn metadata_error(&self, error: &crate::format::Error) -> Errno {
+        tracing::error!("{error}");
+        self.stats.io_error();
+        Errno::from(error)
+    }
+
+    /// Lists a folder from cursor `from` (0 at first, then as told) until `emit` returns false.
+    ///
+    /// # Errors
+    /// It is no folder; or the container cannot be read any more.
+    pub fn readdir(
+        &self,
+        ino: u64,
+        from: u64,
+        emit: &mut dyn FnMut(Listed) -> bool,
+    ) -> Result<(), Errno> {
+        let inode = Inode::of(ino);
+        let parent = match inode {
+            Inode::Node(Node::Folder(folder)) => {
+                let parent = self.catalog.parent(folder).ok_or(Errno::ENOENT)?;
+                Inode::Node(Node::Folder(parent)).number()
+            }
+            Inode::ControlFolder => 1,
+            Inode::Node(Node::Sample(_)) | Inode::Snapshot(_) => return Err(Errno::ENOTDIR),
+        };
+        let dots = [(ino, &b"."[..]), (parent, &b".."[..])];
+        for (place, (ino, name)) in dots.into_iter().enumerate().skip(from.min(2) as usize) {
+            let next = place as u64 + 1;
+            if !emit(Listed { ino, next, name, is_folder: true, lasting: false }) {
+                return Ok(());
+            }
+        }
+        let from = from.max(2);
+        let mut next = from;
+        let mut emit = |ino, name: &[u8], is_folder, lasting| {
+            next += 1;
+            emit(Listed { ino, next, name, is_folder, lasting })
+        };
+        match inode {
+            Inode::Node(Node::Folder(folder)) => {
+                let listed =
+                    self.catalog.list(&self.dataset, folder, from - 2, &mut |name, node| {
+                        let is_folder = matches!(node, Node::Folder(_));
+                        emit(Inode::Node(node).number(), name, is_folder, true)
+                    });
+                listed.map_err(|e| self.metadata_error(&e))
+            }
+            _ => {
+                let _ =
+                    Self::list_control(from - 2).all(|(ino, name)| emit(ino, name, false, false));
+                Ok(())
+            }
+        }
+    }
+
+    /// Sizes and counts.
+    #[must_use]
+    pub fn totals(&self) -> Totals {
+        let files = self.catalog.samples().saturating_add(self.catalog.folders());
+        Totals { bytes: self.total_bytes, files }
+    }
+
+    /// The value of an extended attribute of a sample.
+    ///
+    /// # Errors
+    /// ENODATA: there is none of that name.
+    pub fn getxattr(&self, ino: u64, name: &[u8]) -> Result<Vec<u8>, Errno> {
+        let Inode::Node(Node::Sample(sample)) = Inode::of(ino) else { return Err(Errno::ENODATA) };
+        let name = name.strip_prefix(XATTR_PREFIX.as_bytes()).ok_or(Errno::ENODATA)?;
+        let Located { part, index, sample: at } = self.located(sample)?;
+        Ok(match name {
+            b"container" => self.parts[part].path.as_os_str().as_encoded_bytes().to_vec(),
+            b"index" => index.to_string().into_bytes(),
+            b"offset" => at.offset_bytes.to_string().into_bytes(),
+            b"length" => at.length_bytes.to_string().into_bytes(),
+            b"crc32" => match at.crc32 {
+                Some(crc) => format!("{crc:08x}").into_bytes(),
+                None => return Err(Errno::ENODATA),
+            },
+            b"verified" if self.bad.contains(sample) => b"bad".to_vec(),
+            b"verified" if self.verified.get(sample) => b"yes".to_vec(),
+            b"verified" => b"no".to_vec(),
+            _ => return Err(Errno::ENODATA),
+        })
+    }
+
+    /// The names of an inode's extended attributes, each with a NUL behind it.
+    #[must_use]
+    pub fn listxattr(&self, ino: u64) -> Vec<u8> {
+        match Inode::of(ino) {
+            Inode::Node(Node::Sample(_)) => XATTRS
+                .iter()
+                .flat_map(|end| format!("{XATTR_PREFIX}{end}\0").into_bytes())
+                .collect(),
+            _ => Vec::new(),
+        }
+    }
+}

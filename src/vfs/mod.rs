@@ -1,0 +1,168 @@
+//! What each call on the mount means. No system calls: a simulated disk can drive it.
+//!
+//! Imports from [`crate::format`], [`crate::catalog`] and (for buffers) [`crate::io`]. All metadata is
+//! resident, so everything but `read` is an ordinary function; `read` is the step machine of [`Step`],
+//! which every transport drives.
+
+mod bad;
+mod cache;
+mod control;
+mod errno;
+mod flight;
+mod inode;
+mod metadata;
+mod read;
+pub mod report;
+mod stats;
+mod verify;
+
+pub use errno::Errno;
+pub use flight::Flight;
+pub use metadata::{Attr, Listed, Lookup, XATTR_PREFIX};
+pub use read::{Reply, Step, Task};
+pub use stats::{Operation, Stats};
+pub use verify::Verified;
+
+use crate::catalog::{Catalog, Dataset};
+use crate::io::BufferPool;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime};
+
+/// How long the kernel may keep what it was told of a sample: nothing changes while it is mounted.
+pub const FOREVER: Duration = Duration::from_secs(10 * 365 * 86_400);
+
+/// When samples are checked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Verify {
+    /// Whenever bytes come from storage.
+    #[default]
+    Always,
+    /// The first time that a sample's bytes come from storage.
+    Once,
+    /// Never.
+    Off,
+}
+
+/// What the user decides.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// When samples are checked.
+    pub verify: Verify,
+    /// Hard cap of the sample cache, in bytes.
+    pub cache_bytes: u64,
+    /// Owner of everything.
+    pub uid: u32,
+    /// Group of everything.
+    pub gid: u32,
+    /// Permission bits of files.
+    pub file_mode: u16,
+    /// Permission bits of folders.
+    pub folder_mode: u16,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            verify: Verify::Always,
+            cache_bytes: 256 << 20,
+            uid: 0,
+            gid: 0,
+            file_mode: 0o444,
+            folder_mode: 0o555,
+        }
+    }
+}
+
+/// What a container's file is called and when it was modified.
+#[derive(Debug, Clone)]
+pub struct Part {
+    /// Path of the container.
+    pub path: PathBuf,
+    /// Its modification time: that of its samples.
+    pub modified: SystemTime,
+}
+
+/// A mounted dataset.
+pub struct Vfs {
+    dataset: Dataset,
+    catalog: Catalog,
+    parts: Vec<Part>,
+    options: Options,
+    modified: SystemTime,
+    total_bytes: u64,
+    cache: cache::SampleCache,
+    buffers: BufferPool,
+    verified: Bits,
+    bad: bad::BadList,
+    control: control::Control,
+    stats: Stats,
+}
+
+impl Vfs {
+    /// Puts a dataset and its names together.
+    ///
+    /// # Panics
+    /// `parts` does not describe the dataset's parts, one each.
+    #[must_use]
+    pub fn new(dataset: Dataset, catalog: Catalog, parts: Vec<Part>, options: Options) -> Self {
+        assert_eq!(dataset.parts().len(), parts.len(), "a description for each part");
+        let newest = parts.iter().map(|part| part.modified).max();
+        let cache = cache::SampleCache::new(options.cache_bytes);
+        Self {
+            modified: newest.unwrap_or(SystemTime::UNIX_EPOCH),
+            total_bytes: dataset.data_bytes(),
+            verified: Bits::new(dataset.len()),
+            bad: bad::BadList::new(parts.len()),
+            control: control::Control::default(),
+            stats: Stats::default(),
+            buffers: BufferPool::new(4),
+            cache,
+            dataset,
+            catalog,
+            parts,
+            options,
+        }
+    }
+
+    /// The counters.
+    #[must_use]
+    pub fn stats(&self) -> &Stats {
+        &self.stats
+    }
+
+    /// The number of samples that have a name.
+    #[must_use]
+    pub fn samples(&self) -> u64 {
+        self.catalog.samples()
+    }
+}
+
+/// A bit a sample.
+struct Bits(Vec<AtomicU64>);
+
+impl Bits {
+    fn new(bits: u64) -> Self {
+        Self((0..bits.div_ceil(64)).map(|_| AtomicU64::new(0)).collect())
+    }
+
+    fn word(&self, bit: u64) -> Option<&AtomicU64> {
+        usize::try_from(bit / 64).ok().and_then(|word| self.0.get(word))
+    }
+
+    fn get(&self, bit: u64) -> bool {
+        self.word(bit).is_some_and(|word| word.load(Ordering::Relaxed) >> (bit % 64) & 1 == 1)
+    }
+
+    /// Sets a bit; writes only if it was not set, so that a hot word stays shared among CPUs.
+    fn set(&self, bit: u64) {
+        if let Some(word) = self.word(bit)
+            && word.load(Ordering::Relaxed) >> (bit % 64) & 1 == 0
+        {
+            word.fetch_or(1 << (bit % 64), Ordering::Relaxed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

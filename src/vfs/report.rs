@@ -1,0 +1,169 @@
+//! What people and programs are told of a dataset: `info`, `stats.json`, `bad`.
+
+use super::bad::{AllBad, Bad, Fault};
+use super::{Vfs, cache, stats};
+use crate::catalog::{Catalog, Dataset};
+use crate::format::{IndexChecksum, Result};
+use serde::Serialize;
+use std::fmt::Write;
+use std::path::PathBuf;
+
+/// A dataset in a few figures.
+#[derive(Debug, Clone, Serialize)]
+pub struct Info {
+    /// Version of this program.
+    pub ffrfs_version: &'static str,
+    /// Samples in all.
+    pub samples: u64,
+    /// Samples that have a name in the tree.
+    pub named_samples: u64,
+    /// Folders, the root included.
+    pub folders: u64,
+    /// Bytes of all samples.
+    pub bytes: u64,
+    /// `numbered` or `tree`.
+    pub names: &'static str,
+    /// The containers in order.
+    pub containers: Vec<ContainerInfo>,
+}
+
+/// A container in a few figures.
+#[derive(Debug, Clone, Serialize)]
+pub struct ContainerInfo {
+    /// Its path.
+    pub path: PathBuf,
+    /// The format's name.
+    pub format: &'static str,
+    /// Number of samples.
+    pub samples: u64,
+    /// Bytes of its samples.
+    pub bytes: u64,
+    /// `ok`, or `absent` where the container has none.
+    pub index_checksum: &'static str,
+    /// What an admin should know.
+    pub warnings: Vec<String>,
+}
+
+/// Describes a dataset whose parts lie at `paths`.
+pub fn info<'a>(
+    dataset: &Dataset,
+    catalog: &Catalog,
+    paths: impl Iterator<Item = &'a PathBuf>,
+) -> Info {
+    let containers = dataset.parts().iter().zip(paths).map(|(part, path)| ContainerInfo {
+        path: path.clone(),
+        format: part.format(),
+        samples: part.len(),
+        bytes: part.data_bytes(),
+        index_checksum: match part.index_checksum() {
+            IndexChecksum::Ok => "ok",
+            IndexChecksum::Absent => "absent",
+        },
+        warnings: part.warnings().to_vec(),
+    });
+    Info {
+        ffrfs_version: env!("CARGO_PKG_VERSION"),
+        samples: dataset.len(),
+        named_samples: catalog.samples(),
+        folders: catalog.folders(),
+        bytes: dataset.data_bytes(),
+        names: match catalog {
+            Catalog::Numbered(_) => "numbered",
+            Catalog::Tree(_) => "tree",
+        },
+        containers: containers.collect(),
+    }
+}
+
+/// `info.json`.
+#[derive(Debug, Serialize)]
+pub(super) struct MountInfo {
+    #[serde(flatten)]
+    dataset: Info,
+    verify: String,
+    cache_size_bytes: u64,
+    pid: u32,
+}
+
+pub(super) fn mount_info(vfs: &Vfs) -> MountInfo {
+    MountInfo {
+        dataset: info(&vfs.dataset, &vfs.catalog, vfs.parts.iter().map(|part| &part.path)),
+        verify: format!("{:?}", vfs.options.verify).to_lowercase(),
+        cache_size_bytes: vfs.options.cache_bytes,
+        pid: std::process::id(),
+    }
+}
+
+/// `stats.json`.
+#[derive(Debug, Serialize)]
+pub(super) struct MountStats {
+    #[serde(flatten)]
+    counters: stats::Snapshot,
+    cache: cache::Figures,
+}
+
+pub(super) fn stats(vfs: &Vfs) -> MountStats {
+    MountStats { counters: vfs.stats.snapshot(), cache: vfs.cache.figures() }
+}
+
+/// JSON for people: indented, with a newline at the end.
+pub fn json(value: &impl Serialize) -> Vec<u8> {
+    let mut text = serde_json::to_vec_pretty(value).unwrap_or_default();
+    text.push(b'\n');
+    text
+}
+
+/// `bad`: a line a bad sample, fields set apart by tabs; empty as long as all is well.
+pub(super) fn bad(vfs: &Vfs) -> String {
+    let AllBad { samples, unlisted, containers } = vfs.bad.all();
+    let numbers: Vec<u64> = samples.iter().map(|&(sample, _)| sample).collect();
+    let paths = if numbers.is_empty() { Ok(Vec::new()) } else { vfs.paths(&numbers) };
+    let mut out = String::new();
+    for (place, (sample, bad)) in samples.iter().enumerate() {
+        let path = paths.as_ref().ok().and_then(|paths| paths.get(place));
+        let path = path.map_or_else(|| sample.to_string(), |p| escape(p));
+        let _ = writeln!(out, "{path}\t{}", fields(vfs, *sample, bad));
+    }
+    for (part, what) in containers {
+        let container = escape(vfs.parts[part].path.as_os_str().as_encoded_bytes());
+        let _ = writeln!(out, "-\t{what}\t{container}\t-\t-\t-\t-\t-");
+    }
+    if unlisted > 0 {
+        let _ = writeln!(out, "-\tand {unlisted} more requests for bad samples\t-\t-\t-\t-\t-\t-");
+    }
+    out
+}
+
+fn fields(vfs: &Vfs, sample: u64, bad: &Bad) -> String {
+    let located = &bad.located;
+    let (reason, expected, found) = match &bad.fault {
+        Fault::Checksum { expected, found } => {
+            ("checksum".to_owned(), format!("{expected:#010x}"), format!("{found:#010x}"))
+        }
+        Fault::Damaged => ("damaged".to_owned(), "-".to_owned(), "-".to_owned()),
+        Fault::Io(error) => (escape(error.as_bytes()), "-".to_owned(), "-".to_owned()),
+    };
+    let container = escape(vfs.parts[located.part].path.as_os_str().as_encoded_bytes());
+    let (offset, length) = (located.sample.offset_bytes, located.sample.length_bytes);
+    format!("{reason}\t{container}\t{sample}\t{offset}\t{length}\t{expected}\t{found}")
+}
+
+/// Tabs, newlines and backslashes as escapes, so that a line is a line.
+fn escape(bytes: &[u8]) -> String {
+    let text = String::from_utf8_lossy(bytes);
+    text.chars().fold(String::with_capacity(text.len()), |mut out, c| {
+        match c {
+            '\t' => out.push_str("\\t"),
+            '\n' => out.push_str("\\n"),
+            '\\' => out.push_str("\\\\"),
+            other => out.push(other),
+        }
+        out
+    })
+}
+
+impl Vfs {
+    fn paths(&self, samples: &[u64]) -> Result<Vec<Vec<u8>>> {
+        self.catalog.paths(&self.dataset, samples)
+    }
+}

@@ -1,0 +1,234 @@
+//! Counters and latencies, in shards, so that no two CPUs write to one cache line.
+
+use crossbeam_utils::CachePadded;
+use serde::Serialize;
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+const SHARDS: usize = 16;
+
+macro_rules! operations {
+    ($($(#[$doc:meta])* $variant:ident = $name:literal,)*) => {
+        /// What the kernel asks for.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub enum Operation { $($(#[$doc])* $variant,)* }
+
+        impl Operation {
+            /// Every operation with the name that reports use.
+            pub const ALL: &[(Self, &str)] = &[$((Self::$variant, $name),)*];
+        }
+    };
+}
+
+operations! {
+    /// A name is looked up.
+    Lookup = "lookup",
+    /// Attributes.
+    Getattr = "getattr",
+    /// Bytes of a sample.
+    Read = "read",
+    /// Names of a folder.
+    Readdir = "readdir",
+    /// Names of a folder, with attributes.
+    Readdirplus = "readdirplus",
+    /// A file is opened (asked once at most).
+    Open = "open",
+    /// A folder is opened (asked once at most).
+    Opendir = "opendir",
+    /// A file is closed (asked once at most).
+    Flush = "flush",
+    /// Sizes and counts.
+    Statfs = "statfs",
+    /// An extended attribute.
+    Getxattr = "getxattr",
+    /// Names of extended attributes.
+    Listxattr = "listxattr",
+    /// Permissions (asked once at most).
+    Access = "access",
+    /// SEEK_DATA and SEEK_HOLE (asked once at most).
+    Lseek = "lseek",
+    /// The kernel drops inodes.
+    Forget = "forget",
+    /// Anything else: attempts to change something.
+    Other = "other",
+}
+
+const OPERATIONS: usize = Operation::ALL.len();
+/// Latencies up to 1, 2, 4 … µs, and one for those above 2^24 µs.
+const BUCKETS: usize = 26;
+
+#[derive(Default)]
+struct Shard {
+    requests: [AtomicU64; OPERATIONS],
+    control_requests: AtomicU64,
+    bytes_served: AtomicU64,
+    bytes_fetched: AtomicU64,
+    samples_verified: AtomicU64,
+    checksum_failures: AtomicU64,
+    io_errors: AtomicU64,
+    latencies: [[AtomicU64; BUCKETS]; OPERATIONS],
+}
+
+/// The counters of a mount.
+pub struct Stats {
+    shards: Vec<CachePadded<Shard>>,
+    start: Instant,
+}
+
+impl Default for Stats {
+    fn default() -> Self {
+        let shards = (0..SHARDS).map(|_| CachePadded::default()).collect();
+        Self { shards, start: Instant::now() }
+    }
+}
+
+/// A copy of the counters, as `stats.json` shows it.
+#[derive(Debug, Serialize)]
+pub struct Snapshot {
+    /// Since the mount, in seconds.
+    pub uptime_seconds: f64,
+    /// Requests for samples and folders, by kind.
+    pub requests: BTreeMap<&'static str, u64>,
+    /// Requests for the control folder.
+    pub control_requests: u64,
+    /// Bytes of samples given to the kernel.
+    pub bytes_served: u64,
+    /// Bytes read from containers.
+    pub bytes_fetched: u64,
+    /// Whole samples whose checksum was found right.
+    pub samples_verified: u64,
+    /// Whole samples whose checksum was found wrong.
+    pub checksum_failures: u64,
+    /// Reads that the operating system failed.
+    pub io_errors: u64,
+    /// Per kind of request: how many took up to `le` µs (and no bucket before).
+    pub latency_us: BTreeMap<&'static str, Histogram>,
+}
+
+/// How many requests took how long. Not cumulative; the last bucket is open.
+#[derive(Debug, Serialize)]
+pub struct Histogram {
+    /// Upper bounds in µs, for all but the last bucket.
+    pub le: Vec<u64>,
+    /// Requests per bucket, one more than bounds.
+    pub count: Vec<u64>,
+}
+
+impl Stats {
+    fn shard(&self) -> &Shard {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        thread_local!(static MINE: Cell<usize> = const { Cell::new(usize::MAX) });
+        let mine = MINE.with(|mine| {
+            if mine.get() == usize::MAX {
+                mine.set(NEXT.fetch_add(1, Ordering::Relaxed) % SHARDS);
+            }
+            mine.get()
+        });
+        &self.shards[mine]
+    }
+
+    /// Counts a request that began at `start` and is answered now.
+    pub fn request(&self, operation: Operation, control: bool, start: Instant) {
+        let shard = self.shard();
+        if control {
+            add(&shard.control_requests, 1);
+            return;
+        }
+        add(&shard.requests[operation as usize], 1);
+        add(&shard.latencies[operation as usize][bucket(start.elapsed())], 1);
+    }
+
+    pub(super) fn served(&self, bytes: u64) {
+        add(&self.shard().bytes_served, bytes);
+    }
+
+    pub(super) fn fetched(&self, bytes: u64) {
+        add(&self.shard().bytes_fetched, bytes);
+    }
+
+    pub(super) fn verified(&self, good: bool) {
+        let shard = self.shard();
+        add(if good { &shard.samples_verified } else { &shard.checksum_failures }, 1);
+    }
+
+    pub(super) fn io_error(&self) {
+        add(&self.shard().io_errors, 1);
+    }
+
+    fn sum(&self, of: impl Fn(&Shard) -> &AtomicU64) -> u64 {
+        self.shards.iter().map(|shard| of(shard).load(Ordering::Relaxed)).sum()
+    }
+
+    /// All counters as of now.
+    #[must_use]
+    pub fn snapshot(&self) -> Snapshot {
+        let mut requests = BTreeMap::new();
+        let mut latency_us = BTreeMap::new();
+        for &(operation, name) in Operation::ALL {
+            let number = operation as usize;
+            let count = self.sum(|s| &s.requests[number]);
+            requests.insert(name, count);
+            if count > 0 {
+                let buckets = 0..BUCKETS;
+                let histogram = Histogram {
+                    le: (0..BUCKETS - 1).map(|bucket| 1 << bucket).collect(),
+                    count: buckets.map(|b| self.sum(|s| &s.latencies[number][b])).collect(),
+                };
+                latency_us.insert(name, histogram);
+            }
+        }
+        Snapshot {
+            uptime_seconds: self.start.elapsed().as_secs_f64(),
+            requests,
+            control_requests: self.sum(|s| &s.control_requests),
+            bytes_served: self.sum(|s| &s.bytes_served),
+            bytes_fetched: self.sum(|s| &s.bytes_fetched),
+            samples_verified: self.sum(|s| &s.samples_verified),
+            checksum_failures: self.sum(|s| &s.checksum_failures),
+            io_errors: self.sum(|s| &s.io_errors),
+            latency_us,
+        }
+    }
+}
+
+/// Shards are shared only if there are more threads than shards; the addition is atomic all the same.
+fn add(counter: &AtomicU64, by: u64) {
+    counter.fetch_add(by, Ordering::Relaxed);
+}
+
+fn bucket(time: Duration) -> usize {
+    let micros = u64::try_from(time.as_nanos().div_ceil(1000)).unwrap_or(u64::MAX).max(1);
+    ((micros - 1).checked_ilog2().map_or(0, |log| log as usize + 1)).min(BUCKETS - 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn latencies_fall_into_the_bucket_of_their_bound() {
+        for (nanos, expected) in
+            [(0, 0), (1_000, 0), (1_001, 1), (2_000, 1), (2_001, 2), (4_000, 2), (4_001, 3)]
+        {
+            assert_eq!(bucket(Duration::from_nanos(nanos)), expected, "{nanos} ns");
+        }
+        assert_eq!(bucket(Duration::MAX), BUCKETS - 1);
+    }
+
+    #[test]
+    fn requests_of_all_threads_add_up_and_control_requests_stand_apart() {
+        let stats = Stats::default();
+        std::thread::scope(|scope| {
+            for _ in 0..20 {
+                scope.spawn(|| stats.request(Operation::Read, false, Instant::now()));
+                scope.spawn(|| stats.request(Operation::Read, true, Instant::now()));
+            }
+        });
+        let snapshot = stats.snapshot();
+        assert_eq!(snapshot.requests["read"], 20);
+        assert_eq!(snapshot.control_requests, 20);
+        assert_eq!(snapshot.latency_us["read"].count.iter().sum::<u64>(), 20);
+    }
+}

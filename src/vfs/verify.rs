@@ -1,0 +1,176 @@
+//! Bytes that were checked. A [`Verified`] cannot be made from bytes that do not match.
+
+use crate::format::Sample;
+use crate::io::Buffer;
+
+/// Least and greatest size of the blocks that a large sample is remembered by.
+const MIN_BLOCK_BYTES: u64 = 128 << 10;
+const MAX_BLOCK_BYTES: u64 = 4 << 20;
+/// Above this many, blocks get larger.
+const MANY_BLOCKS: u64 = 1 << 18;
+/// How much of a large sample is read at a time, at least.
+const SCAN_BYTES: u64 = 1 << 20;
+
+/// A whole sample whose bytes match its checksum.
+pub struct Verified {
+    buffer: Buffer,
+    length: usize,
+}
+
+impl Verified {
+    /// Checks the first `length` bytes of `buffer`; gives the buffer and the CRC-32 found if they differ.
+    pub(super) fn check(
+        buffer: Buffer,
+        length: usize,
+        expected: u32,
+    ) -> Result<Self, (Buffer, u32)> {
+        match crc32fast::hash(&buffer.as_slice()[..length]) {
+            found if found == expected => Ok(Self { buffer, length }),
+            found => Err((buffer, found)),
+        }
+    }
+
+    /// The sample's bytes.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        &self.buffer.as_slice()[..self.length]
+    }
+
+    pub(super) fn capacity(&self) -> u64 {
+        self.buffer.capacity() as u64
+    }
+
+    pub(super) fn into_buffer(self) -> Buffer {
+        self.buffer
+    }
+}
+
+/// The CRC-32 of every block of a large sample, taken in the pass that verified the whole.
+///
+/// A sample too large to keep is read again block by block; a block that matches is one that was part of
+/// the verified whole.
+pub(super) struct Digests {
+    block_bytes: u64,
+    crcs: Vec<u32>,
+}
+
+impl Digests {
+    pub(super) fn memory_bytes(&self) -> u64 {
+        (self.crcs.capacity() * size_of::<u32>()) as u64
+    }
+
+    /// The range of whole blocks (cut at the sample's end) around a range of a sample.
+    pub(super) fn around(&self, start: u64, end: u64, sample_bytes: u64) -> (u64, u64) {
+        let first = start - start % self.block_bytes;
+        (first, end.next_multiple_of(self.block_bytes).min(sample_bytes))
+    }
+
+    /// Checks bytes read from `start`, a range as [`Digests::around`] gives it. An error names the block's
+    /// first byte, and the CRC-32 expected and found.
+    pub(super) fn check(&self, start: u64, bytes: &[u8]) -> Result<(), (u64, u32, u32)> {
+        let first = (start / self.block_bytes) as usize;
+        for (number, block) in bytes.chunks(self.block_bytes as usize).enumerate() {
+            let found = crc32fast::hash(block);
+            let expected = self.crcs[first + number];
+            if found != expected {
+                let at = (first + number) as u64 * self.block_bytes;
+                return Err((at, expected, found));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A pass over a sample too large to keep.
+pub(super) struct Scan {
+    sample: Sample,
+    digests: Digests,
+    whole: crc32fast::Hasher,
+    next: u64,
+}
+
+impl Scan {
+    pub(super) fn new(sample: Sample) -> Self {
+        let block_bytes = (sample.length_bytes / MANY_BLOCKS)
+            .next_power_of_two()
+            .clamp(MIN_BLOCK_BYTES, MAX_BLOCK_BYTES);
+        let digests = Digests { block_bytes, crcs: Vec::new() };
+        Self { sample, digests, whole: crc32fast::Hasher::new(), next: 0 }
+    }
+
+    /// The range of the sample to read next; `None` behind its end.
+    pub(super) fn next(&self) -> Option<(u64, u64)> {
+        let end = self.sample.length_bytes;
+        let step = SCAN_BYTES.max(self.digests.block_bytes);
+        (self.next < end).then(|| (self.next, (self.next + step).min(end)))
+    }
+
+    /// Takes the bytes of the range that [`Scan::next`] gave.
+    pub(super) fn update(&mut self, bytes: &[u8]) {
+        for block in bytes.chunks(self.digests.block_bytes as usize) {
+            let mut crc = crc32fast::Hasher::new();
+            crc.update(block);
+            self.whole.combine(&crc);
+            self.digests.crcs.push(crc.finalize());
+        }
+        self.next += bytes.len() as u64;
+    }
+
+    /// The digests, if the whole matches `expected`; else the CRC-32 found.
+    pub(super) fn finish(mut self, expected: u32) -> Result<Digests, u32> {
+        self.digests.crcs.shrink_to_fit();
+        match self.whole.finalize() {
+            found if found == expected => Ok(self.digests),
+            found => Err(found),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn scan(bytes: &[u8]) -> Scan {
+        let sample = Sample {
+            offset_bytes: 0,
+            length_bytes: bytes.len() as u64,
+            crc32: None,
+            damaged: false,
+        };
+        let mut scan = Scan::new(sample);
+        while let Some((start, end)) = scan.next() {
+            scan.update(&bytes[start as usize..end as usize]);
+        }
+        scan
+    }
+
+    #[test]
+    fn a_scan_in_blocks_finds_the_checksum_of_the_whole() {
+        let bytes: Vec<u8> =
+            (0..3_000_001u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+        let digests = scan(&bytes).finish(crc32fast::hash(&bytes)).ok().unwrap();
+        let (start, end) = digests.around(2_999_999, 3_000_001, 3_000_001);
+        assert_eq!((start % MIN_BLOCK_BYTES, end), (0, 3_000_001));
+        assert!(digests.check(start, &bytes[start as usize..end as usize]).is_ok());
+        assert_eq!(scan(&bytes).finish(1).err(), Some(crc32fast::hash(&bytes)));
+    }
+
+    #[test]
+    fn a_block_that_changed_after_the_scan_is_found() {
+        let mut bytes = vec![5; 1 << 20];
+        let digests = scan(&bytes).finish(crc32fast::hash(&bytes)).ok().unwrap();
+        bytes[300_000] ^= 1;
+        let (at, ..) = digests.check(0, &bytes).unwrap_err();
+        assert_eq!(at, 262_144);
+        assert!(digests.check(0, &bytes[..262_144]).is_ok());
+    }
+
+    #[test]
+    fn bytes_that_do_not_match_are_never_verified() {
+        let mut buffer = Buffer::with_capacity(10);
+        buffer.as_mut_slice()[..3].copy_from_slice(b"abc");
+        let (buffer, found) = Verified::check(buffer, 3, 0).err().unwrap();
+        let verified = Verified::check(buffer, 3, found).ok().unwrap();
+        assert_eq!(verified.bytes(), b"abc");
+    }
+}
