@@ -8,9 +8,11 @@
 //! | [`catalog`] | samples → names: the immutable tree over one or more containers |
 //! | [`io`] | system calls: buffers, positioned reads, guarded mappings, processes, mount table |
 //! | [`vfs`] | what each call means: lookup, readdir, `read` as a step machine, verification, cache |
+//! | [`transport`] | kernel ↔ vfs: `devfuse` serves requests from /dev/fuse |
 
 
 pub mod catalog;
 pub mod format;
 pub mod io;
+pub mod transport;
 pub mod vfs;

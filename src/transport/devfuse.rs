@@ -1,0 +1,405 @@
+//! Requests from /dev/fuse, through fuser.
+
+use super::workers::Workers;
+use crate::io::{File, ReadError};
+use crate::vfs::{Attr, Errno, FOREVER, Listed, Lookup, Operation, Step, Task, Vfs};
+use fuser::{
+    AccessFlags, BsdFileFlags, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo,
+    InitFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
+    ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs,
+    ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
+};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+/// The generation of every inode: numbers are never used for something else.
+const GENERATION: Generation = Generation(0);
+/// What `stat` recommends as size of a read: large enough that a small file takes one.
+const PREFERRED_READ_BYTES: u32 = 64 << 10;
+/// The largest single request.
+const MAX_REQUEST_BYTES: u32 = 1 << 20;
+/// How many read-aheads the kernel may have under way.
+const MAX_BACKGROUND: u16 = 128;
+
+/// A [`Vfs`] as fuser wants it.
+pub struct DevFuse {
+    shared: Arc<Shared>,
+    /// The kernel opens files without asking once it was answered ENOSYS.
+    no_open: bool,
+    no_opendir: bool,
+}
+
+struct Shared {
+    vfs: Arc<Vfs>,
+    files: Vec<Arc<File>>,
+    workers: Workers,
+}
+
+/// A read that is not answered yet.
+struct Job {
+    ino: u64,
+    offset: u64,
+    length: u64,
+    start: Instant,
+    reply: ReplyData,
+}
+
+impl DevFuse {
+    /// Serves `vfs`, whose parts are `files`; reads that must wait do so on up to `workers` threads.
+    #[must_use]
+    pub fn new(vfs: Arc<Vfs>, files: Vec<Arc<File>>, workers: usize) -> Self {
+        let shared = Arc::new(Shared { vfs, files, workers: Workers::new(workers) });
+        Self { shared, no_open: false, no_opendir: false }
+    }
+
+    fn vfs(&self) -> &Vfs {
+        &self.shared.vfs
+    }
+
+    /// Attributes of an entry, and how long they are good; for a control file this is a lookup.
+    fn attr_of(&self, folder: u64, entry: &Listed) -> Result<(fuser::FileAttr, Duration), Errno> {
+        if entry.lasting {
+            return Ok((file_attr(&self.vfs().getattr(entry.ino)?), FOREVER));
+        }
+        match self.vfs().lookup(folder, entry.name) {
+            Ok(Lookup::Found(attr) | Lookup::Passing(attr)) if !entry.is_folder => {
+                Ok((file_attr(&attr), Duration::ZERO))
+            }
+            // `.` and `..`: the kernel takes the number and the type from here, no more.
+            _ => Ok((file_attr(&self.vfs().getattr(entry.ino)?), Duration::ZERO)),
+        }
+    }
+
+    fn count(&self, operation: Operation, ino: u64, start: Instant) {
+        self.vfs().stats().request(operation, self.vfs().is_control(ino), start);
+    }
+
+    fn count_other(&self) {
+        self.vfs().stats().request(Operation::Other, false, Instant::now());
+    }
+}
+
+impl Shared {
+    /// Begins a read on the thread that received the request.
+    fn serve(self: &Arc<Self>, job: Job) {
+        let step = self.vfs.read(job.ino, job.offset, job.length);
+        self.drive(job, step, false);
+    }
+
+    /// Follows the steps to the answer. A thread that may not wait hands over what would make it.
+    fn drive(self: &Arc<Self>, job: Job, mut step: Step, may_wait: bool) {
+        loop {
+            step = match step {
+                Step::Done(reply) => {
+                    match reply.bytes() {
+                        Ok(bytes) => job.reply.data(bytes),
+                        Err(errno) => job.reply.error(wire(errno)),
+                    }
+                    self.vfs.finish(reply);
+                    let control = self.vfs.is_control(job.ino);
+                    self.vfs.stats().request(Operation::Read, control, job.start);
+                    return;
+                }
+                Step::Wait(flight) => {
+                    let shared = Arc::clone(self);
+                    flight.when_landed(move || shared.serve(job));
+                    return;
+                }
+                Step::Read(task) if task.is_long() && !may_wait => {
+                    return self.hand_over(job, task);
+                }
+                Step::Read(mut task) => {
+                    let offset_bytes = task.offset_bytes();
+                    let file = Arc::clone(&self.files[task.part()]);
+                    match file.read(task.target(), offset_bytes, may_wait) {
+                        Err(ReadError::WouldBlock) => return self.hand_over(job, task),
+                        fetched => self.vfs.resume(task, fetched),
+                    }
+                }
+            }
+        }
+    }
+
+    fn hand_over(self: &Arc<Self>, job: Job, mut task: Task) {
+        self.vfs.shelve(&mut task);
+        let shared = Arc::clone(self);
+        self.workers.run(move || shared.drive(job, Step::Read(task), true));
+    }
+}
+
+fn wire(errno: Errno) -> fuser::Errno {
+    fuser::Errno::from_i32(errno.0)
+}
+
+fn kind(is_folder: bool) -> FileType {
+    if is_folder { FileType::Directory } else { FileType::RegularFile }
+}
+
+fn file_attr(attr: &Attr) -> fuser::FileAttr {
+    fuser::FileAttr {
+        ino: INodeNo(attr.ino),
+        size: attr.size,
+        blocks: attr.size.div_ceil(512),
+        atime: attr.modified,
+        mtime: attr.modified,
+        ctime: attr.modified,
+        crtime: attr.modified,
+        kind: kind(attr.is_folder),
+        perm: attr.mode,
+        nlink: attr.links,
+        uid: attr.uid,
+        gid: attr.gid,
+        rdev: 0,
+        blksize: PREFERRED_READ_BYTES,
+        flags: 0,
+    }
+}
+
+/// Methods of [`Filesystem`] that would change something.
+macro_rules! read_only {
+    ($($name:ident($($argument:ident: $kind:ty),*) -> $reply:ty;)*) => {
+        $(fn $name(&self, _: &Request, $($argument: $kind,)* reply: $reply) {
+            let _ = ($($argument,)*);
+            self.count_other();
+            reply.error(wire(Errno::EROFS));
+        })*
+    };
+}
+
+impl Filesystem for DevFuse {
+    fn init(&mut self, _: &Request, config: &mut KernelConfig) -> std::io::Result<()> {
+        let mut has = |flag| config.add_capabilities(flag).is_ok();
+        self.no_open = has(InitFlags::FUSE_NO_OPEN_SUPPORT);
+        self.no_opendir = has(InitFlags::FUSE_NO_OPENDIR_SUPPORT);
+        for flag in [
+            InitFlags::FUSE_ASYNC_DIO,
+            InitFlags::FUSE_MAX_PAGES,
+            InitFlags::FUSE_PARALLEL_DIROPS,
+            InitFlags::FUSE_DO_READDIRPLUS,
+            InitFlags::FUSE_READDIRPLUS_AUTO,
+        ] {
+            if !has(flag) {
+                tracing::debug!("the kernel lacks {flag:?}");
+            }
+        }
+        // Each setter answers with the nearest value that the kernel takes.
+        let _ = config.set_max_write(MAX_REQUEST_BYTES);
+        if let Err(most) = config.set_max_readahead(MAX_REQUEST_BYTES) {
+            let _ = config.set_max_readahead(most);
+        }
+        let _ = config.set_max_background(MAX_BACKGROUND);
+        Ok(())
+    }
+
+    fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        let start = Instant::now();
+        let name = name.as_bytes();
+        let control = self.vfs().is_control_name(parent.0, name);
+        match self.vfs().lookup(parent.0, name) {
+            Ok(Lookup::Found(attr)) => reply.entry(&FOREVER, &file_attr(&attr), GENERATION),
+            Ok(Lookup::Passing(attr)) => {
+                reply.entry(&Duration::ZERO, &file_attr(&attr), GENERATION);
+            }
+            // An entry with inode 0 is how the kernel is told to remember that there is none.
+            Ok(Lookup::Absent) => reply.entry(&FOREVER, &absent(), GENERATION),
+            Err(errno) => reply.error(wire(errno)),
+        }
+        self.vfs().stats().request(Operation::Lookup, control, start);
+    }
+
+    fn forget(&self, _: &Request, ino: INodeNo, lookups: u64) {
+        self.vfs().forget(ino.0, lookups);
+        self.count(Operation::Forget, ino.0, Instant::now());
+    }
+
+    fn getattr(&self, _: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
+        let start = Instant::now();
+        match self.vfs().getattr(ino.0) {
+            Ok(attr) => reply.attr(&FOREVER, &file_attr(&attr)),
+            Err(errno) => reply.error(wire(errno)),
+        }
+        self.count(Operation::Getattr, ino.0, start);
+    }
+
+    fn open(&self, _: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+        self.count(Operation::Open, ino.0, Instant::now());
+        if flags.0 & libc::O_ACCMODE != libc::O_RDONLY {
+            reply.error(wire(Errno::EROFS));
+        } else if self.no_open {
+            reply.error(fuser::Errno::ENOSYS);
+        } else {
+            let keep = FopenFlags::FOPEN_KEEP_CACHE | FopenFlags::FOPEN_NOFLUSH;
+            reply.opened(FileHandle(0), keep);
+        }
+    }
+
+    fn opendir(&self, _: &Request, ino: INodeNo, _: OpenFlags, reply: ReplyOpen) {
+        self.count(Operation::Opendir, ino.0, Instant::now());
+        if self.no_opendir {
+            reply.error(fuser::Errno::ENOSYS);
+        } else {
+            let keep = FopenFlags::FOPEN_KEEP_CACHE | FopenFlags::FOPEN_CACHE_DIR;
+            reply.opened(FileHandle(0), keep);
+        }
+    }
+
+    fn flush(&self, _: &Request, ino: INodeNo, _: FileHandle, _: LockOwner, reply: ReplyEmpty) {
+        self.count(Operation::Flush, ino.0, Instant::now());
+        reply.error(fuser::Errno::ENOSYS);
+    }
+
+    fn read(
+        &self,
+        _: &Request,
+        ino: INodeNo,
+        _: FileHandle,
+        offset: u64,
+        size: u32,
+        _: OpenFlags,
+        _: Option<LockOwner>,
+        reply: ReplyData,
+    ) {
+        let start = Instant::now();
+        let length = u64::from(size);
+        self.shared.serve(Job { ino: ino.0, offset, length, start, reply });
+    }
+
+    fn readdir(
+        &self,
+        _: &Request,
+        ino: INodeNo,
+        _: FileHandle,
+        offset: u64,
+        mut reply: ReplyDirectory,
+    ) {
+        let start = Instant::now();
+        let listed = self.vfs().readdir(ino.0, offset, &mut |entry: Listed| {
+            let name = OsStr::from_bytes(entry.name);
+            !reply.add(INodeNo(entry.ino), entry.next, kind(entry.is_folder), name)
+        });
+        match listed {
+            Ok(()) => reply.ok(),
+            Err(errno) => reply.error(wire(errno)),
+        }
+        self.count(Operation::Readdir, ino.0, start);
+    }
+
+    fn readdirplus(
+        &self,
+        _: &Request,
+        ino: INodeNo,
+        _: FileHandle,
+        offset: u64,
+        mut reply: ReplyDirectoryPlus,
+    ) {
+        let start = Instant::now();
+        let mut failed = None;
+        let listed = self.vfs().readdir(ino.0, offset, &mut |entry: Listed| {
+            let (attr, ttl) = match self.attr_of(ino.0, &entry) {
+                Ok(found) => found,
+                Err(errno) => {
+                    failed = Some(errno);
+                    return false;
+                }
+            };
+            let name = OsStr::from_bytes(entry.name);
+            let full = reply.add(attr.ino, entry.next, name, &ttl, &attr, GENERATION);
+            if full {
+                self.vfs().forget(attr.ino.0, 1);
+            }
+            !full
+        });
+        match (listed, failed) {
+            (Ok(()), None) => reply.ok(),
+            (Err(errno), _) | (_, Some(errno)) => reply.error(wire(errno)),
+        }
+        self.count(Operation::Readdirplus, ino.0, start);
+    }
+
+    fn statfs(&self, _: &Request, ino: INodeNo, reply: ReplyStatfs) {
+        let start = Instant::now();
+        let totals = self.vfs().totals();
+        reply.statfs(totals.bytes.div_ceil(512), 0, 0, totals.files, 0, 4096, 255, 512);
+        self.count(Operation::Statfs, ino.0, start);
+    }
+
+    fn getxattr(&self, _: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
+        let start = Instant::now();
+        match self.vfs().getxattr(ino.0, name.as_bytes()) {
+            Ok(value) => reply_sized(reply, &value, size),
+            Err(errno) => reply.error(wire(errno)),
+        }
+        self.count(Operation::Getxattr, ino.0, start);
+    }
+
+    fn listxattr(&self, _: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
+        let start = Instant::now();
+        reply_sized(reply, &self.vfs().listxattr(ino.0), size);
+        self.count(Operation::Listxattr, ino.0, start);
+    }
+
+    /// The kernel checks permissions itself (`default_permissions`).
+    fn access(&self, _: &Request, ino: INodeNo, _: AccessFlags, reply: ReplyEmpty) {
+        self.count(Operation::Access, ino.0, Instant::now());
+        reply.error(fuser::Errno::ENOSYS);
+    }
+
+    /// No sample has holes, and for files without the kernel answers SEEK_DATA and SEEK_HOLE itself.
+    fn lseek(&self, _: &Request, ino: INodeNo, _: FileHandle, _: i64, _: i32, reply: ReplyLseek) {
+        self.count(Operation::Lseek, ino.0, Instant::now());
+        reply.error(fuser::Errno::ENOSYS);
+    }
+
+    read_only! {
+        setattr(
+            ino: INodeNo, mode: Option<u32>, uid: Option<u32>, gid: Option<u32>, size: Option<u64>,
+            atime: Option<TimeOrNow>, mtime: Option<TimeOrNow>, ctime: Option<SystemTime>,
+            fh: Option<FileHandle>, crtime: Option<SystemTime>, chgtime: Option<SystemTime>,
+            bkuptime: Option<SystemTime>, flags: Option<BsdFileFlags>
+        ) -> ReplyAttr;
+        mknod(parent: INodeNo, name: &OsStr, mode: u32, umask: u32, rdev: u32) -> ReplyEntry;
+        mkdir(parent: INodeNo, name: &OsStr, mode: u32, umask: u32) -> ReplyEntry;
+        unlink(parent: INodeNo, name: &OsStr) -> ReplyEmpty;
+        rmdir(parent: INodeNo, name: &OsStr) -> ReplyEmpty;
+        symlink(parent: INodeNo, name: &OsStr, target: &Path) -> ReplyEntry;
+        rename(
+            parent: INodeNo, name: &OsStr, newparent: INodeNo, newname: &OsStr, flags: RenameFlags
+        ) -> ReplyEmpty;
+        link(ino: INodeNo, parent: INodeNo, name: &OsStr) -> ReplyEntry;
+        create(parent: INodeNo, name: &OsStr, mode: u32, umask: u32, flags: i32) -> ReplyCreate;
+        write(
+            ino: INodeNo, fh: FileHandle, offset: u64, data: &[u8], write_flags: WriteFlags,
+            flags: OpenFlags, owner: Option<LockOwner>
+        ) -> ReplyWrite;
+        setxattr(ino: INodeNo, name: &OsStr, value: &[u8], flags: i32, at: u32) -> ReplyEmpty;
+        removexattr(ino: INodeNo, name: &OsStr) -> ReplyEmpty;
+        fallocate(ino: INodeNo, fh: FileHandle, offset: u64, length: u64, mode: i32) -> ReplyEmpty;
+    }
+}
+
+/// Attributes of no file.
+fn absent() -> fuser::FileAttr {
+    let nothing = Attr {
+        ino: 0,
+        is_folder: false,
+        size: 0,
+        mode: 0,
+        links: 0,
+        uid: 0,
+        gid: 0,
+        modified: SystemTime::UNIX_EPOCH,
+    };
+    file_attr(&nothing)
+}
+
+/// Size 0 asks for the value's size.
+fn reply_sized(reply: ReplyXattr, value: &[u8], size: u32) {
+    match u32::try_from(value.len()) {
+        Ok(length) if size == 0 => reply.size(length),
+        Ok(length) if length <= size => reply.data(value),
+        _ => reply.error(wire(Errno::ERANGE)),
+    }
+}

@@ -1,0 +1,39 @@
+//! Threads for what has to wait: reads that the page cache cannot answer, and long passes over one sample.
+//! They start with the first such job, so that a mount of cached data has none.
+
+use crossbeam_channel::Sender;
+use std::sync::OnceLock;
+
+type Job = Box<dyn FnOnce() + Send>;
+
+pub(super) struct Workers {
+    threads: usize,
+    jobs: OnceLock<Sender<Job>>,
+}
+
+impl Workers {
+    pub(super) fn new(threads: usize) -> Self {
+        Self { threads, jobs: OnceLock::new() }
+    }
+
+    /// Runs a job on one of the threads, or right here if none can be had.
+    pub(super) fn run(&self, job: impl FnOnce() + Send + 'static) {
+        // The queue is unbounded, but the kernel bounds the requests that are under way.
+        if let Err(refused) = self.jobs.get_or_init(|| self.start()).send(Box::new(job)) {
+            (refused.0)();
+        }
+    }
+
+    fn start(&self) -> Sender<Job> {
+        let (send, receive) = crossbeam_channel::unbounded::<Job>();
+        for number in 0..self.threads {
+            let receive = receive.clone();
+            let thread = std::thread::Builder::new().name(format!("ffrfs-read-{number}"));
+            let started = thread.spawn(move || receive.into_iter().for_each(|job| job()));
+            if let Err(error) = started {
+                tracing::warn!("cannot start a reading thread: {error}");
+            }
+        }
+        send
+    }
+}
