@@ -9,9 +9,10 @@
 //! | [`io`] | system calls: buffers, positioned reads, guarded mappings, processes, mount table |
 //! | [`vfs`] | what each call means: lookup, readdir, `read` as a step machine, verification, cache |
 //! | [`transport`] | kernel ↔ vfs: `devfuse` serves requests from /dev/fuse |
-
+//! | [`cli`] | one file a sub-command |
 
 pub mod catalog;
+pub mod cli;
 pub mod format;
 pub mod io;
 pub mod transport;

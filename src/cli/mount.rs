@@ -1,0 +1,353 @@
+//! `ffrfs mount`: in the background once the mount works, unless `-f`.
+
+use super::source::{self, OpenArgs, ViewArgs};
+use super::{Exit, Failure, logging};
+use crate::io::{mounts, process};
+use crate::transport::{MountOptions, Mounted};
+use crate::vfs::{Options, Verify};
+use clap::{Args, CommandFactory, ValueEnum};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+const AFTER_HELP: &str = "\
+Every long option can also be given as -o NAME[=VALUE], with - or _ in its name; what fstab adds
+(defaults, noauto, nofail, _netdev, user, x-…) is accepted.
+
+Examples:
+  ffrfs mount train.ffr /mnt/ds
+  ffrfs mount part0.ffr part1.ffr /mnt/ds -o allow_other,suffix=auto
+  ffrfs mount shards/ /mnt/ds --verify once --cache-size 1G";
+
+/// Mount containers on a folder
+#[derive(Debug, Args)]
+#[command(after_help = AFTER_HELP)]
+#[command(override_usage = "ffrfs mount [OPTIONS] <SOURCE>... <MOUNTPOINT>")]
+pub(super) struct MountArgs {
+    /// Containers, or folders of them, numbered on from one to the next; then the mount point
+    #[arg(required = true, num_args = 2.., value_names = ["SOURCE", "MOUNTPOINT"])]
+    paths: Vec<PathBuf>,
+
+    /// Mount options, set apart by commas
+    // Expanded before clap sees it; declared for --help.
+    #[arg(short = 'o', long = "options", value_name = "OPT[,OPT…]")]
+    _options: Vec<String>,
+
+    /// Stay in the foreground, messages on stderr
+    #[arg(short = 'f', long)]
+    foreground: bool,
+
+    #[command(flatten)]
+    open: OpenArgs,
+    #[command(flatten)]
+    view: ViewArgs,
+    #[command(flatten)]
+    settings: Settings,
+}
+
+#[derive(Debug, Args)]
+struct Settings {
+    /// Let all users use the mount
+    #[arg(long, alias = "allow_other")]
+    allow_other: bool,
+    /// Let root use the mount beside you
+    #[arg(long, alias = "allow_root", conflicts_with = "allow_other")]
+    allow_root: bool,
+    /// The kernel checks permissions (it always does)
+    #[arg(long, alias = "default_permissions")]
+    default_permissions: bool,
+    /// Read-only (it always is)
+    #[arg(long)]
+    ro: bool,
+    #[arg(long, hide = true)]
+    rw: bool,
+    /// Ignore set-user-id bits (there are none)
+    #[arg(long)]
+    nosuid: bool,
+    #[arg(long, hide = true)]
+    suid: bool,
+    /// No devices (there are none)
+    #[arg(long)]
+    nodev: bool,
+    #[arg(long, hide = true)]
+    dev: bool,
+    /// No program can be run from the mount
+    #[arg(long)]
+    noexec: bool,
+    #[arg(long, hide = true)]
+    exec: bool,
+    /// The source that findmnt and df show [default: the container]
+    #[arg(long, value_name = "NAME")]
+    fsname: Option<String>,
+    /// Owner of all files [default: who mounts]
+    #[arg(long, value_name = "N")]
+    uid: Option<u32>,
+    /// Group of all files [default: who mounts]
+    #[arg(long, value_name = "N")]
+    gid: Option<u32>,
+    /// Permission bits that files do not have, octal
+    #[arg(long, value_name = "OCTAL", value_parser = octal, default_value = "0")]
+    fmask: u16,
+    /// Permission bits that folders do not have, octal
+    #[arg(long, value_name = "OCTAL", value_parser = octal, default_value = "0")]
+    dmask: u16,
+    /// When a sample is checked before it is given out
+    #[arg(long, value_name = "WHEN", default_value = "always")]
+    verify: VerifyWhen,
+    /// Memory for what was read, checked and not asked for yet
+    #[arg(long, alias = "cache_size", value_name = "SIZE", value_parser = size)]
+    #[arg(default_value = "256M")]
+    cache_size: u64,
+    /// Threads that serve requests [default: as many as CPUs]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    threads: Option<u16>,
+    /// error, warn, info, debug or trace
+    #[arg(long, alias = "log_level", value_name = "LEVEL", default_value = "info")]
+    #[arg(value_parser = ["error", "warn", "info", "debug", "trace"])]
+    log_level: String,
+    /// Messages to this file instead of journald or syslog
+    #[arg(long, alias = "log_file", value_name = "FILE")]
+    log_file: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum VerifyWhen {
+    /// Whenever bytes come from storage
+    Always,
+    /// The first time
+    Once,
+    /// Never
+    Off,
+}
+
+/// For `-o`: whether a flag of that name exists, and whether it takes a value.
+pub(super) fn option_takes(name: &str) -> Option<bool> {
+    let command = super::Cli::command();
+    let mount = command.find_subcommand("mount")?;
+    let arg = mount.get_arguments().find(|arg| arg.get_long() == Some(name))?;
+    let is_option = !matches!(name, "options" | "foreground" | "help" | "version");
+    is_option.then(|| arg.get_action().takes_values())
+}
+
+pub(super) fn run(mut args: MountArgs) -> Result<Exit, Failure> {
+    let target = args.paths.pop().unwrap_or_default();
+    // A relative log file lies where the caller is, not where the daemon goes.
+    if let Some(file) = &mut args.settings.log_file {
+        *file = std::path::absolute(&*file).map_err(|e| Failure::output(file.display(), e))?;
+    }
+    if args.foreground {
+        logging::in_foreground(&args.settings.log_level, args.settings.log_file.as_deref())?;
+        let mounted = prepare(&args, &target)?;
+        return serve(mounted);
+    }
+    match process::fork_daemon().map_err(|e| Failure::new(Exit::Mount, e))? {
+        process::Forked::Parent(report) => match report.wait() {
+            Some(0) => Ok(Exit::Ok),
+            // The daemon has said why.
+            Some(code) => std::process::exit(code.into()),
+            None => Err(Failure::new(Exit::Mount, anyhow::anyhow!("the daemon died at its start"))),
+        },
+        process::Forked::Daemon(ready) => {
+            let log_file = args.settings.log_file.as_deref();
+            let prepared = logging::for_daemon(&args.settings.log_level, log_file)
+                .and_then(|()| prepare(&args, &target));
+            match prepared {
+                Ok(mounted) => {
+                    ready.report(0);
+                    serve(mounted)
+                }
+                Err(failure) => {
+                    failure.print();
+                    ready.report(failure.exit as u8);
+                    // The parent's exit code counts; nobody sees this one.
+                    Ok(failure.exit)
+                }
+            }
+        }
+    }
+}
+
+/// Everything up to a mount that the kernel has accepted.
+fn prepare(args: &MountArgs, target: &Path) -> Result<Mounted, Failure> {
+    let target = free_mount_point(target)?;
+    let opened = source::open(&args.paths, &args.open)?;
+    let catalog = opened.catalog(&args.view, &args.open)?;
+    if args.settings.rw {
+        tracing::warn!("a dataset is read-only: `rw` is ignored");
+    }
+    let fsname = args.settings.fsname.clone().unwrap_or_else(|| name_of(&args.paths));
+    let samples = opened.dataset.len();
+    let (vfs, files) = opened.into_vfs(catalog, args.settings.vfs());
+    let mounted = Mounted::new(Arc::new(vfs), files, &target, args.settings.mount(fsname))?;
+    tracing::info!(samples, "mounted on {}", target.display());
+    Ok(mounted)
+}
+
+impl Settings {
+    fn vfs(&self) -> Options {
+        Options {
+            verify: match self.verify {
+                VerifyWhen::Always => Verify::Always,
+                VerifyWhen::Once => Verify::Once,
+                VerifyWhen::Off => Verify::Off,
+            },
+            cache_bytes: self.cache_size,
+            uid: self.uid.unwrap_or_else(|| nix::unistd::getuid().as_raw()),
+            gid: self.gid.unwrap_or_else(|| nix::unistd::getgid().as_raw()),
+            file_mode: 0o444 & !self.fmask,
+            folder_mode: 0o555 & !self.dmask,
+        }
+    }
+
+    fn mount(&self, source: String) -> MountOptions {
+        let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+        MountOptions {
+            source,
+            allow_other: self.allow_other,
+            allow_root: self.allow_root,
+            noexec: self.noexec,
+            threads: self.threads.map_or(cpus, usize::from),
+            // They wait for the disk, not for a CPU: enough to keep a queue of requests in it.
+            workers: (4 * cpus).clamp(8, 32),
+        }
+    }
+}
+
+/// The mount point as an absolute path, cleared of a mount whose daemon is dead.
+fn free_mount_point(target: &Path) -> Result<PathBuf, Failure> {
+    let cannot = |e: io::Error| {
+        let what = format!("mount point {}", target.display());
+        Failure::new(Exit::Mount, anyhow::Error::new(e).context(what))
+    };
+    let target = mounts::resolve(target).map_err(cannot)?;
+    match mounts::state(&target).map_err(cannot)? {
+        mounts::State::Free => Ok(target),
+        mounts::State::Dead(_) => {
+            tracing::warn!("{}: removing a mount whose daemon is dead", target.display());
+            mounts::unmount(&target, true).map_err(cannot)?;
+            free_mount_point(&target)
+        }
+        mounts::State::Mounted(mount) => Err(Failure::new(
+            Exit::Mount,
+            anyhow::anyhow!(
+                "{}: {} is mounted there already (ffrfs umount {})",
+                target.display(),
+                mount.source.to_string_lossy(),
+                target.display()
+            ),
+        )),
+    }
+}
+
+fn name_of(sources: &[PathBuf]) -> String {
+    let first = sources.first().map(|p| p.canonicalize().unwrap_or_else(|_| p.clone()));
+    let first = first.unwrap_or_default().to_string_lossy().replace(['\n', '\0'], "?");
+    match sources.len() {
+        0 | 1 => first,
+        more => format!("{first} and {} more", more - 1),
+    }
+}
+
+fn serve(mounted: Mounted) -> Result<Exit, Failure> {
+    let target = mounted.target().to_owned();
+    unmount_on_signals(target.clone())?;
+    let served = mounted.serve();
+    // After an abort (fusectl, a broken connection) the mount is still there, and dead.
+    if let Ok(mounts::State::Dead(_)) = mounts::state(&target) {
+        let _ = mounts::unmount(&target, true);
+    }
+    served.map_err(|e| {
+        Failure::new(Exit::Mount, anyhow::Error::new(e).context("the connection to the kernel"))
+    })?;
+    tracing::info!("unmounted from {}", target.display());
+    Ok(Exit::Ok)
+}
+
+/// The first signal unmounts, lazily where files are open; a second one ends the process.
+fn unmount_on_signals(target: PathBuf) -> Result<(), Failure> {
+    let signals = signal_hook::iterator::Signals::new([SIGTERM, SIGINT, SIGHUP]);
+    let mut signals = signals.map_err(|e| Failure::new(Exit::Mount, e))?;
+    let listen = move || {
+        let mut leaving = false;
+        for signal in &mut signals {
+            match signal {
+                // Whoever mounted has closed the terminal.
+                SIGHUP => {}
+                _ if leaving => std::process::exit(Exit::Mount as i32),
+                _ => {
+                    leaving = true;
+                    unmount(&target);
+                }
+            }
+        }
+    };
+    let thread = std::thread::Builder::new().name("ffrfs-signals".to_owned());
+    thread.spawn(listen).map_err(|e| Failure::new(Exit::Mount, e))?;
+    Ok(())
+}
+
+fn unmount(target: &Path) {
+    let Err(error) = mounts::unmount(target, false) else { return };
+    tracing::info!("{}: {error}; it goes when the last open file is closed", target.display());
+    if let Err(error) = mounts::unmount(target, true) {
+        tracing::error!("{}: cannot unmount: {error}", target.display());
+    }
+}
+
+fn octal(text: &str) -> Result<u16, String> {
+    match u16::from_str_radix(text, 8) {
+        Ok(mask) if mask <= 0o777 => Ok(mask),
+        _ => Err("an octal number of up to 777 is needed".to_owned()),
+    }
+}
+
+/// `4096`, `256M`, `1G`, `512MiB`: powers of 1024.
+fn size(text: &str) -> Result<u64, String> {
+    let wrong = || format!("{text:?} is not a size such as 268435456, 256M or 1G");
+    let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
+    let number: u64 = digits.parse().map_err(|_| wrong())?;
+    let unit = text[digits.len()..].to_ascii_lowercase();
+    let unit = unit.strip_suffix("ib").or_else(|| unit.strip_suffix('b')).unwrap_or(&unit);
+    let shift = match unit {
+        "" => 0,
+        "k" => 10,
+        "m" => 20,
+        "g" => 30,
+        "t" => 40,
+        _ => return Err(wrong()),
+    };
+    number.checked_mul(1 << shift).ok_or_else(wrong)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_powers_of_1024() {
+        assert_eq!(size("4096"), Ok(4096));
+        assert_eq!(size("256M"), Ok(256 << 20));
+        assert_eq!(size("1g"), Ok(1 << 30));
+        assert_eq!(size("3KiB"), Ok(3072));
+        assert_eq!(size("0"), Ok(0));
+        for wrong in ["", "M", "-1", "1X", "1.5G", "99999999999G"] {
+            assert!(size(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn masks_are_octal() {
+        assert_eq!(octal("022"), Ok(0o22));
+        assert!(octal("8").is_err() && octal("1000").is_err());
+    }
+
+    #[test]
+    fn every_long_flag_is_a_mount_option() {
+        assert_eq!(option_takes("allow-other"), Some(false));
+        assert_eq!(option_takes("cache-size"), Some(true));
+        assert_eq!(option_takes("suffix"), Some(true));
+        assert_eq!(option_takes("foreground"), None);
+        assert_eq!(option_takes("frobnicate"), None);
+    }
+}

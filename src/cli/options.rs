@@ -1,0 +1,182 @@
+//! `-o a,b=c` as mount(8) users write it: each option becomes the long flag of its name.
+
+use super::Failure;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+
+/// Options for mount(8), fstab and libfuse that mean nothing here, or say what is so anyway.
+const IGNORED: &[&str] = &[
+    "_netdev",
+    "async",
+    "atime",
+    "auto",
+    "auto_unmount",
+    "defaults",
+    "dirsync",
+    "diratime",
+    "group",
+    "kernel_cache",
+    "lazytime",
+    "loud",
+    "noatime",
+    "noauto",
+    "nodiratime",
+    "nofail",
+    "nolazytime",
+    "norelatime",
+    "nostrictatime",
+    "nouser",
+    "nousers",
+    "owner",
+    "relatime",
+    "silent",
+    "strictatime",
+    "sync",
+    "user",
+    "users",
+];
+const IGNORED_PREFIXES: &[&str] = &["x-", "X-", "comment=", "subtype=", "user="];
+
+/// Whether a flag of this (dashed) name exists, and whether it takes a value.
+pub(super) type Takes = fn(&str) -> Option<bool>;
+
+/// Replaces `-o LIST` after the sub-command `mount` by long flags.
+///
+/// # Errors
+/// An option is not known, or `-o` has no list.
+pub(super) fn expand(args: Vec<OsString>, takes: Takes) -> Result<Vec<OsString>, Failure> {
+    if args.get(1).is_none_or(|command| command != "mount") {
+        return Ok(args);
+    }
+    let mut out: Vec<OsString> = Vec::with_capacity(args.len());
+    let mut args = args.into_iter();
+    while let Some(arg) = args.next() {
+        let bytes = arg.as_bytes();
+        let list = if arg == "--" {
+            out.push(arg);
+            out.extend(args);
+            break;
+        } else if arg == "-o" || arg == "--options" {
+            args.next().ok_or_else(|| Failure::usage("-o needs a list of options"))?
+        } else if let Some(list) = bytes.strip_prefix(b"--options=") {
+            OsStr::from_bytes(list).to_owned()
+        } else if let Some(list) = bytes.strip_prefix(b"-o") {
+            OsStr::from_bytes(list).to_owned()
+        } else {
+            out.push(arg);
+            continue;
+        };
+        for option in split(list.as_bytes()) {
+            out.extend(flag(&option, takes)?);
+        }
+    }
+    Ok(out)
+}
+
+/// At commas; a backslash takes the comma or backslash behind it literally.
+fn split(list: &[u8]) -> Vec<Vec<u8>> {
+    let mut options = vec![Vec::new()];
+    let mut bytes = list.iter().copied();
+    while let Some(byte) = bytes.next() {
+        let option = options.last_mut().expect("there is always one");
+        match byte {
+            b',' => options.push(Vec::new()),
+            b'\\' => match bytes.next() {
+                Some(escaped @ (b',' | b'\\')) => option.push(escaped),
+                Some(other) => option.extend([b'\\', other]),
+                None => option.push(b'\\'),
+            },
+            _ => option.push(byte),
+        }
+    }
+    options.retain(|option| !option.is_empty());
+    options
+}
+
+/// The long flag for an option; `None` if it means nothing here.
+fn flag(option: &[u8], takes: Takes) -> Result<Option<OsString>, Failure> {
+    let text = String::from_utf8_lossy(option);
+    if IGNORED.contains(&text.as_ref()) || IGNORED_PREFIXES.iter().any(|p| text.starts_with(p)) {
+        return Ok(None);
+    }
+    let (name, value) = match option.iter().position(|&b| b == b'=') {
+        Some(at) => (&option[..at], Some(&option[at + 1..])),
+        None => (option, None),
+    };
+    let name = String::from_utf8_lossy(name).replace('_', "-");
+    match (takes(&name), value) {
+        (None, _) => Err(Failure::usage(format!(
+            "unknown mount option `{text}` (ffrfs mount --help lists them)"
+        ))),
+        (Some(false), Some(_)) => {
+            Err(Failure::usage(format!("mount option `{text}`: {name} takes no value")))
+        }
+        (Some(true), None) => {
+            Err(Failure::usage(format!("mount option `{text}` needs a value: {text}=…")))
+        }
+        (Some(_), value) => {
+            let mut flag = format!("--{name}").into_bytes();
+            if let Some(value) = value {
+                flag.push(b'=');
+                flag.extend_from_slice(value);
+            }
+            Ok(Some(OsString::from_vec(flag)))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn expanded(args: &[&str]) -> Result<Vec<String>, String> {
+        let takes: Takes = |name| match name {
+            "allow-other" => Some(false),
+            "uid" | "names" => Some(true),
+            _ => None,
+        };
+        let args = args.iter().map(OsString::from).collect();
+        let out = expand(args, takes).map_err(|failure| format!("{failure:?}"))?;
+        Ok(out.into_iter().map(|arg| arg.into_string().unwrap()).collect())
+    }
+
+    #[test]
+    fn options_become_long_flags_wherever_they_stand() {
+        let out = expanded(&["ffrfs", "mount", "a", "-o", "allow_other,uid=7", "m", "-ouid=8"]);
+        let flags = ["ffrfs", "mount", "a", "--allow-other", "--uid=7", "m", "--uid=8"];
+        assert_eq!(out.unwrap(), flags);
+    }
+
+    #[test]
+    fn what_fstab_adds_is_ignored() {
+        let list = "defaults,noauto,nofail,_netdev,user,x-systemd.automount,x-foo=a,,relatime";
+        assert_eq!(expanded(&["ffrfs", "mount", "-o", list]).unwrap(), ["ffrfs", "mount"]);
+    }
+
+    #[test]
+    fn an_unknown_option_is_refused_by_name() {
+        let error = expanded(&["ffrfs", "mount", "-o", "allow_other,frobnicate=1"]).unwrap_err();
+        assert!(error.contains("frobnicate=1"), "{error}");
+    }
+
+    #[test]
+    fn a_missing_and_a_superfluous_value_are_refused() {
+        assert!(expanded(&["ffrfs", "mount", "-o", "uid"]).is_err());
+        assert!(expanded(&["ffrfs", "mount", "-o", "allow_other=yes"]).is_err());
+        assert!(expanded(&["ffrfs", "mount", "-o"]).is_err());
+    }
+
+    #[test]
+    fn an_escaped_comma_belongs_to_the_value() {
+        let out = expanded(&["ffrfs", "mount", "-o", "names=a\\,b\\\\c\\d,uid=1"]).unwrap();
+        assert_eq!(out[2..], ["--names=a,b\\c\\d", "--uid=1"]);
+    }
+
+    #[test]
+    fn other_commands_and_what_stands_behind_two_dashes_are_left_alone() {
+        let args = ["ffrfs", "ls", "-o", "x"];
+        assert_eq!(expanded(&args).unwrap(), args);
+        let args = ["ffrfs", "mount", "--", "-o", "x"];
+        assert_eq!(expanded(&args).unwrap(), args);
+    }
+}
