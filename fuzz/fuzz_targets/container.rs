@@ -1,0 +1,107 @@
+//! Any bytes as a container: opened or refused, listed and read through the file system's own code, and
+//! never a byte given out that does not match its checksum.
+
+#![no_main]
+
+use ffrfs::catalog::{Catalog, Dataset, Numbered, StoredNames, Suffix};
+use ffrfs::format::{self, MemorySource, OpenOptions};
+use ffrfs::io::ReadError;
+use ffrfs::vfs::{Attr, Listed, Options, Part, Step, Vfs};
+use libfuzzer_sys::fuzz_target;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+/// Files and folders looked at in one run.
+const MAX_ENTRIES: usize = 64;
+
+fuzz_target!(|input: &[u8]| {
+    let Some((&mode, bytes)) = input.split_first() else { return };
+    let source = Arc::new(MemorySource::new("fuzz.ffr", bytes.to_vec()));
+    let options = OpenOptions { allow_damaged: mode & 1 != 0 };
+    let Ok(container) = format::open(source, &options) else { return };
+    let dataset = Dataset::new(vec![container]);
+    let catalog: Catalog = match dataset.stored_names() {
+        Ok(StoredNames::Tree(tree)) => tree.into(),
+        _ => Numbered::new(dataset.len(), None, Suffix::Fixed(String::new())).into(),
+    };
+    let part = Part { path: "fuzz.ffr".into(), modified: SystemTime::UNIX_EPOCH };
+    let cache_bytes = if mode & 2 != 0 { 0 } else { 1 << 20 };
+    let options = Options { cache_bytes, ..Options::default() };
+    let vfs = Vfs::new(dataset, catalog, vec![part], options);
+    visit(&vfs, bytes);
+});
+
+fn visit(vfs: &Vfs, bytes: &[u8]) {
+    let mut folders = vec![1];
+    let mut seen = 0;
+    while let Some(folder) = folders.pop() {
+        let mut inside = Vec::new();
+        let _ = vfs.readdir(folder, 2, &mut |entry: Listed| {
+            inside.push((entry.ino, entry.name.to_vec()));
+            inside.len() < MAX_ENTRIES
+        });
+        for (ino, name) in inside {
+            seen += 1;
+            if seen > MAX_ENTRIES {
+                return;
+            }
+            let _ = vfs.lookup(folder, &name);
+            match vfs.getattr(ino) {
+                Ok(Attr { is_folder: true, .. }) => folders.push(ino),
+                Ok(attr) => read(vfs, bytes, &attr),
+                Err(_) => {}
+            }
+        }
+    }
+}
+
+/// Reads a file in two ways; what comes back must be the stored bytes and match the stored checksum.
+fn read(vfs: &Vfs, bytes: &[u8], attr: &Attr) {
+    let number = |name: &[u8]| -> u64 {
+        let value = vfs.getxattr(attr.ino, name).expect("a sample has its attributes");
+        std::str::from_utf8(&value).unwrap().parse().unwrap()
+    };
+    let start = number(b"user.ffrfs.offset");
+    let crc = vfs.getxattr(attr.ino, b"user.ffrfs.crc32").expect("FFRecord has checksums");
+    let crc = u32::from_str_radix(std::str::from_utf8(&crc).unwrap(), 16).unwrap();
+    for (offset, length) in [(0, attr.size), (attr.size / 2, 7)] {
+        let Some(given) = drive(vfs, bytes, attr.ino, offset, length) else { continue };
+        if given.is_empty() {
+            continue;
+        }
+        let whole = &bytes[start as usize..(start + attr.size) as usize];
+        assert_eq!(crc32(whole), crc, "a sample that does not match was given out");
+        assert_eq!(given, whole[offset as usize..][..given.len()]);
+    }
+}
+
+fn drive(vfs: &Vfs, bytes: &[u8], ino: u64, offset: u64, length: u64) -> Option<Vec<u8>> {
+    let mut step = vfs.read(ino, offset, length);
+    loop {
+        step = match step {
+            Step::Done(reply) => {
+                let given = reply.bytes().ok().map(<[u8]>::to_vec);
+                vfs.finish(reply);
+                return given;
+            }
+            Step::Wait(_) => panic!("nobody else reads"),
+            Step::Read(mut task) => {
+                let at = task.offset_bytes() as usize;
+                let target = task.target();
+                let end = std::io::ErrorKind::UnexpectedEof;
+                let fetched = match bytes.get(at..at + target.len()) {
+                    Some(found) => Ok(target.copy_from_slice(found)),
+                    None => Err(ReadError::Io(end.into())),
+                };
+                vfs.resume(task, fetched)
+            }
+        };
+    }
+}
+
+fn crc32(bytes: &[u8]) -> u32 {
+    // Bit by bit: an implementation of its own, as the judge.
+    !bytes.iter().fold(!0u32, |crc, &byte| {
+        (0..8).fold(crc ^ u32::from(byte), |crc, _| (crc >> 1) ^ (0xedb8_8320 & (crc & 1).wrapping_neg()))
+    })
+}
