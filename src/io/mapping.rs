@@ -70,17 +70,31 @@ impl Mapping {
     }
 }
 
+impl Mapping {
+    /// `N` bytes at `at`, which `copy_to` has found to be within the mapping.
+    fn load<const N: usize>(&self, at: usize) -> [u8; N] {
+        debug_assert!(at + N <= self.length);
+        // SAFETY: `at .. at + N` is within the mapping (`copy_to` checks the whole range), which lives as
+        // long as `self`; arrays of bytes need no alignment. The read is volatile because other processes
+        // may write to the file; the guard entered by `new` makes it give zeros where the file has ended.
+        unsafe { self.map.as_ptr().add(at).cast::<[u8; N]>().read_volatile() }
+    }
+}
+
 impl Table for Mapping {
     fn copy_to(&self, offset_bytes: u64, out: &mut [u8]) -> io::Result<()> {
         let start = usize::try_from(offset_bytes).unwrap_or(usize::MAX);
         if start.checked_add(out.len()).is_none_or(|end| end > self.length) {
             return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "past the end of the index"));
         }
-        for (at, byte) in out.iter_mut().enumerate() {
-            // SAFETY: `start + at` is within the mapping (checked above), which lives as long as `self`.
-            // The read is volatile because other processes may write to the file; the guard entered by
-            // `new` makes it return zero where the file has ended.
-            *byte = unsafe { self.map.as_ptr().add(start + at).read_volatile() };
+        // Eight bytes at a time: an offset is one load.
+        let (words, rest) = out.as_chunks_mut::<8>();
+        for (number, word) in words.iter_mut().enumerate() {
+            *word = self.load(start + number * 8);
+        }
+        let rest_start = start + words.len() * 8;
+        for (number, byte) in rest.iter_mut().enumerate() {
+            [*byte] = self.load(rest_start + number);
         }
         if self.damaged.load(Ordering::Relaxed) {
             return Err(io::Error::new(

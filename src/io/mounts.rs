@@ -20,6 +20,8 @@ pub struct Mount {
     pub fs_type: String,
     /// What, as `findmnt` shows it.
     pub source: OsString,
+    /// The device number that its files show, as `MAJOR:MINOR`.
+    pub device: String,
 }
 
 /// What a mount point is at the moment.
@@ -45,11 +47,12 @@ pub fn table() -> io::Result<Vec<Mount>> {
 /// `36 35 98:0 /root /target options … - type source options`, blanks and backslashes as octal escapes.
 fn parse_line(line: &[u8]) -> Option<Mount> {
     let mut fields = line.split(|&b| b == b' ');
-    let target = unescape(fields.nth(4)?);
+    let device = String::from_utf8_lossy(fields.nth(2)?).into_owned();
+    let target = unescape(fields.nth(1)?);
     let mut fields = fields.skip_while(|field| field != b"-").skip(1);
     let fs_type = String::from_utf8_lossy(fields.next()?).into_owned();
     let source = unescape(fields.next()?);
-    Some(Mount { target: target.into(), fs_type, source })
+    Some(Mount { target: target.into(), fs_type, source, device })
 }
 
 fn unescape(field: &[u8]) -> OsString {
@@ -128,6 +131,16 @@ pub fn unmount(target: &Path, lazy: bool) -> io::Result<()> {
     }
 }
 
+/// Raises how far the kernel reads ahead in the files of a mount, if this process may say so. The protocol
+/// itself can only lower the kernel's default of 128 KiB. Does not touch the mount, which need not be
+/// served yet.
+pub fn raise_read_ahead(target: &Path, kilobytes: u32) {
+    if let Ok(Some(mount)) = at(target) {
+        let knob = format!("/sys/class/bdi/{}/read_ahead_kb", mount.device);
+        let _ = std::fs::write(knob, kilobytes.to_string());
+    }
+}
+
 /// People other than root unmount with a set-uid helper.
 fn unmount_by_helper(target: &Path, lazy: bool) -> io::Result<()> {
     let mut command = Command::new("fusermount3");
@@ -158,6 +171,7 @@ mod tests {
         let mount = parse_line(line).unwrap();
         assert_eq!(mount.target, Path::new("/mnt/my data"));
         assert_eq!(mount.fs_type, "fuse.ffrfs");
+        assert_eq!(mount.device, "0:51");
         assert_eq!(mount.source, "/data/a\\b.ffr");
     }
 

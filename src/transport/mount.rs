@@ -12,6 +12,9 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+/// Large samples are read in requests of this size.
+const READ_AHEAD_KILOBYTES: u32 = 1024;
+
 /// What mount(8) users say.
 #[derive(Debug, Clone, Default)]
 pub struct MountOptions {
@@ -80,6 +83,7 @@ impl Mounted {
             None => Session::new(new(), target, &config(&options)),
         };
         let session = session.map_err(refused)?;
+        mounts::raise_read_ahead(target, READ_AHEAD_KILOBYTES);
         Ok(Self { session, target: target.to_owned(), options })
     }
 
