@@ -40,7 +40,30 @@ pub(super) enum Entered {
     /// It is being fetched: wait.
     Join(Arc<Flight>),
     /// Nobody fetches it: the caller must.
-    Lead,
+    Lead(Lead),
+}
+
+/// The duty to fetch a sample that others may wait for. Dropped, it lets them go: nobody waits for ever,
+/// whatever becomes of the task that holds it.
+pub(super) struct Lead {
+    cache: Arc<SampleCache>,
+    sample: u64,
+}
+
+impl Lead {
+    /// Keeps what was fetched, of which `asked` bytes are given out at once, and wakes who waits.
+    pub(super) fn land(self, found: Known, asked: u64) {
+        self.cache.keep(self.sample, found, asked);
+    }
+}
+
+impl Drop for Lead {
+    fn drop(&mut self) {
+        let flight = self.cache.shard(self.sample).flights.remove(&self.sample);
+        if let Some(flight) = flight {
+            flight.land();
+        }
+    }
 }
 
 pub(super) struct SampleCache {
@@ -91,7 +114,7 @@ impl SampleCache {
     }
 
     /// Asks for a sample of which `asked` bytes will be given out.
-    pub(super) fn enter(&self, sample: u64, asked: u64) -> Entered {
+    pub(super) fn enter(self: &Arc<Self>, sample: u64, asked: u64) -> Entered {
         let mut shard = self.shard(sample);
         if let Some(known) = shard.touch(sample, asked) {
             self.hits.fetch_add(1, Ordering::Relaxed);
@@ -102,23 +125,12 @@ impl SampleCache {
         }
         self.misses.fetch_add(1, Ordering::Relaxed);
         shard.flights.insert(sample, Arc::new(Flight::new()));
-        Entered::Lead
+        Entered::Lead(Lead { cache: Arc::clone(self), sample })
     }
 
-    /// Ends a fetch that [`Entered::Lead`] began; `found` is kept, if anything was. `asked` bytes of it are
-    /// given out at once.
-    pub(super) fn land(&self, sample: u64, found: Option<Known>, asked: u64) {
-        let mut shard = self.shard(sample);
-        let mut evicted = 0;
-        if let Some(known) = found {
-            evicted = shard.keep(sample, known, asked, self.shard_bytes);
-        }
-        let flight = shard.flights.remove(&sample);
-        drop(shard);
+    fn keep(&self, sample: u64, found: Known, asked: u64) {
+        let evicted = self.shard(sample).keep(sample, found, asked, self.shard_bytes);
         self.evictions.fetch_add(evicted, Ordering::Relaxed);
-        if let Some(flight) = flight {
-            flight.land();
-        }
     }
 
     /// Hits, misses, entries, bytes, cap, evictions.
@@ -201,11 +213,17 @@ mod tests {
         Known::Whole(Arc::new(Verified::check(buffer, bytes, crc).ok().unwrap()))
     }
 
+    fn lead(cache: &Arc<SampleCache>, sample: u64) -> Lead {
+        match cache.enter(sample, 1) {
+            Entered::Lead(lead) => lead,
+            _ => panic!("nobody else fetches sample {sample}"),
+        }
+    }
+
     #[test]
     fn a_sample_leaves_when_all_of_it_was_given_out() {
-        let cache = SampleCache::new(64 << 20);
-        assert!(matches!(cache.enter(5, 100), Entered::Lead));
-        cache.land(5, Some(whole(300)), 100);
+        let cache = Arc::new(SampleCache::new(64 << 20));
+        lead(&cache, 5).land(whole(300), 100);
         assert!(matches!(cache.enter(5, 100), Entered::Hit(_)));
         assert_eq!(cache.figures().entries, 1);
         assert!(matches!(cache.enter(5, 100), Entered::Hit(_)));
@@ -214,21 +232,20 @@ mod tests {
 
     #[test]
     fn the_cap_is_hard_and_the_least_recently_used_goes_first() {
-        let cache = SampleCache::new(64 << 10);
+        let cache = Arc::new(SampleCache::new(64 << 10));
         for sample in 0..100 {
-            assert!(matches!(cache.enter(sample, 1), Entered::Lead));
-            cache.land(sample, Some(whole(8 << 10)), 1);
+            lead(&cache, sample).land(whole(8 << 10), 1);
             assert!(cache.figures().bytes <= 64 << 10);
         }
         assert!(matches!(cache.enter(99, 1), Entered::Hit(_)));
-        assert!(matches!(cache.enter(0, 1), Entered::Lead));
+        lead(&cache, 0);
         assert_eq!(cache.figures().evictions, 92);
     }
 
     #[test]
     fn a_second_asker_joins_the_first_and_is_told_when_it_landed() {
-        let cache = SampleCache::new(64 << 20);
-        assert!(matches!(cache.enter(1, 1), Entered::Lead));
+        let cache = Arc::new(SampleCache::new(64 << 20));
+        let first = lead(&cache, 1);
         let Entered::Join(flight) = cache.enter(1, 1) else { panic!("joined") };
         let told = Arc::new(AtomicU64::new(0));
         let count = |told: &Arc<AtomicU64>| {
@@ -239,19 +256,18 @@ mod tests {
         };
         flight.when_landed(count(&told));
         assert_eq!(told.load(Ordering::Relaxed), 0);
-        cache.land(1, None, 0);
+        drop(first);
         assert_eq!(told.load(Ordering::Relaxed), 1);
         flight.when_landed(count(&told));
         assert_eq!(told.load(Ordering::Relaxed), 2);
-        assert!(matches!(cache.enter(1, 1), Entered::Lead));
+        lead(&cache, 1);
     }
 
     #[test]
     fn a_cache_without_room_keeps_nothing() {
-        let cache = SampleCache::new(0);
+        let cache = Arc::new(SampleCache::new(0));
         assert_eq!(cache.max_whole_bytes(), 0);
-        assert!(matches!(cache.enter(1, 1), Entered::Lead));
-        cache.land(1, Some(whole(4096)), 1);
+        lead(&cache, 1).land(whole(4096), 1);
         assert_eq!(cache.figures().entries, 0);
     }
 }

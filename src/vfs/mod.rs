@@ -26,6 +26,7 @@ pub use verify::Verified;
 use crate::catalog::{Catalog, Dataset};
 use crate::io::BufferPool;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
@@ -91,7 +92,7 @@ pub struct Vfs {
     options: Options,
     modified: SystemTime,
     total_bytes: u64,
-    cache: cache::SampleCache,
+    cache: Arc<cache::SampleCache>,
     buffers: BufferPool,
     verified: Bits,
     bad: bad::BadList,
@@ -108,7 +109,7 @@ impl Vfs {
     pub fn new(dataset: Dataset, catalog: Catalog, parts: Vec<Part>, options: Options) -> Self {
         assert_eq!(dataset.parts().len(), parts.len(), "a description for each part");
         let newest = parts.iter().map(|part| part.modified).max();
-        let cache = cache::SampleCache::new(options.cache_bytes);
+        let cache = Arc::new(cache::SampleCache::new(options.cache_bytes));
         Self {
             modified: newest.unwrap_or(SystemTime::UNIX_EPOCH),
             total_bytes: dataset.data_bytes(),

@@ -8,7 +8,7 @@
 //! | is large | the sample in a pass of bounded memory that checks it and notes its blocks' checksums; then, for this and every further request, the blocks that were asked for, checked against the note |
 
 use super::bad::{Bad, Fault};
-use super::cache::{Entered, Known};
+use super::cache::{Entered, Known, Lead};
 use super::inode::Inode;
 use super::verify::{Digests, Scan, Verified};
 use super::{Errno, Flight, Verify, Vfs};
@@ -62,8 +62,8 @@ pub struct Task {
     /// The range of the sample to fetch now.
     fetch: Range<u64>,
     goal: Goal,
-    /// Whether this task holds the sample's flight, which must land whatever happens.
-    leads: bool,
+    /// If others may wait for what this task fetches.
+    lead: Option<Lead>,
     buffer: Buffer,
 }
 
@@ -151,10 +151,10 @@ impl Vfs {
             return Step::Done(Reply(Ok(Payload::Nothing)));
         }
         let all = 0..at.length_bytes;
-        let (goal, fetch, leads) = if !self.must_check(sample, &located) {
-            (Goal::Plain, want.clone(), false)
+        let (goal, fetch, lead) = if !self.must_check(sample, &located) {
+            (Goal::Plain, want.clone(), None)
         } else if want == all {
-            (Goal::Whole, all, false)
+            (Goal::Whole, all, None)
         } else {
             match self.cache.enter(sample, want.end - want.start) {
                 Entered::Hit(Known::Whole(verified)) => {
@@ -164,21 +164,21 @@ impl Vfs {
                 }
                 Entered::Hit(Known::Digests(digests)) => {
                     let (start, end) = digests.around(want.start, want.end, at.length_bytes);
-                    (Goal::Blocks(digests), start..end, false)
+                    (Goal::Blocks(digests), start..end, None)
                 }
                 Entered::Join(flight) => return Step::Wait(flight),
-                Entered::Lead if at.length_bytes <= self.cache.max_whole_bytes() => {
-                    (Goal::Whole, all, true)
+                Entered::Lead(lead) if at.length_bytes <= self.cache.max_whole_bytes() => {
+                    (Goal::Whole, all, Some(lead))
                 }
-                Entered::Lead => {
+                Entered::Lead(lead) => {
                     let scan = Scan::new(at);
                     let (start, end) = scan.next().unwrap_or_default();
-                    (Goal::Scan(Box::new(scan)), start..end, true)
+                    (Goal::Scan(Box::new(scan)), start..end, Some(lead))
                 }
             }
         };
         let buffer = self.buffers.take(0);
-        Step::Read(Task { sample, located, want, fetch, goal, leads, buffer })
+        Step::Read(Task { sample, located, want, fetch, goal, lead, buffer })
     }
 
     fn must_check(&self, sample: u64, located: &Located) -> bool {
@@ -239,13 +239,13 @@ impl Vfs {
         };
         self.stats.verified(true);
         self.verified.set(task.sample);
-        if !task.leads {
+        let Some(lead) = task.lead.take() else {
             task.buffer = verified.into_buffer();
             return self.give(task);
-        }
+        };
         let verified = Arc::new(verified);
         let asked = task.want.end - task.want.start;
-        self.cache.land(task.sample, Some(Known::Whole(Arc::clone(&verified))), asked);
+        lead.land(Known::Whole(Arc::clone(&verified)), asked);
         self.stats.served(asked);
         let range = task.wanted();
         Step::Done(Reply(Ok(Payload::Shared(verified, range))))
@@ -260,8 +260,9 @@ impl Vfs {
         };
         self.stats.verified(true);
         self.verified.set(task.sample);
-        self.cache.land(task.sample, Some(Known::Digests(Arc::clone(&digests))), 0);
-        task.leads = false;
+        if let Some(lead) = task.lead.take() {
+            lead.land(Known::Digests(Arc::clone(&digests)), 0);
+        }
         let (start, end) = digests.around(task.want.start, task.want.end, at.length_bytes);
         task.next(Goal::Blocks(digests), start..end)
     }
@@ -276,7 +277,6 @@ impl Vfs {
         match &error {
             ReadError::Changed(_) => {
                 self.bad.add_container(part, &self.parts[part].path, error.to_string());
-                self.land_empty(&task);
                 Step::Done(Reply(Err(Errno::from(&error))))
             }
             ReadError::WouldBlock | ReadError::Io(_) => {
@@ -287,10 +287,8 @@ impl Vfs {
     }
 
     fn fail(&self, task: Task, fault: Fault) -> Step {
-        let (sample, located) = (task.sample, task.located);
-        let step = self.refuse(sample, located, fault);
-        // Those who waited find the fault on the list.
-        self.land_empty(&task);
+        // First the list, then (with the task) the lead: those who waited find the fault there.
+        let step = self.refuse(task.sample, task.located, fault);
         self.buffers.give(task.buffer);
         step
     }
@@ -298,12 +296,6 @@ impl Vfs {
     fn refuse(&self, sample: u64, located: Located, fault: Fault) -> Step {
         self.bad.add(sample, &self.parts[located.part].path, Bad { located, fault });
         Step::Done(Reply(Err(Errno::EIO)))
-    }
-
-    fn land_empty(&self, task: &Task) {
-        if task.leads {
-            self.cache.land(task.sample, None, 0);
-        }
     }
 
     /// Takes an answer back once it was sent.
@@ -317,12 +309,6 @@ impl Vfs {
             }
             Ok(Payload::Nothing | Payload::Control(..)) | Err(_) => {}
         }
-    }
-
-    /// A task that will not be driven on (the mount is going away): its followers are let go.
-    pub fn abandon(&self, task: Task) {
-        self.land_empty(&task);
-        self.buffers.give(task.buffer);
     }
 
     /// Gives a task's memory back while it waits in a queue.
