@@ -205,3 +205,6 @@ pub fn count_files(folder: &Folder) -> u64 {
     }
     files
 }
+
+#[cfg(test)]
+mod tests;

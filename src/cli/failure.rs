@@ -2,8 +2,13 @@
 
 use crate::format;
 use crate::transport::MountError;
-use std::io;
+use std::io::{self, Write};
 use std::process::ExitCode;
+
+/// A line on stderr. Nobody may be there to read it: that changes nothing.
+pub(super) fn say(line: std::fmt::Arguments) {
+    let _ = writeln!(io::stderr(), "{line}");
+}
 
 /// How the program ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,7 +77,7 @@ impl Failure {
         if let Some(error) = self.error.downcast_ref::<clap::Error>() {
             let _ = error.print();
         } else if self.exit != Exit::Ok {
-            eprintln!("ffrfs: {:#}", self.error);
+            say(format_args!("ffrfs: {:#}", self.error));
         }
     }
 }

@@ -3,10 +3,11 @@
 use super::source::{self, OpenArgs, ViewArgs};
 use super::{Exit, Failure, logging};
 use crate::io::{mounts, process};
-use crate::transport::{MountOptions, Mounted};
+use crate::transport::{MountOptions, Mounted, Transport};
 use crate::vfs::{Options, Verify};
 use clap::{Args, CommandFactory, ValueEnum};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -22,11 +23,11 @@ Examples:
 
 /// Mount containers on a folder
 #[derive(Debug, Args)]
-#[command(after_help = AFTER_HELP)]
+#[command(after_help = AFTER_HELP, args_override_self = true)]
 #[command(override_usage = "ffrfs mount [OPTIONS] <SOURCE>... <MOUNTPOINT>")]
 pub(super) struct MountArgs {
     /// Containers, or folders of them, numbered on from one to the next; then the mount point
-    #[arg(required = true, num_args = 2.., value_names = ["SOURCE", "MOUNTPOINT"])]
+    #[arg(required = true, value_name = "SOURCE… MOUNTPOINT")]
     paths: Vec<PathBuf>,
 
     /// Mount options, set apart by commas
@@ -99,6 +100,9 @@ struct Settings {
     #[arg(long, alias = "cache_size", value_name = "SIZE", value_parser = size)]
     #[arg(default_value = "256M")]
     cache_size: u64,
+    /// How requests come from the kernel
+    #[arg(long, value_name = "HOW", default_value = "auto")]
+    transport: TransportChoice,
     /// Threads that serve requests [default: as many as CPUs]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
@@ -121,6 +125,16 @@ enum VerifyWhen {
     Off,
 }
 
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum TransportChoice {
+    /// Through io_uring where the host offers it, else through /dev/fuse
+    Auto,
+    /// Through io_uring, a queue a CPU (needs the fuse module's enable_uring)
+    Uring,
+    /// Through /dev/fuse
+    Devfuse,
+}
+
 /// For `-o`: whether a flag of that name exists, and whether it takes a value.
 pub(super) fn option_takes(name: &str) -> Option<bool> {
     let command = super::Cli::command();
@@ -132,14 +146,19 @@ pub(super) fn option_takes(name: &str) -> Option<bool> {
 
 pub(super) fn run(mut args: MountArgs) -> Result<Exit, Failure> {
     let target = args.paths.pop().unwrap_or_default();
+    if args.paths.is_empty() {
+        return Err(Failure::usage(
+            "a source and a mount point are needed: ffrfs mount SOURCE... MOUNTPOINT",
+        ));
+    }
     // A relative log file lies where the caller is, not where the daemon goes.
     if let Some(file) = &mut args.settings.log_file {
         *file = std::path::absolute(&*file).map_err(|e| Failure::output(file.display(), e))?;
     }
     if args.foreground {
         logging::in_foreground(&args.settings.log_level, args.settings.log_file.as_deref())?;
-        let mounted = prepare(&args, &target)?;
-        return serve(mounted);
+        let (mounted, signals) = prepare(&args, &target)?;
+        return serve(mounted, signals);
     }
     match process::fork_daemon().map_err(|e| Failure::new(Exit::Mount, e))? {
         process::Forked::Parent(report) => match report.wait() {
@@ -153,9 +172,9 @@ pub(super) fn run(mut args: MountArgs) -> Result<Exit, Failure> {
             let prepared = logging::for_daemon(&args.settings.log_level, log_file)
                 .and_then(|()| prepare(&args, &target));
             match prepared {
-                Ok(mounted) => {
+                Ok((mounted, signals)) => {
                     ready.report(0);
-                    serve(mounted)
+                    serve(mounted, signals)
                 }
                 Err(failure) => {
                     failure.print();
@@ -169,7 +188,7 @@ pub(super) fn run(mut args: MountArgs) -> Result<Exit, Failure> {
 }
 
 /// Everything up to a mount that the kernel has accepted.
-fn prepare(args: &MountArgs, target: &Path) -> Result<Mounted, Failure> {
+fn prepare(args: &MountArgs, target: &Path) -> Result<(Mounted, Signals), Failure> {
     let target = free_mount_point(target)?;
     let opened = source::open(&args.paths, &args.open)?;
     let catalog = opened.catalog(&args.view, &args.open)?;
@@ -179,13 +198,22 @@ fn prepare(args: &MountArgs, target: &Path) -> Result<Mounted, Failure> {
     let fsname = args.settings.fsname.clone().unwrap_or_else(|| name_of(&args.paths));
     let samples = opened.dataset.len();
     let (vfs, files) = opened.into_vfs(catalog, args.settings.vfs());
+    // Before the mount, so that no signal finds one that it would leave behind.
+    let signals = Signals::new([SIGTERM, SIGINT, SIGHUP]);
+    let signals = signals.map_err(|e| Failure::new(Exit::Mount, e))?;
     let mounted = Mounted::new(Arc::new(vfs), files, &target, args.settings.mount(fsname))?;
     tracing::info!(samples, "mounted on {}", target.display());
-    Ok(mounted)
+    Ok((mounted, signals))
 }
 
 impl Settings {
+    fn threads(&self) -> usize {
+        self.threads.map_or(cpus(), usize::from)
+    }
+
     fn vfs(&self) -> Options {
+        // The kernel knows "all users" only; permissions keep out all but the owner, and root.
+        let private = if self.allow_root { 0o077 } else { 0 };
         Options {
             verify: match self.verify {
                 VerifyWhen::Always => Verify::Always,
@@ -193,25 +221,37 @@ impl Settings {
                 VerifyWhen::Off => Verify::Off,
             },
             cache_bytes: self.cache_size,
-            uid: self.uid.unwrap_or_else(|| nix::unistd::getuid().as_raw()),
-            gid: self.gid.unwrap_or_else(|| nix::unistd::getgid().as_raw()),
-            file_mode: 0o444 & !self.fmask,
-            folder_mode: 0o555 & !self.dmask,
+            concurrency: (self.threads() + workers()) as u64,
+            uid: self.uid.filter(|_| !self.allow_root).unwrap_or(nix::unistd::getuid().as_raw()),
+            gid: self.gid.unwrap_or(nix::unistd::getgid().as_raw()),
+            file_mode: 0o444 & !self.fmask & !private,
+            folder_mode: 0o555 & !self.dmask & !private,
         }
     }
 
     fn mount(&self, source: String) -> MountOptions {
-        let cpus = std::thread::available_parallelism().map_or(1, usize::from);
         MountOptions {
             source,
-            allow_other: self.allow_other,
-            allow_root: self.allow_root,
+            allow_other: self.allow_other || self.allow_root,
             noexec: self.noexec,
-            threads: self.threads.map_or(cpus, usize::from),
-            // They wait for the disk, not for a CPU: enough to keep a queue of requests in it.
-            workers: (4 * cpus).clamp(8, 32),
+            transport: match self.transport {
+                TransportChoice::Auto => Transport::Auto,
+                TransportChoice::Uring => Transport::Uring,
+                TransportChoice::Devfuse => Transport::DevFuse,
+            },
+            threads: self.threads(),
+            workers: workers(),
         }
     }
+}
+
+fn cpus() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// They wait for the disk, not for a CPU: enough to keep a queue of requests in it.
+fn workers() -> usize {
+    (4 * cpus()).clamp(8, 32)
 }
 
 /// The mount point as an absolute path, cleared of a mount whose daemon is dead.
@@ -249,9 +289,9 @@ fn name_of(sources: &[PathBuf]) -> String {
     }
 }
 
-fn serve(mounted: Mounted) -> Result<Exit, Failure> {
+fn serve(mounted: Mounted, signals: Signals) -> Result<Exit, Failure> {
     let target = mounted.target().to_owned();
-    unmount_on_signals(target.clone())?;
+    unmount_on_signals(signals, target.clone(), mounted.device().to_owned())?;
     let served = mounted.serve();
     // After an abort (fusectl, a broken connection) the mount is still there, and dead.
     if let Ok(mounts::State::Dead(_)) = mounts::state(&target) {
@@ -265,9 +305,11 @@ fn serve(mounted: Mounted) -> Result<Exit, Failure> {
 }
 
 /// The first signal unmounts, lazily where files are open; a second one ends the process.
-fn unmount_on_signals(target: PathBuf) -> Result<(), Failure> {
-    let signals = signal_hook::iterator::Signals::new([SIGTERM, SIGINT, SIGHUP]);
-    let mut signals = signals.map_err(|e| Failure::new(Exit::Mount, e))?;
+fn unmount_on_signals(
+    mut signals: Signals,
+    target: PathBuf,
+    device: String,
+) -> Result<(), Failure> {
     let listen = move || {
         let mut leaving = false;
         for signal in &mut signals {
@@ -277,7 +319,7 @@ fn unmount_on_signals(target: PathBuf) -> Result<(), Failure> {
                 _ if leaving => std::process::exit(Exit::Mount as i32),
                 _ => {
                     leaving = true;
-                    unmount(&target);
+                    unmount(&target, &device);
                 }
             }
         }
@@ -287,7 +329,12 @@ fn unmount_on_signals(target: PathBuf) -> Result<(), Failure> {
     Ok(())
 }
 
-fn unmount(target: &Path) {
+/// Only what is ours: detached before, another mount may have taken the place.
+fn unmount(target: &Path, device: &str) {
+    let there = mounts::at(target).ok().flatten();
+    if there.is_none_or(|mount| mount.device != device) {
+        return;
+    }
     let Err(error) = mounts::unmount(target, false) else { return };
     tracing::info!("{}: {error}; it goes when the last open file is closed", target.display());
     if let Err(error) = mounts::unmount(target, true) {

@@ -1,5 +1,6 @@
 //! `ffrfs pack`: a folder as FFRecord. Streaming; the output appears under its name only when it is whole.
 
+use super::failure::say;
 use super::interrupt::Interrupt;
 use super::{Exit, Failure, logging};
 use crate::format::ffrecord::{PACKED_FOLDER_MAGIC, Writer, pickle};
@@ -59,7 +60,7 @@ pub(super) fn run(args: &PackArgs) -> Result<Exit, Failure> {
 }
 
 fn interrupted() -> Exit {
-    eprintln!("ffrfs: interrupted; nothing was written");
+    say(format_args!("ffrfs: interrupted; nothing was written"));
     Exit::Interrupted
 }
 
@@ -72,7 +73,8 @@ fn check_places(args: &PackArgs) -> Result<(), Failure> {
     }
     let parent = parent_of(output);
     let parent = parent.canonicalize().map_err(|e| Failure::output(parent.display(), e))?;
-    if parent.starts_with(&folder) {
+    let packs_itself = output.canonicalize().is_ok_and(|output| output == folder);
+    if parent.starts_with(&folder) || packs_itself {
         return Err(Failure::usage(format!(
             "{}: the output would lie in the folder that is packed",
             output.display()
@@ -81,12 +83,32 @@ fn check_places(args: &PackArgs) -> Result<(), Failure> {
     match output.symlink_metadata() {
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(e) => Err(Failure::output(output.display(), e)),
-        Ok(_) if args.force => Ok(()),
+        Ok(_) if args.force => {
+            check_replaceable(args).map_err(|e| Failure::output(output.display(), e))
+        }
         Ok(_) => Err(Failure::output(
             output.display(),
             io::Error::new(io::ErrorKind::AlreadyExists, "is there already (--force replaces it)"),
         )),
     }
+}
+
+/// What is replaced must be what `pack` could have written.
+fn check_replaceable(args: &PackArgs) -> io::Result<()> {
+    let kind = args.output.metadata()?.file_type();
+    if args.parts.is_none() {
+        return match kind.is_file() {
+            true => Ok(()),
+            false => Err(io::Error::other("is no file; it is not replaced")),
+        };
+    }
+    for entry in fs::read_dir(&args.output)? {
+        let name = entry?.file_name().to_string_lossy().into_owned();
+        if !(name.starts_with("PART_") && name.ends_with(".ffr")) {
+            return Err(io::Error::other(format!("holds {name}, which pack did not write")));
+        }
+    }
+    Ok(())
 }
 
 fn parent_of(path: &Path) -> &Path {
@@ -188,8 +210,11 @@ impl Pack<'_> {
             }
         }
         sync_folder(folder.path()).map_err(failed)?;
-        if force {
-            remove_parts(output).map_err(failed)?;
+        // The old parts step aside first, and are removed (with `aside`) when the new ones have the name.
+        let aside = tempfile::Builder::new().prefix(".ffrfs-old-").tempdir_in(parent_of(output));
+        let aside = aside.map_err(failed)?;
+        if force && output.exists() {
+            fs::rename(output, aside.path().join("parts")).map_err(failed)?;
         }
         fs::rename(folder.path(), output).map_err(failed)?;
         let _ = folder.keep();
@@ -212,12 +237,15 @@ impl Pack<'_> {
             if self.interrupt.requested() {
                 return Ok(None);
             }
-            let mut source = Reading { file: open(path)?, failed: false };
-            let written = writer.write_sample(&mut source).map_err(|e| {
+            let mut source = Reading { file: open(path)?, failed: false, pack: self };
+            if let Err(error) = writer.write_sample(&mut source) {
                 // One call reads and writes: which side was it?
-                if source.failed { Failure::unreadable(path.display(), e) } else { failed(e) }
-            })?;
-            self.progress.inc(written);
+                return match source.failed {
+                    _ if self.interrupt.requested() => Ok(None),
+                    true => Err(Failure::unreadable(path.display(), error)),
+                    false => Err(failed(error)),
+                };
+            }
         }
         if let Some(tree) = tree {
             let mut stored = PACKED_FOLDER_MAGIC.to_vec();
@@ -230,15 +258,21 @@ impl Pack<'_> {
     }
 }
 
-/// Remembers whether it was reading that failed.
-struct Reading {
+/// A file that is being packed: shows progress, ends early, remembers whether it was reading that failed.
+struct Reading<'a> {
     file: File,
     failed: bool,
+    pack: &'a Pack<'a>,
 }
 
-impl Read for Reading {
+impl Read for Reading<'_> {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        self.file.read(buf).inspect_err(|_| self.failed = true)
+        if self.pack.interrupt.requested() {
+            return Err(io::Error::other("interrupted"));
+        }
+        let read = self.file.read(buf).inspect_err(|_| self.failed = true)?;
+        self.pack.progress.inc(read as u64);
+        Ok(read)
     }
 }
 
@@ -265,22 +299,6 @@ fn umask() -> u32 {
 /// Makes the name itself durable.
 fn sync_folder(path: &Path) -> io::Result<()> {
     File::open(path)?.sync_all()
-}
-
-/// Makes room for a new folder of parts, but never removes what `pack` did not write.
-fn remove_parts(output: &Path) -> io::Result<()> {
-    let entries = match fs::read_dir(output) {
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
-        other => other?,
-    };
-    for entry in entries {
-        let path = entry?.path();
-        let name = path.file_name().map(|name| name.to_string_lossy().into_owned());
-        if name.is_some_and(|name| name.starts_with("PART_") && name.ends_with(".ffr")) {
-            fs::remove_file(path)?;
-        }
-    }
-    fs::remove_dir(output)
 }
 
 /// Ranges of about the same number of bytes, exactly `parts` of them; some may be empty.

@@ -1,11 +1,12 @@
 //! What all sub-commands share: opening containers, and choosing the names that are shown.
 
 use super::{Exit, Failure};
-use crate::catalog::{Catalog, Dataset, Numbered, StoredNames, Suffix, TreeBuilder};
+use crate::catalog::{Catalog, Dataset, Numbered, ROOT, StoredNames, Suffix, TreeBuilder};
 use crate::format::{self, OpenOptions, Source, magic};
 use crate::io::{File, process};
-use crate::vfs::{Options, Part, Vfs};
+use crate::vfs::{CONTROL_FOLDER, Options, Part, Vfs};
 use clap::Args;
+use std::collections::HashSet;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -103,12 +104,16 @@ impl Opened {
     /// The tree of names that `args` ask for.
     pub(super) fn catalog(&self, args: &ViewArgs, open: &OpenArgs) -> Result<Catalog, Failure> {
         if let Some(names) = &args.names {
-            return self.named_by(names);
+            let catalog = self.named_by(names)?;
+            self.check_reserved(&catalog, true)?;
+            return Ok(catalog);
         }
         if !args.flat {
             match self.dataset.stored_names() {
                 Ok(StoredNames::Tree(tree)) if args.suffix.is_none() && args.fanout.is_none() => {
-                    return Ok(tree.into());
+                    let catalog = tree.into();
+                    self.check_reserved(&catalog, false)?;
+                    return Ok(catalog);
                 }
                 Ok(StoredNames::Tree(_)) => {
                     return Err(Failure::usage(
@@ -154,9 +159,29 @@ impl Opened {
                 self.dataset.len()
             )));
         }
-        let tree =
-            builder.build().map_err(|why| Failure::usage(format!("{}: {why}", path.display())))?;
+        let tree = builder.build().map_err(|why| match first_clash(lines) {
+            Some((line, name)) => Failure::usage(format!(
+                "{}, line {line}: {:?} is named twice, or as file and folder",
+                path.display(),
+                String::from_utf8_lossy(name)
+            )),
+            None => Failure::usage(format!("{}: {why}", path.display())),
+        })?;
         Ok(tree.into())
+    }
+
+    /// The control folder has one name in every mount.
+    fn check_reserved(&self, catalog: &Catalog, is_refused: bool) -> Result<(), Failure> {
+        let reserved = CONTROL_FOLDER.as_bytes();
+        if catalog.lookup(&self.dataset, ROOT, reserved)?.is_none() {
+            return Ok(());
+        }
+        let message = format!("{CONTROL_FOLDER} in the root is the mount's control folder");
+        if is_refused {
+            return Err(Failure::usage(format!("{message}: choose another name")));
+        }
+        tracing::warn!("{message}: the sample of that name is not shown (--flat shows it)");
+        Ok(())
     }
 
     fn suffix(&self, wanted: Option<&str>) -> Result<Suffix, Failure> {
@@ -203,6 +228,24 @@ impl Opened {
     pub(super) fn into_vfs(self, catalog: Catalog, options: Options) -> (Vfs, Vec<Arc<File>>) {
         (Vfs::new(self.dataset, catalog, self.parts, options), self.files)
     }
+}
+
+/// The first line (from 1) whose path, or a folder on its way, is named before as something else.
+fn first_clash(lines: &[u8]) -> Option<(usize, &[u8])> {
+    let (mut files, mut folders) = (HashSet::new(), HashSet::new());
+    for (number, line) in lines.split(|&b| b == b'\n').enumerate() {
+        let path = line.strip_suffix(b"\r").unwrap_or(line);
+        let mut above =
+            path.iter().enumerate().filter(|(_, b)| **b == b'/').map(|(at, _)| &path[..at]);
+        let clash = above.any(|folder| {
+            folders.insert(folder);
+            files.contains(folder)
+        });
+        if clash || folders.contains(path) || !files.insert(path) {
+            return Some((number + 1, path));
+        }
+    }
+    None
 }
 
 /// The first bytes of a sample, unchecked: good for a guess.

@@ -42,8 +42,8 @@ fn unmount(target: &Path, lazy: bool) -> Result<(), Failure> {
         None => return Err(failed(anyhow::anyhow!("nothing is mounted there"))),
     }
     // Nobody can use a dead mount: whoever still holds a file of it must not keep it there.
-    let dead = matches!(mounts::state(&resolved), Ok(mounts::State::Dead(_)));
-    mounts::unmount(&resolved, lazy || dead).map_err(|e| {
+    let lazy = lazy || matches!(mounts::state(&resolved), Ok(mounts::State::Dead(_)));
+    mounts::unmount(&resolved, lazy).map_err(|e| {
         let hint = match e.kind() {
             io::ErrorKind::ResourceBusy => {
                 "; files in it are open (see fuser -vm); -z detaches it all the same"

@@ -1,5 +1,6 @@
 //! `ffrfs verify`: every sample against its checksum, on several threads, in order of the file.
 
+use super::failure::say;
 use super::interrupt::Interrupt;
 use super::source::{self, OpenArgs, Opened, ViewArgs};
 use super::{Exit, Failure, logging};
@@ -138,10 +139,12 @@ impl<'a> Run<'a> {
     fn new(opened: &'a Opened, range: Range<u64>) -> Self {
         let progress = if std::io::stderr().is_terminal() {
             let style = ProgressStyle::with_template(
-                "{bar:30} {human_pos}/{human_len} samples, {prefix}, {elapsed}, {eta} left",
+                "{bar:30} {human_pos}/{human_len} samples, {elapsed}, {eta} left",
             );
             let bar = ProgressBar::new(range.end - range.start);
-            bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+            let bar = bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+            bar.tick();
+            bar
         } else {
             ProgressBar::hidden()
         };
@@ -352,13 +355,14 @@ fn print(args: &VerifyArgs, outcome: &Outcome) -> std::io::Result<()> {
     drop(out);
     let checked = outcome.checked_to - outcome.first_sample;
     let bytes = indicatif::HumanBytes(outcome.bytes);
-    eprintln!("{checked} samples checked, {bytes}: {} bad", outcome.bad.len());
+    say(format_args!("{checked} samples checked, {bytes}: {} bad", outcome.bad.len()));
     if outcome.not_verifiable > 0 {
-        eprintln!("{} samples have no checksum: not verifiable", outcome.not_verifiable);
+        let samples = outcome.not_verifiable;
+        say(format_args!("{samples} samples have no checksum: not verifiable"));
     }
     if !outcome.complete {
         let to = args.sample.and_then(|(_, last)| last).map_or(String::new(), |l| l.to_string());
-        eprintln!("interrupted; go on with --sample {}-{to}", outcome.checked_to);
+        say(format_args!("interrupted; go on with --sample {}-{to}", outcome.checked_to));
     }
     Ok(())
 }

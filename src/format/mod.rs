@@ -85,6 +85,12 @@ pub trait Container: Send + Sync {
     /// `index` is out of range, or the container was changed so that its index cannot be read any more.
     fn sample(&self, index: u64) -> Result<Sample>;
 
+    /// Whether the file is still the one that was opened, so that its index can be believed.
+    ///
+    /// # Errors
+    /// It was changed meanwhile: how.
+    fn check_unchanged(&self) -> std::io::Result<()>;
+
     /// The bytes of all samples together.
     fn data_bytes(&self) -> u64;
 

@@ -22,6 +22,14 @@ pub trait Source: Send + Sync {
     /// The bytes are not all there, or cannot be read.
     fn read_exact_at(&self, buf: &mut [u8], offset_bytes: u64) -> io::Result<()>;
 
+    /// Whether it still is what was opened.
+    ///
+    /// # Errors
+    /// It was changed meanwhile: how.
+    fn check_unchanged(&self) -> io::Result<()> {
+        Ok(())
+    }
+
     /// A part of the source that will be looked up at random, without system calls where possible.
     ///
     /// # Errors

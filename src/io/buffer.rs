@@ -1,20 +1,32 @@
 //! Page-aligned buffers that grow and are used again.
 
 use crossbeam_queue::ArrayQueue;
-use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use memmap2::MmapMut;
 use std::cell::Cell;
 use std::ptr::NonNull;
+use std::sync::Arc;
 
 const PAGE_BYTES: usize = 4096;
 
 /// Page-aligned memory. Its content is whatever was last written there; it begins as zeros.
-pub struct Buffer {
-    start: NonNull<u8>,
-    capacity: usize,
+///
+/// Mapped, not allocated: what is freed goes back to the system at once, whatever threads freed it.
+pub struct Buffer(Memory);
+
+enum Memory {
+    None,
+    Own(MmapMut),
+    /// Lent by an owner ([`Buffer::lend`]), who cannot reach it as long as this lives.
+    Loan {
+        start: NonNull<u8>,
+        capacity: usize,
+        _owner: Arc<Buffer>,
+    },
 }
 
-// SAFETY: the memory behind `start` belongs to this buffer alone (`with_capacity` allocates it, `drop`
-// frees it), so that moving the buffer to another thread moves the only access to it.
+// SAFETY: a loan's memory can be reached through this buffer alone: `lend` has made sure that nobody else
+// has a loan, and `Arc::get_mut` refuses the owner as long as the loan lives. So moving the buffer to
+// another thread moves the only access. The other variants are `Send` by themselves.
 unsafe impl Send for Buffer {}
 // SAFETY: a shared buffer only hands out shared slices (`as_slice` takes `&self`).
 unsafe impl Sync for Buffer {}
@@ -23,35 +35,47 @@ impl Buffer {
     /// A buffer without memory.
     #[must_use]
     pub const fn empty() -> Self {
-        Self { start: NonNull::dangling(), capacity: 0 }
+        Self(Memory::None)
     }
 
     /// A buffer of at least `bytes` bytes.
+    ///
+    /// # Panics
+    /// There is no memory.
     #[must_use]
     pub fn with_capacity(bytes: usize) -> Self {
         if bytes == 0 {
             return Self::empty();
         }
-        let layout = Self::layout(bytes.next_multiple_of(PAGE_BYTES));
-        // SAFETY: the layout's size is not 0: `bytes` is not, and it was rounded up.
-        let start = unsafe { alloc_zeroed(layout) };
-        let Some(start) = NonNull::new(start) else { handle_alloc_error(layout) };
-        Self { start, capacity: layout.size() }
+        let memory = MmapMut::map_anon(bytes.next_multiple_of(PAGE_BYTES));
+        Self(Memory::Own(memory.expect("there is memory for a buffer")))
     }
 
-    fn layout(capacity: usize) -> Layout {
-        Layout::from_size_align(capacity, PAGE_BYTES).expect("a buffer fits in the address space")
+    /// Lends the memory of `owner` out as a buffer, unless somebody has it already. As long as the loan
+    /// lives, `Arc::get_mut` refuses the owner, and must be what its holder reads and writes through.
+    #[must_use]
+    pub fn lend(owner: &mut Arc<Buffer>) -> Option<Self> {
+        let memory = Arc::get_mut(owner)?.as_mut_slice();
+        let capacity = memory.len();
+        let start = NonNull::new(memory.as_mut_ptr())?;
+        Some(Self(Memory::Loan { start, capacity, _owner: Arc::clone(owner) }))
+    }
+
+    /// Whether its memory is lent.
+    #[must_use]
+    pub fn is_loan(&self) -> bool {
+        matches!(self.0, Memory::Loan { .. })
     }
 
     /// How many bytes it holds.
     #[must_use]
     pub fn capacity(&self) -> usize {
-        self.capacity
+        self.as_slice().len()
     }
 
     /// Makes room for `bytes` bytes; what was in it may be lost.
     pub fn reserve(&mut self, bytes: usize) {
-        if self.capacity < bytes {
+        if self.capacity() < bytes {
             *self = Self::with_capacity(bytes.next_power_of_two());
         }
     }
@@ -59,29 +83,32 @@ impl Buffer {
     /// All of its memory.
     #[must_use]
     pub fn as_slice(&self) -> &[u8] {
-        // SAFETY: `start` is valid for `capacity` initialised bytes (`with_capacity` allocated and zeroed
-        // them; for `empty` it is dangling and the length 0), and `&self` keeps writers away.
-        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.capacity) }
+        match &self.0 {
+            Memory::None => &[],
+            Memory::Own(memory) => memory,
+            // SAFETY: `lend` took `start` and `capacity` from the owner's slice; the owner lives as long as
+            // `_owner`, does not move its memory, and is not reached by others (see `Send`).
+            Memory::Loan { start, capacity, .. } => unsafe {
+                std::slice::from_raw_parts(start.as_ptr(), *capacity)
+            },
+        }
     }
 
     /// All of its memory, to write to.
     pub fn as_mut_slice(&mut self) -> &mut [u8] {
-        // SAFETY: as in `as_slice`; `&mut self` makes this the only access.
-        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.capacity) }
-    }
-}
-
-impl Drop for Buffer {
-    fn drop(&mut self) {
-        if self.capacity > 0 {
-            // SAFETY: `with_capacity` allocated exactly this layout at `start`, and nobody freed it.
-            unsafe { dealloc(self.start.as_ptr(), Self::layout(self.capacity)) }
+        match &mut self.0 {
+            Memory::None => &mut [],
+            Memory::Own(memory) => memory,
+            // SAFETY: as in `as_slice`; `&mut self` makes this the only access.
+            Memory::Loan { start, capacity, .. } => unsafe {
+                std::slice::from_raw_parts_mut(start.as_ptr(), *capacity)
+            },
         }
     }
 }
 
 /// The largest buffer that is kept for later.
-const MAX_IDLE_BYTES: usize = 4 << 20;
+const MAX_IDLE_BYTES: usize = 1 << 20;
 
 thread_local! {
     /// The buffer that this thread used last: still in its CPU's cache.
@@ -114,7 +141,7 @@ impl BufferPool {
 
     /// Gives a buffer back. It is freed if enough are idle.
     pub fn give(&self, buffer: Buffer) {
-        if (1..=MAX_IDLE_BYTES).contains(&buffer.capacity()) {
+        if !buffer.is_loan() && (1..=MAX_IDLE_BYTES).contains(&buffer.capacity()) {
             let before = LAST.replace(buffer);
             if before.capacity() > 0 {
                 let _ = self.idle.push(before);
@@ -138,6 +165,20 @@ mod tests {
         assert_eq!(buffer.as_slice()[8191], 7);
         buffer.reserve(8193);
         assert_eq!(buffer.capacity(), 16384);
+    }
+
+    #[test]
+    fn lent_memory_has_one_user_at_a_time_and_comes_back_with_what_was_written() {
+        let mut owner = Arc::new(Buffer::with_capacity(4096));
+        let mut loan = Buffer::lend(&mut owner).unwrap();
+        assert!(Buffer::lend(&mut owner).is_none() && Arc::get_mut(&mut owner).is_none());
+        loan.as_mut_slice()[7] = 1;
+        BufferPool::new(4).give(loan);
+        assert_eq!(Arc::get_mut(&mut owner).unwrap().as_slice()[7], 1);
+        let mut loan = Buffer::lend(&mut owner).unwrap();
+        // It grows into memory of its own.
+        loan.reserve(10_000);
+        assert!(Arc::get_mut(&mut owner).is_some() && loan.capacity() >= 10_000);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use super::Mapping;
 use crate::format::{Source, Table};
 use std::fs;
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -36,18 +36,20 @@ pub enum ReadError {
 }
 
 impl File {
-    /// Opens a regular file (or a block device) for reading.
+    /// Opens a regular file for reading.
     ///
     /// # Errors
-    /// It cannot be opened or is neither.
+    /// It cannot be opened, or is none.
     pub fn open(path: &Path) -> io::Result<Self> {
+        // To open a pipe would wait for somebody to write to it.
+        let kind = fs::metadata(path)?.file_type();
+        if !kind.is_file() && !kind.is_dir() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
+        }
         let file = fs::File::open(path)?;
         let metadata = file.metadata()?;
         if metadata.is_dir() {
             return Err(io::Error::from_raw_os_error(libc::EISDIR));
-        }
-        if !metadata.is_file() {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
         }
         let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
         let modified = (metadata.mtime(), metadata.mtime_nsec());
@@ -131,6 +133,12 @@ impl File {
     }
 }
 
+impl AsRawFd for File {
+    fn as_raw_fd(&self) -> RawFd {
+        self.file.as_raw_fd()
+    }
+}
+
 impl Source for File {
     fn path(&self) -> &Path {
         &self.path
@@ -138,6 +146,10 @@ impl Source for File {
 
     fn len(&self) -> u64 {
         self.size
+    }
+
+    fn check_unchanged(&self) -> io::Result<()> {
+        File::check_unchanged(self).map_err(io::Error::other)
     }
 
     fn read_exact_at(&self, buf: &mut [u8], offset_bytes: u64) -> io::Result<()> {

@@ -5,9 +5,11 @@
 
 mod buffer;
 mod file;
+pub mod fusermount;
 mod mapping;
 pub mod mounts;
 pub mod process;
+pub mod ring;
 
 pub use buffer::{Buffer, BufferPool};
 pub use file::{File, ReadError};

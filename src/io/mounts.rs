@@ -91,12 +91,19 @@ pub fn at(target: &Path) -> io::Result<Option<Mount>> {
 /// It is not there, is no folder, or cannot be looked at.
 pub fn state(target: &Path) -> io::Result<State> {
     let ours = at(target)?.filter(|mount| mount.fs_type == FS_TYPE);
-    match (std::fs::metadata(target), ours) {
-        (Err(e), Some(mount)) if e.raw_os_error() == Some(libc::ENOTCONN) => Ok(State::Dead(mount)),
-        (Err(e), _) => Err(e),
-        (Ok(_), Some(mount)) => Ok(State::Mounted(mount)),
-        (Ok(metadata), None) if metadata.is_dir() => Ok(State::Free),
-        (Ok(_), None) => Err(io::Error::from_raw_os_error(libc::ENOTDIR)),
+    // The kernel remembers the attributes of a root whose daemon is dead; statfs always asks the daemon.
+    if let Some(mount) = ours {
+        return match nix::sys::statvfs::statvfs(target) {
+            Err(Errno::ENOTCONN | Errno::ECONNABORTED) => Ok(State::Dead(mount)),
+            Err(e) => Err(e.into()),
+            Ok(_) => Ok(State::Mounted(mount)),
+        };
+    }
+    let metadata = std::fs::metadata(target)?;
+    if metadata.is_dir() {
+        Ok(State::Free)
+    } else {
+        Err(io::Error::from_raw_os_error(libc::ENOTDIR))
     }
 }
 
@@ -134,11 +141,9 @@ pub fn unmount(target: &Path, lazy: bool) -> io::Result<()> {
 /// Raises how far the kernel reads ahead in the files of a mount, if this process may say so. The protocol
 /// itself can only lower the kernel's default of 128 KiB. Does not touch the mount, which need not be
 /// served yet.
-pub fn raise_read_ahead(target: &Path, kilobytes: u32) {
-    if let Ok(Some(mount)) = at(target) {
-        let knob = format!("/sys/class/bdi/{}/read_ahead_kb", mount.device);
-        let _ = std::fs::write(knob, kilobytes.to_string());
-    }
+pub fn raise_read_ahead(mount: &Mount, kilobytes: u32) {
+    let knob = format!("/sys/class/bdi/{}/read_ahead_kb", mount.device);
+    let _ = std::fs::write(knob, kilobytes.to_string());
 }
 
 /// People other than root unmount with a set-uid helper.

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 
 /// The two sides of [`fork_daemon`].
 pub enum Forked {
@@ -53,8 +53,23 @@ pub fn fork_daemon() -> io::Result<Forked> {
     match unsafe { nix::unistd::fork() }? {
         nix::unistd::ForkResult::Parent { .. } => Ok(Forked::Parent(Report(File::from(read)))),
         nix::unistd::ForkResult::Child => {
+            drop(read);
+            close_inherited(&write);
             nix::unistd::setsid()?;
             Ok(Forked::Daemon(Ready(File::from(write))))
+        }
+    }
+}
+
+/// Closes what the caller had open beside the standard streams (a lock, a pipe that somebody waits on): a
+/// daemon must not hold it for weeks.
+fn close_inherited(keep: &OwnedFd) {
+    let keep = keep.as_raw_fd().unsigned_abs();
+    for (first, last) in [(3, keep.saturating_sub(1)), (keep + 1, u32::MAX)] {
+        if first <= last {
+            // SAFETY: at this point of a fresh child, this program owns no descriptor above 2 but `keep`,
+            // which is left out: no `OwnedFd` is closed behind its owner's back.
+            unsafe { libc::close_range(first, last, 0) };
         }
     }
 }

@@ -1,35 +1,45 @@
 //! Requests from /dev/fuse, through fuser.
 
+use super::wire::{ABSENT, PREFERRED_READ_BYTES};
 use super::workers::Workers;
 use crate::io::{File, ReadError};
 use crate::vfs::{Attr, Errno, FOREVER, Listed, Lookup, Operation, Step, Task, Vfs};
 use fuser::{
     AccessFlags, BsdFileFlags, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo,
-    InitFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
-    ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs,
-    ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
+    InitFlags, IoctlFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate,
+    ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLseek,
+    ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 /// The generation of every inode: numbers are never used for something else.
 const GENERATION: Generation = Generation(0);
-/// What `stat` recommends as size of a read: large enough that a small file takes one.
-const PREFERRED_READ_BYTES: u32 = 64 << 10;
-/// The largest single request.
-const MAX_REQUEST_BYTES: u32 = 1 << 20;
 /// How many read-aheads the kernel may have under way.
 const MAX_BACKGROUND: u16 = 128;
 
 /// A [`Vfs`] as fuser wants it.
-pub struct DevFuse {
+pub(super) struct DevFuse {
     shared: Arc<Shared>,
+    agreed: Arc<Agreement>,
+}
+
+/// What is asked of the kernel, and what it grants.
+#[derive(Default)]
+pub(super) struct Agreement {
+    /// The largest single request.
+    max_request_bytes: u32,
+    /// Whether to ask for io_uring.
+    wants_uring: bool,
+    /// Requests will come through io_uring.
+    pub(super) uring: AtomicBool,
     /// The kernel opens files without asking once it was answered ENOSYS.
-    no_open: bool,
-    no_opendir: bool,
+    no_open: AtomicBool,
+    no_opendir: AtomicBool,
 }
 
 struct Shared {
@@ -47,30 +57,26 @@ struct Job {
     reply: ReplyData,
 }
 
+impl Agreement {
+    pub(super) fn new(max_request_bytes: u32, wants_uring: bool) -> Self {
+        Self { max_request_bytes, wants_uring, ..Self::default() }
+    }
+}
+
 impl DevFuse {
     /// Serves `vfs`, whose parts are `files`; reads that must wait do so on up to `workers` threads.
-    #[must_use]
-    pub fn new(vfs: Arc<Vfs>, files: Vec<Arc<File>>, workers: usize) -> Self {
+    pub(super) fn new(
+        vfs: Arc<Vfs>,
+        files: Vec<Arc<File>>,
+        workers: usize,
+        agreed: Arc<Agreement>,
+    ) -> Self {
         let shared = Arc::new(Shared { vfs, files, workers: Workers::new(workers) });
-        Self { shared, no_open: false, no_opendir: false }
+        Self { shared, agreed }
     }
 
     fn vfs(&self) -> &Vfs {
         &self.shared.vfs
-    }
-
-    /// Attributes of an entry, and how long they are good; for a control file this is a lookup.
-    fn attr_of(&self, folder: u64, entry: &Listed) -> Result<(fuser::FileAttr, Duration), Errno> {
-        if entry.lasting {
-            return Ok((file_attr(&self.vfs().getattr(entry.ino)?), FOREVER));
-        }
-        match self.vfs().lookup(folder, entry.name) {
-            Ok(Lookup::Found(attr) | Lookup::Passing(attr)) if !entry.is_folder => {
-                Ok((file_attr(&attr), Duration::ZERO))
-            }
-            // `.` and `..`: the kernel takes the number and the type from here, no more.
-            _ => Ok((file_attr(&self.vfs().getattr(entry.ino)?), Duration::ZERO)),
-        }
     }
 
     fn count(&self, operation: Operation, ino: u64, start: Instant) {
@@ -172,8 +178,11 @@ macro_rules! read_only {
 impl Filesystem for DevFuse {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> std::io::Result<()> {
         let mut has = |flag| config.add_capabilities(flag).is_ok();
-        self.no_open = has(InitFlags::FUSE_NO_OPEN_SUPPORT);
-        self.no_opendir = has(InitFlags::FUSE_NO_OPENDIR_SUPPORT);
+        let Agreement { max_request_bytes, wants_uring, uring, no_open, no_opendir } =
+            self.agreed.as_ref();
+        no_open.store(has(InitFlags::FUSE_NO_OPEN_SUPPORT), Ordering::Relaxed);
+        no_opendir.store(has(InitFlags::FUSE_NO_OPENDIR_SUPPORT), Ordering::Relaxed);
+        uring.store(*wants_uring && has(InitFlags::FUSE_OVER_IO_URING), Ordering::Relaxed);
         for flag in [
             InitFlags::FUSE_ASYNC_DIO,
             InitFlags::FUSE_MAX_PAGES,
@@ -186,8 +195,8 @@ impl Filesystem for DevFuse {
             }
         }
         // Each setter answers with the nearest value that the kernel takes.
-        let _ = config.set_max_write(MAX_REQUEST_BYTES);
-        if let Err(most) = config.set_max_readahead(MAX_REQUEST_BYTES) {
+        let _ = config.set_max_write(*max_request_bytes);
+        if let Err(most) = config.set_max_readahead(*max_request_bytes) {
             let _ = config.set_max_readahead(most);
         }
         let _ = config.set_max_background(MAX_BACKGROUND);
@@ -204,7 +213,7 @@ impl Filesystem for DevFuse {
                 reply.entry(&Duration::ZERO, &file_attr(&attr), GENERATION);
             }
             // An entry with inode 0 is how the kernel is told to remember that there is none.
-            Ok(Lookup::Absent) => reply.entry(&FOREVER, &absent(), GENERATION),
+            Ok(Lookup::Absent) => reply.entry(&FOREVER, &file_attr(&ABSENT), GENERATION),
             Err(errno) => reply.error(wire(errno)),
         }
         self.vfs().stats().request(Operation::Lookup, control, start);
@@ -228,7 +237,7 @@ impl Filesystem for DevFuse {
         self.count(Operation::Open, ino.0, Instant::now());
         if flags.0 & libc::O_ACCMODE != libc::O_RDONLY {
             reply.error(wire(Errno::EROFS));
-        } else if self.no_open {
+        } else if self.agreed.no_open.load(Ordering::Relaxed) {
             reply.error(fuser::Errno::ENOSYS);
         } else {
             let keep = FopenFlags::FOPEN_KEEP_CACHE | FopenFlags::FOPEN_NOFLUSH;
@@ -238,7 +247,7 @@ impl Filesystem for DevFuse {
 
     fn opendir(&self, _: &Request, ino: INodeNo, _: OpenFlags, reply: ReplyOpen) {
         self.count(Operation::Opendir, ino.0, Instant::now());
-        if self.no_opendir {
+        if self.agreed.no_opendir.load(Ordering::Relaxed) {
             reply.error(fuser::Errno::ENOSYS);
         } else {
             let keep = FopenFlags::FOPEN_KEEP_CACHE | FopenFlags::FOPEN_CACHE_DIR;
@@ -298,8 +307,8 @@ impl Filesystem for DevFuse {
         let start = Instant::now();
         let mut failed = None;
         let listed = self.vfs().readdir(ino.0, offset, &mut |entry: Listed| {
-            let (attr, ttl) = match self.attr_of(ino.0, &entry) {
-                Ok(found) => found,
+            let (attr, ttl) = match self.vfs().attr_of_listed(ino.0, &entry) {
+                Ok((attr, ttl)) => (file_attr(&attr), ttl),
                 Err(errno) => {
                     failed = Some(errno);
                     return false;
@@ -353,6 +362,22 @@ impl Filesystem for DevFuse {
         reply.error(fuser::Errno::ENOSYS);
     }
 
+    /// Python asks each file that it opens whether it is a terminal.
+    fn ioctl(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        _: FileHandle,
+        _: IoctlFlags,
+        _: u32,
+        _: &[u8],
+        _: u32,
+        reply: ReplyIoctl,
+    ) {
+        self.count_other();
+        reply.error(fuser::Errno::ENOTTY);
+    }
+
     read_only! {
         setattr(
             ino: INodeNo, mode: Option<u32>, uid: Option<u32>, gid: Option<u32>, size: Option<u64>,
@@ -378,21 +403,6 @@ impl Filesystem for DevFuse {
         removexattr(ino: INodeNo, name: &OsStr) -> ReplyEmpty;
         fallocate(ino: INodeNo, fh: FileHandle, offset: u64, length: u64, mode: i32) -> ReplyEmpty;
     }
-}
-
-/// Attributes of no file.
-fn absent() -> fuser::FileAttr {
-    let nothing = Attr {
-        ino: 0,
-        is_folder: false,
-        size: 0,
-        mode: 0,
-        links: 0,
-        uid: 0,
-        gid: 0,
-        modified: SystemTime::UNIX_EPOCH,
-    };
-    file_attr(&nothing)
 }
 
 /// Size 0 asks for the value's size.

@@ -1,10 +1,12 @@
 //! Kernel ↔ vfs. Thin: what a request means is decided in [`crate::vfs`].
 //!
-//! [`devfuse`] serves requests from /dev/fuse through fuser, a thread a CPU. [`Mounted`] is a mount with
-//! its transport, whichever it is.
+//! `devfuse` serves requests from /dev/fuse through fuser, a thread a CPU; `uring` serves them through
+//! FUSE-over-io_uring, a queue a CPU. [`Mounted`] is a mount with its transport, whichever it is.
 
-pub mod devfuse;
+mod devfuse;
 mod mount;
+mod uring;
+mod wire;
 mod workers;
 
-pub use mount::{MountError, MountOptions, Mounted};
+pub use mount::{MountError, MountOptions, Mounted, Transport};

@@ -1,9 +1,10 @@
 //! Mounting and unmounting: directly where that is allowed, through fusermount3 where it is not.
 
-use super::devfuse::DevFuse;
-use crate::io::{File, mounts};
+use super::devfuse::{Agreement, DevFuse};
+use super::uring::{self, Plan, Queues};
+use crate::io::{File, fusermount, mounts};
 use crate::vfs::Vfs;
-use fuser::{Config, MountOption, Session, SessionACL};
+use fuser::{Config, Session, SessionACL};
 use nix::errno::Errno;
 use nix::mount::{MsFlags, mount};
 use nix::unistd::{getgid, getuid};
@@ -11,9 +12,25 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// Large samples are read in requests of this size.
 const READ_AHEAD_KILOBYTES: u32 = 1024;
+
+/// The largest single request.
+const MAX_REQUEST_BYTES: u32 = 1 << 20;
+
+/// How requests come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Transport {
+    /// Through io_uring where the host offers it, else through /dev/fuse.
+    #[default]
+    Auto,
+    /// Through io_uring.
+    Uring,
+    /// Through /dev/fuse.
+    DevFuse,
+}
 
 /// What mount(8) users say.
 #[derive(Debug, Clone, Default)]
@@ -22,11 +39,11 @@ pub struct MountOptions {
     pub source: String,
     /// Users other than the one who mounts may use it.
     pub allow_other: bool,
-    /// Root may use it beside the one who mounts.
-    pub allow_root: bool,
     /// No program can be run from it.
     pub noexec: bool,
-    /// Threads that serve requests.
+    /// How requests come.
+    pub transport: Transport,
+    /// Threads that serve requests from /dev/fuse.
     pub threads: usize,
     /// Threads for reads that must wait.
     pub workers: usize,
@@ -48,13 +65,18 @@ pub enum MountError {
         /// What to do.
         hint: &'static str,
     },
+    /// The transport that was asked for cannot be used.
+    #[error("transport=uring: {0}")]
+    Transport(String),
 }
 
 /// A mount whose requests are not served yet.
 pub struct Mounted {
     session: Session<DevFuse>,
+    queues: Option<Queues>,
     target: PathBuf,
-    options: MountOptions,
+    /// As the mount table shows it.
+    device: String,
 }
 
 impl Mounted {
@@ -68,23 +90,60 @@ impl Mounted {
         target: &Path,
         options: MountOptions,
     ) -> Result<Self, MountError> {
-        let refused = |error: io::Error| {
-            let hint = hint(&error);
-            MountError::Refused { target: target.to_owned(), error, hint }
+        let plan = match options.transport {
+            Transport::DevFuse => None,
+            Transport::Uring => Some(uring::plan().map_err(MountError::Transport)?),
+            Transport::Auto => uring::plan()
+                .inspect_err(|why| tracing::info!("requests come through /dev/fuse: {why}"))
+                .ok(),
         };
-        let new = || DevFuse::new(Arc::clone(&vfs), files.clone(), options.workers);
-        let session = match mount_directly(target, &options)? {
-            Some(device) => {
-                let acl = acl(&options);
-                Session::from_fd(new(), device, acl, config(&options)).inspect_err(|_| {
-                    let _ = mounts::unmount(target, true);
-                })
+        let mut attempt = Self::attempt(&vfs, &files, target, &options, plan.as_ref());
+        if let (Err(MountError::Transport(why)), Transport::Auto) = (&attempt, options.transport) {
+            tracing::info!("requests come through /dev/fuse: {why}");
+            attempt = Self::attempt(&vfs, &files, target, &options, None);
+        }
+        let mut mounted = attempt?;
+        if let Ok(Some(mount)) = mounts::at(target) {
+            mounts::raise_read_ahead(&mount, READ_AHEAD_KILOBYTES);
+            mounted.device = mount.device;
+        }
+        Ok(mounted)
+    }
+
+    fn attempt(
+        vfs: &Arc<Vfs>,
+        files: &[Arc<File>],
+        target: &Path,
+        options: &MountOptions,
+        plan: Option<&Plan>,
+    ) -> Result<Self, MountError> {
+        let largest = plan.map_or(MAX_REQUEST_BYTES, |plan| plan.payload_bytes as u32);
+        let agreed = Arc::new(Agreement::new(largest, plan.is_some()));
+        let new =
+            || DevFuse::new(Arc::clone(vfs), files.to_vec(), options.workers, Arc::clone(&agreed));
+        let device = match mount_directly(target, options)? {
+            Some(device) => device,
+            None => fusermount::mount(target, &helper_options(options))
+                .map_err(|e| refused(target, e))?,
+        };
+        let session = Session::from_fd(new(), device, acl(options), config(options));
+        let session = session.map_err(|e| {
+            let _ = mounts::unmount(target, true);
+            refused(target, e)
+        })?;
+        let failed = |why: String| {
+            let _ = mounts::unmount(target, true);
+            MountError::Transport(why)
+        };
+        let queues = match (plan, agreed.uring.load(Ordering::Relaxed)) {
+            (None, _) => None,
+            (Some(_), false) => return Err(failed("the kernel did not agree to it".to_owned())),
+            (Some(plan), true) => {
+                let queues = Queues::start(vfs, files, &session, plan);
+                Some(queues.map_err(|e| failed(format!("its queues cannot be registered: {e}")))?)
             }
-            None => Session::new(new(), target, &config(&options)),
         };
-        let session = session.map_err(refused)?;
-        mounts::raise_read_ahead(target, READ_AHEAD_KILOBYTES);
-        Ok(Self { session, target: target.to_owned(), options })
+        Ok(Self { session, queues, target: target.to_owned(), device: String::new() })
     }
 
     /// Where it is mounted.
@@ -93,45 +152,48 @@ impl Mounted {
         &self.target
     }
 
+    /// The device number that its files show, as `MAJOR:MINOR`.
+    #[must_use]
+    pub fn device(&self) -> &str {
+        &self.device
+    }
+
     /// Serves requests until it is unmounted.
     ///
     /// # Errors
     /// The connection to the kernel broke.
     pub fn serve(self) -> io::Result<()> {
-        tracing::debug!(threads = self.options.threads, "serving");
-        self.session.run()
+        let served = self.session.run();
+        if let Some(queues) = self.queues {
+            queues.join();
+        }
+        served
     }
 }
 
 fn acl(options: &MountOptions) -> SessionACL {
-    match (options.allow_other, options.allow_root) {
-        (true, _) => SessionACL::All,
-        (false, true) => SessionACL::RootAndOwner,
-        (false, false) => SessionACL::Owner,
-    }
+    if options.allow_other { SessionACL::All } else { SessionACL::Owner }
 }
 
-/// For fuser, which passes the mount options on to fusermount3.
 fn config(options: &MountOptions) -> Config {
     let mut config = Config::default();
     config.acl = acl(options);
     config.n_threads = Some(options.threads);
     config.clone_fd = true;
-    // In a list of options a comma separates and a backslash escapes.
-    let source = options.source.replace('\\', "\\\\").replace(',', "\\,");
-    config.mount_options = vec![
-        MountOption::FSName(source),
-        MountOption::Subtype("ffrfs".to_owned()),
-        MountOption::RO,
-        MountOption::NoSuid,
-        MountOption::NoDev,
-        MountOption::NoAtime,
-        MountOption::DefaultPermissions,
-    ];
-    if options.noexec {
-        config.mount_options.push(MountOption::NoExec);
-    }
     config
+}
+
+/// What fusermount3 is told. In a list of options a comma separates and a backslash escapes.
+fn helper_options(options: &MountOptions) -> String {
+    let source = options.source.replace('\\', "\\\\").replace(',', "\\,");
+    let mut list =
+        format!("fsname={source},subtype=ffrfs,ro,nosuid,nodev,noatime,default_permissions");
+    for (wanted, option) in [(options.allow_other, ",allow_other"), (options.noexec, ",noexec")] {
+        if wanted {
+            list.push_str(option);
+        }
+    }
+    list
 }
 
 /// mount(2), so that the type is `fuse.ffrfs` and the source may hold any byte; `None`: only a helper may.
@@ -150,7 +212,7 @@ fn mount_directly(target: &Path, options: &MountOptions) -> Result<Option<OwnedF
         getuid(),
         getgid(),
     );
-    if options.allow_other || options.allow_root {
+    if options.allow_other {
         data.push_str(",allow_other");
     }
     let mut flags =
@@ -160,12 +222,13 @@ fn mount_directly(target: &Path, options: &MountOptions) -> Result<Option<OwnedF
     match mount(source, target, Some(mounts::FS_TYPE), flags, Some(data.as_str())) {
         Ok(()) => Ok(Some(device)),
         Err(Errno::EPERM) => Ok(None),
-        Err(e) => {
-            let error = io::Error::from(e);
-            let hint = hint(&error);
-            Err(MountError::Refused { target: target.to_owned(), error, hint })
-        }
+        Err(e) => Err(refused(target, e.into())),
     }
+}
+
+fn refused(target: &Path, error: io::Error) -> MountError {
+    let hint = hint(&error);
+    MountError::Refused { target: target.to_owned(), error, hint }
 }
 
 fn hint(error: &io::Error) -> &'static str {

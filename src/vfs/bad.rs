@@ -83,10 +83,12 @@ impl BadList {
     pub(super) fn add(&self, sample: u64, container: &Path, bad: Bad) {
         self.any.store(true, Ordering::Release);
         let mut samples = self.samples.write().unwrap_or_else(PoisonError::into_inner);
-        if samples.contains_key(&sample) {
+        let known = samples.get(&sample).map(|known| known.fault.is_final());
+        // A mismatch takes the place of an error that passed.
+        if known.is_some_and(|is_final| is_final || !bad.fault.is_final()) {
             return;
         }
-        if samples.len() >= MAX_LISTED {
+        if known.is_none() && samples.len() >= MAX_LISTED {
             *self.unlisted.lock().unwrap_or_else(PoisonError::into_inner) += 1;
             return;
         }

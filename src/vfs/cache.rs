@@ -12,6 +12,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The largest sample that is kept whole; larger ones are remembered by their blocks' checksums.
 const MAX_WHOLE_BYTES: u64 = 4 << 20;
+/// What is being fetched must not take more than this in all.
+const FETCHING_BYTES: u64 = 64 << 20;
 /// A shard should hold several of the largest.
 const SHARDS: u64 = 16;
 
@@ -88,15 +90,17 @@ struct Slot {
 }
 
 impl SampleCache {
-    /// A cache of at most `cap_bytes` bytes.
-    pub(super) fn new(cap_bytes: u64) -> Self {
+    /// A cache of at most `cap_bytes` bytes, beside which `concurrency` samples are being fetched at most.
+    pub(super) fn new(cap_bytes: u64, concurrency: u64) -> Self {
         let shards = (cap_bytes / (4 * MAX_WHOLE_BYTES)).clamp(1, SHARDS);
         let shard_bytes = cap_bytes / shards;
         let shard = || Shard { known: LruCache::unbounded(), bytes: 0, flights: HashMap::new() };
         Self {
             shards: (0..shards).map(|_| Mutex::new(shard())).collect(),
             shard_bytes,
-            max_whole_bytes: MAX_WHOLE_BYTES.min(shard_bytes / 4),
+            max_whole_bytes: MAX_WHOLE_BYTES
+                .min(shard_bytes / 4)
+                .min(FETCHING_BYTES / concurrency.max(1)),
             hits: AtomicU64::new(0),
             misses: AtomicU64::new(0),
             evictions: AtomicU64::new(0),
@@ -222,7 +226,7 @@ mod tests {
 
     #[test]
     fn a_sample_leaves_when_all_of_it_was_given_out() {
-        let cache = Arc::new(SampleCache::new(64 << 20));
+        let cache = Arc::new(SampleCache::new(64 << 20, 1));
         lead(&cache, 5).land(whole(300), 100);
         assert!(matches!(cache.enter(5, 100), Entered::Hit(_)));
         assert_eq!(cache.figures().entries, 1);
@@ -232,7 +236,7 @@ mod tests {
 
     #[test]
     fn the_cap_is_hard_and_the_least_recently_used_goes_first() {
-        let cache = Arc::new(SampleCache::new(64 << 10));
+        let cache = Arc::new(SampleCache::new(64 << 10, 1));
         for sample in 0..100 {
             lead(&cache, sample).land(whole(8 << 10), 1);
             assert!(cache.figures().bytes <= 64 << 10);
@@ -244,7 +248,7 @@ mod tests {
 
     #[test]
     fn a_second_asker_joins_the_first_and_is_told_when_it_landed() {
-        let cache = Arc::new(SampleCache::new(64 << 20));
+        let cache = Arc::new(SampleCache::new(64 << 20, 1));
         let first = lead(&cache, 1);
         let Entered::Join(flight) = cache.enter(1, 1) else { panic!("joined") };
         let told = Arc::new(AtomicU64::new(0));
@@ -265,7 +269,7 @@ mod tests {
 
     #[test]
     fn a_cache_without_room_keeps_nothing() {
-        let cache = Arc::new(SampleCache::new(0));
+        let cache = Arc::new(SampleCache::new(0, 1));
         assert_eq!(cache.max_whole_bytes(), 0);
         lead(&cache, 1).land(whole(4096), 1);
         assert_eq!(cache.figures().entries, 0);

@@ -10,8 +10,9 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The folder's name in the root.
-pub(super) const FOLDER: &[u8] = b".ffrfs";
+/// The control folder's name in the root. What a dataset itself has of that name there is not shown.
+pub const CONTROL_FOLDER: &str = ".ffrfs";
+pub(super) const FOLDER: &[u8] = CONTROL_FOLDER.as_bytes();
 
 /// The files in it, by name; the place is the number that a listing shows as inode.
 pub(super) const FILES: [&[u8]; 3] = [b"bad", b"info.json", b"stats.json"];

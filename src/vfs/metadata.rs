@@ -2,9 +2,10 @@
 
 use super::control;
 use super::inode::Inode;
-use super::{Errno, Vfs};
+use super::{Errno, FOREVER, Vfs};
 use crate::catalog::{Located, Node};
-use std::time::SystemTime;
+use crate::format::Error;
+use std::time::{Duration, SystemTime};
 
 /// What the names of our extended attributes begin with.
 pub const XATTR_PREFIX: &str = "user.ffrfs.";
@@ -92,7 +93,7 @@ impl Vfs {
             }
             Inode::Node(Node::Folder(folder)) => {
                 let found = self.catalog.lookup(&self.dataset, folder, name);
-                match found.map_err(|e| self.metadata_error(&e))? {
+                match found.map_err(|e| self.name_error(&e))? {
                     Some(node) => self.attr_of(Inode::Node(node)).map(Lookup::Found),
                     None => Ok(Lookup::Absent),
                 }
@@ -123,6 +124,9 @@ impl Vfs {
         let (is_folder, size, links, modified) = match inode {
             Inode::Node(Node::Sample(sample)) => {
                 let located = self.located(sample)?;
+                // The index is mapped: of a file that was rewritten, it tells of somebody else's samples.
+                let part = &self.dataset.parts()[located.part];
+                part.check_unchanged().map_err(|e| self.container_error(located.part, &e))?;
                 let modified = self.parts[located.part].modified;
                 (false, located.sample.length_bytes, 1, modified)
             }
@@ -144,12 +148,25 @@ impl Vfs {
     }
 
     pub(super) fn located(&self, sample: u64) -> Result<Located, Errno> {
-        let located = self.dataset.locate(sample).map_err(|e| self.metadata_error(&e))?;
-        located.ok_or(Errno::ENOENT)
+        self.dataset.locate(sample).map_err(|e| self.index_error(sample, &e))?.ok_or(Errno::ENOENT)
     }
 
-    /// The index cannot be read any more: rare, so it may be said every time.
-    fn metadata_error(&self, error: &crate::format::Error) -> Errno {
+    /// The index cannot be read any more: that is the end of the whole container.
+    fn index_error(&self, sample: u64, error: &Error) -> Errno {
+        match self.dataset.part_of(sample) {
+            Some((part, _)) => self.container_error(part, error),
+            None => Errno::from(error),
+        }
+    }
+
+    fn container_error(&self, part: usize, error: &dyn std::error::Error) -> Errno {
+        self.stats.io_error();
+        self.bad.add_container(part, &self.parts[part].path, error.to_string());
+        Errno::EIO
+    }
+
+    /// A name that depends on a sample's bytes, which cannot be read.
+    fn name_error(&self, error: &Error) -> Errno {
         tracing::error!("{error}");
         self.stats.io_error();
         Errno::from(error)
@@ -185,7 +202,10 @@ impl Vfs {
         let mut next = from;
         let mut emit = |ino, name: &[u8], is_folder, lasting| {
             next += 1;
-            emit(Listed { ino, next, name, is_folder, lasting })
+            // A sample that happens to have the control folder's name cannot be reached.
+            let is_hidden =
+                lasting && name == control::FOLDER && parent == 1 && inode.number() == 1;
+            is_hidden || emit(Listed { ino, next, name, is_folder, lasting })
         };
         match inode {
             Inode::Node(Node::Folder(folder)) => {
@@ -194,13 +214,29 @@ impl Vfs {
                         let is_folder = matches!(node, Node::Folder(_));
                         emit(Inode::Node(node).number(), name, is_folder, true)
                     });
-                listed.map_err(|e| self.metadata_error(&e))
+                listed.map_err(|e| self.name_error(&e))
             }
             _ => {
                 let _ =
                     Self::list_control(from - 2).all(|(ino, name)| emit(ino, name, false, false));
                 Ok(())
             }
+        }
+    }
+
+    /// Attributes of an entry of `folder`, and how long they are good. For a control file this is a lookup:
+    /// what is not told to the kernel must be forgotten.
+    ///
+    /// # Errors
+    /// The container cannot be read any more.
+    pub fn attr_of_listed(&self, folder: u64, entry: &Listed) -> Result<(Attr, Duration), Errno> {
+        if entry.lasting {
+            return Ok((self.getattr(entry.ino)?, FOREVER));
+        }
+        match self.lookup(folder, entry.name) {
+            Ok(Lookup::Passing(attr)) => Ok((attr, Duration::ZERO)),
+            // `.` and `..`: the kernel takes the number and the type from here, no more.
+            _ => Ok((self.getattr(entry.ino)?, Duration::ZERO)),
         }
     }
 

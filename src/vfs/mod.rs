@@ -16,6 +16,7 @@ pub mod report;
 mod stats;
 mod verify;
 
+pub use control::CONTROL_FOLDER;
 pub use errno::Errno;
 pub use flight::Flight;
 pub use metadata::{Attr, Listed, Lookup, XATTR_PREFIX};
@@ -52,6 +53,8 @@ pub struct Options {
     pub verify: Verify,
     /// Hard cap of the sample cache, in bytes.
     pub cache_bytes: u64,
+    /// How many reads may be under way at a time, each with memory for a whole sample.
+    pub concurrency: u64,
     /// Owner of everything.
     pub uid: u32,
     /// Group of everything.
@@ -67,6 +70,7 @@ impl Default for Options {
         Self {
             verify: Verify::Always,
             cache_bytes: 256 << 20,
+            concurrency: 1,
             uid: 0,
             gid: 0,
             file_mode: 0o444,
@@ -109,7 +113,7 @@ impl Vfs {
     pub fn new(dataset: Dataset, catalog: Catalog, parts: Vec<Part>, options: Options) -> Self {
         assert_eq!(dataset.parts().len(), parts.len(), "a description for each part");
         let newest = parts.iter().map(|part| part.modified).max();
-        let cache = Arc::new(cache::SampleCache::new(options.cache_bytes));
+        let cache = Arc::new(cache::SampleCache::new(options.cache_bytes, options.concurrency));
         Self {
             modified: newest.unwrap_or(SystemTime::UNIX_EPOCH),
             total_bytes: dataset.data_bytes(),

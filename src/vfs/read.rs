@@ -98,6 +98,24 @@ impl Task {
         &mut self.buffer.as_mut_slice()[..length]
     }
 
+    /// Whether it fetches into memory that was lent to it.
+    #[must_use]
+    pub fn has_loan(&self) -> bool {
+        self.buffer.is_loan()
+    }
+
+    /// The memory of [`Task::target`], to be filled elsewhere, and how much of it is to be.
+    #[must_use]
+    pub fn take_buffer(&mut self) -> (Buffer, usize) {
+        let length = self.target().len();
+        (std::mem::replace(&mut self.buffer, Buffer::empty()), length)
+    }
+
+    /// Puts back what [`Task::take_buffer`] gave.
+    pub fn put_buffer(&mut self, buffer: Buffer) {
+        self.buffer = buffer;
+    }
+
     /// Whether it will keep a thread busy for long.
     #[must_use]
     pub fn is_long(&self) -> bool {
@@ -296,6 +314,15 @@ impl Vfs {
     fn refuse(&self, sample: u64, located: Located, fault: Fault) -> Step {
         self.bad.add(sample, &self.parts[located.part].path, Bad { located, fault });
         Step::Done(Reply(Err(Errno::EIO)))
+    }
+
+    /// Offers a task memory to fetch into, such as where the answer must lie. It is taken if the bytes fit
+    /// and are for this answer alone; otherwise it is dropped.
+    pub fn lend(&self, task: &mut Task, memory: Buffer) {
+        let fits = task.fetch.end - task.fetch.start <= memory.capacity() as u64;
+        if task.lead.is_none() && fits {
+            self.buffers.give(std::mem::replace(&mut task.buffer, memory));
+        }
     }
 
     /// Takes an answer back once it was sent.

@@ -1,1 +1,357 @@
+//! The file system on a simulated disk: what is fetched, when it is checked, who waits for whom.
 
+mod names;
+mod schedule;
+
+use super::*;
+use crate::catalog::{Numbered, Suffix};
+use crate::format::ffrecord::{Writer, header_bytes};
+use crate::format::{MemorySource, OpenOptions};
+use crate::io::ReadError;
+use std::io::{self, Cursor};
+use std::sync::Arc;
+
+// ---- the simulated disk --------------------------------------------------------------------------
+
+fn noise(seed: u64, length: usize) -> Vec<u8> {
+    let mut rng = Rng(seed | 1 << 40);
+    let mut bytes: Vec<u8> =
+        (0..length.div_ceil(8)).flat_map(|_| rng.next().to_le_bytes()).collect();
+    bytes.truncate(length);
+    bytes
+}
+
+/// xorshift64.
+struct Rng(u64);
+
+impl Rng {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    fn below(&mut self, bound: usize) -> usize {
+        (self.next() % bound as u64) as usize
+    }
+
+    /// True once in `times`; never for 0.
+    fn once_in(&mut self, times: usize) -> bool {
+        times > 0 && self.below(times) == 0
+    }
+}
+
+/// A dataset and the bytes of its containers as the disk has them (which may differ from what was indexed).
+struct World {
+    vfs: Vfs,
+    disk: Vec<Vec<u8>>,
+}
+
+fn ino_of(sample: u64) -> u64 {
+    sample * 2 + 2
+}
+
+fn options(verify: Verify, cache_bytes: u64) -> Options {
+    Options { verify, cache_bytes, ..Options::default() }
+}
+
+impl World {
+    /// A container for each list of samples; `cut` bytes are missing at the end of the last one.
+    fn cut(parts: &[Vec<Vec<u8>>], options: Options, cut: usize) -> Self {
+        let mut disk: Vec<Vec<u8>> = parts.iter().map(|samples| pack(samples)).collect();
+        let last = disk.last_mut().unwrap();
+        last.truncate(last.len() - cut);
+        let containers = disk.iter().enumerate().map(|(part, bytes)| {
+            let source = MemorySource::new(format!("part{part}.ffr"), bytes.clone());
+            crate::format::open(Arc::new(source), &OpenOptions { allow_damaged: true }).unwrap()
+        });
+        let dataset = Dataset::new(containers.collect());
+        let names = Numbered::new(dataset.len(), None, Suffix::Fixed(String::new()));
+        let modified = |part| SystemTime::UNIX_EPOCH + Duration::from_secs(100 + part as u64);
+        let describe =
+            |part| Part { path: format!("/part{part}.ffr").into(), modified: modified(part) };
+        let parts = (0..parts.len()).map(describe).collect();
+        Self { vfs: Vfs::new(dataset, names.into(), parts, options), disk }
+    }
+
+    fn new(parts: &[Vec<Vec<u8>>], options: Options) -> Self {
+        Self::cut(parts, options, 0)
+    }
+
+    /// One container.
+    fn of(samples: &[Vec<u8>], options: Options) -> Self {
+        Self::new(&[samples.to_vec()], options)
+    }
+
+    /// Where byte `at` of a sample lies on the disk: container, offset.
+    fn place(&self, sample: u64, at: usize) -> (usize, usize) {
+        let located = self.vfs.dataset.locate(sample).unwrap().unwrap();
+        (located.part, located.sample.offset_bytes as usize + at)
+    }
+
+    fn flip(&mut self, sample: u64, at: usize) {
+        let (part, offset) = self.place(sample, at);
+        self.disk[part][offset] ^= 0x40;
+    }
+
+    /// What a good disk does.
+    fn fetch(&self, task: &mut Task) {
+        let (part, start) = (task.part(), task.offset_bytes() as usize);
+        let target = task.target();
+        target.copy_from_slice(&self.disk[part][start..start + target.len()]);
+    }
+
+    /// Reads with nobody else around.
+    fn read(&self, sample: u64, offset: u64, length: u64) -> Result<Vec<u8>, Errno> {
+        self.drive(self.vfs.read(ino_of(sample), offset, length))
+    }
+
+    fn drive(&self, mut step: Step) -> Result<Vec<u8>, Errno> {
+        loop {
+            step = match step {
+                Step::Done(reply) => {
+                    let bytes = reply.bytes().map(<[u8]>::to_vec);
+                    self.vfs.finish(reply);
+                    return bytes;
+                }
+                Step::Read(mut task) => {
+                    self.fetch(&mut task);
+                    self.vfs.resume(task, Ok(()))
+                }
+                Step::Wait(_) => panic!("nobody else reads: a flight was left behind"),
+            }
+        }
+    }
+
+    /// Begins a partial read that will fetch the sample.
+    fn lead(&self, sample: u64) -> Task {
+        match self.vfs.read(ino_of(sample), 0, 1) {
+            Step::Read(task) => task,
+            Step::Done(_) | Step::Wait(_) => panic!("it must be fetched"),
+        }
+    }
+
+    /// Begins a read that has to wait; gives where it will say that it was woken.
+    fn follow(&self, sample: u64) -> Arc<AtomicU64> {
+        let Step::Wait(flight) = self.vfs.read(ino_of(sample), 1, 1) else {
+            panic!("it must wait")
+        };
+        let woken = Arc::new(AtomicU64::new(0));
+        let told = Arc::clone(&woken);
+        flight.when_landed(move || {
+            told.fetch_add(1, Ordering::Relaxed);
+        });
+        woken
+    }
+
+    fn snapshot(&self) -> serde_json::Value {
+        serde_json::to_value(self.vfs.stats.snapshot()).unwrap()
+    }
+}
+
+fn pack(samples: &[Vec<u8>]) -> Vec<u8> {
+    let mut writer = Writer::new(Cursor::new(Vec::new()), samples.len() as u64).unwrap();
+    for sample in samples {
+        writer.write_sample(&mut &sample[..]).unwrap();
+    }
+    writer.finish().unwrap().into_inner()
+}
+
+fn fails() -> Result<(), ReadError> {
+    Err(ReadError::Io(io::Error::from_raw_os_error(libc::EIO)))
+}
+
+// ---- who fetches, who waits ----------------------------------------------------------------------
+
+#[test]
+fn followers_are_woken_however_the_fetch_ends() {
+    type End = fn(&World, Task);
+    let end_in: [(&str, End); 5] = [
+        ("success", |world, task| assert!(world.drive(Step::Read(task)).is_ok())),
+        ("an I/O error", |world, task| {
+            assert_eq!(world.drive(world.vfs.resume(task, fails())), Err(Errno::EIO));
+        }),
+        ("a changed file", |world, task| {
+            let changed = Err(ReadError::Changed("truncated"));
+            assert_eq!(world.drive(world.vfs.resume(task, changed)), Err(Errno::EIO));
+        }),
+        ("a mismatch", |world, mut task| {
+            task.target().fill(0x11);
+            let mut step = world.vfs.resume(task, Ok(()));
+            while let Step::Read(mut next) = step {
+                next.target().fill(0x11);
+                step = world.vfs.resume(next, Ok(()));
+            }
+            assert_eq!(world.drive(step), Err(Errno::EIO));
+        }),
+        ("nothing", |_, task| drop(task)),
+    ];
+    // Kept whole, and passed over in two fetches.
+    for size in [5000, (1 << 20) + 1] {
+        for (what, end) in &end_in {
+            let world = World::of(&[noise(1, size)], options(Verify::Always, 1 << 20));
+            let leader = world.lead(0);
+            let followers: Vec<_> = (0..20).map(|_| world.follow(0)).collect();
+            assert!(followers.iter().all(|woken| woken.load(Ordering::Relaxed) == 0));
+            end(&world, leader);
+            let woken = followers.iter().all(|woken| woken.load(Ordering::Relaxed) == 1);
+            assert!(woken, "after {what}, {size} bytes");
+            let next = world.read(0, 1, 1);
+            match *what {
+                "a changed file" | "a mismatch" => assert_eq!(next, Err(Errno::EIO), "{what}"),
+                _ => assert_eq!(next.as_deref(), Ok(&noise(1, size)[1..2]), "{what}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn a_large_sample_is_passed_over_once_and_then_read_in_blocks() {
+    let size = 3 << 20;
+    let world = World::of(&[noise(2, size)], options(Verify::Always, 64 << 10));
+    let mut leader = world.lead(0);
+    let mut fetches = Vec::new();
+    let reply = loop {
+        fetches.push(leader.target().len());
+        assert_eq!(leader.is_long(), fetches.len() <= 3);
+        world.fetch(&mut leader);
+        match world.vfs.resume(leader, Ok(())) {
+            Step::Read(task) => leader = task,
+            step => break world.drive(step),
+        }
+    };
+    assert_eq!(fetches, [1 << 20, 1 << 20, 1 << 20, 128 << 10]);
+    assert_eq!(reply.unwrap(), noise(2, size)[..1]);
+    let fetched = world.snapshot()["bytes_fetched"].as_u64().unwrap();
+    for offset in [0, 1 << 20, size as u64 - 1] {
+        assert_eq!(world.read(0, offset, 1).unwrap(), noise(2, size)[offset as usize..][..1]);
+    }
+    let blocks = world.snapshot()["bytes_fetched"].as_u64().unwrap() - fetched;
+    assert_eq!(blocks, 3 * (128 << 10));
+    assert_eq!(world.snapshot()["samples_verified"], 1);
+}
+
+#[test]
+fn a_small_sample_asked_for_byte_by_byte_is_fetched_once() {
+    let bytes = noise(3, 3000);
+    let world = World::of(std::slice::from_ref(&bytes), options(Verify::Always, 1 << 20));
+    let read: Vec<u8> = (0..3000).flat_map(|at| world.read(0, at, 1).unwrap()).collect();
+    assert_eq!(read, bytes);
+    let stats = world.snapshot();
+    assert_eq!((&stats["bytes_fetched"], &stats["bytes_served"]), (&3000.into(), &3000.into()));
+    assert_eq!(world.vfs.cache.figures().entries, 0, "all of it was given out");
+}
+
+#[test]
+fn a_sample_asked_for_whole_is_not_kept() {
+    let bytes = noise(4, 5000);
+    let world = World::of(std::slice::from_ref(&bytes), options(Verify::Always, 1 << 20));
+    for length in [5000, 5001, u64::MAX] {
+        assert_eq!(world.read(0, 0, length).unwrap(), bytes);
+    }
+    let figures = world.vfs.cache.figures();
+    assert_eq!((figures.entries, figures.hits, figures.misses), (0, 0, 0));
+}
+
+#[test]
+fn a_file_that_changed_takes_its_own_samples_with_it_and_no_others() {
+    let parts = [vec![noise(1, 100), noise(2, 100)], vec![noise(3, 100)]];
+    let world = World::new(&parts, options(Verify::Always, 1 << 20));
+    assert!(world.read(1, 0, 10).is_ok());
+    let step = world.vfs.resume(world.lead(0), Err(ReadError::Changed("rewritten")));
+    assert_eq!(world.drive(step), Err(Errno::EIO));
+    // Also what is in the cache: it is of another time than the rest.
+    for sample in [0, 1] {
+        assert_eq!(world.read(sample, 10, 10), Err(Errno::EIO));
+    }
+    assert_eq!(world.read(2, 0, 100).unwrap(), parts[1][0]);
+    assert!(report::bad(&world.vfs).contains("rewritten"));
+}
+
+// ---- when samples are checked --------------------------------------------------------------------
+
+#[test]
+fn a_byte_that_changes_between_the_pass_and_the_read_gives_eio() {
+    let mut world = World::of(&[noise(5, 1 << 20)], options(Verify::Always, 64 << 10));
+    assert!(world.read(0, 0, 1).is_ok());
+    world.flip(0, 700_000);
+    assert!(world.read(0, 100, 1).is_ok(), "another block");
+    assert_eq!(world.read(0, 699_999, 1), Err(Errno::EIO));
+    assert_eq!(world.read(0, 100, 1), Err(Errno::EIO), "the sample is bad now");
+}
+
+#[test]
+fn once_checks_the_first_time_and_then_fetches_what_is_asked_for() {
+    let bytes = noise(6, 4000);
+    let mut world = World::of(&[bytes.clone(), noise(7, 10)], options(Verify::Once, 1 << 20));
+    assert_eq!(world.read(0, 0, u64::MAX).unwrap(), bytes);
+    let before = world.snapshot()["bytes_fetched"].as_u64().unwrap();
+    assert_eq!(world.read(0, 7, 3).unwrap(), bytes[7..10]);
+    assert_eq!(world.snapshot()["bytes_fetched"].as_u64().unwrap() - before, 3);
+    world.flip(1, 0);
+    assert_eq!(world.read(1, 5, 1), Err(Errno::EIO));
+    assert_eq!(world.read(1, 5, 1), Err(Errno::EIO));
+}
+
+#[test]
+fn off_gives_the_bytes_as_they_are() {
+    let mut world = World::of(&[vec![0; 100]], options(Verify::Off, 1 << 20));
+    world.flip(0, 3);
+    assert_eq!(world.read(0, 2, 3).unwrap(), [0, 0x40, 0]);
+    assert_eq!(world.snapshot()["samples_verified"], 0);
+}
+
+#[test]
+fn a_sample_that_is_not_all_there_gives_eio_without_a_fetch() {
+    for verify in [Verify::Always, Verify::Off] {
+        let world = World::cut(&[vec![vec![1; 10], vec![2; 10]]], options(verify, 1 << 20), 10);
+        assert_eq!(world.read(0, 0, 10).unwrap(), [1; 10]);
+        for (offset, length) in [(0, 1), (0, 0), (1 << 40, 1), (u64::MAX, u64::MAX)] {
+            assert_eq!(world.read(1, offset, length), Err(Errno::EIO));
+        }
+        assert_eq!(world.snapshot()["bytes_fetched"], 10);
+        assert_eq!(world.vfs.getattr(ino_of(1)).unwrap().size, 1);
+    }
+}
+
+#[test]
+fn a_passing_error_is_forgotten_when_the_disk_recovers() {
+    let world = World::of(&[noise(8, 100)], options(Verify::Always, 1 << 20));
+    assert_eq!(world.drive(world.vfs.resume(world.lead(0), fails())), Err(Errno::EIO));
+    assert!(report::bad(&world.vfs).contains("Input/output error"));
+    assert_eq!(world.read(0, 0, 1).unwrap(), noise(8, 100)[..1]);
+}
+
+#[test]
+fn a_mismatch_found_after_a_passing_error_takes_its_place() {
+    let mut world = World::of(&[noise(8, 100)], options(Verify::Always, 1 << 20));
+    world.flip(0, 99);
+    assert_eq!(world.drive(world.vfs.resume(world.lead(0), fails())), Err(Errno::EIO));
+    for _ in 0..2 {
+        assert_eq!(world.read(0, 0, 1), Err(Errno::EIO));
+    }
+    assert!(report::bad(&world.vfs).starts_with("000000\tchecksum\t"));
+    assert_eq!(world.snapshot()["checksum_failures"], 1, "it is not fetched again");
+    // What is known for sure stays when the disk fails as well.
+    assert_eq!(report::bad(&world.vfs).lines().count(), 1);
+}
+
+#[test]
+fn a_mismatch_is_listed_with_what_was_expected_and_found() {
+    let parts = [vec![noise(1, 5)], vec![noise(2, 5), noise(3, 50)]];
+    let mut world = World::new(&parts, options(Verify::Always, 1 << 20));
+    assert_eq!(report::bad(&world.vfs), "");
+    world.flip(2, 0);
+    for _ in 0..3 {
+        assert_eq!(world.read(2, 10, 10), Err(Errno::EIO));
+    }
+    let mut found = parts[1][1].clone();
+    found[0] ^= 0x40;
+    let (expected, found) = (crc32fast::hash(&parts[1][1]), crc32fast::hash(&found));
+    let offset = header_bytes(2) + 5;
+    let line =
+        format!("000002\tchecksum\t/part1.ffr\t2\t{offset}\t50\t{expected:#010x}\t{found:#010x}\n");
+    assert_eq!(report::bad(&world.vfs), line);
+    assert_eq!(world.snapshot()["checksum_failures"], 1);
+}

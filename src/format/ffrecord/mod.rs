@@ -202,6 +202,10 @@ impl Container for FfRecordFile {
         })
     }
 
+    fn check_unchanged(&self) -> std::io::Result<()> {
+        self.source.check_unchanged()
+    }
+
     fn data_bytes(&self) -> u64 {
         self.data_bytes
     }

@@ -1,0 +1,117 @@
+//! What the code itself costs, without kernel and disk: opening an index, names, and the read path.
+//! Whole mounts are measured by `scripts/bench-mount`.
+
+use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
+use ffrfs::catalog::{Catalog, Dataset, Numbered, Suffix, TreeBuilder};
+use ffrfs::format::ffrecord::Writer;
+use ffrfs::format::{self, MemorySource, OpenOptions};
+use ffrfs::vfs::{Options, Part, Step, Verify, Vfs};
+use std::hint::black_box;
+use std::io::Cursor;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+fn container(samples: u64, bytes: usize) -> Vec<u8> {
+    let data: Vec<u8> = (0..bytes).map(|i| (i * 31) as u8).collect();
+    let mut writer = Writer::new(Cursor::new(Vec::new()), samples).unwrap();
+    for _ in 0..samples {
+        writer.write_sample(&mut &data[..]).unwrap();
+    }
+    writer.finish().unwrap().into_inner()
+}
+
+fn dataset(file: &[u8]) -> Dataset {
+    let source = Arc::new(MemorySource::new("bench.ffr", file.to_vec()));
+    Dataset::new(vec![format::open(source, &OpenOptions::default()).unwrap()])
+}
+
+fn numbered(dataset: &Dataset) -> Catalog {
+    Numbered::new(dataset.len(), None, Suffix::Fixed(String::new())).into()
+}
+
+fn vfs(dataset: Dataset, catalog: Catalog, verify: Verify) -> Vfs {
+    let part = Part { path: "bench.ffr".into(), modified: SystemTime::UNIX_EPOCH };
+    Vfs::new(dataset, catalog, vec![part], Options { verify, ..Options::default() })
+}
+
+/// Reads a whole sample as a transport does, the "disk" being memory.
+fn read(vfs: &Vfs, file: &[u8], ino: u64, length: u64) {
+    let mut step = vfs.read(ino, 0, length);
+    loop {
+        step = match step {
+            Step::Done(reply) => {
+                assert_eq!(reply.bytes().unwrap().len() as u64, length);
+                return vfs.finish(reply);
+            }
+            Step::Read(mut task) => {
+                let at = task.offset_bytes() as usize;
+                let target = task.target();
+                target.copy_from_slice(&file[at..at + target.len()]);
+                vfs.resume(task, Ok(()))
+            }
+            Step::Wait(_) => unreachable!("one reader"),
+        }
+    }
+}
+
+fn reads(c: &mut Criterion) {
+    for (name, bytes) in [("3 KB", 3_000), ("110 KB", 110_000), ("2 MB", 2_000_000)] {
+        let file = container(4, bytes);
+        let mut group = c.benchmark_group(format!("read a sample of {name}"));
+        group.throughput(Throughput::Bytes(bytes as u64));
+        for (how, verify) in [("verified", Verify::Always), ("not verified", Verify::Off)] {
+            let dataset = dataset(&file);
+            let catalog = numbered(&dataset);
+            let vfs = vfs(dataset, catalog, verify);
+            group.bench_function(how, |b| b.iter(|| read(&vfs, &file, 2, bytes as u64)));
+        }
+        group.finish();
+    }
+}
+
+fn names(c: &mut Criterion) {
+    const SAMPLES: u64 = 1_000_000;
+    let file = container(SAMPLES, 0);
+    let path = |sample: u64| format!("class{:03}/{sample:07}.jpg", sample % 1000);
+    let tree = || {
+        let mut builder = TreeBuilder::default();
+        (0..SAMPLES).for_each(|sample| builder.add(path(sample).as_bytes(), sample).unwrap());
+        builder.build().unwrap()
+    };
+    c.bench_function("open an index of a million samples", |b| {
+        let source = Arc::new(MemorySource::new("bench.ffr", file.clone()));
+        b.iter_batched(
+            || Arc::clone(&source),
+            |source| format::open(source, &OpenOptions::default()).unwrap(),
+            BatchSize::PerIteration,
+        );
+    });
+    let flat = dataset(&file);
+    let catalog = numbered(&flat);
+    let numbered = vfs(flat, catalog, Verify::Always);
+    let named = vfs(dataset(&file), tree().into(), Verify::Always);
+    c.bench_function("look up a numbered name", |b| {
+        b.iter(|| numbered.lookup(1, black_box(b"543210")).unwrap());
+    });
+    c.bench_function("look up a stored name among a thousand", |b| {
+        b.iter(|| named.lookup(3, black_box(b"0543000.jpg")).unwrap());
+    });
+    for (name, vfs, folder) in [("numbered", &numbered, 1), ("stored", &named, 3)] {
+        let mut group = c.benchmark_group("list 900 names");
+        group.throughput(Throughput::Elements(900));
+        group.bench_function(name, |b| {
+            b.iter(|| {
+                let mut left = 900;
+                vfs.readdir(folder, 2, &mut |entry| {
+                    black_box(entry);
+                    left -= 1;
+                    left > 0
+                })
+            });
+        });
+        group.finish();
+    }
+}
+
+criterion_group!(benches, reads, names);
+criterion_main!(benches);

@@ -1,0 +1,544 @@
+//! The catalog against models: numbers as they are printed, trees as sorted maps.
+
+use super::*;
+use crate::format::ffrecord::{PACKED_FOLDER_MAGIC, Writer, pickle};
+use crate::format::{Container, Entry, Error, MemorySource, OpenOptions};
+use proptest::collection::{btree_set, vec};
+use proptest::prelude::*;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Cursor;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+// ---- helpers -------------------------------------------------------------------------------------
+
+fn container(samples: &[Vec<u8>]) -> Box<dyn Container> {
+    let mut writer = Writer::new(Cursor::new(Vec::new()), samples.len() as u64).unwrap();
+    for sample in samples {
+        writer.write_sample(&mut &sample[..]).unwrap();
+    }
+    let bytes = writer.finish().unwrap().into_inner();
+    let source = Arc::new(MemorySource::new("t.ffr", bytes));
+    crate::format::open(source, &OpenOptions::default()).unwrap()
+}
+
+/// Containers of that many samples of one byte each.
+fn dataset(parts: &[usize]) -> Dataset {
+    Dataset::new(parts.iter().map(|&count| container(&vec![vec![7]; count])).collect())
+}
+
+fn file(name: &str, sample: u64) -> (Box<[u8]>, Entry) {
+    (name.as_bytes().into(), Entry::File(sample))
+}
+
+fn folder(name: &str, entries: Vec<(Box<[u8]>, Entry)>) -> (Box<[u8]>, Entry) {
+    (name.as_bytes().into(), Entry::Folder(Folder { entries }))
+}
+
+/// `count` samples, and behind them the index of a packed folder.
+fn packed(count: usize, entries: Vec<(Box<[u8]>, Entry)>) -> Box<dyn Container> {
+    let mut stored = PACKED_FOLDER_MAGIC.to_vec();
+    pickle::encode(&Folder { entries }, &mut stored).unwrap();
+    let mut samples = vec![vec![7]; count];
+    samples.push(stored);
+    container(&samples)
+}
+
+fn list(catalog: &Catalog, dataset: &Dataset, folder: u64, from: u64) -> Vec<(Vec<u8>, Node)> {
+    let mut found = Vec::new();
+    catalog
+        .list(dataset, folder, from, &mut |name, node| {
+            found.push((name.to_vec(), node));
+            true
+        })
+        .unwrap();
+    found
+}
+
+/// Everything below the root: path and node.
+fn all(catalog: &Catalog, dataset: &Dataset) -> Vec<(String, Node)> {
+    let mut found = Vec::new();
+    catalog
+        .walk(dataset, ROOT, &mut |path, node| {
+            found.push((String::from_utf8_lossy(path).into_owned(), node));
+        })
+        .unwrap();
+    found
+}
+
+/// Paths and numbers of all samples.
+fn samples(catalog: &Catalog, dataset: &Dataset) -> Vec<(String, u64)> {
+    let sample = |(path, node)| match node {
+        Node::Sample(sample) => Some((path, sample)),
+        Node::Folder(_) => None,
+    };
+    all(catalog, dataset).into_iter().filter_map(sample).collect()
+}
+
+fn plain(samples: u64, fanout: Option<u64>) -> Catalog {
+    Numbered::new(samples, fanout, Suffix::Fixed(String::new())).into()
+}
+
+fn tree(paths: &[impl AsRef<[u8]>]) -> Result<Tree, NameError> {
+    let mut builder = TreeBuilder::default();
+    for (sample, path) in paths.iter().enumerate() {
+        builder.add(path.as_ref(), sample as u64)?;
+    }
+    builder.build()
+}
+
+fn stored(parts: Vec<Box<dyn Container>>) -> (Dataset, StoredNames) {
+    let dataset = Dataset::new(parts);
+    let names = dataset.stored_names().unwrap();
+    (dataset, names)
+}
+
+/// What holds for every catalog: listings, lookups, cursors and counts tell the same story.
+fn check_consistent(catalog: &Catalog, dataset: &Dataset) {
+    let mut pending = vec![(ROOT, ROOT)];
+    let (mut folders, mut files) = (0, 0);
+    while let Some((here, parent)) = pending.pop() {
+        folders += 1;
+        assert_eq!(catalog.parent(here), Some(parent));
+        let entries = list(catalog, dataset, here, 0);
+        for (place, (name, node)) in entries.iter().enumerate() {
+            assert_eq!(catalog.lookup(dataset, here, name).unwrap(), Some(*node));
+            if place % 31 == 0 {
+                assert_eq!(list(catalog, dataset, here, place as u64), entries[place..]);
+            }
+            match node {
+                Node::Folder(inner) => pending.push((*inner, here)),
+                Node::Sample(_) => files += 1,
+            }
+        }
+        let beyond = entries.len() as u64;
+        assert!(list(catalog, dataset, here, beyond).is_empty());
+        assert!(list(catalog, dataset, here, u64::MAX).is_empty());
+        let subfolders = entries.iter().filter(|(_, node)| matches!(node, Node::Folder(_)));
+        assert_eq!(catalog.subfolders(here), subfolders.count() as u64);
+    }
+    assert_eq!((catalog.folders(), catalog.samples()), (folders, files));
+    for none in [folders, folders + 1, u64::MAX / 4] {
+        assert_eq!(catalog.parent(none), None);
+        assert!(list(catalog, dataset, none, 0).is_empty());
+        assert_eq!(catalog.lookup(dataset, none, b"000000").unwrap(), None);
+    }
+}
+
+// ---- datasets ------------------------------------------------------------------------------------
+
+#[test]
+fn samples_are_numbered_on_across_containers() {
+    let dataset = dataset(&[3, 0, 2, 0, 0, 1, 0]);
+    assert_eq!((dataset.len(), dataset.data_bytes()), (6, 6));
+    let places: Vec<_> = (0..6).map(|i| dataset.part_of(i).unwrap()).collect();
+    assert_eq!(places, [(0, 0), (0, 1), (0, 2), (2, 0), (2, 1), (5, 0)]);
+    let located = dataset.locate(4).unwrap().unwrap();
+    assert_eq!((located.part, located.index, located.sample.length_bytes), (2, 1, 1));
+    for beyond in [6, 7, u64::MAX] {
+        assert_eq!(dataset.part_of(beyond), None);
+        assert_eq!(dataset.locate(beyond).unwrap(), None);
+    }
+}
+
+#[test]
+fn a_dataset_without_samples_has_an_empty_root() {
+    for parts in [&[][..], &[0], &[0, 0]] {
+        let dataset = dataset(parts);
+        assert!(dataset.is_empty());
+        assert!(matches!(dataset.stored_names().unwrap(), StoredNames::None));
+        let catalog = plain(0, None);
+        check_consistent(&catalog, &dataset);
+        assert!(list(&catalog, &dataset, ROOT, 0).is_empty());
+        check_consistent(&plain(0, Some(10)), &dataset);
+    }
+}
+
+#[test]
+fn a_packed_folder_is_its_tree_and_hides_its_index() {
+    let names = vec![folder("d", vec![file("b", 1), folder("hollow", vec![])]), file("a", 0)];
+    let (dataset, names) = stored(vec![packed(2, names)]);
+    let StoredNames::Tree(tree) = names else { panic!("a tree") };
+    let catalog = Catalog::from(tree);
+    check_consistent(&catalog, &dataset);
+    let paths: Vec<_> = all(&catalog, &dataset).into_iter().map(|(path, _)| path).collect();
+    assert_eq!(paths, ["a", "d", "d/b", "d/hollow"]);
+    assert_eq!(samples(&catalog, &dataset), [("a".into(), 0), ("d/b".into(), 1)]);
+}
+
+#[test]
+fn names_in_the_last_container_may_be_for_all_of_them() {
+    let names = vec![file("a", 0), folder("d", vec![file("b", 2), file("c", 1)]), file("e", 3)];
+    let (dataset, names) = stored(vec![container(&[vec![1], vec![2]]), packed(2, names)]);
+    let StoredNames::Tree(tree) = names else { panic!("a tree") };
+    let found = samples(&tree.into(), &dataset);
+    let expected = [("a", 0), ("e", 3), ("d/b", 2), ("d/c", 1)];
+    assert_eq!(found, expected.map(|(path, sample)| (path.to_owned(), sample)));
+}
+
+#[test]
+fn containers_that_name_their_own_samples_become_one_tree() {
+    let first = packed(2, vec![folder("d", vec![file("a", 0)]), file("x", 1)]);
+    let second = packed(2, vec![folder("d", vec![file("b", 1)]), file("y", 0)]);
+    let (dataset, names) = stored(vec![first, second]);
+    let StoredNames::Tree(tree) = names else { panic!("a tree") };
+    let catalog = Catalog::from(tree);
+    check_consistent(&catalog, &dataset);
+    let found = samples(&catalog, &dataset);
+    // Sample 2 is the first container's index.
+    let expected = [("x", 1), ("y", 3), ("d/a", 0), ("d/b", 4)];
+    assert_eq!(found, expected.map(|(path, sample)| (path.to_owned(), sample)));
+}
+
+#[test]
+fn names_that_make_no_tree_are_not_used() {
+    let one = || packed(1, vec![file("same", 0)]);
+    let folder_of_that_name = || packed(1, vec![folder("same", vec![file("x", 0)])]);
+    let nameless = || container(&[vec![1], vec![2]]);
+    let alike = || packed(1, vec![file("other", 0)]);
+    for parts in [
+        vec![one(), one()],
+        vec![one(), folder_of_that_name()],
+        vec![nameless(), one()],
+        vec![alike(), nameless(), one()],
+        vec![packed(1, vec![file("out of range", 1)])],
+    ] {
+        assert!(matches!(stored(parts).1, StoredNames::Unused(_)));
+    }
+    for parts in [vec![nameless()], vec![one(), nameless()], vec![one(), container(&[])]] {
+        assert!(matches!(stored(parts).1, StoredNames::None));
+    }
+}
+
+#[test]
+fn samples_that_the_tree_does_not_name_are_not_shown() {
+    let (dataset, names) = stored(vec![packed(5, vec![file("only", 3)])]);
+    let StoredNames::Tree(tree) = names else { panic!("a tree") };
+    let catalog = Catalog::from(tree);
+    assert_eq!(samples(&catalog, &dataset), [("only".into(), 3)]);
+    assert_eq!((catalog.samples(), dataset.len()), (1, 6));
+    assert_eq!(catalog.paths(&dataset, &[3, 4]).unwrap(), [b"only".to_vec(), Vec::new()]);
+}
+
+// ---- numbers -------------------------------------------------------------------------------------
+
+#[test]
+fn names_are_six_digits_wide_or_as_wide_as_the_last() {
+    let none = dataset(&[]);
+    for (samples, last) in [
+        (1, "000000"),
+        (1_000_000, "999999"),
+        (1_000_001, "1000000"),
+        (10_000_000, "9999999"),
+        (10_000_001, "10000000"),
+        (1 << 60, "1152921504606846975"),
+    ] {
+        let catalog = plain(samples, None);
+        let listed = list(&catalog, &none, ROOT, samples - 1);
+        assert_eq!(listed, [(last.as_bytes().to_vec(), Node::Sample(samples - 1))]);
+        let found = catalog.lookup(&none, ROOT, last.as_bytes()).unwrap();
+        assert_eq!(found, Some(Node::Sample(samples - 1)));
+        let mut beyond: Vec<u8> = vec![b'9'; last.len()];
+        assert_eq!(
+            catalog.lookup(&none, ROOT, &beyond).unwrap().is_some(),
+            last.as_bytes() == beyond
+        );
+        beyond.push(b'0');
+        assert_eq!(catalog.lookup(&none, ROOT, &beyond).unwrap(), None);
+    }
+}
+
+#[test]
+fn folders_are_named_by_number_and_files_by_their_whole_number() {
+    let none = dataset(&[]);
+    let catalog = plain(123_456, Some(1000));
+    assert_eq!(catalog.folders(), 125);
+    let path = catalog.paths(&none, &[123, 123_455]).unwrap();
+    assert_eq!(path, [b"000/000123".to_vec(), b"123/123455".to_vec()]);
+    assert_eq!(catalog.find(&none, b"123/123455").unwrap(), Some(Node::Sample(123_455)));
+    for absent in ["123/123456", "124", "000/001000", "0/000123", "000123", "000/000123/x"] {
+        assert_eq!(catalog.find(&none, absent.as_bytes()).unwrap(), None, "{absent}");
+    }
+    // More than a thousand folders make their names wider.
+    let catalog = plain(20_000_000, Some(1000));
+    let path = catalog.paths(&none, &[19_999_999]).unwrap();
+    assert_eq!(path, [b"19999/19999999".to_vec()]);
+    let at = catalog.find(&none, b"19999/19999999").unwrap();
+    assert_eq!(at, Some(Node::Sample(19_999_999)));
+}
+
+#[test]
+fn only_the_printed_form_of_a_number_is_a_name() {
+    let none = dataset(&[]);
+    let catalog = Catalog::from(Numbered::new(50, None, Suffix::Fixed(".jpg".to_owned())));
+    assert_eq!(catalog.find(&none, b"000007.jpg").unwrap(), Some(Node::Sample(7)));
+    assert_eq!(catalog.find(&none, b"./000007.jpg").unwrap(), Some(Node::Sample(7)));
+    for absent in [
+        "7.jpg",
+        "000007",
+        "000007.",
+        "000007.JPG",
+        "000007.jpg ",
+        "00007.jpg",
+        "0000007.jpg",
+        "+00007.jpg",
+        "-00007.jpg",
+        "00 007.jpg",
+        "000050.jpg",
+        "00000a.jpg",
+        "",
+        "..",
+        "\u{661}\u{662}\u{663}.jpg",
+    ] {
+        assert_eq!(catalog.lookup(&none, ROOT, absent.as_bytes()).unwrap(), None, "{absent:?}");
+    }
+    assert_eq!(catalog.lookup(&none, ROOT, b"\xff\xff\xff\xff\xff\xff.jpg").unwrap(), None);
+}
+
+/// Suffixes by heads that are read from `heads`; counts the reads.
+fn by_head(heads: &'static [&'static [u8]], reads: &Arc<AtomicU64>) -> Suffix {
+    let reads = Arc::clone(reads);
+    let read = move |_: &Dataset, sample: u64| {
+        reads.fetch_add(1, Ordering::Relaxed);
+        let head = heads[sample as usize];
+        if head != b"unreadable" {
+            return Ok(head.to_vec());
+        }
+        Err(Error::Unreadable {
+            path: "t.ffr".into(),
+            what: "a head",
+            offset_bytes: 0,
+            source: std::io::Error::other("gone"),
+        })
+    };
+    Suffix::per_sample(heads.len() as u64, Arc::new(read))
+}
+
+#[test]
+fn suffixes_by_content_are_read_once_and_only_when_needed() {
+    static HEADS: &[&[u8]] = &[b"\xff\xd8\xff\xe0", b"\x89PNG\r\n\x1a\n", b"text", b"", b"GIF89a"];
+    let none = dataset(&[]);
+    let reads = Arc::new(AtomicU64::new(0));
+    let catalog = Catalog::from(Numbered::new(5, None, by_head(HEADS, &reads)));
+    assert_eq!(catalog.lookup(&none, ROOT, b"000001.png").unwrap(), Some(Node::Sample(1)));
+    assert_eq!(catalog.lookup(&none, ROOT, b"000001").unwrap(), None);
+    assert_eq!(catalog.lookup(&none, ROOT, b"000001.jpg").unwrap(), None);
+    assert_eq!(reads.load(Ordering::Relaxed), 1);
+    check_consistent(&catalog, &none);
+    let found: Vec<_> = samples(&catalog, &none).into_iter().map(|(path, _)| path).collect();
+    assert_eq!(found, ["000000.jpg", "000001.png", "000002", "000003", "000004.gif"]);
+    assert_eq!(reads.load(Ordering::Relaxed), 5);
+    let fanned = Catalog::from(Numbered::new(5, Some(2), by_head(HEADS, &reads)));
+    assert_eq!(fanned.paths(&none, &[4]).unwrap(), [b"002/000004.gif".to_vec()]);
+}
+
+#[test]
+fn a_head_that_cannot_be_read_is_an_error_and_not_a_name() {
+    static HEADS: &[&[u8]] = &[b"GIF89a", b"unreadable", b"GIF89a"];
+    let none = dataset(&[]);
+    let reads = Arc::new(AtomicU64::new(0));
+    let catalog = Catalog::from(Numbered::new(3, None, by_head(HEADS, &reads)));
+    assert!(catalog.lookup(&none, ROOT, b"000001").is_err());
+    assert!(catalog.list(&none, ROOT, 0, &mut |_, _| true).is_err());
+    assert!(catalog.paths(&none, &[0, 1]).is_err());
+    assert_eq!(catalog.paths(&none, &[0, 2]).unwrap().len(), 2);
+    assert_eq!(catalog.lookup(&none, ROOT, b"000002.gif").unwrap(), Some(Node::Sample(2)));
+}
+
+proptest! {
+    #[test]
+    fn numbered_names_are_those_that_print_gives(
+        count in 0u64..600,
+        fanout in proptest::option::of(1u64..150),
+        suffix in prop_oneof![Just(String::new()), "\\.[a-z]{1,4}"],
+        probes in vec("[0-9]{1,7}(\\.[a-z]{1,3})?", 0..20),
+    ) {
+        let none = dataset(&[]);
+        let catalog = Catalog::from(Numbered::new(count, fanout, Suffix::Fixed(suffix.clone())));
+        check_consistent(&catalog, &none);
+        let name = |i: u64| format!("{i:06}{suffix}");
+        let path = |i: u64| match fanout {
+            Some(fanout) => format!("{:03}/{}", i / fanout, name(i)),
+            None => name(i),
+        };
+        let expected: Vec<_> = (0..count).map(|i| (path(i), i)).collect();
+        prop_assert_eq!(&samples(&catalog, &none), &expected);
+        for (path, sample) in &expected {
+            let found = catalog.find(&none, path.as_bytes()).unwrap();
+            prop_assert_eq!(found, Some(Node::Sample(*sample)));
+        }
+        let known: BTreeSet<_> = expected.iter().map(|(path, _)| path.as_str()).collect();
+        for probe in &probes {
+            let found = catalog.find(&none, probe.as_bytes()).unwrap();
+            let is_sample = matches!(found, Some(Node::Sample(_)));
+            prop_assert_eq!(is_sample, known.contains(probe.as_str()), "{}", probe);
+        }
+    }
+}
+
+// ---- trees ---------------------------------------------------------------------------------------
+
+#[test]
+fn paths_that_cannot_lie_below_a_mount_point_are_refused_by_name() {
+    let long = "x".repeat(256);
+    for (path, why) in [
+        ("/etc/passwd", "absolute"),
+        ("", "empty"),
+        ("a//b", "empty"),
+        ("a/", "empty"),
+        (".", "not a name"),
+        ("..", "not a name"),
+        ("a/../../b", "not a name"),
+        ("a\0b", "NUL"),
+        (&long, "255"),
+    ] {
+        let Err(error @ NameError::Illegal(..)) = tree(&[path]) else { panic!("{path:?}") };
+        let said = error.to_string();
+        assert!(said.contains(why) && said.contains(&format!("{path:?}")), "{said}");
+    }
+    assert!(tree(&["x".repeat(255)]).is_ok());
+    let names = Folder { entries: vec![file("a/b", 0)] };
+    assert!(matches!(
+        TreeBuilder::default().add_folder(&names, 0),
+        Err(NameError::Illegal(_, "a name with a slash"))
+    ));
+}
+
+#[test]
+fn a_name_that_stands_twice_is_refused_also_as_file_and_folder() {
+    for paths in [&["a", "a"][..], &["d/a", "x", "d/a"], &["d", "d/a"], &["d/a", "d"]] {
+        assert!(matches!(tree(paths), Err(NameError::Duplicate(_))), "{paths:?}");
+    }
+    assert!(tree(&["d/a", "e/a", "a", "A", "d/b"]).is_ok());
+}
+
+#[test]
+fn names_may_be_any_bytes_that_linux_takes() {
+    let single = (1..=255u8).filter(|byte| !matches!(byte, b'/' | b'.')).map(|byte| vec![byte]);
+    let names: Vec<_> =
+        single.chain([b"\xff\xfe/\x80".to_vec(), b"  / ".to_vec(), b"-rf/\n".to_vec()]).collect();
+    let catalog = Catalog::from(tree(&names).unwrap());
+    let none = dataset(&[]);
+    check_consistent(&catalog, &none);
+    for (sample, name) in names.iter().enumerate() {
+        assert_eq!(catalog.find(&none, name).unwrap(), Some(Node::Sample(sample as u64)));
+    }
+}
+
+#[test]
+fn the_same_sample_may_have_several_names() {
+    let mut builder = TreeBuilder::default();
+    for path in ["a", "d/b"] {
+        builder.add(path.as_bytes(), 9).unwrap();
+    }
+    let catalog = Catalog::from(builder.build().unwrap());
+    let none = dataset(&[]);
+    assert_eq!(catalog.find(&none, b"a").unwrap(), catalog.find(&none, b"d/b").unwrap());
+}
+
+#[test]
+fn a_number_that_an_entry_cannot_hold_is_refused() {
+    assert_eq!(TreeBuilder::default().add(b"x", 1 << 32), Err(NameError::TooMany));
+}
+
+/// Paths of up to four short names, so that many share their folders.
+fn any_paths() -> impl Strategy<Value = BTreeSet<Vec<Vec<u8>>>> {
+    let name = prop_oneof![
+        4 => vec(prop::sample::select(b"ab\xc3\xff-".to_vec()), 1..3),
+        1 => vec(1u8.., 1..9).prop_filter("a name", |name| {
+            !name.contains(&b'/') && *name != b"." && *name != b".."
+        }),
+    ];
+    btree_set(vec(name, 1..5), 0..60)
+}
+
+/// Without those that would be file and folder at once.
+fn without_conflicts(paths: BTreeSet<Vec<Vec<u8>>>) -> Vec<Vec<u8>> {
+    let folders: BTreeSet<Vec<Vec<u8>>> =
+        paths.iter().flat_map(|path| (1..path.len()).map(|end| path[..end].to_vec())).collect();
+    paths.iter().filter(|path| !folders.contains(*path)).map(|path| path.join(&b'/')).collect()
+}
+
+proptest! {
+    #[test]
+    fn a_tree_holds_the_paths_that_were_added_in_any_order(
+        paths in any_paths().prop_map(without_conflicts).prop_shuffle()
+    ) {
+        let none = dataset(&[]);
+        let catalog = Catalog::from(tree(&paths).unwrap());
+        check_consistent(&catalog, &none);
+        let model: BTreeMap<&[u8], u64> =
+            paths.iter().enumerate().map(|(i, path)| (path.as_slice(), i as u64)).collect();
+        for (path, sample) in &model {
+            prop_assert_eq!(catalog.find(&none, path).unwrap(), Some(Node::Sample(*sample)));
+            let mut longer = path.to_vec();
+            longer.extend_from_slice(b"/a");
+            prop_assert_eq!(catalog.find(&none, &longer).unwrap(), None);
+        }
+        let wanted: Vec<u64> = (0..paths.len() as u64).rev().collect();
+        let reversed: Vec<_> = paths.iter().rev().cloned().collect();
+        prop_assert_eq!(catalog.paths(&none, &wanted).unwrap(), reversed);
+        // Every folder is listed by name, in order of bytes.
+        for folder in 0..catalog.folders() {
+            let names: Vec<_> =
+                list(&catalog, &none, folder, 0).into_iter().map(|(name, _)| name).collect();
+            prop_assert!(names.is_sorted());
+        }
+    }
+
+    #[test]
+    fn a_walk_visits_folders_before_what_is_in_them(
+        paths in any_paths().prop_map(without_conflicts)
+    ) {
+        let none = dataset(&[]);
+        let catalog = Catalog::from(tree(&paths).unwrap());
+        let mut seen = BTreeSet::from([Vec::new()]);
+        catalog
+            .walk(&none, ROOT, &mut |path, _| {
+                let cut = path.iter().rposition(|&b| b == b'/').unwrap_or(0);
+                assert!(seen.contains(&path[..cut]), "its folder was visited");
+                assert!(seen.insert(path.to_vec()), "visited once");
+            })
+            .unwrap();
+        prop_assert_eq!(seen.len() as u64, catalog.samples() + catalog.folders());
+    }
+
+    #[test]
+    fn a_stored_tree_comes_back_through_its_container(
+        paths in any_paths().prop_map(without_conflicts),
+        first in 0usize..3,
+    ) {
+        let mut root = Folder::default();
+        for (sample, path) in paths.iter().enumerate() {
+            add(&mut root, path, (sample + first) as u64);
+        }
+        let leading: Vec<_> = (0..first).map(|_| container(&[vec![1]])).collect();
+        let spare = (0..first as u64).map(|i| (format!("spare {i}").into_bytes().into(), Entry::File(i)));
+        root.entries.extend(spare);
+        let (dataset, names) =
+            stored(leading.into_iter().chain([packed(paths.len(), root.entries)]).collect());
+        let StoredNames::Tree(tree) = names else { panic!("a tree") };
+        let catalog = Catalog::from(tree);
+        check_consistent(&catalog, &dataset);
+        for (sample, path) in paths.iter().enumerate() {
+            let found = catalog.find(&dataset, path).unwrap();
+            prop_assert_eq!(found, Some(Node::Sample((sample + first) as u64)));
+        }
+    }
+}
+
+/// Adds a path to a folder.
+fn add(folder: &mut Folder, path: &[u8], sample: u64) {
+    let Some(slash) = path.iter().position(|&b| b == b'/') else {
+        folder.entries.push((path.into(), Entry::File(sample)));
+        return;
+    };
+    let name = &path[..slash];
+    let known = folder.entries.iter().position(|(known, _)| **known == *name);
+    let place = known.unwrap_or_else(|| {
+        folder.entries.push((name.into(), Entry::Folder(Folder::default())));
+        folder.entries.len() - 1
+    });
+    let Entry::Folder(inner) = &mut folder.entries[place].1 else { panic!("no conflicts") };
+    add(inner, &path[slash + 1..], sample);
+}

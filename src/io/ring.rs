@@ -1,0 +1,453 @@
+//! An io_uring that carries FUSE requests and disk reads together.
+//!
+//! The kernel delivers a FUSE request by completing a command that holds two buffers, header and payload,
+//! and takes the answer from the same buffers with the next command (COMMIT_AND_FETCH), which at the same
+//! time asks for the next request (kernel ≥ 6.14, `Documentation/filesystems/fuse/fuse-io-uring.rst` and
+//! `include/uapi/linux/fuse.h`).
+//!
+//! Who owns what:
+//!
+//! * A slot's header and payload belong to the kernel from REGISTER or COMMIT until the completion that
+//!   brings a request, and to the slot's user from then until COMMIT. [`Ring::request`] and
+//!   [`Ring::payload`] hand them out only in that time.
+//! * A payload may be lent to a read in between; `answer` insists that it is back.
+//! * A read's buffer belongs to the ring from [`Ring::read`] until [`Event::Read`] gives it back.
+//! * `user_data` is the slot's number with the kind of completion above it; nobody else sets it.
+//! * Dropping a ring waits until no read is under way; then the ring is closed, which ends the kernel's
+//!   hold on the slots; then the buffers are freed.
+
+use super::{Buffer, File};
+use io_uring::{IoUring, cqueue, opcode, squeue, types};
+use std::fs;
+use std::io;
+use std::ops::Range;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::sync::Arc;
+
+/// `FUSE_IO_URING_CMD_REGISTER` and `FUSE_IO_URING_CMD_COMMIT_AND_FETCH`.
+const REGISTER: u32 = 1;
+const COMMIT_AND_FETCH: u32 = 2;
+
+const KIND_SHIFT: u32 = 32;
+const KIND_COMMAND: u64 = 0;
+const KIND_READ: u64 = 1;
+const KIND_WAKE: u64 = 2;
+
+/// `struct fuse_uring_req_header`.
+#[repr(C)]
+struct Header {
+    /// `fuse_in_header`, and in the answer `fuse_out_header`.
+    in_out: [u8; 128],
+    /// The operation's own header.
+    operation: [u8; 128],
+    flags: u64,
+    commit_id: u64,
+    payload_bytes: u32,
+    padding: u32,
+    reserved: u64,
+}
+
+/// A FUSE request as it came.
+#[derive(Debug, Clone, Copy)]
+pub struct Request<'a> {
+    /// Which operation.
+    pub opcode: u32,
+    /// On which inode.
+    pub nodeid: u64,
+    /// The operation's header, padded with anything.
+    pub operation: &'a [u8; 128],
+    /// What comes with it, such as a name.
+    pub payload: &'a [u8],
+}
+
+/// What [`Ring::wait`] brings.
+pub enum Event {
+    /// A request has come in this slot.
+    Request(usize),
+    /// A read for this slot has ended: its buffer, and how many bytes are there.
+    Read(usize, Buffer, io::Result<usize>),
+    /// Somebody called [`Waker::wake`].
+    Woken,
+    /// The kernel will not use this slot again.
+    Closed(usize),
+}
+
+/// A place for one request.
+struct Slot {
+    queue: u16,
+    /// On the heap: the kernel keeps its address.
+    header: Box<Header>,
+    /// Never replaced: the kernel keeps its address. Lent to a read that goes straight into the answer.
+    payload: Arc<Buffer>,
+    address: usize,
+    payload_bytes: usize,
+    vectors: Box<[libc::iovec; 2]>,
+    read: Option<Read>,
+    /// Whether the header and payload are ours at the moment.
+    ours: bool,
+}
+
+/// A read under way: what the kernel writes to must stay where it is.
+struct Read {
+    buffer: Buffer,
+    _file: Arc<File>,
+}
+
+/// Wakes a thread that waits in [`Ring::wait`].
+#[derive(Clone)]
+pub struct Waker(Arc<OwnedFd>);
+
+impl Waker {
+    /// Makes the ring's thread see [`Event::Woken`].
+    pub fn wake(&self) {
+        // The counter can only be full if the thread has 2^64 wake-ups to see.
+        let _ = nix::unistd::write(&self.0, &1u64.to_ne_bytes());
+    }
+}
+
+/// A ring with slots for requests of some queues.
+pub struct Ring {
+    // Dropped first: closes the ring before the slots' memory goes.
+    ring: IoUring<squeue::Entry128, cqueue::Entry>,
+    slots: Vec<Slot>,
+    device: OwnedFd,
+    wake: Arc<OwnedFd>,
+    /// Where the kernel puts the counter of `wake`.
+    wake_count: Box<[u8; 8]>,
+    reads: usize,
+    backlog: Vec<squeue::Entry128>,
+    completed: Vec<(u64, i32)>,
+}
+
+impl Ring {
+    /// A ring for the FUSE connection `device`, with `depth` slots of `payload_bytes` for each of `queues`.
+    ///
+    /// # Errors
+    /// io_uring cannot be had.
+    pub fn new(
+        device: &impl AsFd,
+        queues: &[u16],
+        depth: usize,
+        payload_bytes: usize,
+    ) -> io::Result<Self> {
+        let slots: Vec<Slot> = queues
+            .iter()
+            .flat_map(|&queue| (0..depth).map(move |_| queue))
+            .map(|queue| Slot::new(queue, payload_bytes))
+            .collect();
+        // A command and a read for each slot, and the wake-up.
+        let entries = u32::try_from(slots.len() * 2 + 1).map_err(io::Error::other)?;
+        let ring = build(entries.next_power_of_two())?;
+        let wake =
+            nix::sys::eventfd::EventFd::from_flags(nix::sys::eventfd::EfdFlags::EFD_CLOEXEC)?;
+        let mut this = Self {
+            ring,
+            slots,
+            device: device.as_fd().try_clone_to_owned()?,
+            wake: Arc::new(OwnedFd::from(wake)),
+            wake_count: Box::new([0; 8]),
+            reads: 0,
+            backlog: Vec::new(),
+            completed: Vec::new(),
+        };
+        for slot in 0..this.slots.len() {
+            this.command(slot, REGISTER);
+        }
+        this.expect_wake();
+        this.register()?;
+        Ok(this)
+    }
+
+    /// A refusal is there as soon as the commands are submitted; a slot that is taken says nothing yet. But
+    /// the first requests may: they are kept for [`Ring::wait`].
+    fn register(&mut self) -> io::Result<()> {
+        self.flush()?;
+        self.ring.submit()?;
+        self.completed.extend(self.ring.completion().map(|c| (c.user_data(), c.result())));
+        match self.completed.iter().find(|(_, result)| *result < 0) {
+            None => Ok(()),
+            Some((_, refusal)) => Err(io::Error::from_raw_os_error(-refusal)),
+        }
+    }
+
+    /// The number of slots.
+    #[must_use]
+    pub fn slots(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Something to wake this ring's thread with.
+    #[must_use]
+    pub fn waker(&self) -> Waker {
+        Waker(Arc::clone(&self.wake))
+    }
+
+    /// Submits everything and waits for at least one event.
+    ///
+    /// # Errors
+    /// The ring is broken.
+    pub fn wait(&mut self, events: &mut Vec<Event>) -> io::Result<()> {
+        self.flush()?;
+        let wanted = usize::from(self.completed.is_empty());
+        match self.ring.submit_and_wait(wanted) {
+            Ok(_) => {}
+            Err(e) if e.raw_os_error() == Some(libc::EINTR) => return Ok(()),
+            Err(e) => return Err(e),
+        }
+        // First all completions are taken, then acted upon: what that submits is not mixed up with them.
+        let mut completed = std::mem::take(&mut self.completed);
+        completed.extend(self.ring.completion().map(|c| (c.user_data(), c.result())));
+        for (user_data, result) in completed.drain(..) {
+            events.extend(self.complete(user_data, result));
+        }
+        self.completed = completed;
+        Ok(())
+    }
+
+    fn complete(&mut self, user_data: u64, result: i32) -> Option<Event> {
+        let number = (user_data & u64::from(u32::MAX)) as usize;
+        match user_data >> KIND_SHIFT {
+            KIND_COMMAND if result == 0 => {
+                self.slots[number].ours = true;
+                Some(Event::Request(number))
+            }
+            KIND_COMMAND => {
+                if !matches!(-result, libc::ENOTCONN | libc::ECANCELED) {
+                    let error = io::Error::from_raw_os_error(-result);
+                    tracing::warn!("queue {}: {error}", self.slots[number].queue);
+                }
+                Some(Event::Closed(number))
+            }
+            KIND_READ => {
+                self.reads -= 1;
+                let Read { buffer, .. } = self.slots[number].read.take()?;
+                let result = match usize::try_from(result) {
+                    Ok(bytes) => Ok(bytes),
+                    Err(_) => Err(io::Error::from_raw_os_error(-result)),
+                };
+                Some(Event::Read(number, buffer, result))
+            }
+            _ => {
+                self.expect_wake();
+                Some(Event::Woken)
+            }
+        }
+    }
+
+    /// The request that came in a slot, after [`Event::Request`] and before [`Ring::answer`].
+    ///
+    /// # Panics
+    /// There is none.
+    #[must_use]
+    pub fn request(&self, slot: usize) -> Request<'_> {
+        let Slot { header, payload, ours, .. } = &self.slots[slot];
+        assert!(*ours && Arc::strong_count(payload) == 1, "no request in this slot");
+        let bytes = (header.payload_bytes as usize).min(payload.capacity());
+        // `fuse_in_header`: length, opcode, unique, nodeid …
+        Request {
+            opcode: u32::from_ne_bytes(array(&header.in_out[4..])),
+            nodeid: u64::from_ne_bytes(array(&header.in_out[16..])),
+            operation: &header.operation,
+            payload: &payload.as_slice()[..bytes],
+        }
+    }
+
+    /// Where the answer's bytes go, after [`Event::Request`] and before [`Ring::answer`].
+    ///
+    /// # Panics
+    /// There is no request.
+    pub fn payload(&mut self, slot: usize) -> &mut [u8] {
+        assert!(self.slots[slot].ours, "no request in this slot");
+        let payload = Arc::get_mut(&mut self.slots[slot].payload);
+        payload.expect("the payload is not lent").as_mut_slice()
+    }
+
+    /// Lends the payload to a task that fills it. It must be dropped before [`Ring::payload`] and
+    /// [`Ring::answer`].
+    ///
+    /// # Panics
+    /// There is no request, or the payload is lent already.
+    pub fn lend_payload(&mut self, slot: usize) -> Buffer {
+        assert!(self.slots[slot].ours, "no request in this slot");
+        Buffer::lend(&mut self.slots[slot].payload).expect("the payload is not lent")
+    }
+
+    /// Where in the payload `bytes` lie, if they do.
+    #[must_use]
+    pub fn place_in_payload(&self, slot: usize, bytes: &[u8]) -> Option<usize> {
+        let start = self.slots[slot].address;
+        let place = (bytes.as_ptr() as usize).checked_sub(start)?;
+        (place + bytes.len() <= self.slots[slot].payload_bytes).then_some(place)
+    }
+
+    /// Answers the request with the first bytes of the payload, or an error number, and asks for the next.
+    ///
+    /// # Panics
+    /// There is no request.
+    pub fn answer(&mut self, slot: usize, result: Result<usize, i32>) {
+        let Slot { header, payload, payload_bytes, ours, .. } = &mut self.slots[slot];
+        assert!(std::mem::take(ours), "no request in this slot");
+        assert!(Arc::get_mut(payload).is_some(), "the payload is lent");
+        let (bytes, error) = match result {
+            Ok(bytes) => (bytes.min(*payload_bytes) as u32, 0),
+            Err(errno) => (0, -errno),
+        };
+        // `fuse_out_header`: length, error, and the number of the request, which stands where it stood.
+        header.in_out[0..4].copy_from_slice(&(16 + bytes).to_ne_bytes());
+        header.in_out[4..8].copy_from_slice(&error.to_ne_bytes());
+        header.payload_bytes = bytes;
+        self.command(slot, COMMIT_AND_FETCH);
+    }
+
+    /// Reads into a range of `buffer` for a slot that has no read under way.
+    ///
+    /// # Panics
+    /// It has one, or the range is not within the buffer.
+    pub fn read(
+        &mut self,
+        slot: usize,
+        file: Arc<File>,
+        offset_bytes: u64,
+        mut buffer: Buffer,
+        range: Range<usize>,
+    ) {
+        assert!(self.slots[slot].read.is_none(), "one read at a time for a slot");
+        let target = &mut buffer.as_mut_slice()[range];
+        // A shorter read than asked for is nothing new to who reads.
+        let length = target.len().min(1 << 30) as u32;
+        let address = target.as_mut_ptr();
+        let entry = opcode::Read::new(types::Fd(file.as_raw_fd()), address, length)
+            .offset(offset_bytes)
+            .build()
+            .user_data(slot as u64 | KIND_READ << KIND_SHIFT);
+        self.slots[slot].read = Some(Read { buffer, _file: file });
+        self.reads += 1;
+        self.backlog.push(entry.into());
+    }
+
+    fn expect_wake(&mut self) {
+        let address = self.wake_count.as_mut_ptr();
+        let entry = opcode::Read::new(types::Fd(self.wake.as_raw_fd()), address, 8)
+            .build()
+            .user_data(KIND_WAKE << KIND_SHIFT);
+        self.backlog.push(entry.into());
+    }
+
+    fn command(&mut self, slot: usize, operation: u32) {
+        let Slot { queue, header, vectors, .. } = &self.slots[slot];
+        // `struct fuse_uring_cmd_req`: flags, commit_id, qid.
+        let mut command = [0; 80];
+        command[8..16].copy_from_slice(&header.commit_id.to_ne_bytes());
+        command[16..18].copy_from_slice(&queue.to_ne_bytes());
+        let mut entry = opcode::UringCmd80::new(types::Fd(self.device.as_raw_fd()), operation)
+            .cmd(command)
+            .addr((operation == REGISTER).then_some(vectors.as_ptr() as u64))
+            .build()
+            .user_data(slot as u64 | KIND_COMMAND << KIND_SHIFT);
+        if operation == REGISTER {
+            set_length(&mut entry, 2);
+        }
+        self.backlog.push(entry);
+    }
+
+    /// Moves what is to be submitted into the queue.
+    fn flush(&mut self) -> io::Result<()> {
+        for entry in self.backlog.drain(..) {
+            loop {
+                // SAFETY: what an entry points to outlives its operation: headers, payloads and vectors are
+                // owned by `slots` and never moved or resized, a read's buffer by its slot until the
+                // completion, the wake counter by `self`; all of them are freed after the ring is closed,
+                // and `drop` first waits for the reads.
+                if unsafe { self.ring.submission().push(&entry) }.is_ok() {
+                    break;
+                }
+                self.ring.submit()?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        let mut events = Vec::new();
+        while self.reads > 0 {
+            if self.wait(&mut events).is_err() {
+                // The kernel may still write to these: better lost than freed.
+                for slot in &mut self.slots {
+                    std::mem::forget(slot.read.take());
+                }
+                break;
+            }
+            events.clear();
+        }
+    }
+}
+
+impl Slot {
+    fn new(queue: u16, payload_bytes: usize) -> Self {
+        let mut header = Box::new(Header {
+            in_out: [0; 128],
+            operation: [0; 128],
+            flags: 0,
+            commit_id: 0,
+            payload_bytes: 0,
+            padding: 0,
+            reserved: 0,
+        });
+        let mut payload = Buffer::with_capacity(payload_bytes);
+        let vectors = Box::new([
+            libc::iovec {
+                iov_base: std::ptr::from_mut(header.as_mut()).cast(),
+                iov_len: size_of::<Header>(),
+            },
+            libc::iovec {
+                iov_base: payload.as_mut_slice().as_mut_ptr().cast(),
+                iov_len: payload.capacity(),
+            },
+        ]);
+        let (address, payload_bytes) = (payload.as_slice().as_ptr() as usize, payload.capacity());
+        let payload = Arc::new(payload);
+        Self { queue, header, payload, address, payload_bytes, vectors, read: None, ours: false }
+    }
+}
+
+// SAFETY: the raw pointers in `vectors` point to heap memory that the slot itself owns, so they stay good
+// on any thread that the slot is moved to.
+unsafe impl Send for Slot {}
+
+fn build(entries: u32) -> io::Result<IoUring<squeue::Entry128, cqueue::Entry>> {
+    IoUring::builder().setup_coop_taskrun().setup_single_issuer().build(entries)
+}
+
+/// Whether io_uring as it is needed here can be had at all.
+///
+/// # Errors
+/// Why not.
+pub fn probe() -> io::Result<()> {
+    build(2).map(drop)
+}
+
+/// The builder has no setter for the number of vectors that REGISTER comes with.
+fn set_length(entry: &mut squeue::Entry128, length: u32) {
+    const LENGTH_AT: usize = 24;
+    let entry = std::ptr::from_mut(entry).cast::<u8>();
+    // SAFETY: an `Entry128` is a `struct io_uring_sqe` of 128 bytes (the crate declares it `repr(C)`, the
+    // kernel takes it as such), in which `len` is the u32 at byte 24.
+    unsafe { entry.add(LENGTH_AT).cast::<u32>().write_unaligned(length) };
+}
+
+fn array<const N: usize>(bytes: &[u8]) -> [u8; N] {
+    let mut array = [0; N];
+    array.copy_from_slice(&bytes[..N]);
+    array
+}
+
+/// Whether the fuse module lets file systems use io_uring; an error says why that cannot be known.
+///
+/// # Errors
+/// The module has no such parameter: the kernel is too old, or has no fuse.
+pub fn is_enabled() -> io::Result<bool> {
+    let value = fs::read_to_string("/sys/module/fuse/parameters/enable_uring")?;
+    Ok(value.trim_start().starts_with(['Y', '1']))
+}

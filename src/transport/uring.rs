@@ -1,0 +1,475 @@
+//! Requests through FUSE-over-io_uring: a queue a CPU, its thread pinned there, answers and disk reads in
+//! one ring. What the page cache holds is read at once; everything else goes through the ring.
+//!
+//! FORGET and INTERRUPT, which have no answer, stay on fuser's session.
+
+use super::wire::{self, ABSENT, Out, op};
+use crate::io::ring::{self, Event, Ring, Waker};
+use crate::io::{Buffer, File, ReadError};
+use crate::vfs::{Attr, Errno, FOREVER, Flight, Listed, Lookup, Operation, Reply, Step, Task, Vfs};
+use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
+use nix::unistd::Pid;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::mpsc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// Requests that a CPU may have under way.
+const DEPTH: usize = 16;
+/// The largest request, and the least that the kernel takes.
+const MAX_PAYLOAD_BYTES: usize = 1 << 20;
+const MIN_PAYLOAD_BYTES: usize = 128 << 10;
+/// Payloads of all queues together: a host of 256 CPUs must not take gigabytes.
+const MEMORY_BYTES: usize = 128 << 20;
+
+/// How many queues, and how large.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Plan {
+    /// A queue each; the CPU that a thread of its own can run on, or none.
+    queues: Vec<Option<usize>>,
+    depth: usize,
+    /// Also the largest request to agree on with the kernel.
+    pub(super) payload_bytes: usize,
+}
+
+/// Looks what this host offers. An error says in a line why the transport cannot be used, and what to do.
+pub(super) fn plan() -> Result<Plan, String> {
+    match ring::is_enabled() {
+        Ok(true) => {}
+        Ok(false) => {
+            return Err("the fuse module's enable_uring is off \
+                        (echo Y > /sys/module/fuse/parameters/enable_uring, as root)"
+                .to_owned());
+        }
+        Err(_) => {
+            return Err("this kernel has no FUSE-over-io_uring (it came with 6.14)".to_owned());
+        }
+    }
+    ring::probe().map_err(|e| {
+        format!("io_uring cannot be used: {e} (kernel.io_uring_disabled, seccomp, memory limits?)")
+    })?;
+    let possible = possible_cpus().ok_or("the CPUs cannot be counted")?;
+    let mine = sched_getaffinity(Pid::from_raw(0)).map_err(|e| format!("no CPU affinity: {e}"))?;
+    Ok(plan_for(possible, |cpu| mine.is_set(cpu).unwrap_or(false)))
+}
+
+fn plan_for(possible: usize, mine: impl Fn(usize) -> bool) -> Plan {
+    let queues: Vec<_> = (0..possible).map(|cpu| mine(cpu).then_some(cpu)).collect();
+    let pinned = queues.iter().flatten().count().max(1);
+    // Queues without a CPU of ours have one slot each.
+    let budget = MEMORY_BYTES / (pinned * DEPTH + (possible - pinned.min(possible)));
+    let payload_bytes = floor_power_of_two(budget).clamp(MIN_PAYLOAD_BYTES, MAX_PAYLOAD_BYTES);
+    let depth = (MEMORY_BYTES / (pinned * payload_bytes)).clamp(1, DEPTH);
+    Plan { queues, depth, payload_bytes }
+}
+
+fn floor_power_of_two(number: usize) -> usize {
+    number.checked_ilog2().map_or(0, |log| 1 << log)
+}
+
+/// The kernel makes a queue for each CPU that could ever be there: `0-7` or `0,2-3`.
+fn possible_cpus() -> Option<usize> {
+    let text = std::fs::read_to_string("/sys/devices/system/cpu/possible").ok()?;
+    let last = text.trim().rsplit([',', '-']).next()?;
+    last.parse::<usize>().ok()?.checked_add(1)
+}
+
+/// The threads that serve the queues.
+pub(super) struct Queues {
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Queues {
+    /// Starts to serve `device`, whose INIT has agreed on io_uring. From then on the kernel waits for all
+    /// queues: if this fails, the mount must go.
+    pub(super) fn start(
+        vfs: &Arc<Vfs>,
+        files: &[Arc<File>],
+        device: &impl AsFd,
+        plan: &Plan,
+    ) -> io::Result<Self> {
+        let mut lanes: Vec<(Vec<u16>, usize, Option<usize>)> = Vec::new();
+        let mut spare = Vec::new();
+        for (queue, cpu) in plan.queues.iter().enumerate() {
+            let queue = u16::try_from(queue).map_err(io::Error::other)?;
+            match cpu {
+                Some(cpu) => lanes.push((vec![queue], plan.depth, Some(*cpu))),
+                None => spare.push(queue),
+            }
+        }
+        if !spare.is_empty() {
+            lanes.push((spare, 1, None));
+        }
+        let (report, reports) = mpsc::channel();
+        let mut threads = Vec::new();
+        for (number, (queues, depth, cpu)) in lanes.into_iter().enumerate() {
+            let (vfs, files) = (Arc::clone(vfs), files.to_vec());
+            let device: OwnedFd = device.as_fd().try_clone_to_owned()?;
+            let (payload_bytes, report) = (plan.payload_bytes, report.clone());
+            let serve = move || {
+                pin(cpu);
+                // The ring belongs to the thread that makes it.
+                match Ring::new(&device, &queues, depth, payload_bytes) {
+                    Ok(ring) => {
+                        let _ = report.send(Ok(()));
+                        drop(report);
+                        Lane::new(ring, vfs, files).serve();
+                    }
+                    Err(e) => {
+                        let _ = report.send(Err(e));
+                    }
+                }
+            };
+            let thread = std::thread::Builder::new().name(format!("ffrfs-queue-{number}"));
+            threads.push(thread.spawn(serve)?);
+        }
+        drop(report);
+        reports.into_iter().collect::<io::Result<()>>()?;
+        Ok(Self { threads })
+    }
+
+    /// Waits until the kernel has let go of all queues.
+    pub(super) fn join(self) {
+        for thread in self.threads {
+            if thread.join().is_err() {
+                tracing::error!("a queue's thread panicked");
+            }
+        }
+    }
+}
+
+/// A CPU may be offline, or have left our set: then the scheduler decides.
+fn pin(cpu: Option<usize>) {
+    let mut set = CpuSet::new();
+    if let Some(cpu) = cpu
+        && set.set(cpu).is_ok()
+        && let Err(e) = sched_setaffinity(Pid::from_raw(0), &set)
+    {
+        tracing::debug!("the thread of CPU {cpu} runs anywhere: {e}");
+    }
+}
+
+/// A ring and what its slots are doing.
+struct Lane {
+    ring: Ring,
+    vfs: Arc<Vfs>,
+    files: Vec<Arc<File>>,
+    slots: Vec<State>,
+    landed: Arc<Landed>,
+}
+
+/// What a slot is doing for its request.
+enum State {
+    /// Waiting for a request, or answering one at once.
+    Free,
+    /// Waiting for the disk: how much is there of what the task wants.
+    Reading(Job, Task, usize),
+    /// Waiting for another request's fetch.
+    Parked(Job),
+}
+
+#[derive(Clone, Copy)]
+struct Job {
+    ino: u64,
+    offset: u64,
+    length: u64,
+    start: Instant,
+}
+
+/// Slots whose flights have landed, on whichever thread that was.
+struct Landed {
+    slots: Mutex<Vec<usize>>,
+    waker: Waker,
+}
+
+impl Lane {
+    fn new(ring: Ring, vfs: Arc<Vfs>, files: Vec<Arc<File>>) -> Self {
+        let slots = (0..ring.slots()).map(|_| State::Free).collect();
+        let landed = Arc::new(Landed { slots: Mutex::default(), waker: ring.waker() });
+        Self { ring, vfs, files, slots, landed }
+    }
+
+    /// Until the kernel has let go of all slots.
+    fn serve(mut self) {
+        let mut events = Vec::new();
+        let mut open = self.slots.len();
+        while open > 0 {
+            if let Err(error) = self.ring.wait(&mut events) {
+                // Without this queue the kernel would wait for ever; a dead mount is what everybody sees.
+                tracing::error!("the ring broke: {error}");
+                std::process::exit(5);
+            }
+            for event in events.drain(..) {
+                match event {
+                    Event::Request(slot) => self.request(slot),
+                    Event::Read(slot, buffer, result) => self.read_ended(slot, buffer, result),
+                    Event::Woken => self.go_on_with_landed(),
+                    Event::Closed(_) => open -= 1,
+                }
+            }
+        }
+    }
+
+    fn request(&mut self, slot: usize) {
+        let start = Instant::now();
+        let request = self.ring.request(slot);
+        let (opcode, ino, operation) = (request.opcode, request.nodeid, *request.operation);
+        let (what, answer) = match opcode {
+            op::READ => {
+                let (offset, length) =
+                    (wire::u64_at(&operation, 8), u64::from(wire::u32_at(&operation, 16)));
+                let job = Job { ino, offset, length, start };
+                let step = self.vfs.read(ino, offset, length);
+                return self.drive(slot, job, step);
+            }
+            op::LOOKUP => return self.lookup(slot, ino, start),
+            op::GETATTR => (Operation::Getattr, self.getattr(slot, ino)),
+            op::READDIR => (Operation::Readdir, self.readdir(slot, ino, &operation, false)),
+            op::READDIRPLUS => (Operation::Readdirplus, self.readdir(slot, ino, &operation, true)),
+            op::STATFS => (Operation::Statfs, self.statfs(slot)),
+            op::GETXATTR => (Operation::Getxattr, self.getxattr(slot, ino, &operation)),
+            op::LISTXATTR => {
+                let names = self.vfs.listxattr(ino);
+                (Operation::Listxattr, self.sized(slot, &names, &operation))
+            }
+            // Answered ENOSYS, the kernel does these itself from then on.
+            op::OPEN => (Operation::Open, Err(Errno(libc::ENOSYS))),
+            op::OPENDIR => (Operation::Opendir, Err(Errno(libc::ENOSYS))),
+            op::FLUSH => (Operation::Flush, Err(Errno(libc::ENOSYS))),
+            op::ACCESS => (Operation::Access, Err(Errno(libc::ENOSYS))),
+            op::LSEEK => (Operation::Lseek, Err(Errno(libc::ENOSYS))),
+            _ => (Operation::Other, Err(refusal(opcode))),
+        };
+        self.ring.answer(slot, answer.map_err(|errno| errno.0));
+        self.vfs.stats().request(what, self.vfs.is_control(ino), start);
+    }
+
+    fn lookup(&mut self, slot: usize, parent: u64, start: Instant) {
+        let payload = self.ring.request(slot).payload;
+        let name = payload.split(|&b| b == 0).next().unwrap_or_default();
+        let control = self.vfs.is_control_name(parent, name);
+        let found = self.vfs.lookup(parent, name);
+        let mut out = Out::new(self.ring.payload(slot));
+        let answer = found.map(|found| {
+            match found {
+                Lookup::Found(attr) => out.entry(&attr, FOREVER),
+                Lookup::Passing(attr) => out.entry(&attr, Duration::ZERO),
+                Lookup::Absent => out.entry(&ABSENT, FOREVER),
+            }
+            out.length()
+        });
+        self.ring.answer(slot, answer.map_err(|errno| errno.0));
+        self.vfs.stats().request(Operation::Lookup, control, start);
+    }
+
+    fn getattr(&mut self, slot: usize, ino: u64) -> Result<usize, Errno> {
+        let attr = self.vfs.getattr(ino)?;
+        let mut out = Out::new(self.ring.payload(slot));
+        out.attr_out(&attr, FOREVER);
+        Ok(out.length())
+    }
+
+    fn statfs(&mut self, slot: usize) -> Result<usize, Errno> {
+        let totals = self.vfs.totals();
+        let mut out = Out::new(self.ring.payload(slot));
+        out.statfs(totals.bytes, totals.files);
+        Ok(out.length())
+    }
+
+    fn getxattr(&mut self, slot: usize, ino: u64, operation: &[u8; 128]) -> Result<usize, Errno> {
+        let payload = self.ring.request(slot).payload;
+        let name = payload.split(|&b| b == 0).next().unwrap_or_default();
+        let value = self.vfs.getxattr(ino, name)?;
+        self.sized(slot, &value, operation)
+    }
+
+    /// Size 0 asks for the value's size.
+    fn sized(&mut self, slot: usize, value: &[u8], operation: &[u8; 128]) -> Result<usize, Errno> {
+        let size = wire::u32_at(operation, 0) as usize;
+        let mut out = Out::new(self.ring.payload(slot));
+        match size {
+            0 => {
+                out.u32(value.len() as u32);
+                out.u32(0);
+            }
+            size if value.len() <= size => out.bytes(value),
+            _ => return Err(Errno::ERANGE),
+        }
+        Ok(out.length())
+    }
+
+    fn readdir(
+        &mut self,
+        slot: usize,
+        ino: u64,
+        operation: &[u8; 128],
+        plus: bool,
+    ) -> Result<usize, Errno> {
+        let (from, limit) = (wire::u64_at(operation, 8), wire::u32_at(operation, 16) as usize);
+        let vfs = &self.vfs;
+        let mut out = Out::new(self.ring.payload(slot));
+        let mut failed = None;
+        vfs.readdir(ino, from, &mut |entry: Listed| {
+            let attr = match plus.then(|| vfs.attr_of_listed(ino, &entry)).transpose() {
+                Ok(attr) => attr,
+                Err(errno) => {
+                    failed = Some(errno);
+                    return false;
+                }
+            };
+            let number = attr.map_or(entry.ino, |(attr, _)| attr.ino);
+            let with: Option<(&Attr, Duration)> = attr.as_ref().map(|(attr, valid)| (attr, *valid));
+            let fits = out.dirent(limit, entry.name, entry.next, number, entry.is_folder, with);
+            if let (false, Some((attr, _))) = (fits, attr) {
+                vfs.forget(attr.ino, 1);
+            }
+            fits
+        })?;
+        failed.map_or(Ok(out.length()), Err)
+    }
+
+    /// Follows the steps of a read until it is answered or has to wait.
+    fn drive(&mut self, slot: usize, job: Job, mut step: Step) {
+        loop {
+            step = match step {
+                Step::Done(reply) => {
+                    let answer = self.place(slot, reply);
+                    self.ring.answer(slot, answer.map_err(|errno| errno.0));
+                    let control = self.vfs.is_control(job.ino);
+                    return self.vfs.stats().request(Operation::Read, control, job.start);
+                }
+                Step::Wait(flight) => return self.park(slot, job, &flight),
+                Step::Read(task) if task.is_long() => return self.fetch(slot, job, task, 0),
+                Step::Read(mut task) => {
+                    if !task.has_loan() {
+                        self.vfs.lend(&mut task, self.ring.lend_payload(slot));
+                    }
+                    let offset_bytes = task.offset_bytes();
+                    let file = &self.files[task.part()];
+                    match file.read(task.target(), offset_bytes, false) {
+                        Err(ReadError::WouldBlock) => return self.fetch(slot, job, task, 0),
+                        fetched => self.vfs.resume(task, fetched),
+                    }
+                }
+            }
+        }
+    }
+
+    /// Brings the bytes to the beginning of the payload, where they often lie already.
+    fn place(&mut self, slot: usize, reply: Reply) -> Result<usize, Errno> {
+        let bytes = reply.bytes()?;
+        let length = bytes.len();
+        match self.ring.place_in_payload(slot, bytes) {
+            Some(place) => {
+                self.vfs.finish(reply);
+                if place > 0 {
+                    self.ring.payload(slot).copy_within(place..place + length, 0);
+                }
+            }
+            None => {
+                self.ring.payload(slot)[..length].copy_from_slice(bytes);
+                self.vfs.finish(reply);
+            }
+        }
+        Ok(length)
+    }
+
+    fn park(&mut self, slot: usize, job: Job, flight: &Flight) {
+        self.slots[slot] = State::Parked(job);
+        let landed = Arc::clone(&self.landed);
+        flight.when_landed(move || {
+            landed.slots.lock().unwrap_or_else(PoisonError::into_inner).push(slot);
+            landed.waker.wake();
+        });
+    }
+
+    fn go_on_with_landed(&mut self) {
+        let mut landed = self.landed.slots.lock().unwrap_or_else(PoisonError::into_inner);
+        let slots = std::mem::take(&mut *landed);
+        drop(landed);
+        for slot in slots {
+            if let State::Parked(job) = std::mem::replace(&mut self.slots[slot], State::Free) {
+                let step = self.vfs.read(job.ino, job.offset, job.length);
+                self.drive(slot, job, step);
+            }
+        }
+    }
+
+    /// Reads through the ring, from byte `done` of what the task wants.
+    fn fetch(&mut self, slot: usize, job: Job, mut task: Task, done: usize) {
+        let offset_bytes = task.offset_bytes() + done as u64;
+        let file = Arc::clone(&self.files[task.part()]);
+        let (buffer, length) = task.take_buffer();
+        self.ring.read(slot, file, offset_bytes, buffer, done..length);
+        self.slots[slot] = State::Reading(job, task, done);
+    }
+
+    fn read_ended(&mut self, slot: usize, buffer: Buffer, result: io::Result<usize>) {
+        let State::Reading(job, mut task, done) =
+            std::mem::replace(&mut self.slots[slot], State::Free)
+        else {
+            return;
+        };
+        task.put_buffer(buffer);
+        let file = &self.files[task.part()];
+        let fetched = match result {
+            Ok(0) => file
+                .check_unchanged()
+                .and(Err(io::Error::from(io::ErrorKind::UnexpectedEof).into())),
+            Ok(bytes) if done + bytes < task.target().len() => {
+                return self.fetch(slot, job, task, done + bytes);
+            }
+            Ok(_) => file.check_unchanged(),
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {
+                return self.fetch(slot, job, task, done);
+            }
+            Err(e) => Err(e.into()),
+        };
+        let step = self.vfs.resume(task, fetched);
+        self.drive(slot, job, step);
+    }
+}
+
+/// Whatever would change something is refused; what nobody has heard of is not there.
+fn refusal(opcode: u32) -> Errno {
+    // SETATTR, SYMLINK … RENAME, LINK, WRITE, SETXATTR, REMOVEXATTR, CREATE, FALLOCATE, RENAME2.
+    match opcode {
+        4 | 6 | 8..=13 | 16 | 21 | 24 | 35 | 43 | 45 => Errno::EROFS,
+        // IOCTL: Python asks each file that it opens whether it is a terminal.
+        39 => Errno(libc::ENOTTY),
+        _ => Errno(libc::ENOSYS),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_small_host_has_deep_queues_of_large_requests() {
+        let plan = plan_for(2, |_| true);
+        assert_eq!(
+            plan,
+            Plan { queues: vec![Some(0), Some(1)], depth: 16, payload_bytes: 1 << 20 }
+        );
+    }
+
+    #[test]
+    fn a_huge_host_stays_within_its_memory() {
+        for (possible, mine) in [(256, 256), (1024, 8), (512, 512), (64, 64)] {
+            let plan = plan_for(possible, |cpu| cpu < mine);
+            let spare = possible - mine;
+            let bytes = (mine * plan.depth + spare) * plan.payload_bytes;
+            assert!(bytes <= MEMORY_BYTES + spare * MIN_PAYLOAD_BYTES, "{possible} CPUs: {bytes}");
+            assert_eq!(plan.queues.len(), possible);
+        }
+    }
+
+    #[test]
+    fn cpus_that_are_not_ours_have_a_queue_all_the_same() {
+        let plan = plan_for(4, |cpu| cpu == 2);
+        assert_eq!(plan.queues, [None, None, Some(2), None]);
+    }
+}

@@ -1,0 +1,256 @@
+//! The step machine under many readers: reads end in any order, fail and lie; every reply is compared with
+//! a model.
+
+use super::*;
+use proptest::collection::vec;
+use proptest::prelude::{Just, ProptestConfig, Strategy, any, prop, prop_assert, prop_assert_eq};
+use proptest::prelude::{prop_assume, prop_oneof, proptest};
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+
+#[derive(Debug, Clone)]
+struct Request {
+    sample: u64,
+    offset: u64,
+    length: u64,
+}
+
+enum State {
+    /// Must (again) ask.
+    Ready,
+    /// Its task is with the disk.
+    Reading(Task),
+    /// Waits to be woken.
+    Waiting,
+}
+
+struct Reader {
+    number: usize,
+    request: Request,
+    state: State,
+    /// How many of its own fetches the disk failed.
+    failures: u64,
+}
+
+/// Serves requests, `at_once` at a time, each step that of a reader chosen at random.
+struct Schedule<'a> {
+    world: &'a World,
+    rng: Rng,
+    fail_once_in: usize,
+    woken: Arc<Mutex<Vec<usize>>>,
+    replies: BTreeMap<usize, (Result<Vec<u8>, Errno>, u64)>,
+}
+
+impl Schedule<'_> {
+    fn run(&mut self, requests: &[Request], at_once: usize) {
+        let mut coming = requests.iter().cloned().enumerate().rev().collect::<Vec<_>>();
+        let mut readers: Vec<Reader> = Vec::new();
+        loop {
+            while readers.len() < at_once
+                && let Some((number, request)) = coming.pop()
+            {
+                readers.push(Reader { number, request, state: State::Ready, failures: 0 });
+            }
+            for number in self.woken.lock().unwrap().drain(..) {
+                let reader = readers.iter_mut().find(|reader| reader.number == number).unwrap();
+                assert!(matches!(reader.state, State::Waiting), "woken twice");
+                reader.state = State::Ready;
+            }
+            let able = |reader: &Reader| !matches!(reader.state, State::Waiting);
+            let able: Vec<_> = (0..readers.len()).filter(|&i| able(&readers[i])).collect();
+            if able.is_empty() {
+                assert!(readers.is_empty(), "{} readers were never woken", readers.len());
+                return;
+            }
+            let chosen = able[self.rng.below(able.len())];
+            let reader = readers.swap_remove(chosen);
+            readers.extend(self.step(reader));
+            let figures = self.world.vfs.cache.figures();
+            assert!(figures.bytes <= figures.capacity_bytes, "the cap is hard");
+        }
+    }
+
+    /// The reader, if it was not answered.
+    fn step(&mut self, mut reader: Reader) -> Option<Reader> {
+        let vfs = &self.world.vfs;
+        let step = match std::mem::replace(&mut reader.state, State::Waiting) {
+            State::Waiting => unreachable!("it waits"),
+            State::Ready => {
+                let Request { sample, offset, length } = reader.request;
+                vfs.read(ino_of(sample), offset, length)
+            }
+            State::Reading(mut task) if self.rng.once_in(8) => {
+                // It waits in a queue without its memory.
+                vfs.shelve(&mut task);
+                Step::Read(task)
+            }
+            State::Reading(task) if self.rng.once_in(self.fail_once_in) => {
+                reader.failures += 1;
+                vfs.resume(task, fails())
+            }
+            State::Reading(mut task) => {
+                self.world.fetch(&mut task);
+                vfs.resume(task, Ok(()))
+            }
+        };
+        match step {
+            Step::Done(reply) => {
+                let bytes = reply.bytes().map(<[u8]>::to_vec);
+                vfs.finish(reply);
+                self.replies.insert(reader.number, (bytes, reader.failures));
+                return None;
+            }
+            Step::Read(task) => reader.state = State::Reading(task),
+            Step::Wait(flight) => {
+                let (woken, number) = (Arc::clone(&self.woken), reader.number);
+                flight.when_landed(move || woken.lock().unwrap().push(number));
+            }
+        }
+        Some(reader)
+    }
+}
+
+/// Sizes around every limit of a cache of 64 KiB (kept whole up to 16 KiB) and of the blocks of a scan.
+fn any_size() -> impl Strategy<Value = usize> {
+    prop_oneof![
+        2 => Just(0usize),
+        6 => 1usize..5000,
+        3 => (16usize << 10) - 2..(16 << 10) + 3,
+        3 => 5000usize..120_000,
+        1 => (128usize << 10) - 2..(128 << 10) + 3,
+        1 => (1usize << 20) - 2..(1 << 20) + 3,
+        1 => (2usize << 20)..(5 << 19),
+    ]
+}
+
+/// A sample by place, and a range of it in parts per million of its size (more: past its end).
+fn any_request() -> impl Strategy<Value = (prop::sample::Index, u32, u64)> {
+    let length =
+        prop_oneof![3 => Just(1u64), 3 => 1u64..9000, 1 => Just(1 << 20), 1 => Just(u64::MAX)];
+    (any::<prop::sample::Index>(), 0u32..1_050_000, length)
+}
+
+fn any_mode() -> impl Strategy<Value = Verify> {
+    prop_oneof![3 => Just(Verify::Always), 2 => Just(Verify::Once), 1 => Just(Verify::Off)]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(120))]
+    #[test]
+    fn every_reply_is_what_the_model_says(
+        sizes in vec(vec(any_size(), 0..4), 1..4),
+        corrupt in vec(any::<prop::sample::Index>(), 0..3),
+        verify in any_mode(),
+        cache_bytes in prop_oneof![Just(0u64), Just(16 << 10), Just(64 << 10), Just(1 << 20), Just(64 << 20)],
+        requests in vec(any_request(), 1..60),
+        at_once in 1usize..24,
+        fail_once_in in prop_oneof![Just(0usize), Just(4), Just(30)],
+        seed in 1u64..,
+    ) {
+        let parts: Vec<Vec<Vec<u8>>> = sizes
+            .iter()
+            .map(|sizes| sizes.iter().map(|&size| noise(seed ^ size as u64, size)).collect())
+            .collect();
+        let samples: Vec<Vec<u8>> = parts.iter().flatten().cloned().collect();
+        prop_assume!(!samples.is_empty());
+        let mut world = World::new(&parts, options(verify, cache_bytes));
+        let mut on_disk = samples.clone();
+        for index in corrupt {
+            let sample = index.index(samples.len());
+            if !samples[sample].is_empty() {
+                let at = index.index(samples[sample].len());
+                world.flip(sample as u64, at);
+                on_disk[sample][at] ^= 0x40;
+            }
+        }
+        let requests: Vec<Request> = requests
+            .iter()
+            .map(|(index, millionths, length)| {
+                let sample = index.index(samples.len());
+                let offset = samples[sample].len() as u64 * u64::from(*millionths) / 1_000_000;
+                Request { sample: sample as u64, offset, length: *length }
+            })
+            .collect();
+        let mut schedule = Schedule {
+            world: &world,
+            rng: Rng(seed),
+            fail_once_in,
+            woken: Arc::default(),
+            replies: BTreeMap::new(),
+        };
+        schedule.run(&requests, at_once);
+        let replies = schedule.replies;
+
+        let (mut served, mut failures) = (0, 0);
+        for (number, request) in requests.iter().enumerate() {
+            let (reply, failed) = &replies[&number];
+            failures += failed;
+            served += reply.as_ref().map_or(0, |bytes| bytes.len() as u64);
+            let sample = request.sample as usize;
+            let bytes = if verify == Verify::Off { &on_disk[sample] } else { &samples[sample] };
+            let start = request.offset.min(bytes.len() as u64) as usize;
+            let end = request.offset.saturating_add(request.length).min(bytes.len() as u64) as usize;
+            let range = start..end.max(start);
+            let is_bad = verify != Verify::Off && samples[sample] != on_disk[sample];
+            if *failed > 0 || (is_bad && !range.is_empty()) {
+                prop_assert_eq!(reply, &Err(Errno::EIO), "{:?}", request);
+            } else if is_bad {
+                // Nothing was asked for: nothing, or the error that is known by now.
+                prop_assert!(matches!(reply, Err(Errno::EIO)) || reply == &Ok(Vec::new()));
+            } else {
+                prop_assert_eq!(reply.as_deref(), Ok(&bytes[range]), "{:?}", request);
+            }
+        }
+        let stats = world.snapshot();
+        prop_assert_eq!(stats["bytes_served"].as_u64(), Some(served));
+        prop_assert_eq!(stats["io_errors"].as_u64(), Some(failures));
+        // No fetch was left unfinished: whoever comes next leads, or is answered.
+        for (sample, (good, stored)) in samples.iter().zip(&on_disk).enumerate() {
+            let expected = match (verify, good == stored) {
+                (Verify::Off, _) => Ok(stored[..stored.len().min(1)].to_vec()),
+                (_, true) => Ok(good[..good.len().min(1)].to_vec()),
+                (_, false) => Err(Errno::EIO),
+            };
+            prop_assert_eq!(world.read(sample as u64, 0, 1), expected);
+        }
+    }
+
+    #[test]
+    fn a_disk_that_lies_now_and_then_never_gets_a_wrong_byte_through(
+        size in any_size(),
+        cache_bytes in prop_oneof![Just(0u64), Just(64 << 10), Just(64 << 20)],
+        offsets in vec((0u32..1_000_000, 1u64..5000), 1..12),
+        seed in 1u64..,
+    ) {
+        let sample = noise(seed, size);
+        let mut world = World::of(std::slice::from_ref(&sample), options(Verify::Always, cache_bytes));
+        let mut rng = Rng(seed);
+        for (millionths, length) in offsets {
+            let offset = size as u64 * u64::from(millionths) / 1_000_000;
+            let mut step = world.vfs.read(ino_of(0), offset, length);
+            let reply = loop {
+                let lie = rng.once_in(5) && size > 0;
+                let at = rng.below(size.max(1));
+                step = match step {
+                    Step::Done(reply) => break reply.bytes().map(<[u8]>::to_vec),
+                    Step::Wait(_) => panic!("nobody else reads"),
+                    Step::Read(mut task) => {
+                        if lie {
+                            world.flip(0, at);
+                        }
+                        world.fetch(&mut task);
+                        if lie {
+                            world.flip(0, at);
+                        }
+                        world.vfs.resume(task, Ok(()))
+                    }
+                };
+            };
+            if let Ok(bytes) = reply {
+                let start = offset as usize;
+                let end = (start + length as usize).min(size);
+                prop_assert_eq!(bytes, &sample[start..end.max(start)]);
+            }
+        }
+    }
+}

@@ -1,0 +1,267 @@
+//! The commands that only read: `info`, `ls`, `cat`; and names from a file.
+
+use super::super::common::{
+    FFRFS, NOTHING, Need, container_in, ffrfs, fixture, flip_byte, have, noise, offsets, run,
+    samples, temp_dir, write_container,
+};
+use super::{listed, on, packed, refused};
+use serde_json::Value;
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::Path;
+use std::process::Command;
+
+// ---- info ----------------------------------------------------------------------------------------
+
+#[test]
+fn info_describes_a_container_in_a_few_lines() {
+    let text = on("info", &fixture("basic.ffr"), &[]).ok().text();
+    for part in ["basic.ffr: FFRecord, 60 samples", "index checksum ok", "1 empty", "numbered"] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    let text = on("info", &fixture("packed_folder.ffr"), &[]).ok().text();
+    assert!(text.contains("a packed folder: 6 files"), "{text}");
+    let text = on("info", &fixture("pickled.ffr"), &[]).ok().text();
+    assert!(text.contains("Python pickle (20)") && text.contains("image reader"), "{text}");
+    let text = on("info", &fixture("no_header_checksum.ffr"), &[]).ok().text();
+    assert!(text.contains("no index checksum") && text.contains("warning:"), "{text}");
+    let text = on("info", &fixture("empty.ffr"), &[]).ok().text();
+    assert!(text.contains("samples:    0"), "{text}");
+    let text = on("info", &fixture("truncated_data.ffr"), &["--allow-damaged"]).ok().text();
+    assert!(text.contains("15 samples are not whole"), "{text}");
+}
+
+#[test]
+fn info_as_json_has_every_figure() {
+    let folder = temp_dir();
+    let all = [&b"\xff\xd8\xff\xe0 jpeg"[..], b"", b"\x89PNG\r\n\x1a\n....", b"text"];
+    let source = container_in(&folder, &all);
+    let parts = folder.path().join("more.ffr");
+    write_container(&parts, &[b"GIF89a"]);
+    let args = ["info".into(), "--json".into(), source.clone(), parts];
+    let info: Value = serde_json::from_slice(&ffrfs(&args).ok().stdout).unwrap();
+    let bytes: usize = all.iter().map(|sample| sample.len()).sum();
+    assert_eq!(info["ffrfs_version"], env!("CARGO_PKG_VERSION"));
+    assert_eq!((&info["samples"], &info["named_samples"]), (&5.into(), &5.into()));
+    assert_eq!((&info["folders"], &info["names"]), (&1.into(), &"numbered".into()));
+    assert_eq!(info["bytes"], bytes + 6);
+    let first = &info["containers"][0];
+    assert_eq!(Path::new(first["path"].as_str().unwrap()), source.canonicalize().unwrap());
+    assert_eq!((&first["format"], &first["samples"]), (&"FFRecord".into(), &4.into()));
+    assert_eq!((&first["bytes"], &first["index_checksum"]), (&bytes.into(), &"ok".into()));
+    assert_eq!(first["warnings"], Value::Array(Vec::new()));
+    assert_eq!(info["containers"][1]["samples"], 1);
+    let sizes = &info["sample_bytes"];
+    assert_eq!((&sizes["min"], &sizes["max"]), (&0.into(), &12.into()));
+    assert_eq!((&sizes["empty"], &sizes["damaged"]), (&1.into(), &0.into()));
+    let kinds = &info["looks_like"];
+    assert_eq!((&kinds["JPEG image"], &kinds["PNG image"]), (&1.into(), &1.into()));
+    assert_eq!((&kinds["GIF image"], &kinds["unknown"]), (&1.into(), &1.into()));
+    let tree = on("info", &fixture("packed_folder.ffr"), &["--json"]).ok();
+    let tree: Value = serde_json::from_slice(&tree.stdout).unwrap();
+    assert_eq!((&tree["names"], &tree["named_samples"]), (&"tree".into(), &6.into()));
+    let old = on("info", &fixture("no_header_checksum.ffr"), &["--json"]).ok();
+    let old: Value = serde_json::from_slice(&old.stdout).unwrap();
+    assert_eq!(old["containers"][0]["index_checksum"], "absent");
+    assert_eq!(old["containers"][0]["warnings"].as_array().unwrap().len(), 1);
+}
+
+// ---- ls ------------------------------------------------------------------------------------------
+
+#[test]
+fn ls_lists_what_a_mount_would_show() {
+    let folder = temp_dir();
+    let source = container_in(&folder, &[&b"GIF89a"[..], b"GIF89a", b"GIF89a"]);
+    assert_eq!(listed(&source, &[]), ["000000", "000001", "000002"]);
+    assert_eq!(listed(&source, &["--suffix", "jpg"])[2], "000002.jpg");
+    assert_eq!(listed(&source, &["--suffix=.tar.gz"])[2], "000002.tar.gz");
+    assert_eq!(listed(&source, &["--suffix=auto"])[2], "000002.gif");
+    assert_eq!(listed(&source, &["--fanout", "2"]), ["000/", "001/"]);
+    let recursive = listed(&source, &["--fanout=2", "--suffix=auto", "-R"]);
+    let expected = ["000/", "001/", "000/000000.gif", "000/000001.gif", "001/000002.gif"];
+    assert_eq!(recursive, expected);
+    assert_eq!(listed(&source, &["--fanout=2", "--path", "001"]), ["000002"]);
+    assert_eq!(listed(&source, &["--path", "000001"]), ["000001"]);
+    let both = ["ls".into(), source.clone(), source];
+    assert_eq!(ffrfs(&both).ok().text().lines().last(), Some("000005"));
+    assert_eq!(listed(&fixture("empty.ffr"), &[]), NOTHING);
+    assert_eq!(listed(&fixture("parts"), &[]).len(), 24);
+}
+
+#[test]
+fn ls_shows_a_packed_folder_as_its_tree() {
+    let folder = temp_dir();
+    let source = packed(&folder, &["b", "a dir/x", "a dir/in/y", "é"]);
+    assert_eq!(listed(&source, &[]), ["a dir/", "b", "é"]);
+    let recursive = listed(&source, &["-R"]);
+    assert_eq!(recursive, ["a dir/", "b", "é", "a dir/in/", "a dir/x", "a dir/in/y"]);
+    assert_eq!(listed(&source, &["--path", "a dir"]), ["in/", "x"]);
+    assert_eq!(listed(&source, &["--path", "./a dir//in/", "-R"]), ["y"]);
+    assert_eq!(listed(&source, &["--flat"]), ["000000", "000001", "000002", "000003", "000004"]);
+    assert_eq!(listed(&source, &["--flat", "--suffix=x"])[0], "000000.x");
+    for view in ["--suffix=x", "--fanout=3"] {
+        refused(&on("ls", &source, &[view]), 1, &["names of their own", "--flat"]);
+    }
+}
+
+#[test]
+fn ls_long_tells_size_offset_and_checksum() {
+    let folder = temp_dir();
+    let all = samples(5, 100);
+    let source = container_in(&folder, &all);
+    let lines = listed(&source, &["-l"]);
+    for (i, (line, offset)) in lines.iter().zip(offsets(&all)).enumerate() {
+        let fields: Vec<_> = line.split_whitespace().map(str::to_owned).collect();
+        let (size, crc) = (all[i].len().to_string(), crc32fast::hash(&all[i]));
+        assert_eq!(fields, [size, offset.to_string(), format!("{crc:08x}"), format!("{i:06}")]);
+    }
+    let cut = listed(&fixture("truncated_data.ffr"), &["-l", "--allow-damaged"]);
+    assert!(cut[45].contains("damaged") && !cut[44].contains("damaged"));
+    let folders = listed(&fixture("packed_folder.ffr"), &["--long"]);
+    assert!(folders.iter().any(|line| line.ends_with(" train/") && line.contains(" - ")));
+}
+
+// ---- cat -----------------------------------------------------------------------------------------
+
+#[test]
+fn cat_writes_samples_in_the_order_asked_for() {
+    let folder = temp_dir();
+    let all = samples(6, 3000);
+    let source = container_in(&folder, &all);
+    let more = folder.path().join("more.ffr");
+    write_container(&more, &[b"seventh"]);
+    let out = on("cat", &source, &["000004", "000000", "000004"]).ok();
+    assert_eq!(out.stdout, [&all[4][..], &all[0], &all[4]].concat());
+    let source = source.to_str().unwrap();
+    let out =
+        ffrfs(&["cat", "-s", source, "-s", more.to_str().unwrap(), "000006", "./000001"]).ok();
+    assert_eq!(out.stdout, [&b"seventh"[..], &all[1]].concat());
+    let out = ffrfs(&["cat", source, "--fanout=4", "--suffix=.x", "001/000005.x"]).ok();
+    assert_eq!(out.stdout, all[5]);
+    let tree = packed(&folder, &["d/é", "x"]);
+    assert_eq!(on("cat", &tree, &["d/é", "x"]).ok().text(), "d/éx");
+    assert_eq!(on("cat", &tree, &["--flat", "000001"]).ok().text(), "x");
+}
+
+#[test]
+fn cat_of_a_large_sample_is_whole_and_checked_before_its_first_byte() {
+    let folder = temp_dir();
+    let large = noise(5, (9 << 20) + 17);
+    let source = container_in(&folder, std::slice::from_ref(&large));
+    assert!(on("cat", &source, &["000000"]).ok().stdout == large);
+    // The last byte is wrong: not even the first is given out.
+    flip_byte(&source, fs::metadata(&source).unwrap().len() - 1);
+    let outcome = on("cat", &source, &["000000"]);
+    assert_eq!((outcome.code, outcome.stdout.len()), (4, 0));
+}
+
+#[test]
+fn cat_leaves_out_a_bad_sample_names_it_and_goes_on() {
+    let folder = temp_dir();
+    let all = samples(4, 5000);
+    let source = container_in(&folder, &all);
+    let bad = offsets(&all)[2];
+    flip_byte(&source, bad);
+    let outcome = on("cat", &source, &["000001", "000002", "000003"]);
+    assert_eq!(outcome.code, 4);
+    assert_eq!(outcome.stdout, [&all[1][..], &all[3]].concat());
+    let source = source.canonicalize().unwrap();
+    let offset = format!("offset={bad}");
+    for part in [source.to_str().unwrap(), "sample=2", &offset, "expected=0x", "found=0x"] {
+        assert!(outcome.stderr.contains(part), "{part}: {}", outcome.stderr);
+    }
+    let cut = on("cat", &fixture("truncated_data.ffr"), &["--allow-damaged", "000045"]);
+    assert_eq!((cut.code, cut.stdout.len()), (4, 0));
+}
+
+#[test]
+fn cat_of_a_name_that_is_not_there_writes_nothing_at_all() {
+    let tree = fixture("packed_folder.ffr");
+    for absent in ["nowhere", "train", "train/cat", "a.txt/x", "000000", ".ffrfs", "../a.txt", "/"]
+    {
+        refused(&on("cat", &tree, &["a.txt", absent]), 1, &["no such sample"]);
+    }
+}
+
+// ---- --names -------------------------------------------------------------------------------------
+
+/// What is said of this file of names for three samples, behind the file's own name.
+fn said_of(lines: impl AsRef<[u8]>) -> String {
+    let folder = temp_dir();
+    let source = container_in(&folder, &[b"0", b"1", b"2"]);
+    let names = folder.path().join("names.txt");
+    fs::write(&names, lines).unwrap();
+    let names = names.to_str().unwrap();
+    let outcome = on("ls", &source, &["-R", "--names", names]);
+    if outcome.code == 0 {
+        return outcome.text();
+    }
+    refused(&outcome, 1, &[names]);
+    outcome.stderr.split(names).nth(1).unwrap_or_default().trim_end().to_owned()
+}
+
+#[test]
+fn names_may_have_blanks_carriage_returns_and_any_bytes() {
+    assert_eq!(said_of("b\nd/a\nd/ c \n"), "b\nd/\nd/ c \nd/a\n");
+    assert_eq!(said_of("b\r\na\r\nc"), "a\nb\nc\n");
+    let folder = temp_dir();
+    let source = container_in(&folder, &[b"0"]);
+    let odd = OsString::from_vec(b"\xff\xfe.jpg".to_vec());
+    let names = folder.path().join("names");
+    fs::write(&names, odd.as_bytes()).unwrap();
+    let args = ["cat".as_ref(), source.as_os_str(), "--names".as_ref(), names.as_os_str(), &odd];
+    assert_eq!(ffrfs(&args).ok().stdout, b"0");
+}
+
+#[test]
+fn names_that_make_no_tree_are_refused_with_their_line() {
+    for (lines, says) in [
+        ("a\n/b\nc", ", line 2: \"/b\": an absolute path"),
+        ("a\nb\n../c", ", line 3: \"../c\""),
+        ("a\nb/./c\nd", ", line 2: \"b/./c\""),
+        ("a\n\nc", ", line 2: \"\": an empty name"),
+        ("a\nb\n\n", ", line 3: \"\": an empty name"),
+        ("a//b\nb\nc", ", line 1: \"a//b\": an empty name"),
+        ("a\nb\0\nc", ", line 2: "),
+    ] {
+        let said = said_of(lines);
+        assert!(said.starts_with(says), "{lines:?}: {said}");
+    }
+    let long = format!("a\nb\n{}", "x".repeat(256));
+    assert!(said_of(long).contains("line 3") && said_of("x".repeat(256)).contains("255 bytes"));
+}
+
+#[test]
+fn too_few_and_too_many_names_are_refused_with_both_counts() {
+    for (lines, count) in [("", "0"), ("a\nb", "2"), ("a\nb\n", "2"), ("a\nb\nc\nd\ne\n", "5")] {
+        let said = said_of(lines);
+        assert!(said.contains(&format!("{count} names for 3 samples")), "{lines:?}: {said}");
+    }
+}
+
+#[test]
+fn a_name_given_twice_is_refused_with_its_path_and_line() {
+    for (lines, says) in [
+        ("a\nb\na", ", line 3: \"a\""),
+        ("d/x\nd/x\nb", ", line 2: \"d/x\""),
+        ("d\nd/x\nb", ", line 2: \"d/x\""),
+        ("d/x\nb\nd", ", line 3: \"d\""),
+    ] {
+        let said = said_of(lines);
+        assert!(said.starts_with(says), "{lines:?}: {said}");
+    }
+}
+
+#[test]
+fn names_come_from_a_pipe_as_well() {
+    if !have(Need::Program("bash")) {
+        return;
+    }
+    let folder = temp_dir();
+    let source = container_in(&folder, &[b"0", b"1"]);
+    let script = "exec \"$0\" ls \"$1\" --names <(printf 'x\\ny\\n')";
+    let mut bash = Command::new("bash");
+    let outcome = run(bash.args(["-c", script, FFRFS]).arg(&source)).ok();
+    assert_eq!(outcome.text(), "x\ny\n");
+}

@@ -1,0 +1,300 @@
+//! Mounts that go away by themselves.
+
+use super::{FFRFS, TempDir, Transport, container_in, is_running, run, temp_dir, wait_until};
+use nix::errno::Errno;
+use nix::mount::{MntFlags, umount2};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// A dataset mounted in the background by `ffrfs mount`; unmounted when it is dropped, come what may.
+pub(crate) struct Mount {
+    point: PathBuf,
+    pid: i32,
+    log: PathBuf,
+    folder: TempDir,
+}
+
+impl Mount {
+    /// Mounts one container or folder.
+    #[track_caller]
+    pub(crate) fn new(transport: Transport, source: impl AsRef<Path>, options: &[&str]) -> Self {
+        Self::of(transport, &[source.as_ref()], options)
+    }
+
+    /// Writes these samples into a container, and mounts that.
+    #[track_caller]
+    pub(crate) fn with_samples(
+        transport: Transport,
+        samples: &[impl AsRef<[u8]>],
+        options: &[&str],
+    ) -> Self {
+        let folder = temp_dir();
+        let point = folder.path().join("mnt");
+        fs::create_dir(&point).expect("a mount point");
+        let container = container_in(&folder, samples);
+        Self::at(transport, &[&container], options, folder, point)
+    }
+
+    /// Mounts several containers.
+    #[track_caller]
+    pub(crate) fn of(transport: Transport, sources: &[&Path], options: &[&str]) -> Self {
+        let folder = temp_dir();
+        let point = folder.path().join("mnt");
+        fs::create_dir(&point).expect("a mount point");
+        Self::at(transport, sources, options, folder, point)
+    }
+
+    /// Mounts on a folder of one's own, which must lie in `folder`.
+    #[track_caller]
+    pub(crate) fn at(
+        transport: Transport,
+        sources: &[&Path],
+        options: &[&str],
+        folder: TempDir,
+        point: PathBuf,
+    ) -> Self {
+        let log = folder.path().join("log");
+        // Made first, so that whatever follows is cleaned up.
+        let mut mount = Self { point, pid: 0, log, folder };
+        let outcome = run(&mut mount.command(transport, sources, options));
+        assert_eq!(outcome.code, 0, "ffrfs mount failed: {}", outcome.stderr);
+        mount.pid = mount.pid_of_daemon();
+        mount
+    }
+
+    fn command(&self, transport: Transport, sources: &[&Path], options: &[&str]) -> Command {
+        let mut command = mount_command(transport, sources, &self.point, options);
+        command.arg("--log-file").arg(&self.log);
+        command
+    }
+
+    fn pid_of_daemon(&self) -> i32 {
+        let pid = self.info()["pid"].as_i64().and_then(|pid| i32::try_from(pid).ok());
+        pid.expect("info.json names the process")
+    }
+
+    /// Mounts the same place again, after the mount that was here has gone.
+    #[track_caller]
+    pub(crate) fn again(&mut self, transport: Transport, sources: &[&Path], options: &[&str]) {
+        let outcome = run(&mut self.command(transport, sources, options));
+        assert_eq!(outcome.code, 0, "ffrfs mount failed: {}", outcome.stderr);
+        self.pid = self.pid_of_daemon();
+    }
+
+    /// The mount point.
+    pub(crate) fn point(&self) -> &Path {
+        &self.point
+    }
+
+    /// The path of a name in the mount.
+    pub(crate) fn path(&self, name: impl AsRef<Path>) -> PathBuf {
+        self.point.join(name)
+    }
+
+    /// The container of [`Mount::with_samples`].
+    pub(crate) fn container(&self) -> PathBuf {
+        self.folder.path().join("data.ffr")
+    }
+
+    /// A folder on disk for the test's own files.
+    pub(crate) fn scratch(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// The process that serves the mount.
+    pub(crate) fn pid(&self) -> i32 {
+        self.pid
+    }
+
+    /// All bytes of a file.
+    pub(crate) fn read(&self, name: impl AsRef<Path>) -> io::Result<Vec<u8>> {
+        fs::read(self.path(name))
+    }
+
+    /// The names in a folder, as listed.
+    #[track_caller]
+    pub(crate) fn list(&self, name: &str) -> Vec<String> {
+        let entries = fs::read_dir(self.path(name)).expect("list a folder");
+        let name = |entry: io::Result<fs::DirEntry>| entry.expect("an entry").file_name();
+        entries.map(|entry| name(entry).into_string().expect("UTF-8")).collect()
+    }
+
+    fn json(&self, name: &str) -> Value {
+        let text = self.read(Path::new(".ffrfs").join(name)).expect("a control file");
+        serde_json::from_slice(&text).unwrap_or_else(|e| panic!("{name}: {e}"))
+    }
+
+    /// `.ffrfs/info.json`.
+    pub(crate) fn info(&self) -> Value {
+        self.json("info.json")
+    }
+
+    /// `.ffrfs/stats.json`.
+    pub(crate) fn stats(&self) -> Value {
+        self.json("stats.json")
+    }
+
+    /// Requests so far, by kind; those that tell the daemon of dropped inodes come at any time, so not they.
+    pub(crate) fn requests(&self) -> BTreeMap<String, u64> {
+        let read = || -> BTreeMap<_, _> {
+            let stats = self.stats();
+            let all = stats["requests"].as_object().expect("requests by kind").iter();
+            let kept = all.filter(|(kind, _)| *kind != "forget");
+            kept.map(|(kind, n)| (kind.clone(), n.as_u64().expect("a count"))).collect()
+        };
+        // A request may be counted just after it is answered: wait until none has come for a while.
+        let (mut before, mut same) = (read(), 0);
+        while same < 5 {
+            std::thread::sleep(Duration::from_millis(20));
+            let after = read();
+            same = if after == before { same + 1 } else { 0 };
+            before = after;
+        }
+        before
+    }
+
+    /// The lines of `.ffrfs/bad`, each as its fields.
+    pub(crate) fn bad(&self) -> Vec<Vec<String>> {
+        let text = self.read(".ffrfs/bad").expect(".ffrfs/bad");
+        let text = String::from_utf8(text).expect("UTF-8");
+        text.lines().map(|line| line.split('\t').map(str::to_owned).collect()).collect()
+    }
+
+    /// What the daemon has logged.
+    pub(crate) fn log(&self) -> String {
+        fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+    /// Whether something is mounted here.
+    pub(crate) fn is_mounted(&self) -> bool {
+        is_mount_point(&self.point)
+    }
+
+    /// Whether the daemon lives.
+    pub(crate) fn is_served(&self) -> bool {
+        is_running(self.pid)
+    }
+
+    /// Unmounts, and waits for the daemon to end by itself.
+    #[track_caller]
+    pub(crate) fn unmount(self) {
+        unmount_soon(&self.point);
+        self.wait_for_end();
+    }
+
+    /// Waits until the daemon is gone.
+    #[track_caller]
+    pub(crate) fn wait_for_end(&self) {
+        wait_until("the daemon ends", Duration::from_secs(10), || !self.is_served());
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let (point, log) = (self.point.display(), self.log());
+            let last = log.lines().count().saturating_sub(40);
+            let lines: Vec<_> = log.lines().skip(last).collect();
+            let _ = writeln!(io::stderr(), "---- end of the log of {point}\n{}", lines.join("\n"));
+        }
+        clean_up(&self.point, self.pid);
+    }
+}
+
+/// Unmounts if need be by force, and ends the daemon if it does not end itself.
+pub(crate) fn clean_up(point: &Path, pid: i32) {
+    let start = Instant::now();
+    while is_mount_point(point) && start.elapsed() < Duration::from_secs(1) {
+        if unmount(point, false).is_err() {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+    while is_mount_point(point) && unmount(point, true).is_ok() {}
+    let start = Instant::now();
+    while pid > 0 && is_running(pid) {
+        if start.elapsed() > Duration::from_secs(2) {
+            let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// `ffrfs mount` of these sources on `point`; the test runs it, and cleans up.
+pub(crate) fn mount_command(
+    transport: Transport,
+    sources: &[&Path],
+    point: &Path,
+    options: &[&str],
+) -> Command {
+    let mut command = Command::new(FFRFS);
+    command.arg("mount").args(sources).arg(point);
+    for option in options.iter().copied().chain(transport.option()) {
+        command.args(["-o", option]);
+    }
+    command
+}
+
+/// The lines of the mount table for exactly this mount point: source, type and options.
+pub(crate) fn mounts_at(point: &Path) -> Vec<(String, String, String)> {
+    let table = fs::read_to_string("/proc/self/mounts").expect("the mount table");
+    let lines = table.lines().filter_map(|line| {
+        let mut fields = line.split(' ').map(unescape);
+        let (source, target) = (fields.next()?, fields.next()?);
+        (Path::new(&target) == point).then(|| Some((source, fields.next()?, fields.next()?)))?
+    });
+    lines.collect()
+}
+
+/// Undoes the octal escapes of the mount table.
+fn unescape(field: &str) -> String {
+    let mut out = Vec::new();
+    let mut rest = field.as_bytes();
+    while let Some((&byte, tail)) = rest.split_first() {
+        let octal = tail.get(..3).and_then(|d| std::str::from_utf8(d).ok());
+        match octal.and_then(|d| u8::from_str_radix(d, 8).ok()).filter(|_| byte == b'\\') {
+            Some(value) => {
+                out.push(value);
+                rest = &tail[3..];
+            }
+            None => {
+                out.push(byte);
+                rest = tail;
+            }
+        }
+    }
+    String::from_utf8_lossy(&out).into_owned()
+}
+
+/// Whether something is mounted on exactly this path.
+pub(crate) fn is_mount_point(point: &Path) -> bool {
+    !mounts_at(point).is_empty()
+}
+
+/// Unmounts; what just used the mount (a listing of all mounts, say) may keep it busy for a moment.
+#[track_caller]
+pub(crate) fn unmount_soon(point: &Path) {
+    wait_until("it can be unmounted", Duration::from_secs(2), || unmount(point, false).is_ok());
+}
+
+/// Unmounts as whoever runs the tests may.
+pub(crate) fn unmount(point: &Path, lazy: bool) -> io::Result<()> {
+    let mut flags = MntFlags::UMOUNT_NOFOLLOW;
+    flags.set(MntFlags::MNT_DETACH, lazy);
+    match umount2(point, flags) {
+        Err(Errno::EPERM) => {
+            let outcome = run(Command::new("fusermount3")
+                .args(["-q", "-u"])
+                .args(lazy.then_some("-z"))
+                .arg(point));
+            if outcome.code == 0 { Ok(()) } else { Err(io::Error::other(outcome.stderr)) }
+        }
+        other => other.map_err(io::Error::from),
+    }
+}

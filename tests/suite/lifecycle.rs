@@ -1,0 +1,578 @@
+//! Mounting, unmounting, and ends of all kinds: nothing hangs, and nothing stays behind.
+
+use crate::common::{
+    FFRFS, Fusectl, Mount, Need, Outcome, TempDir, Transport, clean_up, container_in, drop_cached,
+    ffrfs, for_each_transport, have, is_mount_point, is_running, mount_command, mounts_at, noise,
+    run, samples, temp_dir, unmount_soon, wait_until, write_container,
+};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+const SHORTLY: Duration = Duration::from_secs(2);
+
+/// A few samples, one of them so large that it is read in many requests.
+fn some() -> &'static [Vec<u8>] {
+    static SOME: LazyLock<Vec<Vec<u8>>> =
+        LazyLock::new(|| vec![noise(1, 1_000), noise(2, 9 << 20), noise(3, 100_000)]);
+    &SOME
+}
+
+fn mount(transport: Transport) -> Mount {
+    Mount::with_samples(transport, some(), &[])
+}
+
+fn send(mount: &Mount, signal: Signal) {
+    kill(Pid::from_raw(mount.pid()), signal).unwrap();
+}
+
+/// A daemon in the foreground, ended with the value.
+struct Foreground {
+    child: Child,
+    folder: TempDir,
+}
+
+impl Foreground {
+    fn new(transport: Transport, options: &[&str]) -> Self {
+        let folder = temp_dir();
+        let container = container_in(&folder, some());
+        let point = folder.path().join("mnt");
+        fs::create_dir(&point).unwrap();
+        let mut command = mount_command(transport, &[&container], &point, options);
+        let child = command.arg("-f").stderr(Stdio::piped()).spawn().unwrap();
+        let foreground = Self { child, folder };
+        // Asked of the daemon: what is in the mount table may not be served yet.
+        let served = || fs::metadata(foreground.point().join("000000")).is_ok();
+        wait_until("it is mounted", SHORTLY, served);
+        foreground
+    }
+
+    fn point(&self) -> std::path::PathBuf {
+        self.folder.path().join("mnt")
+    }
+
+    /// Exit code, and what it wrote to stderr.
+    fn wait(&mut self) -> (i32, String) {
+        let mut status = None;
+        wait_until("it ends", Duration::from_secs(10), || {
+            status = self.child.try_wait().unwrap();
+            status.is_some()
+        });
+        let mut stderr = String::new();
+        self.child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
+        (status.and_then(|status| status.code()).unwrap_or(-1), stderr)
+    }
+}
+
+impl Drop for Foreground {
+    fn drop(&mut self) {
+        clean_up(&self.point(), 0);
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The process that serves the mount at `point`.
+fn pid_at(point: &Path) -> i32 {
+    let text = fs::read(point.join(".ffrfs/info.json")).unwrap();
+    let info: serde_json::Value = serde_json::from_slice(&text).unwrap();
+    info["pid"].as_i64().unwrap() as i32
+}
+
+/// `ffrfs umount` of mounts that nobody uses; but see [`unmount_soon`].
+fn umount(points: &[&Path]) -> Outcome {
+    let start = Instant::now();
+    loop {
+        let outcome = run(Command::new(FFRFS).arg("umount").args(points));
+        if !outcome.stderr.contains("busy") || start.elapsed() > SHORTLY {
+            return outcome;
+        }
+    }
+}
+
+// ---- beginning -----------------------------------------------------------------------------------
+
+#[test]
+fn mount_returns_when_the_mount_works_and_leaves_a_daemon_that_holds_nothing_of_the_caller() {
+    for_each_transport(|transport| {
+        let folder = temp_dir();
+        let (container, point) = (container_in(&folder, some()), folder.path().join("mnt"));
+        fs::create_dir(&point).unwrap();
+        let relative = ["data.ffr", "mnt"].map(Path::new);
+        let mut command = mount_command(transport, &relative[..1], relative[1], &[]);
+        // To its end: also until the daemon has let go of both pipes.
+        let outcome = run(command.current_dir(folder.path())).ok();
+        let read = fs::read(point.join("000000"));
+        let pid = pid_at(&point);
+        let link = |name: &str| fs::read_link(format!("/proc/{pid}/{name}")).unwrap();
+        let held = ["cwd", "fd/0", "fd/1", "fd/2"].map(link);
+        let session = nix::unistd::getsid(Some(Pid::from_raw(pid)));
+        clean_up(&point, pid);
+        assert_eq!(read.unwrap(), some()[0]);
+        assert_eq!((outcome.text().as_str(), outcome.stderr.as_str()), ("", ""));
+        let null = Path::new("/dev/null");
+        assert_eq!(held.each_ref().map(|path| path.as_path()), [Path::new("/"), null, null, null]);
+        assert_eq!(session, Ok(Pid::from_raw(pid)));
+        drop(container);
+    });
+}
+
+#[test]
+fn the_daemon_lets_go_of_whatever_files_its_caller_had_open() {
+    for_each_transport(|transport| {
+        let folder = temp_dir();
+        let (container, point) = (container_in(&folder, some()), folder.path().join("mnt"));
+        fs::create_dir(&point).unwrap();
+        let lock = folder.path().join("lock");
+        // As in `flock 9; ffrfs mount …; …`: the lock must not outlive the script.
+        let mut inner = vec!["exec 9>\"$0\"; exec \"$@\"".into(), lock.clone().into_os_string()];
+        let mount = mount_command(transport, &[&container], &point, &[]);
+        inner.push(mount.get_program().to_owned());
+        inner.extend(mount.get_args().map(|arg| arg.to_owned()));
+        let outcome = run(Command::new("sh").arg("-c").args(inner));
+        let pid = pid_at(&point);
+        let held = fs::read_dir(format!("/proc/{pid}/fd"))
+            .unwrap()
+            .filter_map(|fd| fs::read_link(fd.ok()?.path()).ok());
+        let held: Vec<_> = held.collect();
+        clean_up(&point, pid);
+        outcome.ok();
+        assert!(!held.contains(&lock), "{held:?}");
+    });
+}
+
+#[test]
+fn the_mount_table_shows_source_type_and_flags() {
+    for_each_transport(|transport| {
+        let mount = mount(transport);
+        let container = mount.container().canonicalize().unwrap().display().to_string();
+        let [(source, kind, flags)] = &mounts_at(mount.point())[..] else { panic!("one mount") };
+        assert_eq!((source, kind.as_str()), (&container, "fuse.ffrfs"));
+        let flags: Vec<_> = flags.split(',').collect();
+        for flag in ["ro", "nosuid", "nodev", "default_permissions"] {
+            assert!(flags.contains(&flag), "{flag} is not in {flags:?}");
+        }
+        assert!(!flags.contains(&"noexec") && !flags.contains(&"allow_other"), "{flags:?}");
+        let named = Mount::with_samples(transport, some(), &["fsname=my data", "noexec"]);
+        let [(source, _, flags)] = &mounts_at(named.point())[..] else { panic!("one mount") };
+        assert_eq!(source, "my data");
+        assert!(flags.split(',').any(|flag| flag == "noexec"), "{flags}");
+    });
+}
+
+#[test]
+fn findmnt_shows_the_container_as_source() {
+    if !have(Need::Program("findmnt")) {
+        return;
+    }
+    for_each_transport(|transport| {
+        let mount = mount(transport);
+        let args = ["-n", "-r", "-o", "SOURCE,FSTYPE", "--mountpoint"];
+        let said = run(Command::new("findmnt").args(args).arg(mount.point())).ok().text();
+        let container = mount.container().canonicalize().unwrap();
+        assert_eq!(said.trim(), format!("{} fuse.ffrfs", container.display()));
+    });
+}
+
+#[test]
+fn names_with_blanks_commas_backslashes_and_other_letters_work() {
+    for_each_transport(|transport| {
+        for name in
+            ["a b", "a,b", "a\\b", "a\\,b\\", "ä ñ 数据", "a=b", "'\"$(x)`#", "tab\tx", "-x"]
+        {
+            let folder = temp_dir();
+            let inside = folder.path().join(name);
+            fs::create_dir(&inside).unwrap();
+            let (container, point) = (inside.join(format!("{name}.ffr")), inside.join(name));
+            write_container(&container, some());
+            fs::create_dir(&point).unwrap();
+            let mount = Mount::at(transport, &[&container], &[], folder, point);
+            assert_eq!(mount.read("000000").unwrap(), some()[0], "{name}");
+            let [(source, kind, _)] = &mounts_at(mount.point())[..] else { panic!("{name}") };
+            let path = container.canonicalize().unwrap();
+            assert_eq!((Path::new(source), kind.as_str()), (path.as_path(), "fuse.ffrfs"));
+            umount(&[mount.point()]).ok();
+            mount.wait_for_end();
+        }
+    });
+}
+
+#[test]
+fn a_link_to_a_mount_point_is_followed() {
+    for_each_transport(|transport| {
+        let folder = temp_dir();
+        let link = folder.path().join("link");
+        fs::create_dir(folder.path().join("mnt")).unwrap();
+        std::os::unix::fs::symlink("mnt", &link).unwrap();
+        let container = container_in(&folder, some());
+        let point = folder.path().join("mnt");
+        run(&mut mount_command(transport, &[&container], &link, &[])).ok();
+        let mounted = is_mount_point(&point);
+        let outcome = umount(&[&link]);
+        clean_up(&point, 0);
+        assert!(mounted);
+        outcome.ok();
+    });
+}
+
+/// `ffrfs mount` must fail with exit code 5, and say this.
+#[track_caller]
+fn refuse(transport: Transport, source: &Path, point: &Path, says: &str) {
+    let outcome = run(&mut mount_command(transport, &[source], point, &[]));
+    assert_eq!(outcome.code, 5, "{}", outcome.stderr);
+    assert!(outcome.stderr.contains(says), "{says:?} is not in: {}", outcome.stderr);
+    assert_eq!(outcome.stderr.lines().count(), 1, "{}", outcome.stderr);
+}
+
+#[test]
+fn a_mount_point_that_cannot_be_one_is_refused_with_exit_code_5() {
+    let folder = temp_dir();
+    let container = container_in(&folder, some());
+    for_each_transport(|transport| {
+        refuse(transport, &container, &folder.path().join("missing"), "missing");
+        refuse(transport, &container, &container, "data.ffr");
+    });
+}
+
+#[test]
+fn mounting_twice_on_one_mount_point_is_refused() {
+    for_each_transport(|transport| {
+        let mount = mount(transport);
+        refuse(transport, &mount.container(), mount.point(), "mounted there already");
+        assert_eq!(mounts_at(mount.point()).len(), 1);
+        assert_eq!(mount.read("000000").unwrap(), some()[0]);
+    });
+}
+
+#[test]
+fn one_container_can_be_mounted_in_several_places() {
+    for_each_transport(|transport| {
+        let folder = temp_dir();
+        let container = container_in(&folder, some());
+        let first = Mount::new(transport, &container, &[]);
+        let second = Mount::new(transport, &container, &["suffix=.bin"]);
+        assert!(first.read("000001").unwrap() == some()[1]);
+        assert!(second.read("000001.bin").unwrap() == some()[1]);
+        first.unmount();
+        assert_eq!(second.read("000002.bin").unwrap(), some()[2]);
+    });
+}
+
+#[test]
+fn a_folder_that_holds_something_can_be_mounted_on_and_shows_it_again_afterwards() {
+    for_each_transport(|transport| {
+        let folder = temp_dir();
+        let point = folder.path().join("mnt");
+        fs::create_dir(&point).unwrap();
+        fs::write(point.join("something"), "else").unwrap();
+        let container = container_in(&folder, some());
+        let mount = Mount::at(transport, &[&container], &[], folder, point);
+        assert!(!mount.path("something").exists());
+        unmount_soon(mount.point());
+        mount.wait_for_end();
+        assert!(mount.path("something").exists());
+    });
+}
+
+// ---- ending --------------------------------------------------------------------------------------
+
+#[test]
+fn umount_ends_the_daemon_and_says_so_in_its_log() {
+    for_each_transport(|transport| {
+        let mount = mount(transport);
+        umount(&[mount.point()]).ok();
+        mount.wait_for_end();
+        assert!(!mount.is_mounted());
+        assert!(mount.log().contains("unmounted from"), "{}", mount.log());
+    });
+}
+
+#[test]
+fn sigterm_and_sigint_unmount() {
+    for_each_transport(|transport| {
+        for signal in [Signal::SIGTERM, Signal::SIGINT] {
+            let mount = mount(transport);
+            mount.read("000000").unwrap();
+            send(&mount, signal);
+            mount.wait_for_end();
+            assert!(!mount.is_mounted(), "{signal}");
+        }
+    });
+}
+
+#[test]
+fn a_hangup_of_the_terminal_changes_nothing() {
+    for_each_transport(|transport| {
+        let mount = mount(transport);
+        send(&mount, Signal::SIGHUP);
+        std::thread::sleep(Duration::from_millis(100));
+        assert!(mount.read("000001").unwrap() == some()[1]);
+        assert!(mount.is_served());
+    });
+}
+
+#[test]
+fn in_the_foreground_a_signal_ends_it_with_exit_code_0() {
+    for_each_transport(|transport| {
+        for signal in [Signal::SIGTERM, Signal::SIGINT] {
+            let mut daemon = Foreground::new(transport, &[]);
+            assert_eq!(fs::read(daemon.point().join("000000")).unwrap(), some()[0]);
+            kill(Pid::from_raw(daemon.child.id() as i32), signal).unwrap();
+            let (code, stderr) = daemon.wait();
+            assert_eq!(code, 0, "{stderr}");
+            assert!(stderr.contains("mounted on"), "{stderr}");
+            assert!(!is_mount_point(&daemon.point()));
+        }
+    });
+}
+
+#[test]
+fn in_the_foreground_it_ends_when_it_is_unmounted() {
+    for_each_transport(|transport| {
+        let mut daemon = Foreground::new(transport, &["log_level=debug"]);
+        unmount_soon(&daemon.point());
+        let (code, stderr) = daemon.wait();
+        assert_eq!(code, 0, "{stderr}");
+    });
+}
+
+#[test]
+fn sigterm_with_open_files_unmounts_lazily_and_they_can_be_read_to_their_end() {
+    for_each_transport(|transport| {
+        let mount = mount(transport);
+        let file = File::open(mount.path("000001")).unwrap();
+        send(&mount, Signal::SIGTERM);
+        wait_until("it is unmounted", SHORTLY, || !mount.is_mounted());
+        let mut bytes = vec![0; 9 << 20];
+        file.read_exact_at(&mut bytes, 0).unwrap();
+        assert!(bytes == some()[1]);
+        assert!(mount.is_served());
+        drop(file);
+        mount.wait_for_end();
+    });
+}
+
+#[test]
+fn umount_of_a_busy_mount_is_refused_with_a_hint_and_works_lazily() {
+    for_each_transport(|transport| {
+        let mount = mount(transport);
+        let file = File::open(mount.path("000002")).unwrap();
+        let outcome = ffrfs(&[Path::new("umount"), mount.point()]);
+        assert_eq!(outcome.code, 5, "{}", outcome.stderr);
+        for word in ["-z", "open", mount.point().to_str().unwrap()] {
+            assert!(outcome.stderr.contains(word), "{word:?} is not in: {}", outcome.stderr);
+        }
+        assert!(mount.is_mounted());
+        ffrfs(&[Path::new("umount"), Path::new("-z"), mount.point()]).ok();
+        assert!(!mount.is_mounted());
+        let mut bytes = vec![0; 100_000];
+        file.read_exact_at(&mut bytes, 0).unwrap();
+        assert_eq!(bytes, some()[2]);
+        drop(file);
+        mount.wait_for_end();
+    });
+}
+
+#[test]
+fn a_daemon_that_ends_leaves_the_next_mount_in_its_place_alone() {
+    for_each_transport(|transport| {
+        let mut mount = mount(transport);
+        let first = mount.pid();
+        let file = File::open(mount.path("000002")).unwrap();
+        ffrfs(&[Path::new("umount"), Path::new("-z"), mount.point()]).ok();
+        let container = mount.container();
+        mount.again(transport, &[&container], &[]);
+        assert!(is_running(first));
+        drop(file);
+        wait_until("the first daemon ends", SHORTLY, || !is_running(first));
+        assert!(mount.read("000001").unwrap() == some()[1]);
+        mount.unmount();
+    });
+}
+
+#[test]
+fn umount_of_what_is_no_mount_of_ours_is_refused_with_exit_code_5() {
+    let folder = temp_dir();
+    for (target, says) in [
+        (folder.path(), "nothing is mounted"),
+        (Path::new("/proc"), "not ours"),
+        (&folder.path().join("missing"), "missing"),
+    ] {
+        let outcome = ffrfs(&[Path::new("umount"), target]);
+        assert_eq!(outcome.code, 5, "{}", outcome.stderr);
+        assert!(outcome.stderr.contains(says), "{says:?} is not in: {}", outcome.stderr);
+    }
+}
+
+#[test]
+fn umount_takes_several_mount_points_and_goes_on_after_a_failure() {
+    for_each_transport(|transport| {
+        let (first, second) = (mount(transport), mount(transport));
+        let folder = temp_dir();
+        let outcome = umount(&[first.point(), folder.path(), second.point()]);
+        assert_eq!(outcome.code, 5, "{}", outcome.stderr);
+        assert!(!first.is_mounted() && !second.is_mounted());
+    });
+}
+
+/// Reads a file over and over, each time from the daemon, until that fails or `enough` is set.
+fn read_on(path: &Path, started: &AtomicBool, enough: &AtomicBool) -> io::Result<()> {
+    let file = File::open(path)?;
+    let mut bytes = vec![0; 100_000];
+    while !enough.load(Ordering::Relaxed) {
+        for offset in [0, 5 << 20, 3 << 20] {
+            file.read_at(&mut bytes, offset)?;
+        }
+        started.store(true, Ordering::Relaxed);
+        drop_cached(&file);
+    }
+    Ok(())
+}
+
+#[test]
+fn lazy_umount_while_files_are_read_lets_the_readers_finish() {
+    for_each_transport(|transport| {
+        let mount = mount(transport);
+        let files: Vec<_> = (0..8).map(|_| File::open(mount.path("000001")).unwrap()).collect();
+        let unmounted = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for file in files {
+                let unmounted = &unmounted;
+                scope.spawn(move || {
+                    let sample = &some()[1];
+                    let mut bytes = vec![0; 200_000];
+                    let mut rounds_after = 0;
+                    while rounds_after < 2 {
+                        rounds_after += i32::from(unmounted.load(Ordering::Relaxed));
+                        for offset in (0..sample.len() - bytes.len()).step_by(1_234_567) {
+                            file.read_exact_at(&mut bytes, offset as u64).unwrap();
+                            assert!(bytes == sample[offset..][..bytes.len()], "at {offset}");
+                        }
+                        drop_cached(&file);
+                    }
+                });
+            }
+            std::thread::sleep(Duration::from_millis(50));
+            ffrfs(&[Path::new("umount"), Path::new("-z"), mount.point()]).ok();
+            unmounted.store(true, Ordering::Relaxed);
+        });
+        mount.wait_for_end();
+    });
+}
+
+/// Four readers; `end` happens to the mount; all of them must fail shortly after.
+#[track_caller]
+fn readers_fail_shortly_after(mount: &Mount, end: impl FnOnce()) {
+    let enough = AtomicBool::new(false);
+    let started: Vec<_> = (0..4).map(|_| AtomicBool::new(false)).collect();
+    std::thread::scope(|scope| {
+        let readers: Vec<_> = started
+            .iter()
+            .map(|started| {
+                let (path, enough) = (mount.path("000001"), &enough);
+                scope.spawn(move || read_on(&path, started, enough))
+            })
+            .collect();
+        let all = || started.iter().all(|started| started.load(Ordering::Relaxed));
+        wait_until("all read", Duration::from_secs(10), all);
+        end();
+        let start = Instant::now();
+        while start.elapsed() < SHORTLY && !readers.iter().all(|reader| reader.is_finished()) {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let finished = readers.iter().filter(|reader| reader.is_finished()).count();
+        enough.store(true, Ordering::Relaxed);
+        for reader in readers {
+            let error = reader.join().unwrap().expect_err("nobody is there to answer");
+            let errno = error.raw_os_error().unwrap();
+            let usual = [libc::ENOTCONN, libc::ECONNABORTED, libc::EIO, libc::ENOENT];
+            assert!(usual.contains(&errno), "{error}");
+        }
+        assert_eq!(finished, 4, "readers hang");
+    });
+}
+
+#[test]
+fn a_killed_daemon_fails_its_readers_at_once_and_the_next_mount_works() {
+    for_each_transport(|transport| {
+        let mut mount = mount(transport);
+        readers_fail_shortly_after(&mount, || send(&mount, Signal::SIGKILL));
+        mount.wait_for_end();
+        let asked = nix::sys::statvfs::statvfs(mount.point());
+        assert_eq!(asked.err(), Some(nix::errno::Errno::ENOTCONN));
+        let container = mount.container();
+        mount.again(transport, &[&container], &[]);
+        assert_eq!(mounts_at(mount.point()).len(), 1, "the dead mount is gone");
+        assert!(mount.read("000001").unwrap() == some()[1]);
+        assert!(mount.log().contains("daemon is dead"), "{}", mount.log());
+    });
+}
+
+#[test]
+fn readers_that_wait_for_a_stuck_daemon_fail_when_it_is_killed() {
+    for_each_transport(|transport| {
+        let mount = mount(transport);
+        let path = mount.path("000001");
+        let file = File::open(&path).unwrap();
+        send(&mount, Signal::SIGSTOP);
+        let reader = std::thread::spawn(move || file.read_at(&mut [0; 100], 0));
+        std::thread::sleep(Duration::from_millis(50));
+        assert!(!reader.is_finished());
+        send(&mount, Signal::SIGKILL);
+        wait_until("the reader is let go", SHORTLY, || reader.is_finished());
+        reader.join().unwrap().unwrap_err();
+    });
+}
+
+#[test]
+fn a_dead_mount_is_unmounted_without_more_ado() {
+    for_each_transport(|transport| {
+        let mount = mount(transport);
+        let _open = File::open(mount.path("000000")).unwrap();
+        send(&mount, Signal::SIGKILL);
+        mount.wait_for_end();
+        ffrfs(&[Path::new("umount"), mount.point()]).ok();
+        assert!(!mount.is_mounted());
+    });
+}
+
+#[test]
+fn an_aborted_connection_fails_its_readers_and_leaves_no_mount() {
+    if !have(Need::Fusectl) {
+        return;
+    }
+    for_each_transport(|transport| {
+        let mount = mount(transport);
+        let fusectl = Fusectl::new().unwrap();
+        let connection = nix::sys::stat::minor(fs::metadata(mount.point()).unwrap().dev());
+        readers_fail_shortly_after(&mount, || fusectl.abort(connection).unwrap());
+        mount.wait_for_end();
+        wait_until("it is unmounted", SHORTLY, || !mount.is_mounted());
+    });
+}
+
+#[test]
+fn many_mounts_in_a_row_leave_nothing_behind() {
+    for_each_transport(|transport| {
+        let folder = temp_dir();
+        let point = folder.path().join("mnt");
+        fs::create_dir(&point).unwrap();
+        let container = container_in(&folder, &samples(20, 1_000));
+        for round in 0..20 {
+            run(&mut mount_command(transport, &[&container], &point, &[])).ok();
+            let read = fs::read(point.join("000019"));
+            let outcome = umount(&[&point]);
+            clean_up(&point, 0);
+            assert_eq!(read.unwrap(), samples(20, 1_000)[19], "round {round}");
+            outcome.ok();
+        }
+        assert!(!is_mount_point(&point));
+    });
+}

@@ -1,0 +1,22 @@
+//! Integration tests: the program as its users see it, on real mounts.
+//!
+//! One binary, so that there is one thing to link. Tests may run in parallel and in any order; each has
+//! its own containers and mount points, and leaves nothing behind.
+
+mod attributes;
+mod cache;
+mod catalog_model;
+mod changed;
+mod cli;
+mod common;
+mod fixtures;
+mod hostile;
+mod integrity;
+mod lifecycle;
+mod memory;
+mod pack;
+mod programs;
+mod readonly;
+mod user;
+mod verify;
+mod view;

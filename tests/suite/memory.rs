@@ -1,0 +1,186 @@
+//! Large samples in bounded memory. The containers are sparse files: no disk is filled.
+
+use crate::common::{Mount, for_each_transport, temp_dir};
+use ffrfs::format::ffrecord::header_bytes;
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+/// A sample of zeros, with its number and the place at every multiple of [`STEP`] bytes.
+struct Sparse {
+    number: u64,
+    length: u64,
+}
+
+const STEP: u64 = 1 << 20;
+const MARK_BYTES: u64 = 16;
+
+impl Sparse {
+    fn mark(&self, place: u64) -> [u8; MARK_BYTES as usize] {
+        (u128::from(self.number + 1) << 64 | u128::from(place)).to_le_bytes()
+    }
+
+    /// The places that hold a mark, each whole.
+    fn places(&self) -> impl Iterator<Item = u64> {
+        (0..self.length / STEP).map(|step| step * STEP)
+    }
+
+    /// The checksum, without a look at all the zeros.
+    fn crc32(&self) -> u32 {
+        let mut crc = crc32fast::Hasher::new();
+        let gap = zeros(STEP - MARK_BYTES);
+        for place in self.places() {
+            crc.update(&self.mark(place));
+            crc.combine(&gap);
+        }
+        crc.combine(&zeros(self.length % STEP));
+        crc.finalize()
+    }
+
+    /// What the bytes `from..to` must be.
+    fn bytes(&self, from: u64, to: u64) -> Vec<u8> {
+        let mut bytes = vec![0; (to - from) as usize];
+        for place in self.places().skip_while(|place| place + MARK_BYTES <= from) {
+            if place >= to {
+                break;
+            }
+            for (byte, at) in self.mark(place).into_iter().zip(place..) {
+                if (from..to).contains(&at) {
+                    bytes[(at - from) as usize] = byte;
+                }
+            }
+        }
+        bytes
+    }
+}
+
+fn zeros(length: u64) -> crc32fast::Hasher {
+    let mut crc = crc32fast::Hasher::new();
+    crc.update(&vec![0; length as usize]);
+    crc
+}
+
+fn write_sparse(path: &Path, samples: &[Sparse]) {
+    let file = File::create(path).unwrap();
+    let mut index = (samples.len() as u64).to_le_bytes().to_vec();
+    index.extend(samples.iter().flat_map(|sample| sample.crc32().to_le_bytes()));
+    let mut offset = header_bytes(samples.len() as u64);
+    for sample in samples {
+        index.extend(offset.to_le_bytes());
+        for place in sample.places() {
+            file.write_all_at(&sample.mark(place), offset + place).unwrap();
+        }
+        offset += sample.length;
+    }
+    file.set_len(offset).unwrap();
+    file.write_all_at(&crc32fast::hash(&index).to_le_bytes(), 0).unwrap();
+    file.write_all_at(&index, 4).unwrap();
+}
+
+/// The most memory that a process ever had, in bytes.
+fn peak_resident_bytes(pid: i32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    peak.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
+}
+
+#[test]
+fn sixty_four_readers_of_100_mb_samples_keep_the_daemon_within_its_cap_and_100_mb() {
+    const CAP: u64 = 64 << 20;
+    const LENGTH: u64 = 100_000_000;
+    const PART: u64 = 4_000_000;
+    let folder = temp_dir();
+    let container = folder.path().join("data.ffr");
+    let samples: Vec<_> = (0..8).map(|number| Sparse { number, length: LENGTH }).collect();
+    write_sparse(&container, &samples);
+    for_each_transport(|transport| {
+        let mount = Mount::new(transport, &container, &["cache_size=64M"]);
+        std::thread::scope(|scope| {
+            for reader in 0..64 {
+                let (mount, samples) = (&mount, &samples);
+                scope.spawn(move || {
+                    let sample = &samples[reader % 8];
+                    let file = File::open(mount.path(format!("{:06}", reader % 8))).unwrap();
+                    let start = reader as u64 * 1_500_007;
+                    for offset in [start, start + PART, LENGTH - PART, 0] {
+                        let end = (offset + PART).min(LENGTH);
+                        let mut bytes = vec![0; (end - offset) as usize];
+                        file.read_exact_at(&mut bytes, offset).unwrap();
+                        assert!(bytes == sample.bytes(offset, end), "{reader} at {offset}");
+                    }
+                });
+            }
+        });
+        let (peak, limit) = (peak_resident_bytes(mount.pid()), CAP + 100_000_000);
+        assert!(peak <= limit, "{} MB of {} MB", peak / 1_000_000, limit / 1_000_000);
+        let stats = mount.stats();
+        assert_eq!(stats["samples_verified"], 8, "one pass for all readers of a sample");
+        assert!(stats["cache"]["bytes"].as_u64().unwrap() <= CAP, "{stats}");
+    });
+}
+
+#[test]
+fn sixty_four_readers_of_samples_that_are_kept_whole_stay_within_the_cap_and_100_mb() {
+    const CAP: u64 = 32 << 20;
+    const LENGTH: u64 = 3_000_000;
+    let folder = temp_dir();
+    let container = folder.path().join("data.ffr");
+    let samples: Vec<_> = (0..128).map(|number| Sparse { number, length: LENGTH }).collect();
+    write_sparse(&container, &samples);
+    for_each_transport(|transport| {
+        let mount = Mount::new(transport, &container, &["cache_size=32M"]);
+        std::thread::scope(|scope| {
+            for reader in 0..64u64 {
+                let (mount, samples) = (&mount, &samples);
+                scope.spawn(move || {
+                    for step in 0..8 {
+                        // Only a part of each: the rest waits in the cache until it has to go.
+                        let sample = &samples[((reader * 2 + step * 17) % 128) as usize];
+                        let path = mount.path(format!("{:06}", sample.number));
+                        let offset = (reader * 300_007 + step * 1_000) % (LENGTH - 5_000);
+                        let mut bytes = vec![0; 5_000];
+                        File::open(path).unwrap().read_exact_at(&mut bytes, offset).unwrap();
+                        assert!(bytes == sample.bytes(offset, offset + 5_000), "at {offset}");
+                    }
+                });
+            }
+        });
+        let (peak, limit) = (peak_resident_bytes(mount.pid()), CAP + 100_000_000);
+        assert!(peak <= limit, "{} MB of {} MB", peak / 1_000_000, limit / 1_000_000);
+        let cache = &mount.stats()["cache"];
+        assert!(cache["bytes"].as_u64() <= Some(CAP), "{cache}");
+        assert!(cache["evictions"].as_u64() > Some(0), "{cache}");
+    });
+}
+
+#[test]
+fn a_sample_of_over_4_gib_is_read_beyond_4_gib() {
+    const LENGTH: u64 = (4 << 30) + (10 << 20);
+    let folder = temp_dir();
+    let container = folder.path().join("data.ffr");
+    let samples = [
+        Sparse { number: 0, length: 3 },
+        Sparse { number: 1, length: LENGTH },
+        Sparse { number: 2, length: (1 << 20) + 5 },
+    ];
+    write_sparse(&container, &samples);
+    let check = |mount: &Mount, offset: u64| {
+        let mut bytes = vec![1; 100];
+        let file = File::open(mount.path("000001")).unwrap();
+        file.read_exact_at(&mut bytes, offset).unwrap();
+        assert!(bytes == samples[1].bytes(offset, offset + 100), "at {offset}");
+    };
+    for_each_transport(|transport| {
+        for verify in ["verify=off", "verify=always"] {
+            let mount = Mount::new(transport, &container, &[verify]);
+            assert_eq!(fs::metadata(mount.path("000001")).unwrap().len(), LENGTH);
+            check(&mount, (4 << 30) + (5 << 20) - 10);
+            check(&mount, (4 << 30) - 50);
+            check(&mount, LENGTH - 100);
+            check(&mount, 0);
+            let last = &samples[2];
+            assert!(mount.read("000002").unwrap() == last.bytes(0, last.length));
+            assert!(peak_resident_bytes(mount.pid()) < 200_000_000);
+        }
+    });
+}

@@ -1,0 +1,319 @@
+//! Users: who may use a mount, and mounting without being root (through fusermount3).
+
+use crate::common::{
+    FFRFS, Mount, Need, Outcome, TempDir, Transport, container_in, for_each_transport, have, noise,
+    run, skip_forced, temp_dir,
+};
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
+
+/// Somebody who is not root, and somebody else.
+const SOMEBODY: u32 = 65_534;
+const ELSE: u32 = 65_533;
+
+fn samples() -> Vec<Vec<u8>> {
+    vec![noise(1, 1_000), noise(2, 300_000)]
+}
+
+fn open_to_all(path: &Path) {
+    fs::set_permissions(path, Permissions::from_mode(0o755)).unwrap();
+}
+
+/// `cat` as another user.
+fn cat_as(user: u32, path: &Path) -> Outcome {
+    run(Command::new("cat").arg(path).uid(user).gid(user))
+}
+
+/// A mount by root, in a folder that all may enter.
+fn mount_as_root(transport: Transport, options: &[&str]) -> Mount {
+    let mount = Mount::with_samples(transport, &samples(), options);
+    open_to_all(mount.scratch());
+    mount
+}
+
+#[test]
+fn other_users_are_kept_out_unless_they_are_allowed() {
+    if !have(Need::Root) {
+        return;
+    }
+    for_each_transport(|transport| {
+        let mount = mount_as_root(transport, &[]);
+        assert_eq!(mount.read("000000").unwrap(), samples()[0]);
+        let refused = cat_as(SOMEBODY, &mount.path("000000"));
+        assert!(refused.code != 0 && refused.stdout.is_empty(), "{refused:?}");
+        assert!(refused.stderr.contains("Permission denied"), "{}", refused.stderr);
+        let mount = mount_as_root(transport, &["allow_other"]);
+        assert_eq!(cat_as(SOMEBODY, &mount.path("000000")).ok().stdout, samples()[0]);
+    });
+}
+
+#[test]
+fn masks_keep_others_out_of_a_mount_that_is_open_to_them() {
+    if !have(Need::Root) {
+        return;
+    }
+    for_each_transport(|transport| {
+        let options = ["allow_other", "uid=65534", "gid=65534", "fmask=0377"];
+        let mount = mount_as_root(transport, &options);
+        assert_eq!(cat_as(SOMEBODY, &mount.path("000001")).ok().stdout, samples()[1]);
+        assert!(cat_as(ELSE, &mount.path("000001")).code != 0, "also what the kernel knows by now");
+        assert!(cat_as(ELSE, &mount.path("000000")).code != 0);
+        let options = ["allow_other", "uid=65534", "gid=65534", "dmask=077"];
+        let mount = mount_as_root(transport, &options);
+        assert_eq!(cat_as(SOMEBODY, &mount.path("000000")).ok().stdout, samples()[0]);
+        assert!(cat_as(ELSE, &mount.path("000000")).code != 0);
+    });
+}
+
+// ---- mounting as an ordinary user ----------------------------------------------------------------
+
+/// A place with a mount namespace of its own, where /dev/fuse is open to all and /etc/fuse.conf says what
+/// the test wants; all mounts in it go with the script that runs there.
+struct Sandbox {
+    folder: TempDir,
+}
+
+const PREPARE: &str = r#"
+set -e
+cd "$1"
+umount -a -l -t fuse.ffrfs # copies of what other tests have mounted
+mkdir dev
+mount -t tmpfs none dev
+mknod dev/fuse c 10 229
+chmod 666 dev/fuse
+mount --bind dev/fuse /dev/fuse
+mount --bind fuse.conf /etc/fuse.conf
+set +e
+somebody() { setpriv --reuid 65534 --regid 65534 --clear-groups -- "$@"; }
+other() { setpriv --reuid 65533 --regid 65533 --clear-groups -- "$@"; }
+"#;
+
+/// Whether this machine can have one.
+fn have_sandbox() -> bool {
+    let programs = ["unshare", "setpriv", "fusermount3"].map(Need::Program);
+    if !have(Need::Root) || !programs.into_iter().all(have) {
+        return false;
+    }
+    let works = Path::new("/etc/fuse.conf").exists()
+        && Path::new("/dev/fuse").exists()
+        && run(Command::new("unshare").args(["--mount", "true"])).code == 0;
+    if !works {
+        skip_forced("needs a mount namespace, /dev/fuse and /etc/fuse.conf");
+    }
+    works
+}
+
+impl Sandbox {
+    /// With `data.ffr`, the program, and an empty `mnt` that belongs to [`SOMEBODY`].
+    fn new(fuse_conf: &str) -> Self {
+        let folder = temp_dir();
+        let path = |name: &str| folder.path().join(name);
+        open_to_all(folder.path());
+        let container = container_in(&folder, &samples());
+        fs::set_permissions(container, Permissions::from_mode(0o644)).unwrap();
+        fs::write(path("expected"), &samples()[1]).unwrap();
+        fs::set_permissions(path("expected"), Permissions::from_mode(0o644)).unwrap();
+        // Where it was built, others may not enter.
+        fs::copy(FFRFS, path("ffrfs")).unwrap();
+        open_to_all(&path("ffrfs"));
+        fs::write(path("fuse.conf"), fuse_conf).unwrap();
+        fs::set_permissions(path("fuse.conf"), Permissions::from_mode(0o644)).unwrap();
+        fs::create_dir(path("mnt")).unwrap();
+        std::os::unix::fs::chown(path("mnt"), Some(SOMEBODY), Some(SOMEBODY)).unwrap();
+        Self { folder }
+    }
+
+    /// Runs a script there, as root; `somebody` and `other` run a command as those. Whatever it mounted
+    /// is unmounted at its end.
+    fn run(&self, script: &str) -> Outcome {
+        let script = format!("{PREPARE}{script}\numount -l mnt 2>/dev/null; exit $code");
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "--propagation", "private", "sh", "-c", &script, "sh"]);
+        run(command.arg(self.folder.path()))
+    }
+}
+
+/// The mount options of a transport, as a list for `-o`.
+fn options(transport: Transport, more: &str) -> String {
+    let options = [transport.option().unwrap_or("defaults"), more];
+    options.into_iter().filter(|option| !option.is_empty()).collect::<Vec<_>>().join(",")
+}
+
+#[test]
+fn a_user_mounts_reads_and_unmounts() {
+    if !have_sandbox() {
+        return;
+    }
+    for_each_transport(|transport| {
+        let sandbox = Sandbox::new("");
+        let mount = format!("somebody ./ffrfs mount data.ffr mnt -o {}", options(transport, ""));
+        let outcome = sandbox.run(&format!(
+            "{mount} || exit 1
+             somebody cat mnt/000001 | cmp - expected || exit 2
+             grep -q \"$1/data.ffr $1/mnt fuse.ffrfs \" /proc/self/mounts || exit 3
+             somebody stat -c '%u %g' mnt/000000 | grep -qx '65534 65534' || exit 4
+             other cat mnt/000000 && exit 5
+             somebody sh -c 'exec ./ffrfs umount mnt 3<mnt/000000'; [ $? = 5 ] || exit 6
+             somebody ./ffrfs umount -z mnt || exit 7
+             grep -q \"$1/mnt\" /proc/self/mounts && exit 8
+             {mount} || exit 9
+             somebody sleep 0.1
+             somebody ./ffrfs umount mnt || exit 10
+             code=0"
+        ));
+        assert_eq!(outcome.code, 0, "{}", outcome.stderr);
+        for word in ["busy", "-z"] {
+            assert!(outcome.stderr.contains(word), "{word:?} is not in: {}", outcome.stderr);
+        }
+    });
+}
+
+#[test]
+fn a_daemon_that_ends_leaves_the_next_mount_of_its_user_alone() {
+    if !have_sandbox() {
+        return;
+    }
+    for_each_transport(|transport| {
+        let sandbox = Sandbox::new("");
+        let options = options(transport, "");
+        let outcome = sandbox.run(&format!(
+            "cat >again <<'END'
+                 ./ffrfs mount data.ffr mnt -o {options} || exit 1
+                 exec 3<mnt/000000
+                 ./ffrfs umount -z mnt || exit 2
+                 ./ffrfs mount data.ffr mnt -o {options} 3<&- || exit 3
+                 # Now the first daemon has nothing left to serve.
+                 exec 3<&-
+                 sleep 0.5
+                 cat mnt/000001 | cmp - expected || exit 4
+                 ./ffrfs umount -z mnt || exit 5
+END
+             somebody sh again; code=$?"
+        ));
+        assert_eq!(outcome.code, 0, "{}", outcome.stderr);
+    });
+}
+
+#[test]
+fn a_user_who_may_not_share_is_told_what_that_needs() {
+    if !have_sandbox() {
+        return;
+    }
+    for_each_transport(|transport| {
+        for option in ["allow_other", "allow_root"] {
+            let options = options(transport, option);
+            let sandbox = Sandbox::new("# user_allow_other\n");
+            let script = format!("somebody ./ffrfs mount data.ffr mnt -o {options}; code=$?");
+            let outcome = sandbox.run(&script);
+            assert_eq!(outcome.code, 5, "{}", outcome.stderr);
+            for word in ["user_allow_other", "/etc/fuse.conf"] {
+                assert!(outcome.stderr.contains(word), "{word:?} is not in: {}", outcome.stderr);
+            }
+        }
+    });
+}
+
+#[test]
+fn a_user_shares_a_mount_where_that_is_allowed() {
+    if !have_sandbox() {
+        return;
+    }
+    for_each_transport(|transport| {
+        let sandbox = Sandbox::new("user_allow_other\n");
+        let options = options(transport, "allow_other");
+        let outcome = sandbox.run(&format!(
+            "somebody ./ffrfs mount data.ffr mnt -o {options} || exit 1
+             cat mnt/000001 | cmp - expected || exit 2
+             other cat mnt/000001 | cmp - expected || exit 3
+             kill $(sed -n 's/.*\"pid\": \\([0-9]*\\).*/\\1/p' mnt/.ffrfs/info.json) || exit 4
+             code=0"
+        ));
+        assert_eq!(outcome.code, 0, "{}", outcome.stderr);
+    });
+}
+
+#[test]
+fn allow_root_lets_root_in_and_nobody_else() {
+    if !have_sandbox() {
+        return;
+    }
+    for_each_transport(|transport| {
+        let sandbox = Sandbox::new("user_allow_other\n");
+        let options = options(transport, "allow_root");
+        let outcome = sandbox.run(&format!(
+            "somebody ./ffrfs mount data.ffr mnt -o {options} || exit 1
+             somebody cat mnt/000000 >/dev/null || exit 2
+             cat mnt/000001 | cmp - expected || exit 3
+             other cat mnt/000000 && exit 4
+             other cat mnt/000001 && exit 5
+             other ls mnt && exit 6
+             somebody ./ffrfs umount -z mnt || exit 7
+             code=0"
+        ));
+        assert_eq!(outcome.code, 0, "{}", outcome.stderr);
+    });
+}
+
+#[test]
+fn a_user_who_may_not_write_to_the_mount_point_is_told_so() {
+    if !have_sandbox() {
+        return;
+    }
+    for_each_transport(|transport| {
+        let sandbox = Sandbox::new("");
+        let options = options(transport, "");
+        let outcome = sandbox.run(&format!(
+            "mkdir closed; somebody ./ffrfs mount data.ffr closed -o {options}; code=$?"
+        ));
+        assert_eq!(outcome.code, 5, "{}", outcome.stderr);
+        assert!(outcome.stderr.contains("write"), "{}", outcome.stderr);
+    });
+}
+
+#[test]
+fn a_user_without_the_helper_is_told_to_install_it() {
+    if !have_sandbox() {
+        return;
+    }
+    for_each_transport(|transport| {
+        let sandbox = Sandbox::new("");
+        let options = options(transport, "");
+        // A path that holds nothing but the shell's own commands.
+        let outcome = sandbox.run(&format!(
+            "mount --bind /dev/null \"$(command -v fusermount3)\"
+             PATH=/nowhere $(command -v setpriv) --reuid 65534 --regid 65534 --clear-groups -- \
+                 ./ffrfs mount data.ffr mnt -o {options}; code=$?"
+        ));
+        assert_eq!(outcome.code, 5, "{}", outcome.stderr);
+        assert!(outcome.stderr.contains("fusermount3"), "{}", outcome.stderr);
+    });
+}
+
+#[test]
+fn a_user_mounts_where_names_hold_blanks_commas_and_backslashes() {
+    if !have_sandbox() {
+        return;
+    }
+    for_each_transport(|transport| {
+        for name in ["a b", "a,b", "a\\b", "a\\,b\\", "ä ñ 数据"] {
+            let sandbox = Sandbox::new("");
+            let options = options(transport, "");
+            let outcome = sandbox.run(&format!(
+                "name='{name}'
+                 mkdir \"$name\"; chmod 755 \"$name\"; mv mnt data.ffr \"$name\"; cd \"$name\"
+                 somebody ../ffrfs mount data.ffr mnt -o {options} || exit 1
+                 somebody cat mnt/000001 | cmp - ../expected || exit 2
+                 somebody sh -c 'findmnt -n -o SOURCE,FSTYPE --mountpoint mnt 2>/dev/null'
+                 somebody ../ffrfs umount -z mnt || exit 3
+                 code=0"
+            ));
+            assert_eq!(outcome.code, 0, "{name}: {}", outcome.stderr);
+            let said = outcome.text();
+            let expected = format!("{name}/data.ffr fuse.ffrfs");
+            assert!(said.is_empty() || said.trim().ends_with(&expected), "{name}: {said}");
+        }
+    });
+}
