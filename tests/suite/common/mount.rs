@@ -192,7 +192,7 @@ impl Mount {
     /// Waits until the daemon is gone.
     #[track_caller]
     pub(crate) fn wait_for_end(&self) {
-        wait_until("the daemon ends", Duration::from_secs(10), || !self.is_served());
+        wait_until("the daemon ends", Duration::from_secs(20), || !self.is_served());
     }
 }
 
@@ -280,7 +280,7 @@ pub(crate) fn is_mount_point(point: &Path) -> bool {
 /// Unmounts; what just used the mount (a listing of all mounts, say) may keep it busy for a moment.
 #[track_caller]
 pub(crate) fn unmount_soon(point: &Path) {
-    wait_until("it can be unmounted", Duration::from_secs(2), || unmount(point, false).is_ok());
+    wait_until("it can be unmounted", Duration::from_secs(20), || unmount(point, false).is_ok());
 }
 
 /// Unmounts as whoever runs the tests may.

@@ -1,0 +1,71 @@
+# shellcheck shell=bash
+# Sourced by the other scripts: messages, packages, Rust, leftover mounts. Expects `set -euo pipefail`.
+
+say() { printf '%s\n' "$*"; }
+warn() { printf 'warning: %s\n' "$*" >&2; }
+fail() {
+    printf 'error: %s\n' "$*" >&2
+    exit 1
+}
+have() { command -v "$1" >/dev/null 2>&1; }
+
+# as_root COMMAND...: also through sudo; asks for a password only if somebody is there to type it.
+as_root() {
+    if [ "$(id -u)" = 0 ]; then
+        "$@"
+    elif have sudo && [ -t 0 ]; then
+        sudo "$@"
+    elif have sudo; then
+        sudo -n "$@"
+    else
+        return 1
+    fi
+}
+
+# packages_for PROGRAM=PACKAGE...: the packages (comma-separated) whose program is missing.
+packages_for() {
+    local pair
+    for pair in "$@"; do
+        have "${pair%%=*}" || printf '%s\n' "${pair#*=}" | tr ',' '\n'
+    done
+}
+
+# install_packages PACKAGE...: Debian's; nothing is done without a name.
+install_packages() {
+    [ $# -gt 0 ] || return 0
+    local by_hand="install these packages as root, then start this script again: $*"
+    have apt-get || fail "$by_hand (Debian's names)"
+    as_root true || fail "$by_hand"
+    say "Installing $*"
+    as_root apt-get -qq update || warn "apt-get update failed"
+    as_root env DEBIAN_FRONTEND=noninteractive \
+        apt-get -qq install --yes --no-install-recommends "$@" </dev/null >/dev/null || fail "$by_hand"
+}
+
+# A cargo that is recent enough for Cargo.toml's rust-version.
+need_rust() {
+    have cargo || PATH="$PATH:${CARGO_HOME:-$HOME/.cargo}/bin"
+    have cargo || fail "Rust is missing: https://rustup.rs tells how to install it"
+    local wanted found
+    wanted=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
+    found=$(rustc --version | cut -d ' ' -f 2)
+    [ "$(printf '%s\n' "$wanted" "$found" | sort -V | head -n 1)" = "$wanted" ] ||
+        fail "Rust $wanted or newer is needed, and this is $found (with rustup: rustup update stable)"
+}
+
+# Where cargo builds, whatever says so.
+target_folder() {
+    cargo metadata --format-version 1 --no-deps --locked |
+        sed -n 's/.*"target_directory":"\([^"]*\)".*/\1/p'
+}
+
+need_fuse_device() {
+    [ -e /dev/fuse ] || as_root modprobe fuse 2>/dev/null || true
+    [ -e /dev/fuse ] || fail "there is no /dev/fuse: as root, modprobe fuse;" \
+        "a container needs --device /dev/fuse --cap-add SYS_ADMIN"
+    [ "$(id -u)" = 0 ] || [ -w /dev/fuse ] ||
+        fail "/dev/fuse is closed to users other than root: as root, chmod 666 /dev/fuse"
+}
+
+# Mount points of type fuse.ffrfs, one a line (blanks as \040).
+our_mounts() { awk '$3 == "fuse.ffrfs" { print $2 }' /proc/self/mounts; }

@@ -1,0 +1,118 @@
+/* readbench: how fast can threads read all samples of a folder in random order?
+ *
+ *   readbench FOLDER FILES THREADS SEED BYTES
+ *
+ * The folder holds FILES files named 000000, 000001, ... of BYTES bytes each. Every file is opened, fstat-ed, read to
+ * its end and closed, as image readers do. Another size, a short read or any error ends the run with status 1.
+ * One line comes out: seconds, files a second, megabytes (10^6 bytes) a second. */
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { CHUNK_BYTES = 1 << 20, MAX_THREADS = 64 };
+
+struct run {
+    const char *folder;
+    uint32_t *order;
+    uint32_t files;
+    int64_t bytes_each;
+    atomic_uint next;
+};
+
+static _Noreturn void fail(const char *what, const char *why) {
+    fprintf(stderr, "readbench: %s: %s\n", what, why);
+    exit(1);
+}
+
+static uint64_t number(const char *text, uint64_t max) {
+    char *end;
+    errno = 0;
+    unsigned long long value = strtoull(text, &end, 10);
+    if (errno || end == text || *end || value > max) fail(text, "not a number in range");
+    return value;
+}
+
+/* splitmix64: the same order for the same seed with every C library */
+static uint64_t random_u64(uint64_t *state) {
+    uint64_t z = (*state += 0x9e3779b97f4a7c15u);
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return z ^ (z >> 31);
+}
+
+static uint32_t *shuffled(uint32_t files, uint64_t seed) {
+    uint32_t *order = malloc(sizeof *order * ((size_t)files + 1));
+    if (!order) fail("order", strerror(errno));
+    for (uint32_t i = 0; i < files; i++) { /* inside-out Fisher-Yates */
+        uint32_t j = random_u64(&seed) % ((uint64_t)i + 1);
+        order[i] = order[j];
+        order[j] = i;
+    }
+    return order;
+}
+
+static void read_file(const struct run *run, uint32_t index, char *buffer) {
+    char name[4096]; /* the whole path, as programs give it */
+    snprintf(name, sizeof name, "%s/%06u", run->folder, index);
+    int fd = open(name, O_RDONLY);
+    struct stat info;
+    if (fd < 0 || fstat(fd, &info) < 0) fail(name, strerror(errno));
+    if (info.st_size != run->bytes_each) fail(name, "unexpected size");
+    for (int64_t left = info.st_size; left > 0;) {
+        ssize_t got = read(fd, buffer, left < CHUNK_BYTES ? (size_t)left : CHUNK_BYTES);
+        if (got < 0) fail(name, strerror(errno));
+        if (got == 0) fail(name, "ends early");
+        left -= got;
+    }
+    close(fd);
+}
+
+static void *reader(void *argument) {
+    struct run *run = argument;
+    char *buffer = aligned_alloc(4096, CHUNK_BYTES);
+    if (!buffer) fail("buffer", strerror(errno));
+    memset(buffer, 1, CHUNK_BYTES); /* its page faults are not what is measured */
+    for (uint32_t i; (i = atomic_fetch_add(&run->next, 1)) < run->files;)
+        read_file(run, run->order[i], buffer);
+    free(buffer);
+    return NULL;
+}
+
+static double now_seconds(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+int main(int argc, char **argv) {
+    if (argc != 6) {
+        fprintf(stderr, "usage: readbench FOLDER FILES THREADS SEED BYTES\n");
+        return 2;
+    }
+    struct run run = {
+        .folder = argv[1],
+        .files = (uint32_t)number(argv[2], 1u << 30),
+        .bytes_each = (int64_t)number(argv[5], INT64_MAX),
+    };
+    unsigned threads = (unsigned)number(argv[3], MAX_THREADS);
+    run.order = shuffled(run.files, number(argv[4], UINT64_MAX));
+
+    pthread_t ids[MAX_THREADS];
+    double start = now_seconds();
+    for (unsigned i = 0; i < threads; i++)
+        if (pthread_create(&ids[i], NULL, reader, &run)) fail("thread", "cannot be started");
+    for (unsigned i = 0; i < threads; i++) pthread_join(ids[i], NULL);
+    double seconds = now_seconds() - start;
+
+    printf("%.6f s %.0f files/s %.1f MB/s\n", seconds, run.files / seconds,
+           (double)run.files * (double)run.bytes_each / seconds / 1e6);
+    return 0;
+}
