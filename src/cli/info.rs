@@ -45,7 +45,11 @@ pub(super) fn run(args: &InfoArgs) -> Result<Exit, Failure> {
     // The warnings are part of what is printed.
     logging::to_stderr("error");
     let opened = source::open(&args.sources, &args.open)?;
-    let catalog = opened.catalog(&ViewArgs::default(), &args.open)?;
+    let view = ViewArgs::default();
+    let catalog = opened.catalog(&view, &args.open).or_else(|failure| {
+        failure.print();
+        opened.catalog(&ViewArgs { flat: true, ..view }, &args.open)
+    })?;
     let paths = opened.parts.iter().map(|part| &part.path);
     let report = Report {
         info: report::info(&opened.dataset, &catalog, paths),

@@ -193,9 +193,15 @@ fn prepare(args: &MountArgs, target: &Path) -> Result<(Mounted, Signals), Failur
     let opened = source::open(&args.paths, &args.open)?;
     let catalog = opened.catalog(&args.view, &args.open)?;
     if args.settings.rw {
-        tracing::warn!("a dataset is read-only: `rw` is ignored");
+        // mount(8) passes it unasked.
+        tracing::debug!("a dataset is read-only: `rw` is ignored");
     }
-    let fsname = args.settings.fsname.clone().unwrap_or_else(|| name_of(&args.paths));
+    let fsname = args
+        .settings
+        .fsname
+        .clone()
+        .filter(|name| !name.is_empty())
+        .unwrap_or_else(|| name_of(&args.paths));
     let samples = opened.dataset.len();
     let (vfs, files) = opened.into_vfs(catalog, args.settings.vfs());
     // Before the mount, so that no signal finds one that it would leave behind.

@@ -213,10 +213,14 @@ impl Pack<'_> {
         // The old parts step aside first, and are removed (with `aside`) when the new ones have the name.
         let aside = tempfile::Builder::new().prefix(".ffrfs-old-").tempdir_in(parent_of(output));
         let aside = aside.map_err(failed)?;
+        let old = aside.path().join("parts");
         if force && output.exists() {
-            fs::rename(output, aside.path().join("parts")).map_err(failed)?;
+            fs::rename(output, &old).map_err(failed)?;
         }
-        fs::rename(folder.path(), output).map_err(failed)?;
+        fs::rename(folder.path(), output).map_err(|e| {
+            let _ = fs::rename(&old, output);
+            failed(e)
+        })?;
         let _ = folder.keep();
         sync_folder(parent_of(output)).map_err(failed)?;
         Ok(Some(()))

@@ -28,7 +28,7 @@ pub enum ReadError {
     #[error("not in memory")]
     WouldBlock,
     /// The file is not the one that was opened any more.
-    #[error("the file was {0} while it was mounted; mount it again")]
+    #[error("the file was {0} while it was in use; open it again")]
     Changed(&'static str),
     /// The operating system cannot read them.
     #[error(transparent)]

@@ -100,14 +100,14 @@ impl Shared {
         loop {
             step = match step {
                 Step::Done(reply) => {
+                    // Counted first: whoever has the answer finds it in the counters.
+                    let control = self.vfs.is_control(job.ino);
+                    self.vfs.stats().request(Operation::Read, control, job.start);
                     match reply.bytes() {
                         Ok(bytes) => job.reply.data(bytes),
                         Err(errno) => job.reply.error(wire(errno)),
                     }
-                    self.vfs.finish(reply);
-                    let control = self.vfs.is_control(job.ino);
-                    self.vfs.stats().request(Operation::Read, control, job.start);
-                    return;
+                    return self.vfs.finish(reply);
                 }
                 Step::Wait(flight) => {
                     let shared = Arc::clone(self);
@@ -132,7 +132,10 @@ impl Shared {
     fn hand_over(self: &Arc<Self>, job: Job, mut task: Task) {
         self.vfs.shelve(&mut task);
         let shared = Arc::clone(self);
-        self.workers.run(move || shared.drive(job, Step::Read(task), true));
+        self.workers.run(move || {
+            shared.vfs.unshelve(&mut task);
+            shared.drive(job, Step::Read(task), true);
+        });
     }
 }
 
@@ -207,7 +210,9 @@ impl Filesystem for DevFuse {
         let start = Instant::now();
         let name = name.as_bytes();
         let control = self.vfs().is_control_name(parent.0, name);
-        match self.vfs().lookup(parent.0, name) {
+        let found = self.vfs().lookup(parent.0, name);
+        self.vfs().stats().request(Operation::Lookup, control, start);
+        match found {
             Ok(Lookup::Found(attr)) => reply.entry(&FOREVER, &file_attr(&attr), GENERATION),
             Ok(Lookup::Passing(attr)) => {
                 reply.entry(&Duration::ZERO, &file_attr(&attr), GENERATION);
@@ -216,7 +221,6 @@ impl Filesystem for DevFuse {
             Ok(Lookup::Absent) => reply.entry(&FOREVER, &file_attr(&ABSENT), GENERATION),
             Err(errno) => reply.error(wire(errno)),
         }
-        self.vfs().stats().request(Operation::Lookup, control, start);
     }
 
     fn forget(&self, _: &Request, ino: INodeNo, lookups: u64) {
@@ -226,11 +230,12 @@ impl Filesystem for DevFuse {
 
     fn getattr(&self, _: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
         let start = Instant::now();
-        match self.vfs().getattr(ino.0) {
+        let attr = self.vfs().getattr(ino.0);
+        self.count(Operation::Getattr, ino.0, start);
+        match attr {
             Ok(attr) => reply.attr(&FOREVER, &file_attr(&attr)),
             Err(errno) => reply.error(wire(errno)),
         }
-        self.count(Operation::Getattr, ino.0, start);
     }
 
     fn open(&self, _: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
@@ -289,11 +294,11 @@ impl Filesystem for DevFuse {
             let name = OsStr::from_bytes(entry.name);
             !reply.add(INodeNo(entry.ino), entry.next, kind(entry.is_folder), name)
         });
+        self.count(Operation::Readdir, ino.0, start);
         match listed {
             Ok(()) => reply.ok(),
             Err(errno) => reply.error(wire(errno)),
         }
-        self.count(Operation::Readdir, ino.0, start);
     }
 
     fn readdirplus(
@@ -321,33 +326,35 @@ impl Filesystem for DevFuse {
             }
             !full
         });
+        self.count(Operation::Readdirplus, ino.0, start);
         match (listed, failed) {
             (Ok(()), None) => reply.ok(),
             (Err(errno), _) | (_, Some(errno)) => reply.error(wire(errno)),
         }
-        self.count(Operation::Readdirplus, ino.0, start);
     }
 
     fn statfs(&self, _: &Request, ino: INodeNo, reply: ReplyStatfs) {
         let start = Instant::now();
         let totals = self.vfs().totals();
-        reply.statfs(totals.bytes.div_ceil(512), 0, 0, totals.files, 0, 4096, 255, 512);
         self.count(Operation::Statfs, ino.0, start);
+        reply.statfs(totals.bytes.div_ceil(512), 0, 0, totals.files, 0, 4096, 255, 512);
     }
 
     fn getxattr(&self, _: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
         let start = Instant::now();
-        match self.vfs().getxattr(ino.0, name.as_bytes()) {
+        let value = self.vfs().getxattr(ino.0, name.as_bytes());
+        self.count(Operation::Getxattr, ino.0, start);
+        match value {
             Ok(value) => reply_sized(reply, &value, size),
             Err(errno) => reply.error(wire(errno)),
         }
-        self.count(Operation::Getxattr, ino.0, start);
     }
 
     fn listxattr(&self, _: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
         let start = Instant::now();
-        reply_sized(reply, &self.vfs().listxattr(ino.0), size);
+        let names = self.vfs().listxattr(ino.0);
         self.count(Operation::Listxattr, ino.0, start);
+        reply_sized(reply, &names, size);
     }
 
     /// The kernel checks permissions itself (`default_permissions`).
