@@ -1,7 +1,9 @@
 //! Other readers of what `pack` writes: Python that reads as the reference package does, and that package
 //! itself where it is installed.
 
-use super::super::common::{Mount, Outcome, TempDir, for_each_transport, run, skip, temp_dir};
+use super::super::common::{
+    Mount, Outcome, TempDir, for_each_transport, run, skip, skip_forced, temp_dir,
+};
 use super::{Tree, pack};
 use std::ffi::OsStr;
 use std::path::PathBuf;
@@ -145,7 +147,7 @@ fn compare(library: &str) {
         match python(&code, &args) {
             None => return skip(&format!("no {}", interpreter())),
             Some(outcome) if outcome.code == 77 => {
-                return skip(&format!("{}: {}", interpreter(), outcome.text().trim()));
+                return skip_forced(&format!("{}: {}", interpreter(), outcome.text().trim()));
             }
             Some(outcome) => outcome.ok(),
         };
@@ -173,7 +175,7 @@ fn a_mount_shows_what_the_reference_package_packs() {
     match python(&code, &[input.as_os_str(), out.as_os_str()]) {
         None => return skip(&format!("no {}", interpreter())),
         Some(outcome) if outcome.code == 77 => {
-            return skip(&format!("{}: {}", interpreter(), outcome.text().trim()));
+            return skip_forced(&format!("{}: {}", interpreter(), outcome.text().trim()));
         }
         Some(outcome) => outcome.ok(),
     };
