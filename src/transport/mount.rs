@@ -237,6 +237,8 @@ fn hint(error: &io::Error) -> &'static str {
         "; to share a mount, root adds a line `user_allow_other` to /etc/fuse.conf, or mounts it"
     } else if error.kind() == io::ErrorKind::NotFound {
         "; who is not root needs fusermount3 (Debian: apt-get install fuse3)"
+    } else if said.contains("/dev/fuse") {
+        "; root must let you open /dev/fuse (Debian: chmod 666 /dev/fuse)"
     } else if said.contains("no write access") || error.kind() == io::ErrorKind::PermissionDenied {
         "; the mount point must be a folder that you may write to"
     } else {
