@@ -94,7 +94,8 @@ pub fn state(target: &Path) -> io::Result<State> {
     // The kernel remembers the attributes of a root whose daemon is dead; statfs always asks the daemon.
     if let Some(mount) = ours {
         return match nix::sys::statvfs::statvfs(target) {
-            Err(Errno::ENOTCONN | Errno::ECONNABORTED) => Ok(State::Dead(mount)),
+            // The last two: the daemon died with our question in its hands, or in its ring.
+            Err(Errno::ENOTCONN | Errno::ECONNABORTED | Errno::ECANCELED) => Ok(State::Dead(mount)),
             Err(e) => Err(e.into()),
             Ok(_) => Ok(State::Mounted(mount)),
         };
