@@ -30,7 +30,7 @@ fn numbered(dataset: &Dataset) -> Catalog {
 }
 
 fn vfs(dataset: Dataset, catalog: Catalog, verify: Verify) -> Vfs {
-    let part = Part { path: "bench.ffr".into(), modified: SystemTime::UNIX_EPOCH };
+    let part = Part { path: "bench.ffr".into(), modified: SystemTime::UNIX_EPOCH, size_bytes: 0 };
     Vfs::new(dataset, catalog, vec![part], Options { verify, ..Options::default() })
 }
 
@@ -44,8 +44,8 @@ fn read(vfs: &Vfs, file: &[u8], ino: u64, length: u64) {
                 return vfs.finish(reply);
             }
             Step::Read(mut task) => {
-                let at = task.offset_bytes() as usize;
-                let target = task.target();
+                let (at, target) = task.span().target(1);
+                let at = at as usize;
                 target.copy_from_slice(&file[at..at + target.len()]);
                 vfs.resume(task, Ok(()))
             }

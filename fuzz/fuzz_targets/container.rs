@@ -24,7 +24,8 @@ fuzz_target!(|input: &[u8]| {
         Ok(StoredNames::Tree(tree)) => tree.into(),
         _ => Numbered::new(dataset.len(), None, Suffix::Fixed(String::new())).into(),
     };
-    let part = Part { path: "fuzz.ffr".into(), modified: SystemTime::UNIX_EPOCH };
+    let size_bytes = bytes.len() as u64;
+    let part = Part { path: "fuzz.ffr".into(), modified: SystemTime::UNIX_EPOCH, size_bytes };
     let cache_bytes = if mode & 2 != 0 { 0 } else { 1 << 20 };
     let options = Options { cache_bytes, ..Options::default() };
     let vfs = Vfs::new(dataset, catalog, vec![part], options);
@@ -86,8 +87,8 @@ fn drive(vfs: &Vfs, bytes: &[u8], ino: u64, offset: u64, length: u64) -> Option<
             }
             Step::Wait(_) => panic!("nobody else reads"),
             Step::Read(mut task) => {
-                let at = task.offset_bytes() as usize;
-                let target = task.target();
+                let (at, target) = task.span().target(1);
+                let at = at as usize;
                 let end = std::io::ErrorKind::UnexpectedEof;
                 let fetched = match bytes.get(at..at + target.len()) {
                     Some(found) => Ok(target.copy_from_slice(found)),

@@ -97,8 +97,10 @@ fn read(vfs: &Vfs, files: &[Arc<File>], ino: u64, offset: u64) -> Reply {
         step = match step {
             Step::Done(reply) => return reply,
             Step::Read(mut task) => {
-                let (file, offset_bytes) = (&files[task.part()], task.offset_bytes());
-                let fetched = file.read(task.target(), offset_bytes, true);
+                let span = task.span();
+                let file = &files[span.part()];
+                let (offset_bytes, target) = span.target(1);
+                let fetched = file.read(target, offset_bytes, target.len());
                 vfs.resume(task, fetched)
             }
             // Nobody else reads here.

@@ -6,6 +6,7 @@ mod info;
 mod interrupt;
 mod logging;
 mod ls;
+mod memory;
 mod mount;
 mod options;
 mod pack;

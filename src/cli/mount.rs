@@ -1,8 +1,9 @@
 //! `ffrfs mount`: in the background once the mount works, unless `-f`.
 
 use super::source::{self, OpenArgs, ViewArgs};
-use super::{Exit, Failure, logging};
-use crate::io::{mounts, process};
+use super::{Exit, Failure, logging, memory};
+use crate::format::Source;
+use crate::io::{File, Io, mounts, process};
 use crate::transport::{MountOptions, Mounted, Transport};
 use crate::vfs::{Options, Verify};
 use clap::{Args, CommandFactory, ValueEnum};
@@ -96,10 +97,15 @@ struct Settings {
     /// When a sample is checked before it is given out
     #[arg(long, value_name = "WHEN", default_value = "always")]
     verify: VerifyWhen,
-    /// Memory for what was read, checked and not asked for yet
-    #[arg(long, alias = "cache_size", value_name = "SIZE", value_parser = size)]
-    #[arg(default_value = "256M")]
-    cache_size: u64,
+    /// Memory for everything: requests, reads, caches [default: 5% of what there is, at most 512M]
+    #[arg(long, value_name = "SIZE|N%", value_parser = memory::limit)]
+    memory: Option<memory::Limit>,
+    /// Memory of it for what was read and not asked for yet [default: what the rest leaves]
+    #[arg(long, alias = "cache_size", value_name = "SIZE", value_parser = memory::size)]
+    cache_size: Option<u64>,
+    /// How samples are read
+    #[arg(long, value_name = "HOW", default_value = "auto")]
+    io: IoChoice,
     /// How requests come from the kernel
     #[arg(long, value_name = "HOW", default_value = "auto")]
     transport: TransportChoice,
@@ -133,6 +139,32 @@ enum TransportChoice {
     Uring,
     /// Through /dev/fuse
     Devfuse,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum IoChoice {
+    /// From the page cache what is there, else past it (O_DIRECT) where the file system can
+    Auto,
+    /// Past the page cache
+    Direct,
+    /// Through the page cache
+    Buffered,
+}
+
+impl IoChoice {
+    /// Prepares a container for being read like this.
+    fn prepare(self, mut file: File) -> Result<File, Failure> {
+        let io = match self {
+            IoChoice::Auto => Io::Auto,
+            IoChoice::Direct => Io::Direct,
+            IoChoice::Buffered => Io::Buffered,
+        };
+        file.set_io(io).map_err(|e| {
+            let why = format!("io=direct: its file system cannot read past the page cache: {e}");
+            Failure::unreadable(file.path().display(), std::io::Error::new(e.kind(), why))
+        })?;
+        Ok(file)
+    }
 }
 
 /// For `-o`: whether a flag of that name exists, and whether it takes a value.
@@ -190,7 +222,8 @@ pub(super) fn run(mut args: MountArgs) -> Result<Exit, Failure> {
 /// Everything up to a mount that the kernel has accepted.
 fn prepare(args: &MountArgs, target: &Path) -> Result<(Mounted, Signals), Failure> {
     let target = free_mount_point(target)?;
-    let opened = source::open(&args.paths, &args.open)?;
+    let prepare = |file| args.settings.io.prepare(file);
+    let opened = source::open_with(&args.paths, &args.open, prepare)?;
     let catalog = opened.catalog(&args.view, &args.open)?;
     if args.settings.rw {
         // mount(8) passes it unasked.
@@ -226,7 +259,8 @@ impl Settings {
                 VerifyWhen::Once => Verify::Once,
                 VerifyWhen::Off => Verify::Off,
             },
-            cache_bytes: self.cache_size,
+            cache_bytes: self.cache_size.unwrap_or_else(|| memory::for_cache(self.memory())),
+            kernel_bytes: memory::total_bytes() / 4,
             concurrency: (self.threads() + workers()) as u64,
             uid: self.uid.filter(|_| !self.allow_root).unwrap_or(nix::unistd::getuid().as_raw()),
             gid: self.gid.unwrap_or(nix::unistd::getgid().as_raw()),
@@ -235,9 +269,14 @@ impl Settings {
         }
     }
 
+    fn memory(&self) -> u64 {
+        memory::Limit::bytes(self.memory)
+    }
+
     fn mount(&self, source: String) -> MountOptions {
         MountOptions {
             source,
+            request_bytes: memory::for_requests(self.memory()),
             allow_other: self.allow_other || self.allow_root,
             noexec: self.noexec,
             transport: match self.transport {
@@ -355,39 +394,9 @@ fn octal(text: &str) -> Result<u16, String> {
     }
 }
 
-/// `4096`, `256M`, `1G`, `512MiB`: powers of 1024.
-fn size(text: &str) -> Result<u64, String> {
-    let wrong = || format!("{text:?} is not a size such as 268435456, 256M or 1G");
-    let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
-    let number: u64 = digits.parse().map_err(|_| wrong())?;
-    let unit = text[digits.len()..].to_ascii_lowercase();
-    let unit = unit.strip_suffix("ib").or_else(|| unit.strip_suffix('b')).unwrap_or(&unit);
-    let shift = match unit {
-        "" => 0,
-        "k" => 10,
-        "m" => 20,
-        "g" => 30,
-        "t" => 40,
-        _ => return Err(wrong()),
-    };
-    number.checked_mul(1 << shift).ok_or_else(wrong)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn sizes_are_powers_of_1024() {
-        assert_eq!(size("4096"), Ok(4096));
-        assert_eq!(size("256M"), Ok(256 << 20));
-        assert_eq!(size("1g"), Ok(1 << 30));
-        assert_eq!(size("3KiB"), Ok(3072));
-        assert_eq!(size("0"), Ok(0));
-        for wrong in ["", "M", "-1", "1X", "1.5G", "99999999999G"] {
-            assert!(size(wrong).is_err(), "{wrong}");
-        }
-    }
 
     #[test]
     fn masks_are_octal() {

@@ -48,18 +48,31 @@ pub(super) struct Opened {
 
 /// Opens containers in the given order; a folder stands for the containers in it, by name.
 pub(super) fn open(sources: &[PathBuf], args: &OpenArgs) -> Result<Opened, Failure> {
+    open_with(sources, args, Ok)
+}
+
+/// As [`open`], each file prepared before it is used.
+pub(super) fn open_with(
+    sources: &[PathBuf],
+    args: &OpenArgs,
+    prepare: impl Fn(File) -> Result<File, Failure>,
+) -> Result<Opened, Failure> {
     process::raise_open_files_limit();
     let options = OpenOptions { allow_damaged: args.allow_damaged };
     let mut files = Vec::new();
     let mut containers = Vec::new();
     for path in expand(sources)? {
         let file = File::open(&path).map_err(|e| Failure::unreadable(path.display(), e))?;
-        let file = Arc::new(file);
+        let file = Arc::new(prepare(file)?);
         let source = Arc::clone(&file) as Arc<dyn Source>;
         containers.push(format::open(source, &options)?);
         files.push(file);
     }
-    let part = |file: &Arc<File>| Part { path: file.path().to_owned(), modified: file.modified() };
+    let part = |file: &Arc<File>| Part {
+        path: file.path().to_owned(),
+        modified: file.modified(),
+        size_bytes: file.len(),
+    };
     let parts = files.iter().map(part).collect();
     let dataset = Dataset::new(containers);
     for warning in dataset.parts().iter().flat_map(|part| part.warnings()) {

@@ -225,7 +225,7 @@ impl<'a> Run<'a> {
         let length = (end.unwrap_or(start) - start) as usize;
         buffer.reserve(length);
         let target = &mut buffer.as_mut_slice()[..length];
-        if self.file(&samples[0]).read(target, start, true).is_err() {
+        if self.file(&samples[0]).read(target, start, length).is_err() {
             // One of them is to blame, the others may be fine.
             let each = samples.iter().map(|one| self.check_streaming(one, buffer).flatten());
             return each.collect();
@@ -255,7 +255,7 @@ impl<'a> Run<'a> {
             }
             let length = (at.length_bytes - done).min(SPAN_BYTES) as usize;
             let target = &mut buffer.as_mut_slice()[..length];
-            if let Err(error) = file.read(target, at.offset_bytes + done, true) {
+            if let Err(error) = file.read(target, at.offset_bytes + done, length) {
                 return Some(Some(Fault::Unreadable { error: reason(&error) }));
             }
             crc.update(target);

@@ -1,12 +1,14 @@
 //! A container file: positioned reads, and the question whether it is still the file that was opened.
 
-use super::Mapping;
+use super::direct::{Access, Io};
+use super::{Mapping, residency};
 use crate::format::{Source, Table};
 use std::fs;
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Indexes up to this size are copied to memory, larger ones are mapped.
@@ -17,6 +19,10 @@ const COPY_BELOW_BYTES: u64 = 256 << 10;
 pub struct File {
     path: PathBuf,
     file: fs::File,
+    /// How samples are read, beside the index.
+    access: Access,
+    /// Whether the last look into the page cache found what it looked for.
+    is_hot: AtomicBool,
     size: u64,
     modified: (i64, i64),
 }
@@ -53,7 +59,34 @@ impl File {
         }
         let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
         let modified = (metadata.mtime(), metadata.mtime_nsec());
-        Ok(Self { path, file, size: metadata.len(), modified })
+        let (access, is_hot) = (Access::default(), AtomicBool::new(true));
+        Ok(Self { path, file, access, is_hot, size: metadata.len(), modified })
+    }
+
+    /// The descriptor and flags for a read through a ring.
+    pub(super) fn descriptor(&self) -> (RawFd, i32) {
+        self.access.descriptor(&self.file)
+    }
+
+    /// Notes that a read was refused for what it asked for; whether it makes sense to try again.
+    pub fn was_refused(&self, error: &io::Error) -> bool {
+        self.access.was_refused(error)
+    }
+
+    /// Chooses how samples are read from now on.
+    ///
+    /// # Errors
+    /// [`Io::Direct`], and the file system cannot read past the page cache.
+    pub fn set_io(&mut self, io: Io) -> io::Result<()> {
+        self.access = Access::new(&self.file, io)?;
+        self.is_hot = AtomicBool::new(!self.access.is_direct());
+        Ok(())
+    }
+
+    /// How samples are read.
+    #[must_use]
+    pub fn access(&self) -> &Access {
+        &self.access
     }
 
     /// When it was last modified, as of its opening.
@@ -76,43 +109,61 @@ impl File {
         Ok((metadata.uid(), metadata.gid()))
     }
 
-    /// Fills `buf` from `offset_bytes`, and only then makes sure that the file was still the same: what
-    /// was read is either of the file that was opened or not given out.
+    /// Fills at least the first `needed` bytes of `buf` from `offset_bytes`, waiting for the disk if need
+    /// be, and only then makes sure that the file was still the same: what was read is either of the file
+    /// that was opened or not given out.
+    ///
+    /// Past the page cache if that is how samples are read: then `offset_bytes` and the length of `buf`
+    /// are multiples of [`Access::alignment_bytes`], and may reach behind the file's end.
     ///
     /// # Errors
-    /// See [`ReadError`]; `WouldBlock` only if not `may_wait`.
-    pub fn read(&self, buf: &mut [u8], offset_bytes: u64, may_wait: bool) -> Result<(), ReadError> {
-        if may_wait {
-            match self.file.read_exact_at(buf, offset_bytes) {
-                Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => {
+    /// See [`ReadError`]; not `WouldBlock`.
+    pub fn read(&self, buf: &mut [u8], offset_bytes: u64, needed: usize) -> Result<(), ReadError> {
+        let mut done = 0;
+        while done < needed {
+            let (rest, offset) = (&mut buf[done..], offset_bytes + done as u64);
+            match self.access.read_at(&self.file, rest, offset) {
+                Ok(0) => {
                     self.check_unchanged()?;
-                    return Err(e.into());
+                    return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
                 }
-                other => other?,
+                // Past the page cache the rest must begin at a multiple again.
+                Ok(bytes) if done + bytes < needed => match self.access.align_down(bytes) {
+                    0 => {
+                        self.check_unchanged()?;
+                        return Err(
+                            io::Error::other("the file ends in the middle of a block").into()
+                        );
+                    }
+                    bytes => done += bytes,
+                },
+                Ok(bytes) => done += bytes,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(e.into()),
             }
-        } else if self.read_cached(buf, offset_bytes)? < buf.len() {
-            return Err(ReadError::WouldBlock);
         }
         self.check_unchanged()
     }
 
-    /// Reads what the page cache holds; a short count says that the rest is not there.
-    fn read_cached(&self, buf: &mut [u8], offset_bytes: u64) -> Result<usize, ReadError> {
-        let offset = i64::try_from(offset_bytes).map_err(|_| out_of_range())?;
-        let vector = libc::iovec { iov_base: buf.as_mut_ptr().cast(), iov_len: buf.len() };
-        // SAFETY: `vector` describes `buf`, which this function borrows mutably until the call returns;
-        // the kernel writes at most `iov_len` bytes to it. The descriptor is open as long as `self.file`.
-        let read =
-            unsafe { libc::preadv2(self.file.as_raw_fd(), &vector, 1, offset, libc::RWF_NOWAIT) };
-        if let Ok(read) = usize::try_from(read) {
-            return Ok(read);
+    /// Fills `buf` from what the page cache holds.
+    ///
+    /// # Errors
+    /// See [`ReadError`]; `WouldBlock` if it does not hold everything.
+    pub fn read_cached(&self, buf: &mut [u8], offset_bytes: u64) -> Result<(), ReadError> {
+        if !self.access.may_use_cache() {
+            return Err(ReadError::WouldBlock);
         }
-        let error = io::Error::last_os_error();
-        match error.raw_os_error() {
-            // Not every file system can say that it would have to wait.
-            Some(libc::EAGAIN | libc::EOPNOTSUPP | libc::EINTR | libc::ENOSYS) => Ok(0),
-            _ => Err(error.into()),
+        // To try would have the kernel read ahead into the cache that is to be avoided: so, after a miss,
+        // it is asked first.
+        let must_ask = self.access.is_direct() && !self.is_hot.load(Ordering::Relaxed);
+        if must_ask && !residency::is_cached(&self.file, offset_bytes, buf.len() as u64) {
+            return Err(ReadError::WouldBlock);
         }
+        let is_there = self.access.read_now(&self.file, buf, offset_bytes)? == buf.len();
+        if self.is_hot.load(Ordering::Relaxed) != is_there {
+            self.is_hot.store(is_there, Ordering::Relaxed);
+        }
+        if is_there { self.check_unchanged() } else { Err(ReadError::WouldBlock) }
     }
 
     /// Whether this is still the file that was opened.
@@ -192,7 +243,7 @@ mod tests {
     fn a_read_gives_the_bytes_at_the_offset() {
         let (_keep, file) = temporary(b"0123456789");
         let mut buf = [0; 4];
-        file.read(&mut buf, 3, true).unwrap();
+        file.read(&mut buf, 3, 4).unwrap();
         assert_eq!(&buf, b"3456");
     }
 
@@ -200,7 +251,7 @@ mod tests {
     fn a_read_without_waiting_gives_bytes_or_says_that_it_would_wait() {
         let (_keep, file) = temporary(b"0123456789");
         let mut buf = [0; 10];
-        match file.read(&mut buf, 0, false) {
+        match file.read_cached(&mut buf, 0) {
             Ok(()) => assert_eq!(&buf, b"0123456789"),
             Err(e) => assert!(matches!(e, ReadError::WouldBlock)),
         }
@@ -211,17 +262,17 @@ mod tests {
         let mut buf = [0; 4];
         let (keep, file) = temporary(b"0123456789");
         keep.as_file().set_len(5).unwrap();
-        let error = file.read(&mut buf, 6, true).unwrap_err();
+        let error = file.read(&mut buf, 6, 4).unwrap_err();
         assert!(matches!(error, ReadError::Changed("truncated")));
 
         let (mut keep, file) = temporary(b"0123456789");
         keep.write_all(b"more").unwrap();
-        let error = file.read(&mut buf, 0, true).unwrap_err();
+        let error = file.read(&mut buf, 0, 4).unwrap_err();
         assert!(matches!(error, ReadError::Changed("rewritten")));
 
         let (keep, file) = temporary(b"0123456789");
         drop(keep);
-        let error = file.read(&mut buf, 0, true).unwrap_err();
+        let error = file.read(&mut buf, 0, 4).unwrap_err();
         assert!(matches!(error, ReadError::Changed("replaced or deleted")));
     }
 

@@ -4,13 +4,17 @@
 //! who upholds it, and nothing unsafe is needed by callers.
 
 mod buffer;
+pub mod cgroup;
+mod direct;
 mod file;
 pub mod fusermount;
 mod mapping;
 pub mod mounts;
 pub mod process;
+mod residency;
 pub mod ring;
 
 pub use buffer::{Buffer, BufferPool};
+pub use direct::{Access, Io};
 pub use file::{File, ReadError};
 pub use mapping::Mapping;

@@ -23,10 +23,14 @@ use std::io;
 use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// `FUSE_IO_URING_CMD_REGISTER` and `FUSE_IO_URING_CMD_COMMIT_AND_FETCH`.
 const REGISTER: u32 = 1;
 const COMMIT_AND_FETCH: u32 = 2;
+
+/// What a payload holds beyond the largest answer.
+const MARGIN_BYTES: usize = 8192;
 
 const KIND_SHIFT: u32 = 32;
 const KIND_COMMAND: u64 = 0;
@@ -64,7 +68,7 @@ pub struct Request<'a> {
 pub enum Event {
     /// A request has come in this slot.
     Request(usize),
-    /// A read for this slot has ended: its buffer, and how many bytes are there.
+    /// The read of this number has ended: its buffer, and how many bytes are there.
     Read(usize, Buffer, io::Result<usize>),
     /// Somebody called [`Waker::wake`].
     Woken,
@@ -82,7 +86,6 @@ struct Slot {
     address: usize,
     payload_bytes: usize,
     vectors: Box<[libc::iovec; 2]>,
-    read: Option<Read>,
     /// Whether the header and payload are ours at the moment.
     ours: bool,
 }
@@ -110,17 +113,20 @@ pub struct Ring {
     // Dropped first: closes the ring before the slots' memory goes.
     ring: IoUring<squeue::Entry128, cqueue::Entry>,
     slots: Vec<Slot>,
-    device: OwnedFd,
+    /// By number: those of the slots, then spare ones.
+    reads: Vec<Option<Read>>,
+    device: Option<OwnedFd>,
     wake: Arc<OwnedFd>,
     /// Where the kernel puts the counter of `wake`.
     wake_count: Box<[u8; 8]>,
-    reads: usize,
+    reading: usize,
     backlog: Vec<squeue::Entry128>,
     completed: Vec<(u64, i32)>,
 }
 
 impl Ring {
-    /// A ring for the FUSE connection `device`, with `depth` slots of `payload_bytes` for each of `queues`.
+    /// A ring for the FUSE connection `device`, with `depth` slots of `payload_bytes` for each of `queues`;
+    /// beside the reads that have a slot's number it takes `spare_reads` with numbers above those.
     ///
     /// # Errors
     /// io_uring cannot be had.
@@ -129,32 +135,49 @@ impl Ring {
         queues: &[u16],
         depth: usize,
         payload_bytes: usize,
+        spare_reads: usize,
     ) -> io::Result<Self> {
         let slots: Vec<Slot> = queues
             .iter()
             .flat_map(|&queue| (0..depth).map(move |_| queue))
             .map(|queue| Slot::new(queue, payload_bytes))
             .collect();
-        // A command and a read for each slot, and the wake-up.
-        let entries = u32::try_from(slots.len() * 2 + 1).map_err(io::Error::other)?;
+        let mut this = Self::with(slots, spare_reads)?;
+        this.device = Some(device.as_fd().try_clone_to_owned()?);
+        for slot in 0..this.slots.len() {
+            this.command(slot, REGISTER);
+        }
+        this.register()?;
+        Ok(this)
+    }
+
+    /// A ring that only reads, `reads` at a time, numbered from 0.
+    ///
+    /// # Errors
+    /// io_uring cannot be had.
+    pub fn for_reads(reads: usize) -> io::Result<Self> {
+        Self::with(Vec::new(), reads)
+    }
+
+    fn with(slots: Vec<Slot>, spare_reads: usize) -> io::Result<Self> {
+        // A command and a read for each slot, spare reads, and the wake-up.
+        let entries = slots.len() * 2 + spare_reads + 1;
+        let entries = u32::try_from(entries).map_err(io::Error::other)?;
         let ring = build(entries.next_power_of_two())?;
         let wake =
             nix::sys::eventfd::EventFd::from_flags(nix::sys::eventfd::EfdFlags::EFD_CLOEXEC)?;
         let mut this = Self {
             ring,
+            reads: (0..slots.len() + spare_reads).map(|_| None).collect(),
             slots,
-            device: device.as_fd().try_clone_to_owned()?,
+            device: None,
             wake: Arc::new(OwnedFd::from(wake)),
             wake_count: Box::new([0; 8]),
-            reads: 0,
+            reading: 0,
             backlog: Vec::new(),
             completed: Vec::new(),
         };
-        for slot in 0..this.slots.len() {
-            this.command(slot, REGISTER);
-        }
         this.expect_wake();
-        this.register()?;
         Ok(this)
     }
 
@@ -182,16 +205,24 @@ impl Ring {
         Waker(Arc::clone(&self.wake))
     }
 
-    /// Submits everything and waits for at least one event.
+    /// Submits everything and waits for at least one event, but no longer than `at_most`.
     ///
     /// # Errors
     /// The ring is broken.
-    pub fn wait(&mut self, events: &mut Vec<Event>) -> io::Result<()> {
+    pub fn wait(&mut self, events: &mut Vec<Event>, at_most: Option<Duration>) -> io::Result<()> {
         self.flush()?;
         let wanted = usize::from(self.completed.is_empty());
-        match self.ring.submit_and_wait(wanted) {
+        let waited = match at_most {
+            None => self.ring.submit_and_wait(wanted),
+            Some(time) => {
+                let time = types::Timespec::from(time);
+                let limit = types::SubmitArgs::new().timespec(&time);
+                self.ring.submitter().submit_with_args(wanted, &limit)
+            }
+        };
+        match waited {
             Ok(_) => {}
-            Err(e) if e.raw_os_error() == Some(libc::EINTR) => return Ok(()),
+            Err(e) if matches!(e.raw_os_error(), Some(libc::EINTR | libc::ETIME)) => {}
             Err(e) => return Err(e),
         }
         // First all completions are taken, then acted upon: what that submits is not mixed up with them.
@@ -219,8 +250,8 @@ impl Ring {
                 Some(Event::Closed(number))
             }
             KIND_READ => {
-                self.reads -= 1;
-                let Read { buffer, .. } = self.slots[number].read.take()?;
+                self.reading -= 1;
+                let Read { buffer, .. } = self.reads[number].take()?;
                 let result = match usize::try_from(result) {
                     Ok(bytes) => Ok(bytes),
                     Err(_) => Err(io::Error::from_raw_os_error(-result)),
@@ -277,7 +308,7 @@ impl Ring {
     pub fn place_in_payload(&self, slot: usize, bytes: &[u8]) -> Option<usize> {
         let start = self.slots[slot].address;
         let place = (bytes.as_ptr() as usize).checked_sub(start)?;
-        (place + bytes.len() <= self.slots[slot].payload_bytes).then_some(place)
+        (place + bytes.len() <= self.slots[slot].payload_bytes + MARGIN_BYTES).then_some(place)
     }
 
     /// Answers the request with the first bytes of the payload, or an error number, and asks for the next.
@@ -299,29 +330,31 @@ impl Ring {
         self.command(slot, COMMIT_AND_FETCH);
     }
 
-    /// Reads into a range of `buffer` for a slot that has no read under way.
+    /// Reads into a range of `buffer`, as a number that has no read under way.
     ///
     /// # Panics
     /// It has one, or the range is not within the buffer.
     pub fn read(
         &mut self,
-        slot: usize,
+        number: usize,
         file: Arc<File>,
         offset_bytes: u64,
         mut buffer: Buffer,
         range: Range<usize>,
     ) {
-        assert!(self.slots[slot].read.is_none(), "one read at a time for a slot");
+        assert!(self.reads[number].is_none(), "one read at a time for a number");
         let target = &mut buffer.as_mut_slice()[range];
         // A shorter read than asked for is nothing new to who reads.
         let length = target.len().min(1 << 30) as u32;
         let address = target.as_mut_ptr();
-        let entry = opcode::Read::new(types::Fd(file.as_raw_fd()), address, length)
+        let (descriptor, flags) = file.descriptor();
+        let entry = opcode::Read::new(types::Fd(descriptor), address, length)
             .offset(offset_bytes)
+            .rw_flags(flags)
             .build()
-            .user_data(slot as u64 | KIND_READ << KIND_SHIFT);
-        self.slots[slot].read = Some(Read { buffer, _file: file });
-        self.reads += 1;
+            .user_data(number as u64 | KIND_READ << KIND_SHIFT);
+        self.reads[number] = Some(Read { buffer, _file: file });
+        self.reading += 1;
         self.backlog.push(entry.into());
     }
 
@@ -339,7 +372,8 @@ impl Ring {
         let mut command = [0; 80];
         command[8..16].copy_from_slice(&header.commit_id.to_ne_bytes());
         command[16..18].copy_from_slice(&queue.to_ne_bytes());
-        let mut entry = opcode::UringCmd80::new(types::Fd(self.device.as_raw_fd()), operation)
+        let device = self.device.as_ref().map_or(-1, AsRawFd::as_raw_fd);
+        let mut entry = opcode::UringCmd80::new(types::Fd(device), operation)
             .cmd(command)
             .addr((operation == REGISTER).then_some(vectors.as_ptr() as u64))
             .build()
@@ -355,7 +389,7 @@ impl Ring {
         for entry in self.backlog.drain(..) {
             loop {
                 // SAFETY: what an entry points to outlives its operation: headers, payloads and vectors are
-                // owned by `slots` and never moved or resized, a read's buffer by its slot until the
+                // owned by `slots` and never moved or resized, a read's buffer by `reads` until the
                 // completion, the wake counter by `self`; all of them are freed after the ring is closed,
                 // and `drop` first waits for the reads.
                 if unsafe { self.ring.submission().push(&entry) }.is_ok() {
@@ -371,11 +405,11 @@ impl Ring {
 impl Drop for Ring {
     fn drop(&mut self) {
         let mut events = Vec::new();
-        while self.reads > 0 {
-            if self.wait(&mut events).is_err() {
+        while self.reading > 0 {
+            if self.wait(&mut events, None).is_err() {
                 // The kernel may still write to these: better lost than freed.
-                for slot in &mut self.slots {
-                    std::mem::forget(slot.read.take());
+                for read in &mut self.reads {
+                    std::mem::forget(read.take());
                 }
                 break;
             }
@@ -395,7 +429,8 @@ impl Slot {
             padding: 0,
             reserved: 0,
         });
-        let mut payload = Buffer::with_capacity(payload_bytes);
+        // More than the kernel is told of: a read past the page cache may begin before the answer.
+        let mut payload = Buffer::with_capacity(payload_bytes + MARGIN_BYTES);
         let vectors = Box::new([
             libc::iovec {
                 iov_base: std::ptr::from_mut(header.as_mut()).cast(),
@@ -403,12 +438,12 @@ impl Slot {
             },
             libc::iovec {
                 iov_base: payload.as_mut_slice().as_mut_ptr().cast(),
-                iov_len: payload.capacity(),
+                iov_len: payload_bytes,
             },
         ]);
-        let (address, payload_bytes) = (payload.as_slice().as_ptr() as usize, payload.capacity());
+        let address = payload.as_slice().as_ptr() as usize;
         let payload = Arc::new(payload);
-        Self { queue, header, payload, address, payload_bytes, vectors, read: None, ours: false }
+        Self { queue, header, payload, address, payload_bytes, vectors, ours: false }
     }
 }
 

@@ -1,5 +1,6 @@
 //! Requests from /dev/fuse, through fuser.
 
+use super::reads;
 use super::wire::{ABSENT, PREFERRED_READ_BYTES};
 use super::workers::Workers;
 use crate::io::{File, ReadError};
@@ -114,14 +115,13 @@ impl Shared {
                     flight.when_landed(move || shared.serve(job));
                     return;
                 }
-                Step::Read(task) if task.is_long() && !may_wait => {
+                Step::Read(task) if (task.waits() || task.is_long()) && !may_wait => {
                     return self.hand_over(job, task);
                 }
                 Step::Read(mut task) => {
-                    let offset_bytes = task.offset_bytes();
-                    let file = Arc::clone(&self.files[task.part()]);
-                    match file.read(task.target(), offset_bytes, may_wait) {
-                        Err(ReadError::WouldBlock) => return self.hand_over(job, task),
+                    let waits = task.waits();
+                    match reads::fetch(&self.files, task.span(), waits) {
+                        Err(ReadError::WouldBlock) => self.vfs.must_wait(task),
                         fetched => self.vfs.resume(task, fetched),
                     }
                 }

@@ -5,6 +5,8 @@
 
 mod devfuse;
 mod mount;
+mod prefetch;
+mod reads;
 mod uring;
 mod wire;
 mod workers;

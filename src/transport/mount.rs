@@ -1,6 +1,7 @@
 //! Mounting and unmounting: directly where that is allowed, through fusermount3 where it is not.
 
 use super::devfuse::{Agreement, DevFuse};
+use super::prefetch::Prefetcher;
 use super::uring::{self, Plan, Queues};
 use crate::io::{File, fusermount, mounts};
 use crate::vfs::Vfs;
@@ -43,6 +44,8 @@ pub struct MountOptions {
     pub noexec: bool,
     /// How requests come.
     pub transport: Transport,
+    /// Memory for requests that come through io_uring, in bytes.
+    pub request_bytes: u64,
     /// Threads that serve requests from /dev/fuse.
     pub threads: usize,
     /// Threads for reads that must wait.
@@ -74,6 +77,7 @@ pub enum MountError {
 pub struct Mounted {
     session: Session<DevFuse>,
     queues: Option<Queues>,
+    prefetcher: Option<Prefetcher>,
     target: PathBuf,
     /// As the mount table shows it.
     device: String,
@@ -92,8 +96,10 @@ impl Mounted {
     ) -> Result<Self, MountError> {
         let plan = match options.transport {
             Transport::DevFuse => None,
-            Transport::Uring => Some(uring::plan().map_err(MountError::Transport)?),
-            Transport::Auto => uring::plan()
+            Transport::Uring => {
+                Some(uring::plan(options.request_bytes).map_err(MountError::Transport)?)
+            }
+            Transport::Auto => uring::plan(options.request_bytes)
                 .inspect_err(|why| tracing::info!("requests come through /dev/fuse: {why}"))
                 .ok(),
         };
@@ -143,7 +149,15 @@ impl Mounted {
                 Some(queues.map_err(|e| failed(format!("its queues cannot be registered: {e}")))?)
             }
         };
-        Ok(Self { session, queues, target: target.to_owned(), device: String::new() })
+        let prefetcher = Prefetcher::start(vfs, files, session.notifier());
+        let prefetcher = prefetcher
+            .inspect_err(|error| tracing::warn!("nothing is fetched ahead: {error}"))
+            .ok();
+        if let Some(waker) = prefetcher.as_ref().and_then(Prefetcher::waker) {
+            vfs.when_there_is_something_to_fetch(move || waker.wake());
+        }
+        let (target, device) = (target.to_owned(), String::new());
+        Ok(Self { session, queues, prefetcher, target, device })
     }
 
     /// Where it is mounted.
@@ -166,6 +180,9 @@ impl Mounted {
         let served = self.session.run();
         if let Some(queues) = self.queues {
             queues.join();
+        }
+        if let Some(prefetcher) = self.prefetcher {
+            prefetcher.stop();
         }
         served
     }

@@ -3,6 +3,7 @@
 //!
 //! FORGET and INTERRUPT, which have no answer, stay on fuser's session.
 
+use super::reads::{self, Progress};
 use super::wire::{self, ABSENT, Out, op};
 use crate::io::ring::{self, Event, Ring, Waker};
 use crate::io::{Buffer, File, ReadError};
@@ -21,9 +22,6 @@ const DEPTH: usize = 16;
 /// The largest request, and the least that the kernel takes.
 const MAX_PAYLOAD_BYTES: usize = 1 << 20;
 const MIN_PAYLOAD_BYTES: usize = 128 << 10;
-/// Payloads of all queues together: a host of 256 CPUs must not take gigabytes.
-const MEMORY_BYTES: usize = 128 << 20;
-
 /// How many queues, and how large.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Plan {
@@ -35,7 +33,8 @@ pub(super) struct Plan {
 }
 
 /// Looks what this host offers. An error says in a line why the transport cannot be used, and what to do.
-pub(super) fn plan() -> Result<Plan, String> {
+/// Payloads of all queues together take up to `memory_bytes`, if the kernel's least fits.
+pub(super) fn plan(memory_bytes: u64) -> Result<Plan, String> {
     match ring::is_enabled() {
         Ok(true) => {}
         Ok(false) => {
@@ -52,16 +51,17 @@ pub(super) fn plan() -> Result<Plan, String> {
     })?;
     let possible = possible_cpus().ok_or("the CPUs cannot be counted")?;
     let mine = sched_getaffinity(Pid::from_raw(0)).map_err(|e| format!("no CPU affinity: {e}"))?;
-    Ok(plan_for(possible, |cpu| mine.is_set(cpu).unwrap_or(false)))
+    let memory = usize::try_from(memory_bytes).unwrap_or(usize::MAX);
+    Ok(plan_for(memory, possible, |cpu| mine.is_set(cpu).unwrap_or(false)))
 }
 
-fn plan_for(possible: usize, mine: impl Fn(usize) -> bool) -> Plan {
+fn plan_for(memory: usize, possible: usize, mine: impl Fn(usize) -> bool) -> Plan {
     let queues: Vec<_> = (0..possible).map(|cpu| mine(cpu).then_some(cpu)).collect();
     let pinned = queues.iter().flatten().count().max(1);
     // Queues without a CPU of ours have one slot each.
-    let budget = MEMORY_BYTES / (pinned * DEPTH + (possible - pinned.min(possible)));
+    let budget = memory / (pinned * DEPTH + (possible - pinned.min(possible)));
     let payload_bytes = floor_power_of_two(budget).clamp(MIN_PAYLOAD_BYTES, MAX_PAYLOAD_BYTES);
-    let depth = (MEMORY_BYTES / (pinned * payload_bytes)).clamp(1, DEPTH);
+    let depth = (memory / (pinned * payload_bytes)).clamp(1, DEPTH);
     Plan { queues, depth, payload_bytes }
 }
 
@@ -111,7 +111,7 @@ impl Queues {
             let serve = move || {
                 pin(cpu);
                 // The ring belongs to the thread that makes it.
-                match Ring::new(&device, &queues, depth, payload_bytes) {
+                match Ring::new(&device, &queues, depth, payload_bytes, 0) {
                     Ok(ring) => {
                         let _ = report.send(Ok(()));
                         drop(report);
@@ -165,7 +165,7 @@ enum State {
     /// Waiting for a request, or answering one at once.
     Free,
     /// Waiting for the disk: how much is there of what the task wants.
-    Reading(Job, Task, usize),
+    Reading(Job, Box<Task>, usize),
     /// Waiting for another request's fetch.
     Parked(Job),
 }
@@ -196,7 +196,7 @@ impl Lane {
         let mut events = Vec::new();
         let mut open = self.slots.len();
         while open > 0 {
-            if let Err(error) = self.ring.wait(&mut events) {
+            if let Err(error) = self.ring.wait(&mut events, None) {
                 // Without this queue the kernel would wait for ever; a dead mount is what everybody sees.
                 tracing::error!("the ring broke: {error}");
                 std::process::exit(5);
@@ -341,15 +341,20 @@ impl Lane {
                     return self.vfs.stats().request(Operation::Read, control, job.start);
                 }
                 Step::Wait(flight) => return self.park(slot, job, &flight),
-                Step::Read(task) if task.is_long() => return self.fetch(slot, job, task, 0),
                 Step::Read(mut task) => {
-                    if !task.has_loan() {
+                    if !task.span().has_loan() {
                         self.vfs.lend(&mut task, self.ring.lend_payload(slot));
                     }
-                    let offset_bytes = task.offset_bytes();
-                    let file = &self.files[task.part()];
-                    match file.read(task.target(), offset_bytes, false) {
-                        Err(ReadError::WouldBlock) => return self.fetch(slot, job, task, 0),
+                    if task.waits() {
+                        return self.fetch(slot, job, task, 0);
+                    }
+                    // A long pass must not keep other requests waiting.
+                    let fetched = match task.is_long() {
+                        true => Err(ReadError::WouldBlock),
+                        false => reads::fetch(&self.files, task.span(), false),
+                    };
+                    match fetched {
+                        Err(ReadError::WouldBlock) => self.vfs.must_wait(task),
                         fetched => self.vfs.resume(task, fetched),
                     }
                 }
@@ -399,11 +404,9 @@ impl Lane {
 
     /// Reads through the ring, from byte `done` of what the task wants.
     fn fetch(&mut self, slot: usize, job: Job, mut task: Task, done: usize) {
-        let offset_bytes = task.offset_bytes() + done as u64;
-        let file = Arc::clone(&self.files[task.part()]);
-        let (buffer, length) = task.take_buffer();
-        self.ring.read(slot, file, offset_bytes, buffer, done..length);
-        self.slots[slot] = State::Reading(job, task, done);
+        let file = &self.files[task.span().part()];
+        reads::submit(&mut self.ring, slot, file, task.span(), done);
+        self.slots[slot] = State::Reading(job, Box::new(task), done);
     }
 
     fn read_ended(&mut self, slot: usize, buffer: Buffer, result: io::Result<usize>) {
@@ -412,23 +415,14 @@ impl Lane {
         else {
             return;
         };
-        task.put_buffer(buffer);
-        let file = &self.files[task.part()];
-        let fetched = match result {
-            Ok(0) => file
-                .check_unchanged()
-                .and(Err(io::Error::from(io::ErrorKind::UnexpectedEof).into())),
-            Ok(bytes) if done + bytes < task.target().len() => {
-                return self.fetch(slot, job, task, done + bytes);
+        let file = &self.files[task.span().part()];
+        match reads::ended(file, task.span(), done, buffer, result) {
+            Progress::Partly(done) => self.fetch(slot, job, *task, done),
+            Progress::Ended(fetched) => {
+                let step = self.vfs.resume(*task, fetched);
+                self.drive(slot, job, step);
             }
-            Ok(_) => file.check_unchanged(),
-            Err(e) if e.kind() == io::ErrorKind::Interrupted => {
-                return self.fetch(slot, job, task, done);
-            }
-            Err(e) => Err(e.into()),
-        };
-        let step = self.vfs.resume(task, fetched);
-        self.drive(slot, job, step);
+        }
     }
 }
 
@@ -447,9 +441,11 @@ fn refusal(opcode: u32) -> Errno {
 mod tests {
     use super::*;
 
+    const MEMORY_BYTES: usize = 128 << 20;
+
     #[test]
     fn a_small_host_has_deep_queues_of_large_requests() {
-        let plan = plan_for(2, |_| true);
+        let plan = plan_for(MEMORY_BYTES, 2, |_| true);
         assert_eq!(
             plan,
             Plan { queues: vec![Some(0), Some(1)], depth: 16, payload_bytes: 1 << 20 }
@@ -459,7 +455,7 @@ mod tests {
     #[test]
     fn a_huge_host_stays_within_its_memory() {
         for (possible, mine) in [(256, 256), (1024, 8), (512, 512), (64, 64)] {
-            let plan = plan_for(possible, |cpu| cpu < mine);
+            let plan = plan_for(MEMORY_BYTES, possible, |cpu| cpu < mine);
             let spare = possible - mine;
             let bytes = (mine * plan.depth + spare) * plan.payload_bytes;
             assert!(bytes <= MEMORY_BYTES + spare * MIN_PAYLOAD_BYTES, "{possible} CPUs: {bytes}");
@@ -469,7 +465,7 @@ mod tests {
 
     #[test]
     fn cpus_that_are_not_ours_have_a_queue_all_the_same() {
-        let plan = plan_for(4, |cpu| cpu == 2);
+        let plan = plan_for(MEMORY_BYTES, 4, |cpu| cpu == 2);
         assert_eq!(plan.queues, [None, None, Some(2), None]);
     }
 }

@@ -1,20 +1,23 @@
-//! The sample cache: what was read and checked and not asked for yet, up to a hard cap of bytes.
+//! The sample cache: what was read and checked and not asked for yet, within the budget.
 //!
-//! In shards, each with its own lock: no lock is shared by all readers. Samples that a single request
-//! asks for whole never come here.
+//! In shards, each with its own lock: no lock is shared by all readers. What is left over of a sample that
+//! was asked for in part goes when others need the room; what was fetched ahead stays until it is asked
+//! for, or [`SampleCache::drop_ahead`] gives it up. Samples that a single request asks for whole, and that
+//! nobody fetched ahead, never come here.
 
+use super::block::Blocks;
+use super::budget::{Budget, Reservation};
 use super::flight::Flight;
 use super::verify::{Digests, Verified};
 use lru::LruCache;
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The largest sample that is kept whole; larger ones are remembered by their blocks' checksums.
 const MAX_WHOLE_BYTES: u64 = 4 << 20;
 /// What is being fetched must not take more than this in all.
 const FETCHING_BYTES: u64 = 64 << 20;
-/// A shard should hold several of the largest.
 const SHARDS: u64 = 16;
 
 /// What is known of a sample.
@@ -39,6 +42,8 @@ impl Known {
 pub(super) enum Entered {
     /// It is known.
     Hit(Known),
+    /// It was fetched ahead; its place in the order of arrival, if all of it was given out now.
+    Ahead(Arc<Verified>, Option<u64>),
     /// It is being fetched: wait.
     Join(Arc<Flight>),
     /// Nobody fetches it: the caller must.
@@ -50,6 +55,7 @@ pub(super) enum Entered {
 pub(super) struct Lead {
     cache: Arc<SampleCache>,
     sample: u64,
+    is_ahead: bool,
 }
 
 impl Lead {
@@ -57,11 +63,23 @@ impl Lead {
     pub(super) fn land(self, found: Known, asked: u64) {
         self.cache.keep(self.sample, found, asked);
     }
+
+    /// Keeps what was fetched ahead, as number `order` that arrived, and wakes who waits.
+    pub(super) fn land_ahead(self, verified: Arc<Verified>, order: u64) {
+        self.cache.busy.fetch_add(1, Ordering::Relaxed);
+        let mut shard = self.cache.shard(self.sample);
+        if shard.ahead.insert(self.sample, Ahead { verified, served: 0, order }).is_some() {
+            self.cache.busy.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
 }
 
 impl Drop for Lead {
     fn drop(&mut self) {
         let flight = self.cache.shard(self.sample).flights.remove(&self.sample);
+        if self.is_ahead {
+            self.cache.busy.fetch_sub(1, Ordering::Relaxed);
+        }
         if let Some(flight) = flight {
             flight.land();
         }
@@ -70,8 +88,11 @@ impl Drop for Lead {
 
 pub(super) struct SampleCache {
     shards: Vec<Mutex<Shard>>,
-    shard_bytes: u64,
+    blocks: Arc<Blocks>,
+    budget: Budget,
     max_whole_bytes: u64,
+    /// Samples that were or are being fetched ahead: as long as there is none, nobody looks.
+    busy: AtomicUsize,
     hits: AtomicU64,
     misses: AtomicU64,
     evictions: AtomicU64,
@@ -79,7 +100,7 @@ pub(super) struct SampleCache {
 
 struct Shard {
     known: LruCache<u64, Slot>,
-    bytes: u64,
+    ahead: HashMap<u64, Ahead>,
     flights: HashMap<u64, Arc<Flight>>,
 }
 
@@ -87,20 +108,32 @@ struct Slot {
     known: Known,
     /// Bytes of a whole sample that were given out; when all were, nobody is expected to ask again.
     served: u64,
+    _reservation: Reservation,
+}
+
+struct Ahead {
+    verified: Arc<Verified>,
+    served: u64,
+    order: u64,
 }
 
 impl SampleCache {
-    /// A cache of at most `cap_bytes` bytes, beside which `concurrency` samples are being fetched at most.
-    pub(super) fn new(cap_bytes: u64, concurrency: u64) -> Self {
-        let shards = (cap_bytes / (4 * MAX_WHOLE_BYTES)).clamp(1, SHARDS);
-        let shard_bytes = cap_bytes / shards;
-        let shard = || Shard { known: LruCache::unbounded(), bytes: 0, flights: HashMap::new() };
+    /// A cache beside which `concurrency` samples are being fetched at most.
+    /// Where it needs room, `blocks` go before what was asked for.
+    pub(super) fn new(budget: Budget, blocks: Arc<Blocks>, concurrency: u64) -> Self {
+        let shard = || Shard {
+            known: LruCache::unbounded(),
+            ahead: HashMap::new(),
+            flights: HashMap::new(),
+        };
         Self {
-            shards: (0..shards).map(|_| Mutex::new(shard())).collect(),
-            shard_bytes,
+            shards: (0..SHARDS).map(|_| Mutex::new(shard())).collect(),
+            blocks,
             max_whole_bytes: MAX_WHOLE_BYTES
-                .min(shard_bytes / 4)
+                .min(budget.cap_bytes() / 4)
                 .min(FETCHING_BYTES / concurrency.max(1)),
+            budget,
+            busy: AtomicUsize::new(0),
             hits: AtomicU64::new(0),
             misses: AtomicU64::new(0),
             evictions: AtomicU64::new(0),
@@ -112,29 +145,105 @@ impl SampleCache {
         self.max_whole_bytes
     }
 
+    /// Whether nothing was or is being fetched ahead.
+    pub(super) fn is_idle(&self) -> bool {
+        self.busy.load(Ordering::Relaxed) == 0
+    }
+
     fn shard(&self, sample: u64) -> MutexGuard<'_, Shard> {
-        let shard = (sample % self.shards.len() as u64) as usize;
+        let shard = (sample % SHARDS) as usize;
         self.shards[shard].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Asks for a sample of which `asked` bytes will be given out.
     pub(super) fn enter(self: &Arc<Self>, sample: u64, asked: u64) -> Entered {
-        let mut shard = self.shard(sample);
-        if let Some(known) = shard.touch(sample, asked) {
-            self.hits.fetch_add(1, Ordering::Relaxed);
-            return Entered::Hit(known);
-        }
-        if let Some(flight) = shard.flights.get(&sample) {
-            return Entered::Join(Arc::clone(flight));
+        if let Some(found) = self.look(sample, asked) {
+            return found;
         }
         self.misses.fetch_add(1, Ordering::Relaxed);
-        shard.flights.insert(sample, Arc::new(Flight::new()));
-        Entered::Lead(Lead { cache: Arc::clone(self), sample })
+        match self.lead(sample, false) {
+            Ok(lead) => Entered::Lead(lead),
+            Err(flight) => Entered::Join(flight),
+        }
     }
 
-    fn keep(&self, sample: u64, found: Known, asked: u64) {
-        let evicted = self.shard(sample).keep(sample, found, asked, self.shard_bytes);
-        self.evictions.fetch_add(evicted, Ordering::Relaxed);
+    /// What is there, or is being fetched; never makes the caller fetch.
+    pub(super) fn look(&self, sample: u64, asked: u64) -> Option<Entered> {
+        let mut shard = self.shard(sample);
+        if let Some((verified, used_up)) = shard.touch_ahead(sample, asked) {
+            if used_up.is_some() {
+                self.busy.fetch_sub(1, Ordering::Relaxed);
+            }
+            return Some(Entered::Ahead(verified, used_up));
+        }
+        if let Some(known) = shard.touch(sample, asked) {
+            self.hits.fetch_add(1, Ordering::Relaxed);
+            return Some(Entered::Hit(known));
+        }
+        shard.flights.get(&sample).map(|flight| Entered::Join(Arc::clone(flight)))
+    }
+
+    fn lead(self: &Arc<Self>, sample: u64, is_ahead: bool) -> Result<Lead, Arc<Flight>> {
+        let mut shard = self.shard(sample);
+        if let Some(flight) = shard.flights.get(&sample) {
+            return Err(Arc::clone(flight));
+        }
+        shard.flights.insert(sample, Arc::new(Flight::new()));
+        Ok(Lead { cache: Arc::clone(self), sample, is_ahead })
+    }
+
+    /// The duty to fetch a sample ahead, unless it is there or on its way.
+    pub(super) fn lead_ahead(self: &Arc<Self>, sample: u64) -> Option<Lead> {
+        {
+            let shard = self.shard(sample);
+            if shard.known.contains(&sample) || shard.ahead.contains_key(&sample) {
+                return None;
+            }
+        }
+        let lead = self.lead(sample, true).ok()?;
+        self.busy.fetch_add(1, Ordering::Relaxed);
+        Some(lead)
+    }
+
+    /// Whether what was fetched ahead still waits to be asked for.
+    pub(super) fn has_ahead(&self, sample: u64) -> bool {
+        self.shard(sample).ahead.contains_key(&sample)
+    }
+
+    /// Takes out what was fetched ahead: it is elsewhere now, or nobody wants it. Gives how much of it
+    /// nobody had asked for, in bytes.
+    pub(super) fn drop_ahead(&self, sample: u64) -> Option<u64> {
+        let ahead = self.shard(sample).ahead.remove(&sample)?;
+        self.busy.fetch_sub(1, Ordering::Relaxed);
+        Some((ahead.verified.bytes().len() as u64).saturating_sub(ahead.served))
+    }
+
+    fn keep(&self, sample: u64, known: Known, served: u64) {
+        let Some(reservation) = self.reserve(sample, known.bytes()) else { return };
+        let slot = Slot { known, served, _reservation: reservation };
+        self.shard(sample).known.put(sample, slot);
+    }
+
+    /// Makes room, first where blocks are, then in the sample's own shard, then in others.
+    fn reserve(&self, sample: u64, bytes: u64) -> Option<Reservation> {
+        if bytes > self.budget.cap_bytes() {
+            return None;
+        }
+        for place in sample..sample + SHARDS {
+            loop {
+                if let Some(reservation) = self.budget.reserve(bytes) {
+                    return Some(reservation);
+                }
+                if self.blocks.evict_any() {
+                    continue;
+                }
+                if self.shard(place).known.pop_lru().is_none() {
+                    break;
+                }
+                self.evictions.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        None
     }
 
     /// Hits, misses, entries, bytes, cap, evictions.
@@ -144,13 +253,14 @@ impl SampleCache {
             misses: self.misses.load(Ordering::Relaxed),
             evictions: self.evictions.load(Ordering::Relaxed),
             entries: 0,
-            bytes: 0,
-            capacity_bytes: self.shard_bytes * self.shards.len() as u64,
+            ahead_entries: 0,
+            bytes: self.budget.held_bytes(),
+            capacity_bytes: self.budget.cap_bytes(),
         };
         for shard in &self.shards {
             let shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
             figures.entries += shard.known.len() as u64;
-            figures.bytes += shard.bytes;
+            figures.ahead_entries += shard.ahead.len() as u64;
         }
         figures
     }
@@ -159,13 +269,15 @@ impl SampleCache {
 /// The cache's counters.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub(super) struct Figures {
-    /// Requests answered from the cache.
+    /// Requests answered from what was left over of a sample.
     pub hits: u64,
-    /// Requests that had to fetch.
+    /// Requests for a part of a sample that had to fetch.
     pub misses: u64,
-    /// Samples held now.
+    /// Samples held now because only a part of them was asked for.
     pub entries: u64,
-    /// Bytes held now.
+    /// Samples held now because they were fetched ahead.
+    pub ahead_entries: u64,
+    /// Bytes held now, blocks and what is being fetched ahead included.
     pub bytes: u64,
     /// The cap.
     pub capacity_bytes: u64,
@@ -181,28 +293,19 @@ impl Shard {
         if slot.served < verified.bytes().len() as u64 {
             return Some(slot.known.clone());
         }
-        let slot = self.known.pop(&sample)?;
-        self.bytes -= slot.known.bytes();
-        Some(slot.known)
+        Some(self.known.pop(&sample)?.known)
     }
 
-    /// Keeps `known` within `cap_bytes`; gives the number of others that had to go.
-    fn keep(&mut self, sample: u64, known: Known, served: u64, cap_bytes: u64) -> u64 {
-        let bytes = known.bytes();
-        if bytes > cap_bytes {
-            return 0;
+    fn touch_ahead(&mut self, sample: u64, asked: u64) -> Option<(Arc<Verified>, Option<u64>)> {
+        let ahead = self.ahead.get_mut(&sample)?;
+        ahead.served += asked;
+        let verified = Arc::clone(&ahead.verified);
+        let is_used_up = ahead.served >= verified.bytes().len() as u64;
+        let used_up = is_used_up.then_some(ahead.order);
+        if is_used_up {
+            self.ahead.remove(&sample);
         }
-        let mut evicted = 0;
-        while self.bytes + bytes > cap_bytes {
-            let Some((_, slot)) = self.known.pop_lru() else { break };
-            self.bytes -= slot.known.bytes();
-            evicted += 1;
-        }
-        self.bytes += bytes;
-        if let Some(old) = self.known.put(sample, Slot { known, served }) {
-            self.bytes -= old.known.bytes();
-        }
-        evicted
+        Some((verified, used_up))
     }
 }
 
@@ -214,7 +317,13 @@ mod tests {
     fn whole(bytes: usize) -> Known {
         let buffer = Buffer::with_capacity(bytes);
         let crc = crc32fast::hash(&buffer.as_slice()[..bytes]);
-        Known::Whole(Arc::new(Verified::check(buffer, bytes, crc).ok().unwrap()))
+        Known::Whole(Arc::new(Verified::check(buffer, 0..bytes, Some(crc)).ok().unwrap()))
+    }
+
+    fn cache(cap_bytes: u64) -> Arc<SampleCache> {
+        let budget = Budget::new(cap_bytes);
+        let blocks = Arc::new(Blocks::new(budget.clone(), 0, 0));
+        Arc::new(SampleCache::new(budget, blocks, 1))
     }
 
     fn lead(cache: &Arc<SampleCache>, sample: u64) -> Lead {
@@ -226,7 +335,7 @@ mod tests {
 
     #[test]
     fn a_sample_leaves_when_all_of_it_was_given_out() {
-        let cache = Arc::new(SampleCache::new(64 << 20, 1));
+        let cache = cache(64 << 20);
         lead(&cache, 5).land(whole(300), 100);
         assert!(matches!(cache.enter(5, 100), Entered::Hit(_)));
         assert_eq!(cache.figures().entries, 1);
@@ -236,19 +345,36 @@ mod tests {
 
     #[test]
     fn the_cap_is_hard_and_the_least_recently_used_goes_first() {
-        let cache = Arc::new(SampleCache::new(64 << 10, 1));
+        let cache = cache(64 << 10);
         for sample in 0..100 {
             lead(&cache, sample).land(whole(8 << 10), 1);
             assert!(cache.figures().bytes <= 64 << 10);
         }
         assert!(matches!(cache.enter(99, 1), Entered::Hit(_)));
         lead(&cache, 0);
-        assert_eq!(cache.figures().evictions, 92);
+        assert_eq!((cache.figures().entries, cache.figures().evictions), (8, 92));
+    }
+
+    #[test]
+    fn what_was_fetched_ahead_stays_until_all_of_it_was_given_out() {
+        let cache = cache(64 << 20);
+        let Known::Whole(verified) = whole(300) else { unreachable!() };
+        let ahead = cache.lead_ahead(7).unwrap();
+        assert!(cache.lead_ahead(7).is_none() && !cache.is_idle());
+        assert!(matches!(cache.look(7, 1), Some(Entered::Join(_))));
+        ahead.land_ahead(Arc::clone(&verified), 3);
+        assert!(matches!(cache.enter(7, 100), Entered::Ahead(_, None)));
+        assert!(matches!(cache.enter(7, 200), Entered::Ahead(_, Some(3))));
+        assert!(cache.is_idle() && cache.look(7, 1).is_none());
+        cache.lead_ahead(8).unwrap().land_ahead(verified, 4);
+        assert!(matches!(cache.enter(8, 100), Entered::Ahead(_, None)));
+        assert_eq!((cache.drop_ahead(8), cache.drop_ahead(8)), (Some(200), None));
+        assert!(cache.is_idle());
     }
 
     #[test]
     fn a_second_asker_joins_the_first_and_is_told_when_it_landed() {
-        let cache = Arc::new(SampleCache::new(64 << 20, 1));
+        let cache = cache(64 << 20);
         let first = lead(&cache, 1);
         let Entered::Join(flight) = cache.enter(1, 1) else { panic!("joined") };
         let told = Arc::new(AtomicU64::new(0));
@@ -269,7 +395,7 @@ mod tests {
 
     #[test]
     fn a_cache_without_room_keeps_nothing() {
-        let cache = Arc::new(SampleCache::new(0, 1));
+        let cache = cache(0);
         assert_eq!(cache.max_whole_bytes(), 0);
         lead(&cache, 1).land(whole(4096), 1);
         assert_eq!(cache.figures().entries, 0);

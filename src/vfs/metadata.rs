@@ -94,7 +94,11 @@ impl Vfs {
             Inode::Node(Node::Folder(folder)) => {
                 let found = self.catalog.lookup(&self.dataset, folder, name);
                 match found.map_err(|e| self.name_error(&e))? {
-                    Some(node) => self.attr_of(Inode::Node(node)).map(Lookup::Found),
+                    Some(node) => {
+                        let attr = self.attr_of(Inode::Node(node))?;
+                        self.kernel_knows(attr.ino);
+                        Ok(Lookup::Found(attr))
+                    }
                     None => Ok(Lookup::Absent),
                 }
             }
@@ -107,8 +111,20 @@ impl Vfs {
 
     /// The kernel has dropped an inode that `lookups` lookups told it of.
     pub fn forget(&self, ino: u64, lookups: u64) {
-        if let Inode::Snapshot(number) = Inode::of(ino) {
-            self.control.forget(number, lookups);
+        match Inode::of(ino) {
+            Inode::Snapshot(number) => self.control.forget(number, lookups),
+            Inode::Node(Node::Sample(sample)) => {
+                self.known.clear(sample);
+                self.delivered.clear(sample);
+            }
+            Inode::Node(Node::Folder(_)) | Inode::ControlFolder => {}
+        }
+    }
+
+    /// The kernel is told of an inode: its page cache can take the file's bytes from then on.
+    pub(super) fn kernel_knows(&self, ino: u64) {
+        if let Inode::Node(Node::Sample(sample)) = Inode::of(ino) {
+            self.known.set(sample);
         }
     }
 
@@ -231,6 +247,7 @@ impl Vfs {
     /// The container cannot be read any more.
     pub fn attr_of_listed(&self, folder: u64, entry: &Listed) -> Result<(Attr, Duration), Errno> {
         if entry.lasting {
+            self.kernel_knows(entry.ino);
             return Ok((self.getattr(entry.ino)?, FOREVER));
         }
         match self.lookup(folder, entry.name) {

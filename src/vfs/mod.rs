@@ -5,14 +5,19 @@
 //! which every transport drives.
 
 mod bad;
+mod block;
+mod budget;
 mod cache;
 mod control;
 mod errno;
 mod flight;
 mod inode;
 mod metadata;
+mod pattern;
+mod prefetch;
 mod read;
 pub mod report;
+mod span;
 mod stats;
 mod verify;
 
@@ -20,12 +25,16 @@ pub use control::CONTROL_FOLDER;
 pub use errno::Errno;
 pub use flight::Flight;
 pub use metadata::{Attr, Listed, Lookup, XATTR_PREFIX};
+pub use prefetch::{Fetch, PrefetchFigures, Store};
 pub use read::{Reply, Step, Task};
+pub use span::Span;
 pub use stats::{Operation, Stats};
 pub use verify::Verified;
 
 use crate::catalog::{Catalog, Dataset};
 use crate::io::BufferPool;
+use budget::Budget;
+use inode::Inode;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -51,8 +60,10 @@ pub enum Verify {
 pub struct Options {
     /// When samples are checked.
     pub verify: Verify,
-    /// Hard cap of the sample cache, in bytes.
+    /// Hard cap of what is held in memory, in bytes: blocks, samples, what is being fetched ahead.
     pub cache_bytes: u64,
+    /// How much of what is announced may be put into the kernel's page cache, in bytes.
+    pub kernel_bytes: u64,
     /// How many reads may be under way at a time, each with memory for a whole sample.
     pub concurrency: u64,
     /// Owner of everything.
@@ -70,6 +81,7 @@ impl Default for Options {
         Self {
             verify: Verify::Always,
             cache_bytes: 256 << 20,
+            kernel_bytes: 1 << 30,
             concurrency: 1,
             uid: 0,
             gid: 0,
@@ -86,6 +98,8 @@ pub struct Part {
     pub path: PathBuf,
     /// Its modification time: that of its samples.
     pub modified: SystemTime,
+    /// Its size in bytes.
+    pub size_bytes: u64,
 }
 
 /// A mounted dataset.
@@ -96,9 +110,16 @@ pub struct Vfs {
     options: Options,
     modified: SystemTime,
     total_bytes: u64,
+    budget: Budget,
+    blocks: Arc<block::Blocks>,
     cache: Arc<cache::SampleCache>,
+    prefetch: Arc<prefetch::Prefetch>,
     buffers: BufferPool,
     verified: Bits,
+    /// Samples whose inodes the kernel knows.
+    known: Bits,
+    /// Samples that the kernel's page cache was given ahead, and that it knows still.
+    delivered: Bits,
     bad: bad::BadList,
     control: control::Control,
     stats: Stats,
@@ -113,16 +134,25 @@ impl Vfs {
     pub fn new(dataset: Dataset, catalog: Catalog, parts: Vec<Part>, options: Options) -> Self {
         assert_eq!(dataset.parts().len(), parts.len(), "a description for each part");
         let newest = parts.iter().map(|part| part.modified).max();
-        let cache = Arc::new(cache::SampleCache::new(options.cache_bytes, options.concurrency));
+        let budget = Budget::new(options.cache_bytes);
+        let (samples, data_bytes) = (dataset.len(), dataset.data_bytes());
+        let blocks = Arc::new(block::Blocks::new(budget.clone(), samples, data_bytes));
+        let cache =
+            cache::SampleCache::new(budget.clone(), Arc::clone(&blocks), options.concurrency);
         Self {
             modified: newest.unwrap_or(SystemTime::UNIX_EPOCH),
-            total_bytes: dataset.data_bytes(),
-            verified: Bits::new(dataset.len()),
+            total_bytes: data_bytes,
+            verified: Bits::new(samples),
+            known: Bits::new(samples),
+            delivered: Bits::new(samples),
+            prefetch: Arc::new(prefetch::Prefetch::new(options.cache_bytes)),
+            budget,
+            blocks,
             bad: bad::BadList::new(parts.len()),
             control: control::Control::default(),
             stats: Stats::default(),
             buffers: BufferPool::new(4),
-            cache,
+            cache: Arc::new(cache),
             dataset,
             catalog,
             parts,
@@ -165,6 +195,14 @@ impl Bits {
             && word.load(Ordering::Relaxed) >> (bit % 64) & 1 == 0
         {
             word.fetch_or(1 << (bit % 64), Ordering::Relaxed);
+        }
+    }
+
+    fn clear(&self, bit: u64) {
+        if let Some(word) = self.word(bit)
+            && word.load(Ordering::Relaxed) >> (bit % 64) & 1 == 1
+        {
+            word.fetch_and(!(1 << (bit % 64)), Ordering::Relaxed);
         }
     }
 }

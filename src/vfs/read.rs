@@ -2,14 +2,19 @@
 //!
 //! | the sample | what is fetched |
 //! | --- | --- |
+//! | was fetched ahead, or lies in a block that is there | nothing |
+//! | is small, and must be waited for | a large block around it, if there is room; each sample is checked as it is given out |
 //! | need not be checked (`verify=off`, or `once` and done) | the bytes that were asked for |
 //! | is asked for whole | the sample; checked; given out; not kept |
 //! | is small | the sample; checked; kept for the requests that follow |
 //! | is large | the sample in a pass of bounded memory that checks it and notes its blocks' checksums; then, for this and every further request, the blocks that were asked for, checked against the note |
 
 use super::bad::{Bad, Fault};
+use super::block::{self, BlockLead, Chunk};
 use super::cache::{Entered, Known, Lead};
 use super::inode::Inode;
+use super::prefetch::Waited;
+use super::span::Span;
 use super::verify::{Digests, Scan, Verified};
 use super::{Errno, Flight, Verify, Vfs};
 use crate::catalog::{Located, Node};
@@ -17,11 +22,14 @@ use crate::io::{Buffer, ReadError};
 use std::ops::Range;
 use std::sync::Arc;
 
+/// The most that [`Task::target`] is aligned to.
+const MAX_ALIGNMENT_BYTES: usize = 4096;
+
 /// What to do next.
 pub enum Step {
     /// Answer the request.
     Done(Reply),
-    /// Fetch what the task says, then [`Vfs::resume`].
+    /// Fetch what the task says, then [`Vfs::resume`]. If that means to wait, [`Vfs::must_wait`] first.
     Read(Task),
     /// Another request fetches the same sample. When it has landed, call [`Vfs::read`] again.
     Wait(Arc<Flight>),
@@ -34,6 +42,7 @@ enum Payload {
     Nothing,
     Fetched(Buffer, Range<usize>),
     Shared(Arc<Verified>, Range<usize>),
+    Unchecked(Arc<Chunk>, Range<usize>),
     Control(Arc<[u8]>, Range<usize>),
 }
 
@@ -47,6 +56,7 @@ impl Reply {
             Ok(Payload::Nothing) => Ok(&[]),
             Ok(Payload::Fetched(buffer, range)) => Ok(&buffer.as_slice()[range.clone()]),
             Ok(Payload::Shared(verified, range)) => Ok(&verified.bytes()[range.clone()]),
+            Ok(Payload::Unchecked(chunk, range)) => Ok(&chunk.unchecked()[range.clone()]),
             Ok(Payload::Control(content, range)) => Ok(&content[range.clone()]),
             Err(errno) => Err(*errno),
         }
@@ -59,12 +69,16 @@ pub struct Task {
     located: Located,
     /// The range of the sample that was asked for.
     want: Range<u64>,
-    /// The range of the sample to fetch now.
-    fetch: Range<u64>,
+    /// What to fetch now.
+    span: Span,
     goal: Goal,
     /// If others may wait for what this task fetches.
     lead: Option<Lead>,
-    buffer: Buffer,
+    /// Whether [`Vfs::must_wait`] has decided what to wait for.
+    waits: bool,
+    /// Whether a fetch has failed before.
+    has_failed: bool,
+    waited: Option<Waited>,
 }
 
 enum Goal {
@@ -76,44 +90,20 @@ enum Goal {
     Scan(Box<Scan>),
     /// Blocks of a large sample that was passed over.
     Blocks(Arc<Digests>),
+    /// A block of the container, of which the sample is a part.
+    Around(BlockLead),
 }
 
 impl Task {
-    /// Which container to read.
+    /// What to fetch now.
+    pub fn span(&mut self) -> &mut Span {
+        &mut self.span
+    }
+
+    /// Whether [`Vfs::must_wait`] has decided what to wait for.
     #[must_use]
-    pub fn part(&self) -> usize {
-        self.located.part
-    }
-
-    /// Where to read, from the start of the container, in bytes.
-    #[must_use]
-    pub fn offset_bytes(&self) -> u64 {
-        self.located.sample.offset_bytes + self.fetch.start
-    }
-
-    /// Where to put what was read; its length is how much to read.
-    pub fn target(&mut self) -> &mut [u8] {
-        let length = (self.fetch.end - self.fetch.start) as usize;
-        self.buffer.reserve(length);
-        &mut self.buffer.as_mut_slice()[..length]
-    }
-
-    /// Whether it fetches into memory that was lent to it.
-    #[must_use]
-    pub fn has_loan(&self) -> bool {
-        self.buffer.is_loan()
-    }
-
-    /// The memory of [`Task::target`], to be filled elsewhere, and how much of it is to be.
-    #[must_use]
-    pub fn take_buffer(&mut self) -> (Buffer, usize) {
-        let length = self.target().len();
-        (std::mem::replace(&mut self.buffer, Buffer::empty()), length)
-    }
-
-    /// Puts back what [`Task::take_buffer`] gave.
-    pub fn put_buffer(&mut self, buffer: Buffer) {
-        self.buffer = buffer;
+    pub fn waits(&self) -> bool {
+        self.waits
     }
 
     /// Whether it will keep a thread busy for long.
@@ -122,15 +112,21 @@ impl Task {
         matches!(self.goal, Goal::Scan(_))
     }
 
-    fn next(mut self, goal: Goal, fetch: Range<u64>) -> Step {
+    /// A range of the sample as one of the container.
+    fn of_container(&self, range: &Range<u64>) -> Range<u64> {
+        let start = self.located.sample.offset_bytes;
+        start + range.start..start + range.end
+    }
+
+    fn next(mut self, goal: Goal, range: Range<u64>) -> Step {
         self.goal = goal;
-        self.fetch = fetch;
+        self.span.set_range(self.of_container(&range));
         Step::Read(self)
     }
 
     /// Where the wanted bytes lie in the buffer.
     fn wanted(&self) -> Range<usize> {
-        (self.want.start - self.fetch.start) as usize..(self.want.end - self.fetch.start) as usize
+        self.span.place_of(&self.of_container(&self.want))
     }
 }
 
@@ -168,17 +164,18 @@ impl Vfs {
         if want.is_empty() {
             return Step::Done(Reply(Ok(Payload::Nothing)));
         }
+        if let Some(step) = self.in_memory(sample, &located, &want) {
+            return step;
+        }
         let all = 0..at.length_bytes;
-        let (goal, fetch, lead) = if !self.must_check(sample, &located) {
+        let (goal, range, lead) = if !self.must_check(sample, &located) {
             (Goal::Plain, want.clone(), None)
         } else if want == all {
             (Goal::Whole, all, None)
         } else {
             match self.cache.enter(sample, want.end - want.start) {
-                Entered::Hit(Known::Whole(verified)) => {
-                    let range = want.start as usize..want.end as usize;
-                    self.stats.served(want.end - want.start);
-                    return Step::Done(Reply(Ok(Payload::Shared(verified, range))));
+                Entered::Ahead(verified, _) | Entered::Hit(Known::Whole(verified)) => {
+                    return self.give_shared(verified, &want);
                 }
                 Entered::Hit(Known::Digests(digests)) => {
                     let (start, end) = digests.around(want.start, want.end, at.length_bytes);
@@ -195,11 +192,117 @@ impl Vfs {
                 }
             }
         };
-        let buffer = self.buffers.take(0);
-        Step::Read(Task { sample, located, want, fetch, goal, lead, buffer })
+        let range = at.offset_bytes + range.start..at.offset_bytes + range.end;
+        let span = Span::new(located.part, range, self.buffers.take(0));
+        let (waits, has_failed) = (false, false);
+        let waited = None;
+        Step::Read(Task { sample, located, want, span, goal, lead, waits, has_failed, waited })
     }
 
-    fn must_check(&self, sample: u64, located: &Located) -> bool {
+    /// What was fetched ahead, or with others, or is on its way.
+    fn in_memory(&self, sample: u64, located: &Located, want: &Range<u64>) -> Option<Step> {
+        if !self.cache.is_idle() {
+            match self.cache.look(sample, want.end - want.start) {
+                Some(Entered::Ahead(verified, used_up)) => {
+                    self.used_ahead(sample, located, used_up);
+                    return Some(self.give_shared(verified, want));
+                }
+                Some(Entered::Hit(Known::Whole(verified))) => {
+                    return Some(self.give_shared(verified, want));
+                }
+                Some(Entered::Join(flight)) => return Some(Step::Wait(flight)),
+                Some(Entered::Hit(Known::Digests(_)) | Entered::Lead(_)) | None => {}
+            }
+        }
+        if self.blocks.is_idle() || !self.blocks.is_small(located.sample.length_bytes) {
+            return None;
+        }
+        let at = located.sample;
+        let range = at.offset_bytes..at.offset_bytes + at.length_bytes;
+        let asked = want.end - want.start;
+        match self.blocks.around(located.part, &range) {
+            Some(id) => match self.blocks.look(id, asked)? {
+                block::Entered::Hit(chunk, is_first) => {
+                    if is_first {
+                        self.observe(sample, located);
+                    }
+                    self.in_block(sample, located, want, id, &chunk)
+                }
+                block::Entered::Join(flight) => Some(Step::Wait(flight)),
+                block::Entered::Lead(_) | block::Entered::Refused => None,
+            },
+            None => self.in_two_blocks(sample, located, want, &range),
+        }
+    }
+
+    /// `None` if the bytes there are not what they should be: then they are fetched again.
+    fn in_block(
+        &self,
+        sample: u64,
+        located: &Located,
+        want: &Range<u64>,
+        id: block::BlockId,
+        chunk: &Arc<Chunk>,
+    ) -> Option<Step> {
+        let block = self.blocks.range(id, self.parts[located.part].size_bytes);
+        let start = (located.sample.offset_bytes - block.start) as usize;
+        let range = start..start + located.sample.length_bytes as usize;
+        if range.end > chunk.unchecked().len() {
+            return None;
+        }
+        if !self.must_check(sample, located) {
+            let range = start + want.start as usize..start + want.end as usize;
+            self.stats.served(want.end - want.start);
+            return Some(Step::Done(Reply(Ok(Payload::Unchecked(Arc::clone(chunk), range)))));
+        }
+        match Verified::check_part(chunk, range, located.sample.crc32) {
+            Ok(verified) => {
+                self.stats.verified(true);
+                self.verified.set(sample);
+                Some(self.give_shared(Arc::new(verified), want))
+            }
+            Err(_) => {
+                self.blocks.remove(id);
+                None
+            }
+        }
+    }
+
+    /// A sample across the border of two blocks that are both there.
+    fn in_two_blocks(
+        &self,
+        sample: u64,
+        located: &Located,
+        want: &Range<u64>,
+        range: &Range<u64>,
+    ) -> Option<Step> {
+        let [first, second] = self.blocks.both(located.part, range)?;
+        let (first, second) = (first.unchecked(), second.unchecked());
+        let length = located.sample.length_bytes as usize;
+        let id = self.blocks.around(located.part, &(range.start..range.start))?;
+        let block = self.blocks.range(id, self.parts[located.part].size_bytes);
+        let head = first.get((range.start - block.start) as usize..)?;
+        let tail = second.get(..length.checked_sub(head.len())?)?;
+        let mut buffer = self.buffers.take(length);
+        buffer.as_mut_slice()[..head.len()].copy_from_slice(head);
+        buffer.as_mut_slice()[head.len()..length].copy_from_slice(tail);
+        let must_check = self.must_check(sample, located);
+        let expected = located.sample.crc32.filter(|_| must_check);
+        let verified = Verified::check(buffer, 0..length, expected).ok()?;
+        if must_check {
+            self.stats.verified(true);
+            self.verified.set(sample);
+        }
+        Some(self.give_shared(Arc::new(verified), want))
+    }
+
+    fn give_shared(&self, verified: Arc<Verified>, want: &Range<u64>) -> Step {
+        self.stats.served(want.end - want.start);
+        let range = want.start as usize..want.end as usize;
+        Step::Done(Reply(Ok(Payload::Shared(verified, range))))
+    }
+
+    pub(super) fn must_check(&self, sample: u64, located: &Located) -> bool {
         let asked_for = match self.options.verify {
             Verify::Always => true,
             Verify::Once => !self.verified.get(sample),
@@ -208,65 +311,96 @@ impl Vfs {
         asked_for && located.sample.crc32.is_some()
     }
 
+    /// What the task wants is not in memory: the disk must be waited for. Decides what to wait for.
+    pub fn must_wait(&self, mut task: Task) -> Step {
+        if std::mem::replace(&mut task.waits, true) {
+            return Step::Read(task);
+        }
+        self.demanded(task.sample, &task.located);
+        task.waited = Some(Waited::new(&self.prefetch));
+        let at = task.located.sample;
+        if !self.blocks.is_worthwhile() || !self.blocks.is_small(at.length_bytes) {
+            return Step::Read(task);
+        }
+        let all = task.of_container(&(0..at.length_bytes));
+        let Some(id) = self.blocks.around(task.located.part, &all) else { return Step::Read(task) };
+        match self.blocks.enter(id, task.want.end - task.want.start) {
+            block::Entered::Lead(lead) => {
+                let container_bytes = self.parts[task.located.part].size_bytes;
+                task.span.set_range(self.blocks.range(id, container_bytes));
+                task.goal = Goal::Around(lead);
+                self.shelve(&mut task);
+                Step::Read(task)
+            }
+            block::Entered::Join(flight) => {
+                // Whoever waits for this sample goes on with the block, too.
+                self.shelve(&mut task);
+                Step::Wait(flight)
+            }
+            block::Entered::Hit(chunk, _) => {
+                let step = self.in_block(task.sample, &task.located, &task.want, id, &chunk);
+                step.unwrap_or(Step::Read(task))
+            }
+            block::Entered::Refused => Step::Read(task),
+        }
+    }
+
     /// Goes on with a task whose bytes were fetched into [`Task::target`], or not.
     pub fn resume(&self, mut task: Task, fetched: Result<(), ReadError>) -> Step {
         if let Err(error) = fetched {
             return self.fetch_failed(task, error);
         }
-        let length = (task.fetch.end - task.fetch.start) as usize;
-        self.stats.fetched(length as u64);
+        self.stats.fetched(task.span.length() as u64);
         match std::mem::replace(&mut task.goal, Goal::Plain) {
             Goal::Plain => self.give(task),
             Goal::Whole => self.check_whole(task),
             Goal::Scan(mut scan) => {
-                scan.update(&task.buffer.as_slice()[..length]);
+                scan.update(task.span.bytes());
                 match scan.next() {
                     Some((start, end)) => task.next(Goal::Scan(scan), start..end),
                     None => self.end_scan(task, *scan),
                 }
             }
             Goal::Blocks(digests) => {
-                let start = task.fetch.start;
-                match digests.check(start, &task.buffer.as_slice()[..length]) {
+                let start = task.span.range().start - task.located.sample.offset_bytes;
+                match digests.check(start, task.span.bytes()) {
                     Ok(()) => self.give(task),
                     Err((_, expected, found)) => {
                         self.mismatch(task, Fault::Checksum { expected, found })
                     }
                 }
             }
+            Goal::Around(lead) => self.end_block(task, lead),
         }
     }
 
     /// Gives out the wanted part of what was fetched and checked.
-    fn give(&self, task: Task) -> Step {
+    fn give(&self, mut task: Task) -> Step {
         self.stats.served(task.want.end - task.want.start);
         let range = task.wanted();
-        Step::Done(Reply(Ok(Payload::Fetched(task.buffer, range))))
+        Step::Done(Reply(Ok(Payload::Fetched(task.span.swap_buffer(Buffer::empty()), range))))
     }
 
     fn check_whole(&self, mut task: Task) -> Step {
         let at = task.located.sample;
         let expected = at.crc32.unwrap_or_default();
-        let buffer = std::mem::replace(&mut task.buffer, Buffer::empty());
-        let verified = match Verified::check(buffer, at.length_bytes as usize, expected) {
+        let buffer = task.span.swap_buffer(Buffer::empty());
+        let verified = match Verified::check(buffer, task.span.place(), at.crc32) {
             Ok(verified) => verified,
             Err((buffer, found)) => {
-                task.buffer = buffer;
+                task.span.put_buffer(buffer);
                 return self.mismatch(task, Fault::Checksum { expected, found });
             }
         };
         self.stats.verified(true);
         self.verified.set(task.sample);
         let Some(lead) = task.lead.take() else {
-            task.buffer = verified.into_buffer();
+            task.span.put_buffer(verified.into_buffer().0);
             return self.give(task);
         };
         let verified = Arc::new(verified);
-        let asked = task.want.end - task.want.start;
-        lead.land(Known::Whole(Arc::clone(&verified)), asked);
-        self.stats.served(asked);
-        let range = task.wanted();
-        Step::Done(Reply(Ok(Payload::Shared(verified, range))))
+        lead.land(Known::Whole(Arc::clone(&verified)), task.want.end - task.want.start);
+        self.give_shared(verified, &task.want)
     }
 
     fn end_scan(&self, mut task: Task, scan: Scan) -> Step {
@@ -285,12 +419,32 @@ impl Vfs {
         task.next(Goal::Blocks(digests), start..end)
     }
 
+    /// Keeps the block, and gives the sample out of it.
+    fn end_block(&self, mut task: Task, lead: BlockLead) -> Step {
+        let id = lead.id();
+        let buffer = task.span.swap_buffer(Buffer::empty());
+        let step = lead
+            .land(buffer, task.span.place())
+            .and_then(|chunk| self.in_block(task.sample, &task.located, &task.want, id, &chunk));
+        step.unwrap_or_else(|| self.alone(task))
+    }
+
+    /// Fetches the sample without what lies around it.
+    fn alone(&self, mut task: Task) -> Step {
+        let checked = task.lead.is_some() || self.must_check(task.sample, &task.located);
+        let all = 0..task.located.sample.length_bytes;
+        let (goal, range) =
+            if checked { (Goal::Whole, all) } else { (Goal::Plain, task.want.clone()) };
+        self.unshelve(&mut task);
+        task.next(goal, range)
+    }
+
     fn mismatch(&self, task: Task, fault: Fault) -> Step {
         self.stats.verified(false);
         self.fail(task, fault)
     }
 
-    fn fetch_failed(&self, task: Task, error: ReadError) -> Step {
+    fn fetch_failed(&self, mut task: Task, error: ReadError) -> Step {
         let part = task.located.part;
         match &error {
             ReadError::Changed(_) => {
@@ -299,15 +453,23 @@ impl Vfs {
             }
             ReadError::WouldBlock | ReadError::Io(_) => {
                 self.stats.io_error();
+                if matches!(task.goal, Goal::Around(_)) {
+                    // What cannot be read may lie elsewhere in the block.
+                    self.shelve(&mut task);
+                    return self.alone(task);
+                }
+                if !std::mem::replace(&mut task.has_failed, true) {
+                    return Step::Read(task);
+                }
                 self.fail(task, Fault::Io(error.to_string()))
             }
         }
     }
 
-    fn fail(&self, task: Task, fault: Fault) -> Step {
+    fn fail(&self, mut task: Task, fault: Fault) -> Step {
         // First the list, then (with the task) the lead: those who waited find the fault there.
         let step = self.refuse(task.sample, task.located, fault);
-        self.buffers.give(task.buffer);
+        self.buffers.give(task.span.swap_buffer(Buffer::empty()));
         step
     }
 
@@ -319,9 +481,10 @@ impl Vfs {
     /// Offers a task memory to fetch into, such as where the answer must lie. It is taken if the bytes fit
     /// and are for this answer alone; otherwise it is dropped.
     pub fn lend(&self, task: &mut Task, memory: Buffer) {
-        let fits = task.fetch.end - task.fetch.start <= memory.capacity() as u64;
-        if task.lead.is_none() && fits {
-            self.buffers.give(std::mem::replace(&mut task.buffer, memory));
+        // With what the fetch may have to begin before and end behind it.
+        let fits = task.span.length() + 2 * MAX_ALIGNMENT_BYTES <= memory.capacity();
+        if task.lead.is_none() && !matches!(task.goal, Goal::Around(_)) && fits {
+            self.buffers.give(task.span.swap_buffer(memory));
         }
     }
 
@@ -331,20 +494,20 @@ impl Vfs {
             Ok(Payload::Fetched(buffer, _)) => self.buffers.give(buffer),
             Ok(Payload::Shared(verified, _)) => {
                 if let Some(verified) = Arc::into_inner(verified) {
-                    self.buffers.give(verified.into_buffer());
+                    self.buffers.give(verified.into_buffer().0);
                 }
             }
-            Ok(Payload::Nothing | Payload::Control(..)) | Err(_) => {}
+            Ok(Payload::Nothing | Payload::Control(..) | Payload::Unchecked(..)) | Err(_) => {}
         }
     }
 
     /// Gives a task's memory back while it waits in a queue.
     pub fn shelve(&self, task: &mut Task) {
-        self.buffers.give(std::mem::replace(&mut task.buffer, Buffer::empty()));
+        self.buffers.give(task.span.swap_buffer(Buffer::empty()));
     }
 
     /// Gives it memory again, what this thread used last: new pages cost a fault each.
     pub fn unshelve(&self, task: &mut Task) {
-        task.buffer = self.buffers.take(0);
+        task.span.put_buffer(self.buffers.take(0));
     }
 }

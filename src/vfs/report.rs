@@ -1,7 +1,7 @@
 //! What people and programs are told of a dataset: `info`, `stats.json`, `bad`.
 
 use super::bad::{AllBad, Bad, Fault};
-use super::{Vfs, cache, stats};
+use super::{Vfs, block, cache, prefetch, stats};
 use crate::catalog::{Catalog, Dataset};
 use crate::format::{IndexChecksum, Result};
 use serde::Serialize;
@@ -100,10 +100,17 @@ pub(super) struct MountStats {
     #[serde(flatten)]
     counters: stats::Snapshot,
     cache: cache::Figures,
+    blocks: block::Figures,
+    prefetch: prefetch::PrefetchFigures,
 }
 
 pub(super) fn stats(vfs: &Vfs) -> MountStats {
-    MountStats { counters: vfs.stats.snapshot(), cache: vfs.cache.figures() }
+    MountStats {
+        counters: vfs.stats.snapshot(),
+        cache: vfs.cache.figures(),
+        blocks: vfs.blocks.figures(),
+        prefetch: vfs.prefetch_figures(),
+    }
 }
 
 /// JSON for people: indented, with a newline at the end.

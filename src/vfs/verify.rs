@@ -1,7 +1,10 @@
 //! Bytes that were checked. A [`Verified`] cannot be made from bytes that do not match.
 
+use super::block::Chunk;
 use crate::format::Sample;
 use crate::io::Buffer;
+use std::ops::Range;
+use std::sync::Arc;
 
 /// Least and greatest size of the blocks that a large sample is remembered by.
 const MIN_BLOCK_BYTES: u64 = 128 << 10;
@@ -13,36 +16,72 @@ const SCAN_BYTES: u64 = 1 << 20;
 
 /// A whole sample whose bytes match its checksum.
 pub struct Verified {
-    buffer: Buffer,
-    length: usize,
+    memory: Memory,
+    range: Range<usize>,
+}
+
+enum Memory {
+    Own(Buffer),
+    Shared(Arc<Chunk>),
 }
 
 impl Verified {
-    /// Checks the first `length` bytes of `buffer`; gives the buffer and the CRC-32 found if they differ.
+    /// Checks what lies in `range` of `buffer`, unless there is nothing to check it with; gives the buffer
+    /// and the CRC-32 found if it differs.
     pub(super) fn check(
         buffer: Buffer,
-        length: usize,
-        expected: u32,
+        range: Range<usize>,
+        expected: Option<u32>,
     ) -> Result<Self, (Buffer, u32)> {
-        match crc32fast::hash(&buffer.as_slice()[..length]) {
-            found if found == expected => Ok(Self { buffer, length }),
-            found => Err((buffer, found)),
+        match mismatch(&buffer.as_slice()[range.clone()], expected) {
+            None => Ok(Self { memory: Memory::Own(buffer), range }),
+            Some(found) => Err((buffer, found)),
+        }
+    }
+
+    /// As [`Verified::check`], for a part of memory that others use too; gives the CRC-32 found.
+    pub(super) fn check_part(
+        chunk: &Arc<Chunk>,
+        range: Range<usize>,
+        expected: Option<u32>,
+    ) -> Result<Self, u32> {
+        match mismatch(&chunk.unchecked()[range.clone()], expected) {
+            None => Ok(Self { memory: Memory::Shared(Arc::clone(chunk)), range }),
+            Some(found) => Err(found),
         }
     }
 
     /// The sample's bytes.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
-        &self.buffer.as_slice()[..self.length]
+        match &self.memory {
+            Memory::Own(buffer) => &buffer.as_slice()[self.range.clone()],
+            Memory::Shared(chunk) => &chunk.unchecked()[self.range.clone()],
+        }
     }
 
+    /// Bytes of memory that it alone keeps from being used otherwise.
     pub(super) fn capacity(&self) -> u64 {
-        self.buffer.capacity() as u64
+        match &self.memory {
+            Memory::Own(buffer) => buffer.capacity() as u64,
+            Memory::Shared(_) => 0,
+        }
     }
 
-    pub(super) fn into_buffer(self) -> Buffer {
-        self.buffer
+    /// Its memory, and where the sample lies in it.
+    pub(super) fn into_buffer(self) -> (Buffer, Range<usize>) {
+        match self.memory {
+            Memory::Own(buffer) => (buffer, self.range),
+            Memory::Shared(_) => (Buffer::empty(), 0..0),
+        }
     }
+}
+
+/// The CRC-32 of `bytes` if it is not the expected one.
+fn mismatch(bytes: &[u8], expected: Option<u32>) -> Option<u32> {
+    let expected = expected?;
+    let found = crc32fast::hash(bytes);
+    (found != expected).then_some(found)
 }
 
 /// The CRC-32 of every block of a large sample, taken in the pass that verified the whole.
@@ -169,8 +208,9 @@ mod tests {
     fn bytes_that_do_not_match_are_never_verified() {
         let mut buffer = Buffer::with_capacity(10);
         buffer.as_mut_slice()[..3].copy_from_slice(b"abc");
-        let (buffer, found) = Verified::check(buffer, 3, 0).err().unwrap();
-        let verified = Verified::check(buffer, 3, found).ok().unwrap();
+        let (buffer, found) = Verified::check(buffer, 0..3, Some(0)).err().unwrap();
+        assert_eq!(found, crc32fast::hash(b"abc"));
+        let verified = Verified::check(buffer, 0..3, Some(found)).ok().unwrap();
         assert_eq!(verified.bytes(), b"abc");
     }
 }

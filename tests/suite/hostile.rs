@@ -75,7 +75,11 @@ fn serve(bytes: &[u8], allow_damaged: bool, verify: Verify) -> Option<Files> {
         Err(_) if !allow_damaged => return None,
         _ => Numbered::new(dataset.len(), None, Suffix::Fixed(String::new())).into(),
     };
-    let part = Part { path: "hostile.ffr".into(), modified: SystemTime::UNIX_EPOCH };
+    let part = Part {
+        path: "hostile.ffr".into(),
+        modified: SystemTime::UNIX_EPOCH,
+        size_bytes: bytes.len() as u64,
+    };
     // So small that some samples are kept whole and others are passed over.
     let options = Options { verify, cache_bytes: 100, ..Options::default() };
     let vfs = Vfs::new(dataset, catalog, vec![part], options);
@@ -127,8 +131,8 @@ fn read(vfs: &Vfs, disk: &[u8], ino: u64, offset: u64, length: u64) -> Result<Ve
             }
             Step::Wait(_) => panic!("nobody else reads"),
             Step::Read(mut task) => {
-                let start = usize::try_from(task.offset_bytes()).unwrap();
-                let target = task.target();
+                let (start, target) = task.span().target(1);
+                let start = usize::try_from(start).unwrap();
                 let found = start.checked_add(target.len()).and_then(|end| disk.get(start..end));
                 let fetched = match found {
                     Some(bytes) => {

@@ -1,0 +1,215 @@
+//! Reading past the page cache, where the file system can: so that what is read is cached once, in the
+//! mount's own pages. Elsewhere through it, and out of it again.
+
+use super::Buffer;
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// What fits every file system and device that does not say what it needs.
+const USUAL_ALIGNMENT_BYTES: u64 = 4096;
+/// Read through the page cache without staying there (Linux 6.14).
+const RWF_DONTCACHE: i32 = 0x80;
+
+/// How samples are read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Io {
+    /// From the page cache what is there, else past it; where that is impossible, through it.
+    #[default]
+    Auto,
+    /// Past the page cache.
+    Direct,
+    /// Through the page cache.
+    Buffered,
+}
+
+/// A way to a file's samples.
+#[derive(Debug, Default)]
+pub struct Access {
+    /// Opened past the page cache.
+    direct: Option<File>,
+    /// Opened through the page cache, without the kernel's read-ahead: what comes next is decided here.
+    buffered: Option<File>,
+    alignment_bytes: u64,
+    is_cache_used: bool,
+    /// The file system refuses to read without caching.
+    refuses_uncached: AtomicBool,
+}
+
+impl Access {
+    /// How the samples of `file` are read.
+    ///
+    /// # Errors
+    /// [`Io::Direct`], and it cannot be read past the page cache.
+    pub(super) fn new(file: &File, io: Io) -> io::Result<Self> {
+        let buffered = reopen(file, 0).ok();
+        if let Some(buffered) = &buffered {
+            use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
+            let _ = posix_fadvise(buffered, 0, 0, PosixFadviseAdvice::POSIX_FADV_RANDOM);
+        }
+        let direct = match io {
+            Io::Buffered => None,
+            Io::Auto => open_directly(file).ok(),
+            Io::Direct => Some(open_directly(file)?),
+        };
+        let (direct, alignment_bytes) =
+            direct.map_or((None, 1), |(file, bytes)| (Some(file), bytes));
+        let refuses_uncached = AtomicBool::new(false);
+        let is_cache_used = io != Io::Direct;
+        Ok(Self { direct, buffered, alignment_bytes, is_cache_used, refuses_uncached })
+    }
+
+    /// Whether reads that wait go past the page cache.
+    #[must_use]
+    pub fn is_direct(&self) -> bool {
+        self.direct.is_some()
+    }
+
+    /// What the place and length of a read that waits are multiples of.
+    #[must_use]
+    pub fn alignment_bytes(&self) -> u64 {
+        self.alignment_bytes.max(1)
+    }
+
+    pub(super) fn align_down(&self, bytes: usize) -> usize {
+        bytes - bytes % self.alignment_bytes() as usize
+    }
+
+    pub(super) fn may_use_cache(&self) -> bool {
+        self.is_cache_used || self.direct.is_none()
+    }
+
+    fn cached<'a>(&'a self, file: &'a File) -> &'a File {
+        self.buffered.as_ref().unwrap_or(file)
+    }
+
+    /// The descriptor and flags for a read that waits.
+    pub(super) fn descriptor(&self, file: &File) -> (RawFd, i32) {
+        match &self.direct {
+            Some(direct) => (direct.as_raw_fd(), 0),
+            None if self.reads_uncached() => (self.cached(file).as_raw_fd(), RWF_DONTCACHE),
+            None => (self.cached(file).as_raw_fd(), 0),
+        }
+    }
+
+    fn reads_uncached(&self) -> bool {
+        self.buffered.is_some() && !self.refuses_uncached.load(Ordering::Relaxed)
+    }
+
+    /// Notes that the flags of [`Access::descriptor`] were refused; whether it makes sense to try again.
+    pub(super) fn was_refused(&self, error: &io::Error) -> bool {
+        let unknown = matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EINVAL));
+        let refused = unknown && self.direct.is_none() && self.reads_uncached();
+        if refused {
+            self.refuses_uncached.store(true, Ordering::Relaxed);
+        }
+        refused
+    }
+
+    pub(super) fn read_at(&self, file: &File, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        if let Some(direct) = &self.direct {
+            return direct.read_at(buf, offset);
+        }
+        if self.reads_uncached() {
+            match preadv2(self.cached(file), buf, offset, RWF_DONTCACHE) {
+                Err(e) if self.was_refused(&e) => {}
+                other => return other,
+            }
+        }
+        self.cached(file).read_at(buf, offset)
+    }
+
+    /// Reads what the page cache holds; a short count says that the rest is not there.
+    pub(super) fn read_now(&self, file: &File, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        let read = preadv2(self.cached(file), buf, offset, libc::RWF_NOWAIT);
+        match read.as_ref().map_err(io::Error::raw_os_error) {
+            // Not every file system can say that it would have to wait.
+            Err(Some(libc::EAGAIN | libc::EOPNOTSUPP | libc::EINTR | libc::ENOSYS)) => Ok(0),
+            _ => read,
+        }
+    }
+}
+
+fn preadv2(file: &File, buf: &mut [u8], offset: u64, flags: i32) -> io::Result<usize> {
+    let offset =
+        i64::try_from(offset).map_err(|_| io::Error::from(io::ErrorKind::UnexpectedEof))?;
+    let vector = libc::iovec { iov_base: buf.as_mut_ptr().cast(), iov_len: buf.len() };
+    // SAFETY: `vector` describes `buf`, which this function borrows mutably until the call returns; the
+    // kernel writes at most `iov_len` bytes to it. The descriptor is open as long as `file` is.
+    let read = unsafe { libc::preadv2(file.as_raw_fd(), &vector, 1, offset, flags) };
+    usize::try_from(read).map_err(|_| io::Error::last_os_error())
+}
+
+/// The same file, whatever has become of its path.
+fn reopen(file: &File, flags: i32) -> io::Result<File> {
+    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+    fs::OpenOptions::new().read(true).custom_flags(flags).open(path)
+}
+
+/// Opens past the page cache, and reads a little to see that it works; gives the alignment it takes.
+fn open_directly(file: &File) -> io::Result<(File, u64)> {
+    let direct = reopen(file, libc::O_DIRECT)?;
+    let mut buffer = Buffer::with_capacity(USUAL_ALIGNMENT_BYTES as usize);
+    let mut failed = None;
+    for alignment in [stated_alignment(file), Some(USUAL_ALIGNMENT_BYTES)].into_iter().flatten() {
+        match direct.read_at(&mut buffer.as_mut_slice()[..alignment as usize], 0) {
+            Ok(_) => return Ok((direct, alignment)),
+            Err(e) => failed = Some(e),
+        }
+    }
+    Err(failed.unwrap_or_else(|| io::Error::from_raw_os_error(libc::EINVAL)))
+}
+
+/// What the file system says it needs (Linux 6.1).
+fn stated_alignment(file: &File) -> Option<u64> {
+    // SAFETY: `statx` is plain integers, for which zeros are a value.
+    let mut stat: libc::statx = unsafe { std::mem::zeroed() };
+    // SAFETY: the path is an empty C string, `stat` is a `struct statx` that outlives the call.
+    let failed = unsafe {
+        let flags = libc::AT_EMPTY_PATH;
+        libc::statx(file.as_raw_fd(), c"".as_ptr(), flags, libc::STATX_DIOALIGN, &raw mut stat)
+    };
+    let stated = failed == 0 && stat.stx_mask & libc::STATX_DIOALIGN != 0;
+    let bytes = u64::from(stat.stx_dio_offset_align.max(stat.stx_dio_mem_align));
+    (stated && bytes.is_power_of_two() && bytes <= USUAL_ALIGNMENT_BYTES).then_some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    fn temporary(bytes: usize) -> (tempfile::NamedTempFile, Vec<u8>) {
+        let content: Vec<u8> = (0..bytes).map(|i| (i / 7) as u8).collect();
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(&content).unwrap();
+        file.as_file().sync_all().unwrap();
+        (file, content)
+    }
+
+    #[test]
+    fn every_way_reads_the_same_bytes() {
+        let (file, content) = temporary(100_000);
+        for io in [Io::Auto, Io::Direct, Io::Buffered] {
+            // Not every file system has O_DIRECT.
+            let Ok(access) = Access::new(file.as_file(), io) else { continue };
+            let mut buffer = Buffer::with_capacity(16384);
+            let read = access.read_at(file.as_file(), &mut buffer.as_mut_slice()[..8192], 4096);
+            assert_eq!(read.unwrap(), 8192, "{io:?}");
+            assert_eq!(&buffer.as_slice()[..8192], &content[4096..12288], "{io:?}");
+        }
+    }
+
+    #[test]
+    fn a_refused_flag_is_not_tried_again() {
+        let (file, _) = temporary(10);
+        let access = Access::new(file.as_file(), Io::Buffered).unwrap();
+        assert_eq!(access.descriptor(file.as_file()).1, RWF_DONTCACHE);
+        assert!(!access.was_refused(&io::Error::from_raw_os_error(libc::EIO)));
+        assert!(access.was_refused(&io::Error::from_raw_os_error(libc::EOPNOTSUPP)));
+        assert_eq!(access.descriptor(file.as_file()).1, 0);
+        assert!(!access.was_refused(&io::Error::from_raw_os_error(libc::EOPNOTSUPP)));
+    }
+}

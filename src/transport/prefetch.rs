@@ -1,0 +1,210 @@
+//! A thread that fetches ahead: it asks the vfs what, reads many spans at a time, and puts into the kernel's
+//! page cache what belongs there.
+//!
+//! It answers no requests, so it may wait for the kernel, which locks a page that somebody is reading until
+//! that request is answered; and what it fetches can be asked for before it is stored.
+
+use super::reads::{self, Progress};
+use crate::io::ring::{Event, Ring, Waker};
+use crate::io::{File, ReadError};
+use crate::vfs::{Fetch, Store, Vfs};
+use fuser::{INodeNo, Notifier};
+use std::io;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// Reads at a time: at first, and at most.
+const FIRST_DEPTH: usize = 8;
+const MAX_DEPTH: usize = 64;
+/// While a reader waits for the disk.
+const POLITE_DEPTH: usize = 2;
+/// After so many bytes the depth is judged by what they took.
+const JUDGED_BYTES: u64 = 32 << 20;
+
+/// The thread that fetches ahead.
+pub(super) struct Prefetcher {
+    waker: Option<Waker>,
+    stop: Arc<std::sync::atomic::AtomicBool>,
+    thread: JoinHandle<()>,
+}
+
+impl Prefetcher {
+    /// Starts to fetch what `vfs` foresees.
+    pub(super) fn start(
+        vfs: &Arc<Vfs>,
+        files: &[Arc<File>],
+        notifier: Notifier,
+    ) -> io::Result<Self> {
+        let (report, reported) = std::sync::mpsc::channel();
+        let stop = Arc::new(std::sync::atomic::AtomicBool::new(false));
+        let (vfs, files, stopped) = (Arc::clone(vfs), files.to_vec(), Arc::clone(&stop));
+        let run = move || {
+            // The ring belongs to the thread that makes it.
+            let ring = Ring::for_reads(MAX_DEPTH);
+            let _ = report.send(ring.as_ref().ok().map(Ring::waker));
+            match ring {
+                Ok(ring) => {
+                    let reads = (0..MAX_DEPTH).map(|_| None).collect();
+                    let depth = Depth::default();
+                    Worker { vfs, files, notifier, ring, reads, reading: 0, depth }.run(&stopped);
+                }
+                Err(error) => tracing::info!("nothing is fetched ahead: io_uring: {error}"),
+            }
+        };
+        let thread = std::thread::Builder::new().name("ffrfs-ahead".to_owned()).spawn(run)?;
+        let waker = reported.recv().ok().flatten();
+        Ok(Self { waker, stop, thread })
+    }
+
+    /// What makes it look for something to do.
+    pub(super) fn waker(&self) -> Option<Waker> {
+        self.waker.clone()
+    }
+
+    /// Ends it, after the reads that are under way.
+    pub(super) fn stop(self) {
+        self.stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        if let Some(waker) = self.waker {
+            waker.wake();
+        }
+        if self.thread.join().is_err() {
+            tracing::error!("the thread that fetches ahead panicked");
+        }
+    }
+}
+
+struct Worker {
+    vfs: Arc<Vfs>,
+    files: Vec<Arc<File>>,
+    notifier: Notifier,
+    ring: Ring,
+    reads: Vec<Option<(Fetch, usize)>>,
+    reading: usize,
+    depth: Depth,
+}
+
+impl Worker {
+    fn run(mut self, stop: &std::sync::atomic::AtomicBool) {
+        let mut events = Vec::new();
+        while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+            let has_more = self.begin();
+            // Held back for a reader: looks again soon.
+            let at_most = (has_more && self.reading == 0).then_some(Duration::from_millis(1));
+            if let Err(error) = self.ring.wait(&mut events, at_most) {
+                return tracing::error!("nothing is fetched ahead any more: {error}");
+            }
+            for event in events.drain(..) {
+                if let Event::Read(id, buffer, result) = event
+                    && let Some((mut fetch, done)) = self.reads[id].take()
+                {
+                    let file = &self.files[fetch.span().part()];
+                    match reads::ended(file, fetch.span(), done, buffer, result) {
+                        Progress::Partly(done) => self.submit(id, fetch, done),
+                        Progress::Ended(fetched) => self.land(fetch, fetched),
+                    }
+                }
+            }
+        }
+    }
+
+    /// Begins as many reads as are good; whether there may be more to begin.
+    fn begin(&mut self) -> bool {
+        loop {
+            let depth = if self.vfs.is_waited_for() { POLITE_DEPTH } else { self.depth.reads };
+            if self.reading >= depth.min(MAX_DEPTH) {
+                return true;
+            }
+            let Some(mut fetch) = self.vfs.next_fetch() else { return false };
+            match reads::fetch(&self.files, fetch.span(), false) {
+                Err(ReadError::WouldBlock) => {
+                    let free = self.reads.iter().position(Option::is_none).unwrap_or_default();
+                    self.reading += 1;
+                    self.submit(free, fetch, 0);
+                }
+                fetched => self.store(self.vfs.land(fetch, fetched)),
+            }
+        }
+    }
+
+    fn submit(&mut self, id: usize, mut fetch: Fetch, done: usize) {
+        let file = &self.files[fetch.span().part()];
+        reads::submit(&mut self.ring, id, file, fetch.span(), done);
+        self.reads[id] = Some((fetch, done));
+    }
+
+    fn land(&mut self, mut fetch: Fetch, fetched: Result<(), ReadError>) {
+        self.reading -= 1;
+        self.depth.landed(fetch.span().needed_bytes() as u64);
+        let stores = self.vfs.land(fetch, fetched);
+        self.store(stores);
+    }
+
+    fn store(&self, stores: Vec<Store>) {
+        for store in stores {
+            let stored = self.notifier.store(INodeNo(store.ino()), 0, store.bytes());
+            if let Err(error) = &stored
+                && error.kind() != io::ErrorKind::NotFound
+            {
+                tracing::debug!("inode {}: not stored: {error}", store.ino());
+            }
+            self.vfs.stored(&store, stored.is_ok());
+        }
+    }
+}
+
+/// How many reads at a time: more as long as the device gains by it.
+struct Depth {
+    reads: usize,
+    bytes: u64,
+    since: Instant,
+    /// Bytes per second with the depth before.
+    before: f64,
+    grows: bool,
+}
+
+impl Default for Depth {
+    fn default() -> Self {
+        Self { reads: FIRST_DEPTH, bytes: 0, since: Instant::now(), before: 0.0, grows: true }
+    }
+}
+
+impl Depth {
+    fn landed(&mut self, bytes: u64) {
+        self.bytes += bytes;
+        if self.bytes < JUDGED_BYTES {
+            return;
+        }
+        let rate = self.bytes as f64 / self.since.elapsed().as_secs_f64().max(1e-6);
+        self.judge(rate);
+        (self.bytes, self.since) = (0, Instant::now());
+    }
+
+    /// Goes on in the same direction if that has helped, else turns.
+    fn judge(&mut self, rate: f64) {
+        if rate < self.before * 1.02 {
+            self.grows = !self.grows;
+        }
+        self.before = rate;
+        let next = if self.grows { self.reads * 2 } else { self.reads / 2 };
+        self.reads = next.clamp(FIRST_DEPTH, MAX_DEPTH);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_depth_grows_as_long_as_the_device_gains_by_it() {
+        let mut depth = Depth::default();
+        for (rate, reads) in [(100.0, 16), (150.0, 32), (160.0, 64), (150.0, 32), (170.0, 16)] {
+            depth.judge(rate);
+            assert_eq!(depth.reads, reads, "at {rate}");
+        }
+        for _ in 0..10 {
+            depth.judge(1.0);
+            assert!((FIRST_DEPTH..=MAX_DEPTH).contains(&depth.reads));
+        }
+    }
+}

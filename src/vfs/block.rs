@@ -1,0 +1,471 @@
+//! Large aligned blocks around small samples: a device gives 256 KiB almost as fast as 4, so what lies
+//! around a sample is fetched with it.
+//!
+//! A block is dropped once all of it was given out. If memory is short, blocks that are almost used up go
+//! first, then those that nobody has used for longer than chance explains; while there is neither, samples
+//! are fetched one by one: a random pass over more than fits must not throw out what it will still need.
+
+use super::budget::{Budget, Reservation};
+use super::flight::Flight;
+use crate::io::Buffer;
+use lru::LruCache;
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// The least that a device reads about as fast as less.
+const MIN_BLOCK_BYTES: u64 = 256 << 10;
+const MAX_BLOCK_BYTES: u64 = 4 << 20;
+/// A block should hold this many samples.
+const SAMPLES_A_BLOCK: u64 = 32;
+/// The cache should hold this many blocks.
+const MIN_BLOCKS: u64 = 16;
+/// Larger samples are fetched alone: a device reads several of them in the time of a block.
+const MAX_SMALL_BYTES: u64 = 32 << 10;
+/// If the cache holds less than this part of all data, hardly a second sample of a block is asked for.
+const WORTHWHILE: u64 = 64;
+/// A block is given up after this many times the reads within which chance would use it once.
+const PATIENCE: u64 = 16;
+const SHARDS: u64 = 16;
+
+/// Which block: the container, and its number there.
+pub(super) type BlockId = (usize, u64);
+
+/// Memory that several samples lie in, and the right to hold it.
+pub(super) struct Chunk {
+    buffer: Buffer,
+    range: Range<usize>,
+    _rights: Rights,
+}
+
+/// The right to hold memory; what is fetched ahead needs a second one, as it may not take all there is.
+pub(super) type Rights = (Reservation, Option<Reservation>);
+
+impl Chunk {
+    /// What lies in `range` of `buffer`.
+    pub(super) fn new(buffer: Buffer, range: Range<usize>, rights: Rights) -> Self {
+        Self { buffer, range, _rights: rights }
+    }
+
+    /// Bytes as they were read. Only [`super::verify::Verified`] gives them out.
+    pub(super) fn unchecked(&self) -> &[u8] {
+        &self.buffer.as_slice()[self.range.clone()]
+    }
+}
+
+/// The answer to [`Blocks::enter`].
+pub(super) enum Entered {
+    /// It is there; whether it is asked for the first time.
+    Hit(Arc<Chunk>, bool),
+    /// It is being fetched: wait.
+    Join(Arc<Flight>),
+    /// The caller must fetch it.
+    Lead(BlockLead),
+    /// There is no room for it.
+    Refused,
+}
+
+/// The duty to fetch a block that others may wait for.
+pub(super) struct BlockLead {
+    blocks: Arc<Blocks>,
+    id: BlockId,
+    reservation: Option<Reservation>,
+}
+
+impl BlockLead {
+    pub(super) fn id(&self) -> BlockId {
+        self.id
+    }
+
+    /// Keeps the block and wakes who waits.
+    pub(super) fn land(mut self, buffer: Buffer, range: Range<usize>) -> Option<Arc<Chunk>> {
+        let chunk = Arc::new(Chunk::new(buffer, range, (self.reservation.take()?, None)));
+        self.blocks.keep(self.id, Arc::clone(&chunk));
+        Some(chunk)
+    }
+}
+
+impl Drop for BlockLead {
+    fn drop(&mut self) {
+        let flight = self.blocks.shard(self.id).flights.remove(&self.id);
+        self.blocks.busy.fetch_sub(1, Ordering::Relaxed);
+        if let Some(flight) = flight {
+            flight.land();
+        }
+    }
+}
+
+pub(super) struct Blocks {
+    shards: Vec<Mutex<Shard>>,
+    budget: Budget,
+    block_bytes: u64,
+    is_worthwhile: bool,
+    /// Reads of small samples within which each is read once, were they all read once.
+    samples: u64,
+    mean_bytes: u64,
+    /// Blocks and flights: as long as there is none, nobody looks.
+    busy: AtomicUsize,
+    counts: Counts,
+}
+
+#[derive(Default)]
+struct Counts {
+    fetched: AtomicU64,
+    hits: AtomicU64,
+    refused: AtomicU64,
+    evicted: AtomicU64,
+}
+
+/// The counters of blocks, as `stats.json` shows them.
+#[derive(Debug, serde::Serialize)]
+pub(super) struct Figures {
+    block_bytes: u64,
+    /// Blocks held now.
+    entries: u64,
+    /// Blocks that were fetched.
+    fetched: u64,
+    /// Samples that lay in a block that was there.
+    hits: u64,
+    /// Samples that were fetched alone because there was no room for a block.
+    refused: u64,
+    /// Blocks dropped before they were used up.
+    evicted: u64,
+}
+
+struct Shard {
+    known: LruCache<BlockId, Slot>,
+    flights: HashMap<BlockId, Arc<Flight>>,
+    /// Reads that came here.
+    ticks: u64,
+}
+
+struct Slot {
+    chunk: Arc<Chunk>,
+    /// Bytes given out.
+    used: u64,
+    last_tick: u64,
+}
+
+impl Slot {
+    fn bytes(&self) -> u64 {
+        self.chunk.range.len() as u64
+    }
+
+    fn is_almost_used_up(&self) -> bool {
+        self.used * 8 >= self.bytes() * 7
+    }
+}
+
+impl Blocks {
+    /// For `samples` samples of `data_bytes` bytes together.
+    pub(super) fn new(budget: Budget, samples: u64, data_bytes: u64) -> Self {
+        let mean_bytes = data_bytes / samples.max(1);
+        let most = floor_power_of_two(budget.cap_bytes() / MIN_BLOCKS).min(MAX_BLOCK_BYTES);
+        let wanted = mean_bytes.saturating_mul(SAMPLES_A_BLOCK).min(MAX_BLOCK_BYTES);
+        let block_bytes = wanted.next_power_of_two().max(MIN_BLOCK_BYTES).min(most);
+        let is_worthwhile = block_bytes >= MIN_BLOCK_BYTES
+            && mean_bytes <= MAX_SMALL_BYTES
+            && budget.cap_bytes() >= data_bytes / WORTHWHILE;
+        let shard = || Shard { known: LruCache::unbounded(), flights: HashMap::new(), ticks: 0 };
+        Self {
+            shards: (0..SHARDS).map(|_| Mutex::new(shard())).collect(),
+            budget,
+            block_bytes,
+            is_worthwhile,
+            samples,
+            mean_bytes: mean_bytes.max(1),
+            busy: AtomicUsize::new(0),
+            counts: Counts::default(),
+        }
+    }
+
+    /// Whether there is nothing to find.
+    pub(super) fn is_idle(&self) -> bool {
+        self.busy.load(Ordering::Relaxed) == 0
+    }
+
+    /// Whether blocks are worth their memory with this dataset.
+    pub(super) fn is_worthwhile(&self) -> bool {
+        self.is_worthwhile
+    }
+
+    /// Whether a sample is small beside a block.
+    pub(super) fn is_small(&self, length_bytes: u64) -> bool {
+        length_bytes <= MAX_SMALL_BYTES.min(self.block_bytes / 4)
+    }
+
+    /// The block that a range of a container lies in; `None` if it lies in two.
+    pub(super) fn around(&self, part: usize, range: &Range<u64>) -> Option<BlockId> {
+        let number = range.start.checked_div(self.block_bytes)?;
+        (range.end <= (number + 1) * self.block_bytes).then_some((part, number))
+    }
+
+    /// Where a block lies in a container of `container_bytes` bytes.
+    pub(super) fn range(&self, (_, number): BlockId, container_bytes: u64) -> Range<u64> {
+        let start = number * self.block_bytes;
+        start..(start + self.block_bytes).min(container_bytes).max(start)
+    }
+
+    /// How many blocks a container of `container_bytes` bytes has.
+    pub(super) fn count(&self, container_bytes: u64) -> u64 {
+        if self.block_bytes == 0 { 0 } else { container_bytes.div_ceil(self.block_bytes) }
+    }
+
+    /// The two blocks of a range, if both are there.
+    pub(super) fn both(&self, part: usize, range: &Range<u64>) -> Option<[Arc<Chunk>; 2]> {
+        let number = range.start.checked_div(self.block_bytes)?;
+        let middle = (number + 1) * self.block_bytes;
+        let (first, _) = self.find((part, number), middle - range.start)?;
+        let (second, _) = self.find((part, number + 1), range.end - middle)?;
+        Some([first, second])
+    }
+
+    /// Whether a block is there or on its way.
+    #[cfg(test)]
+    pub(super) fn has(&self, id: BlockId) -> bool {
+        let shard = self.shard(id);
+        shard.known.contains(&id) || shard.flights.contains_key(&id)
+    }
+
+    fn shard(&self, (part, number): BlockId) -> MutexGuard<'_, Shard> {
+        let shard = (number.wrapping_add(part as u64) % SHARDS) as usize;
+        self.shards[shard].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A block that is there, of which `bytes` bytes will be given out.
+    fn find(&self, id: BlockId, bytes: u64) -> Option<(Arc<Chunk>, bool)> {
+        let mut shard = self.shard(id);
+        shard.ticks += 1;
+        let (chunk, is_first, is_used_up) = shard.touch(id, bytes)?;
+        if is_used_up {
+            self.busy.fetch_sub(1, Ordering::Relaxed);
+        }
+        self.counts.hits.fetch_add(1, Ordering::Relaxed);
+        Some((chunk, is_first))
+    }
+
+    /// What is there, or is being fetched; never makes the caller fetch.
+    pub(super) fn look(&self, id: BlockId, bytes: u64) -> Option<Entered> {
+        if let Some((chunk, is_first)) = self.find(id, bytes) {
+            return Some(Entered::Hit(chunk, is_first));
+        }
+        self.shard(id).flights.get(&id).map(|flight| Entered::Join(Arc::clone(flight)))
+    }
+
+    /// Asks for a block of which `bytes` bytes will be given out.
+    pub(super) fn enter(self: &Arc<Self>, id: BlockId, bytes: u64) -> Entered {
+        if let Some(found) = self.look(id, bytes) {
+            return found;
+        }
+        match self.lead(id) {
+            Some(lead) => Entered::Lead(lead),
+            None => {
+                self.counts.refused.fetch_add(1, Ordering::Relaxed);
+                Entered::Refused
+            }
+        }
+    }
+
+    /// The duty to fetch a block, unless it is there, on its way, or there is no room.
+    pub(super) fn lead(self: &Arc<Self>, id: BlockId) -> Option<BlockLead> {
+        if self.block_bytes == 0 {
+            return None;
+        }
+        let mut shard = self.shard(id);
+        if shard.known.contains(&id) || shard.flights.contains_key(&id) {
+            return None;
+        }
+        let reservation = loop {
+            if let Some(reservation) = self.budget.reserve(self.block_bytes) {
+                break reservation;
+            }
+            if !self.evict(&mut shard) {
+                return None;
+            }
+        };
+        shard.flights.insert(id, Arc::new(Flight::new()));
+        self.busy.fetch_add(1, Ordering::Relaxed);
+        Some(BlockLead { blocks: Arc::clone(self), id, reservation: Some(reservation) })
+    }
+
+    /// Drops one that will hardly be used.
+    fn evict(&self, shard: &mut Shard) -> bool {
+        let Some((_, slot)) = shard.known.peek_lru() else { return false };
+        if !slot.is_almost_used_up() {
+            let left = (slot.bytes() - slot.used.min(slot.bytes())).max(1);
+            let samples_left = (left / self.mean_bytes).max(1);
+            let chance = self.samples / SHARDS / samples_left;
+            if shard.ticks - slot.last_tick < PATIENCE * chance.max(1) {
+                return false;
+            }
+        }
+        shard.known.pop_lru();
+        self.busy.fetch_sub(1, Ordering::Relaxed);
+        self.counts.evicted.fetch_add(1, Ordering::Relaxed);
+        true
+    }
+
+    /// Drops a block for something that was asked for: the one that was not used for longest of a shard.
+    pub(super) fn evict_any(&self) -> bool {
+        if self.is_idle() {
+            return false;
+        }
+        for shard in &self.shards {
+            let mut shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+            if shard.known.pop_lru().is_some() {
+                self.busy.fetch_sub(1, Ordering::Relaxed);
+                self.counts.evicted.fetch_add(1, Ordering::Relaxed);
+                return true;
+            }
+        }
+        false
+    }
+
+    fn keep(&self, id: BlockId, chunk: Arc<Chunk>) {
+        self.counts.fetched.fetch_add(1, Ordering::Relaxed);
+        self.busy.fetch_add(1, Ordering::Relaxed);
+        let mut shard = self.shard(id);
+        let last_tick = shard.ticks;
+        shard.known.put(id, Slot { chunk, used: 0, last_tick });
+    }
+
+    /// Forgets a block, as its bytes are not what they should be.
+    pub(super) fn remove(&self, id: BlockId) {
+        if self.shard(id).known.pop(&id).is_some() {
+            self.busy.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    pub(super) fn figures(&self) -> Figures {
+        let entries = |shard: &Mutex<Shard>| {
+            shard.lock().unwrap_or_else(PoisonError::into_inner).known.len() as u64
+        };
+        Figures {
+            block_bytes: if self.is_worthwhile { self.block_bytes } else { 0 },
+            entries: self.shards.iter().map(entries).sum(),
+            fetched: self.counts.fetched.load(Ordering::Relaxed),
+            hits: self.counts.hits.load(Ordering::Relaxed),
+            refused: self.counts.refused.load(Ordering::Relaxed),
+            evicted: self.counts.evicted.load(Ordering::Relaxed),
+        }
+    }
+}
+
+impl Shard {
+    /// The block; whether it was used for the first time; whether it was dropped because all of it was.
+    fn touch(&mut self, id: BlockId, bytes: u64) -> Option<(Arc<Chunk>, bool, bool)> {
+        let slot = self.known.get_mut(&id)?;
+        let is_first = slot.used == 0;
+        slot.used += bytes;
+        slot.last_tick = self.ticks;
+        let chunk = Arc::clone(&slot.chunk);
+        let is_used_up = slot.used >= slot.bytes();
+        if is_used_up {
+            self.known.pop(&id);
+        } else if slot.is_almost_used_up() {
+            self.known.demote(&id);
+        }
+        Some((chunk, is_first, is_used_up))
+    }
+}
+
+fn floor_power_of_two(number: u64) -> u64 {
+    number.checked_ilog2().map_or(0, |log| 1 << log)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KIB: u64 = 1024;
+
+    /// 10,000 samples of 3 KiB.
+    fn blocks(cap_bytes: u64) -> Arc<Blocks> {
+        Arc::new(Blocks::new(Budget::new(cap_bytes), 10_000, 10_000 * 3 * KIB))
+    }
+
+    fn fetch(blocks: &Arc<Blocks>, number: u64) -> bool {
+        let Some(lead) = blocks.lead((0, number)) else { return false };
+        lead.land(Buffer::with_capacity(256 << 10), 0..256 << 10).is_some()
+    }
+
+    #[test]
+    fn a_block_holds_many_samples_and_the_cache_many_blocks() {
+        let of = |cap: u64, mean: u64| Blocks::new(Budget::new(cap), 1000, 1000 * mean);
+        assert_eq!(of(512 << 20, 3 * KIB).block_bytes, 256 * KIB);
+        assert_eq!(of(512 << 20, 20 * KIB).block_bytes, 1024 * KIB);
+        assert!(of(512 << 20, 20 * KIB).is_worthwhile());
+        assert!(!of(512 << 20, 4096 * KIB).is_worthwhile(), "they are no small samples");
+        assert!(!of(1 << 20, 3 * KIB).is_worthwhile(), "there is no room for blocks");
+        assert!(!of(512 << 20, 100 * KIB).is_worthwhile());
+        assert!(Arc::new(of(0, 0)).lead((0, 0)).is_none());
+    }
+
+    #[test]
+    fn a_used_up_block_leaves_and_frees_its_memory() {
+        let blocks = blocks(8 << 20);
+        assert!(blocks.is_idle() && fetch(&blocks, 3) && !blocks.is_idle());
+        for _ in 0..255 {
+            assert!(matches!(blocks.enter((0, 3), KIB), Entered::Hit(..)));
+        }
+        assert_eq!(blocks.budget.held_bytes(), 256 * KIB);
+        assert!(matches!(blocks.enter((0, 3), KIB), Entered::Hit(..)));
+        assert_eq!(blocks.budget.held_bytes(), 0);
+        assert!(blocks.is_idle());
+    }
+
+    #[test]
+    fn a_pass_over_more_than_fits_throws_nothing_out_that_it_still_needs() {
+        let blocks = blocks(8 << 20);
+        let fetched = (0..100).filter(|&number| fetch(&blocks, number)).count();
+        assert_eq!(fetched, 32, "what fits");
+        assert!(blocks.has((0, 0)) && !blocks.has((0, 99)));
+        assert!(matches!(blocks.enter((0, 99), KIB), Entered::Refused));
+    }
+
+    #[test]
+    fn what_is_almost_used_up_or_was_not_used_for_long_makes_room() {
+        let blocks = blocks(8 << 20);
+        (0..32).for_each(|number| assert!(fetch(&blocks, number)));
+        assert!(!fetch(&blocks, 32));
+        assert!(matches!(blocks.enter((0, 16), 230 * KIB), Entered::Hit(..)));
+        assert!(fetch(&blocks, 32), "16 went, of the same shard");
+        assert!(!blocks.has((0, 16)));
+        // 10,000 reads, 16 shards, 85 samples a block: within some 7 reads one would be of this block.
+        for _ in 0..200 {
+            assert!(matches!(blocks.enter((0, 5), 0), Entered::Hit(..)));
+        }
+        assert!(fetch(&blocks, 37), "21 went");
+        assert!(blocks.has((0, 5)) && !blocks.has((0, 21)));
+    }
+
+    #[test]
+    fn a_range_lies_in_a_block_or_in_two() {
+        let blocks = blocks(8 << 20);
+        assert_eq!(blocks.around(1, &(256 * KIB..512 * KIB)), Some((1, 1)));
+        assert_eq!(blocks.around(1, &(256 * KIB..512 * KIB + 1)), None);
+        assert_eq!(blocks.range((1, 1), 300 * KIB), 256 * KIB..300 * KIB);
+        let two = 256 * KIB - 1..256 * KIB + 1;
+        assert!(
+            blocks.both(0, &two).is_none() && fetch(&blocks, 0) && blocks.both(0, &two).is_none()
+        );
+        assert!(fetch(&blocks, 1) && blocks.both(0, &two).is_some());
+    }
+
+    #[test]
+    fn who_waits_for_a_block_is_woken_also_if_it_does_not_come() {
+        let blocks = blocks(8 << 20);
+        let lead = blocks.lead((0, 1)).unwrap();
+        let Entered::Join(flight) = blocks.enter((0, 1), 1) else { panic!("it is on its way") };
+        let woken = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&woken);
+        flight.when_landed(move || {
+            count.fetch_add(1, Ordering::Relaxed);
+        });
+        drop(lead);
+        assert_eq!(woken.load(Ordering::Relaxed), 1);
+        assert_eq!(blocks.budget.held_bytes(), 0);
+        assert!(blocks.is_idle());
+    }
+}

@@ -1,0 +1,63 @@
+//! One limit for everything that is held in memory: blocks, fetched samples, what is being fetched ahead.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Bytes that may be held.
+#[derive(Clone)]
+pub(super) struct Budget(Arc<Inner>);
+
+struct Inner {
+    cap_bytes: u64,
+    held_bytes: AtomicU64,
+}
+
+impl Budget {
+    pub(super) fn new(cap_bytes: u64) -> Self {
+        Self(Arc::new(Inner { cap_bytes, held_bytes: AtomicU64::new(0) }))
+    }
+
+    pub(super) fn cap_bytes(&self) -> u64 {
+        self.0.cap_bytes
+    }
+
+    pub(super) fn held_bytes(&self) -> u64 {
+        self.0.held_bytes.load(Ordering::Relaxed)
+    }
+
+    /// The right to hold so many bytes, as long as it lives; `None` if they do not fit.
+    pub(super) fn reserve(&self, bytes: u64) -> Option<Reservation> {
+        let add = |held: u64| held.checked_add(bytes).filter(|&sum| sum <= self.0.cap_bytes);
+        let held = &self.0.held_bytes;
+        held.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).ok()?;
+        Some(Reservation { budget: self.clone(), bytes })
+    }
+}
+
+/// The right to hold bytes. Dropped, it frees them for others.
+pub(super) struct Reservation {
+    budget: Budget,
+    bytes: u64,
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        self.budget.0.held_bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_more_is_reserved_than_the_cap_and_what_is_dropped_is_free_again() {
+        let budget = Budget::new(100);
+        let first = budget.reserve(60).unwrap();
+        assert!(budget.reserve(41).is_none() && budget.reserve(u64::MAX).is_none());
+        let second = budget.reserve(40).unwrap();
+        assert_eq!(budget.held_bytes(), 100);
+        drop((first, second));
+        assert_eq!(budget.held_bytes(), 0);
+    }
+}

@@ -1,0 +1,205 @@
+//! Orders in which samples are asked for: forwards, backwards, every so many, and several such streams at
+//! once, as the workers of a loader make them.
+//!
+//! A stream begins with four numbers at equal distances among the last ones asked for: in a random order
+//! that is rare. It is followed a few numbers ahead, further with each number that came as expected, and
+//! forgotten when others were asked for so long that it must have ended.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+/// Numbers that are remembered.
+const RECENT: usize = 32;
+const STREAMS: usize = 64;
+/// The widest step from one number of a stream to its next.
+const MAX_STEP: u64 = 4096;
+/// Workers overtake one another: a number may come so many steps early or late.
+const MAX_JITTER: u64 = 16;
+/// Numbers asked for without one of a stream, after which it has ended: few as long as it is short, since
+/// chance makes short ones.
+const MIN_PATIENCE: u64 = 64;
+const MAX_PATIENCE: u64 = 2048;
+
+#[derive(Default)]
+pub(super) struct Patterns {
+    recent: VecDeque<u64>,
+    streams: Vec<Stream>,
+    clock: u64,
+}
+
+struct Stream {
+    /// The furthest number that was asked for.
+    front: u64,
+    step: i64,
+    /// How often its next number came.
+    length: u64,
+    /// How many steps beyond `front` were handed out.
+    ahead: u64,
+    last_seen: u64,
+}
+
+impl Stream {
+    /// How many steps `number` lies beyond the front (negative: behind it), if it is of this stream.
+    fn steps_to(&self, number: u64) -> Option<i64> {
+        let distance = number.wrapping_sub(self.front).cast_signed();
+        (distance.checked_rem(self.step)? == 0).then(|| distance / self.step)
+    }
+
+    fn jitter(&self) -> u64 {
+        (self.length / 2).min(MAX_JITTER).max(self.ahead / 2)
+    }
+
+    fn has_ended(&self, clock: u64) -> bool {
+        let patience = (self.length * MIN_PATIENCE / 4).clamp(MIN_PATIENCE, MAX_PATIENCE);
+        clock - self.last_seen > patience
+    }
+
+    fn advance(&mut self, steps: u64) {
+        self.front = self.front.wrapping_add_signed(self.step * steps.cast_signed());
+        self.ahead = self.ahead.saturating_sub(steps);
+        self.length += 1;
+    }
+
+    /// The next numbers to fetch, up to `depth` steps ahead and within `all`.
+    fn next(&mut self, depth: u64, all: &Range<u64>) -> Vec<u64> {
+        // As far as it has come, and a little more: a stream that ends soon wastes little.
+        let depth = depth.min(self.length.saturating_sub(1));
+        let mut numbers = Vec::new();
+        if self.ahead > depth / 2 {
+            // Many at a time: neighbours are fetched with one read.
+            return numbers;
+        }
+        while self.ahead < depth {
+            let steps = self.step.saturating_mul((self.ahead + 1).cast_signed());
+            match self.front.checked_add_signed(steps) {
+                Some(number) if all.contains(&number) => numbers.push(number),
+                _ => break,
+            }
+            self.ahead += 1;
+        }
+        numbers
+    }
+}
+
+impl Patterns {
+    /// Takes note of a number that was asked for, of `all`; gives those to fetch now, in order, so that
+    /// every stream is up to `depth` numbers ahead.
+    pub(super) fn observe(&mut self, number: u64, depth: u64, all: &Range<u64>) -> Vec<u64> {
+        self.clock += 1;
+        let clock = self.clock;
+        for stream in &mut self.streams {
+            let Some(steps) = stream.steps_to(number) else { continue };
+            if steps.unsigned_abs() > stream.jitter() || stream.has_ended(clock) {
+                continue;
+            }
+            stream.last_seen = clock;
+            if steps > 0 {
+                stream.advance(steps.unsigned_abs());
+            }
+            return stream.next(depth, all);
+        }
+        let found = self.begin(number, clock);
+        if self.recent.len() == RECENT {
+            self.recent.pop_front();
+        }
+        self.recent.push_back(number);
+        found.map_or_else(Vec::new, |at| self.streams[at].next(depth, all))
+    }
+
+    /// Finds four numbers at equal distances that end with `number`.
+    fn begin(&mut self, number: u64, clock: u64) -> Option<usize> {
+        let has = |wanted: Option<u64>| wanted.is_some_and(|wanted| self.recent.contains(&wanted));
+        let step = self.recent.iter().rev().find_map(|&before| {
+            let step = number.wrapping_sub(before).cast_signed();
+            let fits = step != 0 && step.unsigned_abs() <= MAX_STEP;
+            let back = |steps: i64| number.checked_add_signed(-step * steps);
+            (fits && has(back(2)) && has(back(3))).then_some(step)
+        })?;
+        self.streams.retain(|stream| !stream.has_ended(clock));
+        if self.streams.len() == STREAMS {
+            let oldest = self.streams.iter().enumerate().min_by_key(|(_, s)| s.last_seen)?.0;
+            self.streams.swap_remove(oldest);
+        }
+        self.streams.push(Stream { front: number, step, length: 3, ahead: 0, last_seen: clock });
+        Some(self.streams.len() - 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    const ALL: Range<u64> = 0..100_000;
+
+    /// Asks for numbers in order; gives those that came after they were fetched, and those fetched in all.
+    fn run(numbers: impl IntoIterator<Item = u64>) -> (usize, usize, usize) {
+        let mut patterns = Patterns::default();
+        let (mut fetched, mut hits, mut asked) = (HashSet::new(), 0, 0);
+        for number in numbers {
+            hits += usize::from(fetched.contains(&number));
+            asked += 1;
+            fetched.extend(patterns.observe(number, 64, &ALL));
+        }
+        (hits, fetched.len(), asked)
+    }
+
+    #[test]
+    fn forwards_backwards_and_strided_orders_are_foreseen() {
+        for numbers in [
+            (500..1500).collect::<Vec<_>>(),
+            (500..1500).rev().collect(),
+            (0..1000).map(|i| 3 + i * 8).collect(),
+            (0..1000).map(|i| 90_000 - i * 64).collect(),
+        ] {
+            let (hits, fetched, _) = run(numbers);
+            assert!(hits >= 995 && fetched <= 1100, "{hits} {fetched}");
+        }
+    }
+
+    #[test]
+    fn several_streams_at_once_are_told_apart() {
+        // Eight workers, each with its own eighth, and eight that share every eighth sample.
+        let parts = (0..500).flat_map(|i| (0..8).map(move |worker| worker * 5000 + i));
+        let (hits, _, asked) = run(parts);
+        assert!(hits * 100 >= asked * 97, "{hits} of {asked}");
+        let ranks = (0..500).flat_map(|i| (0..8).map(move |rank| i * 8 + (rank * 5 + i) % 8));
+        let (hits, _, asked) = run(ranks);
+        assert!(hits * 100 >= asked * 97, "{hits} of {asked}");
+    }
+
+    #[test]
+    fn workers_that_overtake_one_another_do_not_end_a_stream() {
+        let jittered = (0..250).flat_map(|i| [i * 4 + 1, i * 4, i * 4 + 3, i * 4 + 2]);
+        let (hits, fetched, asked) = run(jittered);
+        assert!(hits * 100 >= asked * 95 && fetched <= 1200, "{hits} {fetched} of {asked}");
+    }
+
+    #[test]
+    fn a_random_order_wastes_next_to_nothing() {
+        for all in [1000, 10_000, 100_000] {
+            let mut order: Vec<u64> = (0..all).collect();
+            let mut state = 88_172_645_463_325_252u64;
+            for i in (1..order.len()).rev() {
+                state ^= state << 13;
+                state ^= state >> 7;
+                state ^= state << 17;
+                order.swap(i, (state % (i as u64 + 1)) as usize);
+            }
+            let (_, fetched, asked) = run(order);
+            assert!(fetched * 100 <= asked * 5, "{fetched} of {asked}");
+        }
+    }
+
+    #[test]
+    fn a_stream_ends_at_the_ends_of_the_dataset() {
+        let mut patterns = Patterns::default();
+        let foreseen: Vec<u64> = (0..6).flat_map(|i| patterns.observe(i, 64, &(0..6))).collect();
+        assert_eq!(foreseen, [4, 5]);
+        let back: Vec<u64> = (0..6).rev().flat_map(|i| patterns.observe(i, 64, &(0..6))).collect();
+        assert!(back.iter().all(|&number| number < 6));
+        for number in [u64::MAX, u64::MAX - 1, u64::MAX - 2, u64::MAX - 3, 0, 1] {
+            patterns.observe(number, 64, &(0..u64::MAX));
+        }
+    }
+}
