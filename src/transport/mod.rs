@@ -5,8 +5,9 @@
 
 mod devfuse;
 mod mount;
+mod undo;
 mod uring;
 mod wire;
 mod workers;
 
-pub use mount::{MountError, MountOptions, Mounted, Transport};
+pub use mount::{MountError, MountOptions, Mounted, Readdirplus, Transport};

@@ -16,6 +16,10 @@ impl Errno {
     pub const EISDIR: Self = Self(libc::EISDIR);
     /// A file where a folder is needed.
     pub const ENOTDIR: Self = Self(libc::ENOTDIR);
+    /// What was written makes no sense.
+    pub const EINVAL: Self = Self(libc::EINVAL);
+    /// No room at the moment.
+    pub const ENOSPC: Self = Self(libc::ENOSPC);
     /// Everything is read-only.
     pub const EROFS: Self = Self(libc::EROFS);
     /// No such extended attribute.

@@ -108,7 +108,7 @@ impl Vfs {
     /// The kernel has dropped an inode that `lookups` lookups told it of.
     pub fn forget(&self, ino: u64, lookups: u64) {
         if let Inode::Snapshot(number) = Inode::of(ino) {
-            self.control.forget(number, lookups);
+            self.forget_control(number, lookups);
         }
     }
 
@@ -142,7 +142,11 @@ impl Vfs {
             }
         };
         let Self { options, .. } = self;
-        let mode = if is_folder { options.folder_mode } else { options.file_mode };
+        let mode = match inode {
+            Inode::Snapshot(number) => self.control_mode(number),
+            _ if is_folder => options.folder_mode,
+            _ => options.file_mode,
+        };
         let (uid, gid) = (options.uid, options.gid);
         Ok(Attr { ino: inode.number(), is_folder, size, mode, links, uid, gid, modified })
     }

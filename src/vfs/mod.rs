@@ -4,6 +4,7 @@
 //! resident, so everything but `read` is an ordinary function; `read` is the step machine of [`Step`],
 //! which every transport drives.
 
+mod announce;
 mod bad;
 mod cache;
 mod control;
@@ -11,6 +12,7 @@ mod errno;
 mod flight;
 mod inode;
 mod metadata;
+mod prefetch;
 mod read;
 pub mod report;
 mod stats;
@@ -19,7 +21,9 @@ mod verify;
 pub use control::CONTROL_FOLDER;
 pub use errno::Errno;
 pub use flight::Flight;
+pub use inode::sample_of_inode;
 pub use metadata::{Attr, Listed, Lookup, XATTR_PREFIX};
+pub use prefetch::PrefetchFigures;
 pub use read::{Reply, Step, Task};
 pub use stats::{Operation, Stats};
 pub use verify::Verified;
@@ -63,6 +67,8 @@ pub struct Options {
     pub file_mode: u16,
     /// Permission bits of folders.
     pub folder_mode: u16,
+    /// Permission bits of `/.ffrfs/prefetch`; without a bit for writing it takes nothing.
+    pub prefetch_mode: u16,
 }
 
 impl Default for Options {
@@ -75,6 +81,7 @@ impl Default for Options {
             gid: 0,
             file_mode: 0o444,
             folder_mode: 0o555,
+            prefetch_mode: 0o666,
         }
     }
 }
@@ -101,6 +108,7 @@ pub struct Vfs {
     verified: Bits,
     bad: bad::BadList,
     control: control::Control,
+    prefetch: prefetch::Prefetch,
     stats: Stats,
 }
 
@@ -120,6 +128,7 @@ impl Vfs {
             verified: Bits::new(dataset.len()),
             bad: bad::BadList::new(parts.len()),
             control: control::Control::default(),
+            prefetch: prefetch::Prefetch::new(dataset.len()),
             stats: Stats::default(),
             buffers: BufferPool::new(4),
             cache,

@@ -1,7 +1,7 @@
 //! What people and programs are told of a dataset: `info`, `stats.json`, `bad`.
 
 use super::bad::{AllBad, Bad, Fault};
-use super::{Vfs, cache, stats};
+use super::{PrefetchFigures, Vfs, cache, stats};
 use crate::catalog::{Catalog, Dataset};
 use crate::format::{IndexChecksum, Result};
 use serde::Serialize;
@@ -100,10 +100,23 @@ pub(super) struct MountStats {
     #[serde(flatten)]
     counters: stats::Snapshot,
     cache: cache::Figures,
+    prefetch: PrefetchFigures,
 }
 
 pub(super) fn stats(vfs: &Vfs) -> MountStats {
-    MountStats { counters: vfs.stats.snapshot(), cache: vfs.cache.figures() }
+    let (cache, prefetch) = (vfs.cache.figures(), vfs.prefetch_figures());
+    MountStats { counters: vfs.stats.snapshot(), cache, prefetch }
+}
+
+/// `prefetch` as it is read.
+pub(super) fn prefetch(vfs: &Vfs) -> String {
+    let PrefetchFigures { waiting, in_flight, .. } = vfs.prefetch_figures();
+    format!(
+        "Write here what will be read next, in order: sample numbers, or paths from the root of the\n\
+         mount, one a line; or sample numbers as raw little-endian u64.\n\
+         waiting: {waiting}\n\
+         in flight: {in_flight}\n"
+    )
 }
 
 /// JSON for people: indented, with a newline at the end.
