@@ -51,7 +51,7 @@ impl Form {
     }
 }
 
-/// Puts together what one writer sends. A refused write ends the line or number it is in.
+/// Puts together what one writer sends.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Parser {
     form: Option<Form>,
@@ -59,30 +59,35 @@ pub(super) struct Parser {
     pending: Vec<u8>,
     /// Lines or numbers so far.
     items: u64,
+    /// What followed `pending` was refused: it is the beginning of nothing, unless it is tried again.
+    was_refused: bool,
 }
 
 impl Parser {
-    /// Takes what the next bytes complete.
+    /// Takes what the next bytes complete. After a refusal all is as if they had not been written: where the
+    /// kernel has cut a write in two, the writer is told of the first part and tries the second one again.
     pub(super) fn write(&mut self, bytes: &[u8], take: &mut Take) -> Result<(), Refused> {
         if bytes.is_empty() {
             return Ok(());
         }
         let junk = || refused(Errno::EINVAL, "neither text nor 8 bytes a number".to_owned());
         let form = self.form.or_else(|| Form::of(bytes)).ok_or_else(junk)?;
+        let before = self.clone();
         self.form = Some(form);
+        self.was_refused = false;
         let outcome = match form {
             Form::Text => self.lines(bytes, take),
             Form::Raw => self.numbers(bytes, take),
         };
         if outcome.is_err() {
-            self.pending.clear();
+            *self = Self { was_refused: true, ..before };
         }
         outcome
     }
 
     /// Whether a line waits for its end.
     pub(super) fn has_line(&self) -> bool {
-        self.form == Some(Form::Text) && !self.pending.is_empty()
+        self.form == Some(Form::Text) && !self.pending.is_empty() && !self.was_refused
     }
 
     /// Nothing more comes: takes a last line without newline.
@@ -90,6 +95,7 @@ impl Parser {
         let rest = std::mem::take(&mut self.pending);
         match (self.form, rest.len()) {
             (_, 0) | (None, _) => Ok(()),
+            _ if self.was_refused => Ok(()),
             (Some(Form::Text), _) => self.line(&rest, take),
             (Some(Form::Raw), bytes) => {
                 Err(refused(Errno::EINVAL, format!("the last {bytes} bytes: no whole number")))
@@ -262,6 +268,17 @@ mod tests {
         assert_eq!(refused.len(), 1);
         assert_eq!(refused[0].errno, Errno::ENOENT);
         assert_eq!(refused[0].item, "line 3: \"absent\"");
+    }
+
+    #[test]
+    fn a_refused_write_can_be_tried_again_where_it_began() {
+        // The kernel has cut `12\nabsent\n` after `1`, and gives the second part once more.
+        let (taken, refused) = written(&[b"1", b"2\nabsent\n", b"2\nabsent\n"]);
+        assert_eq!(taken, [12, 12].map(Taken::Number));
+        assert_eq!(refused[0], refused[1]);
+        assert_eq!((&*refused[0].item, refused.len()), ("line 2: \"absent\"", 2));
+        // What was before the cut is no line by itself.
+        assert_eq!(written(&[b"1", b"000000\n"]).0, []);
     }
 
     #[test]

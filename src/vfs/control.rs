@@ -27,7 +27,8 @@ pub(super) const FILES: [&[u8]; 4] = [b"bad", b"info.json", PREFETCH, b"stats.js
 /// The listing's inode numbers lie above all snapshots.
 const LISTED: u64 = 1 << 61;
 
-/// A last line without newline counts when nothing has followed it for so long.
+/// A last line without newline counts when nothing has followed it for so long. (FORGET alone would not do:
+/// the kernel keeps a closed file's inode until its name is looked up again.)
 const PATIENCE: Duration = Duration::from_millis(100);
 
 #[derive(Default)]
@@ -120,6 +121,8 @@ fn lock(writer: &Mutex<Writer>) -> MutexGuard<'_, Writer> {
 impl Vfs {
     /// A new snapshot of a control file.
     pub(super) fn lookup_control(&self, name: &[u8]) -> Option<Attr> {
+        // Whoever looks sees all that was written.
+        self.tick_announcements();
         let content = match name {
             b"bad" => report::bad(self).into_bytes(),
             b"info.json" => report::json(&report::mount_info(self)),
@@ -180,15 +183,16 @@ impl Vfs {
     ///
     /// # Errors
     /// * EROFS: as [`Vfs::open_for_writing`].
-    /// * EINVAL, ENOENT, EISDIR: a line or number is no sample. What was before it is announced, what is
-    ///   behind it in this write is not.
+    /// * EINVAL, ENOENT, EISDIR: a line or number is no sample. What was before it is announced (and is once
+    ///   more if this write is tried again), what is behind it in this write is not.
     /// * ENOSPC: too many samples are waiting. Nothing of this write was taken; try it again later.
     /// * EIO: a name depends on bytes that cannot be read.
     pub fn write(&self, ino: u64, bytes: &[u8]) -> Result<(), Errno> {
         let writer = self.writer(ino)?;
         let mut writer = lock(&writer);
+        let taken = self.take(&mut writer, |parser, take| parser.write(bytes, take));
         writer.last_write = Instant::now();
-        self.take(&mut writer, |parser, take| parser.write(bytes, take))
+        taken
     }
 
     /// Lets a writer's parser work, and announces what it finds: all of it, or the parser stays as it was.

@@ -111,12 +111,17 @@ pub(super) fn stats(vfs: &Vfs) -> MountStats {
 /// `prefetch` as it is read.
 pub(super) fn prefetch(vfs: &Vfs) -> String {
     let PrefetchFigures { waiting, in_flight, .. } = vfs.prefetch_figures();
-    format!(
+    let mut text = format!(
         "Write here what will be read next, in order: sample numbers, or paths from the root of the\n\
          mount, one a line; or sample numbers as raw little-endian u64.\n\
          waiting: {waiting}\n\
          in flight: {in_flight}\n"
-    )
+    );
+    // The kernel cuts what is appended at page boundaries, which then are boundaries of numbers too.
+    while text.len() % 8 != 0 {
+        text.push('\n');
+    }
+    text
 }
 
 /// JSON for people: indented, with a newline at the end.

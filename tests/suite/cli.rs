@@ -83,6 +83,8 @@ fn the_help_of_mount_names_every_option() {
         "gid",
         "fmask",
         "dmask",
+        "control",
+        "readdirplus",
         "verify",
         "cache-size",
         "threads",
