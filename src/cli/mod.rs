@@ -12,6 +12,7 @@ mod pack;
 mod source;
 mod umount;
 mod verify;
+mod warmup;
 
 pub use failure::{Exit, Failure};
 
@@ -47,6 +48,7 @@ enum Command {
     Ls(ls::LsArgs),
     Cat(cat::CatArgs),
     Verify(verify::VerifyArgs),
+    Warmup(warmup::WarmupArgs),
     Pack(pack::PackArgs),
 }
 
@@ -60,6 +62,7 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
         Command::Ls(args) => ls::run(&args),
         Command::Cat(args) => cat::run(&args),
         Command::Verify(args) => verify::run(&args),
+        Command::Warmup(args) => warmup::run(&args),
         Command::Pack(args) => pack::run(&args),
     });
     match outcome {

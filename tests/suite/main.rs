@@ -21,3 +21,4 @@ mod readonly;
 mod user;
 mod verify;
 mod view;
+mod warmup;
