@@ -140,7 +140,7 @@ impl Progress {
     fn new(samples: u64, before: Figures, background: bool) -> Self {
         let bar = if io::stderr().is_terminal() && !background {
             let style = ProgressStyle::with_template(
-                "{wide_bar} {human_pos}/{human_len} samples, {msg}, {eta} left",
+                "{bar:30} {human_pos}/{human_len} samples, {msg}, {eta} left",
             );
             let bar = ProgressBar::new(samples);
             bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))

@@ -45,7 +45,7 @@ impl Form {
     fn of(first: &[u8]) -> Option<Self> {
         match first.contains(&0) {
             false => Some(Form::Text),
-            true if first.len() % 8 == 0 || first.len() >= CUT_BYTES => Some(Form::Raw),
+            true if first.len().is_multiple_of(8) || first.len() >= CUT_BYTES => Some(Form::Raw),
             true => None,
         }
     }

@@ -115,13 +115,13 @@ pub(super) fn prefetch(vfs: &Vfs) -> String {
         "Write here what will be read next, in order: sample numbers, or paths from the root of the\n\
          mount, one a line; or sample numbers as raw little-endian u64.\n\
          waiting: {waiting}\n\
-         in flight: {in_flight}\n"
+         in flight: {in_flight}"
     );
     // The kernel cuts what is appended at page boundaries, which then are boundaries of numbers too.
-    while text.len() % 8 != 0 {
-        text.push('\n');
+    while text.len() % 8 != 7 {
+        text.push(' ');
     }
-    text
+    text + "\n"
 }
 
 /// JSON for people: indented, with a newline at the end.
