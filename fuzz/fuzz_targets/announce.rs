@@ -46,7 +46,7 @@ fn announced<'a>(writes: impl IntoIterator<Item = &'a [u8]>) -> Result<u64, Errn
     let vfs = mounted();
     let Ok(Lookup::Found(folder)) = vfs.lookup(1, CONTROL_FOLDER.as_bytes()) else { panic!() };
     let Ok(Lookup::Passing(file)) = vfs.lookup(folder.ino, b"prefetch") else { panic!() };
-    let outcome = writes.into_iter().try_for_each(|write| vfs.write(file.ino, write));
+    let outcome = writes.into_iter().try_for_each(|write| vfs.write(file.ino, 0, write));
     vfs.forget(file.ino, 1);
     let figures = vfs.prefetch_figures();
     outcome.map(|()| figures.announced)

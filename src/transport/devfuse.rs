@@ -294,7 +294,7 @@ impl Filesystem for DevFuse {
         _: &Request,
         ino: INodeNo,
         _: FileHandle,
-        _: u64,
+        offset: u64,
         data: &[u8],
         _: WriteFlags,
         _: OpenFlags,
@@ -302,7 +302,7 @@ impl Filesystem for DevFuse {
         reply: ReplyWrite,
     ) {
         let start = Instant::now();
-        let written = self.vfs().write(ino.0, data);
+        let written = self.vfs().write(ino.0, offset, data);
         self.count(Operation::Other, ino.0, start);
         match written {
             Ok(()) => reply.written(data.len() as u32),

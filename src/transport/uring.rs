@@ -285,10 +285,10 @@ impl Lane {
     }
 
     fn write(&mut self, slot: usize, ino: u64, operation: &[u8; 128]) -> Result<usize, Errno> {
-        let size = wire::u32_at(operation, 16);
+        let (offset, size) = (wire::u64_at(operation, 8), wire::u32_at(operation, 16));
         let payload = self.ring.request(slot).payload;
         let bytes = payload.get(..size as usize).ok_or(Errno::EINVAL)?;
-        self.vfs.write(ino, bytes).inspect_err(|_| self.undo.write_to(&self.vfs, ino))?;
+        self.vfs.write(ino, offset, bytes).inspect_err(|_| self.undo.write_to(&self.vfs, ino))?;
         let mut out = Out::new(self.ring.payload(slot));
         out.write_out(size);
         Ok(out.length())

@@ -30,6 +30,10 @@ const LISTED: u64 = 1 << 61;
 /// A last line without newline counts when nothing has followed it for so long. (FORGET alone would not do:
 /// the kernel keeps a closed file's inode until its name is looked up again.)
 const PATIENCE: Duration = Duration::from_millis(100);
+/// The same behind a write that looks like a full buffer: programs and the kernel cut at multiples of this,
+/// in the middle of a line, and may take their time for the rest.
+const CUT_BYTES: u64 = 4096;
+const PATIENCE_WHERE_CUT: Duration = Duration::from_secs(10);
 
 #[derive(Default)]
 pub(super) struct Control {
@@ -48,14 +52,15 @@ struct Snapshot {
 /// Who writes to a snapshot of `prefetch`.
 struct Writer {
     parser: Parser,
-    last_write: Instant,
+    /// When it has been silent for long enough.
+    over: Instant,
     /// It was told once in the log what is wrong with what it writes.
     warned: bool,
 }
 
 impl Writer {
     fn new() -> Self {
-        Self { parser: Parser::default(), last_write: Instant::now(), warned: false }
+        Self { parser: Parser::default(), over: Instant::now(), warned: false }
     }
 
     fn warn(&mut self, item: &str, errno: Errno) {
@@ -179,7 +184,8 @@ impl Vfs {
         self.getattr(ino)
     }
 
-    /// Takes the next bytes of an announcement; where they are written to in the file means nothing.
+    /// Takes the next bytes of an announcement. Where in the file they are written to means nothing, but that
+    /// they end at a page's end is a hint that more will come.
     ///
     /// # Errors
     /// * EROFS: as [`Vfs::open_for_writing`].
@@ -187,11 +193,14 @@ impl Vfs {
     ///   more if this write is tried again), what is behind it in this write is not.
     /// * ENOSPC: too many samples are waiting. Nothing of this write was taken; try it again later.
     /// * EIO: a name depends on bytes that cannot be read.
-    pub fn write(&self, ino: u64, bytes: &[u8]) -> Result<(), Errno> {
+    pub fn write(&self, ino: u64, offset_bytes: u64, bytes: &[u8]) -> Result<(), Errno> {
         let writer = self.writer(ino)?;
         let mut writer = lock(&writer);
         let taken = self.take(&mut writer, |parser, take| parser.write(bytes, take));
-        writer.last_write = Instant::now();
+        let length = bytes.len() as u64;
+        let ends = [length, offset_bytes.saturating_add(length)];
+        let cut = ends.iter().any(|end| end.is_multiple_of(CUT_BYTES));
+        writer.over = Instant::now() + if cut { PATIENCE_WHERE_CUT } else { PATIENCE };
         taken
     }
 
@@ -253,8 +262,7 @@ impl Vfs {
     pub(super) fn tick_announcements_at(&self, now: Instant) {
         for writer in self.control.writers() {
             let mut writer = lock(&writer);
-            let silent = now.saturating_duration_since(writer.last_write) >= PATIENCE;
-            if silent && writer.parser.has_line() {
+            if now >= writer.over && writer.parser.has_line() {
                 // What finds no room now stays, and is tried again.
                 let _ = self.take(&mut writer, Parser::end);
             }

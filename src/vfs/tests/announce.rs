@@ -25,8 +25,8 @@ fn later() -> std::time::Instant {
 fn numbers_and_paths_are_queued_in_the_order_in_which_they_are_written() {
     let World { vfs, .. } = world();
     let writer = open(&vfs);
-    vfs.write(writer, b"7\n000003\n./00000").unwrap();
-    vfs.write(writer, b"5\n/000009\n0\n").unwrap();
+    vfs.write(writer, 1, b"7\n000003\n./00000").unwrap();
+    vfs.write(writer, 1, b"5\n/000009\n0\n").unwrap();
     assert_eq!(vfs.announced_order(), [7, 3, 5, 9, 0]);
     let figures = vfs.prefetch_figures();
     assert_eq!((figures.announced, figures.waiting), (5, 5));
@@ -37,10 +37,10 @@ fn raw_numbers_may_be_cut_between_two_writes() {
     let World { vfs, .. } = world();
     let writer = open(&vfs);
     let bytes: Vec<u8> = [8u64, 2, 4].iter().flat_map(|n| n.to_le_bytes()).collect();
-    vfs.write(writer, &bytes[..8]).unwrap();
-    vfs.write(writer, &bytes[8..13]).unwrap();
+    vfs.write(writer, 1, &bytes[..8]).unwrap();
+    vfs.write(writer, 1, &bytes[8..13]).unwrap();
     assert_eq!(vfs.announced_order(), [8]);
-    vfs.write(writer, &bytes[13..]).unwrap();
+    vfs.write(writer, 1, &bytes[13..]).unwrap();
     assert_eq!(vfs.announced_order(), [8, 2, 4]);
 }
 
@@ -48,37 +48,57 @@ fn raw_numbers_may_be_cut_between_two_writes() {
 fn a_last_line_without_newline_counts_when_the_writer_is_forgotten() {
     let World { vfs, .. } = world();
     let writer = open(&vfs);
-    vfs.write(writer, b"1\n2").unwrap();
+    vfs.write(writer, 1, b"1\n2").unwrap();
     assert_eq!(vfs.announced_order(), [1]);
     vfs.forget(writer, 1);
     assert_eq!(vfs.announced_order(), [1, 2]);
-    assert_eq!(vfs.write(writer, b"3\n"), Err(Errno::EROFS), "it is gone");
+    assert_eq!(vfs.write(writer, 1, b"3\n"), Err(Errno::EROFS), "it is gone");
 }
 
 #[test]
 fn a_last_line_without_newline_counts_after_100_ms_of_silence() {
     let World { vfs, .. } = world();
     let (writer, other) = (open(&vfs), open(&vfs));
-    vfs.write(writer, b"1\n2").unwrap();
-    vfs.write(other, &5u64.to_le_bytes()).unwrap();
-    vfs.write(other, &[6, 0]).unwrap();
+    vfs.write(writer, 1, b"1\n2").unwrap();
+    vfs.write(other, 1, &5u64.to_le_bytes()).unwrap();
+    vfs.write(other, 1, &[6, 0]).unwrap();
     vfs.tick_announcements();
     assert_eq!(vfs.announced_order(), [1, 5], "it may go on yet");
     vfs.tick_announcements_at(later());
     assert_eq!(vfs.announced_order(), [1, 5, 2], "a part of a number is none");
     vfs.tick_announcements_at(later());
-    vfs.write(other, &[0; 6]).unwrap();
+    vfs.write(other, 1, &[0; 6]).unwrap();
     vfs.forget(writer, 1);
     assert_eq!(vfs.announced_order(), [1, 5, 2, 6]);
+}
+
+#[test]
+fn behind_a_write_that_looks_like_a_full_buffer_the_rest_of_a_line_may_take_long() {
+    let World { vfs, .. } = world();
+    let (by_length, by_place) = (open(&vfs), open(&vfs));
+    let full: Vec<u8> = b"000003\n".iter().copied().cycle().take(4096).collect();
+    vfs.write(by_length, 100, &full).unwrap();
+    vfs.write(by_place, 4090, b"1\n0000").unwrap();
+    let whole = 4096 / 7;
+    vfs.tick_announcements_at(later());
+    assert_eq!(vfs.announced_order().len(), whole + 1);
+    vfs.write(by_place, 4096, b"02\n").unwrap();
+    assert_eq!(vfs.announced_order()[whole..], [1, 2]);
+    vfs.tick_announcements_at(later() + Duration::from_secs(10));
+    assert_eq!(
+        vfs.announced_order()[whole..],
+        [1, 2, 0],
+        "in the end a line's beginning is a line"
+    );
 }
 
 #[test]
 fn writers_do_not_mix() {
     let World { vfs, .. } = world();
     let (one, two) = (open(&vfs), open(&vfs));
-    vfs.write(one, b"00000").unwrap();
-    vfs.write(two, b"4\n").unwrap();
-    vfs.write(one, b"1\n").unwrap();
+    vfs.write(one, 1, b"00000").unwrap();
+    vfs.write(two, 1, b"4\n").unwrap();
+    vfs.write(one, 1, b"1\n").unwrap();
     assert_eq!(vfs.announced_order(), [4, 1]);
 }
 
@@ -95,12 +115,12 @@ fn what_is_before_a_bad_line_is_announced_and_the_write_fails() {
         (b"1\n000003/x\n2\n", Errno::ENOENT),
     ] {
         let before = vfs.announced_order().len();
-        assert_eq!(vfs.write(open(&vfs), text), Err(errno), "{text:?}");
+        assert_eq!(vfs.write(open(&vfs), 1, text), Err(errno), "{text:?}");
         assert_eq!(vfs.announced_order()[before..], [1], "{text:?}");
     }
     let before = vfs.announced_order().len();
     let raw = [3, 10, 4].map(u64::to_le_bytes).concat();
-    assert_eq!(vfs.write(open(&vfs), &raw), Err(Errno::EINVAL));
+    assert_eq!(vfs.write(open(&vfs), 1, &raw), Err(Errno::EINVAL));
     assert_eq!(vfs.announced_order()[before..], [3]);
 }
 
@@ -108,12 +128,12 @@ fn what_is_before_a_bad_line_is_announced_and_the_write_fails() {
 fn when_too_many_wait_nothing_of_a_write_is_taken_and_it_can_be_repeated() {
     let World { vfs, .. } = world();
     let writer = open(&vfs);
-    vfs.write(writer, b"00000").unwrap();
+    vfs.write(writer, 1, b"00000").unwrap();
     let room = 2 * 10 + (1 << 20);
     vfs.announce(&vec![0; room - 1]).unwrap();
-    assert_eq!(vfs.write(writer, b"1\n2\n"), Err(Errno::ENOSPC));
+    assert_eq!(vfs.write(writer, 1, b"1\n2\n"), Err(Errno::ENOSPC));
     assert_eq!(vfs.announced_order().len(), room - 1);
-    vfs.write(writer, b"1\n00000").unwrap();
+    vfs.write(writer, 1, b"1\n00000").unwrap();
     assert_eq!(vfs.announced_order()[room - 1], 1, "the line's beginning was not lost");
     vfs.tick_announcements_at(later());
     assert_eq!(vfs.prefetch_figures().announced, room as u64);
@@ -127,7 +147,7 @@ fn a_line_of_digits_is_a_number_and_with_a_dot_and_a_slash_a_path() {
     tree.add(b"2", 8).unwrap();
     let Vfs { dataset, parts, options, .. } = vfs;
     let vfs = Vfs::new(dataset, tree.build().unwrap().into(), parts, options);
-    vfs.write(open(&vfs), b"2\n./2\n1/2\n1\n").unwrap();
+    vfs.write(open(&vfs), 1, b"2\n./2\n1/2\n1\n").unwrap();
     assert_eq!(vfs.announced_order(), [2, 8, 7, 1]);
 }
 
@@ -137,7 +157,7 @@ fn nothing_else_can_be_written() {
     let Ok(Lookup::Found(folder)) = vfs.lookup(1, b".ffrfs") else { panic!() };
     let Ok(Lookup::Passing(bad)) = vfs.lookup(folder.ino, b"bad") else { panic!() };
     for ino in [1, ino_of(0), ino_of(99), folder.ino, bad.ino, u64::MAX] {
-        assert_eq!(vfs.write(ino, b"1\n"), Err(Errno::EROFS), "{ino}");
+        assert_eq!(vfs.write(ino, 1, b"1\n"), Err(Errno::EROFS), "{ino}");
         assert_eq!(vfs.open_for_writing(ino), Err(Errno::EROFS), "{ino}");
         assert_eq!(vfs.set_size(ino), Err(Errno::EROFS), "{ino}");
     }
@@ -153,5 +173,5 @@ fn without_permission_to_write_it_is_a_file_to_read() {
     let World { vfs, .. } = World::new(&[vec![b"x".to_vec()]], options);
     let writer = open(&vfs);
     assert_eq!(vfs.getattr(writer).unwrap().mode, 0o444);
-    assert_eq!(vfs.write(writer, b"0\n"), Err(Errno::EROFS));
+    assert_eq!(vfs.write(writer, 1, b"0\n"), Err(Errno::EROFS));
 }
