@@ -13,6 +13,7 @@ mod pack;
 mod source;
 mod umount;
 mod verify;
+mod warmup;
 
 pub use failure::{Exit, Failure};
 
@@ -48,6 +49,7 @@ enum Command {
     Ls(ls::LsArgs),
     Cat(cat::CatArgs),
     Verify(verify::VerifyArgs),
+    Warmup(warmup::WarmupArgs),
     Pack(pack::PackArgs),
 }
 
@@ -61,6 +63,7 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
         Command::Ls(args) => ls::run(&args),
         Command::Cat(args) => cat::run(&args),
         Command::Verify(args) => verify::run(&args),
+        Command::Warmup(args) => warmup::run(&args),
         Command::Pack(args) => pack::run(&args),
     });
     match outcome {

@@ -4,7 +4,7 @@ use super::source::{self, OpenArgs, ViewArgs};
 use super::{Exit, Failure, logging, memory};
 use crate::format::Source;
 use crate::io::{File, Io, mounts, process};
-use crate::transport::{MountOptions, Mounted, Transport};
+use crate::transport::{MountOptions, Mounted, Readdirplus, Transport};
 use crate::vfs::{Options, Verify};
 use clap::{Args, CommandFactory, ValueEnum};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -59,11 +59,15 @@ struct Settings {
     /// The kernel checks permissions (it always does)
     #[arg(long, alias = "default_permissions")]
     default_permissions: bool,
-    /// Read-only (it always is)
-    #[arg(long)]
+    /// The kernel refuses all writing, also to .ffrfs/prefetch
+    #[arg(long, overrides_with = "rw")]
     ro: bool,
-    #[arg(long, hide = true)]
+    // mount(8) passes it unasked.
+    #[arg(long, hide = true, overrides_with = "ro")]
     rw: bool,
+    /// Whether .ffrfs/prefetch can be written; `ro` is the same as --ro
+    #[arg(long, value_name = "HOW", default_value = "rw")]
+    control: Control,
     /// Ignore set-user-id bits (there are none)
     #[arg(long)]
     nosuid: bool,
@@ -106,6 +110,9 @@ struct Settings {
     /// How samples are read
     #[arg(long, value_name = "HOW", default_value = "auto")]
     io: IoChoice,
+    /// Whether listing a folder makes the kernel know its files' attributes too
+    #[arg(long, value_name = "WHEN", default_value = "auto")]
+    readdirplus: ReaddirplusWhen,
     /// How requests come from the kernel
     #[arg(long, value_name = "HOW", default_value = "auto")]
     transport: TransportChoice,
@@ -139,6 +146,24 @@ enum TransportChoice {
     Uring,
     /// Through /dev/fuse
     Devfuse,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Control {
+    /// By whoever may read the files
+    Rw,
+    /// Not at all
+    Ro,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum ReaddirplusWhen {
+    /// As the kernel thinks best: where files are looked at too
+    Auto,
+    /// Always
+    Yes,
+    /// Never: listing a huge folder takes little of the kernel's memory
+    No,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -225,10 +250,6 @@ fn prepare(args: &MountArgs, target: &Path) -> Result<(Mounted, Signals), Failur
     let prepare = |file| args.settings.io.prepare(file);
     let opened = source::open_with(&args.paths, &args.open, prepare)?;
     let catalog = opened.catalog(&args.view, &args.open)?;
-    if args.settings.rw {
-        // mount(8) passes it unasked.
-        tracing::debug!("a dataset is read-only: `rw` is ignored");
-    }
     let fsname = args
         .settings
         .fsname
@@ -250,9 +271,14 @@ impl Settings {
         self.threads.map_or(cpus(), usize::from)
     }
 
+    fn read_only(&self) -> bool {
+        self.ro || self.control == Control::Ro
+    }
+
     fn vfs(&self) -> Options {
         // The kernel knows "all users" only; permissions keep out all but the owner, and root.
         let private = if self.allow_root { 0o077 } else { 0 };
+        let writable = if self.read_only() { 0o444 } else { 0o666 };
         Options {
             verify: match self.verify {
                 VerifyWhen::Always => Verify::Always,
@@ -266,6 +292,7 @@ impl Settings {
             gid: self.gid.unwrap_or(nix::unistd::getgid().as_raw()),
             file_mode: 0o444 & !self.fmask & !private,
             folder_mode: 0o555 & !self.dmask & !private,
+            prefetch_mode: writable & !self.fmask & !private,
         }
     }
 
@@ -279,6 +306,12 @@ impl Settings {
             request_bytes: memory::for_requests(self.memory()),
             allow_other: self.allow_other || self.allow_root,
             noexec: self.noexec,
+            read_only: self.read_only(),
+            readdirplus: match self.readdirplus {
+                ReaddirplusWhen::Auto => Readdirplus::Auto,
+                ReaddirplusWhen::Yes => Readdirplus::Always,
+                ReaddirplusWhen::No => Readdirplus::Never,
+            },
             transport: match self.transport {
                 TransportChoice::Auto => Transport::Auto,
                 TransportChoice::Uring => Transport::Uring,

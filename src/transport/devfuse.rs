@@ -1,6 +1,8 @@
 //! Requests from /dev/fuse, through fuser.
 
+use super::mount::Readdirplus;
 use super::reads;
+use super::undo::Undo;
 use super::wire::{ABSENT, PREFERRED_READ_BYTES};
 use super::workers::Workers;
 use crate::io::{File, ReadError};
@@ -27,6 +29,7 @@ const MAX_BACKGROUND: u16 = 128;
 pub(super) struct DevFuse {
     shared: Arc<Shared>,
     agreed: Arc<Agreement>,
+    undo: Arc<Undo>,
 }
 
 /// What is asked of the kernel, and what it grants.
@@ -34,6 +37,7 @@ pub(super) struct DevFuse {
 pub(super) struct Agreement {
     /// The largest single request.
     max_request_bytes: u32,
+    readdirplus: Readdirplus,
     /// Whether to ask for io_uring.
     wants_uring: bool,
     /// Requests will come through io_uring.
@@ -59,8 +63,8 @@ struct Job {
 }
 
 impl Agreement {
-    pub(super) fn new(max_request_bytes: u32, wants_uring: bool) -> Self {
-        Self { max_request_bytes, wants_uring, ..Self::default() }
+    pub(super) fn new(max_request_bytes: u32, readdirplus: Readdirplus, wants_uring: bool) -> Self {
+        Self { max_request_bytes, readdirplus, wants_uring, ..Self::default() }
     }
 }
 
@@ -71,9 +75,10 @@ impl DevFuse {
         files: Vec<Arc<File>>,
         workers: usize,
         agreed: Arc<Agreement>,
+        undo: Arc<Undo>,
     ) -> Self {
         let shared = Arc::new(Shared { vfs, files, workers: Workers::new(workers) });
-        Self { shared, agreed }
+        Self { shared, agreed, undo }
     }
 
     fn vfs(&self) -> &Vfs {
@@ -181,7 +186,7 @@ macro_rules! read_only {
 impl Filesystem for DevFuse {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> std::io::Result<()> {
         let mut has = |flag| config.add_capabilities(flag).is_ok();
-        let Agreement { max_request_bytes, wants_uring, uring, no_open, no_opendir } =
+        let Agreement { max_request_bytes, readdirplus, wants_uring, uring, no_open, no_opendir } =
             self.agreed.as_ref();
         no_open.store(has(InitFlags::FUSE_NO_OPEN_SUPPORT), Ordering::Relaxed);
         no_opendir.store(has(InitFlags::FUSE_NO_OPENDIR_SUPPORT), Ordering::Relaxed);
@@ -190,10 +195,16 @@ impl Filesystem for DevFuse {
             InitFlags::FUSE_ASYNC_DIO,
             InitFlags::FUSE_MAX_PAGES,
             InitFlags::FUSE_PARALLEL_DIROPS,
+            // The first alone: always.
             InitFlags::FUSE_DO_READDIRPLUS,
             InitFlags::FUSE_READDIRPLUS_AUTO,
         ] {
-            if !has(flag) {
+            let unwanted = match flag {
+                InitFlags::FUSE_DO_READDIRPLUS => *readdirplus == Readdirplus::Never,
+                InitFlags::FUSE_READDIRPLUS_AUTO => *readdirplus != Readdirplus::Auto,
+                _ => false,
+            };
+            if !unwanted && !has(flag) {
                 tracing::debug!("the kernel lacks {flag:?}");
             }
         }
@@ -240,8 +251,10 @@ impl Filesystem for DevFuse {
 
     fn open(&self, _: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
         self.count(Operation::Open, ino.0, Instant::now());
-        if flags.0 & libc::O_ACCMODE != libc::O_RDONLY {
-            reply.error(wire(Errno::EROFS));
+        let reads = flags.0 & libc::O_ACCMODE == libc::O_RDONLY;
+        let allowed = if reads { Ok(()) } else { self.vfs().open_for_writing(ino.0) };
+        if let Err(errno) = allowed {
+            reply.error(wire(errno));
         } else if self.agreed.no_open.load(Ordering::Relaxed) {
             reply.error(fuser::Errno::ENOSYS);
         } else {
@@ -263,6 +276,68 @@ impl Filesystem for DevFuse {
     fn flush(&self, _: &Request, ino: INodeNo, _: FileHandle, _: LockOwner, reply: ReplyEmpty) {
         self.count(Operation::Flush, ino.0, Instant::now());
         reply.error(fuser::Errno::ENOSYS);
+    }
+
+    /// Nothing is ever dirty: there is nothing to write back. ENOSYS is success, for good.
+    fn fsync(&self, _: &Request, ino: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
+        self.count(Operation::Other, ino.0, Instant::now());
+        reply.error(fuser::Errno::ENOSYS);
+    }
+
+    fn fsyncdir(&self, _: &Request, ino: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
+        self.count(Operation::Other, ino.0, Instant::now());
+        reply.error(fuser::Errno::ENOSYS);
+    }
+
+    fn write(
+        &self,
+        _: &Request,
+        ino: INodeNo,
+        _: FileHandle,
+        offset: u64,
+        data: &[u8],
+        _: WriteFlags,
+        _: OpenFlags,
+        _: Option<LockOwner>,
+        reply: ReplyWrite,
+    ) {
+        let start = Instant::now();
+        let written = self.vfs().write(ino.0, offset, data);
+        self.count(Operation::Other, ino.0, start);
+        match written {
+            Ok(()) => reply.written(data.len() as u32),
+            Err(errno) => {
+                reply.error(wire(errno));
+                self.undo.write_to(self.vfs(), ino.0);
+            }
+        }
+    }
+
+    fn setattr(
+        &self,
+        _: &Request,
+        ino: INodeNo,
+        mode: Option<u32>,
+        uid: Option<u32>,
+        gid: Option<u32>,
+        size: Option<u64>,
+        _: Option<TimeOrNow>,
+        _: Option<TimeOrNow>,
+        _: Option<SystemTime>,
+        _: Option<FileHandle>,
+        _: Option<SystemTime>,
+        _: Option<SystemTime>,
+        _: Option<SystemTime>,
+        _: Option<BsdFileFlags>,
+        reply: ReplyAttr,
+    ) {
+        self.count(Operation::Other, ino.0, Instant::now());
+        let only_size = size.is_some() && mode.is_none() && uid.is_none() && gid.is_none();
+        let attr = if only_size { self.vfs().set_size(ino.0) } else { Err(Errno::EROFS) };
+        match attr {
+            Ok(attr) => reply.attr(&FOREVER, &file_attr(&attr)),
+            Err(errno) => reply.error(wire(errno)),
+        }
     }
 
     fn read(
@@ -386,12 +461,6 @@ impl Filesystem for DevFuse {
     }
 
     read_only! {
-        setattr(
-            ino: INodeNo, mode: Option<u32>, uid: Option<u32>, gid: Option<u32>, size: Option<u64>,
-            atime: Option<TimeOrNow>, mtime: Option<TimeOrNow>, ctime: Option<SystemTime>,
-            fh: Option<FileHandle>, crtime: Option<SystemTime>, chgtime: Option<SystemTime>,
-            bkuptime: Option<SystemTime>, flags: Option<BsdFileFlags>
-        ) -> ReplyAttr;
         mknod(parent: INodeNo, name: &OsStr, mode: u32, umask: u32, rdev: u32) -> ReplyEntry;
         mkdir(parent: INodeNo, name: &OsStr, mode: u32, umask: u32) -> ReplyEntry;
         unlink(parent: INodeNo, name: &OsStr) -> ReplyEmpty;
@@ -402,10 +471,6 @@ impl Filesystem for DevFuse {
         ) -> ReplyEmpty;
         link(ino: INodeNo, parent: INodeNo, name: &OsStr) -> ReplyEntry;
         create(parent: INodeNo, name: &OsStr, mode: u32, umask: u32, flags: i32) -> ReplyCreate;
-        write(
-            ino: INodeNo, fh: FileHandle, offset: u64, data: &[u8], write_flags: WriteFlags,
-            flags: OpenFlags, owner: Option<LockOwner>
-        ) -> ReplyWrite;
         setxattr(ino: INodeNo, name: &OsStr, value: &[u8], flags: i32, at: u32) -> ReplyEmpty;
         removexattr(ino: INodeNo, name: &OsStr) -> ReplyEmpty;
         fallocate(ino: INodeNo, fh: FileHandle, offset: u64, length: u64, mode: i32) -> ReplyEmpty;

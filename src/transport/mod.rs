@@ -7,8 +7,9 @@ mod devfuse;
 mod mount;
 mod prefetch;
 mod reads;
+mod undo;
 mod uring;
 mod wire;
 mod workers;
 
-pub use mount::{MountError, MountOptions, Mounted, Transport};
+pub use mount::{MountError, MountOptions, Mounted, Readdirplus, Transport};

@@ -2,6 +2,7 @@
 
 use super::devfuse::{Agreement, DevFuse};
 use super::prefetch::Prefetcher;
+use super::undo::Undo;
 use super::uring::{self, Plan, Queues};
 use crate::io::{File, fusermount, mounts};
 use crate::vfs::Vfs;
@@ -33,6 +34,18 @@ pub enum Transport {
     DevFuse,
 }
 
+/// Whether a listing brings the attributes of what it lists.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Readdirplus {
+    /// As the kernel thinks best.
+    #[default]
+    Auto,
+    /// Always.
+    Always,
+    /// Never.
+    Never,
+}
+
 /// What mount(8) users say.
 #[derive(Debug, Clone, Default)]
 pub struct MountOptions {
@@ -42,6 +55,11 @@ pub struct MountOptions {
     pub allow_other: bool,
     /// No program can be run from it.
     pub noexec: bool,
+    /// The kernel itself refuses all writing; else `/.ffrfs/prefetch` can be written, and the daemon
+    /// refuses the rest.
+    pub read_only: bool,
+    /// Whether a listing brings attributes.
+    pub readdirplus: Readdirplus,
     /// How requests come.
     pub transport: Transport,
     /// Memory for requests that come through io_uring, in bytes.
@@ -124,19 +142,22 @@ impl Mounted {
         plan: Option<&Plan>,
     ) -> Result<Self, MountError> {
         let largest = plan.map_or(MAX_REQUEST_BYTES, |plan| plan.payload_bytes as u32);
-        let agreed = Arc::new(Agreement::new(largest, plan.is_some()));
-        let new =
-            || DevFuse::new(Arc::clone(vfs), files.to_vec(), options.workers, Arc::clone(&agreed));
+        let agreed = Arc::new(Agreement::new(largest, options.readdirplus, plan.is_some()));
+        let undo = Arc::new(Undo::default());
+        let (files_of, agreement) = (files.to_vec(), Arc::clone(&agreed));
+        let serving =
+            DevFuse::new(Arc::clone(vfs), files_of, options.workers, agreement, Arc::clone(&undo));
         let device = match mount_directly(target, options)? {
             Some(device) => device,
             None => fusermount::mount(target, &helper_options(options))
                 .map_err(|e| refused(target, e))?,
         };
-        let session = Session::from_fd(new(), device, acl(options), config(options));
+        let session = Session::from_fd(serving, device, acl(options), config(options));
         let session = session.map_err(|e| {
             let _ = mounts::unmount(target, true);
             refused(target, e)
         })?;
+        undo.connect(session.notifier());
         let failed = |why: String| {
             let _ = mounts::unmount(target, true);
             MountError::Transport(why)
@@ -145,7 +166,7 @@ impl Mounted {
             (None, _) => None,
             (Some(_), false) => return Err(failed("the kernel did not agree to it".to_owned())),
             (Some(plan), true) => {
-                let queues = Queues::start(vfs, files, &session, plan);
+                let queues = Queues::start(vfs, files, &session, plan, &undo);
                 Some(queues.map_err(|e| failed(format!("its queues cannot be registered: {e}")))?)
             }
         };
@@ -204,8 +225,12 @@ fn config(options: &MountOptions) -> Config {
 fn helper_options(options: &MountOptions) -> String {
     let source = options.source.replace('\\', "\\\\").replace(',', "\\,");
     let mut list =
-        format!("fsname={source},subtype=ffrfs,ro,nosuid,nodev,noatime,default_permissions");
-    for (wanted, option) in [(options.allow_other, ",allow_other"), (options.noexec, ",noexec")] {
+        format!("fsname={source},subtype=ffrfs,nosuid,nodev,noatime,default_permissions");
+    for (wanted, option) in [
+        (options.read_only, ",ro"),
+        (options.allow_other, ",allow_other"),
+        (options.noexec, ",noexec"),
+    ] {
         if wanted {
             list.push_str(option);
         }
@@ -232,8 +257,8 @@ fn mount_directly(target: &Path, options: &MountOptions) -> Result<Option<OwnedF
     if options.allow_other {
         data.push_str(",allow_other");
     }
-    let mut flags =
-        MsFlags::MS_RDONLY | MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOATIME;
+    let mut flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOATIME;
+    flags.set(MsFlags::MS_RDONLY, options.read_only);
     flags.set(MsFlags::MS_NOEXEC, options.noexec);
     let source = Some(options.source.as_str());
     match mount(source, target, Some(mounts::FS_TYPE), flags, Some(data.as_str())) {

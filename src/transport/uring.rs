@@ -4,7 +4,8 @@
 //! FORGET and INTERRUPT, which have no answer, stay on fuser's session.
 
 use super::reads::{self, Progress};
-use super::wire::{self, ABSENT, Out, op};
+use super::undo::Undo;
+use super::wire::{self, ABSENT, Out, op, valid};
 use crate::io::ring::{self, Event, Ring, Waker};
 use crate::io::{Buffer, File, ReadError};
 use crate::vfs::{Attr, Errno, FOREVER, Flight, Listed, Lookup, Operation, Reply, Step, Task, Vfs};
@@ -89,6 +90,7 @@ impl Queues {
         files: &[Arc<File>],
         device: &impl AsFd,
         plan: &Plan,
+        undo: &Arc<Undo>,
     ) -> io::Result<Self> {
         let mut lanes: Vec<(Vec<u16>, usize, Option<usize>)> = Vec::new();
         let mut spare = Vec::new();
@@ -105,7 +107,7 @@ impl Queues {
         let (report, reports) = mpsc::channel();
         let mut threads = Vec::new();
         for (number, (queues, depth, cpu)) in lanes.into_iter().enumerate() {
-            let (vfs, files) = (Arc::clone(vfs), files.to_vec());
+            let (vfs, files, undo) = (Arc::clone(vfs), files.to_vec(), Arc::clone(undo));
             let device: OwnedFd = device.as_fd().try_clone_to_owned()?;
             let (payload_bytes, report) = (plan.payload_bytes, report.clone());
             let serve = move || {
@@ -115,7 +117,7 @@ impl Queues {
                     Ok(ring) => {
                         let _ = report.send(Ok(()));
                         drop(report);
-                        Lane::new(ring, vfs, files).serve();
+                        Lane::new(ring, vfs, files, undo).serve();
                     }
                     Err(e) => {
                         let _ = report.send(Err(e));
@@ -158,6 +160,7 @@ struct Lane {
     files: Vec<Arc<File>>,
     slots: Vec<State>,
     landed: Arc<Landed>,
+    undo: Arc<Undo>,
 }
 
 /// What a slot is doing for its request.
@@ -185,10 +188,10 @@ struct Landed {
 }
 
 impl Lane {
-    fn new(ring: Ring, vfs: Arc<Vfs>, files: Vec<Arc<File>>) -> Self {
+    fn new(ring: Ring, vfs: Arc<Vfs>, files: Vec<Arc<File>>, undo: Arc<Undo>) -> Self {
         let slots = (0..ring.slots()).map(|_| State::Free).collect();
         let landed = Arc::new(Landed { slots: Mutex::default(), waker: ring.waker() });
-        Self { ring, vfs, files, slots, landed }
+        Self { ring, vfs, files, slots, landed, undo }
     }
 
     /// Until the kernel has let go of all slots.
@@ -234,8 +237,10 @@ impl Lane {
                 let names = self.vfs.listxattr(ino);
                 (Operation::Listxattr, self.sized(slot, &names, &operation))
             }
+            op::WRITE => (Operation::Other, self.write(slot, ino, &operation)),
+            op::SETATTR => (Operation::Other, self.setattr(slot, ino, &operation)),
+            op::OPEN => (Operation::Open, Err(self.open(ino, &operation))),
             // Answered ENOSYS, the kernel does these itself from then on.
-            op::OPEN => (Operation::Open, Err(Errno(libc::ENOSYS))),
             op::OPENDIR => (Operation::Opendir, Err(Errno(libc::ENOSYS))),
             op::FLUSH => (Operation::Flush, Err(Errno(libc::ENOSYS))),
             op::ACCESS => (Operation::Access, Err(Errno(libc::ENOSYS))),
@@ -266,6 +271,35 @@ impl Lane {
 
     fn getattr(&mut self, slot: usize, ino: u64) -> Result<usize, Errno> {
         let attr = self.vfs.getattr(ino)?;
+        let mut out = Out::new(self.ring.payload(slot));
+        out.attr_out(&attr, FOREVER);
+        Ok(out.length())
+    }
+
+    /// Answered ENOSYS, the kernel opens files itself from then on.
+    fn open(&self, ino: u64, operation: &[u8; 128]) -> Errno {
+        let flags = wire::u32_at(operation, 0).cast_signed();
+        let reads = flags & libc::O_ACCMODE == libc::O_RDONLY;
+        let allowed = if reads { Ok(()) } else { self.vfs.open_for_writing(ino) };
+        allowed.err().unwrap_or(Errno(libc::ENOSYS))
+    }
+
+    fn write(&mut self, slot: usize, ino: u64, operation: &[u8; 128]) -> Result<usize, Errno> {
+        let (offset, size) = (wire::u64_at(operation, 8), wire::u32_at(operation, 16));
+        let payload = self.ring.request(slot).payload;
+        let bytes = payload.get(..size as usize).ok_or(Errno::EINVAL)?;
+        self.vfs.write(ino, offset, bytes).inspect_err(|_| self.undo.write_to(&self.vfs, ino))?;
+        let mut out = Out::new(self.ring.payload(slot));
+        out.write_out(size);
+        Ok(out.length())
+    }
+
+    fn setattr(&mut self, slot: usize, ino: u64, operation: &[u8; 128]) -> Result<usize, Errno> {
+        let what = wire::u32_at(operation, 0);
+        if what & valid::SIZE == 0 || what & (valid::MODE | valid::UID | valid::GID) != 0 {
+            return Err(Errno::EROFS);
+        }
+        let attr = self.vfs.set_size(ino)?;
         let mut out = Out::new(self.ring.payload(slot));
         out.attr_out(&attr, FOREVER);
         Ok(out.length())
@@ -428,9 +462,9 @@ impl Lane {
 
 /// Whatever would change something is refused; what nobody has heard of is not there.
 fn refusal(opcode: u32) -> Errno {
-    // SETATTR, SYMLINK … RENAME, LINK, WRITE, SETXATTR, REMOVEXATTR, CREATE, FALLOCATE, RENAME2.
+    // SYMLINK … RENAME, LINK, SETXATTR, REMOVEXATTR, CREATE, FALLOCATE, RENAME2.
     match opcode {
-        4 | 6 | 8..=13 | 16 | 21 | 24 | 35 | 43 | 45 => Errno::EROFS,
+        6 | 8..=13 | 21 | 24 | 35 | 43 | 45 => Errno::EROFS,
         // IOCTL: Python asks each file that it opens whether it is a terminal.
         39 => Errno(libc::ENOTTY),
         _ => Errno(libc::ENOSYS),

@@ -7,8 +7,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 pub(super) mod op {
     pub(crate) const LOOKUP: u32 = 1;
     pub(crate) const GETATTR: u32 = 3;
+    pub(crate) const SETATTR: u32 = 4;
     pub(crate) const OPEN: u32 = 14;
     pub(crate) const READ: u32 = 15;
+    pub(crate) const WRITE: u32 = 16;
     pub(crate) const STATFS: u32 = 17;
     pub(crate) const GETXATTR: u32 = 22;
     pub(crate) const LISTXATTR: u32 = 23;
@@ -18,6 +20,14 @@ pub(super) mod op {
     pub(crate) const ACCESS: u32 = 34;
     pub(crate) const READDIRPLUS: u32 = 44;
     pub(crate) const LSEEK: u32 = 46;
+}
+
+/// Bits of `fuse_setattr_in.valid`.
+pub(super) mod valid {
+    pub(crate) const MODE: u32 = 1;
+    pub(crate) const UID: u32 = 1 << 1;
+    pub(crate) const GID: u32 = 1 << 2;
+    pub(crate) const SIZE: u32 = 1 << 3;
 }
 
 /// What `stat` recommends as size of a read: large enough that a small file takes one.
@@ -121,6 +131,12 @@ impl<'a> Out<'a> {
         self.bytes(name);
         self.bytes(&[0; 8][..padded - DIRENT_BYTES - name.len()]);
         true
+    }
+
+    /// `fuse_write_out`.
+    pub(super) fn write_out(&mut self, bytes: u32) {
+        self.u32(bytes);
+        self.u32(0);
     }
 
     /// `fuse_statfs_out`.

@@ -37,6 +37,15 @@ impl Inode {
     }
 }
 
+/// The number of the sample that an inode number stands for, as `stat` and a listing show it.
+#[must_use]
+pub fn sample_of_inode(number: u64) -> Option<u64> {
+    match Inode::of(number) {
+        Inode::Node(Node::Sample(sample)) => Some(sample),
+        _ => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -112,7 +112,7 @@ impl Vfs {
     /// The kernel has dropped an inode that `lookups` lookups told it of.
     pub fn forget(&self, ino: u64, lookups: u64) {
         match Inode::of(ino) {
-            Inode::Snapshot(number) => self.control.forget(number, lookups),
+            Inode::Snapshot(number) => self.forget_control(number, lookups),
             Inode::Node(Node::Sample(sample)) => {
                 self.known.clear(sample);
                 self.delivered.clear(sample);
@@ -158,7 +158,11 @@ impl Vfs {
             }
         };
         let Self { options, .. } = self;
-        let mode = if is_folder { options.folder_mode } else { options.file_mode };
+        let mode = match inode {
+            Inode::Snapshot(number) => self.control_mode(number),
+            _ if is_folder => options.folder_mode,
+            _ => options.file_mode,
+        };
         let (uid, gid) = (options.uid, options.gid);
         Ok(Attr { ino: inode.number(), is_folder, size, mode, links, uid, gid, modified })
     }

@@ -4,6 +4,7 @@
 //! resident, so everything but `read` is an ordinary function; `read` is the step machine of [`Step`],
 //! which every transport drives.
 
+mod announce;
 mod bad;
 mod block;
 mod budget;
@@ -24,6 +25,7 @@ mod verify;
 pub use control::CONTROL_FOLDER;
 pub use errno::Errno;
 pub use flight::Flight;
+pub use inode::sample_of_inode;
 pub use metadata::{Attr, Listed, Lookup, XATTR_PREFIX};
 pub use prefetch::{Fetch, PrefetchFigures, Store};
 pub use read::{Reply, Step, Task};
@@ -74,6 +76,8 @@ pub struct Options {
     pub file_mode: u16,
     /// Permission bits of folders.
     pub folder_mode: u16,
+    /// Permission bits of `/.ffrfs/prefetch`; without a bit for writing it takes nothing.
+    pub prefetch_mode: u16,
 }
 
 impl Default for Options {
@@ -87,6 +91,7 @@ impl Default for Options {
             gid: 0,
             file_mode: 0o444,
             folder_mode: 0o555,
+            prefetch_mode: 0o666,
         }
     }
 }

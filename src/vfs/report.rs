@@ -1,7 +1,7 @@
 //! What people and programs are told of a dataset: `info`, `stats.json`, `bad`.
 
 use super::bad::{AllBad, Bad, Fault};
-use super::{Vfs, block, cache, prefetch, stats};
+use super::{PrefetchFigures, Vfs, block, cache, stats};
 use crate::catalog::{Catalog, Dataset};
 use crate::format::{IndexChecksum, Result};
 use serde::Serialize;
@@ -101,7 +101,7 @@ pub(super) struct MountStats {
     counters: stats::Snapshot,
     cache: cache::Figures,
     blocks: block::Figures,
-    prefetch: prefetch::PrefetchFigures,
+    prefetch: PrefetchFigures,
 }
 
 pub(super) fn stats(vfs: &Vfs) -> MountStats {
@@ -111,6 +111,22 @@ pub(super) fn stats(vfs: &Vfs) -> MountStats {
         blocks: vfs.blocks.figures(),
         prefetch: vfs.prefetch_figures(),
     }
+}
+
+/// `prefetch` as it is read.
+pub(super) fn prefetch(vfs: &Vfs) -> String {
+    let PrefetchFigures { waiting, in_flight, .. } = vfs.prefetch_figures();
+    let mut text = format!(
+        "Write here what will be read next, in order: sample numbers, or paths from the root of the\n\
+         mount, one a line; or sample numbers as raw little-endian u64.\n\
+         waiting: {waiting}\n\
+         in flight: {in_flight}"
+    );
+    // The kernel cuts what is appended at page boundaries, which then are boundaries of numbers too.
+    while text.len() % 8 != 7 {
+        text.push(' ');
+    }
+    text + "\n"
 }
 
 /// JSON for people: indented, with a newline at the end.

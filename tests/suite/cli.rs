@@ -59,7 +59,7 @@ fn help_goes_to_stdout_and_documents_the_exit_codes() {
         {
             assert!(help.contains(line), "{args:?} has no {line:?}: {help}");
         }
-        for command in ["mount", "umount", "info", "ls", "cat", "verify", "pack"] {
+        for command in ["mount", "umount", "info", "ls", "cat", "verify", "warmup", "pack"] {
             assert!(help.contains(&format!("\n  {command} ")), "{command}");
         }
     }
@@ -83,6 +83,8 @@ fn the_help_of_mount_names_every_option() {
         "gid",
         "fmask",
         "dmask",
+        "control",
+        "readdirplus",
         "verify",
         "cache-size",
         "threads",

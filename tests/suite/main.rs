@@ -3,6 +3,7 @@
 //! One binary, so that there is one thing to link. Tests may run in parallel and in any order; each has
 //! its own containers and mount points, and leaves nothing behind.
 
+mod announce;
 mod attributes;
 mod cache;
 mod catalog_model;
@@ -20,3 +21,4 @@ mod readonly;
 mod user;
 mod verify;
 mod view;
+mod warmup;

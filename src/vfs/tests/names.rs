@@ -128,7 +128,7 @@ fn control_files_are_snapshots_that_forget_frees() {
     let folder = lookup(vfs, 1, b".ffrfs");
     assert!(folder.is_folder && vfs.is_control(folder.ino) && vfs.is_control_name(1, b".ffrfs"));
     let listed = names(vfs, folder.ino, 0);
-    assert_eq!(listed.len(), 5);
+    assert_eq!(listed.len(), 6);
     assert_eq!(vfs.lookup(folder.ino, b"nothing"), Ok(Lookup::Absent));
 
     let first = lookup(vfs, folder.ino, b"stats.json");

@@ -136,7 +136,7 @@ impl Schedule<'_> {
                 self.replies.insert(reader.number, (bytes, reader.failures));
                 return None;
             }
-            Step::Read(task) => reader.state = State::Reading(task),
+            Step::Read(task) => reader.state = State::Reading(Box::new(task)),
             Step::Wait(flight) => {
                 let (woken, number) = (Arc::clone(&self.woken), reader.number);
                 flight.when_landed(move || woken.lock().unwrap().push(number));

@@ -22,6 +22,12 @@ fn every_option_is_taken_with_o_and_as_a_long_flag() {
         "allow_root",
         "default_permissions",
         "ro",
+        "rw",
+        "control=rw",
+        "control=ro",
+        "readdirplus=auto",
+        "readdirplus=yes",
+        "readdirplus=no",
         "nosuid",
         "nodev",
         "noexec",
@@ -111,7 +117,7 @@ fn options_show_in_the_mount_table() {
         let table = mounts_at(mount.point());
         let [(source, kind, options)] = &table[..] else { panic!("one mount: {table:?}") };
         assert_eq!((source.as_str(), kind.as_str()), ("a,b c", "fuse.ffrfs"));
-        for option in ["ro", "nosuid", "nodev", "noexec", "default_permissions"] {
+        for option in ["rw", "nosuid", "nodev", "noexec", "default_permissions"] {
             assert!(options.split(',').any(|o| o == option), "{option}: {options}");
         }
         let plain = Mount::new(transport, fixture("basic.ffr"), &[]);
@@ -139,6 +145,8 @@ fn an_option_that_is_unknown_or_senseless_is_refused_by_name() {
         ("verify=sometimes", "sometimes"),
         ("cache_size=much", "much"),
         ("threads=0", "--threads"),
+        ("control=no", "--control"),
+        ("readdirplus=maybe", "--readdirplus"),
         ("log_level=loud", "loud"),
         ("fanout=0", "--fanout"),
         ("suffix=a/b", "a/b"),

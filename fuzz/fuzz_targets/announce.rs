@@ -1,0 +1,62 @@
+//! Any bytes, cut anywhere, written to the control file that takes announcements: taken or refused; and
+//! what is taken is as much however it is cut.
+
+#![no_main]
+
+use ffrfs::catalog::{Dataset, Numbered, Suffix};
+use ffrfs::format::ffrecord::Writer;
+use ffrfs::format::{self, MemorySource, OpenOptions};
+use ffrfs::vfs::{CONTROL_FOLDER, Errno, Lookup, Options, Part, Vfs};
+use libfuzzer_sys::fuzz_target;
+use std::io::Cursor;
+use std::sync::{Arc, LazyLock};
+use std::time::SystemTime;
+
+const SAMPLES: u64 = 10;
+
+static CONTAINER: LazyLock<Vec<u8>> = LazyLock::new(|| {
+    let mut bytes = Cursor::new(Vec::new());
+    let mut writer = Writer::new(&mut bytes, SAMPLES).expect("begin");
+    for _ in 0..SAMPLES {
+        writer.write_sample(&mut &b"x"[..]).expect("write");
+    }
+    writer.finish().expect("finish");
+    bytes.into_inner()
+});
+
+fuzz_target!(|input: &[u8]| {
+    // The first two bytes say where to cut: how large the first piece is, and the others.
+    let [first, step, bytes @ ..] = input else { return };
+    let mut first = usize::from(*first).min(bytes.len());
+    if bytes.contains(&0) {
+        // The first piece shows that these are numbers.
+        first = first.next_multiple_of(8).clamp(8, bytes.len().max(8)).min(bytes.len());
+    }
+    let (head, tail) = bytes.split_at(first);
+    let pieces = std::iter::once(head).chain(tail.chunks(usize::from(*step).max(1)));
+    if let (Ok(whole), Ok(cut)) = (announced([bytes]), announced(pieces))
+        && (!bytes.contains(&0) || head.contains(&0))
+    {
+        assert_eq!(whole, cut);
+    }
+});
+
+/// How many samples these writes announce.
+fn announced<'a>(writes: impl IntoIterator<Item = &'a [u8]>) -> Result<u64, Errno> {
+    let vfs = mounted();
+    let Ok(Lookup::Found(folder)) = vfs.lookup(1, CONTROL_FOLDER.as_bytes()) else { panic!() };
+    let Ok(Lookup::Passing(file)) = vfs.lookup(folder.ino, b"prefetch") else { panic!() };
+    let outcome = writes.into_iter().try_for_each(|write| vfs.write(file.ino, 0, write));
+    vfs.forget(file.ino, 1);
+    let figures = vfs.prefetch_figures();
+    outcome.map(|()| figures.announced)
+}
+
+fn mounted() -> Vfs {
+    let source = Arc::new(MemorySource::new("fuzz.ffr", CONTAINER.clone()));
+    let container = format::open(source, &OpenOptions::default()).expect("a container");
+    let dataset = Dataset::new(vec![container]);
+    let names = Numbered::new(dataset.len(), None, Suffix::Fixed(String::new()));
+    let part = Part { path: "fuzz.ffr".into(), modified: SystemTime::UNIX_EPOCH };
+    Vfs::new(dataset, names.into(), vec![part], Options::default())
+}

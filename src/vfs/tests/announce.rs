@@ -1,0 +1,177 @@
+//! Announcements: from bytes written to the order that is queued.
+
+use super::*;
+use crate::catalog::TreeBuilder;
+
+/// Ten samples with numbers for names.
+fn world() -> World {
+    World::new(&[vec![b"some bytes".to_vec(); 10]], Options::default())
+}
+
+/// A new writer.
+fn open(vfs: &Vfs) -> u64 {
+    let Ok(Lookup::Found(folder)) = vfs.lookup(1, b".ffrfs") else { panic!("no control folder") };
+    match vfs.lookup(folder.ino, b"prefetch") {
+        Ok(Lookup::Passing(attr)) => attr.ino,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn later() -> std::time::Instant {
+    std::time::Instant::now() + Duration::from_millis(150)
+}
+
+#[test]
+fn numbers_and_paths_are_queued_in_the_order_in_which_they_are_written() {
+    let World { vfs, .. } = world();
+    let writer = open(&vfs);
+    vfs.write(writer, 1, b"7\n000003\n./00000").unwrap();
+    vfs.write(writer, 1, b"5\n/000009\n0\n").unwrap();
+    assert_eq!(vfs.announced_order(), [7, 3, 5, 9, 0]);
+    let figures = vfs.prefetch_figures();
+    assert_eq!((figures.announced, figures.waiting), (5, 5));
+}
+
+#[test]
+fn raw_numbers_may_be_cut_between_two_writes() {
+    let World { vfs, .. } = world();
+    let writer = open(&vfs);
+    let bytes: Vec<u8> = [8u64, 2, 4].iter().flat_map(|n| n.to_le_bytes()).collect();
+    vfs.write(writer, 1, &bytes[..8]).unwrap();
+    vfs.write(writer, 1, &bytes[8..13]).unwrap();
+    assert_eq!(vfs.announced_order(), [8]);
+    vfs.write(writer, 1, &bytes[13..]).unwrap();
+    assert_eq!(vfs.announced_order(), [8, 2, 4]);
+}
+
+#[test]
+fn a_last_line_without_newline_counts_when_the_writer_is_forgotten() {
+    let World { vfs, .. } = world();
+    let writer = open(&vfs);
+    vfs.write(writer, 1, b"1\n2").unwrap();
+    assert_eq!(vfs.announced_order(), [1]);
+    vfs.forget(writer, 1);
+    assert_eq!(vfs.announced_order(), [1, 2]);
+    assert_eq!(vfs.write(writer, 1, b"3\n"), Err(Errno::EROFS), "it is gone");
+}
+
+#[test]
+fn a_last_line_without_newline_counts_after_100_ms_of_silence() {
+    let World { vfs, .. } = world();
+    let (writer, other) = (open(&vfs), open(&vfs));
+    vfs.write(writer, 1, b"1\n2").unwrap();
+    vfs.write(other, 1, &5u64.to_le_bytes()).unwrap();
+    vfs.write(other, 1, &[6, 0]).unwrap();
+    vfs.tick_announcements();
+    assert_eq!(vfs.announced_order(), [1, 5], "it may go on yet");
+    vfs.tick_announcements_at(later());
+    assert_eq!(vfs.announced_order(), [1, 5, 2], "a part of a number is none");
+    vfs.tick_announcements_at(later());
+    vfs.write(other, 1, &[0; 6]).unwrap();
+    vfs.forget(writer, 1);
+    assert_eq!(vfs.announced_order(), [1, 5, 2, 6]);
+}
+
+#[test]
+fn behind_a_write_that_looks_like_a_full_buffer_the_rest_of_a_line_may_take_long() {
+    let World { vfs, .. } = world();
+    let (by_length, by_place) = (open(&vfs), open(&vfs));
+    let full: Vec<u8> = b"000003\n".iter().copied().cycle().take(4096).collect();
+    vfs.write(by_length, 100, &full).unwrap();
+    vfs.write(by_place, 4090, b"1\n0000").unwrap();
+    let whole = 4096 / 7;
+    vfs.tick_announcements_at(later());
+    assert_eq!(vfs.announced_order().len(), whole + 1);
+    vfs.write(by_place, 4096, b"02\n").unwrap();
+    assert_eq!(vfs.announced_order()[whole..], [1, 2]);
+    vfs.tick_announcements_at(later() + Duration::from_secs(10));
+    assert_eq!(
+        vfs.announced_order()[whole..],
+        [1, 2, 0],
+        "in the end a line's beginning is a line"
+    );
+}
+
+#[test]
+fn writers_do_not_mix() {
+    let World { vfs, .. } = world();
+    let (one, two) = (open(&vfs), open(&vfs));
+    vfs.write(one, 1, b"00000").unwrap();
+    vfs.write(two, 1, b"4\n").unwrap();
+    vfs.write(one, 1, b"1\n").unwrap();
+    assert_eq!(vfs.announced_order(), [4, 1]);
+}
+
+#[test]
+fn what_is_before_a_bad_line_is_announced_and_the_write_fails() {
+    let World { vfs, .. } = world();
+    for (text, errno) in [
+        (&b"1\n10\n2\n"[..], Errno::EINVAL),
+        (b"1\n000010\n2\n", Errno::EINVAL),
+        (b"1\ncat.jpg\n2\n", Errno::ENOENT),
+        (b"1\n/\n2\n", Errno::EISDIR),
+        (b"1\n.ffrfs/bad\n2\n", Errno::ENOENT),
+        (b"1\n../000003\n2\n", Errno::ENOENT),
+        (b"1\n000003/x\n2\n", Errno::ENOENT),
+    ] {
+        let before = vfs.announced_order().len();
+        assert_eq!(vfs.write(open(&vfs), 1, text), Err(errno), "{text:?}");
+        assert_eq!(vfs.announced_order()[before..], [1], "{text:?}");
+    }
+    let before = vfs.announced_order().len();
+    let raw = [3, 10, 4].map(u64::to_le_bytes).concat();
+    assert_eq!(vfs.write(open(&vfs), 1, &raw), Err(Errno::EINVAL));
+    assert_eq!(vfs.announced_order()[before..], [3]);
+}
+
+#[test]
+fn when_too_many_wait_nothing_of_a_write_is_taken_and_it_can_be_repeated() {
+    let World { vfs, .. } = world();
+    let writer = open(&vfs);
+    vfs.write(writer, 1, b"00000").unwrap();
+    let room = 2 * 10 + (1 << 20);
+    vfs.announce(&vec![0; room - 1]).unwrap();
+    assert_eq!(vfs.write(writer, 1, b"1\n2\n"), Err(Errno::ENOSPC));
+    assert_eq!(vfs.announced_order().len(), room - 1);
+    vfs.write(writer, 1, b"1\n00000").unwrap();
+    assert_eq!(vfs.announced_order()[room - 1], 1, "the line's beginning was not lost");
+    vfs.tick_announcements_at(later());
+    assert_eq!(vfs.prefetch_figures().announced, room as u64);
+}
+
+#[test]
+fn a_line_of_digits_is_a_number_and_with_a_dot_and_a_slash_a_path() {
+    let World { vfs, .. } = world();
+    let mut tree = TreeBuilder::default();
+    tree.add(b"1/2", 7).unwrap();
+    tree.add(b"2", 8).unwrap();
+    let Vfs { dataset, parts, options, .. } = vfs;
+    let vfs = Vfs::new(dataset, tree.build().unwrap().into(), parts, options);
+    vfs.write(open(&vfs), 1, b"2\n./2\n1/2\n1\n").unwrap();
+    assert_eq!(vfs.announced_order(), [2, 8, 7, 1]);
+}
+
+#[test]
+fn nothing_else_can_be_written() {
+    let World { vfs, .. } = world();
+    let Ok(Lookup::Found(folder)) = vfs.lookup(1, b".ffrfs") else { panic!() };
+    let Ok(Lookup::Passing(bad)) = vfs.lookup(folder.ino, b"bad") else { panic!() };
+    for ino in [1, ino_of(0), ino_of(99), folder.ino, bad.ino, u64::MAX] {
+        assert_eq!(vfs.write(ino, 1, b"1\n"), Err(Errno::EROFS), "{ino}");
+        assert_eq!(vfs.open_for_writing(ino), Err(Errno::EROFS), "{ino}");
+        assert_eq!(vfs.set_size(ino), Err(Errno::EROFS), "{ino}");
+    }
+    let writer = open(&vfs);
+    assert_eq!(vfs.open_for_writing(writer), Ok(()));
+    assert_eq!(vfs.set_size(writer).unwrap().mode, 0o666);
+    assert_eq!(vfs.getattr(bad.ino).unwrap().mode, 0o444);
+}
+
+#[test]
+fn without_permission_to_write_it_is_a_file_to_read() {
+    let options = Options { prefetch_mode: 0o444, ..Options::default() };
+    let World { vfs, .. } = World::new(&[vec![b"x".to_vec()]], options);
+    let writer = open(&vfs);
+    assert_eq!(vfs.getattr(writer).unwrap().mode, 0o444);
+    assert_eq!(vfs.write(writer, 1, b"0\n"), Err(Errno::EROFS));
+}

@@ -1,0 +1,159 @@
+//! `ffrfs warmup` on real mounts.
+
+use crate::common::{
+    FFRFS, Mount, NOTHING, Need, Outcome, Transport, ffrfs, fixture, for_each_transport, have, run,
+    samples, temp_dir,
+};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use std::ffi::OsStr;
+use std::fs;
+use std::io::Write;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+fn mount(transport: Transport) -> Mount {
+    Mount::new(transport, fixture("packed_folder.ffr"), &[])
+}
+
+fn warmup(mount: &Mount, args: &[impl AsRef<OsStr>]) -> Outcome {
+    run(Command::new(FFRFS).args(["warmup", "--background"]).arg(mount.point()).args(args))
+}
+
+fn announced(mount: &Mount) -> u64 {
+    mount.stats()["prefetch"]["announced"].as_u64().expect("a number")
+}
+
+#[test]
+fn warmup_announces_every_sample_and_makes_the_kernel_know_its_file() {
+    for_each_transport(|transport| {
+        let samples = samples(2500, 20);
+        for options in [&[][..], &["fanout=100"], &["readdirplus=no"]] {
+            let mount = Mount::with_samples(transport, &samples, options);
+            let outcome = warmup(&mount, NOTHING).ok();
+            assert_eq!(outcome.stderr, "2500 samples are being fetched\n");
+            assert_eq!(announced(&mount), 2500);
+            let before = mount.requests();
+            for sample in (0..2500).step_by(7) {
+                let folder = if options == ["fanout=100"] {
+                    format!("{:03}/", sample / 100)
+                } else {
+                    String::new()
+                };
+                fs::metadata(mount.path(format!("{folder}{sample:06}"))).unwrap();
+            }
+            let after = mount.requests();
+            for kind in ["lookup", "getattr"] {
+                assert_eq!(before[kind], after[kind], "{options:?}");
+            }
+        }
+    });
+}
+
+#[test]
+fn warmup_of_a_packed_folder_takes_the_files_in_it() {
+    for_each_transport(|transport| {
+        let mount = mount(transport);
+        let files = walkdir::WalkDir::new(mount.point()).into_iter().filter_map(Result::ok);
+        let files = files.filter(|entry| entry.file_type().is_file()).count() as u64;
+        warmup(&mount, NOTHING).ok();
+        assert_eq!(announced(&mount), files);
+    });
+}
+
+#[test]
+fn warmup_of_a_list_takes_numbers_and_paths_from_a_file_or_standard_input() {
+    for_each_transport(|transport| {
+        let mount = mount(transport);
+        let list = mount.scratch().join("list");
+        fs::write(&list, "train/cat/001.jpg\r\n0\n\n./train/cat/001.jpg\n/train/cat/001.jpg")
+            .unwrap();
+        warmup(&mount, &["-f", list.to_str().unwrap()]).ok();
+        assert_eq!(announced(&mount), 4);
+        let mut child = Command::new(FFRFS)
+            .arg("warmup")
+            .arg(mount.point())
+            .args(["--background", "--list", "-"])
+            .stdin(Stdio::piped())
+            .spawn()
+            .unwrap();
+        child.stdin.take().unwrap().write_all(b"1\ntrain/cat/001.jpg\n").unwrap();
+        assert!(child.wait().unwrap().success());
+        assert_eq!(announced(&mount), 6);
+    });
+}
+
+#[test]
+fn a_bad_list_is_refused_by_line_and_nothing_is_announced() {
+    for_each_transport(|transport| {
+        let mount = mount(transport);
+        let list = mount.scratch().join("list");
+        let outside = format!("../{}", list.file_name().unwrap().to_str().unwrap());
+        for (line, code, says) in [
+            ("none.jpg", 2, "none.jpg"),
+            ("train", 1, "is no sample"),
+            ("999", 1, "no sample 999"),
+            ("99999999999999999999999", 1, "no sample 999"),
+            (&outside, 1, "is no sample"),
+            (".ffrfs/bad", 1, "is no sample"),
+        ] {
+            fs::write(&list, format!("0\n{line}\n1\n")).unwrap();
+            let outcome = warmup(&mount, &["-f", list.to_str().unwrap()]);
+            assert_eq!(outcome.code, code, "{line}: {}", outcome.stderr);
+            let place = format!("{}:2: ", list.display());
+            assert!(outcome.stderr.contains(&place), "{line}: {}", outcome.stderr);
+            assert!(outcome.stderr.contains(says), "{line}: {}", outcome.stderr);
+        }
+        assert_eq!(warmup(&mount, &["-f", "/nowhere/at/all"]).code, 2);
+        assert_eq!(announced(&mount), 0);
+    });
+}
+
+#[test]
+fn what_is_no_mount_is_exit_code_5_as_for_umount() {
+    let folder = temp_dir();
+    let path = folder.path().to_str().unwrap();
+    for place in [path, "/nowhere/at/all"] {
+        let outcome = ffrfs(&["warmup", place]);
+        assert_eq!(outcome.code, 5, "{}", outcome.stderr);
+        assert!(outcome.stderr.contains(place), "{}", outcome.stderr);
+        assert_eq!(ffrfs(&["umount", place]).code, 5);
+    }
+    for_each_transport(|transport| {
+        let mount = mount(transport);
+        let inside = mount.path("train");
+        assert_eq!(ffrfs(&["warmup", inside.to_str().unwrap()]).code, 5, "not its root");
+    });
+}
+
+#[test]
+fn a_mount_that_takes_no_announcements_is_named_with_the_reason() {
+    for_each_transport(|transport| {
+        let mount = Mount::new(transport, fixture("packed_folder.ffr"), &["control=ro"]);
+        let outcome = warmup(&mount, NOTHING);
+        assert_eq!(outcome.code, 5, "{}", outcome.stderr);
+        assert!(outcome.stderr.contains("control=ro"), "{}", outcome.stderr);
+    });
+}
+
+#[test]
+fn ctrl_c_ends_the_waiting_unless_it_is_over_already() {
+    if !have(Need::Fuse) {
+        return;
+    }
+    for_each_transport(|transport| {
+        let mount = mount(transport);
+        let mut child = Command::new(FFRFS)
+            .arg("warmup")
+            .arg(mount.point())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        std::thread::sleep(Duration::from_millis(300));
+        let _ = kill(Pid::from_raw(child.id() as i32), Signal::SIGINT);
+        let code = child.wait().unwrap().code();
+        assert!(matches!(code, Some(0 | 130)), "{code:?}");
+        assert!(announced(&mount) > 0);
+        assert!(mount.is_served());
+    });
+}
