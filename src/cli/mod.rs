@@ -1,6 +1,7 @@
 //! The command line: one file a sub-command. Errors become one line on stderr and an exit code.
 
 mod cat;
+mod doctor;
 mod failure;
 mod info;
 mod interrupt;
@@ -48,6 +49,7 @@ enum Command {
     Cat(cat::CatArgs),
     Verify(verify::VerifyArgs),
     Pack(pack::PackArgs),
+    Doctor(doctor::DoctorArgs),
 }
 
 /// Runs the command line `args` (the program's name first).
@@ -61,6 +63,7 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
         Command::Cat(args) => cat::run(&args),
         Command::Verify(args) => verify::run(&args),
         Command::Pack(args) => pack::run(&args),
+        Command::Doctor(args) => doctor::run(&args),
     });
     match outcome {
         Ok(exit) => exit.into(),

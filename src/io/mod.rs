@@ -4,10 +4,12 @@
 //! who upholds it, and nothing unsafe is needed by callers.
 
 mod buffer;
+pub mod cgroup;
 mod file;
 pub mod fusermount;
 mod mapping;
 pub mod mounts;
+pub mod probe;
 pub mod process;
 pub mod ring;
 

@@ -5,8 +5,11 @@
 
 mod devfuse;
 mod mount;
+pub mod offer;
 mod uring;
 mod wire;
 mod workers;
 
+pub use devfuse::MAX_BACKGROUND;
 pub use mount::{MountError, MountOptions, Mounted, Transport};
+pub use uring::offer as uring_offer;

@@ -92,7 +92,9 @@ impl Mounted {
     ) -> Result<Self, MountError> {
         let plan = match options.transport {
             Transport::DevFuse => None,
-            Transport::Uring => Some(uring::plan().map_err(MountError::Transport)?),
+            Transport::Uring => {
+                Some(uring::plan().map_err(|why| MountError::Transport(why.to_string()))?)
+            }
             Transport::Auto => uring::plan()
                 .inspect_err(|why| tracing::info!("requests come through /dev/fuse: {why}"))
                 .ok(),

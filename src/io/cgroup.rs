@@ -1,0 +1,149 @@
+//! What the cgroups of this process leave it: memory and CPUs. Versions 1 and 2, and both side by side.
+
+use std::fs;
+use std::path::{Component, Path, PathBuf};
+
+const ROOT: &str = "/sys/fs/cgroup";
+
+/// What version 1 shows where there is no limit is some pages less than this, or more.
+const NO_LIMIT_BYTES: u64 = 1 << 62;
+
+/// The tightest limits of a cgroup and all that it lies in; `None`: there is no limit.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Limits {
+    /// Memory, page cache included.
+    pub memory_bytes: Option<u64>,
+    /// CPUs' worth of time.
+    pub cpus: Option<f64>,
+}
+
+/// The limits of this process.
+#[must_use]
+pub fn limits() -> Limits {
+    let cgroups = fs::read("/proc/self/cgroup").unwrap_or_default();
+    limits_from(&String::from_utf8_lossy(&cgroups), |file| fs::read_to_string(file).ok())
+}
+
+/// `cgroups` as in /proc/self/cgroup: `0::/path` for version 2, `4:memory:/path` for version 1.
+fn limits_from(cgroups: &str, read: impl Fn(&Path) -> Option<String>) -> Limits {
+    let mut limits = Limits::default();
+    for line in cgroups.lines() {
+        let mut fields = line.splitn(3, ':').skip(1);
+        let (Some(controllers), Some(path)) = (fields.next(), fields.next()) else { continue };
+        let has = |name| controllers.split(',').any(|controller| controller == name);
+        let mut memory = |folder: &str, file: &str| {
+            let found = folders(folder, path).into_iter().filter_map(|at| read(&at.join(file)));
+            let bytes = found.filter_map(|text| memory_bytes(&text));
+            limits.memory_bytes = bytes.chain(limits.memory_bytes).min();
+        };
+        if controllers.is_empty() {
+            memory("", "memory.max");
+            memory("unified", "memory.max");
+        } else if has("memory") {
+            memory("memory", "memory.limit_in_bytes");
+        }
+        let mut cpus = |folder: &str, quota: &dyn Fn(&Path) -> Option<f64>| {
+            let found = folders(folder, path).into_iter().filter_map(|at| quota(&at));
+            limits.cpus = found.chain(limits.cpus).reduce(f64::min);
+        };
+        if controllers.is_empty() {
+            cpus("", &|at| cpu_max(&read(&at.join("cpu.max"))?));
+            cpus("unified", &|at| cpu_max(&read(&at.join("cpu.max"))?));
+        } else if has("cpu") {
+            let quota = |at: &Path| {
+                let quota = read(&at.join("cpu.cfs_quota_us"))?;
+                let period = read(&at.join("cpu.cfs_period_us"))?;
+                cpu_max(&format!("{} {}", quota.trim(), period.trim()))
+            };
+            cpus("cpu", &quota);
+        }
+    }
+    limits
+}
+
+/// The folders of a cgroup and of all above it. Inside of a container the path may be the host's, which is
+/// not there, or begin with `..`: then the root counts, which is the container's own.
+fn folders(hierarchy: &str, path: &str) -> Vec<PathBuf> {
+    let root = Path::new(ROOT).join(hierarchy);
+    let path = Path::new(path.trim_start_matches('/'));
+    if path.components().any(|component| !matches!(component, Component::Normal(_))) {
+        return vec![root];
+    }
+    path.ancestors().map(|part| root.join(part)).collect()
+}
+
+/// `max`, or a number of bytes.
+fn memory_bytes(text: &str) -> Option<u64> {
+    text.trim().parse().ok().filter(|&bytes| bytes < NO_LIMIT_BYTES)
+}
+
+/// `max 100000` or `50000 100000`: µs of CPU time in a period of so many µs.
+fn cpu_max(text: &str) -> Option<f64> {
+    let mut fields = text.split_whitespace().map(|field| field.parse::<u64>().ok());
+    match (fields.next()??, fields.next()??) {
+        (_, 0) => None,
+        (quota, period) => Some(quota as f64 / period as f64),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashMap;
+
+    fn limits_of(cgroups: &str, files: &[(&str, &str)]) -> Limits {
+        let files: HashMap<_, _> =
+            files.iter().map(|(path, text)| (Path::new(ROOT).join(path), *text)).collect();
+        limits_from(cgroups, |path| files.get(path).map(|&text| text.to_owned()))
+    }
+
+    #[test]
+    fn the_tightest_limit_on_the_way_up_counts() {
+        let files = [
+            ("a/b/memory.max", "max\n"),
+            ("a/memory.max", "1048576\n"),
+            ("memory.max", "2097152\n"),
+            ("a/b/cpu.max", "150000 100000\n"),
+            ("a/cpu.max", "max 100000\n"),
+        ];
+        let limits = limits_of("0::/a/b\n", &files);
+        assert_eq!(limits, Limits { memory_bytes: Some(1 << 20), cpus: Some(1.5) });
+    }
+
+    #[test]
+    fn version_1_has_a_hierarchy_for_each_controller() {
+        let cgroups = "9:name=systemd:/\n4:memory:/box\n2:cpu,cpuacct:/box\n0::/\n";
+        let files = [
+            ("memory/box/memory.limit_in_bytes", "4096\n"),
+            ("memory/memory.limit_in_bytes", "9223372036854771712\n"),
+            ("cpu/box/cpu.cfs_quota_us", "50000\n"),
+            ("cpu/box/cpu.cfs_period_us", "100000\n"),
+            ("cpu/cpu.cfs_quota_us", "-1\n"),
+            ("cpu/cpu.cfs_period_us", "100000\n"),
+        ];
+        let limits = limits_of(cgroups, &files);
+        assert_eq!(limits, Limits { memory_bytes: Some(4096), cpus: Some(0.5) });
+    }
+
+    #[test]
+    fn a_path_that_is_not_there_or_leads_out_leaves_the_root() {
+        let files = [("memory.max", "8192"), ("../memory.max", "1"), ("memory/x", "")];
+        for path in ["/host/only", "/../../other", "/a/../..", "/.", ""] {
+            let limits = limits_of(&format!("0::{path}"), &files);
+            assert_eq!(limits.memory_bytes, Some(8192), "{path:?}");
+        }
+    }
+
+    #[test]
+    fn odd_contents_are_no_limits() {
+        for odd in
+            ["", "max", "-1", "9223372036854771712", "1e9", "1 0", "\0", "99999999999999999999"]
+        {
+            let files = [("memory.max", odd), ("cpu.max", odd)];
+            assert_eq!(limits_of("0::/\n", &files), Limits::default(), "{odd:?}");
+        }
+        for odd in ["", ":", "0:", "x", "0::", "::::\n\n0"] {
+            assert_eq!(limits_of(odd, &[]), Limits::default(), "{odd:?}");
+        }
+    }
+}
