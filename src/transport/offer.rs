@@ -1,13 +1,10 @@
 //! What keeps this host from FUSE-over-io_uring, told apart, and what to change. The one place that knows:
 //! a mount logs it, and `ffrfs doctor` prints it.
 
-use crate::io::ring;
+use crate::io::{process, ring};
 use std::fmt;
 use std::fs;
 use std::io;
-
-/// The bit of `CAP_SYS_ADMIN` in the capability masks of /proc/self/status.
-const SYS_ADMIN_BIT: u32 = 21;
 
 /// Why something cannot be used, and what would change that.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,24 +47,17 @@ impl Facts {
             release: text("/proc/sys/kernel/osrelease").trim().to_owned(),
             has_fuse: fs::exists("/sys/module/fuse").unwrap_or(false),
             disabled: text("/proc/sys/kernel/io_uring_disabled"),
-            status: text("/proc/self/status"),
+            status: process::status(),
         }
     }
 
-    /// A field of /proc/self/status.
-    fn status(&self, name: &str) -> Option<&str> {
-        let mut lines = self.status.lines();
-        lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(':').map(str::trim))
-    }
-
     fn is_admin(&self) -> bool {
-        let mask = self.status("CapEff").and_then(|mask| u64::from_str_radix(mask, 16).ok());
-        mask.is_some_and(|mask| mask >> SYS_ADMIN_BIT & 1 == 1)
+        process::may_administer(&self.status, "CapEff").unwrap_or(false)
     }
 
     /// A filter of system calls is in force.
     fn is_filtered(&self) -> bool {
-        self.status("Seccomp") == Some("2")
+        process::status_field(&self.status, "Seccomp") == Some("2")
     }
 }
 

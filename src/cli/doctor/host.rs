@@ -1,6 +1,7 @@
 //! The kernel, FUSE, the right to mount, io_uring.
 
 use super::{Check, mebibytes, number, text};
+use crate::io::process;
 use crate::transport::offer::{self, Obstacle};
 use crate::transport::{MAX_BACKGROUND, uring_offer};
 use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
@@ -8,15 +9,13 @@ use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::PermissionsExt;
 
-const SYS_ADMIN_BIT: u32 = 21;
 const SET_USER_ID: u32 = 0o4000;
 /// Pages of the largest request that a mount agrees on.
 const WANTED_PAGES: u64 = 256;
 const PAGE_BYTES: u64 = 4096;
 
 pub(super) fn checks() -> Vec<Check> {
-    let status = text("/proc/self/status").unwrap_or_default();
-    let rights = Rights::read(&status);
+    let rights = Rights::read(&process::status());
     let device = File::options().read(true).write(true).open("/dev/fuse");
     let mut checks = vec![
         kernel(text("/proc/sys/kernel/osrelease").as_deref()),
@@ -78,18 +77,11 @@ struct Rights {
 impl Rights {
     /// What is not there is taken to be granted: the mount will say.
     fn read(status: &str) -> Self {
-        let field = |name: &str| {
-            let mut lines = status.lines();
-            lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(':').map(str::trim))
-        };
-        let has = |name| {
-            let mask = field(name).and_then(|mask| u64::from_str_radix(mask, 16).ok());
-            mask.is_none_or(|mask| mask >> SYS_ADMIN_BIT & 1 == 1)
-        };
+        let has = |name| process::may_administer(status, name).unwrap_or(true);
         Self {
             is_admin: has("CapEff"),
             is_helped: has("CapBnd"),
-            no_new: field("NoNewPrivs") == Some("1"),
+            no_new: process::status_field(status, "NoNewPrivs") == Some("1"),
         }
     }
 }
