@@ -369,11 +369,15 @@ def run(args, kind, rows, need_root):
     atexit.register(unmount, work / "mnt")
     unmount(work / "mnt")  # of a run that was killed
     bench = kind(args, work)
-    busy = []
+    busy, failed = [], []
     for row in args.rows:
         busy.append(busy_percent())
         say(f"row {row}" + (f": others use {busy[-1]:.0f} % of the CPUs, so it will be rough" if busy[-1] > 10 else ""))
-        rows[row](bench)
+        try:
+            rows[row](bench)
+        except (BenchError, subprocess.CalledProcessError) as error:
+            failed.append(row)  # what the others give is worth hours
+            say(f"row {row} failed: {explain(error)}")
     size = "quick run: too small to judge by" if args.quick else "whole run"
     print(f"{machine()}, up to {max(busy):.0f} % of the CPUs in use by others; {size}, medians of {args.rounds} rounds"
           " (least–most); ratios of speeds, above 1 ffrfs is faster\n")
@@ -382,6 +386,14 @@ def run(args, kind, rows, need_root):
     if args.json:
         figures = {"machine": machine(), "others_busy_percent": busy, "quick": args.quick, "rows": bench.raw}
         args.json.write_text(json.dumps(figures, indent=1) + "\n")
+    if failed:
+        raise BenchError(f"failed: {', '.join(failed)}")
+
+
+def explain(error):
+    if isinstance(error, subprocess.CalledProcessError):
+        return f"{shlex.join(map(str, error.cmd))} failed with status {error.returncode}"
+    return str(error)
 
 
 def main(args, kind, rows, need_root):
@@ -391,9 +403,7 @@ def main(args, kind, rows, need_root):
         signal.signal(number, lambda received, _: sys.exit(128 + received))
     try:
         run(args, kind, rows, need_root)
-    except BenchError as error:
-        sys.exit(f"{name}: {error}")
-    except subprocess.CalledProcessError as error:
-        sys.exit(f"{name}: {shlex.join(map(str, error.cmd))} failed with status {error.returncode}")
+    except (BenchError, subprocess.CalledProcessError) as error:
+        sys.exit(f"{name}: {explain(error)}")
     except KeyboardInterrupt:
         sys.exit(130)
