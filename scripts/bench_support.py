@@ -1,11 +1,19 @@
-"""What bench-mount stands on: data sets, caches, mounts."""
+"""What bench-mount and bench-engine stand on: data sets, caches, mounts, rounds, tables."""
 
+import argparse
 import array
+import atexit
 import contextlib
+import fcntl
 import io
+import json
 import os
+import platform
 import random
+import shlex
 import shutil
+import signal
+import statistics
 import subprocess
 import sys
 import tarfile
@@ -14,6 +22,7 @@ import zipfile
 import zlib
 from pathlib import Path
 
+HERE = Path(__file__).resolve().parent
 DROP_CACHES = "/proc/sys/vm/drop_caches"
 
 
@@ -22,7 +31,7 @@ class BenchError(Exception):
 
 
 def say(text):
-    print(f"bench-mount: {text}", file=sys.stderr, flush=True)
+    print(f"{Path(sys.argv[0]).name}: {text}", file=sys.stderr, flush=True)
 
 
 # ---- data sets ----------------------------------------------------------------------------------------------------
@@ -156,10 +165,10 @@ def unmount(mountpoint):
 class Program:
     """A program that mounts an archive: `command ARCHIVE MOUNTPOINT`."""
 
-    def __init__(self, name, command, kind, options=(), foreground=False):
+    def __init__(self, name, command, kind, options=(), foreground=False, env=()):
         self.name, self.command, self.kind = name, command, kind
         self.options, self.foreground = list(options), foreground
-        self.env = {**os.environ, "THREADS": "2"} if foreground else None
+        self.env = {**os.environ, **dict(env)}
 
     @contextlib.contextmanager
     def mounted(self, archive, work):
@@ -210,3 +219,191 @@ def resident(mountpoint):
     if not best:
         raise BenchError("no process has the mount point among its arguments: its memory cannot be read")
     return {key: value * 1024 / 1e6 for key, value in best.items()}
+
+
+# ---- measuring ----------------------------------------------------------------------------------------------------
+
+class Bench:
+    """What every measurement needs; its rows are methods of those who inherit it."""
+
+    def __init__(self, args, work):
+        self.args, self.work, self.lines, self.raw = args, work, [], []
+        counts = (5000, 500) if args.quick else (200_000, 30_000)
+        self.small = Dataset(work, "small", counts[0], 3000)
+        self.large = Dataset(work, "large", counts[1], 110_000)
+        self.reader = work / "readbench"
+        subprocess.run([os.environ.get("CC", "cc"), "-O2", "-pthread", str(HERE / "readbench.c"), "-o",
+                        str(self.reader)], check=True)
+
+    def ffrfs(self, *options):
+        wanted = [option for option in (*options, self.args.options) if option]
+        flags = ["-o", ",".join(wanted)] if wanted else []
+        return Program("ffrfs", [*shlex.split(self.args.ffrfs), "mount"], "ffr", flags)
+
+    def read(self, folder, data, threads, seed, order="random"):
+        command = [self.reader, folder, data.count, threads, seed, data.size]
+        done = subprocess.run([str(part) for part in command], stdout=subprocess.PIPE, text=True,
+                              env={**os.environ, "ORDER": order})
+        if done.returncode:
+            raise BenchError(f"reading {folder} failed")
+        return float(done.stdout.split()[0])
+
+    def read_fresh(self, program, data, threads, seed, cold=False, order="random"):
+        """Mount, read everything once, unmount; gives the seconds of reading, and those of mounting and reading."""
+        archive = data.get(program.kind)
+        if not cold:
+            warm(archive)
+        with program.mounted(archive, self.work) as (point, mounting):
+            if cold:
+                drop_caches(3)
+            else:
+                os.sync()  # some peers unpack to a file as they mount
+            reading = self.read(point, data, threads, seed, order)
+            return reading, mounting + reading
+
+    def interleave(self, subjects):
+        """Run every subject in turn, `rounds` times after a warm-up; a subject takes the round's number."""
+        times = {name: [] for name in subjects}
+        for round_number in range(self.args.rounds + 1):
+            for name, run in subjects.items():
+                value = run(round_number + 1)
+                if round_number:
+                    times[name].append(value)
+            say(f"round {round_number} of {self.args.rounds}" + ("" if round_number else " (warm-up)"))
+        return times
+
+    def report(self, what, ours, theirs, goal, show):
+        """One line of the table. `theirs` is (name, seconds); the ratio is of speeds."""
+        ratio = statistics.median(theirs[1]) / statistics.median(ours)
+        wanted = "" if goal is None else f"{goal:.2f}{self.verdict(ratio >= goal)}"
+        self.line(what, show(ours), f"{theirs[0]}: {show(theirs[1])}", f"{ratio:.2f}", wanted)
+        self.raw.append({"what": what, "ffrfs_seconds": ours, "beside": theirs[0], "beside_seconds": theirs[1],
+                         "ratio": ratio, "goal": goal})
+
+    def verdict(self, met):
+        """A quick run decides nothing."""
+        return "" if self.args.quick else " met" if met else " MISSED"
+
+    def line(self, *cells):
+        self.lines.append("| " + " | ".join(cells) + " |")
+        say("   ".join(cells))
+
+
+def column(rows, number):
+    return [row[number] for row in rows]
+
+
+def title(data):
+    return f"{data.count:,} files of {data.size // 1000} KB"
+
+
+def spread(values, unit):
+    digits = 1 if statistics.median(values) < 100 else 0
+    middle, low, high = (f"{v:,.{digits}f}" for v in (statistics.median(values), min(values), max(values)))
+    return f"{middle} {unit} ({low}–{high})"
+
+
+def speed(data):
+    """Small files are counted, large ones weighed."""
+    amount, unit = (data.count, "files/s") if data.label == "small" else (data.count * data.size / 1e6, "MB/s")
+    return lambda seconds: spread([amount / s for s in seconds], unit)
+
+
+# ---- the program --------------------------------------------------------------------------------------------------
+
+def parser(about, rows):
+    """The options that all measurements have."""
+    default_dir = Path(os.environ.get("TMPDIR", "/tmp")) / "ffrfs-bench"
+    made = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+    made.add_argument("--dir", type=Path, default=default_dir, help="where the data sets are (default: %(default)s);"
+                      " a full run with all peers needs 20 GB, and as much memory for the page cache")
+    made.add_argument("--ffrfs", default=str(HERE.parent / "target/release/ffrfs"), help="the program to measure")
+    made.add_argument("--options", default="", metavar="OPT[,OPT]", help="-o options for every ffrfs mount")
+    made.add_argument("--rounds", type=int, default=5, help="measured rounds (default: 5)")
+    made.add_argument("--only", default=",".join(rows), metavar="ROW[,ROW]", help=f"rows: {', '.join(rows)}")
+    made.add_argument("--quick", action="store_true", help="small data sets: shows that it works, not how fast")
+    made.add_argument("--json", type=Path, metavar="FILE", help="write the raw figures")
+    return made
+
+
+def parse(made, rows):
+    args = made.parse_args()
+    args.rows = [row for row in args.only.split(",") if row]
+    if unknown := [row for row in args.rows if row not in rows]:
+        made.error(f"no such row: {', '.join(unknown)} (rows: {', '.join(rows)})")
+    if args.rounds < 1:
+        made.error("--rounds must be at least 1")
+    return args
+
+
+def machine():
+    memory = int(Path("/proc/meminfo").read_text().split()[1]) / 1e6
+    return f"Linux {platform.release()} {platform.machine()}, {os.cpu_count()} CPUs, {memory:.0f} GB of memory"
+
+
+def busy_percent():
+    """How much of the CPUs others use while this program sleeps."""
+    def ticks():
+        fields = [int(field) for field in Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
+        return sum(fields), fields[3] + fields[4]
+
+    (total, idle), _, (later, idle_later) = ticks(), time.sleep(1), ticks()
+    return 100 * (1 - (idle_later - idle) / max(later - total, 1))
+
+
+def run(args, kind, rows, need_root):
+    refused = sorted(need_root.intersection(args.rows))
+    if refused and not os.access(DROP_CACHES, os.W_OK):
+        allowed = ",".join(row for row in args.rows if row not in need_root)
+        raise BenchError(f"{' and '.join(refused)} drop the kernel's caches, which needs root; run as root"
+                         + (f", or with --only {allowed}" if allowed else ""))
+    if not shutil.which(shlex.split(args.ffrfs)[0]):
+        raise BenchError(f"{args.ffrfs} is not there; build it (cargo build --release) or give --ffrfs PROG")
+    work = args.dir.resolve()
+    (work / "mnt").mkdir(parents=True, exist_ok=True)
+    lock = open(work / "lock", "w")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        raise BenchError(f"another run uses {work}") from None
+    atexit.register(unmount, work / "mnt")
+    unmount(work / "mnt")  # of a run that was killed
+    bench = kind(args, work)
+    busy, failed = [], []
+    for row in args.rows:
+        busy.append(busy_percent())
+        say(f"row {row}" + (f": others use {busy[-1]:.0f} % of the CPUs, so it will be rough" if busy[-1] > 10 else ""))
+        try:
+            rows[row](bench)
+        except (BenchError, subprocess.CalledProcessError) as error:
+            failed.append(row)  # what the others give is worth hours
+            say(f"row {row} failed: {explain(error)}")
+    size = "quick run: too small to judge by" if args.quick else "whole run"
+    print(f"{machine()}, up to {max(busy):.0f} % of the CPUs in use by others; {size}, medians of {args.rounds} rounds"
+          " (least–most); ratios of speeds, above 1 ffrfs is faster\n")
+    print("| what | ffrfs | beside | ratio | at least |\n| --- | --- | --- | --- | --- |")
+    print("\n".join(bench.lines))
+    if args.json:
+        figures = {"machine": machine(), "others_busy_percent": busy, "quick": args.quick, "rows": bench.raw}
+        args.json.write_text(json.dumps(figures, indent=1) + "\n")
+    if failed:
+        raise BenchError(f"failed: {', '.join(failed)}")
+
+
+def explain(error):
+    if isinstance(error, subprocess.CalledProcessError):
+        return f"{shlex.join(map(str, error.cmd))} failed with status {error.returncode}"
+    return str(error)
+
+
+def main(args, kind, rows, need_root):
+    """Measure `args.rows` with a `kind` of Bench, and print the table."""
+    name = Path(sys.argv[0]).name
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda received, _: sys.exit(128 + received))
+    try:
+        run(args, kind, rows, need_root)
+    except (BenchError, subprocess.CalledProcessError) as error:
+        sys.exit(f"{name}: {explain(error)}")
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -1,9 +1,12 @@
 /* readbench: how fast can threads read all samples of a folder in random order?
  *
  *   readbench FOLDER FILES THREADS SEED BYTES
+ *   readbench --print-order FILES SEED
  *
  * The folder holds FILES files named 000000, 000001, ... of BYTES bytes each. Every file is opened, fstat-ed, read to
  * its end and closed, as image readers do. Another size, a short read or any error ends the run with status 1.
+ * ORDER=forward in the environment reads them in order instead. --print-order reads nothing: the order comes out as
+ * 64-bit integers of the machine's kind.
  * One line comes out: seconds, files a second, megabytes (10^6 bytes) a second. */
 #include <errno.h>
 #include <fcntl.h>
@@ -59,6 +62,23 @@ static uint32_t *shuffled(uint32_t files, uint64_t seed) {
     return order;
 }
 
+static uint32_t *forward(uint32_t files) {
+    uint32_t *order = malloc(sizeof *order * ((size_t)files + 1));
+    if (!order) fail("order", strerror(errno));
+    for (uint32_t i = 0; i < files; i++) order[i] = i;
+    return order;
+}
+
+static int print_order(uint32_t files, uint64_t seed) {
+    uint32_t *order = shuffled(files, seed);
+    for (uint32_t i = 0; i < files; i++) {
+        uint64_t index = order[i];
+        if (fwrite(&index, sizeof index, 1, stdout) != 1) fail("standard output", strerror(errno));
+    }
+    if (fflush(stdout)) fail("standard output", strerror(errno));
+    return 0;
+}
+
 static void read_file(const struct run *run, uint32_t index, char *buffer) {
     char name[4096]; /* the whole path, as programs give it */
     snprintf(name, sizeof name, "%s/%06u", run->folder, index);
@@ -93,8 +113,11 @@ static double now_seconds(void) {
 }
 
 int main(int argc, char **argv) {
+    if (argc == 4 && !strcmp(argv[1], "--print-order"))
+        return print_order((uint32_t)number(argv[2], 1u << 30), number(argv[3], UINT64_MAX));
     if (argc != 6) {
-        fprintf(stderr, "usage: readbench FOLDER FILES THREADS SEED BYTES\n");
+        fprintf(stderr, "usage: readbench FOLDER FILES THREADS SEED BYTES\n"
+                        "       readbench --print-order FILES SEED\n");
         return 2;
     }
     struct run run = {
@@ -103,7 +126,9 @@ int main(int argc, char **argv) {
         .bytes_each = (int64_t)number(argv[5], INT64_MAX),
     };
     unsigned threads = (unsigned)number(argv[3], MAX_THREADS);
-    run.order = shuffled(run.files, number(argv[4], UINT64_MAX));
+    const char *order = getenv("ORDER");
+    uint64_t seed = number(argv[4], UINT64_MAX);
+    run.order = order && !strcmp(order, "forward") ? forward(run.files) : shuffled(run.files, seed);
 
     pthread_t ids[MAX_THREADS];
     double start = now_seconds();

@@ -2,6 +2,7 @@
 
 use crate::format;
 use crate::transport::MountError;
+use std::fmt;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
@@ -79,6 +80,12 @@ impl Failure {
         } else if self.exit != Exit::Ok {
             say(format_args!("ffrfs: {:#}", self.error));
         }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{:#}", self.error)
     }
 }
 

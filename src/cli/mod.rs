@@ -1,6 +1,7 @@
 //! The command line: one file a sub-command. Errors become one line on stderr and an exit code.
 
 mod cat;
+mod doctor;
 mod failure;
 mod info;
 mod interrupt;
@@ -51,6 +52,7 @@ enum Command {
     Verify(verify::VerifyArgs),
     Warmup(warmup::WarmupArgs),
     Pack(pack::PackArgs),
+    Doctor(doctor::DoctorArgs),
 }
 
 /// Runs the command line `args` (the program's name first).
@@ -65,6 +67,7 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
         Command::Verify(args) => verify::run(&args),
         Command::Warmup(args) => warmup::run(&args),
         Command::Pack(args) => pack::run(&args),
+        Command::Doctor(args) => doctor::run(&args),
     });
     match outcome {
         Ok(exit) => exit.into(),

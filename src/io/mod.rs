@@ -10,6 +10,7 @@ mod file;
 pub mod fusermount;
 mod mapping;
 pub mod mounts;
+pub mod probe;
 pub mod process;
 mod residency;
 pub mod ring;

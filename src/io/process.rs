@@ -97,3 +97,48 @@ pub fn raise_open_files_limit() {
         let _ = setrlimit(Resource::RLIMIT_NOFILE, hard, hard);
     }
 }
+
+/// The bit of `CAP_SYS_ADMIN` in a mask of capabilities.
+const SYS_ADMIN_BIT: u32 = 21;
+
+/// /proc/self/status, in which [`status_field`] and [`may_administer`] look; empty if it is not there.
+#[must_use]
+pub fn status() -> String {
+    std::fs::read("/proc/self/status")
+        .map_or_else(|_| String::new(), |bytes| String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// A field of such a text.
+#[must_use]
+pub fn status_field<'a>(status: &'a str, name: &str) -> Option<&'a str> {
+    let mut lines = status.lines();
+    lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(':').map(str::trim))
+}
+
+/// Whether CAP_SYS_ADMIN is in the mask called `name` (`CapEff`, `CapBnd`), if that can be read.
+#[must_use]
+pub fn may_administer(status: &str, name: &str) -> Option<bool> {
+    let mask = u64::from_str_radix(status_field(status, name)?, 16).ok()?;
+    Some(mask >> SYS_ADMIN_BIT & 1 == 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rights_are_read_from_masks_and_what_is_none_is_not() {
+        let status = "Name:\tx\nCapEff:\t0000000000000000\nCapBnd:\t00000000a82425fb\n";
+        assert_eq!(may_administer(status, "CapEff"), Some(false));
+        assert_eq!(may_administer(status, "CapBnd"), Some(true));
+        assert_eq!(status_field(status, "Name"), Some("x"));
+        for odd in ["", "CapEff", "CapEff:\n", "CapEff:\tzzz", "\0\0:\n:", "CapEffs:\t1"] {
+            assert_eq!(may_administer(odd, "CapEff"), None, "{odd:?}");
+        }
+    }
+
+    #[test]
+    fn this_process_has_a_status() {
+        assert!(may_administer(&status(), "CapEff").is_some());
+    }
+}

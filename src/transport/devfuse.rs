@@ -23,7 +23,7 @@ use std::time::{Duration, Instant, SystemTime};
 /// The generation of every inode: numbers are never used for something else.
 const GENERATION: Generation = Generation(0);
 /// How many read-aheads the kernel may have under way.
-const MAX_BACKGROUND: u16 = 128;
+pub const MAX_BACKGROUND: u16 = 128;
 
 /// A [`Vfs`] as fuser wants it.
 pub(super) struct DevFuse {

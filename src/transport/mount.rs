@@ -115,7 +115,8 @@ impl Mounted {
         let plan = match options.transport {
             Transport::DevFuse => None,
             Transport::Uring => {
-                Some(uring::plan(options.request_bytes).map_err(MountError::Transport)?)
+                let plan = uring::plan(options.request_bytes);
+                Some(plan.map_err(|why| MountError::Transport(why.to_string()))?)
             }
             Transport::Auto => uring::plan(options.request_bytes)
                 .inspect_err(|why| tracing::info!("requests come through /dev/fuse: {why}"))

@@ -88,9 +88,14 @@ impl Worker {
     fn run(mut self, stop: &std::sync::atomic::AtomicBool) {
         let mut events = Vec::new();
         while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+            let has_lines = self.vfs.tick_announcements();
             let has_more = self.begin();
-            // Held back for a reader: looks again soon.
-            let at_most = (has_more && self.reading == 0).then_some(Duration::from_millis(1));
+            let at_most = match has_lines {
+                // Held back for a reader: looks again soon.
+                _ if has_more && self.reading == 0 => Some(Duration::from_millis(1)),
+                true => Some(Duration::from_millis(100)),
+                false => None,
+            };
             if let Err(error) = self.ring.wait(&mut events, at_most) {
                 return tracing::error!("nothing is fetched ahead any more: {error}");
             }

@@ -3,10 +3,11 @@
 //!
 //! FORGET and INTERRUPT, which have no answer, stay on fuser's session.
 
+use super::offer::{self, Obstacle};
 use super::reads::{self, Progress};
 use super::undo::Undo;
 use super::wire::{self, ABSENT, Out, op, valid};
-use crate::io::ring::{self, Event, Ring, Waker};
+use crate::io::ring::{Event, Ring, Waker};
 use crate::io::{Buffer, File, ReadError};
 use crate::vfs::{Attr, Errno, FOREVER, Flight, Listed, Lookup, Operation, Reply, Step, Task, Vfs};
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
@@ -35,25 +36,30 @@ pub(super) struct Plan {
 
 /// Looks what this host offers. An error says in a line why the transport cannot be used, and what to do.
 /// Payloads of all queues together take up to `memory_bytes`, if the kernel's least fits.
-pub(super) fn plan(memory_bytes: u64) -> Result<Plan, String> {
-    match ring::is_enabled() {
-        Ok(true) => {}
-        Ok(false) => {
-            return Err("the fuse module's enable_uring is off \
-                        (echo Y > /sys/module/fuse/parameters/enable_uring, as root)"
-                .to_owned());
-        }
-        Err(_) => {
-            return Err("this kernel has no FUSE-over-io_uring (it came with 6.14)".to_owned());
-        }
-    }
-    ring::probe().map_err(|e| {
-        format!("io_uring cannot be used: {e} (kernel.io_uring_disabled, seccomp, memory limits?)")
-    })?;
-    let possible = possible_cpus().ok_or("the CPUs cannot be counted")?;
-    let mine = sched_getaffinity(Pid::from_raw(0)).map_err(|e| format!("no CPU affinity: {e}"))?;
+pub(super) fn plan(memory_bytes: u64) -> Result<Plan, Obstacle> {
+    offer::uring()?;
+    let unknown = |what: &str| Obstacle::new(what, "is /proc mounted, and /sys?");
+    let possible = possible_cpus().ok_or_else(|| unknown("the CPUs cannot be counted"))?;
+    let mine = sched_getaffinity(Pid::from_raw(0));
+    let mine = mine.map_err(|e| unknown(&format!("no CPU affinity: {e}")))?;
     let memory = usize::try_from(memory_bytes).unwrap_or(usize::MAX);
     Ok(plan_for(memory, possible, |cpu| mine.is_set(cpu).unwrap_or(false)))
+}
+
+/// What `transport=auto` would use on this host, in words, with `memory_bytes` for requests.
+///
+/// # Errors
+/// Why it would not be io_uring.
+pub fn offer(memory_bytes: u64) -> Result<String, Obstacle> {
+    let Plan { queues, depth, payload_bytes } = plan(memory_bytes)?;
+    let pinned = queues.iter().flatten().count();
+    let spare = queues.len() - pinned;
+    Ok(format!(
+        "queues: {pinned} of {depth} requests of up to {} KiB, and {spare} for CPUs that are not \
+         ours; {} MiB in all",
+        payload_bytes >> 10,
+        ((pinned * depth + spare) * payload_bytes) >> 20
+    ))
 }
 
 fn plan_for(memory: usize, possible: usize, mine: impl Fn(usize) -> bool) -> Plan {

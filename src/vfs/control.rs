@@ -10,7 +10,7 @@ use super::report;
 use super::{Attr, Errno, Vfs};
 use crate::catalog::Node;
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -39,6 +39,8 @@ const PATIENCE_WHERE_CUT: Duration = Duration::from_secs(10);
 pub(super) struct Control {
     next: AtomicU64,
     snapshots: Mutex<HashMap<u64, Snapshot>>,
+    /// Whether a writer may have left a line without newline.
+    has_lines: AtomicBool,
 }
 
 struct Snapshot {
@@ -201,6 +203,10 @@ impl Vfs {
         let ends = [length, offset_bytes.saturating_add(length)];
         let cut = ends.iter().any(|end| end.is_multiple_of(CUT_BYTES));
         writer.over = Instant::now() + if cut { PATIENCE_WHERE_CUT } else { PATIENCE };
+        if writer.parser.has_line() {
+            self.control.has_lines.store(true, Ordering::Relaxed);
+            self.prefetch.wake();
+        }
         taken
     }
 
@@ -253,19 +259,24 @@ impl Vfs {
         }
     }
 
-    /// To be called every 100 ms or so: takes last lines without newline of writers that have been silent
-    /// for as long, but keep the file open.
-    pub fn tick_announcements(&self) {
-        self.tick_announcements_at(Instant::now());
+    /// Takes last lines without newline of writers that have been silent for a while, but keep the file
+    /// open; whether there are more, so that this is to be called again in 100 ms or so.
+    pub fn tick_announcements(&self) -> bool {
+        self.control.has_lines.load(Ordering::Relaxed) && self.tick_announcements_at(Instant::now())
     }
 
-    pub(super) fn tick_announcements_at(&self, now: Instant) {
+    pub(super) fn tick_announcements_at(&self, now: Instant) -> bool {
+        self.control.has_lines.store(false, Ordering::Relaxed);
         for writer in self.control.writers() {
             let mut writer = lock(&writer);
             if now >= writer.over && writer.parser.has_line() {
                 // What finds no room now stays, and is tried again.
                 let _ = self.take(&mut writer, Parser::end);
             }
+            if writer.parser.has_line() {
+                self.control.has_lines.store(true, Ordering::Relaxed);
+            }
         }
+        self.control.has_lines.load(Ordering::Relaxed)
     }
 }

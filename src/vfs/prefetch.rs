@@ -144,7 +144,7 @@ impl Prefetch {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn wake(&self) {
+    pub(super) fn wake(&self) {
         if let Some(waker) = self.waker.get() {
             waker();
         }

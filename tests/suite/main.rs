@@ -10,6 +10,8 @@ mod catalog_model;
 mod changed;
 mod cli;
 mod common;
+mod cpus;
+mod doctor;
 mod fixtures;
 mod hostile;
 mod integrity;

@@ -72,7 +72,7 @@ fn masks_keep_others_out_of_a_mount_that_is_open_to_them() {
 
 /// A place with a mount namespace of its own, where /dev/fuse is open to all and /etc/fuse.conf says what
 /// the test wants; all mounts in it go with the script that runs there.
-struct Sandbox {
+pub(crate) struct Sandbox {
     folder: TempDir,
 }
 
@@ -92,7 +92,7 @@ other() { setpriv --reuid 65533 --regid 65533 --clear-groups -- "$@"; }
 "#;
 
 /// Whether this machine can have one.
-fn have_sandbox() -> bool {
+pub(crate) fn have_sandbox() -> bool {
     let programs = ["unshare", "setpriv", "fusermount3"].map(Need::Program);
     if !have(Need::Root) || !programs.into_iter().all(have) {
         return false;
@@ -108,7 +108,7 @@ fn have_sandbox() -> bool {
 
 impl Sandbox {
     /// With `data.ffr`, the program, and an empty `mnt` that belongs to [`SOMEBODY`].
-    fn new(fuse_conf: &str) -> Self {
+    pub(crate) fn new(fuse_conf: &str) -> Self {
         let folder = temp_dir();
         let path = |name: &str| folder.path().join(name);
         open_to_all(folder.path());
@@ -128,7 +128,7 @@ impl Sandbox {
 
     /// Runs a script there, as root; `somebody` and `other` run a command as those. Whatever it mounted
     /// is unmounted at its end.
-    fn run(&self, script: &str) -> Outcome {
+    pub(crate) fn run(&self, script: &str) -> Outcome {
         let script = format!("{PREPARE}{script}\numount -l mnt 2>/dev/null; exit $code");
         let mut command = Command::new("unshare");
         command.args(["--mount", "--propagation", "private", "sh", "-c", &script, "sh"]);

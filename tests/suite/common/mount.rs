@@ -88,6 +88,12 @@ impl Mount {
         self.pid = self.pid_of_daemon();
     }
 
+    /// Takes over what the test itself has mounted here since.
+    #[track_caller]
+    pub(crate) fn adopt(&mut self) {
+        self.pid = self.pid_of_daemon();
+    }
+
     /// The mount point.
     pub(crate) fn point(&self) -> &Path {
         &self.point

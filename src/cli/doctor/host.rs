@@ -1,0 +1,359 @@
+//! The kernel, FUSE, the right to mount, io_uring.
+
+use super::{Check, mebibytes, number, text};
+use crate::cli::memory;
+use crate::io::process;
+use crate::transport::offer::{self, Obstacle};
+use crate::transport::{MAX_BACKGROUND, uring_offer};
+use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+
+const SET_USER_ID: u32 = 0o4000;
+/// Pages of the largest request that a mount agrees on.
+const WANTED_PAGES: u64 = 256;
+const PAGE_BYTES: u64 = 4096;
+
+pub(super) fn checks() -> Vec<Check> {
+    let rights = Rights::read(&process::status());
+    let device = File::options().read(true).write(true).open("/dev/fuse");
+    let mut checks = vec![
+        kernel(text("/proc/sys/kernel/osrelease").as_deref()),
+        fuse_device(device.map(drop)),
+        mounting(&rights, helper().as_ref()),
+        sharing(&rights, text("/etc/fuse.conf").as_deref()),
+        enable_uring(text("/sys/module/fuse/parameters/enable_uring").as_deref()),
+        io_uring(
+            offer::io_uring(),
+            text("/proc/sys/kernel/io_uring_disabled").as_deref(),
+            text("/proc/sys/kernel/io_uring_group").as_deref(),
+        ),
+        transport(uring_offer(memory::for_requests(memory::Limit::bytes(None)))),
+    ];
+    checks.extend(limit("locked memory", Resource::RLIMIT_MEMLOCK, mebibytes));
+    checks.extend(limit("open files", Resource::RLIMIT_NOFILE, |files| files.to_string()));
+    checks.push(pages(text("/proc/sys/fs/fuse/max_pages_limit").as_deref()));
+    checks.extend(timeout(text("/proc/sys/fs/fuse/default_request_timeout").as_deref()));
+    for name in ["max_user_bgreq", "max_user_congthresh"] {
+        let value = text(format!("/sys/module/fuse/parameters/{name}"));
+        checks.push(background(name, &rights, value.as_deref()));
+    }
+    checks
+}
+
+fn kernel(release: Option<&str>) -> Check {
+    match release {
+        Some(release) => Check::ok("kernel", format!("Linux {release}")),
+        None => Check::note("kernel", "its version cannot be read", "mount /proc"),
+    }
+}
+
+fn fuse_device(opened: io::Result<()>) -> Check {
+    let name = "/dev/fuse";
+    match opened {
+        Ok(()) => Check::ok(name, "can be opened"),
+        Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
+            Check::problem(name, e.to_string(), "as root: chmod 666 /dev/fuse")
+        }
+        // EPERM: a container's device rules.
+        Err(e) => Check::problem(
+            name,
+            e.to_string(),
+            "as root: modprobe fuse; a container needs --device /dev/fuse",
+        ),
+    }
+}
+
+/// What this process may do, from /proc/self/status.
+struct Rights {
+    /// It has CAP_SYS_ADMIN.
+    is_admin: bool,
+    /// A set-user-id helper could have CAP_SYS_ADMIN.
+    is_helped: bool,
+    /// Set-user-id helpers get no rights at all.
+    no_new: bool,
+}
+
+impl Rights {
+    /// What is not there is taken to be granted: the mount will say.
+    fn read(status: &str) -> Self {
+        let has = |name| process::may_administer(status, name).unwrap_or(true);
+        Self {
+            is_admin: has("CapEff"),
+            is_helped: has("CapBnd"),
+            no_new: process::status_field(status, "NoNewPrivs") == Some("1"),
+        }
+    }
+}
+
+/// fusermount3: where it is, and whether it is set-user-id.
+struct Helper {
+    path: String,
+    is_set_user_id: bool,
+}
+
+fn helper() -> Option<Helper> {
+    let folders = std::env::var_os("PATH").unwrap_or_default();
+    let mut paths = std::env::split_paths(&folders).map(|folder| folder.join("fusermount3"));
+    paths.find_map(|path| {
+        let metadata = fs::metadata(&path).ok().filter(fs::Metadata::is_file)?;
+        let is_set_user_id = metadata.permissions().mode() & SET_USER_ID != 0;
+        Some(Helper { path: path.display().to_string(), is_set_user_id })
+    })
+}
+
+fn mounting(rights: &Rights, helper: Option<&Helper>) -> Check {
+    let name = "mounting";
+    let Some(helper) = helper else {
+        return match rights.is_admin {
+            true => Check::ok(name, "directly"),
+            false if !rights.is_helped => no_right(),
+            false => Check::problem(
+                name,
+                "no right to mount (CAP_SYS_ADMIN), and no fusermount3",
+                "install fusermount3 (Debian: apt-get install fuse3), or mount as root",
+            ),
+        };
+    };
+    if rights.is_admin {
+        Check::ok(name, "directly")
+    } else if !rights.is_helped {
+        no_right()
+    } else if rights.no_new {
+        Check::problem(
+            name,
+            format!("{} gets no rights here (no_new_privs)", helper.path),
+            "start without it (NoNewPrivileges= of a systemd unit, --security-opt \
+             no-new-privileges of a container), or mount as root",
+        )
+    } else if !helper.is_set_user_id {
+        let cure = format!("as root: chmod u+s {}", helper.path);
+        Check::problem(name, format!("{} is not set-user-id", helper.path), cure)
+    } else {
+        Check::ok(name, format!("through {}", helper.path))
+    }
+}
+
+fn no_right() -> Check {
+    Check::problem(
+        "mounting",
+        "nobody has the right to mount here (CAP_SYS_ADMIN), not even root",
+        "a container needs --cap-add SYS_ADMIN",
+    )
+}
+
+fn sharing(rights: &Rights, fuse_conf: Option<&str>) -> Check {
+    let name = "allow_other";
+    let is_allowed =
+        fuse_conf.is_some_and(|text| text.lines().any(|line| line.trim() == "user_allow_other"));
+    if rights.is_admin {
+        Check::ok(name, "you may share a mount")
+    } else if is_allowed {
+        Check::ok(name, "you may share a mount: /etc/fuse.conf has user_allow_other")
+    } else {
+        Check::note(
+            name,
+            "you may not share a mount with other users",
+            "as root: add a line user_allow_other to /etc/fuse.conf",
+        )
+    }
+}
+
+fn enable_uring(parameter: Option<&str>) -> Check {
+    let name = "fuse enable_uring";
+    match parameter {
+        Some(value) if value.starts_with(['Y', '1']) => Check::ok(name, value),
+        // What to do is said with the transport.
+        Some(value) => Check::note(name, value, ""),
+        None => Check::note(name, "absent", ""),
+    }
+}
+
+fn io_uring(offer: Result<(), Obstacle>, disabled: Option<&str>, group: Option<&str>) -> Check {
+    let setting = |name, value: Option<&str>| match value {
+        Some(value) => format!("{name}={value}"),
+        None => format!("no {name}"),
+    };
+    let disabled = setting("kernel.io_uring_disabled", disabled);
+    let group = setting("kernel.io_uring_group", group);
+    match offer {
+        Ok(()) => Check::ok("io_uring", format!("allowed ({disabled}, {group})")),
+        Err(Obstacle { why, cure }) => {
+            Check::note("io_uring", format!("{why} ({disabled}, {group})"), cure)
+        }
+    }
+}
+
+fn transport(offer: Result<String, Obstacle>) -> Check {
+    let name = "transport=auto";
+    match offer {
+        Ok(queues) => Check::ok(name, format!("uring; {queues}")),
+        Err(Obstacle { why, cure }) => Check::note(name, format!("devfuse: {why}"), cure),
+    }
+}
+
+fn limit(name: &str, resource: Resource, show: fn(u64) -> String) -> Option<Check> {
+    let (soft, hard) = getrlimit(resource).ok()?;
+    let show = |value| if value == RLIM_INFINITY { "no limit".to_owned() } else { show(value) };
+    let name = format!("limit of {name}");
+    let found = format!("{} (may be raised to: {})", show(soft), show(hard));
+    Some(match resource {
+        Resource::RLIMIT_NOFILE if hard < 1024 => {
+            Check::note(name, found, "each container takes one: raise it (ulimit -Hn)")
+        }
+        _ => Check::ok(name, found),
+    })
+}
+
+fn pages(limit: Option<&str>) -> Check {
+    let name = "largest request";
+    match number(limit) {
+        Some(pages) if pages < WANTED_PAGES => Check::note(
+            name,
+            format!("{} (fs.fuse.max_pages_limit={pages})", mebibytes(pages * PAGE_BYTES)),
+            format!("as root: sysctl fs.fuse.max_pages_limit={WANTED_PAGES}"),
+        ),
+        Some(pages) => Check::ok(name, format!("1 MiB (fs.fuse.max_pages_limit={pages})")),
+        None => Check::ok(name, "the kernel's own (no fs.fuse.max_pages_limit)"),
+    }
+}
+
+/// Since Linux 6.15: a connection ends when a request has taken so long.
+fn timeout(seconds: Option<&str>) -> Option<Check> {
+    let name = "request timeout";
+    Some(match number(seconds)? {
+        0 => Check::ok(name, "none"),
+        seconds => Check::note(
+            name,
+            format!("the kernel ends a mount when a request takes {seconds} s"),
+            "slow storage needs more: sysctl fs.fuse.default_request_timeout=0, as root",
+        ),
+    })
+}
+
+/// How many read-aheads a mount of somebody who is not root may have under way.
+fn background(name: &str, rights: &Rights, value: Option<&str>) -> Check {
+    let check = format!("fuse {name}");
+    let wanted = u64::from(MAX_BACKGROUND);
+    match number(value) {
+        None => Check::note(check, "absent", "is the fuse module loaded (modprobe fuse)?"),
+        Some(value) if rights.is_admin => Check::ok(check, format!("{value} (does not bind you)")),
+        // Until the first mount, which computes it.
+        Some(0) => Check::ok(check, "0 (the kernel's own)"),
+        Some(value) if value < wanted => Check::note(
+            check,
+            value.to_string(),
+            format!("as root: echo {wanted} > /sys/module/fuse/parameters/{name}"),
+        ),
+        Some(value) => Check::ok(check, value.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::State;
+    use super::*;
+
+    fn rights(is_admin: bool, is_helped: bool, no_new: bool) -> Rights {
+        Rights { is_admin, is_helped, no_new }
+    }
+
+    fn helper(is_set_user_id: bool) -> Helper {
+        Helper { path: "/usr/bin/fusermount3".to_owned(), is_set_user_id }
+    }
+
+    #[track_caller]
+    fn is(check: &Check, state: State, words: &[&str]) {
+        let line = check.line();
+        assert_eq!(check.state, state, "{line}");
+        for word in words {
+            assert!(line.contains(word), "{word:?} is not in: {line}");
+        }
+    }
+
+    #[test]
+    fn rights_are_read_from_the_masks_of_the_process() {
+        let status = "Name:\tx\nCapEff:\t0000000000000000\nCapBnd:\t00000000a82425fb\n\
+                      NoNewPrivs:\t1\n";
+        let Rights { is_admin, is_helped, no_new } = Rights::read(status);
+        assert_eq!((is_admin, is_helped, no_new), (false, true, true));
+        for odd in ["", "CapEff", "CapEff:\nCapBnd:\tzzz\nNoNewPrivs:\tx", "\0\0:\n:"] {
+            let Rights { is_admin, is_helped, no_new } = Rights::read(odd);
+            assert_eq!((is_admin, is_helped, no_new), (true, true, false), "{odd:?}");
+        }
+    }
+
+    #[test]
+    fn a_fuse_device_that_is_closed_or_missing_is_a_problem() {
+        is(&fuse_device(Ok(())), State::Ok, &[]);
+        for (errno, word) in
+            [(libc::EACCES, "chmod 666"), (libc::ENOENT, "modprobe"), (libc::ENODEV, "modprobe")]
+        {
+            let check = fuse_device(Err(io::Error::from_raw_os_error(errno)));
+            is(&check, State::Problem, &[word]);
+        }
+    }
+
+    #[test]
+    fn who_is_not_admin_needs_a_helper_that_works() {
+        is(&mounting(&rights(true, true, false), None), State::Ok, &["directly"]);
+        let user = rights(false, true, false);
+        is(&mounting(&user, Some(&helper(true))), State::Ok, &["through /usr/bin/fusermount3"]);
+        is(&mounting(&user, None), State::Problem, &["apt-get install fuse3"]);
+        is(&mounting(&user, Some(&helper(false))), State::Problem, &["chmod u+s"]);
+        let bound = rights(false, true, true);
+        is(&mounting(&bound, Some(&helper(true))), State::Problem, &["no_new_privs"]);
+        for helper in [None, Some(&helper(true))] {
+            let contained = rights(false, false, false);
+            is(&mounting(&contained, helper), State::Problem, &["--cap-add SYS_ADMIN"]);
+        }
+    }
+
+    #[test]
+    fn only_a_line_of_its_own_lets_users_share() {
+        let user = rights(false, true, false);
+        is(&sharing(&user, Some("mount_max = 9\nuser_allow_other\n")), State::Ok, &[]);
+        for odd in [None, Some(""), Some("# user_allow_other"), Some("user_allow_others\n\0")] {
+            is(&sharing(&user, odd), State::Note, &["/etc/fuse.conf"]);
+        }
+        is(&sharing(&rights(true, true, false), None), State::Ok, &[]);
+    }
+
+    #[test]
+    fn the_transport_is_told_with_its_reason() {
+        is(&transport(Ok("2 queues".to_owned())), State::Ok, &["uring; 2 queues"]);
+        let obstacle = || Obstacle { why: "it is off".to_owned(), cure: "turn it on".to_owned() };
+        is(&transport(Err(obstacle())), State::Note, &["devfuse: it is off; turn it on"]);
+        let check = io_uring(Err(obstacle()), Some("2"), None);
+        is(&check, State::Note, &["io_uring_disabled=2", "no kernel.io_uring_group", "turn it on"]);
+        is(&io_uring(Ok(()), None, None), State::Ok, &["no kernel.io_uring_disabled"]);
+        for (value, state) in [
+            (Some("Y"), State::Ok),
+            (Some("N"), State::Note),
+            (Some("\u{7f}junk"), State::Note),
+            (None, State::Note),
+        ] {
+            is(&enable_uring(value), state, &[]);
+        }
+    }
+
+    #[test]
+    fn settings_that_slow_a_mount_down_are_noted() {
+        is(&pages(Some("256")), State::Ok, &["1 MiB"]);
+        is(&pages(Some("32")), State::Note, &["128 KiB", "sysctl"]);
+        for odd in [None, Some(""), Some("-5"), Some("many")] {
+            is(&pages(odd), State::Ok, &["no fs.fuse.max_pages_limit"]);
+        }
+        is(&timeout(Some("0")).unwrap(), State::Ok, &["none"]);
+        is(&timeout(Some("15")).unwrap(), State::Note, &["15 s"]);
+        assert_eq!(timeout(None), None);
+        assert_eq!(timeout(Some("soon")), None);
+        let user = rights(false, true, false);
+        is(&background("max_user_bgreq", &user, Some("7868")), State::Ok, &["7868"]);
+        is(&background("max_user_bgreq", &user, Some("12")), State::Note, &["echo 128"]);
+        is(&background("max_user_bgreq", &user, Some("0")), State::Ok, &[]);
+        is(&background("max_user_bgreq", &user, None), State::Note, &["modprobe"]);
+        is(&background("max_user_bgreq", &rights(true, true, false), Some("1")), State::Ok, &[]);
+    }
+}

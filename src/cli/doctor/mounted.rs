@@ -1,0 +1,224 @@
+//! A running mount.
+
+use super::{Check, number, text};
+use crate::io::mounts::{self, Mount, State};
+use crate::vfs::CONTROL_FOLDER;
+use serde_json::Value;
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
+
+/// How long a mount may take to answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// An exit code that is no error number.
+const DEAD: i32 = 255;
+
+/// Where the kernel shows its FUSE connections, once somebody has mounted that.
+const CONNECTIONS: &str = "/sys/fs/fuse/connections";
+/// What the kernel reads ahead in a mount that nobody has told more.
+const LITTLE_READ_AHEAD_KIB: u64 = 128;
+
+pub(super) fn checks(name: &str, mount: &Mount) -> Vec<Check> {
+    let mut checks = daemon(name, ask(&mount.target));
+    let knob = |mount: &Mount| format!("/sys/class/bdi/{}/read_ahead_kb", mount.device);
+    checks.push(read_ahead(name, text(knob(mount)).as_deref()));
+    checks.extend(connection(name, folder_of(mount).as_deref()));
+    checks
+}
+
+/// What a daemon says: its `info.json`, or nothing if it is dead; `None` if it says nothing for some time.
+///
+/// Who waits for an answer of a daemon that hangs cannot even be killed. So another process asks, and is left
+/// alone if it must be.
+fn ask(target: &Path) -> Option<io::Result<Option<Vec<u8>>>> {
+    let (tell, told) = mpsc::channel();
+    let mut command = Command::new("/proc/self/exe");
+    command.args(["doctor", "--answer", "--"]).arg(target);
+    // Nothing of the caller's is held by what may stay behind.
+    command.stdin(Stdio::null()).stderr(Stdio::null()).stdout(Stdio::piped());
+    std::thread::spawn(move || tell.send(command.output()));
+    let output = match told.recv_timeout(PATIENCE).ok()? {
+        Err(e) => return Some(Err(e)),
+        Ok(output) => output,
+    };
+    Some(match output.status.code() {
+        Some(0) => Ok(Some(output.stdout)),
+        Some(DEAD) => Ok(None),
+        Some(errno) => Err(io::Error::from_raw_os_error(errno)),
+        None => Err(io::Error::other("who asked it was killed")),
+    })
+}
+
+/// The other side of [`ask`]: the exit code is an error number, or [`DEAD`].
+pub(super) fn answer(targets: &[PathBuf]) -> ! {
+    let state = |target: &PathBuf| match mounts::state(target)? {
+        State::Dead(_) => Ok(DEAD),
+        _ => {
+            let info = fs::read(target.join(CONTROL_FOLDER).join("info.json"))?;
+            io::stdout().write_all(&info).map(|()| 0)
+        }
+    };
+    let code = targets.first().map_or(Ok(libc::EINVAL), state);
+    std::process::exit(code.unwrap_or_else(|e| e.raw_os_error().unwrap_or(libc::EIO)))
+}
+
+/// The number of a connection is that of its device.
+fn folder_of(mount: &Mount) -> Option<PathBuf> {
+    let (_, number) = mount.device.split_once(':')?;
+    let folder = Path::new(CONNECTIONS).join(number.parse::<u64>().ok()?.to_string());
+    folder.is_dir().then_some(folder)
+}
+
+/// From what the daemon says within some seconds: `info.json`, or nothing if it is dead.
+fn daemon(name: &str, answer: Option<io::Result<Option<Vec<u8>>>>) -> Vec<Check> {
+    let check = name.to_owned();
+    let gone = format!("ffrfs umount {name}, and mount it again");
+    let info = match answer {
+        None => {
+            let found = format!("no answer within {} s: it hangs", PATIENCE.as_secs());
+            return vec![Check::problem(check, found, "see its log; end it, and mount it again")];
+        }
+        Some(Ok(None)) => return vec![Check::problem(check, "its daemon is dead", gone)],
+        Some(Err(e)) => {
+            let found = format!("its daemon does not answer: {e}");
+            // A mount of somebody else, which that user has not shared, is none of ours to judge.
+            return vec![match e.kind() {
+                io::ErrorKind::PermissionDenied => {
+                    Check::note(check, found, "ask the user who mounted it, or root")
+                }
+                _ => Check::problem(check, found, gone),
+            }];
+        }
+        Some(Ok(Some(bytes))) => serde_json::from_slice::<Value>(&bytes).unwrap_or_default(),
+    };
+    let pid = info["pid"].as_u64();
+    vec![describe(check, &info), transport(name, &info, pid.map(queues))]
+}
+
+fn describe(check: String, info: &Value) -> Check {
+    let Value::Object(fields) = info else {
+        return Check::note(
+            check,
+            "info.json is no JSON object",
+            "is it mounted by another version?",
+        );
+    };
+    // Whatever this version does not know of is shown too, as long as it is a figure or a word.
+    let hidden = ["transport", "folders", "names", "bytes"];
+    let words = fields.iter().filter(|(key, value)| {
+        !hidden.contains(&key.as_str()) && !value.is_array() && !value.is_object()
+    });
+    let words: Vec<_> = words.map(|(key, value)| format!("{key} {}", plain(value))).collect();
+    Check::ok(check, words.join(", "))
+}
+
+fn plain(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+/// What the daemon says, or else what its threads are called.
+fn transport(name: &str, info: &Value, queues: Option<usize>) -> Check {
+    let check = format!("{name}: transport");
+    match (info["transport"].as_str(), queues) {
+        (Some(transport), _) => Check::ok(check, transport),
+        (None, Some(0)) => Check::ok(check, "devfuse"),
+        (None, Some(threads)) => Check::ok(check, format!("uring, threads: {threads}")),
+        (None, None) => Check::note(check, "unknown", ""),
+    }
+}
+
+/// Threads of a process that serve queues.
+fn queues(pid: u64) -> usize {
+    let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else { return 0 };
+    let names = tasks.flatten().filter_map(|task| text(task.path().join("comm")));
+    names.filter(|name| name.starts_with("ffrfs-queue")).count()
+}
+
+fn read_ahead(name: &str, kib: Option<&str>) -> Check {
+    let check = format!("{name}: read_ahead_kb");
+    match number(kib) {
+        None => Check::note(check, "cannot be read", ""),
+        Some(kib) if kib <= LITTLE_READ_AHEAD_KIB => Check::note(
+            check,
+            kib.to_string(),
+            "large samples are read faster with 1024; who mounts as root gets that",
+        ),
+        Some(kib) => Check::ok(check, kib.to_string()),
+    }
+}
+
+fn connection(name: &str, folder: Option<&Path>) -> Vec<Check> {
+    let Some(folder) = folder else {
+        let advice = format!("as root: mount -t fusectl none {CONNECTIONS}");
+        return vec![Check::note(format!("{name}: connection"), "cannot be seen", advice)];
+    };
+    let figure = |file: &str| {
+        let check = format!("{name}: {file}");
+        match number(text(folder.join(file)).as_deref()) {
+            Some(value) => Check::ok(check, value.to_string()),
+            None => Check::note(check, "cannot be read", "root can"),
+        }
+    };
+    ["max_background", "congestion_threshold", "waiting"].into_iter().map(figure).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::State;
+    use super::*;
+
+    fn states(checks: &[Check]) -> Vec<State> {
+        checks.iter().map(|check| check.state).collect()
+    }
+
+    #[test]
+    fn a_daemon_that_is_dead_or_hangs_or_is_not_ours_is_told_apart() {
+        assert_eq!(states(&daemon("m", None)), [State::Problem]);
+        assert_eq!(states(&daemon("m", Some(Ok(None)))), [State::Problem]);
+        let error = |errno| Some(Err(io::Error::from_raw_os_error(errno)));
+        assert_eq!(states(&daemon("m", error(libc::EIO))), [State::Problem]);
+        assert_eq!(states(&daemon("m", error(libc::EACCES))), [State::Note]);
+    }
+
+    #[test]
+    fn what_the_daemon_says_is_shown_whatever_it_is() {
+        let info = br#"{"verify":"always","io":"direct","containers":[1],"transport":"uring"}"#;
+        let checks = daemon("m", Some(Ok(Some(info.to_vec()))));
+        assert_eq!(checks[0].found, "io direct, verify always");
+        assert_eq!(checks[1].found, "uring");
+        for odd in [&b""[..], b"[1]", b"nonsense", b"\xff", b"{\"pid\":-1}"] {
+            let checks = daemon("m", Some(Ok(Some(odd.to_vec()))));
+            assert_eq!(checks[1].state, State::Note, "{odd:?}");
+        }
+    }
+
+    #[test]
+    fn a_transport_that_is_not_told_is_known_by_the_threads() {
+        let nothing = Value::Null;
+        assert_eq!(transport("m", &nothing, Some(0)).found, "devfuse");
+        assert_eq!(transport("m", &nothing, Some(2)).found, "uring, threads: 2");
+        assert_eq!(transport("m", &nothing, None).state, State::Note);
+    }
+
+    #[test]
+    fn little_read_ahead_is_noted() {
+        assert_eq!(read_ahead("m", Some("1024")).state, State::Ok);
+        for odd in [Some("128"), Some("0"), Some("x"), None] {
+            assert_eq!(read_ahead("m", odd).state, State::Note, "{odd:?}");
+        }
+    }
+
+    #[test]
+    fn a_connection_that_cannot_be_seen_is_noted() {
+        assert!(connection("m", None)[0].advice.contains("fusectl"));
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("waiting"), "3\n").unwrap();
+        fs::write(folder.path().join("max_background"), "\0").unwrap();
+        let checks = connection("m", Some(folder.path()));
+        assert_eq!(states(&checks), [State::Note, State::Note, State::Ok]);
+        assert_eq!(checks[2].found, "3");
+    }
+}

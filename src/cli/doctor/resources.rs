@@ -1,0 +1,121 @@
+//! Memory and CPUs.
+
+use super::{Check, mebibytes, text};
+use crate::io::cgroup::{self, Limits};
+use nix::sched::{CpuSet, sched_getaffinity};
+use nix::unistd::Pid;
+
+pub(super) fn checks() -> Vec<Check> {
+    let limits = cgroup::limits();
+    let cpus = |what: &str| text(format!("/sys/devices/system/cpu/{what}"));
+    let mine = sched_getaffinity(Pid::from_raw(0)).ok().map(|set| {
+        (0..CpuSet::count()).filter(|&cpu| set.is_set(cpu).unwrap_or(false)).count() as u64
+    });
+    vec![
+        memory(text("/proc/meminfo").as_deref(), &limits),
+        processors(cpus("possible").as_deref(), cpus("online").as_deref(), mine),
+        quota(limits.cpus, mine),
+    ]
+}
+
+fn memory(meminfo: Option<&str>, limits: &Limits) -> Check {
+    let kib = meminfo.and_then(|text| {
+        let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+        line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()
+    });
+    let ram = kib.map(|kib| kib.saturating_mul(1024));
+    let (Some(ram), Some(limit)) = (ram, limits.memory_bytes) else {
+        let limit = limits.memory_bytes.map_or("no limit".to_owned(), mebibytes);
+        let ram = ram.map_or("cannot be read".to_owned(), mebibytes);
+        return Check::ok("memory", format!("{ram}; of the cgroup: {limit}"));
+    };
+    let found = format!("{}; of the cgroup: {}", mebibytes(ram), mebibytes(limit));
+    if limit < ram {
+        Check::note(
+            "memory",
+            found,
+            "what is read through a mount counts there, page cache included",
+        )
+    } else {
+        Check::ok("memory", found)
+    }
+}
+
+fn processors(possible: Option<&str>, online: Option<&str>, mine: Option<u64>) -> Check {
+    let show = |count: Option<u64>| count.map_or("unknown".to_owned(), |count| count.to_string());
+    let (possible, online) = (possible.and_then(count), online.and_then(count));
+    let found = format!(
+        "possible: {}, online: {}, for this process: {}",
+        show(possible),
+        show(online),
+        show(mine)
+    );
+    if mine.is_some() && mine < online {
+        let advice = "a mount uses those only; taskset, or the cgroup's cpuset, keeps it there";
+        Check::note("CPUs", found, advice)
+    } else {
+        Check::ok("CPUs", found)
+    }
+}
+
+fn quota(cpus: Option<f64>, mine: Option<u64>) -> Check {
+    match cpus {
+        None => Check::ok("CPU quota", "none"),
+        Some(cpus) if mine.is_some_and(|mine| cpus >= mine as f64) => {
+            Check::ok("CPU quota", format!("{cpus:.2} CPUs"))
+        }
+        Some(cpus) => Check::note(
+            "CPU quota",
+            format!("{cpus:.2} CPUs"),
+            "the cgroup stops a mount that uses more; raise its cpu.max",
+        ),
+    }
+}
+
+/// How many numbers a list such as `0-3,8` has.
+fn count(list: &str) -> Option<u64> {
+    list.trim().split(',').try_fold(0_u64, |sum, range| {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        let (first, last): (u64, u64) = (first.parse().ok()?, last.parse().ok()?);
+        sum.checked_add(last.checked_sub(first)?.checked_add(1)?)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::State;
+    use super::*;
+
+    #[test]
+    fn lists_of_cpus_are_counted() {
+        assert_eq!(count("0-3,8\n"), Some(5));
+        assert_eq!(count("7"), Some(1));
+        for odd in ["", "-", "3-1", "0-", "0,,1", "a", "0-18446744073709551615", "-1"] {
+            assert_eq!(count(odd), None, "{odd:?}");
+        }
+    }
+
+    #[test]
+    fn a_tight_cgroup_is_noted() {
+        let limits = |bytes| Limits { memory_bytes: bytes, cpus: None };
+        let info = Some("MemFree: 1 kB\nMemTotal:       2048 kB\n");
+        assert_eq!(memory(info, &limits(None)).found, "2 MiB; of the cgroup: no limit");
+        assert_eq!(memory(info, &limits(Some(1 << 20))).state, State::Note);
+        assert_eq!(memory(info, &limits(Some(4 << 20))).state, State::Ok);
+        for odd in [None, Some(""), Some("MemTotal: lots kB"), Some("MemTotal:"), Some("\0")] {
+            let found = memory(odd, &limits(Some(1 << 20))).found;
+            assert_eq!(found, "cannot be read; of the cgroup: 1 MiB");
+        }
+    }
+
+    #[test]
+    fn fewer_cpus_than_are_online_are_noted() {
+        assert_eq!(processors(Some("0-3"), Some("0-1"), Some(2)).state, State::Ok);
+        assert_eq!(processors(Some("0-3"), Some("0-3"), Some(1)).state, State::Note);
+        assert_eq!(processors(None, Some("junk"), Some(1)).state, State::Ok);
+        assert_eq!(quota(None, Some(2)).state, State::Ok);
+        assert_eq!(quota(Some(2.0), Some(2)).state, State::Ok);
+        assert_eq!(quota(Some(0.5), Some(2)).state, State::Note);
+        assert_eq!(quota(Some(0.5), None).found, "0.50 CPUs");
+    }
+}

@@ -1,0 +1,146 @@
+//! A container, and what it lies on.
+
+use super::super::source::{self, OpenArgs};
+use super::{Check, number, text};
+use crate::io::mounts::{self, Mount};
+use crate::io::probe::{self, Direct};
+use indicatif::HumanCount;
+use nix::sys::stat::{major, minor};
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+pub(super) fn checks(name: &str, path: &Path) -> Vec<Check> {
+    let opened = match source::open(&[path.to_owned()], &OpenArgs::default()) {
+        Ok(opened) => opened,
+        Err(failure) => {
+            let advice = "ffrfs verify tells more; --allow-damaged mounts what is whole";
+            return vec![Check::problem(name, failure.to_string(), advice)];
+        }
+    };
+    let samples = HumanCount(opened.dataset.len());
+    let mut checks = vec![Check::ok(name, format!("{samples} samples"))];
+    let Some(file) = opened.files.first() else { return checks };
+    let path = crate::format::Source::path(&**file);
+    let device = fs::metadata(path).map_or(0, |metadata| metadata.dev());
+    let table = mounts::table().unwrap_or_default();
+    let mount = mount_of(device, path, &table);
+    checks.push(Check::ok(
+        format!("{name}: file system"),
+        mount.map_or("unknown", |mount| mount.fs_type.as_str()),
+    ));
+    checks.push(direct(name, probe::direct(path)));
+    checks.push(block_device(name, folder_of_device(device, mount)));
+    checks
+}
+
+/// By number; btrfs and overlays show another number than their files.
+fn mount_of<'a>(device: u64, path: &Path, table: &'a [Mount]) -> Option<&'a Mount> {
+    let number = format!("{}:{}", major(device), minor(device));
+    let by_number = table.iter().rev().find(|mount| mount.device == number);
+    let inside = table.iter().rev().filter(|mount| path.starts_with(&mount.target));
+    by_number.or_else(|| inside.max_by_key(|mount| mount.target.as_os_str().len()))
+}
+
+fn direct(name: &str, outcome: io::Result<Direct>) -> Check {
+    let check = format!("{name}: O_DIRECT");
+    match outcome {
+        Ok(Direct::Works { memory_bytes, offset_bytes }) => Check::ok(
+            check,
+            format!("works; memory aligned to {memory_bytes} bytes, offsets to {offset_bytes}"),
+        ),
+        Ok(Direct::Refused) => Check::note(
+            check,
+            "its file system has no such reads: they go through the page cache",
+            "a container on ext4, xfs or btrfs is cached once instead of twice",
+        ),
+        Err(e) => Check::note(check, format!("cannot be tried: {e}"), ""),
+    }
+}
+
+/// Where /sys describes the disk of a partition, a disk, or a file system's source.
+fn folder_of_device(device: u64, mount: Option<&Mount>) -> Option<PathBuf> {
+    let of_source = || fs::metadata(&mount?.source).ok().map(|metadata| metadata.rdev());
+    let folder = |device: u64| {
+        let folder = format!("/sys/dev/block/{}:{}", major(device), minor(device));
+        let folder = fs::canonicalize(folder).ok()?;
+        [folder.join("queue"), folder.parent()?.join("queue")].into_iter().find(|q| q.is_dir())
+    };
+    folder(device).or_else(|| folder(of_source()?))
+}
+
+fn block_device(name: &str, queue: Option<PathBuf>) -> Check {
+    let check = format!("{name}: block device");
+    let Some(queue) = queue else {
+        return Check::note(check, "none that /sys knows", "");
+    };
+    let disk = queue.parent().and_then(Path::file_name).unwrap_or_default();
+    describe(check, &disk.to_string_lossy(), |file| text(queue.join(file)))
+}
+
+fn describe(check: String, disk: &str, read: impl Fn(&str) -> Option<String>) -> Check {
+    let show = |file| number(read(file).as_deref()).map_or("?".to_owned(), |n| n.to_string());
+    let found = format!(
+        "{disk}: read_ahead_kb {}, nr_requests {}, rotational {}",
+        show("read_ahead_kb"),
+        show("nr_requests"),
+        show("rotational")
+    );
+    if number(read("rotational").as_deref()) == Some(1) {
+        Check::note(check, found, "it says that it is a disk that turns: random reads wait for it")
+    } else {
+        Check::ok(check, found)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::State;
+    use super::*;
+
+    fn mount(target: &str, fs_type: &str, device: &str) -> Mount {
+        Mount {
+            target: target.into(),
+            fs_type: fs_type.to_owned(),
+            source: "none".into(),
+            device: device.to_owned(),
+        }
+    }
+
+    #[test]
+    fn a_file_system_is_found_by_number_or_by_the_longest_path() {
+        let table = [
+            mount("/", "ext4", "8:1"),
+            mount("/data", "btrfs", "0:40"),
+            mount("/data2", "xfs", "8:2"),
+        ];
+        let found = |device, path| {
+            mount_of(device, Path::new(path), &table).map(|mount| mount.fs_type.as_str())
+        };
+        assert_eq!(found(nix::sys::stat::makedev(8, 2), "/bind/x.ffr"), Some("xfs"));
+        assert_eq!(found(nix::sys::stat::makedev(0, 99), "/data/x.ffr"), Some("btrfs"));
+        assert_eq!(found(nix::sys::stat::makedev(0, 99), "/data3/x.ffr"), Some("ext4"));
+        assert_eq!(mount_of(0, Path::new("/x"), &[]), None);
+    }
+
+    #[test]
+    fn a_disk_that_says_nothing_or_nonsense_is_described_all_the_same() {
+        let check = describe("c".to_owned(), "vda", |_| None);
+        assert_eq!(check.found, "vda: read_ahead_kb ?, nr_requests ?, rotational ?");
+        let check = describe("c".to_owned(), "vda", |_| Some("\x1b[0m\n-1".to_owned()));
+        assert_eq!(check.found, "vda: read_ahead_kb ?, nr_requests ?, rotational ?");
+        let check = describe("c".to_owned(), "sda", |_| Some("1\n".to_owned()));
+        assert_eq!(check.state, State::Note);
+        assert!(block_device("c", None).found.contains("none"));
+    }
+
+    #[test]
+    fn reads_past_the_page_cache_are_told_with_their_alignment() {
+        let works = direct("c", Ok(Direct::Works { memory_bytes: 4, offset_bytes: 512 }));
+        assert_eq!(works.state, State::Ok);
+        assert!(works.found.contains("to 4 bytes, offsets to 512"), "{}", works.found);
+        assert_eq!(direct("c", Ok(Direct::Refused)).state, State::Note);
+        assert_eq!(direct("c", Err(io::Error::from_raw_os_error(libc::EIO))).state, State::Note);
+    }
+}

@@ -1,0 +1,106 @@
+//! What storage offers: reads past the page cache.
+
+use super::Buffer;
+use std::fs::File;
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+
+/// Whether and how a file can be read with O_DIRECT.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Direct {
+    /// It can; bytes that addresses in memory, and offsets and lengths in the file, are multiples of.
+    Works {
+        /// For addresses.
+        memory_bytes: u32,
+        /// For offsets and lengths.
+        offset_bytes: u32,
+    },
+    /// Its file system has no such reads.
+    Refused,
+}
+
+/// Asks the kernel, and where that does not say, tries.
+///
+/// # Errors
+/// The file cannot be opened or read at all.
+pub fn direct(path: &Path) -> io::Result<Direct> {
+    let opened =
+        File::options().read(true).custom_flags(libc::O_DIRECT | libc::O_NONBLOCK).open(path);
+    let file = match opened {
+        Err(e) if e.raw_os_error() == Some(libc::EINVAL) => return Ok(Direct::Refused),
+        other => other?,
+    };
+    match told_alignment(&file) {
+        Some((0, _) | (_, 0)) => Ok(Direct::Refused),
+        Some((memory_bytes, offset_bytes)) => Ok(Direct::Works { memory_bytes, offset_bytes }),
+        None => tried_alignment(&file),
+    }
+}
+
+/// What statx(2) says since Linux 6.1, for file systems that tell: memory, offset.
+fn told_alignment(file: &File) -> Option<(u32, u32)> {
+    let mut told = MaybeUninit::<libc::statx>::zeroed();
+    // SAFETY: the path is a string with its zero, `told` has room for a `struct statx`; both live until the
+    // call returns, and the descriptor is open as long as `file`.
+    let failed = unsafe {
+        libc::statx(
+            file.as_raw_fd(),
+            c"".as_ptr(),
+            libc::AT_EMPTY_PATH,
+            libc::STATX_DIOALIGN,
+            told.as_mut_ptr(),
+        )
+    };
+    // SAFETY: `statx` holds integers only, for which zeros are a value; the kernel wrote over some.
+    let told = unsafe { told.assume_init() };
+    let is_told = failed == 0 && told.stx_mask & libc::STATX_DIOALIGN != 0;
+    is_told.then_some((told.stx_dio_mem_align, told.stx_dio_offset_align))
+}
+
+/// The shortest read at the file's begin that is not refused.
+fn tried_alignment(file: &File) -> io::Result<Direct> {
+    for bytes in [512, 4096] {
+        let mut buffer = Buffer::with_capacity(bytes);
+        match file.read_at(&mut buffer.as_mut_slice()[..bytes], 0) {
+            Ok(_) => {
+                let bytes = bytes as u32;
+                return Ok(Direct::Works { memory_bytes: bytes, offset_bytes: bytes });
+            }
+            Err(e) if matches!(e.raw_os_error(), Some(libc::EINVAL | libc::EOPNOTSUPP)) => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(Direct::Refused)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    #[test]
+    fn the_alignment_that_is_told_or_tried_can_be_read_with() {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(&[7; 10_000]).unwrap();
+        let Direct::Works { memory_bytes, offset_bytes } = direct(file.path()).unwrap() else {
+            // Then a read with O_DIRECT must fail, or the file system hides that it is not direct.
+            return assert!(told_alignment(file.as_file()).is_none_or(|(a, b)| a == 0 || b == 0));
+        };
+        assert!(memory_bytes.is_power_of_two() && offset_bytes.is_power_of_two());
+        let direct = File::options().read(true).custom_flags(libc::O_DIRECT).open(file.path());
+        let mut buffer = Buffer::with_capacity(2 * offset_bytes as usize);
+        let target = &mut buffer.as_mut_slice()[..offset_bytes as usize];
+        let read = direct.unwrap().read_at(target, u64::from(offset_bytes)).unwrap();
+        assert!(read > 0 && target[..read].iter().all(|&byte| byte == 7));
+    }
+
+    #[test]
+    fn what_is_not_there_is_an_error_and_what_has_no_storage_is_refused() {
+        assert_eq!(direct(Path::new("/nowhere")).unwrap_err().kind(), io::ErrorKind::NotFound);
+        let outcome = direct(Path::new("/proc/self/status"));
+        assert!(matches!(outcome, Ok(Direct::Refused) | Err(_)), "{outcome:?}");
+    }
+}

@@ -1,0 +1,284 @@
+//! `ffrfs doctor`: what it finds, what it advises, and how it ends.
+
+use crate::common::{
+    FFRFS, Mount, NOTHING, Need, Outcome, Transport, container_in, ffrfs, for_each_transport, have,
+    noise, run, samples, temp_dir,
+};
+use crate::user::{Sandbox, have_sandbox};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+/// `ffrfs doctor --json`: the exit code, and what was found.
+fn doctor(places: &[&Path]) -> (i32, Vec<Value>) {
+    let outcome = run(Command::new(FFRFS).args(["doctor", "--json"]).args(places));
+    (outcome.code, parsed(&outcome))
+}
+
+fn parsed(outcome: &Outcome) -> Vec<Value> {
+    match serde_json::from_slice(&outcome.stdout) {
+        Ok(Value::Array(checks)) => checks,
+        other => panic!("no JSON array: {other:?}; {}", outcome.stderr),
+    }
+}
+
+/// The check whose name ends like this.
+#[track_caller]
+fn check<'a>(checks: &'a [Value], name: &str) -> &'a Value {
+    let mut found = checks.iter().filter(|check| check["check"].as_str().unwrap().ends_with(name));
+    found.next().unwrap_or_else(|| panic!("no check {name:?} in {checks:#?}"))
+}
+
+#[track_caller]
+fn is(checks: &[Value], name: &str, state: &str, word: &str) {
+    let check = check(checks, name);
+    assert_eq!(check["state"], state, "{check:#}");
+    assert!(check.to_string().contains(word), "{word:?} is not in {check:#}");
+}
+
+/// A line of the plain output that begins like this.
+#[track_caller]
+fn line<'a>(text: &'a str, begin: &str) -> &'a str {
+    let mut lines = text.lines();
+    lines.find(|line| line.starts_with(begin)).unwrap_or_else(|| panic!("no {begin:?}: {text}"))
+}
+
+#[test]
+fn where_a_mount_works_the_doctor_finds_no_problem() {
+    if !have(Need::Fuse) {
+        return;
+    }
+    let outcome = ffrfs(&["doctor"]).ok();
+    let text = outcome.text();
+    for line in text.lines() {
+        assert!(line.starts_with("ok  ") || line.starts_with("note  "), "{line}");
+    }
+    for name in ["kernel: Linux", "/dev/fuse: ", "mounting: ", "io_uring: ", "memory: ", "CPUs: "] {
+        assert!(text.contains(name), "{name:?} is not in: {text}");
+    }
+}
+
+#[test]
+fn the_json_has_the_same_checks_as_the_lines() {
+    let text = ffrfs(&["doctor"]).text();
+    let (_, checks) = doctor(&[]);
+    assert_eq!(checks.len(), text.lines().count());
+    for (check, line) in checks.iter().zip(text.lines()) {
+        let Value::Object(fields) = check else { panic!("{check}") };
+        assert_eq!(fields.keys().collect::<Vec<_>>(), ["advice", "check", "found", "state"]);
+        assert!(line.contains(check["check"].as_str().unwrap()), "{line}");
+        assert!(line.starts_with(check["state"].as_str().unwrap()), "{line}");
+    }
+}
+
+#[test]
+fn a_container_is_described_with_what_it_lies_on() {
+    let folder = temp_dir();
+    let container = container_in(&folder, &samples(10, 1_000));
+    for place in [container.as_path(), folder.path()] {
+        let (_, checks) = doctor(&[place]);
+        is(&checks, place.to_str().unwrap(), "ok", "10 samples");
+        let fs_type = run(Command::new("stat").args(["-f", "-c", "%T"]).arg(&container)).text();
+        let found = check(&checks, ": file system")["found"].as_str().unwrap();
+        let (is, said) = (found.trim_end_matches(['2', '3', '4']), fs_type.trim());
+        assert!(
+            said.starts_with(is) || said == "overlayfs" || said == "UNKNOWN",
+            "{found}, {said}"
+        );
+        assert!(!check(&checks, ": O_DIRECT")["found"].as_str().unwrap().is_empty());
+        assert!(!check(&checks, ": block device")["found"].as_str().unwrap().is_empty());
+    }
+}
+
+#[test]
+fn what_cannot_be_mounted_is_a_problem() {
+    let folder = temp_dir();
+    let junk = folder.path().join("junk.ffr");
+    fs::write(&junk, noise(1, 100)).unwrap();
+    let missing = folder.path().join("missing\n\x1b[31m.ffr");
+    for place in [&junk, &missing] {
+        let (code, checks) = doctor(&[place]);
+        assert_eq!(code, 5);
+        let problem = checks.iter().find(|check| check["state"] == "problem").unwrap();
+        assert!(!problem["advice"].as_str().unwrap().is_empty(), "{problem}");
+    }
+    let outcome = run(Command::new(FFRFS).arg("doctor").arg(&missing));
+    assert!(outcome.text().contains("missing??[31m.ffr"), "{}", outcome.text());
+    fs::remove_file(&junk).unwrap();
+    let (_, checks) = doctor(&[folder.path()]);
+    is(&checks, folder.path().to_str().unwrap(), "ok", "nothing is mounted");
+}
+
+#[test]
+fn a_mount_is_described_with_its_transport() {
+    for_each_transport(|transport| {
+        let mount = Mount::with_samples(transport, &samples(10, 1_000), &["verify=once"]);
+        let (_, checks) = doctor(&[mount.point()]);
+        let name = mount.point().to_str().unwrap();
+        is(&checks, name, "ok", "verify once");
+        let word = match transport {
+            Transport::DevFuse => "devfuse",
+            Transport::Uring => "uring",
+        };
+        is(&checks, ": transport", "ok", word);
+        assert!(
+            check(&checks, ": read_ahead_kb")["found"].as_str().unwrap().parse::<u64>().is_ok()
+        );
+        mount.unmount();
+    });
+}
+
+#[test]
+fn a_mount_whose_daemon_is_dead_is_a_problem() {
+    for_each_transport(|transport| {
+        let mount = Mount::with_samples(transport, &samples(3, 1_000), &[]);
+        kill(Pid::from_raw(mount.pid()), Signal::SIGKILL).unwrap();
+        mount.wait_for_end();
+        let (code, checks) = doctor(&[mount.point()]);
+        assert_eq!(code, 5);
+        is(&checks, mount.point().to_str().unwrap(), "problem", "ffrfs umount");
+    });
+}
+
+#[test]
+fn a_mount_whose_daemon_hangs_does_not_hang_the_doctor() {
+    for_each_transport(|transport| {
+        let mount = Mount::with_samples(transport, &samples(3, 1_000), &[]);
+        kill(Pid::from_raw(mount.pid()), Signal::SIGSTOP).unwrap();
+        let (code, checks) = doctor(&[mount.point()]);
+        kill(Pid::from_raw(mount.pid()), Signal::SIGCONT).unwrap();
+        assert_eq!(code, 5);
+        is(&checks, mount.point().to_str().unwrap(), "problem", "hangs");
+        mount.unmount();
+    });
+}
+
+// ---- hosts that lack something -------------------------------------------------------------------
+
+#[test]
+fn who_is_not_root_is_told_what_mounting_and_sharing_need() {
+    if !have_sandbox() {
+        return;
+    }
+    let doctor = |fuse_conf, script: &str| Sandbox::new(fuse_conf).run(script);
+    let plain = "somebody ./ffrfs doctor; code=$?";
+    let outcome = doctor("", plain).ok();
+    assert!(line(&outcome.text(), "ok       mounting").contains("fusermount3"));
+    assert!(line(&outcome.text(), "note     allow_other").contains("/etc/fuse.conf"));
+    let outcome = doctor("user_allow_other\n", plain).ok();
+    line(&outcome.text(), "ok       allow_other");
+
+    let outcome = doctor("", &format!("chmod 600 dev/fuse; {plain}"));
+    assert_eq!(outcome.code, 5, "{}", outcome.stderr);
+    assert!(line(&outcome.text(), "problem  /dev/fuse").contains("chmod 666"));
+    let hidden = "mount --bind /dev/null \"$(command -v fusermount3)\"
+                  PATH=/nowhere $(command -v setpriv) --reuid 65534 --regid 65534 --clear-groups \
+                      -- ./ffrfs doctor; code=$?";
+    let outcome = doctor("", hidden);
+    assert_eq!(outcome.code, 5, "{}", outcome.stderr);
+    assert!(line(&outcome.text(), "problem  mounting").contains("apt-get install fuse3"));
+    let bound = plain.replace("./ffrfs", "setpriv --no-new-privs ./ffrfs");
+    let outcome = doctor("", &bound);
+    assert_eq!(outcome.code, 5, "{}", outcome.stderr);
+    assert!(line(&outcome.text(), "problem  mounting").contains("no_new_privs"));
+}
+
+#[test]
+fn where_enable_uring_is_off_the_doctor_and_the_log_say_the_same() {
+    let parameter = "/sys/module/fuse/parameters/enable_uring";
+    if !have_sandbox() || !Path::new(parameter).exists() {
+        return;
+    }
+    let outcome = Sandbox::new("").run(&format!(
+        "echo N >off; mount --bind off {parameter}
+         ./ffrfs doctor || exit 1
+         ./ffrfs mount data.ffr mnt --log-file log || exit 2
+         ./ffrfs doctor mnt || exit 3
+         ./ffrfs umount mnt; grep 'through /dev/fuse' log; code=$?"
+    ));
+    let outcome = outcome.ok();
+    let why = "the fuse module's enable_uring is off; as root: echo Y > ";
+    let text = outcome.text();
+    assert!(line(&text, "note     transport=auto: devfuse").contains(why), "{text}");
+    line(&text, "ok       mnt: transport: devfuse");
+    assert!(text.lines().last().unwrap().contains(why), "{text}");
+}
+
+#[test]
+fn the_connection_of_a_mount_is_seen_through_fusectl() {
+    if !have_sandbox() || !have(Need::Fusectl) {
+        return;
+    }
+    let outcome = Sandbox::new("").run(
+        "mount -t fusectl none /sys/fs/fuse/connections
+         ./ffrfs mount data.ffr mnt || exit 1
+         ./ffrfs doctor mnt; code=$?
+         ./ffrfs umount mnt",
+    );
+    let text = outcome.ok().text();
+    for name in ["max_background", "congestion_threshold", "waiting"] {
+        let figure = line(&text, &format!("ok       mnt: {name}: "));
+        assert!(figure.rsplit(' ').next().unwrap().parse::<u64>().is_ok(), "{figure}");
+    }
+}
+
+/// Runs a program to which io_uring_setup(2), 425 everywhere, is forbidden by a filter: as a container is.
+const FILTERED: &str = r#"
+import ctypes, os, struct, sys
+code = struct.pack("HBBI" * 4, 0x20, 0, 0, 0, 0x15, 0, 1, 425, 6, 0, 0, 0x50000 | 1, 6, 0, 0, 0x7fff0000)
+code = ctypes.create_string_buffer(code)
+class Program(ctypes.Structure):
+    _fields_ = [("length", ctypes.c_ushort), ("code", ctypes.c_void_p)]
+libc, program = ctypes.CDLL(None, use_errno=True), Program(4, ctypes.addressof(code))
+if os.geteuid():
+    libc.prctl(38, 1, 0, 0, 0)
+if libc.prctl(22, 2, ctypes.byref(program), 0, 0):
+    sys.exit(f"no filter: {os.strerror(ctypes.get_errno())}")
+os.execv(sys.argv[1], sys.argv[1:])
+"#;
+
+#[test]
+fn where_a_filter_forbids_io_uring_a_mount_says_so_and_does_without() {
+    let is_enabled = ffrfs::io::ring::is_enabled().unwrap_or(false);
+    if !have(Need::Fuse) || !have(Need::Program("python3")) || !is_enabled {
+        return;
+    }
+    let filtered = || {
+        let mut command = Command::new("python3");
+        command.args(["-c", FILTERED, FFRFS]);
+        command
+    };
+    let outcome = run(filtered().args(["doctor", "--json"])).ok();
+    let checks = parsed(&outcome);
+    is(&checks, "io_uring", "note", "seccomp");
+    is(&checks, "transport=auto", "note", "--security-opt");
+
+    let mut mount = Mount::with_samples(Transport::DevFuse, &samples(3, 1_000), &[]);
+    let (container, point) = (mount.container(), mount.point().to_owned());
+    crate::common::unmount_soon(&point);
+    mount.wait_for_end();
+    let refused =
+        run(filtered().arg("mount").args([&container, &point]).args(["-o", "transport=uring"]));
+    assert_eq!(refused.code, 5, "{}", refused.stderr);
+    assert!(refused.stderr.contains("seccomp"), "{}", refused.stderr);
+    let log = mount.scratch().join("filtered.log");
+    let command = &mut filtered();
+    run(command.arg("mount").args([&container, &point]).arg("--log-file").arg(&log)).ok();
+    mount.adopt();
+    assert_eq!(mount.read("000001").unwrap(), samples(3, 1_000)[1]);
+    let log = fs::read_to_string(log).unwrap();
+    let said: Vec<_> = log.lines().filter(|line| line.contains("through /dev/fuse")).collect();
+    assert_eq!(said.len(), 1, "{log}");
+    assert!(said[0].contains("seccomp") && said[0].contains("Docker"), "{log}");
+    mount.unmount();
+}
+
+#[test]
+fn what_the_doctor_takes_is_in_its_help() {
+    let help = ffrfs(&["doctor", "--help"]).ok().text();
+    assert!(help.contains("--json") && help.contains("[MOUNTPOINT|CONTAINER]"), "{help}");
+    assert_eq!(run(Command::new(FFRFS).args(["doctor", "--frobnicate"]).args(NOTHING)).code, 1);
+}
