@@ -3,6 +3,7 @@
 //! Imports only from [`crate::format`]. The only room with `unsafe`; each block names its invariant and
 //! who upholds it, and nothing unsafe is needed by callers.
 
+mod announce;
 mod buffer;
 mod file;
 pub mod fusermount;
@@ -11,6 +12,7 @@ pub mod mounts;
 pub mod process;
 pub mod ring;
 
+pub use announce::{MAX_ANNOUNCEMENT_BYTES, announce, is_announcement};
 pub use buffer::{Buffer, BufferPool};
 pub use file::{File, ReadError};
 pub use mapping::Mapping;
