@@ -2,7 +2,8 @@
 //!
 //! Its files change, and with `open` never sent nothing can be said per open. So each LOOKUP makes a new
 //! inode, a snapshot that every opener sees whole; FORGET frees it. A snapshot of `prefetch` is also a
-//! writer with a state of its own; all else refuses to be written.
+//! writer with a state of its own; all else refuses to be written. Where the kernel lets nothing be written,
+//! an ioctl does the same.
 
 use super::announce::{Item, Parser, Refused};
 use super::inode::Inode;

@@ -169,6 +169,39 @@ fn reading_it_tells_what_it_takes_and_how_much_is_waiting() {
 }
 
 #[test]
+fn an_ioctl_announces_where_the_kernel_lets_nothing_be_written() {
+    if !have(Need::Python("fcntl")) {
+        return;
+    }
+    const ANNOUNCE: &str = "
+import array, errno, fcntl, sys
+def announce(path, data):
+    with open(path, 'rb') as file:
+        fcntl.ioctl(file, 1 << 30 | len(data) << 16 | 0xf101, bytearray(data))
+prefetch, other, sample = sys.argv[1:]
+announce(prefetch, array.array('Q', range(5)).tobytes())
+announce(prefetch, array.array('Q', [1] * 2047).tobytes())
+announce(prefetch, b'3\\ntrain/cat/001.jpg')
+for path, data, expected in [(prefetch, b'7\\n', errno.EINVAL), (prefetch, b'no\\n', errno.ENOENT),
+                             (other, b'1\\n', errno.ENOTTY), (sample, b'1\\n', errno.ENOTTY)]:
+    try:
+        announce(path, data)
+    except OSError as error:
+        assert error.errno == expected, (path, data, error)
+    else:
+        raise AssertionError((path, data))
+";
+    for_each_transport(|transport| {
+        for option in ["control=ro", "ro", "control=rw"] {
+            let mount = Mount::new(transport, fixture("packed_folder.ffr"), &[option]);
+            let paths = [PREFETCH, ".ffrfs/bad", "train/cat/001.jpg"].map(|name| mount.path(name));
+            python(ANNOUNCE, &paths).ok();
+            assert_announced(&mount, 5 + 2047 + 2);
+        }
+    });
+}
+
+#[test]
 fn masks_take_the_right_to_announce_too() {
     for_each_transport(|transport| {
         let masked = Mount::new(transport, fixture("packed_folder.ffr"), &["control=rw,fmask=027"]);
