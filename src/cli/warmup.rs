@@ -6,6 +6,7 @@
 use super::failure::say;
 use super::interrupt::Interrupt;
 use super::{Exit, Failure};
+use crate::io::{MAX_ANNOUNCEMENT_BYTES, announce};
 use crate::vfs::{CONTROL_FOLDER, sample_of_inode};
 use clap::Args;
 use indicatif::{HumanBytes, ProgressBar, ProgressStyle};
@@ -14,15 +15,15 @@ use serde::de::DeserializeOwned;
 use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::fs::{self, File};
-use std::io::{self, ErrorKind, IsTerminal, Read, Write};
+use std::io::{self, ErrorKind, IsTerminal, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use walkdir::{DirEntryExt, WalkDir};
 
-/// Numbers in one write.
-const CHUNK: usize = 8192;
+/// Numbers announced at a time.
+const CHUNK: usize = MAX_ANNOUNCEMENT_BYTES / 8;
 /// Between two looks at how far it is.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -63,7 +64,7 @@ struct Prefetch {
 
 pub(super) fn run(args: &WarmupArgs) -> Result<Exit, Failure> {
     let mount = Mount::open(&args.target)?;
-    let announce = mount.open_prefetch()?;
+    let prefetch = mount.open_prefetch()?;
     let interrupt = Interrupt::listen();
     let samples = match &args.list {
         None => mount.all(&interrupt)?,
@@ -75,7 +76,7 @@ pub(super) fn run(args: &WarmupArgs) -> Result<Exit, Failure> {
     };
     let before = mount.figures()?;
     let progress = Progress::new(samples.len() as u64, before, args.background);
-    let announced = mount.announce(announce, &samples, &interrupt, &progress)?;
+    let announced = mount.announce(&prefetch, &samples, &interrupt, &progress)?;
     if announced < samples.len() {
         progress.bar.finish_and_clear();
         let all = samples.len();
@@ -177,16 +178,8 @@ impl Mount {
 
     fn open_prefetch(&self) -> Result<File, Failure> {
         let path = self.root.join(CONTROL_FOLDER).join("prefetch");
-        let opened = File::options().write(true).open(&path);
-        opened.map_err(|e| {
-            let hint = match e.kind() {
-                ErrorKind::ReadOnlyFilesystem | ErrorKind::PermissionDenied => {
-                    "; mounted with `ro`, `control=ro` or an `fmask` against it?"
-                }
-                _ => "",
-            };
-            Failure::new(Exit::Mount, anyhow::anyhow!("{}: {e}{hint}", path.display()))
-        })
+        let failed = |e| anyhow::Error::new(e).context(path.display().to_string());
+        File::open(&path).map_err(|e: io::Error| Failure::new(Exit::Mount, failed(e)))
     }
 
     fn figures(&self) -> Result<Figures, Failure> {
@@ -273,7 +266,7 @@ impl Mount {
     /// Announces samples, waiting while too many are. Gives how many were: less than all if interrupted.
     fn announce(
         &self,
-        mut to: File,
+        to: &File,
         samples: &[u64],
         interrupt: &Interrupt,
         progress: &Progress,
@@ -283,8 +276,8 @@ impl Mount {
             let end = (announced + CHUNK).min(samples.len());
             let bytes: Vec<u8> =
                 samples[announced..end].iter().flat_map(|s| s.to_le_bytes()).collect();
-            match to.write(&bytes) {
-                Ok(written) => announced += written / 8,
+            match announce(to, &bytes) {
+                Ok(()) => announced = end,
                 Err(e) if e.kind() == ErrorKind::Interrupted => {}
                 Err(e) if e.kind() == ErrorKind::StorageFull => {
                     progress.show(&self.figures()?);

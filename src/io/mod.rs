@@ -3,6 +3,7 @@
 //! Imports only from [`crate::format`]. The only room with `unsafe`; each block names its invariant and
 //! who upholds it, and nothing unsafe is needed by callers.
 
+mod announce;
 mod buffer;
 pub mod cgroup;
 mod direct;
@@ -15,6 +16,7 @@ pub mod process;
 mod residency;
 pub mod ring;
 
+pub use announce::{MAX_ANNOUNCEMENT_BYTES, announce, is_announcement};
 pub use buffer::{Buffer, BufferPool};
 pub use direct::{Access, Io};
 pub use file::{File, ReadError};

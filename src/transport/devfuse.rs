@@ -5,7 +5,7 @@ use super::reads;
 use super::undo::Undo;
 use super::wire::{ABSENT, PREFERRED_READ_BYTES};
 use super::workers::Workers;
-use crate::io::{File, ReadError};
+use crate::io::{File, ReadError, is_announcement};
 use crate::vfs::{Attr, Errno, FOREVER, Listed, Lookup, Operation, Step, Task, Vfs};
 use fuser::{
     AccessFlags, BsdFileFlags, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo,
@@ -444,20 +444,27 @@ impl Filesystem for DevFuse {
         reply.error(fuser::Errno::ENOSYS);
     }
 
-    /// Python asks each file that it opens whether it is a terminal.
+    /// Announcements; and Python asks each file that it opens whether it is a terminal.
     fn ioctl(
         &self,
         _: &Request,
-        _: INodeNo,
+        ino: INodeNo,
         _: FileHandle,
         _: IoctlFlags,
-        _: u32,
-        _: &[u8],
+        request: u32,
+        data: &[u8],
         _: u32,
         reply: ReplyIoctl,
     ) {
-        self.count_other();
-        reply.error(fuser::Errno::ENOTTY);
+        self.count(Operation::Other, ino.0, Instant::now());
+        let taken = match is_announcement(request) {
+            true => self.vfs().announce_by_ioctl(ino.0, data),
+            false => Err(Errno::ENOTTY),
+        };
+        match taken {
+            Ok(()) => reply.ioctl(0, &[]),
+            Err(errno) => reply.error(wire(errno)),
+        }
     }
 
     read_only! {

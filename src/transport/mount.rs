@@ -56,7 +56,8 @@ pub struct MountOptions {
     /// No program can be run from it.
     pub noexec: bool,
     /// The kernel itself refuses all writing; else `/.ffrfs/prefetch` can be written, and the daemon
-    /// refuses the rest.
+    /// refuses the rest. Else, too, the kernel takes a READ for a change of the time of access, and asks for
+    /// attributes with the next `stat`: a GETATTR for each file that was read.
     pub read_only: bool,
     /// Whether a listing brings attributes.
     pub readdirplus: Readdirplus,

@@ -8,7 +8,7 @@ use super::reads::{self, Progress};
 use super::undo::Undo;
 use super::wire::{self, ABSENT, Out, op, valid};
 use crate::io::ring::{Event, Ring, Waker};
-use crate::io::{Buffer, File, ReadError};
+use crate::io::{Buffer, File, ReadError, is_announcement};
 use crate::vfs::{Attr, Errno, FOREVER, Flight, Listed, Lookup, Operation, Reply, Step, Task, Vfs};
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::Pid;
@@ -244,6 +244,7 @@ impl Lane {
                 (Operation::Listxattr, self.sized(slot, &names, &operation))
             }
             op::WRITE => (Operation::Other, self.write(slot, ino, &operation)),
+            op::IOCTL => (Operation::Other, self.ioctl(slot, ino, &operation)),
             op::SETATTR => (Operation::Other, self.setattr(slot, ino, &operation)),
             op::OPEN => (Operation::Open, Err(self.open(ino, &operation))),
             // Answered ENOSYS, the kernel does these itself from then on.
@@ -297,6 +298,19 @@ impl Lane {
         self.vfs.write(ino, offset, bytes).inspect_err(|_| self.undo.write_to(&self.vfs, ino))?;
         let mut out = Out::new(self.ring.payload(slot));
         out.write_out(size);
+        Ok(out.length())
+    }
+
+    /// Announcements; and Python asks each file that it opens whether it is a terminal.
+    fn ioctl(&mut self, slot: usize, ino: u64, operation: &[u8; 128]) -> Result<usize, Errno> {
+        let (request, size) = (wire::u32_at(operation, 12), wire::u32_at(operation, 24));
+        if !is_announcement(request) {
+            return Err(Errno::ENOTTY);
+        }
+        let bytes = self.ring.request(slot).payload.get(..size as usize).ok_or(Errno::EINVAL)?;
+        self.vfs.announce_by_ioctl(ino, bytes)?;
+        let mut out = Out::new(self.ring.payload(slot));
+        out.ioctl_out();
         Ok(out.length())
     }
 
@@ -471,8 +485,6 @@ fn refusal(opcode: u32) -> Errno {
     // SYMLINK … RENAME, LINK, SETXATTR, REMOVEXATTR, CREATE, FALLOCATE, RENAME2.
     match opcode {
         6 | 8..=13 | 21 | 24 | 35 | 43 | 45 => Errno::EROFS,
-        // IOCTL: Python asks each file that it opens whether it is a terminal.
-        39 => Errno(libc::ENOTTY),
         _ => Errno(libc::ENOSYS),
     }
 }

@@ -18,6 +18,7 @@ pub(super) mod op {
     pub(crate) const OPENDIR: u32 = 27;
     pub(crate) const READDIR: u32 = 28;
     pub(crate) const ACCESS: u32 = 34;
+    pub(crate) const IOCTL: u32 = 39;
     pub(crate) const READDIRPLUS: u32 = 44;
     pub(crate) const LSEEK: u32 = 46;
 }
@@ -131,6 +132,11 @@ impl<'a> Out<'a> {
         self.bytes(name);
         self.bytes(&[0; 8][..padded - DIRENT_BYTES - name.len()]);
         true
+    }
+
+    /// `fuse_ioctl_out` of a request that brings nothing back.
+    pub(super) fn ioctl_out(&mut self) {
+        (0..4).for_each(|_| self.u32(0));
     }
 
     /// `fuse_write_out`.

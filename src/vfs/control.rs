@@ -2,7 +2,8 @@
 //!
 //! Its files change, and with `open` never sent nothing can be said per open. So each LOOKUP makes a new
 //! inode, a snapshot that every opener sees whole; FORGET frees it. A snapshot of `prefetch` is also a
-//! writer with a state of its own; all else refuses to be written.
+//! writer with a state of its own; all else refuses to be written. Where the kernel lets nothing be written,
+//! an ioctl does the same.
 
 use super::announce::{Item, Parser, Refused};
 use super::inode::Inode;
@@ -197,10 +198,25 @@ impl Vfs {
     /// * EIO: a name depends on bytes that cannot be read.
     pub fn write(&self, ino: u64, offset_bytes: u64, bytes: &[u8]) -> Result<(), Errno> {
         let writer = self.writer(ino)?;
-        let mut writer = lock(&writer);
+        self.written(&writer, offset_bytes, bytes)
+    }
+
+    /// As [`Vfs::write`], by who has the file open for reading only: on a mount that the kernel takes for
+    /// read-only there is no other way.
+    ///
+    /// # Errors
+    /// ENOTTY: it is not the control file that takes announcements. Else as [`Vfs::write`].
+    pub fn announce_by_ioctl(&self, ino: u64, bytes: &[u8]) -> Result<(), Errno> {
+        let Inode::Snapshot(number) = Inode::of(ino) else { return Err(Errno::ENOTTY) };
+        let writer = self.control.writer(number).ok_or(Errno::ENOTTY)?;
+        self.written(&writer, 1, bytes)
+    }
+
+    fn written(&self, writer: &Mutex<Writer>, offset: u64, bytes: &[u8]) -> Result<(), Errno> {
+        let mut writer = lock(writer);
         let taken = self.take(&mut writer, |parser, take| parser.write(bytes, take));
         let length = bytes.len() as u64;
-        let ends = [length, offset_bytes.saturating_add(length)];
+        let ends = [length, offset.saturating_add(length)];
         let cut = ends.iter().any(|end| end.is_multiple_of(CUT_BYTES));
         writer.over = Instant::now() + if cut { PATIENCE_WHERE_CUT } else { PATIENCE };
         if writer.parser.has_line() {

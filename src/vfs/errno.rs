@@ -18,6 +18,8 @@ impl Errno {
     pub const ENOTDIR: Self = Self(libc::ENOTDIR);
     /// What was written makes no sense.
     pub const EINVAL: Self = Self(libc::EINVAL);
+    /// No such request for this file.
+    pub const ENOTTY: Self = Self(libc::ENOTTY);
     /// No room at the moment.
     pub const ENOSPC: Self = Self(libc::ENOSPC);
     /// Everything is read-only.

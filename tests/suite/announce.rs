@@ -13,7 +13,7 @@ use std::time::Duration;
 const PREFETCH: &str = ".ffrfs/prefetch";
 
 fn mount(transport: Transport) -> Mount {
-    Mount::new(transport, fixture("packed_folder.ffr"), &[])
+    Mount::new(transport, fixture("packed_folder.ffr"), &["control=rw"])
 }
 
 /// Waits until so many samples have been announced in all; not more.
@@ -80,7 +80,7 @@ with open(sys.argv[1], 'r+') as file:
     file.write('5')
 ";
     for_each_transport(|transport| {
-        let mount = Mount::with_samples(transport, &samples(400_000, 3), &[]);
+        let mount = Mount::with_samples(transport, &samples(400_000, 3), &["control=rw"]);
         python(ANNOUNCE, &[mount.path(PREFETCH)]).ok();
         assert_announced(&mount, 4 * 300_000 + 1);
     });
@@ -169,9 +169,42 @@ fn reading_it_tells_what_it_takes_and_how_much_is_waiting() {
 }
 
 #[test]
+fn an_ioctl_announces_where_the_kernel_lets_nothing_be_written() {
+    if !have(Need::Python("fcntl")) {
+        return;
+    }
+    const ANNOUNCE: &str = "
+import array, errno, fcntl, sys
+def announce(path, data):
+    with open(path, 'rb') as file:
+        fcntl.ioctl(file, 1 << 30 | len(data) << 16 | 0xf101, bytearray(data))
+prefetch, other, sample = sys.argv[1:]
+announce(prefetch, array.array('Q', range(5)).tobytes())
+announce(prefetch, array.array('Q', [1] * 2047).tobytes())
+announce(prefetch, b'3\\ntrain/cat/001.jpg')
+for path, data, expected in [(prefetch, b'7\\n', errno.EINVAL), (prefetch, b'no\\n', errno.ENOENT),
+                             (other, b'1\\n', errno.ENOTTY), (sample, b'1\\n', errno.ENOTTY)]:
+    try:
+        announce(path, data)
+    except OSError as error:
+        assert error.errno == expected, (path, data, error)
+    else:
+        raise AssertionError((path, data))
+";
+    for_each_transport(|transport| {
+        for option in ["control=ro", "ro", "control=rw"] {
+            let mount = Mount::new(transport, fixture("packed_folder.ffr"), &[option]);
+            let paths = [PREFETCH, ".ffrfs/bad", "train/cat/001.jpg"].map(|name| mount.path(name));
+            python(ANNOUNCE, &paths).ok();
+            assert_announced(&mount, 5 + 2047 + 2);
+        }
+    });
+}
+
+#[test]
 fn masks_take_the_right_to_announce_too() {
     for_each_transport(|transport| {
-        let masked = Mount::new(transport, fixture("packed_folder.ffr"), &["fmask=027"]);
+        let masked = Mount::new(transport, fixture("packed_folder.ffr"), &["control=rw,fmask=027"]);
         assert_eq!(fs::metadata(masked.path(PREFETCH)).unwrap().mode() & 0o7777, 0o640);
     });
 }
@@ -182,7 +215,7 @@ fn other_users_may_announce_where_they_may_read() {
         return;
     }
     for_each_transport(|transport| {
-        let mount = Mount::with_samples(transport, &samples(9, 9), &["allow_other"]);
+        let mount = Mount::with_samples(transport, &samples(9, 9), &["control=rw,allow_other"]);
         // Its own folder is private: what lies in it is reached from within.
         let as_nobody = |script: &str| {
             run(Command::new("setpriv")

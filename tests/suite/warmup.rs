@@ -28,7 +28,7 @@ fn announced(mount: &Mount) -> u64 {
 fn warmup_announces_every_sample_and_makes_the_kernel_know_its_file() {
     for_each_transport(|transport| {
         let samples = samples(2500, 20);
-        for options in [&[][..], &["fanout=100"], &["readdirplus=no"]] {
+        for options in [&[][..], &["fanout=100"], &["readdirplus=no"], &["control=rw"]] {
             let mount = Mount::with_samples(transport, &samples, options);
             let outcome = warmup(&mount, NOTHING).ok();
             assert_eq!(outcome.stderr, "2500 samples are being fetched\n");
@@ -123,16 +123,6 @@ fn what_is_no_mount_is_exit_code_5_as_for_umount() {
         let mount = mount(transport);
         let inside = mount.path("train");
         assert_eq!(ffrfs(&["warmup", inside.to_str().unwrap()]).code, 5, "not its root");
-    });
-}
-
-#[test]
-fn a_mount_that_takes_no_announcements_is_named_with_the_reason() {
-    for_each_transport(|transport| {
-        let mount = Mount::new(transport, fixture("packed_folder.ffr"), &["control=ro"]);
-        let outcome = warmup(&mount, NOTHING);
-        assert_eq!(outcome.code, 5, "{}", outcome.stderr);
-        assert!(outcome.stderr.contains("control=ro"), "{}", outcome.stderr);
     });
 }
 
