@@ -65,8 +65,8 @@ struct Settings {
     // mount(8) passes it unasked.
     #[arg(long, hide = true, overrides_with = "ro")]
     rw: bool,
-    /// Whether .ffrfs/prefetch can be written
-    #[arg(long, value_name = "HOW", default_value = "ro")]
+    /// Whether .ffrfs/prefetch can be written; `ro` is the same as --ro
+    #[arg(long, value_name = "HOW", default_value = "rw")]
     control: Control,
     /// Ignore set-user-id bits (there are none)
     #[arg(long)]
@@ -150,10 +150,10 @@ enum TransportChoice {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Control {
-    /// No: the kernel takes the mount for read-only, and keeps times of access out of it
-    Ro,
-    /// By whoever may read the files. After each read from the daemon, the next stat asks it too
+    /// By whoever may read the files
     Rw,
+    /// Not at all
+    Ro,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]

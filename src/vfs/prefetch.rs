@@ -628,6 +628,11 @@ impl Vfs {
     }
 
     #[cfg(test)]
+    pub(super) fn announced_capacity(&self) -> usize {
+        self.prefetch.capacity
+    }
+
+    #[cfg(test)]
     pub(super) fn announced_order(&self) -> Vec<u64> {
         self.prefetch.lock().announced.iter().copied().collect()
     }

@@ -13,7 +13,7 @@ use std::time::Duration;
 const PREFETCH: &str = ".ffrfs/prefetch";
 
 fn mount(transport: Transport) -> Mount {
-    Mount::new(transport, fixture("packed_folder.ffr"), &["control=rw"])
+    Mount::new(transport, fixture("packed_folder.ffr"), &[])
 }
 
 /// Waits until so many samples have been announced in all; not more.
@@ -80,7 +80,7 @@ with open(sys.argv[1], 'r+') as file:
     file.write('5')
 ";
     for_each_transport(|transport| {
-        let mount = Mount::with_samples(transport, &samples(400_000, 3), &["control=rw"]);
+        let mount = Mount::with_samples(transport, &samples(400_000, 3), &[]);
         python(ANNOUNCE, &[mount.path(PREFETCH)]).ok();
         assert_announced(&mount, 4 * 300_000 + 1);
     });
@@ -204,7 +204,7 @@ for path, data, expected in [(prefetch, b'7\\n', errno.EINVAL), (prefetch, b'no\
 #[test]
 fn masks_take_the_right_to_announce_too() {
     for_each_transport(|transport| {
-        let masked = Mount::new(transport, fixture("packed_folder.ffr"), &["control=rw,fmask=027"]);
+        let masked = Mount::new(transport, fixture("packed_folder.ffr"), &["fmask=027"]);
         assert_eq!(fs::metadata(masked.path(PREFETCH)).unwrap().mode() & 0o7777, 0o640);
     });
 }
@@ -215,7 +215,7 @@ fn other_users_may_announce_where_they_may_read() {
         return;
     }
     for_each_transport(|transport| {
-        let mount = Mount::with_samples(transport, &samples(9, 9), &["control=rw,allow_other"]);
+        let mount = Mount::with_samples(transport, &samples(9, 9), &["allow_other"]);
         // Its own folder is private: what lies in it is reached from within.
         let as_nobody = |script: &str| {
             run(Command::new("setpriv")

@@ -27,8 +27,29 @@ fn second_time_is_free(mount: &Mount, what: impl Fn()) {
     assert!(second.is_empty(), "the first time: {first:?}, the second time: {second:?}");
 }
 
+/// Of a mount that can be written the kernel drops a file's time of access, as it read it: see below.
+const READ_ONLY: &str = "ro";
+
 fn mount(transport: Transport, options: &[&str]) -> Mount {
-    Mount::with_samples(transport, &samples(100, 20_000), options)
+    let options = [options, &[READ_ONLY]].concat();
+    Mount::with_samples(transport, &samples(100, 20_000), &options)
+}
+
+#[test]
+fn without_ro_a_file_is_asked_once_for_its_attributes_after_it_was_read() {
+    for_each_transport(|transport| {
+        let mount = Mount::with_samples(transport, &samples(100, 20_000), &[]);
+        let read_all = || {
+            for number in 0..100 {
+                mount.read(format!("{number:06}")).unwrap();
+            }
+        };
+        read_all();
+        let second = requests_of(&mount, read_all);
+        assert!(second.keys().all(|kind| kind == "getattr"), "{second:?}");
+        assert!(second.values().all(|&count| count <= 100), "{second:?}");
+        assert!(requests_of(&mount, read_all).is_empty());
+    });
 }
 
 #[test]
@@ -120,7 +141,7 @@ fn a_listing_with_attributes_leaves_nothing_to_look_up() {
 #[test]
 fn a_walk_over_a_tree_is_free_the_second_time() {
     for_each_transport(|transport| {
-        let mount = Mount::new(transport, fixture("packed_folder.ffr"), &[]);
+        let mount = Mount::new(transport, fixture("packed_folder.ffr"), &[READ_ONLY]);
         fn walk(folder: &Path) {
             for entry in fs::read_dir(folder).unwrap() {
                 let path = entry.unwrap().path();
@@ -178,7 +199,7 @@ file = os.open(sys.argv[1], os.O_RDONLY)
 os.posix_fadvise(file, 0, 0, os.POSIX_FADV_WILLNEED)
 ";
     for_each_transport(|transport| {
-        let mount = Mount::with_samples(transport, &[[9; 100_000]], &[]);
+        let mount = Mount::with_samples(transport, &[[9; 100_000]], &[READ_ONLY]);
         python(ADVISE, &[mount.path("000000")]).ok();
         crate::common::wait_until("it is read", std::time::Duration::from_secs(5), || {
             mount.stats()["bytes_served"] == 100_000

@@ -1,5 +1,5 @@
-//! Nothing can be changed: every call that would gives EROFS. The kernel says so, and with `control=rw` the
-//! daemon.
+//! Nothing can be changed: every call that would gives EROFS. With `ro` (or `control=ro`) the kernel says so,
+//! else the daemon does.
 
 use crate::common::{
     Mount, Need, Transport, clean_up, drop_cached, fixture, for_each_transport, have,
@@ -29,7 +29,7 @@ enum Refuser {
 }
 
 fn mount(transport: Transport) -> Mount {
-    Mount::new(transport, fixture("packed_folder.ffr"), &["control=rw"])
+    Mount::new(transport, fixture("packed_folder.ffr"), &[])
 }
 
 fn is_root() -> bool {
@@ -54,7 +54,7 @@ fn assert_erofs<T: std::fmt::Debug>(what: &str, result: Result<T>) {
 #[test]
 fn opening_for_writing_gives_erofs_where_the_kernel_refuses() {
     for_each_transport(|transport| {
-        for option in ["rw", "ro", "control=ro", "rw,ro,control=rw", "ro,control=rw"] {
+        for option in ["ro", "control=ro", "rw,ro", "ro,control=rw"] {
             let mount = Mount::new(transport, fixture("packed_folder.ffr"), &[option]);
             let open = |options: &mut OpenOptions, name: &str| options.open(mount.path(name));
             for name in [FILE, ".ffrfs/stats.json", ".ffrfs/prefetch"] {
@@ -82,9 +82,9 @@ fn flags(mount: &Mount) -> Vec<String> {
 }
 
 #[test]
-fn with_control_rw_the_mount_can_be_written_as_far_as_the_kernel_knows() {
+fn without_ro_the_mount_can_be_written_as_far_as_the_kernel_knows() {
     for_each_transport(|transport| {
-        for options in [&["control=rw"][..], &["control=rw,ro,rw"], &["control=ro,control=rw"]] {
+        for options in [&[][..], &["rw"], &["ro,rw"], &["control=ro,control=rw"]] {
             let mount = Mount::new(transport, fixture("packed_folder.ffr"), options);
             assert!(flags(&mount).contains(&"rw".to_owned()), "{options:?}");
             let mode = fs::metadata(mount.path(".ffrfs/prefetch")).unwrap().mode() & 0o777;
@@ -137,7 +137,7 @@ fn opening_for_writing_is_refused_as_long_as_the_kernel_asks() {
         let point = folder.path().join("mnt");
         fs::create_dir(&point).unwrap();
         let source = fixture("packed_folder.ffr");
-        let mounted = run(&mut mount_command(transport, &[&source], &point, &["control=rw"]));
+        let mounted = run(&mut mount_command(transport, &[&source], &point, &[]));
         // The first file that is opened. From the second on the kernel does not ask.
         let first = File::options().write(true).open(point.join(FILE));
         let announced = File::options().write(true).open(point.join(".ffrfs/prefetch"));

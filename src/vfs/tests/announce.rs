@@ -129,7 +129,7 @@ fn when_too_many_wait_nothing_of_a_write_is_taken_and_it_can_be_repeated() {
     let World { vfs, .. } = world();
     let writer = open(&vfs);
     vfs.write(writer, 1, b"00000").unwrap();
-    let room = 2 * 10 + (1 << 20);
+    let room = vfs.announced_capacity();
     vfs.announce(&vec![0; room - 1]).unwrap();
     assert_eq!(vfs.write(writer, 1, b"1\n2\n"), Err(Errno::ENOSPC));
     assert_eq!(vfs.announced_order().len(), room - 1);
