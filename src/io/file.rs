@@ -1,14 +1,14 @@
 //! A container file: positioned reads, and the question whether it is still the file that was opened.
 
+use super::Mapping;
 use super::direct::{Access, Io};
-use super::{Mapping, residency};
+use super::residency::Heat;
 use crate::format::{Source, Table};
 use std::fs;
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Indexes up to this size are copied to memory, larger ones are mapped.
@@ -21,8 +21,7 @@ pub struct File {
     file: fs::File,
     /// How samples are read, beside the index.
     access: Access,
-    /// Whether the last look into the page cache found what it looked for.
-    is_hot: AtomicBool,
+    heat: Heat,
     size: u64,
     modified: (i64, i64),
 }
@@ -59,8 +58,8 @@ impl File {
         }
         let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
         let modified = (metadata.mtime(), metadata.mtime_nsec());
-        let (access, is_hot) = (Access::default(), AtomicBool::new(true));
-        Ok(Self { path, file, access, is_hot, size: metadata.len(), modified })
+        let (access, heat) = (Access::default(), Heat::default());
+        Ok(Self { path, file, access, heat, size: metadata.len(), modified })
     }
 
     /// The descriptor and flags for a read through a ring.
@@ -79,7 +78,6 @@ impl File {
     /// [`Io::Direct`], and the file system cannot read past the page cache.
     pub fn set_io(&mut self, io: Io) -> io::Result<()> {
         self.access = Access::new(&self.file, io)?;
-        self.is_hot = AtomicBool::new(!self.access.is_direct());
         Ok(())
     }
 
@@ -153,17 +151,20 @@ impl File {
         if !self.access.may_use_cache() {
             return Err(ReadError::WouldBlock);
         }
-        // To try would have the kernel read ahead into the cache that is to be avoided: so, after a miss,
-        // it is asked first.
-        let must_ask = self.access.is_direct() && !self.is_hot.load(Ordering::Relaxed);
-        if must_ask && !residency::is_cached(&self.file, offset_bytes, buf.len() as u64) {
+        if self.access.is_direct() && !self.heat.is_hot(&self.file, self.size) {
             return Err(ReadError::WouldBlock);
         }
-        let is_there = self.access.read_now(&self.file, buf, offset_bytes)? == buf.len();
-        if self.is_hot.load(Ordering::Relaxed) != is_there {
-            self.is_hot.store(is_there, Ordering::Relaxed);
+        if self.access.read_now(&self.file, buf, offset_bytes)? < buf.len() {
+            self.heat.missed();
+            return Err(ReadError::WouldBlock);
         }
-        if is_there { self.check_unchanged() } else { Err(ReadError::WouldBlock) }
+        self.check_unchanged()
+    }
+
+    /// Whether samples are likely to have to be waited for.
+    #[must_use]
+    pub fn is_cold(&self) -> bool {
+        self.access.is_direct() && !self.heat.was_hot()
     }
 
     /// Whether this is still the file that was opened.

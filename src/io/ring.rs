@@ -23,7 +23,7 @@ use std::io;
 use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// `FUSE_IO_URING_CMD_REGISTER` and `FUSE_IO_URING_CMD_COMMIT_AND_FETCH`.
 const REGISTER: u32 = 1;
@@ -120,6 +120,7 @@ pub struct Ring {
     /// Where the kernel puts the counter of `wake`.
     wake_count: Box<[u8; 8]>,
     reading: usize,
+    spin: Spin,
     backlog: Vec<squeue::Entry128>,
     completed: Vec<(u64, i32)>,
 }
@@ -174,6 +175,7 @@ impl Ring {
             wake: Arc::new(OwnedFd::from(wake)),
             wake_count: Box::new([0; 8]),
             reading: 0,
+            spin: Spin::default(),
             backlog: Vec::new(),
             completed: Vec::new(),
         };
@@ -212,6 +214,14 @@ impl Ring {
     pub fn wait(&mut self, events: &mut Vec<Event>, at_most: Option<Duration>) -> io::Result<()> {
         self.flush()?;
         let wanted = usize::from(self.completed.is_empty());
+        // A disk takes longer than it takes to sleep and wake.
+        let may_come_soon = wanted > 0 && self.reading == 0 && !self.slots.is_empty();
+        if may_come_soon && self.spin.is_worthwhile() {
+            self.ring.submit()?;
+            let ring = &mut self.ring;
+            self.spin.until(|| !ring.completion().is_empty());
+        }
+        let wanted = usize::from(wanted > 0 && self.ring.completion().is_empty());
         let waited = match at_most {
             None => self.ring.submit_and_wait(wanted),
             Some(time) => {
@@ -402,6 +412,46 @@ impl Ring {
     }
 }
 
+/// So long a thread looks for the next event before it sleeps: to wake a CPU that has nothing else to do
+/// takes as long, and while this one is at it the reader that it has answered stays near.
+const SPIN: Duration = Duration::from_micros(50);
+/// After so many times in vain it sleeps at once, and tries again after so many events.
+const VAIN: u32 = 8;
+const RETRY: u32 = 32;
+
+/// Whether looking for events has been worth it of late.
+#[derive(Default)]
+struct Spin {
+    in_vain: u32,
+}
+
+impl Spin {
+    fn is_worthwhile(&mut self) -> bool {
+        if self.in_vain < VAIN {
+            return true;
+        }
+        self.in_vain += 1;
+        if self.in_vain == VAIN + RETRY {
+            // One more in vain, and it rests again.
+            self.in_vain = VAIN - 1;
+        }
+        false
+    }
+
+    /// Looks for an event, and lets others run meanwhile.
+    fn until(&mut self, mut is_there: impl FnMut() -> bool) {
+        let start = Instant::now();
+        while start.elapsed() < SPIN {
+            if is_there() {
+                self.in_vain = 0;
+                return;
+            }
+            let _ = nix::sched::sched_yield();
+        }
+        self.in_vain += 1;
+    }
+}
+
 impl Drop for Ring {
     fn drop(&mut self) {
         let mut events = Vec::new();
@@ -485,4 +535,25 @@ fn array<const N: usize>(bytes: &[u8]) -> [u8; N] {
 pub fn is_enabled() -> io::Result<bool> {
     let value = fs::read_to_string("/sys/module/fuse/parameters/enable_uring")?;
     Ok(value.trim_start().starts_with(['Y', '1']))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_looks_for_events_in_vain_rests_and_tries_again() {
+        let mut spin = Spin::default();
+        let mut looked = 0;
+        for _ in 0..1000 {
+            if spin.is_worthwhile() {
+                looked += 1;
+                spin.until(|| false);
+            }
+        }
+        assert!((30..50).contains(&looked), "{looked} of 1000");
+        while !spin.is_worthwhile() {}
+        spin.until(|| true);
+        assert!((0..3).all(|_| spin.is_worthwhile()));
+    }
 }

@@ -9,7 +9,9 @@ use super::undo::Undo;
 use super::wire::{self, ABSENT, Out, op, valid};
 use crate::io::ring::{Event, Ring, Waker};
 use crate::io::{Buffer, File, ReadError, is_announcement};
-use crate::vfs::{Attr, Errno, FOREVER, Flight, Listed, Lookup, Operation, Reply, Step, Task, Vfs};
+use crate::vfs::{
+    Attr, Errno, FOREVER, Fetch, Flight, Listed, Lookup, Operation, Reply, Step, Task, Vfs,
+};
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::Pid;
 use std::io;
@@ -21,6 +23,8 @@ use std::time::{Duration, Instant};
 
 /// Requests that a CPU may have under way.
 const DEPTH: usize = 16;
+/// Samples that a CPU may fetch because they were looked up.
+const AHEAD: usize = 16;
 /// The largest request, and the least that the kernel takes.
 const MAX_PAYLOAD_BYTES: usize = 1 << 20;
 const MIN_PAYLOAD_BYTES: usize = 128 << 10;
@@ -119,7 +123,7 @@ impl Queues {
             let serve = move || {
                 pin(cpu);
                 // The ring belongs to the thread that makes it.
-                match Ring::new(&device, &queues, depth, payload_bytes, 0) {
+                match Ring::new(&device, &queues, depth, payload_bytes, AHEAD) {
                     Ok(ring) => {
                         let _ = report.send(Ok(()));
                         drop(report);
@@ -165,6 +169,8 @@ struct Lane {
     vfs: Arc<Vfs>,
     files: Vec<Arc<File>>,
     slots: Vec<State>,
+    /// Fetches that no request waits for yet, numbered on from the slots; how much of each is there.
+    ahead: Vec<Option<(Fetch, usize)>>,
     landed: Arc<Landed>,
     undo: Arc<Undo>,
 }
@@ -197,7 +203,8 @@ impl Lane {
     fn new(ring: Ring, vfs: Arc<Vfs>, files: Vec<Arc<File>>, undo: Arc<Undo>) -> Self {
         let slots = (0..ring.slots()).map(|_| State::Free).collect();
         let landed = Arc::new(Landed { slots: Mutex::default(), waker: ring.waker() });
-        Self { ring, vfs, files, slots, landed, undo }
+        let ahead = (0..AHEAD).map(|_| None).collect();
+        Self { ring, vfs, files, slots, ahead, landed, undo }
     }
 
     /// Until the kernel has let go of all slots.
@@ -213,7 +220,12 @@ impl Lane {
             for event in events.drain(..) {
                 match event {
                     Event::Request(slot) => self.request(slot),
-                    Event::Read(slot, buffer, result) => self.read_ended(slot, buffer, result),
+                    Event::Read(number, buffer, result) => {
+                        match number.checked_sub(self.slots.len()) {
+                            None => self.read_ended(number, buffer, result),
+                            Some(ahead) => self.ahead_ended(ahead, buffer, result),
+                        }
+                    }
                     Event::Woken => self.go_on_with_landed(),
                     Event::Closed(_) => open -= 1,
                 }
@@ -264,16 +276,46 @@ impl Lane {
         let control = self.vfs.is_control_name(parent, name);
         let found = self.vfs.lookup(parent, name);
         let mut out = Out::new(self.ring.payload(slot));
-        let answer = found.map(|found| {
+        let answer = found.as_ref().map(|found| {
             match found {
-                Lookup::Found(attr) => out.entry(&attr, FOREVER),
-                Lookup::Passing(attr) => out.entry(&attr, Duration::ZERO),
+                Lookup::Found(attr) => out.entry(attr, FOREVER),
+                Lookup::Passing(attr) => out.entry(attr, Duration::ZERO),
                 Lookup::Absent => out.entry(&ABSENT, FOREVER),
             }
             out.length()
         });
         self.ring.answer(slot, answer.map_err(|errno| errno.0));
         self.vfs.stats().request(Operation::Lookup, control, start);
+        if let Ok(Lookup::Found(attr)) = found {
+            self.fetch_looked_up(attr.ino);
+        }
+    }
+
+    /// A sample was looked up: it is fetched if it will be read.
+    fn fetch_looked_up(&mut self, ino: u64) {
+        let Some(free) = self.ahead.iter().position(Option::is_none) else { return };
+        if let Some(fetch) = self.vfs.looked_up(ino, |part| self.files[part].is_cold()) {
+            self.fetch_ahead(free, fetch, 0);
+        }
+    }
+
+    fn fetch_ahead(&mut self, number: usize, mut fetch: Fetch, done: usize) {
+        let file = &self.files[fetch.span().part()];
+        reads::submit(&mut self.ring, self.slots.len() + number, file, fetch.span(), done);
+        self.ahead[number] = Some((fetch, done));
+    }
+
+    fn ahead_ended(&mut self, number: usize, buffer: Buffer, result: io::Result<usize>) {
+        let Some((mut fetch, done)) = self.ahead[number].take() else { return };
+        let file = &self.files[fetch.span().part()];
+        match reads::ended(file, fetch.span(), done, buffer, result) {
+            Progress::Partly(done) => self.fetch_ahead(number, fetch, done),
+            Progress::Ended(fetched) => {
+                // Its read is on the way: it need not be stored.
+                self.vfs.land(fetch, fetched);
+                self.go_on_with_landed();
+            }
+        }
     }
 
     fn getattr(&mut self, slot: usize, ino: u64) -> Result<usize, Errno> {

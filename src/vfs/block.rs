@@ -48,6 +48,10 @@ impl Chunk {
         Self { buffer, range, _rights: rights }
     }
 
+    pub(super) fn into_buffer(self) -> Buffer {
+        self.buffer
+    }
+
     /// Bytes as they were read. Only [`super::verify::Verified`] gives them out.
     pub(super) fn unchecked(&self) -> &[u8] {
         &self.buffer.as_slice()[self.range.clone()]

@@ -156,7 +156,7 @@ impl Vfs {
             bad: bad::BadList::new(parts.len()),
             control: control::Control::default(),
             stats: Stats::default(),
-            buffers: BufferPool::new(4),
+            buffers: BufferPool::new(16),
             cache: Arc::new(cache),
             dataset,
             catalog,

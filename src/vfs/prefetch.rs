@@ -88,6 +88,7 @@ struct Counts {
     failed: AtomicU64,
     in_flight: AtomicU64,
     foreseen: AtomicU64,
+    looked_up: AtomicU64,
     reads: AtomicU64,
     merged: AtomicU64,
     fetched_bytes: AtomicU64,
@@ -111,6 +112,8 @@ pub struct PrefetchFigures {
     pub failed: u64,
     /// Samples and blocks that a pattern foresaw.
     pub foreseen: u64,
+    /// Samples and blocks whose fetch began when a sample was looked up.
+    pub looked_up: u64,
     /// Reads.
     pub reads: u64,
     /// Samples that came with another's read.
@@ -287,10 +290,37 @@ impl Vfs {
         }
     }
 
+    /// What to fetch because a sample was looked up, if those that are will be read, it may be in a
+    /// container that `is_cold`, and nobody fetches it.
+    pub fn looked_up(&self, ino: u64, is_cold: impl Fn(usize) -> bool) -> Option<Fetch> {
+        let super::Inode::Node(crate::catalog::Node::Sample(sample)) = super::Inode::of(ino) else {
+            return None;
+        };
+        if !self.stats.reads_follow_lookups() {
+            return None;
+        }
+        let located = self.to_fetch(sample).filter(|located| is_cold(located.part))?;
+        let at = located.sample;
+        let range = at.offset_bytes..end_of(&located);
+        let fetch = if self.blocks.is_worthwhile() && self.blocks.is_small(at.length_bytes) {
+            let id = self.blocks.around(located.part, &range)?;
+            self.fetch_of_block(id)?
+        } else if at.length_bytes <= self.cache.max_whole_bytes() {
+            let rights = (self.budget.reserve(at.length_bytes + 8192)?, None);
+            let samples = vec![(sample, located)];
+            let extent = Extent { part: located.part, range, samples, is_announced: false };
+            self.fetch_of_extent(extent, rights)?
+        } else {
+            return None;
+        };
+        add(&self.prefetch.counts.looked_up, 1);
+        Some(fetch)
+    }
+
     fn fetch_of_block(&self, id: BlockId) -> Option<Fetch> {
         let lead = self.blocks.lead(id)?;
         let range = self.blocks.range(id, self.parts[id.0].size_bytes);
-        let span = Span::new(id.0, range, Buffer::empty());
+        let span = Span::new(id.0, range, self.buffers.take(0));
         let _in_flight = self.in_flight(0);
         Some(Fetch { span, what: What::Block(lead), is_announced: false, _in_flight })
     }
@@ -311,7 +341,7 @@ impl Vfs {
         }
         let start = samples.iter().map(|(_, located, _)| located.sample.offset_bytes).min()?;
         let ends = samples.iter().map(|(_, located, _)| end_of(located));
-        let span = Span::new(part, start..ends.max()?, Buffer::empty());
+        let span = Span::new(part, start..ends.max()?, self.buffers.take(0));
         let _in_flight = self.in_flight(samples.len() as u64);
         Some(Fetch { span, what: What::Samples(samples, rights), is_announced, _in_flight })
     }
@@ -618,6 +648,7 @@ impl Vfs {
             done: get(&counts.done),
             failed: get(&counts.failed),
             foreseen: get(&counts.foreseen),
+            looked_up: get(&counts.looked_up),
             reads: get(&counts.reads),
             merged: get(&counts.merged),
             fetched_bytes: get(&counts.fetched_bytes),

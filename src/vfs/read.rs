@@ -164,6 +164,9 @@ impl Vfs {
         if want.is_empty() {
             return Step::Done(Reply(Ok(Payload::Nothing)));
         }
+        if want.start == 0 {
+            self.stats.first_read();
+        }
         if let Some(step) = self.in_memory(sample, &located, &want) {
             return step;
         }

@@ -59,10 +59,14 @@ const OPERATIONS: usize = Operation::ALL.len();
 /// Latencies up to 1, 2, 4 … µs, and one for those above 2^24 µs.
 const BUCKETS: usize = 26;
 
+/// So many lookups show whether reads follow them.
+const LEARNT_FROM: u64 = 64;
+
 #[derive(Default)]
 struct Shard {
     requests: [AtomicU64; OPERATIONS],
     control_requests: AtomicU64,
+    first_reads: AtomicU64,
     bytes_served: AtomicU64,
     bytes_fetched: AtomicU64,
     samples_verified: AtomicU64,
@@ -93,6 +97,8 @@ pub struct Snapshot {
     pub requests: BTreeMap<&'static str, u64>,
     /// Requests for the control folder.
     pub control_requests: u64,
+    /// Reads of a sample's beginning: how many lookups were followed by a read.
+    pub first_reads: u64,
     /// Bytes of samples given to the kernel.
     pub bytes_served: u64,
     /// Bytes read from containers.
@@ -140,6 +146,27 @@ impl Stats {
         add(&shard.latencies[operation as usize][bucket(start.elapsed())], 1);
     }
 
+    /// A sample's beginning is read.
+    pub(super) fn first_read(&self) {
+        add(&self.shard().first_reads, 1);
+    }
+
+    /// Whether what this thread looked up of late was usually read then: not so where files are listed.
+    pub(super) fn reads_follow_lookups(&self) -> bool {
+        thread_local!(static LEARNT: Cell<(u64, u64, bool)> = const { Cell::new((0, 0, false)) });
+        let shard = self.shard();
+        let lookups = shard.requests[Operation::Lookup as usize].load(Ordering::Relaxed);
+        let reads = shard.first_reads.load(Ordering::Relaxed);
+        let (lookups_before, reads_before, follow) = LEARNT.get();
+        let looked_up = lookups.wrapping_sub(lookups_before);
+        if looked_up < LEARNT_FROM {
+            return follow;
+        }
+        let follow = reads.wrapping_sub(reads_before) >= looked_up / 4 * 3;
+        LEARNT.set((lookups, reads, follow));
+        follow
+    }
+
     pub(super) fn served(&self, bytes: u64) {
         add(&self.shard().bytes_served, bytes);
     }
@@ -183,6 +210,7 @@ impl Stats {
             uptime_seconds: self.start.elapsed().as_secs_f64(),
             requests,
             control_requests: self.sum(|s| &s.control_requests),
+            first_reads: self.sum(|s| &s.first_reads),
             bytes_served: self.sum(|s| &s.bytes_served),
             bytes_fetched: self.sum(|s| &s.bytes_fetched),
             samples_verified: self.sum(|s| &s.samples_verified),
@@ -215,6 +243,21 @@ mod tests {
             assert_eq!(bucket(Duration::from_nanos(nanos)), expected, "{nanos} ns");
         }
         assert_eq!(bucket(Duration::MAX), BUCKETS - 1);
+    }
+
+    #[test]
+    fn reads_are_seen_to_follow_lookups_and_seen_to_stop() {
+        let stats = Stats::default();
+        let look_up = |read: bool| {
+            stats.request(Operation::Lookup, false, Instant::now());
+            if read {
+                stats.first_read();
+            }
+            stats.reads_follow_lookups()
+        };
+        assert_eq!((0..200).filter(|_| look_up(false)).count(), 0);
+        assert!((0..200).filter(|_| look_up(true)).count() > 60);
+        assert!((0..200).filter(|_| look_up(false)).count() <= 64);
     }
 
     #[test]

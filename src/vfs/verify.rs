@@ -68,11 +68,14 @@ impl Verified {
         }
     }
 
-    /// Its memory, and where the sample lies in it.
+    /// Its memory if nobody else uses it, and where the sample lies in it if it is all its own.
     pub(super) fn into_buffer(self) -> (Buffer, Range<usize>) {
         match self.memory {
             Memory::Own(buffer) => (buffer, self.range),
-            Memory::Shared(_) => (Buffer::empty(), 0..0),
+            Memory::Shared(chunk) => {
+                let buffer = Arc::into_inner(chunk).map_or_else(Buffer::empty, Chunk::into_buffer);
+                (buffer, 0..0)
+            }
         }
     }
 }
