@@ -257,13 +257,23 @@ fn prepare(args: &MountArgs, target: &Path) -> Result<(Mounted, Signals), Failur
         .filter(|name| !name.is_empty())
         .unwrap_or_else(|| name_of(&args.paths));
     let samples = opened.dataset.len();
-    let (vfs, files) = opened.into_vfs(catalog, args.settings.vfs());
+    let options = Options { io: in_words(&opened.files), ..args.settings.vfs() };
+    let (vfs, files) = opened.into_vfs(catalog, options);
     // Before the mount, so that no signal finds one that it would leave behind.
     let signals = Signals::new([SIGTERM, SIGINT, SIGHUP]);
     let signals = signals.map_err(|e| Failure::new(Exit::Mount, e))?;
     let mounted = Mounted::new(Arc::new(vfs), files, &target, args.settings.mount(fsname))?;
     tracing::info!(samples, "mounted on {}", target.display());
     Ok((mounted, signals))
+}
+
+/// How samples are read.
+fn in_words(files: &[Arc<File>]) -> &'static str {
+    match files.iter().filter(|file| file.access().is_direct()).count() {
+        0 => "buffered",
+        all if all == files.len() => "direct",
+        _ => "mixed",
+    }
 }
 
 impl Settings {
@@ -280,6 +290,7 @@ impl Settings {
         let private = if self.allow_root { 0o077 } else { 0 };
         let writable = if self.read_only() { 0o444 } else { 0o666 };
         Options {
+            io: "buffered",
             verify: match self.verify {
                 VerifyWhen::Always => Verify::Always,
                 VerifyWhen::Once => Verify::Once,

@@ -96,6 +96,17 @@ struct Read {
     _file: Arc<File>,
 }
 
+/// What [`Ring::wait`] has done since it was asked.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Counts {
+    /// Calls of `io_uring_enter`.
+    pub submits: u64,
+    /// What was submitted with them.
+    pub entries: u64,
+    /// What came back.
+    pub completions: u64,
+}
+
 /// Wakes a thread that waits in [`Ring::wait`].
 #[derive(Clone)]
 pub struct Waker(Arc<OwnedFd>);
@@ -120,6 +131,7 @@ pub struct Ring {
     /// Where the kernel puts the counter of `wake`.
     wake_count: Box<[u8; 8]>,
     reading: usize,
+    counts: Counts,
     spin: Spin,
     backlog: Vec<squeue::Entry128>,
     completed: Vec<(u64, i32)>,
@@ -175,6 +187,7 @@ impl Ring {
             wake: Arc::new(OwnedFd::from(wake)),
             wake_count: Box::new([0; 8]),
             reading: 0,
+            counts: Counts::default(),
             spin: Spin::default(),
             backlog: Vec::new(),
             completed: Vec::new(),
@@ -207,6 +220,11 @@ impl Ring {
         Waker(Arc::clone(&self.wake))
     }
 
+    /// What was done since this was asked last.
+    pub fn counts(&mut self) -> Counts {
+        std::mem::take(&mut self.counts)
+    }
+
     /// Submits everything and waits for at least one event, but no longer than `at_most`.
     ///
     /// # Errors
@@ -218,10 +236,12 @@ impl Ring {
         let may_come_soon = wanted > 0 && self.reading == 0 && !self.slots.is_empty();
         if may_come_soon && self.spin.is_worthwhile() {
             self.ring.submit()?;
+            self.counts.submits += 1;
             let ring = &mut self.ring;
             self.spin.until(|| !ring.completion().is_empty());
         }
         let wanted = usize::from(wanted > 0 && self.ring.completion().is_empty());
+        self.counts.submits += 1;
         let waited = match at_most {
             None => self.ring.submit_and_wait(wanted),
             Some(time) => {
@@ -238,6 +258,7 @@ impl Ring {
         // First all completions are taken, then acted upon: what that submits is not mixed up with them.
         let mut completed = std::mem::take(&mut self.completed);
         completed.extend(self.ring.completion().map(|c| (c.user_data(), c.result())));
+        self.counts.completions += completed.len() as u64;
         for (user_data, result) in completed.drain(..) {
             events.extend(self.complete(user_data, result));
         }
@@ -396,6 +417,7 @@ impl Ring {
 
     /// Moves what is to be submitted into the queue.
     fn flush(&mut self) -> io::Result<()> {
+        self.counts.entries += self.backlog.len() as u64;
         for entry in self.backlog.drain(..) {
             loop {
                 // SAFETY: what an entry points to outlives its operation: headers, payloads and vectors are

@@ -172,6 +172,7 @@ impl Mounted {
                 Some(queues.map_err(|e| failed(format!("its queues cannot be registered: {e}")))?)
             }
         };
+        vfs.set_transport(if queues.is_some() { "uring" } else { "devfuse" });
         let prefetcher = Prefetcher::start(vfs, files, session.notifier());
         let prefetcher = prefetcher
             .inspect_err(|error| tracing::warn!("nothing is fetched ahead: {error}"))

@@ -99,6 +99,8 @@ impl Worker {
             if let Err(error) = self.ring.wait(&mut events, at_most) {
                 return tracing::error!("nothing is fetched ahead any more: {error}");
             }
+            let counts = self.ring.counts();
+            self.vfs.stats().ring(counts.submits, counts.entries, counts.completions);
             for event in events.drain(..) {
                 if let Event::Read(id, buffer, result) = event
                     && let Some((mut fetch, done)) = self.reads[id].take()

@@ -217,6 +217,8 @@ impl Lane {
                 tracing::error!("the ring broke: {error}");
                 std::process::exit(5);
             }
+            let counts = self.ring.counts();
+            self.vfs.stats().ring(counts.submits, counts.entries, counts.completions);
             for event in events.drain(..) {
                 match event {
                     Event::Request(slot) => self.request(slot),

@@ -30,7 +30,7 @@ pub use metadata::{Attr, Listed, Lookup, XATTR_PREFIX};
 pub use prefetch::{Fetch, PrefetchFigures, Store};
 pub use read::{Reply, Step, Task};
 pub use span::Span;
-pub use stats::{Operation, Stats};
+pub use stats::{Operation, Stage, Stats};
 pub use verify::Verified;
 
 use crate::catalog::{Catalog, Dataset};
@@ -38,7 +38,7 @@ use crate::io::BufferPool;
 use budget::Budget;
 use inode::Inode;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
@@ -66,6 +66,8 @@ pub struct Options {
     pub cache_bytes: u64,
     /// How much of what is announced may be put into the kernel's page cache, in bytes.
     pub kernel_bytes: u64,
+    /// How samples are read, for `info.json`: `direct`, `buffered` or `mixed`.
+    pub io: &'static str,
     /// How many reads may be under way at a time, each with memory for a whole sample.
     pub concurrency: u64,
     /// Owner of everything.
@@ -86,6 +88,7 @@ impl Default for Options {
             verify: Verify::Always,
             cache_bytes: 256 << 20,
             kernel_bytes: 1 << 30,
+            io: "buffered",
             concurrency: 1,
             uid: 0,
             gid: 0,
@@ -127,6 +130,7 @@ pub struct Vfs {
     delivered: Bits,
     bad: bad::BadList,
     control: control::Control,
+    transport: OnceLock<&'static str>,
     stats: Stats,
 }
 
@@ -155,6 +159,7 @@ impl Vfs {
             blocks,
             bad: bad::BadList::new(parts.len()),
             control: control::Control::default(),
+            transport: OnceLock::new(),
             stats: Stats::default(),
             buffers: BufferPool::new(16),
             cache: Arc::new(cache),
@@ -163,6 +168,11 @@ impl Vfs {
             parts,
             options,
         }
+    }
+
+    /// Says how requests come, for `info.json`. What was said first counts.
+    pub fn set_transport(&self, name: &'static str) {
+        let _ = self.transport.set(name);
     }
 
     /// The counters.

@@ -12,7 +12,7 @@ use super::cache::Lead;
 use super::pattern::Patterns;
 use super::span::Span;
 use super::verify::Verified;
-use super::{Errno, Vfs};
+use super::{Errno, Stage, Vfs};
 use crate::catalog::Located;
 use crate::io::{Buffer, ReadError};
 use serde::Serialize;
@@ -20,6 +20,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Instant;
 
 /// Samples that lie this near to one another are fetched with one read: about as fast as two reads.
 const MERGE_GAP_BYTES: u64 = 16 << 10;
@@ -44,6 +45,8 @@ pub(super) struct Prefetch {
     /// Called when there is something to do.
     waker: OnceLock<Box<dyn Fn() + Send + Sync>>,
     lacks_room: AtomicBool,
+    /// Whether more is announced than is being fetched.
+    is_announced: AtomicBool,
     /// Fetches that a reader waits for.
     waited_for: AtomicU64,
     /// Of the samples that arrived, the last one that was used.
@@ -136,6 +139,7 @@ impl Prefetch {
             capacity: usize::try_from(cap_bytes / 32).unwrap_or(usize::MAX).max(1 << 16),
             waker: OnceLock::new(),
             lacks_room: AtomicBool::new(false),
+            is_announced: AtomicBool::new(false),
             waited_for: AtomicU64::new(0),
             last_used: AtomicU64::new(0),
             demanded: AtomicU64::new(0),
@@ -159,6 +163,7 @@ pub struct Fetch {
     span: Span,
     what: What,
     is_announced: bool,
+    since: Instant,
     _in_flight: InFlight,
 }
 
@@ -237,10 +242,17 @@ impl Vfs {
             (queue.batch_bytes, queue.stored_bytes) = (0, 0);
         }
         queue.announced.extend(samples);
+        self.prefetch.is_announced.store(!queue.announced.is_empty(), Ordering::Relaxed);
         drop(queue);
         add(&self.prefetch.counts.announced, samples.len() as u64);
         self.prefetch.wake();
         Ok(())
+    }
+
+    /// Whether what lies around a small sample is fetched with it: not where it is announced what will be
+    /// read.
+    pub(super) fn takes_blocks(&self) -> bool {
+        self.blocks.is_worthwhile() && !self.prefetch.is_announced.load(Ordering::Relaxed)
     }
 
     /// Calls `waker` whenever [`Vfs::next_fetch`] may have something new.
@@ -302,7 +314,7 @@ impl Vfs {
         let located = self.to_fetch(sample).filter(|located| is_cold(located.part))?;
         let at = located.sample;
         let range = at.offset_bytes..end_of(&located);
-        let fetch = if self.blocks.is_worthwhile() && self.blocks.is_small(at.length_bytes) {
+        let fetch = if self.takes_blocks() && self.blocks.is_small(at.length_bytes) {
             let id = self.blocks.around(located.part, &range)?;
             self.fetch_of_block(id)?
         } else if at.length_bytes <= self.cache.max_whole_bytes() {
@@ -322,7 +334,8 @@ impl Vfs {
         let range = self.blocks.range(id, self.parts[id.0].size_bytes);
         let span = Span::new(id.0, range, self.buffers.take(0));
         let _in_flight = self.in_flight(0);
-        Some(Fetch { span, what: What::Block(lead), is_announced: false, _in_flight })
+        let since = Instant::now();
+        Some(Fetch { span, what: What::Block(lead), is_announced: false, since, _in_flight })
     }
 
     fn in_flight(&self, samples: u64) -> InFlight {
@@ -343,7 +356,8 @@ impl Vfs {
         let ends = samples.iter().map(|(_, located, _)| end_of(located));
         let span = Span::new(part, start..ends.max()?, self.buffers.take(0));
         let _in_flight = self.in_flight(samples.len() as u64);
-        Some(Fetch { span, what: What::Samples(samples, rights), is_announced, _in_flight })
+        let (what, since) = (What::Samples(samples, rights), Instant::now());
+        Some(Fetch { span, what, is_announced, since, _in_flight })
     }
 
     /// Makes room for a read: stale samples go, then blocks, which nobody has announced.
@@ -392,13 +406,38 @@ impl Vfs {
         let mean = (self.total_bytes / self.dataset.len().max(1)).max(1);
         let count = usize::try_from(limit / mean).unwrap_or(usize::MAX);
         let count = count.clamp(1, MAX_BATCH_SAMPLES).min(queue.announced.len());
+        self.prefetch.is_announced.store(count > 0, Ordering::Relaxed);
         if count == 0 {
             return false;
         }
-        let samples: Vec<u64> = queue.announced.drain(..count).collect();
+        let mut samples: Vec<u64> = queue.announced.drain(..count).collect();
         queue.batch_samples = queue.batch_samples.max(count as u64);
+        if self.blocks.is_worthwhile() && self.total_bytes < self.budget.cap_bytes() / 8 * 7 {
+            queue.foreseen_blocks.extend(self.take_blocks(&mut samples));
+        }
         queue.batch = self.extents(&samples, true).into();
         true
+    }
+
+    /// Takes out the samples that come with a block, where all blocks fit and the samples' bytes need not be
+    /// stored; gives the blocks in the order of their places.
+    fn take_blocks(&self, samples: &mut Vec<u64>) -> Vec<BlockId> {
+        let mut blocks = Vec::new();
+        let before = samples.len();
+        samples.retain(|&sample| {
+            let Some(located) = self.to_fetch(sample).filter(|_| !self.known.get(sample)) else {
+                return true;
+            };
+            let range = located.sample.offset_bytes..end_of(&located);
+            let id = self.blocks.around(located.part, &range);
+            let id = id.filter(|_| self.blocks.is_small(located.sample.length_bytes));
+            blocks.extend(id);
+            id.is_none()
+        });
+        add(&self.prefetch.counts.done, (before - samples.len()) as u64);
+        blocks.sort_unstable();
+        blocks.dedup();
+        blocks
     }
 
     /// Reads for samples, in the order of their places.
@@ -475,6 +514,7 @@ impl Vfs {
         }
         let bytes = fetch.span.length() as u64;
         self.stats.fetched(bytes);
+        self.stats.stage(Stage::Ahead, fetch.since);
         add(&self.prefetch.counts.reads, 1);
         add(&self.prefetch.counts.fetched_bytes, bytes);
         let buffer = fetch.span.swap_buffer(Buffer::empty());
@@ -595,6 +635,7 @@ impl Vfs {
             let mut queue = prefetch.lock();
             let dropped = queue.announced.len() + queue.batch.len();
             queue.announced.clear();
+            prefetch.is_announced.store(false, Ordering::Relaxed);
             queue.batch.clear();
             for (_, sample) in std::mem::take(&mut queue.arrived) {
                 self.drop_unused(sample);

@@ -16,11 +16,12 @@ use super::inode::Inode;
 use super::prefetch::Waited;
 use super::span::Span;
 use super::verify::{Digests, Scan, Verified};
-use super::{Errno, Flight, Verify, Vfs};
+use super::{Errno, Flight, Stage, Verify, Vfs};
 use crate::catalog::{Located, Node};
 use crate::io::{Buffer, ReadError};
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Instant;
 
 /// The most that [`Task::target`] is aligned to.
 const MAX_ALIGNMENT_BYTES: usize = 4096;
@@ -78,7 +79,8 @@ pub struct Task {
     waits: bool,
     /// Whether a fetch has failed before.
     has_failed: bool,
-    waited: Option<Waited>,
+    /// Since when a reader waits for the disk.
+    waited: Option<(Waited, Instant)>,
 }
 
 enum Goal {
@@ -320,9 +322,9 @@ impl Vfs {
             return Step::Read(task);
         }
         self.demanded(task.sample, &task.located);
-        task.waited = Some(Waited::new(&self.prefetch));
+        task.waited = Some((Waited::new(&self.prefetch), Instant::now()));
         let at = task.located.sample;
-        if !self.blocks.is_worthwhile() || !self.blocks.is_small(at.length_bytes) {
+        if !self.takes_blocks() || !self.blocks.is_small(at.length_bytes) {
             return Step::Read(task);
         }
         let all = task.of_container(&(0..at.length_bytes));
@@ -354,6 +356,19 @@ impl Vfs {
             return self.fetch_failed(task, error);
         }
         self.stats.fetched(task.span.length() as u64);
+        if let Some((waited, since)) = task.waited.take() {
+            self.stats.stage(Stage::Disk, since);
+            let start = Instant::now();
+            let step = self.check(task);
+            self.stats.stage(Stage::Verify, start);
+            drop(waited);
+            return step;
+        }
+        self.check(task)
+    }
+
+    /// Goes on with what was fetched.
+    fn check(&self, mut task: Task) -> Step {
         match std::mem::replace(&mut task.goal, Goal::Plain) {
             Goal::Plain => self.give(task),
             Goal::Whole => self.check_whole(task),

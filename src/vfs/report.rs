@@ -82,6 +82,10 @@ pub(super) struct MountInfo {
     dataset: Info,
     verify: String,
     cache_size_bytes: u64,
+    /// How requests come: `uring` or `devfuse`.
+    transport: &'static str,
+    /// How samples are read: `direct` (past the page cache), `buffered` (through it), or `mixed`.
+    io: &'static str,
     pid: u32,
 }
 
@@ -90,6 +94,8 @@ pub(super) fn mount_info(vfs: &Vfs) -> MountInfo {
         dataset: info(&vfs.dataset, &vfs.catalog, vfs.parts.iter().map(|part| &part.path)),
         verify: format!("{:?}", vfs.options.verify).to_lowercase(),
         cache_size_bytes: vfs.options.cache_bytes,
+        transport: vfs.transport.get().copied().unwrap_or("none"),
+        io: vfs.options.io,
         pid: std::process::id(),
     }
 }

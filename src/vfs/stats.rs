@@ -55,12 +55,31 @@ operations! {
     Other = "other",
 }
 
+/// Where the time of a read goes that is not answered from memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stage {
+    /// From when it is clear that the disk must be waited for until the bytes are there.
+    Disk,
+    /// Checking them.
+    Verify,
+    /// As `Disk`, for what is fetched ahead.
+    Ahead,
+}
+
+impl Stage {
+    const ALL: [(Self, &str); 3] =
+        [(Self::Disk, "disk"), (Self::Verify, "verify"), (Self::Ahead, "ahead")];
+}
+
 const OPERATIONS: usize = Operation::ALL.len();
 /// Latencies up to 1, 2, 4 … µs, and one for those above 2^24 µs.
 const BUCKETS: usize = 26;
 
 /// So many lookups show whether reads follow them.
 const LEARNT_FROM: u64 = 64;
+
+/// Completions that came together: 1, 2, 4 … 64, and more.
+const BATCH_BUCKETS: usize = 8;
 
 #[derive(Default)]
 struct Shard {
@@ -73,6 +92,11 @@ struct Shard {
     checksum_failures: AtomicU64,
     io_errors: AtomicU64,
     latencies: [[AtomicU64; BUCKETS]; OPERATIONS],
+    stages: [[AtomicU64; BUCKETS]; Stage::ALL.len()],
+    ring_submits: AtomicU64,
+    ring_entries: AtomicU64,
+    ring_completions: AtomicU64,
+    ring_batches: [AtomicU64; BATCH_BUCKETS],
 }
 
 /// The counters of a mount.
@@ -111,15 +135,38 @@ pub struct Snapshot {
     pub io_errors: u64,
     /// Per kind of request: how many took up to `le` µs (and no bucket before).
     pub latency_us: BTreeMap<&'static str, Histogram>,
+    /// The same for the stages of reads that had to wait.
+    pub stage_us: BTreeMap<&'static str, Histogram>,
+    /// What goes through io_uring.
+    pub ring: RingFigures,
 }
 
-/// How many requests took how long. Not cumulative; the last bucket is open.
+/// The rings of all queues, and that for what is fetched ahead.
+#[derive(Debug, Serialize)]
+pub struct RingFigures {
+    /// Calls of `io_uring_enter`.
+    pub submits: u64,
+    /// What was submitted with them: answers and reads.
+    pub entries: u64,
+    /// What came back: requests and reads.
+    pub completions: u64,
+    /// How often so many came together (up to `le`, and no bucket before).
+    pub batches: Histogram,
+}
+
+/// How many took how long, or were so many. Not cumulative; the last bucket is open.
 #[derive(Debug, Serialize)]
 pub struct Histogram {
-    /// Upper bounds in µs, for all but the last bucket.
+    /// Upper bounds (1, 2, 4 …), for all but the last bucket.
     pub le: Vec<u64>,
-    /// Requests per bucket, one more than bounds.
+    /// How many per bucket, one more than bounds.
     pub count: Vec<u64>,
+}
+
+impl Histogram {
+    fn new(count: Vec<u64>) -> Self {
+        Self { le: (1..count.len()).map(|bucket| 1 << (bucket - 1)).collect(), count }
+    }
 }
 
 impl Stats {
@@ -144,6 +191,23 @@ impl Stats {
         }
         add(&shard.requests[operation as usize], 1);
         add(&shard.latencies[operation as usize][bucket(start.elapsed())], 1);
+    }
+
+    /// Counts a stage of a read that began at `start` and has ended now.
+    pub fn stage(&self, stage: Stage, start: Instant) {
+        add(&self.shard().stages[stage as usize][bucket(start.elapsed())], 1);
+    }
+
+    /// Counts what a ring has submitted with one call, and what came back.
+    pub fn ring(&self, submits: u64, entries: u64, completions: u64) {
+        let shard = self.shard();
+        add(&shard.ring_submits, submits);
+        add(&shard.ring_entries, entries);
+        if completions > 0 {
+            add(&shard.ring_completions, completions);
+            let bucket = (completions - 1).checked_ilog2().map_or(0, |log| log as usize + 1);
+            add(&shard.ring_batches[bucket.min(BATCH_BUCKETS - 1)], 1);
+        }
     }
 
     /// A sample's beginning is read.
@@ -198,14 +262,21 @@ impl Stats {
             let count = self.sum(|s| &s.requests[number]);
             requests.insert(name, count);
             if count > 0 {
-                let buckets = 0..BUCKETS;
-                let histogram = Histogram {
-                    le: (0..BUCKETS - 1).map(|bucket| 1 << bucket).collect(),
-                    count: buckets.map(|b| self.sum(|s| &s.latencies[number][b])).collect(),
-                };
-                latency_us.insert(name, histogram);
+                let count = (0..BUCKETS).map(|b| self.sum(|s| &s.latencies[number][b]));
+                latency_us.insert(name, Histogram::new(count.collect()));
             }
         }
+        let stages = Stage::ALL.map(|(stage, name)| {
+            let count = (0..BUCKETS).map(|b| self.sum(|s| &s.stages[stage as usize][b]));
+            (name, Histogram::new(count.collect()))
+        });
+        let batches = (0..BATCH_BUCKETS).map(|b| self.sum(|s| &s.ring_batches[b]));
+        let ring = RingFigures {
+            submits: self.sum(|s| &s.ring_submits),
+            entries: self.sum(|s| &s.ring_entries),
+            completions: self.sum(|s| &s.ring_completions),
+            batches: Histogram::new(batches.collect()),
+        };
         Snapshot {
             uptime_seconds: self.start.elapsed().as_secs_f64(),
             requests,
@@ -217,6 +288,8 @@ impl Stats {
             checksum_failures: self.sum(|s| &s.checksum_failures),
             io_errors: self.sum(|s| &s.io_errors),
             latency_us,
+            stage_us: stages.into_iter().collect(),
+            ring,
         }
     }
 }
