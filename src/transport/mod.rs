@@ -5,6 +5,7 @@
 //! its transport, whichever it is.
 
 mod devfuse;
+mod lane;
 mod mount;
 pub mod offer;
 mod prefetch;

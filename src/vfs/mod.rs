@@ -36,10 +36,9 @@ pub use verify::Verified;
 use crate::catalog::{Catalog, Dataset};
 use crate::io::BufferPool;
 use budget::Budget;
-use inode::Inode;
 use std::path::PathBuf;
-use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
 /// How long the kernel may keep what it was told of a sample: nothing changes while it is mounted.

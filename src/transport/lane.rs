@@ -1,0 +1,387 @@
+//! What a queue's thread does with the requests that come through its ring, and with the reads that they
+//! need.
+
+use super::reads::{self, Progress};
+use super::undo::Undo;
+use super::wire::{self, ABSENT, Out, op, valid};
+use crate::io::ring::{Event, Ring, Waker};
+use crate::io::{Buffer, File, ReadError, is_announcement};
+use crate::vfs::{
+    Attr, Errno, FOREVER, Fetch, Flight, Listed, Lookup, Operation, Reply, Step, Task, Vfs,
+};
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Samples that a CPU may fetch because they were looked up.
+pub(super) const AHEAD: usize = 16;
+
+/// A ring and what its slots are doing.
+pub(super) struct Lane {
+    ring: Ring,
+    vfs: Arc<Vfs>,
+    files: Vec<Arc<File>>,
+    slots: Vec<State>,
+    /// Fetches that no request waits for yet, numbered on from the slots; how much of each is there.
+    ahead: Vec<Option<(Fetch, usize)>>,
+    landed: Arc<Landed>,
+    undo: Arc<Undo>,
+}
+
+/// What a slot is doing for its request.
+enum State {
+    /// Waiting for a request, or answering one at once.
+    Free,
+    /// Waiting for the disk: how much is there of what the task wants.
+    Reading(Job, Box<Task>, usize),
+    /// Waiting for another request's fetch.
+    Parked(Job),
+}
+
+#[derive(Clone, Copy)]
+struct Job {
+    ino: u64,
+    offset: u64,
+    length: u64,
+    start: Instant,
+}
+
+/// Slots whose flights have landed, on whichever thread that was.
+struct Landed {
+    slots: Mutex<Vec<usize>>,
+    waker: Waker,
+}
+
+impl Lane {
+    pub(super) fn new(ring: Ring, vfs: Arc<Vfs>, files: Vec<Arc<File>>, undo: Arc<Undo>) -> Self {
+        let slots = (0..ring.slots()).map(|_| State::Free).collect();
+        let landed = Arc::new(Landed { slots: Mutex::default(), waker: ring.waker() });
+        let ahead = (0..AHEAD).map(|_| None).collect();
+        Self { ring, vfs, files, slots, ahead, landed, undo }
+    }
+
+    /// Until the kernel has let go of all slots.
+    pub(super) fn serve(mut self) {
+        let mut events = Vec::new();
+        let mut open = self.slots.len();
+        while open > 0 {
+            if let Err(error) = self.ring.wait(&mut events, None) {
+                // Without this queue the kernel would wait for ever; a dead mount is what everybody sees.
+                tracing::error!("the ring broke: {error}");
+                std::process::exit(5);
+            }
+            let counts = self.ring.counts();
+            self.vfs.stats().ring(counts.submits, counts.entries, counts.completions);
+            for event in events.drain(..) {
+                match event {
+                    Event::Request(slot) => self.request(slot),
+                    Event::Read(number, buffer, result) => {
+                        match number.checked_sub(self.slots.len()) {
+                            None => self.read_ended(number, buffer, result),
+                            Some(ahead) => self.ahead_ended(ahead, buffer, result),
+                        }
+                    }
+                    Event::Woken => self.go_on_with_landed(),
+                    Event::Closed(_) => open -= 1,
+                }
+            }
+        }
+    }
+
+    fn request(&mut self, slot: usize) {
+        let start = Instant::now();
+        let request = self.ring.request(slot);
+        let (opcode, ino, operation) = (request.opcode, request.nodeid, *request.operation);
+        let (what, answer) = match opcode {
+            op::READ => {
+                let (offset, length) =
+                    (wire::u64_at(&operation, 8), u64::from(wire::u32_at(&operation, 16)));
+                let job = Job { ino, offset, length, start };
+                let step = self.vfs.read(ino, offset, length);
+                return self.drive(slot, job, step);
+            }
+            op::LOOKUP => return self.lookup(slot, ino, start),
+            op::GETATTR => (Operation::Getattr, self.getattr(slot, ino)),
+            op::READDIR => (Operation::Readdir, self.readdir(slot, ino, &operation, false)),
+            op::READDIRPLUS => (Operation::Readdirplus, self.readdir(slot, ino, &operation, true)),
+            op::STATFS => (Operation::Statfs, self.statfs(slot)),
+            op::GETXATTR => (Operation::Getxattr, self.getxattr(slot, ino, &operation)),
+            op::LISTXATTR => {
+                let names = self.vfs.listxattr(ino);
+                (Operation::Listxattr, self.sized(slot, &names, &operation))
+            }
+            op::WRITE => (Operation::Other, self.write(slot, ino, &operation)),
+            op::IOCTL => (Operation::Other, self.ioctl(slot, ino, &operation)),
+            op::SETATTR => (Operation::Other, self.setattr(slot, ino, &operation)),
+            op::OPEN => (Operation::Open, Err(self.open(ino, &operation))),
+            // Answered ENOSYS, the kernel does these itself from then on.
+            op::OPENDIR => (Operation::Opendir, Err(Errno(libc::ENOSYS))),
+            op::FLUSH => (Operation::Flush, Err(Errno(libc::ENOSYS))),
+            op::ACCESS => (Operation::Access, Err(Errno(libc::ENOSYS))),
+            op::LSEEK => (Operation::Lseek, Err(Errno(libc::ENOSYS))),
+            _ => (Operation::Other, Err(refusal(opcode))),
+        };
+        self.ring.answer(slot, answer.map_err(|errno| errno.0));
+        self.vfs.stats().request(what, self.vfs.is_control(ino), start);
+    }
+
+    fn lookup(&mut self, slot: usize, parent: u64, start: Instant) {
+        let payload = self.ring.request(slot).payload;
+        let name = payload.split(|&b| b == 0).next().unwrap_or_default();
+        let control = self.vfs.is_control_name(parent, name);
+        let found = self.vfs.lookup(parent, name);
+        let mut out = Out::new(self.ring.payload(slot));
+        let answer = found.as_ref().map(|found| {
+            match found {
+                Lookup::Found(attr) => out.entry(attr, FOREVER),
+                Lookup::Passing(attr) => out.entry(attr, Duration::ZERO),
+                Lookup::Absent => out.entry(&ABSENT, FOREVER),
+            }
+            out.length()
+        });
+        self.ring.answer(slot, answer.map_err(|errno| errno.0));
+        self.vfs.stats().request(Operation::Lookup, control, start);
+        if let Ok(Lookup::Found(attr)) = found {
+            self.fetch_looked_up(attr.ino);
+        }
+    }
+
+    /// A sample was looked up: it is fetched if it will be read.
+    fn fetch_looked_up(&mut self, ino: u64) {
+        let Some(free) = self.ahead.iter().position(Option::is_none) else { return };
+        if let Some(fetch) = self.vfs.looked_up(ino, |part| self.files[part].is_cold()) {
+            self.fetch_ahead(free, fetch, 0);
+        }
+    }
+
+    fn fetch_ahead(&mut self, number: usize, mut fetch: Fetch, done: usize) {
+        let file = &self.files[fetch.span().part()];
+        reads::submit(&mut self.ring, self.slots.len() + number, file, fetch.span(), done);
+        self.ahead[number] = Some((fetch, done));
+    }
+
+    fn ahead_ended(&mut self, number: usize, buffer: Buffer, result: io::Result<usize>) {
+        let Some((mut fetch, done)) = self.ahead[number].take() else { return };
+        let file = &self.files[fetch.span().part()];
+        match reads::ended(file, fetch.span(), done, buffer, result) {
+            Progress::Partly(done) => self.fetch_ahead(number, fetch, done),
+            Progress::Ended(fetched) => {
+                // Its read is on the way: it need not be stored.
+                self.vfs.land(fetch, fetched);
+                self.go_on_with_landed();
+            }
+        }
+    }
+
+    fn getattr(&mut self, slot: usize, ino: u64) -> Result<usize, Errno> {
+        let attr = self.vfs.getattr(ino)?;
+        let mut out = Out::new(self.ring.payload(slot));
+        out.attr_out(&attr, FOREVER);
+        Ok(out.length())
+    }
+
+    /// Answered ENOSYS, the kernel opens files itself from then on.
+    fn open(&self, ino: u64, operation: &[u8; 128]) -> Errno {
+        let flags = wire::u32_at(operation, 0).cast_signed();
+        let reads = flags & libc::O_ACCMODE == libc::O_RDONLY;
+        let allowed = if reads { Ok(()) } else { self.vfs.open_for_writing(ino) };
+        allowed.err().unwrap_or(Errno(libc::ENOSYS))
+    }
+
+    fn write(&mut self, slot: usize, ino: u64, operation: &[u8; 128]) -> Result<usize, Errno> {
+        let (offset, size) = (wire::u64_at(operation, 8), wire::u32_at(operation, 16));
+        let payload = self.ring.request(slot).payload;
+        let bytes = payload.get(..size as usize).ok_or(Errno::EINVAL)?;
+        self.vfs.write(ino, offset, bytes).inspect_err(|_| self.undo.write_to(&self.vfs, ino))?;
+        let mut out = Out::new(self.ring.payload(slot));
+        out.write_out(size);
+        Ok(out.length())
+    }
+
+    /// Announcements; and Python asks each file that it opens whether it is a terminal.
+    fn ioctl(&mut self, slot: usize, ino: u64, operation: &[u8; 128]) -> Result<usize, Errno> {
+        let (request, size) = (wire::u32_at(operation, 12), wire::u32_at(operation, 24));
+        if !is_announcement(request) {
+            return Err(Errno::ENOTTY);
+        }
+        let bytes = self.ring.request(slot).payload.get(..size as usize).ok_or(Errno::EINVAL)?;
+        self.vfs.announce_by_ioctl(ino, bytes)?;
+        let mut out = Out::new(self.ring.payload(slot));
+        out.ioctl_out();
+        Ok(out.length())
+    }
+
+    fn setattr(&mut self, slot: usize, ino: u64, operation: &[u8; 128]) -> Result<usize, Errno> {
+        let what = wire::u32_at(operation, 0);
+        if what & valid::SIZE == 0 || what & (valid::MODE | valid::UID | valid::GID) != 0 {
+            return Err(Errno::EROFS);
+        }
+        let attr = self.vfs.set_size(ino)?;
+        let mut out = Out::new(self.ring.payload(slot));
+        out.attr_out(&attr, FOREVER);
+        Ok(out.length())
+    }
+
+    fn statfs(&mut self, slot: usize) -> Result<usize, Errno> {
+        let totals = self.vfs.totals();
+        let mut out = Out::new(self.ring.payload(slot));
+        out.statfs(totals.bytes, totals.files);
+        Ok(out.length())
+    }
+
+    fn getxattr(&mut self, slot: usize, ino: u64, operation: &[u8; 128]) -> Result<usize, Errno> {
+        let payload = self.ring.request(slot).payload;
+        let name = payload.split(|&b| b == 0).next().unwrap_or_default();
+        let value = self.vfs.getxattr(ino, name)?;
+        self.sized(slot, &value, operation)
+    }
+
+    /// Size 0 asks for the value's size.
+    fn sized(&mut self, slot: usize, value: &[u8], operation: &[u8; 128]) -> Result<usize, Errno> {
+        let size = wire::u32_at(operation, 0) as usize;
+        let mut out = Out::new(self.ring.payload(slot));
+        match size {
+            0 => {
+                out.u32(value.len() as u32);
+                out.u32(0);
+            }
+            size if value.len() <= size => out.bytes(value),
+            _ => return Err(Errno::ERANGE),
+        }
+        Ok(out.length())
+    }
+
+    fn readdir(
+        &mut self,
+        slot: usize,
+        ino: u64,
+        operation: &[u8; 128],
+        plus: bool,
+    ) -> Result<usize, Errno> {
+        let (from, limit) = (wire::u64_at(operation, 8), wire::u32_at(operation, 16) as usize);
+        let vfs = &self.vfs;
+        let mut out = Out::new(self.ring.payload(slot));
+        let mut failed = None;
+        vfs.readdir(ino, from, &mut |entry: Listed| {
+            let attr = match plus.then(|| vfs.attr_of_listed(ino, &entry)).transpose() {
+                Ok(attr) => attr,
+                Err(errno) => {
+                    failed = Some(errno);
+                    return false;
+                }
+            };
+            let number = attr.map_or(entry.ino, |(attr, _)| attr.ino);
+            let with: Option<(&Attr, Duration)> = attr.as_ref().map(|(attr, valid)| (attr, *valid));
+            let fits = out.dirent(limit, entry.name, entry.next, number, entry.is_folder, with);
+            if let (false, Some((attr, _))) = (fits, attr) {
+                vfs.forget(attr.ino, 1);
+            }
+            fits
+        })?;
+        failed.map_or(Ok(out.length()), Err)
+    }
+
+    /// Follows the steps of a read until it is answered or has to wait.
+    fn drive(&mut self, slot: usize, job: Job, mut step: Step) {
+        loop {
+            step = match step {
+                Step::Done(reply) => {
+                    let answer = self.place(slot, reply);
+                    self.ring.answer(slot, answer.map_err(|errno| errno.0));
+                    let control = self.vfs.is_control(job.ino);
+                    return self.vfs.stats().request(Operation::Read, control, job.start);
+                }
+                Step::Wait(flight) => return self.park(slot, job, &flight),
+                Step::Read(mut task) => {
+                    if !task.span().has_loan() {
+                        self.vfs.lend(&mut task, self.ring.lend_payload(slot));
+                    }
+                    if task.waits() {
+                        return self.fetch(slot, job, task, 0);
+                    }
+                    // A long pass must not keep other requests waiting.
+                    let fetched = match task.is_long() {
+                        true => Err(ReadError::WouldBlock),
+                        false => reads::fetch(&self.files, task.span(), false),
+                    };
+                    match fetched {
+                        Err(ReadError::WouldBlock) => self.vfs.must_wait(task),
+                        fetched => self.vfs.resume(task, fetched),
+                    }
+                }
+            }
+        }
+    }
+
+    /// Brings the bytes to the beginning of the payload, where they often lie already.
+    fn place(&mut self, slot: usize, reply: Reply) -> Result<usize, Errno> {
+        let bytes = reply.bytes()?;
+        let length = bytes.len();
+        match self.ring.place_in_payload(slot, bytes) {
+            Some(place) => {
+                self.vfs.finish(reply);
+                if place > 0 {
+                    self.ring.payload(slot).copy_within(place..place + length, 0);
+                }
+            }
+            None => {
+                self.ring.payload(slot)[..length].copy_from_slice(bytes);
+                self.vfs.finish(reply);
+            }
+        }
+        Ok(length)
+    }
+
+    fn park(&mut self, slot: usize, job: Job, flight: &Flight) {
+        self.slots[slot] = State::Parked(job);
+        let landed = Arc::clone(&self.landed);
+        flight.when_landed(move || {
+            landed.slots.lock().unwrap_or_else(PoisonError::into_inner).push(slot);
+            landed.waker.wake();
+        });
+    }
+
+    fn go_on_with_landed(&mut self) {
+        let mut landed = self.landed.slots.lock().unwrap_or_else(PoisonError::into_inner);
+        let slots = std::mem::take(&mut *landed);
+        drop(landed);
+        for slot in slots {
+            if let State::Parked(job) = std::mem::replace(&mut self.slots[slot], State::Free) {
+                let step = self.vfs.read(job.ino, job.offset, job.length);
+                self.drive(slot, job, step);
+            }
+        }
+    }
+
+    /// Reads through the ring, from byte `done` of what the task wants.
+    fn fetch(&mut self, slot: usize, job: Job, mut task: Task, done: usize) {
+        let file = &self.files[task.span().part()];
+        reads::submit(&mut self.ring, slot, file, task.span(), done);
+        self.slots[slot] = State::Reading(job, Box::new(task), done);
+    }
+
+    fn read_ended(&mut self, slot: usize, buffer: Buffer, result: io::Result<usize>) {
+        let State::Reading(job, mut task, done) =
+            std::mem::replace(&mut self.slots[slot], State::Free)
+        else {
+            return;
+        };
+        let file = &self.files[task.span().part()];
+        match reads::ended(file, task.span(), done, buffer, result) {
+            Progress::Partly(done) => self.fetch(slot, job, *task, done),
+            Progress::Ended(fetched) => {
+                let step = self.vfs.resume(*task, fetched);
+                self.drive(slot, job, step);
+            }
+        }
+    }
+}
+
+/// Whatever would change something is refused; what nobody has heard of is not there.
+fn refusal(opcode: u32) -> Errno {
+    // SYMLINK … RENAME, LINK, SETXATTR, REMOVEXATTR, CREATE, FALLOCATE, RENAME2.
+    match opcode {
+        6 | 8..=13 | 21 | 24 | 35 | 43 | 45 => Errno::EROFS,
+        _ => Errno(libc::ENOSYS),
+    }
+}

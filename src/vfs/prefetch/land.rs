@@ -1,0 +1,204 @@
+//! What becomes of what was fetched, and of what is asked for.
+
+use super::{Fetch, Store, What, add};
+use crate::catalog::Located;
+use crate::io::{Buffer, ReadError};
+use crate::vfs::bad::{Bad, Fault};
+use crate::vfs::block::Chunk;
+use crate::vfs::cache::Lead;
+use crate::vfs::verify::Verified;
+use crate::vfs::{Stage, Vfs};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// How far a pattern is followed.
+const AHEAD_BYTES: u64 = 16 << 20;
+const AHEAD_BLOCKS: u64 = 16;
+/// So many samples fetched on demand, none of them fetched ahead: the readers do something else.
+const ASTRAY: u64 = 8192;
+
+impl Vfs {
+    /// Takes what was fetched, or not. What it gives is to be stored in the kernel's page cache; it can be
+    /// asked for meanwhile.
+    pub fn land(&self, mut fetch: Fetch, fetched: Result<(), ReadError>) -> Vec<Store> {
+        let samples = match &fetch.what {
+            What::Samples(samples, _) => samples.len() as u64,
+            What::Block(_) => 0,
+        };
+        if fetch.is_announced {
+            add(&self.prefetch.counts.done, samples);
+        }
+        if let Err(error) = fetched {
+            // Whoever asks for it will be told.
+            if fetch.is_announced {
+                add(&self.prefetch.counts.failed, samples);
+            }
+            if let ReadError::Changed(_) = error {
+                let path = &self.parts[fetch.span.part()].path;
+                self.bad.add_container(fetch.span.part(), path, error.to_string());
+            }
+            return Vec::new();
+        }
+        let bytes = fetch.span.length() as u64;
+        self.stats.fetched(bytes);
+        self.stats.stage(Stage::Ahead, fetch.since);
+        add(&self.prefetch.counts.reads, 1);
+        add(&self.prefetch.counts.fetched_bytes, bytes);
+        let buffer = fetch.span.swap_buffer(Buffer::empty());
+        match fetch.what {
+            What::Block(lead) => {
+                lead.land(buffer, fetch.span.place());
+                Vec::new()
+            }
+            What::Samples(samples, rights) => {
+                let chunk = Arc::new(Chunk::new(buffer, fetch.span.place(), rights));
+                self.land_samples(samples, &chunk, fetch.span.range().start, fetch.is_announced)
+            }
+        }
+    }
+
+    fn land_samples(
+        &self,
+        samples: Vec<(u64, Located, Lead)>,
+        chunk: &Arc<Chunk>,
+        start: u64,
+        is_announced: bool,
+    ) -> Vec<Store> {
+        let mut stores = Vec::new();
+        let mut arrived = Vec::with_capacity(samples.len());
+        let first = {
+            let mut queue = self.prefetch.lock();
+            queue.arrivals += samples.len() as u64;
+            queue.arrivals - samples.len() as u64
+        };
+        for (order, (sample, located, lead)) in (first..).zip(samples) {
+            match self.check_fetched(sample, &located, chunk, start) {
+                Some(verified) => {
+                    let verified = Arc::new(verified);
+                    lead.land_ahead(Arc::clone(&verified), order);
+                    arrived.push((order, sample));
+                    if self.known.get(sample) {
+                        stores.push(Store { sample, verified });
+                    }
+                }
+                None if is_announced => add(&self.prefetch.counts.failed, 1),
+                None => {}
+            }
+        }
+        let mut queue = self.prefetch.lock();
+        queue.arrived.extend(arrived);
+        let room = self.options.kernel_bytes.saturating_sub(queue.stored_bytes);
+        let mut bytes = 0;
+        stores.retain(|store| {
+            bytes += store.bytes().len() as u64;
+            bytes <= room
+        });
+        queue.stored_bytes += bytes.min(room);
+        stores
+    }
+
+    fn check_fetched(
+        &self,
+        sample: u64,
+        located: &Located,
+        chunk: &Arc<Chunk>,
+        start: u64,
+    ) -> Option<Verified> {
+        let at = located.sample;
+        let must_check = self.must_check(sample, located);
+        let from = (at.offset_bytes - start) as usize;
+        let range = from..from + at.length_bytes as usize;
+        let verified = Verified::check_part(chunk, range, at.crc32.filter(|_| must_check));
+        if must_check {
+            self.stats.verified(verified.is_ok());
+        }
+        match verified {
+            Ok(verified) => {
+                if must_check {
+                    self.verified.set(sample);
+                }
+                Some(verified)
+            }
+            Err(found) => {
+                let expected = at.crc32.unwrap_or_default();
+                let fault = Fault::Checksum { expected, found };
+                let path = &self.parts[located.part].path;
+                self.bad.add(sample, path, Bad { located: *located, fault });
+                None
+            }
+        }
+    }
+
+    /// A sample was put into the kernel's page cache, or not: then it stays here.
+    pub fn stored(&self, store: &Store, is_stored: bool) {
+        if is_stored {
+            self.cache.drop_ahead(store.sample);
+            self.delivered.set(store.sample);
+            add(&self.prefetch.counts.stored_bytes, store.bytes().len() as u64);
+        }
+    }
+
+    /// A sample that was fetched ahead was asked for; its order of arrival if that was all of it.
+    pub(in crate::vfs) fn used_ahead(&self, sample: u64, located: &Located, used_up: Option<u64>) {
+        let prefetch = &self.prefetch;
+        prefetch.demanded.store(0, Ordering::Relaxed);
+        let Some(order) = used_up else { return };
+        prefetch.last_used.fetch_max(order, Ordering::Relaxed);
+        add(&prefetch.counts.used, 1);
+        self.observe(sample, located);
+        let has_room = prefetch.window.held_bytes() <= prefetch.window.cap_bytes() / 4 * 3;
+        if has_room && prefetch.lacks_room.swap(false, Ordering::Relaxed) {
+            prefetch.wake();
+        }
+    }
+
+    /// A sample must be fetched because nobody foresaw that it would be asked for.
+    pub(in crate::vfs) fn demanded(&self, sample: u64, located: &Located) {
+        self.observe(sample, located);
+        let prefetch = &self.prefetch;
+        let demanded = prefetch.demanded.fetch_add(1, Ordering::Relaxed);
+        if demanded > ASTRAY && prefetch.lacks_room.swap(false, Ordering::Relaxed) {
+            prefetch.demanded.store(0, Ordering::Relaxed);
+            let mut queue = prefetch.lock();
+            let dropped = queue.announced.len() + queue.batch.len();
+            queue.announced.clear();
+            prefetch.is_announced.store(false, Ordering::Relaxed);
+            queue.batch.clear();
+            for (_, sample) in std::mem::take(&mut queue.arrived) {
+                self.drop_unused(sample);
+            }
+            tracing::info!(dropped, "what was announced is not what is read: it is forgotten");
+        }
+    }
+
+    /// Looks for a pattern in what is asked for.
+    pub(in crate::vfs) fn observe(&self, sample: u64, located: &Located) {
+        // Who waits here delays a reader: rather a number is missed.
+        let Ok(mut queue) = self.prefetch.queue.try_lock() else { return };
+        let at = located.sample;
+        let foreseen = if self.blocks.is_worthwhile() && self.blocks.is_small(at.length_bytes) {
+            let Some((part, number)) =
+                self.blocks.around(located.part, &(at.offset_bytes..at.offset_bytes))
+            else {
+                return;
+            };
+            // Numbers of different containers are no neighbours.
+            let base = (part as u64) << 40;
+            let blocks = self.blocks.count(self.parts[part].size_bytes);
+            let all = base..base + blocks;
+            let next = queue.blocks.observe(base + number, AHEAD_BLOCKS, &all);
+            queue.foreseen_blocks.extend(next.iter().map(|number| (part, number - base)));
+            next.len()
+        } else {
+            let depth = (AHEAD_BYTES / at.length_bytes.max(1)).clamp(2, 1024);
+            let next = queue.samples.observe(sample, depth, &(0..self.dataset.len()));
+            queue.foreseen.extend(&next);
+            next.len()
+        };
+        drop(queue);
+        if foreseen > 0 {
+            add(&self.prefetch.counts.foreseen, foreseen as u64);
+            self.prefetch.wake();
+        }
+    }
+}

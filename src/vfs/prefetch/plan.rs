@@ -1,0 +1,252 @@
+//! What to fetch next.
+
+use super::{Extent, Fetch, InFlight, Queue, What, add};
+use crate::catalog::{Located, Node};
+use crate::vfs::Vfs;
+use crate::vfs::block::{BlockId, Rights};
+use crate::vfs::inode::Inode;
+use crate::vfs::span::Span;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+/// Samples that lie this near to one another are fetched with one read: about as fast as two reads.
+const MERGE_GAP_BYTES: u64 = 16 << 10;
+/// The largest read of several samples.
+const MERGED_BYTES: u64 = 1 << 20;
+/// Announced samples are sorted by place in batches; the first are small, so that a reader need not wait.
+const FIRST_BATCH_BYTES: u64 = 2 << 20;
+const MAX_BATCH_SAMPLES: usize = 1 << 16;
+/// What arrived this long before what is asked for now, and two batches, will not be asked for any more.
+const STALE: u64 = 256;
+
+impl Vfs {
+    /// What to fetch next; `None` if nothing is to be, or there is no room for it now.
+    pub fn next_fetch(&self) -> Option<Fetch> {
+        let mut queue = self.prefetch.lock();
+        loop {
+            while let Some(id) = queue.foreseen_blocks.pop_front() {
+                if let Some(fetch) = self.fetch_of_block(id) {
+                    return Some(fetch);
+                }
+            }
+            if !queue.foreseen.is_empty() {
+                let foreseen: Vec<u64> = queue.foreseen.drain(..).collect();
+                for extent in self.extents(&foreseen, false).into_iter().rev() {
+                    queue.batch.push_front(extent);
+                }
+            }
+            if queue.batch.is_empty() && !self.begin_batch(&mut queue) {
+                return None;
+            }
+            let Some(extent) = queue.batch.pop_front() else { continue };
+            let Some(rights) = self.room_for(&mut queue, &extent) else {
+                if extent.range.end - extent.range.start > self.prefetch.window.cap_bytes() {
+                    self.finished(&extent, true);
+                    continue;
+                }
+                if extent.is_announced {
+                    queue.batch.push_front(extent);
+                }
+                self.prefetch.lacks_room.store(true, Ordering::Relaxed);
+                return None;
+            };
+            if let Some(fetch) = self.fetch_of_extent(extent, rights) {
+                return Some(fetch);
+            }
+        }
+    }
+
+    /// What to fetch because a sample was looked up, if those that are will be read, it may be in a
+    /// container that `is_cold`, and nobody fetches it.
+    pub fn looked_up(&self, ino: u64, is_cold: impl Fn(usize) -> bool) -> Option<Fetch> {
+        let Inode::Node(Node::Sample(sample)) = Inode::of(ino) else {
+            return None;
+        };
+        if !self.stats.reads_follow_lookups() {
+            return None;
+        }
+        let located = self.to_fetch(sample).filter(|located| is_cold(located.part))?;
+        let at = located.sample;
+        let range = at.offset_bytes..end_of(&located);
+        let fetch = if self.takes_blocks() && self.blocks.is_small(at.length_bytes) {
+            let id = self.blocks.around(located.part, &range)?;
+            self.fetch_of_block(id)?
+        } else if at.length_bytes <= self.cache.max_whole_bytes() {
+            let rights = (self.budget.reserve(at.length_bytes + 8192)?, None);
+            let samples = vec![(sample, located)];
+            let extent = Extent { part: located.part, range, samples, is_announced: false };
+            self.fetch_of_extent(extent, rights)?
+        } else {
+            return None;
+        };
+        add(&self.prefetch.counts.looked_up, 1);
+        Some(fetch)
+    }
+
+    fn fetch_of_block(&self, id: BlockId) -> Option<Fetch> {
+        let lead = self.blocks.lead(id)?;
+        let range = self.blocks.range(id, self.parts[id.0].size_bytes);
+        let span = Span::new(id.0, range, self.buffers.take(0));
+        let _in_flight = self.in_flight(0);
+        let since = Instant::now();
+        Some(Fetch { span, what: What::Block(lead), is_announced: false, since, _in_flight })
+    }
+
+    fn in_flight(&self, samples: u64) -> InFlight {
+        add(&self.prefetch.counts.in_flight, samples);
+        InFlight(Arc::clone(&self.prefetch), samples)
+    }
+
+    /// `None` if all of it is there, or on its way.
+    fn fetch_of_extent(&self, extent: Extent, rights: Rights) -> Option<Fetch> {
+        let Extent { part, samples, is_announced, .. } = extent;
+        let all = samples.len();
+        let lead = |(sample, located)| Some((sample, located, self.cache.lead_ahead(sample)?));
+        let samples: Vec<_> = samples.into_iter().filter_map(lead).collect();
+        if is_announced {
+            add(&self.prefetch.counts.done, (all - samples.len()) as u64);
+        }
+        let start = samples.iter().map(|(_, located, _)| located.sample.offset_bytes).min()?;
+        let ends = samples.iter().map(|(_, located, _)| end_of(located));
+        let span = Span::new(part, start..ends.max()?, self.buffers.take(0));
+        let _in_flight = self.in_flight(samples.len() as u64);
+        let (what, since) = (What::Samples(samples, rights), Instant::now());
+        Some(Fetch { span, what, is_announced, since, _in_flight })
+    }
+
+    /// Makes room for a read: stale samples go, then blocks, which nobody has announced.
+    fn room_for(&self, queue: &mut Queue, extent: &Extent) -> Option<Rights> {
+        // With what it may have to be read with.
+        let bytes = extent.range.end - extent.range.start + 8192;
+        let window = self.prefetch.window.reserve(bytes).or_else(|| {
+            self.drop_stale(queue);
+            self.prefetch.window.reserve(bytes)
+        })?;
+        loop {
+            if let Some(reservation) = self.budget.reserve(bytes) {
+                return Some((reservation, Some(window)));
+            }
+            if !self.blocks.evict_any() {
+                return None;
+            }
+        }
+    }
+
+    fn drop_stale(&self, queue: &mut Queue) {
+        let last_used = self.prefetch.last_used.load(Ordering::Relaxed);
+        let age = STALE + 2 * queue.batch_samples;
+        while let Some(&(order, sample)) = queue.arrived.front() {
+            if self.cache.has_ahead(sample) {
+                if order + age > last_used {
+                    break;
+                }
+                self.drop_unused(sample);
+            }
+            queue.arrived.pop_front();
+        }
+    }
+
+    pub(super) fn drop_unused(&self, sample: u64) {
+        if let Some(unused) = self.cache.drop_ahead(sample) {
+            add(&self.prefetch.counts.unused_bytes, unused);
+        }
+    }
+
+    /// Sorts the next announced samples by place; false if there are none.
+    fn begin_batch(&self, queue: &mut Queue) -> bool {
+        let most = (self.prefetch.window.cap_bytes() / 4).max(1);
+        let limit = queue.batch_bytes.clamp(FIRST_BATCH_BYTES.min(most), most);
+        queue.batch_bytes = limit * 2;
+        let mean = (self.total_bytes / self.dataset.len().max(1)).max(1);
+        let count = usize::try_from(limit / mean).unwrap_or(usize::MAX);
+        let count = count.clamp(1, MAX_BATCH_SAMPLES).min(queue.announced.len());
+        self.prefetch.is_announced.store(count > 0, Ordering::Relaxed);
+        if count == 0 {
+            return false;
+        }
+        let mut samples: Vec<u64> = queue.announced.drain(..count).collect();
+        queue.batch_samples = queue.batch_samples.max(count as u64);
+        if self.blocks.is_worthwhile() && self.total_bytes < self.budget.cap_bytes() / 8 * 7 {
+            queue.foreseen_blocks.extend(self.take_blocks(&mut samples));
+        }
+        queue.batch = self.extents(&samples, true).into();
+        true
+    }
+
+    /// Takes out the samples that come with a block, where all blocks fit and the samples' bytes need not be
+    /// stored; gives the blocks in the order of their places.
+    fn take_blocks(&self, samples: &mut Vec<u64>) -> Vec<BlockId> {
+        let mut blocks = Vec::new();
+        let before = samples.len();
+        samples.retain(|&sample| {
+            let Some(located) = self.to_fetch(sample).filter(|_| !self.known.get(sample)) else {
+                return true;
+            };
+            let range = located.sample.offset_bytes..end_of(&located);
+            let id = self.blocks.around(located.part, &range);
+            let id = id.filter(|_| self.blocks.is_small(located.sample.length_bytes));
+            blocks.extend(id);
+            id.is_none()
+        });
+        add(&self.prefetch.counts.done, (before - samples.len()) as u64);
+        blocks.sort_unstable();
+        blocks.dedup();
+        blocks
+    }
+
+    /// Reads for samples, in the order of their places.
+    fn extents(&self, samples: &[u64], is_announced: bool) -> Vec<Extent> {
+        let mut located: Vec<(u64, Located)> = Vec::with_capacity(samples.len());
+        for &sample in samples {
+            if let Some(found) = self.to_fetch(sample) {
+                located.push((sample, found));
+            } else if is_announced {
+                add(&self.prefetch.counts.done, 1);
+            }
+        }
+        located.sort_unstable_by_key(|(_, at)| (at.part, at.sample.offset_bytes));
+        let mut extents: Vec<Extent> = Vec::new();
+        for (sample, at) in located {
+            let (start, end) = (at.sample.offset_bytes, end_of(&at));
+            if let Some(last) = extents.last_mut()
+                && last.part == at.part
+                && start <= last.range.end.saturating_add(MERGE_GAP_BYTES)
+                && end.max(last.range.end) - last.range.start <= MERGED_BYTES
+            {
+                last.range.end = last.range.end.max(end);
+                last.samples.push((sample, at));
+                add(&self.prefetch.counts.merged, 1);
+                continue;
+            }
+            let samples = vec![(sample, at)];
+            extents.push(Extent { part: at.part, range: start..end, samples, is_announced });
+        }
+        extents
+    }
+
+    /// Where a sample lies that is worth fetching: there, not known to be bad, and not with the kernel.
+    fn to_fetch(&self, sample: u64) -> Option<Located> {
+        if self.delivered.get(sample) {
+            return None;
+        }
+        let located = self.located(sample).ok()?;
+        let at = located.sample;
+        let is_good = !at.damaged && !self.bad.is_hopeless(sample, located.part);
+        (is_good && at.length_bytes > 0).then_some(located)
+    }
+
+    fn finished(&self, extent: &Extent, is_failed: bool) {
+        if extent.is_announced {
+            add(&self.prefetch.counts.done, extent.samples.len() as u64);
+            add(
+                &self.prefetch.counts.failed,
+                if is_failed { extent.samples.len() as u64 } else { 0 },
+            );
+        }
+    }
+}
+
+fn end_of(located: &Located) -> u64 {
+    located.sample.offset_bytes + located.sample.length_bytes
+}
