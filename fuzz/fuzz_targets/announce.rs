@@ -57,6 +57,6 @@ fn mounted() -> Vfs {
     let container = format::open(source, &OpenOptions::default()).expect("a container");
     let dataset = Dataset::new(vec![container]);
     let names = Numbered::new(dataset.len(), None, Suffix::Fixed(String::new()));
-    let part = Part { path: "fuzz.ffr".into(), modified: SystemTime::UNIX_EPOCH };
+    let part = Part { path: "fuzz.ffr".into(), modified: SystemTime::UNIX_EPOCH, size_bytes: 0 };
     Vfs::new(dataset, names.into(), vec![part], Options::default())
 }

@@ -26,6 +26,8 @@ use walkdir::{DirEntryExt, WalkDir};
 const CHUNK: usize = MAX_ANNOUNCEMENT_BYTES / 8;
 /// Between two looks at how far it is.
 const PAUSE: Duration = Duration::from_millis(100);
+/// So many looks in a row that find no room: nobody reads.
+const PATIENCE: u32 = 20;
 
 /// Have a mount fetch its samples before they are read
 #[derive(Debug, Args)]
@@ -57,6 +59,7 @@ struct Figures {
 #[derive(Debug, Clone, Copy, Default, Deserialize)]
 struct Prefetch {
     waiting: u64,
+    is_full: bool,
     in_flight: u64,
     done: u64,
     failed: u64,
@@ -99,7 +102,15 @@ pub(super) fn run(args: &WarmupArgs) -> Result<Exit, Failure> {
 /// Says what came of it.
 fn report(root: &Path, announced: usize, before: &Figures, end: &Figures) -> Exit {
     let bytes = HumanBytes(end.bytes_fetched.saturating_sub(before.bytes_fetched));
-    say(format_args!("{announced} samples warmed up, {bytes} read"));
+    let waiting = end.prefetch.waiting;
+    let done = (announced as u64).saturating_sub(waiting);
+    say(format_args!("{done} samples warmed up, {bytes} read"));
+    if waiting > 0 {
+        say(format_args!(
+            "for {waiting} more there is no memory now: they follow as these are read (a quarter of the \
+             memory takes what is warmed up at once)"
+        ));
+    }
     match end.prefetch.failed.saturating_sub(before.prefetch.failed) {
         0 => Exit::Ok,
         failed => {
@@ -117,10 +128,12 @@ fn watch(
     show: impl Fn(&Figures),
     pause: Duration,
 ) -> Result<Option<Figures>, Failure> {
+    let mut full = 0;
     loop {
         let now = look()?;
         show(&now);
-        if now.prefetch.waiting == 0 && now.prefetch.in_flight == 0 {
+        full = if now.prefetch.is_full { full + 1 } else { 0 };
+        if now.prefetch.in_flight == 0 && (now.prefetch.waiting == 0 || full > PATIENCE) {
             return Ok(Some(now));
         }
         if interrupted() {
@@ -351,7 +364,10 @@ mod tests {
 
     fn figures(waiting: u64, in_flight: u64, failed: u64) -> Figures {
         let done = 10 - waiting - in_flight;
-        Figures { bytes_fetched: 0, prefetch: Prefetch { waiting, in_flight, done, failed } }
+        Figures {
+            bytes_fetched: 0,
+            prefetch: Prefetch { waiting, is_full: false, in_flight, done, failed },
+        }
     }
 
     #[test]
@@ -364,6 +380,20 @@ mod tests {
         let end = watch(look, || false, show, Duration::ZERO).unwrap();
         assert_eq!((end.unwrap().prefetch.done, shown.get()), (10, 10));
         assert!(states.next().is_none(), "it has ended too early");
+    }
+
+    #[test]
+    fn it_is_over_when_there_is_no_room_and_that_stays_so() {
+        let mut looks = 0u32;
+        let look = || {
+            looks += 1;
+            let mut now = figures(5, 0, 0);
+            now.prefetch.is_full = looks != 3;
+            Ok(now)
+        };
+        let end = watch(look, || false, |_| (), Duration::ZERO).unwrap();
+        assert_eq!(end.unwrap().prefetch.waiting, 5);
+        assert_eq!(looks, 3 + PATIENCE + 1, "from the last time that there was room");
     }
 
     #[test]

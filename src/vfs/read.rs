@@ -23,7 +23,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// The most that [`Task::target`] is aligned to.
+/// The most that [`Task::span`] is aligned to.
 const MAX_ALIGNMENT_BYTES: usize = 4096;
 
 /// What to do next.
@@ -350,7 +350,7 @@ impl Vfs {
         }
     }
 
-    /// Goes on with a task whose bytes were fetched into [`Task::target`], or not.
+    /// Goes on with a task whose bytes were fetched into [`Task::span`], or not.
     pub fn resume(&self, mut task: Task, fetched: Result<(), ReadError>) -> Step {
         if let Err(error) = fetched {
             return self.fetch_failed(task, error);

@@ -94,6 +94,8 @@ pub struct PrefetchFigures {
     pub announced: u64,
     /// Samples announced and not begun.
     pub waiting: u64,
+    /// Whether what waits finds no room until some of what is there was read.
+    pub is_full: bool,
     /// Samples that are being fetched.
     pub in_flight: u64,
     /// Announced samples finished: fetched, there already, or failed.
@@ -263,6 +265,7 @@ impl Vfs {
         PrefetchFigures {
             announced: get(&counts.announced),
             waiting: (queue.announced.len() + batch) as u64,
+            is_full: self.prefetch.lacks_room.load(Ordering::Relaxed),
             in_flight: get(&counts.in_flight),
             done: get(&counts.done),
             failed: get(&counts.failed),

@@ -51,6 +51,7 @@ impl Vfs {
                 self.prefetch.lacks_room.store(true, Ordering::Relaxed);
                 return None;
             };
+            self.prefetch.lacks_room.store(false, Ordering::Relaxed);
             if let Some(fetch) = self.fetch_of_extent(extent, rights) {
                 return Some(fetch);
             }
