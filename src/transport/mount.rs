@@ -177,9 +177,6 @@ impl Mounted {
         let prefetcher = prefetcher
             .inspect_err(|error| tracing::warn!("nothing is fetched ahead: {error}"))
             .ok();
-        if let Some(waker) = prefetcher.as_ref().and_then(Prefetcher::waker) {
-            vfs.when_there_is_something_to_fetch(move || waker.wake());
-        }
         let (target, device) = (target.to_owned(), String::new());
         Ok(Self { session, queues, prefetcher, target, device })
     }

@@ -5,12 +5,13 @@
 //! that request is answered; and what it fetches can be asked for before it is stored.
 
 use super::reads::{self, Progress};
-use crate::io::ring::{Event, Ring, Waker};
+use crate::io::ring::{Event, Ring};
 use crate::io::{File, ReadError};
 use crate::vfs::{Fetch, Store, Vfs};
 use fuser::{INodeNo, Notifier};
 use std::io;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -19,13 +20,15 @@ const FIRST_DEPTH: usize = 8;
 const MAX_DEPTH: usize = 64;
 /// While a reader waits for the disk.
 const POLITE_DEPTH: usize = 2;
+/// Between two looks for a last line without newline.
+const LINE_PAUSE: Duration = Duration::from_millis(100);
 /// After so many bytes the depth is judged by what they took.
 const JUDGED_BYTES: u64 = 32 << 20;
 
 /// The thread that fetches ahead.
 pub(super) struct Prefetcher {
-    waker: Option<Waker>,
-    stop: Arc<std::sync::atomic::AtomicBool>,
+    wake: Arc<dyn Fn() + Send + Sync>,
+    stop: Arc<AtomicBool>,
     thread: JoinHandle<()>,
 }
 
@@ -36,115 +39,73 @@ impl Prefetcher {
         files: &[Arc<File>],
         notifier: Notifier,
     ) -> io::Result<Self> {
-        let (report, reported) = std::sync::mpsc::channel();
-        let stop = Arc::new(std::sync::atomic::AtomicBool::new(false));
-        let (vfs, files, stopped) = (Arc::clone(vfs), files.to_vec(), Arc::clone(&stop));
+        let (report, reported) = mpsc::channel();
+        let stop = Arc::new(AtomicBool::new(false));
+        let work = Work { vfs: Arc::clone(vfs), files: files.to_vec(), notifier };
+        let stopped = Arc::clone(&stop);
         let run = move || {
             // The ring belongs to the thread that makes it.
-            let ring = Ring::for_reads(MAX_DEPTH);
-            let _ = report.send(ring.as_ref().ok().map(Ring::waker));
-            match ring {
+            match Ring::for_reads(MAX_DEPTH) {
                 Ok(ring) => {
-                    let reads = (0..MAX_DEPTH).map(|_| None).collect();
-                    let depth = Depth::default();
-                    Worker { vfs, files, notifier, ring, reads, reading: 0, depth }.run(&stopped);
+                    let waker = ring.waker();
+                    let _ =
+                        report.send(Arc::new(move || waker.wake()) as Arc<dyn Fn() + Send + Sync>);
+                    Worker::new(work, ring).run(&stopped);
                 }
-                Err(error) => tracing::info!("nothing is fetched ahead: io_uring: {error}"),
+                Err(error) => {
+                    tracing::info!(
+                        "what is fetched ahead is read piece by piece: io_uring: {error}"
+                    );
+                    let (wake, woken) = mpsc::sync_channel(1);
+                    // If it is full, the thread has something to see already.
+                    let wake = move || {
+                        let _ = wake.try_send(());
+                    };
+                    let _ = report.send(Arc::new(wake));
+                    work.run(&woken, &stopped);
+                }
             }
         };
         let thread = std::thread::Builder::new().name("ffrfs-ahead".to_owned()).spawn(run)?;
-        let waker = reported.recv().ok().flatten();
-        Ok(Self { waker, stop, thread })
-    }
-
-    /// What makes it look for something to do.
-    pub(super) fn waker(&self) -> Option<Waker> {
-        self.waker.clone()
+        let wake = reported.recv().map_err(io::Error::other)?;
+        let look = Arc::clone(&wake);
+        vfs.when_there_is_something_to_fetch(move || look());
+        Ok(Self { wake, stop, thread })
     }
 
     /// Ends it, after the reads that are under way.
     pub(super) fn stop(self) {
-        self.stop.store(true, std::sync::atomic::Ordering::Relaxed);
-        if let Some(waker) = self.waker {
-            waker.wake();
-        }
+        self.stop.store(true, Ordering::Relaxed);
+        (self.wake)();
         if self.thread.join().is_err() {
             tracing::error!("the thread that fetches ahead panicked");
         }
     }
 }
 
-struct Worker {
+/// What to fetch from, and where to store it.
+struct Work {
     vfs: Arc<Vfs>,
     files: Vec<Arc<File>>,
     notifier: Notifier,
-    ring: Ring,
-    reads: Vec<Option<(Fetch, usize)>>,
-    reading: usize,
-    depth: Depth,
 }
 
-impl Worker {
-    fn run(mut self, stop: &std::sync::atomic::AtomicBool) {
-        let mut events = Vec::new();
-        while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+impl Work {
+    /// One read at a time, where io_uring cannot be had.
+    fn run(&self, woken: &mpsc::Receiver<()>, stop: &AtomicBool) {
+        while !stop.load(Ordering::Relaxed) {
             let has_lines = self.vfs.tick_announcements();
-            let has_more = self.begin();
-            let at_most = match has_lines {
-                // Held back for a reader: looks again soon.
-                _ if has_more && self.reading == 0 => Some(Duration::from_millis(1)),
-                true => Some(Duration::from_millis(100)),
-                false => None,
+            while !stop.load(Ordering::Relaxed)
+                && let Some(mut fetch) = self.vfs.next_fetch()
+            {
+                let fetched = reads::fetch(&self.files, fetch.span(), true);
+                self.store(self.vfs.land(fetch, fetched));
+            }
+            let _ = match has_lines {
+                true => woken.recv_timeout(LINE_PAUSE).ok(),
+                false => woken.recv().ok(),
             };
-            if let Err(error) = self.ring.wait(&mut events, at_most) {
-                return tracing::error!("nothing is fetched ahead any more: {error}");
-            }
-            let counts = self.ring.counts();
-            self.vfs.stats().ring(counts.submits, counts.entries, counts.completions);
-            for event in events.drain(..) {
-                if let Event::Read(id, buffer, result) = event
-                    && let Some((mut fetch, done)) = self.reads[id].take()
-                {
-                    let file = &self.files[fetch.span().part()];
-                    match reads::ended(file, fetch.span(), done, buffer, result) {
-                        Progress::Partly(done) => self.submit(id, fetch, done),
-                        Progress::Ended(fetched) => self.land(fetch, fetched),
-                    }
-                }
-            }
         }
-    }
-
-    /// Begins as many reads as are good; whether there may be more to begin.
-    fn begin(&mut self) -> bool {
-        loop {
-            let depth = if self.vfs.is_waited_for() { POLITE_DEPTH } else { self.depth.reads };
-            if self.reading >= depth.min(MAX_DEPTH) {
-                return true;
-            }
-            let Some(mut fetch) = self.vfs.next_fetch() else { return false };
-            match reads::fetch(&self.files, fetch.span(), false) {
-                Err(ReadError::WouldBlock) => {
-                    let free = self.reads.iter().position(Option::is_none).unwrap_or_default();
-                    self.reading += 1;
-                    self.submit(free, fetch, 0);
-                }
-                fetched => self.store(self.vfs.land(fetch, fetched)),
-            }
-        }
-    }
-
-    fn submit(&mut self, id: usize, mut fetch: Fetch, done: usize) {
-        let file = &self.files[fetch.span().part()];
-        reads::submit(&mut self.ring, id, file, fetch.span(), done);
-        self.reads[id] = Some((fetch, done));
-    }
-
-    fn land(&mut self, mut fetch: Fetch, fetched: Result<(), ReadError>) {
-        self.reading -= 1;
-        self.depth.landed(fetch.span().needed_bytes() as u64);
-        let stores = self.vfs.land(fetch, fetched);
-        self.store(stores);
     }
 
     fn store(&self, stores: Vec<Store>) {
@@ -157,6 +118,83 @@ impl Worker {
             }
             self.vfs.stored(&store, stored.is_ok());
         }
+    }
+}
+
+struct Worker {
+    work: Work,
+    ring: Ring,
+    reads: Vec<Option<(Fetch, usize)>>,
+    reading: usize,
+    depth: Depth,
+}
+
+impl Worker {
+    fn new(work: Work, ring: Ring) -> Self {
+        let reads = (0..MAX_DEPTH).map(|_| None).collect();
+        Self { work, ring, reads, reading: 0, depth: Depth::default() }
+    }
+
+    fn run(mut self, stop: &AtomicBool) {
+        let mut events = Vec::new();
+        while !stop.load(Ordering::Relaxed) {
+            let has_lines = self.work.vfs.tick_announcements();
+            let has_more = self.begin();
+            let at_most = match has_lines {
+                // Held back for a reader: looks again soon.
+                _ if has_more && self.reading == 0 => Some(Duration::from_millis(1)),
+                true => Some(LINE_PAUSE),
+                false => None,
+            };
+            if let Err(error) = self.ring.wait(&mut events, at_most) {
+                return tracing::error!("nothing is fetched ahead any more: {error}");
+            }
+            let counts = self.ring.counts();
+            self.work.vfs.stats().ring(counts.submits, counts.entries, counts.completions);
+            for event in events.drain(..) {
+                if let Event::Read(id, buffer, result) = event
+                    && let Some((mut fetch, done)) = self.reads[id].take()
+                {
+                    let file = &self.work.files[fetch.span().part()];
+                    match reads::ended(file, fetch.span(), done, buffer, result) {
+                        Progress::Partly(done) => self.submit(id, fetch, done),
+                        Progress::Ended(fetched) => self.land(fetch, fetched),
+                    }
+                }
+            }
+        }
+    }
+
+    /// Begins as many reads as are good; whether there may be more to begin.
+    fn begin(&mut self) -> bool {
+        loop {
+            let depth = if self.work.vfs.is_waited_for() { POLITE_DEPTH } else { self.depth.reads };
+            if self.reading >= depth.min(MAX_DEPTH) {
+                return true;
+            }
+            let Some(mut fetch) = self.work.vfs.next_fetch() else { return false };
+            match reads::fetch(&self.work.files, fetch.span(), false) {
+                Err(ReadError::WouldBlock) => {
+                    let free = self.reads.iter().position(Option::is_none).unwrap_or_default();
+                    self.reading += 1;
+                    self.submit(free, fetch, 0);
+                }
+                fetched => self.work.store(self.work.vfs.land(fetch, fetched)),
+            }
+        }
+    }
+
+    fn submit(&mut self, id: usize, mut fetch: Fetch, done: usize) {
+        let file = &self.work.files[fetch.span().part()];
+        reads::submit(&mut self.ring, id, file, fetch.span(), done);
+        self.reads[id] = Some((fetch, done));
+    }
+
+    fn land(&mut self, mut fetch: Fetch, fetched: Result<(), ReadError>) {
+        self.reading -= 1;
+        self.depth.landed(fetch.span().needed_bytes() as u64);
+        let stores = self.work.vfs.land(fetch, fetched);
+        self.work.store(stores);
     }
 }
 
