@@ -1,8 +1,8 @@
 //! A thread that fetches ahead: it asks the vfs what, reads many spans at a time, and puts into the kernel's
 //! page cache what belongs there.
 //!
-//! It answers no requests, so it may wait for the kernel, which locks a page that somebody is reading until
-//! that request is answered; and what it fetches can be asked for before it is stored.
+//! The kernel locks a page that somebody is reading until that request is answered, and the request may wait
+//! for a read of this thread. So a thread of its own stores, for which no request ever waits.
 
 use super::reads::{self, Progress};
 use crate::io::ring::{Event, Ring};
@@ -41,7 +41,10 @@ impl Prefetcher {
     ) -> io::Result<Self> {
         let (report, reported) = mpsc::channel();
         let stop = Arc::new(AtomicBool::new(false));
-        let work = Work { vfs: Arc::clone(vfs), files: files.to_vec(), notifier };
+        let stores = start_storing(vfs, notifier)
+            .inspect_err(|error| tracing::warn!("nothing is stored ahead: {error}"))
+            .ok();
+        let work = Work { vfs: Arc::clone(vfs), files: files.to_vec(), stores };
         let stopped = Arc::clone(&stop);
         let run = move || {
             // The ring belongs to the thread that makes it.
@@ -83,11 +86,12 @@ impl Prefetcher {
     }
 }
 
-/// What to fetch from, and where to store it.
+/// What to fetch from, and who stores it.
 struct Work {
     vfs: Arc<Vfs>,
     files: Vec<Arc<File>>,
-    notifier: Notifier,
+    /// To the thread that stores; `None` if there is none.
+    stores: Option<mpsc::Sender<Vec<Store>>>,
 }
 
 impl Work {
@@ -109,16 +113,34 @@ impl Work {
     }
 
     fn store(&self, stores: Vec<Store>) {
-        for store in stores {
-            let stored = self.notifier.store(INodeNo(store.ino()), 0, store.bytes());
+        if let (false, Some(thread)) = (stores.is_empty(), &self.stores) {
+            // Fails only when the thread has panicked: then they are asked for.
+            let _ = thread.send(stores);
+        }
+    }
+}
+
+/// Starts the thread that puts samples into the kernel's page cache. Memory bounds how many wait for it: they
+/// still count as fetched ahead.
+fn start_storing(vfs: &Arc<Vfs>, notifier: Notifier) -> io::Result<mpsc::Sender<Vec<Store>>> {
+    let (stores, to_store) = mpsc::channel::<Vec<Store>>();
+    let vfs = Arc::clone(vfs);
+    let run = move || {
+        for store in to_store.into_iter().flatten() {
+            if !vfs.may_store(&store) {
+                continue;
+            }
+            let stored = notifier.store(INodeNo(store.ino()), 0, store.bytes());
             if let Err(error) = &stored
                 && error.kind() != io::ErrorKind::NotFound
             {
                 tracing::debug!("inode {}: not stored: {error}", store.ino());
             }
-            self.vfs.stored(&store, stored.is_ok());
+            vfs.stored(store, stored.is_ok());
         }
-    }
+    };
+    std::thread::Builder::new().name("ffrfs-store".to_owned()).spawn(run)?;
+    Ok(stores)
 }
 
 struct Worker {

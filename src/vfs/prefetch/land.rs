@@ -78,7 +78,7 @@ impl Vfs {
                     lead.land_ahead(Arc::clone(&verified), order);
                     arrived.push((order, sample));
                     if self.known.get(sample) {
-                        stores.push(Store { sample, verified });
+                        stores.push(Store { sample, verified, _in_flight: self.in_flight(1) });
                     }
                 }
                 None if is_announced => add(&self.prefetch.counts.failed, 1),
@@ -129,12 +129,29 @@ impl Vfs {
         }
     }
 
+    /// Whether nobody has asked for a sample yet. Who has may still hold its pages locked, and must not be
+    /// waited for.
+    #[must_use]
+    pub fn may_store(&self, store: &Store) -> bool {
+        self.cache.has_ahead(store.sample)
+    }
+
     /// A sample was put into the kernel's page cache, or not: then it stays here.
-    pub fn stored(&self, store: &Store, is_stored: bool) {
+    pub fn stored(&self, store: Store, is_stored: bool) {
         if is_stored {
             self.cache.drop_ahead(store.sample);
             self.delivered.set(store.sample);
             add(&self.prefetch.counts.stored_bytes, store.bytes().len() as u64);
+        }
+        drop(store);
+        self.wake_if_there_is_room();
+    }
+
+    fn wake_if_there_is_room(&self) {
+        let prefetch = &self.prefetch;
+        let has_room = prefetch.window.held_bytes() <= prefetch.window.cap_bytes() / 4 * 3;
+        if has_room && prefetch.lacks_room.swap(false, Ordering::Relaxed) {
+            prefetch.wake();
         }
     }
 
@@ -146,10 +163,7 @@ impl Vfs {
         prefetch.last_used.fetch_max(order, Ordering::Relaxed);
         add(&prefetch.counts.used, 1);
         self.observe(sample, located);
-        let has_room = prefetch.window.held_bytes() <= prefetch.window.cap_bytes() / 4 * 3;
-        if has_room && prefetch.lacks_room.swap(false, Ordering::Relaxed) {
-            prefetch.wake();
-        }
+        self.wake_if_there_is_room();
     }
 
     /// A sample must be fetched because nobody foresaw that it would be asked for.

@@ -96,7 +96,7 @@ pub struct PrefetchFigures {
     pub waiting: u64,
     /// Whether what waits finds no room until some of what is there was read.
     pub is_full: bool,
-    /// Samples that are being fetched.
+    /// Samples that are being fetched, or put into the kernel's page cache.
     pub in_flight: u64,
     /// Announced samples finished: fetched, there already, or failed.
     pub done: u64,
@@ -181,6 +181,8 @@ impl Fetch {
 pub struct Store {
     sample: u64,
     verified: Arc<Verified>,
+    /// Until it is stored it is not done: who waits for a warm-up waits for this too.
+    _in_flight: InFlight,
 }
 
 impl Store {

@@ -94,7 +94,7 @@ impl Vfs {
         Some(Fetch { span, what: What::Block(lead), is_announced: false, since, _in_flight })
     }
 
-    fn in_flight(&self, samples: u64) -> InFlight {
+    pub(super) fn in_flight(&self, samples: u64) -> InFlight {
         add(&self.prefetch.counts.in_flight, samples);
         InFlight(Arc::clone(&self.prefetch), samples)
     }

@@ -93,7 +93,10 @@ impl Schedule<'_> {
         }
         self.world.fetch_aligned(fetch.span(), [1, 512, 4096][self.rng.below(3)]);
         for store in vfs.land(fetch, Ok(())) {
-            vfs.stored(&store, self.rng.once_in(2));
+            if vfs.may_store(&store) {
+                let is_stored = self.rng.once_in(2);
+                vfs.stored(store, is_stored);
+            }
         }
     }
 
