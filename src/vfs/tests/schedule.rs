@@ -4,7 +4,7 @@
 use super::*;
 use proptest::collection::vec;
 use proptest::prelude::{Just, ProptestConfig, Strategy, any, prop, prop_assert, prop_assert_eq};
-use proptest::prelude::{prop_assume, prop_oneof, proptest};
+use proptest::prelude::{TestCaseError, prop_assume, prop_oneof, proptest};
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
@@ -162,43 +162,91 @@ fn any_size() -> impl Strategy<Value = usize> {
     ]
 }
 
-/// A sample by place, and a range of it in parts per million of its size (more: past its end).
-fn any_request() -> impl Strategy<Value = (prop::sample::Index, u32, u64)> {
-    let length =
-        prop_oneof![3 => Just(1u64), 3 => 1u64..9000, 1 => Just(1 << 20), 1 => Just(u64::MAX)];
+/// A sample by place, the beginning of a range of it in parts per million of its size (more: past its
+/// end), and the range's length.
+type Place = (prop::sample::Index, u32, u64);
+
+fn any_request(length: impl Strategy<Value = u64>) -> impl Strategy<Value = Place> {
     (any::<prop::sample::Index>(), 0u32..1_050_000, length)
+}
+
+fn any_length() -> impl Strategy<Value = u64> {
+    prop_oneof![3 => Just(1u64), 3 => 1u64..9000, 1 => Just(1 << 20), 1 => Just(u64::MAX)]
 }
 
 fn any_mode() -> impl Strategy<Value = Verify> {
     prop_oneof![3 => Just(Verify::Always), 2 => Just(Verify::Once), 1 => Just(Verify::Off)]
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(120))]
-    #[test]
-    fn every_reply_is_what_the_model_says(
-        sizes in prop_oneof![
-            2 => vec(vec(any_size(), 0..4), 1..4),
-            1 => vec(vec(1usize..9000, 100..200), 1..3),
-        ],
-        corrupt in vec(any::<prop::sample::Index>(), 0..3),
-        verify in any_mode(),
-        cache_bytes in prop_oneof![Just(0u64), Just(16 << 10), Just(64 << 10), Just(1 << 20), Just(64 << 20)],
-        in_order in any::<bool>(),
-        requests in vec(any_request(), 1..60),
-        at_once in 1usize..24,
-        fail_once_in in prop_oneof![Just(0usize), Just(4), Just(30)],
-        seed in 1u64..,
-    ) {
-        let parts: Vec<Vec<Vec<u8>>> = sizes
-            .iter()
-            .map(|sizes| sizes.iter().map(|&size| noise(seed ^ size as u64, size)).collect())
-            .collect();
+/// A dataset, what is wrong with its disk, and who reads what of it.
+#[derive(Debug, Clone)]
+struct Scenario {
+    sizes: Vec<Vec<usize>>,
+    corrupt: Vec<prop::sample::Index>,
+    verify: Verify,
+    cache_bytes: u64,
+    in_order: bool,
+    requests: Vec<Place>,
+    at_once: usize,
+    fail_once_in: usize,
+    seed: u64,
+}
+
+fn any_scenario(requests: impl Strategy<Value = Vec<Place>>) -> impl Strategy<Value = Scenario> {
+    let sizes = prop_oneof![
+        2 => vec(vec(any_size(), 0..4), 1..4),
+        1 => vec(vec(1usize..9000, 100..200), 1..3),
+    ];
+    let cache_bytes =
+        prop_oneof![Just(0u64), Just(16 << 10), Just(64 << 10), Just(1 << 20), Just(64 << 20)];
+    let fail_once_in = prop_oneof![Just(0usize), Just(4), Just(30)];
+    let data = (sizes, vec(any::<prop::sample::Index>(), 0..3), any_mode(), cache_bytes);
+    let readers = (any::<bool>(), requests, 1usize..24, fail_once_in, 1u64..);
+    (data, readers).prop_map(|(data, readers)| {
+        let (sizes, corrupt, verify, cache_bytes) = data;
+        let (in_order, requests, at_once, fail_once_in, seed) = readers;
+        Scenario {
+            sizes,
+            corrupt,
+            verify,
+            cache_bytes,
+            in_order,
+            requests,
+            at_once,
+            fail_once_in,
+            seed,
+        }
+    })
+}
+
+impl Scenario {
+    /// The containers' samples as they were packed.
+    fn parts(&self) -> Vec<Vec<Vec<u8>>> {
+        let samples = |sizes: &Vec<usize>| {
+            sizes.iter().map(|&size| noise(self.seed ^ size as u64, size)).collect()
+        };
+        self.sizes.iter().map(samples).collect()
+    }
+
+    fn requests(&self, samples: &[Vec<u8>]) -> Vec<Request> {
+        let requests = self.requests.iter().enumerate();
+        let request = |(place, (index, millionths, length)): (usize, &Place)| {
+            let (place, any) = (place % samples.len(), index.index(samples.len()));
+            let sample = if self.in_order { place } else { any };
+            let offset = samples[any].len() as u64 * u64::from(*millionths) / 1_000_000;
+            Request { sample: sample as u64, offset, length: *length }
+        };
+        requests.map(request).collect()
+    }
+
+    /// Serves the requests, and compares every reply with the model.
+    fn check(&self) -> Result<(), TestCaseError> {
+        let parts = self.parts();
         let samples: Vec<Vec<u8>> = parts.iter().flatten().cloned().collect();
         prop_assume!(!samples.is_empty());
-        let mut world = World::new(&parts, options(verify, cache_bytes));
+        let mut world = World::new(&parts, options(self.verify, self.cache_bytes));
         let mut on_disk = samples.clone();
-        for index in corrupt {
+        for index in &self.corrupt {
             let sample = index.index(samples.len());
             if !samples[sample].is_empty() {
                 let at = index.index(samples[sample].len());
@@ -206,52 +254,23 @@ proptest! {
                 on_disk[sample][at] ^= 0x40;
             }
         }
-        let requests: Vec<Request> = requests
-            .iter()
-            .map(|(index, millionths, length)| {
-                let sample = index.index(samples.len());
-                let offset = samples[sample].len() as u64 * u64::from(*millionths) / 1_000_000;
-                Request { sample: sample as u64, offset, length: *length }
-            })
-            .enumerate()
-            .map(|(place, request)| match in_order {
-                true => Request { sample: (place % samples.len()) as u64, ..request },
-                false => request,
-            })
-            .collect();
+        let requests = self.requests(&samples);
         let mut schedule = Schedule {
             world: &world,
-            rng: Rng(seed),
-            fail_once_in,
+            rng: Rng(self.seed),
+            fail_once_in: self.fail_once_in,
             woken: Arc::default(),
             replies: BTreeMap::new(),
             ahead: Vec::new(),
         };
-        schedule.run(&requests, at_once);
+        schedule.run(&requests, self.at_once);
         let replies = schedule.replies;
-
         let (mut served, mut failures) = (0, 0);
         for (number, request) in requests.iter().enumerate() {
             let (reply, failed) = &replies[&number];
             failures += failed;
             served += reply.as_ref().map_or(0, |bytes| bytes.len() as u64);
-            let sample = request.sample as usize;
-            let bytes = if verify == Verify::Off { &on_disk[sample] } else { &samples[sample] };
-            let start = request.offset.min(bytes.len() as u64) as usize;
-            let end = request.offset.saturating_add(request.length).min(bytes.len() as u64) as usize;
-            let range = start..end.max(start);
-            let is_bad = verify != Verify::Off && samples[sample] != on_disk[sample];
-            if is_bad && !range.is_empty() {
-                prop_assert_eq!(reply, &Err(Errno::EIO), "{:?}", request);
-            } else if *failed > 1 && reply.is_err() {
-                // The second time in a row it is given up.
-                prop_assert_eq!(reply, &Err(Errno::EIO), "{:?}", request);
-            } else if is_bad {
-                // Nothing was asked for: nothing, or the error that is known by now.
-                prop_assert!(matches!(reply, Err(Errno::EIO)) || reply == &Ok(Vec::new()));
-            } else {
-                prop_assert_eq!(reply.as_deref(), Ok(&bytes[range]), "{:?}", request);
-            }
+            self.compare(request, reply, *failed, &samples, &on_disk)?;
         }
         let stats = world.snapshot();
         prop_assert_eq!(stats["bytes_served"].as_u64(), Some(served));
@@ -260,13 +279,66 @@ proptest! {
         prop_assert_eq!(world.vfs.prefetch_figures().in_flight, 0);
         // No fetch was left unfinished: whoever comes next leads, or is answered.
         for (sample, (good, stored)) in samples.iter().zip(&on_disk).enumerate() {
-            let expected = match (verify, good == stored) {
+            let expected = match (self.verify, good == stored) {
                 (Verify::Off, _) => Ok(stored[..stored.len().min(1)].to_vec()),
                 (_, true) => Ok(good[..good.len().min(1)].to_vec()),
                 (_, false) => Err(Errno::EIO),
             };
             prop_assert_eq!(world.read(sample as u64, 0, 1), expected);
         }
+        Ok(())
+    }
+
+    /// Whether a reply, before which the disk failed so often, is what the model says.
+    fn compare(
+        &self,
+        request: &Request,
+        reply: &Result<Vec<u8>, Errno>,
+        failed: u64,
+        samples: &[Vec<u8>],
+        on_disk: &[Vec<u8>],
+    ) -> Result<(), TestCaseError> {
+        let sample = request.sample as usize;
+        let bytes = if self.verify == Verify::Off { &on_disk[sample] } else { &samples[sample] };
+        let start = request.offset.min(bytes.len() as u64) as usize;
+        let end = request.offset.saturating_add(request.length).min(bytes.len() as u64) as usize;
+        let range = start..end.max(start);
+        let is_bad = self.verify != Verify::Off && samples[sample] != on_disk[sample];
+        if is_bad && !range.is_empty() {
+            prop_assert_eq!(reply, &Err(Errno::EIO), "{:?}", request);
+        } else if failed > 1 && reply.is_err() {
+            // The second time in a row it is given up.
+            prop_assert_eq!(reply, &Err(Errno::EIO), "{:?}", request);
+        } else if is_bad {
+            // Nothing was asked for: nothing, or the error that is known by now.
+            prop_assert!(matches!(reply, Err(Errno::EIO)) || reply == &Ok(Vec::new()));
+        } else {
+            prop_assert_eq!(reply.as_deref(), Ok(&bytes[range]), "{:?}", request);
+        }
+        Ok(())
+    }
+}
+
+/// How many cases a property is tried with: FFRFS_CASES, or some that take a second or two.
+fn cases() -> ProptestConfig {
+    let asked = std::env::var("FFRFS_CASES").ok();
+    ProptestConfig::with_cases(asked.map_or(120, |n| n.parse().expect("FFRFS_CASES is a number")))
+}
+
+proptest! {
+    #![proptest_config(cases())]
+    #[test]
+    fn every_reply_is_what_the_model_says(
+        scenario in any_scenario(vec(any_request(any_length()), 1..60)),
+    ) {
+        scenario.check()?;
+    }
+
+    #[test]
+    fn every_reply_of_one_byte_is_what_the_model_says(
+        scenario in any_scenario(vec(any_request(Just(1)), 1..300)),
+    ) {
+        scenario.check()?;
     }
 
     #[test]
