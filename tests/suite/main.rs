@@ -12,6 +12,7 @@ mod cli;
 mod common;
 mod cpus;
 mod doctor;
+mod engine;
 mod fixtures;
 mod hostile;
 mod integrity;

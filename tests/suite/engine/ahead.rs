@@ -1,0 +1,151 @@
+//! What is fetched before it is asked for: where that helps, and nowhere else.
+
+use super::{Data, assert_at_rest, figure, have_direct, middling, name, small};
+use crate::common::for_each_transport;
+use std::fs;
+
+#[test]
+fn samples_read_in_order_are_foreseen_and_used() {
+    if !have_direct() {
+        return;
+    }
+    let data = Data::new(middling(300), 2);
+    for_each_transport(|transport| {
+        for (io, readers) in [("io=direct", 1), ("io=auto", 1), ("io=direct", 4)] {
+            let mount = data.mount(transport, &[io]);
+            data.read(&mount, readers, &data.in_order());
+            assert_at_rest(&mount);
+            let (foreseen, used) =
+                (figure(&mount, "prefetch.foreseen"), figure(&mount, "prefetch.used"));
+            assert!(foreseen > 150 && used > 150, "{io}, {readers}: {foreseen}, {used}");
+            let fetched = figure(&mount, "bytes_fetched");
+            assert!(fetched <= data.bytes() * 6 / 5, "{io}, {readers}: {fetched}");
+        }
+    });
+}
+
+#[test]
+fn samples_read_backwards_or_by_rank_are_foreseen_and_used() {
+    if !have_direct() {
+        return;
+    }
+    let data = Data::new(middling(320), 1);
+    for_each_transport(|transport| {
+        let backwards: Vec<usize> = (0..320).rev().collect();
+        let by_rank: Vec<usize> = (0..320).map(|i| i % 40 * 8 + i / 40).collect();
+        for order in [backwards, by_rank] {
+            let mount = data.mount(transport, &["io=direct"]);
+            data.read(&mount, 1, &order);
+            assert_at_rest(&mount);
+            let used = figure(&mount, "prefetch.used");
+            assert!(used > 100, "{used}, {}", mount.stats()["prefetch"]);
+        }
+    });
+}
+
+#[test]
+fn small_samples_read_in_order_come_in_blocks_that_are_foreseen() {
+    if !have_direct() {
+        return;
+    }
+    let data = Data::new(small(6000), 1);
+    for_each_transport(|transport| {
+        for io in ["io=direct", "io=auto"] {
+            let mount = data.mount(transport, &[io]);
+            data.read(&mount, 1, &data.in_order());
+            assert_at_rest(&mount);
+            let (foreseen, hits) =
+                (figure(&mount, "prefetch.foreseen"), figure(&mount, "blocks.hits"));
+            assert!(foreseen > 0 && hits > 5000, "{io}: {foreseen}, {hits}");
+        }
+    });
+}
+
+// Among a few hundred samples chance makes many short patterns.
+#[test]
+fn random_reads_waste_at_most_a_twentieth() {
+    if !have_direct() {
+        return;
+    }
+    for (samples, options) in [(middling(1500), &["io=direct"][..]), (small(4000), &["io=direct"])]
+    {
+        let data = Data::new(samples, 2);
+        for_each_transport(|transport| {
+            for readers in [1, 16] {
+                let mount = data.mount(transport, options);
+                data.read(&mount, readers, &data.shuffled(readers as u64));
+                assert_at_rest(&mount);
+                let unused = figure(&mount, "prefetch.unused_bytes");
+                let served = figure(&mount, "bytes_served");
+                assert_eq!(served, data.bytes());
+                assert!(unused * 20 <= served, "{readers}: {unused} of {served}");
+                // What is held and will never be asked for is wasted too.
+                let fetched = figure(&mount, "bytes_fetched");
+                assert!(fetched <= served * 105 / 100, "{readers}: {fetched} for {served}");
+            }
+        });
+    }
+}
+
+#[test]
+fn a_random_epoch_of_small_samples_that_fit_the_cache_reads_them_once() {
+    if !have_direct() {
+        return;
+    }
+    let data = Data::new(small(5000), 3);
+    for_each_transport(|transport| {
+        for readers in [1, 4, 64] {
+            let mount = data.mount(transport, &["io=direct"]);
+            data.read(&mount, readers, &data.shuffled(99));
+            assert_at_rest(&mount);
+            let (fetched, blocks) =
+                (figure(&mount, "bytes_fetched"), figure(&mount, "blocks.fetched"));
+            assert!(fetched <= data.bytes() * 11 / 10, "{fetched} of {}", data.bytes());
+            assert!(blocks > 0 && blocks < 500, "{blocks} reads for 5000 samples");
+        }
+    });
+}
+
+#[test]
+fn looking_at_everything_reads_nothing() {
+    for samples in [small(3000), middling(300)] {
+        let data = Data::new(samples, 2);
+        for_each_transport(|transport| {
+            let mount = data.mount(transport, &[]);
+            for number in data.in_order() {
+                let length = fs::metadata(mount.path(name(number))).unwrap().len();
+                assert_eq!(length, data.samples[number].len() as u64);
+            }
+            let ls =
+                crate::common::run(std::process::Command::new("ls").arg("-l").arg(mount.point()));
+            assert_eq!(ls.ok().text().lines().count(), 1 + data.samples.len());
+            assert_at_rest(&mount);
+            for what in ["bytes_fetched", "prefetch.looked_up", "prefetch.foreseen"] {
+                assert_eq!(figure(&mount, what), 0, "{what}");
+            }
+        });
+    }
+}
+
+#[test]
+fn who_looks_after_others_have_read_starts_few_reads() {
+    if !have_direct() {
+        return;
+    }
+    let data = Data::new(middling(600), 1);
+    for_each_transport(|transport| {
+        let mount = data.mount(transport, &["io=direct"]);
+        let order = data.shuffled(3);
+        let (read, looked_at) = order.split_at(300);
+        data.read(&mount, 1, read);
+        assert_at_rest(&mount);
+        let before = mount.stats();
+        for &number in looked_at {
+            fs::metadata(mount.path(name(number))).unwrap();
+        }
+        assert_at_rest(&mount);
+        let begun = figure(&mount, "prefetch.looked_up")
+            - before["prefetch"]["looked_up"].as_u64().unwrap();
+        assert!(begun <= 100, "{begun} reads for 300 that were only looked at");
+    });
+}

@@ -1,0 +1,175 @@
+//! An announced order end to end: what is announced is there when it is asked for.
+
+use super::{Data, assert_at_rest, figure, have_direct, middling, name, small};
+use crate::common::wait_until;
+use crate::common::{FFRFS, Mount, assert_errno, flip_byte, for_each_transport, offsets, run};
+use std::fs;
+use std::io::Write;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// A write of raw numbers at most: what the kernel takes in one piece.
+const PIECE: usize = 512;
+
+fn announce(mount: &Mount, order: &[usize]) {
+    let mut file = fs::File::options().append(true).open(mount.path(".ffrfs/prefetch")).unwrap();
+    for piece in order.chunks(PIECE) {
+        let bytes: Vec<u8> = piece.iter().flat_map(|&i| (i as u64).to_le_bytes()).collect();
+        file.write_all(&bytes).unwrap();
+    }
+}
+
+/// Waits until all that was announced is there, or as much of it as there is room for.
+#[track_caller]
+fn wait_for_prefetch(mount: &Mount, announced: usize) {
+    let heard = || figure(mount, "prefetch.announced") == announced as u64;
+    wait_until("the daemon has heard of it", Duration::from_secs(10), heard);
+    let (mut last, mut since) = (u64::MAX, Instant::now());
+    wait_until("it is fetched, or there is no room", Duration::from_secs(30), || {
+        let done = figure(mount, "prefetch.done");
+        if done != last {
+            (last, since) = (done, Instant::now());
+        }
+        let idle = figure(mount, "prefetch.in_flight") == 0;
+        let complete = idle && figure(mount, "prefetch.waiting") == 0;
+        complete || idle && since.elapsed() > Duration::from_millis(500)
+    });
+}
+
+#[test]
+fn an_announced_permutation_is_there_when_it_is_read() {
+    let everything: &[&str] = &[];
+    for (samples, options) in [
+        (small(4000), everything),
+        (middling(300), everything),
+        // A window of a fraction of the data, which moves on.
+        (middling(300), &["cache_size=8M"]),
+        (small(4000), &["cache_size=4M", "io=buffered"]),
+    ] {
+        let data = Data::new(samples, 2);
+        let count = data.samples.len();
+        for_each_transport(|transport| {
+            let mount = data.mount(transport, options);
+            let order = data.shuffled(5);
+            announce(&mount, &order);
+            wait_for_prefetch(&mount, count);
+            data.read(&mount, 1, &order);
+            assert_at_rest(&mount);
+            let prefetch = &mount.stats()["prefetch"];
+            let used = figure(&mount, "prefetch.used");
+            assert!(used * 10 >= count as u64 * 9, "{options:?}, {count} samples: {prefetch}");
+            assert_eq!(figure(&mount, "prefetch.failed"), 0);
+            assert_eq!(figure(&mount, "prefetch.waiting"), 0, "{prefetch}");
+            if options.is_empty() && count == 300 {
+                // Of a batch of small samples, what lies between two of them is read with them.
+                let fetched = figure(&mount, "bytes_fetched");
+                assert!(fetched <= data.bytes() * 13 / 10, "{fetched} of {}", data.bytes());
+            }
+        });
+    }
+}
+
+#[test]
+fn what_is_announced_while_others_read_disturbs_nobody() {
+    let data = Data::new(middling(200).into_iter().chain(small(1500)).collect(), 2);
+    for_each_transport(|transport| {
+        for options in [&[][..], &["cache_size=2M"], &["io=buffered"]] {
+            let mount = data.mount(transport, options);
+            std::thread::scope(|scope| {
+                scope.spawn(|| data.read(&mount, 16, &data.shuffled(1)));
+                for seed in 0..8 {
+                    announce(&mount, &data.shuffled(seed));
+                }
+            });
+            assert_at_rest(&mount);
+        }
+    });
+}
+
+fn warmup(mount: &Mount) -> crate::common::Outcome {
+    run(Command::new(FFRFS).arg("warmup").arg(mount.point()))
+}
+
+#[test]
+fn after_a_warmup_an_epoch_sends_no_lookup_and_no_read() {
+    for samples in [small(3000), middling(300)] {
+        let data = Data::new(samples, 2);
+        for_each_transport(|transport| {
+            let mount = data.mount(transport, &[]);
+            assert_eq!(warmup(&mount).ok().code, 0);
+            let stored = figure(&mount, "prefetch.stored_bytes");
+            assert_eq!(stored, data.bytes(), "{}", mount.stats()["prefetch"]);
+            let before = mount.requests();
+            data.read(&mount, 2, &data.shuffled(2));
+            let after = mount.requests();
+            for kind in ["lookup", "read"] {
+                assert_eq!(before[kind], after[kind], "{kind}");
+            }
+            assert_at_rest(&mount);
+        });
+    }
+}
+
+#[test]
+fn a_warmup_of_a_folder_of_folders_leaves_nothing_to_ask_either() {
+    let data = Data::new(small(2000), 1);
+    for_each_transport(|transport| {
+        let mount = data.mount(transport, &["fanout=100"]);
+        warmup(&mount).ok();
+        let before = mount.requests();
+        for (number, expected) in data.samples.iter().enumerate() {
+            let path = format!("{:03}/{}", number / 100, name(number));
+            assert!(mount.read(&path).unwrap() == *expected, "{path}");
+        }
+        let after = mount.requests();
+        assert_eq!((before["lookup"], before["read"]), (after["lookup"], after["read"]));
+    });
+}
+
+#[test]
+fn a_warmup_that_meets_a_corrupt_sample_names_it_and_the_others_are_fine() {
+    let data = Data::new(small(1000), 1);
+    let at = offsets(&data.samples)[700] + 5;
+    flip_byte(&data.containers()[0], at);
+    for_each_transport(|transport| {
+        let mount = data.mount(transport, &[]);
+        let outcome = warmup(&mount);
+        assert_eq!(outcome.code, 4, "{}", outcome.stderr);
+        assert!(outcome.stderr.contains("1 samples could not be had"), "{}", outcome.stderr);
+        let bad = mount.bad();
+        assert_eq!(bad.len(), 1, "{bad:?}");
+        assert_eq!(bad[0][0], name(700));
+        assert_errno(mount.read(name(700)), libc::EIO);
+        let others: Vec<usize> = data.in_order().into_iter().filter(|&i| i != 700).collect();
+        data.read(&mount, 4, &others);
+        assert_eq!(mount.bad().len(), 1);
+    });
+}
+
+#[test]
+fn a_corrupt_sample_that_was_announced_is_eio_for_its_reader_alone() {
+    if !have_direct() {
+        return;
+    }
+    for samples in [small(1000), middling(60)] {
+        let data = Data::new(samples, 1);
+        let corrupt = data.samples.len() / 2;
+        flip_byte(&data.containers()[0], offsets(&data.samples)[corrupt] + 500);
+        for_each_transport(|transport| {
+            let mount = data.mount(transport, &["io=direct"]);
+            let order = data.shuffled(8);
+            announce(&mount, &order);
+            // Not all is there when the reading begins.
+            for &number in &order {
+                if number == corrupt {
+                    assert_errno(mount.read(name(number)), libc::EIO);
+                } else {
+                    data.read_one(&mount, number);
+                }
+            }
+            let bad = mount.bad();
+            assert_eq!((bad.len(), bad[0][0].as_str()), (1, name(corrupt).as_str()), "{bad:?}");
+            assert!(mount.is_served());
+        });
+    }
+}
