@@ -183,6 +183,12 @@ impl SampleCache {
         shard.flights.get(&sample).map(|flight| Entered::Join(Arc::clone(flight)))
     }
 
+    /// The duty to fetch a sample for one reader, so that nobody fetches it ahead meanwhile; or the fetch
+    /// that is under way.
+    pub(super) fn claim(self: &Arc<Self>, sample: u64) -> Result<Lead, Arc<Flight>> {
+        self.lead(sample, false)
+    }
+
     fn lead(self: &Arc<Self>, sample: u64, is_ahead: bool) -> Result<Lead, Arc<Flight>> {
         let mut shard = self.shard(sample);
         if let Some(flight) = shard.flights.get(&sample) {

@@ -79,8 +79,16 @@ pub struct Task {
     waits: bool,
     /// Whether a fetch has failed before.
     has_failed: bool,
-    /// Since when a reader waits for the disk.
-    waited: Option<(Waited, Instant)>,
+    /// Once the disk must be waited for.
+    wait: Option<Box<Wait>>,
+}
+
+/// A reader waits for the disk.
+struct Wait {
+    since: Instant,
+    _waited: Waited,
+    /// Keeps others from fetching the sample, as long as this task does.
+    claim: Option<Lead>,
 }
 
 enum Goal {
@@ -200,8 +208,7 @@ impl Vfs {
         let range = at.offset_bytes + range.start..at.offset_bytes + range.end;
         let span = Span::new(located.part, range, self.buffers.take(0));
         let (waits, has_failed) = (false, false);
-        let waited = None;
-        Step::Read(Task { sample, located, want, span, goal, lead, waits, has_failed, waited })
+        Step::Read(Task { sample, located, want, span, goal, lead, waits, has_failed, wait: None })
     }
 
     /// What was fetched ahead, or with others, or is on its way.
@@ -322,13 +329,14 @@ impl Vfs {
             return Step::Read(task);
         }
         self.demanded(task.sample, &task.located);
-        task.waited = Some((Waited::new(&self.prefetch), Instant::now()));
+        let _waited = Waited::new(&self.prefetch);
+        task.wait = Some(Box::new(Wait { since: Instant::now(), _waited, claim: None }));
         let at = task.located.sample;
         if !self.takes_blocks() || !self.blocks.is_small(at.length_bytes) {
-            return Step::Read(task);
+            return self.claim(task);
         }
         let all = task.of_container(&(0..at.length_bytes));
-        let Some(id) = self.blocks.around(task.located.part, &all) else { return Step::Read(task) };
+        let Some(id) = self.blocks.around(task.located.part, &all) else { return self.claim(task) };
         match self.blocks.enter(id, task.want.end - task.want.start) {
             block::Entered::Lead(lead) => {
                 let container_bytes = self.parts[task.located.part].size_bytes;
@@ -344,10 +352,28 @@ impl Vfs {
             }
             block::Entered::Hit(chunk, _) => {
                 let step = self.in_block(task.sample, &task.located, &task.want, id, &chunk);
-                step.unwrap_or(Step::Read(task))
+                step.unwrap_or_else(|| self.claim(task))
             }
-            block::Entered::Refused => Step::Read(task),
+            block::Entered::Refused => self.claim(task),
         }
+    }
+
+    /// Fetches a sample that is asked for whole, unless somebody else does already.
+    fn claim(&self, mut task: Task) -> Step {
+        if task.lead.is_none() && task.want == (0..task.located.sample.length_bytes) {
+            match self.cache.claim(task.sample) {
+                Ok(claim) => {
+                    if let Some(wait) = &mut task.wait {
+                        wait.claim = Some(claim);
+                    }
+                }
+                Err(flight) => {
+                    self.shelve(&mut task);
+                    return Step::Wait(flight);
+                }
+            }
+        }
+        Step::Read(task)
     }
 
     /// Goes on with a task whose bytes were fetched into [`Task::span`], or not.
@@ -356,12 +382,12 @@ impl Vfs {
             return self.fetch_failed(task, error);
         }
         self.stats.fetched(task.span.length() as u64);
-        if let Some((waited, since)) = task.waited.take() {
-            self.stats.stage(Stage::Disk, since);
+        if let Some(wait) = task.wait.take() {
+            self.stats.stage(Stage::Disk, wait.since);
             let start = Instant::now();
             let step = self.check(task);
             self.stats.stage(Stage::Verify, start);
-            drop(waited);
+            drop(wait);
             return step;
         }
         self.check(task)

@@ -62,7 +62,7 @@ fn read_parts(data: &Data, mount: &Mount, number: usize) {
     let file = File::open(mount.path(name(number))).unwrap();
     let expected = data.samples[number];
     for (permille, length) in [(617, 1), (931, 5003), (3, 777), (500, 131_075), (999, 4097)] {
-        let start = expected.len() * permille / 1000 | 1;
+        let start = (expected.len() * permille / 1000) | 1;
         let end = (start + length).min(expected.len()).max(start);
         let mut bytes = vec![0; length];
         let mut done = 0;
