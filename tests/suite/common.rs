@@ -1,9 +1,11 @@
 //! What all tests share: containers, mounts that go away by themselves, skipping.
 #![allow(dead_code, reason = "not every test module needs everything")]
 
+mod disk;
 mod mount;
 mod need;
 
+pub(crate) use disk::*;
 pub(crate) use mount::*;
 pub(crate) use need::*;
 pub(crate) use tempfile::TempDir;

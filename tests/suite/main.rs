@@ -21,6 +21,7 @@ mod memory;
 mod pack;
 mod programs;
 mod readonly;
+mod teardown;
 mod user;
 mod verify;
 mod view;

@@ -1,0 +1,157 @@
+//! A disk that is slow or broken: a FUSE file system of the test's own, which shows one real file.
+
+use super::{TempDir, temp_dir, unmount, write_container};
+use fuser::{
+    BackgroundSession, Config, Errno, FileAttr, FileHandle, FileType, Filesystem, Generation,
+    INodeNo, LockOwner, OpenFlags, ReplyAttr, ReplyData, ReplyEntry, Request,
+};
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::ops::Range;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, UNIX_EPOCH};
+
+/// What is wrong with the disk.
+#[derive(Default)]
+struct Faults {
+    delay_ms: AtomicU64,
+    broken: Mutex<Range<u64>>,
+    /// Reads that have not been answered yet.
+    waiting: AtomicU64,
+}
+
+/// A container on such a disk.
+pub(crate) struct Disk {
+    folder: TempDir,
+    faults: Arc<Faults>,
+    session: Option<BackgroundSession>,
+}
+
+impl Disk {
+    /// Writes these samples to a disk that is good as yet.
+    pub(crate) fn new(samples: &[impl AsRef<[u8]>]) -> Self {
+        let folder = temp_dir();
+        let point = folder.path().join("disk");
+        fs::create_dir(&point).unwrap();
+        let path = folder.path().join("data.ffr");
+        write_container(&path, samples);
+        let faults = Arc::new(Faults::default());
+        let shown = Shown { file: File::open(&path).unwrap(), faults: Arc::clone(&faults) };
+        let session = fuser::spawn_mount(shown, &point, &Config::default());
+        Self { folder, faults, session: Some(session.expect("mount the disk")) }
+    }
+
+    /// The container, on the disk.
+    pub(crate) fn container(&self) -> PathBuf {
+        self.folder.path().join("disk/data.ffr")
+    }
+
+    /// The same file without the disk's faults.
+    pub(crate) fn real(&self) -> PathBuf {
+        self.folder.path().join("data.ffr")
+    }
+
+    /// From now on a read takes so long.
+    pub(crate) fn slow_down(&self, delay: Duration) {
+        self.faults.delay_ms.store(delay.as_millis() as u64, Ordering::Relaxed);
+    }
+
+    /// From now on reads of any of these bytes fail with EIO.
+    pub(crate) fn break_range(&self, range: Range<u64>) {
+        *self.faults.broken.lock().unwrap() = range;
+    }
+
+    /// Reads that are under way.
+    pub(crate) fn waiting(&self) -> u64 {
+        self.faults.waiting.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        self.slow_down(Duration::ZERO);
+        let _ = unmount(&self.folder.path().join("disk"), true);
+        drop(self.session.take());
+    }
+}
+
+struct Shown {
+    file: File,
+    faults: Arc<Faults>,
+}
+
+const CONTAINER: u64 = 2;
+
+impl Shown {
+    fn attr(&self, ino: u64) -> FileAttr {
+        let metadata = self.file.metadata().expect("its metadata");
+        let is_file = ino == CONTAINER;
+        let modified = metadata.modified().unwrap_or(UNIX_EPOCH);
+        FileAttr {
+            ino: INodeNo(ino),
+            size: if is_file { metadata.len() } else { 0 },
+            blocks: 0,
+            atime: modified,
+            mtime: modified,
+            ctime: modified,
+            crtime: modified,
+            kind: if is_file { FileType::RegularFile } else { FileType::Directory },
+            perm: if is_file { 0o644 } else { 0o755 },
+            nlink: metadata.nlink() as u32,
+            uid: 0,
+            gid: 0,
+            rdev: 0,
+            flags: 0,
+            blksize: 4096,
+        }
+    }
+}
+
+impl Filesystem for Shown {
+    fn lookup(&self, _: &Request, _: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        match name == "data.ffr" {
+            true => reply.entry(&Duration::ZERO, &self.attr(CONTAINER), Generation(0)),
+            false => reply.error(Errno::ENOENT),
+        }
+    }
+
+    fn getattr(&self, _: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
+        reply.attr(&Duration::ZERO, &self.attr(ino.0));
+    }
+
+    fn read(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        _: FileHandle,
+        offset: u64,
+        size: u32,
+        _: OpenFlags,
+        _: Option<LockOwner>,
+        reply: ReplyData,
+    ) {
+        let file = self.file.try_clone().expect("a descriptor");
+        let faults = Arc::clone(&self.faults);
+        faults.waiting.fetch_add(1, Ordering::Relaxed);
+        let answer = move || {
+            std::thread::sleep(Duration::from_millis(faults.delay_ms.load(Ordering::Relaxed)));
+            let broken = faults.broken.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            let mut bytes = vec![0; size as usize];
+            let read = file.read_at(&mut bytes, offset);
+            faults.waiting.fetch_sub(1, Ordering::Relaxed);
+            match read {
+                Ok(count) if broken.end <= offset || offset + count as u64 <= broken.start => {
+                    reply.data(&bytes[..count]);
+                }
+                _ => reply.error(Errno::EIO),
+            }
+        };
+        match self.faults.delay_ms.load(Ordering::Relaxed) {
+            0 => answer(),
+            _ => drop(std::thread::spawn(answer)),
+        }
+    }
+}
