@@ -1,6 +1,7 @@
 //! What becomes of what was fetched, and of what is asked for.
 
-use super::{Fetch, Store, What, add};
+use super::plan::end_of;
+use super::{Extent, Fetch, Store, What, add};
 use crate::catalog::Located;
 use crate::io::{Buffer, ReadError};
 use crate::vfs::bad::{Bad, Fault};
@@ -21,23 +22,12 @@ impl Vfs {
     /// Takes what was fetched, or not. What it gives is to be stored in the kernel's page cache; it can be
     /// asked for meanwhile.
     pub fn land(&self, mut fetch: Fetch, fetched: Result<(), ReadError>) -> Vec<Store> {
-        let samples = match &fetch.what {
-            What::Samples(samples, _) => samples.len() as u64,
-            What::Block(_) => 0,
-        };
-        if fetch.is_announced {
-            add(&self.prefetch.counts.done, samples);
-        }
         if let Err(error) = fetched {
-            // Whoever asks for it will be told.
-            if fetch.is_announced {
-                add(&self.prefetch.counts.failed, samples);
-            }
-            if let ReadError::Changed(_) = error {
-                let path = &self.parts[fetch.span.part()].path;
-                self.bad.add_container(fetch.span.part(), path, error.to_string());
-            }
+            self.not_fetched(fetch, &error);
             return Vec::new();
+        }
+        if let (What::Samples(samples, _), true) = (&fetch.what, fetch.is_announced) {
+            add(&self.prefetch.counts.done, samples.len() as u64);
         }
         let bytes = fetch.span.length() as u64;
         self.stats.fetched(bytes);
@@ -53,6 +43,36 @@ impl Vfs {
             What::Samples(samples, rights) => {
                 let chunk = Arc::new(Chunk::new(buffer, fetch.span.place(), rights));
                 self.land_samples(samples, &chunk, fetch.span.range().start, fetch.is_announced)
+            }
+        }
+    }
+
+    /// Of several samples those that can be read are fetched one by one; one that cannot be is listed if it
+    /// was announced, and else left to who asks for it.
+    fn not_fetched(&self, fetch: Fetch, error: &ReadError) {
+        let part = fetch.span.part();
+        if let ReadError::Changed(_) = error {
+            self.bad.add_container(part, &self.parts[part].path, error.to_string());
+        }
+        let What::Samples(samples, _) = fetch.what else { return };
+        let counts = &self.prefetch.counts;
+        if samples.len() > 1 && !matches!(error, ReadError::Changed(_)) {
+            let extent = |&(sample, located, _): &(u64, Located, Lead)| Extent {
+                part,
+                range: located.sample.offset_bytes..end_of(&located),
+                samples: vec![(sample, located)],
+                is_announced: fetch.is_announced,
+            };
+            let extents: Vec<_> = samples.iter().map(extent).collect();
+            // Whoever waits for one of them may be served on this very thread: not with the queue locked.
+            drop(samples);
+            self.prefetch.lock().batch.extend(extents);
+        } else if fetch.is_announced {
+            add(&counts.done, samples.len() as u64);
+            add(&counts.failed, samples.len() as u64);
+            for (sample, located, _) in &samples {
+                let fault = Fault::Io(error.to_string());
+                self.bad.add(*sample, &self.parts[part].path, Bad { located: *located, fault });
             }
         }
     }

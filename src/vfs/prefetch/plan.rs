@@ -248,6 +248,6 @@ impl Vfs {
     }
 }
 
-fn end_of(located: &Located) -> u64 {
+pub(super) fn end_of(located: &Located) -> u64 {
     located.sample.offset_bytes + located.sample.length_bytes
 }
