@@ -226,7 +226,6 @@ impl Blocks {
     }
 
     /// Whether a block is there or on its way.
-    #[cfg(test)]
     pub(super) fn has(&self, id: BlockId) -> bool {
         let shard = self.shard(id);
         shard.known.contains(&id) || shard.flights.contains_key(&id)
@@ -281,7 +280,7 @@ impl Blocks {
             return None;
         }
         let reservation = loop {
-            if let Some(reservation) = self.budget.reserve(self.block_bytes) {
+            if let Some(reservation) = self.reserve() {
                 break reservation;
             }
             if !self.evict(&mut shard) {
@@ -291,6 +290,13 @@ impl Blocks {
         shard.flights.insert(id, Arc::new(Flight::new()));
         self.busy.fetch_add(1, Ordering::Relaxed);
         Some(BlockLead { blocks: Arc::clone(self), id, reservation: Some(reservation) })
+    }
+
+    /// Blocks leave some room for what is fetched alone.
+    fn reserve(&self) -> Option<Reservation> {
+        let most = self.budget.cap_bytes() - self.budget.cap_bytes() / 16;
+        let fits = self.budget.held_bytes() + self.block_bytes <= most;
+        fits.then(|| self.budget.reserve(self.block_bytes)).flatten()
     }
 
     /// Drops one that will hardly be used.
@@ -423,7 +429,7 @@ mod tests {
     fn a_pass_over_more_than_fits_throws_nothing_out_that_it_still_needs() {
         let blocks = blocks(8 << 20);
         let fetched = (0..100).filter(|&number| fetch(&blocks, number)).count();
-        assert_eq!(fetched, 32, "what fits");
+        assert_eq!(fetched, 30, "what fits, and leaves some room");
         assert!(blocks.has((0, 0)) && !blocks.has((0, 99)));
         assert!(matches!(blocks.enter((0, 99), KIB), Entered::Refused));
     }
@@ -431,7 +437,7 @@ mod tests {
     #[test]
     fn what_is_almost_used_up_or_was_not_used_for_long_makes_room() {
         let blocks = blocks(8 << 20);
-        (0..32).for_each(|number| assert!(fetch(&blocks, number)));
+        (0..30).for_each(|number| assert!(fetch(&blocks, number)));
         assert!(!fetch(&blocks, 32));
         assert!(matches!(blocks.enter((0, 16), 230 * KIB), Entered::Hit(..)));
         assert!(fetch(&blocks, 32), "16 went, of the same shard");

@@ -5,7 +5,7 @@
 //! that is rare. It is followed a few numbers ahead, further with each number that came as expected, and
 //! forgotten when others were asked for so long that it must have ended.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::ops::Range;
 
 /// Numbers that are remembered.
@@ -19,12 +19,16 @@ const MAX_JITTER: u64 = 16;
 /// chance makes short ones.
 const MIN_PATIENCE: u64 = 64;
 const MAX_PATIENCE: u64 = 2048;
+/// Numbers that are kept from being handed out again, and as many once more.
+const LATELY: usize = 2048;
 
 #[derive(Default)]
 pub(super) struct Patterns {
     recent: VecDeque<u64>,
     streams: Vec<Stream>,
     clock: u64,
+    /// What was asked for or handed out of late, the newer half first: streams cross.
+    lately: [HashSet<u64>; 2],
 }
 
 struct Stream {
@@ -85,6 +89,22 @@ impl Patterns {
     /// Takes note of a number that was asked for, of `all`; gives those to fetch now, in order, so that
     /// every stream is up to `depth` numbers ahead.
     pub(super) fn observe(&mut self, number: u64, depth: u64, all: &Range<u64>) -> Vec<u64> {
+        let mut next = self.follow(number, depth, all);
+        self.is_new(number);
+        next.retain(|&number| self.is_new(number));
+        next
+    }
+
+    /// Whether a number was neither asked for nor handed out of late; from now on it was.
+    fn is_new(&mut self, number: u64) -> bool {
+        if self.lately[0].len() == LATELY {
+            self.lately.swap(0, 1);
+            self.lately[0].clear();
+        }
+        !self.lately[1].contains(&number) && self.lately[0].insert(number)
+    }
+
+    fn follow(&mut self, number: u64, depth: u64, all: &Range<u64>) -> Vec<u64> {
         self.clock += 1;
         let clock = self.clock;
         for stream in &mut self.streams {
@@ -128,7 +148,6 @@ impl Patterns {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::collections::HashSet;
 
     const ALL: Range<u64> = 0..100_000;
 
@@ -173,6 +192,20 @@ mod tests {
         let jittered = (0..250).flat_map(|i| [i * 4 + 1, i * 4, i * 4 + 3, i * 4 + 2]);
         let (hits, fetched, asked) = run(jittered);
         assert!(hits * 100 >= asked * 95 && fetched <= 1200, "{hits} {fetched} of {asked}");
+    }
+
+    #[test]
+    fn streams_that_cross_hand_out_a_number_once() {
+        let mut patterns = Patterns::default();
+        let mut seen = HashSet::new();
+        // In order, and by fours, of the same numbers.
+        for i in 0..1000 {
+            for number in [i, (i * 4) % 1000] {
+                for next in patterns.observe(number, 64, &(0..1000)) {
+                    assert!(seen.insert(next), "{next} twice");
+                }
+            }
+        }
     }
 
     #[test]

@@ -190,6 +190,7 @@ impl Vfs {
     pub(in crate::vfs) fn demanded(&self, sample: u64, located: &Located) {
         self.observe(sample, located);
         let prefetch = &self.prefetch;
+        prefetch.place(sample).store(sample + 1, Ordering::Relaxed);
         let demanded = prefetch.demanded.fetch_add(1, Ordering::Relaxed);
         if demanded > ASTRAY && prefetch.lacks_room.swap(false, Ordering::Relaxed) {
             prefetch.demanded.store(0, Ordering::Relaxed);

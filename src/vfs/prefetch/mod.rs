@@ -24,6 +24,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
+/// Of so many samples it is remembered that they were fetched on demand.
+const LATELY: u64 = 1024;
+
 /// What is to be fetched ahead.
 pub(super) struct Prefetch {
     queue: Mutex<Queue>,
@@ -38,6 +41,9 @@ pub(super) struct Prefetch {
     waited_for: AtomicU64,
     /// Of the samples that arrived, the last one that was used.
     last_used: AtomicU64,
+    /// Samples that were fetched on demand of late (plus 1), each at its place: a pattern may have foreseen
+    /// them when it was too late.
+    lately: Vec<AtomicU64>,
     /// Samples fetched on demand since one that was fetched ahead was used.
     demanded: AtomicU64,
     counts: Counts,
@@ -132,8 +138,13 @@ impl Prefetch {
             waited_for: AtomicU64::new(0),
             last_used: AtomicU64::new(0),
             demanded: AtomicU64::new(0),
+            lately: (0..LATELY).map(|_| AtomicU64::new(0)).collect(),
             counts: Counts::default(),
         }
+    }
+
+    fn place(&self, sample: u64) -> &AtomicU64 {
+        &self.lately[(sample % LATELY) as usize]
     }
 
     fn lock(&self) -> MutexGuard<'_, Queue> {

@@ -70,17 +70,20 @@ impl Vfs {
         let located = self.to_fetch(sample).filter(|located| is_cold(located.part))?;
         let at = located.sample;
         let range = at.offset_bytes..end_of(&located);
-        let fetch = if self.takes_blocks() && self.blocks.is_small(at.length_bytes) {
-            let id = self.blocks.around(located.part, &range)?;
-            self.fetch_of_block(id)?
-        } else if at.length_bytes <= self.cache.max_whole_bytes() {
+        let is_small = self.takes_blocks() && self.blocks.is_small(at.length_bytes);
+        let block = self.blocks.around(located.part, &range).filter(|_| is_small);
+        // One that lies in two blocks has mostly both.
+        let is_there = is_small && block.is_none_or(|id| self.blocks.has(id));
+        if is_there || at.length_bytes > self.cache.max_whole_bytes() {
+            return None;
+        }
+        let alone = || {
             let rights = (self.budget.reserve(at.length_bytes + 8192)?, None);
             let samples = vec![(sample, located)];
             let extent = Extent { part: located.part, range, samples, is_announced: false };
-            self.fetch_of_extent(extent, rights)?
-        } else {
-            return None;
+            self.fetch_of_extent(extent, rights)
         };
+        let fetch = block.and_then(|id| self.fetch_of_block(id)).or_else(alone)?;
         add(&self.prefetch.counts.looked_up, 1);
         Some(fetch)
     }
@@ -103,7 +106,13 @@ impl Vfs {
     fn fetch_of_extent(&self, extent: Extent, rights: Rights) -> Option<Fetch> {
         let Extent { part, samples, is_announced, .. } = extent;
         let all = samples.len();
-        let lead = |(sample, located)| Some((sample, located, self.cache.lead_ahead(sample)?));
+        let lead = |(sample, located)| {
+            let is_late = self.prefetch.place(sample).load(Ordering::Relaxed) == sample + 1;
+            if is_late && !is_announced {
+                return None;
+            }
+            Some((sample, located, self.cache.lead_ahead(sample)?))
+        };
         let samples: Vec<_> = samples.into_iter().filter_map(lead).collect();
         if is_announced {
             add(&self.prefetch.counts.done, (all - samples.len()) as u64);

@@ -17,7 +17,9 @@ fn samples_read_in_order_are_foreseen_and_used() {
             assert_at_rest(&mount);
             let (foreseen, used) =
                 (figure(&mount, "prefetch.foreseen"), figure(&mount, "prefetch.used"));
-            assert!(foreseen > 150 && used > 150, "{io}, {readers}: {foreseen}, {used}");
+            // Of several readers one often asks before what was foreseen has begun.
+            let least = if readers == 1 { 150 } else { 30 };
+            assert!(foreseen > 150 && used > least, "{io}, {readers}: {foreseen}, {used}");
             let fetched = figure(&mount, "bytes_fetched");
             assert!(fetched <= data.bytes() * 6 / 5, "{io}, {readers}: {fetched}");
         }
