@@ -1,7 +1,7 @@
 //! Reading past the page cache, where the file system can: so that what is read is cached once, in the
 //! mount's own pages. Elsewhere through it, and out of it again.
 
-use super::Buffer;
+use super::{Buffer, probe};
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
@@ -162,18 +162,11 @@ fn open_directly(file: &File) -> io::Result<(File, u64)> {
     Err(failed.unwrap_or_else(|| io::Error::from_raw_os_error(libc::EINVAL)))
 }
 
-/// What the file system says it needs (Linux 6.1).
+/// What the file system says it needs.
 fn stated_alignment(file: &File) -> Option<u64> {
-    // SAFETY: `statx` is plain integers, for which zeros are a value.
-    let mut stat: libc::statx = unsafe { std::mem::zeroed() };
-    // SAFETY: the path is an empty C string, `stat` is a `struct statx` that outlives the call.
-    let failed = unsafe {
-        let flags = libc::AT_EMPTY_PATH;
-        libc::statx(file.as_raw_fd(), c"".as_ptr(), flags, libc::STATX_DIOALIGN, &raw mut stat)
-    };
-    let stated = failed == 0 && stat.stx_mask & libc::STATX_DIOALIGN != 0;
-    let bytes = u64::from(stat.stx_dio_offset_align.max(stat.stx_dio_mem_align));
-    (stated && bytes.is_power_of_two() && bytes <= USUAL_ALIGNMENT_BYTES).then_some(bytes)
+    let (memory_bytes, offset_bytes) = probe::told_alignment(file)?;
+    let bytes = u64::from(memory_bytes.max(offset_bytes));
+    (bytes.is_power_of_two() && bytes <= USUAL_ALIGNMENT_BYTES).then_some(bytes)
 }
 
 #[cfg(test)]

@@ -41,7 +41,7 @@ pub fn direct(path: &Path) -> io::Result<Direct> {
 }
 
 /// What statx(2) says since Linux 6.1, for file systems that tell: memory, offset.
-fn told_alignment(file: &File) -> Option<(u32, u32)> {
+pub(super) fn told_alignment(file: &File) -> Option<(u32, u32)> {
     let mut told = MaybeUninit::<libc::statx>::zeroed();
     // SAFETY: the path is a string with its zero, `told` has room for a `struct statx`; both live until the
     // call returns, and the descriptor is open as long as `file`.

@@ -336,6 +336,23 @@ fn a_sample_that_is_not_all_there_gives_eio_without_a_fetch() {
 }
 
 #[test]
+fn an_announced_sample_that_never_fits_does_not_hold_up_the_others() {
+    // The window is half of the cache; with what a read is widened by, the first one is larger.
+    let samples = [noise(1, (512 << 10) - 100), noise(2, 5000)];
+    let world = World::of(&samples, options(Verify::Always, 1 << 20));
+    for sample in [0, 1] {
+        world.vfs.announce(&[sample]).unwrap();
+    }
+    while let Some(mut fetch) = world.vfs.next_fetch() {
+        world.fetch(fetch.span());
+        world.vfs.land(fetch, Ok(()));
+    }
+    let figures = world.vfs.prefetch_figures();
+    assert_eq!((figures.waiting, figures.done, figures.failed), (0, 2, 1));
+    assert_eq!(world.read(0, 0, 1).unwrap(), samples[0][..1]);
+}
+
+#[test]
 fn an_error_that_passes_is_not_seen() {
     let world = World::of(&[noise(8, 100)], options(Verify::Always, 1 << 20));
     let step = world.vfs.resume(world.lead(0), fails());

@@ -41,7 +41,7 @@ impl Vfs {
             }
             let Some(extent) = queue.batch.pop_front() else { continue };
             let Some(rights) = self.room_for(&mut queue, &extent) else {
-                if extent.range.end - extent.range.start > self.prefetch.window.cap_bytes() {
+                if room_bytes(&extent) > self.prefetch.window.cap_bytes() {
                     self.finished(&extent, true);
                     continue;
                 }
@@ -78,9 +78,9 @@ impl Vfs {
             return None;
         }
         let alone = || {
-            let rights = (self.budget.reserve(at.length_bytes + 8192)?, None);
             let samples = vec![(sample, located)];
             let extent = Extent { part: located.part, range, samples, is_announced: false };
+            let rights = (self.budget.reserve(room_bytes(&extent))?, None);
             self.fetch_of_extent(extent, rights)
         };
         let fetch = block.and_then(|id| self.fetch_of_block(id)).or_else(alone)?;
@@ -127,8 +127,7 @@ impl Vfs {
 
     /// Makes room for a read: stale samples go, then blocks, which nobody has announced.
     fn room_for(&self, queue: &mut Queue, extent: &Extent) -> Option<Rights> {
-        // With what it may have to be read with.
-        let bytes = extent.range.end - extent.range.start + 8192;
+        let bytes = room_bytes(extent);
         let window = self.prefetch.window.reserve(bytes).or_else(|| {
             self.drop_stale(queue);
             self.prefetch.window.reserve(bytes)
@@ -255,6 +254,11 @@ impl Vfs {
             );
         }
     }
+}
+
+/// The memory that a read takes, with what it may have to begin before and end behind.
+fn room_bytes(extent: &Extent) -> u64 {
+    extent.range.end - extent.range.start + 8192
 }
 
 pub(super) fn end_of(located: &Located) -> u64 {

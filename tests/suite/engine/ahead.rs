@@ -150,6 +150,6 @@ fn who_looks_after_others_have_read_starts_few_reads() {
             - before["prefetch"]["looked_up"].as_u64().unwrap();
         // Each queue learns it by itself, from 64 lookups.
         let queues = std::thread::available_parallelism().map_or(1, usize::from) as u64;
-        assert!(begun <= 64 * queues, "{begun} reads for 300 that were only looked at");
+        assert!(begun <= (64 * queues).min(250), "{begun} reads for 300 that were only looked at");
     });
 }
