@@ -49,7 +49,7 @@ need_rust() {
     local wanted found
     wanted=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
     found=$(rustc --version | cut -d ' ' -f 2)
-    [ "$(printf '%s\n' "$wanted" "$found" | sort -V | head -n 1)" = "$wanted" ] ||
+    [ "$(printf '%s\n' "$wanted" "$found" | sort -V | sed -n 1p)" = "$wanted" ] ||
         fail "Rust $wanted or newer is needed, and this is $found (with rustup: rustup update stable)"
 }
 
