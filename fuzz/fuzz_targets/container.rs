@@ -3,7 +3,7 @@
 
 #![no_main]
 
-use ffrfs::catalog::{Catalog, Dataset, Numbered, StoredNames, Suffix};
+use ffrfs::catalog::{Catalog, Dataset, Duplicates, Numbered, StoredNames, Suffix};
 use ffrfs::format::{self, MemorySource, OpenOptions};
 use ffrfs::io::ReadError;
 use ffrfs::vfs::{Attr, Listed, Options, Part, Step, Vfs};
@@ -17,10 +17,10 @@ const MAX_ENTRIES: usize = 64;
 fuzz_target!(|input: &[u8]| {
     let Some((&mode, bytes)) = input.split_first() else { return };
     let source = Arc::new(MemorySource::new("fuzz.ffr", bytes.to_vec()));
-    let options = OpenOptions { allow_damaged: mode & 1 != 0 };
+    let options = OpenOptions { allow_damaged: mode & 1 != 0, ..OpenOptions::default() };
     let Ok(container) = format::open(source, &options) else { return };
     let dataset = Dataset::new(vec![container]);
-    let catalog: Catalog = match dataset.stored_names() {
+    let catalog: Catalog = match dataset.stored_names(Duplicates::default()) {
         Ok(StoredNames::Tree(tree)) => tree.into(),
         _ => Numbered::new(dataset.len(), None, Suffix::Fixed(String::new())).into(),
     };

@@ -1,8 +1,8 @@
 //! Several containers as one list of samples, numbered on from one to the next.
 
-use super::tree::TreeBuilder;
+use super::tree::{Duplicates, TreeBuilder};
 use super::{NameError, Tree, count_files};
-use crate::format::{Container, Names, Result, Sample};
+use crate::format::{Attributes, Container, Names, Result, Sample};
 
 /// One or more containers, in order.
 pub struct Dataset {
@@ -26,6 +26,8 @@ pub struct Located {
 pub enum StoredNames {
     /// None: samples are numbered.
     None,
+    /// None, and each record has so many fields.
+    Fields(u64),
     /// A tree.
     Tree(Tree),
     /// Something like a tree that is not used: why.
@@ -92,27 +94,64 @@ impl Dataset {
         Ok(Some(Located { part, index, sample }))
     }
 
-    /// The tree that the containers store, if they do.
+    /// What is known of a sample beside its bytes.
+    ///
+    /// # Errors
+    /// As [`Dataset::locate`].
+    pub fn attributes(&self, index: u64) -> Result<Attributes> {
+        match self.part_of(index) {
+            Some((part, index)) => self.parts[part].attributes(index),
+            None => Ok(Attributes::default()),
+        }
+    }
+
+    /// Where a symbolic link leads.
+    ///
+    /// # Errors
+    /// As [`Dataset::locate`].
+    pub fn link_target(&self, index: u64) -> Result<Vec<u8>> {
+        match self.part_of(index) {
+            Some((part, index)) => self.parts[part].link_target(index),
+            None => Ok(Vec::new()),
+        }
+    }
+
+    /// The name of a field in its record's folder.
+    ///
+    /// # Errors
+    /// As [`Dataset::locate`].
+    pub(super) fn field_name(&self, index: u64) -> Result<Vec<u8>> {
+        match self.part_of(index) {
+            Some((part, index)) => self.parts[part].field_name(index),
+            None => Ok(Vec::new()),
+        }
+    }
+
+    /// The names that the containers store, if they do.
     ///
     /// Either the last container's names are for the whole dataset (that is how the reference package
     /// reads a packed folder of several files), or every container names its own samples, and the
-    /// result is their union.
+    /// result is their union. Archives are united, `duplicates` says what becomes of equal names.
     ///
     /// # Errors
     /// A container cannot be read, or its names fail their checksum.
-    pub fn stored_names(&self) -> Result<StoredNames> {
+    pub fn stored_names(&self, duplicates: Duplicates) -> Result<StoredNames> {
         let Some(last) = self.parts.last() else { return Ok(StoredNames::None) };
         if self.parts.len() == 1 {
             return Ok(match last.names(self.len().saturating_sub(1))? {
                 Names::None => StoredNames::None,
                 Names::Refused(why) => StoredNames::Unused(why),
                 Names::Tree(folder) => tree_of(&[(folder, 0)]),
+                Names::Fields(fields) => StoredNames::Fields(fields),
+                Names::Members => self.members(duplicates)?,
             });
         }
         let all = self.len().saturating_sub(1);
         match last.names(all)? {
             Names::None => return Ok(StoredNames::None),
             Names::Refused(why) => return Ok(StoredNames::Unused(why)),
+            Names::Fields(fields) => return self.fields(fields),
+            Names::Members => return self.members(duplicates),
             Names::Tree(folder) if count_files(&folder) == all => {
                 return Ok(tree_of(&[(folder, 0)]));
             }
@@ -131,6 +170,37 @@ impl Dataset {
             }
         }
         Ok(tree_of(&trees))
+    }
+
+    /// All containers must have the same number of fields.
+    fn fields(&self, fields: u64) -> Result<StoredNames> {
+        for part in &self.parts {
+            if part.names(part.len())? != Names::Fields(fields) {
+                return Ok(StoredNames::Unused(
+                    "not all containers have records of the same fields".to_owned(),
+                ));
+            }
+        }
+        Ok(StoredNames::Fields(fields))
+    }
+
+    /// The union of all members of archives.
+    fn members(&self, duplicates: Duplicates) -> Result<StoredNames> {
+        let mut builder = TreeBuilder::default();
+        builder.duplicates(duplicates);
+        let mut wrong = None;
+        for (part, &start) in self.parts.iter().zip(&self.starts) {
+            part.members(&mut |member| {
+                if let Err(why) = builder.add_member(b"", &member, start) {
+                    wrong.get_or_insert(why);
+                }
+                Ok(())
+            })?;
+        }
+        Ok(match wrong.map_or_else(|| builder.build(), Err) {
+            Ok(tree) => StoredNames::Tree(tree),
+            Err(why) => StoredNames::Unused(why.to_string()),
+        })
     }
 }
 

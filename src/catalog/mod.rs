@@ -3,14 +3,17 @@
 //! Imports only from [`crate::format`]. Nothing is stored for numbered samples; stored names are packed.
 
 mod dataset;
+mod names;
 mod numbered;
+mod records;
 mod tree;
 
 pub use dataset::{Dataset, Located, StoredNames};
 pub use numbered::{Numbered, Suffix};
-pub use tree::{Tree, TreeBuilder};
+pub use records::Records;
+pub use tree::{Duplicates, Renamed, Tree, TreeBuilder};
 
-use crate::format::{Folder, Result};
+use crate::format::{Attributes, Folder, Result};
 
 /// A file or a folder of the tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,6 +32,8 @@ pub const ROOT: u64 = 0;
 pub enum Catalog {
     /// Names that are computed.
     Numbered(Numbered),
+    /// Records, each a folder of fields.
+    Records(Records),
     /// Names that are stored.
     Tree(Tree),
 }
@@ -44,6 +49,7 @@ impl Catalog {
     pub fn lookup(&self, dataset: &Dataset, folder: u64, name: &[u8]) -> Result<Option<Node>> {
         match self {
             Catalog::Numbered(n) => n.lookup(dataset, folder, name),
+            Catalog::Records(r) => r.lookup(dataset, folder, name),
             Catalog::Tree(t) => Ok(t.lookup(folder, name)),
         }
     }
@@ -55,6 +61,7 @@ impl Catalog {
     pub fn list(&self, dataset: &Dataset, folder: u64, from: u64, emit: &mut Emit) -> Result<()> {
         match self {
             Catalog::Numbered(n) => n.list(dataset, folder, from, emit),
+            Catalog::Records(r) => r.list(dataset, folder, from, emit),
             Catalog::Tree(t) => {
                 t.list(folder, from, emit);
                 Ok(())
@@ -67,6 +74,7 @@ impl Catalog {
     pub fn parent(&self, folder: u64) -> Option<u64> {
         match self {
             Catalog::Numbered(n) => (folder < n.folders()).then_some(ROOT),
+            Catalog::Records(r) => r.parent(folder),
             Catalog::Tree(t) => t.parent(folder),
         }
     }
@@ -77,6 +85,7 @@ impl Catalog {
         match self {
             Catalog::Numbered(n) if folder == ROOT => n.folders().saturating_sub(1),
             Catalog::Numbered(_) => 0,
+            Catalog::Records(r) => r.subfolders(folder),
             Catalog::Tree(t) => t.subfolders(folder),
         }
     }
@@ -86,6 +95,7 @@ impl Catalog {
     pub fn folders(&self) -> u64 {
         match self {
             Catalog::Numbered(n) => n.folders(),
+            Catalog::Records(r) => r.folders(),
             Catalog::Tree(t) => t.folders(),
         }
     }
@@ -95,7 +105,17 @@ impl Catalog {
     pub fn samples(&self) -> u64 {
         match self {
             Catalog::Numbered(n) => n.samples(),
+            Catalog::Records(r) => r.samples(),
             Catalog::Tree(t) => t.samples(),
+        }
+    }
+
+    /// What is stored of a folder beside its name, if anything is.
+    #[must_use]
+    pub fn attributes(&self, folder: u64) -> Option<&Attributes> {
+        match self {
+            Catalog::Numbered(_) | Catalog::Records(_) => None,
+            Catalog::Tree(t) => t.attributes(folder),
         }
     }
 
@@ -148,8 +168,14 @@ impl Catalog {
     /// # Errors
     /// As [`Catalog::lookup`].
     pub fn paths(&self, dataset: &Dataset, samples: &[u64]) -> Result<Vec<Vec<u8>>> {
-        if let Catalog::Numbered(numbered) = self {
-            return samples.iter().map(|&sample| numbered.path(dataset, sample)).collect();
+        match self {
+            Catalog::Numbered(numbered) => {
+                return samples.iter().map(|&sample| numbered.path(dataset, sample)).collect();
+            }
+            Catalog::Records(records) => {
+                return samples.iter().map(|&sample| records.path(dataset, sample)).collect();
+            }
+            Catalog::Tree(_) => {}
         }
         let mut wanted: std::collections::HashMap<u64, Vec<u8>> =
             samples.iter().map(|&sample| (sample, Vec::new())).collect();
@@ -167,6 +193,12 @@ impl Catalog {
 impl From<Numbered> for Catalog {
     fn from(numbered: Numbered) -> Self {
         Catalog::Numbered(numbered)
+    }
+}
+
+impl From<Records> for Catalog {
+    fn from(records: Records) -> Self {
+        Catalog::Records(records)
     }
 }
 

@@ -184,12 +184,12 @@ impl fmt::Debug for Suffix {
     }
 }
 
-fn digits(number: u64) -> usize {
+pub(super) fn digits(number: u64) -> usize {
     number.checked_ilog10().map_or(1, |log| log as usize + 1)
 }
 
 /// Exactly `width` decimal digits.
-fn parse(name: &[u8], width: usize) -> Option<u64> {
+pub(super) fn parse(name: &[u8], width: usize) -> Option<u64> {
     if name.len() != width {
         return None;
     }
@@ -200,7 +200,7 @@ fn parse(name: &[u8], width: usize) -> Option<u64> {
 }
 
 /// Fills `out` with the last `out.len()` decimal digits of `number`.
-fn write_number(out: &mut [u8], mut number: u64) {
+pub(super) fn write_number(out: &mut [u8], mut number: u64) {
     for place in out.iter_mut().rev() {
         *place = b'0' + (number % 10) as u8;
         number /= 10;

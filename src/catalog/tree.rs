@@ -1,15 +1,18 @@
 //! Stored names, packed: 12 bytes an entry and the bytes of its name. No object a name.
 
+use super::names;
 use super::numbered::MAX_NAME_BYTES;
 use super::{Emit, NameError, Node, ROOT};
-use crate::format::{Entry, Folder};
-use std::collections::HashMap;
+use crate::format::{self, Attributes, Entry, Folder, Member};
+use std::collections::{HashMap, HashSet};
 
 /// Set in an entry's place for a folder; a name's place in the arena needs far fewer bits.
 const FOLDER_BIT: u64 = 1 << 63;
 /// The place of a name: 48 bits of offset, 8 bits of length above them.
 const LENGTH_SHIFT: u32 = 48;
 const OFFSET_MASK: u64 = (1 << LENGTH_SHIFT) - 1;
+/// What a file is called whose stored name is empty.
+const NAMELESS: &[u8] = b"%";
 
 /// An immutable tree of names over samples.
 #[derive(Debug)]
@@ -20,6 +23,47 @@ pub struct Tree {
     /// Per entry: number of the sample or folder.
     targets: Vec<u32>,
     arena: Vec<u8>,
+    /// Of folders that are stored as such, by number.
+    attributes: Vec<(u32, Attributes)>,
+    renamed: Renamed,
+}
+
+/// What to do with several members of one name. Folders keep theirs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Duplicates {
+    /// The first is `x.jpg`, the others `x (1).jpg`, `x (2).jpg` …
+    #[default]
+    Number,
+    /// The first is shown.
+    First,
+    /// The last is shown.
+    Last,
+    /// They are an error.
+    Error,
+}
+
+/// Members that are shown under another name than they are stored under, or not at all.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Renamed {
+    /// Names that no directory can hold, or that lead elsewhere.
+    pub escaped: u64,
+    /// Further members of a name.
+    pub numbered: u64,
+    /// Members that another one of the same name hides.
+    pub hidden: u64,
+    /// Some of them, as they are shown.
+    pub examples: Vec<String>,
+}
+
+impl Renamed {
+    /// So many examples tell what is going on.
+    const EXAMPLES: usize = 16;
+
+    fn example(&mut self, text: impl FnOnce() -> String) {
+        if self.examples.len() < Self::EXAMPLES {
+            self.examples.push(text());
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -91,6 +135,18 @@ impl Tree {
     pub(super) fn samples(&self) -> u64 {
         self.targets.len() as u64 - (self.folders() - 1)
     }
+
+    pub(super) fn attributes(&self, folder: u64) -> Option<&Attributes> {
+        let folder = u32::try_from(folder).ok()?;
+        let place = self.attributes.binary_search_by_key(&folder, |(folder, _)| *folder).ok()?;
+        self.attributes.get(place).map(|(_, attributes)| attributes)
+    }
+
+    /// What is not shown as it is stored.
+    #[must_use]
+    pub fn renamed(&self) -> &Renamed {
+        &self.renamed
+    }
 }
 
 /// Collects names in any order.
@@ -102,6 +158,9 @@ pub struct TreeBuilder {
     parents: Vec<u32>,
     /// Folders by parent and name; not needed for trees that come as trees.
     known: HashMap<(u32, Box<[u8]>), u32>,
+    attributes: HashMap<u32, Attributes>,
+    renamed: Renamed,
+    duplicates: Option<Duplicates>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -157,6 +216,51 @@ impl TreeBuilder {
         Ok(())
     }
 
+    /// Adds a member of an archive, below the folder `above` if that is not empty. Its path is made one that
+    /// a directory can hold.
+    ///
+    /// # Errors
+    /// There are too many names.
+    pub fn add_member(
+        &mut self,
+        above: &[u8],
+        member: &Member,
+        first_sample: u64,
+    ) -> Result<(), NameError> {
+        if names::is_changed(member.path) {
+            self.renamed.escaped += 1;
+            self.renamed.example(|| {
+                let shown: Vec<_> = names::parts(member.path)
+                    .map(|part| String::from_utf8_lossy(&part).into_owned())
+                    .collect();
+                let stored = String::from_utf8_lossy(member.path);
+                format!("{stored:?} as {:?}", shown.join("/"))
+            });
+        }
+        let mut parent = ROOT as u32;
+        let mut parts = names::parts(above).chain(names::parts(member.path)).peekable();
+        while let Some(name) = parts.next() {
+            match member.node {
+                format::Node::Sample(sample) if parts.peek().is_none() => {
+                    let sample = first_sample.saturating_add(sample);
+                    return self.push(parent, &name, Node::Sample(sample));
+                }
+                _ => parent = self.folder(parent, &name)?,
+            }
+        }
+        match member.node {
+            format::Node::Folder(attributes) => {
+                self.attributes.insert(parent, attributes);
+                Ok(())
+            }
+            // A file that has no name at all, such as `/` or `.`.
+            format::Node::Sample(sample) => {
+                let sample = first_sample.saturating_add(sample);
+                self.push(parent, NAMELESS, Node::Sample(sample))
+            }
+        }
+    }
+
     fn folder(&mut self, parent: u32, name: &[u8]) -> Result<u32, NameError> {
         if let Some(&folder) = self.known.get(&(parent, Box::from(name))) {
             return Ok(folder);
@@ -183,26 +287,38 @@ impl TreeBuilder {
         Ok(())
     }
 
+    /// Decides what becomes of several members of one name; unless it is called they are an error.
+    pub fn duplicates(&mut self, duplicates: Duplicates) {
+        self.duplicates = Some(duplicates);
+    }
+
+    fn name(&self, place: u64) -> &[u8] {
+        let start = (place & OFFSET_MASK) as usize;
+        &self.arena[start..start + ((place >> LENGTH_SHIFT) as usize & MAX_NAME_BYTES)]
+    }
+
+    fn is_same(&self, one: &Pending, other: &Pending) -> bool {
+        one.parent == other.parent && self.name(one.place) == self.name(other.place)
+    }
+
+    /// By folder and name; what was added first comes first.
+    fn sort(&mut self) {
+        let mut entries = std::mem::take(&mut self.entries);
+        entries.sort_unstable_by(|a, b| {
+            let names = self.name(a.place).cmp(self.name(b.place));
+            a.parent.cmp(&b.parent).then(names).then(a.arena_order().cmp(&b.arena_order()))
+        });
+        self.entries = entries;
+    }
+
     /// Sorts and packs what was added.
     ///
     /// # Errors
-    /// A name stands twice in a folder.
+    /// A name stands twice in a folder, and that is an error.
     pub fn build(mut self) -> Result<Tree, NameError> {
         self.known = HashMap::new();
-        let arena = std::mem::take(&mut self.arena);
-        let name = |place: u64| {
-            let start = (place & OFFSET_MASK) as usize;
-            &arena[start..start + ((place >> LENGTH_SHIFT) as usize & MAX_NAME_BYTES)]
-        };
-        self.entries.sort_unstable_by(|a, b| {
-            a.parent.cmp(&b.parent).then_with(|| name(a.place).cmp(name(b.place)))
-        });
-        for pair in self.entries.windows(2) {
-            if pair[0].parent == pair[1].parent && name(pair[0].place) == name(pair[1].place) {
-                let twice = String::from_utf8_lossy(name(pair[0].place)).into_owned();
-                return Err(NameError::Duplicate(twice));
-            }
-        }
+        self.sort();
+        self.resolve_duplicates()?;
         let parents = std::iter::once(&(ROOT as u32)).chain(&self.parents);
         let mut folders: Vec<FolderRow> = parents
             .map(|&parent| FolderRow { first_entry: 0, end_entry: 0, parent, subfolders: 0 })
@@ -216,14 +332,91 @@ impl TreeBuilder {
             row.subfolders += u32::from(entry.place & FOLDER_BIT != 0);
         }
         // The names lie in the order of listing, so that a listing walks through memory forwards.
-        let mut sorted = Vec::with_capacity(arena.len());
+        let mut sorted = Vec::with_capacity(self.arena.len());
         let mut places = Vec::with_capacity(self.entries.len());
         for entry in &self.entries {
             places.push((entry.place & !OFFSET_MASK) | sorted.len() as u64);
-            sorted.extend_from_slice(name(entry.place));
+            sorted.extend_from_slice(self.name(entry.place));
         }
         let targets = self.entries.iter().map(|entry| entry.target).collect();
-        Ok(Tree { folders, places, targets, arena: sorted })
+        let mut attributes: Vec<_> = self.attributes.into_iter().collect();
+        attributes.sort_unstable_by_key(|(folder, _)| *folder);
+        let renamed = self.renamed;
+        Ok(Tree { folders, places, targets, arena: sorted, attributes, renamed })
+    }
+
+    /// Gives every entry of a sorted list a name of its own, or drops it.
+    fn resolve_duplicates(&mut self) -> Result<(), NameError> {
+        let is_twice = |pair: &&[Pending]| self.is_same(&pair[0], &pair[1]);
+        let Some(twice) = self.entries.windows(2).find(is_twice) else {
+            return Ok(());
+        };
+        let policy = self.duplicates.unwrap_or(Duplicates::Error);
+        if policy == Duplicates::Error {
+            let twice = String::from_utf8_lossy(self.name(twice[0].place)).into_owned();
+            return Err(NameError::Duplicate(twice));
+        }
+        let sorted = std::mem::take(&mut self.entries);
+        let mut taken: HashSet<(u32, Vec<u8>)> = HashSet::new();
+        let mut rest = &sorted[..];
+        while let Some(first) = rest.first() {
+            let same = rest.partition_point(|entry| {
+                entry.parent == first.parent && self.name(entry.place) == self.name(first.place)
+            });
+            let (run, behind) = rest.split_at(same);
+            rest = behind;
+            // A folder keeps the name; there is at most one.
+            let folder = run.iter().position(|entry| entry.place & FOLDER_BIT != 0);
+            let keeps = match (folder, policy) {
+                (Some(folder), _) => folder,
+                (None, Duplicates::Last) => run.len() - 1,
+                (None, _) => 0,
+            };
+            self.entries.push(run[keeps]);
+            let mut number = 0;
+            for (place, entry) in run.iter().enumerate().filter(|(place, _)| *place != keeps) {
+                let name = self.name(entry.place).to_vec();
+                if policy != Duplicates::Number && (folder.is_none() || place > 0) {
+                    self.renamed.hidden += 1;
+                    continue;
+                }
+                self.rename(&sorted, *entry, &name, &mut number, &mut taken)?;
+            }
+        }
+        self.sort();
+        Ok(())
+    }
+
+    /// Adds an entry under the next number behind `name` that is free.
+    fn rename(
+        &mut self,
+        sorted: &[Pending],
+        entry: Pending,
+        name: &[u8],
+        number: &mut u32,
+        taken: &mut HashSet<(u32, Vec<u8>)>,
+    ) -> Result<(), NameError> {
+        loop {
+            *number = number.checked_add(1).ok_or(NameError::TooMany)?;
+            let free = names::numbered(name, *number);
+            let stands = sorted.binary_search_by(|other| {
+                other.parent.cmp(&entry.parent).then_with(|| self.name(other.place).cmp(&free))
+            });
+            if stands.is_err() && taken.insert((entry.parent, free.clone())) {
+                let shown = String::from_utf8_lossy(&free).into_owned();
+                let stored = String::from_utf8_lossy(name).into_owned();
+                self.renamed.numbered += 1;
+                self.renamed.example(|| format!("another {stored:?} as {shown:?}"));
+                return self.push(entry.parent, &free, Node::Sample(u64::from(entry.target)));
+            }
+        }
+    }
+}
+
+impl Pending {
+    /// Names lie in the arena in the order in which they were added.
+    fn arena_order(&self) -> u64 {
+        self.place & OFFSET_MASK
     }
 }
 

@@ -1,7 +1,9 @@
 //! What all sub-commands share: opening containers, and choosing the names that are shown.
 
 use super::{Exit, Failure};
-use crate::catalog::{Catalog, Dataset, Numbered, ROOT, StoredNames, Suffix, TreeBuilder};
+use crate::catalog::{
+    Catalog, Dataset, Duplicates, Numbered, ROOT, Records, StoredNames, Suffix, TreeBuilder,
+};
 use crate::format::{self, OpenOptions, Source, magic};
 use crate::io::{File, process};
 use crate::vfs::{CONTROL_FOLDER, Options, Part, Vfs};
@@ -58,7 +60,7 @@ pub(super) fn open_with(
     prepare: impl Fn(File) -> Result<File, Failure>,
 ) -> Result<Opened, Failure> {
     process::raise_open_files_limit();
-    let options = OpenOptions { allow_damaged: args.allow_damaged };
+    let options = OpenOptions { allow_damaged: args.allow_damaged, ..OpenOptions::default() };
     let mut files = Vec::new();
     let mut containers = Vec::new();
     for path in expand(sources)? {
@@ -122,7 +124,7 @@ impl Opened {
             return Ok(catalog);
         }
         if !args.flat {
-            match self.dataset.stored_names() {
+            match self.dataset.stored_names(Duplicates::default()) {
                 Ok(StoredNames::Tree(tree)) if args.suffix.is_none() && args.fanout.is_none() => {
                     let catalog = tree.into();
                     self.check_reserved(&catalog, false)?;
@@ -133,6 +135,15 @@ impl Opened {
                         "the samples have names of their own; --suffix and --fanout are for \
                          numbered ones (--flat shows numbers)",
                     ));
+                }
+                Ok(StoredNames::Fields(fields)) => {
+                    if args.suffix.is_some() {
+                        return Err(Failure::usage(
+                            "each record is a folder of fields, which have endings of their own; \
+                             --suffix is for numbered samples",
+                        ));
+                    }
+                    return Ok(Records::new(self.dataset.len(), fields, args.fanout).into());
                 }
                 Ok(StoredNames::None) => {}
                 Ok(StoredNames::Unused(why)) => {

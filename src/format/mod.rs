@@ -24,18 +24,25 @@
     )
 )]
 
+mod decode;
 mod error;
 pub mod ffrecord;
 pub mod magic;
+mod member;
+mod options;
 mod source;
 
+pub use decode::{Decoder, Progress, Restart};
 pub use error::{Error, Result};
 pub use ffrecord::pickle::{Entry, Folder};
+pub use member::{Attributes, Kind, Member, Node};
+pub use options::{OpenOptions, Secret, View};
 pub use source::{MemorySource, Source, Table};
 
 use std::sync::Arc;
 
-/// Every format that can be mounted, in the order in which they are tried.
+/// Every format that can be mounted, in the order in which they are tried: those with a magic number
+/// first.
 pub static FORMATS: &[&dyn Format] = &[&ffrecord::FfRecord];
 
 /// A kind of container.
@@ -50,7 +57,7 @@ pub trait Format: Sync {
     ///
     /// # Errors
     /// The source cannot be read.
-    fn detect(&self, source: &dyn Source) -> Result<bool>;
+    fn detect(&self, source: &dyn Source) -> Result<Detected>;
 
     /// Reads and checks the container's structure (not its samples).
     ///
@@ -59,14 +66,18 @@ pub trait Format: Sync {
     fn open(&self, source: Arc<dyn Source>, options: &OpenOptions) -> Result<Box<dyn Container>>;
 }
 
-/// How strict [`Format::open`] is.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct OpenOptions {
-    /// Accept damage that is confined to samples (those give an error when they are read).
-    pub allow_damaged: bool,
+/// What [`Format::detect`] says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Detected {
+    /// It is not of this format.
+    No,
+    /// It is, unless another format is sure of it: such as a zip file behind a program that unpacks it.
+    Perhaps,
+    /// It is of this format, intact or not.
+    Yes,
 }
 
-/// One open container: an immutable list of samples.
+/// One open container: an immutable list of samples, each of which is shown as a file.
 pub trait Container: Send + Sync {
     /// The format's name, as in [`Format::name`].
     fn format(&self) -> &'static str;
@@ -91,8 +102,96 @@ pub trait Container: Send + Sync {
     /// It was changed meanwhile: how.
     fn check_unchanged(&self) -> std::io::Result<()>;
 
-    /// The bytes of all samples together.
+    /// The bytes of all samples together, as they are shown.
     fn data_bytes(&self) -> u64;
+
+    /// What a file shows before the stored bytes of a sample with [`Content::Prefixed`]: as many bytes
+    /// as it says.
+    ///
+    /// # Errors
+    /// As [`Container::sample`].
+    fn prefix(&self, index: u64) -> Result<Vec<u8>> {
+        let _ = index;
+        Ok(Vec::new())
+    }
+
+    /// Decodes a sample with [`Content::Encoded`] from all of its stored bytes. `out` is as long as the
+    /// sample says, and is filled; whether the bytes match [`Sample::crc32`] is for the caller to check.
+    ///
+    /// # Errors
+    /// The stored bytes are no encoding of so many bytes.
+    fn decode(&self, index: u64, stored: &[u8], out: &mut [u8]) -> Result<()> {
+        let _ = (index, stored, out);
+        Ok(())
+    }
+
+    /// Decodes a sample with [`Content::Encoded`] step by step, from its start or from a restart point that
+    /// an earlier decoder of this sample gave. `None`: its format can be decoded only whole.
+    ///
+    /// # Errors
+    /// As [`Container::sample`].
+    fn decoder(&self, index: u64, from: Option<&Restart>) -> Result<Option<Box<dyn Decoder>>> {
+        let _ = (index, from);
+        Ok(None)
+    }
+
+    /// Checks the [`Sample::lead_bytes`] that stand before a sample. False: it lies elsewhere;
+    /// [`Container::sample`] now says where.
+    ///
+    /// # Errors
+    /// They are not what must stand before a sample.
+    fn check_lead(&self, index: u64, lead: &[u8]) -> Result<bool> {
+        let _ = (index, lead);
+        Ok(true)
+    }
+
+    /// The stored piece of a sample with [`Content::Sparse`] that begins at or behind `offset_bytes` of
+    /// the file, or that this byte lies in. `None`: from there on it is a hole.
+    ///
+    /// # Errors
+    /// As [`Container::sample`].
+    fn piece(&self, index: u64, offset_bytes: u64) -> Result<Option<Piece>> {
+        let _ = (index, offset_bytes);
+        Ok(None)
+    }
+
+    /// What is known of a sample beside its bytes.
+    ///
+    /// # Errors
+    /// As [`Container::sample`].
+    fn attributes(&self, index: u64) -> Result<Attributes> {
+        let _ = index;
+        Ok(Attributes::default())
+    }
+
+    /// Where a symbolic link leads; it has no bytes.
+    ///
+    /// # Errors
+    /// As [`Container::sample`].
+    fn link_target(&self, index: u64) -> Result<Vec<u8>> {
+        let _ = index;
+        Ok(Vec::new())
+    }
+
+    /// With [`Names::Fields`]: the name of a file in its record's folder. It can be a directory entry, and
+    /// no other field of the record has it.
+    ///
+    /// # Errors
+    /// As [`Container::sample`].
+    fn field_name(&self, index: u64) -> Result<Vec<u8>> {
+        let _ = index;
+        Ok(Vec::new())
+    }
+
+    /// With [`Names::Members`]: visits every name, in the order of the container. A sample may have several
+    /// names (hard links), names may stand twice, and are what the container says: nothing is checked.
+    ///
+    /// # Errors
+    /// As [`Container::sample`]; or what `visit` says.
+    fn members(&self, visit: &mut dyn FnMut(Member) -> Result<()>) -> Result<()> {
+        let _ = visit;
+        Ok(())
+    }
 
     /// The names that the container stores for samples `0..samples`.
     ///
@@ -108,16 +207,65 @@ pub trait Container: Send + Sync {
 }
 
 /// Where a sample lies in its container, and what its bytes must add up to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Sample {
-    /// First byte, from the start of the container.
+    /// First stored byte, from the start of the container.
     pub offset_bytes: u64,
-    /// Length in bytes. Never 0 for a damaged sample: nobody would ask for its bytes and get the error.
+    /// Length as stored, in bytes. Never 0 for a damaged sample: nobody would ask for its bytes and get the
+    /// error.
     pub length_bytes: u64,
-    /// CRC-32 (zlib's) of the bytes, if the format has one.
+    /// So many bytes before it must be fetched with it, and be shown to [`Container::check_lead`] first.
+    pub lead_bytes: u32,
+    /// CRC-32 (zlib's) of the bytes that the container holds for it, decoded if they are encoded, if the
+    /// format has one.
     pub crc32: Option<u32>,
     /// The index alone shows that the sample cannot be whole.
     pub damaged: bool,
+    /// How the file that is shown comes from the stored bytes.
+    pub content: Content,
+}
+
+/// How a file comes from stored bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Content {
+    /// It is them.
+    #[default]
+    Stored,
+    /// They stand behind so many bytes that [`Container::prefix`] gives.
+    Prefixed(u32),
+    /// They are an encoding of so many bytes: [`Container::decode`].
+    Encoded(u64),
+    /// They are pieces of a file of so many bytes: [`Container::piece`]. Such samples have no checksum.
+    Sparse(u64),
+}
+
+impl Sample {
+    /// The size of the file that is shown, in bytes.
+    #[must_use]
+    pub fn size_bytes(&self) -> u64 {
+        match self.content {
+            Content::Stored => self.length_bytes,
+            Content::Prefixed(prefix) => self.length_bytes.saturating_add(u64::from(prefix)),
+            Content::Encoded(size) | Content::Sparse(size) => size,
+        }
+    }
+
+    /// One past the last stored byte.
+    #[must_use]
+    pub fn end_bytes(&self) -> u64 {
+        self.offset_bytes.saturating_add(self.length_bytes)
+    }
+}
+
+/// A stored piece of a sparse file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Piece {
+    /// Where in the file.
+    pub at_bytes: u64,
+    /// How long, in bytes; not 0.
+    pub length_bytes: u64,
+    /// Where in the container.
+    pub offset_bytes: u64,
 }
 
 /// Names found in a container.
@@ -127,6 +275,11 @@ pub enum Names {
     None,
     /// A tree of names over the samples.
     Tree(Folder),
+    /// Records have numbers, each is a folder of so many fields; sample i is field i % fields of record
+    /// i / fields. [`Container::field_name`] names them.
+    Fields(u64),
+    /// Every sample has a path: [`Container::members`].
+    Members,
     /// Something that looks like a tree of names and is none that may be trusted: why.
     Refused(String),
 }
@@ -145,10 +298,18 @@ pub enum IndexChecksum {
 /// # Errors
 /// As [`Format::open`]; or no format knows the content.
 pub fn open(source: Arc<dyn Source>, options: &OpenOptions) -> Result<Box<dyn Container>> {
+    let mut best: Option<(Detected, &dyn Format)> = None;
     for format in FORMATS {
-        if format.detect(source.as_ref())? {
-            return format.open(source, options);
+        let detected = format.detect(source.as_ref())?;
+        if detected > best.map_or(Detected::No, |(detected, _)| detected) {
+            best = Some((detected, *format));
         }
+        if detected == Detected::Yes {
+            break;
+        }
+    }
+    if let Some((_, format)) = best {
+        return format.open(source, options);
     }
     let extension = source.path().extension().map(|e| e.to_string_lossy().to_lowercase());
     let by_name =

@@ -68,7 +68,7 @@ pub fn info<'a>(
         folders: catalog.folders(),
         bytes: dataset.data_bytes(),
         names: match catalog {
-            Catalog::Numbered(_) => "numbered",
+            Catalog::Numbered(_) | Catalog::Records(_) => "numbered",
             Catalog::Tree(_) => "tree",
         },
         containers: containers.collect(),

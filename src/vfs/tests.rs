@@ -65,7 +65,11 @@ impl World {
         last.truncate(last.len() - cut);
         let containers = disk.iter().enumerate().map(|(part, bytes)| {
             let source = MemorySource::new(format!("part{part}.ffr"), bytes.clone());
-            crate::format::open(Arc::new(source), &OpenOptions { allow_damaged: true }).unwrap()
+            crate::format::open(
+                Arc::new(source),
+                &OpenOptions { allow_damaged: true, ..OpenOptions::default() },
+            )
+            .unwrap()
         });
         let dataset = Dataset::new(containers.collect());
         let names = Numbered::new(dataset.len(), None, Suffix::Fixed(String::new()));

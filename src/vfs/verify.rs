@@ -173,12 +173,8 @@ mod tests {
     use super::*;
 
     fn scan(bytes: &[u8]) -> Scan {
-        let sample = Sample {
-            offset_bytes: 0,
-            length_bytes: bytes.len() as u64,
-            crc32: None,
-            damaged: false,
-        };
+        let sample =
+            Sample { offset_bytes: 0, length_bytes: bytes.len() as u64, ..Sample::default() };
         let mut scan = Scan::new(sample);
         while let Some((start, end)) = scan.next() {
             scan.update(&bytes[start as usize..end as usize]);

@@ -5,7 +5,7 @@
 mod program;
 
 use super::common::noise;
-use ffrfs::catalog::{Catalog, Dataset, Numbered, StoredNames, Suffix};
+use ffrfs::catalog::{Catalog, Dataset, Duplicates, Numbered, StoredNames, Suffix};
 use ffrfs::format::ffrecord::{PACKED_FOLDER_MAGIC, Writer, pickle};
 use ffrfs::format::{Entry, Folder, MemorySource, OpenOptions};
 use ffrfs::io::ReadError;
@@ -68,9 +68,11 @@ fn without_header_checksum(mut file: Vec<u8>) -> Vec<u8> {
 /// What a mount of these bytes would show; `None`: it is refused.
 fn serve(bytes: &[u8], allow_damaged: bool, verify: Verify) -> Option<Files> {
     let source = Arc::new(MemorySource::new("hostile.ffr", bytes.to_vec()));
-    let container = ffrfs::format::open(source, &OpenOptions { allow_damaged }).ok()?;
+    let container =
+        ffrfs::format::open(source, &OpenOptions { allow_damaged, ..OpenOptions::default() })
+            .ok()?;
     let dataset = Dataset::new(vec![container]);
-    let catalog: Catalog = match dataset.stored_names() {
+    let catalog: Catalog = match dataset.stored_names(Duplicates::default()) {
         Ok(StoredNames::Tree(tree)) => tree.into(),
         Err(_) if !allow_damaged => return None,
         _ => Numbered::new(dataset.len(), None, Suffix::Fixed(String::new())).into(),

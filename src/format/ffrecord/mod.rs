@@ -12,7 +12,9 @@ mod writer;
 
 pub use writer::{Writer, header_bytes};
 
-use super::{Container, Error, Format, IndexChecksum, Names, OpenOptions, Result, Sample};
+use super::{
+    Container, Detected, Error, Format, IndexChecksum, Names, OpenOptions, Result, Sample,
+};
 use super::{Source, Table};
 use std::sync::Arc;
 
@@ -45,20 +47,21 @@ impl Format for FfRecord {
     }
 
     /// There is no magic number: the header must be plausible and the first offset where it belongs.
-    fn detect(&self, source: &dyn Source) -> Result<bool> {
+    fn detect(&self, source: &dyn Source) -> Result<Detected> {
         if source.len() < HEAD_BYTES {
-            return Ok(false);
+            return Ok(Detected::No);
         }
         let head = Head::read(source)?;
-        let Some(first_byte) = head.data_start(source.len()) else { return Ok(false) };
+        let Some(first_byte) = head.data_start(source.len()) else { return Ok(Detected::No) };
+        let yes_if = |is| if is { Detected::Yes } else { Detected::No };
         if head.samples == 0 {
-            return Ok(source.len() == HEAD_BYTES);
+            return Ok(yes_if(source.len() == HEAD_BYTES));
         }
         let mut first_offset = [0; 8];
         let at = first_byte.saturating_sub(head.samples.saturating_mul(8));
         read(source, "the first offset", &mut first_offset, at)?;
         let first_offset = u64::from_le_bytes(first_offset);
-        Ok((first_byte..=source.len()).contains(&first_offset))
+        Ok(yes_if((first_byte..=source.len()).contains(&first_offset)))
     }
 
     fn open(&self, source: Arc<dyn Source>, options: &OpenOptions) -> Result<Box<dyn Container>> {
@@ -199,6 +202,7 @@ impl Container for FfRecordFile {
             length_bytes: if damaged { length.max(1) } else { length },
             crc32: Some(crc32),
             damaged,
+            ..Sample::default()
         })
     }
 

@@ -127,7 +127,7 @@ fn offsets_that_decrease_are_refused_at_their_byte() {
 fn a_negative_offset_is_refused() {
     let message = refusal(raw(None, 2, &[0, 0], &[36, -1], b"12345678"));
     assert!(message.contains("found -1"), "{message}");
-    let damaged = OpenOptions { allow_damaged: true };
+    let damaged = OpenOptions { allow_damaged: true, ..OpenOptions::default() };
     assert!(open_with(raw(None, 2, &[0, 0], &[36, -1], b""), &damaged).is_err());
 }
 
@@ -137,7 +137,9 @@ fn offsets_past_the_end_are_refused_unless_damage_is_allowed() {
     let file = raw(None, 3, &[crc, 7, 9], &[48, 53, 900], b"wholecut");
     let message = refusal(file.clone());
     assert!(message.contains("beyond the end") && message.contains("--allow-damaged"), "{message}");
-    let container = open_with(file.clone(), &OpenOptions { allow_damaged: true }).unwrap();
+    let container =
+        open_with(file.clone(), &OpenOptions { allow_damaged: true, ..OpenOptions::default() })
+            .unwrap();
     assert_eq!(read_sample(&file, container.as_ref(), 0).unwrap(), b"whole");
     let cut = container.sample(1).unwrap();
     assert!(cut.damaged && cut.length_bytes == 847);
@@ -182,7 +184,9 @@ fn an_index_of_many_chunks_is_checked_to_its_end() {
 fn every_truncation_is_refused_or_gives_identical_samples_or_an_error() {
     let samples: [&[u8]; 4] = [b"alpha", b"", b"gamma rays", b"d"];
     let file = write(&samples);
-    for options in [OpenOptions::default(), OpenOptions { allow_damaged: true }] {
+    for options in
+        [OpenOptions::default(), OpenOptions { allow_damaged: true, ..OpenOptions::default() }]
+    {
         for length in 0..file.len() {
             let cut = file[..length].to_vec();
             let Ok(container) = open_with(cut.clone(), &options) else { continue };
@@ -200,7 +204,9 @@ fn every_truncation_is_refused_or_gives_identical_samples_or_an_error() {
 fn every_flipped_bit_is_refused_or_gives_identical_samples_or_an_error() {
     let samples: [&[u8]; 4] = [b"alpha", b"", b"gamma rays", b"d"];
     let file = write(&samples);
-    for options in [OpenOptions::default(), OpenOptions { allow_damaged: true }] {
+    for options in
+        [OpenOptions::default(), OpenOptions { allow_damaged: true, ..OpenOptions::default() }]
+    {
         for bit in 0..file.len() * 8 {
             let mut bad = file.clone();
             bad[bit / 8] ^= 1 << (bit % 8);
@@ -239,7 +245,7 @@ proptest! {
         plausible.extend_from_slice(&samples.to_le_bytes());
         plausible.extend_from_slice(&bytes);
         for file in [bytes, plausible] {
-            let Ok(container) = open_with(file, &OpenOptions { allow_damaged }) else { continue };
+            let Ok(container) = open_with(file, &OpenOptions { allow_damaged, ..OpenOptions::default() }) else { continue };
             for index in 0..container.len() {
                 let _ = container.sample(index);
             }

@@ -1,0 +1,156 @@
+//! Records that are folders by number, `000123/`, with a file a field. Nothing is stored.
+
+use super::numbered::{self, MAX_NAME_BYTES};
+use super::{Dataset, Emit, Node, ROOT};
+use crate::format::Result;
+
+/// Numbered records of so many fields each; folders of `fanout` records if given.
+#[derive(Debug)]
+pub struct Records {
+    records: u64,
+    fields: u64,
+    width: usize,
+    fanout: Option<u64>,
+    fanout_width: usize,
+}
+
+impl Records {
+    /// Names for `samples` samples, `fields` of which are a record.
+    ///
+    /// # Panics
+    /// `fanout` is 0.
+    #[must_use]
+    pub fn new(samples: u64, fields: u64, fanout: Option<u64>) -> Self {
+        assert_ne!(fanout, Some(0), "a folder holds at least one record");
+        let records = samples / fields.max(1);
+        let last = records.saturating_sub(1);
+        Self {
+            records,
+            fields,
+            width: numbered::digits(last).max(6),
+            fanout,
+            fanout_width: numbered::digits(fanout.map_or(0, |f| last / f)).max(3),
+        }
+    }
+
+    /// The number of samples.
+    #[must_use]
+    pub fn samples(&self) -> u64 {
+        self.records * self.fields
+    }
+
+    /// Folders of records.
+    fn outer(&self) -> u64 {
+        self.fanout.map_or(0, |fanout| self.records.div_ceil(fanout))
+    }
+
+    /// Folders in all, the root included: the root, folders of records, records.
+    #[must_use]
+    pub fn folders(&self) -> u64 {
+        1 + self.outer() + self.records
+    }
+
+    /// The record that a folder is.
+    fn record(&self, folder: u64) -> Option<u64> {
+        folder.checked_sub(1 + self.outer()).filter(|record| *record < self.records)
+    }
+
+    fn folder_of(&self, record: u64) -> u64 {
+        1 + self.outer() + record
+    }
+
+    /// The records that lie directly in a folder: first, and one past the last.
+    fn range(&self, folder: u64) -> (u64, u64) {
+        match (self.fanout, folder) {
+            (None, ROOT) => (0, self.records),
+            (Some(fanout), outer) if outer != ROOT && outer <= self.outer() => {
+                let first = (outer - 1) * fanout;
+                (first, first.saturating_add(fanout).min(self.records))
+            }
+            _ => (0, 0),
+        }
+    }
+
+    pub(super) fn parent(&self, folder: u64) -> Option<u64> {
+        if folder <= self.outer() {
+            return Some(ROOT);
+        }
+        let record = self.record(folder)?;
+        Some(self.fanout.map_or(ROOT, |fanout| 1 + record / fanout))
+    }
+
+    pub(super) fn subfolders(&self, folder: u64) -> u64 {
+        match self.fanout {
+            Some(_) if folder == ROOT => self.outer(),
+            _ => {
+                let (first, end) = self.range(folder);
+                end - first
+            }
+        }
+    }
+
+    pub(super) fn lookup(
+        &self,
+        dataset: &Dataset,
+        folder: u64,
+        name: &[u8],
+    ) -> Result<Option<Node>> {
+        if let Some(record) = self.record(folder) {
+            let first = record * self.fields;
+            for sample in first..first + self.fields {
+                if dataset.field_name(sample)? == name {
+                    return Ok(Some(Node::Sample(sample)));
+                }
+            }
+            return Ok(None);
+        }
+        if folder == ROOT && self.fanout.is_some() {
+            let outer = numbered::parse(name, self.fanout_width).filter(|&n| n < self.outer());
+            return Ok(outer.map(|outer| Node::Folder(1 + outer)));
+        }
+        let (first, end) = self.range(folder);
+        let record = numbered::parse(name, self.width).filter(|n| (first..end).contains(n));
+        Ok(record.map(|record| Node::Folder(self.folder_of(record))))
+    }
+
+    pub(super) fn list(
+        &self,
+        dataset: &Dataset,
+        folder: u64,
+        from: u64,
+        emit: &mut Emit,
+    ) -> Result<()> {
+        if let Some(record) = self.record(folder) {
+            for field in from..self.fields {
+                let sample = record * self.fields + field;
+                if !emit(&dataset.field_name(sample)?, Node::Sample(sample)) {
+                    break;
+                }
+            }
+            return Ok(());
+        }
+        let mut name = [0; MAX_NAME_BYTES];
+        let (width, numbers, first_folder) = match self.fanout {
+            Some(_) if folder == ROOT => (self.fanout_width, (0, self.outer()), 1),
+            _ => (self.width, self.range(folder), self.folder_of(0)),
+        };
+        for number in numbers.0.saturating_add(from)..numbers.1 {
+            numbered::write_number(&mut name[..width], number);
+            if !emit(&name[..width], Node::Folder(first_folder + number)) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// The path of a sample from the root.
+    pub(super) fn path(&self, dataset: &Dataset, sample: u64) -> Result<Vec<u8>> {
+        let record = sample / self.fields;
+        let outer = self
+            .fanout
+            .map_or(String::new(), |fanout| format!("{:01$}/", record / fanout, self.fanout_width));
+        let mut path = format!("{outer}{record:00$}/", self.width).into_bytes();
+        path.extend(dataset.field_name(sample)?);
+        Ok(path)
+    }
+}

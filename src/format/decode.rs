@@ -1,0 +1,41 @@
+//! Decoding step by step, with places to go on from.
+
+/// Decodes one stream of stored bytes.
+pub trait Decoder: Send {
+    /// Takes stored bytes and gives decoded ones, as far as `input` or `output` reaches. `is_last`: nothing
+    /// follows behind `input`.
+    ///
+    /// # Errors
+    /// The stored bytes are no encoding: what is wrong.
+    fn decode(
+        &mut self,
+        input: &[u8],
+        output: &mut [u8],
+        is_last: bool,
+    ) -> Result<Progress, String>;
+
+    /// A place to go on from, if there is one exactly here: behind all that was taken and given.
+    fn restart(&self) -> Option<Restart>;
+}
+
+/// What a step of a [`Decoder`] did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Progress {
+    /// Bytes of the input that were taken.
+    pub taken: usize,
+    /// Bytes of the output that were filled.
+    pub given: usize,
+    /// The stream has ended; what follows in the input is none of it.
+    pub is_end: bool,
+}
+
+/// A place in a stream to go on from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Restart {
+    /// The next stored byte, from the start of the stream.
+    pub stored_bytes: u64,
+    /// The next decoded byte.
+    pub decoded_bytes: u64,
+    /// What the decoder must know, for itself.
+    pub state: Box<[u8]>,
+}
