@@ -6,7 +6,7 @@
 use ffrfs::catalog::{Catalog, Dataset, Duplicates, Numbered, StoredNames, Suffix};
 use ffrfs::format::{self, MemorySource, OpenOptions};
 use ffrfs::io::ReadError;
-use ffrfs::vfs::{Attr, Listed, Options, Part, Step, Vfs};
+use ffrfs::vfs::{Attr, FileKind, Listed, Options, Part, Step, Vfs};
 use libfuzzer_sys::fuzz_target;
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -48,7 +48,7 @@ fn visit(vfs: &Vfs, bytes: &[u8]) {
             }
             let _ = vfs.lookup(folder, &name);
             match vfs.getattr(ino) {
-                Ok(Attr { is_folder: true, .. }) => folders.push(ino),
+                Ok(Attr { kind: FileKind::Folder, .. }) => folders.push(ino),
                 Ok(attr) => read(vfs, bytes, &attr),
                 Err(_) => {}
             }

@@ -303,6 +303,8 @@ impl Settings {
             gid: self.gid.unwrap_or(nix::unistd::getgid().as_raw()),
             file_mode: 0o444 & !self.fmask & !private,
             folder_mode: 0o555 & !self.dmask & !private,
+            file_mask: 0o7777 & !self.fmask & !private,
+            folder_mask: 0o7777 & !self.dmask & !private,
             prefetch_mode: writable & !self.fmask & !private,
         }
     }

@@ -155,6 +155,11 @@ pub trait Container: Send + Sync {
         Ok(None)
     }
 
+    /// Whether there is a sample with [`Content::Sparse`].
+    fn has_holes(&self) -> bool {
+        false
+    }
+
     /// What is known of a sample beside its bytes.
     ///
     /// # Errors
@@ -250,10 +255,11 @@ impl Sample {
         }
     }
 
-    /// One past the last stored byte.
+    /// All that must be fetched for the whole of it, from the start of the container.
     #[must_use]
-    pub fn end_bytes(&self) -> u64 {
-        self.offset_bytes.saturating_add(self.length_bytes)
+    pub fn extent(&self) -> std::ops::Range<u64> {
+        let start = self.offset_bytes.saturating_sub(u64::from(self.lead_bytes));
+        start..self.offset_bytes.saturating_add(self.length_bytes)
     }
 }
 

@@ -317,13 +317,16 @@ impl Shard {
 
 #[cfg(test)]
 mod tests {
+    use super::super::verify::Memory;
     use super::*;
     use crate::io::Buffer;
 
     fn whole(bytes: usize) -> Known {
         let buffer = Buffer::with_capacity(bytes);
         let crc = crc32fast::hash(&buffer.as_slice()[..bytes]);
-        Known::Whole(Arc::new(Verified::check(buffer, 0..bytes, Some(crc)).ok().unwrap()))
+        Known::Whole(Arc::new(
+            Verified::check(Memory::Own(buffer), 0..bytes, Some(crc)).ok().unwrap(),
+        ))
     }
 
     fn cache(cap_bytes: u64) -> Arc<SampleCache> {

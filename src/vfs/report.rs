@@ -169,6 +169,7 @@ fn fields(vfs: &Vfs, sample: u64, bad: &Bad) -> String {
         Fault::Checksum { expected, found } => {
             ("checksum".to_owned(), format!("{expected:#010x}"), format!("{found:#010x}"))
         }
+        Fault::Structure(what) => (escape(what.as_bytes()), "-".to_owned(), "-".to_owned()),
         Fault::Damaged => ("damaged".to_owned(), "-".to_owned(), "-".to_owned()),
         Fault::Io(error) => (escape(error.as_bytes()), "-".to_owned(), "-".to_owned()),
     };

@@ -1,0 +1,87 @@
+//! Files with holes: a range is put together piece by piece.
+
+use super::bad::Fault;
+use super::read::{Goal, Payload, Reply, Step, Task};
+use super::{Errno, Vfs};
+use crate::format::Content;
+use crate::io::Buffer;
+use std::ops::Range;
+
+/// A range of a file on its way into memory; what is not fetched stays zero.
+pub(super) struct Pieces {
+    buffer: Buffer,
+    /// The part of the file that is being fetched.
+    part: Range<u64>,
+}
+
+impl Vfs {
+    pub(super) fn begin_pieces(&self, want: &Range<u64>) -> Pieces {
+        let length = (want.end - want.start) as usize;
+        let mut buffer = self.buffers.take(length);
+        buffer.as_mut_slice()[..length].fill(0);
+        Pieces { buffer, part: want.start..want.start }
+    }
+
+    /// Fetches the next piece, or gives the range out if there is none.
+    pub(super) fn next_piece(&self, task: Task, mut pieces: Pieces) -> Step {
+        let container = self.container(&task.located);
+        let want = task.want.clone();
+        match container.piece(task.located.index, pieces.part.end) {
+            Ok(Some(piece)) if piece.at_bytes < want.end && pieces.part.end < want.end => {
+                let start = piece.at_bytes.max(pieces.part.end);
+                let end = piece.at_bytes.saturating_add(piece.length_bytes).min(want.end);
+                if start >= end {
+                    return self.fail(task, Fault::Damaged);
+                }
+                pieces.part = start..end;
+                let first = piece.offset_bytes + (start - piece.at_bytes);
+                task.next(Goal::Pieces(pieces), first..first + (end - start))
+            }
+            Ok(_) => {
+                let length = (want.end - want.start) as usize;
+                self.stats.served(length as u64);
+                Step::Done(Reply(Ok(Payload::Fetched(pieces.buffer, 0..length))))
+            }
+            Err(error) => Step::Done(Reply(Err(Errno::from(&error)))),
+        }
+    }
+
+    /// Takes the piece that was fetched.
+    pub(super) fn take_piece(&self, task: Task, mut pieces: Pieces) -> Step {
+        let first = (pieces.part.start - task.want.start) as usize;
+        let bytes = task.span.bytes();
+        pieces.buffer.as_mut_slice()[first..first + bytes.len()].copy_from_slice(bytes);
+        self.next_piece(task, pieces)
+    }
+
+    /// Where the next data or the next hole of a file begins, at or behind `offset_bytes`.
+    ///
+    /// # Errors
+    /// ENXIO: there is none. ENOSYS: no file has holes, the kernel knows the answer for all of them.
+    pub fn seek(&self, ino: u64, offset_bytes: u64, for_data: bool) -> Result<u64, Errno> {
+        if !self.dataset.parts().iter().any(|part| part.has_holes()) {
+            return Err(Errno::ENOSYS);
+        }
+        let located = self.located_file(ino)?;
+        let size = located.sample.size_bytes();
+        if offset_bytes >= size {
+            return Err(Errno::ENXIO);
+        }
+        if !matches!(located.sample.content, Content::Sparse(_)) {
+            return Ok(if for_data { offset_bytes } else { size });
+        }
+        let mut at = offset_bytes;
+        loop {
+            let found = self.container(&located).piece(located.index, at);
+            match found.map_err(|e| Errno::from(&e))? {
+                None if for_data => return Err(Errno::ENXIO),
+                Some(piece) if for_data => return Ok(piece.at_bytes.max(at)),
+                Some(piece) if piece.at_bytes <= at && at < size => {
+                    at = piece.at_bytes.saturating_add(piece.length_bytes);
+                }
+                // There is a hole behind the end of every file.
+                _ => return Ok(at.min(size)),
+            }
+        }
+    }
+}
