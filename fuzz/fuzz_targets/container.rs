@@ -3,7 +3,7 @@
 
 #![no_main]
 
-use ffrfs::catalog::{Catalog, Dataset, Duplicates, Numbered, StoredNames, Suffix};
+use ffrfs::catalog::{Catalog, Dataset, Naming, Numbered, StoredNames, Suffix};
 use ffrfs::format::{self, MemorySource, OpenOptions};
 use ffrfs::io::ReadError;
 use ffrfs::vfs::{Attr, FileKind, Listed, Options, Part, Step, Vfs};
@@ -20,7 +20,7 @@ fuzz_target!(|input: &[u8]| {
     let options = OpenOptions { allow_damaged: mode & 1 != 0, ..OpenOptions::default() };
     let Ok(container) = format::open(source, &options) else { return };
     let dataset = Dataset::new(vec![container]);
-    let catalog: Catalog = match dataset.stored_names(Duplicates::default()) {
+    let catalog: Catalog = match dataset.stored_names(&Naming::default()) {
         Ok(StoredNames::Tree(tree)) => tree.into(),
         _ => Numbered::new(dataset.len(), None, Suffix::Fixed(String::new())).into(),
     };

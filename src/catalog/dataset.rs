@@ -1,8 +1,6 @@
 //! Several containers as one list of samples, numbered on from one to the next.
 
-use super::tree::{Duplicates, TreeBuilder};
-use super::{NameError, Tree, count_files};
-use crate::format::{Attributes, Container, Names, Result, Sample};
+use crate::format::{Attributes, Container, Result, Sample};
 
 /// One or more containers, in order.
 pub struct Dataset {
@@ -20,18 +18,6 @@ pub struct Located {
     pub index: u64,
     /// Where it lies there.
     pub sample: Sample,
-}
-
-/// What names the containers bring.
-pub enum StoredNames {
-    /// None: samples are numbered.
-    None,
-    /// None, and each record has so many fields.
-    Fields(u64),
-    /// A tree.
-    Tree(Tree),
-    /// Something like a tree that is not used: why.
-    Unused(String),
 }
 
 impl Dataset {
@@ -69,6 +55,11 @@ impl Dataset {
     #[must_use]
     pub fn parts(&self) -> &[Box<dyn Container>] {
         &self.parts
+    }
+
+    /// The number of a part's first sample.
+    pub(super) fn start(&self, part: usize) -> u64 {
+        self.starts.get(part).copied().unwrap_or_default()
     }
 
     /// The part that sample `index` lies in, and its number there.
@@ -125,95 +116,5 @@ impl Dataset {
             Some((part, index)) => self.parts[part].field_name(index),
             None => Ok(Vec::new()),
         }
-    }
-
-    /// The names that the containers store, if they do.
-    ///
-    /// Either the last container's names are for the whole dataset (that is how the reference package
-    /// reads a packed folder of several files), or every container names its own samples, and the
-    /// result is their union. Archives are united, `duplicates` says what becomes of equal names.
-    ///
-    /// # Errors
-    /// A container cannot be read, or its names fail their checksum.
-    pub fn stored_names(&self, duplicates: Duplicates) -> Result<StoredNames> {
-        let Some(last) = self.parts.last() else { return Ok(StoredNames::None) };
-        if self.parts.len() == 1 {
-            return Ok(match last.names(self.len().saturating_sub(1))? {
-                Names::None => StoredNames::None,
-                Names::Refused(why) => StoredNames::Unused(why),
-                Names::Tree(folder) => tree_of(&[(folder, 0)]),
-                Names::Fields(fields) => StoredNames::Fields(fields),
-                Names::Members => self.members(duplicates)?,
-            });
-        }
-        let all = self.len().saturating_sub(1);
-        match last.names(all)? {
-            Names::None => return Ok(StoredNames::None),
-            Names::Refused(why) => return Ok(StoredNames::Unused(why)),
-            Names::Fields(fields) => return self.fields(fields),
-            Names::Members => return self.members(duplicates),
-            Names::Tree(folder) if count_files(&folder) == all => {
-                return Ok(tree_of(&[(folder, 0)]));
-            }
-            Names::Tree(_) => {}
-        }
-        let mut trees = Vec::new();
-        for (part, &start) in self.parts.iter().zip(&self.starts) {
-            match part.names(part.len().saturating_sub(1))? {
-                Names::Tree(folder) => trees.push((folder, start)),
-                _ => {
-                    return Ok(StoredNames::Unused(
-                        "they are neither for all files of the dataset nor stored in each of them"
-                            .to_owned(),
-                    ));
-                }
-            }
-        }
-        Ok(tree_of(&trees))
-    }
-
-    /// All containers must have the same number of fields.
-    fn fields(&self, fields: u64) -> Result<StoredNames> {
-        for part in &self.parts {
-            if part.names(part.len())? != Names::Fields(fields) {
-                return Ok(StoredNames::Unused(
-                    "not all containers have records of the same fields".to_owned(),
-                ));
-            }
-        }
-        Ok(StoredNames::Fields(fields))
-    }
-
-    /// The union of all members of archives.
-    fn members(&self, duplicates: Duplicates) -> Result<StoredNames> {
-        let mut builder = TreeBuilder::default();
-        builder.duplicates(duplicates);
-        let mut wrong = None;
-        for (part, &start) in self.parts.iter().zip(&self.starts) {
-            part.members(&mut |member| {
-                if let Err(why) = builder.add_member(b"", &member, start) {
-                    wrong.get_or_insert(why);
-                }
-                Ok(())
-            })?;
-        }
-        Ok(match wrong.map_or_else(|| builder.build(), Err) {
-            Ok(tree) => StoredNames::Tree(tree),
-            Err(why) => StoredNames::Unused(why.to_string()),
-        })
-    }
-}
-
-fn tree_of(folders: &[(crate::format::Folder, u64)]) -> StoredNames {
-    let build = || -> Result<Tree, NameError> {
-        let mut builder = TreeBuilder::default();
-        for (folder, first_sample) in folders {
-            builder.add_folder(folder, *first_sample)?;
-        }
-        builder.build()
-    };
-    match build() {
-        Ok(tree) => StoredNames::Tree(tree),
-        Err(why) => StoredNames::Unused(why.to_string()),
     }
 }

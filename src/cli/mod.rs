@@ -2,6 +2,7 @@
 
 mod cat;
 mod doctor;
+mod expand;
 mod failure;
 mod info;
 mod interrupt;
@@ -14,6 +15,7 @@ mod pack;
 mod source;
 mod umount;
 mod verify;
+mod view;
 mod warmup;
 
 pub use failure::{Exit, Failure};

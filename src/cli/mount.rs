@@ -1,6 +1,7 @@
 //! `ffrfs mount`: in the background once the mount works, unless `-f`.
 
-use super::source::{self, OpenArgs, ViewArgs};
+use super::source::{self, OpenArgs};
+use super::view::ViewArgs;
 use super::{Exit, Failure, logging, memory};
 use crate::format::Source;
 use crate::io::{File, Io, mounts, process};
@@ -212,6 +213,7 @@ pub(super) fn run(mut args: MountArgs) -> Result<Exit, Failure> {
     if let Some(file) = &mut args.settings.log_file {
         *file = std::path::absolute(&*file).map_err(|e| Failure::output(file.display(), e))?;
     }
+    args.open.read_password()?;
     if args.foreground {
         logging::in_foreground(&args.settings.log_level, args.settings.log_file.as_deref())?;
         let (mounted, signals) = prepare(&args, &target)?;

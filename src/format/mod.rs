@@ -304,6 +304,10 @@ pub enum IndexChecksum {
 /// # Errors
 /// As [`Format::open`]; or no format knows the content.
 pub fn open(source: Arc<dyn Source>, options: &OpenOptions) -> Result<Box<dyn Container>> {
+    if let Some(format) = options.format.and_then(|name| FORMATS.iter().find(|f| f.name() == name))
+    {
+        return format.open(source, options);
+    }
     let mut best: Option<(Detected, &dyn Format)> = None;
     for format in FORMATS {
         let detected = format.detect(source.as_ref())?;

@@ -8,6 +8,7 @@
 use super::block::Blocks;
 use super::budget::{Budget, Reservation};
 use super::flight::Flight;
+use super::stream::Stream;
 use super::verify::{Digests, Verified};
 use lru::LruCache;
 use std::collections::HashMap;
@@ -27,6 +28,8 @@ pub(super) enum Known {
     Whole(Arc<Verified>),
     /// The checksums of its blocks.
     Digests(Arc<Digests>),
+    /// Where it can be decoded from.
+    Stream(Arc<Stream>),
 }
 
 impl Known {
@@ -34,6 +37,7 @@ impl Known {
         match self {
             Known::Whole(verified) => verified.capacity(),
             Known::Digests(digests) => digests.memory_bytes(),
+            Known::Stream(stream) => stream.memory_bytes(),
         }
     }
 }

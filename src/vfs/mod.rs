@@ -20,8 +20,10 @@ mod pieces;
 mod prefetch;
 mod read;
 pub mod report;
+mod resident;
 mod span;
 mod stats;
+mod stream;
 mod verify;
 
 pub use control::CONTROL_FOLDER;

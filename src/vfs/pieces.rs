@@ -14,16 +14,30 @@ pub(super) struct Pieces {
     part: Range<u64>,
 }
 
+impl Pieces {
+    /// Up to where the range is there.
+    pub(super) fn end(&self) -> u64 {
+        self.part.end
+    }
+
+    /// Puts the next bytes, from byte `start` of the file, where they belong in `want`.
+    pub(super) fn copy(&mut self, want: &Range<u64>, start: u64, bytes: &[u8]) {
+        let first = (start - want.start) as usize;
+        self.buffer.as_mut_slice()[first..first + bytes.len()].copy_from_slice(bytes);
+        self.part = start..start + bytes.len() as u64;
+    }
+}
+
 impl Vfs {
-    pub(super) fn begin_pieces(&self, want: &Range<u64>) -> Pieces {
+    pub(super) fn begin_pieces(&self, want: &Range<u64>) -> Box<Pieces> {
         let length = (want.end - want.start) as usize;
         let mut buffer = self.buffers.take(length);
         buffer.as_mut_slice()[..length].fill(0);
-        Pieces { buffer, part: want.start..want.start }
+        Box::new(Pieces { buffer, part: want.start..want.start })
     }
 
     /// Fetches the next piece, or gives the range out if there is none.
-    pub(super) fn next_piece(&self, task: Task, mut pieces: Pieces) -> Step {
+    pub(super) fn next_piece(&self, task: Task, mut pieces: Box<Pieces>) -> Step {
         let container = self.container(&task.located);
         let want = task.want.clone();
         match container.piece(task.located.index, pieces.part.end) {
@@ -37,20 +51,21 @@ impl Vfs {
                 let first = piece.offset_bytes + (start - piece.at_bytes);
                 task.next(Goal::Pieces(pieces), first..first + (end - start))
             }
-            Ok(_) => {
-                let length = (want.end - want.start) as usize;
-                self.stats.served(length as u64);
-                Step::Done(Reply(Ok(Payload::Fetched(pieces.buffer, 0..length))))
-            }
+            Ok(_) => self.give_pieces(&want, *pieces),
             Err(error) => Step::Done(Reply(Err(Errno::from(&error)))),
         }
     }
 
+    pub(super) fn give_pieces(&self, want: &Range<u64>, pieces: Pieces) -> Step {
+        let length = (want.end - want.start) as usize;
+        self.stats.served(length as u64);
+        Step::Done(Reply(Ok(Payload::Fetched(pieces.buffer, 0..length))))
+    }
+
     /// Takes the piece that was fetched.
-    pub(super) fn take_piece(&self, task: Task, mut pieces: Pieces) -> Step {
-        let first = (pieces.part.start - task.want.start) as usize;
-        let bytes = task.span.bytes();
-        pieces.buffer.as_mut_slice()[first..first + bytes.len()].copy_from_slice(bytes);
+    pub(super) fn take_piece(&self, task: Task, mut pieces: Box<Pieces>) -> Step {
+        let start = pieces.part.start;
+        pieces.copy(&task.want, start, task.span.bytes());
         self.next_piece(task, pieces)
     }
 

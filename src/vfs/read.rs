@@ -19,6 +19,7 @@ use super::inode::Inode;
 use super::pieces::Pieces;
 use super::prefetch::Waited;
 use super::span::Span;
+use super::stream::{Pass, Stream};
 use super::verify::{Digests, Memory, Scan, Verified};
 use super::{Errno, Flight, Stage, Verify, Vfs};
 use crate::catalog::{Located, Node};
@@ -81,7 +82,7 @@ pub struct Task {
     pub(super) span: Span,
     pub(super) goal: Goal,
     /// If others may wait for what this task fetches.
-    lead: Option<Lead>,
+    pub(super) lead: Option<Lead>,
     /// Whether [`Vfs::must_wait`] has decided what to wait for.
     waits: bool,
     /// Whether a fetch has failed before.
@@ -106,7 +107,11 @@ pub(super) enum Goal {
     /// The whole sample.
     Whole,
     /// The pieces of a file with holes.
-    Pieces(Pieces),
+    Pieces(Box<Pieces>),
+    /// A pass over a large sample that is encoded.
+    Pass(Box<Pass>),
+    /// An interval of such a sample.
+    Interval(Arc<Stream>, usize, Box<Pieces>),
     /// A pass over a large sample.
     Scan(Box<Scan>),
     /// Blocks of a large sample that was passed over.
@@ -130,7 +135,11 @@ impl Task {
     /// Whether it will keep a thread busy for long.
     #[must_use]
     pub fn is_long(&self) -> bool {
-        matches!(self.goal, Goal::Scan(_))
+        matches!(self.goal, Goal::Scan(_) | Goal::Pass(_))
+    }
+
+    pub(super) fn sample(&self) -> u64 {
+        self.sample
     }
 
     /// Goes on to fetch a range of the container.
@@ -228,12 +237,20 @@ impl Vfs {
             Entered::Lead(lead) if self.fits_whole(&at) => {
                 Step::Read(task(Goal::Whole, at.extent(), Some(lead)))
             }
-            Entered::Lead(_) if is_encoded => {
-                let why = "too large to be decoded at once".to_owned();
-                self.refuse(sample, located, Fault::Structure(why))
+            Entered::Hit(Known::Stream(stream)) => {
+                self.read_stream(task(Goal::Plain, 0..0, None), &stream)
             }
             Entered::Lead(_) if !lead_range.is_empty() => {
                 Step::Read(task(Goal::Lead, lead_range, None))
+            }
+            Entered::Lead(lead) if is_encoded => {
+                match self.begin_pass(self.container(&located), located.index, &at) {
+                    Ok((pass, stored)) => {
+                        let range = at.offset_bytes + stored.start..at.offset_bytes + stored.end;
+                        Step::Read(task(Goal::Pass(Box::new(pass)), range, Some(lead)))
+                    }
+                    Err(fault) => self.refuse(sample, located, fault),
+                }
             }
             Entered::Lead(lead) => {
                 let scan = Scan::new(at);
@@ -247,123 +264,6 @@ impl Vfs {
     /// Whether a sample is held in memory as a whole, as it is stored and as it is shown.
     pub(super) fn fits_whole(&self, at: &Sample) -> bool {
         at.length_bytes.max(at.size_bytes()) <= self.cache.max_whole_bytes()
-    }
-
-    /// What was fetched ahead, or with others, or is on its way.
-    fn in_memory(&self, sample: u64, located: &Located, want: &Range<u64>) -> Option<Step> {
-        if !self.cache.is_idle() {
-            match self.cache.look(sample, want.end - want.start) {
-                Some(Entered::Ahead(verified, used_up)) => {
-                    self.used_ahead(sample, located, used_up);
-                    return Some(self.give_shared(verified, want));
-                }
-                Some(Entered::Hit(Known::Whole(verified))) => {
-                    return Some(self.give_shared(verified, want));
-                }
-                Some(Entered::Join(flight)) => return Some(Step::Wait(flight)),
-                Some(Entered::Hit(Known::Digests(_)) | Entered::Lead(_)) | None => {}
-            }
-        }
-        if self.blocks.is_idle() || !self.blocks.is_small(located.sample.length_bytes) {
-            return None;
-        }
-        let range = located.sample.extent();
-        let asked = want.end - want.start;
-        match self.blocks.around(located.part, &range) {
-            Some(id) => match self.blocks.look(id, asked)? {
-                block::Entered::Hit(chunk, is_first) => {
-                    if is_first {
-                        self.observe(sample, located);
-                    }
-                    self.in_block(sample, located, want, id, &chunk)
-                }
-                block::Entered::Join(flight) => Some(Step::Wait(flight)),
-                block::Entered::Lead(_) | block::Entered::Refused => None,
-            },
-            None => self.in_two_blocks(sample, located, want, &range),
-        }
-    }
-
-    /// `None` if the bytes there are not what they should be: then they are fetched again.
-    fn in_block(
-        &self,
-        sample: u64,
-        located: &Located,
-        want: &Range<u64>,
-        id: block::BlockId,
-        chunk: &Arc<Chunk>,
-    ) -> Option<Step> {
-        let at = located.sample;
-        let block = self.blocks.range(id, self.parts[located.part].size_bytes);
-        let place = |range: Range<u64>| {
-            (range.start - block.start) as usize..(range.end - block.start) as usize
-        };
-        let range = place(at.extent());
-        if range.end > chunk.unchecked().len() {
-            return None;
-        }
-        let as_stored = matches!(at.content, Content::Stored) && at.lead_bytes == 0;
-        if as_stored && !self.must_check(sample, located) {
-            let range = place(stored_range(&at, want));
-            self.stats.served(want.end - want.start);
-            return Some(Step::Done(Reply(Ok(Payload::Unchecked(Arc::clone(chunk), range)))));
-        }
-        match self.admit(sample, located, Memory::Shared(Arc::clone(chunk)), range) {
-            Ok(verified) => Some(self.give_part(sample, located, verified, want)),
-            Err(Unfit::Moved) => None,
-            Err(Unfit::Fault(_)) => {
-                self.blocks.remove(id);
-                None
-            }
-        }
-    }
-
-    /// A sample across the border of two blocks that are both there.
-    fn in_two_blocks(
-        &self,
-        sample: u64,
-        located: &Located,
-        want: &Range<u64>,
-        range: &Range<u64>,
-    ) -> Option<Step> {
-        let [first, second] = self.blocks.both(located.part, range)?;
-        let (first, second) = (first.unchecked(), second.unchecked());
-        let length = (range.end - range.start) as usize;
-        let id = self.blocks.around(located.part, &(range.start..range.start))?;
-        let block = self.blocks.range(id, self.parts[located.part].size_bytes);
-        let head = first.get((range.start - block.start) as usize..)?;
-        let tail = second.get(..length.checked_sub(head.len())?)?;
-        let mut buffer = self.buffers.take(length);
-        buffer.as_mut_slice()[..head.len()].copy_from_slice(head);
-        buffer.as_mut_slice()[head.len()..length].copy_from_slice(tail);
-        let verified = self.admit(sample, located, Memory::Own(buffer), 0..length).ok()?;
-        Some(self.give_part(sample, located, verified, want))
-    }
-
-    /// Gives out a part of a sample out of a block; what was made of it for that is kept for its other parts.
-    fn give_part(
-        &self,
-        sample: u64,
-        located: &Located,
-        verified: Verified,
-        want: &Range<u64>,
-    ) -> Step {
-        let verified = Arc::new(verified);
-        let at = located.sample;
-        let is_made = !matches!(at.content, Content::Stored);
-        if is_made && *want != (0..at.size_bytes()) {
-            let asked = want.end - want.start;
-            if let Entered::Lead(lead) = self.cache.enter(sample, asked) {
-                lead.land(Known::Whole(Arc::clone(&verified)), asked);
-            }
-        }
-        self.give_shared(verified, want)
-    }
-
-    fn give_shared(&self, verified: Arc<Verified>, want: &Range<u64>) -> Step {
-        self.stats.served(want.end - want.start);
-        let range = want.start as usize..want.end as usize;
-        Step::Done(Reply(Ok(Payload::Shared(verified, range))))
     }
 
     pub(super) fn must_check(&self, sample: u64, located: &Located) -> bool {
@@ -384,7 +284,7 @@ impl Vfs {
         let _waited = Waited::new(&self.prefetch);
         task.wait = Some(Box::new(Wait { since: Instant::now(), _waited, claim: None }));
         let at = task.located.sample;
-        if matches!(task.goal, Goal::Pieces(_)) {
+        if matches!(task.goal, Goal::Pieces(_) | Goal::Interval(..)) {
             return Step::Read(task);
         }
         if !self.takes_blocks() || !self.blocks.is_small(at.length_bytes) {
@@ -459,6 +359,10 @@ impl Vfs {
             },
             Goal::Whole => self.check_whole(task),
             Goal::Pieces(pieces) => self.take_piece(task, pieces),
+            Goal::Pass(pass) => self.take_pass(task, pass),
+            Goal::Interval(stream, number, pieces) => {
+                self.take_interval(task, &stream, number, pieces)
+            }
             Goal::Scan(mut scan) => {
                 scan.update(task.span.bytes());
                 match scan.next() {

@@ -5,7 +5,7 @@
 mod program;
 
 use super::common::noise;
-use ffrfs::catalog::{Catalog, Dataset, Duplicates, Numbered, StoredNames, Suffix};
+use ffrfs::catalog::{Catalog, Dataset, Naming, Numbered, StoredNames, Suffix};
 use ffrfs::format::ffrecord::{PACKED_FOLDER_MAGIC, Writer, pickle};
 use ffrfs::format::{Entry, Folder, MemorySource, OpenOptions};
 use ffrfs::io::ReadError;
@@ -72,7 +72,7 @@ fn serve(bytes: &[u8], allow_damaged: bool, verify: Verify) -> Option<Files> {
         ffrfs::format::open(source, &OpenOptions { allow_damaged, ..OpenOptions::default() })
             .ok()?;
     let dataset = Dataset::new(vec![container]);
-    let catalog: Catalog = match dataset.stored_names(Duplicates::default()) {
+    let catalog: Catalog = match dataset.stored_names(&Naming::default()) {
         Ok(StoredNames::Tree(tree)) => tree.into(),
         Err(_) if !allow_damaged => return None,
         _ => Numbered::new(dataset.len(), None, Suffix::Fixed(String::new())).into(),

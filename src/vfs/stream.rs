@@ -1,0 +1,327 @@
+//! Encoded samples too large to be decoded at once: one pass decodes all of it in bounded memory, checks it,
+//! and notes where decoding can begin; after that a read decodes the intervals that it needs.
+//!
+//! An interval that was decoded is kept in the sample cache, under a key of its own, for the reads that
+//! follow; it is checked against the CRC-32 that the pass took of it.
+
+use super::Vfs;
+use super::bad::Fault;
+use super::cache::{Entered, Known};
+use super::pieces::Pieces;
+use super::read::{Goal, Step, Task};
+use super::verify::Verified;
+use crate::format::{Container, Decoder, Restart, Sample};
+use crate::io::Buffer;
+use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// How much is decoded for a read in the middle, at least.
+const INTERVAL_BYTES: u64 = 4 << 20;
+/// An interval must fit in memory; encodings whose parts are larger cannot be read in the middle.
+const MAX_INTERVAL_BYTES: u64 = 64 << 20;
+/// How much is read at a time in a pass.
+const PASS_BYTES: u64 = 1 << 20;
+/// How much is decoded at a time in a pass.
+const STEP_BYTES: usize = 256 << 10;
+/// A stream can go on within a byte, and look a little ahead.
+const SLACK_BYTES: u64 = 16;
+/// Keys of intervals, far above all sample numbers: of each stream `1 << INTERVAL_BITS`.
+const KEYS: u64 = 1 << 62;
+const INTERVAL_BITS: u32 = 24;
+
+/// Where a large encoded sample can be decoded from.
+pub(super) struct Stream {
+    first_key: u64,
+    intervals: Vec<Interval>,
+    memory_bytes: u64,
+}
+
+struct Interval {
+    /// `None`: the start of the stream.
+    from: Option<Restart>,
+    decoded: Range<u64>,
+    stored: Range<u64>,
+    crc32: u32,
+}
+
+impl Stream {
+    pub(super) fn memory_bytes(&self) -> u64 {
+        self.memory_bytes
+    }
+
+    fn number_at(&self, decoded_bytes: u64) -> usize {
+        self.intervals.partition_point(|interval| interval.decoded.end <= decoded_bytes)
+    }
+}
+
+/// A pass over all of a sample.
+pub(super) struct Pass {
+    decoder: Box<dyn Decoder>,
+    out: Vec<u8>,
+    /// The interval that is being decoded.
+    from: Option<Restart>,
+    stored_start: u64,
+    decoded_start: u64,
+    crc32: crc32fast::Hasher,
+    whole: crc32fast::Hasher,
+    intervals: Vec<Interval>,
+    /// How much was taken and given.
+    stored: u64,
+    decoded: u64,
+    size: u64,
+    interval_bytes: u64,
+    is_ended: bool,
+}
+
+impl Pass {
+    fn new(decoder: Box<dyn Decoder>, size: u64, interval_bytes: u64) -> Self {
+        Self {
+            decoder,
+            out: vec![0; STEP_BYTES],
+            from: None,
+            stored_start: 0,
+            decoded_start: 0,
+            crc32: crc32fast::Hasher::new(),
+            whole: crc32fast::Hasher::new(),
+            intervals: Vec::new(),
+            stored: 0,
+            decoded: 0,
+            size,
+            interval_bytes,
+            is_ended: false,
+        }
+    }
+
+    /// Takes the next stored bytes.
+    fn take(&mut self, mut bytes: &[u8], is_last: bool) -> Result<(), String> {
+        while !self.is_ended {
+            let progress = self.decoder.decode(bytes, &mut self.out, is_last)?;
+            let given = self.out.get(..progress.given).ok_or("the decoder failed")?;
+            bytes = bytes.get(progress.taken..).ok_or("the decoder failed")?;
+            self.crc32.update(given);
+            self.whole.update(given);
+            self.stored += progress.taken as u64;
+            self.decoded += progress.given as u64;
+            if self.decoded > self.size {
+                return Err(format!("more than the {} bytes that it should be", self.size));
+            }
+            self.is_ended = progress.is_end;
+            if self.decoded - self.decoded_start >= self.interval_bytes {
+                if let Some(restart) = self.decoder.restart() {
+                    self.end_interval(Some(restart));
+                } else if self.decoded - self.decoded_start > MAX_INTERVAL_BYTES {
+                    return Err(format!(
+                        "more than {} MiB without a place to begin at: its encoding cannot be read \
+                         in the middle",
+                        MAX_INTERVAL_BYTES >> 20
+                    ));
+                }
+            }
+            if progress.taken == 0 && progress.given == 0 {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn end_interval(&mut self, next: Option<Restart>) {
+        let crc32 = std::mem::take(&mut self.crc32).finalize();
+        let stored = next.as_ref().map_or(self.stored, |next| next.stored_bytes);
+        self.intervals.push(Interval {
+            from: std::mem::replace(&mut self.from, next),
+            decoded: self.decoded_start..self.decoded,
+            stored: self.stored_start..self.stored.max(stored),
+            crc32,
+        });
+        (self.stored_start, self.decoded_start) = (stored, self.decoded);
+    }
+
+    fn finish(mut self, expected: Option<u32>) -> Result<Stream, Fault> {
+        if self.decoded != self.size {
+            let found = self.decoded;
+            return Err(Fault::Structure(format!("{found} bytes instead of {}", self.size)));
+        }
+        if self.decoded > self.decoded_start {
+            self.end_interval(None);
+        }
+        let found = self.whole.finalize();
+        if let Some(expected) = expected.filter(|&expected| expected != found) {
+            return Err(Fault::Checksum { expected, found });
+        }
+        static STREAMS: AtomicU64 = AtomicU64::new(0);
+        let number = STREAMS.fetch_add(1, Ordering::Relaxed) % (1 << 36);
+        let states = self.intervals.iter().filter_map(|interval| interval.from.as_ref());
+        let memory_bytes = states.map(|from| from.state.len() as u64).sum::<u64>()
+            + (self.intervals.capacity() * size_of::<Interval>()) as u64;
+        let first_key = KEYS + (number << INTERVAL_BITS);
+        Ok(Stream { first_key, intervals: self.intervals, memory_bytes })
+    }
+}
+
+impl Vfs {
+    /// Begins a pass; gives what to do, and the stored bytes to fetch for it.
+    pub(super) fn begin_pass(
+        &self,
+        container: &dyn Container,
+        index: u64,
+        at: &Sample,
+    ) -> Result<(Pass, Range<u64>), Fault> {
+        let decoder = container.decoder(index, None);
+        let decoder = decoder.map_err(|error| Fault::Structure(error.to_string()))?;
+        let decoder = decoder.ok_or_else(|| {
+            Fault::Structure("too large to be decoded at once, as its encoding must be".to_owned())
+        })?;
+        // So that the notes, up to 32 KiB an interval, take an eighth of the memory at most.
+        let notes = (self.options.cache_bytes / 8 / (32 << 10)).max(1);
+        let least = INTERVAL_BYTES.min(self.options.cache_bytes / 8);
+        let interval_bytes = least.max(at.size_bytes() / notes).max(STEP_BYTES as u64);
+        let end = PASS_BYTES.min(at.length_bytes);
+        Ok((Pass::new(decoder, at.size_bytes(), interval_bytes), 0..end))
+    }
+
+    /// Takes what was fetched for a pass.
+    pub(super) fn take_pass(&self, mut task: Task, mut pass: Box<Pass>) -> Step {
+        let at = task.located.sample;
+        let end = task.span.range().end - at.offset_bytes;
+        let bytes = task.span.bytes();
+        let taken = catch_unwind(AssertUnwindSafe(|| pass.take(bytes, end == at.length_bytes)));
+        match taken {
+            Ok(Ok(())) => {}
+            Ok(Err(why)) => return self.fail(task, Fault::Structure(why)),
+            Err(_) => return self.fail(task, Fault::Structure("the decoder failed".to_owned())),
+        }
+        if end < at.length_bytes && !pass.is_ended {
+            let next = (end + PASS_BYTES).min(at.length_bytes);
+            return task.next(Goal::Pass(pass), at.offset_bytes + end..at.offset_bytes + next);
+        }
+        let must_check = self.must_check(task.sample(), &task.located);
+        let stream = pass.finish(at.crc32.filter(|_| must_check));
+        if must_check {
+            self.stats.verified(stream.is_ok());
+        }
+        let stream = match stream {
+            Ok(stream) => Arc::new(stream),
+            Err(fault) => return self.fail(task, fault),
+        };
+        self.verified.set(task.sample());
+        if let Some(lead) = task.lead.take() {
+            lead.land(Known::Stream(Arc::clone(&stream)), 0);
+        }
+        let pieces = self.begin_pieces(&task.want);
+        self.next_interval(task, &stream, pieces)
+    }
+
+    /// Decodes the next interval that the wanted range lies in, or gives the range out.
+    pub(super) fn next_interval(
+        &self,
+        mut task: Task,
+        stream: &Arc<Stream>,
+        mut pieces: Box<Pieces>,
+    ) -> Step {
+        loop {
+            let want = task.want.clone();
+            let at = pieces.end();
+            if at >= want.end {
+                return self.give_pieces(&want, *pieces);
+            }
+            let number = stream.number_at(at);
+            let Some(interval) = stream.intervals.get(number) else {
+                return self.fail(task, Fault::Damaged);
+            };
+            let end = interval.decoded.end.min(want.end);
+            match self.cache.enter(stream.first_key + number as u64, end - at) {
+                Entered::Hit(Known::Whole(decoded)) | Entered::Ahead(decoded, _) => {
+                    pieces.copy(&want, at, part_of(&decoded, interval, at..end));
+                }
+                Entered::Join(flight) => return Step::Wait(flight),
+                Entered::Lead(lead) => {
+                    task.lead = Some(lead);
+                    let stored = &interval.stored;
+                    let sample = task.located.sample;
+                    let last = (stored.end + SLACK_BYTES).min(sample.length_bytes);
+                    let range = sample.offset_bytes + stored.start..sample.offset_bytes + last;
+                    let goal = Goal::Interval(Arc::clone(stream), number, pieces);
+                    return task.next(goal, range);
+                }
+                // Keys of intervals have nothing else.
+                Entered::Hit(_) => return self.fail(task, Fault::Damaged),
+            }
+        }
+    }
+
+    /// Decodes the interval that was fetched.
+    pub(super) fn take_interval(
+        &self,
+        mut task: Task,
+        stream: &Arc<Stream>,
+        number: usize,
+        mut pieces: Box<Pieces>,
+    ) -> Step {
+        let Some(interval) = stream.intervals.get(number) else {
+            return self.fail(task, Fault::Damaged);
+        };
+        let decoded = match self.decode_interval(&task, interval) {
+            Ok(decoded) => Arc::new(decoded),
+            Err(fault) => return self.fail(task, fault),
+        };
+        let (want, at) = (task.want.clone(), pieces.end());
+        let end = interval.decoded.end.min(want.end);
+        pieces.copy(&want, at, part_of(&decoded, interval, at..end));
+        if let Some(lead) = task.lead.take() {
+            lead.land(Known::Whole(decoded), end - at);
+        }
+        self.next_interval(task, stream, pieces)
+    }
+
+    fn decode_interval(&self, task: &Task, interval: &Interval) -> Result<Verified, Fault> {
+        let length = (interval.decoded.end - interval.decoded.start) as usize;
+        let mut buffer = Buffer::with_capacity(length);
+        let out = &mut buffer.as_mut_slice()[..length];
+        let container = self.container(&task.located);
+        let decoder = container.decoder(task.located.index, interval.from.as_ref());
+        let mut decoder = decoder
+            .map_err(|error| Fault::Structure(error.to_string()))?
+            .ok_or_else(|| Fault::Structure("it cannot be decoded in parts".to_owned()))?;
+        let is_last = task.span.range().end == task.located.sample.extent().end;
+        let bytes = task.span.bytes();
+        catch_unwind(AssertUnwindSafe(|| fill(decoder.as_mut(), bytes, out, is_last)))
+            .unwrap_or_else(|_| Err("the decoder failed".to_owned()))
+            .map_err(Fault::Structure)?;
+        let found = crc32fast::hash(out);
+        if found != interval.crc32 {
+            return Err(Fault::Checksum { expected: interval.crc32, found });
+        }
+        Ok(Verified::unchecked(buffer, 0..length))
+    }
+
+    /// The stream of a sample is known: decodes what is wanted.
+    pub(super) fn read_stream(&self, task: Task, stream: &Arc<Stream>) -> Step {
+        let pieces = self.begin_pieces(&task.want);
+        self.next_interval(task, stream, pieces)
+    }
+}
+
+/// Decodes until `out` is full.
+fn fill(
+    decoder: &mut dyn Decoder,
+    mut input: &[u8],
+    mut out: &mut [u8],
+    is_last: bool,
+) -> Result<(), String> {
+    while !out.is_empty() {
+        let progress = decoder.decode(input, out, is_last)?;
+        if progress.taken == 0 && progress.given == 0 {
+            return Err("the encoding ends early".to_owned());
+        }
+        input = input.get(progress.taken..).unwrap_or_default();
+        out = out.get_mut(progress.given..).unwrap_or_default();
+    }
+    Ok(())
+}
+
+fn part_of<'a>(decoded: &'a Verified, interval: &Interval, part: Range<u64>) -> &'a [u8] {
+    let first = interval.decoded.start;
+    &decoded.bytes()[(part.start - first) as usize..(part.end - first) as usize]
+}
