@@ -5,32 +5,56 @@ use crate::format::{Attributes, Container, Result, Sample};
 /// One or more containers, in order.
 pub struct Dataset {
     parts: Vec<Box<dyn Container>>,
+    places: Vec<Place>,
     /// The number of each part's first sample, and behind the last the number of all samples.
     starts: Vec<u64>,
+}
+
+/// Where a container lies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Place {
+    /// In which file, by number.
+    pub file: usize,
+    /// Where it begins there: elsewhere than at 0 if it is a member of another one.
+    pub base_bytes: u64,
 }
 
 /// A sample of a dataset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Located {
     /// Which container.
+    pub container: usize,
+    /// Which file.
     pub part: usize,
-    /// Its number there.
+    /// Its number in the container.
     pub index: u64,
-    /// Where it lies there.
+    /// Where it lies in the file.
     pub sample: Sample,
 }
 
 impl Dataset {
-    /// Joins containers in the given order.
+    /// Joins containers in the given order, each of which is a file.
     #[must_use]
     pub fn new(parts: Vec<Box<dyn Container>>) -> Self {
+        let places = (0..parts.len()).map(|file| Place { file, base_bytes: 0 });
+        let places = places.collect();
+        Self::nested(parts, places)
+    }
+
+    /// Joins containers in the given order, each of which lies where `places` says.
+    ///
+    /// # Panics
+    /// There is not a place for each.
+    #[must_use]
+    pub fn nested(parts: Vec<Box<dyn Container>>, places: Vec<Place>) -> Self {
+        assert_eq!(parts.len(), places.len(), "a place for each container");
         let mut starts = vec![0];
         let mut next: u64 = 0;
         for part in &parts {
             next = next.saturating_add(part.len());
             starts.push(next);
         }
-        Self { parts, starts }
+        Self { parts, places, starts }
     }
 
     /// The number of samples.
@@ -51,10 +75,34 @@ impl Dataset {
         self.parts.iter().fold(0, |sum, part| sum.saturating_add(part.data_bytes()))
     }
 
+    /// The files that the containers lie in, by number, below this.
+    #[must_use]
+    pub fn files(&self) -> usize {
+        self.places.iter().map(|place| place.file + 1).max().unwrap_or(0)
+    }
+
+    /// Where a container begins in its file.
+    #[must_use]
+    pub fn base_of(&self, container: usize) -> u64 {
+        self.places[container].base_bytes
+    }
+
+    /// In which file a container lies.
+    #[must_use]
+    pub fn file_of(&self, container: usize) -> usize {
+        self.places[container].file
+    }
+
     /// The containers.
     #[must_use]
     pub fn parts(&self) -> &[Box<dyn Container>] {
         &self.parts
+    }
+
+    /// The number in the dataset of a container's sample.
+    #[must_use]
+    pub fn number(&self, container: usize, index: u64) -> u64 {
+        self.start(container).saturating_add(index)
     }
 
     /// The number of a part's first sample.
@@ -62,7 +110,7 @@ impl Dataset {
         self.starts.get(part).copied().unwrap_or_default()
     }
 
-    /// The part that sample `index` lies in, and its number there.
+    /// The container that sample `index` lies in, and its number there.
     #[must_use]
     pub fn part_of(&self, index: u64) -> Option<(usize, u64)> {
         if index >= self.len() {
@@ -81,8 +129,10 @@ impl Dataset {
     /// The container was changed so that its index cannot be read.
     pub fn locate(&self, index: u64) -> Result<Option<Located>> {
         let Some((part, index)) = self.part_of(index) else { return Ok(None) };
-        let sample = self.parts[part].sample(index)?;
-        Ok(Some(Located { part, index, sample }))
+        let Place { file, base_bytes } = self.places[part];
+        let mut sample = self.parts[part].sample(index)?;
+        sample.offset_bytes = sample.offset_bytes.saturating_add(base_bytes);
+        Ok(Some(Located { container: part, part: file, index, sample }))
     }
 
     /// What is known of a sample beside its bytes.

@@ -9,7 +9,7 @@ mod records;
 mod stored;
 mod tree;
 
-pub use dataset::{Dataset, Located};
+pub use dataset::{Dataset, Located, Place};
 pub use numbered::{Numbered, Suffix};
 pub use records::Records;
 pub use stored::{Naming, StoredNames};

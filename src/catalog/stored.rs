@@ -4,6 +4,7 @@ use super::numbered::digits;
 use super::tree::{Duplicates, TreeBuilder};
 use super::{Dataset, NameError, Tree, count_files};
 use crate::format::{self, Container, Member, Names, Result};
+use std::collections::HashSet;
 
 /// What names the containers bring.
 pub enum StoredNames {
@@ -22,8 +23,10 @@ pub enum StoredNames {
 pub struct Naming {
     /// What becomes of equal names.
     pub duplicates: Duplicates,
-    /// A folder for each container, of these names; empty: all of them are one tree.
+    /// A folder for each container, by its path; empty: all of them are one tree.
     pub folders: Vec<Vec<u8>>,
+    /// Samples that are shown as folders: they are containers themselves.
+    pub opened: HashSet<u64>,
 }
 
 impl Dataset {
@@ -91,7 +94,13 @@ impl Dataset {
             match names {
                 Names::Tree(folder) => check(builder.add_folder(above, &folder, start)),
                 Names::Members => part.members(&mut |member| {
-                    check(builder.add_member(above, &member, start));
+                    let is_opened = match member.node {
+                        format::Node::Sample(sample) => naming.opened.contains(&(start + sample)),
+                        format::Node::Folder(_) => false,
+                    };
+                    if !is_opened {
+                        check(builder.add_member(above, &member, start));
+                    }
                     Ok(())
                 })?,
                 Names::None | Names::Refused(_) => {

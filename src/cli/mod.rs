@@ -10,6 +10,7 @@ mod logging;
 mod ls;
 mod memory;
 mod mount;
+mod nest;
 mod options;
 mod pack;
 mod source;

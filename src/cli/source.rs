@@ -1,12 +1,14 @@
 //! What all sub-commands share: opening containers.
 
 use super::expand::expand;
+use super::nest::Nest;
 use super::{Exit, Failure};
-use crate::catalog::{Catalog, Dataset, Located};
+use crate::catalog::{Catalog, Dataset, Located, Place};
 use crate::format::{self, Content, OpenOptions, Secret, Source, View, magic};
 use crate::io::{File, process};
 use crate::vfs::{Options, Part, Vfs};
 use clap::{Args, ValueEnum};
+use std::collections::HashSet;
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -42,6 +44,10 @@ pub(super) struct OpenArgs {
     /// What they say, once it was read.
     #[arg(skip)]
     secret: Option<Secret>,
+    /// Show members that are containers themselves as folders, so many one in another
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(value_parser = clap::value_parser!(u8).range(..=16))]
+    pub(super) nested: u8,
 }
 
 /// How samples with a type are shown.
@@ -121,6 +127,10 @@ pub(super) struct Opened {
     pub(super) files: Vec<Arc<File>>,
     pub(super) dataset: Dataset,
     pub(super) parts: Vec<Part>,
+    /// Per container: the one that it is a member of, and its path there.
+    pub(super) inside: Vec<Option<(usize, Vec<u8>)>>,
+    /// Samples that are containers of the dataset, too.
+    pub(super) opened: HashSet<u64>,
 }
 
 /// Opens containers in the given order; a folder stands for the containers in it, by name.
@@ -137,25 +147,30 @@ pub(super) fn open_with(
     process::raise_open_files_limit();
     let options = args.options()?;
     let mut files = Vec::new();
-    let mut containers = Vec::new();
+    let mut nest = Nest::default();
     for path in expand(sources)? {
         let file = File::open(&path).map_err(|e| Failure::unreadable(path.display(), e))?;
         let file = Arc::new(prepare(file)?);
         let source = Arc::clone(&file) as Arc<dyn Source>;
-        containers.push(format::open(source, &options)?);
+        let container = format::open(Arc::clone(&source), &options)?;
+        nest.add(container, source, Place { file: files.len(), base_bytes: 0 }, None);
         files.push(file);
     }
+    nest.open_members(args.nested, &options)?;
     let part = |file: &Arc<File>| Part {
         path: file.path().to_owned(),
         modified: file.modified(),
         size_bytes: file.len(),
     };
     let parts = files.iter().map(part).collect();
-    let dataset = Dataset::new(containers);
+    let Nest { containers, places, inside, opened, .. } = nest;
+    let dataset = Dataset::nested(containers, places);
     for warning in dataset.parts().iter().flat_map(|part| part.warnings()) {
         tracing::warn!("{warning}");
     }
-    Ok(Opened { files, dataset, parts })
+    let opened = opened.into_iter().map(|(container, sample)| dataset.number(container, sample));
+    let opened = opened.collect();
+    Ok(Opened { files, dataset, parts, inside, opened })
 }
 
 impl Opened {
@@ -171,7 +186,7 @@ pub(super) fn head(dataset: &Dataset, files: &[Arc<File>], sample: u64) -> forma
     if located.sample.damaged {
         return Ok(Vec::new());
     }
-    let container = dataset.parts()[located.part].as_ref();
+    let container = dataset.parts()[located.container].as_ref();
     let located = exact(dataset, files, &located)?;
     let at = located.sample;
     let wanted = magic::HEAD_BYTES as u64;
@@ -204,9 +219,11 @@ pub(super) fn exact(
     }
     let start = at.extent().start;
     let lead = read_stored(&files[located.part], start, u64::from(at.lead_bytes))?;
-    let container = dataset.parts()[located.part].as_ref();
+    let container = dataset.parts()[located.container].as_ref();
     container.check_lead(located.index, &lead)?;
-    Ok(Located { sample: container.sample(located.index)?, ..*located })
+    let mut sample = container.sample(located.index)?;
+    sample.offset_bytes = sample.offset_bytes.saturating_add(dataset.base_of(located.container));
+    Ok(Located { sample, ..*located })
 }
 
 fn read_stored(file: &File, offset_bytes: u64, length_bytes: u64) -> format::Result<Vec<u8>> {

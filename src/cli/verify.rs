@@ -363,7 +363,7 @@ impl<'a> Run<'a> {
     }
 
     fn container(&self, located: &Located) -> &dyn Container {
-        self.opened.dataset.parts()[located.part].as_ref()
+        self.opened.dataset.parts()[located.container].as_ref()
     }
 
     fn file(&self, located: &Located) -> &File {

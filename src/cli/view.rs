@@ -65,9 +65,10 @@ pub(super) enum Layout {
 
 impl ViewArgs {
     fn naming(&self, opened: &Opened) -> Naming {
+        let is_nested = opened.inside.iter().any(Option::is_some);
         let folders = match self.layout {
-            Layout::Merge => Vec::new(),
-            Layout::Shards => opened.parts.iter().map(|part| folder_name(&part.path)).collect(),
+            Layout::Merge if !is_nested => Vec::new(),
+            layout => folders(opened, layout),
         };
         let duplicates = match self.dup {
             Dup::Number => Duplicates::Number,
@@ -75,8 +76,24 @@ impl ViewArgs {
             Dup::Last => Duplicates::Last,
             Dup::Error => Duplicates::Error,
         };
-        Naming { duplicates, folders: unique(folders) }
+        Naming { duplicates, folders, opened: opened.opened.clone() }
     }
+}
+
+/// The folder that each container is shown in.
+fn folders(opened: &Opened, layout: Layout) -> Vec<Vec<u8>> {
+    let files = match layout {
+        Layout::Merge => vec![Vec::new(); opened.parts.len()],
+        Layout::Shards => unique(opened.parts.iter().map(|part| folder_name(&part.path)).collect()),
+    };
+    let mut folders: Vec<Vec<u8>> = Vec::new();
+    for (container, inside) in opened.inside.iter().enumerate() {
+        folders.push(match inside {
+            None => files[opened.dataset.file_of(container)].clone(),
+            Some((outer, path)) => [&folders[*outer][..], b"/", path].concat(),
+        });
+    }
+    folders
 }
 
 /// Gives folders of the same name different ones: containers must not fall together.

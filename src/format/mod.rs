@@ -37,7 +37,7 @@ pub use error::{Error, Result};
 pub use ffrecord::pickle::{Entry, Folder};
 pub use member::{Attributes, Kind, Member, Node};
 pub use options::{OpenOptions, Secret, View};
-pub use source::{MemorySource, Source, Table};
+pub use source::{MemorySource, SliceSource, Source, Table};
 
 use std::sync::Arc;
 

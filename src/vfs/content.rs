@@ -114,6 +114,6 @@ impl Vfs {
     }
 
     pub(super) fn container(&self, located: &Located) -> &dyn Container {
-        self.dataset.parts()[located.part].as_ref()
+        self.dataset.parts()[located.container].as_ref()
     }
 }

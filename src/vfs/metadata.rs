@@ -188,7 +188,7 @@ impl Vfs {
     fn attr_of_sample(&self, sample: u64, attr: Attr) -> Result<Attr, Errno> {
         let located = self.located(sample)?;
         // The index is mapped: of a file that was rewritten, it tells of somebody else's samples.
-        let part = &self.dataset.parts()[located.part];
+        let part = &self.dataset.parts()[located.container];
         part.check_unchanged().map_err(|e| self.container_error(located.part, &e))?;
         let stored = part.attributes(located.index).map_err(|e| self.index_error(sample, &e))?;
         let (size, at) = (located.sample.size_bytes(), located.sample);
@@ -258,7 +258,7 @@ impl Vfs {
     /// The index cannot be read any more: that is the end of the whole container.
     fn index_error(&self, sample: u64, error: &Error) -> Errno {
         match self.dataset.part_of(sample) {
-            Some((part, _)) => self.container_error(part, error),
+            Some((container, _)) => self.container_error(self.dataset.file_of(container), error),
             None => Errno::from(error),
         }
     }
@@ -365,7 +365,7 @@ impl Vfs {
     pub fn getxattr(&self, ino: u64, name: &[u8]) -> Result<Vec<u8>, Errno> {
         let Inode::Node(Node::Sample(sample)) = Inode::of(ino) else { return Err(Errno::ENODATA) };
         let name = name.strip_prefix(XATTR_PREFIX.as_bytes()).ok_or(Errno::ENODATA)?;
-        let Located { part, index, sample: at } = self.located(sample)?;
+        let Located { part, index, sample: at, .. } = self.located(sample)?;
         Ok(match name {
             b"container" => self.parts[part].path.as_os_str().as_encoded_bytes().to_vec(),
             b"index" => index.to_string().into_bytes(),

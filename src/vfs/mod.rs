@@ -147,10 +147,10 @@ impl Vfs {
     /// Puts a dataset and its names together.
     ///
     /// # Panics
-    /// `parts` does not describe the dataset's parts, one each.
+    /// `parts` does not describe the dataset's files, one each.
     #[must_use]
     pub fn new(dataset: Dataset, catalog: Catalog, parts: Vec<Part>, options: Options) -> Self {
-        assert_eq!(dataset.parts().len(), parts.len(), "a description for each part");
+        assert!(dataset.files() <= parts.len(), "a description for each file");
         let newest = parts.iter().map(|part| part.modified).max();
         let budget = Budget::new(options.cache_bytes);
         let (samples, data_bytes) = (dataset.len(), dataset.data_bytes());

@@ -48,7 +48,9 @@ impl Vfs {
                     return self.fail(task, Fault::Damaged);
                 }
                 pieces.part = start..end;
-                let first = piece.offset_bytes + (start - piece.at_bytes);
+                let first = self.dataset.base_of(task.located.container)
+                    + piece.offset_bytes
+                    + (start - piece.at_bytes);
                 task.next(Goal::Pieces(pieces), first..first + (end - start))
             }
             Ok(_) => self.give_pieces(&want, *pieces),
