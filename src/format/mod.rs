@@ -31,6 +31,7 @@ pub mod magic;
 mod member;
 mod options;
 mod source;
+pub mod tar;
 
 pub use decode::{Decoder, Progress, Restart};
 pub use error::{Error, Result};
@@ -43,7 +44,7 @@ use std::sync::Arc;
 
 /// Every format that can be mounted, in the order in which they are tried: those with a magic number
 /// first.
-pub static FORMATS: &[&dyn Format] = &[&ffrecord::FfRecord];
+pub static FORMATS: &[&dyn Format] = &[&tar::Tar, &ffrecord::FfRecord];
 
 /// A kind of container.
 pub trait Format: Sync {
