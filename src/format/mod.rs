@@ -24,6 +24,7 @@
     )
 )]
 
+pub mod codec;
 mod decode;
 mod error;
 pub mod ffrecord;

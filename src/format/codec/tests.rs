@@ -1,0 +1,105 @@
+use super::*;
+use std::io::Write;
+
+fn text(bytes: usize) -> Vec<u8> {
+    let mut state = 12345_u32;
+    let words = ["data ", "set ", "of ", "many ", "samples ", "and ", "numbers\n"];
+    let mut out = Vec::new();
+    while out.len() < bytes {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        match state >> 29 {
+            7 => out.extend_from_slice(format!("{state}").as_bytes()),
+            n => out.extend_from_slice(words[n as usize].as_bytes()),
+        }
+    }
+    out.truncate(bytes);
+    out
+}
+
+fn deflated(data: &[u8]) -> Vec<u8> {
+    miniz_oxide::deflate::compress_to_vec(data, 6)
+}
+
+fn gzipped(data: &[u8]) -> Vec<u8> {
+    let mut out = vec![0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255];
+    out.extend(deflated(data));
+    out.extend(crc32fast::hash(data).to_le_bytes());
+    out.extend((data.len() as u32).to_le_bytes());
+    out
+}
+
+fn bzipped(data: &[u8]) -> Vec<u8> {
+    let mut to = ::bzip2::write::BzEncoder::new(Vec::new(), ::bzip2::Compression::new(1));
+    to.write_all(data).unwrap();
+    to.finish().unwrap()
+}
+
+fn xzipped(data: &[u8], block_bytes: u64) -> Vec<u8> {
+    use liblzma::stream::{Check, MtStreamBuilder};
+    let stream = MtStreamBuilder::new()
+        .threads(1)
+        .block_size(block_bytes)
+        .preset(1)
+        .check(Check::Crc64)
+        .encoder()
+        .unwrap();
+    let mut to = liblzma::write::XzEncoder::new_stream(Vec::new(), stream);
+    to.write_all(data).unwrap();
+    to.finish().unwrap()
+}
+
+fn zstd_frames(data: &[u8], frame_bytes: usize) -> Vec<u8> {
+    data.chunks(frame_bytes).flat_map(|d| ::zstd::bulk::compress(d, 1).unwrap()).collect()
+}
+
+fn ppmd(data: &[u8]) -> Vec<u8> {
+    let mut out = vec![0x5 | 0xf0, 0];
+    let mut to =
+        ppmd_rust::Ppmd8Encoder::new(&mut out, 6, 16 << 20, ppmd_rust::RestoreMethod::Restart)
+            .unwrap();
+    to.write_all(data).unwrap();
+    to.finish(false).unwrap();
+    out
+}
+
+fn zip_lzma(data: &[u8], has_end_marker: bool) -> Vec<u8> {
+    use liblzma::stream::{Action, LzmaOptions, Stream};
+    assert!(has_end_marker);
+    let mut core = Stream::new_lzma_encoder(&LzmaOptions::new_preset(1).unwrap()).unwrap();
+    let mut out = Vec::with_capacity(data.len() * 2 + 1000);
+    core.process_vec(data, &mut out, Action::Finish).unwrap();
+    let mut zip = vec![5, 0, 5, 0];
+    zip.extend(&out[..5]);
+    zip.extend(&out[13..]);
+    zip
+}
+
+/// Streams of every codec that hold `data`.
+fn streams(data: &[u8]) -> Vec<(Codec, Vec<u8>)> {
+    let (a, b) = data.split_at(data.len() / 3);
+    vec![
+        (Codec::Deflate, deflated(data)),
+        (Codec::Deflate64, deflated(data)),
+        (Codec::Gzip, gzipped(data)),
+        (Codec::Gzip, [gzipped(a), gzipped(b), vec![0; 100]].concat()),
+        (Codec::Bzip2, bzipped(data)),
+        (Codec::Bzip2, [bzipped(a), bzipped(b)].concat()),
+        (Codec::Xz, xzipped(data, 70_000)),
+        (Codec::Xz, [xzipped(a, 1 << 20), vec![0; 8], xzipped(b, 10_000)].concat()),
+        (Codec::Zstd, zstd_frames(data, 50_000)),
+        (Codec::Lzma, zip_lzma(data, true)),
+        (Codec::Ppmd, ppmd(data)),
+    ]
+}
+
+#[test]
+fn every_codec_decodes_what_its_encoder_wrote() {
+    for length in [0, 1, 100, 5_000, 900_000] {
+        let data = text(length);
+        for (codec, stored) in streams(&data) {
+            let mut out = vec![0; length];
+            assert_eq!(decode(codec, &stored, &mut out), Ok(()), "{codec:?} {length}");
+            assert!(out == data, "{codec:?} {length}");
+        }
+    }
+}
