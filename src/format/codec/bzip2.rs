@@ -237,7 +237,8 @@ impl Bzip2 {
         if let Some(at_bit) = stream.found {
             if stream.has_given {
                 self.phase = Phase::Mark(at_bit);
-                return Ok(false);
+                // A step that does nothing would look like a decoder that is stuck.
+                return Ok(step.done == Progress::default());
             }
             // Bits within a block that only look like the number.
             stream.found = None;

@@ -45,7 +45,8 @@ impl Lzma {
         head.extend_from_slice(&self.size_bytes.unwrap_or(u64::MAX).to_le_bytes());
         let memory_bytes = MAX_WINDOW_BYTES.saturating_add(OWN_BYTES);
         let mut core = Stream::new_lzma_decoder(memory_bytes).map_err(|e| damaged(&e))?;
-        core.process(&head, &mut [], Action::Run).map_err(|e| damaged(&e))?;
+        // Without room for output it would not even read that.
+        core.process(&head, &mut [0], Action::Run).map_err(|e| damaged(&e))?;
         Ok(core)
     }
 }

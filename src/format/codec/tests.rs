@@ -103,3 +103,55 @@ fn every_codec_decodes_what_its_encoder_wrote() {
         }
     }
 }
+
+/// Drives a decoder with small pieces; gives all bytes, and every restart point that it offered.
+fn in_steps(
+    codec: Codec,
+    from: Option<&Restart>,
+    stored: &[u8],
+    (piece, room): (usize, usize),
+) -> Result<(Vec<u8>, Vec<Restart>), String> {
+    let mut decoder = decoder(codec, from)?.unwrap();
+    let (mut out, mut restarts) = (Vec::new(), Vec::new());
+    let mut buf = vec![0; room];
+    let mut at = from.map_or(0, |r| r.stored_bytes as usize);
+    let mut stuck = 0;
+    loop {
+        let input = &stored[at..stored.len().min(at + piece)];
+        let step = decoder.decode(input, &mut buf, at + input.len() == stored.len())?;
+        at += step.taken;
+        out.extend_from_slice(&buf[..step.given]);
+        if step.is_end {
+            return Ok((out, restarts));
+        }
+        stuck = if step == Progress::default() { stuck + 1 } else { 0 };
+        assert!(stuck < 3, "{codec:?} is stuck at {at} of {}", stored.len());
+        if let Some(restart) = decoder.restart() {
+            assert_eq!(restart.stored_bytes, at as u64);
+            let before = from.map_or(0, |r| r.decoded_bytes);
+            assert_eq!(restart.decoded_bytes, before + out.len() as u64);
+            restarts.push(restart);
+        }
+        assert!(out.len() < 64 << 20);
+    }
+}
+
+#[test]
+fn every_restart_point_leads_to_the_same_bytes() {
+    let data = text(700_000);
+    for (codec, stored) in streams(&data).into_iter().filter(|(c, _)| *c != Codec::Ppmd) {
+        for chunks in [(1 << 20, 1 << 20), (1000, 70_001), (70_001, 999), (1, 64)] {
+            let (whole, restarts) = in_steps(codec, None, &stored, chunks).unwrap();
+            assert!(whole == data, "{codec:?}");
+            let expected = match codec {
+                Codec::Lzma | Codec::Deflate64 => 0..=0,
+                _ => 2..=1000,
+            };
+            assert!(expected.contains(&restarts.len()), "{codec:?} {chunks:?} {}", restarts.len());
+            for (i, restart) in restarts.iter().enumerate().step_by(restarts.len() / 4 + 1) {
+                let (rest, _) = in_steps(codec, Some(restart), &stored, (5000, 5000)).unwrap();
+                assert!(rest == data[restart.decoded_bytes as usize..], "{codec:?} {i}");
+            }
+        }
+    }
+}
