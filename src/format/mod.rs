@@ -32,6 +32,7 @@ pub mod magic;
 mod member;
 mod options;
 mod source;
+pub mod stream;
 
 pub use decode::{Decoder, Progress, Restart};
 pub use error::{Error, Result};

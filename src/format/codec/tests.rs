@@ -1,7 +1,7 @@
 use super::*;
 use std::io::Write;
 
-fn text(bytes: usize) -> Vec<u8> {
+pub(in crate::format) fn text(bytes: usize) -> Vec<u8> {
     let mut state = 12345_u32;
     let words = ["data ", "set ", "of ", "many ", "samples ", "and ", "numbers\n"];
     let mut out = Vec::new();
@@ -75,7 +75,7 @@ fn zip_lzma(data: &[u8], has_end_marker: bool) -> Vec<u8> {
 }
 
 /// Streams of every codec that hold `data`.
-fn streams(data: &[u8]) -> Vec<(Codec, Vec<u8>)> {
+pub(in crate::format) fn streams(data: &[u8]) -> Vec<(Codec, Vec<u8>)> {
     let (a, b) = data.split_at(data.len() / 3);
     vec![
         (Codec::Deflate, deflated(data)),
