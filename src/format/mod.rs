@@ -24,6 +24,7 @@
     )
 )]
 
+pub mod codec;
 mod decode;
 mod error;
 pub mod ffrecord;
@@ -31,6 +32,7 @@ pub mod magic;
 mod member;
 mod options;
 mod source;
+pub mod stream;
 pub mod tar;
 
 pub use decode::{Decoder, Progress, Restart};

@@ -125,6 +125,10 @@ impl Container for Archive {
         self.index.piece(index, offset_bytes)
     }
 
+    fn has_holes(&self) -> bool {
+        self.index.has_holes()
+    }
+
     fn attributes(&self, index: u64) -> Result<Attributes> {
         self.index.attributes(index)
     }
