@@ -17,6 +17,8 @@ const AHEAD_BYTES: u64 = 16 << 20;
 const AHEAD_BLOCKS: u64 = 16;
 /// So many samples fetched on demand, none of them fetched ahead: the readers do something else.
 const ASTRAY: u64 = 8192;
+/// So many samples that arrived are listed before those that were asked for are taken off the list.
+const ARRIVED: usize = 4096;
 
 impl Vfs {
     /// Takes what was fetched, or not. What it gives is to be stored in the kernel's page cache; it can be
@@ -107,6 +109,11 @@ impl Vfs {
         }
         let mut queue = self.prefetch.lock();
         queue.arrived.extend(arrived);
+        // What was asked for goes now and then, or the list grows as long as there is room for all.
+        if queue.arrived.len() > queue.arrived_limit.max(ARRIVED) {
+            queue.arrived.retain(|&(_, sample)| self.cache.has_ahead(sample));
+            queue.arrived_limit = queue.arrived.len() * 2;
+        }
         let room = self.options.kernel_bytes.saturating_sub(queue.stored_bytes);
         let mut bytes = 0;
         stores.retain(|store| {
