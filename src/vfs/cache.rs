@@ -220,6 +220,11 @@ impl SampleCache {
         self.shard(sample).ahead.contains_key(&sample)
     }
 
+    /// Whether what arrived as number `order` still waits to be asked for.
+    pub(super) fn has_arrival(&self, sample: u64, order: u64) -> bool {
+        self.shard(sample).ahead.get(&sample).is_some_and(|ahead| ahead.order == order)
+    }
+
     /// Takes out what was fetched ahead: it is elsewhere now, or nobody wants it. Gives how much of it
     /// nobody had asked for, in bytes.
     pub(super) fn drop_ahead(&self, sample: u64) -> Option<u64> {

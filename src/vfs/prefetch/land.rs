@@ -111,7 +111,7 @@ impl Vfs {
         queue.arrived.extend(arrived);
         // What was asked for goes now and then, or the list grows as long as there is room for all.
         if queue.arrived.len() > queue.arrived_limit.max(ARRIVED) {
-            queue.arrived.retain(|&(_, sample)| self.cache.has_ahead(sample));
+            queue.arrived.retain(|&(order, sample)| self.cache.has_arrival(sample, order));
             queue.arrived_limit = queue.arrived.len() * 2;
         }
         let room = self.options.kernel_bytes.saturating_sub(queue.stored_bytes);

@@ -148,7 +148,7 @@ impl Vfs {
         let last_used = self.prefetch.last_used.load(Ordering::Relaxed);
         let age = STALE + 2 * queue.batch_samples;
         while let Some(&(order, sample)) = queue.arrived.front() {
-            if self.cache.has_ahead(sample) {
+            if self.cache.has_arrival(sample, order) {
                 if order + age > last_used {
                     break;
                 }
