@@ -277,7 +277,7 @@ proptest! {
                 prop_assert_eq!(stored, arrays[item].as_slice());
                 let known = DTYPES.iter().find(|(name, _)| name == dtype);
                 let whole = known.is_some_and(|(_, descr)| {
-                    stored.len() as u64 % npy::item_bytes(descr).unwrap() == 0
+                    (stored.len() as u64).is_multiple_of(npy::item_bytes(descr).unwrap())
                 });
                 prop_assert_eq!(sample.content != Content::Stored, whole);
             }
