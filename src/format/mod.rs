@@ -27,13 +27,20 @@
 pub mod codec;
 mod decode;
 mod error;
+pub mod ffcv;
 pub mod ffrecord;
 pub mod magic;
 mod member;
+pub(crate) mod name;
+mod npy;
 mod options;
+mod reader;
 mod source;
 pub mod stream;
 pub mod tar;
+pub mod syrah;
+#[cfg(test)]
+mod testing;
 
 pub use decode::{Decoder, Progress, Restart};
 pub use error::{Error, Result};
@@ -47,6 +54,7 @@ use std::sync::Arc;
 /// Every format that can be mounted, in the order in which they are tried: those with a magic number
 /// first.
 pub static FORMATS: &[&dyn Format] = &[&tar::Tar, &ffrecord::FfRecord];
+pub static FORMATS: &[&dyn Format] = &[&syrah::Syrah, &ffcv::Ffcv, &ffrecord::FfRecord];
 
 /// A kind of container.
 pub trait Format: Sync {
@@ -300,6 +308,8 @@ pub enum IndexChecksum {
     Ok,
     /// The format has one, this container does not.
     Absent,
+    /// The format has none: nothing can be verified.
+    None,
 }
 
 /// Opens a container with the format that its content, or failing that its name, asks for.

@@ -58,6 +58,7 @@ pub fn info<'a>(
         index_checksum: match part.index_checksum() {
             IndexChecksum::Ok => "ok",
             IndexChecksum::Absent => "absent",
+            IndexChecksum::None => "none",
         },
         warnings: part.warnings().to_vec(),
     });
