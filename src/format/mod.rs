@@ -24,6 +24,7 @@
     )
 )]
 
+pub mod codec;
 mod decode;
 mod error;
 pub mod ffrecord;
@@ -31,6 +32,7 @@ pub mod magic;
 mod member;
 mod options;
 mod source;
+pub mod zip;
 
 pub use decode::{Decoder, Progress, Restart};
 pub use error::{Error, Result};
@@ -43,7 +45,7 @@ use std::sync::Arc;
 
 /// Every format that can be mounted, in the order in which they are tried: those with a magic number
 /// first.
-pub static FORMATS: &[&dyn Format] = &[&ffrecord::FfRecord];
+pub static FORMATS: &[&dyn Format] = &[&ffrecord::FfRecord, &zip::Zip];
 
 /// A kind of container.
 pub trait Format: Sync {
