@@ -1,0 +1,1 @@
+//! Bits that do not begin where bytes do.

@@ -1,0 +1,291 @@
+//! bzip2 streams, concatenated, by libbz2-rs. Restarts between blocks.
+//!
+//! ```text
+//! "BZh" level (all byte-aligned) | blocks | 0x177245385090 | u32 combined CRC | padding to a byte
+//! block, at any bit: 0x314159265359 | u32 CRC | …        the first bit of a byte is its highest
+//! ```
+//!
+//! libbz2 does not say where blocks begin. So the stored bits are searched for the magic numbers beside
+//! it: it is fed only up to such a place. As it gives a block's bytes only when it has all of its bits,
+//! and all of them before it reads on, the place is a block's end exactly if it has then given some.
+
+use super::{FOREIGN_RESTART, Place, Step};
+use crate::format::{Decoder, Progress, Restart};
+use ::bzip2::{Decompress, Status};
+
+const BLOCK_MAGIC: u64 = 0x3141_5926_5359;
+const END_MAGIC: u64 = 0x1772_4538_5090;
+const MAGIC_BITS: u32 = 48;
+const MAGIC_MASK: u64 = (1 << MAGIC_BITS) - 1;
+const MARK_BITS: usize = 80;
+/// A magic number and the CRC behind it, and the bits before them in their first byte.
+const MARK_BYTES: usize = 11;
+/// So many bytes are searched before they are decoded.
+const QUEUE_BYTES: usize = 16 << 10;
+
+pub(super) struct Bzip2 {
+    phase: Phase,
+    stream: Stream,
+    place: Place,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Phase {
+    /// Where a stream begins, the first or another one.
+    Between {
+        is_first: bool,
+    },
+    /// Behind so many bytes of a stream's header.
+    Head(usize),
+    /// Where a magic number must stand: at this bit of the queue.
+    Mark(usize),
+    /// Within a block.
+    Block,
+    End,
+}
+
+/// The stream that is being decoded.
+struct Stream {
+    core: Decompress,
+    level: u8,
+    /// Stored bytes that were taken, from a byte on that has not been decoded, or not long ago.
+    queue: Vec<u8>,
+    /// So many bits of each queued byte belong to what is decoded before it.
+    shift: u32,
+    /// So many bytes of the queue were staged.
+    fed: usize,
+    /// What is being decoded: queued bytes, shifted.
+    staged: Vec<u8>,
+    staged_at: usize,
+    /// The last 64 bits of the queue.
+    last_bits: u64,
+    /// A magic number: at this bit of the queue.
+    found: Option<usize>,
+    /// Whether this block has given a byte.
+    has_given: bool,
+    /// The checksums of all blocks so far.
+    combined_crc: u32,
+}
+
+impl Stream {
+    /// Begins in front of a block.
+    fn new(level: u8, shift: u32, queue: &[u8], combined_crc: u32) -> Result<Self, String> {
+        let mut core = Decompress::new(false);
+        core.decompress(&[b'B', b'Z', b'h', level], &mut []).map_err(|e| damaged(&e))?;
+        Ok(Self {
+            core,
+            level,
+            queue: queue.to_vec(),
+            shift,
+            fed: 0,
+            staged: Vec::new(),
+            staged_at: 0,
+            last_bits: queue.iter().fold(0, |bits, byte| bits << 8 | u64::from(*byte)),
+            found: None,
+            has_given: false,
+            combined_crc,
+        })
+    }
+
+    fn queued_bits(&self) -> usize {
+        self.queue.len().saturating_mul(8)
+    }
+
+    fn push(&mut self, byte: u8) {
+        self.queue.push(byte);
+        self.last_bits = self.last_bits << 8 | u64::from(byte);
+    }
+
+    /// The magic number that ends in the last byte, if one does: at which bit it begins.
+    fn find(&self) -> Option<usize> {
+        let is_magic = |bits| bits == BLOCK_MAGIC || bits == END_MAGIC;
+        let behind = (0..8_u32).find(|&k| is_magic(self.last_bits >> k & MAGIC_MASK))?;
+        self.queued_bits().checked_sub(behind.saturating_add(MAGIC_BITS) as usize)
+    }
+
+    /// The 80 bits from there on: a magic number and a checksum. `None`: not all of them are here.
+    fn mark(&self, at_bit: usize) -> Option<(u64, u32)> {
+        if self.queued_bits() < at_bit.checked_add(MARK_BITS)? {
+            return None;
+        }
+        let bytes = self.queue.get(at_bit / 8..)?;
+        let bits =
+            bytes.iter().take(MARK_BYTES).fold(0, |bits: u128, b| bits << 8 | u128::from(*b));
+        let length = bytes.len().min(MARK_BYTES).saturating_mul(8);
+        let bits = bits >> length.saturating_sub(at_bit % 8).saturating_sub(MARK_BITS);
+        Some(((bits >> 32) as u64 & MAGIC_MASK, bits as u32))
+    }
+
+    /// Stages what is known to lie before the next magic number. False: nothing does.
+    fn stage(&mut self) -> bool {
+        if self.found.is_none() {
+            self.queue.drain(..self.fed.min(self.queue.len()));
+            self.fed = 0;
+        }
+        // One that begins later is not seen yet.
+        let behind = self.queued_bits().saturating_sub(MAGIC_BITS as usize - 1);
+        let bits = self.found.unwrap_or(behind).saturating_sub(self.shift as usize);
+        let end = if self.found.is_some() { bits.div_ceil(8) } else { bits / 8 };
+        let pairs = self.queue.get(self.fed..).unwrap_or_default();
+        let next = pairs.iter().skip(1).chain(std::iter::once(&0));
+        let shifted = |(a, b): (&u8, &u8)| (u16::from_be_bytes([*a, *b]) << self.shift >> 8) as u8;
+        self.staged.clear();
+        self.staged.extend(pairs.iter().zip(next).map(shifted).take(end.saturating_sub(self.fed)));
+        self.staged_at = 0;
+        self.fed = self.fed.max(end);
+        !self.staged.is_empty()
+    }
+
+    /// Decodes what is staged. False: nothing came of it, though there was room.
+    fn decode(&mut self, step: &mut Step) -> Result<bool, String> {
+        let before = (self.core.total_in(), self.core.total_out());
+        let input = self.staged.get(self.staged_at..).unwrap_or_default();
+        let status = self.core.decompress(input, step.room()).map_err(|e| damaged(&e))?;
+        if status == Status::StreamEnd {
+            return Err("the bzip2 stream ends where it should not".to_owned());
+        }
+        let length = |now: u64, then: u64| usize::try_from(now.saturating_sub(then)).unwrap_or(0);
+        let taken = length(self.core.total_in(), before.0);
+        let given = length(self.core.total_out(), before.1);
+        self.staged_at = self.staged_at.saturating_add(taken);
+        step.give(given);
+        self.has_given |= given > 0;
+        Ok(taken > 0 || given > 0)
+    }
+}
+
+impl Bzip2 {
+    pub(super) fn new(from: Option<&Restart>) -> Result<Self, String> {
+        let place = Place::of(from);
+        let (phase, stream) = match from.map(|from| &from.state[..]) {
+            None => (Phase::Between { is_first: true }, Stream::new(b'9', 0, &[], 0)?),
+            Some([]) => (Phase::Between { is_first: false }, Stream::new(b'9', 0, &[], 0)?),
+            Some(&[level @ b'1'..=b'9', shift @ 0..=7, a, b, c, d, ref queue @ ..])
+                if queue.len() < MARK_BYTES =>
+            {
+                let crc = u32::from_le_bytes([a, b, c, d]);
+                let stream = Stream::new(level, u32::from(shift), queue, crc)?;
+                (Phase::Mark(shift.into()), stream)
+            }
+            Some(_) => return Err(FOREIGN_RESTART.to_owned()),
+        };
+        Ok(Self { phase, stream, place })
+    }
+
+    /// Goes on; false: more input is needed, or room for output, or here is a place to restart.
+    fn advance(&mut self, step: &mut Step, is_last: bool) -> Result<bool, String> {
+        match self.phase {
+            Phase::Between { is_first } => match step.rest().first() {
+                None if is_last && !is_first => self.phase = Phase::End,
+                None => return Ok(false),
+                Some(b'B') => self.phase = Phase::Head(0),
+                Some(_) if is_first => return Err("this is no bzip2 stream".to_owned()),
+                Some(_) => self.phase = Phase::End,
+            },
+            Phase::Head(seen) => {
+                let Some(byte) = step.take_byte() else { return Ok(false) };
+                self.phase = match (seen, byte) {
+                    (0, b'B') | (1, b'Z') | (2, b'h') => Phase::Head(seen.saturating_add(1)),
+                    (3, b'1'..=b'9') => {
+                        self.stream = Stream::new(byte, 0, &[], 0)?;
+                        Phase::Mark(0)
+                    }
+                    _ => return Err("this is no bzip2 stream".to_owned()),
+                };
+            }
+            Phase::Mark(at_bit) => match self.stream.mark(at_bit) {
+                Some(mark) => return self.pass_mark(mark),
+                None => {
+                    let Some(byte) = step.take_byte() else { return Ok(false) };
+                    self.stream.push(byte);
+                }
+            },
+            Phase::Block => return self.advance_block(step),
+            Phase::End => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    fn pass_mark(&mut self, (magic, crc): (u64, u32)) -> Result<bool, String> {
+        let stream = &mut self.stream;
+        match magic {
+            BLOCK_MAGIC => {
+                stream.combined_crc = stream.combined_crc.rotate_left(1) ^ crc;
+                stream.has_given = false;
+                stream.found = None;
+                self.phase = Phase::Block;
+                Ok(true)
+            }
+            END_MAGIC if crc == stream.combined_crc => {
+                self.phase = Phase::Between { is_first: false };
+                Ok(false)
+            }
+            END_MAGIC => Err("the bzip2 stream does not match its checksum".to_owned()),
+            _ => Err("the bzip2 stream is damaged: no block begins where one should".to_owned()),
+        }
+    }
+
+    fn advance_block(&mut self, step: &mut Step) -> Result<bool, String> {
+        let stream = &mut self.stream;
+        if step.room().is_empty() {
+            return Ok(false);
+        }
+        if stream.decode(step)? || stream.stage() {
+            return Ok(true);
+        }
+        // All that is staged was decoded, and all that came of it was given.
+        if let Some(at_bit) = stream.found {
+            if stream.has_given {
+                self.phase = Phase::Mark(at_bit);
+                // A step that does nothing would look like a decoder that is stuck.
+                return Ok(step.done == Progress::default());
+            }
+            // Bits within a block that only look like the number.
+            stream.found = None;
+            return Ok(true);
+        }
+        let before = step.done.taken;
+        while stream.found.is_none() && stream.queue.len() < QUEUE_BYTES {
+            let Some(byte) = step.take_byte() else { break };
+            stream.push(byte);
+            stream.found = stream.find();
+        }
+        Ok(step.done.taken > before)
+    }
+}
+
+impl Decoder for Bzip2 {
+    fn decode(
+        &mut self,
+        input: &[u8],
+        output: &mut [u8],
+        is_last: bool,
+    ) -> Result<Progress, String> {
+        let mut step = Step::new(input, output);
+        while self.advance(&mut step, is_last)? {}
+        step.done.is_end = self.phase == Phase::End;
+        self.place.pass(step.done);
+        if !step.done.is_end && !step.room().is_empty() {
+            return step.starved(is_last);
+        }
+        Ok(step.done)
+    }
+
+    fn restart(&self) -> Option<Restart> {
+        match self.phase {
+            Phase::Between { is_first: false } => Some(self.place.restart(&[])),
+            Phase::Mark(at_bit) => {
+                let stream = &self.stream;
+                let mut state = vec![stream.level, (at_bit % 8) as u8];
+                state.extend_from_slice(&stream.combined_crc.to_le_bytes());
+                state.extend_from_slice(stream.queue.get(at_bit / 8..)?);
+                Some(self.place.restart(&state))
+            }
+            _ => None,
+        }
+    }
+}
+
+fn damaged(error: &::bzip2::Error) -> String {
+    format!("the bzip2 stream is damaged: {error}")
+}

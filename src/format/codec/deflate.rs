@@ -1,0 +1,181 @@
+//! Deflate (RFC 1951): whole by libdeflate, in steps by miniz_oxide, which can stop between blocks.
+
+use super::{ENDS_EARLY, FOREIGN_RESTART, Place, Step, fill};
+use crate::format::{Decoder, Progress, Restart};
+use libdeflater::{DecompressionError, Decompressor};
+use miniz_oxide::inflate::TINFLStatus as Status;
+use miniz_oxide::inflate::core::inflate_flags::{
+    TINFL_FLAG_HAS_MORE_INPUT, TINFL_FLAG_STOP_ON_BLOCK_BOUNDARY,
+};
+use miniz_oxide::inflate::core::{BlockBoundaryState, DecompressorOxide, decompress};
+
+/// How far back deflate refers.
+pub(super) const WINDOW_BYTES: usize = 32 << 10;
+/// A power of two (its length is a mask), a few times the window.
+const RING_BYTES: usize = 128 << 10;
+
+pub(super) fn decode(input: &[u8], out: &mut [u8]) -> Result<(), String> {
+    match Decompressor::new().deflate_decompress(input, out) {
+        Ok(given) if given == out.len() => Ok(()),
+        Ok(given) => Err(format!("it ends after {given} of {} bytes", out.len())),
+        Err(DecompressionError::InsufficientSpace) => {
+            Err(format!("there are more than the {} bytes that were expected", out.len()))
+        }
+        Err(DecompressionError::BadData) => explain(input, out),
+    }
+}
+
+/// libdeflate says only that something is wrong; the other decoder may know what.
+fn explain(input: &[u8], out: &mut [u8]) -> Result<(), String> {
+    fill(&mut Inflate::new(None)?, input, out)?;
+    Err("the deflate stream is damaged".to_owned())
+}
+
+/// Deflate step by step. Restarts between blocks: the bits left of the last byte, and the window.
+pub(super) struct Inflate {
+    core: Box<DecompressorOxide>,
+    /// What was decoded last, so that it can be referred to. It is filled up to `end`, and what lies in
+    /// `start..end` has not been given yet.
+    ring: Box<[u8]>,
+    start: usize,
+    end: usize,
+    boundary: Option<BlockBoundaryState>,
+    is_done: bool,
+    place: Place,
+    /// All that was ever decoded or taken over, up to the window's size.
+    window_bytes: usize,
+}
+
+impl Inflate {
+    pub(super) fn new(from: Option<&Restart>) -> Result<Self, String> {
+        let mut inflate = Self {
+            core: Box::default(),
+            ring: vec![0; RING_BYTES].into_boxed_slice(),
+            start: 0,
+            end: 0,
+            boundary: None,
+            is_done: false,
+            place: Place::of(from),
+            window_bytes: 0,
+        };
+        if let Some(from) = from {
+            inflate.resume(&State::read(&from.state)?);
+        }
+        Ok(inflate)
+    }
+
+    fn resume(&mut self, state: &State) {
+        let State { num_bits, bit_buf, ref window } = *state;
+        let boundary = BlockBoundaryState { num_bits, bit_buf, ..Default::default() };
+        *self.core = DecompressorOxide::from_block_boundary_state(&boundary);
+        self.boundary = Some(boundary);
+        if let Some(ring) = self.ring.get_mut(..window.len()) {
+            ring.copy_from_slice(window);
+        }
+        self.window_bytes = window.len();
+        self.start = window.len();
+        self.end = window.len();
+    }
+
+    /// What a restart point here must hold.
+    pub(super) fn state(&self) -> Option<Vec<u8>> {
+        let boundary = self.boundary.as_ref().filter(|_| self.is_at_boundary())?;
+        let mut window = Vec::with_capacity(self.window_bytes);
+        let before = self.window_bytes.saturating_sub(self.end);
+        window.extend_from_slice(self.ring.get(RING_BYTES.saturating_sub(before)..)?);
+        let behind = self.end.saturating_sub(self.window_bytes);
+        window.extend_from_slice(self.ring.get(behind..self.end)?);
+        let state = State { num_bits: boundary.num_bits, bit_buf: boundary.bit_buf, window };
+        state.write()
+    }
+
+    pub(super) fn is_at_boundary(&self) -> bool {
+        self.boundary.is_some() && self.start == self.end
+    }
+
+    fn give(&mut self, step: &mut Step) {
+        let pending = self.ring.get(self.start..self.end).unwrap_or_default();
+        self.start = self.start.saturating_add(step.copy(pending));
+    }
+
+    /// Decodes as much as the ring takes. False: more input is needed.
+    fn advance(&mut self, step: &mut Step) -> Result<bool, String> {
+        if self.end == RING_BYTES {
+            (self.start, self.end) = (0, 0);
+        }
+        let flags = TINFL_FLAG_HAS_MORE_INPUT | TINFL_FLAG_STOP_ON_BLOCK_BOUNDARY;
+        let (status, taken, given) =
+            decompress(&mut self.core, step.rest(), &mut self.ring, self.end, flags);
+        step.take(taken);
+        self.end = self.end.saturating_add(given).min(RING_BYTES);
+        self.window_bytes = self.window_bytes.saturating_add(given).min(WINDOW_BYTES);
+        self.boundary = None;
+        match status {
+            Status::Done => self.is_done = true,
+            Status::BlockBoundary => self.boundary = self.core.block_boundary_state(),
+            Status::HasMoreOutput => {}
+            Status::NeedsMoreInput => return Ok(given > 0),
+            Status::FailedCannotMakeProgress => return Err(ENDS_EARLY.to_owned()),
+            _ => return Err("the deflate stream is damaged".to_owned()),
+        }
+        Ok(true)
+    }
+}
+
+impl Decoder for Inflate {
+    fn decode(
+        &mut self,
+        input: &[u8],
+        output: &mut [u8],
+        is_last: bool,
+    ) -> Result<Progress, String> {
+        let mut step = Step::new(input, output);
+        let mut is_starved = false;
+        loop {
+            self.give(&mut step);
+            let is_pending = self.start < self.end;
+            let is_new_boundary = self.boundary.is_some() && step.done != Progress::default();
+            if is_pending || self.is_done || is_new_boundary || step.room().is_empty() {
+                break;
+            }
+            if !self.advance(&mut step)? {
+                is_starved = true;
+                break;
+            }
+        }
+        step.done.is_end = self.is_done && self.start == self.end;
+        self.place.pass(step.done);
+        if is_starved { step.starved(is_last) } else { Ok(step.done) }
+    }
+
+    fn restart(&self) -> Option<Restart> {
+        self.state().map(|state| self.place.restart(&state))
+    }
+}
+
+/// What must be known between two blocks.
+pub(super) struct State {
+    /// So many bits of the last byte taken belong to what follows …
+    pub(super) num_bits: u8,
+    /// … these.
+    pub(super) bit_buf: u8,
+    /// What was decoded before, up to 32 KiB.
+    pub(super) window: Vec<u8>,
+}
+
+impl State {
+    /// `num_bits | bit_buf | zstd frame of the window`
+    pub(super) fn read(bytes: &[u8]) -> Result<Self, String> {
+        let foreign = || FOREIGN_RESTART.to_owned();
+        let [num_bits @ 0..=7, bit_buf, packed @ ..] = bytes else { return Err(foreign()) };
+        let window = ::zstd::bulk::decompress(packed, WINDOW_BYTES).map_err(|_| foreign())?;
+        Ok(Self { num_bits: *num_bits, bit_buf: *bit_buf, window })
+    }
+
+    fn write(&self) -> Option<Vec<u8>> {
+        let packed = ::zstd::bulk::compress(&self.window, 3).ok()?;
+        let mut bytes = vec![self.num_bits, self.bit_buf];
+        bytes.extend_from_slice(&packed);
+        Some(bytes)
+    }
+}

@@ -1,0 +1,206 @@
+//! Compressed bytes → bytes: one file a codec, all of them whole at once ([`decode`]) and step by step
+//! ([`decoder`]). No memory is taken because the input claims to need it, beyond [`MAX_WINDOW_BYTES`].
+
+mod bits;
+mod bzip2;
+mod deflate;
+mod deflate64;
+mod gzip;
+mod lzma;
+mod ppmd;
+#[cfg(test)]
+mod tests;
+mod xz;
+mod zstd;
+
+pub use gzip::GzipHeader;
+
+use super::{Decoder, Progress, Restart};
+
+/// The largest window (dictionary) that a stream may ask for, in bytes: what `zstd --ultra` and `xz -9e`
+/// need at most. More (`--long=28`, `dict=256MiB`) is refused: concurrent readers have one each.
+pub const MAX_WINDOW_BYTES: u64 = 128 << 20;
+
+/// How bytes are compressed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Codec {
+    /// Raw deflate, RFC 1951.
+    Deflate,
+    /// As deflate, with a window of 64 KiB; zip's method 9.
+    Deflate64,
+    /// bzip2 streams, concatenated.
+    Bzip2,
+    /// LZMA as zip's method 14 has it: two bytes of version, two of length, properties, LZMA1.
+    Lzma,
+    /// `.xz` streams, concatenated.
+    Xz,
+    /// zstd frames, concatenated; RFC 8878.
+    Zstd,
+    /// PPMd version I, revision 1, as zip's method 98 has it: two bytes of parameters in front.
+    Ppmd,
+    /// gzip members, concatenated; RFC 1952.
+    Gzip,
+}
+
+impl Codec {
+    /// What people call it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Codec::Deflate => "deflate",
+            Codec::Deflate64 => "deflate64",
+            Codec::Bzip2 => "bzip2",
+            Codec::Lzma => "LZMA",
+            Codec::Xz => "xz",
+            Codec::Zstd => "zstd",
+            Codec::Ppmd => "PPMd",
+            Codec::Gzip => "gzip",
+        }
+    }
+}
+
+/// Decodes all of `input`; fills `out` exactly. The format's own checksums are verified.
+///
+/// # Errors
+/// The input is no such encoding, or one of fewer or more bytes.
+pub fn decode(codec: Codec, input: &[u8], out: &mut [u8]) -> Result<(), String> {
+    match codec {
+        Codec::Deflate => deflate::decode(input, out),
+        Codec::Gzip => gzip::decode(input, out),
+        Codec::Lzma => lzma::decode(input, out),
+        Codec::Ppmd => ppmd::decode(input, out),
+        Codec::Zstd => zstd::decode(input, out),
+        Codec::Bzip2 | Codec::Deflate64 | Codec::Xz => match decoder(codec, None)? {
+            Some(mut decoder) => fill(decoder.as_mut(), input, out),
+            None => Err(format!("{} cannot be decoded", codec.name())),
+        },
+    }
+}
+
+/// A decoder that goes step by step, from the start or from a restart point that an earlier one gave.
+/// `None`: this codec can be decoded only whole.
+///
+/// # Errors
+/// The restart point is none of this codec.
+pub fn decoder(codec: Codec, from: Option<&Restart>) -> Result<Option<Box<dyn Decoder>>, String> {
+    Ok(Some(match codec {
+        Codec::Deflate => Box::new(deflate::Inflate::new(from)?),
+        Codec::Deflate64 => Box::new(deflate64::Inflate64::new(from)?),
+        Codec::Bzip2 => Box::new(bzip2::Bzip2::new(from)?),
+        Codec::Lzma => Box::new(lzma::Lzma::new(from)?),
+        Codec::Xz => Box::new(xz::Xz::new(from)?),
+        Codec::Zstd => Box::new(zstd::Zstd::new(from)?),
+        Codec::Gzip => Box::new(gzip::Gzip::new(from)?),
+        Codec::Ppmd => return Ok(None),
+    }))
+}
+
+/// Fills `out` with what `decoder` gives for all of `input`, and sees that the stream ends there.
+fn fill(decoder: &mut dyn Decoder, mut input: &[u8], out: &mut [u8]) -> Result<(), String> {
+    let wanted = out.len();
+    let mut left = out;
+    let mut spill = [0; 1];
+    loop {
+        let is_full = left.is_empty();
+        let target = if is_full { &mut spill[..] } else { &mut *left };
+        let step = decoder.decode(input, target, true)?;
+        if is_full && step.given > 0 {
+            return Err(format!("there are more than the {wanted} bytes that were expected"));
+        }
+        input = input.get(step.taken..).unwrap_or_default();
+        if !is_full {
+            left = left.get_mut(step.given..).unwrap_or_default();
+        }
+        if step.is_end && left.is_empty() {
+            return Ok(());
+        }
+        if step.is_end || step == Progress::default() {
+            let given = wanted.saturating_sub(left.len());
+            return Err(format!("it ends after {given} of {wanted} bytes"));
+        }
+    }
+}
+
+/// Where a decoder is: what all of them count.
+#[derive(Debug, Clone, Copy, Default)]
+struct Place {
+    stored_bytes: u64,
+    decoded_bytes: u64,
+}
+
+impl Place {
+    fn of(from: Option<&Restart>) -> Self {
+        from.map_or_else(Self::default, |r| Self {
+            stored_bytes: r.stored_bytes,
+            decoded_bytes: r.decoded_bytes,
+        })
+    }
+
+    fn pass(&mut self, step: Progress) {
+        self.stored_bytes = self.stored_bytes.saturating_add(step.taken as u64);
+        self.decoded_bytes = self.decoded_bytes.saturating_add(step.given as u64);
+    }
+
+    fn restart(self, state: &[u8]) -> Restart {
+        let Self { stored_bytes, decoded_bytes } = self;
+        Restart { stored_bytes, decoded_bytes, state: state.into() }
+    }
+}
+
+/// What a decoder takes from and fills in one step.
+struct Step<'a> {
+    input: &'a [u8],
+    output: &'a mut [u8],
+    done: Progress,
+}
+
+impl<'a> Step<'a> {
+    fn new(input: &'a [u8], output: &'a mut [u8]) -> Self {
+        Self { input, output, done: Progress::default() }
+    }
+
+    /// What has not been taken yet.
+    fn rest(&self) -> &'a [u8] {
+        self.input.get(self.done.taken..).unwrap_or_default()
+    }
+
+    /// What has not been filled yet.
+    fn room(&mut self) -> &mut [u8] {
+        self.output.get_mut(self.done.given..).unwrap_or_default()
+    }
+
+    fn take(&mut self, bytes: usize) {
+        self.done.taken = self.done.taken.saturating_add(bytes).min(self.input.len());
+    }
+
+    fn give(&mut self, bytes: usize) {
+        self.done.given = self.done.given.saturating_add(bytes).min(self.output.len());
+    }
+
+    fn take_byte(&mut self) -> Option<u8> {
+        let byte = *self.rest().first()?;
+        self.take(1);
+        Some(byte)
+    }
+
+    fn copy(&mut self, bytes: &[u8]) -> usize {
+        let room = self.room();
+        let length = bytes.len().min(room.len());
+        if let (Some(room), Some(bytes)) = (room.get_mut(..length), bytes.get(..length)) {
+            room.copy_from_slice(bytes);
+        }
+        self.give(length);
+        length
+    }
+
+    /// What is to be done when a decoder can go no further; an error if more input will not come.
+    fn starved(&mut self, is_last: bool) -> Result<Progress, String> {
+        if is_last && self.rest().is_empty() && self.done == Progress::default() {
+            return Err(ENDS_EARLY.to_owned());
+        }
+        Ok(self.done)
+    }
+}
+
+const ENDS_EARLY: &str = "the stored bytes end early";
+const FOREIGN_RESTART: &str = "this is no restart point of the codec";
