@@ -60,13 +60,13 @@ pub(super) enum Fault {
 
 /// What a row shows to be wrong, if anything; whether it lies where it can is for another to say.
 pub(super) fn fault(head: &Head, has_password: bool) -> Option<Fault> {
-    let Some(method) = Method::of(head.method) else { return Some(Fault::Method) };
     match head.lock {
         Lock::None => {}
         Lock::Unknown => return Some(Fault::Lock),
         _ if !has_password => return Some(Fault::Password),
         _ => {}
     }
+    let Some(method) = Method::of(head.method) else { return Some(Fault::Method) };
     let Some(coded) = head.stored_bytes.checked_sub(head.lock.added_bytes()) else {
         return Some(Fault::Size);
     };
