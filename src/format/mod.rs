@@ -41,6 +41,7 @@ pub mod tar;
 pub mod syrah;
 #[cfg(test)]
 mod testing;
+pub mod zip;
 
 pub use decode::{Decoder, Progress, Restart};
 pub use error::{Error, Result};
@@ -55,6 +56,7 @@ use std::sync::Arc;
 /// first.
 pub static FORMATS: &[&dyn Format] = &[&tar::Tar, &ffrecord::FfRecord];
 pub static FORMATS: &[&dyn Format] = &[&syrah::Syrah, &ffcv::Ffcv, &ffrecord::FfRecord];
+pub static FORMATS: &[&dyn Format] = &[&ffrecord::FfRecord, &zip::Zip];
 
 /// A kind of container.
 pub trait Format: Sync {

@@ -10,6 +10,7 @@ mod catalog_model;
 mod changed;
 mod cli;
 mod common;
+mod corpus;
 mod cpus;
 mod doctor;
 mod engine;

@@ -1,0 +1,417 @@
+//! Zip, as PKWARE's APPNOTE 6.3.10 describes it, with the fields of Info-ZIP and WinZip.
+//!
+//! ```text
+//! [anything] | (local header | data [| data descriptor]) … | central directory | [zip64 end] | end | [anything]
+//! ```
+//!
+//! Only the central directory is read when a zip file is opened. It stays where it is (mapped, for a large
+//! one): 12 bytes a member are kept. Where a member's data begins only its local header says; it is fetched
+//! with the data, at the place where it most probably ends ([`Container::check_lead`]).
+
+mod crypto;
+mod end;
+mod links;
+mod method;
+mod names;
+mod open;
+mod record;
+mod walk;
+
+#[cfg(test)]
+mod tests;
+
+use super::codec;
+use super::{
+    Attributes, Container, Content, Decoder, Detected, Error, Format, IndexChecksum, Kind,
+};
+use super::{Member, Names, Node, OpenOptions, Restart, Result, Sample, Secret, Source, Table};
+use crypto::Lock;
+use links::{HardLinks, Targets};
+use method::{Fault, Method};
+use names::Charset;
+use record::{CENTRAL_BYTES, Class, Head, LOCAL_BYTES, LOCAL_MARK, Row, u16_at};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+const NAME: &str = "zip";
+
+/// The format zip.
+#[derive(Debug)]
+pub struct Zip;
+
+impl Format for Zip {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn extensions(&self) -> &'static [&'static str] {
+        &["zip", "zipx", "jar"]
+    }
+
+    fn detect(&self, source: &dyn Source) -> Result<Detected> {
+        let mark = end::mark(source)?;
+        let begins_so = end::is_local(mark) || end::is_split(mark);
+        match end::find(source) {
+            Ok(end) if begins_so || end.directory_at == 0 => Ok(Detected::Yes),
+            Ok(end) if end.directory_bytes > 0 => Ok(Detected::Perhaps),
+            Err(error @ Error::Unreadable { .. }) => Err(error),
+            // It is cut, or damaged: this format says best how.
+            _ if begins_so => Ok(Detected::Perhaps),
+            _ => Ok(Detected::No),
+        }
+    }
+
+    fn open(&self, source: Arc<dyn Source>, options: &OpenOptions) -> Result<Box<dyn Container>> {
+        Ok(Box::new(open::open(source, options)?))
+    }
+}
+
+/// The length of a local header is in these bits of a member's state …
+const LEAD_MASK: u32 = (1 << 24) - 1;
+/// … and this one says that the header was checked.
+const LEAD_CHECKED: u32 = 1 << 31;
+
+/// An open zip file.
+struct ZipFile {
+    source: Arc<dyn Source>,
+    directory: Box<dyn Table>,
+    directory_at: u64,
+    directory_bytes: u64,
+    /// To be added to every stored offset.
+    shift_bytes: u64,
+    /// Of each sample the place of its row in the directory, rising.
+    rows: Vec<u64>,
+    /// Of each sample how long its local header is, and whether that was checked; 0 if it is not known.
+    leads: Vec<AtomicU32>,
+    /// By how much the extra fields of local headers were last seen to be longer than 0.
+    guessed_extra_bytes: AtomicU32,
+    hard_links: HardLinks,
+    targets: Targets,
+    charset: Charset,
+    password: Option<Secret>,
+    data_bytes: u64,
+    warnings: Vec<String>,
+}
+
+impl ZipFile {
+    fn row_at(&self, index: u64) -> Result<u64> {
+        let row = usize::try_from(index).ok().and_then(|index| self.rows.get(index));
+        row.copied().ok_or_else(|| {
+            let expected = format!("a member number below {}", self.rows.len());
+            self.malformed(0, &expected, index.to_string(), "")
+        })
+    }
+
+    fn lead(&self, index: u64) -> Option<&AtomicU32> {
+        usize::try_from(index).ok().and_then(|index| self.leads.get(index))
+    }
+
+    fn get(&self, at: u64, out: &mut [u8]) -> Result<()> {
+        self.directory.copy_to(at, out).map_err(|e| self.unreadable(at, e))
+    }
+
+    fn unreadable(&self, at: u64, error: std::io::Error) -> Error {
+        let at = self.directory_at.saturating_add(at);
+        unreadable(self.source.as_ref(), "the central directory", at, error)
+    }
+
+    /// The row that begins at `at`, without what stands behind its fixed part unless that matters.
+    fn head(&self, at: u64) -> Result<Head> {
+        let mut fixed = [0; CENTRAL_BYTES];
+        self.get(at, &mut fixed)?;
+        let mut head = Head::parse(&fixed).ok_or_else(|| self.changed(at))?;
+        if head.needs_extra() {
+            let bytes = self.behind(at, &head)?;
+            head.apply(bytes.get(head.name_bytes()..).unwrap_or_default());
+        }
+        Ok(head)
+    }
+
+    /// Name and extra fields.
+    fn behind(&self, at: u64, head: &Head) -> Result<Vec<u8>> {
+        let mut bytes = vec![0; head.behind_bytes()];
+        self.get(at.saturating_add(CENTRAL_BYTES as u64), &mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// All of a row but its comment.
+    fn row(&self, at: u64) -> Result<Vec<u8>> {
+        let mut fixed = [0; CENTRAL_BYTES];
+        self.get(at, &mut fixed)?;
+        let head = Head::parse(&fixed).ok_or_else(|| self.changed(at))?;
+        let mut bytes = fixed.to_vec();
+        bytes.extend(self.behind(at, &head)?);
+        Ok(bytes)
+    }
+
+    /// It was in order when the file was opened: somebody is writing to it.
+    fn changed(&self, at: u64) -> Error {
+        let expected = "a row of the central directory (was the file rewritten?)";
+        self.malformed(self.directory_at.saturating_add(at), expected, "other bytes".to_owned(), "")
+    }
+
+    fn malformed(&self, at: u64, expected: &str, found: String, hint: &'static str) -> Error {
+        malformed(self.source.as_ref(), at, expected, found, hint)
+    }
+
+    /// Where a local header is, and the most bytes that it may have so that the data end before the
+    /// directory. `None`: there is no room for it.
+    fn room(&self, head: &Head) -> Option<(u64, u64)> {
+        room(head, self.shift_bytes, self.directory_at)
+    }
+
+    fn fault(&self, head: &Head) -> Option<Fault> {
+        let lies_well = self.room(head).is_some();
+        method::fault(head, self.password.is_some()).or((!lies_well).then_some(Fault::Extent))
+    }
+
+    /// The byte that the header of the traditional cipher ends in: of the CRC, or of the time where the CRC
+    /// comes behind the data.
+    fn check_bytes(head: &Head) -> [u8; 2] {
+        const DESCRIPTOR: u16 = 1 << 3;
+        let [.., of_crc] = head.crc32.to_le_bytes();
+        let [_, of_time, ..] = head.dos_time.to_le_bytes();
+        if head.flags & DESCRIPTOR != 0 { [of_crc, of_time] } else { [of_crc, of_crc] }
+    }
+
+    fn decode_as(&self, head: &Head, stored: &[u8], out: &mut [u8]) -> Result<(), String> {
+        let opened;
+        let coded = match (head.lock, &self.password) {
+            (Lock::None, _) => stored,
+            (_, None) => return Err("an encrypted member, and no password".to_owned()),
+            (lock, Some(password)) => {
+                opened = lock.open(password, stored, Self::check_bytes(head))?;
+                &opened
+            }
+        };
+        match Method::of(head.method) {
+            Some(Method::Stored) if coded.len() == out.len() => {
+                out.copy_from_slice(coded);
+                Ok(())
+            }
+            Some(Method::Stored) => Err(format!("{} bytes", coded.len())),
+            Some(Method::Coded(codec)) => codec::decode(codec, coded, out),
+            None => Err(format!("method {}", head.method)),
+        }
+    }
+
+    /// Checks a local header as far as it is there, and gives its length.
+    fn check_header(&self, row_at: u64, head: &Head, at: u64, lead: &[u8]) -> Result<u64> {
+        let wrong = |expected: &str, found: String| {
+            Err(self.malformed(at, expected, found, ": the member is damaged"))
+        };
+        if !lead.starts_with(LOCAL_MARK) {
+            return wrong("a local header", "other bytes".to_owned());
+        }
+        let field = |at| u16_at(lead, at).unwrap_or_default();
+        let (method, name_bytes, extra_bytes) = (field(8), field(26), field(28));
+        if method != head.local_method() {
+            let expected = format!("method {} as in the central directory", head.local_method());
+            return wrong(&expected, method.to_string());
+        }
+        let name_end = LOCAL_BYTES.saturating_add(name_bytes.into());
+        let length = name_end.saturating_add(extra_bytes.into());
+        let local_name = lead.get(LOCAL_BYTES as usize..usize::try_from(name_end).unwrap_or(0));
+        if let Some(local_name) = local_name.filter(|_| lead.len() as u64 >= length) {
+            let bytes = self.row(row_at)?;
+            let row = Row::parse(&bytes).ok_or_else(|| self.changed(row_at))?;
+            // Some tools write a name without its special characters, and the true one beside it.
+            if local_name != row.name && names::unicode_path(&row).is_none() && !is_masked(head) {
+                let shown = String::from_utf8_lossy(local_name).into_owned();
+                let expected = String::from_utf8_lossy(row.name).into_owned();
+                return wrong(&format!("the header of {expected:?}"), format!("that of {shown:?}"));
+            }
+        }
+        self.guessed_extra_bytes.store(extra_bytes.into(), Ordering::Relaxed);
+        Ok(length)
+    }
+}
+
+/// Whether the local header hides what it says: PKWARE's encryption of the central directory.
+fn is_masked(head: &Head) -> bool {
+    head.flags & (1 << 13) != 0
+}
+
+fn room(head: &Head, shift_bytes: u64, directory_at: u64) -> Option<(u64, u64)> {
+    let header_at = head.offset_bytes.checked_add(shift_bytes)?;
+    let room = directory_at.checked_sub(header_at)?.checked_sub(head.stored_bytes)?;
+    (room >= LOCAL_BYTES).then_some((header_at, room))
+}
+
+impl Container for ZipFile {
+    fn format(&self) -> &'static str {
+        NAME
+    }
+
+    fn len(&self) -> u64 {
+        self.rows.len() as u64
+    }
+
+    fn sample(&self, index: u64) -> Result<Sample> {
+        let head = self.head(self.row_at(index)?)?;
+        let is_stored =
+            head.lock == Lock::None && head.method == 0 && head.stored_bytes == head.size_bytes;
+        let mut sample = Sample {
+            length_bytes: head.stored_bytes,
+            crc32: head.lock.has_crc().then_some(head.crc32),
+            content: if is_stored { Content::Stored } else { Content::Encoded(head.size_bytes) },
+            ..Sample::default()
+        };
+        let (Some((header_at, room)), None) = (self.room(&head), self.fault(&head)) else {
+            sample.damaged = true;
+            sample.offset_bytes = head.offset_bytes.saturating_add(self.shift_bytes);
+            sample.length_bytes = head.stored_bytes.max(1);
+            if let Content::Encoded(size) = &mut sample.content {
+                *size = (*size).clamp(1, i64::MAX as u64);
+            }
+            return Ok(sample);
+        };
+        let state = self.lead(index).map_or(0, |lead| lead.load(Ordering::Relaxed));
+        let known = u64::from(state & LEAD_MASK);
+        let lead = if known != 0 {
+            known
+        } else {
+            let guess = LOCAL_BYTES
+                .saturating_add(head.name_bytes() as u64)
+                .saturating_add(self.guessed_extra_bytes.load(Ordering::Relaxed).into());
+            guess.min(room)
+        };
+        sample.offset_bytes = header_at.saturating_add(lead);
+        if state & LEAD_CHECKED == 0 {
+            sample.lead_bytes = u32::try_from(lead).unwrap_or(u32::MAX);
+        }
+        Ok(sample)
+    }
+
+    fn check_unchanged(&self) -> std::io::Result<()> {
+        self.source.check_unchanged()
+    }
+
+    fn data_bytes(&self) -> u64 {
+        self.data_bytes
+    }
+
+    fn decode(&self, index: u64, stored: &[u8], out: &mut [u8]) -> Result<()> {
+        let head = self.head(self.row_at(index)?)?;
+        let at = head.offset_bytes.saturating_add(self.shift_bytes);
+        self.decode_as(&head, stored, out).map_err(|why| {
+            let expected = format!("{} bytes, encoded with method {}", out.len(), head.method);
+            self.malformed(at, &expected, why, ": the member is damaged")
+        })
+    }
+
+    fn decoder(&self, index: u64, from: Option<&Restart>) -> Result<Option<Box<dyn Decoder>>> {
+        let head = self.head(self.row_at(index)?)?;
+        match Method::of(head.method) {
+            Some(Method::Coded(codec)) if head.lock == Lock::None => codec::decoder(codec, from)
+                .map_err(|why| {
+                    let at = head.offset_bytes.saturating_add(self.shift_bytes);
+                    self.malformed(at, "a place to go on from", why, "")
+                }),
+            _ => Ok(None),
+        }
+    }
+
+    fn check_lead(&self, index: u64, lead: &[u8]) -> Result<bool> {
+        let row_at = self.row_at(index)?;
+        let head = self.head(row_at)?;
+        let Some((header_at, room)) = self.room(&head) else { return Err(self.changed(row_at)) };
+        let length = self.check_header(row_at, &head, header_at, lead)?;
+        if length > room {
+            let expected = "data that end before the central directory";
+            let found = format!("a local header of {length} bytes");
+            return Err(self.malformed(header_at, expected, found, ": the member is damaged"));
+        }
+        let is_whole = length == lead.len() as u64;
+        let state = u32::try_from(length).unwrap_or(0) | if is_whole { LEAD_CHECKED } else { 0 };
+        if let Some(lead) = self.lead(index) {
+            lead.store(state, Ordering::Relaxed);
+        }
+        Ok(is_whole)
+    }
+
+    fn attributes(&self, index: u64) -> Result<Attributes> {
+        let at = self.row_at(index)?;
+        let bytes = self.row(at)?;
+        let row = Row::parse(&bytes).ok_or_else(|| self.changed(at))?;
+        let links = self.hard_links.names_of(index);
+        Ok(Attributes { links, ..attributes(&row) })
+    }
+
+    fn link_target(&self, index: u64) -> Result<Vec<u8>> {
+        let at = self.row_at(index)?;
+        match self.targets.get(index) {
+            Some(target) => Ok(target.to_vec()),
+            None => {
+                let at = self.directory_at.saturating_add(at);
+                let expected = "a symbolic link that can be read";
+                Err(self.malformed(at, expected, "a damaged one".to_owned(), ""))
+            }
+        }
+    }
+
+    fn members(&self, visit: &mut dyn FnMut(Member) -> Result<()>) -> Result<()> {
+        let mut next: u64 = 0;
+        let see = &mut |at: u64, row: &Row| -> Result<bool> {
+            let node = match row.class() {
+                Class::Special => return Ok(true),
+                Class::Folder => Node::Folder(attributes(row)),
+                _ => Node::Sample(match self.hard_links.sample_at(at) {
+                    Some(sample) => sample,
+                    None if self.row_at(next).is_ok_and(|row| row == at) => {
+                        let sample = next;
+                        next = next.saturating_add(1);
+                        sample
+                    }
+                    None => return Err(self.changed(at)),
+                }),
+            };
+            visit(Member { path: &self.charset.name_of(row), node })?;
+            Ok(true)
+        };
+        let unreadable = &|at, e| self.unreadable(at, e);
+        walk::walk(self.directory.as_ref(), self.directory_bytes, unreadable, see).map(|_| ())
+    }
+
+    fn names(&self, _samples: u64) -> Result<Names> {
+        Ok(Names::Members)
+    }
+
+    fn index_checksum(&self) -> IndexChecksum {
+        IndexChecksum::Absent
+    }
+
+    fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+}
+
+fn attributes(row: &Row) -> Attributes {
+    let kind = if row.class() == Class::Symlink { Kind::Symlink } else { Kind::File };
+    Attributes { kind, mode: row.head.mode(), modified: row.modified(), links: 1 }
+}
+
+fn read(source: &dyn Source, what: &'static str, out: &mut [u8], at: u64) -> Result<()> {
+    source.read_exact_at(out, at).map_err(|e| unreadable(source, what, at, e))
+}
+
+fn unreadable(source: &dyn Source, what: &'static str, at: u64, error: std::io::Error) -> Error {
+    Error::Unreadable { path: source.path().to_owned(), what, offset_bytes: at, source: error }
+}
+
+fn malformed(
+    source: &dyn Source,
+    offset_bytes: u64,
+    expected: &str,
+    found: String,
+    hint: &'static str,
+) -> Error {
+    Error::Malformed {
+        path: source.path().to_owned(),
+        format: NAME,
+        offset_bytes,
+        expected: expected.to_owned(),
+        found,
+        hint,
+    }
+}

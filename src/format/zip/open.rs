@@ -1,0 +1,455 @@
+//! Opening: one pass over the central directory, and what must be known besides.
+
+use super::crypto::Lock;
+use super::end::{self, End};
+use super::links::{Candidate, HardLinks, Targets, resolve};
+use super::method::{Fault, fault};
+use super::names::{Charset, Guess};
+use super::record::{CENTRAL_BYTES, Class, Head, LOCAL_BYTES, Row, u16_at};
+use super::walk::{Walked, walk};
+use super::{ZipFile, malformed, read, room, unreadable};
+use crate::format::{Container, Content, OpenOptions, Result, Source, Table};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
+
+/// The longest symbolic link that Linux follows.
+const MAX_TARGET_BYTES: u64 = 4095;
+/// What a symbolic link may take as stored.
+const MAX_STORED_TARGET_BYTES: u64 = 1 << 16;
+/// What all symbolic links may take.
+const MAX_TARGETS_BYTES: usize = 64 << 20;
+/// Decrypting takes thousands of hashes each.
+const MAX_ENCRYPTED_LINKS: u32 = 4096;
+/// The disk number of a member that stands in a zip64 field.
+const DISK_IN_ZIP64: u16 = u16::MAX;
+
+pub(super) fn open(source: Arc<dyn Source>, options: &OpenOptions) -> Result<ZipFile> {
+    let charset = options.encoding.as_deref().map(|name| charset(source.as_ref(), name));
+    let charset = charset.transpose()?;
+    let mut end = end::find(source.as_ref())?;
+    let table = source
+        .table(end.directory_at, end.directory_bytes)
+        .map_err(|e| unreadable(source.as_ref(), "the central directory", end.directory_at, e))?;
+    check_front(source.as_ref(), table.as_ref(), &mut end, options)?;
+    let mut scan = Scan::new(source.as_ref(), end, options);
+    let unreadable = |at: u64, e| {
+        let at = end.directory_at.saturating_add(at);
+        unreadable(source.as_ref(), "the central directory", at, e)
+    };
+    let see = &mut |at: u64, row: &Row| scan.see(at, row);
+    let walked = walk(table.as_ref(), end.directory_bytes, &unreadable, see)?;
+    scan.check_end(walked)?;
+    scan.check_overlaps(table.as_ref())?;
+    let links = resolve(&scan.candidates, table.as_ref(), end.directory_bytes, &unreadable)?;
+    let hard_links = scan.join(&links);
+    let symlinks = std::mem::take(&mut scan.symlinks);
+    let first_encrypted = scan.first_encrypted;
+    let guessed = charset.is_none().then(|| std::mem::replace(&mut scan.guess, Guess::new()));
+    let guessed = guessed.and_then(Guess::charset);
+    if let Some(charset) = guessed {
+        scan.warn(format!(
+            "names are not in UTF-8, and taken to be in {}; `encoding` says otherwise",
+            charset.name()
+        ));
+    }
+    scan.report();
+    let Scan { rows, data_bytes, warnings, .. } = scan;
+    let leads = rows.iter().map(|_| AtomicU32::new(0)).collect();
+    let mut file = ZipFile {
+        directory: table,
+        directory_at: end.directory_at,
+        directory_bytes: walked.end_bytes,
+        shift_bytes: end.shift_bytes,
+        rows,
+        leads,
+        guessed_extra_bytes: AtomicU32::new(0),
+        hard_links,
+        targets: Targets::default(),
+        charset: charset.or(guessed).unwrap_or(Charset::Dos(437)),
+        password: options.password.clone(),
+        data_bytes,
+        warnings,
+        source,
+    };
+    file.learn_leads();
+    if let Some(row) = first_encrypted {
+        file.check_password(row, options)?;
+    }
+    file.read_targets(&symlinks);
+    Ok(file)
+}
+
+fn charset(source: &dyn Source, name: &str) -> Result<Charset> {
+    Charset::named(name).ok_or_else(|| {
+        let expected = "a character set for names, such as cp437, shift_jis, gbk or koi8-r";
+        malformed(source, 0, expected, format!("{name:?}"), "")
+    })
+}
+
+/// Where the archive itself begins.
+fn check_front(
+    source: &dyn Source,
+    table: &dyn Table,
+    end: &mut End,
+    options: &OpenOptions,
+) -> Result<()> {
+    if end.shift_bytes == 0 {
+        return Ok(());
+    }
+    let mut fixed = [0; CENTRAL_BYTES];
+    let first = table.copy_to(0, &mut fixed).ok().and_then(|()| Head::parse(&fixed));
+    let header = |at: Option<u64>| {
+        let mut mark = [0; 4];
+        at.is_some_and(|at| source.read_exact_at(&mut mark, at).is_ok()) && end::is_local(mark)
+    };
+    if let Some(first) = first.filter(|first| !first.needs_extra())
+        && !header(first.offset_bytes.checked_add(end.shift_bytes))
+        && header(Some(first.offset_bytes))
+    {
+        // Only the directory was moved.
+        end.shift_bytes = 0;
+        return Ok(());
+    }
+    if end::is_local(end::mark(source)?) && !options.allow_damaged {
+        let found = format!("one that begins at byte {}, behind another", end.shift_bytes);
+        let hint = ": a truncated archive whose last member is an archive looks like that \
+                    (--allow-damaged serves the inner one)";
+        return Err(malformed(source, 0, "one archive", found, hint));
+    }
+    Ok(())
+}
+
+/// Everything that the pass over the directory collects.
+struct Scan<'a> {
+    source: &'a dyn Source,
+    end: End,
+    allow_damaged: bool,
+    has_password: bool,
+    rows: Vec<u64>,
+    candidates: Vec<Candidate>,
+    /// Rows of symbolic links.
+    symlinks: Vec<u64>,
+    first_encrypted: Option<u64>,
+    guess: Guess,
+    /// Where the last member ended, and whether all stand in order.
+    last_end: u64,
+    is_sorted: bool,
+    data_bytes: u64,
+    counts: Counts,
+    warnings: Vec<String>,
+}
+
+/// How many members are odd, by oddity.
+#[derive(Default)]
+struct Counts {
+    special: u64,
+    full_folders: u64,
+    locked: u64,
+    without_password: u64,
+    unknown_method: u64,
+    wrong_size: u64,
+    outside: u64,
+    unresolved_links: u64,
+}
+
+impl<'a> Scan<'a> {
+    fn new(source: &'a dyn Source, end: End, options: &OpenOptions) -> Self {
+        // A row has 46 bytes at least, so that this is bounded by the file's size.
+        let most = end.directory_bytes.checked_div(CENTRAL_BYTES as u64).unwrap_or(0);
+        let expected = usize::try_from(end.rows.min(most)).unwrap_or(0);
+        Self {
+            source,
+            end,
+            allow_damaged: options.allow_damaged,
+            has_password: options.password.is_some(),
+            rows: Vec::with_capacity(expected),
+            candidates: Vec::new(),
+            symlinks: Vec::new(),
+            first_encrypted: None,
+            guess: Guess::new(),
+            last_end: 0,
+            is_sorted: true,
+            data_bytes: 0,
+            counts: Counts::default(),
+            warnings: Vec::new(),
+        }
+    }
+
+    fn at(&self, row: u64) -> u64 {
+        self.end.directory_at.saturating_add(row)
+    }
+
+    fn see(&mut self, at: u64, row: &Row) -> Result<bool> {
+        let head = &row.head;
+        if head.disk != 0 && head.disk != DISK_IN_ZIP64 {
+            let found = format!("a member in part {} of a split one", head.disk);
+            let hint = ": join the parts first (zip -s 0)";
+            return Err(malformed(self.source, self.at(at), "a whole archive", found, hint));
+        }
+        self.guess.see(row);
+        let class = row.class();
+        match class {
+            Class::Folder => {
+                add(&mut self.counts.full_folders, head.size_bytes > 0);
+                return Ok(true);
+            }
+            Class::Special => {
+                add(&mut self.counts.special, true);
+                return Ok(true);
+            }
+            Class::Symlink => self.symlinks.push(at),
+            Class::File => {}
+        }
+        self.see_extent(at, head)?;
+        if let Some(target) = row.hard_link() {
+            self.candidates.push(Candidate { row: at, class, target: target.to_vec() });
+            return Ok(true);
+        }
+        self.rows.push(at);
+        match fault(head, self.has_password) {
+            None => self.data_bytes = self.data_bytes.saturating_add(head.size_bytes),
+            Some(Fault::Lock) => add(&mut self.counts.locked, true),
+            Some(Fault::Password) => add(&mut self.counts.without_password, true),
+            Some(Fault::Method) => add(&mut self.counts.unknown_method, true),
+            Some(Fault::Size | Fault::Extent) => add(&mut self.counts.wrong_size, true),
+        }
+        if matches!(head.lock, Lock::ZipCrypto | Lock::Aes { .. }) {
+            self.first_encrypted.get_or_insert(at);
+        }
+        Ok(true)
+    }
+
+    /// Members must lie before the directory, and should lie one behind the other.
+    fn see_extent(&mut self, at: u64, head: &Head) -> Result<()> {
+        let Some((start, end)) = extent(head, &self.end) else {
+            if self.allow_damaged {
+                add(&mut self.counts.outside, true);
+                return Ok(());
+            }
+            let found = format!("{} bytes at byte {}", head.stored_bytes, head.offset_bytes);
+            let hint = ": the file is damaged (--allow-damaged serves the other members)";
+            let expected = "a member before the central directory";
+            return Err(malformed(self.source, self.at(at), expected, found, hint));
+        };
+        self.is_sorted &= start >= self.last_end;
+        self.last_end = self.last_end.max(end);
+        Ok(())
+    }
+
+    fn check_end(&mut self, walked: Walked) -> Result<()> {
+        // Without zip64 there are 16 bits for the count; some tools let it overflow.
+        let is_right = match self.end.is_zip64 {
+            true => walked.rows == self.end.rows,
+            false => walked.rows & 0xffff == self.end.rows,
+        };
+        if is_right && !walked.is_cut {
+            return Ok(());
+        }
+        let at = self.at(walked.end_bytes);
+        let expected = format!("{} members in the central directory", self.end.rows);
+        let found = format!("{}, and then other bytes", walked.rows);
+        if !self.allow_damaged {
+            let hint = ": it is damaged (--allow-damaged serves those that were found)";
+            return Err(malformed(self.source, at, &expected, found, hint));
+        }
+        self.warn(format!("at byte {at}: expected {expected}, found {found}"));
+        Ok(())
+    }
+
+    /// Members that share bytes: a small file that unpacks to a huge one, or names that show different
+    /// bytes to different readers.
+    fn check_overlaps(&self, table: &dyn Table) -> Result<()> {
+        if self.is_sorted {
+            return Ok(());
+        }
+        let mut extents = Vec::with_capacity(self.rows.len());
+        let fail = |at: u64, e| unreadable(self.source, "the central directory", self.at(at), e);
+        walk(table, self.end.directory_bytes, &fail, &mut |_, row| {
+            if !matches!(row.class(), Class::Folder | Class::Special) {
+                extents.extend(extent(&row.head, &self.end));
+            }
+            Ok(true)
+        })?;
+        extents.sort_unstable();
+        let mut before = 0;
+        for (start, end) in extents {
+            if start < before {
+                let found = "one that lies within another: a zip bomb?".to_owned();
+                let expected = "a member that shares no bytes with others";
+                return Err(malformed(self.source, start, expected, found, ""));
+            }
+            before = end;
+        }
+        Ok(())
+    }
+
+    /// Takes hard links up that lead nowhere as members of their own, and joins the others to theirs.
+    fn join(&mut self, links: &[Option<u64>]) -> HardLinks {
+        let mut resolved = Vec::new();
+        for (candidate, link) in std::mem::take(&mut self.candidates).iter().zip(links) {
+            match link {
+                Some(target) => resolved.push((candidate.row, *target)),
+                None => {
+                    // What PKZIP for Unix writes of a symbolic link with several names.
+                    add(&mut self.counts.unresolved_links, candidate.class == Class::File);
+                    self.rows.push(candidate.row);
+                }
+            }
+        }
+        self.rows.sort_unstable();
+        let sample = |row: u64| self.rows.binary_search(&row).ok().map(|sample| sample as u64);
+        let samples = resolved.iter().filter_map(|&(row, target)| Some((row, sample(target)?)));
+        HardLinks::new(samples.collect())
+    }
+
+    fn warn(&mut self, text: String) {
+        self.warnings.push(format!("{}: {text}", self.source.path().display()));
+    }
+
+    fn report(&mut self) {
+        let counts = std::mem::take(&mut self.counts);
+        let texts = [
+            (counts.without_password, "members are encrypted: they give EIO without a password"),
+            (counts.locked, "members are encrypted in a way that nobody knows here: they give EIO"),
+            (counts.unknown_method, "members are encoded with an unknown method: they give EIO"),
+            (counts.wrong_size, "members claim sizes that cannot be right: they give EIO"),
+            (counts.outside, "members do not lie within the file: they give EIO"),
+            (counts.special, "members are devices, pipes or sockets: they are not shown"),
+            (counts.full_folders, "folders have content of their own: it is not shown"),
+            (
+                counts.unresolved_links,
+                "hard links lead to no member: they are shown as empty files",
+            ),
+        ];
+        for (count, text) in texts.into_iter().filter(|(count, _)| *count > 0) {
+            self.warn(format!("{count} {text}"));
+        }
+        let (front, behind) = (self.end.shift_bytes, self.end.trailing_bytes);
+        if front > 0 {
+            self.warn(format!("{front} bytes before the archive belong to no member"));
+        }
+        if behind > 0 {
+            self.warn(format!("{behind} bytes behind the archive belong to no member"));
+        }
+    }
+}
+
+fn add(count: &mut u64, is_one: bool) {
+    *count = count.saturating_add(is_one.into());
+}
+
+/// What a member takes at least, from its local header on. `None`: that is not before the directory.
+fn extent(head: &Head, end: &End) -> Option<(u64, u64)> {
+    let (start, _) = room(head, end.shift_bytes, end.directory_at)?;
+    Some((start, start.checked_add(LOCAL_BYTES)?.checked_add(head.stored_bytes)?))
+}
+
+impl ZipFile {
+    /// Reads a few local headers, so that the first guesses of where data begin are good.
+    fn learn_leads(&self) {
+        let last = self.len().saturating_sub(1);
+        for index in [0, last.checked_div(2).unwrap_or(0), last] {
+            // A bad one gives its error when it is read.
+            let _ = self.find_data(index);
+        }
+    }
+
+    /// Reads the local header of a member. `None`: it cannot be read, or is wrong.
+    fn find_data(&self, index: u64) -> Option<()> {
+        // The second time the length is known.
+        for _ in 0..2 {
+            let sample = self.sample(index).ok().filter(|sample| !sample.damaged)?;
+            let lead_bytes = u64::from(sample.lead_bytes);
+            if lead_bytes == 0 {
+                return Some(());
+            }
+            let mut lead = vec![0; usize::try_from(lead_bytes).ok()?];
+            let at = sample.offset_bytes.checked_sub(lead_bytes)?;
+            self.source.read_exact_at(&mut lead, at).ok()?;
+            if self.check_lead(index, &lead).ok()? {
+                return Some(());
+            }
+        }
+        None
+    }
+
+    /// A wrong password is better refused than found out by every reader. Only the first encrypted member
+    /// is asked: all have the same, as a rule.
+    fn check_password(&self, row: u64, options: &OpenOptions) -> Result<()> {
+        let Some(password) = self.password.as_ref().filter(|_| !options.allow_damaged) else {
+            return Ok(());
+        };
+        let head = self.head(row)?;
+        let Some((at, room)) = self.room(&head).filter(|_| self.fault(&head).is_none()) else {
+            return Ok(());
+        };
+        let mut fixed = [0; LOCAL_BYTES as usize];
+        read(self.source.as_ref(), "a local header", &mut fixed, at)?;
+        let field = |at| u64::from(u16_at(&fixed, at).unwrap_or_default());
+        let length = LOCAL_BYTES.saturating_add(field(26)).saturating_add(field(28));
+        if length > room {
+            return Ok(());
+        }
+        let mut front = vec![0; head.lock.head_bytes()];
+        let data_at = at.saturating_add(length);
+        read(self.source.as_ref(), "an encrypted member", &mut front, data_at)?;
+        if head.lock.accepts(password, &front, Self::check_bytes(&head)) {
+            return Ok(());
+        }
+        let hint = " (--allow-damaged serves the members that it does not matter for)";
+        let found = "another".to_owned();
+        Err(malformed(self.source.as_ref(), data_at, "the archive's password", found, hint))
+    }
+
+    /// Reads where the symbolic links lead.
+    fn read_targets(&mut self, rows: &[u64]) {
+        let mut targets = Targets::default();
+        let (mut unread, mut encrypted) = (0, 0);
+        for row in rows {
+            let Ok(index) = self.rows.binary_search(row) else { continue };
+            let index = index as u64;
+            match self.read_target(index, *row, &mut encrypted) {
+                Some(target) if targets.bytes() < MAX_TARGETS_BYTES => targets.push(index, &target),
+                _ => add(&mut unread, true),
+            }
+        }
+        self.targets = targets;
+        if unread > 0 {
+            let path = self.source.path().display();
+            self.warnings.push(format!("{path}: {unread} symbolic links cannot be read"));
+        }
+    }
+
+    fn read_target(&self, index: u64, at: u64, encrypted: &mut u32) -> Option<Vec<u8>> {
+        let bytes = self.row(at).ok()?;
+        let row = Row::parse(&bytes)?;
+        let head = row.head;
+        if head.size_bytes == 0 {
+            // PKZIP keeps it in the extra field.
+            return row.pkware_target().map(<[u8]>::to_vec);
+        }
+        let is_small = head.size_bytes <= MAX_TARGET_BYTES
+            && head.stored_bytes <= MAX_STORED_TARGET_BYTES
+            && self.fault(&head).is_none();
+        if head.lock != Lock::None {
+            *encrypted = encrypted.saturating_add(1);
+        }
+        if !is_small || *encrypted > MAX_ENCRYPTED_LINKS {
+            return None;
+        }
+        self.find_data(index)?;
+        let sample = self.sample(index).ok()?;
+        let mut stored = vec![0; usize::try_from(sample.length_bytes).ok()?];
+        self.source.read_exact_at(&mut stored, sample.offset_bytes).ok()?;
+        let target = match sample.content {
+            Content::Encoded(size) => {
+                let mut target = vec![0; usize::try_from(size).ok()?];
+                self.decode(index, &stored, &mut target).ok()?;
+                target
+            }
+            _ => stored,
+        };
+        let is_right = sample.crc32.is_none_or(|crc32| crc32 == crc32fast::hash(&target));
+        (is_right && !target.contains(&0)).then_some(target)
+    }
+}

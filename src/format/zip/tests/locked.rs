@@ -1,0 +1,196 @@
+//! Encrypted members. The tests encrypt them: with the same crates for AES, with a cipher of their own for
+//! PKWARE's.
+
+use super::*;
+use ctr::cipher::{KeyIvInit, StreamCipher};
+use hmac::{KeyInit, Mac};
+
+const PASSWORD: &[u8] = "pass wörd".as_bytes();
+
+fn with(password: Option<&[u8]>) -> OpenOptions {
+    OpenOptions { password: password.map(Secret::new), ..OpenOptions::default() }
+}
+
+/// PKWARE's cipher, bit by bit.
+fn zip_crypto(password: &[u8], check: u8, data: &[u8]) -> Vec<u8> {
+    fn crc(crc: u32, byte: u8) -> u32 {
+        (0..8).fold(crc ^ u32::from(byte), |crc, _| {
+            if crc & 1 == 1 { crc >> 1 ^ 0xedb8_8320 } else { crc >> 1 }
+        })
+    }
+    let mut keys = [305_419_896u32, 591_751_049, 878_082_192];
+    let update = |keys: &mut [u32; 3], byte| {
+        keys[0] = crc(keys[0], byte);
+        keys[1] = (u64::from(keys[1]) + u64::from(keys[0] & 255)) as u32;
+        keys[1] = (u64::from(keys[1]) * 134_775_813 + 1) as u32;
+        keys[2] = crc(keys[2], (keys[1] >> 24) as u8);
+    };
+    password.iter().for_each(|&byte| update(&mut keys, byte));
+    let head = [7, 6, 5, 4, 3, 2, 1, 0, 9, 8, 7, check];
+    let mut encrypt = |&plain: &u8| {
+        let mixed = u32::from((keys[2] | 2) as u16);
+        let stored = plain ^ ((mixed * (mixed ^ 1)) >> 8) as u8;
+        update(&mut keys, plain);
+        stored
+    };
+    head.iter().chain(data).map(&mut encrypt).collect()
+}
+
+fn traditional(name: &str, data: &str) -> Spec {
+    let check = (crc32fast::hash(data.as_bytes()) >> 24) as u8;
+    let stored = Some(zip_crypto(PASSWORD, check, data.as_bytes()));
+    Spec { flags: 1, stored, ..file(name, data) }
+}
+
+/// A member as WinZip encrypts it: `strength` 1 to 3, `version` 1 or 2.
+fn aes(name: &str, data: &str, method: u16, strength: u8, version: u16) -> Spec {
+    let key_bytes = 8 + 8 * usize::from(strength);
+    let salt: Vec<u8> = (0..key_bytes as u8 / 2).collect();
+    let mut derived = vec![0; 2 * key_bytes + 2];
+    pbkdf2::pbkdf2_hmac::<sha1::Sha1>(PASSWORD, &salt, 1000, &mut derived);
+    let mut coded = if method == 8 { deflate(data.as_bytes()) } else { data.as_bytes().to_vec() };
+    let (key, rest) = derived.split_at(key_bytes);
+    let (mac_key, verifier) = rest.split_at(key_bytes);
+    let mut counter = [0; 16];
+    counter[0] = 1;
+    match strength {
+        1 => ctr::Ctr128LE::<::aes::Aes128>::new_from_slices(key, &counter)
+            .unwrap()
+            .apply_keystream(&mut coded),
+        2 => ctr::Ctr128LE::<::aes::Aes192>::new_from_slices(key, &counter)
+            .unwrap()
+            .apply_keystream(&mut coded),
+        _ => ctr::Ctr128LE::<::aes::Aes256>::new_from_slices(key, &counter)
+            .unwrap()
+            .apply_keystream(&mut coded),
+    }
+    let mut mac = hmac::Hmac::<sha1::Sha1>::new_from_slice(mac_key).unwrap();
+    mac.update(&coded);
+    let mac = mac.finalize().into_bytes();
+    let stored = [&salt[..], verifier, &coded, &mac[..10]].concat();
+    let extra = [&version.to_le_bytes()[..], b"AE", &[strength], &method.to_le_bytes()].concat();
+    let extra = field(0x9901, &extra);
+    let crc32 = (version == 2).then_some(0);
+    let base = file(name, data);
+    Spec {
+        flags: 1,
+        method: 99,
+        stored: Some(stored),
+        local_extra: extra.clone(),
+        extra,
+        crc32,
+        ..base
+    }
+}
+
+fn all() -> Vec<Spec> {
+    let text = "secret ".repeat(30);
+    let mut members = vec![file("clear", "for all"), traditional("old", &text)];
+    for strength in 1..=3 {
+        for version in 1..=2 {
+            for method in [0, 8] {
+                members.push(aes(
+                    &format!("{strength}{version}{method}"),
+                    &text,
+                    method,
+                    strength,
+                    version,
+                ));
+            }
+        }
+    }
+    members
+}
+
+#[test]
+fn encrypted_members_are_read_with_the_password() {
+    let bytes = zip(&all());
+    let container = open_with(bytes.clone(), &with(Some(PASSWORD))).unwrap();
+    assert!(container.warnings().is_empty(), "{:?}", container.warnings());
+    for (member, (_, seen)) in all().iter().zip(list(&bytes, container.as_ref())) {
+        let name = String::from_utf8_lossy(&member.name).into_owned();
+        assert_eq!(seen, Seen::File(Some(member.data.clone())), "{name}");
+    }
+    assert_eq!(container.sample(3).unwrap().size_bytes(), 210);
+}
+
+#[test]
+fn without_a_password_clear_members_are_served_and_the_others_are_damaged() {
+    let bytes = zip(&all());
+    let container = open_with(bytes.clone(), &with(None)).unwrap();
+    let seen = list(&bytes, container.as_ref());
+    assert_eq!(seen[0].1, Seen::File(Some(b"for all".to_vec())));
+    assert!(seen[1..].iter().all(|(_, seen)| *seen == Seen::File(None)));
+    let warning = &container.warnings()[0];
+    assert!(
+        warning.contains("13 members are encrypted") && warning.contains("password"),
+        "{warning}"
+    );
+}
+
+#[test]
+fn a_wrong_password_is_refused_unless_damage_is_allowed() {
+    for member in [traditional("a", "text"), aes("a", "text", 8, 3, 2)] {
+        let bytes = zip(&[file("clear", "for all"), member]);
+        let wrong = with(Some(b"wrong"));
+        let message = open_with(bytes.clone(), &wrong).err().unwrap().to_string();
+        assert!(message.contains("the archive's password"), "{message}");
+        assert!(!message.contains("wrong"), "a password is never shown: {message}");
+        let options = OpenOptions { allow_damaged: true, ..wrong };
+        let container = open_with(bytes.clone(), &options).unwrap();
+        let seen = list(&bytes, container.as_ref());
+        assert_eq!(seen[0].1, Seen::File(Some(b"for all".to_vec())));
+        assert_eq!(seen[1].1, Seen::File(None));
+    }
+}
+
+#[test]
+fn a_member_that_does_not_match_its_hmac_is_an_error() {
+    let mut member = aes("a", "text that is not checked otherwise", 0, 3, 2);
+    let stored = member.stored.as_mut().unwrap();
+    stored[20] ^= 1;
+    let bytes = zip(&[member]);
+    let container = open_with(bytes.clone(), &with(Some(PASSWORD))).unwrap();
+    assert_eq!(container.sample(0).unwrap().crc32, None);
+    assert_eq!(read_sample(&bytes, container.as_ref(), 0), None);
+}
+
+#[test]
+fn an_encrypted_member_too_short_for_its_encryption_is_damaged() {
+    for (member, length) in [(traditional("a", ""), 11), (aes("a", "", 0, 1, 1), 19)] {
+        let stored = member.stored.as_ref().map(|stored| stored[..length].to_vec());
+        let bytes = zip(&[Spec { stored, ..member }]);
+        let container = open_with(bytes, &with(Some(PASSWORD))).unwrap();
+        assert!(container.sample(0).unwrap().damaged);
+    }
+}
+
+#[test]
+fn strong_and_unknown_encryption_is_damaged_with_a_warning() {
+    let unknown = Spec { extra: field(0x9901, b"\x09\0AE\x03\x08\0"), ..aes("a", "x", 0, 3, 1) };
+    for member in [Spec { flags: 0x41, ..file("a", "x") }, unknown] {
+        let container = open_with(zip(&[member]), &with(Some(PASSWORD))).unwrap();
+        assert!(container.sample(0).unwrap().damaged);
+        assert!(container.warnings()[0].contains("nobody knows"));
+    }
+}
+
+#[test]
+fn a_check_byte_may_come_from_the_time() {
+    let data = "text";
+    let stored = Some(zip_crypto(PASSWORD, 0x42, data.as_bytes()));
+    let member =
+        Spec { flags: 1, stored, dos_time: 0x1234_4207, descriptor: true, ..file("a", data) };
+    let bytes = zip(&[member]);
+    let container = open_with(bytes.clone(), &with(Some(PASSWORD))).unwrap();
+    assert_eq!(read_sample(&bytes, container.as_ref(), 0).unwrap(), data.as_bytes());
+}
+
+#[test]
+fn symbolic_links_are_decrypted_too() {
+    let link = unix("link", "secret/place", 0o120_777);
+    let secret = aes("link", "secret/place", 0, 3, 2);
+    let bytes = zip(&[Spec { made_by: link.made_by, external: link.external, ..secret }]);
+    let container = open_with(bytes, &with(Some(PASSWORD))).unwrap();
+    assert_eq!(container.link_target(0).unwrap(), b"secret/place");
+}

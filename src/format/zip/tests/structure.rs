@@ -1,0 +1,192 @@
+//! Where things are: prefixes, comments, zip64, local headers.
+
+use super::*;
+
+fn two() -> Vec<Spec> {
+    vec![file("a.txt", "first"), deflated("b/c.txt", "second ".repeat(40))]
+}
+
+fn content(members: &[Spec]) -> Vec<(Vec<u8>, Seen)> {
+    members.iter().map(|m| (m.name.clone(), Seen::File(Some(m.data.clone())))).collect()
+}
+
+#[test]
+fn stored_and_deflated_members_are_read() {
+    let container = open(zip(&two())).unwrap();
+    assert_eq!((container.len(), container.format()), (2, "zip"));
+    assert_eq!(container.data_bytes(), 5 + 280);
+    assert!(container.warnings().is_empty(), "{:?}", container.warnings());
+    assert_eq!(listed(zip(&two())), content(&two()));
+    assert!(container.sample(2).is_err());
+}
+
+#[test]
+fn an_empty_archive_is_an_empty_folder() {
+    assert_eq!(Zip.detect(&MemorySource::new("x", zip(&[]))).unwrap(), Detected::Yes);
+    assert!(open(zip(&[])).unwrap().is_empty());
+    let zip64 = Archive { zip64: true, ..Archive::default() };
+    assert!(open(zip64.write(&[])).unwrap().is_empty());
+}
+
+#[test]
+fn zip64_sizes_offsets_and_end_record_are_read() {
+    let members: Vec<_> = two().into_iter().map(|m| Spec { zip64: true, ..m }).collect();
+    assert_eq!(listed(zip(&members)), content(&members));
+    let archive = Archive { zip64: true, ..Archive::default() };
+    assert_eq!(listed(archive.write(&members)), content(&members));
+}
+
+#[test]
+fn what_stands_before_and_behind_is_skipped_and_mentioned() {
+    for (prefix, trailing) in
+        [(&b"#!/bin/sh\nexit\n"[..], &b""[..]), (b"", b"\0\0\0"), (b"MZ", b"x")]
+    {
+        for zip64 in [false, true] {
+            let (prefix, trailing) = (prefix.to_vec(), trailing.to_vec());
+            let archive = Archive { prefix, trailing, zip64, ..Archive::default() };
+            let bytes = archive.write(&two());
+            assert_eq!(listed(bytes.clone()), content(&two()));
+            let warnings = open(bytes).unwrap().warnings().join(" ");
+            assert_eq!(warnings.contains("before the archive"), !archive.prefix.is_empty());
+            assert_eq!(warnings.contains("behind the archive"), !archive.trailing.is_empty());
+        }
+    }
+}
+
+#[test]
+fn a_prefixed_archive_is_only_perhaps_one() {
+    let archive = Archive { prefix: b"\x7fELF".to_vec(), ..Archive::default() };
+    let detect = |bytes| Zip.detect(&MemorySource::new("x", bytes)).unwrap();
+    assert_eq!(detect(archive.write(&two())), Detected::Perhaps);
+    assert_eq!(detect(zip(&two())), Detected::Yes);
+    assert_eq!(detect(vec![7; 4000]), Detected::No);
+    assert_eq!(detect(Vec::new()), Detected::No);
+    assert_eq!(detect(b"PK\x03\x04 and no end".to_vec()), Detected::Perhaps);
+}
+
+#[test]
+fn a_gap_before_the_end_record_is_skipped() {
+    let archive = Archive { gap: vec![1; 30], ..Archive::default() };
+    assert_eq!(listed(archive.write(&two())), content(&two()));
+}
+
+#[test]
+fn a_directory_that_alone_was_moved_is_found() {
+    let mut bytes = zip(&two());
+    let at = bytes.windows(4).position(|mark| mark == b"PK\x01\x02").unwrap();
+    bytes.splice(at..at, [0; 30]);
+    assert_eq!(listed(bytes), content(&two()));
+}
+
+#[test]
+fn comments_may_be_long_and_hold_signatures() {
+    let fake = [&b"PK\x05\x06"[..], &[0; 18]].concat();
+    let nonsense =
+        [&b"PK\x05\x06\0\0\0\0\x02\0\x02\0\x50\0\0\0\x10\0\0\0\0\0"[..], b"tail"].concat();
+    for comment in [vec![b'c'; 65_535], fake.clone(), nonsense, [fake, vec![b'x'; 9]].concat()] {
+        let archive = Archive { comment, ..Archive::default() };
+        assert_eq!(listed(archive.write(&two())), content(&two()));
+    }
+}
+
+#[test]
+fn data_descriptors_do_not_matter() {
+    let members: Vec<_> = two().into_iter().map(|m| Spec { descriptor: true, ..m }).collect();
+    assert_eq!(listed(zip(&members)), content(&members));
+}
+
+#[test]
+fn a_guess_of_where_data_begins_is_corrected_by_the_local_header() {
+    let lengths = [0, 4, 28, 4, 9, 300, 0, 28];
+    let members: Vec<_> = (0..64)
+        .map(|i| {
+            let local_extra = field(0xcafe, &vec![0; lengths[i % lengths.len()]]);
+            Spec { local_extra, ..file(format!("{i}"), format!("data of {i}")) }
+        })
+        .collect();
+    assert_eq!(listed(zip(&members)), content(&members));
+}
+
+#[test]
+fn the_place_of_a_member_is_known_after_its_first_read() {
+    let bytes = zip(&two());
+    let container = open(bytes.clone()).unwrap();
+    for index in 0..2 {
+        assert!(read_sample(&bytes, container.as_ref(), index).is_some());
+        assert_eq!(container.sample(index).unwrap().lead_bytes, 0);
+    }
+}
+
+#[test]
+fn a_lead_never_reaches_into_the_directory() {
+    let bytes = zip(&[
+        Spec { local_extra: field(0xcafe, &[0; 2000]), ..file("a", "a") },
+        Spec { local_extra: Vec::new(), ..file("b", "b") },
+        Spec { local_extra: field(0xcafe, &[0; 2000]), ..file("c", "c") },
+        file("d", "d"),
+    ]);
+    let container = open(bytes.clone()).unwrap();
+    for index in 0..4 {
+        let sample = container.sample(index).unwrap();
+        assert!(sample.end_bytes() <= bytes.len() as u64 - 22 - 4 * 47);
+        assert!(sample.lead_bytes == 0 || sample.lead_bytes >= 30);
+    }
+}
+
+#[test]
+fn a_local_header_of_another_member_is_an_error() {
+    for wrong in [
+        Spec { local_name: Some(b"other".to_vec()), ..file("a.txt", "x") },
+        Spec { local_name: Some(b"longer than it".to_vec()), ..file("a.txt", "x") },
+    ] {
+        let members = vec![wrong, file("b", "whole")];
+        let seen = listed(zip(&members));
+        assert_eq!(seen[0].1, Seen::File(None));
+        assert_eq!(seen[1].1, Seen::File(Some(b"whole".to_vec())));
+    }
+    let mut bytes = zip(&[file("a.txt", "x"), file("b", "whole")]);
+    bytes[8] = 8;
+    assert_eq!(listed(bytes)[0].1, Seen::File(None));
+}
+
+#[test]
+fn a_split_archive_is_refused_with_that_reason() {
+    let archive = Archive { disks: 1, ..Archive::default() };
+    assert!(refusal(archive.write(&two())).contains("join the parts"));
+    assert!(refusal(zip(&[Spec { disk: 3, ..file("a", "a") }])).contains("part 3"));
+    assert!(refusal(b"PK\x07\x08PK\x03\x04 first part".to_vec()).contains("join the parts"));
+}
+
+#[test]
+fn an_archive_without_its_end_is_refused() {
+    let bytes = zip(&two());
+    assert!(refusal(bytes[..bytes.len() - 1].to_vec()).contains("truncated"));
+    assert!(open_with(bytes[..bytes.len() - 1].to_vec(), &damaged()).is_err());
+}
+
+#[test]
+fn an_archive_without_its_beginning_is_refused() {
+    let message = refusal(zip(&two())[3..].to_vec());
+    assert!(message.contains("lacks its beginning"), "{message}");
+}
+
+#[test]
+fn a_truncated_archive_does_not_turn_into_its_last_member() {
+    let outer = zip(&[file("inner.zip", zip(&two())), file("z", "z")]);
+    let cut = outer.windows(4).rposition(|mark| mark == b"PK\x03\x04").unwrap();
+    assert!(refusal(outer[..cut].to_vec()).contains("whose last member is an archive"));
+    let inner = open_with(outer[..cut].to_vec(), &damaged()).unwrap();
+    assert_eq!(list(&outer[..cut], inner.as_ref()), content(&two()));
+}
+
+#[test]
+fn counts_that_overflowed_sixteen_bits_are_right() {
+    let members: Vec<_> = (0..65_538).map(|i| file(format!("{i}"), "")).collect();
+    assert_eq!(open(zip(&members)).unwrap().len(), 65_538);
+}
+
+#[test]
+fn names_that_stand_twice_are_two_samples() {
+    let members = vec![file("a", "one"), file("a", "two")];
+    assert_eq!(listed(zip(&members)), content(&members));
+}
