@@ -21,6 +21,7 @@ mod memory;
 mod pack;
 mod programs;
 mod readonly;
+mod tar_tools;
 mod teardown;
 mod user;
 mod verify;
