@@ -45,7 +45,9 @@ impl<'a> Header<'a> {
 
     /// The sum over all bytes, its own field taken as blanks; old writers added signed bytes.
     pub(super) fn has_right_checksum(self) -> bool {
-        let Some(stored) = number(self.field(CHECKSUM_AT, CHECKSUM_BYTES)) else { return false };
+        let stored = number(self.field(CHECKSUM_AT, CHECKSUM_BYTES));
+        // Blanks alone add up to more than 0; signed bytes may be anything.
+        let Some(stored) = stored.filter(|stored| *stored > 0) else { return false };
         let sum = |bytes: &[u8]| bytes.iter().fold(0u32, |sum, b| sum.wrapping_add(u32::from(*b)));
         let own = sum(self.field(CHECKSUM_AT, CHECKSUM_BYTES));
         let blanks = u32::from(b' ').wrapping_mul(CHECKSUM_BYTES as u32);

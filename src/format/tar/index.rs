@@ -29,7 +29,7 @@ const CHECKED_AT: u64 = 16;
 /// What stands before the first section: the above, a length a section, and the sum.
 const HEAD_BYTES: u64 = 16 + 8 * (SECTIONS as u64 + 1);
 /// How much is copied or checked at a time.
-const CHUNK_BYTES: usize = 1 << 20;
+const CHUNK_BYTES: usize = 256 << 10;
 
 pub(super) const SAMPLE_BYTES: usize = 40;
 pub(super) const NAME_BYTES: usize = 8;
@@ -494,7 +494,7 @@ fn check_crc(source: &dyn Source) -> Result<()> {
     let mut stored = [0; 4];
     let mut crc = crc32fast::Hasher::new();
     source.read_exact_at(&mut stored, 12).map_err(|e| unreadable(source.path(), 12, e))?;
-    let mut buf = vec![0; CHUNK_BYTES];
+    let mut buf = vec![0; usize::try_from(source.len()).unwrap_or(CHUNK_BYTES).min(CHUNK_BYTES)];
     let mut at = CHECKED_AT;
     while at < source.len() {
         let left = source.len().saturating_sub(at);

@@ -227,7 +227,7 @@ mod tests {
         for (text, at) in [
             (&b"10 path=a\n99 path=b\n"[..], 10),
             (b"x path=a\n", 0),
-            (b"9 path=a\n9 path=b\n", 0),
+            (b"8 path=a\n8 path=b\n", 0),
             (b"2 path=a\n", 0),
             (b"0 \n", 0),
             (b"7 path\n", 0),
