@@ -38,8 +38,8 @@ mod options;
 mod reader;
 mod source;
 pub mod stream;
-pub mod tar;
 pub mod syrah;
+pub mod tar;
 #[cfg(test)]
 mod testing;
 pub mod zip;
@@ -55,15 +55,15 @@ use std::sync::Arc;
 
 /// Every format that can be mounted, in the order in which they are tried: those with a magic number
 /// first.
-pub static FORMATS: &[&dyn Format] = &[&tar::Tar, &ffrecord::FfRecord];
-pub static FORMATS: &[&dyn Format] = &[&syrah::Syrah, &ffcv::Ffcv, &ffrecord::FfRecord];
-pub static FORMATS: &[&dyn Format] = &[&ffrecord::FfRecord, &zip::Zip];
 pub static FORMATS: &[&dyn Format] = &[
     &compressed::Compressed::GZIP,
     &compressed::Compressed::BZIP2,
     &compressed::Compressed::XZ,
     &compressed::Compressed::ZSTD,
+    &syrah::Syrah,
+    &zip::Zip,
     &tar::Tar,
+    &ffcv::Ffcv,
     &ffrecord::FfRecord,
 ];
 
@@ -181,6 +181,8 @@ pub trait Container: Send + Sync {
     /// Whether there is a sample with [`Content::Sparse`].
     fn has_holes(&self) -> bool {
         false
+    }
+
     /// The container as one compressed stream, of which every sample is one or more ranges
     /// ([`Container::piece`] says which): so that what was decoded for one sample serves its neighbours, and
     /// a part of a large one. Such samples are [`Content::Encoded`] too, and can be decoded one by one.
@@ -283,11 +285,17 @@ impl Sample {
         }
     }
 
+    /// One past the last stored byte.
+    #[must_use]
+    pub fn end_bytes(&self) -> u64 {
+        self.offset_bytes.saturating_add(self.length_bytes)
+    }
+
     /// All that must be fetched for the whole of it, from the start of the container.
     #[must_use]
     pub fn extent(&self) -> std::ops::Range<u64> {
         let start = self.offset_bytes.saturating_sub(u64::from(self.lead_bytes));
-        start..self.offset_bytes.saturating_add(self.length_bytes)
+        start..self.end_bytes()
     }
 }
 

@@ -19,7 +19,7 @@ use super::inode::Inode;
 use super::pieces::Pieces;
 use super::prefetch::Waited;
 use super::span::Span;
-use super::stream::{Pass, Stream};
+use super::stream::{Pass, Streams};
 use super::verify::{Digests, Memory, Scan, Verified};
 use super::{Errno, Flight, Stage, Verify, Vfs};
 use crate::catalog::{Located, Node};
@@ -111,7 +111,7 @@ pub(super) enum Goal {
     /// A pass over a large sample that is encoded.
     Pass(Box<Pass>),
     /// An interval of such a sample.
-    Interval(Arc<Stream>, usize, Box<Pieces>),
+    Interval(Streams, u64, Box<Pieces>),
     /// A pass over a large sample.
     Scan(Box<Scan>),
     /// Blocks of a large sample that was passed over.
@@ -202,6 +202,9 @@ impl Vfs {
             let (want, waits, has_failed) = (want.clone(), false, false);
             Task { sample, located, want, span, goal, lead, waits, has_failed, wait: None }
         };
+        if self.container(&located).stream().is_some() {
+            return self.read_stream(task(Goal::Plain, 0..0, None), &Streams::Container);
+        }
         if let Content::Sparse(_) = at.content {
             let pieces = self.begin_pieces(&want);
             return self.next_piece(task(Goal::Plain, 0..0, None), pieces);
@@ -238,7 +241,7 @@ impl Vfs {
                 Step::Read(task(Goal::Whole, at.extent(), Some(lead)))
             }
             Entered::Hit(Known::Stream(stream)) => {
-                self.read_stream(task(Goal::Plain, 0..0, None), &stream)
+                self.read_stream(task(Goal::Plain, 0..0, None), &Streams::Sample(stream))
             }
             Entered::Lead(_) if !lead_range.is_empty() => {
                 Step::Read(task(Goal::Lead, lead_range, None))
@@ -360,8 +363,8 @@ impl Vfs {
             Goal::Whole => self.check_whole(task),
             Goal::Pieces(pieces) => self.take_piece(task, pieces),
             Goal::Pass(pass) => self.take_pass(task, pass),
-            Goal::Interval(stream, number, pieces) => {
-                self.take_interval(task, &stream, number, pieces)
+            Goal::Interval(streams, number, pieces) => {
+                self.take_interval(task, &streams, number, pieces)
             }
             Goal::Scan(mut scan) => {
                 scan.update(task.span.bytes());

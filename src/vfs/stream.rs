@@ -30,6 +30,9 @@ const SLACK_BYTES: u64 = 16;
 /// Keys of intervals, far above all sample numbers: of each stream `1 << INTERVAL_BITS`.
 const KEYS: u64 = 1 << 62;
 const INTERVAL_BITS: u32 = 24;
+/// Keys of intervals of containers, and how many each has.
+const CONTAINER_KEYS: u64 = 1 << 63;
+const CONTAINER_BITS: u32 = 36;
 
 /// Where a large encoded sample can be decoded from.
 pub(super) struct Stream {
@@ -53,6 +56,36 @@ impl Stream {
 
     fn number_at(&self, decoded_bytes: u64) -> usize {
         self.intervals.partition_point(|interval| interval.decoded.end <= decoded_bytes)
+    }
+}
+
+/// What intervals are of.
+#[derive(Clone)]
+pub(super) enum Streams {
+    /// A sample of its own.
+    Sample(Arc<Stream>),
+    /// The whole container.
+    Container,
+}
+
+/// The part of a file that an interval has.
+struct Part {
+    number: u64,
+    key: u64,
+    /// Which bytes of the file.
+    file: Range<u64>,
+    /// The interval in the decoded stream, and where in that the part begins.
+    decoded: Range<u64>,
+    first: u64,
+    /// Where it is decoded from.
+    stored: Range<u64>,
+}
+
+impl Part {
+    /// The bytes of the file up to byte `end`.
+    fn of<'a>(&self, decoded: &'a Verified, end: u64) -> &'a [u8] {
+        let start = (self.first - self.decoded.start) as usize;
+        &decoded.bytes()[start..start + (end - self.file.start) as usize]
     }
 }
 
@@ -209,41 +242,34 @@ impl Vfs {
         if let Some(lead) = task.lead.take() {
             lead.land(Known::Stream(Arc::clone(&stream)), 0);
         }
-        let pieces = self.begin_pieces(&task.want);
-        self.next_interval(task, &stream, pieces)
+        self.read_stream(task, &Streams::Sample(stream))
     }
 
     /// Decodes the next interval that the wanted range lies in, or gives the range out.
     pub(super) fn next_interval(
         &self,
         mut task: Task,
-        stream: &Arc<Stream>,
+        streams: &Streams,
         mut pieces: Box<Pieces>,
     ) -> Step {
+        let want = task.want.clone();
         loop {
-            let want = task.want.clone();
             let at = pieces.end();
-            if at >= want.end {
-                return self.give_pieces(&want, *pieces);
-            }
-            let number = stream.number_at(at);
-            let Some(interval) = stream.intervals.get(number) else {
-                return self.fail(task, Fault::Damaged);
+            let part = match self.part_at(&task, streams, at) {
+                Ok(Some(part)) if at < want.end && part.file.start < want.end => part,
+                Ok(_) => return self.give_pieces(&want, *pieces),
+                Err(fault) => return self.fail(task, fault),
             };
-            let end = interval.decoded.end.min(want.end);
-            match self.cache.enter(stream.first_key + number as u64, end - at) {
+            let end = part.file.end.min(want.end);
+            match self.cache.enter(part.key, end - part.file.start) {
                 Entered::Hit(Known::Whole(decoded)) | Entered::Ahead(decoded, _) => {
-                    pieces.copy(&want, at, part_of(&decoded, interval, at..end));
+                    pieces.copy(&want, part.file.start, part.of(&decoded, end));
                 }
                 Entered::Join(flight) => return Step::Wait(flight),
                 Entered::Lead(lead) => {
                     task.lead = Some(lead);
-                    let stored = &interval.stored;
-                    let sample = task.located.sample;
-                    let last = (stored.end + SLACK_BYTES).min(sample.length_bytes);
-                    let range = sample.offset_bytes + stored.start..sample.offset_bytes + last;
-                    let goal = Goal::Interval(Arc::clone(stream), number, pieces);
-                    return task.next(goal, range);
+                    let range = part.stored.clone();
+                    return task.next(Goal::Interval(streams.clone(), part.number, pieces), range);
                 }
                 // Keys of intervals have nothing else.
                 Entered::Hit(_) => return self.fail(task, Fault::Damaged),
@@ -251,55 +277,125 @@ impl Vfs {
         }
     }
 
-    /// Decodes the interval that was fetched.
+    /// Decodes the interval that was fetched, and goes on with the range from there.
     pub(super) fn take_interval(
         &self,
         mut task: Task,
-        stream: &Arc<Stream>,
-        number: usize,
+        streams: &Streams,
+        number: u64,
         mut pieces: Box<Pieces>,
     ) -> Step {
-        let Some(interval) = stream.intervals.get(number) else {
-            return self.fail(task, Fault::Damaged);
-        };
-        let decoded = match self.decode_interval(&task, interval) {
+        let decoded = match self.decode_interval(&task, streams, number) {
             Ok(decoded) => Arc::new(decoded),
             Err(fault) => return self.fail(task, fault),
         };
-        let (want, at) = (task.want.clone(), pieces.end());
-        let end = interval.decoded.end.min(want.end);
-        pieces.copy(&want, at, part_of(&decoded, interval, at..end));
+        let part = match self.part_at(&task, streams, pieces.end()) {
+            Ok(Some(part)) if part.number == number => part,
+            _ => return self.fail(task, Fault::Damaged),
+        };
+        let end = part.file.end.min(task.want.end);
+        pieces.copy(&task.want.clone(), part.file.start, part.of(&decoded, end));
         if let Some(lead) = task.lead.take() {
-            lead.land(Known::Whole(decoded), end - at);
+            lead.land(Known::Whole(decoded), end - part.file.start);
         }
-        self.next_interval(task, stream, pieces)
+        self.next_interval(task, streams, pieces)
     }
 
-    fn decode_interval(&self, task: &Task, interval: &Interval) -> Result<Verified, Fault> {
+    /// The part of a file at or behind byte `at` that one interval has; `None` if there is a hole up to its
+    /// end.
+    fn part_at(&self, task: &Task, streams: &Streams, at: u64) -> Result<Option<Part>, Fault> {
+        let located = &task.located;
+        let sample = located.sample;
+        if at >= sample.size_bytes() {
+            return Ok(None);
+        }
+        match streams {
+            Streams::Sample(stream) => {
+                let number = stream.number_at(at);
+                let interval = stream.intervals.get(number).ok_or(Fault::Damaged)?;
+                let last = (interval.stored.end + SLACK_BYTES).min(sample.length_bytes);
+                Ok(Some(Part {
+                    number: number as u64,
+                    key: stream.first_key + number as u64,
+                    file: at..interval.decoded.end,
+                    decoded: interval.decoded.clone(),
+                    first: at,
+                    stored: sample.offset_bytes + interval.stored.start..sample.offset_bytes + last,
+                }))
+            }
+            Streams::Container => {
+                let container = self.container(located);
+                let structure = |error: crate::format::Error| Fault::Structure(error.to_string());
+                let piece = container.piece(located.index, at).map_err(structure)?;
+                let Some(piece) = piece else { return Ok(None) };
+                let start = at.max(piece.at_bytes);
+                let first = piece.offset_bytes + (start - piece.at_bytes);
+                let stream = container.stream().ok_or(Fault::Damaged)?;
+                let interval = stream.interval(first).ok_or(Fault::Damaged)?;
+                let left = (piece.at_bytes + piece.length_bytes).saturating_sub(start);
+                let length = left.min(interval.decoded.end - first);
+                let base = self.dataset.base_of(located.container);
+                Ok(Some(Part {
+                    number: interval.number,
+                    key: CONTAINER_KEYS
+                        + ((located.container as u64) << CONTAINER_BITS)
+                        + interval.number,
+                    file: start..start + length,
+                    decoded: interval.decoded,
+                    first,
+                    stored: base + interval.stored.start..base + interval.stored.end,
+                }))
+            }
+        }
+    }
+
+    fn decode_interval(
+        &self,
+        task: &Task,
+        streams: &Streams,
+        number: u64,
+    ) -> Result<Verified, Fault> {
+        let (bytes, container) = (task.span.bytes(), self.container(&task.located));
+        let decode = || match streams {
+            Streams::Sample(stream) => {
+                let interval = stream.intervals.get(number as usize).ok_or("no such interval")?;
+                self.decode_part(task, interval)
+            }
+            Streams::Container => {
+                let stream = container.stream().ok_or("no stream")?;
+                let interval = stream.nth(number).ok_or("no such interval")?;
+                let length = (interval.decoded.end - interval.decoded.start) as usize;
+                let mut buffer = Buffer::with_capacity(length);
+                stream.decode(number, bytes, &mut buffer.as_mut_slice()[..length])?;
+                Ok(Verified::unchecked(buffer, 0..length))
+            }
+        };
+        catch_unwind(AssertUnwindSafe(decode))
+            .unwrap_or_else(|_| Err("the decoder failed; please report this".to_owned()))
+            .map_err(Fault::Structure)
+    }
+
+    fn decode_part(&self, task: &Task, interval: &Interval) -> Result<Verified, String> {
         let length = (interval.decoded.end - interval.decoded.start) as usize;
         let mut buffer = Buffer::with_capacity(length);
         let out = &mut buffer.as_mut_slice()[..length];
         let container = self.container(&task.located);
         let decoder = container.decoder(task.located.index, interval.from.as_ref());
         let mut decoder = decoder
-            .map_err(|error| Fault::Structure(error.to_string()))?
-            .ok_or_else(|| Fault::Structure("it cannot be decoded in parts".to_owned()))?;
+            .map_err(|error| error.to_string())?
+            .ok_or_else(|| "it cannot be decoded in parts".to_owned())?;
         let is_last = task.span.range().end == task.located.sample.extent().end;
-        let bytes = task.span.bytes();
-        catch_unwind(AssertUnwindSafe(|| fill(decoder.as_mut(), bytes, out, is_last)))
-            .unwrap_or_else(|_| Err("the decoder failed".to_owned()))
-            .map_err(Fault::Structure)?;
-        let found = crc32fast::hash(out);
-        if found != interval.crc32 {
-            return Err(Fault::Checksum { expected: interval.crc32, found });
+        fill(decoder.as_mut(), task.span.bytes(), out, is_last)?;
+        match crc32fast::hash(out) == interval.crc32 {
+            true => Ok(Verified::unchecked(buffer, 0..length)),
+            false => Err("a part that was read again is not what it was".to_owned()),
         }
-        Ok(Verified::unchecked(buffer, 0..length))
     }
 
-    /// The stream of a sample is known: decodes what is wanted.
-    pub(super) fn read_stream(&self, task: Task, stream: &Arc<Stream>) -> Step {
+    /// Reads a sample whose stream is known.
+    pub(super) fn read_stream(&self, task: Task, streams: &Streams) -> Step {
         let pieces = self.begin_pieces(&task.want);
-        self.next_interval(task, stream, pieces)
+        self.next_interval(task, streams, pieces)
     }
 }
 
@@ -319,9 +415,4 @@ fn fill(
         out = out.get_mut(progress.given..).unwrap_or_default();
     }
     Ok(())
-}
-
-fn part_of<'a>(decoded: &'a Verified, interval: &Interval, part: Range<u64>) -> &'a [u8] {
-    let first = interval.decoded.start;
-    &decoded.bytes()[(part.start - first) as usize..(part.end - first) as usize]
 }

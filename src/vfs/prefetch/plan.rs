@@ -245,7 +245,9 @@ impl Vfs {
         let is_good = !at.damaged && !self.bad.is_hopeless(sample, located.part);
         let can_be = match at.content {
             Content::Stored | Content::Prefixed(_) => at.length_bytes > 0,
-            Content::Encoded(_) => self.fits_whole(&at),
+            Content::Encoded(_) => {
+                self.fits_whole(&at) && self.container(&located).stream().is_none()
+            }
             Content::Sparse(_) => false,
         };
         (is_good && can_be).then_some(located)
