@@ -2,18 +2,23 @@
 //!
 //! Imports only from [`crate::format`]. Nothing is stored for numbered samples; stored names are packed.
 
+mod builder;
+mod column;
 mod dataset;
 mod names;
 mod numbered;
 mod records;
+mod renamed;
 mod stored;
 mod tree;
 
+pub use builder::TreeBuilder;
 pub use dataset::{Dataset, Located, Place};
 pub use numbered::{Numbered, Suffix};
 pub use records::Records;
+pub use renamed::{Duplicates, Renamed};
 pub use stored::{Naming, StoredNames};
-pub use tree::{Duplicates, Renamed, Tree, TreeBuilder};
+pub use tree::Tree;
 
 use crate::format::{Attributes, Folder, Result};
 
@@ -52,7 +57,7 @@ impl Catalog {
         match self {
             Catalog::Numbered(n) => n.lookup(dataset, folder, name),
             Catalog::Records(r) => r.lookup(dataset, folder, name),
-            Catalog::Tree(t) => Ok(t.lookup(folder, name)),
+            Catalog::Tree(t) => t.lookup(folder, name),
         }
     }
 
@@ -64,10 +69,7 @@ impl Catalog {
         match self {
             Catalog::Numbered(n) => n.list(dataset, folder, from, emit),
             Catalog::Records(r) => r.list(dataset, folder, from, emit),
-            Catalog::Tree(t) => {
-                t.list(folder, from, emit);
-                Ok(())
-            }
+            Catalog::Tree(t) => t.list(folder, from, emit),
         }
     }
 

@@ -1,8 +1,7 @@
 //! The names that containers bring, as one tree.
 
 use super::numbered::digits;
-use super::tree::{Duplicates, TreeBuilder};
-use super::{Dataset, NameError, Tree, count_files};
+use super::{Dataset, Duplicates, NameError, Tree, TreeBuilder, count_files};
 use crate::format::{self, Container, Member, Names, Result};
 use std::collections::HashSet;
 

@@ -1,139 +1,136 @@
 //! Stored names, packed: 12 bytes an entry and the bytes of its name. No object a name.
 
-use super::names;
+use super::column::Column;
 use super::numbered::MAX_NAME_BYTES;
-use super::{Emit, NameError, Node, ROOT};
-use crate::format::{self, Attributes, Entry, Folder, Member};
-use std::collections::{HashMap, HashSet};
+use super::{Emit, Node, Renamed};
+use crate::format::{Attributes, Error, Kind, Result, SliceSource, Source};
+use std::cmp::Ordering;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
 
 /// Set in an entry's place for a folder; a name's place in the arena needs far fewer bits.
-const FOLDER_BIT: u64 = 1 << 63;
+pub(super) const FOLDER_BIT: u64 = 1 << 63;
 /// The place of a name: 48 bits of offset, 8 bits of length above them.
-const LENGTH_SHIFT: u32 = 48;
-const OFFSET_MASK: u64 = (1 << LENGTH_SHIFT) - 1;
-/// What a file is called whose stored name is empty.
-const NAMELESS: &[u8] = b"%";
+pub(super) const LENGTH_SHIFT: u32 = 48;
+pub(super) const OFFSET_MASK: u64 = (1 << LENGTH_SHIFT) - 1;
+
+/// Numbers of a folder's row.
+const FOLDER_FIELDS: usize = 4;
+/// What a kept tree begins with, and behind that its version, the lengths of its columns and their CRC-32.
+const MAGIC: [u8; 8] = *b"FFRTREE1";
+const COLUMNS: usize = 5;
+const HEAD_BYTES: u64 = 8 + 8 * COLUMNS as u64 + 8;
+const ATTRIBUTE_BYTES: usize = 24;
 
 /// An immutable tree of names over samples.
 #[derive(Debug)]
 pub struct Tree {
-    folders: Vec<FolderRow>,
+    pub(super) path: PathBuf,
+    /// Per folder: [`FolderRow`].
+    pub(super) folders: Column,
     /// Per entry: where its name lies, and whether it is a folder. Grouped by folder, sorted by name.
-    places: Vec<u64>,
+    pub(super) places: Column,
     /// Per entry: number of the sample or folder.
-    targets: Vec<u32>,
-    arena: Vec<u8>,
+    pub(super) targets: Column,
+    pub(super) arena: Column,
     /// Of folders that are stored as such, by number.
-    attributes: Vec<(u32, Attributes)>,
-    renamed: Renamed,
-}
-
-/// What to do with several members of one name. Folders keep theirs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Duplicates {
-    /// The first is `x.jpg`, the others `x (1).jpg`, `x (2).jpg` …
-    #[default]
-    Number,
-    /// The first is shown.
-    First,
-    /// The last is shown.
-    Last,
-    /// They are an error.
-    Error,
-}
-
-/// Members that are shown under another name than they are stored under, or not at all.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Renamed {
-    /// Names that no directory can hold, or that lead elsewhere.
-    pub escaped: u64,
-    /// Further members of a name.
-    pub numbered: u64,
-    /// Members that another one of the same name hides.
-    pub hidden: u64,
-    /// Some of them, as they are shown.
-    pub examples: Vec<String>,
-}
-
-impl Renamed {
-    /// So many examples tell what is going on.
-    const EXAMPLES: usize = 16;
-
-    fn example(&mut self, text: impl FnOnce() -> String) {
-        if self.examples.len() < Self::EXAMPLES {
-            self.examples.push(text());
-        }
-    }
+    pub(super) attributes: Vec<(u32, Attributes)>,
+    pub(super) renamed: Renamed,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct FolderRow {
-    first_entry: u32,
-    end_entry: u32,
-    parent: u32,
-    subfolders: u32,
+pub(super) struct FolderRow {
+    pub(super) first_entry: u32,
+    pub(super) end_entry: u32,
+    pub(super) parent: u32,
+    pub(super) subfolders: u32,
+}
+
+impl FolderRow {
+    pub(super) fn fields(&self) -> [u32; FOLDER_FIELDS] {
+        [self.first_entry, self.end_entry, self.parent, self.subfolders]
+    }
 }
 
 impl Tree {
-    fn row(&self, folder: u64) -> Option<&FolderRow> {
-        usize::try_from(folder).ok().and_then(|folder| self.folders.get(folder))
+    fn row(&self, folder: u64) -> io::Result<Option<FolderRow>> {
+        if folder >= self.folders() {
+            return Ok(None);
+        }
+        let first = folder as usize * FOLDER_FIELDS;
+        let field = |number| self.folders.u32_at(first + number);
+        Ok(Some(FolderRow {
+            first_entry: field(0)?,
+            end_entry: field(1)?,
+            parent: field(2)?,
+            subfolders: field(3)?,
+        }))
     }
 
-    fn name(&self, entry: usize) -> &[u8] {
-        let place = self.places[entry];
+    fn name<'a>(&'a self, place: u64, buffer: &'a mut [u8]) -> io::Result<&'a [u8]> {
         let start = (place & OFFSET_MASK) as usize;
         let length = (place >> LENGTH_SHIFT) as usize & MAX_NAME_BYTES;
-        &self.arena[start..start + length]
+        self.arena.slice(start, length, buffer)
     }
 
-    fn node(&self, entry: usize) -> Node {
-        let target = u64::from(self.targets[entry]);
-        if self.places[entry] & FOLDER_BIT != 0 {
-            Node::Folder(target)
-        } else {
-            Node::Sample(target)
-        }
+    fn node(&self, entry: usize, place: u64) -> io::Result<Node> {
+        let target = u64::from(self.targets.u32_at(entry)?);
+        Ok(if place & FOLDER_BIT != 0 { Node::Folder(target) } else { Node::Sample(target) })
     }
 
-    pub(super) fn lookup(&self, folder: u64, name: &[u8]) -> Option<Node> {
-        let row = self.row(folder)?;
+    pub(super) fn lookup(&self, folder: u64, name: &[u8]) -> Result<Option<Node>> {
+        self.find(folder, name).map_err(|e| self.unreadable(e))
+    }
+
+    fn find(&self, folder: u64, name: &[u8]) -> io::Result<Option<Node>> {
+        let Some(row) = self.row(folder)? else { return Ok(None) };
         let (mut low, mut high) = (row.first_entry as usize, row.end_entry as usize);
+        let mut buffer = [0; MAX_NAME_BYTES];
         while low < high {
             let middle = low.midpoint(high);
-            match self.name(middle).cmp(name) {
-                std::cmp::Ordering::Less => low = middle + 1,
-                std::cmp::Ordering::Greater => high = middle,
-                std::cmp::Ordering::Equal => return Some(self.node(middle)),
+            let place = self.places.u64_at(middle)?;
+            match self.name(place, &mut buffer)?.cmp(name) {
+                Ordering::Less => low = middle + 1,
+                Ordering::Greater => high = middle,
+                Ordering::Equal => return self.node(middle, place).map(Some),
             }
         }
-        None
+        Ok(None)
     }
 
-    pub(super) fn list(&self, folder: u64, from: u64, emit: &mut Emit) {
-        let Some(row) = self.row(folder) else { return };
-        let first = u64::from(row.first_entry).saturating_add(from);
-        for entry in first..u64::from(row.end_entry) {
-            let entry = entry as usize;
-            if !emit(self.name(entry), self.node(entry)) {
-                break;
+    pub(super) fn list(&self, folder: u64, from: u64, emit: &mut Emit) -> Result<()> {
+        let mut list = || -> io::Result<()> {
+            let Some(row) = self.row(folder)? else { return Ok(()) };
+            let first = u64::from(row.first_entry).saturating_add(from);
+            let mut buffer = [0; MAX_NAME_BYTES];
+            for entry in first..u64::from(row.end_entry) {
+                let entry = entry as usize;
+                let place = self.places.u64_at(entry)?;
+                let node = self.node(entry, place)?;
+                if !emit(self.name(place, &mut buffer)?, node) {
+                    break;
+                }
             }
-        }
+            Ok(())
+        };
+        list().map_err(|e| self.unreadable(e))
     }
 
     pub(super) fn parent(&self, folder: u64) -> Option<u64> {
-        self.row(folder).map(|row| u64::from(row.parent))
+        self.row(folder).ok().flatten().map(|row| u64::from(row.parent))
     }
 
     pub(super) fn subfolders(&self, folder: u64) -> u64 {
-        self.row(folder).map_or(0, |row| u64::from(row.subfolders))
+        self.row(folder).ok().flatten().map_or(0, |row| u64::from(row.subfolders))
     }
 
     pub(super) fn folders(&self) -> u64 {
-        self.folders.len() as u64
+        self.folders.bytes() / (4 * FOLDER_FIELDS as u64)
     }
 
     pub(super) fn samples(&self) -> u64 {
-        self.targets.len() as u64 - (self.folders() - 1)
+        self.targets.bytes() / 4 - (self.folders() - 1)
     }
 
     pub(super) fn attributes(&self, folder: u64) -> Option<&Attributes> {
@@ -147,296 +144,141 @@ impl Tree {
     pub fn renamed(&self) -> &Renamed {
         &self.renamed
     }
+
+    fn unreadable(&self, source: io::Error) -> Error {
+        let path = self.path.clone();
+        Error::Unreadable { path, what: "the names", offset_bytes: 0, source }
+    }
 }
 
-/// Collects names in any order.
-#[derive(Debug, Default)]
-pub struct TreeBuilder {
-    arena: Vec<u8>,
-    entries: Vec<Pending>,
-    /// Parents of the folders 1, 2, …
-    parents: Vec<u32>,
-    /// Folders by parent and name; not needed for trees that come as trees.
-    known: HashMap<(u32, Box<[u8]>), u32>,
-    attributes: HashMap<u32, Attributes>,
-    renamed: Renamed,
-    duplicates: Option<Duplicates>,
-}
+// ---- kept on disk ----------------------------------------------------------------------------------
 
-#[derive(Debug, Clone, Copy)]
-struct Pending {
-    parent: u32,
-    place: u64,
-    target: u32,
-}
-
-impl TreeBuilder {
-    /// Adds a sample under a relative path, with the folders on the way.
+impl Tree {
+    /// Writes it so that [`Tree::read`] finds it again. The notes about renamed members are not kept.
     ///
     /// # Errors
-    /// The path is not one below a mount point.
-    pub fn add(&mut self, path: &[u8], sample: u64) -> Result<(), NameError> {
-        let illegal = |why| NameError::Illegal(String::from_utf8_lossy(path).into_owned(), why);
-        if path.first() == Some(&b'/') {
-            return Err(illegal("an absolute path; write it relative to the mount point"));
+    /// As `out` has them.
+    pub fn write(&self, out: &mut dyn io::Write) -> io::Result<()> {
+        let attributes = Column::Memory(self.attributes.iter().flat_map(pack).collect());
+        let columns = [&self.folders, &self.places, &self.targets, &self.arena, &attributes];
+        let mut head = MAGIC.to_vec();
+        head.extend(columns.iter().flat_map(|column| column.bytes().to_le_bytes()));
+        let mut crc = Crc(crc32fast::Hasher::new());
+        io::Write::write_all(&mut crc, &head)?;
+        for column in columns {
+            column.write(&mut crc)?;
         }
-        let mut parent = ROOT as u32;
-        let mut names = path.split(|&b| b == b'/').peekable();
-        while let Some(name) = names.next() {
-            check_name(name).map_err(illegal)?;
-            if names.peek().is_none() {
-                self.push(parent, name, Node::Sample(sample))?;
-            } else {
-                parent = self.folder(parent, name)?;
-            }
-        }
-        Ok(())
+        head.extend(u64::from(crc.0.finalize()).to_le_bytes());
+        out.write_all(&head)?;
+        columns.iter().try_for_each(|column| column.write(out))
     }
 
-    /// Adds a stored tree whose sample 0 is the dataset's sample `first_sample`, below the folder `above` if
-    /// that is not empty.
+    /// Finds a tree again. `None`: this is none, or it is damaged.
     ///
     /// # Errors
-    /// A name is not one of a directory entry.
-    pub fn add_folder(
-        &mut self,
-        above: &[u8],
-        folder: &Folder,
-        first_sample: u64,
-    ) -> Result<(), NameError> {
-        let mut top = ROOT as u32;
-        for name in names::parts(above) {
-            top = self.folder(top, &name)?;
+    /// The source cannot be read.
+    pub fn read(source: &Arc<dyn Source>) -> io::Result<Option<Self>> {
+        let mut head = vec![0; HEAD_BYTES as usize];
+        if source.len() < HEAD_BYTES {
+            return Ok(None);
         }
-        let mut pending = vec![(folder, top)];
-        while let Some((folder, parent)) = pending.pop() {
-            for (name, entry) in &folder.entries {
-                check_name(name).map_err(|why| {
-                    NameError::Illegal(String::from_utf8_lossy(name).into_owned(), why)
-                })?;
-                match entry {
-                    Entry::File(sample) => {
-                        let sample = first_sample.saturating_add(*sample);
-                        self.push(parent, name, Node::Sample(sample))?;
-                    }
-                    Entry::Folder(inner) => pending.push((inner, self.folder(parent, name)?)),
-                }
-            }
+        source.read_exact_at(&mut head, 0)?;
+        let (checked, crc) = head.split_at(head.len() - 8);
+        let numbers: Vec<u64> = checked[8..].chunks(8).map(number).collect();
+        let total = numbers.iter().try_fold(HEAD_BYTES, |sum, length| sum.checked_add(*length));
+        if checked[..8] != MAGIC || total != Some(source.len()) {
+            return Ok(None);
         }
-        Ok(())
+        if checksum(source.as_ref(), checked)? != number(crc) {
+            return Ok(None);
+        }
+        let mut at = HEAD_BYTES;
+        let mut columns = Vec::new();
+        for length in numbers {
+            columns.push(Column::Kept(source.table(at, length)?, length));
+            at += length;
+        }
+        let mut packed = Vec::new();
+        if let Some(attributes) = columns.pop() {
+            attributes.write(&mut packed)?;
+        }
+        let [folders, places, targets, arena] =
+            columns.try_into().map_err(|_| io::Error::other("four columns"))?;
+        let attributes = packed.chunks_exact(ATTRIBUTE_BYTES).map(unpack).collect();
+        let path = source.path().to_owned();
+        let renamed = Renamed::default();
+        Ok(Some(Self { path, folders, places, targets, arena, attributes, renamed }))
     }
 
-    /// Adds a member of an archive, below the folder `above` if that is not empty. Its path is made one that
-    /// a directory can hold.
+    /// As [`Tree::read`], from a part of a source.
     ///
     /// # Errors
-    /// There are too many names.
-    pub fn add_member(
-        &mut self,
-        above: &[u8],
-        member: &Member,
-        first_sample: u64,
-    ) -> Result<(), NameError> {
-        if names::is_changed(member.path) {
-            self.renamed.escaped += 1;
-            self.renamed.example(|| {
-                let shown: Vec<_> = names::parts(member.path)
-                    .map(|part| String::from_utf8_lossy(&part).into_owned())
-                    .collect();
-                let stored = String::from_utf8_lossy(member.path);
-                format!("{stored:?} as {:?}", shown.join("/"))
-            });
-        }
-        let mut parent = ROOT as u32;
-        let mut parts = names::parts(above).chain(names::parts(member.path)).peekable();
-        while let Some(name) = parts.next() {
-            match member.node {
-                format::Node::Sample(sample) if parts.peek().is_none() => {
-                    let sample = first_sample.saturating_add(sample);
-                    return self.push(parent, &name, Node::Sample(sample));
-                }
-                _ => parent = self.folder(parent, &name)?,
-            }
-        }
-        match member.node {
-            format::Node::Folder(attributes) => {
-                self.attributes.insert(parent, attributes);
-                Ok(())
-            }
-            // A file that has no name at all, such as `/` or `.`.
-            format::Node::Sample(sample) => {
-                let sample = first_sample.saturating_add(sample);
-                self.push(parent, NAMELESS, Node::Sample(sample))
-            }
-        }
-    }
-
-    fn folder(&mut self, parent: u32, name: &[u8]) -> Result<u32, NameError> {
-        if let Some(&folder) = self.known.get(&(parent, Box::from(name))) {
-            return Ok(folder);
-        }
-        let folder = u32::try_from(self.parents.len() + 1).map_err(|_| NameError::TooMany)?;
-        self.parents.push(parent);
-        self.known.insert((parent, Box::from(name)), folder);
-        self.push(parent, name, Node::Folder(u64::from(folder)))?;
-        Ok(folder)
-    }
-
-    fn push(&mut self, parent: u32, name: &[u8], node: Node) -> Result<(), NameError> {
-        let (target, bit) = match node {
-            Node::Folder(folder) => (folder, FOLDER_BIT),
-            Node::Sample(sample) => (sample, 0),
-        };
-        let target = u32::try_from(target).map_err(|_| NameError::TooMany)?;
-        if self.entries.len() >= u32::MAX as usize || self.arena.len() as u64 > OFFSET_MASK {
-            return Err(NameError::TooMany);
-        }
-        let place = self.arena.len() as u64 | (name.len() as u64) << LENGTH_SHIFT | bit;
-        self.arena.extend_from_slice(name);
-        self.entries.push(Pending { parent, place, target });
-        Ok(())
-    }
-
-    /// Decides what becomes of several members of one name; unless it is called they are an error.
-    pub fn duplicates(&mut self, duplicates: Duplicates) {
-        self.duplicates = Some(duplicates);
-    }
-
-    fn name(&self, place: u64) -> &[u8] {
-        let start = (place & OFFSET_MASK) as usize;
-        &self.arena[start..start + ((place >> LENGTH_SHIFT) as usize & MAX_NAME_BYTES)]
-    }
-
-    fn is_same(&self, one: &Pending, other: &Pending) -> bool {
-        one.parent == other.parent && self.name(one.place) == self.name(other.place)
-    }
-
-    /// By folder and name; what was added first comes first.
-    fn sort(&mut self) {
-        let mut entries = std::mem::take(&mut self.entries);
-        entries.sort_unstable_by(|a, b| {
-            let names = self.name(a.place).cmp(self.name(b.place));
-            a.parent.cmp(&b.parent).then(names).then(a.arena_order().cmp(&b.arena_order()))
-        });
-        self.entries = entries;
-    }
-
-    /// Sorts and packs what was added.
-    ///
-    /// # Errors
-    /// A name stands twice in a folder, and that is an error.
-    pub fn build(mut self) -> Result<Tree, NameError> {
-        self.known = HashMap::new();
-        self.sort();
-        self.resolve_duplicates()?;
-        let parents = std::iter::once(&(ROOT as u32)).chain(&self.parents);
-        let mut folders: Vec<FolderRow> = parents
-            .map(|&parent| FolderRow { first_entry: 0, end_entry: 0, parent, subfolders: 0 })
-            .collect();
-        for (number, entry) in self.entries.iter().enumerate() {
-            let row = &mut folders[entry.parent as usize];
-            if row.end_entry == 0 {
-                row.first_entry = number as u32;
-            }
-            row.end_entry = number as u32 + 1;
-            row.subfolders += u32::from(entry.place & FOLDER_BIT != 0);
-        }
-        // The names lie in the order of listing, so that a listing walks through memory forwards.
-        let mut sorted = Vec::with_capacity(self.arena.len());
-        let mut places = Vec::with_capacity(self.entries.len());
-        for entry in &self.entries {
-            places.push((entry.place & !OFFSET_MASK) | sorted.len() as u64);
-            sorted.extend_from_slice(self.name(entry.place));
-        }
-        let targets = self.entries.iter().map(|entry| entry.target).collect();
-        let mut attributes: Vec<_> = self.attributes.into_iter().collect();
-        attributes.sort_unstable_by_key(|(folder, _)| *folder);
-        let renamed = self.renamed;
-        Ok(Tree { folders, places, targets, arena: sorted, attributes, renamed })
-    }
-
-    /// Gives every entry of a sorted list a name of its own, or drops it.
-    fn resolve_duplicates(&mut self) -> Result<(), NameError> {
-        let is_twice = |pair: &&[Pending]| self.is_same(&pair[0], &pair[1]);
-        let Some(twice) = self.entries.windows(2).find(is_twice) else {
-            return Ok(());
-        };
-        let policy = self.duplicates.unwrap_or(Duplicates::Error);
-        if policy == Duplicates::Error {
-            let twice = String::from_utf8_lossy(self.name(twice[0].place)).into_owned();
-            return Err(NameError::Duplicate(twice));
-        }
-        let sorted = std::mem::take(&mut self.entries);
-        let mut taken: HashSet<(u32, Vec<u8>)> = HashSet::new();
-        let mut rest = &sorted[..];
-        while let Some(first) = rest.first() {
-            let same = rest.partition_point(|entry| {
-                entry.parent == first.parent && self.name(entry.place) == self.name(first.place)
-            });
-            let (run, behind) = rest.split_at(same);
-            rest = behind;
-            // A folder keeps the name; there is at most one.
-            let folder = run.iter().position(|entry| entry.place & FOLDER_BIT != 0);
-            let keeps = match (folder, policy) {
-                (Some(folder), _) => folder,
-                (None, Duplicates::Last) => run.len() - 1,
-                (None, _) => 0,
-            };
-            self.entries.push(run[keeps]);
-            let mut number = 0;
-            for (place, entry) in run.iter().enumerate().filter(|(place, _)| *place != keeps) {
-                let name = self.name(entry.place).to_vec();
-                if policy != Duplicates::Number && (folder.is_none() || place > 0) {
-                    self.renamed.hidden += 1;
-                    continue;
-                }
-                self.rename(&sorted, *entry, &name, &mut number, &mut taken)?;
-            }
-        }
-        self.sort();
-        Ok(())
-    }
-
-    /// Adds an entry under the next number behind `name` that is free.
-    fn rename(
-        &mut self,
-        sorted: &[Pending],
-        entry: Pending,
-        name: &[u8],
-        number: &mut u32,
-        taken: &mut HashSet<(u32, Vec<u8>)>,
-    ) -> Result<(), NameError> {
-        loop {
-            *number = number.checked_add(1).ok_or(NameError::TooMany)?;
-            let free = names::numbered(name, *number);
-            let stands = sorted.binary_search_by(|other| {
-                other.parent.cmp(&entry.parent).then_with(|| self.name(other.place).cmp(&free))
-            });
-            if stands.is_err() && taken.insert((entry.parent, free.clone())) {
-                let shown = String::from_utf8_lossy(&free).into_owned();
-                let stored = String::from_utf8_lossy(name).into_owned();
-                self.renamed.numbered += 1;
-                self.renamed.example(|| format!("another {stored:?} as {shown:?}"));
-                return self.push(entry.parent, &free, Node::Sample(u64::from(entry.target)));
-            }
-        }
+    /// The source cannot be read.
+    pub fn read_part(
+        source: &Arc<dyn Source>,
+        offset_bytes: u64,
+        length_bytes: u64,
+    ) -> io::Result<Option<Self>> {
+        let (path, inner) = (source.path().to_owned(), Arc::clone(source));
+        let part: Arc<dyn Source> =
+            Arc::new(SliceSource::new(path, inner, offset_bytes, length_bytes));
+        Self::read(&part)
     }
 }
 
-impl Pending {
-    /// Names lie in the arena in the order in which they were added.
-    fn arena_order(&self) -> u64 {
-        self.place & OFFSET_MASK
+/// The CRC-32 of a kept tree, whose first bytes are `head`.
+fn checksum(source: &dyn Source, head: &[u8]) -> io::Result<u64> {
+    let mut crc = crc32fast::Hasher::new();
+    crc.update(head);
+    let mut chunk = vec![0; 1 << 20];
+    let mut at = HEAD_BYTES;
+    while at < source.len() {
+        let take = (source.len() - at).min(chunk.len() as u64) as usize;
+        source.read_exact_at(&mut chunk[..take], at)?;
+        crc.update(&chunk[..take]);
+        at += take as u64;
+    }
+    Ok(u64::from(crc.finalize()))
+}
+
+struct Crc(crc32fast::Hasher);
+
+impl io::Write for Crc {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.update(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 
-fn check_name(name: &[u8]) -> Result<(), &'static str> {
-    match name {
-        b"" => Err("an empty name"),
-        b"." | b".." => Err("not a name but a way"),
-        _ if name.len() > MAX_NAME_BYTES => Err("a name of more than 255 bytes"),
-        _ if name.contains(&0) => Err("a name with a NUL byte"),
-        _ if name.contains(&b'/') => Err("a name with a slash"),
-        _ => Ok(()),
-    }
+fn number(bytes: &[u8]) -> u64 {
+    let mut out = [0; 8];
+    out.copy_from_slice(bytes);
+    u64::from_le_bytes(out)
+}
+
+/// Folder, mode (or all ones), nanoseconds (or all ones: no time), seconds.
+fn pack((folder, attributes): &(u32, Attributes)) -> Vec<u8> {
+    let mode = attributes.mode.map_or(u32::MAX, u32::from);
+    let (seconds, nanos) = attributes.modified.unwrap_or((0, u32::MAX));
+    let mut out = Vec::with_capacity(ATTRIBUTE_BYTES);
+    out.extend(seconds.to_le_bytes());
+    [*folder, mode, nanos, 0].iter().for_each(|value| out.extend(value.to_le_bytes()));
+    out
+}
+
+fn unpack(row: &[u8]) -> (u32, Attributes) {
+    let seconds = number(&row[..8]).cast_signed();
+    let (first, second) = (number(&row[8..16]), number(&row[16..]));
+    let (folder, mode, nanos) = (first as u32, (first >> 32) as u32, second as u32);
+    let attributes = Attributes {
+        kind: Kind::File,
+        mode: u16::try_from(mode).ok(),
+        modified: (nanos != u32::MAX).then_some((seconds, nanos)),
+        links: 1,
+    };
+    (folder, attributes)
 }

@@ -1,0 +1,312 @@
+//! From names in any order to a packed tree.
+
+use super::column::Column;
+use super::names;
+use super::numbered::MAX_NAME_BYTES;
+use super::tree::{FOLDER_BIT, FolderRow, LENGTH_SHIFT, OFFSET_MASK, Tree};
+use super::{Duplicates, NameError, Node, ROOT, Renamed};
+use crate::format::{self, Attributes, Entry, Folder, Member};
+use std::collections::{HashMap, HashSet};
+
+/// What a file is called whose stored name is empty.
+const NAMELESS: &[u8] = b"%";
+
+/// Collects names in any order.
+#[derive(Debug, Default)]
+pub struct TreeBuilder {
+    arena: Vec<u8>,
+    entries: Vec<Pending>,
+    /// Parents of the folders 1, 2, …
+    parents: Vec<u32>,
+    /// Folders by parent and name; not needed for trees that come as trees.
+    known: HashMap<(u32, Box<[u8]>), u32>,
+    attributes: HashMap<u32, Attributes>,
+    renamed: Renamed,
+    duplicates: Option<Duplicates>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Pending {
+    parent: u32,
+    place: u64,
+    target: u32,
+}
+
+impl TreeBuilder {
+    /// Adds a sample under a relative path, with the folders on the way.
+    ///
+    /// # Errors
+    /// The path is not one below a mount point.
+    pub fn add(&mut self, path: &[u8], sample: u64) -> Result<(), NameError> {
+        let illegal = |why| NameError::Illegal(String::from_utf8_lossy(path).into_owned(), why);
+        if path.first() == Some(&b'/') {
+            return Err(illegal("an absolute path; write it relative to the mount point"));
+        }
+        let mut parent = ROOT as u32;
+        let mut names = path.split(|&b| b == b'/').peekable();
+        while let Some(name) = names.next() {
+            check_name(name).map_err(illegal)?;
+            if names.peek().is_none() {
+                self.push(parent, name, Node::Sample(sample))?;
+            } else {
+                parent = self.folder(parent, name)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds a stored tree whose sample 0 is the dataset's sample `first_sample`, below the folder `above` if
+    /// that is not empty.
+    ///
+    /// # Errors
+    /// A name is not one of a directory entry.
+    pub fn add_folder(
+        &mut self,
+        above: &[u8],
+        folder: &Folder,
+        first_sample: u64,
+    ) -> Result<(), NameError> {
+        let mut top = ROOT as u32;
+        for name in names::parts(above) {
+            top = self.folder(top, &name)?;
+        }
+        let mut pending = vec![(folder, top)];
+        while let Some((folder, parent)) = pending.pop() {
+            for (name, entry) in &folder.entries {
+                check_name(name).map_err(|why| {
+                    NameError::Illegal(String::from_utf8_lossy(name).into_owned(), why)
+                })?;
+                match entry {
+                    Entry::File(sample) => {
+                        let sample = first_sample.saturating_add(*sample);
+                        self.push(parent, name, Node::Sample(sample))?;
+                    }
+                    Entry::Folder(inner) => pending.push((inner, self.folder(parent, name)?)),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds a member of an archive, below the folder `above` if that is not empty. Its path is made one that
+    /// a directory can hold.
+    ///
+    /// # Errors
+    /// There are too many names.
+    pub fn add_member(
+        &mut self,
+        above: &[u8],
+        member: &Member,
+        first_sample: u64,
+    ) -> Result<(), NameError> {
+        if names::is_changed(member.path) {
+            self.renamed.escaped += 1;
+            self.renamed.example(|| {
+                let shown: Vec<_> = names::parts(member.path)
+                    .map(|part| String::from_utf8_lossy(&part).into_owned())
+                    .collect();
+                let stored = String::from_utf8_lossy(member.path);
+                format!("{stored:?} as {:?}", shown.join("/"))
+            });
+        }
+        let mut parent = ROOT as u32;
+        let mut parts = names::parts(above).chain(names::parts(member.path)).peekable();
+        while let Some(name) = parts.next() {
+            match member.node {
+                format::Node::Sample(sample) if parts.peek().is_none() => {
+                    let sample = first_sample.saturating_add(sample);
+                    return self.push(parent, &name, Node::Sample(sample));
+                }
+                _ => parent = self.folder(parent, &name)?,
+            }
+        }
+        match member.node {
+            format::Node::Folder(attributes) => {
+                self.attributes.insert(parent, attributes);
+                Ok(())
+            }
+            // A file that has no name at all, such as `/` or `.`.
+            format::Node::Sample(sample) => {
+                let sample = first_sample.saturating_add(sample);
+                self.push(parent, NAMELESS, Node::Sample(sample))
+            }
+        }
+    }
+
+    fn folder(&mut self, parent: u32, name: &[u8]) -> Result<u32, NameError> {
+        if let Some(&folder) = self.known.get(&(parent, Box::from(name))) {
+            return Ok(folder);
+        }
+        let folder = u32::try_from(self.parents.len() + 1).map_err(|_| NameError::TooMany)?;
+        self.parents.push(parent);
+        self.known.insert((parent, Box::from(name)), folder);
+        self.push(parent, name, Node::Folder(u64::from(folder)))?;
+        Ok(folder)
+    }
+
+    fn push(&mut self, parent: u32, name: &[u8], node: Node) -> Result<(), NameError> {
+        let (target, bit) = match node {
+            Node::Folder(folder) => (folder, FOLDER_BIT),
+            Node::Sample(sample) => (sample, 0),
+        };
+        let target = u32::try_from(target).map_err(|_| NameError::TooMany)?;
+        if self.entries.len() >= u32::MAX as usize || self.arena.len() as u64 > OFFSET_MASK {
+            return Err(NameError::TooMany);
+        }
+        let place = self.arena.len() as u64 | (name.len() as u64) << LENGTH_SHIFT | bit;
+        self.arena.extend_from_slice(name);
+        self.entries.push(Pending { parent, place, target });
+        Ok(())
+    }
+
+    /// Decides what becomes of several members of one name; unless it is called they are an error.
+    pub fn duplicates(&mut self, duplicates: Duplicates) {
+        self.duplicates = Some(duplicates);
+    }
+
+    fn name(&self, place: u64) -> &[u8] {
+        let start = (place & OFFSET_MASK) as usize;
+        &self.arena[start..start + ((place >> LENGTH_SHIFT) as usize & MAX_NAME_BYTES)]
+    }
+
+    fn is_same(&self, one: &Pending, other: &Pending) -> bool {
+        one.parent == other.parent && self.name(one.place) == self.name(other.place)
+    }
+
+    /// By folder and name; what was added first comes first.
+    fn sort(&mut self) {
+        let mut entries = std::mem::take(&mut self.entries);
+        entries.sort_unstable_by(|a, b| {
+            let names = self.name(a.place).cmp(self.name(b.place));
+            a.parent.cmp(&b.parent).then(names).then(a.arena_order().cmp(&b.arena_order()))
+        });
+        self.entries = entries;
+    }
+
+    /// Sorts and packs what was added.
+    ///
+    /// # Errors
+    /// A name stands twice in a folder, and that is an error.
+    pub fn build(mut self) -> Result<Tree, NameError> {
+        self.known = HashMap::new();
+        self.sort();
+        self.resolve_duplicates()?;
+        let parents = std::iter::once(&(ROOT as u32)).chain(&self.parents);
+        let mut folders: Vec<FolderRow> = parents
+            .map(|&parent| FolderRow { first_entry: 0, end_entry: 0, parent, subfolders: 0 })
+            .collect();
+        for (number, entry) in self.entries.iter().enumerate() {
+            let row = &mut folders[entry.parent as usize];
+            if row.end_entry == 0 {
+                row.first_entry = number as u32;
+            }
+            row.end_entry = number as u32 + 1;
+            row.subfolders += u32::from(entry.place & FOLDER_BIT != 0);
+        }
+        // The names lie in the order of listing, so that a listing walks through memory forwards.
+        let mut sorted = Vec::with_capacity(self.arena.len());
+        let mut places = Vec::with_capacity(self.entries.len() * 8);
+        for entry in &self.entries {
+            let place = (entry.place & !OFFSET_MASK) | sorted.len() as u64;
+            places.extend_from_slice(&place.to_le_bytes());
+            sorted.extend_from_slice(self.name(entry.place));
+        }
+        let targets = Column::of_u32(self.entries.iter().map(|entry| entry.target));
+        let mut attributes: Vec<_> = self.attributes.into_iter().collect();
+        attributes.sort_unstable_by_key(|(folder, _)| *folder);
+        Ok(Tree {
+            path: "stored names".into(),
+            folders: Column::of_u32(folders.iter().flat_map(FolderRow::fields)),
+            places: Column::Memory(places),
+            targets,
+            arena: Column::Memory(sorted),
+            attributes,
+            renamed: self.renamed,
+        })
+    }
+
+    /// Gives every entry of a sorted list a name of its own, or drops it.
+    fn resolve_duplicates(&mut self) -> Result<(), NameError> {
+        let is_twice = |pair: &&[Pending]| self.is_same(&pair[0], &pair[1]);
+        let Some(twice) = self.entries.windows(2).find(is_twice) else {
+            return Ok(());
+        };
+        let policy = self.duplicates.unwrap_or(Duplicates::Error);
+        if policy == Duplicates::Error {
+            let twice = String::from_utf8_lossy(self.name(twice[0].place)).into_owned();
+            return Err(NameError::Duplicate(twice));
+        }
+        let sorted = std::mem::take(&mut self.entries);
+        let mut taken: HashSet<(u32, Vec<u8>)> = HashSet::new();
+        let mut rest = &sorted[..];
+        while let Some(first) = rest.first() {
+            let same = rest.partition_point(|entry| {
+                entry.parent == first.parent && self.name(entry.place) == self.name(first.place)
+            });
+            let (run, behind) = rest.split_at(same);
+            rest = behind;
+            // A folder keeps the name; there is at most one.
+            let folder = run.iter().position(|entry| entry.place & FOLDER_BIT != 0);
+            let keeps = match (folder, policy) {
+                (Some(folder), _) => folder,
+                (None, Duplicates::Last) => run.len() - 1,
+                (None, _) => 0,
+            };
+            self.entries.push(run[keeps]);
+            let mut number = 0;
+            for (place, entry) in run.iter().enumerate().filter(|(place, _)| *place != keeps) {
+                let name = self.name(entry.place).to_vec();
+                if policy != Duplicates::Number && (folder.is_none() || place > 0) {
+                    self.renamed.hidden += 1;
+                    continue;
+                }
+                self.rename(&sorted, *entry, &name, &mut number, &mut taken)?;
+            }
+        }
+        self.sort();
+        Ok(())
+    }
+
+    /// Adds an entry under the next number behind `name` that is free.
+    fn rename(
+        &mut self,
+        sorted: &[Pending],
+        entry: Pending,
+        name: &[u8],
+        number: &mut u32,
+        taken: &mut HashSet<(u32, Vec<u8>)>,
+    ) -> Result<(), NameError> {
+        loop {
+            *number = number.checked_add(1).ok_or(NameError::TooMany)?;
+            let free = names::numbered(name, *number);
+            let stands = sorted.binary_search_by(|other| {
+                other.parent.cmp(&entry.parent).then_with(|| self.name(other.place).cmp(&free))
+            });
+            if stands.is_err() && taken.insert((entry.parent, free.clone())) {
+                let shown = String::from_utf8_lossy(&free).into_owned();
+                let stored = String::from_utf8_lossy(name).into_owned();
+                self.renamed.numbered += 1;
+                self.renamed.example(|| format!("another {stored:?} as {shown:?}"));
+                return self.push(entry.parent, &free, Node::Sample(u64::from(entry.target)));
+            }
+        }
+    }
+}
+
+impl Pending {
+    /// Names lie in the arena in the order in which they were added.
+    fn arena_order(&self) -> u64 {
+        self.place & OFFSET_MASK
+    }
+}
+
+fn check_name(name: &[u8]) -> Result<(), &'static str> {
+    match name {
+        b"" => Err("an empty name"),
+        b"." | b".." => Err("not a name but a way"),
+        _ if name.len() > MAX_NAME_BYTES => Err("a name of more than 255 bytes"),
+        _ if name.contains(&0) => Err("a name with a NUL byte"),
+        _ if name.contains(&b'/') => Err("a name with a slash"),
+        _ => Ok(()),
+    }
+}
