@@ -25,6 +25,7 @@
 )]
 
 pub mod codec;
+pub mod compressed;
 mod decode;
 mod error;
 pub mod ffrecord;
@@ -32,6 +33,8 @@ pub mod magic;
 mod member;
 mod options;
 mod source;
+pub mod stream;
+pub mod tar;
 pub mod zip;
 
 pub use decode::{Decoder, Progress, Restart};
@@ -45,7 +48,15 @@ use std::sync::Arc;
 
 /// Every format that can be mounted, in the order in which they are tried: those with a magic number
 /// first.
-pub static FORMATS: &[&dyn Format] = &[&ffrecord::FfRecord, &zip::Zip];
+pub static FORMATS: &[&dyn Format] = &[
+    &compressed::Compressed::GZIP,
+    &compressed::Compressed::BZIP2,
+    &compressed::Compressed::XZ,
+    &compressed::Compressed::ZSTD,
+    &zip::Zip,
+    &tar::Tar,
+    &ffrecord::FfRecord,
+];
 
 /// A kind of container.
 pub trait Format: Sync {
@@ -148,13 +159,21 @@ pub trait Container: Send + Sync {
     }
 
     /// The stored piece of a sample with [`Content::Sparse`] that begins at or behind `offset_bytes` of
-    /// the file, or that this byte lies in. `None`: from there on it is a hole.
+    /// the file, or that this byte lies in. `None`: from there on it is a hole. With [`Container::stream`]
+    /// every sample has pieces, and they lie in the decoded stream.
     ///
     /// # Errors
     /// As [`Container::sample`].
     fn piece(&self, index: u64, offset_bytes: u64) -> Result<Option<Piece>> {
         let _ = (index, offset_bytes);
         Ok(None)
+    }
+
+    /// The container as one compressed stream, of which every sample is one or more ranges
+    /// ([`Container::piece`] says which): so that what was decoded for one sample serves its neighbours, and
+    /// a part of a large one. Such samples are [`Content::Encoded`] too, and can be decoded one by one.
+    fn stream(&self) -> Option<&stream::StreamIndex> {
+        None
     }
 
     /// What is known of a sample beside its bytes.

@@ -51,7 +51,6 @@ const PASSWORDS: &[(&str, &str)] = &[
     ("libarchive/test_read_format_zip_winzip_aes256_large_xz.zip", "password"),
     ("libarchive/test_read_format_zip_winzip_aes256_large_zstd.zip", "password"),
     ("libarchive/test_read_format_zip_winzip_aes256_stored.zip", "password"),
-    ("libarchive/test_read_format_zip_ppmd8_aes256_streaming.zipx", "password"),
     ("libarchive/test_read_format_zip_traditional_encryption_data.zip", "12345678"),
     ("libarchive/test_encrypted.zip", "password"),
     ("libarchive/test_option_passphrase.zip", "pass1"),

@@ -123,7 +123,7 @@ impl Stream {
             self.fed = 0;
         }
         // One that begins later is not seen yet.
-        let behind = self.queued_bits().saturating_sub(MAGIC_BITS as usize - 1);
+        let behind = self.queued_bits().saturating_sub(MAGIC_BITS as usize);
         let bits = self.found.unwrap_or(behind).saturating_sub(self.shift as usize);
         let end = if self.found.is_some() { bits.div_ceil(8) } else { bits / 8 };
         let pairs = self.queue.get(self.fed..).unwrap_or_default();

@@ -1,6 +1,7 @@
 //! gzip members, concatenated (RFC 1952). Restarts at members and between deflate's blocks.
 
 use super::deflate::Inflate;
+use super::part::Part as StreamPart;
 use super::{FOREIGN_RESTART, Place, Step, fill};
 use crate::format::{Decoder, Progress, Restart};
 use libdeflater::Decompressor;
@@ -29,6 +30,30 @@ pub(super) fn decode(input: &[u8], out: &mut [u8]) -> Result<(), String> {
         return Ok(());
     }
     fill(&mut Gzip::new(None)?, input, out)
+}
+
+/// The part of one member's deflate stream that the bytes between two restart points begin with, and the
+/// states of deflate at its ends. `None`: the part is not that simple.
+pub(super) fn deflate_part<'a>(part: &StreamPart<'a>) -> Option<StreamPart<'a>> {
+    let (stored, state) = match part.state {
+        None | Some([AT_MEMBER]) => (part.stored.get(header_bytes(part.stored)?..)?, None),
+        Some(state) => (part.stored, Some(state.get(STATE_BYTES..)?)),
+    };
+    let next = match part.next {
+        None | Some([AT_MEMBER]) => None,
+        Some(state) => Some(state.get(STATE_BYTES..)?),
+    };
+    Some(StreamPart { stored, state, next })
+}
+
+fn header_bytes(bytes: &[u8]) -> Option<usize> {
+    let mut head = Head::default();
+    for byte in bytes {
+        if head.take(*byte).ok()? {
+            return Some(head.bytes.len());
+        }
+    }
+    None
 }
 
 /// What a member says of the file that it was made from.
@@ -189,6 +214,8 @@ struct Body {
 const AT_MEMBER: u8 = 0;
 /// … or in one: CRC-32 and length of what it has given, then deflate's own state.
 const IN_MEMBER: u8 = 1;
+/// That, CRC-32 and length.
+const STATE_BYTES: usize = 13;
 
 impl Gzip {
     pub(super) fn new(from: Option<&Restart>) -> Result<Self, String> {

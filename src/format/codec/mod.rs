@@ -1,19 +1,22 @@
 //! Compressed bytes → bytes: one file a codec, all of them whole at once ([`decode`]) and step by step
 //! ([`decoder`]). No memory is taken because the input claims to need it, beyond [`MAX_WINDOW_BYTES`].
 
-mod bits;
 mod bzip2;
 mod deflate;
 mod deflate64;
 mod gzip;
 mod lzma;
+mod part;
 mod ppmd;
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
 mod xz;
 mod zstd;
 
 pub use gzip::GzipHeader;
+pub(super) use part::decode_part;
+#[cfg(test)]
+pub(super) use part::quick as quick_part;
 
 use super::{Decoder, Progress, Restart};
 

@@ -1,7 +1,7 @@
 use super::*;
 use std::io::Write;
 
-fn text(bytes: usize) -> Vec<u8> {
+pub(in crate::format) fn text(bytes: usize) -> Vec<u8> {
     let mut state = 12345_u32;
     let words = ["data ", "set ", "of ", "many ", "samples ", "and ", "numbers\n"];
     let mut out = Vec::new();
@@ -49,7 +49,8 @@ fn xzipped(data: &[u8], block_bytes: u64) -> Vec<u8> {
 }
 
 fn zstd_frames(data: &[u8], frame_bytes: usize) -> Vec<u8> {
-    data.chunks(frame_bytes).flat_map(|d| ::zstd::bulk::compress(d, 1).unwrap()).collect()
+    let frames = if data.is_empty() { vec![data] } else { data.chunks(frame_bytes).collect() };
+    frames.into_iter().flat_map(|d| ::zstd::bulk::compress(d, 1).unwrap()).collect()
 }
 
 fn ppmd(data: &[u8]) -> Vec<u8> {
@@ -75,7 +76,7 @@ fn zip_lzma(data: &[u8], has_end_marker: bool) -> Vec<u8> {
 }
 
 /// Streams of every codec that hold `data`.
-fn streams(data: &[u8]) -> Vec<(Codec, Vec<u8>)> {
+pub(in crate::format) fn streams(data: &[u8]) -> Vec<(Codec, Vec<u8>)> {
     let (a, b) = data.split_at(data.len() / 3);
     vec![
         (Codec::Deflate, deflated(data)),

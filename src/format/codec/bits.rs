@@ -1,1 +1,0 @@
-//! Bits that do not begin where bytes do.
