@@ -3,10 +3,10 @@
 
 #![no_main]
 
-use ffrfs::catalog::{Catalog, Dataset, Duplicates, Numbered, StoredNames, Suffix};
+use ffrfs::catalog::{Catalog, Dataset, Naming, Numbered, StoredNames, Suffix};
 use ffrfs::format::{self, MemorySource, OpenOptions};
 use ffrfs::io::ReadError;
-use ffrfs::vfs::{Attr, Listed, Options, Part, Step, Vfs};
+use ffrfs::vfs::{Attr, FileKind, Listed, Options, Part, Step, Vfs};
 use libfuzzer_sys::fuzz_target;
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -20,7 +20,7 @@ fuzz_target!(|input: &[u8]| {
     let options = OpenOptions { allow_damaged: mode & 1 != 0, ..OpenOptions::default() };
     let Ok(container) = format::open(source, &options) else { return };
     let dataset = Dataset::new(vec![container]);
-    let catalog: Catalog = match dataset.stored_names(Duplicates::default()) {
+    let catalog: Catalog = match dataset.stored_names(&Naming::default()) {
         Ok(StoredNames::Tree(tree)) => tree.into(),
         _ => Numbered::new(dataset.len(), None, Suffix::Fixed(String::new())).into(),
     };
@@ -48,7 +48,7 @@ fn visit(vfs: &Vfs, bytes: &[u8]) {
             }
             let _ = vfs.lookup(folder, &name);
             match vfs.getattr(ino) {
-                Ok(Attr { is_folder: true, .. }) => folders.push(ino),
+                Ok(Attr { kind: FileKind::Folder, .. }) => folders.push(ino),
                 Ok(attr) => read(vfs, bytes, &attr),
                 Err(_) => {}
             }

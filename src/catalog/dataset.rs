@@ -1,50 +1,60 @@
 //! Several containers as one list of samples, numbered on from one to the next.
 
-use super::tree::{Duplicates, TreeBuilder};
-use super::{NameError, Tree, count_files};
-use crate::format::{Attributes, Container, Names, Result, Sample};
+use crate::format::{Attributes, Container, Result, Sample};
 
 /// One or more containers, in order.
 pub struct Dataset {
     parts: Vec<Box<dyn Container>>,
+    places: Vec<Place>,
     /// The number of each part's first sample, and behind the last the number of all samples.
     starts: Vec<u64>,
+}
+
+/// Where a container lies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Place {
+    /// In which file, by number.
+    pub file: usize,
+    /// Where it begins there: elsewhere than at 0 if it is a member of another one.
+    pub base_bytes: u64,
 }
 
 /// A sample of a dataset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Located {
     /// Which container.
+    pub container: usize,
+    /// Which file.
     pub part: usize,
-    /// Its number there.
+    /// Its number in the container.
     pub index: u64,
-    /// Where it lies there.
+    /// Where it lies in the file.
     pub sample: Sample,
 }
 
-/// What names the containers bring.
-pub enum StoredNames {
-    /// None: samples are numbered.
-    None,
-    /// None, and each record has so many fields.
-    Fields(u64),
-    /// A tree.
-    Tree(Tree),
-    /// Something like a tree that is not used: why.
-    Unused(String),
-}
-
 impl Dataset {
-    /// Joins containers in the given order.
+    /// Joins containers in the given order, each of which is a file.
     #[must_use]
     pub fn new(parts: Vec<Box<dyn Container>>) -> Self {
+        let places = (0..parts.len()).map(|file| Place { file, base_bytes: 0 });
+        let places = places.collect();
+        Self::nested(parts, places)
+    }
+
+    /// Joins containers in the given order, each of which lies where `places` says.
+    ///
+    /// # Panics
+    /// There is not a place for each.
+    #[must_use]
+    pub fn nested(parts: Vec<Box<dyn Container>>, places: Vec<Place>) -> Self {
+        assert_eq!(parts.len(), places.len(), "a place for each container");
         let mut starts = vec![0];
         let mut next: u64 = 0;
         for part in &parts {
             next = next.saturating_add(part.len());
             starts.push(next);
         }
-        Self { parts, starts }
+        Self { parts, places, starts }
     }
 
     /// The number of samples.
@@ -65,13 +75,42 @@ impl Dataset {
         self.parts.iter().fold(0, |sum, part| sum.saturating_add(part.data_bytes()))
     }
 
+    /// The files that the containers lie in, by number, below this.
+    #[must_use]
+    pub fn files(&self) -> usize {
+        self.places.iter().map(|place| place.file + 1).max().unwrap_or(0)
+    }
+
+    /// Where a container begins in its file.
+    #[must_use]
+    pub fn base_of(&self, container: usize) -> u64 {
+        self.places[container].base_bytes
+    }
+
+    /// In which file a container lies.
+    #[must_use]
+    pub fn file_of(&self, container: usize) -> usize {
+        self.places[container].file
+    }
+
     /// The containers.
     #[must_use]
     pub fn parts(&self) -> &[Box<dyn Container>] {
         &self.parts
     }
 
-    /// The part that sample `index` lies in, and its number there.
+    /// The number in the dataset of a container's sample.
+    #[must_use]
+    pub fn number(&self, container: usize, index: u64) -> u64 {
+        self.start(container).saturating_add(index)
+    }
+
+    /// The number of a part's first sample.
+    pub(super) fn start(&self, part: usize) -> u64 {
+        self.starts.get(part).copied().unwrap_or_default()
+    }
+
+    /// The container that sample `index` lies in, and its number there.
     #[must_use]
     pub fn part_of(&self, index: u64) -> Option<(usize, u64)> {
         if index >= self.len() {
@@ -90,8 +129,10 @@ impl Dataset {
     /// The container was changed so that its index cannot be read.
     pub fn locate(&self, index: u64) -> Result<Option<Located>> {
         let Some((part, index)) = self.part_of(index) else { return Ok(None) };
-        let sample = self.parts[part].sample(index)?;
-        Ok(Some(Located { part, index, sample }))
+        let Place { file, base_bytes } = self.places[part];
+        let mut sample = self.parts[part].sample(index)?;
+        sample.offset_bytes = sample.offset_bytes.saturating_add(base_bytes);
+        Ok(Some(Located { container: part, part: file, index, sample }))
     }
 
     /// What is known of a sample beside its bytes.
@@ -125,95 +166,5 @@ impl Dataset {
             Some((part, index)) => self.parts[part].field_name(index),
             None => Ok(Vec::new()),
         }
-    }
-
-    /// The names that the containers store, if they do.
-    ///
-    /// Either the last container's names are for the whole dataset (that is how the reference package
-    /// reads a packed folder of several files), or every container names its own samples, and the
-    /// result is their union. Archives are united, `duplicates` says what becomes of equal names.
-    ///
-    /// # Errors
-    /// A container cannot be read, or its names fail their checksum.
-    pub fn stored_names(&self, duplicates: Duplicates) -> Result<StoredNames> {
-        let Some(last) = self.parts.last() else { return Ok(StoredNames::None) };
-        if self.parts.len() == 1 {
-            return Ok(match last.names(self.len().saturating_sub(1))? {
-                Names::None => StoredNames::None,
-                Names::Refused(why) => StoredNames::Unused(why),
-                Names::Tree(folder) => tree_of(&[(folder, 0)]),
-                Names::Fields(fields) => StoredNames::Fields(fields),
-                Names::Members => self.members(duplicates)?,
-            });
-        }
-        let all = self.len().saturating_sub(1);
-        match last.names(all)? {
-            Names::None => return Ok(StoredNames::None),
-            Names::Refused(why) => return Ok(StoredNames::Unused(why)),
-            Names::Fields(fields) => return self.fields(fields),
-            Names::Members => return self.members(duplicates),
-            Names::Tree(folder) if count_files(&folder) == all => {
-                return Ok(tree_of(&[(folder, 0)]));
-            }
-            Names::Tree(_) => {}
-        }
-        let mut trees = Vec::new();
-        for (part, &start) in self.parts.iter().zip(&self.starts) {
-            match part.names(part.len().saturating_sub(1))? {
-                Names::Tree(folder) => trees.push((folder, start)),
-                _ => {
-                    return Ok(StoredNames::Unused(
-                        "they are neither for all files of the dataset nor stored in each of them"
-                            .to_owned(),
-                    ));
-                }
-            }
-        }
-        Ok(tree_of(&trees))
-    }
-
-    /// All containers must have the same number of fields.
-    fn fields(&self, fields: u64) -> Result<StoredNames> {
-        for part in &self.parts {
-            if part.names(part.len())? != Names::Fields(fields) {
-                return Ok(StoredNames::Unused(
-                    "not all containers have records of the same fields".to_owned(),
-                ));
-            }
-        }
-        Ok(StoredNames::Fields(fields))
-    }
-
-    /// The union of all members of archives.
-    fn members(&self, duplicates: Duplicates) -> Result<StoredNames> {
-        let mut builder = TreeBuilder::default();
-        builder.duplicates(duplicates);
-        let mut wrong = None;
-        for (part, &start) in self.parts.iter().zip(&self.starts) {
-            part.members(&mut |member| {
-                if let Err(why) = builder.add_member(b"", &member, start) {
-                    wrong.get_or_insert(why);
-                }
-                Ok(())
-            })?;
-        }
-        Ok(match wrong.map_or_else(|| builder.build(), Err) {
-            Ok(tree) => StoredNames::Tree(tree),
-            Err(why) => StoredNames::Unused(why.to_string()),
-        })
-    }
-}
-
-fn tree_of(folders: &[(crate::format::Folder, u64)]) -> StoredNames {
-    let build = || -> Result<Tree, NameError> {
-        let mut builder = TreeBuilder::default();
-        for (folder, first_sample) in folders {
-            builder.add_folder(folder, *first_sample)?;
-        }
-        builder.build()
-    };
-    match build() {
-        Ok(tree) => StoredNames::Tree(tree),
-        Err(why) => StoredNames::Unused(why.to_string()),
     }
 }

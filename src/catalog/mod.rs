@@ -6,11 +6,13 @@ mod dataset;
 mod names;
 mod numbered;
 mod records;
+mod stored;
 mod tree;
 
-pub use dataset::{Dataset, Located, StoredNames};
+pub use dataset::{Dataset, Located, Place};
 pub use numbered::{Numbered, Suffix};
 pub use records::Records;
+pub use stored::{Naming, StoredNames};
 pub use tree::{Duplicates, Renamed, Tree, TreeBuilder};
 
 use crate::format::{Attributes, Folder, Result};

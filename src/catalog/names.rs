@@ -1,18 +1,12 @@
 //! What archives call their members → names that a directory can hold. Never outside the mount, never lost.
 //!
 //! A path is cut at its slashes; empty parts and `.` go, so `/a//./b` is `a/b`. A part that cannot be an
-//! entry of a directory is escaped: `..` becomes `%2E%2E`, a NUL `%00`, and a name of more than 255 bytes
-//! is cut and ends in `~` and the 8 hexadecimal digits of its CRC-32, before its ending if it has a short one.
+//! entry of a directory is escaped, as the fields of a record are: `crate::format::name`.
 
-use super::numbered::MAX_NAME_BYTES;
+use crate::format::name::escape;
 use std::borrow::Cow;
 
-/// What stands for `..`.
-const UP: &[u8] = b"%2E%2E";
-/// `~` and the digits.
-const MARK_BYTES: usize = 9;
-/// Endings up to this length, dot included, stay where names are cut.
-const MAX_ENDING_BYTES: usize = 16;
+pub(super) use crate::format::name::numbered;
 
 /// The names on the way down a stored path, and whether one of them had to be escaped or the path is
 /// absolute.
@@ -23,53 +17,6 @@ pub(super) fn parts(path: &[u8]) -> impl Iterator<Item = Cow<'_, [u8]>> {
 /// Whether a path is shown as another one than it is stored as; `./` at its start does not count.
 pub(super) fn is_changed(path: &[u8]) -> bool {
     path.first() == Some(&b'/') || parts(path).any(|part| matches!(part, Cow::Owned(_)))
-}
-
-/// A part of a path as a directory can hold it.
-pub(super) fn escape(part: &[u8]) -> Cow<'_, [u8]> {
-    let mut name = match part {
-        b".." => Cow::Borrowed(UP).into_owned().into(),
-        _ if part.contains(&0) => {
-            let escaped = part.iter().flat_map(|byte| match byte {
-                0 => &b"%00"[..],
-                byte => std::slice::from_ref(byte),
-            });
-            Cow::Owned(escaped.copied().collect())
-        }
-        _ => Cow::Borrowed(part),
-    };
-    if name.len() > MAX_NAME_BYTES {
-        name = Cow::Owned(cut(&name));
-    }
-    name
-}
-
-fn cut(name: &[u8]) -> Vec<u8> {
-    let (stem, ending) = split_ending(name);
-    let room = MAX_NAME_BYTES - MARK_BYTES - ending.len();
-    let mut end = room.min(stem.len());
-    // Not within a character of UTF-8.
-    while end > room.saturating_sub(4) && stem.get(end).is_some_and(|byte| byte & 0xc0 == 0x80) {
-        end -= 1;
-    }
-    let mark = format!("~{:08x}", crc32fast::hash(name));
-    [&stem[..end], mark.as_bytes(), ending].concat()
-}
-
-/// A name and its ending: `.jpg`, or nothing.
-fn split_ending(name: &[u8]) -> (&[u8], &[u8]) {
-    match name.iter().rposition(|&byte| byte == b'.') {
-        Some(dot) if dot > 0 && name.len() - dot <= MAX_ENDING_BYTES => name.split_at(dot),
-        _ => (name, b""),
-    }
-}
-
-/// The name of the `number`th further member that is called `name`: `x (1).jpg`.
-pub(super) fn numbered(name: &[u8], number: u32) -> Vec<u8> {
-    let mark = format!(" ({number})");
-    let (stem, ending) = split_ending(name);
-    let room = MAX_NAME_BYTES - mark.len() - ending.len();
-    [&stem[..stem.len().min(room)], mark.as_bytes(), ending].concat()
 }
 
 #[cfg(test)]

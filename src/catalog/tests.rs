@@ -89,7 +89,7 @@ fn tree(paths: &[impl AsRef<[u8]>]) -> Result<Tree, NameError> {
 
 fn stored(parts: Vec<Box<dyn Container>>) -> (Dataset, StoredNames) {
     let dataset = Dataset::new(parts);
-    let names = dataset.stored_names(Duplicates::default()).unwrap();
+    let names = dataset.stored_names(&Naming::default()).unwrap();
     (dataset, names)
 }
 
@@ -146,7 +146,7 @@ fn a_dataset_without_samples_has_an_empty_root() {
     for parts in [&[][..], &[0], &[0, 0]] {
         let dataset = dataset(parts);
         assert!(dataset.is_empty());
-        assert!(matches!(dataset.stored_names(Duplicates::default()).unwrap(), StoredNames::None));
+        assert!(matches!(dataset.stored_names(&Naming::default()).unwrap(), StoredNames::None));
         let catalog = plain(0, None);
         check_consistent(&catalog, &dataset);
         assert!(list(&catalog, &dataset, ROOT, 0).is_empty());
@@ -399,7 +399,7 @@ fn paths_that_cannot_lie_below_a_mount_point_are_refused_by_name() {
     assert!(tree(&["x".repeat(255)]).is_ok());
     let names = Folder { entries: vec![file("a/b", 0)] };
     assert!(matches!(
-        TreeBuilder::default().add_folder(&names, 0),
+        TreeBuilder::default().add_folder(b"", &names, 0),
         Err(NameError::Illegal(_, "a name with a slash"))
     ));
 }

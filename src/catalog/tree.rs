@@ -193,12 +193,22 @@ impl TreeBuilder {
         Ok(())
     }
 
-    /// Adds a stored tree whose sample 0 is the dataset's sample `first_sample`.
+    /// Adds a stored tree whose sample 0 is the dataset's sample `first_sample`, below the folder `above` if
+    /// that is not empty.
     ///
     /// # Errors
     /// A name is not one of a directory entry.
-    pub fn add_folder(&mut self, folder: &Folder, first_sample: u64) -> Result<(), NameError> {
-        let mut pending = vec![(folder, ROOT as u32)];
+    pub fn add_folder(
+        &mut self,
+        above: &[u8],
+        folder: &Folder,
+        first_sample: u64,
+    ) -> Result<(), NameError> {
+        let mut top = ROOT as u32;
+        for name in names::parts(above) {
+            top = self.folder(top, &name)?;
+        }
+        let mut pending = vec![(folder, top)];
         while let Some((folder, parent)) = pending.pop() {
             for (name, entry) in &folder.entries {
                 check_name(name).map_err(|why| {

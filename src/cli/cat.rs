@@ -1,6 +1,7 @@
 //! `ffrfs cat`: the checked bytes of samples, without mounting.
 
-use super::source::{self, OpenArgs, ViewArgs, not_found, path_bytes};
+use super::source::{self, OpenArgs, not_found, path_bytes};
+use super::view::ViewArgs;
 use super::{Exit, Failure, logging};
 use crate::catalog::Node;
 use crate::io::File;

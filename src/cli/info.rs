@@ -1,6 +1,7 @@
 //! `ffrfs info`: what a container is, in a few lines.
 
-use super::source::{self, OpenArgs, Opened, ViewArgs};
+use super::source::{self, OpenArgs, Opened};
+use super::view::ViewArgs;
 use super::{Exit, Failure, logging};
 use crate::vfs::report::{self, Info};
 use clap::Args;
@@ -71,7 +72,7 @@ fn sizes(opened: &Opened) -> Result<Option<Sizes>, Failure> {
             sizes.damaged += 1;
             continue;
         }
-        let bytes = located.sample.length_bytes;
+        let bytes = located.sample.size_bytes();
         sizes.min = sizes.min.min(bytes);
         sizes.max = sizes.max.max(bytes);
         sizes.empty += u64::from(bytes == 0);

@@ -1,6 +1,7 @@
 //! `ffrfs ls`: the names that a mount would show.
 
-use super::source::{self, OpenArgs, ViewArgs, not_found, path_bytes};
+use super::source::{self, OpenArgs, not_found, path_bytes};
+use super::view::ViewArgs;
 use super::{Exit, Failure, logging};
 use crate::catalog::{Catalog, Node};
 use crate::format;
@@ -89,7 +90,7 @@ impl<W: Write> List<'_, W> {
                         Some(crc) => format!("{crc:08x}"),
                         None => "-".to_owned(),
                     };
-                    write!(self.out, "{:>12} {:>14} {crc:>8} ", at.length_bytes, at.offset_bytes)
+                    write!(self.out, "{:>12} {:>14} {crc:>8} ", at.size_bytes(), at.offset_bytes)
                 }
             }
             .map_err(failed)?;

@@ -2,6 +2,7 @@
 
 mod cat;
 mod doctor;
+mod expand;
 mod failure;
 mod info;
 mod interrupt;
@@ -9,11 +10,13 @@ mod logging;
 mod ls;
 mod memory;
 mod mount;
+mod nest;
 mod options;
 mod pack;
 mod source;
 mod umount;
 mod verify;
+mod view;
 mod warmup;
 
 pub use failure::{Exit, Failure};

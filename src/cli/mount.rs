@@ -1,6 +1,7 @@
 //! `ffrfs mount`: in the background once the mount works, unless `-f`.
 
-use super::source::{self, OpenArgs, ViewArgs};
+use super::source::{self, OpenArgs};
+use super::view::ViewArgs;
 use super::{Exit, Failure, logging, memory};
 use crate::format::Source;
 use crate::io::{File, Io, mounts, process};
@@ -212,6 +213,7 @@ pub(super) fn run(mut args: MountArgs) -> Result<Exit, Failure> {
     if let Some(file) = &mut args.settings.log_file {
         *file = std::path::absolute(&*file).map_err(|e| Failure::output(file.display(), e))?;
     }
+    args.open.read_password()?;
     if args.foreground {
         logging::in_foreground(&args.settings.log_level, args.settings.log_file.as_deref())?;
         let (mounted, signals) = prepare(&args, &target)?;
@@ -303,6 +305,8 @@ impl Settings {
             gid: self.gid.unwrap_or(nix::unistd::getgid().as_raw()),
             file_mode: 0o444 & !self.fmask & !private,
             folder_mode: 0o555 & !self.dmask & !private,
+            file_mask: 0o7777 & !self.fmask & !private,
+            folder_mask: 0o7777 & !self.dmask & !private,
             prefetch_mode: writable & !self.fmask & !private,
         }
     }

@@ -2,10 +2,11 @@
 
 use super::failure::say;
 use super::interrupt::Interrupt;
-use super::source::{self, OpenArgs, Opened, ViewArgs};
+use super::source::{self, OpenArgs, Opened};
+use super::view::ViewArgs;
 use super::{Exit, Failure, logging};
 use crate::catalog::Located;
-use crate::format;
+use crate::format::{self, Container, Content};
 use crate::io::{Buffer, File, ReadError};
 use crate::vfs::report;
 use clap::Args;
@@ -19,6 +20,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// How much is read at a time, so that small samples become large reads.
 const SPAN_BYTES: u64 = 4 << 20;
+/// The most that is decoded at once, where an encoding cannot be undone step by step.
+const MAX_DECODED_BYTES: u64 = 1 << 30;
 
 /// Check every sample's checksum
 #[derive(Debug, Args)]
@@ -56,6 +59,7 @@ struct Bad {
 enum Fault {
     Checksum { expected: String, found: String },
     Damaged,
+    Structure { error: String },
     Unreadable { error: String },
 }
 
@@ -202,7 +206,7 @@ impl<'a> Run<'a> {
         let mut state = self.lock();
         for (place, (located, fault)) in span.samples.iter().zip(faults).enumerate() {
             let at = located.sample;
-            state.outcome.bytes += if at.damaged { 0 } else { at.length_bytes };
+            state.outcome.bytes += if at.damaged { 0 } else { at.size_bytes() };
             state.outcome.not_verifiable += u64::from(at.crc32.is_none());
             let Some(fault) = fault else { continue };
             state.outcome.bad.push(Bad {
@@ -220,9 +224,9 @@ impl<'a> Run<'a> {
 
     /// Checks samples that lie one behind the other with one read.
     fn check_together(&self, samples: &[Located], buffer: &mut Buffer) -> Vec<Option<Fault>> {
-        let start = samples[0].sample.offset_bytes;
-        let end = samples.iter().map(|l| l.sample.offset_bytes + l.sample.length_bytes).max();
-        let length = (end.unwrap_or(start) - start) as usize;
+        let start = samples[0].sample.extent().start;
+        let end = samples.iter().map(|l| l.sample.extent().end).max().unwrap_or(start);
+        let length = (end - start) as usize;
         buffer.reserve(length);
         let target = &mut buffer.as_mut_slice()[..length];
         if self.file(&samples[0]).read(target, start, length).is_err() {
@@ -231,22 +235,114 @@ impl<'a> Run<'a> {
             return each.collect();
         }
         let each = samples.iter().map(|located| {
-            let at = located.sample;
-            let from = (at.offset_bytes - start) as usize;
-            let found = crc32fast::hash(&buffer.as_slice()[from..from + at.length_bytes as usize]);
-            compare(at.crc32, found)
+            let extent = located.sample.extent();
+            let range = (extent.start - start) as usize..(extent.end - start) as usize;
+            self.check_bytes(located, &buffer.as_slice()[range])
         });
         each.collect()
     }
 
+    /// Checks a sample whose whole extent is in memory.
+    fn check_bytes(&self, located: &Located, extent: &[u8]) -> Option<Fault> {
+        let (at, container) = (located.sample, self.container(located));
+        let (lead, stored) = extent.split_at(at.lead_bytes as usize);
+        if !lead.is_empty() {
+            match container.check_lead(located.index, lead) {
+                Ok(true) => {}
+                Ok(false) => return self.check_streaming(located, &mut Buffer::empty()).flatten(),
+                Err(error) => return Some(Fault::Structure { error: error.to_string() }),
+            }
+        }
+        match at.content {
+            Content::Encoded(size) => {
+                let mut out = vec![0; size as usize];
+                match container.decode(located.index, stored, &mut out) {
+                    Ok(()) => compare(at.crc32, crc32fast::hash(&out)),
+                    Err(error) => Some(Fault::Structure { error: error.to_string() }),
+                }
+            }
+            _ => compare(at.crc32, crc32fast::hash(stored)),
+        }
+    }
+
     /// Checks one sample of any size with bounded memory; `None` if it was interrupted.
     fn check_streaming(&self, located: &Located, buffer: &mut Buffer) -> Option<Option<Fault>> {
-        let at = located.sample;
-        if at.damaged {
+        if located.sample.damaged {
             return Some(Some(Fault::Damaged));
         }
-        let file = self.file(located);
-        let mut crc = crc32fast::Hasher::new();
+        let located = match source::exact(&self.opened.dataset, &self.opened.files, located) {
+            Ok(located) => located,
+            Err(error) => return Some(Some(Fault::Structure { error: error.to_string() })),
+        };
+        match located.sample.content {
+            Content::Encoded(_) => self.check_encoded(&located, buffer),
+            Content::Sparse(_) => Some(None),
+            Content::Stored | Content::Prefixed(_) => {
+                let mut crc = crc32fast::Hasher::new();
+                let read = self.read_stored(&located, buffer, &mut |bytes, _| {
+                    crc.update(bytes);
+                    Ok(())
+                })?;
+                Some(read.err().or_else(|| compare(located.sample.crc32, crc.finalize())))
+            }
+        }
+    }
+
+    /// Decodes a sample step by step, or at once if its encoding or its size says so.
+    fn check_encoded(&self, located: &Located, buffer: &mut Buffer) -> Option<Option<Fault>> {
+        let (at, container) = (located.sample, self.container(located));
+        let structure = |error: String| Some(Some(Fault::Structure { error }));
+        let decoder = match container.decoder(located.index, None) {
+            Ok(decoder) => decoder.filter(|_| at.size_bytes() > SPAN_BYTES),
+            Err(error) => return structure(error.to_string()),
+        };
+        let Some(mut decoder) = decoder else {
+            if at.size_bytes().max(at.length_bytes) > MAX_DECODED_BYTES {
+                return structure(format!("more than {MAX_DECODED_BYTES} bytes to decode at once"));
+            }
+            let mut stored = Vec::new();
+            let read = self.read_stored(located, buffer, &mut |bytes, _| {
+                stored.extend_from_slice(bytes);
+                Ok(())
+            })?;
+            return Some(read.err().or_else(|| self.check_bytes(located, &stored)));
+        };
+        let (mut crc, mut given) = (crc32fast::Hasher::new(), 0);
+        let mut out = vec![0; SPAN_BYTES as usize];
+        let read = self.read_stored(located, buffer, &mut |mut bytes, is_last| {
+            loop {
+                let progress = decoder.decode(bytes, &mut out, is_last)?;
+                crc.update(&out[..progress.given]);
+                given += progress.given as u64;
+                bytes = &bytes[progress.taken..];
+                if given > at.size_bytes() {
+                    return Err(format!(
+                        "more than the {} bytes that it should be",
+                        at.size_bytes()
+                    ));
+                }
+                if progress.is_end || (progress.given < out.len() && bytes.is_empty()) {
+                    return Ok(());
+                }
+                if progress.given == 0 && progress.taken == 0 {
+                    return Err("the encoding ends early".to_owned());
+                }
+            }
+        })?;
+        let short = (given < at.size_bytes()).then(|| Fault::Structure {
+            error: format!("{given} bytes instead of {}", at.size_bytes()),
+        });
+        Some(read.err().or(short).or_else(|| compare(at.crc32, crc.finalize())))
+    }
+
+    /// Reads the stored bytes of a sample piece by piece; `None` if it was interrupted.
+    fn read_stored(
+        &self,
+        located: &Located,
+        buffer: &mut Buffer,
+        take: &mut Take,
+    ) -> Option<Result<(), Fault>> {
+        let (at, file) = (located.sample, self.file(located));
         let mut done = 0;
         buffer.reserve(SPAN_BYTES as usize);
         while done < at.length_bytes {
@@ -256,12 +352,18 @@ impl<'a> Run<'a> {
             let length = (at.length_bytes - done).min(SPAN_BYTES) as usize;
             let target = &mut buffer.as_mut_slice()[..length];
             if let Err(error) = file.read(target, at.offset_bytes + done, length) {
-                return Some(Some(Fault::Unreadable { error: reason(&error) }));
+                return Some(Err(Fault::Unreadable { error: reason(&error) }));
             }
-            crc.update(target);
             done += length as u64;
+            if let Err(error) = take(target, done == at.length_bytes) {
+                return Some(Err(Fault::Structure { error }));
+            }
         }
-        Some(compare(at.crc32, crc.finalize()))
+        Some(Ok(()))
+    }
+
+    fn container(&self, located: &Located) -> &dyn Container {
+        self.opened.dataset.parts()[located.container].as_ref()
     }
 
     fn file(&self, located: &Located) -> &File {
@@ -290,10 +392,11 @@ fn span(opened: &Opened, range: Range<u64>) -> format::Result<Span> {
     for sample in range {
         let Some(located) = opened.dataset.locate(sample)? else { break };
         if let Some(first) = span.samples.first() {
-            let at = located.sample;
-            let start = first.sample.offset_bytes;
-            let end = at.offset_bytes.saturating_add(at.length_bytes);
-            let fits = end.saturating_sub(start) <= SPAN_BYTES && at.offset_bytes >= start;
+            let (at, extent) = (located.sample, located.sample.extent());
+            let start = first.sample.extent().start;
+            let fits = extent.end.saturating_sub(start) <= SPAN_BYTES
+                && extent.start >= start
+                && at.size_bytes() <= SPAN_BYTES;
             let alike = located.part == first.part && !at.damaged && !first.sample.damaged;
             if !fits || !alike {
                 break;
@@ -312,6 +415,9 @@ fn compare(expected: Option<u32>, found: u32) -> Option<Fault> {
 fn reason(error: &ReadError) -> String {
     error.to_string()
 }
+
+/// Takes stored bytes, and whether they are the last.
+type Take<'a> = dyn FnMut(&[u8], bool) -> Result<(), String> + 'a;
 
 /// Names are looked for only where something is bad.
 fn name_bad_samples(opened: &Opened, open: &OpenArgs, bad: &mut [Bad]) -> Result<(), Failure> {
@@ -342,6 +448,7 @@ fn print(args: &VerifyArgs, outcome: &Outcome) -> std::io::Result<()> {
                 format!("checksum mismatch: expected {expected}, found {found}")
             }
             Fault::Damaged => "damaged: its bytes are not all there".to_owned(),
+            Fault::Structure { error } => error.clone(),
             Fault::Unreadable { error } => format!("cannot be read: {error}"),
         };
         let Bad { sample, path, container, offset, length, .. } = bad;

@@ -28,13 +28,20 @@ pub mod codec;
 pub mod compressed;
 mod decode;
 mod error;
+pub mod ffcv;
 pub mod ffrecord;
 pub mod magic;
 mod member;
+pub(crate) mod name;
+mod npy;
 mod options;
+mod reader;
 mod source;
 pub mod stream;
+pub mod syrah;
 pub mod tar;
+#[cfg(test)]
+mod testing;
 pub mod zip;
 
 pub use decode::{Decoder, Progress, Restart};
@@ -42,7 +49,7 @@ pub use error::{Error, Result};
 pub use ffrecord::pickle::{Entry, Folder};
 pub use member::{Attributes, Kind, Member, Node};
 pub use options::{OpenOptions, Secret, View};
-pub use source::{MemorySource, Source, Table};
+pub use source::{MemorySource, SliceSource, Source, Table};
 
 use std::sync::Arc;
 
@@ -54,7 +61,9 @@ pub static FORMATS: &[&dyn Format] = &[
     &compressed::Compressed::XZ,
     &compressed::Compressed::ZSTD,
     &zip::Zip,
+    &syrah::Syrah,
     &tar::Tar,
+    &ffcv::Ffcv,
     &ffrecord::FfRecord,
 ];
 
@@ -169,6 +178,11 @@ pub trait Container: Send + Sync {
         Ok(None)
     }
 
+    /// Whether there is a sample with [`Content::Sparse`].
+    fn has_holes(&self) -> bool {
+        false
+    }
+
     /// The container as one compressed stream, of which every sample is one or more ranges
     /// ([`Container::piece`] says which): so that what was decoded for one sample serves its neighbours, and
     /// a part of a large one. Such samples are [`Content::Encoded`] too, and can be decoded one by one.
@@ -276,6 +290,13 @@ impl Sample {
     pub fn end_bytes(&self) -> u64 {
         self.offset_bytes.saturating_add(self.length_bytes)
     }
+
+    /// All that must be fetched for the whole of it, from the start of the container.
+    #[must_use]
+    pub fn extent(&self) -> std::ops::Range<u64> {
+        let start = self.offset_bytes.saturating_sub(u64::from(self.lead_bytes));
+        start..self.end_bytes()
+    }
 }
 
 /// A stored piece of a sparse file.
@@ -312,6 +333,8 @@ pub enum IndexChecksum {
     Ok,
     /// The format has one, this container does not.
     Absent,
+    /// The format has none: nothing can be verified.
+    None,
 }
 
 /// Opens a container with the format that its content, or failing that its name, asks for.
@@ -319,6 +342,10 @@ pub enum IndexChecksum {
 /// # Errors
 /// As [`Format::open`]; or no format knows the content.
 pub fn open(source: Arc<dyn Source>, options: &OpenOptions) -> Result<Box<dyn Container>> {
+    if let Some(format) = options.format.and_then(|name| FORMATS.iter().find(|f| f.name() == name))
+    {
+        return format.open(source, options);
+    }
     let mut best: Option<(Detected, &dyn Format)> = None;
     for format in FORMATS {
         let detected = format.detect(source.as_ref())?;

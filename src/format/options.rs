@@ -8,6 +8,8 @@ use std::sync::Arc;
 pub struct OpenOptions {
     /// Accept damage that is confined to samples (those give an error when they are read).
     pub allow_damaged: bool,
+    /// The name of the format, if the content must not tell it.
+    pub format: Option<&'static str>,
     /// How samples with a type are shown.
     pub view: View,
     /// In what character set names are stored that do not say so themselves; `None`: it is guessed.

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// The bytes of one container.
 pub trait Source: Send + Sync {
@@ -44,6 +45,58 @@ pub trait Table: Send + Sync {
     /// # Errors
     /// Out of range, or the file was truncated under its mapping.
     fn copy_to(&self, offset_bytes: u64, out: &mut [u8]) -> io::Result<()>;
+}
+
+/// A part of a source: a container that is a member of another one.
+pub struct SliceSource {
+    path: PathBuf,
+    inner: Arc<dyn Source>,
+    offset_bytes: u64,
+    length_bytes: u64,
+}
+
+impl SliceSource {
+    /// The `length_bytes` bytes from `offset_bytes` of `inner`, called `path`.
+    #[must_use]
+    pub fn new(
+        path: PathBuf,
+        inner: Arc<dyn Source>,
+        offset_bytes: u64,
+        length_bytes: u64,
+    ) -> Self {
+        Self { path, inner, offset_bytes, length_bytes }
+    }
+
+    fn place(&self, offset_bytes: u64, length_bytes: u64) -> io::Result<u64> {
+        let end = offset_bytes.checked_add(length_bytes).ok_or_else(out_of_range)?;
+        if end > self.length_bytes {
+            return Err(out_of_range());
+        }
+        self.offset_bytes.checked_add(offset_bytes).ok_or_else(out_of_range)
+    }
+}
+
+impl Source for SliceSource {
+    fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn len(&self) -> u64 {
+        self.length_bytes
+    }
+
+    fn read_exact_at(&self, buf: &mut [u8], offset_bytes: u64) -> io::Result<()> {
+        let place = self.place(offset_bytes, buf.len() as u64)?;
+        self.inner.read_exact_at(buf, place)
+    }
+
+    fn check_unchanged(&self) -> io::Result<()> {
+        self.inner.check_unchanged()
+    }
+
+    fn table(&self, offset_bytes: u64, length_bytes: u64) -> io::Result<Box<dyn Table>> {
+        self.inner.table(self.place(offset_bytes, length_bytes)?, length_bytes)
+    }
 }
 
 /// A source in memory.

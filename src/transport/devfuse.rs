@@ -6,7 +6,7 @@ use super::undo::Undo;
 use super::wire::{ABSENT, PREFERRED_READ_BYTES};
 use super::workers::Workers;
 use crate::io::{File, ReadError, is_announcement};
-use crate::vfs::{Attr, Errno, FOREVER, Listed, Lookup, Operation, Step, Task, Vfs};
+use crate::vfs::{Attr, Errno, FOREVER, FileKind, Listed, Lookup, Operation, Step, Task, Vfs};
 use fuser::{
     AccessFlags, BsdFileFlags, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo,
     InitFlags, IoctlFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate,
@@ -148,20 +148,24 @@ fn wire(errno: Errno) -> fuser::Errno {
     fuser::Errno::from_i32(errno.0)
 }
 
-fn kind(is_folder: bool) -> FileType {
-    if is_folder { FileType::Directory } else { FileType::RegularFile }
+fn kind(kind: FileKind) -> FileType {
+    match kind {
+        FileKind::File => FileType::RegularFile,
+        FileKind::Folder => FileType::Directory,
+        FileKind::Symlink => FileType::Symlink,
+    }
 }
 
 fn file_attr(attr: &Attr) -> fuser::FileAttr {
     fuser::FileAttr {
         ino: INodeNo(attr.ino),
         size: attr.size,
-        blocks: attr.size.div_ceil(512),
+        blocks: attr.stored_bytes.div_ceil(512),
         atime: attr.modified,
         mtime: attr.modified,
         ctime: attr.modified,
         crtime: attr.modified,
-        kind: kind(attr.is_folder),
+        kind: kind(attr.kind),
         perm: attr.mode,
         nlink: attr.links,
         uid: attr.uid,
@@ -367,7 +371,7 @@ impl Filesystem for DevFuse {
         let start = Instant::now();
         let listed = self.vfs().readdir(ino.0, offset, &mut |entry: Listed| {
             let name = OsStr::from_bytes(entry.name);
-            !reply.add(INodeNo(entry.ino), entry.next, kind(entry.is_folder), name)
+            !reply.add(INodeNo(entry.ino), entry.next, kind(entry.kind), name)
         });
         self.count(Operation::Readdir, ino.0, start);
         match listed {
@@ -408,6 +412,16 @@ impl Filesystem for DevFuse {
         }
     }
 
+    fn readlink(&self, _: &Request, ino: INodeNo, reply: ReplyData) {
+        let start = Instant::now();
+        let target = self.vfs().readlink(ino.0);
+        self.count(Operation::Readlink, ino.0, start);
+        match target {
+            Ok(target) => reply.data(&target),
+            Err(errno) => reply.error(wire(errno)),
+        }
+    }
+
     fn statfs(&self, _: &Request, ino: INodeNo, reply: ReplyStatfs) {
         let start = Instant::now();
         let totals = self.vfs().totals();
@@ -438,10 +452,24 @@ impl Filesystem for DevFuse {
         reply.error(fuser::Errno::ENOSYS);
     }
 
-    /// No sample has holes, and for files without the kernel answers SEEK_DATA and SEEK_HOLE itself.
-    fn lseek(&self, _: &Request, ino: INodeNo, _: FileHandle, _: i64, _: i32, reply: ReplyLseek) {
-        self.count(Operation::Lseek, ino.0, Instant::now());
-        reply.error(fuser::Errno::ENOSYS);
+    /// The kernel asks for SEEK_DATA and SEEK_HOLE alone.
+    fn lseek(
+        &self,
+        _: &Request,
+        ino: INodeNo,
+        _: FileHandle,
+        offset: i64,
+        whence: i32,
+        reply: ReplyLseek,
+    ) {
+        let start = Instant::now();
+        let offset = u64::try_from(offset).unwrap_or(u64::MAX);
+        let found = self.vfs().seek(ino.0, offset, whence == libc::SEEK_DATA);
+        self.count(Operation::Lseek, ino.0, start);
+        match found {
+            Ok(found) => reply.offset(found.cast_signed()),
+            Err(errno) => reply.error(wire(errno)),
+        }
     }
 
     /// Announcements; and Python asks each file that it opens whether it is a terminal.

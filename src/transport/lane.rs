@@ -104,6 +104,7 @@ impl Lane {
             op::GETATTR => (Operation::Getattr, self.getattr(slot, ino)),
             op::READDIR => (Operation::Readdir, self.readdir(slot, ino, &operation, false)),
             op::READDIRPLUS => (Operation::Readdirplus, self.readdir(slot, ino, &operation, true)),
+            op::READLINK => (Operation::Readlink, self.readlink(slot, ino)),
             op::STATFS => (Operation::Statfs, self.statfs(slot)),
             op::GETXATTR => (Operation::Getxattr, self.getxattr(slot, ino, &operation)),
             op::LISTXATTR => {
@@ -118,7 +119,7 @@ impl Lane {
             op::OPENDIR => (Operation::Opendir, Err(Errno(libc::ENOSYS))),
             op::FLUSH => (Operation::Flush, Err(Errno(libc::ENOSYS))),
             op::ACCESS => (Operation::Access, Err(Errno(libc::ENOSYS))),
-            op::LSEEK => (Operation::Lseek, Err(Errno(libc::ENOSYS))),
+            op::LSEEK => (Operation::Lseek, self.lseek(slot, ino, &operation)),
             _ => (Operation::Other, Err(refusal(opcode))),
         };
         self.ring.answer(slot, answer.map_err(|errno| errno.0));
@@ -222,6 +223,21 @@ impl Lane {
         Ok(out.length())
     }
 
+    fn lseek(&mut self, slot: usize, ino: u64, operation: &[u8; 128]) -> Result<usize, Errno> {
+        let (offset, whence) = (wire::u64_at(operation, 8), wire::u32_at(operation, 16));
+        let found = self.vfs.seek(ino, offset, whence == libc::SEEK_DATA.cast_unsigned())?;
+        let mut out = Out::new(self.ring.payload(slot));
+        out.lseek_out(found);
+        Ok(out.length())
+    }
+
+    fn readlink(&mut self, slot: usize, ino: u64) -> Result<usize, Errno> {
+        let target = self.vfs.readlink(ino)?;
+        let mut out = Out::new(self.ring.payload(slot));
+        out.bytes(&target);
+        Ok(out.length())
+    }
+
     fn statfs(&mut self, slot: usize) -> Result<usize, Errno> {
         let totals = self.vfs.totals();
         let mut out = Out::new(self.ring.payload(slot));
@@ -272,7 +288,7 @@ impl Lane {
             };
             let number = attr.map_or(entry.ino, |(attr, _)| attr.ino);
             let with: Option<(&Attr, Duration)> = attr.as_ref().map(|(attr, valid)| (attr, *valid));
-            let fits = out.dirent(limit, entry.name, entry.next, number, entry.is_folder, with);
+            let fits = out.dirent(limit, entry.name, entry.next, number, entry.kind, with);
             if let (false, Some((attr, _))) = (fits, attr) {
                 vfs.forget(attr.ino, 1);
             }

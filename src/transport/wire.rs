@@ -1,6 +1,6 @@
 //! Answers as the kernel's `linux/fuse.h` lays them out, written into a slice. Native byte order.
 
-use crate::vfs::Attr;
+use crate::vfs::{Attr, FileKind};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Operation codes.
@@ -8,6 +8,7 @@ pub(super) mod op {
     pub(crate) const LOOKUP: u32 = 1;
     pub(crate) const GETATTR: u32 = 3;
     pub(crate) const SETATTR: u32 = 4;
+    pub(crate) const READLINK: u32 = 5;
     pub(crate) const OPEN: u32 = 14;
     pub(crate) const READ: u32 = 15;
     pub(crate) const WRITE: u32 = 16;
@@ -36,6 +37,7 @@ pub(super) const PREFERRED_READ_BYTES: u32 = 64 << 10;
 
 const S_IFDIR: u32 = 0o040_000;
 const S_IFREG: u32 = 0o100_000;
+const S_IFLNK: u32 = 0o120_000;
 const ENTRY_BYTES: usize = 128;
 const DIRENT_BYTES: usize = 24;
 
@@ -77,10 +79,10 @@ impl<'a> Out<'a> {
         };
         self.u64(attr.ino);
         self.u64(attr.size);
-        self.u64(attr.size.div_ceil(512));
+        self.u64(attr.stored_bytes.div_ceil(512));
         (0..3).for_each(|_| self.u64(seconds.cast_unsigned()));
         (0..3).for_each(|_| self.u32(nanos));
-        self.u32(file_type(attr.is_folder) | u32::from(attr.mode));
+        self.u32(file_type(attr.kind) | u32::from(attr.mode));
         self.u32(attr.links);
         self.u32(attr.uid);
         self.u32(attr.gid);
@@ -114,7 +116,7 @@ impl<'a> Out<'a> {
         name: &[u8],
         next: u64,
         ino: u64,
-        is_folder: bool,
+        kind: FileKind,
         entry: Option<(&Attr, Duration)>,
     ) -> bool {
         let before = entry.map_or(0, |_| ENTRY_BYTES);
@@ -128,7 +130,7 @@ impl<'a> Out<'a> {
         self.u64(ino);
         self.u64(next);
         self.u32(name.len() as u32);
-        self.u32(file_type(is_folder) >> 12);
+        self.u32(file_type(kind) >> 12);
         self.bytes(name);
         self.bytes(&[0; 8][..padded - DIRENT_BYTES - name.len()]);
         true
@@ -137,6 +139,11 @@ impl<'a> Out<'a> {
     /// `fuse_ioctl_out` of a request that brings nothing back.
     pub(super) fn ioctl_out(&mut self) {
         (0..4).for_each(|_| self.u32(0));
+    }
+
+    /// `fuse_lseek_out`.
+    pub(super) fn lseek_out(&mut self, offset_bytes: u64) {
+        self.u64(offset_bytes);
     }
 
     /// `fuse_write_out`.
@@ -158,8 +165,12 @@ impl<'a> Out<'a> {
     }
 }
 
-fn file_type(is_folder: bool) -> u32 {
-    if is_folder { S_IFDIR } else { S_IFREG }
+fn file_type(kind: FileKind) -> u32 {
+    match kind {
+        FileKind::File => S_IFREG,
+        FileKind::Folder => S_IFDIR,
+        FileKind::Symlink => S_IFLNK,
+    }
 }
 
 fn before_epoch(before: Duration) -> (i64, u32) {
@@ -186,8 +197,9 @@ pub(super) fn u64_at(operation: &[u8; 128], at: usize) -> u64 {
 /// Attributes of no file: an entry with inode 0 makes the kernel remember that there is none.
 pub(super) const ABSENT: Attr = Attr {
     ino: 0,
-    is_folder: false,
+    kind: FileKind::File,
     size: 0,
+    stored_bytes: 0,
     mode: 0,
     links: 0,
     uid: 0,

@@ -16,6 +16,8 @@ pub(super) enum Fault {
     Checksum { expected: u32, found: u32 },
     /// The index shows that they are not all there.
     Damaged,
+    /// They are not an encoding of what they should be, or are not where they should be.
+    Structure(String),
     /// The operating system cannot read them.
     Io(String),
 }
@@ -126,6 +128,9 @@ fn log(sample: u64, container: &Path, bad: &Bad) {
         ),
         Fault::Damaged => {
             tracing::error!(%container, sample, offset, "damaged: this sample gives EIO");
+        }
+        Fault::Structure(what) => {
+            tracing::error!(%container, sample, offset, "{what}: this sample gives EIO");
         }
         Fault::Io(error) => tracing::error!(%container, sample, offset, "cannot be read: {error}"),
     }

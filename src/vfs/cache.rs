@@ -8,6 +8,7 @@
 use super::block::Blocks;
 use super::budget::{Budget, Reservation};
 use super::flight::Flight;
+use super::stream::Stream;
 use super::verify::{Digests, Verified};
 use lru::LruCache;
 use std::collections::HashMap;
@@ -27,6 +28,8 @@ pub(super) enum Known {
     Whole(Arc<Verified>),
     /// The checksums of its blocks.
     Digests(Arc<Digests>),
+    /// Where it can be decoded from.
+    Stream(Arc<Stream>),
 }
 
 impl Known {
@@ -34,6 +37,7 @@ impl Known {
         match self {
             Known::Whole(verified) => verified.capacity(),
             Known::Digests(digests) => digests.memory_bytes(),
+            Known::Stream(stream) => stream.memory_bytes(),
         }
     }
 }
@@ -216,6 +220,11 @@ impl SampleCache {
         self.shard(sample).ahead.contains_key(&sample)
     }
 
+    /// Whether what arrived as number `order` still waits to be asked for.
+    pub(super) fn has_arrival(&self, sample: u64, order: u64) -> bool {
+        self.shard(sample).ahead.get(&sample).is_some_and(|ahead| ahead.order == order)
+    }
+
     /// Takes out what was fetched ahead: it is elsewhere now, or nobody wants it. Gives how much of it
     /// nobody had asked for, in bytes.
     pub(super) fn drop_ahead(&self, sample: u64) -> Option<u64> {
@@ -317,13 +326,16 @@ impl Shard {
 
 #[cfg(test)]
 mod tests {
+    use super::super::verify::Memory;
     use super::*;
     use crate::io::Buffer;
 
     fn whole(bytes: usize) -> Known {
         let buffer = Buffer::with_capacity(bytes);
         let crc = crc32fast::hash(&buffer.as_slice()[..bytes]);
-        Known::Whole(Arc::new(Verified::check(buffer, 0..bytes, Some(crc)).ok().unwrap()))
+        Known::Whole(Arc::new(
+            Verified::check(Memory::Own(buffer), 0..bytes, Some(crc)).ok().unwrap(),
+        ))
     }
 
     fn cache(cap_bytes: u64) -> Arc<SampleCache> {

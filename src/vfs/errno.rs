@@ -22,6 +22,10 @@ impl Errno {
     pub const ENOTTY: Self = Self(libc::ENOTTY);
     /// No room at the moment.
     pub const ENOSPC: Self = Self(libc::ENOSPC);
+    /// The kernel can do this itself.
+    pub const ENOSYS: Self = Self(libc::ENOSYS);
+    /// No data, or no hole, from there on.
+    pub const ENXIO: Self = Self(libc::ENXIO);
     /// Everything is read-only.
     pub const EROFS: Self = Self(libc::EROFS);
     /// No such extended attribute.

@@ -20,8 +20,8 @@ impl Inode {
     /// Folders are odd (the root is 1, as FUSE wants it), samples are even.
     pub(super) fn number(self) -> u64 {
         match self {
-            Inode::Node(Node::Folder(folder)) => folder * 2 + 1,
-            Inode::Node(Node::Sample(sample)) => sample * 2 + 2,
+            Inode::Node(Node::Folder(folder)) => folder.wrapping_mul(2).wrapping_add(1),
+            Inode::Node(Node::Sample(sample)) => sample.wrapping_mul(2).wrapping_add(2),
             Inode::ControlFolder => CONTROL,
             Inode::Snapshot(number) => CONTROL + number,
         }

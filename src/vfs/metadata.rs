@@ -2,10 +2,10 @@
 
 use super::control;
 use super::inode::Inode;
-use super::{Errno, FOREVER, Vfs};
+use super::{Errno, FOREVER, Options, Vfs};
 use crate::catalog::{Located, Node};
-use crate::format::Error;
-use std::time::{Duration, SystemTime};
+use crate::format::{Content, Error, Kind};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// What the names of our extended attributes begin with.
 pub const XATTR_PREFIX: &str = "user.ffrfs.";
@@ -13,15 +13,28 @@ pub const XATTR_PREFIX: &str = "user.ffrfs.";
 /// Their ends.
 const XATTRS: [&str; 6] = ["container", "index", "offset", "length", "crc32", "verified"];
 
+/// What an inode is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FileKind {
+    /// A regular file.
+    File,
+    /// A folder.
+    Folder,
+    /// A symbolic link.
+    Symlink,
+}
+
 /// Attributes of a file or folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Attr {
     /// Inode number.
     pub ino: u64,
-    /// Whether it is a folder (else it is a regular file).
-    pub is_folder: bool,
+    /// What it is.
+    pub kind: FileKind,
     /// Size in bytes.
     pub size: u64,
+    /// Bytes that it takes where it is stored, as `du` counts them: less than its size if it has holes.
+    pub stored_bytes: u64,
     /// Permission bits.
     pub mode: u16,
     /// Names it has, as `stat` counts them.
@@ -54,8 +67,8 @@ pub struct Listed<'a> {
     pub next: u64,
     /// The name.
     pub name: &'a [u8],
-    /// Whether it is a folder.
-    pub is_folder: bool,
+    /// What it is.
+    pub kind: FileKind,
     /// Whether it is an entry of the dataset: its attributes may be kept.
     pub lasting: bool,
 }
@@ -137,44 +150,115 @@ impl Vfs {
     }
 
     pub(super) fn attr_of(&self, inode: Inode) -> Result<Attr, Errno> {
-        let (is_folder, size, links, modified) = match inode {
-            Inode::Node(Node::Sample(sample)) => {
-                let located = self.located(sample)?;
-                // The index is mapped: of a file that was rewritten, it tells of somebody else's samples.
-                let part = &self.dataset.parts()[located.part];
-                part.check_unchanged().map_err(|e| self.container_error(located.part, &e))?;
-                let modified = self.parts[located.part].modified;
-                (false, located.sample.length_bytes, 1, modified)
-            }
+        let Options { uid, gid, folder_mode, .. } = self.options;
+        let attr = Attr {
+            ino: inode.number(),
+            kind: FileKind::Folder,
+            size: 4096,
+            stored_bytes: 4096,
+            mode: folder_mode,
+            links: 2,
+            uid,
+            gid,
+            modified: self.modified,
+        };
+        Ok(match inode {
+            Inode::Node(Node::Sample(sample)) => self.attr_of_sample(sample, attr)?,
             Inode::Node(Node::Folder(folder)) => {
                 self.catalog.parent(folder).ok_or(Errno::ENOENT)?;
                 let subfolders = self.catalog.subfolders(folder).saturating_add(2);
-                (true, 4096, u32::try_from(subfolders).unwrap_or(u32::MAX), self.modified)
+                let stored = self.catalog.attributes(folder).copied().unwrap_or_default();
+                Attr {
+                    links: u32::try_from(subfolders).unwrap_or(u32::MAX),
+                    mode: stored.mode.map_or(folder_mode, |mode| mode & self.options.folder_mask),
+                    modified: stored.modified.map_or(self.modified, system_time),
+                    ..attr
+                }
             }
-            Inode::ControlFolder => (true, 4096, 2, self.modified),
+            Inode::ControlFolder => attr,
             Inode::Snapshot(number) => {
                 let bytes = self.control_content(number)?.len() as u64;
-                (false, bytes, 1, SystemTime::now())
+                let (kind, mode) = (FileKind::File, self.control_mode(number));
+                let (size, stored_bytes, modified) = (bytes, bytes, SystemTime::now());
+                Attr { kind, size, stored_bytes, mode, links: 1, modified, ..attr }
             }
+        })
+    }
+
+    fn attr_of_sample(&self, sample: u64, attr: Attr) -> Result<Attr, Errno> {
+        let located = self.located(sample)?;
+        // The index is mapped: of a file that was rewritten, it tells of somebody else's samples.
+        let part = &self.dataset.parts()[located.container];
+        part.check_unchanged().map_err(|e| self.container_error(located.part, &e))?;
+        let stored = part.attributes(located.index).map_err(|e| self.index_error(sample, &e))?;
+        let (size, at) = (located.sample.size_bytes(), located.sample);
+        let container_modified = self.parts[located.part].modified;
+        let attr = Attr {
+            kind: FileKind::File,
+            size,
+            stored_bytes: if matches!(at.content, Content::Sparse(_)) {
+                at.length_bytes
+            } else {
+                size
+            },
+            mode: stored.mode.map_or(self.options.file_mode, |mode| mode & self.options.file_mask),
+            links: stored.links,
+            modified: stored.modified.map_or(container_modified, system_time),
+            ..attr
         };
-        let Self { options, .. } = self;
-        let mode = match inode {
-            Inode::Snapshot(number) => self.control_mode(number),
-            _ if is_folder => options.folder_mode,
-            _ => options.file_mode,
-        };
-        let (uid, gid) = (options.uid, options.gid);
-        Ok(Attr { ino: inode.number(), is_folder, size, mode, links, uid, gid, modified })
+        Ok(match stored.kind {
+            Kind::File => attr,
+            Kind::Symlink => {
+                let target = part.link_target(located.index);
+                let length = target.map_err(|e| self.index_error(sample, &e))?.len() as u64;
+                Attr { kind: FileKind::Symlink, size: length, stored_bytes: 0, mode: 0o777, ..attr }
+            }
+        })
+    }
+
+    /// Where a symbolic link leads.
+    ///
+    /// # Errors
+    /// EINVAL: it is none; or the container cannot be read any more.
+    pub fn readlink(&self, ino: u64) -> Result<Vec<u8>, Errno> {
+        let Inode::Node(Node::Sample(sample)) = Inode::of(ino) else { return Err(Errno::EINVAL) };
+        if self.kind_of_sample(sample)? != FileKind::Symlink {
+            return Err(Errno::EINVAL);
+        }
+        self.dataset.link_target(sample).map_err(|e| self.index_error(sample, &e))
+    }
+
+    fn kind_of_sample(&self, sample: u64) -> Result<FileKind, Errno> {
+        let attributes = self.dataset.attributes(sample);
+        Ok(match attributes.map_err(|e| self.index_error(sample, &e))?.kind {
+            Kind::File => FileKind::File,
+            Kind::Symlink => FileKind::Symlink,
+        })
+    }
+
+    fn kind_of(&self, node: Node) -> Result<FileKind, Errno> {
+        match node {
+            Node::Folder(_) => Ok(FileKind::Folder),
+            Node::Sample(sample) => self.kind_of_sample(sample),
+        }
     }
 
     pub(super) fn located(&self, sample: u64) -> Result<Located, Errno> {
         self.dataset.locate(sample).map_err(|e| self.index_error(sample, &e))?.ok_or(Errno::ENOENT)
     }
 
+    /// Where a file of the dataset lies.
+    pub(super) fn located_file(&self, ino: u64) -> Result<Located, Errno> {
+        match Inode::of(ino) {
+            Inode::Node(Node::Sample(sample)) => self.located(sample),
+            _ => Err(Errno::EINVAL),
+        }
+    }
+
     /// The index cannot be read any more: that is the end of the whole container.
     fn index_error(&self, sample: u64, error: &Error) -> Errno {
         match self.dataset.part_of(sample) {
-            Some((part, _)) => self.container_error(part, error),
+            Some((container, _)) => self.container_error(self.dataset.file_of(container), error),
             None => Errno::from(error),
         }
     }
@@ -214,31 +298,37 @@ impl Vfs {
         let dots = [(ino, &b"."[..]), (parent, &b".."[..])];
         for (place, (ino, name)) in dots.into_iter().enumerate().skip(from.min(2) as usize) {
             let next = place as u64 + 1;
-            if !emit(Listed { ino, next, name, is_folder: true, lasting: false }) {
+            let kind = FileKind::Folder;
+            if !emit(Listed { ino, next, name, kind, lasting: false }) {
                 return Ok(());
             }
         }
         let from = from.max(2);
         let mut next = from;
-        let mut emit = |ino, name: &[u8], is_folder, lasting| {
+        let mut emit = |ino, name: &[u8], kind, lasting| {
             next += 1;
             // A sample that happens to have the control folder's name cannot be reached.
             let is_hidden =
                 lasting && name == control::FOLDER && parent == 1 && inode.number() == 1;
-            is_hidden || emit(Listed { ino, next, name, is_folder, lasting })
+            is_hidden || emit(Listed { ino, next, name, kind, lasting })
         };
         match inode {
             Inode::Node(Node::Folder(folder)) => {
-                let listed =
-                    self.catalog.list(&self.dataset, folder, from - 2, &mut |name, node| {
-                        let is_folder = matches!(node, Node::Folder(_));
-                        emit(Inode::Node(node).number(), name, is_folder, true)
-                    });
-                listed.map_err(|e| self.name_error(&e))
+                let mut wrong = None;
+                let list = &mut |name: &[u8], node| match self.kind_of(node) {
+                    Ok(kind) => emit(Inode::Node(node).number(), name, kind, true),
+                    Err(errno) => {
+                        wrong = Some(errno);
+                        false
+                    }
+                };
+                let listed = self.catalog.list(&self.dataset, folder, from - 2, list);
+                listed.map_err(|e| self.name_error(&e))?;
+                wrong.map_or(Ok(()), Err)
             }
             _ => {
-                let _ =
-                    Self::list_control(from - 2).all(|(ino, name)| emit(ino, name, false, false));
+                let _ = Self::list_control(from - 2)
+                    .all(|(ino, name)| emit(ino, name, FileKind::File, false));
                 Ok(())
             }
         }
@@ -275,7 +365,7 @@ impl Vfs {
     pub fn getxattr(&self, ino: u64, name: &[u8]) -> Result<Vec<u8>, Errno> {
         let Inode::Node(Node::Sample(sample)) = Inode::of(ino) else { return Err(Errno::ENODATA) };
         let name = name.strip_prefix(XATTR_PREFIX.as_bytes()).ok_or(Errno::ENODATA)?;
-        let Located { part, index, sample: at } = self.located(sample)?;
+        let Located { part, index, sample: at, .. } = self.located(sample)?;
         Ok(match name {
             b"container" => self.parts[part].path.as_os_str().as_encoded_bytes().to_vec(),
             b"index" => index.to_string().into_bytes(),
@@ -303,4 +393,15 @@ impl Vfs {
             _ => Vec::new(),
         }
     }
+}
+
+/// A time as archives store it; one that no clock can show is 1970.
+fn system_time((seconds, nanos): (i64, u32)) -> SystemTime {
+    let whole = Duration::from_secs(seconds.unsigned_abs());
+    let time = match seconds {
+        0.. => UNIX_EPOCH.checked_add(whole),
+        _ => UNIX_EPOCH.checked_sub(whole),
+    };
+    time.and_then(|time| time.checked_add(Duration::from_nanos(u64::from(nanos))))
+        .unwrap_or(UNIX_EPOCH)
 }

@@ -9,24 +9,28 @@ mod bad;
 mod block;
 mod budget;
 mod cache;
+mod content;
 mod control;
 mod errno;
 mod flight;
 mod inode;
 mod metadata;
 mod pattern;
+mod pieces;
 mod prefetch;
 mod read;
 pub mod report;
+mod resident;
 mod span;
 mod stats;
+mod stream;
 mod verify;
 
 pub use control::CONTROL_FOLDER;
 pub use errno::Errno;
 pub use flight::Flight;
 pub use inode::sample_of_inode;
-pub use metadata::{Attr, Listed, Lookup, XATTR_PREFIX};
+pub use metadata::{Attr, FileKind, Listed, Lookup, XATTR_PREFIX};
 pub use prefetch::{Fetch, PrefetchFigures, Store};
 pub use read::{Reply, Step, Task};
 pub use span::Span;
@@ -73,10 +77,14 @@ pub struct Options {
     pub uid: u32,
     /// Group of everything.
     pub gid: u32,
-    /// Permission bits of files.
+    /// Permission bits of files for which none are stored.
     pub file_mode: u16,
-    /// Permission bits of folders.
+    /// Permission bits of folders for which none are stored.
     pub folder_mode: u16,
+    /// Which of the stored permission bits files have.
+    pub file_mask: u16,
+    /// Which of the stored permission bits folders have.
+    pub folder_mask: u16,
     /// Permission bits of `/.ffrfs/prefetch`; without a bit for writing it takes nothing.
     pub prefetch_mode: u16,
 }
@@ -93,6 +101,8 @@ impl Default for Options {
             gid: 0,
             file_mode: 0o444,
             folder_mode: 0o555,
+            file_mask: 0o7777,
+            folder_mask: 0o7777,
             prefetch_mode: 0o666,
         }
     }
@@ -137,10 +147,10 @@ impl Vfs {
     /// Puts a dataset and its names together.
     ///
     /// # Panics
-    /// `parts` does not describe the dataset's parts, one each.
+    /// `parts` does not describe the dataset's files, one each.
     #[must_use]
     pub fn new(dataset: Dataset, catalog: Catalog, parts: Vec<Part>, options: Options) -> Self {
-        assert_eq!(dataset.parts().len(), parts.len(), "a description for each part");
+        assert!(dataset.files() <= parts.len(), "a description for each file");
         let newest = parts.iter().map(|part| part.modified).max();
         let budget = Budget::new(options.cache_bytes);
         let (samples, data_bytes) = (dataset.len(), dataset.data_bytes());

@@ -7,17 +7,23 @@
 //! | need not be checked (`verify=off`, or `once` and done) | the bytes that were asked for |
 //! | is asked for whole | the sample; checked; given out; not kept |
 //! | is small | the sample; checked; kept for the requests that follow |
+//! | is encoded | all that is stored of it; decoded, checked; the rest kept for the requests that follow |
+//! | has holes | piece by piece what was asked for |
 //! | is large | the sample in a pass of bounded memory that checks it and notes its blocks' checksums; then, for this and every further request, the blocks that were asked for, checked against the note |
 
 use super::bad::{Bad, Fault};
 use super::block::{self, BlockLead, Chunk};
 use super::cache::{Entered, Known, Lead};
+use super::content::{Unfit, stored_range};
 use super::inode::Inode;
+use super::pieces::Pieces;
 use super::prefetch::Waited;
 use super::span::Span;
-use super::verify::{Digests, Scan, Verified};
+use super::stream::{Pass, Streams};
+use super::verify::{Digests, Memory, Scan, Verified};
 use super::{Errno, Flight, Stage, Verify, Vfs};
 use crate::catalog::{Located, Node};
+use crate::format::{Content, Sample};
 use crate::io::{Buffer, ReadError};
 use std::ops::Range;
 use std::sync::Arc;
@@ -37,10 +43,11 @@ pub enum Step {
 }
 
 /// An answer. Give it back with [`Vfs::finish`] so that its memory is used again.
-pub struct Reply(Result<Payload, Errno>);
+pub struct Reply(pub(super) Result<Payload, Errno>);
 
-enum Payload {
+pub(super) enum Payload {
     Nothing,
+    Own(Vec<u8>),
     Fetched(Buffer, Range<usize>),
     Shared(Arc<Verified>, Range<usize>),
     Unchecked(Arc<Chunk>, Range<usize>),
@@ -55,6 +62,7 @@ impl Reply {
     pub fn bytes(&self) -> Result<&[u8], Errno> {
         match &self.0 {
             Ok(Payload::Nothing) => Ok(&[]),
+            Ok(Payload::Own(bytes)) => Ok(bytes),
             Ok(Payload::Fetched(buffer, range)) => Ok(&buffer.as_slice()[range.clone()]),
             Ok(Payload::Shared(verified, range)) => Ok(&verified.bytes()[range.clone()]),
             Ok(Payload::Unchecked(chunk, range)) => Ok(&chunk.unchecked()[range.clone()]),
@@ -67,14 +75,14 @@ impl Reply {
 /// A read in progress. Owned by whoever fetches for it; `Send`.
 pub struct Task {
     sample: u64,
-    located: Located,
-    /// The range of the sample that was asked for.
-    want: Range<u64>,
+    pub(super) located: Located,
+    /// The range of the file that was asked for.
+    pub(super) want: Range<u64>,
     /// What to fetch now.
-    span: Span,
-    goal: Goal,
+    pub(super) span: Span,
+    pub(super) goal: Goal,
     /// If others may wait for what this task fetches.
-    lead: Option<Lead>,
+    pub(super) lead: Option<Lead>,
     /// Whether [`Vfs::must_wait`] has decided what to wait for.
     waits: bool,
     /// Whether a fetch has failed before.
@@ -91,11 +99,19 @@ struct Wait {
     claim: Option<Lead>,
 }
 
-enum Goal {
+pub(super) enum Goal {
     /// The wanted bytes as they are.
     Plain,
+    /// What stands before the sample, to see where it lies.
+    Lead,
     /// The whole sample.
     Whole,
+    /// The pieces of a file with holes.
+    Pieces(Box<Pieces>),
+    /// A pass over a large sample that is encoded.
+    Pass(Box<Pass>),
+    /// An interval of such a sample.
+    Interval(Streams, u64, Box<Pieces>),
     /// A pass over a large sample.
     Scan(Box<Scan>),
     /// Blocks of a large sample that was passed over.
@@ -119,24 +135,28 @@ impl Task {
     /// Whether it will keep a thread busy for long.
     #[must_use]
     pub fn is_long(&self) -> bool {
-        matches!(self.goal, Goal::Scan(_))
+        matches!(self.goal, Goal::Scan(_) | Goal::Pass(_))
     }
 
-    /// A range of the sample as one of the container.
-    fn of_container(&self, range: &Range<u64>) -> Range<u64> {
-        let start = self.located.sample.offset_bytes;
-        start + range.start..start + range.end
+    pub(super) fn sample(&self) -> u64 {
+        self.sample
     }
 
-    fn next(mut self, goal: Goal, range: Range<u64>) -> Step {
+    /// Goes on to fetch a range of the container.
+    pub(super) fn next(mut self, goal: Goal, range: Range<u64>) -> Step {
         self.goal = goal;
-        self.span.set_range(self.of_container(&range));
+        self.span.set_range(range);
         Step::Read(self)
     }
 
-    /// Where the wanted bytes lie in the buffer.
-    fn wanted(&self) -> Range<usize> {
-        self.span.place_of(&self.of_container(&self.want))
+    /// A range of the stored bytes as one of the container.
+    fn of_container(&self, start: u64, end: u64) -> Range<u64> {
+        let first = self.located.sample.offset_bytes;
+        first + start..first + end
+    }
+
+    fn is_wanted_whole(&self) -> bool {
+        self.want == (0..self.located.sample.size_bytes())
     }
 }
 
@@ -169,7 +189,7 @@ impl Vfs {
         if self.bad.is_hopeless(sample, located.part) {
             return Step::Done(Reply(Err(Errno::EIO)));
         }
-        let end = offset.saturating_add(length).min(at.length_bytes);
+        let end = offset.saturating_add(length).min(at.size_bytes());
         let want = offset.min(end)..end;
         if want.is_empty() {
             return Step::Done(Reply(Ok(Payload::Nothing)));
@@ -177,141 +197,76 @@ impl Vfs {
         if want.start == 0 {
             self.stats.first_read();
         }
+        let task = |goal, range, lead| {
+            let span = Span::new(located.part, range, self.buffers.take(0));
+            let (want, waits, has_failed) = (want.clone(), false, false);
+            Task { sample, located, want, span, goal, lead, waits, has_failed, wait: None }
+        };
+        if self.container(&located).stream().is_some() {
+            return self.read_stream(task(Goal::Plain, 0..0, None), &Streams::Container);
+        }
+        if let Content::Sparse(_) = at.content {
+            let pieces = self.begin_pieces(&want);
+            return self.next_piece(task(Goal::Plain, 0..0, None), pieces);
+        }
+        let stored = stored_range(&at, &want);
+        if stored.is_empty() {
+            return self.give_behind_prefix(&located, &want, &[]);
+        }
         if let Some(step) = self.in_memory(sample, &located, &want) {
             return step;
         }
-        let all = 0..at.length_bytes;
-        let (goal, range, lead) = if !self.must_check(sample, &located) {
-            (Goal::Plain, want.clone(), None)
-        } else if want == all {
-            (Goal::Whole, all, None)
-        } else {
-            match self.cache.enter(sample, want.end - want.start) {
-                Entered::Ahead(verified, _) | Entered::Hit(Known::Whole(verified)) => {
-                    return self.give_shared(verified, &want);
-                }
-                Entered::Hit(Known::Digests(digests)) => {
-                    let (start, end) = digests.around(want.start, want.end, at.length_bytes);
-                    (Goal::Blocks(digests), start..end, None)
-                }
-                Entered::Join(flight) => return Step::Wait(flight),
-                Entered::Lead(lead) if at.length_bytes <= self.cache.max_whole_bytes() => {
-                    (Goal::Whole, all, Some(lead))
-                }
-                Entered::Lead(lead) => {
-                    let scan = Scan::new(at);
-                    let (start, end) = scan.next().unwrap_or_default();
-                    (Goal::Scan(Box::new(scan)), start..end, Some(lead))
-                }
-            }
-        };
-        let range = at.offset_bytes + range.start..at.offset_bytes + range.end;
-        let span = Span::new(located.part, range, self.buffers.take(0));
-        let (waits, has_failed) = (false, false);
-        Step::Read(Task { sample, located, want, span, goal, lead, waits, has_failed, wait: None })
-    }
-
-    /// What was fetched ahead, or with others, or is on its way.
-    fn in_memory(&self, sample: u64, located: &Located, want: &Range<u64>) -> Option<Step> {
-        if !self.cache.is_idle() {
-            match self.cache.look(sample, want.end - want.start) {
-                Some(Entered::Ahead(verified, used_up)) => {
-                    self.used_ahead(sample, located, used_up);
-                    return Some(self.give_shared(verified, want));
-                }
-                Some(Entered::Hit(Known::Whole(verified))) => {
-                    return Some(self.give_shared(verified, want));
-                }
-                Some(Entered::Join(flight)) => return Some(Step::Wait(flight)),
-                Some(Entered::Hit(Known::Digests(_)) | Entered::Lead(_)) | None => {}
-            }
+        let is_encoded = matches!(at.content, Content::Encoded(_));
+        let lead_range = at.extent().start..at.offset_bytes;
+        if !is_encoded && !self.must_check(sample, &located) {
+            return Step::Read(match lead_range.is_empty() {
+                true => task(Goal::Plain, stored, None),
+                false => task(Goal::Lead, lead_range, None),
+            });
         }
-        if self.blocks.is_idle() || !self.blocks.is_small(located.sample.length_bytes) {
-            return None;
+        if want == (0..at.size_bytes()) {
+            return Step::Read(task(Goal::Whole, at.extent(), None));
         }
-        let at = located.sample;
-        let range = at.offset_bytes..at.offset_bytes + at.length_bytes;
-        let asked = want.end - want.start;
-        match self.blocks.around(located.part, &range) {
-            Some(id) => match self.blocks.look(id, asked)? {
-                block::Entered::Hit(chunk, is_first) => {
-                    if is_first {
-                        self.observe(sample, located);
+        match self.cache.enter(sample, want.end - want.start) {
+            Entered::Ahead(verified, _) | Entered::Hit(Known::Whole(verified)) => {
+                self.give_shared(verified, &want)
+            }
+            Entered::Hit(Known::Digests(digests)) => {
+                let (start, end) = digests.around(want.start, want.end, at.length_bytes);
+                let range = at.offset_bytes + start..at.offset_bytes + end;
+                Step::Read(task(Goal::Blocks(digests), range, None))
+            }
+            Entered::Join(flight) => Step::Wait(flight),
+            Entered::Lead(lead) if self.fits_whole(&at) => {
+                Step::Read(task(Goal::Whole, at.extent(), Some(lead)))
+            }
+            Entered::Hit(Known::Stream(stream)) => {
+                self.read_stream(task(Goal::Plain, 0..0, None), &Streams::Sample(stream))
+            }
+            Entered::Lead(_) if !lead_range.is_empty() => {
+                Step::Read(task(Goal::Lead, lead_range, None))
+            }
+            Entered::Lead(lead) if is_encoded => {
+                match self.begin_pass(self.container(&located), located.index, &at) {
+                    Ok((pass, stored)) => {
+                        let range = at.offset_bytes + stored.start..at.offset_bytes + stored.end;
+                        Step::Read(task(Goal::Pass(Box::new(pass)), range, Some(lead)))
                     }
-                    self.in_block(sample, located, want, id, &chunk)
+                    Err(fault) => self.refuse(sample, located, fault),
                 }
-                block::Entered::Join(flight) => Some(Step::Wait(flight)),
-                block::Entered::Lead(_) | block::Entered::Refused => None,
-            },
-            None => self.in_two_blocks(sample, located, want, &range),
-        }
-    }
-
-    /// `None` if the bytes there are not what they should be: then they are fetched again.
-    fn in_block(
-        &self,
-        sample: u64,
-        located: &Located,
-        want: &Range<u64>,
-        id: block::BlockId,
-        chunk: &Arc<Chunk>,
-    ) -> Option<Step> {
-        let block = self.blocks.range(id, self.parts[located.part].size_bytes);
-        let start = (located.sample.offset_bytes - block.start) as usize;
-        let range = start..start + located.sample.length_bytes as usize;
-        if range.end > chunk.unchecked().len() {
-            return None;
-        }
-        if !self.must_check(sample, located) {
-            let range = start + want.start as usize..start + want.end as usize;
-            self.stats.served(want.end - want.start);
-            return Some(Step::Done(Reply(Ok(Payload::Unchecked(Arc::clone(chunk), range)))));
-        }
-        match Verified::check_part(chunk, range, located.sample.crc32) {
-            Ok(verified) => {
-                self.stats.verified(true);
-                self.verified.set(sample);
-                Some(self.give_shared(Arc::new(verified), want))
             }
-            Err(_) => {
-                self.blocks.remove(id);
-                None
+            Entered::Lead(lead) => {
+                let scan = Scan::new(at);
+                let (start, end) = scan.next().unwrap_or_default();
+                let range = at.offset_bytes + start..at.offset_bytes + end;
+                Step::Read(task(Goal::Scan(Box::new(scan)), range, Some(lead)))
             }
         }
     }
 
-    /// A sample across the border of two blocks that are both there.
-    fn in_two_blocks(
-        &self,
-        sample: u64,
-        located: &Located,
-        want: &Range<u64>,
-        range: &Range<u64>,
-    ) -> Option<Step> {
-        let [first, second] = self.blocks.both(located.part, range)?;
-        let (first, second) = (first.unchecked(), second.unchecked());
-        let length = located.sample.length_bytes as usize;
-        let id = self.blocks.around(located.part, &(range.start..range.start))?;
-        let block = self.blocks.range(id, self.parts[located.part].size_bytes);
-        let head = first.get((range.start - block.start) as usize..)?;
-        let tail = second.get(..length.checked_sub(head.len())?)?;
-        let mut buffer = self.buffers.take(length);
-        buffer.as_mut_slice()[..head.len()].copy_from_slice(head);
-        buffer.as_mut_slice()[head.len()..length].copy_from_slice(tail);
-        let must_check = self.must_check(sample, located);
-        let expected = located.sample.crc32.filter(|_| must_check);
-        let verified = Verified::check(buffer, 0..length, expected).ok()?;
-        if must_check {
-            self.stats.verified(true);
-            self.verified.set(sample);
-        }
-        Some(self.give_shared(Arc::new(verified), want))
-    }
-
-    fn give_shared(&self, verified: Arc<Verified>, want: &Range<u64>) -> Step {
-        self.stats.served(want.end - want.start);
-        let range = want.start as usize..want.end as usize;
-        Step::Done(Reply(Ok(Payload::Shared(verified, range))))
+    /// Whether a sample is held in memory as a whole, as it is stored and as it is shown.
+    pub(super) fn fits_whole(&self, at: &Sample) -> bool {
+        at.length_bytes.max(at.size_bytes()) <= self.cache.max_whole_bytes()
     }
 
     pub(super) fn must_check(&self, sample: u64, located: &Located) -> bool {
@@ -332,11 +287,15 @@ impl Vfs {
         let _waited = Waited::new(&self.prefetch);
         task.wait = Some(Box::new(Wait { since: Instant::now(), _waited, claim: None }));
         let at = task.located.sample;
+        if matches!(task.goal, Goal::Pieces(_) | Goal::Interval(..)) {
+            return Step::Read(task);
+        }
         if !self.takes_blocks() || !self.blocks.is_small(at.length_bytes) {
             return self.claim(task);
         }
-        let all = task.of_container(&(0..at.length_bytes));
-        let Some(id) = self.blocks.around(task.located.part, &all) else { return self.claim(task) };
+        let Some(id) = self.blocks.around(task.located.part, &at.extent()) else {
+            return self.claim(task);
+        };
         match self.blocks.enter(id, task.want.end - task.want.start) {
             block::Entered::Lead(lead) => {
                 let container_bytes = self.parts[task.located.part].size_bytes;
@@ -360,7 +319,7 @@ impl Vfs {
 
     /// Fetches a sample that is asked for whole, unless somebody else does already.
     fn claim(&self, mut task: Task) -> Step {
-        if task.lead.is_none() && task.want == (0..task.located.sample.length_bytes) {
+        if task.lead.is_none() && task.is_wanted_whole() {
             match self.cache.claim(task.sample) {
                 Ok(claim) => {
                     if let Some(wait) = &mut task.wait {
@@ -397,11 +356,23 @@ impl Vfs {
     fn check(&self, mut task: Task) -> Step {
         match std::mem::replace(&mut task.goal, Goal::Plain) {
             Goal::Plain => self.give(task),
+            Goal::Lead => match self.check_lead(&task.located, task.span.bytes()) {
+                Ok(()) | Err(Unfit::Moved) => self.restart(task),
+                Err(Unfit::Fault(fault)) => self.fail(task, fault),
+            },
             Goal::Whole => self.check_whole(task),
+            Goal::Pieces(pieces) => self.take_piece(task, pieces),
+            Goal::Pass(pass) => self.take_pass(task, pass),
+            Goal::Interval(streams, number, pieces) => {
+                self.take_interval(task, &streams, number, pieces)
+            }
             Goal::Scan(mut scan) => {
                 scan.update(task.span.bytes());
                 match scan.next() {
-                    Some((start, end)) => task.next(Goal::Scan(scan), start..end),
+                    Some((start, end)) => {
+                        let range = task.of_container(start, end);
+                        task.next(Goal::Scan(scan), range)
+                    }
                     None => self.end_scan(task, *scan),
                 }
             }
@@ -420,31 +391,62 @@ impl Vfs {
 
     /// Gives out the wanted part of what was fetched and checked.
     fn give(&self, mut task: Task) -> Step {
+        let stored = task.span.place_of(&stored_range(&task.located.sample, &task.want));
+        if (stored.len() as u64) < task.want.end - task.want.start {
+            let bytes = &task.span.unchecked()[stored];
+            return self.give_behind_prefix(&task.located, &task.want, bytes);
+        }
         self.stats.served(task.want.end - task.want.start);
-        let range = task.wanted();
-        Step::Done(Reply(Ok(Payload::Fetched(task.span.swap_buffer(Buffer::empty()), range))))
+        Step::Done(Reply(Ok(Payload::Fetched(task.span.swap_buffer(Buffer::empty()), stored))))
+    }
+
+    /// Gives out the end of what the view puts before the stored bytes, and the first of those.
+    fn give_behind_prefix(&self, located: &Located, want: &Range<u64>, stored: &[u8]) -> Step {
+        let bytes = self.prefix(located).map(|prefix| {
+            let end = prefix.len().min(want.end as usize);
+            let mut bytes = prefix[want.start as usize..end].to_vec();
+            bytes.extend_from_slice(stored);
+            self.stats.served(bytes.len() as u64);
+            Payload::Own(bytes)
+        });
+        Step::Done(Reply(bytes))
     }
 
     fn check_whole(&self, mut task: Task) -> Step {
-        let at = task.located.sample;
-        let expected = at.crc32.unwrap_or_default();
-        let buffer = task.span.swap_buffer(Buffer::empty());
-        let verified = match Verified::check(buffer, task.span.place(), at.crc32) {
+        let place = task.span.place();
+        let memory = Memory::Own(task.span.swap_buffer(Buffer::empty()));
+        let verified = match self.admit(task.sample, &task.located, memory, place) {
             Ok(verified) => verified,
-            Err((buffer, found)) => {
-                task.span.put_buffer(buffer);
-                return self.mismatch(task, Fault::Checksum { expected, found });
-            }
+            Err(Unfit::Moved) => return self.restart(task),
+            Err(Unfit::Fault(fault)) => return self.fail(task, fault),
         };
-        self.stats.verified(true);
-        self.verified.set(task.sample);
         let Some(lead) = task.lead.take() else {
-            task.span.put_buffer(verified.into_buffer().0);
-            return self.give(task);
+            self.stats.served(task.want.end - task.want.start);
+            let (buffer, all) = verified.into_buffer();
+            let range = all.start + task.want.start as usize..all.start + task.want.end as usize;
+            return Step::Done(Reply(Ok(Payload::Fetched(buffer, range))));
         };
         let verified = Arc::new(verified);
         lead.land(Known::Whole(Arc::clone(&verified)), task.want.end - task.want.start);
         self.give_shared(verified, &task.want)
+    }
+
+    /// Begins anew, now that it is known where the sample lies.
+    fn restart(&self, task: Task) -> Step {
+        let (sample, want) = (task.sample, task.want.clone());
+        let (before, part) = (task.located.sample, task.located.part);
+        // First of all whoever waits for this task is let go.
+        drop(task);
+        match self.located(sample) {
+            Ok(located) if located.sample.lead_bytes == 0 => {
+                self.read_sample(sample, located, want.start, want.end - want.start)
+            }
+            Ok(located) => {
+                let why = format!("it is not at byte {} of part {part}", before.offset_bytes);
+                self.refuse(sample, located, Fault::Structure(why))
+            }
+            Err(errno) => Step::Done(Reply(Err(errno))),
+        }
     }
 
     fn end_scan(&self, mut task: Task, scan: Scan) -> Step {
@@ -460,7 +462,8 @@ impl Vfs {
             lead.land(Known::Digests(Arc::clone(&digests)), 0);
         }
         let (start, end) = digests.around(task.want.start, task.want.end, at.length_bytes);
-        task.next(Goal::Blocks(digests), start..end)
+        let range = task.of_container(start, end);
+        task.next(Goal::Blocks(digests), range)
     }
 
     /// Keeps the block, and gives the sample out of it.
@@ -475,12 +478,19 @@ impl Vfs {
 
     /// Fetches the sample without what lies around it.
     fn alone(&self, mut task: Task) -> Step {
-        let checked = task.lead.is_some() || self.must_check(task.sample, &task.located);
-        let all = 0..task.located.sample.length_bytes;
-        let (goal, range) =
-            if checked { (Goal::Whole, all) } else { (Goal::Plain, task.want.clone()) };
+        let at = task.located.sample;
+        let is_whole = task.lead.is_some()
+            || matches!(at.content, Content::Encoded(_))
+            || self.must_check(task.sample, &task.located);
         self.unshelve(&mut task);
-        task.next(goal, range)
+        match (is_whole, at.lead_bytes) {
+            (true, _) => task.next(Goal::Whole, at.extent()),
+            (false, 0) => {
+                let range = stored_range(&at, &task.want);
+                task.next(Goal::Plain, range)
+            }
+            (false, _) => task.next(Goal::Lead, at.extent().start..at.offset_bytes),
+        }
     }
 
     fn mismatch(&self, task: Task, fault: Fault) -> Step {
@@ -510,7 +520,7 @@ impl Vfs {
         }
     }
 
-    fn fail(&self, mut task: Task, fault: Fault) -> Step {
+    pub(super) fn fail(&self, mut task: Task, fault: Fault) -> Step {
         // First the list, then (with the task) the lead: those who waited find the fault there.
         let step = self.refuse(task.sample, task.located, fault);
         self.buffers.give(task.span.swap_buffer(Buffer::empty()));
@@ -541,7 +551,10 @@ impl Vfs {
                     self.buffers.give(verified.into_buffer().0);
                 }
             }
-            Ok(Payload::Nothing | Payload::Control(..) | Payload::Unchecked(..)) | Err(_) => {}
+            Ok(
+                Payload::Nothing | Payload::Own(_) | Payload::Control(..) | Payload::Unchecked(..),
+            )
+            | Err(_) => {}
         }
     }
 

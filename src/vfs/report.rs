@@ -58,6 +58,7 @@ pub fn info<'a>(
         index_checksum: match part.index_checksum() {
             IndexChecksum::Ok => "ok",
             IndexChecksum::Absent => "absent",
+            IndexChecksum::None => "none",
         },
         warnings: part.warnings().to_vec(),
     });
@@ -169,6 +170,7 @@ fn fields(vfs: &Vfs, sample: u64, bad: &Bad) -> String {
         Fault::Checksum { expected, found } => {
             ("checksum".to_owned(), format!("{expected:#010x}"), format!("{found:#010x}"))
         }
+        Fault::Structure(what) => (escape(what.as_bytes()), "-".to_owned(), "-".to_owned()),
         Fault::Damaged => ("damaged".to_owned(), "-".to_owned(), "-".to_owned()),
         Fault::Io(error) => (escape(error.as_bytes()), "-".to_owned(), "-".to_owned()),
     };

@@ -90,6 +90,11 @@ impl Span {
         start..start + (part.end - part.start) as usize
     }
 
+    /// All of the memory, for parts as [`Span::place_of`] gives them.
+    pub(super) fn unchecked(&self) -> &[u8] {
+        self.buffer.as_slice()
+    }
+
     /// What was fetched.
     pub(super) fn bytes(&self) -> &[u8] {
         &self.buffer.as_slice()[self.place()]

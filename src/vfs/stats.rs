@@ -39,6 +39,8 @@ operations! {
     Opendir = "opendir",
     /// A file is closed (asked once at most).
     Flush = "flush",
+    /// Where a symbolic link leads.
+    Readlink = "readlink",
     /// Sizes and counts.
     Statfs = "statfs",
     /// An extended attribute.

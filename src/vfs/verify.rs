@@ -18,53 +18,64 @@ const SCAN_BYTES: u64 = 1 << 20;
 pub struct Verified {
     memory: Memory,
     range: Range<usize>,
+    /// What pays for its memory, if that is not the cache.
+    rights: Option<Arc<Chunk>>,
 }
 
-enum Memory {
+/// Where bytes lie.
+pub(super) enum Memory {
     Own(Buffer),
+    /// In memory that others use too.
     Shared(Arc<Chunk>),
 }
 
-impl Verified {
-    /// Checks what lies in `range` of `buffer`, unless there is nothing to check it with; gives the buffer
-    /// and the CRC-32 found if it differs.
-    pub(super) fn check(
-        buffer: Buffer,
-        range: Range<usize>,
-        expected: Option<u32>,
-    ) -> Result<Self, (Buffer, u32)> {
-        match mismatch(&buffer.as_slice()[range.clone()], expected) {
-            None => Ok(Self { memory: Memory::Own(buffer), range }),
-            Some(found) => Err((buffer, found)),
+impl Memory {
+    pub(super) fn bytes(&self) -> &[u8] {
+        match self {
+            Memory::Own(buffer) => buffer.as_slice(),
+            Memory::Shared(chunk) => chunk.unchecked(),
         }
     }
+}
 
-    /// As [`Verified::check`], for a part of memory that others use too; gives the CRC-32 found.
-    pub(super) fn check_part(
-        chunk: &Arc<Chunk>,
+impl Verified {
+    /// Checks what lies in `range` of `memory`, unless there is nothing to check it with; gives the CRC-32
+    /// found if it differs.
+    pub(super) fn check(
+        memory: Memory,
         range: Range<usize>,
         expected: Option<u32>,
     ) -> Result<Self, u32> {
-        match mismatch(&chunk.unchecked()[range.clone()], expected) {
-            None => Ok(Self { memory: Memory::Shared(Arc::clone(chunk)), range }),
+        match mismatch(&memory.bytes()[range.clone()], expected) {
+            None => Ok(Self { memory, range, rights: None }),
             Some(found) => Err(found),
         }
+    }
+
+    /// Bytes that were checked as parts of something else.
+    pub(super) fn unchecked(buffer: Buffer, range: Range<usize>) -> Self {
+        Self { memory: Memory::Own(buffer), range, rights: None }
+    }
+
+    /// Its memory is part of what was reserved for `chunk`.
+    pub(super) fn with_rights(mut self, chunk: &Arc<Chunk>) -> Self {
+        if matches!(self.memory, Memory::Own(_)) {
+            self.rights = Some(Arc::clone(chunk));
+        }
+        self
     }
 
     /// The sample's bytes.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
-        match &self.memory {
-            Memory::Own(buffer) => &buffer.as_slice()[self.range.clone()],
-            Memory::Shared(chunk) => &chunk.unchecked()[self.range.clone()],
-        }
+        &self.memory.bytes()[self.range.clone()]
     }
 
     /// Bytes of memory that it alone keeps from being used otherwise.
     pub(super) fn capacity(&self) -> u64 {
         match &self.memory {
-            Memory::Own(buffer) => buffer.capacity() as u64,
-            Memory::Shared(_) => 0,
+            Memory::Own(buffer) if self.rights.is_none() => buffer.capacity() as u64,
+            Memory::Own(_) | Memory::Shared(_) => 0,
         }
     }
 
@@ -205,11 +216,14 @@ mod tests {
 
     #[test]
     fn bytes_that_do_not_match_are_never_verified() {
-        let mut buffer = Buffer::with_capacity(10);
-        buffer.as_mut_slice()[..3].copy_from_slice(b"abc");
-        let (buffer, found) = Verified::check(buffer, 0..3, Some(0)).err().unwrap();
+        let memory = || {
+            let mut buffer = Buffer::with_capacity(10);
+            buffer.as_mut_slice()[..3].copy_from_slice(b"abc");
+            Memory::Own(buffer)
+        };
+        let found = Verified::check(memory(), 0..3, Some(0)).err().unwrap();
         assert_eq!(found, crc32fast::hash(b"abc"));
-        let verified = Verified::check(buffer, 0..3, Some(found)).ok().unwrap();
+        let verified = Verified::check(memory(), 0..3, Some(found)).ok().unwrap();
         assert_eq!(verified.bytes(), b"abc");
     }
 }

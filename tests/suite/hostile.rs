@@ -5,11 +5,11 @@
 mod program;
 
 use super::common::noise;
-use ffrfs::catalog::{Catalog, Dataset, Duplicates, Numbered, StoredNames, Suffix};
+use ffrfs::catalog::{Catalog, Dataset, Naming, Numbered, StoredNames, Suffix};
 use ffrfs::format::ffrecord::{PACKED_FOLDER_MAGIC, Writer, pickle};
 use ffrfs::format::{Entry, Folder, MemorySource, OpenOptions};
 use ffrfs::io::ReadError;
-use ffrfs::vfs::{Errno, Options, Part, Step, Verify, Vfs};
+use ffrfs::vfs::{Errno, FileKind, Options, Part, Step, Verify, Vfs};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -72,7 +72,7 @@ fn serve(bytes: &[u8], allow_damaged: bool, verify: Verify) -> Option<Files> {
         ffrfs::format::open(source, &OpenOptions { allow_damaged, ..OpenOptions::default() })
             .ok()?;
     let dataset = Dataset::new(vec![container]);
-    let catalog: Catalog = match dataset.stored_names(Duplicates::default()) {
+    let catalog: Catalog = match dataset.stored_names(&Naming::default()) {
         Ok(StoredNames::Tree(tree)) => tree.into(),
         Err(_) if !allow_damaged => return None,
         _ => Numbered::new(dataset.len(), None, Suffix::Fixed(String::new())).into(),
@@ -91,7 +91,7 @@ fn serve(bytes: &[u8], allow_damaged: bool, verify: Verify) -> Option<Files> {
         let mut entries = Vec::new();
         let listed = vfs.readdir(folder, 2, &mut |entry| {
             let path = format!("{prefix}{}", String::from_utf8_lossy(entry.name));
-            entries.push((path, entry.ino, entry.is_folder));
+            entries.push((path, entry.ino, entry.kind == FileKind::Folder));
             entries.len() < 1000
         });
         listed.unwrap();

@@ -22,6 +22,7 @@ mod memory;
 mod pack;
 mod programs;
 mod readonly;
+mod tar_tools;
 mod teardown;
 mod user;
 mod verify;

@@ -7,7 +7,7 @@ mod readers;
 use super::common::{
     FFRFS, Mount, Outcome, TempDir, Transport, ffrfs, for_each_transport, noise, run, temp_dir,
 };
-use ffrfs::catalog::{Catalog, Dataset, Duplicates, Node, Numbered, ROOT, StoredNames, Suffix};
+use ffrfs::catalog::{Catalog, Dataset, Naming, Node, Numbered, ROOT, StoredNames, Suffix};
 use ffrfs::format::{OpenOptions, Source};
 use ffrfs::io;
 use proptest::collection::vec;
@@ -84,7 +84,7 @@ impl Tree {
             ffrfs::format::open(source, &OpenOptions::default()).unwrap()
         });
         let dataset = Dataset::new(containers.collect());
-        let catalog: Catalog = match dataset.stored_names(Duplicates::default()).unwrap() {
+        let catalog: Catalog = match dataset.stored_names(&Naming::default()).unwrap() {
             StoredNames::Tree(tree) => tree.into(),
             StoredNames::Unused(why) => panic!("{why}"),
             StoredNames::None | StoredNames::Fields(_) => {

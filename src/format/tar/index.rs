@@ -79,6 +79,12 @@ impl Index {
         Self { path, sections: parts.into_iter().map(pack).collect(), data_bytes, warnings }
     }
 
+    /// Whether there is a sparse file.
+    #[must_use]
+    pub fn has_holes(&self) -> bool {
+        self.length(Section::Sparse) > 0
+    }
+
     /// Writes it so that [`Index::read`] finds it again.
     ///
     /// # Errors

@@ -4,8 +4,10 @@
 //! Members are served in place. What is done where readers differ is in `docs/formats.md`.
 
 mod build;
+mod fault;
 mod header;
 mod index;
+mod members;
 mod names;
 mod pax;
 mod scan;
@@ -14,8 +16,9 @@ mod sparse;
 mod tests;
 mod window;
 
+pub use fault::Fault;
 pub use index::Index;
-pub use scan::{Fault, Scan, scan};
+pub use scan::{Scan, scan};
 
 use super::{
     Attributes, Container, Detected, Error, Format, IndexChecksum, Member, Names, OpenOptions,
@@ -123,6 +126,10 @@ impl Container for Archive {
 
     fn piece(&self, index: u64, offset_bytes: u64) -> Result<Option<Piece>> {
         self.index.piece(index, offset_bytes)
+    }
+
+    fn has_holes(&self) -> bool {
+        self.index.has_holes()
     }
 
     fn attributes(&self, index: u64) -> Result<Attributes> {

@@ -10,7 +10,8 @@ pub(super) struct Charset(Option<&'static Encoding>);
 
 impl Charset {
     pub(super) fn new(options: &OpenOptions, path: &Path) -> Result<Self> {
-        let Some(label) = &options.encoding else { return Ok(Self(None)) };
+        let label = options.encoding.as_ref().filter(|label| !label.eq_ignore_ascii_case("raw"));
+        let Some(label) = label else { return Ok(Self(None)) };
         match Encoding::for_label(label.as_bytes()) {
             Some(encoding) => Ok(Self(Some(encoding))),
             None => Err(Error::Malformed {
@@ -24,10 +25,10 @@ impl Charset {
         }
     }
 
-    /// A name in UTF-8, if its character set is known.
+    /// A name in UTF-8, if its character set is known; one that is UTF-8 already stays.
     pub(super) fn decode(self, name: &[u8]) -> Vec<u8> {
         match self.0 {
-            Some(encoding) if !name.is_ascii() => {
+            Some(encoding) if std::str::from_utf8(name).is_err() => {
                 encoding.decode_without_bom_handling(name).0.into_owned().into_bytes()
             }
             _ => name.to_vec(),

@@ -1,13 +1,13 @@
 //! What becomes of what was fetched, and of what is asked for.
 
-use super::plan::end_of;
 use super::{Extent, Fetch, Store, What, add};
 use crate::catalog::Located;
 use crate::io::{Buffer, ReadError};
 use crate::vfs::bad::{Bad, Fault};
 use crate::vfs::block::Chunk;
 use crate::vfs::cache::Lead;
-use crate::vfs::verify::Verified;
+use crate::vfs::content::Unfit;
+use crate::vfs::verify::{Memory, Verified};
 use crate::vfs::{Stage, Vfs};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -17,6 +17,8 @@ const AHEAD_BYTES: u64 = 16 << 20;
 const AHEAD_BLOCKS: u64 = 16;
 /// So many samples fetched on demand, none of them fetched ahead: the readers do something else.
 const ASTRAY: u64 = 8192;
+/// So many samples that arrived are listed before those that were asked for are taken off the list.
+const ARRIVED: usize = 4096;
 
 impl Vfs {
     /// Takes what was fetched, or not. What it gives is to be stored in the kernel's page cache; it can be
@@ -59,7 +61,7 @@ impl Vfs {
         if samples.len() > 1 && !matches!(error, ReadError::Changed(_)) {
             let extent = |&(sample, located, _): &(u64, Located, Lead)| Extent {
                 part,
-                range: located.sample.offset_bytes..end_of(&located),
+                range: located.sample.extent(),
                 samples: vec![(sample, located)],
                 is_announced: fetch.is_announced,
             };
@@ -107,6 +109,11 @@ impl Vfs {
         }
         let mut queue = self.prefetch.lock();
         queue.arrived.extend(arrived);
+        // What was asked for goes now and then, or the list grows as long as there is room for all.
+        if queue.arrived.len() > queue.arrived_limit.max(ARRIVED) {
+            queue.arrived.retain(|&(order, sample)| self.cache.has_arrival(sample, order));
+            queue.arrived_limit = queue.arrived.len() * 2;
+        }
         let room = self.options.kernel_bytes.saturating_sub(queue.stored_bytes);
         let mut bytes = 0;
         stores.retain(|store| {
@@ -124,24 +131,13 @@ impl Vfs {
         chunk: &Arc<Chunk>,
         start: u64,
     ) -> Option<Verified> {
-        let at = located.sample;
-        let must_check = self.must_check(sample, located);
-        let from = (at.offset_bytes - start) as usize;
-        let range = from..from + at.length_bytes as usize;
-        let verified = Verified::check_part(chunk, range, at.crc32.filter(|_| must_check));
-        if must_check {
-            self.stats.verified(verified.is_ok());
-        }
-        match verified {
-            Ok(verified) => {
-                if must_check {
-                    self.verified.set(sample);
-                }
-                Some(verified)
-            }
-            Err(found) => {
-                let expected = at.crc32.unwrap_or_default();
-                let fault = Fault::Checksum { expected, found };
+        let extent = located.sample.extent();
+        let range = (extent.start - start) as usize..(extent.end - start) as usize;
+        match self.admit(sample, located, Memory::Shared(Arc::clone(chunk)), range) {
+            Ok(verified) => Some(verified.with_rights(chunk)),
+            // Who asks for it finds it where it lies.
+            Err(Unfit::Moved) => None,
+            Err(Unfit::Fault(fault)) => {
                 let path = &self.parts[located.part].path;
                 self.bad.add(sample, path, Bad { located: *located, fault });
                 None
@@ -213,7 +209,7 @@ impl Vfs {
         let at = located.sample;
         let foreseen = if self.blocks.is_worthwhile() && self.blocks.is_small(at.length_bytes) {
             let Some((part, number)) =
-                self.blocks.around(located.part, &(at.offset_bytes..at.offset_bytes))
+                self.blocks.around(located.part, &(at.extent().start..at.extent().start))
             else {
                 return;
             };
@@ -225,7 +221,7 @@ impl Vfs {
             queue.foreseen_blocks.extend(next.iter().map(|number| (part, number - base)));
             next.len()
         } else {
-            let depth = (AHEAD_BYTES / at.length_bytes.max(1)).clamp(2, 1024);
+            let depth = (AHEAD_BYTES / at.length_bytes.max(at.size_bytes()).max(1)).clamp(2, 1024);
             let next = queue.samples.observe(sample, depth, &(0..self.dataset.len()));
             queue.foreseen.extend(&next);
             next.len()

@@ -67,6 +67,8 @@ struct Queue {
     /// What arrived and may still wait in the cache, in order.
     arrived: VecDeque<(u64, u64)>,
     arrivals: u64,
+    /// How long that list may get before it is gone through.
+    arrived_limit: usize,
 }
 
 /// A read of samples that lie together.
@@ -301,5 +303,12 @@ impl Vfs {
     #[cfg(test)]
     pub(super) fn announced_order(&self) -> Vec<u64> {
         self.prefetch.lock().announced.iter().copied().collect()
+    }
+
+    /// How many samples are listed as having arrived, and how many have.
+    #[cfg(test)]
+    pub(super) fn arrivals(&self) -> (usize, u64) {
+        let queue = self.prefetch.lock();
+        (queue.arrived.len(), queue.arrivals)
     }
 }

@@ -2,10 +2,12 @@
 
 use super::{Extent, Fetch, InFlight, Queue, What, add};
 use crate::catalog::{Located, Node};
+use crate::format::Content;
 use crate::vfs::Vfs;
 use crate::vfs::block::{BlockId, Rights};
 use crate::vfs::inode::Inode;
 use crate::vfs::span::Span;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
@@ -69,12 +71,12 @@ impl Vfs {
         }
         let located = self.to_fetch(sample).filter(|located| is_cold(located.part))?;
         let at = located.sample;
-        let range = at.offset_bytes..end_of(&located);
+        let range = at.extent();
         let is_small = self.takes_blocks() && self.blocks.is_small(at.length_bytes);
         let block = self.blocks.around(located.part, &range).filter(|_| is_small);
         // One that lies in two blocks has mostly both.
         let is_there = is_small && block.is_none_or(|id| self.blocks.has(id));
-        if is_there || at.length_bytes > self.cache.max_whole_bytes() {
+        if is_there || !self.fits_whole(&at) {
             return None;
         }
         let alone = || {
@@ -117,8 +119,8 @@ impl Vfs {
         if is_announced {
             add(&self.prefetch.counts.done, (all - samples.len()) as u64);
         }
-        let start = samples.iter().map(|(_, located, _)| located.sample.offset_bytes).min()?;
-        let ends = samples.iter().map(|(_, located, _)| end_of(located));
+        let start = samples.iter().map(|(_, located, _)| located.sample.extent().start).min()?;
+        let ends = samples.iter().map(|(_, located, _)| located.sample.extent().end);
         let span = Span::new(part, start..ends.max()?, self.buffers.take(0));
         let _in_flight = self.in_flight(samples.len() as u64);
         let (what, since) = (What::Samples(samples, rights), Instant::now());
@@ -146,7 +148,7 @@ impl Vfs {
         let last_used = self.prefetch.last_used.load(Ordering::Relaxed);
         let age = STALE + 2 * queue.batch_samples;
         while let Some(&(order, sample)) = queue.arrived.front() {
-            if self.cache.has_ahead(sample) {
+            if self.cache.has_arrival(sample, order) {
                 if order + age > last_used {
                     break;
                 }
@@ -192,8 +194,7 @@ impl Vfs {
             let Some(located) = self.to_fetch(sample).filter(|_| !self.known.get(sample)) else {
                 return true;
             };
-            let range = located.sample.offset_bytes..end_of(&located);
-            let id = self.blocks.around(located.part, &range);
+            let id = self.blocks.around(located.part, &located.sample.extent());
             let id = id.filter(|_| self.blocks.is_small(located.sample.length_bytes));
             blocks.extend(id);
             id.is_none()
@@ -217,7 +218,7 @@ impl Vfs {
         located.sort_unstable_by_key(|(_, at)| (at.part, at.sample.offset_bytes));
         let mut extents: Vec<Extent> = Vec::new();
         for (sample, at) in located {
-            let (start, end) = (at.sample.offset_bytes, end_of(&at));
+            let Range { start, end } = at.sample.extent();
             if let Some(last) = extents.last_mut()
                 && last.part == at.part
                 && start <= last.range.end.saturating_add(MERGE_GAP_BYTES)
@@ -242,7 +243,14 @@ impl Vfs {
         let located = self.located(sample).ok()?;
         let at = located.sample;
         let is_good = !at.damaged && !self.bad.is_hopeless(sample, located.part);
-        (is_good && at.length_bytes > 0).then_some(located)
+        let can_be = match at.content {
+            Content::Stored | Content::Prefixed(_) => at.length_bytes > 0,
+            Content::Encoded(_) => {
+                self.fits_whole(&at) && self.container(&located).stream().is_none()
+            }
+            Content::Sparse(_) => false,
+        };
+        (is_good && can_be).then_some(located)
     }
 
     fn finished(&self, extent: &Extent, is_failed: bool) {
@@ -256,11 +264,12 @@ impl Vfs {
     }
 }
 
-/// The memory that a read takes, with what it may have to begin before and end behind.
+/// The memory that a read takes, with what it may have to begin before and end behind, and with what is
+/// made of it.
 fn room_bytes(extent: &Extent) -> u64 {
-    extent.range.end - extent.range.start + 8192
-}
-
-pub(super) fn end_of(located: &Located) -> u64 {
-    located.sample.offset_bytes + located.sample.length_bytes
+    let made = extent.samples.iter().map(|(_, located)| match located.sample.content {
+        Content::Stored | Content::Sparse(_) => 0,
+        Content::Prefixed(_) | Content::Encoded(_) => located.sample.size_bytes(),
+    });
+    extent.range.end - extent.range.start + 8192 + made.sum::<u64>()
 }

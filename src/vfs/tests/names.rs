@@ -43,7 +43,7 @@ fn a_listing_goes_on_at_every_cursor_and_agrees_with_lookups() {
         for (name, ino, _) in &all[2..] {
             let attr = lookup(vfs, folder, name);
             assert_eq!((attr.ino, vfs.getattr(*ino).unwrap()), (*ino, attr));
-            if attr.is_folder {
+            if attr.kind == FileKind::Folder {
                 folders.push((*ino, folder));
             }
             seen += 1;
@@ -77,7 +77,7 @@ fn attributes_are_those_that_were_asked_for_and_times_those_of_the_container() {
         file.modified + Duration::from_secs(1)
     );
     let root = world.vfs.getattr(1).unwrap();
-    assert_eq!((root.is_folder, root.mode, root.links), (true, 0o550, 2));
+    assert_eq!((root.kind == FileKind::Folder, root.mode, root.links), (true, 0o550, 2));
 }
 
 #[test]
@@ -126,7 +126,11 @@ fn control_files_are_snapshots_that_forget_frees() {
     let vfs = &world.vfs;
     assert!(names(vfs, 1, 0).iter().all(|(name, ..)| name != b".ffrfs"), "it is not listed");
     let folder = lookup(vfs, 1, b".ffrfs");
-    assert!(folder.is_folder && vfs.is_control(folder.ino) && vfs.is_control_name(1, b".ffrfs"));
+    assert!(
+        folder.kind == FileKind::Folder
+            && vfs.is_control(folder.ino)
+            && vfs.is_control_name(1, b".ffrfs")
+    );
     let listed = names(vfs, folder.ino, 0);
     assert_eq!(listed.len(), 6);
     assert_eq!(vfs.lookup(folder.ino, b"nothing"), Ok(Lookup::Absent));

@@ -136,6 +136,20 @@ fn pax_1_0_maps_stand_before_the_data_and_may_have_remarks() {
 }
 
 #[test]
+fn a_size_record_holds_for_map_and_data_of_pax_1_0() {
+    let size = (512 + packed().len()).to_string();
+    let records: [(&str, &[u8]); 4] = [
+        ("size", size.as_bytes()),
+        ("GNU.sparse.major", b"1"),
+        ("GNU.sparse.name", b"s"),
+        ("GNU.sparse.realsize", b"20000"),
+    ];
+    let mut writer = Writer::default();
+    writer.pax(b'x', &records).block(Block::new(b'0', b"GNUSparseFile/s", 4).ustar());
+    check(writer.data(b"3\n0\n3\n10000\n600\n19999\n1\n").data(&packed()));
+}
+
+#[test]
 fn solaris_stores_the_holes_too() {
     let mut writer = Writer::default();
     let turns = b" 0 3 10000 10600 19999 20000";

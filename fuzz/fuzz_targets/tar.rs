@@ -1,0 +1,79 @@
+//! Any bytes as a tar archive, given in one piece or as a stream: scanned, listed, kept and found again. No
+//! member lies outside of the archive, and no piece of a sparse one outside of it or out of order.
+
+#![no_main]
+
+use ffrfs::format::tar::{Index, Scan, Tar, scan};
+use ffrfs::format::{Container, Content, Format, MemorySource, OpenOptions, Source};
+use libfuzzer_sys::fuzz_target;
+use std::path::Path;
+use std::sync::Arc;
+
+fuzz_target!(|input: &[u8]| {
+    let Some((&mode, bytes)) = input.split_first() else { return };
+    // Random bytes have no right checksum.
+    let mut bytes = bytes.to_vec();
+    if mode & 2 != 0 {
+        seal(&mut bytes);
+    }
+    let encoding = (mode & 4 != 0).then(|| "shift_jis".to_owned());
+    let options = OpenOptions { allow_damaged: mode & 1 != 0, encoding, ..OpenOptions::default() };
+    let source: Arc<dyn Source> = Arc::new(MemorySource::new("fuzz.tar", bytes.clone()));
+    let scanned = scan(source.as_ref(), &options);
+    let streamed = stream(&bytes, &options);
+    assert_eq!(scanned.is_ok(), streamed.is_some(), "the two ways to scan differ");
+    let (Ok(first), Some(second)) = (scanned, streamed) else { return };
+    let kept = written(&first);
+    assert!(kept == written(&second), "the two ways to scan differ");
+    let found = Index::read(&MemorySource::new("index", kept.clone())).expect("it was just written");
+    assert!(kept == written(&found), "it changed");
+    if let Ok(container) = Tar.open(source, &options) {
+        visit(container.as_ref(), bytes.len() as u64);
+    }
+});
+
+/// Gives every block that has the look of a header its checksum.
+fn seal(bytes: &mut [u8]) {
+    for block in bytes.chunks_exact_mut(512).filter(|block| block[257..].starts_with(b"ustar")) {
+        block[148..156].fill(b' ');
+        let sum: u32 = block.iter().map(|byte| u32::from(*byte)).sum();
+        block[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
+    }
+}
+
+fn stream(bytes: &[u8], options: &OpenOptions) -> Option<Index> {
+    let mut scan = Scan::new(Path::new("fuzz.tar"), options).ok()?;
+    let mut end = 0;
+    while let Some((at, length)) = scan.want() {
+        assert!(at >= end, "it goes back");
+        end = at + length;
+        let to = (end as usize).min(bytes.len());
+        scan.take(bytes.get(at as usize..to).unwrap_or_default()).ok()?;
+    }
+    scan.finish(bytes.len() as u64).ok()
+}
+
+fn written(index: &Index) -> Vec<u8> {
+    let mut out = Vec::new();
+    index.write(&mut out).expect("memory takes it");
+    out
+}
+
+fn visit(container: &dyn Container, length: u64) {
+    container.members(&mut |_| Ok(())).expect("names can be read");
+    for index in 0..container.len() {
+        let sample = container.sample(index).expect("rows can be read");
+        container.attributes(index).expect("rows can be read");
+        container.link_target(index).expect("targets can be read");
+        assert!(sample.damaged || sample.end_bytes() <= length);
+        let (Content::Sparse(size), false) = (sample.content, sample.damaged) else { continue };
+        let mut at = 0;
+        while let Some(piece) = container.piece(index, at).expect("pieces can be read") {
+            assert!(piece.at_bytes >= at && piece.length_bytes > 0);
+            assert!(piece.offset_bytes >= sample.offset_bytes);
+            assert!(piece.offset_bytes + piece.length_bytes <= sample.end_bytes());
+            at = piece.at_bytes + piece.length_bytes;
+            assert!(at <= size);
+        }
+    }
+}

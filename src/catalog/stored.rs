@@ -1,0 +1,159 @@
+//! The names that containers bring, as one tree.
+
+use super::numbered::digits;
+use super::tree::{Duplicates, TreeBuilder};
+use super::{Dataset, NameError, Tree, count_files};
+use crate::format::{self, Container, Member, Names, Result};
+use std::collections::HashSet;
+
+/// What names the containers bring.
+pub enum StoredNames {
+    /// None: samples are numbered.
+    None,
+    /// None, and each record has so many fields.
+    Fields(u64),
+    /// A tree.
+    Tree(Tree),
+    /// Something like a tree that is not used: why.
+    Unused(String),
+}
+
+/// How the names of several containers become one tree.
+#[derive(Debug, Clone, Default)]
+pub struct Naming {
+    /// What becomes of equal names.
+    pub duplicates: Duplicates,
+    /// A folder for each container, by its path; empty: all of them are one tree.
+    pub folders: Vec<Vec<u8>>,
+    /// Samples that are shown as folders: they are containers themselves.
+    pub opened: HashSet<u64>,
+}
+
+impl Dataset {
+    /// The names that the containers store, if they do.
+    ///
+    /// The last container's names may be for the whole dataset (that is how the reference package reads a
+    /// packed folder of several files). Otherwise the result is the union of what each container has;
+    /// numbers go on from one container to the next.
+    ///
+    /// # Errors
+    /// A container cannot be read, or its names fail their checksum.
+    pub fn stored_names(&self, naming: &Naming) -> Result<StoredNames> {
+        if !naming.folders.is_empty() {
+            return self.united(naming);
+        }
+        let Some(last) = self.parts().last() else { return Ok(StoredNames::None) };
+        let all = self.len().saturating_sub(1);
+        match last.names(all)? {
+            Names::Tree(folder) if self.parts().len() == 1 || count_files(&folder) == all => {
+                return Ok(tree(|builder| builder.add_folder(b"", &folder, 0)));
+            }
+            Names::Refused(why) => return Ok(StoredNames::Unused(why)),
+            Names::None | Names::Fields(_) | Names::Members | Names::Tree(_) => {}
+        }
+        let own: Vec<Names> = self
+            .parts()
+            .iter()
+            .map(|part| part.names(part.len().saturating_sub(1)))
+            .collect::<Result<_>>()?;
+        let has_paths = own.iter().any(|names| matches!(names, Names::Members | Names::Fields(_)));
+        match own.first() {
+            _ if own.last() == Some(&Names::None) && !has_paths => Ok(StoredNames::None),
+            Some(&Names::Fields(fields)) if own.iter().all(|n| *n == Names::Fields(fields)) => {
+                Ok(StoredNames::Fields(fields))
+            }
+            _ if own.iter().any(|names| matches!(names, Names::Tree(_)))
+                && !own.iter().all(|names| matches!(names, Names::Tree(_))) =>
+            {
+                Ok(StoredNames::Unused(
+                    "they are neither for all files of the dataset nor stored in each of them"
+                        .to_owned(),
+                ))
+            }
+            _ => self.united(naming),
+        }
+    }
+
+    /// All names of all containers.
+    fn united(&self, naming: &Naming) -> Result<StoredNames> {
+        let is_merged = naming.folders.is_empty();
+        let mut only_trees = true;
+        let mut builder = TreeBuilder::default();
+        let mut wrong = None;
+        let mut check = |added: Result<(), NameError>| {
+            if let Err(why) = added {
+                wrong.get_or_insert(why);
+            }
+        };
+        for (number, part) in self.parts().iter().enumerate() {
+            let above = naming.folders.get(number).map_or(&b""[..], |name| name);
+            let (start, part) = (self.start(number), part.as_ref());
+            let samples = if is_merged { self.len() } else { part.len() };
+            let names = part.names(part.len().saturating_sub(1))?;
+            only_trees &= matches!(names, Names::Tree(_));
+            match names {
+                Names::Tree(folder) => check(builder.add_folder(above, &folder, start)),
+                Names::Members => part.members(&mut |member| {
+                    let is_opened = match member.node {
+                        format::Node::Sample(sample) => naming.opened.contains(&(start + sample)),
+                        format::Node::Folder(_) => false,
+                    };
+                    if !is_opened {
+                        check(builder.add_member(above, &member, start));
+                    }
+                    Ok(())
+                })?,
+                Names::None | Names::Refused(_) => {
+                    let first = if is_merged { start } else { 0 };
+                    for sample in 0..part.len() {
+                        let path = format!("{:01$}", first + sample, width(samples));
+                        check(builder.add_member(above, &file(&path, sample), start));
+                    }
+                }
+                Names::Fields(fields) => {
+                    let first = if is_merged { start / fields.max(1) } else { 0 };
+                    add_records(&mut builder, part, above, (first, start, fields), &mut check)?;
+                }
+            }
+        }
+        // Names of packed folders stand once, or are not used at all.
+        let is_strict = only_trees && is_merged;
+        builder.duplicates(if is_strict { Duplicates::Error } else { naming.duplicates });
+        Ok(match wrong.map_or_else(|| builder.build(), Err) {
+            Ok(tree) => StoredNames::Tree(tree),
+            Err(why) => StoredNames::Unused(why.to_string()),
+        })
+    }
+}
+
+fn add_records(
+    builder: &mut TreeBuilder,
+    part: &dyn Container,
+    above: &[u8],
+    (first, start, fields): (u64, u64, u64),
+    check: &mut dyn FnMut(Result<(), NameError>),
+) -> Result<()> {
+    for sample in 0..part.len() {
+        let record = format!("{:06}/", first + sample / fields.max(1));
+        let path = [record.as_bytes(), &part.field_name(sample)?].concat();
+        let node = format::Node::Sample(sample);
+        check(builder.add_member(above, &Member { path: &path, node }, start));
+    }
+    Ok(())
+}
+
+fn file(path: &str, sample: u64) -> Member<'_> {
+    Member { path: path.as_bytes(), node: format::Node::Sample(sample) }
+}
+
+fn width(samples: u64) -> usize {
+    digits(samples.saturating_sub(1)).max(6)
+}
+
+fn tree(add: impl FnOnce(&mut TreeBuilder) -> Result<(), NameError>) -> StoredNames {
+    let mut builder = TreeBuilder::default();
+    match add(&mut builder).and_then(|()| builder.build()) {
+        Ok(tree) => StoredNames::Tree(tree),
+        Err(why) => StoredNames::Unused(why.to_string()),
+    }
+}

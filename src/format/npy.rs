@@ -1,0 +1,184 @@
+//! The header of NumPy's `.npy` files, byte for byte as `numpy.save` writes it.
+//!
+//! ```text
+//! "\x93NUMPY" | u8 1 | u8 0 | u16 length | text, padded with spaces, newline        version 1.0
+//! "\x93NUMPY" | u8 2 | u8 0 | u32 length | text, padded with spaces, newline        if that is too short
+//! ```
+//!
+//! The array begins at a multiple of 64 bytes. (numpy/lib/format.py, NumPy 1.23 to 2.4.)
+
+const MAGIC: &[u8] = b"\x93NUMPY";
+const ALIGN_BYTES: usize = 64;
+/// NumPy leaves room for a first dimension of so many digits.
+const FIRST_DIGITS: usize = 21;
+
+/// What stands before the elements of an array in C order. `descr` is its type as NumPy writes it, such as
+/// `<f4`; it holds nothing that Python would escape.
+pub(super) fn header(descr: &str, shape: &[u64]) -> Vec<u8> {
+    let dimensions: Vec<_> = shape.iter().map(u64::to_string).collect();
+    let spare = dimensions.first().map_or(0, |first| FIRST_DIGITS.saturating_sub(first.len()));
+    let comma = if dimensions.len() == 1 { "," } else { "" };
+    let text = format!(
+        "{{'descr': '{descr}', 'fortran_order': False, 'shape': ({}{comma}), }}{:spare$}",
+        dimensions.join(", "),
+        "",
+    );
+    let (padded_bytes, padding) = padded(&text, 2);
+    let (version, length, padding) = match u16::try_from(padded_bytes) {
+        Ok(length) => (1, length.to_le_bytes().to_vec(), padding),
+        Err(_) => {
+            let (padded_bytes, padding) = padded(&text, 4);
+            let length = u32::try_from(padded_bytes).unwrap_or(u32::MAX);
+            (2, length.to_le_bytes().to_vec(), padding)
+        }
+    };
+    let spaces = vec![b' '; padding];
+    [MAGIC, &[version, 0], &length, text.as_bytes(), &spaces, b"\n"].concat()
+}
+
+/// How long the text is once it is padded, and how many spaces that takes: 1 to 64, as NumPy has it.
+fn padded(text: &str, length_bytes: usize) -> (usize, usize) {
+    let with_newline = text.len().saturating_add(1);
+    let before = MAGIC.len().saturating_add(2).saturating_add(length_bytes);
+    let over = before.saturating_add(with_newline) & ALIGN_BYTES.saturating_sub(1);
+    let padding = ALIGN_BYTES.saturating_sub(over);
+    (with_newline.saturating_add(padding), padding)
+}
+
+/// The size of an element of type `descr`, in bytes. `None`: it is no plain type that a `.npy` file can
+/// hold without pickles.
+pub(super) fn item_bytes(descr: &str) -> Option<u64> {
+    let rest = descr.strip_prefix(['<', '>', '|'])?;
+    let kind = rest.chars().next()?;
+    let rest = rest.strip_prefix(kind)?;
+    let (digits, unit) = rest.split_at(rest.find('[').unwrap_or(rest.len()));
+    let is_number = digits.bytes().all(|byte| byte.is_ascii_digit());
+    if !is_number || (digits.starts_with('0') && digits != "0") {
+        return None;
+    }
+    let size: u64 = digits.parse().ok()?;
+    let is_unit = unit.is_empty() || {
+        let inner = unit.strip_prefix('[')?.strip_suffix(']')?;
+        matches!(kind, 'm' | 'M')
+            && !inner.is_empty()
+            && inner.bytes().all(|byte| byte.is_ascii_alphanumeric())
+    };
+    let is_known = match kind {
+        'b' => size == 1,
+        'i' | 'u' => matches!(size, 1 | 2 | 4 | 8),
+        'f' => matches!(size, 2 | 4 | 8 | 16),
+        'c' => matches!(size, 8 | 16 | 32),
+        'm' | 'M' => size == 8,
+        'S' | 'U' | 'V' => true,
+        _ => false,
+    };
+    if !(is_unit && is_known) {
+        return None;
+    }
+    if kind == 'U' { size.checked_mul(4) } else { Some(size) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What `numpy.save` of NumPy 2.4.6 wrote.
+    #[test]
+    fn headers_are_those_that_numpy_writes() {
+        let line = |text: &str, length: usize| {
+            let mut header = b"\x93NUMPY\x01\0".to_vec();
+            header.extend_from_slice(&(length as u16 - 10).to_le_bytes());
+            header.extend_from_slice(text.as_bytes());
+            header.resize(length - 1, b' ');
+            header.push(b'\n');
+            header
+        };
+        let ones = ", 1".repeat(20);
+        for (descr, shape, text, length) in [
+            ("<f8", &[][..], "{'descr': '<f8', 'fortran_order': False, 'shape': (), }", 128),
+            ("<f4", &[3], "{'descr': '<f4', 'fortran_order': False, 'shape': (3,), }", 128),
+            (
+                "<i2",
+                &[2, 3, 4],
+                "{'descr': '<i2', 'fortran_order': False, 'shape': (2, 3, 4), }",
+                128,
+            ),
+            (
+                "|u1",
+                &[0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1],
+                &format!("{{'descr': '|u1', 'fortran_order': False, 'shape': (0{ones}), }}"),
+                192,
+            ),
+        ] {
+            assert_eq!(header(descr, shape), line(text, length), "{text}");
+        }
+    }
+
+    /// As NumPy 2.4.6 has it: with 13 dimensions of 1 behind the first the header has 128 bytes, with 14 it
+    /// has 192, since there is always at least one space.
+    #[test]
+    fn the_length_changes_where_numpy_changes_it() {
+        for ones in 0..32 {
+            let shape = [&[0][..], &[1].repeat(ones)].concat();
+            assert_eq!(header("|u1", &shape).len(), if ones < 14 { 128 } else { 192 }, "{ones}");
+        }
+    }
+
+    #[test]
+    fn the_length_of_a_vector_does_not_change_the_headers_length() {
+        for descr in ["|b1", "<f16"] {
+            for count in [0, 9, 10, u64::from(u32::MAX), u64::MAX] {
+                assert_eq!(header(descr, &[count]).len(), 128);
+            }
+        }
+    }
+
+    #[test]
+    fn a_long_header_is_of_version_2() {
+        let header = header("|u1", &[1; 30_000]);
+        assert_eq!(&header[..8], b"\x93NUMPY\x02\0");
+        let length = u32::from_le_bytes(header[8..12].try_into().unwrap()) as usize;
+        assert_eq!(header.len(), 12 + length);
+        assert_eq!(header.len() % 64, 0);
+        assert!(header.ends_with(b" \n"));
+    }
+
+    #[test]
+    fn sizes_of_elements_are_those_of_numpy_and_objects_have_none() {
+        for (descr, bytes) in [
+            ("|b1", 1),
+            ("|i1", 1),
+            ("<f2", 2),
+            (">f4", 4),
+            ("<f16", 16),
+            ("<c32", 32),
+            ("<M8[ns]", 8),
+            ("<m8[25us]", 8),
+            ("<M8", 8),
+            ("<U5", 20),
+            ("|S7", 7),
+            ("|V0", 0),
+        ] {
+            assert_eq!(item_bytes(descr), Some(bytes), "{descr}");
+        }
+        for descr in [
+            "",
+            "<",
+            "f4",
+            "<f3",
+            "|O",
+            "|O8",
+            "<i",
+            "<f+4",
+            "<f04",
+            "<f4[ns]",
+            "<M8[]",
+            "<M8[n's]",
+            "<U99999999999999999999",
+            "<U9223372036854775807",
+            "<é4",
+        ] {
+            assert_eq!(item_bytes(descr), None, "{descr}");
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! What can be wrong with an archive.
+
+use crate::format::Error;
+use std::path::Path;
+
+pub(super) const DAMAGED: &str =
+    ": the archive is damaged (--allow-damaged serves the members that are whole)";
+pub(super) const TRUNCATED: &str =
+    ": the archive is truncated (--allow-damaged serves the members that are whole)";
+pub(super) const NO_HINT: &str = "";
+
+/// What is wrong with an archive.
+#[derive(Debug)]
+pub struct Fault {
+    pub(super) at: u64,
+    pub(super) expected: String,
+    pub(super) found: String,
+    hint: &'static str,
+}
+
+impl Fault {
+    pub(super) fn new(
+        at: u64,
+        expected: &str,
+        found: impl Into<String>,
+        hint: &'static str,
+    ) -> Self {
+        Self { at, expected: expected.to_owned(), found: found.into(), hint }
+    }
+
+    /// The error that says so of a file.
+    #[must_use]
+    pub fn into_error(self, path: &Path) -> Error {
+        Error::Malformed {
+            path: path.to_owned(),
+            format: super::NAME,
+            offset_bytes: self.at,
+            expected: self.expected,
+            found: self.found,
+            hint: self.hint,
+        }
+    }
+}
+
+pub(super) fn no_size(at: u64) -> Fault {
+    Fault::new(at, "the size of a member", "no number, or one that is too large", DAMAGED)
+}

@@ -1,0 +1,119 @@
+//! From the stored bytes of a sample to the bytes of its file: what stands before them is looked at,
+//! encodings are undone, the checksum is compared, and what the view adds is put before them.
+
+use super::bad::Fault;
+use super::verify::{Memory, Verified};
+use super::{Errno, Vfs};
+use crate::catalog::Located;
+use crate::format::{Container, Content, Sample};
+use crate::io::Buffer;
+use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// Why fetched bytes are not given out.
+pub(super) enum Unfit {
+    /// The sample lies elsewhere: its container now knows where.
+    Moved,
+    /// They are not what they should be.
+    Fault(Fault),
+}
+
+/// The bytes of the container that a range of a file is made of, if they are stored as they are.
+pub(super) fn stored_range(at: &Sample, range: &Range<u64>) -> Range<u64> {
+    let prefix = match at.content {
+        Content::Prefixed(prefix) => u64::from(prefix),
+        _ => 0,
+    };
+    let place = |byte: u64| at.offset_bytes + byte.saturating_sub(prefix);
+    place(range.start)..place(range.end)
+}
+
+impl Vfs {
+    /// Takes a sample's whole extent, which lies in `range` of `memory`.
+    pub(super) fn admit(
+        &self,
+        sample: u64,
+        located: &Located,
+        memory: Memory,
+        range: Range<usize>,
+    ) -> Result<Verified, Unfit> {
+        let at = located.sample;
+        let stored = range.start + at.lead_bytes as usize..range.end;
+        self.check_lead(located, &memory.bytes()[range.start..stored.start])?;
+        let must_check = self.must_check(sample, located);
+        let expected = at.crc32.filter(|_| must_check);
+        let checked = match at.content {
+            Content::Encoded(size) => {
+                let decoded = self.decode(located, &memory.bytes()[stored], size)?;
+                Verified::check(Memory::Own(decoded), 0..size as usize, expected)
+            }
+            _ => Verified::check(memory, stored, expected),
+        };
+        if must_check {
+            self.stats.verified(checked.is_ok());
+        }
+        let checked = checked.map_err(|found| {
+            let expected = at.crc32.unwrap_or_default();
+            Unfit::Fault(Fault::Checksum { expected, found })
+        })?;
+        if must_check {
+            self.verified.set(sample);
+        }
+        match at.content {
+            Content::Prefixed(_) => self.behind_prefix(located, &checked),
+            _ => Ok(checked),
+        }
+    }
+
+    /// Looks at what stands before a sample.
+    pub(super) fn check_lead(&self, located: &Located, lead: &[u8]) -> Result<(), Unfit> {
+        if lead.is_empty() {
+            return Ok(());
+        }
+        match self.container(located).check_lead(located.index, lead) {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(Unfit::Moved),
+            Err(error) => Err(Unfit::Fault(Fault::Structure(error.to_string()))),
+        }
+    }
+
+    fn decode(&self, located: &Located, stored: &[u8], size: u64) -> Result<Buffer, Unfit> {
+        let size = size as usize;
+        let mut buffer = self.buffers.take(size);
+        let out = &mut buffer.as_mut_slice()[..size];
+        let container = self.container(located);
+        let decoded =
+            catch_unwind(AssertUnwindSafe(|| container.decode(located.index, stored, out)));
+        let wrong = match decoded {
+            Ok(Ok(())) => return Ok(buffer),
+            Ok(Err(error)) => error.to_string(),
+            // A bug of a decoder must not end the whole mount.
+            Err(_) => "the decoder failed; please report this".to_owned(),
+        };
+        self.buffers.give(buffer);
+        Err(Unfit::Fault(Fault::Structure(wrong)))
+    }
+
+    fn behind_prefix(&self, located: &Located, stored: &Verified) -> Result<Verified, Unfit> {
+        let prefix = self.prefix(located).map_err(|_| Unfit::Fault(Fault::Damaged))?;
+        let (first, length) = (prefix.len(), prefix.len() + stored.bytes().len());
+        let mut buffer = self.buffers.take(length);
+        buffer.as_mut_slice()[..first].copy_from_slice(&prefix);
+        buffer.as_mut_slice()[first..length].copy_from_slice(stored.bytes());
+        Ok(Verified::unchecked(buffer, 0..length))
+    }
+
+    /// What a file shows before its stored bytes.
+    pub(super) fn prefix(&self, located: &Located) -> Result<Vec<u8>, Errno> {
+        let Content::Prefixed(bytes) = located.sample.content else { return Ok(Vec::new()) };
+        match self.container(located).prefix(located.index) {
+            Ok(prefix) if prefix.len() as u64 == u64::from(bytes) => Ok(prefix),
+            Ok(_) => Err(Errno::EIO),
+            Err(error) => Err(Errno::from(&error)),
+        }
+    }
+
+    pub(super) fn container(&self, located: &Located) -> &dyn Container {
+        self.dataset.parts()[located.container].as_ref()
+    }
+}

@@ -1,0 +1,418 @@
+//! Encoded samples too large to be decoded at once: one pass decodes all of it in bounded memory, checks it,
+//! and notes where decoding can begin; after that a read decodes the intervals that it needs.
+//!
+//! An interval that was decoded is kept in the sample cache, under a key of its own, for the reads that
+//! follow; it is checked against the CRC-32 that the pass took of it.
+
+use super::Vfs;
+use super::bad::Fault;
+use super::cache::{Entered, Known};
+use super::pieces::Pieces;
+use super::read::{Goal, Step, Task};
+use super::verify::Verified;
+use crate::format::{Container, Decoder, Restart, Sample};
+use crate::io::Buffer;
+use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// How much is decoded for a read in the middle, at least.
+const INTERVAL_BYTES: u64 = 4 << 20;
+/// An interval must fit in memory; encodings whose parts are larger cannot be read in the middle.
+const MAX_INTERVAL_BYTES: u64 = 64 << 20;
+/// How much is read at a time in a pass.
+const PASS_BYTES: u64 = 1 << 20;
+/// How much is decoded at a time in a pass.
+const STEP_BYTES: usize = 256 << 10;
+/// A stream can go on within a byte, and look a little ahead.
+const SLACK_BYTES: u64 = 16;
+/// Keys of intervals, far above all sample numbers: of each stream `1 << INTERVAL_BITS`.
+const KEYS: u64 = 1 << 62;
+const INTERVAL_BITS: u32 = 24;
+/// Keys of intervals of containers, and how many each has.
+const CONTAINER_KEYS: u64 = 1 << 63;
+const CONTAINER_BITS: u32 = 36;
+
+/// Where a large encoded sample can be decoded from.
+pub(super) struct Stream {
+    first_key: u64,
+    intervals: Vec<Interval>,
+    memory_bytes: u64,
+}
+
+struct Interval {
+    /// `None`: the start of the stream.
+    from: Option<Restart>,
+    decoded: Range<u64>,
+    stored: Range<u64>,
+    crc32: u32,
+}
+
+impl Stream {
+    pub(super) fn memory_bytes(&self) -> u64 {
+        self.memory_bytes
+    }
+
+    fn number_at(&self, decoded_bytes: u64) -> usize {
+        self.intervals.partition_point(|interval| interval.decoded.end <= decoded_bytes)
+    }
+}
+
+/// What intervals are of.
+#[derive(Clone)]
+pub(super) enum Streams {
+    /// A sample of its own.
+    Sample(Arc<Stream>),
+    /// The whole container.
+    Container,
+}
+
+/// The part of a file that an interval has.
+struct Part {
+    number: u64,
+    key: u64,
+    /// Which bytes of the file.
+    file: Range<u64>,
+    /// The interval in the decoded stream, and where in that the part begins.
+    decoded: Range<u64>,
+    first: u64,
+    /// Where it is decoded from.
+    stored: Range<u64>,
+}
+
+impl Part {
+    /// The bytes of the file up to byte `end`.
+    fn of<'a>(&self, decoded: &'a Verified, end: u64) -> &'a [u8] {
+        let start = (self.first - self.decoded.start) as usize;
+        &decoded.bytes()[start..start + (end - self.file.start) as usize]
+    }
+}
+
+/// A pass over all of a sample.
+pub(super) struct Pass {
+    decoder: Box<dyn Decoder>,
+    out: Vec<u8>,
+    /// The interval that is being decoded.
+    from: Option<Restart>,
+    stored_start: u64,
+    decoded_start: u64,
+    crc32: crc32fast::Hasher,
+    whole: crc32fast::Hasher,
+    intervals: Vec<Interval>,
+    /// How much was taken and given.
+    stored: u64,
+    decoded: u64,
+    size: u64,
+    interval_bytes: u64,
+    is_ended: bool,
+}
+
+impl Pass {
+    fn new(decoder: Box<dyn Decoder>, size: u64, interval_bytes: u64) -> Self {
+        Self {
+            decoder,
+            out: vec![0; STEP_BYTES],
+            from: None,
+            stored_start: 0,
+            decoded_start: 0,
+            crc32: crc32fast::Hasher::new(),
+            whole: crc32fast::Hasher::new(),
+            intervals: Vec::new(),
+            stored: 0,
+            decoded: 0,
+            size,
+            interval_bytes,
+            is_ended: false,
+        }
+    }
+
+    /// Takes the next stored bytes.
+    fn take(&mut self, mut bytes: &[u8], is_last: bool) -> Result<(), String> {
+        while !self.is_ended {
+            let progress = self.decoder.decode(bytes, &mut self.out, is_last)?;
+            let given = self.out.get(..progress.given).ok_or("the decoder failed")?;
+            bytes = bytes.get(progress.taken..).ok_or("the decoder failed")?;
+            self.crc32.update(given);
+            self.whole.update(given);
+            self.stored += progress.taken as u64;
+            self.decoded += progress.given as u64;
+            if self.decoded > self.size {
+                return Err(format!("more than the {} bytes that it should be", self.size));
+            }
+            self.is_ended = progress.is_end;
+            if self.decoded - self.decoded_start >= self.interval_bytes {
+                if let Some(restart) = self.decoder.restart() {
+                    self.end_interval(Some(restart));
+                } else if self.decoded - self.decoded_start > MAX_INTERVAL_BYTES {
+                    return Err(format!(
+                        "more than {} MiB without a place to begin at: its encoding cannot be read \
+                         in the middle",
+                        MAX_INTERVAL_BYTES >> 20
+                    ));
+                }
+            }
+            if progress.taken == 0 && progress.given == 0 {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn end_interval(&mut self, next: Option<Restart>) {
+        let crc32 = std::mem::take(&mut self.crc32).finalize();
+        let stored = next.as_ref().map_or(self.stored, |next| next.stored_bytes);
+        self.intervals.push(Interval {
+            from: std::mem::replace(&mut self.from, next),
+            decoded: self.decoded_start..self.decoded,
+            stored: self.stored_start..self.stored.max(stored),
+            crc32,
+        });
+        (self.stored_start, self.decoded_start) = (stored, self.decoded);
+    }
+
+    fn finish(mut self, expected: Option<u32>) -> Result<Stream, Fault> {
+        if self.decoded != self.size {
+            let found = self.decoded;
+            return Err(Fault::Structure(format!("{found} bytes instead of {}", self.size)));
+        }
+        if self.decoded > self.decoded_start {
+            self.end_interval(None);
+        }
+        let found = self.whole.finalize();
+        if let Some(expected) = expected.filter(|&expected| expected != found) {
+            return Err(Fault::Checksum { expected, found });
+        }
+        static STREAMS: AtomicU64 = AtomicU64::new(0);
+        let number = STREAMS.fetch_add(1, Ordering::Relaxed) % (1 << 36);
+        let states = self.intervals.iter().filter_map(|interval| interval.from.as_ref());
+        let memory_bytes = states.map(|from| from.state.len() as u64).sum::<u64>()
+            + (self.intervals.capacity() * size_of::<Interval>()) as u64;
+        let first_key = KEYS + (number << INTERVAL_BITS);
+        Ok(Stream { first_key, intervals: self.intervals, memory_bytes })
+    }
+}
+
+impl Vfs {
+    /// Begins a pass; gives what to do, and the stored bytes to fetch for it.
+    pub(super) fn begin_pass(
+        &self,
+        container: &dyn Container,
+        index: u64,
+        at: &Sample,
+    ) -> Result<(Pass, Range<u64>), Fault> {
+        let decoder = container.decoder(index, None);
+        let decoder = decoder.map_err(|error| Fault::Structure(error.to_string()))?;
+        let decoder = decoder.ok_or_else(|| {
+            Fault::Structure("too large to be decoded at once, as its encoding must be".to_owned())
+        })?;
+        // So that the notes, up to 32 KiB an interval, take an eighth of the memory at most.
+        let notes = (self.options.cache_bytes / 8 / (32 << 10)).max(1);
+        let least = INTERVAL_BYTES.min(self.options.cache_bytes / 8);
+        let interval_bytes = least.max(at.size_bytes() / notes).max(STEP_BYTES as u64);
+        let end = PASS_BYTES.min(at.length_bytes);
+        Ok((Pass::new(decoder, at.size_bytes(), interval_bytes), 0..end))
+    }
+
+    /// Takes what was fetched for a pass.
+    pub(super) fn take_pass(&self, mut task: Task, mut pass: Box<Pass>) -> Step {
+        let at = task.located.sample;
+        let end = task.span.range().end - at.offset_bytes;
+        let bytes = task.span.bytes();
+        let taken = catch_unwind(AssertUnwindSafe(|| pass.take(bytes, end == at.length_bytes)));
+        match taken {
+            Ok(Ok(())) => {}
+            Ok(Err(why)) => return self.fail(task, Fault::Structure(why)),
+            Err(_) => return self.fail(task, Fault::Structure("the decoder failed".to_owned())),
+        }
+        if end < at.length_bytes && !pass.is_ended {
+            let next = (end + PASS_BYTES).min(at.length_bytes);
+            return task.next(Goal::Pass(pass), at.offset_bytes + end..at.offset_bytes + next);
+        }
+        let must_check = self.must_check(task.sample(), &task.located);
+        let stream = pass.finish(at.crc32.filter(|_| must_check));
+        if must_check {
+            self.stats.verified(stream.is_ok());
+        }
+        let stream = match stream {
+            Ok(stream) => Arc::new(stream),
+            Err(fault) => return self.fail(task, fault),
+        };
+        self.verified.set(task.sample());
+        if let Some(lead) = task.lead.take() {
+            lead.land(Known::Stream(Arc::clone(&stream)), 0);
+        }
+        self.read_stream(task, &Streams::Sample(stream))
+    }
+
+    /// Decodes the next interval that the wanted range lies in, or gives the range out.
+    pub(super) fn next_interval(
+        &self,
+        mut task: Task,
+        streams: &Streams,
+        mut pieces: Box<Pieces>,
+    ) -> Step {
+        let want = task.want.clone();
+        loop {
+            let at = pieces.end();
+            let part = match self.part_at(&task, streams, at) {
+                Ok(Some(part)) if at < want.end && part.file.start < want.end => part,
+                Ok(_) => return self.give_pieces(&want, *pieces),
+                Err(fault) => return self.fail(task, fault),
+            };
+            let end = part.file.end.min(want.end);
+            match self.cache.enter(part.key, end - part.file.start) {
+                Entered::Hit(Known::Whole(decoded)) | Entered::Ahead(decoded, _) => {
+                    pieces.copy(&want, part.file.start, part.of(&decoded, end));
+                }
+                Entered::Join(flight) => return Step::Wait(flight),
+                Entered::Lead(lead) => {
+                    task.lead = Some(lead);
+                    let range = part.stored.clone();
+                    return task.next(Goal::Interval(streams.clone(), part.number, pieces), range);
+                }
+                // Keys of intervals have nothing else.
+                Entered::Hit(_) => return self.fail(task, Fault::Damaged),
+            }
+        }
+    }
+
+    /// Decodes the interval that was fetched, and goes on with the range from there.
+    pub(super) fn take_interval(
+        &self,
+        mut task: Task,
+        streams: &Streams,
+        number: u64,
+        mut pieces: Box<Pieces>,
+    ) -> Step {
+        let decoded = match self.decode_interval(&task, streams, number) {
+            Ok(decoded) => Arc::new(decoded),
+            Err(fault) => return self.fail(task, fault),
+        };
+        let part = match self.part_at(&task, streams, pieces.end()) {
+            Ok(Some(part)) if part.number == number => part,
+            _ => return self.fail(task, Fault::Damaged),
+        };
+        let end = part.file.end.min(task.want.end);
+        pieces.copy(&task.want.clone(), part.file.start, part.of(&decoded, end));
+        if let Some(lead) = task.lead.take() {
+            lead.land(Known::Whole(decoded), end - part.file.start);
+        }
+        self.next_interval(task, streams, pieces)
+    }
+
+    /// The part of a file at or behind byte `at` that one interval has; `None` if there is a hole up to its
+    /// end.
+    fn part_at(&self, task: &Task, streams: &Streams, at: u64) -> Result<Option<Part>, Fault> {
+        let located = &task.located;
+        let sample = located.sample;
+        if at >= sample.size_bytes() {
+            return Ok(None);
+        }
+        match streams {
+            Streams::Sample(stream) => {
+                let number = stream.number_at(at);
+                let interval = stream.intervals.get(number).ok_or(Fault::Damaged)?;
+                let last = (interval.stored.end + SLACK_BYTES).min(sample.length_bytes);
+                Ok(Some(Part {
+                    number: number as u64,
+                    key: stream.first_key + number as u64,
+                    file: at..interval.decoded.end,
+                    decoded: interval.decoded.clone(),
+                    first: at,
+                    stored: sample.offset_bytes + interval.stored.start..sample.offset_bytes + last,
+                }))
+            }
+            Streams::Container => {
+                let container = self.container(located);
+                let structure = |error: crate::format::Error| Fault::Structure(error.to_string());
+                let piece = container.piece(located.index, at).map_err(structure)?;
+                let Some(piece) = piece else { return Ok(None) };
+                let start = at.max(piece.at_bytes);
+                let first = piece.offset_bytes + (start - piece.at_bytes);
+                let stream = container.stream().ok_or(Fault::Damaged)?;
+                let interval = stream.interval(first).ok_or(Fault::Damaged)?;
+                let left = (piece.at_bytes + piece.length_bytes).saturating_sub(start);
+                let length = left.min(interval.decoded.end - first);
+                let base = self.dataset.base_of(located.container);
+                Ok(Some(Part {
+                    number: interval.number,
+                    key: CONTAINER_KEYS
+                        + ((located.container as u64) << CONTAINER_BITS)
+                        + interval.number,
+                    file: start..start + length,
+                    decoded: interval.decoded,
+                    first,
+                    stored: base + interval.stored.start..base + interval.stored.end,
+                }))
+            }
+        }
+    }
+
+    fn decode_interval(
+        &self,
+        task: &Task,
+        streams: &Streams,
+        number: u64,
+    ) -> Result<Verified, Fault> {
+        let (bytes, container) = (task.span.bytes(), self.container(&task.located));
+        let decode = || match streams {
+            Streams::Sample(stream) => {
+                let interval = stream.intervals.get(number as usize).ok_or("no such interval")?;
+                self.decode_part(task, interval)
+            }
+            Streams::Container => {
+                let stream = container.stream().ok_or("no stream")?;
+                let interval = stream.nth(number).ok_or("no such interval")?;
+                let length = (interval.decoded.end - interval.decoded.start) as usize;
+                let mut buffer = Buffer::with_capacity(length);
+                stream.decode(number, bytes, &mut buffer.as_mut_slice()[..length])?;
+                Ok(Verified::unchecked(buffer, 0..length))
+            }
+        };
+        catch_unwind(AssertUnwindSafe(decode))
+            .unwrap_or_else(|_| Err("the decoder failed; please report this".to_owned()))
+            .map_err(Fault::Structure)
+    }
+
+    fn decode_part(&self, task: &Task, interval: &Interval) -> Result<Verified, String> {
+        let length = (interval.decoded.end - interval.decoded.start) as usize;
+        let mut buffer = Buffer::with_capacity(length);
+        let out = &mut buffer.as_mut_slice()[..length];
+        let container = self.container(&task.located);
+        let decoder = container.decoder(task.located.index, interval.from.as_ref());
+        let mut decoder = decoder
+            .map_err(|error| error.to_string())?
+            .ok_or_else(|| "it cannot be decoded in parts".to_owned())?;
+        let is_last = task.span.range().end == task.located.sample.extent().end;
+        fill(decoder.as_mut(), task.span.bytes(), out, is_last)?;
+        match crc32fast::hash(out) == interval.crc32 {
+            true => Ok(Verified::unchecked(buffer, 0..length)),
+            false => Err("a part that was read again is not what it was".to_owned()),
+        }
+    }
+
+    /// Reads a sample whose stream is known.
+    pub(super) fn read_stream(&self, task: Task, streams: &Streams) -> Step {
+        let pieces = self.begin_pieces(&task.want);
+        self.next_interval(task, streams, pieces)
+    }
+}
+
+/// Decodes until `out` is full.
+fn fill(
+    decoder: &mut dyn Decoder,
+    mut input: &[u8],
+    mut out: &mut [u8],
+    is_last: bool,
+) -> Result<(), String> {
+    while !out.is_empty() {
+        let progress = decoder.decode(input, out, is_last)?;
+        if progress.taken == 0 && progress.given == 0 {
+            return Err("the encoding ends early".to_owned());
+        }
+        input = input.get(progress.taken..).unwrap_or_default();
+        out = out.get_mut(progress.given..).unwrap_or_default();
+    }
+    Ok(())
+}
