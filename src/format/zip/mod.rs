@@ -215,8 +215,9 @@ impl ZipFile {
         if let Some(local_name) = local_name.filter(|_| lead.len() as u64 >= length) {
             let bytes = self.row(row_at)?;
             let row = Row::parse(&bytes).ok_or_else(|| self.changed(row_at))?;
-            // Some tools write a name without its special characters, and the true one beside it.
-            if local_name != row.name && names::unicode_path(&row).is_none() && !is_masked(head) {
+            // Some tools write a name here without its special characters, and a Unicode field.
+            let is_rewritten = record::field(row.extra, record::EXTRA_UNICODE_PATH).is_some();
+            if local_name != row.name && !is_rewritten && !is_masked(head) {
                 let shown = String::from_utf8_lossy(local_name).into_owned();
                 let expected = String::from_utf8_lossy(row.name).into_owned();
                 return wrong(&format!("the header of {expected:?}"), format!("that of {shown:?}"));

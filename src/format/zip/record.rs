@@ -321,7 +321,7 @@ mod tests {
     #[test]
     fn dos_times_are_days_and_seconds_of_utc() {
         let dos = |y: u32, mo: u32, d: u32, h: u32, mi: u32, s: u32| {
-            dos_time((y - 1980) << 25 | mo << 21 | d << 16 | h << 11 | mi << 5 | s / 2)
+            dos_time((y - 1980) << 25 | mo << 21 | d << 16 | h << 11 | mi << 5 | (s / 2))
         };
         assert_eq!(dos(1980, 1, 1, 0, 0, 0), Some(315_532_800));
         assert_eq!(dos(2000, 2, 29, 12, 30, 58), Some(951_827_458));

@@ -150,6 +150,63 @@ fn a_local_header_of_another_member_is_an_error() {
 }
 
 #[test]
+fn a_local_header_may_have_another_name_where_there_is_a_unicode_field() {
+    // The CRC in it is of some other name: the field does not count, but tells what the tool did.
+    let extra = field(0x7075, &[&[1, 7, 7, 7, 7][..], "File ö.txt".as_bytes()].concat());
+    let local_name = Some(b"File xx.txt".to_vec());
+    let seen = listed(zip(&[Spec { local_name, extra, ..file(b"File \x94.txt", "read") }]));
+    assert_eq!(seen, [("File ö.txt".into(), Seen::File(Some(b"read".to_vec())))]);
+}
+
+#[test]
+fn every_method_is_decoded() {
+    use std::io::{Read, Write};
+    let data = noise(3000);
+    let mut bzip2 = bzip2::write::BzEncoder::new(Vec::new(), bzip2::Compression::best());
+    bzip2.write_all(&data).unwrap();
+    let mut xz = Vec::new();
+    liblzma::read::XzEncoder::new(&data[..], 6).read_to_end(&mut xz).unwrap();
+    // Without a match of 258 bytes deflate and deflate64 are the same.
+    let coded = [
+        (8, deflate(&data)),
+        (9, deflate(&data)),
+        (12, bzip2.finish().unwrap()),
+        (20, zstd::encode_all(&data[..], 3).unwrap()),
+        (93, zstd::encode_all(&data[..], 3).unwrap()),
+        (95, xz),
+    ];
+    for (method, stored) in coded {
+        let member = |size| Spec { method, size, stored: Some(stored.clone()), ..file("a", &data) };
+        assert_eq!(only(zip(&[member(None)])), Some(data.clone()), "method {method}");
+        assert_eq!(only(zip(&[member(Some(2999))])), None, "method {method}");
+        assert_eq!(only(zip(&[member(Some(3001))])), None, "method {method}");
+    }
+}
+
+#[test]
+fn a_deflated_member_is_decoded_step_by_step_an_encrypted_or_stored_one_is_not() {
+    let data = noise(3000);
+    let container = open(zip(&[deflated("a", &data), file("b", &data)])).unwrap();
+    let mut decoder = container.decoder(0, None).unwrap().unwrap();
+    let (stored, mut out) = (deflate(&data), vec![0; 3000]);
+    let (mut taken, mut given) = (0, 0);
+    while given < out.len() {
+        let end = (taken + 100).min(stored.len());
+        let step =
+            decoder.decode(&stored[taken..end], &mut out[given..], end == stored.len()).unwrap();
+        taken += step.taken;
+        given += step.given;
+    }
+    assert_eq!(out, data);
+    assert!(container.decoder(1, None).unwrap().is_none());
+}
+
+/// Bytes that hardly repeat, of few values.
+fn noise(count: u32) -> Vec<u8> {
+    (0..count).map(|i| b'a' + (i.wrapping_mul(2_654_435_761) >> 28) as u8).collect()
+}
+
+#[test]
 fn a_split_archive_is_refused_with_that_reason() {
     let archive = Archive { disks: 1, ..Archive::default() };
     assert!(refusal(archive.write(&two())).contains("join the parts"));
