@@ -44,7 +44,8 @@ impl Format for Tar {
         &["tar"]
     }
 
-    /// The first block has the right checksum; or all is zeros, in whole blocks.
+    /// The first block has the right checksum; or all is zeros, in whole blocks, unless the name is one of
+    /// another format, whose writer died.
     fn detect(&self, source: &dyn Source) -> Result<Detected> {
         let length = source.len();
         if length < BLOCK_BYTES {
