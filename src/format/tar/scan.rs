@@ -134,7 +134,9 @@ impl Scan {
                 self.pending = Pending::default();
                 self.lost_at = Some(fault.at);
                 self.state = State::Header;
-                self.want = self.want.map(|_| (block_end, BLOCK_BYTES));
+                // Never back: an extended header is passed over whole.
+                let behind = at.checked_add(bytes.len() as u64).and_then(round_up);
+                self.want = self.want.and(behind).map(|behind| (behind, BLOCK_BYTES));
                 Ok(())
             }
             step => step,
