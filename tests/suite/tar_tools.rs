@@ -225,6 +225,9 @@ fn what_bsdtar_packs_is_shown() {
     }
     let (folder, archives) = (temp_dir(), temp_dir());
     plant(folder.path());
+    // It writes -0.25 as -1.75, and as 0 for GNU.
+    let plain = fs::File::options().append(true).open(folder.path().join("plain ü")).unwrap();
+    plain.set_modified(std::time::UNIX_EPOCH).unwrap();
     let archive = archives.path().join("x.tar");
     for (format, keeps) in [("pax", PAX), ("gnutar", GNU)] {
         tar("bsdtar", folder.path(), &archive, &["--format", format]);

@@ -11,6 +11,9 @@ use std::path::PathBuf;
 /// What stands in a name's node until its target is known.
 const LINK: u32 = FOLDER_BIT - 1;
 
+/// So many tell what is going on.
+const MAX_WARNINGS: usize = 32;
+
 /// The arrays of an index as they grow.
 #[derive(Debug, Default)]
 pub(super) struct Builder {
@@ -21,7 +24,9 @@ pub(super) struct Builder {
     sparse: Vec<u8>,
     pieces: Vec<u8>,
     folders: Vec<u8>,
-    pub(super) warnings: Vec<String>,
+    warnings: Vec<String>,
+    /// Those that are not kept.
+    more_warnings: u64,
     /// Targets of hard links, in the order of their names: lengths, and the text.
     link_lengths: Vec<u32>,
     link_targets: Vec<u8>,
@@ -36,6 +41,15 @@ impl Builder {
     /// Samples so far.
     fn sample_count(&self) -> usize {
         self.samples.len() / SAMPLE_BYTES
+    }
+
+    /// Says something of the archive; an archive that is damaged everywhere says it only so often.
+    pub(super) fn warn(&mut self, text: String) {
+        if self.warnings.len() < MAX_WARNINGS {
+            self.warnings.push(text);
+        } else {
+            self.more_warnings = self.more_warnings.saturating_add(1);
+        }
     }
 
     pub(super) fn name_count(&self) -> usize {
@@ -169,7 +183,7 @@ impl Builder {
             }
         }
         if missing > 0 {
-            self.warnings.push(format!(
+            self.warn(format!(
                 "{missing} hard links lead to members that are not in the archive: reading them fails"
             ));
         }
@@ -213,6 +227,9 @@ impl Builder {
 
     pub(super) fn finish(mut self, path: PathBuf) -> Result<Index, TooMany> {
         self.resolve_links()?;
+        if self.more_warnings > 0 {
+            self.warnings.push(format!("{}: {} more such", path.display(), self.more_warnings));
+        }
         // A line each.
         let warnings: Vec<_> = self.warnings.iter().map(|text| text.replace('\n', " ")).collect();
         let parts = [

@@ -3,15 +3,13 @@
 use super::build::TooMany;
 use super::fault::{DAMAGED, Fault, NO_HINT, no_size};
 use super::header::{BLOCK_BYTES, Dialect, Header, until_nul};
-use super::pax::Pax;
+use super::pax::{MAX_MAP_ENTRIES, Pax};
 use super::scan::{Scan, State, round_up};
 use super::sparse::{self, OldMap, TextMap};
 use crate::format::{Attributes, Content, Sample};
 
 /// A path, or where a link leads; the longest that the kernel knows is 4096.
 const MAX_PATH_BYTES: usize = u16::MAX as usize;
-/// The map of a sparse file may have so many entries.
-const MAX_MAP_ENTRIES: usize = 4 << 20;
 /// The pieces of all sparse files: so many, and one a block of the archive.
 const FREE_PIECES: u64 = 1 << 16;
 
@@ -32,7 +30,9 @@ impl Scan {
         let pending = std::mem::take(&mut self.pending);
         let pax = pending.pax.over(&self.global);
         let size = match pax.size.flatten() {
-            Some(size) => size,
+            // A file system knows no larger ones.
+            Some(size) if i64::try_from(size).is_ok() => size,
+            Some(_) => return Err(no_size(at)),
             None => header.size().ok_or_else(|| no_size(at))?,
         };
         let kind = header.kind();
@@ -267,8 +267,9 @@ impl Scan {
     ) -> Result<(), Fault> {
         let behind = pieces_at.saturating_sub(data_at);
         let stored = member.size.checked_sub(behind);
-        let pieces =
-            stored.filter(|_| !is_damaged).and_then(|stored| sparse::check(entries, size, stored));
+        let pieces = stored
+            .filter(|_| !is_damaged && i64::try_from(size).is_ok())
+            .and_then(|stored| sparse::check(entries, size, stored));
         let pieces = pieces.filter(|pieces| self.has_room(pieces.len(), data_at, member.size));
         match (pieces, stored) {
             (Some(mut pieces), Some(_)) => {

@@ -22,9 +22,10 @@ pub use scan::{Scan, scan};
 
 use super::{
     Attributes, Container, Detected, Error, Format, IndexChecksum, Member, Names, OpenOptions,
-    Piece, Result, Sample, Source,
+    Piece, Result, Sample, Source, has_known_extension,
 };
 use header::{BLOCK_BYTES, Header};
+use std::path::Path;
 use std::sync::Arc;
 
 const NAME: &str = "tar";
@@ -44,7 +45,8 @@ impl Format for Tar {
         &["tar"]
     }
 
-    /// The first block has the right checksum; or all is zeros, in whole blocks.
+    /// The first block has the right checksum; or all is zeros, in whole blocks, unless the name is one of
+    /// another format, whose writer died.
     fn detect(&self, source: &dyn Source) -> Result<Detected> {
         let length = source.len();
         if length < BLOCK_BYTES {
@@ -57,8 +59,10 @@ impl Format for Tar {
             let is_tar = header.has_right_checksum();
             return Ok(if is_tar { Detected::Yes } else { Detected::No });
         }
-        let may_be_empty =
-            length > BLOCK_BYTES && length <= MAX_EMPTY_BYTES && length.is_multiple_of(BLOCK_BYTES);
+        let may_be_empty = length > BLOCK_BYTES
+            && length <= MAX_EMPTY_BYTES
+            && length.is_multiple_of(BLOCK_BYTES)
+            && (!has_known_extension(source.path()) || is_named_so(source.path()));
         if !may_be_empty {
             return Ok(Detected::No);
         }
@@ -72,6 +76,10 @@ impl Format for Tar {
         let index = scan(source.as_ref(), options)?;
         Ok(Box::new(Archive::new(source, index)))
     }
+}
+
+fn is_named_so(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case(NAME))
 }
 
 /// An open archive.

@@ -1,6 +1,9 @@
 //! Extended headers of pax: records of `LENGTH KEY=VALUE\n` that override what the next header (`x`), or all
 //! further ones (`g`), say.
 
+/// The map of a sparse file may have so many entries.
+pub(super) const MAX_MAP_ENTRIES: usize = 1 << 20;
+
 /// What records say. `Some(None)` is an empty value: what was said before is void.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Pax {
@@ -97,8 +100,10 @@ impl Sparse {
             b"GNU.sparse.offset" => self.offset = self.checked(number(value)),
             b"GNU.sparse.numbytes" => {
                 let piece = self.offset.take().zip(number(value));
-                if let Some(piece) = self.checked(piece) {
-                    self.pieces.get_or_insert_default().push(piece);
+                let pieces = self.pieces.get_or_insert_default();
+                match piece.filter(|_| pieces.len() < MAX_MAP_ENTRIES) {
+                    Some(piece) => pieces.push(piece),
+                    None => self.is_damaged = true,
                 }
             }
             b"GNU.sparse.map" => {
@@ -149,11 +154,16 @@ pub(super) fn number(text: &[u8]) -> Option<u64> {
     Some(value)
 }
 
+/// Numbers with one of `between` between them.
 fn list(text: &[u8], between: u8) -> Option<Vec<u64>> {
     if text.is_empty() {
         return Some(Vec::new());
     }
-    text.split(|byte| *byte == between).map(number).collect()
+    let most = MAX_MAP_ENTRIES.saturating_mul(2);
+    let numbers = text.split(|byte| *byte == between);
+    // One more, which is none, where there are too many.
+    let limited = numbers.enumerate().map(|(at, text)| number(text).filter(|_| at < most));
+    limited.collect()
 }
 
 /// Seconds with any number of decimals → seconds, rounded down, and nanoseconds.

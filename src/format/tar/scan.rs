@@ -124,7 +124,7 @@ impl Scan {
         match step {
             Err(fault) if self.allow_damaged && self.headers > 0 => {
                 // The members behind it may still be whole, if a header can be found.
-                self.build.warnings.push(format!(
+                self.build.warn(format!(
                     "{}: at byte {}: expected {}, found {}",
                     self.path.display(),
                     fault.at,
@@ -134,7 +134,9 @@ impl Scan {
                 self.pending = Pending::default();
                 self.lost_at = Some(fault.at);
                 self.state = State::Header;
-                self.want = self.want.map(|_| (block_end, BLOCK_BYTES));
+                // Never back: an extended header is passed over whole.
+                let behind = at.checked_add(bytes.len() as u64).and_then(round_up);
+                self.want = self.want.and(behind).map(|behind| (behind, BLOCK_BYTES));
                 Ok(())
             }
             step => step,
@@ -178,7 +180,7 @@ impl Scan {
         if self.headers == 0 {
             return Err(Fault::new(at, "a tar archive", format!("{} bytes", rest.len()), NO_HINT));
         }
-        self.build.warnings.push(format!(
+        self.build.warn(format!(
             "{}: no end mark (two blocks of zeros): it may have been cut off between two members",
             self.path.display()
         ));
@@ -187,7 +189,7 @@ impl Scan {
 
     fn lost(&mut self, from: u64, to: u64) {
         self.lost_at = None;
-        self.build.warnings.push(format!(
+        self.build.warn(format!(
             "{}: no member was found in the bytes from {from} to {to}",
             self.path.display()
         ));
@@ -229,7 +231,7 @@ impl Scan {
         }
         if self.zeros > 0 && self.headers > 0 {
             self.want = None;
-            self.build.warnings.push(format!(
+            self.build.warn(format!(
                 "{}: what follows the end of the archive at byte {at} is none",
                 self.path.display()
             ));
@@ -301,18 +303,14 @@ impl Scan {
             if let Some(sample) = sample {
                 self.build.mark_damaged(sample);
             }
-            self.build
-                .warnings
-                .push(format!("{}: truncated at byte {length_bytes}", self.path.display()));
+            self.build.warn(format!("{}: truncated at byte {length_bytes}", self.path.display()));
         }
         let path = self.path.display();
         if self.special > 0 {
-            self.build
-                .warnings
-                .push(format!("{path}: {} devices and pipes are not shown", self.special));
+            self.build.warn(format!("{path}: {} devices and pipes are not shown", self.special));
         }
         if self.damaged_maps > 0 {
-            self.build.warnings.push(format!(
+            self.build.warn(format!(
                 "{path}: {} sparse files have maps that cannot be right: reading them fails",
                 self.damaged_maps
             ));

@@ -110,7 +110,7 @@ pub(super) fn check(
     real_size: u64,
     stored: u64,
 ) -> Option<Vec<(u64, u64, u64)>> {
-    let mut pieces = Vec::with_capacity(entries.len());
+    let mut pieces = Vec::new();
     let (mut file_at, mut stored_at) = (0u64, 0u64);
     for &(at, length) in entries {
         let end = at.checked_add(length).filter(|end| *end <= real_size)?;

@@ -239,7 +239,10 @@ fn zeros_alone_are_an_empty_archive_and_other_bytes_behind_them_are_none() {
     assert_eq!(Tar.detect(source(&other).as_ref()).unwrap(), Detected::No);
     assert!(refusal(&other).contains("at byte 8704: expected a header with a right checksum"));
     assert_eq!(Tar.detect(source(&[0; 512]).as_ref()).unwrap(), Detected::No);
-    assert_eq!(Tar.detect(source(&[0; 1024]).as_ref()).unwrap(), Detected::Perhaps);
+    let named = |name| Tar.detect(&MemorySource::new(name, vec![0; 1024])).unwrap();
+    assert_eq!(named("member"), Detected::Perhaps);
+    assert_eq!(named("x.TAR"), Detected::Perhaps);
+    assert_eq!(named("x.ffr"), Detected::No);
 }
 
 #[test]

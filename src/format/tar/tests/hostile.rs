@@ -56,6 +56,18 @@ fn a_broken_header_is_refused_with_the_byte_and_salvage_goes_on_behind_it() {
 }
 
 #[test]
+fn an_archive_that_is_damaged_everywhere_says_so_only_so_often() {
+    let mut bytes = Writer::default().file("f", b"").0.clone();
+    for _ in 0..200 {
+        bytes.extend([b'x'; 512]);
+        bytes.extend(Writer::default().file("f", b"").0.clone());
+    }
+    let container = salvaged(&bytes).unwrap();
+    assert_eq!(container.len(), 201);
+    assert_eq!(container.warnings().len(), 33);
+}
+
+#[test]
 fn any_bit_may_be_wrong() {
     let whole = small();
     // All of the first header and of the extended ones' values, one a byte elsewhere.

@@ -61,13 +61,10 @@ fn a_member_takes_48_bytes_beside_its_name() {
     assert_eq!(written(&index(&writer.end())).len() - empty, 100 * 51 - 48);
 }
 
-/// Asks of a scan what a stream can give.
-#[test]
-fn a_scan_asks_only_forward_and_not_for_data() {
-    let mut writer = Writer::default();
-    let data = vec![7; 100_000];
-    let bytes = writer.file("a", &data).file("b", &data).end();
-    let mut scan = Scan::new(std::path::Path::new("stream"), &OpenOptions::default()).unwrap();
+/// Drives a scan as a stream can: only forward. Gives the index and how many bytes were asked for.
+fn streamed(bytes: &[u8], allow_damaged: bool) -> (Index, usize) {
+    let options = OpenOptions { allow_damaged, ..OpenOptions::default() };
+    let mut scan = Scan::new(std::path::Path::new("stream"), &options).unwrap();
     let (mut end, mut asked) = (0, 0);
     while let Some((at, length)) = scan.want() {
         assert!(at >= end);
@@ -77,6 +74,21 @@ fn a_scan_asks_only_forward_and_not_for_data() {
         asked += given.len();
         scan.take(given).unwrap();
     }
-    assert_eq!(scan.finish(bytes.len() as u64).unwrap().len(), 2);
-    assert_eq!(asked, 2 * 512 + 1024);
+    (scan.finish(bytes.len() as u64).unwrap(), asked)
+}
+
+#[test]
+fn a_scan_asks_only_forward_and_not_for_data() {
+    let data = vec![7; 100_000];
+    let bytes = Writer::default().file("a", &data).file("b", &data).end();
+    let (index, asked) = streamed(&bytes, false);
+    assert_eq!((index.len(), asked), (2, 2 * 512 + 1024));
+}
+
+#[test]
+fn a_scan_does_not_go_back_behind_a_bad_extended_header() {
+    let records = [&b"10 path=a\n"[..], &[b'x'; 1500]].concat();
+    let mut writer = Writer::default();
+    writer.file("a", b"").file("b", b"").member(b'x', "pax", &records);
+    assert_eq!(streamed(&writer.file("c", b"").end(), true).0.len(), 3);
 }

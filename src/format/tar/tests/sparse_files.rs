@@ -187,6 +187,23 @@ fn a_map_that_cannot_be_right_damages_that_member_alone() {
 }
 
 #[test]
+fn a_map_without_end_damages_that_member_alone() {
+    let map = vec!["0,0"; (1 << 20) + 1].join(",");
+    let bytes = pax_0_1(&map).file("next", b"n").end();
+    assert_eq!(list(&bytes), [("s".to_owned(), Shown::Damaged), file("next", b"n")]);
+    let bytes = pax_0_1(&map[4..]).file("next", b"n").end();
+    assert_eq!(list(&bytes), [file("s", &[0; SIZE]), file("next", b"n")]);
+}
+
+#[test]
+fn a_file_larger_than_a_file_system_can_have_cannot_be_read() {
+    let records: [(&str, &[u8]); 2] =
+        [("GNU.sparse.size", b"9223372036854775808"), ("GNU.sparse.map", b"0,1")];
+    let bytes = Writer::default().pax(b'x', &records).file("s", b"x").end();
+    assert_eq!(list(&bytes), [("s".to_owned(), Shown::Damaged)]);
+}
+
+#[test]
 fn pieces_of_a_byte_each_do_not_take_memory_without_end() {
     let map: Vec<_> = (0..70_000).map(|at| format!("{},1", at * 2)).collect();
     let map = map.join(",");
