@@ -20,6 +20,21 @@ fn deflated(data: &[u8]) -> Vec<u8> {
     miniz_oxide::deflate::compress_to_vec(data, 6)
 }
 
+/// Codes without repeats: those are where deflate64 is no deflate.
+fn deflated64(data: &[u8]) -> Vec<u8> {
+    use miniz_oxide::deflate::core::{CompressorOxide, TDEFLFlush};
+    use miniz_oxide::deflate::core::{compress_to_output, create_comp_flags_from_zip_params};
+    const HUFFMAN_ONLY: i32 = 2;
+    let mut core = CompressorOxide::new(create_comp_flags_from_zip_params(6, -15, HUFFMAN_ONLY));
+    let mut out = Vec::new();
+    let to = |bytes: &[u8]| {
+        out.extend_from_slice(bytes);
+        true
+    };
+    compress_to_output(&mut core, data, TDEFLFlush::Finish, to);
+    out
+}
+
 fn gzipped(data: &[u8]) -> Vec<u8> {
     let mut out = vec![0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255];
     out.extend(deflated(data));
@@ -80,7 +95,7 @@ pub(in crate::format) fn streams(data: &[u8]) -> Vec<(Codec, Vec<u8>)> {
     let (a, b) = data.split_at(data.len() / 3);
     vec![
         (Codec::Deflate, deflated(data)),
-        (Codec::Deflate64, deflated(data)),
+        (Codec::Deflate64, deflated64(data)),
         (Codec::Gzip, gzipped(data)),
         (Codec::Gzip, [gzipped(a), gzipped(b), vec![0; 100]].concat()),
         (Codec::Bzip2, bzipped(data)),
@@ -155,4 +170,126 @@ fn every_restart_point_leads_to_the_same_bytes() {
             }
         }
     }
+}
+
+/// Bytes of all kinds of redundancy.
+fn data() -> impl proptest::strategy::Strategy<Value = Vec<u8>> {
+    use proptest::prelude::*;
+    let run = prop_oneof![
+        (any::<u8>(), 1..3000_usize).prop_map(|(byte, length)| vec![byte; length]),
+        proptest::collection::vec(any::<u8>(), 0..3000),
+        (1..8000_usize).prop_map(text),
+    ];
+    proptest::collection::vec(run, 0..6).prop_map(|runs| runs.concat())
+}
+
+proptest::proptest! {
+    #![proptest_config(proptest::prelude::ProptestConfig::with_cases(15))]
+
+    #[test]
+    fn any_bytes_in_any_pieces_come_back(data in data(), piece in 1..5000_usize, room in 1..5000_usize) {
+        for (codec, stored) in streams(&data) {
+            let mut out = vec![0; data.len()];
+            assert_eq!(decode(codec, &stored, &mut out), Ok(()), "{codec:?}");
+            assert!(out == data, "{codec:?}");
+            if codec == Codec::Ppmd {
+                continue;
+            }
+            let (whole, restarts) = in_steps(codec, None, &stored, (piece, room)).unwrap();
+            assert!(whole == data, "{codec:?}");
+            for restart in &restarts {
+                let (rest, _) = in_steps(codec, Some(restart), &stored, (room, piece)).unwrap();
+                assert!(rest == data[restart.decoded_bytes as usize..], "{codec:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn damaged_bytes_are_an_error_or_decode(
+        data in data(), at: proptest::sample::Index, bit in 0..8_u32, room in 1..5000_usize,
+    ) {
+        for (codec, stored) in streams(&data) {
+            let mut flipped = stored.clone();
+            flipped[at.index(stored.len())] ^= 1 << bit;
+            let cut = &stored[..at.index(stored.len())];
+            for bytes in [&flipped[..], cut] {
+                let mut out = vec![0; data.len()];
+                let outcome = decode(codec, bytes, &mut out);
+                let is_checked = !matches!(
+                    codec, Codec::Deflate | Codec::Deflate64 | Codec::Lzma | Codec::Ppmd | Codec::Zstd
+                );
+                assert!(outcome.is_err() || !is_checked || out == data, "{codec:?}");
+                if codec != Codec::Ppmd {
+                    let _ = in_steps(codec, None, bytes, (700, room));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn foreign_restart_points_are_an_error_or_decode(
+        state in proptest::collection::vec(proptest::num::u8::ANY, 0..40),
+    ) {
+        for (codec, stored) in streams(&text(3000)) {
+            let state = state.clone().into_boxed_slice();
+            let from = Restart { stored_bytes: 5, decoded_bytes: 9, state };
+            if codec != Codec::Ppmd {
+                let _ = in_steps(codec, Some(&from), &stored, (700, 700));
+            }
+        }
+    }
+}
+
+#[test]
+fn other_lengths_are_an_error_that_names_them() {
+    let data = text(5000);
+    for (codec, stored) in streams(&data) {
+        // PPMd has no end of its own.
+        if codec != Codec::Ppmd {
+            for length in [0, 4999, 5001] {
+                let error = decode(codec, &stored, &mut vec![0; length]);
+                assert!(error.is_err(), "{codec:?} {length}");
+            }
+        }
+        for length in 0..stored.len().min(30) {
+            assert!(decode(codec, &stored[..length], &mut [0; 5000]).is_err(), "{codec:?}");
+        }
+    }
+}
+
+#[test]
+fn windows_over_the_limit_are_refused_by_name() {
+    // A frame header with a window of 256 MiB, and one raw block.
+    let frame = [0x28, 0xb5, 0x2f, 0xfd, 0, 18 << 3, 9, 0, 0, b'x'];
+    let error = in_steps(Codec::Zstd, None, &frame, (100, 100)).unwrap_err();
+    assert!(error.contains("128 MiB"), "{error}");
+
+    let mut lzma = zip_lzma(b"abc", true);
+    lzma[5..9].copy_from_slice(&(1_u32 << 30).to_le_bytes());
+    let error = in_steps(Codec::Lzma, None, &lzma, (100, 100)).unwrap_err();
+    assert!(error.contains("128 MiB"), "{error}");
+    // Whole, three bytes need no such window.
+    assert_eq!(decode(Codec::Lzma, &lzma, &mut [0; 3]), Ok(()));
+}
+
+#[test]
+fn deflate64_has_long_matches_of_its_own() {
+    // Fixed codes: "a", length 285 with 16 more bits (3 + 997), distance 1, the end. From the lowest bit.
+    let code = |bits: u32, count: u32| (0..count).rev().map(move |i| bits >> i & 1);
+    let extra = (0..16).map(|i| 997_u32 >> i & 1);
+    let bits: Vec<u32> = [1, 1, 0]
+        .into_iter()
+        .chain(code(0x30 + u32::from(b'a'), 8))
+        .chain(code(0b1100_0101, 8))
+        .chain(extra)
+        .chain(code(0, 5))
+        .chain(code(0, 7))
+        .collect();
+    let stored: Vec<u8> = bits
+        .chunks(8)
+        .map(|b| b.iter().rev().fold(0, |byte, bit| byte << 1 | *bit as u8))
+        .collect();
+    let mut out = vec![0; 1001];
+    assert_eq!(decode(Codec::Deflate64, &stored, &mut out), Ok(()));
+    assert_eq!(out, [b'a'; 1001]);
 }
