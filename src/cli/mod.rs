@@ -4,8 +4,10 @@ mod cat;
 mod doctor;
 mod expand;
 mod failure;
+mod index;
 mod info;
 mod interrupt;
+mod kept;
 mod logging;
 mod ls;
 mod memory;
@@ -50,6 +52,7 @@ enum Command {
     Mount(mount::MountArgs),
     Umount(umount::UmountArgs),
     Info(info::InfoArgs),
+    Index(index::IndexCommandArgs),
     Ls(ls::LsArgs),
     Cat(cat::CatArgs),
     Verify(verify::VerifyArgs),
@@ -65,6 +68,7 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
         Command::Mount(args) => mount::run(args),
         Command::Umount(args) => umount::run(&args),
         Command::Info(args) => info::run(&args),
+        Command::Index(args) => index::run(args),
         Command::Ls(args) => ls::run(&args),
         Command::Cat(args) => cat::run(&args),
         Command::Verify(args) => verify::run(&args),

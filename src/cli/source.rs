@@ -1,9 +1,10 @@
 //! What all sub-commands share: opening containers.
 
 use super::expand::expand;
+use super::kept::{Found, IndexArgs, Unkept};
 use super::nest::Nest;
 use super::{Exit, Failure};
-use crate::catalog::{Catalog, Dataset, Located, Place};
+use crate::catalog::{Catalog, Dataset, Located, Place, Tree};
 use crate::format::{self, Content, OpenOptions, Secret, Source, View, magic};
 use crate::io::{File, process};
 use crate::vfs::{Options, Part, Vfs};
@@ -12,7 +13,7 @@ use std::collections::HashSet;
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// A sample that is larger than this is not decoded for a look at its first bytes.
 const LOOK_BYTES: u64 = 4 << 20;
@@ -48,6 +49,8 @@ pub(super) struct OpenArgs {
     #[arg(long, value_name = "N", default_value_t = 0)]
     #[arg(value_parser = clap::value_parser!(u8).range(..=16))]
     pub(super) nested: u8,
+    #[command(flatten)]
+    pub(super) kept: IndexArgs,
 }
 
 /// How samples with a type are shown.
@@ -131,6 +134,12 @@ pub(super) struct Opened {
     pub(super) inside: Vec<Option<(usize, Vec<u8>)>>,
     /// Samples that are containers of the dataset, too.
     pub(super) opened: HashSet<u64>,
+    /// The kept tree of a dataset of one container.
+    pub(super) tree: Mutex<Option<Tree>>,
+    /// The index to keep of it once its names are there.
+    pub(super) unkept: Option<Unkept>,
+    /// Indexes that were written.
+    written: Mutex<Vec<PathBuf>>,
 }
 
 /// Opens containers in the given order; a folder stands for the containers in it, by name.
@@ -148,11 +157,19 @@ pub(super) fn open_with(
     let options = args.options()?;
     let mut files = Vec::new();
     let mut nest = Nest::default();
-    for path in expand(sources)? {
+    let (mut tree, mut later, mut written) = (None, None, Vec::new());
+    let paths = expand(sources)?;
+    let is_single = paths.len() == 1;
+    for path in paths {
         let file = File::open(&path).map_err(|e| Failure::unreadable(path.display(), e))?;
         let file = Arc::new(prepare(file)?);
         let source = Arc::clone(&file) as Arc<dyn Source>;
-        let container = format::open(Arc::clone(&source), &options)?;
+        let Found { container, tree: kept, unkept } = args.kept.open(&file, &options)?;
+        if is_single {
+            (tree, later) = (kept, unkept);
+        } else if let Some(unkept) = unkept {
+            written.extend(unkept.write(container.as_ref(), None));
+        }
         nest.add(container, source, Place { file: files.len(), base_bytes: 0 }, None);
         files.push(file);
     }
@@ -170,10 +187,28 @@ pub(super) fn open_with(
     }
     let opened = opened.into_iter().map(|(container, sample)| dataset.number(container, sample));
     let opened = opened.collect();
-    Ok(Opened { files, dataset, parts, inside, opened })
+    let (tree, written) = (Mutex::new(tree), Mutex::new(written));
+    Ok(Opened { files, dataset, parts, inside, opened, tree, unkept: later, written })
 }
 
 impl Opened {
+    /// The kept tree of names, if there is one; it is given once.
+    pub(super) fn kept_tree(&self) -> Option<Tree> {
+        self.tree.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// Keeps the index of a dataset of one container, with its names if they are as stored.
+    pub(super) fn keep_index(&self, tree: Option<&Tree>) {
+        let Some(unkept) = &self.unkept else { return };
+        let path = unkept.write(self.dataset.parts()[0].as_ref(), tree);
+        self.written.lock().unwrap_or_else(PoisonError::into_inner).extend(path);
+    }
+
+    /// The indexes that were written.
+    pub(super) fn written_indexes(&self) -> Vec<PathBuf> {
+        self.written.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// The file system that a mount would show.
     pub(super) fn into_vfs(self, catalog: Catalog, options: Options) -> (Vfs, Vec<Arc<File>>) {
         (Vfs::new(self.dataset, catalog, self.parts, options), self.files)

@@ -64,6 +64,16 @@ pub(super) enum Layout {
 }
 
 impl ViewArgs {
+    /// Whether names are shown as they are kept.
+    fn is_plain(&self) -> bool {
+        let is_default = self.dup == Dup::default() && self.layout == Layout::default();
+        is_default
+            && !self.flat
+            && self.names.is_none()
+            && self.suffix.is_none()
+            && self.fanout.is_none()
+    }
+
     fn naming(&self, opened: &Opened) -> Naming {
         let is_nested = opened.inside.iter().any(Option::is_some);
         let folders = match self.layout {
@@ -118,9 +128,16 @@ impl Opened {
             self.check_reserved(&catalog, true)?;
             return Ok(catalog);
         }
+        let is_plain = args.is_plain() && self.inside.iter().all(Option::is_none);
+        if is_plain && let Some(tree) = self.kept_tree() {
+            let catalog = tree.into();
+            self.check_reserved(&catalog, false)?;
+            return Ok(catalog);
+        }
         if !args.flat {
             match self.dataset.stored_names(&args.naming(self)) {
                 Ok(StoredNames::Tree(tree)) if args.suffix.is_none() && args.fanout.is_none() => {
+                    self.keep_index(Some(&tree).filter(|_| is_plain));
                     let catalog = tree.into();
                     self.check_reserved(&catalog, false)?;
                     return Ok(catalog);
@@ -152,6 +169,7 @@ impl Opened {
                 Err(error) => return Err(error.into()),
             }
         }
+        self.keep_index(None);
         let suffix = self.suffix(args.suffix.as_deref())?;
         Ok(Numbered::new(self.dataset.len(), args.fanout, suffix).into())
     }

@@ -10,11 +10,11 @@ mod tests;
 
 use super::codec::{self, Codec, GzipHeader};
 use super::stream::{INTERVAL_BYTES, Interval, StreamIndex};
-use super::tar;
 use super::{
     Attributes, Container, Content, Decoder, Detected, Error, Format, IndexChecksum, Member, Names,
     Node, OpenOptions, Piece, Restart, Result, Sample, Source,
 };
+use super::{SliceSource, tar};
 use feed::Feed;
 use std::path::Path;
 use std::sync::Arc;
@@ -111,6 +111,47 @@ impl Format for Compressed {
             })?;
         let archive = feed.finish()?;
         Ok(Box::new(CompressedFile::new(self, source, stream, archive)?))
+    }
+
+    fn is_scanned(&self) -> bool {
+        true
+    }
+
+    fn open_kept(
+        &self,
+        source: Arc<dyn Source>,
+        kept: Arc<dyn Source>,
+    ) -> Result<Option<Box<dyn Container>>> {
+        let mut head = [0; 8];
+        if kept.len() < 8 {
+            return Ok(None);
+        }
+        read(kept.as_ref(), &mut head)?;
+        let length = u64::from_le_bytes(head);
+        let Some(rest) = kept.len().checked_sub(8).and_then(|rest| rest.checked_sub(length)) else {
+            return Ok(None);
+        };
+        let Ok(stream_bytes) = usize::try_from(length) else { return Ok(None) };
+        let mut bytes = vec![0; stream_bytes];
+        let path = kept.path().to_owned();
+        kept.read_exact_at(&mut bytes, 8).map_err(|source| Error::Unreadable {
+            path: path.clone(),
+            what: "the kept index",
+            offset_bytes: 8,
+            source,
+        })?;
+        let Some(stream) = StreamIndex::read(&bytes) else { return Ok(None) };
+        let archive = match rest {
+            0 => None,
+            _ => {
+                let part = SliceSource::new(path, kept, length.saturating_add(8), rest);
+                match tar::Index::read(&part) {
+                    Ok(index) => Some(index),
+                    Err(_) => return Ok(None),
+                }
+            }
+        };
+        Ok(Some(Box::new(CompressedFile::new(self, source, stream, archive)?)))
     }
 }
 
@@ -343,6 +384,14 @@ impl Container for CompressedFile {
                 offset_bytes: inner.offset_bytes,
             })),
         }
+    }
+
+    /// The stream's index, its length before it, and the archive's.
+    fn keep(&self, out: &mut dyn std::io::Write) -> std::io::Result<()> {
+        let stream = self.stream.write();
+        out.write_all(&(stream.len() as u64).to_le_bytes())?;
+        out.write_all(&stream)?;
+        self.archive().map_or(Ok(()), |archive| archive.write(out))
     }
 
     fn stream(&self) -> Option<&StreamIndex> {

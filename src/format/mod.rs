@@ -86,6 +86,25 @@ pub trait Format: Sync {
     /// # Errors
     /// The source cannot be read, its structure is wrong, or its index fails its checksum.
     fn open(&self, source: Arc<dyn Source>, options: &OpenOptions) -> Result<Box<dyn Container>>;
+
+    /// Whether opening reads all of the container, so that what was found is worth keeping
+    /// ([`Container::keep`]).
+    fn is_scanned(&self) -> bool {
+        false
+    }
+
+    /// Opens a container by what was kept of it. `None`: these bytes are not that, or are damaged.
+    ///
+    /// # Errors
+    /// A source cannot be read.
+    fn open_kept(
+        &self,
+        source: Arc<dyn Source>,
+        kept: Arc<dyn Source>,
+    ) -> Result<Option<Box<dyn Container>>> {
+        let _ = (source, kept);
+        Ok(None)
+    }
 }
 
 /// What [`Format::detect`] says.
@@ -234,6 +253,15 @@ pub trait Container: Send + Sync {
     /// The source cannot be read, or the stored names fail their checksum.
     fn names(&self, samples: u64) -> Result<Names>;
 
+    /// Writes what was found by reading all of the container, for [`Format::open_kept`].
+    ///
+    /// # Errors
+    /// As `out` has them.
+    fn keep(&self, out: &mut dyn std::io::Write) -> std::io::Result<()> {
+        let _ = out;
+        Ok(())
+    }
+
     /// Whether the index carries a checksum (which then was right when the container was opened).
     fn index_checksum(&self) -> IndexChecksum;
 
@@ -342,13 +370,21 @@ pub enum IndexChecksum {
 /// # Errors
 /// As [`Format::open`]; or no format knows the content.
 pub fn open(source: Arc<dyn Source>, options: &OpenOptions) -> Result<Box<dyn Container>> {
+    recognize(source.as_ref(), options)?.open(source, options)
+}
+
+/// The format that a container's content, or failing that its name, asks for.
+///
+/// # Errors
+/// The source cannot be read, or no format knows the content.
+pub fn recognize(source: &dyn Source, options: &OpenOptions) -> Result<&'static dyn Format> {
     if let Some(format) = options.format.and_then(|name| FORMATS.iter().find(|f| f.name() == name))
     {
-        return format.open(source, options);
+        return Ok(*format);
     }
     let mut best: Option<(Detected, &dyn Format)> = None;
     for format in FORMATS {
-        let detected = format.detect(source.as_ref())?;
+        let detected = format.detect(source)?;
         if detected > best.map_or(Detected::No, |(detected, _)| detected) {
             best = Some((detected, *format));
         }
@@ -357,16 +393,13 @@ pub fn open(source: Arc<dyn Source>, options: &OpenOptions) -> Result<Box<dyn Co
         }
     }
     if let Some((_, format)) = best {
-        return format.open(source, options);
+        return Ok(format);
     }
     let extension = source.path().extension().map(|e| e.to_string_lossy().to_lowercase());
     let by_name =
         FORMATS.iter().find(|f| extension.as_deref().is_some_and(|e| f.extensions().contains(&e)));
-    match by_name {
-        // It cannot be right, but its own reader says best what is wrong.
-        Some(format) => format.open(source, options),
-        None => Err(Error::unknown(source.as_ref())),
-    }
+    // It cannot be right, but its own reader says best what is wrong.
+    by_name.copied().ok_or_else(|| Error::unknown(source))
 }
 
 /// Whether a file name ends as some format's files do: what a folder of containers is searched for.

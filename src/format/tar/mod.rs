@@ -76,6 +76,21 @@ impl Format for Tar {
         let index = scan(source.as_ref(), options)?;
         Ok(Box::new(Archive::new(source, index)))
     }
+
+    fn is_scanned(&self) -> bool {
+        true
+    }
+
+    fn open_kept(
+        &self,
+        source: Arc<dyn Source>,
+        kept: Arc<dyn Source>,
+    ) -> Result<Option<Box<dyn Container>>> {
+        Ok(match Index::read(kept.as_ref()) {
+            Ok(index) => Some(Box::new(Archive::new(source, index))),
+            Err(_) => None,
+        })
+    }
 }
 
 fn is_named_so(path: &Path) -> bool {
@@ -150,6 +165,10 @@ impl Container for Archive {
 
     fn members(&self, visit: &mut dyn FnMut(Member) -> Result<()>) -> Result<()> {
         self.index.members(visit)
+    }
+
+    fn keep(&self, out: &mut dyn std::io::Write) -> std::io::Result<()> {
+        self.index.write(out)
     }
 
     fn names(&self, _samples: u64) -> Result<Names> {
