@@ -1,6 +1,7 @@
 //! Members that are containers themselves, opened in place.
 
 use super::Failure;
+use super::source::MAX_LOOKS;
 use crate::catalog::Place;
 use crate::format::{self, Container, Content, Kind, Node, OpenOptions, SliceSource, Source};
 use std::ffi::OsStr;
@@ -67,7 +68,11 @@ impl Nest {
     ) -> format::Result<()> {
         let (container, outer) = (self.containers[number].as_ref(), &self.sources[number]);
         let mut at = container.sample(sample)?;
-        if at.lead_bytes > 0 {
+        // The first look may tell where to look.
+        for _ in 0..MAX_LOOKS {
+            if at.lead_bytes == 0 {
+                break;
+            }
             let mut lead = vec![0; at.lead_bytes as usize];
             let start = at.extent().start;
             outer.read_exact_at(&mut lead, start).map_err(|source| format::Error::Unreadable {

@@ -18,6 +18,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// A sample that is larger than this is not decoded for a look at its first bytes.
 const LOOK_BYTES: u64 = 4 << 20;
 
+/// What stands before a sample is looked at so often at most.
+pub(super) const MAX_LOOKS: u32 = 3;
 /// No password is longer.
 const MAX_PASSWORD_BYTES: u64 = 64 << 10;
 
@@ -248,17 +250,23 @@ pub(super) fn exact(
     files: &[Arc<File>],
     located: &Located,
 ) -> format::Result<Located> {
-    let at = located.sample;
-    if at.lead_bytes == 0 {
-        return Ok(*located);
-    }
-    let start = at.extent().start;
-    let lead = read_stored(&files[located.part], start, u64::from(at.lead_bytes))?;
     let container = dataset.parts()[located.container].as_ref();
-    container.check_lead(located.index, &lead)?;
-    let mut sample = container.sample(located.index)?;
-    sample.offset_bytes = sample.offset_bytes.saturating_add(dataset.base_of(located.container));
-    Ok(Located { sample, ..*located })
+    let mut located = *located;
+    // The first look may tell where to look.
+    for _ in 0..MAX_LOOKS {
+        let at = located.sample;
+        if at.lead_bytes == 0 {
+            break;
+        }
+        let start = at.extent().start;
+        let lead = read_stored(&files[located.part], start, u64::from(at.lead_bytes))?;
+        container.check_lead(located.index, &lead)?;
+        let mut sample = container.sample(located.index)?;
+        let base_bytes = dataset.base_of(located.container);
+        sample.offset_bytes = sample.offset_bytes.saturating_add(base_bytes);
+        located.sample = sample;
+    }
+    Ok(located)
 }
 
 fn read_stored(file: &File, offset_bytes: u64, length_bytes: u64) -> format::Result<Vec<u8>> {

@@ -254,8 +254,7 @@ impl CompressedFile {
         Some((self.stream.interval(sample.offset_bytes)?, self.stream.interval(last)?))
     }
 
-    /// Fills `out` with the decoded stream from `offset_bytes` on; `stored` are the intervals from `first`
-    /// on. What of `out` lies behind what was decoded of them is left.
+    /// Decodes the intervals from `first` on, whose bytes `stored` is, one after the other.
     fn decode_range(
         &self,
         first: &Interval,
@@ -334,7 +333,7 @@ impl Container for CompressedFile {
         let inner = self.inner(index)?;
         out.fill(0);
         let Some((first, _)) = self.intervals(&inner) else { return Ok(()) };
-        // The pieces that lie in the stream from the last one that was decoded on.
+        // Up to there all pieces were copied.
         let mut at = 0;
         let mut failed = None;
         let decoded = self.decode_range(&first, stored, &mut |interval, bytes| {

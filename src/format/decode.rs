@@ -2,8 +2,9 @@
 
 /// Decodes one stream of stored bytes.
 pub trait Decoder: Send {
-    /// Takes stored bytes and gives decoded ones, as far as `input` or `output` reaches. `is_last`: nothing
-    /// follows behind `input`.
+    /// Takes stored bytes and gives decoded ones, as far as `input` or `output` reaches, or to where
+    /// [`Decoder::restart`] has a place to go on from: what was not taken is to be shown again. Only without
+    /// input or room nothing may come of it. `is_last`: nothing follows behind `input`.
     ///
     /// # Errors
     /// The stored bytes are no encoding: what is wrong.
@@ -14,7 +15,8 @@ pub trait Decoder: Send {
         is_last: bool,
     ) -> Result<Progress, String>;
 
-    /// A place to go on from, if there is one exactly here: behind all that was taken and given.
+    /// A place to go on from, if there is one exactly here: behind all that was taken and given. Not every
+    /// such place is met; making one costs time (deflate: its window is compressed).
     fn restart(&self) -> Option<Restart>;
 }
 

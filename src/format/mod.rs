@@ -176,8 +176,8 @@ pub trait Container: Send + Sync {
         Ok(None)
     }
 
-    /// Checks the [`Sample::lead_bytes`] that stand before a sample. False: it lies elsewhere;
-    /// [`Container::sample`] now says where.
+    /// Checks the [`Sample::lead_bytes`] that stand before a sample: after that there are none to check.
+    /// False: it lies elsewhere. [`Container::sample`] now says where; there may be a lead to check again.
     ///
     /// # Errors
     /// They are not what must stand before a sample.

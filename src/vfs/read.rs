@@ -438,7 +438,7 @@ impl Vfs {
         // First of all whoever waits for this task is let go.
         drop(task);
         match self.located(sample) {
-            Ok(located) if located.sample.lead_bytes == 0 => {
+            Ok(located) if located.sample != before => {
                 self.read_sample(sample, located, want.start, want.end - want.start)
             }
             Ok(located) => {

@@ -47,13 +47,7 @@ pub(super) fn deflate_part<'a>(part: &StreamPart<'a>) -> Option<StreamPart<'a>> 
 }
 
 fn header_bytes(bytes: &[u8]) -> Option<usize> {
-    let mut head = Head::default();
-    for byte in bytes {
-        if head.take(*byte).ok()? {
-            return Some(head.bytes.len());
-        }
-    }
-    None
+    Head::read(bytes).map(|head| head.bytes.len())
 }
 
 /// What a member says of the file that it was made from.
@@ -69,13 +63,7 @@ impl GzipHeader {
     /// Reads the header that `bytes` begin with. `None`: there is none, or it does not end within them.
     #[must_use]
     pub fn read(bytes: &[u8]) -> Option<Self> {
-        let mut head = Head::default();
-        for byte in bytes {
-            if head.take(*byte).ok()? {
-                return Some(head.summary());
-            }
-        }
-        None
+        Head::read(bytes).map(Head::summary)
     }
 }
 
@@ -102,6 +90,16 @@ enum Part {
 }
 
 impl Head {
+    fn read(bytes: &[u8]) -> Option<Self> {
+        let mut head = Self::default();
+        for byte in bytes {
+            if head.take(*byte).ok()? {
+                return Some(head);
+            }
+        }
+        None
+    }
+
     /// Takes one byte; true when it was the last one.
     fn take(&mut self, byte: u8) -> Result<bool, String> {
         self.bytes.push(byte);
@@ -269,10 +267,6 @@ impl Gzip {
         }
         Ok(true)
     }
-
-    fn is_at_member(&self) -> bool {
-        matches!(self.phase, Phase::Between { is_start: false })
-    }
 }
 
 impl Body {
@@ -337,8 +331,8 @@ impl Decoder for Gzip {
         while self.advance(&mut step, is_last)? {}
         step.done.is_end = matches!(self.phase, Phase::End);
         self.place.pass(step.done);
-        if step.done.is_end || self.is_at_member() || !step.room().is_empty() {
-            return if step.done.is_end { Ok(step.done) } else { step.starved(is_last) };
+        if !step.done.is_end && !step.room().is_empty() {
+            return step.starved(is_last);
         }
         Ok(step.done)
     }

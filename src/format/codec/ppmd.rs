@@ -1,16 +1,20 @@
 //! PPMd version I revision 1, zip's method 98 (APPNOTE 5.10): order − 1 in 4 bits, MiB of memory − 1 in 8
 //! bits, and what to do when that is used up in 4 bits, little-endian; then the coded bytes.
 
-use super::ENDS_EARLY;
+use super::{ENDS_EARLY, MAX_WINDOW_BYTES};
 use ppmd_rust::{Ppmd8Decoder, RestoreMethod};
 use std::io::Read;
 
-/// All 256 MiB that the format can name may be asked for: the model grows only as bytes are decoded.
+/// The model's memory is filled with zeros first, so what is claimed is what is taken: there is a limit.
 pub(super) fn decode(input: &[u8], out: &mut [u8]) -> Result<(), String> {
     let Some((head, coded)) = input.split_first_chunk() else { return Err(ENDS_EARLY.to_owned()) };
     let head = u16::from_le_bytes(*head);
     let order = u32::from(head & 0xf).saturating_add(1);
     let memory_bytes = u32::from(head >> 4 & 0xff).saturating_add(1) << 20;
+    if u64::from(memory_bytes) > MAX_WINDOW_BYTES {
+        let limit = MAX_WINDOW_BYTES >> 20;
+        return Err(format!("the PPMd stream needs a model of more than {limit} MiB"));
+    }
     let restore = match head >> 12 {
         0 => RestoreMethod::Restart,
         1 => RestoreMethod::CutOff,

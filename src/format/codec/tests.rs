@@ -156,7 +156,7 @@ fn in_steps(
 fn every_restart_point_leads_to_the_same_bytes() {
     let data = text(700_000);
     for (codec, stored) in streams(&data).into_iter().filter(|(c, _)| *c != Codec::Ppmd) {
-        for chunks in [(1 << 20, 1 << 20), (1000, 70_001), (70_001, 999), (1, 64)] {
+        for chunks in [(1 << 20, 1 << 20), (1000, 70_001), (70_001, 999), (7, 640)] {
             let (whole, restarts) = in_steps(codec, None, &stored, chunks).unwrap();
             assert!(whole == data, "{codec:?}");
             let expected = match codec {
@@ -267,6 +267,8 @@ fn windows_over_the_limit_are_refused_by_name() {
     let mut lzma = zip_lzma(b"abc", true);
     lzma[5..9].copy_from_slice(&(1_u32 << 30).to_le_bytes());
     let error = in_steps(Codec::Lzma, None, &lzma, (100, 100)).unwrap_err();
+    assert!(error.contains("128 MiB"), "{error}");
+    let error = decode(Codec::Ppmd, &[0xf5, 0x0f, 0, 0, 0, 0, 0], &mut [0; 3]).unwrap_err();
     assert!(error.contains("128 MiB"), "{error}");
     // Whole, three bytes need no such window.
     assert_eq!(decode(Codec::Lzma, &lzma, &mut [0; 3]), Ok(()));
