@@ -165,8 +165,12 @@ pub(super) fn open_with(
     for path in paths {
         let file = File::open(&path).map_err(|e| Failure::unreadable(path.display(), e))?;
         let file = Arc::new(prepare(file)?);
+        let Found { container, tree: kept, unkept, spooled } = args.kept.open(&file, &options)?;
+        let file = match spooled {
+            Some(spooled) => Arc::new(prepare(spooled)?),
+            None => file,
+        };
         let source = Arc::clone(&file) as Arc<dyn Source>;
-        let Found { container, tree: kept, unkept } = args.kept.open(&file, &options)?;
         if is_single {
             (tree, later) = (kept, unkept);
         } else if let Some(unkept) = unkept {

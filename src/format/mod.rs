@@ -30,6 +30,7 @@ mod decode;
 mod error;
 pub mod ffcv;
 pub mod ffrecord;
+pub mod file;
 pub mod magic;
 mod member;
 pub(crate) mod name;
@@ -104,6 +105,16 @@ pub trait Format: Sync {
     ) -> Result<Option<Box<dyn Container>>> {
         let _ = (source, kept);
         Ok(None)
+    }
+
+    /// Decodes a stream that is refused with [`Error::NoRestarts`], whole and in order; gives the name of
+    /// the file that it is.
+    ///
+    /// # Errors
+    /// The source cannot be read, or is damaged; or what `out` says.
+    fn unpack(&self, source: &dyn Source, out: &mut dyn std::io::Write) -> Result<Vec<u8>> {
+        let _ = (source, out);
+        Ok(Vec::new())
     }
 }
 
