@@ -208,6 +208,11 @@ pub trait Container: Send + Sync {
         Ok(None)
     }
 
+    /// Whether a password is missing: there are encrypted samples, and it was opened without one.
+    fn wants_password(&self) -> bool {
+        false
+    }
+
     /// Whether there is a sample with [`Content::Sparse`].
     fn has_holes(&self) -> bool {
         false
