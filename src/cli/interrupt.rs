@@ -1,8 +1,8 @@
 //! Ctrl-C during long work: noticed between two steps, so that nothing is left half done.
 
 use signal_hook::consts::{SIGINT, SIGTERM};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 /// Whether the user wants the work to end.
 #[derive(Clone, Default)]
@@ -11,13 +11,18 @@ pub(super) struct Interrupt(Arc<AtomicBool>);
 impl Interrupt {
     /// Begins to listen to SIGINT and SIGTERM; a second one ends the process at once.
     pub(super) fn listen() -> Self {
-        let flag = Arc::new(AtomicBool::new(false));
-        for signal in [SIGINT, SIGTERM] {
-            // In this order: the first signal finds the flag unset.
-            let _ = signal_hook::flag::register_conditional_default(signal, Arc::clone(&flag));
-            let _ = signal_hook::flag::register(signal, Arc::clone(&flag));
-        }
-        Self(flag)
+        // Once: each further handler would make the next one dearer.
+        static LISTENS: OnceLock<Interrupt> = OnceLock::new();
+        let listen = || {
+            let flag = Arc::new(AtomicBool::new(false));
+            for signal in [SIGINT, SIGTERM] {
+                // In this order: the first signal finds the flag unset.
+                let _ = signal_hook::flag::register_conditional_default(signal, Arc::clone(&flag));
+                let _ = signal_hook::flag::register(signal, Arc::clone(&flag));
+            }
+            Self(flag)
+        };
+        LISTENS.get_or_init(listen).clone()
     }
 
     pub(super) fn requested(&self) -> bool {

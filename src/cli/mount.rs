@@ -272,7 +272,7 @@ fn prepare(args: &MountArgs, target: &Path) -> Result<(Mounted, Signals), Failur
 
 /// How samples are read.
 fn in_words(files: &[Arc<File>]) -> &'static str {
-    match files.iter().filter(|file| file.access().is_direct()).count() {
+    match files.iter().filter(|file| file.is_direct()).count() {
         0 => "buffered",
         all if all == files.len() => "direct",
         _ => "mixed",

@@ -6,7 +6,7 @@ use super::nest::Nest;
 use super::{Exit, Failure};
 use crate::catalog::{Catalog, Dataset, Located, Place, Tree};
 use crate::format::{self, Content, OpenOptions, Secret, Source, View, magic};
-use crate::io::{File, process};
+use crate::io::{File, Pool, process};
 use crate::vfs::{Options, Part, Vfs};
 use clap::{Args, ValueEnum};
 use std::collections::HashSet;
@@ -18,6 +18,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// A sample that is larger than this is not decoded for a look at its first bytes.
 const LOOK_BYTES: u64 = 4 << 20;
 
+/// Of more files than this not all are open at a time.
+const MANY_FILES: usize = 512;
 /// What stands before a sample is looked at so often at most.
 pub(super) const MAX_LOOKS: u32 = 3;
 /// No password is longer.
@@ -187,9 +189,14 @@ pub(super) fn open_with(
     let (mut tree, mut later, mut written) = (None, None, Vec::new());
     let paths = expand(sources)?;
     let is_single = paths.len() == 1;
+    let pool = (paths.len() > MANY_FILES).then(|| Pool::new(MANY_FILES));
     for path in paths {
-        let file = File::open(&path).map_err(|e| Failure::unreadable(path.display(), e))?;
-        let file = Arc::new(prepare(file)?);
+        let unreadable = |e| Failure::unreadable(path.display(), e);
+        let mut file = prepare(File::open(&path).map_err(unreadable)?)?;
+        if let Some(pool) = &pool {
+            file.share(pool).map_err(unreadable)?;
+        }
+        let file = Arc::new(file);
         let Found { container, tree: kept, unkept, spooled } = args.kept.open(&file, &options)?;
         let file = match spooled {
             Some(spooled) => Arc::new(prepare(spooled)?),

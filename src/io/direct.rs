@@ -73,10 +73,6 @@ impl Access {
         self.alignment_bytes.max(1)
     }
 
-    pub(super) fn align_down(&self, bytes: usize) -> usize {
-        bytes - bytes % self.alignment_bytes() as usize
-    }
-
     pub(super) fn may_use_cache(&self) -> bool {
         self.is_cache_used || self.direct.is_none()
     }

@@ -2,13 +2,15 @@
 
 use super::Mapping;
 use super::direct::{Access, Io};
+use super::pool::{Handles, Pool, Pooled};
 use super::residency::Heat;
 use crate::format::{Source, Table};
 use std::fs;
 use std::io;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::RawFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Indexes up to this size are copied to memory, larger ones are mapped.
@@ -18,14 +20,36 @@ const COPY_BELOW_BYTES: u64 = 256 << 10;
 #[derive(Debug)]
 pub struct File {
     path: PathBuf,
-    file: fs::File,
-    /// How samples are read, beside the index.
-    access: Access,
+    holding: Holding,
     heat: Heat,
     size: u64,
     modified: (i64, i64),
+    /// Device and inode.
+    identity: (u64, u64),
     /// It never had a name: nobody can take it away.
     is_nameless: bool,
+    io: Io,
+    is_direct: bool,
+    alignment_bytes: u64,
+    may_use_cache: bool,
+}
+
+#[derive(Debug)]
+enum Holding {
+    /// It stays open.
+    Open(Arc<Handles>),
+    /// It is opened when it is needed.
+    Pooled(Pooled),
+}
+
+/// What must stay open while a file is read.
+pub struct Held(Arc<Handles>);
+
+impl Held {
+    /// The descriptor and flags for a read through a ring.
+    pub(super) fn descriptor(&self) -> (RawFd, i32) {
+        self.0.access.descriptor(&self.0.file)
+    }
 }
 
 /// Why a read did not give the bytes.
@@ -68,25 +92,73 @@ impl File {
     /// Its metadata cannot be read.
     pub fn of(file: fs::File, path: PathBuf) -> io::Result<Self> {
         let metadata = file.metadata()?;
+        let access = Access::default();
         Ok(Self {
             path,
-            access: Access::default(),
             heat: Heat::default(),
             size: metadata.len(),
             modified: (metadata.mtime(), metadata.mtime_nsec()),
+            identity: (metadata.dev(), metadata.ino()),
             is_nameless: metadata.nlink() == 0,
-            file,
+            io: Io::Buffered,
+            is_direct: access.is_direct(),
+            alignment_bytes: access.alignment_bytes(),
+            may_use_cache: access.may_use_cache(),
+            holding: Holding::Open(Arc::new(Handles { file, access })),
         })
     }
 
-    /// The descriptor and flags for a read through a ring.
-    pub(super) fn descriptor(&self) -> (RawFd, i32) {
-        self.access.descriptor(&self.file)
+    /// From now on it is open only when it is needed, as one of a pool.
+    ///
+    /// # Errors
+    /// Its folder cannot be opened.
+    pub fn share(&mut self, pool: &Arc<Pool>) -> io::Result<()> {
+        if let (Holding::Open(handles), false) = (&self.holding, self.is_nameless) {
+            let handles = Arc::clone(handles);
+            self.holding = Holding::Pooled(Pooled::new(pool, &self.path, self.io, handles)?);
+        }
+        Ok(())
+    }
+
+    /// What is open of it; it stays open as long as that is held.
+    fn handles(&self) -> Result<Cow<'_>, ReadError> {
+        match &self.holding {
+            Holding::Open(handles) => Ok(Cow::Lent(handles)),
+            Holding::Pooled(pooled) => {
+                let handles = pooled.handles(|file| match self.check(&file.metadata()?.into()) {
+                    Ok(()) => Ok(()),
+                    Err(changed) => Err(io::Error::other(changed)),
+                });
+                handles.map(Cow::Own).map_err(|e| match e.kind() {
+                    io::ErrorKind::NotFound => ReadError::Changed("replaced or deleted"),
+                    _ => match e.downcast::<ReadError>() {
+                        Ok(changed) => changed,
+                        Err(e) => ReadError::Io(e),
+                    },
+                })
+            }
+        }
+    }
+
+    #[cfg(test)]
+    fn is_open(&self) -> bool {
+        match &self.holding {
+            Holding::Open(_) => true,
+            Holding::Pooled(pooled) => pooled.is_open(),
+        }
+    }
+
+    /// Keeps it open for a read through a ring.
+    ///
+    /// # Errors
+    /// It cannot be opened again, or is another file now.
+    pub fn hold(&self) -> Result<Held, ReadError> {
+        self.handles().map(|handles| Held(handles.into_owned()))
     }
 
     /// Notes that a read was refused for what it asked for; whether it makes sense to try again.
     pub fn was_refused(&self, error: &io::Error) -> bool {
-        self.access.was_refused(error)
+        self.handles().is_ok_and(|handles| handles.access.was_refused(error))
     }
 
     /// Chooses how samples are read from now on.
@@ -94,14 +166,31 @@ impl File {
     /// # Errors
     /// [`Io::Direct`], and the file system cannot read past the page cache.
     pub fn set_io(&mut self, io: Io) -> io::Result<()> {
-        self.access = Access::new(&self.file, io)?;
+        let Holding::Open(handles) = &self.holding else { return Ok(()) };
+        let file = handles.file.try_clone()?;
+        let access = Access::new(&file, io)?;
+        self.io = io;
+        self.is_direct = access.is_direct();
+        self.alignment_bytes = access.alignment_bytes();
+        self.may_use_cache = access.may_use_cache();
+        self.holding = Holding::Open(Arc::new(Handles { file, access }));
         Ok(())
     }
 
-    /// How samples are read.
+    /// Whether reads that wait go past the page cache.
     #[must_use]
-    pub fn access(&self) -> &Access {
-        &self.access
+    pub fn is_direct(&self) -> bool {
+        self.is_direct
+    }
+
+    /// What the place and length of a read that waits are multiples of.
+    #[must_use]
+    pub fn alignment_bytes(&self) -> u64 {
+        self.alignment_bytes
+    }
+
+    fn align_down(&self, bytes: usize) -> usize {
+        bytes - bytes % self.alignment_bytes as usize
     }
 
     /// When it was last modified, as of its opening.
@@ -115,35 +204,27 @@ impl File {
         }
     }
 
-    /// Owner and group, as of now.
-    ///
-    /// # Errors
-    /// The file's metadata cannot be read.
-    pub fn owner(&self) -> io::Result<(u32, u32)> {
-        let metadata = self.file.metadata()?;
-        Ok((metadata.uid(), metadata.gid()))
-    }
-
     /// Fills at least the first `needed` bytes of `buf` from `offset_bytes`, waiting for the disk if need
     /// be, and only then makes sure that the file was still the same: what was read is either of the file
     /// that was opened or not given out.
     ///
     /// Past the page cache if that is how samples are read: then `offset_bytes` and the length of `buf`
-    /// are multiples of [`Access::alignment_bytes`], and may reach behind the file's end.
+    /// are multiples of [`File::alignment_bytes`], and may reach behind the file's end.
     ///
     /// # Errors
     /// See [`ReadError`]; not `WouldBlock`.
     pub fn read(&self, buf: &mut [u8], offset_bytes: u64, needed: usize) -> Result<(), ReadError> {
+        let handles = self.handles()?;
         let mut done = 0;
         while done < needed {
             let (rest, offset) = (&mut buf[done..], offset_bytes + done as u64);
-            match self.access.read_at(&self.file, rest, offset) {
+            match handles.access.read_at(&handles.file, rest, offset) {
                 Ok(0) => {
                     self.check_unchanged()?;
                     return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
                 }
                 // Past the page cache the rest must begin at a multiple again.
-                Ok(bytes) if done + bytes < needed => match self.access.align_down(bytes) {
+                Ok(bytes) if done + bytes < needed => match self.align_down(bytes) {
                     0 => {
                         self.check_unchanged()?;
                         return Err(
@@ -165,13 +246,14 @@ impl File {
     /// # Errors
     /// See [`ReadError`]; `WouldBlock` if it does not hold everything.
     pub fn read_cached(&self, buf: &mut [u8], offset_bytes: u64) -> Result<(), ReadError> {
-        if !self.access.may_use_cache() {
+        if !self.may_use_cache {
             return Err(ReadError::WouldBlock);
         }
-        if self.access.is_direct() && !self.heat.is_hot(&self.file, self.size) {
+        let handles = self.handles()?;
+        if self.is_direct && !self.heat.is_hot(&handles.file, self.size) {
             return Err(ReadError::WouldBlock);
         }
-        if self.access.read_now(&self.file, buf, offset_bytes)? < buf.len() {
+        if handles.access.read_now(&handles.file, buf, offset_bytes)? < buf.len() {
             self.heat.missed();
             return Err(ReadError::WouldBlock);
         }
@@ -181,7 +263,7 @@ impl File {
     /// Whether samples are likely to have to be waited for.
     #[must_use]
     pub fn is_cold(&self) -> bool {
-        self.access.is_direct() && !self.heat.was_hot()
+        self.is_direct && !self.heat.was_hot()
     }
 
     /// Whether this is still the file that was opened.
@@ -189,12 +271,27 @@ impl File {
     /// # Errors
     /// [`ReadError::Changed`] if not.
     pub fn check_unchanged(&self) -> Result<(), ReadError> {
-        let now = self.file.metadata()?;
-        if now.len() < self.size {
+        let now = match &self.holding {
+            Holding::Open(handles) => handles.file.metadata()?.into(),
+            Holding::Pooled(pooled) => match pooled.status() {
+                Ok(status) => Status::from(status),
+                Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                    return Err(ReadError::Changed("replaced or deleted"));
+                }
+                Err(e) => return Err(e.into()),
+            },
+        };
+        self.check(&now)
+    }
+
+    fn check(&self, now: &Status) -> Result<(), ReadError> {
+        if now.identity != self.identity {
+            Err(ReadError::Changed("replaced or deleted"))
+        } else if now.size < self.size {
             Err(ReadError::Changed("truncated"))
-        } else if now.len() > self.size || (now.mtime(), now.mtime_nsec()) != self.modified {
+        } else if now.size > self.size || now.modified != self.modified {
             Err(ReadError::Changed("rewritten"))
-        } else if now.nlink() == 0 && !self.is_nameless {
+        } else if now.links == 0 && !self.is_nameless {
             Err(ReadError::Changed("replaced or deleted"))
         } else {
             Ok(())
@@ -202,9 +299,59 @@ impl File {
     }
 }
 
-impl AsRawFd for File {
-    fn as_raw_fd(&self) -> RawFd {
-        self.file.as_raw_fd()
+/// What tells whether a file is the one that was opened.
+struct Status {
+    identity: (u64, u64),
+    size: u64,
+    modified: (i64, i64),
+    links: u64,
+}
+
+impl From<fs::Metadata> for Status {
+    fn from(now: fs::Metadata) -> Self {
+        Self {
+            identity: (now.dev(), now.ino()),
+            size: now.len(),
+            modified: (now.mtime(), now.mtime_nsec()),
+            links: now.nlink(),
+        }
+    }
+}
+
+impl From<nix::sys::stat::FileStat> for Status {
+    fn from(now: nix::sys::stat::FileStat) -> Self {
+        Self {
+            identity: (now.st_dev, now.st_ino),
+            size: now.st_size.unsigned_abs(),
+            modified: (now.st_mtime, now.st_mtime_nsec),
+            links: now.st_nlink,
+        }
+    }
+}
+
+/// What is open of a file: lent, or a share of its own.
+enum Cow<'a> {
+    Lent(&'a Arc<Handles>),
+    Own(Arc<Handles>),
+}
+
+impl Cow<'_> {
+    fn into_owned(self) -> Arc<Handles> {
+        match self {
+            Cow::Lent(handles) => Arc::clone(handles),
+            Cow::Own(handles) => handles,
+        }
+    }
+}
+
+impl std::ops::Deref for Cow<'_> {
+    type Target = Handles;
+
+    fn deref(&self) -> &Handles {
+        match self {
+            Cow::Lent(handles) => handles,
+            Cow::Own(handles) => handles,
+        }
     }
 }
 
@@ -222,7 +369,7 @@ impl Source for File {
     }
 
     fn read_exact_at(&self, buf: &mut [u8], offset_bytes: u64) -> io::Result<()> {
-        self.file.read_exact_at(buf, offset_bytes)
+        self.handles().map_err(io::Error::other)?.file.read_exact_at(buf, offset_bytes)
     }
 
     fn table(&self, offset_bytes: u64, length_bytes: u64) -> io::Result<Box<dyn Table>> {
@@ -230,13 +377,17 @@ impl Source for File {
             return Err(out_of_range());
         }
         if length_bytes > COPY_BELOW_BYTES
-            && let Some(mapping) = Mapping::new(&self.file, offset_bytes, length_bytes)?
+            && let Some(mapping) = Mapping::new(
+                &self.handles().map_err(io::Error::other)?.file,
+                offset_bytes,
+                length_bytes,
+            )?
         {
             return Ok(Box::new(mapping));
         }
         let length = usize::try_from(length_bytes).map_err(|_| out_of_range())?;
         let mut bytes = vec![0; length];
-        self.file.read_exact_at(&mut bytes, offset_bytes)?;
+        self.read_exact_at(&mut bytes, offset_bytes)?;
         Ok(Box::new(bytes))
     }
 }
@@ -291,6 +442,36 @@ mod tests {
         let (keep, file) = temporary(b"0123456789");
         drop(keep);
         let error = file.read(&mut buf, 0, 4).unwrap_err();
+        assert!(matches!(error, ReadError::Changed("replaced or deleted")));
+    }
+
+    #[test]
+    fn files_of_a_pool_are_closed_and_opened_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let pool = Pool::new(2);
+        let open = |number: u8| {
+            let path = folder.path().join(number.to_string());
+            fs::write(&path, [number; 10]).unwrap();
+            let mut file = File::open(&path).unwrap();
+            file.share(&pool).unwrap();
+            file
+        };
+        let files: Vec<File> = (0..10).map(open).collect();
+        let held = files[9].hold().unwrap();
+        for (number, file) in files.iter().enumerate() {
+            let mut buf = [99; 4];
+            file.read(&mut buf, 3, 4).unwrap();
+            assert_eq!(buf, [number as u8; 4]);
+            file.check_unchanged().unwrap();
+        }
+        let open = files.iter().filter(|file| file.is_open()).count();
+        assert_eq!(open, 2, "and what is held beside them");
+        drop(held);
+        // Another file of the same name, even one of the same size, is another file.
+        fs::rename(folder.path().join("1"), folder.path().join("0")).unwrap();
+        let error = files[0].read(&mut [0; 4], 0, 4).unwrap_err();
+        assert!(matches!(error, ReadError::Changed(_)), "{error}");
+        let error = files[1].check_unchanged().unwrap_err();
         assert!(matches!(error, ReadError::Changed("replaced or deleted")));
     }
 

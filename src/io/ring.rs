@@ -16,7 +16,7 @@
 //! * Dropping a ring waits until no read is under way; then the ring is closed, which ends the kernel's
 //!   hold on the slots; then the buffers are freed.
 
-use super::{Buffer, File};
+use super::{Buffer, Held};
 use io_uring::{IoUring, cqueue, opcode, squeue, types};
 use std::fs;
 use std::io;
@@ -93,7 +93,7 @@ struct Slot {
 /// A read under way: what the kernel writes to must stay where it is.
 struct Read {
     buffer: Buffer,
-    _file: Arc<File>,
+    _held: Held,
 }
 
 /// What [`Ring::wait`] has done since it was asked.
@@ -368,7 +368,7 @@ impl Ring {
     pub fn read(
         &mut self,
         number: usize,
-        file: Arc<File>,
+        held: Held,
         offset_bytes: u64,
         mut buffer: Buffer,
         range: Range<usize>,
@@ -378,13 +378,13 @@ impl Ring {
         // A shorter read than asked for is nothing new to who reads.
         let length = target.len().min(1 << 30) as u32;
         let address = target.as_mut_ptr();
-        let (descriptor, flags) = file.descriptor();
+        let (descriptor, flags) = held.descriptor();
         let entry = opcode::Read::new(types::Fd(descriptor), address, length)
             .offset(offset_bytes)
             .rw_flags(flags)
             .build()
             .user_data(number as u64 | KIND_READ << KIND_SHIFT);
-        self.reads[number] = Some(Read { buffer, _file: file });
+        self.reads[number] = Some(Read { buffer, _held: held });
         self.reading += 1;
         self.backlog.push(entry.into());
     }

@@ -157,8 +157,11 @@ impl Lane {
 
     fn fetch_ahead(&mut self, number: usize, mut fetch: Fetch, done: usize) {
         let file = &self.files[fetch.span().part()];
-        reads::submit(&mut self.ring, self.slots.len() + number, file, fetch.span(), done);
-        self.ahead[number] = Some((fetch, done));
+        let id = self.slots.len() + number;
+        match reads::submit(&mut self.ring, id, file, fetch.span(), done) {
+            Ok(()) => self.ahead[number] = Some((fetch, done)),
+            Err(error) => drop(self.vfs.land(fetch, Err(error))),
+        }
     }
 
     fn ahead_ended(&mut self, number: usize, buffer: Buffer, result: io::Result<usize>) {
@@ -372,8 +375,13 @@ impl Lane {
     /// Reads through the ring, from byte `done` of what the task wants.
     fn fetch(&mut self, slot: usize, job: Job, mut task: Task, done: usize) {
         let file = &self.files[task.span().part()];
-        reads::submit(&mut self.ring, slot, file, task.span(), done);
-        self.slots[slot] = State::Reading(job, Box::new(task), done);
+        match reads::submit(&mut self.ring, slot, file, task.span(), done) {
+            Ok(()) => self.slots[slot] = State::Reading(job, Box::new(task), done),
+            Err(error) => {
+                let step = self.vfs.resume(task, Err(error));
+                self.drive(slot, job, step);
+            }
+        }
     }
 
     fn read_ended(&mut self, slot: usize, buffer: Buffer, result: io::Result<usize>) {

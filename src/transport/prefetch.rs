@@ -208,8 +208,10 @@ impl Worker {
 
     fn submit(&mut self, id: usize, mut fetch: Fetch, done: usize) {
         let file = &self.work.files[fetch.span().part()];
-        reads::submit(&mut self.ring, id, file, fetch.span(), done);
-        self.reads[id] = Some((fetch, done));
+        match reads::submit(&mut self.ring, id, file, fetch.span(), done) {
+            Ok(()) => self.reads[id] = Some((fetch, done)),
+            Err(error) => self.land(fetch, Err(error)),
+        }
     }
 
     fn land(&mut self, mut fetch: Fetch, fetched: Result<(), ReadError>) {

@@ -13,7 +13,7 @@ pub(super) fn fetch(files: &[Arc<File>], span: &mut Span, may_wait: bool) -> Res
         let (offset_bytes, target) = span.target(1);
         return file.read_cached(target, offset_bytes);
     }
-    let alignment_bytes = file.access().alignment_bytes();
+    let alignment_bytes = file.alignment_bytes();
     let (offset_bytes, mut buffer, length) = span.take_buffer(alignment_bytes);
     let target = &mut buffer.as_mut_slice()[..length];
     let fetched = file.read(target, offset_bytes, span.needed_bytes());
@@ -22,9 +22,20 @@ pub(super) fn fetch(files: &[Arc<File>], span: &mut Span, may_wait: bool) -> Res
 }
 
 /// Reads through the ring as number `id`, from byte `done` of the span's target.
-pub(super) fn submit(ring: &mut Ring, id: usize, file: &Arc<File>, span: &mut Span, done: usize) {
-    let (offset_bytes, buffer, length) = span.take_buffer(file.access().alignment_bytes());
-    ring.read(id, Arc::clone(file), offset_bytes + done as u64, buffer, done..length);
+///
+/// # Errors
+/// The file is not open any more, and cannot be opened again.
+pub(super) fn submit(
+    ring: &mut Ring,
+    id: usize,
+    file: &File,
+    span: &mut Span,
+    done: usize,
+) -> Result<(), ReadError> {
+    let held = file.hold()?;
+    let (offset_bytes, buffer, length) = span.take_buffer(file.alignment_bytes());
+    ring.read(id, held, offset_bytes + done as u64, buffer, done..length);
+    Ok(())
 }
 
 /// What is to be done after a read through the ring.
@@ -51,7 +62,7 @@ pub(super) fn ended(
         Ok(bytes) if done + bytes < span.needed_bytes() => {
             // Past the page cache, what is left must begin at a multiple again.
             let there = done + bytes;
-            let more = there - there % file.access().alignment_bytes() as usize;
+            let more = there - there % file.alignment_bytes() as usize;
             if more > done {
                 return Progress::Partly(more);
             }

@@ -1,0 +1,120 @@
+//! Files of which only some are open: a dataset of ten thousand shards needs some hundred descriptors.
+
+use super::direct::{Access, Io};
+use nix::fcntl::{AtFlags, OFlag, open, openat};
+use nix::sys::stat::{FileStat, Mode, fstatat};
+use std::collections::{HashMap, VecDeque};
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// What is open of a file.
+#[derive(Debug)]
+pub(super) struct Handles {
+    pub(super) file: fs::File,
+    /// How samples are read, beside the index.
+    pub(super) access: Access,
+}
+
+/// Files that share descriptors. What was opened first is closed first.
+#[derive(Debug)]
+pub struct Pool {
+    capacity: usize,
+    open: Mutex<VecDeque<Arc<Slot>>>,
+    /// Folders stay open: a path may lead into the mount itself, once that is there.
+    folders: Mutex<HashMap<PathBuf, Arc<OwnedFd>>>,
+}
+
+type Slot = Mutex<Option<Arc<Handles>>>;
+
+/// A file of a pool.
+#[derive(Debug)]
+pub(super) struct Pooled {
+    pool: Arc<Pool>,
+    folder: Arc<OwnedFd>,
+    name: OsString,
+    io: Io,
+    slot: Arc<Slot>,
+}
+
+impl Pool {
+    /// A pool of which `capacity` files are open at most, beside those that are being read.
+    #[must_use]
+    pub fn new(capacity: usize) -> Arc<Self> {
+        Arc::new(Self { capacity, open: Mutex::default(), folders: Mutex::default() })
+    }
+
+    fn folder(&self, path: &Path) -> io::Result<Arc<OwnedFd>> {
+        let mut folders = self.folders.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(folder) = folders.get(path) {
+            return Ok(Arc::clone(folder));
+        }
+        let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+        let folder = Arc::new(open(path, flags, Mode::empty())?);
+        folders.insert(path.to_owned(), Arc::clone(&folder));
+        Ok(folder)
+    }
+
+    /// Notes that a file was opened; closes another one if there are too many.
+    fn opened(&self, slot: &Arc<Slot>) {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        open.push_back(Arc::clone(slot));
+        let victim = if open.len() > self.capacity { open.pop_front() } else { None };
+        drop(open);
+        if let Some(victim) = victim {
+            // Who reads it has a share of its own.
+            *victim.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        }
+    }
+}
+
+impl Pooled {
+    /// Puts an open file into a pool.
+    pub(super) fn new(
+        pool: &Arc<Pool>,
+        path: &Path,
+        io: Io,
+        handles: Arc<Handles>,
+    ) -> io::Result<Self> {
+        let wrong = || io::Error::other("a path without a folder and a name");
+        let folder = pool.folder(path.parent().ok_or_else(wrong)?)?;
+        let name = path.file_name().ok_or_else(wrong)?.to_owned();
+        let slot = Arc::new(Mutex::new(Some(handles)));
+        pool.opened(&slot);
+        Ok(Self { pool: Arc::clone(pool), folder, name, io, slot })
+    }
+
+    /// What is open of the file, opened again if need be; `check` refuses another file of its name.
+    pub(super) fn handles(
+        &self,
+        check: impl FnOnce(&fs::File) -> io::Result<()>,
+    ) -> io::Result<Arc<Handles>> {
+        let mut slot = self.slot.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(handles) = slot.as_ref() {
+            return Ok(Arc::clone(handles));
+        }
+        let flags = OFlag::O_RDONLY | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK;
+        let file = openat(&*self.folder, self.name.as_os_str(), flags, Mode::empty())?;
+        let file = fs::File::from(file);
+        check(&file)?;
+        let access = Access::new(&file, self.io)?;
+        let handles = Arc::new(Handles { file, access });
+        *slot = Some(Arc::clone(&handles));
+        drop(slot);
+        self.pool.opened(&self.slot);
+        Ok(handles)
+    }
+
+    #[cfg(test)]
+    pub(super) fn is_open(&self) -> bool {
+        self.slot.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+    }
+
+    /// What the folder has under the file's name now.
+    pub(super) fn status(&self) -> io::Result<FileStat> {
+        Ok(fstatat(&*self.folder, self.name.as_os_str(), AtFlags::empty())?)
+    }
+}
