@@ -1,5 +1,6 @@
 //! The command line: exit codes and messages.
 
+mod names;
 mod options;
 mod reading;
 
