@@ -466,7 +466,7 @@ fn print(args: &VerifyArgs, outcome: &Outcome) -> std::io::Result<()> {
     // What lies beyond an interruption may be among them.
     let checked = read.saturating_sub(outcome.not_verifiable);
     let bytes = indicatif::HumanBytes(outcome.bytes);
-    say(format_args!("{checked} samples checked, {bytes}: {} bad", outcome.bad.len()));
+    say(format_args!("{checked} samples checked, {bytes} read: {} bad", outcome.bad.len()));
     if outcome.not_verifiable > 0 {
         let samples = outcome.not_verifiable;
         say(format_args!("{samples} samples have no checksum: not verifiable"));

@@ -379,7 +379,7 @@ impl Container for ZipFile {
     }
 
     fn index_checksum(&self) -> IndexChecksum {
-        IndexChecksum::Absent
+        IndexChecksum::None
     }
 
     fn warnings(&self) -> &[String] {

@@ -1,7 +1,7 @@
 //! Stored names that cannot be shown as they are, and samples that cannot be verified: whoever asks is told.
 
 use super::super::common::{Mount, ffrfs, fixture, for_each_transport, temp_dir};
-use super::on;
+use super::{listed, on, refused};
 use serde_json::{Value, json};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -86,6 +86,15 @@ fn a_mount_warns_of_names_that_it_does_not_show_as_they_are_stored() {
         let mount = Mount::new(transport, &source, &["dup=last"]);
         assert_eq!(mount.info()["renamed"]["hidden"], 2);
     });
+}
+
+#[test]
+fn a_name_that_stands_twice_is_refused_if_that_is_asked_for() {
+    let folder = temp_dir();
+    let source = tar(&folder.path().join("odd.tar"), ODD);
+    refused(&on("ls", &source, &["--dup", "error"]), 1, &["a.jpg", "twice", "--dup number"]);
+    let source = tar(&folder.path().join("plain.tar"), &["a", "b/c", "b/d"]);
+    assert_eq!(listed(&source, &["--dup", "error"]), ["a", "b/"]);
 }
 
 #[test]
