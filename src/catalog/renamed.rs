@@ -43,7 +43,7 @@ impl Renamed {
     #[must_use]
     pub fn summary(&self) -> Option<String> {
         let counts = [
-            (self.escaped, "escaped: no directory can hold them"),
+            (self.escaped, "escaped: no folder can hold them, or they lead out of it"),
             (self.numbered, "numbered: they stand more than once"),
             (self.hidden, "hidden behind others of the same name"),
         ];
