@@ -14,6 +14,7 @@ import shlex
 import shutil
 import signal
 import statistics
+import struct
 import subprocess
 import sys
 import tarfile
@@ -86,14 +87,55 @@ def write_tar(path, count, sample):
             out.addfile(info, io.BytesIO(data))
 
 
-WRITERS = {"files": write_folder, "ffr": write_ffr, "zip": write_zip, "tar": write_tar}
+def write_deflated(path, count, sample):
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as out:
+        for index in range(count):
+            info = zipfile.ZipInfo(f"{index:06}")
+            info.external_attr, info.compress_type = 0o100644 << 16, zipfile.ZIP_DEFLATED
+            out.writestr(info, sample(index))
+
+
+def bson(*fields):
+    """A document of (name, value): bytes as binary, text as text, lists of fields as documents."""
+    body = b""
+    for name, value in fields:
+        key = name.encode() + b"\0"
+        if isinstance(value, bytes):
+            body += b"\x05" + key + struct.pack("<iB", len(value), 0) + value
+        elif isinstance(value, str):
+            body += b"\x02" + key + struct.pack("<i", len(value) + 1) + value.encode() + b"\0"
+        else:
+            body += b"\x03" + key + bson(*value)
+    return struct.pack("<i", len(body) + 5) + body + b"\0"
+
+
+def write_syr(path, count, sample):
+    offsets, sizes, offset = array.array("q"), array.array("q"), 22
+    with open(path, "wb", buffering=1 << 20) as out:
+        out.seek(offset)
+        for index in range(count):
+            data = sample(index)
+            out.write(data)
+            offsets.append(offset)
+            sizes.append(len(data))
+            offset += len(data)
+        fields = ("offset", offsets.tobytes()), ("size", sizes.tobytes()), ("dtype", "uint8")
+        metadata = bson(("data", fields))
+        out.write(metadata)
+        out.seek(0)
+        out.write(b"GS" + bytes([0, 0, 2, 0]) + struct.pack("<qq", offset, len(metadata)))
+
+
+WRITERS = {"files": write_folder, "ffr": write_ffr, "zip": write_zip, "tar": write_tar,
+           "deflated.zip": write_deflated, "syr": write_syr}
 
 
 class Dataset:
     """`count` samples of `size` bytes; `get("ffr")` makes the container unless it is there already."""
 
-    def __init__(self, work, label, count, size):
+    def __init__(self, work, label, count, size, sample=None):
         self.work, self.label, self.count, self.size = work, label, count, size
+        self.sample = sample or random_bytes(size)
 
     def get(self, kind):
         path = self.work / f"{self.label}-{self.size}x{self.count}.{kind}"
@@ -108,7 +150,7 @@ class Dataset:
         part = path.with_name(path.name + ".part")
         shutil.rmtree(part, ignore_errors=True)
         part.unlink(missing_ok=True)
-        WRITERS[kind](part, self.count, random_bytes(self.size))
+        WRITERS[kind](part, self.count, self.sample)
         os.sync()  # ext4 places blocks late: reads before that would find them dirty in memory
         part.rename(path)
         return path
@@ -235,20 +277,20 @@ class Bench:
         subprocess.run([os.environ.get("CC", "cc"), "-O2", "-pthread", str(HERE / "readbench.c"), "-o",
                         str(self.reader)], check=True)
 
-    def ffrfs(self, *options):
+    def ffrfs(self, *options, kind="ffr"):
         wanted = [option for option in (*options, self.args.options) if option]
         flags = ["-o", ",".join(wanted)] if wanted else []
-        return Program("ffrfs", [*shlex.split(self.args.ffrfs), "mount"], "ffr", flags)
+        return Program("ffrfs", [*shlex.split(self.args.ffrfs), "mount"], kind, flags)
 
-    def read(self, folder, data, threads, seed, order="random"):
+    def read(self, folder, data, threads, seed, order="random", suffix=""):
         command = [self.reader, folder, data.count, threads, seed, data.size]
         done = subprocess.run([str(part) for part in command], stdout=subprocess.PIPE, text=True,
-                              env={**os.environ, "ORDER": order})
+                              env={**os.environ, "ORDER": order, "SUFFIX": suffix})
         if done.returncode:
             raise BenchError(f"reading {folder} failed")
         return float(done.stdout.split()[0])
 
-    def read_fresh(self, program, data, threads, seed, cold=False, order="random"):
+    def read_fresh(self, program, data, threads, seed, cold=False, order="random", suffix=""):
         """Mount, read everything once, unmount; gives the seconds of reading, and those of mounting and reading."""
         archive = data.get(program.kind)
         if not cold:
@@ -258,7 +300,7 @@ class Bench:
                 drop_caches(3)
             else:
                 os.sync()  # some peers unpack to a file as they mount
-            reading = self.read(point, data, threads, seed, order)
+            reading = self.read(point, data, threads, seed, order, suffix)
             return reading, mounting + reading
 
     def interleave(self, subjects):

@@ -5,7 +5,7 @@
  *
  * The folder holds FILES files named 000000, 000001, ... of BYTES bytes each. Every file is opened, fstat-ed, read to
  * its end and closed, as image readers do. Another size, a short read or any error ends the run with status 1.
- * ORDER=forward in the environment reads them in order instead. --print-order reads nothing: the order comes out as
+ * ORDER=forward in the environment reads them in order instead; SUFFIX=/data reads 000000/data, 000001/data, ... --print-order reads nothing: the order comes out as
  * 64-bit integers of the machine's kind.
  * One line comes out: seconds, files a second, megabytes (10^6 bytes) a second. */
 #include <errno.h>
@@ -23,7 +23,7 @@
 enum { CHUNK_BYTES = 1 << 20, MAX_THREADS = 64 };
 
 struct run {
-    const char *folder;
+    const char *folder, *suffix;
     uint32_t *order;
     uint32_t files;
     int64_t bytes_each;
@@ -81,7 +81,7 @@ static int print_order(uint32_t files, uint64_t seed) {
 
 static void read_file(const struct run *run, uint32_t index, char *buffer) {
     char name[4096]; /* the whole path, as programs give it */
-    snprintf(name, sizeof name, "%s/%06u", run->folder, index);
+    snprintf(name, sizeof name, "%s/%06u%s", run->folder, index, run->suffix);
     int fd = open(name, O_RDONLY);
     struct stat info;
     if (fd < 0 || fstat(fd, &info) < 0) fail(name, strerror(errno));
@@ -122,6 +122,7 @@ int main(int argc, char **argv) {
     }
     struct run run = {
         .folder = argv[1],
+        .suffix = getenv("SUFFIX") ? getenv("SUFFIX") : "",
         .files = (uint32_t)number(argv[2], 1u << 30),
         .bytes_each = (int64_t)number(argv[5], INT64_MAX),
     };

@@ -3,6 +3,7 @@
 use super::column::Column;
 use super::names;
 use super::numbered::MAX_NAME_BYTES;
+use super::slots::Slots;
 use super::tree::{FOLDER_BIT, FolderRow, LENGTH_SHIFT, OFFSET_MASK, Tree};
 use super::{Duplicates, NameError, Node, ROOT, Renamed};
 use crate::format::{self, Attributes, Entry, Folder, Member};
@@ -211,6 +212,8 @@ impl TreeBuilder {
             places.extend_from_slice(&place.to_le_bytes());
             sorted.extend_from_slice(self.name(entry.place));
         }
+        let names = self.entries.iter().map(|entry| (entry.parent, self.name(entry.place)));
+        let slots = Slots::new(names);
         let targets = Column::of_u32(self.entries.iter().map(|entry| entry.target));
         let mut attributes: Vec<_> = self.attributes.into_iter().collect();
         attributes.sort_unstable_by_key(|(folder, _)| *folder);
@@ -220,6 +223,7 @@ impl TreeBuilder {
             places: Column::Memory(places),
             targets,
             arena: Column::Memory(sorted),
+            slots,
             attributes,
             renamed: self.renamed,
         })

@@ -9,6 +9,7 @@ mod names;
 mod numbered;
 mod records;
 mod renamed;
+mod slots;
 mod stored;
 mod tree;
 
@@ -212,6 +213,12 @@ impl From<Numbered> for Catalog {
 impl From<Records> for Catalog {
     fn from(records: Records) -> Self {
         Catalog::Records(records)
+    }
+}
+
+impl From<Box<Tree>> for Catalog {
+    fn from(tree: Box<Tree>) -> Self {
+        Catalog::Tree(*tree)
     }
 }
 

@@ -12,7 +12,7 @@ pub enum StoredNames {
     /// None, and each record has so many fields.
     Fields(u64),
     /// A tree.
-    Tree(Tree),
+    Tree(Box<Tree>),
     /// Something like a tree that is not used: why.
     Unused(String),
     /// A tree, but for this name: it stands twice, and [`Duplicates::Error`] was asked for.
@@ -121,7 +121,7 @@ impl Dataset {
         let is_strict = only_trees && is_merged;
         builder.duplicates(if is_strict { Duplicates::Error } else { naming.duplicates });
         Ok(match wrong.map_or_else(|| builder.build(), Err) {
-            Ok(tree) => StoredNames::Tree(tree),
+            Ok(tree) => StoredNames::Tree(Box::new(tree)),
             Err(NameError::Duplicate(name)) if !is_strict => StoredNames::Twice(name),
             Err(why) => StoredNames::Unused(why.to_string()),
         })
@@ -155,7 +155,7 @@ fn width(samples: u64) -> usize {
 fn tree(add: impl FnOnce(&mut TreeBuilder) -> Result<(), NameError>) -> StoredNames {
     let mut builder = TreeBuilder::default();
     match add(&mut builder).and_then(|()| builder.build()) {
-        Ok(tree) => StoredNames::Tree(tree),
+        Ok(tree) => StoredNames::Tree(Box::new(tree)),
         Err(why) => StoredNames::Unused(why.to_string()),
     }
 }

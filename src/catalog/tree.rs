@@ -1,7 +1,8 @@
-//! Stored names, packed: 12 bytes an entry and the bytes of its name. No object a name.
+//! Stored names, packed: 18 bytes an entry and the bytes of its name. No object a name.
 
 use super::column::Column;
 use super::numbered::MAX_NAME_BYTES;
+use super::slots::Slots;
 use super::{Emit, Node, Renamed};
 use crate::format::{Attributes, Error, Kind, Result, SliceSource, Source};
 use std::cmp::Ordering;
@@ -18,8 +19,8 @@ pub(super) const OFFSET_MASK: u64 = (1 << LENGTH_SHIFT) - 1;
 /// Numbers of a folder's row.
 const FOLDER_FIELDS: usize = 4;
 /// What a kept tree begins with, and behind that its version, the lengths of its columns and their CRC-32.
-const MAGIC: [u8; 8] = *b"FFRTREE2";
-const COLUMNS: usize = 6;
+const MAGIC: [u8; 8] = *b"FFRTREE3";
+const COLUMNS: usize = 7;
 const HEAD_BYTES: u64 = 8 + 8 * COLUMNS as u64 + 8;
 const ATTRIBUTE_BYTES: usize = 24;
 
@@ -34,6 +35,7 @@ pub struct Tree {
     /// Per entry: number of the sample or folder.
     pub(super) targets: Column,
     pub(super) arena: Column,
+    pub(super) slots: Slots,
     /// Of folders that are stored as such, by number.
     pub(super) attributes: Vec<(u32, Attributes)>,
     pub(super) renamed: Renamed,
@@ -87,6 +89,14 @@ impl Tree {
         let Some(row) = self.row(folder)? else { return Ok(None) };
         let (mut low, mut high) = (row.first_entry as usize, row.end_entry as usize);
         let mut buffer = [0; MAX_NAME_BYTES];
+        let is_it = |entry: usize| {
+            let is_here = (low..high).contains(&entry);
+            Ok(is_here && self.name(self.places.u64_at(entry)?, &mut buffer)? == name)
+        };
+        if let Some(found) = self.slots.find(folder as u32, name, is_it)? {
+            let node = |entry| self.node(entry, self.places.u64_at(entry)?);
+            return found.map(node).transpose();
+        }
         while low < high {
             let middle = low.midpoint(high);
             let place = self.places.u64_at(middle)?;
@@ -161,8 +171,8 @@ impl Tree {
     pub fn write(&self, out: &mut dyn io::Write) -> io::Result<()> {
         let attributes = Column::Memory(self.attributes.iter().flat_map(pack).collect());
         let renamed = Column::Memory(self.renamed.pack());
-        let (folders, places) = (&self.folders, &self.places);
-        let columns = [folders, places, &self.targets, &self.arena, &attributes, &renamed];
+        let (folders, places, slots) = (&self.folders, &self.places, &self.slots.0);
+        let columns = [folders, places, &self.targets, &self.arena, slots, &attributes, &renamed];
         let mut head = MAGIC.to_vec();
         head.extend(columns.iter().flat_map(|column| column.bytes().to_le_bytes()));
         let mut crc = Crc(crc32fast::Hasher::new());
@@ -207,11 +217,12 @@ impl Tree {
             Ok(packed)
         };
         let (renamed, packed) = (Renamed::unpack(&last()?), last()?);
-        let [folders, places, targets, arena] =
-            columns.try_into().map_err(|_| io::Error::other("four columns"))?;
+        let [folders, places, targets, arena, slots] =
+            columns.try_into().map_err(|_| io::Error::other("too few columns"))?;
         let attributes = packed.chunks_exact(ATTRIBUTE_BYTES).map(unpack).collect();
         let path = source.path().to_owned();
-        Ok(Some(Self { path, folders, places, targets, arena, attributes, renamed }))
+        let slots = Slots(slots);
+        Ok(Some(Self { path, folders, places, targets, arena, slots, attributes, renamed }))
     }
 
     /// As [`Tree::read`], from a part of a source.

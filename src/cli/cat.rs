@@ -41,7 +41,9 @@ pub(super) fn run(args: &CatArgs) -> Result<Exit, Failure> {
     if names.is_empty() {
         return Err(Failure::usage("which samples? ffrfs cat SOURCE NAME…"));
     }
-    let opened = source::open(sources, &args.open)?;
+    let mut open = args.open.clone();
+    open.read_password(sources)?;
+    let opened = source::open(sources, &open)?;
     let catalog = opened.catalog(&args.view, &args.open)?;
     for name in names {
         if !matches!(catalog.find(&opened.dataset, path_bytes(name))?, Some(Node::Sample(_))) {

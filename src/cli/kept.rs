@@ -36,6 +36,9 @@ pub(super) struct IndexArgs {
     /// The folder for indexes, instead of beside the containers
     #[arg(long, alias = "index_dir", value_name = "DIR")]
     pub(super) index_dir: Option<PathBuf>,
+    /// Decode compressed files that cannot be read in the middle to this folder
+    #[arg(long, value_name = "DIR")]
+    pub(super) spool: Option<PathBuf>,
     /// Whether this command writes them.
     #[arg(skip)]
     pub(super) writes: bool,
@@ -53,11 +56,13 @@ pub(super) struct Found {
     pub(super) container: Box<dyn Container>,
     pub(super) tree: Option<Tree>,
     pub(super) unkept: Option<Unkept>,
+    /// What it was decoded to.
+    pub(super) spooled: Option<File>,
 }
 
 impl Default for IndexArgs {
     fn default() -> Self {
-        Self { index: "auto".into(), index_dir: None, writes: false }
+        Self { index: "auto".into(), index_dir: None, spool: None, writes: false }
     }
 }
 
@@ -66,7 +71,7 @@ impl IndexArgs {
     pub(super) fn open(&self, file: &Arc<File>, options: &OpenOptions) -> Result<Found, Failure> {
         let source = Arc::clone(file) as Arc<dyn Source>;
         let format = format::recognize(source.as_ref(), options)?;
-        let found = |container| Found { container, tree: None, unkept: None };
+        let found = |container| Found { container, tree: None, unkept: None, spooled: None };
         if !format.is_scanned() || self.index == Path::new("none") {
             return Ok(found(format.open(source, options)?));
         }
@@ -75,7 +80,7 @@ impl IndexArgs {
         let paths = self.paths(file.path());
         for path in &paths {
             if let Some((container, tree)) = load(path, &key, format, &source) {
-                return Ok(Found { container, tree, unkept: None });
+                return Ok(Found { tree, ..found(container) });
             }
         }
         let watched = Arc::new(Watched::new(Arc::clone(&source)));
@@ -86,11 +91,44 @@ impl IndexArgs {
                 let why = anyhow::anyhow!("interrupted: no index was written");
                 return Err(Failure::new(Exit::Interrupted, why));
             }
+            Err(format::Error::NoRestarts { .. }) if self.spool.is_some() => {
+                return self.unpack(format, watched.as_ref(), options);
+            }
             container => container?,
         };
         let unkept = self.writes && self.index != Path::new("memory");
         let unkept = unkept.then(|| Unkept { paths, key, format: format.name() });
-        Ok(Found { container, tree: None, unkept })
+        Ok(Found { unkept, ..found(container) })
+    }
+
+    /// Decodes all of a compressed file to a file without a name, and opens that: it goes with the mount.
+    fn unpack(
+        &self,
+        format: &dyn Format,
+        source: &Watched,
+        options: &OpenOptions,
+    ) -> Result<Found, Failure> {
+        let folder = self.spool.as_deref().unwrap_or(Path::new("."));
+        let failed = |e| Failure::output(format_args!("--spool {}", folder.display()), e);
+        let file = tempfile::tempfile_in(folder).map_err(failed)?;
+        let mut out = Recording { out: BufWriter::with_capacity(1 << 20, file), error: None };
+        let unpacked = format.unpack(source, &mut out);
+        source.progress.finish_and_clear();
+        if let Some(error) = out.error {
+            return Err(failed(error));
+        }
+        let name = unpacked?;
+        let file = out.out.into_inner().map_err(io::IntoInnerError::into_error).map_err(failed)?;
+        let open = || -> io::Result<File> { File::of(file.try_clone()?, source.path().to_owned()) };
+        let decoded: Arc<dyn Source> = Arc::new(open().map_err(failed)?);
+        let container = match format::recognize(decoded.as_ref(), options) {
+            Ok(inner) if inner.is_scanned() && inner.name() == "tar" => {
+                inner.open(decoded, options)?
+            }
+            _ => Box::new(format::file::PlainFile::new(decoded, name)),
+        };
+        let spooled = Some(open().map_err(failed)?);
+        Ok(Found { container, tree: None, unkept: None, spooled })
     }
 
     /// Whether all indexes would be the same file.
@@ -269,6 +307,26 @@ fn load(
         stale("damaged");
     }
     Some((opened?, tree?))
+}
+
+/// Remembers why nothing more could be written.
+struct Recording<W: Write> {
+    out: W,
+    error: Option<io::Error>,
+}
+
+impl<W: Write> Write for Recording<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.out.write(bytes).map_err(|error| {
+            let kind = error.kind();
+            self.error = Some(error);
+            kind.into()
+        })
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
 }
 
 struct Counted<'a, W: Write> {

@@ -217,7 +217,7 @@ pub(super) fn run(mut args: MountArgs) -> Result<Exit, Failure> {
     if let Some(file) = &mut args.settings.log_file {
         *file = std::path::absolute(&*file).map_err(|e| Failure::output(file.display(), e))?;
     }
-    args.open.read_password()?;
+    args.open.read_password(&args.paths)?;
     args.open.kept.writes = true;
     if args.foreground {
         logging::in_foreground(&args.settings.log_level, args.settings.log_file.as_deref())?;

@@ -10,7 +10,7 @@ use crate::io::{File, process};
 use crate::vfs::{Options, Part, Vfs};
 use clap::{Args, ValueEnum};
 use std::collections::HashSet;
-use std::io::Read;
+use std::io::{IsTerminal, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -94,10 +94,35 @@ impl OpenArgs {
         })
     }
 
-    /// Reads the password now: a daemon has neither the caller's descriptors nor its folder.
-    pub(super) fn read_password(&mut self) -> Result<(), Failure> {
+    /// Reads the password now: a daemon has neither the caller's descriptors nor its folder and terminal.
+    pub(super) fn read_password(&mut self, sources: &[PathBuf]) -> Result<(), Failure> {
         self.secret = self.password()?;
+        if self.secret.is_none() && std::io::stdin().is_terminal() {
+            self.secret = self.ask_password(sources)?;
+        }
         Ok(())
+    }
+
+    /// Asks on the terminal, if a source cannot be read without a password.
+    fn ask_password(&self, sources: &[PathBuf]) -> Result<Option<Secret>, Failure> {
+        let options = self.options()?;
+        for path in expand(sources)? {
+            // What is wrong with it is said where it is opened for good.
+            let Ok(file) = File::open(&path) else { continue };
+            let source: Arc<dyn Source> = Arc::new(file);
+            let Ok(format) = format::recognize(source.as_ref(), &options) else { continue };
+            if format.is_scanned() {
+                continue;
+            }
+            let wants = format.open(source, &options).is_ok_and(|opened| opened.wants_password());
+            if wants {
+                let question = format!("Password for {} (none: Enter): ", path.display());
+                let answer = rpassword::prompt_password(question);
+                let answer = answer.map_err(|e| Failure::unreadable("the terminal", e))?;
+                return Ok((!answer.is_empty()).then(|| Secret::new(answer.as_bytes())));
+            }
+        }
+        Ok(None)
     }
 
     /// The first line of what the user says; never on the command line, where everybody sees it.
@@ -170,8 +195,12 @@ pub(super) fn open_with(
     for path in paths {
         let file = File::open(&path).map_err(|e| Failure::unreadable(path.display(), e))?;
         let file = Arc::new(prepare(file)?);
+        let Found { container, tree: kept, unkept, spooled } = args.kept.open(&file, &options)?;
+        let file = match spooled {
+            Some(spooled) => Arc::new(prepare(spooled)?),
+            None => file,
+        };
         let source = Arc::clone(&file) as Arc<dyn Source>;
-        let Found { container, tree: kept, unkept } = args.kept.open(&file, &options)?;
         if is_single {
             (tree, later) = (kept, unkept);
         } else if let Some(unkept) = unkept {

@@ -79,7 +79,9 @@ struct Outcome {
 
 pub(super) fn run(args: &VerifyArgs) -> Result<Exit, Failure> {
     logging::to_stderr("warn");
-    let opened = source::open(&args.sources, &args.open)?;
+    let mut open = args.open.clone();
+    open.read_password(&args.sources)?;
+    let opened = source::open(&args.sources, &open)?;
     let samples = opened.dataset.len();
     let (first, last) = args.sample.unwrap_or((0, None));
     let end = last.map_or(samples, |last| last.saturating_add(1));
@@ -448,7 +450,7 @@ fn print(args: &VerifyArgs, outcome: &Outcome) -> std::io::Result<()> {
                 format!("checksum mismatch: expected {expected}, found {found}")
             }
             Fault::Damaged => {
-                "damaged: it cannot be read whole (or not without a password)".to_owned()
+                "damaged: its bytes are not all there, or cannot be decrypted or decoded".to_owned()
             }
             Fault::Structure { error } => error.clone(),
             Fault::Unreadable { error } => format!("cannot be read: {error}"),

@@ -137,7 +137,7 @@ impl Opened {
         if !args.flat {
             match self.dataset.stored_names(&args.naming(self)) {
                 Ok(StoredNames::Tree(tree)) if args.suffix.is_none() && args.fanout.is_none() => {
-                    self.keep_index(Some(&tree).filter(|_| is_plain));
+                    self.keep_index(Some(tree.as_ref()).filter(|_| is_plain));
                     let catalog = tree.into();
                     self.check_reserved(&catalog, false)?;
                     return Ok(catalog);

@@ -113,6 +113,22 @@ impl Format for Compressed {
         Ok(Box::new(CompressedFile::new(self, source, stream, archive)?))
     }
 
+    fn unpack(&self, source: &dyn Source, out: &mut dyn std::io::Write) -> Result<Vec<u8>> {
+        StreamIndex::decode_all(source, self.codec, &mut |offset_bytes, bytes| {
+            out.write_all(bytes).map_err(|e| Error::Unreadable {
+                path: source.path().to_owned(),
+                what: "the stream into its spool",
+                offset_bytes,
+                source: e,
+            })
+        })?;
+        let length = usize::try_from(source.len().min(HEADER_BYTES)).unwrap_or(0);
+        let mut head = vec![0; length];
+        read(source, &mut head)?;
+        let header = GzipHeader::read(&head).filter(|_| self.codec == Codec::Gzip);
+        Ok(self.file_name(source, header.as_ref()))
+    }
+
     fn is_scanned(&self) -> bool {
         true
     }

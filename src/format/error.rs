@@ -43,6 +43,24 @@ pub enum Error {
         hint: &'static str,
     },
 
+    /// A compressed stream that can only be decoded from its beginning.
+    #[error(
+        "{}: this {format} stream cannot be read in the middle: at byte {offset_bytes}: expected places to \
+         decode from at most 64 MiB apart, found {found}: --spool DIR decodes it to disk, or compress it in \
+         frames or blocks (zstd: pzstd, xz: -T0)",
+        path.display()
+    )]
+    NoRestarts {
+        /// The container.
+        path: PathBuf,
+        /// The codec.
+        format: &'static str,
+        /// Where in the file.
+        offset_bytes: u64,
+        /// What is there instead.
+        found: String,
+    },
+
     /// Bytes that do not add up to their checksum.
     #[error(
         "{}: checksum mismatch in {what} at byte {offset_bytes}: expected {expected:#010x}, found {found:#010x}{hint}",

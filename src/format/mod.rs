@@ -44,6 +44,7 @@ mod decode;
 mod error;
 pub mod ffcv;
 pub mod ffrecord;
+pub mod file;
 pub mod magic;
 mod member;
 pub(crate) mod name;
@@ -118,6 +119,16 @@ pub trait Format: Sync {
     ) -> Result<Option<Box<dyn Container>>> {
         let _ = (source, kept);
         Ok(None)
+    }
+
+    /// Decodes a stream that is refused with [`Error::NoRestarts`], whole and in order; gives the name of
+    /// the file that it is.
+    ///
+    /// # Errors
+    /// The source cannot be read, or is damaged; or what `out` says.
+    fn unpack(&self, source: &dyn Source, out: &mut dyn std::io::Write) -> Result<Vec<u8>> {
+        let _ = (source, out);
+        Ok(Vec::new())
     }
 }
 
@@ -209,6 +220,11 @@ pub trait Container: Send + Sync {
     fn piece(&self, index: u64, offset_bytes: u64) -> Result<Option<Piece>> {
         let _ = (index, offset_bytes);
         Ok(None)
+    }
+
+    /// Whether a password is missing: there are encrypted samples, and it was opened without one.
+    fn wants_password(&self) -> bool {
+        false
     }
 
     /// Whether there is a sample with [`Content::Sparse`].

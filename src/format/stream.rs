@@ -81,6 +81,20 @@ impl StreamIndex {
         Pass::new(source, codec, interval_bytes)?.run(on_bytes)
     }
 
+    /// Decodes all of `source` as [`StreamIndex::build`] does, but needs no restart points, and keeps none.
+    ///
+    /// # Errors
+    /// The source cannot be read, is no such stream, or is damaged; or what `on_bytes` says.
+    pub fn decode_all(
+        source: &dyn Source,
+        codec: Codec,
+        on_bytes: &mut dyn FnMut(u64, &[u8]) -> Result<()>,
+    ) -> Result<()> {
+        let mut pass = Pass::new(source, codec, MAX_INTERVAL_BYTES)?;
+        pass.needs_restarts = false;
+        pass.run(on_bytes).map(drop)
+    }
+
     /// The codec.
     #[must_use]
     pub fn codec(&self) -> Codec {
@@ -282,13 +296,14 @@ struct Pass<'a> {
     input_at: usize,
     read_bytes: u64,
     crc: crc32fast::Hasher,
+    needs_restarts: bool,
 }
 
 impl<'a> Pass<'a> {
     fn new(source: &'a dyn Source, codec: Codec, interval_bytes: u64) -> Result<Self> {
         let decoder = decoder(codec, None).map_err(|why| refused(source, codec, 0, why, ""))?;
         let Some(decoder) = decoder else {
-            return Err(refused(source, codec, 0, "no restart points".into(), NEEDS_SPOOL));
+            return Err(no_restarts(source, codec, 0, "none".into()));
         };
         let index = StreamIndex {
             codec,
@@ -299,7 +314,17 @@ impl<'a> Pass<'a> {
         };
         let interval_bytes = interval_bytes.clamp(1, MAX_INTERVAL_BYTES);
         let (input, crc) = (Vec::new(), crc32fast::Hasher::new());
-        Ok(Self { source, decoder, interval_bytes, index, input, input_at: 0, read_bytes: 0, crc })
+        Ok(Self {
+            source,
+            decoder,
+            interval_bytes,
+            index,
+            input,
+            input_at: 0,
+            read_bytes: 0,
+            crc,
+            needs_restarts: true,
+        })
     }
 
     fn run(mut self, on_bytes: &mut dyn FnMut(u64, &[u8]) -> Result<()>) -> Result<StreamIndex> {
@@ -370,9 +395,10 @@ impl<'a> Pass<'a> {
             let found = format!("{decoded} bytes and more from {}", self.index.stored_bytes);
             return Err(self.refuse(found, ": it looks like a decompression bomb"));
         }
-        if self.open_bytes() > MAX_INTERVAL_BYTES {
+        if self.open_bytes() > MAX_INTERVAL_BYTES && self.needs_restarts {
             let found = format!("{} bytes without one", self.open_bytes());
-            return Err(self.refuse(found, NEEDS_SPOOL));
+            let codec = self.index.codec;
+            return Err(no_restarts(self.source, codec, self.index.stored_bytes, found));
         }
         Ok(())
     }
@@ -385,7 +411,7 @@ impl<'a> Pass<'a> {
 
     /// Ends the interval if it is long enough and the next one can begin here.
     fn mark(&mut self) -> Result<()> {
-        if self.open_bytes() < self.interval_bytes {
+        if self.open_bytes() < self.interval_bytes || !self.needs_restarts {
             return Ok(());
         }
         let Some(restart) = self.decoder.restart() else { return Ok(()) };
@@ -418,8 +444,10 @@ impl<'a> Pass<'a> {
     }
 }
 
-const NEEDS_SPOOL: &str = ": random access needs places to decode from at most 64 MiB apart; spool=DIR \
-                           decodes it to disk, or compress it in frames or blocks (zstd: pzstd, xz: -T0)";
+fn no_restarts(source: &dyn Source, codec: Codec, offset_bytes: u64, found: String) -> Error {
+    let (path, format) = (source.path().to_owned(), codec.name());
+    Error::NoRestarts { path, format, offset_bytes, found }
+}
 
 fn refused(
     source: &dyn Source,

@@ -24,6 +24,8 @@ pub struct File {
     heat: Heat,
     size: u64,
     modified: (i64, i64),
+    /// It never had a name: nobody can take it away.
+    is_nameless: bool,
 }
 
 /// Why a read did not give the bytes.
@@ -57,9 +59,24 @@ impl File {
             return Err(io::Error::from_raw_os_error(libc::EISDIR));
         }
         let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-        let modified = (metadata.mtime(), metadata.mtime_nsec());
-        let (access, heat) = (Access::default(), Heat::default());
-        Ok(Self { path, file, access, heat, size: metadata.len(), modified })
+        Self::of(file, path)
+    }
+
+    /// A file that is open already, such as one without a name; errors call it `path`.
+    ///
+    /// # Errors
+    /// Its metadata cannot be read.
+    pub fn of(file: fs::File, path: PathBuf) -> io::Result<Self> {
+        let metadata = file.metadata()?;
+        Ok(Self {
+            path,
+            access: Access::default(),
+            heat: Heat::default(),
+            size: metadata.len(),
+            modified: (metadata.mtime(), metadata.mtime_nsec()),
+            is_nameless: metadata.nlink() == 0,
+            file,
+        })
     }
 
     /// The descriptor and flags for a read through a ring.
@@ -177,7 +194,7 @@ impl File {
             Err(ReadError::Changed("truncated"))
         } else if now.len() > self.size || (now.mtime(), now.mtime_nsec()) != self.modified {
             Err(ReadError::Changed("rewritten"))
-        } else if now.nlink() == 0 {
+        } else if now.nlink() == 0 && !self.is_nameless {
             Err(ReadError::Changed("replaced or deleted"))
         } else {
             Ok(())

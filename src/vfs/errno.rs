@@ -39,9 +39,10 @@ impl Errno {
 impl From<&Error> for Errno {
     fn from(error: &Error) -> Self {
         match error {
-            Error::Unreadable { .. } | Error::Malformed { .. } | Error::Checksum { .. } => {
-                Self::EIO
-            }
+            Error::Unreadable { .. }
+            | Error::Malformed { .. }
+            | Error::NoRestarts { .. }
+            | Error::Checksum { .. } => Self::EIO,
         }
     }
 }

@@ -89,6 +89,7 @@ struct ZipFile {
     targets: Targets,
     charset: Charset,
     password: Option<Secret>,
+    is_encrypted: bool,
     data_bytes: u64,
     warnings: Vec<String>,
 }
@@ -380,6 +381,10 @@ impl Container for ZipFile {
 
     fn index_checksum(&self) -> IndexChecksum {
         IndexChecksum::None
+    }
+
+    fn wants_password(&self) -> bool {
+        self.is_encrypted && self.password.is_none()
     }
 
     fn warnings(&self) -> &[String] {

@@ -67,6 +67,7 @@ pub(super) fn open(source: Arc<dyn Source>, options: &OpenOptions) -> Result<Zip
         targets: Targets::default(),
         charset: charset.or(guessed).unwrap_or(Charset::Dos(437)),
         password: options.password.clone(),
+        is_encrypted: first_encrypted.is_some(),
         data_bytes,
         warnings,
         source,
