@@ -115,6 +115,15 @@ impl Catalog {
         }
     }
 
+    /// What is not shown as it is stored; nothing where names are not stored.
+    #[must_use]
+    pub fn renamed(&self) -> Renamed {
+        match self {
+            Catalog::Numbered(_) | Catalog::Records(_) => Renamed::default(),
+            Catalog::Tree(t) => t.renamed().clone(),
+        }
+    }
+
     /// What is stored of a folder beside its name, if anything is.
     #[must_use]
     pub fn attributes(&self, folder: u64) -> Option<&Attributes> {

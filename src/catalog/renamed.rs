@@ -1,5 +1,7 @@
 //! What happens to members that cannot be shown as they are stored.
 
+use serde::Serialize;
+
 /// What to do with several members of one name. Folders keep theirs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Duplicates {
@@ -15,7 +17,7 @@ pub enum Duplicates {
 }
 
 /// Members that are shown under another name than they are stored under, or not at all.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct Renamed {
     /// Names that no directory can hold, or that lead elsewhere.
     pub escaped: u64,
@@ -35,5 +37,35 @@ impl Renamed {
         if self.examples.len() < Self::EXAMPLES {
             self.examples.push(text());
         }
+    }
+
+    /// How many were changed, in words; `None` if every name is shown as it is stored.
+    #[must_use]
+    pub fn summary(&self) -> Option<String> {
+        let counts = [
+            (self.escaped, "escaped: no folder can hold them, or they lead out of it"),
+            (self.numbered, "numbered: they stand more than once"),
+            (self.hidden, "hidden behind others of the same name"),
+        ];
+        let counts = counts.iter().filter(|(count, _)| *count > 0);
+        let parts: Vec<_> = counts.map(|(count, what)| format!("{count} {what}")).collect();
+        (!parts.is_empty()).then(|| parts.join("; "))
+    }
+
+    /// Three counts, and the examples, one a line: they hold no newlines.
+    pub(super) fn pack(&self) -> Vec<u8> {
+        let counts = [self.escaped, self.numbered, self.hidden];
+        let mut out: Vec<u8> = counts.iter().flat_map(|count| count.to_le_bytes()).collect();
+        out.extend_from_slice(self.examples.join("\n").as_bytes());
+        out
+    }
+
+    pub(super) fn unpack(bytes: &[u8]) -> Self {
+        let (counts, text) = bytes.split_at(bytes.len().min(24));
+        let mut counts = counts.as_chunks::<8>().0.iter().map(|count| u64::from_le_bytes(*count));
+        let mut next = || counts.next().unwrap_or(0);
+        let (escaped, numbered, hidden) = (next(), next(), next());
+        let examples = String::from_utf8_lossy(text).lines().map(str::to_owned).collect();
+        Self { escaped, numbered, hidden, examples }
     }
 }

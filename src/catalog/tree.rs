@@ -19,8 +19,8 @@ pub(super) const OFFSET_MASK: u64 = (1 << LENGTH_SHIFT) - 1;
 /// Numbers of a folder's row.
 const FOLDER_FIELDS: usize = 4;
 /// What a kept tree begins with, and behind that its version, the lengths of its columns and their CRC-32.
-const MAGIC: [u8; 8] = *b"FFRTREE2";
-const COLUMNS: usize = 6;
+const MAGIC: [u8; 8] = *b"FFRTREE3";
+const COLUMNS: usize = 7;
 const HEAD_BYTES: u64 = 8 + 8 * COLUMNS as u64 + 8;
 const ATTRIBUTE_BYTES: usize = 24;
 
@@ -164,14 +164,15 @@ impl Tree {
 // ---- kept on disk ----------------------------------------------------------------------------------
 
 impl Tree {
-    /// Writes it so that [`Tree::read`] finds it again. The notes about renamed members are not kept.
+    /// Writes it so that [`Tree::read`] finds it again.
     ///
     /// # Errors
     /// As `out` has them.
     pub fn write(&self, out: &mut dyn io::Write) -> io::Result<()> {
         let attributes = Column::Memory(self.attributes.iter().flat_map(pack).collect());
-        let columns =
-            [&self.folders, &self.places, &self.targets, &self.arena, &self.slots.0, &attributes];
+        let renamed = Column::Memory(self.renamed.pack());
+        let (folders, places, slots) = (&self.folders, &self.places, &self.slots.0);
+        let columns = [folders, places, &self.targets, &self.arena, slots, &attributes, &renamed];
         let mut head = MAGIC.to_vec();
         head.extend(columns.iter().flat_map(|column| column.bytes().to_le_bytes()));
         let mut crc = Crc(crc32fast::Hasher::new());
@@ -209,15 +210,17 @@ impl Tree {
             columns.push(Column::Kept(source.table(at, length)?, length));
             at += length;
         }
-        let mut packed = Vec::new();
-        if let Some(attributes) = columns.pop() {
-            attributes.write(&mut packed)?;
-        }
+        // What is small is not mapped.
+        let mut last = || -> io::Result<Vec<u8>> {
+            let mut packed = Vec::new();
+            columns.pop().map_or(Ok(()), |column| column.write(&mut packed))?;
+            Ok(packed)
+        };
+        let (renamed, packed) = (Renamed::unpack(&last()?), last()?);
         let [folders, places, targets, arena, slots] =
             columns.try_into().map_err(|_| io::Error::other("too few columns"))?;
         let attributes = packed.chunks_exact(ATTRIBUTE_BYTES).map(unpack).collect();
         let path = source.path().to_owned();
-        let renamed = Renamed::default();
         let slots = Slots(slots);
         Ok(Some(Self { path, folders, places, targets, arena, slots, attributes, renamed }))
     }

@@ -7,10 +7,10 @@ use super::{Exit, Failure, logging};
 use clap::Args;
 use std::path::PathBuf;
 
-/// Build the kept indexes of containers that must be read whole (tar, compressed files)
+/// Build the indexes of containers that must be read whole (tar, compressed files) ahead of a mount
 #[derive(Debug, Args)]
 pub(super) struct IndexCommandArgs {
-    /// Containers, or folders of them
+    /// Containers, or folders, globs or brace lists of them
     #[arg(required = true, value_name = "SOURCE")]
     sources: Vec<PathBuf>,
     #[command(flatten)]

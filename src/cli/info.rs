@@ -14,7 +14,7 @@ use std::path::PathBuf;
 /// Describe containers
 #[derive(Debug, Args)]
 pub(super) struct InfoArgs {
-    /// Containers, or folders of them
+    /// Containers, or folders, globs or brace lists of them
     #[arg(required = true, value_name = "SOURCE")]
     sources: Vec<PathBuf>,
     /// As JSON
@@ -29,6 +29,8 @@ struct Report {
     #[serde(flatten)]
     info: Info,
     sample_bytes: Option<Sizes>,
+    /// Samples whose format has no checksum for them.
+    not_verifiable: u64,
     /// Of a few samples spread over the dataset: how many look like what.
     looks_like: BTreeMap<String, usize>,
 }
@@ -52,9 +54,11 @@ pub(super) fn run(args: &InfoArgs) -> Result<Exit, Failure> {
         opened.catalog(&ViewArgs { flat: true, ..view }, &args.open)
     })?;
     let paths = opened.parts.iter().map(|part| &part.path);
+    let (sample_bytes, not_verifiable) = sizes(&opened)?;
     let report = Report {
         info: report::info(&opened.dataset, &catalog, paths),
-        sample_bytes: sizes(&opened)?,
+        sample_bytes,
+        not_verifiable,
         looks_like: looks_like(&opened)?,
     };
     let text = if args.json { report::json(&report) } else { describe(&report).into_bytes() };
@@ -62,12 +66,14 @@ pub(super) fn run(args: &InfoArgs) -> Result<Exit, Failure> {
     Ok(Exit::Ok)
 }
 
-fn sizes(opened: &Opened) -> Result<Option<Sizes>, Failure> {
+/// The sizes of all samples, and how many of them have no checksum.
+fn sizes(opened: &Opened) -> Result<(Option<Sizes>, u64), Failure> {
     let samples = opened.dataset.len();
     let mut sizes = Sizes { min: u64::MAX, mean: 0, max: 0, empty: 0, damaged: 0 };
-    let mut sum: u128 = 0;
+    let (mut sum, mut not_verifiable) = (0u128, 0);
     for sample in 0..samples {
         let Some(located) = opened.dataset.locate(sample)? else { break };
+        not_verifiable += u64::from(!opened.is_verifiable(&located));
         if located.sample.damaged {
             sizes.damaged += 1;
             continue;
@@ -80,7 +86,7 @@ fn sizes(opened: &Opened) -> Result<Option<Sizes>, Failure> {
     }
     let whole = samples - sizes.damaged;
     sizes.mean = u64::try_from(sum / u128::from(whole.max(1))).unwrap_or(u64::MAX);
-    Ok((whole > 0).then_some(sizes))
+    Ok(((whole > 0).then_some(sizes), not_verifiable))
 }
 
 fn looks_like(opened: &Opened) -> Result<BTreeMap<String, usize>, Failure> {
@@ -92,13 +98,28 @@ fn looks_like(opened: &Opened) -> Result<BTreeMap<String, usize>, Failure> {
     Ok(kinds)
 }
 
+fn names(info: &Info) -> Vec<String> {
+    let (files, folders) = (HumanCount(info.named_samples), HumanCount(info.folders));
+    let mut lines = vec![match info.names {
+        "tree" => format!("names:      stored: {files} files in {folders} folders"),
+        "records" => format!("names:      numbered records, a folder each: {files} files in all"),
+        _ => "names:      numbered".to_owned(),
+    }];
+    if let Some(summary) = info.renamed.summary() {
+        lines.push(format!("changed:    {summary}"));
+        lines.extend(info.renamed.examples.iter().map(|example| format!("            {example}")));
+    }
+    lines
+}
+
 fn describe(report: &Report) -> String {
     let info = &report.info;
     let mut lines = Vec::new();
     for container in &info.containers {
         let checksum = match container.index_checksum {
             "ok" => "index checksum ok",
-            _ => "no index checksum",
+            "absent" => "no index checksum",
+            _ => "index not verifiable",
         };
         lines.push(format!(
             "{}: {}, {} samples, {}, {checksum}",
@@ -126,14 +147,13 @@ fn describe(report: &Report) -> String {
             lines.push(format!("damaged:    {} samples are not whole", HumanCount(sizes.damaged)));
         }
     }
-    lines.push(match info.names {
-        "tree" => format!(
-            "names:      a packed folder: {} files in {} folders",
-            HumanCount(info.named_samples),
-            HumanCount(info.folders)
-        ),
-        _ => "names:      numbered".to_owned(),
-    });
+    if report.not_verifiable > 0 {
+        lines.push(format!(
+            "checksums:  {} samples have none: not verifiable",
+            HumanCount(report.not_verifiable)
+        ));
+    }
+    lines.extend(names(info));
     let kinds: Vec<_> =
         report.looks_like.iter().map(|(kind, count)| format!("{kind} ({count})")).collect();
     if !kinds.is_empty() {

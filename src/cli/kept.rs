@@ -27,7 +27,7 @@ const NAME_BYTES: usize = 16;
 const SAMPLE_BYTES: u64 = 64 << 10;
 
 /// Where indexes are kept.
-#[derive(Debug, Args, Clone, Default)]
+#[derive(Debug, Args, Clone)]
 pub(super) struct IndexArgs {
     /// Where the index of a container that must be read whole is kept: `auto` (beside it, else in the
     /// user's cache), `memory` (one that is there is used, none is written), `none`, or a file
@@ -58,6 +58,12 @@ pub(super) struct Found {
     pub(super) unkept: Option<Unkept>,
     /// What it was decoded to.
     pub(super) spooled: Option<File>,
+}
+
+impl Default for IndexArgs {
+    fn default() -> Self {
+        Self { index: "auto".into(), index_dir: None, spool: None, writes: false }
+    }
 }
 
 impl IndexArgs {
@@ -123,6 +129,11 @@ impl IndexArgs {
         };
         let spooled = Some(open().map_err(failed)?);
         Ok(Found { container, tree: None, unkept: None, spooled })
+    }
+
+    /// Whether all indexes would be the same file.
+    pub(super) fn is_one_file(&self) -> bool {
+        !matches!(self.index.to_str(), Some("auto" | "memory" | "none"))
     }
 
     /// Where an index may lie, the best place first.

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 /// List samples without mounting
 #[derive(Debug, Args)]
 pub(super) struct LsArgs {
-    /// Containers, or folders of them
+    /// Containers, or folders, globs or brace lists of them
     #[arg(required = true, value_name = "SOURCE")]
     sources: Vec<PathBuf>,
     /// Also size, offset, CRC-32 and container of each sample

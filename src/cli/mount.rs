@@ -20,15 +20,19 @@ Every long option can also be given as -o NAME[=VALUE], with - or _ in its name;
 
 Examples:
   ffrfs mount train.ffr /mnt/ds
+  ffrfs mount photos.zip /mnt/ds --password-file secret.txt
+  ffrfs mount 'train-{000000..000146}.tar' /mnt/ds --index-dir /var/cache/ffrfs
+  ffrfs mount train.beton /mnt/ds --view npy
   ffrfs mount part0.ffr part1.ffr /mnt/ds -o allow_other,suffix=auto
-  ffrfs mount shards/ /mnt/ds --verify once --cache-size 1G";
+  ffrfs mount shards/ /mnt/ds --layout shards --verify once --cache-size 1G";
 
 /// Mount containers on a folder
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP, args_override_self = true)]
 #[command(override_usage = "ffrfs mount [OPTIONS] <SOURCE>... <MOUNTPOINT>")]
 pub(super) struct MountArgs {
-    /// Containers, or folders of them, numbered on from one to the next; then the mount point
+    /// Containers of any known format, or folders, globs or brace lists of them, shown as one dataset
+    /// (--layout); then the mount point
     #[arg(required = true, value_name = "SOURCE… MOUNTPOINT")]
     paths: Vec<PathBuf>,
 
@@ -69,12 +73,12 @@ struct Settings {
     /// Whether .ffrfs/prefetch can be written; `ro` is the same as --ro
     #[arg(long, value_name = "HOW", default_value = "rw")]
     control: Control,
-    /// Ignore set-user-id bits (there are none)
+    /// Ignore set-user-id bits, which archives may have (always so)
     #[arg(long)]
     nosuid: bool,
     #[arg(long, hide = true)]
     suid: bool,
-    /// No devices (there are none)
+    /// No devices (always so)
     #[arg(long)]
     nodev: bool,
     #[arg(long, hide = true)]
@@ -253,6 +257,11 @@ fn prepare(args: &MountArgs, target: &Path) -> Result<(Mounted, Signals), Failur
     let prepare = |file| args.settings.io.prepare(file);
     let opened = source::open_with(&args.paths, &args.open, prepare)?;
     let catalog = opened.catalog(&args.view, &args.open)?;
+    if let Some(summary) = catalog.renamed().summary() {
+        tracing::warn!(
+            "not all names are shown as they are stored: {summary}; `info` has examples"
+        );
+    }
     let fsname = args
         .settings
         .fsname

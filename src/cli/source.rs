@@ -31,7 +31,7 @@ pub(super) struct OpenArgs {
     /// Serve a container whose damage is confined to some samples (those give an error)
     #[arg(long, alias = "allow_damaged")]
     pub(super) allow_damaged: bool,
-    /// The format, if the content must not tell it
+    /// The format, if the content must not tell it: a name as `info` prints it, or an ending such as zip
     #[arg(long, value_name = "NAME", value_parser = format_name)]
     pub(super) format: Option<&'static str>,
     /// How samples with a type are shown
@@ -40,7 +40,7 @@ pub(super) struct OpenArgs {
     /// Character set of names that do not say theirs, such as cp437, shift-jis or gbk [default: guessed]
     #[arg(long, value_name = "NAME")]
     pub(super) encoding: Option<String>,
-    /// The first line of this file decrypts what is encrypted
+    /// The first line of this file is the password of encrypted members
     #[arg(long, alias = "password_file", value_name = "FILE", conflicts_with = "password_fd")]
     pub(super) password_file: Option<PathBuf>,
     /// As --password-file, from an open descriptor
@@ -49,7 +49,7 @@ pub(super) struct OpenArgs {
     /// What they say, once it was read.
     #[arg(skip)]
     secret: Option<Secret>,
-    /// Show members that are containers themselves as folders, so many one in another
+    /// Show stored members that are containers themselves as folders; N: how deep
     #[arg(long, value_name = "N", default_value_t = 0)]
     #[arg(value_parser = clap::value_parser!(u8).range(..=16))]
     pub(super) nested: u8,
@@ -190,6 +190,11 @@ pub(super) fn open_with(
     let paths = expand(sources)?;
     let is_single = paths.len() == 1;
     let pool = (paths.len() > MANY_FILES).then(|| Pool::new(MANY_FILES));
+    if !is_single && args.kept.is_one_file() {
+        return Err(Failure::usage(
+            "--index FILE is for one container; --index-dir is for several",
+        ));
+    }
     for path in paths {
         let unreadable = |e| Failure::unreadable(path.display(), e);
         let mut file = prepare(File::open(&path).map_err(unreadable)?)?;
@@ -245,6 +250,14 @@ impl Opened {
     /// The indexes that were written.
     pub(super) fn written_indexes(&self) -> Vec<PathBuf> {
         self.written.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Whether there is a checksum to check a sample by. Encodings of members have their own (AES); a
+    /// stream's is no member's, and there may be none.
+    pub(super) fn is_verifiable(&self, located: &Located) -> bool {
+        let container = self.dataset.parts()[located.container].as_ref();
+        let is_encoded = matches!(located.sample.content, Content::Encoded(_));
+        located.sample.crc32.is_some() || is_encoded && container.stream().is_none()
     }
 
     /// The file system that a mount would show.

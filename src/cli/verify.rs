@@ -23,10 +23,10 @@ const SPAN_BYTES: u64 = 4 << 20;
 /// The most that is decoded at once, where an encoding cannot be undone step by step.
 const MAX_DECODED_BYTES: u64 = 1 << 30;
 
-/// Check every sample's checksum
+/// Check every sample against its checksum, and say where there is none
 #[derive(Debug, Args)]
 pub(super) struct VerifyArgs {
-    /// Containers, or folders of them
+    /// Containers, or folders, globs or brace lists of them
     #[arg(required = true, value_name = "SOURCE")]
     sources: Vec<PathBuf>,
     /// Threads [default: as many as CPUs]
@@ -209,7 +209,7 @@ impl<'a> Run<'a> {
         for (place, (located, fault)) in span.samples.iter().zip(faults).enumerate() {
             let at = located.sample;
             state.outcome.bytes += if at.damaged { 0 } else { at.size_bytes() };
-            state.outcome.not_verifiable += u64::from(at.crc32.is_none());
+            state.outcome.not_verifiable += u64::from(!self.opened.is_verifiable(located));
             let Some(fault) = fault else { continue };
             state.outcome.bad.push(Bad {
                 sample: span.first + place as u64,
@@ -464,9 +464,11 @@ fn print(args: &VerifyArgs, outcome: &Outcome) -> std::io::Result<()> {
         )?;
     }
     drop(out);
-    let checked = outcome.checked_to - outcome.first_sample;
+    let read = outcome.checked_to - outcome.first_sample;
+    // What lies beyond an interruption may be among them.
+    let checked = read.saturating_sub(outcome.not_verifiable);
     let bytes = indicatif::HumanBytes(outcome.bytes);
-    say(format_args!("{checked} samples checked, {bytes}: {} bad", outcome.bad.len()));
+    say(format_args!("{checked} samples checked, {bytes} read: {} bad", outcome.bad.len()));
     if outcome.not_verifiable > 0 {
         let samples = outcome.not_verifiable;
         say(format_args!("{samples} samples have no checksum: not verifiable"));

@@ -158,6 +158,11 @@ impl Opened {
                     return Ok(Records::new(self.dataset.len(), fields, args.fanout).into());
                 }
                 Ok(StoredNames::None) => {}
+                Ok(StoredNames::Twice(name)) => {
+                    return Err(Failure::usage(format!(
+                        "{name:?} is named twice, which --dup error refuses (--dup number shows all)"
+                    )));
+                }
                 Ok(StoredNames::Unused(why)) => {
                     tracing::warn!(
                         "the last sample looks like stored names, which are not used: {why}"

@@ -4,7 +4,21 @@
 //! imports nothing from the others: no FUSE, no threads, no system calls, no `unsafe`, and no panic on
 //! any input.
 //!
-//! A new format is one module that implements [`Format`] and [`Container`], and one line in [`FORMATS`].
+//! A new format is one module (a file, or a folder) and one line in [`FORMATS`]; engine, names, checks, tools
+//! and `--format` know it by that. What it takes:
+//!
+//! 1. [`Format`]: `detect` by content (cheap, and only [`Detected::Yes`] if nothing else begins so), and `open`,
+//!    which checks all of the structure and leaves the index where it is ([`Source::table`]). If `open` must
+//!    read all of the container: `is_scanned`, `open_kept` and [`Container::keep`].
+//! 2. [`Container`]: `sample` says where the bytes of sample i lie, and by its [`Content`] what more is needed:
+//!    nothing (`Stored`), or `prefix`, `decode` and perhaps `decoder`, `piece`. Samples that are whole may be
+//!    next to damaged ones: those are [`Sample::damaged`], or give an error when they are decoded.
+//! 3. Names: `names` chooses a kind of [`Names`]; `field_name` or `members` give them, as they are stored.
+//!    [`OpenOptions`] hold what users decide; `attributes` and `link_target` are for what archives have.
+//! 4. No number from a file is believed: checked arithmetic, no memory by a claimed size ([`Error::Malformed`]
+//!    names the byte). The lints below hold in the whole room.
+//! 5. Tests: of every field cut and flipped, a fixture that the format's own package wrote, a fuzz target; a
+//!    section in `docs/formats.md`.
 
 #![deny(
     clippy::indexing_slicing,

@@ -2,7 +2,7 @@
 
 use super::bad::{AllBad, Bad, Fault};
 use super::{PrefetchFigures, Vfs, block, cache, stats};
-use crate::catalog::{Catalog, Dataset};
+use crate::catalog::{Catalog, Dataset, Renamed};
 use crate::format::{IndexChecksum, Result};
 use serde::Serialize;
 use std::fmt::Write;
@@ -21,8 +21,10 @@ pub struct Info {
     pub folders: u64,
     /// Bytes of all samples.
     pub bytes: u64,
-    /// `numbered` or `tree`.
+    /// `numbered`, `records` (numbered folders, each with the files of one record) or `tree`.
     pub names: &'static str,
+    /// Stored names that are shown as others, or not at all.
+    pub renamed: Renamed,
     /// The containers in order.
     pub containers: Vec<ContainerInfo>,
 }
@@ -38,7 +40,7 @@ pub struct ContainerInfo {
     pub samples: u64,
     /// Bytes of its samples.
     pub bytes: u64,
-    /// `ok`, or `absent` where the container has none.
+    /// `ok`, `absent` where the container has none, `none` where its format has none.
     pub index_checksum: &'static str,
     /// What an admin should know.
     pub warnings: Vec<String>,
@@ -69,9 +71,11 @@ pub fn info<'a>(
         folders: catalog.folders(),
         bytes: dataset.data_bytes(),
         names: match catalog {
-            Catalog::Numbered(_) | Catalog::Records(_) => "numbered",
+            Catalog::Numbered(_) => "numbered",
+            Catalog::Records(_) => "records",
             Catalog::Tree(_) => "tree",
         },
+        renamed: catalog.renamed(),
         containers: containers.collect(),
     }
 }

@@ -1,5 +1,6 @@
 //! The command line: exit codes and messages.
 
+mod names;
 mod options;
 mod reading;
 
@@ -117,6 +118,7 @@ fn wrong_usage_is_exit_code_1_and_says_what_is_wrong() {
         (&["ls", basic, "--path", "nowhere/at/all"], "nowhere/at/all"),
         (&["ls", basic, "--flat", "--names", "x"], "--names"),
         (&["ls", basic, "--fanout", "3", "--names", "x"], "--names"),
+        (&["ls", basic, basic, "--index", "x"], "--index-dir"),
         (&["cat", basic], "NAME"),
         (&["cat", basic, "999999"], "999999"),
         (&["cat", "-s", basic], "NAME"),

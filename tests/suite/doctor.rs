@@ -1,8 +1,8 @@
 //! `ffrfs doctor`: what it finds, what it advises, and how it ends.
 
 use crate::common::{
-    FFRFS, Mount, NOTHING, Need, Outcome, Transport, container_in, ffrfs, for_each_transport, have,
-    noise, run, samples, temp_dir,
+    FFRFS, Mount, NOTHING, Need, Outcome, Transport, container_in, ffrfs, fixture,
+    for_each_transport, have, noise, run, samples, temp_dir,
 };
 use crate::user::{Sandbox, have_sandbox};
 use nix::sys::signal::{Signal, kill};
@@ -91,6 +91,12 @@ fn a_container_is_described_with_what_it_lies_on() {
         assert!(!check(&checks, ": O_DIRECT")["found"].as_str().unwrap().is_empty());
         assert!(!check(&checks, ": block device")["found"].as_str().unwrap().is_empty());
     }
+}
+
+#[test]
+fn a_folder_of_containers_is_described_as_one_dataset() {
+    let (_, checks) = doctor(&[&fixture("parts")]);
+    is(&checks, "parts", "ok", "24 samples");
 }
 
 #[test]

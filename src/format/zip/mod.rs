@@ -380,7 +380,7 @@ impl Container for ZipFile {
     }
 
     fn index_checksum(&self) -> IndexChecksum {
-        IndexChecksum::Absent
+        IndexChecksum::None
     }
 
     fn wants_password(&self) -> bool {

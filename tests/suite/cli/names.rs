@@ -1,0 +1,120 @@
+//! Stored names that cannot be shown as they are, and samples that cannot be verified: whoever asks is told.
+
+use super::super::common::{Mount, ffrfs, fixture, for_each_transport, temp_dir};
+use super::{listed, on, refused};
+use serde_json::{Value, json};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// A tar archive (V7) of files that hold their own names.
+fn tar(path: &Path, names: &[&str]) -> PathBuf {
+    let mut archive = Vec::new();
+    for name in names {
+        let mut header = [0; 512];
+        header[..name.len()].copy_from_slice(name.as_bytes());
+        header[100..107].copy_from_slice(b"0000644");
+        header[124..135].copy_from_slice(format!("{:011o}", name.len()).as_bytes());
+        header[136..147].copy_from_slice(b"00000000000");
+        header[148..156].copy_from_slice(b"        ");
+        let sum: u32 = header.iter().map(|byte| u32::from(*byte)).sum();
+        header[148..155].copy_from_slice(format!("{sum:06o}\0").as_bytes());
+        archive.extend_from_slice(&header);
+        archive.extend_from_slice(name.as_bytes());
+        archive.resize(archive.len().next_multiple_of(512), 0);
+    }
+    archive.resize(archive.len() + 1024, 0);
+    fs::write(path, archive).unwrap();
+    path.to_owned()
+}
+
+/// Of eight names two are escaped and two numbered.
+const ODD: &[&str] = &["../up", "/etc/passwd", "a.jpg", "a.jpg", "b/c", "./b//d", "a.jpg", "..."];
+
+#[test]
+fn info_lists_names_that_are_shown_as_others_also_from_a_kept_index() {
+    let folder = temp_dir();
+    let source = tar(&folder.path().join("odd.tar"), ODD);
+    let expected = json!({
+        "escaped": 2, "numbered": 2, "hidden": 0,
+        "examples": [
+            "\"../up\" as \"%2E%2E/up\"",
+            "\"/etc/passwd\" as \"etc/passwd\"",
+            "another \"a.jpg\" as \"a (1).jpg\"",
+            "another \"a.jpg\" as \"a (2).jpg\"",
+        ],
+    });
+    for is_kept in [false, true] {
+        if is_kept {
+            on("index", &source, &[]).ok();
+            assert!(folder.path().join("odd.tar.ffrfs-index").exists());
+        }
+        let info: Value = serde_json::from_slice(&on("info", &source, &["--json"]).ok().stdout)
+            .expect("info is JSON");
+        assert_eq!(info["renamed"], expected, "kept: {is_kept}");
+        let text = on("info", &source, &[]).ok().text();
+        let parts = ["2 escaped", "2 numbered", r#""../up" as "%2E%2E/up""#, "a (2).jpg"];
+        for part in parts {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        assert!(!text.contains("hidden"), "{text}");
+    }
+}
+
+#[test]
+fn info_says_nothing_of_names_that_are_shown_as_they_are() {
+    let folder = temp_dir();
+    let source = tar(&folder.path().join("plain.tar"), &["a", "./b", "c//d", "..."]);
+    let text = on("info", &source, &[]).ok().text();
+    assert!(text.contains("stored: 4 files") && !text.contains("changed"), "{text}");
+}
+
+#[test]
+fn a_mount_warns_of_names_that_it_does_not_show_as_they_are_stored() {
+    let folder = temp_dir();
+    let source = tar(&folder.path().join("odd.tar"), ODD);
+    for_each_transport(|transport| {
+        // Twice: the second one has its names from the kept index.
+        for _ in 0..2 {
+            let mount = Mount::new(transport, &source, &[]);
+            let log = fs::read_to_string(mount.scratch().join("log")).unwrap();
+            let line = log.lines().find(|line| line.contains("2 escaped")).expect("a warning");
+            assert!(line.contains("WARN") && line.contains("2 numbered"), "{line}");
+            assert_eq!(mount.info()["renamed"]["numbered"], 2);
+            assert_eq!(fs::read(mount.path("%2E%2E/up")).unwrap(), b"../up");
+            assert_eq!(fs::read(mount.path("etc/passwd")).unwrap(), b"/etc/passwd");
+        }
+        let mount = Mount::new(transport, &source, &["dup=last"]);
+        assert_eq!(mount.info()["renamed"]["hidden"], 2);
+    });
+}
+
+#[test]
+fn a_name_that_stands_twice_is_refused_if_that_is_asked_for() {
+    let folder = temp_dir();
+    let source = tar(&folder.path().join("odd.tar"), ODD);
+    refused(&on("ls", &source, &["--dup", "error"]), 1, &["a.jpg", "twice", "--dup number"]);
+    let source = tar(&folder.path().join("plain.tar"), &["a", "b/c", "b/d"]);
+    assert_eq!(listed(&source, &["--dup", "error"]), ["a", "b/"]);
+}
+
+#[test]
+fn a_format_without_checksums_is_called_not_verifiable_and_never_ok() {
+    for name in ["features.syr", "jpg.beton"] {
+        let info = on("info", &fixture(name), &[]).ok().text();
+        assert!(info.contains("index not verifiable") && !info.contains(" ok"), "{info}");
+        assert!(info.contains("have none: not verifiable"), "{info}");
+        assert!(info.contains("numbered records"), "{info}");
+        let verify = on("verify", &fixture(name), &[]).ok().stderr;
+        assert!(verify.starts_with("0 samples checked"), "{verify}");
+        assert!(verify.contains("no checksum: not verifiable"), "{verify}");
+        let info = ffrfs(&["info".into(), "--json".into(), fixture(name)]).ok();
+        let info: Value = serde_json::from_slice(&info.stdout).unwrap();
+        assert_eq!(
+            (&info["names"], &info["not_verifiable"]),
+            (&"records".into(), &info["samples"])
+        );
+        assert_eq!(info["containers"][0]["index_checksum"], "none");
+    }
+    let info = on("info", &fixture("basic.ffr"), &[]).ok().text();
+    assert!(!info.contains("verifiable"), "{info}");
+}
