@@ -15,6 +15,8 @@ pub enum StoredNames {
     Tree(Box<Tree>),
     /// Something like a tree that is not used: why.
     Unused(String),
+    /// Two members have one name, and that shall be an error: which.
+    Clash(NameError),
 }
 
 /// How the names of several containers become one tree.
@@ -120,6 +122,7 @@ impl Dataset {
         builder.duplicates(if is_strict { Duplicates::Error } else { naming.duplicates });
         Ok(match wrong.map_or_else(|| builder.build(), Err) {
             Ok(tree) => StoredNames::Tree(Box::new(tree)),
+            Err(clash @ NameError::Duplicate(_)) if !is_strict => StoredNames::Clash(clash),
             Err(why) => StoredNames::Unused(why.to_string()),
         })
     }

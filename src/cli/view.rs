@@ -1,8 +1,8 @@
 //! Choosing the names that samples are shown under.
 
-use super::Failure;
 use super::expand::folder_name;
 use super::source::{OpenArgs, Opened, head};
+use super::{Exit, Failure};
 use crate::catalog::{
     Catalog, Dataset, Duplicates, Naming, Numbered, ROOT, Records, StoredNames, Suffix, TreeBuilder,
 };
@@ -162,6 +162,12 @@ impl Opened {
                     tracing::warn!(
                         "the last sample looks like stored names, which are not used: {why}"
                     );
+                }
+                Ok(StoredNames::Clash(clash)) => {
+                    let what = self.parts.first().map_or(Path::new(""), |part| &part.path);
+                    let what = what.display();
+                    let why = anyhow::anyhow!("{what}: {clash} (--dup number shows both)");
+                    return Err(Failure::new(Exit::Malformed, why));
                 }
                 Err(error) if open.allow_damaged => {
                     tracing::warn!("{error}: samples are numbered");
