@@ -187,6 +187,11 @@ pub(super) fn open_with(
     let (mut tree, mut later, mut written) = (None, None, Vec::new());
     let paths = expand(sources)?;
     let is_single = paths.len() == 1;
+    if !is_single && args.kept.is_file() {
+        return Err(Failure::usage(
+            "--index FILE is for one container; --index-dir DIR keeps one index for each",
+        ));
+    }
     for path in paths {
         let file = File::open(&path).map_err(|e| Failure::unreadable(path.display(), e))?;
         let file = Arc::new(prepare(file)?);
