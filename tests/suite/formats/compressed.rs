@@ -127,6 +127,33 @@ fn reads_in_the_middle_of_a_large_deflated_member_are_right() {
 }
 
 #[test]
+fn many_readers_of_large_members_in_little_memory_all_get_the_right_bytes() {
+    let folder = temp_dir();
+    let parts = [text(11, LARGE_BYTES), text(12, LARGE_BYTES)];
+    let members = [deflated("0", &parts[0]), deflated("1", &parts[1])];
+    let archive = file_in(&folder, "x.zip", zip(&members));
+    for_each_transport(|transport| {
+        let mount = Mount::new(transport, &archive, &["memory=64M"]);
+        std::thread::scope(|scope| {
+            for reader in 0..8_u64 {
+                let (mount, part) = (&mount, (reader % 2) as usize);
+                let expected = &parts[part];
+                scope.spawn(move || {
+                    let file = File::open(mount.path(part.to_string())).unwrap();
+                    for place in noise(reader, 8 * 20).chunks(8) {
+                        let place = u64::from_le_bytes(place.try_into().unwrap()) as usize;
+                        let place = place % (LARGE_BYTES - 50_000);
+                        let mut bytes = vec![0; 50_000];
+                        file.read_exact_at(&mut bytes, place as u64).unwrap();
+                        assert!(bytes == expected[place..place + 50_000], "{part} at {place}");
+                    }
+                });
+            }
+        });
+    });
+}
+
+#[test]
 fn reads_in_the_middle_of_large_compressed_files_are_right() {
     let folder = temp_dir();
     let bytes = text(6, LARGE_BYTES);

@@ -278,6 +278,32 @@ fn the_user_says_where_an_index_lies_or_that_there_is_none() {
 }
 
 #[test]
+fn an_index_serves_every_view_of_its_container() {
+    for_each_transport(|transport| {
+        let folder = temp_dir();
+        let inner = super::write::zip(&[super::write::stored("x", "x")]);
+        let members: [(&str, &[u8]); 3] = [("in.zip", &inner), ("a", b"1"), ("a", b"2")];
+        let source = file_in(&folder, "x.tar", tar(&members));
+        let names = |options: &[&str]| super::paths(&Mount::new(transport, &source, options));
+        // Whatever the first mount keeps, the others show what they were asked for.
+        let views: [(&[&str], &[&str]); 5] = [
+            (&["nested=1"], &["a", "a (1)", "in.zip/x"]),
+            (&[], &["a", "a (1)", "in.zip"]),
+            (&["dup=last"], &["a", "in.zip"]),
+            (&["flat"], &["000000", "000001", "000002"]),
+            (&["layout=shards"], &["x.tar/a", "x.tar/a (1)", "x.tar/in.zip"]),
+        ];
+        for first in 0..views.len() {
+            let _ = fs::remove_file(beside(&source));
+            for number in 0..views.len() {
+                let (options, expected) = views[(first + number) % views.len()];
+                assert_eq!(names(options), expected, "{options:?}, first {first}");
+            }
+        }
+    });
+}
+
+#[test]
 fn a_file_that_is_no_index_is_not_replaced_by_one() {
     let folder = temp_dir();
     let source = archive_in(&folder);

@@ -1,7 +1,7 @@
 //! tar archives that people's programs wrote, mounted.
 
 use super::{Times, compare, file_in, found, paths, plant, plant_links_and_holes, run_in};
-use crate::common::{Mount, Need, for_each_transport, have, python, run, temp_dir};
+use crate::common::{FFRFS, Mount, Need, for_each_transport, have, python, run, temp_dir};
 use nix::unistd::{Whence, lseek};
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
@@ -214,4 +214,56 @@ fn an_archive_without_members_is_an_empty_folder() {
         let mount = Mount::new(transport, &archive, &[]);
         assert!(paths(&mount).is_empty() && found(mount.point(), Times::Seconds).is_empty());
     });
+}
+
+#[test]
+fn cat_gives_what_a_mount_gives() {
+    if !have(Need::Program("tar")) {
+        return;
+    }
+    let (folder, archives) = (temp_dir(), temp_dir());
+    plant(folder.path());
+    plant_links_and_holes(folder.path());
+    let archive = archives.path().join("x.tar");
+    run_in(folder.path(), "tar", &["--sparse", "-cf", archive.to_str().unwrap(), "."]);
+    run(Command::new("gzip").arg("-k").arg(&archive)).ok();
+    for source in [&archive, &archives.path().join("x.tar.gz")] {
+        for name in ["holes", "a/text.txt", "second name", "a/deep/nothing", "ünï/日本.txt"] {
+            let cat = run(Command::new(FFRFS).arg("cat").arg(source).arg(name)).ok();
+            assert!(cat.stdout == fs::read(folder.path().join(name)).unwrap(), "{name}");
+        }
+        run(Command::new(FFRFS).arg("verify").arg(source)).ok();
+    }
+}
+
+#[test]
+fn a_member_that_is_called_as_the_control_folder_does_not_take_its_place() {
+    let folder = temp_dir();
+    let members: [(&str, &[u8]); 2] = [(".ffrfs/info.json", b"not this"), ("x", b"x")];
+    let archive = file_in(&folder, "x.tar", super::write::tar(&members));
+    for_each_transport(|transport| {
+        // The second time by the kept names.
+        for _ in 0..2 {
+            let mount = Mount::new(transport, &archive, &[]);
+            assert_eq!(mount.info()["samples"], 2);
+            assert_eq!(mount.list(""), ["x"]);
+            assert!(mount.log().contains("control folder"), "{}", mount.log());
+        }
+        let flat = Mount::new(transport, &archive, &["flat"]);
+        assert_eq!(flat.read("000000").unwrap(), b"not this");
+    });
+}
+
+#[test]
+fn options_of_names_that_mean_nothing_for_members_are_refused() {
+    let folder = temp_dir();
+    let archive = file_in(&folder, "x.tar", super::write::tar(&[("x", b"x")]));
+    for option in ["suffix=.jpg", "fanout=10"] {
+        // Also by the kept names.
+        for _ in 0..2 {
+            let outcome = super::refused(&archive, &[option]);
+            assert_eq!(outcome.code, 1, "{option}: {}", outcome.stderr);
+            assert!(outcome.stderr.contains("flat"), "{}", outcome.stderr);
+        }
+    }
 }
