@@ -149,6 +149,54 @@ fn encrypted_members_are_served_with_the_password_of_a_descriptor() {
     });
 }
 
+/// Runs a program on a terminal, and answers its question once the terminal shows no letters.
+const ANSWER: &str = r#"
+import os, pty, sys, termios, time
+answer, program = sys.argv[1].encode(), sys.argv[2:]
+pid, terminal = pty.fork()
+if pid == 0:
+    os.execv(program[0], program)
+said = b""
+while b"Password for " not in said:
+    said += os.read(terminal, 1000)
+while termios.tcgetattr(terminal)[3] & termios.ECHO:
+    time.sleep(0.01)
+os.write(terminal, answer + b"\n")
+try:
+    while piece := os.read(terminal, 1000):
+        said += piece
+except OSError:
+    pass
+assert answer == b"" or answer not in said, said
+status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+sys.exit(said.decode() if status else 0)
+"#;
+
+#[test]
+fn a_missing_password_is_asked_for_on_the_terminal_and_not_shown_there() {
+    if !have(Need::Program("python3")) {
+        return;
+    }
+    let (_folder, archives) = archives();
+    for_each_transport(|transport| {
+        let answered = |answer: &str, archive: &Path| {
+            Mount::started(transport, &[archive], &[], |command| {
+                let mut python = Command::new("python3");
+                python.args(["-c", ANSWER, answer]).arg(command.get_program());
+                python.args(command.get_args());
+                python
+            })
+        };
+        for archive in &archives {
+            let mount = answered(PASSWORD, archive);
+            all_is_served(&mount);
+            nobody_sees(PASSWORD, &mount);
+        }
+        // No answer is none.
+        clear_alone_is_served(&answered("", &archives[0]));
+    });
+}
+
 #[test]
 fn without_a_password_the_other_members_are_served() {
     let (_folder, archives) = archives();
