@@ -2,7 +2,9 @@
 
 use super::write::{deflated, stored, tar, zip};
 use super::{file_in, tree};
-use crate::common::{Mount, container_in, flip_byte, for_each_transport, noise, samples, temp_dir};
+use crate::common::{
+    Mount, Need, container_in, flip_byte, for_each_transport, have, noise, samples, temp_dir,
+};
 use std::collections::BTreeMap;
 use std::fs;
 
@@ -66,6 +68,37 @@ fn samples_in_a_tar_are_numbered_in_a_folder() {
         for (number, sample) in samples.iter().enumerate() {
             assert!(mount.read(format!("d/in.ffr/{number:06}")).unwrap() == *sample, "{number}");
         }
+    });
+}
+
+#[test]
+fn compressed_containers_within_are_read_in_the_middle() {
+    use std::os::unix::fs::FileExt;
+    if !have(Need::Program("gzip")) {
+        return;
+    }
+    let folder = temp_dir();
+    let large = super::write::text(3, 9 << 20);
+    let gzip = |bytes: &[u8]| super::write::through("gzip", &["-c", "-1"], bytes);
+    let inner = zip(&[
+        stored("in.tar.gz", gzip(&tar(&[("small", b"s"), ("d/large", &large)]))),
+        stored("log.gz", gzip(&large)),
+        stored("in.zip", zip(&[deflated("large", &large)])),
+    ]);
+    let outer =
+        file_in(&folder, "outer.tar", tar(&[("before", &noise(1, 999)), ("z.zip", &inner)]));
+    for_each_transport(|transport| {
+        let mount = Mount::new(transport, &outer, &["nested=2"]);
+        for name in ["z.zip/in.tar.gz/d/large", "z.zip/log.gz/log", "z.zip/in.zip/large"] {
+            let file = fs::File::open(mount.path(name)).unwrap();
+            for offset in [8_000_001, 4_194_300, 5] {
+                let mut bytes = [0; 1000];
+                file.read_exact_at(&mut bytes, offset).unwrap();
+                assert!(bytes[..] == large[offset as usize..][..1000], "{name} at {offset}");
+            }
+            assert!(mount.read(name).unwrap() == large, "{name}");
+        }
+        assert_eq!(mount.read("z.zip/in.tar.gz/small").unwrap(), b"s");
     });
 }
 
