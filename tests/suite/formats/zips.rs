@@ -206,14 +206,22 @@ fn several_members_of_one_name_are_shown_as_dup_says() {
 #[test]
 fn a_folder_keeps_its_name_and_a_file_of_the_same_name_has_a_number() {
     let folder = temp_dir();
-    let file_first = [stored("x", "file"), stored("x/y", "in it")];
-    let folder_first = [stored("x/y", "in it"), stored("x", "file")];
+    let file_first = [stored("x", "file"), stored("x", "2"), stored("x/y", "in it")];
+    let folder_first = [stored("x/y", "in it"), stored("x", "file"), stored("x", "2")];
     for members in [file_first, folder_first] {
         let archive = file_in(&folder, "x.zip", write::zip(&members));
         for_each_transport(|transport| {
-            let all = tree(Mount::new(transport, &archive, &[]).point());
-            assert_eq!(all.keys().collect::<Vec<_>>(), ["x (1)", "x/y"]);
-            assert_eq!((&all["x (1)"][..], &all["x/y"][..]), (&b"file"[..], &b"in it"[..]));
+            for (option, files) in [
+                ("dup=number", &[&b"file"[..], b"2"][..]),
+                ("dup=first", &[b"file"]),
+                ("dup=last", &[b"2"]),
+            ] {
+                let mut all = tree(Mount::new(transport, &archive, &[option]).point());
+                assert_eq!(all.remove("x/y").unwrap(), b"in it");
+                assert_eq!(all.into_values().collect::<Vec<_>>(), files, "{option}");
+            }
+            let names = paths(&Mount::new(transport, &archive, &["dup=last"]));
+            assert_eq!(names, ["x (1)", "x/y"]);
         });
     }
 }
