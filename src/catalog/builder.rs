@@ -250,17 +250,19 @@ impl TreeBuilder {
             let (run, behind) = rest.split_at(same);
             rest = behind;
             // A folder keeps the name; there is at most one.
-            let folder = run.iter().position(|entry| entry.place & FOLDER_BIT != 0);
-            let keeps = match (folder, policy) {
-                (Some(folder), _) => folder,
-                (None, Duplicates::Last) => run.len() - 1,
-                (None, _) => 0,
+            let is_file = |entry: &Pending| entry.place & FOLDER_BIT == 0;
+            let folder = run.iter().position(|entry| !is_file(entry));
+            // Of the files this one is shown in any case: beside a folder under a number.
+            let shown = match policy {
+                Duplicates::Last => run.iter().rposition(is_file),
+                _ => run.iter().position(is_file),
             };
+            let keeps = folder.or(shown).unwrap_or(0);
             self.entries.push(run[keeps]);
             let mut number = 0;
             for (place, entry) in run.iter().enumerate().filter(|(place, _)| *place != keeps) {
                 let name = self.name(entry.place).to_vec();
-                if policy != Duplicates::Number && (folder.is_none() || place > 0) {
+                if policy != Duplicates::Number && Some(place) != shown {
                     self.renamed.hidden += 1;
                     continue;
                 }

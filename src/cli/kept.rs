@@ -9,7 +9,7 @@ use crate::io::File;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::fs::Permissions;
-use std::io::{self, BufWriter, IsTerminal, Write};
+use std::io::{self, BufWriter, IsTerminal, Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -72,12 +72,13 @@ impl IndexArgs {
         let source = Arc::clone(file) as Arc<dyn Source>;
         let format = format::recognize(source.as_ref(), options)?;
         let found = |container| Found { container, tree: None, unkept: None, spooled: None };
-        if !format.is_scanned() || self.index == Path::new("none") {
+        if !format.is_scanned() {
             return Ok(found(format.open(source, options)?));
         }
+        let keeps = self.index != Path::new("none");
         let unreadable = |e| Failure::unreadable(file.path().display(), e);
         let key = key(file, options).map_err(unreadable)?;
-        let paths = self.paths(file.path());
+        let paths = if keeps { self.paths(file.path()) } else { Vec::new() };
         for path in &paths {
             if let Some((container, tree)) = load(path, &key, format, &source) {
                 return Ok(Found { tree, ..found(container) });
@@ -96,7 +97,7 @@ impl IndexArgs {
             }
             container => container?,
         };
-        let unkept = self.writes && self.index != Path::new("memory");
+        let unkept = self.writes && keeps && self.index != Path::new("memory");
         let unkept = unkept.then(|| Unkept { paths, key, format: format.name() });
         Ok(Found { unkept, ..found(container) })
     }
@@ -133,12 +134,12 @@ impl IndexArgs {
 
     /// Whether all indexes would be the same file.
     pub(super) fn is_one_file(&self) -> bool {
-        !matches!(self.index.to_str(), Some("auto" | "memory" | "none"))
+        !matches!(self.index.to_str(), Some("auto" | "memory" | "none" | ""))
     }
 
     /// Where an index may lie, the best place first.
     fn paths(&self, container: &Path) -> Vec<PathBuf> {
-        if !matches!(self.index.to_str(), Some("auto" | "memory")) {
+        if self.is_one_file() {
             return vec![self.index.clone()];
         }
         let whole = container.canonicalize().unwrap_or_else(|_| container.to_owned());
@@ -191,6 +192,9 @@ impl Unkept {
         if folder.ends_with("ffrfs") {
             std::fs::create_dir_all(folder)?;
         }
+        if !may_replace(path)? {
+            return Err(io::Error::other("the file is there and no index: name another one"));
+        }
         // Under another name until it is whole: who finds it finds all of it.
         let file = tempfile::Builder::new().prefix(".ffrfs-index-").tempfile_in(folder)?;
         let mut out = BufWriter::with_capacity(1 << 20, file);
@@ -209,6 +213,21 @@ impl Unkept {
         file.persist(path)?;
         tracing::info!("index kept in {}", path.display());
         Ok(())
+    }
+}
+
+/// A file that was named by mistake must not be lost: the container itself, say.
+fn may_replace(path: &Path) -> io::Result<bool> {
+    if path.extension().is_some_and(|ending| ending == ENDING) {
+        return Ok(true);
+    }
+    let mut found = [0; MAGIC.len()];
+    match std::fs::File::open(path) {
+        Ok(mut file) if file.metadata()?.len() > 0 => {
+            Ok(file.read_exact(&mut found).is_ok() && found == MAGIC)
+        }
+        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
+        _ => Ok(true),
     }
 }
 

@@ -1,8 +1,8 @@
 //! Choosing the names that samples are shown under.
 
-use super::Failure;
 use super::expand::folder_name;
 use super::source::{OpenArgs, Opened, head};
+use super::{Exit, Failure};
 use crate::catalog::{
     Catalog, Dataset, Duplicates, Naming, Numbered, ROOT, Records, StoredNames, Suffix, TreeBuilder,
 };
@@ -159,9 +159,12 @@ impl Opened {
                 }
                 Ok(StoredNames::None) => {}
                 Ok(StoredNames::Twice(name)) => {
-                    return Err(Failure::usage(format!(
-                        "{name:?} is named twice, which --dup error refuses (--dup number shows all)"
-                    )));
+                    let what = self.parts.first().map_or(Path::new(""), |part| &part.path);
+                    let why = anyhow::anyhow!(
+                        "{}: {name:?} is named twice, which --dup error refuses (--dup number shows all)",
+                        what.display()
+                    );
+                    return Err(Failure::new(Exit::Malformed, why));
                 }
                 Ok(StoredNames::Unused(why)) => {
                     tracing::warn!(

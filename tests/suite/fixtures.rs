@@ -103,7 +103,8 @@ fn compare_names(mount: &Mount, expected: &Expected) {
     assert_eq!(sorted(empty_folders), sorted(expected.empty_folders.iter().map(inside).collect()));
 }
 
-fn check(container: &str) {
+/// Compares a mount of a fixture with what is expected of it, whole and in parts, from one thread and many.
+pub(crate) fn check(container: &str) {
     let expected = expected(container);
     for_each_transport(|transport| {
         // A mount each: what was read once comes from the page cache.
@@ -141,7 +142,7 @@ fn every_fixture_has_a_test_here() {
         "truncated_index.ffr",
     ]
     .to_vec();
-    // In `src/format`, without a mount.
+    // In `formats::typed`.
     tested.extend([
         "bad_magic.syr",
         "features.syr",
@@ -248,7 +249,7 @@ fn a_container_cut_in_its_data_serves_what_is_whole_if_that_is_asked_for() {
 }
 
 /// `ffrfs mount` must fail, and say which file and which byte.
-fn refuse(container: &str, exit: i32, says: &[&str]) {
+pub(crate) fn refuse(container: &str, exit: i32, says: &[&str]) {
     let folder = temp_dir();
     let source = fixture(container);
     let args = [Path::new("mount"), &source, folder.path()];

@@ -15,6 +15,7 @@ mod cpus;
 mod doctor;
 mod engine;
 mod fixtures;
+mod formats;
 mod hostile;
 mod integrity;
 mod lifecycle;

@@ -9,7 +9,7 @@ use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::ops::Range;
 use std::os::unix::fs::{FileExt, MetadataExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, UNIX_EPOCH};
@@ -33,11 +33,16 @@ pub(crate) struct Disk {
 impl Disk {
     /// Writes these samples to a disk that is good as yet.
     pub(crate) fn new(samples: &[impl AsRef<[u8]>]) -> Self {
+        Self::showing(|path| write_container(path, samples))
+    }
+
+    /// A disk with the container that `write` writes, of whatever format.
+    pub(crate) fn showing(write: impl FnOnce(&Path)) -> Self {
         let folder = temp_dir();
         let point = folder.path().join("disk");
         fs::create_dir(&point).unwrap();
         let path = folder.path().join("data.ffr");
-        write_container(&path, samples);
+        write(&path);
         let faults = Arc::new(Faults::default());
         let shown = Shown { file: File::open(&path).unwrap(), faults: Arc::clone(&faults) };
         let session = fuser::spawn_mount(shown, &point, &Config::default());

@@ -45,10 +45,7 @@ impl Mount {
     /// Mounts several containers.
     #[track_caller]
     pub(crate) fn of(transport: Transport, sources: &[&Path], options: &[&str]) -> Self {
-        let folder = temp_dir();
-        let point = folder.path().join("mnt");
-        fs::create_dir(&point).expect("a mount point");
-        Self::at(transport, sources, options, folder, point)
+        Self::started(transport, sources, options, |command| command)
     }
 
     /// Mounts on a folder of one's own, which must lie in `folder`.
@@ -60,10 +57,36 @@ impl Mount {
         folder: TempDir,
         point: PathBuf,
     ) -> Self {
+        Self::with_command(transport, sources, options, folder, point, |command| command)
+    }
+
+    /// Mounts with a command that the test changes before it is run.
+    #[track_caller]
+    pub(crate) fn started(
+        transport: Transport,
+        sources: &[&Path],
+        options: &[&str],
+        change: impl FnOnce(Command) -> Command,
+    ) -> Self {
+        let folder = temp_dir();
+        let point = folder.path().join("mnt");
+        fs::create_dir(&point).expect("a mount point");
+        Self::with_command(transport, sources, options, folder, point, change)
+    }
+
+    #[track_caller]
+    fn with_command(
+        transport: Transport,
+        sources: &[&Path],
+        options: &[&str],
+        folder: TempDir,
+        point: PathBuf,
+        change: impl FnOnce(Command) -> Command,
+    ) -> Self {
         let log = folder.path().join("log");
         // Made first, so that whatever follows is cleaned up.
         let mut mount = Self { point, pid: 0, log, folder };
-        let outcome = run(&mut mount.command(transport, sources, options));
+        let outcome = run(&mut change(mount.command(transport, sources, options)));
         assert_eq!(outcome.code, 0, "ffrfs mount failed: {}", outcome.stderr);
         mount.pid = mount.pid_of_daemon();
         mount

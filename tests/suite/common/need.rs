@@ -87,6 +87,15 @@ pub(crate) fn have(need: Need) -> bool {
     met
 }
 
+/// The first of these programs that is there, all of which do the same; if there is none, says so.
+pub(crate) fn one_of(names: &[&'static str]) -> Option<&'static str> {
+    let found = names.iter().copied().find(|name| is_on_path(name));
+    if found.is_none() {
+        skip(&format!("needs one of the programs {names:?}"));
+    }
+    found
+}
+
 /// Says that the running test checks nothing, and why. With FFRFS_NO_SKIP=1 it fails instead: a run that
 /// must be complete may lack only what the machine cannot have.
 pub(crate) fn skip(reason: &str) {

@@ -1,0 +1,278 @@
+//! Compressed archives and files: the content is right, also in the middle.
+
+use super::write::{self, deflated, stored, text, through, zip};
+use super::{Times, compare, file_in, plant, plant_links_and_holes, run_in};
+use crate::common::{Mount, Need, for_each_transport, have, noise, run, temp_dir};
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::process::Command;
+
+/// Compressors: program, options, ending.
+const PROGRAMS: [(&str, &[&str], &str); 4] = [
+    ("gzip", &["-c"], "gz"),
+    ("bzip2", &["-c"], "bz2"),
+    ("xz", &["-c", "-1", "--block-size=100KiB"], "xz"),
+    ("zstd", &["-c", "-q"], "zst"),
+];
+
+/// In parts, as `cat` joins them and all of these formats allow.
+fn in_parts(program: &str, options: &[&str], bytes: &[u8], parts: usize) -> Vec<u8> {
+    let pieces = bytes.chunks(bytes.len().div_ceil(parts));
+    pieces.flat_map(|piece| through(program, options, piece)).collect()
+}
+
+#[test]
+fn compressed_archives_are_shown_as_the_folder_that_was_packed() {
+    let (folder, archives) = (temp_dir(), temp_dir());
+    plant(folder.path());
+    plant_links_and_holes(folder.path());
+    let tar = archives.path().join("x.tar");
+    if !have(Need::Program("tar")) {
+        return;
+    }
+    let pack = ["--format=posix", "--sparse", "-cf", tar.to_str().unwrap(), "."];
+    run_in(folder.path(), "tar", &pack);
+    let bytes = fs::read(&tar).unwrap();
+    for (program, options, ending) in PROGRAMS {
+        if !have(Need::Program(program)) {
+            continue;
+        }
+        for parts in [1, 5] {
+            let packed = in_parts(program, options, &bytes, parts);
+            let archive = file_in(&archives, &format!("{parts}.tar.{ending}"), packed);
+            for_each_transport(|transport| {
+                let mount = Mount::new(transport, &archive, &[]);
+                compare(folder.path(), &mount, Times::Nanoseconds);
+            });
+        }
+    }
+}
+
+#[test]
+fn a_compressed_file_is_shown_as_the_only_one() {
+    let folder = temp_dir();
+    let bytes = [text(1, 300_000), noise(2, 50_000)].concat();
+    for (program, options, ending) in PROGRAMS {
+        if !have(Need::Program(program)) {
+            continue;
+        }
+        let packed = in_parts(program, options, &bytes, 3);
+        let source = file_in(&folder, &format!("log.txt.{ending}"), packed);
+        for_each_transport(|transport| {
+            let mount = Mount::new(transport, &source, &[]);
+            assert_eq!(mount.list(""), ["log.txt"]);
+            assert!(mount.read("log.txt").unwrap() == bytes, "{ending}");
+        });
+    }
+}
+
+#[test]
+fn the_name_and_time_that_gzip_stores_are_shown() {
+    if !have(Need::Program("gzip")) {
+        return;
+    }
+    let folder = temp_dir();
+    let path = file_in(&folder, "first name.csv", "a,b\n");
+    let time = std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_234_567_890);
+    File::options().append(true).open(&path).unwrap().set_modified(time).unwrap();
+    run(Command::new("gzip").arg("-N").arg(&path)).ok();
+    let moved = folder.path().join("other.gz");
+    fs::rename(folder.path().join("first name.csv.gz"), &moved).unwrap();
+    for_each_transport(|transport| {
+        let mount = Mount::new(transport, &moved, &[]);
+        assert_eq!(mount.list(""), ["first name.csv"]);
+        let shown = fs::metadata(mount.path("first name.csv")).unwrap();
+        assert_eq!((shown.len(), shown.modified().unwrap()), (4, time));
+    });
+}
+
+/// More than is decoded at once, and than lies between two places to decode from.
+const LARGE_BYTES: usize = 22 << 20;
+
+/// Reads pieces at offsets that look random, and compares; also with `dd`.
+#[track_caller]
+fn read_in_the_middle(mount: &Mount, name: &str, expected: &[u8]) {
+    let file = File::open(mount.path(name)).unwrap();
+    assert_eq!(file.metadata().unwrap().len(), expected.len() as u64);
+    for (number, place) in noise(77, 8 * 40).chunks(8).enumerate() {
+        let place = u64::from_le_bytes(place.try_into().unwrap()) as usize % expected.len();
+        let length = [1, 4096, 100_000][number % 3].min(expected.len() - place);
+        let mut bytes = vec![0; length];
+        file.read_exact_at(&mut bytes, place as u64).unwrap();
+        assert!(bytes == expected[place..place + length], "{length} bytes at {place}");
+    }
+    let skip = expected.len() / 2 + 12_345;
+    let arguments =
+        [format!("skip={skip}"), "count=5000".into(), "iflag=skip_bytes,count_bytes".into()];
+    let mut dd = Command::new("dd");
+    dd.arg(format!("if={}", mount.path(name).display())).args(arguments).arg("status=none");
+    assert!(run(&mut dd).ok().stdout == expected[skip..skip + 5000], "dd");
+}
+
+#[test]
+fn reads_in_the_middle_of_a_large_deflated_member_are_right() {
+    let folder = temp_dir();
+    let bytes = text(5, LARGE_BYTES);
+    let members = [stored("before", "x"), deflated("large.txt", &bytes), stored("after", "y")];
+    let archive = file_in(&folder, "x.zip", zip(&members));
+    for_each_transport(|transport| {
+        for option in ["verify=always", "verify=off"] {
+            let mount = Mount::new(transport, &archive, &[option]);
+            read_in_the_middle(&mount, "large.txt", &bytes);
+            let copy = file_in(&folder, "large.txt", &bytes);
+            run(Command::new("cmp").arg(mount.path("large.txt")).arg(copy)).ok();
+            assert_eq!(mount.read("after").unwrap(), b"y");
+        }
+    });
+}
+
+#[test]
+fn many_readers_of_large_members_in_little_memory_all_get_the_right_bytes() {
+    let folder = temp_dir();
+    let parts = [text(11, LARGE_BYTES), text(12, LARGE_BYTES)];
+    let members = [deflated("0", &parts[0]), deflated("1", &parts[1])];
+    let archive = file_in(&folder, "x.zip", zip(&members));
+    for_each_transport(|transport| {
+        let mount = Mount::new(transport, &archive, &["memory=64M"]);
+        std::thread::scope(|scope| {
+            for reader in 0..8_u64 {
+                let (mount, part) = (&mount, (reader % 2) as usize);
+                let expected = &parts[part];
+                scope.spawn(move || {
+                    let file = File::open(mount.path(part.to_string())).unwrap();
+                    for place in noise(reader, 8 * 20).chunks(8) {
+                        let place = u64::from_le_bytes(place.try_into().unwrap()) as usize;
+                        let place = place % (LARGE_BYTES - 50_000);
+                        let mut bytes = vec![0; 50_000];
+                        file.read_exact_at(&mut bytes, place as u64).unwrap();
+                        assert!(bytes == expected[place..place + 50_000], "{part} at {place}");
+                    }
+                });
+            }
+        });
+    });
+}
+
+#[test]
+fn reads_in_the_middle_of_large_compressed_files_are_right() {
+    let folder = temp_dir();
+    let bytes = text(6, LARGE_BYTES);
+    for (program, parts) in [("gzip", 1), ("bzip2", 1), ("xz", 6), ("zstd", 6)] {
+        if !have(Need::Program(program)) {
+            continue;
+        }
+        let source = file_in(&folder, program, in_parts(program, &["-c", "-1"], &bytes, parts));
+        for_each_transport(|transport| {
+            let mount = Mount::new(transport, &source, &[]);
+            let name = mount.list("").remove(0);
+            read_in_the_middle(&mount, &name, &bytes);
+        });
+    }
+}
+
+#[test]
+fn a_large_file_in_a_compressed_archive_is_read_in_the_middle() {
+    if !have(Need::Program("gzip")) {
+        return;
+    }
+    let folder = temp_dir();
+    let bytes = text(7, LARGE_BYTES);
+    let tar = write::tar(&[("a", b"first"), ("large", &bytes), ("z", b"last")]);
+    let archive = file_in(&folder, "x.tgz", through("gzip", &["-c", "-1"], &tar));
+    for_each_transport(|transport| {
+        let mount = Mount::new(transport, &archive, &[]);
+        read_in_the_middle(&mount, "large", &bytes);
+        assert_eq!(mount.read("z").unwrap(), b"last");
+        assert_eq!(mount.read("a").unwrap(), b"first");
+    });
+}
+
+#[test]
+fn a_zstd_frame_too_large_to_be_decoded_at_once_is_refused_with_the_reason() {
+    if !have(Need::Program("zstd")) {
+        return;
+    }
+    let folder = temp_dir();
+    let zeros = vec![0; (64 << 20) + (1 << 20)];
+    let large = file_in(&folder, "large.zst", through("zstd", &["-c", "-q", "-1"], &zeros));
+    let outcome = super::refused(&large, &[]);
+    assert_eq!(outcome.code, 3, "{}", outcome.stderr);
+    for says in ["large.zst", "at byte", "places to decode from", "pzstd"] {
+        assert!(outcome.stderr.contains(says), "{says:?} is not in {}", outcome.stderr);
+    }
+    let packed = in_parts("zstd", &["-c", "-q", "-1"], &zeros, 5);
+    let frames = file_in(&folder, "frames.zst", packed);
+    for_each_transport(|transport| {
+        let mount = Mount::new(transport, &frames, &[]);
+        assert_eq!(fs::metadata(mount.path("frames")).unwrap().len(), zeros.len() as u64);
+    });
+}
+
+#[test]
+fn what_cannot_be_read_in_the_middle_is_decoded_to_the_folder_that_spool_names() {
+    if !have(Need::Program("zstd")) {
+        return;
+    }
+    let (folder, spool) = (temp_dir(), temp_dir());
+    let data = [vec![0; 65 << 20], text(8, 100_000)].concat();
+    let tar = write::tar(&[("large", &data), ("small", b"s")]);
+    let one_frame = |bytes: &[u8]| through("zstd", &["-c", "-q", "-1"], bytes);
+    let plain = file_in(&folder, "data.bin.zst", one_frame(&data));
+    let archive = file_in(&folder, "data.tar.zst", one_frame(&tar));
+    let original = file_in(&folder, "original", &data);
+    let option = format!("spool={}", spool.path().display());
+    for_each_transport(|transport| {
+        for (source, name, index) in [
+            (&plain, "data.bin", "index=auto"),
+            (&archive, "large", "index=auto"),
+            (&plain, "data.bin", "index=none"),
+        ] {
+            let mount = Mount::new(transport, source, &[&option, index]);
+            run(Command::new("cmp").arg(mount.path(name)).arg(&original)).ok();
+            // It has no name, and goes with the mount.
+            assert_eq!(fs::read_dir(spool.path()).unwrap().count(), 0);
+        }
+        assert_eq!(Mount::new(transport, &archive, &[&option]).read("small").unwrap(), b"s");
+    });
+    let missing = format!("spool={}", folder.path().join("missing").display());
+    let outcome = super::refused(&plain, &[&missing]);
+    assert!(outcome.code == 6 && outcome.stderr.contains("missing"), "{}", outcome.stderr);
+}
+
+#[test]
+fn damage_that_an_index_does_not_know_of_gives_eio_where_it_is() {
+    if !have(Need::Program("gzip")) {
+        return;
+    }
+    let folder = temp_dir();
+    let parts = [1, 2, 3].map(|seed| noise(seed, 9 << 20));
+    let members = [("one", &parts[0][..]), ("two", &parts[1]), ("three", &parts[2])];
+    let source = file_in(&folder, "x.tgz", through("gzip", &["-c", "-1"], &write::tar(&members)));
+    run(Command::new(crate::common::FFRFS).arg("index").arg(&source)).ok();
+    let middle = fs::metadata(&source).unwrap().len() / 2;
+    crate::common::flip_byte(&source, middle);
+    for_each_transport(|transport| {
+        let mount = Mount::new(transport, &source, &[]);
+        assert!(mount.read("one").unwrap() == parts[0]);
+        crate::common::assert_errno(mount.read("two"), libc::EIO);
+        assert!(mount.read("three").unwrap() == parts[2]);
+        assert_eq!(mount.bad()[0][0], "two");
+    });
+}
+
+#[test]
+fn damaged_streams_are_refused_with_the_byte() {
+    let folder = temp_dir();
+    let tar = write::tar(&[("a", &noise(1, 50_000)), ("b", &noise(2, 50_000))]);
+    for (program, options, ending) in PROGRAMS {
+        if !have(Need::Program(program)) {
+            continue;
+        }
+        let packed = through(program, options, &tar);
+        let cut = &packed[..packed.len() / 2];
+        let source = file_in(&folder, &format!("cut.tar.{ending}"), cut);
+        let outcome = super::refused(&source, &[]);
+        assert!(matches!(outcome.code, 3 | 4), "{}", outcome.stderr);
+        assert!(outcome.stderr.contains("at byte"), "{ending}: {}", outcome.stderr);
+    }
+}

@@ -1,0 +1,256 @@
+//! Encrypted zip files: with the password, a wrong one, and none; and nobody else sees it.
+
+use super::write::{self, Member, stored};
+use super::{file_in, run_in, tree};
+use crate::common::{
+    Mount, Need, Outcome, TempDir, assert_errno, for_each_transport, have, noise, one_of, run,
+    temp_dir,
+};
+use ctr::cipher::{KeyIvInit, StreamCipher};
+use hmac::{KeyInit, Mac};
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const PASSWORD: &str = "correct horse battery";
+
+/// A member as WinZip encrypts it (AE-2, 256 bits).
+fn aes(plain: Member) -> Member {
+    let salt: Vec<u8> = (0..16).collect();
+    let mut derived = vec![0; 66];
+    pbkdf2::pbkdf2_hmac::<sha1::Sha1>(PASSWORD.as_bytes(), &salt, 1000, &mut derived);
+    let (key, rest) = derived.split_at(32);
+    let (mac_key, verifier) = rest.split_at(32);
+    let mut counter = [0; 16];
+    counter[0] = 1;
+    let mut coded = plain.stored.clone();
+    let cipher = ctr::Ctr128LE::<::aes::Aes256>::new_from_slices(key, &counter);
+    cipher.unwrap().apply_keystream(&mut coded);
+    let mut mac = hmac::Hmac::<sha1::Sha1>::new_from_slice(mac_key).unwrap();
+    mac.update(&coded);
+    let mac = mac.finalize().into_bytes();
+    let [low, high] = plain.method.to_le_bytes();
+    Member {
+        stored: [&salt[..], verifier, &coded, &mac[..10]].concat(),
+        extra: [&b"\x01\x99\x07\0\x02\0AE\x03"[..], &[low, high]].concat(),
+        flags: 1,
+        method: 99,
+        crc32: 0,
+        ..plain
+    }
+}
+
+/// Archives with a clear member, `clear`, and the encrypted ones `sub/secret` and `sub/text`.
+fn archives() -> (TempDir, Vec<PathBuf>) {
+    let folder = temp_dir();
+    let members = [
+        stored("clear", "for all"),
+        aes(stored("sub/secret", noise(1, 90_000))),
+        aes(write::deflated("sub/text", write::text(2, 50_000))),
+    ];
+    let mut all = vec![file_in(&folder, "aes.zip", write::zip(&members))];
+    let plain = folder.path().join("plain");
+    fs::create_dir_all(plain.join("sub")).unwrap();
+    for member in &members {
+        let name = String::from_utf8(member.name.clone()).unwrap();
+        fs::write(plain.join(name), &member.data).unwrap();
+    }
+    if have(Need::Program("zip")) {
+        let archive = folder.path().join("zipcrypto.zip");
+        let target = archive.to_str().unwrap();
+        run_in(&plain, "zip", &["-q", "-D", target, "clear"]);
+        run_in(&plain, "zip", &["-q", "-D", "-P", PASSWORD, target, "sub/secret", "sub/text"]);
+        all.push(archive);
+    }
+    if let Some(program) = one_of(&["7z", "7zz"]) {
+        let archive = folder.path().join("7z.zip");
+        let target = archive.to_str().unwrap();
+        run_in(&plain, program, &["a", "-tzip", target, "clear"]);
+        let password = format!("-p{PASSWORD}");
+        run_in(
+            &plain,
+            program,
+            &["a", "-tzip", "-mem=AES256", &password, target, "sub/secret", "sub/text"],
+        );
+        all.push(archive);
+    }
+    (folder, all)
+}
+
+fn password_file(folder: &TempDir, password: &str) -> String {
+    let path = file_in(folder, "password", format!("{password}\nnot this line\n"));
+    format!("password_file={}", path.display())
+}
+
+#[track_caller]
+fn all_is_served(mount: &Mount) {
+    let all = tree(mount.point());
+    assert_eq!(all.keys().collect::<Vec<_>>(), ["clear", "sub/secret", "sub/text"]);
+    assert!(all["clear"] == b"for all");
+    assert!(all["sub/secret"] == noise(1, 90_000));
+    assert!(all["sub/text"] == write::text(2, 50_000));
+    assert_eq!(mount.bad(), Vec::<Vec<String>>::new());
+}
+
+#[track_caller]
+fn clear_alone_is_served(mount: &Mount) {
+    assert_eq!(mount.read("clear").unwrap(), b"for all");
+    for (name, size) in [("sub/secret", 90_000), ("sub/text", 50_000)] {
+        assert_eq!(fs::metadata(mount.path(name)).unwrap().len(), size, "{name}");
+        assert_errno(mount.read(name), libc::EIO);
+    }
+    assert_eq!(mount.bad().len(), 2);
+}
+
+/// Nothing that others can see of the process holds the password.
+#[track_caller]
+fn nobody_sees(password: &str, mount: &Mount) {
+    let process = Path::new("/proc").join(mount.pid().to_string());
+    let seen =
+        [process.join("cmdline"), process.join("environ")].map(|path| fs::read(path).unwrap());
+    assert!(!seen[0].is_empty());
+    let seen = [&seen[0], &seen[1], mount.log().as_bytes(), mount.info().to_string().as_bytes()]
+        .map(|bytes| String::from_utf8_lossy(bytes).into_owned());
+    for text in seen {
+        assert!(!text.contains(password), "{text}");
+    }
+}
+
+#[test]
+fn encrypted_members_are_served_with_the_password_of_a_file() {
+    let (folder, archives) = archives();
+    let option = password_file(&folder, PASSWORD);
+    for_each_transport(|transport| {
+        for archive in &archives {
+            let mount = Mount::new(transport, archive, &[&option]);
+            all_is_served(&mount);
+            nobody_sees(PASSWORD, &mount);
+        }
+    });
+}
+
+#[test]
+fn encrypted_members_are_served_with_the_password_of_a_descriptor() {
+    let (folder, archives) = archives();
+    password_file(&folder, PASSWORD);
+    let password = folder.path().join("password");
+    for_each_transport(|transport| {
+        for archive in &archives {
+            let mount = Mount::started(transport, &[archive], &["password_fd=7"], |command| {
+                let mut shell = Command::new("sh");
+                shell.args(["-c", "file=$1; shift; exec \"$@\" 7<\"$file\"", "sh"]).arg(&password);
+                shell.arg(command.get_program()).args(command.get_args());
+                shell
+            });
+            all_is_served(&mount);
+            nobody_sees(PASSWORD, &mount);
+        }
+    });
+}
+
+/// Runs a program on a terminal, and answers its question once the terminal shows no letters.
+const ANSWER: &str = r#"
+import os, pty, sys, termios, time
+answer, program = sys.argv[1].encode(), sys.argv[2:]
+pid, terminal = pty.fork()
+if pid == 0:
+    os.execv(program[0], program)
+said = b""
+while b"Password for " not in said:
+    said += os.read(terminal, 1000)
+while termios.tcgetattr(terminal)[3] & termios.ECHO:
+    time.sleep(0.01)
+os.write(terminal, answer + b"\n")
+try:
+    while piece := os.read(terminal, 1000):
+        said += piece
+except OSError:
+    pass
+assert answer == b"" or answer not in said, said
+status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+sys.exit(said.decode() if status else 0)
+"#;
+
+#[test]
+fn a_missing_password_is_asked_for_on_the_terminal_and_not_shown_there() {
+    if !have(Need::Program("python3")) {
+        return;
+    }
+    let (_folder, archives) = archives();
+    for_each_transport(|transport| {
+        let answered = |answer: &str, archive: &Path| {
+            Mount::started(transport, &[archive], &[], |command| {
+                let mut python = Command::new("python3");
+                python.args(["-c", ANSWER, answer]).arg(command.get_program());
+                python.args(command.get_args());
+                python
+            })
+        };
+        for archive in &archives {
+            let mount = answered(PASSWORD, archive);
+            all_is_served(&mount);
+            nobody_sees(PASSWORD, &mount);
+        }
+        // No answer is none.
+        clear_alone_is_served(&answered("", &archives[0]));
+    });
+}
+
+#[test]
+fn without_a_password_the_other_members_are_served() {
+    let (_folder, archives) = archives();
+    for_each_transport(|transport| {
+        for archive in &archives {
+            let mount = Mount::new(transport, archive, &[]);
+            clear_alone_is_served(&mount);
+            assert!(mount.log().contains("2 members are encrypted"), "{}", mount.log());
+        }
+    });
+}
+
+#[test]
+fn a_wrong_password_is_refused_unless_damage_is_allowed() {
+    let (folder, archives) = archives();
+    let option = password_file(&folder, "wrong horse");
+    for archive in &archives {
+        let outcome = super::refused(archive, &[&option]);
+        assert_eq!(outcome.code, 3, "{}", outcome.stderr);
+        assert!(outcome.stderr.contains("password"), "{}", outcome.stderr);
+        assert!(!outcome.stderr.contains("wrong horse"), "{}", outcome.stderr);
+    }
+    for_each_transport(|transport| {
+        for archive in &archives {
+            let mount = Mount::new(transport, archive, &[&option, "allow_damaged"]);
+            clear_alone_is_served(&mount);
+            nobody_sees("wrong horse", &mount);
+        }
+    });
+}
+
+#[test]
+fn a_password_that_cannot_be_read_is_refused_before_anything_is_mounted() {
+    let (folder, archives) = archives();
+    let missing = format!("password_file={}", folder.path().join("missing").display());
+    assert_eq!(super::refused(&archives[0], &[&missing]).code, 2);
+    let empty = password_file(&folder, "");
+    let outcome = super::refused(&archives[0], &[&empty]);
+    assert_eq!(outcome.code, 1, "{}", outcome.stderr);
+    assert!(outcome.stderr.contains("empty"), "{}", outcome.stderr);
+}
+
+#[test]
+fn cat_and_verify_take_the_password_too() {
+    let (folder, archives) = archives();
+    password_file(&folder, PASSWORD);
+    let password = folder.path().join("password");
+    for archive in &archives {
+        let args = |command: &str| -> Outcome {
+            let mut ffrfs = Command::new(crate::common::FFRFS);
+            ffrfs.arg(command).arg("--password-file").arg(&password).arg(archive);
+            run(ffrfs.args((command == "cat").then_some(OsStr::new("sub/secret"))))
+        };
+        assert!(args("cat").ok().stdout == noise(1, 90_000));
+        args("verify").ok();
+    }
+}
