@@ -32,6 +32,9 @@ use std::time::Instant;
 /// The most that [`Task::span`] is aligned to.
 const MAX_ALIGNMENT_BYTES: usize = 4096;
 
+/// A key of the sample cache, far above all sample numbers, for what only one task may do at a time.
+const TURN: u64 = 1 << 61;
+
 /// What to do next.
 pub enum Step {
     /// Answer the request.
@@ -89,6 +92,8 @@ pub struct Task {
     has_failed: bool,
     /// Once the disk must be waited for.
     wait: Option<Box<Wait>>,
+    /// The turn to decode something large at once.
+    _turn: Option<Lead>,
 }
 
 /// A reader waits for the disk.
@@ -200,7 +205,8 @@ impl Vfs {
         let task = |goal, range, lead| {
             let span = Span::new(located.part, range, self.buffers.take(0));
             let (want, waits, has_failed) = (want.clone(), false, false);
-            Task { sample, located, want, span, goal, lead, waits, has_failed, wait: None }
+            let (wait, _turn) = (None, None);
+            Task { sample, located, want, span, goal, lead, waits, has_failed, wait, _turn }
         };
         if self.container(&located).stream().is_some() {
             return self.read_stream(task(Goal::Plain, 0..0, None), &Streams::Container);
@@ -247,7 +253,18 @@ impl Vfs {
                 Step::Read(task(Goal::Lead, lead_range, None))
             }
             Entered::Lead(lead) if is_encoded => {
-                match self.begin_pass(self.container(&located), located.index, &at) {
+                let container = self.container(&located);
+                if self.must_decode_at_once(container, located.index, &at) {
+                    // One at a time: the memory for it is beside that of the cache.
+                    return match self.cache.claim(TURN) {
+                        Ok(turn) => {
+                            let task = task(Goal::Whole, at.extent(), Some(lead));
+                            Step::Read(Task { _turn: Some(turn), ..task })
+                        }
+                        Err(flight) => Step::Wait(flight),
+                    };
+                }
+                match self.begin_pass(container, located.index, &at) {
                     Ok((pass, stored)) => {
                         let range = at.offset_bytes + stored.start..at.offset_bytes + stored.end;
                         Step::Read(task(Goal::Pass(Box::new(pass)), range, Some(lead)))

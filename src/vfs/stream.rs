@@ -194,6 +194,17 @@ impl Pass {
 }
 
 impl Vfs {
+    /// Whether an encoding cannot be undone step by step, and the sample fits in memory all the same.
+    pub(super) fn must_decode_at_once(
+        &self,
+        container: &dyn Container,
+        index: u64,
+        at: &Sample,
+    ) -> bool {
+        let bytes = at.size_bytes().saturating_add(at.length_bytes);
+        bytes <= self.options.cache_bytes / 2 && matches!(container.decoder(index, None), Ok(None))
+    }
+
     /// Begins a pass; gives what to do, and the stored bytes to fetch for it.
     pub(super) fn begin_pass(
         &self,
