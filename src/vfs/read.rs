@@ -92,8 +92,6 @@ pub struct Task {
     has_failed: bool,
     /// Once the disk must be waited for.
     wait: Option<Box<Wait>>,
-    /// The turn to decode something large at once.
-    _turn: Option<Lead>,
 }
 
 /// A reader waits for the disk.
@@ -109,8 +107,8 @@ pub(super) enum Goal {
     Plain,
     /// What stands before the sample, to see where it lies.
     Lead,
-    /// The whole sample.
-    Whole,
+    /// The whole sample; if it is large and encoded, with the turn to decode such a one.
+    Whole(Option<Lead>),
     /// The pieces of a file with holes.
     Pieces(Box<Pieces>),
     /// A pass over a large sample that is encoded.
@@ -205,8 +203,7 @@ impl Vfs {
         let task = |goal, range, lead| {
             let span = Span::new(located.part, range, self.buffers.take(0));
             let (want, waits, has_failed) = (want.clone(), false, false);
-            let (wait, _turn) = (None, None);
-            Task { sample, located, want, span, goal, lead, waits, has_failed, wait, _turn }
+            Task { sample, located, want, span, goal, lead, waits, has_failed, wait: None }
         };
         if self.container(&located).stream().is_some() {
             return self.read_stream(task(Goal::Plain, 0..0, None), &Streams::Container);
@@ -231,7 +228,7 @@ impl Vfs {
             });
         }
         if want == (0..at.size_bytes()) {
-            return Step::Read(task(Goal::Whole, at.extent(), None));
+            return Step::Read(task(Goal::Whole(None), at.extent(), None));
         }
         match self.cache.enter(sample, want.end - want.start) {
             Entered::Ahead(verified, _) | Entered::Hit(Known::Whole(verified)) => {
@@ -244,7 +241,7 @@ impl Vfs {
             }
             Entered::Join(flight) => Step::Wait(flight),
             Entered::Lead(lead) if self.fits_whole(&at) => {
-                Step::Read(task(Goal::Whole, at.extent(), Some(lead)))
+                Step::Read(task(Goal::Whole(None), at.extent(), Some(lead)))
             }
             Entered::Hit(Known::Stream(stream)) => {
                 self.read_stream(task(Goal::Plain, 0..0, None), &Streams::Sample(stream))
@@ -258,8 +255,7 @@ impl Vfs {
                     // One at a time: the memory for it is beside that of the cache.
                     return match self.cache.claim(TURN) {
                         Ok(turn) => {
-                            let task = task(Goal::Whole, at.extent(), Some(lead));
-                            Step::Read(Task { _turn: Some(turn), ..task })
+                            Step::Read(task(Goal::Whole(Some(turn)), at.extent(), Some(lead)))
                         }
                         Err(flight) => Step::Wait(flight),
                     };
@@ -377,7 +373,7 @@ impl Vfs {
                 Ok(()) | Err(Unfit::Moved) => self.restart(task),
                 Err(Unfit::Fault(fault)) => self.fail(task, fault),
             },
-            Goal::Whole => self.check_whole(task),
+            Goal::Whole(_turn) => self.check_whole(task),
             Goal::Pieces(pieces) => self.take_piece(task, pieces),
             Goal::Pass(pass) => self.take_pass(task, pass),
             Goal::Interval(streams, number, pieces) => {
@@ -501,7 +497,7 @@ impl Vfs {
             || self.must_check(task.sample, &task.located);
         self.unshelve(&mut task);
         match (is_whole, at.lead_bytes) {
-            (true, _) => task.next(Goal::Whole, at.extent()),
+            (true, _) => task.next(Goal::Whole(None), at.extent()),
             (false, 0) => {
                 let range = stored_range(&at, &task.want);
                 task.next(Goal::Plain, range)
