@@ -113,7 +113,9 @@ impl Dataset {
                 }
                 Names::Fields(fields) => {
                     let first = if is_merged { start / fields.max(1) } else { 0 };
-                    add_records(&mut builder, part, above, (first, start, fields), &mut check)?;
+                    let width = width(samples / fields.max(1));
+                    let numbers = (first, start, fields, width);
+                    add_records(&mut builder, part, above, numbers, &mut check)?;
                 }
             }
         }
@@ -132,11 +134,11 @@ fn add_records(
     builder: &mut TreeBuilder,
     part: &dyn Container,
     above: &[u8],
-    (first, start, fields): (u64, u64, u64),
+    (first, start, fields, width): (u64, u64, u64, usize),
     check: &mut dyn FnMut(Result<(), NameError>),
 ) -> Result<()> {
     for sample in 0..part.len() {
-        let record = format!("{:06}/", first + sample / fields.max(1));
+        let record = format!("{:01$}/", first + sample / fields.max(1), width);
         let path = [record.as_bytes(), &part.field_name(sample)?].concat();
         let node = format::Node::Sample(sample);
         check(builder.add_member(above, &Member { path: &path, node }, start));
