@@ -123,7 +123,7 @@ fn a_changed_stream_is_never_decoded_to_other_bytes() {
 fn one_large_zstd_frame_is_refused_and_says_what_helps() {
     let frame = ::zstd::bulk::compress(&vec![7; 65 << 20], 1).unwrap();
     let error = build(&frame, Codec::Zstd, INTERVAL_BYTES).unwrap_err().to_string();
-    assert!(error.contains("spool=") && error.contains("64 MiB"), "{error}");
+    assert!(error.contains("--spool") && error.contains("64 MiB"), "{error}");
 }
 
 #[test]

@@ -140,8 +140,11 @@ impl ZipFile {
         let mut fixed = [0; CENTRAL_BYTES];
         self.get(at, &mut fixed)?;
         let head = Head::parse(&fixed).ok_or_else(|| self.changed(at))?;
-        let mut bytes = fixed.to_vec();
-        bytes.extend(self.behind(at, &head)?);
+        let mut bytes = vec![0; CENTRAL_BYTES.saturating_add(head.behind_bytes())];
+        if let Some((first, behind)) = bytes.split_at_mut_checked(CENTRAL_BYTES) {
+            first.copy_from_slice(&fixed);
+            self.get(at.saturating_add(CENTRAL_BYTES as u64), behind)?;
+        }
         Ok(bytes)
     }
 
