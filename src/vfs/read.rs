@@ -32,6 +32,8 @@ use std::time::Instant;
 /// The most that [`Task::span`] is aligned to.
 const MAX_ALIGNMENT_BYTES: usize = 4096;
 
+/// To move so many bytes takes longer than to look first where they lie.
+const WORTH_A_LOOK_BYTES: u64 = 32 << 10;
 /// A key of the sample cache, far above all sample numbers, for what only one task may do at a time.
 const TURN: u64 = 1 << 61;
 
@@ -228,7 +230,13 @@ impl Vfs {
             });
         }
         if want == (0..at.size_bytes()) {
-            return Step::Read(task(Goal::Whole(None), at.extent(), None));
+            // What the page cache holds is looked at twice rather than moved: the bytes go where they are
+            // answered from. If the disk must be waited for, one read fetches both.
+            let is_moved = !is_encoded && at.length_bytes >= WORTH_A_LOOK_BYTES;
+            return Step::Read(match is_moved && !lead_range.is_empty() {
+                true => task(Goal::Lead, lead_range, None),
+                false => task(Goal::Whole(None), at.extent(), None),
+            });
         }
         match self.cache.enter(sample, want.end - want.start) {
             Entered::Ahead(verified, _) | Entered::Hit(Known::Whole(verified)) => {
@@ -300,6 +308,10 @@ impl Vfs {
         let _waited = Waited::new(&self.prefetch);
         task.wait = Some(Box::new(Wait { since: Instant::now(), _waited, claim: None }));
         let at = task.located.sample;
+        if matches!(task.goal, Goal::Lead) && task.is_wanted_whole() {
+            task.goal = Goal::Whole(None);
+            task.span.set_range(task.located.sample.extent());
+        }
         if matches!(task.goal, Goal::Pieces(_) | Goal::Interval(..)) {
             return Step::Read(task);
         }
