@@ -17,7 +17,8 @@ const MAX_ENTRIES: usize = 64;
 fuzz_target!(|input: &[u8]| {
     let Some((&mode, bytes)) = input.split_first() else { return };
     let source = Arc::new(MemorySource::new("fuzz.ffr", bytes.to_vec()));
-    let options = OpenOptions { allow_damaged: mode & 1 != 0, ..OpenOptions::default() };
+    let allow_damaged = mode & 1 != 0;
+    let options = OpenOptions { allow_damaged, format: Some("FFRecord"), ..OpenOptions::default() };
     let Ok(container) = format::open(source, &options) else { return };
     let dataset = Dataset::new(vec![container]);
     let catalog: Catalog = match dataset.stored_names(&Naming::default()) {

@@ -1,7 +1,6 @@
 //! Members that are containers themselves, opened in place.
 
 use super::Failure;
-use super::source::MAX_LOOKS;
 use crate::catalog::Place;
 use crate::format::{self, Container, Content, Kind, Node, OpenOptions, SliceSource, Source};
 use std::ffi::OsStr;
@@ -9,6 +8,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 
+/// What stands before a sample is looked at so often at most.
+pub(super) const MAX_LOOKS: u32 = 3;
 /// More containers than this in one dataset are an attack, or a mistake.
 const MAX_CONTAINERS: usize = 100_000;
 

@@ -2,7 +2,7 @@
 
 use super::expand::expand;
 use super::kept::{Found, IndexArgs, Unkept};
-use super::nest::Nest;
+use super::nest::{MAX_LOOKS, Nest};
 use super::{Exit, Failure};
 use crate::catalog::{Catalog, Dataset, Located, Place, Tree};
 use crate::format::{self, Content, OpenOptions, Secret, Source, View, magic};
@@ -20,8 +20,6 @@ const LOOK_BYTES: u64 = 4 << 20;
 
 /// Of more files than this not all are open at a time.
 const MANY_FILES: usize = 512;
-/// What stands before a sample is looked at so often at most.
-pub(super) const MAX_LOOKS: u32 = 3;
 /// No password is longer.
 const MAX_PASSWORD_BYTES: u64 = 64 << 10;
 

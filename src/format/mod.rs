@@ -38,6 +38,7 @@
     )
 )]
 
+mod charset;
 pub mod codec;
 pub mod compressed;
 mod decode;

@@ -3,6 +3,7 @@
 use super::build::TooMany;
 use super::fault::{DAMAGED, Fault, NO_HINT, no_size};
 use super::header::{BLOCK_BYTES, Dialect, Header, until_nul};
+use super::names;
 use super::pax::{MAX_MAP_ENTRIES, Pax};
 use super::scan::{Scan, State, round_up};
 use super::sparse::{self, OldMap, TextMap};
@@ -87,11 +88,11 @@ impl Scan {
         let given = pax.sparse.name.as_ref().or(pax.path.as_ref().and_then(Option::as_ref));
         let path = match (given, long) {
             (Some(path), _) if is_utf8 => path.clone(),
-            (Some(path), _) => self.charset.decode(path),
-            (None, Some(long)) => self.charset.decode(&long),
+            (Some(path), _) => names::decode(self.charset, path),
+            (None, Some(long)) => names::decode(self.charset, &long),
             (None, None) => {
                 header.name(&mut self.name);
-                self.charset.decode(&self.name)
+                names::decode(self.charset, &self.name)
             }
         };
         limited(path, at)
@@ -110,9 +111,9 @@ impl Scan {
         let is_utf8 = pax.is_binary != Some(true);
         let link = match (pax.link_path.as_ref().and_then(Option::as_ref), long) {
             (Some(link), _) if is_utf8 => link.clone(),
-            (Some(link), _) => self.charset.decode(link),
-            (None, Some(long)) => self.charset.decode(&long),
-            (None, None) => self.charset.decode(header.link_name()),
+            (Some(link), _) => names::decode(self.charset, link),
+            (None, Some(long)) => names::decode(self.charset, &long),
+            (None, None) => names::decode(self.charset, header.link_name()),
         };
         limited(until_nul(&link).to_vec(), at)
     }

@@ -6,10 +6,11 @@ use super::fault::{DAMAGED, Fault, NO_HINT, TRUNCATED, no_size};
 use super::header::{BLOCK_BYTES, Header, until_nul};
 use super::index::Index;
 use super::members::Member;
-use super::names::Charset;
+use super::names;
 use super::pax::{self, Pax};
 use super::sparse::{OldMap, TextMap};
 use super::window::Window;
+use crate::format::charset::Charset;
 use crate::format::{OpenOptions, Result, Source};
 use std::path::{Path, PathBuf};
 
@@ -74,7 +75,7 @@ impl Scan {
         Ok(Self {
             path: path.to_owned(),
             allow_damaged: options.allow_damaged,
-            charset: Charset::new(options, path)?,
+            charset: names::charset(options, path)?,
             want: Some((0, BLOCK_BYTES)),
             state: State::Header,
             pending: Pending::default(),

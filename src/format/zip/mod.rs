@@ -25,10 +25,10 @@ use super::{
     Attributes, Container, Content, Decoder, Detected, Error, Format, IndexChecksum, Kind,
 };
 use super::{Member, Names, Node, OpenOptions, Restart, Result, Sample, Secret, Source, Table};
+use crate::format::charset::Charset;
 use crypto::Lock;
 use links::{HardLinks, Targets};
 use method::{Fault, Method};
-use names::Charset;
 use record::{CENTRAL_BYTES, Class, Head, LOCAL_BYTES, LOCAL_MARK, Row, u16_at};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
