@@ -16,6 +16,7 @@ use super::{
     Container, Detected, Error, Format, IndexChecksum, Names, OpenOptions, Result, Sample,
 };
 use super::{Source, Table};
+use crate::format::reader::Reader;
 use std::sync::Arc;
 
 const NAME: &str = "FFRecord";
@@ -382,11 +383,11 @@ impl OffsetWalk {
 }
 
 fn read(source: &dyn Source, what: &'static str, buf: &mut [u8], offset_bytes: u64) -> Result<()> {
-    source.read_exact_at(buf, offset_bytes).map_err(|e| unreadable(source, what, offset_bytes, e))
+    Reader::new(source, NAME).read(what, buf, offset_bytes)
 }
 
 fn unreadable(source: &dyn Source, what: &'static str, at: u64, e: std::io::Error) -> Error {
-    Error::Unreadable { path: source.path().to_owned(), what, offset_bytes: at, source: e }
+    Reader::new(source, NAME).unreadable(what, at, e)
 }
 
 fn malformed(
@@ -396,14 +397,7 @@ fn malformed(
     found: String,
     hint: &'static str,
 ) -> Error {
-    Error::Malformed {
-        path: source.path().to_owned(),
-        format: NAME,
-        offset_bytes,
-        expected: expected.to_owned(),
-        found,
-        hint,
-    }
+    Reader::new(source, NAME).malformed(offset_bytes, expected, found, hint)
 }
 
 #[cfg(test)]

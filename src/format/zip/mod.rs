@@ -26,6 +26,7 @@ use super::{
 };
 use super::{Member, Names, Node, OpenOptions, Restart, Result, Sample, Secret, Source, Table};
 use crate::format::charset::Charset;
+use crate::format::reader::Reader;
 use crypto::Lock;
 use links::{HardLinks, Targets};
 use method::{Fault, Method};
@@ -401,11 +402,11 @@ fn attributes(row: &Row) -> Attributes {
 }
 
 fn read(source: &dyn Source, what: &'static str, out: &mut [u8], at: u64) -> Result<()> {
-    source.read_exact_at(out, at).map_err(|e| unreadable(source, what, at, e))
+    Reader::new(source, NAME).read(what, out, at)
 }
 
 fn unreadable(source: &dyn Source, what: &'static str, at: u64, error: std::io::Error) -> Error {
-    Error::Unreadable { path: source.path().to_owned(), what, offset_bytes: at, source: error }
+    Reader::new(source, NAME).unreadable(what, at, error)
 }
 
 fn malformed(
@@ -415,12 +416,5 @@ fn malformed(
     found: String,
     hint: &'static str,
 ) -> Error {
-    Error::Malformed {
-        path: source.path().to_owned(),
-        format: NAME,
-        offset_bytes,
-        expected: expected.to_owned(),
-        found,
-        hint,
-    }
+    Reader::new(source, NAME).malformed(offset_bytes, expected, found, hint)
 }

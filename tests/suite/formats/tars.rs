@@ -1,21 +1,27 @@
 //! tar archives that people's programs wrote, mounted.
 
 use super::{Times, compare, file_in, found, paths, plant, plant_links_and_holes, run_in};
-use crate::common::{FFRFS, Mount, Need, for_each_transport, have, python, run, temp_dir};
+use crate::common::{FFRFS, Mount, Need, TempDir, for_each_transport, have, python, run, temp_dir};
 use nix::unistd::{Whence, lseek};
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::Command;
 
+/// A folder with files of all kinds, and one for archives of it.
+fn planted() -> (TempDir, TempDir) {
+    let folder = temp_dir();
+    plant(folder.path());
+    plant_links_and_holes(folder.path());
+    (folder, temp_dir())
+}
+
 #[test]
 fn what_gnu_tar_packs_is_shown_with_modes_times_and_links() {
     if !have(Need::Program("tar")) {
         return;
     }
-    let (folder, archives) = (temp_dir(), temp_dir());
-    plant(folder.path());
-    plant_links_and_holes(folder.path());
+    let (folder, archives) = planted();
     let archive = archives.path().join("x.tar");
     let target = archive.to_str().unwrap();
     for (options, times) in [
@@ -53,9 +59,7 @@ fn holes_that_gnu_tar_found_are_holes() {
     if !have(Need::Program("tar")) {
         return;
     }
-    let (folder, archives) = (temp_dir(), temp_dir());
-    plant(folder.path());
-    plant_links_and_holes(folder.path());
+    let (folder, archives) = planted();
     let archive = archives.path().join("x.tar");
     let expected: Vec<_> = (0..30).map(|piece| (piece << 16, (piece << 16) + 4096)).collect();
     for options in [&["--format=gnu"][..], &["--format=posix", "--sparse-version=0.1"]] {
@@ -85,9 +89,7 @@ fn what_bsdtar_packs_is_shown() {
     if !have(Need::Program("bsdtar")) {
         return;
     }
-    let (folder, archives) = (temp_dir(), temp_dir());
-    plant(folder.path());
-    plant_links_and_holes(folder.path());
+    let (folder, archives) = planted();
     let archive = archives.path().join("x.tar");
     for (format, times) in [("pax", Times::Nanoseconds), ("gnutar", Times::Seconds)] {
         let pack = ["--format", format, "-cf", archive.to_str().unwrap(), "."];
@@ -106,9 +108,7 @@ fn what_pythons_tarfile_packs_is_shown() {
     const PACK: &str = "import sys, tarfile
 folder, archive, format = sys.argv[1:]
 with tarfile.open(archive, 'w', format=getattr(tarfile, format)) as tar: tar.add(folder, '.')";
-    let (folder, archives) = (temp_dir(), temp_dir());
-    plant(folder.path());
-    plant_links_and_holes(folder.path());
+    let (folder, archives) = planted();
     let archive = archives.path().join("x.tar");
     for format in ["GNU_FORMAT", "PAX_FORMAT", "USTAR_FORMAT"] {
         let args = [folder.path(), &archive, Path::new(format)];
@@ -221,9 +221,7 @@ fn cat_gives_what_a_mount_gives() {
     if !have(Need::Program("tar")) {
         return;
     }
-    let (folder, archives) = (temp_dir(), temp_dir());
-    plant(folder.path());
-    plant_links_and_holes(folder.path());
+    let (folder, archives) = planted();
     let archive = archives.path().join("x.tar");
     run_in(folder.path(), "tar", &["--sparse", "-cf", archive.to_str().unwrap(), "."]);
     run(Command::new("gzip").arg("-k").arg(&archive)).ok();
