@@ -1,0 +1,182 @@
+#!/usr/bin/env python3
+"""Writes small containers into fuzz/corpus/, for the fuzz targets to begin with: random bytes alone do not get
+past the first headers of zip, Syrah and FFCV. Then: cargo +nightly fuzz run zip -- -max_len=8192"""
+import io
+import stat
+import struct
+import subprocess
+import tempfile
+import zipfile
+from pathlib import Path
+
+CORPUS = Path(__file__).parent / "corpus"
+
+
+def write(target, name, data, modes, mode_is_last=False):
+    """One seed for each mode byte, which chooses the options of the target."""
+    folder = CORPUS / target
+    folder.mkdir(parents=True, exist_ok=True)
+    for mode in modes:
+        whole = data + bytes([mode]) if mode_is_last else bytes([mode]) + data
+        (folder / f"seed-{name}-{mode}").write_bytes(whole)
+
+
+# ---- zip -------------------------------------------------------------------------------------------
+
+
+class Pipe(io.RawIOBase):
+    """Where nobody can seek: members get data descriptors."""
+
+    def __init__(self):
+        self.data = b""
+
+    def writable(self):
+        return True
+
+    def write(self, data):
+        self.data += bytes(data)
+        return len(data)
+
+
+def archive(fill):
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as file:
+        fill(file)
+    return out.getvalue()
+
+
+def members(file):
+    file.writestr("a/stored", b"x" * 50)
+    for method, name in (8, "deflated"), (12, "bzip2"), (14, "lzma"):
+        file.writestr(zipfile.ZipInfo(name), b"hello hello hello " * 9, method)
+    link = zipfile.ZipInfo("link")
+    link.create_system, link.external_attr = 3, (stat.S_IFLNK | 0o777) << 16
+    file.writestr(link, "a/stored")
+    file.writestr(zipfile.ZipInfo("folder/"), b"")
+    file.writestr("\u00fc.txt", b"utf-8")
+
+
+def zip64(file):
+    with file.open("large", "w", force_zip64=True) as member:
+        member.write(b"zip64")
+
+
+def encrypted(program, *options):
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "f").write_text("secret " * 20)
+        try:
+            subprocess.run([program, *options, "x.zip", "f"], cwd=folder, check=True, stdout=subprocess.DEVNULL)
+        except FileNotFoundError:
+            return None
+        return (Path(folder) / "x.zip").read_bytes()
+
+
+def zips():
+    pipe = Pipe()
+    with zipfile.ZipFile(pipe, "w", 8) as file:
+        file.writestr("streamed", b"data descriptor" * 3)
+    seeds = {
+        "members": archive(members),
+        "streamed": pipe.data,
+        "zip64": archive(zip64),
+        "sfx": b"#!/bin/sh\n" * 5 + archive(zip64),
+        "zipcrypto": encrypted("zip", "-q", "-P", "password"),
+        "aes": encrypted("7zz", "a", "-tzip", "-ppassword", "-mem=AES256"),
+    }
+    for name, data in seeds.items():
+        if data is not None:
+            write("zip", name, data, [0, 1, 2, 12], mode_is_last=True)
+
+
+# ---- Syrah -----------------------------------------------------------------------------------------
+
+
+def bson(document):
+    out = b""
+    for key, value in document.items():
+        name = key.encode() + b"\0"
+        if isinstance(value, dict):
+            out += b"\x03" + name + bson(value)
+        elif isinstance(value, bytes):
+            out += b"\x05" + name + struct.pack("<i", len(value)) + b"\0" + value
+        else:
+            out += b"\x02" + name + struct.pack("<i", len(value) + 1) + value.encode() + b"\0"
+    return struct.pack("<i", len(out) + 5) + out + b"\0"
+
+
+def syrah(keys, items):
+    data, document = b"", {}
+    for key, (dtype, size) in keys.items():
+        offsets = []
+        for _ in range(items):
+            offsets.append(22 + len(data))
+            data += bytes(range(size))
+        numbers = struct.Struct(f"<{items}q")
+        document[key] = {
+            "offset": numbers.pack(*offsets),
+            "size": numbers.pack(*[size] * items),
+            "dtype": dtype,
+        }
+    metadata = bson(document)
+    return b"GS\0\0\2\0" + struct.pack("<qq", 22 + len(data), len(metadata)) + data + metadata
+
+
+def syrahs():
+    for name, keys in {
+        "numbers": {"f": ("float32", 8), "l": ("int64", 8)},
+        "text": {"t": ("str", 5)},
+        "odd": {"x": ("weird", 7), "b": ("bool", 3)},
+    }.items():
+        write("syrah", name, syrah(keys, 3), [0, 1, 2, 4])
+
+
+# ---- FFCV ------------------------------------------------------------------------------------------
+
+PAGE = 64
+
+
+def field(kind, name, arguments=b""):
+    return bytes([kind]) + name.ljust(16, b"\0") + arguments.ljust(1024, b"\0")
+
+
+def array_arguments():
+    dtype = b'[["", "<i2"]]'
+    return struct.pack("<Q", 2).ljust(256, b"\0") + struct.pack("<Q", len(dtype)) + dtype
+
+
+def ffcv(fields, stride, records, values):
+    """`records`: functions of where the pages begin; `values`: one a page, as sample and bytes."""
+    end = 24 + sum(map(len, fields)) + stride * len(records)
+    first = -(-end // PAGE) * PAGE
+    pages = b"".join(value.ljust(PAGE, b"\0") for _, value in values)
+    out = struct.pack("<HHIQQ", 2, len(fields), PAGE, len(records), first + len(pages))
+    out += b"".join(fields) + b"".join(record(first).ljust(stride, b"\0") for record in records)
+    out = out.ljust(first, b"\0") + pages
+    for number, (sample, value) in enumerate(values):
+        out += struct.pack("<QQQ", sample, first + number * PAGE, len(value))
+    return out
+
+
+def ffcvs():
+    def raw_image(number):
+        return lambda at: struct.pack("<BHHQ", 1, 2, 2, at + number * PAGE).ljust(16, b"\0") + struct.pack("<q", 7)
+
+    seeds = {
+        "raw-int": ffcv([field(2, b"image"), field(1, b"label")], 24, [raw_image(0), raw_image(1)],
+                        [(0, bytes(range(12))), (1, bytes(12))]),
+        "bytes-json": ffcv([field(3, b"b"), field(5, b"j")], 32, [lambda at: struct.pack("<QQQQ", at, 5, at + PAGE, 3)],
+                           [(0, b"hello"), (0, b"{}\0")]),
+        "array-float": ffcv([field(4, b"a", array_arguments()), field(0, b"f")], 16,
+                            [lambda at: struct.pack("<Qd", at, 1.5)], [(0, b"abcd")]),
+        "jpeg": ffcv([field(2, b"jpg")], 13, [lambda at: struct.pack("<BHHQ", 0, 2, 2, at)],
+                     [(0, b"\xff\xd8\xff\xe0xx")]),
+    }
+    for name, data in seeds.items():
+        write("ffcv", name, data, [0, 1, 2])
+
+
+if __name__ == "__main__":
+    zips()
+    syrahs()
+    ffcvs()
+    print(f"seeds are in {CORPUS}")
