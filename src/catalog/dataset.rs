@@ -1,6 +1,9 @@
 //! Several containers as one list of samples, numbered on from one to the next.
 
-use crate::format::{Attributes, Container, Result, Sample};
+use crate::format::sidecar::Section;
+use crate::format::{Attributes, Container, Error, Result, Sample};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// One or more containers, in order.
 pub struct Dataset {
@@ -8,6 +11,8 @@ pub struct Dataset {
     places: Vec<Place>,
     /// The number of each part's first sample, and behind the last the number of all samples.
     starts: Vec<u64>,
+    /// Per part: checksums from beside it, and where they lie.
+    sums: Vec<Option<(Arc<Section>, PathBuf)>>,
 }
 
 /// Where a container lies.
@@ -54,7 +59,19 @@ impl Dataset {
             next = next.saturating_add(part.len());
             starts.push(next);
         }
-        Self { parts, places, starts }
+        let sums = parts.iter().map(|_| None).collect();
+        Self { parts, places, starts, sums }
+    }
+
+    /// Takes the checksums of a container, which lie at `path`, for its samples that have none of their own.
+    pub fn set_sums(&mut self, container: usize, sums: Arc<Section>, path: PathBuf) {
+        self.sums[container] = Some((sums, path));
+    }
+
+    /// Where the checksums of a container lie that were set.
+    #[must_use]
+    pub fn sums_of(&self, container: usize) -> Option<&Path> {
+        self.sums[container].as_ref().map(|(_, path)| path.as_path())
     }
 
     /// The number of samples.
@@ -132,6 +149,14 @@ impl Dataset {
         let Place { file, base_bytes } = self.places[part];
         let mut sample = self.parts[part].sample(index)?;
         sample.offset_bytes = sample.offset_bytes.saturating_add(base_bytes);
+        if let (Some((sums, path)), None) = (&self.sums[part], sample.crc32) {
+            sample.crc32 = sums.crc32(index).map_err(|source| Error::Unreadable {
+                path: path.clone(),
+                what: "the checksum of a sample",
+                offset_bytes: 0,
+                source,
+            })?;
+        }
         Ok(Some(Located { container: part, part: file, index, sample }))
     }
 

@@ -7,6 +7,7 @@ mod column;
 mod dataset;
 mod names;
 mod numbered;
+mod paths;
 mod records;
 mod renamed;
 mod slots;
@@ -24,7 +25,7 @@ pub use tree::Tree;
 use crate::format::{Attributes, Folder, Result};
 
 /// A file or a folder of the tree.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Node {
     /// Folder by number; 0 is the root.
     Folder(u64),
@@ -175,32 +176,6 @@ impl Catalog {
             pending[first_child..].reverse();
         }
         Ok(())
-    }
-
-    /// The paths of some samples, in the order in which they were asked for; one pass over all names.
-    ///
-    /// # Errors
-    /// As [`Catalog::lookup`].
-    pub fn paths(&self, dataset: &Dataset, samples: &[u64]) -> Result<Vec<Vec<u8>>> {
-        match self {
-            Catalog::Numbered(numbered) => {
-                return samples.iter().map(|&sample| numbered.path(dataset, sample)).collect();
-            }
-            Catalog::Records(records) => {
-                return samples.iter().map(|&sample| records.path(dataset, sample)).collect();
-            }
-            Catalog::Tree(_) => {}
-        }
-        let mut wanted: std::collections::HashMap<u64, Vec<u8>> =
-            samples.iter().map(|&sample| (sample, Vec::new())).collect();
-        self.walk(dataset, ROOT, &mut |path, node| {
-            if let Node::Sample(sample) = node
-                && let Some(slot) = wanted.get_mut(&sample)
-            {
-                slot.extend_from_slice(path);
-            }
-        })?;
-        Ok(samples.iter().map(|sample| wanted[sample].clone()).collect())
     }
 }
 

@@ -132,6 +132,12 @@ impl Numbered {
         Ok(())
     }
 
+    /// The path of a folder from the root, whose own is empty.
+    pub(super) fn folder_path(&self, folder: u64) -> Vec<u8> {
+        let number = folder.checked_sub(1);
+        number.map_or(Vec::new(), |n| format!("{n:00$}", self.folder_width).into_bytes())
+    }
+
     /// The path of a sample from the root.
     pub(super) fn path(&self, dataset: &Dataset, sample: u64) -> Result<Vec<u8>> {
         let folder = self

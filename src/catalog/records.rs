@@ -145,12 +145,22 @@ impl Records {
 
     /// The path of a sample from the root.
     pub(super) fn path(&self, dataset: &Dataset, sample: u64) -> Result<Vec<u8>> {
-        let record = sample / self.fields;
-        let outer = self
-            .fanout
-            .map_or(String::new(), |fanout| format!("{:01$}/", record / fanout, self.fanout_width));
-        let mut path = format!("{outer}{record:00$}/", self.width).into_bytes();
+        let mut path = self.folder_path(self.folder_of(sample / self.fields));
+        path.push(b'/');
         path.extend(dataset.field_name(sample)?);
         Ok(path)
+    }
+
+    /// The path of a folder from the root, whose own is empty.
+    pub(super) fn folder_path(&self, folder: u64) -> Vec<u8> {
+        let outer = |number| format!("{number:00$}", self.fanout_width);
+        let path = match (self.record(folder), self.fanout) {
+            (Some(record), Some(fanout)) => {
+                format!("{}/{record:01$}", outer(record / fanout), self.width)
+            }
+            (Some(record), None) => format!("{record:00$}", self.width),
+            (None, _) => folder.checked_sub(1).map_or(String::new(), outer),
+        };
+        path.into_bytes()
     }
 }

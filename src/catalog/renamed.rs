@@ -1,6 +1,6 @@
 //! What happens to members that cannot be shown as they are stored.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// What to do with several members of one name. Folders keep theirs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -17,7 +17,7 @@ pub enum Duplicates {
 }
 
 /// Members that are shown under another name than they are stored under, or not at all.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Renamed {
     /// Names that no directory can hold, or that lead elsewhere.
     pub escaped: u64,

@@ -111,6 +111,10 @@ fn check_consistent(catalog: &Catalog, dataset: &Dataset) {
                 Node::Sample(_) => files += 1,
             }
         }
+        let nodes: Vec<Node> = entries.iter().map(|(_, node)| *node).collect();
+        for (path, node) in catalog.paths_of(dataset, &nodes).unwrap().iter().zip(nodes) {
+            assert_eq!(catalog.find(dataset, path).unwrap(), Some(node), "its path leads back");
+        }
         let beyond = entries.len() as u64;
         assert!(list(catalog, dataset, here, beyond).is_empty());
         assert!(list(catalog, dataset, here, u64::MAX).is_empty());

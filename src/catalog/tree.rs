@@ -56,7 +56,7 @@ impl FolderRow {
 }
 
 impl Tree {
-    fn row(&self, folder: u64) -> io::Result<Option<FolderRow>> {
+    pub(super) fn row(&self, folder: u64) -> io::Result<Option<FolderRow>> {
         if folder >= self.folders() {
             return Ok(None);
         }
@@ -70,7 +70,7 @@ impl Tree {
         }))
     }
 
-    fn name<'a>(&'a self, place: u64, buffer: &'a mut [u8]) -> io::Result<&'a [u8]> {
+    pub(super) fn name<'a>(&'a self, place: u64, buffer: &'a mut [u8]) -> io::Result<&'a [u8]> {
         let start = (place & OFFSET_MASK) as usize;
         let length = (place >> LENGTH_SHIFT) as usize & MAX_NAME_BYTES;
         self.arena.slice(start, length, buffer)
@@ -155,7 +155,7 @@ impl Tree {
         &self.renamed
     }
 
-    fn unreadable(&self, source: io::Error) -> Error {
+    pub(super) fn unreadable(&self, source: io::Error) -> Error {
         let path = self.path.clone();
         Error::Unreadable { path, what: "the names", offset_bytes: 0, source }
     }

@@ -105,11 +105,23 @@ impl Format for Compressed {
 
     fn open(&self, source: Arc<dyn Source>, options: &OpenOptions) -> Result<Box<dyn Container>> {
         let mut feed = Feed::new(source.path(), options);
-        let stream =
-            StreamIndex::build(source.as_ref(), self.codec, INTERVAL_BYTES, &mut |_, bytes| {
-                feed.take(bytes)
-            })?;
+        let build = match options.allow_damaged {
+            true => StreamIndex::build_cut,
+            false => StreamIndex::build,
+        };
+        let take = &mut |_: u64, bytes: &[u8]| feed.take(bytes);
+        let stream = build(source.as_ref(), self.codec, INTERVAL_BYTES, take)?;
         let archive = feed.finish()?;
+        if stream.is_cut() && archive.is_none() {
+            return Err(Error::Malformed {
+                path: source.path().to_owned(),
+                format: self.name,
+                offset_bytes: stream.stored_bytes(),
+                expected: "a whole file".to_owned(),
+                found: format!("{} bytes of it, and the end", stream.decoded_bytes()),
+                hint: ": the file is truncated, and nothing in it is whole",
+            });
+        }
         Ok(Box::new(CompressedFile::new(self, source, stream, archive)?))
     }
 
@@ -211,6 +223,13 @@ impl CompressedFile {
         let behind = source.len().saturating_sub(stream.stored_bytes());
         if behind > 0 {
             warnings.push(format!("{path}: {behind} bytes behind the stream are none of it"));
+        }
+        if stream.is_cut() {
+            let (stored, decoded) = (stream.stored_bytes(), stream.decoded_bytes());
+            warnings.push(format!(
+                "{path}: the stream is cut at byte {stored}: the {decoded} bytes before were decoded, and \
+                 could not all be checked"
+            ));
         }
         let inside = match archive {
             Some(index) => {
@@ -440,6 +459,9 @@ impl Container for CompressedFile {
 
     /// All bytes were decoded and matched the checksums of their format.
     fn index_checksum(&self) -> IndexChecksum {
+        if self.stream.is_cut() {
+            return IndexChecksum::Absent;
+        }
         IndexChecksum::Ok
     }
 

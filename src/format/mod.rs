@@ -38,6 +38,7 @@
     )
 )]
 
+mod bytes;
 mod charset;
 pub mod codec;
 pub mod compressed;
@@ -52,12 +53,14 @@ pub(crate) mod name;
 mod npy;
 mod options;
 mod reader;
+pub mod sidecar;
 mod source;
 pub mod stream;
 pub mod syrah;
 pub mod tar;
 #[cfg(test)]
 mod testing;
+pub mod write;
 pub mod zip;
 
 pub use decode::{Decoder, Progress, Restart};
@@ -66,6 +69,9 @@ pub use ffrecord::pickle::{Entry, Folder};
 pub use member::{Attributes, Kind, Member, Node};
 pub use options::{OpenOptions, Secret, View};
 pub use source::{MemorySource, SliceSource, Source, Table};
+pub use write::{
+    Holds, MemberWriter, NewMember, NewNode, Outline, Output, WRITERS, WriteFormat, writer_named,
+};
 
 use std::sync::Arc;
 
@@ -311,7 +317,7 @@ pub struct Sample {
     /// So many bytes before it must be fetched with it, and be shown to [`Container::check_lead`] first.
     pub lead_bytes: u32,
     /// CRC-32 (zlib's) of the bytes that the container holds for it, decoded if they are encoded, if the
-    /// format has one.
+    /// format has one; or a [`sidecar`] (then [`crate::catalog::Dataset::locate`] puts it here).
     pub crc32: Option<u32>,
     /// The index alone shows that the sample cannot be whole.
     pub damaged: bool,
@@ -329,7 +335,7 @@ pub enum Content {
     Prefixed(u32),
     /// They are an encoding of so many bytes: [`Container::decode`].
     Encoded(u64),
-    /// They are pieces of a file of so many bytes: [`Container::piece`]. Such samples have no checksum.
+    /// They are pieces of a file of so many bytes: [`Container::piece`].
     Sparse(u64),
 }
 

@@ -9,7 +9,8 @@
 //! states | u32 CRC-32 of all before it                                             little-endian
 //! ```
 
-use super::codec::{Codec, decode_part, decoder};
+use super::bytes::{u32_at, u64_at};
+use super::codec::{Codec, ENDS_EARLY, decode_part, decoder};
 use super::{Error, Progress, Restart, Result, Source};
 use std::ops::Range;
 
@@ -25,9 +26,13 @@ pub const FREE_BYTES: u64 = 1 << 30;
 /// What a stream may become at all. At a gigabyte a second it would take five hours to index.
 pub const MAX_DECODED_BYTES: u64 = 16 << 40;
 
+const CUT_HINT: &str =
+    ": the file is truncated (of an archive, --allow-damaged serves the members that are whole)";
 const PIECE_BYTES: usize = 256 << 10;
 const MAGIC: [u8; 8] = *b"FFRSTRM\0";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
+/// Beside the number of the codec: the stream is cut.
+const CUT: u32 = 1 << 31;
 const HEAD_BYTES: usize = 48;
 const ROW_BYTES: usize = 24;
 const CODECS: [Codec; 4] = [Codec::Gzip, Codec::Bzip2, Codec::Xz, Codec::Zstd];
@@ -39,6 +44,7 @@ pub struct StreamIndex {
     codec: Codec,
     stored_bytes: u64,
     decoded_bytes: u64,
+    is_cut: bool,
     rows: Vec<Row>,
     states: Vec<u8>,
 }
@@ -81,6 +87,22 @@ impl StreamIndex {
         Pass::new(source, codec, interval_bytes)?.run(on_bytes)
     }
 
+    /// As [`StreamIndex::build`], but a stream that ends early, as a truncated file's, has the bytes up to
+    /// there: [`StreamIndex::is_cut`].
+    ///
+    /// # Errors
+    /// As [`StreamIndex::build`].
+    pub fn build_cut(
+        source: &dyn Source,
+        codec: Codec,
+        interval_bytes: u64,
+        on_bytes: &mut dyn FnMut(u64, &[u8]) -> Result<()>,
+    ) -> Result<Self> {
+        let mut pass = Pass::new(source, codec, interval_bytes)?;
+        pass.may_be_cut = true;
+        pass.run(on_bytes)
+    }
+
     /// Decodes all of `source` as [`StreamIndex::build`] does, but needs no restart points, and keeps none.
     ///
     /// # Errors
@@ -99,6 +121,12 @@ impl StreamIndex {
     #[must_use]
     pub fn codec(&self) -> Codec {
         self.codec
+    }
+
+    /// Whether the stream ended early.
+    #[must_use]
+    pub fn is_cut(&self) -> bool {
+        self.is_cut
     }
 
     /// Length of the stream as stored. What the file has behind that is none of it.
@@ -197,7 +225,8 @@ impl StreamIndex {
         let mut out = MAGIC.to_vec();
         let number = codecs().position(|codec| codec == self.codec).unwrap_or(0) as u32;
         out.extend_from_slice(&VERSION.to_le_bytes());
-        out.extend_from_slice(&number.to_le_bytes());
+        let cut = if self.is_cut { CUT } else { 0 };
+        out.extend_from_slice(&(number | cut).to_le_bytes());
         let counts = [self.rows.len() as u64, self.states.len() as u64];
         for value in [self.stored_bytes, self.decoded_bytes].into_iter().chain(counts) {
             out.extend_from_slice(&value.to_le_bytes());
@@ -227,13 +256,15 @@ impl StreamIndex {
         if u32_at(head, 8)? != VERSION {
             return None;
         }
-        let codec = codecs().nth(usize::try_from(u32_at(head, 12)?).ok()?)?;
+        let number = u32_at(head, 12)?;
+        let codec = codecs().nth(usize::try_from(number & !CUT).ok()?)?;
         let row_count = usize::try_from(u64_at(head, 32)?).ok()?;
         let (rows, states) = rest.split_at_checked(row_count.checked_mul(ROW_BYTES)?)?;
         let index = Self {
             codec,
             stored_bytes: u64_at(head, 16)?,
             decoded_bytes: u64_at(head, 24)?,
+            is_cut: number & CUT != 0,
             rows: read_rows(rows)?,
             states: states.to_vec(),
         };
@@ -277,14 +308,6 @@ fn codecs() -> impl Iterator<Item = Codec> {
     CODECS.into_iter().chain(OTHER_CODECS)
 }
 
-fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
-    bytes.get(at..)?.first_chunk().map(|&b| u32::from_le_bytes(b))
-}
-
-fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
-    bytes.get(at..)?.first_chunk().map(|&b| u64::from_le_bytes(b))
-}
-
 /// The pass that makes an index.
 struct Pass<'a> {
     source: &'a dyn Source,
@@ -297,6 +320,7 @@ struct Pass<'a> {
     read_bytes: u64,
     crc: crc32fast::Hasher,
     needs_restarts: bool,
+    may_be_cut: bool,
 }
 
 impl<'a> Pass<'a> {
@@ -309,6 +333,7 @@ impl<'a> Pass<'a> {
             codec,
             stored_bytes: 0,
             decoded_bytes: 0,
+            is_cut: false,
             rows: Vec::new(),
             states: Vec::new(),
         };
@@ -324,6 +349,7 @@ impl<'a> Pass<'a> {
             read_bytes: 0,
             crc,
             needs_restarts: true,
+            may_be_cut: false,
         })
     }
 
@@ -333,10 +359,15 @@ impl<'a> Pass<'a> {
             self.refill()?;
             let input = self.input.get(self.input_at..).unwrap_or_default();
             let is_last = self.read_bytes == self.source.len();
-            let step = self
-                .decoder
-                .decode(input, &mut output, is_last)
-                .map_err(|why| self.refuse(why, ""))?;
+            let step = match self.decoder.decode(input, &mut output, is_last) {
+                Ok(step) => step,
+                Err(why) if why == ENDS_EARLY && self.may_be_cut => {
+                    self.index.is_cut = true;
+                    return Ok(self.finish());
+                }
+                Err(why) if why == ENDS_EARLY => return Err(self.refuse(why, CUT_HINT)),
+                Err(why) => return Err(self.refuse(why, "")),
+            };
             if step == Progress::default() {
                 return Err(self.refuse("a decoder that cannot go on".into(), ""));
             }
@@ -344,13 +375,17 @@ impl<'a> Pass<'a> {
             self.index.stored_bytes = self.index.stored_bytes.saturating_add(step.taken as u64);
             self.take(output.get(..step.given).unwrap_or_default(), on_bytes)?;
             if step.is_end {
-                self.end_interval();
-                self.index.rows.shrink_to_fit();
-                self.index.states.shrink_to_fit();
-                return Ok(self.index);
+                return Ok(self.finish());
             }
             self.mark()?;
         }
+    }
+
+    fn finish(mut self) -> StreamIndex {
+        self.end_interval();
+        self.index.rows.shrink_to_fit();
+        self.index.states.shrink_to_fit();
+        self.index
     }
 
     /// Reads on when all was taken: decoders take all that they are given, or stop where they may restart.

@@ -1,8 +1,7 @@
 //! gzip members, concatenated (RFC 1952). Restarts at members and between deflate's blocks.
 
 use super::deflate::Inflate;
-use super::part::Part as StreamPart;
-use super::{FOREIGN_RESTART, Place, Step, fill};
+use super::{FOREIGN_RESTART, Part as StreamPart, Place, Step, fill};
 use crate::format::{Decoder, Progress, Restart};
 use libdeflater::Decompressor;
 

@@ -205,5 +205,15 @@ impl<'a> Step<'a> {
     }
 }
 
-const ENDS_EARLY: &str = "the stored bytes end early";
+/// The bytes between two restart points, and the states of the decoder there.
+struct Part<'a> {
+    stored: &'a [u8],
+    /// `None`: the stream's start.
+    state: Option<&'a [u8]>,
+    /// `None`: the stream's end.
+    next: Option<&'a [u8]>,
+}
+
+/// What every decoder says when the input ends where the stream does not.
+pub(super) const ENDS_EARLY: &str = "the stored bytes end early";
 const FOREIGN_RESTART: &str = "this is no restart point of the codec";

@@ -4,7 +4,7 @@
 //! the first bit to where it was in its byte, the part's own blocks, and an empty last block.
 
 use super::deflate::{self, State, WINDOW_BYTES};
-use super::{Codec, decoder, gzip};
+use super::{Codec, Part, decoder, gzip};
 use crate::format::{Progress, Restart};
 use libdeflater::Decompressor;
 
@@ -43,15 +43,6 @@ pub(in crate::format) fn decode_part(
         }
     }
     Ok(())
-}
-
-/// The bytes between two restart points, and the states of the decoder there.
-pub(super) struct Part<'a> {
-    pub(super) stored: &'a [u8],
-    /// `None`: the stream's start.
-    pub(super) state: Option<&'a [u8]>,
-    /// `None`: the stream's end.
-    pub(super) next: Option<&'a [u8]>,
 }
 
 /// `None`: this way did not succeed, which says nothing about the bytes.

@@ -211,3 +211,36 @@ fn check_or_shorter(container: &dyn Container, stored: &[u8], files: &[(String, 
         assert!(whole || all.starts_with(&shown), "{} {i}", container.format());
     }
 }
+
+#[test]
+fn of_a_cut_archive_the_members_before_the_cut_are_served_if_damage_is_allowed() {
+    let options = OpenOptions { allow_damaged: true, ..OpenOptions::default() };
+    let noise = |seed: u32| (0..400_000_u32).map(move |i| (i.wrapping_mul(seed) >> 7) as u8);
+    let files = [("a".to_owned(), text(900)), ("b".to_owned(), noise(2_654_435_761).collect())];
+    for (codec, stored) in streams(&tar(&files)) {
+        if !MOUNTABLE.contains(&codec) {
+            continue;
+        }
+        let mut most_whole = 0;
+        // A block of zstd, 128 KiB, is decoded or not.
+        for cut in (0..stored.len() - 1).step_by(stored.len() / 40) {
+            let bytes = stored[..cut].to_vec();
+            let Ok(container) =
+                open(Arc::new(MemorySource::new("t.tar.x", bytes.clone())), &options)
+            else {
+                continue;
+            };
+            let mut whole = 0;
+            for (index, (name, data)) in files.iter().enumerate().take(container.len() as usize) {
+                if container.sample(index as u64).unwrap().damaged {
+                    continue;
+                }
+                whole += 1;
+                let shown = shown(container.as_ref(), &bytes, index as u64).unwrap();
+                assert!(shown == *data, "{codec:?} cut at {cut}: {name} is not whole");
+            }
+            most_whole = most_whole.max(whole);
+        }
+        assert!(most_whole > 0, "{codec:?}: nothing was served");
+    }
+}

@@ -10,7 +10,7 @@
 pub mod pickle;
 mod writer;
 
-pub use writer::{Writer, header_bytes};
+pub use writer::{PackedNames, WriteFfRecord, Writer, header_bytes};
 
 use super::{
     Container, Detected, Error, Format, IndexChecksum, Names, OpenOptions, Result, Sample,

@@ -1,6 +1,11 @@
-//! Writes a `.ffr` file sample by sample; only the index is held in memory.
+//! Writes a `.ffr` file sample by sample; only the index and the names are held in memory.
 
-use super::ENTRY_BYTES;
+use super::{ENTRY_BYTES, PACKED_FOLDER_MAGIC, pickle};
+use crate::format::write::{Announced, invalid};
+use crate::format::{
+    Entry, Folder, Holds, MemberWriter, NewMember, NewNode, Outline, Output, WriteFormat,
+};
+use std::collections::BTreeMap;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 
 /// How much of a sample is copied at a time.
@@ -19,7 +24,6 @@ pub struct Writer<W: Write + Seek> {
     crcs: Vec<u8>,
     offsets: Vec<u8>,
     position: u64,
-    buffer: Vec<u8>,
 }
 
 impl<W: Write + Seek> Writer<W> {
@@ -30,11 +34,10 @@ impl<W: Write + Seek> Writer<W> {
     pub fn new(mut out: W, samples: u64) -> io::Result<Self> {
         let position = header_bytes(samples);
         if i64::try_from(position).is_err() {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "too many samples"));
+            return Err(invalid("too many samples"));
         }
         out.seek(SeekFrom::Start(position))?;
-        let buffer = vec![0; COPY_BYTES];
-        Ok(Self { out, samples, crcs: Vec::new(), offsets: Vec::new(), position, buffer })
+        Ok(Self { out, samples, crcs: Vec::new(), offsets: Vec::new(), position })
     }
 
     /// Appends a sample: all that `data` gives. Returns its length in bytes.
@@ -42,26 +45,41 @@ impl<W: Write + Seek> Writer<W> {
     /// # Errors
     /// Reading or writing failed; or more samples than announced.
     pub fn write_sample(&mut self, data: &mut impl Read) -> io::Result<u64> {
-        if self.written() >= self.samples {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "more samples than announced"));
-        }
         let start = self.position;
+        self.begin_sample()?;
         let mut crc = crc32fast::Hasher::new();
+        let mut buffer = vec![0; COPY_BYTES];
         loop {
-            let read = match data.read(&mut self.buffer) {
+            let read = match data.read(&mut buffer) {
                 Ok(0) => break,
                 Ok(read) => read,
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
                 Err(e) => return Err(e),
             };
-            let chunk = self.buffer.get(..read).unwrap_or_default();
+            let chunk = buffer.get(..read).unwrap_or_default();
             crc.update(chunk);
-            self.out.write_all(chunk)?;
-            self.position = self.position.saturating_add(read as u64);
+            self.append(chunk)?;
         }
-        self.crcs.extend_from_slice(&crc.finalize().to_le_bytes());
-        self.offsets.extend_from_slice(&start.to_le_bytes());
+        self.end_sample(crc.finalize());
         Ok(self.position.saturating_sub(start))
+    }
+
+    fn begin_sample(&mut self) -> io::Result<()> {
+        if self.written() >= self.samples {
+            return Err(invalid("more samples than announced"));
+        }
+        self.offsets.extend_from_slice(&self.position.to_le_bytes());
+        Ok(())
+    }
+
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.out.write_all(bytes)?;
+        self.position = self.position.saturating_add(bytes.len() as u64);
+        Ok(())
+    }
+
+    fn end_sample(&mut self, crc32: u32) {
+        self.crcs.extend_from_slice(&crc32.to_le_bytes());
     }
 
     fn written(&self) -> u64 {
@@ -75,7 +93,7 @@ impl<W: Write + Seek> Writer<W> {
     pub fn finish(mut self) -> io::Result<W> {
         if self.written() != self.samples {
             let message = format!("{} samples announced, {} written", self.samples, self.written());
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+            return Err(invalid(&message));
         }
         let count = self.samples.to_le_bytes();
         let mut crc = crc32fast::Hasher::new();
@@ -89,4 +107,178 @@ impl<W: Write + Seek> Writer<W> {
         self.out.flush()?;
         Ok(self.out)
     }
+}
+
+/// Writes FFRecord: as a packed folder, or numbered samples alone.
+#[derive(Debug)]
+pub struct WriteFfRecord;
+
+impl WriteFormat for WriteFfRecord {
+    fn name(&self) -> &'static str {
+        super::NAME
+    }
+
+    fn extensions(&self) -> &'static [&'static str] {
+        &["ffr"]
+    }
+
+    fn holds(&self) -> Holds {
+        Holds { modes: false, times_nanos: 0, symlinks: false, hard_links: false, any_names: true }
+    }
+
+    fn member_bytes(&self, member: &NewMember) -> u64 {
+        // A pickled name has some bytes around it.
+        let named = (member.path.len() as u64).saturating_add(8);
+        member.data_bytes().saturating_add(ENTRY_BYTES).saturating_add(named)
+    }
+
+    fn begin<'a>(
+        &self,
+        out: Box<dyn Output + 'a>,
+        outline: &Outline,
+    ) -> io::Result<Box<dyn MemberWriter + 'a>> {
+        let names = (!outline.is_numbered).then(PackedNames::default);
+        let samples = outline.files.saturating_add(names.is_some().into());
+        let writer = Writer::new(out, samples)?;
+        Ok(Box::new(Members { writer, names, open: None, left: Announced::default() }))
+    }
+}
+
+/// The members of a container that is being written.
+struct Members<'a> {
+    writer: Writer<Box<dyn Output + 'a>>,
+    /// The names to store behind the last sample.
+    names: Option<PackedNames>,
+    open: Option<Checksum>,
+    left: Announced,
+}
+
+/// The checksum of the sample that is being written.
+enum Checksum {
+    Known(u32),
+    Counted(crc32fast::Hasher),
+}
+
+impl Members<'_> {
+    fn end_sample(&mut self) -> io::Result<()> {
+        self.left.check_done()?;
+        match self.open.take() {
+            Some(Checksum::Known(crc32)) => self.writer.end_sample(crc32),
+            Some(Checksum::Counted(crc)) => self.writer.end_sample(crc.finalize()),
+            None => {}
+        }
+        Ok(())
+    }
+}
+
+impl MemberWriter for Members<'_> {
+    fn begin(&mut self, member: &NewMember) -> io::Result<()> {
+        self.end_sample()?;
+        let (names, number) = (&mut self.names, self.writer.written());
+        match member.node {
+            NewNode::File { size_bytes, crc32 } => {
+                names.as_mut().map_or(Ok(()), |names| names.add_file(member.path, number))?;
+                self.left.expect(size_bytes)?;
+                self.writer.begin_sample()?;
+                let count = || Checksum::Counted(crc32fast::Hasher::new());
+                self.open = Some(crc32.map_or_else(count, Checksum::Known));
+                Ok(())
+            }
+            NewNode::Folder => names.as_mut().map_or(Ok(()), |names| names.add_folder(member.path)),
+            NewNode::Symlink(_) | NewNode::HardLink(_) => Err(invalid("FFRecord holds no links")),
+        }
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.left.take(bytes.len())?;
+        if let Some(Checksum::Counted(crc)) = &mut self.open {
+            crc.update(bytes);
+        }
+        self.writer.append(bytes)
+    }
+
+    fn finish(mut self: Box<Self>) -> io::Result<()> {
+        self.end_sample()?;
+        if let Some(names) = self.names.take() {
+            self.writer.write_sample(&mut &names.encode()?[..])?;
+        }
+        self.writer.finish().map(drop)
+    }
+}
+
+/// The names of a packed folder: what its last sample holds.
+#[derive(Default)]
+pub struct PackedNames(Branch);
+
+impl PackedNames {
+    /// Names a sample.
+    ///
+    /// # Errors
+    /// Something has this name already, or it lies too deep.
+    pub fn add_file(&mut self, path: &[u8], sample: u64) -> io::Result<()> {
+        self.0.add(path, Branch::File(sample))
+    }
+
+    /// Names a folder, which may be empty.
+    ///
+    /// # Errors
+    /// As [`PackedNames::add_file`].
+    pub fn add_folder(&mut self, path: &[u8]) -> io::Result<()> {
+        self.0.add(path, Branch::default())
+    }
+
+    /// The bytes of the last sample.
+    ///
+    /// # Errors
+    /// The format cannot hold such names.
+    pub fn encode(self) -> io::Result<Vec<u8>> {
+        let mut stored = PACKED_FOLDER_MAGIC.to_vec();
+        if let Branch::Folder(entries) = self.0 {
+            pickle::encode(&folder(entries), &mut stored)?;
+        }
+        Ok(stored)
+    }
+}
+
+/// A name in the tree; sorted, so that the same members give the same bytes.
+enum Branch {
+    File(u64),
+    Folder(BTreeMap<Box<[u8]>, Branch>),
+}
+
+impl Default for Branch {
+    fn default() -> Self {
+        Branch::Folder(BTreeMap::new())
+    }
+}
+
+impl Branch {
+    fn add(&mut self, path: &[u8], leaf: Branch) -> io::Result<()> {
+        let (mut place, mut depth) = (self, 0u16);
+        for name in path.split(|byte| *byte == b'/') {
+            depth = depth.saturating_add(1);
+            let Branch::Folder(entries) = place else {
+                return Err(invalid("a file and a folder of one name"));
+            };
+            place = entries.entry(name.into()).or_default();
+        }
+        if depth >= pickle::MAX_DEPTH {
+            return Err(invalid("the folders lie too deep inside each other"));
+        }
+        match (&place, &leaf) {
+            (Branch::Folder(entries), _) if entries.is_empty() => *place = leaf,
+            // A folder that was implied by what lies in it.
+            (Branch::Folder(_), Branch::Folder(_)) => {}
+            _ => return Err(invalid("two members of one name")),
+        }
+        Ok(())
+    }
+}
+
+fn folder(entries: BTreeMap<Box<[u8]>, Branch>) -> Folder {
+    let entries = entries.into_iter().map(|(name, branch)| match branch {
+        Branch::File(number) => (name, Entry::File(number)),
+        Branch::Folder(inner) => (name, Entry::Folder(folder(inner))),
+    });
+    Folder { entries: entries.collect() }
 }

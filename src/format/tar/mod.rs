@@ -15,10 +15,12 @@ mod sparse;
 #[cfg(test)]
 mod tests;
 mod window;
+mod writer;
 
 pub use fault::Fault;
 pub use index::Index;
 pub use scan::{Scan, scan};
+pub use writer::WriteTar;
 
 use super::{
     Attributes, Container, Detected, Error, Format, IndexChecksum, Member, Names, OpenOptions,

@@ -1,7 +1,7 @@
 //! Encrypted members: PKWARE's traditional cipher (APPNOTE 6.1) and WinZip's AES (AE-1 and AE-2).
 
-use super::record::u16_at;
 use crate::format::Secret;
+use crate::format::bytes::u16_at;
 use aes::cipher::consts::U16;
 use aes::cipher::{BlockCipherEncrypt, BlockSizeUser, KeyInit, KeyIvInit, StreamCipher};
 use aes::{Aes128, Aes192, Aes256};

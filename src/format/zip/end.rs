@@ -1,7 +1,8 @@
 //! The end of a zip file: where its central directory is (APPNOTE 4.3.14 to 4.3.16).
 
-use super::record::{CENTRAL_MARK, LOCAL_MARK, u16_at, u32_at, u64_at};
+use super::record::{CENTRAL_MARK, LOCAL_MARK};
 use super::{malformed, read};
+use crate::format::bytes::{u16_at, u32_at, u64_at};
 use crate::format::{Result, Source};
 
 const END_MARK: &[u8; 4] = b"PK\x05\x06";

@@ -16,21 +16,25 @@ mod names;
 mod open;
 mod record;
 mod walk;
+mod writer;
 
 #[cfg(test)]
 mod tests;
+
+pub use writer::WriteZip;
 
 use super::codec;
 use super::{
     Attributes, Container, Content, Decoder, Detected, Error, Format, IndexChecksum, Kind,
 };
 use super::{Member, Names, Node, OpenOptions, Restart, Result, Sample, Secret, Source, Table};
+use crate::format::bytes::u16_at;
 use crate::format::charset::Charset;
 use crate::format::reader::Reader;
 use crypto::Lock;
 use links::{HardLinks, Targets};
 use method::{Fault, Method};
-use record::{CENTRAL_BYTES, Class, Head, LOCAL_BYTES, LOCAL_MARK, Row, u16_at};
+use record::{CENTRAL_BYTES, Class, Head, LOCAL_BYTES, LOCAL_MARK, Row};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 

@@ -4,7 +4,8 @@
 //! are. For the others one character set is guessed from all of them together, unless the user names one.
 
 use super::super::charset::Charset;
-use super::record::{EXTRA_UNICODE_PATH, Row, field, u32_at};
+use super::record::{EXTRA_UNICODE_PATH, Row, field};
+use crate::format::bytes::u32_at;
 use chardetng::{EncodingDetector, Iso2022JpDetection, Utf8Detection};
 use encoding_rs::WINDOWS_1252;
 use std::borrow::Cow;

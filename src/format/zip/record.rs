@@ -1,6 +1,7 @@
 //! The records of a zip file, field by field, as APPNOTE 6.3.10 section 4.3 and 4.5 lay them out.
 
 use super::crypto::Lock;
+use crate::format::bytes::{u16_at, u32_at, u64_at};
 
 /// The fixed part of a local file header.
 pub(super) const LOCAL_BYTES: u64 = 30;
@@ -17,19 +18,19 @@ const METHOD_AES: u16 = 99;
 
 const FLAG_ENCRYPTED: u16 = 1;
 const FLAG_STRONG_ENCRYPTION: u16 = 1 << 6;
-const FLAG_UTF8: u16 = 1 << 11;
+pub(super) const FLAG_UTF8: u16 = 1 << 11;
 
-const EXTRA_ZIP64: u16 = 0x0001;
-const EXTRA_NTFS: u16 = 0x000a;
+pub(super) const EXTRA_ZIP64: u16 = 0x0001;
+pub(super) const EXTRA_NTFS: u16 = 0x000a;
 const EXTRA_PKWARE_UNIX: u16 = 0x000d;
-const EXTRA_TIMESTAMP: u16 = 0x5455;
+pub(super) const EXTRA_TIMESTAMP: u16 = 0x5455;
 const EXTRA_INFOZIP_UNIX: u16 = 0x5855;
 pub(super) const EXTRA_UNICODE_PATH: u16 = 0x7075;
 const EXTRA_AES: u16 = 0x9901;
 
 /// PKZIP for DOS; also what says nothing.
 const HOST_DOS: u8 = 0;
-const HOST_UNIX: u8 = 3;
+pub(super) const HOST_UNIX: u8 = 3;
 const HOST_OSX: u8 = 19;
 
 /// DOS attributes.
@@ -39,18 +40,6 @@ const DOS_FOLDER: u32 = 0x10;
 const HARD_LINK: u32 = 0x800;
 
 const TYPE_MASK: u32 = 0o170_000;
-
-pub(super) fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
-    Some(u16::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
-}
-
-pub(super) fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
-    Some(u32::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
-}
-
-pub(super) fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
-    Some(u64::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
-}
 
 /// The fixed part of a row of the central directory, with what its extra fields say instead.
 #[derive(Debug, Clone, Copy)]
@@ -272,20 +261,22 @@ pub(super) fn field(mut extra: &[u8], id: u16) -> Option<&[u8]> {
     }
 }
 
-/// The time of an NTFS field: units of 100 ns since 1601.
+/// NTFS counts units of 100 ns since 1601.
+pub(super) const UNITS_A_SECOND: u64 = 10_000_000;
+pub(super) const SECONDS_1601_TO_1970: i64 = 11_644_473_600;
+
+/// The time of an NTFS field.
 fn ntfs_time(extra: &[u8]) -> Option<(i64, u32)> {
-    const UNITS: u64 = 10_000_000;
-    const SECONDS_1601_TO_1970: i64 = 11_644_473_600;
     let times = field(field(extra, EXTRA_NTFS)?.get(4..)?, 1)?;
     let units = u64_at(times, 0)?;
-    let seconds = i64::try_from(units.checked_div(UNITS)?).ok()?;
-    let nanoseconds = u32::try_from(units.checked_rem(UNITS)?).ok()?.checked_mul(100)?;
+    let seconds = i64::try_from(units.checked_div(UNITS_A_SECOND)?).ok()?;
+    let nanoseconds = u32::try_from(units.checked_rem(UNITS_A_SECOND)?).ok()?.checked_mul(100)?;
     Some((seconds.checked_sub(SECONDS_1601_TO_1970)?, nanoseconds))
 }
 
 /// The time of the fixed part, which has two seconds' resolution and no time zone: taken as UTC, so that
 /// a mount shows the same everywhere.
-fn dos_time(stored: u32) -> Option<i64> {
+pub(super) fn dos_time(stored: u32) -> Option<i64> {
     let bits = |shift: u32, count: u32| -> i64 {
         let mask = 1u32.checked_shl(count).map_or(u32::MAX, |bit| bit.saturating_sub(1));
         (stored.checked_shr(shift).unwrap_or(0) & mask).into()

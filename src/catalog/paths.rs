@@ -1,0 +1,161 @@
+//! Numbers → paths, for people. Nothing is stored for the way back: a stored tree is passed over twice,
+//! however many paths are asked for.
+
+use super::column::Column;
+use super::numbered::MAX_NAME_BYTES;
+use super::tree::{FOLDER_BIT, Tree};
+use super::{Catalog, Dataset, Node, ROOT};
+use crate::format::Result;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::io;
+
+/// How much of a column is looked at at a time.
+const CHUNK_BYTES: usize = 64 << 10;
+/// No path has more names: it could not be opened.
+const MAX_DEPTH: usize = 4096;
+
+impl Catalog {
+    /// The paths of some samples, in the order in which they were asked for; a sample without a name has an
+    /// empty one.
+    ///
+    /// # Errors
+    /// As [`Catalog::lookup`].
+    pub fn paths(&self, dataset: &Dataset, samples: &[u64]) -> Result<Vec<Vec<u8>>> {
+        let nodes: Vec<_> = samples.iter().map(|&sample| Node::Sample(sample)).collect();
+        self.paths_of(dataset, &nodes)
+    }
+
+    /// As [`Catalog::paths`], of samples and folders.
+    ///
+    /// # Errors
+    /// As [`Catalog::lookup`].
+    pub fn paths_of(&self, dataset: &Dataset, nodes: &[Node]) -> Result<Vec<Vec<u8>>> {
+        let path = |&node: &Node| match (self, node) {
+            (Catalog::Numbered(n), Node::Sample(sample)) => n.path(dataset, sample),
+            (Catalog::Numbered(n), Node::Folder(folder)) => Ok(n.folder_path(folder)),
+            (Catalog::Records(r), Node::Sample(sample)) => r.path(dataset, sample),
+            (Catalog::Records(r), Node::Folder(folder)) => Ok(r.folder_path(folder)),
+            (Catalog::Tree(_), _) => Ok(Vec::new()),
+        };
+        match self {
+            Catalog::Tree(tree) => {
+                let found = tree.paths(nodes).map_err(|e| tree.unreadable(e))?;
+                Ok(nodes.iter().map(|node| found.get(node).cloned().unwrap_or_default()).collect())
+            }
+            _ => nodes.iter().map(path).collect(),
+        }
+    }
+}
+
+impl Tree {
+    /// The paths of those nodes that have one.
+    fn paths(&self, nodes: &[Node]) -> io::Result<HashMap<Node, Vec<u8>>> {
+        let mut folders = HashSet::new();
+        let mut samples = HashSet::new();
+        for &node in nodes {
+            match node {
+                Node::Folder(folder) => folders.insert(folder as u32),
+                Node::Sample(sample) => samples.insert(sample as u32),
+            };
+        }
+        let samples = self.entries_of(&samples, false)?;
+        let parents = self.parents_of(&samples)?;
+        folders.extend(parents.values());
+        for folder in folders.clone() {
+            folders.extend(self.above(folder));
+        }
+        let entries = self.entries_of(&folders, true)?;
+        let entries: HashMap<_, _> =
+            entries.iter().map(|(&entry, &folder)| (folder, entry)).collect();
+        let mut found = HashMap::new();
+        for folder in folders {
+            found.insert(Node::Folder(u64::from(folder)), self.path_of_folder(folder, &entries)?);
+        }
+        for (entry, sample) in samples {
+            let above = parents.get(&entry).map(|&folder| Node::Folder(u64::from(folder)));
+            let Some(above) = above.and_then(|folder| found.get(&folder)) else { continue };
+            let path = join(above, &self.name_of(entry)?);
+            found.entry(Node::Sample(u64::from(sample))).or_insert(path);
+        }
+        Ok(found)
+    }
+
+    /// Where the entries of samples, or of folders, are.
+    fn entries_of(&self, wanted: &HashSet<u32>, folders: bool) -> io::Result<BTreeMap<usize, u32>> {
+        let mut found = BTreeMap::new();
+        if wanted.is_empty() {
+            return Ok(found);
+        }
+        scan(&self.targets, |entry, target| {
+            if wanted.contains(&target) {
+                let is_folder = self.places.u64_at(entry)? & FOLDER_BIT != 0;
+                if is_folder == folders {
+                    found.insert(entry, target);
+                }
+            }
+            Ok(())
+        })?;
+        Ok(found)
+    }
+
+    /// The folders that entries lie in.
+    fn parents_of(&self, entries: &BTreeMap<usize, u32>) -> io::Result<HashMap<usize, u32>> {
+        let mut parents = HashMap::new();
+        if entries.is_empty() {
+            return Ok(parents);
+        }
+        for folder in 0..self.folders() {
+            let Some(row) = self.row(folder)? else { break };
+            let range =
+                row.first_entry as usize..(row.end_entry as usize).max(row.first_entry as usize);
+            parents.extend(entries.range(range).map(|(&entry, _)| (entry, folder as u32)));
+        }
+        Ok(parents)
+    }
+
+    /// The folders that a folder lies in, from the innermost on, the root left out.
+    fn above(&self, folder: u32) -> impl Iterator<Item = u32> {
+        let parent = |&folder: &u32| {
+            self.parent(u64::from(folder)).map(|parent| parent as u32).filter(|&p| p != ROOT as u32)
+        };
+        std::iter::successors(parent(&folder), parent).take(MAX_DEPTH)
+    }
+
+    fn path_of_folder(&self, folder: u32, entries: &HashMap<u32, usize>) -> io::Result<Vec<u8>> {
+        let mut path = Vec::new();
+        for folder in std::iter::once(folder).chain(self.above(folder)) {
+            if let Some(&entry) = entries.get(&folder) {
+                let name = self.name_of(entry)?;
+                path = if path.is_empty() { name } else { join(&name, &path) };
+            }
+        }
+        Ok(path)
+    }
+
+    fn name_of(&self, entry: usize) -> io::Result<Vec<u8>> {
+        let mut buffer = [0; MAX_NAME_BYTES];
+        Ok(self.name(self.places.u64_at(entry)?, &mut buffer)?.to_vec())
+    }
+}
+
+fn join(above: &[u8], name: &[u8]) -> Vec<u8> {
+    match above {
+        b"" => name.to_vec(),
+        _ => [above, b"/", name].concat(),
+    }
+}
+
+/// Visits all numbers of a column of u32.
+fn scan(column: &Column, mut visit: impl FnMut(usize, u32) -> io::Result<()>) -> io::Result<()> {
+    let mut buffer = vec![0; CHUNK_BYTES];
+    let length = column.bytes() as usize / 4 * 4;
+    for at in (0..length).step_by(CHUNK_BYTES) {
+        let bytes = column.slice(at, CHUNK_BYTES.min(length - at), &mut buffer)?;
+        for (number, bytes) in bytes.chunks_exact(4).enumerate() {
+            let mut value = [0; 4];
+            value.copy_from_slice(bytes);
+            visit(at / 4 + number, u32::from_le_bytes(value))?;
+        }
+    }
+    Ok(())
+}
