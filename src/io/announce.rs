@@ -1,4 +1,4 @@
-//! Announcing through an ioctl: it works where the kernel lets nothing be written.
+//! Writing to control files through an ioctl: it works where the kernel lets nothing be written.
 
 use std::fs::File;
 use std::io;
@@ -18,7 +18,7 @@ pub fn is_announcement(request: u32) -> bool {
     request & !(SIZE_BITS << SIZE_SHIFT) == ANNOUNCE
 }
 
-/// Gives `bytes` to the control file `prefetch`, open for reading, as if they were written to it.
+/// Gives `bytes` to a control file (`prefetch`, `settings`), open for reading, as if they were written to it.
 ///
 /// # Errors
 /// As for writing to it; ENOTTY: it is another file.

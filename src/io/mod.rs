@@ -4,11 +4,13 @@
 //! who upholds it, and nothing unsafe is needed by callers.
 
 mod announce;
+pub mod beneath;
 mod buffer;
 pub mod cgroup;
 mod direct;
 mod file;
 pub mod fusermount;
+pub mod handed;
 mod mapping;
 pub mod mounts;
 mod pool;
@@ -16,6 +18,7 @@ pub mod probe;
 pub mod process;
 mod residency;
 pub mod ring;
+mod write;
 
 pub use announce::{MAX_ANNOUNCEMENT_BYTES, announce, is_announcement};
 pub use buffer::{Buffer, BufferPool};
@@ -23,3 +26,4 @@ pub use direct::{Access, Io};
 pub use file::{File, Held, ReadError};
 pub use mapping::Mapping;
 pub use pool::Pool;
+pub use write::{preallocate, start_writing};

@@ -1,7 +1,7 @@
 //! The mount table: what is mounted where, dead mounts, unmounting.
 
 use nix::errno::Errno;
-use nix::mount::{MntFlags, umount2};
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::ffi::OsStringExt;
@@ -10,6 +10,9 @@ use std::process::{Command, Stdio};
 
 /// The file system type that our mounts show.
 pub const FS_TYPE: &str = "fuse.ffrfs";
+
+/// The flags of each of our mounts.
+pub const ALWAYS: MsFlags = MsFlags::MS_NOSUID.union(MsFlags::MS_NODEV).union(MsFlags::MS_NOATIME);
 
 /// A line of the mount table.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -139,11 +142,22 @@ pub fn unmount(target: &Path, lazy: bool) -> io::Result<()> {
     }
 }
 
-/// Raises how far the kernel reads ahead in the files of a mount, if this process may say so. The protocol
-/// itself can only lower the kernel's default of 128 KiB. Does not touch the mount, which need not be
-/// served yet.
-pub fn raise_read_ahead(mount: &Mount, kilobytes: u32) {
-    let knob = format!("/sys/class/bdi/{}/read_ahead_kb", mount.device);
+/// Changes flags of a mount of ours; the others stay as we set them.
+///
+/// # Errors
+/// Not allowed.
+pub fn set_flags(target: &Path, read_only: bool, noexec: bool) -> Result<(), Errno> {
+    let mut flags = MsFlags::MS_REMOUNT | ALWAYS;
+    flags.set(MsFlags::MS_RDONLY, read_only);
+    flags.set(MsFlags::MS_NOEXEC, noexec);
+    mount(None::<&str>, target, None::<&str>, flags, None::<&str>)
+}
+
+/// Raises how far the kernel reads ahead in the files of the mount that shows `device`, if this process may
+/// say so. The protocol itself can only lower the kernel's default of 128 KiB. Does not touch the mount, which
+/// need not be served yet.
+pub fn raise_read_ahead(device: &str, kilobytes: u32) {
+    let knob = format!("/sys/class/bdi/{device}/read_ahead_kb");
     let _ = std::fs::write(knob, kilobytes.to_string());
 }
 

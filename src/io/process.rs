@@ -1,19 +1,30 @@
 //! Processes: going to the background, limits.
 
+use nix::sched::CloneFlags;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The two sides of [`fork_daemon`].
 pub enum Forked {
     /// The original process: read the exit code from here once the daemon has reported.
     Parent(Report),
-    /// The new one, in a session of its own: report through this.
+    /// The new one: report through this.
     Daemon(Ready),
 }
 
 /// Where the parent hears how the daemon's start went.
-pub struct Report(File);
+pub struct Report {
+    pipe: File,
+    daemon: Pid,
+}
 
 /// Where the daemon says how its start went. If it dies before, the parent hears that too.
 pub struct Ready(File);
@@ -23,14 +34,34 @@ impl Report {
     #[must_use]
     pub fn wait(mut self) -> Option<u8> {
         let mut code = [0];
-        self.0.read_exact(&mut code).ok().map(|()| code[0])
+        self.pipe.read_exact(&mut code).ok().map(|()| code[0])
+    }
+
+    /// Passes on what should end this process from now on.
+    /// Tells whether there was such a thing.
+    ///
+    /// # Errors
+    /// No thread can be had.
+    pub fn pass_on_interrupts(&self) -> io::Result<Arc<AtomicBool>> {
+        let mut signals = Signals::new([SIGINT, SIGTERM])?;
+        let (interrupted, daemon) = (Arc::new(AtomicBool::new(false)), self.daemon);
+        let noted = Arc::clone(&interrupted);
+        let pass_on = move || {
+            for _ in &mut signals {
+                noted.store(true, Ordering::Relaxed);
+                let _ = kill(daemon, Signal::SIGTERM);
+            }
+        };
+        std::thread::Builder::new().name("ffrfs-signals".to_owned()).spawn(pass_on)?;
+        Ok(interrupted)
     }
 }
 
 impl Ready {
-    /// Tells the parent to exit with `code`, and lets go of the terminal if the start succeeded.
+    /// Tells the parent to exit with `code`, and lets go of the terminal, in a session of its own, if the start succeeded.
     pub fn report(mut self, code: u8) {
         if code == 0 {
+            let _ = nix::unistd::setsid();
             detach_from_terminal();
         }
         // If the parent was killed meanwhile, nobody wants to know.
@@ -38,12 +69,13 @@ impl Ready {
     }
 }
 
-/// Forks; the child leads a new session.
+/// Forks; the child goes to the background once it is ready. Until then it stays in the caller's process group:
+/// autofs lets nobody else look at a mount point that it has somebody mount on. Beside the standard streams it keeps `kept` open, nothing else.
 ///
 /// # Errors
 /// No pipe or no process can be had; or threads are running already (only the calling thread would go on
 /// in the child).
-pub fn fork_daemon() -> io::Result<Forked> {
+pub fn fork_daemon(kept: Option<BorrowedFd<'_>>) -> io::Result<Forked> {
     if threads()? != 1 {
         return Err(io::Error::other("cannot go to the background: threads are running already"));
     }
@@ -51,11 +83,12 @@ pub fn fork_daemon() -> io::Result<Forked> {
     // SAFETY: the process has one thread (checked above; only this thread could start another), so the
     // child has no lock held by a thread that is not there.
     match unsafe { nix::unistd::fork() }? {
-        nix::unistd::ForkResult::Parent { .. } => Ok(Forked::Parent(Report(File::from(read)))),
+        nix::unistd::ForkResult::Parent { child } => {
+            Ok(Forked::Parent(Report { pipe: File::from(read), daemon: child }))
+        }
         nix::unistd::ForkResult::Child => {
             drop(read);
-            close_inherited(&write);
-            nix::unistd::setsid()?;
+            close_inherited(std::iter::once(write.as_fd()).chain(kept));
             Ok(Forked::Daemon(Ready(File::from(write))))
         }
     }
@@ -63,15 +96,29 @@ pub fn fork_daemon() -> io::Result<Forked> {
 
 /// Closes what the caller had open beside the standard streams (a lock, a pipe that somebody waits on): a
 /// daemon must not hold it for weeks.
-fn close_inherited(keep: &OwnedFd) {
-    let keep = keep.as_raw_fd().unsigned_abs();
-    for (first, last) in [(3, keep.saturating_sub(1)), (keep + 1, u32::MAX)] {
+fn close_inherited<'a>(kept: impl Iterator<Item = BorrowedFd<'a>>) {
+    let mut kept: Vec<_> = kept.map(|fd| fd.as_raw_fd().unsigned_abs()).collect();
+    kept.sort_unstable();
+    let mut first = 3;
+    for (last, next) in
+        kept.iter().map(|&fd| (fd.saturating_sub(1), fd + 1)).chain([(u32::MAX, u32::MAX)])
+    {
         if first <= last {
-            // SAFETY: at this point of a fresh child, this program owns no descriptor above 2 but `keep`,
-            // which is left out: no `OwnedFd` is closed behind its owner's back.
+            // SAFETY: at this point of a fresh child, this program owns no descriptor above 2 but `kept`,
+            // which are left out: no `OwnedFd` is closed behind its owner's back.
             unsafe { libc::close_range(first, last, 0) };
         }
+        first = next;
     }
+}
+
+/// Goes to the mount namespace of this file (`/proc/PID/ns/mnt`): from now on all paths are those there.
+///
+/// # Errors
+/// It cannot be opened, is none, or may not be entered; or other threads are running, which stay here.
+pub fn enter_mount_namespace(file: &Path) -> io::Result<()> {
+    let namespace = File::open(file)?;
+    Ok(nix::sched::setns(namespace, CloneFlags::CLONE_NEWNS)?)
 }
 
 fn threads() -> io::Result<usize> {
@@ -96,6 +143,16 @@ pub fn raise_open_files_limit() {
     {
         let _ = setrlimit(Resource::RLIMIT_NOFILE, hard, hard);
     }
+}
+
+/// Whether what goes to standard error goes to the journal: systemd.exec(5) names in a variable what it was
+/// when a service began.
+#[must_use]
+pub fn stderr_is_the_journal() -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let stream = std::env::var("JOURNAL_STREAM").unwrap_or_default();
+    let stderr = std::fs::metadata("/proc/self/fd/2");
+    stderr.is_ok_and(|stderr| stream == format!("{}:{}", stderr.dev(), stderr.ino()))
 }
 
 /// The bit of `CAP_SYS_ADMIN` in a mask of capabilities.

@@ -58,6 +58,8 @@ pub struct Request<'a> {
     pub opcode: u32,
     /// On which inode.
     pub nodeid: u64,
+    /// The thread that asks; 0: the kernel.
+    pub pid: u32,
     /// The operation's header, padded with anything.
     pub operation: &'a [u8; 128],
     /// What comes with it, such as a name.
@@ -305,10 +307,11 @@ impl Ring {
         let Slot { header, payload, ours, .. } = &self.slots[slot];
         assert!(*ours && Arc::strong_count(payload) == 1, "no request in this slot");
         let bytes = (header.payload_bytes as usize).min(payload.capacity());
-        // `fuse_in_header`: length, opcode, unique, nodeid …
+        // `fuse_in_header`: length, opcode, unique, nodeid, uid, gid, pid …
         Request {
             opcode: u32::from_ne_bytes(array(&header.in_out[4..])),
             nodeid: u64::from_ne_bytes(array(&header.in_out[16..])),
+            pid: u32::from_ne_bytes(array(&header.in_out[32..])),
             operation: &header.operation,
             payload: &payload.as_slice()[..bytes],
         }

@@ -6,7 +6,9 @@ use super::undo::Undo;
 use super::wire::{ABSENT, PREFERRED_READ_BYTES};
 use super::workers::Workers;
 use crate::io::{File, ReadError, is_announcement};
-use crate::vfs::{Attr, Errno, FOREVER, FileKind, Listed, Lookup, Operation, Step, Task, Vfs};
+use crate::vfs::{
+    Attr, Errno, FOREVER, FileKind, Listed, Lookup, Operation, Phase, Step, Task, Traced, Vfs,
+};
 use fuser::{
     AccessFlags, BsdFileFlags, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo,
     InitFlags, IoctlFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate,
@@ -59,6 +61,7 @@ struct Job {
     offset: u64,
     length: u64,
     start: Instant,
+    traced: Traced,
     reply: ReplyData,
 }
 
@@ -85,12 +88,37 @@ impl DevFuse {
         &self.shared.vfs
     }
 
-    fn count(&self, operation: Operation, ino: u64, start: Instant) {
+    /// Counts a request that is about to be answered, and records it if somebody wants to know.
+    fn count<T>(
+        &self,
+        request: &Request,
+        operation: Operation,
+        ino: u64,
+        start: Instant,
+        answer: &Result<T, Errno>,
+    ) {
+        self.count_at(request, operation, (ino, 0), start, answer);
+    }
+
+    /// As `count`, of a request that begins somewhere in the inode.
+    fn count_at<T>(
+        &self,
+        request: &Request,
+        operation: Operation,
+        (ino, offset): (u64, u64),
+        start: Instant,
+        answer: &Result<T, Errno>,
+    ) {
+        let traced = self.begin(request, operation, ino, start).range(offset, 0);
+        self.vfs().trace().end(traced, answer.as_ref().map(|_| 0).map_err(|errno| *errno));
         self.vfs().stats().request(operation, self.vfs().is_control(ino), start);
     }
 
-    fn count_other(&self) {
-        self.vfs().stats().request(Operation::Other, false, Instant::now());
+    fn begin(&self, request: &Request, operation: Operation, ino: u64, start: Instant) -> Traced {
+        match self.vfs().trace().is_on() && !self.vfs().is_control(ino) {
+            true => self.vfs().trace().begin(operation, ino, request.pid(), start),
+            false => Traced::NONE,
+        }
     }
 }
 
@@ -102,22 +130,29 @@ impl Shared {
     }
 
     /// Follows the steps to the answer. A thread that may not wait hands over what would make it.
-    fn drive(self: &Arc<Self>, job: Job, mut step: Step, may_wait: bool) {
+    fn drive(self: &Arc<Self>, mut job: Job, mut step: Step, may_wait: bool) {
         loop {
             step = match step {
                 Step::Done(reply) => {
                     // Counted first: whoever has the answer finds it in the counters.
                     let control = self.vfs.is_control(job.ino);
                     self.vfs.stats().request(Operation::Read, control, job.start);
-                    match reply.bytes() {
+                    job.traced.enter(Phase::Reply);
+                    let bytes = reply.bytes();
+                    match bytes {
                         Ok(bytes) => job.reply.data(bytes),
                         Err(errno) => job.reply.error(wire(errno)),
                     }
+                    self.vfs.trace().end(job.traced, bytes.map(|bytes| bytes.len() as u64));
                     return self.vfs.finish(reply);
                 }
                 Step::Wait(flight) => {
                     let shared = Arc::clone(self);
-                    flight.when_landed(move || shared.serve(job));
+                    job.traced.enter(Phase::Wait);
+                    flight.when_landed(move || {
+                        job.traced.leave();
+                        shared.serve(job);
+                    });
                     return;
                 }
                 Step::Read(task) if (task.waits() || task.is_long()) && !may_wait => {
@@ -125,19 +160,28 @@ impl Shared {
                 }
                 Step::Read(mut task) => {
                     let waits = task.waits();
+                    job.traced.enter(if waits { Phase::Disk } else { Phase::Cache });
                     match reads::fetch(&self.files, task.span(), waits) {
-                        Err(ReadError::WouldBlock) => self.vfs.must_wait(task),
-                        fetched => self.vfs.resume(task, fetched),
+                        Err(ReadError::WouldBlock) => {
+                            job.traced.cancel();
+                            self.vfs.must_wait(task)
+                        }
+                        fetched => {
+                            job.traced.enter(Phase::Verify);
+                            self.vfs.resume(task, fetched)
+                        }
                     }
                 }
             }
         }
     }
 
-    fn hand_over(self: &Arc<Self>, job: Job, mut task: Task) {
+    fn hand_over(self: &Arc<Self>, mut job: Job, mut task: Task) {
+        job.traced.enter(Phase::Queue);
         self.vfs.shelve(&mut task);
         let shared = Arc::clone(self);
         self.workers.run(move || {
+            job.traced.leave();
             shared.vfs.unshelve(&mut task);
             shared.drive(job, Step::Read(task), true);
         });
@@ -178,10 +222,11 @@ fn file_attr(attr: &Attr) -> fuser::FileAttr {
 
 /// Methods of [`Filesystem`] that would change something.
 macro_rules! read_only {
-    ($($name:ident($($argument:ident: $kind:ty),*) -> $reply:ty;)*) => {
-        $(fn $name(&self, _: &Request, $($argument: $kind,)* reply: $reply) {
+    ($($name:ident($ino:ident: INodeNo $(, $argument:ident: $kind:ty)*) -> $reply:ty;)*) => {
+        $(fn $name(&self, request: &Request, $ino: INodeNo, $($argument: $kind,)* reply: $reply) {
             let _ = ($($argument,)*);
-            self.count_other();
+            let start = Instant::now();
+            self.count(request, Operation::Other, $ino.0, start, &Err::<(), _>(Errno::EROFS));
             reply.error(wire(Errno::EROFS));
         })*
     };
@@ -221,11 +266,17 @@ impl Filesystem for DevFuse {
         Ok(())
     }
 
-    fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+    fn lookup(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         let start = Instant::now();
         let name = name.as_bytes();
         let control = self.vfs().is_control_name(parent.0, name);
         let found = self.vfs().lookup(parent.0, name);
+        let mut traced = match control {
+            true => Traced::NONE,
+            false => self.begin(request, Operation::Lookup, parent.0, start),
+        };
+        traced.looked_up(name, found.as_ref().ok().and_then(Lookup::ino));
+        self.vfs().trace().end(traced, found.map(|_| 0));
         self.vfs().stats().request(Operation::Lookup, control, start);
         match found {
             Ok(Lookup::Found(attr)) => reply.entry(&FOREVER, &file_attr(&attr), GENERATION),
@@ -238,25 +289,26 @@ impl Filesystem for DevFuse {
         }
     }
 
-    fn forget(&self, _: &Request, ino: INodeNo, lookups: u64) {
+    fn forget(&self, request: &Request, ino: INodeNo, lookups: u64) {
         self.vfs().forget(ino.0, lookups);
-        self.count(Operation::Forget, ino.0, Instant::now());
+        self.count(request, Operation::Forget, ino.0, Instant::now(), &Ok(()));
     }
 
-    fn getattr(&self, _: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
+    fn getattr(&self, request: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
         let start = Instant::now();
         let attr = self.vfs().getattr(ino.0);
-        self.count(Operation::Getattr, ino.0, start);
+        self.count(request, Operation::Getattr, ino.0, start, &attr);
         match attr {
             Ok(attr) => reply.attr(&FOREVER, &file_attr(&attr)),
             Err(errno) => reply.error(wire(errno)),
         }
     }
 
-    fn open(&self, _: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
-        self.count(Operation::Open, ino.0, Instant::now());
+    fn open(&self, request: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+        let start = Instant::now();
         let reads = flags.0 & libc::O_ACCMODE == libc::O_RDONLY;
         let allowed = if reads { Ok(()) } else { self.vfs().open_for_writing(ino.0) };
+        self.count(request, Operation::Open, ino.0, start, &allowed);
         if let Err(errno) = allowed {
             reply.error(wire(errno));
         } else if self.agreed.no_open.load(Ordering::Relaxed) {
@@ -267,8 +319,8 @@ impl Filesystem for DevFuse {
         }
     }
 
-    fn opendir(&self, _: &Request, ino: INodeNo, _: OpenFlags, reply: ReplyOpen) {
-        self.count(Operation::Opendir, ino.0, Instant::now());
+    fn opendir(&self, request: &Request, ino: INodeNo, _: OpenFlags, reply: ReplyOpen) {
+        self.count(request, Operation::Opendir, ino.0, Instant::now(), &Ok(()));
         if self.agreed.no_opendir.load(Ordering::Relaxed) {
             reply.error(fuser::Errno::ENOSYS);
         } else {
@@ -277,25 +329,32 @@ impl Filesystem for DevFuse {
         }
     }
 
-    fn flush(&self, _: &Request, ino: INodeNo, _: FileHandle, _: LockOwner, reply: ReplyEmpty) {
-        self.count(Operation::Flush, ino.0, Instant::now());
+    fn flush(
+        &self,
+        request: &Request,
+        ino: INodeNo,
+        _: FileHandle,
+        _: LockOwner,
+        reply: ReplyEmpty,
+    ) {
+        self.count(request, Operation::Flush, ino.0, Instant::now(), &Ok(()));
         reply.error(fuser::Errno::ENOSYS);
     }
 
     /// Nothing is ever dirty: there is nothing to write back. ENOSYS is success, for good.
-    fn fsync(&self, _: &Request, ino: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
-        self.count(Operation::Other, ino.0, Instant::now());
+    fn fsync(&self, request: &Request, ino: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
+        self.count(request, Operation::Other, ino.0, Instant::now(), &Ok(()));
         reply.error(fuser::Errno::ENOSYS);
     }
 
-    fn fsyncdir(&self, _: &Request, ino: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
-        self.count(Operation::Other, ino.0, Instant::now());
+    fn fsyncdir(&self, request: &Request, ino: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
+        self.count(request, Operation::Other, ino.0, Instant::now(), &Ok(()));
         reply.error(fuser::Errno::ENOSYS);
     }
 
     fn write(
         &self,
-        _: &Request,
+        request: &Request,
         ino: INodeNo,
         _: FileHandle,
         offset: u64,
@@ -307,7 +366,7 @@ impl Filesystem for DevFuse {
     ) {
         let start = Instant::now();
         let written = self.vfs().write(ino.0, offset, data);
-        self.count(Operation::Other, ino.0, start);
+        self.count_at(request, Operation::Other, (ino.0, offset), start, &written);
         match written {
             Ok(()) => reply.written(data.len() as u32),
             Err(errno) => {
@@ -319,7 +378,7 @@ impl Filesystem for DevFuse {
 
     fn setattr(
         &self,
-        _: &Request,
+        request: &Request,
         ino: INodeNo,
         mode: Option<u32>,
         uid: Option<u32>,
@@ -335,9 +394,10 @@ impl Filesystem for DevFuse {
         _: Option<BsdFileFlags>,
         reply: ReplyAttr,
     ) {
-        self.count(Operation::Other, ino.0, Instant::now());
+        let start = Instant::now();
         let only_size = size.is_some() && mode.is_none() && uid.is_none() && gid.is_none();
         let attr = if only_size { self.vfs().set_size(ino.0) } else { Err(Errno::EROFS) };
+        self.count(request, Operation::Other, ino.0, start, &attr);
         match attr {
             Ok(attr) => reply.attr(&FOREVER, &file_attr(&attr)),
             Err(errno) => reply.error(wire(errno)),
@@ -346,7 +406,7 @@ impl Filesystem for DevFuse {
 
     fn read(
         &self,
-        _: &Request,
+        request: &Request,
         ino: INodeNo,
         _: FileHandle,
         offset: u64,
@@ -357,12 +417,13 @@ impl Filesystem for DevFuse {
     ) {
         let start = Instant::now();
         let length = u64::from(size);
-        self.shared.serve(Job { ino: ino.0, offset, length, start, reply });
+        let traced = self.begin(request, Operation::Read, ino.0, start).range(offset, length);
+        self.shared.serve(Job { ino: ino.0, offset, length, start, traced, reply });
     }
 
     fn readdir(
         &self,
-        _: &Request,
+        request: &Request,
         ino: INodeNo,
         _: FileHandle,
         offset: u64,
@@ -373,7 +434,7 @@ impl Filesystem for DevFuse {
             let name = OsStr::from_bytes(entry.name);
             !reply.add(INodeNo(entry.ino), entry.next, kind(entry.kind), name)
         });
-        self.count(Operation::Readdir, ino.0, start);
+        self.count_at(request, Operation::Readdir, (ino.0, offset), start, &listed);
         match listed {
             Ok(()) => reply.ok(),
             Err(errno) => reply.error(wire(errno)),
@@ -382,7 +443,7 @@ impl Filesystem for DevFuse {
 
     fn readdirplus(
         &self,
-        _: &Request,
+        request: &Request,
         ino: INodeNo,
         _: FileHandle,
         offset: u64,
@@ -405,57 +466,65 @@ impl Filesystem for DevFuse {
             }
             !full
         });
-        self.count(Operation::Readdirplus, ino.0, start);
-        match (listed, failed) {
-            (Ok(()), None) => reply.ok(),
-            (Err(errno), _) | (_, Some(errno)) => reply.error(wire(errno)),
+        let listed = failed.map_or(listed, Err);
+        self.count_at(request, Operation::Readdirplus, (ino.0, offset), start, &listed);
+        match listed {
+            Ok(()) => reply.ok(),
+            Err(errno) => reply.error(wire(errno)),
         }
     }
 
-    fn readlink(&self, _: &Request, ino: INodeNo, reply: ReplyData) {
+    fn readlink(&self, request: &Request, ino: INodeNo, reply: ReplyData) {
         let start = Instant::now();
         let target = self.vfs().readlink(ino.0);
-        self.count(Operation::Readlink, ino.0, start);
+        self.count(request, Operation::Readlink, ino.0, start, &target);
         match target {
             Ok(target) => reply.data(&target),
             Err(errno) => reply.error(wire(errno)),
         }
     }
 
-    fn statfs(&self, _: &Request, ino: INodeNo, reply: ReplyStatfs) {
+    fn statfs(&self, request: &Request, ino: INodeNo, reply: ReplyStatfs) {
         let start = Instant::now();
         let totals = self.vfs().totals();
-        self.count(Operation::Statfs, ino.0, start);
+        self.count(request, Operation::Statfs, ino.0, start, &Ok(()));
         reply.statfs(totals.bytes.div_ceil(512), 0, 0, totals.files, 0, 4096, 255, 512);
     }
 
-    fn getxattr(&self, _: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
+    fn getxattr(
+        &self,
+        request: &Request,
+        ino: INodeNo,
+        name: &OsStr,
+        size: u32,
+        reply: ReplyXattr,
+    ) {
         let start = Instant::now();
         let value = self.vfs().getxattr(ino.0, name.as_bytes());
-        self.count(Operation::Getxattr, ino.0, start);
+        self.count(request, Operation::Getxattr, ino.0, start, &value);
         match value {
             Ok(value) => reply_sized(reply, &value, size),
             Err(errno) => reply.error(wire(errno)),
         }
     }
 
-    fn listxattr(&self, _: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
+    fn listxattr(&self, request: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
         let start = Instant::now();
         let names = self.vfs().listxattr(ino.0);
-        self.count(Operation::Listxattr, ino.0, start);
+        self.count(request, Operation::Listxattr, ino.0, start, &Ok(()));
         reply_sized(reply, &names, size);
     }
 
     /// The kernel checks permissions itself (`default_permissions`).
-    fn access(&self, _: &Request, ino: INodeNo, _: AccessFlags, reply: ReplyEmpty) {
-        self.count(Operation::Access, ino.0, Instant::now());
+    fn access(&self, request: &Request, ino: INodeNo, _: AccessFlags, reply: ReplyEmpty) {
+        self.count(request, Operation::Access, ino.0, Instant::now(), &Ok(()));
         reply.error(fuser::Errno::ENOSYS);
     }
 
     /// The kernel asks for SEEK_DATA and SEEK_HOLE alone.
     fn lseek(
         &self,
-        _: &Request,
+        request: &Request,
         ino: INodeNo,
         _: FileHandle,
         offset: i64,
@@ -465,30 +534,31 @@ impl Filesystem for DevFuse {
         let start = Instant::now();
         let offset = u64::try_from(offset).unwrap_or(u64::MAX);
         let found = self.vfs().seek(ino.0, offset, whence == libc::SEEK_DATA);
-        self.count(Operation::Lseek, ino.0, start);
+        self.count(request, Operation::Lseek, ino.0, start, &found);
         match found {
             Ok(found) => reply.offset(found.cast_signed()),
             Err(errno) => reply.error(wire(errno)),
         }
     }
 
-    /// Announcements; and Python asks each file that it opens whether it is a terminal.
+    /// Announcements and settings; and Python asks each file that it opens whether it is a terminal.
     fn ioctl(
         &self,
-        _: &Request,
+        request: &Request,
         ino: INodeNo,
         _: FileHandle,
         _: IoctlFlags,
-        request: u32,
+        number: u32,
         data: &[u8],
         _: u32,
         reply: ReplyIoctl,
     ) {
-        self.count(Operation::Other, ino.0, Instant::now());
-        let taken = match is_announcement(request) {
-            true => self.vfs().announce_by_ioctl(ino.0, data),
+        let start = Instant::now();
+        let taken = match is_announcement(number) {
+            true => self.vfs().write_by_ioctl(ino.0, data),
             false => Err(Errno::ENOTTY),
         };
+        self.count(request, Operation::Other, ino.0, start, &taken);
         match taken {
             Ok(()) => reply.ioctl(0, &[]),
             Err(errno) => reply.error(wire(errno)),

@@ -7,7 +7,8 @@ use super::wire::{self, ABSENT, Out, op, valid};
 use crate::io::ring::{Event, Ring, Waker};
 use crate::io::{Buffer, File, ReadError, is_announcement};
 use crate::vfs::{
-    Attr, Errno, FOREVER, Fetch, Flight, Listed, Lookup, Operation, Reply, Step, Task, Vfs,
+    Attr, Errno, FOREVER, Fetch, Flight, Listed, Lookup, Operation, Phase, Reply, Step, Task,
+    Traced, Vfs,
 };
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -26,6 +27,8 @@ pub(super) struct Lane {
     ahead: Vec<Option<(Fetch, usize)>>,
     landed: Arc<Landed>,
     undo: Arc<Undo>,
+    /// When what is being looked at came, if somebody wants to know.
+    arrived: Option<Instant>,
 }
 
 /// What a slot is doing for its request.
@@ -38,12 +41,12 @@ enum State {
     Parked(Job),
 }
 
-#[derive(Clone, Copy)]
 struct Job {
     ino: u64,
     offset: u64,
     length: u64,
     start: Instant,
+    traced: Traced,
 }
 
 /// Slots whose flights have landed, on whichever thread that was.
@@ -57,7 +60,7 @@ impl Lane {
         let slots = (0..ring.slots()).map(|_| State::Free).collect();
         let landed = Arc::new(Landed { slots: Mutex::default(), waker: ring.waker() });
         let ahead = (0..AHEAD).map(|_| None).collect();
-        Self { ring, vfs, files, slots, ahead, landed, undo }
+        Self { ring, vfs, files, slots, ahead, landed, undo, arrived: None }
     }
 
     /// Until the kernel has let go of all slots.
@@ -72,6 +75,7 @@ impl Lane {
             }
             let counts = self.ring.counts();
             self.vfs.stats().ring(counts.submits, counts.entries, counts.completions);
+            self.arrived = self.vfs.trace().is_on().then(Instant::now);
             for event in events.drain(..) {
                 match event {
                     Event::Request(slot) => self.request(slot),
@@ -92,15 +96,17 @@ impl Lane {
         let start = Instant::now();
         let request = self.ring.request(slot);
         let (opcode, ino, operation) = (request.opcode, request.nodeid, *request.operation);
+        let pid = request.pid;
         let (what, answer) = match opcode {
             op::READ => {
                 let (offset, length) =
                     (wire::u64_at(&operation, 8), u64::from(wire::u32_at(&operation, 16)));
-                let job = Job { ino, offset, length, start };
+                let traced = self.begin(Operation::Read, ino, pid, start).range(offset, length);
+                let job = Job { ino, offset, length, start, traced };
                 let step = self.vfs.read(ino, offset, length);
                 return self.drive(slot, job, step);
             }
-            op::LOOKUP => return self.lookup(slot, ino, start),
+            op::LOOKUP => return self.lookup(slot, ino, pid, start),
             op::GETATTR => (Operation::Getattr, self.getattr(slot, ino)),
             op::READDIR => (Operation::Readdir, self.readdir(slot, ino, &operation, false)),
             op::READDIRPLUS => (Operation::Readdirplus, self.readdir(slot, ino, &operation, true)),
@@ -122,15 +128,33 @@ impl Lane {
             op::LSEEK => (Operation::Lseek, self.lseek(slot, ino, &operation)),
             _ => (Operation::Other, Err(refusal(opcode))),
         };
+        let traced = self.begin(what, ino, pid, start).range(offset_in(opcode, &operation), 0);
         self.ring.answer(slot, answer.map_err(|errno| errno.0));
+        self.vfs.trace().end(traced, answer.map(|_| 0));
         self.vfs.stats().request(what, self.vfs.is_control(ino), start);
     }
 
-    fn lookup(&mut self, slot: usize, parent: u64, start: Instant) {
+    /// A request was looked at from `start` on: it is recorded if somebody wants to know.
+    fn begin(&self, what: Operation, ino: u64, pid: u32, start: Instant) -> Traced {
+        match self.arrived {
+            Some(_) if !self.vfs.is_control(ino) => {
+                self.vfs.trace().begin(what, ino, pid, start).arrived(self.arrived)
+            }
+            _ => Traced::NONE,
+        }
+    }
+
+    fn lookup(&mut self, slot: usize, parent: u64, pid: u32, start: Instant) {
         let payload = self.ring.request(slot).payload;
         let name = payload.split(|&b| b == 0).next().unwrap_or_default();
         let control = self.vfs.is_control_name(parent, name);
         let found = self.vfs.lookup(parent, name);
+        let mut traced = match control {
+            true => Traced::NONE,
+            false => self.begin(Operation::Lookup, parent, pid, start),
+        };
+        traced.looked_up(name, found.as_ref().ok().and_then(Lookup::ino));
+        traced.enter(Phase::Reply);
         let mut out = Out::new(self.ring.payload(slot));
         let answer = found.as_ref().map(|found| {
             match found {
@@ -141,6 +165,7 @@ impl Lane {
             out.length()
         });
         self.ring.answer(slot, answer.map_err(|errno| errno.0));
+        self.vfs.trace().end(traced, found.map(|_| 0));
         self.vfs.stats().request(Operation::Lookup, control, start);
         if let Ok(Lookup::Found(attr)) = found {
             self.fetch_looked_up(attr.ino);
@@ -202,14 +227,14 @@ impl Lane {
         Ok(out.length())
     }
 
-    /// Announcements; and Python asks each file that it opens whether it is a terminal.
+    /// Announcements and settings; and Python asks each file that it opens whether it is a terminal.
     fn ioctl(&mut self, slot: usize, ino: u64, operation: &[u8; 128]) -> Result<usize, Errno> {
         let (request, size) = (wire::u32_at(operation, 12), wire::u32_at(operation, 24));
         if !is_announcement(request) {
             return Err(Errno::ENOTTY);
         }
         let bytes = self.ring.request(slot).payload.get(..size as usize).ok_or(Errno::EINVAL)?;
-        self.vfs.announce_by_ioctl(ino, bytes)?;
+        self.vfs.write_by_ioctl(ino, bytes)?;
         let mut out = Out::new(self.ring.payload(slot));
         out.ioctl_out();
         Ok(out.length())
@@ -301,12 +326,14 @@ impl Lane {
     }
 
     /// Follows the steps of a read until it is answered or has to wait.
-    fn drive(&mut self, slot: usize, job: Job, mut step: Step) {
+    fn drive(&mut self, slot: usize, mut job: Job, mut step: Step) {
         loop {
             step = match step {
                 Step::Done(reply) => {
+                    job.traced.enter(Phase::Reply);
                     let answer = self.place(slot, reply);
                     self.ring.answer(slot, answer.map_err(|errno| errno.0));
+                    self.vfs.trace().end(job.traced, answer.map(|bytes| bytes as u64));
                     let control = self.vfs.is_control(job.ino);
                     return self.vfs.stats().request(Operation::Read, control, job.start);
                 }
@@ -319,13 +346,20 @@ impl Lane {
                         return self.fetch(slot, job, task, 0);
                     }
                     // A long pass must not keep other requests waiting.
+                    job.traced.enter(Phase::Cache);
                     let fetched = match task.is_long() {
                         true => Err(ReadError::WouldBlock),
                         false => reads::fetch(&self.files, task.span(), false),
                     };
                     match fetched {
-                        Err(ReadError::WouldBlock) => self.vfs.must_wait(task),
-                        fetched => self.vfs.resume(task, fetched),
+                        Err(ReadError::WouldBlock) => {
+                            job.traced.cancel();
+                            self.vfs.must_wait(task)
+                        }
+                        fetched => {
+                            job.traced.enter(Phase::Verify);
+                            self.vfs.resume(task, fetched)
+                        }
                     }
                 }
             }
@@ -351,7 +385,8 @@ impl Lane {
         Ok(length)
     }
 
-    fn park(&mut self, slot: usize, job: Job, flight: &Flight) {
+    fn park(&mut self, slot: usize, mut job: Job, flight: &Flight) {
+        job.traced.enter(Phase::Wait);
         self.slots[slot] = State::Parked(job);
         let landed = Arc::clone(&self.landed);
         flight.when_landed(move || {
@@ -365,7 +400,8 @@ impl Lane {
         let slots = std::mem::take(&mut *landed);
         drop(landed);
         for slot in slots {
-            if let State::Parked(job) = std::mem::replace(&mut self.slots[slot], State::Free) {
+            if let State::Parked(mut job) = std::mem::replace(&mut self.slots[slot], State::Free) {
+                job.traced.leave();
                 let step = self.vfs.read(job.ino, job.offset, job.length);
                 self.drive(slot, job, step);
             }
@@ -373,7 +409,8 @@ impl Lane {
     }
 
     /// Reads through the ring, from byte `done` of what the task wants.
-    fn fetch(&mut self, slot: usize, job: Job, mut task: Task, done: usize) {
+    fn fetch(&mut self, slot: usize, mut job: Job, mut task: Task, done: usize) {
+        job.traced.enter(Phase::Disk);
         let file = &self.files[task.span().part()];
         match reads::submit(&mut self.ring, slot, file, task.span(), done) {
             Ok(()) => self.slots[slot] = State::Reading(job, Box::new(task), done),
@@ -385,7 +422,7 @@ impl Lane {
     }
 
     fn read_ended(&mut self, slot: usize, buffer: Buffer, result: io::Result<usize>) {
-        let State::Reading(job, mut task, done) =
+        let State::Reading(mut job, mut task, done) =
             std::mem::replace(&mut self.slots[slot], State::Free)
         else {
             return;
@@ -394,10 +431,19 @@ impl Lane {
         match reads::ended(file, task.span(), done, buffer, result) {
             Progress::Partly(done) => self.fetch(slot, job, *task, done),
             Progress::Ended(fetched) => {
+                job.traced.enter(Phase::Verify);
                 let step = self.vfs.resume(*task, fetched);
                 self.drive(slot, job, step);
             }
         }
+    }
+}
+
+/// Where in a folder's listing, or in a file, an operation begins.
+fn offset_in(opcode: u32, operation: &[u8; 128]) -> u64 {
+    match opcode {
+        op::READDIR | op::READDIRPLUS | op::LSEEK | op::WRITE => wire::u64_at(operation, 8),
+        _ => 0,
     }
 }
 

@@ -16,5 +16,5 @@ mod wire;
 mod workers;
 
 pub use devfuse::MAX_BACKGROUND;
-pub use mount::{MountError, MountOptions, Mounted, Readdirplus, Transport};
+pub use mount::{MountError, MountOptions, Mounted, Readdirplus, Target, Transport};
 pub use uring::offer as uring_offer;

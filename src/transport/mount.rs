@@ -4,12 +4,13 @@ use super::devfuse::{Agreement, DevFuse};
 use super::prefetch::Prefetcher;
 use super::undo::Undo;
 use super::uring::{self, Plan, Queues};
-use crate::io::{File, fusermount, mounts};
+use crate::io::{File, fusermount, handed, mounts};
 use crate::vfs::Vfs;
 use fuser::{Config, Session, SessionACL};
 use nix::errno::Errno;
 use nix::mount::{MsFlags, mount};
 use nix::unistd::{getgid, getuid};
+use std::fmt;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -71,6 +72,35 @@ pub struct MountOptions {
     pub workers: usize,
 }
 
+/// Where a dataset is shown.
+#[derive(Debug)]
+pub enum Target {
+    /// On this folder, an absolute path: mounted by us.
+    Folder(PathBuf),
+    /// Where the caller has mounted this connection, an open /dev/fuse, and will unmount it.
+    Handed(OwnedFd),
+}
+
+impl Target {
+    /// The folder, where it is ours to mount.
+    #[must_use]
+    pub fn folder(&self) -> Option<&Path> {
+        match self {
+            Target::Folder(folder) => Some(folder),
+            Target::Handed(_) => None,
+        }
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Target::Folder(folder) => folder.display().fmt(out),
+            Target::Handed(_) => out.write_str("the caller's connection"),
+        }
+    }
+}
+
 /// Why a dataset could not be mounted.
 #[derive(Debug, thiserror::Error)]
 pub enum MountError {
@@ -87,6 +117,9 @@ pub enum MountError {
         /// What to do.
         hint: &'static str,
     },
+    /// The connection that the caller handed over cannot be used.
+    #[error("the connection that was handed over: {0}{1}")]
+    Handed(io::Error, &'static str),
     /// The transport that was asked for cannot be used.
     #[error("transport=uring: {0}")]
     Transport(String),
@@ -97,20 +130,19 @@ pub struct Mounted {
     session: Session<DevFuse>,
     queues: Option<Queues>,
     prefetcher: Option<Prefetcher>,
-    target: PathBuf,
     /// As the mount table shows it.
     device: String,
 }
 
 impl Mounted {
-    /// Mounts `vfs`, whose parts are `files`, on `target` (an absolute path).
+    /// Mounts `vfs`, whose parts are `files`, on `target`.
     ///
     /// # Errors
     /// See [`MountError`].
     pub fn new(
         vfs: Arc<Vfs>,
         files: Vec<Arc<File>>,
-        target: &Path,
+        target: &Target,
         options: MountOptions,
     ) -> Result<Self, MountError> {
         let plan = match options.transport {
@@ -124,22 +156,27 @@ impl Mounted {
                 .ok(),
         };
         let mut attempt = Self::attempt(&vfs, &files, target, &options, plan.as_ref());
-        if let (Err(MountError::Transport(why)), Transport::Auto) = (&attempt, options.transport) {
+        // A connection agrees on a transport once, so that one that was handed over has no second attempt.
+        if let (Err(MountError::Transport(why)), Transport::Auto, Target::Folder(_)) =
+            (&attempt, options.transport, target)
+        {
             tracing::info!("requests come through /dev/fuse: {why}");
             attempt = Self::attempt(&vfs, &files, target, &options, None);
         }
         let mut mounted = attempt?;
-        if let Ok(Some(mount)) = mounts::at(target) {
-            mounts::raise_read_ahead(&mount, READ_AHEAD_KILOBYTES);
-            mounted.device = mount.device;
+        mounted.device = match target {
+            Target::Folder(folder) => mounts::at(folder).ok().flatten().map(|mount| mount.device),
+            Target::Handed(connection) => handed::device(connection),
         }
+        .unwrap_or_default();
+        mounts::raise_read_ahead(&mounted.device, READ_AHEAD_KILOBYTES);
         Ok(mounted)
     }
 
     fn attempt(
         vfs: &Arc<Vfs>,
         files: &[Arc<File>],
-        target: &Path,
+        target: &Target,
         options: &MountOptions,
         plan: Option<&Plan>,
     ) -> Result<Self, MountError> {
@@ -149,42 +186,41 @@ impl Mounted {
         let (files_of, agreement) = (files.to_vec(), Arc::clone(&agreed));
         let serving =
             DevFuse::new(Arc::clone(vfs), files_of, options.workers, agreement, Arc::clone(&undo));
-        let device = match mount_directly(target, options)? {
-            Some(device) => device,
-            None => fusermount::mount(target, &helper_options(options))
-                .map_err(|e| refused(target, e))?,
-        };
-        let session = Session::from_fd(serving, device, acl(options), config(options));
+        let device = connect(target, options)?;
+        let config = config(target, options, &device);
+        let session = Session::from_fd(serving, device, config.acl, config);
         let session = session.map_err(|e| {
-            let _ = mounts::unmount(target, true);
+            undo_mount(target);
             refused(target, e)
         })?;
         undo.connect(session.notifier());
         let failed = |why: String| {
-            let _ = mounts::unmount(target, true);
+            undo_mount(target);
             MountError::Transport(why)
         };
         let queues = match (plan, agreed.uring.load(Ordering::Relaxed)) {
             (None, _) => None,
+            (Some(_), false) if options.transport == Transport::Auto => {
+                tracing::info!(
+                    "requests come through /dev/fuse: the kernel did not agree to io_uring"
+                );
+                None
+            }
             (Some(_), false) => return Err(failed("the kernel did not agree to it".to_owned())),
             (Some(plan), true) => {
                 let queues = Queues::start(vfs, files, &session, plan, &undo);
                 Some(queues.map_err(|e| failed(format!("its queues cannot be registered: {e}")))?)
             }
         };
-        vfs.set_transport(if queues.is_some() { "uring" } else { "devfuse" });
+        match plan.filter(|_| queues.is_some()) {
+            Some(plan) => vfs.set_transport("uring", plan.memory_bytes()),
+            None => vfs.set_transport("devfuse", 0),
+        }
         let prefetcher = Prefetcher::start(vfs, files, session.notifier());
         let prefetcher = prefetcher
             .inspect_err(|error| tracing::warn!("nothing is fetched ahead: {error}"))
             .ok();
-        let (target, device) = (target.to_owned(), String::new());
-        Ok(Self { session, queues, prefetcher, target, device })
-    }
-
-    /// Where it is mounted.
-    #[must_use]
-    pub fn target(&self) -> &Path {
-        &self.target
+        Ok(Self { session, queues, prefetcher, device: String::new() })
     }
 
     /// The device number that its files show, as `MAJOR:MINOR`.
@@ -209,15 +245,37 @@ impl Mounted {
     }
 }
 
-fn acl(options: &MountOptions) -> SessionACL {
-    if options.allow_other { SessionACL::All } else { SessionACL::Owner }
+/// The connection to the kernel: mounted here, or handed over.
+fn connect(target: &Target, options: &MountOptions) -> Result<OwnedFd, MountError> {
+    let folder = match target {
+        Target::Folder(folder) => folder,
+        Target::Handed(connection) => {
+            return connection.try_clone().map_err(|e| MountError::Handed(e, ""));
+        }
+    };
+    match mount_directly(folder, options)? {
+        Some(device) => Ok(device),
+        None => {
+            let mounted = fusermount::mount(folder, &helper_options(options));
+            mounted.map_err(|e| refused(target, e))
+        }
+    }
 }
 
-fn config(options: &MountOptions) -> Config {
+/// After a failure, what was mounted here goes; what others have mounted stays.
+fn undo_mount(target: &Target) {
+    if let Some(folder) = target.folder() {
+        let _ = mounts::unmount(folder, true);
+    }
+}
+
+fn config(target: &Target, options: &MountOptions, device: &OwnedFd) -> Config {
     let mut config = Config::default();
-    config.acl = acl(options);
+    // Who mounted a connection that was handed over has told the kernel whom it lets in.
+    let all = options.allow_other || target.folder().is_none();
+    config.acl = if all { SessionACL::All } else { SessionACL::Owner };
     config.n_threads = Some(options.threads);
-    config.clone_fd = true;
+    config.clone_fd = handed::can_be_cloned(device);
     config
 }
 
@@ -257,20 +315,31 @@ fn mount_directly(target: &Path, options: &MountOptions) -> Result<Option<OwnedF
     if options.allow_other {
         data.push_str(",allow_other");
     }
-    let mut flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOATIME;
+    let mut flags = mounts::ALWAYS;
     flags.set(MsFlags::MS_RDONLY, options.read_only);
     flags.set(MsFlags::MS_NOEXEC, options.noexec);
     let source = Some(options.source.as_str());
     match mount(source, target, Some(mounts::FS_TYPE), flags, Some(data.as_str())) {
         Ok(()) => Ok(Some(device)),
         Err(Errno::EPERM) => Ok(None),
-        Err(e) => Err(refused(target, e.into())),
+        Err(e) => Err(refused_on(target, e.into())),
     }
 }
 
-fn refused(target: &Path, error: io::Error) -> MountError {
+fn refused(target: &Target, error: io::Error) -> MountError {
+    match target {
+        Target::Folder(folder) => refused_on(folder, error),
+        Target::Handed(_) => {
+            let unmounted = error.raw_os_error() == Some(libc::EPERM);
+            let hint = if unmounted { "; the caller must mount it first" } else { "" };
+            MountError::Handed(error, hint)
+        }
+    }
+}
+
+fn refused_on(folder: &Path, error: io::Error) -> MountError {
     let hint = hint(&error);
-    MountError::Refused { target: target.to_owned(), error, hint }
+    MountError::Refused { target: folder.to_owned(), error, hint }
 }
 
 fn hint(error: &io::Error) -> &'static str {

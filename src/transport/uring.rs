@@ -32,6 +32,20 @@ pub(super) struct Plan {
     pub(super) payload_bytes: usize,
 }
 
+impl Plan {
+    /// Queues with a CPU of ours, and those without.
+    fn pinned_and_spare(&self) -> (usize, usize) {
+        let pinned = self.queues.iter().flatten().count();
+        (pinned, self.queues.len() - pinned)
+    }
+
+    /// The payloads of all queues together.
+    pub(super) fn memory_bytes(&self) -> u64 {
+        let (pinned, spare) = self.pinned_and_spare();
+        ((pinned * self.depth + spare) * self.payload_bytes) as u64
+    }
+}
+
 /// Looks what this host offers. An error says in a line why the transport cannot be used, and what to do.
 /// Payloads of all queues together take up to `memory_bytes`, if the kernel's least fits.
 pub(super) fn plan(memory_bytes: u64) -> Result<Plan, Obstacle> {
@@ -49,14 +63,14 @@ pub(super) fn plan(memory_bytes: u64) -> Result<Plan, Obstacle> {
 /// # Errors
 /// Why it would not be io_uring.
 pub fn offer(memory_bytes: u64) -> Result<String, Obstacle> {
-    let Plan { queues, depth, payload_bytes } = plan(memory_bytes)?;
-    let pinned = queues.iter().flatten().count();
-    let spare = queues.len() - pinned;
+    let plan = plan(memory_bytes)?;
+    let (pinned, spare) = plan.pinned_and_spare();
+    let Plan { depth, payload_bytes, .. } = plan;
     Ok(format!(
         "queues: {pinned} of {depth} requests of up to {} KiB, and {spare} for CPUs that are not \
          ours; {} MiB in all",
         payload_bytes >> 10,
-        ((pinned * depth + spare) * payload_bytes) >> 20
+        plan.memory_bytes() >> 20
     ))
 }
 

@@ -102,8 +102,15 @@ impl BadList {
     pub(super) fn add_container(&self, part: usize, container: &Path, what: String) {
         self.any.store(true, Ordering::Release);
         if self.containers[part].set(what.clone()).is_ok() {
-            tracing::error!(container = %container.display(), "{what}: its samples give EIO");
+            let container = container.display();
+            tracing::error!(%container, "{container}: {what}: its samples give EIO");
         }
+    }
+
+    /// How many samples are listed, and how many containers.
+    pub(super) fn counts(&self) -> (u64, u64) {
+        let containers = self.containers.iter().filter(|what| what.get().is_some()).count();
+        (self.read().len() as u64, containers as u64)
     }
 
     /// Everything, for the list.
@@ -116,6 +123,7 @@ impl BadList {
     }
 }
 
+/// In words what a person looks for, and as fields what `journalctl` can.
 fn log(sample: u64, container: &Path, bad: &Bad) {
     let container = container.display();
     let offset = bad.located.sample.offset_bytes;
@@ -124,14 +132,16 @@ fn log(sample: u64, container: &Path, bad: &Bad) {
             %container, sample, offset,
             expected = format_args!("{expected:#010x}"),
             found = format_args!("{found:#010x}"),
-            "checksum mismatch: this sample gives EIO"
+            "{container}: sample {sample}: checksum mismatch: it gives EIO"
         ),
-        Fault::Damaged => {
-            tracing::error!(%container, sample, offset, "damaged: this sample gives EIO");
-        }
-        Fault::Structure(what) => {
-            tracing::error!(%container, sample, offset, "{what}: this sample gives EIO");
-        }
-        Fault::Io(error) => tracing::error!(%container, sample, offset, "cannot be read: {error}"),
+        Fault::Damaged => tracing::error!(
+            %container, sample, offset, "{container}: sample {sample}: damaged: it gives EIO"
+        ),
+        Fault::Structure(what) => tracing::error!(
+            %container, sample, offset, "{container}: sample {sample}: {what}: it gives EIO"
+        ),
+        Fault::Io(error) => tracing::error!(
+            %container, sample, offset, "{container}: sample {sample}: cannot be read: {error}"
+        ),
     }
 }

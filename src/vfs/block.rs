@@ -103,8 +103,9 @@ impl Drop for BlockLead {
 pub(super) struct Blocks {
     shards: Vec<Mutex<Shard>>,
     budget: Budget,
+    /// Fixed: it numbers the blocks.
     block_bytes: u64,
-    is_worthwhile: bool,
+    data_bytes: u64,
     /// Reads of small samples within which each is read once, were they all read once.
     samples: u64,
     mean_bytes: u64,
@@ -122,19 +123,21 @@ struct Counts {
 }
 
 /// The counters of blocks, as `stats.json` shows them.
-#[derive(Debug, serde::Serialize)]
-pub(super) struct Figures {
-    block_bytes: u64,
+#[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(default)]
+pub struct BlockFigures {
+    /// Size of a block; 0: they are not worth their memory.
+    pub block_bytes: u64,
     /// Blocks held now.
-    entries: u64,
+    pub entries: u64,
     /// Blocks that were fetched.
-    fetched: u64,
+    pub fetched: u64,
     /// Samples that lay in a block that was there.
-    hits: u64,
+    pub hits: u64,
     /// Samples that were fetched alone because there was no room for a block.
-    refused: u64,
+    pub refused: u64,
     /// Blocks dropped before they were used up.
-    evicted: u64,
+    pub evicted: u64,
 }
 
 struct Shard {
@@ -165,18 +168,16 @@ impl Blocks {
     /// For `samples` samples of `data_bytes` bytes together.
     pub(super) fn new(budget: Budget, samples: u64, data_bytes: u64) -> Self {
         let mean_bytes = data_bytes / samples.max(1);
-        let most = floor_power_of_two(budget.cap_bytes() / MIN_BLOCKS).min(MAX_BLOCK_BYTES);
+        let most = floor_power_of_two(budget.cap_bytes() / MIN_BLOCKS);
+        let most = most.clamp(MIN_BLOCK_BYTES, MAX_BLOCK_BYTES);
         let wanted = mean_bytes.saturating_mul(SAMPLES_A_BLOCK).min(MAX_BLOCK_BYTES);
         let block_bytes = wanted.next_power_of_two().max(MIN_BLOCK_BYTES).min(most);
-        let is_worthwhile = block_bytes >= MIN_BLOCK_BYTES
-            && mean_bytes <= MAX_SMALL_BYTES
-            && budget.cap_bytes() >= data_bytes / WORTHWHILE;
         let shard = || Shard { known: LruCache::unbounded(), flights: HashMap::new(), ticks: 0 };
         Self {
             shards: (0..SHARDS).map(|_| Mutex::new(shard())).collect(),
             budget,
             block_bytes,
-            is_worthwhile,
+            data_bytes,
             samples,
             mean_bytes: mean_bytes.max(1),
             busy: AtomicUsize::new(0),
@@ -191,7 +192,10 @@ impl Blocks {
 
     /// Whether blocks are worth their memory with this dataset.
     pub(super) fn is_worthwhile(&self) -> bool {
-        self.is_worthwhile
+        let cap_bytes = self.budget.cap_bytes();
+        self.mean_bytes <= MAX_SMALL_BYTES
+            && self.block_bytes <= cap_bytes / MIN_BLOCKS
+            && cap_bytes >= self.data_bytes / WORTHWHILE
     }
 
     /// Whether a sample is small beside a block.
@@ -201,7 +205,7 @@ impl Blocks {
 
     /// The block that a range of a container lies in; `None` if it lies in two.
     pub(super) fn around(&self, part: usize, range: &Range<u64>) -> Option<BlockId> {
-        let number = range.start.checked_div(self.block_bytes)?;
+        let number = range.start / self.block_bytes;
         (range.end <= (number + 1) * self.block_bytes).then_some((part, number))
     }
 
@@ -213,12 +217,12 @@ impl Blocks {
 
     /// How many blocks a container of `container_bytes` bytes has.
     pub(super) fn count(&self, container_bytes: u64) -> u64 {
-        if self.block_bytes == 0 { 0 } else { container_bytes.div_ceil(self.block_bytes) }
+        container_bytes.div_ceil(self.block_bytes)
     }
 
     /// The two blocks of a range, if both are there.
     pub(super) fn both(&self, part: usize, range: &Range<u64>) -> Option<[Arc<Chunk>; 2]> {
-        let number = range.start.checked_div(self.block_bytes)?;
+        let number = range.start / self.block_bytes;
         let middle = (number + 1) * self.block_bytes;
         let (first, _) = self.find((part, number), middle - range.start)?;
         let (second, _) = self.find((part, number + 1), range.end - middle)?;
@@ -272,9 +276,6 @@ impl Blocks {
 
     /// The duty to fetch a block, unless it is there, on its way, or there is no room.
     pub(super) fn lead(self: &Arc<Self>, id: BlockId) -> Option<BlockLead> {
-        if self.block_bytes == 0 {
-            return None;
-        }
         let mut shard = self.shard(id);
         if shard.known.contains(&id) || shard.flights.contains_key(&id) {
             return None;
@@ -347,12 +348,12 @@ impl Blocks {
         }
     }
 
-    pub(super) fn figures(&self) -> Figures {
+    pub(super) fn figures(&self) -> BlockFigures {
         let entries = |shard: &Mutex<Shard>| {
             shard.lock().unwrap_or_else(PoisonError::into_inner).known.len() as u64
         };
-        Figures {
-            block_bytes: if self.is_worthwhile { self.block_bytes } else { 0 },
+        BlockFigures {
+            block_bytes: if self.is_worthwhile() { self.block_bytes } else { 0 },
             entries: self.shards.iter().map(entries).sum(),
             fetched: self.counts.fetched.load(Ordering::Relaxed),
             hits: self.counts.hits.load(Ordering::Relaxed),
@@ -410,6 +411,16 @@ mod tests {
         assert!(!of(1 << 20, 3 * KIB).is_worthwhile(), "there is no room for blocks");
         assert!(!of(512 << 20, 100 * KIB).is_worthwhile());
         assert!(Arc::new(of(0, 0)).lead((0, 0)).is_none());
+    }
+
+    #[test]
+    fn memory_that_comes_later_makes_blocks_worthwhile_and_memory_that_goes_ends_that() {
+        let blocks = blocks(0);
+        assert!(!blocks.is_worthwhile());
+        blocks.budget.set_cap_bytes(8 << 20);
+        assert!(blocks.is_worthwhile() && fetch(&blocks, 0));
+        blocks.budget.set_cap_bytes(1 << 20);
+        assert!(!blocks.is_worthwhile());
     }
 
     #[test]

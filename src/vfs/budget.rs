@@ -8,17 +8,28 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub(super) struct Budget(Arc<Inner>);
 
 struct Inner {
-    cap_bytes: u64,
+    cap_bytes: AtomicU64,
     held_bytes: AtomicU64,
 }
 
 impl Budget {
     pub(super) fn new(cap_bytes: u64) -> Self {
-        Self(Arc::new(Inner { cap_bytes, held_bytes: AtomicU64::new(0) }))
+        let (cap_bytes, held_bytes) = (AtomicU64::new(cap_bytes), AtomicU64::new(0));
+        Self(Arc::new(Inner { cap_bytes, held_bytes }))
     }
 
     pub(super) fn cap_bytes(&self) -> u64 {
-        self.0.cap_bytes
+        self.0.cap_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Moves the limit. What is held stays held: whoever lowers it makes room.
+    pub(super) fn set_cap_bytes(&self, cap_bytes: u64) {
+        self.0.cap_bytes.store(cap_bytes, Ordering::Relaxed);
+    }
+
+    /// Whether more is held than the limit since it was lowered.
+    pub(super) fn is_overdrawn(&self) -> bool {
+        self.held_bytes() > self.cap_bytes()
     }
 
     pub(super) fn held_bytes(&self) -> u64 {
@@ -27,7 +38,8 @@ impl Budget {
 
     /// The right to hold so many bytes, as long as it lives; `None` if they do not fit.
     pub(super) fn reserve(&self, bytes: u64) -> Option<Reservation> {
-        let add = |held: u64| held.checked_add(bytes).filter(|&sum| sum <= self.0.cap_bytes);
+        let cap_bytes = self.cap_bytes();
+        let add = |held: u64| held.checked_add(bytes).filter(|&sum| sum <= cap_bytes);
         let held = &self.0.held_bytes;
         held.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).ok()?;
         Some(Reservation { budget: self.clone(), bytes })
@@ -59,5 +71,16 @@ mod tests {
         assert_eq!(budget.held_bytes(), 100);
         drop((first, second));
         assert_eq!(budget.held_bytes(), 0);
+    }
+
+    #[test]
+    fn a_lowered_cap_leaves_what_is_held_and_gives_no_more() {
+        let budget = Budget::new(100);
+        let held = budget.reserve(60).unwrap();
+        budget.set_cap_bytes(50);
+        assert!(budget.is_overdrawn() && budget.reserve(0).is_none());
+        drop(held);
+        assert!(!budget.is_overdrawn() && budget.reserve(51).is_none());
+        assert!(budget.reserve(50).is_some());
     }
 }

@@ -94,7 +94,7 @@ pub(super) struct SampleCache {
     shards: Vec<Mutex<Shard>>,
     blocks: Arc<Blocks>,
     budget: Budget,
-    max_whole_bytes: u64,
+    concurrency: u64,
     /// Samples that were or are being fetched ahead: as long as there is none, nobody looks.
     busy: AtomicUsize,
     hits: AtomicU64,
@@ -133,9 +133,7 @@ impl SampleCache {
         Self {
             shards: (0..SHARDS).map(|_| Mutex::new(shard())).collect(),
             blocks,
-            max_whole_bytes: MAX_WHOLE_BYTES
-                .min(budget.cap_bytes() / 4)
-                .min(FETCHING_BYTES / concurrency.max(1)),
+            concurrency: concurrency.max(1),
             budget,
             busy: AtomicUsize::new(0),
             hits: AtomicU64::new(0),
@@ -146,7 +144,7 @@ impl SampleCache {
 
     /// The largest sample that is worth keeping whole, in bytes.
     pub(super) fn max_whole_bytes(&self) -> u64 {
-        self.max_whole_bytes
+        MAX_WHOLE_BYTES.min(self.budget.cap_bytes() / 4).min(FETCHING_BYTES / self.concurrency)
     }
 
     /// Whether nothing was or is being fetched ahead.
@@ -233,6 +231,43 @@ impl SampleCache {
         Some((ahead.verified.bytes().len() as u64).saturating_sub(ahead.served))
     }
 
+    /// Lets go of what is held until the budget is kept again, what was fetched ahead last of all.
+    pub(super) fn shrink(&self) {
+        while self.budget.is_overdrawn() && self.blocks.evict_any() {}
+        for shard in &self.shards {
+            while self.budget.is_overdrawn() {
+                let mut shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+                if shard.known.pop_lru().is_none() {
+                    break;
+                }
+                self.evictions.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        for sample in self.ahead() {
+            if self.budget.is_overdrawn() {
+                self.drop_ahead(sample);
+            }
+        }
+    }
+
+    /// Forgets all samples; who holds one keeps it.
+    pub(super) fn clear(&self) {
+        for shard in &self.shards {
+            shard.lock().unwrap_or_else(PoisonError::into_inner).known.clear();
+        }
+        for sample in self.ahead() {
+            self.drop_ahead(sample);
+        }
+    }
+
+    /// The samples that were fetched ahead and not asked for.
+    fn ahead(&self) -> Vec<u64> {
+        let of = |shard: &Mutex<Shard>| -> Vec<u64> {
+            shard.lock().unwrap_or_else(PoisonError::into_inner).ahead.keys().copied().collect()
+        };
+        self.shards.iter().flat_map(of).collect()
+    }
+
     fn keep(&self, sample: u64, known: Known, served: u64) {
         let Some(reservation) = self.reserve(sample, known.bytes()) else { return };
         let slot = Slot { known, served, _reservation: reservation };
@@ -262,8 +297,8 @@ impl SampleCache {
     }
 
     /// Hits, misses, entries, bytes, cap, evictions.
-    pub(super) fn figures(&self) -> Figures {
-        let mut figures = Figures {
+    pub(super) fn figures(&self) -> CacheFigures {
+        let mut figures = CacheFigures {
             hits: self.hits.load(Ordering::Relaxed),
             misses: self.misses.load(Ordering::Relaxed),
             evictions: self.evictions.load(Ordering::Relaxed),
@@ -282,8 +317,9 @@ impl SampleCache {
 }
 
 /// The cache's counters.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
-pub(super) struct Figures {
+#[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(default)]
+pub struct CacheFigures {
     /// Requests answered from what was left over of a sample.
     pub hits: u64,
     /// Requests for a part of a sample that had to fetch.
@@ -409,6 +445,20 @@ mod tests {
         flight.when_landed(count(&told));
         assert_eq!(told.load(Ordering::Relaxed), 2);
         lead(&cache, 1);
+    }
+
+    #[test]
+    fn a_lowered_cap_frees_memory_at_once_and_forgetting_frees_all() {
+        let cache = cache(1 << 20);
+        (0..100).for_each(|sample| lead(&cache, sample).land(whole(8 << 10), 1));
+        cache.budget.set_cap_bytes(64 << 10);
+        cache.shrink();
+        assert_eq!((cache.figures().entries, cache.figures().bytes), (8, 64 << 10));
+        let Known::Whole(verified) = whole(300) else { unreachable!() };
+        cache.lead_ahead(700).unwrap().land_ahead(verified, 1);
+        cache.clear();
+        assert_eq!((cache.figures().entries, cache.figures().bytes), (0, 0));
+        assert!(cache.is_idle());
     }
 
     #[test]

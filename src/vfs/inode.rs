@@ -46,6 +46,12 @@ pub fn sample_of_inode(number: u64) -> Option<u64> {
     }
 }
 
+/// The inode number of a sample.
+#[must_use]
+pub fn inode_of_sample(sample: u64) -> u64 {
+    Inode::Node(Node::Sample(sample)).number()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

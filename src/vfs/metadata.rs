@@ -58,6 +58,17 @@ pub enum Lookup {
     Absent,
 }
 
+impl Lookup {
+    /// The inode, if there is one.
+    #[must_use]
+    pub fn ino(&self) -> Option<u64> {
+        match self {
+            Lookup::Found(attr) | Lookup::Passing(attr) => Some(attr.ino),
+            Lookup::Absent => None,
+        }
+    }
+}
+
 /// An entry of a folder.
 #[derive(Debug, Clone, Copy)]
 pub struct Listed<'a> {
@@ -178,9 +189,9 @@ impl Vfs {
             Inode::ControlFolder => attr,
             Inode::Snapshot(number) => {
                 let bytes = self.control_content(number)?.len() as u64;
-                let (kind, mode) = (FileKind::File, self.control_mode(number));
+                let (kind, (uid, mode)) = (FileKind::File, self.control_owner(number));
                 let (size, stored_bytes, modified) = (bytes, bytes, SystemTime::now());
-                Attr { kind, size, stored_bytes, mode, links: 1, modified, ..attr }
+                Attr { kind, size, stored_bytes, mode, links: 1, uid, modified, ..attr }
             }
         })
     }

@@ -12,6 +12,7 @@ mod cache;
 mod content;
 mod control;
 mod errno;
+mod figures;
 mod flight;
 mod inode;
 mod metadata;
@@ -21,25 +22,33 @@ mod prefetch;
 mod read;
 pub mod report;
 mod resident;
+mod settings;
 mod span;
 mod stats;
 mod stream;
+mod trace;
 mod verify;
 
+pub use block::BlockFigures;
+pub use cache::CacheFigures;
 pub use control::CONTROL_FOLDER;
 pub use errno::Errno;
 pub use flight::Flight;
-pub use inode::sample_of_inode;
+pub use inode::{inode_of_sample, sample_of_inode};
 pub use metadata::{Attr, FileKind, Listed, Lookup, XATTR_PREFIX};
 pub use prefetch::{Fetch, PrefetchFigures, Store};
 pub use read::{Reply, Step, Task};
+pub use settings::Settings;
 pub use span::Span;
-pub use stats::{Operation, Stage, Stats};
+pub use stats::{Histogram, Operation, RingFigures, Snapshot, Stage, Stats};
+pub use stream::{StreamKey, StreamStore};
+pub use trace::{AHEAD, Phase, TRACED_FOR, Trace, TraceEvent, TraceHead, TracePhase, Traced};
 pub use verify::Verified;
 
 use crate::catalog::{Catalog, Dataset};
 use crate::io::BufferPool;
 use budget::Budget;
+use crossbeam_utils::atomic::AtomicCell;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -71,10 +80,16 @@ pub struct Options {
     pub kernel_bytes: u64,
     /// How samples are read, for `info.json`: `direct`, `buffered` or `mixed`.
     pub io: &'static str,
+    /// The mount options that were given, for `info.json`.
+    pub given: Vec<String>,
     /// How many reads may be under way at a time, each with memory for a whole sample.
     pub concurrency: u64,
+    /// Those of them that wait for the disk for others: threads beside those that serve requests.
+    pub workers: u64,
     /// Owner of everything.
     pub uid: u32,
+    /// Who may change settings and trace, beside root: whose process this is, whoever owns the files.
+    pub master: u32,
     /// Group of everything.
     pub gid: u32,
     /// Permission bits of files for which none are stored.
@@ -96,8 +111,11 @@ impl Default for Options {
             cache_bytes: 256 << 20,
             kernel_bytes: 1 << 30,
             io: "buffered",
+            given: Vec::new(),
             concurrency: 1,
+            workers: 0,
             uid: 0,
+            master: 0,
             gid: 0,
             file_mode: 0o444,
             folder_mode: 0o555,
@@ -139,8 +157,13 @@ pub struct Vfs {
     delivered: Bits,
     bad: bad::BadList,
     control: control::Control,
-    transport: OnceLock<&'static str>,
+    streams: OnceLock<Box<dyn StreamStore>>,
+    /// How requests come, and the memory that they take.
+    transport: OnceLock<(&'static str, u64)>,
+    verify: AtomicCell<Verify>,
+    settings: OnceLock<Box<dyn Settings>>,
     stats: Stats,
+    trace: Trace,
 }
 
 impl Vfs {
@@ -169,7 +192,11 @@ impl Vfs {
             bad: bad::BadList::new(parts.len()),
             control: control::Control::default(),
             transport: OnceLock::new(),
+            streams: OnceLock::new(),
+            verify: AtomicCell::new(options.verify),
+            settings: OnceLock::new(),
             stats: Stats::default(),
+            trace: Trace::default(),
             buffers: BufferPool::new(16),
             cache: Arc::new(cache),
             dataset,
@@ -179,15 +206,38 @@ impl Vfs {
         }
     }
 
-    /// Says how requests come, for `info.json`. What was said first counts.
-    pub fn set_transport(&self, name: &'static str) {
-        let _ = self.transport.set(name);
+    /// Says how requests come, and how much memory they take for good. What was said first counts.
+    pub fn set_transport(&self, name: &'static str, request_bytes: u64) {
+        let _ = self.transport.set((name, request_bytes));
+    }
+
+    /// Says where restart points of large samples are kept. What was said first counts.
+    pub fn keep_streams(&self, store: Box<dyn StreamStore>) {
+        let _ = self.streams.set(store);
+    }
+
+    /// What is mounted.
+    #[must_use]
+    pub fn dataset(&self) -> &Dataset {
+        &self.dataset
+    }
+
+    /// The names of its samples.
+    #[must_use]
+    pub fn catalog(&self) -> &Catalog {
+        &self.catalog
     }
 
     /// The counters.
     #[must_use]
     pub fn stats(&self) -> &Stats {
         &self.stats
+    }
+
+    /// Who asks for what, while somebody wants to know.
+    #[must_use]
+    pub fn trace(&self) -> &Trace {
+        &self.trace
     }
 
     /// The number of samples that have a name.

@@ -1,17 +1,24 @@
 //! Files with holes: a range is put together piece by piece.
 
 use super::bad::Fault;
+use super::cache::{Entered, Known};
 use super::read::{Goal, Payload, Reply, Step, Task};
+use super::verify::Digests;
 use super::{Errno, Vfs};
 use crate::format::Content;
 use crate::io::Buffer;
 use std::ops::Range;
+use std::sync::Arc;
 
 /// A range of a file on its way into memory; what is not fetched stays zero.
 pub(super) struct Pieces {
     buffer: Buffer,
     /// The part of the file that is being fetched.
     part: Range<u64>,
+    /// Where that begins in the container.
+    first: u64,
+    /// What the blocks of the stored bytes must match, if they are checked.
+    digests: Option<Arc<Digests>>,
 }
 
 impl Pieces {
@@ -33,11 +40,36 @@ impl Vfs {
         let length = (want.end - want.start) as usize;
         let mut buffer = self.buffers.take(length);
         buffer.as_mut_slice()[..length].fill(0);
-        Box::new(Pieces { buffer, part: want.start..want.start })
+        Box::new(Pieces { buffer, part: want.start..want.start, first: 0, digests: None })
+    }
+
+    /// Reads a file with holes: what is stored of it is passed over first, if it must be checked.
+    pub(super) fn read_sparse(&self, mut task: Task) -> Step {
+        let is_checked = self.must_check(task.sample(), &task.located);
+        if !is_checked || task.located.sample.length_bytes == 0 {
+            return self.read_pieces(task, None);
+        }
+        match self.cache.enter(task.sample(), task.want.end - task.want.start) {
+            Entered::Hit(Known::Digests(digests)) => self.read_pieces(task, Some(digests)),
+            Entered::Join(flight) => Step::Wait(flight),
+            Entered::Lead(lead) => {
+                task.lead = Some(lead);
+                self.begin_scan(task)
+            }
+            // Nothing else is kept of such a sample.
+            Entered::Hit(_) | Entered::Ahead(..) => self.fail(task, Fault::Damaged),
+        }
+    }
+
+    /// Reads the wanted range of a file with holes.
+    pub(super) fn read_pieces(&self, task: Task, digests: Option<Arc<Digests>>) -> Step {
+        let mut pieces = self.begin_pieces(&task.want);
+        pieces.digests = digests;
+        self.next_piece(task, pieces)
     }
 
     /// Fetches the next piece, or gives the range out if there is none.
-    pub(super) fn next_piece(&self, task: Task, mut pieces: Box<Pieces>) -> Step {
+    fn next_piece(&self, task: Task, mut pieces: Box<Pieces>) -> Step {
         let container = self.container(&task.located);
         let want = task.want.clone();
         match container.piece(task.located.index, pieces.part.end) {
@@ -51,7 +83,21 @@ impl Vfs {
                 let first = self.dataset.base_of(task.located.container)
                     + piece.offset_bytes
                     + (start - piece.at_bytes);
-                task.next(Goal::Pieces(pieces), first..first + (end - start))
+                let mut range = first..first + (end - start);
+                if let Some(digests) = &pieces.digests {
+                    let at = task.located.sample;
+                    let stored = range
+                        .start
+                        .checked_sub(at.offset_bytes)
+                        .zip((range.end <= at.end_bytes()).then(|| range.end - at.offset_bytes));
+                    let Some((start, end)) = stored else {
+                        return self.fail(task, Fault::Damaged);
+                    };
+                    let (start, end) = digests.around(start, end, at.length_bytes);
+                    range = task.of_container(start, end);
+                }
+                pieces.first = first;
+                task.next(Goal::Pieces(pieces), range)
             }
             Ok(_) => self.give_pieces(&want, *pieces),
             Err(error) => Step::Done(Reply(Err(Errno::from(&error)))),
@@ -64,10 +110,19 @@ impl Vfs {
         Step::Done(Reply(Ok(Payload::Fetched(pieces.buffer, 0..length))))
     }
 
-    /// Takes the piece that was fetched.
+    /// Takes the piece that was fetched, perhaps with what lies around it.
     pub(super) fn take_piece(&self, task: Task, mut pieces: Box<Pieces>) -> Step {
-        let start = pieces.part.start;
-        pieces.copy(&task.want, start, task.span.bytes());
+        let fetched = task.span.range().start;
+        if let Some(digests) = &pieces.digests {
+            let start = fetched - task.located.sample.offset_bytes;
+            if let Err((_, expected, found)) = digests.check(start, task.span.bytes()) {
+                return self.mismatch(task, Fault::Checksum { expected, found });
+            }
+        }
+        let part = pieces.part.clone();
+        let skip = (pieces.first - fetched) as usize;
+        let bytes = &task.span.bytes()[skip..skip + (part.end - part.start) as usize];
+        pieces.copy(&task.want, part.start, bytes);
         self.next_piece(task, pieces)
     }
 

@@ -8,7 +8,7 @@
 //! | is asked for whole | the sample; checked; given out; not kept |
 //! | is small | the sample; checked; kept for the requests that follow |
 //! | is encoded | all that is stored of it; decoded, checked; the rest kept for the requests that follow |
-//! | has holes | piece by piece what was asked for |
+//! | has holes | piece by piece what was asked for; with a checksum as if it were large |
 //! | is large | the sample in a pass of bounded memory that checks it and notes its blocks' checksums; then, for this and every further request, the blocks that were asked for, checked against the note |
 
 use super::bad::{Bad, Fault};
@@ -155,7 +155,7 @@ impl Task {
     }
 
     /// A range of the stored bytes as one of the container.
-    fn of_container(&self, start: u64, end: u64) -> Range<u64> {
+    pub(super) fn of_container(&self, start: u64, end: u64) -> Range<u64> {
         let first = self.located.sample.offset_bytes;
         first + start..first + end
     }
@@ -174,8 +174,9 @@ impl Vfs {
                 Err(errno) => Step::Done(Reply(Err(errno))),
             },
             Inode::Snapshot(number) => {
-                Step::Done(Reply(self.control_content(number).map(|bytes| {
-                    let end = offset.saturating_add(length).min(bytes.len() as u64);
+                let end = offset.saturating_add(length);
+                Step::Done(Reply(self.read_control(number, end).map(|bytes| {
+                    let end = end.min(bytes.len() as u64);
                     let range = offset.min(end) as usize..end as usize;
                     Payload::Control(bytes, range)
                 })))
@@ -211,8 +212,7 @@ impl Vfs {
             return self.read_stream(task(Goal::Plain, 0..0, None), &Streams::Container);
         }
         if let Content::Sparse(_) = at.content {
-            let pieces = self.begin_pieces(&want);
-            return self.next_piece(task(Goal::Plain, 0..0, None), pieces);
+            return self.read_sparse(task(Goal::Plain, 0..0, None));
         }
         let stored = stored_range(&at, &want);
         if stored.is_empty() {
@@ -268,6 +268,11 @@ impl Vfs {
                         Err(flight) => Step::Wait(flight),
                     };
                 }
+                if let Some(stream) = self.kept_stream(&located) {
+                    lead.land(Known::Stream(Arc::clone(&stream)), 0);
+                    let task = task(Goal::Plain, 0..0, None);
+                    return self.read_stream(task, &Streams::Sample(stream));
+                }
                 match self.begin_pass(container, located.index, &at) {
                     Ok((pass, stored)) => {
                         let range = at.offset_bytes + stored.start..at.offset_bytes + stored.end;
@@ -276,13 +281,16 @@ impl Vfs {
                     Err(fault) => self.refuse(sample, located, fault),
                 }
             }
-            Entered::Lead(lead) => {
-                let scan = Scan::new(at);
-                let (start, end) = scan.next().unwrap_or_default();
-                let range = at.offset_bytes + start..at.offset_bytes + end;
-                Step::Read(task(Goal::Scan(Box::new(scan)), range, Some(lead)))
-            }
+            Entered::Lead(lead) => self.begin_scan(task(Goal::Plain, 0..0, Some(lead))),
         }
+    }
+
+    /// Begins the pass over a large sample, or one with holes.
+    pub(super) fn begin_scan(&self, task: Task) -> Step {
+        let scan = Scan::new(task.located.sample);
+        let (start, end) = scan.next().unwrap_or_default();
+        let range = task.of_container(start, end);
+        task.next(Goal::Scan(Box::new(scan)), range)
     }
 
     /// Whether a sample is held in memory as a whole, as it is stored and as it is shown.
@@ -291,7 +299,7 @@ impl Vfs {
     }
 
     pub(super) fn must_check(&self, sample: u64, located: &Located) -> bool {
-        let asked_for = match self.options.verify {
+        let asked_for = match self.verify() {
             Verify::Always => true,
             Verify::Once => !self.verified.get(sample),
             Verify::Off => false,
@@ -312,7 +320,8 @@ impl Vfs {
             task.goal = Goal::Whole(None);
             task.span.set_range(task.located.sample.extent());
         }
-        if matches!(task.goal, Goal::Pieces(_) | Goal::Interval(..)) {
+        // Of these only parts are files, or parts of files.
+        if matches!(at.content, Content::Sparse(_)) || matches!(task.goal, Goal::Interval(..)) {
             return Step::Read(task);
         }
         if !self.takes_blocks() || !self.blocks.is_small(at.length_bytes) {
@@ -486,6 +495,9 @@ impl Vfs {
         if let Some(lead) = task.lead.take() {
             lead.land(Known::Digests(Arc::clone(&digests)), 0);
         }
+        if let Content::Sparse(_) = at.content {
+            return self.read_pieces(task, Some(digests));
+        }
         let (start, end) = digests.around(task.want.start, task.want.end, at.length_bytes);
         let range = task.of_container(start, end);
         task.next(Goal::Blocks(digests), range)
@@ -518,7 +530,7 @@ impl Vfs {
         }
     }
 
-    fn mismatch(&self, task: Task, fault: Fault) -> Step {
+    pub(super) fn mismatch(&self, task: Task, fault: Fault) -> Step {
         self.stats.verified(false);
         self.fail(task, fault)
     }

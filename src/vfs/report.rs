@@ -1,18 +1,20 @@
 //! What people and programs are told of a dataset: `info`, `stats.json`, `bad`.
 
 use super::bad::{AllBad, Bad, Fault};
-use super::{PrefetchFigures, Vfs, block, cache, stats};
+use super::{BlockFigures, CacheFigures, PrefetchFigures, Snapshot, Vfs};
 use crate::catalog::{Catalog, Dataset, Renamed};
 use crate::format::{IndexChecksum, Result};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::fmt::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// A dataset in a few figures.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Info {
     /// Version of this program.
-    pub ffrfs_version: &'static str,
+    pub ffrfs_version: Cow<'static, str>,
     /// Samples in all.
     pub samples: u64,
     /// Samples that have a name in the tree.
@@ -22,7 +24,7 @@ pub struct Info {
     /// Bytes of all samples.
     pub bytes: u64,
     /// `numbered`, `records` (numbered folders, each with the files of one record) or `tree`.
-    pub names: &'static str,
+    pub names: Cow<'static, str>,
     /// Stored names that are shown as others, or not at all.
     pub renamed: Renamed,
     /// The containers in order.
@@ -30,18 +32,21 @@ pub struct Info {
 }
 
 /// A container in a few figures.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct ContainerInfo {
     /// Its path.
     pub path: PathBuf,
     /// The format's name.
-    pub format: &'static str,
+    pub format: Cow<'static, str>,
     /// Number of samples.
     pub samples: u64,
     /// Bytes of its samples.
     pub bytes: u64,
     /// `ok`, `absent` where the container has none, `none` where its format has none.
-    pub index_checksum: &'static str,
+    pub index_checksum: Cow<'static, str>,
+    /// The sidecar that its samples are checked by, where it has no checksums of them itself.
+    pub checksums: Option<PathBuf>,
     /// What an admin should know.
     pub warnings: Vec<String>,
 }
@@ -52,20 +57,23 @@ pub fn info<'a>(
     catalog: &Catalog,
     paths: impl Iterator<Item = &'a PathBuf>,
 ) -> Info {
-    let containers = dataset.parts().iter().zip(paths).map(|(part, path)| ContainerInfo {
+    let parts = dataset.parts().iter().enumerate();
+    let containers = parts.zip(paths).map(|((number, part), path)| ContainerInfo {
         path: path.clone(),
-        format: part.format(),
+        format: part.format().into(),
         samples: part.len(),
         bytes: part.data_bytes(),
         index_checksum: match part.index_checksum() {
             IndexChecksum::Ok => "ok",
             IndexChecksum::Absent => "absent",
             IndexChecksum::None => "none",
-        },
+        }
+        .into(),
+        checksums: dataset.sums_of(number).map(Path::to_owned),
         warnings: part.warnings().to_vec(),
     });
     Info {
-        ffrfs_version: env!("CARGO_PKG_VERSION"),
+        ffrfs_version: env!("CARGO_PKG_VERSION").into(),
         samples: dataset.len(),
         named_samples: catalog.samples(),
         folders: catalog.folders(),
@@ -74,53 +82,92 @@ pub fn info<'a>(
             Catalog::Numbered(_) => "numbered",
             Catalog::Records(_) => "records",
             Catalog::Tree(_) => "tree",
-        },
+        }
+        .into(),
         renamed: catalog.renamed(),
         containers: containers.collect(),
     }
 }
 
-/// `info.json`.
-#[derive(Debug, Serialize)]
-pub(super) struct MountInfo {
+/// `info.json`. Read back, what another version does not say has its default.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct MountInfo {
+    /// What is mounted.
     #[serde(flatten)]
-    dataset: Info,
-    verify: String,
-    cache_size_bytes: u64,
+    pub dataset: Info,
+    /// When samples are checked: `always`, `once` or `off`.
+    pub verify: String,
+    /// Hard cap of what is held in memory.
+    pub cache_size_bytes: u64,
     /// How requests come: `uring` or `devfuse`.
-    transport: &'static str,
+    pub transport: Cow<'static, str>,
+    /// Memory for requests that come through io_uring.
+    pub request_bytes: u64,
     /// How samples are read: `direct` (past the page cache), `buffered` (through it), or `mixed`.
-    io: &'static str,
-    pid: u32,
+    pub io: Cow<'static, str>,
+    /// Threads that serve requests from /dev/fuse.
+    pub threads: u64,
+    /// Threads that wait for the disk for them.
+    pub workers: u64,
+    /// The daemon.
+    pub pid: u32,
+    /// How many read `trace`.
+    pub trace_readers: u64,
+    /// The mount options that were given, as `name` or `name=value`.
+    pub options: Vec<String>,
 }
 
-pub(super) fn mount_info(vfs: &Vfs) -> MountInfo {
+/// What `info.json` says now.
+pub fn mount_info(vfs: &Vfs) -> MountInfo {
     MountInfo {
         dataset: info(&vfs.dataset, &vfs.catalog, vfs.parts.iter().map(|part| &part.path)),
-        verify: format!("{:?}", vfs.options.verify).to_lowercase(),
-        cache_size_bytes: vfs.options.cache_bytes,
-        transport: vfs.transport.get().copied().unwrap_or("none"),
-        io: vfs.options.io,
+        verify: format!("{:?}", vfs.verify()).to_lowercase(),
+        cache_size_bytes: vfs.cache_bytes(),
+        transport: vfs.transport.get().map_or("none", |(name, _)| name).into(),
+        request_bytes: vfs.request_bytes(),
+        io: vfs.options.io.into(),
+        threads: vfs.options.concurrency.saturating_sub(vfs.options.workers),
+        workers: vfs.options.workers,
+        options: vfs.options.given.clone(),
         pid: std::process::id(),
+        trace_readers: vfs.trace.readers() as u64,
     }
 }
 
-/// `stats.json`.
-#[derive(Debug, Serialize)]
-pub(super) struct MountStats {
+/// `stats.json`. Read back, what another version does not say has its default.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct MountStats {
+    /// Requests, bytes and latencies.
     #[serde(flatten)]
-    counters: stats::Snapshot,
-    cache: cache::Figures,
-    blocks: block::Figures,
-    prefetch: PrefetchFigures,
+    pub counters: Snapshot,
+    /// What was left over of samples, and all memory that is held.
+    pub cache: CacheFigures,
+    /// Blocks around small samples.
+    pub blocks: BlockFigures,
+    /// What was fetched ahead.
+    pub prefetch: PrefetchFigures,
+    /// Reads that wait for the disk now.
+    pub reads_waiting: u64,
+    /// Samples listed in `bad`.
+    pub bad_samples: u64,
+    /// Containers that cannot be used any more.
+    pub bad_containers: u64,
 }
 
-pub(super) fn stats(vfs: &Vfs) -> MountStats {
+/// What `stats.json` says now.
+#[must_use]
+pub fn stats(vfs: &Vfs) -> MountStats {
+    let (bad_samples, bad_containers) = vfs.bad.counts();
     MountStats {
         counters: vfs.stats.snapshot(),
         cache: vfs.cache.figures(),
         blocks: vfs.blocks.figures(),
         prefetch: vfs.prefetch_figures(),
+        reads_waiting: vfs.reads_waiting(),
+        bad_samples,
+        bad_containers,
     }
 }
 

@@ -1,7 +1,7 @@
 //! Counters and latencies, in shards, so that no two CPUs write to one cache line.
 
 use crossbeam_utils::CachePadded;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -18,6 +18,12 @@ macro_rules! operations {
         impl Operation {
             /// Every operation with the name that reports use.
             pub const ALL: &[(Self, &str)] = &[$((Self::$variant, $name),)*];
+
+            /// The name that reports use.
+            #[must_use]
+            pub fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name,)* }
+            }
         }
     };
 }
@@ -83,6 +89,20 @@ const LEARNT_FROM: u64 = 64;
 /// Completions that came together: 1, 2, 4 … 64, and more.
 const BATCH_BUCKETS: usize = 8;
 
+/// How many took how long, and all of them together.
+#[derive(Default)]
+struct Times {
+    buckets: [AtomicU64; BUCKETS],
+    nanos: AtomicU64,
+}
+
+impl Times {
+    fn add(&self, time: Duration) {
+        add(&self.buckets[bucket(time)], 1);
+        add(&self.nanos, u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
+    }
+}
+
 #[derive(Default)]
 struct Shard {
     requests: [AtomicU64; OPERATIONS],
@@ -93,8 +113,8 @@ struct Shard {
     samples_verified: AtomicU64,
     checksum_failures: AtomicU64,
     io_errors: AtomicU64,
-    latencies: [[AtomicU64; BUCKETS]; OPERATIONS],
-    stages: [[AtomicU64; BUCKETS]; Stage::ALL.len()],
+    latencies: [Times; OPERATIONS],
+    stages: [Times; Stage::ALL.len()],
     ring_submits: AtomicU64,
     ring_entries: AtomicU64,
     ring_completions: AtomicU64,
@@ -115,12 +135,13 @@ impl Default for Stats {
 }
 
 /// A copy of the counters, as `stats.json` shows it.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Snapshot {
     /// Since the mount, in seconds.
     pub uptime_seconds: f64,
     /// Requests for samples and folders, by kind.
-    pub requests: BTreeMap<&'static str, u64>,
+    pub requests: BTreeMap<String, u64>,
     /// Requests for the control folder.
     pub control_requests: u64,
     /// Reads of a sample's beginning: how many lookups were followed by a read.
@@ -136,15 +157,16 @@ pub struct Snapshot {
     /// Reads that the operating system failed.
     pub io_errors: u64,
     /// Per kind of request: how many took up to `le` µs (and no bucket before).
-    pub latency_us: BTreeMap<&'static str, Histogram>,
+    pub latency_us: BTreeMap<String, Histogram>,
     /// The same for the stages of reads that had to wait.
-    pub stage_us: BTreeMap<&'static str, Histogram>,
+    pub stage_us: BTreeMap<String, Histogram>,
     /// What goes through io_uring.
     pub ring: RingFigures,
 }
 
 /// The rings of all queues, and that for what is fetched ahead.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct RingFigures {
     /// Calls of `io_uring_enter`.
     pub submits: u64,
@@ -157,17 +179,20 @@ pub struct RingFigures {
 }
 
 /// How many took how long, or were so many. Not cumulative; the last bucket is open.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Histogram {
     /// Upper bounds (1, 2, 4 …), for all but the last bucket.
     pub le: Vec<u64>,
     /// How many per bucket, one more than bounds.
     pub count: Vec<u64>,
+    /// All of them together, in the unit of the bounds.
+    pub sum: u64,
 }
 
 impl Histogram {
-    fn new(count: Vec<u64>) -> Self {
-        Self { le: (1..count.len()).map(|bucket| 1 << (bucket - 1)).collect(), count }
+    fn new(count: Vec<u64>, sum: u64) -> Self {
+        Self { le: (1..count.len()).map(|bucket| 1 << (bucket - 1)).collect(), count, sum }
     }
 }
 
@@ -192,12 +217,12 @@ impl Stats {
             return;
         }
         add(&shard.requests[operation as usize], 1);
-        add(&shard.latencies[operation as usize][bucket(start.elapsed())], 1);
+        shard.latencies[operation as usize].add(start.elapsed());
     }
 
     /// Counts a stage of a read that began at `start` and has ended now.
     pub fn stage(&self, stage: Stage, start: Instant) {
-        add(&self.shard().stages[stage as usize][bucket(start.elapsed())], 1);
+        self.shard().stages[stage as usize].add(start.elapsed());
     }
 
     /// Counts what a ring has submitted with one call, and what came back.
@@ -254,6 +279,11 @@ impl Stats {
         self.shards.iter().map(|shard| of(shard).load(Ordering::Relaxed)).sum()
     }
 
+    fn times(&self, of: impl Fn(&Shard) -> &Times) -> Histogram {
+        let count = (0..BUCKETS).map(|bucket| self.sum(|s| &of(s).buckets[bucket]));
+        Histogram::new(count.collect(), self.sum(|s| &of(s).nanos) / 1000)
+    }
+
     /// All counters as of now.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
@@ -262,22 +292,20 @@ impl Stats {
         for &(operation, name) in Operation::ALL {
             let number = operation as usize;
             let count = self.sum(|s| &s.requests[number]);
-            requests.insert(name, count);
+            requests.insert(name.to_owned(), count);
             if count > 0 {
-                let count = (0..BUCKETS).map(|b| self.sum(|s| &s.latencies[number][b]));
-                latency_us.insert(name, Histogram::new(count.collect()));
+                let times = self.times(|s| &s.latencies[number]);
+                latency_us.insert(name.to_owned(), times);
             }
         }
-        let stages = Stage::ALL.map(|(stage, name)| {
-            let count = (0..BUCKETS).map(|b| self.sum(|s| &s.stages[stage as usize][b]));
-            (name, Histogram::new(count.collect()))
-        });
+        let stages = Stage::ALL
+            .map(|(stage, name)| (name.to_owned(), self.times(|s| &s.stages[stage as usize])));
         let batches = (0..BATCH_BUCKETS).map(|b| self.sum(|s| &s.ring_batches[b]));
         let ring = RingFigures {
             submits: self.sum(|s| &s.ring_submits),
             entries: self.sum(|s| &s.ring_entries),
             completions: self.sum(|s| &s.ring_completions),
-            batches: Histogram::new(batches.collect()),
+            batches: Histogram::new(batches.collect(), self.sum(|s| &s.ring_completions)),
         };
         Snapshot {
             uptime_seconds: self.start.elapsed().as_secs_f64(),
@@ -347,6 +375,16 @@ mod tests {
         let snapshot = stats.snapshot();
         assert_eq!(snapshot.requests["read"], 20);
         assert_eq!(snapshot.control_requests, 20);
-        assert_eq!(snapshot.latency_us["read"].count.iter().sum::<u64>(), 20);
+        assert_eq!(snapshot.latency_us["read"].total(), 20);
+    }
+
+    #[test]
+    fn the_times_of_requests_add_up() {
+        let stats = Stats::default();
+        let ago = |millis| Instant::now().checked_sub(Duration::from_millis(millis)).unwrap();
+        stats.request(Operation::Read, false, ago(10));
+        stats.request(Operation::Read, false, ago(20));
+        let sum = stats.snapshot().latency_us["read"].sum;
+        assert!((30_000..60_000).contains(&sum), "{sum} µs");
     }
 }

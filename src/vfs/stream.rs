@@ -4,12 +4,17 @@
 //! An interval that was decoded is kept in the sample cache, under a key of its own, for the reads that
 //! follow; it is checked against the CRC-32 that the pass took of it.
 
+mod kept;
+
+pub use kept::{StreamKey, StreamStore};
+
 use super::Vfs;
 use super::bad::Fault;
 use super::cache::{Entered, Known};
 use super::pieces::Pieces;
 use super::read::{Goal, Step, Task};
 use super::verify::Verified;
+use crate::catalog::Located;
 use crate::format::{Container, Decoder, Restart, Sample};
 use crate::io::Buffer;
 use std::ops::Range;
@@ -41,6 +46,7 @@ pub(super) struct Stream {
     memory_bytes: u64,
 }
 
+#[derive(Debug)]
 struct Interval {
     /// `None`: the start of the stream.
     from: Option<Restart>,
@@ -50,6 +56,15 @@ struct Interval {
 }
 
 impl Stream {
+    fn new(intervals: Vec<Interval>) -> Self {
+        static STREAMS: AtomicU64 = AtomicU64::new(0);
+        let number = STREAMS.fetch_add(1, Ordering::Relaxed) % (1 << 36);
+        let states = intervals.iter().filter_map(|interval| interval.from.as_ref());
+        let memory_bytes = states.map(|from| from.state.len() as u64).sum::<u64>()
+            + (intervals.capacity() * size_of::<Interval>()) as u64;
+        Self { first_key: KEYS + (number << INTERVAL_BITS), intervals, memory_bytes }
+    }
+
     pub(super) fn memory_bytes(&self) -> u64 {
         self.memory_bytes
     }
@@ -183,13 +198,7 @@ impl Pass {
         if let Some(expected) = expected.filter(|&expected| expected != found) {
             return Err(Fault::Checksum { expected, found });
         }
-        static STREAMS: AtomicU64 = AtomicU64::new(0);
-        let number = STREAMS.fetch_add(1, Ordering::Relaxed) % (1 << 36);
-        let states = self.intervals.iter().filter_map(|interval| interval.from.as_ref());
-        let memory_bytes = states.map(|from| from.state.len() as u64).sum::<u64>()
-            + (self.intervals.capacity() * size_of::<Interval>()) as u64;
-        let first_key = KEYS + (number << INTERVAL_BITS);
-        Ok(Stream { first_key, intervals: self.intervals, memory_bytes })
+        Ok(Stream::new(self.intervals))
     }
 }
 
@@ -202,7 +211,22 @@ impl Vfs {
         at: &Sample,
     ) -> bool {
         let bytes = at.size_bytes().saturating_add(at.length_bytes);
-        bytes <= self.options.cache_bytes / 2 && matches!(container.decoder(index, None), Ok(None))
+        bytes <= self.cache_bytes() / 2 && matches!(container.decoder(index, None), Ok(None))
+    }
+
+    /// Where a stream can be decoded from, if an earlier mount has found out.
+    pub(super) fn kept_stream(&self, located: &Located) -> Option<Arc<Stream>> {
+        let bytes = self.streams.get()?.load(&key_of(located))?;
+        let stream = Stream::read(&bytes, &located.sample)?;
+        (stream.memory_bytes <= self.options.cache_bytes / 4).then(|| Arc::new(stream))
+    }
+
+    /// Keeps that for the next mount, unless the sample should have been checked, and was not.
+    fn keep_stream(&self, located: &Located, stream: &Stream, was_checked: bool) {
+        let store = self.streams.get();
+        if let Some(store) = store.filter(|_| was_checked || located.sample.crc32.is_none()) {
+            store.keep(&key_of(located), stream.write());
+        }
     }
 
     /// Begins a pass; gives what to do, and the stored bytes to fetch for it.
@@ -218,8 +242,8 @@ impl Vfs {
             Fault::Structure("too large to be decoded at once, as its encoding must be".to_owned())
         })?;
         // So that the notes, up to 32 KiB an interval, take an eighth of the memory at most.
-        let notes = (self.options.cache_bytes / 8 / (32 << 10)).max(1);
-        let least = INTERVAL_BYTES.min(self.options.cache_bytes / 8);
+        let notes = (self.cache_bytes() / 8 / (32 << 10)).max(1);
+        let least = INTERVAL_BYTES.min(self.cache_bytes() / 8);
         let interval_bytes = least.max(at.size_bytes() / notes).max(STEP_BYTES as u64);
         let end = PASS_BYTES.min(at.length_bytes);
         Ok((Pass::new(decoder, at.size_bytes(), interval_bytes), 0..end))
@@ -249,6 +273,7 @@ impl Vfs {
             Ok(stream) => Arc::new(stream),
             Err(fault) => return self.fail(task, fault),
         };
+        self.keep_stream(&task.located, &stream, must_check);
         self.verified.set(task.sample());
         if let Some(lead) = task.lead.take() {
             lead.land(Known::Stream(Arc::clone(&stream)), 0);
@@ -426,4 +451,15 @@ fn fill(
         out = out.get_mut(progress.given..).unwrap_or_default();
     }
     Ok(())
+}
+
+fn key_of(located: &Located) -> StreamKey {
+    let at = located.sample;
+    StreamKey {
+        file: located.part,
+        offset_bytes: at.offset_bytes,
+        stored_bytes: at.length_bytes,
+        decoded_bytes: at.size_bytes(),
+        crc32: at.crc32,
+    }
 }

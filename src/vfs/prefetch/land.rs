@@ -1,14 +1,15 @@
 //! What becomes of what was fetched, and of what is asked for.
 
 use super::{Extent, Fetch, Store, What, add};
-use crate::catalog::Located;
+use crate::catalog::{Located, Node};
 use crate::io::{Buffer, ReadError};
 use crate::vfs::bad::{Bad, Fault};
 use crate::vfs::block::Chunk;
 use crate::vfs::cache::Lead;
 use crate::vfs::content::Unfit;
+use crate::vfs::inode::Inode;
 use crate::vfs::verify::{Memory, Verified};
-use crate::vfs::{Stage, Vfs};
+use crate::vfs::{Errno, Phase, Stage, Traced, Vfs};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -24,10 +25,13 @@ impl Vfs {
     /// Takes what was fetched, or not. What it gives is to be stored in the kernel's page cache; it can be
     /// asked for meanwhile.
     pub fn land(&self, mut fetch: Fetch, fetched: Result<(), ReadError>) -> Vec<Store> {
+        let mut traced = self.trace_ahead(&fetch);
         if let Err(error) = fetched {
+            self.trace.end(traced, Err(Errno::from(&error)));
             self.not_fetched(fetch, &error);
             return Vec::new();
         }
+        traced.enter(Phase::Verify);
         if let (What::Samples(samples, _), true) = (&fetch.what, fetch.is_announced) {
             add(&self.prefetch.counts.done, samples.len() as u64);
         }
@@ -37,7 +41,7 @@ impl Vfs {
         add(&self.prefetch.counts.reads, 1);
         add(&self.prefetch.counts.fetched_bytes, bytes);
         let buffer = fetch.span.swap_buffer(Buffer::empty());
-        match fetch.what {
+        let stores = match fetch.what {
             What::Block(lead) => {
                 lead.land(buffer, fetch.span.place());
                 Vec::new()
@@ -46,7 +50,20 @@ impl Vfs {
                 let chunk = Arc::new(Chunk::new(buffer, fetch.span.place(), rights));
                 self.land_samples(samples, &chunk, fetch.span.range().start, fetch.is_announced)
             }
-        }
+        };
+        self.trace.end(traced, Ok(bytes));
+        stores
+    }
+
+    fn trace_ahead(&self, fetch: &Fetch) -> Traced {
+        let (first, samples) = match &fetch.what {
+            What::Block(_) => (None, 0),
+            What::Samples(samples, _) => {
+                (samples.first().map(|(sample, ..)| *sample), samples.len())
+            }
+        };
+        let first = first.map(|sample| Inode::Node(Node::Sample(sample)).number());
+        self.trace.begin_ahead(&fetch.span, first, samples, fetch.since)
     }
 
     /// Of several samples those that can be read are fetched one by one; one that cannot be is listed if it

@@ -17,7 +17,7 @@ use super::span::Span;
 use super::verify::Verified;
 use super::{Errno, Vfs};
 use crate::catalog::{Located, Node};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -31,7 +31,6 @@ const LATELY: u64 = 1024;
 pub(super) struct Prefetch {
     queue: Mutex<Queue>,
     window: Budget,
-    capacity: usize,
     /// Called when there is something to do.
     waker: OnceLock<Box<dyn Fn() + Send + Sync>>,
     lacks_room: AtomicBool,
@@ -96,7 +95,8 @@ struct Counts {
 }
 
 /// `prefetch` in `stats.json`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct PrefetchFigures {
     /// Samples announced since the mount.
     pub announced: u64,
@@ -133,7 +133,6 @@ impl Prefetch {
         Self {
             queue: Mutex::default(),
             window: Budget::new(cap_bytes / 2),
-            capacity: usize::try_from(cap_bytes / 32).unwrap_or(usize::MAX).max(1 << 16),
             waker: OnceLock::new(),
             lacks_room: AtomicBool::new(false),
             is_announced: AtomicBool::new(false),
@@ -143,6 +142,18 @@ impl Prefetch {
             lately: (0..LATELY).map(|_| AtomicU64::new(0)).collect(),
             counts: Counts::default(),
         }
+    }
+
+    /// With more or less memory. What is there stays; the caller drops what is too much.
+    pub(super) fn set_cap_bytes(&self, cap_bytes: u64) {
+        self.window.set_cap_bytes(cap_bytes / 2);
+        self.lacks_room.store(false, Ordering::Relaxed);
+        self.wake();
+    }
+
+    /// How many samples may wait.
+    fn capacity(&self) -> usize {
+        usize::try_from(self.window.cap_bytes() / 16).unwrap_or(usize::MAX).max(1 << 16)
     }
 
     fn place(&self, sample: u64) -> &AtomicU64 {
@@ -239,7 +250,7 @@ impl Vfs {
     /// ENOSPC: too many are waiting. Try again later.
     pub fn announce(&self, samples: &[u64]) -> Result<(), Errno> {
         let mut queue = self.prefetch.lock();
-        if queue.announced.len() + samples.len() > self.prefetch.capacity {
+        if queue.announced.len() + samples.len() > self.prefetch.capacity() {
             return Err(Errno::ENOSPC);
         }
         if queue.announced.is_empty() && queue.batch.is_empty() {
@@ -267,7 +278,12 @@ impl Vfs {
     /// Whether a reader waits for the disk: what is fetched ahead should leave it room.
     #[must_use]
     pub fn is_waited_for(&self) -> bool {
-        self.prefetch.waited_for.load(Ordering::Relaxed) > 0
+        self.reads_waiting() > 0
+    }
+
+    /// Reads that wait for the disk now.
+    pub(super) fn reads_waiting(&self) -> u64 {
+        self.prefetch.waited_for.load(Ordering::Relaxed)
     }
 
     /// What became of the announced samples.
@@ -297,7 +313,7 @@ impl Vfs {
 
     #[cfg(test)]
     pub(super) fn announced_capacity(&self) -> usize {
-        self.prefetch.capacity
+        self.prefetch.capacity()
     }
 
     #[cfg(test)]

@@ -175,11 +175,11 @@ fn without_permission_to_write_it_is_a_file_to_read() {
     assert_eq!(vfs.getattr(writer).unwrap().mode, 0o444);
     assert_eq!(vfs.write(writer, 1, b"0\n"), Err(Errno::EROFS));
     assert!(vfs.announced_order().is_empty());
-    vfs.announce_by_ioctl(writer, b"0\n").unwrap();
-    assert_eq!(vfs.announce_by_ioctl(writer, b"1\n"), Err(Errno::EINVAL));
+    vfs.write_by_ioctl(writer, b"0\n").unwrap();
+    assert_eq!(vfs.write_by_ioctl(writer, b"1\n"), Err(Errno::EINVAL));
     assert_eq!(vfs.announced_order(), [0]);
     for ino in [1, ino_of(0), u64::MAX] {
-        assert_eq!(vfs.announce_by_ioctl(ino, b"0\n"), Err(Errno::ENOTTY));
+        assert_eq!(vfs.write_by_ioctl(ino, b"0\n"), Err(Errno::ENOTTY));
     }
 }
 

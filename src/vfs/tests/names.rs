@@ -132,7 +132,7 @@ fn control_files_are_snapshots_that_forget_frees() {
             && vfs.is_control_name(1, b".ffrfs")
     );
     let listed = names(vfs, folder.ino, 0);
-    assert_eq!(listed.len(), 6);
+    assert_eq!(listed.len(), 8);
     assert_eq!(vfs.lookup(folder.ino, b"nothing"), Ok(Lookup::Absent));
 
     let first = lookup(vfs, folder.ino, b"stats.json");

@@ -1,0 +1,174 @@
+//! Where a large encoded sample can be decoded from, as bytes: so that the next mount need not pass over it
+//! again.
+//!
+//! ```text
+//! intervals × { u64 stored start | u64 stored end | u64 decoded end | u32 CRC-32 | u32 bytes of state }
+//! states                                                                           little-endian
+//! ```
+//! No sample that is encrypted is read like this: a state has what was decoded before it.
+
+use super::{Interval, MAX_INTERVAL_BYTES, STEP_BYTES, Stream};
+use crate::format::{Restart, Sample};
+
+const ROW_BYTES: usize = 32;
+
+/// Keeps restart points from one mount to the next.
+pub trait StreamStore: Send + Sync {
+    /// What was kept of a stream. It may read a file, and is asked once a sample.
+    fn load(&self, key: &StreamKey) -> Option<Vec<u8>>;
+
+    /// Keeps them, later: a reader waits.
+    fn keep(&self, key: &StreamKey, bytes: Vec<u8>);
+}
+
+/// Which stream it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct StreamKey {
+    /// The file that it lies in, by number.
+    pub file: usize,
+    /// Where it begins there.
+    pub offset_bytes: u64,
+    /// Its length as stored.
+    pub stored_bytes: u64,
+    /// Its length decoded.
+    pub decoded_bytes: u64,
+    /// CRC-32 of the decoded bytes, if the format has one.
+    pub crc32: Option<u32>,
+}
+
+impl Stream {
+    pub(super) fn write(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        for interval in &self.intervals {
+            out.extend_from_slice(&interval.stored.start.to_le_bytes());
+            out.extend_from_slice(&interval.stored.end.to_le_bytes());
+            out.extend_from_slice(&interval.decoded.end.to_le_bytes());
+            out.extend_from_slice(&interval.crc32.to_le_bytes());
+            out.extend_from_slice(&(interval.state().len() as u32).to_le_bytes());
+        }
+        for interval in &self.intervals {
+            out.extend_from_slice(interval.state());
+        }
+        out
+    }
+
+    /// Reads what [`Stream::write`] wrote for this sample. `None`: these bytes are not that.
+    pub(super) fn read(bytes: &[u8], at: &Sample) -> Option<Self> {
+        let longest = MAX_INTERVAL_BYTES + STEP_BYTES as u64;
+        let mut intervals: Vec<Interval> = Vec::new();
+        let (mut decoded, mut states) = (0, 0_usize);
+        let mut rows = bytes.chunks_exact(ROW_BYTES);
+        while decoded < at.size_bytes() {
+            let row = rows.next()?;
+            let number = |at: usize| Some(u64::from_le_bytes(*row.get(at..)?.first_chunk()?));
+            let half = |at: usize| Some(u32::from_le_bytes(*row.get(at..)?.first_chunk()?));
+            let (stored, end) = (number(0)?..number(8)?, number(16)?);
+            let is_right = stored.start <= stored.end
+                && stored.end <= at.length_bytes
+                && (intervals.is_empty() == (stored.start == 0))
+                && (1..=longest).contains(&end.checked_sub(decoded)?);
+            if !is_right {
+                return None;
+            }
+            let restart = Restart {
+                stored_bytes: stored.start,
+                decoded_bytes: decoded,
+                // Its length, for now.
+                state: Box::default(),
+            };
+            states = states.checked_add(half(28)? as usize)?;
+            let from = (!intervals.is_empty()).then_some(restart);
+            intervals.push(Interval { from, decoded: decoded..end, stored, crc32: half(24)? });
+            decoded = end;
+        }
+        let (rows, mut rest) = bytes.split_at_checked(intervals.len() * ROW_BYTES)?;
+        if decoded != at.size_bytes() || rest.len() != states {
+            return None;
+        }
+        for (interval, row) in intervals.iter_mut().zip(rows.chunks_exact(ROW_BYTES)) {
+            let length = u32::from_le_bytes(*row.last_chunk()?) as usize;
+            let state;
+            (state, rest) = rest.split_at_checked(length)?;
+            match &mut interval.from {
+                Some(from) => from.state = state.into(),
+                None if length == 0 => {}
+                None => return None,
+            }
+        }
+        Some(Self::new(intervals))
+    }
+}
+
+impl Interval {
+    fn state(&self) -> &[u8] {
+        self.from.as_ref().map_or(&[], |from| &from.state)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::Content;
+
+    fn stream() -> (Stream, Sample) {
+        let from = |stored_bytes, decoded_bytes, state: &[u8]| {
+            Some(Restart { stored_bytes, decoded_bytes, state: state.into() })
+        };
+        let intervals = vec![
+            Interval { from: None, decoded: 0..100, stored: 0..41, crc32: 7 },
+            Interval { from: from(40, 100, b"abc"), decoded: 100..250, stored: 40..80, crc32: 8 },
+            Interval { from: from(80, 250, b""), decoded: 250..300, stored: 80..90, crc32: 9 },
+        ];
+        let content = Content::Encoded(300);
+        (Stream::new(intervals), Sample { length_bytes: 90, content, ..Sample::default() })
+    }
+
+    #[test]
+    fn restart_points_are_read_as_they_were_written() {
+        let (stream, at) = stream();
+        let read = Stream::read(&stream.write(), &at).unwrap();
+        assert_eq!(format!("{:?}", read.intervals), format!("{:?}", stream.intervals));
+        assert!(read.first_key != stream.first_key, "intervals in the cache are told apart");
+    }
+
+    #[test]
+    fn restart_points_of_another_sample_and_cut_ones_are_none() {
+        let (stream, at) = stream();
+        let bytes = stream.write();
+        for end in 0..bytes.len() {
+            assert!(Stream::read(&bytes[..end], &at).is_none(), "{end} bytes");
+        }
+        assert!(Stream::read(&[&bytes[..], &[0]].concat(), &at).is_none());
+        let shorter = Sample { length_bytes: 89, ..at };
+        assert!(Stream::read(&bytes, &shorter).is_none());
+        let larger = Sample { content: Content::Encoded(301), ..at };
+        assert!(Stream::read(&bytes, &larger).is_none());
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_bytes_are_none_or_intervals_in_order(
+            bytes in proptest::collection::vec(0_u8..4, 0..300),
+            flips in proptest::collection::vec((0_usize..200, 0_u8..255), 0..4),
+        ) {
+            let (stream, at) = stream();
+            let mut flipped = stream.write();
+            for (place, bit) in flips {
+                if let Some(byte) = flipped.get_mut(place) {
+                    *byte ^= bit;
+                }
+            }
+            for bytes in [bytes, flipped] {
+                let Some(read) = Stream::read(&bytes, &at) else { continue };
+                let mut decoded = 0;
+                for interval in &read.intervals {
+                    assert!(interval.decoded.start == decoded && interval.decoded.end > decoded);
+                    assert!(interval.stored.start <= interval.stored.end);
+                    assert!(interval.stored.end <= at.length_bytes);
+                    decoded = interval.decoded.end;
+                }
+                assert_eq!(decoded, at.size_bytes());
+            }
+        }
+    }
+}

@@ -1,0 +1,478 @@
+//! Who asked for what, and where its time went: recorded only while somebody reads `/.ffrfs/trace`.
+//!
+//! As long as nobody does, a request costs one relaxed load. While somebody does, each request that has
+//! ended is kept in a ring, the oldest going first, until it was read. A reader tells by the name that it
+//! reads under (`trace.NAME`) which it is; for each is known how far it has read. Tracing goes on for some
+//! seconds after each read, so that a reader that has died leaves nothing on.
+
+mod lines;
+
+pub use lines::{AHEAD, TraceEvent, TraceHead, TracePhase};
+
+use super::{Errno, Operation, Span};
+use crossbeam_utils::CachePadded;
+use std::cell::Cell;
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+/// How long a read keeps tracing on.
+pub const TRACED_FOR: Duration = Duration::from_secs(5);
+
+const SHARDS: usize = 8;
+/// Requests that wait to be read, for each shard.
+const SHARD_EVENTS: usize = 8192;
+/// Phases of one request that are kept: a pass over a huge sample has thousands.
+const MAX_PHASES: usize = 64;
+/// Requests that one read gives.
+const PAGE_EVENTS: usize = 4096;
+/// Readers at a time.
+const MAX_READERS: usize = 64;
+
+/// What a request spends its time with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Phase {
+    /// It waits for a thread: it came with others, or its read must wait for the disk.
+    Queue,
+    /// It waits for what another request, or what is fetched ahead, brings.
+    Wait,
+    /// Its bytes come from the host's page cache.
+    Cache,
+    /// Its bytes come from the disk.
+    Disk,
+    /// They are checked, and decoded.
+    Verify,
+    /// The answer is put together and given to the kernel.
+    Reply,
+}
+
+impl Phase {
+    /// What reports call it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Phase::Queue => "queue",
+            Phase::Wait => "wait",
+            Phase::Cache => "cache",
+            Phase::Disk => "disk",
+            Phase::Verify => "verify",
+            Phase::Reply => "reply",
+        }
+    }
+}
+
+/// What was asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Subject {
+    /// An inode.
+    Inode(u64),
+    /// A name that is not in this folder.
+    Name(u64, Box<[u8]>),
+    /// So many samples, the first of which has this inode, fetched ahead from this part.
+    Ahead { part: usize, first: Option<u64>, samples: usize },
+}
+
+/// A request, or a fetch ahead, that has ended.
+#[derive(Debug, Clone)]
+pub(super) struct Event {
+    /// `None`: a fetch ahead.
+    pub(super) operation: Option<Operation>,
+    pub(super) subject: Subject,
+    /// The thread that asked; 0: the kernel for itself.
+    pub(super) pid: u32,
+    pub(super) offset_bytes: u64,
+    pub(super) length_bytes: u64,
+    /// Bytes given, or why none.
+    pub(super) answer: Result<u64, Errno>,
+    pub(super) start: Instant,
+    pub(super) end: Instant,
+    pub(super) phases: Vec<(Phase, Instant, Instant)>,
+}
+
+/// A request under way; empty if nobody traces.
+#[must_use]
+pub struct Traced(Option<Box<Open>>);
+
+struct Open {
+    event: Event,
+    phase: Option<(Phase, Instant)>,
+}
+
+impl Traced {
+    /// Of a request that is not traced.
+    pub const NONE: Self = Self(None);
+
+    fn new(operation: Option<Operation>, ino: u64, pid: u32, start: Instant) -> Self {
+        let event = Event {
+            operation,
+            subject: Subject::Inode(ino),
+            pid,
+            offset_bytes: 0,
+            length_bytes: 0,
+            answer: Ok(0),
+            start,
+            end: start,
+            phases: Vec::new(),
+        };
+        Self(Some(Box::new(Open { event, phase: None })))
+    }
+
+    /// Which bytes were asked for.
+    pub fn range(mut self, offset_bytes: u64, length_bytes: u64) -> Self {
+        if let Some(open) = &mut self.0 {
+            (open.event.offset_bytes, open.event.length_bytes) = (offset_bytes, length_bytes);
+        }
+        self
+    }
+
+    /// It came to us at this time, before anybody looked at it.
+    pub fn arrived(mut self, at: Option<Instant>) -> Self {
+        if let (Some(open), Some(at)) = (&mut self.0, at) {
+            let began = open.event.start;
+            open.event.start = at.min(began);
+            open.event.phases.push((Phase::Queue, open.event.start, began));
+        }
+        self
+    }
+
+    /// A name was looked up in the folder: it is this inode, or it is not there.
+    pub fn looked_up(&mut self, name: &[u8], found: Option<u64>) {
+        if let Some(open) = &mut self.0
+            && let Subject::Inode(folder) = open.event.subject
+        {
+            open.event.subject =
+                found.map_or_else(|| Subject::Name(folder, name.into()), Subject::Inode);
+        }
+    }
+
+    /// A phase begins; the one before has ended. Nothing happens if it is the same.
+    pub fn enter(&mut self, phase: Phase) {
+        let Some(open) = &mut self.0 else { return };
+        if open.phase.is_none_or(|(before, _)| before != phase) {
+            let now = Instant::now();
+            open.leave(now);
+            open.phase = Some((phase, now));
+        }
+    }
+
+    /// A phase ends, and none begins.
+    pub fn leave(&mut self) {
+        if let Some(open) = &mut self.0 {
+            open.leave(Instant::now());
+        }
+    }
+
+    /// What was entered last was none: there was nothing to be had.
+    pub fn cancel(&mut self) {
+        if let Some(open) = &mut self.0 {
+            open.phase = None;
+        }
+    }
+}
+
+impl Open {
+    fn leave(&mut self, now: Instant) {
+        if let Some((phase, since)) = self.phase.take()
+            && self.event.phases.len() < MAX_PHASES
+        {
+            self.event.phases.push((phase, since, now));
+        }
+    }
+}
+
+/// Numbered in the order in which they ended.
+type Kept = VecDeque<(u64, Arc<Event>)>;
+
+/// What was recorded, and who reads it.
+pub struct Trace {
+    /// Until when it is on, in milliseconds since `epoch`; 0: it is off.
+    until_ms: AtomicU64,
+    epoch: Instant,
+    epoch_time: SystemTime,
+    /// The number of the last event.
+    last: AtomicU64,
+    shards: Vec<CachePadded<Mutex<Kept>>>,
+    /// How far each has read.
+    readers: Mutex<HashMap<Box<[u8]>, u64>>,
+}
+
+/// Some of what was recorded, in the order in which it ended.
+pub(super) struct Page {
+    pub(super) events: Vec<(u64, Arc<Event>)>,
+    /// The number of the last one.
+    pub(super) last: u64,
+    /// How many before that are lost.
+    pub(super) lost: u64,
+    /// Whether there are more.
+    pub(super) has_more: bool,
+}
+
+impl Default for Trace {
+    fn default() -> Self {
+        Self {
+            until_ms: AtomicU64::new(0),
+            epoch: Instant::now(),
+            epoch_time: SystemTime::now(),
+            last: AtomicU64::new(0),
+            shards: (0..SHARDS).map(|_| CachePadded::default()).collect(),
+            readers: Mutex::default(),
+        }
+    }
+}
+
+impl Trace {
+    /// Whether somebody reads. Notices, too, that nobody does any more.
+    #[must_use]
+    pub fn is_on(&self) -> bool {
+        let until_ms = self.until_ms.load(Ordering::Relaxed);
+        until_ms != 0 && self.is_on_until(until_ms)
+    }
+
+    #[cold]
+    fn is_on_until(&self, until_ms: u64) -> bool {
+        if self.now_ms() <= until_ms {
+            return true;
+        }
+        let off = self.until_ms.compare_exchange(until_ms, 0, Ordering::Relaxed, Ordering::Relaxed);
+        if off.is_ok() {
+            self.lock_readers().clear();
+            self.shards.iter().for_each(|shard| *lock(shard) = Kept::new());
+        }
+        off.is_err_and(|now| now != 0)
+    }
+
+    /// How many read of late.
+    pub(super) fn readers(&self) -> usize {
+        if self.is_on() { self.lock_readers().len() } else { 0 }
+    }
+
+    fn now_ms(&self) -> u64 {
+        u64::try_from(self.epoch.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    /// Begins to record a request on an inode, which was looked at from `start` on.
+    pub fn begin(&self, operation: Operation, ino: u64, pid: u32, start: Instant) -> Traced {
+        match self.is_on() {
+            true => Traced::new(Some(operation), ino, pid, start),
+            false => Traced::NONE,
+        }
+    }
+
+    /// It was answered, with so many bytes or an error.
+    pub fn end(&self, traced: Traced, answer: Result<u64, Errno>) {
+        let Some(mut open) = traced.0 else { return };
+        let now = Instant::now();
+        open.leave(now);
+        // That is how the kernel is told that it can do this itself.
+        let answer = if answer == Err(Errno::ENOSYS) { Ok(0) } else { answer };
+        (open.event.end, open.event.answer) = (now, answer);
+        self.push(open.event);
+    }
+
+    /// Records a fetch ahead that is being taken in: `since` when it was under way, and whether its bytes
+    /// are there. To be ended like a request.
+    pub(super) fn begin_ahead(
+        &self,
+        span: &Span,
+        first: Option<u64>,
+        samples: usize,
+        since: Instant,
+    ) -> Traced {
+        if !self.is_on() {
+            return Traced::NONE;
+        }
+        let mut traced =
+            Traced::new(None, 0, 0, since).range(span.range().start, span.length() as u64);
+        if let Some(open) = &mut traced.0 {
+            open.event.subject = Subject::Ahead { part: span.part(), first, samples };
+            open.phase = Some((Phase::Disk, since));
+        }
+        traced
+    }
+
+    fn push(&self, event: Event) {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        thread_local!(static MINE: Cell<Option<usize>> = const { Cell::new(None) });
+        let mine = MINE.get().unwrap_or_else(|| NEXT.fetch_add(1, Ordering::Relaxed) % SHARDS);
+        MINE.set(Some(mine));
+        let mut shard = lock(&self.shards[mine]);
+        if self.until_ms.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        if shard.len() == SHARD_EVENTS {
+            shard.pop_front();
+        }
+        // Numbered with the shard locked: who has locked all of them misses none.
+        let number = self.last.fetch_add(1, Ordering::Relaxed) + 1;
+        shard.push_back((number, Arc::new(event)));
+    }
+
+    /// What a reader has not read yet. One that is new has read all.
+    pub(super) fn page(&self, reader: &[u8]) -> Page {
+        let read = self.is_on().then(|| self.lock_readers().get(reader).copied()).flatten();
+        let shards: Vec<_> = self.shards.iter().map(|shard| lock(shard)).collect();
+        let newest = self.last.load(Ordering::Relaxed);
+        let read = read.unwrap_or(newest);
+        let unread = shards.iter().flat_map(|shard| {
+            let first = shard.partition_point(|(number, _)| *number <= read);
+            shard.range(first..).cloned()
+        });
+        let mut events: Vec<_> = unread.collect();
+        drop(shards);
+        events.sort_unstable_by_key(|(number, _)| *number);
+        let has_more = events.len() > PAGE_EVENTS;
+        events.truncate(PAGE_EVENTS);
+        let last = match events.last() {
+            Some((number, _)) if has_more => *number,
+            _ => newest,
+        };
+        Page { lost: last - read - events.len() as u64, events, last, has_more }
+    }
+
+    /// A reader has read a page whose last event has this number: tracing goes on.
+    pub(super) fn was_read(&self, reader: &[u8], last: u64) {
+        let until_ms = self.now_ms() + TRACED_FOR.as_millis() as u64;
+        let mut readers = self.lock_readers();
+        if readers.len() < MAX_READERS || readers.contains_key(reader) {
+            let read = readers.entry(reader.into()).or_insert(last);
+            *read = last.max(*read);
+        }
+        drop(readers);
+        self.until_ms.fetch_max(until_ms, Ordering::Relaxed);
+    }
+
+    /// Nanoseconds from the mount until then.
+    pub(super) fn nanos(&self, at: Instant) -> u64 {
+        u64::try_from(at.saturating_duration_since(self.epoch).as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    /// When the mount was, in nanoseconds since 1970.
+    pub(super) fn epoch_unix_nanos(&self) -> u64 {
+        let since = self.epoch_time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    fn lock_readers(&self) -> MutexGuard<'_, HashMap<Box<[u8]>, u64>> {
+        self.readers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(trace: &Trace, ino: u64) {
+        let traced = trace.begin(Operation::Read, ino, 1, Instant::now());
+        trace.end(traced, Ok(7));
+    }
+
+    fn inodes(page: &Page) -> Vec<u64> {
+        let ino = |event: &Event| match event.subject {
+            Subject::Inode(ino) => ino,
+            _ => panic!("a read"),
+        };
+        page.events.iter().map(|(_, event)| ino(event)).collect()
+    }
+
+    #[test]
+    fn nothing_is_recorded_until_somebody_reads() {
+        let trace = Trace::default();
+        read(&trace, 1);
+        assert!(!trace.is_on() && trace.page(b"").events.is_empty());
+        trace.was_read(b"", 0);
+        read(&trace, 2);
+        assert_eq!(inodes(&trace.page(b"")), [2]);
+    }
+
+    #[test]
+    fn every_reader_gets_every_event_once_and_again_if_it_has_not_read_it() {
+        let trace = Trace::default();
+        trace.was_read(b"a", 0);
+        trace.was_read(b"b", 0);
+        read(&trace, 1);
+        for reader in [&b"a"[..], b"a", b"b"] {
+            assert_eq!(inodes(&trace.page(reader)), [1]);
+        }
+        trace.was_read(b"a", trace.page(b"a").last);
+        read(&trace, 2);
+        assert_eq!(inodes(&trace.page(b"a")), [2]);
+        assert_eq!(inodes(&trace.page(b"b")), [1, 2]);
+        assert!(trace.page(b"new").events.is_empty());
+    }
+
+    #[test]
+    fn what_was_not_read_in_time_is_lost_and_counted() {
+        let trace = Trace::default();
+        trace.was_read(b"", 0);
+        let all = SHARD_EVENTS as u64 + 10;
+        (1..=all).for_each(|ino| read(&trace, ino));
+        let (mut seen, mut lost) = (Vec::new(), 0);
+        loop {
+            let page = trace.page(b"");
+            seen.extend(inodes(&page));
+            lost += page.lost;
+            trace.was_read(b"", page.last);
+            if !page.has_more {
+                break;
+            }
+        }
+        assert_eq!((seen, lost), ((11..=all).collect(), 10));
+    }
+
+    #[test]
+    fn events_of_all_threads_come_in_the_order_in_which_they_ended() {
+        let trace = Trace::default();
+        trace.was_read(b"", 0);
+        std::thread::scope(|scope| {
+            for thread in 0..20 {
+                let trace = &trace;
+                scope.spawn(move || (0..50).for_each(|_| read(trace, thread)));
+            }
+        });
+        let page = trace.page(b"");
+        assert_eq!((page.events.len(), page.lost), (1000, 0));
+        assert!(page.events.is_sorted_by_key(|(number, _)| *number));
+    }
+
+    #[test]
+    fn it_is_off_some_time_after_the_last_read_and_keeps_nothing() {
+        let trace = Trace::default();
+        trace.was_read(b"", 0);
+        read(&trace, 1);
+        trace.until_ms.store(1, Ordering::Relaxed);
+        std::thread::sleep(Duration::from_millis(3));
+        assert!(!trace.is_on());
+        assert!(trace.lock_readers().is_empty());
+        assert_eq!(trace.shards.iter().map(|shard| lock(shard).len()).sum::<usize>(), 0);
+    }
+
+    #[test]
+    fn phases_follow_one_another_within_the_request() {
+        let trace = Trace::default();
+        trace.was_read(b"", 0);
+        let came = Instant::now();
+        let traced = trace.begin(Operation::Read, 4, 1, Instant::now()).range(5, 6);
+        let mut traced = traced.arrived(Some(came));
+        for phase in [Phase::Cache, Phase::Disk, Phase::Disk, Phase::Verify, Phase::Reply] {
+            traced.enter(phase);
+            if phase == Phase::Cache {
+                traced.cancel();
+            }
+        }
+        trace.end(traced, Err(Errno::EIO));
+        let page = trace.page(b"");
+        let event = &page.events[0].1;
+        assert_eq!((event.start, event.answer), (came, Err(Errno::EIO)));
+        assert_eq!((event.offset_bytes, event.length_bytes), (5, 6));
+        let names: Vec<_> = event.phases.iter().map(|(phase, ..)| phase.name()).collect();
+        assert_eq!(names, ["queue", "disk", "verify", "reply"]);
+        let times = event.phases.iter().flat_map(|(_, start, end)| [*start, *end]);
+        let times: Vec<_> = [event.start].into_iter().chain(times).chain([event.end]).collect();
+        assert!(times.is_sorted());
+    }
+}
