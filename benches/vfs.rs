@@ -5,11 +5,11 @@ use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_mai
 use ffrfs::catalog::{Catalog, Dataset, Numbered, Suffix, TreeBuilder};
 use ffrfs::format::ffrecord::Writer;
 use ffrfs::format::{self, MemorySource, OpenOptions};
-use ffrfs::vfs::{Options, Part, Step, Verify, Vfs};
+use ffrfs::vfs::{CONTROL_FOLDER, Operation, Options, Part, Phase, Step, Verify, Vfs};
 use std::hint::black_box;
 use std::io::Cursor;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, Instant, SystemTime};
 
 fn container(samples: u64, bytes: usize) -> Vec<u8> {
     let data: Vec<u8> = (0..bytes).map(|i| (i * 31) as u8).collect();
@@ -113,5 +113,35 @@ fn names(c: &mut Criterion) {
     }
 }
 
-criterion_group!(benches, reads, names);
+/// What it costs a request that it may be traced, and that it is.
+fn tracing(c: &mut Criterion) {
+    let dataset = dataset(&container(4, 100));
+    let catalog = numbered(&dataset);
+    let vfs = vfs(dataset, catalog, Verify::Always);
+    let folder = vfs.lookup(1, CONTROL_FOLDER.as_bytes()).unwrap().ino().unwrap();
+    let switch_on = || {
+        let page = vfs.lookup(folder, b"trace").unwrap().ino().unwrap();
+        let Step::Done(reply) = vfs.read(page, 0, 1 << 30) else { unreachable!("it is in memory") };
+        assert!(!reply.bytes().unwrap().is_empty());
+    };
+    let request = || {
+        let traced = vfs.trace().begin(Operation::Read, black_box(2), 1, Instant::now());
+        let mut traced = traced.range(0, 100);
+        traced.enter(Phase::Disk);
+        traced.enter(Phase::Verify);
+        traced.enter(Phase::Reply);
+        vfs.trace().end(traced, Ok(100));
+    };
+    let mut group = c.benchmark_group("trace a read");
+    // Shorter than a reader keeps it on.
+    group.warm_up_time(Duration::from_millis(500)).measurement_time(Duration::from_secs(1));
+    group.bench_function("the clock alone", |b| b.iter(|| black_box(Instant::now())));
+    group.bench_function("off", |b| b.iter(request));
+    switch_on();
+    group.bench_function("on", |b| b.iter(request));
+    assert!(vfs.trace().is_on());
+    group.finish();
+}
+
+criterion_group!(benches, reads, names, tracing);
 criterion_main!(benches);

@@ -1,11 +1,12 @@
 //! `ffrfs cat`: the checked bytes of samples, without mounting.
 
+use super::read::read_waiting;
 use super::source::{self, OpenArgs, not_found, path_bytes};
 use super::view::ViewArgs;
 use super::{Exit, Failure, logging};
 use crate::catalog::Node;
 use crate::io::File;
-use crate::vfs::{Errno, Lookup, Options, Reply, Step, Vfs};
+use crate::vfs::{Errno, Lookup, Options, Vfs};
 use clap::Args;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -70,7 +71,7 @@ fn copy(
     let ino = ino_of(vfs, path_bytes(name)).ok_or_else(|| not_found(name))?;
     let mut offset = 0;
     loop {
-        let reply = read(vfs, files, ino, offset);
+        let reply = read_waiting(vfs, files, ino, offset, CHUNK_BYTES);
         let written = match reply.bytes() {
             Ok([]) => return Ok(true),
             Ok(bytes) => out.write_all(bytes).map(|()| bytes.len() as u64),
@@ -91,23 +92,4 @@ fn ino_of(vfs: &Vfs, path: &[u8]) -> Option<u64> {
         }
     }
     Some(ino)
-}
-
-/// Drives the read with a thread that may wait.
-fn read(vfs: &Vfs, files: &[Arc<File>], ino: u64, offset: u64) -> Reply {
-    let mut step = vfs.read(ino, offset, CHUNK_BYTES);
-    loop {
-        step = match step {
-            Step::Done(reply) => return reply,
-            Step::Read(mut task) => {
-                let span = task.span();
-                let file = &files[span.part()];
-                let (offset_bytes, target) = span.target(1);
-                let fetched = file.read(target, offset_bytes, target.len());
-                vfs.resume(task, fetched)
-            }
-            // Nobody else reads here.
-            Step::Wait(_) => vfs.read(ino, offset, CHUNK_BYTES),
-        }
-    }
 }

@@ -2,6 +2,7 @@
 //!
 //! What a check makes of what it found is a function of file contents, so that tests can give it anything.
 
+mod bottleneck;
 mod host;
 mod mounted;
 mod resources;
@@ -15,6 +16,7 @@ use serde::Serialize;
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// Say what this host offers, what a mount would use, and what to change
 #[derive(Debug, Args)]
@@ -25,6 +27,9 @@ pub(super) struct DoctorArgs {
     /// As JSON
     #[arg(long)]
     json: bool,
+    /// How long to look at what a mount is doing
+    #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = super::stats::seconds)]
+    seconds: Duration,
     /// Print what the mount point says, and nothing else
     // For `doctor` itself: see `mounted::ask`.
     #[arg(long, hide = true)]
@@ -101,7 +106,7 @@ pub(super) fn run(args: &DoctorArgs) -> Result<Exit, Failure> {
     let mut checks = host::checks();
     checks.extend(resources::checks());
     for place in &args.places {
-        checks.extend(look_at(place));
+        checks.extend(look_at(place, args.seconds));
     }
     let text = if args.json {
         report::json(&checks)
@@ -114,7 +119,7 @@ pub(super) fn run(args: &DoctorArgs) -> Result<Exit, Failure> {
 }
 
 /// A mount point or a container. The mount table is asked first: to touch a mount may take for ever.
-fn look_at(place: &Path) -> Vec<Check> {
+fn look_at(place: &Path, pause: Duration) -> Vec<Check> {
     let name = place.display().to_string();
     let absolute = std::path::absolute(place).unwrap_or_else(|_| place.to_owned());
     let ours = |path: &Path| {
@@ -122,12 +127,12 @@ fn look_at(place: &Path) -> Vec<Check> {
         mount.filter(|mount| mount.fs_type == mounts::FS_TYPE)
     };
     if let Some(mount) = ours(&absolute) {
-        return mounted::checks(&name, &mount);
+        return mounted::checks(&name, &mount, pause);
     }
     match place.canonicalize() {
         Err(e) => vec![Check::problem(name, e.to_string(), "give a container or a mount point")],
         Ok(path) => match ours(&path) {
-            Some(mount) => mounted::checks(&name, &mount),
+            Some(mount) => mounted::checks(&name, &mount, pause),
             None if is_empty_folder(&path) => {
                 vec![Check::ok(name, "an empty folder, on which nothing is mounted")]
             }

@@ -1,7 +1,7 @@
 //! Which files sources stand for: folders, globs, and lists such as `train-{000000..000146}.tar`.
 
-use super::Failure;
-use crate::format;
+use super::{Failure, kept};
+use crate::format::{self, sidecar};
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -48,7 +48,11 @@ fn matches_of(pattern: &str, paths: &mut Vec<PathBuf>) -> Result<(), Failure> {
     let before = paths.len();
     for path in found {
         let path = path.map_err(|e| Failure::unreadable(pattern, e.into()))?;
-        add(&path, paths)?;
+        // What lies beside a container is none.
+        let is_ours = |ending: &OsStr| ending == kept::ENDING || ending == sidecar::ENDING;
+        if !path.extension().is_some_and(is_ours) {
+            add(&path, paths)?;
+        }
     }
     if paths.len() == before {
         let error = io::Error::new(io::ErrorKind::NotFound, "no file matches");

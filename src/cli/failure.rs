@@ -1,6 +1,7 @@
 //! Exit codes, and which error has which.
 
 use crate::format;
+use crate::io::process;
 use crate::transport::MountError;
 use std::fmt;
 use std::io::{self, Write};
@@ -69,8 +70,9 @@ impl Failure {
         Self::new(exit, anyhow::Error::new(error).context(what.to_string()))
     }
 
-    pub(super) fn clap(exit: Exit, error: clap::Error) -> Self {
-        Self::new(exit, error)
+    /// The innermost reason of a kind, if there is one.
+    pub(super) fn reason<E: std::error::Error + Send + Sync + 'static>(&self) -> Option<&E> {
+        self.error.chain().rev().find_map(|reason| reason.downcast_ref())
     }
 
     /// One line on stderr (what clap has to say is in clap's own form).
@@ -78,7 +80,9 @@ impl Failure {
         if let Some(error) = self.error.downcast_ref::<clap::Error>() {
             let _ = error.print();
         } else if self.exit != Exit::Ok {
-            say(format_args!("ffrfs: {:#}", self.error));
+            // From stderr the journal takes the priority (an error) by a prefix, as the kernel's log has it.
+            let priority = if process::stderr_is_the_journal() { "<3>" } else { "" };
+            say(format_args!("{priority}ffrfs: {:#}", self.error));
         }
     }
 }
@@ -86,6 +90,14 @@ impl Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "{:#}", self.error)
+    }
+}
+
+/// What was asked for (help, the version) is no failure.
+impl From<clap::Error> for Failure {
+    fn from(error: clap::Error) -> Self {
+        let exit = if error.use_stderr() { Exit::Usage } else { Exit::Ok };
+        Self::new(exit, error)
     }
 }
 

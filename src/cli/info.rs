@@ -1,5 +1,6 @@
 //! `ffrfs info`: what a container is, in a few lines.
 
+use super::checksums::CheckedBy;
 use super::source::{self, OpenArgs, Opened};
 use super::view::ViewArgs;
 use super::{Exit, Failure, logging};
@@ -29,10 +30,21 @@ struct Report {
     #[serde(flatten)]
     info: Info,
     sample_bytes: Option<Sizes>,
-    /// Samples whose format has no checksum for them.
+    /// Samples that nothing has a checksum of.
     not_verifiable: u64,
+    /// Samples by what they are checked by.
+    checked_by: Counts,
     /// Of a few samples spread over the dataset: how many look like what.
     looks_like: BTreeMap<String, usize>,
+}
+
+#[derive(Serialize, Clone, Copy, Default)]
+struct Counts {
+    /// What their container has.
+    container: u64,
+    /// A sidecar.
+    sidecar: u64,
+    nothing: u64,
 }
 
 #[derive(Serialize, Clone, Copy)]
@@ -54,11 +66,12 @@ pub(super) fn run(args: &InfoArgs) -> Result<Exit, Failure> {
         opened.catalog(&ViewArgs { flat: true, ..view }, &args.open)
     })?;
     let paths = opened.parts.iter().map(|part| &part.path);
-    let (sample_bytes, not_verifiable) = sizes(&opened)?;
+    let (sample_bytes, checked_by) = sizes(&opened)?;
     let report = Report {
         info: report::info(&opened.dataset, &catalog, paths),
         sample_bytes,
-        not_verifiable,
+        not_verifiable: checked_by.nothing,
+        checked_by,
         looks_like: looks_like(&opened)?,
     };
     let text = if args.json { report::json(&report) } else { describe(&report).into_bytes() };
@@ -66,14 +79,18 @@ pub(super) fn run(args: &InfoArgs) -> Result<Exit, Failure> {
     Ok(Exit::Ok)
 }
 
-/// The sizes of all samples, and how many of them have no checksum.
-fn sizes(opened: &Opened) -> Result<(Option<Sizes>, u64), Failure> {
+/// The sizes of all samples, and how many are checked by what.
+fn sizes(opened: &Opened) -> Result<(Option<Sizes>, Counts), Failure> {
     let samples = opened.dataset.len();
     let mut sizes = Sizes { min: u64::MAX, mean: 0, max: 0, empty: 0, damaged: 0 };
-    let (mut sum, mut not_verifiable) = (0u128, 0);
+    let (mut sum, mut checked) = (0u128, Counts::default());
     for sample in 0..samples {
         let Some(located) = opened.dataset.locate(sample)? else { break };
-        not_verifiable += u64::from(!opened.is_verifiable(&located));
+        *match opened.checked_by(&located) {
+            CheckedBy::Container => &mut checked.container,
+            CheckedBy::Sidecar => &mut checked.sidecar,
+            CheckedBy::Nothing => &mut checked.nothing,
+        } += 1;
         if located.sample.damaged {
             sizes.damaged += 1;
             continue;
@@ -86,7 +103,7 @@ fn sizes(opened: &Opened) -> Result<(Option<Sizes>, u64), Failure> {
     }
     let whole = samples - sizes.damaged;
     sizes.mean = u64::try_from(sum / u128::from(whole.max(1))).unwrap_or(u64::MAX);
-    Ok(((whole > 0).then_some(sizes), not_verifiable))
+    Ok(((whole > 0).then_some(sizes), checked))
 }
 
 fn looks_like(opened: &Opened) -> Result<BTreeMap<String, usize>, Failure> {
@@ -100,7 +117,7 @@ fn looks_like(opened: &Opened) -> Result<BTreeMap<String, usize>, Failure> {
 
 fn names(info: &Info) -> Vec<String> {
     let (files, folders) = (HumanCount(info.named_samples), HumanCount(info.folders));
-    let mut lines = vec![match info.names {
+    let mut lines = vec![match info.names.as_ref() {
         "tree" => format!("names:      stored: {files} files in {folders} folders"),
         "records" => format!("names:      numbered records, a folder each: {files} files in all"),
         _ => "names:      numbered".to_owned(),
@@ -112,11 +129,23 @@ fn names(info: &Info) -> Vec<String> {
     lines
 }
 
+fn checksums(checked_by: &Counts) -> String {
+    let words = [
+        (checked_by.container, "are checked by what their container has"),
+        (checked_by.sidecar, "are checked by a sidecar"),
+        (checked_by.nothing, "have none: not verifiable (ffrfs sum --sidecar writes some)"),
+    ];
+    let some = words.iter().filter(|(samples, _)| *samples > 0);
+    let some = some.map(|(samples, what)| format!("{} samples {what}", HumanCount(*samples)));
+    let some: Vec<_> = some.collect();
+    format!("checksums:  {}", if some.is_empty() { "no sample".into() } else { some.join("; ") })
+}
+
 fn describe(report: &Report) -> String {
     let info = &report.info;
     let mut lines = Vec::new();
     for container in &info.containers {
-        let checksum = match container.index_checksum {
+        let checksum = match container.index_checksum.as_ref() {
             "ok" => "index checksum ok",
             "absent" => "no index checksum",
             _ => "index not verifiable",
@@ -128,6 +157,9 @@ fn describe(report: &Report) -> String {
             HumanCount(container.samples),
             HumanBytes(container.bytes),
         ));
+        if let Some(sidecar) = &container.checksums {
+            lines.push(format!("  checksums of samples: {}", sidecar.display()));
+        }
         lines.extend(container.warnings.iter().map(|warning| format!("  warning: {warning}")));
     }
     lines.push(format!(
@@ -147,12 +179,7 @@ fn describe(report: &Report) -> String {
             lines.push(format!("damaged:    {} samples are not whole", HumanCount(sizes.damaged)));
         }
     }
-    if report.not_verifiable > 0 {
-        lines.push(format!(
-            "checksums:  {} samples have none: not verifiable",
-            HumanCount(report.not_verifiable)
-        ));
-    }
+    lines.push(checksums(&report.checked_by));
     lines.extend(names(info));
     let kinds: Vec<_> =
         report.looks_like.iter().map(|(kind, count)| format!("{kind} ({count})")).collect();

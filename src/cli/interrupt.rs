@@ -1,5 +1,6 @@
 //! Ctrl-C during long work: noticed between two steps, so that nothing is left half done.
 
+use super::{Exit, Failure};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -27,5 +28,13 @@ impl Interrupt {
 
     pub(super) fn requested(&self) -> bool {
         self.0.load(Ordering::Relaxed)
+    }
+
+    /// As [`Interrupt::requested`], as a failure.
+    pub(super) fn check(&self) -> Result<(), Failure> {
+        match self.requested() {
+            true => Err(Failure::new(Exit::Interrupted, anyhow::anyhow!("interrupted"))),
+            false => Ok(()),
+        }
     }
 }

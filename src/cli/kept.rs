@@ -17,11 +17,11 @@ use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
 /// Behind the name of the container.
-const ENDING: &str = "ffrfs-index";
+pub(super) const ENDING: &str = "ffrfs-index";
 const MAGIC: [u8; 8] = *b"FFRFSIX1";
 /// Magic, CRC-32 of the rest, key, format, lengths of the two parts.
-const HEAD_BYTES: usize = 8 + 4 + KEY_BYTES + NAME_BYTES + 16;
-const KEY_BYTES: usize = 36;
+pub(super) const HEAD_BYTES: usize = 8 + 4 + KEY_BYTES + NAME_BYTES + 16;
+pub(super) const KEY_BYTES: usize = 36;
 const NAME_BYTES: usize = 16;
 /// So much of a container's beginning and end tells whether it is another one.
 const SAMPLE_BYTES: u64 = 64 << 10;
@@ -75,10 +75,9 @@ impl IndexArgs {
         if !format.is_scanned() {
             return Ok(found(format.open(source, options)?));
         }
-        let keeps = self.index != Path::new("none");
         let unreadable = |e| Failure::unreadable(file.path().display(), e);
         let key = key(file, options).map_err(unreadable)?;
-        let paths = if keeps { self.paths(file.path()) } else { Vec::new() };
+        let paths = if self.keeps() { self.paths(file.path()) } else { Vec::new() };
         for path in &paths {
             if let Some((container, tree)) = load(path, &key, format, &source) {
                 return Ok(Found { tree, ..found(container) });
@@ -97,8 +96,7 @@ impl IndexArgs {
             }
             container => container?,
         };
-        let unkept = self.writes && keeps && self.index != Path::new("memory");
-        let unkept = unkept.then(|| Unkept { paths, key, format: format.name() });
+        let unkept = self.may_write().then(|| Unkept { paths, key, format: format.name() });
         Ok(Found { unkept, ..found(container) })
     }
 
@@ -132,13 +130,23 @@ impl IndexArgs {
         Ok(Found { container, tree: None, unkept: None, spooled })
     }
 
+    /// Whether what is there is used.
+    pub(super) fn keeps(&self) -> bool {
+        self.index != Path::new("none")
+    }
+
+    /// Whether what was found is kept.
+    pub(super) fn may_write(&self) -> bool {
+        self.writes && self.keeps() && self.index != Path::new("memory")
+    }
+
     /// Whether all indexes would be the same file.
     pub(super) fn is_one_file(&self) -> bool {
         !matches!(self.index.to_str(), Some("auto" | "memory" | "none" | ""))
     }
 
     /// Where an index may lie, the best place first.
-    fn paths(&self, container: &Path) -> Vec<PathBuf> {
+    pub(super) fn paths(&self, container: &Path) -> Vec<PathBuf> {
         if self.is_one_file() {
             return vec![self.index.clone()];
         }
@@ -217,7 +225,7 @@ impl Unkept {
 }
 
 /// A file that was named by mistake must not be lost: the container itself, say.
-fn may_replace(path: &Path) -> io::Result<bool> {
+pub(super) fn may_replace(path: &Path) -> io::Result<bool> {
     if path.extension().is_some_and(|ending| ending == ENDING) {
         return Ok(true);
     }
@@ -231,7 +239,7 @@ fn may_replace(path: &Path) -> io::Result<bool> {
     }
 }
 
-fn head(
+pub(super) fn head(
     key: &[u8; KEY_BYTES],
     format: &str,
     container_bytes: u64,
@@ -251,7 +259,7 @@ fn head(
 }
 
 /// What tells a container from another one, and from itself opened in another way.
-fn key(file: &File, options: &OpenOptions) -> io::Result<[u8; KEY_BYTES]> {
+pub(super) fn key(file: &File, options: &OpenOptions) -> io::Result<[u8; KEY_BYTES]> {
     let size = file.len();
     let sample = |at: u64| -> io::Result<u32> {
         let mut bytes = vec![0; SAMPLE_BYTES.min(size) as usize];

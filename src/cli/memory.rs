@@ -57,6 +57,25 @@ pub(super) fn for_cache(memory: u64) -> u64 {
     memory - for_requests(memory) - memory / FETCHING
 }
 
+/// As [`for_cache`], where requests hold `requests` bytes for good; the least memory if that is too little.
+pub(super) fn for_cache_beside(requests: u64, memory: u64) -> Result<u64, u64> {
+    let rest = memory - memory / FETCHING;
+    match rest.checked_sub(for_requests(memory).max(requests)) {
+        Some(bytes) if bytes > 0 => Ok(bytes),
+        _ => Err((requests + 1).div_ceil(FETCHING - 1).saturating_mul(FETCHING)),
+    }
+}
+
+/// A size as [`size`] reads it, in the largest unit in which it is a whole number.
+pub(super) fn in_words(bytes: u64) -> String {
+    let units = [(40, "T"), (30, "G"), (20, "M"), (10, "K")];
+    let whole = |&&(shift, _): &&(u32, _)| bytes > 0 && bytes.trailing_zeros() >= shift;
+    match units.iter().find(whole) {
+        Some((shift, unit)) => format!("{}{unit}", bytes >> shift),
+        None => bytes.to_string(),
+    }
+}
+
 /// `64M`, `10%`.
 pub(super) fn limit(text: &str) -> Result<Limit, String> {
     let Some(percent) = text.strip_suffix('%') else { return size(text).map(Limit::Bytes) };
@@ -98,6 +117,27 @@ mod tests {
         for wrong in ["", "M", "-1", "1X", "1.5G", "99999999999G"] {
             assert!(size(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_size_in_words_is_read_as_the_same_size() {
+        for (bytes, words) in
+            [(0, "0"), (1, "1"), (1 << 30, "1G"), (3 << 20, "3M"), (1 << 44, "16T")]
+        {
+            assert_eq!(in_words(bytes), words);
+            assert_eq!(size(words), Ok(bytes));
+        }
+        assert_eq!(size(&in_words(1_262_187_520)), Ok(1_262_187_520));
+    }
+
+    #[test]
+    fn what_requests_hold_for_good_is_no_memory_for_the_cache() {
+        assert_eq!(for_cache_beside(0, 512 << 20), Ok(for_cache(512 << 20)));
+        assert_eq!(for_cache_beside(128 << 20, 512 << 20), Ok(for_cache(512 << 20)));
+        assert_eq!(for_cache_beside(32 << 20, 64 << 20), Ok(24 << 20));
+        let least = for_cache_beside(32 << 20, 32 << 20).unwrap_err();
+        assert!(for_cache_beside(32 << 20, least).is_ok(), "{least}");
+        assert!(for_cache_beside(0, 0).is_err());
     }
 
     #[test]

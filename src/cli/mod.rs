@@ -1,21 +1,48 @@
 //! The command line: one file a sub-command. Errors become one line on stderr and an exit code.
 
+mod bench;
 mod cat;
+mod checksums;
+mod completions;
+mod config;
+mod convert;
+mod digest;
 mod doctor;
 mod expand;
+mod extract;
 mod failure;
+mod hash;
+mod helper;
 mod index;
 mod info;
 mod interrupt;
 mod kept;
+mod live;
 mod logging;
 mod ls;
+mod man;
 mod memory;
+mod metrics;
 mod mount;
 mod nest;
+mod notify;
 mod options;
+mod origin;
+mod output;
 mod pack;
+mod progress;
+mod read;
+mod reload;
+mod remount;
+mod restarts;
+mod serve;
+mod set;
+mod settings;
 mod source;
+mod stats;
+mod sum;
+mod top;
+mod trace;
 mod umount;
 mod verify;
 mod view;
@@ -23,7 +50,7 @@ mod warmup;
 
 pub use failure::{Exit, Failure};
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::ffi::OsString;
 use std::process::ExitCode;
 
@@ -49,32 +76,56 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    Mount(mount::MountArgs),
+    Mount(Box<mount::MountArgs>),
     Umount(umount::UmountArgs),
     Info(info::InfoArgs),
     Index(index::IndexCommandArgs),
     Ls(ls::LsArgs),
     Cat(cat::CatArgs),
     Verify(verify::VerifyArgs),
+    Sum(sum::SumArgs),
     Warmup(warmup::WarmupArgs),
+    Top(top::TopArgs),
+    Trace(trace::TraceArgs),
     Pack(pack::PackArgs),
+    Convert(convert::ConvertArgs),
+    Extract(extract::ExtractArgs),
+    Bench(bench::BenchArgs),
     Doctor(doctor::DoctorArgs),
+    Set(set::SetArgs),
+    Stats(stats::StatsArgs),
+    Completions(completions::CompletionsArgs),
+    #[command(hide = true)]
+    Man(man::ManArgs),
 }
 
 /// Runs the command line `args` (the program's name first).
 #[must_use]
 pub fn main(args: Vec<OsString>) -> ExitCode {
+    if helper::is_called_by(&args) {
+        return helper::main(args);
+    }
     let outcome = parse(args).and_then(|cli| match cli.command {
-        Command::Mount(args) => mount::run(args),
+        Command::Mount(args) => mount::run(*args),
         Command::Umount(args) => umount::run(&args),
         Command::Info(args) => info::run(&args),
         Command::Index(args) => index::run(args),
         Command::Ls(args) => ls::run(&args),
         Command::Cat(args) => cat::run(&args),
         Command::Verify(args) => verify::run(&args),
+        Command::Sum(args) => sum::run(args),
         Command::Warmup(args) => warmup::run(&args),
+        Command::Top(args) => top::run(&args),
+        Command::Trace(args) => trace::run(&args),
         Command::Pack(args) => pack::run(&args),
+        Command::Convert(args) => convert::run(&args),
+        Command::Extract(args) => extract::run(&args),
+        Command::Bench(args) => bench::run(&args),
         Command::Doctor(args) => doctor::run(&args),
+        Command::Set(args) => set::run(&args),
+        Command::Stats(args) => stats::run(&args),
+        Command::Completions(args) => completions::run(&args),
+        Command::Man(args) => man::run(&args),
     });
     match outcome {
         Ok(exit) => exit.into(),
@@ -87,16 +138,20 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
 
 /// Help and version go to stdout with exit code 0, everything else that clap refuses is wrong usage.
 fn parse(args: Vec<OsString>) -> Result<Cli, Failure> {
+    let args = config::expand(args, mount::option_takes)?;
     let args = options::expand(args, mount::option_takes)?;
-    Cli::try_parse_from(args).map_err(|error| {
-        let exit = if error.use_stderr() { Exit::Usage } else { Exit::Ok };
-        Failure::clap(exit, error)
-    })
+    let mut command = Cli::command();
+    let matches = command.try_get_matches_from_mut(args)?;
+    let mut cli = Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command))?;
+    if let (Command::Mount(mount), Some((_, matches))) = (&mut cli.command, matches.subcommand()) {
+        mount.given = options::given(matches);
+    }
+    Ok(cli)
 }
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
+    use super::CommandFactory;
 
     #[test]
     fn the_command_line_is_consistent() {

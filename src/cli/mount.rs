@@ -1,18 +1,27 @@
 //! `ffrfs mount`: in the background once the mount works, unless `-f`.
 
-use super::source::{self, OpenArgs};
+use super::logging::{self, Labels};
+use super::metrics::{Address, Metrics};
+use super::reload::Configured;
+use super::restarts::Restarts;
+use super::serve::Service;
+use super::settings::{Changeable, Runtime};
+use super::source::{self, OpenArgs, Opened};
 use super::view::ViewArgs;
-use super::{Exit, Failure, logging, memory};
+use super::{Exit, Failure, memory};
+use crate::catalog::Catalog;
 use crate::format::Source;
-use crate::io::{File, Io, mounts, process};
-use crate::transport::{MountOptions, Mounted, Readdirplus, Transport};
+use crate::io::{File, Io, handed, mounts, process};
+use crate::transport::{MountOptions, Mounted, Readdirplus, Target, Transport};
 use crate::vfs::{Options, Verify};
 use clap::{Args, CommandFactory, ValueEnum};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::io;
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 const AFTER_HELP: &str = "\
 Every long option can also be given as -o NAME[=VALUE], with - or _ in its name; what fstab adds
@@ -26,15 +35,31 @@ Examples:
   ffrfs mount part0.ffr part1.ffr /mnt/ds -o allow_other,suffix=auto
   ffrfs mount shards/ /mnt/ds --layout shards --verify once --cache-size 1G";
 
+/// Indexes of that size are not held in memory.
+const WORTH_MAPPING_BYTES: u64 = 16 << 20;
+
 /// Mount containers on a folder
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP, args_override_self = true)]
-#[command(override_usage = "ffrfs mount [OPTIONS] <SOURCE>... <MOUNTPOINT>")]
+#[command(override_usage = "ffrfs mount [OPTIONS] <SOURCE>... <MOUNTPOINT>
+       ffrfs mount [OPTIONS] --config <FILE>")]
 pub(super) struct MountArgs {
     /// Containers of any known format, or folders, globs or brace lists of them, shown as one dataset
-    /// (--layout); then the mount point
-    #[arg(required = true, value_name = "SOURCE… MOUNTPOINT")]
+    /// (--layout); then the mount point: a folder, or /dev/fd/N, an open /dev/fuse that the caller has mounted
+    #[arg(required_unless_present = "config", value_name = "SOURCE… MOUNTPOINT")]
     paths: Vec<PathBuf>,
+
+    /// Sources, mount point and options from FILE, a line NAME = VALUE each; read again on SIGHUP
+    // Its lines are expanded before clap sees them, and stand before it.
+    #[arg(long, value_name = "FILE", conflicts_with = "paths")]
+    config: Option<PathBuf>,
+    #[arg(long, hide = true, requires = "config")]
+    source: Vec<PathBuf>,
+    #[arg(long, hide = true, requires = "config")]
+    mountpoint: Option<PathBuf>,
+    /// What the file said.
+    #[arg(skip)]
+    configured: Option<Configured>,
 
     /// Mount options, set apart by commas
     // Expanded before clap sees it; declared for --help.
@@ -51,6 +76,13 @@ pub(super) struct MountArgs {
     view: ViewArgs,
     #[command(flatten)]
     settings: Settings,
+
+    /// The options that were given.
+    #[arg(skip)]
+    pub(super) given: Vec<String>,
+    /// The mount namespace to mount in (a file), if it is not this one; mount(8)'s -N.
+    #[arg(skip)]
+    pub(super) namespace: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
@@ -103,15 +135,8 @@ struct Settings {
     /// Permission bits that folders do not have, octal
     #[arg(long, value_name = "OCTAL", value_parser = octal, default_value = "0")]
     dmask: u16,
-    /// When a sample is checked before it is given out
-    #[arg(long, value_name = "WHEN", default_value = "always")]
-    verify: VerifyWhen,
-    /// Memory for everything: requests, reads, caches [default: 5% of what there is, at most 512M]
-    #[arg(long, value_name = "SIZE|N%", value_parser = memory::limit)]
-    memory: Option<memory::Limit>,
-    /// Memory of it for what was read and not asked for yet [default: what the rest leaves]
-    #[arg(long, alias = "cache_size", value_name = "SIZE", value_parser = memory::size)]
-    cache_size: Option<u64>,
+    #[command(flatten)]
+    changeable: Changeable,
     /// How samples are read
     #[arg(long, value_name = "HOW", default_value = "auto")]
     io: IoChoice,
@@ -124,23 +149,12 @@ struct Settings {
     /// Threads that serve requests [default: as many as CPUs]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
-    /// error, warn, info, debug or trace
-    #[arg(long, alias = "log_level", value_name = "LEVEL", default_value = "info")]
-    #[arg(value_parser = ["error", "warn", "info", "debug", "trace"])]
-    log_level: String,
+    /// Counters for Prometheus, at http://HOST:PORT/metrics or on a socket
+    #[arg(long, value_name = "unix:PATH|HOST:PORT")]
+    metrics: Option<Address>,
     /// Messages to this file instead of journald or syslog
     #[arg(long, alias = "log_file", value_name = "FILE")]
     log_file: Option<PathBuf>,
-}
-
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum VerifyWhen {
-    /// Whenever bytes come from storage
-    Always,
-    /// The first time
-    Once,
-    /// Never
-    Off,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -197,86 +211,197 @@ impl IoChoice {
     }
 }
 
-/// For `-o`: whether a flag of that name exists, and whether it takes a value.
+/// What is no mount option.
+const NO_OPTIONS: [&str; 7] =
+    ["options", "foreground", "config", "source", "mountpoint", "help", "version"];
+
+/// For `-o` and config files: whether a flag of that name exists, and whether it takes a value.
 pub(super) fn option_takes(name: &str) -> Option<bool> {
     let command = super::Cli::command();
     let mount = command.find_subcommand("mount")?;
     let arg = mount.get_arguments().find(|arg| arg.get_long() == Some(name))?;
-    let is_option = !matches!(name, "options" | "foreground" | "help" | "version");
-    is_option.then(|| arg.get_action().takes_values())
+    (!NO_OPTIONS.contains(&name)).then(|| arg.get_action().takes_values())
 }
 
-pub(super) fn run(mut args: MountArgs) -> Result<Exit, Failure> {
-    let target = args.paths.pop().unwrap_or_default();
+/// A daemon that said nothing before it ended.
+#[derive(Debug, thiserror::Error)]
+#[error("the daemon died at its start")]
+pub(super) struct Died;
+
+pub(super) fn run(args: MountArgs) -> Result<Exit, Failure> {
+    match start(args, |failure| failure.exit as u8)? {
+        0 => Ok(Exit::Ok),
+        // The daemon has said why.
+        code => std::process::exit(code.into()),
+    }
+}
+
+/// Mounts. Gives the exit code: of a daemon whose start failed, and which has said why, what `code_of` makes of
+/// that.
+pub(super) fn start(mut args: MountArgs, code_of: fn(&Failure) -> u8) -> Result<u8, Failure> {
+    if let Some(file) = &args.config {
+        args.configured = Some(Configured::new(file)?);
+        args.paths = std::mem::take(&mut args.source);
+        args.paths.extend(args.mountpoint.take());
+    }
+    let folder = args.paths.pop().unwrap_or_default();
     if args.paths.is_empty() {
         return Err(Failure::usage(
             "a source and a mount point are needed: ffrfs mount SOURCE... MOUNTPOINT",
         ));
     }
+    if args.open.checksums.require_checksums && args.settings.changeable.verify() == Verify::Off {
+        return Err(Failure::usage("--require-checksums checks nothing with --verify off"));
+    }
+    let labels = labels(&args, &folder);
+    let target = target(folder)?;
+    if target.folder().is_none() && args.settings.ro {
+        // The kernel has been told already, perhaps something else.
+        args.settings.control = Control::Ro;
+    }
     // A relative log file lies where the caller is, not where the daemon goes.
     if let Some(file) = &mut args.settings.log_file {
         *file = std::path::absolute(&*file).map_err(|e| Failure::output(file.display(), e))?;
     }
+    if let Some(address) = &mut args.settings.metrics {
+        address.absolute().map_err(|e| Failure::output("metrics", e))?;
+    }
     args.open.read_password(&args.paths)?;
     args.open.kept.writes = true;
+    let log_level = args.settings.changeable.log_level();
+    let log_file = args.settings.log_file.as_deref();
     if args.foreground {
-        logging::in_foreground(&args.settings.log_level, args.settings.log_file.as_deref())?;
-        let (mounted, signals) = prepare(&args, &target)?;
-        return serve(mounted, signals);
+        logging::in_foreground(log_level, log_file, &labels)?;
+        return prepare(&args, target)?.serve().map(|exit| exit as u8);
     }
-    match process::fork_daemon().map_err(|e| Failure::new(Exit::Mount, e))? {
-        process::Forked::Parent(report) => match report.wait() {
-            Some(0) => Ok(Exit::Ok),
-            // The daemon has said why.
-            Some(code) => std::process::exit(code.into()),
-            None => Err(Failure::new(Exit::Mount, anyhow::anyhow!("the daemon died at its start"))),
-        },
+    let kept = match &target {
+        Target::Folder(_) => None,
+        Target::Handed(connection) => Some(connection.as_fd()),
+    };
+    match process::fork_daemon(kept).map_err(|e| Failure::new(Exit::Mount, e))? {
+        process::Forked::Parent(report) => wait_for_daemon(report),
         process::Forked::Daemon(ready) => {
-            let log_file = args.settings.log_file.as_deref();
-            let prepared = logging::for_daemon(&args.settings.log_level, log_file)
-                .and_then(|()| prepare(&args, &target));
+            let prepared = logging::for_daemon(log_level, log_file, &labels)
+                .and_then(|()| prepare(&args, target));
             match prepared {
-                Ok((mounted, signals)) => {
+                Ok(service) => {
                     ready.report(0);
-                    serve(mounted, signals)
+                    service.serve().map(|exit| exit as u8)
                 }
                 Err(failure) => {
                     failure.print();
-                    ready.report(failure.exit as u8);
+                    ready.report(code_of(&failure));
                     // The parent's exit code counts; nobody sees this one.
-                    Ok(failure.exit)
+                    Ok(failure.exit as u8)
                 }
             }
         }
     }
 }
 
+/// A folder, or what `/dev/fd/N` stands for.
+fn target(path: PathBuf) -> Result<Target, Failure> {
+    let Some(number) = handed::number(&path) else { return Ok(Target::Folder(path)) };
+    let connection = handed::take(number).map_err(|e| {
+        let what = format!("{}: an open /dev/fuse is needed", path.display());
+        Failure::new(Exit::Mount, anyhow::Error::new(e).context(what))
+    })?;
+    Ok(Target::Handed(connection))
+}
+
+fn wait_for_daemon(report: process::Report) -> Result<u8, Failure> {
+    let interrupted = report.pass_on_interrupts().map_err(|e| Failure::new(Exit::Mount, e))?;
+    let code = report.wait();
+    if interrupted.load(Ordering::Relaxed) && matches!(code, None | Some(0)) {
+        return Err(Failure::new(Exit::Interrupted, anyhow::anyhow!("interrupted")));
+    }
+    code.ok_or_else(|| Failure::new(Exit::Mount, Died))
+}
+
+/// What the journal says of the mount with each message.
+fn labels(args: &MountArgs, target: &Path) -> Labels {
+    let absolute = || std::path::absolute(target).unwrap_or_else(|_| target.to_owned());
+    let mount = mounts::resolve(target).unwrap_or_else(|_| absolute());
+    Labels { mount: mount.display().to_string(), source: args.name() }
+}
+
 /// Everything up to a mount that the kernel has accepted.
-fn prepare(args: &MountArgs, target: &Path) -> Result<(Mounted, Signals), Failure> {
-    let target = free_mount_point(target)?;
-    let prepare = |file| args.settings.io.prepare(file);
-    let opened = source::open_with(&args.paths, &args.open, prepare)?;
-    let catalog = opened.catalog(&args.view, &args.open)?;
+fn prepare(args: &MountArgs, target: Target) -> Result<Service, Failure> {
+    // What would fail after a long look at the containers fails before it.
+    let here = args.namespace.is_none();
+    let target = if here { free(target, &args.settings)? } else { target };
+    let (opened, catalog) = open(args)?;
     if let Some(summary) = catalog.renamed().summary() {
         tracing::warn!(
             "not all names are shown as they are stored: {summary}; `info` has examples"
         );
     }
-    let fsname = args
-        .settings
-        .fsname
-        .clone()
-        .filter(|name| !name.is_empty())
-        .unwrap_or_else(|| name_of(&args.paths));
     let samples = opened.dataset.len();
-    let options = Options { io: in_words(&opened.files), ..args.settings.vfs() };
+    let (io, given) = (in_words(&opened.files), args.given.clone());
+    let options = Options { io, given, ..args.settings.vfs() };
     let (vfs, files) = opened.into_vfs(catalog, options);
+    if let Some(restarts) = Restarts::new(&files, &args.open.kept, args.open.options()?) {
+        vfs.keep_streams(Box::new(restarts));
+    }
+    let must_check = args.open.checksums.require_checksums;
+    vfs.set_settings(Runtime::new(args.settings.memory(), must_check));
     // Before the mount, so that no signal finds one that it would leave behind.
     let signals = Signals::new([SIGTERM, SIGINT, SIGHUP]);
     let signals = signals.map_err(|e| Failure::new(Exit::Mount, e))?;
-    let mounted = Mounted::new(Arc::new(vfs), files, &target, args.settings.mount(fsname))?;
-    tracing::info!(samples, "mounted on {}", target.display());
-    Ok((mounted, signals))
+    let options = args.settings.mount(args.name());
+    let metrics = args.settings.metrics.as_ref().map(Metrics::bind).transpose()?;
+    let target = match &args.namespace {
+        None => target,
+        Some(namespace) => {
+            enter(namespace, files.len())?;
+            free(target, &args.settings)?
+        }
+    };
+    let vfs = Arc::new(vfs);
+    if let Some(metrics) = &metrics {
+        let served = metrics.serve(&vfs, &target.to_string(), &args.name());
+        served.map_err(|e| Failure::new(Exit::Mount, e))?;
+    }
+    let mounted = Mounted::new(vfs, files, &target, options)?;
+    tracing::info!(samples, "mounted on {target}");
+    let status = format!("{samples} samples of {} on {target}", args.name());
+    Ok(Service { mounted, target, signals, status, configured: args.configured.clone(), metrics })
+}
+
+impl MountArgs {
+    /// The dataset, as the mount table shows it.
+    fn name(&self) -> String {
+        let given = self.settings.fsname.clone().filter(|name| !name.is_empty());
+        given.unwrap_or_else(|| name_of(&self.paths))
+    }
+}
+
+fn open(args: &MountArgs) -> Result<(Opened, Catalog), Failure> {
+    let open = || -> Result<_, Failure> {
+        let prepare = |file| args.settings.io.prepare(file);
+        let opened = source::open_with(&args.paths, &args.open, prepare)?;
+        let catalog = opened.catalog(&args.view, &args.open)?;
+        Ok((opened, catalog))
+    };
+    let (opened, catalog) = open()?;
+    if opened.written_bytes() < WORTH_MAPPING_BYTES {
+        return Ok((opened, catalog));
+    }
+    // What was just read is on the heap; the index that was kept of it can be mapped.
+    drop((opened, catalog));
+    open()
+}
+
+/// The containers are open by now, so that they need not be there, too.
+fn enter(namespace: &Path, containers: usize) -> Result<(), Failure> {
+    if containers > source::MANY_FILES {
+        let most = source::MANY_FILES;
+        return Err(Failure::usage(format!("-N: not for more than {most} containers")));
+    }
+    process::enter_mount_namespace(namespace).map_err(|e| {
+        let what = format!("cannot enter the mount namespace {}", namespace.display());
+        Failure::new(Exit::Mount, anyhow::Error::new(e).context(what))
+    })
 }
 
 /// How samples are read.
@@ -300,17 +425,15 @@ impl Settings {
     fn vfs(&self) -> Options {
         // The kernel knows "all users" only; permissions keep out all but the owner, and root.
         let private = if self.allow_root { 0o077 } else { 0 };
-        let writable = if self.read_only() { 0o444 } else { 0o666 };
+        // With `ro` the kernel refuses to write, until `remount,rw`.
+        let writable = if self.control == Control::Ro { 0o444 } else { 0o666 };
         Options {
-            io: "buffered",
-            verify: match self.verify {
-                VerifyWhen::Always => Verify::Always,
-                VerifyWhen::Once => Verify::Once,
-                VerifyWhen::Off => Verify::Off,
-            },
-            cache_bytes: self.cache_size.unwrap_or_else(|| memory::for_cache(self.memory())),
+            verify: self.changeable.verify(),
+            cache_bytes: self.changeable.cache_bytes(),
             kernel_bytes: memory::total_bytes() / 4,
             concurrency: (self.threads() + workers()) as u64,
+            workers: workers() as u64,
+            master: nix::unistd::getuid().as_raw(),
             uid: self.uid.filter(|_| !self.allow_root).unwrap_or(nix::unistd::getuid().as_raw()),
             gid: self.gid.unwrap_or(nix::unistd::getgid().as_raw()),
             file_mode: 0o444 & !self.fmask & !private,
@@ -318,11 +441,26 @@ impl Settings {
             file_mask: 0o7777 & !self.fmask & !private,
             folder_mask: 0o7777 & !self.dmask & !private,
             prefetch_mode: writable & !self.fmask & !private,
+            ..Options::default()
+        }
+    }
+
+    /// On a connection that was handed over, what the kernel is told when it mounts was up to the caller.
+    fn warn_of_what_the_caller_decides(&self) {
+        for (given, option) in [
+            (self.allow_other, "allow_other"),
+            (self.allow_root, "allow_root"),
+            (self.noexec, "noexec"),
+            (self.fsname.is_some(), "fsname"),
+        ] {
+            if given {
+                tracing::warn!("{option} means nothing here: it is for whoever mounts /dev/fd/N");
+            }
         }
     }
 
     fn memory(&self) -> u64 {
-        memory::Limit::bytes(self.memory)
+        self.changeable.memory_bytes()
     }
 
     fn mount(&self, source: String) -> MountOptions {
@@ -355,6 +493,17 @@ fn cpus() -> usize {
 /// They wait for the disk, not for a CPU: enough to keep a queue of requests in it.
 fn workers() -> usize {
     (4 * cpus()).clamp(8, 32)
+}
+
+/// A target that can be mounted on.
+fn free(target: Target, settings: &Settings) -> Result<Target, Failure> {
+    match target {
+        Target::Folder(folder) => free_mount_point(&folder).map(Target::Folder),
+        Target::Handed(_) => {
+            settings.warn_of_what_the_caller_decides();
+            Ok(target)
+        }
+    }
 }
 
 /// The mount point as an absolute path, cleared of a mount whose daemon is dead.
@@ -392,59 +541,6 @@ fn name_of(sources: &[PathBuf]) -> String {
     }
 }
 
-fn serve(mounted: Mounted, signals: Signals) -> Result<Exit, Failure> {
-    let target = mounted.target().to_owned();
-    unmount_on_signals(signals, target.clone(), mounted.device().to_owned())?;
-    let served = mounted.serve();
-    // After an abort (fusectl, a broken connection) the mount is still there, and dead.
-    if let Ok(mounts::State::Dead(_)) = mounts::state(&target) {
-        let _ = mounts::unmount(&target, true);
-    }
-    served.map_err(|e| {
-        Failure::new(Exit::Mount, anyhow::Error::new(e).context("the connection to the kernel"))
-    })?;
-    tracing::info!("unmounted from {}", target.display());
-    Ok(Exit::Ok)
-}
-
-/// The first signal unmounts, lazily where files are open; a second one ends the process.
-fn unmount_on_signals(
-    mut signals: Signals,
-    target: PathBuf,
-    device: String,
-) -> Result<(), Failure> {
-    let listen = move || {
-        let mut leaving = false;
-        for signal in &mut signals {
-            match signal {
-                // Whoever mounted has closed the terminal.
-                SIGHUP => {}
-                _ if leaving => std::process::exit(Exit::Mount as i32),
-                _ => {
-                    leaving = true;
-                    unmount(&target, &device);
-                }
-            }
-        }
-    };
-    let thread = std::thread::Builder::new().name("ffrfs-signals".to_owned());
-    thread.spawn(listen).map_err(|e| Failure::new(Exit::Mount, e))?;
-    Ok(())
-}
-
-/// Only what is ours: detached before, another mount may have taken the place.
-fn unmount(target: &Path, device: &str) {
-    let there = mounts::at(target).ok().flatten();
-    if there.is_none_or(|mount| mount.device != device) {
-        return;
-    }
-    let Err(error) = mounts::unmount(target, false) else { return };
-    tracing::info!("{}: {error}; it goes when the last open file is closed", target.display());
-    if let Err(error) = mounts::unmount(target, true) {
-        tracing::error!("{}: cannot unmount: {error}", target.display());
-    }
-}
-
 fn octal(text: &str) -> Result<u16, String> {
     match u16::from_str_radix(text, 8) {
         Ok(mask) if mask <= 0o777 => Ok(mask),
@@ -467,7 +563,9 @@ mod tests {
         assert_eq!(option_takes("allow-other"), Some(false));
         assert_eq!(option_takes("cache-size"), Some(true));
         assert_eq!(option_takes("suffix"), Some(true));
-        assert_eq!(option_takes("foreground"), None);
+        for other in ["foreground", "config", "source", "mountpoint"] {
+            assert_eq!(option_takes(other), None);
+        }
         assert_eq!(option_takes("frobnicate"), None);
     }
 }

@@ -1,6 +1,8 @@
 //! `-o a,b=c` as mount(8) users write it: each option becomes the long flag of its name.
 
 use super::Failure;
+use clap::parser::ValueSource;
+use clap::{Arg, ArgMatches, CommandFactory};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
@@ -15,14 +17,18 @@ const IGNORED: &[&str] = &[
     "dirsync",
     "diratime",
     "group",
+    "iversion",
     "kernel_cache",
     "lazytime",
     "loud",
+    "mand",
     "noatime",
     "noauto",
     "nodiratime",
     "nofail",
+    "noiversion",
     "nolazytime",
+    "nomand",
     "norelatime",
     "nostrictatime",
     "nouser",
@@ -39,6 +45,11 @@ const IGNORED_PREFIXES: &[&str] = &["x-", "X-", "comment=", "subtype=", "user="]
 
 /// Whether a flag of this (dashed) name exists, and whether it takes a value.
 pub(super) type Takes = fn(&str) -> Option<bool>;
+
+/// Whether an option means nothing here, or says what is so anyway.
+pub(super) fn is_ignored(option: &str) -> bool {
+    IGNORED.contains(&option) || IGNORED_PREFIXES.iter().any(|prefix| option.starts_with(prefix))
+}
 
 /// Replaces `-o LIST` after the sub-command `mount` by long flags.
 ///
@@ -66,11 +77,68 @@ pub(super) fn expand(args: Vec<OsString>, takes: Takes) -> Result<Vec<OsString>,
             out.push(arg);
             continue;
         };
-        for option in split(list.as_bytes()) {
-            out.extend(flag(&option, takes)?);
-        }
+        out.extend(flags(&list, takes)?);
     }
     Ok(out)
+}
+
+/// The long flags for a list of options; what means nothing here is left out.
+///
+/// # Errors
+/// An option is not known.
+pub(super) fn flags(list: &OsStr, takes: Takes) -> Result<Vec<OsString>, Failure> {
+    split(list.as_bytes()).iter().filter_map(|option| flag(option, takes).transpose()).collect()
+}
+
+/// The options of a list that are known by name, or mean nothing here.
+pub(super) fn known(list: &OsStr, takes: Takes) -> OsString {
+    let is_known = |option: &Vec<u8>| {
+        let name = option.split(|&byte| byte == b'=').next().unwrap_or_default();
+        is_ignored(&String::from_utf8_lossy(option)) || takes(&dashed(name)).is_some()
+    };
+    joined(split(list.as_bytes()).into_iter().filter(is_known))
+}
+
+/// Takes the options called `name` (with or without a value) out of a list: what is left, and whether it was
+/// there.
+pub(super) fn without(list: &OsStr, name: &str) -> (OsString, bool) {
+    let is_meant = |option: &Vec<u8>| option.split(|&b| b == b'=').next() == Some(name.as_bytes());
+    let (meant, others): (Vec<_>, Vec<_>) = split(list.as_bytes()).into_iter().partition(is_meant);
+    (joined(others.into_iter()), !meant.is_empty())
+}
+
+/// As [`split`] takes apart.
+fn joined(options: impl Iterator<Item = Vec<u8>>) -> OsString {
+    let mut out = Vec::new();
+    for option in options {
+        if !out.is_empty() {
+            out.push(b',');
+        }
+        for byte in option {
+            if matches!(byte, b',' | b'\\') {
+                out.push(b'\\');
+            }
+            out.push(byte);
+        }
+    }
+    OsString::from_vec(out)
+}
+
+/// The mount options that were given on the command line of `ffrfs mount`, as `name` or `name=value`.
+pub(super) fn given(matches: &ArgMatches) -> Vec<String> {
+    let command = super::Cli::command();
+    let Some(mount) = command.find_subcommand("mount") else { return Vec::new() };
+    let option = |arg: &Arg| {
+        let id = arg.get_id().as_str();
+        super::mount::option_takes(arg.get_long()?)?;
+        let name = arg.get_long()?.replace('-', "_");
+        if matches.value_source(id) != Some(ValueSource::CommandLine) {
+            return None;
+        }
+        let value = matches.get_raw(id)?.next_back()?.to_string_lossy();
+        Some(if arg.get_action().takes_values() { format!("{name}={value}") } else { name })
+    };
+    mount.get_arguments().filter_map(option).collect()
 }
 
 /// At commas; a backslash takes the comma or backslash behind it literally.
@@ -93,17 +161,22 @@ fn split(list: &[u8]) -> Vec<Vec<u8>> {
     options
 }
 
+/// A long flag's name.
+fn dashed(name: &[u8]) -> String {
+    String::from_utf8_lossy(name).replace('_', "-")
+}
+
 /// The long flag for an option; `None` if it means nothing here.
 fn flag(option: &[u8], takes: Takes) -> Result<Option<OsString>, Failure> {
     let text = String::from_utf8_lossy(option);
-    if IGNORED.contains(&text.as_ref()) || IGNORED_PREFIXES.iter().any(|p| text.starts_with(p)) {
+    if is_ignored(&text) {
         return Ok(None);
     }
     let (name, value) = match option.iter().position(|&b| b == b'=') {
         Some(at) => (&option[..at], Some(&option[at + 1..])),
         None => (option, None),
     };
-    let name = String::from_utf8_lossy(name).replace('_', "-");
+    let name = dashed(name);
     match (takes(&name), value) {
         (None, _) => Err(Failure::usage(format!(
             "unknown mount option `{text}` (ffrfs mount --help lists them)"

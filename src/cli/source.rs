@@ -1,15 +1,16 @@
 //! What all sub-commands share: opening containers.
 
+use super::checksums::{CheckedBy, ChecksumArgs, has_checksum};
 use super::expand::expand;
 use super::kept::{Found, IndexArgs, Unkept};
 use super::nest::{MAX_LOOKS, Nest};
-use super::{Exit, Failure};
+use super::{Exit, Failure, digest};
 use crate::catalog::{Catalog, Dataset, Located, Place, Tree};
 use crate::format::{self, Content, OpenOptions, Secret, Source, View, magic};
 use crate::io::{File, Pool, process};
 use crate::vfs::{Options, Part, Vfs};
 use clap::{Args, ValueEnum};
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::io::{IsTerminal, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -19,7 +20,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 const LOOK_BYTES: u64 = 4 << 20;
 
 /// Of more files than this not all are open at a time.
-const MANY_FILES: usize = 512;
+pub(super) const MANY_FILES: usize = 512;
 /// No password is longer.
 const MAX_PASSWORD_BYTES: u64 = 64 << 10;
 
@@ -53,6 +54,8 @@ pub(super) struct OpenArgs {
     pub(super) nested: u8,
     #[command(flatten)]
     pub(super) kept: IndexArgs,
+    #[command(flatten)]
+    pub(super) checksums: ChecksumArgs,
 }
 
 /// How samples with a type are shown.
@@ -80,7 +83,7 @@ fn format_name(text: &str) -> Result<&'static str, String> {
 }
 
 impl OpenArgs {
-    fn options(&self) -> Result<OpenOptions, Failure> {
+    pub(super) fn options(&self) -> Result<OpenOptions, Failure> {
         Ok(OpenOptions {
             allow_damaged: self.allow_damaged,
             format: self.format,
@@ -193,18 +196,28 @@ pub(super) fn open_with(
             "--index FILE is for one container; --index-dir is for several",
         ));
     }
-    for path in paths {
+    let sidecars = args.checksums.sidecars()?;
+    let mut sums = Vec::new();
+    let open_file = |path: &PathBuf| {
         let unreadable = |e| Failure::unreadable(path.display(), e);
-        let mut file = prepare(File::open(&path).map_err(unreadable)?)?;
+        let mut file = prepare(File::open(path).map_err(unreadable)?)?;
         if let Some(pool) = &pool {
             file.share(pool).map_err(unreadable)?;
         }
-        let file = Arc::new(file);
+        Ok(Arc::new(file))
+    };
+    let containers = paths.iter().map(open_file).collect::<Result<Vec<_>, Failure>>()?;
+    if let Some(expected) = &args.checksums.digest {
+        digest::check(&containers, expected)?;
+    }
+    for file in containers {
         let Found { container, tree: kept, unkept, spooled } = args.kept.open(&file, &options)?;
+        let whole = Arc::clone(&file);
         let file = match spooled {
             Some(spooled) => Arc::new(prepare(spooled)?),
             None => file,
         };
+        sums.push(sidecars.find(&whole, &file, container.as_ref())?);
         let source = Arc::clone(&file) as Arc<dyn Source>;
         if is_single {
             (tree, later) = (kept, unkept);
@@ -222,14 +235,24 @@ pub(super) fn open_with(
     };
     let parts = files.iter().map(part).collect();
     let Nest { containers, places, inside, opened, .. } = nest;
-    let dataset = Dataset::nested(containers, places);
+    let mut dataset = Dataset::nested(containers, places);
+    // Members that are containers stand behind the files.
+    for (container, sums) in sums.into_iter().enumerate() {
+        if let Some((section, path)) = sums {
+            dataset.set_sums(container, section, path);
+        }
+    }
     for warning in dataset.parts().iter().flat_map(|part| part.warnings()) {
         tracing::warn!("{warning}");
     }
     let opened = opened.into_iter().map(|(container, sample)| dataset.number(container, sample));
     let opened = opened.collect();
     let (tree, written) = (Mutex::new(tree), Mutex::new(written));
-    Ok(Opened { files, dataset, parts, inside, opened, tree, unkept: later, written })
+    let opened = Opened { files, dataset, parts, inside, opened, tree, unkept: later, written };
+    if args.checksums.require_checksums {
+        opened.require_checksums()?;
+    }
+    Ok(opened)
 }
 
 impl Opened {
@@ -250,12 +273,56 @@ impl Opened {
         self.written.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Whether there is a checksum to check a sample by. Encodings of members have their own (AES); a
-    /// stream's is no member's, and there may be none.
-    pub(super) fn is_verifiable(&self, located: &Located) -> bool {
+    /// How large they are together.
+    pub(super) fn written_bytes(&self) -> u64 {
+        let size = |path: PathBuf| std::fs::metadata(path).map_or(0, |metadata| metadata.len());
+        self.written_indexes().into_iter().map(size).sum()
+    }
+
+    /// What a sample is checked by.
+    pub(super) fn checked_by(&self, located: &Located) -> CheckedBy {
         let container = self.dataset.parts()[located.container].as_ref();
-        let is_encoded = matches!(located.sample.content, Content::Encoded(_));
-        located.sample.crc32.is_some() || is_encoded && container.stream().is_none()
+        let has_own =
+            || container.sample(located.index).is_ok_and(|own| has_checksum(container, &own));
+        match self.dataset.sums_of(located.container) {
+            Some(_) if !has_own() => CheckedBy::Sidecar,
+            None if !has_checksum(container, &located.sample) => CheckedBy::Nothing,
+            _ => CheckedBy::Container,
+        }
+    }
+
+    /// Refuses samples that cannot be checked. Those that are shown as folders are none.
+    fn require_checksums(&self) -> Result<(), Failure> {
+        let mut without: BTreeMap<&str, u64> = BTreeMap::new();
+        let mut first = None;
+        for (number, container) in self.dataset.parts().iter().enumerate() {
+            if self.dataset.sums_of(number).is_some() {
+                continue;
+            }
+            for index in 0..container.len() {
+                let sample = self.dataset.number(number, index);
+                let is_checked = has_checksum(container.as_ref(), &container.sample(index)?);
+                if !is_checked && !self.opened.contains(&sample) {
+                    *without.entry(container.format()).or_default() += 1;
+                    first.get_or_insert(number);
+                }
+            }
+        }
+        let Some(first) = first else { return Ok(()) };
+        let counts: Vec<_> =
+            without.iter().map(|(format, samples)| format!("{samples} of {format}")).collect();
+        let path = self.parts[self.dataset.file_of(first)].path.display();
+        let cure = match self.inside[first] {
+            None => format!("write them once: ffrfs sum --sidecar {path}"),
+            Some(_) => "what lies in a container that is a member can have none".to_owned(),
+        };
+        Err(Failure::new(
+            Exit::Malformed,
+            anyhow::anyhow!(
+                "{path}: --require-checksums: samples have no checksum ({}): {cure}",
+                counts.join(", ")
+            ),
+        ))
     }
 
     /// The file system that a mount would show.
@@ -308,10 +375,8 @@ pub(super) fn exact(
         let start = at.extent().start;
         let lead = read_stored(&files[located.part], start, u64::from(at.lead_bytes))?;
         container.check_lead(located.index, &lead)?;
-        let mut sample = container.sample(located.index)?;
-        let base_bytes = dataset.base_of(located.container);
-        sample.offset_bytes = sample.offset_bytes.saturating_add(base_bytes);
-        located.sample = sample;
+        let number = dataset.number(located.container, located.index);
+        located = dataset.locate(number)?.unwrap_or(located);
     }
     Ok(located)
 }

@@ -1,5 +1,7 @@
 //! `ffrfs umount`: also what is dead, or still busy with `-z`.
 
+use super::config::Config;
+use super::mount::option_takes;
 use super::{Exit, Failure};
 use crate::io::mounts;
 use clap::Args;
@@ -12,20 +14,39 @@ pub(super) struct UmountArgs {
     /// Detach now; open files can be read until they are closed
     #[arg(short = 'z', long)]
     lazy: bool,
+    /// Only what is dead: its daemon is gone. If nothing is, all is well
+    #[arg(long)]
+    dead: bool,
+    /// The mount point that a config file names (see `ffrfs mount`)
+    #[arg(long, value_name = "FILE", conflicts_with = "targets")]
+    config: Option<PathBuf>,
     /// Mount points
-    #[arg(required = true, value_name = "MOUNTPOINT")]
+    #[arg(required_unless_present = "config", value_name = "MOUNTPOINT")]
     targets: Vec<PathBuf>,
 }
 
 pub(super) fn run(args: &UmountArgs) -> Result<Exit, Failure> {
     let mut exit = Exit::Ok;
-    for target in &args.targets {
-        if let Err(failure) = unmount(target, args.lazy) {
+    let configured =
+        args.config.as_ref().map(|file| Config::read(file, option_takes)).transpose()?;
+    let configured = configured.map(|config| config.mountpoint());
+    for target in args.targets.iter().chain(&configured) {
+        let done = if args.dead { clear(target) } else { unmount(target, args.lazy) };
+        if let Err(failure) = done {
             failure.print();
             exit = failure.exit;
         }
     }
     Ok(exit)
+}
+
+/// Removes what a daemon that was killed has left.
+fn clear(target: &Path) -> Result<(), Failure> {
+    let dead = |target: &Path| matches!(mounts::state(target), Ok(mounts::State::Dead(_)));
+    match mounts::resolve(target) {
+        Ok(resolved) if dead(&resolved) => unmount(&resolved, true),
+        _ => Ok(()),
+    }
 }
 
 fn unmount(target: &Path, lazy: bool) -> Result<(), Failure> {

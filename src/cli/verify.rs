@@ -1,5 +1,8 @@
 //! `ffrfs verify`: every sample against its checksum, on several threads, in order of the file.
 
+mod streams;
+
+use super::checksums::CheckedBy;
 use super::failure::say;
 use super::interrupt::Interrupt;
 use super::source::{self, OpenArgs, Opened};
@@ -17,6 +20,7 @@ use std::num::NonZeroU16;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use streams::Intervals;
 
 /// How much is read at a time, so that small samples become large reads.
 const SPAN_BYTES: u64 = 4 << 20;
@@ -54,7 +58,7 @@ struct Bad {
     fault: Fault,
 }
 
-#[derive(Debug, Serialize, PartialEq)]
+#[derive(Debug, Clone, Serialize, PartialEq)]
 #[serde(tag = "reason", rename_all = "snake_case")]
 enum Fault {
     Checksum { expected: String, found: String },
@@ -123,6 +127,7 @@ struct Run<'a> {
     range: Range<u64>,
     interrupt: Interrupt,
     progress: ProgressBar,
+    intervals: Intervals,
     state: Mutex<State>,
 }
 
@@ -156,7 +161,8 @@ impl<'a> Run<'a> {
         };
         let state = State { next: range.start, ..State::default() };
         let interrupt = Interrupt::listen();
-        Self { opened, range, interrupt, progress, state: Mutex::new(state) }
+        let intervals = Intervals::default();
+        Self { opened, range, interrupt, progress, intervals, state: Mutex::new(state) }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -199,6 +205,13 @@ impl<'a> Run<'a> {
     fn check(&self, span: &Span, buffer: &mut Buffer) -> bool {
         let faults = match &span.samples[..] {
             [] => return true,
+            [first, ..] if let Some(stream) = self.container(first).stream() => {
+                let each = span.samples.iter();
+                match each.map(|one| self.check_in_stream(stream, one, buffer)).collect() {
+                    Some(found) => found,
+                    None => return false,
+                }
+            }
             [one] => match self.check_streaming(one, buffer) {
                 Some(found) => vec![found],
                 None => return false,
@@ -209,7 +222,8 @@ impl<'a> Run<'a> {
         for (place, (located, fault)) in span.samples.iter().zip(faults).enumerate() {
             let at = located.sample;
             state.outcome.bytes += if at.damaged { 0 } else { at.size_bytes() };
-            state.outcome.not_verifiable += u64::from(!self.opened.is_verifiable(located));
+            let checked_by = self.opened.checked_by(located);
+            state.outcome.not_verifiable += u64::from(checked_by == CheckedBy::Nothing);
             let Some(fault) = fault else { continue };
             state.outcome.bad.push(Bad {
                 sample: span.first + place as u64,
@@ -278,8 +292,7 @@ impl<'a> Run<'a> {
         };
         match located.sample.content {
             Content::Encoded(_) => self.check_encoded(&located, buffer),
-            Content::Sparse(_) => Some(None),
-            Content::Stored | Content::Prefixed(_) => {
+            Content::Stored | Content::Prefixed(_) | Content::Sparse(_) => {
                 let mut crc = crc32fast::Hasher::new();
                 let read = self.read_stored(&located, buffer, &mut |bytes, _| {
                     crc.update(bytes);
@@ -399,7 +412,8 @@ fn span(opened: &Opened, range: Range<u64>) -> format::Result<Span> {
             let fits = extent.end.saturating_sub(start) <= SPAN_BYTES
                 && extent.start >= start
                 && at.size_bytes() <= SPAN_BYTES;
-            let alike = located.part == first.part && !at.damaged && !first.sample.damaged;
+            let alike =
+                located.container == first.container && !at.damaged && !first.sample.damaged;
             if !fits || !alike {
                 break;
             }

@@ -1,7 +1,7 @@
 //! A running mount.
 
-use super::{Check, number, text};
-use crate::io::mounts::{self, Mount, State};
+use super::{Check, State, bottleneck, number, text};
+use crate::io::mounts::{self, Mount};
 use crate::vfs::CONTROL_FOLDER;
 use serde_json::Value;
 use std::fs;
@@ -21,8 +21,12 @@ const CONNECTIONS: &str = "/sys/fs/fuse/connections";
 /// What the kernel reads ahead in a mount that nobody has told more.
 const LITTLE_READ_AHEAD_KIB: u64 = 128;
 
-pub(super) fn checks(name: &str, mount: &Mount) -> Vec<Check> {
+pub(super) fn checks(name: &str, mount: &Mount, pause: Duration) -> Vec<Check> {
     let mut checks = daemon(name, ask(&mount.target));
+    // Who did not answer is not asked more.
+    if checks.iter().all(|check| check.state == State::Ok) {
+        checks.push(bottleneck::check(name, &mount.target, pause));
+    }
     let knob = |mount: &Mount| format!("/sys/class/bdi/{}/read_ahead_kb", mount.device);
     checks.push(read_ahead(name, text(knob(mount)).as_deref()));
     checks.extend(connection(name, folder_of(mount).as_deref()));
@@ -55,7 +59,7 @@ fn ask(target: &Path) -> Option<io::Result<Option<Vec<u8>>>> {
 /// The other side of [`ask`]: the exit code is an error number, or [`DEAD`].
 pub(super) fn answer(targets: &[PathBuf]) -> ! {
     let state = |target: &PathBuf| match mounts::state(target)? {
-        State::Dead(_) => Ok(DEAD),
+        mounts::State::Dead(_) => Ok(DEAD),
         _ => {
             let info = fs::read(target.join(CONTROL_FOLDER).join("info.json"))?;
             io::stdout().write_all(&info).map(|()| 0)
@@ -167,7 +171,6 @@ fn connection(name: &str, folder: Option<&Path>) -> Vec<Check> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::State;
     use super::*;
 
     fn states(checks: &[Check]) -> Vec<State> {

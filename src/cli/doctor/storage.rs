@@ -70,6 +70,14 @@ fn folder_of_device(device: u64, mount: Option<&Mount>) -> Option<PathBuf> {
     folder(device).or_else(|| folder(of_source()?))
 }
 
+/// Where /sys describes the disk that a file lies on.
+pub(super) fn disk_of(path: &Path) -> Option<PathBuf> {
+    let device = fs::metadata(path).ok()?.dev();
+    let table = mounts::table().unwrap_or_default();
+    let queue = folder_of_device(device, mount_of(device, path, &table))?;
+    queue.parent().map(Path::to_owned)
+}
+
 fn block_device(name: &str, queue: Option<PathBuf>) -> Check {
     let check = format!("{name}: block device");
     let Some(queue) = queue else {

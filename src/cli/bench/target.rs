@@ -1,0 +1,139 @@
+//! What is measured: a private mount of containers, or a folder that is there.
+
+use crate::cli::interrupt::Interrupt;
+use crate::cli::{Exit, Failure};
+use crate::io::mounts;
+use std::num::NonZeroU64;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+use tempfile::TempDir;
+use walkdir::WalkDir;
+
+/// What is measured.
+pub(super) struct Target {
+    path: PathBuf,
+    is_folder: bool,
+}
+
+/// It, ready to be read.
+pub(super) enum Opened<'a> {
+    Folder(&'a Path),
+    Mount(Private),
+}
+
+/// A mount that nobody else sees, gone with the value.
+pub(super) struct Private {
+    point: PathBuf,
+    _folder: TempDir,
+}
+
+impl Target {
+    pub(super) fn new(path: &Path) -> Self {
+        Self { path: path.to_owned(), is_folder: path.is_dir() }
+    }
+
+    pub(super) fn name(&self) -> String {
+        self.path.display().to_string()
+    }
+
+    pub(super) fn access(&self) -> &'static str {
+        if self.is_folder { "as it is" } else { "mounted for this" }
+    }
+
+    /// Mounts containers.
+    pub(super) fn open(&self, options: &[String]) -> Result<Opened<'_>, Failure> {
+        if self.is_folder {
+            return Ok(Opened::Folder(&self.path));
+        }
+        let failed = |e| Failure::output("a temporary folder", e);
+        let folder = tempfile::Builder::new().prefix("ffrfs-bench-").tempdir().map_err(failed)?;
+        let point = folder.path().join("mnt");
+        std::fs::create_dir(&point).map_err(failed)?;
+        let program = std::env::current_exe().map_err(|e| Failure::new(Exit::Mount, e))?;
+        let mut command = Command::new(program);
+        command.arg("mount").arg(&self.path).arg(&point);
+        for option in options {
+            command.args(["-o", option]);
+        }
+        let status = command.stdin(Stdio::null()).stdout(Stdio::null()).status();
+        let status = status.map_err(|e| Failure::new(Exit::Mount, e))?;
+        let mount = Private { point, _folder: folder };
+        match status.code() {
+            Some(0) => Ok(Opened::Mount(mount)),
+            code => {
+                let exit = match code {
+                    Some(1) => Exit::Usage,
+                    Some(2) => Exit::Unreadable,
+                    Some(3) => Exit::Malformed,
+                    Some(4) => Exit::Checksum,
+                    _ => Exit::Mount,
+                };
+                let why = anyhow::anyhow!("{}: it cannot be mounted", self.path.display());
+                Err(Failure::new(exit, why))
+            }
+        }
+    }
+}
+
+impl Opened<'_> {
+    pub(super) fn path(&self) -> &Path {
+        match self {
+            Opened::Folder(path) => path,
+            Opened::Mount(mount) => &mount.point,
+        }
+    }
+}
+
+impl Drop for Private {
+    fn drop(&mut self) {
+        // What listed all mounts just now may keep it busy for a moment.
+        for _ in 0..50 {
+            if !is_mounted(&self.point) || mounts::unmount(&self.point, false).is_ok() {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let _ = mounts::unmount(&self.point, true);
+    }
+}
+
+fn is_mounted(point: &Path) -> bool {
+    mounts::at(point).ok().flatten().is_some()
+}
+
+/// The files below a folder, as they are listed; if there are more than `limit`, so many spread over them.
+pub(super) fn files(
+    root: &Path,
+    limit: Option<NonZeroU64>,
+    interrupt: &Interrupt,
+) -> Result<Vec<PathBuf>, Failure> {
+    let mut files = Vec::new();
+    for entry in WalkDir::new(root).sort_by_file_name() {
+        let entry = entry.map_err(|e| Failure::unreadable(root.display(), e.into()))?;
+        if entry.file_type().is_file() {
+            files.push(entry.into_path());
+        }
+        if interrupt.requested() {
+            break;
+        }
+    }
+    if files.is_empty() && !interrupt.requested() {
+        return Err(Failure::usage(format!("{}: there is no file in it", root.display())));
+    }
+    let (count, limit) = (files.len(), limit.map_or(u64::MAX, NonZeroU64::get));
+    if (count as u64) <= limit {
+        return Ok(files);
+    }
+    let spread = (0..limit).map(|n| (u128::from(n) * count as u128 / u128::from(limit)) as usize);
+    Ok(spread.map(|at| std::mem::take(&mut files[at])).collect())
+}
+
+/// Makes the machine forget what it has read of all files.
+pub(super) fn drop_caches() -> Result<(), Failure> {
+    nix::unistd::sync();
+    std::fs::write("/proc/sys/vm/drop_caches", "3").map_err(|e| {
+        let why = anyhow::Error::new(e).context("--cold: caches cannot be dropped (only root may)");
+        Failure::new(Exit::Usage, why)
+    })
+}

@@ -1,0 +1,270 @@
+//! `ffrfs convert`: members of containers, or of a folder, as another container. The output appears under its
+//! name only when it is whole.
+
+mod lost;
+mod ordered;
+pub(super) mod shards;
+mod write;
+
+pub(super) use write::Write;
+
+use super::extract::{Existing, Files, jobs};
+use super::failure::say;
+use super::interrupt::Interrupt;
+use super::memory;
+use super::origin::{Containers, FolderTree, Origin, What, total_bytes};
+use super::source::{self, OpenArgs};
+use super::view::ViewArgs;
+use super::{Exit, Failure, logging, output, progress};
+use crate::format::{WRITERS, WriteFormat, writer_named};
+use crate::io::beneath::Beneath;
+use clap::Args;
+use shards::Cut;
+use std::io;
+use std::num::{NonZeroU16, NonZeroU64};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+const AFTER_HELP: &str = "\
+A folder as IN stands for the files in it; containers in a folder are given as 'folder/*.tar'.
+The ending of OUT says what is written: .ffr, .zip, .tar, or OUT/ for a folder; else --to says it.
+
+Examples:
+  ffrfs convert photos.zip photos.ffr
+  ffrfs convert train.ffr train.tar --shard-size 1G      # train-000000.tar, train-000001.tar …
+  ffrfs convert images/ images.zip
+  ffrfs convert 'train-{000000..000146}.tar' train.ffr -j 4
+  ffrfs convert train.beton train/ --view npy";
+
+/// Write FFRecord, zip, tar or a folder from anything that can be read
+#[derive(Debug, Args)]
+#[command(after_help = AFTER_HELP, override_usage = "ffrfs convert [OPTIONS] <IN>... <OUT>")]
+pub(super) struct ConvertArgs {
+    /// Containers, globs or brace lists of them, or one folder of files; last what to write
+    #[arg(required = true, num_args = 2.., value_names = ["IN", "OUT"])]
+    paths: Vec<PathBuf>,
+    /// What to write: ffr, zip, tar or folder [default: as the name of OUT ends]
+    #[arg(long, value_name = "FORMAT", value_parser = target_named)]
+    to: Option<Target>,
+    /// Write N outputs of about the same size; `%06d` in OUT is the number, else it stands before the ending
+    #[arg(long, value_name = "N", conflicts_with = "shard_size")]
+    shards: Option<NonZeroU64>,
+    /// Write outputs of at most so many bytes, such as 1G; files of one key (a.jpg, a.json) stay together
+    #[arg(long, value_name = "BYTES", value_parser = shard_bytes)]
+    shard_size: Option<NonZeroU64>,
+    /// Threads that read [default: as many as CPUs]
+    #[arg(short = 'j', long, value_name = "N")]
+    jobs: Option<NonZeroU16>,
+    /// Replace the output if it is there
+    #[arg(long)]
+    force: bool,
+    /// Follow symbolic links in a folder, and store what they lead to
+    #[arg(short = 'L', long)]
+    dereference: bool,
+    /// Cut times to seconds; in a tar, finer ones take 1 KiB a file
+    #[arg(long)]
+    whole_seconds: bool,
+    #[command(flatten)]
+    open: OpenArgs,
+    #[command(flatten)]
+    view: ViewArgs,
+}
+
+/// What is written.
+#[derive(Clone, Copy)]
+enum Target {
+    Folder,
+    Container(&'static dyn WriteFormat),
+}
+
+impl std::fmt::Debug for Target {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.write_str(match self {
+            Target::Folder => "folder",
+            Target::Container(format) => format.name(),
+        })
+    }
+}
+
+fn target_named(text: &str) -> Result<Target, String> {
+    if text == "folder" {
+        return Ok(Target::Folder);
+    }
+    writer_named(text).map(Target::Container).ok_or_else(|| format!("there are {}", endings()))
+}
+
+fn endings() -> String {
+    let endings = WRITERS.iter().flat_map(|format| format.extensions());
+    endings.copied().chain(["folder"]).collect::<Vec<_>>().join(", ")
+}
+
+fn shard_bytes(text: &str) -> Result<NonZeroU64, String> {
+    NonZeroU64::new(memory::size(text)?).ok_or_else(|| "a size above 0 is needed".to_owned())
+}
+
+pub(super) fn run(args: &ConvertArgs) -> Result<Exit, Failure> {
+    logging::to_stderr("warn");
+    let Some((output, sources)) = args.paths.split_last() else {
+        return Err(Failure::usage("what to? ffrfs convert IN… OUT"));
+    };
+    let interrupt = Interrupt::listen();
+    let target = args.target(output)?;
+    let converted = args.convert(sources, output, target, &interrupt);
+    match converted {
+        Err(failure) if failure.exit == Exit::Interrupted => Ok(Exit::Interrupted),
+        converted => converted,
+    }
+    .inspect(|exit| {
+        if *exit == Exit::Interrupted {
+            say(format_args!("ffrfs: interrupted; nothing was written"));
+        }
+    })
+}
+
+impl ConvertArgs {
+    fn target(&self, output: &Path) -> Result<Target, Failure> {
+        if let Some(target) = self.to {
+            return Ok(target);
+        }
+        if output.as_os_str().as_bytes().ends_with(b"/") || output.is_dir() {
+            return Ok(Target::Folder);
+        }
+        let ending = output.extension().unwrap_or_default().to_string_lossy();
+        writer_named(&ending).map(Target::Container).ok_or_else(|| {
+            let output = output.display();
+            Failure::usage(format!(
+                "{output}: what is it to be? Its name ends like none of {}; --to says it (OUT/: a folder)",
+                endings()
+            ))
+        })
+    }
+
+    fn convert(
+        &self,
+        sources: &[PathBuf],
+        output: &Path,
+        target: Target,
+        interrupt: &Interrupt,
+    ) -> Result<Exit, Failure> {
+        if let [folder] = sources
+            && folder.is_dir()
+        {
+            output::check_outside(folder, output, "converted")?;
+            let walked = FolderTree::walk(folder, self.dereference, interrupt)?;
+            let Some(tree) = walked else { return Ok(Exit::Interrupted) };
+            return self.write(&tree, false, output, target, interrupt);
+        }
+        if let Some(folder) = sources.iter().find(|source| source.is_dir()) {
+            return Err(Failure::usage(format!(
+                "{}: a folder stands for its files, and alone; containers in it are {0}/*",
+                folder.display()
+            )));
+        }
+        let mut open = self.open.clone();
+        open.read_password(sources)?;
+        let opened = source::open(sources, &open)?;
+        let catalog = opened.catalog(&self.view, &self.open)?;
+        let origin = Containers::new(opened, catalog, &mut |_| true)?;
+        let is_plain = self.view.suffix.is_none() && self.view.fanout.is_none();
+        let is_numbered = origin.is_numbered() && is_plain;
+        self.write(&origin, is_numbered, output, target, interrupt)
+    }
+
+    fn write(
+        &self,
+        origin: &dyn Origin,
+        is_numbered: bool,
+        output: &Path,
+        target: Target,
+        interrupt: &Interrupt,
+    ) -> Result<Exit, Failure> {
+        let files = origin.items().iter().filter(|item| item.what == What::File);
+        let progress = progress::of_bytes(total_bytes(files.copied()));
+        let format = match target {
+            Target::Folder => return self.to_folder(origin, output, interrupt, progress),
+            Target::Container(format) => format,
+        };
+        let write = Write {
+            origin,
+            format,
+            is_numbered,
+            shown_in: None,
+            last: None,
+            whole_seconds: self.whole_seconds,
+            jobs: jobs(self.jobs),
+            force: self.force,
+            interrupt,
+            progress,
+        };
+        let cut = match (self.shards, self.shard_size) {
+            (Some(count), _) => Cut::Count(count),
+            (None, Some(bytes)) => Cut::Bytes(bytes),
+            (None, None) if shards::is_numbered(output) => {
+                let why = "how many? --shards N, or --shard-size BYTES";
+                return Err(Failure::usage(format!("{}: {why}", output.display())));
+            }
+            (None, None) => Cut::One,
+        };
+        let ranges = shards::cut(origin, format, cut)?;
+        let names = match cut {
+            Cut::One => vec![output.to_owned()],
+            Cut::Count(_) | Cut::Bytes(_) => shards::names(output, ranges.len()),
+        };
+        for name in &names {
+            output::check_free(name, self.force)?;
+        }
+        let lost = write.all(&names, &ranges)?;
+        lost.say(output, format.name());
+        if !matches!(cut, Cut::One) {
+            say(format_args!("{}", shards::summary(&names)));
+            warn_of_older(output, names.len());
+        }
+        Ok(Exit::Ok)
+    }
+
+    fn to_folder(
+        &self,
+        origin: &dyn Origin,
+        output: &Path,
+        interrupt: &Interrupt,
+        progress: indicatif::ProgressBar,
+    ) -> Result<Exit, Failure> {
+        let failed = |e| Failure::output(output.display(), e);
+        if self.shards.is_some() || self.shard_size.is_some() {
+            return Err(Failure::usage("a folder is not cut: --shards is for containers"));
+        }
+        let is_free = match output.read_dir() {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => true,
+            listed => listed.map_err(failed)?.next().is_none(),
+        };
+        if !is_free {
+            let why = "the folder is not empty (`ffrfs extract` adds to one)";
+            return Err(failed(io::Error::new(io::ErrorKind::AlreadyExists, why)));
+        }
+        let folder = output::folder_beside(output).map_err(failed)?;
+        let files = Files {
+            origin,
+            root: folder.path(),
+            folder: Beneath::open(folder.path()).map_err(failed)?,
+            existing: Existing { overwrite: false, resume: false },
+            interrupt,
+            progress,
+        };
+        let outcome = files.write(jobs(self.jobs), true)?;
+        let exit = files.report(&outcome);
+        if exit == Exit::Ok {
+            output::give_folder_name(folder, output, false).map_err(failed)?;
+        } else if exit != Exit::Interrupted {
+            say(format_args!("ffrfs: nothing was written (`ffrfs extract` writes what is whole)"));
+        }
+        Ok(exit)
+    }
+}
+
+/// Outputs of an earlier and larger set would be taken for some of this one.
+fn warn_of_older(output: &Path, count: usize) {
+    let names = shards::names(output, count + 1);
+    if let Some(next) = names.last().filter(|next| next.exists()) {
+        say(format_args!("ffrfs: {}: is there too, and is none of these", next.display()));
+    }
+}

@@ -1,0 +1,217 @@
+//! The command line that mount(8) knows: `mount.ffrfs SOURCE MOUNTPOINT [-sfnvrw] [-N NAMESPACE] [-t TYPE]
+//! [-o OPTIONS]`. It is this program under another name, for fstab, systemd and autofs.
+
+use super::mount::{self, Died};
+use super::{Cli, Command, Exit, Failure, expand, options, parse, remount};
+use crate::transport::MountError;
+use clap::Parser;
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// The names that mount(8) calls, for the types `ffrfs` and `fuse.ffrfs`.
+const NAMES: [&str; 2] = ["mount.ffrfs", "mount.fuse.ffrfs"];
+
+const AFTER_HELP: &str = "\
+mount(8) calls this for the types ffrfs and fuse.ffrfs. Options are those of `ffrfs mount --help`, with
+remount for what can change while it is mounted, and nofail: no source is no error.
+
+Examples:
+  mount -t ffrfs train.ffr /mnt/ds -o allow_other
+  mount -t ffrfs '{/data/a.tar,/data/b.tar}' /mnt/ds
+  mount -o remount,verify=once /mnt/ds";
+
+pub(super) const EXIT_CODES: &str = "\
+Exit codes:
+    0  it is mounted
+    1  wrong usage
+    2  the system lacks something: /dev/fuse, memory, processes, file descriptors
+    4  ffrfs itself failed
+    8  interrupted
+   32  mounting failed";
+
+/// Mount dataset containers, called by mount(8)
+#[derive(Debug, Parser)]
+#[command(name = "mount.ffrfs", version, after_help = format!("{AFTER_HELP}\n\n{EXIT_CODES}"), max_term_width = 100)]
+#[command(args_override_self = true)]
+struct HelperArgs {
+    /// A container, a folder, a glob or a brace list of them
+    source: PathBuf,
+    /// Where to mount
+    #[arg(value_name = "MOUNTPOINT")]
+    target: PathBuf,
+    /// Ignore options that are not known
+    #[arg(short)]
+    sloppy: bool,
+    /// Do all but mount: look whether options, source and mount point are good
+    #[arg(short)]
+    fake: bool,
+    /// No entry in /etc/mtab (there is none anyway)
+    #[arg(short)]
+    no_mtab: bool,
+    /// Say what is done
+    #[arg(short)]
+    verbose: bool,
+    /// As -o ro
+    #[arg(short, overrides_with = "writable")]
+    read_only: bool,
+    /// As -o rw
+    #[arg(short, overrides_with = "read_only")]
+    writable: bool,
+    /// The mount namespace to mount in, such as /proc/PID/ns/mnt; the source is looked up in this one
+    #[arg(short = 'N', value_name = "NAMESPACE")]
+    namespace: Option<PathBuf>,
+    /// The type, which says nothing new
+    #[arg(short = 't', value_name = "TYPE")]
+    kind: Option<String>,
+    /// Mount options, set apart by commas
+    #[arg(short, value_name = "OPT[,OPT…]", action = clap::ArgAction::Append)]
+    options: Vec<OsString>,
+}
+
+/// Whether the program is called by a name that mount(8) uses.
+pub(super) fn is_called_by(args: &[OsString]) -> bool {
+    let name = args.first().and_then(|name| Path::new(name).file_name());
+    name.is_some_and(|name| NAMES.iter().any(|known| name == *known))
+}
+
+pub(super) fn main(args: Vec<OsString>) -> ExitCode {
+    let outcome = HelperArgs::try_parse_from(args).map_err(Failure::from).and_then(run);
+    outcome
+        .unwrap_or_else(|failure| {
+            failure.print();
+            code_of(&failure)
+        })
+        .into()
+}
+
+fn run(args: HelperArgs) -> Result<u8, Failure> {
+    let given = args.list();
+    let (list, nofail) = options::without(&given, "nofail");
+    let (mut list, is_remount) = options::without(&list, "remount");
+    if args.sloppy {
+        list = options::known(&list, mount::option_takes);
+    }
+    let done = if is_remount {
+        remount::run(&args.target, &list, args.fake)?;
+        "remounted"
+    } else {
+        let mount = args.mount(&list)?;
+        if nofail && is_missing(&args.source)? {
+            args.say("is not there, which is no error with nofail");
+            return Ok(0);
+        }
+        if args.fake {
+            check(&args.source, &args.target)?;
+        } else {
+            let code = mount::start(mount, code_of)?;
+            if code != 0 {
+                return Ok(code);
+            }
+        }
+        "mounted"
+    };
+    args.say(done);
+    Ok(0)
+}
+
+impl HelperArgs {
+    /// All options as one list.
+    fn list(&self) -> OsString {
+        let mut list = self.options.clone();
+        list.extend(self.read_only.then(|| "ro".into()));
+        list.extend(self.writable.then(|| "rw".into()));
+        list.join(OsStr::new(","))
+    }
+
+    /// As `ffrfs mount -o LIST -- SOURCE MOUNTPOINT`.
+    fn mount(&self, list: &OsStr) -> Result<mount::MountArgs, Failure> {
+        let args = ["ffrfs".as_ref(), "mount".as_ref(), "-o".as_ref(), list, "--".as_ref()];
+        let paths = [self.source.as_os_str(), self.target.as_os_str()];
+        match parse(args.into_iter().chain(paths).map(OsStr::to_owned).collect())? {
+            Cli { command: Command::Mount(mut mount) } => {
+                mount.namespace = self.namespace.clone();
+                Ok(*mount)
+            }
+            _ => Err(Failure::usage("not a mount")),
+        }
+    }
+
+    fn say(&self, what: &str) {
+        if self.verbose {
+            let (source, target) = (self.source.display(), self.target.display());
+            super::failure::say(format_args!("mount.ffrfs: {source} on {target}: {what}"));
+        }
+    }
+}
+
+/// Whether one of the files that a source stands for is not there.
+fn is_missing(source: &Path) -> Result<bool, Failure> {
+    let not_there = |e: &io::Error| e.kind() == io::ErrorKind::NotFound;
+    match expand::expand(&[source.to_owned()]) {
+        Ok(paths) => Ok(paths.iter().any(|path| path.metadata().is_err_and(|e| not_there(&e)))),
+        Err(failure) if failure.reason().is_some_and(not_there) => Ok(true),
+        Err(failure) => Err(failure),
+    }
+}
+
+/// What can be known without a mount, and without reading all of a container.
+fn check(source: &Path, target: &Path) -> Result<(), Failure> {
+    for path in expand::expand(&[source.to_owned()])? {
+        std::fs::File::open(&path).map_err(|e| Failure::unreadable(path.display(), e))?;
+    }
+    let folder = target.metadata().and_then(|metadata| match metadata.is_dir() {
+        true => Ok(()),
+        false => Err(io::Error::from_raw_os_error(libc::ENOTDIR)),
+    });
+    folder.map_err(|e| {
+        let what = format!("mount point {}", target.display());
+        Failure::new(Exit::Mount, anyhow::Error::new(e).context(what))
+    })
+}
+
+/// The exit codes of mount(8).
+fn code_of(failure: &Failure) -> u8 {
+    let lacking = [libc::ENOMEM, libc::EAGAIN, libc::EMFILE, libc::ENFILE];
+    let errno = failure.reason::<io::Error>().and_then(io::Error::raw_os_error);
+    match failure.exit {
+        Exit::Ok => 0,
+        Exit::Usage => 1,
+        Exit::Interrupted => 8,
+        _ if failure.reason::<Died>().is_some() => 4,
+        _ if matches!(failure.reason(), Some(MountError::Device(..))) => 2,
+        _ if errno.is_some_and(|errno| lacking.contains(&errno)) => 2,
+        _ => 32,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        HelperArgs::command().debug_assert();
+    }
+
+    #[test]
+    fn only_the_names_that_mount_uses_make_a_helper() {
+        let called = |name: &str| is_called_by(&[name.into()]);
+        assert!(called("/sbin/mount.ffrfs") && called("mount.fuse.ffrfs"));
+        assert!(!called("ffrfs") && !called("/mount.ffrfs/ffrfs") && !is_called_by(&[]));
+    }
+
+    #[test]
+    fn failures_have_the_exit_codes_of_mount() {
+        let io = |errno| io::Error::from_raw_os_error(errno);
+        assert_eq!(code_of(&Failure::usage("x")), 1);
+        assert_eq!(code_of(&Failure::unreadable("x", io(libc::ENOENT))), 32);
+        assert_eq!(code_of(&Failure::unreadable("x", io(libc::EMFILE))), 2);
+        assert_eq!(code_of(&MountError::Device(io(libc::ENOENT), "").into()), 2);
+        assert_eq!(code_of(&Failure::new(Exit::Mount, Died)), 4);
+        assert_eq!(code_of(&Failure::new(Exit::Interrupted, io(libc::EINTR))), 8);
+        assert_eq!(code_of(&Failure::new(Exit::Mount, io(libc::EPERM))), 32);
+    }
+}

@@ -1,0 +1,175 @@
+//! `mount -o remount,…`: what can change while it is mounted, and what cannot.
+//!
+//! mount(8) gives more than the user has said: the options of the line in fstab, or else those that the
+//! mount table shows. So only what differs from how it was mounted is a wish.
+
+use super::live::Live;
+use super::{Cli, Exit, Failure, mount, options, set, settings};
+use crate::io::mounts;
+use clap::{ArgMatches, CommandFactory};
+use nix::sys::statvfs::{FsFlags, statvfs};
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+
+/// What the mount table shows beside our options: the kernel's own.
+const KERNELS: [&str; 8] = [
+    "user_id",
+    "group_id",
+    "rootmode",
+    "fd",
+    "max_read",
+    "blksize",
+    "seclabel",
+    "default_permissions",
+];
+
+/// What is to change.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Changes {
+    settings: Vec<(String, String)>,
+    read_only: Option<bool>,
+    noexec: Option<bool>,
+    /// What cannot.
+    refused: Vec<String>,
+}
+
+/// Changes the mount on `target` to the options in `list`; only looks whether it could, if `fake`.
+pub(super) fn run(target: &Path, list: &OsStr, fake: bool) -> Result<(), Failure> {
+    let target = mounted_at(target)?;
+    let mut list = list.to_owned();
+    for name in KERNELS {
+        list = options::without(&list, name).0;
+    }
+    let wanted = parsed(&list)?;
+    let given = Live::at(&target)?.info()?.options.into_iter().map(|option| escaped(&option));
+    let given = parsed(&given.collect::<Vec<_>>().join(OsStr::new(",")))?;
+    let changes = changes(&wanted, &given);
+    if let [first, ..] = &changes.refused[..] {
+        let what = changes.refused.join(", ");
+        let why = format!(
+            "{}: remount cannot change {what}; unmount it, and mount it again with {first}",
+            target.display()
+        );
+        return Err(Failure::new(Exit::Mount, anyhow::anyhow!(why)));
+    }
+    if fake {
+        return Ok(());
+    }
+    if !changes.settings.is_empty() {
+        set::apply(&target, &changes.settings)?;
+    }
+    set_flags(&target, &changes)
+}
+
+fn mounted_at(target: &Path) -> Result<PathBuf, Failure> {
+    let failed = |e: anyhow::Error| {
+        Failure::new(Exit::Mount, e.context(format!("cannot remount {}", target.display())))
+    };
+    let resolved = mounts::resolve(target).map_err(|e| failed(e.into()))?;
+    match mounts::state(&resolved).map_err(|e| failed(e.into()))? {
+        mounts::State::Mounted(_) => Ok(resolved),
+        mounts::State::Dead(_) => {
+            Err(failed(anyhow::anyhow!("its daemon is dead; mount it without remount")))
+        }
+        mounts::State::Free => Err(failed(anyhow::anyhow!("no dataset is mounted there"))),
+    }
+}
+
+/// An option as part of a list.
+fn escaped(option: &str) -> OsString {
+    option.replace('\\', "\\\\").replace(',', "\\,").into()
+}
+
+/// As of `ffrfs mount -o LIST`.
+fn parsed(list: &OsStr) -> Result<ArgMatches, Failure> {
+    let mut args: Vec<OsString> = vec!["ffrfs".into(), "mount".into()];
+    args.extend(options::flags(list, mount::option_takes)?);
+    args.extend(["--".into(), "SOURCE".into(), "MOUNTPOINT".into()]);
+    let mut matches = Cli::command().try_get_matches_from(args)?;
+    let (_, matches) = matches.remove_subcommand().ok_or_else(|| Failure::usage("not a mount"))?;
+    Ok(matches)
+}
+
+/// Of what is wanted, what is not as it was given.
+fn changes(wanted: &ArgMatches, given: &ArgMatches) -> Changes {
+    let mut changes = Changes::default();
+    for option in options::given(wanted) {
+        let (name, value) = option.split_once('=').unwrap_or((&option, "true"));
+        match name {
+            "ro" | "rw" => changes.read_only = Some(name == "ro"),
+            "exec" | "noexec" => changes.noexec = Some(name == "noexec"),
+            // So it always is.
+            "suid" | "nosuid" | "dev" | "nodev" => {}
+            _ if settings::is_changeable(name) => {
+                changes.settings.push((name.to_owned(), value.to_owned()));
+            }
+            // The kernel has one name for both.
+            "allow_other" if given.get_flag("allow_root") => {}
+            _ if is_so(given, name, value) => {}
+            _ => changes.refused.push(option),
+        }
+    }
+    changes
+}
+
+/// Whether an option has this value, given or by default.
+fn is_so(given: &ArgMatches, name: &str, value: &str) -> bool {
+    let last = given.get_raw(name).and_then(Iterator::last);
+    last.is_some_and(|last| last.to_string_lossy() == value)
+}
+
+/// Changes the flags of the mount in the kernel, if they are not so.
+fn set_flags(target: &Path, changes: &Changes) -> Result<(), Failure> {
+    let failed = |e: nix::errno::Errno| {
+        let hint = if e == nix::errno::Errno::EPERM {
+            "; ro, rw, exec and noexec are for root"
+        } else {
+            ""
+        };
+        let what = format!("cannot remount {}: {e}{hint}", target.display());
+        Failure::new(Exit::Mount, anyhow::anyhow!(what))
+    };
+    let now = statvfs(target).map_err(failed)?.flags();
+    let is = |flag| now.contains(flag);
+    let read_only = changes.read_only.unwrap_or(is(FsFlags::ST_RDONLY));
+    // mount(8) says ro or rw with all other flags, and nothing instead of exec.
+    let unsaid = changes.read_only.is_none() && is(FsFlags::ST_NOEXEC);
+    let noexec = changes.noexec.unwrap_or(unsaid);
+    if (read_only, noexec) == (is(FsFlags::ST_RDONLY), is(FsFlags::ST_NOEXEC)) {
+        return Ok(());
+    }
+    mounts::set_flags(target, read_only, noexec).map_err(failed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn changed(wanted: &str, given: &str) -> Changes {
+        let parsed = |list: &str| parsed(list.as_ref()).unwrap();
+        changes(&parsed(wanted), &parsed(given))
+    }
+
+    #[test]
+    fn what_is_as_it_was_given_is_no_change() {
+        let given = "suffix=.jpg,allow_other,uid=7,fsname=a b";
+        let same = "allow_other,uid=7,suffix=.jpg,dup=number,fsname=a b";
+        assert_eq!(changed(same, given), Changes::default());
+    }
+
+    #[test]
+    fn what_can_change_is_told_from_what_cannot() {
+        let changes =
+            changed("verify=once,ro,noexec,nodev,memory=1G,uid=8,flat", "uid=7,verify=off");
+        let setting = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        assert_eq!(changes.settings, [setting("verify", "once"), setting("memory", "1G")]);
+        assert_eq!((changes.read_only, changes.noexec), (Some(true), Some(true)));
+        assert_eq!(changes.refused, ["flat", "uid=8"]);
+    }
+
+    #[test]
+    fn what_the_mount_table_calls_allow_other_may_be_allow_root() {
+        assert_eq!(changed("allow_other", "allow_root"), Changes::default());
+        assert_eq!(changed("allow_other", "ro").refused, ["allow_other"]);
+    }
+}

@@ -1,0 +1,296 @@
+//! `ffrfs stats`: what a mount has done so far, or does each second.
+
+use super::live::Live;
+use super::memory::in_words;
+use super::{Exit, Failure};
+use crate::vfs::Histogram;
+use crate::vfs::report::{self, MountInfo, MountStats};
+use clap::Args;
+use indicatif::{HumanBytes, HumanCount, HumanDuration};
+use serde::Serialize;
+use std::fmt::Write as _;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Say what a mount has done
+#[derive(Debug, Args)]
+pub(super) struct StatsArgs {
+    /// Where the dataset is mounted
+    #[arg(value_name = "MOUNTPOINT")]
+    target: PathBuf,
+    /// As one JSON object; with --watch one a line
+    #[arg(long)]
+    json: bool,
+    /// A line with what was done since the one before, every so many seconds
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    watch: Option<Duration>,
+}
+
+/// What `--json` prints.
+#[derive(Serialize)]
+struct Report<'a> {
+    mountpoint: &'a Path,
+    info: &'a MountInfo,
+    stats: &'a MountStats,
+}
+
+pub(super) fn run(args: &StatsArgs) -> Result<Exit, Failure> {
+    let mount = Live::at(&args.target)?;
+    let info = mount.info()?;
+    match args.watch {
+        Some(pause) => watch(&mount, &info, pause, args.json),
+        None => {
+            let stats = mount.stats()?;
+            let report = Report { mountpoint: mount.root(), info: &info, stats: &stats };
+            print(&match args.json {
+                true => report::json(&report),
+                false => table(&report).into_bytes(),
+            })?;
+            Ok(Exit::Ok)
+        }
+    }
+}
+
+fn print(text: &[u8]) -> Result<(), Failure> {
+    let mut out = io::stdout().lock();
+    out.write_all(text)
+        .and_then(|()| out.flush())
+        .map_err(|e| Failure::output("standard output", e))
+}
+
+/// Until it is interrupted, or the mount goes.
+fn watch(mount: &Live, info: &MountInfo, pause: Duration, json: bool) -> Result<Exit, Failure> {
+    const HEADER_EVERY: usize = 20;
+    let mut before = mount.stats()?;
+    for line in 0.. {
+        std::thread::sleep(pause);
+        let now = mount.stats()?;
+        let stats = now.since(&before);
+        before = now;
+        if json {
+            let report = Report { mountpoint: mount.root(), info, stats: &stats };
+            let mut text = serde_json::to_vec(&report).unwrap_or_default();
+            text.push(b'\n');
+            print(&text)?;
+        } else {
+            let header = if line % HEADER_EVERY == 0 { WATCH_HEADER } else { "" };
+            print(format!("{header}{}", watch_line(&stats)).as_bytes())?;
+        }
+    }
+    Ok(Exit::Ok)
+}
+
+const WATCH_HEADER: &str =
+    "  lookup/s    read/s    served/s   fetched/s    found  read p50  read p99  disk p99   bad\n";
+
+fn watch_line(stats: &MountStats) -> String {
+    let counters = &stats.counters;
+    let seconds = counters.uptime_seconds.max(0.001);
+    let rate = |count: u64| (count as f64 / seconds).round() as u64;
+    let bytes = |count| format!("{}", HumanBytes(rate(count)));
+    let read = counters.latency_us.get("read").cloned().unwrap_or_default();
+    format!(
+        "{:>10}{:>10}{:>12}{:>12}{:>9}{:>10}{:>10}{:>10}{:>6}\n",
+        rate(counters.requests_of("lookup")),
+        rate(counters.requests_of("read")),
+        bytes(counters.bytes_served),
+        bytes(counters.bytes_fetched),
+        share(counters.without_waiting()),
+        time(read.quantile(0.5)),
+        time(read.quantile(0.99)),
+        time(counters.stage("disk").quantile(0.99)),
+        stats.bad_samples,
+    )
+}
+
+/// What people read.
+fn table(report: &Report) -> String {
+    let Report { mountpoint, info, stats } = report;
+    let counters = &stats.counters;
+    let mut out = String::new();
+    let mut row = |name: &str, what: String| {
+        let _ = writeln!(out, "{name:<15}{what}");
+    };
+    let dataset = &info.dataset;
+    row("mount point", clean(&mountpoint.to_string_lossy()));
+    row("dataset", format!("{} samples, {}", count(dataset.samples), bytes(dataset.bytes)));
+    row("uptime", HumanDuration(Duration::from_secs_f64(counters.uptime_seconds)).to_string());
+    row("transport", format!("{}; reads: {}; verify: {}", info.transport, info.io, info.verify));
+    row("served", bytes(counters.bytes_served));
+    row("fetched", format!("{} from storage", bytes(counters.bytes_fetched)));
+    row(
+        "found",
+        format!(
+            "{} of the reads found their bytes in memory, or on their way",
+            share(counters.without_waiting())
+        ),
+    );
+    row("cache", cache(stats));
+    row("prefetch", prefetch(stats));
+    row("memory", memory(info, stats));
+    row(
+        "verified",
+        format!(
+            "{} samples; wrong: {}; read errors: {}",
+            count(counters.samples_verified),
+            count(counters.checksum_failures),
+            count(counters.io_errors),
+        ),
+    );
+    row(
+        "bad",
+        match (stats.bad_samples, stats.bad_containers) {
+            (0, 0) => "none".to_owned(),
+            (samples, containers) => format!(
+                "samples: {}, containers: {}; see {}/.ffrfs/bad",
+                count(samples),
+                count(containers),
+                clean(&mountpoint.to_string_lossy()),
+            ),
+        },
+    );
+    out.push_str(&latencies(stats));
+    out
+}
+
+fn cache(stats: &MountStats) -> String {
+    let (cache, blocks) = (&stats.cache, &stats.blocks);
+    let hits = cache.hits + blocks.hits + stats.prefetch.used;
+    let all = hits + stats.counters.stage("disk").total();
+    let rate = (all > 0).then(|| hits as f64 / all as f64);
+    format!(
+        "hit rate {} (rests of samples: {}, blocks: {}, fetched ahead: {}); dropped: {}",
+        share(rate),
+        count(cache.hits),
+        count(blocks.hits),
+        count(stats.prefetch.used),
+        count(cache.evictions + blocks.evicted),
+    )
+}
+
+fn prefetch(stats: &MountStats) -> String {
+    let figures = &stats.prefetch;
+    format!(
+        "efficiency {}; announced: {} (waiting: {}, done: {}, failed: {}), foreseen: {}, {} fetched",
+        share(figures.efficiency()),
+        count(figures.announced),
+        count(figures.waiting),
+        count(figures.done),
+        count(figures.failed),
+        count(figures.foreseen),
+        bytes(figures.fetched_bytes),
+    )
+}
+
+fn memory(info: &MountInfo, stats: &MountStats) -> String {
+    let held =
+        format!("{} held of {}", bytes(stats.cache.bytes), in_words(stats.cache.capacity_bytes));
+    match info.request_bytes {
+        0 => held,
+        requests => format!("{held}; requests: {}", in_words(requests)),
+    }
+}
+
+/// A line for each kind of request and stage that there was: how many, and how long they took.
+fn latencies(stats: &MountStats) -> String {
+    let counters = &stats.counters;
+    let mut out = format!(
+        "\n{:<15}{:>14}{:>10}{:>10}{:>10}{:>10}\n",
+        "", "count", "mean", "p50", "p90", "p99"
+    );
+    let mut line = |name: &str, times: &Histogram| {
+        let total = times.total();
+        if total > 0 {
+            let mean = Some(times.sum as f64 / total as f64);
+            let quantiles = [0.5, 0.9, 0.99].map(|q| bound(times.quantile(q)));
+            let [p50, p90, p99] = quantiles;
+            let total = count(total);
+            let _ =
+                writeln!(out, "{name:<15}{total:>14}{:>10}{p50:>10}{p90:>10}{p99:>10}", time(mean));
+        }
+    };
+    counters.latency_us.iter().for_each(|(name, times)| line(name, times));
+    for (stage, name) in [("disk", "wait for disk"), ("verify", "verify"), ("ahead", "fetch ahead")]
+    {
+        line(name, &counters.stage(stage));
+    }
+    out
+}
+
+pub(super) fn count(number: u64) -> String {
+    HumanCount(number).to_string()
+}
+
+pub(super) fn bytes(number: u64) -> String {
+    HumanBytes(number).to_string()
+}
+
+pub(super) fn share(share: Option<f64>) -> String {
+    share.map_or("-".to_owned(), |share| format!("{:.1}%", share * 100.0))
+}
+
+/// Microseconds in the unit that suits them.
+pub(super) fn time(micros: Option<f64>) -> String {
+    match micros {
+        None => "-".to_owned(),
+        Some(micros) if micros.is_infinite() => ">16 s".to_owned(),
+        Some(micros) if micros < 1e3 => format!("{micros:.0} µs"),
+        Some(micros) if micros < 1e6 => format!("{:.1} ms", micros / 1e3),
+        Some(micros) => format!("{:.1} s", micros / 1e6),
+    }
+}
+
+/// Of a quantile only the bucket is known.
+fn bound(micros: Option<f64>) -> String {
+    match micros {
+        Some(finite) if finite.is_finite() => format!("≤ {}", time(micros)),
+        _ => time(micros),
+    }
+}
+
+fn clean(text: &str) -> String {
+    text.replace(char::is_control, "?")
+}
+
+pub(super) fn seconds(text: &str) -> Result<Duration, String> {
+    let wrong = || format!("{text:?} is no time in seconds from 0.1 to 86400");
+    let seconds: f64 = text.parse().map_err(|_| wrong())?;
+    if (0.1..=86_400.0).contains(&seconds) {
+        Ok(Duration::from_secs_f64(seconds))
+    } else {
+        Err(wrong())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_have_the_unit_that_suits_them() {
+        let cases =
+            [(Some(7.0), "7 µs"), (Some(1500.0), "1.5 ms"), (Some(2e6), "2.0 s"), (None, "-")];
+        for (micros, text) in cases {
+            assert_eq!(time(micros), text);
+        }
+        assert_eq!(bound(Some(64.0)), "≤ 64 µs");
+        assert_eq!(bound(Some(f64::INFINITY)), ">16 s");
+    }
+
+    #[test]
+    fn a_pause_is_a_time_that_somebody_waits() {
+        assert_eq!(seconds("0.5"), Ok(Duration::from_millis(500)));
+        for wrong in ["0", "-1", "nan", "inf", "1e9", "x", ""] {
+            assert!(seconds(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_mount_that_nobody_has_used_has_a_table_without_numbers_that_mean_nothing() {
+        let (info, stats) = (MountInfo::default(), MountStats::default());
+        let text = table(&Report { mountpoint: Path::new("/mnt\n"), info: &info, stats: &stats });
+        assert!(text.starts_with("mount point    /mnt?\n"), "{text}");
+        assert!(text.contains("hit rate -") && !text.contains("NaN"), "{text}");
+    }
+}

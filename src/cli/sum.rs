@@ -1,0 +1,191 @@
+//! `ffrfs sum`: checksums of samples, as lists that other programs check, and as sidecars.
+
+mod check;
+mod list;
+mod sidecar;
+mod work;
+
+use super::expand::expand;
+use super::failure::say;
+use super::hash::{Algorithm, hex};
+use super::output::{file_beside, give_name};
+use super::source::{self, OpenArgs, Opened};
+use super::view::ViewArgs;
+use super::{Exit, Failure, digest, logging};
+use crate::catalog::Catalog;
+use crate::io::File;
+use clap::Args;
+use std::io::{self, BufWriter, IsTerminal, Write};
+use std::num::NonZeroU16;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use tempfile::NamedTempFile;
+use work::Samples;
+
+const AFTER_HELP: &str = "\
+Examples:
+  ffrfs sum train.tar > SHA256SUMS; cd /mnt/ds && sha256sum --check ~/SHA256SUMS
+  ffrfs sum --check SHA256SUMS train.tar     the same without a mount
+  ffrfs sum --sidecar train.tar              train.tar.ffrsum, by which mounts of it check every sample
+  ffrfs sum --container train.tar            digest=sha256:…, a mount option that refuses all others
+  ffrfs sum --sidecar shards/ -o all.ffrsum  one for all: ffrfs mount shards/ /mnt/ds --checksums all.ffrsum";
+
+/// Print checksums of samples, check them against a list, or write them for formats that have none
+#[derive(Debug, Args)]
+#[command(after_help = AFTER_HELP)]
+pub(super) struct SumArgs {
+    /// Containers, or folders, globs or brace lists of them
+    #[arg(required = true, value_name = "SOURCE")]
+    sources: Vec<PathBuf>,
+    /// The kind of checksum [default: sha256; with --check what the list has]
+    #[arg(short = 'a', long, value_name = "KIND", conflicts_with = "sidecar")]
+    algorithm: Option<Algorithm>,
+    /// Threads [default: as many as CPUs]
+    #[arg(short = 'j', long, value_name = "N")]
+    jobs: Option<NonZeroU16>,
+    /// Write to this file, once all is done, instead of standard output or beside the container
+    #[arg(short = 'o', long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Compare with this list instead (-: standard input)
+    #[arg(short = 'c', long, value_name = "FILE", conflicts_with_all = ["sidecar", "output"])]
+    check: Option<PathBuf>,
+    /// With --check: print nothing of what is right
+    #[arg(short = 'q', long, requires = "check")]
+    quiet: bool,
+    /// Write a file beside each container without checksums, by which its samples are checked from then on
+    #[arg(long)]
+    sidecar: bool,
+    /// Print the SHA-256 of the containers themselves, as the mount option that refuses all others
+    #[arg(long, conflicts_with_all = ["sidecar", "check", "algorithm", "output"])]
+    container: bool,
+    #[command(flatten)]
+    open: OpenArgs,
+    #[command(flatten)]
+    view: ViewArgs,
+}
+
+pub(super) fn run(mut args: SumArgs) -> Result<Exit, Failure> {
+    logging::to_stderr("warn");
+    if args.container {
+        return print_digest(&args.sources);
+    }
+    args.open.read_password(&args.sources)?;
+    if args.sidecar {
+        return sidecar::run(&args);
+    }
+    let opened = source::open(&args.sources, &args.open)?;
+    let catalog = opened.catalog(&args.view, &args.open)?;
+    match &args.check {
+        Some(list) => check::run(&args, list, opened, catalog),
+        None => print(&args, opened, catalog),
+    }
+}
+
+impl SumArgs {
+    fn jobs(&self) -> usize {
+        let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+        self.jobs.map_or(cpus, |jobs| usize::from(jobs.get()))
+    }
+}
+
+/// The line for fstab, or behind `-o`. What is in the containers does not matter for it.
+fn print_digest(sources: &[PathBuf]) -> Result<Exit, Failure> {
+    let open = |path: PathBuf| {
+        let file = File::open(&path).map_err(|e| Failure::unreadable(path.display(), e))?;
+        Ok(Arc::new(file))
+    };
+    let files = expand(sources)?.into_iter().map(open).collect::<Result<Vec<_>, Failure>>()?;
+    let digest = digest::show(&digest::of(&files)?);
+    let mut out = std::io::stdout();
+    writeln!(out, "digest={digest}").map_err(|e| Failure::output("standard output", e))?;
+    Ok(Exit::Ok)
+}
+
+/// A list of all samples.
+fn print(args: &SumArgs, opened: Opened, catalog: Catalog) -> Result<Exit, Failure> {
+    let algorithm = args.algorithm.unwrap_or(Algorithm::Sha256);
+    let mut out = Output::new(args.output.as_deref(), &opened)?;
+    let samples = Samples::new(opened, catalog, out.is_terminal());
+    let names = list::Names::of(&samples)?;
+    let wanted = names.samples();
+    let mut bad = 0;
+    samples.in_order(
+        wanted,
+        args.jobs(),
+        &|sample, fetched| samples.hash(sample, fetched, algorithm),
+        &mut |sample, hash| {
+            let Some(hash) = hash else {
+                bad += 1;
+                return Ok(());
+            };
+            let digits = hex(&hash);
+            names.paths(&samples, sample, &mut |path| out.write(&list::line(&digits, path)))
+        },
+    )?;
+    out.finish()?;
+    Ok(exit(bad))
+}
+
+/// The exit code for so many bad samples, each of which was named.
+fn exit(bad: u64) -> Exit {
+    if bad > 0 {
+        say(format_args!("{bad} bad samples are left out"));
+    }
+    if bad > 0 { Exit::Checksum } else { Exit::Ok }
+}
+
+/// Standard output, or a file that has its name once it is whole.
+enum Output {
+    Stdout(BufWriter<io::Stdout>),
+    File(Box<BufWriter<NamedTempFile>>, PathBuf),
+}
+
+impl Output {
+    fn new(path: Option<&Path>, opened: &Opened) -> Result<Self, Failure> {
+        let Some(path) = path else { return Ok(Output::Stdout(BufWriter::new(io::stdout()))) };
+        refuse_source(path, opened)?;
+        let file = file_beside(path).map_err(|e| Failure::output(path.display(), e))?;
+        let file = Box::new(BufWriter::with_capacity(1 << 20, file));
+        Ok(Output::File(file, path.to_owned()))
+    }
+
+    fn is_terminal(&self) -> bool {
+        matches!(self, Output::Stdout(_)) && io::stdout().is_terminal()
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> Result<(), Failure> {
+        match self {
+            Output::Stdout(out) => {
+                out.write_all(bytes).map_err(|e| Failure::output("standard output", e))
+            }
+            Output::File(out, path) => {
+                out.write_all(bytes).map_err(|e| Failure::output(path.display(), e))
+            }
+        }
+    }
+
+    fn finish(self) -> Result<(), Failure> {
+        match self {
+            Output::Stdout(mut out) => {
+                out.flush().map_err(|e| Failure::output("standard output", e))
+            }
+            Output::File(out, path) => {
+                let named = || -> io::Result<()> {
+                    let file = out.into_inner().map_err(io::IntoInnerError::into_error)?;
+                    file.as_file().sync_all()?;
+                    give_name(file.into_temp_path(), &path, true)
+                };
+                named().map_err(|e| Failure::output(path.display(), e))
+            }
+        }
+    }
+}
+
+/// A container that was named as the output by mistake must not be lost.
+fn refuse_source(path: &Path, opened: &Opened) -> Result<(), Failure> {
+    let there = path.canonicalize();
+    match opened.parts.iter().any(|part| there.as_ref().is_ok_and(|there| *there == part.path)) {
+        true => Err(Failure::usage(format!("{}: is one of the sources", path.display()))),
+        false => Ok(()),
+    }
+}

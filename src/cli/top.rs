@@ -1,0 +1,167 @@
+//! `ffrfs top`: what mounts are doing, on the whole terminal.
+
+mod draw;
+mod sample;
+mod state;
+
+use super::live::Live;
+use super::{Exit, Failure};
+use crate::io::mounts;
+use clap::Args;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use ratatui::DefaultTerminal;
+use ratatui::crossterm::event::{self, Event, KeyEventKind};
+use sample::Samplers;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use state::{State, Wish};
+use std::io::{self, IsTerminal};
+use std::os::fd::AsFd;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// How long a key or a signal may wait.
+const ATTENTION: Duration = Duration::from_millis(100);
+
+/// How long after a signal the usual way out may take.
+const LAST_CHANCE: Duration = Duration::from_secs(1);
+
+const AFTER_HELP: &str = "\
+Keys: q, Esc or Ctrl-C quit; p pauses; + and - change the interval; Tab shows the next mount; ? helps.
+Without colours if NO_COLOR is set. For scripts: `ffrfs stats --watch 1`.";
+
+/// Watch what mounts are doing
+#[derive(Debug, Args)]
+#[command(after_help = AFTER_HELP)]
+pub(super) struct TopArgs {
+    /// Where datasets are mounted [default: all mounts of ffrfs]
+    #[arg(value_name = "MOUNTPOINT")]
+    targets: Vec<PathBuf>,
+    /// Seconds between two looks, from 0.1 to 60
+    #[arg(short = 'd', long, value_name = "SECONDS", default_value = "1", value_parser = interval)]
+    interval: Duration,
+}
+
+pub(super) fn run(args: &TopArgs) -> Result<Exit, Failure> {
+    if !io::stdout().is_terminal() || !io::stdin().is_terminal() {
+        return Err(Failure::usage(
+            "top needs a terminal; for everything else there is `ffrfs stats`, also with --watch 1",
+        ));
+    }
+    let mounts = find(&args.targets)?;
+    let mut state = State::new(mounts.iter().map(Live::root), args.interval, has_colours());
+    let signalled = signals().map_err(|e| Failure::new(Exit::Mount, e))?;
+    leave_with_terminal(Arc::clone(&signalled));
+    let samplers = Samplers::start(mounts, args.interval);
+    // It also has a panic restore the terminal.
+    let mut terminal = ratatui::try_init().map_err(|e| Failure::output("the terminal", e))?;
+    let shown = show(&mut terminal, &mut state, &samplers, &signalled);
+    ratatui::restore();
+    shown.map_err(|e| Failure::output("the terminal", e))
+}
+
+/// Until the user has seen enough.
+fn show(
+    terminal: &mut DefaultTerminal,
+    state: &mut State,
+    samplers: &Samplers,
+    signalled: &AtomicBool,
+) -> io::Result<Exit> {
+    loop {
+        for (mount, sample) in samplers.take() {
+            state.take(mount, sample);
+        }
+        terminal.draw(|frame| draw::draw(frame, state))?;
+        if signalled.load(Ordering::Relaxed) {
+            return Ok(Exit::Interrupted);
+        }
+        if !event::poll(ATTENTION)? {
+            continue;
+        }
+        if let Event::Key(key) = event::read()?
+            && key.kind != KeyEventKind::Release
+        {
+            match state.key(key) {
+                Wish::Quit => return Ok(Exit::Ok),
+                Wish::Interval => samplers.set_interval(state.interval()),
+                Wish::Nothing => {}
+            }
+        }
+    }
+}
+
+/// The mounts to watch.
+fn find(targets: &[PathBuf]) -> Result<Vec<Live>, Failure> {
+    if !targets.is_empty() {
+        return targets.iter().map(|target| Live::at(target)).collect();
+    }
+    let table = mounts::table().map_err(|e| Failure::new(Exit::Mount, e))?;
+    let mut found: Vec<PathBuf> = Vec::new();
+    for mount in table.into_iter().filter(|mount| mount.fs_type == mounts::FS_TYPE) {
+        if !found.contains(&mount.target) {
+            found.push(mount.target);
+        }
+    }
+    // One that is hidden under another, or dead, has nothing to show.
+    let lives: Vec<Live> = found.iter().filter_map(|target| Live::at(target).ok()).collect();
+    match lives.is_empty() {
+        true => Err(Failure::new(Exit::Mount, anyhow::anyhow!("no dataset of ffrfs is mounted"))),
+        false => Ok(lives),
+    }
+}
+
+/// <https://no-color.org>
+fn has_colours() -> bool {
+    std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+}
+
+/// Set by a signal that would end the process with the terminal as it is now.
+fn signals() -> io::Result<Arc<AtomicBool>> {
+    let signalled = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        signal_hook::flag::register(signal, Arc::clone(&signalled))?;
+    }
+    Ok(signalled)
+}
+
+/// The terminal may be closed while its events are waited for, and that (crossterm's) never ends then.
+fn leave_with_terminal(signalled: Arc<AtomicBool>) {
+    std::thread::spawn(move || {
+        loop {
+            let was_signalled = signalled.load(Ordering::Relaxed);
+            std::thread::sleep(LAST_CHANCE);
+            if was_signalled || is_hung_up() {
+                ratatui::restore();
+                std::process::exit(Exit::Interrupted as i32);
+            }
+        }
+    });
+}
+
+fn is_hung_up() -> bool {
+    let stdin = io::stdin();
+    let mut asked = [PollFd::new(stdin.as_fd(), PollFlags::empty())];
+    let answer = poll(&mut asked, PollTimeout::ZERO).and(Ok(asked[0].revents()));
+    answer.is_ok_and(|events| events.is_some_and(|events| events.contains(PollFlags::POLLHUP)))
+}
+
+fn interval(text: &str) -> Result<Duration, String> {
+    match text.parse() {
+        Ok(seconds) if (0.1..=60.0).contains(&seconds) => Ok(Duration::from_secs_f64(seconds)),
+        _ => Err(format!("{text:?} is no time in seconds from 0.1 to 60")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interval_is_a_time_that_somebody_watches() {
+        assert_eq!(interval("0.5"), Ok(Duration::from_millis(500)));
+        for wrong in ["0", "-1", "61", "nan", "inf", "x", ""] {
+            assert!(interval(wrong).is_err(), "{wrong}");
+        }
+    }
+}

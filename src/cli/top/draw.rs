@@ -1,0 +1,431 @@
+//! The screen as a pure function of the state. What does not fit is left out, the least important first.
+
+use super::state::{State, View};
+use crate::cli::memory::in_words;
+use crate::cli::stats::{bytes, count, share, time};
+use crate::vfs::Histogram;
+use indicatif::FormattedDuration;
+use ratatui::Frame;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::style::{Color, Modifier, Style};
+use ratatui::text::{Line, Span};
+use ratatui::widgets::{Block, Borders, Clear, Paragraph, Sparkline};
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+/// Rows of a chart with its title: as many as there is room for, within these.
+const CHART_ROWS: std::ops::RangeInclusive<u16> = 3..=14;
+/// Where the second column of a line begins.
+const LABEL_COLUMNS: usize = 12;
+/// Cells of a bar.
+const BAR_CELLS: usize = 20;
+
+const HELP: [&str; 18] = [
+    "q, Esc, Ctrl-C   quit",
+    "p, Space         pause, and go on",
+    "+  -             longer and shorter interval",
+    "Tab, Shift-Tab   next and previous mount",
+    "?                this help",
+    "",
+    "All figures are those between the last two looks.",
+    "MB/s        bytes of samples given to the kernel",
+    "files/s     samples whose beginning was read",
+    "requests/s  all that the kernel asks for; what its page cache",
+    "            has it does not ask for",
+    "p50, p99    no more than this took half of them, and 99 %",
+    "disk        a read waits for the disk; verify: is checked",
+    "no wait     reads that did not wait for the disk",
+    "cache       what was in memory when it was asked for",
+    "prefetch    of what was fetched ahead, the share that was",
+    "            not dropped unread",
+    "bad         samples that cannot be read; see .ffrfs/bad",
+];
+
+/// Styles, which without colours are none.
+#[derive(Clone, Copy)]
+struct Palette(bool);
+
+impl Palette {
+    fn colour(self, colour: Color) -> Style {
+        if self.0 { Style::new().fg(colour) } else { Style::new() }
+    }
+
+    fn label(self) -> Style {
+        self.colour(Color::Cyan)
+    }
+
+    fn alarm(self) -> Style {
+        self.colour(Color::Red).add_modifier(Modifier::BOLD)
+    }
+
+    fn title(self) -> Style {
+        Style::new().add_modifier(Modifier::BOLD)
+    }
+
+    fn bar(self) -> Style {
+        Style::new().add_modifier(Modifier::REVERSED)
+    }
+}
+
+/// Draws all of it.
+pub(super) fn draw(frame: &mut Frame, state: &State) {
+    let area = frame.area();
+    let palette = Palette(state.has_colours);
+    let view = state.view();
+    let silence = state.silence(Instant::now());
+    let mut rows = area.height.saturating_sub(2);
+    let bad = bad_lines(view, palette, rows.saturating_sub(16).clamp(1, 8));
+    rows = rows.saturating_sub(bad.len() as u16);
+    let figures = fitting(figures(view, palette), rows);
+    rows = rows.saturating_sub(figures.len() as u16);
+    let chart_rows = if rows < *CHART_ROWS.start() { 0 } else { rows.min(*CHART_ROWS.end()) };
+    let [head, charts, body, alarms, _, foot] = Layout::vertical([
+        Constraint::Length(1),
+        Constraint::Length(chart_rows),
+        Constraint::Length(figures.len() as u16),
+        Constraint::Length(bad.len() as u16),
+        Constraint::Min(0),
+        Constraint::Length(1),
+    ])
+    .areas(area);
+    frame.render_widget(header(state, silence, palette, head.width), head);
+    if chart_rows > 0 {
+        draw_charts(frame, charts, view, palette);
+    }
+    frame.render_widget(Paragraph::new(figures), body);
+    frame.render_widget(Paragraph::new(bad), alarms);
+    frame.render_widget(footer(state, palette), foot);
+    if state.has_help {
+        draw_help(frame, area);
+    }
+}
+
+/// The mount, and what has become of it.
+fn header(state: &State, silence: Option<String>, palette: Palette, columns: u16) -> Paragraph<'_> {
+    let view = state.view();
+    let place = match state.place() {
+        (_, 1) => String::new(),
+        (shown, all) => format!("[{shown}/{all}] "),
+    };
+    let point = ending(&view.point, (usize::from(columns) / 2).saturating_sub(place.len()));
+    let mut spans = vec![Span::styled(format!("{place}{point} "), palette.title())];
+    if let Some(why) = silence {
+        // The path may be long; that it is gone must be seen.
+        spans.insert(0, Span::styled(format!("GONE: {why} "), palette.alarm()));
+    } else if state.is_paused {
+        spans.insert(0, Span::styled("PAUSED ", palette.alarm()));
+    } else if let Some(stats) = &view.stats {
+        let dataset = &view.info.dataset;
+        let up = FormattedDuration(Duration::from_secs_f64(stats.counters.uptime_seconds));
+        let up = format!("up {up} ");
+        let more = [up, format!("{} samples, {} ", count(dataset.samples), bytes(dataset.bytes))];
+        let mut left = usize::from(columns).saturating_sub(Line::from(spans.clone()).width());
+        for text in more {
+            let text = format!("  {text}");
+            if let Some(less) = left.checked_sub(text.chars().count()) {
+                left = less;
+                spans.push(Span::raw(text));
+            }
+        }
+    }
+    Paragraph::new(Line::from(spans)).style(palette.bar())
+}
+
+/// A path that is too long by its end, which tells more than its beginning.
+fn ending(path: &str, columns: usize) -> String {
+    let length = path.chars().count();
+    if length <= columns {
+        return path.to_owned();
+    }
+    let skip = length - columns.saturating_sub(1).min(length);
+    std::iter::once('…').chain(path.chars().skip(skip)).collect()
+}
+
+fn footer(state: &State, palette: Palette) -> Paragraph<'static> {
+    let interval = format!("every {} s", state.interval().as_secs_f64());
+    let text = format!(" q quit  p pause  +/- {interval}  Tab mount  ? help");
+    Paragraph::new(text).style(palette.label())
+}
+
+/// Lines with how important they are: 0 is.
+fn figures(view: &View, palette: Palette) -> Vec<(u8, Line<'static>)> {
+    let line = |label: &str, text: String| {
+        let label = Span::styled(format!("{label:<LABEL_COLUMNS$}"), palette.label());
+        Line::from(vec![label, Span::raw(text)])
+    };
+    let counters = &view.delta.counters;
+    let latency = |label: &str, times: Histogram| {
+        let quantile = |q| time(times.quantile(q));
+        let rate = count(view.rate(times.total()).round() as u64);
+        line(label, format!("{rate:>8}{:>9}{:>9}", quantile(0.5), quantile(0.99)))
+    };
+    let of = |name: &str| counters.latency_us.get(name).cloned().unwrap_or_default();
+    let throughput = format!(
+        "{:.1} MB/s  {} files/s  {} requests/s",
+        view.rate(counters.bytes_served) / 1e6,
+        count(view.files_a_second().round() as u64),
+        count(view.requests_a_second().round() as u64),
+    );
+    let columns = format!("{:>8}{:>9}{:>9}", "a second", "p50", "p99");
+    vec![
+        (0, line("now", throughput)),
+        (0, line("", columns)),
+        (1, latency("lookup", of("lookup"))),
+        (0, latency("read", of("read"))),
+        (3, latency("disk", counters.stage("disk"))),
+        (4, latency("verify", counters.stage("verify"))),
+        (4, latency("fetch ahead", counters.stage("ahead"))),
+        (5, line("fetched", format!("{:.1} MB/s", view.rate(counters.bytes_fetched) / 1e6))),
+        (1, line("cache", cache(view))),
+        (2, line("prefetch", prefetch(view))),
+        (2, line("memory", memory(view))),
+        (6, line("mount", how(view))),
+    ]
+}
+
+fn cache(view: &View) -> String {
+    let without_waiting = share(view.delta.counters.without_waiting());
+    format!("{} hits  {without_waiting} no wait", share(view.hit_rate()))
+}
+
+fn prefetch(view: &View) -> String {
+    let figures = &view.delta.prefetch;
+    format!(
+        "{} efficiency  waiting {}  in flight {}",
+        share(figures.efficiency()),
+        count(figures.waiting),
+        count(figures.in_flight)
+    )
+}
+
+/// How requests come, and how they are answered.
+fn how(view: &View) -> String {
+    let info = &view.info;
+    match &view.stats {
+        Some(_) => format!("{}, reads {}, verify {}", info.transport, info.io, info.verify),
+        None => "-".to_owned(),
+    }
+}
+
+fn memory(view: &View) -> String {
+    let cache = &view.delta.cache;
+    let part = cache.bytes as f64 / cache.capacity_bytes.max(1) as f64;
+    let filled = ((part * BAR_CELLS as f64).round() as usize).min(BAR_CELLS);
+    let bar = format!("{}{}", "█".repeat(filled), "░".repeat(BAR_CELLS - filled));
+    format!("{} of {} {bar}", bytes(cache.bytes), in_words(cache.capacity_bytes))
+}
+
+/// As many of the lines as there is room for, in their order.
+fn fitting(mut lines: Vec<(u8, Line<'static>)>, rows: u16) -> Vec<Line<'static>> {
+    while lines.len() > usize::from(rows) {
+        let least = lines.iter().map(|(rank, _)| *rank).max().unwrap_or_default();
+        let Some(place) = lines.iter().rposition(|(rank, _)| *rank == least) else { break };
+        lines.remove(place);
+    }
+    lines.into_iter().map(|(_, line)| line).collect()
+}
+
+/// How many bad samples there are, and the last ones by name.
+fn bad_lines(view: &View, palette: Palette, rows: u16) -> Vec<Line<'static>> {
+    let label = Span::styled(format!("{:<LABEL_COLUMNS$}", "bad"), palette.label());
+    let Some(stats) = &view.stats else { return vec![Line::from(vec![label, Span::raw("-")])] };
+    let what = match (stats.bad_samples, stats.bad_containers) {
+        (0, 0) => return vec![Line::from(vec![label, Span::raw("none")])],
+        (samples, 0) => format!("samples: {}", count(samples)),
+        (samples, containers) => {
+            format!("samples: {}, containers: {}", count(samples), count(containers))
+        }
+    };
+    let named = view.bad.iter().rev();
+    if rows == 1 {
+        let last = named.take(1).fold(what, |what, bad| format!("{what}, last: {bad}"));
+        return vec![Line::from(vec![label, Span::styled(last, palette.alarm())])];
+    }
+    let first = Line::from(vec![label, Span::styled(what, palette.alarm())]);
+    let rest = named.take(usize::from(rows) - 1);
+    let rest = rest.map(|bad| Line::raw(format!("{:LABEL_COLUMNS$}{bad}", "")));
+    std::iter::once(first).chain(rest).collect()
+}
+
+fn draw_charts(frame: &mut Frame, area: Rect, view: &View, palette: Palette) {
+    let [left, right] =
+        Layout::horizontal([Constraint::Fill(1), Constraint::Fill(1)]).spacing(1).areas(area);
+    let most = |history: &VecDeque<u64>| history.iter().copied().max().unwrap_or_default();
+    let megabytes = |kilobytes: u64| format!("{:.1}", kilobytes as f64 / 1e3);
+    let now = |history: &VecDeque<u64>| history.back().copied().unwrap_or_default();
+    let title = format!(
+        "MB/s {}, most {}",
+        megabytes(now(&view.kilobytes)),
+        megabytes(most(&view.kilobytes))
+    );
+    draw_chart(frame, left, title, &view.kilobytes, palette.colour(Color::Green));
+    let title = format!("files/s {}, most {}", count(now(&view.files)), count(most(&view.files)));
+    draw_chart(frame, right, title, &view.files, palette.colour(Color::Yellow));
+}
+
+/// A column a look, the last one on the right.
+fn draw_chart(frame: &mut Frame, area: Rect, title: String, history: &VecDeque<u64>, style: Style) {
+    let columns = usize::from(area.width);
+    let first = history.len().saturating_sub(columns);
+    let before = std::iter::repeat_n(0, columns.saturating_sub(history.len()));
+    let data: Vec<u64> = before.chain(history.range(first..).copied()).collect();
+    let block = Block::new().borders(Borders::TOP).title(title);
+    frame.render_widget(Sparkline::default().block(block).data(data).style(style), area);
+}
+
+fn draw_help(frame: &mut Frame, area: Rect) {
+    let columns = HELP.iter().map(|line| line.chars().count()).max().unwrap_or_default() as u16;
+    let (width, height) = ((columns + 4).min(area.width), (HELP.len() as u16 + 2).min(area.height));
+    let place = Rect {
+        x: area.x + (area.width - width) / 2,
+        y: area.y + (area.height - height) / 2,
+        width,
+        height,
+    };
+    frame.render_widget(Clear, place);
+    let lines: Vec<Line> = HELP.iter().map(|line| Line::raw(format!(" {line}"))).collect();
+    frame.render_widget(Paragraph::new(lines).block(Block::bordered().title(" help ")), place);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::state::tests::{sample, state};
+    use super::*;
+    use ratatui::Terminal;
+    use ratatui::backend::TestBackend;
+    use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+
+    /// The screen as lines of text, and whether anything on it has a colour.
+    fn screen(state: &State, columns: u16, rows: u16) -> (Vec<String>, bool) {
+        let mut terminal = Terminal::new(TestBackend::new(columns, rows)).unwrap();
+        terminal.draw(|frame| draw(frame, state)).unwrap();
+        let buffer = terminal.backend().buffer();
+        let row = |y| (0..columns).map(|x| buffer[(x, y)].symbol()).collect::<String>();
+        let is_coloured = buffer.content().iter().any(|cell| cell.fg != Color::Reset);
+        ((0..rows).map(row).collect(), is_coloured)
+    }
+
+    fn busy(bad: &[&str]) -> State {
+        let mut state = state(&["/mnt/ds"]);
+        for look in 0..60 {
+            state.take(0, Ok(sample(100 + look, 5_000 + look * look * 10, bad)));
+        }
+        state
+    }
+
+    #[track_caller]
+    fn assert_shows(screen: &[String], what: &str) {
+        assert!(screen.iter().any(|line| line.contains(what)), "{what}:\n{}", screen.join("\n"));
+    }
+
+    #[test]
+    fn eighty_columns_and_24_rows_show_everything() {
+        let (screen, is_coloured) = screen(&busy(&["cat/1.jpg: checksum"]), 80, 24);
+        for what in [
+            "/mnt/ds",
+            "123,456 samples",
+            "up 00:02:39",
+            "uring, reads direct, verify always",
+            "MB/s 1170.0, most 1170.0",
+            "files/s 11,700, most 11,700",
+            "1170.0 MB/s  11,700 files/s  23,400 requests/s",
+            "read          11,700    16 µs   2.0 ms",
+            "lookup",
+            "disk",
+            "verify",
+            "fetch ahead",
+            "75.0% hits  90.0% no wait",
+            "100.0% efficiency",
+            "64.00 MiB of 256M █████░░░░░░░░░░░░░░░",
+            "samples: 1",
+            "cat/1.jpg: checksum",
+            "q quit",
+        ] {
+            assert_shows(&screen, what);
+        }
+        // The charts grow to the right.
+        assert!(screen[2..8].iter().any(|line| line.contains('█')));
+        assert!(is_coloured);
+    }
+
+    #[test]
+    fn forty_columns_and_10_rows_show_what_matters() {
+        let (screen, _) = screen(&busy(&["cat/1.jpg: checksum"]), 40, 10);
+        for what in [
+            "/mnt/ds",
+            "1170.0 MB/s",
+            "read",
+            "lookup",
+            "hits  90.0% no wait",
+            "p50      p99",
+            "16 µs   2.0 ms",
+            "64.00 MiB of 256M",
+            "samples: 1",
+            "q quit",
+        ] {
+            assert_shows(&screen, what);
+        }
+    }
+
+    #[test]
+    fn no_size_is_too_small_or_too_large() {
+        let mut helped = busy(&["a: checksum"; 90]);
+        helped.key(KeyEvent::new(KeyCode::Char('?'), KeyModifiers::NONE));
+        let mut gone = busy(&[]);
+        gone.take(0, Err("it was unmounted".to_owned()));
+        for state in [busy(&["a: checksum"; 90]), state(&["/never/looked/at"]), helped, gone] {
+            for (columns, rows) in
+                [(1, 1), (2, 3), (3, 2), (10, 4), (39, 9), (40, 10), (79, 23), (200, 60), (500, 3)]
+            {
+                let (screen, _) = screen(&state, columns, rows);
+                assert_eq!(screen.len(), usize::from(rows));
+            }
+            // Every height on the way, so that no row is counted twice.
+            for rows in 1..50 {
+                let _ = screen(&state, 80, rows);
+            }
+        }
+    }
+
+    #[test]
+    fn a_large_screen_names_more_bad_samples() {
+        let names: Vec<String> = (0..20).map(|i| format!("cat/{i}.jpg: checksum")).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let (screen, _) = screen(&busy(&names), 120, 40);
+        for what in ["samples: 20", "cat/19.jpg", "cat/13.jpg"] {
+            assert_shows(&screen, what);
+        }
+    }
+
+    #[test]
+    fn without_colours_there_are_none() {
+        let mut state = busy(&["cat/1.jpg: checksum"]);
+        state.has_colours = false;
+        assert!(!screen(&state, 80, 24).1);
+    }
+
+    #[test]
+    fn a_mount_that_is_gone_or_paused_says_so_first() {
+        let mut state = busy(&[]);
+        state.is_paused = true;
+        assert!(screen(&state, 80, 24).0[0].starts_with("PAUSED /mnt/ds"));
+        state.take(0, Err("it was unmounted".to_owned()));
+        assert!(screen(&state, 80, 24).0[0].starts_with("GONE: it was unmounted /mnt/ds"));
+    }
+
+    #[test]
+    fn of_a_long_path_the_end_is_shown() {
+        assert_eq!(ending("/mnt/ds", 7), "/mnt/ds");
+        assert_eq!(ending("/mnt/train", 7), "…/train");
+        assert_eq!(ending("/mnt/träin", 6), "…träin");
+        assert_eq!(ending("/mnt", 0), "…");
+    }
+
+    #[test]
+    fn several_mounts_show_which_one_it_is() {
+        let mut state = state(&["/a", "/b"]);
+        assert!(screen(&state, 80, 24).0[0].starts_with("[1/2] /a "));
+        state.key(KeyEvent::new(KeyCode::Tab, KeyModifiers::NONE));
+        assert!(screen(&state, 80, 24).0[0].starts_with("[2/2] /b "));
+    }
+}

@@ -1,0 +1,165 @@
+//! `ffrfs trace`: who asks a mount for what, and where the time goes.
+
+mod chrome;
+mod follow;
+mod log;
+
+use super::failure::say;
+use super::interrupt::Interrupt;
+use super::{Exit, Failure};
+use crate::vfs::{AHEAD, Operation, TraceEvent};
+use clap::Args;
+use clap::builder::PossibleValuesParser;
+use follow::Follow;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// Between two looks.
+const PAUSE: Duration = Duration::from_millis(100);
+
+const AFTER_HELP: &str = "\
+A line for each request that has ended:
+
+  TIME (UTC)  PID  OPERATION  OFFSET  SIZE  LATENCY  OUTCOME  PATH
+
+PID is that of the thread that asks; 0 is the kernel for itself. `prefetch` is what is fetched ahead:
+its place is that in the container. What the kernel's page cache answers is no request, and is not
+seen here.
+
+The mount records requests only while it is asked for them, and for 5 s after that; this may be done
+by who mounted it, and by root.
+
+Examples:
+  ffrfs trace /mnt/ds
+  ffrfs trace /mnt/ds --op read --slow 10ms
+  ffrfs trace /mnt/ds --path 'cat/*' --json | jq .duration_ns
+  ffrfs trace /mnt/ds --chrome trace.json --seconds 10     # for https://ui.perfetto.dev";
+
+/// Show the requests that a mount answers
+#[derive(Debug, Args)]
+#[command(after_help = AFTER_HELP)]
+pub(super) struct TraceArgs {
+    /// Where the dataset is mounted
+    #[arg(value_name = "MOUNTPOINT")]
+    target: PathBuf,
+    /// Write a trace for Perfetto and chrome://tracing: each request with its phases
+    #[arg(long, value_name = "FILE", conflicts_with = "json")]
+    chrome: Option<PathBuf>,
+    /// End after so long [default: at Ctrl-C]
+    #[arg(short = 's', long, value_name = "N", value_parser = seconds)]
+    seconds: Option<Duration>,
+    /// Only these operations
+    #[arg(long, value_name = "OP", value_delimiter = ',', value_parser = operations())]
+    op: Vec<String>,
+    /// Only what took at least so long, such as 10ms
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    slow: Option<Duration>,
+    /// Only paths that match, such as 'cat/*.jpg' (a * is also for slashes)
+    #[arg(long, value_name = "GLOB")]
+    path: Option<glob::Pattern>,
+    /// A JSON object a line
+    #[arg(long)]
+    json: bool,
+}
+
+/// Takes the requests that are wanted.
+trait Sink {
+    fn take(&mut self, event: &TraceEvent, epoch_unix_ns: u64) -> Result<(), Failure>;
+
+    /// What was taken so far is to be seen now.
+    fn flush(&mut self) -> Result<(), Failure>;
+
+    /// Nothing follows.
+    fn finish(self: Box<Self>) -> Result<(), Failure>;
+}
+
+pub(super) fn run(args: &TraceArgs) -> Result<Exit, Failure> {
+    let mut follow = Follow::new(&args.target)?;
+    let mut sink: Box<dyn Sink> = match &args.chrome {
+        Some(path) => Box::new(chrome::Chrome::create(path, follow.daemon())?),
+        None if args.json => Box::new(log::Json::default()),
+        None => Box::new(log::Lines::default()),
+    };
+    let interrupt = Interrupt::listen();
+    let until = args.seconds.map(|seconds| Instant::now() + seconds);
+    let mut lost = 0;
+    let ended = loop {
+        // Looked at first: what has come until then is still shown.
+        let is_last = interrupt.requested() || until.is_some_and(|until| Instant::now() >= until);
+        let page = match follow.next() {
+            Ok(page) => page,
+            Err(failure) => break Err(failure),
+        };
+        lost += page.head.lost;
+        for event in page.events.iter().filter(|event| args.wants(event)) {
+            sink.take(event, page.head.epoch_unix_ns)?;
+        }
+        sink.flush()?;
+        if is_last {
+            break Ok(Exit::Ok);
+        }
+        if !page.head.has_more {
+            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+            std::thread::sleep(left.map_or(PAUSE, |left| left.min(PAUSE)));
+        }
+    };
+    if lost > 0 {
+        say(format_args!("ffrfs: {lost} requests came too fast to be recorded"));
+    }
+    // A mount that goes away while it is traced leaves a whole trace behind.
+    sink.finish()?;
+    ended
+}
+
+impl TraceArgs {
+    fn wants(&self, event: &TraceEvent) -> bool {
+        let is_slow = |slow: Duration| u128::from(event.duration_ns) >= slow.as_nanos();
+        let matches = |glob: &glob::Pattern| event.path.as_deref().is_some_and(|p| glob.matches(p));
+        (self.op.is_empty() || self.op.iter().any(|op| **op == *event.operation))
+            && self.slow.is_none_or(is_slow)
+            && self.path.as_ref().is_none_or(matches)
+    }
+}
+
+fn operations() -> PossibleValuesParser {
+    let names = Operation::ALL.iter().map(|(_, name)| *name);
+    PossibleValuesParser::new(names.chain([AHEAD]).collect::<Vec<_>>())
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse().ok().and_then(|s| Duration::try_from_secs_f64(s).ok());
+    seconds.ok_or_else(|| format!("{text:?} is not a number of seconds"))
+}
+
+/// `10ms`, `250us`, `1.5s`.
+fn duration(text: &str) -> Result<Duration, String> {
+    let wrong = || format!("{text:?} is not a time such as 10ms, 250us or 1.5s");
+    let number = text.trim_end_matches(|c: char| !c.is_ascii_digit());
+    let scale = match &text[number.len()..] {
+        "us" | "µs" => 1e-6,
+        "ms" => 1e-3,
+        "s" => 1.0,
+        _ => return Err(wrong()),
+    };
+    let number: f64 = number.parse().map_err(|_| wrong())?;
+    Duration::try_from_secs_f64(number * scale).map_err(|_| wrong())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_have_a_unit() {
+        assert_eq!(duration("10ms"), Ok(Duration::from_millis(10)));
+        assert_eq!(duration("250us"), Ok(Duration::from_micros(250)));
+        assert_eq!(duration("1.5s"), Ok(Duration::from_millis(1500)));
+        for wrong in ["", "10", "ms", "-1s", "1h", "1e999s", "nans"] {
+            assert!(duration(wrong).is_err(), "{wrong}");
+        }
+        assert_eq!(seconds("0.5"), Ok(Duration::from_millis(500)));
+        for wrong in ["", "x", "-1", "inf", "nan"] {
+            assert!(seconds(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! A trace in the Trace Event Format, which Perfetto and chrome://tracing open: each thread that asks has
+//! tracks on which its requests lie, and in them their phases.
+
+use super::Sink;
+use super::log::outcome;
+use crate::cli::Failure;
+use crate::vfs::{AHEAD, TraceEvent, TracePhase, sample_of_inode};
+use serde_json::{Value, json};
+use std::collections::HashMap;
+use std::fs;
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use tempfile::NamedTempFile;
+
+/// A file that is there as a whole once it is finished.
+pub(super) struct Chrome {
+    file: BufWriter<NamedTempFile>,
+    path: PathBuf,
+    daemon: u32,
+    /// By thread: until when each of its tracks is taken.
+    tracks: HashMap<u32, Vec<u64>>,
+    is_empty: bool,
+}
+
+impl Chrome {
+    pub(super) fn create(path: &Path, daemon: u32) -> Result<Self, Failure> {
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let file = tempfile::Builder::new()
+            .prefix(".ffrfs-trace-")
+            .tempfile_in(folder.unwrap_or(Path::new(".")))
+            .map_err(|e| Failure::output(path.display(), e))?;
+        let (path, tracks) = (path.to_owned(), HashMap::new());
+        let mut this = Self { file: BufWriter::new(file), path, daemon, tracks, is_empty: true };
+        this.write(|file| file.write_all(b"{\"displayTimeUnit\":\"ns\",\"traceEvents\":["))?;
+        Ok(this)
+    }
+
+    fn write(
+        &mut self,
+        write: impl FnOnce(&mut BufWriter<NamedTempFile>) -> io::Result<()>,
+    ) -> Result<(), Failure> {
+        write(&mut self.file).map_err(|e| Failure::output(self.path.display(), e))
+    }
+
+    fn record(&mut self, record: &Value) -> Result<(), Failure> {
+        let before: &[u8] = if std::mem::take(&mut self.is_empty) { b"\n" } else { b",\n" };
+        self.write(|file| {
+            file.write_all(before)?;
+            Ok(serde_json::to_writer(file, record)?)
+        })
+    }
+
+    /// The first track of a thread that was free when the request came: on one track nothing overlaps.
+    fn track(&mut self, pid: u32, event: &TraceEvent) -> Result<usize, Failure> {
+        let end = event.start_ns + event.duration_ns;
+        let tracks = self.tracks.entry(pid).or_default();
+        let is_new_process = tracks.is_empty();
+        let free = tracks.iter().position(|taken_until| *taken_until <= event.start_ns);
+        let track = free.unwrap_or(tracks.len());
+        match free {
+            Some(track) => tracks[track] = end,
+            None => tracks.push(end),
+        }
+        if is_new_process {
+            let name = self.process_name(pid);
+            self.name("process_name", pid, 0, &name)?;
+        }
+        if free.is_none() {
+            let what = if event.operation == AHEAD { AHEAD } else { "requests" };
+            self.name("thread_name", pid, track, &format!("{what} {}", track + 1))?;
+        }
+        Ok(track)
+    }
+
+    fn name(&mut self, what: &str, pid: u32, track: usize, name: &str) -> Result<(), Failure> {
+        let record = json!({
+            "ph": "M", "name": what, "pid": pid, "tid": tid(track), "args": { "name": name }
+        });
+        self.record(&record)
+    }
+
+    fn process_name(&self, pid: u32) -> String {
+        match pid {
+            0 => "kernel".to_owned(),
+            pid if pid == self.daemon => "ffrfs: fetched ahead".to_owned(),
+            pid => match fs::read_to_string(format!("/proc/{pid}/comm")) {
+                Ok(name) => name.trim_end().to_owned(),
+                Err(_) => "ended".to_owned(),
+            },
+        }
+    }
+}
+
+impl Sink for Chrome {
+    fn take(&mut self, event: &TraceEvent, epoch_unix_ns: u64) -> Result<(), Failure> {
+        let pid = if event.operation == AHEAD { self.daemon } else { event.pid };
+        let track = self.track(pid, event)?;
+        self.record(&json!({
+            "ph": "X", "cat": "request", "name": event.operation, "pid": pid, "tid": tid(track),
+            "ts": micros(event.start_ns), "dur": micros(event.duration_ns),
+            "args": args(event, epoch_unix_ns),
+        }))?;
+        for TracePhase { name, start_ns, duration_ns } in &event.phases {
+            self.record(&json!({
+                "ph": "X", "cat": "phase", "name": name, "pid": pid, "tid": tid(track),
+                "ts": micros(*start_ns), "dur": micros(*duration_ns),
+            }))?;
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    fn finish(mut self: Box<Self>) -> Result<(), Failure> {
+        self.write(|file| {
+            file.write_all(b"\n]}\n")?;
+            file.flush()
+        })?;
+        let failed = |e| Failure::output(self.path.display(), e);
+        let file = self.file.into_inner().map_err(|e| failed(e.into_error()))?;
+        file.persist(&self.path).map(drop).map_err(|e| failed(e.error))
+    }
+}
+
+/// Tracks are numbered from 1; 0 would be the process itself.
+fn tid(track: usize) -> usize {
+    track + 1
+}
+
+/// Microseconds, exact to the nanosecond.
+fn micros(nanos: u64) -> f64 {
+    nanos as f64 / 1e3
+}
+
+fn args(event: &TraceEvent, epoch_unix_ns: u64) -> Value {
+    let mut args = json!({
+        "outcome": outcome(event.errno),
+        "offset": event.offset,
+        "length": event.length,
+        "bytes": event.bytes,
+        "unix_ns": epoch_unix_ns.saturating_add(event.start_ns),
+    });
+    let sample = event.ino.and_then(sample_of_inode);
+    let more = [
+        ("path", event.path.as_deref().map(Value::from)),
+        ("inode", event.ino.map(Value::from)),
+        ("sample", sample.map(Value::from)),
+        ("samples", event.samples.map(Value::from)),
+        ("container", event.container.as_deref().map(Value::from)),
+    ];
+    if let Value::Object(args) = &mut args {
+        args.extend(more.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))));
+    }
+    args
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(start_ns: u64, end_ns: u64) -> TraceEvent {
+        TraceEvent {
+            number: 1,
+            operation: "read".into(),
+            pid: 0,
+            ino: Some(4),
+            path: None,
+            container: None,
+            samples: None,
+            offset: 0,
+            length: 1,
+            bytes: 1,
+            errno: 0,
+            start_ns,
+            duration_ns: end_ns - start_ns,
+            phases: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn on_one_track_nothing_overlaps() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("trace.json");
+        let mut chrome = Chrome::create(&path, 7).unwrap();
+        // In the order in which they end.
+        for (start, end) in [(0, 10), (5, 12), (12, 13), (1, 14), (13, 20), (14, 21), (13, 22)] {
+            chrome.take(&event(start, end), 0).unwrap();
+        }
+        Box::new(chrome).finish().unwrap();
+        let trace: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+        let mut tracks: HashMap<u64, Vec<(f64, f64)>> = HashMap::new();
+        let records = trace["traceEvents"].as_array().unwrap();
+        for record in records.iter().filter(|record| record["ph"] == "X") {
+            let start = record["ts"].as_f64().unwrap();
+            let end = start + record["dur"].as_f64().unwrap();
+            tracks.entry(record["tid"].as_u64().unwrap()).or_default().push((start, end));
+        }
+        assert_eq!(tracks.len(), 4);
+        assert_eq!(tracks.values().map(Vec::len).sum::<usize>(), 7);
+        for spans in tracks.values_mut() {
+            spans.sort_by(|a, b| a.0.total_cmp(&b.0));
+            assert!(spans.windows(2).all(|pair| pair[0].1 <= pair[1].0 + 1e-9), "{spans:?}");
+        }
+    }
+
+    #[test]
+    fn a_trace_that_is_not_finished_leaves_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut chrome = Chrome::create(&folder.path().join("trace.json"), 7).unwrap();
+        chrome.take(&event(0, 1), 0).unwrap();
+        drop(chrome);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+}

@@ -1,0 +1,183 @@
+//! An access log: a line a request.
+
+use super::Sink;
+use crate::cli::Failure;
+use crate::vfs::TraceEvent;
+use nix::errno::Errno;
+use serde::Serialize;
+use std::fmt::Write as _;
+use std::io::{self, BufWriter, Stdout, Write};
+use std::time::Duration;
+
+/// Lines for people.
+pub(super) struct Lines(BufWriter<Stdout>);
+
+/// Lines for programs.
+pub(super) struct Json(BufWriter<Stdout>);
+
+/// What a line for programs has beside the event.
+#[derive(Serialize)]
+struct Timed<'a> {
+    /// When it came, in nanoseconds since 1970.
+    unix_ns: u64,
+    #[serde(flatten)]
+    event: &'a TraceEvent,
+}
+
+impl Default for Lines {
+    fn default() -> Self {
+        Self(BufWriter::new(io::stdout()))
+    }
+}
+
+impl Default for Json {
+    fn default() -> Self {
+        Self(BufWriter::new(io::stdout()))
+    }
+}
+
+fn failed(error: io::Error) -> Failure {
+    Failure::output("standard output", error)
+}
+
+impl Sink for Lines {
+    fn take(&mut self, event: &TraceEvent, epoch_unix_ns: u64) -> Result<(), Failure> {
+        writeln!(self.0, "{}", line(event, epoch_unix_ns)).map_err(failed)
+    }
+
+    fn flush(&mut self) -> Result<(), Failure> {
+        self.0.flush().map_err(failed)
+    }
+
+    fn finish(mut self: Box<Self>) -> Result<(), Failure> {
+        self.flush()
+    }
+}
+
+impl Sink for Json {
+    fn take(&mut self, event: &TraceEvent, epoch_unix_ns: u64) -> Result<(), Failure> {
+        let timed = Timed { unix_ns: epoch_unix_ns.saturating_add(event.start_ns), event };
+        serde_json::to_writer(&mut self.0, &timed).map_err(|e| failed(e.into()))?;
+        self.0.write_all(b"\n").map_err(failed)
+    }
+
+    fn flush(&mut self) -> Result<(), Failure> {
+        self.0.flush().map_err(failed)
+    }
+
+    fn finish(mut self: Box<Self>) -> Result<(), Failure> {
+        self.flush()
+    }
+}
+
+fn line(event: &TraceEvent, epoch_unix_ns: u64) -> String {
+    let time = time_of_day(epoch_unix_ns.saturating_add(event.start_ns));
+    let size = match event.bytes {
+        0 => "-".to_owned(),
+        bytes => bytes.to_string(),
+    };
+    let outcome = outcome(event.errno);
+    let latency = latency(Duration::from_nanos(event.duration_ns));
+    let path = event.path.as_deref().or(event.container.as_deref()).unwrap_or("?");
+    let mut line = format!(
+        "{time} {:>8} {:<11} {:>12} {size:>9} {latency:>8} {outcome:<7} {}",
+        event.pid,
+        event.operation,
+        event.offset,
+        printable(path)
+    );
+    if let Some(more) = event.samples.and_then(|samples| samples.checked_sub(1)).filter(|n| *n > 0)
+    {
+        let _ = write!(line, " and {more} more");
+    }
+    line
+}
+
+/// An error number as its name.
+pub(super) fn outcome(errno: i32) -> String {
+    match errno {
+        0 => "ok".to_owned(),
+        errno => format!("{:?}", Errno::from_raw(errno)),
+    }
+}
+
+/// The time of day in UTC.
+fn time_of_day(unix_ns: u64) -> String {
+    let (seconds, micros) = (unix_ns / 1_000_000_000 % 86_400, unix_ns / 1000 % 1_000_000);
+    format!("{:02}:{:02}:{:02}.{micros:06}", seconds / 3600, seconds / 60 % 60, seconds % 60)
+}
+
+/// Three digits and a unit.
+fn latency(time: Duration) -> String {
+    let micros = time.as_secs_f64() * 1e6;
+    let (value, unit) = match micros {
+        ..1e3 => (micros, "us"),
+        ..1e6 => (micros / 1e3, "ms"),
+        _ => (micros / 1e6, "s"),
+    };
+    let decimals = if value < 10.0 { 2 } else { usize::from(value < 100.0) };
+    format!("{value:.decimals$}{unit}")
+}
+
+/// A name must not command the terminal, nor make two lines.
+fn printable(path: &str) -> String {
+    path.chars().fold(String::with_capacity(path.len()), |mut out, c| {
+        match c.is_control() {
+            true => out.extend(c.escape_default()),
+            false => out.push(c),
+        }
+        out
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event() -> TraceEvent {
+        TraceEvent {
+            number: 1,
+            operation: "read".into(),
+            pid: 42,
+            ino: Some(4),
+            path: Some("cat/\x1b[2J\n1.jpg".to_owned()),
+            container: None,
+            samples: None,
+            offset: 4096,
+            length: 131_072,
+            bytes: 110_000,
+            errno: 0,
+            start_ns: 1_500,
+            duration_ns: 1_234_567,
+            phases: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_line_tells_all_and_no_name_commands_the_terminal() {
+        let epoch = (3600 + 2 * 60 + 3) * 1_000_000_000;
+        assert_eq!(
+            line(&event(), epoch),
+            "01:02:03.000001       42 read                4096    110000   1.23ms ok      \
+             cat/\\u{1b}[2J\\n1.jpg"
+        );
+        let failed = TraceEvent { errno: libc::EIO, bytes: 0, path: None, ..event() };
+        assert!(line(&failed, epoch).ends_with("        -   1.23ms EIO     ?"));
+        let ahead = TraceEvent { samples: Some(3), path: Some("1".to_owned()), ..event() };
+        assert!(line(&ahead, epoch).ends_with("1 and 2 more"));
+    }
+
+    #[test]
+    fn latencies_have_three_digits() {
+        for (nanos, shown) in [
+            (0, "0.00us"),
+            (38_400, "38.4us"),
+            (384_000, "384us"),
+            (4_200_000, "4.20ms"),
+            (2_000_000_000, "2.00s"),
+            (600_000_000_000, "600s"),
+        ] {
+            assert_eq!(latency(Duration::from_nanos(nanos)), shown);
+        }
+    }
+}
