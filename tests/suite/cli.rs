@@ -60,7 +60,9 @@ fn help_goes_to_stdout_and_documents_the_exit_codes() {
         {
             assert!(help.contains(line), "{args:?} has no {line:?}: {help}");
         }
-        for command in ["mount", "umount", "info", "ls", "cat", "verify", "warmup", "pack"] {
+        for command in
+            ["mount", "umount", "info", "ls", "cat", "verify", "warmup", "pack", "completions"]
+        {
             assert!(help.contains(&format!("\n  {command} ")), "{command}");
         }
     }

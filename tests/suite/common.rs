@@ -2,10 +2,12 @@
 #![allow(dead_code, reason = "not every test module needs everything")]
 
 mod disk;
+mod loose;
 mod mount;
 mod need;
 
 pub(crate) use disk::*;
+pub(crate) use loose::*;
 pub(crate) use mount::*;
 pub(crate) use need::*;
 pub(crate) use tempfile::TempDir;
@@ -13,9 +15,9 @@ pub(crate) use tempfile::TempDir;
 use ffrfs::format::ffrecord::Writer;
 use std::ffi::OsStr;
 use std::fs::{self, File};
-use std::io::{self, BufWriter};
+use std::io::{self, BufWriter, Read};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 /// The program under test.
@@ -209,6 +211,18 @@ pub(crate) fn wait_until(what: &str, limit: Duration, mut holds: impl FnMut() ->
         assert!(start.elapsed() < limit, "{what}: not within {limit:?}");
         std::thread::sleep(Duration::from_millis(5));
     }
+}
+
+/// Waits until a program has ended; its exit code, and what it wrote to stderr.
+pub(crate) fn wait_for_end(child: &mut Child, limit: Duration) -> (i32, String) {
+    let mut status = None;
+    wait_until("it ends", limit, || {
+        status = child.try_wait().unwrap();
+        status.is_some()
+    });
+    let mut stderr = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
+    (status.and_then(|status| status.code()).unwrap_or(-1), stderr)
 }
 
 /// Whether a process runs (one that nobody has waited for yet does not).

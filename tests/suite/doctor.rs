@@ -1,7 +1,7 @@
 //! `ffrfs doctor`: what it finds, what it advises, and how it ends.
 
 use crate::common::{
-    FFRFS, Mount, NOTHING, Need, Outcome, Transport, container_in, ffrfs, fixture,
+    FFRFS, Mount, NOTHING, Need, Outcome, Transport, container_in, drop_cached, ffrfs, fixture,
     for_each_transport, have, noise, run, samples, temp_dir,
 };
 use crate::user::{Sandbox, have_sandbox};
@@ -134,6 +134,41 @@ fn a_mount_is_described_with_its_transport() {
             check(&checks, ": read_ahead_kb")["found"].as_str().unwrap().parse::<u64>().is_ok()
         );
         mount.unmount();
+    });
+}
+
+#[test]
+fn a_mount_that_nobody_reads_is_said_to_be_idle_and_one_that_is_read_is_not() {
+    for_each_transport(|transport| {
+        let mount = Mount::with_samples(transport, &samples(50, 20_000), &[]);
+        let bottleneck = || {
+            let (code, checks) = doctor(&["--seconds=0.5".as_ref(), mount.point()]);
+            assert_eq!(code, 0);
+            check(&checks, ": bottleneck").clone()
+        };
+        let idle = bottleneck();
+        assert_eq!(idle["state"], "ok");
+        assert!(idle["found"].as_str().unwrap().starts_with("none, idle"), "{idle}");
+        assert!(idle["found"].as_str().unwrap().contains("(0 requests/s"), "{idle}");
+        let stop = std::sync::atomic::AtomicBool::new(false);
+        let busy = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                    for number in 0..50 {
+                        let file = fs::File::open(mount.path(format!("{number:06}"))).unwrap();
+                        drop_cached(&file);
+                        std::io::copy(&mut &file, &mut std::io::sink()).unwrap();
+                    }
+                }
+            });
+            let busy = std::panic::catch_unwind(std::panic::AssertUnwindSafe(bottleneck));
+            stop.store(true, std::sync::atomic::Ordering::Relaxed);
+            busy.unwrap()
+        });
+        let found = busy["found"].as_str().unwrap();
+        assert!(!found.starts_with("none") && !found.starts_with("unknown"), "{busy}");
+        let rate = found.split(['(', ' ']).find_map(|word| word.parse::<u64>().ok()).unwrap();
+        assert!(rate > 50, "{busy}");
     });
 }
 

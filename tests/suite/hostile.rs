@@ -3,6 +3,7 @@
 //! some of it through the program and a mount.
 
 mod program;
+mod sealed;
 
 use super::common::noise;
 use ffrfs::catalog::{Catalog, Dataset, Naming, Numbered, StoredNames, Suffix};
@@ -71,7 +72,11 @@ fn serve(bytes: &[u8], allow_damaged: bool, verify: Verify) -> Option<Files> {
     let container =
         ffrfs::format::open(source, &OpenOptions { allow_damaged, ..OpenOptions::default() })
             .ok()?;
-    let dataset = Dataset::new(vec![container]);
+    show(Dataset::new(vec![container]), bytes, allow_damaged, verify)
+}
+
+/// What a mount of this dataset would show.
+fn show(dataset: Dataset, bytes: &[u8], allow_damaged: bool, verify: Verify) -> Option<Files> {
     let catalog: Catalog = match dataset.stored_names(&Naming::default()) {
         Ok(StoredNames::Tree(tree)) => tree.into(),
         Err(_) if !allow_damaged => return None,

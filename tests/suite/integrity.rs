@@ -79,7 +79,7 @@ fn a_corrupt_sample_is_listed_and_logged_once() {
         let log = mount.log();
         let lines: Vec<_> = log.lines().filter(|line| line.contains("checksum")).collect();
         assert_eq!(lines.len(), 1, "{log}");
-        let at = ["sample=1".to_owned(), format!("offset={}", offsets[1])];
+        let at = ["sample 1:".to_owned(), format!("offset={}", offsets[1])];
         let sums = [format!("expected={expected:#010x}"), format!("found={found:#010x}")];
         for word in at.iter().chain(&sums).chain([&container]) {
             assert!(lines[0].contains(word.as_str()), "{word} is not in: {}", lines[0]);

@@ -3,12 +3,12 @@
 use crate::common::{
     FFRFS, Fusectl, Mount, Need, Outcome, TempDir, Transport, clean_up, container_in, drop_cached,
     ffrfs, for_each_transport, have, is_mount_point, is_running, mount_command, mounts_at, noise,
-    run, samples, temp_dir, unmount_soon, wait_until, write_container,
+    run, samples, temp_dir, unmount_soon, wait_for_end, wait_until, write_container,
 };
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::fs::{self, File};
-use std::io::{self, Read};
+use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -63,14 +63,7 @@ impl Foreground {
 
     /// Exit code, and what it wrote to stderr.
     fn wait(&mut self) -> (i32, String) {
-        let mut status = None;
-        wait_until("it ends", IN_TIME, || {
-            status = self.child.try_wait().unwrap();
-            status.is_some()
-        });
-        let mut stderr = String::new();
-        self.child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
-        (status.and_then(|status| status.code()).unwrap_or(-1), stderr)
+        wait_for_end(&mut self.child, IN_TIME)
     }
 }
 

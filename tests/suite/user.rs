@@ -137,7 +137,7 @@ impl Sandbox {
 }
 
 /// The mount options of a transport, as a list for `-o`.
-fn options(transport: Transport, more: &str) -> String {
+pub(crate) fn options(transport: Transport, more: &str) -> String {
     let options = [transport.option().unwrap_or("defaults"), more];
     options.into_iter().filter(|option| !option.is_empty()).collect::<Vec<_>>().join(",")
 }

@@ -341,7 +341,10 @@ fn the_control_folder_is_reachable_and_not_listed() {
             let mount = Mount::new(transport, &source, options);
             assert!(!names(&mount, "").contains(&".ffrfs".to_owned()));
             assert!(fs::metadata(mount.path(".ffrfs")).unwrap().is_dir());
-            assert_eq!(names(&mount, ".ffrfs"), ["bad", "info.json", "prefetch", "stats.json"]);
+            assert_eq!(
+                names(&mount, ".ffrfs"),
+                ["bad", "info.json", "prefetch", "settings", "stats.json", "trace"]
+            );
             for name in names(&mount, ".ffrfs") {
                 let path = format!(".ffrfs/{name}");
                 let size = fs::metadata(mount.path(&path)).unwrap().len();

@@ -5,6 +5,7 @@ use fuser::{
     BackgroundSession, Config, Errno, FileAttr, FileHandle, FileType, Filesystem, Generation,
     INodeNo, LockOwner, OpenFlags, ReplyAttr, ReplyData, ReplyEntry, Request,
 };
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::ops::Range;
@@ -158,5 +159,28 @@ impl Filesystem for Shown {
             0 => answer(),
             _ => drop(std::thread::spawn(answer)),
         }
+    }
+}
+
+/// A small file system that is gone with the value.
+pub(crate) struct Tmpfs(PathBuf);
+
+impl Tmpfs {
+    pub(crate) fn new(point: PathBuf, size: &str) -> Self {
+        fs::create_dir(&point).unwrap();
+        let options = format!("size={size}");
+        mount(Some("none"), &point, Some("tmpfs"), MsFlags::empty(), Some(&*options)).unwrap();
+        Self(point)
+    }
+
+    /// Where it is mounted.
+    pub(crate) fn point(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Tmpfs {
+    fn drop(&mut self) {
+        let _ = umount2(&self.0, MntFlags::MNT_DETACH);
     }
 }

@@ -276,3 +276,32 @@ fn damaged_streams_are_refused_with_the_byte() {
         assert!(outcome.stderr.contains("at byte"), "{ending}: {}", outcome.stderr);
     }
 }
+
+#[test]
+fn of_a_truncated_compressed_archive_what_is_whole_is_served_on_demand() {
+    if !have(Need::Program("gzip")) {
+        return;
+    }
+    let folder = temp_dir();
+    let parts = [41, 42, 43].map(|seed| noise(seed, 9 << 20));
+    let members = [("one", &parts[0][..]), ("two", &parts[1]), ("three", &parts[2])];
+    let bytes = through("gzip", &["-c", "-1"], &write::tar(&members));
+    let source = file_in(&folder, "x.tgz", &bytes[..bytes.len() / 2]);
+    let refused = super::refused(&source, &[]);
+    assert_eq!(refused.code, 3);
+    for says in ["x.tgz", "truncated", "--allow-damaged"] {
+        assert!(refused.stderr.contains(says), "{says:?} is not in {}", refused.stderr);
+    }
+    for_each_transport(|transport| {
+        // The second time by the index that was kept.
+        for _ in 0..2 {
+            let mount = Mount::new(transport, &source, &["allow_damaged"]);
+            assert!(mount.read("one").unwrap() == parts[0]);
+            crate::common::assert_errno(mount.read("two"), libc::EIO);
+            assert!(mount.log().contains("the stream is cut at byte"), "{}", mount.log());
+        }
+    });
+    let text = file_in(&folder, "x.txt.gz", &through("gzip", &["-c"], b"one file")[..20]);
+    let refused = super::refused(&text, &["allow_damaged"]);
+    assert!(refused.code == 3 && refused.stderr.contains("nothing in it is whole"), "{refused:?}");
+}

@@ -1,8 +1,7 @@
 //! What `pack` refuses, and that nothing is left where it fails or is interrupted.
 
-use super::super::common::{FFRFS, Need, Outcome, have, temp_dir, wait_until};
+use super::super::common::{FFRFS, Need, Outcome, Tmpfs, have, temp_dir, wait_until};
 use super::{Tree, folder_of, names_in, pack};
-use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::fs::{self, File};
@@ -131,24 +130,6 @@ fn folders_too_deep_are_refused() {
     assert_eq!(names_in(work.path()), ["in"]);
 }
 
-/// A small file system that is gone with the value.
-struct Tmpfs(PathBuf);
-
-impl Tmpfs {
-    fn new(point: PathBuf, size: &str) -> Self {
-        fs::create_dir(&point).unwrap();
-        let options = format!("size={size}");
-        mount(Some("none"), &point, Some("tmpfs"), MsFlags::empty(), Some(&*options)).unwrap();
-        Self(point)
-    }
-}
-
-impl Drop for Tmpfs {
-    fn drop(&mut self) {
-        let _ = umount2(&self.0, MntFlags::MNT_DETACH);
-    }
-}
-
 #[test]
 fn a_full_disk_is_exit_code_6_and_leaves_nothing() {
     if !have(Need::Root) {
@@ -159,12 +140,12 @@ fn a_full_disk_is_exit_code_6_and_leaves_nothing() {
     fs::write(input.join("large"), vec![1; 3 << 20]).unwrap();
     let small = Tmpfs::new(work.path().join("small"), "1m");
     for (args, out) in [(&[][..], "out.ffr"), (&["--flat"], "out.ffr"), (&["--parts=2"], "out")] {
-        let outcome = pack(&input, &small.0.join(out), args);
+        let outcome = pack(&input, &small.point().join(out), args);
         refused(&outcome, 6, &[out, "No space left"]);
-        assert!(names_in(&small.0).is_empty(), "{args:?}");
+        assert!(names_in(small.point()).is_empty(), "{args:?}");
     }
     fs::remove_file(input.join("large")).unwrap();
-    pack(&input, &small.0.join("out.ffr"), &[]).ok();
+    pack(&input, &small.point().join("out.ffr"), &[]).ok();
 }
 
 /// Begins to pack, and waits until something of the output is written under another name.
@@ -177,9 +158,11 @@ fn begin(input: &Path, out: &Path, args: &[&str]) -> Child {
         let writes = |name: &std::ffi::OsString| {
             let path = parent.join(name);
             let hidden = name.to_string_lossy().starts_with('.');
-            let part = path.join("PART_00000.ffr");
-            let file = if path.is_dir() { part } else { path };
-            hidden && fs::metadata(file).is_ok_and(|metadata| metadata.len() > 1 << 20)
+            let is_large = |path: &Path| fs::metadata(path).is_ok_and(|m| m.len() > 1 << 20);
+            let within = fs::read_dir(&path).into_iter().flatten().flatten();
+            hidden
+                && (path.is_file() && is_large(&path)
+                    || within.map(|e| e.path()).any(|p| is_large(&p)))
         };
         assert!(child.try_wait().unwrap().is_none(), "it ended before it was interrupted");
         names_in(parent).iter().any(writes)

@@ -1,0 +1,157 @@
+//! Restart points of large members, kept from one mount to the next.
+
+use super::file_in;
+use super::write::{deflated, text, zip};
+use crate::common::{
+    FFRFS, Mount, TempDir, Transport, flip_byte, for_each_transport, run, temp_dir, wait_until,
+};
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+/// More than is decoded at once with little memory, and than lies between two places to decode from.
+const LARGE_BYTES: usize = 40 << 20;
+const OPTIONS: &[&str] = &["memory=64M"];
+
+struct Archive {
+    folder: TempDir,
+    path: PathBuf,
+    members: [Vec<u8>; 2],
+}
+
+impl Archive {
+    fn new() -> Self {
+        let folder = temp_dir();
+        let members = [text(31, LARGE_BYTES), text(32, LARGE_BYTES)];
+        let bytes = zip(&[deflated("0", &members[0]), deflated("1", &members[1])]);
+        Self { path: file_in(&folder, "x.zip", bytes), folder, members }
+    }
+
+    fn kept(&self) -> PathBuf {
+        self.folder.path().join("x.zip.ffrfs-index")
+    }
+
+    fn kept_bytes(&self) -> u64 {
+        fs::metadata(self.kept()).map_or(0, |metadata| metadata.len())
+    }
+
+    /// Reads 4 KB near the end of a member; gives how many stored bytes that took.
+    #[track_caller]
+    fn read(&self, mount: &Mount, member: usize) -> u64 {
+        let before = fetched(mount);
+        let file = File::open(mount.path(member.to_string())).unwrap();
+        let place = LARGE_BYTES - 1_000_000;
+        let mut bytes = vec![0; 4096];
+        file.read_exact_at(&mut bytes, place as u64).unwrap();
+        assert!(bytes == self.members[member][place..place + 4096], "member {member}");
+        fetched(mount) - before
+    }
+}
+
+fn fetched(mount: &Mount) -> u64 {
+    mount.stats()["bytes_fetched"].as_u64().unwrap()
+}
+
+/// What a pass over a member fetches at least.
+fn pass_bytes(archive: &Path) -> u64 {
+    fs::metadata(archive).unwrap().len() / 3
+}
+
+#[test]
+fn a_large_member_is_passed_over_once_and_read_in_the_middle_by_later_mounts() {
+    for_each_transport(|transport| {
+        let archive = Archive::new();
+        let whole = pass_bytes(&archive.path);
+        let first = Mount::new(transport, &archive.path, OPTIONS);
+        assert!(archive.read(&first, 0) > whole);
+        wait_until("points kept", Duration::from_secs(20), || archive.kept_bytes() > 1000);
+        drop(first);
+        // Both mounts at once add what they find.
+        let mounts = [(); 2].map(|()| Mount::new(transport, &archive.path, OPTIONS));
+        let kept = archive.kept_bytes();
+        assert!(archive.read(&mounts[0], 0) < whole / 2);
+        assert!(archive.read(&mounts[1], 1) > whole);
+        wait_until("more points kept", Duration::from_secs(20), || archive.kept_bytes() > kept);
+        assert!(archive.read(&mounts[0], 1) < whole / 2);
+        assert!(archive.read(&mounts[1], 0) < whole / 2);
+        let copy = file_in(&archive.folder, "copy", &archive.members[1]);
+        run(Command::new("cmp").arg(mounts[0].path("1")).arg(copy)).ok();
+        let names: Vec<_> = fs::read_dir(archive.folder.path())
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name())
+            .filter(|name| name.to_string_lossy().contains("ffrfs"))
+            .collect();
+        assert_eq!(names, ["x.zip.ffrfs-index"], "one file, and nothing half");
+    });
+}
+
+#[test]
+fn damaged_stale_and_cut_restart_points_cost_a_pass_and_no_wrong_byte() {
+    let archive = Archive::new();
+    let whole = pass_bytes(&archive.path);
+    let read_once = |says: &str, takes_a_pass: bool| {
+        let mount = Mount::new(Transport::DevFuse, &archive.path, OPTIONS);
+        let fetched = archive.read(&mount, 0);
+        assert_eq!(fetched > whole / 2, takes_a_pass, "{says}: {fetched} of {whole} bytes");
+    };
+    read_once("nothing kept", true);
+    read_once("kept", false);
+    let length = archive.kept_bytes();
+    // Of the file's head, of the record's, and of the points.
+    for place in [3, 20, 80 + 10, length / 2, length - 1] {
+        let kept = fs::read(archive.kept()).unwrap();
+        flip_byte(&archive.kept(), place);
+        read_once(&format!("byte {place} flipped"), true);
+        read_once("kept anew", false);
+        fs::write(archive.kept(), kept).unwrap();
+    }
+    let file = File::options().write(true).open(archive.kept()).unwrap();
+    file.set_len(length - 7).unwrap();
+    read_once("cut", true);
+    read_once("kept behind what was whole", false);
+    assert_eq!(archive.kept_bytes(), length, "what was cut is gone");
+    // Another archive of that name: other members of the same size.
+    let other = zip(&[deflated("0", &archive.members[0]), deflated("2", &archive.members[1])]);
+    fs::write(&archive.path, other).unwrap();
+    read_once("of another archive", true);
+    read_once("of this one", false);
+}
+
+#[test]
+fn restart_points_are_neither_written_nor_read_where_the_user_does_not_want_it() {
+    let archive = Archive::new();
+    let whole = pass_bytes(&archive.path);
+    let read = |option: &str| {
+        let options = [OPTIONS, &[option]].concat();
+        archive.read(&Mount::new(Transport::DevFuse, &archive.path, &options), 0)
+    };
+    assert!(read("index=none") > whole && read("index=memory") > whole);
+    assert!(read("verify=off") > whole, "unchecked: not worth keeping");
+    assert_eq!(archive.kept_bytes(), 0);
+    let elsewhere = temp_dir();
+    let option = format!("index_dir={}", elsewhere.path().display());
+    assert!(read(&option) > whole);
+    assert!(read(&option) < whole / 2);
+    assert_eq!(archive.kept_bytes(), 0);
+    assert!(read("index=auto") > whole);
+    assert!(read("index=memory") < whole / 2 && read("verify=off") < whole / 2);
+    assert!(read("index=none") > whole);
+}
+
+#[test]
+fn restart_points_are_built_ahead_by_index() {
+    let archive = Archive::new();
+    run(Command::new(FFRFS).arg("index").arg(&archive.path)).ok();
+    let kept = archive.kept_bytes();
+    assert!(kept > 1000);
+    run(Command::new(FFRFS).arg("index").arg(&archive.path)).ok();
+    assert_eq!(archive.kept_bytes(), kept, "what is there is not made again");
+    for_each_transport(|transport| {
+        let mount = Mount::new(transport, &archive.path, OPTIONS);
+        for member in [0, 1] {
+            assert!(archive.read(&mount, member) < pass_bytes(&archive.path) / 2);
+        }
+    });
+}

@@ -1,0 +1,279 @@
+//! The manual pages and the completions: there is one for everything, and the real programs take them.
+
+use crate::common::{FFRFS, Need, TempDir, container_in, ffrfs, have, run, samples, temp_dir};
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A folder with all pages.
+fn manual() -> (TempDir, Vec<PathBuf>) {
+    let folder = temp_dir();
+    ffrfs(&["man".as_ref(), folder.path().as_os_str()]).ok();
+    let pages = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path()).collect();
+    (folder, pages)
+}
+
+fn name(page: &Path) -> &str {
+    page.file_name().unwrap().to_str().unwrap()
+}
+
+/// What `--help` says, a command a line, with what it does.
+fn commands() -> Vec<(String, String)> {
+    let help = ffrfs(&["--help"]).ok().text();
+    let lines = help.lines().skip_while(|line| *line != "Commands:").skip(1);
+    let mut commands: Vec<(String, String)> = Vec::new();
+    for line in lines.take_while(|line| !line.is_empty()) {
+        match line.strip_prefix("  ").filter(|rest| !rest.starts_with(' ')) {
+            Some(entry) => {
+                let (name, about) = entry.split_once(' ').unwrap();
+                commands.push((name.to_owned(), about.trim().to_owned()));
+            }
+            // A line that is too long goes on in the next.
+            None => commands.last_mut().unwrap().1 += &format!(" {}", line.trim()),
+        }
+    }
+    commands.retain(|(name, _)| name != "help");
+    commands
+}
+
+#[test]
+fn every_command_has_a_page_and_there_are_no_others() {
+    let (_folder, pages) = manual();
+    let found: BTreeSet<_> = pages.iter().map(|page| name(page).to_owned()).collect();
+    let commands = commands();
+    let mut wanted: BTreeSet<_> =
+        commands.iter().map(|(command, _)| format!("ffrfs-{command}.1")).collect();
+    wanted.extend(["ffrfs.1".to_owned(), "mount.ffrfs.8".to_owned()]);
+    assert!(commands.len() >= 10);
+    assert_eq!(found, wanted);
+}
+
+#[test]
+fn every_page_has_the_sections_that_people_look_for() {
+    let (_folder, pages) = manual();
+    for page in &pages {
+        let text = fs::read_to_string(page).unwrap();
+        assert!(text.is_ascii(), "{}", name(page));
+        for section in ["NAME", "SYNOPSIS", "OPTIONS", "EXIT STATUS", "EXAMPLES", "SEE ALSO"] {
+            let heading = [format!(".SH {section}\n"), format!(".SH \"{section}\"\n")];
+            let count: usize = heading.iter().map(|heading| text.matches(heading).count()).sum();
+            assert_eq!(count, 1, "{}: {section}", name(page));
+        }
+    }
+}
+
+#[test]
+fn the_manual_programs_have_nothing_to_say_against_the_pages() {
+    if !have(Need::Program("mandoc")) || !have(Need::Program("groff")) {
+        return;
+    }
+    let (_folder, pages) = manual();
+    let lint = run(Command::new("mandoc").args(["-T", "lint", "-W", "warning"]).args(&pages));
+    assert_eq!((lint.code, lint.text().as_str()), (0, ""));
+    for page in &pages {
+        let groff = run(Command::new("groff").args(["-man", "-ww", "-z", "-T", "utf8"]).arg(page));
+        assert_eq!((groff.code, groff.stderr.as_str()), (0, ""), "{}", name(page));
+    }
+}
+
+#[test]
+fn whatis_finds_each_page_by_the_line_that_help_prints() {
+    if !have(Need::Program("lexgrog")) {
+        return;
+    }
+    let (folder, _) = manual();
+    for (command, about) in commands() {
+        let page = folder.path().join(format!("ffrfs-{command}.1"));
+        let said = run(Command::new("lexgrog").arg(&page)).ok().text();
+        assert_eq!(said, format!("{}: \"ffrfs-{command} - {about}\"\n", page.display()));
+    }
+}
+
+#[test]
+fn a_page_names_every_option_of_its_command() {
+    if !have(Need::Program("mandoc")) {
+        return;
+    }
+    let (folder, _) = manual();
+    let read = |page: &str| {
+        let page = folder.path().join(page);
+        run(Command::new("mandoc").args(["-T", "ascii", "-O", "width=200"]).arg(page)).ok().text()
+    };
+    // Without the overprinting that makes letters bold.
+    let plain = |text: String| -> String {
+        let bytes: Vec<char> = text.chars().collect();
+        let kept = bytes
+            .iter()
+            .enumerate()
+            .filter(|(i, c)| **c != '\x08' && bytes.get(i + 1).is_none_or(|next| *next != '\x08'));
+        kept.map(|(_, c)| *c).collect()
+    };
+    let mut count = 0;
+    for (command, _) in commands() {
+        let page = plain(read(&format!("ffrfs-{command}.1")));
+        let help = ffrfs(&[&command, "--help"]).ok().text();
+        let options = help.lines().filter_map(|line| line.trim_start().strip_prefix('-'));
+        // "- typed: …" is a value.
+        for option in options.filter(|option| !option.starts_with(' ')) {
+            let option = format!("-{}", option.split("  ").next().unwrap()).replace('…', "...");
+            assert!(page.contains(&option), "{command}: {option}");
+            count += 1;
+        }
+    }
+    assert!(count > 100, "{count}");
+    let helper = plain(read("mount.ffrfs.8"));
+    for option in ["allow_other", "cache_size=SIZE", "memory=SIZE|N%", "verify=WHEN", "ro"] {
+        assert!(helper.lines().any(|line| line.trim_start().starts_with(option)), "{option}");
+    }
+    assert!(!helper.contains("foreground"));
+}
+
+#[test]
+fn the_date_of_a_page_can_be_given() {
+    let folder = temp_dir();
+    let mut command = Command::new(FFRFS);
+    run(command.env("SOURCE_DATE_EPOCH", "951782400").arg("man").arg(folder.path())).ok();
+    let page = fs::read_to_string(folder.path().join("ffrfs.1")).unwrap();
+    assert!(page.contains("\n.TH FFRFS 1 2000-02-29 "), "{page}");
+}
+
+#[test]
+fn pages_that_cannot_be_written_are_said() {
+    let folder = temp_dir();
+    let file = folder.path().join("file");
+    fs::write(&file, "").unwrap();
+    let outcome = ffrfs(&["man".as_ref(), file.as_os_str()]);
+    assert_eq!(outcome.code, 6, "{}", outcome.stderr);
+    assert!(outcome.stderr.contains("file"), "{}", outcome.stderr);
+}
+
+// ---- completions ---------------------------------------------------------------------------------
+
+/// Writes the completions for a shell to a file of this name.
+fn completions(shell: &str, folder: &TempDir, file: &str) -> PathBuf {
+    let path = folder.path().join(file);
+    fs::write(&path, ffrfs(&["completions", shell]).ok().stdout).unwrap();
+    path
+}
+
+/// What is offered for a line, whose last word is being typed.
+type Offer<'a> = &'a dyn Fn(&[&str]) -> BTreeSet<String>;
+
+/// The same in every shell: commands, options, values, files.
+fn completes(offer: Offer) {
+    let has = |line: &[&str], wanted: &[&str]| {
+        let offered = offer(line);
+        for word in wanted {
+            assert!(offered.contains(*word), "{line:?} offers no {word}: {offered:?}");
+        }
+        offered
+    };
+    let commands = commands();
+    let names: Vec<_> = commands.iter().map(|(name, _)| name.as_str()).collect();
+    let offered = has(&["ffrfs", ""], &names);
+    assert!(!offered.contains("man"), "what is hidden is not offered");
+    assert_eq!(offer(&["ffrfs", "umo"]), BTreeSet::from(["umount".to_owned()]));
+    let offered = has(&["ffrfs", "mount", "--read"], &["--readdirplus"]);
+    assert!(offered.iter().all(|word| word.starts_with("--read")), "{offered:?}");
+    has(&["ffrfs", "doctor", "--"], &["--json"]);
+    let times = ["always", "once", "off"].map(str::to_owned);
+    assert_eq!(offer(&["ffrfs", "mount", "--verify", ""]), BTreeSet::from(times));
+}
+
+fn words(text: &str) -> BTreeSet<String> {
+    text.lines().filter(|line| !line.is_empty()).map(str::to_owned).collect()
+}
+
+#[test]
+fn bash_completes_commands_options_values_and_files() {
+    if !have(Need::Program("bash")) {
+        return;
+    }
+    let folder = temp_dir();
+    let file = completions("bash", &folder, "ffrfs");
+    container_in(&folder, &samples(1, 10));
+    // What readline does with the function that `complete -F` names.
+    let code = r#"
+        cd "$1" && . "$2" && shift 2
+        COMP_WORDS=("$@") COMP_CWORD=$(($# - 1)) COMP_LINE="$*" COMP_POINT=${#COMP_LINE}
+        function=$(complete -p ffrfs | sed 's/.* -F \([^ ]*\) .*/\1/')
+        $function ffrfs "${COMP_WORDS[-1]}" "${COMP_WORDS[-2]}"
+        printf '%s\n' "${COMPREPLY[@]}""#;
+    let offer = |line: &[&str]| {
+        let mut bash = Command::new("bash");
+        bash.args(["--norc", "-c", code, "bash"]).arg(folder.path()).arg(&file).args(line);
+        let outcome = run(&mut bash).ok();
+        assert_eq!(outcome.stderr, "", "{line:?}");
+        words(&outcome.text())
+    };
+    completes(&offer);
+    assert!(offer(&["ffrfs", "mount", "--names", "da"]).contains("data.ffr"));
+    assert_eq!(offer(&["ffrfs", "completions", "z"]), BTreeSet::from(["zsh".to_owned()]));
+}
+
+#[test]
+fn zsh_completes_commands_options_values_and_files() {
+    if !have(Need::Program("zsh")) {
+        return;
+    }
+    let folder = temp_dir();
+    completions("zsh", &folder, "_ffrfs");
+    container_in(&folder, &samples(1, 10));
+    let offer = |line: &[&str]| {
+        let mut zsh = Command::new("zsh");
+        zsh.env("HOME", folder.path()).args(["-f", "-c", IN_ZSH, "zsh"]);
+        words(&run(zsh.arg(folder.path()).arg(line.join(" "))).ok().text())
+    };
+    completes(&offer);
+    assert!(offer(&["ffrfs", "mount", "--names", "da"]).contains("data.ffr"));
+    assert_eq!(offer(&["ffrfs", "completions", "z"]), BTreeSet::from(["zsh".to_owned()]));
+}
+
+/// zsh completes at a terminal only: one that it makes for another zsh, which writes down all that is
+/// offered (builtin compadd -O: what of it fits what was typed).
+const IN_ZSH: &str = r#"
+zmodload zsh/zpty
+cd $1 && rm -f offered finished
+cat > setup <<'SETUP'
+PROMPT= fpath=($PWD $fpath)
+autoload -Uz compinit && compinit -u -D
+compadd() {
+    local -a fitting
+    builtin compadd -O fitting "$@"
+    (( $#fitting )) && print -rl -- $fitting >> offered
+    builtin compadd "$@"
+}
+finish() { : > finished }
+comppostfuncs=(finish)
+print ready
+SETUP
+zpty shell zsh -f -i
+zpty -w shell 'source ./setup'
+zpty -r -m shell seen '*ready*'
+zpty -w -n shell "$2"$'\t'
+repeat 1500; do [[ -e finished ]] && break; sleep 0.02; done
+zpty -d shell
+[[ -e finished ]] && cat offered"#;
+
+#[test]
+fn fish_completes_commands_options_values_and_files() {
+    if !have(Need::Program("fish")) {
+        return;
+    }
+    let folder = temp_dir();
+    let file = completions("fish", &folder, "ffrfs.fish");
+    container_in(&folder, &samples(1, 10));
+    let offer = |line: &[&str]| {
+        let mut fish = Command::new("fish");
+        fish.env("HOME", folder.path()).current_dir(folder.path()).arg("--no-config");
+        let code = "source $argv[1]; complete --do-complete \"$argv[2]\"";
+        let outcome = run(fish.args(["-c", code]).arg(&file).arg(line.join(" "))).ok();
+        assert_eq!(outcome.stderr, "", "{line:?}");
+        // A tab and what it means stand behind a word.
+        let text = outcome.text();
+        text.lines().filter_map(|line| line.split('\t').next()).map(str::to_owned).collect()
+    };
+    completes(&offer);
+    assert!(offer(&["ffrfs", "mount", "da"]).contains("data.ffr"));
+}

@@ -1,0 +1,326 @@
+//! `metrics=`: scraped as Prometheus does, by a parser that is not ours.
+
+use crate::common::{
+    FFRFS, Mount, Need, Outcome, Transport, container_in, fixture, flip_byte, for_each_transport,
+    have, is_mount_point, noise, offsets, python, run, temp_dir, unmount_soon, wait_until,
+};
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+/// Scrapes (an address or a socket's path), parses, checks what every metric must be, and prints the values.
+const SCRAPE: &str = r#"
+import http.client, json, socket, sys
+from prometheus_client.parser import text_string_to_metric_families
+where = sys.argv[1]
+if where.startswith('/'):
+    connection = http.client.HTTPConnection('localhost')
+    connection.sock = socket.socket(socket.AF_UNIX)
+    connection.sock.connect(where)
+else:
+    connection = http.client.HTTPConnection(where)
+connection.request('GET', '/metrics')
+answer = connection.getresponse()
+assert answer.status == 200, answer.status
+assert answer.headers['Content-Type'].startswith('text/plain; version=0.0.4')
+values, seen = {}, set()
+for family in text_string_to_metric_families(answer.read().decode()):
+    assert family.name not in seen, family.name
+    seen.add(family.name)
+    assert family.documentation and family.type in ('counter', 'gauge', 'histogram'), family
+    assert family.samples, family
+    buckets = {}
+    for sample in family.samples:
+        labels = dict(sample.labels)
+        assert labels.pop('mount') and labels.pop('source'), sample
+        if family.type == 'counter':
+            assert sample.name.endswith('_total') and sample.value >= 0, sample
+        if sample.name.endswith('_bucket'):
+            le = float(labels.pop('le'))
+            row = buckets.setdefault(str(labels), [])
+            assert not row or (row[-1][0] < le and row[-1][1] <= sample.value), (row, sample)
+            row.append((le, sample.value))
+        key = sample.name + (json.dumps(labels, sort_keys=True) if labels else '')
+        values[key] = sample.value
+        if sample.name.endswith('_count'):
+            assert buckets[str(labels)][-1] == (float('inf'), sample.value), sample
+    if family.type == 'histogram':
+        assert buckets, family
+values['labels'] = {k: v for k, v in sample.labels.items() if k in ('mount', 'source')}
+print(json.dumps(values))
+"#;
+
+fn have_parser() -> bool {
+    have(Need::Python("prometheus_client"))
+}
+
+#[track_caller]
+fn scrape(place: &str) -> Value {
+    let outcome = python(SCRAPE, &[place]).ok();
+    serde_json::from_slice(&outcome.stdout).expect("JSON")
+}
+
+/// One request as it stands; what was answered.
+fn ask(socket: &Path, request: &[u8]) -> String {
+    let mut stream = UnixStream::connect(socket).expect("connect");
+    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    // Who is refused may not be able to say it all.
+    let _ = stream.write_all(request);
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer);
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
+/// A port that was free a moment ago.
+fn free_port(host: &str) -> Option<u16> {
+    Some(TcpListener::bind((host, 0)).ok()?.local_addr().ok()?.port())
+}
+
+/// A mount with a socket `metrics` beside it.
+fn mount_with_socket(transport: Transport) -> (Mount, tempfile::TempDir) {
+    let folder = temp_dir();
+    let option = format!("metrics=unix:{}", folder.path().join("metrics").display());
+    (Mount::new(transport, fixture("packed_folder.ffr"), &[&option]), folder)
+}
+
+#[test]
+fn prometheus_reads_what_stats_json_says() {
+    if !have_parser() {
+        return;
+    }
+    for_each_transport(|transport| {
+        let (mount, folder) = mount_with_socket(transport);
+        let files = ["train/cat/001.jpg", "train/cat/001.jpg"];
+        let bytes: usize = files.iter().map(|name| mount.read(name).unwrap().len()).sum();
+        assert!(bytes > 0);
+        let requests = mount.requests();
+        let socket = folder.path().join("metrics");
+        let values = scrape(socket.to_str().unwrap());
+        assert_eq!(values["labels"]["mount"].as_str(), mount.point().to_str());
+        assert!(values["labels"]["source"].as_str().unwrap().ends_with("packed_folder.ffr"));
+        let stats = mount.stats();
+        for operation in ["read", "lookup"] {
+            let key = format!("ffrfs_requests_total{{\"operation\": \"{operation}\"}}");
+            assert_eq!(values[&key].as_f64(), Some(requests[operation] as f64), "{operation}");
+            let key =
+                format!("ffrfs_request_duration_seconds_count{{\"operation\": \"{operation}\"}}");
+            assert_eq!(values[&key].as_f64(), Some(requests[operation] as f64), "{operation}");
+            let key =
+                format!("ffrfs_request_duration_seconds_sum{{\"operation\": \"{operation}\"}}");
+            let sum = stats["latency_us"][operation]["sum"].as_f64().unwrap() / 1e6;
+            assert!((values[&key].as_f64().unwrap() - sum).abs() < 1e-9, "{operation}");
+        }
+        assert_eq!(values["ffrfs_served_bytes_total"], stats["bytes_served"].as_f64().unwrap());
+        assert_eq!(values["ffrfs_fetched_bytes_total"], stats["bytes_fetched"].as_f64().unwrap());
+        assert_eq!(values["ffrfs_bad_samples"], 0.0);
+        assert!(values["process_resident_memory_bytes"].as_f64().unwrap() > 1e6);
+    });
+}
+
+#[test]
+fn a_bad_sample_is_counted() {
+    if !have_parser() {
+        return;
+    }
+    for_each_transport(|transport| {
+        let samples = [noise(1, 5000), noise(2, 5000)];
+        let socket = temp_dir();
+        let place = socket.path().join("m \"x\"\\");
+        let option = format!("metrics=unix:{}", place.display());
+        let mount = Mount::with_samples(transport, &samples, &["fsname=a\"b\\c", &option]);
+        flip_byte(&mount.container(), offsets(&samples)[1] + 7);
+        mount.read("000001").unwrap_err();
+        let values = scrape(place.to_str().unwrap());
+        assert_eq!(values["ffrfs_bad_samples"], 1.0);
+        assert_eq!(values["ffrfs_checksum_failures_total"], 1.0);
+        assert_eq!(values["labels"]["source"], "a\"b\\c");
+    });
+}
+
+#[test]
+fn metrics_are_on_a_port_in_the_foreground_too() {
+    if !have_parser() || !have(Need::Fuse) {
+        return;
+    }
+    for host in ["127.0.0.1", "::1"] {
+        let Some(port) = free_port(host) else { continue };
+        let address =
+            if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
+        let folder = temp_dir();
+        let point = folder.path().join("mnt");
+        fs::create_dir(&point).unwrap();
+        let container = container_in(&folder, &[noise(1, 100)]);
+        let mut child = Command::new(FFRFS)
+            .args(["mount", "-f", "-o"])
+            .arg(format!("metrics={address}"))
+            .args([&container, &point])
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        wait_until("it is mounted", Duration::from_secs(20), || is_mount_point(&point));
+        let values = python(SCRAPE, &[&address]);
+        unmount_soon(&point);
+        assert!(child.wait().unwrap().success());
+        let values: Value = serde_json::from_slice(&values.ok().stdout).unwrap();
+        assert_eq!(values["ffrfs_samples"], 1.0, "{address}");
+    }
+}
+
+/// `ffrfs mount` that must fail.
+fn refused(address: &str) -> Outcome {
+    let folder = temp_dir();
+    let point = folder.path().join("mnt");
+    fs::create_dir(&point).unwrap();
+    let container = container_in(&folder, &[noise(1, 100)]);
+    let mount = ["mount", "-o", &format!("metrics={address}")].map(str::to_owned);
+    let outcome = run(Command::new(FFRFS).args(mount).args([&container, &point]));
+    assert!(!is_mount_point(&point), "{address}");
+    outcome
+}
+
+#[test]
+fn an_address_that_cannot_be_had_fails_the_mount() {
+    if !have(Need::Fuse) {
+        return;
+    }
+    let folder = temp_dir();
+    let file = folder.path().join("file");
+    fs::write(&file, "mine").unwrap();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let nowhere = folder.path().join("none/metrics");
+    for (address, word) in [
+        (format!("unix:{}", file.display()), "no socket"),
+        (format!("unix:{}", nowhere.display()), "No such file"),
+        (taken.local_addr().unwrap().to_string(), "in use"),
+        ("192.0.2.1:9100".to_owned(), "192.0.2.1:9100"),
+    ] {
+        let outcome = refused(&address);
+        assert_eq!(outcome.code, 5, "{address}: {}", outcome.stderr);
+        for word in [word, "metrics="] {
+            assert!(outcome.stderr.contains(word), "{word:?} is not in: {}", outcome.stderr);
+        }
+    }
+    assert_eq!(refused("9100").code, 1);
+    assert_eq!(fs::read_to_string(file).unwrap(), "mine");
+}
+
+#[test]
+fn the_socket_has_the_mode_of_the_umask_and_goes_with_the_mount() {
+    for_each_transport(|transport| {
+        let folder = temp_dir();
+        let socket = folder.path().join("metrics");
+        let option = format!("metrics=unix:{}", socket.display());
+        // What a daemon that was killed leaves.
+        drop(std::os::unix::net::UnixListener::bind(&socket).unwrap());
+        let source = fixture("packed_folder.ffr");
+        let mount = Mount::started(transport, &[&source], &[&option], |command| {
+            let mut shell = Command::new("sh");
+            shell.args(["-c", "umask 0117; exec \"$@\"", "sh"]);
+            shell.arg(command.get_program()).args(command.get_args());
+            shell
+        });
+        let file = fs::metadata(&socket).unwrap();
+        assert!(file.file_type().is_socket());
+        assert_eq!(file.permissions().mode() & 0o777, 0o660);
+        assert!(ask(&socket, b"GET /metrics HTTP/1.1\r\n\r\n").contains("ffrfs_info"));
+        // A second mount does not take the socket of the first.
+        let second = refused(&format!("unix:{}", socket.display()));
+        assert!(second.stderr.contains("listens"), "{}", second.stderr);
+        assert!(socket.exists());
+        mount.unmount();
+        assert!(!socket.exists());
+    });
+}
+
+#[test]
+fn odd_requests_are_answered_or_ended_and_scraping_goes_on() {
+    for_each_transport(|transport| {
+        let (mount, folder) = mount_with_socket(transport);
+        let socket = folder.path().join("metrics");
+        let status =
+            |request: &[u8]| ask(&socket, request).lines().next().unwrap_or_default().to_owned();
+        assert_eq!(status(b"GET / HTTP/1.1\r\n\r\n"), "HTTP/1.1 200 OK");
+        assert_eq!(status(b"GET /x HTTP/1.1\r\n\r\n"), "HTTP/1.1 404 Not Found");
+        assert_eq!(status(b"POST /metrics HTTP/1.1\r\n\r\n"), "HTTP/1.1 405 Method Not Allowed");
+        assert_eq!(status(b"\0\0\0\r\n\r\n"), "HTTP/1.1 400 Bad Request");
+        let long = [&b"GET /metrics HTTP/1.1\r\nx: "[..], &[b'a'; 9000]].concat();
+        assert_eq!(status(&long), "HTTP/1.1 431 Request Header Fields Too Large");
+        let head = ask(&socket, b"HEAD /metrics HTTP/1.1\r\n\r\n");
+        assert!(head.ends_with("\r\n\r\n") && head.contains("Content-Length: "), "{head}");
+        // Those who say nothing take all there is, and are sent away in time.
+        let mut silent = Vec::new();
+        wait_until("it is busy", Duration::from_secs(20), || {
+            silent.push(UnixStream::connect(&socket).unwrap());
+            status(b"GET /metrics HTTP/1.1\r\n\r\n").contains("503")
+        });
+        assert!(silent.len() > 4, "{}", silent.len());
+        wait_until("it answers again", Duration::from_secs(20), || {
+            status(b"GET /metrics HTTP/1.1\r\n\r\n").contains("200")
+        });
+        drop(silent);
+        assert!(mount.read("train/cat/001.jpg").is_ok());
+    });
+}
+
+/// Words of PromQL that look like names of metrics of ours.
+fn metrics_in(expression: &str) -> impl Iterator<Item = &str> {
+    let words = expression.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
+    words.filter(|word| word.starts_with("ffrfs_") || word.starts_with("process_"))
+}
+
+#[test]
+fn what_dashboard_and_manual_name_is_there() {
+    for_each_transport(|transport| {
+        let (mount, folder) = mount_with_socket(transport);
+        mount.read("train/cat/001.jpg").unwrap();
+        let page = ask(&folder.path().join("metrics"), b"GET /metrics HTTP/1.1\r\n\r\n");
+        let names: BTreeSet<_> = page
+            .lines()
+            .filter(|line| line.starts_with("ffrfs_") || line.starts_with("process_"))
+            .filter_map(|line| line.split('{').next())
+            .collect();
+        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let text = fs::read_to_string(root.join("docs/grafana-dashboard.json")).unwrap();
+        let dashboard: Value = serde_json::from_str(&text).unwrap();
+        let panels = dashboard["panels"].as_array().unwrap();
+        assert!(panels.len() > 10 && dashboard["schemaVersion"].as_u64() > Some(30));
+        let mut ids = BTreeSet::new();
+        for panel in panels {
+            assert!(ids.insert(panel["id"].as_u64().unwrap()), "{panel}");
+            assert!(panel["gridPos"]["w"].as_u64().is_some_and(|w| (1..=24).contains(&w)));
+            assert!(panel["type"].is_string() && panel["title"].is_string());
+            let targets = panel["targets"].as_array().unwrap();
+            let mut references = BTreeSet::new();
+            for target in targets {
+                assert!(references.insert(target["refId"].as_str().unwrap()));
+                let expression = target["expr"].as_str().unwrap();
+                assert!(metrics_in(expression).count() > 0, "{expression}");
+                for name in metrics_in(expression) {
+                    assert!(names.contains(name), "{name} of {:?} is not there", panel["title"]);
+                }
+            }
+            assert!(!targets.is_empty());
+        }
+        let manual = fs::read_to_string(root.join("docs/monitoring.md")).unwrap();
+        for name in metrics_in(&manual).filter(|name| !name.ends_with('_')) {
+            let is_there =
+                names.contains(name) || names.contains(format!("{name}_bucket").as_str());
+            assert!(is_there, "{name} of the manual is not there");
+        }
+        // And the other way round: the manual leaves nothing out.
+        for name in &names {
+            let name = ["_bucket", "_sum", "_count"]
+                .iter()
+                .find_map(|end| name.strip_suffix(end))
+                .unwrap_or(name);
+            assert!(metrics_in(&manual).any(|named| named == name), "{name} is not in the manual");
+        }
+    });
+}

@@ -1,0 +1,82 @@
+//! `ffrfs stats`: the table, JSON, and lines every so often.
+
+use crate::common::{FFRFS, Mount, Transport, ffrfs, for_each_transport, noise};
+use serde_json::Value;
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+
+fn mount(transport: Transport) -> Mount {
+    let samples: Vec<_> = (0..20).map(|seed| noise(seed, 50_000)).collect();
+    let mount = Mount::with_samples(transport, &samples, &[]);
+    (0..20).for_each(|sample| drop(mount.read(format!("{sample:06}")).unwrap()));
+    mount
+}
+
+#[test]
+fn the_table_tells_what_the_mount_has_done() {
+    for_each_transport(|transport| {
+        let mount = mount(transport);
+        let text = ffrfs(&["stats".as_ref(), mount.point().as_os_str()]).ok().text();
+        let row = |name: &str| {
+            let found = text.lines().find(|line| line.starts_with(name));
+            found.unwrap_or_else(|| panic!("no {name:?} in: {text}"))
+        };
+        assert!(row("dataset").contains("20 samples"), "{text}");
+        assert!(row("served").contains("976.56 KiB"), "{text}");
+        assert!(row("transport").contains(mount.info()["transport"].as_str().unwrap()), "{text}");
+        assert!(row("bad").ends_with("none"), "{text}");
+        assert!(row("verified").contains("20 samples"), "{text}");
+        assert!(row("lookup").contains("≤"), "{text}");
+        let longest = text.lines().map(|line| line.chars().count()).max().unwrap();
+        assert!(longest <= 110, "{longest}: {text}");
+    });
+}
+
+#[test]
+fn json_is_one_object_with_what_the_control_files_say() {
+    for_each_transport(|transport| {
+        let mount = mount(transport);
+        let outcome = ffrfs(&["stats".as_ref(), "--json".as_ref(), mount.point().as_os_str()]).ok();
+        let report: Value = serde_json::from_slice(&outcome.stdout).unwrap();
+        assert_eq!(report["info"], mount.info());
+        let stats = mount.stats();
+        for name in ["bytes_served", "bytes_fetched", "cache", "blocks", "bad_samples"] {
+            assert_eq!(report["stats"][name], stats[name], "{name}");
+        }
+        assert_eq!(report["mountpoint"].as_str(), mount.point().to_str());
+    });
+}
+
+#[test]
+fn watching_tells_what_was_done_since_the_line_before() {
+    for_each_transport(|transport| {
+        let mount = mount(transport);
+        let mut child = Command::new(FFRFS)
+            .args(["stats", "--watch", "0.3", "--json"])
+            .arg(mount.point())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let lines: Vec<Value> =
+            lines.take(2).map(|line| serde_json::from_str(&line.unwrap()).unwrap()).collect();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        for line in lines {
+            assert_eq!(line["stats"]["bytes_served"], 0, "nobody reads now");
+            let seconds = line["stats"]["uptime_seconds"].as_f64().unwrap();
+            assert!((0.25..20.0).contains(&seconds), "{seconds}");
+        }
+    });
+}
+
+#[test]
+fn what_is_no_mount_is_said() {
+    let outcome = ffrfs(&["stats", "/proc"]);
+    assert_eq!(outcome.code, 5);
+    assert!(
+        outcome.stderr.contains("/proc") && outcome.stderr.contains("no dataset"),
+        "{}",
+        outcome.stderr
+    );
+}
