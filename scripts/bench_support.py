@@ -1,4 +1,4 @@
-"""What bench-mount and bench-engine stand on: data sets, caches, mounts, rounds, tables."""
+"""What the bench-… scripts stand on: data sets, caches, mounts, rounds, tables."""
 
 import argparse
 import array
@@ -142,7 +142,7 @@ class Dataset:
         if path.exists():
             return path
         # A header, a block's rest and an inode a sample are a fair guess of what comes on top of the data.
-        need = self.count * (self.size + (4096 if kind == "files" and self.size else 600 if self.size > 1 else 16))
+        need = self.count * (self.size + (4096 if kind in ("files", "erofs") and self.size else 600 if self.size > 1 else 16))
         free = shutil.disk_usage(self.work).free
         if need > free:
             raise BenchError(f"{path.name} needs about {need >> 20} MiB, {self.work} has {free >> 20} MiB free")
@@ -150,10 +150,13 @@ class Dataset:
         part = path.with_name(path.name + ".part")
         shutil.rmtree(part, ignore_errors=True)
         part.unlink(missing_ok=True)
-        WRITERS[kind](part, self.count, self.sample)
+        self.write(kind, part)
         os.sync()  # ext4 places blocks late: reads before that would find them dirty in memory
         part.rename(path)
         return path
+
+    def write(self, kind, path):
+        WRITERS[kind](path, self.count, self.sample)
 
 
 # ---- caches -------------------------------------------------------------------------------------------------------
@@ -393,12 +396,8 @@ def busy_percent():
     return 100 * (1 - (idle_later - idle) / max(later - total, 1))
 
 
-def run(args, kind, rows, need_root):
-    refused = sorted(need_root.intersection(args.rows))
-    if refused and not os.access(DROP_CACHES, os.W_OK):
-        allowed = ",".join(row for row in args.rows if row not in need_root)
-        raise BenchError(f"{' and '.join(refused)} drop the kernel's caches, which needs root; run as root"
-                         + (f", or with --only {allowed}" if allowed else ""))
+def prepare(args):
+    """The folder for data sets and the mount point, which is this run's alone until it ends."""
     if not shutil.which(shlex.split(args.ffrfs)[0]):
         raise BenchError(f"{args.ffrfs} is not there; build it (cargo build --release) or give --ffrfs PROG")
     work = args.dir.resolve()
@@ -408,8 +407,19 @@ def run(args, kind, rows, need_root):
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         raise BenchError(f"another run uses {work}") from None
+    atexit.register(lock.close)  # held until then
     atexit.register(unmount, work / "mnt")
     unmount(work / "mnt")  # of a run that was killed
+    return work
+
+
+def run(args, kind, rows, need_root):
+    refused = sorted(need_root.intersection(args.rows))
+    if refused and not os.access(DROP_CACHES, os.W_OK):
+        allowed = ",".join(row for row in args.rows if row not in need_root)
+        raise BenchError(f"{' and '.join(refused)} drop the kernel's caches, which needs root; run as root"
+                         + (f", or with --only {allowed}" if allowed else ""))
+    work = prepare(args)
     bench = kind(args, work)
     busy, failed = [], []
     for row in args.rows:
@@ -432,6 +442,17 @@ def run(args, kind, rows, need_root):
         raise BenchError(f"failed: {', '.join(failed)}")
 
 
+def write_into(page, mark, block):
+    """Write what was found into a page, between <!-- mark --> and <!-- /mark -->."""
+    begin, end = f"<!-- {mark} -->", f"<!-- /{mark} -->"
+    before, found, rest = page.read_text().partition(begin)
+    _, closed, after = rest.partition(end)
+    if not found or not closed:
+        raise BenchError(f"{page} has no {begin} … {end} to write between")
+    page.write_text(f"{before}{begin}\n{block.strip()}\n{end}{after}")
+    say(f"written into {page}")
+
+
 def explain(error):
     if isinstance(error, subprocess.CalledProcessError):
         return f"{shlex.join(map(str, error.cmd))} failed with status {error.returncode}"
@@ -440,11 +461,16 @@ def explain(error):
 
 def main(args, kind, rows, need_root):
     """Measure `args.rows` with a `kind` of Bench, and print the table."""
+    guarded(lambda: run(args, kind, rows, need_root))
+
+
+def guarded(measure):
+    """Run it: errors end with one line, signals with everything unmounted."""
     name = Path(sys.argv[0]).name
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda received, _: sys.exit(128 + received))
     try:
-        run(args, kind, rows, need_root)
+        measure()
     except (BenchError, subprocess.CalledProcessError) as error:
         sys.exit(f"{name}: {explain(error)}")
     except KeyboardInterrupt:

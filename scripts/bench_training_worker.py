@@ -1,0 +1,200 @@
+"""Read all images or arrays of a data set as a training program does; bench-training's worker.
+
+    bench_training_worker.py make FOLDER IMAGES ARRAYS
+    bench_training_worker.py PROGRAM READER PLACE SEED     two epochs in random order; prints count and seconds of each
+
+PROGRAM: imagefolder (torchvision, a DataLoader with 2 workers), opencv, pillow, numpy. READER: files (PLACE is a
+folder), or what else reads the container PLACE: zipfile, tarfile, ffrecord.
+"""
+
+import functools
+import io
+import os
+import random
+import sys
+import tarfile
+import time
+import zipfile
+from pathlib import Path
+
+import numpy
+
+CLASSES, EPOCHS, BATCH, WORKERS = 10, 2, 64, 2
+IMAGE_SIZE, ARRAY_SHAPE = (500, 375), (275, 100)  # both some 110 KB on disk
+
+
+# ---- the data set -------------------------------------------------------------------------------------------------
+
+def make(folder, images, arrays):
+    from PIL import Image
+    for number in range(images):
+        noise = numpy.random.default_rng(number)
+        coarse = Image.fromarray(noise.integers(0, 256, (12, 16, 3), dtype=numpy.uint8)).resize(IMAGE_SIZE)
+        fine = noise.integers(-24, 25, (*IMAGE_SIZE[::-1], 3), dtype=numpy.int16)
+        pixels = numpy.clip(numpy.asarray(coarse) + fine, 0, 255).astype(numpy.uint8)
+        path = folder / f"images/{number % CLASSES:02}/{number:06}.jpg"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(pixels).save(path, quality=94)
+    (folder / "arrays").mkdir()
+    for number in range(arrays):
+        numpy.save(folder / f"arrays/{number:06}.npy",
+                   numpy.random.default_rng(number).random(ARRAY_SHAPE, dtype=numpy.float32))
+
+
+# ---- readers: what gives a sample by its name ---------------------------------------------------------------------
+
+class Files:
+    """Plain files: programs open them themselves."""
+
+    def __init__(self, folder):
+        self.folder = folder
+
+    def names(self):
+        return [os.path.relpath(os.path.join(place, name), self.folder)
+                for place, _, files in os.walk(self.folder) for name in files]
+
+    def open(self, name):
+        return os.path.join(self.folder, name)
+
+
+class Container:
+    """A reader library: programs get the bytes. Each worker opens the container itself."""
+
+    def __init__(self, path):
+        self.path, self.process = path, None
+
+    def names(self):
+        return self.opened().names()
+
+    def opened(self):
+        if self.process != os.getpid():
+            self.library, self.process = LIBRARIES[type(self).__name__](self.path), os.getpid()
+        return self.library
+
+    def open(self, name):
+        return io.BytesIO(self.opened().read(name))
+
+
+class Zipfile(Container):
+    class Library(zipfile.ZipFile):
+        def names(self):
+            return self.namelist()
+
+
+class Tarfile(Container):
+    class Library:
+        def __init__(self, path):
+            self.tar = tarfile.open(path)
+            self.members = {member.name: member for member in self.tar if member.isfile()}
+
+        def names(self):
+            return list(self.members)
+
+        def read(self, name):
+            return self.tar.extractfile(self.members[name]).read()
+
+
+class Ffrecord(Container):
+    class Library:
+        def __init__(self, path):
+            from ffrecord import PackedFolder
+            self.folder = PackedFolder(path)
+
+        def names(self):
+            return [str(name) for name in self.folder.list(list_dir=False, recursive=True)]
+
+        def read(self, name):
+            return self.folder.read_one(name)
+
+
+LIBRARIES = {kind.__name__: kind.Library for kind in (Zipfile, Tarfile, Ffrecord)}
+READERS = {"files": Files, "zipfile": Zipfile, "tarfile": Tarfile, "ffrecord": Ffrecord}
+
+
+# ---- programs: each reads one epoch after the other ---------------------------------------------------------------
+
+def opencv(place):
+    import cv2
+    cv2.setNumThreads(1)
+    if isinstance(place, str):
+        image = cv2.imread(place)
+    else:
+        image = cv2.imdecode(numpy.frombuffer(place.getbuffer(), numpy.uint8), cv2.IMREAD_COLOR)
+    return image.shape[:2] == IMAGE_SIZE[::-1]
+
+
+def pillow(place):
+    from PIL import Image
+    with Image.open(place) as image:
+        image.load()
+        return image.size == IMAGE_SIZE
+
+
+def load_array(place):
+    return numpy.load(place).shape == ARRAY_SHAPE
+
+
+def one_by_one(read, part, reader, seed):
+    names = sorted(name for name in reader.names() if name.startswith(part))
+    for epoch in range(EPOCHS):
+        random.Random(seed + epoch).shuffle(names)
+        start = time.monotonic()
+        wrong = [name for name in names if not read(reader.open(name))]
+        yield len(names), time.monotonic() - start
+        if wrong:
+            sys.exit(f"not as they were made: {wrong[:3]}")
+
+
+def imagefolder(reader, seed):
+    import torch
+    from torch.utils.data import DataLoader
+    from torchvision import transforms
+    torch.set_num_threads(1)
+    torch.manual_seed(seed)
+    crop = transforms.Compose([transforms.RandomResizedCrop(224), transforms.ToTensor()])
+    loader = DataLoader(image_dataset(reader, crop), BATCH, shuffle=True, num_workers=WORKERS, persistent_workers=True,
+                        multiprocessing_context="fork")
+    for _ in range(EPOCHS):
+        start = time.monotonic()
+        count = sum(len(labels) for _, labels in loader)
+        yield count, time.monotonic() - start
+
+
+def image_dataset(reader, transform):
+    """ImageFolder; over a library the same with a loader of its own, as its users write it."""
+    from PIL import Image
+    from torchvision import datasets
+    if isinstance(reader, Files):
+        return datasets.ImageFolder(os.path.join(reader.folder, "images"), transform)
+
+    class Images:
+        def __init__(self):
+            self.names = sorted(name for name in reader.names() if name.startswith("images/"))
+
+        def __len__(self):
+            return len(self.names)
+
+        def __getitem__(self, place):
+            name = self.names[place]
+            with Image.open(reader.open(name)) as image:
+                return transform(image.convert("RGB")), int(name.split("/")[1])
+
+    return Images()
+
+
+PROGRAMS = {"imagefolder": imagefolder, "opencv": functools.partial(one_by_one, opencv, "images/"),
+            "pillow": functools.partial(one_by_one, pillow, "images/"),
+            "numpy": functools.partial(one_by_one, load_array, "arrays/")}
+
+
+def main():
+    if sys.argv[1] == "make":
+        make(Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]))
+        return
+    program, reader, place, seed = sys.argv[1:]
+    for count, seconds in PROGRAMS[program](READERS[reader](place), int(seed)):
+        print(count, seconds)
+
+
+if __name__ == "__main__":
+    main()
