@@ -224,16 +224,15 @@ fn unquoted(value: &[u8]) -> &[u8] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::mount::option_takes;
     use proptest::prelude::*;
 
     fn flags(text: &str) -> Vec<String> {
-        let config = parse(text.as_bytes(), option_takes).unwrap();
+        let config = parse(text.as_bytes(), options::takes).unwrap();
         config.flags().map(|flag| flag.into_string().unwrap()).collect()
     }
 
     fn refused(text: &str) -> (usize, String) {
-        let checked = parse(text.as_bytes(), option_takes)
+        let checked = parse(text.as_bytes(), options::takes)
             .and_then(|config| config.check_values().map(|()| config));
         checked.expect_err("it must be refused")
     }
@@ -285,14 +284,14 @@ mod tests {
         };
         let all: Vec<_> = example.lines().map(switched_on).collect();
         assert_eq!(flags(example).len(), 3);
-        let config = parse(all.join("\n").as_bytes(), option_takes).unwrap();
+        let config = parse(all.join("\n").as_bytes(), options::takes).unwrap();
         config.check_values().unwrap();
         assert!(config.flags().count() > 12);
     }
 
     #[test]
     fn what_differs_is_told_by_name_and_the_last_line_counts() {
-        let of = |text: &str| parse(text.as_bytes(), option_takes).unwrap();
+        let of = |text: &str| parse(text.as_bytes(), options::takes).unwrap();
         let before = of("source = a\nsource = b\nverify = off\nverify = once\nro\nmemory = 1G");
         let after = of("verify = once\nsource = b\nsource = a\nmemory = 2G\nlog-level = debug");
         assert_eq!(before.differing(&after), ["log-level", "memory", "ro", "source"]);
@@ -308,14 +307,14 @@ mod tests {
     proptest! {
         #[test]
         fn no_file_makes_the_parser_panic(text in proptest::collection::vec(any::<u8>(), 0..200)) {
-            let _ = parse(&text, option_takes);
+            let _ = parse(&text, options::takes);
         }
 
         #[test]
         fn nothing_that_looks_like_lines_makes_the_check_panic(
             text in "((source|verify|memory|ro|fmask|uid|x-a|#) ?(=|) ?[\\PC]{0,9}\n){0,6}",
         ) {
-            let _ = parse(text.as_bytes(), option_takes).map(|config| config.check_values());
+            let _ = parse(text.as_bytes(), options::takes).map(|config| config.check_values());
         }
 
         #[test]

@@ -91,7 +91,7 @@ fn run(args: HelperArgs) -> Result<u8, Failure> {
     let (list, nofail) = options::without(&given, "nofail");
     let (mut list, is_remount) = options::without(&list, "remount");
     if args.sloppy {
-        list = options::known(&list, mount::option_takes);
+        list = options::known(&list, options::takes);
     }
     let done = if is_remount {
         remount::run(&args.target, &list, args.fake)?;

@@ -3,7 +3,7 @@
 //! A hand-written part is `docs/man/NAME.roff`: what stands before its first heading continues DESCRIPTION,
 //! the rest comes behind EXIT STATUS. A sub-command without one has a page all the same.
 
-use super::{EXIT_CODES, Exit, Failure, helper, mount};
+use super::{EXIT_CODES, Exit, Failure, helper, options};
 use clap::builder::StyledStr;
 use clap::{Arg, Args, Command, CommandFactory};
 use clap_mangen::Man;
@@ -200,7 +200,7 @@ fn mount_options() -> String {
     let mut roff = Roff::new();
     roff.control("SH", ["OPTIONS"]);
     for arg in mount.get_arguments() {
-        let Some(name) = arg.get_long().filter(|name| mount::option_takes(name).is_some()) else {
+        let Some(name) = arg.get_long().filter(|name| options::takes(name).is_some()) else {
             continue;
         };
         let mut head = vec![bold(name.replace('-', "_"))];

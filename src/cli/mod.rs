@@ -138,8 +138,8 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
 
 /// Help and version go to stdout with exit code 0, everything else that clap refuses is wrong usage.
 fn parse(args: Vec<OsString>) -> Result<Cli, Failure> {
-    let args = config::expand(args, mount::option_takes)?;
-    let args = options::expand(args, mount::option_takes)?;
+    let args = config::expand(args, options::takes)?;
+    let args = options::expand(args, options::takes)?;
     let mut command = Cli::command();
     let matches = command.try_get_matches_from_mut(args)?;
     let mut cli = Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command))?;

@@ -14,7 +14,7 @@ use crate::format::Source;
 use crate::io::{File, Io, handed, mounts, process};
 use crate::transport::{MountOptions, Mounted, Readdirplus, Target, Transport};
 use crate::vfs::{Options, Verify};
-use clap::{Args, CommandFactory, ValueEnum};
+use clap::{Args, ValueEnum};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::io;
@@ -209,18 +209,6 @@ impl IoChoice {
         })?;
         Ok(file)
     }
-}
-
-/// What is no mount option.
-const NO_OPTIONS: [&str; 7] =
-    ["options", "foreground", "config", "source", "mountpoint", "help", "version"];
-
-/// For `-o` and config files: whether a flag of that name exists, and whether it takes a value.
-pub(super) fn option_takes(name: &str) -> Option<bool> {
-    let command = super::Cli::command();
-    let mount = command.find_subcommand("mount")?;
-    let arg = mount.get_arguments().find(|arg| arg.get_long() == Some(name))?;
-    (!NO_OPTIONS.contains(&name)).then(|| arg.get_action().takes_values())
 }
 
 /// A daemon that said nothing before it ended.
@@ -556,16 +544,5 @@ mod tests {
     fn masks_are_octal() {
         assert_eq!(octal("022"), Ok(0o22));
         assert!(octal("8").is_err() && octal("1000").is_err());
-    }
-
-    #[test]
-    fn every_long_flag_is_a_mount_option() {
-        assert_eq!(option_takes("allow-other"), Some(false));
-        assert_eq!(option_takes("cache-size"), Some(true));
-        assert_eq!(option_takes("suffix"), Some(true));
-        for other in ["foreground", "config", "source", "mountpoint"] {
-            assert_eq!(option_takes(other), None);
-        }
-        assert_eq!(option_takes("frobnicate"), None);
     }
 }

@@ -46,6 +46,18 @@ const IGNORED_PREFIXES: &[&str] = &["x-", "X-", "comment=", "subtype=", "user="]
 /// Whether a flag of this (dashed) name exists, and whether it takes a value.
 pub(super) type Takes = fn(&str) -> Option<bool>;
 
+/// What is no mount option.
+const NO_OPTIONS: [&str; 7] =
+    ["options", "foreground", "config", "source", "mountpoint", "help", "version"];
+
+/// For `-o` and config files: whether a flag of that name exists, and whether it takes a value.
+pub(super) fn takes(name: &str) -> Option<bool> {
+    let command = super::Cli::command();
+    let mount = command.find_subcommand("mount")?;
+    let arg = mount.get_arguments().find(|arg| arg.get_long() == Some(name))?;
+    (!NO_OPTIONS.contains(&name)).then(|| arg.get_action().takes_values())
+}
+
 /// Whether an option means nothing here, or says what is so anyway.
 pub(super) fn is_ignored(option: &str) -> bool {
     IGNORED.contains(&option) || IGNORED_PREFIXES.iter().any(|prefix| option.starts_with(prefix))
@@ -130,7 +142,7 @@ pub(super) fn given(matches: &ArgMatches) -> Vec<String> {
     let Some(mount) = command.find_subcommand("mount") else { return Vec::new() };
     let option = |arg: &Arg| {
         let id = arg.get_id().as_str();
-        super::mount::option_takes(arg.get_long()?)?;
+        takes(arg.get_long()?)?;
         let name = arg.get_long()?.replace('-', "_");
         if matches.value_source(id) != Some(ValueSource::CommandLine) {
             return None;
@@ -251,5 +263,16 @@ mod tests {
         assert_eq!(expanded(&args).unwrap(), args);
         let args = ["ffrfs", "mount", "--", "-o", "x"];
         assert_eq!(expanded(&args).unwrap(), args);
+    }
+
+    #[test]
+    fn every_long_flag_is_a_mount_option() {
+        assert_eq!(super::takes("allow-other"), Some(false));
+        assert_eq!(super::takes("cache-size"), Some(true));
+        assert_eq!(super::takes("suffix"), Some(true));
+        for other in ["foreground", "config", "source", "mountpoint"] {
+            assert_eq!(super::takes(other), None);
+        }
+        assert_eq!(super::takes("frobnicate"), None);
     }
 }

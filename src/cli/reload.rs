@@ -1,7 +1,7 @@
 //! SIGHUP: the log file is opened anew, and the config file, if there is one, read again.
 
 use super::config::Config;
-use super::mount::option_takes;
+use super::options;
 use super::settings::{self, Changeable};
 use super::{Exit, Failure, logging, notify, set};
 use std::path::{Path, PathBuf};
@@ -17,14 +17,14 @@ pub(super) struct Configured {
 impl Configured {
     /// At the start, where the caller is: a daemon goes elsewhere.
     pub(super) fn new(file: &Path) -> Result<Self, Failure> {
-        let config = Config::read(file, option_takes)?;
+        let config = Config::read(file, options::takes)?;
         let file = std::path::absolute(file).map_err(|e| Failure::unreadable(file.display(), e))?;
         Ok(Self { file, config })
     }
 
     /// Reads the file again, and changes what can be changed while it is mounted: all of that, or nothing.
     fn read_again(&mut self, target: Option<&Path>) -> Result<(), Failure> {
-        let new = Config::read(&self.file, option_takes)?;
+        let new = Config::read(&self.file, options::takes)?;
         let differing = self.config.differing(&new);
         let (now, later): (Vec<_>, Vec<_>) =
             differing.into_iter().partition(|name| settings::can_change(name));
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     fn changed(names: &[&str], text: &str) -> Vec<String> {
-        let config = crate::cli::config::parse(text.as_bytes(), option_takes).unwrap();
+        let config = crate::cli::config::parse(text.as_bytes(), options::takes).unwrap();
         let names: Vec<_> = names.iter().map(|name| (*name).to_owned()).collect();
         let pairs = changes(&names, &config);
         assert!(settings::parse(&pairs).is_ok(), "{pairs:?}");

@@ -4,7 +4,7 @@
 //! mount table shows. So only what differs from how it was mounted is a wish.
 
 use super::live::Live;
-use super::{Cli, Exit, Failure, mount, options, set, settings};
+use super::{Cli, Exit, Failure, options, set, settings};
 use crate::io::mounts;
 use clap::{ArgMatches, CommandFactory};
 use nix::sys::statvfs::{FsFlags, statvfs};
@@ -83,7 +83,7 @@ fn escaped(option: &str) -> OsString {
 /// As of `ffrfs mount -o LIST`.
 fn parsed(list: &OsStr) -> Result<ArgMatches, Failure> {
     let mut args: Vec<OsString> = vec!["ffrfs".into(), "mount".into()];
-    args.extend(options::flags(list, mount::option_takes)?);
+    args.extend(options::flags(list, options::takes)?);
     args.extend(["--".into(), "SOURCE".into(), "MOUNTPOINT".into()]);
     let mut matches = Cli::command().try_get_matches_from(args)?;
     let (_, matches) = matches.remove_subcommand().ok_or_else(|| Failure::usage("not a mount"))?;

@@ -1,6 +1,6 @@
 //! Mount options that can also be changed while it is mounted, and what the daemon does then.
 
-use super::{Failure, logging, memory, mount};
+use super::{Failure, logging, memory, options};
 use crate::vfs::{Errno, Settings, Verify, Vfs, report};
 use clap::{Args, CommandFactory, Parser, ValueEnum};
 use serde::{Deserialize, Serialize};
@@ -118,7 +118,7 @@ fn refusal(name: &str, dashed: &str) -> Failure {
     let mut names: Vec<_> = command.get_arguments().map(|arg| arg.get_id().as_str()).collect();
     names.sort_unstable();
     let names = names.join(", ");
-    Failure::usage(match mount::option_takes(dashed) {
+    Failure::usage(match options::takes(dashed) {
         Some(_) => format!(
             "{name}: this can only be chosen when mounting: unmount, and mount again with the option; what \
              can be changed while mounted: {names}"
