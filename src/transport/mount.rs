@@ -346,6 +346,8 @@ fn hint(error: &io::Error) -> &'static str {
     let said = error.to_string();
     if said.contains("user_allow_other") {
         "; to share a mount, root adds a line `user_allow_other` to /etc/fuse.conf, or mounts it"
+    } else if getuid().is_root() && !said.contains("/dev/fuse") && is_forbidden(error) {
+        "; root needs CAP_SYS_ADMIN for it, which is missing here (containers: --cap-add SYS_ADMIN)"
     } else if error.kind() == io::ErrorKind::NotFound {
         "; who is not root needs fusermount3 (Debian: apt-get install fuse3)"
     } else if said.contains("/dev/fuse") {
@@ -355,4 +357,9 @@ fn hint(error: &io::Error) -> &'static str {
     } else {
         ""
     }
+}
+
+/// The kernel does not let this process mount, nor fusermount3, which says so in words, or is not there.
+fn is_forbidden(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::NotFound || error.to_string().contains(Errno::EPERM.desc())
 }

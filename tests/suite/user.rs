@@ -293,6 +293,24 @@ fn a_user_without_the_helper_is_told_to_install_it() {
 }
 
 #[test]
+fn root_without_the_right_to_mount_is_told_which_one() {
+    if !have_sandbox() {
+        return;
+    }
+    for_each_transport(|transport| {
+        let options = options(transport, "");
+        for path in ["$PATH", "/nowhere"] {
+            let outcome = Sandbox::new("").run(&format!(
+                "PATH={path} $(command -v setpriv) --bounding-set -sys_admin --inh-caps -sys_admin -- \
+                     ./ffrfs mount data.ffr mnt -o {options}; code=$?"
+            ));
+            assert_eq!(outcome.code, 5, "{}", outcome.stderr);
+            assert!(outcome.stderr.contains("CAP_SYS_ADMIN"), "{}", outcome.stderr);
+        }
+    });
+}
+
+#[test]
 fn a_user_mounts_where_names_hold_blanks_commas_and_backslashes() {
     if !have_sandbox() {
         return;
