@@ -428,7 +428,9 @@ impl Vfs {
         let stored = task.span.place_of(&stored_range(&task.located.sample, &task.want));
         if (stored.len() as u64) < task.want.end - task.want.start {
             let bytes = &task.span.unchecked()[stored];
-            return self.give_behind_prefix(&task.located, &task.want, bytes);
+            let step = self.give_behind_prefix(&task.located, &task.want, bytes);
+            self.shelve(&mut task);
+            return step;
         }
         self.stats.served(task.want.end - task.want.start);
         Step::Done(Reply(Ok(Payload::Fetched(task.span.swap_buffer(Buffer::empty()), stored))))
@@ -466,9 +468,11 @@ impl Vfs {
     }
 
     /// Begins anew, now that it is known where the sample lies.
-    fn restart(&self, task: Task) -> Step {
+    fn restart(&self, mut task: Task) -> Step {
         let (sample, want) = (task.sample, task.want.clone());
         let (before, part) = (task.located.sample, task.located.part);
+        // Used again at once: new pages cost a fault each.
+        self.shelve(&mut task);
         // First of all whoever waits for this task is let go.
         drop(task);
         match self.located(sample) {

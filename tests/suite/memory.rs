@@ -1,6 +1,6 @@
 //! Large samples in bounded memory. The containers are sparse files: no disk is filled.
 
-use crate::common::{Mount, for_each_transport, temp_dir};
+use crate::common::{Mount, ffrfs, for_each_transport, noise, temp_dir};
 use ffrfs::format::ffrecord::header_bytes;
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -182,5 +182,38 @@ fn a_sample_of_over_4_gib_is_read_beyond_4_gib() {
             assert!(mount.read("000002").unwrap() == last.bytes(0, last.length));
             assert!(peak_resident_bytes(mount.pid()) < 200_000_000);
         }
+    });
+}
+
+/// Page faults of a process so far that needed no disk.
+fn faults(pid: i32) -> u64 {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let (_, fields) = stat.rsplit_once(')').unwrap();
+    fields.split_whitespace().nth(7).unwrap().parse().unwrap()
+}
+
+#[test]
+fn members_of_a_zip_are_read_into_memory_that_was_used_before() {
+    let folder = temp_dir();
+    let (files, zip) = (folder.path().join("files"), folder.path().join("x.zip"));
+    fs::create_dir(&files).unwrap();
+    let members: Vec<_> = (0..300).map(|number| noise(number, 100_000)).collect();
+    for (number, member) in members.iter().enumerate() {
+        fs::write(files.join(number.to_string()), member).unwrap();
+    }
+    ffrfs(&["convert".as_ref(), files.as_os_str(), zip.as_os_str()]).ok();
+    for_each_transport(|transport| {
+        let mount = Mount::new(transport, &zip, &[]);
+        let read = |turn: usize| {
+            // In no order that would be foreseen.
+            let number = turn * 101 % members.len();
+            assert!(mount.read(number.to_string()).unwrap() == members[number]);
+        };
+        (0..100).for_each(read);
+        let before = faults(mount.pid());
+        (100..300).for_each(read);
+        let faults = faults(mount.pid()) - before;
+        // Memory that is new takes 25 for each of them.
+        assert!(faults < 200 * 5, "{transport:?}: {faults}");
     });
 }
