@@ -175,8 +175,9 @@ fn append_to(path: &Path) -> Result<File, Failure> {
 /// After a rotation: goes on in a new file of the same name, if there is a log file at all.
 pub(super) fn reopen() -> Result<(), Failure> {
     let Some(log) = LOG_FILE.get() else { return Ok(()) };
-    let file = append_to(&log.path)?;
-    *log.file.lock().unwrap_or_else(PoisonError::into_inner) = file;
+    // Held while it is opened: once the new file is there, no line goes to the old one.
+    let mut file = log.file.lock().unwrap_or_else(PoisonError::into_inner);
+    *file = append_to(&log.path)?;
     Ok(())
 }
 
