@@ -208,6 +208,12 @@ pub trait Container: Send + Sync {
         Ok(None)
     }
 
+    /// Whether restart points of a sample may be written to disk: they hold some of what was decoded.
+    fn may_keep_restarts(&self, index: u64) -> bool {
+        let _ = index;
+        true
+    }
+
     /// Checks the [`Sample::lead_bytes`] that stand before a sample: after that there are none to check.
     /// False: it lies elsewhere. [`Container::sample`] now says where; there may be a lead to check again.
     ///

@@ -216,17 +216,22 @@ impl Vfs {
 
     /// Where a stream can be decoded from, if an earlier mount has found out.
     pub(super) fn kept_stream(&self, located: &Located) -> Option<Arc<Stream>> {
-        let bytes = self.streams.get()?.load(&key_of(located))?;
+        let bytes = self.store_for(located)?.load(&key_of(located))?;
         let stream = Stream::read(&bytes, &located.sample)?;
         (stream.memory_bytes <= self.options.cache_bytes / 4).then(|| Arc::new(stream))
     }
 
     /// Keeps that for the next mount, unless the sample should have been checked, and was not.
     fn keep_stream(&self, located: &Located, stream: &Stream, was_checked: bool) {
-        let store = self.streams.get();
+        let store = self.store_for(located);
         if let Some(store) = store.filter(|_| was_checked || located.sample.crc32.is_none()) {
             store.keep(&key_of(located), stream.write());
         }
+    }
+
+    fn store_for(&self, located: &Located) -> Option<&dyn StreamStore> {
+        let store = self.streams.get()?.as_ref();
+        self.container(located).may_keep_restarts(located.index).then_some(store)
     }
 
     /// Begins a pass; gives what to do, and the stored bytes to fetch for it.

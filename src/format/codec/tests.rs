@@ -127,7 +127,16 @@ fn in_steps(
     stored: &[u8],
     (piece, room): (usize, usize),
 ) -> Result<(Vec<u8>, Vec<Restart>), String> {
-    let mut decoder = decoder(codec, from)?.unwrap();
+    drive(decoder(codec, from)?.unwrap().as_mut(), from, stored, (piece, room))
+}
+
+/// The same with any decoder, which begins at `from`.
+pub(in crate::format) fn drive(
+    decoder: &mut dyn Decoder,
+    from: Option<&Restart>,
+    stored: &[u8],
+    (piece, room): (usize, usize),
+) -> Result<(Vec<u8>, Vec<Restart>), String> {
     let (mut out, mut restarts) = (Vec::new(), Vec::new());
     let mut buf = vec![0; room];
     let mut at = from.map_or(0, |r| r.stored_bytes as usize);
@@ -141,7 +150,7 @@ fn in_steps(
             return Ok((out, restarts));
         }
         stuck = if step == Progress::default() { stuck + 1 } else { 0 };
-        assert!(stuck < 3, "{codec:?} is stuck at {at} of {}", stored.len());
+        assert!(stuck < 3, "it is stuck at {at} of {}", stored.len());
         if let Some(restart) = decoder.restart() {
             assert_eq!(restart.stored_bytes, at as u64);
             let before = from.map_or(0, |r| r.decoded_bytes);

@@ -1,9 +1,10 @@
 //! Encrypted members: PKWARE's traditional cipher (APPNOTE 6.1) and WinZip's AES (AE-1 and AE-2).
 
 use crate::format::Secret;
-use crate::format::bytes::u16_at;
+use crate::format::bytes::{u16_at, u32_at};
 use aes::cipher::consts::U16;
-use aes::cipher::{BlockCipherEncrypt, BlockSizeUser, KeyInit, KeyIvInit, StreamCipher};
+use aes::cipher::{BlockCipherEncrypt, BlockSizeUser, KeyInit, KeyIvInit};
+use aes::cipher::{StreamCipher, StreamCipherSeek};
 use aes::{Aes128, Aes192, Aes256};
 use ctr::Ctr128LE;
 use hmac::{Hmac, Mac};
@@ -17,6 +18,13 @@ const VERIFIER_BYTES: usize = 2;
 const MAC_BYTES: usize = 10;
 /// The rounds of PBKDF2 that WinZip laid down.
 const ROUNDS: u32 = 1000;
+/// The traditional cipher's keys.
+const KEYS_BYTES: usize = 12;
+
+const CUT: &str = "fewer bytes than its encryption adds";
+const WRONG: &str = "a member that another password encrypts";
+const TAMPERED: &str = "bytes that do not match their HMAC";
+const UNKNOWN: &str = "an encryption that nobody knows";
 
 /// How a member is encrypted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,6 +67,9 @@ impl Key {
 }
 
 impl Lock {
+    /// What AES has behind the data.
+    pub(super) const TAIL_BYTES: usize = MAC_BYTES;
+
     /// Of AES's extra field: the lock, and the method below it.
     pub(super) fn aes(field: &[u8]) -> Option<(Self, u16)> {
         let has_crc = match u16_at(field, 0)? {
@@ -99,6 +110,15 @@ impl Lock {
         }
     }
 
+    /// The bytes that [`Cipher::state`] has.
+    pub(super) fn state_bytes(self) -> usize {
+        match self {
+            Lock::None | Lock::Unknown => 0,
+            Lock::ZipCrypto => KEYS_BYTES,
+            Lock::Aes { .. } => self.head_bytes(),
+        }
+    }
+
     /// Whether the password can be right: of the traditional cipher's wrong ones 1 of 256 seems so, of AES's
     /// 1 of 65,536. `check` is the byte that the traditional cipher ends its header with: the highest of the
     /// CRC, or of the time if the CRC was not known yet.
@@ -127,11 +147,9 @@ impl Lock {
         stored: &[u8],
         check: [u8; 2],
     ) -> Result<Vec<u8>, &'static str> {
-        const CUT: &str = "fewer bytes than its encryption adds";
-        const WRONG: &str = "a member that another password encrypts";
         match self {
             Lock::None => Ok(stored.to_vec()),
-            Lock::Unknown => Err("an encryption that nobody knows"),
+            Lock::Unknown => Err(UNKNOWN),
             Lock::ZipCrypto => {
                 let (mut keys, last) = zip_crypto_head(password, stored).ok_or(CUT)?;
                 if !check.contains(&last) {
@@ -151,10 +169,10 @@ impl Lock {
                 let mut hmac = derived.hmac().ok_or(CUT)?;
                 hmac.update(data);
                 if hmac.verify_truncated_left(mac).is_err() {
-                    return Err("bytes that do not match their HMAC");
+                    return Err(TAMPERED);
                 }
                 let mut data = data.to_vec();
-                derived.decrypt(&mut data);
+                derived.keystream().ok_or(CUT)?.apply(0, &mut data);
                 Ok(data)
             }
         }
@@ -189,31 +207,168 @@ impl Derived {
         <Hmac<Sha1> as KeyInit>::new_from_slice(&self.mac_key).ok()
     }
 
-    fn decrypt(&self, data: &mut [u8]) {
+    fn keystream(&self) -> Option<Box<dyn Keystream>> {
         match self.key {
-            Key::Bits128 => counter::<Aes128>(&self.cipher_key, data),
-            Key::Bits192 => counter::<Aes192>(&self.cipher_key, data),
-            Key::Bits256 => counter::<Aes256>(&self.cipher_key, data),
+            Key::Bits128 => counter::<Aes128>(&self.cipher_key),
+            Key::Bits192 => counter::<Aes192>(&self.cipher_key),
+            Key::Bits256 => counter::<Aes256>(&self.cipher_key),
+        }
+    }
+}
+
+/// AES as WinZip has it, of any length of key.
+pub(super) trait Keystream: Send {
+    /// Decrypts what stands `at` so many bytes behind the beginning of the data.
+    fn apply(&mut self, at: u64, data: &mut [u8]);
+}
+
+impl<C> Keystream for Ctr128LE<C>
+where
+    C: BlockCipherEncrypt + BlockSizeUser<BlockSize = U16> + Send,
+{
+    fn apply(&mut self, at: u64, data: &mut [u8]) {
+        // A counter of 128 bits does not come to its end.
+        if self.try_seek(at).is_ok() {
+            self.apply_keystream(data);
         }
     }
 }
 
 /// Counter mode; the counter is little-endian and begins at 1.
-fn counter<C>(key: &[u8], data: &mut [u8])
+fn counter<C>(key: &[u8]) -> Option<Box<dyn Keystream>>
 where
-    C: BlockCipherEncrypt + BlockSizeUser<BlockSize = U16> + KeyInit,
+    C: BlockCipherEncrypt + BlockSizeUser<BlockSize = U16> + KeyInit + Send + 'static,
 {
-    let mut first = [0; 16];
-    if let Some(lowest) = first.first_mut() {
-        *lowest = 1;
+    let first = 1_u128.to_le_bytes();
+    let cipher = Ctr128LE::<C>::new_from_slices(key, &first).ok()?;
+    Some(Box::new(cipher))
+}
+
+/// Decrypts a member's data piece by piece.
+pub(super) enum Cipher {
+    ZipCrypto {
+        keys: Keys,
+        /// Behind what was decrypted last, and so many bytes that was.
+        ahead: (Keys, usize),
+    },
+    Aes {
+        /// Salt and verifier.
+        head: Vec<u8>,
+        keystream: Box<dyn Keystream>,
+        /// How much was passed.
+        at: u64,
+        /// Over all that was passed, if that began at the beginning.
+        hmac: Option<Hmac<Sha1>>,
+    },
+}
+
+impl Cipher {
+    /// Begins behind the head of a member.
+    pub(super) fn new(
+        lock: Lock,
+        password: &Secret,
+        head: &[u8],
+        check: [u8; 2],
+    ) -> Result<Self, &'static str> {
+        match lock {
+            Lock::None | Lock::Unknown => Err(UNKNOWN),
+            Lock::ZipCrypto => {
+                let (keys, last) = zip_crypto_head(password, head).ok_or(CUT)?;
+                let cipher = Cipher::ZipCrypto { keys, ahead: (keys, 0) };
+                if check.contains(&last) { Ok(cipher) } else { Err(WRONG) }
+            }
+            Lock::Aes { key, .. } => Self::aes(key, password, head, true).ok_or(WRONG),
+        }
     }
-    if let Ok(mut cipher) = Ctr128LE::<C>::new_from_slices(key, &first) {
-        cipher.apply_keystream(data);
+
+    /// Goes on where [`Cipher::state`] was taken, `at` so many bytes behind the head.
+    pub(super) fn resume(lock: Lock, password: &Secret, state: &[u8], at: u64) -> Option<Self> {
+        match lock {
+            Lock::None | Lock::Unknown => None,
+            Lock::ZipCrypto => {
+                let keys = Keys::read(state)?;
+                Some(Cipher::ZipCrypto { keys, ahead: (keys, 0) })
+            }
+            Lock::Aes { key, .. } => {
+                let mut cipher = Self::aes(key, password, state, false)?;
+                if let Cipher::Aes { at: now, .. } = &mut cipher {
+                    *now = at;
+                }
+                Some(cipher)
+            }
+        }
+    }
+
+    fn aes(key: Key, password: &Secret, head: &[u8], is_whole: bool) -> Option<Self> {
+        let (salt, verifier) = head.split_at_checked(key.salt_bytes())?;
+        let derived = Derived::new(password, key, salt);
+        let hmac = if is_whole { Some(derived.hmac()?) } else { None };
+        let keystream = derived.keystream()?;
+        let cipher = Cipher::Aes { head: head.to_vec(), keystream, at: 0, hmac };
+        (verifier == derived.verifier).then_some(cipher)
+    }
+
+    /// Decrypts what comes next, into `plain` alone.
+    pub(super) fn decrypt(&mut self, stored: &[u8], plain: &mut Vec<u8>) {
+        plain.clear();
+        match self {
+            Cipher::ZipCrypto { keys, ahead } => {
+                let mut now = *keys;
+                plain.extend(stored.iter().map(|&byte| now.decrypt(byte)));
+                *ahead = (now, stored.len());
+            }
+            Cipher::Aes { keystream, at, .. } => {
+                plain.extend_from_slice(stored);
+                keystream.apply(*at, plain);
+            }
+        }
+    }
+
+    /// Goes behind these bytes, which come next.
+    pub(super) fn pass(&mut self, stored: &[u8]) {
+        match self {
+            Cipher::ZipCrypto { keys, ahead: (behind, length) } => {
+                if stored.len() == *length {
+                    *keys = *behind;
+                } else {
+                    for &byte in stored {
+                        keys.decrypt(byte);
+                    }
+                }
+            }
+            Cipher::Aes { at, hmac, .. } => {
+                *at = at.saturating_add(stored.len() as u64);
+                if let Some(hmac) = hmac {
+                    hmac.update(stored);
+                }
+            }
+        }
+    }
+
+    /// Whether there is something behind the data that can be checked.
+    pub(super) fn has_tail(&self) -> bool {
+        matches!(self, Cipher::Aes { hmac: Some(_), .. })
+    }
+
+    /// Checks all that was passed against what stands behind it.
+    pub(super) fn check(&mut self, tail: &[u8]) -> Result<(), &'static str> {
+        let Cipher::Aes { hmac, .. } = self else { return Ok(()) };
+        let is_right = hmac.take().is_none_or(|hmac| hmac.verify_truncated_left(tail).is_ok());
+        if is_right { Ok(()) } else { Err(TAMPERED) }
+    }
+
+    /// What [`Cipher::resume`] must know: [`Lock::state_bytes`].
+    pub(super) fn state(&self) -> Vec<u8> {
+        match self {
+            Cipher::ZipCrypto { keys, .. } => keys.write(),
+            Cipher::Aes { head, .. } => head.clone(),
+        }
     }
 }
 
 /// The state of the traditional cipher.
-struct Keys(u32, u32, u32);
+#[derive(Clone, Copy)]
+pub(super) struct Keys(u32, u32, u32);
 
 impl Keys {
     fn new(password: &[u8]) -> Self {
@@ -222,6 +377,15 @@ impl Keys {
             keys.update(byte);
         }
         keys
+    }
+
+    fn read(bytes: &[u8]) -> Option<Self> {
+        let key = |at: usize| u32_at(bytes, at);
+        Some(Keys(key(0)?, key(4)?, key(8)?))
+    }
+
+    fn write(self) -> Vec<u8> {
+        [self.0, self.1, self.2].map(u32::to_le_bytes).concat()
     }
 
     fn update(&mut self, plain: u8) {

@@ -15,6 +15,7 @@ mod method;
 mod names;
 mod open;
 mod record;
+mod unlock;
 mod walk;
 mod writer;
 
@@ -37,6 +38,7 @@ use method::{Fault, Method};
 use record::{CENTRAL_BYTES, Class, Head, LOCAL_BYTES, LOCAL_MARK, Row};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use unlock::{Locked, Unlock};
 
 const NAME: &str = "zip";
 
@@ -204,6 +206,29 @@ impl ZipFile {
         }
     }
 
+    fn decoder_of(
+        &self,
+        head: &Head,
+        from: Option<&Restart>,
+    ) -> Result<Option<Box<dyn Decoder>>, String> {
+        let Some(method) = Method::of(head.method) else { return Ok(None) };
+        match (head.lock, &self.password, method) {
+            (Lock::None, _, Method::Stored) => Ok(None),
+            (Lock::None, _, Method::Coded(codec)) => codec::decoder(codec, from),
+            (_, None, _) => Ok(None),
+            (lock, Some(password), method) => {
+                let member = Locked {
+                    lock,
+                    password: password.clone(),
+                    check: Self::check_bytes(head),
+                    method,
+                    stored_bytes: head.stored_bytes,
+                };
+                Ok(Unlock::new(member, from)?.map(|unlock| Box::new(unlock) as Box<dyn Decoder>))
+            }
+        }
+    }
+
     /// Checks a local header as far as it is there, and gives its length.
     fn check_header(&self, row_at: u64, head: &Head, at: u64, lead: &[u8]) -> Result<u64> {
         let wrong = |expected: &str, found: String| {
@@ -312,14 +337,15 @@ impl Container for ZipFile {
 
     fn decoder(&self, index: u64, from: Option<&Restart>) -> Result<Option<Box<dyn Decoder>>> {
         let head = self.head(self.row_at(index)?)?;
-        match Method::of(head.method) {
-            Some(Method::Coded(codec)) if head.lock == Lock::None => codec::decoder(codec, from)
-                .map_err(|why| {
-                    let at = head.offset_bytes.saturating_add(self.shift_bytes);
-                    self.malformed(at, "a place to go on from", why, "")
-                }),
-            _ => Ok(None),
-        }
+        self.decoder_of(&head, from).map_err(|why| {
+            let at = head.offset_bytes.saturating_add(self.shift_bytes);
+            self.malformed(at, "a place to go on from", why, "")
+        })
+    }
+
+    fn may_keep_restarts(&self, index: u64) -> bool {
+        let head = self.row_at(index).and_then(|row| self.head(row));
+        head.is_ok_and(|head| head.lock == Lock::None)
     }
 
     fn check_lead(&self, index: u64, lead: &[u8]) -> Result<bool> {

@@ -3,13 +3,14 @@
 use super::write::{self, Member, stored};
 use super::{file_in, run_in, tree};
 use crate::common::{
-    Mount, Need, Outcome, TempDir, assert_errno, for_each_transport, have, noise, one_of, run,
-    temp_dir,
+    Mount, Need, Outcome, TempDir, assert_errno, flip_byte, for_each_transport, have, noise,
+    one_of, run, temp_dir, unmount_soon,
 };
 use ctr::cipher::{KeyIvInit, StreamCipher};
 use hmac::{KeyInit, Mac};
 use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -253,4 +254,69 @@ fn cat_and_verify_take_the_password_too() {
         assert!(args("cat").ok().stdout == noise(1, 90_000));
         args("verify").ok();
     }
+}
+
+/// More than is decoded at once with so little memory.
+const LARGE_BYTES: usize = 12 << 20;
+const LITTLE: &str = "memory=64M";
+
+/// Archives with large encrypted members: `stored` and `text`.
+fn large() -> (TempDir, Vec<PathBuf>, [Vec<u8>; 2]) {
+    let folder = temp_dir();
+    let data = [noise(7, LARGE_BYTES), write::text(8, LARGE_BYTES)];
+    let [noise, text] = &data;
+    let members = [aes(stored("stored", noise)), aes(write::deflated("text", text))];
+    let mut all = vec![file_in(&folder, "aes.zip", write::zip(&members))];
+    if have(Need::Program("zip")) {
+        fs::write(folder.path().join("stored"), noise).unwrap();
+        fs::write(folder.path().join("text"), text).unwrap();
+        let pack = ["-q", "-1", "-n", "stored", "-P", PASSWORD, "zipcrypto.zip", "stored", "text"];
+        run_in(folder.path(), "zip", &pack);
+        all.push(folder.path().join("zipcrypto.zip"));
+    }
+    (folder, all, data)
+}
+
+#[test]
+fn large_encrypted_members_are_read_in_the_middle_with_little_memory_and_nothing_of_them_is_kept() {
+    let (folder, archives, [noise, text]) = large();
+    let option = password_file(&folder, PASSWORD);
+    for_each_transport(|transport| {
+        for archive in &archives {
+            let mount = Mount::new(transport, archive, &[&option, LITTLE]);
+            for (name, data) in [("stored", &noise), ("text", &text)] {
+                let file = fs::File::open(mount.path(name)).unwrap();
+                let mut bytes = [0; 4096];
+                for at in [LARGE_BYTES - 5000, 1_234_567, LARGE_BYTES / 2] {
+                    file.read_exact_at(&mut bytes, at as u64).unwrap();
+                    assert!(bytes == data[at..at + 4096], "{name} {at}");
+                }
+                assert!(&mount.read(name).unwrap() == data, "{name}");
+            }
+            assert_eq!(mount.bad(), Vec::<Vec<String>>::new());
+            unmount_soon(mount.point());
+            mount.wait_for_end();
+            let index = format!("{}.ffrfs-index", archive.display());
+            assert!(!Path::new(&index).exists(), "restart points hold what was decrypted");
+        }
+    });
+}
+
+#[test]
+fn a_large_encrypted_member_with_a_wrong_byte_gives_no_byte_at_all() {
+    let (folder, archives, _) = large();
+    let option = password_file(&folder, PASSWORD);
+    for archive in &archives {
+        // In the data of `stored`, which comes first.
+        flip_byte(archive, (LARGE_BYTES / 2) as u64);
+    }
+    for_each_transport(|transport| {
+        for archive in &archives {
+            let mount = Mount::new(transport, archive, &[&option, LITTLE]);
+            let file = fs::File::open(mount.path("stored")).unwrap();
+            assert_errno(file.read_at(&mut [0; 100], 0), libc::EIO);
+            assert_errno(file.read_at(&mut [0; 100], LARGE_BYTES as u64 - 100), libc::EIO);
+            assert_eq!(mount.bad().len(), 1);
+        }
+    });
 }

@@ -2,6 +2,8 @@
 //! PKWARE's.
 
 use super::*;
+use crate::format::codec::Codec;
+use crate::format::codec::tests::{drive, streams, text};
 use ctr::cipher::{KeyIvInit, StreamCipher};
 use hmac::{KeyInit, Mac};
 
@@ -37,18 +39,27 @@ fn zip_crypto(password: &[u8], check: u8, data: &[u8]) -> Vec<u8> {
 }
 
 fn traditional(name: &str, data: &str) -> Spec {
-    let check = (crc32fast::hash(data.as_bytes()) >> 24) as u8;
-    let stored = Some(zip_crypto(PASSWORD, check, data.as_bytes()));
-    Spec { flags: 1, stored, ..file(name, data) }
+    traditional_of(file(name, data), data.as_bytes())
+}
+
+/// The member, encrypted; `coded` is what its method gives.
+fn traditional_of(plain: Spec, coded: &[u8]) -> Spec {
+    let check = (crc32fast::hash(&plain.data) >> 24) as u8;
+    Spec { flags: 1, stored: Some(zip_crypto(PASSWORD, check, coded)), ..plain }
 }
 
 /// A member as WinZip encrypts it: `strength` 1 to 3, `version` 1 or 2.
 fn aes(name: &str, data: &str, method: u16, strength: u8, version: u16) -> Spec {
+    let coded = if method == 8 { deflate(data.as_bytes()) } else { data.as_bytes().to_vec() };
+    aes_of(Spec { method, ..file(name, data) }, coded, strength, version)
+}
+
+/// The member, encrypted; `coded` is what its method gives.
+fn aes_of(plain: Spec, mut coded: Vec<u8>, strength: u8, version: u16) -> Spec {
     let key_bytes = 8 + 8 * usize::from(strength);
     let salt: Vec<u8> = (0..key_bytes as u8 / 2).collect();
     let mut derived = vec![0; 2 * key_bytes + 2];
     pbkdf2::pbkdf2_hmac::<sha1::Sha1>(PASSWORD, &salt, 1000, &mut derived);
-    let mut coded = if method == 8 { deflate(data.as_bytes()) } else { data.as_bytes().to_vec() };
     let (key, rest) = derived.split_at(key_bytes);
     let (mac_key, verifier) = rest.split_at(key_bytes);
     let mut counter = [0; 16];
@@ -68,19 +79,12 @@ fn aes(name: &str, data: &str, method: u16, strength: u8, version: u16) -> Spec 
     mac.update(&coded);
     let mac = mac.finalize().into_bytes();
     let stored = [&salt[..], verifier, &coded, &mac[..10]].concat();
-    let extra = [&version.to_le_bytes()[..], b"AE", &[strength], &method.to_le_bytes()].concat();
+    let extra =
+        [&version.to_le_bytes()[..], b"AE", &[strength], &plain.method.to_le_bytes()].concat();
     let extra = field(0x9901, &extra);
     let crc32 = (version == 2).then_some(0);
-    let base = file(name, data);
-    Spec {
-        flags: 1,
-        method: 99,
-        stored: Some(stored),
-        local_extra: extra.clone(),
-        extra,
-        crc32,
-        ..base
-    }
+    let (stored, local_extra) = (Some(stored), extra.clone());
+    Spec { flags: 1, method: 99, stored, local_extra, extra, crc32, ..plain }
 }
 
 fn all() -> Vec<Spec> {
@@ -193,4 +197,115 @@ fn symbolic_links_are_decrypted_too() {
     let bytes = zip(&[Spec { made_by: link.made_by, external: link.external, ..secret }]);
     let container = open_with(bytes, &with(Some(PASSWORD))).unwrap();
     assert_eq!(container.link_target(0).unwrap(), b"secret/place");
+}
+
+// ---- step by step --------------------------------------------------------------------------------
+
+/// Every lock around every coding of `data` that goes step by step.
+fn locked(data: &[u8]) -> Vec<Spec> {
+    let number = |codec| match codec {
+        Codec::Deflate => Some(8),
+        Codec::Deflate64 => Some(9),
+        Codec::Bzip2 => Some(12),
+        Codec::Lzma => Some(14),
+        Codec::Zstd => Some(93),
+        Codec::Xz => Some(95),
+        Codec::Ppmd | Codec::Gzip => None,
+    };
+    let coded = streams(data).into_iter().filter_map(|(codec, to)| Some((number(codec)?, to)));
+    let mut all = Vec::new();
+    for (strength, (method, coded)) in
+        [1, 2, 3].into_iter().cycle().zip(coded.chain([(0, data.to_vec())]))
+    {
+        let plain = |lock: &str| Spec { method, ..file(format!("{method}, {lock}"), data) };
+        all.push(traditional_of(plain("traditional"), &coded));
+        all.push(aes_of(plain("AES"), coded, strength, 2));
+    }
+    all
+}
+
+/// Decodes the only member in steps, and from each of some restart points.
+fn decode_in_steps(member: &Spec, sizes: (usize, usize)) -> Result<(Vec<u8>, usize), String> {
+    let bytes = zip(std::slice::from_ref(member));
+    let container = open_with(bytes, &with(Some(PASSWORD))).unwrap();
+    assert!(!container.may_keep_restarts(0), "they are secret");
+    let stored = member.stored.as_deref().unwrap();
+    let decoder = |from: Option<&Restart>| container.decoder(0, from).unwrap().unwrap();
+    let (whole, restarts) = drive(decoder(None).as_mut(), None, stored, sizes)?;
+    for restart in restarts.iter().step_by(restarts.len() / 3 + 1) {
+        let from = Some(restart);
+        let (rest, _) = drive(decoder(from).as_mut(), from, stored, (sizes.1, sizes.0))?;
+        assert!(rest == whole[restart.decoded_bytes as usize..]);
+    }
+    Ok((whole, restarts.len()))
+}
+
+#[test]
+fn encrypted_members_of_every_method_are_read_step_by_step_and_from_the_middle() {
+    let data = text(300_000);
+    for member in locked(&data) {
+        let name = String::from_utf8_lossy(&member.name).into_owned();
+        for sizes in [(1 << 20, 1 << 20), (1000, 70_001)] {
+            let decoded = decode_in_steps(&member, sizes);
+            let (whole, restarts) = decoded.unwrap_or_else(|e| panic!("{name} {sizes:?}: {e}"));
+            assert!(whole == data, "{name} {sizes:?}");
+            assert_eq!(restarts == 0, ["9,", "14,"].iter().any(|n| name.starts_with(n)), "{name}");
+        }
+    }
+}
+
+#[test]
+fn a_changed_byte_of_an_aes_member_is_an_error_by_its_end() {
+    let data = text(100_000);
+    for mut member in locked(&data).into_iter().skip(1).step_by(2) {
+        let length = member.stored.as_ref().unwrap().len();
+        // Salt and verifier are looked at when the archive is opened.
+        for at in [18, 19, length / 3, length - 12, length - 10, length - 1] {
+            let stored = member.stored.as_mut().unwrap();
+            stored[at] ^= 0x10;
+            let name = String::from_utf8_lossy(&member.name).into_owned();
+            assert!(decode_in_steps(&member, (5000, 5000)).is_err(), "{name} {at}");
+            member.stored.as_mut().unwrap()[at] ^= 0x10;
+        }
+    }
+}
+
+#[test]
+fn stored_bytes_that_end_early_are_an_error_step_by_step() {
+    for member in locked(&text(20_000)) {
+        let stored = member.stored.clone().unwrap();
+        let container = open_with(zip(&[member]), &with(Some(PASSWORD))).unwrap();
+        for end in [0, 5, 12, 20, 1000, stored.len() - 30] {
+            let mut decoder = container.decoder(0, None).unwrap().unwrap();
+            let cut = drive(decoder.as_mut(), None, &stored[..end], (700, 700));
+            assert!(cut.is_err(), "{end} of {}", stored.len());
+        }
+    }
+}
+
+#[test]
+fn what_is_no_restart_point_of_an_encrypted_member_is_refused() {
+    for member in locked(&text(20_000)) {
+        let container = open_with(zip(&[member]), &with(Some(PASSWORD))).unwrap();
+        for (length, stored_bytes) in [(0, 100), (5, 100), (18, 3), (40, u64::MAX)] {
+            let state = vec![1; length].into_boxed_slice();
+            let from = Restart { stored_bytes, decoded_bytes: 7, state };
+            assert!(container.decoder(0, Some(&from)).is_err(), "{from:?}");
+        }
+    }
+}
+
+proptest::proptest! {
+    #![proptest_config(proptest::prelude::ProptestConfig::with_cases(6))]
+
+    #[test]
+    fn encrypted_bytes_in_any_pieces_come_back(
+        data in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..20_000),
+        piece in 1..30_000_usize,
+        room in 1..30_000_usize,
+    ) {
+        for member in locked(&data) {
+            assert!(decode_in_steps(&member, (piece, room)).unwrap().0 == data);
+        }
+    }
 }

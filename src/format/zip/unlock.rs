@@ -1,0 +1,211 @@
+//! Encrypted members step by step: what was decrypted is decoded at once, in bounded memory.
+//!
+//! A restart point holds what the cipher must know, and behind that what the codec must:
+//! ```text
+//! 12 bytes of keys (PKWARE) or salt and verifier (AES) | state of the codec
+//! ```
+
+use super::crypto::{Cipher, Lock};
+use super::method::Method;
+use crate::format::{Decoder, Progress, Restart, Secret, codec};
+
+/// So much is decrypted at a time. What the codec does not take is decrypted again.
+const CHUNK_BYTES: usize = 16 << 10;
+const CUT: &str = "the stored bytes end early";
+const FOREIGN: &str = "this is no restart point of the member";
+
+/// An encrypted member.
+#[derive(Debug, Clone)]
+pub(super) struct Locked {
+    pub(super) lock: Lock,
+    pub(super) password: Secret,
+    /// As [`Lock::accepts`] has it.
+    pub(super) check: [u8; 2],
+    pub(super) method: Method,
+    /// As stored, with all that the encryption adds.
+    pub(super) stored_bytes: u64,
+}
+
+/// Decrypts and decodes a member.
+pub(super) struct Unlock {
+    member: Locked,
+    /// What stands before the data, as far as it was taken.
+    head: Vec<u8>,
+    /// Once that is all there.
+    data: Option<Data>,
+    /// What stands behind the data, as far as it was taken.
+    tail: Vec<u8>,
+    /// Stored bytes taken, decoded bytes given.
+    place: (u64, u64),
+}
+
+/// The encrypted data of a member.
+struct Data {
+    cipher: Cipher,
+    /// `None`: they are stored.
+    decoder: Option<Box<dyn Decoder>>,
+    /// What has not been taken yet.
+    left: u64,
+    /// The codec has met the end of its stream.
+    is_decoded: bool,
+    plain: Vec<u8>,
+}
+
+impl Unlock {
+    /// `None`: the method can be decoded only whole.
+    pub(super) fn new(member: Locked, from: Option<&Restart>) -> Result<Option<Self>, String> {
+        let mut unlock = Self {
+            head: Vec::new(),
+            data: None,
+            tail: Vec::new(),
+            place: from.map_or((0, 0), |from| (from.stored_bytes, from.decoded_bytes)),
+            member,
+        };
+        let is_possible = match from {
+            None => decoder(unlock.member.method, None)?.is_some(),
+            Some(from) => unlock.resume(from)?.is_some(),
+        };
+        Ok(is_possible.then_some(unlock))
+    }
+
+    fn resume(&mut self, from: &Restart) -> Result<Option<()>, String> {
+        let Locked { lock, ref password, method, .. } = self.member;
+        let (cipher, state) = from.state.split_at_checked(lock.state_bytes()).ok_or(FOREIGN)?;
+        let head_bytes = lock.head_bytes() as u64;
+        let inner = Restart {
+            stored_bytes: from.stored_bytes.checked_sub(head_bytes).ok_or(FOREIGN)?,
+            decoded_bytes: from.decoded_bytes,
+            state: state.into(),
+        };
+        let left = self.data_bytes()?.checked_sub(inner.stored_bytes).ok_or(FOREIGN)?;
+        let Some(decoder) = decoder(method, Some(&inner))? else { return Ok(None) };
+        let cipher = Cipher::resume(lock, password, cipher, inner.stored_bytes).ok_or(FOREIGN)?;
+        self.data = Some(Data { cipher, decoder, left, is_decoded: false, plain: Vec::new() });
+        Ok(Some(()))
+    }
+
+    fn data_bytes(&self) -> Result<u64, &'static str> {
+        self.member.stored_bytes.checked_sub(self.member.lock.added_bytes()).ok_or(CUT)
+    }
+
+    /// Takes what stands before the data; how much that was.
+    fn take_head(&mut self, input: &[u8]) -> Result<usize, String> {
+        let Locked { lock, ref password, check, method, .. } = self.member;
+        let wanted = lock.head_bytes().saturating_sub(self.head.len());
+        let head = input.get(..wanted.min(input.len())).unwrap_or_default();
+        self.head.extend_from_slice(head);
+        if head.len() == wanted {
+            let cipher = Cipher::new(lock, password, &self.head, check)?;
+            let (left, plain) = (self.data_bytes()?, Vec::new());
+            let decoder = decoder(method, None)?.ok_or(FOREIGN)?;
+            self.data = Some(Data { cipher, decoder, left, is_decoded: false, plain });
+        }
+        Ok(head.len())
+    }
+}
+
+/// `None`: it goes only whole. `Some(None)`: there is nothing to decode.
+#[allow(clippy::option_option)]
+fn decoder(
+    method: Method,
+    from: Option<&Restart>,
+) -> Result<Option<Option<Box<dyn Decoder>>>, String> {
+    match method {
+        Method::Stored => Ok(Some(None)),
+        Method::Coded(codec) => Ok(codec::decoder(codec, from)?.map(Some)),
+    }
+}
+
+impl Data {
+    fn decode(&mut self, input: &[u8], output: &mut [u8]) -> Result<Progress, String> {
+        let left = usize::try_from(self.left).unwrap_or(usize::MAX);
+        let chunk = input.get(..CHUNK_BYTES.min(left).min(input.len())).unwrap_or_default();
+        self.cipher.decrypt(chunk, &mut self.plain);
+        let step = match &mut self.decoder {
+            Some(decoder) => decoder.decode(&self.plain, output, chunk.len() == left)?,
+            None => copy(&self.plain, output, left),
+        };
+        let taken = chunk.get(..step.taken).ok_or("the decoder failed")?;
+        self.cipher.pass(taken);
+        self.left = self.left.saturating_sub(taken.len() as u64);
+        self.is_decoded = step.is_end;
+        Ok(step)
+    }
+
+    /// Takes what the codec leaves over, and then what stands behind the data.
+    fn finish(&mut self, input: &[u8], tail: &mut Vec<u8>) -> Result<Progress, String> {
+        if !self.cipher.has_tail() {
+            return Ok(Progress { is_end: true, ..Progress::default() });
+        }
+        let left = usize::try_from(self.left).unwrap_or(usize::MAX);
+        let (rest, behind) = input.split_at_checked(left).unwrap_or((input, &[]));
+        self.cipher.pass(rest);
+        self.left = self.left.saturating_sub(rest.len() as u64);
+        let wanted = Lock::TAIL_BYTES.saturating_sub(tail.len());
+        let behind = behind.get(..wanted.min(behind.len())).unwrap_or_default();
+        tail.extend_from_slice(behind);
+        let is_end = tail.len() == Lock::TAIL_BYTES;
+        if is_end {
+            self.cipher.check(tail)?;
+        }
+        Ok(Progress { taken: rest.len().saturating_add(behind.len()), given: 0, is_end })
+    }
+
+    fn restart(&self) -> Option<Restart> {
+        match &self.decoder {
+            _ if self.is_decoded => None,
+            Some(decoder) => decoder.restart(),
+            None => Some(Restart { stored_bytes: 0, decoded_bytes: 0, state: Box::default() }),
+        }
+    }
+}
+
+/// As a decoder of `left` stored bytes.
+fn copy(input: &[u8], output: &mut [u8], left: usize) -> Progress {
+    let length = input.len().min(output.len());
+    if let (Some(from), Some(to)) = (input.get(..length), output.get_mut(..length)) {
+        to.copy_from_slice(from);
+    }
+    Progress { taken: length, given: length, is_end: length == left }
+}
+
+impl Decoder for Unlock {
+    fn decode(
+        &mut self,
+        input: &[u8],
+        output: &mut [u8],
+        is_last: bool,
+    ) -> Result<Progress, String> {
+        let mut done = Progress::default();
+        if self.data.is_none() {
+            done.taken = self.take_head(input)?;
+        }
+        if let Some(data) = &mut self.data {
+            if !data.is_decoded {
+                let step = data.decode(input.get(done.taken..).unwrap_or_default(), output)?;
+                done.taken = done.taken.saturating_add(step.taken);
+                done.given = step.given;
+            }
+            if data.is_decoded {
+                let rest = input.get(done.taken..).unwrap_or_default();
+                let step = data.finish(rest, &mut self.tail)?;
+                done.taken = done.taken.saturating_add(step.taken);
+                done.is_end = step.is_end;
+            }
+        }
+        if is_last && input.is_empty() && !output.is_empty() && done == Progress::default() {
+            return Err(CUT.to_owned());
+        }
+        self.place.0 = self.place.0.saturating_add(done.taken as u64);
+        self.place.1 = self.place.1.saturating_add(done.given as u64);
+        Ok(done)
+    }
+
+    fn restart(&self) -> Option<Restart> {
+        let data = self.data.as_ref()?;
+        let inner = data.restart()?;
+        let (stored_bytes, decoded_bytes) = self.place;
+        let state = [data.cipher.state(), inner.state.into()].concat().into();
+        Some(Restart { stored_bytes, decoded_bytes, state })
+    }
+}
