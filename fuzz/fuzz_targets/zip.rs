@@ -4,7 +4,8 @@
 #![no_main]
 
 use ffrfs::format::zip::Zip;
-use ffrfs::format::{Container, Content, Format, MemorySource, Node, OpenOptions, Secret};
+use ffrfs::format::{Container, Content, Format, MemorySource, Node, OpenOptions};
+use ffrfs::format::{Progress, Restart, Secret};
 use libfuzzer_sys::fuzz_target;
 use std::sync::Arc;
 
@@ -61,11 +62,38 @@ fn read(bytes: &[u8], container: &dyn Container, index: u64) -> Option<()> {
     }
     let stored = &bytes[sample.offset_bytes as usize..sample.end_bytes() as usize];
     if let Content::Encoded(size) = sample.content {
+        if let Some((whole, Some(restart))) = steps(container, index, None, stored) {
+            let (rest, _) = steps(container, index, Some(&restart), stored).expect("it decoded before");
+            assert!(rest == whole[restart.decoded_bytes as usize..]);
+        }
         let mut out = vec![0; size as usize];
         container.decode(index, stored, &mut out).ok()?;
-        let _ = container.decoder(index, None);
     } else {
         assert_eq!(sample.content, Content::Stored);
     }
     Some(())
+}
+
+/// What a member is decoded to step by step, and the last restart point. `None`: an error.
+fn steps(
+    container: &dyn Container,
+    index: u64,
+    from: Option<&Restart>,
+    stored: &[u8],
+) -> Option<(Vec<u8>, Option<Restart>)> {
+    let mut decoder = container.decoder(index, from).ok()??;
+    let (mut out, mut restart) = (Vec::new(), None);
+    let mut buf = vec![0; 700];
+    let mut at = from.map_or(0, |from| from.stored_bytes as usize);
+    loop {
+        let input = &stored[at..stored.len().min(at + 100)];
+        let step = decoder.decode(input, &mut buf, at + input.len() == stored.len()).ok()?;
+        at += step.taken;
+        out.extend_from_slice(&buf[..step.given]);
+        if step.is_end || out.len() as u64 > MAX_BYTES {
+            return Some((out, restart));
+        }
+        assert!(step != Progress::default(), "it is stuck");
+        restart = decoder.restart().or(restart);
+    }
 }

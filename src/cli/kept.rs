@@ -36,7 +36,8 @@ pub(super) struct IndexArgs {
     /// The folder for indexes, instead of beside the containers
     #[arg(long, alias = "index_dir", value_name = "DIR")]
     pub(super) index_dir: Option<PathBuf>,
-    /// Decode compressed files that cannot be read in the middle to this folder
+    /// Decode what cannot be read in the middle (large frames and blocks, LZMA in zip) to this folder: to
+    /// files without a name, which go with the mount
     #[arg(long, value_name = "DIR")]
     pub(super) spool: Option<PathBuf>,
     /// Whether this command writes them.

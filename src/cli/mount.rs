@@ -247,9 +247,13 @@ pub(super) fn start(mut args: MountArgs, code_of: fn(&Failure) -> u8) -> Result<
         // The kernel has been told already, perhaps something else.
         args.settings.control = Control::Ro;
     }
-    // A relative log file lies where the caller is, not where the daemon goes.
+    // What is relative lies where the caller is, not where the daemon goes.
     if let Some(file) = &mut args.settings.log_file {
         *file = std::path::absolute(&*file).map_err(|e| Failure::output(file.display(), e))?;
+    }
+    if let Some(folder) = &mut args.open.kept.spool {
+        *folder =
+            std::path::absolute(&*folder).map_err(|e| Failure::output(folder.display(), e))?;
     }
     if let Some(address) = &mut args.settings.metrics {
         address.absolute().map_err(|e| Failure::output("metrics", e))?;
@@ -330,6 +334,12 @@ fn prepare(args: &MountArgs, target: Target) -> Result<Service, Failure> {
     let (vfs, files) = opened.into_vfs(catalog, options);
     if let Some(restarts) = Restarts::new(&files, &args.open.kept, args.open.options()?) {
         vfs.keep_streams(Box::new(restarts));
+    }
+    if let Some(folder) = &args.open.kept.spool {
+        // What would fail later, unseen, fails here.
+        tempfile::tempfile_in(folder)
+            .map_err(|e| Failure::output(format_args!("--spool {}", folder.display()), e))?;
+        vfs.spool_to(folder.clone());
     }
     let must_check = args.open.checksums.require_checksums;
     vfs.set_settings(Runtime::new(args.settings.memory(), must_check));

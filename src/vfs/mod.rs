@@ -158,6 +158,7 @@ pub struct Vfs {
     bad: bad::BadList,
     control: control::Control,
     streams: OnceLock<Box<dyn StreamStore>>,
+    spool: OnceLock<PathBuf>,
     /// How requests come, and the memory that they take.
     transport: OnceLock<(&'static str, u64)>,
     verify: AtomicCell<Verify>,
@@ -193,6 +194,7 @@ impl Vfs {
             control: control::Control::default(),
             transport: OnceLock::new(),
             streams: OnceLock::new(),
+            spool: OnceLock::new(),
             verify: AtomicCell::new(options.verify),
             settings: OnceLock::new(),
             stats: Stats::default(),

@@ -5,8 +5,11 @@
 //! follow; it is checked against the CRC-32 that the pass took of it.
 
 mod kept;
+mod pass;
+mod spool;
 
 pub use kept::{StreamKey, StreamStore};
+pub(super) use pass::Pass;
 
 use super::Vfs;
 use super::bad::Fault;
@@ -17,8 +20,11 @@ use super::verify::Verified;
 use crate::catalog::Located;
 use crate::format::{Container, Decoder, Restart, Sample};
 use crate::io::Buffer;
+use pass::Stop;
+use spool::Spool;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -26,6 +32,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 const INTERVAL_BYTES: u64 = 4 << 20;
 /// An interval must fit in memory; encodings whose parts are larger cannot be read in the middle.
 const MAX_INTERVAL_BYTES: u64 = 64 << 20;
+const NO_RESTARTS: &str = "more than 64 MiB without a place to begin at: its encoding cannot be read in the \
+     middle. --spool DIR decodes it to disk";
 /// How much is read at a time in a pass.
 const PASS_BYTES: u64 = 1 << 20;
 /// How much is decoded at a time in a pass.
@@ -44,6 +52,8 @@ pub(super) struct Stream {
     first_key: u64,
     intervals: Vec<Interval>,
     memory_bytes: u64,
+    /// If it was decoded to a file: what is read instead.
+    spool: Option<Spool>,
 }
 
 #[derive(Debug)]
@@ -56,17 +66,24 @@ struct Interval {
 }
 
 impl Stream {
-    fn new(intervals: Vec<Interval>) -> Self {
+    fn new(intervals: Vec<Interval>, spool: Option<Spool>) -> Self {
         static STREAMS: AtomicU64 = AtomicU64::new(0);
         let number = STREAMS.fetch_add(1, Ordering::Relaxed) % (1 << 36);
         let states = intervals.iter().filter_map(|interval| interval.from.as_ref());
         let memory_bytes = states.map(|from| from.state.len() as u64).sum::<u64>()
             + (intervals.capacity() * size_of::<Interval>()) as u64;
-        Self { first_key: KEYS + (number << INTERVAL_BITS), intervals, memory_bytes }
+        Self { first_key: KEYS + (number << INTERVAL_BITS), intervals, memory_bytes, spool }
     }
 
     pub(super) fn memory_bytes(&self) -> u64 {
         self.memory_bytes
+    }
+
+    /// An interval out of the file that all was decoded to. `None`: there is none.
+    fn spooled(&self, number: u64) -> Option<Result<Verified, Fault>> {
+        let spool = self.spool.as_ref()?;
+        let interval = self.intervals.get(number as usize)?;
+        Some(spool.read(&interval.decoded, interval.crc32))
     }
 
     fn number_at(&self, decoded_bytes: u64) -> usize {
@@ -81,6 +98,15 @@ pub(super) enum Streams {
     Sample(Arc<Stream>),
     /// The whole container.
     Container,
+}
+
+impl Streams {
+    fn spooled(&self, number: u64) -> Option<Result<Verified, Fault>> {
+        match self {
+            Streams::Sample(stream) => stream.spooled(number),
+            Streams::Container => None,
+        }
+    }
 }
 
 /// The part of a file that an interval has.
@@ -101,104 +127,6 @@ impl Part {
     fn of<'a>(&self, decoded: &'a Verified, end: u64) -> &'a [u8] {
         let start = (self.first - self.decoded.start) as usize;
         &decoded.bytes()[start..start + (end - self.file.start) as usize]
-    }
-}
-
-/// A pass over all of a sample.
-pub(super) struct Pass {
-    decoder: Box<dyn Decoder>,
-    out: Vec<u8>,
-    /// The interval that is being decoded.
-    from: Option<Restart>,
-    stored_start: u64,
-    decoded_start: u64,
-    crc32: crc32fast::Hasher,
-    whole: crc32fast::Hasher,
-    intervals: Vec<Interval>,
-    /// How much was taken and given.
-    stored: u64,
-    decoded: u64,
-    size: u64,
-    interval_bytes: u64,
-    is_ended: bool,
-}
-
-impl Pass {
-    fn new(decoder: Box<dyn Decoder>, size: u64, interval_bytes: u64) -> Self {
-        Self {
-            decoder,
-            out: vec![0; STEP_BYTES],
-            from: None,
-            stored_start: 0,
-            decoded_start: 0,
-            crc32: crc32fast::Hasher::new(),
-            whole: crc32fast::Hasher::new(),
-            intervals: Vec::new(),
-            stored: 0,
-            decoded: 0,
-            size,
-            interval_bytes,
-            is_ended: false,
-        }
-    }
-
-    /// Takes the next stored bytes.
-    fn take(&mut self, mut bytes: &[u8], is_last: bool) -> Result<(), String> {
-        while !self.is_ended {
-            let progress = self.decoder.decode(bytes, &mut self.out, is_last)?;
-            let given = self.out.get(..progress.given).ok_or("the decoder failed")?;
-            bytes = bytes.get(progress.taken..).ok_or("the decoder failed")?;
-            self.crc32.update(given);
-            self.whole.update(given);
-            self.stored += progress.taken as u64;
-            self.decoded += progress.given as u64;
-            if self.decoded > self.size {
-                return Err(format!("more than the {} bytes that it should be", self.size));
-            }
-            self.is_ended = progress.is_end;
-            if self.decoded - self.decoded_start >= self.interval_bytes {
-                if let Some(restart) = self.decoder.restart() {
-                    self.end_interval(Some(restart));
-                } else if self.decoded - self.decoded_start > MAX_INTERVAL_BYTES {
-                    return Err(format!(
-                        "more than {} MiB without a place to begin at: its encoding cannot be read \
-                         in the middle",
-                        MAX_INTERVAL_BYTES >> 20
-                    ));
-                }
-            }
-            if progress.taken == 0 && progress.given == 0 {
-                break;
-            }
-        }
-        Ok(())
-    }
-
-    fn end_interval(&mut self, next: Option<Restart>) {
-        let crc32 = std::mem::take(&mut self.crc32).finalize();
-        let stored = next.as_ref().map_or(self.stored, |next| next.stored_bytes);
-        self.intervals.push(Interval {
-            from: std::mem::replace(&mut self.from, next),
-            decoded: self.decoded_start..self.decoded,
-            stored: self.stored_start..self.stored.max(stored),
-            crc32,
-        });
-        (self.stored_start, self.decoded_start) = (stored, self.decoded);
-    }
-
-    fn finish(mut self, expected: Option<u32>) -> Result<Stream, Fault> {
-        if self.decoded != self.size {
-            let found = self.decoded;
-            return Err(Fault::Structure(format!("{found} bytes instead of {}", self.size)));
-        }
-        if self.decoded > self.decoded_start {
-            self.end_interval(None);
-        }
-        let found = self.whole.finalize();
-        if let Some(expected) = expected.filter(|&expected| expected != found) {
-            return Err(Fault::Checksum { expected, found });
-        }
-        Ok(Stream::new(self.intervals))
     }
 }
 
@@ -223,7 +151,7 @@ impl Vfs {
 
     /// Keeps that for the next mount, unless the sample should have been checked, and was not.
     fn keep_stream(&self, located: &Located, stream: &Stream, was_checked: bool) {
-        let store = self.store_for(located);
+        let store = self.store_for(located).filter(|_| stream.spool.is_none());
         if let Some(store) = store.filter(|_| was_checked || located.sample.crc32.is_none()) {
             store.keep(&key_of(located), stream.write());
         }
@@ -234,12 +162,27 @@ impl Vfs {
         self.container(located).may_keep_restarts(located.index).then_some(store)
     }
 
+    /// Where samples are decoded to that cannot be decoded from the middle. What was said first counts.
+    pub fn spool_to(&self, folder: PathBuf) {
+        let _ = self.spool.set(folder);
+    }
+
     /// Begins a pass; gives what to do, and the stored bytes to fetch for it.
     pub(super) fn begin_pass(
         &self,
         container: &dyn Container,
         index: u64,
         at: &Sample,
+    ) -> Result<(Pass, Range<u64>), Fault> {
+        self.begin_pass_to(container, index, at, None)
+    }
+
+    fn begin_pass_to(
+        &self,
+        container: &dyn Container,
+        index: u64,
+        at: &Sample,
+        spool: Option<Spool>,
     ) -> Result<(Pass, Range<u64>), Fault> {
         let decoder = container.decoder(index, None);
         let decoder = decoder.map_err(|error| Fault::Structure(error.to_string()))?;
@@ -251,7 +194,7 @@ impl Vfs {
         let least = INTERVAL_BYTES.min(self.cache_bytes() / 8);
         let interval_bytes = least.max(at.size_bytes() / notes).max(STEP_BYTES as u64);
         let end = PASS_BYTES.min(at.length_bytes);
-        Ok((Pass::new(decoder, at.size_bytes(), interval_bytes), 0..end))
+        Ok((Pass::new(decoder, at.size_bytes(), interval_bytes, spool), 0..end))
     }
 
     /// Takes what was fetched for a pass.
@@ -262,10 +205,11 @@ impl Vfs {
         let taken = catch_unwind(AssertUnwindSafe(|| pass.take(bytes, end == at.length_bytes)));
         match taken {
             Ok(Ok(())) => {}
-            Ok(Err(why)) => return self.fail(task, Fault::Structure(why)),
+            Ok(Err(Stop::NoRestarts)) => return self.spool_instead(task),
+            Ok(Err(Stop::Fault(fault))) => return self.fail(task, fault),
             Err(_) => return self.fail(task, Fault::Structure("the decoder failed".to_owned())),
         }
-        if end < at.length_bytes && !pass.is_ended {
+        if end < at.length_bytes && !pass.is_ended() {
             let next = (end + PASS_BYTES).min(at.length_bytes);
             return task.next(Goal::Pass(pass), at.offset_bytes + end..at.offset_bytes + next);
         }
@@ -284,6 +228,23 @@ impl Vfs {
             lead.land(Known::Stream(Arc::clone(&stream)), 0);
         }
         self.read_stream(task, &Streams::Sample(stream))
+    }
+
+    /// Begins the pass anew, and decodes to a file.
+    fn spool_instead(&self, task: Task) -> Step {
+        let (at, container) = (task.located.sample, self.container(&task.located));
+        let Some(folder) = self.spool.get() else {
+            return self.fail(task, Fault::Structure(NO_RESTARTS.to_owned()));
+        };
+        let begun = Spool::new(folder)
+            .and_then(|spool| self.begin_pass_to(container, task.located.index, &at, Some(spool)));
+        match begun {
+            Ok((pass, stored)) => {
+                let range = task.of_container(stored.start, stored.end);
+                task.next(Goal::Pass(Box::new(pass)), range)
+            }
+            Err(fault) => self.fail(task, fault),
+        }
     }
 
     /// Decodes the next interval that the wanted range lies in, or gives the range out.
@@ -308,6 +269,16 @@ impl Vfs {
                 }
                 Entered::Join(flight) => return Step::Wait(flight),
                 Entered::Lead(lead) => {
+                    if let Some(spooled) = streams.spooled(part.number) {
+                        match spooled.map(Arc::new) {
+                            Ok(decoded) => {
+                                pieces.copy(&want, part.file.start, part.of(&decoded, end));
+                                lead.land(Known::Whole(decoded), end - part.file.start);
+                                continue;
+                            }
+                            Err(fault) => return self.fail(task, fault),
+                        }
+                    }
                     task.lead = Some(lead);
                     let range = part.stored.clone();
                     return task.next(Goal::Interval(streams.clone(), part.number, pieces), range);

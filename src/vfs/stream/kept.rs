@@ -5,7 +5,7 @@
 //! intervals × { u64 stored start | u64 stored end | u64 decoded end | u32 CRC-32 | u32 bytes of state }
 //! states                                                                           little-endian
 //! ```
-//! No sample that is encrypted is read like this: a state has what was decoded before it.
+//! Nothing is kept of an encrypted sample: a state has what was decoded before it.
 
 use super::{Interval, MAX_INTERVAL_BYTES, STEP_BYTES, Stream};
 use crate::format::{Restart, Sample};
@@ -95,7 +95,7 @@ impl Stream {
                 None => return None,
             }
         }
-        Some(Self::new(intervals))
+        Some(Self::new(intervals, None))
     }
 }
 
@@ -120,7 +120,7 @@ mod tests {
             Interval { from: from(80, 250, b""), decoded: 250..300, stored: 80..90, crc32: 9 },
         ];
         let content = Content::Encoded(300);
-        (Stream::new(intervals), Sample { length_bytes: 90, content, ..Sample::default() })
+        (Stream::new(intervals, None), Sample { length_bytes: 90, content, ..Sample::default() })
     }
 
     #[test]

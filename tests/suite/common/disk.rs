@@ -177,6 +177,12 @@ impl Tmpfs {
     pub(crate) fn point(&self) -> &Path {
         &self.0
     }
+
+    /// Makes it larger or smaller.
+    pub(crate) fn resize(&self, size: &str) {
+        let options = format!("size={size}");
+        mount(Some("none"), &self.0, Some("tmpfs"), MsFlags::MS_REMOUNT, Some(&*options)).unwrap();
+    }
 }
 
 impl Drop for Tmpfs {

@@ -2,9 +2,12 @@
 
 use super::write::{self, deflated, stored};
 use super::{Times, compare, file_in, found, paths, plant, run_in, tree};
-use crate::common::{Mount, Need, for_each_transport, have, noise, one_of, python, temp_dir};
+use crate::common::{
+    Mount, Need, Tmpfs, assert_errno, flip_byte, for_each_transport, have, noise, one_of, python,
+    temp_dir, unmount_soon,
+};
 use std::fs::{self, File, Permissions};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::Path;
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -289,5 +292,88 @@ fn stored_members_are_mapped_and_read_in_any_order() {
                 assert!(bytes == data[offset..offset + 1000], "{name} at {offset}");
             }
         }
+    });
+}
+
+/// A member in one frame of zstd, which can be decoded only from its start; between two small ones.
+fn one_frame(data: &[u8]) -> Vec<u8> {
+    let large = write::Member {
+        method: 93,
+        stored: zstd::bulk::compress(data, 1).unwrap(),
+        ..stored("large", data)
+    };
+    write::zip(&[stored("a", "first"), large, stored("z", "last")])
+}
+
+#[test]
+fn members_that_cannot_be_read_in_the_middle_are_decoded_to_the_folder_that_spool_names() {
+    let (folder, spool) = (temp_dir(), temp_dir());
+    let data = [write::text(4, 100_000), vec![0; 66 << 20], noise(5, 300_001)].concat();
+    let archive = file_in(&folder, "x.zip", one_frame(&data));
+    let option = format!("spool={}", spool.path().display());
+    for_each_transport(|transport| {
+        let without = Mount::new(transport, &archive, &[]);
+        assert_errno(without.read("large"), libc::EIO);
+        assert!(
+            without.bad()[0].iter().any(|field| field.contains("--spool")),
+            "{:?}",
+            without.bad()
+        );
+        assert_eq!(without.read("z").unwrap(), b"last");
+
+        let mount = Mount::new(transport, &archive, &[&option]);
+        let file = File::open(mount.path("large")).unwrap();
+        let mut bytes = [0; 5000];
+        for at in [data.len() - 5000, 98_000, 40 << 20] {
+            file.read_exact_at(&mut bytes, at as u64).unwrap();
+            assert!(bytes == data[at..at + 5000], "{at}");
+        }
+        assert!(mount.read("large").unwrap() == data);
+        assert_eq!(mount.bad(), Vec::<Vec<String>>::new());
+        // It has no name, and goes with the mount.
+        assert_eq!(fs::read_dir(spool.path()).unwrap().count(), 0);
+    });
+    let missing = format!("spool={}", folder.path().join("missing").display());
+    let outcome = super::refused(&archive, &[&missing]);
+    assert!(outcome.code == 6 && outcome.stderr.contains("missing"), "{}", outcome.stderr);
+}
+
+#[test]
+fn a_spooled_member_with_a_wrong_byte_gives_no_byte_at_all() {
+    let (folder, spool) = (temp_dir(), temp_dir());
+    let data = [vec![0; 66 << 20], noise(5, 300_001)].concat();
+    let archive = file_in(&folder, "x.zip", one_frame(&data));
+    // In the noise, which zstd cannot make smaller.
+    let length = fs::metadata(&archive).unwrap().len();
+    flip_byte(&archive, length - 100_000);
+    let option = format!("spool={}", spool.path().display());
+    for_each_transport(|transport| {
+        let mount = Mount::new(transport, &archive, &[&option]);
+        let file = File::open(mount.path("large")).unwrap();
+        assert_errno(file.read_at(&mut [0; 100], 0), libc::EIO);
+        assert_eq!(mount.bad().len(), 1);
+    });
+}
+
+#[test]
+fn a_full_spool_is_an_error_that_says_so_and_can_be_tried_again() {
+    if !have(Need::Root) {
+        return;
+    }
+    let folder = temp_dir();
+    let data = vec![0; 66 << 20];
+    let archive = file_in(&folder, "x.zip", one_frame(&data));
+    let spool = Tmpfs::new(folder.path().join("spool"), "20m");
+    let option = format!("spool={}", spool.point().display());
+    for_each_transport(|transport| {
+        let mount = Mount::new(transport, &archive, &[&option]);
+        assert_errno(mount.read("large"), libc::EIO);
+        let log = mount.log();
+        assert!(log.contains("--spool") && log.contains("No space left"), "{log}");
+        spool.resize("100m");
+        assert!(mount.read("large").unwrap() == data);
+        unmount_soon(mount.point());
+        mount.wait_for_end();
+        spool.resize("20m");
     });
 }
