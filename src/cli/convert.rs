@@ -46,7 +46,7 @@ pub(super) struct ConvertArgs {
     /// What to write: ffr, zip, tar or folder [default: as the name of OUT ends]
     #[arg(long, value_name = "FORMAT", value_parser = target_named)]
     to: Option<Target>,
-    /// Write N outputs of about the same size; `%06d` in OUT is the number, else it stands before the ending
+    /// Write N outputs of about the same size, up to 1,000,000; `%06d` in OUT is the number, else it stands before the ending
     #[arg(long, value_name = "N", conflicts_with = "shard_size")]
     shards: Option<NonZeroU64>,
     /// Write outputs of at most so many bytes, such as 1G; files of one key (a.jpg, a.json) stay together
@@ -197,6 +197,10 @@ impl ConvertArgs {
             progress,
         };
         let cut = match (self.shards, self.shard_size) {
+            (Some(count), _) if count.get() > shards::MOST => {
+                let why = format!("--shards: {} is more than {}", count, shards::MOST);
+                return Err(Failure::usage(why));
+            }
             (Some(count), _) => Cut::Count(count),
             (None, Some(bytes)) => Cut::Bytes(bytes),
             (None, None) if shards::is_numbered(output) => {

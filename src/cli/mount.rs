@@ -507,8 +507,12 @@ fn free(target: Target, settings: &Settings) -> Result<Target, Failure> {
 /// The mount point as an absolute path, cleared of a mount whose daemon is dead.
 fn free_mount_point(target: &Path) -> Result<PathBuf, Failure> {
     let cannot = |e: io::Error| {
-        let what = format!("mount point {}", target.display());
-        Failure::new(Exit::Mount, anyhow::Error::new(e).context(what))
+        let point = target.display();
+        let hint = match e.kind() {
+            io::ErrorKind::NotFound => format!("; make it first: mkdir -p {point}"),
+            _ => String::new(),
+        };
+        Failure::new(Exit::Mount, anyhow::anyhow!("mount point {point}: {e}{hint}"))
     };
     let target = mounts::resolve(target).map_err(cannot)?;
     match mounts::state(&target).map_err(cannot)? {

@@ -235,7 +235,7 @@ fn a_mount_point_that_cannot_be_used_is_exit_code_5() {
     let nowhere = folder.path().join("nowhere");
     let file = folder.path().join("file");
     fs::write(&file, "").unwrap();
-    for (point, says) in [(&nowhere, "No such file"), (&file, "Not a directory")] {
+    for (point, says) in [(&nowhere, "mkdir -p"), (&file, "Not a directory")] {
         let outcome = run(Command::new(FFRFS).arg("mount").arg(&basic).arg(point));
         refused(&outcome, 5, &[point.to_str().unwrap(), says]);
         refused(&on("umount", point, &[]), 5, &[point.to_str().unwrap()]);

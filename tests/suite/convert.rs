@@ -292,6 +292,7 @@ fn wrong_usage_says_what_to_do() {
         ("a.ffr in out.tar", "in/*"),
         ("in in/out.tar", "in the folder"),
         ("a.ffr out/ --shards 2", "folder is not cut"),
+        ("a.ffr out.tar --shards 1000001", "more than 1000000"),
         ("a.ffr out.tar --to rar", "ffr, zip, tar, folder"),
     ] {
         let outcome = convert(&work, args);

@@ -8,6 +8,9 @@ use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+/// The most outputs that can be asked for.
+pub(in crate::cli) const MOST: u64 = 1_000_000;
+
 /// Into how many outputs, or how large ones.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::cli) enum Cut {
