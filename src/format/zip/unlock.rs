@@ -9,8 +9,9 @@ use super::crypto::{Cipher, Lock};
 use super::method::Method;
 use crate::format::{Decoder, Progress, Restart, Secret, codec};
 
-/// So much is decrypted at a time. What the codec does not take is decrypted again.
+/// The most that is decrypted at a time.
 const CHUNK_BYTES: usize = 16 << 10;
+const MIN_CHUNK_BYTES: usize = 64;
 const CUT: &str = "the stored bytes end early";
 const FOREIGN: &str = "this is no restart point of the member";
 
@@ -48,6 +49,8 @@ struct Data {
     left: u64,
     /// The codec has met the end of its stream.
     is_decoded: bool,
+    /// How much is decrypted next: what the codec does not take is decrypted again.
+    chunk_bytes: usize,
     plain: Vec<u8>,
 }
 
@@ -80,7 +83,7 @@ impl Unlock {
         let left = self.data_bytes()?.checked_sub(inner.stored_bytes).ok_or(FOREIGN)?;
         let Some(decoder) = decoder(method, Some(&inner))? else { return Ok(None) };
         let cipher = Cipher::resume(lock, password, cipher, inner.stored_bytes).ok_or(FOREIGN)?;
-        self.data = Some(Data { cipher, decoder, left, is_decoded: false, plain: Vec::new() });
+        self.data = Some(Data::new(cipher, decoder, left));
         Ok(Some(()))
     }
 
@@ -96,9 +99,8 @@ impl Unlock {
         self.head.extend_from_slice(head);
         if head.len() == wanted {
             let cipher = Cipher::new(lock, password, &self.head, check)?;
-            let (left, plain) = (self.data_bytes()?, Vec::new());
             let decoder = decoder(method, None)?.ok_or(FOREIGN)?;
-            self.data = Some(Data { cipher, decoder, left, is_decoded: false, plain });
+            self.data = Some(Data::new(cipher, decoder, self.data_bytes()?));
         }
         Ok(head.len())
     }
@@ -117,17 +119,27 @@ fn decoder(
 }
 
 impl Data {
+    fn new(cipher: Cipher, decoder: Option<Box<dyn Decoder>>, left: u64) -> Self {
+        let (is_decoded, chunk_bytes, plain) = (false, CHUNK_BYTES, Vec::new());
+        Self { cipher, decoder, left, is_decoded, chunk_bytes, plain }
+    }
+
     fn decode(&mut self, input: &[u8], output: &mut [u8]) -> Result<Progress, String> {
         let left = usize::try_from(self.left).unwrap_or(usize::MAX);
-        let chunk = input.get(..CHUNK_BYTES.min(left).min(input.len())).unwrap_or_default();
+        let chunk = input.get(..self.chunk_bytes.min(left).min(input.len())).unwrap_or_default();
         self.cipher.decrypt(chunk, &mut self.plain);
         let step = match &mut self.decoder {
             Some(decoder) => decoder.decode(&self.plain, output, chunk.len() == left)?,
             None => copy(&self.plain, output, left),
         };
+        if left == 0 && step == Progress::default() && !output.is_empty() {
+            return Err(CUT.to_owned());
+        }
         let taken = chunk.get(..step.taken).ok_or("the decoder failed")?;
         self.cipher.pass(taken);
         self.left = self.left.saturating_sub(taken.len() as u64);
+        // A codec that stops after each few bytes must not have all of a chunk decrypted for them.
+        self.chunk_bytes = taken.len().saturating_mul(2).clamp(MIN_CHUNK_BYTES, CHUNK_BYTES);
         self.is_decoded = step.is_end;
         Ok(step)
     }
@@ -207,5 +219,37 @@ impl Decoder for Unlock {
         let (stored_bytes, decoded_bytes) = self.place;
         let state = [data.cipher.state(), inner.state.into()].concat().into();
         Some(Restart { stored_bytes, decoded_bytes, state })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Stops after every byte, as a codec does where a block of no bytes ends.
+    struct Halting;
+
+    impl Decoder for Halting {
+        fn decode(&mut self, input: &[u8], _: &mut [u8], _: bool) -> Result<Progress, String> {
+            Ok(Progress { taken: input.len().min(1), ..Progress::default() })
+        }
+
+        fn restart(&self) -> Option<Restart> {
+            None
+        }
+    }
+
+    #[test]
+    fn a_codec_that_stops_after_every_byte_does_not_have_everything_decrypted_for_each() {
+        let stored = vec![7; 100_000];
+        let lock = Lock::ZipCrypto;
+        let cipher = Cipher::resume(lock, &Secret::new(b"x"), &[1; 12], 0).unwrap();
+        let mut data = Data::new(cipher, Some(Box::new(Halting)), stored.len() as u64);
+        let (mut taken, mut decrypted) = (0, 0);
+        while taken < stored.len() {
+            taken += data.decode(&stored[taken..], &mut [0; 100]).unwrap().taken;
+            decrypted += data.plain.len();
+        }
+        assert!(decrypted < 2 * MIN_CHUNK_BYTES * stored.len(), "{decrypted} bytes");
     }
 }
