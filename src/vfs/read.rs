@@ -298,6 +298,12 @@ impl Vfs {
         at.length_bytes.max(at.size_bytes()) <= self.cache.max_whole_bytes()
     }
 
+    /// Whether a sample is taken out of a block: what it decodes to counts, too.
+    pub(super) fn is_small(&self, at: &Sample) -> bool {
+        self.blocks.is_small(at.length_bytes)
+            && (!matches!(at.content, Content::Encoded(_)) || self.fits_whole(at))
+    }
+
     pub(super) fn must_check(&self, sample: u64, located: &Located) -> bool {
         let asked_for = match self.verify() {
             Verify::Always => true,
@@ -324,7 +330,7 @@ impl Vfs {
         if matches!(at.content, Content::Sparse(_)) || matches!(task.goal, Goal::Interval(..)) {
             return Step::Read(task);
         }
-        if !self.takes_blocks() || !self.blocks.is_small(at.length_bytes) {
+        if !self.takes_blocks() || !self.is_small(&at) {
             return self.claim(task);
         }
         let Some(id) = self.blocks.around(task.located.part, &at.extent()) else {

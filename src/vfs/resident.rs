@@ -33,7 +33,7 @@ impl Vfs {
                 | None => {}
             }
         }
-        if self.blocks.is_idle() || !self.blocks.is_small(located.sample.length_bytes) {
+        if self.blocks.is_idle() || !self.is_small(&located.sample) {
             return None;
         }
         let range = located.sample.extent();

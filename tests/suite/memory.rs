@@ -1,6 +1,6 @@
 //! Large samples in bounded memory. The containers are sparse files: no disk is filled.
 
-use crate::common::{Mount, ffrfs, for_each_transport, noise, temp_dir};
+use crate::common::{Mount, ffrfs, for_each_transport, noise, peak_resident_bytes, temp_dir};
 use ffrfs::format::ffrecord::header_bytes;
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -75,13 +75,6 @@ fn write_sparse(path: &Path, samples: &[Sparse]) {
     file.set_len(offset).unwrap();
     file.write_all_at(&crc32fast::hash(&index).to_le_bytes(), 0).unwrap();
     file.write_all_at(&index, 4).unwrap();
-}
-
-/// The most memory that a process ever had, in bytes.
-fn peak_resident_bytes(pid: i32) -> u64 {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
-    peak.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
 }
 
 #[test]

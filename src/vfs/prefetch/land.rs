@@ -224,7 +224,7 @@ impl Vfs {
         // Who waits here delays a reader: rather a number is missed.
         let Ok(mut queue) = self.prefetch.queue.try_lock() else { return };
         let at = located.sample;
-        let foreseen = if self.blocks.is_worthwhile() && self.blocks.is_small(at.length_bytes) {
+        let foreseen = if self.blocks.is_worthwhile() && self.is_small(&at) {
             let Some((part, number)) =
                 self.blocks.around(located.part, &(at.extent().start..at.extent().start))
             else {

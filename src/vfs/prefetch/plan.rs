@@ -72,7 +72,7 @@ impl Vfs {
         let located = self.to_fetch(sample).filter(|located| is_cold(located.part))?;
         let at = located.sample;
         let range = at.extent();
-        let is_small = self.takes_blocks() && self.blocks.is_small(at.length_bytes);
+        let is_small = self.takes_blocks() && self.is_small(&at);
         let block = self.blocks.around(located.part, &range).filter(|_| is_small);
         // One that lies in two blocks has mostly both.
         let is_there = is_small && block.is_none_or(|id| self.blocks.has(id));
@@ -195,7 +195,7 @@ impl Vfs {
                 return true;
             };
             let id = self.blocks.around(located.part, &located.sample.extent());
-            let id = id.filter(|_| self.blocks.is_small(located.sample.length_bytes));
+            let id = id.filter(|_| self.is_small(&located.sample));
             blocks.extend(id);
             id.is_none()
         });

@@ -1,9 +1,10 @@
 //! Restart points of large members, kept from one mount to the next.
 
 use super::file_in;
-use super::write::{deflated, text, zip};
+use super::write::{Member, deflated, stored, text, zip};
 use crate::common::{
-    FFRFS, Mount, TempDir, Transport, flip_byte, for_each_transport, run, temp_dir, wait_until,
+    FFRFS, Mount, TempDir, Transport, assert_errno, drop_cached, flip_byte, for_each_transport,
+    noise, peak_resident_bytes, run, temp_dir, wait_until,
 };
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -152,6 +153,59 @@ fn restart_points_are_built_ahead_by_index() {
         let mount = Mount::new(transport, &archive.path, OPTIONS);
         for member in [0, 1] {
             assert!(archive.read(&mount, member) < pass_bytes(&archive.path) / 2);
+        }
+    });
+}
+
+/// One of many frames of zeros, few bytes as stored.
+const FRAME_BYTES: usize = 4 << 20;
+
+#[test]
+fn a_member_of_few_stored_bytes_that_decodes_to_much_takes_no_memory_for_it() {
+    const FRAMES: usize = 40;
+    let folder = temp_dir();
+    // So many that blocks are worth while.
+    let mut members: Vec<_> =
+        (0..8000).map(|number| stored(number.to_string(), noise(number, 100))).collect();
+    let frame = zstd::bulk::compress(&vec![0; FRAME_BYTES], 1).unwrap();
+    let coded = frame.repeat(FRAMES);
+    assert!(coded.len() < 30_000, "as small as what is read in blocks: {}", coded.len());
+    let large = stored("large", vec![0; FRAMES * FRAME_BYTES]);
+    members.insert(4000, Member { method: 93, stored: coded, ..large });
+    let archive = file_in(&folder, "x.zip", zip(&members));
+    for_each_transport(|transport| {
+        let mount = Mount::new(transport, &archive, OPTIONS);
+        let file = File::open(&archive).unwrap();
+        file.sync_all().unwrap();
+        drop_cached(&file);
+        let large = File::open(mount.path("large")).unwrap();
+        for (neighbour, at) in [("3999", 100_000_000), ("4001", 1_000_000), ("7000", 160_000_000)] {
+            assert_eq!(mount.read(neighbour).unwrap().len(), 100);
+            let mut bytes = [1; 100];
+            large.read_exact_at(&mut bytes, at).unwrap();
+            assert_eq!(bytes, [0; 100]);
+        }
+        let peak = peak_resident_bytes(mount.pid());
+        assert!(peak < 120 << 20, "{} MiB", peak >> 20);
+    });
+}
+
+#[test]
+fn a_large_member_that_was_read_unchecked_is_checked_when_that_is_asked_for() {
+    let folder = temp_dir();
+    let text = text(9, 9 << 20);
+    let wrong = Member { crc32: 1, ..deflated("x", &text) };
+    let archive = file_in(&folder, "x.zip", zip(&[wrong]));
+    for_each_transport(|transport| {
+        let mount = Mount::new(transport, &archive, &["verify=off"]);
+        let file = File::open(mount.path("x")).unwrap();
+        let mut bytes = [0; 100];
+        file.read_exact_at(&mut bytes, 0).unwrap();
+        assert!(bytes == text[..100]);
+        // Each time where the kernel has no pages yet.
+        for (verify, at) in [("verify=once", 4 << 20), ("verify=always", 8 << 20)] {
+            run(Command::new(FFRFS).arg("set").arg(mount.point()).arg(verify)).ok();
+            assert_errno(file.read_exact_at(&mut bytes, at), libc::EIO);
         }
     });
 }
