@@ -59,6 +59,7 @@ fn pass_over_large_members(
         let (at, container) = (located.sample, &dataset.parts()[located.container]);
         if matches!(at.content, Content::Encoded(size) if size > DECODED_AT_ONCE_BYTES)
             && container.stream().is_none()
+            && container.may_keep_restarts(located.index)
         {
             large.push((sample, at.size_bytes()));
         }

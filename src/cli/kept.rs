@@ -131,6 +131,13 @@ impl IndexArgs {
         Ok(Found { container, tree: None, unkept: None, spooled })
     }
 
+    /// The folder that `--spool` names, in which a file can be made: else a reader would be the first to see.
+    pub(super) fn spool(&self) -> Result<Option<PathBuf>, Failure> {
+        let Some(folder) = &self.spool else { return Ok(None) };
+        let is_usable = tempfile::tempfile_in(folder).map(|_| Some(folder.clone()));
+        is_usable.map_err(|e| Failure::output(format_args!("--spool {}", folder.display()), e))
+    }
+
     /// Whether what is there is used.
     pub(super) fn keeps(&self) -> bool {
         self.index != Path::new("none")

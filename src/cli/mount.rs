@@ -335,12 +335,6 @@ fn prepare(args: &MountArgs, target: Target) -> Result<Service, Failure> {
     if let Some(restarts) = Restarts::new(&files, &args.open.kept, args.open.options()?) {
         vfs.keep_streams(Box::new(restarts));
     }
-    if let Some(folder) = &args.open.kept.spool {
-        // What would fail later, unseen, fails here.
-        tempfile::tempfile_in(folder)
-            .map_err(|e| Failure::output(format_args!("--spool {}", folder.display()), e))?;
-        vfs.spool_to(folder.clone());
-    }
     let must_check = args.open.checksums.require_checksums;
     vfs.set_settings(Runtime::new(args.settings.memory(), must_check));
     // Before the mount, so that no signal finds one that it would leave behind.

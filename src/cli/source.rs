@@ -168,6 +168,8 @@ pub(super) struct Opened {
     pub(super) tree: Mutex<Option<Tree>>,
     /// The index to keep of it once its names are there.
     pub(super) unkept: Option<Unkept>,
+    /// Where samples are decoded to that cannot be read in the middle.
+    pub(super) spool: Option<PathBuf>,
     /// Indexes that were written.
     written: Mutex<Vec<PathBuf>>,
 }
@@ -196,6 +198,7 @@ pub(super) fn open_with(
             "--index FILE is for one container; --index-dir is for several",
         ));
     }
+    let spool = args.kept.spool()?;
     let sidecars = args.checksums.sidecars()?;
     let mut sums = Vec::new();
     let open_file = |path: &PathBuf| {
@@ -248,7 +251,8 @@ pub(super) fn open_with(
     let opened = opened.into_iter().map(|(container, sample)| dataset.number(container, sample));
     let opened = opened.collect();
     let (tree, written) = (Mutex::new(tree), Mutex::new(written));
-    let opened = Opened { files, dataset, parts, inside, opened, tree, unkept: later, written };
+    let opened =
+        Opened { files, dataset, parts, inside, opened, tree, unkept: later, written, spool };
     if args.checksums.require_checksums {
         opened.require_checksums()?;
     }
@@ -327,7 +331,11 @@ impl Opened {
 
     /// The file system that a mount would show.
     pub(super) fn into_vfs(self, catalog: Catalog, options: Options) -> (Vfs, Vec<Arc<File>>) {
-        (Vfs::new(self.dataset, catalog, self.parts, options), self.files)
+        let vfs = Vfs::new(self.dataset, catalog, self.parts, options);
+        if let Some(folder) = self.spool {
+            vfs.spool_to(folder);
+        }
+        (vfs, self.files)
     }
 }
 

@@ -33,7 +33,11 @@ const INTERVAL_BYTES: u64 = 4 << 20;
 /// An interval must fit in memory; encodings whose parts are larger cannot be read in the middle.
 const MAX_INTERVAL_BYTES: u64 = 64 << 20;
 const NO_RESTARTS: &str = "more than 64 MiB without a place to begin at: its encoding cannot be read in the \
-     middle. --spool DIR decodes it to disk";
+     middle";
+/// What was decoded to disk is read so much at a time.
+const SPOOLED_INTERVAL_BYTES: u64 = 1 << 20;
+/// What a file there counts in the cache, so that there are not too many of them.
+const SPOOLED_BYTES: u64 = 256 << 10;
 /// How much is read at a time in a pass.
 const PASS_BYTES: u64 = 1 << 20;
 /// How much is decoded at a time in a pass.
@@ -71,7 +75,8 @@ impl Stream {
         let number = STREAMS.fetch_add(1, Ordering::Relaxed) % (1 << 36);
         let states = intervals.iter().filter_map(|interval| interval.from.as_ref());
         let memory_bytes = states.map(|from| from.state.len() as u64).sum::<u64>()
-            + (intervals.capacity() * size_of::<Interval>()) as u64;
+            + (intervals.capacity() * size_of::<Interval>()) as u64
+            + spool.as_ref().map_or(0, |_| SPOOLED_BYTES);
         Self { first_key: KEYS + (number << INTERVAL_BITS), intervals, memory_bytes, spool }
     }
 
@@ -192,7 +197,10 @@ impl Vfs {
         // So that the notes, up to 32 KiB an interval, take an eighth of the memory at most.
         let notes = (self.cache_bytes() / 8 / (32 << 10)).max(1);
         let least = INTERVAL_BYTES.min(self.cache_bytes() / 8);
-        let interval_bytes = least.max(at.size_bytes() / notes).max(STEP_BYTES as u64);
+        let interval_bytes = match spool {
+            Some(_) => SPOOLED_INTERVAL_BYTES,
+            None => least.max(at.size_bytes() / notes).clamp(STEP_BYTES as u64, MAX_INTERVAL_BYTES),
+        };
         let end = PASS_BYTES.min(at.length_bytes);
         Ok((Pass::new(decoder, at.size_bytes(), interval_bytes, spool), 0..end))
     }
@@ -200,18 +208,17 @@ impl Vfs {
     /// Takes what was fetched for a pass.
     pub(super) fn take_pass(&self, mut task: Task, mut pass: Box<Pass>) -> Step {
         let at = task.located.sample;
-        let end = task.span.range().end - at.offset_bytes;
-        let bytes = task.span.bytes();
-        let taken = catch_unwind(AssertUnwindSafe(|| pass.take(bytes, end == at.length_bytes)));
-        match taken {
-            Ok(Ok(())) => {}
+        let Range { start, end } = task.span.range();
+        let (bytes, is_last) = (task.span.bytes(), end == at.end_bytes());
+        let taken = catch_unwind(AssertUnwindSafe(|| pass.take(bytes, is_last)));
+        let done = match taken {
+            Ok(Ok(taken)) => start + taken as u64,
             Ok(Err(Stop::NoRestarts)) => return self.spool_instead(task),
             Ok(Err(Stop::Fault(fault))) => return self.fail(task, fault),
             Err(_) => return self.fail(task, Fault::Structure("the decoder failed".to_owned())),
-        }
-        if end < at.length_bytes && !pass.is_ended() {
-            let next = (end + PASS_BYTES).min(at.length_bytes);
-            return task.next(Goal::Pass(pass), at.offset_bytes + end..at.offset_bytes + next);
+        };
+        if done < at.end_bytes() && !pass.is_ended() {
+            return task.next(Goal::Pass(pass), done..(done + PASS_BYTES).min(at.end_bytes()));
         }
         let must_check = self.must_check(task.sample(), &task.located);
         let stream = pass.finish(at.crc32.filter(|_| must_check));
@@ -223,7 +230,9 @@ impl Vfs {
             Err(fault) => return self.fail(task, fault),
         };
         self.keep_stream(&task.located, &stream, must_check);
-        self.verified.set(task.sample());
+        if must_check {
+            self.verified.set(task.sample());
+        }
         if let Some(lead) = task.lead.take() {
             lead.land(Known::Stream(Arc::clone(&stream)), 0);
         }
@@ -233,8 +242,14 @@ impl Vfs {
     /// Begins the pass anew, and decodes to a file.
     fn spool_instead(&self, task: Task) -> Step {
         let (at, container) = (task.located.sample, self.container(&task.located));
+        if !container.may_keep_restarts(task.located.index) {
+            let why =
+                format!("{NO_RESTARTS}. It is encrypted: no --spool writes it to disk decrypted");
+            return self.fail(task, Fault::Structure(why));
+        }
         let Some(folder) = self.spool.get() else {
-            return self.fail(task, Fault::Structure(NO_RESTARTS.to_owned()));
+            let why = format!("{NO_RESTARTS}. --spool DIR decodes it to disk");
+            return self.fail(task, Fault::Structure(why));
         };
         let begun = Spool::new(folder)
             .and_then(|spool| self.begin_pass_to(container, task.located.index, &at, Some(spool)));

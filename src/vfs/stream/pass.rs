@@ -6,6 +6,10 @@ use super::{Interval, MAX_INTERVAL_BYTES, STEP_BYTES, Stream};
 use crate::format::{Decoder, Restart};
 use crate::vfs::bad::Fault;
 
+/// Whoever decodes has other requests to serve: after so many bytes or steps they have their turn.
+const TURN_BYTES: u64 = 16 << 20;
+const TURN_STEPS: u32 = 10_000;
+
 /// A pass over all of a sample.
 pub(in crate::vfs) struct Pass {
     decoder: Box<dyn Decoder>,
@@ -76,12 +80,18 @@ impl Pass {
         self.is_ended
     }
 
-    /// Takes the next stored bytes.
-    pub(super) fn take(&mut self, mut bytes: &[u8], is_last: bool) -> Result<(), Stop> {
+    /// Takes the next stored bytes, until others should have their turn; how many it took.
+    pub(super) fn take(&mut self, bytes: &[u8], is_last: bool) -> Result<usize, Stop> {
+        let (mut rest, mut steps, turn_end) = (bytes, 0, self.decoded + TURN_BYTES);
         while !self.is_ended {
-            let progress = self.decoder.decode(bytes, &mut self.out, is_last)?;
+            let is_turn_over = steps == TURN_STEPS || self.decoded >= turn_end;
+            // What is left in the decoder is little: nothing more would be fetched for it.
+            if is_turn_over && !rest.is_empty() {
+                break;
+            }
+            let progress = self.decoder.decode(rest, &mut self.out, is_last)?;
             let given = self.out.get(..progress.given).ok_or("the decoder failed")?;
-            bytes = bytes.get(progress.taken..).ok_or("the decoder failed")?;
+            rest = rest.get(progress.taken..).ok_or("the decoder failed")?;
             self.crc32.update(given);
             self.whole.update(given);
             self.stored += progress.taken as u64;
@@ -95,11 +105,15 @@ impl Pass {
             }
             self.is_ended = progress.is_end;
             self.see_interval()?;
-            if progress.taken == 0 && progress.given == 0 {
-                break;
+            if progress.taken == 0 && progress.given == 0 && !self.is_ended {
+                if rest.is_empty() {
+                    break;
+                }
+                return Err(Stop::from("the decoder does not go on"));
             }
+            steps += 1;
         }
-        Ok(())
+        Ok(bytes.len() - rest.len())
     }
 
     /// Ends an interval that is long enough where the next one can begin.
@@ -135,6 +149,10 @@ impl Pass {
             let found = self.decoded;
             return Err(Fault::Structure(format!("{found} bytes instead of {}", self.size)));
         }
+        // What stands at the end (such as an HMAC) has not been seen otherwise.
+        if !self.is_ended {
+            return Err(Fault::Structure("the encoding does not come to its end".to_owned()));
+        }
         if self.decoded > self.decoded_start {
             self.end_interval(None);
         }
@@ -143,5 +161,66 @@ impl Pass {
             return Err(Fault::Checksum { expected, found });
         }
         Ok(Stream::new(self.intervals, self.spool))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::Progress;
+    use crate::format::codec::{Codec, decoder};
+
+    fn pass(size: usize, spool: Option<Spool>) -> Pass {
+        Pass::new(decoder(Codec::Zstd, None).unwrap().unwrap(), size as u64, 1 << 20, spool)
+    }
+
+    fn frames(count: usize, frame: &[u8]) -> Vec<u8> {
+        zstd::bulk::compress(frame, 1).unwrap().repeat(count)
+    }
+
+    /// How many turns a pass took, and what came of it.
+    fn run(mut pass: Pass, stored: &[u8], crc32: u32) -> (usize, Result<Stream, Fault>) {
+        let (mut rest, mut turns) = (stored, 0);
+        while !rest.is_empty() && !pass.is_ended() {
+            match pass.take(rest, true) {
+                Ok(taken) => rest = &rest[taken..],
+                Err(_) => panic!("it cannot be decoded"),
+            }
+            turns += 1;
+        }
+        (turns, pass.finish(Some(crc32)))
+    }
+
+    #[test]
+    fn a_pass_over_much_or_over_very_many_steps_lets_others_have_their_turn() {
+        let large = vec![0; 50 << 20];
+        let crc32 = crc32fast::hash(&large);
+        let (turns, stream) = run(pass(large.len(), None), &frames(50, &large[..1 << 20]), crc32);
+        assert!(stream.is_ok() && (3..=5).contains(&turns), "{turns} turns");
+        let empty = [frames(50_000, b""), frames(1, b"end")].concat();
+        let (turns, stream) = run(pass(3, None), &empty, crc32fast::hash(b"end"));
+        assert!(stream.is_ok() && turns >= 5, "{turns} turns");
+    }
+
+    /// Gives all bytes, and never says that this was the end.
+    struct Endless(usize);
+
+    impl Decoder for Endless {
+        fn decode(&mut self, input: &[u8], out: &mut [u8], _: bool) -> Result<Progress, String> {
+            let given = self.0.min(out.len());
+            self.0 -= given;
+            Ok(Progress { taken: input.len(), given, is_end: false })
+        }
+
+        fn restart(&self) -> Option<Restart> {
+            None
+        }
+    }
+
+    #[test]
+    fn a_stream_that_does_not_come_to_its_end_is_refused_though_all_bytes_are_there() {
+        let mut pass = Pass::new(Box::new(Endless(0)), 0, 1 << 20, None);
+        assert_eq!(pass.take(b"stored", true).ok(), Some(6));
+        assert!(matches!(pass.finish(None), Err(Fault::Structure(_))));
     }
 }

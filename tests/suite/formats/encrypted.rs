@@ -303,6 +303,21 @@ fn large_encrypted_members_are_read_in_the_middle_with_little_memory_and_nothing
 }
 
 #[test]
+fn no_spool_writes_what_is_encrypted_to_disk() {
+    let (folder, spool) = (temp_dir(), temp_dir());
+    let data = vec![0; 66 << 20];
+    let frame = zstd::bulk::compress(&data, 1).unwrap();
+    let frame = write::Member { method: 93, stored: frame, ..stored("large", &data) };
+    let archive = file_in(&folder, "x.zip", write::zip(&[aes(frame)]));
+    let options = [password_file(&folder, PASSWORD), format!("spool={}", spool.path().display())];
+    for_each_transport(|transport| {
+        let mount = Mount::new(transport, &archive, &options.each_ref().map(String::as_str));
+        assert_errno(mount.read("large"), libc::EIO);
+        assert!(mount.log().contains("encrypted"), "{}", mount.log());
+    });
+}
+
+#[test]
 fn a_large_encrypted_member_with_a_wrong_byte_gives_no_byte_at_all() {
     let (folder, archives, _) = large();
     let option = password_file(&folder, PASSWORD);
