@@ -24,6 +24,7 @@ const KEYS_BYTES: usize = 12;
 const CUT: &str = "fewer bytes than its encryption adds";
 const WRONG: &str = "a member that another password encrypts";
 const TAMPERED: &str = "bytes that do not match their HMAC";
+const ENDLESS: &str = "more bytes than its cipher can count";
 const UNKNOWN: &str = "an encryption that nobody knows";
 
 /// How a member is encrypted.
@@ -172,7 +173,7 @@ impl Lock {
                     return Err(TAMPERED);
                 }
                 let mut data = data.to_vec();
-                derived.keystream().ok_or(CUT)?.apply(0, &mut data);
+                derived.keystream().ok_or(CUT)?.apply(0, &mut data)?;
                 Ok(data)
             }
         }
@@ -219,18 +220,17 @@ impl Derived {
 /// AES as WinZip has it, of any length of key.
 pub(super) trait Keystream: Send {
     /// Decrypts what stands `at` so many bytes behind the beginning of the data.
-    fn apply(&mut self, at: u64, data: &mut [u8]);
+    /// Nothing is left encrypted in silence: nobody would see it where there is no CRC.
+    fn apply(&mut self, at: u64, data: &mut [u8]) -> Result<(), &'static str>;
 }
 
 impl<C> Keystream for Ctr128LE<C>
 where
     C: BlockCipherEncrypt + BlockSizeUser<BlockSize = U16> + Send,
 {
-    fn apply(&mut self, at: u64, data: &mut [u8]) {
-        // A counter of 128 bits does not come to its end.
-        if self.try_seek(at).is_ok() {
-            self.apply_keystream(data);
-        }
+    fn apply(&mut self, at: u64, data: &mut [u8]) -> Result<(), &'static str> {
+        self.try_seek(at).map_err(|_| ENDLESS)?;
+        self.try_apply_keystream(data).map_err(|_| ENDLESS)
     }
 }
 
@@ -309,17 +309,22 @@ impl Cipher {
     }
 
     /// Decrypts what comes next, into `plain` alone.
-    pub(super) fn decrypt(&mut self, stored: &[u8], plain: &mut Vec<u8>) {
+    pub(super) fn decrypt(
+        &mut self,
+        stored: &[u8],
+        plain: &mut Vec<u8>,
+    ) -> Result<(), &'static str> {
         plain.clear();
         match self {
             Cipher::ZipCrypto { keys, ahead } => {
                 let mut now = *keys;
                 plain.extend(stored.iter().map(|&byte| now.decrypt(byte)));
                 *ahead = (now, stored.len());
+                Ok(())
             }
             Cipher::Aes { keystream, at, .. } => {
                 plain.extend_from_slice(stored);
-                keystream.apply(*at, plain);
+                keystream.apply(*at, plain)
             }
         }
     }

@@ -127,7 +127,7 @@ impl Data {
     fn decode(&mut self, input: &[u8], output: &mut [u8]) -> Result<Progress, String> {
         let left = usize::try_from(self.left).unwrap_or(usize::MAX);
         let chunk = input.get(..self.chunk_bytes.min(left).min(input.len())).unwrap_or_default();
-        self.cipher.decrypt(chunk, &mut self.plain);
+        self.cipher.decrypt(chunk, &mut self.plain)?;
         let step = match &mut self.decoder {
             Some(decoder) => decoder.decode(&self.plain, output, chunk.len() == left)?,
             None => copy(&self.plain, output, left),
