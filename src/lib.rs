@@ -8,12 +8,19 @@
 //! | [`catalog`] | samples → names: the immutable tree over one or more containers |
 //! | [`io`] | system calls: buffers, positioned reads, guarded mappings, processes, mount table |
 //! | [`vfs`] | what each call means: lookup, readdir, `read` as a step machine, verification, cache |
-//! | [`transport`] | kernel ↔ vfs: `devfuse` serves requests from /dev/fuse |
-//! | [`cli`] | one file a sub-command |
+//! | `dataset` | names on a command line → an open dataset: expand, recognise, nest, kept indexes |
+//! | [`transport`] | kernel ↔ vfs: `devfuse` serves /dev/fuse, `uring` FUSE-over-io_uring |
+//! | `tools` | offline work: read samples as a mount does, verify, sum, extract, convert |
+//! | `daemon` | what runs while a dataset is mounted: serve, reload, settings, logging, metrics |
+//! | [`cli`] | arguments and printing, one file a sub-command |
 
 pub mod catalog;
 pub mod cli;
+mod daemon;
+mod dataset;
+mod failure;
 pub mod format;
 pub mod io;
+mod tools;
 pub mod transport;
 pub mod vfs;

@@ -1,11 +1,10 @@
 //! From names in any order to a packed tree.
 
 use super::column::Column;
-use super::names;
 use super::numbered::MAX_NAME_BYTES;
 use super::slots::Slots;
 use super::tree::{FOLDER_BIT, FolderRow, LENGTH_SHIFT, OFFSET_MASK, Tree};
-use super::{Duplicates, NameError, Node, ROOT, Renamed};
+use super::{Duplicates, NameError, Node, ROOT, Renamed, names};
 use crate::format::{self, Attributes, Entry, Folder, Member};
 use std::collections::{HashMap, HashSet};
 

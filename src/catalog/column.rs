@@ -1,8 +1,7 @@
 //! A column of numbers or bytes: in memory, or kept on disk and mapped.
 
 use crate::format::Table;
-use std::fmt;
-use std::io;
+use std::{fmt, io};
 
 /// Little-endian numbers, or bytes, one behind the other.
 pub(super) enum Column {

@@ -1,8 +1,7 @@
 //! Samples named by their number: `000123`, `000123.jpg`, `000/000123`. Names parse, nothing is stored.
 
 use super::{Dataset, Emit, Node, ROOT};
-use crate::format::Result;
-use crate::format::magic;
+use crate::format::{Result, magic};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};

@@ -5,9 +5,10 @@ mod passes;
 mod table;
 mod target;
 
-use super::failure::say;
-use super::interrupt::Interrupt;
-use super::{Exit, Failure, logging, output};
+use crate::daemon::logging;
+use crate::failure::{Exit, Failure, say};
+use crate::tools::interrupt::Interrupt;
+use crate::tools::output;
 use clap::{Args, ValueEnum};
 use passes::{Figures, Plan, read_pass};
 use serde::Serialize;

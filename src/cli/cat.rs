@@ -1,11 +1,13 @@
 //! `ffrfs cat`: the checked bytes of samples, without mounting.
 
-use super::read::read_waiting;
-use super::source::{self, OpenArgs, not_found, path_bytes};
 use super::view::ViewArgs;
-use super::{Exit, Failure, logging};
 use crate::catalog::Node;
+use crate::daemon::logging;
+use crate::dataset::open;
+use crate::dataset::open::{OpenArgs, not_found, path_bytes};
+use crate::failure::{Exit, Failure};
 use crate::io::File;
+use crate::tools::read::read_waiting;
 use crate::vfs::{Errno, Lookup, Options, Vfs};
 use clap::Args;
 use std::io::{self, Write};
@@ -44,7 +46,7 @@ pub(super) fn run(args: &CatArgs) -> Result<Exit, Failure> {
     }
     let mut open = args.open.clone();
     open.read_password(sources)?;
-    let opened = source::open(sources, &open)?;
+    let opened = open::open(sources, &open)?;
     let catalog = opened.catalog(&args.view, &args.open)?;
     for name in names {
         if !matches!(catalog.find(&opened.dataset, path_bytes(name))?, Some(Node::Sample(_))) {

@@ -1,6 +1,6 @@
 //! `ffrfs completions`: what a shell needs to complete command lines.
 
-use super::{Exit, Failure};
+use crate::failure::{Exit, Failure};
 use clap::{Args, Command, CommandFactory, ValueEnum};
 use clap_complete::{Shell, generate};
 use std::io::{self, Write};

@@ -1,7 +1,7 @@
 //! A mount's config file: a line `NAME = VALUE` for each mount option, `source` and `mountpoint`.
 
-use super::Failure;
 use super::options::{self, Takes};
+use crate::failure::Failure;
 use clap::CommandFactory;
 use clap::error::ErrorKind;
 use std::ffi::{OsStr, OsString};
@@ -19,7 +19,7 @@ const MOUNTPOINT: &str = "mountpoint";
 
 /// What the lines of a config file say.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Config(Vec<Setting>);
+pub(crate) struct Config(Vec<Setting>);
 
 /// A line of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,14 +32,14 @@ struct Setting {
 }
 
 /// What is wrong, in which line.
-pub(super) type Wrong = (usize, String);
+pub(crate) type Wrong = (usize, String);
 
 /// Puts the lines of FILE before each `--config FILE` of the sub-command `mount`: what follows it on the
 /// command line goes before what the file says.
 ///
 /// # Errors
 /// No file is named, or it cannot be used.
-pub(super) fn expand(args: Vec<OsString>, takes: Takes) -> Result<Vec<OsString>, Failure> {
+pub(crate) fn expand(args: Vec<OsString>, takes: Takes) -> Result<Vec<OsString>, Failure> {
     if args.get(1).is_none_or(|command| command != "mount") {
         return Ok(args);
     }
@@ -72,7 +72,7 @@ impl Config {
     ///
     /// # Errors
     /// It cannot be read, or a line of it is wrong: the error names it.
-    pub(super) fn read(path: &Path, takes: Takes) -> Result<Self, Failure> {
+    pub(crate) fn read(path: &Path, takes: Takes) -> Result<Self, Failure> {
         let unreadable = |e| Failure::unreadable(path.display(), e);
         let mut text = Vec::new();
         let file = std::fs::File::open(path).map_err(unreadable)?;
@@ -94,17 +94,17 @@ impl Config {
     }
 
     /// The lines as long flags.
-    pub(super) fn flags(&self) -> impl Iterator<Item = OsString> {
+    pub(crate) fn flags(&self) -> impl Iterator<Item = OsString> {
         self.0.iter().map(Setting::flag)
     }
 
     /// Where to mount.
-    pub(super) fn mountpoint(&self) -> PathBuf {
+    pub(crate) fn mountpoint(&self) -> PathBuf {
         self.values(MOUNTPOINT).next().flatten().map(PathBuf::from).unwrap_or_default()
     }
 
     /// The names that have another value in `other`, sorted.
-    pub(super) fn differing(&self, other: &Config) -> Vec<String> {
+    pub(crate) fn differing(&self, other: &Config) -> Vec<String> {
         let mut names: Vec<_> = self.0.iter().chain(&other.0).map(|s| s.name.clone()).collect();
         names.sort_unstable();
         names.dedup();
@@ -113,12 +113,12 @@ impl Config {
     }
 
     /// What counts of a name that takes a value.
-    pub(super) fn value(&self, name: &str) -> Option<OsString> {
+    pub(crate) fn value(&self, name: &str) -> Option<OsString> {
         self.values(name).last().flatten().map(OsStr::to_owned)
     }
 
     /// Takes over what `other` says of a name.
-    pub(super) fn adopt(&mut self, name: &str, other: &Config) {
+    pub(crate) fn adopt(&mut self, name: &str, other: &Config) {
         self.0.retain(|setting| setting.name != name);
         self.0.extend(other.0.iter().filter(|setting| setting.name == name).cloned());
     }
@@ -171,7 +171,7 @@ fn in_one_line(error: &clap::Error) -> String {
 }
 
 /// Reads the lines; their values are not looked at.
-pub(super) fn parse(text: &[u8], takes: Takes) -> Result<Config, Wrong> {
+pub(crate) fn parse(text: &[u8], takes: Takes) -> Result<Config, Wrong> {
     let mut config = Config::default();
     for (number, line) in text.split(|&byte| byte == b'\n').enumerate() {
         let (number, line) = (number + 1, line.trim_ascii());

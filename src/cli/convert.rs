@@ -1,25 +1,21 @@
 //! `ffrfs convert`: members of containers, or of a folder, as another container. The output appears under its
 //! name only when it is whole.
 
-mod lost;
-mod ordered;
-pub(super) mod shards;
-mod write;
-
-pub(super) use write::Write;
-
 use super::extract::{Existing, Files, jobs};
-use super::failure::say;
-use super::interrupt::Interrupt;
-use super::memory;
-use super::origin::{Containers, FolderTree, Origin, What, total_bytes};
-use super::source::{self, OpenArgs};
 use super::view::ViewArgs;
-use super::{Exit, Failure, logging, output, progress};
+use crate::daemon::{logging, memory};
+use crate::dataset::open;
+use crate::dataset::open::OpenArgs;
+use crate::failure::{Exit, Failure, say};
 use crate::format::{WRITERS, WriteFormat, writer_named};
 use crate::io::beneath::Beneath;
+use crate::tools::convert::shards::{self, Cut};
+use crate::tools::convert::write::Write;
+use crate::tools::interrupt::Interrupt;
+use crate::tools::origin::{Containers, FolderTree, Origin, What, total_bytes};
+use crate::tools::output;
+use crate::tools::progress;
 use clap::Args;
-use shards::Cut;
 use std::io;
 use std::num::{NonZeroU16, NonZeroU64};
 use std::os::unix::ffi::OsStrExt;
@@ -162,7 +158,7 @@ impl ConvertArgs {
         }
         let mut open = self.open.clone();
         open.read_password(sources)?;
-        let opened = source::open(sources, &open)?;
+        let opened = open::open(sources, &open)?;
         let catalog = opened.catalog(&self.view, &self.open)?;
         let origin = Containers::new(opened, catalog, &mut |_| true)?;
         let is_plain = self.view.suffix.is_none() && self.view.fanout.is_none();

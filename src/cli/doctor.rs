@@ -2,13 +2,13 @@
 //!
 //! What a check makes of what it found is a function of file contents, so that tests can give it anything.
 
-mod bottleneck;
 mod host;
 mod mounted;
 mod resources;
-mod storage;
+pub(crate) mod storage;
 
-use super::{Exit, Failure, logging};
+use crate::daemon::logging;
+use crate::failure::{Exit, Failure};
 use crate::io::mounts;
 use crate::vfs::report;
 use clap::Args;
@@ -20,7 +20,7 @@ use std::time::Duration;
 
 /// Say what this host offers, what a mount would use, and what to change
 #[derive(Debug, Args)]
-pub(super) struct DoctorArgs {
+pub(crate) struct DoctorArgs {
     /// Mount points to look at, and containers to look at how they are stored
     #[arg(value_name = "MOUNTPOINT|CONTAINER")]
     places: Vec<PathBuf>,
@@ -38,7 +38,7 @@ pub(super) struct DoctorArgs {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-enum State {
+pub(crate) enum State {
     /// As it should be.
     Ok,
     /// It works, and could be better; or it cannot be known.
@@ -49,20 +49,24 @@ enum State {
 
 /// One thing that was looked at.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-struct Check {
-    check: String,
-    state: State,
-    found: String,
+pub(crate) struct Check {
+    pub(crate) check: String,
+    pub(crate) state: State,
+    pub(crate) found: String,
     /// What to change; empty where all is well.
-    advice: String,
+    pub(crate) advice: String,
 }
 
 impl Check {
-    fn ok(check: impl Into<String>, found: impl Into<String>) -> Self {
+    pub(crate) fn ok(check: impl Into<String>, found: impl Into<String>) -> Self {
         Self::new(check, State::Ok, found, "")
     }
 
-    fn note(check: impl Into<String>, found: impl Into<String>, advice: impl Into<String>) -> Self {
+    pub(crate) fn note(
+        check: impl Into<String>,
+        found: impl Into<String>,
+        advice: impl Into<String>,
+    ) -> Self {
         Self::new(check, State::Note, found, advice)
     }
 
@@ -98,7 +102,7 @@ impl Check {
     }
 }
 
-pub(super) fn run(args: &DoctorArgs) -> Result<Exit, Failure> {
+pub(crate) fn run(args: &DoctorArgs) -> Result<Exit, Failure> {
     if args.answer {
         mounted::answer(&args.places);
     }
@@ -146,7 +150,7 @@ fn is_empty_folder(path: &Path) -> bool {
 }
 
 /// A small text file; `None` if it cannot be read.
-fn text(path: impl AsRef<Path>) -> Option<String> {
+pub(crate) fn text(path: impl AsRef<Path>) -> Option<String> {
     fs::read(path).ok().map(|bytes| String::from_utf8_lossy(&bytes).trim().to_owned())
 }
 

@@ -1,16 +1,16 @@
 //! `ffrfs extract`: the files in containers as files of a folder, named as a mount shows them.
 
-mod files;
+pub(super) use crate::tools::extract::{Existing, Files};
 
-pub(super) use files::{Existing, Files};
-
-use super::failure::say;
-use super::interrupt::Interrupt;
-use super::origin::Containers;
-use super::source::{self, OpenArgs};
 use super::view::ViewArgs;
-use super::{Exit, Failure, logging, progress};
+use crate::daemon::logging;
+use crate::dataset::open;
+use crate::dataset::open::OpenArgs;
+use crate::failure::{Exit, Failure, say};
 use crate::io::beneath::Beneath;
+use crate::tools::interrupt::Interrupt;
+use crate::tools::origin::Containers;
+use crate::tools::progress;
 use clap::Args;
 use glob::{MatchOptions, Pattern};
 use std::fs;
@@ -61,7 +61,7 @@ pub(super) fn run(args: &ExtractArgs) -> Result<Exit, Failure> {
     let mut wanted = Wanted::new(&args.patterns)?;
     let mut open = args.open.clone();
     open.read_password(sources)?;
-    let opened = source::open(sources, &open)?;
+    let opened = open::open(sources, &open)?;
     let catalog = opened.catalog(&args.view, &args.open)?;
     let origin = Containers::new(opened, catalog, &mut |path| wanted.is_wanted(path))?;
     wanted.check_all_found()?;
@@ -124,7 +124,7 @@ impl Wanted {
     fn check_all_found(&self) -> Result<(), Failure> {
         match self.patterns.iter().find(|(_, is_found)| !is_found) {
             None => Ok(()),
-            Some((pattern, _)) => Err(source::not_found(Path::new(pattern.as_str()))),
+            Some((pattern, _)) => Err(open::not_found(Path::new(pattern.as_str()))),
         }
     }
 }

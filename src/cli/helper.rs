@@ -2,7 +2,9 @@
 //! [-o OPTIONS]`. It is this program under another name, for fstab, systemd and autofs.
 
 use super::mount::{self, Died};
-use super::{Cli, Command, Exit, Failure, expand, options, parse, remount};
+use super::{Cli, Command, options, parse, remount};
+use crate::dataset::expand;
+use crate::failure::{Exit, Failure};
 use crate::transport::MountError;
 use clap::Parser;
 use std::ffi::{OsStr, OsString};
@@ -80,7 +82,7 @@ pub(super) fn main(args: Vec<OsString>) -> ExitCode {
     let outcome = HelperArgs::try_parse_from(args).map_err(Failure::from).and_then(run);
     outcome
         .unwrap_or_else(|failure| {
-            failure.print();
+            super::print::print(&failure);
             code_of(&failure)
         })
         .into()
@@ -141,7 +143,7 @@ impl HelperArgs {
     fn say(&self, what: &str) {
         if self.verbose {
             let (source, target) = (self.source.display(), self.target.display());
-            super::failure::say(format_args!("mount.ffrfs: {source} on {target}: {what}"));
+            crate::failure::say(format_args!("mount.ffrfs: {source} on {target}: {what}"));
         }
     }
 }
@@ -167,7 +169,7 @@ fn check(source: &Path, target: &Path) -> Result<(), Failure> {
     });
     folder.map_err(|e| {
         let what = format!("mount point {}", target.display());
-        Failure::new(Exit::Mount, anyhow::Error::new(e).context(what))
+        Failure::new(Exit::Mount, e).context(what)
     })
 }
 

@@ -1,15 +1,16 @@
 //! `ffrfs index`: builds the indexes of containers that must be read whole, and notes where large compressed
 //! members can be read in the middle, ahead of the first mount.
 
-use super::failure::say;
-use super::interrupt::Interrupt;
-use super::read::read_waiting;
-use super::restarts::Restarts;
-use super::source::{self, OpenArgs, Opened};
 use super::view::ViewArgs;
-use super::{Exit, Failure, logging};
 use crate::catalog::Catalog;
+use crate::daemon::logging;
+use crate::dataset::open;
+use crate::dataset::open::{OpenArgs, Opened};
+use crate::dataset::restarts::Restarts;
+use crate::failure::{Exit, Failure, say};
 use crate::format::Content;
+use crate::tools::interrupt::Interrupt;
+use crate::tools::read::read_waiting;
 use crate::vfs::{Options, inode_of_sample};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -35,7 +36,7 @@ pub(super) struct IndexCommandArgs {
 pub(super) fn run(mut args: IndexCommandArgs) -> Result<Exit, Failure> {
     logging::to_stderr("warn");
     args.open.kept.writes = true;
-    let opened = source::open(&args.sources, &args.open)?;
+    let opened = open::open(&args.sources, &args.open)?;
     let samples = opened.dataset.len();
     let catalog = opened.catalog(&args.view, &args.open)?;
     let written = opened.written_indexes();

@@ -1,9 +1,11 @@
 //! `ffrfs info`: what a container is, in a few lines.
 
-use super::checksums::CheckedBy;
-use super::source::{self, OpenArgs, Opened};
 use super::view::ViewArgs;
-use super::{Exit, Failure, logging};
+use crate::daemon::logging;
+use crate::dataset::checksums::CheckedBy;
+use crate::dataset::open;
+use crate::dataset::open::{OpenArgs, Opened};
+use crate::failure::{Exit, Failure};
 use crate::vfs::report::{self, Info};
 use clap::Args;
 use indicatif::{HumanBytes, HumanCount};
@@ -59,10 +61,10 @@ struct Sizes {
 pub(super) fn run(args: &InfoArgs) -> Result<Exit, Failure> {
     // The warnings are part of what is printed.
     logging::to_stderr("error");
-    let opened = source::open(&args.sources, &args.open)?;
+    let opened = open::open(&args.sources, &args.open)?;
     let view = ViewArgs::default();
     let catalog = opened.catalog(&view, &args.open).or_else(|failure| {
-        failure.print();
+        super::print::print(&failure);
         opened.catalog(&ViewArgs { flat: true, ..view }, &args.open)
     })?;
     let paths = opened.parts.iter().map(|part| &part.path);

@@ -1,9 +1,11 @@
 //! `ffrfs ls`: the names that a mount would show.
 
-use super::source::{self, OpenArgs, not_found, path_bytes};
 use super::view::ViewArgs;
-use super::{Exit, Failure, logging};
 use crate::catalog::{Catalog, Node};
+use crate::daemon::logging;
+use crate::dataset::open;
+use crate::dataset::open::{OpenArgs, not_found, path_bytes};
+use crate::failure::{Exit, Failure};
 use crate::format;
 use clap::Args;
 use std::io::{self, BufWriter, Write};
@@ -32,7 +34,7 @@ pub(super) struct LsArgs {
 
 pub(super) fn run(args: &LsArgs) -> Result<Exit, Failure> {
     logging::to_stderr("warn");
-    let opened = source::open(&args.sources, &args.open)?;
+    let opened = open::open(&args.sources, &args.open)?;
     let catalog = opened.catalog(&args.view, &args.open)?;
     let mut list = List {
         opened: &opened,
@@ -52,7 +54,7 @@ pub(super) fn run(args: &LsArgs) -> Result<Exit, Failure> {
 }
 
 struct List<'a, W: Write> {
-    opened: &'a source::Opened,
+    opened: &'a open::Opened,
     long: bool,
     out: W,
     /// The first thing that went wrong.

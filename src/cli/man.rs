@@ -3,7 +3,8 @@
 //! A hand-written part is `docs/man/NAME.roff`: what stands before its first heading continues DESCRIPTION,
 //! the rest comes behind EXIT STATUS. A sub-command without one has a page all the same.
 
-use super::{EXIT_CODES, Exit, Failure, helper, options};
+use super::{EXIT_CODES, helper, options};
+use crate::failure::{Exit, Failure};
 use clap::builder::StyledStr;
 use clap::{Arg, Args, Command, CommandFactory};
 use clap_mangen::Man;

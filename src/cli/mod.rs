@@ -2,43 +2,22 @@
 
 mod bench;
 mod cat;
-mod checksums;
 mod completions;
-mod config;
+pub(crate) mod config;
 mod convert;
-mod digest;
-mod doctor;
-mod expand;
+pub(crate) mod doctor;
 mod extract;
-mod failure;
-mod hash;
 mod helper;
 mod index;
 mod info;
-mod interrupt;
-mod kept;
-mod live;
-mod logging;
 mod ls;
 mod man;
-mod memory;
-mod metrics;
 mod mount;
-mod nest;
-mod notify;
-mod options;
-mod origin;
-mod output;
+pub(crate) mod options;
 mod pack;
-mod progress;
-mod read;
-mod reload;
+mod print;
 mod remount;
-mod restarts;
-mod serve;
-mod set;
-mod settings;
-mod source;
+pub(crate) mod set;
 mod stats;
 mod sum;
 mod top;
@@ -48,7 +27,7 @@ mod verify;
 mod view;
 mod warmup;
 
-pub use failure::{Exit, Failure};
+pub use crate::failure::{Exit, Failure};
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::ffi::OsString;
@@ -130,7 +109,7 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
     match outcome {
         Ok(exit) => exit.into(),
         Err(failure) => {
-            failure.print();
+            print::print(&failure);
             failure.exit.into()
         }
     }

@@ -1,15 +1,17 @@
 //! `ffrfs mount`: in the background once the mount works, unless `-f`.
 
-use super::logging::{self, Labels};
-use super::metrics::{Address, Metrics};
-use super::reload::Configured;
-use super::restarts::Restarts;
-use super::serve::Service;
-use super::settings::{Changeable, Runtime};
-use super::source::{self, OpenArgs, Opened};
 use super::view::ViewArgs;
-use super::{Exit, Failure, memory};
 use crate::catalog::Catalog;
+use crate::daemon::logging::Labels;
+use crate::daemon::metrics::{Address, Metrics};
+use crate::daemon::reload::Configured;
+use crate::daemon::serve::Service;
+use crate::daemon::settings::{Changeable, Runtime};
+use crate::daemon::{logging, memory};
+use crate::dataset::open;
+use crate::dataset::open::{OpenArgs, Opened};
+use crate::dataset::restarts::Restarts;
+use crate::failure::{Exit, Failure};
 use crate::format::Source;
 use crate::io::{File, Io, handed, mounts, process};
 use crate::transport::{MountOptions, Mounted, Readdirplus, Target, Transport};
@@ -281,7 +283,7 @@ pub(super) fn start(mut args: MountArgs, code_of: fn(&Failure) -> u8) -> Result<
                     service.serve().map(|exit| exit as u8)
                 }
                 Err(failure) => {
-                    failure.print();
+                    super::print::print(&failure);
                     ready.report(code_of(&failure));
                     // The parent's exit code counts; nobody sees this one.
                     Ok(failure.exit as u8)
@@ -296,7 +298,7 @@ fn target(path: PathBuf) -> Result<Target, Failure> {
     let Some(number) = handed::number(&path) else { return Ok(Target::Folder(path)) };
     let connection = handed::take(number).map_err(|e| {
         let what = format!("{}: an open /dev/fuse is needed", path.display());
-        Failure::new(Exit::Mount, anyhow::Error::new(e).context(what))
+        Failure::new(Exit::Mount, e).context(what)
     })?;
     Ok(Target::Handed(connection))
 }
@@ -305,7 +307,7 @@ fn wait_for_daemon(report: process::Report) -> Result<u8, Failure> {
     let interrupted = report.pass_on_interrupts().map_err(|e| Failure::new(Exit::Mount, e))?;
     let code = report.wait();
     if interrupted.load(Ordering::Relaxed) && matches!(code, None | Some(0)) {
-        return Err(Failure::new(Exit::Interrupted, anyhow::anyhow!("interrupted")));
+        return Err(Failure::interrupted());
     }
     code.ok_or_else(|| Failure::new(Exit::Mount, Died))
 }
@@ -371,7 +373,7 @@ impl MountArgs {
 fn open(args: &MountArgs) -> Result<(Opened, Catalog), Failure> {
     let open = || -> Result<_, Failure> {
         let prepare = |file| args.settings.io.prepare(file);
-        let opened = source::open_with(&args.paths, &args.open, prepare)?;
+        let opened = open::open_with(&args.paths, &args.open, prepare)?;
         let catalog = opened.catalog(&args.view, &args.open)?;
         Ok((opened, catalog))
     };
@@ -386,13 +388,13 @@ fn open(args: &MountArgs) -> Result<(Opened, Catalog), Failure> {
 
 /// The containers are open by now, so that they need not be there, too.
 fn enter(namespace: &Path, containers: usize) -> Result<(), Failure> {
-    if containers > source::MANY_FILES {
-        let most = source::MANY_FILES;
+    if containers > open::MANY_FILES {
+        let most = open::MANY_FILES;
         return Err(Failure::usage(format!("-N: not for more than {most} containers")));
     }
     process::enter_mount_namespace(namespace).map_err(|e| {
         let what = format!("cannot enter the mount namespace {}", namespace.display());
-        Failure::new(Exit::Mount, anyhow::Error::new(e).context(what))
+        Failure::new(Exit::Mount, e).context(what)
     })
 }
 
@@ -506,7 +508,7 @@ fn free_mount_point(target: &Path) -> Result<PathBuf, Failure> {
             io::ErrorKind::NotFound => format!("; make it first: mkdir -p {point}"),
             _ => String::new(),
         };
-        Failure::new(Exit::Mount, anyhow::anyhow!("mount point {point}: {e}{hint}"))
+        Failure::new(Exit::Mount, format!("mount point {point}: {e}{hint}"))
     };
     let target = mounts::resolve(target).map_err(cannot)?;
     match mounts::state(&target).map_err(cannot)? {
@@ -518,7 +520,7 @@ fn free_mount_point(target: &Path) -> Result<PathBuf, Failure> {
         }
         mounts::State::Mounted(mount) => Err(Failure::new(
             Exit::Mount,
-            anyhow::anyhow!(
+            format!(
                 "{}: {} is mounted there already (ffrfs umount {})",
                 target.display(),
                 mount.source.to_string_lossy(),

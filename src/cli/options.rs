@@ -1,6 +1,6 @@
 //! `-o a,b=c` as mount(8) users write it: each option becomes the long flag of its name.
 
-use super::Failure;
+use crate::failure::Failure;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, CommandFactory};
 use std::ffi::{OsStr, OsString};
@@ -44,14 +44,14 @@ const IGNORED: &[&str] = &[
 const IGNORED_PREFIXES: &[&str] = &["x-", "X-", "comment=", "subtype=", "user="];
 
 /// Whether a flag of this (dashed) name exists, and whether it takes a value.
-pub(super) type Takes = fn(&str) -> Option<bool>;
+pub(crate) type Takes = fn(&str) -> Option<bool>;
 
 /// What is no mount option.
 const NO_OPTIONS: [&str; 7] =
     ["options", "foreground", "config", "source", "mountpoint", "help", "version"];
 
 /// For `-o` and config files: whether a flag of that name exists, and whether it takes a value.
-pub(super) fn takes(name: &str) -> Option<bool> {
+pub(crate) fn takes(name: &str) -> Option<bool> {
     let command = super::Cli::command();
     let mount = command.find_subcommand("mount")?;
     let arg = mount.get_arguments().find(|arg| arg.get_long() == Some(name))?;
@@ -59,7 +59,7 @@ pub(super) fn takes(name: &str) -> Option<bool> {
 }
 
 /// Whether an option means nothing here, or says what is so anyway.
-pub(super) fn is_ignored(option: &str) -> bool {
+pub(crate) fn is_ignored(option: &str) -> bool {
     IGNORED.contains(&option) || IGNORED_PREFIXES.iter().any(|prefix| option.starts_with(prefix))
 }
 
@@ -67,7 +67,7 @@ pub(super) fn is_ignored(option: &str) -> bool {
 ///
 /// # Errors
 /// An option is not known, or `-o` has no list.
-pub(super) fn expand(args: Vec<OsString>, takes: Takes) -> Result<Vec<OsString>, Failure> {
+pub(crate) fn expand(args: Vec<OsString>, takes: Takes) -> Result<Vec<OsString>, Failure> {
     if args.get(1).is_none_or(|command| command != "mount") {
         return Ok(args);
     }
@@ -98,12 +98,12 @@ pub(super) fn expand(args: Vec<OsString>, takes: Takes) -> Result<Vec<OsString>,
 ///
 /// # Errors
 /// An option is not known.
-pub(super) fn flags(list: &OsStr, takes: Takes) -> Result<Vec<OsString>, Failure> {
+pub(crate) fn flags(list: &OsStr, takes: Takes) -> Result<Vec<OsString>, Failure> {
     split(list.as_bytes()).iter().filter_map(|option| flag(option, takes).transpose()).collect()
 }
 
 /// The options of a list that are known by name, or mean nothing here.
-pub(super) fn known(list: &OsStr, takes: Takes) -> OsString {
+pub(crate) fn known(list: &OsStr, takes: Takes) -> OsString {
     let is_known = |option: &Vec<u8>| {
         let name = option.split(|&byte| byte == b'=').next().unwrap_or_default();
         is_ignored(&String::from_utf8_lossy(option)) || takes(&dashed(name)).is_some()
@@ -113,7 +113,7 @@ pub(super) fn known(list: &OsStr, takes: Takes) -> OsString {
 
 /// Takes the options called `name` (with or without a value) out of a list: what is left, and whether it was
 /// there.
-pub(super) fn without(list: &OsStr, name: &str) -> (OsString, bool) {
+pub(crate) fn without(list: &OsStr, name: &str) -> (OsString, bool) {
     let is_meant = |option: &Vec<u8>| option.split(|&b| b == b'=').next() == Some(name.as_bytes());
     let (meant, others): (Vec<_>, Vec<_>) = split(list.as_bytes()).into_iter().partition(is_meant);
     (joined(others.into_iter()), !meant.is_empty())
@@ -137,7 +137,7 @@ fn joined(options: impl Iterator<Item = Vec<u8>>) -> OsString {
 }
 
 /// The mount options that were given on the command line of `ffrfs mount`, as `name` or `name=value`.
-pub(super) fn given(matches: &ArgMatches) -> Vec<String> {
+pub(crate) fn given(matches: &ArgMatches) -> Vec<String> {
     let command = super::Cli::command();
     let Some(mount) = command.find_subcommand("mount") else { return Vec::new() };
     let option = |arg: &Arg| {

@@ -1,18 +1,20 @@
 //! `ffrfs pack`: a folder as FFRecord, as the reference package packs it.
 
-use super::convert::Write;
-use super::convert::shards::{self, Cut};
 use super::extract::jobs;
-use super::failure::say;
-use super::interrupt::Interrupt;
-use super::origin::{FolderTree, Origin, What, total_bytes};
-use super::{Exit, Failure, logging, output, progress};
+use crate::daemon::logging;
+use crate::failure::{Exit, Failure, say};
 use crate::format::ffrecord::{PackedNames, WriteFfRecord};
+use crate::tools::convert::shards;
+use crate::tools::convert::shards::Cut;
+use crate::tools::convert::write::Write;
+use crate::tools::interrupt::Interrupt;
+use crate::tools::origin::{FolderTree, Origin, What, total_bytes};
+use crate::tools::output;
+use crate::tools::progress;
 use clap::Args;
-use std::fs;
-use std::io;
 use std::num::{NonZeroU32, NonZeroU64};
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 /// Pack a folder into an FFRecord container
 #[derive(Debug, Args)]

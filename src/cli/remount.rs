@@ -3,8 +3,10 @@
 //! mount(8) gives more than the user has said: the options of the line in fstab, or else those that the
 //! mount table shows. So only what differs from how it was mounted is a wish.
 
-use super::live::Live;
-use super::{Cli, Exit, Failure, options, set, settings};
+use super::{Cli, options, set};
+use crate::daemon::live::Live;
+use crate::daemon::settings;
+use crate::failure::{Exit, Failure, Reason};
 use crate::io::mounts;
 use clap::{ArgMatches, CommandFactory};
 use nix::sys::statvfs::{FsFlags, statvfs};
@@ -50,7 +52,7 @@ pub(super) fn run(target: &Path, list: &OsStr, fake: bool) -> Result<(), Failure
             "{}: remount cannot change {what}; unmount it, and mount it again with {first}",
             target.display()
         );
-        return Err(Failure::new(Exit::Mount, anyhow::anyhow!(why)));
+        return Err(Failure::new(Exit::Mount, why));
     }
     if fake {
         return Ok(());
@@ -62,16 +64,16 @@ pub(super) fn run(target: &Path, list: &OsStr, fake: bool) -> Result<(), Failure
 }
 
 fn mounted_at(target: &Path) -> Result<PathBuf, Failure> {
-    let failed = |e: anyhow::Error| {
-        Failure::new(Exit::Mount, e.context(format!("cannot remount {}", target.display())))
+    let failed = |e: Reason| {
+        Failure::new(Exit::Mount, e).context(format_args!("cannot remount {}", target.display()))
     };
     let resolved = mounts::resolve(target).map_err(|e| failed(e.into()))?;
     match mounts::state(&resolved).map_err(|e| failed(e.into()))? {
         mounts::State::Mounted(_) => Ok(resolved),
         mounts::State::Dead(_) => {
-            Err(failed(anyhow::anyhow!("its daemon is dead; mount it without remount")))
+            Err(failed("its daemon is dead; mount it without remount".into()))
         }
-        mounts::State::Free => Err(failed(anyhow::anyhow!("no dataset is mounted there"))),
+        mounts::State::Free => Err(failed("no dataset is mounted there".into())),
     }
 }
 
@@ -127,7 +129,7 @@ fn set_flags(target: &Path, changes: &Changes) -> Result<(), Failure> {
             ""
         };
         let what = format!("cannot remount {}: {e}{hint}", target.display());
-        Failure::new(Exit::Mount, anyhow::anyhow!(what))
+        Failure::new(Exit::Mount, what)
     };
     let now = statvfs(target).map_err(failed)?.flags();
     let is = |flag| now.contains(flag);

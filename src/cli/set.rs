@@ -1,8 +1,9 @@
 //! `ffrfs set`: changes settings of a mount that is in use, or shows them.
 
-use super::live::Live;
-use super::settings::{self, differences};
-use super::{Exit, Failure};
+use crate::daemon::live::Live;
+use crate::daemon::settings;
+use crate::daemon::settings::differences;
+use crate::failure::{Exit, Failure};
 use crate::io::{MAX_ANNOUNCEMENT_BYTES, announce};
 use clap::Args;
 use std::io::{self, Write};
@@ -19,7 +20,7 @@ Examples:
 /// Change settings of a mount in use
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
-pub(super) struct SetArgs {
+pub(crate) struct SetArgs {
     /// Where the dataset is mounted
     #[arg(value_name = "MOUNTPOINT")]
     target: PathBuf,
@@ -28,7 +29,7 @@ pub(super) struct SetArgs {
     settings: Vec<(String, String)>,
 }
 
-pub(super) fn run(args: &SetArgs) -> Result<Exit, Failure> {
+pub(crate) fn run(args: &SetArgs) -> Result<Exit, Failure> {
     let lines = match args.settings.as_slice() {
         [] => {
             let shown = Live::at(&args.target)?.settings()?;
@@ -46,7 +47,7 @@ pub(super) fn run(args: &SetArgs) -> Result<Exit, Failure> {
 ///
 /// # Errors
 /// One of them cannot be changed, or not to this; there is no mount, or it belongs to another user.
-pub(super) fn apply(mountpoint: &Path, settings: &[(String, String)]) -> Result<(), Failure> {
+pub(crate) fn apply(mountpoint: &Path, settings: &[(String, String)]) -> Result<(), Failure> {
     change(mountpoint, settings).map(drop)
 }
 
@@ -66,7 +67,7 @@ fn change(mountpoint: &Path, settings: &[(String, String)]) -> Result<Vec<String
         Err(error) => {
             let why = after.refused.unwrap_or_else(|| error.to_string());
             let what = mount.root().display().to_string();
-            Err(Failure::new(Exit::Usage, anyhow::anyhow!("{why}").context(what)))
+            Err(Failure::new(Exit::Usage, why).context(what))
         }
     }
 }

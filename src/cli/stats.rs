@@ -1,8 +1,8 @@
 //! `ffrfs stats`: what a mount has done so far, or does each second.
 
-use super::live::Live;
-use super::memory::in_words;
-use super::{Exit, Failure};
+use crate::daemon::live::Live;
+use crate::daemon::memory::in_words;
+use crate::failure::{Exit, Failure};
 use crate::vfs::Histogram;
 use crate::vfs::report::{self, MountInfo, MountStats};
 use clap::Args;

@@ -3,24 +3,24 @@
 mod check;
 mod list;
 mod sidecar;
-mod work;
 
-use super::expand::expand;
-use super::failure::say;
-use super::hash::{Algorithm, hex};
-use super::output::{file_beside, give_name};
-use super::source::{self, OpenArgs, Opened};
 use super::view::ViewArgs;
-use super::{Exit, Failure, digest, logging};
 use crate::catalog::Catalog;
+use crate::daemon::logging;
+use crate::dataset::expand::expand;
+use crate::dataset::hash::{Algorithm, hex};
+use crate::dataset::open::{OpenArgs, Opened};
+use crate::dataset::{digest, open};
+use crate::failure::{Exit, Failure, say};
 use crate::io::File;
+use crate::tools::output::{file_beside, give_name};
+use crate::tools::sum::Samples;
 use clap::Args;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::num::NonZeroU16;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tempfile::NamedTempFile;
-use work::Samples;
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -73,7 +73,7 @@ pub(super) fn run(mut args: SumArgs) -> Result<Exit, Failure> {
     if args.sidecar {
         return sidecar::run(&args);
     }
-    let opened = source::open(&args.sources, &args.open)?;
+    let opened = open::open(&args.sources, &args.open)?;
     let catalog = opened.catalog(&args.view, &args.open)?;
     match &args.check {
         Some(list) => check::run(&args, list, opened, catalog),

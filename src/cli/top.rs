@@ -1,19 +1,17 @@
 //! `ffrfs top`: what mounts are doing, on the whole terminal.
 
 mod draw;
-mod sample;
-mod state;
 
-use super::live::Live;
-use super::{Exit, Failure};
+use crate::daemon::live::Live;
+use crate::daemon::top::sample::Samplers;
+use crate::daemon::top::state::{State, Wish};
+use crate::failure::{Exit, Failure};
 use crate::io::mounts;
 use clap::Args;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
-use sample::Samplers;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use state::{State, Wish};
 use std::io::{self, IsTerminal};
 use std::os::fd::AsFd;
 use std::path::PathBuf;
@@ -106,7 +104,7 @@ fn find(targets: &[PathBuf]) -> Result<Vec<Live>, Failure> {
     // One that is hidden under another, or dead, has nothing to show.
     let lives: Vec<Live> = found.iter().filter_map(|target| Live::at(target).ok()).collect();
     match lives.is_empty() {
-        true => Err(Failure::new(Exit::Mount, anyhow::anyhow!("no dataset of ffrfs is mounted"))),
+        true => Err(Failure::new(Exit::Mount, "no dataset of ffrfs is mounted")),
         false => Ok(lives),
     }
 }

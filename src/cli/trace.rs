@@ -4,9 +4,8 @@ mod chrome;
 mod follow;
 mod log;
 
-use super::failure::say;
-use super::interrupt::Interrupt;
-use super::{Exit, Failure};
+use crate::failure::{Exit, Failure, say};
+use crate::tools::interrupt::Interrupt;
 use crate::vfs::{AHEAD, Operation, TraceEvent};
 use clap::Args;
 use clap::builder::PossibleValuesParser;

@@ -2,7 +2,7 @@
 
 use super::config::Config;
 use super::options;
-use super::{Exit, Failure};
+use crate::failure::{Exit, Failure, Reason};
 use crate::io::mounts;
 use clap::Args;
 use std::io;
@@ -33,7 +33,7 @@ pub(super) fn run(args: &UmountArgs) -> Result<Exit, Failure> {
     for target in args.targets.iter().chain(&configured) {
         let done = if args.dead { clear(target) } else { unmount(target, args.lazy) };
         if let Err(failure) = done {
-            failure.print();
+            super::print::print(&failure);
             exit = failure.exit;
         }
     }
@@ -50,17 +50,17 @@ fn clear(target: &Path) -> Result<(), Failure> {
 }
 
 fn unmount(target: &Path, lazy: bool) -> Result<(), Failure> {
-    let failed = |e: anyhow::Error| {
-        Failure::new(Exit::Mount, e.context(format!("cannot unmount {}", target.display())))
+    let failed = |e: Reason| {
+        Failure::new(Exit::Mount, e).context(format_args!("cannot unmount {}", target.display()))
     };
     let resolved = mounts::resolve(target).map_err(|e| failed(e.into()))?;
     let mount = mounts::at(&resolved).map_err(|e| failed(e.into()))?;
     match mount {
         Some(mount) if mount.fs_type == mounts::FS_TYPE => {}
         Some(mount) => {
-            return Err(failed(anyhow::anyhow!("a mount of type {}, not ours", mount.fs_type)));
+            return Err(failed(format!("a mount of type {}, not ours", mount.fs_type).into()));
         }
-        None => return Err(failed(anyhow::anyhow!("nothing is mounted there"))),
+        None => return Err(failed("nothing is mounted there".into())),
     }
     // Nobody can use a dead mount: whoever still holds a file of it must not keep it there.
     let lazy = lazy || matches!(mounts::state(&resolved), Ok(mounts::State::Dead(_)));
@@ -71,6 +71,6 @@ fn unmount(target: &Path, lazy: bool) -> Result<(), Failure> {
             }
             _ => "",
         };
-        failed(anyhow::anyhow!("{e}{hint}"))
+        failed(format!("{e}{hint}").into())
     })
 }

@@ -2,15 +2,16 @@
 
 mod streams;
 
-use super::checksums::CheckedBy;
-use super::failure::say;
-use super::interrupt::Interrupt;
-use super::source::{self, OpenArgs, Opened};
 use super::view::ViewArgs;
-use super::{Exit, Failure, logging};
 use crate::catalog::Located;
+use crate::daemon::logging;
+use crate::dataset::checksums::CheckedBy;
+use crate::dataset::open;
+use crate::dataset::open::{OpenArgs, Opened};
+use crate::failure::{Exit, Failure, say};
 use crate::format::{self, Container, Content};
 use crate::io::{Buffer, File, ReadError};
+use crate::tools::interrupt::Interrupt;
 use crate::vfs::report;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -85,7 +86,7 @@ pub(super) fn run(args: &VerifyArgs) -> Result<Exit, Failure> {
     logging::to_stderr("warn");
     let mut open = args.open.clone();
     open.read_password(&args.sources)?;
-    let opened = source::open(&args.sources, &open)?;
+    let opened = open::open(&args.sources, &open)?;
     let samples = opened.dataset.len();
     let (first, last) = args.sample.unwrap_or((0, None));
     let end = last.map_or(samples, |last| last.saturating_add(1));
@@ -286,7 +287,7 @@ impl<'a> Run<'a> {
         if located.sample.damaged {
             return Some(Some(Fault::Damaged));
         }
-        let located = match source::exact(&self.opened.dataset, &self.opened.files, located) {
+        let located = match open::exact(&self.opened.dataset, &self.opened.files, located) {
             Ok(located) => located,
             Err(error) => return Some(Some(Fault::Structure { error: error.to_string() })),
         };

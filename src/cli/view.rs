@@ -1,11 +1,11 @@
 //! Choosing the names that samples are shown under.
 
-use super::expand::folder_name;
-use super::source::{OpenArgs, Opened, head};
-use super::{Exit, Failure};
 use crate::catalog::{
     Catalog, Dataset, Duplicates, Naming, Numbered, ROOT, Records, StoredNames, Suffix, TreeBuilder,
 };
+use crate::dataset::expand::folder_name;
+use crate::dataset::open::{OpenArgs, Opened, head};
+use crate::failure::{Exit, Failure};
 use crate::format::magic;
 use crate::vfs::CONTROL_FOLDER;
 use clap::{Args, ValueEnum};
@@ -160,7 +160,7 @@ impl Opened {
                 Ok(StoredNames::None) => {}
                 Ok(StoredNames::Twice(name)) => {
                     let what = self.parts.first().map_or(Path::new(""), |part| &part.path);
-                    let why = anyhow::anyhow!(
+                    let why = format!(
                         "{}: {name:?} is named twice, which --dup error refuses (--dup number shows all)",
                         what.display()
                     );

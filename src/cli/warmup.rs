@@ -3,10 +3,9 @@
 //! The kernel is made to know the files first, by looking at each: what is fetched for a file that it knows
 //! can go straight into its page cache.
 
-use super::failure::say;
-use super::interrupt::Interrupt;
-use super::{Exit, Failure};
+use crate::failure::{Exit, Failure, say};
 use crate::io::{MAX_ANNOUNCEMENT_BYTES, announce};
+use crate::tools::interrupt::Interrupt;
 use crate::vfs::{CONTROL_FOLDER, sample_of_inode};
 use clap::Args;
 use indicatif::{HumanBytes, ProgressBar, ProgressStyle};
@@ -182,8 +181,9 @@ struct Mount {
 impl Mount {
     fn open(root: &Path) -> Result<Self, Failure> {
         let info: Info = control(root, "info.json").map_err(|e| {
-            let error = anyhow::Error::new(e).context("no dataset of ffrfs is mounted there");
-            Failure::new(Exit::Mount, error.context(root.display().to_string()))
+            let failure =
+                Failure::new(Exit::Mount, e).context("no dataset of ffrfs is mounted there");
+            failure.context(root.display())
         })?;
         let metadata = fs::metadata(root).map_err(|e| Failure::unreadable(root.display(), e))?;
         Ok(Self { root: root.to_owned(), device: metadata.dev(), samples: info.samples })
@@ -191,14 +191,13 @@ impl Mount {
 
     fn open_prefetch(&self) -> Result<File, Failure> {
         let path = self.root.join(CONTROL_FOLDER).join("prefetch");
-        let failed = |e| anyhow::Error::new(e).context(path.display().to_string());
-        File::open(&path).map_err(|e: io::Error| Failure::new(Exit::Mount, failed(e)))
+        File::open(&path).map_err(|e| Failure::new(Exit::Mount, e).context(path.display()))
     }
 
     fn figures(&self) -> Result<Figures, Failure> {
         control(&self.root, "stats.json").map_err(|e| {
             let what = format!("{}: the mount is gone", self.root.display());
-            Failure::new(Exit::Mount, anyhow::Error::new(e).context(what))
+            Failure::new(Exit::Mount, e).context(what)
         })
     }
 
@@ -298,7 +297,7 @@ impl Mount {
                 }
                 Err(e) => {
                     let what = format!("{}: cannot announce", self.root.display());
-                    return Err(Failure::new(Exit::Mount, anyhow::Error::new(e).context(what)));
+                    return Err(Failure::new(Exit::Mount, e).context(what));
                 }
             }
         }
@@ -405,7 +404,7 @@ mod tests {
 
     #[test]
     fn a_mount_that_goes_away_ends_it_with_an_error() {
-        let gone = || Err(Failure::new(Exit::Mount, anyhow::anyhow!("gone")));
+        let gone = || Err(Failure::new(Exit::Mount, "gone"));
         assert_eq!(watch(gone, || false, |_| (), PAUSE).unwrap_err().exit, Exit::Mount);
     }
 

@@ -12,9 +12,8 @@ use super::codec::{self, Codec, GzipHeader};
 use super::stream::{INTERVAL_BYTES, Interval, StreamIndex};
 use super::{
     Attributes, Container, Content, Decoder, Detected, Error, Format, IndexChecksum, Member, Names,
-    Node, OpenOptions, Piece, Restart, Result, Sample, Source,
+    Node, OpenOptions, Piece, Restart, Result, Sample, SliceSource, Source, tar,
 };
-use super::{SliceSource, tar};
 use feed::Feed;
 use std::path::Path;
 use std::sync::Arc;

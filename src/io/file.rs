@@ -5,13 +5,12 @@ use super::direct::{Access, Io};
 use super::pool::{Handles, Pool, Pooled};
 use super::residency::Heat;
 use crate::format::{Source, Table};
-use std::fs;
-use std::io;
 use std::os::fd::RawFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::{fs, io};
 
 /// Indexes up to this size are copied to memory, larger ones are mapped.
 const COPY_BELOW_BYTES: u64 = 256 << 10;

@@ -7,10 +7,9 @@
 
 use crate::format::Table;
 use memmap2::{Mmap, MmapOptions};
-use std::fs;
-use std::io;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 use std::sync::{Mutex, Once};
+use std::{fs, io};
 
 /// How many mappings can be guarded at a time; who gets no place reads into memory instead.
 const GUARDS: usize = 1024;

@@ -5,11 +5,10 @@ use nix::fcntl::{AtFlags, OFlag, open, openat};
 use nix::sys::stat::{FileStat, Mode, fstatat};
 use std::collections::{HashMap, VecDeque};
 use std::ffi::OsString;
-use std::fs;
-use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::{fs, io};
 
 /// What is open of a file.
 #[derive(Debug)]

@@ -18,12 +18,11 @@
 
 use super::{Buffer, Held};
 use io_uring::{IoUring, cqueue, opcode, squeue, types};
-use std::fs;
-use std::io;
 use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use std::{fs, io};
 
 /// `FUSE_IO_URING_CMD_REGISTER` and `FUSE_IO_URING_CMD_COMMIT_AND_FETCH`.
 const REGISTER: u32 = 1;

@@ -10,12 +10,11 @@ use fuser::{Config, Session, SessionACL};
 use nix::errno::Errno;
 use nix::mount::{MsFlags, mount};
 use nix::unistd::{getgid, getuid};
-use std::fmt;
-use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::{fmt, io};
 
 /// Large samples are read in requests of this size.
 const READ_AHEAD_KILOBYTES: u32 = 1024;

@@ -2,9 +2,7 @@
 //! a mount logs it, and `ffrfs doctor` prints it.
 
 use crate::io::{process, ring};
-use std::fmt;
-use std::fs;
-use std::io;
+use std::{fmt, fs, io};
 
 /// Why something cannot be used, and what would change that.
 #[derive(Debug, Clone, PartialEq, Eq)]

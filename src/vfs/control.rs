@@ -7,8 +7,7 @@
 
 use super::announce::{Item, Parser, Refused};
 use super::inode::Inode;
-use super::report;
-use super::{Attr, Errno, Options, Vfs};
+use super::{Attr, Errno, Options, Vfs, report};
 use crate::catalog::Node;
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

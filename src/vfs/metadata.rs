@@ -1,8 +1,7 @@
 //! Everything but `read`: names, attributes, sizes. All of it is resident.
 
-use super::control;
 use super::inode::Inode;
-use super::{Errno, FOREVER, Options, Vfs};
+use super::{Errno, FOREVER, Options, Vfs, control};
 use crate::catalog::{Located, Node};
 use crate::format::{Content, Error, Kind};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

@@ -4,8 +4,10 @@ mod ahead;
 mod announced;
 mod bytes;
 
-use crate::common::{Mount, TempDir, Transport, drop_cached, noise, skip_forced, temp_dir};
-use crate::common::{wait_until, write_container};
+use crate::common::{
+    Mount, TempDir, Transport, drop_cached, noise, skip_forced, temp_dir, wait_until,
+    write_container,
+};
 use std::fs::File;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};

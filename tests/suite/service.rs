@@ -8,12 +8,11 @@ use crate::common::{
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::collections::BTreeMap;
-use std::fs;
-use std::io;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
+use std::{fs, io};
 
 const IN_TIME: Duration = Duration::from_secs(20);
 

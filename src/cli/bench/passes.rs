@@ -1,7 +1,7 @@
 //! One pass over files: each is opened, read to its end and closed.
 
 use super::Mode;
-use crate::cli::interrupt::Interrupt;
+use crate::tools::interrupt::Interrupt;
 use crossbeam_channel::bounded;
 use serde::Serialize;
 use std::fs::File;

@@ -1,8 +1,8 @@
 //! What is measured: a private mount of containers, or a folder that is there.
 
-use crate::cli::interrupt::Interrupt;
-use crate::cli::{Exit, Failure};
+use crate::failure::{Exit, Failure};
 use crate::io::mounts;
+use crate::tools::interrupt::Interrupt;
 use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -69,7 +69,7 @@ impl Target {
                     Some(4) => Exit::Checksum,
                     _ => Exit::Mount,
                 };
-                let why = anyhow::anyhow!("{}: it cannot be mounted", self.path.display());
+                let why = format!("{}: it cannot be mounted", self.path.display());
                 Err(Failure::new(exit, why))
             }
         }
@@ -133,7 +133,6 @@ pub(super) fn files(
 pub(super) fn drop_caches() -> Result<(), Failure> {
     nix::unistd::sync();
     std::fs::write("/proc/sys/vm/drop_caches", "3").map_err(|e| {
-        let why = anyhow::Error::new(e).context("--cold: caches cannot be dropped (only root may)");
-        Failure::new(Exit::Usage, why)
+        Failure::new(Exit::Usage, e).context("--cold: caches cannot be dropped (only root may)")
     })
 }

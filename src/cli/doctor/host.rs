@@ -1,7 +1,7 @@
 //! The kernel, FUSE, the right to mount, io_uring.
 
 use super::{Check, mebibytes, number, text};
-use crate::cli::memory;
+use crate::daemon::memory;
 use crate::io::process;
 use crate::transport::offer::{self, Obstacle};
 use crate::transport::{MAX_BACKGROUND, uring_offer};

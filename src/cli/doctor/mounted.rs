@@ -1,6 +1,7 @@
 //! A running mount.
 
-use super::{Check, State, bottleneck, number, text};
+use super::{Check, State, number, text};
+use crate::daemon::bottleneck;
 use crate::io::mounts::{self, Mount};
 use crate::vfs::CONTROL_FOLDER;
 use serde_json::Value;

@@ -1,18 +1,18 @@
 //! A container, and what it lies on.
 
-use super::super::source::{self, OpenArgs};
 use super::{Check, number, text};
+use crate::dataset::open;
+use crate::dataset::open::OpenArgs;
 use crate::io::mounts::{self, Mount};
 use crate::io::probe::{self, Direct};
 use indicatif::HumanCount;
 use nix::sys::stat::{major, minor};
-use std::fs;
-use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
-pub(super) fn checks(name: &str, path: &Path) -> Vec<Check> {
-    let opened = match source::open(&[path.to_owned()], &OpenArgs::default()) {
+pub(crate) fn checks(name: &str, path: &Path) -> Vec<Check> {
+    let opened = match open::open(&[path.to_owned()], &OpenArgs::default()) {
         Ok(opened) => opened,
         Err(failure) => {
             let advice = "ffrfs verify tells more; --allow-damaged mounts what is whole";
@@ -71,7 +71,7 @@ fn folder_of_device(device: u64, mount: Option<&Mount>) -> Option<PathBuf> {
 }
 
 /// Where /sys describes the disk that a file lies on.
-pub(super) fn disk_of(path: &Path) -> Option<PathBuf> {
+pub(crate) fn disk_of(path: &Path) -> Option<PathBuf> {
     let device = fs::metadata(path).ok()?.dev();
     let table = mounts::table().unwrap_or_default();
     let queue = folder_of_device(device, mount_of(device, path, &table))?;

@@ -1,13 +1,12 @@
 //! `ffrfs sum --check`: samples against a list, without a mount.
 
-use super::super::failure::say;
-use super::super::hash::Algorithm;
-use super::super::source::Opened;
-use super::super::{Exit, Failure};
 use super::list::parse;
-use super::work::{Fetched, Samples};
 use super::{Output, SumArgs};
 use crate::catalog::{Catalog, Node};
+use crate::dataset::hash::Algorithm;
+use crate::dataset::open::Opened;
+use crate::failure::{Exit, Failure, say};
+use crate::tools::sum::{Fetched, Samples};
 use std::io::Read;
 use std::path::Path;
 

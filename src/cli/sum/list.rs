@@ -1,10 +1,10 @@
 //! Lists of checksums as coreutils write and read them: `HASH  PATH`, a line each.
 
-use super::super::Failure;
-use super::super::hash::from_hex;
-use super::work::Samples;
 use crate::catalog::{Catalog, Node, ROOT};
+use crate::dataset::hash::from_hex;
+use crate::failure::Failure;
 use crate::format::Kind;
+use crate::tools::sum::Samples;
 use crate::vfs::CONTROL_FOLDER;
 
 /// The names of files, by sample.

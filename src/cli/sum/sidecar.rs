@@ -1,15 +1,14 @@
 //! `ffrfs sum --sidecar`: checksums of every sample of containers whose format has none.
 
-use super::super::checksums::{CheckedBy, beside};
-use super::super::failure::say;
-use super::super::output::{file_beside, give_name};
-use super::super::source;
 use super::super::view::ViewArgs;
-use super::super::{Exit, Failure};
-use super::work::Samples;
 use super::{SumArgs, refuse_source};
+use crate::dataset::checksums::{CheckedBy, beside};
+use crate::dataset::open;
+use crate::failure::{Exit, Failure, say};
 use crate::format::sidecar::{self, ENDING, Key};
 use crate::io::File;
+use crate::tools::output::{file_beside, give_name};
+use crate::tools::sum::Samples;
 use std::fs;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
@@ -23,7 +22,7 @@ pub(super) fn run(args: &SumArgs) -> Result<Exit, Failure> {
     let mut open = args.open.clone();
     // What is there is what is to be written anew.
     open.checksums.checksums = "none".into();
-    let opened = source::open(&args.sources, &open)?;
+    let opened = open::open(&args.sources, &open)?;
     let view = ViewArgs { flat: true, ..ViewArgs::default() };
     let catalog = opened.catalog(&view, &open)?;
     if let Some(output) = &args.output {
@@ -80,7 +79,7 @@ fn key(samples: &Samples, container: usize, path: &Path) -> Result<Key, Failure>
 }
 
 /// Whether a container has a sample without a checksum.
-fn lacks_checksums(opened: &source::Opened, container: usize) -> Result<bool, Failure> {
+fn lacks_checksums(opened: &open::Opened, container: usize) -> Result<bool, Failure> {
     let dataset = &opened.dataset;
     for index in 0..dataset.parts()[container].len() {
         let located = dataset.locate(dataset.number(container, index))?;

@@ -1,8 +1,8 @@
 //! The screen as a pure function of the state. What does not fit is left out, the least important first.
 
-use super::state::{State, View};
-use crate::cli::memory::in_words;
 use crate::cli::stats::{bytes, count, share, time};
+use crate::daemon::memory::in_words;
+use crate::daemon::top::state::{State, View};
 use crate::vfs::Histogram;
 use indicatif::FormattedDuration;
 use ratatui::Frame;
@@ -289,8 +289,8 @@ fn draw_help(frame: &mut Frame, area: Rect) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::state::tests::{sample, state};
     use super::*;
+    use crate::daemon::top::state::tests::{sample, state};
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
     use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};

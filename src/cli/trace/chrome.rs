@@ -3,7 +3,7 @@
 
 use super::Sink;
 use super::log::outcome;
-use crate::cli::Failure;
+use crate::failure::Failure;
 use crate::vfs::{AHEAD, TraceEvent, TracePhase, sample_of_inode};
 use serde_json::{Value, json};
 use std::collections::HashMap;

@@ -1,12 +1,11 @@
 //! Reads `/.ffrfs/trace` page by page.
 
-use crate::cli::Failure;
-use crate::cli::live::Live;
+use crate::daemon::live::Live;
+use crate::failure::Failure;
 use crate::vfs::{TraceEvent, TraceHead};
-use std::fs;
-use std::io;
 use std::path::Path;
 use std::time::SystemTime;
+use std::{fs, io};
 
 /// A reader of a mount's trace, with a name of its own.
 pub(super) struct Follow {

@@ -1,7 +1,7 @@
 //! An access log: a line a request.
 
 use super::Sink;
-use crate::cli::Failure;
+use crate::failure::Failure;
 use crate::vfs::TraceEvent;
 use nix::errno::Errno;
 use serde::Serialize;

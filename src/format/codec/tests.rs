@@ -22,8 +22,9 @@ fn deflated(data: &[u8]) -> Vec<u8> {
 
 /// Codes without repeats: those are where deflate64 is no deflate.
 fn deflated64(data: &[u8]) -> Vec<u8> {
-    use miniz_oxide::deflate::core::{CompressorOxide, TDEFLFlush};
-    use miniz_oxide::deflate::core::{compress_to_output, create_comp_flags_from_zip_params};
+    use miniz_oxide::deflate::core::{
+        CompressorOxide, TDEFLFlush, compress_to_output, create_comp_flags_from_zip_params,
+    };
     const HUFFMAN_ONLY: i32 = 2;
     let mut core = CompressorOxide::new(create_comp_flags_from_zip_params(6, -15, HUFFMAN_ONLY));
     let mut out = Vec::new();

@@ -13,9 +13,9 @@ mod writer;
 pub use writer::{PackedNames, WriteFfRecord, Writer, header_bytes};
 
 use super::{
-    Container, Detected, Error, Format, IndexChecksum, Names, OpenOptions, Result, Sample,
+    Container, Detected, Error, Format, IndexChecksum, Names, OpenOptions, Result, Sample, Source,
+    Table,
 };
-use super::{Source, Table};
 use crate::format::reader::Reader;
 use std::sync::Arc;
 

@@ -3,8 +3,9 @@
 use crate::format::Secret;
 use crate::format::bytes::{u16_at, u32_at};
 use aes::cipher::consts::U16;
-use aes::cipher::{BlockCipherEncrypt, BlockSizeUser, KeyInit, KeyIvInit};
-use aes::cipher::{StreamCipher, StreamCipherSeek};
+use aes::cipher::{
+    BlockCipherEncrypt, BlockSizeUser, KeyInit, KeyIvInit, StreamCipher, StreamCipherSeek,
+};
 use aes::{Aes128, Aes192, Aes256};
 use ctr::Ctr128LE;
 use hmac::{Hmac, Mac};

@@ -24,11 +24,10 @@ mod tests;
 
 pub use writer::WriteZip;
 
-use super::codec;
 use super::{
-    Attributes, Container, Content, Decoder, Detected, Error, Format, IndexChecksum, Kind,
+    Attributes, Container, Content, Decoder, Detected, Error, Format, IndexChecksum, Kind, Member,
+    Names, Node, OpenOptions, Restart, Result, Sample, Secret, Source, Table, codec,
 };
-use super::{Member, Names, Node, OpenOptions, Restart, Result, Sample, Secret, Source, Table};
 use crate::format::bytes::u16_at;
 use crate::format::charset::Charset;
 use crate::format::reader::Reader;

@@ -3,8 +3,10 @@
 
 use super::*;
 use proptest::collection::vec;
-use proptest::prelude::{Just, ProptestConfig, Strategy, any, prop, prop_assert, prop_assert_eq};
-use proptest::prelude::{TestCaseError, prop_assume, prop_oneof, proptest};
+use proptest::prelude::{
+    Just, ProptestConfig, Strategy, TestCaseError, any, prop, prop_assert, prop_assert_eq,
+    prop_assume, prop_oneof, proptest,
+};
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 

@@ -1,8 +1,9 @@
 //! An announced order end to end: what is announced is there when it is asked for.
 
 use super::{Data, assert_at_rest, figure, have_direct, middling, name, small};
-use crate::common::wait_until;
-use crate::common::{FFRFS, Mount, assert_errno, flip_byte, for_each_transport, offsets, run};
+use crate::common::{
+    FFRFS, Mount, assert_errno, flip_byte, for_each_transport, offsets, run, wait_until,
+};
 use std::fs;
 use std::io::Write;
 use std::process::Command;

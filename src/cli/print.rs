@@ -1,0 +1,31 @@
+//! What is printed of a failure, and the exit code of the process.
+
+use super::{Exit, Failure};
+use crate::failure::say;
+use crate::io::process;
+use std::process::ExitCode;
+
+/// One line on stderr (clap's errors in clap's own form).
+pub(super) fn print(failure: &Failure) {
+    if let Some(error) = failure.reason::<clap::Error>() {
+        let _ = error.print();
+    } else if failure.exit != Exit::Ok {
+        // From stderr the journal takes the priority (an error) by a prefix, as the kernel's log has it.
+        let priority = if process::stderr_is_the_journal() { "<3>" } else { "" };
+        say(format_args!("{priority}ffrfs: {failure}"));
+    }
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        ExitCode::from(exit as u8)
+    }
+}
+
+/// Help and the version were asked for: they are no failure.
+impl From<clap::Error> for Failure {
+    fn from(error: clap::Error) -> Self {
+        let exit = if error.use_stderr() { Exit::Usage } else { Exit::Ok };
+        Self::new(exit, error)
+    }
+}

@@ -1,0 +1,487 @@
+//! What a mount waits for at present, from two looks at its counters and at the host.
+//!
+//! The decision is a function of figures alone, so that tests can give it any.
+
+use crate::cli::doctor::{Check, storage, text};
+use crate::daemon::live::Live;
+use crate::daemon::memory;
+use crate::io::cgroup;
+use crate::vfs::report::{MountInfo, MountStats};
+use indicatif::HumanBytes;
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// Of something that can be used up, so much is all.
+const FULL: f64 = 0.9;
+/// Readers that wait for the disk: so much of the time that requests take, and of the time there is.
+const HALF: f64 = 0.5;
+const HARDLY: f64 = 0.1;
+/// So many times all bytes: what was read once is read again.
+const AGAIN: f64 = 1.25;
+/// Of all memory, so much can hold a dataset.
+const HOLDS: f64 = 0.75;
+/// Of the CPU time of requests, so much is worth a change.
+const MUCH: f64 = 0.3;
+/// Fewer readers than these leave a device idle between them.
+const FEW_READERS: f64 = 2.0;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Bottleneck {
+    /// Nobody asks.
+    Idle,
+    /// It waits for the next request.
+    Readers,
+    Cpu,
+    Device,
+    /// All threads that wait for the disk do.
+    Workers,
+    /// The dataset does not fit in memory.
+    Larger,
+    /// It would fit, and does not stay.
+    PageCache,
+}
+
+/// What is known.
+#[derive(Debug, Clone, Default)]
+struct Facts {
+    info: MountInfo,
+    /// Since the mount.
+    whole: MountStats,
+    /// Between the looks.
+    window: MountStats,
+    seconds: f64,
+    /// CPUs that the daemon used; how many of its threads waited for one; CPUs there are; the share of them
+    /// that was used at all.
+    daemon_cpus: Option<f64>,
+    late: Option<f64>,
+    cpus: f64,
+    host_busy: Option<f64>,
+    /// The share of the time in which the device had something to do.
+    device_busy: Option<f64>,
+    memory_bytes: u64,
+}
+
+impl Facts {
+    fn requests(&self) -> u64 {
+        let requests = self.window.counters.requests.iter();
+        requests.filter(|(name, _)| name.as_str() != "forget").map(|(_, count)| count).sum()
+    }
+
+    /// How many at a time, on average.
+    fn at_a_time(&self, micros: u64) -> f64 {
+        micros as f64 / 1e6 / self.seconds.max(0.001)
+    }
+
+    /// Reads that waited for the disk themselves; those that wait still are not in any sum.
+    fn waiting_themselves(&self) -> f64 {
+        let ended = self.at_a_time(self.window.counters.stage("disk").sum);
+        ended.max(self.window.reads_waiting as f64)
+    }
+
+    /// Reads that waited for the disk, also for what another one fetches, or was fetched ahead too late.
+    fn waiting(&self) -> f64 {
+        let counters = &self.window.counters;
+        let reads = counters.latency_us.get("read").map_or(0, |times| times.sum);
+        let unverified = reads.saturating_sub(counters.stage("verify").sum);
+        let own = self.waiting_themselves();
+        let others = self.at_a_time(counters.stage("ahead").sum);
+        (own + others).min(self.at_a_time(unverified)).max(own)
+    }
+
+    /// Requests under way, waiting or not.
+    fn serving(&self) -> f64 {
+        let sums = self.window.counters.latency_us.values().map(|times| times.sum);
+        self.at_a_time(sums.sum()).max(self.waiting())
+    }
+
+    /// The share of the time of requests beside the disk that is spent on checksums.
+    fn verifying(&self) -> f64 {
+        let rest = (self.serving() - self.waiting()).max(0.001);
+        self.at_a_time(self.window.counters.stage("verify").sum) / rest
+    }
+
+    fn is_disk_bound(&self) -> bool {
+        self.waiting() >= HARDLY && self.waiting() >= HALF * self.serving()
+    }
+
+    fn is_device_full(&self) -> bool {
+        self.device_busy.is_some_and(|busy| busy >= FULL)
+    }
+
+    fn is_cpu_full(&self) -> bool {
+        let host = self.host_busy.is_some_and(|busy| busy >= FULL);
+        host || self.daemon_cpus.is_some_and(|used| used >= FULL * self.cpus)
+    }
+
+    fn decide(&self) -> Bottleneck {
+        let ahead = self.window.counters.stage("ahead").total();
+        if self.requests() == 0 && ahead == 0 && self.window.reads_waiting == 0 {
+            return Bottleneck::Idle;
+        }
+        // Where CPUs are short, what waits for the disk waits for a CPU too.
+        let is_ours = self.daemon_cpus.is_some_and(|used| used >= self.cpus * HALF);
+        let are_late = self.late.is_some_and(|late| late >= HALF * self.waiting());
+        let cpu_first = (is_ours || are_late) && !self.is_device_full();
+        match (self.is_disk_bound(), self.is_cpu_full()) {
+            (true, true) if cpu_first => Bottleneck::Cpu,
+            (true, _) => self.decide_disk(),
+            (false, true) => Bottleneck::Cpu,
+            (false, false) => Bottleneck::Readers,
+        }
+    }
+
+    fn decide_disk(&self) -> Bottleneck {
+        let workers = self.info.workers as f64;
+        let are_workers_full =
+            self.info.transport == "devfuse" && self.waiting_themselves() >= FULL * workers;
+        let dataset = self.info.dataset.bytes as f64;
+        let is_read_again = self.whole.counters.bytes_fetched as f64 > AGAIN * dataset;
+        if are_workers_full && workers > 0.0 && !self.is_device_full() {
+            Bottleneck::Workers
+        } else if is_read_again && dataset > HOLDS * self.memory_bytes as f64 {
+            Bottleneck::Larger
+        } else if is_read_again {
+            Bottleneck::PageCache
+        } else {
+            Bottleneck::Device
+        }
+    }
+
+    /// The figures behind it.
+    fn figures(&self) -> String {
+        let counters = &self.window.counters;
+        let per_second = |count: u64| count as f64 / self.seconds.max(0.001);
+        let bytes = |count| HumanBytes(per_second(count) as u64);
+        let mut words = vec![
+            format!("{:.0} requests/s", per_second(self.requests())),
+            format!("served {}/s", bytes(counters.bytes_served)),
+            format!("fetched {}/s", bytes(counters.bytes_fetched)),
+            format!("reads that wait for storage at a time: {:.1}", self.waiting()),
+        ];
+        let percent = |name: &str, share: Option<f64>| {
+            share.map(|share| format!("{name} {:.0}%", share * 100.0))
+        };
+        words.extend(percent("device busy", self.device_busy));
+        words.extend(percent("all CPUs", self.host_busy));
+        words.extend(percent("daemon", self.daemon_cpus));
+        let late = self.late.filter(|late| *late >= HARDLY);
+        words.extend(late.map(|late| format!("its threads that wait for a CPU: {late:.1}")));
+        words.join(", ")
+    }
+
+    fn advice(&self, bottleneck: Bottleneck) -> String {
+        match bottleneck {
+            Bottleneck::Idle | Bottleneck::Readers => String::new(),
+            Bottleneck::Cpu => self.advice_on_cpus(),
+            Bottleneck::Workers => "transport=uring needs no thread for each read that waits \
+                (ffrfs doctor says what it lacks here)"
+                .to_owned(),
+            Bottleneck::Device if self.waiting() < FEW_READERS && !self.is_device_full() => {
+                "few readers wait in turn: more of them at a time (DataLoader workers), or announce the \
+                 order of an epoch (.ffrfs/prefetch), or ffrfs warmup"
+                    .to_owned()
+            }
+            Bottleneck::Device => "announce the order of an epoch (.ffrfs/prefetch), so that it is read in \
+                the order of places; a faster device; more readers add nothing"
+                .to_owned(),
+            Bottleneck::Larger => format!(
+                "every epoch is read from storage again: {} of samples, {} of memory; more memory, a part \
+                 of the dataset a host, or announce the order of an epoch (.ffrfs/prefetch)",
+                HumanBytes(self.info.dataset.bytes),
+                HumanBytes(self.memory_bytes)
+            ),
+            Bottleneck::PageCache => "the samples would fit: see what else takes memory (free, the \
+                cgroup's limit), and that nothing drops caches; ffrfs warmup brings them back"
+                .to_owned(),
+        }
+    }
+
+    fn advice_on_cpus(&self) -> String {
+        if self.daemon_cpus.is_some_and(|used| used < self.cpus * MUCH) {
+            return "other programs use them up: fewer of these, or more CPUs".to_owned();
+        }
+        if self.info.verify == "always" && self.verifying() >= MUCH {
+            return "checksums take much of it: ffrfs set MNT verify=once checks each sample once"
+                .to_owned();
+        }
+        match self.info.transport.as_ref() {
+            "devfuse" => "transport=uring takes less CPU a request; larger samples, fewer of them",
+            _ => "more CPUs, or fewer and larger samples; what the page cache holds costs least: ffrfs warmup",
+        }
+        .to_owned()
+    }
+
+    fn check(&self, name: &str) -> Check {
+        let bottleneck = self.decide();
+        let what = match bottleneck {
+            Bottleneck::Idle => "none, idle: nobody asks for what the page cache does not have",
+            Bottleneck::Readers => "its readers: the mount waits for their next request",
+            Bottleneck::Cpu => "CPU",
+            Bottleneck::Device => "device",
+            Bottleneck::Workers => "workers too few",
+            Bottleneck::Larger => "dataset larger than memory",
+            Bottleneck::PageCache => "page cache: what was read once is read again",
+        };
+        let (check, found) =
+            (format!("{name}: bottleneck"), format!("{what} ({})", self.figures()));
+        match bottleneck {
+            Bottleneck::Idle | Bottleneck::Readers => Check::ok(check, found),
+            _ => Check::note(check, found, self.advice(bottleneck).replace("MNT", name)),
+        }
+    }
+}
+
+/// Looks twice, with a pause between.
+pub(crate) fn check(name: &str, target: &Path, pause: Duration) -> Check {
+    let look_twice = || {
+        let mount = Live::at(target)?;
+        let info = mount.info()?;
+        let disk = info.dataset.containers.first().and_then(|c| storage::disk_of(&c.path));
+        let (host, stats) = (Host::look(info.pid, disk.as_deref()), mount.stats()?);
+        std::thread::sleep(pause);
+        let (later, whole) = (Host::look(info.pid, disk.as_deref()), mount.stats()?);
+        Ok::<_, crate::failure::Failure>(facts(info, &stats, whole, &host, &later))
+    };
+    match look_twice() {
+        Ok(facts) => facts.check(name),
+        Err(failure) => {
+            Check::note(format!("{name}: bottleneck"), format!("unknown: {failure}"), "")
+        }
+    }
+}
+
+fn facts(
+    info: MountInfo,
+    before: &MountStats,
+    whole: MountStats,
+    host: &Host,
+    later: &Host,
+) -> Facts {
+    let seconds = later.at.duration_since(host.at).as_secs_f64().max(0.001);
+    let since = |before: Option<u64>, after: Option<u64>| Some(after?.saturating_sub(before?));
+    let busy = since(host.cpu.map(|(busy, _)| busy), later.cpu.map(|(busy, _)| busy));
+    let all = since(host.cpu.map(|(_, all)| all), later.cpu.map(|(_, all)| all));
+    let (daemon, daemon_later) = (host.daemon_nanos, later.daemon_nanos);
+    let used = since(daemon.map(|(used, _)| used), daemon_later.map(|(used, _)| used));
+    let late = since(daemon.map(|(_, late)| late), daemon_later.map(|(_, late)| late));
+    let cpus = std::thread::available_parallelism().map_or(1.0, |cpus| cpus.get() as f64);
+    // Whoever is seen waiting once may be done the next moment.
+    let reads_waiting = before.reads_waiting.min(whole.reads_waiting);
+    Facts {
+        window: MountStats { reads_waiting, ..whole.since(before) },
+        whole,
+        info,
+        seconds,
+        daemon_cpus: used.map(|nanos| nanos as f64 / 1e9 / seconds),
+        late: late.map(|nanos| nanos as f64 / 1e9 / seconds),
+        cpus: cgroup::limits().cpus.map_or(cpus, |limit| limit.min(cpus)),
+        host_busy: busy
+            .zip(all)
+            .filter(|(_, all)| *all > 0)
+            .map(|(busy, all)| busy as f64 / all as f64),
+        device_busy: since(host.device_millis, later.device_millis)
+            .map(|millis| (millis as f64 / 1e3 / seconds).min(1.0)),
+        memory_bytes: memory::total_bytes(),
+    }
+}
+
+/// A look at the host.
+struct Host {
+    at: Instant,
+    /// Ticks of all CPUs: busy, and in all.
+    cpu: Option<(u64, u64)>,
+    /// CPU time that the daemon's threads have used, and for how long they have waited for a CPU.
+    daemon_nanos: Option<(u64, u64)>,
+    /// How long the device had something to do.
+    device_millis: Option<u64>,
+}
+
+impl Host {
+    fn look(pid: u32, disk: Option<&Path>) -> Self {
+        Self {
+            at: Instant::now(),
+            cpu: text("/proc/stat").as_deref().and_then(cpu_ticks),
+            daemon_nanos: nanos_of(pid),
+            device_millis: disk.and_then(|disk| device_millis(&text(disk.join("stat"))?)),
+        }
+    }
+}
+
+/// The first line of /proc/stat: user nice system idle iowait …, without guests, which are in `user`.
+fn cpu_ticks(stat: &str) -> Option<(u64, u64)> {
+    let line = stat.lines().next()?.strip_prefix("cpu ")?;
+    let ticks: Vec<u64> = line.split_whitespace().take(8).map_while(|n| n.parse().ok()).collect();
+    let idle: u64 = ticks.get(3..5)?.iter().sum();
+    let all = ticks.iter().sum();
+    Some((all - idle, all))
+}
+
+/// The tenth figure of a disk's `stat`.
+fn device_millis(stat: &str) -> Option<u64> {
+    stat.split_whitespace().nth(9)?.parse().ok()
+}
+
+/// CPU time of all threads of a process, and for how long they waited for a CPU.
+fn nanos_of(pid: u32) -> Option<(u64, u64)> {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).ok()?;
+    let nanos = |task: fs::DirEntry| {
+        let schedstat = text(task.path().join("schedstat"))?;
+        let mut figures = schedstat.split_whitespace().map_while(|n| n.parse::<u64>().ok());
+        Some((figures.next()?, figures.next()?))
+    };
+    let all: Vec<_> = tasks.flatten().filter_map(nanos).collect();
+    let sum = all.iter().fold((0, 0), |sum, thread| (sum.0 + thread.0, sum.1 + thread.1));
+    (!all.is_empty()).then_some(sum)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::doctor::State;
+    use crate::vfs::Histogram;
+
+    const GIB: u64 = 1 << 30;
+
+    fn times(count: u64, sum: u64) -> Histogram {
+        Histogram { le: vec![1], count: vec![count, 0], sum }
+    }
+
+    /// One second in which 1000 reads took `serving` seconds together, `waiting` of them for the disk, on a
+    /// host of 8 CPUs and 64 GiB.
+    fn facts(serving: f64, waiting: f64) -> Facts {
+        let micros = |seconds: f64| (seconds * 1e6) as u64;
+        let mut facts =
+            Facts { seconds: 1.0, cpus: 8.0, memory_bytes: 64 * GIB, ..Facts::default() };
+        facts.info.dataset.bytes = 10 * GIB;
+        facts.info.transport = "uring".into();
+        facts.info.verify = "always".into();
+        facts.info.workers = 8;
+        let counters = &mut facts.window.counters;
+        counters.requests.insert("read".to_owned(), 1000);
+        counters.latency_us.insert("read".to_owned(), times(1000, micros(serving)));
+        counters.stage_us.insert("disk".to_owned(), times(900, micros(waiting)));
+        (facts.daemon_cpus, facts.host_busy, facts.device_busy) = (Some(0.5), Some(0.2), Some(0.5));
+        facts
+    }
+
+    #[test]
+    fn nobody_asks() {
+        let mut facts = facts(0.0, 0.0);
+        facts.window.counters.requests = [("read".to_owned(), 0), ("forget".to_owned(), 9)].into();
+        assert_eq!(facts.decide(), Bottleneck::Idle);
+        // What is being waited for has not been counted yet.
+        facts.window.reads_waiting = 3;
+        assert_eq!(facts.decide(), Bottleneck::Device);
+    }
+
+    #[test]
+    fn requests_are_answered_at_once_and_the_readers_are_slow() {
+        assert_eq!(facts(0.2, 0.01).decide(), Bottleneck::Readers);
+        assert_eq!(facts(0.06, 0.05).decide(), Bottleneck::Readers, "hardly anybody waits");
+    }
+
+    #[test]
+    fn reads_wait_for_the_device() {
+        let mut facts = facts(4.0, 3.8);
+        assert_eq!(facts.decide(), Bottleneck::Device);
+        assert!(facts.advice(Bottleneck::Device).contains("faster device"));
+        facts.host_busy = Some(0.99);
+        assert_eq!(facts.decide(), Bottleneck::Device, "others use the CPUs");
+        facts.late = Some(0.4);
+        assert_eq!(facts.decide(), Bottleneck::Device, "and the daemon has one when it needs it");
+        facts.late = Some(3.1);
+        assert_eq!(facts.decide(), Bottleneck::Cpu, "and the daemon waits for one");
+        (facts.device_busy, facts.late) = (None, None);
+        assert_eq!(facts.decide(), Bottleneck::Device);
+    }
+
+    #[test]
+    fn a_single_reader_waits_for_a_device_that_is_not_at_its_limit() {
+        let facts = facts(0.9, 0.8);
+        assert_eq!(facts.decide(), Bottleneck::Device);
+        assert!(facts.advice(Bottleneck::Device).contains("few readers"));
+    }
+
+    #[test]
+    fn reads_that_wait_for_what_is_fetched_ahead_wait_for_the_device() {
+        let mut facts = facts(4.0, 0.5);
+        assert_eq!(facts.decide(), Bottleneck::Readers);
+        facts.window.counters.stage_us.insert("ahead".to_owned(), times(900, 9_000_000));
+        assert!((facts.waiting() - 4.0).abs() < 1e-9, "no more than there are");
+        assert_eq!(facts.decide(), Bottleneck::Device);
+    }
+
+    #[test]
+    fn all_workers_wait_and_the_device_could_do_more() {
+        let mut facts = facts(20.0, 7.9);
+        facts.window.counters.stage_us.insert("disk".to_owned(), times(900, 19_000_000));
+        facts.info.transport = "devfuse".into();
+        assert_eq!(facts.decide(), Bottleneck::Workers);
+        facts.device_busy = Some(1.0);
+        assert_eq!(facts.decide(), Bottleneck::Device);
+        facts.device_busy = Some(0.3);
+        facts.info.transport = "uring".into();
+        assert_eq!(facts.decide(), Bottleneck::Device, "it has no workers");
+    }
+
+    #[test]
+    fn what_was_read_once_is_read_again() {
+        let mut facts = facts(4.0, 3.8);
+        facts.whole.counters.bytes_fetched = 30 * GIB;
+        assert_eq!(facts.decide(), Bottleneck::PageCache);
+        facts.memory_bytes = 8 * GIB;
+        assert_eq!(facts.decide(), Bottleneck::Larger);
+        let advice = facts.advice(Bottleneck::Larger);
+        assert!(advice.contains("10.00 GiB") && advice.contains("8.00 GiB"), "{advice}");
+        // The first epoch is no second one.
+        facts.whole.counters.bytes_fetched = 9 * GIB;
+        assert_eq!(facts.decide(), Bottleneck::Device);
+    }
+
+    #[test]
+    fn requests_are_served_as_fast_as_the_cpus_can() {
+        let mut facts = facts(8.0, 0.1);
+        (facts.daemon_cpus, facts.host_busy) = (Some(7.5), Some(0.97));
+        assert_eq!(facts.decide(), Bottleneck::Cpu);
+        assert!(facts.advice(Bottleneck::Cpu).contains("more CPUs"));
+        facts.window.counters.stage_us.insert("verify".to_owned(), times(900, 5_000_000));
+        assert!(facts.advice(Bottleneck::Cpu).contains("verify=once"));
+        facts.info.verify = "once".to_owned();
+        facts.info.transport = "devfuse".into();
+        assert!(facts.advice(Bottleneck::Cpu).contains("transport=uring"));
+        // A cgroup's quota is full before the host is.
+        (facts.cpus, facts.daemon_cpus, facts.host_busy) = (2.0, Some(1.9), Some(0.3));
+        assert_eq!(facts.decide(), Bottleneck::Cpu);
+    }
+
+    #[test]
+    fn cpus_that_others_use_up_are_said_to_be() {
+        let mut facts = facts(2.0, 0.1);
+        (facts.daemon_cpus, facts.host_busy) = (Some(0.4), Some(1.0));
+        assert_eq!(facts.decide(), Bottleneck::Cpu);
+        assert!(facts.advice(Bottleneck::Cpu).contains("other programs"));
+    }
+
+    #[test]
+    fn the_check_has_the_figures_and_names_the_mount_in_what_to_do() {
+        let mut facts = facts(8.0, 0.1);
+        (facts.daemon_cpus, facts.host_busy) = (Some(7.5), Some(0.97));
+        facts.window.counters.stage_us.insert("verify".to_owned(), times(900, 5_000_000));
+        let check = facts.check("/mnt/ds");
+        assert_eq!((check.state, check.check.as_str()), (State::Note, "/mnt/ds: bottleneck"));
+        assert!(check.found.starts_with("CPU (1000 requests/s"), "{}", check.found);
+        assert!(check.advice.contains("ffrfs set /mnt/ds verify=once"), "{}", check.advice);
+    }
+
+    #[test]
+    fn figures_of_the_host_are_read_and_odd_ones_are_not() {
+        assert_eq!(cpu_ticks("cpu  10 1 5 70 14 0 0 0 3 0\ncpu0 1"), Some((16, 100)));
+        assert_eq!(device_millis("  1 2 3 4 5 6 7 8 9 1234 11\n"), Some(1234));
+        for odd in ["", "cpu", "cpu  1 2 3", "x"] {
+            assert_eq!(cpu_ticks(odd), None, "{odd}");
+            assert_eq!(device_millis(odd), None, "{odd}");
+        }
+        assert!(nanos_of(std::process::id()).is_some_and(|(used, _)| used > 0));
+    }
+}

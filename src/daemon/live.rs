@@ -1,0 +1,87 @@
+//! A mount that is in use: its control files, read through the types that write them.
+
+use super::settings::Shown;
+use crate::failure::{Exit, Failure, Reason};
+use crate::io::mounts;
+use crate::vfs::CONTROL_FOLDER;
+use crate::vfs::report::{MountInfo, MountStats};
+use serde::de::DeserializeOwned;
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// A mount of ours.
+pub(crate) struct Live {
+    root: PathBuf,
+}
+
+impl Live {
+    /// The mount on `target`.
+    ///
+    /// # Errors
+    /// There is none.
+    pub(crate) fn at(target: &Path) -> Result<Self, Failure> {
+        let failed = |e: Reason| Failure::new(Exit::Mount, e).context(target.display());
+        let root = mounts::resolve(target).map_err(|e| failed(e.into()))?;
+        match mounts::at(&root).map_err(|e| failed(e.into()))? {
+            Some(mount) if mount.fs_type == mounts::FS_TYPE => Ok(Self { root }),
+            _ => Err(failed(
+                "no dataset of ffrfs is mounted there (findmnt -t fuse.ffrfs lists them)".into(),
+            )),
+        }
+    }
+
+    /// Where it is mounted.
+    pub(crate) fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// A control file.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.root.join(CONTROL_FOLDER).join(name)
+    }
+
+    /// `info.json`.
+    pub(crate) fn info(&self) -> Result<MountInfo, Failure> {
+        self.json("info.json")
+    }
+
+    /// `stats.json`, as it is now.
+    pub(crate) fn stats(&self) -> Result<MountStats, Failure> {
+        self.json("stats.json")
+    }
+
+    /// `settings`, as they are now.
+    pub(crate) fn settings(&self) -> Result<Shown, Failure> {
+        self.json("settings")
+    }
+
+    /// A control file, open for reading.
+    pub(crate) fn open(&self, name: &str) -> Result<File, Failure> {
+        let path = self.path(name);
+        File::open(&path).map_err(|e| self.failed(&path, e))
+    }
+
+    /// Whether it is still there.
+    pub(crate) fn is_mounted(&self) -> bool {
+        let ours = |mount: mounts::Mount| mount.fs_type == mounts::FS_TYPE;
+        mounts::at(&self.root).is_ok_and(|mount| mount.is_some_and(ours))
+    }
+
+    fn json<T: DeserializeOwned>(&self, name: &str) -> Result<T, Failure> {
+        let path = self.path(name);
+        let text = fs::read(&path).map_err(|e| self.failed(&path, e))?;
+        serde_json::from_slice(&text).map_err(|e| self.failed(&path, io::Error::other(e)))
+    }
+
+    pub(crate) fn failed(&self, path: &Path, error: io::Error) -> Failure {
+        let advice = match error.kind() {
+            io::ErrorKind::PermissionDenied => "; only who mounted it may do this, and root",
+            io::ErrorKind::NotConnected => "; its daemon is dead: ffrfs umount, and mount it again",
+            io::ErrorKind::NotFound if !self.is_mounted() => "; it was unmounted",
+            io::ErrorKind::NotFound => "; is it mounted by another version?",
+            _ => "",
+        };
+        Failure::new(Exit::Mount, format!("{}: {error}{advice}", path.display()))
+    }
+}

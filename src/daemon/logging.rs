@@ -1,0 +1,230 @@
+//! Where messages go: stderr, a file, journald or syslog.
+
+use crate::failure::Failure;
+use crate::io::process::stderr_is_the_journal;
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use tracing::field::Field;
+use tracing::{Event, Level, Subscriber};
+use tracing_subscriber::field::MakeExt;
+use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::fmt::format::{Writer, debug_fn};
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::registry::LookupSpan;
+use tracing_subscriber::reload::{self, Handle};
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{EnvFilter, Layer, Registry};
+
+/// Where journald and syslog listen.
+const JOURNAL_SOCKET: &str = "/run/systemd/journal/socket";
+const SYSLOG_SOCKET: &str = "/dev/log";
+
+type Sink = Box<dyn Layer<Registry> + Send + Sync>;
+
+/// Messages on stderr, as `ffrfs: warning: …`.
+pub(crate) fn to_stderr(level: &str) {
+    start(level, vec![stderr()]);
+}
+
+/// What each message in the journal says of the mount, beside itself.
+pub(crate) struct Labels {
+    /// Where.
+    pub(crate) mount: String,
+    /// What.
+    pub(crate) source: String,
+}
+
+/// For a daemon: stderr as long as there is a terminal behind it, and where `file` or the system says.
+pub(crate) fn for_daemon(level: &str, file: Option<&Path>, labels: &Labels) -> Result<(), Failure> {
+    let sink = match file {
+        Some(path) => Some(to_file(path)?),
+        None => to_journal(labels).or_else(to_syslog),
+    };
+    // Who mounts wants to hear of trouble only; in the journal it would stand twice.
+    let terminal = stderr().with_filter(LevelFilter::WARN).boxed();
+    let terminal = (!stderr_is_the_journal()).then_some(terminal);
+    start(level, terminal.into_iter().chain(sink).collect());
+    Ok(())
+}
+
+/// For a process in the foreground: `file`, or stderr; if that is the journal (a service), with fields.
+pub(crate) fn in_foreground(
+    level: &str,
+    file: Option<&Path>,
+    labels: &Labels,
+) -> Result<(), Failure> {
+    let sink = match file {
+        Some(path) => Some(to_file(path)?),
+        None if stderr_is_the_journal() => to_journal(labels),
+        None => None,
+    };
+    start(level, vec![sink.unwrap_or_else(stderr)]);
+    Ok(())
+}
+
+/// What is logged, and how to change that.
+static LEVEL: Mutex<Option<(String, Handle<EnvFilter, Registry>)>> = Mutex::new(None);
+
+fn lock() -> MutexGuard<'static, Option<(String, Handle<EnvFilter, Registry>)>> {
+    LEVEL.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn start(level: &str, sinks: Vec<Sink>) {
+    let (filter, handle) = reload::Layer::new(filter(level));
+    // A second start (in tests) changes nothing.
+    if Registry::default().with(sinks.with_filter(filter)).try_init().is_ok() {
+        *lock() = Some((level.to_owned(), handle));
+    }
+}
+
+fn filter(level: &str) -> EnvFilter {
+    // What fuser says of itself is for debugging only.
+    EnvFilter::new(format!("{level},fuser=warn"))
+}
+
+/// What is logged; empty before the start.
+pub(crate) fn level() -> String {
+    lock().as_ref().map(|(level, _)| level.clone()).unwrap_or_default()
+}
+
+/// Logs more or less from now on.
+pub(crate) fn set_level(level: &str) {
+    if let Some((now, handle)) = lock().as_mut()
+        && handle.reload(filter(level)).is_ok()
+    {
+        level.clone_into(now);
+    }
+}
+
+fn stderr() -> Sink {
+    tracing_subscriber::fmt::layer()
+        .event_format(OneLine)
+        .fmt_fields(debug_fn(in_text).delimited(" "))
+        .with_ansi(false)
+        .with_writer(io::stderr)
+        .boxed()
+}
+
+fn to_file(path: &Path) -> Result<Sink, Failure> {
+    let log = LogFile::open(path)?;
+    let log = LOG_FILE.get_or_init(|| log);
+    let layer = tracing_subscriber::fmt::layer()
+        .fmt_fields(debug_fn(in_text).delimited(" "))
+        .with_ansi(false)
+        .with_writer(move || log);
+    Ok(layer.boxed())
+}
+
+/// journald keeps fields apart.
+fn to_journal(labels: &Labels) -> Option<Sink> {
+    if !Path::new(JOURNAL_SOCKET).exists() {
+        return None;
+    }
+    let fields = [("FFRFS_MOUNT", &labels.mount), ("FFRFS_SOURCE", &labels.source)];
+    let journald = tracing_journald::layer().ok()?;
+    let journald = journald
+        .with_syslog_identifier("ffrfs".to_owned())
+        .with_field_prefix(Some("FFRFS".to_owned()))
+        .with_custom_fields(fields);
+    Some(journald.boxed())
+}
+
+/// syslog is everywhere else; neither (a bare container): nothing.
+fn to_syslog() -> Option<Sink> {
+    if !Path::new(SYSLOG_SOCKET).exists() {
+        return None;
+    }
+    let options = syslog_tracing::Options::LOG_PID;
+    let syslog = syslog_tracing::Syslog::new(c"ffrfs", options, Default::default())?;
+    let layer = tracing_subscriber::fmt::layer()
+        .fmt_fields(debug_fn(in_text).delimited(" "))
+        .with_ansi(false)
+        .without_time()
+        .with_level(false)
+        .with_target(false)
+        .with_writer(syslog);
+    Some(layer.boxed())
+}
+
+// ---- the log file --------------------------------------------------------------------------------
+
+static LOG_FILE: OnceLock<LogFile> = OnceLock::new();
+
+/// A file that can be moved away while it is written to, and made anew.
+struct LogFile {
+    path: PathBuf,
+    file: Mutex<File>,
+}
+
+impl LogFile {
+    fn open(path: &Path) -> Result<Self, Failure> {
+        let file = append_to(path)?;
+        Ok(Self { path: path.to_owned(), file: Mutex::new(file) })
+    }
+}
+
+fn append_to(path: &Path) -> Result<File, Failure> {
+    let file = File::options().append(true).create(true).open(path);
+    file.map_err(|e| Failure::output(path.display(), e))
+}
+
+/// After a rotation: goes on in a new file of the same name, if there is a log file at all.
+pub(crate) fn reopen() -> Result<(), Failure> {
+    let Some(log) = LOG_FILE.get() else { return Ok(()) };
+    // Held while it is opened: once the new file is there, no line goes to the old one.
+    let mut file = log.file.lock().unwrap_or_else(PoisonError::into_inner);
+    *file = append_to(&log.path)?;
+    Ok(())
+}
+
+impl Write for &LogFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.file.lock().unwrap_or_else(PoisonError::into_inner).write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+// ---- what a line looks like ----------------------------------------------------------------------
+
+/// A message, and the fields that it does not say in words; those are for the journal alone.
+fn in_text(out: &mut Writer<'_>, field: &Field, value: &dyn fmt::Debug) -> fmt::Result {
+    match field.name() {
+        "message" => write!(out, "{value:?}"),
+        "container" | "sample" => Ok(()),
+        name => write!(out, "{name}={value:?}"),
+    }
+}
+
+/// `ffrfs: warning: message key=value`.
+struct OneLine;
+
+impl<S, N> FormatEvent<S, N> for OneLine
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(
+        &self,
+        context: &FmtContext<'_, S, N>,
+        mut out: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
+        let level = match *event.metadata().level() {
+            Level::ERROR => "error: ",
+            Level::WARN => "warning: ",
+            Level::INFO => "",
+            Level::DEBUG => "debug: ",
+            Level::TRACE => "trace: ",
+        };
+        write!(out, "ffrfs: {level}")?;
+        context.format_fields(out.by_ref(), event)?;
+        writeln!(out)
+    }
+}

@@ -1,0 +1,172 @@
+//! `memory=`: how much a mount may take, and what for.
+
+use crate::io::cgroup;
+use std::fs;
+
+/// The default: so much of what there is, but no more than this.
+const DEFAULT_PERCENT: u64 = 5;
+const DEFAULT_BYTES: u64 = 512 << 20;
+/// What there is where that cannot be known.
+const ASSUMED_BYTES: u64 = 4 << 30;
+/// Reads that a reader waits for, of samples that are kept whole.
+const FETCHING: u64 = 8;
+/// Requests and their answers: never more than this.
+const MAX_REQUEST_BYTES: u64 = 128 << 20;
+
+/// How much memory a mount may take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Limit {
+    /// So many bytes.
+    Bytes(u64),
+    /// So much of what there is.
+    Percent(u64),
+}
+
+impl Limit {
+    /// In bytes; `None` is the default.
+    pub(crate) fn bytes(limit: Option<Self>) -> u64 {
+        let total = total_bytes();
+        match limit {
+            Some(Limit::Bytes(bytes)) => bytes,
+            Some(Limit::Percent(percent)) => total / 100 * percent,
+            None => (total / 100 * DEFAULT_PERCENT).min(DEFAULT_BYTES),
+        }
+    }
+}
+
+/// The memory that this process may use: the machine's, or what its cgroup leaves of it.
+pub(crate) fn total_bytes() -> u64 {
+    let info = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let machine = in_meminfo(&info).unwrap_or(ASSUMED_BYTES);
+    cgroup::limits().memory_bytes.map_or(machine, |limit| limit.min(machine))
+}
+
+fn in_meminfo(info: &str) -> Option<u64> {
+    let line = info.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    let kilobytes: u64 = line.trim().strip_suffix(" kB")?.trim().parse().ok()?;
+    kilobytes.checked_mul(1024)
+}
+
+/// Of a mount's memory: for requests and their answers.
+pub(crate) fn for_requests(memory: u64) -> u64 {
+    (memory / 4).min(MAX_REQUEST_BYTES)
+}
+
+/// Of a mount's memory: for what was read and not asked for yet.
+pub(crate) fn for_cache(memory: u64) -> u64 {
+    memory - for_requests(memory) - memory / FETCHING
+}
+
+/// As [`for_cache`], where requests hold `requests` bytes for good; the least memory if that is too little.
+pub(crate) fn for_cache_beside(requests: u64, memory: u64) -> Result<u64, u64> {
+    let rest = memory - memory / FETCHING;
+    match rest.checked_sub(for_requests(memory).max(requests)) {
+        Some(bytes) if bytes > 0 => Ok(bytes),
+        _ => Err((requests + 1).div_ceil(FETCHING - 1).saturating_mul(FETCHING)),
+    }
+}
+
+/// A size as [`size`] reads it, in the largest unit in which it is a whole number.
+pub(crate) fn in_words(bytes: u64) -> String {
+    let units = [(40, "T"), (30, "G"), (20, "M"), (10, "K")];
+    let whole = |&&(shift, _): &&(u32, _)| bytes > 0 && bytes.trailing_zeros() >= shift;
+    match units.iter().find(whole) {
+        Some((shift, unit)) => format!("{}{unit}", bytes >> shift),
+        None => bytes.to_string(),
+    }
+}
+
+/// `64M`, `10%`.
+pub(crate) fn limit(text: &str) -> Result<Limit, String> {
+    let Some(percent) = text.strip_suffix('%') else { return size(text).map(Limit::Bytes) };
+    match percent.parse() {
+        Ok(percent) if (1..=100).contains(&percent) => Ok(Limit::Percent(percent)),
+        _ => Err(format!("{text:?} is not a share of the memory such as 5%")),
+    }
+}
+
+/// `4096`, `256M`, `1G`, `512MiB`: powers of 1024.
+pub(crate) fn size(text: &str) -> Result<u64, String> {
+    let wrong = || format!("{text:?} is not a size such as 268435456, 256M or 1G");
+    let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
+    let number: u64 = digits.parse().map_err(|_| wrong())?;
+    let unit = text[digits.len()..].to_ascii_lowercase();
+    let unit = unit.strip_suffix("ib").or_else(|| unit.strip_suffix('b')).unwrap_or(&unit);
+    let shift = match unit {
+        "" => 0,
+        "k" => 10,
+        "m" => 20,
+        "g" => 30,
+        "t" => 40,
+        _ => return Err(wrong()),
+    };
+    number.checked_mul(1 << shift).ok_or_else(wrong)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_powers_of_1024() {
+        assert_eq!(size("4096"), Ok(4096));
+        assert_eq!(size("256M"), Ok(256 << 20));
+        assert_eq!(size("1g"), Ok(1 << 30));
+        assert_eq!(size("3KiB"), Ok(3072));
+        assert_eq!(size("0"), Ok(0));
+        for wrong in ["", "M", "-1", "1X", "1.5G", "99999999999G"] {
+            assert!(size(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_size_in_words_is_read_as_the_same_size() {
+        for (bytes, words) in
+            [(0, "0"), (1, "1"), (1 << 30, "1G"), (3 << 20, "3M"), (1 << 44, "16T")]
+        {
+            assert_eq!(in_words(bytes), words);
+            assert_eq!(size(words), Ok(bytes));
+        }
+        assert_eq!(size(&in_words(1_262_187_520)), Ok(1_262_187_520));
+    }
+
+    #[test]
+    fn what_requests_hold_for_good_is_no_memory_for_the_cache() {
+        assert_eq!(for_cache_beside(0, 512 << 20), Ok(for_cache(512 << 20)));
+        assert_eq!(for_cache_beside(128 << 20, 512 << 20), Ok(for_cache(512 << 20)));
+        assert_eq!(for_cache_beside(32 << 20, 64 << 20), Ok(24 << 20));
+        let least = for_cache_beside(32 << 20, 32 << 20).unwrap_err();
+        assert!(for_cache_beside(32 << 20, least).is_ok(), "{least}");
+        assert!(for_cache_beside(0, 0).is_err());
+    }
+
+    #[test]
+    fn a_limit_is_a_size_or_a_share() {
+        assert_eq!(limit("64M"), Ok(Limit::Bytes(64 << 20)));
+        assert_eq!(limit("10%"), Ok(Limit::Percent(10)));
+        for wrong in ["0%", "101%", "%", "-1%", "5 %", "x"] {
+            assert!(limit(wrong).is_err(), "{wrong}");
+        }
+        assert_eq!(Limit::bytes(Some(Limit::Percent(100))), total_bytes() / 100 * 100);
+        assert!(Limit::bytes(None) <= DEFAULT_BYTES);
+    }
+
+    #[test]
+    fn the_parts_of_the_memory_are_no_more_than_the_whole() {
+        for memory in [0, 1, 1 << 20, 512 << 20, 64 << 30] {
+            let parts = for_requests(memory) + for_cache(memory) + memory / FETCHING;
+            assert!(parts <= memory, "{memory}");
+        }
+    }
+
+    #[test]
+    fn the_size_of_the_memory_is_read_from_meminfo() {
+        assert_eq!(
+            in_meminfo("MemTotal:       24684084 kB\nMemFree: 1 kB\n"),
+            Some(25_276_502_016)
+        );
+        for odd in ["", "MemTotal:", "MemTotal: x kB", "MemTotal: 99999999999999999999 kB"] {
+            assert_eq!(in_meminfo(odd), None, "{odd}");
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! `unix:PATH` or `HOST:PORT`.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::time::Duration;
+use std::{fmt, fs};
+
+/// Where metrics are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Address {
+    /// A socket that is a file; its mode is what the umask leaves.
+    Unix(PathBuf),
+    /// A host (or address, in brackets if it has colons) and a port.
+    Tcp(String),
+}
+
+impl FromStr for Address {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if let Some(path) = text.strip_prefix("unix:") {
+            return match path {
+                "" => Err("unix: needs the path of a socket".to_owned()),
+                path => Ok(Self::Unix(PathBuf::from(path))),
+            };
+        }
+        let wrong = || {
+            format!("{text:?} is not unix:PATH or HOST:PORT, such as localhost:9100 or [::1]:9100")
+        };
+        let (host, port) = text.rsplit_once(':').ok_or_else(wrong)?;
+        let is_bracketed = host.starts_with('[') && host.ends_with(']');
+        let is_host = !host.is_empty() && (is_bracketed || !host.contains(':'));
+        match port.parse::<u16>() {
+            Ok(_) if is_host => Ok(Self::Tcp(text.to_owned())),
+            _ => Err(wrong()),
+        }
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unix(path) => write!(out, "unix:{}", path.display()),
+            Self::Tcp(address) => out.write_str(address),
+        }
+    }
+}
+
+impl Address {
+    /// The same from everywhere: the daemon goes to another folder.
+    pub(crate) fn absolute(&mut self) -> io::Result<()> {
+        if let Self::Unix(path) = self {
+            *path = std::path::absolute(&*path)?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn bind(&self) -> io::Result<Listener> {
+        match self {
+            Self::Tcp(address) => TcpListener::bind(address).map(Listener::Tcp),
+            Self::Unix(path) => {
+                let listener = bind_unix(path)?;
+                let file = fs::symlink_metadata(path)?;
+                Ok(Listener::Unix(listener, path.clone(), (file.dev(), file.ino())))
+            }
+        }
+    }
+}
+
+/// The file of a daemon that is dead is in nobody's use.
+fn bind_unix(path: &Path) -> io::Result<UnixListener> {
+    match UnixListener::bind(path) {
+        Err(e) if e.kind() == ErrorKind::AddrInUse => {}
+        bound => return bound,
+    }
+    let in_use = |what: &str| Err(io::Error::new(ErrorKind::AddrInUse, what.to_owned()));
+    if !fs::symlink_metadata(path)?.file_type().is_socket() {
+        return in_use("the file is there, and is no socket");
+    }
+    match UnixStream::connect(path) {
+        Err(e) if e.kind() == ErrorKind::ConnectionRefused => {
+            fs::remove_file(path)?;
+            UnixListener::bind(path)
+        }
+        Err(e) => Err(e),
+        Ok(_) => in_use("another process listens there"),
+    }
+}
+
+/// A bound socket.
+pub(crate) enum Listener {
+    Tcp(TcpListener),
+    /// Where its file is, and which one it is: somebody else may have put another in its place.
+    Unix(UnixListener, PathBuf, (u64, u64)),
+}
+
+impl Listener {
+    pub(crate) fn accept(&self) -> io::Result<Stream> {
+        match self {
+            Self::Tcp(listener) => listener.accept().map(|(stream, _)| Stream::Tcp(stream)),
+            Self::Unix(listener, ..) => listener.accept().map(|(stream, _)| Stream::Unix(stream)),
+        }
+    }
+
+    /// Removes the socket's file.
+    pub(crate) fn remove(&self) {
+        if let Self::Unix(_, path, ours) = self
+            && fs::symlink_metadata(path).is_ok_and(|file| (file.dev(), file.ino()) == *ours)
+        {
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+/// A connection.
+pub(crate) enum Stream {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+impl Stream {
+    /// How long the next read or write may take.
+    pub(crate) fn set_timeout(&self, limit: Duration) -> io::Result<()> {
+        let limit = Some(limit.max(Duration::from_millis(1)));
+        match self {
+            Self::Tcp(stream) => {
+                stream.set_read_timeout(limit).and_then(|()| stream.set_write_timeout(limit))
+            }
+            Self::Unix(stream) => {
+                stream.set_read_timeout(limit).and_then(|()| stream.set_write_timeout(limit))
+            }
+        }
+    }
+
+    /// Nothing more will be written.
+    pub(crate) fn end(&self) -> io::Result<()> {
+        match self {
+            Self::Tcp(stream) => stream.shutdown(std::net::Shutdown::Write),
+            Self::Unix(stream) => stream.shutdown(std::net::Shutdown::Write),
+        }
+    }
+}
+
+impl Read for Stream {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Tcp(stream) => stream.read(buffer),
+            Self::Unix(stream) => stream.read(buffer),
+        }
+    }
+}
+
+impl Write for Stream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Tcp(stream) => stream.write(bytes),
+            Self::Unix(stream) => stream.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_a_path_or_a_host_with_a_port() {
+        assert_eq!("unix:/run/m".parse(), Ok(Address::Unix("/run/m".into())));
+        for good in ["localhost:9100", "127.0.0.1:0", "[::1]:9100", "[::]:1", "host.example:65535"]
+        {
+            assert_eq!(good.parse(), Ok(Address::Tcp(good.to_owned())));
+        }
+        for wrong in
+            ["", "unix:", "9100", ":9100", "localhost", "localhost:", "::1:9100", "h:65536", "h:-1"]
+        {
+            assert!(wrong.parse::<Address>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_dead_socket_is_replaced_and_nothing_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        let address = Address::Unix(path.clone());
+        let live = address.bind().unwrap();
+        assert!(address.bind().is_err_and(|e| e.to_string().contains("listens")));
+        drop(live);
+        assert!(path.exists(), "as a process that was killed leaves it");
+        let live = address.bind().unwrap();
+        fs::remove_file(&path).unwrap();
+        fs::write(&path, "mine").unwrap();
+        live.remove();
+        assert!(address.bind().is_err_and(|e| e.to_string().contains("no socket")));
+        assert_eq!(fs::read_to_string(&path).unwrap(), "mine");
+    }
+}

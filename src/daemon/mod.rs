@@ -1,0 +1,15 @@
+//! What runs while a dataset is mounted: serve, reload, settings, logging, memory, metrics, and the figures behind
+//! `top`, `stats` and `doctor`.
+//!
+//! Imports from [`crate::transport`] and the rooms below it.
+
+pub(crate) mod bottleneck;
+pub(crate) mod live;
+pub(crate) mod logging;
+pub(crate) mod memory;
+pub(crate) mod metrics;
+pub(crate) mod notify;
+pub(crate) mod reload;
+pub(crate) mod serve;
+pub(crate) mod settings;
+pub(crate) mod top;

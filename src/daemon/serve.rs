@@ -1,0 +1,101 @@
+//! A mount from the moment it works to its end: signals, and what the service manager hears.
+
+use super::metrics::Metrics;
+use super::notify;
+use super::reload::{Configured, reload};
+use crate::failure::{Exit, Failure};
+use crate::io::mounts;
+use crate::transport::{Mounted, Target};
+use signal_hook::consts::SIGHUP;
+use signal_hook::iterator::Signals;
+use std::path::Path;
+use std::sync::Arc;
+
+/// A mount that the kernel has accepted, and that nobody serves yet.
+pub(crate) struct Service {
+    pub(crate) mounted: Mounted,
+    pub(crate) target: Target,
+    pub(crate) signals: Signals,
+    /// In a line, for `systemctl status`.
+    pub(crate) status: String,
+    /// The config file, if there is one.
+    pub(crate) configured: Option<Configured>,
+    /// Its socket's file goes when the mount has.
+    pub(crate) metrics: Option<Metrics>,
+}
+
+impl Service {
+    /// Serves until it is unmounted.
+    pub(crate) fn serve(self) -> Result<Exit, Failure> {
+        let Self { mounted, target, signals, status, configured, metrics: _metrics } = self;
+        notify::ready(&status);
+        if let Some(folder) = target.folder() {
+            notify::keep_alive(folder.to_owned());
+        }
+        let (target, device) = (Arc::new(target), mounted.device().to_owned());
+        let listener =
+            Listener { target: Arc::clone(&target), device: device.clone(), status, configured };
+        listener.start(signals)?;
+        let served = mounted.serve();
+        // After an abort (fusectl, a broken connection) the mount is still there, and dead.
+        // But if it is not, a look at the folder could have autofs mount it again.
+        if let Some(folder) = target.folder()
+            && mounts::at(folder).is_ok_and(|there| there.is_some_and(|it| it.device == device))
+            && let Ok(mounts::State::Dead(_)) = mounts::state(folder)
+        {
+            let _ = mounts::unmount(folder, true);
+        }
+        served.map_err(|e| Failure::new(Exit::Mount, e).context("the connection to the kernel"))?;
+        tracing::info!("unmounted from {target}");
+        Ok(Exit::Ok)
+    }
+}
+
+/// What signals do.
+struct Listener {
+    target: Arc<Target>,
+    device: String,
+    status: String,
+    configured: Option<Configured>,
+}
+
+impl Listener {
+    fn start(self, signals: Signals) -> Result<(), Failure> {
+        let thread = std::thread::Builder::new().name("ffrfs-signals".to_owned());
+        thread.spawn(|| self.listen(signals)).map_err(|e| Failure::new(Exit::Mount, e))?;
+        Ok(())
+    }
+
+    /// The first signal unmounts, lazily where files are open; a second one ends the process.
+    fn listen(mut self, mut signals: Signals) {
+        let mut leaving = false;
+        for signal in &mut signals {
+            match signal {
+                SIGHUP => reload(self.configured.as_mut(), self.target.folder(), &self.status),
+                _ if leaving => std::process::exit(Exit::Mount as i32),
+                _ => {
+                    leaving = true;
+                    notify::stopping(&format!("unmounting {}", self.target));
+                    match self.target.folder() {
+                        Some(folder) => unmount(folder, &self.device),
+                        // The mount is its maker's: without us it is dead until they unmount it.
+                        None => std::process::exit(Exit::Ok as i32),
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Only what is ours: detached before, another mount may have taken the place.
+fn unmount(target: &Path, device: &str) {
+    let there = mounts::at(target).ok().flatten();
+    if there.is_none_or(|mount| mount.device != device) {
+        return;
+    }
+    let Err(error) = mounts::unmount(target, false) else { return };
+    tracing::info!("{}: {error}; it goes when the last open file is closed", target.display());
+    if let Err(error) = mounts::unmount(target, true) {
+        tracing::error!("{}: cannot unmount: {error}", target.display());
+    }
+}

@@ -1,0 +1,150 @@
+//! What containers are checked by: sidecars, whether each sample must have a checksum, and a digest of all.
+
+use crate::failure::{Exit, Failure};
+use crate::format::sidecar::{self, ENDING, Key, Section};
+use crate::format::{Container, Source};
+use crate::io::File;
+use clap::Args;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// What containers are checked by.
+#[derive(Debug, Args, Clone)]
+pub(crate) struct ChecksumArgs {
+    /// Checksums of what has none itself, as `ffrfs sum --sidecar` writes them: `auto` (what lies beside the
+    /// container), `none`, or a file
+    #[arg(long, value_name = "auto|none|FILE", default_value = "auto")]
+    pub(crate) checksums: PathBuf,
+    /// Refuse containers with samples that have no checksum
+    #[arg(long, alias = "require_checksums")]
+    pub(crate) require_checksums: bool,
+    /// Refuse all but these containers, which are read whole for that (`ffrfs sum --container` prints it)
+    #[arg(long, value_name = "sha256:HEX", value_parser = super::digest::parse)]
+    pub(crate) digest: Option<[u8; 32]>,
+}
+
+impl Default for ChecksumArgs {
+    fn default() -> Self {
+        Self { checksums: "auto".into(), require_checksums: false, digest: None }
+    }
+}
+
+/// The checksums of a container, and the file that they are from.
+pub(crate) type Found = (Arc<Section>, PathBuf);
+
+/// Where checksums come from.
+pub(crate) enum Sidecars {
+    None,
+    Beside,
+    File(PathBuf, Vec<Arc<Section>>),
+}
+
+impl ChecksumArgs {
+    /// Reads the file that was named.
+    pub(crate) fn sidecars(&self) -> Result<Sidecars, Failure> {
+        match self.checksums.to_str() {
+            Some("auto") => Ok(Sidecars::Beside),
+            Some("none") => Ok(Sidecars::None),
+            _ => Ok(Sidecars::File(self.checksums.clone(), read(&self.checksums)?)),
+        }
+    }
+}
+
+/// The sidecar's place beside a container.
+pub(crate) fn beside(container: &Path) -> PathBuf {
+    let mut name = container.as_os_str().to_owned();
+    name.push(format!(".{ENDING}"));
+    name.into()
+}
+
+fn read(path: &Path) -> Result<Vec<Arc<Section>>, Failure> {
+    let file = File::open(path).map_err(|e| Failure::unreadable(path.display(), e))?;
+    let source: Arc<dyn Source> = Arc::new(file);
+    Ok(sidecar::read(&source)?.into_iter().map(Arc::new).collect())
+}
+
+impl Sidecars {
+    /// The checksums of a container, whose samples lie in `data` (itself, or what it was decoded to); `None`:
+    /// there are none, or it needs none.
+    pub(crate) fn find(
+        &self,
+        source: &File,
+        data: &File,
+        container: &dyn Container,
+    ) -> Result<Option<Found>, Failure> {
+        let path = Source::path(source);
+        let choose = |sections: &[_], file: &_| choose(source, data, container, sections, file);
+        match self {
+            Sidecars::None => Ok(None),
+            Sidecars::Beside => {
+                let beside = beside(path);
+                match beside.symlink_metadata() {
+                    Ok(_) => choose(&read(&beside)?, &beside).map(Some),
+                    Err(_) => Ok(None),
+                }
+            }
+            Sidecars::File(file, sections) => match choose(sections, file) {
+                Ok(found) => Ok(Some(found)),
+                Err(_) if is_verifiable(container)? => Ok(None),
+                Err(failure) => Err(failure),
+            },
+        }
+    }
+}
+
+/// The section that is of a container.
+fn choose(
+    source: &File,
+    data: &File,
+    container: &dyn Container,
+    sections: &[Arc<Section>],
+    file: &Path,
+) -> Result<Found, Failure> {
+    let key = Key::of(source, container)?;
+    let differs = |section: &Arc<Section>| section.key().differs(&key);
+    for section in sections.iter().filter(|section| differs(section).is_none()) {
+        if !section.is_of_another(data, container)? {
+            return Ok((Arc::clone(section), file.to_owned()));
+        }
+    }
+    let (path, file) = (Source::path(source).display(), file.display());
+    let why = match sections {
+        [one] => format!("which {}", differs(one).unwrap_or("has other bytes in its samples")),
+        all => format!("which is none of the {} that it is of", all.len()),
+    };
+    Err(Failure::new(
+        Exit::Malformed,
+        format!(
+            "{file}: has no checksums of {path}, {why}: it was changed since, or is another one; if it \
+             is as it should be: ffrfs sum --sidecar {path}; else --checksums none does without"
+        ),
+    ))
+}
+
+/// Whether each sample of a container has a checksum of its own.
+fn is_verifiable(container: &dyn Container) -> Result<bool, Failure> {
+    for index in 0..container.len() {
+        if !has_checksum(container, &container.sample(index)?) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Whether a container has something to check a sample by. Encodings of members have their own (AES); a
+/// stream's is no member's, and there may be none.
+pub(crate) fn has_checksum(container: &dyn Container, sample: &crate::format::Sample) -> bool {
+    let is_encoded = matches!(sample.content, crate::format::Content::Encoded(_));
+    sample.crc32.is_some() || is_encoded && container.stream().is_none()
+}
+
+/// What samples are checked by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum CheckedBy {
+    /// What their container has.
+    Container,
+    /// A sidecar.
+    Sidecar,
+    /// Nothing.
+    Nothing,
+}

@@ -1,0 +1,134 @@
+//! The SHA-256 of containers as a whole, so that no other ones can take their place.
+
+use crate::failure::{Exit, Failure};
+use crate::format::Source;
+use crate::io::File;
+use crate::tools::interrupt::Interrupt;
+use indicatif::{HumanBytes, ProgressBar, ProgressStyle};
+use sha2::{Digest, Sha256};
+use std::io::IsTerminal;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+const PREFIX: &str = "sha256:";
+const STEP_BYTES: usize = 1 << 20;
+
+/// `sha256:` and 64 digits.
+pub(crate) fn parse(text: &str) -> Result<[u8; 32], String> {
+    let wrong = || "sha256: and 64 hexadecimal digits are needed".to_owned();
+    let digits = text.strip_prefix(PREFIX).ok_or_else(wrong)?;
+    super::hash::from_hex(digits.as_bytes())
+        .and_then(|bytes| bytes.try_into().ok())
+        .ok_or_else(wrong)
+}
+
+/// As [`parse`] reads it.
+pub(crate) fn show(digest: &[u8; 32]) -> String {
+    format!("{PREFIX}{}", super::hash::hex(digest))
+}
+
+/// Refuses containers whose digest is another one.
+pub(crate) fn check(files: &[Arc<File>], expected: &[u8; 32]) -> Result<(), Failure> {
+    let start = Instant::now();
+    let found = of(files)?;
+    if found != *expected {
+        let which = match files {
+            [one] => one.path().display().to_string(),
+            files => format!("{} containers", files.len()),
+        };
+        let (expected, found) = (show(expected), show(&found));
+        let error = format!("{which}: not what --digest names: expected {expected}, found {found}");
+        return Err(Failure::new(Exit::Checksum, error));
+    }
+    let bytes = files.iter().map(|file| file.len()).sum();
+    let seconds = start.elapsed().as_secs_f64();
+    tracing::info!("digest as expected: {} read in {seconds:.1} s", HumanBytes(bytes));
+    Ok(())
+}
+
+/// Of one container its SHA-256; of several the SHA-256 of the list of theirs, in hexadecimal, a line each:
+/// `sha256sum A B | cut -c1-64 | sha256sum`.
+pub(crate) fn of(files: &[Arc<File>]) -> Result<[u8; 32], Failure> {
+    let work = Work {
+        files,
+        next: AtomicUsize::new(0),
+        progress: progress(files.iter().map(|file| file.len()).sum()),
+        interrupt: Interrupt::listen(),
+    };
+    let digests: Mutex<Vec<Option<[u8; 32]>>> = Mutex::new(vec![None; files.len()]);
+    let failure = Mutex::new(None);
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| {
+        for _ in 0..cpus.min(files.len()) {
+            scope.spawn(|| {
+                while let Some((number, file)) = work.take() {
+                    match work.one(file) {
+                        Ok(digest) => lock(&digests)[number] = Some(digest),
+                        Err(why) => {
+                            lock(&failure).get_or_insert(why);
+                            return;
+                        }
+                    }
+                }
+            });
+        }
+    });
+    work.progress.finish_and_clear();
+    if let Some(failure) = lock(&failure).take() {
+        return Err(failure);
+    }
+    let digests: Vec<_> = lock(&digests).iter().flatten().copied().collect();
+    if let [one] = digests[..] {
+        return Ok(one);
+    }
+    let list: String = digests.iter().map(|digest| super::hash::hex(digest) + "\n").collect();
+    Ok(Sha256::digest(list).into())
+}
+
+struct Work<'a> {
+    files: &'a [Arc<File>],
+    next: AtomicUsize,
+    progress: ProgressBar,
+    interrupt: Interrupt,
+}
+
+impl Work<'_> {
+    fn take(&self) -> Option<(usize, &File)> {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        self.files.get(number).map(|file| (number, file.as_ref()))
+    }
+
+    fn one(&self, file: &File) -> Result<[u8; 32], Failure> {
+        let (mut hash, mut at) = (Sha256::new(), 0);
+        let mut buffer = vec![0; STEP_BYTES];
+        while at < file.len() {
+            if self.interrupt.requested() {
+                return Err(Failure::interrupted());
+            }
+            let length = (file.len() - at).min(STEP_BYTES as u64) as usize;
+            let step = &mut buffer[..length];
+            file.read_exact_at(step, at)
+                .map_err(|e| Failure::unreadable(file.path().display(), e))?;
+            hash.update(step);
+            at += length as u64;
+            self.progress.inc(length as u64);
+        }
+        let changed = |e| Failure::unreadable(file.path().display(), std::io::Error::other(e));
+        file.check_unchanged().map_err(changed)?;
+        Ok(hash.finalize().into())
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn progress(bytes: u64) -> ProgressBar {
+    if !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let template = "digest {bar:30} {bytes}/{total_bytes}, {bytes_per_sec}, {eta} left";
+    let style = ProgressStyle::with_template(template);
+    ProgressBar::new(bytes).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+}

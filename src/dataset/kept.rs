@@ -1,0 +1,429 @@
+//! Indexes that are kept: what was found by reading all of a container, and the tree of its names, so that
+//! the next mount maps them. Beside the container, or in the user's cache.
+
+use crate::catalog::Tree;
+use crate::failure::{Exit, Failure};
+use crate::format::{self, Container, Format, OpenOptions, SliceSource, Source, Table};
+use crate::io::File;
+use crate::tools::interrupt::Interrupt;
+use clap::Args;
+use indicatif::{ProgressBar, ProgressStyle};
+use std::fs::Permissions;
+use std::io::{self, BufWriter, IsTerminal, Read, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::UNIX_EPOCH;
+
+/// Behind the name of the container.
+pub(crate) const ENDING: &str = "ffrfs-index";
+const MAGIC: [u8; 8] = *b"FFRFSIX1";
+/// Magic, CRC-32 of the rest, key, format, lengths of the two parts.
+pub(crate) const HEAD_BYTES: usize = 8 + 4 + KEY_BYTES + NAME_BYTES + 16;
+pub(crate) const KEY_BYTES: usize = 36;
+const NAME_BYTES: usize = 16;
+/// So much of a container's beginning and end tells whether it is another one.
+const SAMPLE_BYTES: u64 = 64 << 10;
+
+/// Where indexes are kept.
+#[derive(Debug, Args, Clone)]
+pub(crate) struct IndexArgs {
+    /// Where the index of a container that must be read whole is kept: `auto` (beside it, else in the
+    /// user's cache), `memory` (one that is there is used, none is written), `none`, or a file
+    #[arg(long, value_name = "auto|memory|none|FILE", default_value = "auto")]
+    pub(crate) index: PathBuf,
+    /// The folder for indexes, instead of beside the containers
+    #[arg(long, alias = "index_dir", value_name = "DIR")]
+    pub(crate) index_dir: Option<PathBuf>,
+    /// Decode what cannot be read in the middle (large frames and blocks, LZMA in zip) to this folder: to
+    /// files without a name, which go with the mount
+    #[arg(long, value_name = "DIR")]
+    pub(crate) spool: Option<PathBuf>,
+    /// Whether this command writes them.
+    #[arg(skip)]
+    pub(crate) writes: bool,
+}
+
+/// An index that is to be written once the names are there.
+pub(crate) struct Unkept {
+    paths: Vec<PathBuf>,
+    key: [u8; KEY_BYTES],
+    format: &'static str,
+}
+
+/// A container, and what was kept of it.
+pub(crate) struct Found {
+    pub(crate) container: Box<dyn Container>,
+    pub(crate) tree: Option<Tree>,
+    pub(crate) unkept: Option<Unkept>,
+    /// What it was decoded to.
+    pub(crate) spooled: Option<File>,
+}
+
+impl Default for IndexArgs {
+    fn default() -> Self {
+        Self { index: "auto".into(), index_dir: None, spool: None, writes: false }
+    }
+}
+
+impl IndexArgs {
+    /// Opens a container by its index, or reads all of it.
+    pub(crate) fn open(&self, file: &Arc<File>, options: &OpenOptions) -> Result<Found, Failure> {
+        let source = Arc::clone(file) as Arc<dyn Source>;
+        let format = format::recognize(source.as_ref(), options)?;
+        let found = |container| Found { container, tree: None, unkept: None, spooled: None };
+        if !format.is_scanned() {
+            return Ok(found(format.open(source, options)?));
+        }
+        let unreadable = |e| Failure::unreadable(file.path().display(), e);
+        let key = key(file, options).map_err(unreadable)?;
+        let paths = if self.keeps() { self.paths(file.path()) } else { Vec::new() };
+        for path in &paths {
+            if let Some((container, tree)) = load(path, &key, format, &source) {
+                return Ok(Found { tree, ..found(container) });
+            }
+        }
+        let watched = Arc::new(Watched::new(Arc::clone(&source)));
+        let container = format.open(Arc::clone(&watched) as Arc<dyn Source>, options);
+        watched.progress.finish_and_clear();
+        let container = match container {
+            Err(_) if watched.interrupt.requested() => {
+                let why = "interrupted: no index was written";
+                return Err(Failure::new(Exit::Interrupted, why));
+            }
+            Err(format::Error::NoRestarts { .. }) if self.spool.is_some() => {
+                return self.unpack(format, watched.as_ref(), options);
+            }
+            container => container?,
+        };
+        let unkept = self.may_write().then(|| Unkept { paths, key, format: format.name() });
+        Ok(Found { unkept, ..found(container) })
+    }
+
+    /// Decodes all of a compressed file to a file without a name, and opens that: it goes with the mount.
+    fn unpack(
+        &self,
+        format: &dyn Format,
+        source: &Watched,
+        options: &OpenOptions,
+    ) -> Result<Found, Failure> {
+        let folder = self.spool.as_deref().unwrap_or(Path::new("."));
+        let failed = |e| Failure::output(format_args!("--spool {}", folder.display()), e);
+        let file = tempfile::tempfile_in(folder).map_err(failed)?;
+        let mut out = Recording { out: BufWriter::with_capacity(1 << 20, file), error: None };
+        let unpacked = format.unpack(source, &mut out);
+        source.progress.finish_and_clear();
+        if let Some(error) = out.error {
+            return Err(failed(error));
+        }
+        let name = unpacked?;
+        let file = out.out.into_inner().map_err(io::IntoInnerError::into_error).map_err(failed)?;
+        let open = || -> io::Result<File> { File::of(file.try_clone()?, source.path().to_owned()) };
+        let decoded: Arc<dyn Source> = Arc::new(open().map_err(failed)?);
+        let container = match format::recognize(decoded.as_ref(), options) {
+            Ok(inner) if inner.is_scanned() && inner.name() == "tar" => {
+                inner.open(decoded, options)?
+            }
+            _ => Box::new(format::file::PlainFile::new(decoded, name)),
+        };
+        let spooled = Some(open().map_err(failed)?);
+        Ok(Found { container, tree: None, unkept: None, spooled })
+    }
+
+    /// The folder that `--spool` names, in which a file can be made: else a reader would be the first to see.
+    pub(crate) fn spool(&self) -> Result<Option<PathBuf>, Failure> {
+        let Some(folder) = &self.spool else { return Ok(None) };
+        let is_usable = tempfile::tempfile_in(folder).map(|_| Some(folder.clone()));
+        is_usable.map_err(|e| Failure::output(format_args!("--spool {}", folder.display()), e))
+    }
+
+    /// Whether what is there is used.
+    pub(crate) fn keeps(&self) -> bool {
+        self.index != Path::new("none")
+    }
+
+    /// Whether what was found is kept.
+    pub(crate) fn may_write(&self) -> bool {
+        self.writes && self.keeps() && self.index != Path::new("memory")
+    }
+
+    /// Whether all indexes would be the same file.
+    pub(crate) fn is_one_file(&self) -> bool {
+        !matches!(self.index.to_str(), Some("auto" | "memory" | "none" | ""))
+    }
+
+    /// Where an index may lie, the best place first.
+    pub(crate) fn paths(&self, container: &Path) -> Vec<PathBuf> {
+        if self.is_one_file() {
+            return vec![self.index.clone()];
+        }
+        let whole = container.canonicalize().unwrap_or_else(|_| container.to_owned());
+        // The same name may stand in many folders.
+        let name = whole.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let digest = crc32fast::hash(whole.as_os_str().as_bytes());
+        let elsewhere = |folder: &Path| folder.join(format!("{name}-{digest:08x}.{ENDING}"));
+        if let Some(folder) = &self.index_dir {
+            return vec![elsewhere(folder)];
+        }
+        let mut beside = whole.clone().into_os_string();
+        beside.push(format!(".{ENDING}"));
+        let mut paths = vec![PathBuf::from(beside)];
+        paths.extend(cache_folder().map(|folder| elsewhere(&folder)));
+        paths
+    }
+}
+
+fn cache_folder() -> Option<PathBuf> {
+    let variable = |name| std::env::var_os(name).map(PathBuf::from).filter(|p| p.is_absolute());
+    let cache = variable("XDG_CACHE_HOME").or_else(|| Some(variable("HOME")?.join(".cache")));
+    cache.map(|cache| cache.join("ffrfs"))
+}
+
+impl Unkept {
+    /// Writes the index to the first place that takes it.
+    pub(crate) fn write(&self, container: &dyn Container, tree: Option<&Tree>) -> Option<PathBuf> {
+        let mut errors = Vec::new();
+        for path in &self.paths {
+            match self.write_to(path, container, tree) {
+                Ok(()) => return Some(path.clone()),
+                Err(error) => errors.push(format!("{}: {error}", path.display())),
+            }
+        }
+        tracing::warn!(
+            "the index cannot be kept, the next mount reads everything again: {}",
+            errors.join("; ")
+        );
+        None
+    }
+
+    fn write_to(
+        &self,
+        path: &Path,
+        container: &dyn Container,
+        tree: Option<&Tree>,
+    ) -> io::Result<()> {
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let folder = folder.unwrap_or(Path::new("."));
+        if folder.ends_with("ffrfs") {
+            std::fs::create_dir_all(folder)?;
+        }
+        if !may_replace(path)? {
+            return Err(io::Error::other("the file is there and no index: name another one"));
+        }
+        // Under another name until it is whole: who finds it finds all of it.
+        let file = tempfile::Builder::new().prefix(".ffrfs-index-").tempfile_in(folder)?;
+        let mut out = BufWriter::with_capacity(1 << 20, file);
+        out.write_all(&[0; HEAD_BYTES])?;
+        let mut counted = Counted { out: &mut out, bytes: 0 };
+        container.keep(&mut counted)?;
+        let container_bytes = counted.bytes;
+        if let Some(tree) = tree {
+            tree.write(&mut counted)?;
+        }
+        let tree_bytes = counted.bytes - container_bytes;
+        let file = out.into_inner().map_err(io::IntoInnerError::into_error)?;
+        let head = head(&self.key, self.format, container_bytes, tree_bytes);
+        std::os::unix::fs::FileExt::write_all_at(file.as_file(), &head, 0)?;
+        file.as_file().set_permissions(Permissions::from_mode(0o644))?;
+        file.persist(path)?;
+        tracing::info!("index kept in {}", path.display());
+        Ok(())
+    }
+}
+
+/// A file that was named by mistake must not be lost: the container itself, say.
+pub(crate) fn may_replace(path: &Path) -> io::Result<bool> {
+    if path.extension().is_some_and(|ending| ending == ENDING) {
+        return Ok(true);
+    }
+    let mut found = [0; MAGIC.len()];
+    match std::fs::File::open(path) {
+        Ok(mut file) if file.metadata()?.len() > 0 => {
+            Ok(file.read_exact(&mut found).is_ok() && found == MAGIC)
+        }
+        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
+        _ => Ok(true),
+    }
+}
+
+pub(crate) fn head(
+    key: &[u8; KEY_BYTES],
+    format: &str,
+    container_bytes: u64,
+    tree_bytes: u64,
+) -> [u8; HEAD_BYTES] {
+    let mut rest = key.to_vec();
+    let mut name = format.as_bytes().to_vec();
+    name.resize(NAME_BYTES, 0);
+    rest.extend(name);
+    rest.extend(container_bytes.to_le_bytes());
+    rest.extend(tree_bytes.to_le_bytes());
+    let mut head = [0; HEAD_BYTES];
+    head[..8].copy_from_slice(&MAGIC);
+    head[8..12].copy_from_slice(&crc32fast::hash(&rest).to_le_bytes());
+    head[12..].copy_from_slice(&rest);
+    head
+}
+
+/// What tells a container from another one, and from itself opened in another way.
+pub(crate) fn key(file: &File, options: &OpenOptions) -> io::Result<[u8; KEY_BYTES]> {
+    let size = file.len();
+    let sample = |at: u64| -> io::Result<u32> {
+        let mut bytes = vec![0; SAMPLE_BYTES.min(size) as usize];
+        file.read_exact_at(&mut bytes, at)?;
+        Ok(crc32fast::hash(&bytes))
+    };
+    let modified = file.modified();
+    let (seconds, nanos) = match modified.duration_since(UNIX_EPOCH) {
+        Ok(since) => (since.as_secs().cast_signed(), since.subsec_nanos()),
+        Err(before) => {
+            (-before.duration().as_secs().cast_signed(), before.duration().subsec_nanos())
+        }
+    };
+    let opened =
+        format!("{} {} {:?}", env!("CARGO_PKG_VERSION"), options.allow_damaged, options.encoding);
+    let mut key = Vec::with_capacity(KEY_BYTES);
+    key.extend(size.to_le_bytes());
+    key.extend(seconds.to_le_bytes());
+    let head = sample(0)?;
+    let tail = sample(size.saturating_sub(SAMPLE_BYTES))?;
+    for value in [nanos, head, tail, crc32fast::hash(opened.as_bytes()), 0] {
+        key.extend(value.to_le_bytes());
+    }
+    let mut out = [0; KEY_BYTES];
+    out.copy_from_slice(&key);
+    Ok(out)
+}
+
+/// An index that is there, of this container, and whole.
+fn load(
+    path: &Path,
+    key: &[u8; KEY_BYTES],
+    format: &dyn Format,
+    source: &Arc<dyn Source>,
+) -> Option<(Box<dyn Container>, Option<Tree>)> {
+    let file: Arc<dyn Source> = Arc::new(File::open(path).ok()?);
+    let stale = |why: &str| {
+        tracing::info!("{}: {why}: the container is read again", path.display());
+    };
+    let mut found = [0; HEAD_BYTES];
+    if file.len() < HEAD_BYTES as u64 || file.read_exact_at(&mut found, 0).is_err() {
+        stale("no index");
+        return None;
+    }
+    let number = |at: usize| {
+        let mut bytes = [0; 8];
+        bytes.copy_from_slice(&found[at..at + 8]);
+        u64::from_le_bytes(bytes)
+    };
+    let (container_bytes, tree_bytes) = (number(HEAD_BYTES - 16), number(HEAD_BYTES - 8));
+    if found != head(key, format.name(), container_bytes, tree_bytes) {
+        stale("of another container, or of an earlier version of it");
+        return None;
+    }
+    let ends = (HEAD_BYTES as u64).checked_add(container_bytes);
+    let ends = ends.and_then(|end| end.checked_add(tree_bytes));
+    if ends != Some(file.len()) {
+        stale("damaged");
+        return None;
+    }
+    let part =
+        SliceSource::new(path.to_owned(), Arc::clone(&file), HEAD_BYTES as u64, container_bytes);
+    let opened = format.open_kept(Arc::clone(source), Arc::new(part)).ok().flatten();
+    let tree = match tree_bytes {
+        0 => Some(None),
+        _ => {
+            let start = HEAD_BYTES as u64 + container_bytes;
+            Tree::read_part(&file, start, tree_bytes).ok().flatten().map(Some)
+        }
+    };
+    if opened.is_none() || tree.is_none() {
+        stale("damaged");
+    }
+    Some((opened?, tree?))
+}
+
+/// Remembers why nothing more could be written.
+struct Recording<W: Write> {
+    out: W,
+    error: Option<io::Error>,
+}
+
+impl<W: Write> Write for Recording<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.out.write(bytes).map_err(|error| {
+            let kind = error.kind();
+            self.error = Some(error);
+            kind.into()
+        })
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+}
+
+struct Counted<'a, W: Write> {
+    out: &'a mut W,
+    bytes: u64,
+}
+
+impl<W: Write> Write for Counted<'_, W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.out.write(bytes)?;
+        self.bytes += written as u64;
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+}
+
+/// A container that is read whole: shows how far that is, and ends when the user wants it to.
+struct Watched {
+    inner: Arc<dyn Source>,
+    progress: ProgressBar,
+    interrupt: Interrupt,
+}
+
+impl Watched {
+    fn new(inner: Arc<dyn Source>) -> Self {
+        let progress = if io::stderr().is_terminal() {
+            let style =
+                ProgressStyle::with_template("indexing {bar:30} {bytes}/{total_bytes}, {eta} left");
+            let style = style.unwrap_or_else(|_| ProgressStyle::default_bar());
+            ProgressBar::new(inner.len()).with_style(style)
+        } else {
+            ProgressBar::hidden()
+        };
+        Self { inner, progress, interrupt: Interrupt::listen() }
+    }
+}
+
+impl Source for Watched {
+    fn path(&self) -> &Path {
+        self.inner.path()
+    }
+
+    fn len(&self) -> u64 {
+        self.inner.len()
+    }
+
+    fn read_exact_at(&self, buf: &mut [u8], offset_bytes: u64) -> io::Result<()> {
+        if self.interrupt.requested() {
+            return Err(io::Error::new(io::ErrorKind::Interrupted, "interrupted"));
+        }
+        self.progress.set_position(offset_bytes);
+        self.inner.read_exact_at(buf, offset_bytes)
+    }
+
+    fn check_unchanged(&self) -> io::Result<()> {
+        self.inner.check_unchanged()
+    }
+
+    fn table(&self, offset_bytes: u64, length_bytes: u64) -> io::Result<Box<dyn Table>> {
+        self.inner.table(offset_bytes, length_bytes)
+    }
+}

@@ -1,0 +1,14 @@
+//! Names on a command line → an open dataset: expand, recognise, nest, kept indexes, restart points, sidecars,
+//! digests. The daemon, the tools, the benches and the tests open containers with this room, and with nothing
+//! else.
+//!
+//! Imports from [`crate::format`], [`crate::catalog`], [`crate::io`] and [`crate::vfs`].
+
+pub(crate) mod checksums;
+pub(crate) mod digest;
+pub(crate) mod expand;
+pub(crate) mod hash;
+pub(crate) mod kept;
+pub(crate) mod nest;
+pub(crate) mod open;
+pub(crate) mod restarts;

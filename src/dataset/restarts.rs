@@ -1,0 +1,236 @@
+//! Restart points of large compressed members, kept beside the container (or where `--index` says) from one
+//! mount to the next.
+//!
+//! ```text
+//! head of an index (see kept.rs), format "restart points"
+//! records: u32 CRC-32 of the following 40 bytes | u64 offset | u64 stored | u64 decoded bytes
+//!          | u32 has CRC-32 | u32 CRC-32 of the member | u32 CRC-32 of the points | u32 their length | points
+//! ```
+//! Mounts that share the file add records under its lock; whoever reads takes those that are whole.
+
+use super::kept::{HEAD_BYTES, IndexArgs, KEY_BYTES, head, key, may_replace};
+use crate::format::{OpenOptions, Source};
+use crate::io::File;
+use crate::vfs::{StreamKey, StreamStore};
+use std::collections::HashMap;
+use std::fs;
+use std::io::{self, Write};
+use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+
+const FORMAT: &str = "restart points";
+const RECORD_BYTES: usize = 44;
+
+/// The restart points of a mount's containers.
+pub(crate) struct Restarts {
+    files: Vec<Arc<File>>,
+    args: IndexArgs,
+    options: OpenOptions,
+    books: Mutex<HashMap<usize, Arc<Book>>>,
+    writers: Mutex<Vec<JoinHandle<()>>>,
+}
+
+/// Where the points of one container are kept.
+struct Book {
+    container: PathBuf,
+    paths: Vec<PathBuf>,
+    key: [u8; KEY_BYTES],
+    writes: bool,
+}
+
+/// A record in its file: of what, and where its points are.
+struct Record {
+    key: StreamKey,
+    at: u64,
+    length: usize,
+    crc32: u32,
+}
+
+impl Restarts {
+    /// `None`: nothing is to be kept, nor what was kept to be used.
+    pub(crate) fn new(files: &[Arc<File>], args: &IndexArgs, options: OpenOptions) -> Option<Self> {
+        args.keeps().then(|| Self {
+            files: files.to_vec(),
+            args: args.clone(),
+            options,
+            books: Mutex::default(),
+            writers: Mutex::default(),
+        })
+    }
+
+    fn book(&self, number: usize) -> Option<Arc<Book>> {
+        let mut books = lock(&self.books);
+        if let Some(book) = books.get(&number) {
+            return Some(Arc::clone(book));
+        }
+        let file = self.files.get(number)?;
+        let key = key(file, &self.options).ok()?;
+        let (paths, container) = (self.args.paths(file.path()), file.path().to_owned());
+        let book = Arc::new(Book { container, paths, key, writes: self.args.may_write() });
+        books.insert(number, Arc::clone(&book));
+        Some(book)
+    }
+}
+
+impl StreamStore for Restarts {
+    fn load(&self, key: &StreamKey) -> Option<Vec<u8>> {
+        self.book(key.file)?.load(key)
+    }
+
+    fn keep(&self, key: &StreamKey, bytes: Vec<u8>) {
+        let Some(book) = self.book(key.file).filter(|book| book.writes) else { return };
+        let key = *key;
+        let thread = std::thread::Builder::new().name("ffrfs-index".to_owned());
+        if let Ok(writer) = thread.spawn(move || book.keep(&key, &bytes)) {
+            let mut writers = lock(&self.writers);
+            writers.retain(|writer| !writer.is_finished());
+            writers.push(writer);
+        }
+    }
+}
+
+impl Drop for Restarts {
+    fn drop(&mut self) {
+        for writer in lock(&self.writers).drain(..) {
+            let _ = writer.join();
+        }
+    }
+}
+
+impl Book {
+    fn head(&self) -> [u8; HEAD_BYTES] {
+        head(&self.key, FORMAT, 0, 0)
+    }
+
+    fn load(&self, key: &StreamKey) -> Option<Vec<u8>> {
+        self.paths.iter().find_map(|path| {
+            let file = fs::File::open(path).ok()?;
+            if !self.is_ours(&file) {
+                return None;
+            }
+            // The last one counts: it was made because an earlier one was not good.
+            let (records, _) = records(&file);
+            let record = records
+                .into_iter()
+                .rev()
+                .find(|record| StreamKey { file: key.file, ..record.key } == *key)?;
+            let mut points = vec![0; record.length];
+            file.read_exact_at(&mut points, record.at).ok()?;
+            let is_whole = crc32fast::hash(&points) == record.crc32;
+            if !is_whole {
+                tracing::info!("{}: damaged: the member is decoded again", path.display());
+            }
+            is_whole.then_some(points)
+        })
+    }
+
+    fn is_ours(&self, file: &fs::File) -> bool {
+        let mut found = [0; HEAD_BYTES];
+        file.read_exact_at(&mut found, 0).is_ok() && found == self.head()
+    }
+
+    /// Adds a record in the first place that takes it.
+    fn keep(&self, key: &StreamKey, points: &[u8]) {
+        let mut errors = Vec::new();
+        for path in &self.paths {
+            match self.keep_in(path, key, points) {
+                Ok(()) => {
+                    let (path, container) = (path.display(), self.container.display());
+                    return tracing::info!(
+                        "restart points of a member of {container} kept in {path}"
+                    );
+                }
+                Err(error) => errors.push(format!("{}: {error}", path.display())),
+            }
+        }
+        tracing::warn!(
+            "restart points cannot be kept, the next mount decodes the member again: {}",
+            errors.join("; ")
+        );
+    }
+
+    fn keep_in(&self, path: &Path, key: &StreamKey, points: &[u8]) -> io::Result<()> {
+        let length = u32::try_from(points.len()).map_err(io::Error::other)?;
+        let file = match fs::File::options().read(true).write(true).open(path) {
+            Ok(file) if self.is_ours(&file) => file,
+            Ok(_) => self.create(path)?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => self.create(path)?,
+            Err(error) => return Err(error),
+        };
+        file.lock()?;
+        // Another mount may have died while it added one.
+        let (_, end) = records(&file);
+        file.set_len(end)?;
+        let mut record = record_head(key, length, crc32fast::hash(points));
+        record.extend_from_slice(points);
+        file.write_all_at(&record, end).inspect_err(|_| {
+            let _ = file.set_len(end);
+        })
+    }
+
+    /// Whole from its first moment under its name.
+    fn create(&self, path: &Path) -> io::Result<fs::File> {
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let folder = folder.unwrap_or(Path::new("."));
+        if folder.ends_with("ffrfs") {
+            fs::create_dir_all(folder)?;
+        }
+        if !may_replace(path)? {
+            return Err(io::Error::other("the file is there and no index: name another one"));
+        }
+        let mut file = tempfile::Builder::new().prefix(".ffrfs-index-").tempfile_in(folder)?;
+        file.write_all(&self.head())?;
+        file.as_file().set_permissions(fs::Permissions::from_mode(0o644))?;
+        Ok(file.persist(path)?)
+    }
+}
+
+fn record_head(key: &StreamKey, length: u32, crc32: u32) -> Vec<u8> {
+    let mut head = vec![0; 4];
+    for value in [key.offset_bytes, key.stored_bytes, key.decoded_bytes] {
+        head.extend(value.to_le_bytes());
+    }
+    let member = key.crc32;
+    for value in [u32::from(member.is_some()), member.unwrap_or(0), crc32, length] {
+        head.extend(value.to_le_bytes());
+    }
+    let digest = crc32fast::hash(&head[4..]);
+    head[..4].copy_from_slice(&digest.to_le_bytes());
+    head
+}
+
+/// All records that are whole, and where they end.
+fn records(file: &fs::File) -> (Vec<Record>, u64) {
+    let mut records = Vec::new();
+    let mut at = HEAD_BYTES as u64;
+    let size = file.metadata().map_or(0, |metadata| metadata.len());
+    loop {
+        let mut head = [0; RECORD_BYTES];
+        if file.read_exact_at(&mut head, at).is_err() {
+            return (records, at);
+        }
+        let long = |at: usize| u64::from_le_bytes(head[at..at + 8].try_into().unwrap_or_default());
+        let short = |at: usize| u32::from_le_bytes(head[at..at + 4].try_into().unwrap_or_default());
+        let points_at = at + RECORD_BYTES as u64;
+        let end = points_at + u64::from(short(40));
+        if short(0) != crc32fast::hash(&head[4..]) || end > size {
+            return (records, at);
+        }
+        let key = StreamKey {
+            file: 0,
+            offset_bytes: long(4),
+            stored_bytes: long(12),
+            decoded_bytes: long(20),
+            crc32: (short(28) == 1).then(|| short(32)),
+        };
+        let (length, crc32) = (short(40) as usize, short(36));
+        records.push(Record { key, at: points_at, length, crc32 });
+        at = end;
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

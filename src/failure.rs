@@ -1,0 +1,141 @@
+//! How an operation of the program fails: a message for the user, and the class that decides the exit code.
+//!
+//! Used by the rooms above [`crate::vfs`]. The classes are documented in `ffrfs --help`.
+
+use crate::format;
+use crate::transport::MountError;
+use std::error::Error;
+use std::fmt;
+use std::io::{self, Write};
+use std::iter;
+
+/// Why something failed: a message, or an error of a library.
+pub(crate) type Reason = Box<dyn Error + Send + Sync>;
+
+/// A line on stderr. A closed stderr changes nothing.
+pub(crate) fn say(line: fmt::Arguments) {
+    let _ = writeln!(io::stderr(), "{line}");
+}
+
+/// How the program ends; the number is the exit code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Exit {
+    /// All is well.
+    Ok = 0,
+    /// Wrong usage.
+    Usage = 1,
+    /// A source cannot be read.
+    Unreadable = 2,
+    /// A source is not a usable container.
+    Malformed = 3,
+    /// A checksum does not match.
+    Checksum = 4,
+    /// Mounting or unmounting failed.
+    Mount = 5,
+    /// The output cannot be written.
+    Output = 6,
+    /// Interrupted by the user.
+    Interrupted = 130,
+}
+
+/// A failed operation. Displayed with all its reasons: `what: why: why that`.
+#[derive(Debug)]
+pub struct Failure {
+    /// The exit code.
+    pub exit: Exit,
+    /// What was being done, outermost first.
+    contexts: Vec<String>,
+    reason: Reason,
+}
+
+impl Failure {
+    /// An error of class `exit`: a message, or an error of a library.
+    pub fn new(exit: Exit, reason: impl Into<Reason>) -> Self {
+        Self { exit, contexts: Vec::new(), reason: reason.into() }
+    }
+
+    /// Says what was being done: `context: reason`.
+    #[must_use]
+    pub fn context(mut self, context: impl fmt::Display) -> Self {
+        self.contexts.insert(0, context.to_string());
+        self
+    }
+
+    /// Wrong usage.
+    pub fn usage(message: impl fmt::Display) -> Self {
+        Self::new(Exit::Usage, message.to_string())
+    }
+
+    /// A source cannot be read; `what` names it.
+    pub fn unreadable(what: impl fmt::Display, error: io::Error) -> Self {
+        Self::new(Exit::Unreadable, error).context(what)
+    }
+
+    /// The output cannot be written; `what` names it. A reader that went away is no failure.
+    pub fn output(what: impl fmt::Display, error: io::Error) -> Self {
+        let exit = if error.kind() == io::ErrorKind::BrokenPipe { Exit::Ok } else { Exit::Output };
+        Self::new(exit, error).context(what)
+    }
+
+    /// The user has interrupted the work.
+    #[must_use]
+    pub fn interrupted() -> Self {
+        Self::new(Exit::Interrupted, "interrupted")
+    }
+
+    /// The innermost reason of a kind, if there is one.
+    pub(crate) fn reason<E: Error + 'static>(&self) -> Option<&E> {
+        self.reasons().filter_map(|reason| reason.downcast_ref()).last()
+    }
+
+    fn reasons(&self) -> impl Iterator<Item = &(dyn Error + 'static)> {
+        let outermost: &(dyn Error + 'static) = self.reason.as_ref();
+        iter::successors(Some(outermost), |reason: &&(dyn Error + 'static)| (*reason).source())
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for context in &self.contexts {
+            write!(out, "{context}: ")?;
+        }
+        for (number, reason) in self.reasons().enumerate() {
+            let separator = if number == 0 { "" } else { ": " };
+            write!(out, "{separator}{reason}")?;
+        }
+        Ok(())
+    }
+}
+
+impl From<format::Error> for Failure {
+    fn from(error: format::Error) -> Self {
+        let exit = match &error {
+            format::Error::Unreadable { .. } => Exit::Unreadable,
+            format::Error::Malformed { .. } | format::Error::NoRestarts { .. } => Exit::Malformed,
+            format::Error::Checksum { .. } => Exit::Checksum,
+        };
+        Self::new(exit, error)
+    }
+}
+
+impl From<MountError> for Failure {
+    fn from(error: MountError) -> Self {
+        Self::new(Exit::Mount, error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_says_what_was_done_and_all_reasons_in_order() {
+        let error = io::Error::other("the disk is on fire");
+        let failure = Failure::unreadable("train.ffr", error).context("mount");
+        assert_eq!(failure.to_string(), "mount: train.ffr: the disk is on fire");
+        assert!(
+            failure.reason::<io::Error>().is_some() && failure.reason::<fmt::Error>().is_none()
+        );
+    }
+}

@@ -1,0 +1,40 @@
+//! What a format cannot hold, counted: nothing is lost in silence.
+
+use crate::failure::say;
+use std::path::Path;
+
+/// What was left out, or is kept in another form.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Lost {
+    pub(crate) symlinks: u64,
+    pub(crate) modes: u64,
+    pub(crate) times: u64,
+    /// Times that are kept less finely.
+    pub(crate) fine_times: u64,
+    /// Further names of a file, which became files of their own.
+    pub(crate) hard_links: u64,
+    /// Holes that became zeros.
+    pub(crate) holes: u64,
+    /// Names that are not UTF-8, and that others may read otherwise.
+    pub(crate) names: u64,
+}
+
+impl Lost {
+    /// One line, if there is anything to say.
+    pub(crate) fn say(&self, output: &Path, format: &str) {
+        let counts = [
+            (self.symlinks, "symbolic links left out"),
+            (self.modes, "permissions not kept"),
+            (self.times, "times not kept"),
+            (self.fine_times, "times cut to what it holds"),
+            (self.hard_links, "hard links written as files of their own"),
+            (self.holes, "holes written as zeros"),
+            (self.names, "names that are not UTF-8, which programs may show otherwise"),
+        ];
+        let counts = counts.iter().filter(|(count, _)| *count > 0);
+        let parts: Vec<_> = counts.map(|(count, what)| format!("{count} {what}")).collect();
+        if !parts.is_empty() {
+            say(format_args!("ffrfs: {} ({format}): {}", output.display(), parts.join(", ")));
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! Which members go to which of several outputs, and what those are called.
+
+use crate::failure::Failure;
+use crate::format::{NewMember, NewNode, WriteFormat};
+use crate::tools::origin::{Origin, What};
+use std::num::NonZeroU64;
+use std::ops::Range;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// The most outputs that can be asked for.
+pub(crate) const MOST: u64 = 1_000_000;
+
+/// Into how many outputs, or how large ones.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Cut {
+    One,
+    Count(NonZeroU64),
+    Bytes(NonZeroU64),
+}
+
+/// Ranges of items. What belongs together stays together.
+pub(crate) fn cut(
+    origin: &dyn Origin,
+    format: &dyn WriteFormat,
+    how: Cut,
+) -> Result<Vec<Range<usize>>, Failure> {
+    let count = origin.items().len();
+    let units = match how {
+        Cut::One => return Ok(std::iter::once(0..count).collect()),
+        Cut::Count(_) | Cut::Bytes(_) => units(origin, format)?,
+    };
+    let starts = match how {
+        Cut::Count(shards) => by_count(&units, shards.get(), count),
+        _ => by_size(&units, how),
+    };
+    let ends = starts.iter().skip(1).copied().chain([count]);
+    Ok(starts.iter().copied().zip(ends).map(|(start, end)| start..end).collect())
+}
+
+/// Items that belong together: the first of them, and their bytes.
+struct Unit {
+    first: usize,
+    bytes: u64,
+}
+
+fn units(origin: &dyn Origin, format: &dyn WriteFormat) -> Result<Vec<Unit>, Failure> {
+    let mut units: Vec<Unit> = Vec::new();
+    let mut before: Option<Vec<u8>> = None;
+    for (number, item) in origin.items().iter().enumerate() {
+        let (path, about) = (origin.path(number), origin.about(number)?);
+        let node = match item.what {
+            What::File | What::HardLink(_) => {
+                NewNode::File { size_bytes: item.size_bytes, crc32: None }
+            }
+            What::Folder => NewNode::Folder,
+            What::Symlink => NewNode::Symlink(&about.target),
+        };
+        let (mode, modified) = (about.mode, about.modified);
+        let bytes = format.member_bytes(&NewMember { path: &path, node, mode, modified });
+        let key = key_of(&path, origin.has_records()).to_vec();
+        match units.last_mut().filter(|_| before.as_ref() == Some(&key)) {
+            Some(unit) => unit.bytes = unit.bytes.saturating_add(bytes),
+            None => units.push(Unit { first: number, bytes }),
+        }
+        before = Some(key);
+    }
+    Ok(units)
+}
+
+/// What members of one sample share: the folder of a record; else, as WebDataset has it, the path up to the
+/// first dot of the name.
+fn key_of(path: &[u8], has_records: bool) -> &[u8] {
+    let name = path.iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
+    if has_records {
+        return &path[..name];
+    }
+    match path[name..].iter().skip(1).position(|byte| *byte == b'.') {
+        Some(dot) => &path[..name + 1 + dot],
+        None => path,
+    }
+}
+
+/// Exactly so many ranges of about the same size; some may be empty.
+fn by_count(units: &[Unit], shards: u64, end: usize) -> Vec<usize> {
+    let total: u128 = units.iter().map(|unit| u128::from(unit.bytes) + 1).sum();
+    let (mut starts, mut next, mut sum) = (Vec::new(), 0, 0u128);
+    for shard in 0..u128::from(shards) {
+        let target = total * shard / u128::from(shards);
+        while next < units.len() && sum < target {
+            sum += u128::from(units[next].bytes) + 1;
+            next += 1;
+        }
+        starts.push(units.get(next).map_or(end, |unit| unit.first));
+    }
+    starts
+}
+
+/// As many as fit; what is larger by itself is alone.
+fn by_size(units: &[Unit], how: Cut) -> Vec<usize> {
+    let limit = if let Cut::Bytes(bytes) = how { bytes.get() } else { u64::MAX };
+    let (mut starts, mut sum) = (vec![0], 0u64);
+    for unit in units {
+        if sum > 0 && sum.saturating_add(unit.bytes) > limit {
+            starts.push(unit.first);
+            sum = 0;
+        }
+        sum = sum.saturating_add(unit.bytes);
+    }
+    starts
+}
+
+/// The names of `count` outputs: `%06d` in the name is the number; else it stands before the ending.
+pub(crate) fn names(output: &Path, count: usize) -> Vec<PathBuf> {
+    let name = output.file_name().unwrap_or_default();
+    let (before, width, behind) = number_in(&name.to_string_lossy()).unwrap_or_else(|| {
+        let stem = Path::new(name).file_stem().unwrap_or_default().to_string_lossy();
+        let ending = Path::new(name).extension().map(|e| format!(".{}", e.to_string_lossy()));
+        (format!("{stem}-"), 6, ending.unwrap_or_default())
+    });
+    (0..count).map(|n| output.with_file_name(format!("{before}{n:0width$}{behind}"))).collect()
+}
+
+/// The parts of `train-%06d.tar`.
+fn number_in(name: &str) -> Option<(String, usize, String)> {
+    let (before, rest) = name.split_once('%')?;
+    let (digits, behind) = rest.split_once('d')?;
+    let width = if digits.is_empty() { 0 } else { digits.parse().ok().filter(|w| *w <= 20)? };
+    Some((before.to_owned(), width, behind.to_owned()))
+}
+
+/// Whether an output's name has a place for a number.
+pub(crate) fn is_numbered(output: &Path) -> bool {
+    number_in(&output.file_name().unwrap_or_default().to_string_lossy()).is_some()
+}
+
+/// All of them in one word, as mount takes it.
+pub(crate) fn summary(names: &[PathBuf]) -> String {
+    let (Some(first), Some(last)) = (names.first(), names.last()) else { return String::new() };
+    let (a, b) = (first.as_os_str().as_bytes(), last.as_os_str().as_bytes());
+    if names.len() == 1 || a.len() != b.len() {
+        return first.display().to_string();
+    }
+    let differs = a.iter().zip(b).position(|(a, b)| a != b).unwrap_or(0);
+    let text = first.to_string_lossy();
+    let is_digit = |at: &usize| a[*at].is_ascii_digit();
+    let start = (0..differs).rev().take_while(is_digit).last().unwrap_or(differs);
+    let end = (differs..a.len()).find(|at| !is_digit(at)).unwrap_or(a.len());
+    let of = |bytes: &[u8]| String::from_utf8_lossy(&bytes[start..end]).into_owned();
+    match (text.get(..start), text.get(end..)) {
+        (Some(before), Some(behind)) => format!("{before}{{{}..{}}}{behind}", of(a), of(b)),
+        _ => text.into_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_what_stands_before_the_first_dot_of_the_name() {
+        for (path, key) in [
+            ("a/b.c/x.jpg", "a/b.c/x"),
+            ("x.seg.png", "x"),
+            ("x", "x"),
+            (".hidden.txt", ".hidden"),
+            ("d/.x", "d/.x"),
+        ] {
+            assert_eq!(key_of(path.as_bytes(), false), key.as_bytes(), "{path}");
+        }
+        assert_eq!(key_of(b"000012/image.jpg", true), b"000012/");
+    }
+
+    #[test]
+    fn ranges_keep_units_whole_and_cover_all() {
+        let units: Vec<_> = (0..10).map(|n| Unit { first: 3 * n, bytes: 100 }).collect();
+        for shards in [1, 2, 3, 10, 25] {
+            let starts = by_count(&units, shards, 30);
+            assert_eq!((starts.len() as u64, starts[0]), (shards, 0));
+            assert!(starts.is_sorted());
+        }
+        let limit = Cut::Bytes(NonZeroU64::new(250).unwrap());
+        assert_eq!(by_size(&units, limit), [0, 6, 12, 18, 24]);
+        let limit = Cut::Bytes(NonZeroU64::new(1).unwrap());
+        assert_eq!(by_size(&units, limit).len(), 10);
+    }
+
+    #[test]
+    fn numbers_stand_where_the_name_says_or_before_the_ending() {
+        let names = |text: &str| -> Vec<_> {
+            names(Path::new(text), 2).iter().map(|p| p.display().to_string()).collect()
+        };
+        assert_eq!(names("d/out.tar"), ["d/out-000000.tar", "d/out-000001.tar"]);
+        assert_eq!(names("d/t%03d-x.zip"), ["d/t000-x.zip", "d/t001-x.zip"]);
+        assert_eq!(names("out"), ["out-000000", "out-000001"]);
+        let many: Vec<_> = super::names(Path::new("d/o.tar"), 147);
+        assert_eq!(summary(&many), "d/o-{000000..000146}.tar");
+    }
+}

@@ -1,0 +1,12 @@
+//! Offline work on open datasets: read samples as a mount does, verify, sum, extract, convert.
+//!
+//! Imports from [`crate::dataset`] and the rooms below it.
+
+pub(crate) mod convert;
+pub(crate) mod extract;
+pub(crate) mod interrupt;
+pub(crate) mod origin;
+pub(crate) mod output;
+pub(crate) mod progress;
+pub(crate) mod read;
+pub(crate) mod sum;

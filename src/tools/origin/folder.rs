@@ -1,0 +1,234 @@
+//! The files in a folder, by name, folder by folder.
+
+use super::{
+    About, Bytes, Chunk, Fault, Item, Origin, SPAN_BYTES, Scratch, Stop, Take, What, Whole,
+};
+use crate::failure::Failure;
+use crate::tools::interrupt::Interrupt;
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::fs::{self, File, Metadata, OpenOptions};
+use std::io::{self, Read};
+use std::ops::Range;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// Deeper folders are refused: they are more likely a loop than a dataset, and readers refuse them too.
+const MAX_DEPTH: usize = 250;
+/// Files read together.
+const MAX_TOGETHER: usize = 256;
+
+/// A folder that was walked through.
+pub(crate) struct FolderTree {
+    root: PathBuf,
+    /// Whether what links lead to stands for them.
+    follows: bool,
+    items: Vec<Item>,
+    stats: Vec<Stat>,
+    names: Vec<u8>,
+}
+
+struct Stat {
+    path: Range<usize>,
+    mode: u16,
+    modified: (i64, u32),
+}
+
+impl FolderTree {
+    /// Walks through a folder; `None` if it was interrupted.
+    pub(crate) fn walk(
+        root: &Path,
+        follows: bool,
+        interrupt: &Interrupt,
+    ) -> Result<Option<Self>, Failure> {
+        let (items, stats, names) = (Vec::new(), Vec::new(), Vec::new());
+        let tree = Self { root: root.to_owned(), follows, items, stats, names };
+        let mut walk = Walk { tree, above: Vec::new(), first_names: HashMap::new(), interrupt };
+        Ok(walk.folder(&mut Vec::new())?.then_some(walk.tree))
+    }
+
+    fn whole_path(&self, item: usize) -> PathBuf {
+        self.root.join(OsStr::from_bytes(&self.names[self.stats[item].path.clone()]))
+    }
+
+    fn open(&self, item: usize) -> io::Result<File> {
+        // It may have become something else since: a link to elsewhere, or a pipe, which would wait.
+        let no_follow = if self.follows { 0 } else { libc::O_NOFOLLOW };
+        let flags = no_follow | libc::O_NONBLOCK;
+        OpenOptions::new().read(true).custom_flags(flags).open(self.whole_path(item))
+    }
+}
+
+struct Walk<'a> {
+    tree: FolderTree,
+    /// The folders above the present one, to notice links that lead back.
+    above: Vec<(u64, u64)>,
+    /// Files with several names, by device and inode.
+    first_names: HashMap<(u64, u64), usize>,
+    interrupt: &'a Interrupt,
+}
+
+impl Walk<'_> {
+    /// False if it was interrupted.
+    fn folder(&mut self, path: &mut Vec<u8>) -> Result<bool, Failure> {
+        let whole = self.tree.root.join(OsStr::from_bytes(path));
+        let unreadable = |e| Failure::unreadable(whole.display(), e);
+        let metadata = fs::metadata(&whole).map_err(unreadable)?;
+        let identity = (metadata.dev(), metadata.ino());
+        if self.above.contains(&identity) || self.above.len() >= MAX_DEPTH {
+            return Err(unreadable(io::Error::other("a link leads back, or folders are too deep")));
+        }
+        let mut children = Vec::new();
+        for entry in fs::read_dir(&whole).map_err(unreadable)? {
+            children.push(entry.map_err(unreadable)?.file_name());
+        }
+        children.sort();
+        self.above.push(identity);
+        let length = path.len();
+        for name in children {
+            if self.interrupt.requested() {
+                return Ok(false);
+            }
+            if length > 0 {
+                path.push(b'/');
+            }
+            path.extend_from_slice(name.as_bytes());
+            if !self.child(path)? {
+                return Ok(false);
+            }
+            path.truncate(length);
+        }
+        self.above.pop();
+        Ok(true)
+    }
+
+    fn child(&mut self, path: &mut Vec<u8>) -> Result<bool, Failure> {
+        let whole = self.tree.root.join(OsStr::from_bytes(path));
+        let metadata = match self.tree.follows {
+            true => fs::metadata(&whole),
+            false => fs::symlink_metadata(&whole),
+        };
+        let metadata = metadata.map_err(|e| Failure::unreadable(whole.display(), e))?;
+        let kind = metadata.file_type();
+        if kind.is_dir() {
+            self.add(path, What::Folder, &metadata);
+            return self.folder(path);
+        }
+        if kind.is_symlink() {
+            self.add(path, What::Symlink, &metadata);
+        } else if kind.is_file() {
+            let mut what = What::File;
+            if metadata.nlink() > 1 && !self.tree.follows {
+                let number = self.tree.items.len();
+                let identity = (metadata.dev(), metadata.ino());
+                let first = *self.first_names.entry(identity).or_insert(number);
+                what = if first == number { What::File } else { What::HardLink(first) };
+            }
+            self.add(path, what, &metadata);
+        } else {
+            tracing::warn!("{}: left out: neither file nor folder", whole.display());
+        }
+        Ok(true)
+    }
+
+    fn add(&mut self, path: &[u8], what: What, metadata: &Metadata) {
+        let is_file = matches!(what, What::File | What::HardLink(_));
+        let size_bytes = if is_file { metadata.len() } else { 0 };
+        let start = self.tree.names.len();
+        self.tree.names.extend_from_slice(path);
+        self.tree.items.push(Item { what, size_bytes });
+        self.tree.stats.push(Stat {
+            path: start..self.tree.names.len(),
+            mode: (metadata.mode() & 0o7777) as u16,
+            modified: (metadata.mtime(), metadata.mtime_nsec() as u32),
+        });
+    }
+}
+
+impl Origin for FolderTree {
+    fn items(&self) -> &[Item] {
+        &self.items
+    }
+
+    fn path(&self, item: usize) -> Vec<u8> {
+        self.names[self.stats[item].path.clone()].to_vec()
+    }
+
+    fn about(&self, item: usize) -> Result<About, Failure> {
+        let stat = &self.stats[item];
+        let mut target = Vec::new();
+        if self.items[item].what == What::Symlink {
+            let path = self.whole_path(item);
+            let read = fs::read_link(&path);
+            let read = read.map_err(|e| Failure::unreadable(path.display(), e))?;
+            target = read.as_os_str().as_bytes().to_vec();
+        }
+        let (mode, modified) = (Some(stat.mode), stat.modified);
+        Ok(About { mode, modified, has_time: true, crc32: None, target })
+    }
+
+    fn together(&self, items: &[usize]) -> usize {
+        let mut bytes = 0;
+        let fits = |item: &&usize| {
+            bytes += self.items[**item].size_bytes;
+            bytes <= SPAN_BYTES
+        };
+        items.iter().take(MAX_TOGETHER).take_while(fits).count().max(1)
+    }
+
+    fn read(&self, items: &[usize], scratch: &mut Scratch) -> Vec<Result<Whole, Fault>> {
+        let sizes = items.iter().map(|item| self.items[*item].size_bytes as usize);
+        let total = sizes.clone().sum();
+        scratch.buffer.reserve(total);
+        let mut rest = &mut scratch.buffer.as_mut_slice()[..total];
+        let (mut results, mut start) = (Vec::with_capacity(items.len()), 0);
+        for (item, size) in items.iter().zip(sizes) {
+            let (target, behind) = rest.split_at_mut(size);
+            rest = behind;
+            let read = self.open(*item).and_then(|mut file| {
+                file.read_exact(target)?;
+                check_end(&mut file)
+            });
+            let read = read.map_err(|e| self.fault(*item, &e));
+            let bytes = Bytes::At(start..start + size);
+            let read = read.map(|()| Whole { bytes, crc32: None });
+            results.push(read);
+            start += size;
+        }
+        results
+    }
+
+    fn stream(&self, item: usize, scratch: &mut Scratch, take: &mut Take) -> Result<(), Stop> {
+        let fault = |e: io::Error| self.fault(item, &e);
+        let mut file = self.open(item).map_err(fault)?;
+        let mut left = self.items[item].size_bytes;
+        scratch.buffer.reserve(SPAN_BYTES as usize);
+        while left > 0 {
+            let length = left.min(SPAN_BYTES) as usize;
+            let target = &mut scratch.buffer.as_mut_slice()[..length];
+            file.read_exact(target).map_err(fault)?;
+            take(Chunk::Data(target))?;
+            left -= length as u64;
+        }
+        Ok(check_end(&mut file).map_err(fault)?)
+    }
+}
+
+impl FolderTree {
+    fn fault(&self, item: usize, error: &io::Error) -> Fault {
+        let why = match error.kind() {
+            io::ErrorKind::UnexpectedEof => "it became shorter while it was read".to_owned(),
+            _ => error.to_string(),
+        };
+        Fault::Unreadable(format!("{}: {why}", self.whole_path(item).display()))
+    }
+}
+
+/// A file that has grown meanwhile is not what it was said to be.
+fn check_end(file: &mut File) -> io::Result<()> {
+    match file.read(&mut [0])? {
+        0 => Ok(()),
+        _ => Err(io::Error::other("it became longer while it was read")),
+    }
+}

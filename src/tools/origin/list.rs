@@ -1,0 +1,91 @@
+//! The names of a catalog, in the order in which the samples lie in their containers.
+
+use crate::catalog::{Catalog, Node, ROOT};
+use crate::dataset::open::Opened;
+use crate::failure::Failure;
+use std::collections::HashMap;
+use std::ops::Range;
+
+/// What an item is in the dataset, and where its path lies.
+pub(crate) struct Place {
+    pub(crate) node: Node,
+    pub(crate) path: Range<usize>,
+}
+
+/// Names and what has them.
+#[derive(Default)]
+pub(crate) struct Listed {
+    pub(crate) names: Vec<u8>,
+    pub(crate) places: Vec<Place>,
+}
+
+/// The names of a catalog in the order in which the samples lie there; folders that are stored as such, or
+/// are empty, stand before the first sample in them.
+pub(crate) fn list(
+    opened: &Opened,
+    catalog: &Catalog,
+    is_wanted: &mut dyn FnMut(&[u8]) -> bool,
+) -> Result<Listed, Failure> {
+    let mut listed = Listed::default();
+    let mut is_empty = HashMap::new();
+    catalog.walk(&opened.dataset, ROOT, &mut |path, node| {
+        if let Some(end) = path.iter().rposition(|byte| *byte == b'/') {
+            // The path of every folder on the way was there before.
+            if let Some(empty) = is_empty.get_mut(&path[..end]) {
+                *empty = false;
+            }
+        }
+        let is_stored = |folder| catalog.attributes(folder).is_some();
+        match node {
+            Node::Folder(folder) if !is_stored(folder) => {
+                is_empty.insert(path.to_vec(), true);
+            }
+            _ if !is_wanted(path) => return,
+            _ => {}
+        }
+        let start = listed.names.len();
+        listed.names.extend_from_slice(path);
+        listed.places.push(Place { node, path: start..listed.names.len() });
+    })?;
+    let names = &listed.names;
+    listed.places.retain(|place| match place.node {
+        Node::Folder(_) => {
+            let path = &names[place.path.clone()];
+            is_empty.get(path).is_none_or(|is_empty| *is_empty && is_wanted(path))
+        }
+        Node::Sample(_) => true,
+    });
+    sort(&mut listed);
+    Ok(listed)
+}
+
+/// Folders take the place of the first sample below them; the walk gave them before it.
+fn sort(listed: &mut Listed) {
+    if listed.places.is_sorted_by_key(|place| match place.node {
+        Node::Sample(sample) => sample,
+        Node::Folder(_) => u64::MAX,
+    }) {
+        return;
+    }
+    let names = &listed.names;
+    let mut first: HashMap<&[u8], u64> = HashMap::new();
+    for place in listed.places.iter().filter(|p| matches!(p.node, Node::Folder(_))) {
+        first.insert(&names[place.path.clone()], u64::MAX);
+    }
+    for place in &listed.places {
+        let Node::Sample(sample) = place.node else { continue };
+        let mut path = &names[place.path.clone()];
+        while let Some(end) = path.iter().rposition(|byte| *byte == b'/') {
+            path = &path[..end];
+            if let Some(first) = first.get_mut(path) {
+                *first = sample.min(*first);
+            }
+        }
+    }
+    let key = |place: &Place| match place.node {
+        Node::Sample(sample) => (sample, true),
+        Node::Folder(_) => (first[&names[place.path.clone()]], false),
+    };
+    // Stable: folders in folders stay in order, and so do several names of a sample.
+    listed.places.sort_by_cached_key(key);
+}

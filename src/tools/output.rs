@@ -1,0 +1,177 @@
+//! Outputs that appear under their names only when they are whole, and are gone if that never happens.
+
+use crate::failure::Failure;
+use crate::io::{preallocate, start_writing};
+use std::fs::{self, File};
+use std::io::{self, Seek, SeekFrom, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use tempfile::{NamedTempFile, TempDir};
+
+/// So much is written before the disk is told to begin with it, so that little is left to do at the end.
+const BEGIN_BYTES: u64 = 16 << 20;
+
+/// Refuses what is there already, unless it may be replaced, and is a file.
+pub(crate) fn check_free(output: &Path, force: bool) -> Result<(), Failure> {
+    match output.symlink_metadata() {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(e) => Err(Failure::output(output.display(), e)),
+        Ok(_) if force => check_is_file(output).map_err(|e| Failure::output(output.display(), e)),
+        Ok(_) => Err(Failure::output(output.display(), is_there())),
+    }
+}
+
+pub(crate) fn is_there() -> io::Error {
+    io::Error::new(io::ErrorKind::AlreadyExists, "is there already (--force replaces it)")
+}
+
+pub(crate) fn check_is_file(output: &Path) -> io::Result<()> {
+    match output.metadata()?.file_type().is_file() {
+        true => Ok(()),
+        false => Err(io::Error::other("is no file; it is not replaced")),
+    }
+}
+
+/// What is written must not become part of the folder that is read.
+pub(crate) fn check_outside(folder: &Path, output: &Path, done: &str) -> Result<(), Failure> {
+    let whole = folder.canonicalize().map_err(|e| Failure::unreadable(folder.display(), e))?;
+    let parent = parent_of(output);
+    let parent = parent.canonicalize().map_err(|e| Failure::output(parent.display(), e))?;
+    let is_itself = output.canonicalize().is_ok_and(|output| output == whole);
+    match parent.starts_with(&whole) || is_itself {
+        false => Ok(()),
+        true => Err(Failure::usage(format!(
+            "{}: the output would lie in the folder that is {done}",
+            output.display()
+        ))),
+    }
+}
+
+pub(crate) fn parent_of(path: &Path) -> &Path {
+    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// A file that vanishes unless it is given a name; readable like any file that the user makes.
+pub(crate) fn file_beside(output: &Path) -> io::Result<NamedTempFile> {
+    tempfile::Builder::new()
+        .prefix(".ffrfs-")
+        .permissions(fs::Permissions::from_mode(0o666 & !umask()))
+        .tempfile_in(parent_of(output))
+}
+
+/// A folder that vanishes unless it is given a name.
+pub(crate) fn folder_beside(output: &Path) -> io::Result<TempDir> {
+    tempfile::Builder::new()
+        .prefix(".ffrfs-")
+        .permissions(fs::Permissions::from_mode(0o777 & !umask()))
+        .tempdir_in(parent_of(output))
+}
+
+/// Gives a whole file its name, and makes that durable.
+pub(crate) fn give_name(
+    temporary: tempfile::TempPath,
+    output: &Path,
+    force: bool,
+) -> io::Result<()> {
+    let named = if force { temporary.persist(output) } else { temporary.persist_noclobber(output) };
+    named.map_err(|e| {
+        if e.error.kind() == io::ErrorKind::AlreadyExists { is_there() } else { e.error }
+    })?;
+    sync_folder(parent_of(output))
+}
+
+/// Gives a whole folder its name. What has the name steps aside first, and is removed afterwards.
+pub(crate) fn give_folder_name(folder: TempDir, output: &Path, force: bool) -> io::Result<()> {
+    sync_folder(folder.path())?;
+    let aside = tempfile::Builder::new().prefix(".ffrfs-old-").tempdir_in(parent_of(output))?;
+    let old = aside.path().join("old");
+    if force && output.exists() {
+        fs::rename(output, &old)?;
+    }
+    fs::rename(folder.path(), output).inspect_err(|_| {
+        let _ = fs::rename(&old, output);
+    })?;
+    let _ = folder.keep();
+    sync_folder(parent_of(output))
+}
+
+/// It can only be read by setting it; nobody else creates files meanwhile.
+pub(crate) fn umask() -> u32 {
+    use nix::sys::stat::{Mode, umask};
+    let mask = umask(Mode::from_bits_truncate(0o077));
+    umask(mask);
+    mask.bits()
+}
+
+/// Makes the names in a folder durable.
+fn sync_folder(path: &Path) -> io::Result<()> {
+    File::open(path)?.sync_all()
+}
+
+/// A large file that is written once: room for it is found at the beginning, and the disk is kept busy.
+pub(crate) struct LargeFile<'a> {
+    file: &'a File,
+    position: u64,
+    begun: u64,
+}
+
+impl<'a> LargeFile<'a> {
+    /// `bytes`: about how long it will be.
+    pub(crate) fn new(file: &'a File, bytes: u64) -> io::Result<Self> {
+        preallocate(file, bytes)?;
+        Ok(Self { file, position: 0, begun: 0 })
+    }
+
+    /// Writes what is left to the disk, and gives back the room that was not needed.
+    pub(crate) fn finish(file: &File) -> io::Result<()> {
+        file.set_len(file.metadata()?.len())?;
+        file.sync_all()
+    }
+}
+
+impl Write for LargeFile<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.file.write(bytes)?;
+        self.position += written as u64;
+        if self.position >= self.begun + BEGIN_BYTES {
+            start_writing(self.file, self.begun, self.position - self.begun);
+            self.begun = self.position;
+        }
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Seek for LargeFile<'_> {
+    fn seek(&mut self, place: SeekFrom) -> io::Result<u64> {
+        self.position = self.file.seek(place)?;
+        Ok(self.position)
+    }
+}
+
+/// Where the files of a set are, before they have their names.
+pub(crate) struct Set {
+    files: Vec<(tempfile::TempPath, PathBuf)>,
+}
+
+impl Set {
+    pub(crate) fn new() -> Self {
+        Self { files: Vec::new() }
+    }
+
+    pub(crate) fn add(&mut self, temporary: NamedTempFile, output: PathBuf) {
+        self.files.push((temporary.into_temp_path(), output));
+    }
+
+    /// Gives all their names.
+    pub(crate) fn give_names(self, force: bool) -> Result<(), Failure> {
+        for (temporary, output) in self.files {
+            give_name(temporary, &output, force)
+                .map_err(|e| Failure::output(output.display(), e))?;
+        }
+        Ok(())
+    }
+}

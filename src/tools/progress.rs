@@ -1,0 +1,18 @@
+//! Bars for long work: on a terminal only.
+
+use indicatif::{ProgressBar, ProgressStyle};
+use std::io::{self, IsTerminal};
+
+/// A bar that counts bytes.
+pub(crate) fn of_bytes(bytes: u64) -> ProgressBar {
+    bar(bytes, "{bar:30} {bytes}/{total_bytes}, {bytes_per_sec}, {eta} left")
+}
+
+fn bar(length: u64, template: &str) -> ProgressBar {
+    if !io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let style = ProgressStyle::with_template(template);
+    let bar = ProgressBar::new(length);
+    bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+}
