@@ -5,7 +5,7 @@ use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_mai
 use ffrfs::catalog::{Catalog, Dataset, Numbered, Suffix, TreeBuilder};
 use ffrfs::format::ffrecord::Writer;
 use ffrfs::format::{self, MemorySource, OpenOptions};
-use ffrfs::vfs::{CONTROL_FOLDER, Operation, Options, Part, Phase, Step, Verify, Vfs};
+use ffrfs::vfs::{CONTROL_FOLDER, Operation, Options, Part, Phase, ReadRequest, Step, Verify, Vfs};
 use std::hint::black_box;
 use std::io::Cursor;
 use std::sync::Arc;
@@ -36,22 +36,15 @@ fn vfs(dataset: Dataset, catalog: Catalog, verify: Verify) -> Vfs {
 
 /// Reads a whole sample as a transport does, the "disk" being memory.
 fn read(vfs: &Vfs, file: &[u8], ino: u64, length: u64) {
-    let mut step = vfs.read(ino, 0, length);
-    loop {
-        step = match step {
-            Step::Done(reply) => {
-                assert_eq!(reply.bytes().unwrap().len() as u64, length);
-                return vfs.finish(reply);
-            }
-            Step::Read(mut task) => {
-                let (at, target) = task.span().target(1);
-                let at = at as usize;
-                target.copy_from_slice(&file[at..at + target.len()]);
-                vfs.resume(task, Ok(()))
-            }
-            Step::Wait(_) => unreachable!("one reader"),
-        }
-    }
+    let request = ReadRequest { ino, offset_bytes: 0, length_bytes: length };
+    let reply = vfs.read_blocking(request, |span| {
+        let (at, target) = span.target(1);
+        let at = at as usize;
+        target.copy_from_slice(&file[at..at + target.len()]);
+        Ok(())
+    });
+    assert_eq!(reply.bytes().unwrap().len() as u64, length);
+    vfs.finish(reply);
 }
 
 fn reads(c: &mut Criterion) {

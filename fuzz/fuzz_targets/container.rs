@@ -6,7 +6,7 @@
 use ffrfs::catalog::{Catalog, Dataset, Naming, Numbered, StoredNames, Suffix};
 use ffrfs::format::{self, MemorySource, OpenOptions};
 use ffrfs::io::ReadError;
-use ffrfs::vfs::{Attr, FileKind, Listed, Options, Part, Step, Vfs};
+use ffrfs::vfs::{Attr, FileKind, Listed, Options, Part, ReadRequest, Vfs};
 use libfuzzer_sys::fuzz_target;
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -67,7 +67,7 @@ fn read(vfs: &Vfs, bytes: &[u8], attr: &Attr) {
     let crc = vfs.getxattr(attr.ino, b"user.ffrfs.crc32").expect("FFRecord has checksums");
     let crc = u32::from_str_radix(std::str::from_utf8(&crc).unwrap(), 16).unwrap();
     for (offset, length) in [(0, attr.size), (attr.size / 2, 7)] {
-        let Some(given) = drive(vfs, bytes, attr.ino, offset, length) else { continue };
+        let Some(given) = read_at(vfs, bytes, attr.ino, offset, length) else { continue };
         if given.is_empty() {
             continue;
         }
@@ -77,28 +77,19 @@ fn read(vfs: &Vfs, bytes: &[u8], attr: &Attr) {
     }
 }
 
-fn drive(vfs: &Vfs, bytes: &[u8], ino: u64, offset: u64, length: u64) -> Option<Vec<u8>> {
-    let mut step = vfs.read(ino, offset, length);
-    loop {
-        step = match step {
-            Step::Done(reply) => {
-                let given = reply.bytes().ok().map(<[u8]>::to_vec);
-                vfs.finish(reply);
-                return given;
-            }
-            Step::Wait(_) => panic!("nobody else reads"),
-            Step::Read(mut task) => {
-                let (at, target) = task.span().target(1);
-                let at = at as usize;
-                let end = std::io::ErrorKind::UnexpectedEof;
-                let fetched = match bytes.get(at..at + target.len()) {
-                    Some(found) => Ok(target.copy_from_slice(found)),
-                    None => Err(ReadError::Io(end.into())),
-                };
-                vfs.resume(task, fetched)
-            }
-        };
-    }
+fn read_at(vfs: &Vfs, bytes: &[u8], ino: u64, offset: u64, length: u64) -> Option<Vec<u8>> {
+    let request = ReadRequest { ino, offset_bytes: offset, length_bytes: length };
+    let reply = vfs.read_blocking(request, |span| {
+        let (at, target) = span.target(1);
+        let at = at as usize;
+        match bytes.get(at..at + target.len()) {
+            Some(found) => Ok(target.copy_from_slice(found)),
+            None => Err(ReadError::Io(std::io::ErrorKind::UnexpectedEof.into())),
+        }
+    });
+    let given = reply.bytes().ok().map(<[u8]>::to_vec);
+    vfs.finish(reply);
+    given
 }
 
 fn crc32(bytes: &[u8]) -> u32 {

@@ -7,7 +7,8 @@ use super::wire::{ABSENT, PREFERRED_READ_BYTES};
 use super::workers::Workers;
 use crate::io::{File, ReadError, is_announcement};
 use crate::vfs::{
-    Attr, Errno, FOREVER, FileKind, Listed, Lookup, Operation, Phase, Step, Task, Traced, Vfs,
+    Attr, Driver, Errno, FOREVER, FileKind, InFlightRead, Listed, Lookup, Operation, Phase,
+    ReadRequest, Reply, Step, Task, Traced, Vfs, begin, drive,
 };
 use fuser::{
     AccessFlags, BsdFileFlags, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo,
@@ -16,6 +17,7 @@ use fuser::{
     ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
 use std::ffi::OsStr;
+use std::ops::ControlFlow::{self, Break, Continue};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -57,9 +59,7 @@ struct Shared {
 
 /// A read that is not answered yet.
 struct Job {
-    ino: u64,
-    offset: u64,
-    length: u64,
+    read: ReadRequest,
     start: Instant,
     traced: Traced,
     reply: ReplyData,
@@ -122,68 +122,76 @@ impl DevFuse {
     }
 }
 
-impl Shared {
-    /// Begins a read on the thread that received the request.
-    fn serve(self: &Arc<Self>, job: Job) {
-        let step = self.vfs.read(job.ino, job.offset, job.length);
-        self.drive(job, step, false);
+/// A read of a request from /dev/fuse; what must wait goes to a worker thread.
+struct RequestRead<'a> {
+    shared: &'a Arc<Shared>,
+    job: Job,
+    /// Whether this thread is a worker.
+    may_wait: bool,
+}
+
+impl Driver for RequestRead<'_> {
+    type Output = ();
+
+    fn vfs(&self) -> &Vfs {
+        &self.shared.vfs
     }
 
-    /// Follows the steps to the answer. A thread that may not wait hands over what would make it.
-    fn drive(self: &Arc<Self>, mut job: Job, mut step: Step, may_wait: bool) {
-        loop {
-            step = match step {
-                Step::Done(reply) => {
-                    // Counted first: whoever has the answer finds it in the counters.
-                    let control = self.vfs.is_control(job.ino);
-                    self.vfs.stats().request(Operation::Read, control, job.start);
-                    job.traced.enter(Phase::Reply);
-                    let bytes = reply.bytes();
-                    match bytes {
-                        Ok(bytes) => job.reply.data(bytes),
-                        Err(errno) => job.reply.error(wire(errno)),
-                    }
-                    self.vfs.trace().end(job.traced, bytes.map(|bytes| bytes.len() as u64));
-                    return self.vfs.finish(reply);
-                }
-                Step::Wait(flight) => {
-                    let shared = Arc::clone(self);
-                    job.traced.enter(Phase::Wait);
-                    flight.when_landed(move || {
-                        job.traced.leave();
-                        shared.serve(job);
-                    });
-                    return;
-                }
-                Step::Read(task) if (task.waits() || task.is_long()) && !may_wait => {
-                    return self.hand_over(job, task);
-                }
-                Step::Read(mut task) => {
-                    let waits = task.waits();
-                    job.traced.enter(if waits { Phase::Disk } else { Phase::Cache });
-                    match reads::fetch(&self.files, task.span(), waits) {
-                        Err(ReadError::WouldBlock) => {
-                            job.traced.cancel();
-                            self.vfs.must_wait(task)
-                        }
-                        fetched => {
-                            job.traced.enter(Phase::Verify);
-                            self.vfs.resume(task, fetched)
-                        }
-                    }
-                }
-            }
+    fn request(&self) -> ReadRequest {
+        self.job.read
+    }
+
+    fn fetch(mut self, mut task: Task) -> ControlFlow<(), (Self, Task, Result<(), ReadError>)> {
+        let waits = task.waits();
+        if (waits || task.is_long()) && !self.may_wait {
+            self.hand_over(task);
+            return Break(());
         }
+        self.job.traced.enter(if waits { Phase::Disk } else { Phase::Cache });
+        let fetched = reads::fetch(&self.shared.files, task.span(), waits);
+        match fetched {
+            Err(ReadError::WouldBlock) => self.job.traced.cancel(),
+            _ => self.job.traced.enter(Phase::Verify),
+        }
+        Continue((self, task, fetched))
     }
 
-    fn hand_over(self: &Arc<Self>, mut job: Job, mut task: Task) {
+    fn follow(self, read: Arc<InFlightRead>) -> ControlFlow<(), Self> {
+        let (shared, mut job) = (Arc::clone(self.shared), self.job);
+        job.traced.enter(Phase::Wait);
+        read.when_ended(move || {
+            job.traced.leave();
+            begin(RequestRead { shared: &shared, job, may_wait: false });
+        });
+        Break(())
+    }
+
+    fn answer(self, reply: Reply) {
+        let Self { shared, mut job, .. } = self;
+        // Counted first: whoever has the answer finds it in the counters.
+        let control = shared.vfs.is_control(job.read.ino);
+        shared.vfs.stats().request(Operation::Read, control, job.start);
+        job.traced.enter(Phase::Reply);
+        let bytes = reply.bytes();
+        match bytes {
+            Ok(bytes) => job.reply.data(bytes),
+            Err(errno) => job.reply.error(wire(errno)),
+        }
+        shared.vfs.trace().end(job.traced, bytes.map(|bytes| bytes.len() as u64));
+        shared.vfs.finish(reply);
+    }
+}
+
+impl RequestRead<'_> {
+    /// Goes on with a task on a worker thread.
+    fn hand_over(self, mut task: Task) {
+        let (shared, mut job) = (Arc::clone(self.shared), self.job);
         job.traced.enter(Phase::Queue);
-        self.vfs.shelve(&mut task);
-        let shared = Arc::clone(self);
-        self.workers.run(move || {
+        shared.vfs.shelve(&mut task);
+        self.shared.workers.run(move || {
             job.traced.leave();
             shared.vfs.unshelve(&mut task);
-            shared.drive(job, Step::Read(task), true);
+            drive(RequestRead { shared: &shared, job, may_wait: true }, Step::Read(task));
         });
     }
 }
@@ -418,7 +426,9 @@ impl Filesystem for DevFuse {
         let start = Instant::now();
         let length = u64::from(size);
         let traced = self.begin(request, Operation::Read, ino.0, start).range(offset, length);
-        self.shared.serve(Job { ino: ino.0, offset, length, start, traced, reply });
+        let read = ReadRequest { ino: ino.0, offset_bytes: offset, length_bytes: length };
+        let job = Job { read, start, traced, reply };
+        begin(RequestRead { shared: &self.shared, job, may_wait: false });
     }
 
     fn readdir(

@@ -7,10 +7,11 @@ use super::wire::{self, ABSENT, Out, op, valid};
 use crate::io::ring::{Event, Ring, Waker};
 use crate::io::{Buffer, File, ReadError, is_announcement};
 use crate::vfs::{
-    Attr, Errno, FOREVER, Fetch, Flight, Listed, Lookup, Operation, Phase, Reply, Step, Task,
-    Traced, Vfs,
+    Attr, Driver, Errno, FOREVER, Fetch, InFlightRead, Listed, Lookup, Operation, Phase,
+    ReadRequest, Reply, Step, Task, Traced, Vfs, begin, drive,
 };
 use std::io;
+use std::ops::ControlFlow::{self, Break, Continue};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -41,10 +42,9 @@ enum State {
     Parked(Job),
 }
 
+/// A read that is not answered yet.
 struct Job {
-    ino: u64,
-    offset: u64,
-    length: u64,
+    read: ReadRequest,
     start: Instant,
     traced: Traced,
 }
@@ -102,9 +102,8 @@ impl Lane {
                 let (offset, length) =
                     (wire::u64_at(&operation, 8), u64::from(wire::u32_at(&operation, 16)));
                 let traced = self.begin(Operation::Read, ino, pid, start).range(offset, length);
-                let job = Job { ino, offset, length, start, traced };
-                let step = self.vfs.read(ino, offset, length);
-                return self.drive(slot, job, step);
+                let read = ReadRequest { ino, offset_bytes: offset, length_bytes: length };
+                return begin(SlotRead { lane: self, slot, job: Job { read, start, traced } });
             }
             op::LOOKUP => return self.lookup(slot, ino, pid, start),
             op::GETATTR => (Operation::Getattr, self.getattr(slot, ino)),
@@ -325,45 +324,9 @@ impl Lane {
         failed.map_or(Ok(out.length()), Err)
     }
 
-    /// Follows the steps of a read until it is answered or has to wait.
-    fn drive(&mut self, slot: usize, mut job: Job, mut step: Step) {
-        loop {
-            step = match step {
-                Step::Done(reply) => {
-                    job.traced.enter(Phase::Reply);
-                    let answer = self.place(slot, reply);
-                    self.ring.answer(slot, answer.map_err(|errno| errno.0));
-                    self.vfs.trace().end(job.traced, answer.map(|bytes| bytes as u64));
-                    let control = self.vfs.is_control(job.ino);
-                    return self.vfs.stats().request(Operation::Read, control, job.start);
-                }
-                Step::Wait(flight) => return self.park(slot, job, &flight),
-                Step::Read(mut task) => {
-                    if !task.span().has_loan() {
-                        self.vfs.lend(&mut task, self.ring.lend_payload(slot));
-                    }
-                    if task.waits() {
-                        return self.fetch(slot, job, task, 0);
-                    }
-                    // A long pass must not keep other requests waiting.
-                    job.traced.enter(Phase::Cache);
-                    let fetched = match task.is_long() {
-                        true => Err(ReadError::WouldBlock),
-                        false => reads::fetch(&self.files, task.span(), false),
-                    };
-                    match fetched {
-                        Err(ReadError::WouldBlock) => {
-                            job.traced.cancel();
-                            self.vfs.must_wait(task)
-                        }
-                        fetched => {
-                            job.traced.enter(Phase::Verify);
-                            self.vfs.resume(task, fetched)
-                        }
-                    }
-                }
-            }
-        }
+    /// Follows a slot's read from `step` on.
+    fn drive(&mut self, slot: usize, job: Job, step: Step) {
+        drive(SlotRead { lane: self, slot, job }, step);
     }
 
     /// Brings the bytes to the beginning of the payload, where they often lie already.
@@ -385,11 +348,11 @@ impl Lane {
         Ok(length)
     }
 
-    fn park(&mut self, slot: usize, mut job: Job, flight: &Flight) {
+    fn park(&mut self, slot: usize, mut job: Job, read: &InFlightRead) {
         job.traced.enter(Phase::Wait);
         self.slots[slot] = State::Parked(job);
         let landed = Arc::clone(&self.landed);
-        flight.when_landed(move || {
+        read.when_ended(move || {
             landed.slots.lock().unwrap_or_else(PoisonError::into_inner).push(slot);
             landed.waker.wake();
         });
@@ -402,8 +365,7 @@ impl Lane {
         for slot in slots {
             if let State::Parked(mut job) = std::mem::replace(&mut self.slots[slot], State::Free) {
                 job.traced.leave();
-                let step = self.vfs.read(job.ino, job.offset, job.length);
-                self.drive(slot, job, step);
+                begin(SlotRead { lane: self, slot, job });
             }
         }
     }
@@ -436,6 +398,62 @@ impl Lane {
                 self.drive(slot, job, step);
             }
         }
+    }
+}
+
+/// The read of a slot: what must wait goes through the lane's ring.
+struct SlotRead<'a> {
+    lane: &'a mut Lane,
+    slot: usize,
+    job: Job,
+}
+
+impl Driver for SlotRead<'_> {
+    type Output = ();
+
+    fn vfs(&self) -> &Vfs {
+        &self.lane.vfs
+    }
+
+    fn request(&self) -> ReadRequest {
+        self.job.read
+    }
+
+    fn fetch(mut self, mut task: Task) -> ControlFlow<(), (Self, Task, Result<(), ReadError>)> {
+        if !task.span().has_loan() {
+            let payload = self.lane.ring.lend_payload(self.slot);
+            self.lane.vfs.lend(&mut task, payload);
+        }
+        if task.waits() {
+            self.lane.fetch(self.slot, self.job, task, 0);
+            return Break(());
+        }
+        self.job.traced.enter(Phase::Cache);
+        // A long pass must not keep other requests waiting.
+        let fetched = match task.is_long() {
+            true => Err(ReadError::WouldBlock),
+            false => reads::fetch(&self.lane.files, task.span(), false),
+        };
+        match fetched {
+            Err(ReadError::WouldBlock) => self.job.traced.cancel(),
+            _ => self.job.traced.enter(Phase::Verify),
+        }
+        Continue((self, task, fetched))
+    }
+
+    fn follow(self, read: Arc<InFlightRead>) -> ControlFlow<(), Self> {
+        self.lane.park(self.slot, self.job, &read);
+        Break(())
+    }
+
+    fn answer(self, reply: Reply) {
+        let Self { lane, slot, mut job } = self;
+        job.traced.enter(Phase::Reply);
+        let answer = lane.place(slot, reply);
+        lane.ring.answer(slot, answer.map_err(|errno| errno.0));
+        lane.vfs.trace().end(job.traced, answer.map(|bytes| bytes as u64));
+        let control = lane.vfs.is_control(job.read.ino);
+        lane.vfs.stats().request(Operation::Read, control, job.start);
     }
 }
 

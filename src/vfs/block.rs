@@ -6,7 +6,7 @@
 //! are fetched one by one: a random pass over more than fits must not throw out what it will still need.
 
 use super::budget::{Budget, Reservation};
-use super::flight::Flight;
+use super::in_flight::InFlightRead;
 use crate::io::Buffer;
 use lru::LruCache;
 use std::collections::HashMap;
@@ -63,7 +63,7 @@ pub(super) enum Entered {
     /// It is there; whether it is asked for the first time.
     Hit(Arc<Chunk>, bool),
     /// It is being fetched: wait.
-    Join(Arc<Flight>),
+    Join(Arc<InFlightRead>),
     /// The caller must fetch it.
     Lead(BlockLead),
     /// There is no room for it.
@@ -95,7 +95,7 @@ impl Drop for BlockLead {
         let flight = self.blocks.shard(self.id).flights.remove(&self.id);
         self.blocks.busy.fetch_sub(1, Ordering::Relaxed);
         if let Some(flight) = flight {
-            flight.land();
+            flight.end();
         }
     }
 }
@@ -142,7 +142,7 @@ pub struct BlockFigures {
 
 struct Shard {
     known: LruCache<BlockId, Slot>,
-    flights: HashMap<BlockId, Arc<Flight>>,
+    flights: HashMap<BlockId, Arc<InFlightRead>>,
     /// Reads that came here.
     ticks: u64,
 }
@@ -288,7 +288,7 @@ impl Blocks {
                 return None;
             }
         };
-        shard.flights.insert(id, Arc::new(Flight::new()));
+        shard.flights.insert(id, Arc::new(InFlightRead::new()));
         self.busy.fetch_add(1, Ordering::Relaxed);
         Some(BlockLead { blocks: Arc::clone(self), id, reservation: Some(reservation) })
     }
@@ -481,7 +481,7 @@ mod tests {
         let Entered::Join(flight) = blocks.enter((0, 1), 1) else { panic!("it is on its way") };
         let woken = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&woken);
-        flight.when_landed(move || {
+        flight.when_ended(move || {
             count.fetch_add(1, Ordering::Relaxed);
         });
         drop(lead);

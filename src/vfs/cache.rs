@@ -7,7 +7,7 @@
 
 use super::block::Blocks;
 use super::budget::{Budget, Reservation};
-use super::flight::Flight;
+use super::in_flight::InFlightRead;
 use super::stream::Stream;
 use super::verify::{Digests, Verified};
 use lru::LruCache;
@@ -49,7 +49,7 @@ pub(super) enum Entered {
     /// It was fetched ahead; its place in the order of arrival, if all of it was given out now.
     Ahead(Arc<Verified>, Option<u64>),
     /// It is being fetched: wait.
-    Join(Arc<Flight>),
+    Join(Arc<InFlightRead>),
     /// Nobody fetches it: the caller must.
     Lead(Lead),
 }
@@ -85,7 +85,7 @@ impl Drop for Lead {
             self.cache.busy.fetch_sub(1, Ordering::Relaxed);
         }
         if let Some(flight) = flight {
-            flight.land();
+            flight.end();
         }
     }
 }
@@ -105,7 +105,7 @@ pub(super) struct SampleCache {
 struct Shard {
     known: LruCache<u64, Slot>,
     ahead: HashMap<u64, Ahead>,
-    flights: HashMap<u64, Arc<Flight>>,
+    flights: HashMap<u64, Arc<InFlightRead>>,
 }
 
 struct Slot {
@@ -187,16 +187,16 @@ impl SampleCache {
 
     /// The duty to fetch a sample for one reader, so that nobody fetches it ahead meanwhile; or the fetch
     /// that is under way.
-    pub(super) fn claim(self: &Arc<Self>, sample: u64) -> Result<Lead, Arc<Flight>> {
+    pub(super) fn claim(self: &Arc<Self>, sample: u64) -> Result<Lead, Arc<InFlightRead>> {
         self.lead(sample, false)
     }
 
-    fn lead(self: &Arc<Self>, sample: u64, is_ahead: bool) -> Result<Lead, Arc<Flight>> {
+    fn lead(self: &Arc<Self>, sample: u64, is_ahead: bool) -> Result<Lead, Arc<InFlightRead>> {
         let mut shard = self.shard(sample);
         if let Some(flight) = shard.flights.get(&sample) {
             return Err(Arc::clone(flight));
         }
-        shard.flights.insert(sample, Arc::new(Flight::new()));
+        shard.flights.insert(sample, Arc::new(InFlightRead::new()));
         Ok(Lead { cache: Arc::clone(self), sample, is_ahead })
     }
 
@@ -438,11 +438,11 @@ mod tests {
                 told.fetch_add(1, Ordering::Relaxed);
             }
         };
-        flight.when_landed(count(&told));
+        flight.when_ended(count(&told));
         assert_eq!(told.load(Ordering::Relaxed), 0);
         drop(first);
         assert_eq!(told.load(Ordering::Relaxed), 1);
-        flight.when_landed(count(&told));
+        flight.when_ended(count(&told));
         assert_eq!(told.load(Ordering::Relaxed), 2);
         lead(&cache, 1);
     }

@@ -21,7 +21,7 @@ use super::prefetch::Waited;
 use super::span::Span;
 use super::stream::{Pass, Streams};
 use super::verify::{Digests, Memory, Scan, Verified};
-use super::{Errno, Flight, Stage, Verify, Vfs};
+use super::{Errno, InFlightRead, Stage, Verify, Vfs};
 use crate::catalog::{Located, Node};
 use crate::format::{Content, Sample};
 use crate::io::{Buffer, ReadError};
@@ -44,7 +44,7 @@ pub enum Step {
     /// Fetch what the task says, then [`Vfs::resume`]. If that means to wait, [`Vfs::must_wait`] first.
     Read(Task),
     /// Another request fetches the same sample. When it has landed, call [`Vfs::read`] again.
-    Wait(Arc<Flight>),
+    Wait(Arc<InFlightRead>),
 }
 
 /// An answer. Give it back with [`Vfs::finish`] so that its memory is used again.

@@ -10,6 +10,7 @@ use crate::format::ffrecord::{Writer, header_bytes};
 use crate::format::{MemorySource, OpenOptions};
 use crate::io::ReadError;
 use std::io::{self, Cursor};
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 // ---- the simulated disk --------------------------------------------------------------------------
@@ -118,26 +119,26 @@ impl World {
         assert!(span.needed_bytes() <= there, "nothing is needed from behind the end");
     }
 
-    /// Reads with nobody else around.
-    fn read(&self, sample: u64, offset: u64, length: u64) -> Result<Vec<u8>, Errno> {
-        self.drive(self.vfs.read(ino_of(sample), offset, length))
+    /// What a disk does that gives one byte (of a part, at an offset) wrong.
+    fn fetch_lying(&self, span: &mut Span, lie: Option<(usize, usize)>) {
+        self.fetch(span);
+        if let Some((part, offset)) = lie
+            && part == span.part()
+            && span.range().contains(&(offset as u64))
+        {
+            let start = span.range().start;
+            span.target(1).1[(offset as u64 - start) as usize] ^= 0x40;
+        }
     }
 
-    fn drive(&self, mut step: Step) -> Result<Vec<u8>, Errno> {
-        loop {
-            step = match step {
-                Step::Done(reply) => {
-                    let bytes = reply.bytes().map(<[u8]>::to_vec);
-                    self.vfs.finish(reply);
-                    return bytes;
-                }
-                Step::Read(mut task) => {
-                    self.fetch(task.span());
-                    self.vfs.resume(task, Ok(()))
-                }
-                Step::Wait(_) => panic!("nobody else reads: a flight was left behind"),
-            }
-        }
+    /// Reads with nobody else around.
+    fn read(&self, sample: u64, offset: u64, length: u64) -> Result<Vec<u8>, Errno> {
+        begin(request(sample, offset, length).alone_in(self))
+    }
+
+    /// Goes on from a step, with nobody else around.
+    fn drive(&self, step: Step) -> Result<Vec<u8>, Errno> {
+        drive(request(0, 0, 0).alone_in(self), step)
     }
 
     /// Begins a partial read that will fetch the sample.
@@ -155,14 +156,66 @@ impl World {
         };
         let woken = Arc::new(AtomicU64::new(0));
         let told = Arc::clone(&woken);
-        flight.when_landed(move || {
+        flight.when_ended(move || {
             told.fetch_add(1, Ordering::Relaxed);
         });
         woken
     }
 
+    fn take(&self, reply: Reply) -> Result<Vec<u8>, Errno> {
+        let bytes = reply.bytes().map(<[u8]>::to_vec);
+        self.vfs.finish(reply);
+        bytes
+    }
+
     fn snapshot(&self) -> serde_json::Value {
         serde_json::to_value(self.vfs.stats.snapshot()).unwrap()
+    }
+}
+
+fn request(sample: u64, offset_bytes: u64, length_bytes: u64) -> ReadRequest {
+    ReadRequest { ino: ino_of(sample), offset_bytes, length_bytes }
+}
+
+impl ReadRequest {
+    /// A driver for a world in which nobody else reads, with a disk that is good.
+    fn alone_in(self, world: &World) -> Alone<'_, impl FnMut(&mut Span)> {
+        Alone { world, request: self, fetch: |span: &mut Span| world.fetch(span) }
+    }
+}
+
+/// The only reader.
+struct Alone<'a, F> {
+    world: &'a World,
+    request: ReadRequest,
+    fetch: F,
+}
+
+impl<F: FnMut(&mut Span)> Driver for Alone<'_, F> {
+    type Output = Result<Vec<u8>, Errno>;
+
+    fn vfs(&self) -> &Vfs {
+        &self.world.vfs
+    }
+
+    fn request(&self) -> ReadRequest {
+        self.request
+    }
+
+    fn fetch(
+        mut self,
+        mut task: Task,
+    ) -> ControlFlow<Self::Output, (Self, Task, Result<(), ReadError>)> {
+        (self.fetch)(task.span());
+        ControlFlow::Continue((self, task, Ok(())))
+    }
+
+    fn follow(self, _: Arc<InFlightRead>) -> ControlFlow<Self::Output, Self> {
+        panic!("nobody else reads: an in-flight read was left behind")
+    }
+
+    fn answer(self, reply: Reply) -> Self::Output {
+        self.world.take(reply)
     }
 }
 

@@ -10,7 +10,7 @@ use ffrfs::catalog::{Catalog, Dataset, Naming, Numbered, StoredNames, Suffix};
 use ffrfs::format::ffrecord::{PACKED_FOLDER_MAGIC, Writer, pickle};
 use ffrfs::format::{Entry, Folder, MemorySource, OpenOptions};
 use ffrfs::io::ReadError;
-use ffrfs::vfs::{Errno, FileKind, Options, Part, Step, Verify, Vfs};
+use ffrfs::vfs::{Errno, FileKind, Options, Part, ReadRequest, Verify, Vfs};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -128,30 +128,18 @@ fn read_file(vfs: &Vfs, disk: &[u8], ino: u64) -> Result<Vec<u8>, Errno> {
 }
 
 fn read(vfs: &Vfs, disk: &[u8], ino: u64, offset: u64, length: u64) -> Result<Vec<u8>, Errno> {
-    let mut step = vfs.read(ino, offset, length);
-    loop {
-        step = match step {
-            Step::Done(reply) => {
-                let bytes = reply.bytes().map(<[u8]>::to_vec);
-                vfs.finish(reply);
-                return bytes;
-            }
-            Step::Wait(_) => panic!("nobody else reads"),
-            Step::Read(mut task) => {
-                let (start, target) = task.span().target(1);
-                let start = usize::try_from(start).unwrap();
-                let found = start.checked_add(target.len()).and_then(|end| disk.get(start..end));
-                let fetched = match found {
-                    Some(bytes) => {
-                        target.copy_from_slice(bytes);
-                        Ok(())
-                    }
-                    None => Err(ReadError::Io(std::io::ErrorKind::UnexpectedEof.into())),
-                };
-                vfs.resume(task, fetched)
-            }
-        };
-    }
+    let request = ReadRequest { ino, offset_bytes: offset, length_bytes: length };
+    let reply = vfs.read_blocking(request, |span| {
+        let (start, target) = span.target(1);
+        let start = usize::try_from(start).unwrap();
+        let found = start.checked_add(target.len()).and_then(|end| disk.get(start..end));
+        let bytes = found.ok_or_else(|| ReadError::Io(std::io::ErrorKind::UnexpectedEof.into()))?;
+        target.copy_from_slice(bytes);
+        Ok(())
+    });
+    let bytes = reply.bytes().map(<[u8]>::to_vec);
+    vfs.finish(reply);
+    bytes
 }
 
 /// All that may be shown of a container: its tree, or numbers, each with the right bytes.

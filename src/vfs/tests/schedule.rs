@@ -102,52 +102,82 @@ impl Schedule<'_> {
         }
     }
 
-    /// The reader, if it was not answered.
+    /// One step of a reader; the reader, if it was not answered.
     fn step(&mut self, mut reader: Reader) -> Option<Reader> {
         let vfs = &self.world.vfs;
-        let step = match std::mem::replace(&mut reader.state, State::Waiting) {
+        match std::mem::replace(&mut reader.state, State::Waiting) {
             State::Waiting => unreachable!("it waits"),
             State::Ready => {
-                let Request { sample, offset, length } = reader.request;
+                let sample = reader.request.sample;
                 if self.rng.once_in(10) {
-                    vfs.announce(&[sample, (sample + 1) % vfs.dataset.len()]).unwrap();
+                    vfs.announce(&[sample, (sample + 1) % vfs.dataset().len()]).unwrap();
                 }
                 match self.rng.below(8) {
                     0 => vfs.kernel_knows(ino_of(sample)),
                     1 => vfs.forget(ino_of(sample), 1),
                     _ => {}
                 }
-                vfs.read(ino_of(sample), offset, length)
+                begin(Turn { schedule: self, reader })
             }
             State::Reading(mut task) if self.rng.once_in(8) => {
                 // It waits in a queue without its memory.
                 vfs.shelve(&mut task);
-                Step::Read(*task)
+                reader.state = State::Reading(task);
+                Some(reader)
             }
-            State::Reading(task) if !task.waits() && self.rng.once_in(2) => vfs.must_wait(*task),
-            State::Reading(task) if self.rng.once_in(self.fail_once_in) => {
-                reader.failures += 1;
-                vfs.resume(*task, fails())
-            }
-            State::Reading(mut task) => {
-                self.world.fetch_aligned(task.span(), [1, 512, 4096][self.rng.below(3)]);
-                vfs.resume(*task, Ok(()))
-            }
-        };
-        match step {
-            Step::Done(reply) => {
-                let bytes = reply.bytes().map(<[u8]>::to_vec);
-                vfs.finish(reply);
-                self.replies.insert(reader.number, (bytes, reader.failures));
-                return None;
-            }
-            Step::Read(task) => reader.state = State::Reading(Box::new(task)),
-            Step::Wait(flight) => {
-                let (woken, number) = (Arc::clone(&self.woken), reader.number);
-                flight.when_landed(move || woken.lock().unwrap().push(number));
+            State::Reading(task) => {
+                let step = if !task.waits() && self.rng.once_in(2) {
+                    vfs.must_wait(*task)
+                } else if self.rng.once_in(self.fail_once_in) {
+                    reader.failures += 1;
+                    vfs.resume(*task, fails())
+                } else {
+                    let mut task = task;
+                    self.world.fetch_aligned(task.span(), [1, 512, 4096][self.rng.below(3)]);
+                    vfs.resume(*task, Ok(()))
+                };
+                drive(Turn { schedule: self, reader }, step)
             }
         }
-        Some(reader)
+    }
+}
+
+/// A reader's turn: it ends with the next step that is not an answer.
+struct Turn<'a, 'w> {
+    schedule: &'a mut Schedule<'w>,
+    reader: Reader,
+}
+
+impl Driver for Turn<'_, '_> {
+    type Output = Option<Reader>;
+
+    fn vfs(&self) -> &Vfs {
+        &self.schedule.world.vfs
+    }
+
+    fn request(&self) -> ReadRequest {
+        let Request { sample, offset, length } = self.reader.request;
+        request(sample, offset, length)
+    }
+
+    fn fetch(
+        mut self,
+        task: Task,
+    ) -> ControlFlow<Self::Output, (Self, Task, Result<(), ReadError>)> {
+        self.reader.state = State::Reading(Box::new(task));
+        ControlFlow::Break(Some(self.reader))
+    }
+
+    fn follow(self, read: Arc<InFlightRead>) -> ControlFlow<Self::Output, Self> {
+        let (woken, number) = (Arc::clone(&self.schedule.woken), self.reader.number);
+        read.when_ended(move || woken.lock().unwrap().push(number));
+        ControlFlow::Break(Some(self.reader))
+    }
+
+    fn answer(self, reply: Reply) -> Self::Output {
+        let bytes = self.schedule.world.take(reply);
+        self.schedule.replies.insert(self.reader.number, (bytes, self.reader.failures));
+        None
     }
 }
 
@@ -351,29 +381,19 @@ proptest! {
         seed in 1u64..,
     ) {
         let sample = noise(seed, size);
-        let mut world = World::of(std::slice::from_ref(&sample), options(Verify::Always, cache_bytes));
+        let world = World::of(std::slice::from_ref(&sample), options(Verify::Always, cache_bytes));
         let mut rng = Rng(seed);
         for (millionths, length) in offsets {
             let offset = size as u64 * u64::from(millionths) / 1_000_000;
-            let mut step = world.vfs.read(ino_of(0), offset, length);
-            let reply = loop {
-                let lie = rng.once_in(5) && size > 0;
-                let at = rng.below(size.max(1));
-                step = match step {
-                    Step::Done(reply) => break reply.bytes().map(<[u8]>::to_vec),
-                    Step::Wait(_) => panic!("nobody else reads"),
-                    Step::Read(mut task) => {
-                        if lie {
-                            world.flip(0, at);
-                        }
-                        world.fetch(task.span());
-                        if lie {
-                            world.flip(0, at);
-                        }
-                        world.vfs.resume(task, Ok(()))
-                    }
-                };
-            };
+            let reply = begin(Alone {
+                world: &world,
+                request: request(0, offset, length),
+                fetch: |span: &mut Span| {
+                    let lie = rng.once_in(5) && size > 0;
+                    let at = rng.below(size.max(1));
+                    world.fetch_lying(span, lie.then(|| world.place(0, at)));
+                },
+            });
             if let Ok(bytes) = reply {
                 let start = offset as usize;
                 let end = (start + length as usize).min(size);

@@ -1,0 +1,132 @@
+//! The one loop that follows a read's steps to its answer, and what a driver must be able to do for it.
+//!
+//! | driver | fetches | waits for a leader by |
+//! | --- | --- | --- |
+//! | [`Blocking`] | in place | blocking the thread |
+//! | `transport/devfuse.rs` | from the page cache in place, else on a worker thread | going on where the leader ends |
+//! | `transport/lane.rs` | from the page cache in place, else through the ring | parking the slot |
+//! | the simulator in the tests | when chance says so | being chosen again |
+
+use super::{InFlightRead, Reply, Span, Step, Task, Vfs};
+use crate::io::ReadError;
+use std::ops::ControlFlow::{self, Break, Continue};
+use std::sync::{Arc, mpsc};
+
+/// What a read asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ReadRequest {
+    /// The inode.
+    pub ino: u64,
+    /// The first byte of the file.
+    pub offset_bytes: u64,
+    /// How many bytes at most.
+    pub length_bytes: u64,
+}
+
+/// Takes one read through its steps. A method breaks with the output when the driver has put the read aside
+/// to go on later (with [`drive`]), and else continues with what the next step needs.
+pub trait Driver: Sized {
+    /// What [`drive`] returns.
+    type Output;
+
+    /// The file system that is read.
+    fn vfs(&self) -> &Vfs;
+
+    /// What is asked for: a read that waited for another one begins anew.
+    fn request(&self) -> ReadRequest;
+
+    /// Fetches [`Task::span`]. [`ReadError::WouldBlock`] asks the machine what to wait for; a task that
+    /// [`Task::waits`] is fetched from storage.
+    fn fetch(self, task: Task) -> ControlFlow<Self::Output, (Self, Task, Result<(), ReadError>)>;
+
+    /// Waits until `read` has ended; nobody holds a thread for that who serves others.
+    fn follow(self, read: Arc<InFlightRead>) -> ControlFlow<Self::Output, Self>;
+
+    /// Gives the answer, and takes its memory back with [`Vfs::finish`].
+    fn answer(self, reply: Reply) -> Self::Output;
+}
+
+/// Begins a read and follows its steps.
+pub fn begin<D: Driver>(driver: D) -> D::Output {
+    let ReadRequest { ino, offset_bytes, length_bytes } = driver.request();
+    let step = driver.vfs().read(ino, offset_bytes, length_bytes);
+    drive(driver, step)
+}
+
+/// Follows a read from `step` until it is answered or the driver puts it aside.
+#[inline]
+pub fn drive<D: Driver>(mut driver: D, mut step: Step) -> D::Output {
+    loop {
+        step = match step {
+            Step::Done(reply) => return driver.answer(reply),
+            Step::Wait(read) => match driver.follow(read) {
+                Break(output) => return output,
+                Continue(same) => {
+                    driver = same;
+                    let ReadRequest { ino, offset_bytes, length_bytes } = driver.request();
+                    driver.vfs().read(ino, offset_bytes, length_bytes)
+                }
+            },
+            Step::Read(task) => match driver.fetch(task) {
+                Break(output) => return output,
+                Continue((same, task, fetched)) => {
+                    driver = same;
+                    match fetched {
+                        Err(ReadError::WouldBlock) => driver.vfs().must_wait(task),
+                        fetched => driver.vfs().resume(task, fetched),
+                    }
+                }
+            },
+        }
+    }
+}
+
+/// A driver that may block its thread: for tools, benchmarks and tests.
+struct Blocking<'a, F> {
+    vfs: &'a Vfs,
+    request: ReadRequest,
+    fetch: F,
+}
+
+impl<F: FnMut(&mut Span) -> Result<(), ReadError>> Driver for Blocking<'_, F> {
+    type Output = Reply;
+
+    fn vfs(&self) -> &Vfs {
+        self.vfs
+    }
+
+    fn request(&self) -> ReadRequest {
+        self.request
+    }
+
+    fn fetch(mut self, mut task: Task) -> ControlFlow<Reply, (Self, Task, Result<(), ReadError>)> {
+        let fetched = (self.fetch)(task.span());
+        Continue((self, task, fetched))
+    }
+
+    fn follow(self, read: Arc<InFlightRead>) -> ControlFlow<Reply, Self> {
+        let (ended, end) = mpsc::sync_channel(1);
+        read.when_ended(move || {
+            let _ = ended.send(());
+        });
+        // An in-flight read ends whatever becomes of its leader: the message comes.
+        let _ = end.recv();
+        Continue(self)
+    }
+
+    fn answer(self, reply: Reply) -> Reply {
+        reply
+    }
+}
+
+impl Vfs {
+    /// Reads on this thread, which may block; `fetch` fills a span. Give the reply back with
+    /// [`Vfs::finish`].
+    pub fn read_blocking(
+        &self,
+        request: ReadRequest,
+        fetch: impl FnMut(&mut Span) -> Result<(), ReadError>,
+    ) -> Reply {
+        begin(Blocking { vfs: self, request, fetch })
+    }
+}
