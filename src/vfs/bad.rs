@@ -1,5 +1,7 @@
 //! What was found wrong while the mount is in use: logged once, listed in `/.ffrfs/bad`.
 
+pub(super) use crate::format::Fault;
+
 use crate::catalog::Located;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -8,26 +10,6 @@ use std::sync::{Mutex, OnceLock, PoisonError, RwLock};
 
 /// More than this are counted, not listed: a container full of junk must not fill the memory.
 const MAX_LISTED: usize = 100_000;
-
-/// Why a sample's bytes are not given out.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Fault {
-    /// They do not match their CRC-32.
-    Checksum { expected: u32, found: u32 },
-    /// The index shows that they are not all there.
-    Damaged,
-    /// They are not an encoding of what they should be, or are not where they should be.
-    Structure(String),
-    /// The operating system cannot read them.
-    Io(String),
-}
-
-impl Fault {
-    /// Whether reading again is useless.
-    fn is_final(&self) -> bool {
-        !matches!(self, Fault::Io(_))
-    }
-}
 
 /// A bad sample.
 #[derive(Debug, Clone)]
@@ -69,7 +51,7 @@ impl BadList {
     pub(super) fn is_hopeless(&self, sample: u64, part: usize) -> bool {
         self.any.load(Ordering::Acquire)
             && (self.containers[part].get().is_some()
-                || self.read().get(&sample).is_some_and(|bad| bad.fault.is_final()))
+                || self.read().get(&sample).is_some_and(|bad| bad.fault.is_permanent()))
     }
 
     /// Whether the sample is listed.
@@ -85,9 +67,9 @@ impl BadList {
     pub(super) fn add(&self, sample: u64, container: &Path, bad: Bad) {
         self.any.store(true, Ordering::Release);
         let mut samples = self.samples.write().unwrap_or_else(PoisonError::into_inner);
-        let known = samples.get(&sample).map(|known| known.fault.is_final());
+        let known = samples.get(&sample).map(|known| known.fault.is_permanent());
         // A mismatch takes the place of an error that passed.
-        if known.is_some_and(|is_final| is_final || !bad.fault.is_final()) {
+        if known.is_some_and(|is_final| is_final || !bad.fault.is_permanent()) {
             return;
         }
         if known.is_none() && samples.len() >= MAX_LISTED {
@@ -140,7 +122,7 @@ fn log(sample: u64, container: &Path, bad: &Bad) {
         Fault::Structure(what) => tracing::error!(
             %container, sample, offset, "{container}: sample {sample}: {what}: it gives EIO"
         ),
-        Fault::Io(error) => tracing::error!(
+        Fault::Unreadable(error) => tracing::error!(
             %container, sample, offset, "{container}: sample {sample}: cannot be read: {error}"
         ),
     }

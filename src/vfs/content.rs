@@ -1,14 +1,13 @@
 //! From the stored bytes of a sample to the bytes of its file: what stands before them is looked at,
 //! encodings are undone, the checksum is compared, and what the view adds is put before them.
 
+use super::Vfs;
 use super::bad::Fault;
 use super::verify::{Memory, Verified};
-use super::{Errno, Vfs};
 use crate::catalog::Located;
-use crate::format::{Container, Content, Sample};
+use crate::format::{Container, Content, Sample, shown};
 use crate::io::Buffer;
 use std::ops::Range;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Why fetched bytes are not given out.
 pub(super) enum Unfit {
@@ -67,13 +66,10 @@ impl Vfs {
 
     /// Looks at what stands before a sample.
     pub(super) fn check_lead(&self, located: &Located, lead: &[u8]) -> Result<(), Unfit> {
-        if lead.is_empty() {
-            return Ok(());
-        }
-        match self.container(located).check_lead(located.index, lead) {
+        match shown::check_header(self.container(located), located.index, lead) {
             Ok(true) => Ok(()),
             Ok(false) => Err(Unfit::Moved),
-            Err(error) => Err(Unfit::Fault(Fault::Structure(error.to_string()))),
+            Err(fault) => Err(Unfit::Fault(fault)),
         }
     }
 
@@ -81,21 +77,17 @@ impl Vfs {
         let size = size as usize;
         let mut buffer = self.buffers.take(size);
         let out = &mut buffer.as_mut_slice()[..size];
-        let container = self.container(located);
-        let decoded =
-            catch_unwind(AssertUnwindSafe(|| container.decode(located.index, stored, out)));
-        let wrong = match decoded {
-            Ok(Ok(())) => return Ok(buffer),
-            Ok(Err(error)) => error.to_string(),
-            // A bug of a decoder must not end the whole mount.
-            Err(_) => "the decoder failed; please report this".to_owned(),
-        };
-        self.buffers.give(buffer);
-        Err(Unfit::Fault(Fault::Structure(wrong)))
+        match shown::decode(self.container(located), located.index, stored, out) {
+            Ok(()) => Ok(buffer),
+            Err(fault) => {
+                self.buffers.give(buffer);
+                Err(Unfit::Fault(fault))
+            }
+        }
     }
 
     fn behind_prefix(&self, located: &Located, stored: &Verified) -> Result<Verified, Unfit> {
-        let prefix = self.prefix(located).map_err(|_| Unfit::Fault(Fault::Damaged))?;
+        let prefix = self.prefix(located).map_err(Unfit::Fault)?;
         let (first, length) = (prefix.len(), prefix.len() + stored.bytes().len());
         let mut buffer = self.buffers.take(length);
         buffer.as_mut_slice()[..first].copy_from_slice(&prefix);
@@ -104,13 +96,8 @@ impl Vfs {
     }
 
     /// What a file shows before its stored bytes.
-    pub(super) fn prefix(&self, located: &Located) -> Result<Vec<u8>, Errno> {
-        let Content::Prefixed(bytes) = located.sample.content else { return Ok(Vec::new()) };
-        match self.container(located).prefix(located.index) {
-            Ok(prefix) if prefix.len() as u64 == u64::from(bytes) => Ok(prefix),
-            Ok(_) => Err(Errno::EIO),
-            Err(error) => Err(Errno::from(&error)),
-        }
+    pub(super) fn prefix(&self, located: &Located) -> Result<Vec<u8>, Fault> {
+        shown::prefix(self.container(located), located.index, &located.sample)
     }
 
     pub(super) fn container(&self, located: &Located) -> &dyn Container {

@@ -451,7 +451,7 @@ impl Vfs {
             self.stats.served(bytes.len() as u64);
             Payload::Own(bytes)
         });
-        Step::Done(Reply(bytes))
+        Step::Done(Reply(bytes.map_err(|_| Errno::EIO)))
     }
 
     fn check_whole(&self, mut task: Task) -> Step {
@@ -562,7 +562,7 @@ impl Vfs {
                 if !std::mem::replace(&mut task.has_failed, true) {
                     return Step::Read(task);
                 }
-                self.fail(task, Fault::Io(error.to_string()))
+                self.fail(task, Fault::Unreadable(error.to_string()))
             }
         }
     }

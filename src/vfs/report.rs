@@ -223,7 +223,7 @@ fn fields(vfs: &Vfs, sample: u64, bad: &Bad) -> String {
         }
         Fault::Structure(what) => (escape(what.as_bytes()), "-".to_owned(), "-".to_owned()),
         Fault::Damaged => ("damaged".to_owned(), "-".to_owned(), "-".to_owned()),
-        Fault::Io(error) => (escape(error.as_bytes()), "-".to_owned(), "-".to_owned()),
+        Fault::Unreadable(error) => (escape(error.as_bytes()), "-".to_owned(), "-".to_owned()),
     };
     let container = escape(vfs.parts[located.part].path.as_os_str().as_encoded_bytes());
     let (offset, length) = (located.sample.offset_bytes, located.sample.length_bytes);

@@ -90,7 +90,7 @@ impl Vfs {
             add(&counts.done, samples.len() as u64);
             add(&counts.failed, samples.len() as u64);
             for (sample, located, _) in &samples {
-                let fault = Fault::Io(error.to_string());
+                let fault = Fault::Unreadable(error.to_string());
                 self.bad.add(*sample, &self.parts[part].path, Bad { located: *located, fault });
             }
         }

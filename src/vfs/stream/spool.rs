@@ -47,5 +47,5 @@ impl Spool {
 
 /// No fault of the sample's: it can be tried again.
 fn failed(folder: &Path, error: &io::Error) -> Fault {
-    Fault::Io(format!("--spool {}: {error}", folder.display()))
+    Fault::Unreadable(format!("--spool {}: {error}", folder.display()))
 }

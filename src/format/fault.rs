@@ -1,0 +1,56 @@
+//! Why the bytes of a sample cannot be given out.
+//!
+//! Imports only the errors of this room.
+
+use super::Error;
+use std::fmt;
+
+/// Why the bytes of a sample cannot be given out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Fault {
+    /// They do not match their CRC-32.
+    Checksum {
+        /// The stored checksum.
+        expected: u32,
+        /// The checksum of the bytes.
+        found: u32,
+    },
+    /// The index shows that they are not all there.
+    Damaged,
+    /// They are not an encoding of what they should be, or are not where they should be.
+    Structure(String),
+    /// The operating system cannot read them.
+    Unreadable(String),
+}
+
+impl Fault {
+    /// Whether reading again is useless.
+    #[must_use]
+    pub fn is_permanent(&self) -> bool {
+        !matches!(self, Fault::Unreadable(_))
+    }
+}
+
+impl From<Error> for Fault {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Unreadable { .. } => Fault::Unreadable(error.to_string()),
+            _ => Fault::Structure(error.to_string()),
+        }
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Fault::Checksum { expected, found } => {
+                write!(out, "checksum mismatch: expected {expected:#010x}, found {found:#010x}")
+            }
+            Fault::Damaged => out.write_str(
+                "damaged: its bytes are not all there, or cannot be decrypted or decoded",
+            ),
+            Fault::Structure(error) => out.write_str(error),
+            Fault::Unreadable(error) => write!(out, "cannot be read: {error}"),
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! The steps from the stored bytes of a sample to the bytes of its file. Whoever reads samples takes them from
+//! here: the header bytes are checked, encodings are undone, and the prefix is made.
+//!
+//! Imports the traits and the faults of this room.
+
+use super::{Container, Content, Fault, Sample};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// Checks the header bytes of a sample. False: the sample lies elsewhere, and its container now knows where.
+///
+/// # Errors
+/// They are not what must stand before a sample.
+pub fn check_header(container: &dyn Container, index: u64, header: &[u8]) -> Result<bool, Fault> {
+    if header.is_empty() {
+        return Ok(true);
+    }
+    Ok(container.check_lead(index, header)?)
+}
+
+/// The bytes that the file of a sample shows before the stored ones; none unless it is [`Content::Prefixed`].
+///
+/// # Errors
+/// They cannot be made, or are not as many as the sample says.
+pub fn prefix(container: &dyn Container, index: u64, sample: &Sample) -> Result<Vec<u8>, Fault> {
+    let Content::Prefixed(length_bytes) = sample.content else { return Ok(Vec::new()) };
+    let prefix = container.prefix(index)?;
+    match prefix.len() as u64 == u64::from(length_bytes) {
+        true => Ok(prefix),
+        false => Err(Fault::Damaged),
+    }
+}
+
+/// Decodes a sample with [`Content::Encoded`] from all of its stored bytes, and fills `out`, which is as long
+/// as the sample says.
+///
+/// # Errors
+/// The stored bytes are no encoding of so many bytes.
+pub fn decode(
+    container: &dyn Container,
+    index: u64,
+    stored: &[u8],
+    out: &mut [u8],
+) -> Result<(), Fault> {
+    match catch_unwind(AssertUnwindSafe(|| container.decode(index, stored, out))) {
+        Ok(decoded) => Ok(decoded?),
+        // A bug of a decoder must not end the whole mount.
+        Err(_) => Err(Fault::Structure("the decoder failed; please report this".to_owned())),
+    }
+}
