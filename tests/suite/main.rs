@@ -29,6 +29,7 @@ mod metrics;
 mod mount8;
 mod pack;
 mod programs;
+mod python_package;
 mod readonly;
 mod service;
 mod settings;

@@ -1,0 +1,19 @@
+"""Mount dataset containers so that every sample is a plain file, and tell the mount what will be read next.
+
+    import ffrfs
+
+    with ffrfs.mount("train.zip") as path:           # a pathlib.Path; unmounted at the end of the block
+        image = PIL.Image.open(path / "cat/017.jpg")
+
+    ffrfs.announce("/mnt/ds", order)                 # samples that will be read, in that order
+    loader = DataLoader(data, 64, sampler=ffrfs.Announced(RandomSampler(data), "/mnt/ds"))
+
+Everything but :func:`announce` and :func:`stats` runs the program ``ffrfs``: the one beside this interpreter, else the
+first one in ``PATH``; the environment variable ``FFRFS`` names another one.
+"""
+
+from ._announce import Announced, announce, warmup
+from ._mounts import Mount, MountInfo, mount, mounts, stats
+from ._program import Error
+
+__all__ = ["Announced", "Error", "Mount", "MountInfo", "announce", "mount", "mounts", "stats", "warmup"]

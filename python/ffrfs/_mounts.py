@@ -1,0 +1,165 @@
+"""Mounting, unmounting, and what is mounted."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Optional, Sequence, Union
+
+from ._program import Error, StrPath, flags, run
+
+CONTROL = ".ffrfs"
+TYPE = "fuse.ffrfs"
+
+
+class Mount:
+    """A mount. Usable in ``with``, which gives :attr:`path` and unmounts at the end of the block."""
+
+    #: Where the samples are.
+    path: Path
+
+    def __init__(self, path: Path, made: bool) -> None:
+        self.path = path
+        self._made = made
+        self._is_mounted = True
+
+    def unmount(self, lazy: bool = False) -> None:
+        """Unmounts; a second call does nothing.
+
+        Args:
+            lazy: detach the mount also while files in it are open; it ends when they are closed.
+
+        Raises:
+            Error: files in it are open, or it is no mount of this user.
+        """
+        if not self._is_mounted:
+            return
+        run("umount", [*(["--lazy"] if lazy else []), self.path])
+        self._is_mounted = False
+        if self._made:
+            self.path.rmdir()
+
+    def __enter__(self) -> Path:
+        return self.path
+
+    def __exit__(
+        self,
+        kind: Optional[type[BaseException]],
+        error: Optional[BaseException],
+        trace: Optional[TracebackType],
+    ) -> None:
+        # While an exception is on its way, its traceback may hold files open: they must not hide it.
+        self.unmount(lazy=kind is not None)
+
+    def __fspath__(self) -> str:
+        return str(self.path)
+
+    def __repr__(self) -> str:
+        return f"<ffrfs.Mount {str(self.path)!r}{'' if self._is_mounted else ', unmounted'}>"
+
+
+@dataclass(frozen=True)
+class MountInfo:
+    """A mount of ffrfs, as the kernel's mount table has it."""
+
+    #: Where it is mounted.
+    path: Path
+    #: The first container, as it was named.
+    source: str
+    #: The kernel's options, such as ``ro`` and ``allow_other``.
+    options: tuple[str, ...]
+
+
+def mount(
+    source: Union[StrPath, Sequence[StrPath]],
+    path: Optional[StrPath] = None,
+    *,
+    password: Optional[str] = None,
+    **options: Any,
+) -> Mount:
+    """Mounts containers as one dataset. Returns when the mount works.
+
+    Args:
+        source: a container, a directory of containers, a glob or brace list, or several of them.
+        path: the mount point, which must exist; without it a new temporary directory, removed at the end.
+        password: of encrypted members. It reaches the program through a pipe, not the command line.
+        options: those of ``ffrfs mount --help`` by their names, such as ``suffix=".jpg"``, ``memory="2G"``,
+            ``allow_other=True``.
+
+    Raises:
+        Error: the containers cannot be mounted.
+    """
+    sources = [source] if isinstance(source, (str, os.PathLike)) else list(source)
+    made = path is None
+    point = Path(tempfile.mkdtemp(prefix="ffrfs-") if path is None else path).absolute()
+    pipe: list[int] = []
+    try:
+        if password is not None:
+            reader, writer = os.pipe()
+            pipe.append(reader)
+            with os.fdopen(writer, "wb") as file:
+                file.write(password.encode() + b"\n")
+            options["password_fd"] = reader
+        run("mount", [*flags(options), "--", *sources, point], keep_open=pipe)
+    except BaseException:
+        if made:
+            point.rmdir()
+        raise
+    finally:
+        for descriptor in pipe:
+            os.close(descriptor)
+    return Mount(point, made)
+
+
+def mounts() -> list[MountInfo]:
+    """All mounts of ffrfs that this process can see."""
+    with open("/proc/self/mountinfo", "rb") as file:
+        rows = (line.split(b" ") for line in file.read().splitlines())
+        return [info for info in map(_of_row, rows) if info]
+
+
+def _of_row(row: list[bytes]) -> Optional[MountInfo]:
+    """A row of mountinfo, see proc_pid_mountinfo(5)."""
+    behind = row[row.index(b"-") + 1 :]
+    if behind[0].decode() != TYPE:
+        return None
+    options = dict.fromkeys(row[5].decode().split(",") + behind[2].decode().split(","))
+    return MountInfo(Path(_text(row[4])), _text(behind[1]), tuple(options))
+
+
+def _text(field: bytes) -> str:
+    """Blanks and the like are written as \\040."""
+    return os.fsdecode(re.sub(rb"\\([0-7]{3})", lambda octal: bytes([int(octal[1], 8)]), field))
+
+
+def root_of(path: StrPath) -> Path:
+    """The mount point that a path lies in.
+
+    Raises:
+        Error: it lies in no mount of ffrfs.
+    """
+    here = Path(path).resolve()
+    points = {info.path for info in mounts()}
+    for candidate in (here, *here.parents):
+        if candidate in points:
+            return candidate
+        if os.path.ismount(candidate):
+            break
+    raise Error(f"{path}: no dataset of ffrfs is mounted there", 5)
+
+
+def stats(path: StrPath) -> dict[str, Any]:
+    """The counters of a mount, ``stats`` of ``ffrfs stats --json``; docs/monitoring.md explains each.
+
+    Raises:
+        Error: no dataset of ffrfs is mounted there.
+        OSError: the mount cannot be read.
+    """
+    with open(root_of(path) / CONTROL / "stats.json", encoding="utf-8") as file:
+        counters: dict[str, Any] = json.load(file)
+    return counters

@@ -1,0 +1,87 @@
+"""Finds and runs the program ``ffrfs``."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Mapping, Optional, Sequence, Union
+
+StrPath = Union[str, "os.PathLike[str]"]
+
+
+class Error(Exception):
+    """The program failed. ``code`` is its exit code, the message is what it said.
+
+    Codes: 1 wrong usage, 2 a source cannot be read, 3 a source is not a usable container, 4 a checksum does not match,
+    5 mounting or unmounting failed, 6 the output cannot be written, 130 interrupted.
+    """
+
+    def __init__(self, message: str, code: int) -> None:
+        super().__init__(message)
+        self.code = code
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (str(self), self.code)
+
+
+def program() -> str:
+    """The path of the program.
+
+    Raises:
+        FileNotFoundError: there is no such program.
+    """
+    named = os.environ.get("FFRFS")
+    if named:
+        return named
+    beside = Path(sys.executable).with_name("ffrfs")
+    found = str(beside) if os.access(beside, os.X_OK) else shutil.which("ffrfs")
+    if found is None:
+        raise FileNotFoundError(
+            f"the program ffrfs is neither beside {sys.executable} nor in PATH: install the wheel into this "
+            "environment, or set FFRFS to its path"
+        )
+    return found
+
+
+def run(
+    command: str,
+    arguments: Sequence[StrPath],
+    *,
+    stdin: Optional[bytes] = None,
+    keep_open: Sequence[int] = (),
+) -> None:
+    """Runs a sub-command to its end.
+
+    Raises:
+        Error: it failed, with what it said on stderr.
+    """
+    done = subprocess.run(
+        [program(), command, *(os.fspath(argument) for argument in arguments)],
+        input=stdin if stdin is not None else b"",
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        pass_fds=tuple(keep_open),
+        check=False,
+    )
+    if done.returncode:
+        said = done.stderr.decode(errors="replace").strip().removeprefix("ffrfs: ")
+        raise Error(said or f"ffrfs {command} ended with {done.returncode}", done.returncode)
+
+
+def flags(options: Mapping[str, Any]) -> list[str]:
+    """Keyword arguments as long flags: ``memory="2G"`` is ``--memory=2G``, ``ro=True`` is ``--ro``.
+
+    ``None`` and ``False`` give no flag; a list or tuple repeats the flag.
+    """
+    out: list[str] = []
+    for name, value in options.items():
+        flag = "--" + name.replace("_", "-")
+        for one in value if isinstance(value, (list, tuple)) else [value]:
+            if one is True:
+                out.append(flag)
+            elif one is not None and one is not False:
+                out.append(f"{flag}={os.fspath(one) if isinstance(one, os.PathLike) else one}")
+    return out

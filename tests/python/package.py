@@ -1,0 +1,161 @@
+"""Checks of the Python package over real mounts. Needs NumPy; PyTorch's samplers are checked where it is installed.
+
+Run by tests/suite/python_package.rs, or by hand: FFRFS=target/debug/ffrfs PYTHONPATH=python python tests/python/package.py
+"""
+
+import os
+import pickle
+import subprocess
+import tempfile
+import unittest
+from pathlib import Path
+
+import ffrfs
+import numpy
+
+SAMPLES, BYTES = 300, 2000
+FFRFS = os.environ["FFRFS"]
+
+
+class PackageTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.place = tempfile.TemporaryDirectory(prefix="package-")
+        cls.addClassCleanup(cls.place.cleanup)
+        # Mount points are made here, where nobody else makes anything.
+        cls.addClassCleanup(setattr, tempfile, "tempdir", tempfile.tempdir)
+        tempfile.tempdir = cls.place.name
+        folder = Path(cls.place.name)
+        cls.loose = folder / "loose"
+        cls.loose.mkdir()
+        for number in range(SAMPLES):
+            (cls.loose / f"{number:04}.bin").write_bytes(number.to_bytes(4, "little") * (BYTES // 4))
+        cls.container = folder / "train.ffr"
+        subprocess.run([FFRFS, "pack", cls.loose, cls.container], check=True, stderr=subprocess.DEVNULL)
+
+    def mounted(self, **options):
+        """A mount that is gone after the test, and its path."""
+        mount = ffrfs.mount(self.container, **options)
+        self.addCleanup(mount.unmount, lazy=True)
+        return mount.path
+
+    def counters(self, path):
+        return ffrfs.stats(path)["prefetch"]
+
+    def test_a_mount_shows_the_files_and_is_gone_after_the_block(self):
+        with ffrfs.mount(self.container) as path:
+            self.assertEqual(sorted(os.listdir(path)), sorted(os.listdir(self.loose)))
+            self.assertEqual((path / "0007.bin").read_bytes(), (self.loose / "0007.bin").read_bytes())
+            self.assertIn(path, [mount.path for mount in ffrfs.mounts()])
+        self.assertFalse(path.exists(), "the mount point that it made is left")
+        self.assertNotIn(path, [mount.path for mount in ffrfs.mounts()])
+
+    def test_a_mount_point_that_the_user_made_stays(self):
+        with tempfile.TemporaryDirectory(prefix="point with blank ") as point:
+            with ffrfs.mount([self.container], point, ro=True) as path:
+                (mount,) = [mount for mount in ffrfs.mounts() if mount.path == path]
+                self.assertEqual((str(path), mount.source), (point, str(self.container)))
+                self.assertIn("ro", mount.options)
+            self.assertEqual(os.listdir(point), [])
+
+    def test_an_exception_in_the_block_is_not_hidden_by_files_that_are_open(self):
+        with self.assertRaisesRegex(ZeroDivisionError, "by zero"):
+            with ffrfs.mount(self.container) as path:
+                file = (path / "0001.bin").open("rb")
+                self.addCleanup(file.close)
+                1 / 0
+
+    def test_what_cannot_be_mounted_is_an_error_with_its_class_and_leaves_no_folder(self):
+        before = set(Path(tempfile.gettempdir()).glob("ffrfs-*"))
+        with self.assertRaises(ffrfs.Error) as caught:
+            ffrfs.mount(self.loose / "0001.bin")
+        self.assertEqual((caught.exception.code, pickle.loads(pickle.dumps(caught.exception)).code), (3, 3))
+        self.assertIn("0001.bin", str(caught.exception))
+        with self.assertRaises(ffrfs.Error) as caught:
+            ffrfs.mount(self.container, no_such_option=1)
+        self.assertEqual(caught.exception.code, 1)
+        self.assertEqual(set(Path(tempfile.gettempdir()).glob("ffrfs-*")) - before, set())
+
+    def test_a_password_reaches_encrypted_members(self):
+        locked = Path(self.place.name) / "locked.zip"
+        subprocess.run(["zip", "-q", "-P", "open sesame", locked, "0003.bin"], cwd=self.loose, check=True)
+        with ffrfs.mount(locked, password="open sesame") as path:
+            self.assertEqual((path / "0003.bin").read_bytes(), (self.loose / "0003.bin").read_bytes())
+
+    def test_announced_samples_are_fetched_ahead_on_a_read_only_mount_too(self):
+        for options in ({"ro": True}, {}):
+            with self.subTest(options):
+                path = self.mounted(**options)
+                self.assertEqual(ffrfs.announce(path, numpy.arange(100)), 100)
+                self.assertEqual(ffrfs.announce(path / "0001.bin", [path / "0150.bin", "0151.bin"]), 2)
+                self.assertEqual(ffrfs.announce(str(path), range(200, 290)), 90)
+                self.assertEqual(ffrfs.announce(path, iter(())), 0)
+                self.assertEqual(self.counters(path)["announced"], 192)
+
+    def test_what_is_no_sample_is_refused(self):
+        path = self.mounted()
+        # The container has one more sample, which holds the names.
+        for wrong in ([SAMPLES + 1], [-1], [1 << 64], [1.5], [None], ["absent"], ["a\nb"], [path], ["x" * 20000]):
+            with self.subTest(str(wrong)[:20]), self.assertRaises(ValueError):
+                ffrfs.announce(path, wrong)
+        self.assertEqual(self.counters(path)["announced"], 0)
+
+    def test_warmup_waits_until_samples_are_in_the_page_cache(self):
+        path = self.mounted()
+        ffrfs.warmup(path, [path / "0005.bin", 6])
+        self.assertEqual(self.counters(path)["done"], 2)
+        ffrfs.warmup(path)
+        self.assertEqual(self.counters(path)["waiting"], 0)
+        before = ffrfs.stats(path)["requests"]["read"]
+        for file in path.iterdir():
+            file.name == ".ffrfs" or file.read_bytes()
+        self.assertLess(ffrfs.stats(path)["requests"]["read"] - before, SAMPLES / 2)
+
+    def test_a_path_outside_of_all_mounts_is_an_error(self):
+        for call in (ffrfs.stats, ffrfs.warmup, lambda path: ffrfs.announce(path, [1])):
+            with self.assertRaisesRegex(ffrfs.Error, "no dataset of ffrfs"):
+                call(self.place.name)
+
+    def test_a_sampler_announces_its_order_in_each_epoch(self):
+        path = self.mounted()
+        batches = [[4, 2], [0]]
+        for sampler, announced in (([3, 1, 2], 3), (batches, 3), (numpy.array([5, 6]), 2)):
+            before = self.counters(path)["announced"]
+            wrapped = ffrfs.Announced(sampler, path)
+            self.assertEqual([list(wrapped), len(wrapped)], [list(sampler), len(sampler)])
+            self.assertEqual(self.counters(path)["announced"] - before, announced)
+        self.assertEqual(len(pickle.loads(pickle.dumps(ffrfs.Announced(batches, path)))), 2)
+
+    def test_indices_become_files_where_they_are_no_sample_numbers(self):
+        path = self.mounted()
+        files = sorted(path.glob("*.bin"), reverse=True)
+        for given in (files, lambda index: files[index]):
+            self.assertEqual(list(ffrfs.Announced(range(3), path, given)), [0, 1, 2])
+        with self.assertRaises(IndexError):
+            list(ffrfs.Announced([SAMPLES], path, files))
+
+    def test_samplers_of_pytorch_work_through_it(self):
+        try:
+            from torch.utils.data import BatchSampler, DataLoader, DistributedSampler, RandomSampler
+        except ImportError:
+            self.skipTest("PyTorch is not installed")
+        path, data = self.mounted(), list(range(SAMPLES))
+        shared = DistributedSampler(data, num_replicas=2, rank=1, seed=3)
+        wrapped = ffrfs.Announced(shared, path)
+        orders = []
+        for epoch in range(2):
+            wrapped.set_epoch(epoch)
+            orders.append(list(wrapped))
+        self.assertEqual((shared.epoch, len(wrapped)), (1, SAMPLES // 2))
+        self.assertNotEqual(*orders)
+        random = RandomSampler(data)
+        for how in ({"sampler": ffrfs.Announced(random, path), "batch_size": 7},
+                    {"batch_sampler": ffrfs.Announced(BatchSampler(random, 7, False), path)}):
+            before = self.counters(path)["announced"]
+            seen = [int(item) for batch in DataLoader(data, num_workers=2, **how) for item in batch]
+            self.assertEqual(sorted(seen), data)
+            self.assertEqual(self.counters(path)["announced"] - before, SAMPLES)
+
+
+if __name__ == "__main__":
+    unittest.main()
