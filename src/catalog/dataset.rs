@@ -1,7 +1,7 @@
 //! Several containers as one list of samples, numbered on from one to the next.
 
 use crate::format::sidecar::Section;
-use crate::format::{Attributes, Container, Error, Result, Sample};
+use crate::format::{Attributes, Checksum, Container, Error, Result, Sample};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -149,13 +149,14 @@ impl Dataset {
         let Place { file, base_bytes } = self.places[part];
         let mut sample = self.parts[part].sample(index)?;
         sample.offset_bytes = sample.offset_bytes.saturating_add(base_bytes);
-        if let (Some((sums, path)), None) = (&self.sums[part], sample.crc32) {
-            sample.crc32 = sums.crc32(index).map_err(|source| Error::Unreadable {
+        if let (Some((sums, path)), None) = (&self.sums[part], sample.checksum) {
+            let crc32 = sums.crc32(index).map_err(|source| Error::Unreadable {
                 path: path.clone(),
                 what: "the checksum of a sample",
                 offset_bytes: 0,
                 source,
             })?;
+            sample.checksum = crc32.map(Checksum::Crc32);
         }
         Ok(Some(Located { container: part, part: file, index, sample }))
     }

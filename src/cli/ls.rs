@@ -87,7 +87,7 @@ impl<W: Write> List<'_, W> {
                 Node::Sample(sample) => {
                     let Some(located) = self.opened.dataset.locate(sample)? else { return Ok(()) };
                     let at = located.sample;
-                    let crc = match at.crc32 {
+                    let crc = match at.checksum {
                         _ if at.damaged => "damaged".to_owned(),
                         Some(crc) => format!("{crc:08x}"),
                         None => "-".to_owned(),

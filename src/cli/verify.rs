@@ -9,7 +9,8 @@ use crate::dataset::checksums::CheckedBy;
 use crate::dataset::open;
 use crate::dataset::open::{OpenArgs, Opened};
 use crate::failure::{Exit, Failure, say};
-use crate::format::{self, Container, Content};
+use crate::format::checksum::Hasher;
+use crate::format::{self, Checksum, Container, Content, Mismatch};
 use crate::io::{Buffer, File, ReadError};
 use crate::tools::interrupt::Interrupt;
 use crate::vfs::report;
@@ -274,11 +275,11 @@ impl<'a> Run<'a> {
             Content::Encoded(size) => {
                 let mut out = vec![0; size as usize];
                 match container.decode(located.index, stored, &mut out) {
-                    Ok(()) => compare(at.crc32, crc32fast::hash(&out)),
+                    Ok(()) => check(at.checksum, &out),
                     Err(error) => Some(Fault::Structure { error: error.to_string() }),
                 }
             }
-            _ => compare(at.crc32, crc32fast::hash(stored)),
+            _ => check(at.checksum, stored),
         }
     }
 
@@ -294,12 +295,12 @@ impl<'a> Run<'a> {
         match located.sample.content {
             Content::Encoded(_) => self.check_encoded(&located, buffer),
             Content::Stored | Content::Prefixed(_) | Content::Sparse(_) => {
-                let mut crc = crc32fast::Hasher::new();
+                let mut hashing = Hashing::new(located.sample.checksum);
                 let read = self.read_stored(&located, buffer, &mut |bytes, _| {
-                    crc.update(bytes);
+                    hashing.update(bytes);
                     Ok(())
                 })?;
-                Some(read.err().or_else(|| compare(located.sample.crc32, crc.finalize())))
+                Some(read.err().or_else(|| hashing.finish()))
             }
         }
     }
@@ -323,12 +324,12 @@ impl<'a> Run<'a> {
             })?;
             return Some(read.err().or_else(|| self.check_bytes(located, &stored)));
         };
-        let (mut crc, mut given) = (crc32fast::Hasher::new(), 0);
+        let (mut hashing, mut given) = (Hashing::new(at.checksum), 0);
         let mut out = vec![0; SPAN_BYTES as usize];
         let read = self.read_stored(located, buffer, &mut |mut bytes, is_last| {
             loop {
                 let progress = decoder.decode(bytes, &mut out, is_last)?;
-                crc.update(&out[..progress.given]);
+                hashing.update(&out[..progress.given]);
                 given += progress.given as u64;
                 bytes = &bytes[progress.taken..];
                 if given > at.size_bytes() {
@@ -348,7 +349,7 @@ impl<'a> Run<'a> {
         let short = (given < at.size_bytes()).then(|| Fault::Structure {
             error: format!("{given} bytes instead of {}", at.size_bytes()),
         });
-        Some(read.err().or(short).or_else(|| compare(at.crc32, crc.finalize())))
+        Some(read.err().or(short).or_else(|| hashing.finish()))
     }
 
     /// Reads the stored bytes of a sample piece by piece; `None` if it was interrupted.
@@ -424,9 +425,34 @@ fn span(opened: &Opened, range: Range<u64>) -> format::Result<Span> {
     Ok(span)
 }
 
-fn compare(expected: Option<u32>, found: u32) -> Option<Fault> {
-    let expected = expected.filter(|&expected| expected != found)?;
-    Some(Fault::Checksum { expected: format!("{expected:#010x}"), found: format!("{found:#010x}") })
+fn check(expected: Option<Checksum>, bytes: &[u8]) -> Option<Fault> {
+    expected?.check(bytes).err().map(Fault::from)
+}
+
+/// The checksum of a sample that has one, counted as its bytes come.
+struct Hashing(Option<(Checksum, Hasher)>);
+
+impl Hashing {
+    fn new(expected: Option<Checksum>) -> Self {
+        Self(expected.map(|expected| (expected, expected.hasher())))
+    }
+
+    fn update(&mut self, bytes: &[u8]) {
+        if let Some((_, hasher)) = &mut self.0 {
+            hasher.update(bytes);
+        }
+    }
+
+    fn finish(self) -> Option<Fault> {
+        let (expected, hasher) = self.0?;
+        expected.compare(hasher.finish()).err().map(Fault::from)
+    }
+}
+
+impl From<Mismatch> for Fault {
+    fn from(Mismatch { expected, found }: Mismatch) -> Self {
+        Fault::Checksum { expected: format!("{expected:#010x}"), found: format!("{found:#010x}") }
+    }
 }
 
 fn reason(error: &ReadError) -> String {

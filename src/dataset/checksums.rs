@@ -135,7 +135,7 @@ fn is_verifiable(container: &dyn Container) -> Result<bool, Failure> {
 /// stream's is no member's, and there may be none.
 pub(crate) fn has_checksum(container: &dyn Container, sample: &crate::format::Sample) -> bool {
     let is_encoded = matches!(sample.content, crate::format::Content::Encoded(_));
-    sample.crc32.is_some() || is_encoded && container.stream().is_none()
+    sample.checksum.is_some() || is_encoded && container.stream().is_none()
 }
 
 /// What samples are checked by.

@@ -1,5 +1,7 @@
 //! The hashes that `sum` knows, and their hexadecimal form.
 
+use crate::format::ChecksumKind;
+use crate::format::checksum::Hasher;
 use clap::ValueEnum;
 use sha2::{Digest, Sha256, Sha512};
 
@@ -42,8 +44,8 @@ impl Algorithm {
             Algorithm::Sha256 => Hash::Sha256(Sha256::new()),
             Algorithm::Sha512 => Hash::Sha512(Sha512::new()),
             Algorithm::Blake3 => Hash::Blake3(Box::new(blake3::Hasher::new())),
-            Algorithm::Crc32 => Hash::Crc32(crc32fast::Hasher::new()),
-            Algorithm::Crc32c => Hash::Crc32c(0),
+            Algorithm::Crc32 => Hash::Checksum(Hasher::new(ChecksumKind::Crc32)),
+            Algorithm::Crc32c => Hash::Checksum(Hasher::new(ChecksumKind::Crc32c)),
         }
     }
 }
@@ -53,8 +55,7 @@ pub(crate) enum Hash {
     Sha256(Sha256),
     Sha512(Sha512),
     Blake3(Box<blake3::Hasher>),
-    Crc32(crc32fast::Hasher),
-    Crc32c(u32),
+    Checksum(Hasher),
 }
 
 impl Hash {
@@ -63,8 +64,7 @@ impl Hash {
             Hash::Sha256(hash) => hash.update(bytes),
             Hash::Sha512(hash) => hash.update(bytes),
             Hash::Blake3(hash) => drop(hash.update(bytes)),
-            Hash::Crc32(hash) => hash.update(bytes),
-            Hash::Crc32c(hash) => *hash = crc32c::crc32c_append(*hash, bytes),
+            Hash::Checksum(hash) => hash.update(bytes),
         }
     }
 
@@ -74,8 +74,7 @@ impl Hash {
             Hash::Sha256(hash) => hash.finalize().to_vec(),
             Hash::Sha512(hash) => hash.finalize().to_vec(),
             Hash::Blake3(hash) => hash.finalize().as_bytes().to_vec(),
-            Hash::Crc32(hash) => hash.finalize().to_be_bytes().to_vec(),
-            Hash::Crc32c(hash) => hash.to_be_bytes().to_vec(),
+            Hash::Checksum(hash) => hash.finish().value().to_be_bytes().to_vec(),
         }
     }
 }

@@ -4,12 +4,12 @@
 //! ```text
 //! head of an index (see kept.rs), format "restart points"
 //! records: u32 CRC-32 of the following 40 bytes | u64 offset | u64 stored | u64 decoded bytes
-//!          | u32 has CRC-32 | u32 CRC-32 of the member | u32 CRC-32 of the points | u32 their length | points
+//!          | u32 kind of the member's checksum (0: none) | u32 that checksum | u32 CRC-32 of the points | u32 their length | points
 //! ```
 //! Mounts that share the file add records under its lock; whoever reads takes those that are whole.
 
 use super::kept::{HEAD_BYTES, IndexArgs, KEY_BYTES, head, key, may_replace};
-use crate::format::{OpenOptions, Source};
+use crate::format::{ChecksumKind, OpenOptions, Source};
 use crate::io::File;
 use crate::vfs::{StreamKey, StreamStore};
 use std::collections::HashMap;
@@ -192,8 +192,8 @@ fn record_head(key: &StreamKey, length: u32, crc32: u32) -> Vec<u8> {
     for value in [key.offset_bytes, key.stored_bytes, key.decoded_bytes] {
         head.extend(value.to_le_bytes());
     }
-    let member = key.crc32;
-    for value in [u32::from(member.is_some()), member.unwrap_or(0), crc32, length] {
+    let member = key.checksum.map_or((0, 0), |member| (member.kind().code(), member.value()));
+    for value in [member.0, member.1, crc32, length] {
         head.extend(value.to_le_bytes());
     }
     let digest = crc32fast::hash(&head[4..]);
@@ -223,7 +223,7 @@ fn records(file: &fs::File) -> (Vec<Record>, u64) {
             offset_bytes: long(4),
             stored_bytes: long(12),
             decoded_bytes: long(20),
-            crc32: (short(28) == 1).then(|| short(32)),
+            checksum: ChecksumKind::with_code(short(28)).map(|kind| kind.with_value(short(32))),
         };
         let (length, crc32) = (short(40) as usize, short(36));
         records.push(Record { key, at: points_at, length, crc32 });

@@ -1,6 +1,6 @@
 //! What can be wrong with a container, always with the file and the byte.
 
-use super::{FORMATS, Source};
+use super::{Checksum, FORMATS, Source};
 use std::io;
 use std::path::PathBuf;
 
@@ -73,10 +73,10 @@ pub enum Error {
         what: String,
         /// Where that part begins.
         offset_bytes: u64,
-        /// The stored CRC-32.
-        expected: u32,
-        /// The CRC-32 of the bytes.
-        found: u32,
+        /// The stored checksum.
+        expected: Checksum,
+        /// The checksum of the bytes.
+        found: Checksum,
         /// What to do about it; empty, or text that begins with its own punctuation.
         hint: &'static str,
     },

@@ -2,19 +2,14 @@
 //!
 //! Imports only the errors of this room.
 
-use super::Error;
+use super::{Error, Mismatch};
 use std::fmt;
 
 /// Why the bytes of a sample cannot be given out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fault {
-    /// They do not match their CRC-32.
-    Checksum {
-        /// The stored checksum.
-        expected: u32,
-        /// The checksum of the bytes.
-        found: u32,
-    },
+    /// They do not match their checksum.
+    Checksum(Mismatch),
     /// The index shows that they are not all there.
     Damaged,
     /// They are not an encoding of what they should be, or are not where they should be.
@@ -31,6 +26,12 @@ impl Fault {
     }
 }
 
+impl From<Mismatch> for Fault {
+    fn from(mismatch: Mismatch) -> Self {
+        Fault::Checksum(mismatch)
+    }
+}
+
 impl From<Error> for Fault {
     fn from(error: Error) -> Self {
         match error {
@@ -43,9 +44,7 @@ impl From<Error> for Fault {
 impl fmt::Display for Fault {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Fault::Checksum { expected, found } => {
-                write!(out, "checksum mismatch: expected {expected:#010x}, found {found:#010x}")
-            }
+            Fault::Checksum(mismatch) => mismatch.fmt(out),
             Fault::Damaged => out.write_str(
                 "damaged: its bytes are not all there, or cannot be decrypted or decoded",
             ),

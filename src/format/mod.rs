@@ -40,6 +40,7 @@
 
 mod bytes;
 mod charset;
+pub mod checksum;
 pub mod codec;
 pub mod compressed;
 mod decode;
@@ -65,6 +66,7 @@ mod testing;
 pub mod write;
 pub mod zip;
 
+pub use checksum::{Checksum, ChecksumKind, Mismatch};
 pub use decode::{Decoder, Progress, Restart};
 pub use error::{Error, Result};
 pub use fault::Fault;
@@ -192,7 +194,7 @@ pub trait Container: Send + Sync {
     }
 
     /// Decodes a sample with [`Content::Encoded`] from all of its stored bytes. `out` is as long as the
-    /// sample says, and is filled; whether the bytes match [`Sample::crc32`] is for the caller to check.
+    /// sample says, and is filled; whether the bytes match [`Sample::checksum`] is for the caller to check.
     ///
     /// # Errors
     /// The stored bytes are no encoding of so many bytes.
@@ -325,9 +327,9 @@ pub struct Sample {
     pub length_bytes: u64,
     /// So many bytes before it must be fetched with it, and be shown to [`Container::check_lead`] first.
     pub lead_bytes: u32,
-    /// CRC-32 (zlib's) of the bytes that the container holds for it, decoded if they are encoded, if the
-    /// format has one; or a [`sidecar`] (then [`crate::catalog::Dataset::locate`] puts it here).
-    pub crc32: Option<u32>,
+    /// Of the bytes that the container holds for it, decoded if they are encoded: what the container stores,
+    /// or a [`sidecar`] (then [`crate::catalog::Dataset::locate`] puts it here).
+    pub checksum: Option<Checksum>,
     /// The index alone shows that the sample cannot be whole.
     pub damaged: bool,
     /// How the file that is shown comes from the stored bytes.

@@ -11,11 +11,11 @@
 //! rows × u32 CRC-32 of a sample's bytes | zeros up to a multiple of 8              little-endian
 //! ```
 //!
-//! What a row is the CRC-32 of is said at [`super::Sample::crc32`]. The samples of a compressed stream need
+//! What a row is the CRC-32 of is said at [`super::Sample::checksum`]. The samples of a compressed stream need
 //! no rows: each of its intervals is checked whenever it is decoded, and the section seals them all.
 
 use super::reader::Reader;
-use super::{Container, Content, Error, Result, Source, Table};
+use super::{Checksum, Container, Content, Error, Result, Source, Table};
 use std::io::{self, Write};
 use std::sync::Arc;
 
@@ -173,7 +173,7 @@ impl Section {
         let sample = container.sample(index)?;
         let is_short = (1..=MAX_PROBE_BYTES).contains(&sample.length_bytes);
         let as_stored = !matches!(sample.content, Content::Encoded(_)) && sample.lead_bytes == 0;
-        if !is_short || !as_stored || sample.damaged || sample.crc32.is_some() {
+        if !is_short || !as_stored || sample.damaged || sample.checksum.is_some() {
             return Ok(None);
         }
         let mut bytes = vec![0; sample.length_bytes as usize];
@@ -315,8 +315,8 @@ fn mismatch(source: &dyn Source, what: &str, at: u64, expected: u32, found: u32)
         path: source.path().to_owned(),
         what: what.to_owned(),
         offset_bytes: at,
-        expected,
-        found,
+        expected: Checksum::Crc32(expected),
+        found: Checksum::Crc32(found),
         hint: CUT,
     }
 }

@@ -38,7 +38,7 @@ pub(super) fn open_as(
 /// What the file of a sample shows; `None`: it is damaged.
 pub(super) fn shown(file: &[u8], container: &dyn Container, index: u64) -> Option<Vec<u8>> {
     let sample = container.sample(index).unwrap();
-    assert_eq!(sample.crc32, None);
+    assert_eq!(sample.checksum, None);
     if sample.damaged {
         assert!(sample.length_bytes > 0);
         return None;

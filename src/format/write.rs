@@ -2,7 +2,7 @@
 //!
 //! A new format's writer is one file, `writer.rs` in its folder, and one line in [`WRITERS`].
 
-use super::{ffrecord, tar, zip};
+use super::{Checksum, ffrecord, tar, zip};
 use std::io::{self, Seek, Write};
 
 /// Every format that can be written.
@@ -79,12 +79,12 @@ pub struct NewMember<'a> {
 /// What a member to be added is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NewNode<'a> {
-    /// A file: so many bytes follow, of this CRC-32 (zlib's) if it is known.
+    /// A file: so many bytes follow, with this checksum if it is known.
     File {
         /// Length in bytes.
         size_bytes: u64,
         /// The checksum.
-        crc32: Option<u32>,
+        checksum: Option<Checksum>,
     },
     /// A folder.
     Folder,

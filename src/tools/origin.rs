@@ -10,6 +10,7 @@ pub(crate) use containers::Containers;
 pub(crate) use folder::FolderTree;
 
 use crate::failure::{Exit, Failure};
+use crate::format::{Checksum, Mismatch};
 use crate::io::Buffer;
 use std::fmt;
 use std::ops::Range;
@@ -73,8 +74,8 @@ pub(crate) struct About {
     pub(crate) modified: (i64, u32),
     /// Whether this time is its own, and not that of its container.
     pub(crate) has_time: bool,
-    /// CRC-32 of a file, if it is stored.
-    pub(crate) crc32: Option<u32>,
+    /// The checksum of a file, if it is stored.
+    pub(crate) checksum: Option<Checksum>,
     /// Where a symbolic link leads.
     pub(crate) target: Vec<u8>,
 }
@@ -82,8 +83,8 @@ pub(crate) struct About {
 /// A file that was read whole, and checked.
 pub(crate) struct Whole {
     pub(crate) bytes: Bytes,
-    /// CRC-32 of the bytes, if it is known.
-    pub(crate) crc32: Option<u32>,
+    /// The checksum of the bytes, if it is known.
+    pub(crate) checksum: Option<Checksum>,
 }
 
 /// The bytes of a file.
@@ -148,7 +149,7 @@ impl From<Fault> for Stop {
 /// What is wrong with a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Fault {
-    Checksum { expected: u32, found: u32 },
+    Checksum(Mismatch),
     Damaged,
     Structure(String),
     Unreadable(String),
@@ -158,7 +159,7 @@ impl Fault {
     pub(crate) fn exit(&self) -> Exit {
         match self {
             Fault::Unreadable(_) => Exit::Unreadable,
-            Fault::Checksum { .. } | Fault::Damaged | Fault::Structure(_) => Exit::Checksum,
+            Fault::Checksum(_) | Fault::Damaged | Fault::Structure(_) => Exit::Checksum,
         }
     }
 
@@ -171,9 +172,7 @@ impl Fault {
 impl fmt::Display for Fault {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Fault::Checksum { expected, found } => {
-                write!(out, "checksum mismatch: expected {expected:#010x}, found {found:#010x}")
-            }
+            Fault::Checksum(mismatch) => mismatch.fmt(out),
             Fault::Damaged => out.write_str(
                 "damaged: its bytes are not all there, or cannot be decrypted or decoded",
             ),

@@ -5,7 +5,8 @@ use crate::catalog::{Catalog, Dataset, Located};
 use crate::dataset::hash::Algorithm;
 use crate::dataset::open::Opened;
 use crate::failure::Failure;
-use crate::format::{Content, Sample};
+use crate::format::checksum::Hasher;
+use crate::format::{Checksum, ChecksumKind, Content, Sample};
 use crate::io::{Buffer, File};
 use crate::tools::interrupt::Interrupt;
 use crate::tools::read::read_waiting;
@@ -174,12 +175,12 @@ impl Samples {
     pub(crate) fn crc32(&self, sample: u64, fetched: &Fetched) -> Option<u32> {
         let located = self.dataset().locate(sample).ok().flatten()?;
         if let Content::Sparse(_) = located.sample.content {
-            let stored = self.stored_crc(&located);
-            return stored.map_err(|why| self.log(&located, &why)).ok();
+            let stored = self.stored_checksum(&located, ChecksumKind::Crc32);
+            return stored.map_err(|why| self.log(&located, &why)).ok()?.crc32();
         }
-        let mut crc = crc32fast::Hasher::new();
-        self.read(sample, fetched, &mut |bytes, prefix| crc.update(&bytes[prefix..]))?;
-        Some(crc.finalize())
+        let mut hasher = Hasher::new(ChecksumKind::Crc32);
+        self.read(sample, fetched, &mut |bytes, prefix| hasher.update(&bytes[prefix..]))?;
+        hasher.finish().crc32()
     }
 
     /// Reads all of a sample, and checks it if it has a checksum. `take` is also told how many of the bytes
@@ -198,15 +199,15 @@ impl Samples {
             }
         };
         let at = located.sample;
-        let mut crc = crc32fast::Hasher::new();
+        let mut hasher = at.checksum.map(Checksum::hasher);
         if let Some((prefix, stored)) = self.in_fetched(&located, fetched) {
             take(&prefix, prefix.len());
             take(stored, 0);
-            if at.crc32.is_some() {
-                crc.update(stored);
+            if let Some(hasher) = &mut hasher {
+                hasher.update(stored);
             }
             self.progress.inc(at.size_bytes());
-            return self.end(&located, crc);
+            return self.end(&located, hasher);
         }
         let mut prefix = match at.content {
             Content::Prefixed(bytes) => u64::from(bytes),
@@ -223,14 +224,14 @@ impl Samples {
             let Ok(bytes) = reply.bytes() else { return None };
             let ahead = prefix.min(bytes.len() as u64);
             take(bytes, ahead as usize);
-            if at.crc32.is_some() {
-                crc.update(&bytes[ahead as usize..]);
+            if let Some(hasher) = &mut hasher {
+                hasher.update(&bytes[ahead as usize..]);
             }
             (done, prefix) = (done + bytes.len() as u64, prefix - ahead);
             self.progress.inc(bytes.len() as u64);
             self.vfs.finish(reply);
         }
-        self.end(&located, crc)
+        self.end(&located, hasher)
     }
 
     /// What the view puts before a sample, and its stored bytes, if they were fetched.
@@ -258,29 +259,24 @@ impl Samples {
     }
 
     /// Compares what was read, and logs what is wrong.
-    fn end(&self, located: &Located, found: crc32fast::Hasher) -> Option<()> {
+    fn end(&self, located: &Located, found: Option<Hasher>) -> Option<()> {
         self.compare(located, found).map_err(|why| self.log(located, &why)).ok()
     }
 
     /// Compares with what the container or a sidecar has, if either does.
-    fn compare(&self, located: &Located, shown: crc32fast::Hasher) -> Result<(), String> {
-        let Sample { crc32: Some(expected), content, .. } = located.sample else { return Ok(()) };
-        let found = match content {
-            Content::Sparse(_) => self.stored_crc(located)?,
-            _ => shown.finalize(),
+    fn compare(&self, located: &Located, shown: Option<Hasher>) -> Result<(), String> {
+        let (Some(expected), Some(shown)) = (located.sample.checksum, shown) else { return Ok(()) };
+        let found = match located.sample.content {
+            Content::Sparse(_) => self.stored_checksum(located, expected.kind())?,
+            _ => shown.finish(),
         };
-        match expected == found {
-            true => Ok(()),
-            false => {
-                Err(format!("checksum mismatch: expected {expected:#010x}, found {found:#010x}"))
-            }
-        }
+        expected.compare(found).map_err(|mismatch| mismatch.to_string())
     }
 
-    /// The CRC-32 of what is stored of a file with holes.
-    fn stored_crc(&self, located: &Located) -> Result<u32, String> {
+    /// The checksum of what is stored of a file with holes.
+    fn stored_checksum(&self, located: &Located, kind: ChecksumKind) -> Result<Checksum, String> {
         let (at, file) = (located.sample, &self.files[located.part]);
-        let mut crc = crc32fast::Hasher::new();
+        let mut hasher = Hasher::new(kind);
         let mut buffer = vec![0; CHUNK_BYTES.min(at.length_bytes) as usize];
         let mut offset = at.offset_bytes;
         while offset < at.end_bytes() {
@@ -290,10 +286,10 @@ impl Samples {
             let length = (at.end_bytes() - offset).min(CHUNK_BYTES) as usize;
             let bytes = &mut buffer[..length];
             file.read(bytes, offset, length).map_err(|e| format!("cannot be read: {e}"))?;
-            crc.update(bytes);
+            hasher.update(bytes);
             offset += length as u64;
         }
-        Ok(crc.finalize())
+        Ok(hasher.finish())
     }
 
     fn log(&self, located: &Located, why: &str) {

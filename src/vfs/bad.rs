@@ -3,6 +3,7 @@
 pub(super) use crate::format::Fault;
 
 use crate::catalog::Located;
+use crate::format::Mismatch;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -110,7 +111,7 @@ fn log(sample: u64, container: &Path, bad: &Bad) {
     let container = container.display();
     let offset = bad.located.sample.offset_bytes;
     match &bad.fault {
-        Fault::Checksum { expected, found } => tracing::error!(
+        Fault::Checksum(Mismatch { expected, found }) => tracing::error!(
             %container, sample, offset,
             expected = format_args!("{expected:#010x}"),
             found = format_args!("{found:#010x}"),

@@ -364,11 +364,12 @@ impl Shard {
 mod tests {
     use super::super::verify::Memory;
     use super::*;
+    use crate::format::ChecksumKind;
     use crate::io::Buffer;
 
     fn whole(bytes: usize) -> Known {
         let buffer = Buffer::with_capacity(bytes);
-        let crc = crc32fast::hash(&buffer.as_slice()[..bytes]);
+        let crc = ChecksumKind::Crc32.of(&buffer.as_slice()[..bytes]);
         Known::Whole(Arc::new(
             Verified::check(Memory::Own(buffer), 0..bytes, Some(crc)).ok().unwrap(),
         ))

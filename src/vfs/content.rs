@@ -40,7 +40,7 @@ impl Vfs {
         let stored = range.start + at.lead_bytes as usize..range.end;
         self.check_lead(located, &memory.bytes()[range.start..stored.start])?;
         let must_check = self.must_check(sample, located);
-        let expected = at.crc32.filter(|_| must_check);
+        let expected = at.checksum.filter(|_| must_check);
         let checked = match at.content {
             Content::Encoded(size) => {
                 let decoded = self.decode(located, &memory.bytes()[stored], size)?;
@@ -51,10 +51,7 @@ impl Vfs {
         if must_check {
             self.stats.verified(checked.is_ok());
         }
-        let checked = checked.map_err(|found| {
-            let expected = at.crc32.unwrap_or_default();
-            Unfit::Fault(Fault::Checksum { expected, found })
-        })?;
+        let checked = checked.map_err(|mismatch| Unfit::Fault(Fault::Checksum(mismatch)))?;
         if must_check {
             self.verified.set(sample);
         }

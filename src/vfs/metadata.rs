@@ -3,7 +3,7 @@
 use super::inode::Inode;
 use super::{Errno, FOREVER, Options, Vfs, control};
 use crate::catalog::{Located, Node};
-use crate::format::{Content, Error, Kind};
+use crate::format::{Checksum, Content, Error, Kind};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// What the names of our extended attributes begin with.
@@ -381,7 +381,7 @@ impl Vfs {
             b"index" => index.to_string().into_bytes(),
             b"offset" => at.offset_bytes.to_string().into_bytes(),
             b"length" => at.length_bytes.to_string().into_bytes(),
-            b"crc32" => match at.crc32 {
+            b"crc32" => match at.checksum.and_then(Checksum::crc32) {
                 Some(crc) => format!("{crc:08x}").into_bytes(),
                 None => return Err(Errno::ENODATA),
             },

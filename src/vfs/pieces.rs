@@ -115,8 +115,8 @@ impl Vfs {
         let fetched = task.span.range().start;
         if let Some(digests) = &pieces.digests {
             let start = fetched - task.located.sample.offset_bytes;
-            if let Err((_, expected, found)) = digests.check(start, task.span.bytes()) {
-                return self.mismatch(task, Fault::Checksum { expected, found });
+            if let Err((_, mismatch)) = digests.check(start, task.span.bytes()) {
+                return self.mismatch(task, Fault::Checksum(mismatch));
             }
         }
         let part = pieces.part.clone();

@@ -23,7 +23,7 @@ use super::stream::{Pass, Streams};
 use super::verify::{Digests, Memory, Scan, Verified};
 use super::{Errno, InFlightRead, Stage, Verify, Vfs};
 use crate::catalog::{Located, Node};
-use crate::format::{Content, Sample};
+use crate::format::{Checksum, Content, Sample};
 use crate::io::{Buffer, ReadError};
 use std::ops::Range;
 use std::sync::Arc;
@@ -287,7 +287,9 @@ impl Vfs {
 
     /// Begins the pass over a large sample, or one with holes.
     pub(super) fn begin_scan(&self, task: Task) -> Step {
-        let scan = Scan::new(task.located.sample);
+        let at = task.located.sample;
+        // What has no checksum is not scanned.
+        let scan = Scan::new(at, at.checksum.unwrap_or(Checksum::Crc32(0)));
         let (start, end) = scan.next().unwrap_or_default();
         let range = task.of_container(start, end);
         task.next(Goal::Scan(Box::new(scan)), range)
@@ -310,7 +312,7 @@ impl Vfs {
             Verify::Once => !self.verified.get(sample),
             Verify::Off => false,
         };
-        asked_for && located.sample.crc32.is_some()
+        asked_for && located.sample.checksum.is_some()
     }
 
     /// What the task wants is not in memory: the disk must be waited for. Decides what to wait for.
@@ -420,9 +422,7 @@ impl Vfs {
                 let start = task.span.range().start - task.located.sample.offset_bytes;
                 match digests.check(start, task.span.bytes()) {
                     Ok(()) => self.give(task),
-                    Err((_, expected, found)) => {
-                        self.mismatch(task, Fault::Checksum { expected, found })
-                    }
+                    Err((_, mismatch)) => self.mismatch(task, Fault::Checksum(mismatch)),
                 }
             }
             Goal::Around(lead) => self.end_block(task, lead),
@@ -495,10 +495,9 @@ impl Vfs {
 
     fn end_scan(&self, mut task: Task, scan: Scan) -> Step {
         let at = task.located.sample;
-        let expected = at.crc32.unwrap_or_default();
-        let digests = match scan.finish(expected) {
+        let digests = match scan.finish() {
             Ok(digests) => Arc::new(digests),
-            Err(found) => return self.mismatch(task, Fault::Checksum { expected, found }),
+            Err(mismatch) => return self.mismatch(task, Fault::Checksum(mismatch)),
         };
         self.stats.verified(true);
         self.verified.set(task.sample);

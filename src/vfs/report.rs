@@ -3,7 +3,7 @@
 use super::bad::{AllBad, Bad, Fault};
 use super::{BlockFigures, CacheFigures, PrefetchFigures, Snapshot, Vfs};
 use crate::catalog::{Catalog, Dataset, Renamed};
-use crate::format::{IndexChecksum, Result};
+use crate::format::{IndexChecksum, Mismatch, Result};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -218,7 +218,7 @@ pub(super) fn bad(vfs: &Vfs) -> String {
 fn fields(vfs: &Vfs, sample: u64, bad: &Bad) -> String {
     let located = &bad.located;
     let (reason, expected, found) = match &bad.fault {
-        Fault::Checksum { expected, found } => {
+        Fault::Checksum(Mismatch { expected, found }) => {
             ("checksum".to_owned(), format!("{expected:#010x}"), format!("{found:#010x}"))
         }
         Fault::Structure(what) => (escape(what.as_bytes()), "-".to_owned(), "-".to_owned()),

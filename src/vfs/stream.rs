@@ -157,7 +157,7 @@ impl Vfs {
     /// Keeps that for the next mount, unless the sample should have been checked, and was not.
     fn keep_stream(&self, located: &Located, stream: &Stream, was_checked: bool) {
         let store = self.store_for(located).filter(|_| stream.spool.is_none());
-        if let Some(store) = store.filter(|_| was_checked || located.sample.crc32.is_none()) {
+        if let Some(store) = store.filter(|_| was_checked || located.sample.checksum.is_none()) {
             store.keep(&key_of(located), stream.write());
         }
     }
@@ -202,7 +202,8 @@ impl Vfs {
             None => least.max(at.size_bytes() / notes).clamp(STEP_BYTES as u64, MAX_INTERVAL_BYTES),
         };
         let end = PASS_BYTES.min(at.length_bytes);
-        Ok((Pass::new(decoder, at.size_bytes(), interval_bytes, spool), 0..end))
+        let pass = Pass::new(decoder, at.size_bytes(), interval_bytes, spool, at.checksum);
+        Ok((pass, 0..end))
     }
 
     /// Takes what was fetched for a pass.
@@ -221,7 +222,7 @@ impl Vfs {
             return task.next(Goal::Pass(pass), done..(done + PASS_BYTES).min(at.end_bytes()));
         }
         let must_check = self.must_check(task.sample(), &task.located);
-        let stream = pass.finish(at.crc32.filter(|_| must_check));
+        let stream = pass.finish(must_check);
         if must_check {
             self.stats.verified(stream.is_ok());
         }
@@ -451,6 +452,6 @@ fn key_of(located: &Located) -> StreamKey {
         offset_bytes: at.offset_bytes,
         stored_bytes: at.length_bytes,
         decoded_bytes: at.size_bytes(),
-        crc32: at.crc32,
+        checksum: at.checksum,
     }
 }

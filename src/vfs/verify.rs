@@ -1,7 +1,8 @@
 //! Bytes that were checked. A [`Verified`] cannot be made from bytes that do not match.
 
 use super::block::Chunk;
-use crate::format::Sample;
+use crate::format::checksum::Hasher;
+use crate::format::{Checksum, ChecksumKind, Mismatch, Sample};
 use crate::io::Buffer;
 use std::ops::Range;
 use std::sync::Arc;
@@ -39,17 +40,16 @@ impl Memory {
 }
 
 impl Verified {
-    /// Checks what lies in `range` of `memory`, unless there is nothing to check it with; gives the CRC-32
-    /// found if it differs.
+    /// Checks the bytes of `range` of `memory`, if there is a checksum to check them with.
     pub(super) fn check(
         memory: Memory,
         range: Range<usize>,
-        expected: Option<u32>,
-    ) -> Result<Self, u32> {
-        match mismatch(&memory.bytes()[range.clone()], expected) {
-            None => Ok(Self { memory, range, rights: None }),
-            Some(found) => Err(found),
+        expected: Option<Checksum>,
+    ) -> Result<Self, Mismatch> {
+        if let Some(expected) = expected {
+            expected.check(&memory.bytes()[range.clone()])?;
         }
+        Ok(Self { memory, range, rights: None })
     }
 
     /// Bytes that were checked as parts of something else.
@@ -91,25 +91,19 @@ impl Verified {
     }
 }
 
-/// The CRC-32 of `bytes` if it is not the expected one.
-fn mismatch(bytes: &[u8], expected: Option<u32>) -> Option<u32> {
-    let expected = expected?;
-    let found = crc32fast::hash(bytes);
-    (found != expected).then_some(found)
-}
-
-/// The CRC-32 of every block of a large sample, taken in the pass that verified the whole.
+/// The checksum of every block of a large sample, taken in the pass that verified the whole.
 ///
 /// A sample too large to keep is read again block by block; a block that matches is one that was part of
 /// the verified whole.
 pub(super) struct Digests {
     block_bytes: u64,
-    crcs: Vec<u32>,
+    kind: ChecksumKind,
+    values: Vec<u32>,
 }
 
 impl Digests {
     pub(super) fn memory_bytes(&self) -> u64 {
-        (self.crcs.capacity() * size_of::<u32>()) as u64
+        (self.values.capacity() * size_of::<u32>()) as u64
     }
 
     /// The range of whole blocks (cut at the sample's end) around a range of a sample.
@@ -119,16 +113,13 @@ impl Digests {
     }
 
     /// Checks bytes read from `start`, a range as [`Digests::around`] gives it. An error names the block's
-    /// first byte, and the CRC-32 expected and found.
-    pub(super) fn check(&self, start: u64, bytes: &[u8]) -> Result<(), (u64, u32, u32)> {
+    /// first byte.
+    pub(super) fn check(&self, start: u64, bytes: &[u8]) -> Result<(), (u64, Mismatch)> {
         let first = (start / self.block_bytes) as usize;
         for (number, block) in bytes.chunks(self.block_bytes as usize).enumerate() {
-            let found = crc32fast::hash(block);
-            let expected = self.crcs[first + number];
-            if found != expected {
-                let at = (first + number) as u64 * self.block_bytes;
-                return Err((at, expected, found));
-            }
+            let number = first + number;
+            let expected = self.kind.with_value(self.values[number]);
+            expected.check(block).map_err(|wrong| (number as u64 * self.block_bytes, wrong))?;
         }
         Ok(())
     }
@@ -137,18 +128,20 @@ impl Digests {
 /// A pass over a sample too large to keep.
 pub(super) struct Scan {
     sample: Sample,
+    expected: Checksum,
     digests: Digests,
-    whole: crc32fast::Hasher,
+    whole: Hasher,
     next: u64,
 }
 
 impl Scan {
-    pub(super) fn new(sample: Sample) -> Self {
+    /// A pass over a sample that must match `expected`.
+    pub(super) fn new(sample: Sample, expected: Checksum) -> Self {
         let block_bytes = (sample.length_bytes / MANY_BLOCKS)
             .next_power_of_two()
             .clamp(MIN_BLOCK_BYTES, MAX_BLOCK_BYTES);
-        let digests = Digests { block_bytes, crcs: Vec::new() };
-        Self { sample, digests, whole: crc32fast::Hasher::new(), next: 0 }
+        let digests = Digests { block_bytes, kind: expected.kind(), values: Vec::new() };
+        Self { sample, expected, digests, whole: expected.hasher(), next: 0 }
     }
 
     /// The range of the sample to read next; `None` behind its end.
@@ -161,21 +154,19 @@ impl Scan {
     /// Takes the bytes of the range that [`Scan::next`] gave.
     pub(super) fn update(&mut self, bytes: &[u8]) {
         for block in bytes.chunks(self.digests.block_bytes as usize) {
-            let mut crc = crc32fast::Hasher::new();
-            crc.update(block);
-            self.whole.combine(&crc);
-            self.digests.crcs.push(crc.finalize());
+            let mut hasher = self.expected.hasher();
+            hasher.update(block);
+            self.whole.combine(&hasher);
+            self.digests.values.push(hasher.finish().value());
         }
         self.next += bytes.len() as u64;
     }
 
-    /// The digests, if the whole matches `expected`; else the CRC-32 found.
-    pub(super) fn finish(mut self, expected: u32) -> Result<Digests, u32> {
-        self.digests.crcs.shrink_to_fit();
-        match self.whole.finalize() {
-            found if found == expected => Ok(self.digests),
-            found => Err(found),
-        }
+    /// The digests, if the whole matches its checksum.
+    pub(super) fn finish(mut self) -> Result<Digests, Mismatch> {
+        self.expected.compare(self.whole.finish())?;
+        self.digests.values.shrink_to_fit();
+        Ok(self.digests)
     }
 }
 
@@ -183,10 +174,10 @@ impl Scan {
 mod tests {
     use super::*;
 
-    fn scan(bytes: &[u8]) -> Scan {
+    fn scan(bytes: &[u8], expected: Checksum) -> Scan {
         let sample =
             Sample { offset_bytes: 0, length_bytes: bytes.len() as u64, ..Sample::default() };
-        let mut scan = Scan::new(sample);
+        let mut scan = Scan::new(sample, expected);
         while let Some((start, end)) = scan.next() {
             scan.update(&bytes[start as usize..end as usize]);
         }
@@ -197,17 +188,22 @@ mod tests {
     fn a_scan_in_blocks_finds_the_checksum_of_the_whole() {
         let bytes: Vec<u8> =
             (0..3_000_001u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
-        let digests = scan(&bytes).finish(crc32fast::hash(&bytes)).ok().unwrap();
-        let (start, end) = digests.around(2_999_999, 3_000_001, 3_000_001);
-        assert_eq!((start % MIN_BLOCK_BYTES, end), (0, 3_000_001));
-        assert!(digests.check(start, &bytes[start as usize..end as usize]).is_ok());
-        assert_eq!(scan(&bytes).finish(1).err(), Some(crc32fast::hash(&bytes)));
+        for kind in ChecksumKind::ALL {
+            let found = kind.of(&bytes);
+            let digests = scan(&bytes, found).finish().ok().unwrap();
+            let (start, end) = digests.around(2_999_999, 3_000_001, 3_000_001);
+            assert_eq!((start % MIN_BLOCK_BYTES, end), (0, 3_000_001));
+            assert!(digests.check(start, &bytes[start as usize..end as usize]).is_ok());
+            let expected = kind.with_value(1);
+            let wrong = scan(&bytes, expected).finish().err();
+            assert_eq!(wrong, Some(Mismatch { expected, found }));
+        }
     }
 
     #[test]
     fn a_block_that_changed_after_the_scan_is_found() {
         let mut bytes = vec![5; 1 << 20];
-        let digests = scan(&bytes).finish(crc32fast::hash(&bytes)).ok().unwrap();
+        let digests = scan(&bytes, ChecksumKind::Crc32.of(&bytes)).finish().ok().unwrap();
         bytes[300_000] ^= 1;
         let (at, ..) = digests.check(0, &bytes).unwrap_err();
         assert_eq!(at, 262_144);
@@ -221,9 +217,9 @@ mod tests {
             buffer.as_mut_slice()[..3].copy_from_slice(b"abc");
             Memory::Own(buffer)
         };
-        let found = Verified::check(memory(), 0..3, Some(0)).err().unwrap();
-        assert_eq!(found, crc32fast::hash(b"abc"));
-        let verified = Verified::check(memory(), 0..3, Some(found)).ok().unwrap();
+        let wrong = Verified::check(memory(), 0..3, Some(Checksum::Crc32(0))).err().unwrap();
+        assert_eq!(wrong.found, ChecksumKind::Crc32.of(b"abc"));
+        let verified = Verified::check(memory(), 0..3, Some(wrong.found)).ok().unwrap();
         assert_eq!(verified.bytes(), b"abc");
     }
 }

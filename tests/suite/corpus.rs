@@ -249,7 +249,7 @@ fn read(bytes: &[u8], container: &dyn Container, index: u64) -> Option<Vec<u8>> 
             out
         }
     };
-    let is_right = sample.crc32.is_none_or(|crc32| crc32 == crc32fast::hash(&shown));
+    let is_right = sample.checksum.is_none_or(|checksum| checksum.check(&shown).is_ok());
     is_right.then_some(shown)
 }
 

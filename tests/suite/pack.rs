@@ -8,7 +8,7 @@ use super::common::{
     FFRFS, Mount, Outcome, TempDir, Transport, ffrfs, for_each_transport, noise, run, temp_dir,
 };
 use ffrfs::catalog::{Catalog, Dataset, Naming, Node, Numbered, ROOT, StoredNames, Suffix};
-use ffrfs::format::{OpenOptions, Source};
+use ffrfs::format::{ChecksumKind, OpenOptions, Source};
 use ffrfs::io;
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -101,7 +101,7 @@ impl Tree {
             let at = dataset.locate(sample).unwrap().unwrap();
             let mut bytes = vec![0; at.sample.length_bytes as usize];
             files[at.part].read_exact_at(&mut bytes, at.sample.offset_bytes).unwrap();
-            assert_eq!(Some(crc32fast::hash(&bytes)), at.sample.crc32);
+            assert_eq!(Some(ChecksumKind::Crc32.of(&bytes)), at.sample.checksum);
             tree.files.insert(names, bytes);
         };
         catalog.walk(&dataset, ROOT, &mut visit).unwrap();

@@ -13,8 +13,8 @@ mod writer;
 pub use writer::{PackedNames, WriteFfRecord, Writer, header_bytes};
 
 use super::{
-    Container, Detected, Error, Format, IndexChecksum, Names, OpenOptions, Result, Sample, Source,
-    Table,
+    Checksum, Container, Detected, Error, Format, IndexChecksum, Mismatch, Names, OpenOptions,
+    Result, Sample, Source, Table,
 };
 use crate::format::reader::Reader;
 use std::sync::Arc;
@@ -201,7 +201,7 @@ impl Container for FfRecordFile {
         Ok(Sample {
             offset_bytes,
             length_bytes: if damaged { length.max(1) } else { length },
-            crc32: Some(crc32),
+            checksum: Some(Checksum::Crc32(crc32)),
             damaged,
             ..Sample::default()
         })
@@ -256,9 +256,8 @@ impl FfRecordFile {
         })?;
         let mut bytes = vec![0; length];
         read(source, "the packed folder's names", &mut bytes, sample.offset_bytes)?;
-        let found = crc32fast::hash(&bytes);
-        match sample.crc32 {
-            Some(expected) if expected != found => Err(Error::Checksum {
+        match sample.checksum.map_or(Ok(()), |checksum| checksum.check(&bytes)) {
+            Err(Mismatch { expected, found }) => Err(Error::Checksum {
                 path: source.path().to_owned(),
                 what: format!("sample {index}, which holds the packed folder's names"),
                 offset_bytes: sample.offset_bytes,
@@ -266,7 +265,7 @@ impl FfRecordFile {
                 found,
                 hint: "; --flat serves the other samples by number",
             }),
-            _ => Ok(bytes),
+            Ok(()) => Ok(bytes),
         }
     }
 }
@@ -333,8 +332,8 @@ fn check_index(
             path: source.path().to_owned(),
             what: format!("the header ({} samples, {data_start} bytes)", head.samples),
             offset_bytes: 0,
-            expected: head.crc,
-            found,
+            expected: Checksum::Crc32(head.crc),
+            found: Checksum::Crc32(found),
             hint: "; the index cannot be trusted: fetch or write the file again",
         });
     }

@@ -29,7 +29,7 @@ fn read_sample(file: &[u8], container: &dyn Container, index: u64) -> Option<Vec
     let start = usize::try_from(sample.offset_bytes).ok()?;
     let end = start.checked_add(usize::try_from(sample.length_bytes).ok()?)?;
     let bytes = file.get(start..end)?;
-    (!sample.damaged && Some(crc32fast::hash(bytes)) == sample.crc32).then(|| bytes.to_vec())
+    (!sample.damaged && sample.checksum.unwrap().check(bytes).is_ok()).then(|| bytes.to_vec())
 }
 
 /// Header checksum and offsets as given, whatever they are.

@@ -3,7 +3,7 @@
 use super::{ENTRY_BYTES, PACKED_FOLDER_MAGIC, pickle};
 use crate::format::write::{Announced, invalid};
 use crate::format::{
-    Entry, Folder, Holds, MemberWriter, NewMember, NewNode, Outline, Output, WriteFormat,
+    Checksum, Entry, Folder, Holds, MemberWriter, NewMember, NewNode, Outline, Output, WriteFormat,
 };
 use std::collections::BTreeMap;
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -149,12 +149,12 @@ struct Members<'a> {
     writer: Writer<Box<dyn Output + 'a>>,
     /// The names to store behind the last sample.
     names: Option<PackedNames>,
-    open: Option<Checksum>,
+    open: Option<OpenCrc>,
     left: Announced,
 }
 
 /// The checksum of the sample that is being written.
-enum Checksum {
+enum OpenCrc {
     Known(u32),
     Counted(crc32fast::Hasher),
 }
@@ -163,8 +163,8 @@ impl Members<'_> {
     fn end_sample(&mut self) -> io::Result<()> {
         self.left.check_done()?;
         match self.open.take() {
-            Some(Checksum::Known(crc32)) => self.writer.end_sample(crc32),
-            Some(Checksum::Counted(crc)) => self.writer.end_sample(crc.finalize()),
+            Some(OpenCrc::Known(crc32)) => self.writer.end_sample(crc32),
+            Some(OpenCrc::Counted(crc)) => self.writer.end_sample(crc.finalize()),
             None => {}
         }
         Ok(())
@@ -176,12 +176,13 @@ impl MemberWriter for Members<'_> {
         self.end_sample()?;
         let (names, number) = (&mut self.names, self.writer.written());
         match member.node {
-            NewNode::File { size_bytes, crc32 } => {
+            NewNode::File { size_bytes, checksum } => {
                 names.as_mut().map_or(Ok(()), |names| names.add_file(member.path, number))?;
                 self.left.expect(size_bytes)?;
                 self.writer.begin_sample()?;
-                let count = || Checksum::Counted(crc32fast::Hasher::new());
-                self.open = Some(crc32.map_or_else(count, Checksum::Known));
+                let count = || OpenCrc::Counted(crc32fast::Hasher::new());
+                let crc32 = checksum.and_then(Checksum::crc32);
+                self.open = Some(crc32.map_or_else(count, OpenCrc::Known));
                 Ok(())
             }
             NewNode::Folder => names.as_mut().map_or(Ok(()), |names| names.add_folder(member.path)),
@@ -191,7 +192,7 @@ impl MemberWriter for Members<'_> {
 
     fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.left.take(bytes.len())?;
-        if let Some(Checksum::Counted(crc)) = &mut self.open {
+        if let Some(OpenCrc::Counted(crc)) = &mut self.open {
             crc.update(bytes);
         }
         self.writer.append(bytes)

@@ -16,7 +16,7 @@
 
 use super::NAME;
 use crate::format::{
-    Attributes, Content, Error, Kind, Member, Node, Piece, Result, Sample, Source, Table,
+    Attributes, Checksum, Content, Error, Kind, Member, Node, Piece, Result, Sample, Source, Table,
 };
 use std::io;
 use std::path::PathBuf;
@@ -512,8 +512,8 @@ fn check_crc(source: &dyn Source) -> Result<()> {
         path: source.path().to_owned(),
         what: format!("the index of a {NAME} archive"),
         offset_bytes: CHECKED_AT,
-        expected,
-        found,
+        expected: Checksum::Crc32(expected),
+        found: Checksum::Crc32(found),
         hint: "",
     })
 }

@@ -238,7 +238,7 @@ mod tests {
     #[test]
     fn a_member_that_gets_too_few_or_too_many_bytes_is_an_error() {
         let outline = Outline { files: 2, is_numbered: false };
-        let node = NewNode::File { size_bytes: 3, crc32: None };
+        let node = NewNode::File { size_bytes: 3, checksum: None };
         let member = NewMember { path: b"a", node, mode: None, modified: (0, 0) };
         let mut writer = WriteTar.begin(Box::new(io::Cursor::new(Vec::new())), &outline).unwrap();
         writer.begin(&member).unwrap();

@@ -25,8 +25,8 @@ mod tests;
 pub use writer::WriteZip;
 
 use super::{
-    Attributes, Container, Content, Decoder, Detected, Error, Format, IndexChecksum, Kind, Member,
-    Names, Node, OpenOptions, Restart, Result, Sample, Secret, Source, Table, codec,
+    Attributes, Checksum, Container, Content, Decoder, Detected, Error, Format, IndexChecksum,
+    Kind, Member, Names, Node, OpenOptions, Restart, Result, Sample, Secret, Source, Table, codec,
 };
 use crate::format::bytes::u16_at;
 use crate::format::charset::Charset;
@@ -287,7 +287,7 @@ impl Container for ZipFile {
             head.lock == Lock::None && head.method == 0 && head.stored_bytes == head.size_bytes;
         let mut sample = Sample {
             length_bytes: head.stored_bytes,
-            crc32: head.lock.has_crc().then_some(head.crc32),
+            checksum: head.lock.has_crc().then_some(Checksum::Crc32(head.crc32)),
             content: if is_stored { Content::Stored } else { Content::Encoded(head.size_bytes) },
             ..Sample::default()
         };

@@ -452,7 +452,7 @@ impl ZipFile {
             }
             _ => stored,
         };
-        let is_right = sample.crc32.is_none_or(|crc32| crc32 == crc32fast::hash(&target));
+        let is_right = sample.checksum.is_none_or(|checksum| checksum.check(&target).is_ok());
         (is_right && !target.contains(&0)).then_some(target)
     }
 }

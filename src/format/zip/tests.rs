@@ -66,7 +66,7 @@ fn read_sample(file: &[u8], container: &dyn Container, index: u64) -> Option<Vec
         }
         _ => panic!("zip has no such content"),
     };
-    sample.crc32.is_none_or(|crc32| crc32 == crc32fast::hash(&bytes)).then_some(bytes)
+    sample.checksum.is_none_or(|checksum| checksum.check(&bytes).is_ok()).then_some(bytes)
 }
 
 /// Every name, and what is behind it.

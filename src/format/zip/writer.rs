@@ -6,7 +6,9 @@ use super::record::{
     SECONDS_1601_TO_1970, UNITS_A_SECOND,
 };
 use crate::format::write::{Announced, invalid};
-use crate::format::{Holds, MemberWriter, NewMember, NewNode, Outline, Output, WriteFormat};
+use crate::format::{
+    Checksum, Holds, MemberWriter, NewMember, NewNode, Outline, Output, WriteFormat,
+};
 use std::io::{self, SeekFrom};
 
 /// Where the CRC-32 stands in a local header.
@@ -109,7 +111,10 @@ impl MemberWriter for Members<'_> {
         if let NewNode::Symlink(target) = member.node {
             self.put(target)?;
         }
-        let is_open = matches!(member.node, NewNode::File { crc32: None, .. });
+        let is_open = match member.node {
+            NewNode::File { checksum, .. } => checksum.and_then(Checksum::crc32).is_none(),
+            _ => false,
+        };
         self.open = Some(Open { row, crc: is_open.then(crc32fast::Hasher::new) });
         Ok(())
     }
@@ -149,7 +154,10 @@ impl Row {
     fn new(member: &NewMember, offset_bytes: u64) -> Self {
         let mut name = member.path.to_vec();
         let (kind, size_bytes, crc32) = match member.node {
-            NewNode::File { size_bytes, crc32 } => (0o100_000, size_bytes, crc32.unwrap_or(0)),
+            NewNode::File { size_bytes, checksum } => {
+                let crc32 = checksum.and_then(Checksum::crc32);
+                (0o100_000, size_bytes, crc32.unwrap_or(0))
+            }
             NewNode::Symlink(to) => (0o120_000, to.len() as u64, crc32fast::hash(to)),
             NewNode::HardLink(_) => (0o100_000, 0, 0),
             NewNode::Folder => {
@@ -366,7 +374,7 @@ mod tests {
 
     #[test]
     fn members_beyond_4_gib_have_their_sizes_and_places_in_zip64_fields() {
-        let node = NewNode::File { size_bytes: 5 << 30, crc32: Some(7) };
+        let node = NewNode::File { size_bytes: 5 << 30, checksum: Some(Checksum::Crc32(7)) };
         let member = NewMember { path: b"a", node, mode: Some(0o600), modified: (1, 0) };
         let row = Row::new(&member, 6 << 30);
         let bytes = row.central();

@@ -1,6 +1,7 @@
 //! Files read by several threads, and given out in order.
 
 use crate::failure::Failure;
+use crate::format::Checksum;
 use crate::io::Buffer;
 use crate::tools::interrupt::Interrupt;
 use crate::tools::origin::{Chunk, Fault, Origin, Scratch, Stop, Whole};
@@ -143,7 +144,7 @@ pub(crate) struct Ordered<'a> {
 
 /// Takes a file: first its checksum if it is known, then its bytes.
 pub(crate) trait Sink {
-    fn begin(&mut self, crc32: Option<u32>) -> Result<(), Failure>;
+    fn begin(&mut self, checksum: Option<Checksum>) -> Result<(), Failure>;
     fn data(&mut self, bytes: &[u8]) -> Result<(), Failure>;
     fn hole(&mut self, length: u64) -> Result<(), Failure>;
 }
@@ -152,7 +153,7 @@ impl Ordered<'_> {
     /// Gives the next file to `sink`. The inner error: the file is bad, which may be known only at its end.
     pub(crate) fn next(
         &mut self,
-        stored_crc32: Option<u32>,
+        stored: Option<Checksum>,
         sink: &mut dyn Sink,
     ) -> Result<Result<(), Fault>, Failure> {
         loop {
@@ -162,7 +163,7 @@ impl Ordered<'_> {
                         Ok(whole) => whole,
                         Err(fault) => return Ok(Err(fault)),
                     };
-                    sink.begin(whole.crc32)?;
+                    sink.begin(whole.checksum)?;
                     return Ok(Ok(sink.data(whole.bytes.of(buffer))?));
                 }
                 let buffer = std::mem::replace(buffer, Buffer::empty());
@@ -173,7 +174,7 @@ impl Ordered<'_> {
             let messages = self.receiver.recv().map_err(interrupted)?;
             match messages.recv().map_err(interrupted)? {
                 Message::Batch(files, buffer) => self.batch = Some((files.into_iter(), buffer)),
-                first => return self.pieces(first, &messages, stored_crc32, sink),
+                first => return self.pieces(first, &messages, stored, sink),
             }
         }
     }
@@ -182,11 +183,11 @@ impl Ordered<'_> {
         &self,
         first: Message,
         messages: &Receiver<Message>,
-        stored_crc32: Option<u32>,
+        stored: Option<Checksum>,
         sink: &mut dyn Sink,
     ) -> Result<Result<(), Fault>, Failure> {
         let interrupted = |_| Failure::interrupted();
-        sink.begin(stored_crc32)?;
+        sink.begin(stored)?;
         let mut message = first;
         loop {
             match message {

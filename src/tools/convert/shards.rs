@@ -51,7 +51,7 @@ fn units(origin: &dyn Origin, format: &dyn WriteFormat) -> Result<Vec<Unit>, Fai
         let (path, about) = (origin.path(number), origin.about(number)?);
         let node = match item.what {
             What::File | What::HardLink(_) => {
-                NewNode::File { size_bytes: item.size_bytes, crc32: None }
+                NewNode::File { size_bytes: item.size_bytes, checksum: None }
             }
             What::Folder => NewNode::Folder,
             What::Symlink => NewNode::Symlink(&about.target),

@@ -3,7 +3,7 @@
 use super::lost::Lost;
 use super::ordered::{Ordered, Sink, read_ordered};
 use crate::failure::Failure;
-use crate::format::{MemberWriter, NewMember, NewNode, Outline, WriteFormat};
+use crate::format::{Checksum, MemberWriter, NewMember, NewNode, Outline, WriteFormat};
 use crate::tools::interrupt::Interrupt;
 use crate::tools::origin::{About, Origin, What, total_bytes};
 use crate::tools::output::{LargeFile, Set, file_beside};
@@ -92,7 +92,7 @@ impl Write<'_> {
             self.member(item, part, writer.as_mut(), ordered, lost)?;
         }
         if let Some(last) = last {
-            let node = NewNode::File { size_bytes: last.len() as u64, crc32: None };
+            let node = NewNode::File { size_bytes: last.len() as u64, checksum: None };
             let member = NewMember { path: b"", node, mode: None, modified: (0, 0) };
             writer.begin(&member).and_then(|()| writer.write(last)).map_err(failed)?;
         }
@@ -125,7 +125,7 @@ impl Write<'_> {
             }
             What::File | What::HardLink(_) => {
                 lost.hard_links += u64::from(what.what != What::File);
-                NewNode::File { size_bytes: what.size_bytes, crc32: None }
+                NewNode::File { size_bytes: what.size_bytes, checksum: None }
             }
         };
         let member = self.describe(&path, node, &about, lost);
@@ -133,7 +133,7 @@ impl Write<'_> {
             return writer.begin(&member).map_err(failed);
         }
         let mut file = MemberFile { writer, member, shown, write: self, has_holes: false };
-        let whole = ordered.next(about.crc32, &mut file)?;
+        let whole = ordered.next(about.checksum, &mut file)?;
         lost.holes += u64::from(file.has_holes);
         whole.map_err(|fault| fault.of(&path))
     }
@@ -183,9 +183,9 @@ impl MemberFile<'_> {
 }
 
 impl Sink for MemberFile<'_> {
-    fn begin(&mut self, known: Option<u32>) -> Result<(), Failure> {
-        if let NewNode::File { crc32, .. } = &mut self.member.node {
-            *crc32 = known;
+    fn begin(&mut self, known: Option<Checksum>) -> Result<(), Failure> {
+        if let NewNode::File { checksum, .. } = &mut self.member.node {
+            *checksum = known;
         }
         self.writer.begin(&self.member).map_err(|e| self.failed(e))
     }

@@ -8,7 +8,8 @@ use crate::catalog::{Catalog, Located, Node};
 use crate::dataset::open;
 use crate::dataset::open::Opened;
 use crate::failure::Failure;
-use crate::format::{Container, Content, Kind};
+use crate::format::checksum::Hasher;
+use crate::format::{Checksum, Container, Content, Kind};
 use crate::io::{Buffer, File};
 use std::collections::HashMap;
 use std::ops::Range;
@@ -145,7 +146,7 @@ impl Origin for Containers {
                     target = dataset.link_target(sample)?;
                 }
                 let (mode, has_time) = (stored.mode, stored.modified.is_some());
-                Ok(About { mode, modified, has_time, crc32: checksum(&located), target })
+                Ok(About { mode, modified, has_time, checksum: checksum(&located), target })
             }
         }
     }
@@ -204,12 +205,12 @@ impl Origin for Containers {
                 if !prefix.is_empty() {
                     take(Chunk::Data(&prefix))?;
                 }
-                let mut crc = crc32fast::Hasher::new();
+                let mut crc = Checking::of(located.sample.checksum);
                 self.stored(&located, &mut scratch.buffer, &mut |bytes, _| {
-                    crc.update(bytes);
+                    crc.see(&Chunk::Data(bytes));
                     take(Chunk::Data(bytes)).map_err(Stop::Failed)
                 })?;
-                Ok(compare(located.sample.crc32, crc.finalize())?)
+                Ok(crc.compare()?)
             }
         }
     }
@@ -278,11 +279,11 @@ impl Containers {
         let (read, free) = (&read[stored.clone()], &mut free[..out.len()]);
         match at.content {
             Content::Stored | Content::Sparse(_) => {
-                compare(at.crc32, crc32fast::hash(read))?;
-                return Ok(Some(Whole { bytes: Bytes::At(stored), crc32: at.crc32 }));
+                check(at.checksum, read)?;
+                return Ok(Some(Whole { bytes: Bytes::At(stored), checksum: at.checksum }));
             }
             Content::Prefixed(_) => {
-                compare(at.crc32, crc32fast::hash(read))?;
+                check(at.checksum, read)?;
                 let prefix = self.prefix(located)?;
                 let (before, behind) = free.split_at_mut(prefix.len());
                 before.copy_from_slice(&prefix);
@@ -291,12 +292,12 @@ impl Containers {
             Content::Encoded(_) => {
                 let decoded = container.decode(located.index, read, free);
                 decoded.map_err(|error| Fault::Structure(error.to_string()))?;
-                compare(at.crc32, crc32fast::hash(free))?;
+                check(at.checksum, free)?;
             }
         }
         *made = out.end;
         let bytes = Bytes::At(out);
-        Ok(Some(Whole { bytes, crc32: checksum(located) }))
+        Ok(Some(Whole { bytes, checksum: checksum(located) }))
     }
 
     fn read_each(&self, items: &[usize], scratch: &mut Scratch) -> Vec<Result<Whole, Fault>> {
@@ -313,7 +314,7 @@ impl Containers {
             Ok(())
         });
         match read {
-            Ok(()) => Ok(Whole { bytes: Bytes::Own(bytes), crc32: None }),
+            Ok(()) => Ok(Whole { bytes: Bytes::Own(bytes), checksum: None }),
             Err(Stop::Bad(fault)) => Err(fault),
             Err(Stop::Failed(failure)) => Err(Fault::Unreadable(failure.to_string())),
         }
@@ -368,13 +369,13 @@ impl Containers {
         let Some(mut decoder) = decoder.filter(|_| at.size_bytes() > SPAN_BYTES) else {
             return self.decode_whole(located, scratch, take);
         };
-        let (mut crc, mut given) = (crc32fast::Hasher::new(), 0);
+        let (mut crc, mut given) = (Checking::of(at.checksum), 0);
         let mut out = vec![0; SPAN_BYTES as usize];
         self.stored(located, &mut scratch.buffer, &mut |mut bytes, is_last| {
             loop {
                 let step = decoder.decode(bytes, &mut out, is_last).map_err(Fault::Structure)?;
                 let decoded = &out[..step.given];
-                crc.update(decoded);
+                crc.see(&Chunk::Data(decoded));
                 given += step.given as u64;
                 bytes = &bytes[step.taken..];
                 if given > at.size_bytes() {
@@ -395,7 +396,7 @@ impl Containers {
             let error = format!("{given} bytes instead of {}", at.size_bytes());
             return Err(Fault::Structure(error).into());
         }
-        Ok(compare(at.crc32, crc.finalize())?)
+        Ok(crc.compare()?)
     }
 
     fn decode_whole(
@@ -415,7 +416,7 @@ impl Containers {
         let out = &mut scratch.buffer.as_mut_slice()[..at.size_bytes() as usize];
         let decoded = self.container(located).decode(located.index, &stored, out);
         decoded.map_err(|error| Fault::Structure(error.to_string()))?;
-        compare(at.crc32, crc32fast::hash(out))?;
+        check(at.checksum, out)?;
         Ok(take(Chunk::Data(out))?)
     }
 
@@ -427,7 +428,7 @@ impl Containers {
         take: &mut Take,
     ) -> Result<(), Stop> {
         let (size, container) = (located.sample.size_bytes(), self.container(located));
-        let mut crc = Checking::of(located.sample.crc32);
+        let mut crc = Checking::of(located.sample.checksum);
         let take: &mut Take = &mut |chunk| {
             crc.see(&chunk);
             take(chunk)
@@ -499,11 +500,11 @@ impl Containers {
 type Stored<'a> = dyn FnMut(&[u8], bool) -> Result<(), Stop> + 'a;
 
 /// The checksum of a file that has one, counted as its pieces come.
-struct Checking(Option<(u32, crc32fast::Hasher)>);
+struct Checking(Option<(Checksum, Hasher)>);
 
 impl Checking {
-    fn of(expected: Option<u32>) -> Self {
-        Self(expected.map(|expected| (expected, crc32fast::Hasher::new())))
+    fn of(expected: Option<Checksum>) -> Self {
+        Self(expected.map(|expected| (expected, expected.hasher())))
     }
 
     fn see(&mut self, chunk: &Chunk) {
@@ -522,7 +523,9 @@ impl Checking {
     }
 
     fn compare(self) -> Result<(), Fault> {
-        self.0.map_or(Ok(()), |(expected, crc)| compare(Some(expected), crc.finalize()))
+        self.0.map_or(Ok(()), |(expected, crc)| {
+            expected.compare(crc.finish()).map_err(Fault::Checksum)
+        })
     }
 }
 
@@ -534,15 +537,12 @@ fn made_bytes(located: &Located) -> u64 {
     }
 }
 
-/// CRC-32 of the file that is shown, if it is stored.
-fn checksum(located: &Located) -> Option<u32> {
+/// The checksum of the file that is shown, if it is stored.
+fn checksum(located: &Located) -> Option<Checksum> {
     let is_of_file = !matches!(located.sample.content, Content::Prefixed(_));
-    located.sample.crc32.filter(|_| is_of_file && !located.sample.damaged)
+    located.sample.checksum.filter(|_| is_of_file && !located.sample.damaged)
 }
 
-fn compare(expected: Option<u32>, found: u32) -> Result<(), Fault> {
-    match expected {
-        Some(expected) if expected != found => Err(Fault::Checksum { expected, found }),
-        _ => Ok(()),
-    }
+fn check(expected: Option<Checksum>, bytes: &[u8]) -> Result<(), Fault> {
+    expected.map_or(Ok(()), |expected| expected.check(bytes).map_err(Fault::Checksum))
 }

@@ -165,7 +165,7 @@ impl Origin for FolderTree {
             target = read.as_os_str().as_bytes().to_vec();
         }
         let (mode, modified) = (Some(stat.mode), stat.modified);
-        Ok(About { mode, modified, has_time: true, crc32: None, target })
+        Ok(About { mode, modified, has_time: true, checksum: None, target })
     }
 
     fn together(&self, items: &[usize]) -> usize {
@@ -192,7 +192,7 @@ impl Origin for FolderTree {
             });
             let read = read.map_err(|e| self.fault(*item, &e));
             let bytes = Bytes::At(start..start + size);
-            let read = read.map(|()| Whole { bytes, crc32: None });
+            let read = read.map(|()| Whole { bytes, checksum: None });
             results.push(read);
             start += size;
         }

@@ -8,7 +8,7 @@
 //! Nothing is kept of an encrypted sample: a state has what was decoded before it.
 
 use super::{Interval, MAX_INTERVAL_BYTES, STEP_BYTES, Stream};
-use crate::format::{Restart, Sample};
+use crate::format::{Checksum, Restart, Sample};
 
 const ROW_BYTES: usize = 32;
 
@@ -32,8 +32,8 @@ pub struct StreamKey {
     pub stored_bytes: u64,
     /// Its length decoded.
     pub decoded_bytes: u64,
-    /// CRC-32 of the decoded bytes, if the format has one.
-    pub crc32: Option<u32>,
+    /// Of the decoded bytes, if there is one.
+    pub checksum: Option<Checksum>,
 }
 
 impl Stream {

@@ -3,7 +3,8 @@
 
 use super::spool::Spool;
 use super::{Interval, MAX_INTERVAL_BYTES, STEP_BYTES, Stream};
-use crate::format::{Decoder, Restart};
+use crate::format::checksum::Hasher;
+use crate::format::{Checksum, Decoder, Restart};
 use crate::vfs::bad::Fault;
 
 /// Whoever decodes has other requests to serve: after so many bytes or steps they have their turn.
@@ -19,7 +20,8 @@ pub(in crate::vfs) struct Pass {
     stored_start: u64,
     decoded_start: u64,
     crc32: crc32fast::Hasher,
-    whole: crc32fast::Hasher,
+    /// What the whole must match, and what it is so far.
+    whole: Option<(Checksum, Hasher)>,
     intervals: Vec<Interval>,
     /// How much was taken and given.
     stored: u64,
@@ -56,6 +58,7 @@ impl Pass {
         size: u64,
         interval_bytes: u64,
         spool: Option<Spool>,
+        expected: Option<Checksum>,
     ) -> Self {
         Self {
             decoder,
@@ -65,7 +68,7 @@ impl Pass {
             stored_start: 0,
             decoded_start: 0,
             crc32: crc32fast::Hasher::new(),
-            whole: crc32fast::Hasher::new(),
+            whole: expected.map(|expected| (expected, expected.hasher())),
             intervals: Vec::new(),
             stored: 0,
             decoded: 0,
@@ -93,7 +96,9 @@ impl Pass {
             let given = self.out.get(..progress.given).ok_or("the decoder failed")?;
             rest = rest.get(progress.taken..).ok_or("the decoder failed")?;
             self.crc32.update(given);
-            self.whole.update(given);
+            if let Some((_, whole)) = &mut self.whole {
+                whole.update(given);
+            }
             self.stored += progress.taken as u64;
             self.decoded += progress.given as u64;
             if self.decoded > self.size {
@@ -144,7 +149,8 @@ impl Pass {
         (self.stored_start, self.decoded_start) = (stored, self.decoded);
     }
 
-    pub(super) fn finish(mut self, expected: Option<u32>) -> Result<Stream, Fault> {
+    /// `must_check`: the whole must match its checksum, if it has one.
+    pub(super) fn finish(mut self, must_check: bool) -> Result<Stream, Fault> {
         if self.decoded != self.size {
             let found = self.decoded;
             return Err(Fault::Structure(format!("{found} bytes instead of {}", self.size)));
@@ -156,9 +162,8 @@ impl Pass {
         if self.decoded > self.decoded_start {
             self.end_interval(None);
         }
-        let found = self.whole.finalize();
-        if let Some(expected) = expected.filter(|&expected| expected != found) {
-            return Err(Fault::Checksum { expected, found });
+        if let Some((expected, whole)) = self.whole.filter(|_| must_check) {
+            expected.compare(whole.finish()).map_err(Fault::Checksum)?;
         }
         Ok(Stream::new(self.intervals, self.spool))
     }
@@ -167,11 +172,13 @@ impl Pass {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::format::Progress;
     use crate::format::codec::{Codec, decoder};
+    use crate::format::{ChecksumKind, Progress};
 
-    fn pass(size: usize, spool: Option<Spool>) -> Pass {
-        Pass::new(decoder(Codec::Zstd, None).unwrap().unwrap(), size as u64, 1 << 20, spool)
+    fn pass(bytes: &[u8]) -> Pass {
+        let decoder = decoder(Codec::Zstd, None).unwrap().unwrap();
+        let expected = ChecksumKind::Crc32.of(bytes);
+        Pass::new(decoder, bytes.len() as u64, 1 << 20, None, Some(expected))
     }
 
     fn frames(count: usize, frame: &[u8]) -> Vec<u8> {
@@ -179,7 +186,7 @@ mod tests {
     }
 
     /// How many turns a pass took, and what came of it.
-    fn run(mut pass: Pass, stored: &[u8], crc32: u32) -> (usize, Result<Stream, Fault>) {
+    fn run(mut pass: Pass, stored: &[u8]) -> (usize, Result<Stream, Fault>) {
         let (mut rest, mut turns) = (stored, 0);
         while !rest.is_empty() && !pass.is_ended() {
             match pass.take(rest, true) {
@@ -188,17 +195,16 @@ mod tests {
             }
             turns += 1;
         }
-        (turns, pass.finish(Some(crc32)))
+        (turns, pass.finish(true))
     }
 
     #[test]
     fn a_pass_over_much_or_over_very_many_steps_lets_others_have_their_turn() {
         let large = vec![0; 50 << 20];
-        let crc32 = crc32fast::hash(&large);
-        let (turns, stream) = run(pass(large.len(), None), &frames(50, &large[..1 << 20]), crc32);
+        let (turns, stream) = run(pass(&large), &frames(50, &large[..1 << 20]));
         assert!(stream.is_ok() && (3..=5).contains(&turns), "{turns} turns");
         let empty = [frames(50_000, b""), frames(1, b"end")].concat();
-        let (turns, stream) = run(pass(3, None), &empty, crc32fast::hash(b"end"));
+        let (turns, stream) = run(pass(b"end"), &empty);
         assert!(stream.is_ok() && turns >= 5, "{turns} turns");
     }
 
@@ -219,8 +225,8 @@ mod tests {
 
     #[test]
     fn a_stream_that_does_not_come_to_its_end_is_refused_though_all_bytes_are_there() {
-        let mut pass = Pass::new(Box::new(Endless(0)), 0, 1 << 20, None);
+        let mut pass = Pass::new(Box::new(Endless(0)), 0, 1 << 20, None, None);
         assert_eq!(pass.take(b"stored", true).ok(), Some(6));
-        assert!(matches!(pass.finish(None), Err(Fault::Structure(_))));
+        assert!(matches!(pass.finish(true), Err(Fault::Structure(_))));
     }
 }

@@ -155,7 +155,7 @@ fn a_member_that_does_not_match_its_hmac_is_an_error() {
     stored[20] ^= 1;
     let bytes = zip(&[member]);
     let container = open_with(bytes.clone(), &with(Some(PASSWORD))).unwrap();
-    assert_eq!(container.sample(0).unwrap().crc32, None);
+    assert_eq!(container.sample(0).unwrap().checksum, None);
     assert_eq!(read_sample(&bytes, container.as_ref(), 0), None);
 }
 
