@@ -1,45 +1,24 @@
-//! A mount's config file: a line `NAME = VALUE` for each mount option, `source` and `mountpoint`.
+//! `--config FILE`: the lines of a config file as flags of `ffrfs mount`.
 
-use super::options::{self, Takes};
+use super::options;
+use crate::daemon::config::{Config, OptionTable, Wrong};
 use crate::failure::Failure;
 use clap::CommandFactory;
 use clap::error::ErrorKind;
 use std::ffi::{OsStr, OsString};
-use std::io::Read;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::{Path, PathBuf};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
-/// A file that is larger was named by mistake.
-const MAX_BYTES: u64 = 1 << 20;
-
-/// A container; there may be many.
-const SOURCE: &str = "source";
-/// Where they are mounted; there must be one.
-const MOUNTPOINT: &str = "mountpoint";
-
-/// What the lines of a config file say.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Config(Vec<Setting>);
-
-/// A line of it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Setting {
-    line: usize,
-    /// As the long flag is called.
-    name: String,
-    /// `None`: the flag takes none.
-    value: Option<OsString>,
-}
-
-/// What is wrong, in which line.
-pub(crate) type Wrong = (usize, String);
+/// The options of `ffrfs mount`.
+pub(super) const OPTIONS: OptionTable =
+    OptionTable { takes_value: options::takes, is_ignored: options::is_ignored, check_values };
 
 /// Puts the lines of FILE before each `--config FILE` of the sub-command `mount`: what follows it on the
 /// command line goes before what the file says.
 ///
 /// # Errors
 /// No file is named, or it cannot be used.
-pub(crate) fn expand(args: Vec<OsString>, takes: Takes) -> Result<Vec<OsString>, Failure> {
+pub(super) fn expand(args: Vec<OsString>) -> Result<Vec<OsString>, Failure> {
     if args.get(1).is_none_or(|command| command != "mount") {
         return Ok(args);
     }
@@ -61,105 +40,25 @@ pub(crate) fn expand(args: Vec<OsString>, takes: Takes) -> Result<Vec<OsString>,
         if file.is_empty() {
             return Err(Failure::usage("--config needs a file"));
         }
-        out.extend(Config::read(Path::new(&file), takes)?.flags());
+        out.extend(Config::read(Path::new(&file), OPTIONS)?.flags());
         out.extend(["--config".into(), file]);
     }
     Ok(out)
 }
 
-impl Config {
-    /// Reads a file, whose options are those of `ffrfs mount`.
-    ///
-    /// # Errors
-    /// It cannot be read, or a line of it is wrong: the error names it.
-    pub(crate) fn read(path: &Path, takes: Takes) -> Result<Self, Failure> {
-        let unreadable = |e| Failure::unreadable(path.display(), e);
-        let mut text = Vec::new();
-        let file = std::fs::File::open(path).map_err(unreadable)?;
-        file.take(MAX_BYTES + 1).read_to_end(&mut text).map_err(unreadable)?;
-        let at = |(line, why)| Failure::usage(format!("{}:{line}: {why}", path.display()));
-        if text.len() as u64 > MAX_BYTES {
-            let why = format!("{}: larger than {MAX_BYTES} bytes: no config file", path.display());
-            return Err(Failure::usage(why));
+/// Has clap parse each line by itself: of all lines together it would not say which one is wrong.
+fn check_values(config: &Config) -> Result<(), Wrong> {
+    let command = super::Cli::command();
+    let Some(mut command) = command.find_subcommand("mount").cloned() else { return Ok(()) };
+    for (line, flag) in config.numbered_flags() {
+        let Err(error) = command.try_get_matches_from_mut([OsString::new(), flag]) else {
+            continue;
+        };
+        if matches!(error.kind(), ErrorKind::InvalidValue | ErrorKind::ValueValidation) {
+            return Err((line, in_one_line(&error)));
         }
-        let config = parse(&text, takes).map_err(at)?;
-        config.check_values().map_err(at)?;
-        for name in [SOURCE, MOUNTPOINT] {
-            if config.values(name).next().is_none() {
-                let why = format!("{}: a line `{name} = …` is missing", path.display());
-                return Err(Failure::usage(why));
-            }
-        }
-        Ok(config)
     }
-
-    /// The lines as long flags.
-    pub(crate) fn flags(&self) -> impl Iterator<Item = OsString> {
-        self.0.iter().map(Setting::flag)
-    }
-
-    /// Where to mount.
-    pub(crate) fn mountpoint(&self) -> PathBuf {
-        self.values(MOUNTPOINT).next().flatten().map(PathBuf::from).unwrap_or_default()
-    }
-
-    /// The names that have another value in `other`, sorted.
-    pub(crate) fn differing(&self, other: &Config) -> Vec<String> {
-        let mut names: Vec<_> = self.0.iter().chain(&other.0).map(|s| s.name.clone()).collect();
-        names.sort_unstable();
-        names.dedup();
-        names.retain(|name| !self.effective(name).eq(other.effective(name)));
-        names
-    }
-
-    /// What counts of a name that takes a value.
-    pub(crate) fn value(&self, name: &str) -> Option<OsString> {
-        self.values(name).last().flatten().map(OsStr::to_owned)
-    }
-
-    /// Takes over what `other` says of a name.
-    pub(crate) fn adopt(&mut self, name: &str, other: &Config) {
-        self.0.retain(|setting| setting.name != name);
-        self.0.extend(other.0.iter().filter(|setting| setting.name == name).cloned());
-    }
-
-    fn values(&self, name: &str) -> impl Iterator<Item = Option<&OsStr>> {
-        let named = self.0.iter().filter(move |setting| setting.name == name);
-        named.map(|setting| setting.value.as_deref())
-    }
-
-    /// What counts: all sources, and of everything else the last line.
-    fn effective(&self, name: &str) -> impl Iterator<Item = Option<&OsStr>> {
-        let skipped = if name == SOURCE { 0 } else { self.values(name).count().saturating_sub(1) };
-        self.values(name).skip(skipped)
-    }
-
-    /// Has clap look at each line by itself: in the end it would not know which one it was.
-    fn check_values(&self) -> Result<(), Wrong> {
-        let command = super::Cli::command();
-        let Some(mut command) = command.find_subcommand("mount").cloned() else { return Ok(()) };
-        for setting in &self.0 {
-            let Err(error) = command.try_get_matches_from_mut([OsString::new(), setting.flag()])
-            else {
-                continue;
-            };
-            if matches!(error.kind(), ErrorKind::InvalidValue | ErrorKind::ValueValidation) {
-                return Err((setting.line, in_one_line(&error)));
-            }
-        }
-        Ok(())
-    }
-}
-
-impl Setting {
-    fn flag(&self) -> OsString {
-        let mut flag = format!("--{}", self.name).into_bytes();
-        if let Some(value) = &self.value {
-            flag.push(b'=');
-            flag.extend_from_slice(value.as_bytes());
-        }
-        OsString::from_vec(flag)
-    }
+    Ok(())
 }
 
 /// What clap says before it goes on to usage and help.
@@ -170,70 +69,20 @@ fn in_one_line(error: &clap::Error) -> String {
     line.strip_prefix("error: ").map_or(line.clone(), str::to_owned)
 }
 
-/// Reads the lines; their values are not looked at.
-pub(crate) fn parse(text: &[u8], takes: Takes) -> Result<Config, Wrong> {
-    let mut config = Config::default();
-    for (number, line) in text.split(|&byte| byte == b'\n').enumerate() {
-        let (number, line) = (number + 1, line.trim_ascii());
-        if line.is_empty() || line.starts_with(b"#") {
-            continue;
-        }
-        let setting = parse_line(line, takes).map_err(|why| (number, why))?;
-        let Some((name, value)) = setting else { continue };
-        if name == MOUNTPOINT && config.values(MOUNTPOINT).next().is_some() {
-            return Err((number, "there is a mountpoint already: a file for each mount".into()));
-        }
-        config.0.push(Setting { line: number, name, value });
-    }
-    Ok(config)
-}
-
-/// The flag that a line stands for; `None` if it means nothing here, or says no.
-fn parse_line(line: &[u8], takes: Takes) -> Result<Option<(String, Option<OsString>)>, String> {
-    let (name, value) = match line.iter().position(|&byte| byte == b'=') {
-        Some(at) => (&line[..at], Some(unquoted(line[at + 1..].trim_ascii()))),
-        None => (line, None),
-    };
-    let written = String::from_utf8_lossy(name.trim_ascii());
-    if line.contains(&0) {
-        return Err("a zero byte".to_owned());
-    }
-    if options::is_ignored(&written) {
-        return Ok(None);
-    }
-    let name = written.replace('_', "-");
-    let takes_value = match name.as_str() {
-        SOURCE | MOUNTPOINT => Some(true),
-        _ => takes(&name),
-    };
-    match (takes_value, value) {
-        (None, _) => Err(format!("unknown option `{written}` (ffrfs mount --help lists them)")),
-        (Some(true), None | Some(b"")) => Err(format!("{written} needs a value: {written} = …")),
-        (Some(true), Some(value)) => Ok(Some((name, Some(OsStr::from_bytes(value).to_owned())))),
-        (Some(false), None | Some(b"yes" | b"true" | b"on" | b"1")) => Ok(Some((name, None))),
-        (Some(false), Some(b"no" | b"false" | b"off" | b"0")) => Ok(None),
-        (Some(false), Some(_)) => Err(format!("{written} is yes or no")),
-    }
-}
-
-/// Quotes keep blanks at the ends of a value.
-fn unquoted(value: &[u8]) -> &[u8] {
-    value.strip_prefix(b"\"").and_then(|rest| rest.strip_suffix(b"\"")).unwrap_or(value)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::daemon::config::parse;
     use proptest::prelude::*;
 
     fn flags(text: &str) -> Vec<String> {
-        let config = parse(text.as_bytes(), options::takes).unwrap();
+        let config = parse(text.as_bytes(), OPTIONS).unwrap();
         config.flags().map(|flag| flag.into_string().unwrap()).collect()
     }
 
     fn refused(text: &str) -> (usize, String) {
-        let checked = parse(text.as_bytes(), options::takes)
-            .and_then(|config| config.check_values().map(|()| config));
+        let checked = parse(text.as_bytes(), OPTIONS)
+            .and_then(|config| check_values(&config).map(|()| config));
         checked.expect_err("it must be refused")
     }
 
@@ -284,14 +133,14 @@ mod tests {
         };
         let all: Vec<_> = example.lines().map(switched_on).collect();
         assert_eq!(flags(example).len(), 3);
-        let config = parse(all.join("\n").as_bytes(), options::takes).unwrap();
-        config.check_values().unwrap();
+        let config = parse(all.join("\n").as_bytes(), OPTIONS).unwrap();
+        check_values(&config).unwrap();
         assert!(config.flags().count() > 12);
     }
 
     #[test]
     fn what_differs_is_told_by_name_and_the_last_line_counts() {
-        let of = |text: &str| parse(text.as_bytes(), options::takes).unwrap();
+        let of = |text: &str| parse(text.as_bytes(), OPTIONS).unwrap();
         let before = of("source = a\nsource = b\nverify = off\nverify = once\nro\nmemory = 1G");
         let after = of("verify = once\nsource = b\nsource = a\nmemory = 2G\nlog-level = debug");
         assert_eq!(before.differing(&after), ["log-level", "memory", "ro", "source"]);
@@ -307,14 +156,14 @@ mod tests {
     proptest! {
         #[test]
         fn no_file_makes_the_parser_panic(text in proptest::collection::vec(any::<u8>(), 0..200)) {
-            let _ = parse(&text, options::takes);
+            let _ = parse(&text, OPTIONS);
         }
 
         #[test]
         fn nothing_that_looks_like_lines_makes_the_check_panic(
             text in "((source|verify|memory|ro|fmask|uid|x-a|#) ?(=|) ?[\\PC]{0,9}\n){0,6}",
         ) {
-            let _ = parse(text.as_bytes(), options::takes).map(|config| config.check_values());
+            let _ = parse(text.as_bytes(), OPTIONS).map(|config| check_values(&config));
         }
 
         #[test]

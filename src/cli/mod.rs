@@ -3,9 +3,9 @@
 mod bench;
 mod cat;
 mod completions;
-pub(crate) mod config;
+mod config;
 mod convert;
-pub(crate) mod doctor;
+mod doctor;
 mod extract;
 mod helper;
 mod index;
@@ -13,11 +13,12 @@ mod info;
 mod ls;
 mod man;
 mod mount;
-pub(crate) mod options;
+mod options;
 mod pack;
 mod print;
 mod remount;
-pub(crate) mod set;
+mod set;
+mod settings;
 mod stats;
 mod sum;
 mod top;
@@ -117,7 +118,7 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
 
 /// Help and version go to stdout with exit code 0, everything else that clap refuses is wrong usage.
 fn parse(args: Vec<OsString>) -> Result<Cli, Failure> {
-    let args = config::expand(args, options::takes)?;
+    let args = config::expand(args)?;
     let args = options::expand(args, options::takes)?;
     let mut command = Cli::command();
     let matches = command.try_get_matches_from_mut(args)?;

@@ -1,12 +1,14 @@
 //! `ffrfs mount`: in the background once the mount works, unless `-f`.
 
+use super::config;
+use super::settings::LiveSettingsArgs;
 use super::view::ViewArgs;
 use crate::catalog::Catalog;
 use crate::daemon::logging::Labels;
 use crate::daemon::metrics::{Address, Metrics};
 use crate::daemon::reload::Configured;
 use crate::daemon::serve::Service;
-use crate::daemon::settings::{Changeable, Runtime};
+use crate::daemon::settings::Runtime;
 use crate::daemon::{logging, memory};
 use crate::dataset::open;
 use crate::dataset::open::{OpenArgs, Opened};
@@ -138,7 +140,7 @@ struct Settings {
     #[arg(long, value_name = "OCTAL", value_parser = octal, default_value = "0")]
     dmask: u16,
     #[command(flatten)]
-    changeable: Changeable,
+    live: LiveSettingsArgs,
     /// How samples are read
     #[arg(long, value_name = "HOW", default_value = "auto")]
     io: IoChoice,
@@ -230,7 +232,7 @@ pub(super) fn run(args: MountArgs) -> Result<Exit, Failure> {
 /// that.
 pub(super) fn start(mut args: MountArgs, code_of: fn(&Failure) -> u8) -> Result<u8, Failure> {
     if let Some(file) = &args.config {
-        args.configured = Some(Configured::new(file)?);
+        args.configured = Some(Configured::new(file, config::OPTIONS)?);
         args.paths = std::mem::take(&mut args.source);
         args.paths.extend(args.mountpoint.take());
     }
@@ -240,7 +242,8 @@ pub(super) fn start(mut args: MountArgs, code_of: fn(&Failure) -> u8) -> Result<
             "a source and a mount point are needed: ffrfs mount SOURCE... MOUNTPOINT",
         ));
     }
-    if args.open.checksums.require_checksums && args.settings.changeable.verify() == Verify::Off {
+    if args.open.checksums.require_checksums && args.settings.live.values().verify() == Verify::Off
+    {
         return Err(Failure::usage("--require-checksums checks nothing with --verify off"));
     }
     let labels = labels(&args, &folder);
@@ -262,7 +265,8 @@ pub(super) fn start(mut args: MountArgs, code_of: fn(&Failure) -> u8) -> Result<
     }
     args.open.read_password(&args.paths)?;
     args.open.kept.writes = true;
-    let log_level = args.settings.changeable.log_level();
+    let live = args.settings.live.values();
+    let log_level = live.log_level();
     let log_file = args.settings.log_file.as_deref();
     if args.foreground {
         logging::in_foreground(log_level, log_file, &labels)?;
@@ -422,8 +426,8 @@ impl Settings {
         // With `ro` the kernel refuses to write, until `remount,rw`.
         let writable = if self.control == Control::Ro { 0o444 } else { 0o666 };
         Options {
-            verify: self.changeable.verify(),
-            cache_bytes: self.changeable.cache_bytes(),
+            verify: self.live.values().verify(),
+            cache_bytes: self.live.values().cache_bytes(),
             kernel_bytes: memory::total_bytes() / 4,
             concurrency: (self.threads() + workers()) as u64,
             workers: workers() as u64,
@@ -454,7 +458,7 @@ impl Settings {
     }
 
     fn memory(&self) -> u64 {
-        self.changeable.memory_bytes()
+        self.live.values().memory_bytes()
     }
 
     fn mount(&self, source: String) -> MountOptions {

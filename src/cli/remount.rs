@@ -3,7 +3,7 @@
 //! mount(8) gives more than the user has said: the options of the line in fstab, or else those that the
 //! mount table shows. So only what differs from how it was mounted is a wish.
 
-use super::{Cli, options, set};
+use super::{Cli, options};
 use crate::daemon::live::Live;
 use crate::daemon::settings;
 use crate::failure::{Exit, Failure, Reason};
@@ -43,7 +43,8 @@ pub(super) fn run(target: &Path, list: &OsStr, fake: bool) -> Result<(), Failure
         list = options::without(&list, name).0;
     }
     let wanted = parsed(&list)?;
-    let given = Live::at(&target)?.info()?.options.into_iter().map(|option| escaped(&option));
+    let mount = Live::at(&target)?;
+    let given = mount.info()?.options.into_iter().map(|option| escaped(&option));
     let given = parsed(&given.collect::<Vec<_>>().join(OsStr::new(",")))?;
     let changes = changes(&wanted, &given);
     if let [first, ..] = &changes.refused[..] {
@@ -58,7 +59,7 @@ pub(super) fn run(target: &Path, list: &OsStr, fake: bool) -> Result<(), Failure
         return Ok(());
     }
     if !changes.settings.is_empty() {
-        set::apply(&target, &changes.settings)?;
+        mount.set(&changes.settings)?;
     }
     set_flags(&target, &changes)
 }
@@ -102,7 +103,7 @@ fn changes(wanted: &ArgMatches, given: &ArgMatches) -> Changes {
             "exec" | "noexec" => changes.noexec = Some(name == "noexec"),
             // So it always is.
             "suid" | "nosuid" | "dev" | "nodev" => {}
-            _ if settings::is_changeable(name) => {
+            _ if settings::can_change(name) => {
                 changes.settings.push((name.to_owned(), value.to_owned()));
             }
             // The kernel has one name for both.

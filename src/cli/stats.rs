@@ -1,5 +1,6 @@
 //! `ffrfs stats`: what a mount has done so far, or does each second.
 
+use crate::daemon::figures::hit_rate;
 use crate::daemon::live::Live;
 use crate::daemon::memory::in_words;
 use crate::failure::{Exit, Failure};
@@ -156,12 +157,9 @@ fn table(report: &Report) -> String {
 
 fn cache(stats: &MountStats) -> String {
     let (cache, blocks) = (&stats.cache, &stats.blocks);
-    let hits = cache.hits + blocks.hits + stats.prefetch.used;
-    let all = hits + stats.counters.stage("disk").total();
-    let rate = (all > 0).then(|| hits as f64 / all as f64);
     format!(
         "hit rate {} (rests of samples: {}, blocks: {}, fetched ahead: {}); dropped: {}",
-        share(rate),
+        share(hit_rate(stats)),
         count(cache.hits),
         count(blocks.hits),
         count(stats.prefetch.used),

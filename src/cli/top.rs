@@ -1,10 +1,10 @@
 //! `ffrfs top`: what mounts are doing, on the whole terminal.
 
 mod draw;
+mod state;
 
 use crate::daemon::live::Live;
 use crate::daemon::top::sample::Samplers;
-use crate::daemon::top::state::{State, Wish};
 use crate::failure::{Exit, Failure};
 use crate::io::mounts;
 use clap::Args;
@@ -12,6 +12,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use state::{State, Wish};
 use std::io::{self, IsTerminal};
 use std::os::fd::AsFd;
 use std::path::PathBuf;

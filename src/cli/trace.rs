@@ -1,20 +1,14 @@
 //! `ffrfs trace`: who asks a mount for what, and where the time goes.
 
-mod chrome;
-mod follow;
 mod log;
 
+use crate::daemon::trace::{Chrome, Follow, Sink, record};
 use crate::failure::{Exit, Failure, say};
-use crate::tools::interrupt::Interrupt;
 use crate::vfs::{AHEAD, Operation, TraceEvent};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
-use follow::Follow;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
-
-/// Between two looks.
-const PAUSE: Duration = Duration::from_millis(100);
+use std::time::Duration;
 
 const AFTER_HELP: &str = "\
 A line for each request that has ended:
@@ -61,53 +55,18 @@ pub(super) struct TraceArgs {
     json: bool,
 }
 
-/// Takes the requests that are wanted.
-trait Sink {
-    fn take(&mut self, event: &TraceEvent, epoch_unix_ns: u64) -> Result<(), Failure>;
-
-    /// What was taken so far is to be seen now.
-    fn flush(&mut self) -> Result<(), Failure>;
-
-    /// Nothing follows.
-    fn finish(self: Box<Self>) -> Result<(), Failure>;
-}
-
 pub(super) fn run(args: &TraceArgs) -> Result<Exit, Failure> {
-    let mut follow = Follow::new(&args.target)?;
-    let mut sink: Box<dyn Sink> = match &args.chrome {
-        Some(path) => Box::new(chrome::Chrome::create(path, follow.daemon())?),
+    let follow = Follow::new(&args.target)?;
+    let sink: Box<dyn Sink> = match &args.chrome {
+        Some(path) => Box::new(Chrome::create(path, follow.daemon())?),
         None if args.json => Box::new(log::Json::default()),
         None => Box::new(log::Lines::default()),
     };
-    let interrupt = Interrupt::listen();
-    let until = args.seconds.map(|seconds| Instant::now() + seconds);
-    let mut lost = 0;
-    let ended = loop {
-        // Looked at first: what has come until then is still shown.
-        let is_last = interrupt.requested() || until.is_some_and(|until| Instant::now() >= until);
-        let page = match follow.next() {
-            Ok(page) => page,
-            Err(failure) => break Err(failure),
-        };
-        lost += page.head.lost;
-        for event in page.events.iter().filter(|event| args.wants(event)) {
-            sink.take(event, page.head.epoch_unix_ns)?;
-        }
-        sink.flush()?;
-        if is_last {
-            break Ok(Exit::Ok);
-        }
-        if !page.head.has_more {
-            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
-            std::thread::sleep(left.map_or(PAUSE, |left| left.min(PAUSE)));
-        }
-    };
+    let (lost, recorded) = record(follow, sink, |event| args.wants(event), args.seconds);
     if lost > 0 {
         say(format_args!("ffrfs: {lost} requests came too fast to be recorded"));
     }
-    // A mount that goes away while it is traced leaves a whole trace behind.
-    sink.finish()?;
-    ended
+    recorded.map(|()| Exit::Ok)
 }
 
 impl TraceArgs {

@@ -1,7 +1,7 @@
 //! `ffrfs umount`: also what is dead, or still busy with `-z`.
 
-use super::config::Config;
-use super::options;
+use super::config;
+use crate::daemon::config::Config;
 use crate::failure::{Exit, Failure, Reason};
 use crate::io::mounts;
 use clap::Args;
@@ -28,7 +28,7 @@ pub(super) struct UmountArgs {
 pub(super) fn run(args: &UmountArgs) -> Result<Exit, Failure> {
     let mut exit = Exit::Ok;
     let configured =
-        args.config.as_ref().map(|file| Config::read(file, options::takes)).transpose()?;
+        args.config.as_ref().map(|file| Config::read(file, config::OPTIONS)).transpose()?;
     let configured = configured.map(|config| config.mountpoint());
     for target in args.targets.iter().chain(&configured) {
         let done = if args.dead { clear(target) } else { unmount(target, args.lazy) };

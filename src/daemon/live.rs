@@ -1,8 +1,8 @@
 //! A mount that is in use: its control files, read through the types that write them.
 
-use super::settings::Shown;
+use super::settings::{self, Shown};
 use crate::failure::{Exit, Failure, Reason};
-use crate::io::mounts;
+use crate::io::{MAX_ANNOUNCEMENT_BYTES, announce, mounts};
 use crate::vfs::CONTROL_FOLDER;
 use crate::vfs::report::{MountInfo, MountStats};
 use serde::de::DeserializeOwned;
@@ -54,6 +54,28 @@ impl Live {
     /// `settings`, as they are now.
     pub(crate) fn settings(&self) -> Result<Shown, Failure> {
         self.json("settings")
+    }
+
+    /// Changes settings, all of them or none. Gives a line `NAME=VALUE (was VALUE)` for each that is now different.
+    ///
+    /// # Errors
+    /// One of them cannot be changed, or its value is wrong; the mount belongs to another user.
+    pub(crate) fn set(&self, settings: &[(String, String)]) -> Result<Vec<String>, Failure> {
+        let before = self.settings()?;
+        let lines: String =
+            settings.iter().map(|(name, value)| format!("{name}={value}\n")).collect();
+        if lines.len() > MAX_ANNOUNCEMENT_BYTES {
+            return Err(Failure::usage("too many settings at once"));
+        }
+        let changed = announce(&self.open("settings")?, lines.as_bytes());
+        let after = self.settings()?;
+        match changed {
+            Ok(()) => Ok(settings::differences(&before, &after)),
+            Err(error) => {
+                let why = after.refused.unwrap_or_else(|| error.to_string());
+                Err(Failure::new(Exit::Usage, why).context(self.root.display()))
+            }
+        }
     }
 
     /// A control file, open for reading.

@@ -3,7 +3,9 @@
 //!
 //! Imports from [`crate::transport`] and the rooms below it.
 
-pub(crate) mod bottleneck;
+pub(crate) mod config;
+pub(crate) mod doctor;
+pub(crate) mod figures;
 pub(crate) mod live;
 pub(crate) mod logging;
 pub(crate) mod memory;
@@ -13,3 +15,4 @@ pub(crate) mod reload;
 pub(crate) mod serve;
 pub(crate) mod settings;
 pub(crate) mod top;
+pub(crate) mod trace;

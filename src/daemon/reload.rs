@@ -1,69 +1,70 @@
 //! SIGHUP: the log file is opened anew, and the config file, if there is one, read again.
 
-use super::settings::{self, Changeable};
+use super::config::{Config, OptionTable};
+use super::live::Live;
+use super::settings::{self, LiveSettings};
 use super::{logging, notify};
-use crate::cli::config::Config;
-use crate::cli::{options, set};
 use crate::failure::{Exit, Failure};
 use std::path::{Path, PathBuf};
 
-/// What a mount was told by its config file.
+/// A mount's config file, and the settings of it that are in effect.
 #[derive(Debug, Clone)]
 pub(crate) struct Configured {
     file: PathBuf,
-    /// What holds now.
-    config: Config,
+    options: OptionTable,
+    in_effect: Config,
 }
 
 impl Configured {
-    /// At the start, where the caller is: a daemon goes elsewhere.
-    pub(crate) fn new(file: &Path) -> Result<Self, Failure> {
-        let config = Config::read(file, options::takes)?;
+    /// Reads the file for the first time, before the daemon changes its working directory.
+    pub(crate) fn new(file: &Path, options: OptionTable) -> Result<Self, Failure> {
+        let in_effect = Config::read(file, options)?;
         let file = std::path::absolute(file).map_err(|e| Failure::unreadable(file.display(), e))?;
-        Ok(Self { file, config })
+        Ok(Self { file, options, in_effect })
     }
 
-    /// Reads the file again, and changes what can be changed while it is mounted: all of that, or nothing.
+    /// Reads the file again, and applies the settings that can be changed while mounted: all of them, or none.
     fn read_again(&mut self, target: Option<&Path>) -> Result<(), Failure> {
-        let new = Config::read(&self.file, options::takes)?;
-        let differing = self.config.differing(&new);
+        let new = Config::read(&self.file, self.options)?;
+        let differing = self.in_effect.differing(&new);
         let (now, later): (Vec<_>, Vec<_>) =
             differing.into_iter().partition(|name| settings::can_change(name));
         for name in later {
             let file = self.file.display();
-            tracing::warn!("{file}: {name} has changed: that counts when it is mounted again");
+            tracing::warn!("{file}: the new value of {name} takes effect at the next mount");
         }
         if !now.is_empty() {
             let target = target.ok_or_else(|| {
-                let why = "the mount was handed in, and where it is is not known here";
+                let why =
+                    "the caller mounted /dev/fd/N, so the daemon does not know the mount point";
                 Failure::new(Exit::Mount, why)
             })?;
-            set::apply(target, &changes(&now, &new))?;
-            now.iter().for_each(|name| self.config.adopt(name, &new));
+            Live::at(target)?.set(&changes(&now, &new))?;
+            now.iter().for_each(|name| self.in_effect.adopt(name, &new));
         }
         Ok(())
     }
 }
 
-/// The settings of these names as `config` has them, or the default.
+/// The settings of these names with their values in `config`, or their defaults.
 fn changes(names: &[String], config: &Config) -> Vec<(String, String)> {
     let given = |name: &str| Some(config.value(name)?.to_string_lossy().into_owned());
-    let defaults = Changeable::default();
+    let defaults = LiveSettings::default();
     let of = |name: &str| (name.to_owned(), given(name).unwrap_or_else(|| defaults.in_words(name)));
     let is_memory = |name: &&str| matches!(*name, "memory" | "cache-size");
     let names = names.iter().map(String::as_str);
     let mut changes: Vec<_> = names.clone().filter(|name| !is_memory(name)).map(of).collect();
     if names.clone().any(|name| is_memory(&name)) {
-        // How much of it is cache is worked out anew, unless the file says it.
+        // The cache's part of the memory is computed anew, unless the file gives it.
         changes.push(of("memory"));
         changes.extend(given("cache-size").map(|size| ("cache-size".to_owned(), size)));
     }
     changes
 }
 
-/// What SIGHUP means; `status` is what the service manager shows afterwards.
+/// Handles SIGHUP; the service manager shows `status` afterwards.
 pub(crate) fn reload(configured: Option<&mut Configured>, target: Option<&Path>, status: &str) {
-    // Without a config file it means that the terminal was closed, and little else.
+    // Without a config file there is only the log file to open anew (the terminal may have been closed).
     if let Err(error) = logging::reopen() {
         tracing::error!("{error}");
     }
@@ -78,9 +79,12 @@ pub(crate) fn reload(configured: Option<&mut Configured>, target: Option<&Path>,
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::daemon::config::parse;
 
     fn changed(names: &[&str], text: &str) -> Vec<String> {
-        let config = crate::cli::config::parse(text.as_bytes(), options::takes).unwrap();
+        let takes_value = |name: &str| Some(name != "ro");
+        let options = OptionTable { takes_value, is_ignored: |_| false, check_values: |_| Ok(()) };
+        let config = parse(text.as_bytes(), options).unwrap();
         let names: Vec<_> = names.iter().map(|name| (*name).to_owned()).collect();
         let pairs = changes(&names, &config);
         assert!(settings::parse(&pairs).is_ok(), "{pairs:?}");
@@ -88,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_gone_from_the_file_goes_back_to_its_default() {
+    fn a_setting_that_is_gone_from_the_file_goes_back_to_its_default() {
         assert_eq!(changed(&["log-level", "verify"], "ro"), ["log-level=info", "verify=always"]);
         assert_eq!(changed(&["verify"], "verify = off\nverify = once"), ["verify=once"]);
         let [memory] = &changed(&["memory"], "")[..] else { panic!("memory alone") };

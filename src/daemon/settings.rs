@@ -1,65 +1,80 @@
-//! Mount options that can also be changed while it is mounted, and what the daemon does then.
+//! Settings of a mount that can be changed while it is mounted: how they are parsed, shown and applied.
+//!
+//! The command line declares the same options for `ffrfs mount` and parses their values with the functions here.
 
 use super::{logging, memory};
-use crate::cli::options;
-use crate::failure::Failure;
 use crate::vfs::{Errno, Settings, Verify, Vfs, report};
-use clap::{Args, CommandFactory, Parser, ValueEnum};
 use serde::{Deserialize, Serialize};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Options of a mount that can be changed later. What is `None` was not said.
-#[derive(Debug, Default, Args)]
-pub(crate) struct Changeable {
-    /// When a sample is checked before it is given out [default: always]
-    #[arg(long, value_name = "WHEN")]
-    verify: Option<VerifyWhen>,
-    /// Memory for everything: requests, reads, caches [default: 5% of what there is, at most 512M]
-    #[arg(long, value_name = "SIZE|N%", value_parser = memory::limit)]
-    memory: Option<memory::Limit>,
-    /// Memory of it for what was read and not asked for yet [default: what the rest leaves]
-    #[arg(long, alias = "cache_size", value_name = "SIZE", value_parser = memory::size)]
-    cache_size: Option<u64>,
-    /// error, warn, info, debug or trace [default: info]
-    #[arg(long, alias = "log_level", value_name = "LEVEL")]
-    #[arg(value_parser = ["error", "warn", "info", "debug", "trace"])]
-    log_level: Option<String>,
+/// Settings that can be changed while a dataset is mounted. `None`: not given.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct LiveSettings {
+    /// When a sample is checked before it is given out.
+    pub(crate) verify: Option<Verify>,
+    /// Memory for everything.
+    pub(crate) memory: Option<memory::Limit>,
+    /// Memory for the caches, in bytes.
+    pub(crate) cache_size: Option<u64>,
+    /// One of [`LOG_LEVELS`].
+    pub(crate) log_level: Option<String>,
 }
 
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum VerifyWhen {
-    /// Whenever bytes come from storage
-    Always,
-    /// The first time
-    Once,
-    /// Never
-    Off,
+/// The values of `log_level`.
+pub(crate) const LOG_LEVELS: [&str; 5] = ["error", "warn", "info", "debug", "trace"];
+
+/// The values of `verify`.
+pub(crate) const VERIFY: [(&str, Verify); 3] =
+    [("always", Verify::Always), ("once", Verify::Once), ("off", Verify::Off)];
+
+/// Stores a parsed value, or says why it is none.
+type Parse = fn(&mut LiveSettings, &str) -> Result<(), String>;
+
+/// All of them, sorted by name.
+const SETTINGS: [(&str, Parse); 4] = [
+    ("cache_size", |out, value| memory::size(value).map(|bytes| out.cache_size = Some(bytes))),
+    ("log_level", |out, value| {
+        let level = LOG_LEVELS.into_iter().find(|level| *level == value);
+        let level = level.ok_or_else(|| not_one_of(value, &LOG_LEVELS))?;
+        out.log_level = Some(level.to_owned());
+        Ok(())
+    }),
+    ("memory", |out, value| memory::limit(value).map(|limit| out.memory = Some(limit))),
+    ("verify", |out, value| {
+        let when = VERIFY.into_iter().find(|(name, _)| *name == value);
+        let (_, when) = when.ok_or_else(|| not_one_of(value, &VERIFY.map(|(name, _)| name)))?;
+        out.verify = Some(when);
+        Ok(())
+    }),
+];
+
+fn not_one_of(value: &str, all: &[&str]) -> String {
+    format!("{value:?} is not one of {}", all.join(", "))
 }
 
-impl From<VerifyWhen> for Verify {
-    fn from(when: VerifyWhen) -> Self {
-        match when {
-            VerifyWhen::Always => Verify::Always,
-            VerifyWhen::Once => Verify::Once,
-            VerifyWhen::Off => Verify::Off,
-        }
+/// The value of `verify` that means this.
+pub(crate) fn verify_name(when: Verify) -> &'static str {
+    match when {
+        Verify::Always => "always",
+        Verify::Once => "once",
+        Verify::Off => "off",
     }
 }
 
-/// For a mount: what was said, or the default.
-impl Changeable {
-    /// Of the option with this long flag, in words that [`parse`] understands.
-    pub(crate) fn in_words(&self, flag: &str) -> String {
-        match flag {
-            "verify" => format!("{:?}", self.verify()).to_lowercase(),
+/// What a mount uses: the setting that was given, or its default.
+impl LiveSettings {
+    /// The value in effect of the setting called `name`, as [`parse`] reads it.
+    pub(crate) fn in_words(&self, name: &str) -> String {
+        match name.replace('-', "_").as_str() {
+            "verify" => verify_name(self.verify()).to_owned(),
             "memory" => memory::in_words(self.memory_bytes()),
-            "cache-size" => memory::in_words(self.cache_bytes()),
+            "cache_size" => memory::in_words(self.cache_bytes()),
             _ => self.log_level().to_owned(),
         }
     }
 
     pub(crate) fn verify(&self) -> Verify {
-        self.verify.map_or(Verify::Always, Verify::from)
+        self.verify.unwrap_or(Verify::Always)
     }
 
     pub(crate) fn memory_bytes(&self) -> u64 {
@@ -75,58 +90,35 @@ impl Changeable {
     }
 }
 
-/// Settings as clap knows them, so that they are read as the options of `mount` are.
-#[derive(Debug, Parser)]
-#[command(name = "ffrfs set", no_binary_name = true, disable_help_flag = true)]
-#[command(args_override_self = true)]
-struct Wanted {
-    #[command(flatten)]
-    changeable: Changeable,
+/// Whether the mount option called `name` (with - or _) can be changed while the dataset is mounted.
+pub(crate) fn can_change(name: &str) -> bool {
+    parser_of(name).is_some()
 }
 
-/// Whether an option of this name can be changed while it is mounted.
-pub(crate) fn is_changeable(name: &str) -> bool {
-    let command = Wanted::command();
-    command.get_arguments().any(|arg| arg.get_id() == name)
+fn parser_of(name: &str) -> Option<Parse> {
+    let name = name.replace('-', "_");
+    SETTINGS.iter().find(|(known, _)| *known == name).map(|(_, parse)| *parse)
 }
 
-/// Reads settings, by the names that options of `mount` have.
+/// Parses pairs of name and value. Of a name that is given twice the last value counts.
 ///
 /// # Errors
-/// One of them cannot be changed, or not to this.
-pub(crate) fn parse(settings: &[(String, String)]) -> Result<Changeable, Failure> {
-    let flag = |(name, value): &(String, String)| {
-        let dashed = name.replace('_', "-");
-        if can_change(&dashed) {
-            Ok(format!("--{dashed}={value}"))
-        } else {
-            Err(refusal(name, &dashed))
-        }
-    };
-    let flags = settings.iter().map(flag).collect::<Result<Vec<_>, _>>()?;
-    match Wanted::try_parse_from(flags) {
-        Ok(wanted) => Ok(wanted.changeable),
-        Err(error) => Err(Failure::from(error)),
+/// A name is not that of a setting which can be changed, or its value is wrong.
+pub(crate) fn parse(settings: &[(String, String)]) -> Result<LiveSettings, String> {
+    let mut out = LiveSettings::default();
+    for (name, value) in settings {
+        let parse = parser_of(name).ok_or_else(|| not_changeable(name))?;
+        parse(&mut out, value).map_err(|why| format!("{name}={value}: {why}"))?;
     }
+    Ok(out)
 }
 
-/// Whether an option of `mount` (its long flag) can be changed while mounted.
-pub(crate) fn can_change(flag: &str) -> bool {
-    Wanted::command().get_arguments().any(|arg| arg.get_long() == Some(flag))
-}
-
-fn refusal(name: &str, dashed: &str) -> Failure {
-    let command = Wanted::command();
-    let mut names: Vec<_> = command.get_arguments().map(|arg| arg.get_id().as_str()).collect();
-    names.sort_unstable();
-    let names = names.join(", ");
-    Failure::usage(match options::takes(dashed) {
-        Some(_) => format!(
-            "{name}: this can only be chosen when mounting: unmount, and mount again with the option; what \
-             can be changed while mounted: {names}"
-        ),
-        None => format!("{name:?}: there is no such setting; there are: {names}"),
-    })
+fn not_changeable(name: &str) -> String {
+    let names = SETTINGS.map(|(name, _)| name).join(", ");
+    format!(
+        "{name}: not a setting that can be changed while mounted ({names} can); to change another mount \
+         option, unmount, and mount again with it"
+    )
 }
 
 /// Settings as `.ffrfs/settings` shows them.
@@ -185,7 +177,7 @@ impl Runtime {
 impl State {
     fn shown(&self, vfs: &Vfs) -> Shown {
         Shown {
-            verify: format!("{:?}", vfs.verify()).to_lowercase(),
+            verify: verify_name(vfs.verify()).to_owned(),
             memory: self.memory_bytes,
             cache_size: vfs.cache_bytes(),
             log_level: logging::level(),
@@ -195,8 +187,8 @@ impl State {
 
     /// All of it, or nothing and why.
     fn change(&mut self, vfs: &Vfs, text: &[u8]) -> Result<(), String> {
-        let wanted = parse(&pairs(text)?).map_err(|failure| failure.to_string())?;
-        if self.must_check && wanted.verify.map(Verify::from) == Some(Verify::Off) {
+        let wanted = parse(&pairs(text)?)?;
+        if self.must_check && wanted.verify == Some(Verify::Off) {
             return Err("verify=off: it was mounted with require_checksums".to_owned());
         }
         let memory = wanted.memory.map(|limit| memory::Limit::bytes(Some(limit)));
@@ -208,7 +200,7 @@ impl State {
             vfs.set_cache_bytes(bytes);
         }
         if let Some(when) = wanted.verify {
-            vfs.set_verify(when.into());
+            vfs.set_verify(when);
         }
         if let Some(level) = &wanted.log_level {
             logging::set_level(level);
@@ -267,12 +259,12 @@ pub(crate) fn pair(text: &str) -> Result<(String, String), String> {
 mod tests {
     use super::*;
 
-    fn said(text: &str) -> Result<Changeable, String> {
-        parse(&pairs(text.as_bytes())?).map_err(|failure| failure.to_string())
+    fn said(text: &str) -> Result<LiveSettings, String> {
+        parse(&pairs(text.as_bytes())?)
     }
 
     #[test]
-    fn settings_are_read_as_the_options_of_mount() {
+    fn settings_are_parsed_by_name_with_either_separator() {
         let wanted = said("verify=once\n memory = 10% \ncache-size=1G\nlog_level=debug").unwrap();
         assert_eq!(wanted.verify(), Verify::Once);
         assert_eq!(wanted.memory, Some(memory::Limit::Percent(10)));

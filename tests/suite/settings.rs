@@ -70,10 +70,10 @@ fn nothing_changes_if_one_setting_is_wrong() {
             ("verify=sometimes", &["sometimes", "once"][..]),
             ("memory=1X", &["1X", "256M"]),
             ("memory=1K", &["memory=1K", "at least"]),
-            ("log_level=", &["log-level"]),
+            ("log_level=", &["log_level", "trace"]),
             ("transport=devfuse", &["transport", "mount again", "cache_size"]),
             ("allow-other=1", &["allow-other", "mount again"]),
-            ("colour=red", &["colour", "no such setting", "verify"]),
+            ("colour=red", &["colour", "not a setting", "verify"]),
             ("once", &["NAME=VALUE"]),
         ] {
             if wrong == "memory=1K" && transport == Transport::DevFuse {

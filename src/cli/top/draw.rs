@@ -1,8 +1,9 @@
 //! The screen as a pure function of the state. What does not fit is left out, the least important first.
 
+use super::state::State;
 use crate::cli::stats::{bytes, count, share, time};
 use crate::daemon::memory::in_words;
-use crate::daemon::top::state::{State, View};
+use crate::daemon::top::figures::MountFigures;
 use crate::vfs::Histogram;
 use indicatif::FormattedDuration;
 use ratatui::Frame;
@@ -148,7 +149,7 @@ fn footer(state: &State, palette: Palette) -> Paragraph<'static> {
 }
 
 /// Lines with how important they are: 0 is.
-fn figures(view: &View, palette: Palette) -> Vec<(u8, Line<'static>)> {
+fn figures(view: &MountFigures, palette: Palette) -> Vec<(u8, Line<'static>)> {
     let line = |label: &str, text: String| {
         let label = Span::styled(format!("{label:<LABEL_COLUMNS$}"), palette.label());
         Line::from(vec![label, Span::raw(text)])
@@ -183,12 +184,12 @@ fn figures(view: &View, palette: Palette) -> Vec<(u8, Line<'static>)> {
     ]
 }
 
-fn cache(view: &View) -> String {
+fn cache(view: &MountFigures) -> String {
     let without_waiting = share(view.delta.counters.without_waiting());
     format!("{} hits  {without_waiting} no wait", share(view.hit_rate()))
 }
 
-fn prefetch(view: &View) -> String {
+fn prefetch(view: &MountFigures) -> String {
     let figures = &view.delta.prefetch;
     format!(
         "{} efficiency  waiting {}  in flight {}",
@@ -199,7 +200,7 @@ fn prefetch(view: &View) -> String {
 }
 
 /// How requests come, and how they are answered.
-fn how(view: &View) -> String {
+fn how(view: &MountFigures) -> String {
     let info = &view.info;
     match &view.stats {
         Some(_) => format!("{}, reads {}, verify {}", info.transport, info.io, info.verify),
@@ -207,7 +208,7 @@ fn how(view: &View) -> String {
     }
 }
 
-fn memory(view: &View) -> String {
+fn memory(view: &MountFigures) -> String {
     let cache = &view.delta.cache;
     let part = cache.bytes as f64 / cache.capacity_bytes.max(1) as f64;
     let filled = ((part * BAR_CELLS as f64).round() as usize).min(BAR_CELLS);
@@ -226,7 +227,7 @@ fn fitting(mut lines: Vec<(u8, Line<'static>)>, rows: u16) -> Vec<Line<'static>>
 }
 
 /// How many bad samples there are, and the last ones by name.
-fn bad_lines(view: &View, palette: Palette, rows: u16) -> Vec<Line<'static>> {
+fn bad_lines(view: &MountFigures, palette: Palette, rows: u16) -> Vec<Line<'static>> {
     let label = Span::styled(format!("{:<LABEL_COLUMNS$}", "bad"), palette.label());
     let Some(stats) = &view.stats else { return vec![Line::from(vec![label, Span::raw("-")])] };
     let what = match (stats.bad_samples, stats.bad_containers) {
@@ -247,7 +248,7 @@ fn bad_lines(view: &View, palette: Palette, rows: u16) -> Vec<Line<'static>> {
     std::iter::once(first).chain(rest).collect()
 }
 
-fn draw_charts(frame: &mut Frame, area: Rect, view: &View, palette: Palette) {
+fn draw_charts(frame: &mut Frame, area: Rect, view: &MountFigures, palette: Palette) {
     let [left, right] =
         Layout::horizontal([Constraint::Fill(1), Constraint::Fill(1)]).spacing(1).areas(area);
     let most = |history: &VecDeque<u64>| history.iter().copied().max().unwrap_or_default();
@@ -290,7 +291,8 @@ fn draw_help(frame: &mut Frame, area: Rect) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::daemon::top::state::tests::{sample, state};
+    use crate::cli::top::state::tests::state;
+    use crate::daemon::top::figures::tests::sample;
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
     use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};

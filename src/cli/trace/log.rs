@@ -1,9 +1,8 @@
 //! An access log: a line a request.
 
-use super::Sink;
+use crate::daemon::trace::{Sink, outcome};
 use crate::failure::Failure;
 use crate::vfs::TraceEvent;
-use nix::errno::Errno;
 use serde::Serialize;
 use std::fmt::Write as _;
 use std::io::{self, BufWriter, Stdout, Write};
@@ -91,14 +90,6 @@ fn line(event: &TraceEvent, epoch_unix_ns: u64) -> String {
         let _ = write!(line, " and {more} more");
     }
     line
-}
-
-/// An error number as its name.
-pub(super) fn outcome(errno: i32) -> String {
-    match errno {
-        0 => "ok".to_owned(),
-        errno => format!("{:?}", Errno::from_raw(errno)),
-    }
 }
 
 /// The time of day in UTC.

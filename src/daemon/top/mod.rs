@@ -1,4 +1,4 @@
-//! The figures of a mount over time, as `ffrfs top` shows them.
+//! The figures of mounts over time, as `ffrfs top` shows them.
 
+pub(crate) mod figures;
 pub(crate) mod sample;
-pub(crate) mod state;

@@ -1,6 +1,6 @@
 //! The kernel, FUSE, the right to mount, io_uring.
 
-use super::{Check, mebibytes, number, text};
+use super::check::{Check, mebibytes, number, text};
 use crate::daemon::memory;
 use crate::io::process;
 use crate::transport::offer::{self, Obstacle};
@@ -252,7 +252,7 @@ fn background(name: &str, rights: &Rights, value: Option<&str>) -> Check {
 
 #[cfg(test)]
 mod tests {
-    use super::super::State;
+    use super::super::check::State;
     use super::*;
 
     fn rights(is_admin: bool, is_helped: bool, no_new: bool) -> Rights {
@@ -265,7 +265,7 @@ mod tests {
 
     #[track_caller]
     fn is(check: &Check, state: State, words: &[&str]) {
-        let line = check.line();
+        let line = format!("{}: {}; {}", check.check, check.found, check.advice);
         assert_eq!(check.state, state, "{line}");
         for word in words {
             assert!(line.contains(word), "{word:?} is not in: {line}");

@@ -2,7 +2,9 @@
 //!
 //! The decision is a function of figures alone, so that tests can give it any.
 
-use crate::cli::doctor::{Check, storage, text};
+use super::check::{Check, text};
+use super::storage;
+use crate::daemon::figures::requests;
 use crate::daemon::live::Live;
 use crate::daemon::memory;
 use crate::io::cgroup;
@@ -64,8 +66,7 @@ struct Facts {
 
 impl Facts {
     fn requests(&self) -> u64 {
-        let requests = self.window.counters.requests.iter();
-        requests.filter(|(name, _)| name.as_str() != "forget").map(|(_, count)| count).sum()
+        requests(&self.window)
     }
 
     /// How many at a time, on average.
@@ -337,8 +338,8 @@ fn nanos_of(pid: u32) -> Option<(u64, u64)> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::check::State;
     use super::*;
-    use crate::cli::doctor::State;
     use crate::vfs::Histogram;
 
     const GIB: u64 = 1 << 30;

@@ -1,6 +1,6 @@
 //! Memory and CPUs.
 
-use super::{Check, mebibytes, text};
+use super::check::{Check, mebibytes, text};
 use crate::io::cgroup::{self, Limits};
 use nix::sched::{CpuSet, sched_getaffinity};
 use nix::unistd::Pid;
@@ -83,7 +83,7 @@ fn count(list: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::State;
+    use super::super::check::State;
     use super::*;
 
     #[test]

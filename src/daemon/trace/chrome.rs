@@ -1,8 +1,7 @@
 //! A trace in the Trace Event Format, which Perfetto and chrome://tracing open: each thread that asks has
 //! tracks on which its requests lie, and in them their phases.
 
-use super::Sink;
-use super::log::outcome;
+use super::sink::{Sink, outcome};
 use crate::failure::Failure;
 use crate::vfs::{AHEAD, TraceEvent, TracePhase, sample_of_inode};
 use serde_json::{Value, json};
@@ -13,7 +12,7 @@ use std::path::{Path, PathBuf};
 use tempfile::NamedTempFile;
 
 /// A file that is there as a whole once it is finished.
-pub(super) struct Chrome {
+pub(crate) struct Chrome {
     file: BufWriter<NamedTempFile>,
     path: PathBuf,
     daemon: u32,
@@ -23,7 +22,7 @@ pub(super) struct Chrome {
 }
 
 impl Chrome {
-    pub(super) fn create(path: &Path, daemon: u32) -> Result<Self, Failure> {
+    pub(crate) fn create(path: &Path, daemon: u32) -> Result<Self, Failure> {
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
         let file = tempfile::Builder::new()
             .prefix(".ffrfs-trace-")

@@ -1,6 +1,6 @@
 //! A container, and what it lies on.
 
-use super::{Check, number, text};
+use super::check::{Check, number, text};
 use crate::dataset::open;
 use crate::dataset::open::OpenArgs;
 use crate::io::mounts::{self, Mount};
@@ -104,7 +104,7 @@ fn describe(check: String, disk: &str, read: impl Fn(&str) -> Option<String>) ->
 
 #[cfg(test)]
 mod tests {
-    use super::super::State;
+    use super::super::check::State;
     use super::*;
 
     fn mount(target: &str, fs_type: &str, device: &str) -> Mount {

@@ -8,7 +8,7 @@ use std::time::SystemTime;
 use std::{fs, io};
 
 /// A reader of a mount's trace, with a name of its own.
-pub(super) struct Follow {
+pub(crate) struct Follow {
     live: Live,
     name: String,
     daemon: u32,
@@ -22,7 +22,7 @@ pub(super) struct Page {
 
 impl Follow {
     /// Begins to trace the mount on `target`.
-    pub(super) fn new(target: &Path) -> Result<Self, Failure> {
+    pub(crate) fn new(target: &Path) -> Result<Self, Failure> {
         let live = Live::at(target)?;
         let daemon = live.info()?.pid;
         // Unlike that of every other reader, also in other namespaces.
@@ -35,7 +35,7 @@ impl Follow {
     }
 
     /// The process that serves the mount.
-    pub(super) fn daemon(&self) -> u32 {
+    pub(crate) fn daemon(&self) -> u32 {
         self.daemon
     }
 

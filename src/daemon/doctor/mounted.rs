@@ -1,7 +1,7 @@
 //! A running mount.
 
-use super::{Check, State, number, text};
-use crate::daemon::bottleneck;
+use super::bottleneck;
+use super::check::{Check, State, number, text};
 use crate::io::mounts::{self, Mount};
 use crate::vfs::CONTROL_FOLDER;
 use serde_json::Value;
@@ -22,8 +22,11 @@ const CONNECTIONS: &str = "/sys/fs/fuse/connections";
 /// What the kernel reads ahead in a mount that nobody has told more.
 const LITTLE_READ_AHEAD_KIB: u64 = 128;
 
-pub(super) fn checks(name: &str, mount: &Mount, pause: Duration) -> Vec<Check> {
-    let mut checks = daemon(name, ask(&mount.target));
+/// Makes the command that runs [`answer`] for a mount point, and prints to stdout.
+pub(crate) type Ask = fn(&Path) -> Command;
+
+pub(super) fn checks(name: &str, mount: &Mount, pause: Duration, ask: Ask) -> Vec<Check> {
+    let mut checks = daemon(name, asked(ask(&mount.target)));
     // Who did not answer is not asked more.
     if checks.iter().all(|check| check.state == State::Ok) {
         checks.push(bottleneck::check(name, &mount.target, pause));
@@ -34,15 +37,13 @@ pub(super) fn checks(name: &str, mount: &Mount, pause: Duration) -> Vec<Check> {
     checks
 }
 
-/// What a daemon says: its `info.json`, or nothing if it is dead; `None` if it says nothing for some time.
+/// The daemon's answer: its `info.json`, or nothing if it is dead; `None` if it does not answer in time.
 ///
-/// Who waits for an answer of a daemon that hangs cannot even be killed. So another process asks, and is left
-/// alone if it must be.
-fn ask(target: &Path) -> Option<io::Result<Option<Vec<u8>>>> {
+/// A process that waits for a daemon which hangs cannot even be killed. So another process asks, and may stay
+/// behind.
+fn asked(mut command: Command) -> Option<io::Result<Option<Vec<u8>>>> {
     let (tell, told) = mpsc::channel();
-    let mut command = Command::new("/proc/self/exe");
-    command.args(["doctor", "--answer", "--"]).arg(target);
-    // Nothing of the caller's is held by what may stay behind.
+    // The other process holds no descriptor of the caller's.
     command.stdin(Stdio::null()).stderr(Stdio::null()).stdout(Stdio::piped());
     std::thread::spawn(move || tell.send(command.output()));
     let output = match told.recv_timeout(PATIENCE).ok()? {
@@ -53,21 +54,20 @@ fn ask(target: &Path) -> Option<io::Result<Option<Vec<u8>>>> {
         Some(0) => Ok(Some(output.stdout)),
         Some(DEAD) => Ok(None),
         Some(errno) => Err(io::Error::from_raw_os_error(errno)),
-        None => Err(io::Error::other("who asked it was killed")),
+        None => Err(io::Error::other("the process that asked it was killed")),
     })
 }
 
-/// The other side of [`ask`]: the exit code is an error number, or [`DEAD`].
-pub(super) fn answer(targets: &[PathBuf]) -> ! {
-    let state = |target: &PathBuf| match mounts::state(target)? {
+/// Prints the `info.json` of the mount on `target`. Gives the exit code: 0, an error number, or [`DEAD`].
+pub(crate) fn answer(target: &Path) -> i32 {
+    let state = |target: &Path| match mounts::state(target)? {
         mounts::State::Dead(_) => Ok(DEAD),
         _ => {
             let info = fs::read(target.join(CONTROL_FOLDER).join("info.json"))?;
             io::stdout().write_all(&info).map(|()| 0)
         }
     };
-    let code = targets.first().map_or(Ok(libc::EINVAL), state);
-    std::process::exit(code.unwrap_or_else(|e| e.raw_os_error().unwrap_or(libc::EIO)))
+    state(target).unwrap_or_else(|e: io::Error| e.raw_os_error().unwrap_or(libc::EIO))
 }
 
 /// The number of a connection is that of its device.
