@@ -5,7 +5,8 @@ use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_mai
 use ffrfs::catalog::{Catalog, Dataset, Numbered, Suffix, TreeBuilder};
 use ffrfs::format::ffrecord::Writer;
 use ffrfs::format::{self, MemorySource, OpenOptions};
-use ffrfs::vfs::{CONTROL_FOLDER, Operation, Options, Part, Phase, ReadRequest, Step, Verify, Vfs};
+use ffrfs::store::{Part, Store};
+use ffrfs::vfs::{CONTROL_FOLDER, Operation, Options, Phase, ReadRequest, Step, Verify, Vfs};
 use std::hint::black_box;
 use std::io::Cursor;
 use std::sync::Arc;
@@ -30,8 +31,13 @@ fn numbered(dataset: &Dataset) -> Catalog {
 }
 
 fn vfs(dataset: Dataset, catalog: Catalog, verify: Verify) -> Vfs {
-    let part = Part { path: "bench.ffr".into(), modified: SystemTime::UNIX_EPOCH, size_bytes: 0 };
-    Vfs::new(dataset, catalog, vec![part], Options { verify, ..Options::default() })
+    let part = Part::in_memory("bench.ffr", Vec::new(), SystemTime::UNIX_EPOCH);
+    Vfs::new(
+        dataset,
+        catalog,
+        Store::new(vec![Arc::new(part)]),
+        Options { verify, ..Options::default() },
+    )
 }
 
 /// Reads a whole sample as a transport does, the "disk" being memory.

@@ -7,6 +7,7 @@
 //! | [`mod@format`] | bytes → samples: one file (or folder) a container format, the registry, errors |
 //! | [`catalog`] | samples → names: the immutable tree over one or more containers |
 //! | [`io`] | system calls: buffers, positioned reads, guarded mappings, processes, mount table |
+//! | [`store`] | where the bytes of a dataset lie: all its parts, local or elsewhere |
 //! | [`vfs`] | what each call means: lookup, readdir, `read` as a step machine, verification, cache |
 //! | `dataset` | names on a command line → an open dataset: expand, recognise, nest, kept indexes |
 //! | [`transport`] | kernel ↔ vfs: `devfuse` serves /dev/fuse, `uring` FUSE-over-io_uring |
@@ -21,6 +22,7 @@ mod dataset;
 mod failure;
 pub mod format;
 pub mod io;
+pub mod store;
 mod tools;
 pub mod transport;
 pub mod vfs;

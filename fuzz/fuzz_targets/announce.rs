@@ -6,7 +6,8 @@
 use ffrfs::catalog::{Dataset, Numbered, Suffix};
 use ffrfs::format::ffrecord::Writer;
 use ffrfs::format::{self, MemorySource, OpenOptions};
-use ffrfs::vfs::{CONTROL_FOLDER, Errno, Lookup, Options, Part, Vfs};
+use ffrfs::store::{Part, Store};
+use ffrfs::vfs::{CONTROL_FOLDER, Errno, Lookup, Options, Vfs};
 use libfuzzer_sys::fuzz_target;
 use std::io::Cursor;
 use std::sync::{Arc, LazyLock};
@@ -57,6 +58,6 @@ fn mounted() -> Vfs {
     let container = format::open(source, &OpenOptions::default()).expect("a container");
     let dataset = Dataset::new(vec![container]);
     let names = Numbered::new(dataset.len(), None, Suffix::Fixed(String::new()));
-    let part = Part { path: "fuzz.ffr".into(), modified: SystemTime::UNIX_EPOCH, size_bytes: 0 };
-    Vfs::new(dataset, names.into(), vec![part], Options::default())
+    let part = Part::in_memory("fuzz.ffr", Vec::new(), SystemTime::UNIX_EPOCH);
+    Vfs::new(dataset, names.into(), Store::new(vec![Arc::new(part)]), Options::default())
 }

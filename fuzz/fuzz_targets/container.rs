@@ -6,7 +6,8 @@
 use ffrfs::catalog::{Catalog, Dataset, Naming, Numbered, StoredNames, Suffix};
 use ffrfs::format::{self, MemorySource, OpenOptions};
 use ffrfs::io::ReadError;
-use ffrfs::vfs::{Attr, FileKind, Listed, Options, Part, ReadRequest, Vfs};
+use ffrfs::store::{Part, Store};
+use ffrfs::vfs::{Attr, FileKind, Listed, Options, ReadRequest, Vfs};
 use libfuzzer_sys::fuzz_target;
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -25,11 +26,10 @@ fuzz_target!(|input: &[u8]| {
         Ok(StoredNames::Tree(tree)) => tree.into(),
         _ => Numbered::new(dataset.len(), None, Suffix::Fixed(String::new())).into(),
     };
-    let size_bytes = bytes.len() as u64;
-    let part = Part { path: "fuzz.ffr".into(), modified: SystemTime::UNIX_EPOCH, size_bytes };
+    let part = Part::in_memory("fuzz.ffr", bytes.to_vec(), SystemTime::UNIX_EPOCH);
     let cache_bytes = if mode & 2 != 0 { 0 } else { 1 << 20 };
     let options = Options { cache_bytes, ..Options::default() };
-    let vfs = Vfs::new(dataset, catalog, vec![part], options);
+    let vfs = Vfs::new(dataset, catalog, Store::new(vec![Arc::new(part)]), options);
     visit(&vfs, bytes);
 });
 

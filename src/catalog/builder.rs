@@ -217,7 +217,7 @@ impl TreeBuilder {
         let mut attributes: Vec<_> = self.attributes.into_iter().collect();
         attributes.sort_unstable_by_key(|(folder, _)| *folder);
         Ok(Tree {
-            path: "stored names".into(),
+            part: "stored names".into(),
             folders: Column::of_u32(folders.iter().flat_map(FolderRow::fields)),
             places: Column::Memory(places),
             targets,

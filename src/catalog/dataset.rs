@@ -1,8 +1,7 @@
 //! Several containers as one list of samples, numbered on from one to the next.
 
 use crate::format::sidecar::Section;
-use crate::format::{Attributes, Checksum, Container, Error, Result, Sample};
-use std::path::{Path, PathBuf};
+use crate::format::{Attributes, Checksum, Container, Error, PartName, Result, Sample};
 use std::sync::Arc;
 
 /// One or more containers, in order.
@@ -12,7 +11,7 @@ pub struct Dataset {
     /// The number of each part's first sample, and behind the last the number of all samples.
     starts: Vec<u64>,
     /// Per part: checksums from beside it, and where they lie.
-    sums: Vec<Option<(Arc<Section>, PathBuf)>>,
+    sums: Vec<Option<(Arc<Section>, PartName)>>,
 }
 
 /// Where a container lies.
@@ -63,15 +62,15 @@ impl Dataset {
         Self { parts, places, starts, sums }
     }
 
-    /// Takes the checksums of a container, which lie at `path`, for its samples that have none of their own.
-    pub fn set_sums(&mut self, container: usize, sums: Arc<Section>, path: PathBuf) {
-        self.sums[container] = Some((sums, path));
+    /// Takes the checksums of a container, which lie in `part`, for its samples that have none of their own.
+    pub fn set_sums(&mut self, container: usize, sums: Arc<Section>, part: PartName) {
+        self.sums[container] = Some((sums, part));
     }
 
     /// Where the checksums of a container lie that were set.
     #[must_use]
-    pub fn sums_of(&self, container: usize) -> Option<&Path> {
-        self.sums[container].as_ref().map(|(_, path)| path.as_path())
+    pub fn sums_of(&self, container: usize) -> Option<&PartName> {
+        self.sums[container].as_ref().map(|(_, part)| part)
     }
 
     /// The number of samples.
@@ -149,9 +148,9 @@ impl Dataset {
         let Place { file, base_bytes } = self.places[part];
         let mut sample = self.parts[part].sample(index)?;
         sample.offset_bytes = sample.offset_bytes.saturating_add(base_bytes);
-        if let (Some((sums, path)), None) = (&self.sums[part], sample.checksum) {
+        if let (Some((sums, part)), None) = (&self.sums[part], sample.checksum) {
             let crc32 = sums.crc32(index).map_err(|source| Error::Unreadable {
-                path: path.clone(),
+                part: part.clone(),
                 what: "the checksum of a sample",
                 offset_bytes: 0,
                 source,

@@ -309,7 +309,7 @@ fn by_head(heads: &'static [&'static [u8]], reads: &Arc<AtomicU64>) -> Suffix {
             return Ok(head.to_vec());
         }
         Err(Error::Unreadable {
-            path: "t.ffr".into(),
+            part: "t.ffr".into(),
             what: "a head",
             offset_bytes: 0,
             source: std::io::Error::other("gone"),

@@ -4,10 +4,9 @@ use super::column::Column;
 use super::numbered::MAX_NAME_BYTES;
 use super::slots::Slots;
 use super::{Emit, Node, Renamed};
-use crate::format::{Attributes, Error, Kind, Result, SliceSource, Source};
+use crate::format::{Attributes, Error, Kind, PartName, Result, SliceSource, Source};
 use std::cmp::Ordering;
 use std::io;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 /// Set in an entry's place for a folder; a name's place in the arena needs far fewer bits.
@@ -27,7 +26,7 @@ const ATTRIBUTE_BYTES: usize = 24;
 /// An immutable tree of names over samples.
 #[derive(Debug)]
 pub struct Tree {
-    pub(super) path: PathBuf,
+    pub(super) part: PartName,
     /// Per folder: [`FolderRow`].
     pub(super) folders: Column,
     /// Per entry: where its name lies, and whether it is a folder. Grouped by folder, sorted by name.
@@ -156,8 +155,8 @@ impl Tree {
     }
 
     pub(super) fn unreadable(&self, source: io::Error) -> Error {
-        let path = self.path.clone();
-        Error::Unreadable { path, what: "the names", offset_bytes: 0, source }
+        let part = self.part.clone();
+        Error::Unreadable { part, what: "the names", offset_bytes: 0, source }
     }
 }
 
@@ -220,9 +219,9 @@ impl Tree {
         let [folders, places, targets, arena, slots] =
             columns.try_into().map_err(|_| io::Error::other("too few columns"))?;
         let attributes = packed.chunks_exact(ATTRIBUTE_BYTES).map(unpack).collect();
-        let path = source.path().to_owned();
+        let part = source.name().clone();
         let slots = Slots(slots);
-        Ok(Some(Self { path, folders, places, targets, arena, slots, attributes, renamed }))
+        Ok(Some(Self { part, folders, places, targets, arena, slots, attributes, renamed }))
     }
 
     /// As [`Tree::read`], from a part of a source.
@@ -234,9 +233,9 @@ impl Tree {
         offset_bytes: u64,
         length_bytes: u64,
     ) -> io::Result<Option<Self>> {
-        let (path, inner) = (source.path().to_owned(), Arc::clone(source));
+        let (name, inner) = (source.name().clone(), Arc::clone(source));
         let part: Arc<dyn Source> =
-            Arc::new(SliceSource::new(path, inner, offset_bytes, length_bytes));
+            Arc::new(SliceSource::new(name, inner, offset_bytes, length_bytes));
         Self::read(&part)
     }
 }

@@ -6,13 +6,11 @@ use crate::daemon::logging;
 use crate::dataset::open;
 use crate::dataset::open::{OpenArgs, not_found, path_bytes};
 use crate::failure::{Exit, Failure};
-use crate::io::File;
 use crate::tools::read::read_waiting;
 use crate::vfs::{Errno, Lookup, Options, Vfs};
 use clap::Args;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 const CHUNK_BYTES: u64 = 1 << 20;
 
@@ -53,10 +51,10 @@ pub(super) fn run(args: &CatArgs) -> Result<Exit, Failure> {
             return Err(not_found(name));
         }
     }
-    let (vfs, files) = opened.into_vfs(catalog, Options::default());
+    let vfs = opened.into_vfs(catalog, Options::default());
     let mut exit = Exit::Ok;
     for name in names {
-        if !copy(&vfs, &files, name, &mut io::stdout().lock())? {
+        if !copy(&vfs, name, &mut io::stdout().lock())? {
             exit = Exit::Checksum;
         }
     }
@@ -64,16 +62,11 @@ pub(super) fn run(args: &CatArgs) -> Result<Exit, Failure> {
 }
 
 /// Copies a sample; false if it is bad (which was logged).
-fn copy(
-    vfs: &Vfs,
-    files: &[Arc<File>],
-    name: &Path,
-    out: &mut impl Write,
-) -> Result<bool, Failure> {
+fn copy(vfs: &Vfs, name: &Path, out: &mut impl Write) -> Result<bool, Failure> {
     let ino = ino_of(vfs, path_bytes(name)).ok_or_else(|| not_found(name))?;
     let mut offset = 0;
     loop {
-        let reply = read_waiting(vfs, files, ino, offset, CHUNK_BYTES);
+        let reply = read_waiting(vfs, ino, offset, CHUNK_BYTES);
         let written = match reply.bytes() {
             Ok([]) => return Ok(true),
             Ok(bytes) => out.write_all(bytes).map(|()| bytes.len() as u64),

@@ -65,8 +65,8 @@ fn pass_over_large_members(
             large.push((sample, at.size_bytes()));
         }
     }
-    let (vfs, files) = opened.into_vfs(catalog, Options::default());
-    let Some(restarts) = Restarts::new(&files, &args.kept, args.options()?) else {
+    let vfs = opened.into_vfs(catalog, Options::default());
+    let Some(restarts) = Restarts::new(vfs.store(), &args.kept, args.options()?) else {
         return Ok(Exit::Ok);
     };
     vfs.keep_streams(Box::new(restarts));
@@ -77,7 +77,7 @@ fn pass_over_large_members(
         }
         // One that cannot be read is logged with the reason.
         let last = size_bytes - 1;
-        vfs.finish(read_waiting(&vfs, &files, inode_of_sample(sample), last, 1));
+        vfs.finish(read_waiting(&vfs, inode_of_sample(sample), last, 1));
         progress.inc(size_bytes);
     }
     progress.finish_and_clear();

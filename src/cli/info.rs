@@ -67,10 +67,10 @@ pub(super) fn run(args: &InfoArgs) -> Result<Exit, Failure> {
         super::print::print(&failure);
         opened.catalog(&ViewArgs { flat: true, ..view }, &args.open)
     })?;
-    let paths = opened.parts.iter().map(|part| &part.path);
+    let names = opened.store.parts().iter().map(|part| part.name());
     let (sample_bytes, checked_by) = sizes(&opened)?;
     let report = Report {
-        info: report::info(&opened.dataset, &catalog, paths),
+        info: report::info(&opened.dataset, &catalog, names),
         sample_bytes,
         not_verifiable: checked_by.nothing,
         checked_by,
@@ -154,13 +154,13 @@ fn describe(report: &Report) -> String {
         };
         lines.push(format!(
             "{}: {}, {} samples, {}, {checksum}",
-            container.path.display(),
+            container.path,
             container.format,
             HumanCount(container.samples),
             HumanBytes(container.bytes),
         ));
         if let Some(sidecar) = &container.checksums {
-            lines.push(format!("  checksums of samples: {}", sidecar.display()));
+            lines.push(format!("  checksums of samples: {}", sidecar));
         }
         lines.extend(container.warnings.iter().map(|warning| format!("  warning: {warning}")));
     }

@@ -16,6 +16,7 @@ use crate::dataset::restarts::Restarts;
 use crate::failure::{Exit, Failure};
 use crate::format::Source;
 use crate::io::{File, Io, handed, mounts, process};
+use crate::store::{Part, Store};
 use crate::transport::{MountOptions, Mounted, Readdirplus, Target, Transport};
 use crate::vfs::{Options, Verify};
 use clap::{Args, ValueEnum};
@@ -209,7 +210,7 @@ impl IoChoice {
         };
         file.set_io(io).map_err(|e| {
             let why = format!("io=direct: its file system cannot read past the page cache: {e}");
-            Failure::unreadable(file.path().display(), std::io::Error::new(e.kind(), why))
+            Failure::unreadable(file.name(), std::io::Error::new(e.kind(), why))
         })?;
         Ok(file)
     }
@@ -335,10 +336,10 @@ fn prepare(args: &MountArgs, target: Target) -> Result<Service, Failure> {
         );
     }
     let samples = opened.dataset.len();
-    let (io, given) = (in_words(&opened.files), args.given.clone());
+    let (io, given) = (in_words(&opened.store), args.given.clone());
     let options = Options { io, given, ..args.settings.vfs() };
-    let (vfs, files) = opened.into_vfs(catalog, options);
-    if let Some(restarts) = Restarts::new(&files, &args.open.kept, args.open.options()?) {
+    let vfs = opened.into_vfs(catalog, options);
+    if let Some(restarts) = Restarts::new(vfs.store(), &args.open.kept, args.open.options()?) {
         vfs.keep_streams(Box::new(restarts));
     }
     let must_check = args.open.checksums.require_checksums;
@@ -351,7 +352,7 @@ fn prepare(args: &MountArgs, target: Target) -> Result<Service, Failure> {
     let target = match &args.namespace {
         None => target,
         Some(namespace) => {
-            enter(namespace, files.len())?;
+            enter(namespace, vfs.store().len())?;
             free(target, &args.settings)?
         }
     };
@@ -360,7 +361,7 @@ fn prepare(args: &MountArgs, target: Target) -> Result<Service, Failure> {
         let served = metrics.serve(&vfs, &target.to_string(), &args.name());
         served.map_err(|e| Failure::new(Exit::Mount, e))?;
     }
-    let mounted = Mounted::new(vfs, files, &target, options)?;
+    let mounted = Mounted::new(vfs, &target, options)?;
     tracing::info!(samples, "mounted on {target}");
     let status = format!("{samples} samples of {} on {target}", args.name());
     Ok(Service { mounted, target, signals, status, configured: args.configured.clone(), metrics })
@@ -403,10 +404,11 @@ fn enter(namespace: &Path, containers: usize) -> Result<(), Failure> {
 }
 
 /// How samples are read.
-fn in_words(files: &[Arc<File>]) -> &'static str {
-    match files.iter().filter(|file| file.is_direct()).count() {
+fn in_words(store: &Store) -> &'static str {
+    let is_direct = |part: &Arc<Part>| part.file().is_some_and(File::is_direct);
+    match store.parts().iter().filter(|part| is_direct(part)).count() {
         0 => "buffered",
-        all if all == files.len() => "direct",
+        all if all == store.len() => "direct",
         _ => "mixed",
     }
 }

@@ -13,6 +13,7 @@ use crate::dataset::open::{OpenArgs, Opened};
 use crate::dataset::{digest, open};
 use crate::failure::{Exit, Failure, say};
 use crate::io::File;
+use crate::store::Part;
 use crate::tools::output::{file_beside, give_name};
 use crate::tools::sum::Samples;
 use clap::Args;
@@ -92,10 +93,10 @@ impl SumArgs {
 fn print_digest(sources: &[PathBuf]) -> Result<Exit, Failure> {
     let open = |path: PathBuf| {
         let file = File::open(&path).map_err(|e| Failure::unreadable(path.display(), e))?;
-        Ok(Arc::new(file))
+        Ok(Arc::new(Part::from(file)))
     };
-    let files = expand(sources)?.into_iter().map(open).collect::<Result<Vec<_>, Failure>>()?;
-    let digest = digest::show(&digest::of(&files)?);
+    let parts = expand(sources)?.into_iter().map(open).collect::<Result<Vec<_>, Failure>>()?;
+    let digest = digest::show(&digest::of(&parts)?);
     let mut out = std::io::stdout();
     writeln!(out, "digest={digest}").map_err(|e| Failure::output("standard output", e))?;
     Ok(Exit::Ok)
@@ -183,8 +184,8 @@ impl Output {
 
 /// A container that was named as the output by mistake must not be lost.
 fn refuse_source(path: &Path, opened: &Opened) -> Result<(), Failure> {
-    let there = path.canonicalize();
-    match opened.parts.iter().any(|part| there.as_ref().is_ok_and(|there| *there == part.path)) {
+    let Ok(there) = path.canonicalize() else { return Ok(()) };
+    match opened.store.parts().iter().any(|part| part.name().as_path() == Some(&there)) {
         true => Err(Failure::usage(format!("{}: is one of the sources", path.display()))),
         false => Ok(()),
     }

@@ -10,8 +10,9 @@ use crate::dataset::open;
 use crate::dataset::open::{OpenArgs, Opened};
 use crate::failure::{Exit, Failure, say};
 use crate::format::checksum::Hasher;
-use crate::format::{self, Checksum, Container, Content, Mismatch};
-use crate::io::{Buffer, File, ReadError};
+use crate::format::{self, Checksum, Container, Content, Mismatch, PartName};
+use crate::io::{Buffer, ReadError};
+use crate::store::Part;
 use crate::tools::interrupt::Interrupt;
 use crate::vfs::report;
 use clap::Args;
@@ -52,7 +53,7 @@ pub(super) struct VerifyArgs {
 struct Bad {
     sample: u64,
     path: String,
-    container: PathBuf,
+    container: PartName,
     index: u64,
     offset: u64,
     length: u64,
@@ -230,7 +231,7 @@ impl<'a> Run<'a> {
             state.outcome.bad.push(Bad {
                 sample: span.first + place as u64,
                 path: String::new(),
-                container: self.opened.parts[located.part].path.clone(),
+                container: self.opened.store.part(located.part).name().clone(),
                 index: located.index,
                 offset: at.offset_bytes,
                 length: at.length_bytes,
@@ -247,7 +248,7 @@ impl<'a> Run<'a> {
         let length = (end - start) as usize;
         buffer.reserve(length);
         let target = &mut buffer.as_mut_slice()[..length];
-        if self.file(&samples[0]).read(target, start, length).is_err() {
+        if self.part(&samples[0]).read(target, start, length).is_err() {
             // One of them is to blame, the others may be fine.
             let each = samples.iter().map(|one| self.check_streaming(one, buffer).flatten());
             return each.collect();
@@ -288,7 +289,7 @@ impl<'a> Run<'a> {
         if located.sample.damaged {
             return Some(Some(Fault::Damaged));
         }
-        let located = match open::exact(&self.opened.dataset, &self.opened.files, located) {
+        let located = match open::exact(&self.opened.dataset, &self.opened.store, located) {
             Ok(located) => located,
             Err(error) => return Some(Some(Fault::Structure { error: error.to_string() })),
         };
@@ -359,7 +360,7 @@ impl<'a> Run<'a> {
         buffer: &mut Buffer,
         take: &mut Take,
     ) -> Option<Result<(), Fault>> {
-        let (at, file) = (located.sample, self.file(located));
+        let (at, file) = (located.sample, self.part(located));
         let mut done = 0;
         buffer.reserve(SPAN_BYTES as usize);
         while done < at.length_bytes {
@@ -383,8 +384,8 @@ impl<'a> Run<'a> {
         self.opened.dataset.parts()[located.container].as_ref()
     }
 
-    fn file(&self, located: &Located) -> &File {
-        &self.opened.files[located.part]
+    fn part(&self, located: &Located) -> &Part {
+        self.opened.store.part(located.part)
     }
 
     fn finish(self) -> Result<Outcome, Failure> {
@@ -497,7 +498,6 @@ fn print(args: &VerifyArgs, outcome: &Outcome) -> std::io::Result<()> {
             Fault::Unreadable { error } => format!("cannot be read: {error}"),
         };
         let Bad { sample, path, container, offset, length, .. } = bad;
-        let container = container.display();
         let name = if path.is_empty() { String::new() } else { format!(" ({path})") };
         writeln!(
             out,

@@ -93,8 +93,10 @@ impl ViewArgs {
 /// The folder that each container is shown in.
 fn folders(opened: &Opened, layout: Layout) -> Vec<Vec<u8>> {
     let files = match layout {
-        Layout::Merge => vec![Vec::new(); opened.parts.len()],
-        Layout::Shards => unique(opened.parts.iter().map(|part| folder_name(&part.path)).collect()),
+        Layout::Merge => vec![Vec::new(); opened.store.len()],
+        Layout::Shards => {
+            unique(opened.store.parts().iter().map(|part| folder_name(part.name())).collect())
+        }
     };
     let mut folders: Vec<Vec<u8>> = Vec::new();
     for (container, inside) in opened.inside.iter().enumerate() {
@@ -159,10 +161,10 @@ impl Opened {
                 }
                 Ok(StoredNames::None) => {}
                 Ok(StoredNames::Twice(name)) => {
-                    let what = self.parts.first().map_or(Path::new(""), |part| &part.path);
+                    let first = self.store.parts().first();
+                    let what = first.map_or_else(String::new, |part| part.name().to_string());
                     let why = format!(
-                        "{}: {name:?} is named twice, which --dup error refuses (--dup number shows all)",
-                        what.display()
+                        "{what}: {name:?} is named twice, which --dup error refuses (--dup number shows all)"
                     );
                     return Err(Failure::new(Exit::Malformed, why));
                 }
@@ -239,8 +241,8 @@ impl Opened {
                 if suffixes.all(|suffix| suffix == first) {
                     return Ok(Suffix::Fixed(first.to_owned()));
                 }
-                let files = self.files.clone();
-                let read = move |dataset: &Dataset, sample| head(dataset, &files, sample);
+                let store = self.store.clone();
+                let read = move |dataset: &Dataset, sample| head(dataset, &store, sample);
                 Ok(Suffix::per_sample(self.dataset.len(), Arc::new(read)))
             }
             Some(suffix) => {
@@ -261,7 +263,7 @@ impl Opened {
         for look in 0..looks {
             // Evenly, without overflow for any number of samples.
             let sample = (u128::from(samples) * u128::from(look) / u128::from(looks)) as u64;
-            let head = head(&self.dataset, &self.files, sample)?;
+            let head = head(&self.dataset, &self.store, sample)?;
             if !head.is_empty() {
                 kinds.push(magic::sniff(&head));
             }

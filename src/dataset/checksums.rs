@@ -68,16 +68,15 @@ impl Sidecars {
     /// there are none, or it needs none.
     pub(crate) fn find(
         &self,
-        source: &File,
-        data: &File,
+        source: &dyn Source,
+        data: &dyn Source,
         container: &dyn Container,
     ) -> Result<Option<Found>, Failure> {
-        let path = Source::path(source);
         let choose = |sections: &[_], file: &_| choose(source, data, container, sections, file);
         match self {
             Sidecars::None => Ok(None),
             Sidecars::Beside => {
-                let beside = beside(path);
+                let Some(beside) = source.name().as_path().map(beside) else { return Ok(None) };
                 match beside.symlink_metadata() {
                     Ok(_) => choose(&read(&beside)?, &beside).map(Some),
                     Err(_) => Ok(None),
@@ -94,8 +93,8 @@ impl Sidecars {
 
 /// The section that is of a container.
 fn choose(
-    source: &File,
-    data: &File,
+    source: &dyn Source,
+    data: &dyn Source,
     container: &dyn Container,
     sections: &[Arc<Section>],
     file: &Path,
@@ -107,7 +106,7 @@ fn choose(
             return Ok((Arc::clone(section), file.to_owned()));
         }
     }
-    let (path, file) = (Source::path(source).display(), file.display());
+    let (path, file) = (source.name(), file.display());
     let why = match sections {
         [one] => format!("which {}", differs(one).unwrap_or("has other bytes in its samples")),
         all => format!("which is none of the {} that it is of", all.len()),

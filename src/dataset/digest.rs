@@ -2,7 +2,7 @@
 
 use crate::failure::{Exit, Failure};
 use crate::format::Source;
-use crate::io::File;
+use crate::store::Part;
 use crate::tools::interrupt::Interrupt;
 use indicatif::{HumanBytes, ProgressBar, ProgressStyle};
 use sha2::{Digest, Sha256};
@@ -29,19 +29,19 @@ pub(crate) fn show(digest: &[u8; 32]) -> String {
 }
 
 /// Refuses containers whose digest is another one.
-pub(crate) fn check(files: &[Arc<File>], expected: &[u8; 32]) -> Result<(), Failure> {
+pub(crate) fn check(parts: &[Arc<Part>], expected: &[u8; 32]) -> Result<(), Failure> {
     let start = Instant::now();
-    let found = of(files)?;
+    let found = of(parts)?;
     if found != *expected {
-        let which = match files {
-            [one] => one.path().display().to_string(),
-            files => format!("{} containers", files.len()),
+        let which = match parts {
+            [one] => one.name().to_string(),
+            parts => format!("{} containers", parts.len()),
         };
         let (expected, found) = (show(expected), show(&found));
         let error = format!("{which}: not what --digest names: expected {expected}, found {found}");
         return Err(Failure::new(Exit::Checksum, error));
     }
-    let bytes = files.iter().map(|file| file.len()).sum();
+    let bytes = parts.iter().map(|part| part.len_bytes()).sum();
     let seconds = start.elapsed().as_secs_f64();
     tracing::info!("digest as expected: {} read in {seconds:.1} s", HumanBytes(bytes));
     Ok(())
@@ -49,21 +49,21 @@ pub(crate) fn check(files: &[Arc<File>], expected: &[u8; 32]) -> Result<(), Fail
 
 /// Of one container its SHA-256; of several the SHA-256 of the list of theirs, in hexadecimal, a line each:
 /// `sha256sum A B | cut -c1-64 | sha256sum`.
-pub(crate) fn of(files: &[Arc<File>]) -> Result<[u8; 32], Failure> {
+pub(crate) fn of(parts: &[Arc<Part>]) -> Result<[u8; 32], Failure> {
     let work = Work {
-        files,
+        parts,
         next: AtomicUsize::new(0),
-        progress: progress(files.iter().map(|file| file.len()).sum()),
+        progress: progress(parts.iter().map(|part| part.len_bytes()).sum()),
         interrupt: Interrupt::listen(),
     };
-    let digests: Mutex<Vec<Option<[u8; 32]>>> = Mutex::new(vec![None; files.len()]);
+    let digests: Mutex<Vec<Option<[u8; 32]>>> = Mutex::new(vec![None; parts.len()]);
     let failure = Mutex::new(None);
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
     std::thread::scope(|scope| {
-        for _ in 0..cpus.min(files.len()) {
+        for _ in 0..cpus.min(parts.len()) {
             scope.spawn(|| {
-                while let Some((number, file)) = work.take() {
-                    match work.one(file) {
+                while let Some((number, part)) = work.take() {
+                    match work.one(part) {
                         Ok(digest) => lock(&digests)[number] = Some(digest),
                         Err(why) => {
                             lock(&failure).get_or_insert(why);
@@ -87,35 +87,34 @@ pub(crate) fn of(files: &[Arc<File>]) -> Result<[u8; 32], Failure> {
 }
 
 struct Work<'a> {
-    files: &'a [Arc<File>],
+    parts: &'a [Arc<Part>],
     next: AtomicUsize,
     progress: ProgressBar,
     interrupt: Interrupt,
 }
 
 impl Work<'_> {
-    fn take(&self) -> Option<(usize, &File)> {
+    fn take(&self) -> Option<(usize, &Part)> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
-        self.files.get(number).map(|file| (number, file.as_ref()))
+        self.parts.get(number).map(|part| (number, part.as_ref()))
     }
 
-    fn one(&self, file: &File) -> Result<[u8; 32], Failure> {
+    fn one(&self, part: &Part) -> Result<[u8; 32], Failure> {
         let (mut hash, mut at) = (Sha256::new(), 0);
         let mut buffer = vec![0; STEP_BYTES];
-        while at < file.len() {
+        while at < part.len_bytes() {
             if self.interrupt.requested() {
                 return Err(Failure::interrupted());
             }
-            let length = (file.len() - at).min(STEP_BYTES as u64) as usize;
+            let length = (part.len_bytes() - at).min(STEP_BYTES as u64) as usize;
             let step = &mut buffer[..length];
-            file.read_exact_at(step, at)
-                .map_err(|e| Failure::unreadable(file.path().display(), e))?;
+            part.read_exact_at(step, at).map_err(|e| Failure::unreadable(part.name(), e))?;
             hash.update(step);
             at += length as u64;
             self.progress.inc(length as u64);
         }
-        let changed = |e| Failure::unreadable(file.path().display(), std::io::Error::other(e));
-        file.check_unchanged().map_err(changed)?;
+        let changed = |e| Failure::unreadable(part.name(), std::io::Error::other(e));
+        part.check_unchanged().map_err(changed)?;
         Ok(hash.finalize().into())
     }
 }

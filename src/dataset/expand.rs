@@ -2,10 +2,10 @@
 
 use super::kept;
 use crate::failure::Failure;
-use crate::format::{self, sidecar};
+use crate::format::{self, PartName, sidecar};
 use std::ffi::OsStr;
 use std::io;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// More files than this are a slip of the finger.
@@ -146,8 +146,8 @@ fn numbers(first: &str, last: &str) -> Option<Vec<Vec<u8>>> {
 }
 
 /// The name of a container's folder: that of its file.
-pub(crate) fn folder_name(path: &Path) -> Vec<u8> {
-    path.file_name().map_or_else(Vec::new, |name| name.to_owned().into_vec())
+pub(crate) fn folder_name(part: &PartName) -> Vec<u8> {
+    part.file_name().as_os_str().as_bytes().to_vec()
 }
 
 #[cfg(test)]

@@ -3,14 +3,14 @@
 
 use crate::catalog::Tree;
 use crate::failure::{Exit, Failure};
-use crate::format::{self, Container, Format, OpenOptions, SliceSource, Source, Table};
+use crate::format::{self, Container, Format, OpenOptions, PartName, SliceSource, Source, Table};
 use crate::io::File;
+use crate::store::Part;
 use crate::tools::interrupt::Interrupt;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::fs::Permissions;
 use std::io::{self, BufWriter, IsTerminal, Read, Write};
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -69,16 +69,16 @@ impl Default for IndexArgs {
 
 impl IndexArgs {
     /// Opens a container by its index, or reads all of it.
-    pub(crate) fn open(&self, file: &Arc<File>, options: &OpenOptions) -> Result<Found, Failure> {
-        let source = Arc::clone(file) as Arc<dyn Source>;
+    pub(crate) fn open(&self, part: &Arc<Part>, options: &OpenOptions) -> Result<Found, Failure> {
+        let source = Arc::clone(part) as Arc<dyn Source>;
         let format = format::recognize(source.as_ref(), options)?;
         let found = |container| Found { container, tree: None, unkept: None, spooled: None };
         if !format.is_scanned() {
             return Ok(found(format.open(source, options)?));
         }
-        let unreadable = |e| Failure::unreadable(file.path().display(), e);
-        let key = key(file, options).map_err(unreadable)?;
-        let paths = if self.keeps() { self.paths(file.path()) } else { Vec::new() };
+        let unreadable = |e| Failure::unreadable(part.name(), e);
+        let key = key(part, options).map_err(unreadable)?;
+        let paths = if self.keeps() { self.paths(part.name()) } else { Vec::new() };
         for path in &paths {
             if let Some((container, tree)) = load(path, &key, format, &source) {
                 return Ok(Found { tree, ..found(container) });
@@ -119,7 +119,7 @@ impl IndexArgs {
         }
         let name = unpacked?;
         let file = out.out.into_inner().map_err(io::IntoInnerError::into_error).map_err(failed)?;
-        let open = || -> io::Result<File> { File::of(file.try_clone()?, source.path().to_owned()) };
+        let open = || -> io::Result<File> { File::of(file.try_clone()?, source.name().clone()) };
         let decoded: Arc<dyn Source> = Arc::new(open().map_err(failed)?);
         let container = match format::recognize(decoded.as_ref(), options) {
             Ok(inner) if inner.is_scanned() && inner.name() == "tar" => {
@@ -154,21 +154,25 @@ impl IndexArgs {
     }
 
     /// Where an index may lie, the best place first.
-    pub(crate) fn paths(&self, container: &Path) -> Vec<PathBuf> {
+    pub(crate) fn paths(&self, container: &PartName) -> Vec<PathBuf> {
         if self.is_one_file() {
             return vec![self.index.clone()];
         }
-        let whole = container.canonicalize().unwrap_or_else(|_| container.to_owned());
+        let canonical = container.as_path().and_then(|path| path.canonicalize().ok());
+        let whole = canonical.map_or_else(|| container.clone(), PartName::from);
         // The same name may stand in many folders.
-        let name = whole.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let digest = crc32fast::hash(whole.as_os_str().as_bytes());
+        let name = whole.file_name().to_string_lossy().into_owned();
+        let digest = crc32fast::hash(whole.as_bytes());
         let elsewhere = |folder: &Path| folder.join(format!("{name}-{digest:08x}.{ENDING}"));
         if let Some(folder) = &self.index_dir {
             return vec![elsewhere(folder)];
         }
-        let mut beside = whole.clone().into_os_string();
-        beside.push(format!(".{ENDING}"));
-        let mut paths = vec![PathBuf::from(beside)];
+        let beside = |path: &Path| {
+            let mut beside = path.as_os_str().to_owned();
+            beside.push(format!(".{ENDING}"));
+            PathBuf::from(beside)
+        };
+        let mut paths: Vec<_> = whole.as_path().map(beside).into_iter().collect();
         paths.extend(cache_folder().map(|folder| elsewhere(&folder)));
         paths
     }
@@ -267,14 +271,14 @@ pub(crate) fn head(
 }
 
 /// What tells a container from another one, and from itself opened in another way.
-pub(crate) fn key(file: &File, options: &OpenOptions) -> io::Result<[u8; KEY_BYTES]> {
-    let size = file.len();
+pub(crate) fn key(part: &Part, options: &OpenOptions) -> io::Result<[u8; KEY_BYTES]> {
+    let size = part.len_bytes();
     let sample = |at: u64| -> io::Result<u32> {
         let mut bytes = vec![0; SAMPLE_BYTES.min(size) as usize];
-        file.read_exact_at(&mut bytes, at)?;
+        part.read_exact_at(&mut bytes, at)?;
         Ok(crc32fast::hash(&bytes))
     };
-    let modified = file.modified();
+    let modified = part.modified();
     let (seconds, nanos) = match modified.duration_since(UNIX_EPOCH) {
         Ok(since) => (since.as_secs().cast_signed(), since.subsec_nanos()),
         Err(before) => {
@@ -328,8 +332,7 @@ fn load(
         stale("damaged");
         return None;
     }
-    let part =
-        SliceSource::new(path.to_owned(), Arc::clone(&file), HEAD_BYTES as u64, container_bytes);
+    let part = SliceSource::new(path.into(), Arc::clone(&file), HEAD_BYTES as u64, container_bytes);
     let opened = format.open_kept(Arc::clone(source), Arc::new(part)).ok().flatten();
     let tree = match tree_bytes {
         0 => Some(None),
@@ -403,8 +406,8 @@ impl Watched {
 }
 
 impl Source for Watched {
-    fn path(&self) -> &Path {
-        self.inner.path()
+    fn name(&self) -> &PartName {
+        self.inner.name()
     }
 
     fn len(&self) -> u64 {

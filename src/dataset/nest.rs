@@ -77,7 +77,7 @@ impl Nest {
             let mut lead = vec![0; at.lead_bytes as usize];
             let start = at.extent().start;
             outer.read_exact_at(&mut lead, start).map_err(|source| format::Error::Unreadable {
-                path: outer.path().to_owned(),
+                part: outer.name().clone(),
                 what: "what stands before a member",
                 offset_bytes: start,
                 source,
@@ -88,7 +88,7 @@ impl Nest {
         if at.damaged || at.content != Content::Stored {
             return Ok(());
         }
-        let name = outer.path().join(OsStr::from_bytes(path));
+        let name = outer.name().member(path);
         let source: Arc<dyn Source> =
             Arc::new(SliceSource::new(name, Arc::clone(outer), at.offset_bytes, at.length_bytes));
         let inner = format::open(Arc::clone(&source), options)?;

@@ -9,7 +9,8 @@ use crate::catalog::{Catalog, Dataset, Located, Place, Tree};
 use crate::failure::{Exit, Failure};
 use crate::format::{self, Content, OpenOptions, Secret, Source, View, magic};
 use crate::io::{File, Pool, process};
-use crate::vfs::{Options, Part, Vfs};
+use crate::store::{Part, Store};
+use crate::vfs::{Options, Vfs};
 use clap::{Args, ValueEnum};
 use std::collections::{BTreeMap, HashSet};
 use std::io::{IsTerminal, Read};
@@ -158,9 +159,8 @@ impl OpenArgs {
 
 /// Open containers as one dataset.
 pub(crate) struct Opened {
-    pub(crate) files: Vec<Arc<File>>,
+    pub(crate) store: Store,
     pub(crate) dataset: Dataset,
-    pub(crate) parts: Vec<Part>,
     /// Per container: the one that it is a member of, and its path there.
     pub(crate) inside: Vec<Option<(usize, Vec<u8>)>>,
     /// Samples that are containers of the dataset, too.
@@ -188,7 +188,7 @@ pub(crate) fn open_with(
 ) -> Result<Opened, Failure> {
     process::raise_open_files_limit();
     let options = args.options()?;
-    let mut files = Vec::new();
+    let mut parts = Vec::new();
     let mut nest = Nest::default();
     let (mut tree, mut later, mut written) = (None, None, Vec::new());
     let paths = expand(sources)?;
@@ -208,42 +208,35 @@ pub(crate) fn open_with(
         if let Some(pool) = &pool {
             file.share(pool).map_err(unreadable)?;
         }
-        Ok(Arc::new(file))
+        Ok(Arc::new(Part::from(file)))
     };
     let containers = paths.iter().map(open_file).collect::<Result<Vec<_>, Failure>>()?;
     if let Some(expected) = &args.checksums.digest {
         digest::check(&containers, expected)?;
     }
-    for file in containers {
-        let Found { container, tree: kept, unkept, spooled } = args.kept.open(&file, &options)?;
-        let whole = Arc::clone(&file);
-        let file = match spooled {
-            Some(spooled) => Arc::new(prepare(spooled)?),
-            None => file,
+    for whole in containers {
+        let Found { container, tree: kept, unkept, spooled } = args.kept.open(&whole, &options)?;
+        let part = match spooled {
+            Some(spooled) => Arc::new(Part::from(prepare(spooled)?)),
+            None => Arc::clone(&whole),
         };
-        sums.push(sidecars.find(&whole, &file, container.as_ref())?);
-        let source = Arc::clone(&file) as Arc<dyn Source>;
+        sums.push(sidecars.find(whole.as_ref(), part.as_ref(), container.as_ref())?);
+        let source = Arc::clone(&part) as Arc<dyn Source>;
         if is_single {
             (tree, later) = (kept, unkept);
         } else if let Some(unkept) = unkept {
             written.extend(unkept.write(container.as_ref(), None));
         }
-        nest.add(container, source, Place { file: files.len(), base_bytes: 0 }, None);
-        files.push(file);
+        nest.add(container, source, Place { file: parts.len(), base_bytes: 0 }, None);
+        parts.push(part);
     }
     nest.open_members(args.nested, &options)?;
-    let part = |file: &Arc<File>| Part {
-        path: file.path().to_owned(),
-        modified: file.modified(),
-        size_bytes: file.len(),
-    };
-    let parts = files.iter().map(part).collect();
     let Nest { containers, places, inside, opened, .. } = nest;
     let mut dataset = Dataset::nested(containers, places);
     // Members that are containers stand behind the files.
     for (container, sums) in sums.into_iter().enumerate() {
         if let Some((section, path)) = sums {
-            dataset.set_sums(container, section, path);
+            dataset.set_sums(container, section, path.into());
         }
     }
     for warning in dataset.parts().iter().flat_map(|part| part.warnings()) {
@@ -252,8 +245,16 @@ pub(crate) fn open_with(
     let opened = opened.into_iter().map(|(container, sample)| dataset.number(container, sample));
     let opened = opened.collect();
     let (tree, written) = (Mutex::new(tree), Mutex::new(written));
-    let opened =
-        Opened { files, dataset, parts, inside, opened, tree, unkept: later, written, spool };
+    let opened = Opened {
+        store: Store::new(parts),
+        dataset,
+        inside,
+        opened,
+        tree,
+        unkept: later,
+        written,
+        spool,
+    };
     if args.checksums.require_checksums {
         opened.require_checksums()?;
     }
@@ -316,7 +317,7 @@ impl Opened {
         let Some(first) = first else { return Ok(()) };
         let counts: Vec<_> =
             without.iter().map(|(format, samples)| format!("{samples} of {format}")).collect();
-        let path = self.parts[self.dataset.file_of(first)].path.display();
+        let path = self.store.part(self.dataset.file_of(first)).name();
         let cure = match self.inside[first] {
             None => format!("write them once: ffrfs sum --sidecar {path}"),
             Some(_) => "what lies in a container that is a member can have none".to_owned(),
@@ -331,26 +332,26 @@ impl Opened {
     }
 
     /// The file system that a mount would show.
-    pub(crate) fn into_vfs(self, catalog: Catalog, options: Options) -> (Vfs, Vec<Arc<File>>) {
-        let vfs = Vfs::new(self.dataset, catalog, self.parts, options);
+    pub(crate) fn into_vfs(self, catalog: Catalog, options: Options) -> Vfs {
+        let vfs = Vfs::new(self.dataset, catalog, self.store, options);
         if let Some(folder) = self.spool {
             vfs.spool_to(folder);
         }
-        (vfs, self.files)
+        vfs
     }
 }
 
 /// The first bytes of a sample's file, unchecked: good for a guess.
-pub(crate) fn head(dataset: &Dataset, files: &[Arc<File>], sample: u64) -> format::Result<Vec<u8>> {
+pub(crate) fn head(dataset: &Dataset, store: &Store, sample: u64) -> format::Result<Vec<u8>> {
     let Some(located) = dataset.locate(sample)? else { return Ok(Vec::new()) };
     if located.sample.damaged {
         return Ok(Vec::new());
     }
     let container = dataset.parts()[located.container].as_ref();
-    let located = exact(dataset, files, &located)?;
+    let located = exact(dataset, store, &located)?;
     let at = located.sample;
     let wanted = magic::HEAD_BYTES as u64;
-    let read = |length| read_stored(&files[located.part], at.offset_bytes, length);
+    let read = |length| read_stored(store.part(located.part), at.offset_bytes, length);
     match at.content {
         Content::Stored => read(at.length_bytes.min(wanted)),
         Content::Prefixed(_) => {
@@ -370,7 +371,7 @@ pub(crate) fn head(dataset: &Dataset, files: &[Arc<File>], sample: u64) -> forma
 /// Where a sample really lies, if only what stands before it tells.
 pub(crate) fn exact(
     dataset: &Dataset,
-    files: &[Arc<File>],
+    store: &Store,
     located: &Located,
 ) -> format::Result<Located> {
     let container = dataset.parts()[located.container].as_ref();
@@ -382,7 +383,7 @@ pub(crate) fn exact(
             break;
         }
         let start = at.extent().start;
-        let lead = read_stored(&files[located.part], start, u64::from(at.lead_bytes))?;
+        let lead = read_stored(store.part(located.part), start, u64::from(at.lead_bytes))?;
         container.check_lead(located.index, &lead)?;
         let number = dataset.number(located.container, located.index);
         located = dataset.locate(number)?.unwrap_or(located);
@@ -390,10 +391,10 @@ pub(crate) fn exact(
     Ok(located)
 }
 
-fn read_stored(file: &File, offset_bytes: u64, length_bytes: u64) -> format::Result<Vec<u8>> {
+fn read_stored(part: &Part, offset_bytes: u64, length_bytes: u64) -> format::Result<Vec<u8>> {
     let mut bytes = vec![0; length_bytes as usize];
-    file.read_exact_at(&mut bytes, offset_bytes).map_err(|source| format::Error::Unreadable {
-        path: file.path().to_owned(),
+    part.read_exact_at(&mut bytes, offset_bytes).map_err(|source| format::Error::Unreadable {
+        part: part.name().clone(),
         what: "a sample",
         offset_bytes,
         source,

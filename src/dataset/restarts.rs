@@ -9,8 +9,8 @@
 //! Mounts that share the file add records under its lock; whoever reads takes those that are whole.
 
 use super::kept::{HEAD_BYTES, IndexArgs, KEY_BYTES, head, key, may_replace};
-use crate::format::{ChecksumKind, OpenOptions, Source};
-use crate::io::File;
+use crate::format::{ChecksumKind, OpenOptions, PartName};
+use crate::store::Store;
 use crate::vfs::{StreamKey, StreamStore};
 use std::collections::HashMap;
 use std::fs;
@@ -25,7 +25,7 @@ const RECORD_BYTES: usize = 44;
 
 /// The restart points of a mount's containers.
 pub(crate) struct Restarts {
-    files: Vec<Arc<File>>,
+    store: Store,
     args: IndexArgs,
     options: OpenOptions,
     books: Mutex<HashMap<usize, Arc<Book>>>,
@@ -34,7 +34,7 @@ pub(crate) struct Restarts {
 
 /// Where the points of one container are kept.
 struct Book {
-    container: PathBuf,
+    container: PartName,
     paths: Vec<PathBuf>,
     key: [u8; KEY_BYTES],
     writes: bool,
@@ -50,9 +50,9 @@ struct Record {
 
 impl Restarts {
     /// `None`: nothing is to be kept, nor what was kept to be used.
-    pub(crate) fn new(files: &[Arc<File>], args: &IndexArgs, options: OpenOptions) -> Option<Self> {
+    pub(crate) fn new(store: &Store, args: &IndexArgs, options: OpenOptions) -> Option<Self> {
         args.keeps().then(|| Self {
-            files: files.to_vec(),
+            store: store.clone(),
             args: args.clone(),
             options,
             books: Mutex::default(),
@@ -65,9 +65,9 @@ impl Restarts {
         if let Some(book) = books.get(&number) {
             return Some(Arc::clone(book));
         }
-        let file = self.files.get(number)?;
-        let key = key(file, &self.options).ok()?;
-        let (paths, container) = (self.args.paths(file.path()), file.path().to_owned());
+        let part = self.store.parts().get(number)?;
+        let key = key(part, &self.options).ok()?;
+        let (paths, container) = (self.args.paths(part.name()), part.name().clone());
         let book = Arc::new(Book { container, paths, key, writes: self.args.may_write() });
         books.insert(number, Arc::clone(&book));
         Some(book)
@@ -137,7 +137,7 @@ impl Book {
         for path in &self.paths {
             match self.keep_in(path, key, points) {
                 Ok(()) => {
-                    let (path, container) = (path.display(), self.container.display());
+                    let (path, container) = (path.display(), &self.container);
                     return tracing::info!(
                         "restart points of a member of {container} kept in {path}"
                     );

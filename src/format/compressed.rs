@@ -15,7 +15,6 @@ use super::{
     Node, OpenOptions, Piece, Restart, Result, Sample, SliceSource, Source, tar,
 };
 use feed::Feed;
-use std::path::Path;
 use std::sync::Arc;
 
 /// Enough for every magic number.
@@ -64,7 +63,7 @@ impl Compressed {
         if !stored.is_empty() {
             return latin1(stored);
         }
-        let path = source.path();
+        let path = source.name().file_name();
         let ending = path.extension().and_then(|e| e.to_str()).map(str::to_lowercase);
         let stem = path.file_stem().unwrap_or(path.as_os_str()).as_encoded_bytes();
         match ending {
@@ -103,7 +102,7 @@ impl Format for Compressed {
     }
 
     fn open(&self, source: Arc<dyn Source>, options: &OpenOptions) -> Result<Box<dyn Container>> {
-        let mut feed = Feed::new(source.path(), options);
+        let mut feed = Feed::new(source.name(), options);
         let build = match options.allow_damaged {
             true => StreamIndex::build_cut,
             false => StreamIndex::build,
@@ -113,7 +112,7 @@ impl Format for Compressed {
         let archive = feed.finish()?;
         if stream.is_cut() && archive.is_none() {
             return Err(Error::Malformed {
-                path: source.path().to_owned(),
+                part: source.name().clone(),
                 format: self.name,
                 offset_bytes: stream.stored_bytes(),
                 expected: "a whole file".to_owned(),
@@ -127,7 +126,7 @@ impl Format for Compressed {
     fn unpack(&self, source: &dyn Source, out: &mut dyn std::io::Write) -> Result<Vec<u8>> {
         StreamIndex::decode_all(source, self.codec, &mut |offset_bytes, bytes| {
             out.write_all(bytes).map_err(|e| Error::Unreadable {
-                path: source.path().to_owned(),
+                part: source.name().clone(),
                 what: "the stream into its spool",
                 offset_bytes,
                 source: e,
@@ -160,9 +159,9 @@ impl Format for Compressed {
         };
         let Ok(stream_bytes) = usize::try_from(length) else { return Ok(None) };
         let mut bytes = vec![0; stream_bytes];
-        let path = kept.path().to_owned();
+        let name = kept.name().clone();
         kept.read_exact_at(&mut bytes, 8).map_err(|source| Error::Unreadable {
-            path: path.clone(),
+            part: name.clone(),
             what: "the kept index",
             offset_bytes: 8,
             source,
@@ -171,7 +170,7 @@ impl Format for Compressed {
         let archive = match rest {
             0 => None,
             _ => {
-                let part = SliceSource::new(path, kept, length.saturating_add(8), rest);
+                let part = SliceSource::new(name, kept, length.saturating_add(8), rest);
                 match tar::Index::read(&part) {
                     Ok(index) => Some(index),
                     Err(_) => return Ok(None),
@@ -184,7 +183,7 @@ impl Format for Compressed {
 
 fn read(source: &dyn Source, buf: &mut [u8]) -> Result<()> {
     source.read_exact_at(buf, 0).map_err(|e| Error::Unreadable {
-        path: source.path().to_owned(),
+        part: source.name().clone(),
         what: "the first bytes",
         offset_bytes: 0,
         source: e,
@@ -217,16 +216,16 @@ impl CompressedFile {
         stream: StreamIndex,
         archive: Option<tar::Index>,
     ) -> Result<Self> {
-        let path = source.path().display();
+        let part = source.name();
         let mut warnings = Vec::new();
         let behind = source.len().saturating_sub(stream.stored_bytes());
         if behind > 0 {
-            warnings.push(format!("{path}: {behind} bytes behind the stream are none of it"));
+            warnings.push(format!("{part}: {behind} bytes behind the stream are none of it"));
         }
         if stream.is_cut() {
             let (stored, decoded) = (stream.stored_bytes(), stream.decoded_bytes());
             warnings.push(format!(
-                "{path}: the stream is cut at byte {stored}: the {decoded} bytes before were decoded, and \
+                "{part}: the stream is cut at byte {stored}: the {decoded} bytes before were decoded, and \
                  could not all be checked"
             ));
         }
@@ -256,13 +255,9 @@ impl CompressedFile {
         }
     }
 
-    fn path(&self) -> &Path {
-        self.source.path()
-    }
-
     fn malformed(&self, at: u64, expected: &str, found: String) -> Error {
         Error::Malformed {
-            path: self.path().to_owned(),
+            part: self.source.name().clone(),
             format: self.format,
             offset_bytes: at,
             expected: expected.to_owned(),

@@ -1,8 +1,7 @@
 //! What can be wrong with a container, always with the file and the byte.
 
-use super::{Checksum, FORMATS, Source};
+use super::{Checksum, FORMATS, PartName, Source};
 use std::io;
-use std::path::PathBuf;
 
 /// Result of reading a container.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -11,10 +10,10 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The operating system does not give the bytes.
-    #[error("{}: cannot read {what} at byte {offset_bytes}: {source}", path.display())]
+    #[error("{part}: cannot read {what} at byte {offset_bytes}: {source}")]
     Unreadable {
         /// The container.
-        path: PathBuf,
+        part: PartName,
         /// Which part of it.
         what: &'static str,
         /// Where in the file.
@@ -25,12 +24,11 @@ pub enum Error {
 
     /// The structure is not what the format says.
     #[error(
-        "{}: not a usable {format} container: at byte {offset_bytes}: expected {expected}, found {found}{hint}",
-        path.display()
+        "{part}: not a usable {format} container: at byte {offset_bytes}: expected {expected}, found {found}{hint}"
     )]
     Malformed {
         /// The container.
-        path: PathBuf,
+        part: PartName,
         /// The format that was tried.
         format: &'static str,
         /// Where in the file.
@@ -45,14 +43,13 @@ pub enum Error {
 
     /// A compressed stream that can only be decoded from its beginning.
     #[error(
-        "{}: this {format} stream cannot be read in the middle: at byte {offset_bytes}: expected places to \
+        "{part}: this {format} stream cannot be read in the middle: at byte {offset_bytes}: expected places to \
          decode from at most 64 MiB apart, found {found}: --spool DIR decodes it to disk, or compress it in \
-         frames or blocks (zstd: pzstd, xz: -T0)",
-        path.display()
+         frames or blocks (zstd: pzstd, xz: -T0)"
     )]
     NoRestarts {
         /// The container.
-        path: PathBuf,
+        part: PartName,
         /// The codec.
         format: &'static str,
         /// Where in the file.
@@ -63,12 +60,11 @@ pub enum Error {
 
     /// Bytes that do not add up to their checksum.
     #[error(
-        "{}: checksum mismatch in {what} at byte {offset_bytes}: expected {expected:#010x}, found {found:#010x}{hint}",
-        path.display()
+        "{part}: checksum mismatch in {what} at byte {offset_bytes}: expected {expected:#010x}, found {found:#010x}{hint}"
     )]
     Checksum {
         /// The container.
-        path: PathBuf,
+        part: PartName,
         /// Which part of it.
         what: String,
         /// Where that part begins.
@@ -86,7 +82,7 @@ impl Error {
     pub(super) fn unknown(source: &dyn Source) -> Self {
         let names: Vec<_> = FORMATS.iter().map(|f| f.name()).collect();
         Error::Malformed {
-            path: source.path().to_owned(),
+            part: source.name().clone(),
             format: "dataset",
             offset_bytes: 0,
             expected: format!("a container of a known format ({})", names.join(", ")),

@@ -54,6 +54,7 @@ mod member;
 pub(crate) mod name;
 mod npy;
 mod options;
+mod part_name;
 mod reader;
 pub mod shown;
 pub mod sidecar;
@@ -73,6 +74,7 @@ pub use fault::Fault;
 pub use ffrecord::pickle::{Entry, Folder};
 pub use member::{Attributes, Kind, Member, Node};
 pub use options::{OpenOptions, Secret, View};
+pub use part_name::PartName;
 pub use source::{MemorySource, SliceSource, Source, Table};
 pub use write::{
     Holds, MemberWriter, NewMember, NewNode, Outline, Output, WRITERS, WriteFormat, writer_named,
@@ -443,7 +445,8 @@ pub fn recognize(source: &dyn Source, options: &OpenOptions) -> Result<&'static 
     if let Some((_, format)) = best {
         return Ok(format);
     }
-    let extension = source.path().extension().map(|e| e.to_string_lossy().to_lowercase());
+    let extension =
+        source.name().file_name().extension().map(|e| e.to_string_lossy().to_lowercase());
     let by_name =
         FORMATS.iter().find(|f| extension.as_deref().is_some_and(|e| f.extensions().contains(&e)));
     // It cannot be right, but its own reader says best what is wrong.

@@ -40,7 +40,7 @@ impl<'a> Reader<'a> {
 
     /// The operating system does not give the bytes.
     pub(super) fn unreadable(&self, what: &'static str, at: u64, source: std::io::Error) -> Error {
-        Error::Unreadable { path: self.source.path().to_owned(), what, offset_bytes: at, source }
+        Error::Unreadable { part: self.source.name().clone(), what, offset_bytes: at, source }
     }
 
     /// The structure is wrong at a byte of the source.
@@ -52,7 +52,7 @@ impl<'a> Reader<'a> {
         hint: &'static str,
     ) -> Error {
         Error::Malformed {
-            path: self.source.path().to_owned(),
+            part: self.source.name().clone(),
             format: self.format,
             offset_bytes: at,
             expected: expected.into(),

@@ -312,7 +312,7 @@ fn halves(number: u64) -> (u32, u32) {
 
 fn mismatch(source: &dyn Source, what: &str, at: u64, expected: u32, found: u32) -> Error {
     Error::Checksum {
-        path: source.path().to_owned(),
+        part: source.name().clone(),
         what: what.to_owned(),
         offset_bytes: at,
         expected: Checksum::Crc32(expected),

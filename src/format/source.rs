@@ -1,13 +1,13 @@
 //! Positioned access to a container's bytes; implemented by files, and by memory for tests.
 
+use super::PartName;
 use std::io;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// The bytes of one container.
 pub trait Source: Send + Sync {
     /// What errors call it.
-    fn path(&self) -> &Path;
+    fn name(&self) -> &PartName;
 
     /// Length in bytes, as it was when the source was opened.
     fn len(&self) -> u64;
@@ -49,22 +49,22 @@ pub trait Table: Send + Sync {
 
 /// A part of a source: a container that is a member of another one.
 pub struct SliceSource {
-    path: PathBuf,
+    name: PartName,
     inner: Arc<dyn Source>,
     offset_bytes: u64,
     length_bytes: u64,
 }
 
 impl SliceSource {
-    /// The `length_bytes` bytes from `offset_bytes` of `inner`, called `path`.
+    /// The `length_bytes` bytes from `offset_bytes` of `inner`, called `name`.
     #[must_use]
     pub fn new(
-        path: PathBuf,
+        name: PartName,
         inner: Arc<dyn Source>,
         offset_bytes: u64,
         length_bytes: u64,
     ) -> Self {
-        Self { path, inner, offset_bytes, length_bytes }
+        Self { name, inner, offset_bytes, length_bytes }
     }
 
     fn place(&self, offset_bytes: u64, length_bytes: u64) -> io::Result<u64> {
@@ -77,8 +77,8 @@ impl SliceSource {
 }
 
 impl Source for SliceSource {
-    fn path(&self) -> &Path {
-        &self.path
+    fn name(&self) -> &PartName {
+        &self.name
     }
 
     fn len(&self) -> u64 {
@@ -102,20 +102,20 @@ impl Source for SliceSource {
 /// A source in memory.
 #[derive(Debug, Clone)]
 pub struct MemorySource {
-    path: PathBuf,
+    name: PartName,
     bytes: Vec<u8>,
 }
 
 impl MemorySource {
-    /// Wraps `bytes`; errors call them `path`.
-    pub fn new(path: impl Into<PathBuf>, bytes: Vec<u8>) -> Self {
-        Self { path: path.into(), bytes }
+    /// Wraps `bytes`; errors call them `name`.
+    pub fn new(name: impl Into<PartName>, bytes: Vec<u8>) -> Self {
+        Self { name: name.into(), bytes }
     }
 }
 
 impl Source for MemorySource {
-    fn path(&self) -> &Path {
-        &self.path
+    fn name(&self) -> &PartName {
+        &self.name
     }
 
     fn len(&self) -> u64 {

@@ -399,8 +399,8 @@ impl<'a> Pass<'a> {
         self.input_at = 0;
         let offset_bytes = self.read_bytes;
         self.source.read_exact_at(&mut self.input, offset_bytes).map_err(|e| {
-            let path = self.source.path().to_owned();
-            Error::Unreadable { path, what: "the compressed stream", offset_bytes, source: e }
+            let part = self.source.name().clone();
+            Error::Unreadable { part, what: "the compressed stream", offset_bytes, source: e }
         })?;
         self.read_bytes = offset_bytes.saturating_add(length as u64);
         Ok(())
@@ -480,8 +480,8 @@ impl<'a> Pass<'a> {
 }
 
 fn no_restarts(source: &dyn Source, codec: Codec, offset_bytes: u64, found: String) -> Error {
-    let (path, format) = (source.path().to_owned(), codec.name());
-    Error::NoRestarts { path, format, offset_bytes, found }
+    let (part, format) = (source.name().clone(), codec.name());
+    Error::NoRestarts { part, format, offset_bytes, found }
 }
 
 fn refused(
@@ -492,7 +492,7 @@ fn refused(
     hint: &'static str,
 ) -> Error {
     Error::Malformed {
-        path: source.path().to_owned(),
+        part: source.name().clone(),
         format: codec.name(),
         offset_bytes,
         expected: format!("a {} stream with places to decode from", codec.name()),

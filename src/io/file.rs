@@ -4,10 +4,10 @@ use super::Mapping;
 use super::direct::{Access, Io};
 use super::pool::{Handles, Pool, Pooled};
 use super::residency::Heat;
-use crate::format::{Source, Table};
+use crate::format::{PartName, Source, Table};
 use std::os::fd::RawFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use std::{fs, io};
@@ -18,7 +18,7 @@ const COPY_BELOW_BYTES: u64 = 256 << 10;
 /// A container file.
 #[derive(Debug)]
 pub struct File {
-    path: PathBuf,
+    name: PartName,
     holding: Holding,
     heat: Heat,
     size: u64,
@@ -41,14 +41,36 @@ enum Holding {
     Pooled(Pooled),
 }
 
-/// What must stay open while a file is read.
-pub struct Held(Arc<Handles>);
+/// What must stay open while a file is read, and perhaps more that must last as long.
+pub struct Held {
+    handles: Arc<Handles>,
+    _also: Option<Box<dyn Send>>,
+}
 
 impl Held {
+    /// Holds `also` until the read has ended.
+    #[must_use]
+    pub fn with(self, also: Option<Box<dyn Send>>) -> Self {
+        Self { _also: also, ..self }
+    }
+
     /// The descriptor and flags for a read through a ring.
     pub(super) fn descriptor(&self) -> (RawFd, i32) {
-        self.0.access.descriptor(&self.0.file)
+        self.handles.access.descriptor(&self.handles.file)
     }
+}
+
+/// What tells a file from another one, or from itself after a change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FileVersion {
+    /// The device that it lies on.
+    pub device: u64,
+    /// Its number there.
+    pub inode: u64,
+    /// Its length.
+    pub size_bytes: u64,
+    /// When it was modified: seconds since 1970, and nanoseconds.
+    pub modified: (i64, i64),
 }
 
 /// Why a read did not give the bytes.
@@ -57,6 +79,9 @@ pub enum ReadError {
     /// They are not in memory, and waiting was not allowed.
     #[error("not in memory")]
     WouldBlock,
+    /// They are not on this machine yet; the store can bring them.
+    #[error("not on this machine")]
+    Absent,
     /// The file is not the one that was opened any more.
     #[error("the file was {0} while it was in use; open it again")]
     Changed(&'static str),
@@ -85,15 +110,15 @@ impl File {
         Self::of(file, path)
     }
 
-    /// A file that is open already, such as one without a name; errors call it `path`.
+    /// A file that is open already, such as one without a name; errors call it `name`.
     ///
     /// # Errors
     /// Its metadata cannot be read.
-    pub fn of(file: fs::File, path: PathBuf) -> io::Result<Self> {
+    pub fn of(file: fs::File, name: impl Into<PartName>) -> io::Result<Self> {
         let metadata = file.metadata()?;
         let access = Access::default();
         Ok(Self {
-            path,
+            name: name.into(),
             heat: Heat::default(),
             size: metadata.len(),
             modified: (metadata.mtime(), metadata.mtime_nsec()),
@@ -112,9 +137,11 @@ impl File {
     /// # Errors
     /// Its folder cannot be opened.
     pub fn share(&mut self, pool: &Arc<Pool>) -> io::Result<()> {
-        if let (Holding::Open(handles), false) = (&self.holding, self.is_nameless) {
+        if let (Holding::Open(handles), false) = (&self.holding, self.is_nameless)
+            && let Some(path) = self.name.as_path()
+        {
             let handles = Arc::clone(handles);
-            self.holding = Holding::Pooled(Pooled::new(pool, &self.path, self.io, handles)?);
+            self.holding = Holding::Pooled(Pooled::new(pool, path, self.io, handles)?);
         }
         Ok(())
     }
@@ -152,7 +179,7 @@ impl File {
     /// # Errors
     /// It cannot be opened again, or is another file now.
     pub fn hold(&self) -> Result<Held, ReadError> {
-        self.handles().map(|handles| Held(handles.into_owned()))
+        self.handles().map(|handles| Held { handles: handles.into_owned(), _also: None })
     }
 
     /// Notes that a read was refused for what it asked for; whether it makes sense to try again.
@@ -190,6 +217,13 @@ impl File {
 
     fn align_down(&self, bytes: usize) -> usize {
         bytes - bytes % self.alignment_bytes as usize
+    }
+
+    /// What tells it from another file, or from itself after a change.
+    #[must_use]
+    pub fn version(&self) -> FileVersion {
+        let (device, inode) = self.identity;
+        FileVersion { device, inode, size_bytes: self.size, modified: self.modified }
     }
 
     /// When it was last modified, as of its opening.
@@ -355,8 +389,8 @@ impl std::ops::Deref for Cow<'_> {
 }
 
 impl Source for File {
-    fn path(&self) -> &Path {
-        &self.path
+    fn name(&self) -> &PartName {
+        &self.name
     }
 
     fn len(&self) -> u64 {

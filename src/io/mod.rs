@@ -23,7 +23,7 @@ mod write;
 pub use announce::{MAX_ANNOUNCEMENT_BYTES, announce, is_announcement};
 pub use buffer::{Buffer, BufferPool};
 pub use direct::{Access, Io};
-pub use file::{File, Held, ReadError};
+pub use file::{File, FileVersion, Held, ReadError};
 pub use mapping::Mapping;
 pub use pool::Pool;
 pub use write::{preallocate, start_writing};

@@ -7,7 +7,7 @@ use crate::dataset::open::Opened;
 use crate::failure::Failure;
 use crate::format::checksum::Hasher;
 use crate::format::{Checksum, ChecksumKind, Content, Sample};
-use crate::io::{Buffer, File};
+use crate::io::Buffer;
 use crate::tools::interrupt::Interrupt;
 use crate::tools::read::read_waiting;
 use crate::vfs::{Options, Verify, Vfs, inode_of_sample};
@@ -15,7 +15,6 @@ use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::collections::VecDeque;
 use std::io::IsTerminal;
-use std::sync::Arc;
 
 /// How much is read at a time.
 const CHUNK_BYTES: u64 = 1 << 20;
@@ -28,7 +27,6 @@ const AHEAD: usize = 4;
 /// The samples of containers.
 pub(crate) struct Samples {
     vfs: Vfs,
-    files: Vec<Arc<File>>,
     interrupt: Interrupt,
     progress: ProgressBar,
 }
@@ -62,9 +60,9 @@ impl Samples {
         let bytes = opened.dataset.data_bytes();
         // Checked here, in the one pass that hashes: the engine would read what is large twice.
         let options = Options { verify: Verify::Off, ..Options::default() };
-        let (vfs, files) = opened.into_vfs(catalog, options);
+        let vfs = opened.into_vfs(catalog, options);
         let progress = if is_quiet { ProgressBar::hidden() } else { progress(bytes) };
-        Self { vfs, files, interrupt: Interrupt::listen(), progress }
+        Self { vfs, interrupt: Interrupt::listen(), progress }
     }
 
     pub(crate) fn dataset(&self) -> &Dataset {
@@ -154,7 +152,7 @@ impl Samples {
         }
         fetched.buffer.reserve(length as usize);
         let target = &mut fetched.buffer.as_mut_slice()[..length as usize];
-        if self.files[first.part].read(target, range.start, length as usize).is_ok() {
+        if self.vfs.store().part(first.part).read(target, range.start, length as usize).is_ok() {
             (fetched.part, fetched.start, fetched.length) = (first.part, range.start, length);
         }
     }
@@ -220,7 +218,7 @@ impl Samples {
                 return None;
             }
             let ino = inode_of_sample(sample);
-            let reply = read_waiting(&self.vfs, &self.files, ino, done, CHUNK_BYTES);
+            let reply = read_waiting(&self.vfs, ino, done, CHUNK_BYTES);
             let Ok(bytes) = reply.bytes() else { return None };
             let ahead = prefix.min(bytes.len() as u64);
             take(bytes, ahead as usize);
@@ -275,7 +273,7 @@ impl Samples {
 
     /// The checksum of what is stored of a file with holes.
     fn stored_checksum(&self, located: &Located, kind: ChecksumKind) -> Result<Checksum, String> {
-        let (at, file) = (located.sample, &self.files[located.part]);
+        let (at, part) = (located.sample, self.vfs.store().part(located.part));
         let mut hasher = Hasher::new(kind);
         let mut buffer = vec![0; CHUNK_BYTES.min(at.length_bytes) as usize];
         let mut offset = at.offset_bytes;
@@ -285,7 +283,7 @@ impl Samples {
             }
             let length = (at.end_bytes() - offset).min(CHUNK_BYTES) as usize;
             let bytes = &mut buffer[..length];
-            file.read(bytes, offset, length).map_err(|e| format!("cannot be read: {e}"))?;
+            part.read(bytes, offset, length).map_err(|e| format!("cannot be read: {e}"))?;
             hasher.update(bytes);
             offset += length as u64;
         }
@@ -293,7 +291,7 @@ impl Samples {
     }
 
     fn log(&self, located: &Located, why: &str) {
-        let container = crate::format::Source::path(self.files[located.part].as_ref()).display();
+        let container = self.vfs.store().part(located.part).name();
         let (sample, offset) = (located.index, located.sample.offset_bytes);
         tracing::error!("{container}: sample {sample} at byte {offset}: {why}");
     }

@@ -5,7 +5,7 @@ use super::reads;
 use super::undo::Undo;
 use super::wire::{ABSENT, PREFERRED_READ_BYTES};
 use super::workers::Workers;
-use crate::io::{File, ReadError, is_announcement};
+use crate::io::{ReadError, is_announcement};
 use crate::vfs::{
     Attr, Driver, Errno, FOREVER, FileKind, InFlightRead, Listed, Lookup, Operation, Phase,
     ReadRequest, Reply, Step, Task, Traced, Vfs, begin, drive,
@@ -53,7 +53,6 @@ pub(super) struct Agreement {
 
 struct Shared {
     vfs: Arc<Vfs>,
-    files: Vec<Arc<File>>,
     workers: Workers,
 }
 
@@ -72,15 +71,14 @@ impl Agreement {
 }
 
 impl DevFuse {
-    /// Serves `vfs`, whose parts are `files`; reads that must wait do so on up to `workers` threads.
+    /// Serves `vfs`; reads that must wait do so on up to `workers` threads.
     pub(super) fn new(
         vfs: Arc<Vfs>,
-        files: Vec<Arc<File>>,
         workers: usize,
         agreed: Arc<Agreement>,
         undo: Arc<Undo>,
     ) -> Self {
-        let shared = Arc::new(Shared { vfs, files, workers: Workers::new(workers) });
+        let shared = Arc::new(Shared { vfs, workers: Workers::new(workers) });
         Self { shared, agreed, undo }
     }
 
@@ -148,7 +146,7 @@ impl Driver for RequestRead<'_> {
             return Break(());
         }
         self.job.traced.enter(if waits { Phase::Disk } else { Phase::Cache });
-        let fetched = reads::fetch(&self.shared.files, task.span(), waits);
+        let fetched = reads::fetch(self.shared.vfs.store(), task.span(), waits);
         match fetched {
             Err(ReadError::WouldBlock) => self.job.traced.cancel(),
             _ => self.job.traced.enter(Phase::Verify),

@@ -1,11 +1,11 @@
 //! What a queue's thread does with the requests that come through its ring, and with the reads that they
 //! need.
 
-use super::reads::{self, Progress};
+use super::reads::{self, Progress, Submitted};
 use super::undo::Undo;
 use super::wire::{self, ABSENT, Out, op, valid};
 use crate::io::ring::{Event, Ring, Waker};
-use crate::io::{Buffer, File, ReadError, is_announcement};
+use crate::io::{Buffer, ReadError, is_announcement};
 use crate::vfs::{
     Attr, Driver, Errno, FOREVER, Fetch, InFlightRead, Listed, Lookup, Operation, Phase,
     ReadRequest, Reply, Step, Task, Traced, Vfs, begin, drive,
@@ -22,7 +22,6 @@ pub(super) const AHEAD: usize = 16;
 pub(super) struct Lane {
     ring: Ring,
     vfs: Arc<Vfs>,
-    files: Vec<Arc<File>>,
     slots: Vec<State>,
     /// Fetches that no request waits for yet, numbered on from the slots; how much of each is there.
     ahead: Vec<Option<(Fetch, usize)>>,
@@ -56,11 +55,11 @@ struct Landed {
 }
 
 impl Lane {
-    pub(super) fn new(ring: Ring, vfs: Arc<Vfs>, files: Vec<Arc<File>>, undo: Arc<Undo>) -> Self {
+    pub(super) fn new(ring: Ring, vfs: Arc<Vfs>, undo: Arc<Undo>) -> Self {
         let slots = (0..ring.slots()).map(|_| State::Free).collect();
         let landed = Arc::new(Landed { slots: Mutex::default(), waker: ring.waker() });
         let ahead = (0..AHEAD).map(|_| None).collect();
-        Self { ring, vfs, files, slots, ahead, landed, undo, arrived: None }
+        Self { ring, vfs, slots, ahead, landed, undo, arrived: None }
     }
 
     /// Until the kernel has let go of all slots.
@@ -174,24 +173,25 @@ impl Lane {
     /// A sample was looked up: it is fetched if it will be read.
     fn fetch_looked_up(&mut self, ino: u64) {
         let Some(free) = self.ahead.iter().position(Option::is_none) else { return };
-        if let Some(fetch) = self.vfs.looked_up(ino, |part| self.files[part].is_cold()) {
+        if let Some(fetch) = self.vfs.looked_up(ino, |part| self.vfs.store().part(part).is_cold()) {
             self.fetch_ahead(free, fetch, 0);
         }
     }
 
     fn fetch_ahead(&mut self, number: usize, mut fetch: Fetch, done: usize) {
-        let file = &self.files[fetch.span().part()];
+        let part = self.vfs.store().part(fetch.span().part());
         let id = self.slots.len() + number;
-        match reads::submit(&mut self.ring, id, file, fetch.span(), done) {
-            Ok(()) => self.ahead[number] = Some((fetch, done)),
+        match reads::submit(&mut self.ring, id, part, fetch.span(), done) {
+            Ok(Submitted::Reading) => self.ahead[number] = Some((fetch, done)),
+            Ok(Submitted::Done) => drop(self.vfs.land(fetch, Ok(()))),
             Err(error) => drop(self.vfs.land(fetch, Err(error))),
         }
     }
 
     fn ahead_ended(&mut self, number: usize, buffer: Buffer, result: io::Result<usize>) {
         let Some((mut fetch, done)) = self.ahead[number].take() else { return };
-        let file = &self.files[fetch.span().part()];
-        match reads::ended(file, fetch.span(), done, buffer, result) {
+        let part = self.vfs.store().part(fetch.span().part());
+        match reads::ended(part, fetch.span(), done, buffer, result) {
             Progress::Partly(done) => self.fetch_ahead(number, fetch, done),
             Progress::Ended(fetched) => {
                 // Its read is on the way: it need not be stored.
@@ -373,11 +373,13 @@ impl Lane {
     /// Reads through the ring, from byte `done` of what the task wants.
     fn fetch(&mut self, slot: usize, mut job: Job, mut task: Task, done: usize) {
         job.traced.enter(Phase::Disk);
-        let file = &self.files[task.span().part()];
-        match reads::submit(&mut self.ring, slot, file, task.span(), done) {
-            Ok(()) => self.slots[slot] = State::Reading(job, Box::new(task), done),
-            Err(error) => {
-                let step = self.vfs.resume(task, Err(error));
+        let part = self.vfs.store().part(task.span().part());
+        match reads::submit(&mut self.ring, slot, part, task.span(), done) {
+            Ok(Submitted::Reading) => {
+                self.slots[slot] = State::Reading(job, Box::new(task), done);
+            }
+            ended => {
+                let step = self.vfs.resume(task, ended.map(|_| ()));
                 self.drive(slot, job, step);
             }
         }
@@ -389,8 +391,8 @@ impl Lane {
         else {
             return;
         };
-        let file = &self.files[task.span().part()];
-        match reads::ended(file, task.span(), done, buffer, result) {
+        let part = self.vfs.store().part(task.span().part());
+        match reads::ended(part, task.span(), done, buffer, result) {
             Progress::Partly(done) => self.fetch(slot, job, *task, done),
             Progress::Ended(fetched) => {
                 job.traced.enter(Phase::Verify);
@@ -432,7 +434,7 @@ impl Driver for SlotRead<'_> {
         // A long pass must not keep other requests waiting.
         let fetched = match task.is_long() {
             true => Err(ReadError::WouldBlock),
-            false => reads::fetch(&self.lane.files, task.span(), false),
+            false => reads::fetch(self.lane.vfs.store(), task.span(), false),
         };
         match fetched {
             Err(ReadError::WouldBlock) => self.job.traced.cancel(),

@@ -4,7 +4,7 @@ use super::devfuse::{Agreement, DevFuse};
 use super::prefetch::Prefetcher;
 use super::undo::Undo;
 use super::uring::{self, Plan, Queues};
-use crate::io::{File, fusermount, handed, mounts};
+use crate::io::{fusermount, handed, mounts};
 use crate::vfs::Vfs;
 use fuser::{Config, Session, SessionACL};
 use nix::errno::Errno;
@@ -134,16 +134,11 @@ pub struct Mounted {
 }
 
 impl Mounted {
-    /// Mounts `vfs`, whose parts are `files`, on `target`.
+    /// Mounts `vfs` on `target`.
     ///
     /// # Errors
     /// See [`MountError`].
-    pub fn new(
-        vfs: Arc<Vfs>,
-        files: Vec<Arc<File>>,
-        target: &Target,
-        options: MountOptions,
-    ) -> Result<Self, MountError> {
+    pub fn new(vfs: Arc<Vfs>, target: &Target, options: MountOptions) -> Result<Self, MountError> {
         let plan = match options.transport {
             Transport::DevFuse => None,
             Transport::Uring => {
@@ -154,13 +149,13 @@ impl Mounted {
                 .inspect_err(|why| tracing::info!("requests come through /dev/fuse: {why}"))
                 .ok(),
         };
-        let mut attempt = Self::attempt(&vfs, &files, target, &options, plan.as_ref());
+        let mut attempt = Self::attempt(&vfs, target, &options, plan.as_ref());
         // A connection agrees on a transport once, so that one that was handed over has no second attempt.
         if let (Err(MountError::Transport(why)), Transport::Auto, Target::Folder(_)) =
             (&attempt, options.transport, target)
         {
             tracing::info!("requests come through /dev/fuse: {why}");
-            attempt = Self::attempt(&vfs, &files, target, &options, None);
+            attempt = Self::attempt(&vfs, target, &options, None);
         }
         let mut mounted = attempt?;
         mounted.device = match target {
@@ -174,7 +169,6 @@ impl Mounted {
 
     fn attempt(
         vfs: &Arc<Vfs>,
-        files: &[Arc<File>],
         target: &Target,
         options: &MountOptions,
         plan: Option<&Plan>,
@@ -182,9 +176,8 @@ impl Mounted {
         let largest = plan.map_or(MAX_REQUEST_BYTES, |plan| plan.payload_bytes as u32);
         let agreed = Arc::new(Agreement::new(largest, options.readdirplus, plan.is_some()));
         let undo = Arc::new(Undo::default());
-        let (files_of, agreement) = (files.to_vec(), Arc::clone(&agreed));
-        let serving =
-            DevFuse::new(Arc::clone(vfs), files_of, options.workers, agreement, Arc::clone(&undo));
+        let (agreement, undoing) = (Arc::clone(&agreed), Arc::clone(&undo));
+        let serving = DevFuse::new(Arc::clone(vfs), options.workers, agreement, undoing);
         let device = connect(target, options)?;
         let config = config(target, options, &device);
         let session = Session::from_fd(serving, device, config.acl, config);
@@ -207,7 +200,7 @@ impl Mounted {
             }
             (Some(_), false) => return Err(failed("the kernel did not agree to it".to_owned())),
             (Some(plan), true) => {
-                let queues = Queues::start(vfs, files, &session, plan, &undo);
+                let queues = Queues::start(vfs, &session, plan, &undo);
                 Some(queues.map_err(|e| failed(format!("its queues cannot be registered: {e}")))?)
             }
         };
@@ -215,7 +208,7 @@ impl Mounted {
             Some(plan) => vfs.set_transport("uring", plan.memory_bytes()),
             None => vfs.set_transport("devfuse", 0),
         }
-        let prefetcher = Prefetcher::start(vfs, files, session.notifier());
+        let prefetcher = Prefetcher::start(vfs, session.notifier());
         let prefetcher = prefetcher
             .inspect_err(|error| tracing::warn!("nothing is fetched ahead: {error}"))
             .ok();

@@ -4,10 +4,10 @@
 //! The kernel locks a page that somebody is reading until that request is answered, and the request may wait
 //! for a read of this thread. So a thread of its own stores, for which no request ever waits.
 
-use super::reads::{self, Progress};
+use super::reads::{self, Progress, Submitted};
+use crate::io::ReadError;
 use crate::io::ring::{Event, Ring};
-use crate::io::{File, ReadError};
-use crate::vfs::{Fetch, Store, Vfs};
+use crate::vfs::{Delivery, Fetch, Vfs};
 use fuser::{INodeNo, Notifier};
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -34,17 +34,13 @@ pub(super) struct Prefetcher {
 
 impl Prefetcher {
     /// Starts to fetch what `vfs` foresees.
-    pub(super) fn start(
-        vfs: &Arc<Vfs>,
-        files: &[Arc<File>],
-        notifier: Notifier,
-    ) -> io::Result<Self> {
+    pub(super) fn start(vfs: &Arc<Vfs>, notifier: Notifier) -> io::Result<Self> {
         let (report, reported) = mpsc::channel();
         let stop = Arc::new(AtomicBool::new(false));
         let stores = start_storing(vfs, notifier)
             .inspect_err(|error| tracing::warn!("nothing is stored ahead: {error}"))
             .ok();
-        let work = Work { vfs: Arc::clone(vfs), files: files.to_vec(), stores };
+        let work = Work { vfs: Arc::clone(vfs), stores };
         let stopped = Arc::clone(&stop);
         let run = move || {
             // The ring belongs to the thread that makes it.
@@ -86,12 +82,11 @@ impl Prefetcher {
     }
 }
 
-/// What to fetch from, and who stores it.
+/// What to fetch, and who stores it.
 struct Work {
     vfs: Arc<Vfs>,
-    files: Vec<Arc<File>>,
     /// To the thread that stores; `None` if there is none.
-    stores: Option<mpsc::Sender<Vec<Store>>>,
+    stores: Option<mpsc::Sender<Vec<Delivery>>>,
 }
 
 impl Work {
@@ -102,7 +97,7 @@ impl Work {
             while !stop.load(Ordering::Relaxed)
                 && let Some(mut fetch) = self.vfs.next_fetch()
             {
-                let fetched = reads::fetch(&self.files, fetch.span(), true);
+                let fetched = reads::fetch(self.vfs.store(), fetch.span(), true);
                 self.store(self.vfs.land(fetch, fetched));
             }
             let _ = match has_lines {
@@ -112,7 +107,7 @@ impl Work {
         }
     }
 
-    fn store(&self, stores: Vec<Store>) {
+    fn store(&self, stores: Vec<Delivery>) {
         if let (false, Some(thread)) = (stores.is_empty(), &self.stores) {
             // Fails only when the thread has panicked: then they are asked for.
             let _ = thread.send(stores);
@@ -122,8 +117,8 @@ impl Work {
 
 /// Starts the thread that puts samples into the kernel's page cache. Memory bounds how many wait for it: they
 /// still count as fetched ahead.
-fn start_storing(vfs: &Arc<Vfs>, notifier: Notifier) -> io::Result<mpsc::Sender<Vec<Store>>> {
-    let (stores, to_store) = mpsc::channel::<Vec<Store>>();
+fn start_storing(vfs: &Arc<Vfs>, notifier: Notifier) -> io::Result<mpsc::Sender<Vec<Delivery>>> {
+    let (stores, to_store) = mpsc::channel::<Vec<Delivery>>();
     let vfs = Arc::clone(vfs);
     let run = move || {
         for store in to_store.into_iter().flatten() {
@@ -177,8 +172,8 @@ impl Worker {
                 if let Event::Read(id, buffer, result) = event
                     && let Some((mut fetch, done)) = self.reads[id].take()
                 {
-                    let file = &self.work.files[fetch.span().part()];
-                    match reads::ended(file, fetch.span(), done, buffer, result) {
+                    let part = self.work.vfs.store().part(fetch.span().part());
+                    match reads::ended(part, fetch.span(), done, buffer, result) {
                         Progress::Partly(done) => self.submit(id, fetch, done),
                         Progress::Ended(fetched) => self.land(fetch, fetched),
                     }
@@ -195,7 +190,7 @@ impl Worker {
                 return true;
             }
             let Some(mut fetch) = self.work.vfs.next_fetch() else { return false };
-            match reads::fetch(&self.work.files, fetch.span(), false) {
+            match reads::fetch(self.work.vfs.store(), fetch.span(), false) {
                 Err(ReadError::WouldBlock) => {
                     let free = self.reads.iter().position(Option::is_none).unwrap_or_default();
                     self.reading += 1;
@@ -207,10 +202,10 @@ impl Worker {
     }
 
     fn submit(&mut self, id: usize, mut fetch: Fetch, done: usize) {
-        let file = &self.work.files[fetch.span().part()];
-        match reads::submit(&mut self.ring, id, file, fetch.span(), done) {
-            Ok(()) => self.reads[id] = Some((fetch, done)),
-            Err(error) => self.land(fetch, Err(error)),
+        let part = self.work.vfs.store().part(fetch.span().part());
+        match reads::submit(&mut self.ring, id, part, fetch.span(), done) {
+            Ok(Submitted::Reading) => self.reads[id] = Some((fetch, done)),
+            ended => self.land(fetch, ended.map(|_| ())),
         }
     }
 

@@ -1,14 +1,32 @@
-//! Reads of a span: at once, waiting, or through a ring in as many steps as the kernel makes of it.
+//! Reads of a span: at once, waiting, or through a ring in as many steps as the kernel makes of it. Nothing else
+//! asks what a part is made of.
 
+use crate::format::Source;
 use crate::io::ring::Ring;
 use crate::io::{Buffer, File, ReadError};
+use crate::store::{Bytes, Part, Store};
 use crate::vfs::Span;
 use std::io;
-use std::sync::Arc;
 
 /// Reads what the page cache holds or, if it `may_wait`, what the disk does.
-pub(super) fn fetch(files: &[Arc<File>], span: &mut Span, may_wait: bool) -> Result<(), ReadError> {
-    let file = &files[span.part()];
+///
+/// # Errors
+/// `Absent`: [`Store::begin`] brings the bytes, and then this reads them. See [`ReadError`].
+pub(super) fn fetch(store: &Store, span: &mut Span, may_wait: bool) -> Result<(), ReadError> {
+    match store.part(span.part()).bytes() {
+        Bytes::Local(file) => fetch_from(file, span, may_wait),
+        Bytes::Remote(remote) => match remote.pin(&span.range()) {
+            Some(_pin) => fetch_from(remote.file(), span, may_wait),
+            None => Err(ReadError::Absent),
+        },
+        Bytes::Memory(memory) => {
+            let (offset_bytes, target) = span.target(1);
+            Ok(memory.read_exact_at(target, offset_bytes)?)
+        }
+    }
+}
+
+fn fetch_from(file: &File, span: &mut Span, may_wait: bool) -> Result<(), ReadError> {
     if !may_wait {
         let (offset_bytes, target) = span.target(1);
         return file.read_cached(target, offset_bytes);
@@ -21,21 +39,42 @@ pub(super) fn fetch(files: &[Arc<File>], span: &mut Span, may_wait: bool) -> Res
     fetched
 }
 
+/// What became of a read that [`submit`] was given.
+pub(super) enum Submitted {
+    /// It is in the ring.
+    Reading,
+    /// It needs no ring: the bytes are in the span.
+    Done,
+}
+
 /// Reads through the ring as number `id`, from byte `done` of the span's target.
 ///
 /// # Errors
-/// The file is not open any more, and cannot be opened again.
+/// `Absent`: [`Store::begin`] brings the bytes, and then this reads them. The file is not open any more, and
+/// cannot be opened again.
 pub(super) fn submit(
     ring: &mut Ring,
     id: usize,
-    file: &File,
+    part: &Part,
     span: &mut Span,
     done: usize,
-) -> Result<(), ReadError> {
-    let held = file.hold()?;
+) -> Result<Submitted, ReadError> {
+    let (file, pin) = match part.bytes() {
+        Bytes::Local(file) => (file, None),
+        Bytes::Remote(remote) => {
+            let pin = remote.pin(&span.range()).ok_or(ReadError::Absent)?;
+            (remote.file(), pin.into_held())
+        }
+        Bytes::Memory(memory) => {
+            let (offset_bytes, target) = span.target(1);
+            memory.read_exact_at(target, offset_bytes)?;
+            return Ok(Submitted::Done);
+        }
+    };
+    let held = file.hold()?.with(pin);
     let (offset_bytes, buffer, length) = span.take_buffer(file.alignment_bytes());
     ring.read(id, held, offset_bytes + done as u64, buffer, done..length);
-    Ok(())
+    Ok(Submitted::Reading)
 }
 
 /// What is to be done after a read through the ring.
@@ -48,30 +87,28 @@ pub(super) enum Progress {
 
 /// Takes back what [`submit`] has read.
 pub(super) fn ended(
-    file: &File,
+    part: &Part,
     span: &mut Span,
     done: usize,
     buffer: Buffer,
     result: io::Result<usize>,
 ) -> Progress {
     span.put_buffer(buffer);
+    let end = |why: io::Error| Progress::Ended(part.check_unchanged().and(Err(why.into())));
     match result {
-        Ok(0) => Progress::Ended(
-            file.check_unchanged().and(Err(io::Error::from(io::ErrorKind::UnexpectedEof).into())),
-        ),
+        Ok(0) => end(io::ErrorKind::UnexpectedEof.into()),
         Ok(bytes) if done + bytes < span.needed_bytes() => {
             // Past the page cache, what is left must begin at a multiple again.
             let there = done + bytes;
-            let more = there - there % file.alignment_bytes() as usize;
-            if more > done {
-                return Progress::Partly(more);
+            let more = there - there % part.alignment_bytes() as usize;
+            match more > done {
+                true => Progress::Partly(more),
+                false => end(io::Error::other("the file ends in the middle of a block")),
             }
-            let error = io::Error::other("the file ends in the middle of a block");
-            Progress::Ended(file.check_unchanged().and(Err(error.into())))
         }
-        Ok(_) => Progress::Ended(file.check_unchanged()),
+        Ok(_) => Progress::Ended(part.check_unchanged()),
         Err(e) if e.kind() == io::ErrorKind::Interrupted => Progress::Partly(done),
-        Err(e) if file.was_refused(&e) => Progress::Partly(done),
+        Err(e) if part.file().is_some_and(|file| file.was_refused(&e)) => Progress::Partly(done),
         Err(e) => Progress::Ended(Err(e.into())),
     }
 }

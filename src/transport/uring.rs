@@ -6,7 +6,6 @@
 use super::lane::{AHEAD, Lane};
 use super::offer::{self, Obstacle};
 use super::undo::Undo;
-use crate::io::File;
 use crate::io::ring::Ring;
 use crate::vfs::Vfs;
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
@@ -104,7 +103,6 @@ impl Queues {
     /// queues: if this fails, the mount must go.
     pub(super) fn start(
         vfs: &Arc<Vfs>,
-        files: &[Arc<File>],
         device: &impl AsFd,
         plan: &Plan,
         undo: &Arc<Undo>,
@@ -124,7 +122,7 @@ impl Queues {
         let (report, reports) = mpsc::channel();
         let mut threads = Vec::new();
         for (number, (queues, depth, cpu)) in lanes.into_iter().enumerate() {
-            let (vfs, files, undo) = (Arc::clone(vfs), files.to_vec(), Arc::clone(undo));
+            let (vfs, undo) = (Arc::clone(vfs), Arc::clone(undo));
             let device: OwnedFd = device.as_fd().try_clone_to_owned()?;
             let (payload_bytes, report) = (plan.payload_bytes, report.clone());
             let serve = move || {
@@ -134,7 +132,7 @@ impl Queues {
                     Ok(ring) => {
                         let _ = report.send(Ok(()));
                         drop(report);
-                        Lane::new(ring, vfs, files, undo).serve();
+                        Lane::new(ring, vfs, undo).serve();
                     }
                     Err(e) => {
                         let _ = report.send(Err(e));

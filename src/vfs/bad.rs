@@ -3,9 +3,8 @@
 pub(super) use crate::format::Fault;
 
 use crate::catalog::Located;
-use crate::format::Mismatch;
+use crate::format::{Mismatch, PartName};
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError, RwLock};
 
@@ -65,7 +64,7 @@ impl BadList {
     }
 
     /// Lists and logs a bad sample, the first time.
-    pub(super) fn add(&self, sample: u64, container: &Path, bad: Bad) {
+    pub(super) fn add(&self, sample: u64, container: &PartName, bad: Bad) {
         self.any.store(true, Ordering::Release);
         let mut samples = self.samples.write().unwrap_or_else(PoisonError::into_inner);
         let known = samples.get(&sample).map(|known| known.fault.is_permanent());
@@ -82,10 +81,9 @@ impl BadList {
     }
 
     /// Marks a whole container, and logs that, the first time.
-    pub(super) fn add_container(&self, part: usize, container: &Path, what: String) {
+    pub(super) fn add_container(&self, part: usize, container: &PartName, what: String) {
         self.any.store(true, Ordering::Release);
         if self.containers[part].set(what.clone()).is_ok() {
-            let container = container.display();
             tracing::error!(%container, "{container}: {what}: its samples give EIO");
         }
     }
@@ -107,8 +105,7 @@ impl BadList {
 }
 
 /// In words what a person looks for, and as fields what `journalctl` can.
-fn log(sample: u64, container: &Path, bad: &Bad) {
-    let container = container.display();
+fn log(sample: u64, container: &PartName, bad: &Bad) {
     let offset = bad.located.sample.offset_bytes;
     match &bad.fault {
         Fault::Checksum(Mismatch { expected, found }) => tracing::error!(

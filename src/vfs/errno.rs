@@ -51,7 +51,10 @@ impl From<&ReadError> for Errno {
     fn from(error: &ReadError) -> Self {
         match error {
             // Truncated files and failing disks: whoever reads is told that the bytes are not to be had.
-            ReadError::WouldBlock | ReadError::Changed(_) | ReadError::Io(_) => Self::EIO,
+            ReadError::WouldBlock
+            | ReadError::Absent
+            | ReadError::Changed(_)
+            | ReadError::Io(_) => Self::EIO,
         }
     }
 }

@@ -202,7 +202,7 @@ impl Vfs {
         part.check_unchanged().map_err(|e| self.container_error(located.part, &e))?;
         let stored = part.attributes(located.index).map_err(|e| self.index_error(sample, &e))?;
         let (size, at) = (located.sample.size_bytes(), located.sample);
-        let container_modified = self.parts[located.part].modified;
+        let container_modified = self.store.part(located.part).modified();
         let attr = Attr {
             kind: FileKind::File,
             size,
@@ -275,7 +275,7 @@ impl Vfs {
 
     fn container_error(&self, part: usize, error: &dyn std::error::Error) -> Errno {
         self.stats.io_error();
-        self.bad.add_container(part, &self.parts[part].path, error.to_string());
+        self.bad.add_container(part, self.store.part(part).name(), error.to_string());
         Errno::EIO
     }
 
@@ -377,7 +377,7 @@ impl Vfs {
         let name = name.strip_prefix(XATTR_PREFIX.as_bytes()).ok_or(Errno::ENODATA)?;
         let Located { part, index, sample: at, .. } = self.located(sample)?;
         Ok(match name {
-            b"container" => self.parts[part].path.as_os_str().as_encoded_bytes().to_vec(),
+            b"container" => self.store.part(part).name().as_bytes().to_vec(),
             b"index" => index.to_string().into_bytes(),
             b"offset" => at.offset_bytes.to_string().into_bytes(),
             b"length" => at.length_bytes.to_string().into_bytes(),

@@ -1,6 +1,6 @@
 //! What each call on the mount means. No system calls: a simulated disk can drive it.
 //!
-//! Imports from [`crate::format`], [`crate::catalog`] and (for buffers) [`crate::io`]. All metadata is
+//! Imports from [`crate::format`], [`crate::catalog`], [`crate::store`] and (for buffers) [`crate::io`]. All metadata is
 //! resident, so everything but `read` is an ordinary function; `read` is the step machine of [`Step`],
 //! which every transport drives.
 
@@ -38,7 +38,7 @@ pub use errno::Errno;
 pub use in_flight::InFlightRead;
 pub use inode::{inode_of_sample, sample_of_inode};
 pub use metadata::{Attr, FileKind, Listed, Lookup, XATTR_PREFIX};
-pub use prefetch::{Fetch, PrefetchFigures, Store};
+pub use prefetch::{Delivery, Fetch, PrefetchFigures};
 pub use read::{Reply, Step, Task};
 pub use settings::Settings;
 pub use span::Span;
@@ -49,6 +49,7 @@ pub use verify::Verified;
 
 use crate::catalog::{Catalog, Dataset};
 use crate::io::BufferPool;
+use crate::store::Store;
 use budget::Budget;
 use crossbeam_utils::atomic::AtomicCell;
 use std::path::PathBuf;
@@ -128,22 +129,12 @@ impl Default for Options {
     }
 }
 
-/// What a container's file is called and when it was modified.
-#[derive(Debug, Clone)]
-pub struct Part {
-    /// Path of the container.
-    pub path: PathBuf,
-    /// Its modification time: that of its samples.
-    pub modified: SystemTime,
-    /// Its size in bytes.
-    pub size_bytes: u64,
-}
-
 /// A mounted dataset.
 pub struct Vfs {
     dataset: Dataset,
     catalog: Catalog,
-    parts: Vec<Part>,
+    /// Asked for names, times, lengths and profiles alone: drivers read.
+    store: Store,
     options: Options,
     modified: SystemTime,
     total_bytes: u64,
@@ -173,18 +164,17 @@ impl Vfs {
     /// Puts a dataset and its names together.
     ///
     /// # Panics
-    /// `parts` does not describe the dataset's files, one each.
+    /// `store` lacks a part that the dataset lies in.
     #[must_use]
-    pub fn new(dataset: Dataset, catalog: Catalog, parts: Vec<Part>, options: Options) -> Self {
-        assert!(dataset.files() <= parts.len(), "a description for each file");
-        let newest = parts.iter().map(|part| part.modified).max();
+    pub fn new(dataset: Dataset, catalog: Catalog, store: Store, options: Options) -> Self {
+        assert!(dataset.files() <= store.len(), "each part that the dataset lies in");
         let budget = Budget::new(options.cache_bytes);
         let (samples, data_bytes) = (dataset.len(), dataset.data_bytes());
         let blocks = Arc::new(block::Blocks::new(budget.clone(), samples, data_bytes));
         let cache =
             cache::SampleCache::new(budget.clone(), Arc::clone(&blocks), options.concurrency);
         Self {
-            modified: newest.unwrap_or(SystemTime::UNIX_EPOCH),
+            modified: store.modified().unwrap_or(SystemTime::UNIX_EPOCH),
             total_bytes: data_bytes,
             verified: Bits::new(samples),
             known: Bits::new(samples),
@@ -192,7 +182,7 @@ impl Vfs {
             prefetch: Arc::new(prefetch::Prefetch::new(options.cache_bytes)),
             budget,
             blocks,
-            bad: bad::BadList::new(parts.len()),
+            bad: bad::BadList::new(store.len()),
             control: control::Control::default(),
             transport: OnceLock::new(),
             streams: OnceLock::new(),
@@ -205,7 +195,7 @@ impl Vfs {
             cache: Arc::new(cache),
             dataset,
             catalog,
-            parts,
+            store,
             options,
         }
     }
@@ -218,6 +208,12 @@ impl Vfs {
     /// Says where restart points of large samples are kept. What was said first counts.
     pub fn keep_streams(&self, store: Box<dyn StreamStore>) {
         let _ = self.streams.set(store);
+    }
+
+    /// Where its bytes lie.
+    #[must_use]
+    pub fn store(&self) -> &Store {
+        &self.store
     }
 
     /// What is mounted.

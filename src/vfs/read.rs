@@ -340,7 +340,7 @@ impl Vfs {
         };
         match self.blocks.enter(id, task.want.end - task.want.start) {
             block::Entered::Lead(lead) => {
-                let container_bytes = self.parts[task.located.part].size_bytes;
+                let container_bytes = self.store.part(task.located.part).len_bytes();
                 task.span.set_range(self.blocks.range(id, container_bytes));
                 task.goal = Goal::Around(lead);
                 self.shelve(&mut task);
@@ -548,10 +548,10 @@ impl Vfs {
         let part = task.located.part;
         match &error {
             ReadError::Changed(_) => {
-                self.bad.add_container(part, &self.parts[part].path, error.to_string());
+                self.bad.add_container(part, self.store.part(part).name(), error.to_string());
                 Step::Done(Reply(Err(Errno::from(&error))))
             }
-            ReadError::WouldBlock | ReadError::Io(_) => {
+            ReadError::WouldBlock | ReadError::Absent | ReadError::Io(_) => {
                 self.stats.io_error();
                 if matches!(task.goal, Goal::Around(_)) {
                     // What cannot be read may lie elsewhere in the block.
@@ -574,7 +574,7 @@ impl Vfs {
     }
 
     fn refuse(&self, sample: u64, located: Located, fault: Fault) -> Step {
-        self.bad.add(sample, &self.parts[located.part].path, Bad { located, fault });
+        self.bad.add(sample, self.store.part(located.part).name(), Bad { located, fault });
         Step::Done(Reply(Err(Errno::EIO)))
     }
 

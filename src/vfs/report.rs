@@ -3,11 +3,10 @@
 use super::bad::{AllBad, Bad, Fault};
 use super::{BlockFigures, CacheFigures, PrefetchFigures, Snapshot, Vfs};
 use crate::catalog::{Catalog, Dataset, Renamed};
-use crate::format::{IndexChecksum, Mismatch, Result};
+use crate::format::{IndexChecksum, Mismatch, PartName, Result};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::fmt::Write;
-use std::path::{Path, PathBuf};
 
 /// A dataset in a few figures.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -36,7 +35,7 @@ pub struct Info {
 #[serde(default)]
 pub struct ContainerInfo {
     /// Its path.
-    pub path: PathBuf,
+    pub path: PartName,
     /// The format's name.
     pub format: Cow<'static, str>,
     /// Number of samples.
@@ -46,20 +45,20 @@ pub struct ContainerInfo {
     /// `ok`, `absent` where the container has none, `none` where its format has none.
     pub index_checksum: Cow<'static, str>,
     /// The sidecar that its samples are checked by, where it has no checksums of them itself.
-    pub checksums: Option<PathBuf>,
+    pub checksums: Option<PartName>,
     /// What an admin should know.
     pub warnings: Vec<String>,
 }
 
-/// Describes a dataset whose parts lie at `paths`.
+/// Describes a dataset whose parts are called `names`.
 pub fn info<'a>(
     dataset: &Dataset,
     catalog: &Catalog,
-    paths: impl Iterator<Item = &'a PathBuf>,
+    names: impl Iterator<Item = &'a PartName>,
 ) -> Info {
     let parts = dataset.parts().iter().enumerate();
-    let containers = parts.zip(paths).map(|((number, part), path)| ContainerInfo {
-        path: path.clone(),
+    let containers = parts.zip(names).map(|((number, part), name)| ContainerInfo {
+        path: name.clone(),
         format: part.format().into(),
         samples: part.len(),
         bytes: part.data_bytes(),
@@ -69,7 +68,7 @@ pub fn info<'a>(
             IndexChecksum::None => "none",
         }
         .into(),
-        checksums: dataset.sums_of(number).map(Path::to_owned),
+        checksums: dataset.sums_of(number).cloned(),
         warnings: part.warnings().to_vec(),
     });
     Info {
@@ -121,7 +120,7 @@ pub struct MountInfo {
 /// What `info.json` says now.
 pub fn mount_info(vfs: &Vfs) -> MountInfo {
     MountInfo {
-        dataset: info(&vfs.dataset, &vfs.catalog, vfs.parts.iter().map(|part| &part.path)),
+        dataset: info(&vfs.dataset, &vfs.catalog, vfs.store.parts().iter().map(|part| part.name())),
         verify: format!("{:?}", vfs.verify()).to_lowercase(),
         cache_size_bytes: vfs.cache_bytes(),
         transport: vfs.transport.get().map_or("none", |(name, _)| name).into(),
@@ -206,7 +205,7 @@ pub(super) fn bad(vfs: &Vfs) -> String {
         let _ = writeln!(out, "{path}\t{}", fields(vfs, *sample, bad));
     }
     for (part, what) in containers {
-        let container = escape(vfs.parts[part].path.as_os_str().as_encoded_bytes());
+        let container = escape(vfs.store.part(part).name().as_bytes());
         let _ = writeln!(out, "-\t{what}\t{container}\t-\t-\t-\t-\t-");
     }
     if unlisted > 0 {
@@ -225,7 +224,7 @@ fn fields(vfs: &Vfs, sample: u64, bad: &Bad) -> String {
         Fault::Damaged => ("damaged".to_owned(), "-".to_owned(), "-".to_owned()),
         Fault::Unreadable(error) => (escape(error.as_bytes()), "-".to_owned(), "-".to_owned()),
     };
-    let container = escape(vfs.parts[located.part].path.as_os_str().as_encoded_bytes());
+    let container = escape(vfs.store.part(located.part).name().as_bytes());
     let (offset, length) = (located.sample.offset_bytes, located.sample.length_bytes);
     format!("{reason}\t{container}\t{sample}\t{offset}\t{length}\t{expected}\t{found}")
 }

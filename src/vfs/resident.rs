@@ -63,7 +63,7 @@ impl Vfs {
         chunk: &Arc<Chunk>,
     ) -> Option<Step> {
         let at = located.sample;
-        let block = self.blocks.range(id, self.parts[located.part].size_bytes);
+        let block = self.blocks.range(id, self.store.part(located.part).len_bytes());
         let place = |range: Range<u64>| {
             (range.start - block.start) as usize..(range.end - block.start) as usize
         };
@@ -99,7 +99,7 @@ impl Vfs {
         let (first, second) = (first.unchecked(), second.unchecked());
         let length = (range.end - range.start) as usize;
         let id = self.blocks.around(located.part, &(range.start..range.start))?;
-        let block = self.blocks.range(id, self.parts[located.part].size_bytes);
+        let block = self.blocks.range(id, self.store.part(located.part).len_bytes());
         let head = first.get((range.start - block.start) as usize..)?;
         let tail = second.get(..length.checked_sub(head.len())?)?;
         let mut buffer = self.buffers.take(length);

@@ -9,6 +9,7 @@ use crate::catalog::{Numbered, Suffix};
 use crate::format::ffrecord::{Writer, header_bytes};
 use crate::format::{MemorySource, OpenOptions};
 use crate::io::ReadError;
+use crate::store::{Part, Store};
 use std::io::{self, Cursor};
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -75,12 +76,11 @@ impl World {
         let dataset = Dataset::new(containers.collect());
         let names = Numbered::new(dataset.len(), None, Suffix::Fixed(String::new()));
         let modified = |part| SystemTime::UNIX_EPOCH + Duration::from_secs(100 + part as u64);
-        let describe = |(part, bytes): (usize, &Vec<u8>)| Part {
-            path: format!("/part{part}.ffr").into(),
-            modified: modified(part),
-            size_bytes: bytes.len() as u64,
+        let part = |(part, bytes): (usize, &Vec<u8>)| {
+            let name = format!("/part{part}.ffr");
+            Arc::new(Part::in_memory(name, bytes.clone(), modified(part)))
         };
-        let parts = disk.iter().enumerate().map(describe).collect();
+        let parts = Store::new(disk.iter().enumerate().map(part).collect());
         Self { vfs: Vfs::new(dataset, names.into(), parts, options), disk }
     }
 

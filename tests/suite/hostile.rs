@@ -10,7 +10,8 @@ use ffrfs::catalog::{Catalog, Dataset, Naming, Numbered, StoredNames, Suffix};
 use ffrfs::format::ffrecord::{PACKED_FOLDER_MAGIC, Writer, pickle};
 use ffrfs::format::{Entry, Folder, MemorySource, OpenOptions};
 use ffrfs::io::ReadError;
-use ffrfs::vfs::{Errno, FileKind, Options, Part, ReadRequest, Verify, Vfs};
+use ffrfs::store::{Part, Store};
+use ffrfs::vfs::{Errno, FileKind, Options, ReadRequest, Verify, Vfs};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -82,14 +83,10 @@ fn show(dataset: Dataset, bytes: &[u8], allow_damaged: bool, verify: Verify) -> 
         Err(_) if !allow_damaged => return None,
         _ => Numbered::new(dataset.len(), None, Suffix::Fixed(String::new())).into(),
     };
-    let part = Part {
-        path: "hostile.ffr".into(),
-        modified: SystemTime::UNIX_EPOCH,
-        size_bytes: bytes.len() as u64,
-    };
+    let part = Part::in_memory("hostile.ffr", bytes.to_vec(), SystemTime::UNIX_EPOCH);
     // So small that some samples are kept whole and others are passed over.
     let options = Options { verify, cache_bytes: 100, ..Options::default() };
-    let vfs = Vfs::new(dataset, catalog, vec![part], options);
+    let vfs = Vfs::new(dataset, catalog, Store::new(vec![Arc::new(part)]), options);
     let mut files = Files::new();
     let mut pending = vec![(ROOT_INO, String::new())];
     while let Some((folder, prefix)) = pending.pop() {

@@ -35,15 +35,15 @@ pub(super) fn run(args: &SumArgs) -> Result<Exit, Failure> {
             true => wanted.push(number),
             false => say(format_args!(
                 "{}: every sample has a checksum already",
-                opened.parts[number].path.display()
+                opened.store.part(number).name()
             )),
         }
     }
-    let paths: Vec<_> = opened.parts.iter().map(|part| part.path.clone()).collect();
+    let names: Vec<_> = opened.store.parts().iter().map(|part| part.name().clone()).collect();
     let samples = Samples::new(opened, catalog, false);
     let (mut together, mut written, mut exit) = (Vec::new(), Vec::new(), Exit::Ok);
     for number in wanted {
-        let path = &paths[number];
+        let Some(path) = names[number].as_path() else { continue };
         let key = &key(&samples, number, path)?;
         let Some(rows) = rows(&samples, number, args.jobs())? else {
             say(format_args!("ffrfs: {}: has bad samples: no sidecar of it", path.display()));

@@ -76,7 +76,7 @@ impl Run<'_> {
         let start = self.opened.dataset.base_of(located.container) + interval.stored.start;
         buffer.reserve(length);
         let stored = &mut buffer.as_mut_slice()[..length];
-        let read = self.file(located).read(stored, start, length);
+        let read = self.part(located).read(stored, start, length);
         read.map_err(|error| Fault::Unreadable { error: reason(&error) })?;
         let mut decoded = vec![0; (interval.decoded.end - interval.decoded.start) as usize];
         let checked = stream.decode(interval.number, stored, &mut decoded);

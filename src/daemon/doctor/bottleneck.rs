@@ -238,7 +238,8 @@ pub(crate) fn check(name: &str, target: &Path, pause: Duration) -> Check {
     let look_twice = || {
         let mount = Live::at(target)?;
         let info = mount.info()?;
-        let disk = info.dataset.containers.first().and_then(|c| storage::disk_of(&c.path));
+        let disk =
+            info.dataset.containers.first().and_then(|c| storage::disk_of(c.path.as_path()?));
         let (host, stats) = (Host::look(info.pid, disk.as_deref()), mount.stats()?);
         std::thread::sleep(pause);
         let (later, whole) = (Host::look(info.pid, disk.as_deref()), mount.stats()?);

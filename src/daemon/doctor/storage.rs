@@ -21,8 +21,8 @@ pub(crate) fn checks(name: &str, path: &Path) -> Vec<Check> {
     };
     let samples = HumanCount(opened.dataset.len());
     let mut checks = vec![Check::ok(name, format!("{samples} samples"))];
-    let Some(file) = opened.files.first() else { return checks };
-    let path = crate::format::Source::path(&**file);
+    let first = opened.store.parts().first();
+    let Some(path) = first.and_then(|part| part.name().as_path()) else { return checks };
     let device = fs::metadata(path).map_or(0, |metadata| metadata.dev());
     let table = mounts::table().unwrap_or_default();
     let mount = mount_of(device, path, &table);

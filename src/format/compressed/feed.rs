@@ -1,14 +1,14 @@
 //! Shows a decoded stream, piece by piece, to the scan of an archive, if it is one.
 
 use crate::format::tar::{Index, Scan, Tar};
-use crate::format::{Detected, Format, MemorySource, OpenOptions, Result};
-use std::path::{Path, PathBuf};
+use crate::format::{Detected, Format, MemorySource, OpenOptions, PartName, Result};
+use std::path::Path;
 
 /// The first header.
 const FIRST_BYTES: usize = 512;
 
 pub(super) struct Feed {
-    path: PathBuf,
+    part: PartName,
     options: OpenOptions,
     is_decided: bool,
     scan: Option<Scan>,
@@ -19,9 +19,9 @@ pub(super) struct Feed {
 }
 
 impl Feed {
-    pub(super) fn new(path: &Path, options: &OpenOptions) -> Self {
+    pub(super) fn new(part: &PartName, options: &OpenOptions) -> Self {
         Self {
-            path: path.to_owned(),
+            part: part.clone(),
             options: options.clone(),
             is_decided: false,
             scan: None,
@@ -47,11 +47,13 @@ impl Feed {
     fn decide(&mut self) -> Result<()> {
         self.is_decided = true;
         let first = self.held.get(..FIRST_BYTES).unwrap_or_default();
-        let is_tar = Tar.detect(&MemorySource::new(&self.path, first.to_vec()))? == Detected::Yes;
+        let is_tar =
+            Tar.detect(&MemorySource::new(self.part.clone(), first.to_vec()))? == Detected::Yes;
         // An archive without a member is zeros, which by themselves say nothing.
-        let is_empty_tar = first.iter().all(|byte| *byte == 0) && is_named_tar(&self.path);
+        let is_empty_tar =
+            first.iter().all(|byte| *byte == 0) && is_named_tar(self.part.file_name());
         if is_tar || is_empty_tar {
-            self.scan = Some(Scan::new(&self.path, &self.options)?);
+            self.scan = Some(Scan::new(&self.part, &self.options)?);
         }
         Ok(())
     }
@@ -72,7 +74,7 @@ impl Feed {
                 break;
             }
             let held = std::mem::take(&mut self.held);
-            scan.take(&held).map_err(|fault| fault.into_error(&self.path))?;
+            scan.take(&held).map_err(|fault| fault.into_error(&self.part))?;
         }
         Ok(())
     }
@@ -81,7 +83,7 @@ impl Feed {
     pub(super) fn finish(self) -> Result<Option<Index>> {
         let Some(mut scan) = self.scan else { return Ok(None) };
         let mut held = self.held;
-        let error = |fault: crate::format::tar::Fault| fault.into_error(&self.path);
+        let error = |fault: crate::format::tar::Fault| fault.into_error(&self.part);
         while scan.want().is_some() {
             scan.take(&held).map_err(error)?;
             held.clear();

@@ -116,7 +116,7 @@ impl FfRecordFile {
             warnings.push(format!(
                 "{}: the header has no checksum (written by an old version); its structure and the \
                  samples are checked all the same",
-                source.path().display()
+                source.name()
             ));
             IndexChecksum::Absent
         } else {
@@ -128,7 +128,7 @@ impl FfRecordFile {
         if gap > 0 {
             warnings.push(format!(
                 "{}: {gap} bytes behind the index belong to no sample",
-                source.path().display()
+                source.name()
             ));
         }
         let index_bytes = data_start.saturating_sub(HEAD_BYTES);
@@ -258,7 +258,7 @@ impl FfRecordFile {
         read(source, "the packed folder's names", &mut bytes, sample.offset_bytes)?;
         match sample.checksum.map_or(Ok(()), |checksum| checksum.check(&bytes)) {
             Err(Mismatch { expected, found }) => Err(Error::Checksum {
-                path: source.path().to_owned(),
+                part: source.name().clone(),
                 what: format!("sample {index}, which holds the packed folder's names"),
                 offset_bytes: sample.offset_bytes,
                 expected,
@@ -329,7 +329,7 @@ fn check_index(
     let all_zero = walk.first == Some(0) && walk.previous == 0;
     if head.crc != 0 && found != head.crc {
         return Err(Error::Checksum {
-            path: source.path().to_owned(),
+            part: source.name().clone(),
             what: format!("the header ({} samples, {data_start} bytes)", head.samples),
             offset_bytes: 0,
             expected: Checksum::Crc32(head.crc),

@@ -224,7 +224,7 @@ impl SyrahFile {
     }
 
     fn warn(&mut self, text: impl FnOnce() -> String) {
-        let path = self.source.path().display();
+        let path = self.source.name();
         match self.warnings.len() {
             0..MAX_WARNINGS => self.warnings.push(format!("{path}: {}", text())),
             MAX_WARNINGS => self.warnings.push(format!("{path}: and more like that")),

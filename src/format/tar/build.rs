@@ -3,10 +3,9 @@
 use super::index::{
     FOLDER_BIT, IS_DAMAGED, IS_SPARSE, IS_SYMLINK, Index, NAME_BYTES, Row, SAMPLE_BYTES, u32_at,
 };
-use crate::format::{Attributes, Content, Sample};
+use crate::format::{Attributes, Content, PartName, Sample};
 use std::collections::HashMap;
 use std::hash::{Hash, Hasher};
-use std::path::PathBuf;
 
 /// What stands in a name's node until its target is known.
 const LINK: u32 = FOLDER_BIT - 1;
@@ -225,10 +224,10 @@ impl Builder {
         found.iter().zip(&links).map(|(found, target)| found.or_else(|| later(target))).collect()
     }
 
-    pub(super) fn finish(mut self, path: PathBuf) -> Result<Index, TooMany> {
+    pub(super) fn finish(mut self, part: PartName) -> Result<Index, TooMany> {
         self.resolve_links()?;
         if self.more_warnings > 0 {
-            self.warnings.push(format!("{}: {} more such", path.display(), self.more_warnings));
+            self.warnings.push(format!("{part}: {} more such", self.more_warnings));
         }
         // A line each.
         let warnings: Vec<_> = self.warnings.iter().map(|text| text.replace('\n', " ")).collect();
@@ -242,7 +241,7 @@ impl Builder {
             self.folders,
             warnings.join("\n").into_bytes(),
         ];
-        Ok(Index::from_parts(path, parts, self.data_bytes))
+        Ok(Index::from_parts(part, parts, self.data_bytes))
     }
 }
 

@@ -1,7 +1,6 @@
 //! What can be wrong with an archive.
 
-use crate::format::Error;
-use std::path::Path;
+use crate::format::{Error, PartName};
 
 pub(super) const DAMAGED: &str =
     ": the archive is damaged (--allow-damaged serves the members that are whole)";
@@ -30,9 +29,9 @@ impl Fault {
 
     /// The error that says so of a file.
     #[must_use]
-    pub fn into_error(self, path: &Path) -> Error {
+    pub fn into_error(self, part: &PartName) -> Error {
         Error::Malformed {
-            path: path.to_owned(),
+            part: part.clone(),
             format: super::NAME,
             offset_bytes: self.at,
             expected: self.expected,

@@ -16,10 +16,10 @@
 
 use super::NAME;
 use crate::format::{
-    Attributes, Checksum, Content, Error, Kind, Member, Node, Piece, Result, Sample, Source, Table,
+    Attributes, Checksum, Content, Error, Kind, Member, Node, PartName, Piece, Result, Sample,
+    Source, Table,
 };
 use std::io;
-use std::path::PathBuf;
 
 const MAGIC: [u8; 8] = *b"ffrfstar";
 const VERSION: u32 = 1;
@@ -61,7 +61,7 @@ pub(super) enum Section {
 
 /// The members of an archive: up to 48 bytes each, and their names.
 pub struct Index {
-    path: PathBuf,
+    part: PartName,
     sections: Vec<(Box<dyn Table>, u64)>,
     data_bytes: u64,
     warnings: Vec<String>,
@@ -69,14 +69,14 @@ pub struct Index {
 
 impl Index {
     /// The sections as they were built in memory.
-    pub(super) fn from_parts(path: PathBuf, parts: [Vec<u8>; SECTIONS], data_bytes: u64) -> Self {
+    pub(super) fn from_parts(part: PartName, parts: [Vec<u8>; SECTIONS], data_bytes: u64) -> Self {
         let warnings = lines(parts.last().map_or(&[], Vec::as_slice));
         let pack = |mut part: Vec<u8>| -> (Box<dyn Table>, u64) {
             part.shrink_to_fit();
             let length = part.len() as u64;
             (Box::new(part), length)
         };
-        Self { path, sections: parts.into_iter().map(pack).collect(), data_bytes, warnings }
+        Self { part, sections: parts.into_iter().map(pack).collect(), data_bytes, warnings }
     }
 
     /// Whether there is a sparse file.
@@ -135,12 +135,12 @@ impl Index {
         let mut sections = Vec::with_capacity(SECTIONS);
         let mut at = HEAD_BYTES;
         for length in lengths {
-            let table = source.table(at, length).map_err(|e| unreadable(source.path(), at, e))?;
+            let table = source.table(at, length).map_err(|e| unreadable(source.name(), at, e))?;
             sections.push((table, length));
             at = at.saturating_add(length);
         }
-        let path = source.path().to_owned();
-        let mut index = Self { path, sections, data_bytes, warnings: Vec::new() };
+        let part = source.name().clone();
+        let mut index = Self { part, sections, data_bytes, warnings: Vec::new() };
         let text = index.text(Section::Warnings, 0, index.length(Section::Warnings))?;
         index.warnings = lines(&text);
         Ok(index)
@@ -189,7 +189,7 @@ impl Index {
             Some((table, _)) => table.copy_to(at, out),
             None => Err(io::ErrorKind::UnexpectedEof.into()),
         };
-        copied.map_err(|e| unreadable(&self.path, at, e))
+        copied.map_err(|e| unreadable(&self.part, at, e))
     }
 
     /// A piece of text; no memory is taken for one that is not there.
@@ -203,7 +203,7 @@ impl Index {
         let is_there = at.checked_add(length).is_some_and(|end| end <= self.length(section));
         let length = usize::try_from(length).ok().filter(|_| is_there);
         let Some(length) = length else {
-            return Err(unreadable(&self.path, at, io::ErrorKind::UnexpectedEof.into()));
+            return Err(unreadable(&self.part, at, io::ErrorKind::UnexpectedEof.into()));
         };
         out.resize(length, 0);
         self.copy(section, at, out)
@@ -446,7 +446,7 @@ fn lines(text: &[u8]) -> Vec<String> {
 /// The lengths of the sections, which fill the file, and the sum of the data.
 fn read_head(source: &dyn Source) -> Result<([u64; SECTIONS], u64)> {
     let malformed = |at, expected: &str, found: String| Error::Malformed {
-        path: source.path().to_owned(),
+        part: source.name().clone(),
         format: "tar index",
         offset_bytes: at,
         expected: expected.to_owned(),
@@ -457,7 +457,7 @@ fn read_head(source: &dyn Source) -> Result<([u64; SECTIONS], u64)> {
         return Err(malformed(0, "an index", format!("a file of {} bytes", source.len())));
     }
     let mut head = [0; HEAD_BYTES as usize];
-    source.read_exact_at(&mut head, 0).map_err(|e| unreadable(source.path(), 0, e))?;
+    source.read_exact_at(&mut head, 0).map_err(|e| unreadable(source.name(), 0, e))?;
     if !head.starts_with(&MAGIC) {
         return Err(malformed(0, "the magic number of an index", "another one".to_owned()));
     }
@@ -493,14 +493,14 @@ fn read_head(source: &dyn Source) -> Result<([u64; SECTIONS], u64)> {
 fn check_crc(source: &dyn Source) -> Result<()> {
     let mut stored = [0; 4];
     let mut crc = crc32fast::Hasher::new();
-    source.read_exact_at(&mut stored, 12).map_err(|e| unreadable(source.path(), 12, e))?;
+    source.read_exact_at(&mut stored, 12).map_err(|e| unreadable(source.name(), 12, e))?;
     let mut buf = vec![0; usize::try_from(source.len()).unwrap_or(CHUNK_BYTES).min(CHUNK_BYTES)];
     let mut at = CHECKED_AT;
     while at < source.len() {
         let left = source.len().saturating_sub(at);
         let take = usize::try_from(left).map_or(CHUNK_BYTES, |left| left.min(CHUNK_BYTES));
         let chunk = buf.get_mut(..take).unwrap_or_default();
-        source.read_exact_at(chunk, at).map_err(|e| unreadable(source.path(), at, e))?;
+        source.read_exact_at(chunk, at).map_err(|e| unreadable(source.name(), at, e))?;
         crc.update(chunk);
         at = at.saturating_add(take as u64);
     }
@@ -509,7 +509,7 @@ fn check_crc(source: &dyn Source) -> Result<()> {
         return Ok(());
     }
     Err(Error::Checksum {
-        path: source.path().to_owned(),
+        part: source.name().clone(),
         what: format!("the index of a {NAME} archive"),
         offset_bytes: CHECKED_AT,
         expected: Checksum::Crc32(expected),
@@ -518,6 +518,6 @@ fn check_crc(source: &dyn Source) -> Result<()> {
     })
 }
 
-fn unreadable(path: &std::path::Path, offset_bytes: u64, source: io::Error) -> Error {
-    Error::Unreadable { path: path.to_owned(), what: "the index", offset_bytes, source }
+fn unreadable(part: &PartName, offset_bytes: u64, source: io::Error) -> Error {
+    Error::Unreadable { part: part.clone(), what: "the index", offset_bytes, source }
 }

@@ -64,7 +64,8 @@ impl Format for Tar {
         let may_be_empty = length > BLOCK_BYTES
             && length <= MAX_EMPTY_BYTES
             && length.is_multiple_of(BLOCK_BYTES)
-            && (!has_known_extension(source.path()) || is_named_so(source.path()));
+            && (!has_known_extension(source.name().file_name())
+                || is_named_so(source.name().file_name()));
         if !may_be_empty {
             return Ok(Detected::No);
         }
@@ -110,7 +111,7 @@ struct Opened(Arc<dyn Source>);
 
 impl std::fmt::Debug for Opened {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        self.0.path().fmt(f)
+        self.0.name().fmt(f)
     }
 }
 
@@ -189,7 +190,7 @@ impl Container for Archive {
 
 fn read(source: &dyn Source, buf: &mut [u8], offset_bytes: u64) -> Result<()> {
     source.read_exact_at(buf, offset_bytes).map_err(|source_error| Error::Unreadable {
-        path: source.path().to_owned(),
+        part: source.name().clone(),
         what: "the first header",
         offset_bytes,
         source: source_error,

@@ -1,14 +1,13 @@
 //! Names in other character sets than UTF-8.
 
 use crate::format::charset::Charset;
-use crate::format::{Error, OpenOptions, Result};
-use std::path::Path;
+use crate::format::{Error, OpenOptions, PartName, Result};
 
 /// The character set of names that do not say theirs. Without one they stay as they are, as on any Unix.
-pub(super) fn charset(options: &OpenOptions, path: &Path) -> Result<Charset> {
+pub(super) fn charset(options: &OpenOptions, part: &PartName) -> Result<Charset> {
     let Some(label) = &options.encoding else { return Ok(Charset::Raw) };
     Charset::named(label).ok_or_else(|| Error::Malformed {
-        path: path.to_owned(),
+        part: part.clone(),
         format: super::NAME,
         offset_bytes: 0,
         expected: "a character set for names, such as cp437, shift_jis, gbk or koi8-r".to_owned(),

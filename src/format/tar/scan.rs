@@ -11,8 +11,7 @@ use super::pax::{self, Pax};
 use super::sparse::{OldMap, TextMap};
 use super::window::Window;
 use crate::format::charset::Charset;
-use crate::format::{OpenOptions, Result, Source};
-use std::path::{Path, PathBuf};
+use crate::format::{OpenOptions, PartName, Result, Source};
 
 /// Extended headers and long names may have so many bytes.
 const MAX_EXTENSION_BYTES: u64 = 16 << 20;
@@ -22,7 +21,7 @@ const MAX_ZEROS_BYTES: u64 = 64 << 20;
 /// A scan on its way through an archive.
 #[derive(Debug)]
 pub struct Scan {
-    pub(super) path: PathBuf,
+    pub(super) part: PartName,
     pub(super) allow_damaged: bool,
     pub(super) charset: Charset,
     /// What is needed next: offset and length.
@@ -67,15 +66,15 @@ pub(super) struct Pending {
 }
 
 impl Scan {
-    /// Begins at the first byte. Errors call the archive `path`.
+    /// Begins at the first byte. Errors call the archive `part`.
     ///
     /// # Errors
     /// The character set of the options is unknown.
-    pub fn new(path: &Path, options: &OpenOptions) -> Result<Self> {
+    pub fn new(part: &PartName, options: &OpenOptions) -> Result<Self> {
         Ok(Self {
-            path: path.to_owned(),
+            part: part.clone(),
             allow_damaged: options.allow_damaged,
-            charset: names::charset(options, path)?,
+            charset: names::charset(options, part)?,
             want: Some((0, BLOCK_BYTES)),
             state: State::Header,
             pending: Pending::default(),
@@ -127,10 +126,7 @@ impl Scan {
                 // The members behind it may still be whole, if a header can be found.
                 self.build.warn(format!(
                     "{}: at byte {}: expected {}, found {}",
-                    self.path.display(),
-                    fault.at,
-                    fault.expected,
-                    fault.found
+                    self.part, fault.at, fault.expected, fault.found
                 ));
                 self.pending = Pending::default();
                 self.lost_at = Some(fault.at);
@@ -183,17 +179,15 @@ impl Scan {
         }
         self.build.warn(format!(
             "{}: no end mark (two blocks of zeros): it may have been cut off between two members",
-            self.path.display()
+            self.part
         ));
         Ok(())
     }
 
     fn lost(&mut self, from: u64, to: u64) {
         self.lost_at = None;
-        self.build.warn(format!(
-            "{}: no member was found in the bytes from {from} to {to}",
-            self.path.display()
-        ));
+        self.build
+            .warn(format!("{}: no member was found in the bytes from {from} to {to}", self.part));
     }
 
     /// A block where a header should be.
@@ -234,7 +228,7 @@ impl Scan {
             self.want = None;
             self.build.warn(format!(
                 "{}: what follows the end of the archive at byte {at} is none",
-                self.path.display()
+                self.part
             ));
             return Ok(());
         }
@@ -304,20 +298,20 @@ impl Scan {
             if let Some(sample) = sample {
                 self.build.mark_damaged(sample);
             }
-            self.build.warn(format!("{}: truncated at byte {length_bytes}", self.path.display()));
+            self.build.warn(format!("{}: truncated at byte {length_bytes}", self.part));
         }
-        let path = self.path.display();
+        let part = &self.part;
         if self.special > 0 {
-            self.build.warn(format!("{path}: {} devices and pipes are not shown", self.special));
+            self.build.warn(format!("{part}: {} devices and pipes are not shown", self.special));
         }
         if self.damaged_maps > 0 {
             self.build.warn(format!(
-                "{path}: {} sparse files have maps that cannot be right: reading them fails",
+                "{part}: {} sparse files have maps that cannot be right: reading them fails",
                 self.damaged_maps
             ));
         }
         let names = self.build.name_count();
-        self.build.finish(self.path).map_err(|TooMany| {
+        self.build.finish(self.part).map_err(|TooMany| {
             Fault::new(length_bytes, "fewer members", format!("{names}"), NO_HINT)
         })
     }
@@ -328,9 +322,9 @@ impl Scan {
 /// # Errors
 /// The source cannot be read, or is malformed.
 pub fn scan(source: &dyn Source, options: &OpenOptions) -> Result<Index> {
-    let mut scan = Scan::new(source.path(), options)?;
+    let mut scan = Scan::new(source.name(), options)?;
     let mut window = Window::new(source);
-    let error = |fault: Fault| fault.into_error(source.path());
+    let error = |fault: Fault| fault.into_error(source.name());
     while let Some((at, length)) = scan.want() {
         let bytes = window.get(at, length)?;
         scan.take(bytes).map_err(error)?;

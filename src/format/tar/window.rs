@@ -70,7 +70,7 @@ impl<'a> Window<'a> {
         self.bytes.resize(usize::try_from(length).unwrap_or(usize::MAX), 0);
         self.start = at;
         self.source.read_exact_at(&mut self.bytes, at).map_err(|source| Error::Unreadable {
-            path: self.source.path().to_owned(),
+            part: self.source.name().clone(),
             what: "the headers",
             offset_bytes: at,
             source,

@@ -306,7 +306,7 @@ impl<'a> Scan<'a> {
     }
 
     fn warn(&mut self, text: String) {
-        self.warnings.push(format!("{}: {text}", self.source.path().display()));
+        self.warnings.push(format!("{}: {text}", self.source.name()));
     }
 
     fn report(&mut self) {
@@ -418,7 +418,7 @@ impl ZipFile {
         }
         self.targets = targets;
         if unread > 0 {
-            let path = self.source.path().display();
+            let path = self.source.name();
             self.warnings.push(format!("{path}: {unread} symbolic links cannot be read"));
         }
     }

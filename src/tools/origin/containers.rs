@@ -10,7 +10,8 @@ use crate::dataset::open::Opened;
 use crate::failure::Failure;
 use crate::format::checksum::Hasher;
 use crate::format::{Checksum, Container, Content, Kind};
-use crate::io::{Buffer, File};
+use crate::io::Buffer;
+use crate::store::Part;
 use std::collections::HashMap;
 use std::ops::Range;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -90,13 +91,13 @@ impl Containers {
         self.opened.dataset.parts()[located.container].as_ref()
     }
 
-    fn file(&self, located: &Located) -> &File {
-        &self.opened.files[located.part]
+    fn part(&self, located: &Located) -> &Part {
+        self.opened.store.part(located.part)
     }
 
     /// What a mount shows of what has no time of its own: that of its container.
     fn modified(&self, part: usize) -> (i64, u32) {
-        self.opened.parts.get(part).map_or((0, 0), |part| since_epoch(part.modified))
+        self.opened.store.parts().get(part).map_or((0, 0), |part| since_epoch(part.modified()))
     }
 }
 
@@ -195,7 +196,7 @@ impl Origin for Containers {
         if self.container(&located).stream().is_some() {
             return self.stream_pieces(&located, scratch, take);
         }
-        let located = open::exact(&self.opened.dataset, &self.opened.files, &located)
+        let located = open::exact(&self.opened.dataset, &self.opened.store, &located)
             .map_err(|error| Fault::Structure(error.to_string()))?;
         match located.sample.content {
             Content::Sparse(_) => self.stream_pieces(&located, scratch, take),
@@ -230,7 +231,7 @@ impl Containers {
         let more: u64 = located.iter().map(made_bytes).sum();
         scratch.buffer.reserve(length + more as usize);
         let target = &mut scratch.buffer.as_mut_slice()[..length];
-        if self.file(&located[0]).read(target, start, length).is_err() {
+        if self.part(&located[0]).read(target, start, length).is_err() {
             // One of them is to blame, the others may be fine.
             return self.read_each(items, scratch);
         }
@@ -351,7 +352,7 @@ impl Containers {
 
     fn fetch(&self, located: &Located, target: &mut [u8], offset_bytes: u64) -> Result<(), Fault> {
         let length = target.len();
-        let read = self.file(located).read(target, offset_bytes, length);
+        let read = self.part(located).read(target, offset_bytes, length);
         read.map_err(|error| Fault::Unreadable(error.to_string()))
     }
 

@@ -1,6 +1,6 @@
 //! What becomes of what was fetched, and of what is asked for.
 
-use super::{Extent, Fetch, Store, What, add};
+use super::{Delivery, Extent, Fetch, What, add};
 use crate::catalog::{Located, Node};
 use crate::io::{Buffer, ReadError};
 use crate::vfs::bad::{Bad, Fault};
@@ -24,7 +24,7 @@ const ARRIVED: usize = 4096;
 impl Vfs {
     /// Takes what was fetched, or not. What it gives is to be stored in the kernel's page cache; it can be
     /// asked for meanwhile.
-    pub fn land(&self, mut fetch: Fetch, fetched: Result<(), ReadError>) -> Vec<Store> {
+    pub fn land(&self, mut fetch: Fetch, fetched: Result<(), ReadError>) -> Vec<Delivery> {
         let mut traced = self.trace_ahead(&fetch);
         if let Err(error) = fetched {
             self.trace.end(traced, Err(Errno::from(&error)));
@@ -71,7 +71,7 @@ impl Vfs {
     fn not_fetched(&self, fetch: Fetch, error: &ReadError) {
         let part = fetch.span.part();
         if let ReadError::Changed(_) = error {
-            self.bad.add_container(part, &self.parts[part].path, error.to_string());
+            self.bad.add_container(part, self.store.part(part).name(), error.to_string());
         }
         let What::Samples(samples, _) = fetch.what else { return };
         let counts = &self.prefetch.counts;
@@ -91,7 +91,11 @@ impl Vfs {
             add(&counts.failed, samples.len() as u64);
             for (sample, located, _) in &samples {
                 let fault = Fault::Unreadable(error.to_string());
-                self.bad.add(*sample, &self.parts[part].path, Bad { located: *located, fault });
+                self.bad.add(
+                    *sample,
+                    self.store.part(part).name(),
+                    Bad { located: *located, fault },
+                );
             }
         }
     }
@@ -102,7 +106,7 @@ impl Vfs {
         chunk: &Arc<Chunk>,
         start: u64,
         is_announced: bool,
-    ) -> Vec<Store> {
+    ) -> Vec<Delivery> {
         let mut stores = Vec::new();
         let mut arrived = Vec::with_capacity(samples.len());
         let first = {
@@ -117,7 +121,7 @@ impl Vfs {
                     lead.land_ahead(Arc::clone(&verified), order);
                     arrived.push((order, sample));
                     if self.known.get(sample) {
-                        stores.push(Store { sample, verified, _in_flight: self.in_flight(1) });
+                        stores.push(Delivery { sample, verified, _in_flight: self.in_flight(1) });
                     }
                 }
                 None if is_announced => add(&self.prefetch.counts.failed, 1),
@@ -155,7 +159,7 @@ impl Vfs {
             // Who asks for it finds it where it lies.
             Err(Unfit::Moved) => None,
             Err(Unfit::Fault(fault)) => {
-                let path = &self.parts[located.part].path;
+                let path = self.store.part(located.part).name();
                 self.bad.add(sample, path, Bad { located: *located, fault });
                 None
             }
@@ -165,12 +169,12 @@ impl Vfs {
     /// Whether nobody has asked for a sample yet. Who has may still hold its pages locked, and must not be
     /// waited for.
     #[must_use]
-    pub fn may_store(&self, store: &Store) -> bool {
+    pub fn may_store(&self, store: &Delivery) -> bool {
         self.cache.has_ahead(store.sample)
     }
 
     /// A sample was put into the kernel's page cache, or not: then it stays here.
-    pub fn stored(&self, store: Store, is_stored: bool) {
+    pub fn stored(&self, store: Delivery, is_stored: bool) {
         if is_stored {
             self.cache.drop_ahead(store.sample);
             self.delivered.set(store.sample);
@@ -232,7 +236,7 @@ impl Vfs {
             };
             // Numbers of different containers are no neighbours.
             let base = (part as u64) << 40;
-            let blocks = self.blocks.count(self.parts[part].size_bytes);
+            let blocks = self.blocks.count(self.store.part(part).len_bytes());
             let all = base..base + blocks;
             let next = queue.blocks.observe(base + number, AHEAD_BLOCKS, &all);
             queue.foreseen_blocks.extend(next.iter().map(|number| (part, number - base)));

@@ -202,14 +202,14 @@ impl Fetch {
 }
 
 /// A sample for the kernel's page cache.
-pub struct Store {
+pub struct Delivery {
     sample: u64,
     verified: Arc<Verified>,
     /// Until it is stored it is not done: who waits for a warm-up waits for this too.
     _in_flight: InFlight,
 }
 
-impl Store {
+impl Delivery {
     /// The inode.
     #[must_use]
     pub fn ino(&self) -> u64 {

@@ -92,7 +92,7 @@ impl Vfs {
 
     fn fetch_of_block(&self, id: BlockId) -> Option<Fetch> {
         let lead = self.blocks.lead(id)?;
-        let range = self.blocks.range(id, self.parts[id.0].size_bytes);
+        let range = self.blocks.range(id, self.store.part(id.0).len_bytes());
         let span = Span::new(id.0, range, self.buffers.take(0));
         let _in_flight = self.in_flight(0);
         let since = Instant::now();

@@ -145,8 +145,8 @@ fn a_line_of_digits_is_a_number_and_with_a_dot_and_a_slash_a_path() {
     let mut tree = TreeBuilder::default();
     tree.add(b"1/2", 7).unwrap();
     tree.add(b"2", 8).unwrap();
-    let Vfs { dataset, parts, options, .. } = vfs;
-    let vfs = Vfs::new(dataset, tree.build().unwrap().into(), parts, options);
+    let Vfs { dataset, store, options, .. } = vfs;
+    let vfs = Vfs::new(dataset, tree.build().unwrap().into(), store, options);
     vfs.write(open(&vfs), 1, b"2\n./2\n1/2\n1\n").unwrap();
     assert_eq!(vfs.announced_order(), [2, 8, 7, 1]);
 }

@@ -112,7 +112,7 @@ impl Vfs {
             (_, path) => path.filter(|path| !path.is_empty()).cloned(),
         });
         let part = match event.subject {
-            Subject::Ahead { part, .. } => self.parts.get(part),
+            Subject::Ahead { part, .. } => self.store.parts().get(part),
             _ => None,
         };
         let absent = match event.subject {
@@ -138,7 +138,7 @@ impl Vfs {
                 Subject::Name(_, name) => Some(below(path.as_deref(), name)),
                 Subject::Inode(_) | Subject::Ahead { .. } => path,
             },
-            container: part.map(|part| part.path.to_string_lossy().into_owned()),
+            container: part.map(|part| part.name().to_string()),
             samples: match event.subject {
                 Subject::Ahead { samples, .. } => Some(samples as u64),
                 _ => None,

@@ -64,7 +64,7 @@ fn a_member_takes_48_bytes_beside_its_name() {
 /// Drives a scan as a stream can: only forward. Gives the index and how many bytes were asked for.
 fn streamed(bytes: &[u8], allow_damaged: bool) -> (Index, usize) {
     let options = OpenOptions { allow_damaged, ..OpenOptions::default() };
-    let mut scan = Scan::new(std::path::Path::new("stream"), &options).unwrap();
+    let mut scan = Scan::new(&"stream".into(), &options).unwrap();
     let (mut end, mut asked) = (0, 0);
     while let Some((at, length)) = scan.want() {
         assert!(at >= end);

@@ -1,0 +1,129 @@
+//! What a part of a dataset is called: a file by its path, an object by its URL.
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::ffi::OsStr;
+use std::fmt;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// The name of a part: one container file of a dataset, or a file that belongs to one.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum PartName {
+    /// A local file.
+    Path(PathBuf),
+    /// An object elsewhere, with its scheme.
+    Url(String),
+}
+
+impl PartName {
+    /// The path of a local file; `None` for a URL.
+    #[must_use]
+    pub fn as_path(&self) -> Option<&Path> {
+        match self {
+            PartName::Path(path) => Some(path),
+            PartName::Url(_) => None,
+        }
+    }
+
+    /// The whole name as bytes; a path need not be UTF-8.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        match self {
+            PartName::Path(path) => path.as_os_str().as_bytes(),
+            PartName::Url(url) => url.as_bytes(),
+        }
+    }
+
+    /// The last component; empty if there is none. A URL's query is no part of it.
+    #[must_use]
+    pub fn file_name(&self) -> &Path {
+        let whole = match self {
+            PartName::Path(path) => path,
+            PartName::Url(url) => Path::new(without_query(url)),
+        };
+        Path::new(whole.file_name().unwrap_or_default())
+    }
+
+    /// The name of the member `path` of an archive that has this name.
+    #[must_use]
+    pub fn member(&self, path: &[u8]) -> Self {
+        match self {
+            PartName::Path(archive) => PartName::Path(archive.join(OsStr::from_bytes(path))),
+            PartName::Url(url) => PartName::Url(format!("{url}/{}", String::from_utf8_lossy(path))),
+        }
+    }
+}
+
+fn without_query(url: &str) -> &str {
+    url.split_once(['?', '#']).map_or(url, |(address, _)| address)
+}
+
+impl fmt::Display for PartName {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PartName::Path(path) => path.display().fmt(out),
+            PartName::Url(url) => out.pad(url),
+        }
+    }
+}
+
+impl Default for PartName {
+    fn default() -> Self {
+        PartName::Path(PathBuf::new())
+    }
+}
+
+impl From<PathBuf> for PartName {
+    fn from(path: PathBuf) -> Self {
+        PartName::Path(path)
+    }
+}
+
+impl From<&Path> for PartName {
+    fn from(path: &Path) -> Self {
+        PartName::Path(path.to_owned())
+    }
+}
+
+impl From<String> for PartName {
+    fn from(path: String) -> Self {
+        PartName::Path(path.into())
+    }
+}
+
+impl From<&str> for PartName {
+    fn from(path: &str) -> Self {
+        PartName::Path(path.into())
+    }
+}
+
+/// As text; what is not UTF-8 of a path becomes U+FFFD.
+impl Serialize for PartName {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for PartName {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        Ok(if text.contains("://") { PartName::Url(text) } else { text.into() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_and_a_url_have_a_file_name_and_members() {
+        let path = PartName::from("/data/train.tar");
+        assert_eq!(path.file_name(), Path::new("train.tar"));
+        assert_eq!(path.member(b"a/b.zip"), PartName::from("/data/train.tar/a/b.zip"));
+        let url = PartName::Url("s3://bucket/shards/train.tar?versionId=7".to_owned());
+        assert_eq!(url.file_name(), Path::new("train.tar"));
+        assert_eq!(url.to_string(), "s3://bucket/shards/train.tar?versionId=7");
+        assert_eq!((path.as_path(), url.as_path()), (Some(Path::new("/data/train.tar")), None));
+        assert_eq!(PartName::from("/").file_name(), Path::new(""));
+    }
+}
