@@ -324,7 +324,7 @@ impl File {
             Err(ReadError::Changed("truncated"))
         } else if now.size > self.size || now.modified != self.modified {
             Err(ReadError::Changed("rewritten"))
-        } else if now.links == 0 && !self.is_nameless {
+        } else if !now.has_name && !self.is_nameless {
             Err(ReadError::Changed("replaced or deleted"))
         } else {
             Ok(())
@@ -337,7 +337,7 @@ struct Status {
     identity: (u64, u64),
     size: u64,
     modified: (i64, i64),
-    links: u64,
+    has_name: bool,
 }
 
 impl From<fs::Metadata> for Status {
@@ -346,7 +346,7 @@ impl From<fs::Metadata> for Status {
             identity: (now.dev(), now.ino()),
             size: now.len(),
             modified: (now.mtime(), now.mtime_nsec()),
-            links: now.nlink(),
+            has_name: now.nlink() > 0,
         }
     }
 }
@@ -357,7 +357,7 @@ impl From<nix::sys::stat::FileStat> for Status {
             identity: (now.st_dev, now.st_ino),
             size: now.st_size.unsigned_abs(),
             modified: (now.st_mtime, now.st_mtime_nsec),
-            links: now.st_nlink,
+            has_name: now.st_nlink > 0,
         }
     }
 }
