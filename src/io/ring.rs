@@ -16,13 +16,20 @@
 //! * Dropping a ring waits until no read is under way; then the ring is closed, which ends the kernel's
 //!   hold on the slots; then the buffers are freed.
 
+mod header;
+mod spin;
+
+pub use header::{CmdReq, EntInOut, InHeader, OutHeader, ReqHeader, prefix};
+
 use super::{Buffer, Held};
 use io_uring::{IoUring, cqueue, opcode, squeue, types};
+use spin::Spin;
 use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use std::{fs, io};
+use zerocopy::{FromZeros, IntoBytes};
 
 /// `FUSE_IO_URING_CMD_REGISTER` and `FUSE_IO_URING_CMD_COMMIT_AND_FETCH`.
 const REGISTER: u32 = 1;
@@ -35,20 +42,6 @@ const KIND_SHIFT: u32 = 32;
 const KIND_COMMAND: u64 = 0;
 const KIND_READ: u64 = 1;
 const KIND_WAKE: u64 = 2;
-
-/// `struct fuse_uring_req_header`.
-#[repr(C)]
-struct Header {
-    /// `fuse_in_header`, and in the answer `fuse_out_header`.
-    in_out: [u8; 128],
-    /// The operation's own header.
-    operation: [u8; 128],
-    flags: u64,
-    commit_id: u64,
-    payload_bytes: u32,
-    padding: u32,
-    reserved: u64,
-}
 
 /// A FUSE request as it came.
 #[derive(Debug, Clone, Copy)]
@@ -81,7 +74,7 @@ pub enum Event {
 struct Slot {
     queue: u16,
     /// On the heap: the kernel keeps its address.
-    header: Box<Header>,
+    header: Box<ReqHeader>,
     /// Never replaced: the kernel keeps its address. Lent to a read that goes straight into the answer.
     payload: Arc<Buffer>,
     address: usize,
@@ -305,15 +298,10 @@ impl Ring {
     pub fn request(&self, slot: usize) -> Request<'_> {
         let Slot { header, payload, ours, .. } = &self.slots[slot];
         assert!(*ours && Arc::strong_count(payload) == 1, "no request in this slot");
-        let bytes = (header.payload_bytes as usize).min(payload.capacity());
-        // `fuse_in_header`: length, opcode, unique, nodeid, uid, gid, pid …
-        Request {
-            opcode: u32::from_ne_bytes(array(&header.in_out[4..])),
-            nodeid: u64::from_ne_bytes(array(&header.in_out[16..])),
-            pid: u32::from_ne_bytes(array(&header.in_out[32..])),
-            operation: &header.operation,
-            payload: &payload.as_slice()[..bytes],
-        }
+        let bytes = (header.ring_ent_in_out.payload_sz as usize).min(payload.capacity());
+        let InHeader { opcode, nodeid, pid, .. } = header.in_header();
+        let (operation, payload) = (&header.op_in, &payload.as_slice()[..bytes]);
+        Request { opcode, nodeid, pid, operation, payload }
     }
 
     /// Where the answer's bytes go, after [`Event::Request`] and before [`Ring::answer`].
@@ -356,10 +344,7 @@ impl Ring {
             Ok(bytes) => (bytes.min(*payload_bytes) as u32, 0),
             Err(errno) => (0, -errno),
         };
-        // `fuse_out_header`: length, error, and the number of the request, which stands where it stood.
-        header.in_out[0..4].copy_from_slice(&(16 + bytes).to_ne_bytes());
-        header.in_out[4..8].copy_from_slice(&error.to_ne_bytes());
-        header.payload_bytes = bytes;
+        header.answer(bytes, error);
         self.command(slot, COMMIT_AND_FETCH);
     }
 
@@ -401,10 +386,10 @@ impl Ring {
 
     fn command(&mut self, slot: usize, operation: u32) {
         let Slot { queue, header, vectors, .. } = &self.slots[slot];
-        // `struct fuse_uring_cmd_req`: flags, commit_id, qid.
+        let commit_id = header.ring_ent_in_out.commit_id;
+        let request = CmdReq { flags: 0, commit_id, qid: *queue, padding: [0; 6] };
         let mut command = [0; 80];
-        command[8..16].copy_from_slice(&header.commit_id.to_ne_bytes());
-        command[16..18].copy_from_slice(&queue.to_ne_bytes());
+        command[..size_of::<CmdReq>()].copy_from_slice(request.as_bytes());
         let device = self.device.as_ref().map_or(-1, AsRawFd::as_raw_fd);
         let mut entry = opcode::UringCmd80::new(types::Fd(device), operation)
             .cmd(command)
@@ -436,46 +421,6 @@ impl Ring {
     }
 }
 
-/// So long a thread looks for the next event before it sleeps: to wake a CPU that has nothing else to do
-/// takes as long, and while this one is at it the reader that it has answered stays near.
-const SPIN: Duration = Duration::from_micros(50);
-/// After so many times in vain it sleeps at once, and tries again after so many events.
-const VAIN: u32 = 8;
-const RETRY: u32 = 32;
-
-/// Whether looking for events has been worth it of late.
-#[derive(Default)]
-struct Spin {
-    in_vain: u32,
-}
-
-impl Spin {
-    fn is_worthwhile(&mut self) -> bool {
-        if self.in_vain < VAIN {
-            return true;
-        }
-        self.in_vain += 1;
-        if self.in_vain == VAIN + RETRY {
-            // One more in vain, and it rests again.
-            self.in_vain = VAIN - 1;
-        }
-        false
-    }
-
-    /// Looks for an event, and lets others run meanwhile.
-    fn until(&mut self, mut is_there: impl FnMut() -> bool) {
-        let start = Instant::now();
-        while start.elapsed() < SPIN {
-            if is_there() {
-                self.in_vain = 0;
-                return;
-            }
-            let _ = nix::sched::sched_yield();
-        }
-        self.in_vain += 1;
-    }
-}
-
 impl Drop for Ring {
     fn drop(&mut self) {
         let mut events = Vec::new();
@@ -494,21 +439,13 @@ impl Drop for Ring {
 
 impl Slot {
     fn new(queue: u16, payload_bytes: usize) -> Self {
-        let mut header = Box::new(Header {
-            in_out: [0; 128],
-            operation: [0; 128],
-            flags: 0,
-            commit_id: 0,
-            payload_bytes: 0,
-            padding: 0,
-            reserved: 0,
-        });
+        let mut header = Box::new(ReqHeader::new_zeroed());
         // More than the kernel is told of: a read past the page cache may begin before the answer.
         let mut payload = Buffer::with_capacity(payload_bytes + MARGIN_BYTES);
         let vectors = Box::new([
             libc::iovec {
                 iov_base: std::ptr::from_mut(header.as_mut()).cast(),
-                iov_len: size_of::<Header>(),
+                iov_len: size_of::<ReqHeader>(),
             },
             libc::iovec {
                 iov_base: payload.as_mut_slice().as_mut_ptr().cast(),
@@ -546,12 +483,6 @@ fn set_length(entry: &mut squeue::Entry128, length: u32) {
     unsafe { entry.add(LENGTH_AT).cast::<u32>().write_unaligned(length) };
 }
 
-fn array<const N: usize>(bytes: &[u8]) -> [u8; N] {
-    let mut array = [0; N];
-    array.copy_from_slice(&bytes[..N]);
-    array
-}
-
 /// Whether the fuse module lets file systems use io_uring; an error says why that cannot be known.
 ///
 /// # Errors
@@ -559,25 +490,4 @@ fn array<const N: usize>(bytes: &[u8]) -> [u8; N] {
 pub fn is_enabled() -> io::Result<bool> {
     let value = fs::read_to_string("/sys/module/fuse/parameters/enable_uring")?;
     Ok(value.trim_start().starts_with(['Y', '1']))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn who_looks_for_events_in_vain_rests_and_tries_again() {
-        let mut spin = Spin::default();
-        let mut looked = 0;
-        for _ in 0..1000 {
-            if spin.is_worthwhile() {
-                looked += 1;
-                spin.until(|| false);
-            }
-        }
-        assert!((30..50).contains(&looked), "{looked} of 1000");
-        while !spin.is_worthwhile() {}
-        spin.until(|| true);
-        assert!((0..3).all(|_| spin.is_worthwhile()));
-    }
 }

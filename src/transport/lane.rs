@@ -1,19 +1,23 @@
 //! What a queue's thread does with the requests that come through its ring, and with the reads that they
 //! need.
 
+use super::ops::{self, Caller, Ops, Value};
 use super::reads::{self, Progress, Submitted};
-use super::undo::Undo;
-use super::wire::{self, ABSENT, Out, op, valid};
-use crate::io::ring::{Event, Ring, Waker};
-use crate::io::{Buffer, ReadError, is_announcement};
+use super::wire::{
+    AttrOut, EntryOut, GetxattrIn, GetxattrOut, IoctlIn, IoctlOut, LseekIn, LseekOut, OpenIn,
+    OpenOut, Out, ReadIn, SetattrIn, StatfsOut, WriteIn, WriteOut, op,
+};
+use crate::io::ring::{self, Event, Ring, Waker};
+use crate::io::{Buffer, ReadError};
 use crate::vfs::{
-    Attr, Driver, Errno, FOREVER, Fetch, InFlightRead, Listed, Lookup, Operation, Phase,
-    ReadRequest, Reply, Step, Task, Traced, Vfs, begin, drive,
+    Driver, Errno, FOREVER, Fetch, InFlightRead, Listed, Lookup, Operation, Phase, ReadRequest,
+    Reply, Step, Task, Traced, Vfs, begin, drive,
 };
 use std::io;
 use std::ops::ControlFlow::{self, Break, Continue};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
+use zerocopy::{Immutable, IntoBytes};
 
 /// Samples that a CPU may fetch because they were looked up.
 pub(super) const AHEAD: usize = 16;
@@ -21,12 +25,12 @@ pub(super) const AHEAD: usize = 16;
 /// A ring and what its slots are doing.
 pub(super) struct Lane {
     ring: Ring,
+    ops: Arc<Ops>,
     vfs: Arc<Vfs>,
     slots: Vec<State>,
     /// Fetches that no request waits for yet, numbered on from the slots; how much of each is there.
     ahead: Vec<Option<(Fetch, usize)>>,
     landed: Arc<Landed>,
-    undo: Arc<Undo>,
     /// When what is being looked at came, if somebody wants to know.
     arrived: Option<Instant>,
 }
@@ -55,11 +59,12 @@ struct Landed {
 }
 
 impl Lane {
-    pub(super) fn new(ring: Ring, vfs: Arc<Vfs>, undo: Arc<Undo>) -> Self {
+    pub(super) fn new(ring: Ring, ops: Arc<Ops>) -> Self {
+        let vfs = Arc::clone(ops.vfs());
         let slots = (0..ring.slots()).map(|_| State::Free).collect();
         let landed = Arc::new(Landed { slots: Mutex::default(), waker: ring.waker() });
         let ahead = (0..AHEAD).map(|_| None).collect();
-        Self { ring, vfs, slots, ahead, landed, undo, arrived: None }
+        Self { ring, ops, vfs, slots, ahead, landed, arrived: None }
     }
 
     /// Until the kernel has let go of all slots.
@@ -92,79 +97,121 @@ impl Lane {
     }
 
     fn request(&mut self, slot: usize) {
-        let start = Instant::now();
         let request = self.ring.request(slot);
-        let (opcode, ino, operation) = (request.opcode, request.nodeid, *request.operation);
-        let pid = request.pid;
-        let (what, answer) = match opcode {
-            op::READ => {
-                let (offset, length) =
-                    (wire::u64_at(&operation, 8), u64::from(wire::u32_at(&operation, 16)));
-                let traced = self.begin(Operation::Read, ino, pid, start).range(offset, length);
-                let read = ReadRequest { ino, offset_bytes: offset, length_bytes: length };
-                return begin(SlotRead { lane: self, slot, job: Job { read, start, traced } });
+        let (opcode, ino) = (request.opcode, request.nodeid);
+        let caller = Caller { pid: request.pid, start: Instant::now(), arrived: self.arrived };
+        let answer = match opcode {
+            op::READ => return self.read(slot, ino, caller),
+            op::LOOKUP => return self.lookup(slot, ino, caller),
+            op::READDIR => self.readdir(slot, ino, caller),
+            op::READDIRPLUS => self.readdirplus(slot, ino, caller),
+            op::GETXATTR => self.getxattr(slot, ino, caller),
+            op::WRITE => self.write(slot, ino, caller),
+            op::IOCTL => self.ioctl(slot, ino, caller),
+            op::GETATTR => {
+                let attr = self.ops.getattr(caller, ino);
+                self.put(slot, attr.map(|attr| AttrOut::new(&attr, FOREVER)))
             }
-            op::LOOKUP => return self.lookup(slot, ino, pid, start),
-            op::GETATTR => (Operation::Getattr, self.getattr(slot, ino)),
-            op::READDIR => (Operation::Readdir, self.readdir(slot, ino, &operation, false)),
-            op::READDIRPLUS => (Operation::Readdirplus, self.readdir(slot, ino, &operation, true)),
-            op::READLINK => (Operation::Readlink, self.readlink(slot, ino)),
-            op::STATFS => (Operation::Statfs, self.statfs(slot)),
-            op::GETXATTR => (Operation::Getxattr, self.getxattr(slot, ino, &operation)),
+            op::SETATTR => {
+                let SetattrIn { valid, .. } = self.header(slot);
+                let attr = self.ops.setattr(caller, ino, valid);
+                self.put(slot, attr.map(|attr| AttrOut::new(&attr, FOREVER)))
+            }
+            op::STATFS => {
+                let totals = self.ops.statfs(caller, ino);
+                self.put(slot, Ok(StatfsOut::new(&totals)))
+            }
             op::LISTXATTR => {
-                let names = self.vfs.listxattr(ino);
-                (Operation::Listxattr, self.sized(slot, &names, &operation))
+                let GetxattrIn { size, .. } = self.header(slot);
+                let names = self.ops.listxattr(caller, ino, size);
+                self.put_value(slot, names)
             }
-            op::WRITE => (Operation::Other, self.write(slot, ino, &operation)),
-            op::IOCTL => (Operation::Other, self.ioctl(slot, ino, &operation)),
-            op::SETATTR => (Operation::Other, self.setattr(slot, ino, &operation)),
-            op::OPEN => (Operation::Open, Err(self.open(ino, &operation))),
-            // Answered ENOSYS, the kernel does these itself from then on.
-            op::OPENDIR => (Operation::Opendir, Err(Errno(libc::ENOSYS))),
-            op::FLUSH => (Operation::Flush, Err(Errno(libc::ENOSYS))),
-            op::ACCESS => (Operation::Access, Err(Errno(libc::ENOSYS))),
-            op::LSEEK => (Operation::Lseek, self.lseek(slot, ino, &operation)),
-            _ => (Operation::Other, Err(refusal(opcode))),
+            op::READLINK => {
+                let target = self.ops.readlink(caller, ino);
+                self.put_value(slot, target.map(Value::Bytes))
+            }
+            op::OPEN => {
+                let OpenIn { flags, .. } = self.header(slot);
+                let opened = self.ops.open(caller, ino, flags.cast_signed());
+                self.put_opened(slot, opened)
+            }
+            op::OPENDIR => {
+                let opened = self.ops.opendir(caller, ino);
+                self.put_opened(slot, opened)
+            }
+            op::LSEEK => {
+                let LseekIn { offset, whence, .. } = self.header(slot);
+                let found = self.ops.lseek(caller, ino, offset, whence.cast_signed());
+                self.put(slot, found.map(|offset| LseekOut { offset }))
+            }
+            op::FLUSH | op::FSYNC | op::FSYNCDIR | op::ACCESS => {
+                Err(self.ops.not_needed(caller, opcode, ino))
+            }
+            _ => Err(self.ops.refuse(caller, opcode, ino)),
         };
-        let traced = self.begin(what, ino, pid, start).range(offset_in(opcode, &operation), 0);
-        self.ring.answer(slot, answer.map_err(|errno| errno.0));
-        self.vfs.trace().end(traced, answer.map(|_| 0));
-        self.vfs.stats().request(what, self.vfs.is_control(ino), start);
+        self.answer(slot, answer);
     }
 
-    /// A request was looked at from `start` on: it is recorded if somebody wants to know.
-    fn begin(&self, what: Operation, ino: u64, pid: u32, start: Instant) -> Traced {
-        match self.arrived {
-            Some(_) if !self.vfs.is_control(ino) => {
-                self.vfs.trace().begin(what, ino, pid, start).arrived(self.arrived)
+    /// Sends the first bytes of the payload, or the error.
+    fn answer(&mut self, slot: usize, answer: Result<usize, Errno>) {
+        self.ring.answer(slot, answer.map_err(|errno| errno.0));
+    }
+
+    /// The operation's header.
+    fn header<T: zerocopy::FromBytes + IntoBytes>(&self, slot: usize) -> T {
+        ring::prefix(self.ring.request(slot).operation)
+    }
+
+    /// The payload up to its first zero.
+    fn name(&self, slot: usize) -> &[u8] {
+        let payload = self.ring.request(slot).payload;
+        payload.split(|&byte| byte == 0).next().unwrap_or_default()
+    }
+
+    /// Writes a structure into the payload.
+    fn put(
+        &mut self,
+        slot: usize,
+        structure: Result<impl IntoBytes + Immutable, Errno>,
+    ) -> Result<usize, Errno> {
+        let structure = structure?;
+        let mut out = Out::new(self.ring.payload(slot));
+        out.structure(&structure);
+        Ok(out.length())
+    }
+
+    fn put_opened(&mut self, slot: usize, flags: Result<u32, Errno>) -> Result<usize, Errno> {
+        self.put(slot, flags.map(|open_flags| OpenOut { open_flags, ..OpenOut::default() }))
+    }
+
+    fn put_value(&mut self, slot: usize, value: Result<Value, Errno>) -> Result<usize, Errno> {
+        match value? {
+            Value::Length(size) => self.put(slot, Ok(GetxattrOut { size, padding: 0 })),
+            Value::Bytes(bytes) => {
+                let mut out = Out::new(self.ring.payload(slot));
+                out.bytes(&bytes);
+                Ok(out.length())
             }
-            _ => Traced::NONE,
         }
     }
 
-    fn lookup(&mut self, slot: usize, parent: u64, pid: u32, start: Instant) {
-        let payload = self.ring.request(slot).payload;
-        let name = payload.split(|&b| b == 0).next().unwrap_or_default();
-        let control = self.vfs.is_control_name(parent, name);
-        let found = self.vfs.lookup(parent, name);
-        let mut traced = match control {
-            true => Traced::NONE,
-            false => self.begin(Operation::Lookup, parent, pid, start),
-        };
-        traced.looked_up(name, found.as_ref().ok().and_then(Lookup::ino));
-        traced.enter(Phase::Reply);
-        let mut out = Out::new(self.ring.payload(slot));
-        let answer = found.as_ref().map(|found| {
-            match found {
-                Lookup::Found(attr) => out.entry(attr, FOREVER),
-                Lookup::Passing(attr) => out.entry(attr, Duration::ZERO),
-                Lookup::Absent => out.entry(&ABSENT, FOREVER),
-            }
-            out.length()
+    fn read(&mut self, slot: usize, ino: u64, caller: Caller) {
+        let ReadIn { offset, size, .. } = self.header(slot);
+        let length = u64::from(size);
+        let traced = self.ops.trace(caller, Operation::Read, ino).range(offset, length);
+        let read = ReadRequest { ino, offset_bytes: offset, length_bytes: length };
+        let job = Job { read, start: caller.start, traced };
+        begin(SlotRead { lane: self, slot, job });
+    }
+
+    fn lookup(&mut self, slot: usize, parent: u64, caller: Caller) {
+        let found = self.ops.lookup(caller, parent, self.name(slot));
+        let entry = found.as_ref().map(|found| {
+            let (attr, valid) = ops::entry(found);
+            EntryOut::new(attr, valid)
         });
-        self.ring.answer(slot, answer.map_err(|errno| errno.0));
-        self.vfs.trace().end(traced, found.map(|_| 0));
-        self.vfs.stats().request(Operation::Lookup, control, start);
+        let answer = self.put(slot, entry.map_err(|errno| *errno));
+        self.answer(slot, answer);
         if let Ok(Lookup::Found(attr)) = found {
             self.fetch_looked_up(attr.ino);
         }
@@ -201,127 +248,43 @@ impl Lane {
         }
     }
 
-    fn getattr(&mut self, slot: usize, ino: u64) -> Result<usize, Errno> {
-        let attr = self.vfs.getattr(ino)?;
-        let mut out = Out::new(self.ring.payload(slot));
-        out.attr_out(&attr, FOREVER);
-        Ok(out.length())
-    }
-
-    /// Answered ENOSYS, the kernel opens files itself from then on.
-    fn open(&self, ino: u64, operation: &[u8; 128]) -> Errno {
-        let flags = wire::u32_at(operation, 0).cast_signed();
-        let reads = flags & libc::O_ACCMODE == libc::O_RDONLY;
-        let allowed = if reads { Ok(()) } else { self.vfs.open_for_writing(ino) };
-        allowed.err().unwrap_or(Errno(libc::ENOSYS))
-    }
-
-    fn write(&mut self, slot: usize, ino: u64, operation: &[u8; 128]) -> Result<usize, Errno> {
-        let (offset, size) = (wire::u64_at(operation, 8), wire::u32_at(operation, 16));
+    fn write(&mut self, slot: usize, ino: u64, caller: Caller) -> Result<usize, Errno> {
+        let WriteIn { offset, size, .. } = self.header(slot);
         let payload = self.ring.request(slot).payload;
         let bytes = payload.get(..size as usize).ok_or(Errno::EINVAL)?;
-        self.vfs.write(ino, offset, bytes).inspect_err(|_| self.undo.write_to(&self.vfs, ino))?;
-        let mut out = Out::new(self.ring.payload(slot));
-        out.write_out(size);
-        Ok(out.length())
+        let written = self.ops.write(caller, ino, offset, bytes);
+        self.put(slot, written.map(|size| WriteOut { size, padding: 0 }))
     }
 
-    /// Announcements and settings; and Python asks each file that it opens whether it is a terminal.
-    fn ioctl(&mut self, slot: usize, ino: u64, operation: &[u8; 128]) -> Result<usize, Errno> {
-        let (request, size) = (wire::u32_at(operation, 12), wire::u32_at(operation, 24));
-        if !is_announcement(request) {
-            return Err(Errno::ENOTTY);
-        }
-        let bytes = self.ring.request(slot).payload.get(..size as usize).ok_or(Errno::EINVAL)?;
-        self.vfs.write_by_ioctl(ino, bytes)?;
-        let mut out = Out::new(self.ring.payload(slot));
-        out.ioctl_out();
-        Ok(out.length())
-    }
-
-    fn setattr(&mut self, slot: usize, ino: u64, operation: &[u8; 128]) -> Result<usize, Errno> {
-        let what = wire::u32_at(operation, 0);
-        if what & valid::SIZE == 0 || what & (valid::MODE | valid::UID | valid::GID) != 0 {
-            return Err(Errno::EROFS);
-        }
-        let attr = self.vfs.set_size(ino)?;
-        let mut out = Out::new(self.ring.payload(slot));
-        out.attr_out(&attr, FOREVER);
-        Ok(out.length())
-    }
-
-    fn lseek(&mut self, slot: usize, ino: u64, operation: &[u8; 128]) -> Result<usize, Errno> {
-        let (offset, whence) = (wire::u64_at(operation, 8), wire::u32_at(operation, 16));
-        let found = self.vfs.seek(ino, offset, whence == libc::SEEK_DATA.cast_unsigned())?;
-        let mut out = Out::new(self.ring.payload(slot));
-        out.lseek_out(found);
-        Ok(out.length())
-    }
-
-    fn readlink(&mut self, slot: usize, ino: u64) -> Result<usize, Errno> {
-        let target = self.vfs.readlink(ino)?;
-        let mut out = Out::new(self.ring.payload(slot));
-        out.bytes(&target);
-        Ok(out.length())
-    }
-
-    fn statfs(&mut self, slot: usize) -> Result<usize, Errno> {
-        let totals = self.vfs.totals();
-        let mut out = Out::new(self.ring.payload(slot));
-        out.statfs(totals.bytes, totals.files);
-        Ok(out.length())
-    }
-
-    fn getxattr(&mut self, slot: usize, ino: u64, operation: &[u8; 128]) -> Result<usize, Errno> {
+    fn ioctl(&mut self, slot: usize, ino: u64, caller: Caller) -> Result<usize, Errno> {
+        let IoctlIn { cmd, in_size, .. } = self.header(slot);
         let payload = self.ring.request(slot).payload;
-        let name = payload.split(|&b| b == 0).next().unwrap_or_default();
-        let value = self.vfs.getxattr(ino, name)?;
-        self.sized(slot, &value, operation)
+        let bytes = payload.get(..in_size as usize).ok_or(Errno::EINVAL)?;
+        let taken = self.ops.ioctl(caller, ino, cmd, bytes);
+        self.put(slot, taken.map(|()| IoctlOut::default()))
     }
 
-    /// Size 0 asks for the value's size.
-    fn sized(&mut self, slot: usize, value: &[u8], operation: &[u8; 128]) -> Result<usize, Errno> {
-        let size = wire::u32_at(operation, 0) as usize;
+    fn getxattr(&mut self, slot: usize, ino: u64, caller: Caller) -> Result<usize, Errno> {
+        let GetxattrIn { size, .. } = self.header(slot);
+        let value = self.ops.getxattr(caller, ino, self.name(slot), size);
+        self.put_value(slot, value)
+    }
+
+    fn readdir(&mut self, slot: usize, ino: u64, caller: Caller) -> Result<usize, Errno> {
+        let ReadIn { offset: from, size, .. } = self.header(slot);
         let mut out = Out::new(self.ring.payload(slot));
-        match size {
-            0 => {
-                out.u32(value.len() as u32);
-                out.u32(0);
-            }
-            size if value.len() <= size => out.bytes(value),
-            _ => return Err(Errno::ERANGE),
-        }
+        let emit = &mut |entry: Listed| out.entry(size as usize, &entry, None);
+        self.ops.readdir(caller, ino, from, emit)?;
         Ok(out.length())
     }
 
-    fn readdir(
-        &mut self,
-        slot: usize,
-        ino: u64,
-        operation: &[u8; 128],
-        plus: bool,
-    ) -> Result<usize, Errno> {
-        let (from, limit) = (wire::u64_at(operation, 8), wire::u32_at(operation, 16) as usize);
-        let vfs = &self.vfs;
+    fn readdirplus(&mut self, slot: usize, ino: u64, caller: Caller) -> Result<usize, Errno> {
+        let ReadIn { offset: from, size, .. } = self.header(slot);
         let mut out = Out::new(self.ring.payload(slot));
-        let mut failed = None;
-        vfs.readdir(ino, from, &mut |entry: Listed| {
-            let attr = match plus.then(|| vfs.attr_of_listed(ino, &entry)).transpose() {
-                Ok(attr) => attr,
-                Err(errno) => {
-                    failed = Some(errno);
-                    return false;
-                }
-            };
-            let number = attr.map_or(entry.ino, |(attr, _)| attr.ino);
-            let with: Option<(&Attr, Duration)> = attr.as_ref().map(|(attr, valid)| (attr, *valid));
-            let fits = out.dirent(limit, entry.name, entry.next, number, entry.kind, with);
-            if let (false, Some((attr, _))) = (fits, attr) {
-                vfs.forget(attr.ino, 1);
-            }
-            fits
+        self.ops.readdirplus(caller, ino, from, |entry, attr, valid| {
+            out.entry(size as usize, entry, Some((attr, valid)))
         })?;
-        failed.map_or(Ok(out.length()), Err)
+        Ok(out.length())
     }
 
     /// Follows a slot's read from `step` on.
@@ -452,26 +415,9 @@ impl Driver for SlotRead<'_> {
         let Self { lane, slot, mut job } = self;
         job.traced.enter(Phase::Reply);
         let answer = lane.place(slot, reply);
-        lane.ring.answer(slot, answer.map_err(|errno| errno.0));
+        lane.answer(slot, answer);
         lane.vfs.trace().end(job.traced, answer.map(|bytes| bytes as u64));
         let control = lane.vfs.is_control(job.read.ino);
         lane.vfs.stats().request(Operation::Read, control, job.start);
-    }
-}
-
-/// Where in a folder's listing, or in a file, an operation begins.
-fn offset_in(opcode: u32, operation: &[u8; 128]) -> u64 {
-    match opcode {
-        op::READDIR | op::READDIRPLUS | op::LSEEK | op::WRITE => wire::u64_at(operation, 8),
-        _ => 0,
-    }
-}
-
-/// Whatever would change something is refused; what nobody has heard of is not there.
-fn refusal(opcode: u32) -> Errno {
-    // SYMLINK … RENAME, LINK, SETXATTR, REMOVEXATTR, CREATE, FALLOCATE, RENAME2.
-    match opcode {
-        6 | 8..=13 | 21 | 24 | 35 | 43 | 45 => Errno::EROFS,
-        _ => Errno(libc::ENOSYS),
     }
 }

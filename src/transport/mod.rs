@@ -1,20 +1,24 @@
 //! Kernel ↔ vfs. Thin: what a request means is decided in [`crate::vfs`].
 //!
-//! `devfuse` serves requests from /dev/fuse through fuser, a thread a CPU; `uring` serves them through
-//! FUSE-over-io_uring, a queue a CPU; `offer` says what keeps a host from that. [`Mounted`] is a mount with
-//! its transport, whichever it is.
+//! `ops` answers decoded requests. `devfuse` decodes those that come from /dev/fuse through fuser, a thread
+//! a CPU, and encodes the answers; `uring` and `lane` do so for FUSE-over-io_uring, a queue a CPU; `offer`
+//! says what keeps a host from that. [`Mounted`] is a mount with its transport, whichever it is.
 
 mod devfuse;
+mod invalidate;
 mod lane;
 mod mount;
+mod negotiation;
 pub mod offer;
+mod ops;
+mod options;
 mod prefetch;
 mod reads;
-mod undo;
 mod uring;
-mod wire;
+pub mod wire;
 mod workers;
 
-pub use devfuse::MAX_BACKGROUND;
-pub use mount::{MountError, MountOptions, Mounted, Readdirplus, Target, Transport};
+pub use mount::{MountError, Mounted, Target};
+pub use negotiation::MAX_BACKGROUND;
+pub use options::{MountOptions, Readdirplus, Transport};
 pub use uring::offer as uring_offer;

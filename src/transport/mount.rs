@@ -1,8 +1,11 @@
 //! Mounting and unmounting: directly where that is allowed, through fusermount3 where it is not.
 
-use super::devfuse::{Agreement, DevFuse};
+use super::devfuse::DevFuse;
+use super::invalidate::Invalidator;
+use super::negotiation::Negotiation;
+use super::ops::Ops;
+use super::options::{MountOptions, Transport};
 use super::prefetch::Prefetcher;
-use super::undo::Undo;
 use super::uring::{self, Plan, Queues};
 use crate::io::{fusermount, handed, mounts};
 use crate::vfs::Vfs;
@@ -13,7 +16,6 @@ use nix::unistd::{getgid, getuid};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::{fmt, io};
 
 /// Large samples are read in requests of this size.
@@ -21,55 +23,6 @@ const READ_AHEAD_KILOBYTES: u32 = 1024;
 
 /// The largest single request.
 const MAX_REQUEST_BYTES: u32 = 1 << 20;
-
-/// How requests come.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Transport {
-    /// Through io_uring where the host offers it, else through /dev/fuse.
-    #[default]
-    Auto,
-    /// Through io_uring.
-    Uring,
-    /// Through /dev/fuse.
-    DevFuse,
-}
-
-/// Whether a listing brings the attributes of what it lists.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Readdirplus {
-    /// As the kernel thinks best.
-    #[default]
-    Auto,
-    /// Always.
-    Always,
-    /// Never.
-    Never,
-}
-
-/// What mount(8) users say.
-#[derive(Debug, Clone, Default)]
-pub struct MountOptions {
-    /// What `findmnt` shows as source.
-    pub source: String,
-    /// Users other than the one who mounts may use it.
-    pub allow_other: bool,
-    /// No program can be run from it.
-    pub noexec: bool,
-    /// The kernel itself refuses all writing; else `/.ffrfs/prefetch` can be written, and the daemon
-    /// refuses the rest. Else, too, the kernel takes a READ for a change of the time of access, and asks for
-    /// attributes with the next `stat`: a GETATTR for each file that was read.
-    pub read_only: bool,
-    /// Whether a listing brings attributes.
-    pub readdirplus: Readdirplus,
-    /// How requests come.
-    pub transport: Transport,
-    /// Memory for requests that come through io_uring, in bytes.
-    pub request_bytes: u64,
-    /// Threads that serve requests from /dev/fuse.
-    pub threads: usize,
-    /// Threads for reads that must wait.
-    pub workers: usize,
-}
 
 /// Where a dataset is shown.
 #[derive(Debug)]
@@ -174,10 +127,11 @@ impl Mounted {
         plan: Option<&Plan>,
     ) -> Result<Self, MountError> {
         let largest = plan.map_or(MAX_REQUEST_BYTES, |plan| plan.payload_bytes as u32);
-        let agreed = Arc::new(Agreement::new(largest, options.readdirplus, plan.is_some()));
-        let undo = Arc::new(Undo::default());
-        let (agreement, undoing) = (Arc::clone(&agreed), Arc::clone(&undo));
-        let serving = DevFuse::new(Arc::clone(vfs), options.workers, agreement, undoing);
+        let negotiation = Arc::new(Negotiation::new(largest, options.readdirplus, plan.is_some()));
+        let invalidator = Arc::new(Invalidator::default());
+        let ops = Ops::new(Arc::clone(vfs), Arc::clone(&negotiation), Arc::clone(&invalidator));
+        let ops = Arc::new(ops);
+        let serving = DevFuse::new(Arc::clone(&ops), options.workers, Arc::clone(&negotiation));
         let device = connect(target, options)?;
         let config = config(target, options, &device);
         let session = Session::from_fd(serving, device, config.acl, config);
@@ -185,12 +139,12 @@ impl Mounted {
             undo_mount(target);
             refused(target, e)
         })?;
-        undo.connect(session.notifier());
+        invalidator.connect(session.notifier());
         let failed = |why: String| {
             undo_mount(target);
             MountError::Transport(why)
         };
-        let queues = match (plan, agreed.uring.load(Ordering::Relaxed)) {
+        let queues = match (plan, negotiation.uring()) {
             (None, _) => None,
             (Some(_), false) if options.transport == Transport::Auto => {
                 tracing::info!(
@@ -200,7 +154,7 @@ impl Mounted {
             }
             (Some(_), false) => return Err(failed("the kernel did not agree to it".to_owned())),
             (Some(plan), true) => {
-                let queues = Queues::start(vfs, &session, plan, &undo);
+                let queues = Queues::start(&ops, &session, plan);
                 Some(queues.map_err(|e| failed(format!("its queues cannot be registered: {e}")))?)
             }
         };

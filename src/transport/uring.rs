@@ -5,9 +5,8 @@
 
 use super::lane::{AHEAD, Lane};
 use super::offer::{self, Obstacle};
-use super::undo::Undo;
+use super::ops::Ops;
 use crate::io::ring::Ring;
-use crate::vfs::Vfs;
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::Pid;
 use std::io;
@@ -101,12 +100,7 @@ pub(super) struct Queues {
 impl Queues {
     /// Starts to serve `device`, whose INIT has agreed on io_uring. From then on the kernel waits for all
     /// queues: if this fails, the mount must go.
-    pub(super) fn start(
-        vfs: &Arc<Vfs>,
-        device: &impl AsFd,
-        plan: &Plan,
-        undo: &Arc<Undo>,
-    ) -> io::Result<Self> {
+    pub(super) fn start(ops: &Arc<Ops>, device: &impl AsFd, plan: &Plan) -> io::Result<Self> {
         let mut lanes: Vec<(Vec<u16>, usize, Option<usize>)> = Vec::new();
         let mut spare = Vec::new();
         for (queue, cpu) in plan.queues.iter().enumerate() {
@@ -122,7 +116,7 @@ impl Queues {
         let (report, reports) = mpsc::channel();
         let mut threads = Vec::new();
         for (number, (queues, depth, cpu)) in lanes.into_iter().enumerate() {
-            let (vfs, undo) = (Arc::clone(vfs), Arc::clone(undo));
+            let ops = Arc::clone(ops);
             let device: OwnedFd = device.as_fd().try_clone_to_owned()?;
             let (payload_bytes, report) = (plan.payload_bytes, report.clone());
             let serve = move || {
@@ -132,7 +126,7 @@ impl Queues {
                     Ok(ring) => {
                         let _ = report.send(Ok(()));
                         drop(report);
-                        Lane::new(ring, vfs, undo).serve();
+                        Lane::new(ring, ops).serve();
                     }
                     Err(e) => {
                         let _ = report.send(Err(e));

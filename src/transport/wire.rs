@@ -1,7 +1,13 @@
-//! Answers as the kernel's `linux/fuse.h` lays them out, written into a slice. Native byte order.
+//! The structures of `linux/fuse.h` that requests and answers consist of, in native byte order. Imports the
+//! vfs's attributes, to lay them out; nothing else.
+//!
+//! Structures and fields are called as in that header, without `fuse_`; `tests/suite/wire.rs` compares their
+//! sizes and offsets with it. Those of io_uring's own are in [`crate::io::ring`].
+#![expect(missing_docs, reason = "linux/fuse.h documents the structures and their fields")]
 
-use crate::vfs::{Attr, FileKind};
+use crate::vfs::{self, FileKind};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 /// Operation codes.
 pub(super) mod op {
@@ -9,27 +15,101 @@ pub(super) mod op {
     pub(crate) const GETATTR: u32 = 3;
     pub(crate) const SETATTR: u32 = 4;
     pub(crate) const READLINK: u32 = 5;
+    pub(crate) const SYMLINK: u32 = 6;
+    pub(crate) const MKNOD: u32 = 8;
+    pub(crate) const MKDIR: u32 = 9;
+    pub(crate) const UNLINK: u32 = 10;
+    pub(crate) const RMDIR: u32 = 11;
+    pub(crate) const RENAME: u32 = 12;
+    pub(crate) const LINK: u32 = 13;
     pub(crate) const OPEN: u32 = 14;
     pub(crate) const READ: u32 = 15;
     pub(crate) const WRITE: u32 = 16;
     pub(crate) const STATFS: u32 = 17;
+    pub(crate) const FSYNC: u32 = 20;
+    pub(crate) const SETXATTR: u32 = 21;
     pub(crate) const GETXATTR: u32 = 22;
     pub(crate) const LISTXATTR: u32 = 23;
+    pub(crate) const REMOVEXATTR: u32 = 24;
     pub(crate) const FLUSH: u32 = 25;
     pub(crate) const OPENDIR: u32 = 27;
     pub(crate) const READDIR: u32 = 28;
+    pub(crate) const FSYNCDIR: u32 = 30;
     pub(crate) const ACCESS: u32 = 34;
+    pub(crate) const CREATE: u32 = 35;
     pub(crate) const IOCTL: u32 = 39;
+    pub(crate) const FALLOCATE: u32 = 43;
     pub(crate) const READDIRPLUS: u32 = 44;
+    pub(crate) const RENAME2: u32 = 45;
     pub(crate) const LSEEK: u32 = 46;
 }
 
-/// Bits of `fuse_setattr_in.valid`.
+/// Bits of [`SetattrIn::valid`].
 pub(super) mod valid {
     pub(crate) const MODE: u32 = 1;
     pub(crate) const UID: u32 = 1 << 1;
     pub(crate) const GID: u32 = 1 << 2;
     pub(crate) const SIZE: u32 = 1 << 3;
+}
+
+/// Bits of [`OpenOut::open_flags`].
+pub(super) mod fopen {
+    pub(crate) const KEEP_CACHE: u32 = 1 << 1;
+    pub(crate) const CACHE_DIR: u32 = 1 << 3;
+    pub(crate) const NOFLUSH: u32 = 1 << 5;
+}
+
+/// Declares structures as C lays them out, which can be read from bytes and written as bytes.
+macro_rules! structures {
+    ($($(#[$doc:meta])* $name:ident { $($field:ident: $kind:ty),+ $(,)? })+) => {
+        $(
+            $(#[$doc])*
+            #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable)]
+            #[repr(C)]
+            pub struct $name { $(pub $field: $kind),+ }
+        )+
+    };
+}
+
+structures! {
+    Attr {
+        ino: u64, size: u64, blocks: u64, atime: u64, mtime: u64, ctime: u64,
+        atimensec: u32, mtimensec: u32, ctimensec: u32,
+        mode: u32, nlink: u32, uid: u32, gid: u32, rdev: u32, blksize: u32, flags: u32,
+    }
+    AttrOut { attr_valid: u64, attr_valid_nsec: u32, dummy: u32, attr: Attr }
+    EntryOut {
+        nodeid: u64, generation: u64, entry_valid: u64, attr_valid: u64,
+        entry_valid_nsec: u32, attr_valid_nsec: u32, attr: Attr,
+    }
+    /// A name follows, and zeros up to a multiple of eight bytes.
+    Dirent { ino: u64, off: u64, namelen: u32, r#type: u32 }
+    Direntplus { entry_out: EntryOut, dirent: Dirent }
+    Kstatfs {
+        blocks: u64, bfree: u64, bavail: u64, files: u64, ffree: u64,
+        bsize: u32, namelen: u32, frsize: u32, padding: u32, spare: [u32; 6],
+    }
+    StatfsOut { st: Kstatfs }
+    OpenIn { flags: u32, open_flags: u32 }
+    OpenOut { fh: u64, open_flags: u32, padding: u32 }
+    SetattrIn {
+        valid: u32, padding: u32, fh: u64, size: u64, lock_owner: u64,
+        atime: u64, mtime: u64, ctime: u64, atimensec: u32, mtimensec: u32, ctimensec: u32,
+        mode: u32, unused4: u32, uid: u32, gid: u32, unused5: u32,
+    }
+    ReadIn {
+        fh: u64, offset: u64, size: u32, read_flags: u32, lock_owner: u64, flags: u32, padding: u32,
+    }
+    WriteIn {
+        fh: u64, offset: u64, size: u32, write_flags: u32, lock_owner: u64, flags: u32, padding: u32,
+    }
+    WriteOut { size: u32, padding: u32 }
+    GetxattrIn { size: u32, padding: u32 }
+    GetxattrOut { size: u32, padding: u32 }
+    IoctlIn { fh: u64, flags: u32, cmd: u32, arg: u64, in_size: u32, out_size: u32 }
+    IoctlOut { result: i32, flags: u32, in_iovs: u32, out_iovs: u32 }
+    LseekIn { fh: u64, offset: u64, whence: u32, padding: u32 }
+    LseekOut { offset: u64 }
 }
 
 /// What `stat` recommends as size of a read: large enough that a small file takes one.
@@ -38,10 +118,81 @@ pub(super) const PREFERRED_READ_BYTES: u32 = 64 << 10;
 const S_IFDIR: u32 = 0o040_000;
 const S_IFREG: u32 = 0o100_000;
 const S_IFLNK: u32 = 0o120_000;
-const ENTRY_BYTES: usize = 128;
-const DIRENT_BYTES: usize = 24;
 
-/// Writes fields one behind the other.
+impl Attr {
+    fn new(attr: &vfs::Attr) -> Self {
+        let since = attr.modified.duration_since(UNIX_EPOCH);
+        let (seconds, nanos) = match since {
+            Ok(since) => (since.as_secs().cast_signed(), since.subsec_nanos()),
+            Err(before) => before_epoch(before.duration()),
+        };
+        let seconds = seconds.cast_unsigned();
+        Self {
+            ino: attr.ino,
+            size: attr.size,
+            blocks: attr.stored_bytes.div_ceil(512),
+            atime: seconds,
+            mtime: seconds,
+            ctime: seconds,
+            atimensec: nanos,
+            mtimensec: nanos,
+            ctimensec: nanos,
+            mode: file_type(attr.kind) | u32::from(attr.mode),
+            nlink: attr.links,
+            uid: attr.uid,
+            gid: attr.gid,
+            rdev: 0,
+            blksize: PREFERRED_READ_BYTES,
+            flags: 0,
+        }
+    }
+}
+
+impl AttrOut {
+    /// Attributes that the kernel may keep for `valid`.
+    pub(super) fn new(attr: &vfs::Attr, valid: Duration) -> Self {
+        Self {
+            attr_valid: valid.as_secs(),
+            attr_valid_nsec: valid.subsec_nanos(),
+            dummy: 0,
+            attr: Attr::new(attr),
+        }
+    }
+}
+
+impl EntryOut {
+    /// An entry that the kernel may keep for `valid`, with its attributes.
+    pub(super) fn new(attr: &vfs::Attr, valid: Duration) -> Self {
+        Self {
+            nodeid: attr.ino,
+            // Inode numbers are never used again.
+            generation: 0,
+            entry_valid: valid.as_secs(),
+            attr_valid: valid.as_secs(),
+            entry_valid_nsec: valid.subsec_nanos(),
+            attr_valid_nsec: valid.subsec_nanos(),
+            attr: Attr::new(attr),
+        }
+    }
+}
+
+impl StatfsOut {
+    /// Of a file system without free space.
+    pub(super) fn new(totals: &vfs::Totals) -> Self {
+        let (blocks, files) = (totals.bytes.div_ceil(BLOCK_BYTES.into()), totals.files);
+        let (bsize, namelen, frsize) = (PREFERRED_BLOCK_BYTES, MAX_NAME_BYTES, BLOCK_BYTES);
+        Self { st: Kstatfs { blocks, files, bsize, namelen, frsize, ..Kstatfs::default() } }
+    }
+}
+
+/// The unit of `statfs`'s counts.
+pub(super) const BLOCK_BYTES: u32 = 512;
+/// The size of a transfer, as `statfs` recommends it.
+pub(super) const PREFERRED_BLOCK_BYTES: u32 = 4096;
+/// The longest name that `statfs` tells of.
+pub(super) const MAX_NAME_BYTES: u32 = 255;
+
+/// Writes structures and bytes one after another.
 pub(super) struct Out<'a> {
     bytes: &'a mut [u8],
     length: usize,
@@ -52,7 +203,7 @@ impl<'a> Out<'a> {
         Self { bytes, length: 0 }
     }
 
-    /// How much was written.
+    /// How many bytes were written.
     pub(super) fn length(&self) -> usize {
         self.length
     }
@@ -63,105 +214,35 @@ impl<'a> Out<'a> {
         self.length = end;
     }
 
-    pub(super) fn u32(&mut self, value: u32) {
-        self.bytes(&value.to_ne_bytes());
+    pub(super) fn structure(&mut self, structure: &(impl IntoBytes + Immutable)) {
+        self.bytes(structure.as_bytes());
     }
 
-    pub(super) fn u64(&mut self, value: u64) {
-        self.bytes(&value.to_ne_bytes());
-    }
-
-    fn attr(&mut self, attr: &Attr) {
-        let since = attr.modified.duration_since(UNIX_EPOCH);
-        let (seconds, nanos) = match since {
-            Ok(since) => (since.as_secs().cast_signed(), since.subsec_nanos()),
-            Err(before) => before_epoch(before.duration()),
-        };
-        self.u64(attr.ino);
-        self.u64(attr.size);
-        self.u64(attr.stored_bytes.div_ceil(512));
-        (0..3).for_each(|_| self.u64(seconds.cast_unsigned()));
-        (0..3).for_each(|_| self.u32(nanos));
-        self.u32(file_type(attr.kind) | u32::from(attr.mode));
-        self.u32(attr.links);
-        self.u32(attr.uid);
-        self.u32(attr.gid);
-        self.u32(0);
-        self.u32(PREFERRED_READ_BYTES);
-        self.u32(0);
-    }
-
-    /// `fuse_attr_out`.
-    pub(super) fn attr_out(&mut self, attr: &Attr, valid: Duration) {
-        self.u64(valid.as_secs());
-        self.u32(valid.subsec_nanos());
-        self.u32(0);
-        self.attr(attr);
-    }
-
-    /// `fuse_entry_out`.
-    pub(super) fn entry(&mut self, attr: &Attr, valid: Duration) {
-        self.u64(attr.ino);
-        self.u64(0);
-        (0..2).for_each(|_| self.u64(valid.as_secs()));
-        (0..2).for_each(|_| self.u32(valid.subsec_nanos()));
-        self.attr(attr);
-    }
-
-    /// `fuse_dirent`, behind a `fuse_entry_out` if `entry` is given. False, and nothing, if it does not fit
-    /// into `limit` bytes in all.
-    pub(super) fn dirent(
+    /// Writes a directory entry, in a [`Direntplus`] if `attr` is given with the time that it is valid for.
+    /// False, and nothing is written, if that does not fit into `limit` bytes in all.
+    pub(super) fn entry(
         &mut self,
         limit: usize,
-        name: &[u8],
-        next: u64,
-        ino: u64,
-        kind: FileKind,
-        entry: Option<(&Attr, Duration)>,
+        entry: &vfs::Listed,
+        attr: Option<(&vfs::Attr, Duration)>,
     ) -> bool {
-        let before = entry.map_or(0, |_| ENTRY_BYTES);
-        let padded = (DIRENT_BYTES + name.len()).next_multiple_of(8);
+        let before = attr.map_or(0, |_| size_of::<EntryOut>());
+        let padded = (size_of::<Dirent>() + entry.name.len()).next_multiple_of(8);
         if self.length + before + padded > limit.min(self.bytes.len()) {
             return false;
         }
-        if let Some((attr, valid)) = entry {
-            self.entry(attr, valid);
+        if let Some((attr, valid)) = attr {
+            self.structure(&EntryOut::new(attr, valid));
         }
-        self.u64(ino);
-        self.u64(next);
-        self.u32(name.len() as u32);
-        self.u32(file_type(kind) >> 12);
-        self.bytes(name);
-        self.bytes(&[0; 8][..padded - DIRENT_BYTES - name.len()]);
+        self.structure(&Dirent {
+            ino: attr.map_or(entry.ino, |(attr, _)| attr.ino),
+            off: entry.next,
+            namelen: entry.name.len() as u32,
+            r#type: file_type(entry.kind) >> 12,
+        });
+        self.bytes(entry.name);
+        self.bytes(&[0; 8][..padded - size_of::<Dirent>() - entry.name.len()]);
         true
-    }
-
-    /// `fuse_ioctl_out` of a request that brings nothing back.
-    pub(super) fn ioctl_out(&mut self) {
-        (0..4).for_each(|_| self.u32(0));
-    }
-
-    /// `fuse_lseek_out`.
-    pub(super) fn lseek_out(&mut self, offset_bytes: u64) {
-        self.u64(offset_bytes);
-    }
-
-    /// `fuse_write_out`.
-    pub(super) fn write_out(&mut self, bytes: u32) {
-        self.u32(bytes);
-        self.u32(0);
-    }
-
-    /// `fuse_statfs_out`.
-    pub(super) fn statfs(&mut self, bytes: u64, files: u64) {
-        self.u64(bytes.div_ceil(512));
-        self.u64(0);
-        self.u64(0);
-        self.u64(files);
-        self.u64(0);
-        // Block size, longest name, fragment size, padding.
-        [4096, 255, 512, 0].into_iter().for_each(|value| self.u32(value));
-        self.bytes(&[0; 24]);
     }
 }
 
@@ -180,22 +261,8 @@ fn before_epoch(before: Duration) -> (i64, u32) {
     }
 }
 
-/// A u32 of an operation's header.
-pub(super) fn u32_at(operation: &[u8; 128], at: usize) -> u32 {
-    let mut bytes = [0; 4];
-    bytes.copy_from_slice(&operation[at..at + 4]);
-    u32::from_ne_bytes(bytes)
-}
-
-/// A u64 of an operation's header.
-pub(super) fn u64_at(operation: &[u8; 128], at: usize) -> u64 {
-    let mut bytes = [0; 8];
-    bytes.copy_from_slice(&operation[at..at + 8]);
-    u64::from_ne_bytes(bytes)
-}
-
-/// Attributes of no file: an entry with inode 0 makes the kernel remember that there is none.
-pub(super) const ABSENT: Attr = Attr {
+/// Attributes of no file: with an entry whose inode is 0 the kernel remembers that a name does not exist.
+pub(super) const ABSENT: vfs::Attr = vfs::Attr {
     ino: 0,
     kind: FileKind::File,
     size: 0,

@@ -37,7 +37,7 @@ pub use drive::{Driver, ReadRequest, begin, drive};
 pub use errno::Errno;
 pub use in_flight::InFlightRead;
 pub use inode::{inode_of_sample, sample_of_inode};
-pub use metadata::{Attr, FileKind, Listed, Lookup, XATTR_PREFIX};
+pub use metadata::{Attr, FileKind, Listed, Lookup, Totals, XATTR_PREFIX};
 pub use prefetch::{Delivery, Fetch, PrefetchFigures};
 pub use read::{Reply, Step, Task};
 pub use settings::Settings;

@@ -43,3 +43,4 @@ mod user;
 mod verify;
 mod view;
 mod warmup;
+mod wire;

@@ -1,32 +1,32 @@
-//! Undoes what a refused write has left in the kernel's page cache.
+//! Drops the pages that a refused write has left in the kernel's page cache. Imports the vfs.
 //!
-//! Root can open a sample for writing though its permissions do not allow it. A `write` that is refused
-//! the kernel forgets by itself; but pages that were changed through a shared mapping stay as they were
-//! scribbled on when their WRITE is refused, and every reader would see them. So they are dropped. Until the
-//! kernel writes them back (msync, munmap and some seconds, unmount) they do show: nobody can know of them.
+//! Root can open a sample for writing though its permissions do not allow it. The kernel itself forgets a
+//! `write` that is refused; but pages that were changed through a shared mapping keep the change when their
+//! WRITE is refused, and every reader would see it. So these pages are dropped. Until the kernel writes them
+//! back (msync, munmap and some seconds, unmount) the change does show: nothing tells of it before.
 
 use crate::vfs::Vfs;
 use fuser::{INodeNo, Notifier};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-/// Which inodes' pages are to be dropped.
+/// Drops inodes' pages from the kernel's page cache.
 #[derive(Default)]
-pub(super) struct Undo {
+pub(super) struct Invalidator {
     notifier: OnceLock<Notifier>,
-    /// `None`: no thread is at work.
+    /// The inodes whose pages are to be dropped; `None`: no thread is at work.
     pending: Mutex<Option<BTreeSet<u64>>>,
 }
 
-impl Undo {
-    /// Notices go this way.
+impl Invalidator {
+    /// Sets the way to the kernel.
     pub(super) fn connect(&self, notifier: Notifier) {
         let _ = self.notifier.set(notifier);
     }
 
-    /// Drops an inode's pages soon, after a refused write to it. In a thread of its own: the kernel waits
-    /// for every answer that has to do with these pages, which must not have to come from who waits.
-    pub(super) fn write_to(self: &Arc<Self>, vfs: &Vfs, ino: u64) {
+    /// Drops an inode's pages soon, after a refused write to it. A thread of its own does it: the kernel lets
+    /// it wait for all requests that concern these pages, so it must not be one that answers requests.
+    pub(super) fn drop_pages(self: &Arc<Self>, vfs: &Vfs, ino: u64) {
         // Of control files the kernel keeps nothing that the next opener would see.
         if vfs.is_control(ino) {
             return;
@@ -38,9 +38,9 @@ impl Undo {
         }
         *pending = Some(BTreeSet::from([ino]));
         let this = Arc::clone(self);
-        let thread = std::thread::Builder::new().name("ffrfs-undo".to_owned());
+        let thread = std::thread::Builder::new().name("ffrfs-invalid".to_owned());
         if let Err(error) = thread.spawn(move || this.work()) {
-            tracing::warn!("cannot start a thread that drops pages written to: {error}");
+            tracing::warn!("cannot start a thread to drop pages that were written to: {error}");
             *pending = None;
         }
     }

@@ -1,0 +1,293 @@
+//! What each request but READ is answered, decided, counted and traced once for both transports. `devfuse`
+//! and `lane` only decode requests and encode answers. Imports the vfs and `wire`.
+
+use super::invalidate::Invalidator;
+use super::negotiation::Negotiation;
+use super::wire::{ABSENT, fopen, op, valid};
+use crate::io::is_announcement;
+use crate::vfs::{Attr, Errno, FOREVER, Listed, Lookup, Operation, Totals, Traced, Vfs};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Answers requests.
+pub(super) struct Ops {
+    vfs: Arc<Vfs>,
+    negotiation: Arc<Negotiation>,
+    invalidator: Arc<Invalidator>,
+}
+
+/// Who sent a request, and when it came.
+#[derive(Clone, Copy)]
+pub(super) struct Caller {
+    /// The thread that asks; 0: the kernel for itself.
+    pub(super) pid: u32,
+    /// When the request was taken up.
+    pub(super) start: Instant,
+    /// When the kernel delivered it, with others, if that is known.
+    pub(super) arrived: Option<Instant>,
+}
+
+/// The answer to GETXATTR and LISTXATTR.
+pub(super) enum Value {
+    /// How many bytes it has: the caller asked with size 0.
+    Length(u32),
+    /// The bytes.
+    Bytes(Vec<u8>),
+}
+
+/// The answer to a request that the kernel takes for granted from then on.
+const ENOSYS: Errno = Errno(libc::ENOSYS);
+
+impl Ops {
+    pub(super) fn new(
+        vfs: Arc<Vfs>,
+        negotiation: Arc<Negotiation>,
+        invalidator: Arc<Invalidator>,
+    ) -> Self {
+        Self { vfs, negotiation, invalidator }
+    }
+
+    /// What requests are about.
+    pub(super) fn vfs(&self) -> &Arc<Vfs> {
+        &self.vfs
+    }
+
+    /// Begins to trace a request if somebody reads the trace.
+    pub(super) fn trace(&self, caller: Caller, operation: Operation, ino: u64) -> Traced {
+        match self.vfs.trace().is_on() && !self.vfs.is_control(ino) {
+            true => self
+                .vfs
+                .trace()
+                .begin(operation, ino, caller.pid, caller.start)
+                .arrived(caller.arrived),
+            false => Traced::NONE,
+        }
+    }
+
+    /// Counts a request before its answer is sent: whoever has the answer finds it in the counters.
+    fn count<T>(
+        &self,
+        caller: Caller,
+        operation: Operation,
+        ino: u64,
+        answer: Result<T, Errno>,
+    ) -> Result<T, Errno> {
+        self.count_at(caller, operation, (ino, 0), answer)
+    }
+
+    /// Counts a request that begins at an offset of the inode.
+    fn count_at<T>(
+        &self,
+        caller: Caller,
+        operation: Operation,
+        (ino, offset): (u64, u64),
+        answer: Result<T, Errno>,
+    ) -> Result<T, Errno> {
+        let traced = self.trace(caller, operation, ino).range(offset, 0);
+        self.vfs.trace().end(traced, answer.as_ref().map(|_| 0).map_err(|errno| *errno));
+        self.vfs.stats().request(operation, self.vfs.is_control(ino), caller.start);
+        answer
+    }
+
+    pub(super) fn lookup(&self, caller: Caller, parent: u64, name: &[u8]) -> Result<Lookup, Errno> {
+        let control = self.vfs.is_control_name(parent, name);
+        let found = self.vfs.lookup(parent, name);
+        let mut traced = match control {
+            true => Traced::NONE,
+            false => self.trace(caller, Operation::Lookup, parent),
+        };
+        traced.looked_up(name, found.as_ref().ok().and_then(Lookup::ino));
+        self.vfs.trace().end(traced, found.as_ref().map(|_| 0).map_err(|errno| *errno));
+        self.vfs.stats().request(Operation::Lookup, control, caller.start);
+        found
+    }
+
+    pub(super) fn forget(&self, caller: Caller, ino: u64, lookups: u64) {
+        self.vfs.forget(ino, lookups);
+        let _ = self.count(caller, Operation::Forget, ino, Ok(()));
+    }
+
+    pub(super) fn getattr(&self, caller: Caller, ino: u64) -> Result<Attr, Errno> {
+        self.count(caller, Operation::Getattr, ino, self.vfs.getattr(ino))
+    }
+
+    /// Nothing but the size of a control file can be set; `what` are bits of [`valid`].
+    pub(super) fn setattr(&self, caller: Caller, ino: u64, what: u32) -> Result<Attr, Errno> {
+        let only_size =
+            what & valid::SIZE != 0 && what & (valid::MODE | valid::UID | valid::GID) == 0;
+        let attr = if only_size { self.vfs.set_size(ino) } else { Err(Errno::EROFS) };
+        self.count(caller, Operation::Other, ino, attr)
+    }
+
+    pub(super) fn readlink(&self, caller: Caller, ino: u64) -> Result<Vec<u8>, Errno> {
+        self.count(caller, Operation::Readlink, ino, self.vfs.readlink(ino))
+    }
+
+    /// Gives the flags to answer with, of [`fopen`]; or ENOSYS, after which the kernel opens files itself.
+    pub(super) fn open(&self, caller: Caller, ino: u64, flags: i32) -> Result<u32, Errno> {
+        let reads = flags & libc::O_ACCMODE == libc::O_RDONLY;
+        let allowed = if reads { Ok(()) } else { self.vfs.open_for_writing(ino) };
+        self.count(caller, Operation::Open, ino, allowed)?;
+        match self.negotiation.no_open() {
+            true => Err(ENOSYS),
+            false => Ok(fopen::KEEP_CACHE | fopen::NOFLUSH),
+        }
+    }
+
+    /// As [`Ops::open`], of a directory.
+    pub(super) fn opendir(&self, caller: Caller, ino: u64) -> Result<u32, Errno> {
+        self.count(caller, Operation::Opendir, ino, Ok(()))?;
+        match self.negotiation.no_opendir() {
+            true => Err(ENOSYS),
+            false => Ok(fopen::KEEP_CACHE | fopen::CACHE_DIR),
+        }
+    }
+
+    /// Gives the number of bytes written.
+    pub(super) fn write(
+        &self,
+        caller: Caller,
+        ino: u64,
+        offset: u64,
+        bytes: &[u8],
+    ) -> Result<u32, Errno> {
+        let written = self.vfs.write(ino, offset, bytes).map(|()| bytes.len() as u32);
+        if written.is_err() {
+            self.invalidator.drop_pages(&self.vfs, ino);
+        }
+        self.count_at(caller, Operation::Other, (ino, offset), written)
+    }
+
+    pub(super) fn statfs(&self, caller: Caller, ino: u64) -> Totals {
+        let _ = self.count(caller, Operation::Statfs, ino, Ok(()));
+        self.vfs.totals()
+    }
+
+    pub(super) fn getxattr(
+        &self,
+        caller: Caller,
+        ino: u64,
+        name: &[u8],
+        size: u32,
+    ) -> Result<Value, Errno> {
+        let value = self.vfs.getxattr(ino, name).and_then(|value| sized(value, size));
+        self.count(caller, Operation::Getxattr, ino, value)
+    }
+
+    pub(super) fn listxattr(&self, caller: Caller, ino: u64, size: u32) -> Result<Value, Errno> {
+        self.count(caller, Operation::Listxattr, ino, sized(self.vfs.listxattr(ino), size))
+    }
+
+    /// Lists a directory from cursor `from` until `emit` returns false.
+    pub(super) fn readdir(
+        &self,
+        caller: Caller,
+        ino: u64,
+        from: u64,
+        emit: &mut dyn FnMut(Listed) -> bool,
+    ) -> Result<(), Errno> {
+        let listed = self.vfs.readdir(ino, from, emit);
+        self.count_at(caller, Operation::Readdir, (ino, from), listed)
+    }
+
+    /// As [`Ops::readdir`], with the attributes of each entry and how long they are valid. Each entry that is
+    /// emitted counts as a lookup.
+    pub(super) fn readdirplus(
+        &self,
+        caller: Caller,
+        ino: u64,
+        from: u64,
+        mut emit: impl FnMut(&Listed, &Attr, Duration) -> bool,
+    ) -> Result<(), Errno> {
+        let mut failed = None;
+        let listed = self.vfs.readdir(ino, from, &mut |entry: Listed| {
+            let (attr, valid) = match self.vfs.attr_of_listed(ino, &entry) {
+                Ok(found) => found,
+                Err(errno) => {
+                    failed = Some(errno);
+                    return false;
+                }
+            };
+            let fits = emit(&entry, &attr, valid);
+            if !fits {
+                self.vfs.forget(attr.ino, 1);
+            }
+            fits
+        });
+        let listed = failed.map_or(listed, Err);
+        self.count_at(caller, Operation::Readdirplus, (ino, from), listed)
+    }
+
+    /// The kernel asks for SEEK_DATA and SEEK_HOLE alone.
+    pub(super) fn lseek(
+        &self,
+        caller: Caller,
+        ino: u64,
+        offset: u64,
+        whence: i32,
+    ) -> Result<u64, Errno> {
+        let found = self.vfs.seek(ino, offset, whence == libc::SEEK_DATA);
+        self.count_at(caller, Operation::Lseek, (ino, offset), found)
+    }
+
+    /// Announcements and settings; and Python asks each file that it opens whether it is a terminal.
+    pub(super) fn ioctl(
+        &self,
+        caller: Caller,
+        ino: u64,
+        number: u32,
+        bytes: &[u8],
+    ) -> Result<(), Errno> {
+        let taken = match is_announcement(number) {
+            true => self.vfs.write_by_ioctl(ino, bytes),
+            false => Err(Errno::ENOTTY),
+        };
+        self.count(caller, Operation::Other, ino, taken)
+    }
+
+    /// FLUSH, FSYNC, FSYNCDIR: nothing is ever dirty. ACCESS: the kernel checks permissions itself
+    /// (`default_permissions`). Answered ENOSYS, the kernel takes them for granted from then on.
+    pub(super) fn not_needed(&self, caller: Caller, opcode: u32, ino: u64) -> Errno {
+        let operation = match opcode {
+            op::FLUSH => Operation::Flush,
+            op::ACCESS => Operation::Access,
+            _ => Operation::Other,
+        };
+        let _ = self.count(caller, operation, ino, Ok(()));
+        ENOSYS
+    }
+
+    /// Refuses what would change something with EROFS, and an unknown operation with ENOSYS.
+    pub(super) fn refuse(&self, caller: Caller, opcode: u32, ino: u64) -> Errno {
+        let errno = match opcode {
+            op::SYMLINK
+            | op::MKNOD..=op::LINK
+            | op::SETXATTR
+            | op::REMOVEXATTR
+            | op::CREATE
+            | op::FALLOCATE
+            | op::RENAME2 => Errno::EROFS,
+            _ => ENOSYS,
+        };
+        let _ = self.count(caller, Operation::Other, ino, Err::<(), _>(errno));
+        errno
+    }
+}
+
+/// The attributes of what was looked up, and how long the kernel may keep them.
+pub(super) fn entry(found: &Lookup) -> (&Attr, Duration) {
+    match found {
+        Lookup::Found(attr) => (attr, FOREVER),
+        Lookup::Passing(attr) => (attr, Duration::ZERO),
+        Lookup::Absent => (&ABSENT, FOREVER),
+    }
+}
+
+/// Size 0 asks for the value's size.
+fn sized(value: Vec<u8>, size: u32) -> Result<Value, Errno> {
+    match u32::try_from(value.len()) {
+        Ok(length) if size == 0 => Ok(Value::Length(length)),
+        Ok(length) if length <= size => Ok(Value::Bytes(value)),
+        _ => Err(Errno::ERANGE),
+    }
+}
