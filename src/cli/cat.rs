@@ -3,16 +3,13 @@
 use super::view::ViewArgs;
 use crate::catalog::Node;
 use crate::daemon::logging;
-use crate::dataset::open;
-use crate::dataset::open::{OpenArgs, not_found, path_bytes};
+use crate::dataset::open::{self, OpenArgs, not_found, path_bytes};
 use crate::failure::{Exit, Failure};
-use crate::tools::read::read_waiting;
-use crate::vfs::{Errno, Lookup, Options, Vfs};
+use crate::tools::interrupt::Interrupt;
+use crate::tools::reader::{SampleReader, Stop};
 use clap::Args;
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
-
-const CHUNK_BYTES: u64 = 1 << 20;
+use std::path::PathBuf;
 
 /// Write samples to standard output, each checked before its first byte
 #[derive(Debug, Args)]
@@ -46,45 +43,28 @@ pub(super) fn run(args: &CatArgs) -> Result<Exit, Failure> {
     open.read_password(sources)?;
     let opened = open::open(sources, &open)?;
     let catalog = opened.catalog(&args.view, &args.open)?;
+    let mut located = Vec::new();
     for name in names {
-        if !matches!(catalog.find(&opened.dataset, path_bytes(name))?, Some(Node::Sample(_))) {
-            return Err(not_found(name));
-        }
-    }
-    let vfs = opened.into_vfs(catalog, Options::default());
-    let mut exit = Exit::Ok;
-    for name in names {
-        if !copy(&vfs, name, &mut io::stdout().lock())? {
-            exit = Exit::Checksum;
-        }
-    }
-    Ok(exit)
-}
-
-/// Copies a sample; false if it is bad (which was logged).
-fn copy(vfs: &Vfs, name: &Path, out: &mut impl Write) -> Result<bool, Failure> {
-    let ino = ino_of(vfs, path_bytes(name)).ok_or_else(|| not_found(name))?;
-    let mut offset = 0;
-    loop {
-        let reply = read_waiting(vfs, ino, offset, CHUNK_BYTES);
-        let written = match reply.bytes() {
-            Ok([]) => return Ok(true),
-            Ok(bytes) => out.write_all(bytes).map(|()| bytes.len() as u64),
-            Err(_) => return Ok(false),
+        let found = match catalog.find(&opened.dataset, path_bytes(name))? {
+            Some(Node::Sample(sample)) => opened.dataset.locate(sample)?,
+            _ => None,
         };
-        offset += written.map_err(|e| Failure::output("standard output", e))?;
-        vfs.finish(reply);
+        located.push(found.ok_or_else(|| not_found(name))?);
     }
-}
-
-fn ino_of(vfs: &Vfs, path: &[u8]) -> Option<u64> {
-    let names = path.split(|&b| b == b'/').filter(|name| !name.is_empty() && *name != b".");
-    let mut ino = 1;
-    for name in names {
-        match vfs.lookup(ino, name) {
-            Ok(Lookup::Found(attr) | Lookup::Passing(attr)) => ino = attr.ino,
-            Ok(Lookup::Absent) | Err(Errno(_)) => return None,
+    // Not listened to: the signal ends the program.
+    let interrupt = Interrupt::default();
+    let reader = SampleReader::new(&opened, &interrupt);
+    let (mut exit, mut out) = (Exit::Ok, io::stdout().lock());
+    for sample in &located {
+        match reader.copy_checked(sample, &mut out, "standard output") {
+            Ok(()) => {}
+            Err(Stop::Failed(failure)) => return Err(failure),
+            Err(Stop::Bad(fault)) => {
+                reader.log_bad(sample, &fault);
+                exit = Exit::Checksum;
+            }
         }
     }
-    Some(ino)
+    out.flush().map_err(|e| Failure::output("standard output", e))?;
+    Ok(exit)
 }

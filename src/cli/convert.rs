@@ -1,7 +1,6 @@
 //! `ffrfs convert`: members of containers, or of a folder, as another container. The output appears under its
 //! name only when it is whole.
 
-use super::extract::{Existing, Files, jobs};
 use super::view::ViewArgs;
 use crate::daemon::{logging, memory};
 use crate::dataset::open;
@@ -11,10 +10,12 @@ use crate::format::{WRITERS, WriteFormat, writer_named};
 use crate::io::beneath::Beneath;
 use crate::tools::convert::shards::{self, Cut};
 use crate::tools::convert::write::Write;
+use crate::tools::entries::{ContainerEntries, DirectoryEntries, Entries, file_bytes};
+use crate::tools::extract::{Existing, Files};
 use crate::tools::interrupt::Interrupt;
-use crate::tools::origin::{Containers, FolderTree, Origin, What, total_bytes};
 use crate::tools::output;
 use crate::tools::progress;
+use crate::tools::reader::thread_count;
 use clap::Args;
 use std::io;
 use std::num::{NonZeroU16, NonZeroU64};
@@ -36,7 +37,7 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP, override_usage = "ffrfs convert [OPTIONS] <IN>... <OUT>")]
 pub(super) struct ConvertArgs {
-    /// Containers, globs or brace lists of them, or one folder of files; last what to write
+    /// ContainerEntries, globs or brace lists of them, or one folder of files; last what to write
     #[arg(required = true, num_args = 2.., value_names = ["IN", "OUT"])]
     paths: Vec<PathBuf>,
     /// What to write: ffr, zip, tar or folder [default: as the name of OUT ends]
@@ -146,7 +147,7 @@ impl ConvertArgs {
             && folder.is_dir()
         {
             output::check_outside(folder, output, "converted")?;
-            let walked = FolderTree::walk(folder, self.dereference, interrupt)?;
+            let walked = DirectoryEntries::walk(folder, self.dereference, interrupt)?;
             let Some(tree) = walked else { return Ok(Exit::Interrupted) };
             return self.write(&tree, false, output, target, interrupt);
         }
@@ -160,34 +161,33 @@ impl ConvertArgs {
         open.read_password(sources)?;
         let opened = open::open(sources, &open)?;
         let catalog = opened.catalog(&self.view, &self.open)?;
-        let origin = Containers::new(opened, catalog, &mut |_| true)?;
+        let entries = ContainerEntries::new(opened, catalog, interrupt, &mut |_| true)?;
         let is_plain = self.view.suffix.is_none() && self.view.fanout.is_none();
-        let is_numbered = origin.is_numbered() && is_plain;
-        self.write(&origin, is_numbered, output, target, interrupt)
+        let is_numbered = entries.is_numbered() && is_plain;
+        self.write(&entries, is_numbered, output, target, interrupt)
     }
 
     fn write(
         &self,
-        origin: &dyn Origin,
+        entries: &dyn Entries,
         is_numbered: bool,
         output: &Path,
         target: Target,
         interrupt: &Interrupt,
     ) -> Result<Exit, Failure> {
-        let files = origin.items().iter().filter(|item| item.what == What::File);
-        let progress = progress::of_bytes(total_bytes(files.copied()));
+        let progress = progress::of_bytes(file_bytes(entries));
         let format = match target {
-            Target::Folder => return self.to_folder(origin, output, interrupt, progress),
+            Target::Folder => return self.to_folder(entries, output, interrupt, progress),
             Target::Container(format) => format,
         };
         let write = Write {
-            origin,
+            entries,
             format,
             is_numbered,
             shown_in: None,
             last: None,
             whole_seconds: self.whole_seconds,
-            jobs: jobs(self.jobs),
+            jobs: thread_count(self.jobs),
             force: self.force,
             interrupt,
             progress,
@@ -205,7 +205,7 @@ impl ConvertArgs {
             }
             (None, None) => Cut::One,
         };
-        let ranges = shards::cut(origin, format, cut)?;
+        let ranges = shards::cut(entries, format, cut)?;
         let names = match cut {
             Cut::One => vec![output.to_owned()],
             Cut::Count(_) | Cut::Bytes(_) => shards::names(output, ranges.len()),
@@ -213,8 +213,8 @@ impl ConvertArgs {
         for name in &names {
             output::check_free(name, self.force)?;
         }
-        let lost = write.all(&names, &ranges)?;
-        lost.say(output, format.name());
+        let losses = write.all(&names, &ranges)?;
+        losses.say(output, format.name());
         if !matches!(cut, Cut::One) {
             say(format_args!("{}", shards::summary(&names)));
             warn_of_older(output, names.len());
@@ -224,7 +224,7 @@ impl ConvertArgs {
 
     fn to_folder(
         &self,
-        origin: &dyn Origin,
+        entries: &dyn Entries,
         output: &Path,
         interrupt: &Interrupt,
         progress: indicatif::ProgressBar,
@@ -243,14 +243,14 @@ impl ConvertArgs {
         }
         let folder = output::folder_beside(output).map_err(failed)?;
         let files = Files {
-            origin,
+            entries,
             root: folder.path(),
             folder: Beneath::open(folder.path()).map_err(failed)?,
             existing: Existing { overwrite: false, resume: false },
             interrupt,
             progress,
         };
-        let outcome = files.write(jobs(self.jobs), true)?;
+        let outcome = files.write(thread_count(self.jobs), true)?;
         let exit = files.report(&outcome);
         if exit == Exit::Ok {
             output::give_folder_name(folder, output, false).map_err(failed)?;

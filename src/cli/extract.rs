@@ -1,16 +1,16 @@
 //! `ffrfs extract`: the files in containers as files of a folder, named as a mount shows them.
 
-pub(super) use crate::tools::extract::{Existing, Files};
-
 use super::view::ViewArgs;
 use crate::daemon::logging;
 use crate::dataset::open;
 use crate::dataset::open::OpenArgs;
 use crate::failure::{Exit, Failure, say};
 use crate::io::beneath::Beneath;
+use crate::tools::entries::ContainerEntries;
+use crate::tools::extract::{Existing, Files};
 use crate::tools::interrupt::Interrupt;
-use crate::tools::origin::Containers;
 use crate::tools::progress;
+use crate::tools::reader::thread_count;
 use clap::Args;
 use glob::{MatchOptions, Pattern};
 use std::fs;
@@ -31,7 +31,7 @@ Examples:
 #[command(after_help = AFTER_HELP)]
 #[command(override_usage = "ffrfs extract [OPTIONS] <SOURCE>... <OUTDIR>")]
 pub(super) struct ExtractArgs {
-    /// Containers, or folders, globs or brace lists of them; last the folder to write to
+    /// ContainerEntries, or folders, globs or brace lists of them; last the folder to write to
     #[arg(required = true, num_args = 2.., value_names = ["SOURCE", "OUTDIR"])]
     paths: Vec<PathBuf>,
     /// Only what has this name, or lies in it
@@ -63,21 +63,22 @@ pub(super) fn run(args: &ExtractArgs) -> Result<Exit, Failure> {
     open.read_password(sources)?;
     let opened = open::open(sources, &open)?;
     let catalog = opened.catalog(&args.view, &args.open)?;
-    let origin = Containers::new(opened, catalog, &mut |path| wanted.is_wanted(path))?;
+    let entries =
+        ContainerEntries::new(opened, catalog, &interrupt, &mut |path| wanted.is_wanted(path))?;
     wanted.check_all_found()?;
     let failed = |e| Failure::output(root.display(), e);
     let was_there = root.exists();
     fs::create_dir_all(root).map_err(failed)?;
     let is_empty = fs::read_dir(root).map_err(failed)?.next().is_none();
     let files = Files {
-        origin: &origin,
+        entries: &entries,
         root,
         folder: Beneath::open(root).map_err(failed)?,
         existing: Existing { overwrite: args.overwrite, resume: args.resume },
         interrupt: &interrupt,
         progress: progress::of_bytes(0),
     };
-    let outcome = files.write(jobs(args.jobs), is_empty).inspect_err(|_| {
+    let outcome = files.write(thread_count(args.jobs), is_empty).inspect_err(|_| {
         if !was_there {
             // Only if nothing is in it.
             let _ = fs::remove_dir(root);
@@ -88,12 +89,6 @@ pub(super) fn run(args: &ExtractArgs) -> Result<Exit, Failure> {
         say(format_args!("ffrfs: interrupted; go on with --resume"));
     }
     Ok(exit)
-}
-
-/// How many threads there are to be.
-pub(super) fn jobs(wanted: Option<NonZeroU16>) -> usize {
-    let cpus = || std::thread::available_parallelism().map_or(1, usize::from);
-    wanted.map_or_else(cpus, |jobs| usize::from(jobs.get()))
 }
 
 /// What the user wants of all the names.

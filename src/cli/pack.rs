@@ -1,16 +1,16 @@
 //! `ffrfs pack`: a folder as FFRecord, as the reference package packs it.
 
-use super::extract::jobs;
 use crate::daemon::logging;
 use crate::failure::{Exit, Failure, say};
 use crate::format::ffrecord::{PackedNames, WriteFfRecord};
 use crate::tools::convert::shards;
 use crate::tools::convert::shards::Cut;
 use crate::tools::convert::write::Write;
+use crate::tools::entries::{DirectoryEntries, Entries, EntryKind, file_bytes};
 use crate::tools::interrupt::Interrupt;
-use crate::tools::origin::{FolderTree, Origin, What, total_bytes};
 use crate::tools::output;
 use crate::tools::progress;
+use crate::tools::reader::thread_count;
 use clap::Args;
 use std::num::{NonZeroU32, NonZeroU64};
 use std::path::{Path, PathBuf};
@@ -40,7 +40,7 @@ pub(super) fn run(args: &PackArgs) -> Result<Exit, Failure> {
     logging::to_stderr("warn");
     let interrupt = Interrupt::listen();
     check_places(args)?;
-    let packed = match FolderTree::walk(&args.folder, true, &interrupt)? {
+    let packed = match DirectoryEntries::walk(&args.folder, true, &interrupt)? {
         Some(tree) => pack(args, &tree, &interrupt),
         None => interrupt.check(),
     };
@@ -53,20 +53,19 @@ pub(super) fn run(args: &PackArgs) -> Result<Exit, Failure> {
     }
 }
 
-fn pack(args: &PackArgs, tree: &FolderTree, interrupt: &Interrupt) -> Result<(), Failure> {
+fn pack(args: &PackArgs, tree: &DirectoryEntries, interrupt: &Interrupt) -> Result<(), Failure> {
     let failed = |e| Failure::output(args.output.display(), e);
-    let files = tree.items().iter().filter(|item| item.what == What::File);
     let mut write = Write {
-        origin: tree,
+        entries: tree,
         format: &WriteFfRecord,
         is_numbered: args.flat,
         shown_in: args.parts.map(|_| &*args.output),
         last: None,
         whole_seconds: false,
-        jobs: jobs(None),
+        jobs: thread_count(None),
         force: args.force,
         interrupt,
-        progress: progress::of_bytes(total_bytes(files.copied())),
+        progress: progress::of_bytes(file_bytes(tree)),
     };
     let Some(parts) = args.parts else {
         let ranges = shards::cut(tree, write.format, Cut::One)?;
@@ -86,11 +85,11 @@ fn pack(args: &PackArgs, tree: &FolderTree, interrupt: &Interrupt) -> Result<(),
 }
 
 /// The names of all files, as they are stored.
-fn names(tree: &FolderTree) -> io::Result<Vec<u8>> {
+fn names(tree: &DirectoryEntries) -> io::Result<Vec<u8>> {
     let (mut names, mut sample) = (PackedNames::default(), 0);
-    for (number, item) in tree.items().iter().enumerate() {
-        match item.what {
-            What::Folder => names.add_folder(&tree.path(number))?,
+    for (number, item) in tree.list().iter().enumerate() {
+        match item.kind {
+            EntryKind::Directory => names.add_folder(&tree.path(number))?,
             _ => {
                 names.add_file(&tree.path(number), sample)?;
                 sample += 1;

@@ -4,9 +4,11 @@
 //! outside of the folder.
 
 use crate::failure::{Exit, Failure, say};
+use crate::format::Fault;
 use crate::io::beneath::{self, Beneath, Modified};
+use crate::tools::entries::{Entries, Entry, EntryKind, EntryMetadata, total_bytes};
 use crate::tools::interrupt::Interrupt;
-use crate::tools::origin::{About, Chunk, Fault, Item, Origin, Scratch, Stop, What, total_bytes};
+use crate::tools::reader::{Chunk, Scratch, Stop, exit_of, for_each};
 use indicatif::ProgressBar;
 use nix::sys::stat::FileStat;
 use std::ffi::OsStr;
@@ -31,7 +33,7 @@ pub(crate) struct Existing {
 
 /// Writes members to a folder.
 pub(crate) struct Files<'a> {
-    pub(crate) origin: &'a dyn Origin,
+    pub(crate) entries: &'a dyn Entries,
     /// The folder, as it is called.
     pub(crate) root: &'a Path,
     pub(crate) folder: Beneath,
@@ -45,7 +47,7 @@ pub(crate) struct Files<'a> {
 pub(crate) struct Outcome {
     /// Those that are bad, by item.
     pub(crate) bad: Vec<(usize, Fault)>,
-    /// Files that lost their set-user-ID, set-group-ID or sticky bit.
+    /// Files that were written without their set-user-ID, set-group-ID or sticky bit.
     pub(crate) special: u64,
     pub(crate) is_interrupted: bool,
 }
@@ -55,28 +57,35 @@ pub(crate) struct Outcome {
 struct State {
     next: usize,
     outcome: Outcome,
-    failure: Option<Failure>,
+}
+
+/// What a thread keeps from one batch to the next.
+#[derive(Default)]
+struct Thread {
+    scratch: Scratch,
+    above: Above,
 }
 
 impl Files<'_> {
     /// Writes all members; `is_empty`: there is nothing in the folder yet.
     pub(crate) fn write(&self, jobs: usize, is_empty: bool) -> Result<Outcome, Failure> {
-        let all: Vec<usize> = (0..self.origin.items().len()).collect();
+        let all: Vec<usize> = (0..self.entries.list().len()).collect();
         let todo = if is_empty { all } else { self.missing(all)? };
-        let is_file = |item: &usize| self.item(*item).what == What::File;
+        let is_file = |item: &usize| self.item(*item).kind == EntryKind::File;
         let files: Vec<usize> = todo.iter().copied().filter(is_file).collect();
         self.progress.set_length(total_bytes(files.iter().map(|item| self.item(*item))));
         let run = Run { files: self, todo: &files, state: Mutex::default() };
         run.make_folders(&todo)?;
-        std::thread::scope(|scope| {
-            for _ in 0..jobs {
-                scope.spawn(|| run.work());
-            }
+        let written = for_each(jobs, self.interrupt, &|| Ok(run.take()), &|batch, thread| {
+            run.write(batch, thread)
         });
         let mut state = run.state.into_inner().unwrap_or_else(PoisonError::into_inner);
         self.progress.finish_and_clear();
-        if let Some(failure) = state.failure {
-            return Err(failure);
+        match written {
+            Err(failure) if failure.exit == Exit::Interrupted => {
+                state.outcome.is_interrupted = true;
+            }
+            written => written?,
         }
         state.outcome.bad.sort_by_key(|(item, _)| *item);
         state.outcome.is_interrupted |= self.interrupt.requested();
@@ -87,8 +96,8 @@ impl Files<'_> {
         Ok(state.outcome)
     }
 
-    fn item(&self, item: usize) -> Item {
-        self.origin.items()[item]
+    fn item(&self, item: usize) -> Entry {
+        self.entries.list()[item]
     }
 
     fn failed(&self, path: &Path, error: io::Error) -> Failure {
@@ -107,7 +116,7 @@ impl Files<'_> {
         let (mut missing, mut in_the_way) = (Vec::new(), Vec::new());
         let mut above = Above::default();
         for item in all {
-            let path = path_of(&self.origin.path(item));
+            let path = path_of(&self.entries.path(item));
             let found = match above.open(&self.folder, &path, false) {
                 Ok(folder) => folder.look(name_of(&path)),
                 Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -115,7 +124,9 @@ impl Files<'_> {
             };
             match found.map_err(|e| self.failed(&path, e))? {
                 None => missing.push(item),
-                Some(found) if is_folder(&found) && self.item(item).what == What::Folder => {
+                Some(found)
+                    if is_folder(&found) && self.item(item).kind == EntryKind::Directory =>
+                {
                     missing.push(item);
                 }
                 Some(found) if self.existing.resume && self.is_same(item, &found)? => {}
@@ -137,16 +148,16 @@ impl Files<'_> {
 
     /// Whether it was written before: files have their name only when they are whole, and their time.
     fn is_same(&self, item: usize, found: &FileStat) -> Result<bool, Failure> {
-        let (what, about) = (self.item(item), self.origin.about(item)?);
+        let (entry, metadata) = (self.item(item), self.entries.metadata(item)?);
         let kind = found.st_mode & libc::S_IFMT;
-        let is_timed = found.st_mtime == about.modified.0
-            && [0, i64::from(about.modified.1)].contains(&found.st_mtime_nsec);
-        Ok(match what.what {
-            What::Folder => false,
-            What::Symlink => kind == libc::S_IFLNK,
-            What::File | What::HardLink(_) => {
+        let is_timed = found.st_mtime == metadata.modified.0
+            && [0, i64::from(metadata.modified.1)].contains(&found.st_mtime_nsec);
+        Ok(match entry.kind {
+            EntryKind::Directory => false,
+            EntryKind::Symlink => kind == libc::S_IFLNK,
+            EntryKind::File | EntryKind::HardLink(_) => {
                 let size = found.st_size.unsigned_abs();
-                kind == libc::S_IFREG && size == what.size_bytes && is_timed
+                kind == libc::S_IFREG && size == entry.size_bytes && is_timed
             }
         })
     }
@@ -155,19 +166,19 @@ impl Files<'_> {
         let mut above = Above::default();
         for &item in todo {
             let is_bad = |first| outcome.bad.iter().any(|(bad, _)| *bad == first);
-            let path = path_of(&self.origin.path(item));
-            let made = match self.item(item).what {
-                What::File | What::Folder => continue,
-                What::HardLink(first) if is_bad(first) => continue,
-                What::HardLink(first) => {
-                    let first = path_of(&self.origin.path(first));
+            let path = path_of(&self.entries.path(item));
+            let made = match self.item(item).kind {
+                EntryKind::File | EntryKind::Directory => continue,
+                EntryKind::HardLink(first) if is_bad(first) => continue,
+                EntryKind::HardLink(first) => {
+                    let first = path_of(&self.entries.path(first));
                     self.make(&mut above, &path, |folder, name| {
                         let of = self.folder.folder(first.parent().unwrap_or(Path::new("")))?;
                         folder.make_hard_link(name, &of, name_of(&first))
                     })
                 }
-                What::Symlink => {
-                    let About { target, modified, .. } = self.origin.about(item)?;
+                EntryKind::Symlink => {
+                    let EntryMetadata { target, modified, .. } = self.entries.metadata(item)?;
                     self.make(&mut above, &path, |folder, name| {
                         folder.make_symlink(name, Path::new(OsStr::from_bytes(&target)), modified)
                     })
@@ -196,12 +207,14 @@ impl Files<'_> {
 
     /// Folders get their permissions and times when nothing is put in them any more.
     fn finish_folders(&self, todo: &[usize]) -> Result<(), Failure> {
-        for &item in todo.iter().rev().filter(|item| self.item(**item).what == What::Folder) {
-            let (path, about) = (path_of(&self.origin.path(item)), self.origin.about(item)?);
+        for &item in todo.iter().rev().filter(|item| self.item(**item).kind == EntryKind::Directory)
+        {
+            let (path, metadata) =
+                (path_of(&self.entries.path(item)), self.entries.metadata(item)?);
             let folder = self.folder.folder(&path);
-            let mode = about.mode.map(|mode| mode & !SPECIAL_BITS);
+            let mode = metadata.mode.map(|mode| mode & !SPECIAL_BITS);
             folder
-                .and_then(|folder| folder.set(mode, about.modified))
+                .and_then(|folder| folder.set(mode, metadata.modified))
                 .map_err(|e| self.failed(&path, e))?;
         }
         Ok(())
@@ -210,7 +223,7 @@ impl Files<'_> {
     /// Says which files are bad; the exit code.
     pub(crate) fn report(&self, outcome: &Outcome) -> Exit {
         for (item, fault) in &outcome.bad {
-            let path = self.origin.path(*item);
+            let path = self.entries.path(*item);
             say(format_args!("ffrfs: {}: {fault}", String::from_utf8_lossy(&path)));
         }
         if outcome.special > 0 {
@@ -219,12 +232,9 @@ impl Files<'_> {
                 outcome.special
             ));
         }
-        let is_unreadable = |(_, fault): &(usize, Fault)| fault.exit() == Exit::Unreadable;
-        match &outcome.bad[..] {
-            _ if outcome.is_interrupted => Exit::Interrupted,
-            [] => Exit::Ok,
-            bad if bad.iter().all(is_unreadable) => Exit::Unreadable,
-            _ => Exit::Checksum,
+        match outcome.is_interrupted {
+            true => Exit::Interrupted,
+            false => exit_of(outcome.bad.iter().map(|(_, fault)| fault)),
         }
     }
 }
@@ -241,55 +251,39 @@ impl Run<'_> {
     }
 
     fn make_folders(&self, todo: &[usize]) -> Result<(), Failure> {
-        for &item in todo.iter().filter(|item| self.files.item(**item).what == What::Folder) {
-            let path = path_of(&self.files.origin.path(item));
+        for &item in todo.iter().filter(|item| self.files.item(**item).kind == EntryKind::Directory)
+        {
+            let path = path_of(&self.files.entries.path(item));
             let made = self.files.folder.make_folder(&path);
             made.map_err(|e| self.files.failed(&path, e))?;
         }
         Ok(())
     }
 
-    fn work(&self) {
-        let (mut scratch, mut above) = (Scratch::default(), Above::default());
-        while let Some(items) = self.take() {
-            if let Err(failure) = self.write(items, &mut scratch, &mut above) {
-                let mut state = self.lock();
-                match failure.exit {
-                    Exit::Interrupted => state.outcome.is_interrupted = true,
-                    _ => drop(state.failure.get_or_insert(failure)),
-                }
-            }
-        }
-    }
-
+    /// The next files, to be read together.
     fn take(&self) -> Option<&[usize]> {
         let mut state = self.lock();
         let rest = &self.todo[state.next..];
-        if rest.is_empty() || state.failure.is_some() || self.files.interrupt.requested() {
+        if rest.is_empty() {
             return None;
         }
-        let count = self.files.origin.together(rest);
+        let count = self.files.entries.batch_len(rest);
         state.next += count;
         Some(&rest[..count])
     }
 
-    fn write(
-        &self,
-        items: &[usize],
-        scratch: &mut Scratch,
-        above: &mut Above,
-    ) -> Result<(), Failure> {
+    fn write(&self, batch: &[usize], thread: &mut Thread) -> Result<(), Failure> {
         let files = self.files;
-        if let [one] = items {
-            return self.write_one(*one, scratch, above);
+        if let [one] = batch {
+            return self.write_one(*one, thread);
         }
-        let read = files.origin.read(items, scratch);
-        for (&item, whole) in items.iter().zip(read) {
+        let read = files.entries.read_batch(batch, &mut thread.scratch)?;
+        for (&item, whole) in batch.iter().zip(read) {
             files.interrupt.check()?;
             match whole {
                 Err(fault) => self.lock().outcome.bad.push((item, fault)),
-                Ok(whole) => self.place(item, above, |file, _| {
-                    Ok(file.write_all(whole.bytes.of(&scratch.buffer))?)
+                Ok(whole) => self.place(item, &mut thread.above, |file, _| {
+                    Ok(file.write_all(whole.bytes.get(&thread.scratch.buffer))?)
                 })?,
             }
             files.progress.inc(files.item(item).size_bytes);
@@ -297,29 +291,21 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn write_one(
-        &self,
-        item: usize,
-        scratch: &mut Scratch,
-        above: &mut Above,
-    ) -> Result<(), Failure> {
+    fn write_one(&self, item: usize, thread: &mut Thread) -> Result<(), Failure> {
         let files = self.files;
         let size = files.item(item).size_bytes;
         let mut bad = None;
-        self.place(item, above, |file, path| {
+        self.place(item, &mut thread.above, |file, path| {
             let failed = |e| files.failed(path, e);
-            let streamed = files.origin.stream(item, scratch, &mut |chunk| {
+            let streamed = files.entries.stream(item, &mut thread.scratch, &mut |chunk| {
                 files.interrupt.check()?;
                 match chunk {
-                    Chunk::Data(bytes) => {
-                        file.write_all(bytes).map_err(failed)?;
-                        files.progress.inc(bytes.len() as u64);
-                    }
+                    Chunk::Data(bytes) => file.write_all(bytes).map_err(failed)?,
                     Chunk::Hole(length) => {
                         file.seek(SeekFrom::Current(length.cast_signed())).map_err(failed)?;
-                        files.progress.inc(length);
                     }
                 }
+                files.progress.inc(chunk.len());
                 Ok(())
             });
             match streamed {
@@ -344,9 +330,9 @@ impl Run<'_> {
         above: &mut Above,
         fill: impl FnOnce(&mut File, &Path) -> Result<(), Unplaced>,
     ) -> Result<(), Failure> {
-        let (files, path) = (self.files, path_of(&self.files.origin.path(item)));
+        let (files, path) = (self.files, path_of(&self.files.entries.path(item)));
         let failed = |e| files.failed(&path, e);
-        let About { mode, modified, .. } = files.origin.about(item)?;
+        let EntryMetadata { mode, modified, .. } = files.entries.metadata(item)?;
         let folder = above.open(&files.folder, &path, true).map_err(failed)?;
         let temporary = Temporary::new(folder);
         let mut file = folder.make_file(&temporary.name).map_err(failed)?;

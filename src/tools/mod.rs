@@ -3,10 +3,13 @@
 //! Imports from [`crate::dataset`] and the rooms below it.
 
 pub(crate) mod convert;
+pub(crate) mod entries;
 pub(crate) mod extract;
 pub(crate) mod interrupt;
-pub(crate) mod origin;
+
 pub(crate) mod output;
 pub(crate) mod progress;
 pub(crate) mod read;
+pub(crate) mod reader;
 pub(crate) mod sum;
+pub(crate) mod verify;

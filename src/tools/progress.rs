@@ -8,6 +8,13 @@ pub(crate) fn of_bytes(bytes: u64) -> ProgressBar {
     bar(bytes, "{bar:30} {bytes}/{total_bytes}, {bytes_per_sec}, {eta} left")
 }
 
+/// A bar that counts samples.
+pub(crate) fn of_samples(samples: u64) -> ProgressBar {
+    let bar = bar(samples, "{bar:30} {human_pos}/{human_len} samples, {elapsed}, {eta} left");
+    bar.tick();
+    bar
+}
+
 fn bar(length: u64, template: &str) -> ProgressBar {
     if !io::stderr().is_terminal() {
         return ProgressBar::hidden();

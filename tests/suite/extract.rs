@@ -177,6 +177,29 @@ fn holes_stay_holes() {
 }
 
 #[test]
+fn a_sidecar_has_the_checksum_of_what_is_stored_of_a_file_with_holes() {
+    let work = temp_dir();
+    let input = work.path().join("in");
+    fs::create_dir(&input).unwrap();
+    let sparse = fs::File::create(input.join("sparse")).unwrap();
+    sparse.set_len(10 << 20).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&sparse, &noise(1, 5000), 5 << 20).unwrap();
+    let mut tar = Command::new("tar");
+    run(tar.args(["-cSf", "in.tar", "-C", "in", "sparse"]).current_dir(work.path())).ok();
+    let source = work.path().join("in.tar");
+    ffrfs(&["sum".as_ref(), "--sidecar".as_ref(), source.as_os_str()]).ok();
+    extract(&work, "in.tar out").ok();
+    let written = fs::read(work.path().join("out/sparse")).unwrap();
+    assert!(written == fs::read(input.join("sparse")).unwrap());
+    let cat = run(Command::new(FFRFS).args(["cat", "in.tar", "sparse"]).current_dir(work.path()));
+    assert!(cat.ok().stdout == written);
+    let mut convert = Command::new(FFRFS);
+    run(convert.args(["convert", "in.tar", "out.zip"]).current_dir(work.path())).ok();
+    extract(&work, "out.zip zip").ok();
+    assert!(fs::read(work.path().join("zip/sparse")).unwrap() == written);
+}
+
+#[test]
 fn what_is_there_is_refused_replaced_or_left() {
     let work = temp_dir();
     mixed_folder(&work.path().join("in"));

@@ -2,7 +2,7 @@
 
 use crate::failure::Failure;
 use crate::format::{NewMember, NewNode, WriteFormat};
-use crate::tools::origin::{Origin, What};
+use crate::tools::entries::{Entries, EntryKind};
 use std::num::NonZeroU64;
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
@@ -21,14 +21,14 @@ pub(crate) enum Cut {
 
 /// Ranges of items. What belongs together stays together.
 pub(crate) fn cut(
-    origin: &dyn Origin,
+    entries: &dyn Entries,
     format: &dyn WriteFormat,
     how: Cut,
 ) -> Result<Vec<Range<usize>>, Failure> {
-    let count = origin.items().len();
+    let count = entries.list().len();
     let units = match how {
         Cut::One => return Ok(std::iter::once(0..count).collect()),
-        Cut::Count(_) | Cut::Bytes(_) => units(origin, format)?,
+        Cut::Count(_) | Cut::Bytes(_) => units(entries, format)?,
     };
     let starts = match how {
         Cut::Count(shards) => by_count(&units, shards.get(), count),
@@ -44,21 +44,21 @@ struct Unit {
     bytes: u64,
 }
 
-fn units(origin: &dyn Origin, format: &dyn WriteFormat) -> Result<Vec<Unit>, Failure> {
+fn units(entries: &dyn Entries, format: &dyn WriteFormat) -> Result<Vec<Unit>, Failure> {
     let mut units: Vec<Unit> = Vec::new();
     let mut before: Option<Vec<u8>> = None;
-    for (number, item) in origin.items().iter().enumerate() {
-        let (path, about) = (origin.path(number), origin.about(number)?);
-        let node = match item.what {
-            What::File | What::HardLink(_) => {
+    for (number, item) in entries.list().iter().enumerate() {
+        let (path, metadata) = (entries.path(number), entries.metadata(number)?);
+        let node = match item.kind {
+            EntryKind::File | EntryKind::HardLink(_) => {
                 NewNode::File { size_bytes: item.size_bytes, checksum: None }
             }
-            What::Folder => NewNode::Folder,
-            What::Symlink => NewNode::Symlink(&about.target),
+            EntryKind::Directory => NewNode::Folder,
+            EntryKind::Symlink => NewNode::Symlink(&metadata.target),
         };
-        let (mode, modified) = (about.mode, about.modified);
+        let (mode, modified) = (metadata.mode, metadata.modified);
         let bytes = format.member_bytes(&NewMember { path: &path, node, mode, modified });
-        let key = key_of(&path, origin.has_records()).to_vec();
+        let key = key_of(&path, entries.has_records()).to_vec();
         match units.last_mut().filter(|_| before.as_ref() == Some(&key)) {
             Some(unit) => unit.bytes = unit.bytes.saturating_add(bytes),
             None => units.push(Unit { first: number, bytes }),

@@ -1,10 +1,10 @@
-//! The files in a folder, by name, folder by folder.
+//! The entries in a directory, by name, directory by directory.
 
-use super::{
-    About, Bytes, Chunk, Fault, Item, Origin, SPAN_BYTES, Scratch, Stop, Take, What, Whole,
-};
+use super::types::{Entries, Entry, EntryKind, EntryMetadata};
 use crate::failure::Failure;
+use crate::format::Fault;
 use crate::tools::interrupt::Interrupt;
+use crate::tools::reader::{Chunk, FileBytes, SPAN_BYTES, Scratch, Stop, TakeChunk, WholeFile};
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fs::{self, File, Metadata, OpenOptions};
@@ -19,12 +19,12 @@ const MAX_DEPTH: usize = 250;
 /// Files read together.
 const MAX_TOGETHER: usize = 256;
 
-/// A folder that was walked through.
-pub(crate) struct FolderTree {
+/// A directory whose tree was walked.
+pub(crate) struct DirectoryEntries {
     root: PathBuf,
-    /// Whether what links lead to stands for them.
+    /// Whether links are followed, and their targets stand for them.
     follows: bool,
-    items: Vec<Item>,
+    entries: Vec<Entry>,
     stats: Vec<Stat>,
     names: Vec<u8>,
 }
@@ -35,34 +35,34 @@ struct Stat {
     modified: (i64, u32),
 }
 
-impl FolderTree {
-    /// Walks through a folder; `None` if it was interrupted.
+impl DirectoryEntries {
+    /// Walks the tree of a directory; `None` if it was interrupted.
     pub(crate) fn walk(
         root: &Path,
         follows: bool,
         interrupt: &Interrupt,
     ) -> Result<Option<Self>, Failure> {
-        let (items, stats, names) = (Vec::new(), Vec::new(), Vec::new());
-        let tree = Self { root: root.to_owned(), follows, items, stats, names };
+        let (entries, stats, names) = (Vec::new(), Vec::new(), Vec::new());
+        let tree = Self { root: root.to_owned(), follows, entries, stats, names };
         let mut walk = Walk { tree, above: Vec::new(), first_names: HashMap::new(), interrupt };
         Ok(walk.folder(&mut Vec::new())?.then_some(walk.tree))
     }
 
-    fn whole_path(&self, item: usize) -> PathBuf {
-        self.root.join(OsStr::from_bytes(&self.names[self.stats[item].path.clone()]))
+    fn whole_path(&self, entry: usize) -> PathBuf {
+        self.root.join(OsStr::from_bytes(&self.names[self.stats[entry].path.clone()]))
     }
 
-    fn open(&self, item: usize) -> io::Result<File> {
+    fn open(&self, entry: usize) -> io::Result<File> {
         // It may have become something else since: a link to elsewhere, or a pipe, which would wait.
         let no_follow = if self.follows { 0 } else { libc::O_NOFOLLOW };
         let flags = no_follow | libc::O_NONBLOCK;
-        OpenOptions::new().read(true).custom_flags(flags).open(self.whole_path(item))
+        OpenOptions::new().read(true).custom_flags(flags).open(self.whole_path(entry))
     }
 }
 
 struct Walk<'a> {
-    tree: FolderTree,
-    /// The folders above the present one, to notice links that lead back.
+    tree: DirectoryEntries,
+    /// The directories above the present one, to notice links that lead back.
     above: Vec<(u64, u64)>,
     /// Files with several names, by device and inode.
     first_names: HashMap<(u64, u64), usize>,
@@ -110,34 +110,34 @@ impl Walk<'_> {
             false => fs::symlink_metadata(&whole),
         };
         let metadata = metadata.map_err(|e| Failure::unreadable(whole.display(), e))?;
-        let kind = metadata.file_type();
-        if kind.is_dir() {
-            self.add(path, What::Folder, &metadata);
+        let file_type = metadata.file_type();
+        if file_type.is_dir() {
+            self.add(path, EntryKind::Directory, &metadata);
             return self.folder(path);
         }
-        if kind.is_symlink() {
-            self.add(path, What::Symlink, &metadata);
-        } else if kind.is_file() {
-            let mut what = What::File;
+        if file_type.is_symlink() {
+            self.add(path, EntryKind::Symlink, &metadata);
+        } else if file_type.is_file() {
+            let mut kind = EntryKind::File;
             if metadata.nlink() > 1 && !self.tree.follows {
-                let number = self.tree.items.len();
+                let number = self.tree.entries.len();
                 let identity = (metadata.dev(), metadata.ino());
                 let first = *self.first_names.entry(identity).or_insert(number);
-                what = if first == number { What::File } else { What::HardLink(first) };
+                kind = if first == number { EntryKind::File } else { EntryKind::HardLink(first) };
             }
-            self.add(path, what, &metadata);
+            self.add(path, kind, &metadata);
         } else {
             tracing::warn!("{}: left out: neither file nor folder", whole.display());
         }
         Ok(true)
     }
 
-    fn add(&mut self, path: &[u8], what: What, metadata: &Metadata) {
-        let is_file = matches!(what, What::File | What::HardLink(_));
+    fn add(&mut self, path: &[u8], kind: EntryKind, metadata: &Metadata) {
+        let is_file = matches!(kind, EntryKind::File | EntryKind::HardLink(_));
         let size_bytes = if is_file { metadata.len() } else { 0 };
         let start = self.tree.names.len();
         self.tree.names.extend_from_slice(path);
-        self.tree.items.push(Item { what, size_bytes });
+        self.tree.entries.push(Entry { kind, size_bytes });
         self.tree.stats.push(Stat {
             path: start..self.tree.names.len(),
             mode: (metadata.mode() & 0o7777) as u16,
@@ -146,63 +146,72 @@ impl Walk<'_> {
     }
 }
 
-impl Origin for FolderTree {
-    fn items(&self) -> &[Item] {
-        &self.items
+impl Entries for DirectoryEntries {
+    fn list(&self) -> &[Entry] {
+        &self.entries
     }
 
-    fn path(&self, item: usize) -> Vec<u8> {
-        self.names[self.stats[item].path.clone()].to_vec()
+    fn path(&self, entry: usize) -> Vec<u8> {
+        self.names[self.stats[entry].path.clone()].to_vec()
     }
 
-    fn about(&self, item: usize) -> Result<About, Failure> {
-        let stat = &self.stats[item];
+    fn metadata(&self, entry: usize) -> Result<EntryMetadata, Failure> {
+        let stat = &self.stats[entry];
         let mut target = Vec::new();
-        if self.items[item].what == What::Symlink {
-            let path = self.whole_path(item);
+        if self.entries[entry].kind == EntryKind::Symlink {
+            let path = self.whole_path(entry);
             let read = fs::read_link(&path);
             let read = read.map_err(|e| Failure::unreadable(path.display(), e))?;
             target = read.as_os_str().as_bytes().to_vec();
         }
         let (mode, modified) = (Some(stat.mode), stat.modified);
-        Ok(About { mode, modified, has_time: true, checksum: None, target })
+        Ok(EntryMetadata { mode, modified, has_time: true, checksum: None, target })
     }
 
-    fn together(&self, items: &[usize]) -> usize {
+    fn batch_len(&self, entries: &[usize]) -> usize {
         let mut bytes = 0;
-        let fits = |item: &&usize| {
-            bytes += self.items[**item].size_bytes;
+        let fits = |entry: &&usize| {
+            bytes += self.entries[**entry].size_bytes;
             bytes <= SPAN_BYTES
         };
-        items.iter().take(MAX_TOGETHER).take_while(fits).count().max(1)
+        entries.iter().take(MAX_TOGETHER).take_while(fits).count().max(1)
     }
 
-    fn read(&self, items: &[usize], scratch: &mut Scratch) -> Vec<Result<Whole, Fault>> {
-        let sizes = items.iter().map(|item| self.items[*item].size_bytes as usize);
+    fn read_batch(
+        &self,
+        entries: &[usize],
+        scratch: &mut Scratch,
+    ) -> Result<Vec<Result<WholeFile, Fault>>, Failure> {
+        let sizes = entries.iter().map(|entry| self.entries[*entry].size_bytes as usize);
         let total = sizes.clone().sum();
         scratch.buffer.reserve(total);
         let mut rest = &mut scratch.buffer.as_mut_slice()[..total];
-        let (mut results, mut start) = (Vec::with_capacity(items.len()), 0);
-        for (item, size) in items.iter().zip(sizes) {
+        let (mut results, mut start) = (Vec::with_capacity(entries.len()), 0);
+        for (entry, size) in entries.iter().zip(sizes) {
             let (target, behind) = rest.split_at_mut(size);
             rest = behind;
-            let read = self.open(*item).and_then(|mut file| {
+            let read = self.open(*entry).and_then(|mut file| {
                 file.read_exact(target)?;
                 check_end(&mut file)
             });
-            let read = read.map_err(|e| self.fault(*item, &e));
-            let bytes = Bytes::At(start..start + size);
-            let read = read.map(|()| Whole { bytes, checksum: None });
+            let read = read.map_err(|e| self.fault(*entry, &e));
+            let bytes = FileBytes::InBuffer(start..start + size);
+            let read = read.map(|()| WholeFile { bytes, checksum: None });
             results.push(read);
             start += size;
         }
-        results
+        Ok(results)
     }
 
-    fn stream(&self, item: usize, scratch: &mut Scratch, take: &mut Take) -> Result<(), Stop> {
-        let fault = |e: io::Error| self.fault(item, &e);
-        let mut file = self.open(item).map_err(fault)?;
-        let mut left = self.items[item].size_bytes;
+    fn stream(
+        &self,
+        entry: usize,
+        scratch: &mut Scratch,
+        take: &mut TakeChunk,
+    ) -> Result<(), Stop> {
+        let fault = |e: io::Error| self.fault(entry, &e);
+        let mut file = self.open(entry).map_err(fault)?;
+        let mut left = self.entries[entry].size_bytes;
         scratch.buffer.reserve(SPAN_BYTES as usize);
         while left > 0 {
             let length = left.min(SPAN_BYTES) as usize;
@@ -215,13 +224,13 @@ impl Origin for FolderTree {
     }
 }
 
-impl FolderTree {
-    fn fault(&self, item: usize, error: &io::Error) -> Fault {
+impl DirectoryEntries {
+    fn fault(&self, entry: usize, error: &io::Error) -> Fault {
         let why = match error.kind() {
             io::ErrorKind::UnexpectedEof => "it became shorter while it was read".to_owned(),
             _ => error.to_string(),
         };
-        Fault::Unreadable(format!("{}: {why}", self.whole_path(item).display()))
+        Fault::Unreadable(format!("{}: {why}", self.whole_path(entry).display()))
     }
 }
 

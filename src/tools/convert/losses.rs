@@ -1,11 +1,11 @@
-//! What a format cannot hold, counted: nothing is lost in silence.
+//! What the format of the output cannot hold: nothing is left out in silence.
 
 use crate::failure::say;
 use std::path::Path;
 
 /// What was left out, or is kept in another form.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Lost {
+pub(crate) struct Losses {
     pub(crate) symlinks: u64,
     pub(crate) modes: u64,
     pub(crate) times: u64,
@@ -19,8 +19,8 @@ pub(crate) struct Lost {
     pub(crate) names: u64,
 }
 
-impl Lost {
-    /// One line, if there is anything to say.
+impl Losses {
+    /// Prints one line, if anything was left out.
     pub(crate) fn say(&self, output: &Path, format: &str) {
         let counts = [
             (self.symlinks, "symbolic links left out"),
@@ -32,7 +32,7 @@ impl Lost {
             (self.names, "names that are not UTF-8, which programs may show otherwise"),
         ];
         let counts = counts.iter().filter(|(count, _)| *count > 0);
-        let parts: Vec<_> = counts.map(|(count, what)| format!("{count} {what}")).collect();
+        let parts: Vec<_> = counts.map(|(count, loss)| format!("{count} {loss}")).collect();
         if !parts.is_empty() {
             say(format_args!("ffrfs: {} ({format}): {}", output.display(), parts.join(", ")));
         }

@@ -6,13 +6,13 @@ use crate::failure::Failure;
 use std::collections::HashMap;
 use std::ops::Range;
 
-/// What an item is in the dataset, and where its path lies.
+/// The node that an entry is in the catalog, and where its path lies.
 pub(crate) struct Place {
     pub(crate) node: Node,
     pub(crate) path: Range<usize>,
 }
 
-/// Names and what has them.
+/// Entries and their names.
 #[derive(Default)]
 pub(crate) struct Listed {
     pub(crate) names: Vec<u8>,

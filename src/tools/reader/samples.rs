@@ -1,0 +1,320 @@
+//! One sample of any size, chunk by chunk, in bounded memory.
+//!
+//! Imports the types of this folder. Spans of samples stand in `together.rs`, checks alone in `check.rs`.
+
+use super::types::{Chunk, DecodedInterval, SPAN_BYTES, Scratch, Stop, TakeChunk};
+use crate::catalog::Located;
+use crate::dataset::open::{self, Opened};
+use crate::format::checksum::{ChecksumKind, Hasher};
+use crate::format::stream::{Interval, StreamIndex};
+use crate::format::{Checksum, Container, Content, Fault, shown};
+use crate::io::Buffer;
+use crate::tools::interrupt::Interrupt;
+
+/// The most that is decoded at once, where an encoding cannot be undone step by step.
+const MAX_DECODED_BYTES: u64 = 1 << 30;
+
+/// Reads the samples of open containers.
+#[derive(Clone, Copy)]
+pub(crate) struct SampleReader<'a> {
+    pub(super) opened: &'a Opened,
+    pub(super) interrupt: &'a Interrupt,
+}
+
+/// Checksums of the bytes that a container holds for a sample, as they come chunk by chunk.
+pub(super) struct Hashing {
+    expected: Option<(Checksum, Hasher)>,
+    /// A checksum that is wanted beside the expected one.
+    other: Option<Hasher>,
+}
+
+impl Hashing {
+    /// Compares with `expected`, and computes a checksum by `wanted`.
+    pub(super) fn new(expected: Option<Checksum>, wanted: Option<ChecksumKind>) -> Self {
+        let other = wanted.filter(|kind| expected.is_none_or(|stored| stored.kind() != *kind));
+        Self {
+            expected: expected.map(|expected| (expected, expected.hasher())),
+            other: other.map(Hasher::new),
+        }
+    }
+
+    /// Holes are not stored, and have no part in the checksum.
+    pub(super) fn update(&mut self, chunk: &Chunk) {
+        let Chunk::Data(bytes) = chunk else { return };
+        let hashers = self.expected.iter_mut().map(|(_, hasher)| hasher).chain(&mut self.other);
+        hashers.for_each(|hasher| hasher.update(bytes));
+    }
+
+    /// The wanted checksum, or else the expected one, if the bytes match that.
+    pub(super) fn finish(self) -> Result<Option<Checksum>, Fault> {
+        let other = self.other.map(Hasher::finish);
+        let Some((expected, hasher)) = self.expected else { return Ok(other) };
+        expected.compare(hasher.finish())?;
+        Ok(other.or(Some(expected)))
+    }
+}
+
+impl<'a> SampleReader<'a> {
+    pub(crate) fn new(opened: &'a Opened, interrupt: &'a Interrupt) -> Self {
+        Self { opened, interrupt }
+    }
+
+    pub(super) fn container(&self, located: &Located) -> &'a dyn Container {
+        self.opened.dataset.parts()[located.container].as_ref()
+    }
+
+    /// Fills `target` from a byte of the part that a sample lies in.
+    pub(super) fn fetch(
+        &self,
+        located: &Located,
+        target: &mut [u8],
+        offset_bytes: u64,
+    ) -> Result<(), Fault> {
+        let length = target.len();
+        let read = self.opened.store.part(located.part).read(target, offset_bytes, length);
+        read.map_err(|error| Fault::Unreadable(error.to_string()))
+    }
+
+    /// Logs that a sample is bad.
+    pub(crate) fn log_bad(&self, located: &Located, fault: &Fault) {
+        let container = self.opened.store.part(located.part).name();
+        let (index, offset) = (located.index, located.sample.offset_bytes);
+        tracing::error!("{container}: sample {index} at byte {offset}: {fault}");
+    }
+
+    /// Where a sample really lies, once its header bytes are checked.
+    fn exact(&self, located: &Located) -> Result<Located, Fault> {
+        if located.sample.damaged {
+            return Err(Fault::Damaged);
+        }
+        Ok(open::exact(&self.opened.dataset, &self.opened.store, located)?)
+    }
+
+    /// Gives the file of a sample chunk by chunk. Whether these were the right bytes is known at the end.
+    pub(crate) fn stream(
+        &self,
+        located: &Located,
+        scratch: &mut Scratch,
+        take: &mut TakeChunk,
+    ) -> Result<(), Stop> {
+        let mut hashing = Hashing::new(located.sample.checksum, None);
+        if located.sample.damaged {
+            return Err(Fault::Damaged.into());
+        }
+        if let Some(stream) = self.container(located).stream() {
+            self.pieces(located, Some(stream), scratch, &mut |chunk| {
+                hashing.update(&chunk);
+                take(chunk)
+            })?;
+            return Ok(hashing.finish().map(drop)?);
+        }
+        let located = self.exact(located)?;
+        let prefix = shown::prefix(self.container(&located), located.index, &located.sample)?;
+        if !prefix.is_empty() {
+            take(Chunk::Data(&prefix))?;
+        }
+        let take: &mut TakeChunk = &mut |chunk| {
+            hashing.update(&chunk);
+            take(chunk)
+        };
+        match located.sample.content {
+            Content::Sparse(_) => self.pieces(&located, None, scratch, take)?,
+            _ => self.held(&located, scratch, take)?,
+        }
+        Ok(hashing.finish().map(drop)?)
+    }
+
+    /// Reads all bytes that the container holds for a sample, decoded if they are encoded, and compares their
+    /// checksum. Gives the checksum by `wanted`, or else the one that was compared.
+    pub(super) fn check_held(
+        &self,
+        located: &Located,
+        scratch: &mut Scratch,
+        wanted: Option<ChecksumKind>,
+    ) -> Result<Option<Checksum>, Stop> {
+        let located = self.exact(located)?;
+        let mut hashing = Hashing::new(located.sample.checksum, wanted);
+        self.held(&located, scratch, &mut |chunk| {
+            hashing.update(&chunk);
+            Ok(())
+        })?;
+        Ok(hashing.finish()?)
+    }
+
+    /// Gives the bytes that the container holds for a sample, decoded if they are encoded.
+    fn held(
+        &self,
+        located: &Located,
+        scratch: &mut Scratch,
+        take: &mut TakeChunk,
+    ) -> Result<(), Stop> {
+        match located.sample.content {
+            Content::Encoded(_) => self.decoded(located, scratch, take),
+            Content::Stored | Content::Prefixed(_) | Content::Sparse(_) => {
+                self.stored(located, &mut scratch.buffer, &mut |bytes, _| {
+                    take(Chunk::Data(bytes)).map_err(Stop::Failed)
+                })
+            }
+        }
+    }
+
+    /// Gives the stored bytes of a sample; says of each slice whether it is the last.
+    fn stored(
+        &self,
+        located: &Located,
+        buffer: &mut Buffer,
+        take: &mut TakeStored,
+    ) -> Result<(), Stop> {
+        let at = located.sample;
+        let mut done = 0;
+        buffer.reserve(at.length_bytes.min(SPAN_BYTES) as usize);
+        while done < at.length_bytes {
+            self.interrupt.check()?;
+            let length = (at.length_bytes - done).min(SPAN_BYTES) as usize;
+            let target = &mut buffer.as_mut_slice()[..length];
+            self.fetch(located, target, at.offset_bytes + done)?;
+            done += length as u64;
+            take(target, done == at.length_bytes)?;
+        }
+        Ok(())
+    }
+
+    /// Decodes a sample step by step, or at once if its encoding or its size says so.
+    fn decoded(
+        &self,
+        located: &Located,
+        scratch: &mut Scratch,
+        take: &mut TakeChunk,
+    ) -> Result<(), Stop> {
+        let (at, container) = (located.sample, self.container(located));
+        let decoder = container.decoder(located.index, None).map_err(Fault::from)?;
+        let Some(mut decoder) = decoder.filter(|_| at.size_bytes() > SPAN_BYTES) else {
+            return self.decoded_at_once(located, scratch, take);
+        };
+        let (mut given, mut out) = (0, vec![0; SPAN_BYTES as usize]);
+        self.stored(located, &mut scratch.buffer, &mut |mut bytes, is_last| {
+            loop {
+                let step = decoder.decode(bytes, &mut out, is_last).map_err(Fault::Structure)?;
+                given += step.given as u64;
+                bytes = &bytes[step.taken..];
+                if given > at.size_bytes() {
+                    let error =
+                        format!("more than the {} bytes that it should be", at.size_bytes());
+                    return Err(Fault::Structure(error).into());
+                }
+                if step.given > 0 {
+                    take(Chunk::Data(&out[..step.given]))?;
+                }
+                if step.is_end || (step.given < out.len() && bytes.is_empty()) {
+                    return Ok(());
+                }
+                if step.given == 0 && step.taken == 0 {
+                    return Err(Fault::Structure("the encoding ends early".into()).into());
+                }
+            }
+        })?;
+        match given < at.size_bytes() {
+            true => {
+                let error = format!("{given} bytes instead of {}", at.size_bytes());
+                Err(Fault::Structure(error).into())
+            }
+            false => Ok(()),
+        }
+    }
+
+    fn decoded_at_once(
+        &self,
+        located: &Located,
+        scratch: &mut Scratch,
+        take: &mut TakeChunk,
+    ) -> Result<(), Stop> {
+        let at = located.sample;
+        if at.size_bytes().max(at.length_bytes) > MAX_DECODED_BYTES {
+            let error = format!("more than {MAX_DECODED_BYTES} bytes to decode at once");
+            return Err(Fault::Structure(error).into());
+        }
+        let mut stored = vec![0; at.length_bytes as usize];
+        self.fetch(located, &mut stored, at.offset_bytes)?;
+        scratch.buffer.reserve(at.size_bytes() as usize);
+        let out = &mut scratch.buffer.as_mut_slice()[..at.size_bytes() as usize];
+        shown::decode(self.container(located), located.index, &stored, out)?;
+        Ok(take(Chunk::Data(out))?)
+    }
+
+    /// Gives a file that is pieces of its container, or of the compressed stream that the container is.
+    fn pieces(
+        &self,
+        located: &Located,
+        stream: Option<&StreamIndex>,
+        scratch: &mut Scratch,
+        take: &mut TakeChunk,
+    ) -> Result<(), Stop> {
+        let (size, container) = (located.sample.size_bytes(), self.container(located));
+        let mut at = 0;
+        while at < size {
+            let piece = container.piece(located.index, at).map_err(Fault::from)?;
+            let Some(piece) = piece.filter(|piece| piece.at_bytes < size) else {
+                return Ok(take(Chunk::Hole(size - at))?);
+            };
+            if piece.at_bytes > at {
+                take(Chunk::Hole(piece.at_bytes - at))?;
+                at = piece.at_bytes;
+            }
+            let end = piece.at_bytes.saturating_add(piece.length_bytes).min(size);
+            if end <= at {
+                return Err(Fault::Damaged.into());
+            }
+            while at < end {
+                self.interrupt.check()?;
+                let offset = piece.offset_bytes + (at - piece.at_bytes);
+                let length = (end - at).min(SPAN_BYTES);
+                let bytes = match stream {
+                    Some(stream) => {
+                        let interval = stream.interval(offset).ok_or(Fault::Damaged)?;
+                        let bytes = self.interval(located, stream, &interval, scratch)?;
+                        let from = (offset - interval.decoded.start) as usize;
+                        &bytes[from..bytes.len().min(from + length as usize)]
+                    }
+                    None => {
+                        let base = self.opened.dataset.base_of(located.container);
+                        scratch.buffer.reserve(length as usize);
+                        let target = &mut scratch.buffer.as_mut_slice()[..length as usize];
+                        self.fetch(located, target, base + offset)?;
+                        &*target
+                    }
+                };
+                take(Chunk::Data(bytes))?;
+                at += bytes.len() as u64;
+            }
+        }
+        Ok(())
+    }
+
+    /// The decoded bytes of an interval of a stream, checked. The last one is kept: the next sample mostly
+    /// lies in it, too.
+    pub(super) fn interval<'s>(
+        &self,
+        located: &Located,
+        stream: &StreamIndex,
+        interval: &Interval,
+        scratch: &'s mut Scratch,
+    ) -> Result<&'s [u8], Fault> {
+        let (container, number) = (located.container, interval.number);
+        let is_kept = |kept: &DecodedInterval| (kept.container, kept.number) == (container, number);
+        if !scratch.interval.as_ref().is_some_and(is_kept) {
+            let mut bytes = scratch.interval.take().map_or_else(Vec::new, |kept| kept.bytes);
+            let length = (interval.stored.end - interval.stored.start) as usize;
+            let offset = self.opened.dataset.base_of(container) + interval.stored.start;
+            scratch.buffer.reserve(length);
+            let stored = &mut scratch.buffer.as_mut_slice()[..length];
+            self.fetch(located, stored, offset)?;
+            bytes.resize((interval.decoded.end - interval.decoded.start) as usize, 0);
+            stream.decode(number, stored, &mut bytes).map_err(Fault::Structure)?;
+            scratch.interval = Some(DecodedInterval { container, number, bytes });
+        }
+        Ok(scratch.interval.as_ref().map_or(&[][..], |kept| &kept.bytes))
+    }
+}
+
+/// Takes stored bytes, and whether they are the last.
+type TakeStored<'a> = dyn FnMut(&[u8], bool) -> Result<(), Stop> + 'a;

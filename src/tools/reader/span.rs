@@ -1,0 +1,104 @@
+//! Which samples are fetched with one read.
+//!
+//! Imports the sizes of `types.rs`.
+
+use super::types::SPAN_BYTES;
+use crate::catalog::{Dataset, Located};
+use crate::format::Content;
+
+/// More samples than this are not read together, however small they are.
+const MAX_SAMPLES: usize = 4096;
+/// Bytes between two samples that are read for nothing, at most, unless the samples are as long together.
+const MAX_GAP_BYTES: u64 = 64 << 10;
+/// One thread reads this much of a compressed stream: at its ends, threads decode the same interval.
+const STREAM_SPAN_BYTES: u64 = 16 << 20;
+
+/// Puts samples into a span as long as they lie near each other.
+pub(crate) struct SpanPlan<'a> {
+    dataset: &'a Dataset,
+    span: Option<Open>,
+}
+
+/// What the plan knows of the samples in the span.
+struct Open {
+    container: usize,
+    is_stream: bool,
+    may_join: bool,
+    start: u64,
+    end: u64,
+    samples: usize,
+    /// Bytes of the files.
+    shown_bytes: u64,
+    /// Bytes of the extents.
+    stored_bytes: u64,
+}
+
+impl<'a> SpanPlan<'a> {
+    pub(crate) fn new(dataset: &'a Dataset) -> Self {
+        Self { dataset, span: None }
+    }
+
+    /// Whether a sample is read together with those before it. The first always is.
+    pub(crate) fn add(&mut self, located: &Located) -> bool {
+        let (at, extent) = (located.sample, located.sample.extent());
+        let is_stream = self.dataset.parts()[located.container].stream().is_some();
+        let is_sparse = matches!(at.content, Content::Sparse(_)) && !is_stream;
+        let length = extent.end - extent.start;
+        let may_join = !at.damaged
+            && !is_sparse
+            && at.size_bytes() <= SPAN_BYTES
+            && (is_stream || length <= SPAN_BYTES);
+        let Some(span) = &mut self.span else {
+            self.span = Some(Open {
+                container: located.container,
+                is_stream,
+                may_join,
+                start: extent.start,
+                end: extent.end,
+                samples: 1,
+                shown_bytes: at.size_bytes(),
+                stored_bytes: length,
+            });
+            return true;
+        };
+        let shown_bytes = span.shown_bytes.saturating_add(at.size_bytes());
+        let stored_bytes = span.stored_bytes.saturating_add(length);
+        let end = span.end.max(extent.end);
+        let is_near = match is_stream {
+            true => shown_bytes <= STREAM_SPAN_BYTES,
+            false => {
+                extent.start >= span.start
+                    && end - span.start <= SPAN_BYTES
+                    && shown_bytes <= 2 * SPAN_BYTES
+                    && extent.start.saturating_sub(span.end) <= MAX_GAP_BYTES.max(stored_bytes)
+            }
+        };
+        let is_alike = span.container == located.container && span.is_stream == is_stream;
+        if !(is_near && is_alike && may_join && span.may_join && span.samples < MAX_SAMPLES) {
+            return false;
+        }
+        (span.end, span.shown_bytes, span.stored_bytes) = (end, shown_bytes, stored_bytes);
+        span.samples += 1;
+        true
+    }
+}
+
+/// The first of `samples` that are read together; at least one, unless there is none.
+///
+/// # Errors
+/// A container was changed so that its index cannot be read.
+pub(crate) fn next_span(
+    dataset: &Dataset,
+    samples: &mut std::iter::Peekable<impl Iterator<Item = u64>>,
+) -> crate::format::Result<Vec<(u64, Located)>> {
+    let (mut plan, mut span) = (SpanPlan::new(dataset), Vec::new());
+    while let Some(&sample) = samples.peek() {
+        let Some(located) = dataset.locate(sample)? else { break };
+        if !plan.add(&located) {
+            break;
+        }
+        samples.next();
+        span.push((sample, located));
+    }
+    Ok(span)
+}

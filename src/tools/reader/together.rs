@@ -1,0 +1,169 @@
+//! Samples of one span: fetched with one read, checked in memory.
+//!
+//! Imports the types of this folder, and the reader of single samples.
+
+use super::samples::{Hashing, SampleReader};
+use super::types::{Chunk, FileBytes, Scratch, Stop, WholeFile};
+use crate::catalog::Located;
+use crate::failure::Failure;
+use crate::format::checksum::ChecksumKind;
+use crate::format::{Checksum, Container, Content, Fault, Sample, shown};
+use std::ops::Range;
+
+/// A sample whose extent was checked in memory.
+pub(super) enum Checked {
+    /// The bytes are right. Their checksum, if it was computed.
+    Here(Option<Checksum>),
+    /// The sample lies elsewhere; its container now knows where.
+    Elsewhere,
+}
+
+/// Checks a sample whose extent is in memory. One that is encoded is decoded to `decoded`. Gives the checksum
+/// by `wanted`, or else the one that was compared.
+pub(super) fn check_extent(
+    container: &dyn Container,
+    located: &Located,
+    extent: &[u8],
+    decoded: &mut [u8],
+    wanted: Option<ChecksumKind>,
+) -> Result<Checked, Fault> {
+    let at = located.sample;
+    if at.damaged {
+        return Err(Fault::Damaged);
+    }
+    let (header, stored) = extent.split_at(at.lead_bytes as usize);
+    if !shown::check_header(container, located.index, header)? {
+        return Ok(Checked::Elsewhere);
+    }
+    let held = match at.content {
+        Content::Encoded(_) => {
+            shown::decode(container, located.index, stored, decoded)?;
+            &*decoded
+        }
+        Content::Stored | Content::Prefixed(_) | Content::Sparse(_) => stored,
+    };
+    let mut hashing = Hashing::new(at.checksum, wanted);
+    hashing.update(&Chunk::Data(held));
+    Ok(Checked::Here(hashing.finish()?))
+}
+
+/// How much memory a sample needs beside its extent to be checked.
+pub(super) fn decoded_bytes(sample: &Sample) -> usize {
+    match sample.content {
+        Content::Encoded(size) => size as usize,
+        Content::Stored | Content::Prefixed(_) | Content::Sparse(_) => 0,
+    }
+}
+
+/// How much memory the file of a sample needs beside its extent.
+fn made_bytes(sample: &Sample) -> usize {
+    match sample.content {
+        Content::Stored | Content::Sparse(_) => 0,
+        Content::Prefixed(_) | Content::Encoded(_) => sample.size_bytes() as usize,
+    }
+}
+
+/// The bytes of a part that a span lies in.
+pub(super) fn extent_of(span: &[Located]) -> Range<u64> {
+    let start = span.iter().map(|l| l.sample.extent().start).min().unwrap_or_default();
+    let end = span.iter().map(|l| l.sample.extent().end).max().unwrap_or(start);
+    start..end
+}
+
+/// Where the extent of a sample lies in the memory that its span was read to.
+pub(super) fn place_in(span: &Range<u64>, sample: &Sample) -> Range<usize> {
+    let extent = sample.extent();
+    (extent.start - span.start) as usize..(extent.end - span.start) as usize
+}
+
+impl SampleReader<'_> {
+    /// Reads the files of a span whole; where they lie in [`Scratch::buffer`] then.
+    ///
+    /// # Errors
+    /// The user has interrupted the work.
+    pub(crate) fn read_span(
+        &self,
+        span: &[Located],
+        scratch: &mut Scratch,
+    ) -> Result<Vec<Result<WholeFile, Fault>>, Failure> {
+        let Some(first) = span.first() else { return Ok(Vec::new()) };
+        if span.len() == 1 || self.container(first).stream().is_some() {
+            return span.iter().map(|located| self.read_one(located, scratch)).collect();
+        }
+        let range = extent_of(span);
+        let length = (range.end - range.start) as usize;
+        let made: usize = span.iter().map(|located| made_bytes(&located.sample)).sum();
+        scratch.buffer.reserve(length + made);
+        let target = &mut scratch.buffer.as_mut_slice()[..length];
+        if self.fetch(first, target, range.start).is_err() {
+            // One of them is to blame; the others may be fine.
+            return span.iter().map(|located| self.read_one(located, scratch)).collect();
+        }
+        let (mut made, mut files) = (length, Vec::with_capacity(span.len()));
+        let mut other = Scratch::default();
+        for located in span {
+            let place = place_in(&range, &located.sample);
+            let memory = scratch.buffer.as_mut_slice();
+            files.push(match self.file_in(located, place, &mut made, memory) {
+                Ok(Some(file)) => Ok(file),
+                // Not with this buffer: the others lie in it.
+                Ok(None) => self.read_one(located, &mut other)?,
+                Err(fault) => Err(fault),
+            });
+        }
+        Ok(files)
+    }
+
+    /// The file of a sample whose extent lies in `memory`; what must be made from that is put behind `made`.
+    /// `None`: the sample lies elsewhere.
+    fn file_in(
+        &self,
+        located: &Located,
+        extent: Range<usize>,
+        made: &mut usize,
+        memory: &mut [u8],
+    ) -> Result<Option<WholeFile>, Fault> {
+        let (at, container) = (located.sample, self.container(located));
+        let stored = extent.start + at.lead_bytes as usize..extent.end;
+        let out = *made..*made + made_bytes(&at);
+        let (read, free) = memory.split_at_mut(*made);
+        let free = &mut free[..out.len()];
+        let checksum = match check_extent(container, located, &read[extent], free, None)? {
+            Checked::Here(checksum) => checksum,
+            Checked::Elsewhere => return Ok(None),
+        };
+        let (place, checksum) = match at.content {
+            Content::Stored | Content::Sparse(_) => (stored, checksum),
+            Content::Encoded(_) => (out, checksum),
+            Content::Prefixed(_) => {
+                let prefix = shown::prefix(container, located.index, &at)?;
+                let (before, behind) = free.split_at_mut(prefix.len());
+                before.copy_from_slice(&prefix);
+                behind.copy_from_slice(&read[stored]);
+                (out, None)
+            }
+        };
+        *made = (*made).max(place.end);
+        Ok(Some(WholeFile { bytes: FileBytes::InBuffer(place), checksum }))
+    }
+
+    fn read_one(
+        &self,
+        located: &Located,
+        scratch: &mut Scratch,
+    ) -> Result<Result<WholeFile, Fault>, Failure> {
+        let mut bytes = Vec::new();
+        let read = self.stream(located, scratch, &mut |chunk| {
+            match chunk {
+                Chunk::Data(data) => bytes.extend_from_slice(data),
+                Chunk::Hole(length) => bytes.resize(bytes.len() + length as usize, 0),
+            }
+            Ok(())
+        });
+        match read {
+            Ok(()) => Ok(Ok(WholeFile { bytes: FileBytes::Own(bytes), checksum: None })),
+            Err(Stop::Bad(fault)) => Ok(Err(fault)),
+            Err(Stop::Failed(failure)) => Err(failure),
+        }
+    }
+}

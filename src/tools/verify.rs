@@ -1,0 +1,194 @@
+//! Every sample of a dataset against its checksum, on several threads, in the order of the containers.
+
+use crate::catalog::{Catalog, Located};
+use crate::dataset::checksums::CheckedBy;
+use crate::dataset::open::Opened;
+use crate::failure::{Exit, Failure};
+use crate::format::{self, Fault, Mismatch, PartName};
+use crate::tools::interrupt::Interrupt;
+use crate::tools::progress;
+use crate::tools::reader::{
+    CheckedSample, SampleChecker, SampleReader, exit_of, for_each, next_span,
+};
+use indicatif::ProgressBar;
+use serde::Serialize;
+use std::ops::Range;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// What was found.
+#[derive(Debug, Default, Serialize)]
+pub(crate) struct Verified {
+    pub(crate) first_sample: u64,
+    /// One past the last.
+    pub(crate) end_sample: u64,
+    /// All samples from the first up to this were checked.
+    pub(crate) checked_to: u64,
+    pub(crate) bytes: u64,
+    /// Samples of formats without checksums.
+    pub(crate) not_verifiable: u64,
+    pub(crate) complete: bool,
+    pub(crate) bad: Vec<BadSample>,
+}
+
+/// A sample whose bytes are not what they should be, or cannot be read.
+#[derive(Debug, Serialize)]
+pub(crate) struct BadSample {
+    pub(crate) sample: u64,
+    pub(crate) path: String,
+    pub(crate) container: PartName,
+    pub(crate) index: u64,
+    pub(crate) offset: u64,
+    pub(crate) length: u64,
+    #[serde(flatten)]
+    reason: Reason,
+    #[serde(skip)]
+    pub(crate) fault: Fault,
+}
+
+/// A [`Fault`] as it stands in JSON.
+#[derive(Debug, Serialize)]
+#[serde(tag = "reason", rename_all = "snake_case")]
+enum Reason {
+    Checksum { expected: String, found: String },
+    Damaged,
+    Structure { error: String },
+    Unreadable { error: String },
+}
+
+impl From<&Fault> for Reason {
+    fn from(fault: &Fault) -> Self {
+        match fault {
+            Fault::Checksum(Mismatch { expected, found }) => Reason::Checksum {
+                expected: format!("{expected:#010x}"),
+                found: format!("{found:#010x}"),
+            },
+            Fault::Damaged => Reason::Damaged,
+            Fault::Structure(error) => Reason::Structure { error: error.clone() },
+            Fault::Unreadable(error) => Reason::Unreadable { error: error.clone() },
+        }
+    }
+}
+
+impl Verified {
+    /// The exit code.
+    pub(crate) fn exit(&self) -> Exit {
+        match self.complete {
+            true => exit_of(self.bad.iter().map(|bad| &bad.fault)),
+            false => Exit::Interrupted,
+        }
+    }
+
+    /// Looks up the paths of the bad samples.
+    pub(crate) fn name_bad_samples(
+        &mut self,
+        opened: &Opened,
+        catalog: &Catalog,
+    ) -> format::Result<()> {
+        let samples: Vec<u64> = self.bad.iter().map(|bad| bad.sample).collect();
+        let paths = catalog.paths(&opened.dataset, &samples)?;
+        for (bad, path) in self.bad.iter_mut().zip(paths) {
+            bad.path = String::from_utf8_lossy(&path).into_owned();
+        }
+        Ok(())
+    }
+}
+
+/// Checks the samples `range` on `threads` threads. When the user interrupts it, the result says how far it came.
+///
+/// # Errors
+/// A container was changed so that its index cannot be read.
+pub(crate) fn verify(
+    opened: &Opened,
+    range: Range<u64>,
+    threads: usize,
+    interrupt: &Interrupt,
+) -> Result<Verified, Failure> {
+    let reader = SampleReader::new(opened, interrupt);
+    let run = Run {
+        opened,
+        range: range.clone(),
+        checker: SampleChecker::new(reader, None),
+        progress: progress::of_samples(range.end - range.start),
+        state: Mutex::new(State { next: range.start, ..State::default() }),
+    };
+    let checked = for_each(threads, interrupt, &|| run.take(), &|span: Span, scratch| {
+        let located: Vec<Located> = span.iter().map(|(_, located)| *located).collect();
+        // A span that was not checked to its end stays under way.
+        let checked = run.checker.check_span(&located, scratch)?;
+        run.note(&span, checked);
+        Ok(())
+    });
+    run.progress.finish_and_clear();
+    match checked {
+        Err(failure) if failure.exit != Exit::Interrupted => return Err(failure),
+        _ => {}
+    }
+    let state = run.state.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let mut outcome = state.outcome;
+    outcome.first_sample = range.start;
+    outcome.end_sample = range.end;
+    outcome.checked_to = state.under_way.into_iter().min().unwrap_or(state.next);
+    outcome.complete = outcome.checked_to >= range.end;
+    outcome.bad.sort_by_key(|bad| bad.sample);
+    Ok(outcome)
+}
+
+/// What the threads share.
+struct Run<'a> {
+    opened: &'a Opened,
+    range: Range<u64>,
+    checker: SampleChecker<'a>,
+    progress: ProgressBar,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    next: u64,
+    /// Spans that are being checked, by their first sample.
+    under_way: Vec<u64>,
+    outcome: Verified,
+}
+
+/// Samples that are read together, with their numbers.
+type Span = Vec<(u64, Located)>;
+
+impl Run<'_> {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn take(&self) -> Result<Option<Span>, Failure> {
+        let mut state = self.lock();
+        let span = next_span(&self.opened.dataset, &mut (state.next..self.range.end).peekable())?;
+        let Some((first, _)) = span.first() else { return Ok(None) };
+        state.under_way.push(*first);
+        state.next = first + span.len() as u64;
+        Ok(Some(span))
+    }
+
+    fn note(&self, span: &Span, checked: Vec<CheckedSample>) {
+        let mut state = self.lock();
+        for ((sample, located), checked) in span.iter().zip(checked) {
+            let at = located.sample;
+            state.outcome.bytes += if at.damaged { 0 } else { at.size_bytes() };
+            let checked_by = self.opened.checked_by(located);
+            state.outcome.not_verifiable += u64::from(checked_by == CheckedBy::Nothing);
+            let Err(fault) = checked else { continue };
+            state.outcome.bad.push(BadSample {
+                sample: *sample,
+                path: String::new(),
+                container: self.opened.store.part(located.part).name().clone(),
+                index: located.index,
+                offset: at.offset_bytes,
+                length: at.length_bytes,
+                reason: (&fault).into(),
+                fault,
+            });
+        }
+        if let Some((first, _)) = span.first() {
+            state.under_way.retain(|other| other != first);
+        }
+        self.progress.inc(span.len() as u64);
+    }
+}
