@@ -1,4 +1,4 @@
-//! `ffrfs completions`: what a shell needs to complete command lines.
+//! `ffrfs completions`: a script with which a shell completes command lines.
 
 use crate::failure::{Exit, Failure};
 use clap::{Args, Command, CommandFactory, ValueEnum};
@@ -11,7 +11,7 @@ Examples:
   ffrfs completions zsh > ~/.zfunc/_ffrfs      # a folder of $fpath
   ffrfs completions fish > ~/.config/fish/completions/ffrfs.fish";
 
-/// Print what a shell needs to complete command lines
+/// Print a script for the completion of command lines in a shell
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub(super) struct CompletionsArgs {

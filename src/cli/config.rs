@@ -13,8 +13,8 @@ use std::path::Path;
 pub(super) const OPTIONS: OptionTable =
     OptionTable { takes_value: options::takes, is_ignored: options::is_ignored, check_values };
 
-/// Puts the lines of FILE before each `--config FILE` of the sub-command `mount`: what follows it on the
-/// command line goes before what the file says.
+/// Puts the lines of FILE before each `--config FILE` of the sub-command `mount`, so that later flags of the
+/// command line override them.
 ///
 /// # Errors
 /// No file is named, or it cannot be used.
@@ -61,7 +61,7 @@ fn check_values(config: &Config) -> Result<(), Wrong> {
     Ok(())
 }
 
-/// What clap says before it goes on to usage and help.
+/// clap's message without usage and help.
 fn in_one_line(error: &clap::Error) -> String {
     let text = error.to_string();
     let lines = text.lines().map(str::trim).take_while(|line| !line.is_empty());
@@ -103,14 +103,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_with_its_line() {
+    fn an_error_names_its_line() {
         for (text, line, says) in [
             ("source = a\nfrobnicate = 1", 2, "unknown option `frobnicate`"),
             ("\n\n= 1", 3, "unknown option ``"),
             ("mountpoint", 1, "needs a value"),
             ("memory =", 1, "memory needs a value"),
             ("ro = perhaps", 1, "yes or no"),
-            ("mountpoint = a\nmountpoint = b", 2, "already"),
+            ("mountpoint = a\nmountpoint = b", 2, "second"),
             ("config = x", 1, "unknown"),
             ("foreground", 1, "unknown"),
             ("ro\nverify = sometimes", 2, "always, once, off"),
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn the_example_holds_with_and_without_what_it_has_in_comments() {
+    fn the_example_is_valid_with_and_without_the_options_in_its_comments() {
         let example = include_str!("../../systemd/ffrfs.conf.example");
         // A space tells a remark from an option that is switched off.
         let switched_on = |line: &str| match line.strip_prefix('#') {
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn what_differs_is_told_by_name_and_the_last_line_counts() {
+    fn differences_are_found_by_name_and_the_last_line_counts() {
         let of = |text: &str| parse(text.as_bytes(), OPTIONS).unwrap();
         let before = of("source = a\nsource = b\nverify = off\nverify = once\nro\nmemory = 1G");
         let after = of("verify = once\nsource = b\nsource = a\nmemory = 2G\nlog-level = debug");

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-/// Say what this host offers, what a mount would use, and what to change
+/// Report what this host offers, what a mount would use, and what to change
 #[derive(Debug, Args)]
 pub(super) struct DoctorArgs {
     /// Mount points and containers to check beside the host

@@ -16,8 +16,8 @@ use std::process::ExitCode;
 const NAMES: [&str; 2] = ["mount.ffrfs", "mount.fuse.ffrfs"];
 
 const AFTER_HELP: &str = "\
-mount(8) calls this for the types ffrfs and fuse.ffrfs. Options are those of `ffrfs mount --help`, with
-remount for what can change while it is mounted, and nofail: no source is no error.
+mount(8) calls this program for the types ffrfs and fuse.ffrfs. Options are those of `ffrfs mount --help`,
+remount, which changes options of a mount in use, and nofail: a missing source is then no error.
 
 Examples:
   mount -t ffrfs train.ffr /mnt/ds -o allow_other
@@ -26,9 +26,9 @@ Examples:
 
 pub(super) const EXIT_CODES: &str = "\
 Exit codes:
-    0  it is mounted
+    0  success
     1  wrong usage
-    2  the system lacks something: /dev/fuse, memory, processes, file descriptors
+    2  a resource of the system is missing: /dev/fuse, memory, processes, file descriptors
     4  ffrfs itself failed
     8  interrupted
    32  mounting failed";
@@ -38,21 +38,21 @@ Exit codes:
 #[command(name = "mount.ffrfs", version, after_help = format!("{AFTER_HELP}\n\n{EXIT_CODES}"), max_term_width = 100)]
 #[command(args_override_self = true)]
 struct HelperArgs {
-    /// A container, a folder, a glob or a brace list of them
+    /// A container, or a directory, a glob or a brace list of them
     source: PathBuf,
     /// Where to mount
     #[arg(value_name = "MOUNTPOINT")]
     target: PathBuf,
-    /// Ignore options that are not known
+    /// Ignore unknown options
     #[arg(short)]
     sloppy: bool,
-    /// Do all but mount: look whether options, source and mount point are good
+    /// Check options, source and mount point, but do not mount
     #[arg(short)]
     fake: bool,
-    /// No entry in /etc/mtab (there is none anyway)
+    /// Write no entry to /etc/mtab (ffrfs never does)
     #[arg(short)]
     no_mtab: bool,
-    /// Say what is done
+    /// Print what was done
     #[arg(short)]
     verbose: bool,
     /// As -o ro
@@ -61,13 +61,13 @@ struct HelperArgs {
     /// As -o rw
     #[arg(short, overrides_with = "read_only")]
     writable: bool,
-    /// The mount namespace to mount in, such as /proc/PID/ns/mnt; the source is looked up in this one
+    /// Mount in this mount namespace, such as /proc/PID/ns/mnt; the source is looked up in the caller's
     #[arg(short = 'N', value_name = "NAMESPACE")]
     namespace: Option<PathBuf>,
-    /// The type, which says nothing new
+    /// The file system type (ignored)
     #[arg(short = 't', value_name = "TYPE")]
     kind: Option<String>,
-    /// Mount options, set apart by commas
+    /// Mount options, separated by commas
     #[arg(short, value_name = "OPT[,OPT…]", action = clap::ArgAction::Append)]
     options: Vec<OsString>,
 }
@@ -101,7 +101,7 @@ fn run(args: HelperArgs) -> Result<u8, Failure> {
     } else {
         let mount = args.mount(&list)?;
         if nofail && is_missing(&args.source)? {
-            args.say("is not there, which is no error with nofail");
+            args.say("missing, which is no error with nofail");
             return Ok(0);
         }
         if args.fake {
@@ -148,7 +148,7 @@ impl HelperArgs {
     }
 }
 
-/// Whether one of the files that a source stands for is not there.
+/// Whether one of the files that a source names is missing.
 fn is_missing(source: &Path) -> Result<bool, Failure> {
     let not_there = |e: &io::Error| e.kind() == io::ErrorKind::NotFound;
     match expand::expand(&[source.to_owned()]) {
@@ -158,7 +158,7 @@ fn is_missing(source: &Path) -> Result<bool, Failure> {
     }
 }
 
-/// What can be known without a mount, and without reading all of a container.
+/// Checks for which no container need be read, and nothing mounted.
 fn check(source: &Path, target: &Path) -> Result<(), Failure> {
     for path in expand::expand(&[source.to_owned()])? {
         std::fs::File::open(&path).map_err(|e| Failure::unreadable(path.display(), e))?;

@@ -1,7 +1,7 @@
-//! `ffrfs man`: the manual pages, made of what clap knows and of what is written by hand in `docs/man`.
+//! `ffrfs man`: the manual pages, generated from the clap definitions and the hand-written parts in `docs/man`.
 //!
-//! A hand-written part is `docs/man/NAME.roff`: what stands before its first heading continues DESCRIPTION,
-//! the rest comes behind EXIT STATUS. A sub-command without one has a page all the same.
+//! A hand-written part is `docs/man/NAME.roff`: its text before the first heading continues DESCRIPTION, the
+//! rest comes behind EXIT STATUS. A sub-command without such a file has a page, too.
 
 use super::{EXIT_CODES, helper, options};
 use crate::failure::{Exit, Failure};
@@ -13,10 +13,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Write the manual pages to a folder
+/// Write the manual pages to a directory
 #[derive(Debug, Args)]
 pub(super) struct ManArgs {
-    /// The folder, which is made if it is not there
+    /// The directory, which is created if it is missing
     #[arg(value_name = "DIR")]
     folder: PathBuf,
 }

@@ -36,7 +36,7 @@ use std::process::ExitCode;
 
 const EXIT_CODES: &str = "\
 Exit codes:
-    0  all is well
+    0  success
     1  wrong usage
     2  a source cannot be read
     3  a source is not a usable container

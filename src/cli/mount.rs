@@ -29,8 +29,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 const AFTER_HELP: &str = "\
-Every long option can also be given as -o NAME[=VALUE], with - or _ in its name; what fstab adds
-(defaults, noauto, nofail, _netdev, user, x-…) is accepted.
+Every long option can also be given as -o NAME[=VALUE], with - or _ in its name. Options for other readers
+of fstab (defaults, noauto, nofail, _netdev, user, x-…) are accepted and ignored.
 
 Examples:
   ffrfs mount train.ffr /mnt/ds
@@ -40,21 +40,21 @@ Examples:
   ffrfs mount part0.ffr part1.ffr /mnt/ds -o allow_other,suffix=auto
   ffrfs mount shards/ /mnt/ds --layout shards --verify once --cache-size 1G";
 
-/// Indexes of that size are not held in memory.
+/// A kept index of at least this size is mapped rather than held on the heap.
 const WORTH_MAPPING_BYTES: u64 = 16 << 20;
 
-/// Mount containers on a folder
+/// Mount containers on a directory
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP, args_override_self = true)]
 #[command(override_usage = "ffrfs mount [OPTIONS] <SOURCE>... <MOUNTPOINT>
        ffrfs mount [OPTIONS] --config <FILE>")]
 pub(super) struct MountArgs {
-    /// Containers of any known format, or folders, globs or brace lists of them, shown as one dataset
-    /// (--layout); then the mount point: a folder, or /dev/fd/N, an open /dev/fuse that the caller has mounted
+    /// Containers of any known format, or directories, globs or brace lists of them, shown as one dataset
+    /// (--layout); then the mount point: a directory, or /dev/fd/N, an open /dev/fuse that the caller has mounted
     #[arg(required_unless_present = "config", value_name = "SOURCE… MOUNTPOINT")]
     paths: Vec<PathBuf>,
 
-    /// Sources, mount point and options from FILE, a line NAME = VALUE each; read again on SIGHUP
+    /// Read sources, mount point and options from FILE, one NAME = VALUE a line; SIGHUP reads it again
     // Its lines are expanded before clap sees them, and stand before it.
     #[arg(long, value_name = "FILE", conflicts_with = "paths")]
     config: Option<PathBuf>,
@@ -62,16 +62,16 @@ pub(super) struct MountArgs {
     source: Vec<PathBuf>,
     #[arg(long, hide = true, requires = "config")]
     mountpoint: Option<PathBuf>,
-    /// What the file said.
+    /// The config file as it was read.
     #[arg(skip)]
     configured: Option<Configured>,
 
-    /// Mount options, set apart by commas
+    /// Mount options, separated by commas
     // Expanded before clap sees it; declared for --help.
     #[arg(short = 'o', long = "options", value_name = "OPT[,OPT…]")]
     _options: Vec<String>,
 
-    /// Stay in the foreground, messages on stderr
+    /// Stay in the foreground, and write messages to stderr
     #[arg(short = 'f', long)]
     foreground: bool,
 
@@ -82,7 +82,7 @@ pub(super) struct MountArgs {
     #[command(flatten)]
     settings: Settings,
 
-    /// The options that were given.
+    /// The mount options of the command line, as `name` or `name=value`.
     #[arg(skip)]
     pub(super) given: Vec<String>,
     /// The mount namespace to mount in (a file), if it is not this one; mount(8)'s -N.
@@ -92,35 +92,35 @@ pub(super) struct MountArgs {
 
 #[derive(Debug, Args)]
 struct Settings {
-    /// Let all users use the mount
+    /// Let all users access the mount
     #[arg(long, alias = "allow_other")]
     allow_other: bool,
-    /// Let root use the mount beside you
+    /// Let root access the mount, and no other user but you
     #[arg(long, alias = "allow_root", conflicts_with = "allow_other")]
     allow_root: bool,
-    /// The kernel checks permissions (it always does)
+    /// Have the kernel check permissions (it always does)
     #[arg(long, alias = "default_permissions")]
     default_permissions: bool,
-    /// The kernel refuses all writing, also to .ffrfs/prefetch
+    /// Have the kernel refuse all writes, even to .ffrfs/prefetch
     #[arg(long, overrides_with = "rw")]
     ro: bool,
     // mount(8) passes it unasked.
     #[arg(long, hide = true, overrides_with = "ro")]
     rw: bool,
-    /// Whether .ffrfs/prefetch can be written; `ro` is the same as --ro
+    /// Who may write to .ffrfs/prefetch; `ro` is the same as --ro
     #[arg(long, value_name = "HOW", default_value = "rw")]
     control: Control,
-    /// Ignore set-user-id bits, which archives may have (always so)
+    /// Ignore the set-user-id bits of archive members (always in effect)
     #[arg(long)]
     nosuid: bool,
     #[arg(long, hide = true)]
     suid: bool,
-    /// No devices (always so)
+    /// Ignore device files (always in effect)
     #[arg(long)]
     nodev: bool,
     #[arg(long, hide = true)]
     dev: bool,
-    /// No program can be run from the mount
+    /// Let no program be run from the mount
     #[arg(long)]
     noexec: bool,
     #[arg(long, hide = true)]
@@ -128,36 +128,36 @@ struct Settings {
     /// The source that findmnt and df show [default: the container]
     #[arg(long, value_name = "NAME")]
     fsname: Option<String>,
-    /// Owner of all files [default: who mounts]
+    /// Owner of all files [default: the user who mounts]
     #[arg(long, value_name = "N")]
     uid: Option<u32>,
-    /// Group of all files [default: who mounts]
+    /// Group of all files [default: that of the user who mounts]
     #[arg(long, value_name = "N")]
     gid: Option<u32>,
-    /// Permission bits that files do not have, octal
+    /// Permission bits that files are shown without, in octal
     #[arg(long, value_name = "OCTAL", value_parser = octal, default_value = "0")]
     fmask: u16,
-    /// Permission bits that folders do not have, octal
+    /// Permission bits that directories are shown without, in octal
     #[arg(long, value_name = "OCTAL", value_parser = octal, default_value = "0")]
     dmask: u16,
     #[command(flatten)]
     live: LiveSettingsArgs,
-    /// How samples are read
+    /// How containers are read
     #[arg(long, value_name = "HOW", default_value = "auto")]
     io: IoChoice,
-    /// Whether listing a folder makes the kernel know its files' attributes too
+    /// Whether listing a directory also gives the kernel the attributes of its files
     #[arg(long, value_name = "WHEN", default_value = "auto")]
     readdirplus: ReaddirplusWhen,
     /// How requests come from the kernel
     #[arg(long, value_name = "HOW", default_value = "auto")]
     transport: TransportChoice,
-    /// Threads that serve requests [default: as many as CPUs]
+    /// Threads that serve requests [default: one a CPU]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
-    /// Counters for Prometheus, at http://HOST:PORT/metrics or on a socket
+    /// Serve counters for Prometheus, at http://HOST:PORT/metrics or on a socket
     #[arg(long, value_name = "unix:PATH|HOST:PORT")]
     metrics: Option<Address>,
-    /// Messages to this file instead of journald or syslog
+    /// Write messages to this file instead of journald or syslog
     #[arg(long, alias = "log_file", value_name = "FILE")]
     log_file: Option<PathBuf>,
 }
@@ -166,7 +166,7 @@ struct Settings {
 enum TransportChoice {
     /// Through io_uring where the host offers it, else through /dev/fuse
     Auto,
-    /// Through io_uring, a queue a CPU (needs the fuse module's enable_uring)
+    /// Through io_uring, with a queue for each CPU (needs the fuse module's enable_uring)
     Uring,
     /// Through /dev/fuse
     Devfuse,
@@ -174,27 +174,27 @@ enum TransportChoice {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Control {
-    /// By whoever may read the files
+    /// Every user who may read the files
     Rw,
-    /// Not at all
+    /// Nobody
     Ro,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum ReaddirplusWhen {
-    /// As the kernel thinks best: where files are looked at too
+    /// If the program that lists also looks at the files, as far as the kernel can tell
     Auto,
     /// Always
     Yes,
-    /// Never: listing a huge folder takes little of the kernel's memory
+    /// Never: listing a huge directory then takes little kernel memory
     No,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum IoChoice {
-    /// From the page cache what is there, else past it (O_DIRECT) where the file system can
+    /// Cached pages from the page cache, all else past it (O_DIRECT) if the file system supports that
     Auto,
-    /// Past the page cache
+    /// Past the page cache (O_DIRECT)
     Direct,
     /// Through the page cache
     Buffered,
@@ -216,15 +216,15 @@ impl IoChoice {
     }
 }
 
-/// A daemon that said nothing before it ended.
+/// The daemon ended before it reported success or failure.
 #[derive(Debug, thiserror::Error)]
-#[error("the daemon died at its start")]
+#[error("the daemon died while it was starting")]
 pub(super) struct Died;
 
 pub(super) fn run(args: MountArgs) -> Result<Exit, Failure> {
     match start(args, |failure| failure.exit as u8)? {
         0 => Ok(Exit::Ok),
-        // The daemon has said why.
+        // The daemon has printed the reason.
         code => std::process::exit(code.into()),
     }
 }
@@ -250,10 +250,10 @@ pub(super) fn start(mut args: MountArgs, code_of: fn(&Failure) -> u8) -> Result<
     let labels = labels(&args, &folder);
     let target = target(folder)?;
     if target.folder().is_none() && args.settings.ro {
-        // The kernel has been told already, perhaps something else.
+        // The kernel has already been told whether the mount is read-only.
         args.settings.control = Control::Ro;
     }
-    // What is relative lies where the caller is, not where the daemon goes.
+    // Relative paths are the caller's: the daemon changes its working directory.
     if let Some(file) = &mut args.settings.log_file {
         *file = std::path::absolute(&*file).map_err(|e| Failure::output(file.display(), e))?;
     }
@@ -290,7 +290,7 @@ pub(super) fn start(mut args: MountArgs, code_of: fn(&Failure) -> u8) -> Result<
                 Err(failure) => {
                     super::print::print(&failure);
                     ready.report(code_of(&failure));
-                    // The parent's exit code counts; nobody sees this one.
+                    // The caller sees the exit code of the parent, not this one.
                     Ok(failure.exit as u8)
                 }
             }
@@ -302,7 +302,7 @@ pub(super) fn start(mut args: MountArgs, code_of: fn(&Failure) -> u8) -> Result<
 fn target(path: PathBuf) -> Result<Target, Failure> {
     let Some(number) = handed::number(&path) else { return Ok(Target::Folder(path)) };
     let connection = handed::take(number).map_err(|e| {
-        let what = format!("{}: an open /dev/fuse is needed", path.display());
+        let what = format!("{}: not an open /dev/fuse", path.display());
         Failure::new(Exit::Mount, e).context(what)
     })?;
     Ok(Target::Handed(connection))
@@ -317,7 +317,7 @@ fn wait_for_daemon(report: process::Report) -> Result<u8, Failure> {
     code.ok_or_else(|| Failure::new(Exit::Mount, Died))
 }
 
-/// What the journal says of the mount with each message.
+/// Fields of each message in the journal.
 fn labels(args: &MountArgs, target: &Path) -> Labels {
     let absolute = || std::path::absolute(target).unwrap_or_else(|_| target.to_owned());
     let mount = mounts::resolve(target).unwrap_or_else(|_| absolute());
@@ -326,14 +326,12 @@ fn labels(args: &MountArgs, target: &Path) -> Labels {
 
 /// Everything up to a mount that the kernel has accepted.
 fn prepare(args: &MountArgs, target: Target) -> Result<Service, Failure> {
-    // What would fail after a long look at the containers fails before it.
+    // Checked before the containers are opened, which may take long.
     let here = args.namespace.is_none();
     let target = if here { free(target, &args.settings)? } else { target };
     let (opened, catalog) = open(args)?;
     if let Some(summary) = catalog.renamed().summary() {
-        tracing::warn!(
-            "not all names are shown as they are stored: {summary}; `info` has examples"
-        );
+        tracing::warn!("some names are shown changed: {summary}; ffrfs info has examples");
     }
     let samples = opened.dataset.len();
     let (io, given) = (in_words(&opened.store), args.given.clone());
@@ -344,7 +342,7 @@ fn prepare(args: &MountArgs, target: Target) -> Result<Service, Failure> {
     }
     let must_check = args.open.checksums.require_checksums;
     vfs.set_settings(Runtime::new(args.settings.memory(), must_check));
-    // Before the mount, so that no signal finds one that it would leave behind.
+    // Before the mount: a signal that came between would end the process and leave a dead mount.
     let signals = Signals::new([SIGTERM, SIGINT, SIGHUP]);
     let signals = signals.map_err(|e| Failure::new(Exit::Mount, e))?;
     let options = args.settings.mount(args.name());
@@ -386,16 +384,16 @@ fn open(args: &MountArgs) -> Result<(Opened, Catalog), Failure> {
     if opened.written_bytes() < WORTH_MAPPING_BYTES {
         return Ok((opened, catalog));
     }
-    // What was just read is on the heap; the index that was kept of it can be mapped.
+    // The index is on the heap now; the kept index that was just written can be mapped instead.
     drop((opened, catalog));
     open()
 }
 
-/// The containers are open by now, so that they need not be there, too.
+/// The containers are open by now, so that they need not be visible in the other namespace.
 fn enter(namespace: &Path, containers: usize) -> Result<(), Failure> {
     if containers > open::MANY_FILES {
         let most = open::MANY_FILES;
-        return Err(Failure::usage(format!("-N: not for more than {most} containers")));
+        return Err(Failure::usage(format!("-N cannot mount more than {most} containers")));
     }
     process::enter_mount_namespace(namespace).map_err(|e| {
         let what = format!("cannot enter the mount namespace {}", namespace.display());
@@ -423,7 +421,7 @@ impl Settings {
     }
 
     fn vfs(&self) -> Options {
-        // The kernel knows "all users" only; permissions keep out all but the owner, and root.
+        // The kernel can only open a mount to all users: permissions keep out all but the owner and root.
         let private = if self.allow_root { 0o077 } else { 0 };
         // With `ro` the kernel refuses to write, until `remount,rw`.
         let writable = if self.control == Control::Ro { 0o444 } else { 0o666 };
@@ -445,7 +443,7 @@ impl Settings {
         }
     }
 
-    /// On a connection that was handed over, what the kernel is told when it mounts was up to the caller.
+    /// The program that mounted /dev/fd/N chose the options that the kernel takes at a mount.
     fn warn_of_what_the_caller_decides(&self) {
         for (given, option) in [
             (self.allow_other, "allow_other"),
@@ -454,7 +452,9 @@ impl Settings {
             (self.fsname.is_some(), "fsname"),
         ] {
             if given {
-                tracing::warn!("{option} means nothing here: it is for whoever mounts /dev/fd/N");
+                tracing::warn!(
+                    "{option} has no effect: it is up to the program that mounted /dev/fd/N"
+                );
             }
         }
     }
@@ -490,7 +490,7 @@ fn cpus() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// They wait for the disk, not for a CPU: enough to keep a queue of requests in it.
+/// Threads for reads that wait for storage: enough to keep the queue of a device filled.
 fn workers() -> usize {
     (4 * cpus()).clamp(8, 32)
 }
@@ -527,7 +527,7 @@ fn free_mount_point(target: &Path) -> Result<PathBuf, Failure> {
         mounts::State::Mounted(mount) => Err(Failure::new(
             Exit::Mount,
             format!(
-                "{}: {} is mounted there already (ffrfs umount {})",
+                "{}: {} is already mounted there (to unmount it: ffrfs umount {})",
                 target.display(),
                 mount.source.to_string_lossy(),
                 target.display()
@@ -548,7 +548,7 @@ fn name_of(sources: &[PathBuf]) -> String {
 fn octal(text: &str) -> Result<u16, String> {
     match u16::from_str_radix(text, 8) {
         Ok(mask) if mask <= 0o777 => Ok(mask),
-        _ => Err("an octal number of up to 777 is needed".to_owned()),
+        _ => Err("not an octal number from 0 to 777".to_owned()),
     }
 }
 

@@ -6,7 +6,7 @@ use clap::{Arg, ArgMatches, CommandFactory};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
-/// Options for mount(8), fstab and libfuse that mean nothing here, or say what is so anyway.
+/// Options for mount(8), fstab and libfuse that have no effect here, or are always in effect.
 const IGNORED: &[&str] = &[
     "_netdev",
     "async",
@@ -46,7 +46,7 @@ const IGNORED_PREFIXES: &[&str] = &["x-", "X-", "comment=", "subtype=", "user="]
 /// Whether a flag of this (dashed) name exists, and whether it takes a value.
 pub(crate) type Takes = fn(&str) -> Option<bool>;
 
-/// What is no mount option.
+/// Long flags of `ffrfs mount` that are not mount options.
 const NO_OPTIONS: [&str; 7] =
     ["options", "foreground", "config", "source", "mountpoint", "help", "version"];
 
@@ -58,7 +58,7 @@ pub(crate) fn takes(name: &str) -> Option<bool> {
     (!NO_OPTIONS.contains(&name)).then(|| arg.get_action().takes_values())
 }
 
-/// Whether an option means nothing here, or says what is so anyway.
+/// Whether an option has no effect here, or is always in effect.
 pub(crate) fn is_ignored(option: &str) -> bool {
     IGNORED.contains(&option) || IGNORED_PREFIXES.iter().any(|prefix| option.starts_with(prefix))
 }
@@ -94,7 +94,7 @@ pub(crate) fn expand(args: Vec<OsString>, takes: Takes) -> Result<Vec<OsString>,
     Ok(out)
 }
 
-/// The long flags for a list of options; what means nothing here is left out.
+/// The long flags for a list of options, without those that have no effect.
 ///
 /// # Errors
 /// An option is not known.
@@ -102,7 +102,7 @@ pub(crate) fn flags(list: &OsStr, takes: Takes) -> Result<Vec<OsString>, Failure
     split(list.as_bytes()).iter().filter_map(|option| flag(option, takes).transpose()).collect()
 }
 
-/// The options of a list that are known by name, or mean nothing here.
+/// The options of a list whose names are known.
 pub(crate) fn known(list: &OsStr, takes: Takes) -> OsString {
     let is_known = |option: &Vec<u8>| {
         let name = option.split(|&byte| byte == b'=').next().unwrap_or_default();
@@ -111,15 +111,15 @@ pub(crate) fn known(list: &OsStr, takes: Takes) -> OsString {
     joined(split(list.as_bytes()).into_iter().filter(is_known))
 }
 
-/// Takes the options called `name` (with or without a value) out of a list: what is left, and whether it was
-/// there.
+/// Takes the options called `name` (with or without a value) out of a list: gives the rest, and whether there
+/// was one.
 pub(crate) fn without(list: &OsStr, name: &str) -> (OsString, bool) {
     let is_meant = |option: &Vec<u8>| option.split(|&b| b == b'=').next() == Some(name.as_bytes());
     let (meant, others): (Vec<_>, Vec<_>) = split(list.as_bytes()).into_iter().partition(is_meant);
     (joined(others.into_iter()), !meant.is_empty())
 }
 
-/// As [`split`] takes apart.
+/// The inverse of [`split`].
 fn joined(options: impl Iterator<Item = Vec<u8>>) -> OsString {
     let mut out = Vec::new();
     for option in options {
@@ -178,7 +178,7 @@ fn dashed(name: &[u8]) -> String {
     String::from_utf8_lossy(name).replace('_', "-")
 }
 
-/// The long flag for an option; `None` if it means nothing here.
+/// The long flag for an option; `None` if the option has no effect.
 fn flag(option: &[u8], takes: Takes) -> Result<Option<OsString>, Failure> {
     let text = String::from_utf8_lossy(option);
     if is_ignored(&text) {
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fstab_adds_is_ignored() {
+    fn options_for_other_readers_of_fstab_are_ignored() {
         let list = "defaults,noauto,nofail,_netdev,user,x-systemd.automount,x-foo=a,,relatime";
         assert_eq!(expanded(&["ffrfs", "mount", "-o", list]).unwrap(), ["ffrfs", "mount"]);
     }
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn other_commands_and_what_stands_behind_two_dashes_are_left_alone() {
+    fn other_commands_and_arguments_behind_two_dashes_are_left_alone() {
         let args = ["ffrfs", "ls", "-o", "x"];
         assert_eq!(expanded(&args).unwrap(), args);
         let args = ["ffrfs", "mount", "--", "-o", "x"];

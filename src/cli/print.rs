@@ -1,4 +1,4 @@
-//! What is printed of a failure, and the exit code of the process.
+//! Printing a failure; the exit code of the process.
 
 use super::{Exit, Failure};
 use crate::failure::say;
@@ -10,7 +10,7 @@ pub(super) fn print(failure: &Failure) {
     if let Some(error) = failure.reason::<clap::Error>() {
         let _ = error.print();
     } else if failure.exit != Exit::Ok {
-        // From stderr the journal takes the priority (an error) by a prefix, as the kernel's log has it.
+        // journald reads the priority (3: error) of a line of stderr from this prefix.
         let priority = if process::stderr_is_the_journal() { "<3>" } else { "" };
         say(format_args!("{priority}ffrfs: {failure}"));
     }
@@ -22,7 +22,7 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// Help and the version were asked for: they are no failure.
+/// `--help` and `--version` are no failures.
 impl From<clap::Error> for Failure {
     fn from(error: clap::Error) -> Self {
         let exit = if error.use_stderr() { Exit::Usage } else { Exit::Ok };

@@ -1,7 +1,7 @@
-//! `mount -o remount,…`: what can change while it is mounted, and what cannot.
+//! `mount -o remount,…`: changes options of a mount in use.
 //!
-//! mount(8) gives more than the user has said: the options of the line in fstab, or else those that the
-//! mount table shows. So only what differs from how it was mounted is a wish.
+//! mount(8) passes more options than the user gave: those of the line in fstab, or else those of the mount
+//! table. So only an option that differs from the mount's own is a change.
 
 use super::{Cli, options};
 use crate::daemon::live::Live;
@@ -13,7 +13,7 @@ use nix::sys::statvfs::{FsFlags, statvfs};
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
-/// What the mount table shows beside our options: the kernel's own.
+/// Options of the kernel's own, which the mount table shows beside ours.
 const KERNELS: [&str; 8] = [
     "user_id",
     "group_id",
@@ -25,17 +25,17 @@ const KERNELS: [&str; 8] = [
     "default_permissions",
 ];
 
-/// What is to change.
+/// The options that differ from those of the mount.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Changes {
     settings: Vec<(String, String)>,
     read_only: Option<bool>,
     noexec: Option<bool>,
-    /// What cannot.
+    /// Options that cannot be changed.
     refused: Vec<String>,
 }
 
-/// Changes the mount on `target` to the options in `list`; only looks whether it could, if `fake`.
+/// Changes the mount on `target` to the options in `list`; if `fake`, only checks whether it can.
 pub(super) fn run(target: &Path, list: &OsStr, fake: bool) -> Result<(), Failure> {
     let target = mounted_at(target)?;
     let mut list = list.to_owned();
@@ -72,7 +72,7 @@ fn mounted_at(target: &Path) -> Result<PathBuf, Failure> {
     match mounts::state(&resolved).map_err(|e| failed(e.into()))? {
         mounts::State::Mounted(_) => Ok(resolved),
         mounts::State::Dead(_) => {
-            Err(failed("its daemon is dead; mount it without remount".into()))
+            Err(failed("its daemon is dead: mount it again, without remount".into()))
         }
         mounts::State::Free => Err(failed("no dataset is mounted there".into())),
     }
@@ -93,7 +93,7 @@ fn parsed(list: &OsStr) -> Result<ArgMatches, Failure> {
     Ok(matches)
 }
 
-/// Of what is wanted, what is not as it was given.
+/// The options that are `wanted` and differ from those `given` at the mount.
 fn changes(wanted: &ArgMatches, given: &ArgMatches) -> Changes {
     let mut changes = Changes::default();
     for option in options::given(wanted) {
@@ -101,12 +101,12 @@ fn changes(wanted: &ArgMatches, given: &ArgMatches) -> Changes {
         match name {
             "ro" | "rw" => changes.read_only = Some(name == "ro"),
             "exec" | "noexec" => changes.noexec = Some(name == "noexec"),
-            // So it always is.
+            // nosuid and nodev are always in effect.
             "suid" | "nosuid" | "dev" | "nodev" => {}
             _ if settings::can_change(name) => {
                 changes.settings.push((name.to_owned(), value.to_owned()));
             }
-            // The kernel has one name for both.
+            // In the mount table allow_root is called allow_other.
             "allow_other" if given.get_flag("allow_root") => {}
             _ if is_so(given, name, value) => {}
             _ => changes.refused.push(option),
@@ -121,11 +121,11 @@ fn is_so(given: &ArgMatches, name: &str, value: &str) -> bool {
     last.is_some_and(|last| last.to_string_lossy() == value)
 }
 
-/// Changes the flags of the mount in the kernel, if they are not so.
+/// Changes the flags of the mount in the kernel, if they differ.
 fn set_flags(target: &Path, changes: &Changes) -> Result<(), Failure> {
     let failed = |e: nix::errno::Errno| {
         let hint = if e == nix::errno::Errno::EPERM {
-            "; ro, rw, exec and noexec are for root"
+            "; only root may change ro, rw, exec and noexec"
         } else {
             ""
         };
@@ -135,7 +135,7 @@ fn set_flags(target: &Path, changes: &Changes) -> Result<(), Failure> {
     let now = statvfs(target).map_err(failed)?.flags();
     let is = |flag| now.contains(flag);
     let read_only = changes.read_only.unwrap_or(is(FsFlags::ST_RDONLY));
-    // mount(8) says ro or rw with all other flags, and nothing instead of exec.
+    // mount(8) gives ro or rw with all other flags; exec it expresses by leaving out noexec.
     let unsaid = changes.read_only.is_none() && is(FsFlags::ST_NOEXEC);
     let noexec = changes.noexec.unwrap_or(unsaid);
     if (read_only, noexec) == (is(FsFlags::ST_RDONLY), is(FsFlags::ST_NOEXEC)) {
@@ -154,14 +154,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_as_it_was_given_is_no_change() {
+    fn an_option_with_its_present_value_is_no_change() {
         let given = "suffix=.jpg,allow_other,uid=7,fsname=a b";
         let same = "allow_other,uid=7,suffix=.jpg,dup=number,fsname=a b";
         assert_eq!(changed(same, given), Changes::default());
     }
 
     #[test]
-    fn what_can_change_is_told_from_what_cannot() {
+    fn options_that_can_change_are_told_from_those_that_cannot() {
         let changes =
             changed("verify=once,ro,noexec,nodev,memory=1G,uid=8,flat", "uid=7,verify=off");
         let setting = |name: &str, value: &str| (name.to_owned(), value.to_owned());
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_mount_table_calls_allow_other_may_be_allow_root() {
+    fn allow_other_in_the_mount_table_may_be_allow_root() {
         assert_eq!(changed("allow_other", "allow_root"), Changes::default());
         assert_eq!(changed("allow_other", "ro").refused, ["allow_other"]);
     }

@@ -1,4 +1,4 @@
-//! `ffrfs set`: changes settings of a mount that is in use, or shows them.
+//! `ffrfs set`: changes or prints the settings of a mount in use.
 
 use crate::daemon::live::Live;
 use crate::daemon::settings;
@@ -8,8 +8,8 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 
 const AFTER_HELP: &str = "\
-Settings are mount options: verify, memory, cache_size, log_level. All of them are changed, or none. Without
-settings, prints the present ones.
+Settings are mount options: verify, memory, cache_size, log_level. Either all of those given are changed, or
+none. Without any, the current settings are printed.
 
 Examples:
   ffrfs set /mnt/ds
@@ -22,13 +22,13 @@ pub(super) struct SetArgs {
     /// Where the dataset is mounted
     #[arg(value_name = "MOUNTPOINT")]
     target: PathBuf,
-    /// What to change
+    /// Settings to change
     #[arg(value_name = "NAME=VALUE", value_parser = settings::pair)]
     settings: Vec<(String, String)>,
 }
 
 pub(super) fn run(args: &SetArgs) -> Result<Exit, Failure> {
-    // What is wrong with a setting is said first, and whatever the mount point is.
+    // A wrong setting is reported first, whatever the mount point is.
     settings::parse(&args.settings).map_err(Failure::usage)?;
     let mount = Live::at(&args.target)?;
     let lines = match args.settings.as_slice() {

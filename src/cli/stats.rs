@@ -1,4 +1,4 @@
-//! `ffrfs stats`: what a mount has done so far, or does each second.
+//! `ffrfs stats`: what a mount has done so far, or does in each interval.
 
 use crate::daemon::figures::hit_rate;
 use crate::daemon::live::Live;
@@ -14,16 +14,16 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Say what a mount has done
+/// Print what a mount has done
 #[derive(Debug, Args)]
 pub(super) struct StatsArgs {
     /// Where the dataset is mounted
     #[arg(value_name = "MOUNTPOINT")]
     target: PathBuf,
-    /// As one JSON object; with --watch one a line
+    /// Print one JSON object; with --watch one a line
     #[arg(long)]
     json: bool,
-    /// A line with what was done since the one before, every so many seconds
+    /// Print a line every SECONDS, with what was done since the line before
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     watch: Option<Duration>,
 }
@@ -123,7 +123,7 @@ fn table(report: &Report) -> String {
     row(
         "found",
         format!(
-            "{} of the reads found their bytes in memory, or on their way",
+            "{} of the reads found their bytes in memory, or being fetched",
             share(counters.without_waiting())
         ),
     );
@@ -133,7 +133,7 @@ fn table(report: &Report) -> String {
     row(
         "verified",
         format!(
-            "{} samples; wrong: {}; read errors: {}",
+            "{} samples; mismatches: {}; read errors: {}",
             count(counters.samples_verified),
             count(counters.checksum_failures),
             count(counters.io_errors),
@@ -158,7 +158,7 @@ fn table(report: &Report) -> String {
 fn cache(stats: &MountStats) -> String {
     let (cache, blocks) = (&stats.cache, &stats.blocks);
     format!(
-        "hit rate {} (rests of samples: {}, blocks: {}, fetched ahead: {}); dropped: {}",
+        "hit rate {} (samples: {}, blocks: {}, prefetched: {}); evicted: {}",
         share(hit_rate(stats)),
         count(cache.hits),
         count(blocks.hits),
@@ -170,7 +170,7 @@ fn cache(stats: &MountStats) -> String {
 fn prefetch(stats: &MountStats) -> String {
     let figures = &stats.prefetch;
     format!(
-        "efficiency {}; announced: {} (waiting: {}, done: {}, failed: {}), foreseen: {}, {} fetched",
+        "efficiency {}; announced: {} (waiting: {}, done: {}, failed: {}), predicted: {}, {} fetched",
         share(figures.efficiency()),
         count(figures.announced),
         count(figures.waiting),
@@ -190,7 +190,7 @@ fn memory(info: &MountInfo, stats: &MountStats) -> String {
     }
 }
 
-/// A line for each kind of request and stage that there was: how many, and how long they took.
+/// A line for each kind of request and stage that occurred: how many, and how long they took.
 fn latencies(stats: &MountStats) -> String {
     let counters = &stats.counters;
     let mut out = format!(
@@ -228,7 +228,7 @@ pub(super) fn share(share: Option<f64>) -> String {
     share.map_or("-".to_owned(), |share| format!("{:.1}%", share * 100.0))
 }
 
-/// Microseconds in the unit that suits them.
+/// Microseconds in µs, ms or s.
 pub(super) fn time(micros: Option<f64>) -> String {
     match micros {
         None => "-".to_owned(),
@@ -239,7 +239,7 @@ pub(super) fn time(micros: Option<f64>) -> String {
     }
 }
 
-/// Of a quantile only the bucket is known.
+/// A quantile is known only as the upper bound of its bucket.
 fn bound(micros: Option<f64>) -> String {
     match micros {
         Some(finite) if finite.is_finite() => format!("≤ {}", time(micros)),
@@ -252,7 +252,7 @@ fn clean(text: &str) -> String {
 }
 
 pub(super) fn seconds(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("{text:?} is no time in seconds from 0.1 to 86400");
+    let wrong = || format!("{text:?} is not a number of seconds from 0.1 to 86400");
     let seconds: f64 = text.parse().map_err(|_| wrong())?;
     if (0.1..=86_400.0).contains(&seconds) {
         Ok(Duration::from_secs_f64(seconds))
@@ -266,7 +266,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_have_the_unit_that_suits_them() {
+    fn times_have_three_units() {
         let cases =
             [(Some(7.0), "7 µs"), (Some(1500.0), "1.5 ms"), (Some(2e6), "2.0 s"), (None, "-")];
         for (micros, text) in cases {
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pause_is_a_time_that_somebody_waits() {
+    fn a_pause_is_from_a_tenth_of_a_second_to_a_day() {
         assert_eq!(seconds("0.5"), Ok(Duration::from_millis(500)));
         for wrong in ["0", "-1", "nan", "inf", "1e9", "x", ""] {
             assert!(seconds(wrong).is_err(), "{wrong}");
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mount_that_nobody_has_used_has_a_table_without_numbers_that_mean_nothing() {
+    fn the_table_of_an_unused_mount_has_dashes_for_rates() {
         let (info, stats) = (MountInfo::default(), MountStats::default());
         let text = table(&Report { mountpoint: Path::new("/mnt\n"), info: &info, stats: &stats });
         assert!(text.starts_with("mount point    /mnt?\n"), "{text}");

@@ -1,4 +1,4 @@
-//! `ffrfs top`: what mounts are doing, on the whole terminal.
+//! `ffrfs top`: what mounts are doing, on the full screen of a terminal.
 
 mod draw;
 mod state;
@@ -20,10 +20,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// How long a key or a signal may wait.
+/// The longest time between looks at keys and signals.
 const ATTENTION: Duration = Duration::from_millis(100);
 
-/// How long after a signal the usual way out may take.
+/// After a signal, the time in which the main thread may end the process.
 const LAST_CHANCE: Duration = Duration::from_secs(1);
 
 const AFTER_HELP: &str = "\
@@ -37,7 +37,7 @@ pub(super) struct TopArgs {
     /// Where datasets are mounted [default: all mounts of ffrfs]
     #[arg(value_name = "MOUNTPOINT")]
     targets: Vec<PathBuf>,
-    /// Seconds between two looks, from 0.1 to 60
+    /// Seconds between updates, from 0.1 to 60
     #[arg(short = 'd', long, value_name = "SECONDS", default_value = "1", value_parser = interval)]
     interval: Duration,
 }
@@ -45,7 +45,7 @@ pub(super) struct TopArgs {
 pub(super) fn run(args: &TopArgs) -> Result<Exit, Failure> {
     if !io::stdout().is_terminal() || !io::stdin().is_terminal() {
         return Err(Failure::usage(
-            "top needs a terminal; for everything else there is `ffrfs stats`, also with --watch 1",
+            "top needs a terminal; in scripts, use `ffrfs stats --watch 1`",
         ));
     }
     let mounts = find(&args.targets)?;
@@ -60,7 +60,7 @@ pub(super) fn run(args: &TopArgs) -> Result<Exit, Failure> {
     shown.map_err(|e| Failure::output("the terminal", e))
 }
 
-/// Until the user has seen enough.
+/// Draws until the user quits.
 fn show(
     terminal: &mut DefaultTerminal,
     state: &mut State,
@@ -102,7 +102,7 @@ fn find(targets: &[PathBuf]) -> Result<Vec<Live>, Failure> {
             found.push(mount.target);
         }
     }
-    // One that is hidden under another, or dead, has nothing to show.
+    // A mount that is dead, or hidden under another one, cannot be watched.
     let lives: Vec<Live> = found.iter().filter_map(|target| Live::at(target).ok()).collect();
     match lives.is_empty() {
         true => Err(Failure::new(Exit::Mount, "no dataset of ffrfs is mounted")),
@@ -115,7 +115,7 @@ fn has_colours() -> bool {
     std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
-/// Set by a signal that would end the process with the terminal as it is now.
+/// A flag that signals set which would otherwise end the process and leave the terminal in raw mode.
 fn signals() -> io::Result<Arc<AtomicBool>> {
     let signalled = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM, SIGHUP] {
@@ -124,7 +124,7 @@ fn signals() -> io::Result<Arc<AtomicBool>> {
     Ok(signalled)
 }
 
-/// The terminal may be closed while its events are waited for, and that (crossterm's) never ends then.
+/// Ends the process when its terminal was closed: crossterm's wait for events never returns then.
 fn leave_with_terminal(signalled: Arc<AtomicBool>) {
     std::thread::spawn(move || {
         loop {
@@ -148,7 +148,7 @@ fn is_hung_up() -> bool {
 fn interval(text: &str) -> Result<Duration, String> {
     match text.parse() {
         Ok(seconds) if (0.1..=60.0).contains(&seconds) => Ok(Duration::from_secs_f64(seconds)),
-        _ => Err(format!("{text:?} is no time in seconds from 0.1 to 60")),
+        _ => Err(format!("{text:?} is not a number of seconds from 0.1 to 60")),
     }
 }
 
@@ -157,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_interval_is_a_time_that_somebody_watches() {
+    fn an_interval_is_from_a_tenth_of_a_second_to_a_minute() {
         assert_eq!(interval("0.5"), Ok(Duration::from_millis(500)));
         for wrong in ["0", "-1", "61", "nan", "inf", "x", ""] {
             assert!(interval(wrong).is_err(), "{wrong}");

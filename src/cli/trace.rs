@@ -1,4 +1,4 @@
-//! `ffrfs trace`: who asks a mount for what, and where the time goes.
+//! `ffrfs trace`: the requests that a mount answers, and where their time goes.
 
 mod log;
 
@@ -15,12 +15,12 @@ A line for each request that has ended:
 
   TIME (UTC)  PID  OPERATION  OFFSET  SIZE  LATENCY  OUTCOME  PATH
 
-PID is that of the thread that asks; 0 is the kernel for itself. `prefetch` is what is fetched ahead:
-its place is that in the container. What the kernel's page cache answers is no request, and is not
-seen here.
+PID is the thread that asks; 0 is the kernel itself. A `prefetch` line is a read ahead of any request:
+its OFFSET is that in the container. Reads that the kernel's page cache answers cause no request, and are
+not shown.
 
-The mount records requests only while it is asked for them, and for 5 s after that; this may be done
-by who mounted it, and by root.
+The mount records requests only while this command reads them, and for 5 s after that. Only root and the
+user who mounted the dataset may do this.
 
 Examples:
   ffrfs trace /mnt/ds
@@ -38,19 +38,19 @@ pub(super) struct TraceArgs {
     /// Write a trace for Perfetto and chrome://tracing: each request with its phases
     #[arg(long, value_name = "FILE", conflicts_with = "json")]
     chrome: Option<PathBuf>,
-    /// End after so long [default: at Ctrl-C]
+    /// Stop after N seconds [default: at Ctrl-C]
     #[arg(short = 's', long, value_name = "N", value_parser = seconds)]
     seconds: Option<Duration>,
-    /// Only these operations
+    /// Show only these operations
     #[arg(long, value_name = "OP", value_delimiter = ',', value_parser = operations())]
     op: Vec<String>,
-    /// Only what took at least so long, such as 10ms
+    /// Show only requests that took at least TIME, such as 10ms
     #[arg(long, value_name = "TIME", value_parser = duration)]
     slow: Option<Duration>,
-    /// Only paths that match, such as 'cat/*.jpg' (a * is also for slashes)
+    /// Show only paths that match, such as 'cat/*.jpg' (a * also matches slashes)
     #[arg(long, value_name = "GLOB")]
     path: Option<glob::Pattern>,
-    /// A JSON object a line
+    /// Print one JSON object a line
     #[arg(long)]
     json: bool,
 }

@@ -1,4 +1,4 @@
-//! `ffrfs umount`: also what is dead, or still busy with `-z`.
+//! `ffrfs umount`: also mounts whose daemon is dead, and with `-z` those with open files.
 
 use super::config;
 use crate::daemon::config::Config;
@@ -14,10 +14,10 @@ pub(super) struct UmountArgs {
     /// Detach now; open files can be read until they are closed
     #[arg(short = 'z', long)]
     lazy: bool,
-    /// Only what is dead: its daemon is gone. If nothing is, all is well
+    /// Unmount only where the daemon is dead; it is no error if there is no such mount
     #[arg(long)]
     dead: bool,
-    /// The mount point that a config file names (see `ffrfs mount`)
+    /// Unmount the mount point that the config file FILE names (see `ffrfs mount`)
     #[arg(long, value_name = "FILE", conflicts_with = "targets")]
     config: Option<PathBuf>,
     /// Mount points
@@ -40,7 +40,7 @@ pub(super) fn run(args: &UmountArgs) -> Result<Exit, Failure> {
     Ok(exit)
 }
 
-/// Removes what a daemon that was killed has left.
+/// Unmounts if the daemon is dead.
 fn clear(target: &Path) -> Result<(), Failure> {
     let dead = |target: &Path| matches!(mounts::state(target), Ok(mounts::State::Dead(_)));
     match mounts::resolve(target) {
@@ -58,16 +58,18 @@ fn unmount(target: &Path, lazy: bool) -> Result<(), Failure> {
     match mount {
         Some(mount) if mount.fs_type == mounts::FS_TYPE => {}
         Some(mount) => {
-            return Err(failed(format!("a mount of type {}, not ours", mount.fs_type).into()));
+            return Err(failed(
+                format!("a file system of type {}, not of ffrfs", mount.fs_type).into(),
+            ));
         }
         None => return Err(failed("nothing is mounted there".into())),
     }
-    // Nobody can use a dead mount: whoever still holds a file of it must not keep it there.
+    // A dead mount is of no use: files of it that are still open must not keep it.
     let lazy = lazy || matches!(mounts::state(&resolved), Ok(mounts::State::Dead(_)));
     mounts::unmount(&resolved, lazy).map_err(|e| {
         let hint = match e.kind() {
             io::ErrorKind::ResourceBusy => {
-                "; files in it are open (see fuser -vm); -z detaches it all the same"
+                "; files in it are open (fuser -vm lists who has them); -z detaches it anyway"
             }
             _ => "",
         };

@@ -11,9 +11,9 @@ use std::path::{Path, PathBuf};
 /// A file that is larger was named by mistake.
 const MAX_BYTES: u64 = 1 << 20;
 
-/// A container; there may be many.
+/// A container; a file may have many such lines.
 const SOURCE: &str = "source";
-/// Where they are mounted; there must be one.
+/// Where they are mounted; a file has one such line.
 const MOUNTPOINT: &str = "mountpoint";
 
 /// The options that a config file may have, as the command line declares them.
@@ -37,7 +37,7 @@ struct Setting {
     line: usize,
     /// As the long flag is called.
     name: String,
-    /// `None`: the flag takes none.
+    /// `None`: the flag takes no value.
     value: Option<OsString>,
 }
 
@@ -56,7 +56,8 @@ impl Config {
         file.take(MAX_BYTES + 1).read_to_end(&mut text).map_err(unreadable)?;
         let at = |(line, why)| Failure::usage(format!("{}:{line}: {why}", path.display()));
         if text.len() as u64 > MAX_BYTES {
-            let why = format!("{}: larger than {MAX_BYTES} bytes: no config file", path.display());
+            let why =
+                format!("{}: larger than {MAX_BYTES} bytes, so not a config file", path.display());
             return Err(Failure::usage(why));
         }
         let config = parse(&text, options).map_err(at)?;
@@ -85,7 +86,7 @@ impl Config {
         self.values(MOUNTPOINT).next().flatten().map(PathBuf::from).unwrap_or_default()
     }
 
-    /// The names that have another value in `other`, sorted.
+    /// The names whose values differ in `other`, sorted.
     pub(crate) fn differing(&self, other: &Config) -> Vec<String> {
         let mut names: Vec<_> = self.0.iter().chain(&other.0).map(|s| s.name.clone()).collect();
         names.sort_unstable();
@@ -94,12 +95,12 @@ impl Config {
         names
     }
 
-    /// What counts of a name that takes a value.
+    /// The value of a name in effect: that of its last line.
     pub(crate) fn value(&self, name: &str) -> Option<OsString> {
         self.values(name).last().flatten().map(OsStr::to_owned)
     }
 
-    /// Takes over what `other` says of a name.
+    /// Takes over the lines of `other` for a name.
     pub(crate) fn adopt(&mut self, name: &str, other: &Config) {
         self.0.retain(|setting| setting.name != name);
         self.0.extend(other.0.iter().filter(|setting| setting.name == name).cloned());
@@ -110,7 +111,7 @@ impl Config {
         named.map(|setting| setting.value.as_deref())
     }
 
-    /// What counts: all sources, and of everything else the last line.
+    /// The values in effect: all sources, and of every other name the last line.
     fn effective(&self, name: &str) -> impl Iterator<Item = Option<&OsStr>> {
         let skipped = if name == SOURCE { 0 } else { self.values(name).count().saturating_sub(1) };
         self.values(name).skip(skipped)
@@ -128,7 +129,7 @@ impl Setting {
     }
 }
 
-/// Reads the lines; their values are not looked at.
+/// Parses the lines; their values are not checked.
 pub(crate) fn parse(text: &[u8], options: OptionTable) -> Result<Config, Wrong> {
     let mut config = Config::default();
     for (number, line) in text.split(|&byte| byte == b'\n').enumerate() {
@@ -139,14 +140,14 @@ pub(crate) fn parse(text: &[u8], options: OptionTable) -> Result<Config, Wrong> 
         let setting = parse_line(line, options).map_err(|why| (number, why))?;
         let Some((name, value)) = setting else { continue };
         if name == MOUNTPOINT && config.values(MOUNTPOINT).next().is_some() {
-            return Err((number, "there is a mountpoint already: a file for each mount".into()));
+            return Err((number, "a second mountpoint: a config file describes one mount".into()));
         }
         config.0.push(Setting { line: number, name, value });
     }
     Ok(config)
 }
 
-/// The flag that a line stands for; `None` if it means nothing here, or says no.
+/// Name and value of a line; `None` if the option has no effect, or is switched off.
 fn parse_line(
     line: &[u8],
     options: OptionTable,
@@ -157,7 +158,7 @@ fn parse_line(
     };
     let written = String::from_utf8_lossy(name.trim_ascii());
     if line.contains(&0) {
-        return Err("a zero byte".to_owned());
+        return Err("contains a zero byte".to_owned());
     }
     if (options.is_ignored)(&written) {
         return Ok(None);
@@ -173,7 +174,7 @@ fn parse_line(
         (Some(true), Some(value)) => Ok(Some((name, Some(OsStr::from_bytes(value).to_owned())))),
         (Some(false), None | Some(b"yes" | b"true" | b"on" | b"1")) => Ok(Some((name, None))),
         (Some(false), Some(b"no" | b"false" | b"off" | b"0")) => Ok(None),
-        (Some(false), Some(_)) => Err(format!("{written} is yes or no")),
+        (Some(false), Some(_)) => Err(format!("{written} must be yes or no")),
     }
 }
 

@@ -1,4 +1,4 @@
-//! A mount that is in use: its control files, read through the types that write them.
+//! The client of a mount in use: reads and writes its control files.
 
 use super::settings::{self, Shown};
 use crate::failure::{Exit, Failure, Reason};
@@ -19,7 +19,7 @@ impl Live {
     /// The mount on `target`.
     ///
     /// # Errors
-    /// There is none.
+    /// No dataset is mounted there.
     pub(crate) fn at(target: &Path) -> Result<Self, Failure> {
         let failed = |e: Reason| Failure::new(Exit::Mount, e).context(target.display());
         let root = mounts::resolve(target).map_err(|e| failed(e.into()))?;
@@ -98,10 +98,14 @@ impl Live {
 
     pub(crate) fn failed(&self, path: &Path, error: io::Error) -> Failure {
         let advice = match error.kind() {
-            io::ErrorKind::PermissionDenied => "; only who mounted it may do this, and root",
-            io::ErrorKind::NotConnected => "; its daemon is dead: ffrfs umount, and mount it again",
+            io::ErrorKind::PermissionDenied => {
+                "; only root and the user who mounted it may do this"
+            }
+            io::ErrorKind::NotConnected => {
+                "; its daemon is dead: run ffrfs umount, and mount it again"
+            }
             io::ErrorKind::NotFound if !self.is_mounted() => "; it was unmounted",
-            io::ErrorKind::NotFound => "; is it mounted by another version?",
+            io::ErrorKind::NotFound => "; another version of ffrfs may have mounted it",
             _ => "",
         };
         Failure::new(Exit::Mount, format!("{}: {error}{advice}", path.display()))

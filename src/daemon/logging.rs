@@ -30,28 +30,28 @@ pub(crate) fn to_stderr(level: &str) {
     start(level, vec![stderr()]);
 }
 
-/// What each message in the journal says of the mount, beside itself.
+/// Fields that each message in the journal has.
 pub(crate) struct Labels {
-    /// Where.
+    /// The mount point.
     pub(crate) mount: String,
-    /// What.
+    /// The dataset.
     pub(crate) source: String,
 }
 
-/// For a daemon: stderr as long as there is a terminal behind it, and where `file` or the system says.
+/// For a daemon: warnings on stderr until it leaves the terminal; all messages to `file`, journald or syslog.
 pub(crate) fn for_daemon(level: &str, file: Option<&Path>, labels: &Labels) -> Result<(), Failure> {
     let sink = match file {
         Some(path) => Some(to_file(path)?),
         None => to_journal(labels).or_else(to_syslog),
     };
-    // Who mounts wants to hear of trouble only; in the journal it would stand twice.
+    // On the terminal of the user who mounts, only warnings; if stderr is the journal, it has them already.
     let terminal = stderr().with_filter(LevelFilter::WARN).boxed();
     let terminal = (!stderr_is_the_journal()).then_some(terminal);
     start(level, terminal.into_iter().chain(sink).collect());
     Ok(())
 }
 
-/// For a process in the foreground: `file`, or stderr; if that is the journal (a service), with fields.
+/// For a process in the foreground: messages to `file`, or to stderr; if that is the journal, with fields.
 pub(crate) fn in_foreground(
     level: &str,
     file: Option<&Path>,
@@ -66,7 +66,7 @@ pub(crate) fn in_foreground(
     Ok(())
 }
 
-/// What is logged, and how to change that.
+/// The level, and the handle that changes it.
 static LEVEL: Mutex<Option<(String, Handle<EnvFilter, Registry>)>> = Mutex::new(None);
 
 fn lock() -> MutexGuard<'static, Option<(String, Handle<EnvFilter, Registry>)>> {
@@ -82,16 +82,16 @@ fn start(level: &str, sinks: Vec<Sink>) {
 }
 
 fn filter(level: &str) -> EnvFilter {
-    // What fuser says of itself is for debugging only.
+    // Messages of the fuser crate are of use for debugging only.
     EnvFilter::new(format!("{level},fuser=warn"))
 }
 
-/// What is logged; empty before the start.
+/// The level; empty before logging has started.
 pub(crate) fn level() -> String {
     lock().as_ref().map(|(level, _)| level.clone()).unwrap_or_default()
 }
 
-/// Logs more or less from now on.
+/// Changes the level.
 pub(crate) fn set_level(level: &str) {
     if let Some((now, handle)) = lock().as_mut()
         && handle.reload(filter(level)).is_ok()
@@ -119,7 +119,7 @@ fn to_file(path: &Path) -> Result<Sink, Failure> {
     Ok(layer.boxed())
 }
 
-/// journald keeps fields apart.
+/// journald stores each field of a message.
 fn to_journal(labels: &Labels) -> Option<Sink> {
     if !Path::new(JOURNAL_SOCKET).exists() {
         return None;
@@ -133,7 +133,7 @@ fn to_journal(labels: &Labels) -> Option<Sink> {
     Some(journald.boxed())
 }
 
-/// syslog is everywhere else; neither (a bare container): nothing.
+/// syslog, where there is no journald; a bare container has neither.
 fn to_syslog() -> Option<Sink> {
     if !Path::new(SYSLOG_SOCKET).exists() {
         return None;
@@ -154,7 +154,7 @@ fn to_syslog() -> Option<Sink> {
 
 static LOG_FILE: OnceLock<LogFile> = OnceLock::new();
 
-/// A file that can be moved away while it is written to, and made anew.
+/// A file that can be rotated: moved away while it is open, and then created anew.
 struct LogFile {
     path: PathBuf,
     file: Mutex<File>,
@@ -172,7 +172,7 @@ fn append_to(path: &Path) -> Result<File, Failure> {
     file.map_err(|e| Failure::output(path.display(), e))
 }
 
-/// After a rotation: goes on in a new file of the same name, if there is a log file at all.
+/// After a rotation: goes on in a new file of the same name. Without a log file does nothing.
 pub(crate) fn reopen() -> Result<(), Failure> {
     let Some(log) = LOG_FILE.get() else { return Ok(()) };
     // Held while it is opened: once the new file is there, no line goes to the old one.
@@ -191,9 +191,9 @@ impl Write for &LogFile {
     }
 }
 
-// ---- what a line looks like ----------------------------------------------------------------------
+// ---- the form of a line --------------------------------------------------------------------------
 
-/// A message, and the fields that it does not say in words; those are for the journal alone.
+/// A message and its fields, but for those that the message names in words: they are for the journal alone.
 fn in_text(out: &mut Writer<'_>, field: &Field, value: &dyn fmt::Debug) -> fmt::Result {
     match field.name() {
         "message" => write!(out, "{value:?}"),

@@ -1,24 +1,24 @@
-//! `memory=`: how much a mount may take, and what for.
+//! `memory=`: how much memory a mount may use, and how that is shared out.
 
 use crate::io::cgroup;
 use std::fs;
 
-/// The default: so much of what there is, but no more than this.
+/// The default: this share of the host's memory, but at most this many bytes.
 const DEFAULT_PERCENT: u64 = 5;
 const DEFAULT_BYTES: u64 = 512 << 20;
-/// What there is where that cannot be known.
+/// The host's memory where it cannot be read.
 const ASSUMED_BYTES: u64 = 4 << 30;
-/// Reads that a reader waits for, of samples that are kept whole.
+/// One part in so many is for samples that are being fetched for a waiting reader.
 const FETCHING: u64 = 8;
-/// Requests and their answers: never more than this.
+/// The most for requests and their answers.
 const MAX_REQUEST_BYTES: u64 = 128 << 20;
 
 /// How much memory a mount may take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Limit {
-    /// So many bytes.
+    /// A number of bytes.
     Bytes(u64),
-    /// So much of what there is.
+    /// A share of the host's memory.
     Percent(u64),
 }
 
@@ -52,12 +52,13 @@ pub(crate) fn for_requests(memory: u64) -> u64 {
     (memory / 4).min(MAX_REQUEST_BYTES)
 }
 
-/// Of a mount's memory: for what was read and not asked for yet.
+/// Of a mount's memory: for the caches, which hold bytes that were read and not requested yet.
 pub(crate) fn for_cache(memory: u64) -> u64 {
     memory - for_requests(memory) - memory / FETCHING
 }
 
-/// As [`for_cache`], where requests hold `requests` bytes for good; the least memory if that is too little.
+/// As [`for_cache`], where buffers for requests hold `requests` bytes until the unmount; if too little is left,
+/// the least memory that would do.
 pub(crate) fn for_cache_beside(requests: u64, memory: u64) -> Result<u64, u64> {
     let rest = memory - memory / FETCHING;
     match rest.checked_sub(for_requests(memory).max(requests)) {
@@ -81,7 +82,7 @@ pub(crate) fn limit(text: &str) -> Result<Limit, String> {
     let Some(percent) = text.strip_suffix('%') else { return size(text).map(Limit::Bytes) };
     match percent.parse() {
         Ok(percent) if (1..=100).contains(&percent) => Ok(Limit::Percent(percent)),
-        _ => Err(format!("{text:?} is not a share of the memory such as 5%")),
+        _ => Err(format!("{text:?} is not a share of the memory, from 1% to 100%")),
     }
 }
 
@@ -131,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn what_requests_hold_for_good_is_no_memory_for_the_cache() {
+    fn the_cache_gets_no_memory_that_buffers_for_requests_hold() {
         assert_eq!(for_cache_beside(0, 512 << 20), Ok(for_cache(512 << 20)));
         assert_eq!(for_cache_beside(128 << 20, 512 << 20), Ok(for_cache(512 << 20)));
         assert_eq!(for_cache_beside(32 << 20, 64 << 20), Ok(24 << 20));

@@ -1,4 +1,4 @@
-//! What a service manager hears of a mount, by the protocol of sd_notify(3). Without one nothing is said.
+//! Notifies the service manager of the state of a mount, by the protocol of sd_notify(3); without one does nothing.
 
 use sd_notify::{NotifyState, notify, watchdog_enabled};
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ pub(crate) fn ready(status: &str) {
 
 /// The config file is being read again; [`ready`] ends that.
 pub(crate) fn reloading() {
-    // systemd takes a READY=1 that was sent before for none: the time tells.
+    // The time lets systemd ignore a READY=1 that was sent before.
     if let Ok(now) = NotifyState::monotonic_usec_now() {
         send(&[NotifyState::Reloading, now]);
     }
@@ -22,13 +22,13 @@ pub(crate) fn stopping(status: &str) {
     send(&[NotifyState::Stopping, NotifyState::Status(status)]);
 }
 
-/// If the service manager wants signs of life, gives them as long as the mount answers: each is a question
-/// that goes through the kernel to the threads that serve it.
+/// If the service manager has a watchdog, answers it for as long as the mount answers a statfs, which goes
+/// through the kernel to the threads that serve the mount.
 pub(crate) fn keep_alive(target: PathBuf) {
     let Some(timeout) = watchdog_enabled() else { return };
     let give = move || {
         loop {
-            // Detached with files still open, something else is there: also an answer.
+            // After a lazy unmount another file system answers, which will do.
             let _ = nix::sys::statvfs::statvfs(&target);
             send(&[NotifyState::Watchdog]);
             thread::sleep(timeout / 2);
@@ -36,12 +36,14 @@ pub(crate) fn keep_alive(target: PathBuf) {
     };
     let started = thread::Builder::new().name("ffrfs-watchdog".to_owned()).spawn(give);
     if let Err(error) = started {
-        tracing::warn!("no signs of life for the service manager: {error}");
+        tracing::warn!(
+            "cannot start the thread that answers the watchdog of the service manager: {error}"
+        );
     }
 }
 
 fn send(state: &[NotifyState]) {
     if let Err(error) = notify(state) {
-        tracing::warn!("the service manager does not listen ($NOTIFY_SOCKET): {error}");
+        tracing::warn!("cannot notify the service manager ($NOTIFY_SOCKET): {error}");
     }
 }

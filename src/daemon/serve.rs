@@ -1,4 +1,4 @@
-//! A mount from the moment it works to its end: signals, and what the service manager hears.
+//! Serves a mount until its end: handles signals, and notifies the service manager.
 
 use super::metrics::Metrics;
 use super::notify;
@@ -11,7 +11,7 @@ use signal_hook::iterator::Signals;
 use std::path::Path;
 use std::sync::Arc;
 
-/// A mount that the kernel has accepted, and that nobody serves yet.
+/// A mount that the kernel has accepted, ready to be served.
 pub(crate) struct Service {
     pub(crate) mounted: Mounted,
     pub(crate) target: Target,
@@ -20,7 +20,7 @@ pub(crate) struct Service {
     pub(crate) status: String,
     /// The config file, if there is one.
     pub(crate) configured: Option<Configured>,
-    /// Its socket's file goes when the mount has.
+    /// The file of its socket is removed after the mount.
     pub(crate) metrics: Option<Metrics>,
 }
 
@@ -37,8 +37,8 @@ impl Service {
             Listener { target: Arc::clone(&target), device: device.clone(), status, configured };
         listener.start(signals)?;
         let served = mounted.serve();
-        // After an abort (fusectl, a broken connection) the mount is still there, and dead.
-        // But if it is not, a look at the folder could have autofs mount it again.
+        // After an abort (fusectl, a broken connection) the dead mount is still in place. The mount table is
+        // read first: a system call on the directory could have autofs mount the dataset again.
         if let Some(folder) = target.folder()
             && mounts::at(folder).is_ok_and(|there| there.is_some_and(|it| it.device == device))
             && let Ok(mounts::State::Dead(_)) = mounts::state(folder)
@@ -51,7 +51,7 @@ impl Service {
     }
 }
 
-/// What signals do.
+/// The thread that handles signals.
 struct Listener {
     target: Arc<Target>,
     device: String,
@@ -78,7 +78,7 @@ impl Listener {
                     notify::stopping(&format!("unmounting {}", self.target));
                     match self.target.folder() {
                         Some(folder) => unmount(folder, &self.device),
-                        // The mount is its maker's: without us it is dead until they unmount it.
+                        // Only the program that made the mount can unmount it; until then it is dead.
                         None => std::process::exit(Exit::Ok as i32),
                     }
                 }
@@ -87,14 +87,17 @@ impl Listener {
     }
 }
 
-/// Only what is ours: detached before, another mount may have taken the place.
+/// Unmounts our own mount only: if it was detached before, another one may be in its place.
 fn unmount(target: &Path, device: &str) {
     let there = mounts::at(target).ok().flatten();
     if there.is_none_or(|mount| mount.device != device) {
         return;
     }
     let Err(error) = mounts::unmount(target, false) else { return };
-    tracing::info!("{}: {error}; it goes when the last open file is closed", target.display());
+    tracing::info!(
+        "{}: {error}; it is detached now, and ends when its last open file is closed",
+        target.display()
+    );
     if let Err(error) = mounts::unmount(target, true) {
         tracing::error!("{}: cannot unmount: {error}", target.display());
     }

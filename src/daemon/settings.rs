@@ -146,7 +146,7 @@ impl Shown {
     }
 }
 
-/// What is different in `after`, as `NAME=VALUE (was VALUE)`.
+/// The settings that differ in `after`, as `NAME=VALUE (was VALUE)`.
 pub(crate) fn differences(before: &Shown, after: &Shown) -> Vec<String> {
     let pairs = before.pairs().into_iter().zip(after.pairs());
     let changed = pairs.filter(|(before, after)| before != after);
@@ -164,7 +164,7 @@ struct State {
 }
 
 impl Runtime {
-    /// For a mount that was given so much memory, and that must check all samples or need not.
+    /// For a mount with a limit of `memory_bytes`; with `must_check`, `verify=off` is refused.
     pub(crate) fn new(memory_bytes: u64, must_check: bool) -> Self {
         Self(Mutex::new(State { memory_bytes, must_check, refused: None }))
     }
@@ -185,14 +185,16 @@ impl State {
         }
     }
 
-    /// All of it, or nothing and why.
+    /// Applies all settings in `text`, or none of them.
     fn change(&mut self, vfs: &Vfs, text: &[u8]) -> Result<(), String> {
         let wanted = parse(&pairs(text)?)?;
         if self.must_check && wanted.verify == Some(Verify::Off) {
-            return Err("verify=off: it was mounted with require_checksums".to_owned());
+            return Err(
+                "verify=off is refused: the dataset was mounted with require_checksums".to_owned()
+            );
         }
         let memory = wanted.memory.map(|limit| memory::Limit::bytes(Some(limit)));
-        // Memory that is said anew is shared out anew.
+        // A new limit of memory is shared out anew.
         let cache = memory.map(|memory| for_cache(vfs.request_bytes(), memory)).transpose()?;
         let cache = wanted.cache_size.or(cache);
         self.memory_bytes = memory.unwrap_or(self.memory_bytes);
@@ -219,7 +221,7 @@ impl Settings for Runtime {
         let before = state.shown(vfs);
         state.refused = state.change(vfs, text).err();
         if let Some(why) = &state.refused {
-            tracing::warn!("settings stay as they are: {why}");
+            tracing::warn!("no setting is changed: {why}");
             return Err(Errno::EINVAL);
         }
         for change in differences(&before, &state.shown(vfs)) {
@@ -232,8 +234,8 @@ impl Settings for Runtime {
 fn for_cache(requests: u64, memory: u64) -> Result<u64, String> {
     memory::for_cache_beside(requests, memory).map_err(|least| {
         format!(
-            "memory={}: too little: requests hold {} since it was mounted; at least {least} is needed, or \
-             mount it again",
+            "memory={} is too little: buffers for requests hold {} of it until the dataset is unmounted; give \
+             at least {least}, or mount it again",
             memory::in_words(memory),
             memory::in_words(requests),
         )
@@ -242,7 +244,7 @@ fn for_cache(requests: u64, memory: u64) -> Result<u64, String> {
 
 /// Lines `NAME=VALUE`.
 fn pairs(text: &[u8]) -> Result<Vec<(String, String)>, String> {
-    let text = std::str::from_utf8(text).map_err(|_| "this is no text".to_owned())?;
+    let text = std::str::from_utf8(text).map_err(|_| "not UTF-8 text".to_owned())?;
     text.lines().filter(|line| !line.trim().is_empty()).map(pair).collect()
 }
 
@@ -273,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_changed_is_refused_by_name_with_what_to_do() {
+    fn other_options_are_refused_by_name_with_what_to_do() {
         for option in ["transport=uring", "allow_other=", "fmask=022", "suffix=auto"] {
             let said = said(option).unwrap_err();
             let name = option.split('=').next().unwrap();
@@ -288,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_that_is_none_is_refused() {
+    fn a_wrong_value_is_refused() {
         for wrong in ["verify=sometimes", "memory=", "memory=-1", "memory=0%", "log_level=loud"] {
             assert!(said(wrong).is_err(), "{wrong}");
         }
@@ -296,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn differences_are_told_with_what_was() {
+    fn differences_name_the_value_before() {
         let before = Shown { verify: "always".into(), memory: 1 << 30, ..Shown::default() };
         let after = Shown { memory: 64 << 20, ..before.clone() };
         assert_eq!(differences(&before, &after), ["memory=64M (was 1G)"]);
@@ -304,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shown_can_be_set() {
+    fn settings_as_shown_can_be_set() {
         let shown = Shown {
             verify: "off".into(),
             memory: 1_262_187_521,

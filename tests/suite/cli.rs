@@ -56,8 +56,7 @@ fn refused(outcome: &Outcome, code: i32, says: &[&str]) {
 fn help_goes_to_stdout_and_documents_the_exit_codes() {
     for args in [&["--help"][..], &["-h"], &["help"]] {
         let help = ffrfs(args).ok().text();
-        for line in ["0  all is well", "1  wrong usage", "2  ", "3  ", "4  ", "5  ", "6  ", "130  "]
-        {
+        for line in ["0  success", "1  wrong usage", "2  ", "3  ", "4  ", "5  ", "6  ", "130  "] {
             assert!(help.contains(line), "{args:?} has no {line:?}: {help}");
         }
         for command in
@@ -241,7 +240,7 @@ fn a_mount_point_that_cannot_be_used_is_exit_code_5() {
         refused(&on("umount", point, &[]), 5, &[point.to_str().unwrap()]);
     }
     refused(&on("umount", folder.path(), &[]), 5, &["nothing is mounted there"]);
-    refused(&on("umount", Path::new("/proc"), &[]), 5, &["/proc", "not ours"]);
+    refused(&on("umount", Path::new("/proc"), &[]), 5, &["/proc", "not of ffrfs"]);
     let both = run(Command::new(FFRFS).arg("umount").arg(&nowhere).arg(folder.path()));
     assert_eq!((both.code, both.stderr.lines().count()), (5, 2), "each is reported");
 }

@@ -241,7 +241,7 @@ fn a_mount_point_that_cannot_be_one_is_refused_with_exit_code_5() {
 fn mounting_twice_on_one_mount_point_is_refused() {
     for_each_transport(|transport| {
         let mount = mount(transport);
-        refuse(transport, &mount.container(), mount.point(), "mounted there already");
+        refuse(transport, &mount.container(), mount.point(), "already mounted there");
         assert_eq!(mounts_at(mount.point()).len(), 1);
         assert_eq!(mount.read("000000").unwrap(), some()[0]);
     });
@@ -398,7 +398,7 @@ fn umount_of_what_is_no_mount_of_ours_is_refused_with_exit_code_5() {
     let folder = temp_dir();
     for (target, says) in [
         (folder.path(), "nothing is mounted"),
-        (Path::new("/proc"), "not ours"),
+        (Path::new("/proc"), "not of ffrfs"),
         (&folder.path().join("missing"), "missing"),
     ] {
         let outcome = ffrfs(&[Path::new("umount"), target]);

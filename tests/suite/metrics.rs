@@ -196,7 +196,7 @@ fn an_address_that_cannot_be_had_fails_the_mount() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let nowhere = folder.path().join("none/metrics");
     for (address, word) in [
-        (format!("unix:{}", file.display()), "no socket"),
+        (format!("unix:{}", file.display()), "not a socket"),
         (format!("unix:{}", nowhere.display()), "No such file"),
         (taken.local_addr().unwrap().to_string(), "in use"),
         ("192.0.2.1:9100".to_owned(), "192.0.2.1:9100"),

@@ -144,7 +144,7 @@ fn a_config_file_that_is_wrong_is_refused_with_its_name_and_line() {
         ("source = a\nmountpoint = b\n\nverify = sometimes\n", ":4:", "always, once, off"),
         ("source = a\n", "", "mountpoint"),
         ("mountpoint = a\n", "", "source"),
-        ("mountpoint = a\nmountpoint = b\n", ":2:", "already"),
+        ("mountpoint = a\nmountpoint = b\n", ":2:", "second mountpoint"),
     ] {
         fs::write(&file, text).unwrap();
         let outcome = ffrfs(&["mount", "--config", name]);

@@ -1,4 +1,4 @@
-//! The screen as a pure function of the state. What does not fit is left out, the least important first.
+//! Draws the state. Lines that do not fit are left out, the least important first.
 
 use super::state::State;
 use crate::cli::stats::{bytes, count, share, time};
@@ -14,7 +14,7 @@ use ratatui::widgets::{Block, Borders, Clear, Paragraph, Sparkline};
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// Rows of a chart with its title: as many as there is room for, within these.
+/// The fewest and most rows of a chart with its title.
 const CHART_ROWS: std::ops::RangeInclusive<u16> = 3..=14;
 /// Where the second column of a line begins.
 const LABEL_COLUMNS: usize = 12;
@@ -28,21 +28,21 @@ const HELP: [&str; 18] = [
     "Tab, Shift-Tab   next and previous mount",
     "?                this help",
     "",
-    "All figures are those between the last two looks.",
+    "All figures are for the time between the last two updates.",
     "MB/s        bytes of samples given to the kernel",
     "files/s     samples whose beginning was read",
-    "requests/s  all that the kernel asks for; what its page cache",
-    "            has it does not ask for",
-    "p50, p99    no more than this took half of them, and 99 %",
-    "disk        a read waits for the disk; verify: is checked",
-    "no wait     reads that did not wait for the disk",
-    "cache       what was in memory when it was asked for",
-    "prefetch    of what was fetched ahead, the share that was",
-    "            not dropped unread",
+    "requests/s  requests of the kernel; reads that its page cache",
+    "            answers cause none",
+    "p50, p99    half of them, and 99 %, took no longer than this",
+    "disk        time a read waits for the disk; verify: is checked",
+    "no wait     share of reads that did not wait for the disk",
+    "cache       share of requests whose bytes were in memory",
+    "prefetch    share of the prefetched bytes that was not",
+    "            dropped unread",
     "bad         samples that cannot be read; see .ffrfs/bad",
 ];
 
-/// Styles, which without colours are none.
+/// Styles, plain ones on a terminal without colours.
 #[derive(Clone, Copy)]
 struct Palette(bool);
 
@@ -101,7 +101,7 @@ pub(super) fn draw(frame: &mut Frame, state: &State) {
     }
 }
 
-/// The mount, and what has become of it.
+/// The mount, and whether it still answers.
 fn header(state: &State, silence: Option<String>, palette: Palette, columns: u16) -> Paragraph<'_> {
     let view = state.view();
     let place = match state.place() {
@@ -132,7 +132,7 @@ fn header(state: &State, silence: Option<String>, palette: Palette, columns: u16
     Paragraph::new(Line::from(spans)).style(palette.bar())
 }
 
-/// A path that is too long by its end, which tells more than its beginning.
+/// The end of a path that is too long: it tells more than the beginning.
 fn ending(path: &str, columns: usize) -> String {
     let length = path.chars().count();
     if length <= columns {

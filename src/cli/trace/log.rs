@@ -14,7 +14,7 @@ pub(super) struct Lines(BufWriter<Stdout>);
 /// Lines for programs.
 pub(super) struct Json(BufWriter<Stdout>);
 
-/// What a line for programs has beside the event.
+/// An event with the time of day, as a line for programs has it.
 #[derive(Serialize)]
 struct Timed<'a> {
     /// When it came, in nanoseconds since 1970.
@@ -110,7 +110,7 @@ fn latency(time: Duration) -> String {
     format!("{value:.decimals$}{unit}")
 }
 
-/// A name must not command the terminal, nor make two lines.
+/// Control characters in a name must not reach the terminal, nor split the line.
 fn printable(path: &str) -> String {
     path.chars().fold(String::with_capacity(path.len()), |mut out, c| {
         match c.is_control() {
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_tells_all_and_no_name_commands_the_terminal() {
+    fn a_line_has_all_columns_and_no_control_characters() {
         let epoch = (3600 + 2 * 60 + 3) * 1_000_000_000;
         assert_eq!(
             line(&event(), epoch),

@@ -1,4 +1,4 @@
-//! What a mount waits for at present, from two looks at its counters and at the host.
+//! What limits a mount at present, from two samples of its counters and of the figures of the host.
 //!
 //! The decision is a function of figures alone, so that tests can give it any.
 
@@ -158,16 +158,16 @@ impl Facts {
             format!("{:.0} requests/s", per_second(self.requests())),
             format!("served {}/s", bytes(counters.bytes_served)),
             format!("fetched {}/s", bytes(counters.bytes_fetched)),
-            format!("reads that wait for storage at a time: {:.1}", self.waiting()),
+            format!("reads waiting for storage: {:.1}", self.waiting()),
         ];
         let percent = |name: &str, share: Option<f64>| {
             share.map(|share| format!("{name} {:.0}%", share * 100.0))
         };
         words.extend(percent("device busy", self.device_busy));
         words.extend(percent("all CPUs", self.host_busy));
-        words.extend(percent("daemon", self.daemon_cpus));
+        words.extend(percent("CPU of the daemon", self.daemon_cpus));
         let late = self.late.filter(|late| *late >= HARDLY);
-        words.extend(late.map(|late| format!("its threads that wait for a CPU: {late:.1}")));
+        words.extend(late.map(|late| format!("threads waiting for a CPU: {late:.1}")));
         words.join(", ")
     }
 
@@ -175,40 +175,40 @@ impl Facts {
         match bottleneck {
             Bottleneck::Idle | Bottleneck::Readers => String::new(),
             Bottleneck::Cpu => self.advice_on_cpus(),
-            Bottleneck::Workers => "transport=uring needs no thread for each read that waits \
-                (ffrfs doctor says what it lacks here)"
+            Bottleneck::Workers => "use transport=uring, which needs no thread for each read that waits \
+                (ffrfs doctor says what keeps this host from it)"
                 .to_owned(),
             Bottleneck::Device if self.waiting() < FEW_READERS && !self.is_device_full() => {
-                "few readers wait in turn: more of them at a time (DataLoader workers), or announce the \
-                 order of an epoch (.ffrfs/prefetch), or ffrfs warmup"
+                "few readers take turns to wait: use more at a time (DataLoader workers), announce the order \
+                 of an epoch (.ffrfs/prefetch), or run ffrfs warmup"
                     .to_owned()
             }
-            Bottleneck::Device => "announce the order of an epoch (.ffrfs/prefetch), so that it is read in \
-                the order of places; a faster device; more readers add nothing"
+            Bottleneck::Device => "announce the order of an epoch (.ffrfs/prefetch), so that samples are read in \
+                the order of their offsets, or use a faster device; more readers do not help"
                 .to_owned(),
             Bottleneck::Larger => format!(
-                "every epoch is read from storage again: {} of samples, {} of memory; more memory, a part \
-                 of the dataset a host, or announce the order of an epoch (.ffrfs/prefetch)",
+                "every epoch is read from storage again: {} of samples, {} of memory; use more memory, give each \
+                 host a part of the dataset, or announce the order of an epoch (.ffrfs/prefetch)",
                 HumanBytes(self.info.dataset.bytes),
                 HumanBytes(self.memory_bytes)
             ),
-            Bottleneck::PageCache => "the samples would fit: see what else takes memory (free, the \
-                cgroup's limit), and that nothing drops caches; ffrfs warmup brings them back"
+            Bottleneck::PageCache => "the samples would fit: find what else takes memory (free, the \
+                cgroup's limit) or drops caches; ffrfs warmup reads them into the page cache again"
                 .to_owned(),
         }
     }
 
     fn advice_on_cpus(&self) -> String {
         if self.daemon_cpus.is_some_and(|used| used < self.cpus * MUCH) {
-            return "other programs use them up: fewer of these, or more CPUs".to_owned();
+            return "other programs use the CPUs: run fewer of these, or use more CPUs".to_owned();
         }
         if self.info.verify == "always" && self.verifying() >= MUCH {
-            return "checksums take much of it: ffrfs set MNT verify=once checks each sample once"
+            return "checksums take much CPU time: ffrfs set MNT verify=once has each sample checked once"
                 .to_owned();
         }
         match self.info.transport.as_ref() {
-            "devfuse" => "transport=uring takes less CPU a request; larger samples, fewer of them",
-            _ => "more CPUs, or fewer and larger samples; what the page cache holds costs least: ffrfs warmup",
+            "devfuse" => "use transport=uring, which takes less CPU time a request, or fewer and larger samples",
+            _ => "use more CPUs, or fewer and larger samples, or run ffrfs warmup: reads from the page cache cost least",
         }
         .to_owned()
     }
@@ -216,13 +216,15 @@ impl Facts {
     fn check(&self, name: &str) -> Check {
         let bottleneck = self.decide();
         let what = match bottleneck {
-            Bottleneck::Idle => "none, idle: nobody asks for what the page cache does not have",
-            Bottleneck::Readers => "its readers: the mount waits for their next request",
+            Bottleneck::Idle => {
+                "none, idle: no process reads anything that the page cache does not hold"
+            }
+            Bottleneck::Readers => "the readers: the mount waits for their next request",
             Bottleneck::Cpu => "CPU",
             Bottleneck::Device => "device",
-            Bottleneck::Workers => "workers too few",
+            Bottleneck::Workers => "too few workers",
             Bottleneck::Larger => "dataset larger than memory",
-            Bottleneck::PageCache => "page cache: what was read once is read again",
+            Bottleneck::PageCache => "page cache: samples do not stay in it, and are read again",
         };
         let (check, found) =
             (format!("{name}: bottleneck"), format!("{what} ({})", self.figures()));

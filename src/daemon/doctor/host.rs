@@ -76,7 +76,7 @@ struct Rights {
 }
 
 impl Rights {
-    /// What is not there is taken to be granted: the mount will say.
+    /// A mask that cannot be read counts as full: an attempt to mount will tell.
     fn read(status: &str) -> Self {
         let has = |name| process::may_administer(status, name).unwrap_or(true);
         Self {
@@ -124,7 +124,7 @@ fn mounting(rights: &Rights, helper: Option<&Helper>) -> Check {
         Check::problem(
             name,
             format!("{} gets no rights here (no_new_privs)", helper.path),
-            "start without it (NoNewPrivileges= of a systemd unit, --security-opt \
+            "start ffrfs without no_new_privs (NoNewPrivileges= of a systemd unit, --security-opt \
              no-new-privileges of a container), or mount as root",
         )
     } else if !helper.is_set_user_id {
@@ -148,7 +148,7 @@ fn sharing(rights: &Rights, fuse_conf: Option<&str>) -> Check {
     let is_allowed =
         fuse_conf.is_some_and(|text| text.lines().any(|line| line.trim() == "user_allow_other"));
     if rights.is_admin {
-        Check::ok(name, "you may share a mount")
+        Check::ok(name, "you may share a mount with other users")
     } else if is_allowed {
         Check::ok(name, "you may share a mount: /etc/fuse.conf has user_allow_other")
     } else {
@@ -164,7 +164,7 @@ fn enable_uring(parameter: Option<&str>) -> Check {
     let name = "fuse enable_uring";
     match parameter {
         Some(value) if value.starts_with(['Y', '1']) => Check::ok(name, value),
-        // What to do is said with the transport.
+        // The advice is that of the check of the transport.
         Some(value) => Check::note(name, value, ""),
         None => Check::note(name, "absent", ""),
     }
@@ -197,10 +197,10 @@ fn limit(name: &str, resource: Resource, show: fn(u64) -> String) -> Option<Chec
     let (soft, hard) = getrlimit(resource).ok()?;
     let show = |value| if value == RLIM_INFINITY { "no limit".to_owned() } else { show(value) };
     let name = format!("limit of {name}");
-    let found = format!("{} (may be raised to: {})", show(soft), show(hard));
+    let found = format!("{} (can be raised to: {})", show(soft), show(hard));
     Some(match resource {
         Resource::RLIMIT_NOFILE if hard < 1024 => {
-            Check::note(name, found, "each container takes one: raise it (ulimit -Hn)")
+            Check::note(name, found, "each container needs one: raise the hard limit (ulimit -Hn)")
         }
         _ => Check::ok(name, found),
     })
@@ -232,14 +232,16 @@ fn timeout(seconds: Option<&str>) -> Option<Check> {
     })
 }
 
-/// How many read-aheads a mount of somebody who is not root may have under way.
+/// How many background requests a mount of a user other than root may have in flight.
 fn background(name: &str, rights: &Rights, value: Option<&str>) -> Check {
     let check = format!("fuse {name}");
     let wanted = u64::from(MAX_BACKGROUND);
     match number(value) {
-        None => Check::note(check, "absent", "is the fuse module loaded (modprobe fuse)?"),
-        Some(value) if rights.is_admin => Check::ok(check, format!("{value} (does not bind you)")),
-        // Until the first mount, which computes it.
+        None => {
+            Check::note(check, "absent", "as root: modprobe fuse (the module may not be loaded)")
+        }
+        Some(value) if rights.is_admin => Check::ok(check, format!("{value} (no limit for root)")),
+        // The kernel computes it at the first mount.
         Some(0) => Check::ok(check, "0 (the kernel's own)"),
         Some(value) if value < wanted => Check::note(
             check,
@@ -296,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_not_admin_needs_a_helper_that_works() {
+    fn a_user_without_cap_sys_admin_needs_a_helper_that_works() {
         is(&mounting(&rights(true, true, false), None), State::Ok, &["directly"]);
         let user = rights(false, true, false);
         is(&mounting(&user, Some(&helper(true))), State::Ok, &["through /usr/bin/fusermount3"]);

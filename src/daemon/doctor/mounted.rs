@@ -1,4 +1,4 @@
-//! A running mount.
+//! Checks of a mount in use.
 
 use super::bottleneck;
 use super::check::{Check, State, number, text};
@@ -27,7 +27,7 @@ pub(crate) type Ask = fn(&Path) -> Command;
 
 pub(super) fn checks(name: &str, mount: &Mount, pause: Duration, ask: Ask) -> Vec<Check> {
     let mut checks = daemon(name, asked(ask(&mount.target)));
-    // Who did not answer is not asked more.
+    // A daemon that did not answer is not asked again.
     if checks.iter().all(|check| check.state == State::Ok) {
         checks.push(bottleneck::check(name, &mount.target, pause));
     }
@@ -77,19 +77,23 @@ fn folder_of(mount: &Mount) -> Option<PathBuf> {
     folder.is_dir().then_some(folder)
 }
 
-/// From what the daemon says within some seconds: `info.json`, or nothing if it is dead.
+/// From the daemon's answer (see [`asked`]).
 fn daemon(name: &str, answer: Option<io::Result<Option<Vec<u8>>>>) -> Vec<Check> {
     let check = name.to_owned();
-    let gone = format!("ffrfs umount {name}, and mount it again");
+    let gone = format!("run ffrfs umount {name}, and mount the dataset again");
     let info = match answer {
         None => {
             let found = format!("no answer within {} s: it hangs", PATIENCE.as_secs());
-            return vec![Check::problem(check, found, "see its log; end it, and mount it again")];
+            return vec![Check::problem(
+                check,
+                found,
+                "see its log; kill it, and mount the dataset again",
+            )];
         }
         Some(Ok(None)) => return vec![Check::problem(check, "its daemon is dead", gone)],
         Some(Err(e)) => {
             let found = format!("its daemon does not answer: {e}");
-            // A mount of somebody else, which that user has not shared, is none of ours to judge.
+            // A mount that another user has not shared may be in order.
             return vec![match e.kind() {
                 io::ErrorKind::PermissionDenied => {
                     Check::note(check, found, "ask the user who mounted it, or root")
@@ -107,11 +111,11 @@ fn describe(check: String, info: &Value) -> Check {
     let Value::Object(fields) = info else {
         return Check::note(
             check,
-            "info.json is no JSON object",
-            "is it mounted by another version?",
+            "info.json is not a JSON object",
+            "another version of ffrfs may have mounted it",
         );
     };
-    // Whatever this version does not know of is shown too, as long as it is a figure or a word.
+    // Fields that this version does not know are shown, too, if they are numbers or strings.
     let hidden = ["transport", "folders", "names", "bytes"];
     let words = fields.iter().filter(|(key, value)| {
         !hidden.contains(&key.as_str()) && !value.is_array() && !value.is_object()
@@ -124,7 +128,7 @@ fn plain(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// What the daemon says, or else what its threads are called.
+/// The transport of `info.json`, or else the one that the names of the threads tell.
 fn transport(name: &str, info: &Value, queues: Option<usize>) -> Check {
     let check = format!("{name}: transport");
     match (info["transport"].as_str(), queues) {
@@ -149,7 +153,7 @@ fn read_ahead(name: &str, kib: Option<&str>) -> Check {
         Some(kib) if kib <= LITTLE_READ_AHEAD_KIB => Check::note(
             check,
             kib.to_string(),
-            "large samples are read faster with 1024; who mounts as root gets that",
+            "large samples are read faster with 1024, which a mount made by root gets",
         ),
         Some(kib) => Check::ok(check, kib.to_string()),
     }
@@ -158,13 +162,13 @@ fn read_ahead(name: &str, kib: Option<&str>) -> Check {
 fn connection(name: &str, folder: Option<&Path>) -> Vec<Check> {
     let Some(folder) = folder else {
         let advice = format!("as root: mount -t fusectl none {CONNECTIONS}");
-        return vec![Check::note(format!("{name}: connection"), "cannot be seen", advice)];
+        return vec![Check::note(format!("{name}: connection"), "cannot be read", advice)];
     };
     let figure = |file: &str| {
         let check = format!("{name}: {file}");
         match number(text(folder.join(file)).as_deref()) {
             Some(value) => Check::ok(check, value.to_string()),
-            None => Check::note(check, "cannot be read", "root can"),
+            None => Check::note(check, "cannot be read", "run this as root"),
         }
     };
     ["max_background", "congestion_threshold", "waiting"].into_iter().map(figure).collect()
@@ -188,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_daemon_says_is_shown_whatever_it_is() {
+    fn any_answer_of_the_daemon_is_shown() {
         let info = br#"{"verify":"always","io":"direct","containers":[1],"transport":"uring"}"#;
         let checks = daemon("m", Some(Ok(Some(info.to_vec()))));
         assert_eq!(checks[0].found, "io direct, verify always");
@@ -200,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_transport_that_is_not_told_is_known_by_the_threads() {
+    fn without_a_transport_in_info_json_the_threads_tell_it() {
         let nothing = Value::Null;
         assert_eq!(transport("m", &nothing, Some(0)).found, "devfuse");
         assert_eq!(transport("m", &nothing, Some(2)).found, "uring, threads: 2");
@@ -216,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_that_cannot_be_seen_is_noted() {
+    fn a_connection_that_cannot_be_read_is_noted() {
         assert!(connection("m", None)[0].advice.contains("fusectl"));
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("waiting"), "3\n").unwrap();

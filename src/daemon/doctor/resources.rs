@@ -25,16 +25,16 @@ fn memory(meminfo: Option<&str>, limits: &Limits) -> Check {
     });
     let ram = kib.map(|kib| kib.saturating_mul(1024));
     let (Some(ram), Some(limit)) = (ram, limits.memory_bytes) else {
-        let limit = limits.memory_bytes.map_or("no limit".to_owned(), mebibytes);
+        let limit = limits.memory_bytes.map_or("none".to_owned(), mebibytes);
         let ram = ram.map_or("cannot be read".to_owned(), mebibytes);
-        return Check::ok("memory", format!("{ram}; of the cgroup: {limit}"));
+        return Check::ok("memory", format!("{ram}; limit of the cgroup: {limit}"));
     };
-    let found = format!("{}; of the cgroup: {}", mebibytes(ram), mebibytes(limit));
+    let found = format!("{}; limit of the cgroup: {}", mebibytes(ram), mebibytes(limit));
     if limit < ram {
         Check::note(
             "memory",
             found,
-            "what is read through a mount counts there, page cache included",
+            "the page cache of files that are read through a mount counts against it",
         )
     } else {
         Check::ok("memory", found)
@@ -51,7 +51,7 @@ fn processors(possible: Option<&str>, online: Option<&str>, mine: Option<u64>) -
         show(mine)
     );
     if mine.is_some() && mine < online {
-        let advice = "a mount uses those only; taskset, or the cgroup's cpuset, keeps it there";
+        let advice = "a mount can use only those; taskset or the cpuset of the cgroup limits it";
         Check::note("CPUs", found, advice)
     } else {
         Check::ok("CPUs", found)
@@ -67,7 +67,7 @@ fn quota(cpus: Option<f64>, mine: Option<u64>) -> Check {
         Some(cpus) => Check::note(
             "CPU quota",
             format!("{cpus:.2} CPUs"),
-            "the cgroup stops a mount that uses more; raise its cpu.max",
+            "the cgroup throttles a mount that needs more; raise its cpu.max",
         ),
     }
 }
@@ -99,12 +99,12 @@ mod tests {
     fn a_tight_cgroup_is_noted() {
         let limits = |bytes| Limits { memory_bytes: bytes, cpus: None };
         let info = Some("MemFree: 1 kB\nMemTotal:       2048 kB\n");
-        assert_eq!(memory(info, &limits(None)).found, "2 MiB; of the cgroup: no limit");
+        assert_eq!(memory(info, &limits(None)).found, "2 MiB; limit of the cgroup: none");
         assert_eq!(memory(info, &limits(Some(1 << 20))).state, State::Note);
         assert_eq!(memory(info, &limits(Some(4 << 20))).state, State::Ok);
         for odd in [None, Some(""), Some("MemTotal: lots kB"), Some("MemTotal:"), Some("\0")] {
             let found = memory(odd, &limits(Some(1 << 20))).found;
-            assert_eq!(found, "cannot be read; of the cgroup: 1 MiB");
+            assert_eq!(found, "cannot be read; limit of the cgroup: 1 MiB");
         }
     }
 

@@ -1,4 +1,4 @@
-//! A container, and what it lies on.
+//! Checks of a container, its file system and its disk.
 
 use super::check::{Check, number, text};
 use crate::dataset::open;
@@ -15,7 +15,8 @@ pub(crate) fn checks(name: &str, path: &Path) -> Vec<Check> {
     let opened = match open::open(&[path.to_owned()], &OpenArgs::default()) {
         Ok(opened) => opened,
         Err(failure) => {
-            let advice = "ffrfs verify tells more; --allow-damaged mounts what is whole";
+            let advice =
+                "ffrfs verify lists the damage; --allow-damaged mounts the samples that are intact";
             return vec![Check::problem(name, failure.to_string(), advice)];
         }
     };
@@ -35,7 +36,8 @@ pub(crate) fn checks(name: &str, path: &Path) -> Vec<Check> {
     checks
 }
 
-/// By number; btrfs and overlays show another number than their files.
+/// The mount with this device number, or else the innermost one above `path`: files on btrfs and overlayfs have
+/// other device numbers than their mounts.
 fn mount_of<'a>(device: u64, path: &Path, table: &'a [Mount]) -> Option<&'a Mount> {
     let number = format!("{}:{}", major(device), minor(device));
     let by_number = table.iter().rev().find(|mount| mount.device == number);
@@ -52,10 +54,10 @@ fn direct(name: &str, outcome: io::Result<Direct>) -> Check {
         ),
         Ok(Direct::Refused) => Check::note(
             check,
-            "its file system has no such reads: they go through the page cache",
-            "a container on ext4, xfs or btrfs is cached once instead of twice",
+            "its file system does not support it: reads go through the page cache",
+            "on ext4, xfs or btrfs a sample is cached once instead of twice",
         ),
-        Err(e) => Check::note(check, format!("cannot be tried: {e}"), ""),
+        Err(e) => Check::note(check, format!("cannot be tested: {e}"), ""),
     }
 }
 
@@ -81,7 +83,7 @@ pub(crate) fn disk_of(path: &Path) -> Option<PathBuf> {
 fn block_device(name: &str, queue: Option<PathBuf>) -> Check {
     let check = format!("{name}: block device");
     let Some(queue) = queue else {
-        return Check::note(check, "none that /sys knows", "");
+        return Check::note(check, "unknown to /sys", "");
     };
     let disk = queue.parent().and_then(Path::file_name).unwrap_or_default();
     describe(check, &disk.to_string_lossy(), |file| text(queue.join(file)))
@@ -96,7 +98,7 @@ fn describe(check: String, disk: &str, read: impl Fn(&str) -> Option<String>) ->
         show("rotational")
     );
     if number(read("rotational").as_deref()) == Some(1) {
-        Check::note(check, found, "it says that it is a disk that turns: random reads wait for it")
+        Check::note(check, found, "a rotating disk: random reads are slow")
     } else {
         Check::ok(check, found)
     }
@@ -133,18 +135,18 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_that_says_nothing_or_nonsense_is_described_all_the_same() {
+    fn a_disk_with_missing_or_odd_figures_is_described() {
         let check = describe("c".to_owned(), "vda", |_| None);
         assert_eq!(check.found, "vda: read_ahead_kb ?, nr_requests ?, rotational ?");
         let check = describe("c".to_owned(), "vda", |_| Some("\x1b[0m\n-1".to_owned()));
         assert_eq!(check.found, "vda: read_ahead_kb ?, nr_requests ?, rotational ?");
         let check = describe("c".to_owned(), "sda", |_| Some("1\n".to_owned()));
         assert_eq!(check.state, State::Note);
-        assert!(block_device("c", None).found.contains("none"));
+        assert!(block_device("c", None).found.contains("unknown"));
     }
 
     #[test]
-    fn reads_past_the_page_cache_are_told_with_their_alignment() {
+    fn direct_reads_are_reported_with_their_alignment() {
         let works = direct("c", Ok(Direct::Works { memory_bytes: 4, offset_bytes: 512 }));
         assert_eq!(works.state, State::Ok);
         assert!(works.found.contains("to 4 bytes, offsets to 512"), "{}", works.found);

@@ -9,7 +9,7 @@ use std::str::FromStr;
 use std::time::Duration;
 use std::{fmt, fs};
 
-/// Where metrics are.
+/// Where metrics are served.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Address {
     /// A socket that is a file; its mode is what the umask leaves.
@@ -51,7 +51,7 @@ impl fmt::Display for Address {
 }
 
 impl Address {
-    /// The same from everywhere: the daemon goes to another folder.
+    /// Makes the path absolute: the daemon changes its working directory.
     pub(crate) fn absolute(&mut self) -> io::Result<()> {
         if let Self::Unix(path) = self {
             *path = std::path::absolute(&*path)?;
@@ -71,7 +71,7 @@ impl Address {
     }
 }
 
-/// The file of a daemon that is dead is in nobody's use.
+/// Replaces the socket of a daemon that is dead.
 fn bind_unix(path: &Path) -> io::Result<UnixListener> {
     match UnixListener::bind(path) {
         Err(e) if e.kind() == ErrorKind::AddrInUse => {}
@@ -79,7 +79,7 @@ fn bind_unix(path: &Path) -> io::Result<UnixListener> {
     }
     let in_use = |what: &str| Err(io::Error::new(ErrorKind::AddrInUse, what.to_owned()));
     if !fs::symlink_metadata(path)?.file_type().is_socket() {
-        return in_use("the file is there, and is no socket");
+        return in_use("the file exists, and is not a socket");
     }
     match UnixStream::connect(path) {
         Err(e) if e.kind() == ErrorKind::ConnectionRefused => {
@@ -94,7 +94,7 @@ fn bind_unix(path: &Path) -> io::Result<UnixListener> {
 /// A bound socket.
 pub(crate) enum Listener {
     Tcp(TcpListener),
-    /// Where its file is, and which one it is: somebody else may have put another in its place.
+    /// With the path of its file, and its device and inode: another socket may have taken its place.
     Unix(UnixListener, PathBuf, (u64, u64)),
 }
 
@@ -198,7 +198,7 @@ mod tests {
         fs::remove_file(&path).unwrap();
         fs::write(&path, "mine").unwrap();
         live.remove();
-        assert!(address.bind().is_err_and(|e| e.to_string().contains("no socket")));
+        assert!(address.bind().is_err_and(|e| e.to_string().contains("not a socket")));
         assert_eq!(fs::read_to_string(&path).unwrap(), "mine");
     }
 }

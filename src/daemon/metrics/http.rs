@@ -12,13 +12,13 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const PLAIN: &str = "text/plain; charset=utf-8";
 const HINT: &str = "Metrics are at /metrics.\n";
 
-/// What is answered.
+/// An answer.
 #[derive(Debug, PartialEq, Eq)]
 struct Answer {
     status: &'static str,
     /// Whether the body is the metrics, or the hint, or the status itself.
     what: What,
-    /// Asked for with HEAD: the body stays away.
+    /// The request was HEAD: no body is sent.
     is_head: bool,
 }
 
@@ -49,7 +49,7 @@ pub(crate) fn answer(
     drain(&mut stream, deadline)
 }
 
-/// Too many connections.
+/// Answers that there are too many connections.
 pub(crate) fn refuse(mut stream: Stream) {
     let answer = Answer::status("503 Service Unavailable");
     let deadline = Instant::now() + Duration::from_millis(100);
@@ -85,7 +85,7 @@ fn send(
     stream.end()
 }
 
-/// What was sent beyond the request must be read, or the answer is lost with the connection's end.
+/// Reads what the client sent beyond its request: closing with unread bytes would discard the answer.
 fn drain(stream: &mut Stream, deadline: Instant) -> io::Result<()> {
     let mut buffer = [0; 1024];
     for _ in 0..MAX_REQUEST_BYTES / buffer.len() {

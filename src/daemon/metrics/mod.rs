@@ -14,12 +14,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// More who ask at a time are sent away.
+/// More connections at a time are refused.
 const MAX_CONNECTIONS: usize = 8;
 /// After an `accept` that failed: descriptors may be scarce for a while.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// A socket that nobody is answered on yet. Gone with the value, if it is a file.
+/// A bound socket. Dropping it removes its file.
 pub(crate) struct Metrics {
     listener: Arc<Listener>,
     address: Address,
@@ -29,7 +29,7 @@ impl Metrics {
     /// Takes the address.
     ///
     /// # Errors
-    /// It cannot be had.
+    /// The address cannot be bound.
     pub(crate) fn bind(address: &Address) -> Result<Self, Failure> {
         let listener = address
             .bind()
@@ -37,10 +37,10 @@ impl Metrics {
         Ok(Self { listener: Arc::new(listener), address: address.clone() })
     }
 
-    /// Answers from now on, on a thread of its own.
+    /// Answers connections on a thread of its own.
     ///
     /// # Errors
-    /// There is no thread.
+    /// The thread cannot be started.
     pub(crate) fn serve(&self, vfs: &Arc<Vfs>, mount: &str, source: &str) -> io::Result<()> {
         let labels = text::labels(&[("mount", mount), ("source", source)]);
         let (listener, vfs) = (Arc::clone(&self.listener), Arc::clone(vfs));
@@ -49,7 +49,7 @@ impl Metrics {
         });
         let thread = std::thread::Builder::new().name("ffrfs-metrics".to_owned());
         thread.spawn(move || accept(&listener, &body))?;
-        tracing::info!("metrics are on {}", self.address);
+        tracing::info!("metrics are served on {}", self.address);
         Ok(())
     }
 }
@@ -60,7 +60,7 @@ impl Drop for Metrics {
     }
 }
 
-/// As long as the process lives: a mount's end is its end.
+/// Runs until the process ends, which is when the mount does.
 fn accept(listener: &Listener, body: &Arc<dyn Fn() -> String + Send + Sync>) {
     let open = Arc::new(AtomicUsize::new(0));
     loop {

@@ -1,5 +1,4 @@
-//! A thread a mount that looks at it every so often: a daemon that hangs keeps that thread waiting, and
-//! neither the screen nor the other mounts.
+//! A thread for each mount that samples its figures: a daemon that hangs blocks only the thread of its mount.
 
 use crate::daemon::live::Live;
 use crate::vfs::report::{MountInfo, MountStats};
@@ -9,10 +8,10 @@ use std::sync::{Arc, mpsc};
 use std::thread::Thread;
 use std::time::Duration;
 
-/// Lines of `bad` that anybody reads.
+/// The most lines of `bad` that are kept.
 const MAX_BAD: usize = 100;
 
-/// What a mount says.
+/// The figures of a mount at one time.
 pub(crate) struct Sample {
     pub(crate) info: MountInfo,
     pub(crate) stats: MountStats,
@@ -20,7 +19,7 @@ pub(crate) struct Sample {
     pub(crate) bad: Vec<String>,
 }
 
-/// The threads.
+/// The threads, one for each mount.
 pub(crate) struct Samplers {
     interval_ms: Arc<AtomicU64>,
     threads: Vec<Thread>,
@@ -45,7 +44,7 @@ impl Samplers {
         Self { interval_ms, threads, samples }
     }
 
-    /// What has come since the last time, by mount.
+    /// The samples since the last call, by number of the mount.
     pub(crate) fn take(&self) -> impl Iterator<Item = (usize, Result<Sample, String>)> {
         self.samples.try_iter()
     }
