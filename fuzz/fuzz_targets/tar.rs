@@ -3,10 +3,10 @@
 
 #![no_main]
 
-use ffrfs::format::tar::{Index, Scan, Tar, scan};
+use ffrfs::format::scanned::FIRST_BYTES;
+use ffrfs::format::tar::Tar;
 use ffrfs::format::{Container, Content, Format, MemorySource, OpenOptions, Source};
 use libfuzzer_sys::fuzz_target;
-use std::path::Path;
 use std::sync::Arc;
 
 fuzz_target!(|input: &[u8]| {
@@ -19,17 +19,19 @@ fuzz_target!(|input: &[u8]| {
     let encoding = (mode & 4 != 0).then(|| "shift_jis".to_owned());
     let options = OpenOptions { allow_damaged: mode & 1 != 0, encoding, ..OpenOptions::default() };
     let source: Arc<dyn Source> = Arc::new(MemorySource::new("fuzz.tar", bytes.clone()));
-    let scanned = scan(source.as_ref(), &options);
-    let streamed = stream(&bytes, &options);
-    assert_eq!(scanned.is_ok(), streamed.is_some(), "the two ways to scan differ");
-    let (Ok(first), Some(second)) = (scanned, streamed) else { return };
-    let kept = written(&first);
-    assert!(kept == written(&second), "the two ways to scan differ");
-    let found = Index::read(&MemorySource::new("index", kept.clone())).expect("it was just written");
-    assert!(kept == written(&found), "it changed");
-    if let Ok(container) = Tar.open(source, &options) {
-        visit(container.as_ref(), bytes.len() as u64);
+    let scanned = Tar.open(Arc::clone(&source), &options);
+    if let Some(streamed) = stream(&bytes, &source, &options) {
+        assert_eq!(scanned.is_ok(), streamed.is_some(), "the two ways to scan differ");
+        if let (Ok(first), Some(second)) = (&scanned, &streamed) {
+            assert!(kept(first.as_ref()) == kept(second.as_ref()), "the two ways to scan differ");
+        }
     }
+    let Ok(container) = scanned else { return };
+    let index = kept(container.as_ref());
+    let found = Tar.open_kept(source, Arc::new(MemorySource::new("index", index.clone())));
+    let found = found.expect("it was just written").expect("of this version");
+    assert!(index == kept(found.as_ref()), "it changed");
+    visit(container.as_ref(), bytes.len() as u64);
 });
 
 /// Gives every block that has the look of a header its checksum.
@@ -41,21 +43,29 @@ fn seal(bytes: &mut [u8]) {
     }
 }
 
-fn stream(bytes: &[u8], options: &OpenOptions) -> Option<Index> {
-    let mut scan = Scan::new(Path::new("fuzz.tar"), options).ok()?;
+/// Scans bytes as a decoded stream. `None`: such a stream is not looked at as an archive.
+fn stream(
+    bytes: &[u8],
+    source: &Arc<dyn Source>,
+    options: &OpenOptions,
+) -> Option<Option<Box<dyn Container>>> {
+    let first = &bytes[..bytes.len().min(FIRST_BYTES)];
+    let mut scanner = Tar.scan_stream(&"fuzz.tar.gz".into(), first, options).ok()??;
     let mut end = 0;
-    while let Some((at, length)) = scan.want() {
+    while let Some((at, length)) = scanner.want() {
         assert!(at >= end, "it goes back");
         end = at + length;
         let to = (end as usize).min(bytes.len());
-        scan.take(bytes.get(at as usize..to).unwrap_or_default()).ok()?;
+        if scanner.take(bytes.get(at as usize..to).unwrap_or_default()).is_err() {
+            return Some(None);
+        }
     }
-    scan.finish(bytes.len() as u64).ok()
+    Some(scanner.finish(Arc::clone(source)).ok())
 }
 
-fn written(index: &Index) -> Vec<u8> {
+fn kept(container: &dyn Container) -> Vec<u8> {
     let mut out = Vec::new();
-    index.write(&mut out).expect("memory takes it");
+    container.keep(&mut out).expect("memory takes it");
     out
 }
 

@@ -121,12 +121,7 @@ impl IndexArgs {
         let file = out.out.into_inner().map_err(io::IntoInnerError::into_error).map_err(failed)?;
         let open = || -> io::Result<File> { File::of(file.try_clone()?, source.name().clone()) };
         let decoded: Arc<dyn Source> = Arc::new(open().map_err(failed)?);
-        let container = match format::recognize(decoded.as_ref(), options) {
-            Ok(inner) if inner.is_scanned() && inner.name() == "tar" => {
-                inner.open(decoded, options)?
-            }
-            _ => Box::new(format::file::PlainFile::new(decoded, name)),
-        };
+        let container = format::compressed::open_decoded(decoded, name, options)?;
         let spooled = Some(open().map_err(failed)?);
         Ok(Found { container, tree: None, unkept: None, spooled })
     }
@@ -333,7 +328,17 @@ fn load(
         return None;
     }
     let part = SliceSource::new(path.into(), Arc::clone(&file), HEAD_BYTES as u64, container_bytes);
-    let opened = format.open_kept(Arc::clone(source), Arc::new(part)).ok().flatten();
+    let opened = match format.open_kept(Arc::clone(source), Arc::new(part)) {
+        Ok(Some(container)) => container,
+        Ok(None) => {
+            stale("kept by another version of ffrfs");
+            return None;
+        }
+        Err(error) => {
+            stale(&format!("damaged: {error}"));
+            return None;
+        }
+    };
     let tree = match tree_bytes {
         0 => Some(None),
         _ => {
@@ -341,10 +346,10 @@ fn load(
             Tree::read_part(&file, start, tree_bytes).ok().flatten().map(Some)
         }
     };
-    if opened.is_none() || tree.is_none() {
+    if tree.is_none() {
         stale("damaged");
     }
-    Some((opened?, tree?))
+    Some((opened, tree?))
 }
 
 /// Remembers why nothing more could be written.

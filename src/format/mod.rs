@@ -56,6 +56,7 @@ mod npy;
 mod options;
 mod part_name;
 mod reader;
+pub mod scanned;
 pub mod shown;
 pub mod sidecar;
 mod source;
@@ -80,6 +81,7 @@ pub use write::{
     Holds, MemberWriter, NewMember, NewNode, Outline, Output, WRITERS, WriteFormat, writer_named,
 };
 
+use scanned::Scanner;
 use std::sync::Arc;
 
 /// Every format that can be mounted, in the order in which they are tried: those with a magic number
@@ -116,16 +118,36 @@ pub trait Format: Sync {
     /// The source cannot be read, its structure is wrong, or its index fails its checksum.
     fn open(&self, source: Arc<dyn Source>, options: &OpenOptions) -> Result<Box<dyn Container>>;
 
-    /// Whether opening reads all of the container, so that what was found is worth keeping
-    /// ([`Container::keep`]).
+    /// Whether opening reads all of the container, so that its index is worth keeping ([`Container::keep`]).
     fn is_scanned(&self) -> bool {
         false
     }
 
-    /// Opens a container by what was kept of it. `None`: these bytes are not that, or are damaged.
+    /// Whether it is looked for in compressed streams: it is scanned, and all of its samples are
+    /// [`Content::Stored`] or [`Content::Sparse`].
+    fn scans_streams(&self) -> bool {
+        false
+    }
+
+    /// Begins a pass over a decoded stream, if it is of this format. `first` are the stream's first
+    /// [`scanned::FIRST_BYTES`], or all of it if it is shorter; errors call it `part`, as the compressed file.
     ///
     /// # Errors
-    /// A source cannot be read.
+    /// The options do not suit the format.
+    fn scan_stream(
+        &self,
+        part: &PartName,
+        first: &[u8],
+        options: &OpenOptions,
+    ) -> Result<Option<Box<dyn Scanner>>> {
+        let _ = (part, first, options);
+        Ok(None)
+    }
+
+    /// Opens a container by its kept index. `None`: it was kept by another version of the program.
+    ///
+    /// # Errors
+    /// A source cannot be read, or the index is damaged.
     fn open_kept(
         &self,
         source: Arc<dyn Source>,

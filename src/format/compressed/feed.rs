@@ -1,17 +1,14 @@
-//! Shows a decoded stream, piece by piece, to the scan of an archive, if it is one.
+//! Shows a decoded stream, piece by piece, to the scan of a container, if it is one.
 
-use crate::format::tar::{Index, Scan, Tar};
-use crate::format::{Detected, Format, MemorySource, OpenOptions, PartName, Result};
-use std::path::Path;
-
-/// The first header.
-const FIRST_BYTES: usize = 512;
+use crate::format::scanned::{FIRST_BYTES, Scanner};
+use crate::format::{Container, FORMATS, OpenOptions, PartName, Result, Source};
+use std::sync::Arc;
 
 pub(super) struct Feed {
     part: PartName,
     options: OpenOptions,
     is_decided: bool,
-    scan: Option<Scan>,
+    scanner: Option<Box<dyn Scanner>>,
     /// So many bytes of the stream were taken.
     taken_bytes: u64,
     /// What the scan asked for, as far as it came; before it is decided, what came first.
@@ -24,7 +21,7 @@ impl Feed {
             part: part.clone(),
             options: options.clone(),
             is_decided: false,
-            scan: None,
+            scanner: None,
             taken_bytes: 0,
             held: Vec::new(),
         }
@@ -32,38 +29,28 @@ impl Feed {
 
     /// Takes the next bytes of the stream.
     pub(super) fn take(&mut self, bytes: &[u8]) -> Result<()> {
-        if !self.is_decided {
-            self.held.extend_from_slice(bytes);
-            if self.held.len() < FIRST_BYTES {
-                return Ok(());
-            }
-            self.decide()?;
-            let held = std::mem::take(&mut self.held);
-            return self.show(&held);
+        if self.is_decided {
+            return self.show(bytes);
         }
-        self.show(bytes)
+        self.held.extend_from_slice(bytes);
+        if self.held.len() < FIRST_BYTES { Ok(()) } else { self.decide() }
     }
 
+    /// Finds the format by what came first, and shows that.
     fn decide(&mut self) -> Result<()> {
         self.is_decided = true;
-        let first = self.held.get(..FIRST_BYTES).unwrap_or_default();
-        let is_tar =
-            Tar.detect(&MemorySource::new(self.part.clone(), first.to_vec()))? == Detected::Yes;
-        // An archive without a member is zeros, which by themselves say nothing.
-        let is_empty_tar =
-            first.iter().all(|byte| *byte == 0) && is_named_tar(self.part.file_name());
-        if is_tar || is_empty_tar {
-            self.scan = Some(Scan::new(&self.part, &self.options)?);
-        }
-        Ok(())
+        let held = std::mem::take(&mut self.held);
+        let first = held.get(..FIRST_BYTES).unwrap_or(&held);
+        self.scanner = scanner_of(&self.part, first, &self.options)?;
+        self.show(&held)
     }
 
-    /// What the scan does not ask for is passed over.
+    /// What the scan does not ask for is skipped.
     fn show(&mut self, bytes: &[u8]) -> Result<()> {
-        let Some(scan) = &mut self.scan else { return Ok(()) };
+        let Some(scanner) = &mut self.scanner else { return Ok(()) };
         let start = self.taken_bytes;
         self.taken_bytes = start.saturating_add(bytes.len() as u64);
-        while let Some((at, length)) = scan.want() {
+        while let Some((at, length)) = scanner.want() {
             let next = at.saturating_add(self.held.len() as u64);
             let skip = usize::try_from(next.saturating_sub(start)).unwrap_or(usize::MAX);
             let Some(rest) = bytes.get(skip..).filter(|rest| !rest.is_empty()) else { break };
@@ -74,26 +61,36 @@ impl Feed {
                 break;
             }
             let held = std::mem::take(&mut self.held);
-            scan.take(&held).map_err(|fault| fault.into_error(&self.part))?;
+            scanner.take(&held)?;
         }
         Ok(())
     }
 
-    /// The archive's index, if the stream was one.
-    pub(super) fn finish(self) -> Result<Option<Index>> {
-        let Some(mut scan) = self.scan else { return Ok(None) };
+    /// The container that the stream is, if it is one. `decoded` holds all of the stream.
+    pub(super) fn finish(mut self, decoded: Arc<dyn Source>) -> Result<Option<Box<dyn Container>>> {
+        if !self.is_decided {
+            self.decide()?;
+        }
+        let Some(mut scanner) = self.scanner else { return Ok(None) };
         let mut held = self.held;
-        let error = |fault: crate::format::tar::Fault| fault.into_error(&self.part);
-        while scan.want().is_some() {
-            scan.take(&held).map_err(error)?;
+        while scanner.want().is_some() {
+            scanner.take(&held)?;
             held.clear();
         }
-        scan.finish(self.taken_bytes).map(Some).map_err(error)
+        scanner.finish(decoded).map(Some)
     }
 }
 
-fn is_named_tar(path: &Path) -> bool {
-    let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
-    let is_short = ["tgz", "tbz", "tbz2", "txz", "tzst"].iter().any(|e| name.ends_with(e));
-    is_short || name.contains(".tar.")
+/// The scan of the format that a stream is of, by its first bytes and the name of the compressed file.
+pub(super) fn scanner_of(
+    part: &PartName,
+    first: &[u8],
+    options: &OpenOptions,
+) -> Result<Option<Box<dyn Scanner>>> {
+    for format in FORMATS.iter().filter(|format| format.scans_streams()) {
+        if let Some(scanner) = format.scan_stream(part, first, options)? {
+            return Ok(Some(scanner));
+        }
+    }
+    Ok(None)
 }

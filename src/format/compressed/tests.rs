@@ -1,6 +1,8 @@
+mod kept;
+
 use super::*;
 use crate::format::codec::tests::{streams, text};
-use crate::format::{Kind, MemorySource, open};
+use crate::format::{Content, Kind, MemorySource, open};
 
 fn opened(name: &str, bytes: Vec<u8>) -> Result<Box<dyn Container>> {
     open(Arc::new(MemorySource::new(name, bytes)), &OpenOptions::default())
@@ -68,7 +70,7 @@ fn shown_through_stream(container: &dyn Container, stored: &[u8], index: u64) ->
             let bytes = &stored[interval.stored.start as usize..interval.stored.end as usize];
             stream.decode(interval.number, bytes, &mut decoded).unwrap();
             let to = &mut out[piece.at_bytes as usize..][..piece.length_bytes as usize];
-            copy_common(&decoded, interval.decoded.start, to, piece.offset_bytes);
+            file::copy_common(&decoded, interval.decoded.start, to, piece.offset_bytes);
         }
         at = piece.at_bytes + piece.length_bytes;
     }

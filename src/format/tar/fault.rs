@@ -10,7 +10,7 @@ pub(super) const NO_HINT: &str = "";
 
 /// What is wrong with an archive.
 #[derive(Debug)]
-pub struct Fault {
+pub(super) struct Fault {
     pub(super) at: u64,
     pub(super) expected: String,
     pub(super) found: String,
@@ -28,8 +28,7 @@ impl Fault {
     }
 
     /// The error that says so of a file.
-    #[must_use]
-    pub fn into_error(self, part: &PartName) -> Error {
+    pub(super) fn into_error(self, part: &PartName) -> Error {
         Error::Malformed {
             part: part.clone(),
             format: super::NAME,

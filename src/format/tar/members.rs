@@ -1,12 +1,12 @@
 //! What a scan makes of a header that is no extension: files, folders, links, and files with holes.
 
-use super::build::TooMany;
 use super::fault::{DAMAGED, Fault, NO_HINT, no_size};
 use super::header::{BLOCK_BYTES, Dialect, Header, until_nul};
 use super::names;
 use super::pax::{MAX_MAP_ENTRIES, Pax};
-use super::scan::{Scan, State, round_up};
 use super::sparse::{self, OldMap, TextMap};
+use super::state::{Member, State, TarScanner, round_up};
+use crate::format::scanned::TooMany;
 use crate::format::{Attributes, Content, Sample};
 
 /// A path, or where a link leads; the longest that the kernel knows is 4096.
@@ -14,18 +14,7 @@ const MAX_PATH_BYTES: usize = u16::MAX as usize;
 /// The pieces of all sparse files: so many, and one a block of the archive.
 const FREE_PIECES: u64 = 1 << 16;
 
-/// A member whose header was read.
-#[derive(Debug)]
-pub(super) struct Member {
-    at: u64,
-    path: Vec<u8>,
-    link: Vec<u8>,
-    meta: Attributes,
-    size: u64,
-    pax: Pax,
-}
-
-impl Scan {
+impl TarScanner {
     /// A header that is no extension.
     pub(super) fn member(&mut self, at: u64, header: Header) -> Result<(), Fault> {
         let pending = std::mem::take(&mut self.pending);
@@ -127,7 +116,7 @@ impl Scan {
     }
 
     fn folder(&mut self, member: &Member, data_at: u64, size: u64) -> Result<(), Fault> {
-        self.build.folder(&member.path, &member.meta).map_err(|e| too_many(member.at, e))?;
+        self.build.directory(&member.path, &member.meta).map_err(|e| too_many(member.at, e))?;
         self.pass(member.at, data_at, size)
     }
 
@@ -145,24 +134,9 @@ impl Scan {
         Ok(())
     }
 
-    fn add_link(&mut self, member: &Member, next: u64) -> Result<(), Fault> {
+    pub(super) fn add_link(&mut self, member: &Member, next: u64) -> Result<(), Fault> {
         self.build.link(&member.path, &member.link).map_err(|e| too_many(member.at, e))?;
         self.next_header(next)
-    }
-
-    /// What follows a hard link that may have data: a header, or that data.
-    pub(super) fn after_link(&mut self, member: Member, bytes: &[u8]) -> Result<(), Fault> {
-        let data_at = member.at.saturating_add(BLOCK_BYTES);
-        let header = Header::new(bytes);
-        if (bytes.len() as u64) < BLOCK_BYTES {
-            self.add_link(&member, data_at)?;
-            return self.end_of_file(data_at, bytes);
-        }
-        if header.is_zero() || header.has_right_checksum() {
-            self.add_link(&member, data_at)?;
-            return self.header(data_at, header);
-        }
-        self.file(member, data_at)
     }
 
     /// The rest of a file that begins on another volume.
@@ -178,7 +152,7 @@ impl Scan {
         self.add(member, data_at, Content::Stored, &[], true)
     }
 
-    fn file(&mut self, mut member: Member, data_at: u64) -> Result<(), Fault> {
+    pub(super) fn file(&mut self, mut member: Member, data_at: u64) -> Result<(), Fault> {
         let map = std::mem::take(&mut member.pax.sparse);
         if map.is_map_in_data {
             member.pax.sparse = map;

@@ -1,32 +1,34 @@
 //! tar: V7, POSIX ustar and pax, GNU, star and Solaris, sparse files of all of them.
 //!
-//! An archive is read once, header by header ([`Scan`]); what is found is an [`Index`], which can be kept.
-//! Members are served in place. What is done where readers differ is in `docs/formats.md`.
+//! An archive is read once, header by header ([`scan`]); what is found is an index that can be kept
+//! ([`scanned`]). Members are served in place. What is done where readers differ is in `docs/formats.md`.
 
-mod build;
+mod archive;
+mod builder;
 mod fault;
 mod header;
-mod index;
 mod members;
 mod names;
 mod pax;
+mod row;
 mod scan;
 mod sparse;
+mod state;
 #[cfg(test)]
 mod tests;
-mod window;
 mod writer;
 
-pub use fault::Fault;
-pub use index::Index;
-pub use scan::{Scan, scan};
 pub use writer::WriteTar;
 
+use super::scanned::{self, Scanner};
 use super::{
-    Attributes, Container, Detected, Error, Format, IndexChecksum, Member, Names, OpenOptions,
-    Piece, Result, Sample, Source, has_known_extension,
+    Container, Detected, Error, Format, MemorySource, OpenOptions, PartName, Result, Source,
+    has_known_extension,
 };
+use archive::Archive;
 use header::{BLOCK_BYTES, Header};
+use row::Index;
+use state::TarScanner;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -76,8 +78,29 @@ impl Format for Tar {
     }
 
     fn open(&self, source: Arc<dyn Source>, options: &OpenOptions) -> Result<Box<dyn Container>> {
-        let index = scan(source.as_ref(), options)?;
-        Ok(Box::new(Archive::new(source, index)))
+        let scanner = TarScanner::new(source.name(), options)?;
+        scanned::scan(source, Box::new(scanner))
+    }
+
+    fn scans_streams(&self) -> bool {
+        true
+    }
+
+    /// An archive without a member is zeros, which by themselves say nothing: the name must.
+    fn scan_stream(
+        &self,
+        part: &PartName,
+        first: &[u8],
+        options: &OpenOptions,
+    ) -> Result<Option<Box<dyn Scanner>>> {
+        let Some(block) = first.get(..BLOCK_BYTES as usize) else { return Ok(None) };
+        let is_tar =
+            self.detect(&MemorySource::new(part.clone(), block.to_vec()))? == Detected::Yes;
+        let is_empty_tar = Header::new(block).is_zero() && is_stream_named_so(part.file_name());
+        if !is_tar && !is_empty_tar {
+            return Ok(None);
+        }
+        Ok(Some(Box::new(TarScanner::new(part, options)?)))
     }
 
     fn is_scanned(&self) -> bool {
@@ -89,10 +112,8 @@ impl Format for Tar {
         source: Arc<dyn Source>,
         kept: Arc<dyn Source>,
     ) -> Result<Option<Box<dyn Container>>> {
-        Ok(match Index::read(kept.as_ref()) {
-            Ok(index) => Some(Box::new(Archive::new(source, index))),
-            Err(_) => None,
-        })
+        let index = Index::read(kept.as_ref())?;
+        Ok(index.map(|index| Box::new(Archive::new(source, index)) as Box<dyn Container>))
     }
 }
 
@@ -100,92 +121,11 @@ fn is_named_so(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case(NAME))
 }
 
-/// An open archive.
-#[derive(Debug)]
-pub struct Archive {
-    source: Opened,
-    index: Index,
-}
-
-struct Opened(Arc<dyn Source>);
-
-impl std::fmt::Debug for Opened {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        self.0.name().fmt(f)
-    }
-}
-
-impl Archive {
-    /// An archive whose index is there already.
-    #[must_use]
-    pub fn new(source: Arc<dyn Source>, index: Index) -> Self {
-        Self { source: Opened(source), index }
-    }
-
-    /// What was found in it.
-    #[must_use]
-    pub fn index(&self) -> &Index {
-        &self.index
-    }
-}
-
-impl Container for Archive {
-    fn format(&self) -> &'static str {
-        NAME
-    }
-
-    fn len(&self) -> u64 {
-        self.index.len()
-    }
-
-    fn sample(&self, index: u64) -> Result<Sample> {
-        self.index.sample(index)
-    }
-
-    fn check_unchanged(&self) -> std::io::Result<()> {
-        self.source.0.check_unchanged()
-    }
-
-    fn data_bytes(&self) -> u64 {
-        self.index.data_bytes()
-    }
-
-    fn piece(&self, index: u64, offset_bytes: u64) -> Result<Option<Piece>> {
-        self.index.piece(index, offset_bytes)
-    }
-
-    fn has_holes(&self) -> bool {
-        self.index.has_holes()
-    }
-
-    fn attributes(&self, index: u64) -> Result<Attributes> {
-        self.index.attributes(index)
-    }
-
-    fn link_target(&self, index: u64) -> Result<Vec<u8>> {
-        self.index.link_target(index)
-    }
-
-    fn members(&self, visit: &mut dyn FnMut(Member) -> Result<()>) -> Result<()> {
-        self.index.members(visit)
-    }
-
-    fn keep(&self, out: &mut dyn std::io::Write) -> std::io::Result<()> {
-        self.index.write(out)
-    }
-
-    fn names(&self, _samples: u64) -> Result<Names> {
-        Ok(Names::Members)
-    }
-
-    /// Of headers, which were checked; there is none over the members' data.
-    fn index_checksum(&self) -> IndexChecksum {
-        IndexChecksum::Ok
-    }
-
-    fn warnings(&self) -> &[String] {
-        self.index.warnings()
-    }
+/// Whether the compressed file `path` holds an archive, by its name.
+fn is_stream_named_so(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
+    let is_short = ["tgz", "tbz", "tbz2", "txz", "tzst"].iter().any(|e| name.ends_with(e));
+    is_short || name.contains(".tar.")
 }
 
 fn read(source: &dyn Source, buf: &mut [u8], offset_bytes: u64) -> Result<()> {

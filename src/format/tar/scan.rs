@@ -1,76 +1,28 @@
-//! Finds the members of an archive, as a state machine: it says which bytes it needs next, always further on,
-//! and takes them. Data of members is passed over. A file and a decoded stream drive it alike.
+//! Finds the members of an archive, header by header, as a state machine: see [`Scanner`].
 
-use super::build::{Builder, TooMany};
+use super::archive::Archive;
+use super::builder::Builder;
 use super::fault::{DAMAGED, Fault, NO_HINT, TRUNCATED, no_size};
 use super::header::{BLOCK_BYTES, Header, until_nul};
-use super::index::Index;
-use super::members::Member;
 use super::names;
 use super::pax::{self, Pax};
-use super::sparse::{OldMap, TextMap};
-use super::window::Window;
-use crate::format::charset::Charset;
-use crate::format::{OpenOptions, PartName, Result, Source};
+use super::row::Index;
+use super::state::{Member, Pending, State, TarScanner, round_up};
+use crate::format::scanned::{Scanner, TooMany};
+use crate::format::{Container, OpenOptions, PartName, Result, Source};
+use std::sync::Arc;
 
 /// Extended headers and long names may have so many bytes.
 const MAX_EXTENSION_BYTES: u64 = 16 << 20;
 /// Behind the end of an archive so many bytes of zeros are passed over in search of a further one.
 const MAX_ZEROS_BYTES: u64 = 64 << 20;
 
-/// A scan on its way through an archive.
-#[derive(Debug)]
-pub struct Scan {
-    pub(super) part: PartName,
-    pub(super) allow_damaged: bool,
-    pub(super) charset: Charset,
-    /// What is needed next: offset and length.
-    pub(super) want: Option<(u64, u64)>,
-    pub(super) state: State,
-    pub(super) pending: Pending,
-    pub(super) global: Pax,
-    pub(super) build: Builder,
-    pub(super) name: Vec<u8>,
-    /// Headers met so far.
-    pub(super) headers: u64,
-    /// Zero blocks since the last header.
-    pub(super) zeros: u64,
-    /// An extended header was met: the archive is one of pax.
-    pub(super) is_pax: bool,
-    /// What was met last is no header: the next one is searched for, from this byte on.
-    pub(super) lost_at: Option<u64>,
-    /// The last member's number if it is a file, where it begins, and where its data ends.
-    pub(super) last: Option<(Option<u32>, u64, u64)>,
-    /// Devices and pipes.
-    pub(super) special: u64,
-    pub(super) damaged_maps: u64,
-}
-
-#[derive(Debug)]
-pub(super) enum State {
-    Header,
-    Extension(u8),
-    OldMap(Box<(Member, OldMap)>),
-    TextMap(Box<(Member, TextMap)>),
-    AfterLink(Box<Member>),
-}
-
-/// What extension headers say of the next member.
-#[derive(Debug, Default)]
-pub(super) struct Pending {
-    /// Where the first of them stands.
-    pub(super) at: Option<u64>,
-    pub(super) long_name: Option<Vec<u8>>,
-    pub(super) long_link: Option<Vec<u8>>,
-    pub(super) pax: Pax,
-}
-
-impl Scan {
+impl TarScanner {
     /// Begins at the first byte. Errors call the archive `part`.
     ///
     /// # Errors
     /// The character set of the options is unknown.
-    pub fn new(part: &PartName, options: &OpenOptions) -> Result<Self> {
+    pub(super) fn new(part: &PartName, options: &OpenOptions) -> Result<Self> {
         Ok(Self {
             part: part.clone(),
             allow_damaged: options.allow_damaged,
@@ -91,18 +43,8 @@ impl Scan {
         })
     }
 
-    /// What is needed next: offset and length in bytes, behind all that was asked for before. `None`: the
-    /// scan has ended.
-    #[must_use]
-    pub fn want(&self) -> Option<(u64, u64)> {
-        self.want
-    }
-
     /// Takes the bytes that were asked for; fewer, if the archive ends there.
-    ///
-    /// # Errors
-    /// The archive is malformed.
-    pub fn take(&mut self, bytes: &[u8]) -> Result<(), Fault> {
+    fn step(&mut self, bytes: &[u8]) -> Result<(), Fault> {
         let Some((at, length)) = self.want else { return Ok(()) };
         let is_cut = (bytes.len() as u64) < length;
         let state = std::mem::replace(&mut self.state, State::Header);
@@ -138,12 +80,6 @@ impl Scan {
             }
             step => step,
         }
-    }
-
-    pub(super) fn next_header(&mut self, at: u64) -> Result<(), Fault> {
-        self.state = State::Header;
-        self.want = Some((at, BLOCK_BYTES));
-        Ok(())
     }
 
     /// Fewer bytes than a header's are left.
@@ -188,6 +124,21 @@ impl Scan {
         self.lost_at = None;
         self.build
             .warn(format!("{}: no member was found in the bytes from {from} to {to}", self.part));
+    }
+
+    /// What follows a hard link that may have data: a header, or that data.
+    fn after_link(&mut self, member: Member, bytes: &[u8]) -> Result<(), Fault> {
+        let data_at = member.at.saturating_add(BLOCK_BYTES);
+        let header = Header::new(bytes);
+        if (bytes.len() as u64) < BLOCK_BYTES {
+            self.add_link(&member, data_at)?;
+            return self.end_of_file(data_at, bytes);
+        }
+        if header.is_zero() || header.has_right_checksum() {
+            self.add_link(&member, data_at)?;
+            return self.header(data_at, header);
+        }
+        self.file(member, data_at)
     }
 
     /// A block where a header should be.
@@ -280,11 +231,8 @@ impl Scan {
         self.next_header(next)
     }
 
-    /// Ends the scan of an archive of `length_bytes`.
-    ///
-    /// # Errors
-    /// The archive is cut off within a member.
-    pub fn finish(mut self, length_bytes: u64) -> Result<Index, Fault> {
+    /// Ends the scan of an archive of `length_bytes`. It may be cut off within a member.
+    fn end(mut self, length_bytes: u64) -> Result<Index, Fault> {
         if let Some((sample, at, end)) = self.last.filter(|(_, _, end)| *end > length_bytes) {
             let fault = Fault::new(
                 length_bytes,
@@ -317,22 +265,18 @@ impl Scan {
     }
 }
 
-/// Scans an archive that lies in a file; its data is not read.
-///
-/// # Errors
-/// The source cannot be read, or is malformed.
-pub fn scan(source: &dyn Source, options: &OpenOptions) -> Result<Index> {
-    let mut scan = Scan::new(source.name(), options)?;
-    let mut window = Window::new(source);
-    let error = |fault: Fault| fault.into_error(source.name());
-    while let Some((at, length)) = scan.want() {
-        let bytes = window.get(at, length)?;
-        scan.take(bytes).map_err(error)?;
+impl Scanner for TarScanner {
+    fn want(&self) -> Option<(u64, u64)> {
+        self.want
     }
-    scan.finish(source.len()).map_err(error)
-}
 
-/// The end of the block that `at` lies in.
-pub(super) fn round_up(at: u64) -> Option<u64> {
-    at.checked_next_multiple_of(BLOCK_BYTES)
+    fn take(&mut self, bytes: &[u8]) -> Result<()> {
+        self.step(bytes).map_err(|fault| fault.into_error(&self.part))
+    }
+
+    fn finish(self: Box<Self>, source: Arc<dyn Source>) -> Result<Box<dyn Container>> {
+        let part = self.part.clone();
+        let index = self.end(source.len()).map_err(|fault| fault.into_error(&part))?;
+        Ok(Box::new(Archive::new(source, index)))
+    }
 }

@@ -8,7 +8,7 @@ mod sparse_files;
 mod writer;
 
 use super::*;
-use crate::format::{Content, Kind, MemorySource, Node, open};
+use crate::format::{Attributes, Content, Kind, MemorySource, Node, open};
 use writer::Writer;
 
 /// What a member is shown as.

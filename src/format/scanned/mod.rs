@@ -1,0 +1,57 @@
+//! What formats share whose containers must be read whole to know their samples: one pass over the container
+//! ([`Scanner`]), an index of what it finds ([`Index`], made by a [`Builder`]), and the index in a file, so
+//! that it is mapped the next time.
+//!
+//! A format says what it stores of a sample ([`SampleRow`]) and how a pass goes. Names, directories, targets of
+//! links, files in pieces, warnings, the file with its version and checksum, and reading ahead are here.
+//! Imports from [`crate::format`] alone.
+
+mod builder;
+mod index;
+mod row;
+#[cfg(test)]
+mod tests;
+mod window;
+
+pub(in crate::format) use builder::{Builder, TooMany};
+pub(in crate::format) use index::Index;
+pub(in crate::format) use row::{Fields, Packed, SampleRow, Stamp};
+
+use super::{Container, Result, Source};
+use std::sync::Arc;
+use window::Window;
+
+/// Formats recognise a decoded stream by so many bytes at most.
+pub const FIRST_BYTES: usize = 512;
+
+/// A pass over a container that goes only forward, so that a file and a decoded stream can drive it alike. It
+/// says which bytes it needs next, and takes them; data of samples it skips.
+pub trait Scanner {
+    /// The range that is needed next: its offset and its length in bytes, behind all that was asked for before.
+    /// `None`: the pass has ended.
+    fn want(&self) -> Option<(u64, u64)>;
+
+    /// Takes the bytes of that range; fewer, if the container ends there.
+    ///
+    /// # Errors
+    /// The container is malformed.
+    fn take(&mut self, bytes: &[u8]) -> Result<()>;
+
+    /// The container that was scanned; `source` holds its bytes.
+    ///
+    /// # Errors
+    /// The container is malformed, or ends early.
+    fn finish(self: Box<Self>, source: Arc<dyn Source>) -> Result<Box<dyn Container>>;
+}
+
+/// Drives a pass over a container that can be read at any offset.
+pub(in crate::format) fn scan(
+    source: Arc<dyn Source>,
+    mut scanner: Box<dyn Scanner>,
+) -> Result<Box<dyn Container>> {
+    let mut window = Window::new(source.as_ref());
+    while let Some((offset_bytes, length_bytes)) = scanner.want() {
+        scanner.take(window.get(offset_bytes, length_bytes)?)?;
+    }
+    scanner.finish(source)
+}
