@@ -93,6 +93,10 @@ impl Driver for RequestRead<'_> {
         self.job.traced.enter(if waits { Phase::Disk } else { Phase::Cache });
         let fetched = reads::fetch(self.shared.ops.vfs().store(), task.span(), waits);
         match fetched {
+            Err(ReadError::Absent) => {
+                self.bring(task);
+                return Break(());
+            }
             Err(ReadError::WouldBlock) => self.job.traced.cancel(),
             _ => self.job.traced.enter(Phase::Verify),
         }
@@ -126,6 +130,25 @@ impl Driver for RequestRead<'_> {
 }
 
 impl RequestRead<'_> {
+    /// Goes on with a task on a worker thread once its bytes are on this machine; no thread waits for them.
+    fn bring(self, mut task: Task) {
+        let (shared, job) = (Arc::clone(self.shared), self.job);
+        shared.vfs.shelve(&mut task);
+        let (part, range) = (task.span().part(), task.span().range());
+        self.shared.vfs.store().begin(part, range, move |brought| {
+            let workers = Arc::clone(&shared);
+            workers.workers.run(move || {
+                shared.vfs.unshelve(&mut task);
+                // The pin lasts until the bytes were read.
+                let (_pin, step) = match brought {
+                    Ok(pin) => (Some(pin), Step::Read(task)),
+                    Err(error) => (None, shared.vfs.resume(task, Err(error))),
+                };
+                drive(RequestRead { shared: &shared, job, may_wait: true }, step);
+            });
+        });
+    }
+
     /// Goes on with a task on a worker thread.
     fn hand_over(self, mut task: Task) {
         let (shared, mut job) = (Arc::clone(self.shared), self.job);

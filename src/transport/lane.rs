@@ -9,6 +9,7 @@ use super::wire::{
 };
 use crate::io::ring::{self, Event, Ring, Waker};
 use crate::io::{Buffer, ReadError};
+use crate::store::Pin;
 use crate::vfs::{
     Driver, Errno, FOREVER, Fetch, InFlightRead, Listed, Lookup, Operation, Phase, ReadRequest,
     Reply, Step, Task, Traced, Vfs, begin, drive,
@@ -41,6 +42,8 @@ enum State {
     Free,
     /// Waiting for the disk: how much is there of what the task wants.
     Reading(Job, Box<Task>, usize),
+    /// Waiting for bytes that are not on this machine; likewise.
+    Bringing(Job, Box<Task>, usize),
     /// Waiting for another request's fetch.
     Parked(Job),
 }
@@ -52,10 +55,25 @@ struct Job {
     traced: Traced,
 }
 
-/// Slots whose flights have landed, on whichever thread that was.
+/// Slots whose wait has ended, on whichever thread that was.
 struct Landed {
-    slots: Mutex<Vec<usize>>,
+    slots: Mutex<Vec<(usize, Awaited)>>,
     waker: Waker,
+}
+
+/// What a slot has waited for.
+enum Awaited {
+    /// Another request's fetch.
+    InFlightRead,
+    /// Bytes that were not on this machine.
+    Bytes(Result<Pin, ReadError>),
+}
+
+impl Landed {
+    fn add(&self, slot: usize, awaited: Awaited) {
+        self.slots.lock().unwrap_or_else(PoisonError::into_inner).push((slot, awaited));
+        self.waker.wake();
+    }
 }
 
 impl Lane {
@@ -315,22 +333,38 @@ impl Lane {
         job.traced.enter(Phase::Wait);
         self.slots[slot] = State::Parked(job);
         let landed = Arc::clone(&self.landed);
-        read.when_ended(move || {
-            landed.slots.lock().unwrap_or_else(PoisonError::into_inner).push(slot);
-            landed.waker.wake();
-        });
+        read.when_ended(move || landed.add(slot, Awaited::InFlightRead));
     }
 
     fn go_on_with_landed(&mut self) {
         let mut landed = self.landed.slots.lock().unwrap_or_else(PoisonError::into_inner);
         let slots = std::mem::take(&mut *landed);
         drop(landed);
-        for slot in slots {
-            if let State::Parked(mut job) = std::mem::replace(&mut self.slots[slot], State::Free) {
-                job.traced.leave();
-                begin(SlotRead { lane: self, slot, job });
+        for (slot, awaited) in slots {
+            match (std::mem::replace(&mut self.slots[slot], State::Free), awaited) {
+                (State::Parked(mut job), _) => {
+                    job.traced.leave();
+                    begin(SlotRead { lane: self, slot, job });
+                }
+                // The pin lasts until the read is in the ring, which holds one of its own.
+                (State::Bringing(job, task, done), Awaited::Bytes(Ok(_pin))) => {
+                    self.fetch(slot, job, *task, done);
+                }
+                (State::Bringing(job, task, _), Awaited::Bytes(Err(error))) => {
+                    let step = self.vfs.resume(*task, Err(error));
+                    self.drive(slot, job, step);
+                }
+                (state, _) => self.slots[slot] = state,
             }
         }
+    }
+
+    /// Waits for bytes that are not on this machine; other slots go on.
+    fn bring(&mut self, slot: usize, job: Job, mut task: Task, done: usize) {
+        let (landed, vfs) = (Arc::clone(&self.landed), Arc::clone(&self.vfs));
+        let (part, range) = (task.span().part(), task.span().range());
+        self.slots[slot] = State::Bringing(job, Box::new(task), done);
+        vfs.store().begin(part, range, move |brought| landed.add(slot, Awaited::Bytes(brought)));
     }
 
     /// Reads through the ring, from byte `done` of what the task wants.
@@ -341,6 +375,7 @@ impl Lane {
             Ok(Submitted::Reading) => {
                 self.slots[slot] = State::Reading(job, Box::new(task), done);
             }
+            Err(ReadError::Absent) => self.bring(slot, job, task, done),
             ended => {
                 let step = self.vfs.resume(task, ended.map(|_| ()));
                 self.drive(slot, job, step);

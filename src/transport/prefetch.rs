@@ -5,21 +5,17 @@
 //! for a read of this thread. So a thread of its own stores, for which no request ever waits.
 
 use super::reads::{self, Progress, Submitted};
-use crate::io::ReadError;
-use crate::io::ring::{Event, Ring};
+use crate::io::ring::{Event, Ring, Waker};
+use crate::io::{Buffer, ReadError};
+use crate::store::{Pin, Profile};
 use crate::vfs::{Delivery, Fetch, Vfs};
 use fuser::{INodeNo, Notifier};
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Reads at a time: at first, and at most.
-const FIRST_DEPTH: usize = 8;
-const MAX_DEPTH: usize = 64;
-/// While a reader waits for the disk.
-const POLITE_DEPTH: usize = 2;
 /// Between two looks for a last line without newline.
 const LINE_PAUSE: Duration = Duration::from_millis(100);
 /// After so many bytes the depth is judged by what they took.
@@ -44,7 +40,7 @@ impl Prefetcher {
         let stopped = Arc::clone(&stop);
         let run = move || {
             // The ring belongs to the thread that makes it.
-            match Ring::for_reads(MAX_DEPTH) {
+            match Ring::for_reads(work.vfs.store().profile().max_depth) {
                 Ok(ring) => {
                     let waker = ring.waker();
                     let _ =
@@ -97,7 +93,7 @@ impl Work {
             while !stop.load(Ordering::Relaxed)
                 && let Some(mut fetch) = self.vfs.next_fetch()
             {
-                let fetched = reads::fetch(self.vfs.store(), fetch.span(), true);
+                let fetched = reads::fetch_waiting(self.vfs.store(), fetch.span());
                 self.store(self.vfs.land(fetch, fetched));
             }
             let _ = match has_lines {
@@ -144,12 +140,21 @@ struct Worker {
     reads: Vec<Option<(Fetch, usize)>>,
     reading: usize,
     depth: Depth,
+    brought: Arc<Brought>,
+}
+
+/// Reads whose bytes have come to this machine, or will not.
+struct Brought {
+    reads: Mutex<Vec<(usize, Result<Pin, ReadError>)>>,
+    waker: Waker,
 }
 
 impl Worker {
     fn new(work: Work, ring: Ring) -> Self {
-        let reads = (0..MAX_DEPTH).map(|_| None).collect();
-        Self { work, ring, reads, reading: 0, depth: Depth::default() }
+        let depth = Depth::new(work.vfs.store().profile());
+        let reads = (0..depth.most).map(|_| None).collect();
+        let brought = Arc::new(Brought { reads: Mutex::default(), waker: ring.waker() });
+        Self { work, ring, reads, reading: 0, depth, brought }
     }
 
     fn run(mut self, stop: &AtomicBool) {
@@ -169,15 +174,32 @@ impl Worker {
             let counts = self.ring.counts();
             self.work.vfs.stats().ring(counts.submits, counts.entries, counts.completions);
             for event in events.drain(..) {
-                if let Event::Read(id, buffer, result) = event
-                    && let Some((mut fetch, done)) = self.reads[id].take()
-                {
-                    let part = self.work.vfs.store().part(fetch.span().part());
-                    match reads::ended(part, fetch.span(), done, buffer, result) {
-                        Progress::Partly(done) => self.submit(id, fetch, done),
-                        Progress::Ended(fetched) => self.land(fetch, fetched),
-                    }
+                match event {
+                    Event::Read(id, buffer, result) => self.read_ended(id, buffer, result),
+                    Event::Woken => self.go_on_with_brought(),
+                    Event::Request(_) | Event::Closed(_) => {}
                 }
+            }
+        }
+    }
+
+    fn read_ended(&mut self, id: usize, buffer: Buffer, result: io::Result<usize>) {
+        let Some((mut fetch, done)) = self.reads[id].take() else { return };
+        let part = self.work.vfs.store().part(fetch.span().part());
+        match reads::ended(part, fetch.span(), done, buffer, result) {
+            Progress::Partly(done) => self.submit(id, fetch, done),
+            Progress::Ended(fetched) => self.land(fetch, fetched),
+        }
+    }
+
+    fn go_on_with_brought(&mut self) {
+        let brought = self.brought.lock().drain(..).collect::<Vec<_>>();
+        for (id, brought) in brought {
+            let Some((fetch, done)) = self.reads[id].take() else { continue };
+            match brought {
+                // The pin lasts until the read is in the ring, which holds one of its own.
+                Ok(_pin) => self.submit(id, fetch, done),
+                Err(error) => self.land(fetch, Err(error)),
             }
         }
     }
@@ -185,8 +207,9 @@ impl Worker {
     /// Begins as many reads as are good; whether there may be more to begin.
     fn begin(&mut self) -> bool {
         loop {
-            let depth = if self.work.vfs.is_waited_for() { POLITE_DEPTH } else { self.depth.reads };
-            if self.reading >= depth.min(MAX_DEPTH) {
+            let depth =
+                if self.work.vfs.is_waited_for() { self.depth.polite } else { self.depth.reads };
+            if self.reading >= depth.min(self.depth.most) {
                 return true;
             }
             let Some(mut fetch) = self.work.vfs.next_fetch() else { return false };
@@ -205,8 +228,20 @@ impl Worker {
         let part = self.work.vfs.store().part(fetch.span().part());
         match reads::submit(&mut self.ring, id, part, fetch.span(), done) {
             Ok(Submitted::Reading) => self.reads[id] = Some((fetch, done)),
+            Err(ReadError::Absent) => self.bring(id, fetch, done),
             ended => self.land(fetch, ended.map(|_| ())),
         }
+    }
+
+    /// Waits for bytes that are not on this machine; other reads go on.
+    fn bring(&mut self, id: usize, mut fetch: Fetch, done: usize) {
+        let (part, range) = (fetch.span().part(), fetch.span().range());
+        self.reads[id] = Some((fetch, done));
+        let all = Arc::clone(&self.brought);
+        self.work.vfs.store().begin(part, range, move |brought| {
+            all.lock().push((id, brought));
+            all.waker.wake();
+        });
     }
 
     fn land(&mut self, mut fetch: Fetch, fetched: Result<(), ReadError>) {
@@ -217,9 +252,19 @@ impl Worker {
     }
 }
 
+impl Brought {
+    fn lock(&self) -> MutexGuard<'_, Vec<(usize, Result<Pin, ReadError>)>> {
+        self.reads.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 /// How many reads at a time: more as long as the device gains by it.
 struct Depth {
     reads: usize,
+    /// As the profile of the store has it.
+    least: usize,
+    most: usize,
+    polite: usize,
     bytes: u64,
     since: Instant,
     /// Bytes per second with the depth before.
@@ -227,13 +272,13 @@ struct Depth {
     grows: bool,
 }
 
-impl Default for Depth {
-    fn default() -> Self {
-        Self { reads: FIRST_DEPTH, bytes: 0, since: Instant::now(), before: 0.0, grows: true }
-    }
-}
-
 impl Depth {
+    fn new(profile: &Profile) -> Self {
+        let (reads, most, polite) = (profile.first_depth, profile.max_depth, profile.polite_depth);
+        let since = Instant::now();
+        Self { reads, least: reads, most, polite, bytes: 0, since, before: 0.0, grows: true }
+    }
+
     fn landed(&mut self, bytes: u64) {
         self.bytes += bytes;
         if self.bytes < JUDGED_BYTES {
@@ -251,7 +296,7 @@ impl Depth {
         }
         self.before = rate;
         let next = if self.grows { self.reads * 2 } else { self.reads / 2 };
-        self.reads = next.clamp(FIRST_DEPTH, MAX_DEPTH);
+        self.reads = next.clamp(self.least, self.most);
     }
 }
 
@@ -261,14 +306,14 @@ mod tests {
 
     #[test]
     fn the_depth_grows_as_long_as_the_device_gains_by_it() {
-        let mut depth = Depth::default();
+        let mut depth = Depth::new(&Profile::DISK);
         for (rate, reads) in [(100.0, 16), (150.0, 32), (160.0, 64), (150.0, 32), (170.0, 16)] {
             depth.judge(rate);
             assert_eq!(depth.reads, reads, "at {rate}");
         }
         for _ in 0..10 {
             depth.judge(1.0);
-            assert!((FIRST_DEPTH..=MAX_DEPTH).contains(&depth.reads));
+            assert!((depth.least..=depth.most).contains(&depth.reads));
         }
     }
 }

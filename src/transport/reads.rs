@@ -11,13 +11,14 @@ use std::io;
 /// Reads what the page cache holds or, if it `may_wait`, what the disk does.
 ///
 /// # Errors
-/// `Absent`: [`Store::begin`] brings the bytes, and then this reads them. See [`ReadError`].
+/// `Absent`, if it `may_wait`: [`Store::begin`] brings the bytes, and then this reads them. See [`ReadError`].
 pub(super) fn fetch(store: &Store, span: &mut Span, may_wait: bool) -> Result<(), ReadError> {
     match store.part(span.part()).bytes() {
         Bytes::Local(file) => fetch_from(file, span, may_wait),
         Bytes::Remote(remote) => match remote.pin(&span.range()) {
             Some(_pin) => fetch_from(remote.file(), span, may_wait),
-            None => Err(ReadError::Absent),
+            None if may_wait => Err(ReadError::Absent),
+            None => Err(ReadError::WouldBlock),
         },
         Bytes::Memory(memory) => {
             let (offset_bytes, target) = span.target(1);
@@ -37,6 +38,17 @@ fn fetch_from(file: &File, span: &mut Span, may_wait: bool) -> Result<(), ReadEr
     let fetched = file.read(target, offset_bytes, span.needed_bytes());
     span.put_buffer(buffer);
     fetched
+}
+
+/// As [`fetch`], by a thread that waits for whatever it takes.
+pub(super) fn fetch_waiting(store: &Store, span: &mut Span) -> Result<(), ReadError> {
+    match fetch(store, span, true) {
+        Err(ReadError::Absent) => {
+            let _pin = store.part(span.part()).wait(span.range())?;
+            fetch(store, span, true)
+        }
+        fetched => fetched,
+    }
 }
 
 /// What became of a read that [`submit`] was given.
