@@ -27,6 +27,8 @@ pub struct File {
     identity: (u64, u64),
     /// It never had a name: nobody can take it away.
     is_nameless: bool,
+    /// This program itself adds to it: a change is no error.
+    is_filled: bool,
     io: Io,
     is_direct: bool,
     alignment_bytes: u64,
@@ -124,12 +126,22 @@ impl File {
             modified: (metadata.mtime(), metadata.mtime_nsec()),
             identity: (metadata.dev(), metadata.ino()),
             is_nameless: metadata.nlink() == 0,
+            is_filled: false,
             io: Io::Buffered,
             is_direct: access.is_direct(),
             alignment_bytes: access.alignment_bytes(),
             may_use_cache: access.may_use_cache(),
             holding: Holding::Open(Arc::new(Handles { file, access })),
         })
+    }
+
+    /// As [`File::of`], of a file that this program fills while it is read: its bytes may come later, so that
+    /// a change of it is no error.
+    ///
+    /// # Errors
+    /// Its metadata cannot be read.
+    pub fn filled(file: fs::File, name: impl Into<PartName>) -> io::Result<Self> {
+        Ok(Self { is_filled: true, ..Self::of(file, name)? })
     }
 
     /// From now on it is open only when it is needed, as one of a pool.
@@ -304,6 +316,9 @@ impl File {
     /// # Errors
     /// [`ReadError::Changed`] if not.
     pub fn check_unchanged(&self) -> Result<(), ReadError> {
+        if self.is_filled {
+            return Ok(());
+        }
         let now = match &self.holding {
             Holding::Open(handles) => handles.file.metadata()?.into(),
             Holding::Pooled(pooled) => match pooled.status() {

@@ -11,7 +11,8 @@ pub trait Remote: Send + Sync {
     /// The file that holds the ranges that are present, at the same offsets; as long as the part.
     fn file(&self) -> &File;
 
-    /// Holds `range` in the file, if all of it is present. Called for each read, so it must be cheap.
+    /// Holds `range` in the file, if all of it is present. Called for each read, so it must be cheap. A range stays
+    /// present, for others too, as long as one of its pins is held.
     fn pin(&self, range: &Range<u64>) -> Option<Pin>;
 
     /// Begins to make `range` present and returns at once; `arrival` hears how that ended. Demands for the

@@ -12,6 +12,10 @@
 mod arrival;
 mod part;
 mod profile;
+#[cfg(test)]
+pub(crate) mod testing;
+#[cfg(test)]
+mod tests;
 
 pub use arrival::{Arrival, Pin, Remote};
 pub use part::{Bytes, Part, Version};

@@ -22,3 +22,6 @@ pub use mount::{MountError, Mounted, Target};
 pub use negotiation::MAX_BACKGROUND;
 pub use options::{MountOptions, Readdirplus, Transport};
 pub use uring::offer as uring_offer;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,179 @@
+//! A part that answers late, out of order, short, or not at all: the second kind that the seam is tried with.
+
+use super::{Arrival, Part, Pin, Profile, Remote, Version};
+use crate::format::PartName;
+use crate::io::File;
+use std::collections::{BTreeMap, HashSet};
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::time::{Duration, SystemTime};
+use std::{fs, io, thread};
+
+/// What becomes of the requests that touch a range.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// Answered at once, on the thread that asks.
+    Prompt,
+    /// Answered after a while, several requests in reverse order.
+    Late,
+    /// Refused the first time.
+    Flaky,
+    /// Told to be there, but the last byte is missing.
+    Short,
+    /// Refused.
+    Refused,
+    /// Given up without a word.
+    Dropped,
+    /// Never answered.
+    Silent,
+}
+
+impl Fate {
+    /// Whether its readers get the bytes.
+    pub(crate) fn is_good(self) -> bool {
+        matches!(self, Fate::Prompt | Fate::Late | Fate::Flaky)
+    }
+}
+
+/// How long [`Fate::Late`] takes.
+const LATE: Duration = Duration::from_millis(15);
+/// How long [`Fate::Silent`] is waited for, where a test waits for that.
+pub(crate) const PATIENCE: Duration = Duration::from_millis(300);
+
+type Demand = (Range<u64>, Arrival);
+
+/// The store that a part lies in.
+pub(crate) struct Faraway {
+    /// What is present, at its place; zeros elsewhere.
+    file: File,
+    fill: fs::File,
+    bytes: Vec<u8>,
+    /// By their starts; what no range covers is prompt.
+    fates: BTreeMap<u64, (u64, Fate)>,
+    state: Mutex<State>,
+    late: Mutex<mpsc::Sender<Demand>>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Per byte: containers of tests are small.
+    present: Vec<bool>,
+    refused: HashSet<u64>,
+    unanswered: Vec<Arrival>,
+    /// What is silent is dropped.
+    gives_up: bool,
+    demands: usize,
+}
+
+fn bytes_of(range: &Range<u64>) -> Range<usize> {
+    range.start as usize..range.end as usize
+}
+
+impl Faraway {
+    /// A part of these bytes, and its store.
+    pub(crate) fn part(
+        patience: Duration,
+        bytes: Vec<u8>,
+        fates: &[(Range<u64>, Fate)],
+    ) -> (Part, Arc<Self>) {
+        let fill = tempfile::tempfile().unwrap();
+        fill.set_len(bytes.len() as u64).unwrap();
+        let name = PartName::Url("test://bucket/part".to_owned());
+        let file = File::filled(fill.try_clone().unwrap(), name.clone()).unwrap();
+        let (send, receive) = mpsc::channel();
+        let fates = fates.iter().map(|(range, fate)| (range.start, (range.end, *fate))).collect();
+        let state = State { present: vec![false; bytes.len()], ..State::default() };
+        let (state, late) = (Mutex::new(state), Mutex::new(send));
+        let store = Arc::new(Self { file, fill, bytes, fates, state, late });
+        let weak = Arc::downgrade(&store);
+        thread::spawn(move || {
+            while let Ok(first) = receive.recv() {
+                thread::sleep(LATE);
+                let mut demands: Vec<Demand> =
+                    std::iter::once(first).chain(receive.try_iter()).collect();
+                demands.reverse();
+                let Some(store) = weak.upgrade() else { return };
+                demands.into_iter().for_each(|(range, arrival)| store.answer(&range, arrival));
+            }
+        });
+        let profile = Profile { patience, ..Profile::DISK };
+        let version = Version::Object { tag: "\"1\"".to_owned() };
+        let remote = Arc::clone(&store) as Arc<dyn Remote>;
+        (Part::remote(name, version, SystemTime::UNIX_EPOCH, profile, remote), store)
+    }
+
+    /// How often bytes were asked for.
+    pub(crate) fn demands(&self) -> usize {
+        self.lock().demands
+    }
+
+    /// Ends all silence.
+    pub(crate) fn give_up(&self) {
+        let mut state = self.lock();
+        state.gives_up = true;
+        let unanswered = std::mem::take(&mut state.unanswered);
+        drop(state);
+        drop(unanswered);
+    }
+
+    /// Loses all that is present.
+    pub(crate) fn evict(&self) {
+        self.lock().present.fill(false);
+        self.fill.write_all_at(&vec![0; self.bytes.len()], 0).unwrap();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn fate(&self, range: &Range<u64>) -> (u64, Fate) {
+        let touched = self.fates.range(..range.end).filter(|(_, (end, _))| *end > range.start);
+        let worst = touched.max_by_key(|(_, (_, fate))| *fate as u8);
+        worst.map_or((0, Fate::Prompt), |(start, (_, fate))| (*start, *fate))
+    }
+
+    fn answer(&self, range: &Range<u64>, arrival: Arrival) {
+        let bytes = &self.bytes[bytes_of(range)];
+        self.fill.write_all_at(bytes, range.start).unwrap();
+        self.lock().present[bytes_of(range)].fill(true);
+        arrival.finish(Ok(()));
+    }
+}
+
+impl Remote for Faraway {
+    fn file(&self) -> &File {
+        &self.file
+    }
+
+    fn pin(&self, range: &Range<u64>) -> Option<Pin> {
+        let state = self.lock();
+        state.present[bytes_of(range)].iter().all(|byte| *byte).then(|| Pin::new(()))
+    }
+
+    fn begin(&self, range: Range<u64>, arrival: Arrival) {
+        let (start, fate) = self.fate(&range);
+        let mut state = self.lock();
+        state.demands += 1;
+        let is_first = state.refused.insert(start);
+        if fate == Fate::Silent && !state.gives_up {
+            return state.unanswered.push(arrival);
+        }
+        drop(state);
+        let refused = || io::Error::other("503 Slow Down");
+        match fate {
+            Fate::Prompt => self.answer(&range, arrival),
+            Fate::Flaky if is_first => arrival.finish(Err(refused().into())),
+            Fate::Refused => arrival.finish(Err(refused().into())),
+            Fate::Short => {
+                self.lock().present[bytes_of(&(range.start..range.end - 1))].fill(true);
+                arrival.finish(Ok(()));
+            }
+            Fate::Late | Fate::Flaky => {
+                let late = self.late.lock().unwrap_or_else(PoisonError::into_inner);
+                late.send((range, arrival)).unwrap();
+            }
+            Fate::Dropped | Fate::Silent => drop(arrival),
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! Both transports over a part whose store answers late, out of order, short, or not at all.
+
+use super::{MountOptions, Mounted, Target, Transport};
+use crate::catalog::{Dataset, Numbered, Suffix};
+use crate::format::ffrecord::Writer;
+use crate::format::{OpenOptions, Source};
+use crate::io::mounts;
+use crate::store::Store;
+use crate::store::testing::{Faraway, Fate, PATIENCE};
+use crate::vfs::{Options, Verify, Vfs};
+use std::io::Cursor;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+use std::{fs, io};
+
+const SAMPLES: usize = 40;
+const SAMPLE_BYTES: usize = 100_000;
+
+fn content(sample: usize) -> Vec<u8> {
+    (0..SAMPLE_BYTES).map(|at| (at * 7 + at / 251 + sample * 13) as u8).collect()
+}
+
+/// Every kind of bad sample among good ones.
+fn fate_of(sample: usize) -> Fate {
+    match sample {
+        sample if sample % 8 == 5 => Fate::Silent,
+        9 => Fate::Short,
+        14 => Fate::Refused,
+        20 => Fate::Dropped,
+        sample if sample % 3 == 0 => Fate::Late,
+        sample if sample % 7 == 1 => Fate::Flaky,
+        _ => Fate::Prompt,
+    }
+}
+
+/// A mount in this process; it goes with this.
+struct Mount {
+    folder: tempfile::TempDir,
+    serving: Option<JoinHandle<io::Result<()>>>,
+    store: Arc<Faraway>,
+}
+
+impl Mount {
+    /// `None`: the host does not have this transport.
+    fn new(transport: Transport, patience: Duration) -> Option<Self> {
+        if transport == Transport::Uring && super::uring_offer(16 << 20).is_err() {
+            eprintln!("not tried: the host has no FUSE over io_uring");
+            return None;
+        }
+        let mut writer = Writer::new(Cursor::new(Vec::new()), SAMPLES as u64).unwrap();
+        for sample in 0..SAMPLES {
+            writer.write_sample(&mut &content(sample)[..]).unwrap();
+        }
+        let bytes = writer.finish().unwrap().into_inner();
+        let memory = crate::format::MemorySource::new("t.ffr", bytes.clone());
+        let located = crate::format::open(Arc::new(memory), &OpenOptions::default()).unwrap();
+        let fates: Vec<_> = (0..SAMPLES)
+            .map(|sample| (located.sample(sample as u64).unwrap().extent(), fate_of(sample)))
+            .collect();
+        let (part, store) = Faraway::part(patience, bytes, &fates);
+        let part = Arc::new(part);
+        let source = Arc::clone(&part) as Arc<dyn Source>;
+        let container = crate::format::open(source, &OpenOptions::default()).unwrap();
+        let dataset = Dataset::new(vec![container]);
+        let names = Numbered::new(dataset.len(), None, Suffix::Fixed(String::new()));
+        let options = Options { verify: Verify::Always, concurrency: 4, ..Options::default() };
+        let vfs = Arc::new(Vfs::new(dataset, names.into(), Store::new(vec![part]), options));
+        let folder = tempfile::tempdir().unwrap();
+        let target = Target::Folder(folder.path().to_owned());
+        let options = MountOptions {
+            source: "seam".to_owned(),
+            read_only: true,
+            transport,
+            request_bytes: 16 << 20,
+            threads: 2,
+            workers: 2,
+            ..MountOptions::default()
+        };
+        let mounted = Mounted::new(vfs, &target, options).unwrap();
+        let serving = Some(thread::spawn(move || mounted.serve()));
+        Some(Self { folder, serving, store })
+    }
+
+    fn path(&self, sample: usize) -> PathBuf {
+        self.folder.path().join(format!("{sample:06}"))
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        let _ = mounts::unmount(self.folder.path(), true);
+        if let Some(serving) = self.serving.take() {
+            let _ = serving.join();
+        }
+    }
+}
+
+fn check(path: &Path, sample: usize) {
+    match (fs::read(path), fate_of(sample).is_good()) {
+        (Ok(bytes), true) => assert!(bytes == content(sample), "sample {sample}: wrong bytes"),
+        (Err(error), false) => assert_eq!(error.raw_os_error(), Some(libc::EIO), "{sample}"),
+        (found, _) => {
+            let found = found.map(|bytes| bytes.len());
+            panic!("sample {sample}, {:?}: {found:?}", fate_of(sample))
+        }
+    }
+}
+
+fn every_sample_is_right_or_eio(transport: Transport) {
+    let Some(mount) = Mount::new(transport, PATIENCE) else { return };
+    let paths: Vec<PathBuf> = (0..SAMPLES).map(|sample| mount.path(sample)).collect();
+    thread::scope(|scope| {
+        for first in 0..4 {
+            let paths = &paths;
+            scope.spawn(move || {
+                for sample in (first..SAMPLES).step_by(4) {
+                    check(&paths[sample], sample);
+                }
+            });
+        }
+    });
+    // What the machine has lost comes again; no zeros of the cache file are shown.
+    mount.store.evict();
+    let demands = mount.store.demands();
+    let heard = |sample: &usize| fate_of(*sample) != Fate::Silent;
+    (SAMPLES / 2..SAMPLES).rev().filter(heard).for_each(|sample| check(&paths[sample], sample));
+    assert!(mount.store.demands() >= demands);
+}
+
+fn a_store_that_hangs_keeps_nobody_else_waiting(transport: Transport) {
+    let patience = Duration::from_secs(600);
+    let Some(mount) = Mount::new(transport, patience) else { return };
+    // More readers than there are threads and workers.
+    let silent = (0..SAMPLES).filter(|sample| fate_of(*sample) == Fate::Silent);
+    let stuck: Vec<_> = silent
+        .map(|sample| {
+            let path = mount.path(sample);
+            thread::spawn(move || fs::read(path).unwrap_err().raw_os_error())
+        })
+        .collect();
+    assert!(stuck.len() > 4);
+    thread::sleep(Duration::from_millis(50));
+    for sample in (10..SAMPLES).filter(|sample| fate_of(*sample).is_good()).take(10) {
+        check(&mount.path(sample), sample);
+    }
+    assert!(stuck.iter().all(|reader| !reader.is_finished()), "they wait still");
+    mount.store.give_up();
+    for reader in stuck {
+        assert_eq!(reader.join().unwrap(), Some(libc::EIO));
+    }
+}
+
+#[test]
+fn samples_of_an_unreliable_store_are_right_or_eio_through_dev_fuse() {
+    every_sample_is_right_or_eio(Transport::DevFuse);
+}
+
+#[test]
+fn samples_of_an_unreliable_store_are_right_or_eio_through_io_uring() {
+    every_sample_is_right_or_eio(Transport::Uring);
+}
+
+#[test]
+fn a_store_that_hangs_keeps_nobody_else_waiting_through_dev_fuse() {
+    a_store_that_hangs_keeps_nobody_else_waiting(Transport::DevFuse);
+}
+
+#[test]
+fn a_store_that_hangs_keeps_nobody_else_waiting_through_io_uring() {
+    a_store_that_hangs_keeps_nobody_else_waiting(Transport::Uring);
+}
