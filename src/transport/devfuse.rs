@@ -133,16 +133,16 @@ impl RequestRead<'_> {
     /// Goes on with a task on a worker thread once its bytes are on this machine; no thread waits for them.
     fn bring(self, mut task: Task) {
         let (shared, job) = (Arc::clone(self.shared), self.job);
-        shared.vfs.shelve(&mut task);
+        shared.ops.vfs().shelve(&mut task);
         let (part, range) = (task.span().part(), task.span().range());
-        self.shared.vfs.store().begin(part, range, move |brought| {
+        self.shared.ops.vfs().store().begin(part, range, move |brought| {
             let workers = Arc::clone(&shared);
             workers.workers.run(move || {
-                shared.vfs.unshelve(&mut task);
+                shared.ops.vfs().unshelve(&mut task);
                 // The pin lasts until the bytes were read.
                 let (_pin, step) = match brought {
                     Ok(pin) => (Some(pin), Step::Read(task)),
-                    Err(error) => (None, shared.vfs.resume(task, Err(error))),
+                    Err(error) => (None, shared.ops.vfs().resume(task, Err(error))),
                 };
                 drive(RequestRead { shared: &shared, job, may_wait: true }, step);
             });
