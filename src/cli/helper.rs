@@ -1,8 +1,8 @@
 //! The command line that mount(8) knows: `mount.ffrfs SOURCE MOUNTPOINT [-sfnvrw] [-N NAMESPACE] [-t TYPE]
 //! [-o OPTIONS]`. It is this program under another name, for fstab, systemd and autofs.
 
-use super::mount::{self, Died};
-use super::{Cli, Command, options, parse, remount};
+use super::{Cli, Command, mount, options, parse, remount};
+use crate::daemon::mount::Died;
 use crate::dataset::expand;
 use crate::failure::{Exit, Failure};
 use crate::transport::MountError;

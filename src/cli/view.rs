@@ -1,37 +1,28 @@
-//! Choosing the names that samples are shown under.
+//! Options for the names that samples are shown under.
 
-use crate::catalog::{
-    Catalog, Dataset, Duplicates, Naming, Numbered, ROOT, Records, StoredNames, Suffix, TreeBuilder,
-};
-use crate::dataset::expand::folder_name;
-use crate::dataset::open::{OpenArgs, Opened, head};
-use crate::failure::{Exit, Failure};
-use crate::format::magic;
-use crate::vfs::CONTROL_FOLDER;
+use crate::catalog::{Catalog, Duplicates};
+use crate::dataset::names::{self, NameOptions};
+use crate::dataset::open::{OpenArgs, Opened};
+use crate::failure::Failure;
 use clap::{Args, ValueEnum};
-use std::collections::HashSet;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
-
-/// How many samples `suffix=auto` and `info` look at.
-const LOOK_AT: u64 = 64;
+use std::path::PathBuf;
 
 /// The names that samples are shown under.
 #[derive(Debug, Args, Clone, Default)]
 pub(super) struct ViewArgs {
-    /// What stands behind the number: `.jpg`, …, or `auto` for what the first bytes look like
+    /// What ends a numbered name: `.jpg`, …, or `auto` to choose by the first bytes of samples
     #[arg(long, value_name = ".EXT|auto")]
     pub(super) suffix: Option<String>,
-    /// Folders of N numbered samples each: 000/000123
+    /// Directories of N numbered samples each: 000/000123
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(super) fanout: Option<u64>,
     /// Names from a file: line i is the relative path of sample i
     #[arg(long, value_name = "FILE", conflicts_with_all = ["suffix", "fanout"])]
     pub(super) names: Option<PathBuf>,
-    /// Numbers also for samples that have names
+    /// Show numbers even if samples have stored names
     #[arg(long, conflicts_with = "names")]
     pub(super) flat: bool,
-    /// What becomes of several members of one name
+    /// How several members of one name are shown
     #[arg(long, value_name = "HOW", default_value = "number")]
     pub(super) dup: Dup,
     /// How several containers are shown
@@ -39,253 +30,55 @@ pub(super) struct ViewArgs {
     pub(super) layout: Layout,
 }
 
-/// What becomes of several members of one name.
+/// How several members of one name are shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 pub(super) enum Dup {
     /// The first is `x.jpg`, the others `x (1).jpg` …
     #[default]
     Number,
-    /// The first is shown
+    /// Only the first
     First,
-    /// The last is shown
+    /// Only the last
     Last,
-    /// The mount is refused
+    /// Not at all: they are an error
     Error,
 }
 
 /// How several containers are shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 pub(super) enum Layout {
-    /// As one tree; numbers go on from one to the next
+    /// As one tree; numbers go on from one container to the next
     #[default]
     Merge,
-    /// A folder for each, called as its file
+    /// A directory for each, named as its file
     Shards,
 }
 
 impl ViewArgs {
-    /// Whether names are shown as they are kept.
-    fn is_plain(&self) -> bool {
-        let is_default = self.dup == Dup::default() && self.layout == Layout::default();
-        is_default
-            && !self.flat
-            && self.names.is_none()
-            && self.suffix.is_none()
-            && self.fanout.is_none()
-    }
-
-    fn naming(&self, opened: &Opened) -> Naming {
-        let is_nested = opened.inside.iter().any(Option::is_some);
-        let folders = match self.layout {
-            Layout::Merge if !is_nested => Vec::new(),
-            layout => folders(opened, layout),
-        };
-        let duplicates = match self.dup {
-            Dup::Number => Duplicates::Number,
-            Dup::First => Duplicates::First,
-            Dup::Last => Duplicates::Last,
-            Dup::Error => Duplicates::Error,
-        };
-        Naming { duplicates, folders, opened: opened.opened.clone() }
-    }
-}
-
-/// The folder that each container is shown in.
-fn folders(opened: &Opened, layout: Layout) -> Vec<Vec<u8>> {
-    let files = match layout {
-        Layout::Merge => vec![Vec::new(); opened.store.len()],
-        Layout::Shards => {
-            unique(opened.store.parts().iter().map(|part| folder_name(part.name())).collect())
-        }
-    };
-    let mut folders: Vec<Vec<u8>> = Vec::new();
-    for (container, inside) in opened.inside.iter().enumerate() {
-        folders.push(match inside {
-            None => files[opened.dataset.file_of(container)].clone(),
-            Some((outer, path)) => [&folders[*outer][..], b"/", path].concat(),
-        });
-    }
-    folders
-}
-
-/// Gives folders of the same name different ones: containers must not fall together.
-fn unique(mut folders: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
-    let mut taken: HashSet<Vec<u8>> = HashSet::new();
-    for folder in &mut folders {
-        let name = folder.clone();
-        let mut number = 1;
-        while !taken.insert(folder.clone()) {
-            *folder = [&name[..], format!(" ({number})").as_bytes()].concat();
-            number += 1;
+    /// The options, without clap.
+    pub(super) fn options(&self) -> NameOptions {
+        NameOptions {
+            suffix: self.suffix.clone(),
+            fanout: self.fanout,
+            names: self.names.clone(),
+            flat: self.flat,
+            duplicates: match self.dup {
+                Dup::Number => Duplicates::Number,
+                Dup::First => Duplicates::First,
+                Dup::Last => Duplicates::Last,
+                Dup::Error => Duplicates::Error,
+            },
+            layout: match self.layout {
+                Layout::Merge => names::Layout::Merge,
+                Layout::Shards => names::Layout::Shards,
+            },
         }
     }
-    folders
 }
 
 impl Opened {
-    /// The tree of names that `args` ask for.
+    /// The tree of names that the options ask for.
     pub(super) fn catalog(&self, args: &ViewArgs, open: &OpenArgs) -> Result<Catalog, Failure> {
-        if let Some(names) = &args.names {
-            let catalog = self.named_by(names)?;
-            self.check_reserved(&catalog, true)?;
-            return Ok(catalog);
-        }
-        let is_plain = args.is_plain() && self.inside.iter().all(Option::is_none);
-        if is_plain && let Some(tree) = self.kept_tree() {
-            let catalog = tree.into();
-            self.check_reserved(&catalog, false)?;
-            return Ok(catalog);
-        }
-        if !args.flat {
-            match self.dataset.stored_names(&args.naming(self)) {
-                Ok(StoredNames::Tree(tree)) if args.suffix.is_none() && args.fanout.is_none() => {
-                    self.keep_index(Some(tree.as_ref()).filter(|_| is_plain));
-                    let catalog = tree.into();
-                    self.check_reserved(&catalog, false)?;
-                    return Ok(catalog);
-                }
-                Ok(StoredNames::Tree(_)) => {
-                    return Err(Failure::usage(
-                        "the samples have names of their own; --suffix and --fanout are for \
-                         numbered ones (--flat shows numbers)",
-                    ));
-                }
-                Ok(StoredNames::Fields(fields)) => {
-                    if args.suffix.is_some() {
-                        return Err(Failure::usage(
-                            "each record is a folder of fields, which have endings of their own; \
-                             --suffix is for numbered samples",
-                        ));
-                    }
-                    return Ok(Records::new(self.dataset.len(), fields, args.fanout).into());
-                }
-                Ok(StoredNames::None) => {}
-                Ok(StoredNames::Twice(name)) => {
-                    let first = self.store.parts().first();
-                    let what = first.map_or_else(String::new, |part| part.name().to_string());
-                    let why = format!(
-                        "{what}: {name:?} is named twice, which --dup error refuses (--dup number shows all)"
-                    );
-                    return Err(Failure::new(Exit::Malformed, why));
-                }
-                Ok(StoredNames::Unused(why)) => {
-                    tracing::warn!(
-                        "the last sample looks like stored names, which are not used: {why}"
-                    );
-                }
-                Err(error) if open.allow_damaged => {
-                    tracing::warn!("{error}: samples are numbered");
-                }
-                Err(error) => return Err(error.into()),
-            }
-        }
-        self.keep_index(None);
-        let suffix = self.suffix(args.suffix.as_deref())?;
-        Ok(Numbered::new(self.dataset.len(), args.fanout, suffix).into())
+        self.named(&args.options(), open.allow_damaged)
     }
-
-    fn named_by(&self, path: &Path) -> Result<Catalog, Failure> {
-        let text = std::fs::read(path).map_err(|e| Failure::unreadable(path.display(), e))?;
-        let lines = text.strip_suffix(b"\n").unwrap_or(&text);
-        let mut builder = TreeBuilder::default();
-        let mut count = 0;
-        for (number, line) in lines.split(|&b| b == b'\n').enumerate() {
-            let line = line.strip_suffix(b"\r").unwrap_or(line);
-            if text.is_empty() {
-                break;
-            }
-            builder.add(line, number as u64).map_err(|why| {
-                Failure::usage(format!("{}, line {}: {why}", path.display(), number + 1))
-            })?;
-            count += 1;
-        }
-        if count != self.dataset.len() {
-            return Err(Failure::usage(format!(
-                "{}: {count} names for {} samples; it takes one a line for each",
-                path.display(),
-                self.dataset.len()
-            )));
-        }
-        let tree = builder.build().map_err(|why| match first_clash(lines) {
-            Some((line, name)) => Failure::usage(format!(
-                "{}, line {line}: {:?} is named twice, or as file and folder",
-                path.display(),
-                String::from_utf8_lossy(name)
-            )),
-            None => Failure::usage(format!("{}: {why}", path.display())),
-        })?;
-        Ok(tree.into())
-    }
-
-    /// The control folder has one name in every mount.
-    fn check_reserved(&self, catalog: &Catalog, is_refused: bool) -> Result<(), Failure> {
-        let reserved = CONTROL_FOLDER.as_bytes();
-        if catalog.lookup(&self.dataset, ROOT, reserved)?.is_none() {
-            return Ok(());
-        }
-        let message = format!("{CONTROL_FOLDER} in the root is the mount's control folder");
-        if is_refused {
-            return Err(Failure::usage(format!("{message}: choose another name")));
-        }
-        tracing::warn!("{message}: the sample of that name is not shown (--flat shows it)");
-        Ok(())
-    }
-
-    fn suffix(&self, wanted: Option<&str>) -> Result<Suffix, Failure> {
-        match wanted {
-            None => Ok(Suffix::Fixed(String::new())),
-            Some("auto") => {
-                let kinds = self.look()?;
-                let mut suffixes = kinds.iter().map(|kind| kind.map_or("", |k| k.suffix));
-                let first = suffixes.next().unwrap_or("");
-                if suffixes.all(|suffix| suffix == first) {
-                    return Ok(Suffix::Fixed(first.to_owned()));
-                }
-                let store = self.store.clone();
-                let read = move |dataset: &Dataset, sample| head(dataset, &store, sample);
-                Ok(Suffix::per_sample(self.dataset.len(), Arc::new(read)))
-            }
-            Some(suffix) => {
-                if suffix.len() > 64 || suffix.contains(['/', '\0']) {
-                    return Err(Failure::usage(format!("{suffix:?} cannot end a file name")));
-                }
-                let dot = if suffix.is_empty() || suffix.starts_with('.') { "" } else { "." };
-                Ok(Suffix::Fixed(format!("{dot}{suffix}")))
-            }
-        }
-    }
-
-    /// What a few samples, spread over the dataset, look like.
-    pub(super) fn look(&self) -> Result<Vec<Option<magic::Kind>>, Failure> {
-        let samples = self.dataset.len();
-        let looks = samples.min(LOOK_AT);
-        let mut kinds = Vec::new();
-        for look in 0..looks {
-            // Evenly, without overflow for any number of samples.
-            let sample = (u128::from(samples) * u128::from(look) / u128::from(looks)) as u64;
-            let head = head(&self.dataset, &self.store, sample)?;
-            if !head.is_empty() {
-                kinds.push(magic::sniff(&head));
-            }
-        }
-        Ok(kinds)
-    }
-}
-
-/// The first line (from 1) whose path, or a folder on its way, is named before as something else.
-fn first_clash(lines: &[u8]) -> Option<(usize, &[u8])> {
-    let (mut files, mut folders) = (HashSet::new(), HashSet::new());
-    for (number, line) in lines.split(|&b| b == b'\n').enumerate() {
-        let path = line.strip_suffix(b"\r").unwrap_or(line);
-        let mut above =
-            path.iter().enumerate().filter(|(_, b)| **b == b'/').map(|(at, _)| &path[..at]);
-        let clash = above.any(|folder| {
-            folders.insert(folder);
-            files.contains(folder)
-        });
-        if clash || folders.contains(path) || !files.insert(path) {
-            return Some((number + 1, path));
-        }
-    }
-    None
 }

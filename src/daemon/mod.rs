@@ -10,6 +10,7 @@ pub(crate) mod live;
 pub(crate) mod logging;
 pub(crate) mod memory;
 pub(crate) mod metrics;
+pub(crate) mod mount;
 pub(crate) mod notify;
 pub(crate) mod reload;
 pub(crate) mod serve;

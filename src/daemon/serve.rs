@@ -22,19 +22,26 @@ pub(crate) struct Service {
     pub(crate) configured: Option<Configured>,
     /// The file of its socket is removed after the mount.
     pub(crate) metrics: Option<Metrics>,
+    /// Ends the process at once.
+    pub(crate) end: fn(Exit) -> !,
 }
 
 impl Service {
     /// Serves until it is unmounted.
     pub(crate) fn serve(self) -> Result<Exit, Failure> {
-        let Self { mounted, target, signals, status, configured, metrics: _metrics } = self;
+        let Self { mounted, target, signals, status, configured, metrics: _metrics, end } = self;
         notify::ready(&status);
         if let Some(folder) = target.folder() {
             notify::keep_alive(folder.to_owned());
         }
         let (target, device) = (Arc::new(target), mounted.device().to_owned());
-        let listener =
-            Listener { target: Arc::clone(&target), device: device.clone(), status, configured };
+        let listener = Listener {
+            target: Arc::clone(&target),
+            device: device.clone(),
+            status,
+            configured,
+            end,
+        };
         listener.start(signals)?;
         let served = mounted.serve();
         // After an abort (fusectl, a broken connection) the dead mount is still in place. The mount table is
@@ -57,6 +64,7 @@ struct Listener {
     device: String,
     status: String,
     configured: Option<Configured>,
+    end: fn(Exit) -> !,
 }
 
 impl Listener {
@@ -72,14 +80,14 @@ impl Listener {
         for signal in &mut signals {
             match signal {
                 SIGHUP => reload(self.configured.as_mut(), self.target.folder(), &self.status),
-                _ if leaving => std::process::exit(Exit::Mount as i32),
+                _ if leaving => (self.end)(Exit::Mount),
                 _ => {
                     leaving = true;
                     notify::stopping(&format!("unmounting {}", self.target));
                     match self.target.folder() {
                         Some(folder) => unmount(folder, &self.device),
                         // Only the program that made the mount can unmount it; until then it is dead.
-                        None => std::process::exit(Exit::Ok as i32),
+                        None => (self.end)(Exit::Ok),
                     }
                 }
             }

@@ -9,6 +9,7 @@ pub(crate) mod digest;
 pub(crate) mod expand;
 pub(crate) mod hash;
 pub(crate) mod kept;
+pub(crate) mod names;
 pub(crate) mod nest;
 pub(crate) mod open;
 pub(crate) mod restarts;

@@ -92,7 +92,11 @@ fn a_mount_warns_of_names_that_it_does_not_show_as_they_are_stored() {
 fn a_name_that_stands_twice_is_refused_if_that_is_asked_for() {
     let folder = temp_dir();
     let source = tar(&folder.path().join("odd.tar"), ODD);
-    refused(&on("ls", &source, &["--dup", "error"]), 3, &["a.jpg", "twice", "--dup number"]);
+    refused(
+        &on("ls", &source, &["--dup", "error"]),
+        3,
+        &["a.jpg", "two members are named", "--dup number"],
+    );
     let source = tar(&folder.path().join("plain.tar"), &["a", "b/c", "b/d"]);
     assert_eq!(listed(&source, &["--dup", "error"]), ["a", "b/"]);
 }

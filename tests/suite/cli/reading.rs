@@ -101,7 +101,7 @@ fn ls_shows_a_packed_folder_as_its_tree() {
     assert_eq!(listed(&source, &["--flat"]), ["000000", "000001", "000002", "000003", "000004"]);
     assert_eq!(listed(&source, &["--flat", "--suffix=x"])[0], "000000.x");
     for view in ["--suffix=x", "--fanout=3"] {
-        refused(&on("ls", &source, &[view]), 1, &["names of their own", "--flat"]);
+        refused(&on("ls", &source, &[view]), 1, &["stored names", "--flat"]);
     }
 }
 

@@ -245,7 +245,7 @@ fn a_member_that_is_called_as_the_control_folder_does_not_take_its_place() {
             let mount = Mount::new(transport, &archive, &[]);
             assert_eq!(mount.info()["samples"], 2);
             assert_eq!(mount.list(""), ["x"]);
-            assert!(mount.log().contains("control folder"), "{}", mount.log());
+            assert!(mount.log().contains("control directory"), "{}", mount.log());
         }
         let flat = Mount::new(transport, &archive, &["flat"]);
         assert_eq!(flat.read("000000").unwrap(), b"not this");

@@ -1,0 +1,8 @@
+//! Mounting a dataset: the request, opening and mounting, and the daemon that serves it.
+
+mod prepare;
+mod request;
+mod start;
+
+pub(crate) use request::{Caller, MountRequest, MountSettings};
+pub(crate) use start::{Died, start};

@@ -1,0 +1,159 @@
+//! Opens the dataset and mounts it: everything up to a mount that the kernel has accepted.
+
+use super::request::{MountRequest, MountSettings};
+use crate::catalog::Catalog;
+use crate::daemon::metrics::Metrics;
+use crate::daemon::serve::Service;
+use crate::daemon::settings::Runtime;
+use crate::dataset::open::{self, Opened};
+use crate::dataset::restarts::Restarts;
+use crate::failure::{Exit, Failure};
+use crate::format::Source;
+use crate::io::{File, Io, mounts, process};
+use crate::store::{Part, Store};
+use crate::transport::{Mounted, Target};
+use crate::vfs::Options;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// A kept index of at least this size is mapped rather than held on the heap.
+const WORTH_MAPPING_BYTES: u64 = 16 << 20;
+
+/// Everything up to a mount that the kernel has accepted.
+pub(super) fn prepare(
+    request: &MountRequest,
+    target: Target,
+    end: fn(Exit) -> !,
+) -> Result<Service, Failure> {
+    let MountRequest { settings, namespace, .. } = request;
+    // Checked before the containers are opened, which may take long.
+    let here = namespace.is_none();
+    let target = if here { free(target, settings)? } else { target };
+    let (opened, catalog) = open(request)?;
+    if let Some(summary) = catalog.renamed().summary() {
+        tracing::warn!("some names are shown changed: {summary}; ffrfs info has examples");
+    }
+    let samples = opened.dataset.len();
+    let (io, given) = (in_words(&opened.store), request.given.clone());
+    let options = Options { io, given, ..settings.vfs() };
+    let vfs = opened.into_vfs(catalog, options);
+    if let Some(restarts) = Restarts::new(vfs.store(), &request.open.kept, request.open.options()?)
+    {
+        vfs.keep_streams(Box::new(restarts));
+    }
+    let must_check = request.open.checksums.require_checksums;
+    vfs.set_settings(Runtime::new(settings.live.memory_bytes(), must_check));
+    // Before the mount: a signal that came between would end the process and leave a dead mount.
+    let signals = Signals::new([SIGTERM, SIGINT, SIGHUP]);
+    let signals = signals.map_err(|e| Failure::new(Exit::Mount, e))?;
+    let options = settings.mount(request.name());
+    let metrics = settings.metrics.as_ref().map(Metrics::bind).transpose()?;
+    let target = match namespace {
+        None => target,
+        Some(namespace) => {
+            enter(namespace, vfs.store().len())?;
+            free(target, settings)?
+        }
+    };
+    let vfs = Arc::new(vfs);
+    if let Some(metrics) = &metrics {
+        let served = metrics.serve(&vfs, &target.to_string(), &request.name());
+        served.map_err(|e| Failure::new(Exit::Mount, e))?;
+    }
+    let mounted = Mounted::new(vfs, &target, options)?;
+    tracing::info!(samples, "mounted on {target}");
+    let status = format!("{samples} samples of {} on {target}", request.name());
+    let configured = request.configured.clone();
+    Ok(Service { mounted, target, signals, status, configured, metrics, end })
+}
+
+fn open(request: &MountRequest) -> Result<(Opened, Catalog), Failure> {
+    let open = || -> Result<_, Failure> {
+        let prepare = |file| set_io(request.settings.io, file);
+        let opened = open::open_with(&request.sources, &request.open, prepare)?;
+        let catalog = opened.named(&request.names, request.open.allow_damaged)?;
+        Ok((opened, catalog))
+    };
+    let (opened, catalog) = open()?;
+    if opened.written_bytes() < WORTH_MAPPING_BYTES {
+        return Ok((opened, catalog));
+    }
+    // The index is on the heap now; the kept index that was just written can be mapped instead.
+    drop((opened, catalog));
+    open()
+}
+
+/// Has a container read as the option `io` says.
+fn set_io(how: Io, mut file: File) -> Result<File, Failure> {
+    file.set_io(how).map_err(|e| {
+        let why = format!("io=direct: its file system cannot read past the page cache: {e}");
+        Failure::unreadable(file.name(), io::Error::new(e.kind(), why))
+    })?;
+    Ok(file)
+}
+
+/// The containers are open by now, so that they need not be visible in the other namespace.
+fn enter(namespace: &Path, containers: usize) -> Result<(), Failure> {
+    if containers > open::MANY_FILES {
+        let most = open::MANY_FILES;
+        return Err(Failure::usage(format!("-N cannot mount more than {most} containers")));
+    }
+    process::enter_mount_namespace(namespace).map_err(|e| {
+        let what = format!("cannot enter the mount namespace {}", namespace.display());
+        Failure::new(Exit::Mount, e).context(what)
+    })
+}
+
+/// How containers are read, as `info.json` shows it.
+fn in_words(store: &Store) -> &'static str {
+    let is_direct = |part: &Arc<Part>| part.file().is_some_and(File::is_direct);
+    match store.parts().iter().filter(|part| is_direct(part)).count() {
+        0 => "buffered",
+        all if all == store.len() => "direct",
+        _ => "mixed",
+    }
+}
+
+/// A target that can be mounted on.
+fn free(target: Target, settings: &MountSettings) -> Result<Target, Failure> {
+    match target {
+        Target::Folder(folder) => free_mount_point(&folder).map(Target::Folder),
+        Target::Handed(_) => {
+            settings.warn_of_options_without_effect();
+            Ok(target)
+        }
+    }
+}
+
+/// The mount point as an absolute path, cleared of a mount whose daemon is dead.
+fn free_mount_point(target: &Path) -> Result<PathBuf, Failure> {
+    let cannot = |e: io::Error| {
+        let point = target.display();
+        let hint = match e.kind() {
+            io::ErrorKind::NotFound => format!("; make it first: mkdir -p {point}"),
+            _ => String::new(),
+        };
+        Failure::new(Exit::Mount, format!("mount point {point}: {e}{hint}"))
+    };
+    let target = mounts::resolve(target).map_err(cannot)?;
+    match mounts::state(&target).map_err(cannot)? {
+        mounts::State::Free => Ok(target),
+        mounts::State::Dead(_) => {
+            tracing::warn!("{}: removing a mount whose daemon is dead", target.display());
+            mounts::unmount(&target, true).map_err(cannot)?;
+            free_mount_point(&target)
+        }
+        mounts::State::Mounted(mount) => Err(Failure::new(
+            Exit::Mount,
+            format!(
+                "{}: {} is already mounted there (to unmount it: ffrfs umount {})",
+                target.display(),
+                mount.source.to_string_lossy(),
+                target.display()
+            ),
+        )),
+    }
+}

@@ -1,0 +1,185 @@
+//! What a mount is asked for.
+
+use crate::daemon::memory;
+use crate::daemon::metrics::Address;
+use crate::daemon::reload::Configured;
+use crate::daemon::settings::LiveSettings;
+use crate::dataset::names::NameOptions;
+use crate::dataset::open::OpenArgs;
+use crate::failure::{Exit, Failure};
+use crate::io::Io;
+use crate::transport::{MountOptions, Readdirplus, Transport};
+use crate::vfs::Options;
+use std::path::PathBuf;
+
+/// A mount to be made.
+#[derive(Debug)]
+pub(crate) struct MountRequest {
+    /// Containers, or directories, globs or brace lists of them.
+    pub(crate) sources: Vec<PathBuf>,
+    /// A directory, or /dev/fd/N.
+    pub(crate) target: PathBuf,
+    /// How containers are opened.
+    pub(crate) open: OpenArgs,
+    /// Which names samples have.
+    pub(crate) names: NameOptions,
+    /// How the dataset is served.
+    pub(crate) settings: MountSettings,
+    /// The config file, if there is one.
+    pub(crate) configured: Option<Configured>,
+    /// The mount options of the command line, as `name` or `name=value`; `info.json` shows them.
+    pub(crate) given: Vec<String>,
+    /// The mount namespace to mount in (a file such as /proc/PID/ns/mnt), if not the caller's.
+    pub(crate) namespace: Option<PathBuf>,
+    /// Serve in this process instead of a daemon.
+    pub(crate) foreground: bool,
+}
+
+/// How a dataset is served.
+#[derive(Debug, Default)]
+pub(crate) struct MountSettings {
+    /// All users may access the mount.
+    pub(crate) allow_other: bool,
+    /// Root may, beside the user who mounts.
+    pub(crate) allow_root: bool,
+    /// The kernel refuses all writes.
+    pub(crate) ro: bool,
+    /// No user may write to .ffrfs/prefetch.
+    pub(crate) control_ro: bool,
+    /// No program can be run from the mount.
+    pub(crate) noexec: bool,
+    /// The source that the mount table shows, if not the containers.
+    pub(crate) fsname: Option<String>,
+    /// Owner of all files, if not the user who mounts.
+    pub(crate) uid: Option<u32>,
+    /// Group of all files, if not that of the user who mounts.
+    pub(crate) gid: Option<u32>,
+    /// Permission bits that files are shown without.
+    pub(crate) fmask: u16,
+    /// Permission bits that directories are shown without.
+    pub(crate) dmask: u16,
+    /// Settings that can be changed while mounted.
+    pub(crate) live: LiveSettings,
+    /// How containers are read.
+    pub(crate) io: Io,
+    /// Whether a listing brings attributes.
+    pub(crate) readdirplus: Readdirplus,
+    /// How requests come from the kernel.
+    pub(crate) transport: Transport,
+    /// Threads that serve requests, if not one a CPU.
+    pub(crate) threads: Option<u16>,
+    /// Where counters for Prometheus are served.
+    pub(crate) metrics: Option<Address>,
+    /// Where messages go, if not to journald or syslog.
+    pub(crate) log_file: Option<PathBuf>,
+}
+
+/// How the program that mounts prints failures, and ends.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Caller {
+    /// Prints a failure of the daemon, before it ends.
+    pub(crate) print: fn(&Failure),
+    /// The exit code for a failure of the daemon.
+    pub(crate) exit_code: fn(&Failure) -> u8,
+    /// Ends the process at once.
+    pub(crate) end: fn(Exit) -> !,
+}
+
+impl MountRequest {
+    /// The dataset, as the mount table shows it.
+    pub(super) fn name(&self) -> String {
+        let given = self.settings.fsname.clone().filter(|name| !name.is_empty());
+        given.unwrap_or_else(|| name_of(&self.sources))
+    }
+
+    /// Makes all paths absolute: the daemon changes its working directory.
+    pub(super) fn make_absolute(&mut self) -> Result<(), Failure> {
+        let paths = [&mut self.settings.log_file, &mut self.open.kept.spool];
+        for path in paths.into_iter().flatten() {
+            *path = std::path::absolute(&*path).map_err(|e| Failure::output(path.display(), e))?;
+        }
+        if let Some(address) = &mut self.settings.metrics {
+            address.absolute().map_err(|e| Failure::output("metrics", e))?;
+        }
+        Ok(())
+    }
+}
+
+impl MountSettings {
+    fn threads(&self) -> usize {
+        self.threads.map_or(cpus(), usize::from)
+    }
+
+    /// For the vfs.
+    pub(super) fn vfs(&self) -> Options {
+        // The kernel can only open a mount to all users: permissions keep out all but the owner and root.
+        let private = if self.allow_root { 0o077 } else { 0 };
+        // With `ro` the kernel refuses to write, until `remount,rw`.
+        let writable = if self.control_ro { 0o444 } else { 0o666 };
+        Options {
+            verify: self.live.verify(),
+            cache_bytes: self.live.cache_bytes(),
+            kernel_bytes: memory::total_bytes() / 4,
+            concurrency: (self.threads() + workers()) as u64,
+            workers: workers() as u64,
+            master: nix::unistd::getuid().as_raw(),
+            uid: self.uid.filter(|_| !self.allow_root).unwrap_or(nix::unistd::getuid().as_raw()),
+            gid: self.gid.unwrap_or(nix::unistd::getgid().as_raw()),
+            file_mode: 0o444 & !self.fmask & !private,
+            folder_mode: 0o555 & !self.dmask & !private,
+            file_mask: 0o7777 & !self.fmask & !private,
+            folder_mask: 0o7777 & !self.dmask & !private,
+            prefetch_mode: writable & !self.fmask & !private,
+            ..Options::default()
+        }
+    }
+
+    /// For the kernel and the transport.
+    pub(super) fn mount(&self, source: String) -> MountOptions {
+        MountOptions {
+            source,
+            request_bytes: memory::for_requests(self.live.memory_bytes()),
+            allow_other: self.allow_other || self.allow_root,
+            noexec: self.noexec,
+            read_only: self.ro || self.control_ro,
+            readdirplus: self.readdirplus,
+            transport: self.transport,
+            threads: self.threads(),
+            workers: workers(),
+        }
+    }
+
+    /// The program that mounted /dev/fd/N chose the options that the kernel takes at a mount.
+    pub(super) fn warn_of_options_without_effect(&self) {
+        for (given, option) in [
+            (self.allow_other, "allow_other"),
+            (self.allow_root, "allow_root"),
+            (self.noexec, "noexec"),
+            (self.fsname.is_some(), "fsname"),
+        ] {
+            if given {
+                tracing::warn!(
+                    "{option} has no effect: it is up to the program that mounted /dev/fd/N"
+                );
+            }
+        }
+    }
+}
+
+fn cpus() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// Threads for reads that wait for storage: enough to keep the queue of a device filled.
+fn workers() -> usize {
+    (4 * cpus()).clamp(8, 32)
+}
+
+fn name_of(sources: &[PathBuf]) -> String {
+    let first = sources.first().map(|p| p.canonicalize().unwrap_or_else(|_| p.clone()));
+    let first = first.unwrap_or_default().to_string_lossy().replace(['\n', '\0'], "?");
+    match sources.len() {
+        0 | 1 => first,
+        more => format!("{first} and {} more", more - 1),
+    }
+}

@@ -1,0 +1,105 @@
+//! Starts a mount: in this process, or in a daemon.
+
+use super::prepare::prepare;
+use super::request::{Caller, MountRequest};
+use crate::daemon::logging::{self, Labels};
+use crate::failure::{Exit, Failure};
+use crate::io::{handed, mounts, process};
+use crate::transport::Target;
+use crate::vfs::Verify;
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::sync::atomic::Ordering;
+
+/// The daemon ended before it reported success or failure.
+#[derive(Debug, thiserror::Error)]
+#[error("the daemon died while it was starting")]
+pub(crate) struct Died;
+
+/// Makes the mount. In the foreground also serves it until its end; else returns when a daemon serves it, and
+/// in that daemon when the mount has ended.
+///
+/// Gives the exit code: not 0 if the daemon failed, which has then printed the reason.
+///
+/// # Errors
+/// The options contradict each other, or this process failed before there was a daemon.
+pub(crate) fn start(mut request: MountRequest, caller: Caller) -> Result<u8, Failure> {
+    let live = &request.settings.live;
+    if request.open.checksums.require_checksums && live.verify() == Verify::Off {
+        return Err(Failure::usage("--require-checksums checks nothing with --verify off"));
+    }
+    let labels = labels(&request);
+    let target = target(&request.target)?;
+    if target.folder().is_none() && request.settings.ro {
+        // The kernel has already been told whether the mount is read-only.
+        request.settings.control_ro = true;
+    }
+    request.make_absolute()?;
+    request.open.kept.writes = true;
+    if request.foreground {
+        let settings = &request.settings;
+        let log_file = settings.log_file.as_deref();
+        logging::in_foreground(settings.live.log_level(), log_file, &labels)?;
+        return prepare(&request, target, caller.end)?.serve().map(|exit| exit as u8);
+    }
+    let inherited = match &target {
+        Target::Folder(_) => None,
+        Target::Handed(connection) => Some(connection.as_fd()),
+    };
+    match process::fork_daemon(inherited).map_err(|e| Failure::new(Exit::Mount, e))? {
+        process::Forked::Parent(report) => wait_for_daemon(report),
+        process::Forked::Daemon(ready) => be_the_daemon(&request, target, &labels, ready, caller),
+    }
+}
+
+fn be_the_daemon(
+    request: &MountRequest,
+    target: Target,
+    labels: &Labels,
+    ready: process::Ready,
+    caller: Caller,
+) -> Result<u8, Failure> {
+    let settings = &request.settings;
+    let log_file = settings.log_file.as_deref();
+    let prepared = logging::for_daemon(settings.live.log_level(), log_file, labels)
+        .and_then(|()| prepare(request, target, caller.end));
+    match prepared {
+        Ok(service) => {
+            ready.report(0);
+            service.serve().map(|exit| exit as u8)
+        }
+        Err(failure) => {
+            (caller.print)(&failure);
+            ready.report((caller.exit_code)(&failure));
+            // The user sees the exit code of the parent, not this one.
+            Ok(failure.exit as u8)
+        }
+    }
+}
+
+/// The directory, or the connection that `/dev/fd/N` names.
+fn target(path: &Path) -> Result<Target, Failure> {
+    let Some(number) = handed::number(path) else { return Ok(Target::Folder(path.to_owned())) };
+    let connection = handed::take(number).map_err(|e| {
+        let what = format!("{}: not an open /dev/fuse", path.display());
+        Failure::new(Exit::Mount, e).context(what)
+    })?;
+    Ok(Target::Handed(connection))
+}
+
+fn wait_for_daemon(report: process::Report) -> Result<u8, Failure> {
+    let interrupted = report.pass_on_interrupts().map_err(|e| Failure::new(Exit::Mount, e))?;
+    let code = report.wait();
+    if interrupted.load(Ordering::Relaxed) && matches!(code, None | Some(0)) {
+        return Err(Failure::interrupted());
+    }
+    code.ok_or_else(|| Failure::new(Exit::Mount, Died))
+}
+
+/// Fields of each message in the journal.
+fn labels(request: &MountRequest) -> Labels {
+    let target = &request.target;
+    let absolute = || std::path::absolute(target).unwrap_or_else(|_| target.clone());
+    let mount = mounts::resolve(target).unwrap_or_else(|_| absolute());
+    Labels { mount: mount.display().to_string(), source: request.name() }
+}
