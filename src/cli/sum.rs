@@ -1,9 +1,5 @@
 //! `ffrfs sum`: checksums of samples, as lists that other programs check, and as sidecars.
 
-mod check;
-mod list;
-mod sidecar;
-
 use super::view::ViewArgs;
 use crate::catalog::Catalog;
 use crate::daemon::logging;
@@ -14,10 +10,16 @@ use crate::dataset::{digest, open};
 use crate::failure::{Exit, Failure, say};
 use crate::io::File;
 use crate::store::Part;
+use crate::tools::interrupt::Interrupt;
 use crate::tools::output::{file_beside, give_name};
-use crate::tools::sum::Samples;
+use crate::tools::progress;
+use crate::tools::reader::thread_count;
+use crate::tools::sum::{
+    Names, Samples, Tally, Verdict, check, format_line, may_replace, parse_list, write_sidecars,
+};
 use clap::Args;
-use std::io::{self, BufWriter, IsTerminal, Write};
+use indicatif::ProgressBar;
+use std::io::{self, BufWriter, IsTerminal, Read, Write};
 use std::num::NonZeroU16;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -72,21 +74,21 @@ pub(super) fn run(mut args: SumArgs) -> Result<Exit, Failure> {
     }
     args.open.read_password(&args.sources)?;
     if args.sidecar {
-        return sidecar::run(&args);
+        return print_sidecars(&args);
     }
     let opened = open::open(&args.sources, &args.open)?;
     let catalog = opened.catalog(&args.view, &args.open)?;
     match &args.check {
-        Some(list) => check::run(&args, list, opened, catalog),
-        None => print(&args, opened, catalog),
+        Some(list) => print_check(&args, list, opened, catalog),
+        None => print_list(&args, opened, catalog),
     }
 }
 
-impl SumArgs {
-    fn jobs(&self) -> usize {
-        let cpus = std::thread::available_parallelism().map_or(1, usize::from);
-        self.jobs.map_or(cpus, |jobs| usize::from(jobs.get()))
-    }
+/// The samples; no progress is shown where the results go to the terminal.
+fn samples(opened: Opened, catalog: Catalog, is_quiet: bool) -> Samples {
+    let bytes = opened.dataset.data_bytes();
+    let progress = if is_quiet { ProgressBar::hidden() } else { progress::of_bytes(bytes) };
+    Samples::new(opened, catalog, Interrupt::listen(), progress)
 }
 
 /// The line for fstab, or behind `-o`. What is in the containers does not matter for it.
@@ -103,28 +105,101 @@ fn print_digest(sources: &[PathBuf]) -> Result<Exit, Failure> {
 }
 
 /// A list of all samples.
-fn print(args: &SumArgs, opened: Opened, catalog: Catalog) -> Result<Exit, Failure> {
+fn print_list(args: &SumArgs, opened: Opened, catalog: Catalog) -> Result<Exit, Failure> {
     let algorithm = args.algorithm.unwrap_or(Algorithm::Sha256);
     let mut out = Output::new(args.output.as_deref(), &opened)?;
-    let samples = Samples::new(opened, catalog, out.is_terminal());
-    let names = list::Names::of(&samples)?;
-    let wanted = names.samples();
-    let mut bad = 0;
-    samples.in_order(
-        wanted,
-        args.jobs(),
-        &|sample, fetched| samples.hash(sample, fetched, algorithm),
-        &mut |sample, hash| {
-            let Some(hash) = hash else {
-                bad += 1;
-                return Ok(());
-            };
-            let digits = hex(&hash);
-            names.paths(&samples, sample, &mut |path| out.write(&list::line(&digits, path)))
-        },
-    )?;
+    let samples = samples(opened, catalog, out.is_terminal());
+    let names = Names::of(&samples)?;
+    let (mut bad, threads) = (0, thread_count(args.jobs));
+    samples.hash(names.samples(), threads, &|_| vec![algorithm], &mut |sample, hashes| {
+        let Some([hash]) = hashes.as_deref() else {
+            bad += 1;
+            return Ok(());
+        };
+        let digits = hex(hash);
+        names.paths(&samples, sample, &mut |path| out.write(&format_line(&digits, path)))
+    })?;
     out.finish()?;
     Ok(exit(bad))
+}
+
+/// The lines of a list with what is found about them.
+fn print_check(
+    args: &SumArgs,
+    list: &Path,
+    opened: Opened,
+    catalog: Catalog,
+) -> Result<Exit, Failure> {
+    let (lines, unusable) = parse_list(&read_list(list)?, args.algorithm);
+    if lines.is_empty() {
+        let message = format!("{}: no line of it is a checksum and a path", list.display());
+        return Err(Failure::usage(message));
+    }
+    if unusable > 0 {
+        tracing::warn!("{}: {unusable} lines are no checksum and path", list.display());
+    }
+    let mut out = Output::new(None, &opened)?;
+    let samples = samples(opened, catalog, out.is_terminal());
+    let threads = thread_count(args.jobs);
+    let Tally { missing, bad, wrong } = check(&samples, lines, threads, &mut |path, verdict| {
+        let words = match verdict {
+            Verdict::Right if args.quiet => return Ok(()),
+            Verdict::Right => "OK",
+            Verdict::Wrong => "FAILED",
+            Verdict::Bad => "FAILED: bad in its container",
+            Verdict::Missing => "FAILED: no such sample",
+        };
+        out.write(&[path, b": ", words.as_bytes(), b"\n"].concat())
+    })?;
+    out.finish()?;
+    for (count, words) in [
+        (missing, "listed samples are not there"),
+        (bad, "samples are bad"),
+        (wrong, "checksums did not match"),
+    ] {
+        if count > 0 {
+            say(format_args!("ffrfs: {count} {words}"));
+        }
+    }
+    Ok(if missing + bad + wrong > 0 { Exit::Checksum } else { Exit::Ok })
+}
+
+fn read_list(list: &Path) -> Result<Vec<u8>, Failure> {
+    let mut text = Vec::new();
+    let read = match list == Path::new("-") {
+        true => io::stdin().read_to_end(&mut text).map(|_| text),
+        false => std::fs::read(list),
+    };
+    read.map_err(|e| Failure::unreadable(list.display(), e))
+}
+
+fn print_sidecars(args: &SumArgs) -> Result<Exit, Failure> {
+    if args.open.nested > 0 {
+        return Err(Failure::usage(
+            "--sidecar: containers that are members of others can have none; leave --nested away",
+        ));
+    }
+    let mut open = args.open.clone();
+    // A sidecar that is there is the one to be written anew.
+    open.checksums.checksums = "none".into();
+    let opened = open::open(&args.sources, &open)?;
+    let view = ViewArgs { flat: true, ..ViewArgs::default() };
+    let catalog = opened.catalog(&view, &open)?;
+    if let Some(output) = &args.output {
+        refuse_source(output, &opened)?;
+        may_replace(output).map_err(|e| Failure::output(output.display(), e))?;
+    }
+    let samples = samples(opened, catalog, false);
+    let sidecars = write_sidecars(&samples, args.output.as_deref(), thread_count(args.jobs))?;
+    drop(samples);
+    for name in &sidecars.complete {
+        say(format_args!("{name}: every sample has a checksum already"));
+    }
+    for name in &sidecars.bad {
+        say(format_args!("ffrfs: {name}: has bad samples: no sidecar of it"));
+    }
+    sidecars.written.iter().for_each(|path| say(format_args!("{}", path.display())));
+    Ok(if sidecars.bad.is_empty() { Exit::Ok } else { Exit::Checksum })
 }
 
 /// The exit code for so many bad samples, each of which was named.

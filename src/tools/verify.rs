@@ -1,6 +1,6 @@
 //! Every sample of a dataset against its checksum, on several threads, in the order of the containers.
 
-use crate::catalog::{Catalog, Located};
+use crate::catalog::Catalog;
 use crate::dataset::checksums::CheckedBy;
 use crate::dataset::open::Opened;
 use crate::failure::{Exit, Failure};
@@ -8,7 +8,7 @@ use crate::format::{self, Fault, Mismatch, PartName};
 use crate::tools::interrupt::Interrupt;
 use crate::tools::progress;
 use crate::tools::reader::{
-    CheckedSample, SampleChecker, SampleReader, exit_of, for_each, next_span,
+    CheckedSample, SampleChecker, SampleReader, Span, exit_of, for_each, next_span,
 };
 use indicatif::ProgressBar;
 use serde::Serialize;
@@ -112,9 +112,8 @@ pub(crate) fn verify(
         state: Mutex::new(State { next: range.start, ..State::default() }),
     };
     let checked = for_each(threads, interrupt, &|| run.take(), &|span: Span, scratch| {
-        let located: Vec<Located> = span.iter().map(|(_, located)| *located).collect();
         // A span that was not checked to its end stays under way.
-        let checked = run.checker.check_span(&located, scratch)?;
+        let checked = run.checker.check_span(&span.located, scratch)?;
         run.note(&span, checked);
         Ok(())
     });
@@ -150,9 +149,6 @@ struct State {
     outcome: Verified,
 }
 
-/// Samples that are read together, with their numbers.
-type Span = Vec<(u64, Located)>;
-
 impl Run<'_> {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -161,15 +157,15 @@ impl Run<'_> {
     fn take(&self) -> Result<Option<Span>, Failure> {
         let mut state = self.lock();
         let span = next_span(&self.opened.dataset, &mut (state.next..self.range.end).peekable())?;
-        let Some((first, _)) = span.first() else { return Ok(None) };
+        let Some(first) = span.samples.first() else { return Ok(None) };
         state.under_way.push(*first);
-        state.next = first + span.len() as u64;
+        state.next = first + span.samples.len() as u64;
         Ok(Some(span))
     }
 
     fn note(&self, span: &Span, checked: Vec<CheckedSample>) {
         let mut state = self.lock();
-        for ((sample, located), checked) in span.iter().zip(checked) {
+        for ((sample, located), checked) in span.samples.iter().zip(&span.located).zip(checked) {
             let at = located.sample;
             state.outcome.bytes += if at.damaged { 0 } else { at.size_bytes() };
             let checked_by = self.opened.checked_by(located);
@@ -186,9 +182,9 @@ impl Run<'_> {
                 fault,
             });
         }
-        if let Some((first, _)) = span.first() {
+        if let Some(first) = span.samples.first() {
             state.under_way.retain(|other| other != first);
         }
-        self.progress.inc(span.len() as u64);
+        self.progress.inc(span.samples.len() as u64);
     }
 }

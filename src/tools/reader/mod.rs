@@ -20,7 +20,7 @@ mod types;
 
 pub(crate) use check::{CheckedSample, SampleChecker};
 pub(crate) use samples::SampleReader;
-pub(crate) use span::{SpanPlan, next_span};
+pub(crate) use span::{Span, SpanPlan, next_span};
 pub(crate) use threads::{OrderedWork, for_each, in_order, thread_count};
 pub(crate) use types::{
     Chunk, FileBytes, SPAN_BYTES, Scratch, Stop, TakeChunk, WholeFile, bad_file, exit_of,

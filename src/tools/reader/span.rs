@@ -16,11 +16,11 @@ const STREAM_SPAN_BYTES: u64 = 16 << 20;
 /// Puts samples into a span as long as they lie near each other.
 pub(crate) struct SpanPlan<'a> {
     dataset: &'a Dataset,
-    span: Option<Open>,
+    span: Option<Extent>,
 }
 
 /// What the plan knows of the samples in the span.
-struct Open {
+struct Extent {
     container: usize,
     is_stream: bool,
     may_join: bool,
@@ -49,7 +49,7 @@ impl<'a> SpanPlan<'a> {
             && at.size_bytes() <= SPAN_BYTES
             && (is_stream || length <= SPAN_BYTES);
         let Some(span) = &mut self.span else {
-            self.span = Some(Open {
+            self.span = Some(Extent {
                 container: located.container,
                 is_stream,
                 may_join,
@@ -83,6 +83,13 @@ impl<'a> SpanPlan<'a> {
     }
 }
 
+/// Samples that are read together, with their numbers in the dataset.
+#[derive(Default)]
+pub(crate) struct Span {
+    pub(crate) samples: Vec<u64>,
+    pub(crate) located: Vec<Located>,
+}
+
 /// The first of `samples` that are read together; at least one, unless there is none.
 ///
 /// # Errors
@@ -90,15 +97,16 @@ impl<'a> SpanPlan<'a> {
 pub(crate) fn next_span(
     dataset: &Dataset,
     samples: &mut std::iter::Peekable<impl Iterator<Item = u64>>,
-) -> crate::format::Result<Vec<(u64, Located)>> {
-    let (mut plan, mut span) = (SpanPlan::new(dataset), Vec::new());
+) -> crate::format::Result<Span> {
+    let (mut plan, mut span) = (SpanPlan::new(dataset), Span::default());
     while let Some(&sample) = samples.peek() {
         let Some(located) = dataset.locate(sample)? else { break };
         if !plan.add(&located) {
             break;
         }
         samples.next();
-        span.push((sample, located));
+        span.samples.push(sample);
+        span.located.push(located);
     }
     Ok(span)
 }

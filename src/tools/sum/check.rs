@@ -1,0 +1,92 @@
+//! Samples against a list of checksums, without a mount.
+
+use super::line::parse;
+use super::samples::Samples;
+use crate::catalog::Node;
+use crate::dataset::hash::Algorithm;
+use crate::failure::Failure;
+
+/// A line of a list.
+pub(crate) struct Line {
+    hash: Vec<u8>,
+    path: Vec<u8>,
+    algorithm: Algorithm,
+}
+
+/// What is found about a line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    Right,
+    /// The sample has another checksum.
+    Wrong,
+    /// The sample is bad in its container.
+    Bad,
+    /// There is no such sample.
+    Missing,
+}
+
+/// How many lines have which verdict.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Tally {
+    pub(crate) missing: u64,
+    pub(crate) bad: u64,
+    pub(crate) wrong: u64,
+}
+
+/// The lines of a list, and how many of it are none. An algorithm that is not said follows from the length.
+pub(crate) fn parse_list(text: &[u8], algorithm: Option<Algorithm>) -> (Vec<Line>, u64) {
+    let (mut lines, mut wrong) = (Vec::new(), 0);
+    for line in text.split(|&byte| byte == b'\n').filter(|line| !line.is_empty()) {
+        let read = parse(line).and_then(|(hash, path)| {
+            let algorithm = algorithm.or_else(|| Algorithm::of_length(hash.len()))?;
+            (hash.len() == algorithm.length()).then_some(Line { hash, path, algorithm })
+        });
+        match read {
+            Some(line) => lines.push(line),
+            None => wrong += 1,
+        }
+    }
+    (lines, wrong)
+}
+
+/// Compares samples with the lines of a list, and gives the path and the verdict of each line to `tell`: first
+/// those of missing samples, then in the order of the containers.
+pub(crate) fn check(
+    samples: &Samples,
+    lines: Vec<Line>,
+    threads: usize,
+    tell: &mut dyn FnMut(&[u8], Verdict) -> Result<(), Failure>,
+) -> Result<Tally, Failure> {
+    let (mut tally, mut found) = (Tally::default(), Vec::with_capacity(lines.len()));
+    for line in lines {
+        match samples.catalog.find(samples.dataset(), &line.path)? {
+            Some(Node::Sample(sample)) => found.push((sample, line)),
+            _ => {
+                tally.missing += 1;
+                tell(&line.path, Verdict::Missing)?;
+            }
+        }
+    }
+    found.sort_by_key(|(sample, _)| *sample);
+    let by_sample: Vec<&[(u64, Line)]> = found.chunk_by(|one, other| one.0 == other.0).collect();
+    let algorithms = |sample: u64| {
+        let place = by_sample.partition_point(|lines| lines[0].0 < sample);
+        by_sample[place].iter().map(|(_, line)| line.algorithm).collect()
+    };
+    let mut next = by_sample.iter();
+    let wanted = by_sample.iter().map(|lines| lines[0].0);
+    samples.hash(wanted, threads, &algorithms, &mut |_, hashes| {
+        for (number, (_, line)) in next.next().copied().unwrap_or_default().iter().enumerate() {
+            let verdict = match &hashes {
+                None => Verdict::Bad,
+                Some(hashes) if hashes.get(number) == Some(&line.hash) => Verdict::Right,
+                Some(_) => Verdict::Wrong,
+            };
+            tally.bad += u64::from(verdict == Verdict::Bad);
+            tally.wrong += u64::from(verdict == Verdict::Wrong);
+            tell(&line.path, verdict)?;
+        }
+        Ok(())
+    })?;
+    Ok(tally)
+}

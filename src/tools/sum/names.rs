@@ -1,0 +1,78 @@
+//! The names of samples, for lists of checksums.
+
+use super::samples::Samples;
+use crate::catalog::{Catalog, Node, ROOT};
+use crate::failure::Failure;
+use crate::format::Kind;
+use crate::vfs::CONTROL_FOLDER;
+
+/// The names of files, by sample.
+pub(crate) enum Names {
+    /// They are computed.
+    Computed(u64),
+    /// Sample, and where its path lies in the bytes; by sample, those of one sample in listed order.
+    Listed { places: Vec<(u64, u64, u32)>, bytes: Vec<u8> },
+}
+
+impl Names {
+    /// Symbolic links are left out: what they lead to is there by its own name, or is not in the mount.
+    pub(crate) fn of(samples: &Samples) -> Result<Self, Failure> {
+        let (dataset, catalog) = (samples.dataset(), &samples.catalog);
+        if !matches!(catalog, Catalog::Tree(_)) {
+            return Ok(Names::Computed(dataset.len()));
+        }
+        let (mut places, mut bytes) = (Vec::new(), Vec::new());
+        let hidden = [CONTROL_FOLDER.as_bytes(), b"/"].concat();
+        let mut failure = None;
+        catalog.walk(dataset, ROOT, &mut |path, node| {
+            let Node::Sample(sample) = node else { return };
+            if path == CONTROL_FOLDER.as_bytes() || path.starts_with(&hidden) {
+                return;
+            }
+            match dataset.attributes(sample) {
+                Ok(attributes) if attributes.kind == Kind::File => {
+                    places.push((sample, bytes.len() as u64, path.len() as u32));
+                    bytes.extend_from_slice(path);
+                }
+                Ok(_) => {}
+                Err(error) => drop(failure.get_or_insert(error)),
+            }
+        })?;
+        places.sort_by_key(|&(sample, ..)| sample);
+        failure.map_or(Ok(Names::Listed { places, bytes }), |error| Err(error.into()))
+    }
+
+    /// The samples that have names, in order.
+    pub(crate) fn samples(&self) -> Box<dyn Iterator<Item = u64> + Send + '_> {
+        match self {
+            Names::Computed(samples) => Box::new(0..*samples),
+            Names::Listed { places, .. } => {
+                let same = places.chunk_by(|one, other| one.0 == other.0);
+                Box::new(same.map(|names| names[0].0))
+            }
+        }
+    }
+
+    /// All names of a sample.
+    pub(crate) fn paths(
+        &self,
+        samples: &Samples,
+        sample: u64,
+        each: &mut dyn FnMut(&[u8]) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        match self {
+            Names::Computed(_) => {
+                let paths = samples.catalog.paths(samples.dataset(), &[sample])?;
+                paths.iter().try_for_each(|path| each(path))
+            }
+            Names::Listed { places, bytes } => {
+                let first = places.partition_point(|place| place.0 < sample);
+                let names = places[first..].iter().take_while(|place| place.0 == sample);
+                names.copied().try_for_each(|(_, start, length)| {
+                    let start = start as usize;
+                    each(&bytes[start..start + length as usize])
+                })
+            }
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! All bytes of samples through hashes: on several threads, with results in order, each sample checked by the
+//! checksum that its container or a sidecar has.
+
+use crate::catalog::{Catalog, Dataset, Located};
+use crate::dataset::hash::{Algorithm, Hash};
+use crate::dataset::open::Opened;
+use crate::failure::Failure;
+use crate::format::{Checksum, ChecksumKind};
+use crate::tools::interrupt::Interrupt;
+use crate::tools::reader::{
+    OrderedWork, SampleChecker, SampleReader, Scratch, Span, Stop, in_order, next_span,
+};
+use indicatif::ProgressBar;
+
+/// Spans that a thread may be ahead of the one whose results come next.
+const AHEAD: usize = 4;
+
+/// The hashes of a sample, one for each algorithm; `None`: it is bad, which was logged.
+pub(crate) type Hashes = Option<Vec<Vec<u8>>>;
+
+/// The samples of open containers.
+pub(crate) struct Samples {
+    pub(crate) opened: Opened,
+    pub(crate) catalog: Catalog,
+    interrupt: Interrupt,
+    progress: ProgressBar,
+}
+
+impl Drop for Samples {
+    fn drop(&mut self) {
+        self.progress.finish_and_clear();
+    }
+}
+
+impl Samples {
+    /// `progress` counts bytes.
+    pub(crate) fn new(
+        opened: Opened,
+        catalog: Catalog,
+        interrupt: Interrupt,
+        progress: ProgressBar,
+    ) -> Self {
+        Self { opened, catalog, interrupt, progress }
+    }
+
+    pub(crate) fn dataset(&self) -> &Dataset {
+        &self.opened.dataset
+    }
+
+    fn reader(&self) -> SampleReader<'_> {
+        SampleReader::new(&self.opened, &self.interrupt)
+    }
+
+    /// Hashes the files of samples by the algorithms that `algorithms` wants, and gives the hashes to `take`, in
+    /// order.
+    pub(crate) fn hash(
+        &self,
+        wanted: impl Iterator<Item = u64> + Send,
+        threads: usize,
+        algorithms: &(dyn Fn(u64) -> Vec<Algorithm> + Sync),
+        take: &mut dyn FnMut(u64, Hashes) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        let work = |span: &Span, scratch: &mut Scratch| self.hash_span(span, scratch, algorithms);
+        self.in_order(wanted, threads, &work, take)
+    }
+
+    /// Computes a checksum by `kind` of the bytes that containers hold for samples, and gives it to `take`, in
+    /// order. `None`: the sample is bad, which was logged.
+    pub(crate) fn checksums(
+        &self,
+        wanted: impl Iterator<Item = u64> + Send,
+        threads: usize,
+        kind: ChecksumKind,
+        take: &mut dyn FnMut(u64, Option<Checksum>) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        let checker = SampleChecker::new(self.reader(), Some(kind));
+        let work = |span: &Span, scratch: &mut Scratch| {
+            let checked = checker.check_span(&span.located, scratch)?;
+            let each = span.located.iter().zip(checked).map(|(located, checked)| {
+                self.progress.inc(located.sample.size_bytes());
+                checked.map_err(|fault| self.reader().log_bad(located, &fault)).ok().flatten()
+            });
+            Ok(each.collect())
+        };
+        self.in_order(wanted, threads, &work, take)
+    }
+
+    /// Does `work` for spans of samples on `threads` threads, and gives the result for each sample to `take`, in
+    /// order.
+    fn in_order<T: Send>(
+        &self,
+        wanted: impl Iterator<Item = u64> + Send,
+        threads: usize,
+        work: &(dyn Fn(&Span, &mut Scratch) -> Result<Vec<T>, Failure> + Sync),
+        take: &mut dyn FnMut(u64, T) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        let mut wanted = wanted.peekable();
+        let mut next = || match next_span(self.dataset(), &mut wanted) {
+            Ok(span) if span.samples.is_empty() => None,
+            planned => Some(planned.map_err(Failure::from)),
+        };
+        let work = |planned: Result<Span, Failure>, scratch: &mut Scratch, messages: &_| {
+            let done = planned.and_then(|span| {
+                let results = work(&span, scratch)?;
+                Ok(span.samples.into_iter().zip(results).collect::<Vec<_>>())
+            });
+            let goes_on = done.is_ok();
+            crossbeam_channel::Sender::send(messages, done).is_ok() && goes_on
+        };
+        let how = OrderedWork { threads, ahead: AHEAD * threads, messages: 1, work: &work };
+        in_order(&how, &self.interrupt, &mut next, |receiver| {
+            for messages in receiver {
+                let done = messages.recv().map_err(|_| Failure::interrupted())??;
+                self.interrupt.check()?;
+                for (sample, result) in done {
+                    take(sample, result)?;
+                }
+            }
+            self.interrupt.check()
+        })
+    }
+
+    fn hash_span(
+        &self,
+        span: &Span,
+        scratch: &mut Scratch,
+        algorithms: &dyn Fn(u64) -> Vec<Algorithm>,
+    ) -> Result<Vec<Hashes>, Failure> {
+        if let ([sample], [located]) = (&span.samples[..], &span.located[..]) {
+            return Ok(vec![self.hash_one(located, scratch, &algorithms(*sample))?]);
+        }
+        let files = self.reader().read_span(&span.located, scratch)?;
+        let each = span.samples.iter().zip(&span.located).zip(files);
+        let each = each.map(|((sample, located), file)| {
+            self.progress.inc(located.sample.size_bytes());
+            let file = file.map_err(|fault| self.reader().log_bad(located, &fault)).ok()?;
+            let bytes = file.bytes.get(&scratch.buffer);
+            let mut hashes: Vec<Hash> = algorithms(*sample).iter().map(|a| a.begin()).collect();
+            hashes.iter_mut().for_each(|hash| hash.update(bytes));
+            Some(hashes.into_iter().map(Hash::finish).collect())
+        });
+        Ok(each.collect())
+    }
+
+    fn hash_one(
+        &self,
+        located: &Located,
+        scratch: &mut Scratch,
+        algorithms: &[Algorithm],
+    ) -> Result<Hashes, Failure> {
+        let mut hashes: Vec<Hash> = algorithms.iter().map(|a| a.begin()).collect();
+        let read = self.reader().stream(located, scratch, &mut |chunk| {
+            self.progress.inc(chunk.len());
+            chunk.each_slice(|bytes| {
+                hashes.iter_mut().for_each(|hash| hash.update(bytes));
+                Ok(())
+            })
+        });
+        match read {
+            Ok(()) => Ok(Some(hashes.into_iter().map(Hash::finish).collect())),
+            Err(Stop::Failed(failure)) => Err(failure),
+            Err(Stop::Bad(fault)) => {
+                self.reader().log_bad(located, &fault);
+                Ok(None)
+            }
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! Sidecars: checksums of every sample of containers whose format has none.
+
+use super::samples::Samples;
+use crate::dataset::checksums::{CheckedBy, beside};
+use crate::failure::Failure;
+use crate::format::sidecar::{self, ENDING, Key};
+use crate::format::{ChecksumKind, PartName};
+use crate::io::File;
+use crate::tools::output::{file_beside, give_name};
+use std::fs;
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+/// What became of the containers.
+#[derive(Debug, Default)]
+pub(crate) struct Sidecars {
+    /// Files that were written.
+    pub(crate) written: Vec<PathBuf>,
+    /// Containers that have a checksum of every sample already.
+    pub(crate) complete: Vec<PartName>,
+    /// Containers with bad samples, of which there is no sidecar.
+    pub(crate) bad: Vec<PartName>,
+}
+
+/// Writes a sidecar beside each container that lacks checksums, or all of them to the file `output`, which has
+/// its name only if no container has bad samples.
+pub(crate) fn write_sidecars(
+    samples: &Samples,
+    output: Option<&Path>,
+    threads: usize,
+) -> Result<Sidecars, Failure> {
+    let (mut sidecars, mut together) = (Sidecars::default(), Vec::new());
+    for number in 0..samples.dataset().parts().len() {
+        let name = samples.opened.store.part(number).name().clone();
+        if !lacks_checksums(samples, number)? {
+            sidecars.complete.push(name);
+            continue;
+        }
+        let Some(path) = name.as_path() else { continue };
+        let key = key(samples, number, path)?;
+        let Some(rows) = rows(samples, number, threads)? else {
+            sidecars.bad.push(name);
+            continue;
+        };
+        let mut section = Vec::new();
+        let memory = |e| Failure::output("memory", e);
+        sidecar::write(&mut section, &key, &rows).map_err(memory)?;
+        match output {
+            Some(_) => together.extend(section),
+            None => {
+                write(&beside(path), &section)?;
+                sidecars.written.push(beside(path));
+            }
+        }
+    }
+    // One file for all that lacks one of them would be refused where it is used.
+    if let (Some(output), false, true) = (output, together.is_empty(), sidecars.bad.is_empty()) {
+        write(output, &together)?;
+        sidecars.written.push(output.to_owned());
+    }
+    Ok(sidecars)
+}
+
+/// What tells a container from others: of the file itself, also if it was decoded to another one. If it
+/// changes while it is read, the reads say so.
+fn key(samples: &Samples, container: usize, path: &Path) -> Result<Key, Failure> {
+    let file = File::open(path).map_err(|e| Failure::unreadable(path.display(), e))?;
+    Ok(Key::of(&file, samples.dataset().parts()[container].as_ref())?)
+}
+
+/// Whether a container has a sample without a checksum.
+fn lacks_checksums(samples: &Samples, container: usize) -> Result<bool, Failure> {
+    let dataset = samples.dataset();
+    for index in 0..dataset.parts()[container].len() {
+        let located = dataset.locate(dataset.number(container, index))?;
+        let is_unchecked = |located| samples.opened.checked_by(&located) == CheckedBy::Nothing;
+        if located.is_some_and(is_unchecked) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// The CRC-32 of each sample of a container; `None` if one is bad. A compressed stream was decoded and checked
+/// when it was indexed: its intervals have theirs.
+fn rows(samples: &Samples, container: usize, threads: usize) -> Result<Option<Vec<u32>>, Failure> {
+    let part = samples.dataset().parts()[container].as_ref();
+    if part.stream().is_some_and(|stream| stream.decoded_bytes() > 0) {
+        return Ok(Some(Vec::new()));
+    }
+    let first = samples.dataset().number(container, 0);
+    let wanted = first..first + part.len();
+    let (mut rows, mut bad) = (Vec::new(), 0_u64);
+    samples.checksums(wanted, threads, ChecksumKind::Crc32, &mut |_, checksum| {
+        let crc32 = checksum.and_then(|checksum| checksum.crc32());
+        bad += u64::from(crc32.is_none());
+        rows.push(crc32.unwrap_or_default());
+        Ok(())
+    })?;
+    Ok((bad == 0).then_some(rows))
+}
+
+fn write(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
+    let written = || -> io::Result<()> {
+        may_replace(path)?;
+        let mut out = BufWriter::new(file_beside(path)?);
+        out.write_all(bytes)?;
+        let file = out.into_inner().map_err(io::IntoInnerError::into_error)?;
+        file.as_file().sync_all()?;
+        give_name(file.into_temp_path(), path, true)
+    };
+    written().map_err(|e| {
+        let what = format!("{} (-o FILE writes it elsewhere)", path.display());
+        Failure::output(what, e)
+    })
+}
+
+/// Refuses a file that is not a sidecar: one that was named by mistake must not be lost.
+pub(crate) fn may_replace(path: &Path) -> io::Result<()> {
+    if path.extension().is_some_and(|ending| ending == ENDING) {
+        return Ok(());
+    }
+    match fs::symlink_metadata(path) {
+        Ok(metadata) if metadata.len() > 0 => {
+            Err(io::Error::other(format!("is there, and not called *.{ENDING}: name another file")))
+        }
+        _ => Ok(()),
+    }
+}
