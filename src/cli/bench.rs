@@ -1,22 +1,19 @@
 //! `ffrfs bench`: how fast the files of datasets are opened, read and closed, side by side.
 
 mod chart;
-mod passes;
 mod table;
-mod target;
 
 use crate::daemon::logging;
 use crate::failure::{Exit, Failure, say};
+use crate::tools::bench::{Bench, Mode, Row};
 use crate::tools::interrupt::Interrupt;
 use crate::tools::output;
+use clap::builder::PossibleValue;
 use clap::{Args, ValueEnum};
-use passes::{Figures, Plan, read_pass};
-use serde::Serialize;
 use std::io::Write;
 use std::num::{NonZeroU16, NonZeroU32, NonZeroU64};
 use std::path::PathBuf;
 use std::time::Duration;
-use target::Target;
 
 const AFTER_HELP: &str = "\
 Each file is opened, read to its end and closed, as programs do it. Containers are mounted privately for each
@@ -36,7 +33,7 @@ pub(super) struct BenchArgs {
     /// Containers, mounts or folders; each is measured, and shown beside the others
     #[arg(required = true, value_name = "SOURCE|MOUNTPOINT|FOLDER")]
     targets: Vec<PathBuf>,
-    /// In what order files are read, and by whom
+    /// In what order files are read, and by which threads
     #[arg(long, value_name = "MODE", value_delimiter = ',', default_values = ["sequential", "shuffled", "loader"])]
     mode: Vec<Mode>,
     /// Threads of `shuffled`, workers of `loader`
@@ -74,40 +71,20 @@ pub(super) struct BenchArgs {
     force: bool,
 }
 
-/// In what order files are read, and by whom.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub(super) enum Mode {
-    /// All files as they are listed, by one thread
-    Sequential,
-    /// In random order, each by the next free thread
-    Shuffled,
-    /// In random order, in batches, each by one worker and handed on in order, as a `DataLoader` does it
-    Loader,
-}
-
-impl Mode {
-    fn name(self) -> &'static str {
-        match self {
-            Mode::Sequential => "sequential",
-            Mode::Shuffled => "shuffled",
-            Mode::Loader => "loader",
-        }
+impl ValueEnum for Mode {
+    fn value_variants<'a>() -> &'a [Self] {
+        &Mode::ALL
     }
-}
 
-/// What was measured of a target in a mode.
-#[derive(Debug, Serialize)]
-pub(super) struct Row {
-    target: String,
-    /// How it is read: `mounted for this`, `as it is`.
-    access: &'static str,
-    mode: Mode,
-    threads: u16,
-    /// The first pass of each round.
-    first: Vec<Figures>,
-    /// Those that followed.
-    later: Vec<Figures>,
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        Some(PossibleValue::new(self.name()).help(match self {
+            Mode::Sequential => "All files as they are listed, by one thread",
+            Mode::Shuffled => "In random order, each by the next free thread",
+            Mode::Loader => {
+                "In random order, in batches, each by one worker and passed on in order, as a `DataLoader` does it"
+            }
+        }))
+    }
 }
 
 pub(super) fn run(args: &BenchArgs) -> Result<Exit, Failure> {
@@ -116,35 +93,31 @@ pub(super) fn run(args: &BenchArgs) -> Result<Exit, Failure> {
     if let Some(svg) = &args.svg {
         output::check_free(svg, args.force)?;
     }
-    let targets: Vec<Target> = args.targets.iter().map(|path| Target::new(path)).collect();
-    let mut rows = Vec::new();
-    for target in &targets {
-        for &mode in &args.mode {
-            let threads = if mode == Mode::Sequential { 1 } else { args.jobs.get() };
-            let (target, access) = (target.name(), target.access());
-            rows.push(Row { target, access, mode, threads, first: vec![], later: vec![] });
-        }
-    }
-    // A B A B: what changes on the machine meanwhile meets all of them.
-    for round in 0..args.rounds.get() {
-        for mode in 0..args.mode.len() {
-            for (number, target) in targets.iter().enumerate() {
-                let row = &mut rows[number * args.mode.len() + mode];
-                args.measure(target, row, round, &interrupt)?;
-                if interrupt.requested() {
-                    say(format_args!("ffrfs: interrupted; what was measured until then:"));
-                    args.print(&rows)?;
-                    return Ok(Exit::Interrupted);
-                }
-            }
-        }
+    let bench = Bench {
+        targets: &args.targets,
+        modes: &args.mode,
+        threads: args.jobs.get(),
+        batch: args.batch.get(),
+        epochs: args.epochs.get(),
+        rounds: args.rounds.get(),
+        limit: Duration::from_secs(args.seconds.get().into()),
+        samples: args.samples,
+        is_cold: args.cold,
+        options: &args.options,
+        interrupt: &interrupt,
+    };
+    let rows = bench.run()?;
+    if interrupt.requested() {
+        say(format_args!("ffrfs: interrupted; measured until then:"));
+        args.print(&rows)?;
+        return Ok(Exit::Interrupted);
     }
     args.print(&rows)?;
     if let Some(svg) = &args.svg {
         args.draw(&rows, svg)?;
     }
-    let failed: u64 =
-        rows.iter().flat_map(|r| r.first.iter().chain(&r.later)).map(|f| f.failed).sum();
+    let passes = rows.iter().flat_map(|row| row.first.iter().chain(&row.later));
+    let failed: u64 = passes.map(|pass| pass.failed).sum();
     if failed > 0 {
         say(format_args!("ffrfs: {failed} reads failed; they count as nothing read"));
         return Ok(Exit::Checksum);
@@ -153,45 +126,6 @@ pub(super) fn run(args: &BenchArgs) -> Result<Exit, Failure> {
 }
 
 impl BenchArgs {
-    fn measure(
-        &self,
-        target: &Target,
-        row: &mut Row,
-        round: u32,
-        interrupt: &Interrupt,
-    ) -> Result<(), Failure> {
-        if self.cold {
-            target::drop_caches()?;
-        }
-        let mounted = target.open(&self.options)?;
-        let files = target::files(mounted.path(), self.samples, interrupt)?;
-        let mut plan = Plan {
-            files: &files,
-            mode: row.mode,
-            threads: row.threads.into(),
-            batch: self.batch.get() as usize,
-            limit: Duration::from_secs(self.seconds.get().into()),
-            seed: u64::from(round),
-            count: files.len(),
-            interrupt,
-        };
-        for epoch in 0..self.epochs.get() {
-            let figures = read_pass(&plan);
-            if interrupt.requested() {
-                return Ok(());
-            }
-            match epoch {
-                0 => {
-                    // Later passes read what this one had time for: only that was read before.
-                    plan.count = figures.files as usize;
-                    row.first.push(figures);
-                }
-                _ => row.later.push(figures),
-            }
-        }
-        Ok(())
-    }
-
     fn print(&self, rows: &[Row]) -> Result<(), Failure> {
         let failed = |e| Failure::output("standard output", e);
         let mut out = std::io::stdout().lock();
@@ -207,25 +141,5 @@ impl BenchArgs {
         let mut file = output::file_beside(path).map_err(failed)?;
         file.write_all(chart::of(rows).as_bytes()).map_err(failed)?;
         output::give_name(file.into_temp_path(), path, self.force).map_err(failed)
-    }
-}
-
-/// The middle one, or the mean of the two in the middle.
-fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
-    let mut values: Vec<f64> = values.collect();
-    values.sort_by(f64::total_cmp);
-    let (low, high) = (values.len().checked_sub(1)? / 2, values.len() / 2);
-    Some(f64::midpoint(values[low], values[high]))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_median_is_the_middle_or_the_mean_of_the_two_middle_ones() {
-        assert_eq!(median([3.0, 1.0, 2.0].into_iter()), Some(2.0));
-        assert_eq!(median([4.0, 1.0, 2.0, 3.0].into_iter()), Some(2.5));
-        assert_eq!(median([].into_iter()), None);
     }
 }

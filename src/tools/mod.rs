@@ -2,6 +2,8 @@
 //!
 //! Imports from [`crate::dataset`] and the rooms below it.
 
+pub(crate) mod bench;
+pub(crate) mod checkpoints;
 pub(crate) mod convert;
 pub(crate) mod entries;
 pub(crate) mod extract;
@@ -13,3 +15,4 @@ pub(crate) mod read;
 pub(crate) mod reader;
 pub(crate) mod sum;
 pub(crate) mod verify;
+pub(crate) mod warmup;

@@ -15,6 +15,19 @@ pub(crate) fn of_samples(samples: u64) -> ProgressBar {
     bar
 }
 
+/// A bar that counts the bytes of large members; hidden if there are none.
+pub(crate) fn of_large_members(bytes: u64) -> ProgressBar {
+    match bytes {
+        0 => ProgressBar::hidden(),
+        _ => bar(bytes, "large members {bar:30} {bytes}/{total_bytes}, {eta} left"),
+    }
+}
+
+/// A bar that counts samples, with a message that the caller sets.
+pub(crate) fn of_samples_with_message(samples: u64) -> ProgressBar {
+    bar(samples, "{bar:30} {human_pos}/{human_len} samples, {msg}, {eta} left")
+}
+
 fn bar(length: u64, template: &str) -> ProgressBar {
     if !io::stderr().is_terminal() {
         return ProgressBar::hidden();

@@ -1,7 +1,6 @@
 //! Figures as a chart: bars side by side, in SVG, with nothing but text and rectangles.
 
-use super::passes::Figures;
-use super::{Mode, Row, median};
+use crate::tools::bench::{Mode, PassFigures, Row, median};
 
 const WIDTH: f64 = 860.0;
 const LEFT: f64 = 20.0;
@@ -20,7 +19,7 @@ const LATER: &str = "#2171b5";
 pub(super) fn of(rows: &[Row]) -> String {
     let mut body = String::new();
     let mut y = HEAD;
-    for mode in [Mode::Sequential, Mode::Shuffled, Mode::Loader] {
+    for mode in Mode::ALL {
         let rows: Vec<&Row> = rows.iter().filter(|row| row.mode == mode).collect();
         if !rows.is_empty() {
             y = group(&mut body, mode, &rows, y);
@@ -49,7 +48,7 @@ fn legend(x: f64, colour: &str, text: &str) -> String {
 
 /// The bars of a mode, on a scale of their own. Where the next group begins.
 fn group(out: &mut String, mode: Mode, rows: &[&Row], top: f64) -> f64 {
-    let rate = |figures: &[Figures]| median(figures.iter().map(Figures::files_per_second));
+    let rate = |figures: &[PassFigures]| median(figures.iter().map(PassFigures::files_per_second));
     let threads = rows.first().map_or(0, |row| row.threads);
     let many = if threads == 1 { "thread" } else { "threads" };
     *out += &format!(
@@ -68,7 +67,8 @@ fn group(out: &mut String, mode: Mode, rows: &[&Row], top: f64) -> f64 {
         );
         for (figures, colour) in [(&row.first, FIRST), (&row.later, LATER)] {
             let Some(files) = rate(figures) else { continue };
-            let bytes = median(figures.iter().map(Figures::bytes_per_second)).unwrap_or(0.0) / 1e6;
+            let bytes =
+                median(figures.iter().map(PassFigures::bytes_per_second)).unwrap_or(0.0) / 1e6;
             let length = (files / most * BARS).max(1.0);
             *out += &format!(
                 "<rect x=\"{BARS_AT}\" y=\"{y:.1}\" width=\"{length:.1}\" height=\"{BAR}\" rx=\"2\" \

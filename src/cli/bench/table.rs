@@ -1,7 +1,6 @@
 //! Figures as text.
 
-use super::passes::Figures;
-use super::{Mode, Row, median};
+use crate::tools::bench::{Mode, PassFigures, Row, median};
 
 const HEAD: [&str; 8] =
     ["target", "mode", "threads", "pass", "files/s", "MB/s", "p50 µs", "p99 µs"];
@@ -9,7 +8,7 @@ const HEAD: [&str; 8] =
 /// A line for each target, mode and pass: those of one mode stand together.
 pub(super) fn of(rows: &[Row]) -> String {
     let mut lines = vec![HEAD.map(str::to_owned)];
-    for mode in [Mode::Sequential, Mode::Shuffled, Mode::Loader] {
+    for mode in Mode::ALL {
         for (pass, later) in [("first", false), ("second", true)] {
             for row in rows.iter().filter(|row| row.mode == mode) {
                 let figures = if later { &row.later } else { &row.first };
@@ -33,15 +32,15 @@ pub(super) fn of(rows: &[Row]) -> String {
     out + &notes(rows)
 }
 
-fn line(row: &Row, pass: &str, figures: &[Figures]) -> Option<[String; 8]> {
-    let of = |value: fn(&Figures) -> f64| median(figures.iter().map(value));
+fn line(row: &Row, pass: &str, figures: &[PassFigures]) -> Option<[String; 8]> {
+    let of = |value: fn(&PassFigures) -> f64| median(figures.iter().map(value));
     Some([
         row.target.clone(),
         row.mode.name().to_owned(),
         row.threads.to_string(),
         pass.to_owned(),
-        format!("{:.0}", of(Figures::files_per_second)?),
-        format!("{:.1}", of(Figures::bytes_per_second)? / 1e6),
+        format!("{:.0}", of(PassFigures::files_per_second)?),
+        format!("{:.1}", of(PassFigures::bytes_per_second)? / 1e6),
         format!("{:.0}", of(|f| f.p50_us)?),
         format!("{:.0}", of(|f| f.p99_us)?),
     ])

@@ -3,7 +3,7 @@
 //! Each interval of a compressed stream is decoded once, however many samples lie in it. Imports the reader of
 //! single samples and of spans.
 
-use super::samples::SampleReader;
+use super::samples::{Hashing, SampleReader};
 use super::together::{Checked, check_extent, decoded_bytes, extent_of, place_in};
 use super::types::{Scratch, Stop};
 use crate::catalog::Located;
@@ -42,7 +42,11 @@ impl<'a> SampleChecker<'a> {
     ) -> Result<Vec<CheckedSample>, Failure> {
         let Some(first) = span.first() else { return Ok(Vec::new()) };
         if let Some(stream) = self.reader.container(first).stream() {
-            return span.iter().map(|one| self.check_in_stream(stream, one, scratch)).collect();
+            let each = span.iter().map(|one| match self.wanted {
+                None => self.check_in_stream(stream, one, scratch),
+                Some(kind) => self.hash_in_stream(kind, one, scratch),
+            });
+            return each.collect();
         }
         let range = extent_of(span);
         let length = (range.end - range.start) as usize;
@@ -89,6 +93,25 @@ impl<'a> SampleChecker<'a> {
     ) -> Result<CheckedSample, Failure> {
         match self.reader.check_held(located, scratch, self.wanted) {
             Ok(found) => Ok(Ok(found)),
+            Err(Stop::Bad(fault)) => Ok(Err(fault)),
+            Err(Stop::Failed(failure)) => Err(failure),
+        }
+    }
+
+    /// Computes a checksum of a sample in a compressed stream.
+    fn hash_in_stream(
+        &self,
+        kind: ChecksumKind,
+        located: &Located,
+        scratch: &mut Scratch,
+    ) -> Result<CheckedSample, Failure> {
+        let mut hashing = Hashing::new(None, Some(kind));
+        let read = self.reader.stream(located, scratch, &mut |chunk| {
+            hashing.update(&chunk);
+            Ok(())
+        });
+        match read {
+            Ok(()) => Ok(hashing.finish()),
             Err(Stop::Bad(fault)) => Ok(Err(fault)),
             Err(Stop::Failed(failure)) => Err(failure),
         }

@@ -49,13 +49,16 @@ pub(crate) fn parse_list(text: &[u8], algorithm: Option<Algorithm>) -> (Vec<Line
     (lines, wrong)
 }
 
+/// Takes the path of a line, and what is found about it.
+type TakeVerdict<'a> = dyn FnMut(&[u8], Verdict) -> Result<(), Failure> + 'a;
+
 /// Compares samples with the lines of a list, and gives the path and the verdict of each line to `tell`: first
 /// those of missing samples, then in the order of the containers.
 pub(crate) fn check(
     samples: &Samples,
     lines: Vec<Line>,
     threads: usize,
-    tell: &mut dyn FnMut(&[u8], Verdict) -> Result<(), Failure>,
+    tell: &mut TakeVerdict,
 ) -> Result<Tally, Failure> {
     let (mut tally, mut found) = (Tally::default(), Vec::with_capacity(lines.len()));
     for line in lines {

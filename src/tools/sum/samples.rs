@@ -18,6 +18,9 @@ const AHEAD: usize = 4;
 /// The hashes of a sample, one for each algorithm; `None`: it is bad, which was logged.
 pub(crate) type Hashes = Option<Vec<Vec<u8>>>;
 
+/// Gives a result for each sample of a span.
+type SpanWork<'a, T> = dyn Fn(&Span, &mut Scratch) -> Result<Vec<T>, Failure> + Sync + 'a;
+
 /// The samples of open containers.
 pub(crate) struct Samples {
     pub(crate) opened: Opened,
@@ -91,7 +94,7 @@ impl Samples {
         &self,
         wanted: impl Iterator<Item = u64> + Send,
         threads: usize,
-        work: &(dyn Fn(&Span, &mut Scratch) -> Result<Vec<T>, Failure> + Sync),
+        work: &SpanWork<T>,
         take: &mut dyn FnMut(u64, T) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
         let mut wanted = wanted.peekable();

@@ -1,4 +1,4 @@
-//! What is measured: a private mount of containers, or a folder that is there.
+//! What is measured: a private mount of containers, or a directory that is there.
 
 use crate::failure::{Exit, Failure};
 use crate::io::mounts;
@@ -10,19 +10,19 @@ use std::time::Duration;
 use tempfile::TempDir;
 use walkdir::WalkDir;
 
-/// What is measured.
+/// A container, a mount or a directory.
 pub(super) struct Target {
     path: PathBuf,
     is_folder: bool,
 }
 
-/// It, ready to be read.
+/// A target, ready to be read.
 pub(super) enum Opened<'a> {
     Folder(&'a Path),
     Mount(Private),
 }
 
-/// A mount that nobody else sees, gone with the value.
+/// A mount of its own, gone with the value.
 pub(super) struct Private {
     point: PathBuf,
     _folder: TempDir,

@@ -1,9 +1,10 @@
 //! One pass over files: each is opened, read to its end and closed.
+//!
+//! Imports `row.rs`.
 
-use super::Mode;
+use super::row::{Mode, PassFigures};
 use crate::tools::interrupt::Interrupt;
 use crossbeam_channel::bounded;
-use serde::Serialize;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -28,28 +29,6 @@ pub(super) struct Plan<'a> {
     pub(super) interrupt: &'a Interrupt,
 }
 
-/// What a pass took.
-#[derive(Debug, Clone, Default, Serialize)]
-pub(super) struct Figures {
-    pub(super) files: u64,
-    pub(super) bytes: u64,
-    pub(super) failed: u64,
-    pub(super) seconds: f64,
-    /// From open to close, in microseconds.
-    pub(super) p50_us: f64,
-    pub(super) p99_us: f64,
-}
-
-impl Figures {
-    pub(super) fn files_per_second(&self) -> f64 {
-        self.files as f64 / self.seconds.max(1e-9)
-    }
-
-    pub(super) fn bytes_per_second(&self) -> f64 {
-        self.bytes as f64 / self.seconds.max(1e-9)
-    }
-}
-
 /// What a thread has read.
 #[derive(Default)]
 struct Tally {
@@ -58,7 +37,7 @@ struct Tally {
     nanos: Vec<u64>,
 }
 
-pub(super) fn read_pass(plan: &Plan) -> Figures {
+pub(super) fn read_pass(plan: &Plan) -> PassFigures {
     let mut order: Vec<usize> = (0..plan.files.len()).collect();
     if plan.mode != Mode::Sequential {
         shuffle(&mut order, plan.seed);
@@ -163,7 +142,7 @@ fn read(path: &Path, buffer: &mut Vec<u8>) -> std::io::Result<u64> {
     }
 }
 
-fn figures(tallies: Vec<Tally>, elapsed: Duration) -> Figures {
+fn figures(tallies: Vec<Tally>, elapsed: Duration) -> PassFigures {
     let mut nanos: Vec<u64> =
         tallies.iter().flat_map(|tally| tally.nanos.iter().copied()).collect();
     nanos.sort_unstable();
@@ -171,7 +150,7 @@ fn figures(tallies: Vec<Tally>, elapsed: Duration) -> Figures {
         let place = (nanos.len().saturating_sub(1) as f64 * share) as usize;
         nanos.get(place).map_or(0.0, |nanos| *nanos as f64 / 1000.0)
     };
-    Figures {
+    PassFigures {
         files: nanos.len() as u64,
         bytes: tallies.iter().map(|tally| tally.bytes).sum(),
         failed: tallies.iter().map(|tally| tally.failed).sum(),

@@ -1,0 +1,104 @@
+//! How fast the files of datasets are opened, read and closed: through the kernel, as programs do it.
+//!
+//! | file | what it holds |
+//! | --- | --- |
+//! | `row` | results, and the orders in which files are read |
+//! | `target` | private mounts of containers, or directories that are there |
+//! | `passes` | one pass over files |
+
+mod passes;
+mod row;
+mod target;
+
+pub(crate) use row::{Mode, PassFigures, Row, median};
+
+use crate::failure::Failure;
+use crate::tools::interrupt::Interrupt;
+use passes::{Plan, read_pass};
+use std::num::NonZeroU64;
+use std::path::PathBuf;
+use std::time::Duration;
+use target::Target;
+
+/// What is measured, and how.
+pub(crate) struct Bench<'a> {
+    /// Containers, mounts or directories.
+    pub(crate) targets: &'a [PathBuf],
+    pub(crate) modes: &'a [Mode],
+    /// Threads of all modes but [`Mode::Sequential`].
+    pub(crate) threads: u16,
+    /// Files in a batch of [`Mode::Loader`].
+    pub(crate) batch: u32,
+    /// Passes in a round.
+    pub(crate) epochs: u32,
+    pub(crate) rounds: u32,
+    /// No pass takes longer.
+    pub(crate) limit: Duration,
+    /// No pass reads more files.
+    pub(crate) samples: Option<NonZeroU64>,
+    /// Whether the caches of the machine are dropped before each first pass.
+    pub(crate) is_cold: bool,
+    /// Options for the mounts of containers.
+    pub(crate) options: &'a [String],
+    pub(crate) interrupt: &'a Interrupt,
+}
+
+impl Bench<'_> {
+    /// Measures every target in every mode. When the user interrupts it, the rows hold what was measured until then.
+    pub(crate) fn run(&self) -> Result<Vec<Row>, Failure> {
+        let targets: Vec<Target> = self.targets.iter().map(|path| Target::new(path)).collect();
+        let mut rows = Vec::new();
+        for target in &targets {
+            for &mode in self.modes {
+                let threads = if mode == Mode::Sequential { 1 } else { self.threads };
+                let (target, access) = (target.name(), target.access());
+                rows.push(Row { target, access, mode, threads, first: vec![], later: vec![] });
+            }
+        }
+        // A B A B: changes of the machine's state meanwhile meet all of them.
+        for round in 0..self.rounds {
+            for mode in 0..self.modes.len() {
+                for (number, target) in targets.iter().enumerate() {
+                    self.measure(target, &mut rows[number * self.modes.len() + mode], round)?;
+                    if self.interrupt.requested() {
+                        return Ok(rows);
+                    }
+                }
+            }
+        }
+        Ok(rows)
+    }
+
+    fn measure(&self, target: &Target, row: &mut Row, round: u32) -> Result<(), Failure> {
+        if self.is_cold {
+            target::drop_caches()?;
+        }
+        let mounted = target.open(self.options)?;
+        let files = target::files(mounted.path(), self.samples, self.interrupt)?;
+        let mut plan = Plan {
+            files: &files,
+            mode: row.mode,
+            threads: row.threads.into(),
+            batch: self.batch as usize,
+            limit: self.limit,
+            seed: u64::from(round),
+            count: files.len(),
+            interrupt: self.interrupt,
+        };
+        for epoch in 0..self.epochs {
+            let figures = read_pass(&plan);
+            if self.interrupt.requested() {
+                return Ok(());
+            }
+            match epoch {
+                0 => {
+                    // Later passes read what this one had time for: only that was read before.
+                    plan.count = figures.files as usize;
+                    row.first.push(figures);
+                }
+                _ => row.later.push(figures),
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,86 @@
+//! Results of the benchmark, and the orders in which files are read.
+//!
+//! Imports no other file of this folder.
+
+use serde::Serialize;
+
+/// In what order files are read, and by which threads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Mode {
+    /// All files as they are listed, by one thread.
+    Sequential,
+    /// In random order, each by the next free thread.
+    Shuffled,
+    /// In random order, in batches, each by one worker and passed on in order, as a `DataLoader` does it.
+    Loader,
+}
+
+impl Mode {
+    /// Every mode.
+    pub(crate) const ALL: [Self; 3] = [Self::Sequential, Self::Shuffled, Self::Loader];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Mode::Sequential => "sequential",
+            Mode::Shuffled => "shuffled",
+            Mode::Loader => "loader",
+        }
+    }
+}
+
+/// The results of a target in a mode.
+#[derive(Debug, Serialize)]
+pub(crate) struct Row {
+    pub(crate) target: String,
+    /// How it is read: `mounted for this`, `as it is`.
+    pub(crate) access: &'static str,
+    pub(crate) mode: Mode,
+    pub(crate) threads: u16,
+    /// The first pass of each round.
+    pub(crate) first: Vec<PassFigures>,
+    /// Those that followed.
+    pub(crate) later: Vec<PassFigures>,
+}
+
+/// How much a pass read, and how long it took.
+#[derive(Debug, Clone, Default, Serialize)]
+pub(crate) struct PassFigures {
+    pub(crate) files: u64,
+    pub(crate) bytes: u64,
+    pub(crate) failed: u64,
+    pub(crate) seconds: f64,
+    /// From open to close, in microseconds.
+    pub(crate) p50_us: f64,
+    pub(crate) p99_us: f64,
+}
+
+impl PassFigures {
+    pub(crate) fn files_per_second(&self) -> f64 {
+        self.files as f64 / self.seconds.max(1e-9)
+    }
+
+    pub(crate) fn bytes_per_second(&self) -> f64 {
+        self.bytes as f64 / self.seconds.max(1e-9)
+    }
+}
+
+/// The middle one, or the mean of the two in the middle.
+pub(crate) fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    let (low, high) = (values.len().checked_sub(1)? / 2, values.len() / 2);
+    Some(f64::midpoint(values[low], values[high]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_is_the_middle_or_the_mean_of_the_two_middle_ones() {
+        assert_eq!(median([3.0, 1.0, 2.0].into_iter()), Some(2.0));
+        assert_eq!(median([4.0, 1.0, 2.0, 3.0].into_iter()), Some(2.5));
+        assert_eq!(median([].into_iter()), None);
+    }
+}

@@ -1,0 +1,59 @@
+//! Checkpoints of large compressed members, found ahead of the first mount.
+
+use crate::catalog::{Catalog, Dataset};
+use crate::dataset::open::{OpenArgs, Opened};
+use crate::dataset::restarts::Restarts;
+use crate::failure::Failure;
+use crate::format::{self, Content};
+use crate::tools::interrupt::Interrupt;
+use crate::tools::progress;
+use crate::tools::read::read_waiting;
+use crate::vfs::{Options, inode_of_sample};
+
+/// Members up to this size are decoded at once, and need no checkpoints.
+const DECODED_AT_ONCE_BYTES: u64 = 4 << 20;
+
+/// Decodes each large compressed member once, so that its checkpoints are kept. A member that cannot be read is
+/// logged with the reason.
+///
+/// # Errors
+/// A container was changed so that its index cannot be read; or the user has interrupted the work.
+pub(crate) fn find_checkpoints(
+    opened: Opened,
+    catalog: Catalog,
+    args: &OpenArgs,
+    interrupt: &Interrupt,
+) -> Result<(), Failure> {
+    let large = large_members(&opened.dataset)?;
+    let vfs = opened.into_vfs(catalog, Options::default());
+    let Some(restarts) = Restarts::new(vfs.store(), &args.kept, args.options()?) else {
+        return Ok(());
+    };
+    vfs.keep_streams(Box::new(restarts));
+    let bytes = large.iter().map(|(_, size_bytes)| size_bytes).sum();
+    let progress = progress::of_large_members(bytes);
+    for (sample, size_bytes) in large {
+        interrupt.check()?;
+        // Reading the last byte takes a pass over all of them.
+        vfs.finish(read_waiting(&vfs, inode_of_sample(sample), size_bytes - 1, 1));
+        progress.inc(size_bytes);
+    }
+    progress.finish_and_clear();
+    Ok(())
+}
+
+/// The samples whose checkpoints are worth keeping, with their sizes in bytes.
+fn large_members(dataset: &Dataset) -> format::Result<Vec<(u64, u64)>> {
+    let mut large = Vec::new();
+    for sample in 0..dataset.len() {
+        let Some(located) = dataset.locate(sample)? else { break };
+        let (at, container) = (located.sample, &dataset.parts()[located.container]);
+        if matches!(at.content, Content::Encoded(size) if size > DECODED_AT_ONCE_BYTES)
+            && container.stream().is_none()
+            && container.may_keep_restarts(located.index)
+        {
+            large.push((sample, at.size_bytes()));
+        }
+    }
+    Ok(large)
+}

@@ -1,0 +1,139 @@
+//! A mount fetches samples before they are read.
+//!
+//! The kernel is made to know the files first, by looking at each: the bytes that are fetched for a file that it
+//! knows can go straight into its page cache.
+
+mod list;
+mod mounted;
+
+pub(crate) use list::List;
+pub(crate) use mounted::{Figures, Mounted};
+
+use crate::failure::Failure;
+use crate::tools::interrupt::Interrupt;
+use std::time::Duration;
+
+/// Between two looks at the figures.
+const PAUSE: Duration = Duration::from_millis(100);
+/// After this many looks in a row that find no room, nobody reads.
+const MAX_FULL_LOOKS: u32 = 20;
+
+/// How a warm-up ended.
+#[derive(Debug)]
+pub(crate) enum Warmup {
+    /// Interrupted while samples were looked for.
+    NotBegun,
+    /// Interrupted when this many samples were announced, of all.
+    Announcing(usize, usize),
+    /// All samples are announced; nobody waits for their fetching.
+    Announced(usize),
+    /// Interrupted while the mount fetches.
+    Fetching,
+    /// The mount has fetched what there is room for.
+    Done { announced: usize, before: Figures, end: Figures },
+}
+
+/// Has a mount fetch samples, all or those of a list, and waits for it unless that is left to the background.
+/// `show` is given the number of samples and the figures before and now.
+pub(crate) fn warm_up(
+    mount: &Mounted,
+    list: Option<&List>,
+    waits: bool,
+    interrupt: &Interrupt,
+    show: &mut dyn FnMut(usize, &Figures, &Figures),
+) -> Result<Warmup, Failure> {
+    let samples = match list {
+        None => mount.all(interrupt)?,
+        Some(list) => mount.listed(list, interrupt)?,
+    };
+    let Some(samples) = samples else { return Ok(Warmup::NotBegun) };
+    let before = mount.figures()?;
+    let mut show = |now: &Figures| show(samples.len(), &before, now);
+    let announced = mount.announce(&samples, interrupt, &mut |now| {
+        show(now);
+        std::thread::sleep(PAUSE);
+    })?;
+    if announced < samples.len() {
+        return Ok(Warmup::Announcing(announced, samples.len()));
+    }
+    if !waits {
+        return Ok(Warmup::Announced(announced));
+    }
+    let end = watch(|| mount.figures(), || interrupt.requested(), show, PAUSE)?;
+    Ok(end.map_or(Warmup::Fetching, |end| Warmup::Done { announced, before, end }))
+}
+
+/// Looks at the figures again and again until nothing is left to fetch; `None` if it was interrupted.
+fn watch(
+    mut look: impl FnMut() -> Result<Figures, Failure>,
+    interrupted: impl Fn() -> bool,
+    mut show: impl FnMut(&Figures),
+    pause: Duration,
+) -> Result<Option<Figures>, Failure> {
+    let mut full_looks = 0;
+    loop {
+        let now = look()?;
+        show(&now);
+        full_looks = if now.prefetch.is_full { full_looks + 1 } else { 0 };
+        let is_stuck = full_looks > MAX_FULL_LOOKS;
+        if now.prefetch.in_flight == 0 && (now.prefetch.waiting == 0 || is_stuck) {
+            return Ok(Some(now));
+        }
+        if interrupted() {
+            return Ok(None);
+        }
+        std::thread::sleep(pause);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::mounted::PrefetchFigures;
+    use super::*;
+    use crate::failure::Exit;
+    use std::cell::Cell;
+
+    fn figures(waiting: u64, in_flight: u64) -> Figures {
+        let done = 10 - waiting - in_flight;
+        let prefetch = PrefetchFigures { waiting, is_full: false, in_flight, done, failed: 0 };
+        Figures { bytes_fetched: 0, prefetch }
+    }
+
+    #[test]
+    fn it_is_over_when_nothing_waits_and_nothing_is_under_way() {
+        let mut states = [figures(9, 1), figures(0, 2), figures(1, 0), figures(0, 0)].into_iter();
+        let shown = Cell::new(0);
+        let show = |now: &Figures| shown.set(shown.get().max(now.prefetch.done));
+        let look = || Ok(states.next().expect("it goes on when all is done"));
+        let end = watch(look, || false, show, Duration::ZERO).unwrap();
+        assert_eq!((end.unwrap().prefetch.done, shown.get()), (10, 10));
+        assert!(states.next().is_none(), "it has ended too early");
+    }
+
+    #[test]
+    fn it_is_over_when_there_is_no_room_and_that_stays_so() {
+        let mut looks = 0u32;
+        let look = || {
+            looks += 1;
+            let mut now = figures(5, 0);
+            now.prefetch.is_full = looks != 3;
+            Ok(now)
+        };
+        let end = watch(look, || false, |_| (), Duration::ZERO).unwrap();
+        assert_eq!(end.unwrap().prefetch.waiting, 5);
+        assert_eq!(looks, 3 + MAX_FULL_LOOKS + 1, "from the last time that there was room");
+    }
+
+    #[test]
+    fn an_interrupt_ends_the_watching_unless_all_is_done() {
+        let look = || Ok(figures(5, 1));
+        assert!(watch(look, || true, |_| (), Duration::ZERO).unwrap().is_none());
+        assert!(watch(|| Ok(figures(0, 0)), || true, |_| (), PAUSE).unwrap().is_some());
+    }
+
+    #[test]
+    fn a_mount_that_goes_away_ends_it_with_an_error() {
+        let gone = || Err(Failure::new(Exit::Mount, "gone"));
+        assert_eq!(watch(gone, || false, |_| (), PAUSE).unwrap_err().exit, Exit::Mount);
+    }
+}

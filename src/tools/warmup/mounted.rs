@@ -1,0 +1,191 @@
+//! A mount that is to fetch samples: which there are, how they are announced, and the figures of their fetching.
+//!
+//! Imports the lists of this folder.
+
+use super::list::{Line, List};
+use crate::failure::{Exit, Failure};
+use crate::io::{MAX_ANNOUNCEMENT_BYTES, announce};
+use crate::tools::interrupt::Interrupt;
+use crate::vfs::{CONTROL_FOLDER, sample_of_inode};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use std::collections::HashSet;
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io::{self, ErrorKind};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use walkdir::{DirEntryExt, WalkDir};
+
+/// Samples that are announced at a time.
+const MAX_ANNOUNCED: usize = MAX_ANNOUNCEMENT_BYTES / 8;
+
+/// The part of `info.json` that is needed.
+#[derive(Debug, Deserialize)]
+struct Info {
+    samples: u64,
+}
+
+/// The part of `stats.json` that is needed.
+#[derive(Debug, Clone, Copy, Default, Deserialize)]
+pub(crate) struct Figures {
+    pub(crate) bytes_fetched: u64,
+    pub(crate) prefetch: PrefetchFigures,
+}
+
+#[derive(Debug, Clone, Copy, Default, Deserialize)]
+pub(crate) struct PrefetchFigures {
+    pub(crate) waiting: u64,
+    pub(crate) is_full: bool,
+    pub(crate) in_flight: u64,
+    pub(crate) done: u64,
+    pub(crate) failed: u64,
+}
+
+/// A mount of this program, by its root.
+pub(crate) struct Mounted {
+    root: PathBuf,
+    device: u64,
+    samples: u64,
+    prefetch: File,
+}
+
+impl Mounted {
+    pub(crate) fn open(root: &Path) -> Result<Self, Failure> {
+        let info: Info = control(root, "info.json").map_err(|e| {
+            let failure =
+                Failure::new(Exit::Mount, e).context("no dataset of ffrfs is mounted there");
+            failure.context(root.display())
+        })?;
+        let metadata = fs::metadata(root).map_err(|e| Failure::unreadable(root.display(), e))?;
+        let path = root.join(CONTROL_FOLDER).join("prefetch");
+        let prefetch =
+            File::open(&path).map_err(|e| Failure::new(Exit::Mount, e).context(path.display()))?;
+        let device = metadata.dev();
+        Ok(Self { root: root.to_owned(), device, samples: info.samples, prefetch })
+    }
+
+    pub(crate) fn root(&self) -> &Path {
+        &self.root
+    }
+
+    pub(crate) fn figures(&self) -> Result<Figures, Failure> {
+        control(&self.root, "stats.json").map_err(|e| {
+            let gone = format!("{}: the mount is gone", self.root.display());
+            Failure::new(Exit::Mount, e).context(gone)
+        })
+    }
+
+    /// All samples that have a name, in order of their containers; the kernel knows their files then.
+    /// `None` if it was interrupted.
+    pub(crate) fn all(&self, interrupt: &Interrupt) -> Result<Option<Vec<u64>>, Failure> {
+        let mut samples = Vec::new();
+        let is_whole = self.visit(interrupt, |sample| {
+            samples.push(sample);
+            true
+        })?;
+        samples.sort_unstable();
+        Ok(is_whole.then_some(samples))
+    }
+
+    /// Visits all files, and looks at those for which `wanted` says so. False if it was interrupted.
+    fn visit(
+        &self,
+        interrupt: &Interrupt,
+        mut wanted: impl FnMut(u64) -> bool,
+    ) -> Result<bool, Failure> {
+        for entry in WalkDir::new(&self.root).same_file_system(true) {
+            let entry = entry.map_err(|e| self.unreadable(e))?;
+            if interrupt.requested() {
+                return Ok(false);
+            }
+            let sample = sample_of_inode(entry.ino()).filter(|_| entry.file_type().is_file());
+            if sample.is_some_and(&mut wanted) {
+                entry.metadata().map_err(|e| self.unreadable(e))?;
+            }
+        }
+        Ok(true)
+    }
+
+    fn unreadable(&self, error: walkdir::Error) -> Failure {
+        Failure::unreadable(self.root.display(), error.into())
+    }
+
+    /// The samples of a list. `None` if it was interrupted.
+    pub(crate) fn listed(
+        &self,
+        list: &List,
+        interrupt: &Interrupt,
+    ) -> Result<Option<Vec<u64>>, Failure> {
+        let mut numbers = HashSet::new();
+        let mut samples = Vec::new();
+        let absent = |place, number: &str| {
+            let message = format!("there is no sample {number}, there are {}", self.samples);
+            Err(list.wrong(place, &message))
+        };
+        for (place, line) in list.lines() {
+            if interrupt.requested() {
+                return Ok(None);
+            }
+            samples.push(match line {
+                Line::Number(number) if number < self.samples => {
+                    numbers.insert(number);
+                    number
+                }
+                Line::Number(number) => return absent(place, &number.to_string()),
+                Line::HugeNumber(digits) => {
+                    return absent(place, &String::from_utf8_lossy(digits));
+                }
+                Line::Path(path) => self.sample_at(list, place, path)?,
+            });
+        }
+        // Numbers do not tell which files they are.
+        let is_known = numbers.is_empty() || self.visit(interrupt, |s| numbers.contains(&s))?;
+        Ok(is_known.then_some(samples))
+    }
+
+    /// The sample that a path in the mount shows.
+    fn sample_at(&self, list: &List, place: usize, path: &[u8]) -> Result<u64, Failure> {
+        let start = path.iter().position(|&b| b != b'/').unwrap_or(path.len());
+        let path = self.root.join(OsStr::from_bytes(&path[start..]));
+        let metadata = fs::symlink_metadata(&path)
+            .map_err(|e| Failure::unreadable(format!("{list}:{place}: {}", path.display()), e))?;
+        let is_here = metadata.dev() == self.device && metadata.is_file();
+        sample_of_inode(metadata.ino())
+            .filter(|_| is_here)
+            .ok_or_else(|| list.wrong(place, &format!("{} is no sample", path.display())))
+    }
+
+    /// Announces samples; calls `wait` while the mount has too many. Gives how many were announced: less than all
+    /// if it was interrupted.
+    pub(crate) fn announce(
+        &self,
+        samples: &[u64],
+        interrupt: &Interrupt,
+        wait: &mut dyn FnMut(&Figures),
+    ) -> Result<usize, Failure> {
+        let mut announced = 0;
+        while announced < samples.len() && !interrupt.requested() {
+            let end = (announced + MAX_ANNOUNCED).min(samples.len());
+            let bytes: Vec<u8> =
+                samples[announced..end].iter().flat_map(|s| s.to_le_bytes()).collect();
+            match announce(&self.prefetch, &bytes) {
+                Ok(()) => announced = end,
+                Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                Err(e) if e.kind() == ErrorKind::StorageFull => wait(&self.figures()?),
+                Err(e) => {
+                    let refused = format!("{}: cannot announce", self.root.display());
+                    return Err(Failure::new(Exit::Mount, e).context(refused));
+                }
+            }
+        }
+        Ok(announced)
+    }
+}
+
+/// A control file of the mount.
+fn control<T: DeserializeOwned>(root: &Path, name: &str) -> io::Result<T> {
+    let text = fs::read(root.join(CONTROL_FOLDER).join(name))?;
+    serde_json::from_slice(&text).map_err(io::Error::other)
+}
