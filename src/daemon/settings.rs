@@ -3,7 +3,7 @@
 //! The command line declares the same options for `ffrfs mount` and parses their values with the functions here.
 
 use super::{logging, memory};
-use crate::vfs::{Errno, Settings, Verify, Vfs, report};
+use crate::vfs::{Errno, Settings, Tuning, Verify, report};
 use serde::{Deserialize, Serialize};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -175,18 +175,18 @@ impl Runtime {
 }
 
 impl State {
-    fn shown(&self, vfs: &Vfs) -> Shown {
+    fn shown(&self, tuning: &Tuning) -> Shown {
         Shown {
-            verify: verify_name(vfs.verify()).to_owned(),
+            verify: verify_name(tuning.verify()).to_owned(),
             memory: self.memory_bytes,
-            cache_size: vfs.cache_bytes(),
+            cache_size: tuning.cache_bytes(),
             log_level: logging::level(),
             refused: self.refused.clone(),
         }
     }
 
     /// Applies all settings in `text`, or none of them.
-    fn change(&mut self, vfs: &Vfs, text: &[u8]) -> Result<(), String> {
+    fn change(&mut self, tuning: &Tuning, text: &[u8]) -> Result<(), String> {
         let wanted = parse(&pairs(text)?)?;
         if self.must_check && wanted.verify == Some(Verify::Off) {
             return Err(
@@ -195,14 +195,14 @@ impl State {
         }
         let memory = wanted.memory.map(|limit| memory::Limit::bytes(Some(limit)));
         // A new limit of memory is shared out anew.
-        let cache = memory.map(|memory| for_cache(vfs.request_bytes(), memory)).transpose()?;
+        let cache = memory.map(|memory| for_cache(tuning.request_bytes(), memory)).transpose()?;
         let cache = wanted.cache_size.or(cache);
         self.memory_bytes = memory.unwrap_or(self.memory_bytes);
         if let Some(bytes) = cache {
-            vfs.set_cache_bytes(bytes);
+            tuning.set_cache_bytes(bytes);
         }
         if let Some(when) = wanted.verify {
-            vfs.set_verify(when);
+            tuning.set_verify(when);
         }
         if let Some(level) = &wanted.log_level {
             logging::set_level(level);
@@ -212,19 +212,19 @@ impl State {
 }
 
 impl Settings for Runtime {
-    fn show(&self, vfs: &Vfs) -> Vec<u8> {
-        report::json(&self.lock().shown(vfs))
+    fn show(&self, tuning: &Tuning) -> Vec<u8> {
+        report::json(&self.lock().shown(tuning))
     }
 
-    fn change(&self, vfs: &Vfs, text: &[u8]) -> Result<(), Errno> {
+    fn change(&self, tuning: &Tuning, text: &[u8]) -> Result<(), Errno> {
         let mut state = self.lock();
-        let before = state.shown(vfs);
-        state.refused = state.change(vfs, text).err();
+        let before = state.shown(tuning);
+        state.refused = state.change(tuning, text).err();
         if let Some(why) = &state.refused {
             tracing::warn!("no setting is changed: {why}");
             return Err(Errno::EINVAL);
         }
-        for change in differences(&before, &state.shown(vfs)) {
+        for change in differences(&before, &state.shown(tuning)) {
             tracing::info!("{change}");
         }
         Ok(())

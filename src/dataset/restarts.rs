@@ -11,7 +11,7 @@
 use super::kept::{HEAD_BYTES, IndexArgs, KEY_BYTES, head, key, may_replace};
 use crate::format::{ChecksumKind, OpenOptions, PartName};
 use crate::store::Store;
-use crate::vfs::{StreamKey, StreamStore};
+use crate::vfs::{CheckpointKey, CheckpointStore};
 use std::collections::HashMap;
 use std::fs;
 use std::io::{self, Write};
@@ -42,7 +42,7 @@ struct Book {
 
 /// A record in its file: of what, and where its points are.
 struct Record {
-    key: StreamKey,
+    key: CheckpointKey,
     at: u64,
     length: usize,
     crc32: u32,
@@ -74,12 +74,12 @@ impl Restarts {
     }
 }
 
-impl StreamStore for Restarts {
-    fn load(&self, key: &StreamKey) -> Option<Vec<u8>> {
+impl CheckpointStore for Restarts {
+    fn load(&self, key: &CheckpointKey) -> Option<Vec<u8>> {
         self.book(key.file)?.load(key)
     }
 
-    fn keep(&self, key: &StreamKey, bytes: Vec<u8>) {
+    fn keep(&self, key: &CheckpointKey, bytes: Vec<u8>) {
         let Some(book) = self.book(key.file).filter(|book| book.writes) else { return };
         let key = *key;
         let thread = std::thread::Builder::new().name("ffrfs-index".to_owned());
@@ -104,7 +104,7 @@ impl Book {
         head(&self.key, FORMAT, 0, 0)
     }
 
-    fn load(&self, key: &StreamKey) -> Option<Vec<u8>> {
+    fn load(&self, key: &CheckpointKey) -> Option<Vec<u8>> {
         self.paths.iter().find_map(|path| {
             let file = fs::File::open(path).ok()?;
             if !self.is_ours(&file) {
@@ -115,7 +115,7 @@ impl Book {
             let record = records
                 .into_iter()
                 .rev()
-                .find(|record| StreamKey { file: key.file, ..record.key } == *key)?;
+                .find(|record| CheckpointKey { file: key.file, ..record.key } == *key)?;
             let mut points = vec![0; record.length];
             file.read_exact_at(&mut points, record.at).ok()?;
             let is_whole = crc32fast::hash(&points) == record.crc32;
@@ -132,7 +132,7 @@ impl Book {
     }
 
     /// Adds a record in the first place that takes it.
-    fn keep(&self, key: &StreamKey, points: &[u8]) {
+    fn keep(&self, key: &CheckpointKey, points: &[u8]) {
         let mut errors = Vec::new();
         for path in &self.paths {
             match self.keep_in(path, key, points) {
@@ -151,7 +151,7 @@ impl Book {
         );
     }
 
-    fn keep_in(&self, path: &Path, key: &StreamKey, points: &[u8]) -> io::Result<()> {
+    fn keep_in(&self, path: &Path, key: &CheckpointKey, points: &[u8]) -> io::Result<()> {
         let length = u32::try_from(points.len()).map_err(io::Error::other)?;
         let file = match fs::File::options().read(true).write(true).open(path) {
             Ok(file) if self.is_ours(&file) => file,
@@ -187,7 +187,7 @@ impl Book {
     }
 }
 
-fn record_head(key: &StreamKey, length: u32, crc32: u32) -> Vec<u8> {
+fn record_head(key: &CheckpointKey, length: u32, crc32: u32) -> Vec<u8> {
     let mut head = vec![0; 4];
     for value in [key.offset_bytes, key.stored_bytes, key.decoded_bytes] {
         head.extend(value.to_le_bytes());
@@ -218,7 +218,7 @@ fn records(file: &fs::File) -> (Vec<Record>, u64) {
         if short(0) != crc32fast::hash(&head[4..]) || end > size {
             return (records, at);
         }
-        let key = StreamKey {
+        let key = CheckpointKey {
             file: 0,
             offset_bytes: long(4),
             stored_bytes: long(12),

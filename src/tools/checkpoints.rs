@@ -9,6 +9,7 @@ use crate::tools::interrupt::Interrupt;
 use crate::tools::progress;
 use crate::tools::read::read_waiting;
 use crate::vfs::{Options, inode_of_sample};
+use std::sync::Arc;
 
 /// Members up to this size are decoded at once, and need no checkpoints.
 const DECODED_AT_ONCE_BYTES: u64 = 4 << 20;
@@ -29,7 +30,7 @@ pub(crate) fn find_checkpoints(
     let Some(restarts) = Restarts::new(vfs.store(), &args.kept, args.options()?) else {
         return Ok(());
     };
-    vfs.keep_streams(Box::new(restarts));
+    vfs.keep_checkpoints(Arc::new(restarts));
     let bytes = large.iter().map(|(_, size_bytes)| size_bytes).sum();
     let progress = progress::of_large_members(bytes);
     for (sample, size_bytes) in large {

@@ -87,7 +87,8 @@ impl Driver for RequestRead<'_> {
     fn fetch(mut self, mut task: Task) -> ControlFlow<(), (Self, Task, Result<(), ReadError>)> {
         let waits = task.waits();
         if (waits || task.is_long()) && !self.may_wait {
-            self.hand_over(task);
+            self.shared.ops.vfs().shelve(&mut task);
+            self.hand_over(Step::Read(task));
             return Break(());
         }
         self.job.traced.enter(if waits { Phase::Disk } else { Phase::Cache });
@@ -101,6 +102,15 @@ impl Driver for RequestRead<'_> {
             _ => self.job.traced.enter(Phase::Verify),
         }
         Continue((self, task, fetched))
+    }
+
+    fn work(self, mut task: Task) -> ControlFlow<(), (Self, Task)> {
+        if !self.may_wait {
+            self.hand_over(Step::Work(task));
+            return Break(());
+        }
+        task.work();
+        Continue((self, task))
     }
 
     fn follow(self, read: Arc<InFlightRead>) -> ControlFlow<(), Self> {
@@ -149,15 +159,16 @@ impl RequestRead<'_> {
         });
     }
 
-    /// Goes on with a task on a worker thread.
-    fn hand_over(self, mut task: Task) {
+    /// Goes on with a step on a worker thread.
+    fn hand_over(self, mut step: Step) {
         let (shared, mut job) = (Arc::clone(self.shared), self.job);
         job.traced.enter(Phase::Queue);
-        shared.ops.vfs().shelve(&mut task);
         self.shared.workers.run(move || {
             job.traced.leave();
-            shared.ops.vfs().unshelve(&mut task);
-            drive(RequestRead { shared: &shared, job, may_wait: true }, Step::Read(task));
+            if let Step::Read(task) = &mut step {
+                shared.ops.vfs().unshelve(task);
+            }
+            drive(RequestRead { shared: &shared, job, may_wait: true }, step);
         });
     }
 }

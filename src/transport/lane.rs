@@ -1,22 +1,21 @@
 //! What a queue's thread does with the requests that come through its ring, and with the reads that they
 //! need.
 
+mod read;
+
 use super::ops::{self, Caller, Ops, Value};
 use super::reads::{self, Progress, Submitted};
 use super::wire::{
     AttrOut, EntryOut, GetxattrIn, GetxattrOut, IoctlIn, IoctlOut, LseekIn, LseekOut, OpenIn,
     OpenOut, Out, ReadIn, SetattrIn, StatfsOut, WriteIn, WriteOut, op,
 };
-use crate::io::ring::{self, Event, Ring, Waker};
-use crate::io::{Buffer, ReadError};
-use crate::store::Pin;
-use crate::vfs::{
-    Driver, Errno, FOREVER, Fetch, InFlightRead, Listed, Lookup, Operation, Phase, ReadRequest,
-    Reply, Step, Task, Traced, Vfs, begin, drive,
-};
+use super::workers::Workers;
+use crate::io::Buffer;
+use crate::io::ring::{self, Event, Ring};
+use crate::vfs::{Errno, FOREVER, Fetch, Listed, Lookup, Operation, ReadRequest, Vfs};
+use read::{Job, Ready, State};
 use std::io;
-use std::ops::ControlFlow::{self, Break, Continue};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
 use zerocopy::{Immutable, IntoBytes};
 
@@ -31,58 +30,21 @@ pub(super) struct Lane {
     slots: Vec<State>,
     /// Fetches that no request waits for yet, numbered on from the slots; how much of each is there.
     ahead: Vec<Option<(Fetch, usize)>>,
-    landed: Arc<Landed>,
+    ready: Arc<Ready>,
+    /// A thread for file I/O that the ring does not do; it starts when there is any.
+    workers: Workers,
     /// When what is being looked at came, if somebody wants to know.
     arrived: Option<Instant>,
-}
-
-/// What a slot is doing for its request.
-enum State {
-    /// Waiting for a request, or answering one at once.
-    Free,
-    /// Waiting for the disk: how much is there of what the task wants.
-    Reading(Job, Box<Task>, usize),
-    /// Waiting for bytes that are not on this machine; likewise.
-    Bringing(Job, Box<Task>, usize),
-    /// Waiting for another request's fetch.
-    Parked(Job),
-}
-
-/// A read that is not answered yet.
-struct Job {
-    read: ReadRequest,
-    start: Instant,
-    traced: Traced,
-}
-
-/// Slots whose wait has ended, on whichever thread that was.
-struct Landed {
-    slots: Mutex<Vec<(usize, Awaited)>>,
-    waker: Waker,
-}
-
-/// What a slot has waited for.
-enum Awaited {
-    /// Another request's fetch.
-    InFlightRead,
-    /// Bytes that were not on this machine.
-    Bytes(Result<Pin, ReadError>),
-}
-
-impl Landed {
-    fn add(&self, slot: usize, awaited: Awaited) {
-        self.slots.lock().unwrap_or_else(PoisonError::into_inner).push((slot, awaited));
-        self.waker.wake();
-    }
 }
 
 impl Lane {
     pub(super) fn new(ring: Ring, ops: Arc<Ops>) -> Self {
         let vfs = Arc::clone(ops.vfs());
         let slots = (0..ring.slots()).map(|_| State::Free).collect();
-        let landed = Arc::new(Landed { slots: Mutex::default(), waker: ring.waker() });
+        let ready = Arc::new(Ready::new(ring.waker()));
         let ahead = (0..AHEAD).map(|_| None).collect();
-        Self { ring, ops, vfs, slots, ahead, landed, arrived: None }
+        let workers = Workers::new(1);
+        Self { ring, ops, vfs, slots, ahead, ready, workers, arrived: None }
     }
 
     /// Until the kernel has let go of all slots.
@@ -107,7 +69,7 @@ impl Lane {
                             Some(ahead) => self.ahead_ended(ahead, buffer, result),
                         }
                     }
-                    Event::Woken => self.go_on_with_landed(),
+                    Event::Woken => self.go_on_with_ready(),
                     Event::Closed(_) => open -= 1,
                 }
             }
@@ -219,7 +181,7 @@ impl Lane {
         let traced = self.ops.trace(caller, Operation::Read, ino).range(offset, length);
         let read = ReadRequest { ino, offset_bytes: offset, length_bytes: length };
         let job = Job { read, start: caller.start, traced };
-        begin(SlotRead { lane: self, slot, job });
+        self.begin(slot, job);
     }
 
     fn lookup(&mut self, slot: usize, parent: u64, caller: Caller) {
@@ -261,7 +223,7 @@ impl Lane {
             Progress::Ended(fetched) => {
                 // Its read is on the way: it need not be stored.
                 self.vfs.land(fetch, fetched);
-                self.go_on_with_landed();
+                self.go_on_with_ready();
             }
         }
     }
@@ -303,156 +265,5 @@ impl Lane {
             out.entry(size as usize, entry, Some((attr, valid)))
         })?;
         Ok(out.length())
-    }
-
-    /// Follows a slot's read from `step` on.
-    fn drive(&mut self, slot: usize, job: Job, step: Step) {
-        drive(SlotRead { lane: self, slot, job }, step);
-    }
-
-    /// Brings the bytes to the beginning of the payload, where they often lie already.
-    fn place(&mut self, slot: usize, reply: Reply) -> Result<usize, Errno> {
-        let bytes = reply.bytes()?;
-        let length = bytes.len();
-        match self.ring.place_in_payload(slot, bytes) {
-            Some(place) => {
-                self.vfs.finish(reply);
-                if place > 0 {
-                    self.ring.payload(slot).copy_within(place..place + length, 0);
-                }
-            }
-            None => {
-                self.ring.payload(slot)[..length].copy_from_slice(bytes);
-                self.vfs.finish(reply);
-            }
-        }
-        Ok(length)
-    }
-
-    fn park(&mut self, slot: usize, mut job: Job, read: &InFlightRead) {
-        job.traced.enter(Phase::Wait);
-        self.slots[slot] = State::Parked(job);
-        let landed = Arc::clone(&self.landed);
-        read.when_ended(move || landed.add(slot, Awaited::InFlightRead));
-    }
-
-    fn go_on_with_landed(&mut self) {
-        let mut landed = self.landed.slots.lock().unwrap_or_else(PoisonError::into_inner);
-        let slots = std::mem::take(&mut *landed);
-        drop(landed);
-        for (slot, awaited) in slots {
-            match (std::mem::replace(&mut self.slots[slot], State::Free), awaited) {
-                (State::Parked(mut job), _) => {
-                    job.traced.leave();
-                    begin(SlotRead { lane: self, slot, job });
-                }
-                // The pin lasts until the read is in the ring, which holds one of its own.
-                (State::Bringing(job, task, done), Awaited::Bytes(Ok(_pin))) => {
-                    self.fetch(slot, job, *task, done);
-                }
-                (State::Bringing(job, task, _), Awaited::Bytes(Err(error))) => {
-                    let step = self.vfs.resume(*task, Err(error));
-                    self.drive(slot, job, step);
-                }
-                (state, _) => self.slots[slot] = state,
-            }
-        }
-    }
-
-    /// Waits for bytes that are not on this machine; other slots go on.
-    fn bring(&mut self, slot: usize, job: Job, mut task: Task, done: usize) {
-        let (landed, vfs) = (Arc::clone(&self.landed), Arc::clone(&self.vfs));
-        let (part, range) = (task.span().part(), task.span().range());
-        self.slots[slot] = State::Bringing(job, Box::new(task), done);
-        vfs.store().begin(part, range, move |brought| landed.add(slot, Awaited::Bytes(brought)));
-    }
-
-    /// Reads through the ring, from byte `done` of what the task wants.
-    fn fetch(&mut self, slot: usize, mut job: Job, mut task: Task, done: usize) {
-        job.traced.enter(Phase::Disk);
-        let part = self.vfs.store().part(task.span().part());
-        match reads::submit(&mut self.ring, slot, part, task.span(), done) {
-            Ok(Submitted::Reading) => {
-                self.slots[slot] = State::Reading(job, Box::new(task), done);
-            }
-            Err(ReadError::Absent) => self.bring(slot, job, task, done),
-            ended => {
-                let step = self.vfs.resume(task, ended.map(|_| ()));
-                self.drive(slot, job, step);
-            }
-        }
-    }
-
-    fn read_ended(&mut self, slot: usize, buffer: Buffer, result: io::Result<usize>) {
-        let State::Reading(mut job, mut task, done) =
-            std::mem::replace(&mut self.slots[slot], State::Free)
-        else {
-            return;
-        };
-        let part = self.vfs.store().part(task.span().part());
-        match reads::ended(part, task.span(), done, buffer, result) {
-            Progress::Partly(done) => self.fetch(slot, job, *task, done),
-            Progress::Ended(fetched) => {
-                job.traced.enter(Phase::Verify);
-                let step = self.vfs.resume(*task, fetched);
-                self.drive(slot, job, step);
-            }
-        }
-    }
-}
-
-/// The read of a slot: what must wait goes through the lane's ring.
-struct SlotRead<'a> {
-    lane: &'a mut Lane,
-    slot: usize,
-    job: Job,
-}
-
-impl Driver for SlotRead<'_> {
-    type Output = ();
-
-    fn vfs(&self) -> &Vfs {
-        &self.lane.vfs
-    }
-
-    fn request(&self) -> ReadRequest {
-        self.job.read
-    }
-
-    fn fetch(mut self, mut task: Task) -> ControlFlow<(), (Self, Task, Result<(), ReadError>)> {
-        if !task.span().has_loan() {
-            let payload = self.lane.ring.lend_payload(self.slot);
-            self.lane.vfs.lend(&mut task, payload);
-        }
-        if task.waits() {
-            self.lane.fetch(self.slot, self.job, task, 0);
-            return Break(());
-        }
-        self.job.traced.enter(Phase::Cache);
-        // A long pass must not keep other requests waiting.
-        let fetched = match task.is_long() {
-            true => Err(ReadError::WouldBlock),
-            false => reads::fetch(self.lane.vfs.store(), task.span(), false),
-        };
-        match fetched {
-            Err(ReadError::WouldBlock) => self.job.traced.cancel(),
-            _ => self.job.traced.enter(Phase::Verify),
-        }
-        Continue((self, task, fetched))
-    }
-
-    fn follow(self, read: Arc<InFlightRead>) -> ControlFlow<(), Self> {
-        self.lane.park(self.slot, self.job, &read);
-        Break(())
-    }
-
-    fn answer(self, reply: Reply) {
-        let Self { lane, slot, mut job } = self;
-        job.traced.enter(Phase::Reply);
-        let answer = lane.place(slot, reply);
-        lane.answer(slot, answer);
-        lane.vfs.trace().end(job.traced, answer.map(|bytes| bytes as u64));
-        let control = lane.vfs.is_control(job.read.ino);
-        lane.vfs.stats().request(Operation::Read, control, job.start);
     }
 }

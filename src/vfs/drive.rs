@@ -1,13 +1,14 @@
 //! The one loop that follows a read's steps to its answer, and what a driver must be able to do for it.
 //!
-//! | driver | fetches | waits for a leader by |
-//! | --- | --- | --- |
-//! | [`Blocking`] | in place | blocking the thread |
-//! | `transport/devfuse.rs` | from the page cache in place, else on a worker thread | going on where the leader ends |
-//! | `transport/lane.rs` | from the page cache in place, else through the ring | parking the slot |
-//! | the simulator in the tests | when chance says so | being chosen again |
+//! | driver | fetches | works | waits for a leader by |
+//! | --- | --- | --- | --- |
+//! | `Blocking` | in place | in place | blocking the thread |
+//! | `transport/devfuse.rs` | from the page cache in place, else on a worker thread | on a worker thread | going on where the leader ends |
+//! | `transport/lane.rs` | from the page cache in place, else through the ring | on a worker thread | parking the slot |
+//! | the simulator in the tests | when chance says so | when chance says so | being chosen again |
 
-use super::{InFlightRead, Reply, Span, Step, Task, Vfs};
+use super::facade::Vfs;
+use super::{InFlightRead, Reply, Span, Step, Task};
 use crate::io::ReadError;
 use std::ops::ControlFlow::{self, Break, Continue};
 use std::sync::{Arc, mpsc};
@@ -39,7 +40,10 @@ pub trait Driver: Sized {
     /// [`Task::waits`] is fetched from storage.
     fn fetch(self, task: Task) -> ControlFlow<Self::Output, (Self, Task, Result<(), ReadError>)>;
 
-    /// Waits until `read` has ended; nobody holds a thread for that who serves others.
+    /// Has [`Task::work`] done where the thread may block: file I/O beside the containers.
+    fn work(self, task: Task) -> ControlFlow<Self::Output, (Self, Task)>;
+
+    /// Waits until `read` has ended; a thread that serves others is not held for it.
     fn follow(self, read: Arc<InFlightRead>) -> ControlFlow<Self::Output, Self>;
 
     /// Gives the answer, and takes its memory back with [`Vfs::finish`].
@@ -65,6 +69,13 @@ pub fn drive<D: Driver>(mut driver: D, mut step: Step) -> D::Output {
                     driver = same;
                     let ReadRequest { ino, offset_bytes, length_bytes } = driver.request();
                     driver.vfs().read(ino, offset_bytes, length_bytes)
+                }
+            },
+            Step::Work(task) => match driver.work(task) {
+                Break(output) => return output,
+                Continue((same, task)) => {
+                    driver = same;
+                    driver.vfs().worked(task)
                 }
             },
             Step::Read(task) => match driver.fetch(task) {
@@ -102,6 +113,11 @@ impl<F: FnMut(&mut Span) -> Result<(), ReadError>> Driver for Blocking<'_, F> {
     fn fetch(mut self, mut task: Task) -> ControlFlow<Reply, (Self, Task, Result<(), ReadError>)> {
         let fetched = (self.fetch)(task.span());
         Continue((self, task, fetched))
+    }
+
+    fn work(self, mut task: Task) -> ControlFlow<Reply, (Self, Task)> {
+        task.work();
+        Continue((self, task))
     }
 
     fn follow(self, read: Arc<InFlightRead>) -> ControlFlow<Reply, Self> {

@@ -2,7 +2,11 @@
 
 use crate::catalog::Node;
 
-/// Where the control folder's inodes begin; those of samples and folders stay far below.
+/// The control directory's name in the root. What a dataset itself has of that name there is not shown.
+pub const CONTROL_FOLDER: &str = ".ffrfs";
+pub(super) const CONTROL_NAME: &[u8] = CONTROL_FOLDER.as_bytes();
+
+/// Where the control directory's inodes begin; those of samples and directories stay far below.
 const CONTROL: u64 = 1 << 62;
 
 /// What an inode number stands for.

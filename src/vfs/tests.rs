@@ -5,7 +5,7 @@ mod names;
 mod schedule;
 
 use super::*;
-use crate::catalog::{Numbered, Suffix};
+use crate::catalog::{Catalog, Dataset, Numbered, Suffix};
 use crate::format::ffrecord::{Writer, header_bytes};
 use crate::format::{MemorySource, OpenOptions};
 use crate::io::ReadError;
@@ -13,6 +13,8 @@ use crate::store::{Part, Store};
 use std::io::{self, Cursor};
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime};
 
 // ---- the simulated disk --------------------------------------------------------------------------
 
@@ -62,6 +64,18 @@ fn options(verify: Verify, cache_bytes: u64) -> Options {
 impl World {
     /// A container for each list of samples; `cut` bytes are missing at the end of the last one.
     fn cut(parts: &[Vec<Vec<u8>>], options: Options, cut: usize) -> Self {
+        Self::named(parts, options, cut, |samples| {
+            Numbered::new(samples, None, Suffix::Fixed(String::new())).into()
+        })
+    }
+
+    /// As `cut`, with the names that are made for so many samples.
+    fn named(
+        parts: &[Vec<Vec<u8>>],
+        options: Options,
+        cut: usize,
+        names: impl FnOnce(u64) -> Catalog,
+    ) -> Self {
         let mut disk: Vec<Vec<u8>> = parts.iter().map(|samples| pack(samples)).collect();
         let last = disk.last_mut().unwrap();
         last.truncate(last.len() - cut);
@@ -74,14 +88,14 @@ impl World {
             .unwrap()
         });
         let dataset = Dataset::new(containers.collect());
-        let names = Numbered::new(dataset.len(), None, Suffix::Fixed(String::new()));
+        let names = names(dataset.len());
         let modified = |part| SystemTime::UNIX_EPOCH + Duration::from_secs(100 + part as u64);
         let part = |(part, bytes): (usize, &Vec<u8>)| {
             let name = format!("/part{part}.ffr");
             Arc::new(Part::in_memory(name, bytes.clone(), modified(part)))
         };
         let parts = Store::new(disk.iter().enumerate().map(part).collect());
-        Self { vfs: Vfs::new(dataset, names.into(), parts, options), disk }
+        Self { vfs: Vfs::new(dataset, names, parts, options), disk }
     }
 
     fn new(parts: &[Vec<Vec<u8>>], options: Options) -> Self {
@@ -95,7 +109,7 @@ impl World {
 
     /// Where byte `at` of a sample lies on the disk: container, offset.
     fn place(&self, sample: u64, at: usize) -> (usize, usize) {
-        let located = self.vfs.dataset.locate(sample).unwrap().unwrap();
+        let located = self.vfs.dataset().locate(sample).unwrap().unwrap();
         (located.part, located.sample.offset_bytes as usize + at)
     }
 
@@ -145,7 +159,7 @@ impl World {
     fn lead(&self, sample: u64) -> Task {
         match self.vfs.read(ino_of(sample), 0, 1) {
             Step::Read(task) => task,
-            Step::Done(_) | Step::Wait(_) => panic!("it must be fetched"),
+            Step::Done(_) | Step::Work(_) | Step::Wait(_) => panic!("it must be fetched"),
         }
     }
 
@@ -169,7 +183,7 @@ impl World {
     }
 
     fn snapshot(&self) -> serde_json::Value {
-        serde_json::to_value(self.vfs.stats.snapshot()).unwrap()
+        serde_json::to_value(self.vfs.stats().snapshot()).unwrap()
     }
 }
 
@@ -208,6 +222,11 @@ impl<F: FnMut(&mut Span)> Driver for Alone<'_, F> {
     ) -> ControlFlow<Self::Output, (Self, Task, Result<(), ReadError>)> {
         (self.fetch)(task.span());
         ControlFlow::Continue((self, task, Ok(())))
+    }
+
+    fn work(self, mut task: Task) -> ControlFlow<Self::Output, (Self, Task)> {
+        task.work();
+        ControlFlow::Continue((self, task))
     }
 
     fn follow(self, _: Arc<InFlightRead>) -> ControlFlow<Self::Output, Self> {
@@ -317,7 +336,7 @@ fn a_small_sample_asked_for_byte_by_byte_is_fetched_once() {
     assert_eq!(read, bytes);
     let stats = world.snapshot();
     assert_eq!((&stats["bytes_fetched"], &stats["bytes_served"]), (&3000.into(), &3000.into()));
-    assert_eq!(world.vfs.cache.figures().entries, 0, "all of it was given out");
+    assert_eq!(world.vfs.cache_figures().entries, 0, "all of it was given out");
 }
 
 #[test]
@@ -327,7 +346,7 @@ fn a_sample_asked_for_whole_is_not_kept() {
     for length in [5000, 5001, u64::MAX] {
         assert_eq!(world.read(0, 0, length).unwrap(), bytes);
     }
-    let figures = world.vfs.cache.figures();
+    let figures = world.vfs.cache_figures();
     assert_eq!((figures.entries, figures.hits, figures.misses), (0, 0, 0));
 }
 
@@ -343,7 +362,7 @@ fn a_file_that_changed_takes_its_own_samples_with_it_and_no_others() {
         assert_eq!(world.read(sample, 10, 10), Err(Errno::EIO));
     }
     assert_eq!(world.read(2, 0, 100).unwrap(), parts[1][0]);
-    assert!(report::bad(&world.vfs).contains("rewritten"));
+    assert!(world.vfs.bad_list().contains("rewritten"));
 }
 
 // ---- when samples are checked --------------------------------------------------------------------
@@ -414,7 +433,7 @@ fn an_error_that_passes_is_not_seen() {
     let world = World::of(&[noise(8, 100)], options(Verify::Always, 1 << 20));
     let step = world.vfs.resume(world.lead(0), fails());
     assert_eq!(world.drive(step).as_deref(), Ok(&noise(8, 100)[..1]));
-    assert_eq!(report::bad(&world.vfs), "");
+    assert_eq!(world.vfs.bad_list(), "");
     assert_eq!(world.snapshot()["io_errors"], 1);
 }
 
@@ -422,7 +441,7 @@ fn an_error_that_passes_is_not_seen() {
 fn a_passing_error_is_forgotten_when_the_disk_recovers() {
     let world = World::of(&[noise(8, 100)], options(Verify::Always, 1 << 20));
     assert_eq!(world.fail(world.lead(0)), Err(Errno::EIO));
-    assert!(report::bad(&world.vfs).contains("Input/output error"));
+    assert!(world.vfs.bad_list().contains("Input/output error"));
     assert_eq!(world.read(0, 0, 1).unwrap(), noise(8, 100)[..1]);
 }
 
@@ -434,17 +453,17 @@ fn a_mismatch_found_after_a_passing_error_takes_its_place() {
     for _ in 0..2 {
         assert_eq!(world.read(0, 0, 1), Err(Errno::EIO));
     }
-    assert!(report::bad(&world.vfs).starts_with("000000\tchecksum\t"));
+    assert!(world.vfs.bad_list().starts_with("000000\tchecksum\t"));
     assert_eq!(world.snapshot()["checksum_failures"], 1, "it is not fetched again");
     // What is known for sure stays when the disk fails as well.
-    assert_eq!(report::bad(&world.vfs).lines().count(), 1);
+    assert_eq!(world.vfs.bad_list().lines().count(), 1);
 }
 
 #[test]
 fn a_mismatch_is_listed_with_what_was_expected_and_found() {
     let parts = [vec![noise(1, 5)], vec![noise(2, 5), noise(3, 50)]];
     let mut world = World::new(&parts, options(Verify::Always, 1 << 20));
-    assert_eq!(report::bad(&world.vfs), "");
+    assert_eq!(world.vfs.bad_list(), "");
     world.flip(2, 0);
     for _ in 0..3 {
         assert_eq!(world.read(2, 10, 10), Err(Errno::EIO));
@@ -455,6 +474,6 @@ fn a_mismatch_is_listed_with_what_was_expected_and_found() {
     let offset = header_bytes(2) + 5;
     let line =
         format!("000002\tchecksum\t/part1.ffr\t2\t{offset}\t50\t{expected:#010x}\t{found:#010x}\n");
-    assert_eq!(report::bad(&world.vfs), line);
+    assert_eq!(world.vfs.bad_list(), line);
     assert_eq!(world.snapshot()["checksum_failures"], 1);
 }

@@ -1,13 +1,9 @@
 //! Who asked for what, and where its time went: recorded only while somebody reads `/.ffrfs/trace`.
 //!
-//! As long as nobody does, a request costs one relaxed load. While somebody does, each request that has
+//! While nobody does, a request costs one relaxed load. While somebody does, each request that has
 //! ended is kept in a ring, the oldest going first, until it was read. A reader tells by the name that it
 //! reads under (`trace.NAME`) which it is; for each is known how far it has read. Tracing goes on for some
 //! seconds after each read, so that a reader that has died leaves nothing on.
-
-mod lines;
-
-pub use lines::{AHEAD, TraceEvent, TraceHead, TracePhase};
 
 use super::{Errno, Operation, Span};
 use crossbeam_utils::CachePadded;

@@ -7,7 +7,7 @@ mod text;
 pub(crate) use address::Address;
 
 use crate::failure::{Exit, Failure};
-use crate::vfs::{Vfs, report};
+use crate::vfs::Vfs;
 use address::{Listener, Stream};
 use std::io;
 use std::sync::Arc;
@@ -45,7 +45,7 @@ impl Metrics {
         let labels = text::labels(&[("mount", mount), ("source", source)]);
         let (listener, vfs) = (Arc::clone(&self.listener), Arc::clone(vfs));
         let body: Arc<dyn Fn() -> String + Send + Sync> = Arc::new(move || {
-            text::render(&labels, &report::mount_info(&vfs), &report::stats(&vfs), text::process())
+            text::render(&labels, &vfs.mount_info(), &vfs.mount_stats(), text::process())
         });
         let thread = std::thread::Builder::new().name("ffrfs-metrics".to_owned());
         thread.spawn(move || accept(&listener, &body))?;

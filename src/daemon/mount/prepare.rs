@@ -42,7 +42,7 @@ pub(super) fn prepare(
     let vfs = opened.into_vfs(catalog, options);
     if let Some(restarts) = Restarts::new(vfs.store(), &request.open.kept, request.open.options()?)
     {
-        vfs.keep_streams(Box::new(restarts));
+        vfs.keep_checkpoints(Arc::new(restarts));
     }
     let must_check = request.open.checksums.require_checksums;
     vfs.set_settings(Runtime::new(settings.live.memory_bytes(), must_check));

@@ -1,30 +1,30 @@
-//! What becomes of what was fetched, and of what is asked for.
+//! What becomes of what was fetched.
 
-use super::{Delivery, Extent, Fetch, What, add};
+use super::Prefetch;
+use super::fetch::{Delivery, Fetch, Target};
+use super::queue::{MergedRead, add};
 use crate::catalog::{Located, Node};
+use crate::format::Fault;
 use crate::io::{Buffer, ReadError};
-use crate::vfs::bad::{Bad, Fault};
-use crate::vfs::block::Chunk;
-use crate::vfs::cache::Lead;
-use crate::vfs::content::Unfit;
 use crate::vfs::inode::Inode;
-use crate::vfs::verify::{Memory, Verified};
-use crate::vfs::{Errno, Phase, Stage, Traced, Vfs};
+use crate::vfs::memory::cache::Leader;
+use crate::vfs::memory::chunk::Chunk;
+use crate::vfs::memory::verified::{Bytes, Verified};
+use crate::vfs::samples::check::Unfit;
+use crate::vfs::{Errno, Phase, Stage, Traced};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
-/// How far a pattern is followed.
-const AHEAD_BYTES: u64 = 16 << 20;
-const AHEAD_BLOCKS: u64 = 16;
-/// So many samples fetched on demand, none of them fetched ahead: the readers do something else.
-const ASTRAY: u64 = 8192;
 /// So many samples that arrived are listed before those that were asked for are taken off the list.
 const ARRIVED: usize = 4096;
 
-impl Vfs {
+impl Prefetch {
     /// Takes what was fetched, or not. What it gives is to be stored in the kernel's page cache; it can be
     /// asked for meanwhile.
-    pub fn land(&self, mut fetch: Fetch, fetched: Result<(), ReadError>) -> Vec<Delivery> {
+    pub(in crate::vfs) fn land(
+        &self,
+        mut fetch: Fetch,
+        fetched: Result<(), ReadError>,
+    ) -> Vec<Delivery> {
         let mut traced = self.trace_ahead(&fetch);
         if let Err(error) = fetched {
             self.trace.end(traced, Err(Errno::from(&error)));
@@ -32,21 +32,21 @@ impl Vfs {
             return Vec::new();
         }
         traced.enter(Phase::Verify);
-        if let (What::Samples(samples, _), true) = (&fetch.what, fetch.is_announced) {
-            add(&self.prefetch.counts.done, samples.len() as u64);
+        if let (Target::Samples(samples, _), true) = (&fetch.target, fetch.is_announced) {
+            add(&self.counts.done, samples.len() as u64);
         }
         let bytes = fetch.span.length() as u64;
-        self.stats.fetched(bytes);
-        self.stats.stage(Stage::Ahead, fetch.since);
-        add(&self.prefetch.counts.reads, 1);
-        add(&self.prefetch.counts.fetched_bytes, bytes);
+        self.samples.stats().fetched(bytes);
+        self.samples.stats().stage(Stage::Ahead, fetch.since);
+        add(&self.counts.reads, 1);
+        add(&self.counts.fetched_bytes, bytes);
         let buffer = fetch.span.swap_buffer(Buffer::empty());
-        let stores = match fetch.what {
-            What::Block(lead) => {
-                lead.land(buffer, fetch.span.place());
+        let stores = match fetch.target {
+            Target::Block(leader) => {
+                leader.end_with(buffer, fetch.span.place());
                 Vec::new()
             }
-            What::Samples(samples, rights) => {
+            Target::Samples(samples, rights) => {
                 let chunk = Arc::new(Chunk::new(buffer, fetch.span.place(), rights));
                 self.land_samples(samples, &chunk, fetch.span.range().start, fetch.is_announced)
             }
@@ -56,9 +56,9 @@ impl Vfs {
     }
 
     fn trace_ahead(&self, fetch: &Fetch) -> Traced {
-        let (first, samples) = match &fetch.what {
-            What::Block(_) => (None, 0),
-            What::Samples(samples, _) => {
+        let (first, samples) = match &fetch.target {
+            Target::Block(_) => (None, 0),
+            Target::Samples(samples, _) => {
                 (samples.first().map(|(sample, ..)| *sample), samples.len())
             }
         };
@@ -71,38 +71,33 @@ impl Vfs {
     fn not_fetched(&self, fetch: Fetch, error: &ReadError) {
         let part = fetch.span.part();
         if let ReadError::Changed(_) = error {
-            self.bad.add_container(part, self.store.part(part).name(), error.to_string());
+            self.samples.add_bad_part(part, error.to_string());
         }
-        let What::Samples(samples, _) = fetch.what else { return };
-        let counts = &self.prefetch.counts;
+        let Target::Samples(samples, _) = fetch.target else { return };
+        let counts = &self.counts;
         if samples.len() > 1 && !matches!(error, ReadError::Changed(_)) {
-            let extent = |&(sample, located, _): &(u64, Located, Lead)| Extent {
+            let alone = |&(sample, located, _): &(u64, Located, Leader)| MergedRead {
                 part,
                 range: located.sample.extent(),
                 samples: vec![(sample, located)],
                 is_announced: fetch.is_announced,
             };
-            let extents: Vec<_> = samples.iter().map(extent).collect();
-            // Whoever waits for one of them may be served on this very thread: not with the queue locked.
+            let reads: Vec<_> = samples.iter().map(alone).collect();
+            // A follower of one of them may be served on this very thread: not with the queue locked.
             drop(samples);
-            self.prefetch.lock().batch.extend(extents);
+            self.lock().batch.extend(reads);
         } else if fetch.is_announced {
             add(&counts.done, samples.len() as u64);
             add(&counts.failed, samples.len() as u64);
             for (sample, located, _) in &samples {
-                let fault = Fault::Unreadable(error.to_string());
-                self.bad.add(
-                    *sample,
-                    self.store.part(part).name(),
-                    Bad { located: *located, fault },
-                );
+                self.samples.add_bad(*sample, *located, Fault::Unreadable(error.to_string()));
             }
         }
     }
 
     fn land_samples(
         &self,
-        samples: Vec<(u64, Located, Lead)>,
+        samples: Vec<(u64, Located, Leader)>,
         chunk: &Arc<Chunk>,
         start: u64,
         is_announced: bool,
@@ -110,32 +105,32 @@ impl Vfs {
         let mut stores = Vec::new();
         let mut arrived = Vec::with_capacity(samples.len());
         let first = {
-            let mut queue = self.prefetch.lock();
+            let mut queue = self.lock();
             queue.arrivals += samples.len() as u64;
             queue.arrivals - samples.len() as u64
         };
-        for (order, (sample, located, lead)) in (first..).zip(samples) {
+        for (order, (sample, located, leader)) in (first..).zip(samples) {
             match self.check_fetched(sample, &located, chunk, start) {
                 Some(verified) => {
                     let verified = Arc::new(verified);
-                    lead.land_ahead(Arc::clone(&verified), order);
+                    leader.end_prefetch(Arc::clone(&verified), order);
                     arrived.push((order, sample));
-                    if self.known.get(sample) {
+                    if self.in_kernel.get(sample) {
                         stores.push(Delivery { sample, verified, _in_flight: self.in_flight(1) });
                     }
                 }
-                None if is_announced => add(&self.prefetch.counts.failed, 1),
+                None if is_announced => add(&self.counts.failed, 1),
                 None => {}
             }
         }
-        let mut queue = self.prefetch.lock();
+        let mut queue = self.lock();
         queue.arrived.extend(arrived);
         // What was asked for goes now and then, or the list grows as long as there is room for all.
         if queue.arrived.len() > queue.arrived_limit.max(ARRIVED) {
-            queue.arrived.retain(|&(order, sample)| self.cache.has_arrival(sample, order));
+            queue.arrived.retain(|&(order, sample)| self.memory.cache().has_arrival(sample, order));
             queue.arrived_limit = queue.arrived.len() * 2;
         }
-        let room = self.options.kernel_bytes.saturating_sub(queue.stored_bytes);
+        let room = self.kernel_bytes.saturating_sub(queue.stored_bytes);
         let mut bytes = 0;
         stores.retain(|store| {
             bytes += store.bytes().len() as u64;
@@ -154,13 +149,12 @@ impl Vfs {
     ) -> Option<Verified> {
         let extent = located.sample.extent();
         let range = (extent.start - start) as usize..(extent.end - start) as usize;
-        match self.admit(sample, located, Memory::Shared(Arc::clone(chunk)), range) {
+        match self.samples.check_whole(sample, located, Bytes::Shared(Arc::clone(chunk)), range) {
             Ok(verified) => Some(verified.with_rights(chunk)),
             // Who asks for it finds it where it lies.
             Err(Unfit::Moved) => None,
             Err(Unfit::Fault(fault)) => {
-                let path = self.store.part(located.part).name();
-                self.bad.add(sample, path, Bad { located: *located, fault });
+                self.samples.add_bad(sample, *located, fault);
                 None
             }
         }
@@ -168,89 +162,18 @@ impl Vfs {
 
     /// Whether nobody has asked for a sample yet. Who has may still hold its pages locked, and must not be
     /// waited for.
-    #[must_use]
-    pub fn may_store(&self, store: &Delivery) -> bool {
-        self.cache.has_ahead(store.sample)
+    pub(in crate::vfs) fn may_store(&self, delivery: &Delivery) -> bool {
+        self.memory.cache().has_prefetched(delivery.sample)
     }
 
     /// A sample was put into the kernel's page cache, or not: then it stays here.
-    pub fn stored(&self, store: Delivery, is_stored: bool) {
+    pub(in crate::vfs) fn stored(&self, delivery: Delivery, is_stored: bool) {
         if is_stored {
-            self.cache.drop_ahead(store.sample);
-            self.delivered.set(store.sample);
-            add(&self.prefetch.counts.stored_bytes, store.bytes().len() as u64);
+            self.memory.cache().drop_prefetched(delivery.sample);
+            self.delivered.set(delivery.sample);
+            add(&self.counts.stored_bytes, delivery.bytes().len() as u64);
         }
-        drop(store);
+        drop(delivery);
         self.wake_if_there_is_room();
-    }
-
-    fn wake_if_there_is_room(&self) {
-        let prefetch = &self.prefetch;
-        let has_room = prefetch.window.held_bytes() <= prefetch.window.cap_bytes() / 4 * 3;
-        if has_room && prefetch.lacks_room.swap(false, Ordering::Relaxed) {
-            prefetch.wake();
-        }
-    }
-
-    /// A sample that was fetched ahead was asked for; its order of arrival if that was all of it.
-    pub(in crate::vfs) fn used_ahead(&self, sample: u64, located: &Located, used_up: Option<u64>) {
-        let prefetch = &self.prefetch;
-        prefetch.demanded.store(0, Ordering::Relaxed);
-        let Some(order) = used_up else { return };
-        prefetch.last_used.fetch_max(order, Ordering::Relaxed);
-        add(&prefetch.counts.used, 1);
-        self.observe(sample, located);
-        self.wake_if_there_is_room();
-    }
-
-    /// A sample must be fetched because nobody foresaw that it would be asked for.
-    pub(in crate::vfs) fn demanded(&self, sample: u64, located: &Located) {
-        self.observe(sample, located);
-        let prefetch = &self.prefetch;
-        prefetch.place(sample).store(sample + 1, Ordering::Relaxed);
-        let demanded = prefetch.demanded.fetch_add(1, Ordering::Relaxed);
-        if demanded > ASTRAY && prefetch.lacks_room.swap(false, Ordering::Relaxed) {
-            prefetch.demanded.store(0, Ordering::Relaxed);
-            let mut queue = prefetch.lock();
-            let dropped = queue.announced.len() + queue.batch.len();
-            queue.announced.clear();
-            prefetch.is_announced.store(false, Ordering::Relaxed);
-            queue.batch.clear();
-            for (_, sample) in std::mem::take(&mut queue.arrived) {
-                self.drop_unused(sample);
-            }
-            tracing::info!(dropped, "what was announced is not what is read: it is forgotten");
-        }
-    }
-
-    /// Looks for a pattern in what is asked for.
-    pub(in crate::vfs) fn observe(&self, sample: u64, located: &Located) {
-        // Who waits here delays a reader: rather a number is missed.
-        let Ok(mut queue) = self.prefetch.queue.try_lock() else { return };
-        let at = located.sample;
-        let foreseen = if self.blocks.is_worthwhile() && self.is_small(&at) {
-            let Some((part, number)) =
-                self.blocks.around(located.part, &(at.extent().start..at.extent().start))
-            else {
-                return;
-            };
-            // Numbers of different containers are no neighbours.
-            let base = (part as u64) << 40;
-            let blocks = self.blocks.count(self.store.part(part).len_bytes());
-            let all = base..base + blocks;
-            let next = queue.blocks.observe(base + number, AHEAD_BLOCKS, &all);
-            queue.foreseen_blocks.extend(next.iter().map(|number| (part, number - base)));
-            next.len()
-        } else {
-            let depth = (AHEAD_BYTES / at.length_bytes.max(at.size_bytes()).max(1)).clamp(2, 1024);
-            let next = queue.samples.observe(sample, depth, &(0..self.dataset.len()));
-            queue.foreseen.extend(&next);
-            next.len()
-        };
-        drop(queue);
-        if foreseen > 0 {
-            add(&self.prefetch.counts.foreseen, foreseen as u64);
-            self.prefetch.wake();
-        }
     }
 }

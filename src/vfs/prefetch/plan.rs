@@ -1,14 +1,15 @@
 //! What to fetch next.
 
-use super::{Extent, Fetch, InFlight, Queue, What, add};
+use super::Prefetch;
+use super::fetch::{Fetch, InFlightCount, Target};
+use super::queue::{MergedRead, Queue, add};
 use crate::catalog::{Located, Node};
 use crate::format::Content;
-use crate::vfs::Vfs;
-use crate::vfs::block::{BlockId, Rights};
 use crate::vfs::inode::Inode;
+use crate::vfs::memory::blocks::BlockId;
+use crate::vfs::memory::chunk::Rights;
 use crate::vfs::span::Span;
 use std::ops::Range;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
@@ -22,10 +23,10 @@ const MAX_BATCH_SAMPLES: usize = 1 << 16;
 /// What arrived this long before what is asked for now, and two batches, will not be asked for any more.
 const STALE: u64 = 256;
 
-impl Vfs {
+impl Prefetch {
     /// What to fetch next; `None` if nothing is to be, or there is no room for it now.
-    pub fn next_fetch(&self) -> Option<Fetch> {
-        let mut queue = self.prefetch.lock();
+    pub(in crate::vfs) fn next_fetch(&self) -> Option<Fetch> {
+        let mut queue = self.lock();
         loop {
             while let Some(id) = queue.foreseen_blocks.pop_front() {
                 if let Some(fetch) = self.fetch_of_block(id) {
@@ -34,27 +35,27 @@ impl Vfs {
             }
             if !queue.foreseen.is_empty() {
                 let foreseen: Vec<u64> = queue.foreseen.drain(..).collect();
-                for extent in self.extents(&foreseen, false).into_iter().rev() {
-                    queue.batch.push_front(extent);
+                for read in self.merged_reads(&foreseen, false).into_iter().rev() {
+                    queue.batch.push_front(read);
                 }
             }
             if queue.batch.is_empty() && !self.begin_batch(&mut queue) {
                 return None;
             }
-            let Some(extent) = queue.batch.pop_front() else { continue };
-            let Some(rights) = self.room_for(&mut queue, &extent) else {
-                if room_bytes(&extent) > self.prefetch.window.cap_bytes() {
-                    self.finished(&extent, true);
+            let Some(read) = queue.batch.pop_front() else { continue };
+            let Some(rights) = self.room_for(&mut queue, &read) else {
+                if room_bytes(&read) > self.window.cap_bytes() {
+                    self.finished(&read, true);
                     continue;
                 }
-                if extent.is_announced {
-                    queue.batch.push_front(extent);
+                if read.is_announced {
+                    queue.batch.push_front(read);
                 }
-                self.prefetch.lacks_room.store(true, Ordering::Relaxed);
+                self.lacks_room.store(true, Ordering::Relaxed);
                 return None;
             };
-            self.prefetch.lacks_room.store(false, Ordering::Relaxed);
-            if let Some(fetch) = self.fetch_of_extent(extent, rights) {
+            self.lacks_room.store(false, Ordering::Relaxed);
+            if let Some(fetch) = self.fetch_of_read(read, rights) {
                 return Some(fetch);
             }
         }
@@ -62,93 +63,97 @@ impl Vfs {
 
     /// What to fetch because a sample was looked up, if those that are will be read, it may be in a
     /// container that `is_cold`, and nobody fetches it.
-    pub fn looked_up(&self, ino: u64, is_cold: impl Fn(usize) -> bool) -> Option<Fetch> {
+    pub(in crate::vfs) fn looked_up(
+        &self,
+        ino: u64,
+        is_cold: impl Fn(usize) -> bool,
+    ) -> Option<Fetch> {
         let Inode::Node(Node::Sample(sample)) = Inode::of(ino) else {
             return None;
         };
-        if !self.stats.reads_follow_lookups() {
+        if !self.samples.stats().reads_follow_lookups() {
             return None;
         }
         let located = self.to_fetch(sample).filter(|located| is_cold(located.part))?;
         let at = located.sample;
         let range = at.extent();
-        let is_small = self.takes_blocks() && self.is_small(&at);
-        let block = self.blocks.around(located.part, &range).filter(|_| is_small);
+        let is_small = self.takes_blocks() && self.memory.is_small(&at);
+        let block = self.memory.blocks().around(located.part, &range).filter(|_| is_small);
         // One that lies in two blocks has mostly both.
-        let is_there = is_small && block.is_none_or(|id| self.blocks.has(id));
-        if is_there || !self.fits_whole(&at) {
+        let is_there = is_small && block.is_none_or(|id| self.memory.blocks().has(id));
+        if is_there || !self.memory.fits_whole(&at) {
             return None;
         }
         let alone = || {
             let samples = vec![(sample, located)];
-            let extent = Extent { part: located.part, range, samples, is_announced: false };
-            let rights = (self.budget.reserve(room_bytes(&extent))?, None);
-            self.fetch_of_extent(extent, rights)
+            let read = MergedRead { part: located.part, range, samples, is_announced: false };
+            let rights = (self.memory.budget().reserve(room_bytes(&read))?, None);
+            self.fetch_of_read(read, rights)
         };
         let fetch = block.and_then(|id| self.fetch_of_block(id)).or_else(alone)?;
-        add(&self.prefetch.counts.looked_up, 1);
+        add(&self.counts.looked_up, 1);
         Some(fetch)
     }
 
     fn fetch_of_block(&self, id: BlockId) -> Option<Fetch> {
-        let lead = self.blocks.lead(id)?;
-        let range = self.blocks.range(id, self.store.part(id.0).len_bytes());
-        let span = Span::new(id.0, range, self.buffers.take(0));
+        let leader = self.memory.blocks().lead(id)?;
+        let range = self.memory.blocks().range(id, self.samples.bytes_of(id.0));
+        let span = Span::new(id.0, range, self.samples.buffers().take(0));
         let _in_flight = self.in_flight(0);
         let since = Instant::now();
-        Some(Fetch { span, what: What::Block(lead), is_announced: false, since, _in_flight })
+        let target = Target::Block(leader);
+        Some(Fetch { span, target, is_announced: false, since, _in_flight })
     }
 
-    pub(super) fn in_flight(&self, samples: u64) -> InFlight {
-        add(&self.prefetch.counts.in_flight, samples);
-        InFlight(Arc::clone(&self.prefetch), samples)
+    pub(super) fn in_flight(&self, samples: u64) -> InFlightCount {
+        InFlightCount::new(&self.counts, samples)
     }
 
     /// `None` if all of it is there, or on its way.
-    fn fetch_of_extent(&self, extent: Extent, rights: Rights) -> Option<Fetch> {
-        let Extent { part, samples, is_announced, .. } = extent;
+    fn fetch_of_read(&self, read: MergedRead, rights: Rights) -> Option<Fetch> {
+        let MergedRead { part, samples, is_announced, .. } = read;
         let all = samples.len();
         let lead = |(sample, located)| {
-            let is_late = self.prefetch.place(sample).load(Ordering::Relaxed) == sample + 1;
+            let is_late = self.latest_demand(sample).load(Ordering::Relaxed) == sample + 1;
             if is_late && !is_announced {
                 return None;
             }
-            Some((sample, located, self.cache.lead_ahead(sample)?))
+            Some((sample, located, self.memory.cache().lead_prefetch(sample)?))
         };
         let samples: Vec<_> = samples.into_iter().filter_map(lead).collect();
         if is_announced {
-            add(&self.prefetch.counts.done, (all - samples.len()) as u64);
+            add(&self.counts.done, (all - samples.len()) as u64);
         }
         let start = samples.iter().map(|(_, located, _)| located.sample.extent().start).min()?;
         let ends = samples.iter().map(|(_, located, _)| located.sample.extent().end);
-        let span = Span::new(part, start..ends.max()?, self.buffers.take(0));
+        let span = Span::new(part, start..ends.max()?, self.samples.buffers().take(0));
         let _in_flight = self.in_flight(samples.len() as u64);
-        let (what, since) = (What::Samples(samples, rights), Instant::now());
-        Some(Fetch { span, what, is_announced, since, _in_flight })
+        let (target, since) = (Target::Samples(samples, rights), Instant::now());
+        Some(Fetch { span, target, is_announced, since, _in_flight })
     }
 
     /// Makes room for a read: stale samples go, then blocks, which nobody has announced.
-    fn room_for(&self, queue: &mut Queue, extent: &Extent) -> Option<Rights> {
-        let bytes = room_bytes(extent);
-        let window = self.prefetch.window.reserve(bytes).or_else(|| {
+    fn room_for(&self, queue: &mut Queue, read: &MergedRead) -> Option<Rights> {
+        let bytes = room_bytes(read);
+        let window = self.window.reserve(bytes).or_else(|| {
             self.drop_stale(queue);
-            self.prefetch.window.reserve(bytes)
+            self.window.reserve(bytes)
         })?;
         loop {
-            if let Some(reservation) = self.budget.reserve(bytes) {
+            if let Some(reservation) = self.memory.budget().reserve(bytes) {
                 return Some((reservation, Some(window)));
             }
-            if !self.blocks.evict_any() {
+            if !self.memory.blocks().evict_any() {
                 return None;
             }
         }
     }
 
     fn drop_stale(&self, queue: &mut Queue) {
-        let last_used = self.prefetch.last_used.load(Ordering::Relaxed);
+        let last_used = self.last_used.load(Ordering::Relaxed);
         let age = STALE + 2 * queue.batch_samples;
         while let Some(&(order, sample)) = queue.arrived.front() {
-            if self.cache.has_arrival(sample, order) {
+            if self.memory.cache().has_arrival(sample, order) {
                 if order + age > last_used {
                     break;
                 }
@@ -159,29 +164,32 @@ impl Vfs {
     }
 
     pub(super) fn drop_unused(&self, sample: u64) {
-        if let Some(unused) = self.cache.drop_ahead(sample) {
-            add(&self.prefetch.counts.unused_bytes, unused);
+        if let Some(unused) = self.memory.cache().drop_prefetched(sample) {
+            add(&self.counts.unused_bytes, unused);
         }
     }
 
     /// Sorts the next announced samples by place; false if there are none.
     fn begin_batch(&self, queue: &mut Queue) -> bool {
-        let most = (self.prefetch.window.cap_bytes() / 4).max(1);
+        let most = (self.window.cap_bytes() / 4).max(1);
         let limit = queue.batch_bytes.clamp(FIRST_BATCH_BYTES.min(most), most);
         queue.batch_bytes = limit * 2;
-        let mean = (self.total_bytes / self.dataset.len().max(1)).max(1);
+        let mean =
+            (self.samples.dataset().data_bytes() / self.samples.dataset().len().max(1)).max(1);
         let count = usize::try_from(limit / mean).unwrap_or(usize::MAX);
         let count = count.clamp(1, MAX_BATCH_SAMPLES).min(queue.announced.len());
-        self.prefetch.is_announced.store(count > 0, Ordering::Relaxed);
+        self.is_announced.store(count > 0, Ordering::Relaxed);
         if count == 0 {
             return false;
         }
         let mut samples: Vec<u64> = queue.announced.drain(..count).collect();
         queue.batch_samples = queue.batch_samples.max(count as u64);
-        if self.blocks.is_worthwhile() && self.total_bytes < self.budget.cap_bytes() / 8 * 7 {
+        if self.memory.blocks().is_worthwhile()
+            && self.samples.dataset().data_bytes() < self.memory.budget().cap_bytes() / 8 * 7
+        {
             queue.foreseen_blocks.extend(self.take_blocks(&mut samples));
         }
-        queue.batch = self.extents(&samples, true).into();
+        queue.batch = self.merged_reads(&samples, true).into();
         true
     }
 
@@ -191,48 +199,49 @@ impl Vfs {
         let mut blocks = Vec::new();
         let before = samples.len();
         samples.retain(|&sample| {
-            let Some(located) = self.to_fetch(sample).filter(|_| !self.known.get(sample)) else {
+            let Some(located) = self.to_fetch(sample).filter(|_| !self.in_kernel.get(sample))
+            else {
                 return true;
             };
-            let id = self.blocks.around(located.part, &located.sample.extent());
-            let id = id.filter(|_| self.is_small(&located.sample));
+            let id = self.memory.blocks().around(located.part, &located.sample.extent());
+            let id = id.filter(|_| self.memory.is_small(&located.sample));
             blocks.extend(id);
             id.is_none()
         });
-        add(&self.prefetch.counts.done, (before - samples.len()) as u64);
+        add(&self.counts.done, (before - samples.len()) as u64);
         blocks.sort_unstable();
         blocks.dedup();
         blocks
     }
 
     /// Reads for samples, in the order of their places.
-    fn extents(&self, samples: &[u64], is_announced: bool) -> Vec<Extent> {
+    fn merged_reads(&self, samples: &[u64], is_announced: bool) -> Vec<MergedRead> {
         let mut located: Vec<(u64, Located)> = Vec::with_capacity(samples.len());
         for &sample in samples {
             if let Some(found) = self.to_fetch(sample) {
                 located.push((sample, found));
             } else if is_announced {
-                add(&self.prefetch.counts.done, 1);
+                add(&self.counts.done, 1);
             }
         }
         located.sort_unstable_by_key(|(_, at)| (at.part, at.sample.offset_bytes));
-        let mut extents: Vec<Extent> = Vec::new();
+        let mut reads: Vec<MergedRead> = Vec::new();
         for (sample, at) in located {
             let Range { start, end } = at.sample.extent();
-            if let Some(last) = extents.last_mut()
+            if let Some(last) = reads.last_mut()
                 && last.part == at.part
                 && start <= last.range.end.saturating_add(MERGE_GAP_BYTES)
                 && end.max(last.range.end) - last.range.start <= MERGED_BYTES
             {
                 last.range.end = last.range.end.max(end);
                 last.samples.push((sample, at));
-                add(&self.prefetch.counts.merged, 1);
+                add(&self.counts.merged, 1);
                 continue;
             }
             let samples = vec![(sample, at)];
-            extents.push(Extent { part: at.part, range: start..end, samples, is_announced });
+            reads.push(MergedRead { part: at.part, range: start..end, samples, is_announced });
         }
-        extents
+        reads
     }
 
     /// Where a sample lies that is worth fetching: there, not known to be bad, and not with the kernel.
@@ -240,36 +249,33 @@ impl Vfs {
         if self.delivered.get(sample) {
             return None;
         }
-        let located = self.located(sample).ok()?;
+        let located = self.samples.locate(sample).ok()?;
         let at = located.sample;
-        let is_good = !at.damaged && !self.bad.is_hopeless(sample, located.part);
+        let is_good = !at.damaged && !self.samples.bad().is_hopeless(sample, located.part);
         let can_be = match at.content {
             Content::Stored | Content::Prefixed(_) => at.length_bytes > 0,
             Content::Encoded(_) => {
-                self.fits_whole(&at) && self.container(&located).stream().is_none()
+                self.memory.fits_whole(&at) && self.samples.container(&located).stream().is_none()
             }
             Content::Sparse(_) => false,
         };
         (is_good && can_be).then_some(located)
     }
 
-    fn finished(&self, extent: &Extent, is_failed: bool) {
-        if extent.is_announced {
-            add(&self.prefetch.counts.done, extent.samples.len() as u64);
-            add(
-                &self.prefetch.counts.failed,
-                if is_failed { extent.samples.len() as u64 } else { 0 },
-            );
+    fn finished(&self, read: &MergedRead, is_failed: bool) {
+        if read.is_announced {
+            add(&self.counts.done, read.samples.len() as u64);
+            add(&self.counts.failed, if is_failed { read.samples.len() as u64 } else { 0 });
         }
     }
 }
 
 /// The memory that a read takes, with what it may have to begin before and end behind, and with what is
 /// made of it.
-fn room_bytes(extent: &Extent) -> u64 {
-    let made = extent.samples.iter().map(|(_, located)| match located.sample.content {
+fn room_bytes(read: &MergedRead) -> u64 {
+    let made = read.samples.iter().map(|(_, located)| match located.sample.content {
         Content::Stored | Content::Sparse(_) => 0,
         Content::Prefixed(_) | Content::Encoded(_) => located.sample.size_bytes(),
     });
-    extent.range.end - extent.range.start + 8192 + made.sum::<u64>()
+    read.range.end - read.range.start + 8192 + made.sum::<u64>()
 }

@@ -27,7 +27,7 @@ fn numbers_and_paths_are_queued_in_the_order_in_which_they_are_written() {
     let writer = open(&vfs);
     vfs.write(writer, 1, b"7\n000003\n./00000").unwrap();
     vfs.write(writer, 1, b"5\n/000009\n0\n").unwrap();
-    assert_eq!(vfs.announced_order(), [7, 3, 5, 9, 0]);
+    assert_eq!(vfs.prefetch().announced_order(), [7, 3, 5, 9, 0]);
     let figures = vfs.prefetch_figures();
     assert_eq!((figures.announced, figures.waiting), (5, 5));
 }
@@ -39,9 +39,9 @@ fn raw_numbers_may_be_cut_between_two_writes() {
     let bytes: Vec<u8> = [8u64, 2, 4].iter().flat_map(|n| n.to_le_bytes()).collect();
     vfs.write(writer, 1, &bytes[..8]).unwrap();
     vfs.write(writer, 1, &bytes[8..13]).unwrap();
-    assert_eq!(vfs.announced_order(), [8]);
+    assert_eq!(vfs.prefetch().announced_order(), [8]);
     vfs.write(writer, 1, &bytes[13..]).unwrap();
-    assert_eq!(vfs.announced_order(), [8, 2, 4]);
+    assert_eq!(vfs.prefetch().announced_order(), [8, 2, 4]);
 }
 
 #[test]
@@ -49,9 +49,9 @@ fn a_last_line_without_newline_counts_when_the_writer_is_forgotten() {
     let World { vfs, .. } = world();
     let writer = open(&vfs);
     vfs.write(writer, 1, b"1\n2").unwrap();
-    assert_eq!(vfs.announced_order(), [1]);
+    assert_eq!(vfs.prefetch().announced_order(), [1]);
     vfs.forget(writer, 1);
-    assert_eq!(vfs.announced_order(), [1, 2]);
+    assert_eq!(vfs.prefetch().announced_order(), [1, 2]);
     assert_eq!(vfs.write(writer, 1, b"3\n"), Err(Errno::EROFS), "it is gone");
 }
 
@@ -63,13 +63,13 @@ fn a_last_line_without_newline_counts_after_100_ms_of_silence() {
     vfs.write(other, 1, &5u64.to_le_bytes()).unwrap();
     vfs.write(other, 1, &[6, 0]).unwrap();
     vfs.tick_announcements();
-    assert_eq!(vfs.announced_order(), [1, 5], "it may go on yet");
-    vfs.tick_announcements_at(later());
-    assert_eq!(vfs.announced_order(), [1, 5, 2], "a part of a number is none");
-    vfs.tick_announcements_at(later());
+    assert_eq!(vfs.prefetch().announced_order(), [1, 5], "it may go on yet");
+    vfs.control().tick_at(later());
+    assert_eq!(vfs.prefetch().announced_order(), [1, 5, 2], "a part of a number is none");
+    vfs.control().tick_at(later());
     vfs.write(other, 1, &[0; 6]).unwrap();
     vfs.forget(writer, 1);
-    assert_eq!(vfs.announced_order(), [1, 5, 2, 6]);
+    assert_eq!(vfs.prefetch().announced_order(), [1, 5, 2, 6]);
 }
 
 #[test]
@@ -80,13 +80,13 @@ fn behind_a_write_that_looks_like_a_full_buffer_the_rest_of_a_line_may_take_long
     vfs.write(by_length, 100, &full).unwrap();
     vfs.write(by_place, 4090, b"1\n0000").unwrap();
     let whole = 4096 / 7;
-    vfs.tick_announcements_at(later());
-    assert_eq!(vfs.announced_order().len(), whole + 1);
+    vfs.control().tick_at(later());
+    assert_eq!(vfs.prefetch().announced_order().len(), whole + 1);
     vfs.write(by_place, 4096, b"02\n").unwrap();
-    assert_eq!(vfs.announced_order()[whole..], [1, 2]);
-    vfs.tick_announcements_at(later() + Duration::from_secs(10));
+    assert_eq!(vfs.prefetch().announced_order()[whole..], [1, 2]);
+    vfs.control().tick_at(later() + Duration::from_secs(10));
     assert_eq!(
-        vfs.announced_order()[whole..],
+        vfs.prefetch().announced_order()[whole..],
         [1, 2, 0],
         "in the end a line's beginning is a line"
     );
@@ -99,7 +99,7 @@ fn writers_do_not_mix() {
     vfs.write(one, 1, b"00000").unwrap();
     vfs.write(two, 1, b"4\n").unwrap();
     vfs.write(one, 1, b"1\n").unwrap();
-    assert_eq!(vfs.announced_order(), [4, 1]);
+    assert_eq!(vfs.prefetch().announced_order(), [4, 1]);
 }
 
 #[test]
@@ -114,14 +114,14 @@ fn what_is_before_a_bad_line_is_announced_and_the_write_fails() {
         (b"1\n../000003\n2\n", Errno::ENOENT),
         (b"1\n000003/x\n2\n", Errno::ENOENT),
     ] {
-        let before = vfs.announced_order().len();
+        let before = vfs.prefetch().announced_order().len();
         assert_eq!(vfs.write(open(&vfs), 1, text), Err(errno), "{text:?}");
-        assert_eq!(vfs.announced_order()[before..], [1], "{text:?}");
+        assert_eq!(vfs.prefetch().announced_order()[before..], [1], "{text:?}");
     }
-    let before = vfs.announced_order().len();
+    let before = vfs.prefetch().announced_order().len();
     let raw = [3, 10, 4].map(u64::to_le_bytes).concat();
     assert_eq!(vfs.write(open(&vfs), 1, &raw), Err(Errno::EINVAL));
-    assert_eq!(vfs.announced_order()[before..], [3]);
+    assert_eq!(vfs.prefetch().announced_order()[before..], [3]);
 }
 
 #[test]
@@ -129,26 +129,26 @@ fn when_too_many_wait_nothing_of_a_write_is_taken_and_it_can_be_repeated() {
     let World { vfs, .. } = world();
     let writer = open(&vfs);
     vfs.write(writer, 1, b"00000").unwrap();
-    let room = vfs.announced_capacity();
+    let room = vfs.prefetch().announced_capacity();
     vfs.announce(&vec![0; room - 1]).unwrap();
     assert_eq!(vfs.write(writer, 1, b"1\n2\n"), Err(Errno::ENOSPC));
-    assert_eq!(vfs.announced_order().len(), room - 1);
+    assert_eq!(vfs.prefetch().announced_order().len(), room - 1);
     vfs.write(writer, 1, b"1\n00000").unwrap();
-    assert_eq!(vfs.announced_order()[room - 1], 1, "the line's beginning was not lost");
-    vfs.tick_announcements_at(later());
+    assert_eq!(vfs.prefetch().announced_order()[room - 1], 1, "the line's beginning was not lost");
+    vfs.control().tick_at(later());
     assert_eq!(vfs.prefetch_figures().announced, room as u64);
 }
 
 #[test]
 fn a_line_of_digits_is_a_number_and_with_a_dot_and_a_slash_a_path() {
-    let World { vfs, .. } = world();
     let mut tree = TreeBuilder::default();
     tree.add(b"1/2", 7).unwrap();
     tree.add(b"2", 8).unwrap();
-    let Vfs { dataset, store, options, .. } = vfs;
-    let vfs = Vfs::new(dataset, tree.build().unwrap().into(), store, options);
+    let samples = vec![b"some bytes".to_vec(); 10];
+    let tree = |_| tree.build().unwrap().into();
+    let World { vfs, .. } = World::named(&[samples], Options::default(), 0, tree);
     vfs.write(open(&vfs), 1, b"2\n./2\n1/2\n1\n").unwrap();
-    assert_eq!(vfs.announced_order(), [2, 8, 7, 1]);
+    assert_eq!(vfs.prefetch().announced_order(), [2, 8, 7, 1]);
 }
 
 #[test]
@@ -174,10 +174,10 @@ fn without_permission_to_write_it_is_a_file_to_read() {
     let writer = open(&vfs);
     assert_eq!(vfs.getattr(writer).unwrap().mode, 0o444);
     assert_eq!(vfs.write(writer, 1, b"0\n"), Err(Errno::EROFS));
-    assert!(vfs.announced_order().is_empty());
+    assert!(vfs.prefetch().announced_order().is_empty());
     vfs.write_by_ioctl(writer, b"0\n").unwrap();
     assert_eq!(vfs.write_by_ioctl(writer, b"1\n"), Err(Errno::EINVAL));
-    assert_eq!(vfs.announced_order(), [0]);
+    assert_eq!(vfs.prefetch().announced_order(), [0]);
     for ino in [1, ino_of(0), u64::MAX] {
         assert_eq!(vfs.write_by_ioctl(ino, b"0\n"), Err(Errno::ENOTTY));
     }
@@ -203,6 +203,6 @@ fn what_arrived_and_was_asked_for_is_not_listed_for_ever() {
             assert_eq!(world.read(sample, 0, 10).unwrap(), b"some bytes");
         }
     }
-    let (listed, arrived) = vfs.arrivals();
+    let (listed, arrived) = vfs.prefetch().arrivals();
     assert!(listed <= 4200 && arrived > 20_000, "{listed} of {arrived}");
 }

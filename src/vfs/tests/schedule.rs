@@ -22,6 +22,8 @@ enum State {
     Ready,
     /// Its task is with the disk.
     Reading(Box<Task>),
+    /// The file I/O of its task is done.
+    Working(Box<Task>),
     /// Waits to be woken.
     Waiting,
 }
@@ -65,7 +67,7 @@ impl Schedule<'_> {
             }
             let able = |reader: &Reader| !matches!(reader.state, State::Waiting);
             let able: Vec<_> = (0..readers.len()).filter(|&i| able(&readers[i])).collect();
-            let figures = self.world.vfs.cache.figures();
+            let figures = self.world.vfs.cache_figures();
             assert!(figures.bytes <= figures.capacity_bytes, "the cap is hard");
             if able.is_empty() {
                 if !self.ahead.is_empty() {
@@ -119,6 +121,10 @@ impl Schedule<'_> {
                 }
                 begin(Turn { schedule: self, reader })
             }
+            State::Working(task) => {
+                let step = vfs.worked(*task);
+                drive(Turn { schedule: self, reader }, step)
+            }
             State::Reading(mut task) if self.rng.once_in(8) => {
                 // It waits in a queue without its memory.
                 vfs.shelve(&mut task);
@@ -166,6 +172,17 @@ impl Driver for Turn<'_, '_> {
     ) -> ControlFlow<Self::Output, (Self, Task, Result<(), ReadError>)> {
         self.reader.state = State::Reading(Box::new(task));
         ControlFlow::Break(Some(self.reader))
+    }
+
+    fn work(mut self, mut task: Task) -> ControlFlow<Self::Output, (Self, Task)> {
+        task.work();
+        match self.schedule.rng.once_in(2) {
+            true => ControlFlow::Continue((self, task)),
+            false => {
+                self.reader.state = State::Working(Box::new(task));
+                ControlFlow::Break(Some(self.reader))
+            }
+        }
     }
 
     fn follow(self, read: Arc<InFlightRead>) -> ControlFlow<Self::Output, Self> {

@@ -1,0 +1,241 @@
+//! The reads of a lane's slots: what the page cache holds is answered at once, all else goes through the ring.
+
+use super::Lane;
+use crate::io::ring::Waker;
+use crate::io::{Buffer, ReadError};
+use crate::store::Pin;
+use crate::transport::reads::{self, Progress, Submitted};
+use crate::vfs::{
+    Driver, Errno, InFlightRead, Operation, Phase, ReadRequest, Reply, Step, Task, Traced, Vfs,
+    begin, drive,
+};
+use std::io;
+use std::ops::ControlFlow::{self, Break, Continue};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+/// What a slot is doing for its request.
+pub(super) enum State {
+    /// Waiting for a request, or answering one at once.
+    Free,
+    /// Waiting for the disk: how much is there of what the task wants.
+    Reading(Job, Box<Task>, usize),
+    /// Waiting for bytes that are not on this machine; likewise.
+    Bringing(Job, Box<Task>, usize),
+    /// Waiting for another read to end, or for file I/O on a worker thread.
+    Parked(Job),
+}
+
+/// A read that is not answered yet.
+pub(super) struct Job {
+    pub(super) read: ReadRequest,
+    pub(super) start: Instant,
+    pub(super) traced: Traced,
+}
+
+/// Slots whose wait has ended, as any thread has said.
+pub(super) struct Ready {
+    slots: Mutex<Vec<(usize, Awaited)>>,
+    waker: Waker,
+}
+
+/// What a slot has waited for.
+enum Awaited {
+    /// Another read.
+    InFlightRead,
+    /// File I/O for its task.
+    Work(Box<Task>),
+    /// Bytes that were not on this machine.
+    Bytes(Result<Pin, ReadError>),
+}
+
+impl Ready {
+    pub(super) fn new(waker: Waker) -> Self {
+        Self { slots: Mutex::default(), waker }
+    }
+
+    fn add(&self, slot: usize, awaited: Awaited) {
+        self.slots.lock().unwrap_or_else(PoisonError::into_inner).push((slot, awaited));
+        self.waker.wake();
+    }
+}
+
+impl Lane {
+    /// Begins a slot's read.
+    pub(super) fn begin(&mut self, slot: usize, job: Job) {
+        begin(SlotRead { lane: self, slot, job });
+    }
+
+    /// Follows a slot's read from `step` on.
+    fn drive(&mut self, slot: usize, job: Job, step: Step) {
+        drive(SlotRead { lane: self, slot, job }, step);
+    }
+
+    /// Brings the bytes to the beginning of the payload, where they often lie already.
+    fn place(&mut self, slot: usize, reply: Reply) -> Result<usize, Errno> {
+        let bytes = reply.bytes()?;
+        let length = bytes.len();
+        match self.ring.place_in_payload(slot, bytes) {
+            Some(place) => {
+                self.vfs.finish(reply);
+                if place > 0 {
+                    self.ring.payload(slot).copy_within(place..place + length, 0);
+                }
+            }
+            None => {
+                self.ring.payload(slot)[..length].copy_from_slice(bytes);
+                self.vfs.finish(reply);
+            }
+        }
+        Ok(length)
+    }
+
+    fn park(&mut self, slot: usize, mut job: Job, read: &InFlightRead) {
+        job.traced.enter(Phase::Wait);
+        self.slots[slot] = State::Parked(job);
+        let ready = Arc::clone(&self.ready);
+        read.when_ended(move || ready.add(slot, Awaited::InFlightRead));
+    }
+
+    /// Does a task's file I/O on a worker thread.
+    fn work(&mut self, slot: usize, mut job: Job, mut task: Task) {
+        job.traced.enter(Phase::Queue);
+        self.slots[slot] = State::Parked(job);
+        let ready = Arc::clone(&self.ready);
+        self.workers.run(move || {
+            task.work();
+            ready.add(slot, Awaited::Work(Box::new(task)));
+        });
+    }
+
+    pub(super) fn go_on_with_ready(&mut self) {
+        let slots = {
+            let mut ready = self.ready.slots.lock().unwrap_or_else(PoisonError::into_inner);
+            std::mem::take(&mut *ready)
+        };
+        for (slot, awaited) in slots {
+            match (std::mem::replace(&mut self.slots[slot], State::Free), awaited) {
+                (State::Parked(mut job), Awaited::Work(task)) => {
+                    job.traced.leave();
+                    let step = self.vfs.worked(*task);
+                    self.drive(slot, job, step);
+                }
+                (State::Parked(mut job), _) => {
+                    job.traced.leave();
+                    self.begin(slot, job);
+                }
+                // The pin lasts until the read is in the ring, which holds one of its own.
+                (State::Bringing(job, task, done), Awaited::Bytes(Ok(_pin))) => {
+                    self.fetch(slot, job, *task, done);
+                }
+                (State::Bringing(job, task, _), Awaited::Bytes(Err(error))) => {
+                    let step = self.vfs.resume(*task, Err(error));
+                    self.drive(slot, job, step);
+                }
+                (state, _) => self.slots[slot] = state,
+            }
+        }
+    }
+
+    /// Waits for bytes that are not on this machine; other slots go on.
+    fn bring(&mut self, slot: usize, job: Job, mut task: Task, done: usize) {
+        let (ready, vfs) = (Arc::clone(&self.ready), Arc::clone(&self.vfs));
+        let (part, range) = (task.span().part(), task.span().range());
+        self.slots[slot] = State::Bringing(job, Box::new(task), done);
+        vfs.store().begin(part, range, move |brought| ready.add(slot, Awaited::Bytes(brought)));
+    }
+
+    /// Reads through the ring, from byte `done` of what the task wants.
+    fn fetch(&mut self, slot: usize, mut job: Job, mut task: Task, done: usize) {
+        job.traced.enter(Phase::Disk);
+        let part = self.vfs.store().part(task.span().part());
+        match reads::submit(&mut self.ring, slot, part, task.span(), done) {
+            Ok(Submitted::Reading) => {
+                self.slots[slot] = State::Reading(job, Box::new(task), done);
+            }
+            Err(ReadError::Absent) => self.bring(slot, job, task, done),
+            ended => {
+                let step = self.vfs.resume(task, ended.map(|_| ()));
+                self.drive(slot, job, step);
+            }
+        }
+    }
+
+    pub(super) fn read_ended(&mut self, slot: usize, buffer: Buffer, result: io::Result<usize>) {
+        let State::Reading(mut job, mut task, done) =
+            std::mem::replace(&mut self.slots[slot], State::Free)
+        else {
+            return;
+        };
+        let part = self.vfs.store().part(task.span().part());
+        match reads::ended(part, task.span(), done, buffer, result) {
+            Progress::Partly(done) => self.fetch(slot, job, *task, done),
+            Progress::Ended(fetched) => {
+                job.traced.enter(Phase::Verify);
+                let step = self.vfs.resume(*task, fetched);
+                self.drive(slot, job, step);
+            }
+        }
+    }
+}
+
+/// The read of a slot: what must wait goes through the lane's ring.
+struct SlotRead<'a> {
+    lane: &'a mut Lane,
+    slot: usize,
+    job: Job,
+}
+
+impl Driver for SlotRead<'_> {
+    type Output = ();
+
+    fn vfs(&self) -> &Vfs {
+        &self.lane.vfs
+    }
+
+    fn request(&self) -> ReadRequest {
+        self.job.read
+    }
+
+    fn fetch(mut self, mut task: Task) -> ControlFlow<(), (Self, Task, Result<(), ReadError>)> {
+        if !task.span().has_loan() {
+            let payload = self.lane.ring.lend_payload(self.slot);
+            self.lane.vfs.lend(&mut task, payload);
+        }
+        if task.waits() {
+            self.lane.fetch(self.slot, self.job, task, 0);
+            return Break(());
+        }
+        self.job.traced.enter(Phase::Cache);
+        // A long pass must not keep other requests waiting.
+        let fetched = match task.is_long() {
+            true => Err(ReadError::WouldBlock),
+            false => reads::fetch(self.lane.vfs.store(), task.span(), false),
+        };
+        match fetched {
+            Err(ReadError::WouldBlock) => self.job.traced.cancel(),
+            _ => self.job.traced.enter(Phase::Verify),
+        }
+        Continue((self, task, fetched))
+    }
+
+    fn work(self, task: Task) -> ControlFlow<(), (Self, Task)> {
+        self.lane.work(self.slot, self.job, task);
+        Break(())
+    }
+
+    fn follow(self, read: Arc<InFlightRead>) -> ControlFlow<(), Self> {
+        self.lane.park(self.slot, self.job, &read);
+        Break(())
+    }
+
+    fn answer(self, reply: Reply) {
+        let Self { lane, slot, mut job } = self;
+        job.traced.enter(Phase::Reply);
+        let answer = lane.place(slot, reply);
+        lane.answer(slot, answer);
+        lane.vfs.trace().end(job.traced, answer.map(|bytes| bytes as u64));
+        let control = lane.vfs.is_control(job.read.ino);
+        lane.vfs.stats().request(Operation::Read, control, job.start);
+    }
+}

@@ -1,0 +1,56 @@
+//! A sample that cannot be decoded from the middle, decoded to a file without a name, which goes with the
+//! mount. All of it does file I/O: only a driver calls it, where it may block.
+
+use crate::format::Fault;
+use crate::io::Buffer;
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+/// The decoded bytes of a sample on disk.
+pub(in crate::vfs) struct Spool {
+    /// `None` until something is written.
+    file: Option<File>,
+    folder: PathBuf,
+    written: u64,
+}
+
+impl Spool {
+    /// A spool in `folder`.
+    pub(in crate::vfs) fn new(folder: &Path) -> Self {
+        Self { file: None, folder: folder.to_owned(), written: 0 }
+    }
+
+    /// Appends decoded bytes.
+    pub(super) fn write(&mut self, bytes: &[u8]) -> Result<(), Fault> {
+        let failed = |error: io::Error| failed(&self.folder, &error);
+        let file = match &mut self.file {
+            Some(file) => file,
+            none => none.insert(tempfile::tempfile_in(&self.folder).map_err(failed)?),
+        };
+        file.write_all_at(bytes, self.written).map_err(failed)?;
+        self.written += bytes.len() as u64;
+        Ok(())
+    }
+
+    /// A range that was written, if it still has the CRC-32 that it had.
+    pub(in crate::vfs) fn read(&self, range: &Range<u64>, crc32: u32) -> Result<Buffer, Fault> {
+        let failed = |error: io::Error| failed(&self.folder, &error);
+        let length = (range.end - range.start) as usize;
+        let mut buffer = Buffer::with_capacity(length);
+        let out = &mut buffer.as_mut_slice()[..length];
+        let missing = || failed(io::ErrorKind::UnexpectedEof.into());
+        self.file.as_ref().ok_or_else(missing)?.read_exact_at(out, range.start).map_err(failed)?;
+        if crc32fast::hash(out) != crc32 {
+            return Err(failed(io::Error::other("the file is not what was written to it")));
+        }
+        Ok(buffer)
+    }
+}
+
+/// No fault of the sample's: it can be tried again.
+fn failed(folder: &Path, error: &io::Error) -> Fault {
+    Fault::Unreadable(format!("--spool {}: {error}", folder.display()))
+}

@@ -1,0 +1,264 @@
+//! The control directory `/.ffrfs`: reachable, and not listed in the root.
+//!
+//! Its files change, and with `open` never sent nothing can be said per open. So each LOOKUP makes a new
+//! inode, a snapshot that every opener sees whole; FORGET frees it. A snapshot of `prefetch` is also a
+//! writer with a state of its own, and `settings` takes what is to be changed; all else refuses to be
+//! written. Where the kernel lets nothing be written, an ioctl does the same.
+
+mod announce;
+mod reports;
+mod settings;
+mod snapshots;
+mod trace_lines;
+mod writers;
+
+pub use settings::{Settings, Tuning};
+pub use trace_lines::{AHEAD, TraceEvent, TraceHead, TracePhase};
+
+use super::inode::Inode;
+use super::memory::Memory;
+use super::namespace::{Attr, FileKind, Namespace};
+use super::options::Options;
+use super::prefetch::Prefetch;
+use super::samples::Samples;
+use super::{Errno, Trace, report};
+use snapshots::{Snapshots, Takes, Writer};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::SystemTime;
+
+/// The file that takes announcements.
+const PREFETCH: &[u8] = b"prefetch";
+/// The file that takes changes of settings; only for who owns the process.
+const SETTINGS: &[u8] = b"settings";
+const SETTINGS_MODE: u16 = 0o600;
+
+/// The file that tells who asks for what; only for who owns the process: it is nobody else's business.
+/// `trace.NAME` is the same for a reader that wants all for itself.
+const TRACE: &[u8] = b"trace";
+const TRACE_MODE: u16 = 0o600;
+const MAX_READER_BYTES: usize = 64;
+/// The files in it, by name; the place is the number that a listing shows as inode.
+pub(in crate::vfs) const FILES: [&[u8]; 6] =
+    [b"bad", b"info.json", PREFETCH, SETTINGS, b"stats.json", TRACE];
+
+/// The listing's inode numbers lie above all snapshots.
+const LISTED: u64 = 1 << 61;
+
+/// Who may read and write control files.
+struct Access {
+    uid: u32,
+    /// Who may change settings and trace, beside root.
+    master: u32,
+    file_mode: u16,
+    prefetch_mode: u16,
+}
+
+/// The files of the control directory and what they show of the other parts.
+pub(super) struct Control {
+    samples: Arc<Samples>,
+    memory: Arc<Memory>,
+    namespace: Arc<Namespace>,
+    prefetch: Arc<Prefetch>,
+    trace: Arc<Trace>,
+    snapshots: Snapshots,
+    /// Whether a writer may have left a line without newline.
+    has_lines: AtomicBool,
+    access: Access,
+    tuning: Tuning,
+    settings: OnceLock<Box<dyn Settings>>,
+    mounted: reports::Mounted,
+}
+
+/// The parts that the control directory shows.
+pub(super) struct Shown {
+    pub(super) samples: Arc<Samples>,
+    pub(super) memory: Arc<Memory>,
+    pub(super) namespace: Arc<Namespace>,
+    pub(super) prefetch: Arc<Prefetch>,
+    pub(super) trace: Arc<Trace>,
+}
+
+impl Control {
+    pub(super) fn new(shown: Shown, options: Options) -> Self {
+        let Shown { samples, memory, namespace, prefetch, trace } = shown;
+        let Options { uid, master, file_mode, prefetch_mode, .. } = options;
+        let parts = (Arc::clone(&samples), Arc::clone(&memory), Arc::clone(&prefetch));
+        Self {
+            samples,
+            memory,
+            namespace,
+            prefetch,
+            trace,
+            snapshots: Snapshots::default(),
+            has_lines: AtomicBool::new(false),
+            access: Access { uid, master, file_mode, prefetch_mode },
+            tuning: Tuning::new(parts.0, parts.1, parts.2),
+            settings: OnceLock::new(),
+            mounted: reports::Mounted::new(options),
+        }
+    }
+
+    /// What can be changed while mounted.
+    pub(super) fn tuning(&self) -> &Tuning {
+        &self.tuning
+    }
+
+    /// Makes the file `settings` work. What was said first counts.
+    pub(super) fn set_settings(&self, settings: Box<dyn Settings>) {
+        let _ = self.settings.set(settings);
+    }
+
+    /// A new snapshot of a control file.
+    pub(super) fn lookup(&self, name: &[u8]) -> Option<Attr> {
+        // A lookup shows all that was written.
+        self.tick();
+        if let Some(reader) = reader_of_trace(name) {
+            let (lines, last) = self.trace_lines(reader);
+            return self.attr(self.snapshots.add_page(lines, reader, last)).ok();
+        }
+        let content = match name {
+            b"bad" => self.bad_list().into_bytes(),
+            b"info.json" => report::json(&self.mount_info()),
+            b"stats.json" => report::json(&self.mount_stats()),
+            PREFETCH => self.prefetch_text().into_bytes(),
+            SETTINGS => self.settings.get()?.show(&self.tuning),
+            _ => return None,
+        };
+        let takes = match name {
+            PREFETCH => Takes::Announcements(Arc::new(Mutex::new(Writer::new()))),
+            SETTINGS => Takes::Settings,
+            _ => Takes::Nothing,
+        };
+        self.attr(self.snapshots.add(content, takes)).ok()
+    }
+
+    /// Attributes of the directory or of a snapshot.
+    pub(super) fn attr(&self, inode: Inode) -> Result<Attr, Errno> {
+        let folder = self.namespace.plain_folder(inode);
+        let Inode::Snapshot(number) = inode else { return Ok(folder) };
+        let size = self.snapshots.content(number).ok_or(Errno::ESTALE)?.len() as u64;
+        let ((uid, mode), modified) = (self.owner(number), SystemTime::now());
+        let kind = FileKind::File;
+        Ok(Attr { kind, size, stored_bytes: size, mode, links: 1, uid, modified, ..folder })
+    }
+
+    fn attr_of(&self, ino: u64) -> Result<Attr, Errno> {
+        self.attr(Inode::of(ino))
+    }
+
+    /// Lists the directory from entry `from` on: inode, name.
+    pub(super) fn list(from: u64) -> impl Iterator<Item = (u64, &'static [u8])> {
+        let from = usize::try_from(from).unwrap_or(usize::MAX);
+        FILES.into_iter().enumerate().skip(from).map(|(place, name)| (LISTED + place as u64, name))
+    }
+
+    /// The content of a snapshot, for somebody who reads up to `end`.
+    pub(super) fn read(&self, number: u64, end: u64) -> Result<Arc<[u8]>, Errno> {
+        let (content, page) = self.snapshots.read(number, end)?;
+        if let Some((reader, last)) = page {
+            self.trace.was_read(&reader, last);
+        }
+        Ok(content)
+    }
+
+    /// Owner and permission bits of a snapshot. The kernel checks them: what it lets change settings comes
+    /// from who owns the process, or root.
+    fn owner(&self, number: u64) -> (u32, u16) {
+        let Access { uid, master, file_mode, prefetch_mode } = self.access;
+        match self.snapshots.takes(number) {
+            Takes::Nothing if self.snapshots.is_page(number) => (master, TRACE_MODE),
+            Takes::Nothing => (uid, file_mode),
+            Takes::Announcements(_) => (uid, prefetch_mode),
+            Takes::Settings => (master, SETTINGS_MODE),
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn snapshots(&self) -> usize {
+        self.snapshots.count()
+    }
+
+    fn taken_by(&self, ino: u64) -> Takes {
+        match Inode::of(ino) {
+            Inode::Snapshot(number) => self.snapshots.takes(number),
+            _ => Takes::Nothing,
+        }
+    }
+
+    /// What can be written, not by ioctl.
+    fn writable(&self, ino: u64) -> Result<Takes, Errno> {
+        match self.taken_by(ino) {
+            Takes::Nothing => Err(Errno::EROFS),
+            Takes::Announcements(_) if self.access.prefetch_mode & 0o222 == 0 => Err(Errno::EROFS),
+            takes => Ok(takes),
+        }
+    }
+
+    /// Whether an inode may be opened for writing.
+    ///
+    /// # Errors
+    /// EROFS: it is no control file that takes something.
+    pub(in crate::vfs) fn open_for_writing(&self, ino: u64) -> Result<(), Errno> {
+        self.writable(ino).map(drop)
+    }
+
+    /// Sets a size: means nothing where something is taken, so that `>` works.
+    ///
+    /// # Errors
+    /// EROFS: as [`Control::open_for_writing`].
+    pub(in crate::vfs) fn set_size(&self, ino: u64) -> Result<Attr, Errno> {
+        self.open_for_writing(ino)?;
+        self.attr_of(ino)
+    }
+
+    /// Takes the next bytes of an announcement, or changes of settings. Where in the file they are written to means nothing, but that
+    /// they end at a page's end is a hint that more will come.
+    ///
+    /// # Errors
+    /// * EROFS: as [`Control::open_for_writing`].
+    /// * EINVAL, ENOENT, EISDIR: a line or number is no sample. What was before it is announced (and is once
+    ///   more if this write is tried again), what is behind it in this write is not.
+    /// * ENOSPC: too many samples are waiting. Nothing of this write was taken; try it again later.
+    /// * EIO: a name depends on bytes that cannot be read.
+    /// * EINVAL: a setting cannot be. None of this write is changed.
+    pub(in crate::vfs) fn write(
+        &self,
+        ino: u64,
+        offset_bytes: u64,
+        bytes: &[u8],
+    ) -> Result<(), Errno> {
+        self.take_written(self.writable(ino)?, offset_bytes, bytes)
+    }
+
+    /// As [`Control::write`], by who has the file open for reading only: on a mount that the kernel takes for
+    /// read-only there is no other way.
+    ///
+    /// # Errors
+    /// ENOTTY: it is no control file that takes something. Else as [`Control::write`].
+    pub(in crate::vfs) fn write_by_ioctl(&self, ino: u64, bytes: &[u8]) -> Result<(), Errno> {
+        match self.taken_by(ino) {
+            Takes::Nothing => Err(Errno::ENOTTY),
+            takes => self.take_written(takes, 1, bytes),
+        }
+    }
+
+    fn take_written(&self, takes: Takes, offset: u64, bytes: &[u8]) -> Result<(), Errno> {
+        match takes {
+            Takes::Nothing => Err(Errno::EROFS),
+            Takes::Announcements(writer) => self.written(&writer, offset, bytes),
+            Takes::Settings => self.settings.get().ok_or(Errno::EROFS)?.change(&self.tuning, bytes),
+        }
+    }
+}
+
+/// Who reads `trace` under this name; `None`: it is no such name.
+fn reader_of_trace(name: &[u8]) -> Option<&[u8]> {
+    match name.strip_prefix(TRACE)? {
+        b"" => Some(b""),
+        rest => {
+            let reader = rest.strip_prefix(b".")?;
+            (1..=MAX_READER_BYTES).contains(&reader.len()).then_some(reader)
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! What the control files `info.json`, `stats.json`, `prefetch` and `bad` say.
+
+use super::Control;
+use crate::format::{Fault, Mismatch};
+use crate::vfs::PrefetchFigures;
+use crate::vfs::options::Options;
+use crate::vfs::report::{MountInfo, MountStats, info};
+use crate::vfs::samples::bad::{AllBad, Bad};
+use std::fmt::Write;
+
+/// What `info.json` says of how it was mounted.
+pub(super) struct Mounted {
+    io: &'static str,
+    given: Vec<String>,
+    concurrency: u64,
+    workers: u64,
+}
+
+impl Mounted {
+    pub(super) fn new(options: Options) -> Self {
+        let Options { io, given, concurrency, workers, .. } = options;
+        Self { io, given, concurrency, workers }
+    }
+}
+
+impl Control {
+    /// What `info.json` says now.
+    pub(in crate::vfs) fn mount_info(&self) -> MountInfo {
+        MountInfo {
+            dataset: {
+                let names = self.samples.store().parts().iter().map(|part| part.name());
+                info(self.samples.dataset(), self.namespace.catalog(), names)
+            },
+            verify: format!("{:?}", self.tuning.verify()).to_lowercase(),
+            cache_size_bytes: self.tuning.cache_bytes(),
+            transport: self.tuning.transport().into(),
+            request_bytes: self.tuning.request_bytes(),
+            io: self.mounted.io.into(),
+            threads: self.mounted.concurrency.saturating_sub(self.mounted.workers),
+            workers: self.mounted.workers,
+            options: self.mounted.given.clone(),
+            pid: std::process::id(),
+            trace_readers: self.trace.readers() as u64,
+        }
+    }
+
+    /// What `stats.json` says now.
+    pub(in crate::vfs) fn mount_stats(&self) -> MountStats {
+        let (bad_samples, bad_containers) = self.samples.bad().counts();
+        MountStats {
+            counters: self.samples.stats().snapshot(),
+            cache: self.memory.cache().figures(),
+            blocks: self.memory.blocks().figures(),
+            prefetch: self.prefetch.figures(),
+            reads_waiting: self.prefetch.reads_waiting(),
+            bad_samples,
+            bad_containers,
+        }
+    }
+
+    /// `prefetch` as it is read.
+    pub(in crate::vfs) fn prefetch_text(&self) -> String {
+        let PrefetchFigures { waiting, in_flight, .. } = self.prefetch.figures();
+        let mut text = format!(
+            "Write here what will be read next, in order: sample numbers, or paths from the root of the\n\
+             mount, one a line; or sample numbers as raw little-endian u64.\n\
+             waiting: {waiting}\n\
+             in flight: {in_flight}"
+        );
+        // The kernel cuts what is appended at page boundaries, which then are boundaries of numbers too.
+        while text.len() % 8 != 7 {
+            text.push(' ');
+        }
+        text + "\n"
+    }
+
+    /// `bad`: a line a bad sample, fields set apart by tabs; empty while all is well.
+    pub(in crate::vfs) fn bad_list(&self) -> String {
+        let catalog = self.namespace.catalog();
+        let AllBad { samples, unlisted, containers } = self.samples.bad().all();
+        let numbers: Vec<u64> = samples.iter().map(|&(sample, _)| sample).collect();
+        let paths = if numbers.is_empty() {
+            Ok(Vec::new())
+        } else {
+            catalog.paths(self.samples.dataset(), &numbers)
+        };
+        let mut out = String::new();
+        for (place, (sample, bad)) in samples.iter().enumerate() {
+            let path = paths.as_ref().ok().and_then(|paths| paths.get(place));
+            let path = path.map_or_else(|| sample.to_string(), |p| escape(p));
+            let _ = writeln!(out, "{path}\t{}", self.bad_fields(*sample, bad));
+        }
+        for (part, what) in containers {
+            let container = escape(self.samples.name_of(part).as_bytes());
+            let _ = writeln!(out, "-\t{what}\t{container}\t-\t-\t-\t-\t-");
+        }
+        if unlisted > 0 {
+            let _ =
+                writeln!(out, "-\tand {unlisted} more requests for bad samples\t-\t-\t-\t-\t-\t-");
+        }
+        out
+    }
+
+    fn bad_fields(&self, sample: u64, bad: &Bad) -> String {
+        let located = &bad.located;
+        let (reason, expected, found) = match &bad.fault {
+            Fault::Checksum(Mismatch { expected, found }) => {
+                ("checksum".to_owned(), format!("{expected:#010x}"), format!("{found:#010x}"))
+            }
+            Fault::Structure(what) => (escape(what.as_bytes()), "-".to_owned(), "-".to_owned()),
+            Fault::Damaged => ("damaged".to_owned(), "-".to_owned(), "-".to_owned()),
+            Fault::Unreadable(error) => (escape(error.as_bytes()), "-".to_owned(), "-".to_owned()),
+        };
+        let container = escape(self.samples.name_of(located.part).as_bytes());
+        let (offset, length) = (located.sample.offset_bytes, located.sample.length_bytes);
+        format!("{reason}\t{container}\t{sample}\t{offset}\t{length}\t{expected}\t{found}")
+    }
+}
+
+/// Tabs, newlines and backslashes as escapes, so that a line is a line.
+fn escape(bytes: &[u8]) -> String {
+    let text = String::from_utf8_lossy(bytes);
+    text.chars().fold(String::with_capacity(text.len()), |mut out, c| {
+        match c {
+            '\t' => out.push_str("\\t"),
+            '\n' => out.push_str("\\n"),
+            '\\' => out.push_str("\\\\"),
+            other => out.push(other),
+        }
+        out
+    })
+}

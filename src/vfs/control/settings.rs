@@ -1,0 +1,77 @@
+//! What can be changed while it is mounted.
+
+use crate::vfs::Errno;
+use crate::vfs::memory::Memory;
+use crate::vfs::options::Verify;
+use crate::vfs::prefetch::Prefetch;
+use crate::vfs::samples::Samples;
+use std::sync::{Arc, OnceLock};
+
+/// Knows what can be changed, by name: the control file `settings` only carries text to it and back.
+pub trait Settings: Send + Sync {
+    /// The settings as they are, in JSON.
+    fn show(&self, tuning: &Tuning) -> Vec<u8>;
+
+    /// Changes settings, lines `NAME=VALUE`: all of them, or none.
+    ///
+    /// # Errors
+    /// One of them cannot be.
+    fn change(&self, tuning: &Tuning, text: &[u8]) -> Result<(), Errno>;
+}
+
+/// What of a mounted file system can be changed.
+pub struct Tuning {
+    samples: Arc<Samples>,
+    memory: Arc<Memory>,
+    prefetch: Arc<Prefetch>,
+    /// How requests come, and the memory that they take for good.
+    transport: OnceLock<(&'static str, u64)>,
+}
+
+impl Tuning {
+    pub(super) fn new(samples: Arc<Samples>, memory: Arc<Memory>, prefetch: Arc<Prefetch>) -> Self {
+        Self { samples, memory, prefetch, transport: OnceLock::new() }
+    }
+
+    /// When samples are checked.
+    #[must_use]
+    pub fn verify(&self) -> Verify {
+        self.samples.verify()
+    }
+
+    /// Checks samples at other times from now on. What was fetched unchecked is forgotten; what the kernel's
+    /// page cache was given stays there.
+    pub fn set_verify(&self, verify: Verify) {
+        if self.samples.set_verify(verify) == Verify::Off && verify != Verify::Off {
+            self.memory.cache().clear();
+        }
+    }
+
+    /// Hard cap of what is held in memory, in bytes.
+    #[must_use]
+    pub fn cache_bytes(&self) -> u64 {
+        self.memory.budget().cap_bytes()
+    }
+
+    /// Moves that cap. If it is lowered, what is too much is freed now; what is being answered, after that.
+    pub fn set_cache_bytes(&self, bytes: u64) {
+        self.memory.budget().set_cap_bytes(bytes);
+        self.memory.cache().shrink();
+        self.prefetch.set_cap_bytes(bytes);
+    }
+
+    pub(in crate::vfs) fn set_transport(&self, name: &'static str, request_bytes: u64) {
+        let _ = self.transport.set((name, request_bytes));
+    }
+
+    /// The transport's name.
+    pub(super) fn transport(&self) -> &'static str {
+        self.transport.get().map_or("none", |&(name, _)| name)
+    }
+
+    /// Memory that requests take for good, in bytes.
+    #[must_use]
+    pub fn request_bytes(&self) -> u64 {
+        self.transport.get().map_or(0, |&(_, bytes)| bytes)
+    }
+}

@@ -1,0 +1,183 @@
+//! What `/.ffrfs/trace` gives: a line of JSON about the page, then one for each request.
+
+use super::Control;
+use crate::catalog::Node;
+use crate::vfs::Operation;
+use crate::vfs::inode::Inode;
+use crate::vfs::trace::{Event, Page, Subject, TRACED_FOR};
+use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+/// The operation of what is fetched ahead.
+pub const AHEAD: &str = "prefetch";
+
+/// The first line.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct TraceHead {
+    /// When the mount was, in nanoseconds since 1970: from there all times are counted.
+    pub epoch_unix_ns: u64,
+    /// For how long this read keeps tracing on, in milliseconds.
+    pub traced_for_ms: u64,
+    /// The number of the last event of this page.
+    pub last: u64,
+    /// How many events before that came too fast to be kept.
+    pub lost: u64,
+    /// Whether there are more already.
+    pub has_more: bool,
+}
+
+/// A further line: a request, or a fetch ahead.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TraceEvent {
+    /// Counted from the mount, in the order in which they ended.
+    pub number: u64,
+    /// `lookup`, `read` …, or `prefetch`.
+    pub operation: Cow<'static, str>,
+    /// The thread that asked, that is the process if it has one; 0: the kernel, or one in a PID namespace
+    /// that the daemon does not see.
+    pub pid: u32,
+    /// What was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ino: Option<u64>,
+    /// Its path from the root of the mount, `.` for the root. Of what is fetched ahead the first sample's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+    /// Of what is fetched ahead: the container.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub container: Option<String>,
+    /// Of what is fetched ahead: how many samples.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub samples: Option<u64>,
+    /// Where in the file, or in the container.
+    pub offset: u64,
+    /// How much was asked for.
+    pub length: u64,
+    /// How much was given.
+    pub bytes: u64,
+    /// The error number; 0: none. A name that is not there is ENOENT.
+    pub errno: i32,
+    /// From the mount to when it came.
+    pub start_ns: u64,
+    /// From then until it was answered.
+    pub duration_ns: u64,
+    /// What it spent its time with, one behind the other.
+    pub phases: Vec<TracePhase>,
+}
+
+/// What a request spent time with.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TracePhase {
+    /// `queue`, `wait`, `cache`, `disk`, `verify` or `reply`.
+    pub name: Cow<'static, str>,
+    /// From the mount to its beginning.
+    pub start_ns: u64,
+    /// How long it was.
+    pub duration_ns: u64,
+}
+
+impl Control {
+    /// What a reader has not read yet, as it reads it, and the number of the last event of it.
+    pub(in crate::vfs) fn trace_lines(&self, reader: &[u8]) -> (Vec<u8>, u64) {
+        let page = self.trace.page(reader);
+        let head = TraceHead {
+            epoch_unix_ns: self.trace.epoch_unix_nanos(),
+            traced_for_ms: TRACED_FOR.as_millis() as u64,
+            last: page.last,
+            lost: page.lost,
+            has_more: page.has_more,
+        };
+        let mut out = line(&head);
+        let paths = self.paths_in(&page);
+        for (number, event) in &page.events {
+            out.extend(line(&self.line_of(*number, event, &paths)));
+        }
+        (out, page.last)
+    }
+
+    /// The paths of all that is in a page.
+    fn paths_in(&self, page: &Page) -> HashMap<Node, String> {
+        let mut nodes: Vec<Node> =
+            page.events.iter().filter_map(|(_, event)| node_of(event)).collect();
+        nodes.sort_unstable_by_key(|node| Inode::Node(*node).number());
+        nodes.dedup();
+        // A name that depends on bytes which cannot be read is left out.
+        let paths =
+            self.namespace.catalog().paths_of(self.samples.dataset(), &nodes).unwrap_or_default();
+        let shown = paths.iter().map(|path| String::from_utf8_lossy(path).into_owned());
+        nodes.into_iter().zip(shown).collect()
+    }
+
+    fn line_of(&self, number: u64, event: &Event, paths: &HashMap<Node, String>) -> TraceEvent {
+        let path = node_of(event).and_then(|node| match (node, paths.get(&node)) {
+            (Node::Folder(0), _) => Some(".".to_owned()),
+            (_, path) => path.filter(|path| !path.is_empty()).cloned(),
+        });
+        let part = match event.subject {
+            Subject::Ahead { part, .. } => self.samples.store().parts().get(part),
+            _ => None,
+        };
+        let absent = match event.subject {
+            Subject::Name(..) if event.answer.is_ok() => libc::ENOENT,
+            _ => 0,
+        };
+        let phases = event.phases.iter().map(|(phase, start, end)| TracePhase {
+            name: phase.name().into(),
+            start_ns: self.trace.nanos(*start),
+            duration_ns: self.trace.nanos(*end) - self.trace.nanos(*start),
+        });
+        let start_ns = self.trace.nanos(event.start);
+        TraceEvent {
+            number,
+            operation: event.operation.map_or(AHEAD, Operation::name).into(),
+            pid: event.pid,
+            ino: match &event.subject {
+                Subject::Inode(ino) => Some(*ino),
+                Subject::Name(..) => None,
+                Subject::Ahead { first, .. } => *first,
+            },
+            path: match &event.subject {
+                Subject::Name(_, name) => Some(below(path.as_deref(), name)),
+                Subject::Inode(_) | Subject::Ahead { .. } => path,
+            },
+            container: part.map(|part| part.name().to_string()),
+            samples: match event.subject {
+                Subject::Ahead { samples, .. } => Some(samples as u64),
+                _ => None,
+            },
+            offset: event.offset_bytes,
+            length: event.length_bytes,
+            bytes: event.answer.unwrap_or(0),
+            errno: event.answer.err().map_or(absent, |errno| errno.0),
+            start_ns,
+            duration_ns: self.trace.nanos(event.end) - start_ns,
+            phases: phases.collect(),
+        }
+    }
+}
+
+/// What an event's path leads to, or begins with.
+fn node_of(event: &Event) -> Option<Node> {
+    let ino = match event.subject {
+        Subject::Inode(ino) | Subject::Name(ino, _) => ino,
+        Subject::Ahead { first, .. } => first?,
+    };
+    match Inode::of(ino) {
+        Inode::Node(node) => Some(node),
+        Inode::ControlFolder | Inode::Snapshot(_) => None,
+    }
+}
+
+fn below(folder: Option<&str>, name: &[u8]) -> String {
+    let name = String::from_utf8_lossy(name);
+    match folder {
+        None | Some(".") => name.into_owned(),
+        Some(folder) => format!("{folder}/{name}"),
+    }
+}
+
+fn line(value: &impl Serialize) -> Vec<u8> {
+    let mut text = serde_json::to_vec(value).unwrap_or_default();
+    text.push(b'\n');
+    text
+}

@@ -1,0 +1,113 @@
+//! Announcements from those who write to `prefetch`.
+
+use super::Control;
+use super::announce::{Item, Parser, Refused, Take};
+use super::snapshots::Writer;
+use crate::catalog::Node;
+use crate::vfs::Errno;
+use std::sync::atomic::Ordering;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// A last line without newline counts when nothing has followed it for so long. (FORGET alone would not do:
+/// the kernel keeps a closed file's inode until its name is looked up again.)
+const LINE_TIMEOUT: Duration = Duration::from_millis(100);
+/// The same behind a write that looks like a full buffer: programs and the kernel cut at multiples of this,
+/// in the middle of a line, and may take their time for the rest.
+const CUT_BYTES: u64 = 4096;
+const CUT_LINE_TIMEOUT: Duration = Duration::from_secs(10);
+
+fn lock(writer: &Mutex<Writer>) -> MutexGuard<'_, Writer> {
+    writer.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Control {
+    pub(super) fn written(
+        &self,
+        writer: &Mutex<Writer>,
+        offset: u64,
+        bytes: &[u8],
+    ) -> Result<(), Errno> {
+        let mut writer = lock(writer);
+        let taken = self.take(&mut writer, |parser, take| parser.write(bytes, take));
+        let length = bytes.len() as u64;
+        let ends = [length, offset.saturating_add(length)];
+        let cut = ends.iter().any(|end| end.is_multiple_of(CUT_BYTES));
+        writer.over = Instant::now() + if cut { CUT_LINE_TIMEOUT } else { LINE_TIMEOUT };
+        if writer.parser.has_line() {
+            self.has_lines.store(true, Ordering::Relaxed);
+            self.prefetch.wake();
+        }
+        taken
+    }
+
+    /// Lets a writer's parser work, and announces what it finds: all of it, or the parser stays as it was.
+    fn take(
+        &self,
+        writer: &mut Writer,
+        work: impl FnOnce(&mut Parser, &mut Take) -> Result<(), Refused>,
+    ) -> Result<(), Errno> {
+        let before = writer.parser.clone();
+        let mut samples = Vec::new();
+        let outcome = work(&mut writer.parser, &mut |item| {
+            samples.push(self.announced(item)?);
+            Ok(())
+        });
+        if let Err(errno) = self.prefetch.announce(&samples) {
+            writer.parser = before;
+            return Err(errno);
+        }
+        outcome.map_err(|refused| {
+            writer.warn(&refused.item, refused.errno);
+            refused.errno
+        })
+    }
+
+    /// The sample that a line or number means.
+    fn announced(&self, item: Item) -> Result<u64, Errno> {
+        match item {
+            Item::Number(number) if number < self.samples.dataset().len() => Ok(number),
+            Item::Number(_) => Err(Errno::EINVAL),
+            Item::Path(path) => {
+                let found = self.namespace.catalog().find(self.samples.dataset(), path);
+                match found.map_err(|e| Errno::from(&e))? {
+                    Some(Node::Sample(sample)) => Ok(sample),
+                    Some(Node::Folder(_)) => Err(Errno::EISDIR),
+                    None => Err(Errno::ENOENT),
+                }
+            }
+        }
+    }
+
+    /// A snapshot is gone: what its writer left without newline counts now.
+    pub(in crate::vfs) fn forget(&self, number: u64, lookups: u64) {
+        if let Some(writer) = self.snapshots.forget(number, lookups) {
+            let mut writer = lock(&writer);
+            // Nobody hears of an error any more but the log.
+            if self.take(&mut writer, Parser::end) == Err(Errno::ENOSPC) {
+                writer.warn("the last line", Errno::ENOSPC);
+            }
+        }
+    }
+
+    /// Takes last lines without newline of writers that have been silent for a while, but keep the file
+    /// open; whether there are more, so that this is to be called again in 100 ms or so.
+    pub(in crate::vfs) fn tick(&self) -> bool {
+        self.has_lines.load(Ordering::Relaxed) && self.tick_at(Instant::now())
+    }
+
+    pub(in crate::vfs) fn tick_at(&self, now: Instant) -> bool {
+        self.has_lines.store(false, Ordering::Relaxed);
+        for writer in self.snapshots.writers() {
+            let mut writer = lock(&writer);
+            if now >= writer.over && writer.parser.has_line() {
+                // What finds no room now stays, and is tried again.
+                let _ = self.take(&mut writer, Parser::end);
+            }
+            if writer.parser.has_line() {
+                self.has_lines.store(true, Ordering::Relaxed);
+            }
+        }
+        self.has_lines.load(Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,462 @@
+//! [`Vfs`]: what the transports, the tools and the daemon call. It wires the parts and holds nothing else.
+
+use super::checkpoints::CheckpointStore;
+use super::control::{Control, Settings, Shown};
+use super::inode::{CONTROL_NAME, Inode};
+use super::memory::Memory;
+use super::namespace::{Attr, FileKind, Listed, Lookup, Namespace, Totals};
+use super::options::{FOREVER, Options, Verify};
+use super::prefetch::{Delivery, Fetch, Prefetch, PrefetchFigures};
+use super::reader::{Payload, Reader, Reply, Step, Task};
+use super::report::{MountInfo, MountStats};
+use super::samples::Samples;
+use super::{Errno, Stats, Trace};
+use crate::catalog::{Catalog, Dataset, Node, ROOT};
+use crate::io::{Buffer, ReadError};
+use crate::store::Store;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A mounted dataset.
+pub struct Vfs {
+    samples: Arc<Samples>,
+    namespace: Arc<Namespace>,
+    prefetch: Arc<Prefetch>,
+    reader: Reader,
+    control: Control,
+    trace: Arc<Trace>,
+}
+
+impl Vfs {
+    /// Puts a dataset and its names together.
+    ///
+    /// # Panics
+    /// `store` lacks a part that the dataset lies in.
+    #[must_use]
+    pub fn new(dataset: Dataset, catalog: Catalog, store: Store, options: Options) -> Self {
+        let (count, bytes) = (dataset.len(), dataset.data_bytes());
+        let memory = Arc::new(Memory::new(options.cache_bytes, count, bytes, options.concurrency));
+        let samples = Arc::new(Samples::new(dataset, store, options.verify));
+        let trace = Arc::new(Trace::default());
+        let namespace = Arc::new(Namespace::new(Arc::clone(&samples), catalog, &options));
+        let prefetch = Arc::new(Prefetch::new(
+            Arc::clone(&samples),
+            Arc::clone(&memory),
+            Arc::clone(&trace),
+            options.kernel_bytes,
+        ));
+        let reader = Reader::new(Arc::clone(&samples), Arc::clone(&memory), Arc::clone(&prefetch));
+        let shown = Shown {
+            samples: Arc::clone(&samples),
+            memory,
+            namespace: Arc::clone(&namespace),
+            prefetch: Arc::clone(&prefetch),
+            trace: Arc::clone(&trace),
+        };
+        let control = Control::new(shown, options);
+        Self { samples, namespace, prefetch, reader, control, trace }
+    }
+
+    /// Says how requests come, and how much memory they take for good. What was said first counts.
+    pub fn set_transport(&self, name: &'static str, request_bytes: u64) {
+        self.control.tuning().set_transport(name, request_bytes);
+    }
+
+    /// Says where checkpoints of large samples are kept. What was said first counts.
+    pub fn keep_checkpoints(&self, store: Arc<dyn CheckpointStore>) {
+        self.reader.keep_checkpoints(store);
+    }
+
+    /// Says in which directory samples are decoded that cannot be decoded from the middle. What was said
+    /// first counts.
+    pub fn spool_to(&self, folder: PathBuf) {
+        self.reader.spool_to(folder);
+    }
+
+    /// Makes the control file `settings` work. What was said first counts.
+    pub fn set_settings(&self, settings: impl Settings + 'static) {
+        self.control.set_settings(Box::new(settings));
+    }
+
+    /// Where its bytes lie.
+    #[must_use]
+    pub fn store(&self) -> &Store {
+        self.samples.store()
+    }
+
+    /// What is mounted.
+    #[must_use]
+    pub fn dataset(&self) -> &Dataset {
+        self.samples.dataset()
+    }
+
+    /// The names of its samples.
+    #[must_use]
+    pub fn catalog(&self) -> &Catalog {
+        self.namespace.catalog()
+    }
+
+    /// The counters.
+    #[must_use]
+    pub fn stats(&self) -> &Stats {
+        self.samples.stats()
+    }
+
+    /// The requests of late, while somebody reads `/.ffrfs/trace`.
+    #[must_use]
+    pub fn trace(&self) -> &Trace {
+        &self.trace
+    }
+
+    /// The number of samples that have a name.
+    #[must_use]
+    pub fn samples(&self) -> u64 {
+        self.catalog().samples()
+    }
+
+    /// What `info.json` says now.
+    #[must_use]
+    pub fn mount_info(&self) -> MountInfo {
+        self.control.mount_info()
+    }
+
+    /// What `stats.json` says now.
+    #[must_use]
+    pub fn mount_stats(&self) -> MountStats {
+        self.control.mount_stats()
+    }
+
+    /// When samples are checked.
+    #[must_use]
+    pub fn verify(&self) -> Verify {
+        self.samples.verify()
+    }
+}
+
+/// Names and attributes.
+impl Vfs {
+    /// Whether an inode belongs to the control directory.
+    #[must_use]
+    pub fn is_control(&self, ino: u64) -> bool {
+        !matches!(Inode::of(ino), Inode::Node(_))
+    }
+
+    /// Whether a name in a directory belongs to the control directory.
+    #[must_use]
+    pub fn is_control_name(&self, parent: u64, name: &[u8]) -> bool {
+        self.is_control(parent) || (parent == 1 && name == CONTROL_NAME)
+    }
+
+    /// Finds a name in a directory.
+    ///
+    /// # Errors
+    /// The parent is no directory; or the container cannot be read any more.
+    pub fn lookup(&self, parent: u64, name: &[u8]) -> Result<Lookup, Errno> {
+        match Inode::of(parent) {
+            Inode::Node(Node::Folder(ROOT)) if name == CONTROL_NAME => {
+                self.control.attr(Inode::ControlFolder).map(Lookup::Found)
+            }
+            Inode::Node(Node::Folder(folder)) => match self.namespace.lookup(folder, name)? {
+                Some(attr) => {
+                    self.kernel_knows(attr.ino);
+                    Ok(Lookup::Found(attr))
+                }
+                None => Ok(Lookup::Absent),
+            },
+            Inode::ControlFolder => {
+                Ok(self.control.lookup(name).map_or(Lookup::Absent, Lookup::Passing))
+            }
+            Inode::Node(Node::Sample(_)) | Inode::Snapshot(_) => Err(Errno::ENOTDIR),
+        }
+    }
+
+    /// The kernel has dropped an inode that `lookups` lookups told it of.
+    pub fn forget(&self, ino: u64, lookups: u64) {
+        match Inode::of(ino) {
+            Inode::Snapshot(number) => self.control.forget(number, lookups),
+            Inode::Node(Node::Sample(sample)) => self.prefetch.kernel_forgot(sample),
+            Inode::Node(Node::Folder(_)) | Inode::ControlFolder => {}
+        }
+    }
+
+    /// The kernel is told of an inode.
+    pub(super) fn kernel_knows(&self, ino: u64) {
+        if let Inode::Node(Node::Sample(sample)) = Inode::of(ino) {
+            self.prefetch.kernel_knows(sample);
+        }
+    }
+
+    /// Attributes of an inode.
+    ///
+    /// # Errors
+    /// There is no such inode; or the container cannot be read any more.
+    pub fn getattr(&self, ino: u64) -> Result<Attr, Errno> {
+        match Inode::of(ino) {
+            Inode::Node(node) => self.namespace.attr(node),
+            inode => self.control.attr(inode),
+        }
+    }
+
+    /// Where a symbolic link leads.
+    ///
+    /// # Errors
+    /// EINVAL: the inode is no symbolic link; or the container cannot be read any more.
+    pub fn readlink(&self, ino: u64) -> Result<Vec<u8>, Errno> {
+        self.namespace.readlink(ino)
+    }
+
+    /// Lists a directory from cursor `from` (0 at first, then as told) until `emit` returns false.
+    ///
+    /// # Errors
+    /// It is no directory; or the container cannot be read any more.
+    pub fn readdir(
+        &self,
+        ino: u64,
+        from: u64,
+        emit: &mut dyn FnMut(Listed) -> bool,
+    ) -> Result<(), Errno> {
+        match Inode::of(ino) {
+            Inode::Node(Node::Folder(folder)) => self.namespace.list(folder, from, emit),
+            Inode::ControlFolder => {
+                if Namespace::list_dots(ino, 1, from, emit) {
+                    let mut next = from.max(2);
+                    let _ = Control::list(next - 2).all(|(ino, name)| {
+                        next += 1;
+                        let kind = FileKind::File;
+                        emit(Listed { ino, next, name, kind, lasting: false })
+                    });
+                }
+                Ok(())
+            }
+            Inode::Node(Node::Sample(_)) | Inode::Snapshot(_) => Err(Errno::ENOTDIR),
+        }
+    }
+
+    /// Attributes of an entry of `folder`, and how long they are good. For a control file this is a lookup:
+    /// what is not told to the kernel must be forgotten.
+    ///
+    /// # Errors
+    /// The container cannot be read any more.
+    pub fn attr_of_listed(&self, folder: u64, entry: &Listed) -> Result<(Attr, Duration), Errno> {
+        if entry.lasting {
+            self.kernel_knows(entry.ino);
+            return Ok((self.getattr(entry.ino)?, FOREVER));
+        }
+        match self.lookup(folder, entry.name) {
+            Ok(Lookup::Passing(attr)) => Ok((attr, Duration::ZERO)),
+            // `.` and `..`: the kernel takes the number and the type from here, no more.
+            _ => Ok((self.getattr(entry.ino)?, Duration::ZERO)),
+        }
+    }
+
+    /// Sizes and counts.
+    #[must_use]
+    pub fn totals(&self) -> Totals {
+        self.namespace.totals()
+    }
+
+    /// The value of an extended attribute of a sample.
+    ///
+    /// # Errors
+    /// ENODATA: there is no attribute of that name.
+    pub fn getxattr(&self, ino: u64, name: &[u8]) -> Result<Vec<u8>, Errno> {
+        self.namespace.getxattr(ino, name)
+    }
+
+    /// The names of an inode's extended attributes, each with a NUL behind it.
+    #[must_use]
+    pub fn listxattr(&self, ino: u64) -> Vec<u8> {
+        self.namespace.listxattr(ino)
+    }
+
+    /// Where the next data or the next hole of a file begins, at or behind `offset_bytes`.
+    ///
+    /// # Errors
+    /// ENXIO: there is none from there on. ENOSYS: no file has holes, and the kernel can answer for all.
+    pub fn seek(&self, ino: u64, offset_bytes: u64, for_data: bool) -> Result<u64, Errno> {
+        self.namespace.seek(ino, offset_bytes, for_data)
+    }
+}
+
+/// Reads, as a [`super::Driver`] does them.
+impl Vfs {
+    /// Begins to read up to `length` bytes of an inode from `offset`.
+    pub fn read(&self, ino: u64, offset: u64, length: u64) -> Step {
+        match Inode::of(ino) {
+            Inode::Node(Node::Sample(sample)) => self.reader.read(sample, offset, length),
+            Inode::Snapshot(number) => {
+                let end = offset.saturating_add(length);
+                match self.control.read(number, end) {
+                    Ok(bytes) => {
+                        let end = end.min(bytes.len() as u64);
+                        let range = offset.min(end) as usize..end as usize;
+                        Step::done(Payload::Control(bytes, range))
+                    }
+                    Err(errno) => Step::failed(errno),
+                }
+            }
+            Inode::Node(Node::Folder(_)) | Inode::ControlFolder => Step::failed(Errno::EISDIR),
+        }
+    }
+
+    /// What the task wants is not in memory: the disk must be waited for. Decides what to wait for.
+    pub fn must_wait(&self, task: Task) -> Step {
+        self.reader.must_wait(task)
+    }
+
+    /// Goes on with a task whose bytes were fetched into [`Task::span`], or could not be.
+    pub fn resume(&self, task: Task, fetched: Result<(), ReadError>) -> Step {
+        self.reader.resume(task, fetched)
+    }
+
+    /// Goes on with a task whose [`Task::work`] is done.
+    pub fn worked(&self, task: Task) -> Step {
+        self.reader.transition(task)
+    }
+
+    /// Offers a task memory to fetch into, such as where the answer must lie. It is taken if the bytes fit
+    /// and are for this answer alone; otherwise it is dropped.
+    pub fn lend(&self, task: &mut Task, memory: Buffer) {
+        self.reader.lend(task, memory);
+    }
+
+    /// Takes an answer back once it was sent.
+    pub fn finish(&self, reply: Reply) {
+        self.reader.finish(reply);
+    }
+
+    /// Gives a task's memory back while it waits in a queue to be fetched.
+    pub fn shelve(&self, task: &mut Task) {
+        self.reader.shelve(task);
+    }
+
+    /// Gives it memory again, what this thread used last: new pages cost a fault each.
+    pub fn unshelve(&self, task: &mut Task) {
+        self.reader.unshelve(task);
+    }
+}
+
+/// What is fetched before it is read.
+impl Vfs {
+    /// Queues samples, by number, to be fetched in this order: all of them or none.
+    ///
+    /// # Errors
+    /// ENOSPC: too many are waiting. Try again later.
+    pub fn announce(&self, samples: &[u64]) -> Result<(), Errno> {
+        self.prefetch.announce(samples)
+    }
+
+    /// Calls `waker` whenever [`Vfs::next_fetch`] may have something new.
+    pub fn when_there_is_something_to_fetch(&self, waker: impl Fn() + Send + Sync + 'static) {
+        self.prefetch.when_there_is_something_to_fetch(waker);
+    }
+
+    /// Whether a reader waits for the disk: what is fetched ahead should leave it room.
+    #[must_use]
+    pub fn is_waited_for(&self) -> bool {
+        self.prefetch.is_waited_for()
+    }
+
+    /// What became of the announced samples.
+    #[must_use]
+    pub fn prefetch_figures(&self) -> PrefetchFigures {
+        self.prefetch.figures()
+    }
+
+    /// What to fetch next; `None` if nothing is to be, or there is no room for it now.
+    pub fn next_fetch(&self) -> Option<Fetch> {
+        self.prefetch.next_fetch()
+    }
+
+    /// What to fetch because a sample was looked up, if reads follow lookups, it lies in a part that
+    /// `is_cold`, and nobody fetches it.
+    pub fn looked_up(&self, ino: u64, is_cold: impl Fn(usize) -> bool) -> Option<Fetch> {
+        self.prefetch.looked_up(ino, is_cold)
+    }
+
+    /// Takes what was fetched, or not. What it gives is for the kernel's page cache; it can be read
+    /// meanwhile.
+    pub fn land(&self, fetch: Fetch, fetched: Result<(), ReadError>) -> Vec<Delivery> {
+        self.prefetch.land(fetch, fetched)
+    }
+
+    /// Whether a sample has not been read yet. A reader may still hold its pages locked, and must not be
+    /// waited for.
+    #[must_use]
+    pub fn may_store(&self, delivery: &Delivery) -> bool {
+        self.prefetch.may_store(delivery)
+    }
+
+    /// A sample was put into the kernel's page cache, or not: then it stays here.
+    pub fn stored(&self, delivery: Delivery, is_stored: bool) {
+        self.prefetch.stored(delivery, is_stored);
+    }
+}
+
+/// Control files that are written to.
+impl Vfs {
+    /// Whether an inode may be opened for writing.
+    ///
+    /// # Errors
+    /// EROFS: it is no control file that takes something.
+    pub fn open_for_writing(&self, ino: u64) -> Result<(), Errno> {
+        self.control.open_for_writing(ino)
+    }
+
+    /// Sets a size: means nothing where something is taken, so that `>` works.
+    ///
+    /// # Errors
+    /// EROFS: as [`Vfs::open_for_writing`].
+    pub fn set_size(&self, ino: u64) -> Result<Attr, Errno> {
+        self.control.set_size(ino)
+    }
+
+    /// Takes the next bytes of an announcement, or changes of settings. Where in the file they are written
+    /// means nothing, but that they end at a page's end is a hint that more will come.
+    ///
+    /// # Errors
+    /// * EROFS: as [`Vfs::open_for_writing`].
+    /// * EINVAL, ENOENT, EISDIR: a line or number is no sample. What was before it is announced (and is once
+    ///   more if this write is tried again), what is behind it in this write is not.
+    /// * ENOSPC: too many samples are waiting. Nothing of this write was taken; try it again later.
+    /// * EIO: a name depends on bytes that cannot be read.
+    /// * EINVAL: a setting cannot be. None of this write is changed.
+    pub fn write(&self, ino: u64, offset_bytes: u64, bytes: &[u8]) -> Result<(), Errno> {
+        self.control.write(ino, offset_bytes, bytes)
+    }
+
+    /// As [`Vfs::write`], by who has the file open for reading only: on a mount that the kernel takes for
+    /// read-only there is no other way.
+    ///
+    /// # Errors
+    /// ENOTTY: it is no control file that takes something. Else as [`Vfs::write`].
+    pub fn write_by_ioctl(&self, ino: u64, bytes: &[u8]) -> Result<(), Errno> {
+        self.control.write_by_ioctl(ino, bytes)
+    }
+
+    /// Takes last lines without newline of writers that have been silent for a while, but keep the file
+    /// open; whether there are more, so that this is to be called again in 100 ms or so.
+    pub fn tick_announcements(&self) -> bool {
+        self.control.tick()
+    }
+}
+
+#[cfg(test)]
+impl Vfs {
+    pub(super) fn cache_figures(&self) -> super::CacheFigures {
+        self.control.mount_stats().cache
+    }
+
+    pub(super) fn bad_list(&self) -> String {
+        self.control.bad_list()
+    }
+
+    pub(super) fn control(&self) -> &Control {
+        &self.control
+    }
+
+    pub(super) fn prefetch(&self) -> &Prefetch {
+        &self.prefetch
+    }
+}

@@ -1,0 +1,560 @@
+//! The sample cache: what was read and checked and not asked for yet, within the budget.
+//!
+//! In shards, each with its own lock: no lock is shared by all readers. What is left over of a sample that
+//! was read in part is evicted when others need the room; what was prefetched stays until it is read, or
+//! until [`SampleCache::drop_prefetched`]. A sample that a single request reads whole, and that was not
+//! prefetched, is never cached.
+
+use super::block_checksums::BlockChecksums;
+use super::blocks::Blocks;
+use super::budget::{Budget, Reservation};
+use super::in_flight::InFlightRead;
+use super::verified::Verified;
+use crate::vfs::checkpoints::Checkpoints;
+use lru::LruCache;
+use std::collections::HashMap;
+use std::hash::{Hash, Hasher};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// The largest sample that is kept whole; larger ones are remembered by their blocks' checksums.
+const MAX_WHOLE_BYTES: u64 = 4 << 20;
+/// What is being fetched must not take more than this in all.
+const FETCHING_BYTES: u64 = 64 << 20;
+const SHARDS: u64 = 16;
+
+/// What an entry or an in-flight read is of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::vfs) enum CacheKey {
+    /// A sample, by number.
+    Sample(u64),
+    /// The turn to decode a large sample at once, which only one read has at a time. Nothing is cached.
+    DecodeTurn,
+    /// A decoded interval of a sample.
+    Interval {
+        /// The id of the sample's [`Checkpoints`].
+        checkpoints: u64,
+        /// The interval, from 0.
+        number: u32,
+    },
+    /// A decoded interval of a compressed container.
+    ContainerInterval {
+        /// The container, from 0.
+        container: u32,
+        /// The interval, from 0.
+        number: u64,
+    },
+}
+
+impl CacheKey {
+    /// As one number: keys that are often in use together have different ones.
+    fn spread(&self) -> u64 {
+        match *self {
+            CacheKey::Sample(sample) => sample,
+            CacheKey::DecodeTurn => 1 << 61,
+            CacheKey::Interval { checkpoints, number } => {
+                (1 << 62) ^ (checkpoints << 24) ^ u64::from(number)
+            }
+            CacheKey::ContainerInterval { container, number } => {
+                (1 << 63) ^ (u64::from(container) << 36) ^ number
+            }
+        }
+    }
+}
+
+impl Hash for CacheKey {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(self.spread());
+    }
+}
+
+/// What is cached under a key.
+#[derive(Clone)]
+pub(in crate::vfs) enum Cached {
+    /// All bytes of the sample, or of the interval.
+    Whole(Arc<Verified>),
+    /// The checksums of a large sample's blocks.
+    Checksums(Arc<BlockChecksums>),
+    /// Where a large encoded sample can be decoded from.
+    Checkpoints(Arc<Checkpoints>),
+}
+
+impl Cached {
+    fn bytes(&self) -> u64 {
+        match self {
+            Cached::Whole(verified) => verified.capacity(),
+            Cached::Checksums(checksums) => checksums.memory_bytes(),
+            Cached::Checkpoints(checkpoints) => checkpoints.memory_bytes(),
+        }
+    }
+}
+
+/// The answer to [`SampleCache::get_or_lead`].
+pub(in crate::vfs) enum CacheAnswer {
+    /// It is cached.
+    Cached(Cached),
+    /// It was prefetched; its place in the order of arrival, if all of it has now been read.
+    Prefetched(Arc<Verified>, Option<u64>),
+    /// Another read fetches it.
+    InFlight(Arc<InFlightRead>),
+    /// Nobody fetches it: the caller leads.
+    Lead(Leader),
+}
+
+/// The leader of an in-flight read. Dropped, it ends the read and lets the followers go on, whatever became
+/// of the task that held it.
+pub(in crate::vfs) struct Leader {
+    cache: Arc<SampleCache>,
+    key: CacheKey,
+    is_prefetch: bool,
+}
+
+impl Leader {
+    /// Caches what was fetched, of which `read_bytes` are given out at once, and ends the read.
+    pub(in crate::vfs) fn end_with(self, found: Cached, read_bytes: u64) {
+        self.cache.keep(self.key, found, read_bytes);
+    }
+
+    /// Caches what was prefetched, as number `order` that arrived, and ends the read.
+    pub(in crate::vfs) fn end_prefetch(self, verified: Arc<Verified>, order: u64) {
+        let CacheKey::Sample(sample) = self.key else { return };
+        self.cache.busy.fetch_add(1, Ordering::Relaxed);
+        let mut shard = self.cache.shard(self.key);
+        let prefetched = Prefetched { verified, read_bytes: 0, order };
+        if shard.prefetched.insert(sample, prefetched).is_some() {
+            self.cache.busy.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Drop for Leader {
+    fn drop(&mut self) {
+        let read = self.cache.shard(self.key).in_flight.remove(&self.key);
+        if self.is_prefetch {
+            self.cache.busy.fetch_sub(1, Ordering::Relaxed);
+        }
+        if let Some(read) = read {
+            read.end();
+        }
+    }
+}
+
+/// Samples in memory, and who fetches which.
+pub(in crate::vfs) struct SampleCache {
+    shards: Vec<Mutex<Shard>>,
+    blocks: Arc<Blocks>,
+    budget: Budget,
+    concurrency: u64,
+    /// Samples that were or are being prefetched; 0: a reader of a whole sample need not look.
+    busy: AtomicUsize,
+    hits: AtomicU64,
+    misses: AtomicU64,
+    evictions: AtomicU64,
+}
+
+struct Shard {
+    cached: LruCache<CacheKey, Entry>,
+    /// By sample number.
+    prefetched: HashMap<u64, Prefetched>,
+    in_flight: HashMap<CacheKey, Arc<InFlightRead>>,
+}
+
+struct Entry {
+    cached: Cached,
+    /// Bytes of a whole sample that were read; once all were, nobody is expected to ask again.
+    read_bytes: u64,
+    _reservation: Reservation,
+}
+
+struct Prefetched {
+    verified: Arc<Verified>,
+    read_bytes: u64,
+    order: u64,
+}
+
+impl SampleCache {
+    /// A cache beside which `concurrency` samples are being fetched at most.
+    /// Where it needs room, `blocks` go before what was asked for.
+    pub(in crate::vfs) fn new(budget: Budget, blocks: Arc<Blocks>, concurrency: u64) -> Self {
+        let shard = || Shard {
+            cached: LruCache::unbounded(),
+            prefetched: HashMap::new(),
+            in_flight: HashMap::new(),
+        };
+        Self {
+            shards: (0..SHARDS).map(|_| Mutex::new(shard())).collect(),
+            blocks,
+            concurrency: concurrency.max(1),
+            budget,
+            busy: AtomicUsize::new(0),
+            hits: AtomicU64::new(0),
+            misses: AtomicU64::new(0),
+            evictions: AtomicU64::new(0),
+        }
+    }
+
+    /// The largest sample that is worth keeping whole, in bytes.
+    pub(in crate::vfs) fn max_whole_bytes(&self) -> u64 {
+        MAX_WHOLE_BYTES.min(self.budget.cap_bytes() / 4).min(FETCHING_BYTES / self.concurrency)
+    }
+
+    /// Whether nothing was or is being prefetched.
+    pub(in crate::vfs) fn is_idle(&self) -> bool {
+        self.busy.load(Ordering::Relaxed) == 0
+    }
+
+    fn shard(&self, key: CacheKey) -> MutexGuard<'_, Shard> {
+        self.shard_at(key.spread())
+    }
+
+    fn shard_at(&self, number: u64) -> MutexGuard<'_, Shard> {
+        let shard = (number % SHARDS) as usize;
+        self.shards[shard].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Looks up a key of which `bytes` bytes will be read; makes the caller its leader if nobody has it.
+    pub(in crate::vfs) fn get_or_lead(self: &Arc<Self>, key: CacheKey, bytes: u64) -> CacheAnswer {
+        if let Some(found) = self.get(key, bytes) {
+            return found;
+        }
+        self.misses.fetch_add(1, Ordering::Relaxed);
+        match self.lead(key) {
+            Ok(leader) => CacheAnswer::Lead(leader),
+            Err(read) => CacheAnswer::InFlight(read),
+        }
+    }
+
+    /// As [`SampleCache::get_or_lead`]; `None` if nobody has it.
+    pub(in crate::vfs) fn get(&self, key: CacheKey, bytes: u64) -> Option<CacheAnswer> {
+        let mut shard = self.shard(key);
+        if let CacheKey::Sample(sample) = key
+            && let Some((verified, used_up)) = shard.read_prefetched(sample, bytes)
+        {
+            if used_up.is_some() {
+                self.busy.fetch_sub(1, Ordering::Relaxed);
+            }
+            return Some(CacheAnswer::Prefetched(verified, used_up));
+        }
+        if let Some(cached) = shard.read_cached(key, bytes) {
+            self.hits.fetch_add(1, Ordering::Relaxed);
+            return Some(CacheAnswer::Cached(cached));
+        }
+        shard.in_flight.get(&key).map(|read| CacheAnswer::InFlight(Arc::clone(read)))
+    }
+
+    /// Makes the caller the leader, so that nobody prefetches it meanwhile; or gives the read that is in
+    /// flight.
+    pub(in crate::vfs) fn lead(
+        self: &Arc<Self>,
+        key: CacheKey,
+    ) -> Result<Leader, Arc<InFlightRead>> {
+        self.lead_as(key, false)
+    }
+
+    fn lead_as(
+        self: &Arc<Self>,
+        key: CacheKey,
+        is_prefetch: bool,
+    ) -> Result<Leader, Arc<InFlightRead>> {
+        let mut shard = self.shard(key);
+        if let Some(read) = shard.in_flight.get(&key) {
+            return Err(Arc::clone(read));
+        }
+        shard.in_flight.insert(key, Arc::new(InFlightRead::new()));
+        Ok(Leader { cache: Arc::clone(self), key, is_prefetch })
+    }
+
+    /// Makes the caller the leader of a prefetch, unless the sample is cached or in flight.
+    pub(in crate::vfs) fn lead_prefetch(self: &Arc<Self>, sample: u64) -> Option<Leader> {
+        let key = CacheKey::Sample(sample);
+        {
+            let shard = self.shard(key);
+            if shard.cached.contains(&key) || shard.prefetched.contains_key(&sample) {
+                return None;
+            }
+        }
+        let leader = self.lead_as(key, true).ok()?;
+        self.busy.fetch_add(1, Ordering::Relaxed);
+        Some(leader)
+    }
+
+    /// Whether a sample was prefetched and not all of it has been read.
+    pub(in crate::vfs) fn has_prefetched(&self, sample: u64) -> bool {
+        self.shard_at(sample).prefetched.contains_key(&sample)
+    }
+
+    /// As [`SampleCache::has_prefetched`], of what arrived as number `order`.
+    pub(in crate::vfs) fn has_arrival(&self, sample: u64, order: u64) -> bool {
+        let shard = self.shard_at(sample);
+        shard.prefetched.get(&sample).is_some_and(|prefetched| prefetched.order == order)
+    }
+
+    /// Takes out a prefetched sample: the kernel has it now, or nobody reads it. Gives how much of it was
+    /// never read, in bytes.
+    pub(in crate::vfs) fn drop_prefetched(&self, sample: u64) -> Option<u64> {
+        let prefetched = self.shard_at(sample).prefetched.remove(&sample)?;
+        self.busy.fetch_sub(1, Ordering::Relaxed);
+        Some((prefetched.verified.bytes().len() as u64).saturating_sub(prefetched.read_bytes))
+    }
+
+    /// Evicts until the budget is kept again, what was prefetched last of all.
+    pub(in crate::vfs) fn shrink(&self) {
+        while self.budget.is_overdrawn() && self.blocks.evict_any() {}
+        for shard in &self.shards {
+            while self.budget.is_overdrawn() {
+                let mut shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+                if shard.cached.pop_lru().is_none() {
+                    break;
+                }
+                self.evictions.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        for sample in self.prefetched() {
+            if self.budget.is_overdrawn() {
+                self.drop_prefetched(sample);
+            }
+        }
+    }
+
+    /// Empties the cache; an answer that is being sent keeps its bytes.
+    pub(in crate::vfs) fn clear(&self) {
+        for shard in &self.shards {
+            shard.lock().unwrap_or_else(PoisonError::into_inner).cached.clear();
+        }
+        for sample in self.prefetched() {
+            self.drop_prefetched(sample);
+        }
+    }
+
+    /// The samples that were prefetched and not read.
+    fn prefetched(&self) -> Vec<u64> {
+        let of = |shard: &Mutex<Shard>| -> Vec<u64> {
+            let shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+            shard.prefetched.keys().copied().collect()
+        };
+        self.shards.iter().flat_map(of).collect()
+    }
+
+    fn keep(&self, key: CacheKey, cached: Cached, read_bytes: u64) {
+        let Some(reservation) = self.reserve(key.spread(), cached.bytes()) else { return };
+        let entry = Entry { cached, read_bytes, _reservation: reservation };
+        self.shard(key).cached.put(key, entry);
+    }
+
+    /// Makes room, first where blocks are, then in the key's own shard, then in others.
+    fn reserve(&self, own_shard: u64, bytes: u64) -> Option<Reservation> {
+        if bytes > self.budget.cap_bytes() {
+            return None;
+        }
+        for place in own_shard..own_shard + SHARDS {
+            loop {
+                if let Some(reservation) = self.budget.reserve(bytes) {
+                    return Some(reservation);
+                }
+                if self.blocks.evict_any() {
+                    continue;
+                }
+                if self.shard_at(place).cached.pop_lru().is_none() {
+                    break;
+                }
+                self.evictions.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        None
+    }
+
+    /// Hits, misses, entries, bytes, cap, evictions.
+    pub(in crate::vfs) fn figures(&self) -> CacheFigures {
+        let mut figures = CacheFigures {
+            hits: self.hits.load(Ordering::Relaxed),
+            misses: self.misses.load(Ordering::Relaxed),
+            evictions: self.evictions.load(Ordering::Relaxed),
+            entries: 0,
+            ahead_entries: 0,
+            bytes: self.budget.held_bytes(),
+            capacity_bytes: self.budget.cap_bytes(),
+        };
+        for shard in &self.shards {
+            let shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+            figures.entries += shard.cached.len() as u64;
+            figures.ahead_entries += shard.prefetched.len() as u64;
+        }
+        figures
+    }
+}
+
+/// The cache's counters.
+#[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(default)]
+pub struct CacheFigures {
+    /// Requests answered from what was left over of a sample.
+    pub hits: u64,
+    /// Requests for a part of a sample that had to fetch.
+    pub misses: u64,
+    /// Samples held now because only a part of them was asked for.
+    pub entries: u64,
+    /// Samples held now because they were fetched ahead.
+    pub ahead_entries: u64,
+    /// Bytes held now, blocks and what is being fetched ahead included.
+    pub bytes: u64,
+    /// The cap.
+    pub capacity_bytes: u64,
+    /// Samples dropped before all of their bytes were asked for.
+    pub evictions: u64,
+}
+
+impl Shard {
+    /// A cached entry of which `bytes` are read now. A whole sample leaves with its last byte.
+    fn read_cached(&mut self, key: CacheKey, bytes: u64) -> Option<Cached> {
+        let entry = self.cached.get_mut(&key)?;
+        let Cached::Whole(verified) = &entry.cached else { return Some(entry.cached.clone()) };
+        entry.read_bytes += bytes;
+        if entry.read_bytes < verified.bytes().len() as u64 {
+            return Some(entry.cached.clone());
+        }
+        Some(self.cached.pop(&key)?.cached)
+    }
+
+    fn read_prefetched(&mut self, sample: u64, bytes: u64) -> Option<(Arc<Verified>, Option<u64>)> {
+        let prefetched = self.prefetched.get_mut(&sample)?;
+        prefetched.read_bytes += bytes;
+        let verified = Arc::clone(&prefetched.verified);
+        let is_used_up = prefetched.read_bytes >= verified.bytes().len() as u64;
+        let used_up = is_used_up.then_some(prefetched.order);
+        if is_used_up {
+            self.prefetched.remove(&sample);
+        }
+        Some((verified, used_up))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::CacheKey::Sample;
+    use super::*;
+    use crate::format::ChecksumKind;
+    use crate::io::Buffer;
+    use crate::vfs::memory::verified::Bytes;
+
+    fn whole(bytes: usize) -> Cached {
+        let buffer = Buffer::with_capacity(bytes);
+        let crc = ChecksumKind::Crc32.of(&buffer.as_slice()[..bytes]);
+        Cached::Whole(Arc::new(
+            Verified::check(Bytes::Own(buffer), 0..bytes, Some(crc)).ok().unwrap(),
+        ))
+    }
+
+    fn cache(cap_bytes: u64) -> Arc<SampleCache> {
+        let budget = Budget::new(cap_bytes);
+        let blocks = Arc::new(Blocks::new(budget.clone(), 0, 0));
+        Arc::new(SampleCache::new(budget, blocks, 1))
+    }
+
+    fn lead(cache: &Arc<SampleCache>, sample: u64) -> Leader {
+        match cache.get_or_lead(Sample(sample), 1) {
+            CacheAnswer::Lead(lead) => lead,
+            _ => panic!("nobody else fetches sample {sample}"),
+        }
+    }
+
+    #[test]
+    fn a_sample_leaves_when_all_of_it_was_given_out() {
+        let cache = cache(64 << 20);
+        lead(&cache, 5).end_with(whole(300), 100);
+        assert!(matches!(cache.get_or_lead(Sample(5), 100), CacheAnswer::Cached(_)));
+        assert_eq!(cache.figures().entries, 1);
+        assert!(matches!(cache.get_or_lead(Sample(5), 100), CacheAnswer::Cached(_)));
+        assert_eq!((cache.figures().entries, cache.figures().bytes), (0, 0));
+    }
+
+    #[test]
+    fn the_cap_is_hard_and_the_least_recently_used_goes_first() {
+        let cache = cache(64 << 10);
+        for sample in 0..100 {
+            lead(&cache, sample).end_with(whole(8 << 10), 1);
+            assert!(cache.figures().bytes <= 64 << 10);
+        }
+        assert!(matches!(cache.get_or_lead(Sample(99), 1), CacheAnswer::Cached(_)));
+        lead(&cache, 0);
+        assert_eq!((cache.figures().entries, cache.figures().evictions), (8, 92));
+    }
+
+    #[test]
+    fn what_was_prefetched_stays_until_all_of_it_was_given_out() {
+        let cache = cache(64 << 20);
+        let Cached::Whole(verified) = whole(300) else { unreachable!() };
+        let ahead = cache.lead_prefetch(7).unwrap();
+        assert!(cache.lead_prefetch(7).is_none() && !cache.is_idle());
+        assert!(matches!(cache.get(Sample(7), 1), Some(CacheAnswer::InFlight(_))));
+        ahead.end_prefetch(Arc::clone(&verified), 3);
+        assert!(matches!(cache.get_or_lead(Sample(7), 100), CacheAnswer::Prefetched(_, None)));
+        assert!(matches!(cache.get_or_lead(Sample(7), 200), CacheAnswer::Prefetched(_, Some(3))));
+        assert!(cache.is_idle() && cache.get(Sample(7), 1).is_none());
+        cache.lead_prefetch(8).unwrap().end_prefetch(verified, 4);
+        assert!(matches!(cache.get_or_lead(Sample(8), 100), CacheAnswer::Prefetched(_, None)));
+        assert_eq!((cache.drop_prefetched(8), cache.drop_prefetched(8)), (Some(200), None));
+        assert!(cache.is_idle());
+    }
+
+    #[test]
+    fn a_second_asker_joins_the_first_and_is_told_when_it_landed() {
+        let cache = cache(64 << 20);
+        let first = lead(&cache, 1);
+        let CacheAnswer::InFlight(read) = cache.get_or_lead(Sample(1), 1) else { panic!("joined") };
+        let told = Arc::new(AtomicU64::new(0));
+        let count = |told: &Arc<AtomicU64>| {
+            let told = Arc::clone(told);
+            move || {
+                told.fetch_add(1, Ordering::Relaxed);
+            }
+        };
+        read.when_ended(count(&told));
+        assert_eq!(told.load(Ordering::Relaxed), 0);
+        drop(first);
+        assert_eq!(told.load(Ordering::Relaxed), 1);
+        read.when_ended(count(&told));
+        assert_eq!(told.load(Ordering::Relaxed), 2);
+        lead(&cache, 1);
+    }
+
+    #[test]
+    fn a_lowered_cap_frees_memory_at_once_and_forgetting_frees_all() {
+        let cache = cache(1 << 20);
+        (0..100).for_each(|sample| lead(&cache, sample).end_with(whole(8 << 10), 1));
+        cache.budget.set_cap_bytes(64 << 10);
+        cache.shrink();
+        assert_eq!((cache.figures().entries, cache.figures().bytes), (8, 64 << 10));
+        let Cached::Whole(verified) = whole(300) else { unreachable!() };
+        cache.lead_prefetch(700).unwrap().end_prefetch(verified, 1);
+        cache.clear();
+        assert_eq!((cache.figures().entries, cache.figures().bytes), (0, 0));
+        assert!(cache.is_idle());
+    }
+
+    #[test]
+    fn a_cache_without_room_keeps_nothing() {
+        let cache = cache(0);
+        assert_eq!(cache.max_whole_bytes(), 0);
+        lead(&cache, 1).end_with(whole(4096), 1);
+        assert_eq!(cache.figures().entries, 0);
+    }
+
+    #[test]
+    fn keys_of_different_things_are_told_apart_and_small() {
+        let cache = cache(64 << 20);
+        let keys = [
+            Sample(3),
+            CacheKey::DecodeTurn,
+            CacheKey::Interval { checkpoints: 0, number: 3 },
+            CacheKey::Interval { checkpoints: 1, number: 3 },
+            CacheKey::ContainerInterval { container: 0, number: 3 },
+            CacheKey::ContainerInterval { container: 1, number: 3 },
+        ];
+        for key in keys {
+            let CacheAnswer::Lead(leader) = cache.get_or_lead(key, 1) else { panic!("{key:?}") };
+            leader.end_with(whole(4096), 1);
+        }
+        assert_eq!(cache.figures().entries, keys.len() as u64);
+        assert_eq!(size_of::<CacheKey>(), 16);
+    }
+}

@@ -1,0 +1,57 @@
+//! What is held in memory, within one budget: blocks of containers, checked samples, what large samples are
+//! remembered by; and which reads are in flight.
+
+pub(super) mod block_checksums;
+pub(super) mod blocks;
+pub(super) mod budget;
+pub(super) mod cache;
+pub(super) mod chunk;
+pub(super) mod in_flight;
+pub(super) mod verified;
+
+use crate::format::{Content, Sample};
+use blocks::Blocks;
+use budget::Budget;
+use cache::SampleCache;
+use std::sync::Arc;
+
+/// The caches of a mount and what limits them.
+pub(super) struct Memory {
+    budget: Budget,
+    blocks: Arc<Blocks>,
+    cache: Arc<SampleCache>,
+}
+
+impl Memory {
+    /// Up to `cap_bytes` for a dataset of `samples` samples with `data_bytes` bytes, of which `concurrency`
+    /// are read at a time.
+    pub(super) fn new(cap_bytes: u64, samples: u64, data_bytes: u64, concurrency: u64) -> Self {
+        let budget = Budget::new(cap_bytes);
+        let blocks = Arc::new(Blocks::new(budget.clone(), samples, data_bytes));
+        let cache = SampleCache::new(budget.clone(), Arc::clone(&blocks), concurrency);
+        Self { budget, blocks, cache: Arc::new(cache) }
+    }
+
+    pub(super) fn budget(&self) -> &Budget {
+        &self.budget
+    }
+
+    pub(super) fn blocks(&self) -> &Arc<Blocks> {
+        &self.blocks
+    }
+
+    pub(super) fn cache(&self) -> &Arc<SampleCache> {
+        &self.cache
+    }
+
+    /// Whether a sample is held in memory as a whole, as it is stored and as it is shown.
+    pub(super) fn fits_whole(&self, at: &Sample) -> bool {
+        at.length_bytes.max(at.size_bytes()) <= self.cache.max_whole_bytes()
+    }
+
+    /// Whether a sample is taken out of a block: what it decodes to counts, too.
+    pub(super) fn is_small(&self, at: &Sample) -> bool {
+        self.blocks.is_small(at.length_bytes)
+            && (!matches!(at.content, Content::Encoded(_)) || self.fits_whole(at))
+    }
+}

@@ -1,0 +1,228 @@
+//! Names, attributes, sizes, extended attributes: all of it is resident, nothing here waits.
+
+mod attr;
+mod list;
+mod xattr;
+
+pub use attr::{Attr, FileKind, Listed, Lookup, Totals};
+pub use xattr::XATTR_PREFIX;
+
+use super::Errno;
+use super::inode::Inode;
+use super::options::Options;
+use super::samples::Samples;
+use crate::catalog::{Catalog, Located, Node};
+use crate::format::{Content, Error, Kind};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Owners and permission bits, as the user decides.
+#[derive(Debug, Clone, Copy)]
+struct Ownership {
+    uid: u32,
+    gid: u32,
+    file_mode: u16,
+    folder_mode: u16,
+    file_mask: u16,
+    folder_mask: u16,
+}
+
+/// The tree of names over the dataset's samples, and their attributes.
+pub(super) struct Namespace {
+    samples: Arc<Samples>,
+    catalog: Catalog,
+    ownership: Ownership,
+    /// When the newest part was modified.
+    modified: SystemTime,
+}
+
+impl Namespace {
+    pub(super) fn new(samples: Arc<Samples>, catalog: Catalog, options: &Options) -> Self {
+        let Options { uid, gid, file_mode, folder_mode, file_mask, folder_mask, .. } = *options;
+        Self {
+            modified: samples.store().modified().unwrap_or(SystemTime::UNIX_EPOCH),
+            ownership: Ownership { uid, gid, file_mode, folder_mode, file_mask, folder_mask },
+            samples,
+            catalog,
+        }
+    }
+
+    pub(super) fn catalog(&self) -> &Catalog {
+        &self.catalog
+    }
+
+    /// Finds a name in a directory of the dataset.
+    pub(super) fn lookup(&self, folder: u64, name: &[u8]) -> Result<Option<Attr>, Errno> {
+        let found = self.catalog.lookup(self.samples.dataset(), folder, name);
+        let node = found.map_err(|error| self.name_failed(&error))?;
+        node.map(|node| self.attr(node)).transpose()
+    }
+
+    /// Attributes of a sample or a directory of the dataset.
+    pub(super) fn attr(&self, node: Node) -> Result<Attr, Errno> {
+        match node {
+            Node::Sample(sample) => self.attr_of_sample(sample),
+            Node::Folder(folder) => self.attr_of_folder(folder),
+        }
+    }
+
+    /// Attributes of a directory as long as the dataset says nothing else.
+    pub(super) fn plain_folder(&self, inode: Inode) -> Attr {
+        let Ownership { uid, gid, folder_mode, .. } = self.ownership;
+        Attr {
+            ino: inode.number(),
+            kind: FileKind::Folder,
+            size: 4096,
+            stored_bytes: 4096,
+            mode: folder_mode,
+            links: 2,
+            uid,
+            gid,
+            modified: self.modified,
+        }
+    }
+
+    fn attr_of_folder(&self, folder: u64) -> Result<Attr, Errno> {
+        self.catalog.parent(folder).ok_or(Errno::ENOENT)?;
+        let Ownership { folder_mode, folder_mask, .. } = self.ownership;
+        let subfolders = self.catalog.subfolders(folder).saturating_add(2);
+        let stored = self.catalog.attributes(folder).copied().unwrap_or_default();
+        Ok(Attr {
+            links: u32::try_from(subfolders).unwrap_or(u32::MAX),
+            mode: stored.mode.map_or(folder_mode, |mode| mode & folder_mask),
+            modified: stored.modified.map_or(self.modified, system_time),
+            ..self.plain_folder(Inode::Node(Node::Folder(folder)))
+        })
+    }
+
+    fn attr_of_sample(&self, sample: u64) -> Result<Attr, Errno> {
+        let located = self.samples.locate(sample)?;
+        // The index is mapped: of a file that was rewritten, it tells of somebody else's samples.
+        let container = self.samples.container(&located);
+        container
+            .check_unchanged()
+            .map_err(|error| self.samples.part_failed(located.part, &error))?;
+        let failed = |error: Error| self.samples.index_failed(sample, &error);
+        let stored = container.attributes(located.index).map_err(failed)?;
+        let (size, at) = (located.sample.size_bytes(), located.sample);
+        let Ownership { uid, gid, file_mode, file_mask, .. } = self.ownership;
+        let attr = Attr {
+            ino: Inode::Node(Node::Sample(sample)).number(),
+            kind: FileKind::File,
+            size,
+            stored_bytes: match at.content {
+                Content::Sparse(_) => at.length_bytes,
+                _ => size,
+            },
+            mode: stored.mode.map_or(file_mode, |mode| mode & file_mask),
+            links: stored.links,
+            uid,
+            gid,
+            modified: match stored.modified {
+                Some(modified) => system_time(modified),
+                None => self.samples.store().part(located.part).modified(),
+            },
+        };
+        Ok(match stored.kind {
+            Kind::File => attr,
+            Kind::Symlink => {
+                let target = container.link_target(located.index).map_err(failed)?;
+                let size = target.len() as u64;
+                Attr { kind: FileKind::Symlink, size, stored_bytes: 0, mode: 0o777, ..attr }
+            }
+        })
+    }
+
+    /// Where a symbolic link leads.
+    ///
+    /// # Errors
+    /// EINVAL: the inode is no symbolic link; or the container cannot be read any more.
+    pub(in crate::vfs) fn readlink(&self, ino: u64) -> Result<Vec<u8>, Errno> {
+        let Inode::Node(Node::Sample(sample)) = Inode::of(ino) else { return Err(Errno::EINVAL) };
+        if self.kind_of_sample(sample)? != FileKind::Symlink {
+            return Err(Errno::EINVAL);
+        }
+        self.samples
+            .dataset()
+            .link_target(sample)
+            .map_err(|e| self.samples.index_failed(sample, &e))
+    }
+
+    fn kind_of_sample(&self, sample: u64) -> Result<FileKind, Errno> {
+        let attributes = self.samples.dataset().attributes(sample);
+        Ok(match attributes.map_err(|e| self.samples.index_failed(sample, &e))?.kind {
+            Kind::File => FileKind::File,
+            Kind::Symlink => FileKind::Symlink,
+        })
+    }
+
+    fn kind_of(&self, node: Node) -> Result<FileKind, Errno> {
+        match node {
+            Node::Folder(_) => Ok(FileKind::Folder),
+            Node::Sample(sample) => self.kind_of_sample(sample),
+        }
+    }
+
+    /// Where a file of the dataset lies.
+    fn locate_file(&self, ino: u64) -> Result<Located, Errno> {
+        match Inode::of(ino) {
+            Inode::Node(Node::Sample(sample)) => self.samples.locate(sample),
+            _ => Err(Errno::EINVAL),
+        }
+    }
+
+    /// A name depends on a sample's bytes, which cannot be read.
+    fn name_failed(&self, error: &Error) -> Errno {
+        tracing::error!("{error}");
+        self.samples.stats().io_error();
+        Errno::from(error)
+    }
+
+    /// Where the next data or the next hole of a file begins, at or behind `offset_bytes`.
+    ///
+    /// # Errors
+    /// ENXIO: there is none from there on. ENOSYS: no file has holes, and the kernel can answer for all.
+    pub(super) fn seek(&self, ino: u64, offset_bytes: u64, for_data: bool) -> Result<u64, Errno> {
+        if !self.samples.dataset().parts().iter().any(|part| part.has_holes()) {
+            return Err(Errno::ENOSYS);
+        }
+        let located = self.locate_file(ino)?;
+        let size = located.sample.size_bytes();
+        if offset_bytes >= size {
+            return Err(Errno::ENXIO);
+        }
+        if !matches!(located.sample.content, Content::Sparse(_)) {
+            return Ok(if for_data { offset_bytes } else { size });
+        }
+        let mut at = offset_bytes;
+        loop {
+            let found = self.samples.container(&located).piece(located.index, at);
+            match found.map_err(|e| Errno::from(&e))? {
+                None if for_data => return Err(Errno::ENXIO),
+                Some(piece) if for_data => return Ok(piece.at_bytes.max(at)),
+                Some(piece) if piece.at_bytes <= at && at < size => {
+                    at = piece.at_bytes.saturating_add(piece.length_bytes);
+                }
+                // There is a hole behind the end of every file.
+                _ => return Ok(at.min(size)),
+            }
+        }
+    }
+
+    /// Sizes and counts.
+    pub(super) fn totals(&self) -> Totals {
+        let files = self.catalog.samples().saturating_add(self.catalog.folders());
+        Totals { bytes: self.samples.dataset().data_bytes(), files }
+    }
+}
+
+/// A time as archives store it; one that no clock can show is 1970.
+fn system_time((seconds, nanos): (i64, u32)) -> SystemTime {
+    let whole = Duration::from_secs(seconds.unsigned_abs());
+    let time = match seconds {
+        0.. => UNIX_EPOCH.checked_add(whole),
+        _ => UNIX_EPOCH.checked_sub(whole),
+    };
+    time.and_then(|time| time.checked_add(Duration::from_nanos(u64::from(nanos))))
+        .unwrap_or(UNIX_EPOCH)
+}

@@ -1,0 +1,50 @@
+//! Extended attributes: where a sample lies, and whether it was found right.
+
+use super::Namespace;
+use crate::catalog::{Located, Node};
+use crate::format::Checksum;
+use crate::vfs::Errno;
+use crate::vfs::inode::Inode;
+
+/// What the names of our extended attributes begin with.
+pub const XATTR_PREFIX: &str = "user.ffrfs.";
+
+/// Their ends.
+const XATTRS: [&str; 6] = ["container", "index", "offset", "length", "crc32", "verified"];
+
+impl Namespace {
+    /// The value of an extended attribute of a sample.
+    ///
+    /// # Errors
+    /// ENODATA: there is no attribute of that name.
+    pub(in crate::vfs) fn getxattr(&self, ino: u64, name: &[u8]) -> Result<Vec<u8>, Errno> {
+        let Inode::Node(Node::Sample(sample)) = Inode::of(ino) else { return Err(Errno::ENODATA) };
+        let name = name.strip_prefix(XATTR_PREFIX.as_bytes()).ok_or(Errno::ENODATA)?;
+        let Located { part, index, sample: at, .. } = self.samples.locate(sample)?;
+        Ok(match name {
+            b"container" => self.samples.name_of(part).as_bytes().to_vec(),
+            b"index" => index.to_string().into_bytes(),
+            b"offset" => at.offset_bytes.to_string().into_bytes(),
+            b"length" => at.length_bytes.to_string().into_bytes(),
+            b"crc32" => match at.checksum.and_then(Checksum::crc32) {
+                Some(crc) => format!("{crc:08x}").into_bytes(),
+                None => return Err(Errno::ENODATA),
+            },
+            b"verified" if self.samples.bad().contains(sample) => b"bad".to_vec(),
+            b"verified" if self.samples.is_verified(sample) => b"yes".to_vec(),
+            b"verified" => b"no".to_vec(),
+            _ => return Err(Errno::ENODATA),
+        })
+    }
+
+    /// The names of an inode's extended attributes, each with a NUL behind it.
+    pub(in crate::vfs) fn listxattr(&self, ino: u64) -> Vec<u8> {
+        match Inode::of(ino) {
+            Inode::Node(Node::Sample(_)) => XATTRS
+                .iter()
+                .flat_map(|end| format!("{XATTR_PREFIX}{end}\0").into_bytes())
+                .collect(),
+            _ => Vec::new(),
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! What readers ask for: it shows whether what was prefetched is used, and which patterns there are.
+
+use super::Prefetch;
+use super::queue::add;
+use crate::catalog::Located;
+use std::sync::atomic::Ordering;
+
+/// How far a pattern is followed.
+const AHEAD_BYTES: u64 = 16 << 20;
+const AHEAD_BLOCKS: u64 = 16;
+/// After so many samples fetched on demand, none of them prefetched, announcements are dropped: the readers
+/// read something else.
+const UNFORESEEN_LIMIT: u64 = 8192;
+
+impl Prefetch {
+    pub(super) fn wake_if_there_is_room(&self) {
+        let has_room = self.window.held_bytes() <= self.window.cap_bytes() / 4 * 3;
+        if has_room && self.lacks_room.swap(false, Ordering::Relaxed) {
+            self.wake();
+        }
+    }
+
+    /// A prefetched sample was read; its order of arrival if that was all of it.
+    pub(in crate::vfs) fn prefetched_was_read(
+        &self,
+        sample: u64,
+        located: &Located,
+        used_up: Option<u64>,
+    ) {
+        self.demanded.store(0, Ordering::Relaxed);
+        let Some(order) = used_up else { return };
+        self.last_used.fetch_max(order, Ordering::Relaxed);
+        add(&self.counts.used, 1);
+        self.observe(sample, located);
+        self.wake_if_there_is_room();
+    }
+
+    /// A sample must be fetched on demand: it was not prefetched.
+    pub(in crate::vfs) fn demanded(&self, sample: u64, located: &Located) {
+        self.observe(sample, located);
+        self.latest_demand(sample).store(sample + 1, Ordering::Relaxed);
+        let demanded = self.demanded.fetch_add(1, Ordering::Relaxed);
+        if demanded > UNFORESEEN_LIMIT && self.lacks_room.swap(false, Ordering::Relaxed) {
+            self.demanded.store(0, Ordering::Relaxed);
+            let mut queue = self.lock();
+            let dropped = queue.announced.len() + queue.batch.len();
+            queue.announced.clear();
+            self.is_announced.store(false, Ordering::Relaxed);
+            queue.batch.clear();
+            for (_, sample) in std::mem::take(&mut queue.arrived) {
+                self.drop_unused(sample);
+            }
+            tracing::info!(dropped, "what was announced is not what is read: it is forgotten");
+        }
+    }
+
+    /// Looks for a pattern in what is asked for.
+    pub(in crate::vfs) fn observe(&self, sample: u64, located: &Located) {
+        // To wait for the lock would delay a reader: rather a number is missed.
+        let Ok(mut queue) = self.queue.try_lock() else { return };
+        let at = located.sample;
+        let foreseen = if self.memory.blocks().is_worthwhile() && self.memory.is_small(&at) {
+            let Some((part, number)) =
+                self.memory.blocks().around(located.part, &(at.extent().start..at.extent().start))
+            else {
+                return;
+            };
+            // Numbers of different containers are no neighbours.
+            let base = (part as u64) << 40;
+            let blocks = self.memory.blocks().count(self.samples.bytes_of(part));
+            let all = base..base + blocks;
+            let next = queue.blocks.observe(base + number, AHEAD_BLOCKS, &all);
+            queue.foreseen_blocks.extend(next.iter().map(|number| (part, number - base)));
+            next.len()
+        } else {
+            let depth = (AHEAD_BYTES / at.length_bytes.max(at.size_bytes()).max(1)).clamp(2, 1024);
+            let next = queue.samples.observe(sample, depth, &(0..self.samples.dataset().len()));
+            queue.foreseen.extend(&next);
+            next.len()
+        };
+        drop(queue);
+        if foreseen > 0 {
+            add(&self.counts.foreseen, foreseen as u64);
+            self.wake();
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! What waits to be prefetched, and the counters.
+
+use super::patterns::Patterns;
+use crate::catalog::Located;
+use crate::vfs::memory::blocks::BlockId;
+use serde::{Deserialize, Serialize};
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+#[derive(Default)]
+pub(super) struct Queue {
+    /// Foreseen by a pattern.
+    pub(super) foreseen: VecDeque<u64>,
+    pub(super) foreseen_blocks: VecDeque<BlockId>,
+    pub(super) announced: VecDeque<u64>,
+    /// Reads of the batch that is being fetched.
+    pub(super) batch: VecDeque<MergedRead>,
+    pub(super) batch_bytes: u64,
+    /// The most samples that a batch had.
+    pub(super) batch_samples: u64,
+    /// Bytes put into the page cache for what is announced.
+    pub(super) stored_bytes: u64,
+    pub(super) samples: Patterns,
+    pub(super) blocks: Patterns,
+    /// Order of arrival and sample of what arrived and may still be in the cache.
+    pub(super) arrived: VecDeque<(u64, u64)>,
+    pub(super) arrivals: u64,
+    /// How long that list may get before it is gone through.
+    pub(super) arrived_limit: usize,
+}
+
+/// One read of samples that lie close together.
+pub(super) struct MergedRead {
+    pub(super) part: usize,
+    pub(super) range: Range<u64>,
+    pub(super) samples: Vec<(u64, Located)>,
+    pub(super) is_announced: bool,
+}
+
+#[derive(Default)]
+pub(super) struct Counts {
+    pub(super) announced: AtomicU64,
+    pub(super) done: AtomicU64,
+    pub(super) failed: AtomicU64,
+    pub(super) in_flight: AtomicU64,
+    pub(super) foreseen: AtomicU64,
+    pub(super) looked_up: AtomicU64,
+    pub(super) reads: AtomicU64,
+    pub(super) merged: AtomicU64,
+    pub(super) fetched_bytes: AtomicU64,
+    pub(super) stored_bytes: AtomicU64,
+    pub(super) unused_bytes: AtomicU64,
+    pub(super) used: AtomicU64,
+    /// Reads that wait for the disk now.
+    pub(super) waiting_reads: AtomicU64,
+}
+
+pub(super) fn add(counter: &AtomicU64, by: u64) {
+    counter.fetch_add(by, Ordering::Relaxed);
+}
+
+/// `prefetch` in `stats.json`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PrefetchFigures {
+    /// Samples announced since the mount.
+    pub announced: u64,
+    /// Samples announced and not begun.
+    pub waiting: u64,
+    /// Whether what waits finds no room until some of what is there was read.
+    pub is_full: bool,
+    /// Samples that are being fetched, or put into the kernel's page cache.
+    pub in_flight: u64,
+    /// Announced samples finished: fetched, there already, or failed.
+    pub done: u64,
+    /// Those of them that could not be had.
+    pub failed: u64,
+    /// Samples and blocks that a pattern foresaw.
+    pub foreseen: u64,
+    /// Samples and blocks whose fetch began when a sample was looked up.
+    pub looked_up: u64,
+    /// Reads.
+    pub reads: u64,
+    /// Samples that came with another's read.
+    pub merged: u64,
+    /// Bytes read.
+    pub fetched_bytes: u64,
+    /// Bytes of them put into the kernel's page cache.
+    pub stored_bytes: u64,
+    /// Bytes dropped because nobody asked for them.
+    pub unused_bytes: u64,
+    /// Samples that were asked for after they had been fetched.
+    pub used: u64,
+}

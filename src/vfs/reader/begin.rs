@@ -1,0 +1,147 @@
+//! Where a read begins: in memory, behind another read, or with a first fetch.
+
+use super::Reader;
+use super::task::{IntervalSource, Payload, State, Step, Task};
+use crate::catalog::Located;
+use crate::format::{Checksum, Content, Fault};
+use crate::vfs::Errno;
+use crate::vfs::memory::block_checksums::BlockChecksumBuilder;
+use crate::vfs::memory::cache::{CacheAnswer, CacheKey, Cached, Leader};
+use crate::vfs::samples::check::stored_range;
+use crate::vfs::span::Span;
+use std::ops::Range;
+
+/// To copy so many bytes takes longer than to look first where they lie.
+const WORTH_A_LOOK_BYTES: u64 = 32 << 10;
+
+impl Reader {
+    /// Begins to read up to `length` bytes of a sample from `offset`.
+    pub(in crate::vfs) fn read(&self, sample: u64, offset: u64, length: u64) -> Step {
+        match self.samples.locate(sample) {
+            Ok(located) => self.begin(sample, located, offset..offset.saturating_add(length)),
+            Err(errno) => Step::failed(errno),
+        }
+    }
+
+    /// Begins to read what there is of a range.
+    pub(super) fn begin(&self, sample: u64, located: Located, range: Range<u64>) -> Step {
+        let at = located.sample;
+        if at.damaged {
+            return self.refuse(sample, located, Fault::Damaged);
+        }
+        if self.samples.bad().is_hopeless(sample, located.part) {
+            return Step::failed(Errno::EIO);
+        }
+        let end = range.end.min(at.size_bytes());
+        let want = range.start.min(end)..end;
+        if want.is_empty() {
+            return Step::done(Payload::Nothing);
+        }
+        if want.start == 0 {
+            self.samples.stats().first_read();
+        }
+        let is_compressed = self.samples.container(&located).stream().is_some();
+        if is_compressed || matches!(at.content, Content::Sparse(_)) {
+            let task = self.task(sample, located, want);
+            return match is_compressed {
+                true => self.read_intervals(task, &IntervalSource::Container),
+                false => self.read_sparse(task),
+            };
+        }
+        let stored = stored_range(&at, &want);
+        if stored.is_empty() {
+            return self.answer_behind_prefix(&located, &want, &[]);
+        }
+        if let Some(step) = self.in_memory(sample, &located, &want) {
+            return step;
+        }
+        let is_encoded = matches!(at.content, Content::Encoded(_));
+        let header = at.extent().start..at.offset_bytes;
+        if !is_encoded && !self.samples.must_check(sample, &located) {
+            let task = self.task(sample, located, want);
+            return match header.is_empty() {
+                true => task.fetch(State::Stored, stored),
+                false => task.fetch(State::Header, header),
+            };
+        }
+        if want == (0..at.size_bytes()) {
+            let task = self.task(sample, located, want);
+            // What the page cache holds is looked at twice rather than moved: the bytes go where they are
+            // answered from. If the disk must be waited for, one read fetches both.
+            let is_moved = !is_encoded && at.length_bytes >= WORTH_A_LOOK_BYTES;
+            return match is_moved && !header.is_empty() {
+                true => task.fetch(State::Header, header),
+                false => task.fetch(State::Whole(None), at.extent()),
+            };
+        }
+        self.begin_in_cache(sample, located, want)
+    }
+
+    /// A task that fetches nothing yet.
+    fn task(&self, sample: u64, located: Located, want: Range<u64>) -> Task {
+        let span = Span::new(located.part, 0..0, self.samples.buffers().take(0));
+        let (state, leader, wait) = (State::Stored, None, None);
+        Task { sample, located, want, span, state, leader, waits: false, has_failed: false, wait }
+    }
+
+    /// Begins to read a part of a sample that must be decoded or checked: what is fetched for it is cached.
+    fn begin_in_cache(&self, sample: u64, located: Located, want: Range<u64>) -> Step {
+        match self.memory.cache().get_or_lead(CacheKey::Sample(sample), want.end - want.start) {
+            CacheAnswer::Prefetched(verified, _) | CacheAnswer::Cached(Cached::Whole(verified)) => {
+                self.answer_shared(verified, &want)
+            }
+            CacheAnswer::Cached(Cached::Checksums(checksums)) => {
+                let (start, end) =
+                    checksums.around(want.start, want.end, located.sample.length_bytes);
+                let task = self.task(sample, located, want);
+                let range = task.in_container(start, end);
+                task.fetch(State::CheckedBlocks(checksums), range)
+            }
+            CacheAnswer::Cached(Cached::Checkpoints(checkpoints)) => {
+                let task = self.task(sample, located, want);
+                self.read_intervals(task, &IntervalSource::Sample(checkpoints))
+            }
+            CacheAnswer::InFlight(read) => Step::Wait(read),
+            CacheAnswer::Lead(leader) => {
+                self.begin_as_leader(self.task(sample, located, want), leader)
+            }
+        }
+    }
+
+    fn begin_as_leader(&self, mut task: Task, leader: Leader) -> Step {
+        let at = task.located.sample;
+        let header = at.extent().start..at.offset_bytes;
+        if self.memory.fits_whole(&at) {
+            task.leader = Some(leader);
+            return task.fetch(State::Whole(None), at.extent());
+        }
+        if !header.is_empty() {
+            return task.fetch(State::Header, header);
+        }
+        task.leader = Some(leader);
+        if !matches!(at.content, Content::Encoded(_)) {
+            return self.begin_checksum(task);
+        }
+        if !self.must_decode_at_once(&task.located) {
+            return self.begin_decode(task);
+        }
+        // One at a time: the memory for it is beside that of the cache.
+        match self.memory.cache().lead(CacheKey::DecodeTurn) {
+            Ok(turn) => task.fetch(State::Whole(Some(turn)), at.extent()),
+            Err(read) => {
+                self.shelve(&mut task);
+                Step::Wait(read)
+            }
+        }
+    }
+
+    /// Begins to take the checksums of a large sample, or of one with holes.
+    pub(super) fn begin_checksum(&self, task: Task) -> Step {
+        let at = task.located.sample;
+        // Only samples that have a checksum come here.
+        let builder = BlockChecksumBuilder::new(at, at.checksum.unwrap_or(Checksum::Crc32(0)));
+        let (start, end) = builder.next().unwrap_or_default();
+        let range = task.in_container(start, end);
+        task.fetch(State::Checksum(Box::new(builder)), range)
+    }
+}

@@ -1,0 +1,249 @@
+//! Reads of encodings that have checkpoints: a range is put together from decoded intervals, which are cached
+//! for the reads that follow.
+
+use super::Reader;
+use super::pieces::Pieces;
+use super::task::{IntervalSource, SpooledInterval, State, Step, Task};
+use crate::format::{Decoder, Fault};
+use crate::io::Buffer;
+use crate::vfs::checkpoints::Interval;
+use crate::vfs::memory::cache::{CacheAnswer, CacheKey, Cached};
+use crate::vfs::memory::verified::Verified;
+use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+/// An encoding can go on within a byte, and look a little ahead.
+const SLACK_BYTES: u64 = 16;
+
+/// The bytes of a file that lie in one interval.
+struct Part {
+    number: u64,
+    key: CacheKey,
+    /// Which bytes of the file.
+    file: Range<u64>,
+    /// The interval in the decoded bytes, and where in those the part begins.
+    decoded: Range<u64>,
+    first: u64,
+    /// Where it is decoded from, in the container.
+    stored: Range<u64>,
+}
+
+impl Part {
+    /// The bytes of the file up to byte `end`.
+    fn of<'a>(&self, decoded: &'a Verified, end: u64) -> &'a [u8] {
+        let start = (self.first - self.decoded.start) as usize;
+        &decoded.bytes()[start..start + (end - self.file.start) as usize]
+    }
+}
+
+impl Reader {
+    /// Reads the wanted range of a file whose intervals are known.
+    pub(super) fn read_intervals(&self, task: Task, source: &IntervalSource) -> Step {
+        let pieces = self.begin_pieces(&task.want);
+        self.next_interval(task, source, pieces)
+    }
+
+    /// Reads the next interval that the wanted range lies in, or answers when the range is complete.
+    fn next_interval(
+        &self,
+        mut task: Task,
+        source: &IntervalSource,
+        mut pieces: Box<Pieces>,
+    ) -> Step {
+        let want = task.want.clone();
+        loop {
+            let at = pieces.end();
+            let part = match self.part_at(&task, source, at) {
+                Ok(Some(part)) if at < want.end && part.file.start < want.end => part,
+                Ok(_) => return self.answer_pieces(&want, *pieces),
+                Err(fault) => return self.fail(task, fault),
+            };
+            let end = part.file.end.min(want.end);
+            match self.memory.cache().get_or_lead(part.key, end - part.file.start) {
+                CacheAnswer::Cached(Cached::Whole(decoded))
+                | CacheAnswer::Prefetched(decoded, _) => {
+                    pieces.copy(&want, part.file.start, part.of(&decoded, end));
+                }
+                CacheAnswer::InFlight(read) => return Step::Wait(read),
+                CacheAnswer::Lead(leader) => {
+                    task.leader = Some(leader);
+                    return fetch_interval(task, source, &part, pieces);
+                }
+                // Nothing else is cached of intervals.
+                CacheAnswer::Cached(_) => return self.fail(task, Fault::Damaged),
+            }
+        }
+    }
+
+    /// Decodes the interval that was fetched, and goes on with the range from there.
+    pub(super) fn after_interval(
+        &self,
+        task: Task,
+        source: &IntervalSource,
+        number: u64,
+        pieces: Box<Pieces>,
+    ) -> Step {
+        let decoded = self.decode_interval(&task, source, number);
+        self.after_decoded_interval(task, source, (number, decoded), pieces)
+    }
+
+    /// Takes the interval that was read from the spool.
+    pub(super) fn after_spooled(&self, task: Task, spooled: SpooledInterval) -> Step {
+        let SpooledInterval { checkpoints, number, pieces, read } = spooled;
+        let source = IntervalSource::Sample(checkpoints);
+        self.after_decoded_interval(task, &source, (number, read), pieces)
+    }
+
+    fn after_decoded_interval(
+        &self,
+        mut task: Task,
+        source: &IntervalSource,
+        (number, decoded): (u64, Result<Verified, Fault>),
+        mut pieces: Box<Pieces>,
+    ) -> Step {
+        let decoded = match decoded {
+            Ok(decoded) => Arc::new(decoded),
+            Err(fault) => return self.fail(task, fault),
+        };
+        let part = match self.part_at(&task, source, pieces.end()) {
+            Ok(Some(part)) if part.number == number => part,
+            _ => return self.fail(task, Fault::Damaged),
+        };
+        let end = part.file.end.min(task.want.end);
+        pieces.copy(&task.want, part.file.start, part.of(&decoded, end));
+        if let Some(leader) = task.leader.take() {
+            leader.end_with(Cached::Whole(decoded), end - part.file.start);
+        }
+        self.next_interval(task, source, pieces)
+    }
+
+    /// The part of a file at or behind byte `at` that lies in one interval; `None` if there is a hole up to
+    /// its end.
+    fn part_at(
+        &self,
+        task: &Task,
+        source: &IntervalSource,
+        at: u64,
+    ) -> Result<Option<Part>, Fault> {
+        let sample = task.located.sample;
+        if at >= sample.size_bytes() {
+            return Ok(None);
+        }
+        match source {
+            IntervalSource::Sample(checkpoints) => {
+                let number = checkpoints.number_at(at);
+                let interval = checkpoints.interval(number).ok_or(Fault::Damaged)?;
+                let last = (interval.stored.end + SLACK_BYTES).min(sample.length_bytes);
+                let short = u32::try_from(number).map_err(|_| Fault::Damaged)?;
+                Ok(Some(Part {
+                    number,
+                    key: CacheKey::Interval { checkpoints: checkpoints.id(), number: short },
+                    file: at..interval.decoded.end,
+                    decoded: interval.decoded.clone(),
+                    first: at,
+                    stored: task.in_container(interval.stored.start, last),
+                }))
+            }
+            IntervalSource::Container => self.part_of_container_at(task, at),
+        }
+    }
+
+    fn part_of_container_at(&self, task: &Task, at: u64) -> Result<Option<Part>, Fault> {
+        let located = &task.located;
+        let container = self.samples.container(located);
+        let piece = container.piece(located.index, at);
+        let Some(piece) = piece.map_err(|error| Fault::Structure(error.to_string()))? else {
+            return Ok(None);
+        };
+        let start = at.max(piece.at_bytes);
+        let first = piece.offset_bytes + (start - piece.at_bytes);
+        let stream = container.stream().ok_or(Fault::Damaged)?;
+        let interval = stream.interval(first).ok_or(Fault::Damaged)?;
+        let left = (piece.at_bytes + piece.length_bytes).saturating_sub(start);
+        let length = left.min(interval.decoded.end - first);
+        let base = self.samples.dataset().base_of(located.container);
+        let short = u32::try_from(located.container).map_err(|_| Fault::Damaged)?;
+        Ok(Some(Part {
+            number: interval.number,
+            key: CacheKey::ContainerInterval { container: short, number: interval.number },
+            file: start..start + length,
+            decoded: interval.decoded,
+            first,
+            stored: base + interval.stored.start..base + interval.stored.end,
+        }))
+    }
+
+    fn decode_interval(
+        &self,
+        task: &Task,
+        source: &IntervalSource,
+        number: u64,
+    ) -> Result<Verified, Fault> {
+        let (bytes, container) = (task.span.bytes(), self.samples.container(&task.located));
+        let decode = || match source {
+            IntervalSource::Sample(checkpoints) => {
+                let interval = checkpoints.interval(number).ok_or("no such interval")?;
+                self.decode_from_checkpoint(task, interval)
+            }
+            IntervalSource::Container => {
+                let stream = container.stream().ok_or("no stream")?;
+                let interval = stream.nth(number).ok_or("no such interval")?;
+                let length = (interval.decoded.end - interval.decoded.start) as usize;
+                let mut buffer = Buffer::with_capacity(length);
+                stream.decode(number, bytes, &mut buffer.as_mut_slice()[..length])?;
+                Ok(Verified::made(buffer, 0..length))
+            }
+        };
+        catch_unwind(AssertUnwindSafe(decode))
+            .unwrap_or_else(|_| Err("the decoder failed; please report this".to_owned()))
+            .map_err(Fault::Structure)
+    }
+
+    fn decode_from_checkpoint(&self, task: &Task, interval: &Interval) -> Result<Verified, String> {
+        let length = (interval.decoded.end - interval.decoded.start) as usize;
+        let mut buffer = Buffer::with_capacity(length);
+        let out = &mut buffer.as_mut_slice()[..length];
+        let container = self.samples.container(&task.located);
+        let decoder = container.decoder(task.located.index, interval.from.as_ref());
+        let mut decoder = decoder
+            .map_err(|error| error.to_string())?
+            .ok_or_else(|| "it cannot be decoded in parts".to_owned())?;
+        let is_last = task.span.range().end == task.located.sample.extent().end;
+        fill(decoder.as_mut(), task.span.bytes(), out, is_last)?;
+        match crc32fast::hash(out) == interval.crc32 {
+            true => Ok(Verified::made(buffer, 0..length)),
+            false => Err("a part that was read again is not what it was".to_owned()),
+        }
+    }
+}
+
+/// Fetches an interval, or reads it from the spool.
+fn fetch_interval(task: Task, source: &IntervalSource, part: &Part, pieces: Box<Pieces>) -> Step {
+    match source {
+        IntervalSource::Sample(checkpoints) if checkpoints.spool().is_some() => {
+            let (checkpoints, read) = (Arc::clone(checkpoints), Err(Fault::Damaged));
+            let spooled = SpooledInterval { checkpoints, number: part.number, pieces, read };
+            task.block_on(State::Spooled(Box::new(spooled)))
+        }
+        _ => task.fetch(State::Interval(source.clone(), part.number, pieces), part.stored.clone()),
+    }
+}
+
+/// Decodes until `out` is full.
+fn fill(
+    decoder: &mut dyn Decoder,
+    mut input: &[u8],
+    mut out: &mut [u8],
+    is_last: bool,
+) -> Result<(), String> {
+    while !out.is_empty() {
+        let progress = decoder.decode(input, out, is_last)?;
+        if progress.taken == 0 && progress.given == 0 {
+            return Err("the encoding ends early".to_owned());
+        }
+        input = input.get(progress.taken..).unwrap_or_default();
+        out = out.get_mut(progress.given..).unwrap_or_default();
+    }
+    Ok(())
+}

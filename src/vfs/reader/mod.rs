@@ -1,0 +1,78 @@
+//! Reads: the step machine over the samples, the caches and the prefetcher.
+
+mod answer;
+mod begin;
+mod decode;
+mod in_memory;
+mod intervals;
+mod machine;
+mod pieces;
+mod sparse;
+mod task;
+mod wait;
+
+pub(super) use task::Payload;
+pub use task::{Reply, Step, Task};
+
+use super::checkpoints::CheckpointStore;
+use super::memory::Memory;
+use super::prefetch::Prefetch;
+use super::samples::Samples;
+use crate::io::Buffer;
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+use task::State;
+
+/// The most that [`Task::span`] is aligned to.
+const MAX_ALIGNMENT_BYTES: usize = 4096;
+
+/// Reads samples.
+pub(super) struct Reader {
+    samples: Arc<Samples>,
+    memory: Arc<Memory>,
+    prefetch: Arc<Prefetch>,
+    /// Where checkpoints of large encoded samples are kept.
+    checkpoints: OnceLock<Arc<dyn CheckpointStore>>,
+    /// Where samples are decoded to that have no checkpoints.
+    spool: OnceLock<PathBuf>,
+    /// Four times what kept checkpoints of one sample may take, in bytes.
+    checkpoint_bytes: u64,
+}
+
+impl Reader {
+    pub(super) fn new(samples: Arc<Samples>, memory: Arc<Memory>, prefetch: Arc<Prefetch>) -> Self {
+        let (checkpoints, spool) = (OnceLock::new(), OnceLock::new());
+        let checkpoint_bytes = memory.budget().cap_bytes();
+        Self { samples, memory, prefetch, checkpoints, spool, checkpoint_bytes }
+    }
+
+    /// Says where checkpoints are kept. What was said first counts.
+    pub(super) fn keep_checkpoints(&self, store: Arc<dyn CheckpointStore>) {
+        let _ = self.checkpoints.set(store);
+    }
+
+    /// Says in which directory samples are spooled. What was said first counts.
+    pub(super) fn spool_to(&self, folder: PathBuf) {
+        let _ = self.spool.set(folder);
+    }
+
+    /// Offers a task memory to fetch into, such as where the answer must lie. It is taken if the bytes fit
+    /// and are for this answer alone; otherwise it is dropped.
+    pub(super) fn lend(&self, task: &mut Task, memory: Buffer) {
+        // With what the fetch may have to begin before and end behind it.
+        let fits = task.span.length() + 2 * MAX_ALIGNMENT_BYTES <= memory.capacity();
+        if task.leader.is_none() && !matches!(task.state, State::Block(_)) && fits {
+            self.samples.buffers().give(task.span.swap_buffer(memory));
+        }
+    }
+
+    /// Gives a task's memory back while it waits in a queue.
+    pub(super) fn shelve(&self, task: &mut Task) {
+        self.samples.buffers().give(task.span.swap_buffer(Buffer::empty()));
+    }
+
+    /// Gives it memory again, what this thread used last: new pages cost a fault each.
+    pub(super) fn unshelve(&self, task: &mut Task) {
+        task.span.put_buffer(self.samples.buffers().take(0));
+    }
+}

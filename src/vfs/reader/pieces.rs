@@ -1,0 +1,41 @@
+//! A range of a file that is put together piece by piece.
+
+use crate::io::Buffer;
+use crate::vfs::memory::block_checksums::BlockChecksums;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// A range of a file on its way into memory; what is not fetched stays zero.
+pub(super) struct Pieces {
+    buffer: Buffer,
+    /// The part of the file that is being fetched, or that came last.
+    pub(super) current: Range<u64>,
+    /// Where that begins in the container.
+    pub(super) first: u64,
+    /// What the blocks of the stored bytes must match, if they are checked.
+    pub(super) checksums: Option<Arc<BlockChecksums>>,
+}
+
+impl Pieces {
+    /// For the range `want`, in `buffer`, which is as large.
+    pub(super) fn new(mut buffer: Buffer, want: &Range<u64>) -> Box<Self> {
+        buffer.as_mut_slice()[..(want.end - want.start) as usize].fill(0);
+        Box::new(Self { buffer, current: want.start..want.start, first: 0, checksums: None })
+    }
+
+    /// Up to where the range is complete.
+    pub(super) fn end(&self) -> u64 {
+        self.current.end
+    }
+
+    /// Puts the next bytes, from byte `start` of the file, where they belong in `want`.
+    pub(super) fn copy(&mut self, want: &Range<u64>, start: u64, bytes: &[u8]) {
+        let first = (start - want.start) as usize;
+        self.buffer.as_mut_slice()[first..first + bytes.len()].copy_from_slice(bytes);
+        self.current = start..start + bytes.len() as u64;
+    }
+
+    pub(super) fn into_buffer(self) -> Buffer {
+        self.buffer
+    }
+}

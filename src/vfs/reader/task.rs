@@ -1,0 +1,228 @@
+//! A read on its way: what the machine and its drivers pass to each other.
+
+use super::pieces::Pieces;
+use crate::catalog::Located;
+use crate::format::Fault;
+use crate::io::Buffer;
+use crate::vfs::Errno;
+use crate::vfs::checkpoints::decode::{FullDecode, Stop};
+use crate::vfs::checkpoints::{CheckpointKey, CheckpointStore, Checkpoints};
+use crate::vfs::memory::block_checksums::{BlockChecksumBuilder, BlockChecksums};
+use crate::vfs::memory::blocks::BlockLeader;
+use crate::vfs::memory::cache::Leader;
+use crate::vfs::memory::chunk::Chunk;
+use crate::vfs::memory::in_flight::InFlightRead;
+use crate::vfs::memory::verified::Verified;
+use crate::vfs::prefetch::WaitingRead;
+use crate::vfs::span::Span;
+use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Instant;
+
+/// What to do next.
+pub enum Step {
+    /// Answer the request.
+    Done(Reply),
+    /// Fetch the task's span, then [`crate::vfs::Vfs::resume`]. If that would block,
+    /// [`crate::vfs::Vfs::must_wait`] first.
+    Read(Task),
+    /// Call [`Task::work`] where the thread may block, then [`crate::vfs::Vfs::worked`].
+    Work(Task),
+    /// Another request fetches the same bytes. When that read has ended, begin anew.
+    Wait(Arc<InFlightRead>),
+}
+
+impl Step {
+    pub(in crate::vfs) fn failed(errno: Errno) -> Self {
+        Step::Done(Reply(Err(errno)))
+    }
+
+    pub(in crate::vfs) fn done(payload: Payload) -> Self {
+        Step::Done(Reply(Ok(payload)))
+    }
+}
+
+/// An answer. Give it back with [`crate::vfs::Vfs::finish`] so that its memory is used again.
+pub struct Reply(pub(in crate::vfs) Result<Payload, Errno>);
+
+/// Where the bytes of an answer lie.
+pub(in crate::vfs) enum Payload {
+    Nothing,
+    Own(Vec<u8>),
+    Fetched(Buffer, Range<usize>),
+    Shared(Arc<Verified>, Range<usize>),
+    Unchecked(Arc<Chunk>, Range<usize>),
+    Control(Arc<[u8]>, Range<usize>),
+}
+
+impl Reply {
+    /// The bytes, or what went wrong.
+    ///
+    /// # Errors
+    /// What the reader is to be told.
+    pub fn bytes(&self) -> Result<&[u8], Errno> {
+        match &self.0 {
+            Ok(Payload::Nothing) => Ok(&[]),
+            Ok(Payload::Own(bytes)) => Ok(bytes),
+            Ok(Payload::Fetched(buffer, range)) => Ok(&buffer.as_slice()[range.clone()]),
+            Ok(Payload::Shared(verified, range)) => Ok(&verified.bytes()[range.clone()]),
+            Ok(Payload::Unchecked(chunk, range)) => Ok(&chunk.unchecked()[range.clone()]),
+            Ok(Payload::Control(content, range)) => Ok(&content[range.clone()]),
+            Err(errno) => Err(*errno),
+        }
+    }
+}
+
+/// A read in progress. Owned by its driver; `Send`.
+pub struct Task {
+    pub(super) sample: u64,
+    pub(super) located: Located,
+    /// The range of the file that was asked for.
+    pub(super) want: Range<u64>,
+    /// What to fetch now.
+    pub(super) span: Span,
+    pub(super) state: State,
+    /// If other reads follow this one.
+    pub(super) leader: Option<Leader>,
+    /// Whether the machine has decided what to wait for.
+    pub(super) waits: bool,
+    /// Whether a fetch has failed before.
+    pub(super) has_failed: bool,
+    /// Once the disk must be waited for.
+    pub(super) wait: Option<Box<Wait>>,
+}
+
+/// A read that waits for the disk.
+pub(super) struct Wait {
+    pub(super) since: Instant,
+    pub(super) _waiting: WaitingRead,
+    /// Keeps others from fetching the sample while this task does.
+    pub(super) leader: Option<Leader>,
+}
+
+/// What a task is doing: see the table in `machine.rs`.
+pub(super) enum State {
+    /// Fetches the bytes that were asked for, as they are stored.
+    Stored,
+    /// Fetches the header bytes, which say where the sample lies.
+    Header,
+    /// Fetches the whole sample; a large encoded one with the turn to decode it.
+    Whole(Option<Leader>),
+    /// Fetches a block of the container with the sample in it.
+    Block(BlockLeader),
+    /// Fetches a large sample, step by step, for its checksums.
+    Checksum(Box<BlockChecksumBuilder>),
+    /// Fetches blocks of a large sample whose checksums are known.
+    CheckedBlocks(Arc<BlockChecksums>),
+    /// Fetches a piece of a file with holes.
+    Piece(Box<Pieces>),
+    /// Loads checkpoints that an earlier mount kept.
+    Load(Box<Load>),
+    /// Fetches a large encoded sample, step by step, and decodes it.
+    Decode(Box<FullDecode>),
+    /// Decodes what was fetched, to the spool.
+    Spool(Box<Spooling>),
+    /// Fetches an interval of an encoding.
+    Interval(IntervalSource, u64, Box<Pieces>),
+    /// Reads an interval from the spool.
+    Spooled(Box<SpooledInterval>),
+}
+
+/// Checkpoints that an earlier mount may have kept.
+pub(super) struct Load {
+    pub(super) store: Arc<dyn CheckpointStore>,
+    pub(super) key: CheckpointKey,
+    pub(super) found: Option<Vec<u8>>,
+}
+
+/// A step of decoding to the spool, and what came of it.
+pub(super) struct Spooling {
+    pub(super) decode: Box<FullDecode>,
+    pub(super) taken: Result<usize, Stop>,
+}
+
+/// An interval of a spooled sample, and what came of reading it.
+pub(super) struct SpooledInterval {
+    pub(super) checkpoints: Arc<Checkpoints>,
+    pub(super) number: u64,
+    pub(super) pieces: Box<Pieces>,
+    pub(super) read: Result<Verified, Fault>,
+}
+
+/// What intervals are of.
+#[derive(Clone)]
+pub(super) enum IntervalSource {
+    /// A sample that is encoded by itself.
+    Sample(Arc<Checkpoints>),
+    /// A compressed container.
+    Container,
+}
+
+impl Task {
+    /// What to fetch now.
+    pub fn span(&mut self) -> &mut Span {
+        &mut self.span
+    }
+
+    /// Whether the machine has decided what to wait for: the span is to be fetched from storage.
+    #[must_use]
+    pub fn waits(&self) -> bool {
+        self.waits
+    }
+
+    /// Whether it will keep a thread busy for long.
+    #[must_use]
+    pub fn is_long(&self) -> bool {
+        matches!(self.state, State::Checksum(_) | State::Decode(_))
+    }
+
+    /// Does the file I/O of a [`Step::Work`]: the thread may block.
+    pub fn work(&mut self) {
+        match &mut self.state {
+            State::Load(load) => load.found = load.store.load(&load.key),
+            State::Spool(spooling) => {
+                let is_last = self.span.range().end == self.located.sample.end_bytes();
+                spooling.taken = take_guarded(&mut spooling.decode, self.span.bytes(), is_last);
+            }
+            State::Spooled(spooled) => {
+                let read = spooled.checkpoints.read_spooled(spooled.number);
+                spooled.read = read.map(|(buffer, length)| Verified::made(buffer, 0..length));
+            }
+            _ => {}
+        }
+    }
+
+    /// Goes on to fetch a range of the container.
+    pub(super) fn fetch(mut self, state: State, range: Range<u64>) -> Step {
+        self.state = state;
+        self.span.set_range(range);
+        Step::Read(self)
+    }
+
+    /// Goes on with file I/O.
+    pub(super) fn block_on(mut self, state: State) -> Step {
+        self.state = state;
+        Step::Work(self)
+    }
+
+    /// A range of the stored bytes as one of the container.
+    pub(super) fn in_container(&self, start: u64, end: u64) -> Range<u64> {
+        let first = self.located.sample.offset_bytes;
+        first + start..first + end
+    }
+
+    pub(super) fn is_wanted_whole(&self) -> bool {
+        self.want == (0..self.located.sample.size_bytes())
+    }
+}
+
+/// A bug of a decoder must not end the whole mount.
+pub(super) fn take_guarded(
+    decode: &mut FullDecode,
+    bytes: &[u8],
+    is_last: bool,
+) -> Result<usize, Stop> {
+    let taken = catch_unwind(AssertUnwindSafe(|| decode.take(bytes, is_last)));
+    taken.unwrap_or_else(|_| Err(Stop::from("the decoder failed")))
+}

@@ -1,0 +1,125 @@
+//! What was found wrong while the mount is in use: logged once, listed in `/.ffrfs/bad`.
+
+use crate::catalog::Located;
+use crate::format::{Fault, Mismatch, PartName};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError, RwLock};
+
+/// More than this are counted, not listed: a container full of junk must not fill the memory.
+const MAX_LISTED: usize = 100_000;
+
+/// A bad sample.
+#[derive(Debug, Clone)]
+pub(in crate::vfs) struct Bad {
+    pub(in crate::vfs) located: Located,
+    pub(in crate::vfs) fault: Fault,
+}
+
+/// What [`BadList::all`] gives.
+pub(in crate::vfs) struct AllBad {
+    /// Bad samples, in order.
+    pub(in crate::vfs) samples: Vec<(u64, Bad)>,
+    /// How often a further one was met.
+    pub(in crate::vfs) unlisted: u64,
+    /// Containers that cannot be used any more, and why.
+    pub(in crate::vfs) containers: Vec<(usize, String)>,
+}
+
+pub(in crate::vfs) struct BadList {
+    /// Set before the first entry: while it is not, a reader looks at nothing else.
+    any: AtomicBool,
+    samples: RwLock<BTreeMap<u64, Bad>>,
+    unlisted: Mutex<u64>,
+    /// Per container: what happened to it.
+    containers: Vec<OnceLock<String>>,
+}
+
+impl BadList {
+    pub(in crate::vfs) fn new(containers: usize) -> Self {
+        Self {
+            any: AtomicBool::new(false),
+            samples: RwLock::default(),
+            unlisted: Mutex::new(0),
+            containers: (0..containers).map(|_| OnceLock::new()).collect(),
+        }
+    }
+
+    /// Whether reading this sample is known to be useless.
+    pub(in crate::vfs) fn is_hopeless(&self, sample: u64, part: usize) -> bool {
+        self.any.load(Ordering::Acquire)
+            && (self.containers[part].get().is_some()
+                || self.read().get(&sample).is_some_and(|bad| bad.fault.is_permanent()))
+    }
+
+    /// Whether the sample is listed.
+    pub(in crate::vfs) fn contains(&self, sample: u64) -> bool {
+        self.any.load(Ordering::Acquire) && self.read().contains_key(&sample)
+    }
+
+    fn read(&self) -> std::sync::RwLockReadGuard<'_, BTreeMap<u64, Bad>> {
+        self.samples.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lists and logs a bad sample, the first time.
+    pub(in crate::vfs) fn add(&self, sample: u64, container: &PartName, bad: Bad) {
+        self.any.store(true, Ordering::Release);
+        let mut samples = self.samples.write().unwrap_or_else(PoisonError::into_inner);
+        let listed = samples.get(&sample).map(|listed| listed.fault.is_permanent());
+        // A mismatch takes the place of an error that passed.
+        if listed.is_some_and(|is_final| is_final || !bad.fault.is_permanent()) {
+            return;
+        }
+        if listed.is_none() && samples.len() >= MAX_LISTED {
+            *self.unlisted.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+            return;
+        }
+        log(sample, container, &bad);
+        samples.insert(sample, bad);
+    }
+
+    /// Marks a whole container, and logs that, the first time.
+    pub(in crate::vfs) fn add_container(&self, part: usize, container: &PartName, what: String) {
+        self.any.store(true, Ordering::Release);
+        if self.containers[part].set(what.clone()).is_ok() {
+            tracing::error!(%container, "{container}: {what}: its samples give EIO");
+        }
+    }
+
+    /// How many samples are listed, and how many containers.
+    pub(in crate::vfs) fn counts(&self) -> (u64, u64) {
+        let containers = self.containers.iter().filter(|what| what.get().is_some()).count();
+        (self.read().len() as u64, containers as u64)
+    }
+
+    /// Everything, for the list.
+    pub(in crate::vfs) fn all(&self) -> AllBad {
+        let samples = self.read().iter().map(|(&sample, bad)| (sample, bad.clone())).collect();
+        let unlisted = *self.unlisted.lock().unwrap_or_else(PoisonError::into_inner);
+        let containers = self.containers.iter().enumerate();
+        let changed = containers.filter_map(|(part, what)| Some((part, what.get()?.clone())));
+        AllBad { samples, unlisted, containers: changed.collect() }
+    }
+}
+
+/// In words what a person looks for, and as fields what `journalctl` can.
+fn log(sample: u64, container: &PartName, bad: &Bad) {
+    let offset = bad.located.sample.offset_bytes;
+    match &bad.fault {
+        Fault::Checksum(Mismatch { expected, found }) => tracing::error!(
+            %container, sample, offset,
+            expected = format_args!("{expected:#010x}"),
+            found = format_args!("{found:#010x}"),
+            "{container}: sample {sample}: checksum mismatch: it gives EIO"
+        ),
+        Fault::Damaged => tracing::error!(
+            %container, sample, offset, "{container}: sample {sample}: damaged: it gives EIO"
+        ),
+        Fault::Structure(what) => tracing::error!(
+            %container, sample, offset, "{container}: sample {sample}: {what}: it gives EIO"
+        ),
+        Fault::Unreadable(error) => tracing::error!(
+            %container, sample, offset, "{container}: sample {sample}: cannot be read: {error}"
+        ),
+    }
+}

@@ -1,0 +1,142 @@
+//! The samples of the mounted dataset as bytes: where each lies, which are bad, and how stored bytes become
+//! the checked bytes of a file. The other parts of the file system share it.
+
+pub(super) mod bad;
+pub(super) mod check;
+
+use super::bits::Bits;
+use super::options::Verify;
+use super::{Errno, Stats};
+use crate::catalog::{Dataset, Located};
+use crate::format::{Container, Error, Fault, PartName};
+use crate::io::BufferPool;
+use crate::store::Store;
+use bad::{Bad, BadList};
+use crossbeam_utils::atomic::AtomicCell;
+
+/// Buffers that are kept for later.
+const POOLED_BUFFERS: usize = 16;
+
+/// A dataset and what is known of its samples.
+pub(super) struct Samples {
+    dataset: Dataset,
+    /// Asked for names, times, lengths and profiles alone: drivers read.
+    store: Store,
+    bad: BadList,
+    /// Samples whose checksum was found right.
+    verified: Bits,
+    verify: AtomicCell<Verify>,
+    buffers: BufferPool,
+    stats: Stats,
+}
+
+impl Samples {
+    /// # Panics
+    /// `store` lacks a part that the dataset lies in.
+    pub(super) fn new(dataset: Dataset, store: Store, verify: Verify) -> Self {
+        assert!(dataset.files() <= store.len(), "each part that the dataset lies in");
+        Self {
+            bad: BadList::new(store.len()),
+            verified: Bits::new(dataset.len()),
+            verify: AtomicCell::new(verify),
+            buffers: BufferPool::new(POOLED_BUFFERS),
+            stats: Stats::default(),
+            dataset,
+            store,
+        }
+    }
+
+    pub(super) fn dataset(&self) -> &Dataset {
+        &self.dataset
+    }
+
+    /// Where the bytes lie.
+    pub(super) fn store(&self) -> &Store {
+        &self.store
+    }
+
+    pub(super) fn name_of(&self, part: usize) -> &PartName {
+        self.store.part(part).name()
+    }
+
+    /// Length of a part in bytes.
+    pub(super) fn bytes_of(&self, part: usize) -> u64 {
+        self.store.part(part).len_bytes()
+    }
+
+    pub(super) fn bad(&self) -> &BadList {
+        &self.bad
+    }
+
+    pub(super) fn buffers(&self) -> &BufferPool {
+        &self.buffers
+    }
+
+    pub(super) fn stats(&self) -> &Stats {
+        &self.stats
+    }
+
+    /// When samples are checked.
+    pub(super) fn verify(&self) -> Verify {
+        self.verify.load()
+    }
+
+    /// Checks samples at other times from now on; gives when they were checked until now.
+    pub(super) fn set_verify(&self, verify: Verify) -> Verify {
+        self.verify.swap(verify)
+    }
+
+    pub(super) fn is_verified(&self, sample: u64) -> bool {
+        self.verified.get(sample)
+    }
+
+    /// Notes that a sample's checksum was found right.
+    pub(super) fn set_verified(&self, sample: u64) {
+        self.verified.set(sample);
+    }
+
+    /// Whether a sample's bytes must match its checksum now.
+    pub(super) fn must_check(&self, sample: u64, located: &Located) -> bool {
+        let asked_for = match self.verify() {
+            Verify::Always => true,
+            Verify::Once => !self.verified.get(sample),
+            Verify::Off => false,
+        };
+        asked_for && located.sample.checksum.is_some()
+    }
+
+    /// Where a sample lies.
+    pub(super) fn locate(&self, sample: u64) -> Result<Located, Errno> {
+        let located = self.dataset.locate(sample);
+        located.map_err(|error| self.index_failed(sample, &error))?.ok_or(Errno::ENOENT)
+    }
+
+    pub(super) fn container(&self, located: &Located) -> &dyn Container {
+        self.dataset.parts()[located.container].as_ref()
+    }
+
+    /// Lists and logs a bad sample.
+    pub(super) fn add_bad(&self, sample: u64, located: Located, fault: Fault) {
+        self.bad.add(sample, self.name_of(located.part), Bad { located, fault });
+    }
+
+    /// Marks a part that cannot be used any more.
+    pub(super) fn add_bad_part(&self, part: usize, what: String) {
+        self.bad.add_container(part, self.name_of(part), what);
+    }
+
+    /// The index of a sample's container cannot be read any more: that is the end of the whole container.
+    pub(super) fn index_failed(&self, sample: u64, error: &Error) -> Errno {
+        match self.dataset.part_of(sample) {
+            Some((container, _)) => self.part_failed(self.dataset.file_of(container), error),
+            None => Errno::from(error),
+        }
+    }
+
+    /// A part cannot be used any more.
+    pub(super) fn part_failed(&self, part: usize, error: &dyn std::error::Error) -> Errno {
+        self.stats.io_error();
+        self.add_bad_part(part, error.to_string());
+        Errno::EIO
+    }
+}
