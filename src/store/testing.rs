@@ -47,7 +47,7 @@ type Demand = (Range<u64>, Arrival);
 pub(crate) struct Faraway {
     /// What is present, at its place; zeros elsewhere.
     file: File,
-    fill: fs::File,
+    cache: fs::File,
     bytes: Vec<u8>,
     /// By their starts; what no range covers is prompt.
     fates: BTreeMap<u64, (u64, Fate)>,
@@ -60,6 +60,8 @@ struct State {
     /// Per byte: containers of tests are small.
     present: Vec<bool>,
     refused: HashSet<u64>,
+    /// Each pin has a share.
+    pins: Arc<()>,
     unanswered: Vec<Arrival>,
     /// What is silent is dropped.
     gives_up: bool,
@@ -77,15 +79,15 @@ impl Faraway {
         bytes: Vec<u8>,
         fates: &[(Range<u64>, Fate)],
     ) -> (Part, Arc<Self>) {
-        let fill = tempfile::tempfile().unwrap();
-        fill.set_len(bytes.len() as u64).unwrap();
+        let cache = tempfile::tempfile().unwrap();
+        cache.set_len(bytes.len() as u64).unwrap();
         let name = PartName::Url("test://bucket/part".to_owned());
-        let file = File::filled(fill.try_clone().unwrap(), name.clone()).unwrap();
+        let file = File::filled(cache.try_clone().unwrap(), name.clone()).unwrap();
         let (send, receive) = mpsc::channel();
         let fates = fates.iter().map(|(range, fate)| (range.start, (range.end, *fate))).collect();
         let state = State { present: vec![false; bytes.len()], ..State::default() };
         let (state, late) = (Mutex::new(state), Mutex::new(send));
-        let store = Arc::new(Self { file, fill, bytes, fates, state, late });
+        let store = Arc::new(Self { file, cache, bytes, fates, state, late });
         let weak = Arc::downgrade(&store);
         thread::spawn(move || {
             while let Ok(first) = receive.recv() {
@@ -117,10 +119,17 @@ impl Faraway {
         drop(unanswered);
     }
 
-    /// Loses all that is present.
+    /// Loses all that is present, as soon as nothing of it is pinned.
     pub(crate) fn evict(&self) {
-        self.lock().present.fill(false);
-        self.fill.write_all_at(&vec![0; self.bytes.len()], 0).unwrap();
+        loop {
+            let mut state = self.lock();
+            if Arc::strong_count(&state.pins) == 1 {
+                state.present.fill(false);
+                return self.cache.write_all_at(&vec![0; self.bytes.len()], 0).unwrap();
+            }
+            drop(state);
+            thread::sleep(Duration::from_millis(1));
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -133,10 +142,14 @@ impl Faraway {
         worst.map_or((0, Fate::Prompt), |(start, (_, fate))| (*start, *fate))
     }
 
+    fn fill(&self, range: &Range<u64>) {
+        let mut state = self.lock();
+        self.cache.write_all_at(&self.bytes[bytes_of(range)], range.start).unwrap();
+        state.present[bytes_of(range)].fill(true);
+    }
+
     fn answer(&self, range: &Range<u64>, arrival: Arrival) {
-        let bytes = &self.bytes[bytes_of(range)];
-        self.fill.write_all_at(bytes, range.start).unwrap();
-        self.lock().present[bytes_of(range)].fill(true);
+        self.fill(range);
         arrival.finish(Ok(()));
     }
 }
@@ -148,7 +161,10 @@ impl Remote for Faraway {
 
     fn pin(&self, range: &Range<u64>) -> Option<Pin> {
         let state = self.lock();
-        state.present[bytes_of(range)].iter().all(|byte| *byte).then(|| Pin::new(()))
+        state.present[bytes_of(range)]
+            .iter()
+            .all(|byte| *byte)
+            .then(|| Pin::new(Arc::clone(&state.pins)))
     }
 
     fn begin(&self, range: Range<u64>, arrival: Arrival) {
@@ -166,7 +182,7 @@ impl Remote for Faraway {
             Fate::Flaky if is_first => arrival.finish(Err(refused().into())),
             Fate::Refused => arrival.finish(Err(refused().into())),
             Fate::Short => {
-                self.lock().present[bytes_of(&(range.start..range.end - 1))].fill(true);
+                self.fill(&(range.start..range.end - 1));
                 arrival.finish(Ok(()));
             }
             Fate::Late | Fate::Flaky => {

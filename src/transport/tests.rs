@@ -103,7 +103,8 @@ fn check(path: &Path, sample: usize) {
         (Err(error), false) => assert_eq!(error.raw_os_error(), Some(libc::EIO), "{sample}"),
         (found, _) => {
             let found = found.map(|bytes| bytes.len());
-            panic!("sample {sample}, {:?}: {found:?}", fate_of(sample))
+            let bad = fs::read_to_string(path.with_file_name(".ffrfs/bad"));
+            panic!("sample {sample}, {:?}: {found:?}: {bad:?}", fate_of(sample))
         }
     }
 }
