@@ -16,6 +16,7 @@ mod convert;
 mod corpus;
 mod cpus;
 mod doctor;
+mod documents;
 mod engine;
 mod extract;
 mod fixtures;

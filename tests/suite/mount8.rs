@@ -21,7 +21,7 @@ is_mounted() { grep -qF " $1 fuse.ffrfs " /proc/self/mounts; }
 
 /// Runs a script with each transport; in it, `$options` is the transport's.
 #[track_caller]
-fn with_mount8(script: &str) {
+pub(crate) fn with_mount8(script: &str) {
     if !have_sandbox() || !["mount", "umount", "findmnt"].map(Need::Program).into_iter().all(have) {
         return;
     }

@@ -1,0 +1,175 @@
+//! What the README and the documents promise: links that lead somewhere, and lines of fstab that mount.
+
+use crate::mount8::with_mount8;
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Component, Path, PathBuf};
+
+/// All documents, by their path in the repository, with their text.
+fn documents() -> Vec<(PathBuf, String)> {
+    let root = root();
+    let docs = fs::read_dir(root.join("docs")).unwrap().map(|entry| entry.unwrap().path());
+    let mut pages: Vec<PathBuf> =
+        docs.filter(|path| path.extension().is_some_and(|extension| extension == "md")).collect();
+    pages.extend(["README.md", "CONTRIBUTING.md"].map(|name| root.join(name)));
+    let read = |path: PathBuf| {
+        let text = fs::read_to_string(&path).unwrap();
+        (path.strip_prefix(root).unwrap().to_owned(), text)
+    };
+    pages.into_iter().map(read).collect()
+}
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// The lines outside of code blocks, and those inside, each with what follows its block's opening marks.
+fn lines(text: &str) -> (Vec<&str>, Vec<(&str, &str)>) {
+    let (mut prose, mut code, mut block) = (Vec::new(), Vec::new(), None);
+    for line in text.lines() {
+        match (line.strip_prefix("```"), block) {
+            (Some(_), Some(_)) => block = None,
+            (Some(language), None) => block = Some(language),
+            (None, Some(language)) => code.push((language, line)),
+            (None, None) => prose.push(line),
+        }
+    }
+    (prose, code)
+}
+
+/// Where the links of a page lead that are not to the web: a path in the repository, and an anchor.
+fn links(page: &Path, text: &str) -> Vec<(PathBuf, String)> {
+    let mut found = Vec::new();
+    for line in lines(text).0 {
+        for rest in line.split("](").skip(1) {
+            let link = rest.split(')').next().unwrap();
+            if link.starts_with("http") {
+                continue;
+            }
+            let (path, anchor) = link.split_once('#').unwrap_or((link, ""));
+            let mut target = page.to_owned();
+            if !path.is_empty() {
+                target.pop();
+                for part in Path::new(path).components() {
+                    match part {
+                        Component::ParentDir => assert!(target.pop(), "{page:?}: {link}"),
+                        part => target.push(part),
+                    }
+                }
+            }
+            found.push((target, anchor.to_owned()));
+        }
+    }
+    found
+}
+
+/// The anchors of a page's headings, as forges make them.
+fn anchors(text: &str) -> BTreeSet<String> {
+    let headings = lines(text).0.into_iter().filter_map(|line| line.strip_prefix('#'));
+    headings
+        .map(|heading| {
+            let heading = heading.trim_start_matches('#').trim().to_lowercase();
+            let kept = heading.chars().filter(|c| c.is_alphanumeric() || "-_ ".contains(*c));
+            kept.map(|c| if c == ' ' { '-' } else { c }).collect()
+        })
+        .collect()
+}
+
+#[test]
+fn every_link_of_the_documents_leads_to_a_file_and_a_heading() {
+    let mut count = 0;
+    for (page, text) in documents() {
+        for (target, anchor) in links(&page, &text) {
+            let path = root().join(&target);
+            assert!(path.exists(), "{page:?} links to {target:?}, which does not exist");
+            if !anchor.is_empty() {
+                let text = fs::read_to_string(&path).unwrap();
+                assert!(anchors(&text).contains(&anchor), "{page:?}: {target:?} has no #{anchor}");
+            }
+            count += 1;
+        }
+    }
+    assert!(count > 100, "{count}");
+}
+
+#[test]
+fn the_debian_package_has_what_its_documents_link_to_at_the_same_places() {
+    let manifest = fs::read_to_string(root().join("Cargo.toml")).unwrap();
+    // ["docs/*.md", "usr/share/doc/ffrfs/docs/", "644"],
+    let shipped: Vec<(&str, &str)> = manifest
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("[\""))
+        .filter_map(|line| line.split_once("\", \""))
+        .filter_map(|(from, rest)| {
+            Some((from, rest.split('"').next()?.strip_prefix("usr/share/doc/ffrfs/")?))
+        })
+        .collect();
+    let is_shipped = |target: &Path| {
+        let directory = target.parent().unwrap().to_str().unwrap();
+        let name = target.file_name().unwrap().to_str().unwrap();
+        shipped.iter().any(|(from, to)| {
+            let (from_directory, pattern) = from.rsplit_once('/').unwrap_or(("", from));
+            let fits = match pattern.strip_prefix('*') {
+                Some(end) => name.ends_with(end),
+                None => name == pattern,
+            };
+            fits && from_directory == directory && to.trim_end_matches('/') == directory
+        })
+    };
+    for (page, text) in documents() {
+        assert!(is_shipped(&page), "{page:?} is not in the package");
+        for (target, _) in links(&page, &text) {
+            assert!(
+                is_shipped(&target),
+                "{page:?} links to {target:?}, which is not in the package"
+            );
+        }
+    }
+}
+
+#[test]
+fn the_readme_takes_two_minutes_and_the_index_names_every_document() {
+    let pages = documents();
+    let text = |name: &str| &pages.iter().find(|(page, _)| page == Path::new(name)).unwrap().1;
+    let length = text("README.md").lines().count();
+    assert!((150..=200).contains(&length), "{length} lines");
+    let index: BTreeSet<PathBuf> = links(Path::new("docs/README.md"), text("docs/README.md"))
+        .into_iter()
+        .map(|(to, _)| to)
+        .collect();
+    for (page, _) in pages.iter().filter(|(page, _)| page != Path::new("docs/README.md")) {
+        assert!(index.contains(page), "docs/README.md does not name {page:?}");
+    }
+}
+
+#[test]
+fn every_line_of_fstab_in_the_documents_mounts() {
+    let pages = documents();
+    let code = pages.iter().flat_map(|(_, text)| lines(text).1);
+    let fstab: Vec<&str> = code
+        .filter(|(language, line)| *language == "fstab" && !line.starts_with('#'))
+        .map(|(_, line)| line)
+        .collect();
+    assert!(fstab.len() > 4, "{fstab:?}");
+    let script = r#"
+        mkdir -p data/shards raid etc/ffrfs
+        echo secret >"etc/ffrfs/my photos"
+        for name in train numbers; do cp data.ffr data/$name.ffr; done
+        for name in "data/my photos.zip" data/mine.tar data/a.tar raid/b.tar data/shards/one.tar; do
+            ./ffrfs convert data.ffr "$name" || exit 1
+        done
+        # In the folder of the test, with the transport of the test.
+        sed "s#/\(data\|raid\|mnt\|etc\)/#$1/\1/#g; s#for=/data#for=$1/data#" <<'END' |
+FSTAB
+END
+            awk -v options="$options" '{ $4 = $4 "," options; print }' >fstab
+        while read -r source point type options rest; do
+            mkdir -p "$point"
+            mount "$point" </dev/null || { echo "$source $options" >&2; exit 2; }
+            is_mounted "$point" || exit 3
+            [ -n "$(ls "$point")" ] || exit 4
+            umount "$point" || exit 5
+        done <fstab
+    "#;
+    with_mount8(&script.replace("FSTAB", &fstab.join("\n")));
+}
