@@ -5,13 +5,11 @@
 
 use super::{Cli, options};
 use crate::daemon::live::Live;
-use crate::daemon::settings;
-use crate::failure::{Exit, Failure, Reason};
-use crate::io::mounts;
+use crate::daemon::{remount, settings};
+use crate::failure::{Exit, Failure};
 use clap::{ArgMatches, CommandFactory};
-use nix::sys::statvfs::{FsFlags, statvfs};
 use std::ffi::{OsStr, OsString};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// Options of the kernel's own, which the mount table shows beside ours.
 const KERNELS: [&str; 8] = [
@@ -37,7 +35,7 @@ struct Changes {
 
 /// Changes the mount on `target` to the options in `list`; if `fake`, only checks whether it can.
 pub(super) fn run(target: &Path, list: &OsStr, fake: bool) -> Result<(), Failure> {
-    let target = mounted_at(target)?;
+    let target = remount::mounted_at(target)?;
     let mut list = list.to_owned();
     for name in KERNELS {
         list = options::without(&list, name).0;
@@ -61,21 +59,7 @@ pub(super) fn run(target: &Path, list: &OsStr, fake: bool) -> Result<(), Failure
     if !changes.settings.is_empty() {
         mount.set(&changes.settings)?;
     }
-    set_flags(&target, &changes)
-}
-
-fn mounted_at(target: &Path) -> Result<PathBuf, Failure> {
-    let failed = |e: Reason| {
-        Failure::new(Exit::Mount, e).context(format_args!("cannot remount {}", target.display()))
-    };
-    let resolved = mounts::resolve(target).map_err(|e| failed(e.into()))?;
-    match mounts::state(&resolved).map_err(|e| failed(e.into()))? {
-        mounts::State::Mounted(_) => Ok(resolved),
-        mounts::State::Dead(_) => {
-            Err(failed("its daemon is dead: mount it again, without remount".into()))
-        }
-        mounts::State::Free => Err(failed("no dataset is mounted there".into())),
-    }
+    remount::set_flags(&target, changes.read_only, changes.noexec)
 }
 
 /// An option as part of a list.
@@ -119,29 +103,6 @@ fn changes(wanted: &ArgMatches, given: &ArgMatches) -> Changes {
 fn is_so(given: &ArgMatches, name: &str, value: &str) -> bool {
     let last = given.get_raw(name).and_then(Iterator::last);
     last.is_some_and(|last| last.to_string_lossy() == value)
-}
-
-/// Changes the flags of the mount in the kernel, if they differ.
-fn set_flags(target: &Path, changes: &Changes) -> Result<(), Failure> {
-    let failed = |e: nix::errno::Errno| {
-        let hint = if e == nix::errno::Errno::EPERM {
-            "; only root may change ro, rw, exec and noexec"
-        } else {
-            ""
-        };
-        let what = format!("cannot remount {}: {e}{hint}", target.display());
-        Failure::new(Exit::Mount, what)
-    };
-    let now = statvfs(target).map_err(failed)?.flags();
-    let is = |flag| now.contains(flag);
-    let read_only = changes.read_only.unwrap_or(is(FsFlags::ST_RDONLY));
-    // mount(8) gives ro or rw with all other flags; exec it expresses by leaving out noexec.
-    let unsaid = changes.read_only.is_none() && is(FsFlags::ST_NOEXEC);
-    let noexec = changes.noexec.unwrap_or(unsaid);
-    if (read_only, noexec) == (is(FsFlags::ST_RDONLY), is(FsFlags::ST_NOEXEC)) {
-        return Ok(());
-    }
-    mounts::set_flags(target, read_only, noexec).map_err(failed)
 }
 
 #[cfg(test)]

@@ -6,7 +6,6 @@ mod state;
 use crate::daemon::live::Live;
 use crate::daemon::top::sample::Samplers;
 use crate::failure::{Exit, Failure};
-use crate::io::mounts;
 use clap::Args;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use ratatui::DefaultTerminal;
@@ -92,21 +91,9 @@ fn show(
 
 /// The mounts to watch.
 fn find(targets: &[PathBuf]) -> Result<Vec<Live>, Failure> {
-    if !targets.is_empty() {
-        return targets.iter().map(|target| Live::at(target)).collect();
-    }
-    let table = mounts::table().map_err(|e| Failure::new(Exit::Mount, e))?;
-    let mut found: Vec<PathBuf> = Vec::new();
-    for mount in table.into_iter().filter(|mount| mount.fs_type == mounts::FS_TYPE) {
-        if !found.contains(&mount.target) {
-            found.push(mount.target);
-        }
-    }
-    // A mount that is dead, or hidden under another one, cannot be watched.
-    let lives: Vec<Live> = found.iter().filter_map(|target| Live::at(target).ok()).collect();
-    match lives.is_empty() {
-        true => Err(Failure::new(Exit::Mount, "no dataset of ffrfs is mounted")),
-        false => Ok(lives),
+    match targets {
+        [] => Live::all(),
+        targets => targets.iter().map(|target| Live::at(target)).collect(),
     }
 }
 

@@ -31,6 +31,26 @@ impl Live {
         }
     }
 
+    /// All mounts of this host that can be reached.
+    ///
+    /// # Errors
+    /// There is none.
+    pub(crate) fn all() -> Result<Vec<Self>, Failure> {
+        let table = mounts::table().map_err(|e| Failure::new(Exit::Mount, e))?;
+        let mut targets: Vec<PathBuf> = Vec::new();
+        for mount in table.into_iter().filter(|mount| mount.fs_type == mounts::FS_TYPE) {
+            if !targets.contains(&mount.target) {
+                targets.push(mount.target);
+            }
+        }
+        // A mount that is dead, or hidden under another one, cannot be reached.
+        let lives: Vec<_> = targets.iter().filter_map(|target| Self::at(target).ok()).collect();
+        match lives.is_empty() {
+            true => Err(Failure::new(Exit::Mount, "no dataset of ffrfs is mounted")),
+            false => Ok(lives),
+        }
+    }
+
     /// Where it is mounted.
     pub(crate) fn root(&self) -> &Path {
         &self.root

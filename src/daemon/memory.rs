@@ -41,7 +41,8 @@ pub(crate) fn total_bytes() -> u64 {
     cgroup::limits().memory_bytes.map_or(machine, |limit| limit.min(machine))
 }
 
-fn in_meminfo(info: &str) -> Option<u64> {
+/// The bytes of the host's memory, from the text of /proc/meminfo.
+pub(crate) fn in_meminfo(info: &str) -> Option<u64> {
     let line = info.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
     let kilobytes: u64 = line.trim().strip_suffix(" kB")?.trim().parse().ok()?;
     kilobytes.checked_mul(1024)

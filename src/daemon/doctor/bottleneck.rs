@@ -2,7 +2,8 @@
 //!
 //! The decision is a function of figures alone, so that tests can give it any.
 
-use super::check::{Check, text};
+use super::check::Check;
+use super::load::HostLoad;
 use super::storage;
 use crate::daemon::figures::requests;
 use crate::daemon::live::Live;
@@ -10,54 +11,56 @@ use crate::daemon::memory;
 use crate::io::cgroup;
 use crate::vfs::report::{MountInfo, MountStats};
 use indicatif::HumanBytes;
-use std::fs;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-/// Of something that can be used up, so much is all.
-const FULL: f64 = 0.9;
-/// Readers that wait for the disk: so much of the time that requests take, and of the time there is.
-const HALF: f64 = 0.5;
-const HARDLY: f64 = 0.1;
-/// So many times all bytes: what was read once is read again.
-const AGAIN: f64 = 1.25;
-/// Of all memory, so much can hold a dataset.
-const HOLDS: f64 = 0.75;
-/// Of the CPU time of requests, so much is worth a change.
-const MUCH: f64 = 0.3;
+/// A CPU or device that is used for this share of the time is at its limit.
+const SATURATED: f64 = 0.9;
+/// Reads are bound by the disk if they wait for it for this share of the time of all requests …
+const MAJORITY: f64 = 0.5;
+/// … and this many of them wait at a time.
+const NEGLIGIBLE: f64 = 0.1;
+/// A dataset of which so many times all bytes were fetched is read again.
+const REREAD: f64 = 1.25;
+/// The share of the memory that can hold a dataset.
+const FITS: f64 = 0.75;
+/// A share of the CPU time of requests that is worth a change.
+const SIGNIFICANT: f64 = 0.3;
 /// Fewer readers than these leave a device idle between them.
 const FEW_READERS: f64 = 2.0;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Bottleneck {
-    /// Nobody asks.
+    /// There are no requests.
     Idle,
-    /// It waits for the next request.
+    /// The mount waits for the next request.
     Readers,
     Cpu,
     Device,
-    /// All threads that wait for the disk do.
+    /// All threads for reads that wait for the disk are in use.
     Workers,
     /// The dataset does not fit in memory.
-    Larger,
-    /// It would fit, and does not stay.
+    DatasetTooLarge,
+    /// The dataset would fit, but is evicted from the page cache.
     PageCache,
 }
 
-/// What is known.
+/// The figures that the decision is made from.
 #[derive(Debug, Clone, Default)]
 struct Facts {
     info: MountInfo,
     /// Since the mount.
-    whole: MountStats,
-    /// Between the looks.
+    since_mount: MountStats,
+    /// Between the samples.
     window: MountStats,
     seconds: f64,
-    /// CPUs that the daemon used; how many of its threads waited for one; CPUs there are; the share of them
-    /// that was used at all.
+    /// How many CPUs the daemon used.
     daemon_cpus: Option<f64>,
-    late: Option<f64>,
+    /// How many threads of the daemon waited for a CPU.
+    cpu_waiters: Option<f64>,
+    /// How many CPUs the host, or the cgroup, has.
     cpus: f64,
+    /// The share of the CPU time of the host that was used.
     host_busy: Option<f64>,
     /// The share of the time in which the device had something to do.
     device_busy: Option<f64>,
@@ -69,7 +72,7 @@ impl Facts {
         requests(&self.window)
     }
 
-    /// How many at a time, on average.
+    /// How many requests took so long in sum, on average at a time.
     fn at_a_time(&self, micros: u64) -> f64 {
         micros as f64 / 1e6 / self.seconds.max(0.001)
     }
@@ -103,16 +106,16 @@ impl Facts {
     }
 
     fn is_disk_bound(&self) -> bool {
-        self.waiting() >= HARDLY && self.waiting() >= HALF * self.serving()
+        self.waiting() >= NEGLIGIBLE && self.waiting() >= MAJORITY * self.serving()
     }
 
     fn is_device_full(&self) -> bool {
-        self.device_busy.is_some_and(|busy| busy >= FULL)
+        self.device_busy.is_some_and(|busy| busy >= SATURATED)
     }
 
     fn is_cpu_full(&self) -> bool {
-        let host = self.host_busy.is_some_and(|busy| busy >= FULL);
-        host || self.daemon_cpus.is_some_and(|used| used >= FULL * self.cpus)
+        let host = self.host_busy.is_some_and(|busy| busy >= SATURATED);
+        host || self.daemon_cpus.is_some_and(|used| used >= SATURATED * self.cpus)
     }
 
     fn decide(&self) -> Bottleneck {
@@ -121,8 +124,8 @@ impl Facts {
             return Bottleneck::Idle;
         }
         // Where CPUs are short, what waits for the disk waits for a CPU too.
-        let is_ours = self.daemon_cpus.is_some_and(|used| used >= self.cpus * HALF);
-        let are_late = self.late.is_some_and(|late| late >= HALF * self.waiting());
+        let is_ours = self.daemon_cpus.is_some_and(|used| used >= self.cpus * MAJORITY);
+        let are_late = self.cpu_waiters.is_some_and(|late| late >= MAJORITY * self.waiting());
         let cpu_first = (is_ours || are_late) && !self.is_device_full();
         match (self.is_disk_bound(), self.is_cpu_full()) {
             (true, true) if cpu_first => Bottleneck::Cpu,
@@ -135,13 +138,13 @@ impl Facts {
     fn decide_disk(&self) -> Bottleneck {
         let workers = self.info.workers as f64;
         let are_workers_full =
-            self.info.transport == "devfuse" && self.waiting_themselves() >= FULL * workers;
+            self.info.transport == "devfuse" && self.waiting_themselves() >= SATURATED * workers;
         let dataset = self.info.dataset.bytes as f64;
-        let is_read_again = self.whole.counters.bytes_fetched as f64 > AGAIN * dataset;
+        let is_read_again = self.since_mount.counters.bytes_fetched as f64 > REREAD * dataset;
         if are_workers_full && workers > 0.0 && !self.is_device_full() {
             Bottleneck::Workers
-        } else if is_read_again && dataset > HOLDS * self.memory_bytes as f64 {
-            Bottleneck::Larger
+        } else if is_read_again && dataset > FITS * self.memory_bytes as f64 {
+            Bottleneck::DatasetTooLarge
         } else if is_read_again {
             Bottleneck::PageCache
         } else {
@@ -166,7 +169,7 @@ impl Facts {
         words.extend(percent("device busy", self.device_busy));
         words.extend(percent("all CPUs", self.host_busy));
         words.extend(percent("CPU of the daemon", self.daemon_cpus));
-        let late = self.late.filter(|late| *late >= HARDLY);
+        let late = self.cpu_waiters.filter(|late| *late >= NEGLIGIBLE);
         words.extend(late.map(|late| format!("threads waiting for a CPU: {late:.1}")));
         words.join(", ")
     }
@@ -186,7 +189,7 @@ impl Facts {
             Bottleneck::Device => "announce the order of an epoch (.ffrfs/prefetch), so that samples are read in \
                 the order of their offsets, or use a faster device; more readers do not help"
                 .to_owned(),
-            Bottleneck::Larger => format!(
+            Bottleneck::DatasetTooLarge => format!(
                 "every epoch is read from storage again: {} of samples, {} of memory; use more memory, give each \
                  host a part of the dataset, or announce the order of an epoch (.ffrfs/prefetch)",
                 HumanBytes(self.info.dataset.bytes),
@@ -199,10 +202,10 @@ impl Facts {
     }
 
     fn advice_on_cpus(&self) -> String {
-        if self.daemon_cpus.is_some_and(|used| used < self.cpus * MUCH) {
+        if self.daemon_cpus.is_some_and(|used| used < self.cpus * SIGNIFICANT) {
             return "other programs use the CPUs: run fewer of these, or use more CPUs".to_owned();
         }
-        if self.info.verify == "always" && self.verifying() >= MUCH {
+        if self.info.verify == "always" && self.verifying() >= SIGNIFICANT {
             return "checksums take much CPU time: ffrfs set MNT verify=once has each sample checked once"
                 .to_owned();
         }
@@ -223,7 +226,7 @@ impl Facts {
             Bottleneck::Cpu => "CPU",
             Bottleneck::Device => "device",
             Bottleneck::Workers => "too few workers",
-            Bottleneck::Larger => "dataset larger than memory",
+            Bottleneck::DatasetTooLarge => "dataset larger than memory",
             Bottleneck::PageCache => "page cache: samples do not stay in it, and are read again",
         };
         let (check, found) =
@@ -235,19 +238,19 @@ impl Facts {
     }
 }
 
-/// Looks twice, with a pause between.
+/// Samples the mount on `target` twice, with a pause between.
 pub(crate) fn check(name: &str, target: &Path, pause: Duration) -> Check {
-    let look_twice = || {
+    let sample_twice = || {
         let mount = Live::at(target)?;
         let info = mount.info()?;
         let disk =
             info.dataset.containers.first().and_then(|c| storage::disk_of(c.path.as_path()?));
-        let (host, stats) = (Host::look(info.pid, disk.as_deref()), mount.stats()?);
+        let (host, stats) = (HostLoad::sample(info.pid, disk.as_deref()), mount.stats()?);
         std::thread::sleep(pause);
-        let (later, whole) = (Host::look(info.pid, disk.as_deref()), mount.stats()?);
-        Ok::<_, crate::failure::Failure>(facts(info, &stats, whole, &host, &later))
+        let (later, stats_later) = (HostLoad::sample(info.pid, disk.as_deref()), mount.stats()?);
+        Ok::<_, crate::failure::Failure>(facts(info, &stats, stats_later, &host, &later))
     };
-    match look_twice() {
+    match sample_twice() {
         Ok(facts) => facts.check(name),
         Err(failure) => {
             Check::note(format!("{name}: bottleneck"), format!("unknown: {failure}"), "")
@@ -258,9 +261,9 @@ pub(crate) fn check(name: &str, target: &Path, pause: Duration) -> Check {
 fn facts(
     info: MountInfo,
     before: &MountStats,
-    whole: MountStats,
-    host: &Host,
-    later: &Host,
+    stats_later: MountStats,
+    host: &HostLoad,
+    later: &HostLoad,
 ) -> Facts {
     let seconds = later.at.duration_since(host.at).as_secs_f64().max(0.001);
     let since = |before: Option<u64>, after: Option<u64>| Some(after?.saturating_sub(before?));
@@ -270,15 +273,15 @@ fn facts(
     let used = since(daemon.map(|(used, _)| used), daemon_later.map(|(used, _)| used));
     let late = since(daemon.map(|(_, late)| late), daemon_later.map(|(_, late)| late));
     let cpus = std::thread::available_parallelism().map_or(1.0, |cpus| cpus.get() as f64);
-    // Whoever is seen waiting once may be done the next moment.
-    let reads_waiting = before.reads_waiting.min(whole.reads_waiting);
+    // A read that waits in one of the samples alone may be done the next moment.
+    let reads_waiting = before.reads_waiting.min(stats_later.reads_waiting);
     Facts {
-        window: MountStats { reads_waiting, ..whole.since(before) },
-        whole,
+        window: MountStats { reads_waiting, ..stats_later.since(before) },
+        since_mount: stats_later,
         info,
         seconds,
         daemon_cpus: used.map(|nanos| nanos as f64 / 1e9 / seconds),
-        late: late.map(|nanos| nanos as f64 / 1e9 / seconds),
+        cpu_waiters: late.map(|nanos| nanos as f64 / 1e9 / seconds),
         cpus: cgroup::limits().cpus.map_or(cpus, |limit| limit.min(cpus)),
         host_busy: busy
             .zip(all)
@@ -288,55 +291,6 @@ fn facts(
             .map(|millis| (millis as f64 / 1e3 / seconds).min(1.0)),
         memory_bytes: memory::total_bytes(),
     }
-}
-
-/// A look at the host.
-struct Host {
-    at: Instant,
-    /// Ticks of all CPUs: busy, and in all.
-    cpu: Option<(u64, u64)>,
-    /// CPU time that the daemon's threads have used, and for how long they have waited for a CPU.
-    daemon_nanos: Option<(u64, u64)>,
-    /// How long the device had something to do.
-    device_millis: Option<u64>,
-}
-
-impl Host {
-    fn look(pid: u32, disk: Option<&Path>) -> Self {
-        Self {
-            at: Instant::now(),
-            cpu: text("/proc/stat").as_deref().and_then(cpu_ticks),
-            daemon_nanos: nanos_of(pid),
-            device_millis: disk.and_then(|disk| device_millis(&text(disk.join("stat"))?)),
-        }
-    }
-}
-
-/// The first line of /proc/stat: user nice system idle iowait …, without guests, which are in `user`.
-fn cpu_ticks(stat: &str) -> Option<(u64, u64)> {
-    let line = stat.lines().next()?.strip_prefix("cpu ")?;
-    let ticks: Vec<u64> = line.split_whitespace().take(8).map_while(|n| n.parse().ok()).collect();
-    let idle: u64 = ticks.get(3..5)?.iter().sum();
-    let all = ticks.iter().sum();
-    Some((all - idle, all))
-}
-
-/// The tenth figure of a disk's `stat`.
-fn device_millis(stat: &str) -> Option<u64> {
-    stat.split_whitespace().nth(9)?.parse().ok()
-}
-
-/// CPU time of all threads of a process, and for how long they waited for a CPU.
-fn nanos_of(pid: u32) -> Option<(u64, u64)> {
-    let tasks = fs::read_dir(format!("/proc/{pid}/task")).ok()?;
-    let nanos = |task: fs::DirEntry| {
-        let schedstat = text(task.path().join("schedstat"))?;
-        let mut figures = schedstat.split_whitespace().map_while(|n| n.parse::<u64>().ok());
-        Some((figures.next()?, figures.next()?))
-    };
-    let all: Vec<_> = tasks.flatten().filter_map(nanos).collect();
-    let sum = all.iter().fold((0, 0), |sum, thread| (sum.0 + thread.0, sum.1 + thread.1));
-    (!all.is_empty()).then_some(sum)
 }
 
 #[cfg(test)]
@@ -392,11 +346,11 @@ mod tests {
         assert!(facts.advice(Bottleneck::Device).contains("faster device"));
         facts.host_busy = Some(0.99);
         assert_eq!(facts.decide(), Bottleneck::Device, "others use the CPUs");
-        facts.late = Some(0.4);
+        facts.cpu_waiters = Some(0.4);
         assert_eq!(facts.decide(), Bottleneck::Device, "and the daemon has one when it needs it");
-        facts.late = Some(3.1);
+        facts.cpu_waiters = Some(3.1);
         assert_eq!(facts.decide(), Bottleneck::Cpu, "and the daemon waits for one");
-        (facts.device_busy, facts.late) = (None, None);
+        (facts.device_busy, facts.cpu_waiters) = (None, None);
         assert_eq!(facts.decide(), Bottleneck::Device);
     }
 
@@ -432,14 +386,14 @@ mod tests {
     #[test]
     fn what_was_read_once_is_read_again() {
         let mut facts = facts(4.0, 3.8);
-        facts.whole.counters.bytes_fetched = 30 * GIB;
+        facts.since_mount.counters.bytes_fetched = 30 * GIB;
         assert_eq!(facts.decide(), Bottleneck::PageCache);
         facts.memory_bytes = 8 * GIB;
-        assert_eq!(facts.decide(), Bottleneck::Larger);
-        let advice = facts.advice(Bottleneck::Larger);
+        assert_eq!(facts.decide(), Bottleneck::DatasetTooLarge);
+        let advice = facts.advice(Bottleneck::DatasetTooLarge);
         assert!(advice.contains("10.00 GiB") && advice.contains("8.00 GiB"), "{advice}");
         // The first epoch is no second one.
-        facts.whole.counters.bytes_fetched = 9 * GIB;
+        facts.since_mount.counters.bytes_fetched = 9 * GIB;
         assert_eq!(facts.decide(), Bottleneck::Device);
     }
 
@@ -476,16 +430,5 @@ mod tests {
         assert_eq!((check.state, check.check.as_str()), (State::Note, "/mnt/ds: bottleneck"));
         assert!(check.found.starts_with("CPU (1000 requests/s"), "{}", check.found);
         assert!(check.advice.contains("ffrfs set /mnt/ds verify=once"), "{}", check.advice);
-    }
-
-    #[test]
-    fn figures_of_the_host_are_read_and_odd_ones_are_not() {
-        assert_eq!(cpu_ticks("cpu  10 1 5 70 14 0 0 0 3 0\ncpu0 1"), Some((16, 100)));
-        assert_eq!(device_millis("  1 2 3 4 5 6 7 8 9 1234 11\n"), Some(1234));
-        for odd in ["", "cpu", "cpu  1 2 3", "x"] {
-            assert_eq!(cpu_ticks(odd), None, "{odd}");
-            assert_eq!(device_millis(odd), None, "{odd}");
-        }
-        assert!(nanos_of(std::process::id()).is_some_and(|(used, _)| used > 0));
     }
 }

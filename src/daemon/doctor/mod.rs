@@ -5,6 +5,7 @@
 mod bottleneck;
 mod check;
 mod host;
+mod load;
 mod mounted;
 mod resources;
 mod storage;

@@ -1,6 +1,7 @@
 //! Memory and CPUs.
 
 use super::check::{Check, mebibytes, text};
+use crate::daemon::memory;
 use crate::io::cgroup::{self, Limits};
 use nix::sched::{CpuSet, sched_getaffinity};
 use nix::unistd::Pid;
@@ -12,18 +13,14 @@ pub(super) fn checks() -> Vec<Check> {
         (0..CpuSet::count()).filter(|&cpu| set.is_set(cpu).unwrap_or(false)).count() as u64
     });
     vec![
-        memory(text("/proc/meminfo").as_deref(), &limits),
+        memory_of(text("/proc/meminfo").as_deref(), &limits),
         processors(cpus("possible").as_deref(), cpus("online").as_deref(), mine),
         quota(limits.cpus, mine),
     ]
 }
 
-fn memory(meminfo: Option<&str>, limits: &Limits) -> Check {
-    let kib = meminfo.and_then(|text| {
-        let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
-        line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()
-    });
-    let ram = kib.map(|kib| kib.saturating_mul(1024));
+fn memory_of(meminfo: Option<&str>, limits: &Limits) -> Check {
+    let ram = meminfo.and_then(memory::in_meminfo);
     let (Some(ram), Some(limit)) = (ram, limits.memory_bytes) else {
         let limit = limits.memory_bytes.map_or("none".to_owned(), mebibytes);
         let ram = ram.map_or("cannot be read".to_owned(), mebibytes);
@@ -99,11 +96,11 @@ mod tests {
     fn a_tight_cgroup_is_noted() {
         let limits = |bytes| Limits { memory_bytes: bytes, cpus: None };
         let info = Some("MemFree: 1 kB\nMemTotal:       2048 kB\n");
-        assert_eq!(memory(info, &limits(None)).found, "2 MiB; limit of the cgroup: none");
-        assert_eq!(memory(info, &limits(Some(1 << 20))).state, State::Note);
-        assert_eq!(memory(info, &limits(Some(4 << 20))).state, State::Ok);
+        assert_eq!(memory_of(info, &limits(None)).found, "2 MiB; limit of the cgroup: none");
+        assert_eq!(memory_of(info, &limits(Some(1 << 20))).state, State::Note);
+        assert_eq!(memory_of(info, &limits(Some(4 << 20))).state, State::Ok);
         for odd in [None, Some(""), Some("MemTotal: lots kB"), Some("MemTotal:"), Some("\0")] {
-            let found = memory(odd, &limits(Some(1 << 20))).found;
+            let found = memory_of(odd, &limits(Some(1 << 20))).found;
             assert_eq!(found, "cannot be read; limit of the cgroup: 1 MiB");
         }
     }
