@@ -1,6 +1,7 @@
-use super::super::MemorySource;
-use super::super::codec::tests::{streams, text};
 use super::*;
+use crate::format::codec::Codec;
+use crate::format::codec::tests::{streams, text};
+use crate::format::{Error, MemorySource, Restart, Result};
 
 fn source(bytes: &[u8]) -> MemorySource {
     MemorySource::new("stream", bytes.to_vec())

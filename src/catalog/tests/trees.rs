@@ -1,0 +1,169 @@
+//! Trees against sorted maps.
+
+use super::*;
+use proptest::collection::btree_set;
+
+#[test]
+fn paths_that_cannot_lie_below_a_mount_point_are_refused_by_name() {
+    let long = "x".repeat(256);
+    for (path, why) in [
+        ("/etc/passwd", "absolute"),
+        ("", "empty"),
+        ("a//b", "empty"),
+        ("a/", "empty"),
+        (".", "not a name"),
+        ("..", "not a name"),
+        ("a/../../b", "not a name"),
+        ("a\0b", "NUL"),
+        (&long, "255"),
+    ] {
+        let Err(error @ NameError::Illegal(..)) = tree(&[path]) else { panic!("{path:?}") };
+        let said = error.to_string();
+        assert!(said.contains(why) && said.contains(&format!("{path:?}")), "{said}");
+    }
+    assert!(tree(&["x".repeat(255)]).is_ok());
+    let names = Folder { entries: vec![file("a/b", 0)] };
+    assert!(matches!(
+        TreeBuilder::default().add_folder(b"", &names, 0),
+        Err(NameError::Illegal(_, "a name with a slash"))
+    ));
+}
+
+#[test]
+fn a_name_that_stands_twice_is_refused_also_as_file_and_folder() {
+    for paths in [&["a", "a"][..], &["d/a", "x", "d/a"], &["d", "d/a"], &["d/a", "d"]] {
+        assert!(matches!(tree(paths), Err(NameError::Duplicate(_))), "{paths:?}");
+    }
+    assert!(tree(&["d/a", "e/a", "a", "A", "d/b"]).is_ok());
+}
+
+#[test]
+fn names_may_be_any_bytes_that_linux_takes() {
+    let single = (1..=255u8).filter(|byte| !matches!(byte, b'/' | b'.')).map(|byte| vec![byte]);
+    let names: Vec<_> =
+        single.chain([b"\xff\xfe/\x80".to_vec(), b"  / ".to_vec(), b"-rf/\n".to_vec()]).collect();
+    let catalog = Catalog::from(tree(&names).unwrap());
+    let none = dataset(&[]);
+    check_consistent(&catalog, &none);
+    for (sample, name) in names.iter().enumerate() {
+        assert_eq!(catalog.find(&none, name).unwrap(), Some(Node::Sample(sample as u64)));
+    }
+}
+
+#[test]
+fn the_same_sample_may_have_several_names() {
+    let mut builder = TreeBuilder::default();
+    for path in ["a", "d/b"] {
+        builder.add(path.as_bytes(), 9).unwrap();
+    }
+    let catalog = Catalog::from(builder.build().unwrap());
+    let none = dataset(&[]);
+    assert_eq!(catalog.find(&none, b"a").unwrap(), catalog.find(&none, b"d/b").unwrap());
+}
+
+#[test]
+fn a_number_that_an_entry_cannot_hold_is_refused() {
+    assert_eq!(TreeBuilder::default().add(b"x", 1 << 32), Err(NameError::TooMany));
+}
+
+/// Paths of up to four short names, so that many share their folders.
+fn any_paths() -> impl Strategy<Value = BTreeSet<Vec<Vec<u8>>>> {
+    let name = prop_oneof![
+        4 => vec(prop::sample::select(b"ab\xc3\xff-".to_vec()), 1..3),
+        1 => vec(1u8.., 1..9).prop_filter("a name", |name| {
+            !name.contains(&b'/') && *name != b"." && *name != b".."
+        }),
+    ];
+    btree_set(vec(name, 1..5), 0..60)
+}
+
+/// Without those that would be file and folder at once.
+fn without_conflicts(paths: BTreeSet<Vec<Vec<u8>>>) -> Vec<Vec<u8>> {
+    let folders: BTreeSet<Vec<Vec<u8>>> =
+        paths.iter().flat_map(|path| (1..path.len()).map(|end| path[..end].to_vec())).collect();
+    paths.iter().filter(|path| !folders.contains(*path)).map(|path| path.join(&b'/')).collect()
+}
+
+proptest! {
+    #[test]
+    fn a_tree_holds_the_paths_that_were_added_in_any_order(
+        paths in any_paths().prop_map(without_conflicts).prop_shuffle()
+    ) {
+        let none = dataset(&[]);
+        let catalog = Catalog::from(tree(&paths).unwrap());
+        check_consistent(&catalog, &none);
+        let model: BTreeMap<&[u8], u64> =
+            paths.iter().enumerate().map(|(i, path)| (path.as_slice(), i as u64)).collect();
+        for (path, sample) in &model {
+            prop_assert_eq!(catalog.find(&none, path).unwrap(), Some(Node::Sample(*sample)));
+            let mut longer = path.to_vec();
+            longer.extend_from_slice(b"/a");
+            prop_assert_eq!(catalog.find(&none, &longer).unwrap(), None);
+        }
+        let wanted: Vec<u64> = (0..paths.len() as u64).rev().collect();
+        let reversed: Vec<_> = paths.iter().rev().cloned().collect();
+        prop_assert_eq!(catalog.paths(&none, &wanted).unwrap(), reversed);
+        // Every folder is listed by name, in order of bytes.
+        for folder in 0..catalog.folders() {
+            let names: Vec<_> =
+                list(&catalog, &none, folder, 0).into_iter().map(|(name, _)| name).collect();
+            prop_assert!(names.is_sorted());
+        }
+    }
+
+    #[test]
+    fn a_walk_visits_folders_before_what_is_in_them(
+        paths in any_paths().prop_map(without_conflicts)
+    ) {
+        let none = dataset(&[]);
+        let catalog = Catalog::from(tree(&paths).unwrap());
+        let mut seen = BTreeSet::from([Vec::new()]);
+        catalog
+            .walk(&none, ROOT, &mut |path, _| {
+                let cut = path.iter().rposition(|&b| b == b'/').unwrap_or(0);
+                assert!(seen.contains(&path[..cut]), "its folder was visited");
+                assert!(seen.insert(path.to_vec()), "visited once");
+            })
+            .unwrap();
+        prop_assert_eq!(seen.len() as u64, catalog.samples() + catalog.folders());
+    }
+
+    #[test]
+    fn a_stored_tree_comes_back_through_its_container(
+        paths in any_paths().prop_map(without_conflicts),
+        first in 0usize..3,
+    ) {
+        let mut root = Folder::default();
+        for (sample, path) in paths.iter().enumerate() {
+            add(&mut root, path, (sample + first) as u64);
+        }
+        let leading: Vec<_> = (0..first).map(|_| container(&[vec![1]])).collect();
+        let spare = (0..first as u64).map(|i| (format!("spare {i}").into_bytes().into(), Entry::File(i)));
+        root.entries.extend(spare);
+        let (dataset, names) =
+            stored(leading.into_iter().chain([packed(paths.len(), root.entries)]).collect());
+        let StoredNames::Tree(tree) = names else { panic!("a tree") };
+        let catalog = Catalog::from(tree);
+        check_consistent(&catalog, &dataset);
+        for (sample, path) in paths.iter().enumerate() {
+            let found = catalog.find(&dataset, path).unwrap();
+            prop_assert_eq!(found, Some(Node::Sample((sample + first) as u64)));
+        }
+    }
+}
+
+/// Adds a path to a folder.
+fn add(folder: &mut Folder, path: &[u8], sample: u64) {
+    let Some(slash) = path.iter().position(|&b| b == b'/') else {
+        folder.entries.push((path.into(), Entry::File(sample)));
+        return;
+    };
+    let name = &path[..slash];
+    let known = folder.entries.iter().position(|(known, _)| **known == *name);
+    let place = known.unwrap_or_else(|| {
+        folder.entries.push((name.into(), Entry::Folder(Folder::default())));
+        folder.entries.len() - 1
+    });
+    let Entry::Folder(inner) = &mut folder.entries[place].1 else { panic!("no conflicts") };
+    add(inner, &path[slash + 1..], sample);
+}
