@@ -1,11 +1,11 @@
-//! Any bytes as a stream of any codec: whole, in steps, through restart points and through an index. All
+//! Any bytes as a stream of any codec: whole, in steps, through checkpoints and through an index. All
 //! ways agree, nothing panics, nothing is stuck.
 
 #![no_main]
 
 use ffrfs::format::codec::{Codec, decode, decoder};
 use ffrfs::format::stream::StreamIndex;
-use ffrfs::format::{MemorySource, Progress, Restart};
+use ffrfs::format::{MemorySource, Progress, Checkpoint};
 use libfuzzer_sys::fuzz_target;
 
 const CODECS: [Codec; 8] = [
@@ -33,16 +33,16 @@ fuzz_target!(|input: &[u8]| {
         return;
     }
     let sizes = (usize::from(*piece) + 1, usize::from(*room) * 16 + 1);
-    let Ok((whole, restart)) = steps(codec, None, stored, sizes) else {
+    let Ok((whole, checkpoint)) = steps(codec, None, stored, sizes) else {
         let _ = decode(codec, stored, &mut vec![0; sizes.1]);
         return;
     };
     if whole.len() > MAX_BYTES {
         return;
     }
-    if let Some(restart) = restart {
-        let (rest, _) = steps(codec, Some(&restart), stored, sizes).expect("it decoded before");
-        assert!(rest == whole[restart.decoded_bytes as usize..]);
+    if let Some(checkpoint) = checkpoint {
+        let (rest, _) = steps(codec, Some(&checkpoint), stored, sizes).expect("it decoded before");
+        assert!(rest == whole[checkpoint.decoded_bytes as usize..]);
     }
     let mut out = vec![0; whole.len()];
     if decode(codec, stored, &mut out).is_ok() && codec != Codec::Deflate {
@@ -52,15 +52,15 @@ fuzz_target!(|input: &[u8]| {
     indexed(codec, stored, &whole, sizes.1 as u64);
 });
 
-/// What decodes, and the last restart point.
+/// What decodes, and the last checkpoint.
 fn steps(
     codec: Codec,
-    from: Option<&Restart>,
+    from: Option<&Checkpoint>,
     stored: &[u8],
     (piece, room): (usize, usize),
-) -> Result<(Vec<u8>, Option<Restart>), String> {
+) -> Result<(Vec<u8>, Option<Checkpoint>), String> {
     let mut decoder = decoder(codec, from)?.expect("it goes in steps");
-    let (mut out, mut restart) = (Vec::new(), None);
+    let (mut out, mut checkpoint) = (Vec::new(), None);
     let mut buf = vec![0; room];
     let mut at = from.map_or(0, |r| r.stored_bytes as usize);
     loop {
@@ -70,10 +70,10 @@ fn steps(
         at += step.taken;
         out.extend_from_slice(&buf[..step.given]);
         if step.is_end || out.len() > MAX_BYTES {
-            return Ok((out, restart));
+            return Ok((out, checkpoint));
         }
         assert!(step != Progress::default(), "it is stuck");
-        restart = decoder.restart().or(restart);
+        checkpoint = decoder.checkpoint().or(checkpoint);
     }
 }
 

@@ -5,7 +5,7 @@
 
 use ffrfs::format::zip::Zip;
 use ffrfs::format::{Container, Content, Format, MemorySource, Node, OpenOptions};
-use ffrfs::format::{Progress, Restart, Secret};
+use ffrfs::format::{Progress, Checkpoint, Secret};
 use libfuzzer_sys::fuzz_target;
 use std::sync::Arc;
 
@@ -62,9 +62,9 @@ fn read(bytes: &[u8], container: &dyn Container, index: u64) -> Option<()> {
     }
     let stored = &bytes[sample.offset_bytes as usize..sample.end_bytes() as usize];
     if let Content::Encoded(size) = sample.content {
-        if let Some((whole, Some(restart))) = steps(container, index, None, stored) {
-            let (rest, _) = steps(container, index, Some(&restart), stored).expect("it decoded before");
-            assert!(rest == whole[restart.decoded_bytes as usize..]);
+        if let Some((whole, Some(checkpoint))) = steps(container, index, None, stored) {
+            let (rest, _) = steps(container, index, Some(&checkpoint), stored).expect("it decoded before");
+            assert!(rest == whole[checkpoint.decoded_bytes as usize..]);
         }
         let mut out = vec![0; size as usize];
         container.decode(index, stored, &mut out).ok()?;
@@ -74,15 +74,15 @@ fn read(bytes: &[u8], container: &dyn Container, index: u64) -> Option<()> {
     Some(())
 }
 
-/// What a member is decoded to step by step, and the last restart point. `None`: an error.
+/// What a member is decoded to step by step, and the last checkpoint. `None`: an error.
 fn steps(
     container: &dyn Container,
     index: u64,
-    from: Option<&Restart>,
+    from: Option<&Checkpoint>,
     stored: &[u8],
-) -> Option<(Vec<u8>, Option<Restart>)> {
+) -> Option<(Vec<u8>, Option<Checkpoint>)> {
     let mut decoder = container.decoder(index, from).ok()??;
-    let (mut out, mut restart) = (Vec::new(), None);
+    let (mut out, mut checkpoint) = (Vec::new(), None);
     let mut buf = vec![0; 700];
     let mut at = from.map_or(0, |from| from.stored_bytes as usize);
     loop {
@@ -91,9 +91,9 @@ fn steps(
         at += step.taken;
         out.extend_from_slice(&buf[..step.given]);
         if step.is_end || out.len() as u64 > MAX_BYTES {
-            return Some((out, restart));
+            return Some((out, checkpoint));
         }
         assert!(step != Progress::default(), "it is stuck");
-        restart = decoder.restart().or(restart);
+        checkpoint = decoder.checkpoint().or(checkpoint);
     }
 }

@@ -92,7 +92,7 @@ impl IndexArgs {
                 let why = "interrupted: no index was written";
                 return Err(Failure::new(Exit::Interrupted, why));
             }
-            Err(format::Error::NoRestarts { .. }) if self.spool.is_some() => {
+            Err(format::Error::NoCheckpoints { .. }) if self.spool.is_some() => {
                 return self.unpack(format, watched.as_ref(), options);
             }
             container => container?,

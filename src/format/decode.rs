@@ -3,7 +3,7 @@
 /// Decodes one stream of stored bytes.
 pub trait Decoder: Send {
     /// Takes stored bytes and gives decoded ones, as far as `input` or `output` reaches, or to where
-    /// [`Decoder::restart`] has a place to go on from: what was not taken is to be shown again. Only without
+    /// [`Decoder::checkpoint`] has a place to go on from: what was not taken is to be shown again. Only without
     /// input or room nothing may come of it. `is_last`: nothing follows behind `input`.
     ///
     /// # Errors
@@ -17,7 +17,7 @@ pub trait Decoder: Send {
 
     /// A place to go on from, if there is one exactly here: behind all that was taken and given. Not every
     /// such place is met; making one costs time (deflate: its window is compressed).
-    fn restart(&self) -> Option<Restart>;
+    fn checkpoint(&self) -> Option<Checkpoint>;
 }
 
 /// What a step of a [`Decoder`] did.
@@ -33,7 +33,7 @@ pub struct Progress {
 
 /// A place in a stream to go on from.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Restart {
+pub struct Checkpoint {
     /// The next stored byte, from the start of the stream.
     pub stored_bytes: u64,
     /// The next decoded byte.

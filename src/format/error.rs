@@ -47,7 +47,7 @@ pub enum Error {
          decode from at most 64 MiB apart, found {found}: --spool DIR decodes it to disk, or compress it in \
          frames or blocks (zstd: pzstd, xz: -T0)"
     )]
-    NoRestarts {
+    NoCheckpoints {
         /// The container.
         part: PartName,
         /// The codec.

@@ -69,7 +69,7 @@ pub mod write;
 pub mod zip;
 
 pub use checksum::{Checksum, ChecksumKind, Mismatch};
-pub use decode::{Decoder, Progress, Restart};
+pub use decode::{Checkpoint, Decoder, Progress};
 pub use error::{Error, Result};
 pub use fault::Fault;
 pub use ffrecord::pickle::{Entry, Folder};
@@ -157,7 +157,7 @@ pub trait Format: Sync {
         Ok(None)
     }
 
-    /// Decodes a stream that is refused with [`Error::NoRestarts`], whole and in order; gives the name of
+    /// Decodes a stream that is refused with [`Error::NoCheckpoints`], whole and in order; gives the name of
     /// the file that it is.
     ///
     /// # Errors
@@ -227,18 +227,18 @@ pub trait Container: Send + Sync {
         Ok(())
     }
 
-    /// Decodes a sample with [`Content::Encoded`] step by step, from its start or from a restart point that
+    /// Decodes a sample with [`Content::Encoded`] step by step, from its start or from a checkpoint that
     /// an earlier decoder of this sample gave. `None`: its format can be decoded only whole.
     ///
     /// # Errors
     /// As [`Container::sample`].
-    fn decoder(&self, index: u64, from: Option<&Restart>) -> Result<Option<Box<dyn Decoder>>> {
+    fn decoder(&self, index: u64, from: Option<&Checkpoint>) -> Result<Option<Box<dyn Decoder>>> {
         let _ = (index, from);
         Ok(None)
     }
 
-    /// Whether restart points of a sample may be written to disk: they hold some of what was decoded.
-    fn may_keep_restarts(&self, index: u64) -> bool {
+    /// Whether checkpoints of a sample may be written to disk: they hold some of what was decoded.
+    fn may_keep_checkpoints(&self, index: u64) -> bool {
         let _ = index;
         true
     }

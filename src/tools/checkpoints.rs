@@ -1,8 +1,8 @@
 //! Checkpoints of large compressed members, found ahead of the first mount.
 
 use crate::catalog::{Catalog, Dataset};
+use crate::dataset::checkpoints::KeptCheckpoints;
 use crate::dataset::open::{OpenArgs, Opened};
-use crate::dataset::restarts::Restarts;
 use crate::failure::Failure;
 use crate::format::{self, Content};
 use crate::tools::interrupt::Interrupt;
@@ -27,10 +27,10 @@ pub(crate) fn find_checkpoints(
 ) -> Result<(), Failure> {
     let large = large_members(&opened.dataset)?;
     let vfs = opened.into_vfs(catalog, Options::default());
-    let Some(restarts) = Restarts::new(vfs.store(), &args.kept, args.options()?) else {
+    let Some(checkpoints) = KeptCheckpoints::new(vfs.store(), &args.kept, args.options()?) else {
         return Ok(());
     };
-    vfs.keep_checkpoints(Arc::new(restarts));
+    vfs.keep_checkpoints(Arc::new(checkpoints));
     let bytes = large.iter().map(|(_, size_bytes)| size_bytes).sum();
     let progress = progress::of_large_members(bytes);
     for (sample, size_bytes) in large {
@@ -51,7 +51,7 @@ fn large_members(dataset: &Dataset) -> format::Result<Vec<(u64, u64)>> {
         let (at, container) = (located.sample, &dataset.parts()[located.container]);
         if matches!(at.content, Content::Encoded(size) if size > DECODED_AT_ONCE_BYTES)
             && container.stream().is_none()
-            && container.may_keep_restarts(located.index)
+            && container.may_keep_checkpoints(located.index)
         {
             large.push((sample, at.size_bytes()));
         }

@@ -41,7 +41,7 @@ impl From<&Error> for Errno {
         match error {
             Error::Unreadable { .. }
             | Error::Malformed { .. }
-            | Error::NoRestarts { .. }
+            | Error::NoCheckpoints { .. }
             | Error::Checksum { .. } => Self::EIO,
         }
     }

@@ -1,11 +1,11 @@
 //! Containers of every format, mounted: what programs wrote is what programs read.
 
+mod checkpoints;
 mod compressed;
 mod damage;
 mod encrypted;
 mod index;
 mod nested;
-mod restarts;
 mod shards;
 mod sums;
 mod tars;

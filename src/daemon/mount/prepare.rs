@@ -5,8 +5,8 @@ use crate::catalog::Catalog;
 use crate::daemon::metrics::Metrics;
 use crate::daemon::serve::Service;
 use crate::daemon::settings::Runtime;
+use crate::dataset::checkpoints::KeptCheckpoints;
 use crate::dataset::open::{self, Opened};
-use crate::dataset::restarts::Restarts;
 use crate::failure::{Exit, Failure};
 use crate::format::Source;
 use crate::io::{File, Io, mounts, process};
@@ -40,9 +40,10 @@ pub(super) fn prepare(
     let (io, given) = (in_words(&opened.store), request.given.clone());
     let options = Options { io, given, ..settings.vfs() };
     let vfs = opened.into_vfs(catalog, options);
-    if let Some(restarts) = Restarts::new(vfs.store(), &request.open.kept, request.open.options()?)
+    if let Some(checkpoints) =
+        KeptCheckpoints::new(vfs.store(), &request.open.kept, request.open.options()?)
     {
-        vfs.keep_checkpoints(Arc::new(restarts));
+        vfs.keep_checkpoints(Arc::new(checkpoints));
     }
     let must_check = request.open.checksums.require_checksums;
     vfs.set_settings(Runtime::new(settings.live.memory_bytes(), must_check));

@@ -1,4 +1,4 @@
-//! bzip2 streams, concatenated, by libbz2-rs. Restarts between blocks.
+//! bzip2 streams, concatenated, by libbz2-rs. Checkpoints between blocks.
 //!
 //! ```text
 //! "BZh" level (all byte-aligned) | blocks | 0x177245385090 | u32 combined CRC | padding to a byte
@@ -9,8 +9,8 @@
 //! it: it is fed only up to such a place. As it gives a block's bytes only when it has all of its bits,
 //! and all of them before it reads on, the place is a block's end exactly if it has then given some.
 
-use super::{FOREIGN_RESTART, Place, Step};
-use crate::format::{Decoder, Progress, Restart};
+use super::{FOREIGN_CHECKPOINT, Place, Step};
+use crate::format::{Checkpoint, Decoder, Progress};
 use ::bzip2::{Decompress, Status};
 
 const BLOCK_MAGIC: u64 = 0x3141_5926_5359;
@@ -155,7 +155,7 @@ impl Stream {
 }
 
 impl Bzip2 {
-    pub(super) fn new(from: Option<&Restart>) -> Result<Self, String> {
+    pub(super) fn new(from: Option<&Checkpoint>) -> Result<Self, String> {
         let place = Place::of(from);
         let (phase, stream) = match from.map(|from| &from.state[..]) {
             None => (Phase::Between { is_first: true }, Stream::new(b'9', 0, &[], 0)?),
@@ -167,12 +167,12 @@ impl Bzip2 {
                 let stream = Stream::new(level, u32::from(shift), queue, crc)?;
                 (Phase::Mark(shift.into()), stream)
             }
-            Some(_) => return Err(FOREIGN_RESTART.to_owned()),
+            Some(_) => return Err(FOREIGN_CHECKPOINT.to_owned()),
         };
         Ok(Self { phase, stream, place })
     }
 
-    /// Goes on; false: more input is needed, or room for output, or here is a place to restart.
+    /// Goes on; false: more input is needed, or room for output, or a checkpoint is reached.
     fn advance(&mut self, step: &mut Step, is_last: bool) -> Result<bool, String> {
         match self.phase {
             Phase::Between { is_first } => match step.rest().first() {
@@ -271,15 +271,15 @@ impl Decoder for Bzip2 {
         Ok(step.done)
     }
 
-    fn restart(&self) -> Option<Restart> {
+    fn checkpoint(&self) -> Option<Checkpoint> {
         match self.phase {
-            Phase::Between { is_first: false } => Some(self.place.restart(&[])),
+            Phase::Between { is_first: false } => Some(self.place.checkpoint(&[])),
             Phase::Mark(at_bit) => {
                 let stream = &self.stream;
                 let mut state = vec![stream.level, (at_bit % 8) as u8];
                 state.extend_from_slice(&stream.combined_crc.to_le_bytes());
                 state.extend_from_slice(stream.queue.get(at_bit / 8..)?);
-                Some(self.place.restart(&state))
+                Some(self.place.checkpoint(&state))
             }
             _ => None,
         }

@@ -1,7 +1,7 @@
 //! Deflate (RFC 1951): whole by libdeflate, in steps by miniz_oxide, which can stop between blocks.
 
-use super::{ENDS_EARLY, FOREIGN_RESTART, Place, Step, fill};
-use crate::format::{Decoder, Progress, Restart};
+use super::{ENDS_EARLY, FOREIGN_CHECKPOINT, Place, Step, fill};
+use crate::format::{Checkpoint, Decoder, Progress};
 use libdeflater::{DecompressionError, Decompressor};
 use miniz_oxide::inflate::TINFLStatus as Status;
 use miniz_oxide::inflate::core::inflate_flags::{
@@ -31,7 +31,7 @@ fn explain(input: &[u8], out: &mut [u8]) -> Result<(), String> {
     Err("the deflate stream is damaged".to_owned())
 }
 
-/// Deflate step by step. Restarts between blocks: the bits left of the last byte, and the window.
+/// Deflate step by step. Checkpoints between blocks: the bits left of the last byte, and the window.
 pub(super) struct Inflate {
     core: Box<DecompressorOxide>,
     /// What was decoded last, so that it can be referred to. It is filled up to `end`, and what lies in
@@ -47,7 +47,7 @@ pub(super) struct Inflate {
 }
 
 impl Inflate {
-    pub(super) fn new(from: Option<&Restart>) -> Result<Self, String> {
+    pub(super) fn new(from: Option<&Checkpoint>) -> Result<Self, String> {
         let mut inflate = Self {
             core: Box::default(),
             ring: vec![0; RING_BYTES].into_boxed_slice(),
@@ -77,7 +77,7 @@ impl Inflate {
         self.end = window.len();
     }
 
-    /// What a restart point here must hold.
+    /// What a checkpoint here must hold.
     pub(super) fn state(&self) -> Option<Vec<u8>> {
         let boundary = self.boundary.as_ref().filter(|_| self.is_at_boundary())?;
         let mut window = Vec::with_capacity(self.window_bytes);
@@ -148,8 +148,8 @@ impl Decoder for Inflate {
         if is_starved { step.starved(is_last) } else { Ok(step.done) }
     }
 
-    fn restart(&self) -> Option<Restart> {
-        self.state().map(|state| self.place.restart(&state))
+    fn checkpoint(&self) -> Option<Checkpoint> {
+        self.state().map(|state| self.place.checkpoint(&state))
     }
 }
 
@@ -166,7 +166,7 @@ pub(super) struct State {
 impl State {
     /// `num_bits | bit_buf | zstd frame of the window`
     pub(super) fn read(bytes: &[u8]) -> Result<Self, String> {
-        let foreign = || FOREIGN_RESTART.to_owned();
+        let foreign = || FOREIGN_CHECKPOINT.to_owned();
         let [num_bits @ 0..=7, bit_buf, packed @ ..] = bytes else { return Err(foreign()) };
         let window = ::zstd::bulk::decompress(packed, WINDOW_BYTES).map_err(|_| foreign())?;
         Ok(Self { num_bits: *num_bits, bit_buf: *bit_buf, window })

@@ -1,7 +1,7 @@
 //! Deflate64, zip's method 9.
 
-use super::{FOREIGN_RESTART, Step};
-use crate::format::{Decoder, Progress, Restart};
+use super::{FOREIGN_CHECKPOINT, Step};
+use crate::format::{Checkpoint, Decoder, Progress};
 use ::deflate64::InflaterManaged;
 
 pub(super) struct Inflate64 {
@@ -9,10 +9,10 @@ pub(super) struct Inflate64 {
 }
 
 impl Inflate64 {
-    pub(super) fn new(from: Option<&Restart>) -> Result<Self, String> {
+    pub(super) fn new(from: Option<&Checkpoint>) -> Result<Self, String> {
         match from {
             None => Ok(Self { core: Box::new(InflaterManaged::new()) }),
-            Some(_) => Err(FOREIGN_RESTART.to_owned()),
+            Some(_) => Err(FOREIGN_CHECKPOINT.to_owned()),
         }
     }
 }
@@ -41,7 +41,7 @@ impl Decoder for Inflate64 {
         Ok(step.done)
     }
 
-    fn restart(&self) -> Option<Restart> {
+    fn checkpoint(&self) -> Option<Checkpoint> {
         None
     }
 }

@@ -1,8 +1,8 @@
-//! gzip members, concatenated (RFC 1952). Restarts at members and between deflate's blocks.
+//! gzip members, concatenated (RFC 1952). Checkpoints at members and between deflate's blocks.
 
 use super::deflate::Inflate;
-use super::{FOREIGN_RESTART, Part as StreamPart, Place, Step, fill};
-use crate::format::{Decoder, Progress, Restart};
+use super::{FOREIGN_CHECKPOINT, Part as StreamPart, Place, Step, fill};
+use crate::format::{Checkpoint, Decoder, Progress};
 use libdeflater::Decompressor;
 
 /// A header is no longer than this (its name and comment have no limit of their own).
@@ -31,7 +31,7 @@ pub(super) fn decode(input: &[u8], out: &mut [u8]) -> Result<(), String> {
     fill(&mut Gzip::new(None)?, input, out)
 }
 
-/// The part of one member's deflate stream that the bytes between two restart points begin with, and the
+/// The part of one member's deflate stream that the bytes between two checkpoints begin with, and the
 /// states of deflate at its ends. `None`: the part is not that simple.
 pub(super) fn deflate_part<'a>(part: &StreamPart<'a>) -> Option<StreamPart<'a>> {
     let (stored, state) = match part.state {
@@ -207,7 +207,7 @@ struct Body {
     length_bytes: u64,
 }
 
-/// A restart point's state begins with one of these: between members …
+/// A checkpoint's state begins with one of these: between members …
 const AT_MEMBER: u8 = 0;
 /// … or in one: CRC-32 and length of what it has given, then deflate's own state.
 const IN_MEMBER: u8 = 1;
@@ -215,12 +215,12 @@ const IN_MEMBER: u8 = 1;
 const STATE_BYTES: usize = 13;
 
 impl Gzip {
-    pub(super) fn new(from: Option<&Restart>) -> Result<Self, String> {
+    pub(super) fn new(from: Option<&Checkpoint>) -> Result<Self, String> {
         let phase = match from.map(|from| &from.state[..]) {
             None => Phase::Between { is_start: true },
             Some([AT_MEMBER]) => Phase::Between { is_start: false },
             Some([IN_MEMBER, rest @ ..]) => Phase::Body(Body::resume(from, rest)?),
-            Some(_) => return Err(FOREIGN_RESTART.to_owned()),
+            Some(_) => return Err(FOREIGN_CHECKPOINT.to_owned()),
         };
         Ok(Self { phase, place: Place::of(from) })
     }
@@ -269,18 +269,18 @@ impl Gzip {
 }
 
 impl Body {
-    fn new(from: Option<&Restart>) -> Result<Self, String> {
+    fn new(from: Option<&Checkpoint>) -> Result<Self, String> {
         let inflate = Inflate::new(from)?;
         Ok(Self { inflate, crc: crc32fast::Hasher::new(), length_bytes: 0 })
     }
 
-    fn resume(from: Option<&Restart>, state: &[u8]) -> Result<Self, String> {
-        let foreign = || FOREIGN_RESTART.to_owned();
+    fn resume(from: Option<&Checkpoint>, state: &[u8]) -> Result<Self, String> {
+        let foreign = || FOREIGN_CHECKPOINT.to_owned();
         let (crc, state) = state.split_first_chunk().ok_or_else(foreign)?;
         let (length, state) = state.split_first_chunk().ok_or_else(foreign)?;
         let length_bytes = u64::from_le_bytes(*length);
         let crc = u32::from_le_bytes(*crc);
-        let place = Place::of(from).restart(state);
+        let place = Place::of(from).checkpoint(state);
         Ok(Self {
             inflate: Inflate::new(Some(&place))?,
             crc: crc32fast::Hasher::new_with_initial_len(crc, length_bytes),
@@ -336,10 +336,10 @@ impl Decoder for Gzip {
         Ok(step.done)
     }
 
-    fn restart(&self) -> Option<Restart> {
+    fn checkpoint(&self) -> Option<Checkpoint> {
         match &self.phase {
-            Phase::Between { is_start: false } => Some(self.place.restart(&[AT_MEMBER])),
-            Phase::Body(body) => body.state().map(|state| self.place.restart(&state)),
+            Phase::Between { is_start: false } => Some(self.place.checkpoint(&[AT_MEMBER])),
+            Phase::Body(body) => body.state().map(|state| self.place.checkpoint(&state)),
             _ => None,
         }
     }

@@ -1,8 +1,8 @@
 //! LZMA as zip's method 14 has it (APPNOTE 5.8): two bytes of version, two bytes length of the properties
 //! (5), a byte lc/lp/pb, the dictionary's size in four bytes, then LZMA1 with or without an end marker.
 
-use super::{ENDS_EARLY, FOREIGN_RESTART, MAX_WINDOW_BYTES, Step, fill};
-use crate::format::{Decoder, Progress, Restart};
+use super::{ENDS_EARLY, FOREIGN_CHECKPOINT, MAX_WINDOW_BYTES, Step, fill};
+use crate::format::{Checkpoint, Decoder, Progress};
 use liblzma::stream::{Action, Error, Status, Stream};
 
 const HEAD_BYTES: usize = 9;
@@ -24,10 +24,10 @@ pub(super) struct Lzma {
 }
 
 impl Lzma {
-    pub(super) fn new(from: Option<&Restart>) -> Result<Self, String> {
+    pub(super) fn new(from: Option<&Checkpoint>) -> Result<Self, String> {
         match from {
             None => Ok(Self { core: None, head: Vec::new(), size_bytes: None, is_done: false }),
-            Some(_) => Err(FOREIGN_RESTART.to_owned()),
+            Some(_) => Err(FOREIGN_CHECKPOINT.to_owned()),
         }
     }
 
@@ -87,7 +87,7 @@ impl Decoder for Lzma {
         Ok(step.done)
     }
 
-    fn restart(&self) -> Option<Restart> {
+    fn checkpoint(&self) -> Option<Checkpoint> {
         None
     }
 }

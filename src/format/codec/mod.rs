@@ -18,7 +18,7 @@ pub(super) use part::decode_part;
 #[cfg(test)]
 pub(super) use part::quick as quick_part;
 
-use super::{Decoder, Progress, Restart};
+use super::{Checkpoint, Decoder, Progress};
 
 /// The largest window (dictionary) that a stream may ask for, in bytes: what `zstd --ultra` and `xz -9e`
 /// need at most. More (`--long=28`, `dict=256MiB`) is refused: concurrent readers have one each.
@@ -80,12 +80,15 @@ pub fn decode(codec: Codec, input: &[u8], out: &mut [u8]) -> Result<(), String> 
     }
 }
 
-/// A decoder that goes step by step, from the start or from a restart point that an earlier one gave.
+/// A decoder that goes step by step, from the start or from a checkpoint that an earlier one gave.
 /// `None`: this codec can be decoded only whole.
 ///
 /// # Errors
-/// The restart point is none of this codec.
-pub fn decoder(codec: Codec, from: Option<&Restart>) -> Result<Option<Box<dyn Decoder>>, String> {
+/// The checkpoint is not of this codec.
+pub fn decoder(
+    codec: Codec,
+    from: Option<&Checkpoint>,
+) -> Result<Option<Box<dyn Decoder>>, String> {
     Ok(Some(match codec {
         Codec::Deflate => Box::new(deflate::Inflate::new(from)?),
         Codec::Deflate64 => Box::new(deflate64::Inflate64::new(from)?),
@@ -132,7 +135,7 @@ struct Place {
 }
 
 impl Place {
-    fn of(from: Option<&Restart>) -> Self {
+    fn of(from: Option<&Checkpoint>) -> Self {
         from.map_or_else(Self::default, |r| Self {
             stored_bytes: r.stored_bytes,
             decoded_bytes: r.decoded_bytes,
@@ -144,9 +147,9 @@ impl Place {
         self.decoded_bytes = self.decoded_bytes.saturating_add(step.given as u64);
     }
 
-    fn restart(self, state: &[u8]) -> Restart {
+    fn checkpoint(self, state: &[u8]) -> Checkpoint {
         let Self { stored_bytes, decoded_bytes } = self;
-        Restart { stored_bytes, decoded_bytes, state: state.into() }
+        Checkpoint { stored_bytes, decoded_bytes, state: state.into() }
     }
 }
 
@@ -205,7 +208,7 @@ impl<'a> Step<'a> {
     }
 }
 
-/// The bytes between two restart points, and the states of the decoder there.
+/// The bytes between two checkpoints, and the states of the decoder there.
 struct Part<'a> {
     stored: &'a [u8],
     /// `None`: the stream's start.
@@ -216,4 +219,4 @@ struct Part<'a> {
 
 /// What every decoder says when the input ends where the stream does not.
 pub(super) const ENDS_EARLY: &str = "the stored bytes end early";
-const FOREIGN_RESTART: &str = "this is no restart point of the codec";
+const FOREIGN_CHECKPOINT: &str = "this is not a checkpoint of this codec";

@@ -1,11 +1,11 @@
-//! Decoding from one restart point to the next. For deflate, libdeflate does it: two to three times as fast
+//! Decoding from one checkpoint to the next. For deflate, libdeflate does it: two to three times as fast
 //! as the decoder that can stop and go on, but it knows neither windows nor bits to begin with. So the part
 //! is made a stream of its own: a stored block that is the window, empty blocks of as many bits as bring
 //! the first bit to where it was in its byte, the part's own blocks, and an empty last block.
 
 use super::deflate::{self, State, WINDOW_BYTES};
 use super::{Codec, Part, decoder, gzip};
-use crate::format::{Progress, Restart};
+use crate::format::{Checkpoint, Progress};
 use libdeflater::Decompressor;
 
 /// An empty block of fixed codes: it is not the last one, fixed codes, end of block. The lowest bit first.
@@ -13,14 +13,14 @@ const EMPTY: (u128, u32) = (0b010, 10);
 /// The same as the last block.
 const EMPTY_LAST: (u128, u32) = (0b011, 10);
 
-/// Decodes from `from` (the start, if `None`) to the next restart point, whose state is `next` (to the end,
+/// Decodes from `from` (the start, if `None`) to the next checkpoint, whose state is `next` (to the end,
 /// if `None`). `stored` is exactly what lies between them; fills `out`.
 ///
 /// # Errors
 /// The stored bytes are no encoding of so many bytes.
 pub(in crate::format) fn decode_part(
     codec: Codec,
-    from: Option<&Restart>,
+    from: Option<&Checkpoint>,
     next: Option<&[u8]>,
     stored: &[u8],
     out: &mut [u8],
@@ -29,7 +29,7 @@ pub(in crate::format) fn decode_part(
         return Ok(());
     }
     let Some(mut decoder) = decoder(codec, from)? else {
-        return Err(format!("{} has no restart points", codec.name()));
+        return Err(format!("{} has no checkpoints", codec.name()));
     };
     let wanted = out.len();
     let (mut input, mut left) = (stored, out);
@@ -48,7 +48,7 @@ pub(in crate::format) fn decode_part(
 /// `None`: this way did not succeed, which says nothing about the bytes.
 pub(in crate::format) fn quick(
     codec: Codec,
-    from: Option<&Restart>,
+    from: Option<&Checkpoint>,
     next: Option<&[u8]>,
     stored: &[u8],
     out: &mut [u8],

@@ -121,24 +121,24 @@ fn every_codec_decodes_what_its_encoder_wrote() {
     }
 }
 
-/// Drives a decoder with small pieces; gives all bytes, and every restart point that it offered.
+/// Drives a decoder with small pieces; gives all bytes, and every checkpoint that it offered.
 fn in_steps(
     codec: Codec,
-    from: Option<&Restart>,
+    from: Option<&Checkpoint>,
     stored: &[u8],
     (piece, room): (usize, usize),
-) -> Result<(Vec<u8>, Vec<Restart>), String> {
+) -> Result<(Vec<u8>, Vec<Checkpoint>), String> {
     drive(decoder(codec, from)?.unwrap().as_mut(), from, stored, (piece, room))
 }
 
 /// The same with any decoder, which begins at `from`.
 pub(in crate::format) fn drive(
     decoder: &mut dyn Decoder,
-    from: Option<&Restart>,
+    from: Option<&Checkpoint>,
     stored: &[u8],
     (piece, room): (usize, usize),
-) -> Result<(Vec<u8>, Vec<Restart>), String> {
-    let (mut out, mut restarts) = (Vec::new(), Vec::new());
+) -> Result<(Vec<u8>, Vec<Checkpoint>), String> {
+    let (mut out, mut checkpoints) = (Vec::new(), Vec::new());
     let mut buf = vec![0; room];
     let mut at = from.map_or(0, |r| r.stored_bytes as usize);
     let mut stuck = 0;
@@ -148,35 +148,40 @@ pub(in crate::format) fn drive(
         at += step.taken;
         out.extend_from_slice(&buf[..step.given]);
         if step.is_end {
-            return Ok((out, restarts));
+            return Ok((out, checkpoints));
         }
         stuck = if step == Progress::default() { stuck + 1 } else { 0 };
         assert!(stuck < 3, "it is stuck at {at} of {}", stored.len());
-        if let Some(restart) = decoder.restart() {
-            assert_eq!(restart.stored_bytes, at as u64);
+        if let Some(checkpoint) = decoder.checkpoint() {
+            assert_eq!(checkpoint.stored_bytes, at as u64);
             let before = from.map_or(0, |r| r.decoded_bytes);
-            assert_eq!(restart.decoded_bytes, before + out.len() as u64);
-            restarts.push(restart);
+            assert_eq!(checkpoint.decoded_bytes, before + out.len() as u64);
+            checkpoints.push(checkpoint);
         }
         assert!(out.len() < 64 << 20);
     }
 }
 
 #[test]
-fn every_restart_point_leads_to_the_same_bytes() {
+fn every_checkpoint_leads_to_the_same_bytes() {
     let data = text(700_000);
     for (codec, stored) in streams(&data).into_iter().filter(|(c, _)| *c != Codec::Ppmd) {
         for chunks in [(1 << 20, 1 << 20), (1000, 70_001), (70_001, 999), (7, 640)] {
-            let (whole, restarts) = in_steps(codec, None, &stored, chunks).unwrap();
+            let (whole, checkpoints) = in_steps(codec, None, &stored, chunks).unwrap();
             assert!(whole == data, "{codec:?}");
             let expected = match codec {
                 Codec::Lzma | Codec::Deflate64 => 0..=0,
                 _ => 2..=1000,
             };
-            assert!(expected.contains(&restarts.len()), "{codec:?} {chunks:?} {}", restarts.len());
-            for (i, restart) in restarts.iter().enumerate().step_by(restarts.len() / 4 + 1) {
-                let (rest, _) = in_steps(codec, Some(restart), &stored, (5000, 5000)).unwrap();
-                assert!(rest == data[restart.decoded_bytes as usize..], "{codec:?} {i}");
+            assert!(
+                expected.contains(&checkpoints.len()),
+                "{codec:?} {chunks:?} {}",
+                checkpoints.len()
+            );
+            for (i, checkpoint) in checkpoints.iter().enumerate().step_by(checkpoints.len() / 4 + 1)
+            {
+                let (rest, _) = in_steps(codec, Some(checkpoint), &stored, (5000, 5000)).unwrap();
+                assert!(rest == data[checkpoint.decoded_bytes as usize..], "{codec:?} {i}");
             }
         }
     }
@@ -205,11 +210,11 @@ proptest::proptest! {
             if codec == Codec::Ppmd {
                 continue;
             }
-            let (whole, restarts) = in_steps(codec, None, &stored, (piece, room)).unwrap();
+            let (whole, checkpoints) = in_steps(codec, None, &stored, (piece, room)).unwrap();
             assert!(whole == data, "{codec:?}");
-            for restart in &restarts {
-                let (rest, _) = in_steps(codec, Some(restart), &stored, (room, piece)).unwrap();
-                assert!(rest == data[restart.decoded_bytes as usize..], "{codec:?}");
+            for checkpoint in &checkpoints {
+                let (rest, _) = in_steps(codec, Some(checkpoint), &stored, (room, piece)).unwrap();
+                assert!(rest == data[checkpoint.decoded_bytes as usize..], "{codec:?}");
             }
         }
     }
@@ -237,12 +242,12 @@ proptest::proptest! {
     }
 
     #[test]
-    fn foreign_restart_points_are_an_error_or_decode(
+    fn foreign_checkpoints_are_an_error_or_decode(
         state in proptest::collection::vec(proptest::num::u8::ANY, 0..40),
     ) {
         for (codec, stored) in streams(&text(3000)) {
             let state = state.clone().into_boxed_slice();
-            let from = Restart { stored_bytes: 5, decoded_bytes: 9, state };
+            let from = Checkpoint { stored_bytes: 5, decoded_bytes: 9, state };
             if codec != Codec::Ppmd {
                 let _ = in_steps(codec, Some(&from), &stored, (700, 700));
             }

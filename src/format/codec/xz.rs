@@ -1,4 +1,4 @@
-//! `.xz` (the .xz file format 1.2.1) by liblzma. Restarts between blocks: what liblzma cannot be asked for,
+//! `.xz` (the .xz file format 1.2.1) by liblzma. Checkpoints between blocks: what liblzma cannot be asked for,
 //! so the frame of the file is followed beside it, and it is given a stream header of its own there.
 //!
 //! ```text
@@ -7,8 +7,8 @@
 //! ```
 
 use super::lzma::process;
-use super::{FOREIGN_RESTART, MAX_WINDOW_BYTES, Place, Step};
-use crate::format::{Decoder, Progress, Restart};
+use super::{FOREIGN_CHECKPOINT, MAX_WINDOW_BYTES, Place, Step};
+use crate::format::{Checkpoint, Decoder, Progress};
 use liblzma::stream::Stream;
 
 const MAGIC: [u8; 6] = [0xfd, b'7', b'z', b'X', b'Z', 0];
@@ -170,14 +170,14 @@ impl Frame {
 }
 
 impl Xz {
-    pub(super) fn new(from: Option<&Restart>) -> Result<Self, String> {
+    pub(super) fn new(from: Option<&Checkpoint>) -> Result<Self, String> {
         let mut xz =
             Self { core: None, frame: Frame::default(), is_resumed: false, place: Place::of(from) };
         match from.map(|from| &from.state[..]) {
             None => {}
             Some([]) => xz.frame.at = At::Between,
             Some(&[a, b]) => xz.resume([a, b])?,
-            Some(_) => return Err(FOREIGN_RESTART.to_owned()),
+            Some(_) => return Err(FOREIGN_CHECKPOINT.to_owned()),
         }
         Ok(xz)
     }
@@ -212,7 +212,7 @@ impl Xz {
     }
 
     /// Goes on within a part of the frame; false: more input is needed, or room for output, or here is a
-    /// place to restart.
+    /// checkpoint.
     fn advance(&mut self, step: &mut Step, is_last: bool) -> Result<bool, String> {
         if matches!(self.frame.at, At::Start | At::Between) {
             return self.between(step, is_last);
@@ -251,10 +251,10 @@ impl Decoder for Xz {
         Ok(step.done)
     }
 
-    fn restart(&self) -> Option<Restart> {
+    fn checkpoint(&self) -> Option<Checkpoint> {
         match self.frame.at {
-            At::Block => Some(self.place.restart(&self.frame.flags)),
-            At::Between => Some(self.place.restart(&[])),
+            At::Block => Some(self.place.checkpoint(&self.frame.flags)),
+            At::Between => Some(self.place.checkpoint(&[])),
             _ => None,
         }
     }

@@ -1,7 +1,7 @@
-//! zstd (RFC 8878) by the reference library. Restarts between frames.
+//! zstd (RFC 8878) by the reference library. Checkpoints between frames.
 
-use super::{FOREIGN_RESTART, MAX_WINDOW_BYTES, Place, Step};
-use crate::format::{Decoder, Progress, Restart};
+use super::{FOREIGN_CHECKPOINT, MAX_WINDOW_BYTES, Place, Step};
+use crate::format::{Checkpoint, Decoder, Progress};
 use ::zstd::stream::raw::{DParameter, Decoder as Core, InBuffer, Operation, OutBuffer};
 
 /// 1 << 27 is [`MAX_WINDOW_BYTES`].
@@ -20,15 +20,15 @@ pub(super) fn decode(input: &[u8], out: &mut [u8]) -> Result<(), String> {
 
 pub(super) struct Zstd {
     core: Core<'static>,
-    /// Between two frames, behind at least one (or where a restart point says so).
+    /// Between two frames, behind at least one (or where a checkpoint says so).
     is_between: bool,
     place: Place,
 }
 
 impl Zstd {
-    pub(super) fn new(from: Option<&Restart>) -> Result<Self, String> {
+    pub(super) fn new(from: Option<&Checkpoint>) -> Result<Self, String> {
         if from.is_some_and(|from| !from.state.is_empty()) {
-            return Err(FOREIGN_RESTART.to_owned());
+            return Err(FOREIGN_CHECKPOINT.to_owned());
         }
         let mut core = Core::new().map_err(|e| e.to_string())?;
         core.set_parameter(DParameter::WindowLogMax(MAX_WINDOW_LOG)).map_err(|e| e.to_string())?;
@@ -61,8 +61,8 @@ impl Decoder for Zstd {
         Ok(step.done)
     }
 
-    fn restart(&self) -> Option<Restart> {
-        self.is_between.then(|| self.place.restart(&[]))
+    fn checkpoint(&self) -> Option<Checkpoint> {
+        self.is_between.then(|| self.place.checkpoint(&[]))
     }
 }
 

@@ -5,8 +5,8 @@ use super::kept;
 use crate::format::codec;
 use crate::format::stream::{Interval, StreamIndex};
 use crate::format::{
-    Attributes, Container, Content, Decoder, Error, IndexChecksum, Member, Names, Piece, Restart,
-    Result, Sample, Source,
+    Attributes, Checkpoint, Container, Content, Decoder, Error, IndexChecksum, Member, Names,
+    Piece, Result, Sample, Source,
 };
 use std::sync::Arc;
 
@@ -176,8 +176,8 @@ impl Container for CompressedFile {
         }
     }
 
-    fn decoder(&self, index: u64, from: Option<&Restart>) -> Result<Option<Box<dyn Decoder>>> {
-        let malformed = |why| self.malformed(0, "a restart point of this file", why);
+    fn decoder(&self, index: u64, from: Option<&Checkpoint>) -> Result<Option<Box<dyn Decoder>>> {
+        let malformed = |why| self.malformed(0, "a checkpoint of this file", why);
         match self.inside {
             Inside::File { .. } if index == 0 => {
                 codec::decoder(self.stream.codec(), from).map_err(malformed)

@@ -6,12 +6,12 @@
 //! states | u32 CRC-32 of all before it                                             little-endian
 //! ```
 
-use crate::format::Restart;
+use crate::format::Checkpoint;
 use crate::format::bytes::{u32_at, u64_at};
 use crate::format::codec::{Codec, decode_part};
 use std::ops::Range;
 
-/// How far apart restart points are at least, unless the caller says otherwise, in decoded bytes.
+/// How far apart checkpoints are at least, unless the caller says otherwise, in decoded bytes.
 pub const INTERVAL_BYTES: u64 = 4 << 20;
 /// How far apart they may be: one interval is decoded, and kept, to read any byte of it.
 pub const MAX_INTERVAL_BYTES: u64 = 64 << 20;
@@ -142,7 +142,7 @@ impl StreamIndex {
         {
             return Err(format!("interval {number} has other lengths"));
         }
-        let from = self.state(number).filter(|_| number > 0).map(|state| Restart {
+        let from = self.state(number).filter(|_| number > 0).map(|state| Checkpoint {
             stored_bytes: interval.stored.start,
             decoded_bytes: interval.decoded.start,
             state: state.into(),

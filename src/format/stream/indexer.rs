@@ -21,7 +21,7 @@ impl StreamIndex {
     /// decoded byte is given to `on_bytes`, with its offset, in order; an error of it ends the pass.
     ///
     /// # Errors
-    /// The source cannot be read, is no such stream, is damaged, or has too few restart points.
+    /// The source cannot be read, is no such stream, is damaged, or has too few checkpoints.
     pub fn build(
         source: &dyn Source,
         codec: Codec,
@@ -47,7 +47,7 @@ impl StreamIndex {
         indexer.run(on_bytes)
     }
 
-    /// Decodes all of `source` as [`StreamIndex::build`] does, but needs no restart points, and keeps none.
+    /// Decodes all of `source` as [`StreamIndex::build`] does, but needs no checkpoints, and keeps none.
     ///
     /// # Errors
     /// The source cannot be read, is no such stream, or is damaged; or what `on_bytes` says.
@@ -57,7 +57,7 @@ impl StreamIndex {
         on_bytes: &mut dyn FnMut(u64, &[u8]) -> Result<()>,
     ) -> Result<()> {
         let mut indexer = Indexer::new(source, codec, MAX_INTERVAL_BYTES)?;
-        indexer.needs_restarts = false;
+        indexer.needs_checkpoints = false;
         indexer.run(on_bytes).map(drop)
     }
 }
@@ -73,7 +73,7 @@ struct Indexer<'a> {
     input_at: usize,
     read_bytes: u64,
     crc: crc32fast::Hasher,
-    needs_restarts: bool,
+    needs_checkpoints: bool,
     may_be_cut: bool,
 }
 
@@ -81,7 +81,7 @@ impl<'a> Indexer<'a> {
     fn new(source: &'a dyn Source, codec: Codec, interval_bytes: u64) -> Result<Self> {
         let decoder = decoder(codec, None).map_err(|why| refused(source, codec, 0, why, ""))?;
         let Some(decoder) = decoder else {
-            return Err(no_restarts(source, codec, 0, "none".into()));
+            return Err(no_checkpoints(source, codec, 0, "none".into()));
         };
         let index = StreamIndex {
             codec,
@@ -102,7 +102,7 @@ impl<'a> Indexer<'a> {
             input_at: 0,
             read_bytes: 0,
             crc,
-            needs_restarts: true,
+            needs_checkpoints: true,
             may_be_cut: false,
         })
     }
@@ -142,7 +142,7 @@ impl<'a> Indexer<'a> {
         self.index
     }
 
-    /// Reads on when all was taken: decoders take all that they are given, or stop where they may restart.
+    /// Reads on when all was taken: decoders take all that they are given, or stop where they may checkpoint.
     fn refill(&mut self) -> Result<()> {
         if self.input_at < self.input.len() {
             return Ok(());
@@ -184,10 +184,10 @@ impl<'a> Indexer<'a> {
             let found = format!("{decoded} bytes and more from {}", self.index.stored_bytes);
             return Err(self.refuse(found, ": it looks like a decompression bomb"));
         }
-        if self.open_bytes() > MAX_INTERVAL_BYTES && self.needs_restarts {
+        if self.open_bytes() > MAX_INTERVAL_BYTES && self.needs_checkpoints {
             let found = format!("{} bytes without one", self.open_bytes());
             let codec = self.index.codec;
-            return Err(no_restarts(self.source, codec, self.index.stored_bytes, found));
+            return Err(no_checkpoints(self.source, codec, self.index.stored_bytes, found));
         }
         Ok(())
     }
@@ -200,17 +200,17 @@ impl<'a> Indexer<'a> {
 
     /// Ends the interval if it is long enough and the next one can begin here.
     fn mark(&mut self) -> Result<()> {
-        if self.open_bytes() < self.interval_bytes || !self.needs_restarts {
+        if self.open_bytes() < self.interval_bytes || !self.needs_checkpoints {
             return Ok(());
         }
-        let Some(restart) = self.decoder.restart() else { return Ok(()) };
-        if u32::try_from(restart.state.len()).is_err() {
+        let Some(checkpoint) = self.decoder.checkpoint() else { return Ok(()) };
+        if u32::try_from(checkpoint.state.len()).is_err() {
             return Err(self.refuse("a state that is too long".into(), ""));
         }
         self.end_interval();
-        self.index.states.extend_from_slice(&restart.state);
+        self.index.states.extend_from_slice(&checkpoint.state);
         let state_end = self.index.states.len();
-        let (stored, decoded) = (restart.stored_bytes, restart.decoded_bytes);
+        let (stored, decoded) = (checkpoint.stored_bytes, checkpoint.decoded_bytes);
         self.index.rows.push(Row { stored, decoded, crc32: 0, state_end });
         Ok(())
     }
@@ -233,9 +233,9 @@ impl<'a> Indexer<'a> {
     }
 }
 
-fn no_restarts(source: &dyn Source, codec: Codec, offset_bytes: u64, found: String) -> Error {
+fn no_checkpoints(source: &dyn Source, codec: Codec, offset_bytes: u64, found: String) -> Error {
     let (part, format) = (source.name().clone(), codec.name());
-    Error::NoRestarts { part, format, offset_bytes, found }
+    Error::NoCheckpoints { part, format, offset_bytes, found }
 }
 
 fn refused(

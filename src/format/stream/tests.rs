@@ -1,7 +1,7 @@
 use super::*;
 use crate::format::codec::Codec;
 use crate::format::codec::tests::{streams, text};
-use crate::format::{Error, MemorySource, Restart, Result};
+use crate::format::{Checkpoint, Error, MemorySource, Result};
 
 fn source(bytes: &[u8]) -> MemorySource {
     MemorySource::new("stream", bytes.to_vec())
@@ -66,7 +66,7 @@ fn the_fast_way_decodes_every_interval_of_deflate() {
         let mut quick = 0;
         for number in 0..index.len() {
             let interval = index.nth(number).unwrap();
-            let from = index.state(number).filter(|_| number > 0).map(|state| Restart {
+            let from = index.state(number).filter(|_| number > 0).map(|state| Checkpoint {
                 stored_bytes: interval.stored.start,
                 decoded_bytes: interval.decoded.start,
                 state: state.into(),

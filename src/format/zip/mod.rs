@@ -25,8 +25,9 @@ mod tests;
 pub use writer::WriteZip;
 
 use super::{
-    Attributes, Checksum, Container, Content, Decoder, Detected, Error, Format, IndexChecksum,
-    Kind, Member, Names, Node, OpenOptions, Restart, Result, Sample, Secret, Source, Table, codec,
+    Attributes, Checkpoint, Checksum, Container, Content, Decoder, Detected, Error, Format,
+    IndexChecksum, Kind, Member, Names, Node, OpenOptions, Result, Sample, Secret, Source, Table,
+    codec,
 };
 use crate::format::bytes::u16_at;
 use crate::format::charset::Charset;
@@ -208,7 +209,7 @@ impl ZipFile {
     fn decoder_of(
         &self,
         head: &Head,
-        from: Option<&Restart>,
+        from: Option<&Checkpoint>,
     ) -> Result<Option<Box<dyn Decoder>>, String> {
         let Some(method) = Method::of(head.method) else { return Ok(None) };
         match (head.lock, &self.password, method) {
@@ -334,7 +335,7 @@ impl Container for ZipFile {
         })
     }
 
-    fn decoder(&self, index: u64, from: Option<&Restart>) -> Result<Option<Box<dyn Decoder>>> {
+    fn decoder(&self, index: u64, from: Option<&Checkpoint>) -> Result<Option<Box<dyn Decoder>>> {
         let head = self.head(self.row_at(index)?)?;
         self.decoder_of(&head, from).map_err(|why| {
             let at = head.offset_bytes.saturating_add(self.shift_bytes);
@@ -342,7 +343,7 @@ impl Container for ZipFile {
         })
     }
 
-    fn may_keep_restarts(&self, index: u64) -> bool {
+    fn may_keep_checkpoints(&self, index: u64) -> bool {
         let head = self.row_at(index).and_then(|row| self.head(row));
         head.is_ok_and(|head| head.lock == Lock::None)
     }

@@ -1,19 +1,19 @@
 //! Encrypted members step by step: what was decrypted is decoded at once, in bounded memory.
 //!
-//! A restart point holds what the cipher must know, and behind that what the codec must:
+//! A checkpoint holds what the cipher must know, and behind that what the codec must:
 //! ```text
 //! 12 bytes of keys (PKWARE) or salt and verifier (AES) | state of the codec
 //! ```
 
 use super::crypto::{Cipher, Lock};
 use super::method::Method;
-use crate::format::{Decoder, Progress, Restart, Secret, codec};
+use crate::format::{Checkpoint, Decoder, Progress, Secret, codec};
 
 /// The most that is decrypted at a time.
 const CHUNK_BYTES: usize = 16 << 10;
 const MIN_CHUNK_BYTES: usize = 64;
 const CUT: &str = "the stored bytes end early";
-const FOREIGN: &str = "this is no restart point of the member";
+const FOREIGN: &str = "this is no checkpoint of the member";
 
 /// An encrypted member.
 #[derive(Debug, Clone)]
@@ -56,7 +56,7 @@ struct Data {
 
 impl Unlock {
     /// `None`: the method can be decoded only whole.
-    pub(super) fn new(member: Locked, from: Option<&Restart>) -> Result<Option<Self>, String> {
+    pub(super) fn new(member: Locked, from: Option<&Checkpoint>) -> Result<Option<Self>, String> {
         let mut unlock = Self {
             head: Vec::new(),
             data: None,
@@ -71,11 +71,11 @@ impl Unlock {
         Ok(is_possible.then_some(unlock))
     }
 
-    fn resume(&mut self, from: &Restart) -> Result<Option<()>, String> {
+    fn resume(&mut self, from: &Checkpoint) -> Result<Option<()>, String> {
         let Locked { lock, ref password, method, .. } = self.member;
         let (cipher, state) = from.state.split_at_checked(lock.state_bytes()).ok_or(FOREIGN)?;
         let head_bytes = lock.head_bytes() as u64;
-        let inner = Restart {
+        let inner = Checkpoint {
             stored_bytes: from.stored_bytes.checked_sub(head_bytes).ok_or(FOREIGN)?,
             decoded_bytes: from.decoded_bytes,
             state: state.into(),
@@ -110,7 +110,7 @@ impl Unlock {
 #[allow(clippy::option_option)]
 fn decoder(
     method: Method,
-    from: Option<&Restart>,
+    from: Option<&Checkpoint>,
 ) -> Result<Option<Option<Box<dyn Decoder>>>, String> {
     match method {
         Method::Stored => Ok(Some(None)),
@@ -163,11 +163,11 @@ impl Data {
         Ok(Progress { taken: rest.len().saturating_add(behind.len()), given: 0, is_end })
     }
 
-    fn restart(&self) -> Option<Restart> {
+    fn checkpoint(&self) -> Option<Checkpoint> {
         match &self.decoder {
             _ if self.is_decoded => None,
-            Some(decoder) => decoder.restart(),
-            None => Some(Restart { stored_bytes: 0, decoded_bytes: 0, state: Box::default() }),
+            Some(decoder) => decoder.checkpoint(),
+            None => Some(Checkpoint { stored_bytes: 0, decoded_bytes: 0, state: Box::default() }),
         }
     }
 }
@@ -213,12 +213,12 @@ impl Decoder for Unlock {
         Ok(done)
     }
 
-    fn restart(&self) -> Option<Restart> {
+    fn checkpoint(&self) -> Option<Checkpoint> {
         let data = self.data.as_ref()?;
-        let inner = data.restart()?;
+        let inner = data.checkpoint()?;
         let (stored_bytes, decoded_bytes) = self.place;
         let state = [data.cipher.state(), inner.state.into()].concat().into();
-        Some(Restart { stored_bytes, decoded_bytes, state })
+        Some(Checkpoint { stored_bytes, decoded_bytes, state })
     }
 }
 
@@ -234,7 +234,7 @@ mod tests {
             Ok(Progress { taken: input.len().min(1), ..Progress::default() })
         }
 
-        fn restart(&self) -> Option<Restart> {
+        fn checkpoint(&self) -> Option<Checkpoint> {
             None
         }
     }

@@ -4,7 +4,7 @@
 use super::spool::Spool;
 use super::{Checkpoints, Interval, MAX_INTERVAL_BYTES, STEP_BYTES};
 use crate::format::checksum::Hasher;
-use crate::format::{Checksum, Decoder, Fault, Restart};
+use crate::format::{Checkpoint, Checksum, Decoder, Fault};
 
 /// Whoever decodes has other requests to serve: after so many bytes or steps they have their turn.
 const TURN_BYTES: u64 = 16 << 20;
@@ -15,7 +15,7 @@ pub(in crate::vfs) struct FullDecode {
     decoder: Box<dyn Decoder>,
     out: Vec<u8>,
     /// The interval that is being decoded.
-    from: Option<Restart>,
+    from: Option<Checkpoint>,
     stored_start: u64,
     decoded_start: u64,
     crc32: crc32fast::Hasher,
@@ -133,15 +133,15 @@ impl FullDecode {
         }
         if self.spool.is_some() {
             self.end_interval(None);
-        } else if let Some(restart) = self.decoder.restart() {
-            self.end_interval(Some(restart));
+        } else if let Some(checkpoint) = self.decoder.checkpoint() {
+            self.end_interval(Some(checkpoint));
         } else if length > MAX_INTERVAL_BYTES {
             return Err(Stop::NoCheckpoints);
         }
         Ok(())
     }
 
-    fn end_interval(&mut self, next: Option<Restart>) {
+    fn end_interval(&mut self, next: Option<Checkpoint>) {
         let crc32 = std::mem::take(&mut self.crc32).finalize();
         let stored = next.as_ref().map_or(self.stored, |next| next.stored_bytes);
         self.intervals.push(Interval {
@@ -222,7 +222,7 @@ mod tests {
             Ok(Progress { taken: input.len(), given, is_end: false })
         }
 
-        fn restart(&self) -> Option<Restart> {
+        fn checkpoint(&self) -> Option<Checkpoint> {
             None
         }
     }

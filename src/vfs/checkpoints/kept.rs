@@ -7,7 +7,7 @@
 //! Nothing is kept of an encrypted sample: a state has what was decoded before it.
 
 use super::{Checkpoints, Interval, MAX_INTERVAL_BYTES, STEP_BYTES};
-use crate::format::{Checksum, Restart, Sample};
+use crate::format::{Checkpoint, Checksum, Sample};
 
 const ROW_BYTES: usize = 32;
 
@@ -69,14 +69,14 @@ impl Checkpoints {
             if !is_right {
                 return None;
             }
-            let restart = Restart {
+            let checkpoint = Checkpoint {
                 stored_bytes: stored.start,
                 decoded_bytes: decoded,
                 // Its length, for now.
                 state: Box::default(),
             };
             states = states.checked_add(half(28)? as usize)?;
-            let from = (!intervals.is_empty()).then_some(restart);
+            let from = (!intervals.is_empty()).then_some(checkpoint);
             intervals.push(Interval { from, decoded: decoded..end, stored, crc32: half(24)? });
             decoded = end;
         }
@@ -111,7 +111,7 @@ mod tests {
 
     fn checkpoints() -> (Checkpoints, Sample) {
         let from = |stored_bytes, decoded_bytes, state: &[u8]| {
-            Some(Restart { stored_bytes, decoded_bytes, state: state.into() })
+            Some(Checkpoint { stored_bytes, decoded_bytes, state: state.into() })
         };
         let intervals = vec![
             Interval { from: None, decoded: 0..100, stored: 0..41, crc32: 7 },

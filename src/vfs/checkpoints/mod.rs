@@ -10,7 +10,7 @@ pub(super) mod spool;
 
 pub use kept::{CheckpointKey, CheckpointStore};
 
-use crate::format::{Fault, Restart};
+use crate::format::{Checkpoint, Fault};
 use crate::io::Buffer;
 use spool::Spool;
 use std::ops::Range;
@@ -40,7 +40,7 @@ pub(super) struct Checkpoints {
 #[derive(Debug)]
 pub(super) struct Interval {
     /// `None`: the start of the encoding.
-    pub(super) from: Option<Restart>,
+    pub(super) from: Option<Checkpoint>,
     pub(super) decoded: Range<u64>,
     pub(super) stored: Range<u64>,
     pub(super) crc32: u32,

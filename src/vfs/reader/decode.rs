@@ -133,7 +133,7 @@ impl Reader {
     /// Decodes from the start again, to the spool.
     fn decode_to_spool(&self, task: Task) -> Step {
         let container = self.samples.container(&task.located);
-        if !container.may_keep_restarts(task.located.index) {
+        if !container.may_keep_checkpoints(task.located.index) {
             let why = format!(
                 "{NO_CHECKPOINTS}. It is encrypted: no --spool writes it to disk decrypted"
             );
@@ -159,7 +159,7 @@ impl Reader {
 
     fn store_for(&self, located: &Located) -> Option<&Arc<dyn CheckpointStore>> {
         let store = self.checkpoints.get()?;
-        self.samples.container(located).may_keep_restarts(located.index).then_some(store)
+        self.samples.container(located).may_keep_checkpoints(located.index).then_some(store)
     }
 }
 

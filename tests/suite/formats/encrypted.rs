@@ -297,7 +297,7 @@ fn large_encrypted_members_are_read_in_the_middle_with_little_memory_and_nothing
             unmount_soon(mount.point());
             mount.wait_for_end();
             let index = format!("{}.ffrfs-index", archive.display());
-            assert!(!Path::new(&index).exists(), "restart points hold what was decrypted");
+            assert!(!Path::new(&index).exists(), "checkpoints hold what was decrypted");
         }
     });
 }

@@ -224,20 +224,20 @@ fn locked(data: &[u8]) -> Vec<Spec> {
     all
 }
 
-/// Decodes the only member in steps, and from each of some restart points.
+/// Decodes the only member in steps, and from each of some checkpoints.
 fn decode_in_steps(member: &Spec, sizes: (usize, usize)) -> Result<(Vec<u8>, usize), String> {
     let bytes = zip(std::slice::from_ref(member));
     let container = open_with(bytes, &with(Some(PASSWORD))).unwrap();
-    assert!(!container.may_keep_restarts(0), "they are secret");
+    assert!(!container.may_keep_checkpoints(0), "they are secret");
     let stored = member.stored.as_deref().unwrap();
-    let decoder = |from: Option<&Restart>| container.decoder(0, from).unwrap().unwrap();
-    let (whole, restarts) = drive(decoder(None).as_mut(), None, stored, sizes)?;
-    for restart in restarts.iter().step_by(restarts.len() / 3 + 1) {
-        let from = Some(restart);
+    let decoder = |from: Option<&Checkpoint>| container.decoder(0, from).unwrap().unwrap();
+    let (whole, checkpoints) = drive(decoder(None).as_mut(), None, stored, sizes)?;
+    for checkpoint in checkpoints.iter().step_by(checkpoints.len() / 3 + 1) {
+        let from = Some(checkpoint);
         let (rest, _) = drive(decoder(from).as_mut(), from, stored, (sizes.1, sizes.0))?;
-        assert!(rest == whole[restart.decoded_bytes as usize..]);
+        assert!(rest == whole[checkpoint.decoded_bytes as usize..]);
     }
-    Ok((whole, restarts.len()))
+    Ok((whole, checkpoints.len()))
 }
 
 #[test]
@@ -247,9 +247,13 @@ fn encrypted_members_of_every_method_are_read_step_by_step_and_from_the_middle()
         let name = String::from_utf8_lossy(&member.name).into_owned();
         for sizes in [(1 << 20, 1 << 20), (1000, 70_001)] {
             let decoded = decode_in_steps(&member, sizes);
-            let (whole, restarts) = decoded.unwrap_or_else(|e| panic!("{name} {sizes:?}: {e}"));
+            let (whole, checkpoints) = decoded.unwrap_or_else(|e| panic!("{name} {sizes:?}: {e}"));
             assert!(whole == data, "{name} {sizes:?}");
-            assert_eq!(restarts == 0, ["9,", "14,"].iter().any(|n| name.starts_with(n)), "{name}");
+            assert_eq!(
+                checkpoints == 0,
+                ["9,", "14,"].iter().any(|n| name.starts_with(n)),
+                "{name}"
+            );
         }
     }
 }
@@ -284,12 +288,12 @@ fn stored_bytes_that_end_early_are_an_error_step_by_step() {
 }
 
 #[test]
-fn what_is_no_restart_point_of_an_encrypted_member_is_refused() {
+fn what_is_no_checkpoint_of_an_encrypted_member_is_refused() {
     for member in locked(&text(20_000)) {
         let container = open_with(zip(&[member]), &with(Some(PASSWORD))).unwrap();
         for (length, stored_bytes) in [(0, 100), (5, 100), (18, 3), (40, u64::MAX)] {
             let state = vec![1; length].into_boxed_slice();
-            let from = Restart { stored_bytes, decoded_bytes: 7, state };
+            let from = Checkpoint { stored_bytes, decoded_bytes: 7, state };
             assert!(container.decoder(0, Some(&from)).is_err(), "{from:?}");
         }
     }

@@ -1,8 +1,8 @@
-//! Restart points of large compressed members, kept beside the container (or where `--index` says) from one
+//! Checkpoints of large compressed members, kept beside the container (or where `--index` says) from one
 //! mount to the next.
 //!
 //! ```text
-//! head of an index (see kept.rs), format "restart points"
+//! head of an index (see kept.rs), format "restart points" (what they were called when the file was new)
 //! records: u32 CRC-32 of the following 40 bytes | u64 offset | u64 stored | u64 decoded bytes
 //!          | u32 kind of the member's checksum (0: none) | u32 that checksum | u32 CRC-32 of the points | u32 their length | points
 //! ```
@@ -23,8 +23,8 @@ use std::thread::JoinHandle;
 const FORMAT: &str = "restart points";
 const RECORD_BYTES: usize = 44;
 
-/// The restart points of a mount's containers.
-pub(crate) struct Restarts {
+/// The checkpoints of a mount's containers.
+pub(crate) struct KeptCheckpoints {
     store: Store,
     args: IndexArgs,
     options: OpenOptions,
@@ -48,7 +48,7 @@ struct Record {
     crc32: u32,
 }
 
-impl Restarts {
+impl KeptCheckpoints {
     /// `None`: nothing is to be kept, nor what was kept to be used.
     pub(crate) fn new(store: &Store, args: &IndexArgs, options: OpenOptions) -> Option<Self> {
         args.keeps().then(|| Self {
@@ -74,7 +74,7 @@ impl Restarts {
     }
 }
 
-impl CheckpointStore for Restarts {
+impl CheckpointStore for KeptCheckpoints {
     fn load(&self, key: &CheckpointKey) -> Option<Vec<u8>> {
         self.book(key.file)?.load(key)
     }
@@ -91,7 +91,7 @@ impl CheckpointStore for Restarts {
     }
 }
 
-impl Drop for Restarts {
+impl Drop for KeptCheckpoints {
     fn drop(&mut self) {
         for writer in lock(&self.writers).drain(..) {
             let _ = writer.join();
@@ -138,15 +138,13 @@ impl Book {
             match self.keep_in(path, key, points) {
                 Ok(()) => {
                     let (path, container) = (path.display(), &self.container);
-                    return tracing::info!(
-                        "restart points of a member of {container} kept in {path}"
-                    );
+                    return tracing::info!("checkpoints of a member of {container} kept in {path}");
                 }
                 Err(error) => errors.push(format!("{}: {error}", path.display())),
             }
         }
         tracing::warn!(
-            "restart points cannot be kept, the next mount decodes the member again: {}",
+            "checkpoints cannot be kept, the next mount decodes the member again: {}",
             errors.join("; ")
         );
     }

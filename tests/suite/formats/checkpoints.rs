@@ -1,4 +1,4 @@
-//! Restart points of large members, kept from one mount to the next.
+//! Checkpoints of large members, kept from one mount to the next.
 
 use super::file_in;
 use super::write::{Member, deflated, stored, text, zip};
@@ -89,7 +89,7 @@ fn a_large_member_is_passed_over_once_and_read_in_the_middle_by_later_mounts() {
 }
 
 #[test]
-fn damaged_stale_and_cut_restart_points_cost_a_pass_and_no_wrong_byte() {
+fn damaged_stale_and_cut_checkpoints_cost_a_pass_and_no_wrong_byte() {
     let archive = Archive::new();
     let whole = pass_bytes(&archive.path);
     let read_once = |says: &str, takes_a_pass: bool| {
@@ -121,7 +121,7 @@ fn damaged_stale_and_cut_restart_points_cost_a_pass_and_no_wrong_byte() {
 }
 
 #[test]
-fn restart_points_are_neither_written_nor_read_where_the_user_does_not_want_it() {
+fn checkpoints_are_neither_written_nor_read_where_the_user_does_not_want_it() {
     let archive = Archive::new();
     let whole = pass_bytes(&archive.path);
     let read = |option: &str| {
@@ -142,7 +142,7 @@ fn restart_points_are_neither_written_nor_read_where_the_user_does_not_want_it()
 }
 
 #[test]
-fn restart_points_are_built_ahead_by_index() {
+fn checkpoints_are_built_ahead_by_index() {
     let archive = Archive::new();
     run(Command::new(FFRFS).arg("index").arg(&archive.path)).ok();
     let kept = archive.kept_bytes();
