@@ -37,7 +37,7 @@ pub(super) fn run(args: &CatArgs) -> Result<Exit, Failure> {
         (&args.source[..], &args.paths[..])
     };
     if names.is_empty() {
-        return Err(Failure::usage("which samples? ffrfs cat SOURCE NAME…"));
+        return Err(Failure::usage("the names of samples are missing: ffrfs cat SOURCE NAME…"));
     }
     let mut open = args.open.clone();
     open.read_password(sources)?;

@@ -1,23 +1,18 @@
-//! `ffrfs convert`: members of containers, or of a folder, as another container. The output appears under its
+//! `ffrfs convert`: entries of containers, or of a directory, as another container. The output appears under its
 //! name only when it is whole.
 
+use super::extract::report;
 use super::view::ViewArgs;
 use crate::daemon::{logging, memory};
-use crate::dataset::open;
-use crate::dataset::open::OpenArgs;
+use crate::dataset::open::{self, OpenArgs};
 use crate::failure::{Exit, Failure, say};
 use crate::format::{WRITERS, WriteFormat, writer_named};
-use crate::io::beneath::Beneath;
-use crate::tools::convert::shards::{self, Cut};
-use crate::tools::convert::write::Write;
-use crate::tools::entries::{ContainerEntries, DirectoryEntries, Entries, file_bytes};
-use crate::tools::extract::{Existing, Files};
+use crate::tools::convert::{Conversion, Cut, MAX_SHARDS, is_numbered, shard_names, summary};
+use crate::tools::entries::{ContainerEntries, DirectoryEntries, Entries};
 use crate::tools::interrupt::Interrupt;
 use crate::tools::output;
-use crate::tools::progress;
 use crate::tools::reader::thread_count;
 use clap::Args;
-use std::io;
 use std::num::{NonZeroU16, NonZeroU64};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -102,7 +97,7 @@ fn shard_bytes(text: &str) -> Result<NonZeroU64, String> {
 pub(super) fn run(args: &ConvertArgs) -> Result<Exit, Failure> {
     logging::to_stderr("warn");
     let Some((output, sources)) = args.paths.split_last() else {
-        return Err(Failure::usage("what to? ffrfs convert IN… OUT"));
+        return Err(Failure::usage("the output is missing: ffrfs convert IN… OUT"));
     };
     let interrupt = Interrupt::listen();
     let target = args.target(output)?;
@@ -130,7 +125,7 @@ impl ConvertArgs {
         writer_named(&ending).map(Target::Container).ok_or_else(|| {
             let output = output.display();
             Failure::usage(format!(
-                "{output}: what is it to be? Its name ends like none of {}; --to says it (OUT/: a folder)",
+                "{output}: the ending of its name is not one of {}: --to FORMAT says what to write (OUT/: a folder)",
                 endings()
             ))
         })
@@ -175,86 +170,58 @@ impl ConvertArgs {
         target: Target,
         interrupt: &Interrupt,
     ) -> Result<Exit, Failure> {
-        let progress = progress::of_bytes(file_bytes(entries));
+        let conversion = Conversion {
+            output,
+            is_numbered,
+            whole_seconds: self.whole_seconds,
+            force: self.force,
+            threads: thread_count(self.jobs),
+            interrupt,
+        };
         let format = match target {
-            Target::Folder => return self.to_folder(entries, output, interrupt, progress),
+            Target::Folder => return self.to_directory(entries, &conversion),
             Target::Container(format) => format,
         };
-        let write = Write {
-            entries,
-            format,
-            is_numbered,
-            shown_in: None,
-            last: None,
-            whole_seconds: self.whole_seconds,
-            jobs: thread_count(self.jobs),
-            force: self.force,
-            interrupt,
-            progress,
-        };
-        let cut = match (self.shards, self.shard_size) {
-            (Some(count), _) if count.get() > shards::MOST => {
-                let why = format!("--shards: {} is more than {}", count, shards::MOST);
-                return Err(Failure::usage(why));
-            }
-            (Some(count), _) => Cut::Count(count),
-            (None, Some(bytes)) => Cut::Bytes(bytes),
-            (None, None) if shards::is_numbered(output) => {
-                let why = "how many? --shards N, or --shard-size BYTES";
-                return Err(Failure::usage(format!("{}: {why}", output.display())));
-            }
-            (None, None) => Cut::One,
-        };
-        let ranges = shards::cut(entries, format, cut)?;
-        let names = match cut {
-            Cut::One => vec![output.to_owned()],
-            Cut::Count(_) | Cut::Bytes(_) => shards::names(output, ranges.len()),
-        };
-        for name in &names {
-            output::check_free(name, self.force)?;
+        let cut = self.cut(output)?;
+        let (losses, names) = conversion.to_containers(entries, format, cut)?;
+        if let Some(line) = losses.summary() {
+            say(format_args!("ffrfs: {} ({}): {line}", output.display(), format.name()));
         }
-        let losses = write.all(&names, &ranges)?;
-        losses.say(output, format.name());
         if !matches!(cut, Cut::One) {
-            say(format_args!("{}", shards::summary(&names)));
+            say(format_args!("{}", summary(&names)));
             warn_of_older(output, names.len());
         }
         Ok(Exit::Ok)
     }
 
-    fn to_folder(
+    fn cut(&self, output: &Path) -> Result<Cut, Failure> {
+        match (self.shards, self.shard_size) {
+            (Some(count), _) if count.get() > MAX_SHARDS => {
+                let why = format!("--shards: {count} is more than {MAX_SHARDS}");
+                Err(Failure::usage(why))
+            }
+            (Some(count), _) => Ok(Cut::Count(count)),
+            (None, Some(bytes)) => Ok(Cut::Bytes(bytes)),
+            (None, None) if is_numbered(output) => {
+                let why = "the name is that of several outputs: --shards N or --shard-size BYTES says how many";
+                Err(Failure::usage(format!("{}: {why}", output.display())))
+            }
+            (None, None) => Ok(Cut::One),
+        }
+    }
+
+    fn to_directory(
         &self,
         entries: &dyn Entries,
-        output: &Path,
-        interrupt: &Interrupt,
-        progress: indicatif::ProgressBar,
+        conversion: &Conversion,
     ) -> Result<Exit, Failure> {
-        let failed = |e| Failure::output(output.display(), e);
         if self.shards.is_some() || self.shard_size.is_some() {
             return Err(Failure::usage("a folder is not cut: --shards is for containers"));
         }
-        let is_free = match output.read_dir() {
-            Err(e) if e.kind() == io::ErrorKind::NotFound => true,
-            listed => listed.map_err(failed)?.next().is_none(),
-        };
-        if !is_free {
-            let why = "the folder is not empty (`ffrfs extract` adds to one)";
-            return Err(failed(io::Error::new(io::ErrorKind::AlreadyExists, why)));
-        }
-        let folder = output::folder_beside(output).map_err(failed)?;
-        let files = Files {
-            entries,
-            root: folder.path(),
-            folder: Beneath::open(folder.path()).map_err(failed)?,
-            existing: Existing { overwrite: false, resume: false },
-            interrupt,
-            progress,
-        };
-        let outcome = files.write(thread_count(self.jobs), true)?;
-        let exit = files.report(&outcome);
-        if exit == Exit::Ok {
-            output::give_folder_name(folder, output, false).map_err(failed)?;
-        } else if exit != Exit::Interrupted {
+        let extracted = conversion.to_directory(entries)?;
+        report(entries, &extracted);
+        let exit = extracted.exit();
+        if !matches!(exit, Exit::Ok | Exit::Interrupted) {
             say(format_args!("ffrfs: nothing was written (`ffrfs extract` writes what is whole)"));
         }
         Ok(exit)
@@ -263,8 +230,11 @@ impl ConvertArgs {
 
 /// Outputs of an earlier and larger set would be taken for some of this one.
 fn warn_of_older(output: &Path, count: usize) {
-    let names = shards::names(output, count + 1);
+    let names = shard_names(output, count + 1);
     if let Some(next) = names.last().filter(|next| next.exists()) {
-        say(format_args!("ffrfs: {}: is there too, and is none of these", next.display()));
+        say(format_args!(
+            "ffrfs: {}: is there too, from an earlier run, and does not belong to these outputs",
+            next.display()
+        ));
     }
 }

@@ -1,21 +1,16 @@
-//! `ffrfs extract`: the files in containers as files of a folder, named as a mount shows them.
+//! `ffrfs extract`: the files in containers as files of a directory, named as a mount shows them.
 
 use super::view::ViewArgs;
 use crate::daemon::logging;
-use crate::dataset::open;
-use crate::dataset::open::OpenArgs;
+use crate::dataset::open::{self, OpenArgs};
 use crate::failure::{Exit, Failure, say};
-use crate::io::beneath::Beneath;
-use crate::tools::entries::ContainerEntries;
-use crate::tools::extract::{Existing, Files};
+use crate::tools::entries::{ContainerEntries, Entries};
+use crate::tools::extract::{Existing, Extracted, PathPatterns, extract};
 use crate::tools::interrupt::Interrupt;
-use crate::tools::progress;
 use crate::tools::reader::thread_count;
 use clap::Args;
-use glob::{MatchOptions, Pattern};
-use std::fs;
 use std::num::NonZeroU16;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 const AFTER_HELP: &str = "\
 A PATTERN is a path as `ffrfs ls -R` prints it, of a file or of a folder with all that is in it.
@@ -55,10 +50,10 @@ pub(super) struct ExtractArgs {
 pub(super) fn run(args: &ExtractArgs) -> Result<Exit, Failure> {
     logging::to_stderr("warn");
     let Some((root, sources)) = args.paths.split_last() else {
-        return Err(Failure::usage("where to? ffrfs extract SOURCE… OUTDIR"));
+        return Err(Failure::usage("the output is missing: ffrfs extract SOURCE… OUTDIR"));
     };
     let interrupt = Interrupt::listen();
-    let mut wanted = Wanted::new(&args.patterns)?;
+    let mut wanted = PathPatterns::new(&args.patterns)?;
     let mut open = args.open.clone();
     open.read_password(sources)?;
     let opened = open::open(sources, &open)?;
@@ -66,86 +61,25 @@ pub(super) fn run(args: &ExtractArgs) -> Result<Exit, Failure> {
     let entries =
         ContainerEntries::new(opened, catalog, &interrupt, &mut |path| wanted.is_wanted(path))?;
     wanted.check_all_found()?;
-    let failed = |e| Failure::output(root.display(), e);
-    let was_there = root.exists();
-    fs::create_dir_all(root).map_err(failed)?;
-    let is_empty = fs::read_dir(root).map_err(failed)?.next().is_none();
-    let files = Files {
-        entries: &entries,
-        root,
-        folder: Beneath::open(root).map_err(failed)?,
-        existing: Existing { overwrite: args.overwrite, resume: args.resume },
-        interrupt: &interrupt,
-        progress: progress::of_bytes(0),
-    };
-    let outcome = files.write(thread_count(args.jobs), is_empty).inspect_err(|_| {
-        if !was_there {
-            // Only if nothing is in it.
-            let _ = fs::remove_dir(root);
-        }
-    })?;
-    let exit = files.report(&outcome);
-    if outcome.is_interrupted {
+    let existing = Existing { overwrite: args.overwrite, resume: args.resume };
+    let extracted = extract(&entries, root, existing, thread_count(args.jobs), &interrupt)?;
+    report(&entries, &extracted);
+    if extracted.is_interrupted {
         say(format_args!("ffrfs: interrupted; go on with --resume"));
     }
-    Ok(exit)
+    Ok(extracted.exit())
 }
 
-/// What the user wants of all the names.
-struct Wanted {
-    patterns: Vec<(Pattern, bool)>,
-}
-
-impl Wanted {
-    fn new(patterns: &[String]) -> Result<Self, Failure> {
-        let parse = |text: &String| {
-            let text = text.trim_matches('/');
-            let pattern = Pattern::new(text).map_err(|e| Failure::usage(format!("{text}: {e}")))?;
-            Ok((pattern, false))
-        };
-        Ok(Self { patterns: patterns.iter().map(parse).collect::<Result<_, Failure>>()? })
+/// Says which files are bad, or were changed.
+pub(super) fn report(entries: &dyn Entries, extracted: &Extracted) {
+    for (entry, fault) in &extracted.bad {
+        let path = entries.path(*entry);
+        say(format_args!("ffrfs: {}: {fault}", String::from_utf8_lossy(&path)));
     }
-
-    fn is_wanted(&mut self, path: &[u8]) -> bool {
-        let mut is_wanted = self.patterns.is_empty();
-        for (pattern, is_found) in &mut self.patterns {
-            if matches(pattern, path) {
-                (is_wanted, *is_found) = (true, true);
-            }
-        }
-        is_wanted
-    }
-
-    fn check_all_found(&self) -> Result<(), Failure> {
-        match self.patterns.iter().find(|(_, is_found)| !is_found) {
-            None => Ok(()),
-            Some((pattern, _)) => Err(open::not_found(Path::new(pattern.as_str()))),
-        }
-    }
-}
-
-/// Whether it is this path, or a folder on its way is.
-fn matches(pattern: &Pattern, path: &[u8]) -> bool {
-    let options = MatchOptions { require_literal_separator: true, ..MatchOptions::new() };
-    let ends = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at);
-    let mut parts = ends.chain([path.len()]).map(|end| &path[..end]);
-    parts.any(|part| {
-        pattern.as_str().as_bytes() == part
-            || pattern.matches_with(&String::from_utf8_lossy(part), options)
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_pattern_is_a_path_or_a_folder_above_it_and_stars_stay_within_a_name() {
-        let is_match =
-            |pattern, path: &str| matches(&Pattern::new(pattern).unwrap(), path.as_bytes());
-        assert!(is_match("a/b", "a/b") && is_match("a", "a/b/c") && is_match("a/*", "a/b/c"));
-        assert!(is_match("*.jpg", "x.jpg") && !is_match("*.jpg", "a/x.jpg"));
-        assert!(is_match("**/*.jpg", "a/b/x.jpg") && is_match("**/*.jpg", "x.jpg"));
-        assert!(!is_match("a/b", "a/bc") && !is_match("b", "a/b"));
+    if extracted.special > 0 {
+        say(format_args!(
+            "ffrfs: {} files without their set-user-ID, set-group-ID or sticky bit",
+            extracted.special
+        ));
     }
 }

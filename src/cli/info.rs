@@ -2,10 +2,10 @@
 
 use super::view::ViewArgs;
 use crate::daemon::logging;
-use crate::dataset::checksums::CheckedBy;
 use crate::dataset::open;
 use crate::dataset::open::{OpenArgs, Opened};
 use crate::failure::{Exit, Failure};
+use crate::tools::info::{CheckedCounts, Sizes, sizes};
 use crate::vfs::report::{self, Info};
 use clap::Args;
 use indicatif::{HumanBytes, HumanCount};
@@ -35,27 +35,9 @@ struct Report {
     /// Samples that nothing has a checksum of.
     not_verifiable: u64,
     /// Samples by what they are checked by.
-    checked_by: Counts,
+    checked_by: CheckedCounts,
     /// Of a few samples spread over the dataset: how many look like what.
     looks_like: BTreeMap<String, usize>,
-}
-
-#[derive(Serialize, Clone, Copy, Default)]
-struct Counts {
-    /// What their container has.
-    container: u64,
-    /// A sidecar.
-    sidecar: u64,
-    nothing: u64,
-}
-
-#[derive(Serialize, Clone, Copy)]
-struct Sizes {
-    min: u64,
-    mean: u64,
-    max: u64,
-    empty: u64,
-    damaged: u64,
 }
 
 pub(super) fn run(args: &InfoArgs) -> Result<Exit, Failure> {
@@ -81,33 +63,6 @@ pub(super) fn run(args: &InfoArgs) -> Result<Exit, Failure> {
     Ok(Exit::Ok)
 }
 
-/// The sizes of all samples, and how many are checked by what.
-fn sizes(opened: &Opened) -> Result<(Option<Sizes>, Counts), Failure> {
-    let samples = opened.dataset.len();
-    let mut sizes = Sizes { min: u64::MAX, mean: 0, max: 0, empty: 0, damaged: 0 };
-    let (mut sum, mut checked) = (0u128, Counts::default());
-    for sample in 0..samples {
-        let Some(located) = opened.dataset.locate(sample)? else { break };
-        *match opened.checked_by(&located) {
-            CheckedBy::Container => &mut checked.container,
-            CheckedBy::Sidecar => &mut checked.sidecar,
-            CheckedBy::Nothing => &mut checked.nothing,
-        } += 1;
-        if located.sample.damaged {
-            sizes.damaged += 1;
-            continue;
-        }
-        let bytes = located.sample.size_bytes();
-        sizes.min = sizes.min.min(bytes);
-        sizes.max = sizes.max.max(bytes);
-        sizes.empty += u64::from(bytes == 0);
-        sum += u128::from(bytes);
-    }
-    let whole = samples - sizes.damaged;
-    sizes.mean = u64::try_from(sum / u128::from(whole.max(1))).unwrap_or(u64::MAX);
-    Ok(((whole > 0).then_some(sizes), checked))
-}
-
 fn looks_like(opened: &Opened) -> Result<BTreeMap<String, usize>, Failure> {
     let mut kinds = BTreeMap::new();
     for kind in opened.look()? {
@@ -131,7 +86,7 @@ fn names(info: &Info) -> Vec<String> {
     lines
 }
 
-fn checksums(checked_by: &Counts) -> String {
+fn checksums(checked_by: &CheckedCounts) -> String {
     let words = [
         (checked_by.container, "are checked by what their container has"),
         (checked_by.sidecar, "are checked by a sidecar"),

@@ -1,5 +1,7 @@
-//! Offline work on open datasets: read samples as a mount does, verify, sum, extract, convert.
+//! Offline work on datasets: each sub-command that is neither a mount nor about one is a tool, and `cli` prints its
+//! results. Tools know no options and print nothing; progress is a bar on a terminal (`progress`).
 //!
+//! Samples are read by one [`reader`], on which `verify`, `sum`, `extract`, `convert`, `pack` and `cat` stand.
 //! Imports from [`crate::dataset`] and the rooms below it.
 
 pub(crate) mod bench;
@@ -7,9 +9,10 @@ pub(crate) mod checkpoints;
 pub(crate) mod convert;
 pub(crate) mod entries;
 pub(crate) mod extract;
+pub(crate) mod info;
 pub(crate) mod interrupt;
-
 pub(crate) mod output;
+pub(crate) mod pack;
 pub(crate) mod progress;
 pub(crate) mod read;
 pub(crate) mod reader;

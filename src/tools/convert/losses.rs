@@ -1,8 +1,5 @@
 //! What the format of the output cannot hold: nothing is left out in silence.
 
-use crate::failure::say;
-use std::path::Path;
-
 /// What was left out, or is kept in another form.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Losses {
@@ -20,8 +17,8 @@ pub(crate) struct Losses {
 }
 
 impl Losses {
-    /// Prints one line, if anything was left out.
-    pub(crate) fn say(&self, output: &Path, format: &str) {
+    /// One line; `None`: nothing was left out.
+    pub(crate) fn summary(&self) -> Option<String> {
         let counts = [
             (self.symlinks, "symbolic links left out"),
             (self.modes, "permissions not kept"),
@@ -33,8 +30,6 @@ impl Losses {
         ];
         let counts = counts.iter().filter(|(count, _)| *count > 0);
         let parts: Vec<_> = counts.map(|(count, loss)| format!("{count} {loss}")).collect();
-        if !parts.is_empty() {
-            say(format_args!("ffrfs: {} ({format}): {}", output.display(), parts.join(", ")));
-        }
+        (!parts.is_empty()).then(|| parts.join(", "))
     }
 }

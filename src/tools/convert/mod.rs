@@ -1,6 +1,106 @@
-//! Members of one container, or files of a directory, as another container.
+//! Entries of containers, or of a directory, as another container or as a directory.
+//!
+//! | file | what it holds |
+//! | --- | --- |
+//! | `shards` | which entries go to which of several outputs |
+//! | `ordered` | files read by several threads, given out in order |
+//! | `write` | entries in order as containers |
+//! | `losses` | what the format of the output cannot hold |
 
-pub(crate) mod losses;
-pub(crate) mod ordered;
-pub(crate) mod shards;
-pub(crate) mod write;
+mod losses;
+mod ordered;
+mod shards;
+mod write;
+
+pub(crate) use losses::Losses;
+pub(crate) use shards::{Cut, MAX_SHARDS, cut, is_numbered, shard_names, summary};
+pub(crate) use write::WriteContainers;
+
+use crate::failure::{Exit, Failure};
+use crate::format::WriteFormat;
+use crate::io::beneath::Beneath;
+use crate::tools::entries::{Entries, file_bytes};
+use crate::tools::extract::{Existing, Extracted, TreeWriter};
+use crate::tools::interrupt::Interrupt;
+use crate::tools::{output, progress};
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// How entries are written elsewhere.
+pub(crate) struct Conversion<'a> {
+    pub(crate) output: &'a Path,
+    /// Whether samples are called by their numbers.
+    pub(crate) is_numbered: bool,
+    /// Whether times are cut to seconds.
+    pub(crate) whole_seconds: bool,
+    /// Whether the output is replaced if it is there.
+    pub(crate) force: bool,
+    pub(crate) threads: usize,
+    pub(crate) interrupt: &'a Interrupt,
+}
+
+impl Conversion<'_> {
+    /// Writes containers. Gives what they could not hold, and their names.
+    ///
+    /// # Errors
+    /// A file of `entries` is bad, the output cannot be written, or the user has interrupted the work; nothing is
+    /// written then.
+    pub(crate) fn to_containers(
+        &self,
+        entries: &dyn Entries,
+        format: &dyn WriteFormat,
+        how: Cut,
+    ) -> Result<(Losses, Vec<PathBuf>), Failure> {
+        let ranges = cut(entries, format, how)?;
+        let names = match how {
+            Cut::One => vec![self.output.to_owned()],
+            Cut::Count(_) | Cut::Bytes(_) => shard_names(self.output, ranges.len()),
+        };
+        for name in &names {
+            output::check_free(name, self.force)?;
+        }
+        let write = WriteContainers {
+            entries,
+            format,
+            is_numbered: self.is_numbered,
+            shown_in: None,
+            last: None,
+            whole_seconds: self.whole_seconds,
+            threads: self.threads,
+            force: self.force,
+            interrupt: self.interrupt,
+            progress: progress::of_bytes(file_bytes(entries)),
+        };
+        Ok((write.all(&names, &ranges)?, names))
+    }
+
+    /// Writes a directory, which has its name only if no file is bad.
+    ///
+    /// # Errors
+    /// The directory is not empty, or cannot be written.
+    pub(crate) fn to_directory(&self, entries: &dyn Entries) -> Result<Extracted, Failure> {
+        let failed = |e| Failure::output(self.output.display(), e);
+        let is_free = match self.output.read_dir() {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => true,
+            listed => listed.map_err(failed)?.next().is_none(),
+        };
+        if !is_free {
+            let why = "the folder is not empty (`ffrfs extract` adds to one)";
+            return Err(failed(io::Error::new(io::ErrorKind::AlreadyExists, why)));
+        }
+        let folder = output::folder_beside(self.output).map_err(failed)?;
+        let writer = TreeWriter {
+            entries,
+            root: folder.path(),
+            folder: Beneath::open(folder.path()).map_err(failed)?,
+            existing: Existing { overwrite: false, resume: false },
+            interrupt: self.interrupt,
+            progress: progress::of_bytes(file_bytes(entries)),
+        };
+        let extracted = writer.write(self.threads, true)?;
+        if extracted.exit() == Exit::Ok {
+            output::give_folder_name(folder, self.output, false).map_err(failed)?;
+        }
+        Ok(extracted)
+    }
+}

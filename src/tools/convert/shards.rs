@@ -9,7 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// The most outputs that can be asked for.
-pub(crate) const MOST: u64 = 1_000_000;
+pub(crate) const MAX_SHARDS: u64 = 1_000_000;
 
 /// Into how many outputs, or how large ones.
 #[derive(Debug, Clone, Copy)]
@@ -111,7 +111,7 @@ fn by_size(units: &[Unit], how: Cut) -> Vec<usize> {
 }
 
 /// The names of `count` outputs: `%06d` in the name is the number; else it stands before the ending.
-pub(crate) fn names(output: &Path, count: usize) -> Vec<PathBuf> {
+pub(crate) fn shard_names(output: &Path, count: usize) -> Vec<PathBuf> {
     let name = output.file_name().unwrap_or_default();
     let (before, width, behind) = number_in(&name.to_string_lossy()).unwrap_or_else(|| {
         let stem = Path::new(name).file_stem().unwrap_or_default().to_string_lossy();
@@ -188,12 +188,12 @@ mod tests {
     #[test]
     fn numbers_stand_where_the_name_says_or_before_the_ending() {
         let names = |text: &str| -> Vec<_> {
-            names(Path::new(text), 2).iter().map(|p| p.display().to_string()).collect()
+            shard_names(Path::new(text), 2).iter().map(|p| p.display().to_string()).collect()
         };
         assert_eq!(names("d/out.tar"), ["d/out-000000.tar", "d/out-000001.tar"]);
         assert_eq!(names("d/t%03d-x.zip"), ["d/t000-x.zip", "d/t001-x.zip"]);
         assert_eq!(names("out"), ["out-000000", "out-000001"]);
-        let many: Vec<_> = super::names(Path::new("d/o.tar"), 147);
+        let many: Vec<_> = shard_names(Path::new("d/o.tar"), 147);
         assert_eq!(summary(&many), "d/o-{000000..000146}.tar");
     }
 }

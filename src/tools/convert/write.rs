@@ -1,4 +1,4 @@
-//! Members in order → containers.
+//! Entries in order as containers.
 
 use super::losses::Losses;
 use super::ordered::{Ordered, Sink, read_ordered};
@@ -17,8 +17,8 @@ use std::path::{Path, PathBuf};
 /// What is smaller is gathered, so that writes are large.
 const WRITE_BYTES: usize = 1 << 20;
 
-/// How containers are written.
-pub(crate) struct Write<'a> {
+/// Writes entries as containers.
+pub(crate) struct WriteContainers<'a> {
     pub(crate) entries: &'a dyn Entries,
     pub(crate) format: &'a dyn WriteFormat,
     pub(crate) is_numbered: bool,
@@ -27,13 +27,13 @@ pub(crate) struct Write<'a> {
     /// A file to be added behind all others.
     pub(crate) last: Option<Vec<u8>>,
     pub(crate) whole_seconds: bool,
-    pub(crate) jobs: usize,
+    pub(crate) threads: usize,
     pub(crate) force: bool,
     pub(crate) interrupt: &'a Interrupt,
     pub(crate) progress: ProgressBar,
 }
 
-impl Write<'_> {
+impl WriteContainers<'_> {
     /// Writes a container for each range of items; all get their names at the end.
     pub(crate) fn all(
         &self,
@@ -45,7 +45,7 @@ impl Write<'_> {
         let files: Vec<usize> = items.collect();
         let mut losses = Losses::default();
         let mut set = Set::new();
-        let written = read_ordered(self.entries, &files, self.jobs, self.interrupt, |ordered| {
+        let written = read_ordered(self.entries, &files, self.threads, self.interrupt, |ordered| {
             for (number, (name, range)) in names.iter().zip(ranges).enumerate() {
                 let shown = match (self.shown_in, name.file_name()) {
                     (Some(folder), Some(file)) => folder.join(file),
@@ -179,7 +179,7 @@ struct MemberFile<'a> {
     writer: &'a mut dyn MemberWriter,
     member: NewMember<'a>,
     shown: &'a Path,
-    write: &'a Write<'a>,
+    write: &'a WriteContainers<'a>,
     has_holes: bool,
 }
 

@@ -1,0 +1,49 @@
+//! Entries as files of a directory.
+//!
+//! | file | what it holds |
+//! | --- | --- |
+//! | `writer` | writes entries to a directory |
+//! | `place` | the directories and temporary names that files are written to |
+//! | `patterns` | which paths are extracted |
+
+mod patterns;
+mod place;
+mod writer;
+
+pub(crate) use patterns::PathPatterns;
+pub(crate) use writer::{Existing, Extracted, TreeWriter};
+
+use crate::failure::Failure;
+use crate::io::beneath::Beneath;
+use crate::tools::entries::Entries;
+use crate::tools::interrupt::Interrupt;
+use crate::tools::progress;
+use std::fs;
+use std::path::Path;
+
+/// Writes entries to the directory `root`, which is made if need be.
+///
+/// # Errors
+/// A file is in the way, the directory cannot be written, or a container was changed so that its index cannot be
+/// read.
+pub(crate) fn extract(
+    entries: &dyn Entries,
+    root: &Path,
+    existing: Existing,
+    threads: usize,
+    interrupt: &Interrupt,
+) -> Result<Extracted, Failure> {
+    let failed = |e| Failure::output(root.display(), e);
+    let was_there = root.exists();
+    fs::create_dir_all(root).map_err(failed)?;
+    let is_empty = fs::read_dir(root).map_err(failed)?.next().is_none();
+    let folder = Beneath::open(root).map_err(failed)?;
+    let progress = progress::of_bytes(0);
+    let writer = TreeWriter { entries, root, folder, existing, interrupt, progress };
+    writer.write(threads, is_empty).inspect_err(|_| {
+        if !was_there {
+            // Only if nothing is in it.
+            let _ = fs::remove_dir(root);
+        }
+    })
+}

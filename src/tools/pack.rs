@@ -1,0 +1,110 @@
+//! A directory as FFRecord, as the reference package packs it.
+
+use crate::failure::Failure;
+use crate::format::ffrecord::{PackedNames, WriteFfRecord};
+use crate::tools::convert::{Cut, WriteContainers, cut};
+use crate::tools::entries::{DirectoryEntries, Entries, EntryKind, file_bytes};
+use crate::tools::interrupt::Interrupt;
+use crate::tools::reader::thread_count;
+use crate::tools::{output, progress};
+use std::num::{NonZeroU32, NonZeroU64};
+use std::path::{Path, PathBuf};
+use std::{fs, io};
+
+/// What is packed, and how.
+pub(crate) struct Pack<'a> {
+    /// The directory whose files become samples, in order of their names.
+    pub(crate) folder: &'a Path,
+    /// The container to write, or the directory of parts.
+    pub(crate) output: &'a Path,
+    /// Whether no names are stored.
+    pub(crate) is_flat: bool,
+    /// How many containers of about the same size are written; `None`: one.
+    pub(crate) parts: Option<NonZeroU32>,
+    /// Whether the output is replaced if it is there.
+    pub(crate) force: bool,
+    pub(crate) interrupt: &'a Interrupt,
+}
+
+/// Packs a directory.
+///
+/// # Errors
+/// The directory cannot be read, the output cannot be written, or the user has interrupted the work.
+pub(crate) fn pack(args: &Pack) -> Result<(), Failure> {
+    check_places(args)?;
+    match DirectoryEntries::walk(args.folder, true, args.interrupt)? {
+        Some(tree) => write(args, &tree),
+        None => args.interrupt.check(),
+    }
+}
+
+fn write(args: &Pack, tree: &DirectoryEntries) -> Result<(), Failure> {
+    let failed = |e| Failure::output(args.output.display(), e);
+    let mut write = WriteContainers {
+        entries: tree,
+        format: &WriteFfRecord,
+        is_numbered: args.is_flat,
+        shown_in: args.parts.map(|_| args.output),
+        last: None,
+        whole_seconds: false,
+        threads: thread_count(None),
+        force: args.force,
+        interrupt: args.interrupt,
+        progress: progress::of_bytes(file_bytes(tree)),
+    };
+    let Some(parts) = args.parts else {
+        let ranges = cut(tree, write.format, Cut::One)?;
+        return write.all(&[args.output.to_owned()], &ranges).map(drop);
+    };
+    // The last part has the names of all: so the reference package has it.
+    if !args.is_flat {
+        write.last = Some(names(tree).map_err(failed)?);
+    }
+    write.is_numbered = true;
+    let ranges = cut(tree, write.format, Cut::Count(NonZeroU64::from(parts)))?;
+    let folder = output::folder_beside(args.output).map_err(failed)?;
+    let name = |part| folder.path().join(format!("PART_{part:05}.ffr"));
+    let names: Vec<PathBuf> = (0..ranges.len()).map(name).collect();
+    write.all(&names, &ranges)?;
+    output::give_folder_name(folder, args.output, args.force).map_err(failed)
+}
+
+/// The names of all files, as they are stored.
+fn names(tree: &DirectoryEntries) -> io::Result<Vec<u8>> {
+    let (mut names, mut sample) = (PackedNames::default(), 0);
+    for (number, item) in tree.list().iter().enumerate() {
+        match item.kind {
+            EntryKind::Directory => names.add_folder(&tree.path(number))?,
+            _ => {
+                names.add_file(&tree.path(number), sample)?;
+                sample += 1;
+            }
+        }
+    }
+    names.encode()
+}
+
+fn check_places(args: &Pack) -> Result<(), Failure> {
+    let out = args.output;
+    let folder =
+        args.folder.canonicalize().map_err(|e| Failure::unreadable(args.folder.display(), e))?;
+    if !folder.is_dir() {
+        return Err(Failure::usage(format!("{}: not a folder", args.folder.display())));
+    }
+    output::check_outside(&folder, out, "packed")?;
+    if args.parts.is_none() || !args.force || out.symlink_metadata().is_err() {
+        return output::check_free(out, args.force);
+    }
+    check_parts(out).map_err(|e| Failure::output(out.display(), e))
+}
+
+/// What is replaced must be what `pack` could have written.
+fn check_parts(folder: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let name = entry?.file_name().to_string_lossy().into_owned();
+        if !(name.starts_with("PART_") && name.ends_with(".ffr")) {
+            return Err(io::Error::other(format!("holds {name}, which pack did not write")));
+        }
+    }
+    Ok(())
+}
