@@ -21,6 +21,7 @@ mod daemon;
 mod dataset;
 mod failure;
 pub mod format;
+mod interrupt;
 pub mod io;
 pub mod store;
 mod tools;

@@ -5,8 +5,8 @@ mod table;
 
 use crate::daemon::logging;
 use crate::failure::{Exit, Failure, say};
+use crate::interrupt::Interrupt;
 use crate::tools::bench::{Bench, Mode, Row};
-use crate::tools::interrupt::Interrupt;
 use crate::tools::output;
 use clap::builder::PossibleValue;
 use clap::{Args, ValueEnum};

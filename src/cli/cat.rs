@@ -5,7 +5,7 @@ use crate::catalog::Node;
 use crate::daemon::logging;
 use crate::dataset::open::{self, OpenArgs, not_found, path_bytes};
 use crate::failure::{Exit, Failure};
-use crate::tools::interrupt::Interrupt;
+use crate::interrupt::Interrupt;
 use crate::tools::reader::{SampleReader, Stop};
 use clap::Args;
 use std::io::{self, Write};

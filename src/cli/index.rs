@@ -5,8 +5,8 @@ use super::view::ViewArgs;
 use crate::daemon::logging;
 use crate::dataset::open::{self, OpenArgs};
 use crate::failure::{Exit, Failure, say};
+use crate::interrupt::Interrupt;
 use crate::tools::checkpoints::find_checkpoints;
-use crate::tools::interrupt::Interrupt;
 use clap::Args;
 use std::path::PathBuf;
 

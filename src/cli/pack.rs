@@ -2,7 +2,7 @@
 
 use crate::daemon::logging;
 use crate::failure::{Exit, Failure, say};
-use crate::tools::interrupt::Interrupt;
+use crate::interrupt::Interrupt;
 use crate::tools::pack::{Pack, pack};
 use clap::Args;
 use std::num::NonZeroU32;

@@ -4,7 +4,7 @@ use super::view::ViewArgs;
 use crate::daemon::logging;
 use crate::dataset::open::{self, OpenArgs, Opened};
 use crate::failure::{Exit, Failure, say};
-use crate::tools::interrupt::Interrupt;
+use crate::interrupt::Interrupt;
 use crate::tools::reader::thread_count;
 use crate::tools::verify::{BadSample, Verified, verify};
 use crate::vfs::report;

@@ -1,7 +1,7 @@
 //! `ffrfs warmup`: a mount fetches samples before they are read.
 
 use crate::failure::{Exit, Failure, say};
-use crate::tools::interrupt::Interrupt;
+use crate::interrupt::Interrupt;
 use crate::tools::progress;
 use crate::tools::warmup::{Figures, List, Mounted, Warmup, warm_up};
 use crate::vfs::CONTROL_FOLDER;

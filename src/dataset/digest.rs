@@ -2,8 +2,8 @@
 
 use crate::failure::{Exit, Failure};
 use crate::format::Source;
+use crate::interrupt::Interrupt;
 use crate::store::Part;
-use crate::tools::interrupt::Interrupt;
 use indicatif::{HumanBytes, ProgressBar, ProgressStyle};
 use sha2::{Digest, Sha256};
 use std::io::IsTerminal;

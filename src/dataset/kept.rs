@@ -4,9 +4,9 @@
 use crate::catalog::Tree;
 use crate::failure::{Exit, Failure};
 use crate::format::{self, Container, Format, OpenOptions, PartName, SliceSource, Source, Table};
+use crate::interrupt::Interrupt;
 use crate::io::File;
 use crate::store::Part;
-use crate::tools::interrupt::Interrupt;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::fs::Permissions;

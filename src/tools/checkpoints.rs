@@ -5,7 +5,7 @@ use crate::dataset::checkpoints::KeptCheckpoints;
 use crate::dataset::open::{OpenArgs, Opened};
 use crate::failure::Failure;
 use crate::format::{self, Content};
-use crate::tools::interrupt::Interrupt;
+use crate::interrupt::Interrupt;
 use crate::tools::progress;
 use crate::tools::read::read_waiting;
 use crate::vfs::{Options, inode_of_sample};

@@ -10,7 +10,6 @@ pub(crate) mod convert;
 pub(crate) mod entries;
 pub(crate) mod extract;
 pub(crate) mod info;
-pub(crate) mod interrupt;
 pub(crate) mod output;
 pub(crate) mod pack;
 pub(crate) mod progress;

@@ -2,9 +2,9 @@
 
 use crate::failure::Failure;
 use crate::format::ffrecord::{PackedNames, WriteFfRecord};
+use crate::interrupt::Interrupt;
 use crate::tools::convert::{Cut, WriteContainers, cut};
 use crate::tools::entries::{DirectoryEntries, Entries, EntryKind, file_bytes};
-use crate::tools::interrupt::Interrupt;
 use crate::tools::reader::thread_count;
 use crate::tools::{output, progress};
 use std::num::{NonZeroU32, NonZeroU64};

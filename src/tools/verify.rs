@@ -5,7 +5,7 @@ use crate::dataset::checksums::CheckedBy;
 use crate::dataset::open::Opened;
 use crate::failure::{Exit, Failure};
 use crate::format::{self, Fault, Mismatch, PartName};
-use crate::tools::interrupt::Interrupt;
+use crate::interrupt::Interrupt;
 use crate::tools::progress;
 use crate::tools::reader::{
     CheckedSample, SampleChecker, SampleReader, Span, exit_of, for_each, next_span,

@@ -9,7 +9,7 @@ pub(crate) use follow::Follow;
 pub(crate) use sink::{Sink, outcome};
 
 use crate::failure::Failure;
-use crate::tools::interrupt::Interrupt;
+use crate::interrupt::Interrupt;
 use crate::vfs::TraceEvent;
 use std::time::{Duration, Instant};
 

@@ -13,7 +13,7 @@ mod target;
 pub(crate) use row::{Mode, PassFigures, Row, median};
 
 use crate::failure::Failure;
-use crate::tools::interrupt::Interrupt;
+use crate::interrupt::Interrupt;
 use passes::{Plan, read_pass};
 use std::num::NonZeroU64;
 use std::path::PathBuf;

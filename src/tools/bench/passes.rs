@@ -3,7 +3,7 @@
 //! Imports `row.rs`.
 
 use super::row::{Mode, PassFigures};
-use crate::tools::interrupt::Interrupt;
+use crate::interrupt::Interrupt;
 use crossbeam_channel::bounded;
 use std::fs::File;
 use std::io::Read;

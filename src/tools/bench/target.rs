@@ -1,8 +1,8 @@
 //! What is measured: a private mount of containers, or a directory that is there.
 
 use crate::failure::{Exit, Failure};
+use crate::interrupt::Interrupt;
 use crate::io::mounts;
-use crate::tools::interrupt::Interrupt;
 use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

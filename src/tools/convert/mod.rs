@@ -18,10 +18,10 @@ pub(crate) use write::WriteContainers;
 
 use crate::failure::{Exit, Failure};
 use crate::format::WriteFormat;
+use crate::interrupt::Interrupt;
 use crate::io::beneath::Beneath;
 use crate::tools::entries::{Entries, file_bytes};
 use crate::tools::extract::{Existing, Extracted, TreeWriter};
-use crate::tools::interrupt::Interrupt;
 use crate::tools::{output, progress};
 use std::io;
 use std::path::{Path, PathBuf};

@@ -2,9 +2,9 @@
 
 use crate::failure::Failure;
 use crate::format::{Checksum, Fault};
+use crate::interrupt::Interrupt;
 use crate::io::Buffer;
 use crate::tools::entries::Entries;
-use crate::tools::interrupt::Interrupt;
 use crate::tools::reader::{Chunk, OrderedWork, Scratch, Stop, WholeFile, in_order};
 use crossbeam_channel::{Receiver, Sender};
 use crossbeam_queue::ArrayQueue;

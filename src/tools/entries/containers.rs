@@ -6,7 +6,7 @@ use crate::catalog::{Catalog, Located, Node};
 use crate::dataset::open::Opened;
 use crate::failure::Failure;
 use crate::format::{Checksum, Content, Fault, Kind};
-use crate::tools::interrupt::Interrupt;
+use crate::interrupt::Interrupt;
 use crate::tools::reader::{SampleReader, Scratch, SpanPlan, Stop, TakeChunk, WholeFile};
 use std::collections::HashMap;
 use std::time::{SystemTime, UNIX_EPOCH};

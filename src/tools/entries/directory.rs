@@ -3,7 +3,7 @@
 use super::types::{Entries, Entry, EntryKind, EntryMetadata};
 use crate::failure::Failure;
 use crate::format::Fault;
-use crate::tools::interrupt::Interrupt;
+use crate::interrupt::Interrupt;
 use crate::tools::reader::{Chunk, FileBytes, SPAN_BYTES, Scratch, Stop, TakeChunk, WholeFile};
 use std::collections::HashMap;
 use std::ffi::OsStr;

@@ -14,9 +14,9 @@ pub(crate) use patterns::PathPatterns;
 pub(crate) use writer::{Existing, Extracted, TreeWriter};
 
 use crate::failure::Failure;
+use crate::interrupt::Interrupt;
 use crate::io::beneath::Beneath;
 use crate::tools::entries::Entries;
-use crate::tools::interrupt::Interrupt;
 use crate::tools::progress;
 use std::fs;
 use std::path::Path;

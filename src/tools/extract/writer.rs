@@ -6,9 +6,9 @@
 use super::place::{LastDirectory, Temporary, name_of, path_of};
 use crate::failure::{Exit, Failure};
 use crate::format::Fault;
+use crate::interrupt::Interrupt;
 use crate::io::beneath::{self, Beneath, Modified};
 use crate::tools::entries::{Entries, Entry, EntryKind, EntryMetadata, total_bytes};
-use crate::tools::interrupt::Interrupt;
 use crate::tools::reader::{Chunk, Scratch, Stop, exit_of, for_each};
 use indicatif::ProgressBar;
 use nix::sys::stat::FileStat;

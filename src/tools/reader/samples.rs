@@ -8,8 +8,8 @@ use crate::dataset::open::{self, Opened};
 use crate::format::checksum::{ChecksumKind, Hasher};
 use crate::format::stream::{Interval, StreamIndex};
 use crate::format::{Checksum, Container, Content, Fault, shown};
+use crate::interrupt::Interrupt;
 use crate::io::Buffer;
-use crate::tools::interrupt::Interrupt;
 
 /// The most that is decoded at once, where an encoding cannot be undone step by step.
 const MAX_DECODED_BYTES: u64 = 1 << 30;

@@ -110,3 +110,63 @@ pub(crate) fn next_span(
     }
     Ok(span)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::ffrecord::Writer;
+    use crate::format::{self, MemorySource, OpenOptions};
+    use std::io::Cursor;
+    use std::sync::Arc;
+
+    /// Containers of samples of these lengths.
+    fn dataset(containers: &[&[usize]]) -> Dataset {
+        let open = |lengths: &&[usize]| {
+            let mut bytes = Cursor::new(Vec::new());
+            let mut writer = Writer::new(&mut bytes, lengths.len() as u64).unwrap();
+            for &length in *lengths {
+                writer.write_sample(&mut &vec![7; length][..]).unwrap();
+            }
+            writer.finish().unwrap();
+            let source = MemorySource::new("x.ffr", bytes.into_inner());
+            format::open(Arc::new(source), &OpenOptions::default()).unwrap()
+        };
+        Dataset::new(containers.iter().map(open).collect())
+    }
+
+    fn spans(dataset: &Dataset, samples: impl Iterator<Item = u64>) -> Vec<Vec<u64>> {
+        let mut samples = samples.peekable();
+        let mut spans = Vec::new();
+        loop {
+            let span = next_span(dataset, &mut samples).unwrap();
+            if span.samples.is_empty() {
+                return spans;
+            }
+            spans.push(span.samples);
+        }
+    }
+
+    #[test]
+    fn neighbours_are_read_together_and_large_samples_alone() {
+        let large = SPAN_BYTES as usize + 1;
+        let dataset = dataset(&[&[10, 20, large, 10, 0, 10], &[5, 5]]);
+        let expected = [vec![0, 1], vec![2], vec![3, 4, 5], vec![6, 7]];
+        assert_eq!(spans(&dataset, 0..8), expected);
+    }
+
+    #[test]
+    fn samples_that_lie_apart_or_in_another_order_are_not_read_together() {
+        let third = SPAN_BYTES as usize / 3;
+        let dataset = dataset(&[&[third, 9, third, 9, third, third, 9]]);
+        assert_eq!(spans(&dataset, 0..7), [vec![0, 1, 2, 3], vec![4, 5, 6]]);
+        assert_eq!(spans(&dataset, [1, 3, 6].into_iter()), [[1], [3], [6]]);
+        assert_eq!(spans(&dataset, [6, 3].into_iter()), [[6], [3]]);
+    }
+
+    #[test]
+    fn a_span_holds_no_more_than_some_thousand_samples() {
+        let dataset = dataset(&[&[1; MAX_SAMPLES + 1]]);
+        let lengths: Vec<_> = spans(&dataset, 0..dataset.len()).iter().map(Vec::len).collect();
+        assert_eq!(lengths, [MAX_SAMPLES, 1]);
+    }
+}

@@ -3,7 +3,7 @@
 //! Imports nothing of this folder.
 
 use crate::failure::Failure;
-use crate::tools::interrupt::Interrupt;
+use crate::interrupt::Interrupt;
 use crossbeam_channel::{Receiver, Sender, bounded};
 use std::num::NonZeroU16;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -120,5 +120,55 @@ struct Ended<'a, 'b, T, M>(&'a Mutex<Queue<'b, T, M>>);
 impl<T, M> Drop for Ended<'_, '_, T, M> {
     fn drop(&mut self) {
         lock(self.0).sender = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    /// Each number of 0..items, twice, as `consume` gets it.
+    fn doubled<R>(
+        threads: usize,
+        items: u64,
+        consume: impl FnOnce(&Receiver<Receiver<u64>>) -> R,
+    ) -> R {
+        let mut numbers = 0..items;
+        let work = |number: u64, _: &mut (), messages: &Sender<u64>| {
+            (0..2).all(|_| messages.send(number).is_ok())
+        };
+        let how = OrderedWork { threads, ahead: 3, messages: 1, work: &work };
+        in_order(&how, &Interrupt::default(), &mut || numbers.next(), consume)
+    }
+
+    #[test]
+    fn results_come_in_order_whatever_the_number_of_threads() {
+        for threads in [1, 2, 7] {
+            let all: Vec<u64> =
+                doubled(threads, 200, |receiver| receiver.iter().flatten().collect());
+            assert!(all.iter().copied().eq((0..200).flat_map(|n| [n, n])), "{threads} threads");
+        }
+        assert_eq!(doubled(2, 0, |receiver| receiver.iter().count()), 0);
+    }
+
+    #[test]
+    fn a_consumer_that_has_enough_ends_the_work() {
+        let first = doubled(4, u64::MAX, |receiver| receiver.recv().unwrap().recv().unwrap());
+        assert_eq!(first, 0);
+    }
+
+    #[test]
+    fn the_first_failure_ends_the_work_and_is_given() {
+        for threads in [1, 4] {
+            let (next, done) = (AtomicU64::new(0), AtomicU64::new(0));
+            let take = || Ok(Some(next.fetch_add(1, Ordering::Relaxed)));
+            let failed = for_each(threads, &Interrupt::default(), &take, &|number, (): &mut ()| {
+                done.fetch_add(1, Ordering::Relaxed);
+                if number < 50 { Ok(()) } else { Err(Failure::usage("enough")) }
+            });
+            assert_eq!(failed.unwrap_err().to_string(), "enough");
+            assert!(done.into_inner() <= 50 + threads as u64);
+        }
     }
 }

@@ -6,7 +6,7 @@ use crate::dataset::hash::{Algorithm, Hash};
 use crate::dataset::open::Opened;
 use crate::failure::Failure;
 use crate::format::{Checksum, ChecksumKind};
-use crate::tools::interrupt::Interrupt;
+use crate::interrupt::Interrupt;
 use crate::tools::reader::{
     OrderedWork, SampleChecker, SampleReader, Scratch, Span, Stop, in_order, next_span,
 };

@@ -10,7 +10,7 @@ pub(crate) use list::List;
 pub(crate) use mounted::{Figures, Mounted};
 
 use crate::failure::Failure;
-use crate::tools::interrupt::Interrupt;
+use crate::interrupt::Interrupt;
 use std::time::Duration;
 
 /// Between two looks at the figures.

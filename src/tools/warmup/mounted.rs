@@ -4,8 +4,8 @@
 
 use super::list::{Line, List};
 use crate::failure::{Exit, Failure};
+use crate::interrupt::Interrupt;
 use crate::io::{MAX_ANNOUNCEMENT_BYTES, announce};
-use crate::tools::interrupt::Interrupt;
 use crate::vfs::{CONTROL_FOLDER, sample_of_inode};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;

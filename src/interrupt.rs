@@ -1,4 +1,6 @@
 //! Ctrl-C during long work: noticed between two steps, so that nothing is left half done.
+//!
+//! Used by the rooms above [`crate::vfs`]; imports only [`crate::failure`], beside which it stands.
 
 use crate::failure::Failure;
 use signal_hook::consts::{SIGINT, SIGTERM};
