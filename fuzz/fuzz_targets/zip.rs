@@ -48,14 +48,14 @@ fn read(bytes: &[u8], container: &dyn Container, index: u64) -> Option<()> {
     let mut sample = container.sample(index).expect("a sample");
     assert!(!sample.damaged || (sample.length_bytes > 0 && sample.size_bytes() > 0));
     for _ in 0..2 {
-        if sample.damaged || sample.lead_bytes == 0 {
+        if sample.damaged || sample.header_bytes == 0 {
             break;
         }
         let at = sample.offset_bytes as usize;
-        let lead = &bytes[at - sample.lead_bytes as usize..at];
-        let is_here = container.check_lead(index, lead).ok()?;
+        let header = &bytes[at - sample.header_bytes as usize..at];
+        let is_here = container.check_header(index, header).ok()?;
         sample = container.sample(index).expect("a sample");
-        assert!(!is_here || sample.lead_bytes == 0, "it was checked");
+        assert!(!is_here || sample.header_bytes == 0, "it was checked");
     }
     if sample.damaged || sample.size_bytes() > MAX_BYTES {
         return None;

@@ -71,18 +71,20 @@ impl Nest {
         let mut at = container.sample(sample)?;
         // The first look may tell where to look.
         for _ in 0..MAX_LOOKS {
-            if at.lead_bytes == 0 {
+            if at.header_bytes == 0 {
                 break;
             }
-            let mut lead = vec![0; at.lead_bytes as usize];
+            let mut header = vec![0; at.header_bytes as usize];
             let start = at.extent().start;
-            outer.read_exact_at(&mut lead, start).map_err(|source| format::Error::Unreadable {
-                part: outer.name().clone(),
-                what: "what stands before a member",
-                offset_bytes: start,
-                source,
+            outer.read_exact_at(&mut header, start).map_err(|source| {
+                format::Error::Unreadable {
+                    part: outer.name().clone(),
+                    what: "what stands before a member",
+                    offset_bytes: start,
+                    source,
+                }
             })?;
-            container.check_lead(sample, &lead)?;
+            container.check_header(sample, &header)?;
             at = container.sample(sample)?;
         }
         if at.damaged || at.content != Content::Stored {

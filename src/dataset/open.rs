@@ -379,12 +379,12 @@ pub(crate) fn exact(
     // The first look may tell where to look.
     for _ in 0..MAX_LOOKS {
         let at = located.sample;
-        if at.lead_bytes == 0 {
+        if at.header_bytes == 0 {
             break;
         }
         let start = at.extent().start;
-        let lead = read_stored(store.part(located.part), start, u64::from(at.lead_bytes))?;
-        container.check_lead(located.index, &lead)?;
+        let header = read_stored(store.part(located.part), start, u64::from(at.header_bytes))?;
+        container.check_header(located.index, &header)?;
         let number = dataset.number(located.container, located.index);
         located = dataset.locate(number)?.unwrap_or(located);
     }

@@ -243,13 +243,13 @@ pub trait Container: Send + Sync {
         true
     }
 
-    /// Checks the [`Sample::lead_bytes`] that stand before a sample: after that there are none to check.
-    /// False: it lies elsewhere. [`Container::sample`] now says where; there may be a lead to check again.
+    /// Checks the [`Sample::header_bytes`] that stand before a sample. After that the sample has none.
+    /// False: it lies elsewhere. [`Container::sample`] now says where; there may be header bytes to check again.
     ///
     /// # Errors
     /// They are not what must stand before a sample.
-    fn check_lead(&self, index: u64, lead: &[u8]) -> Result<bool> {
-        let _ = (index, lead);
+    fn check_header(&self, index: u64, header: &[u8]) -> Result<bool> {
+        let _ = (index, header);
         Ok(true)
     }
 
@@ -349,8 +349,9 @@ pub struct Sample {
     /// Length as stored, in bytes. Never 0 for a damaged sample: nobody would ask for its bytes and get the
     /// error.
     pub length_bytes: u64,
-    /// So many bytes before it must be fetched with it, and be shown to [`Container::check_lead`] first.
-    pub lead_bytes: u32,
+    /// Bytes of its header, which stand before it: they are fetched with it, and [`Container::check_header`] must see
+    /// them first.
+    pub header_bytes: u32,
     /// Of the bytes that the container holds for it, decoded if they are encoded: what the container stores,
     /// or a [`sidecar`] (then [`crate::catalog::Dataset::locate`] puts it here).
     pub checksum: Option<Checksum>,
@@ -394,7 +395,7 @@ impl Sample {
     /// All that must be fetched for the whole of it, from the start of the container.
     #[must_use]
     pub fn extent(&self) -> std::ops::Range<u64> {
-        let start = self.offset_bytes.saturating_sub(u64::from(self.lead_bytes));
+        let start = self.offset_bytes.saturating_sub(u64::from(self.header_bytes));
         start..self.end_bytes()
     }
 }

@@ -14,7 +14,7 @@ pub fn check_header(container: &dyn Container, index: u64, header: &[u8]) -> Res
     if header.is_empty() {
         return Ok(true);
     }
-    Ok(container.check_lead(index, header)?)
+    Ok(container.check_header(index, header)?)
 }
 
 /// The bytes that the file of a sample shows before the stored ones; none unless it is [`Content::Prefixed`].

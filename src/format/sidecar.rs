@@ -172,7 +172,7 @@ impl Section {
     ) -> Result<Option<bool>> {
         let sample = container.sample(index)?;
         let is_short = (1..=MAX_PROBE_BYTES).contains(&sample.length_bytes);
-        let as_stored = !matches!(sample.content, Content::Encoded(_)) && sample.lead_bytes == 0;
+        let as_stored = !matches!(sample.content, Content::Encoded(_)) && sample.header_bytes == 0;
         if !is_short || !as_stored || sample.damaged || sample.checksum.is_some() {
             return Ok(None);
         }

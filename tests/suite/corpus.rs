@@ -210,11 +210,11 @@ fn hex(bytes: &[u8]) -> String {
 fn read(bytes: &[u8], container: &dyn Container, index: u64) -> Option<Vec<u8>> {
     let mut sample = container.sample(index).ok()?;
     for _ in 0..3 {
-        if sample.damaged || sample.lead_bytes == 0 || sample.size_bytes() == 0 {
+        if sample.damaged || sample.header_bytes == 0 || sample.size_bytes() == 0 {
             break;
         }
         let at = usize::try_from(sample.offset_bytes).ok()?;
-        container.check_lead(index, bytes.get(at - sample.lead_bytes as usize..at)?).ok()?;
+        container.check_header(index, bytes.get(at - sample.header_bytes as usize..at)?).ok()?;
         sample = container.sample(index).ok()?;
     }
     if sample.damaged {

@@ -6,7 +6,7 @@
 //!
 //! Only the central directory is read when a zip file is opened. It stays where it is (mapped, for a large
 //! one): 12 bytes a member are kept. Where a member's data begins only its local header says; it is fetched
-//! with the data, at the place where it most probably ends ([`Container::check_lead`]).
+//! with the data, at the place where it most probably ends ([`Container::check_header`]).
 
 mod crypto;
 mod end;
@@ -110,7 +110,7 @@ impl ZipFile {
         })
     }
 
-    fn lead(&self, index: u64) -> Option<&AtomicU32> {
+    fn header_length(&self, index: u64) -> Option<&AtomicU32> {
         usize::try_from(index).ok().and_then(|index| self.leads.get(index))
     }
 
@@ -230,14 +230,14 @@ impl ZipFile {
     }
 
     /// Checks a local header as far as it is there, and gives its length.
-    fn check_header(&self, row_at: u64, head: &Head, at: u64, lead: &[u8]) -> Result<u64> {
+    fn compare_headers(&self, row_at: u64, head: &Head, at: u64, header: &[u8]) -> Result<u64> {
         let wrong = |expected: &str, found: String| {
             Err(self.malformed(at, expected, found, ": the member is damaged"))
         };
-        if !lead.starts_with(LOCAL_MARK) {
+        if !header.starts_with(LOCAL_MARK) {
             return wrong("a local header", "other bytes".to_owned());
         }
-        let field = |at| u16_at(lead, at).unwrap_or_default();
+        let field = |at| u16_at(header, at).unwrap_or_default();
         let (method, name_bytes, extra_bytes) = (field(8), field(26), field(28));
         if method != head.local_method() {
             let expected = format!("method {} as in the central directory", head.local_method());
@@ -245,8 +245,8 @@ impl ZipFile {
         }
         let name_end = LOCAL_BYTES.saturating_add(name_bytes.into());
         let length = name_end.saturating_add(extra_bytes.into());
-        let local_name = lead.get(LOCAL_BYTES as usize..usize::try_from(name_end).unwrap_or(0));
-        if let Some(local_name) = local_name.filter(|_| lead.len() as u64 >= length) {
+        let local_name = header.get(LOCAL_BYTES as usize..usize::try_from(name_end).unwrap_or(0));
+        if let Some(local_name) = local_name.filter(|_| header.len() as u64 >= length) {
             let bytes = self.row(row_at)?;
             let row = Row::parse(&bytes).ok_or_else(|| self.changed(row_at))?;
             // Some tools write a name here without its special characters, and a Unicode field.
@@ -301,9 +301,9 @@ impl Container for ZipFile {
             }
             return Ok(sample);
         };
-        let state = self.lead(index).map_or(0, |lead| lead.load(Ordering::Relaxed));
+        let state = self.header_length(index).map_or(0, |length| length.load(Ordering::Relaxed));
         let known = u64::from(state & LEAD_MASK);
-        let lead = if known != 0 {
+        let header_bytes = if known != 0 {
             known
         } else {
             let guess = LOCAL_BYTES
@@ -311,9 +311,9 @@ impl Container for ZipFile {
                 .saturating_add(self.guessed_extra_bytes.load(Ordering::Relaxed).into());
             guess.min(room)
         };
-        sample.offset_bytes = header_at.saturating_add(lead);
+        sample.offset_bytes = header_at.saturating_add(header_bytes);
         if state & LEAD_CHECKED == 0 {
-            sample.lead_bytes = u32::try_from(lead).unwrap_or(u32::MAX);
+            sample.header_bytes = u32::try_from(header_bytes).unwrap_or(u32::MAX);
         }
         Ok(sample)
     }
@@ -348,20 +348,20 @@ impl Container for ZipFile {
         head.is_ok_and(|head| head.lock == Lock::None)
     }
 
-    fn check_lead(&self, index: u64, lead: &[u8]) -> Result<bool> {
+    fn check_header(&self, index: u64, header: &[u8]) -> Result<bool> {
         let row_at = self.row_at(index)?;
         let head = self.head(row_at)?;
         let Some((header_at, room)) = self.room(&head) else { return Err(self.changed(row_at)) };
-        let length = self.check_header(row_at, &head, header_at, lead)?;
+        let length = self.compare_headers(row_at, &head, header_at, header)?;
         if length > room {
             let expected = "data that end before the central directory";
             let found = format!("a local header of {length} bytes");
             return Err(self.malformed(header_at, expected, found, ": the member is damaged"));
         }
-        let is_whole = length == lead.len() as u64;
+        let is_whole = length == header.len() as u64;
         let state = u32::try_from(length).unwrap_or(0) | if is_whole { LEAD_CHECKED } else { 0 };
-        if let Some(lead) = self.lead(index) {
-            lead.store(state, Ordering::Relaxed);
+        if let Some(length) = self.header_length(index) {
+            length.store(state, Ordering::Relaxed);
         }
         Ok(is_whole)
     }

@@ -362,14 +362,14 @@ impl ZipFile {
         // The second time the length is known.
         for _ in 0..2 {
             let sample = self.sample(index).ok().filter(|sample| !sample.damaged)?;
-            let lead_bytes = u64::from(sample.lead_bytes);
-            if lead_bytes == 0 {
+            let header_bytes = u64::from(sample.header_bytes);
+            if header_bytes == 0 {
                 return Some(());
             }
-            let mut lead = vec![0; usize::try_from(lead_bytes).ok()?];
-            let at = sample.offset_bytes.checked_sub(lead_bytes)?;
-            self.source.read_exact_at(&mut lead, at).ok()?;
-            if self.check_lead(index, &lead).ok()? {
+            let mut header = vec![0; usize::try_from(header_bytes).ok()?];
+            let at = sample.offset_bytes.checked_sub(header_bytes)?;
+            self.source.read_exact_at(&mut header, at).ok()?;
+            if self.check_header(index, &header).ok()? {
                 return Some(());
             }
         }

@@ -44,17 +44,17 @@ fn read_sample(file: &[u8], container: &dyn Container, index: u64) -> Option<Vec
         if sample.size_bytes() == 0 {
             return Some(Vec::new());
         }
-        if sample.lead_bytes == 0 {
+        if sample.header_bytes == 0 {
             break;
         }
         let at = usize::try_from(sample.offset_bytes).ok()?;
-        let lead = file.get(at - sample.lead_bytes as usize..at)?;
-        let is_here = container.check_lead(index, lead).ok()?;
+        let header = file.get(at - sample.header_bytes as usize..at)?;
+        let is_here = container.check_header(index, header).ok()?;
         let again = container.sample(index).ok()?;
         assert!(!is_here || again.offset_bytes == sample.offset_bytes);
         sample = again;
     }
-    assert_eq!(sample.lead_bytes, 0, "the second look knows where the data is");
+    assert_eq!(sample.header_bytes, 0, "the second look knows where the data is");
     let start = usize::try_from(sample.offset_bytes).ok()?;
     let stored = file.get(start..start.checked_add(usize::try_from(sample.length_bytes).ok()?)?)?;
     let bytes = match sample.content {

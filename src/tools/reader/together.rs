@@ -31,7 +31,7 @@ pub(super) fn check_extent(
     if at.damaged {
         return Err(Fault::Damaged);
     }
-    let (header, stored) = extent.split_at(at.lead_bytes as usize);
+    let (header, stored) = extent.split_at(at.header_bytes as usize);
     if !shown::check_header(container, located.index, header)? {
         return Ok(Checked::Elsewhere);
     }
@@ -124,7 +124,7 @@ impl SampleReader<'_> {
         memory: &mut [u8],
     ) -> Result<Option<WholeFile>, Fault> {
         let (at, container) = (located.sample, self.container(located));
-        let stored = extent.start + at.lead_bytes as usize..extent.end;
+        let stored = extent.start + at.header_bytes as usize..extent.end;
         let out = *made..*made + made_bytes(&at);
         let (read, free) = memory.split_at_mut(*made);
         let free = &mut free[..out.len()];

@@ -75,7 +75,7 @@ impl Reader {
         if range.end > chunk.unchecked().len() {
             return None;
         }
-        let as_stored = matches!(at.content, Content::Stored) && at.lead_bytes == 0;
+        let as_stored = matches!(at.content, Content::Stored) && at.header_bytes == 0;
         if as_stored && !self.samples.must_check(sample, located) {
             let range = place(stored_range(&at, want));
             self.samples.stats().served(want.end - want.start);

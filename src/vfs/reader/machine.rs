@@ -159,7 +159,7 @@ impl Reader {
             || matches!(at.content, Content::Encoded(_))
             || self.samples.must_check(task.sample, &task.located);
         self.unshelve(&mut task);
-        match (is_whole, at.lead_bytes) {
+        match (is_whole, at.header_bytes) {
             (true, _) => task.fetch(State::Whole(None), at.extent()),
             (false, 0) => {
                 let range = stored_range(&at, &task.want);

@@ -36,7 +36,7 @@ impl Samples {
         range: Range<usize>,
     ) -> Result<Verified, Unfit> {
         let at = located.sample;
-        let stored = range.start + at.lead_bytes as usize..range.end;
+        let stored = range.start + at.header_bytes as usize..range.end;
         self.check_header(located, &bytes.bytes()[range.start..stored.start])?;
         let must_check = self.must_check(sample, located);
         let expected = at.checksum.filter(|_| must_check);

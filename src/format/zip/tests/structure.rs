@@ -113,7 +113,7 @@ fn the_place_of_a_member_is_known_after_its_first_read() {
     let container = open(bytes.clone()).unwrap();
     for index in 0..2 {
         assert!(read_sample(&bytes, container.as_ref(), index).is_some());
-        assert_eq!(container.sample(index).unwrap().lead_bytes, 0);
+        assert_eq!(container.sample(index).unwrap().header_bytes, 0);
     }
 }
 
@@ -129,7 +129,7 @@ fn a_lead_never_reaches_into_the_directory() {
     for index in 0..4 {
         let sample = container.sample(index).unwrap();
         assert!(sample.end_bytes() <= bytes.len() as u64 - 22 - 4 * 47);
-        assert!(sample.lead_bytes == 0 || sample.lead_bytes >= 30);
+        assert!(sample.header_bytes == 0 || sample.header_bytes >= 30);
     }
 }
 
