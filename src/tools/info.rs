@@ -1,17 +1,18 @@
-//! Figures of a dataset: the sizes of its samples, and what they are checked by.
+//! Figures of a dataset: the sizes of its samples, and how many can be checked.
 
 use crate::dataset::checksums::CheckedBy;
 use crate::dataset::open::Opened;
 use crate::format;
 use serde::Serialize;
 
-/// Samples by what they are checked by.
+/// How many samples are checked by a checksum of which kind of file.
 #[derive(Debug, Serialize, Clone, Copy, Default)]
 pub(crate) struct CheckedCounts {
     /// By a checksum that their container has.
     pub(crate) container: u64,
     /// By a sidecar.
     pub(crate) sidecar: u64,
+    /// Samples without a checksum.
     pub(crate) nothing: u64,
 }
 
@@ -25,7 +26,7 @@ pub(crate) struct Sizes {
     pub(crate) damaged: u64,
 }
 
-/// The sizes of all samples, and how many are checked by what.
+/// The sizes of all samples, and how many can be checked.
 pub(crate) fn sizes(opened: &Opened) -> format::Result<(Option<Sizes>, CheckedCounts)> {
     let samples = opened.dataset.len();
     let mut sizes = Sizes { min: u64::MAX, mean: 0, max: 0, empty: 0, damaged: 0 };

@@ -11,7 +11,7 @@ use tempfile::{NamedTempFile, TempDir};
 /// So much is written before the disk is told to begin with it, so that little is left to do at the end.
 const BEGIN_BYTES: u64 = 16 << 20;
 
-/// Refuses what is there already, unless it may be replaced, and is a file.
+/// Refuses an output that exists, unless it may be replaced, and is a file.
 pub(crate) fn check_free(output: &Path, force: bool) -> Result<(), Failure> {
     match output.symlink_metadata() {
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -122,7 +122,7 @@ impl<'a> LargeFile<'a> {
         Ok(Self { file, position: 0, begun: 0 })
     }
 
-    /// Writes what is left to the disk, and gives back the room that was not needed.
+    /// Writes the rest to the disk, and gives back the room that was not needed.
     pub(crate) fn finish(file: &File) -> io::Result<()> {
         file.set_len(file.metadata()?.len())?;
         file.sync_all()

@@ -98,7 +98,7 @@ fn check_places(args: &Pack) -> Result<(), Failure> {
     check_parts(out).map_err(|e| Failure::output(out.display(), e))
 }
 
-/// What is replaced must be what `pack` could have written.
+/// A directory is replaced only if `pack` could have written it.
 fn check_parts(folder: &Path) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let name = entry?.file_name().to_string_lossy().into_owned();

@@ -30,7 +30,7 @@ pub(crate) struct Verified {
     pub(crate) bad: Vec<BadSample>,
 }
 
-/// A sample whose bytes are not what they should be, or cannot be read.
+/// A sample whose bytes are wrong, or cannot be read.
 #[derive(Debug, Serialize)]
 pub(crate) struct BadSample {
     pub(crate) sample: u64,

@@ -44,7 +44,7 @@ pub(crate) struct Bench<'a> {
 }
 
 impl Bench<'_> {
-    /// Measures every target in every mode. When the user interrupts it, the rows hold what was measured until then.
+    /// Measures every target in every mode. When the user interrupts it, the rows hold the passes until then.
     pub(crate) fn run(&self) -> Result<Vec<Row>, Failure> {
         let targets: Vec<Target> = self.targets.iter().map(|path| Target::new(path)).collect();
         let mut rows = Vec::new();
@@ -92,7 +92,7 @@ impl Bench<'_> {
             }
             match epoch {
                 0 => {
-                    // Later passes read what this one had time for: only that was read before.
+                    // Later passes read the files that this one had time for: only those were read before.
                     plan.count = figures.files as usize;
                     row.first.push(figures);
                 }

@@ -102,7 +102,7 @@ fn is_mounted(point: &Path) -> bool {
     mounts::at(point).ok().flatten().is_some()
 }
 
-/// The files below a folder, as they are listed; if there are more than `limit`, so many spread over them.
+/// The files below a directory in the order of a listing; if there are more, `limit` of them, evenly spread.
 pub(super) fn files(
     root: &Path,
     limit: Option<NonZeroU64>,
@@ -129,7 +129,7 @@ pub(super) fn files(
     Ok(spread.map(|at| std::mem::take(&mut files[at])).collect())
 }
 
-/// Makes the machine forget what it has read of all files.
+/// Drops the page cache of the machine.
 pub(super) fn drop_caches() -> Result<(), Failure> {
     nix::unistd::sync();
     std::fs::write("/proc/sys/vm/drop_caches", "3").map_err(|e| {

@@ -40,7 +40,7 @@ pub(crate) struct Conversion<'a> {
 }
 
 impl Conversion<'_> {
-    /// Writes containers. Gives what they could not hold, and their names.
+    /// Writes containers. Gives the properties that they could not hold, and their names.
     ///
     /// # Errors
     /// A file of `entries` is bad, the output cannot be written, or the user has interrupted the work; nothing is

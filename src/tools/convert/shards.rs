@@ -1,4 +1,4 @@
-//! Which members go to which of several outputs, and what those are called.
+//! Which entries go to which of several outputs, and the names of the outputs.
 
 use crate::failure::Failure;
 use crate::format::{NewMember, NewNode, WriteFormat};
@@ -81,7 +81,7 @@ fn key_of(path: &[u8], has_records: bool) -> &[u8] {
     }
 }
 
-/// Exactly so many ranges of about the same size; some may be empty.
+/// Exactly `shards` ranges of about the same size; some may be empty.
 fn by_count(units: &[Unit], shards: u64, end: usize) -> Vec<usize> {
     let total: u128 = units.iter().map(|unit| u128::from(unit.bytes) + 1).sum();
     let (mut starts, mut next, mut sum) = (Vec::new(), 0, 0u128);
@@ -96,7 +96,7 @@ fn by_count(units: &[Unit], shards: u64, end: usize) -> Vec<usize> {
     starts
 }
 
-/// As many as fit; what is larger by itself is alone.
+/// Ranges of as many units as fit; a unit that is larger by itself is alone.
 fn by_size(units: &[Unit], how: Cut) -> Vec<usize> {
     let limit = if let Cut::Bytes(bytes) = how { bytes.get() } else { u64::MAX };
     let (mut starts, mut sum) = (vec![0], 0u64);

@@ -145,7 +145,7 @@ impl WriteContainers<'_> {
         whole.map_err(|fault| bad_file(&path, &fault))
     }
 
-    /// A member as the format holds it; counts what it does not.
+    /// A member as the format holds it; counts the properties that it does not hold.
     fn describe<'a>(
         &self,
         path: &'a [u8],

@@ -84,7 +84,7 @@ impl ContainerEntries {
         SampleReader::new(&self.opened, &self.interrupt)
     }
 
-    /// The time of what has none of its own, as a mount shows it: that of the container.
+    /// The time of an entry that has none of its own, as a mount shows it: that of the container.
     fn modified(&self, part: usize) -> (i64, u32) {
         self.opened.store.parts().get(part).map_or((0, 0), |part| since_epoch(part.modified()))
     }

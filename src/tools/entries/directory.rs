@@ -234,7 +234,7 @@ impl DirectoryEntries {
     }
 }
 
-/// A file that has grown meanwhile is not what it was said to be.
+/// Refuses a file that has grown since it was listed.
 fn check_end(file: &mut File) -> io::Result<()> {
     match file.read(&mut [0])? {
         0 => Ok(()),

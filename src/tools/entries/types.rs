@@ -8,7 +8,7 @@ use crate::tools::reader::{Scratch, Stop, TakeChunk, WholeFile};
 
 /// Files, directories and links with their names, and the bytes of the files.
 pub(crate) trait Entries: Sync {
-    /// All entries, in the order in which they lie where they are read; directories before what is in them.
+    /// All entries in the order of their bytes in the source; directories stand before the entries in them.
     fn list(&self) -> &[Entry];
 
     /// Whether every directory is one record, and the files in it are its fields.
@@ -71,7 +71,7 @@ pub(crate) struct EntryMetadata {
     pub(crate) target: Vec<u8>,
 }
 
-/// The bytes of these entries together. Sizes are what containers say, and need not be true.
+/// The sizes of entries together. Containers state them, and they need not be true.
 pub(crate) fn total_bytes(entries: impl Iterator<Item = Entry>) -> u64 {
     entries.fold(0, |sum, entry| sum.saturating_add(entry.size_bytes))
 }

@@ -23,7 +23,7 @@ impl PathPatterns {
         Ok(Self { patterns: patterns.iter().map(parse).collect::<Result<_, Failure>>()? })
     }
 
-    /// Whether a path matches a pattern; every path does if there is none.
+    /// Whether a path matches a pattern. Without patterns every path matches.
     pub(crate) fn is_wanted(&mut self, path: &[u8]) -> bool {
         let mut is_wanted = self.patterns.is_empty();
         for (pattern, is_found) in &mut self.patterns {

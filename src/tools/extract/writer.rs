@@ -1,6 +1,6 @@
 //! Writes entries to a directory, several at a time. Each file gets its name when it is whole and checked.
 //!
-//! Symbolic links are made last, and none is ever followed: whatever a container holds, nothing is written
+//! Symbolic links are made last, and are never followed: whatever a container holds, nothing is written
 //! outside of the directory. Imports `place.rs`.
 
 use super::place::{LastDirectory, Temporary, name_of, path_of};
@@ -349,7 +349,7 @@ impl Run<'_> {
 
 /// Why a file does not get its name.
 enum Unplaced {
-    /// Its bytes are not what they should be.
+    /// Its bytes are wrong.
     Bad,
     Failed(Failure),
     Unwritten(io::Error),

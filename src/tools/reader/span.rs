@@ -8,7 +8,7 @@ use crate::format::Content;
 
 /// More samples than this are not read together, however small they are.
 const MAX_SAMPLES: usize = 4096;
-/// Bytes between two samples that are read for nothing, at most, unless the samples are as long together.
+/// A gap between two samples may be this long, or as long as the samples before it together: it is read for nothing.
 const MAX_GAP_BYTES: u64 = 64 << 10;
 /// One thread reads this much of a compressed stream: at its ends, threads decode the same interval.
 const STREAM_SPAN_BYTES: u64 = 16 << 20;
@@ -90,7 +90,7 @@ pub(crate) struct Span {
     pub(crate) located: Vec<Located>,
 }
 
-/// The first of `samples` that are read together; at least one, unless there is none.
+/// The first of `samples` that are read together: at least one, unless `samples` is at its end.
 ///
 /// # Errors
 /// A container was changed so that its index cannot be read.

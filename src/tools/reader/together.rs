@@ -114,7 +114,7 @@ impl SampleReader<'_> {
         Ok(files)
     }
 
-    /// The file of a sample whose extent lies in `memory`; what must be made from that is put behind `made`.
+    /// The file of a sample whose extent lies in `memory`. Bytes that must be made from it are put behind `made`.
     /// `None`: the sample lies elsewhere.
     fn file_in(
         &self,

@@ -33,7 +33,8 @@ pub(crate) struct Tally {
     pub(crate) wrong: u64,
 }
 
-/// The lines of a list, and how many of it are none. An algorithm that is not said follows from the length.
+/// The lines of a list, and how many lines are no checksum and path. Without `algorithm`, the length of the
+/// checksum decides.
 pub(crate) fn parse_list(text: &[u8], algorithm: Option<Algorithm>) -> (Vec<Line>, u64) {
     let (mut lines, mut wrong) = (Vec::new(), 0);
     for line in text.split(|&byte| byte == b'\n').filter(|line| !line.is_empty()) {

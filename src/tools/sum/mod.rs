@@ -6,7 +6,7 @@
 //! | `names` | the names of samples, for lists |
 //! | `line` | a line of a list |
 //! | `check` | samples against a list |
-//! | `sidecar` | checksums beside containers whose format has none |
+//! | `sidecar` | checksums beside containers whose format has no checksums |
 
 mod check;
 mod line;

@@ -15,7 +15,7 @@ pub(crate) enum Names {
 }
 
 impl Names {
-    /// Symbolic links are left out: what they lead to is there by its own name, or is not in the mount.
+    /// Symbolic links are left out: their targets have names of their own, or are not in the mount.
     pub(crate) fn of(samples: &Samples) -> Result<Self, Failure> {
         let (dataset, catalog) = (samples.dataset(), &samples.catalog);
         if !matches!(catalog, Catalog::Tree(_)) {

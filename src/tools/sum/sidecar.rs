@@ -1,4 +1,4 @@
-//! Sidecars: checksums of every sample of containers whose format has none.
+//! Sidecars: checksums of every sample of containers whose format has no checksums.
 
 use super::samples::Samples;
 use crate::dataset::checksums::{CheckedBy, beside};
