@@ -5,7 +5,7 @@ use super::notify;
 use super::reload::{Configured, reload};
 use crate::failure::{Exit, Failure};
 use crate::io::mounts;
-use crate::transport::{Mounted, Target};
+use crate::transport::{Mounted, ServeError, Target};
 use signal_hook::consts::SIGHUP;
 use signal_hook::iterator::Signals;
 use std::path::Path;
@@ -44,6 +44,9 @@ impl Service {
         };
         listener.start(signals)?;
         let served = mounted.serve();
+        if let Err(error @ ServeError::Queue(_)) = served {
+            return Err(Failure::new(Exit::Mount, error));
+        }
         // After an abort (fusectl, a broken connection) the dead mount is still in place. The mount table is
         // read first: a system call on the directory could have autofs mount the dataset again.
         if let Some(folder) = target.folder()
@@ -52,7 +55,7 @@ impl Service {
         {
             let _ = mounts::unmount(folder, true);
         }
-        served.map_err(|e| Failure::new(Exit::Mount, e).context("the connection to the kernel"))?;
+        served.map_err(|e| Failure::new(Exit::Mount, e))?;
         tracing::info!("unmounted from {target}");
         Ok(Exit::Ok)
     }

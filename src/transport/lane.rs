@@ -47,16 +47,15 @@ impl Lane {
         Self { ring, ops, vfs, slots, ahead, ready, workers, arrived: None }
     }
 
-    /// Until the kernel has let go of all slots.
-    pub(super) fn serve(mut self) {
+    /// Serves until the kernel has let go of all slots.
+    ///
+    /// # Errors
+    /// The ring broke: from then on the kernel waits for ever for the answers of its queues.
+    pub(super) fn serve(mut self) -> io::Result<()> {
         let mut events = Vec::new();
         let mut open = self.slots.len();
         while open > 0 {
-            if let Err(error) = self.ring.wait(&mut events, None) {
-                // Without this queue the kernel would wait for ever; a dead mount is what everybody sees.
-                tracing::error!("the ring broke: {error}");
-                std::process::exit(5);
-            }
+            self.ring.wait(&mut events, None)?;
             let counts = self.ring.counts();
             self.vfs.stats().ring(counts.submits, counts.entries, counts.completions);
             self.arrived = self.vfs.trace().is_on().then(Instant::now);
@@ -74,6 +73,7 @@ impl Lane {
                 }
             }
         }
+        Ok(())
     }
 
     fn request(&mut self, slot: usize) {

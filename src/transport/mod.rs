@@ -15,10 +15,11 @@ mod options;
 mod prefetch;
 mod reads;
 mod uring;
+mod watch;
 pub mod wire;
 mod workers;
 
-pub use mount::{MountError, Mounted, Target};
+pub use mount::{MountError, Mounted, ServeError, Target};
 pub use negotiation::MAX_BACKGROUND;
 pub use options::{MountOptions, Readdirplus, Transport};
 pub use uring::offer as uring_offer;

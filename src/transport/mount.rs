@@ -7,6 +7,7 @@ use super::ops::Ops;
 use super::options::{MountOptions, Transport};
 use super::prefetch::Prefetcher;
 use super::uring::{self, Plan, Queues};
+use super::watch::Watch;
 use crate::io::{fusermount, handed, mounts};
 use crate::vfs::Vfs;
 use fuser::{Config, Session, SessionACL};
@@ -77,11 +78,24 @@ pub enum MountError {
     Transport(String),
 }
 
+/// Why a mount is not served any more.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// The connection to the kernel broke.
+    #[error("the connection to the kernel: {0}")]
+    Connection(#[from] io::Error),
+    /// A queue of requests broke. The kernel waits for ever for the answers of this queue until the process
+    /// ends: nothing in it may touch the mount any more.
+    #[error("a queue of requests broke: {0}")]
+    Queue(io::Error),
+}
+
 /// A mount whose requests are not served yet.
 pub struct Mounted {
     session: Session<DevFuse>,
     queues: Option<Queues>,
     prefetcher: Option<Prefetcher>,
+    watch: Option<Watch>,
     /// As the mount table shows it.
     device: String,
 }
@@ -166,7 +180,10 @@ impl Mounted {
         let prefetcher = prefetcher
             .inspect_err(|error| tracing::warn!("nothing is fetched ahead: {error}"))
             .ok();
-        Ok(Self { session, queues, prefetcher, device: String::new() })
+        let watch = Watch::start(vfs).inspect_err(|error| {
+            tracing::warn!("changed containers are noticed by reads alone: {error}");
+        });
+        Ok(Self { session, queues, prefetcher, watch: watch.ok(), device: String::new() })
     }
 
     /// The device number that its files show, as `MAJOR:MINOR`.
@@ -178,16 +195,25 @@ impl Mounted {
     /// Serves requests until it is unmounted.
     ///
     /// # Errors
-    /// The connection to the kernel broke.
-    pub fn serve(self) -> io::Result<()> {
-        let served = self.session.run();
-        if let Some(queues) = self.queues {
-            queues.join();
-        }
-        if let Some(prefetcher) = self.prefetcher {
+    /// See [`ServeError`].
+    pub fn serve(self) -> Result<(), ServeError> {
+        let Self { session, queues, prefetcher, watch, .. } = self;
+        let served = match queues {
+            None => session.run(),
+            Some(queues) => {
+                let thread = std::thread::Builder::new().name("ffrfs-session".to_owned());
+                let session = thread.spawn(move || session.run())?;
+                queues.join().map_err(ServeError::Queue)?;
+                session.join().unwrap_or_else(|_| Err(io::Error::other("the session panicked")))
+            }
+        };
+        if let Some(prefetcher) = prefetcher {
             prefetcher.stop();
         }
-        served
+        if let Some(watch) = watch {
+            watch.stop();
+        }
+        Ok(served?)
     }
 }
 

@@ -1,6 +1,6 @@
 //! Both transports over a part whose store answers late, out of order, short, or not at all.
 
-use super::{MountOptions, Mounted, Target, Transport};
+use super::{MountOptions, Mounted, ServeError, Target, Transport};
 use crate::catalog::{Dataset, Numbered, Suffix};
 use crate::format::ffrecord::Writer;
 use crate::format::{OpenOptions, Source};
@@ -8,12 +8,12 @@ use crate::io::mounts;
 use crate::store::Store;
 use crate::store::testing::{Faraway, Fate, PATIENCE};
 use crate::vfs::{Options, Verify, Vfs};
+use std::fs;
 use std::io::Cursor;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
-use std::{fs, io};
 
 const SAMPLES: usize = 40;
 const SAMPLE_BYTES: usize = 100_000;
@@ -38,7 +38,7 @@ fn fate_of(sample: usize) -> Fate {
 /// A mount in this process; it goes with this.
 struct Mount {
     folder: tempfile::TempDir,
-    serving: Option<JoinHandle<io::Result<()>>>,
+    serving: Option<JoinHandle<Result<(), ServeError>>>,
     store: Arc<Faraway>,
 }
 

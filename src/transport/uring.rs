@@ -95,6 +95,8 @@ fn possible_cpus() -> Option<usize> {
 /// The threads that serve the queues.
 pub(super) struct Queues {
     threads: Vec<JoinHandle<()>>,
+    /// From threads whose ring broke; closed when all threads have ended.
+    failures: mpsc::Receiver<io::Error>,
 }
 
 impl Queues {
@@ -114,11 +116,13 @@ impl Queues {
             lanes.push((spare, 1, None));
         }
         let (report, reports) = mpsc::channel();
+        let (failed, failures) = mpsc::channel();
         let mut threads = Vec::new();
         for (number, (queues, depth, cpu)) in lanes.into_iter().enumerate() {
             let ops = Arc::clone(ops);
             let device: OwnedFd = device.as_fd().try_clone_to_owned()?;
-            let (payload_bytes, report) = (plan.payload_bytes, report.clone());
+            let (payload_bytes, report, failed) =
+                (plan.payload_bytes, report.clone(), failed.clone());
             let serve = move || {
                 pin(cpu);
                 // The ring belongs to the thread that makes it.
@@ -126,7 +130,9 @@ impl Queues {
                     Ok(ring) => {
                         let _ = report.send(Ok(()));
                         drop(report);
-                        Lane::new(ring, ops).serve();
+                        if let Err(error) = Lane::new(ring, ops).serve() {
+                            let _ = failed.send(error);
+                        }
                     }
                     Err(e) => {
                         let _ = report.send(Err(e));
@@ -136,18 +142,25 @@ impl Queues {
             let thread = std::thread::Builder::new().name(format!("ffrfs-queue-{number}"));
             threads.push(thread.spawn(serve)?);
         }
-        drop(report);
+        drop((report, failed));
         reports.into_iter().collect::<io::Result<()>>()?;
-        Ok(Self { threads })
+        Ok(Self { threads, failures })
     }
 
     /// Waits until the kernel has let go of all queues.
-    pub(super) fn join(self) {
+    ///
+    /// # Errors
+    /// A ring broke; the other queues are still served.
+    pub(super) fn join(self) -> io::Result<()> {
+        if let Ok(error) = self.failures.recv() {
+            return Err(error);
+        }
         for thread in self.threads {
             if thread.join().is_err() {
                 tracing::error!("a queue's thread panicked");
             }
         }
+        Ok(())
     }
 }
 

@@ -1,4 +1,4 @@
-//! One bit for each sample, read and written by all threads.
+//! One bit for each sample, or container, read and written by all threads.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -18,12 +18,22 @@ impl Bits {
         self.word(bit).is_some_and(|word| word.load(Ordering::Relaxed) >> (bit % 64) & 1 == 1)
     }
 
-    /// Sets a bit; writes only if it was not set, so that a hot word stays shared among CPUs.
-    pub(super) fn set(&self, bit: u64) {
-        if let Some(word) = self.word(bit)
-            && word.load(Ordering::Relaxed) >> (bit % 64) & 1 == 0
-        {
-            word.fetch_or(1 << (bit % 64), Ordering::Relaxed);
+    /// Sets a bit, and tells whether it was not set. Writes only then, so that a hot word stays shared among
+    /// CPUs.
+    pub(super) fn set(&self, bit: u64) -> bool {
+        let mask = 1 << (bit % 64);
+        let word = self.word(bit).filter(|word| word.load(Ordering::Relaxed) & mask == 0);
+        word.is_some_and(|word| word.fetch_or(mask, Ordering::SeqCst) & mask == 0)
+    }
+
+    /// Clears all bits, and calls `each` with those that were set.
+    pub(super) fn take_each(&self, mut each: impl FnMut(u64)) {
+        for (number, word) in self.0.iter().enumerate() {
+            let mut bits = word.swap(0, Ordering::SeqCst);
+            while bits != 0 {
+                each(number as u64 * 64 + u64::from(bits.trailing_zeros()));
+                bits &= bits - 1;
+            }
         }
     }
 

@@ -337,6 +337,21 @@ impl Vfs {
     }
 }
 
+/// Whether containers have changed.
+impl Vfs {
+    /// Looks at the containers that answers told of since the last look. A thread of the transport calls it,
+    /// at most every so often; once it has returned false, only after `wake` of
+    /// [`Vfs::when_containers_are_noted`] was called.
+    pub fn check_containers(&self) -> bool {
+        self.samples.check_noted()
+    }
+
+    /// Sets what is called when [`Vfs::check_containers`] has something to look at again.
+    pub fn when_containers_are_noted(&self, wake: impl Fn() + Send + Sync + 'static) {
+        self.samples.when_noted(wake);
+    }
+}
+
 /// What is fetched before it is read.
 impl Vfs {
     /// Queues samples, by number, to be fetched in this order: all of them or none.

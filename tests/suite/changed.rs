@@ -26,6 +26,7 @@ fn change(says: &str, change: impl Fn(&Path, &[Vec<u8>])) {
         let known = mount.read("000100").unwrap();
         assert_eq!(known, samples[100]);
         change(&mount.container(), &samples);
+        wait_until_noticed(&mount);
         // What the kernel knows, it knows.
         assert_eq!(mount.read("000100").unwrap(), known);
         for number in [0, 1, 101, MANY / 2, MANY - 1] {
@@ -51,6 +52,12 @@ fn change(says: &str, change: impl Fn(&Path, &[Vec<u8>])) {
         assert_eq!(log.lines().filter(|line| line.contains(says)).count(), 1, "{log}");
         mount.unmount();
     });
+}
+
+/// A change is noticed within a second of the first request that follows it.
+fn wait_until_noticed(mount: &Mount) {
+    let _ = fs::metadata(mount.path("000002"));
+    wait_until("the change is noticed", Duration::from_secs(1), || !mount.bad().is_empty());
 }
 
 #[track_caller]
@@ -104,6 +111,51 @@ fn a_container_rewritten_in_place_gives_eio() {
         write_container(&other, &reversed);
         assert_eq!(fs::metadata(&other).unwrap().len(), size);
         open(path).write_all_at(&fs::read(&other).unwrap(), 0).unwrap();
+    });
+}
+
+#[test]
+fn before_a_rewritten_container_is_noticed_readers_see_old_bytes_or_eio() {
+    let samples = many();
+    let reversed: Vec<_> = samples.iter().rev().collect();
+    for_each_transport(|transport| {
+        for option in ["verify=always", "verify=off"] {
+            let mount = Mount::with_samples(transport, &samples, &[option]);
+            let other = mount.container().with_extension("new");
+            write_container(&other, &reversed);
+            let bytes = fs::read(&other).unwrap();
+            // Some of the samples are in memory now, with those that lie beside them.
+            for number in (0..MANY).step_by(1000) {
+                assert_eq!(mount.read(format!("{number:06}")).unwrap(), samples[number]);
+            }
+            open(&mount.container()).write_all_at(&bytes, 0).unwrap();
+            for number in (1..MANY).step_by(500) {
+                match mount.read(format!("{number:06}")) {
+                    Ok(bytes) => assert!(bytes == samples[number], "{option}: {number}"),
+                    Err(e) => assert_eq!(e.raw_os_error(), Some(libc::EIO), "{e}"),
+                }
+            }
+            assert!(mount.is_served());
+        }
+    });
+}
+
+#[test]
+fn an_empty_file_of_a_rewritten_container_is_no_file_at_all() {
+    let full: Vec<_> = (0..MANY).map(|number| noise(number as u64, 20)).collect();
+    for_each_transport(|transport| {
+        let mount = Mount::with_samples(transport, &full, &[]);
+        assert_eq!(mount.read("000100").unwrap(), full[100]);
+        let size = fs::metadata(mount.container()).unwrap().len() as usize;
+        let mut empty = full.clone();
+        empty[7].clear();
+        empty[8] = noise(8, 40);
+        let other = mount.container().with_extension("new");
+        write_container(&other, &empty);
+        let bytes = fs::read(&other).unwrap();
+        assert_eq!(bytes.len(), size);
+        open(&mount.container()).write_all_at(&bytes, 0).unwrap();
+        assert_errno(fs::metadata(mount.path("000007")), libc::EIO);
     });
 }
 

@@ -71,7 +71,7 @@ impl Prefetch {
     fn not_fetched(&self, fetch: Fetch, error: &ReadError) {
         let part = fetch.span.part();
         if let ReadError::Changed(_) = error {
-            self.samples.add_bad_part(part, error.to_string());
+            self.samples.add_changed_part(part, error.to_string());
         }
         let Target::Samples(samples, _) = fetch.target else { return };
         let counts = &self.counts;

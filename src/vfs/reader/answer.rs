@@ -50,8 +50,13 @@ impl Reader {
     }
 
     pub(super) fn answer_shared(&self, verified: Arc<Verified>, want: &Range<u64>) -> Step {
-        self.samples.stats().served(want.end - want.start);
         let range = want.start as usize..want.end as usize;
+        if range.end > verified.bytes().len() {
+            // The index says otherwise than when the sample was fetched: the container was rewritten.
+            self.samples.stats().io_error();
+            return Step::failed(Errno::EIO);
+        }
+        self.samples.stats().served(want.end - want.start);
         Step::done(Payload::Shared(verified, range))
     }
 

@@ -29,6 +29,7 @@ impl Reader {
         if at.damaged {
             return self.refuse(sample, located, Fault::Damaged);
         }
+        self.samples.note(&located);
         if self.samples.bad().is_hopeless(sample, located.part) {
             return Step::failed(Errno::EIO);
         }
@@ -53,7 +54,7 @@ impl Reader {
             return self.answer_behind_prefix(&located, &want, &[]);
         }
         if let Some(step) = self.in_memory(sample, &located, &want) {
-            return step;
+            return self.check_resident(sample, &located, step);
         }
         let is_encoded = matches!(at.content, Content::Encoded(_));
         let header = at.extent().start..at.offset_bytes;

@@ -172,7 +172,7 @@ impl Reader {
     fn fetch_failed(&self, mut task: Task, error: ReadError) -> Step {
         match &error {
             ReadError::Changed(_) => {
-                self.samples.add_bad_part(task.located.part, error.to_string());
+                self.samples.add_changed_part(task.located.part, error.to_string());
                 Step::failed(Errno::from(&error))
             }
             ReadError::WouldBlock | ReadError::Absent | ReadError::Io(_) => {

@@ -2,6 +2,7 @@
 
 use crate::catalog::Located;
 use crate::format::{Fault, Mismatch, PartName};
+use crate::vfs::bits::Bits;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError, RwLock};
@@ -31,8 +32,10 @@ pub(in crate::vfs) struct BadList {
     any: AtomicBool,
     samples: RwLock<BTreeMap<u64, Bad>>,
     unlisted: Mutex<u64>,
-    /// Per container: what happened to it.
+    /// By part: what happened to it.
     containers: Vec<OnceLock<String>>,
+    /// By part: it is not the file any more that was mounted.
+    changed: Bits,
 }
 
 impl BadList {
@@ -42,6 +45,7 @@ impl BadList {
             samples: RwLock::default(),
             unlisted: Mutex::new(0),
             containers: (0..containers).map(|_| OnceLock::new()).collect(),
+            changed: Bits::new(containers as u64),
         }
     }
 
@@ -84,6 +88,17 @@ impl BadList {
         if self.containers[part].set(what.clone()).is_ok() {
             tracing::error!(%container, "{container}: {what}: its samples give EIO");
         }
+    }
+
+    /// As [`BadList::add_container`], of a part that is not the file any more that was mounted.
+    pub(in crate::vfs) fn add_changed(&self, part: usize, container: &PartName, what: String) {
+        self.add_container(part, container, what);
+        self.changed.set(part as u64);
+    }
+
+    /// Whether a part is known to be another file than the one that was mounted.
+    pub(in crate::vfs) fn has_changed(&self, part: usize) -> bool {
+        self.any.load(Ordering::Acquire) && self.changed.get(part as u64)
     }
 
     /// How many samples are listed, and how many containers.

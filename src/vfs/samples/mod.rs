@@ -2,6 +2,7 @@
 //! the checked bytes of a file. The other parts of the file system share it.
 
 pub(super) mod bad;
+mod changes;
 pub(super) mod check;
 
 use super::bits::Bits;
@@ -12,6 +13,7 @@ use crate::format::{Container, Error, Fault, PartName};
 use crate::io::BufferPool;
 use crate::store::Store;
 use bad::{Bad, BadList};
+use changes::Changes;
 use crossbeam_utils::atomic::AtomicCell;
 
 /// Buffers that are kept for later.
@@ -23,6 +25,7 @@ pub(super) struct Samples {
     /// Asked for names, times, lengths and profiles alone: drivers read.
     store: Store,
     bad: BadList,
+    changes: Changes,
     /// Samples whose checksum was found right.
     verified: Bits,
     verify: AtomicCell<Verify>,
@@ -37,6 +40,7 @@ impl Samples {
         assert!(dataset.files() <= store.len(), "each part that the dataset lies in");
         Self {
             bad: BadList::new(store.len()),
+            changes: Changes::new(dataset.parts().len()),
             verified: Bits::new(dataset.len()),
             verify: AtomicCell::new(verify),
             buffers: BufferPool::new(POOLED_BUFFERS),

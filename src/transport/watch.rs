@@ -1,0 +1,46 @@
+//! A thread that looks whether containers have changed, soon after requests told of them. Imports the vfs.
+
+use crate::vfs::Vfs;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// Between two looks while requests come; a change is to be noticed within a second.
+const PAUSE: Duration = Duration::from_millis(250);
+
+/// The thread, which sleeps while no request comes.
+pub(super) struct Watch {
+    stop: Arc<AtomicBool>,
+    thread: JoinHandle<()>,
+}
+
+impl Watch {
+    pub(super) fn start(vfs: &Arc<Vfs>) -> io::Result<Self> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let (watched, stopped) = (Arc::clone(vfs), Arc::clone(&stop));
+        let run = move || {
+            while !stopped.load(Ordering::Relaxed) {
+                match watched.check_containers() {
+                    true => std::thread::park_timeout(PAUSE),
+                    false => std::thread::park(),
+                }
+            }
+        };
+        let thread = std::thread::Builder::new().name("ffrfs-watch".to_owned()).spawn(run)?;
+        let watching = thread.thread().clone();
+        vfs.when_containers_are_noted(move || watching.unpark());
+        // A request that came before that could not wake it.
+        thread.thread().unpark();
+        Ok(Self { stop, thread })
+    }
+
+    pub(super) fn stop(self) {
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread.thread().unpark();
+        if self.thread.join().is_err() {
+            tracing::error!("the thread that looks for changed containers panicked");
+        }
+    }
+}
