@@ -2,10 +2,11 @@
 //! Whole mounts are measured by `scripts/bench-mount`.
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
-use ffrfs::catalog::{Catalog, Dataset, Numbered, Suffix, TreeBuilder};
+use ffrfs::catalog::{Catalog, TreeBuilder};
+use ffrfs::dataset::{self, NameOptions, Opened, Unwatched, Watch};
 use ffrfs::format::ffrecord::Writer;
 use ffrfs::format::{self, MemorySource, OpenOptions};
-use ffrfs::store::{Part, Store};
+use ffrfs::store::Part;
 use ffrfs::vfs::{CONTROL_FOLDER, Operation, Options, Phase, ReadRequest, Step, Verify, Vfs};
 use std::hint::black_box;
 use std::io::Cursor;
@@ -21,23 +22,18 @@ fn container(samples: u64, bytes: usize) -> Vec<u8> {
     writer.finish().unwrap().into_inner()
 }
 
-fn dataset(file: &[u8]) -> Dataset {
-    let source = Arc::new(MemorySource::new("bench.ffr", file.to_vec()));
-    Dataset::new(vec![format::open(source, &OpenOptions::default()).unwrap()])
+fn open(file: &[u8]) -> Opened {
+    let part = Part::in_memory("bench.ffr", file.to_vec(), SystemTime::UNIX_EPOCH);
+    let watch: Arc<dyn Watch> = Arc::new(Unwatched);
+    dataset::open_parts(vec![part], &dataset::Options::default(), &watch).unwrap()
 }
 
-fn numbered(dataset: &Dataset) -> Catalog {
-    Numbered::new(dataset.len(), None, Suffix::Fixed(String::new())).into()
+fn numbered(opened: &Opened) -> Catalog {
+    opened.named(&NameOptions::default(), false).unwrap()
 }
 
-fn vfs(dataset: Dataset, catalog: Catalog, verify: Verify) -> Vfs {
-    let part = Part::in_memory("bench.ffr", Vec::new(), SystemTime::UNIX_EPOCH);
-    Vfs::new(
-        dataset,
-        catalog,
-        Store::new(vec![Arc::new(part)]),
-        Options { verify, ..Options::default() },
-    )
+fn vfs(opened: Opened, catalog: Catalog, verify: Verify) -> Vfs {
+    opened.into_vfs(catalog, Options { verify, ..Options::default() })
 }
 
 /// Reads a whole sample as a transport does, the "disk" being memory.
@@ -59,9 +55,9 @@ fn reads(c: &mut Criterion) {
         let mut group = c.benchmark_group(format!("read a sample of {name}"));
         group.throughput(Throughput::Bytes(bytes as u64));
         for (how, verify) in [("verified", Verify::Always), ("not verified", Verify::Off)] {
-            let dataset = dataset(&file);
-            let catalog = numbered(&dataset);
-            let vfs = vfs(dataset, catalog, verify);
+            let opened = open(&file);
+            let catalog = numbered(&opened);
+            let vfs = vfs(opened, catalog, verify);
             group.bench_function(how, |b| b.iter(|| read(&vfs, &file, 2, bytes as u64)));
         }
         group.finish();
@@ -85,10 +81,10 @@ fn names(c: &mut Criterion) {
             BatchSize::PerIteration,
         );
     });
-    let flat = dataset(&file);
+    let flat = open(&file);
     let catalog = numbered(&flat);
     let numbered = vfs(flat, catalog, Verify::Always);
-    let named = vfs(dataset(&file), tree().into(), Verify::Always);
+    let named = vfs(open(&file), tree().into(), Verify::Always);
     c.bench_function("look up a numbered name", |b| {
         b.iter(|| numbered.lookup(1, black_box(b"543210")).unwrap());
     });
@@ -114,9 +110,9 @@ fn names(c: &mut Criterion) {
 
 /// What it costs a request that it may be traced, and that it is.
 fn tracing(c: &mut Criterion) {
-    let dataset = dataset(&container(4, 100));
-    let catalog = numbered(&dataset);
-    let vfs = vfs(dataset, catalog, Verify::Always);
+    let opened = open(&container(4, 100));
+    let catalog = numbered(&opened);
+    let vfs = vfs(opened, catalog, Verify::Always);
     let folder = vfs.lookup(1, CONTROL_FOLDER.as_bytes()).unwrap().ino().unwrap();
     let switch_on = || {
         let page = vfs.lookup(folder, b"trace").unwrap().ino().unwrap();

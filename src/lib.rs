@@ -9,7 +9,7 @@
 //! | [`io`] | system calls: buffers, positioned reads, guarded mappings, processes, mount table |
 //! | [`store`] | where the bytes of a dataset lie: all its parts, local or elsewhere |
 //! | [`vfs`] | what each call means: lookup, readdir, `read` as a step machine, verification, cache |
-//! | `dataset` | names on a command line → an open dataset: expand, recognise, nest, kept indexes |
+//! | [`dataset`] | names on a command line → an open dataset: expand, recognise, nest, kept indexes |
 //! | [`transport`] | kernel ↔ vfs: `devfuse` serves /dev/fuse, `uring` FUSE-over-io_uring |
 //! | `tools` | offline work: read samples as a mount does, verify, sum, extract, convert |
 //! | `daemon` | what runs while a dataset is mounted: serve, reload, settings, logging, metrics |
@@ -18,8 +18,8 @@
 pub mod catalog;
 pub mod cli;
 mod daemon;
-mod dataset;
-mod failure;
+pub mod dataset;
+pub mod failure;
 pub mod format;
 mod interrupt;
 pub mod io;

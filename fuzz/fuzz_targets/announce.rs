@@ -3,10 +3,9 @@
 
 #![no_main]
 
-use ffrfs::catalog::{Dataset, Numbered, Suffix};
+use ffrfs::dataset::{self, NameOptions, Unwatched, Watch};
 use ffrfs::format::ffrecord::Writer;
-use ffrfs::format::{self, MemorySource, OpenOptions};
-use ffrfs::store::{Part, Store};
+use ffrfs::store::Part;
 use ffrfs::vfs::{CONTROL_FOLDER, Errno, Lookup, Options, Vfs};
 use libfuzzer_sys::fuzz_target;
 use std::io::Cursor;
@@ -54,10 +53,10 @@ fn announced<'a>(writes: impl IntoIterator<Item = &'a [u8]>) -> Result<u64, Errn
 }
 
 fn mounted() -> Vfs {
-    let source = Arc::new(MemorySource::new("fuzz.ffr", CONTAINER.clone()));
-    let container = format::open(source, &OpenOptions::default()).expect("a container");
-    let dataset = Dataset::new(vec![container]);
-    let names = Numbered::new(dataset.len(), None, Suffix::Fixed(String::new()));
-    let part = Part::in_memory("fuzz.ffr", Vec::new(), SystemTime::UNIX_EPOCH);
-    Vfs::new(dataset, names.into(), Store::new(vec![Arc::new(part)]), Options::default())
+    let part = Part::in_memory("fuzz.ffr", CONTAINER.clone(), SystemTime::UNIX_EPOCH);
+    let watch: Arc<dyn Watch> = Arc::new(Unwatched);
+    let opened = dataset::open_parts(vec![part], &dataset::Options::default(), &watch);
+    let opened = opened.expect("a container");
+    let names = opened.named(&NameOptions::default(), false).expect("numbers");
+    opened.into_vfs(names, Options::default())
 }

@@ -3,10 +3,10 @@
 
 #![no_main]
 
-use ffrfs::catalog::{Catalog, Dataset, Naming, Numbered, StoredNames, Suffix};
-use ffrfs::format::{self, MemorySource, OpenOptions};
+use ffrfs::dataset::{self, NameOptions, Unwatched, Watch};
+use ffrfs::format::OpenOptions;
 use ffrfs::io::ReadError;
-use ffrfs::store::{Part, Store};
+use ffrfs::store::Part;
 use ffrfs::vfs::{Attr, FileKind, Listed, Options, ReadRequest, Vfs};
 use libfuzzer_sys::fuzz_target;
 use std::sync::Arc;
@@ -17,19 +17,18 @@ const MAX_ENTRIES: usize = 64;
 
 fuzz_target!(|input: &[u8]| {
     let Some((&mode, bytes)) = input.split_first() else { return };
-    let source = Arc::new(MemorySource::new("fuzz.ffr", bytes.to_vec()));
-    let allow_damaged = mode & 1 != 0;
-    let options = OpenOptions { allow_damaged, format: Some("FFRecord"), ..OpenOptions::default() };
-    let Ok(container) = format::open(source, &options) else { return };
-    let dataset = Dataset::new(vec![container]);
-    let catalog: Catalog = match dataset.stored_names(&Naming::default()) {
-        Ok(StoredNames::Tree(tree)) => tree.into(),
-        _ => Numbered::new(dataset.len(), None, Suffix::Fixed(String::new())).into(),
-    };
     let part = Part::in_memory("fuzz.ffr", bytes.to_vec(), SystemTime::UNIX_EPOCH);
+    let allow_damaged = mode & 1 != 0;
+    let format = OpenOptions { allow_damaged, format: Some("FFRecord"), ..OpenOptions::default() };
+    let options = dataset::Options { format, ..dataset::Options::default() };
+    let watch: Arc<dyn Watch> = Arc::new(Unwatched);
+    let Ok(opened) = dataset::open_parts(vec![part], &options, &watch) else { return };
+    let numbers = NameOptions { flat: true, ..NameOptions::default() };
+    let names = opened.named(&NameOptions::default(), allow_damaged);
+    let catalog = names.or_else(|_| opened.named(&numbers, true)).expect("numbers");
     let cache_bytes = if mode & 2 != 0 { 0 } else { 1 << 20 };
     let options = Options { cache_bytes, ..Options::default() };
-    let vfs = Vfs::new(dataset, catalog, Store::new(vec![Arc::new(part)]), options);
+    let vfs = opened.into_vfs(catalog, options);
     visit(&vfs, bytes);
 });
 

@@ -1,9 +1,10 @@
 //! `ffrfs cat`: the checked bytes of samples, without mounting.
 
+use super::open::OpenArgs;
 use super::view::ViewArgs;
 use crate::catalog::Node;
 use crate::daemon::logging;
-use crate::dataset::open::{self, OpenArgs, not_found, path_bytes};
+use crate::dataset::{not_found, path_bytes};
 use crate::failure::{Exit, Failure};
 use crate::interrupt::Interrupt;
 use crate::tools::reader::{SampleReader, Stop};
@@ -41,7 +42,7 @@ pub(super) fn run(args: &CatArgs) -> Result<Exit, Failure> {
     }
     let mut open = args.open.clone();
     open.read_password(sources)?;
-    let opened = open::open(sources, &open)?;
+    let opened = open.open(sources)?;
     let catalog = opened.catalog(&args.view, &args.open)?;
     let mut located = Vec::new();
     for name in names {

@@ -2,9 +2,9 @@
 //! name only when it is whole.
 
 use super::extract::report;
+use super::open::OpenArgs;
 use super::view::ViewArgs;
 use crate::daemon::{logging, memory};
-use crate::dataset::open::{self, OpenArgs};
 use crate::failure::{Exit, Failure, say};
 use crate::format::{WRITERS, WriteFormat, writer_named};
 use crate::interrupt::Interrupt;
@@ -154,7 +154,7 @@ impl ConvertArgs {
         }
         let mut open = self.open.clone();
         open.read_password(sources)?;
-        let opened = open::open(sources, &open)?;
+        let opened = open.open(sources)?;
         let catalog = opened.catalog(&self.view, &self.open)?;
         let entries = ContainerEntries::new(opened, catalog, interrupt, &mut |_| true)?;
         let is_plain = self.view.suffix.is_none() && self.view.fanout.is_none();

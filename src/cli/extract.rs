@@ -1,8 +1,8 @@
 //! `ffrfs extract`: the files in containers as files of a directory, named as a mount shows them.
 
+use super::open::OpenArgs;
 use super::view::ViewArgs;
 use crate::daemon::logging;
-use crate::dataset::open::{self, OpenArgs};
 use crate::failure::{Exit, Failure, say};
 use crate::interrupt::Interrupt;
 use crate::tools::entries::{ContainerEntries, Entries};
@@ -56,7 +56,7 @@ pub(super) fn run(args: &ExtractArgs) -> Result<Exit, Failure> {
     let mut wanted = PathPatterns::new(&args.patterns)?;
     let mut open = args.open.clone();
     open.read_password(sources)?;
-    let opened = open::open(sources, &open)?;
+    let opened = open.open(sources)?;
     let catalog = opened.catalog(&args.view, &args.open)?;
     let entries =
         ContainerEntries::new(opened, catalog, &interrupt, &mut |path| wanted.is_wanted(path))?;

@@ -1,9 +1,9 @@
 //! `ffrfs index`: builds the indexes of containers that must be read whole, and notes where large compressed
 //! members can be read in the middle, ahead of the first mount.
 
+use super::open::OpenArgs;
 use super::view::ViewArgs;
 use crate::daemon::logging;
-use crate::dataset::open::{self, OpenArgs};
 use crate::failure::{Exit, Failure, say};
 use crate::interrupt::Interrupt;
 use crate::tools::checkpoints::find_checkpoints;
@@ -25,12 +25,12 @@ pub(super) struct IndexCommandArgs {
 
 pub(super) fn run(mut args: IndexCommandArgs) -> Result<Exit, Failure> {
     logging::to_stderr("warn");
-    args.open.kept.writes = true;
-    let opened = open::open(&args.sources, &args.open)?;
+    args.open.indexes.writes = true;
+    let opened = args.open.open(&args.sources)?;
     let samples = opened.dataset.len();
     let catalog = opened.catalog(&args.view, &args.open)?;
     let written = opened.written_indexes();
-    let found = find_checkpoints(opened, catalog, &args.open, &Interrupt::listen());
+    let found = find_checkpoints(opened, catalog, &args.open.options()?, &Interrupt::listen());
     let exit = match found {
         Ok(()) => Exit::Ok,
         Err(failure) if failure.exit == Exit::Interrupted => Exit::Interrupted,

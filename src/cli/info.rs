@@ -1,9 +1,9 @@
 //! `ffrfs info`: what a container is, in a few lines.
 
+use super::open::OpenArgs;
 use super::view::ViewArgs;
 use crate::daemon::logging;
-use crate::dataset::open;
-use crate::dataset::open::{OpenArgs, Opened};
+use crate::dataset::Opened;
 use crate::failure::{Exit, Failure};
 use crate::tools::info::{CheckedCounts, Sizes, sizes};
 use crate::vfs::report::{self, Info};
@@ -43,7 +43,7 @@ struct Report {
 pub(super) fn run(args: &InfoArgs) -> Result<Exit, Failure> {
     // The warnings are part of what is printed.
     logging::to_stderr("error");
-    let opened = open::open(&args.sources, &args.open)?;
+    let opened = args.open.open(&args.sources)?;
     let view = ViewArgs::default();
     let catalog = opened.catalog(&view, &args.open).or_else(|failure| {
         super::print::print(&failure);

@@ -1,10 +1,10 @@
 //! `ffrfs ls`: the names that a mount would show.
 
+use super::open::OpenArgs;
 use super::view::ViewArgs;
 use crate::catalog::{Catalog, Node};
 use crate::daemon::logging;
-use crate::dataset::open;
-use crate::dataset::open::{OpenArgs, not_found, path_bytes};
+use crate::dataset::{Opened, not_found, path_bytes};
 use crate::failure::{Exit, Failure};
 use crate::format;
 use clap::Args;
@@ -34,7 +34,7 @@ pub(super) struct LsArgs {
 
 pub(super) fn run(args: &LsArgs) -> Result<Exit, Failure> {
     logging::to_stderr("warn");
-    let opened = open::open(&args.sources, &args.open)?;
+    let opened = args.open.open(&args.sources)?;
     let catalog = opened.catalog(&args.view, &args.open)?;
     let mut list = List {
         opened: &opened,
@@ -54,7 +54,7 @@ pub(super) fn run(args: &LsArgs) -> Result<Exit, Failure> {
 }
 
 struct List<'a, W: Write> {
-    opened: &'a open::Opened,
+    opened: &'a Opened,
     long: bool,
     out: W,
     /// The first thing that went wrong.

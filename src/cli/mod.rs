@@ -13,6 +13,7 @@ mod info;
 mod ls;
 mod man;
 mod mount;
+mod open;
 mod options;
 mod pack;
 mod print;

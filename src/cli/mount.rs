@@ -1,13 +1,14 @@
 //! `ffrfs mount`: in the background once the mount works, unless `-f`.
 
 use super::config;
+use super::open::OpenArgs;
 use super::print::print;
 use super::settings::LiveSettingsArgs;
 use super::view::ViewArgs;
 use crate::daemon::metrics::Address;
 use crate::daemon::mount::{self, Caller, MountRequest, MountSettings};
 use crate::daemon::reload::Configured;
-use crate::dataset::open::OpenArgs;
+use crate::dataset;
 use crate::failure::{Exit, Failure};
 use crate::io::Io;
 use crate::transport::{Readdirplus, Transport};
@@ -219,10 +220,11 @@ impl MountArgs {
             ));
         }
         self.open.read_password(&self.paths)?;
+        let io = Some(self.settings.io.io());
         Ok(MountRequest {
             sources: self.paths,
             target,
-            open: self.open,
+            open: dataset::Options { io, ..self.open.options()? },
             names: self.view.options(),
             settings: self.settings.plain(),
             configured,
@@ -248,7 +250,6 @@ impl Settings {
             fmask: self.fmask,
             dmask: self.dmask,
             live: self.live.values(),
-            io: self.io.io(),
             readdirplus: match self.readdirplus {
                 ReaddirplusWhen::Auto => Readdirplus::Auto,
                 ReaddirplusWhen::Yes => Readdirplus::Always,

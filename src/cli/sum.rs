@@ -1,18 +1,19 @@
 //! `ffrfs sum`: checksums of samples, as lists that other programs check, and as sidecars.
 
+use super::open::OpenArgs;
 use super::view::ViewArgs;
 use crate::catalog::Catalog;
 use crate::daemon::logging;
+use crate::dataset::Opened;
+use crate::dataset::digest;
 use crate::dataset::expand::expand;
 use crate::dataset::hash::{Algorithm, hex};
-use crate::dataset::open::{OpenArgs, Opened};
-use crate::dataset::{digest, open};
 use crate::failure::{Exit, Failure, say};
 use crate::interrupt::Interrupt;
 use crate::io::File;
 use crate::store::Part;
 use crate::tools::output::{file_beside, give_name};
-use crate::tools::progress;
+use crate::tools::progress::{self, Terminal};
 use crate::tools::reader::thread_count;
 use crate::tools::sum::{
     Names, Samples, Tally, Verdict, check, format_line, may_replace, parse_list, write_sidecars,
@@ -76,7 +77,7 @@ pub(super) fn run(mut args: SumArgs) -> Result<Exit, Failure> {
     if args.sidecar {
         return print_sidecars(&args);
     }
-    let opened = open::open(&args.sources, &args.open)?;
+    let opened = args.open.open(&args.sources)?;
     let catalog = opened.catalog(&args.view, &args.open)?;
     match &args.check {
         Some(list) => print_check(&args, list, opened, catalog),
@@ -98,7 +99,7 @@ fn print_digest(sources: &[PathBuf]) -> Result<Exit, Failure> {
         Ok(Arc::new(Part::from(file)))
     };
     let parts = expand(sources)?.into_iter().map(open).collect::<Result<Vec<_>, Failure>>()?;
-    let digest = digest::show(&digest::of(&parts)?);
+    let digest = digest::show(&digest::of(&parts, Terminal::watch().as_ref())?);
     let mut out = std::io::stdout();
     writeln!(out, "digest={digest}").map_err(|e| Failure::output("standard output", e))?;
     Ok(Exit::Ok)
@@ -182,7 +183,7 @@ fn print_sidecars(args: &SumArgs) -> Result<Exit, Failure> {
     let mut open = args.open.clone();
     // A sidecar that is there is the one to be written anew.
     open.checksums.checksums = "none".into();
-    let opened = open::open(&args.sources, &open)?;
+    let opened = open.open(&args.sources)?;
     let view = ViewArgs { flat: true, ..ViewArgs::default() };
     let catalog = opened.catalog(&view, &open)?;
     if let Some(output) = &args.output {

@@ -1,8 +1,9 @@
 //! `ffrfs verify`: every sample against its checksum.
 
+use super::open::OpenArgs;
 use super::view::ViewArgs;
 use crate::daemon::logging;
-use crate::dataset::open::{self, OpenArgs, Opened};
+use crate::dataset::Opened;
 use crate::failure::{Exit, Failure, say};
 use crate::interrupt::Interrupt;
 use crate::tools::reader::thread_count;
@@ -36,7 +37,7 @@ pub(super) fn run(args: &VerifyArgs) -> Result<Exit, Failure> {
     logging::to_stderr("warn");
     let mut open = args.open.clone();
     open.read_password(&args.sources)?;
-    let opened = open::open(&args.sources, &open)?;
+    let opened = open.open(&args.sources)?;
     let samples = opened.dataset.len();
     let (first, last) = args.sample.unwrap_or((0, None));
     let end = last.map_or(samples, |last| last.saturating_add(1));

@@ -1,8 +1,9 @@
 //! Options for the names that samples are shown under.
 
+use super::open::OpenArgs;
 use crate::catalog::{Catalog, Duplicates};
-use crate::dataset::names::{self, NameOptions};
-use crate::dataset::open::{OpenArgs, Opened};
+use crate::dataset::Opened;
+use crate::dataset::{self, NameOptions};
 use crate::failure::Failure;
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
@@ -69,8 +70,8 @@ impl ViewArgs {
                 Dup::Error => Duplicates::Error,
             },
             layout: match self.layout {
-                Layout::Merge => names::Layout::Merge,
-                Layout::Shards => names::Layout::Shards,
+                Layout::Merge => dataset::Layout::Merge,
+                Layout::Shards => dataset::Layout::Shards,
             },
         }
     }

@@ -8,7 +8,8 @@
 //! ```
 //! Mounts that share the file add records under its lock; whoever reads takes those that are whole.
 
-use super::kept::{HEAD_BYTES, IndexArgs, KEY_BYTES, head, key, may_replace};
+use super::kept::{HEAD_BYTES, KEY_BYTES, head, key, may_replace};
+use super::options::IndexOptions;
 use crate::format::{ChecksumKind, OpenOptions, PartName};
 use crate::store::Store;
 use crate::vfs::{CheckpointKey, CheckpointStore};
@@ -23,10 +24,10 @@ use std::thread::JoinHandle;
 const FORMAT: &str = "restart points";
 const RECORD_BYTES: usize = 44;
 
-/// The checkpoints of a mount's containers.
-pub(crate) struct KeptCheckpoints {
+/// The checkpoints of a dataset's containers.
+pub struct KeptCheckpoints {
     store: Store,
-    args: IndexArgs,
+    indexes: IndexOptions,
     options: OpenOptions,
     books: Mutex<HashMap<usize, Arc<Book>>>,
     writers: Mutex<Vec<JoinHandle<()>>>,
@@ -50,11 +51,12 @@ struct Record {
 
 impl KeptCheckpoints {
     /// `None`: nothing is to be kept, nor what was kept to be used.
-    pub(crate) fn new(store: &Store, args: &IndexArgs, options: OpenOptions) -> Option<Self> {
-        args.keeps().then(|| Self {
+    #[must_use]
+    pub fn new(store: &Store, indexes: &IndexOptions, options: &OpenOptions) -> Option<Self> {
+        indexes.is_used().then(|| Self {
             store: store.clone(),
-            args: args.clone(),
-            options,
+            indexes: indexes.clone(),
+            options: options.clone(),
             books: Mutex::default(),
             writers: Mutex::default(),
         })
@@ -67,8 +69,8 @@ impl KeptCheckpoints {
         }
         let part = self.store.parts().get(number)?;
         let key = key(part, &self.options).ok()?;
-        let (paths, container) = (self.args.paths(part.name()), part.name().clone());
-        let book = Arc::new(Book { container, paths, key, writes: self.args.may_write() });
+        let (paths, container) = (self.indexes.paths(part.name()), part.name().clone());
+        let book = Arc::new(Book { container, paths, key, writes: self.indexes.may_write() });
         books.insert(number, Arc::clone(&book));
         Some(book)
     }

@@ -1,33 +1,12 @@
 //! What containers are checked by: sidecars, whether each sample must have a checksum, and a digest of all.
 
+use super::options::SidecarPlace;
 use crate::failure::{Exit, Failure};
 use crate::format::sidecar::{self, ENDING, Key, Section};
 use crate::format::{Container, Source};
 use crate::io::File;
-use clap::Args;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-
-/// What containers are checked by.
-#[derive(Debug, Args, Clone)]
-pub(crate) struct ChecksumArgs {
-    /// Checksums of what has none itself, as `ffrfs sum --sidecar` writes them: `auto` (what lies beside the
-    /// container), `none`, or a file
-    #[arg(long, value_name = "auto|none|FILE", default_value = "auto")]
-    pub(crate) checksums: PathBuf,
-    /// Refuse containers with samples that have no checksum
-    #[arg(long, alias = "require_checksums")]
-    pub(crate) require_checksums: bool,
-    /// Refuse all but these containers, which are read whole for that (`ffrfs sum --container` prints it)
-    #[arg(long, value_name = "sha256:HEX", value_parser = super::digest::parse)]
-    pub(crate) digest: Option<[u8; 32]>,
-}
-
-impl Default for ChecksumArgs {
-    fn default() -> Self {
-        Self { checksums: "auto".into(), require_checksums: false, digest: None }
-    }
-}
 
 /// The checksums of a container, and the file that they are from.
 pub(crate) type Found = (Arc<Section>, PathBuf);
@@ -39,13 +18,13 @@ pub(crate) enum Sidecars {
     File(PathBuf, Vec<Arc<Section>>),
 }
 
-impl ChecksumArgs {
+impl SidecarPlace {
     /// Reads the file that was named.
-    pub(crate) fn sidecars(&self) -> Result<Sidecars, Failure> {
-        match self.checksums.to_str() {
-            Some("auto") => Ok(Sidecars::Beside),
-            Some("none") => Ok(Sidecars::None),
-            _ => Ok(Sidecars::File(self.checksums.clone(), read(&self.checksums)?)),
+    pub(super) fn read(&self) -> Result<Sidecars, Failure> {
+        match self {
+            SidecarPlace::Auto => Ok(Sidecars::Beside),
+            SidecarPlace::None => Ok(Sidecars::None),
+            SidecarPlace::File(file) => Ok(Sidecars::File(file.clone(), read(file)?)),
         }
     }
 }

@@ -1,13 +1,12 @@
 //! The SHA-256 of containers as a whole, so that no other ones can take their place.
 
+use super::options::{Watch, Work};
 use crate::failure::{Exit, Failure};
 use crate::format::Source;
-use crate::interrupt::Interrupt;
 use crate::store::Part;
-use indicatif::{HumanBytes, ProgressBar, ProgressStyle};
+use indicatif::HumanBytes;
 use sha2::{Digest, Sha256};
-use std::io::IsTerminal;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
@@ -15,7 +14,10 @@ const PREFIX: &str = "sha256:";
 const STEP_BYTES: usize = 1 << 20;
 
 /// `sha256:` and 64 digits.
-pub(crate) fn parse(text: &str) -> Result<[u8; 32], String> {
+///
+/// # Errors
+/// It is not that.
+pub fn parse(text: &str) -> Result<[u8; 32], String> {
     let wrong = || "sha256: and 64 hexadecimal digits are needed".to_owned();
     let digits = text.strip_prefix(PREFIX).ok_or_else(wrong)?;
     super::hash::from_hex(digits.as_bytes())
@@ -24,14 +26,19 @@ pub(crate) fn parse(text: &str) -> Result<[u8; 32], String> {
 }
 
 /// As [`parse`] reads it.
-pub(crate) fn show(digest: &[u8; 32]) -> String {
+#[must_use]
+pub fn show(digest: &[u8; 32]) -> String {
     format!("{PREFIX}{}", super::hash::hex(digest))
 }
 
 /// Refuses containers whose digest is another one.
-pub(crate) fn check(parts: &[Arc<Part>], expected: &[u8; 32]) -> Result<(), Failure> {
+pub(super) fn check(
+    parts: &[Arc<Part>],
+    expected: &[u8; 32],
+    watch: &dyn Watch,
+) -> Result<(), Failure> {
     let start = Instant::now();
-    let found = of(parts)?;
+    let found = of(parts, watch)?;
     if found != *expected {
         let which = match parts {
             [one] => one.name().to_string(),
@@ -49,13 +56,12 @@ pub(crate) fn check(parts: &[Arc<Part>], expected: &[u8; 32]) -> Result<(), Fail
 
 /// Of one container its SHA-256; of several the SHA-256 of the list of theirs, in hexadecimal, a line each:
 /// `sha256sum A B | cut -c1-64 | sha256sum`.
-pub(crate) fn of(parts: &[Arc<Part>]) -> Result<[u8; 32], Failure> {
-    let work = Work {
-        parts,
-        next: AtomicUsize::new(0),
-        progress: progress(parts.iter().map(|part| part.len_bytes()).sum()),
-        interrupt: Interrupt::listen(),
-    };
+///
+/// # Errors
+/// A part cannot be read, or was changed meanwhile; or it was cancelled.
+pub fn of(parts: &[Arc<Part>], watch: &dyn Watch) -> Result<[u8; 32], Failure> {
+    let work = Hashing { parts, next: AtomicUsize::new(0), done_bytes: AtomicU64::new(0), watch };
+    watch.begin(Work::Digest, parts.iter().map(|part| part.len_bytes()).sum());
     let digests: Mutex<Vec<Option<[u8; 32]>>> = Mutex::new(vec![None; parts.len()]);
     let failure = Mutex::new(None);
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
@@ -74,7 +80,7 @@ pub(crate) fn of(parts: &[Arc<Part>]) -> Result<[u8; 32], Failure> {
             });
         }
     });
-    work.progress.finish_and_clear();
+    watch.end();
     if let Some(failure) = lock(&failure).take() {
         return Err(failure);
     }
@@ -86,14 +92,14 @@ pub(crate) fn of(parts: &[Arc<Part>]) -> Result<[u8; 32], Failure> {
     Ok(Sha256::digest(list).into())
 }
 
-struct Work<'a> {
+struct Hashing<'a> {
     parts: &'a [Arc<Part>],
     next: AtomicUsize,
-    progress: ProgressBar,
-    interrupt: Interrupt,
+    done_bytes: AtomicU64,
+    watch: &'a dyn Watch,
 }
 
-impl Work<'_> {
+impl Hashing<'_> {
     fn take(&self) -> Option<(usize, &Part)> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         self.parts.get(number).map(|part| (number, part.as_ref()))
@@ -103,7 +109,7 @@ impl Work<'_> {
         let (mut hash, mut at) = (Sha256::new(), 0);
         let mut buffer = vec![0; STEP_BYTES];
         while at < part.len_bytes() {
-            if self.interrupt.requested() {
+            if self.watch.is_cancelled() {
                 return Err(Failure::interrupted());
             }
             let length = (part.len_bytes() - at).min(STEP_BYTES as u64) as usize;
@@ -111,7 +117,8 @@ impl Work<'_> {
             part.read_exact_at(step, at).map_err(|e| Failure::unreadable(part.name(), e))?;
             hash.update(step);
             at += length as u64;
-            self.progress.inc(length as u64);
+            let before = self.done_bytes.fetch_add(length as u64, Ordering::Relaxed);
+            self.watch.done(before + length as u64);
         }
         let changed = |e| Failure::unreadable(part.name(), std::io::Error::other(e));
         part.check_unchanged().map_err(changed)?;
@@ -121,13 +128,4 @@ impl Work<'_> {
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn progress(bytes: u64) -> ProgressBar {
-    if !std::io::stderr().is_terminal() {
-        return ProgressBar::hidden();
-    }
-    let template = "digest {bar:30} {bytes}/{total_bytes}, {bytes_per_sec}, {eta} left";
-    let style = ProgressStyle::with_template(template);
-    ProgressBar::new(bytes).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
 }

@@ -1,16 +1,14 @@
 //! Indexes that are kept: what was found by reading all of a container, and the tree of its names, so that
 //! the next mount maps them. Beside the container, or in the user's cache.
 
+use super::options::{IndexOptions, IndexPlace, Watch, Work};
 use crate::catalog::Tree;
 use crate::failure::{Exit, Failure};
 use crate::format::{self, Container, Format, OpenOptions, PartName, SliceSource, Source, Table};
-use crate::interrupt::Interrupt;
 use crate::io::File;
 use crate::store::Part;
-use clap::Args;
-use indicatif::{ProgressBar, ProgressStyle};
 use std::fs::Permissions;
-use std::io::{self, BufWriter, IsTerminal, Read, Write};
+use std::io::{self, BufWriter, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -25,25 +23,6 @@ pub(crate) const KEY_BYTES: usize = 36;
 const NAME_BYTES: usize = 16;
 /// So much of a container's beginning and end tells whether it is another one.
 const SAMPLE_BYTES: u64 = 64 << 10;
-
-/// Where indexes are kept.
-#[derive(Debug, Args, Clone)]
-pub(crate) struct IndexArgs {
-    /// Where the index of a container that must be read whole is kept: `auto` (beside it, else in the
-    /// user's cache), `memory` (one that is there is used, none is written), `none`, or a file
-    #[arg(long, value_name = "auto|memory|none|FILE", default_value = "auto")]
-    pub(crate) index: PathBuf,
-    /// The folder for indexes, instead of beside the containers
-    #[arg(long, alias = "index_dir", value_name = "DIR")]
-    pub(crate) index_dir: Option<PathBuf>,
-    /// Decode what cannot be read in the middle (large frames and blocks, LZMA in zip) to this folder: to
-    /// files without a name, which go with the mount
-    #[arg(long, value_name = "DIR")]
-    pub(crate) spool: Option<PathBuf>,
-    /// Whether this command writes them.
-    #[arg(skip)]
-    pub(crate) writes: bool,
-}
 
 /// An index that is to be written once the names are there.
 pub(crate) struct Unkept {
@@ -61,15 +40,14 @@ pub(crate) struct Found {
     pub(crate) spooled: Option<File>,
 }
 
-impl Default for IndexArgs {
-    fn default() -> Self {
-        Self { index: "auto".into(), index_dir: None, spool: None, writes: false }
-    }
-}
-
-impl IndexArgs {
+impl IndexOptions {
     /// Opens a container by its index, or reads all of it.
-    pub(crate) fn open(&self, part: &Arc<Part>, options: &OpenOptions) -> Result<Found, Failure> {
+    pub(super) fn open(
+        &self,
+        part: &Arc<Part>,
+        options: &OpenOptions,
+        watch: &Arc<dyn Watch>,
+    ) -> Result<Found, Failure> {
         let source = Arc::clone(part) as Arc<dyn Source>;
         let format = format::recognize(source.as_ref(), options)?;
         let found = |container| Found { container, tree: None, unkept: None, spooled: None };
@@ -78,17 +56,17 @@ impl IndexArgs {
         }
         let unreadable = |e| Failure::unreadable(part.name(), e);
         let key = key(part, options).map_err(unreadable)?;
-        let paths = if self.keeps() { self.paths(part.name()) } else { Vec::new() };
+        let paths = if self.is_used() { self.paths(part.name()) } else { Vec::new() };
         for path in &paths {
             if let Some((container, tree)) = load(path, &key, format, &source) {
                 return Ok(Found { tree, ..found(container) });
             }
         }
-        let watched = Arc::new(Watched::new(Arc::clone(&source)));
+        let watched = Arc::new(Watched::new(Arc::clone(&source), Arc::clone(watch)));
         let container = format.open(Arc::clone(&watched) as Arc<dyn Source>, options);
-        watched.progress.finish_and_clear();
+        watched.watch.end();
         let container = match container {
-            Err(_) if watched.interrupt.requested() => {
+            Err(_) if watched.watch.is_cancelled() => {
                 let why = "interrupted: no index was written";
                 return Err(Failure::new(Exit::Interrupted, why));
             }
@@ -113,7 +91,7 @@ impl IndexArgs {
         let file = tempfile::tempfile_in(folder).map_err(failed)?;
         let mut out = Recording { out: BufWriter::with_capacity(1 << 20, file), error: None };
         let unpacked = format.unpack(source, &mut out);
-        source.progress.finish_and_clear();
+        source.watch.end();
         if let Some(error) = out.error {
             return Err(failed(error));
         }
@@ -133,25 +111,25 @@ impl IndexArgs {
         is_usable.map_err(|e| Failure::output(format_args!("--spool {}", folder.display()), e))
     }
 
-    /// Whether what is there is used.
-    pub(crate) fn keeps(&self) -> bool {
-        self.index != Path::new("none")
+    /// Whether kept indexes are used.
+    pub(super) fn is_used(&self) -> bool {
+        self.place != IndexPlace::None
     }
 
-    /// Whether what was found is kept.
-    pub(crate) fn may_write(&self) -> bool {
-        self.writes && self.keeps() && self.index != Path::new("memory")
+    /// Whether new indexes are written.
+    pub(super) fn may_write(&self) -> bool {
+        self.writes && !matches!(self.place, IndexPlace::None | IndexPlace::Memory)
     }
 
     /// Whether all indexes would be the same file.
-    pub(crate) fn is_one_file(&self) -> bool {
-        !matches!(self.index.to_str(), Some("auto" | "memory" | "none" | ""))
+    pub(super) fn is_one_file(&self) -> bool {
+        matches!(self.place, IndexPlace::File(_))
     }
 
     /// Where an index may lie, the best place first.
     pub(crate) fn paths(&self, container: &PartName) -> Vec<PathBuf> {
-        if self.is_one_file() {
-            return vec![self.index.clone()];
+        if let IndexPlace::File(file) = &self.place {
+            return vec![file.clone()];
         }
         let canonical = container.as_path().and_then(|path| path.canonicalize().ok());
         let whole = canonical.map_or_else(|| container.clone(), PartName::from);
@@ -159,7 +137,7 @@ impl IndexArgs {
         let name = whole.file_name().to_string_lossy().into_owned();
         let digest = crc32fast::hash(whole.as_bytes());
         let elsewhere = |folder: &Path| folder.join(format!("{name}-{digest:08x}.{ENDING}"));
-        if let Some(folder) = &self.index_dir {
+        if let Some(folder) = &self.directory {
             return vec![elsewhere(folder)];
         }
         let beside = |path: &Path| {
@@ -389,24 +367,16 @@ impl<W: Write> Write for Counted<'_, W> {
     }
 }
 
-/// A container that is read whole: shows how far that is, and ends when the user wants it to.
+/// A container that is read whole: tells how far that is, and ends when it is cancelled.
 struct Watched {
     inner: Arc<dyn Source>,
-    progress: ProgressBar,
-    interrupt: Interrupt,
+    watch: Arc<dyn Watch>,
 }
 
 impl Watched {
-    fn new(inner: Arc<dyn Source>) -> Self {
-        let progress = if io::stderr().is_terminal() {
-            let style =
-                ProgressStyle::with_template("indexing {bar:30} {bytes}/{total_bytes}, {eta} left");
-            let style = style.unwrap_or_else(|_| ProgressStyle::default_bar());
-            ProgressBar::new(inner.len()).with_style(style)
-        } else {
-            ProgressBar::hidden()
-        };
-        Self { inner, progress, interrupt: Interrupt::listen() }
+    fn new(inner: Arc<dyn Source>, watch: Arc<dyn Watch>) -> Self {
+        watch.begin(Work::Index, inner.len());
+        Self { inner, watch }
     }
 }
 
@@ -420,10 +390,10 @@ impl Source for Watched {
     }
 
     fn read_exact_at(&self, buf: &mut [u8], offset_bytes: u64) -> io::Result<()> {
-        if self.interrupt.requested() {
+        if self.watch.is_cancelled() {
             return Err(io::Error::new(io::ErrorKind::Interrupted, "interrupted"));
         }
-        self.progress.set_position(offset_bytes);
+        self.watch.done(offset_bytes);
         self.inner.read_exact_at(buf, offset_bytes)
     }
 

@@ -1,15 +1,40 @@
 //! Names on a command line → an open dataset: expand, recognise, nest, kept indexes, checkpoints, sidecars,
-//! digests. The daemon, the tools, the benches and the tests open containers with this room, and with nothing
-//! else.
+//! digests, and the names of its samples. The daemon, the tools, the benches, the fuzz targets and the tests
+//! open containers with [`open`] or, what does not lie in files, with [`open_parts`].
 //!
-//! Imports from [`crate::format`], [`crate::catalog`], [`crate::io`] and [`crate::vfs`].
+//! Imports from [`crate::format`], [`crate::catalog`], [`crate::io`], [`crate::store`] and [`crate::vfs`]. Nothing
+//! here knows a terminal: [`Watch`] hears how far long work is.
+//!
+//! ```
+//! use ffrfs::dataset::{self, Options, Unwatched, Watch};
+//! use std::sync::Arc;
+//!
+//! # fn main() -> Result<(), ffrfs::failure::Failure> {
+//! let path = std::env::temp_dir().join("ffrfs-doc-open.zip");
+//! std::fs::write(&path, b"PK\x05\x06\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0").unwrap();
+//! let watch: Arc<dyn Watch> = Arc::new(Unwatched);
+//! let opened = dataset::open(&[path.clone()], &Options::default(), &watch)?;
+//! assert_eq!((opened.dataset.len(), opened.store.len()), (0, 1));
+//! # std::fs::remove_file(path).unwrap();
+//! # Ok(())
+//! # }
+//! ```
 
-pub(crate) mod checkpoints;
+mod checkpoints;
 pub(crate) mod checksums;
-pub(crate) mod digest;
+pub mod digest;
 pub(crate) mod expand;
 pub(crate) mod hash;
-pub(crate) mod kept;
-pub(crate) mod names;
-pub(crate) mod nest;
-pub(crate) mod open;
+mod kept;
+mod names;
+mod nest;
+mod open;
+mod options;
+
+pub use checkpoints::KeptCheckpoints;
+pub use names::{Layout, NameOptions};
+pub(crate) use open::{MANY_FILES, exact, not_found, path_bytes};
+pub use open::{Opened, open, open_parts, wants_password};
+pub use options::{
+    ChecksumOptions, IndexOptions, IndexPlace, Options, SidecarPlace, Unwatched, Watch, Work,
+};

@@ -17,24 +17,24 @@ const LOOK_AT: u64 = 64;
 
 /// Which names samples are shown under.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct NameOptions {
+pub struct NameOptions {
     /// What ends a numbered name: `.jpg`, …, or `auto` to choose by the first bytes of samples.
-    pub(crate) suffix: Option<String>,
+    pub suffix: Option<String>,
     /// Numbered samples in a directory.
-    pub(crate) fanout: Option<u64>,
+    pub fanout: Option<u64>,
     /// A file of names: line i is the relative path of sample i.
-    pub(crate) names: Option<PathBuf>,
+    pub names: Option<PathBuf>,
     /// Numbers also for samples that have stored names.
-    pub(crate) flat: bool,
+    pub flat: bool,
     /// How several members of one name are shown.
-    pub(crate) duplicates: Duplicates,
+    pub duplicates: Duplicates,
     /// How several containers are shown.
-    pub(crate) layout: Layout,
+    pub layout: Layout,
 }
 
 /// How several containers are shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) enum Layout {
+pub enum Layout {
     /// As one tree; numbers go on from one container to the next.
     #[default]
     Merge,
@@ -101,11 +101,7 @@ impl Opened {
     ///
     /// # Errors
     /// The options do not suit the dataset; stored names, or the file of names, cannot be read.
-    pub(crate) fn named(
-        &self,
-        options: &NameOptions,
-        allow_damaged: bool,
-    ) -> Result<Catalog, Failure> {
+    pub fn named(&self, options: &NameOptions, allow_damaged: bool) -> Result<Catalog, Failure> {
         if let Some(names) = &options.names {
             let catalog = self.named_by(names)?;
             self.check_reserved(&catalog, true)?;
@@ -239,7 +235,7 @@ impl Opened {
     }
 
     /// The kinds of some samples, spread over the dataset, by their first bytes.
-    pub(crate) fn look(&self) -> Result<Vec<Option<magic::Kind>>, Failure> {
+    pub fn look(&self) -> Result<Vec<Option<magic::Kind>>, Failure> {
         let samples = self.dataset.len();
         let looks = samples.min(LOOK_AT);
         let mut kinds = Vec::new();

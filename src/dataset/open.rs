@@ -1,19 +1,18 @@
-//! What all sub-commands share: opening containers.
+//! Sources → one open dataset.
 
-use super::checksums::{CheckedBy, ChecksumArgs, has_checksum};
+use super::checksums::{CheckedBy, has_checksum};
 use super::digest;
 use super::expand::expand;
-use super::kept::{Found, IndexArgs, Unkept};
+use super::kept::{Found, Unkept};
 use super::nest::{MAX_LOOKS, Nest};
+use super::options::{Options, Watch};
 use crate::catalog::{Catalog, Dataset, Located, Place, Tree};
 use crate::failure::{Exit, Failure};
-use crate::format::{self, Content, OpenOptions, Secret, Source, View, magic};
+use crate::format::{self, Content, Source, magic};
 use crate::io::{File, Pool, process};
 use crate::store::{Part, Store};
-use crate::vfs::{Options, Vfs};
-use clap::{Args, ValueEnum};
+use crate::vfs::{self, Vfs};
 use std::collections::{BTreeMap, HashSet};
-use std::io::{IsTerminal, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -23,144 +22,13 @@ const LOOK_BYTES: u64 = 4 << 20;
 
 /// Of more files than this not all are open at a time.
 pub(crate) const MANY_FILES: usize = 512;
-/// No password is longer.
-const MAX_PASSWORD_BYTES: u64 = 64 << 10;
-
-/// How containers are opened.
-#[derive(Debug, Args, Clone, Default)]
-pub(crate) struct OpenArgs {
-    /// Serve a container whose damage is confined to some samples (those give an error)
-    #[arg(long, alias = "allow_damaged")]
-    pub(crate) allow_damaged: bool,
-    /// The format, if the content must not tell it: a name as `info` prints it, or an ending such as zip
-    #[arg(long, value_name = "NAME", value_parser = format_name)]
-    pub(crate) format: Option<&'static str>,
-    /// How samples with a type are shown
-    #[arg(long, value_name = "HOW", default_value = "typed")]
-    pub(crate) view: ViewChoice,
-    /// Character set of names that do not say theirs, such as cp437, shift-jis or gbk [default: guessed]
-    #[arg(long, value_name = "NAME")]
-    pub(crate) encoding: Option<String>,
-    /// The first line of this file is the password of encrypted members
-    #[arg(long, alias = "password_file", value_name = "FILE", conflicts_with = "password_fd")]
-    pub(crate) password_file: Option<PathBuf>,
-    /// As --password-file, from an open descriptor
-    #[arg(long, alias = "password_fd", value_name = "N")]
-    pub(crate) password_fd: Option<u32>,
-    /// What they say, once it was read.
-    #[arg(skip)]
-    secret: Option<Secret>,
-    /// Show stored members that are containers themselves as folders; N: how deep
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    #[arg(value_parser = clap::value_parser!(u8).range(..=16))]
-    pub(crate) nested: u8,
-    #[command(flatten)]
-    pub(crate) kept: IndexArgs,
-    #[command(flatten)]
-    pub(crate) checksums: ChecksumArgs,
-}
-
-/// How samples with a type are shown.
-#[derive(Debug, Clone, Copy, Default, ValueEnum)]
-pub(crate) enum ViewChoice {
-    /// As files that programs know: .npy, .jpg, .ppm, .json, .txt
-    #[default]
-    Typed,
-    /// The stored bytes
-    Raw,
-    /// As typed, and raw images as .npy too
-    Npy,
-}
-
-fn format_name(text: &str) -> Result<&'static str, String> {
-    let is_meant = |format: &&&dyn format::Format| {
-        let names = format.extensions().iter().chain(std::iter::once(&"")).copied();
-        format.name().eq_ignore_ascii_case(text)
-            || names.filter(|name| !name.is_empty()).any(|name| name.eq_ignore_ascii_case(text))
-    };
-    format::FORMATS.iter().find(is_meant).map(|format| format.name()).ok_or_else(|| {
-        let names: Vec<_> = format::FORMATS.iter().map(|format| format.name()).collect();
-        format!("there are {}", names.join(", "))
-    })
-}
-
-impl OpenArgs {
-    pub(crate) fn options(&self) -> Result<OpenOptions, Failure> {
-        Ok(OpenOptions {
-            allow_damaged: self.allow_damaged,
-            format: self.format,
-            view: match self.view {
-                ViewChoice::Typed => View::Typed,
-                ViewChoice::Raw => View::Raw,
-                ViewChoice::Npy => View::Npy,
-            },
-            encoding: self.encoding.clone(),
-            password: self.secret.clone().map_or_else(|| self.password(), |s| Ok(Some(s)))?,
-        })
-    }
-
-    /// Reads the password now: a daemon has neither the caller's descriptors nor its folder and terminal.
-    pub(crate) fn read_password(&mut self, sources: &[PathBuf]) -> Result<(), Failure> {
-        self.secret = self.password()?;
-        if self.secret.is_none() && std::io::stdin().is_terminal() {
-            self.secret = self.ask_password(sources)?;
-        }
-        Ok(())
-    }
-
-    /// Asks on the terminal, if a source cannot be read without a password.
-    fn ask_password(&self, sources: &[PathBuf]) -> Result<Option<Secret>, Failure> {
-        let options = self.options()?;
-        for path in expand(sources)? {
-            // What is wrong with it is said where it is opened for good.
-            let Ok(file) = File::open(&path) else { continue };
-            let source: Arc<dyn Source> = Arc::new(file);
-            let Ok(format) = format::recognize(source.as_ref(), &options) else { continue };
-            if format.is_scanned() {
-                continue;
-            }
-            let wants = format.open(source, &options).is_ok_and(|opened| opened.wants_password());
-            if wants {
-                let question = format!("Password for {} (none: Enter): ", path.display());
-                let answer = rpassword::prompt_password(question);
-                let answer = answer.map_err(|e| Failure::unreadable("the terminal", e))?;
-                return Ok((!answer.is_empty()).then(|| Secret::new(answer.as_bytes())));
-            }
-        }
-        Ok(None)
-    }
-
-    /// The first line of what the user says; never on the command line, where everybody sees it.
-    fn password(&self) -> Result<Option<Secret>, Failure> {
-        let (name, mut file) = match (&self.password_file, self.password_fd) {
-            (Some(path), _) => {
-                let file = std::fs::File::open(path);
-                let name = path.display().to_string();
-                (name, file.map_err(|e| Failure::unreadable(path.display(), e))?)
-            }
-            (None, Some(number)) => {
-                let name = format!("/dev/fd/{number}");
-                let file = std::fs::File::open(&name).map_err(|e| Failure::unreadable(&name, e))?;
-                (name, file)
-            }
-            (None, None) => return Ok(None),
-        };
-        let mut text = Vec::new();
-        let read = file.by_ref().take(MAX_PASSWORD_BYTES).read_to_end(&mut text);
-        read.map_err(|e| Failure::unreadable(&name, e))?;
-        let line = text.split(|&byte| byte == b'\n').next().unwrap_or_default();
-        let line = line.strip_suffix(b"\r").unwrap_or(line);
-        if line.is_empty() {
-            return Err(Failure::usage(format!("{name}: the first line is empty: no password")));
-        }
-        Ok(Some(Secret::new(line)))
-    }
-}
 
 /// Open containers as one dataset.
-pub(crate) struct Opened {
-    pub(crate) store: Store,
-    pub(crate) dataset: Dataset,
+pub struct Opened {
+    /// All parts; of a container that was decoded to disk, the decoded file.
+    pub store: Store,
+    /// The containers, and those that are members of them.
+    pub dataset: Dataset,
     /// Per container: the one that it is a member of, and its path there.
     pub(crate) inside: Vec<Option<(usize, Vec<u8>)>>,
     /// Samples that are containers of the dataset, too.
@@ -175,49 +43,92 @@ pub(crate) struct Opened {
     written: Mutex<Vec<PathBuf>>,
 }
 
-/// Opens containers in the given order; a folder stands for the containers in it, by name.
-pub(crate) fn open(sources: &[PathBuf], args: &OpenArgs) -> Result<Opened, Failure> {
-    open_with(sources, args, Ok)
-}
-
-/// As [`open`], each file prepared before it is used.
-pub(crate) fn open_with(
+/// Opens containers in the given order; a directory stands for the containers in it, by name, and globs and
+/// brace lists for what they match.
+///
+/// # Errors
+/// A source cannot be read, is not a usable container, or is not what the options ask for; or `watch` cancels.
+pub fn open(
     sources: &[PathBuf],
-    args: &OpenArgs,
-    prepare: impl Fn(File) -> Result<File, Failure>,
+    options: &Options,
+    watch: &Arc<dyn Watch>,
 ) -> Result<Opened, Failure> {
     process::raise_open_files_limit();
-    let options = args.options()?;
-    let mut parts = Vec::new();
-    let mut nest = Nest::default();
-    let (mut tree, mut later, mut written) = (None, None, Vec::new());
     let paths = expand(sources)?;
-    let is_single = paths.len() == 1;
     let pool = (paths.len() > MANY_FILES).then(|| Pool::new(MANY_FILES));
-    if !is_single && args.kept.is_one_file() {
+    let open_file = |path: &PathBuf| {
+        let unreadable = |e| Failure::unreadable(path.display(), e);
+        let mut file = with_io(File::open(path).map_err(unreadable)?, options)?;
+        if let Some(pool) = &pool {
+            file.share(pool).map_err(unreadable)?;
+        }
+        Ok(Part::from(file))
+    };
+    let parts = paths.iter().map(open_file).collect::<Result<Vec<_>, Failure>>()?;
+    open_parts(parts, options, watch)
+}
+
+/// The first source that cannot be read without a password. Containers that must be read whole for that are
+/// not looked into.
+///
+/// # Errors
+/// As [`expand`] finds no source.
+pub fn wants_password(sources: &[PathBuf], options: &Options) -> Result<Option<PathBuf>, Failure> {
+    for path in expand(sources)? {
+        // What is wrong with it is said where it is opened for good.
+        let Ok(file) = File::open(&path) else { continue };
+        let source: Arc<dyn Source> = Arc::new(file);
+        let Ok(format) = format::recognize(source.as_ref(), &options.format) else { continue };
+        let is_wanted = !format.is_scanned()
+            && format.open(source, &options.format).is_ok_and(|opened| opened.wants_password());
+        if is_wanted {
+            return Ok(Some(path));
+        }
+    }
+    Ok(None)
+}
+
+/// Has the samples of a file read as the options say.
+fn with_io(mut file: File, options: &Options) -> Result<File, Failure> {
+    if let Some(io) = options.io {
+        file.set_io(io).map_err(|e| {
+            let why = format!("io=direct: its file system cannot read past the page cache: {e}");
+            Failure::unreadable(file.name(), std::io::Error::new(e.kind(), why))
+        })?;
+    }
+    Ok(file)
+}
+
+/// Opens containers that lie in these parts, one each: files, memory, or what a store has.
+///
+/// # Errors
+/// As [`open`].
+pub fn open_parts(
+    parts: Vec<Part>,
+    options: &Options,
+    watch: &Arc<dyn Watch>,
+) -> Result<Opened, Failure> {
+    let containers: Vec<Arc<Part>> = parts.into_iter().map(Arc::new).collect();
+    let is_single = containers.len() == 1;
+    if !is_single && options.indexes.is_one_file() {
         return Err(Failure::usage(
             "--index FILE is for one container; --index-dir is for several",
         ));
     }
-    let spool = args.kept.spool()?;
-    let sidecars = args.checksums.sidecars()?;
+    let spool = options.indexes.spool()?;
+    let sidecars = options.checksums.sidecars.read()?;
+    let mut parts = Vec::new();
+    let mut nest = Nest::default();
+    let (mut tree, mut later, mut written) = (None, None, Vec::new());
     let mut sums = Vec::new();
-    let open_file = |path: &PathBuf| {
-        let unreadable = |e| Failure::unreadable(path.display(), e);
-        let mut file = prepare(File::open(path).map_err(unreadable)?)?;
-        if let Some(pool) = &pool {
-            file.share(pool).map_err(unreadable)?;
-        }
-        Ok(Arc::new(Part::from(file)))
-    };
-    let containers = paths.iter().map(open_file).collect::<Result<Vec<_>, Failure>>()?;
-    if let Some(expected) = &args.checksums.digest {
-        digest::check(&containers, expected)?;
+    if let Some(expected) = &options.checksums.digest {
+        digest::check(&containers, expected, watch.as_ref())?;
     }
     for whole in containers {
-        let Found { container, tree: kept, unkept, spooled } = args.kept.open(&whole, &options)?;
+        let Found { container, tree: kept, unkept, spooled } =
+            options.indexes.open(&whole, &options.format, watch)?;
         let part = match spooled {
-            Some(spooled) => Arc::new(Part::from(prepare(spooled)?)),
+            Some(spooled) => Arc::new(Part::from(with_io(spooled, options)?)),
             None => Arc::clone(&whole),
         };
         sums.push(sidecars.find(whole.as_ref(), part.as_ref(), container.as_ref())?);
@@ -230,7 +141,7 @@ pub(crate) fn open_with(
         nest.add(container, source, Place { file: parts.len(), base_bytes: 0 }, None);
         parts.push(part);
     }
-    nest.open_members(args.nested, &options)?;
+    nest.open_members(options.nested, &options.format)?;
     let Nest { containers, places, inside, opened, .. } = nest;
     let mut dataset = Dataset::nested(containers, places);
     // Members that are containers stand behind the files.
@@ -255,7 +166,7 @@ pub(crate) fn open_with(
         written,
         spool,
     };
-    if args.checksums.require_checksums {
+    if options.checksums.require {
         opened.require_checksums()?;
     }
     Ok(opened)
@@ -332,7 +243,8 @@ impl Opened {
     }
 
     /// The file system that a mount would show.
-    pub(crate) fn into_vfs(self, catalog: Catalog, options: Options) -> Vfs {
+    #[must_use]
+    pub fn into_vfs(self, catalog: Catalog, options: vfs::Options) -> Vfs {
         let vfs = Vfs::new(self.dataset, catalog, self.store, options);
         if let Some(folder) = self.spool {
             vfs.spool_to(folder);

@@ -1,8 +1,7 @@
 //! Checkpoints of large compressed members, found ahead of the first mount.
 
 use crate::catalog::{Catalog, Dataset};
-use crate::dataset::checkpoints::KeptCheckpoints;
-use crate::dataset::open::{OpenArgs, Opened};
+use crate::dataset::{self, KeptCheckpoints, Opened};
 use crate::failure::Failure;
 use crate::format::{self, Content};
 use crate::interrupt::Interrupt;
@@ -22,15 +21,15 @@ const DECODED_AT_ONCE_BYTES: u64 = 4 << 20;
 pub(crate) fn find_checkpoints(
     opened: Opened,
     catalog: Catalog,
-    args: &OpenArgs,
+    options: &dataset::Options,
     interrupt: &Interrupt,
 ) -> Result<(), Failure> {
     let large = large_members(&opened.dataset)?;
     let vfs = opened.into_vfs(catalog, Options::default());
-    let Some(checkpoints) = KeptCheckpoints::new(vfs.store(), &args.kept, args.options()?) else {
+    let Some(kept) = KeptCheckpoints::new(vfs.store(), &options.indexes, &options.format) else {
         return Ok(());
     };
-    vfs.keep_checkpoints(Arc::new(checkpoints));
+    vfs.keep_checkpoints(Arc::new(kept));
     let bytes = large.iter().map(|(_, size_bytes)| size_bytes).sum();
     let progress = progress::of_large_members(bytes);
     for (sample, size_bytes) in large {

@@ -1,7 +1,7 @@
 //! Figures of a dataset: the sizes of its samples, and how many can be checked.
 
+use crate::dataset::Opened;
 use crate::dataset::checksums::CheckedBy;
-use crate::dataset::open::Opened;
 use crate::format;
 use serde::Serialize;
 

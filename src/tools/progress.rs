@@ -1,7 +1,10 @@
 //! Bars for long work: on a terminal only.
 
+use crate::dataset::{Watch, Work};
+use crate::interrupt::Interrupt;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::{self, IsTerminal};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A bar that counts bytes.
 pub(crate) fn of_bytes(bytes: u64) -> ProgressBar {
@@ -35,4 +38,44 @@ fn bar(length: u64, template: &str) -> ProgressBar {
     let style = ProgressStyle::with_template(template);
     let bar = ProgressBar::new(length);
     bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+}
+
+/// Shows how far the opening of containers is, and cancels it when the user interrupts the program.
+pub(crate) struct Terminal {
+    bar: Mutex<ProgressBar>,
+    interrupt: Interrupt,
+}
+
+impl Terminal {
+    pub(crate) fn watch() -> Arc<dyn Watch> {
+        let bar = Mutex::new(ProgressBar::hidden());
+        Arc::new(Self { bar, interrupt: Interrupt::listen() })
+    }
+
+    fn bar(&self) -> MutexGuard<'_, ProgressBar> {
+        self.bar.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Watch for Terminal {
+    fn begin(&self, work: Work, bytes: u64) {
+        *self.bar() = match work {
+            Work::Index => bar(bytes, "indexing {bar:30} {bytes}/{total_bytes}, {eta} left"),
+            Work::Digest => {
+                bar(bytes, "digest {bar:30} {bytes}/{total_bytes}, {bytes_per_sec}, {eta} left")
+            }
+        };
+    }
+
+    fn done(&self, bytes: u64) {
+        self.bar().set_position(bytes);
+    }
+
+    fn end(&self) {
+        self.bar().finish_and_clear();
+    }
+
+    fn is_cancelled(&self) -> bool {
+        self.interrupt.requested()
+    }
 }

@@ -1,8 +1,8 @@
 //! Every sample of a dataset against its checksum, on several threads, in the order of the containers.
 
 use crate::catalog::Catalog;
+use crate::dataset::Opened;
 use crate::dataset::checksums::CheckedBy;
-use crate::dataset::open::Opened;
 use crate::failure::{Exit, Failure};
 use crate::format::{self, Fault, Mismatch, PartName};
 use crate::interrupt::Interrupt;

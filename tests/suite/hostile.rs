@@ -6,11 +6,11 @@ mod program;
 mod sealed;
 
 use super::common::noise;
-use ffrfs::catalog::{Catalog, Dataset, Naming, Numbered, StoredNames, Suffix};
+use ffrfs::dataset::{self, NameOptions, Opened, Unwatched, Watch};
 use ffrfs::format::ffrecord::{PACKED_FOLDER_MAGIC, Writer, pickle};
-use ffrfs::format::{Entry, Folder, MemorySource, OpenOptions};
+use ffrfs::format::{Entry, Folder, OpenOptions};
 use ffrfs::io::ReadError;
-use ffrfs::store::{Part, Store};
+use ffrfs::store::Part;
 use ffrfs::vfs::{Errno, FileKind, Options, ReadRequest, Verify, Vfs};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -69,24 +69,24 @@ fn without_header_checksum(mut file: Vec<u8>) -> Vec<u8> {
 
 /// What a mount of these bytes would show; `None`: it is refused.
 fn serve(bytes: &[u8], allow_damaged: bool, verify: Verify) -> Option<Files> {
-    let source = Arc::new(MemorySource::new("hostile.ffr", bytes.to_vec()));
-    let container =
-        ffrfs::format::open(source, &OpenOptions { allow_damaged, ..OpenOptions::default() })
-            .ok()?;
-    show(Dataset::new(vec![container]), bytes, allow_damaged, verify)
+    let format = OpenOptions { allow_damaged, ..OpenOptions::default() };
+    show(open("hostile.ffr", bytes, format)?, bytes, allow_damaged, verify)
+}
+
+/// These bytes as a dataset; `None`: it is refused.
+fn open(name: &str, bytes: &[u8], format: OpenOptions) -> Option<Opened> {
+    let part = Part::in_memory(name, bytes.to_vec(), SystemTime::UNIX_EPOCH);
+    let options = dataset::Options { format, ..dataset::Options::default() };
+    let watch: Arc<dyn Watch> = Arc::new(Unwatched);
+    dataset::open_parts(vec![part], &options, &watch).ok()
 }
 
 /// What a mount of this dataset would show.
-fn show(dataset: Dataset, bytes: &[u8], allow_damaged: bool, verify: Verify) -> Option<Files> {
-    let catalog: Catalog = match dataset.stored_names(&Naming::default()) {
-        Ok(StoredNames::Tree(tree)) => tree.into(),
-        Err(_) if !allow_damaged => return None,
-        _ => Numbered::new(dataset.len(), None, Suffix::Fixed(String::new())).into(),
-    };
-    let part = Part::in_memory("hostile.ffr", bytes.to_vec(), SystemTime::UNIX_EPOCH);
+fn show(opened: Opened, bytes: &[u8], allow_damaged: bool, verify: Verify) -> Option<Files> {
+    let catalog = opened.named(&NameOptions::default(), allow_damaged).ok()?;
     // So small that some samples are kept whole and others are passed over.
     let options = Options { verify, cache_bytes: 100, ..Options::default() };
-    let vfs = Vfs::new(dataset, catalog, Store::new(vec![Arc::new(part)]), options);
+    let vfs = opened.into_vfs(catalog, options);
     let mut files = Files::new();
     let mut pending = vec![(ROOT_INO, String::new())];
     while let Some((folder, prefix)) = pending.pop() {

@@ -1,10 +1,10 @@
 //! Checks of a container, its file system and its disk.
 
 use super::check::{Check, number, text};
-use crate::dataset::open;
-use crate::dataset::open::OpenArgs;
+use crate::dataset::{self, Options};
 use crate::io::mounts::{self, Mount};
 use crate::io::probe::{self, Direct};
+use crate::tools::progress::Terminal;
 use indicatif::HumanCount;
 use nix::sys::stat::{major, minor};
 use std::os::unix::fs::MetadataExt;
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::{fs, io};
 
 pub(crate) fn checks(name: &str, path: &Path) -> Vec<Check> {
-    let opened = match open::open(&[path.to_owned()], &OpenArgs::default()) {
+    let opened = match dataset::open(&[path.to_owned()], &Options::default(), &Terminal::watch()) {
         Ok(opened) => opened,
         Err(failure) => {
             let advice =

@@ -5,12 +5,11 @@ use crate::catalog::Catalog;
 use crate::daemon::metrics::Metrics;
 use crate::daemon::serve::Service;
 use crate::daemon::settings::Runtime;
-use crate::dataset::checkpoints::KeptCheckpoints;
-use crate::dataset::open::{self, Opened};
+use crate::dataset::{self, KeptCheckpoints, Opened};
 use crate::failure::{Exit, Failure};
-use crate::format::Source;
-use crate::io::{File, Io, mounts, process};
+use crate::io::{File, mounts, process};
 use crate::store::{Part, Store};
+use crate::tools::progress::Terminal;
 use crate::transport::{Mounted, Target};
 use crate::vfs::Options;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -40,12 +39,11 @@ pub(super) fn prepare(
     let (io, given) = (in_words(&opened.store), request.given.clone());
     let options = Options { io, given, ..settings.vfs() };
     let vfs = opened.into_vfs(catalog, options);
-    if let Some(checkpoints) =
-        KeptCheckpoints::new(vfs.store(), &request.open.kept, request.open.options()?)
-    {
-        vfs.keep_checkpoints(Arc::new(checkpoints));
+    let dataset::Options { indexes, format, checksums, .. } = &request.open;
+    if let Some(kept) = KeptCheckpoints::new(vfs.store(), indexes, format) {
+        vfs.keep_checkpoints(Arc::new(kept));
     }
-    let must_check = request.open.checksums.require_checksums;
+    let must_check = checksums.require;
     vfs.set_settings(Runtime::new(settings.live.memory_bytes(), must_check));
     // Before the mount: a signal that came between would end the process and leave a dead mount.
     let signals = Signals::new([SIGTERM, SIGINT, SIGHUP]);
@@ -73,9 +71,8 @@ pub(super) fn prepare(
 
 fn open(request: &MountRequest) -> Result<(Opened, Catalog), Failure> {
     let open = || -> Result<_, Failure> {
-        let prepare = |file| set_io(request.settings.io, file);
-        let opened = open::open_with(&request.sources, &request.open, prepare)?;
-        let catalog = opened.named(&request.names, request.open.allow_damaged)?;
+        let opened = dataset::open(&request.sources, &request.open, &Terminal::watch())?;
+        let catalog = opened.named(&request.names, request.open.format.allow_damaged)?;
         Ok((opened, catalog))
     };
     let (opened, catalog) = open()?;
@@ -87,19 +84,10 @@ fn open(request: &MountRequest) -> Result<(Opened, Catalog), Failure> {
     open()
 }
 
-/// Has a container read as the option `io` says.
-fn set_io(how: Io, mut file: File) -> Result<File, Failure> {
-    file.set_io(how).map_err(|e| {
-        let why = format!("io=direct: its file system cannot read past the page cache: {e}");
-        Failure::unreadable(file.name(), io::Error::new(e.kind(), why))
-    })?;
-    Ok(file)
-}
-
 /// The containers are open by now, so that they need not be visible in the other namespace.
 fn enter(namespace: &Path, containers: usize) -> Result<(), Failure> {
-    if containers > open::MANY_FILES {
-        let most = open::MANY_FILES;
+    if containers > dataset::MANY_FILES {
+        let most = dataset::MANY_FILES;
         return Err(Failure::usage(format!("-N cannot mount more than {most} containers")));
     }
     process::enter_mount_namespace(namespace).map_err(|e| {

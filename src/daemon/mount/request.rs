@@ -4,10 +4,8 @@ use crate::daemon::memory;
 use crate::daemon::metrics::Address;
 use crate::daemon::reload::Configured;
 use crate::daemon::settings::LiveSettings;
-use crate::dataset::names::NameOptions;
-use crate::dataset::open::OpenArgs;
+use crate::dataset::{self, NameOptions};
 use crate::failure::{Exit, Failure};
-use crate::io::Io;
 use crate::transport::{MountOptions, Readdirplus, Transport};
 use crate::vfs::Options;
 use std::path::PathBuf;
@@ -20,7 +18,7 @@ pub(crate) struct MountRequest {
     /// A directory, or /dev/fd/N.
     pub(crate) target: PathBuf,
     /// How containers are opened.
-    pub(crate) open: OpenArgs,
+    pub(crate) open: dataset::Options,
     /// Which names samples have.
     pub(crate) names: NameOptions,
     /// How the dataset is served.
@@ -60,8 +58,6 @@ pub(crate) struct MountSettings {
     pub(crate) dmask: u16,
     /// Settings that can be changed while mounted.
     pub(crate) live: LiveSettings,
-    /// How containers are read.
-    pub(crate) io: Io,
     /// Whether a listing brings attributes.
     pub(crate) readdirplus: Readdirplus,
     /// How requests come from the kernel.
@@ -94,7 +90,7 @@ impl MountRequest {
 
     /// Makes all paths absolute: the daemon changes its working directory.
     pub(super) fn make_absolute(&mut self) -> Result<(), Failure> {
-        let paths = [&mut self.settings.log_file, &mut self.open.kept.spool];
+        let paths = [&mut self.settings.log_file, &mut self.open.indexes.spool];
         for path in paths.into_iter().flatten() {
             *path = std::path::absolute(&*path).map_err(|e| Failure::output(path.display(), e))?;
         }

@@ -25,7 +25,7 @@ pub(crate) struct Died;
 /// The options contradict each other, or this process failed before there was a daemon.
 pub(crate) fn start(mut request: MountRequest, caller: Caller) -> Result<u8, Failure> {
     let live = &request.settings.live;
-    if request.open.checksums.require_checksums && live.verify() == Verify::Off {
+    if request.open.checksums.require && live.verify() == Verify::Off {
         return Err(Failure::usage("--require-checksums checks nothing with --verify off"));
     }
     let labels = labels(&request);
@@ -35,7 +35,7 @@ pub(crate) fn start(mut request: MountRequest, caller: Caller) -> Result<u8, Fai
         request.settings.control_ro = true;
     }
     request.make_absolute()?;
-    request.open.kept.writes = true;
+    request.open.indexes.writes = true;
     if request.foreground {
         let settings = &request.settings;
         let log_file = settings.log_file.as_deref();

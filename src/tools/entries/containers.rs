@@ -3,7 +3,7 @@
 use super::list::{Place, list};
 use super::types::{Entries, Entry, EntryKind, EntryMetadata};
 use crate::catalog::{Catalog, Located, Node};
-use crate::dataset::open::Opened;
+use crate::dataset::Opened;
 use crate::failure::Failure;
 use crate::format::{Checksum, Content, Fault, Kind};
 use crate::interrupt::Interrupt;

@@ -1,7 +1,7 @@
 //! The names of a catalog, in the order in which the samples lie in their containers.
 
 use crate::catalog::{Catalog, Node, ROOT};
-use crate::dataset::open::Opened;
+use crate::dataset::Opened;
 use crate::failure::Failure;
 use std::collections::HashMap;
 use std::ops::Range;

@@ -2,7 +2,7 @@
 //!
 //! Imports no other file of this folder.
 
-use crate::dataset::open::not_found;
+use crate::dataset::not_found;
 use crate::failure::Failure;
 use glob::{MatchOptions, Pattern};
 use std::path::Path;

@@ -4,7 +4,7 @@
 
 use super::types::{Chunk, DecodedInterval, SPAN_BYTES, Scratch, Stop, TakeChunk};
 use crate::catalog::Located;
-use crate::dataset::open::{self, Opened};
+use crate::dataset::{self, Opened};
 use crate::format::checksum::{ChecksumKind, Hasher};
 use crate::format::stream::{Interval, StreamIndex};
 use crate::format::{Checksum, Container, Content, Fault, shown};
@@ -87,7 +87,7 @@ impl<'a> SampleReader<'a> {
         if located.sample.damaged {
             return Err(Fault::Damaged);
         }
-        Ok(open::exact(&self.opened.dataset, &self.opened.store, located)?)
+        Ok(dataset::exact(&self.opened.dataset, &self.opened.store, located)?)
     }
 
     /// Gives the file of a sample chunk by chunk. Whether these were the right bytes is known at the end.

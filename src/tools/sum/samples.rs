@@ -2,8 +2,8 @@
 //! checksum that its container or a sidecar has.
 
 use crate::catalog::{Catalog, Dataset, Located};
+use crate::dataset::Opened;
 use crate::dataset::hash::{Algorithm, Hash};
-use crate::dataset::open::Opened;
 use crate::failure::Failure;
 use crate::format::{Checksum, ChecksumKind};
 use crate::interrupt::Interrupt;

@@ -2,7 +2,7 @@
 
 use super::{Files, show};
 use crate::common::{noise, run, temp_dir};
-use ffrfs::catalog::Dataset;
+use ffrfs::dataset::Opened;
 use ffrfs::format::sidecar::{Key, Section, read, write};
 use ffrfs::format::{Content, MemorySource, OpenOptions, Source};
 use ffrfs::vfs::{Errno, Verify};
@@ -29,15 +29,16 @@ fn archive() -> Vec<u8> {
     fs::read(folder.path().join("x.tar")).unwrap()
 }
 
-fn open(bytes: &[u8]) -> Option<(Key, Dataset)> {
+fn open(bytes: &[u8]) -> Option<(Key, Opened)> {
     let source: Arc<dyn Source> = Arc::new(MemorySource::new("x.tar", bytes.to_vec()));
-    let container = ffrfs::format::open(Arc::clone(&source), &OpenOptions::default()).ok()?;
-    let key = Key::of(source.as_ref(), container.as_ref()).ok()?;
-    Some((key, Dataset::new(vec![container])))
+    let opened = super::open("x.tar", bytes, OpenOptions::default())?;
+    let key = Key::of(source.as_ref(), opened.dataset.parts()[0].as_ref()).ok()?;
+    Some((key, opened))
 }
 
 fn sidecar(bytes: &[u8]) -> Arc<Section> {
-    let (key, dataset) = open(bytes).expect("a good archive");
+    let (key, opened) = open(bytes).expect("a good archive");
+    let dataset = opened.dataset;
     let row = |sample| {
         let at = dataset.locate(sample).unwrap().unwrap().sample;
         crc32fast::hash(&bytes[at.offset_bytes as usize..at.end_bytes() as usize])
@@ -56,12 +57,12 @@ fn sidecar(bytes: &[u8]) -> Arc<Section> {
 
 /// What a mount shows that has this sidecar; `None`: it is refused.
 fn served(bytes: &[u8], section: &Arc<Section>, verify: Verify) -> Option<Files> {
-    let (key, mut dataset) = open(bytes)?;
+    let (key, mut opened) = open(bytes)?;
     if section.key().differs(&key).is_some() {
         return None;
     }
-    dataset.set_sums(0, Arc::clone(section), "x.ffrsum".into());
-    show(dataset, bytes, false, verify)
+    opened.dataset.set_sums(0, Arc::clone(section), "x.ffrsum".into());
+    show(opened, bytes, false, verify)
 }
 
 #[test]

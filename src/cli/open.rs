@@ -1,0 +1,212 @@
+//! Options for opening containers, and passwords.
+
+use crate::dataset::{
+    ChecksumOptions, IndexOptions, IndexPlace, Opened, Options, SidecarPlace, digest, open,
+    wants_password,
+};
+use crate::failure::Failure;
+use crate::format::{self, OpenOptions, Secret, View};
+use crate::tools::progress::Terminal;
+use clap::{Args, ValueEnum};
+use std::io::{IsTerminal, Read};
+use std::path::{Path, PathBuf};
+
+/// No password is longer.
+const MAX_PASSWORD_BYTES: u64 = 64 << 10;
+
+/// How containers are opened.
+#[derive(Debug, Args, Clone, Default)]
+pub(super) struct OpenArgs {
+    /// Serve a container whose damage is confined to some samples (those give an error)
+    #[arg(long, alias = "allow_damaged")]
+    pub(super) allow_damaged: bool,
+    /// The format, instead of recognising it by the content: a name as `info` prints it, or an extension such as zip
+    #[arg(long, value_name = "NAME", value_parser = format_name)]
+    pub(super) format: Option<&'static str>,
+    /// How samples with a type are shown
+    #[arg(long, value_name = "HOW", default_value = "typed")]
+    pub(super) view: ViewChoice,
+    /// Character set of names that do not say theirs, such as cp437, shift-jis or gbk [default: guessed]
+    #[arg(long, value_name = "NAME")]
+    pub(super) encoding: Option<String>,
+    /// The first line of this file is the password of encrypted members
+    #[arg(long, alias = "password_file", value_name = "FILE", conflicts_with = "password_fd")]
+    pub(super) password_file: Option<PathBuf>,
+    /// As --password-file, from an open descriptor
+    #[arg(long, alias = "password_fd", value_name = "N")]
+    pub(super) password_fd: Option<u32>,
+    /// The password, once it was read.
+    #[arg(skip)]
+    secret: Option<Secret>,
+    /// Show stored members that are containers themselves as directories; N: how deep
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(value_parser = clap::value_parser!(u8).range(..=16))]
+    pub(super) nested: u8,
+    #[command(flatten)]
+    pub(super) indexes: IndexArgs,
+    #[command(flatten)]
+    pub(super) checksums: ChecksumArgs,
+}
+
+/// How samples with a type are shown.
+#[derive(Debug, Clone, Copy, Default, ValueEnum)]
+pub(super) enum ViewChoice {
+    /// As files that programs know: .npy, .jpg, .ppm, .json, .txt
+    #[default]
+    Typed,
+    /// The stored bytes
+    Raw,
+    /// As typed, and raw images as .npy too
+    Npy,
+}
+
+/// Where indexes are kept.
+#[derive(Debug, Args, Clone)]
+pub(super) struct IndexArgs {
+    /// Where the index of a container that must be read whole is kept: `auto` (beside it, else in the
+    /// user's cache), `memory` (an existing index is used, none is written), `none`, or a file
+    #[arg(long, value_name = "auto|memory|none|FILE", default_value = "auto")]
+    pub(super) index: PathBuf,
+    /// The directory for indexes, instead of beside the containers
+    #[arg(long, alias = "index_dir", value_name = "DIR")]
+    pub(super) index_dir: Option<PathBuf>,
+    /// Decode what cannot be read in the middle (large frames and blocks, LZMA in zip) to this directory: to
+    /// files without a name, which go with the mount
+    #[arg(long, value_name = "DIR")]
+    pub(super) spool: Option<PathBuf>,
+    /// Whether this command writes indexes.
+    #[arg(skip)]
+    pub(super) writes: bool,
+}
+
+impl Default for IndexArgs {
+    fn default() -> Self {
+        Self { index: "auto".into(), index_dir: None, spool: None, writes: false }
+    }
+}
+
+/// What containers are checked by.
+#[derive(Debug, Args, Clone)]
+pub(super) struct ChecksumArgs {
+    /// Checksums of samples whose format has none, as `ffrfs sum --sidecar` writes them: `auto` (the file beside
+    /// the container), `none`, or a file
+    #[arg(long, value_name = "auto|none|FILE", default_value = "auto")]
+    pub(super) checksums: PathBuf,
+    /// Refuse containers with samples that have no checksum
+    #[arg(long, alias = "require_checksums")]
+    pub(super) require_checksums: bool,
+    /// Refuse all but these containers, which are read whole for that (`ffrfs sum --container` prints it)
+    #[arg(long, value_name = "sha256:HEX", value_parser = digest::parse)]
+    pub(super) digest: Option<[u8; 32]>,
+}
+
+impl Default for ChecksumArgs {
+    fn default() -> Self {
+        Self { checksums: "auto".into(), require_checksums: false, digest: None }
+    }
+}
+
+fn format_name(text: &str) -> Result<&'static str, String> {
+    let is_meant = |format: &&&dyn format::Format| {
+        let names = format.extensions().iter().chain(std::iter::once(&"")).copied();
+        format.name().eq_ignore_ascii_case(text)
+            || names.filter(|name| !name.is_empty()).any(|name| name.eq_ignore_ascii_case(text))
+    };
+    format::FORMATS.iter().find(is_meant).map(|format| format.name()).ok_or_else(|| {
+        let names: Vec<_> = format::FORMATS.iter().map(|format| format.name()).collect();
+        format!("there are {}", names.join(", "))
+    })
+}
+
+impl IndexArgs {
+    fn options(&self) -> IndexOptions {
+        let place = match self.index.to_str() {
+            Some("auto" | "") => IndexPlace::Auto,
+            Some("memory") => IndexPlace::Memory,
+            Some("none") => IndexPlace::None,
+            _ => IndexPlace::File(self.index.clone()),
+        };
+        let (directory, spool) = (self.index_dir.clone(), self.spool.clone());
+        IndexOptions { place, directory, spool, writes: self.writes }
+    }
+}
+
+impl ChecksumArgs {
+    fn options(&self) -> ChecksumOptions {
+        let sidecars = match self.checksums.to_str() {
+            Some("auto") => SidecarPlace::Auto,
+            Some("none") => SidecarPlace::None,
+            _ => SidecarPlace::File(self.checksums.clone()),
+        };
+        ChecksumOptions { sidecars, require: self.require_checksums, digest: self.digest }
+    }
+}
+
+impl OpenArgs {
+    /// The options, without clap.
+    pub(super) fn options(&self) -> Result<Options, Failure> {
+        let format = OpenOptions {
+            allow_damaged: self.allow_damaged,
+            format: self.format,
+            view: match self.view {
+                ViewChoice::Typed => View::Typed,
+                ViewChoice::Raw => View::Raw,
+                ViewChoice::Npy => View::Npy,
+            },
+            encoding: self.encoding.clone(),
+            password: self.secret.clone().map_or_else(|| self.password(), |s| Ok(Some(s)))?,
+        };
+        let (indexes, checksums) = (self.indexes.options(), self.checksums.options());
+        Ok(Options { format, nested: self.nested, indexes, checksums, io: None })
+    }
+
+    /// Opens containers, with a bar on a terminal while that takes long.
+    pub(super) fn open(&self, sources: &[PathBuf]) -> Result<Opened, Failure> {
+        open(sources, &self.options()?, &Terminal::watch())
+    }
+
+    /// Reads the password now: a daemon has neither the caller's descriptors nor its directory and terminal.
+    pub(super) fn read_password(&mut self, sources: &[PathBuf]) -> Result<(), Failure> {
+        self.secret = self.password()?;
+        if self.secret.is_none()
+            && std::io::stdin().is_terminal()
+            && let Some(path) = wants_password(sources, &self.options()?)?
+        {
+            self.secret = ask_password(&path)?;
+        }
+        Ok(())
+    }
+
+    /// The first line of the password file; never on the command line, where everybody sees it.
+    fn password(&self) -> Result<Option<Secret>, Failure> {
+        let (name, mut file) = match (&self.password_file, self.password_fd) {
+            (Some(path), _) => {
+                let file = std::fs::File::open(path);
+                let name = path.display().to_string();
+                (name, file.map_err(|e| Failure::unreadable(path.display(), e))?)
+            }
+            (None, Some(number)) => {
+                let name = format!("/dev/fd/{number}");
+                let file = std::fs::File::open(&name).map_err(|e| Failure::unreadable(&name, e))?;
+                (name, file)
+            }
+            (None, None) => return Ok(None),
+        };
+        let mut text = Vec::new();
+        let read = file.by_ref().take(MAX_PASSWORD_BYTES).read_to_end(&mut text);
+        read.map_err(|e| Failure::unreadable(&name, e))?;
+        let line = text.split(|&byte| byte == b'\n').next().unwrap_or_default();
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        if line.is_empty() {
+            return Err(Failure::usage(format!("{name}: the first line is empty: no password")));
+        }
+        Ok(Some(Secret::new(line)))
+    }
+}
+
+fn ask_password(path: &Path) -> Result<Option<Secret>, Failure> {
+    let question = format!("Password for {} (none: Enter): ", path.display());
+    let answer = rpassword::prompt_password(question);
+    let answer = answer.map_err(|e| Failure::unreadable("the terminal", e))?;
+    Ok((!answer.is_empty()).then(|| Secret::new(answer.as_bytes())))
+}
