@@ -103,7 +103,7 @@ impl Vfs {
         self.samples.stats()
     }
 
-    /// The requests of late, while somebody reads `/.ffrfs/trace`.
+    /// Recent requests, recorded while `/.ffrfs/trace` is read.
     #[must_use]
     pub fn trace(&self) -> &Trace {
         &self.trace
@@ -385,7 +385,7 @@ impl Vfs {
     }
 
     /// What to fetch because a sample was looked up, if reads follow lookups, it lies in a part that
-    /// `is_cold`, and nobody fetches it.
+    /// `is_cold`, and it is not in flight.
     pub fn looked_up(&self, ino: u64, is_cold: impl Fn(usize) -> bool) -> Option<Fetch> {
         self.prefetch.looked_up(ino, is_cold)
     }
@@ -441,8 +441,8 @@ impl Vfs {
         self.control.write(ino, offset_bytes, bytes)
     }
 
-    /// As [`Vfs::write`], by who has the file open for reading only: on a mount that the kernel takes for
-    /// read-only there is no other way.
+    /// As [`Vfs::write`], by a process that has the file open for reading only: on a mount that the kernel
+    /// takes for read-only there is no other way.
     ///
     /// # Errors
     /// ENOTTY: it is no control file that takes something. Else as [`Vfs::write`].

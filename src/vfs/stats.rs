@@ -174,11 +174,11 @@ pub struct RingFigures {
     pub entries: u64,
     /// What came back: requests and reads.
     pub completions: u64,
-    /// How often so many came together (up to `le`, and no bucket before).
+    /// How many times completions came together, by their number (up to `le`, and no bucket before).
     pub batches: Histogram,
 }
 
-/// How many took how long, or were so many. Not cumulative; the last bucket is open.
+/// Counts by duration or size. Not cumulative; the last bucket is open.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Histogram {

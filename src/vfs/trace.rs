@@ -1,6 +1,6 @@
-//! Who asked for what, and where its time went: recorded only while somebody reads `/.ffrfs/trace`.
+//! Requests and where their time went: recorded only while `/.ffrfs/trace` is read.
 //!
-//! While nobody does, a request costs one relaxed load. While somebody does, each request that has
+//! While it is not read, a request costs one relaxed load. While it is, each request that has
 //! ended is kept in a ring, the oldest going first, until it was read. A reader tells by the name that it
 //! reads under (`trace.NAME`) which it is; for each is known how far it has read. Tracing goes on for some
 //! seconds after each read, so that a reader that has died leaves nothing on.
@@ -19,7 +19,7 @@ pub const TRACED_FOR: Duration = Duration::from_secs(5);
 const SHARDS: usize = 8;
 /// Requests that wait to be read, for each shard.
 const SHARD_EVENTS: usize = 8192;
-/// Phases of one request that are kept: a pass over a huge sample has thousands.
+/// Phases of one request that are kept: reading all of a huge sample has thousands.
 const MAX_PHASES: usize = 64;
 /// Requests that one read gives.
 const PAGE_EVENTS: usize = 4096;
@@ -86,7 +86,7 @@ pub(super) struct Event {
     pub(super) phases: Vec<(Phase, Instant, Instant)>,
 }
 
-/// A request under way; empty if nobody traces.
+/// A request under way; empty if tracing is off.
 #[must_use]
 pub struct Traced(Option<Box<Open>>);
 
@@ -218,7 +218,7 @@ impl Default for Trace {
 }
 
 impl Trace {
-    /// Whether somebody reads. Notices, too, that nobody does any more.
+    /// Whether tracing is on. Switches it off when it has not been read for a while.
     #[must_use]
     pub fn is_on(&self) -> bool {
         let until_ms = self.until_ms.load(Ordering::Relaxed);
@@ -299,7 +299,7 @@ impl Trace {
         if shard.len() == SHARD_EVENTS {
             shard.pop_front();
         }
-        // Numbered with the shard locked: who has locked all of them misses none.
+        // Numbered with the shard locked: a thread that has locked all of them misses none.
         let number = self.last.fetch_add(1, Ordering::Relaxed) + 1;
         shard.push_back((number, Arc::new(event)));
     }

@@ -6,7 +6,7 @@ use super::{Checkpoints, Interval, MAX_INTERVAL_BYTES, STEP_BYTES};
 use crate::format::checksum::Hasher;
 use crate::format::{Checkpoint, Checksum, Decoder, Fault};
 
-/// Whoever decodes has other requests to serve: after so many bytes or steps they have their turn.
+/// The thread that decodes has other requests to serve: after this many bytes or steps it is their turn.
 const TURN_BYTES: u64 = 16 << 20;
 const TURN_STEPS: u32 = 10_000;
 

@@ -29,11 +29,11 @@ use std::time::SystemTime;
 
 /// The file that takes announcements.
 const PREFETCH: &[u8] = b"prefetch";
-/// The file that takes changes of settings; only for who owns the process.
+/// The file that takes changes of settings; only for the owner of this process.
 const SETTINGS: &[u8] = b"settings";
 const SETTINGS_MODE: u16 = 0o600;
 
-/// The file that tells who asks for what; only for who owns the process: it is nobody else's business.
+/// The file that shows requests and the processes that make them; only for the owner of this process.
 /// `trace.NAME` is the same for a reader that wants all for itself.
 const TRACE: &[u8] = b"trace";
 const TRACE_MODE: u16 = 0o600;
@@ -162,8 +162,8 @@ impl Control {
         Ok(content)
     }
 
-    /// Owner and permission bits of a snapshot. The kernel checks them: what it lets change settings comes
-    /// from who owns the process, or root.
+    /// Owner and permission bits of a snapshot. The kernel checks them: who may change settings is the owner
+    /// of this process, or root.
     fn owner(&self, number: u64) -> (u32, u16) {
         let Access { uid, master, file_mode, prefetch_mode } = self.access;
         match self.snapshots.takes(number) {
@@ -231,7 +231,7 @@ impl Control {
         self.take_written(self.writable(ino)?, offset_bytes, bytes)
     }
 
-    /// As [`Control::write`], by who has the file open for reading only: on a mount that the kernel takes for
+    /// As [`Control::write`], by a process that has the file open for reading only: on a mount that the kernel takes for
     /// read-only there is no other way.
     ///
     /// # Errors
@@ -252,7 +252,7 @@ impl Control {
     }
 }
 
-/// Who reads `trace` under this name; `None`: it is no such name.
+/// The reader of `trace` that has this name; `None`: the name is another file's.
 fn reader_of_trace(name: &[u8]) -> Option<&[u8]> {
     match name.strip_prefix(TRACE)? {
         b"" => Some(b""),

@@ -67,7 +67,7 @@ impl Prefetch {
     }
 
     /// Of several samples those that can be read are fetched one by one; one that cannot be is listed if it
-    /// was announced, and else left to who asks for it.
+    /// was announced, and else left to its reader.
     fn not_fetched(&self, fetch: Fetch, error: &ReadError) {
         let part = fetch.span.part();
         if let ReadError::Changed(_) = error {
@@ -125,7 +125,7 @@ impl Prefetch {
         }
         let mut queue = self.lock();
         queue.arrived.extend(arrived);
-        // What was asked for goes now and then, or the list grows as long as there is room for all.
+        // What was read is taken off now and then, or the list would grow while there is room for all.
         if queue.arrived.len() > queue.arrived_limit.max(ARRIVED) {
             queue.arrived.retain(|&(order, sample)| self.memory.cache().has_arrival(sample, order));
             queue.arrived_limit = queue.arrived.len() * 2;
@@ -151,7 +151,7 @@ impl Prefetch {
         let range = (extent.start - start) as usize..(extent.end - start) as usize;
         match self.samples.check_whole(sample, located, Bytes::Shared(Arc::clone(chunk)), range) {
             Ok(verified) => Some(verified.with_rights(chunk)),
-            // Who asks for it finds it where it lies.
+            // Its reader will find it where it lies.
             Err(Unfit::Moved) => None,
             Err(Unfit::Fault(fault)) => {
                 self.samples.add_bad(sample, *located, fault);
@@ -160,7 +160,7 @@ impl Prefetch {
         }
     }
 
-    /// Whether nobody has asked for a sample yet. Who has may still hold its pages locked, and must not be
+    /// Whether a sample has not been read yet. A reader may still hold its pages locked, and must not be
     /// waited for.
     pub(in crate::vfs) fn may_store(&self, delivery: &Delivery) -> bool {
         self.memory.cache().has_prefetched(delivery.sample)

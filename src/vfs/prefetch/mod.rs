@@ -96,7 +96,7 @@ impl Prefetch {
         self.delivered.clear(sample);
     }
 
-    /// With more or less memory. What is there stays; the caller drops what is too much.
+    /// Changes the window's size. What is held stays; the caller drops what is too much.
     pub(in crate::vfs) fn set_cap_bytes(&self, cap_bytes: u64) {
         self.window.set_cap_bytes(cap_bytes / 2);
         self.lacks_room.store(false, Ordering::Relaxed);

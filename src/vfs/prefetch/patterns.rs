@@ -1,7 +1,7 @@
-//! Orders in which samples are asked for: forwards, backwards, every so many, and several such streams at
+//! Orders in which samples are asked for: forwards, backwards, in strides, and several such sequences at
 //! once, as the workers of a loader make them.
 //!
-//! A stream begins with four numbers at equal distances among the last ones asked for: in a random order
+//! A sequence begins with four numbers at equal distances among the last ones asked for: in a random order
 //! that is rare. It is followed a few numbers ahead, further with each number that came as expected, and
 //! forgotten when others were asked for so long that it must have ended.
 
@@ -10,40 +10,40 @@ use std::ops::Range;
 
 /// Numbers that are remembered.
 const RECENT: usize = 32;
-const STREAMS: usize = 64;
-/// The widest step from one number of a stream to its next.
+const MAX_SEQUENCES: usize = 64;
+/// The widest step from one number of a sequence to the next.
 const MAX_STEP: u64 = 4096;
-/// Workers overtake one another: a number may come so many steps early or late.
+/// Workers overtake one another: a number may come this many steps early or late.
 const MAX_JITTER: u64 = 16;
-/// Numbers asked for without one of a stream, after which it has ended: few as long as it is short, since
-/// chance makes short ones.
+/// After this many numbers without one of a sequence it has ended: few while it is short, since chance makes
+/// short ones.
 const MIN_PATIENCE: u64 = 64;
 const MAX_PATIENCE: u64 = 2048;
-/// Numbers that are kept from being handed out again, and as many once more.
-const LATELY: usize = 2048;
+/// Numbers that are kept from being given again, and as many once more.
+const RECENTLY_GIVEN: usize = 2048;
 
 #[derive(Default)]
 pub(super) struct Patterns {
     recent: VecDeque<u64>,
-    streams: Vec<Stream>,
+    sequences: Vec<Sequence>,
     clock: u64,
-    /// What was asked for or handed out of late, the newer half first: streams cross.
-    lately: [HashSet<u64>; 2],
+    /// What was asked for or given recently, the newer half first: sequences cross.
+    recently: [HashSet<u64>; 2],
 }
 
-struct Stream {
+struct Sequence {
     /// The furthest number that was asked for.
     front: u64,
     step: i64,
     /// How often its next number came.
     length: u64,
-    /// How many steps beyond `front` were handed out.
+    /// How many steps beyond `front` were given.
     ahead: u64,
     last_seen: u64,
 }
 
-impl Stream {
-    /// How many steps `number` lies beyond the front (negative: behind it), if it is of this stream.
+impl Sequence {
+    /// How many steps `number` lies beyond the front (negative: behind it), if it is of this sequence.
     fn steps_to(&self, number: u64) -> Option<i64> {
         let distance = number.wrapping_sub(self.front).cast_signed();
         (distance.checked_rem(self.step)? == 0).then(|| distance / self.step)
@@ -66,7 +66,7 @@ impl Stream {
 
     /// The next numbers to fetch, up to `depth` steps ahead and within `all`.
     fn next(&mut self, depth: u64, all: &Range<u64>) -> Vec<u64> {
-        // As far as it has come, and a little more: a stream that ends soon wastes little.
+        // As far as it has come, and a little more: a sequence that ends soon wastes little.
         let depth = depth.min(self.length.saturating_sub(1));
         let mut numbers = Vec::new();
         if self.ahead > depth / 2 {
@@ -87,43 +87,43 @@ impl Stream {
 
 impl Patterns {
     /// Takes note of a number that was asked for, of `all`; gives those to fetch now, in order, so that
-    /// every stream is up to `depth` numbers ahead.
+    /// every sequence is up to `depth` numbers ahead.
     pub(super) fn observe(&mut self, number: u64, depth: u64, all: &Range<u64>) -> Vec<u64> {
         let mut next = self.follow(number, depth, all);
-        self.is_new(number);
-        next.retain(|&number| self.is_new(number));
+        self.note_if_new(number);
+        next.retain(|&number| self.note_if_new(number));
         next
     }
 
-    /// Whether a number was neither asked for nor handed out of late; from now on it was.
-    fn is_new(&mut self, number: u64) -> bool {
-        if self.lately[0].len() == LATELY {
-            self.lately.swap(0, 1);
-            self.lately[0].clear();
+    /// Whether a number was neither asked for nor given recently; from now on it was.
+    fn note_if_new(&mut self, number: u64) -> bool {
+        if self.recently[0].len() == RECENTLY_GIVEN {
+            self.recently.swap(0, 1);
+            self.recently[0].clear();
         }
-        !self.lately[1].contains(&number) && self.lately[0].insert(number)
+        !self.recently[1].contains(&number) && self.recently[0].insert(number)
     }
 
     fn follow(&mut self, number: u64, depth: u64, all: &Range<u64>) -> Vec<u64> {
         self.clock += 1;
         let clock = self.clock;
-        for stream in &mut self.streams {
-            let Some(steps) = stream.steps_to(number) else { continue };
-            if steps.unsigned_abs() > stream.jitter() || stream.has_ended(clock) {
+        for sequence in &mut self.sequences {
+            let Some(steps) = sequence.steps_to(number) else { continue };
+            if steps.unsigned_abs() > sequence.jitter() || sequence.has_ended(clock) {
                 continue;
             }
-            stream.last_seen = clock;
+            sequence.last_seen = clock;
             if steps > 0 {
-                stream.advance(steps.unsigned_abs());
+                sequence.advance(steps.unsigned_abs());
             }
-            return stream.next(depth, all);
+            return sequence.next(depth, all);
         }
         let found = self.begin(number, clock);
         if self.recent.len() == RECENT {
             self.recent.pop_front();
         }
         self.recent.push_back(number);
-        found.map_or_else(Vec::new, |at| self.streams[at].next(depth, all))
+        found.map_or_else(Vec::new, |at| self.sequences[at].next(depth, all))
     }
 
     /// Finds four numbers at equal distances that end with `number`.
@@ -135,13 +135,19 @@ impl Patterns {
             let back = |steps: i64| number.checked_add_signed(-step * steps);
             (fits && has(back(2)) && has(back(3))).then_some(step)
         })?;
-        self.streams.retain(|stream| !stream.has_ended(clock));
-        if self.streams.len() == STREAMS {
-            let oldest = self.streams.iter().enumerate().min_by_key(|(_, s)| s.last_seen)?.0;
-            self.streams.swap_remove(oldest);
+        self.sequences.retain(|sequence| !sequence.has_ended(clock));
+        if self.sequences.len() == MAX_SEQUENCES {
+            let oldest = self.sequences.iter().enumerate().min_by_key(|(_, s)| s.last_seen)?.0;
+            self.sequences.swap_remove(oldest);
         }
-        self.streams.push(Stream { front: number, step, length: 3, ahead: 0, last_seen: clock });
-        Some(self.streams.len() - 1)
+        self.sequences.push(Sequence {
+            front: number,
+            step,
+            length: 3,
+            ahead: 0,
+            last_seen: clock,
+        });
+        Some(self.sequences.len() - 1)
     }
 }
 
@@ -177,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn several_streams_at_once_are_told_apart() {
+    fn several_sequences_at_once_are_told_apart() {
         // Eight workers, each with its own eighth, and eight that share every eighth sample.
         let parts = (0..500).flat_map(|i| (0..8).map(move |worker| worker * 5000 + i));
         let (hits, _, asked) = run(parts);
@@ -188,14 +194,14 @@ mod tests {
     }
 
     #[test]
-    fn workers_that_overtake_one_another_do_not_end_a_stream() {
+    fn workers_that_overtake_one_another_do_not_end_a_sequence() {
         let jittered = (0..250).flat_map(|i| [i * 4 + 1, i * 4, i * 4 + 3, i * 4 + 2]);
         let (hits, fetched, asked) = run(jittered);
         assert!(hits * 100 >= asked * 95 && fetched <= 1200, "{hits} {fetched} of {asked}");
     }
 
     #[test]
-    fn streams_that_cross_hand_out_a_number_once() {
+    fn sequences_that_cross_give_a_number_once() {
         let mut patterns = Patterns::default();
         let mut seen = HashSet::new();
         // In order, and by fours, of the same numbers.
@@ -225,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_ends_at_the_ends_of_the_dataset() {
+    fn a_sequence_ends_at_the_ends_of_the_dataset() {
         let mut patterns = Patterns::default();
         let foreseen: Vec<u64> = (0..6).flat_map(|i| patterns.observe(i, 64, &(0..6))).collect();
         assert_eq!(foreseen, [4, 5]);

@@ -61,8 +61,8 @@ impl Prefetch {
         }
     }
 
-    /// What to fetch because a sample was looked up, if those that are will be read, it may be in a
-    /// container that `is_cold`, and nobody fetches it.
+    /// What to fetch because a sample was looked up, if reads follow lookups, it lies in a part that
+    /// `is_cold`, and it is not in flight.
     pub(in crate::vfs) fn looked_up(
         &self,
         ino: u64,
@@ -79,7 +79,7 @@ impl Prefetch {
         let range = at.extent();
         let is_small = self.takes_blocks() && self.memory.is_small(&at);
         let block = self.memory.blocks().around(located.part, &range).filter(|_| is_small);
-        // One that lies in two blocks has mostly both.
+        // A sample that lies in two blocks mostly finds both.
         let is_there = is_small && block.is_none_or(|id| self.memory.blocks().has(id));
         if is_there || !self.memory.fits_whole(&at) {
             return None;
@@ -109,7 +109,7 @@ impl Prefetch {
         InFlightCount::new(&self.counts, samples)
     }
 
-    /// `None` if all of it is there, or on its way.
+    /// `None` if all of its samples are cached or in flight.
     fn fetch_of_read(&self, read: MergedRead, rights: Rights) -> Option<Fetch> {
         let MergedRead { part, samples, is_announced, .. } = read;
         let all = samples.len();
@@ -132,7 +132,7 @@ impl Prefetch {
         Some(Fetch { span, target, is_announced, since, _in_flight })
     }
 
-    /// Makes room for a read: stale samples go, then blocks, which nobody has announced.
+    /// Makes room for a read: stale samples go first, then blocks, which were not announced.
     fn room_for(&self, queue: &mut Queue, read: &MergedRead) -> Option<Rights> {
         let bytes = room_bytes(read);
         let window = self.window.reserve(bytes).or_else(|| {

@@ -68,7 +68,7 @@ pub struct PrefetchFigures {
     pub announced: u64,
     /// Samples announced and not begun.
     pub waiting: u64,
-    /// Whether what waits finds no room until some of what is there was read.
+    /// Whether waiting samples find no room until some of the prefetched ones were read.
     pub is_full: bool,
     /// Samples that are being fetched, or put into the kernel's page cache.
     pub in_flight: u64,
@@ -88,7 +88,7 @@ pub struct PrefetchFigures {
     pub fetched_bytes: u64,
     /// Bytes of them put into the kernel's page cache.
     pub stored_bytes: u64,
-    /// Bytes dropped because nobody asked for them.
+    /// Bytes dropped because they were not read in time.
     pub unused_bytes: u64,
     /// Samples that were asked for after they had been fetched.
     pub used: u64,

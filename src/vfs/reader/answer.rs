@@ -41,7 +41,7 @@ impl Reader {
         Step::done(Payload::Own(bytes))
     }
 
-    /// Answers with a sample that nobody else has.
+    /// Answers with a sample that no other read follows.
     pub(super) fn answer_own(&self, task: &Task, verified: Verified) -> Step {
         self.samples.stats().served(task.want.end - task.want.start);
         let (buffer, all) = verified.into_buffer();

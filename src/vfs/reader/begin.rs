@@ -11,7 +11,7 @@ use crate::vfs::samples::check::stored_range;
 use crate::vfs::span::Span;
 use std::ops::Range;
 
-/// To copy so many bytes takes longer than to look first where they lie.
+/// Copying this many bytes takes longer than a first fetch of the header bytes alone.
 const WORTH_A_LOOK_BYTES: u64 = 32 << 10;
 
 impl Reader {

@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 /// How much is read at a time to decode all of a sample.
 const READ_BYTES: u64 = 1 << 20;
-/// A checkpoint may take so much memory.
+/// The most memory that a checkpoint takes.
 const CHECKPOINT_BYTES: u64 = 32 << 10;
 const NO_CHECKPOINTS: &str = "more than 64 MiB without a place to begin at: its encoding cannot be read in the \
      middle";

@@ -1,4 +1,4 @@
-//! What a read does that must wait for the disk: it fetches more than it needs, or follows who does.
+//! A read that must wait for the disk fetches more than it needs, or follows a read that does.
 
 use super::Reader;
 use super::task::{State, Step, Task, Wait};
