@@ -82,7 +82,7 @@ impl Column {
 }
 
 fn out_of_range() -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, "a number in it leads out of it")
+    io::Error::new(io::ErrorKind::InvalidData, "an offset in it points outside of it")
 }
 
 impl fmt::Debug for Column {

@@ -43,9 +43,9 @@ impl Renamed {
     #[must_use]
     pub fn summary(&self) -> Option<String> {
         let counts = [
-            (self.escaped, "escaped: no folder can hold them, or they lead out of it"),
+            (self.escaped, "escaped: no directory can hold them, or they point out of it"),
             (self.numbered, "numbered: they stand more than once"),
-            (self.hidden, "hidden behind others of the same name"),
+            (self.hidden, "hidden by others of the same name"),
         ];
         let counts = counts.iter().filter(|(count, _)| *count > 0);
         let parts: Vec<_> = counts.map(|(count, what)| format!("{count} {what}")).collect();

@@ -165,7 +165,7 @@ impl Format for Compressed {
         StreamIndex::decode_all(source, self.codec, &mut |offset_bytes, bytes| {
             out.write_all(bytes).map_err(|e| Error::Unreadable {
                 part: source.name().clone(),
-                what: "the stream into its spool",
+                what: "the stream, to write it to the spool",
                 offset_bytes,
                 source: e,
             })

@@ -43,8 +43,8 @@ pub enum Error {
 
     /// A compressed stream that can only be decoded from its beginning.
     #[error(
-        "{part}: this {format} stream cannot be read in the middle: at byte {offset_bytes}: expected places to \
-         decode from at most 64 MiB apart, found {found}: --spool DIR decodes it to disk, or compress it in \
+        "{part}: this {format} stream cannot be read in the middle: at byte {offset_bytes}: expected \
+         checkpoints at most 64 MiB apart, found {found}: --spool DIR decodes it to disk, or compress it in \
          frames or blocks (zstd: pzstd, xz: -T0)"
     )]
     NoCheckpoints {
@@ -86,7 +86,7 @@ impl Error {
             format: "dataset",
             offset_bytes: 0,
             expected: format!("a container of a known format ({})", names.join(", ")),
-            found: format!("{} bytes that are none", source.len()),
+            found: format!("{} bytes of no known format", source.len()),
             hint: "",
         }
     }

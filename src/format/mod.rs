@@ -9,7 +9,8 @@
 //!
 //! 1. [`Format`]: `detect` by content (cheap, and only [`Detected::Yes`] if nothing else begins so), and `open`,
 //!    which checks all of the structure and leaves the index where it is ([`Source::table`]). If `open` must
-//!    read all of the container: `is_scanned`, `open_kept` and [`Container::keep`].
+//!    read all of the container: `is_scanned`, `open_kept` and [`Container::keep`], for which [`scanned`] has the
+//!    index, its file and the pass; with `scan_stream` compressed files of it are read, too.
 //! 2. [`Container`]: `sample` says where the bytes of sample i lie, and by its [`Content`] what more is needed:
 //!    nothing (`Stored`), or `prefix`, `decode` and perhaps `decoder`, `piece`. Samples that are whole may be
 //!    next to damaged ones: those are [`Sample::damaged`], or give an error when they are decoded.

@@ -204,7 +204,7 @@ fn section_at(reader: &Reader, source: &dyn Source, at: u64) -> Result<(Section,
     let left = reader.len().saturating_sub(at);
     if left < HEAD_BYTES as u64 {
         let found = format!("{left} bytes");
-        return Err(reader.malformed(at, format!("a head of {HEAD_BYTES} bytes"), found, CUT));
+        return Err(reader.malformed(at, format!("a header of {HEAD_BYTES} bytes"), found, CUT));
     }
     let head: [u8; HEAD_BYTES] = reader.bytes("a head", at)?;
     let ([magic, of_head], rest) = split(&head);
@@ -230,7 +230,7 @@ fn section_at(reader: &Reader, source: &dyn Source, at: u64) -> Result<(Section,
     let end = rows.checked_mul(4).and_then(|bytes| bytes.checked_next_multiple_of(8));
     let end = end.and_then(|bytes| rows_at.checked_add(bytes)).filter(|&end| end <= reader.len());
     let Some(end) = end.filter(|_| rows == if stream_bytes > 0 { 0 } else { samples }) else {
-        let found = format!("{} bytes behind the head", reader.len().saturating_sub(rows_at));
+        let found = format!("{} bytes after the header", reader.len().saturating_sub(rows_at));
         let expected = format!("{rows} rows for {samples} samples");
         return Err(reader.malformed(rows_at, expected, found, CUT));
     };
@@ -268,7 +268,7 @@ fn check_rows(
         true => Ok(()),
         false => {
             let at = rows_at.saturating_add(row_bytes);
-            Err(reader.malformed(at, "zeros behind the rows", format!("{behind:x?}"), CUT))
+            Err(reader.malformed(at, "zeros after the rows", format!("{behind:x?}"), CUT))
         }
     }
 }

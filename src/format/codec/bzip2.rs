@@ -142,7 +142,7 @@ impl Stream {
         let input = self.staged.get(self.staged_at..).unwrap_or_default();
         let status = self.core.decompress(input, step.room()).map_err(|e| damaged(&e))?;
         if status == Status::StreamEnd {
-            return Err("the bzip2 stream ends where it should not".to_owned());
+            return Err("the bzip2 stream ends early".to_owned());
         }
         let length = |now: u64, then: u64| usize::try_from(now.saturating_sub(then)).unwrap_or(0);
         let taken = length(self.core.total_in(), before.0);
@@ -179,7 +179,7 @@ impl Bzip2 {
                 None if is_last && !is_first => self.phase = Phase::End,
                 None => return Ok(false),
                 Some(b'B') => self.phase = Phase::Head(0),
-                Some(_) if is_first => return Err("this is no bzip2 stream".to_owned()),
+                Some(_) if is_first => return Err("this is not a bzip2 stream".to_owned()),
                 Some(_) => self.phase = Phase::End,
             },
             Phase::Head(seen) => {
@@ -190,7 +190,7 @@ impl Bzip2 {
                         self.stream = Stream::new(byte, 0, &[], 0)?;
                         Phase::Mark(0)
                     }
-                    _ => return Err("this is no bzip2 stream".to_owned()),
+                    _ => return Err("this is not a bzip2 stream".to_owned()),
                 };
             }
             Phase::Mark(at_bit) => match self.stream.mark(at_bit) {

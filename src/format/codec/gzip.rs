@@ -138,7 +138,7 @@ impl Head {
                 }
                 Ok(())
             }
-            _ => Err("this is no gzip header".to_owned()),
+            _ => Err("this is not a gzip header".to_owned()),
         }
     }
 
@@ -234,7 +234,7 @@ impl Gzip {
                 // Padding to a block of a tape or disk.
                 Some(0) if !*is_start => step.take(1),
                 Some(0x1f) => self.phase = Phase::Head(Head::default()),
-                Some(_) if *is_start => return Err("this is no gzip header".to_owned()),
+                Some(_) if *is_start => return Err("this is not a gzip header".to_owned()),
                 Some(_) => self.phase = Phase::End,
             },
             Phase::Head(head) => {

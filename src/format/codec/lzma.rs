@@ -34,7 +34,7 @@ impl Lzma {
     /// The header as `.lzma` files have it; its size says "unknown" where it is.
     fn begin(&self) -> Result<Stream, String> {
         let [_, _, 5, 0, flags, dictionary @ ..] = self.head.as_slice() else {
-            return Err("this is no header of LZMA in zip".to_owned());
+            return Err("this is not an LZMA header as zip stores it".to_owned());
         };
         let mut dictionary = dictionary.first_chunk().map_or(0, |&b| u32::from_le_bytes(b));
         if let Some(size) = self.size_bytes {

@@ -18,7 +18,7 @@ pub(super) fn decode(input: &[u8], out: &mut [u8]) -> Result<(), String> {
     let restore = match head >> 12 {
         0 => RestoreMethod::Restart,
         1 => RestoreMethod::CutOff,
-        other => return Err(format!("PPMd's way {other} to restore its model is unknown")),
+        other => return Err(format!("PPMd's method {other} to restore its model is unknown")),
     };
     let mut core = Ppmd8Decoder::new(coded, order, memory_bytes, restore)
         .map_err(|e| format!("the PPMd stream cannot be decoded: {e}"))?;

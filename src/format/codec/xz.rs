@@ -116,7 +116,7 @@ impl Frame {
             self.field.clear();
             self.at = At::Block;
         } else if self.field.len() >= 12 {
-            return Err("this is no xz stream".to_owned());
+            return Err("this is not an xz stream".to_owned());
         }
         Ok(())
     }
@@ -205,7 +205,9 @@ impl Xz {
                 self.is_resumed = false;
                 self.frame = Frame { at: At::StreamHeader, ..Frame::default() };
             }
-            Some(_) if self.frame.at == At::Start => return Err("this is no xz stream".to_owned()),
+            Some(_) if self.frame.at == At::Start => {
+                return Err("this is not an xz stream".to_owned());
+            }
             Some(_) => self.frame.at = At::End,
         }
         Ok(true)

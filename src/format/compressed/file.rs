@@ -31,7 +31,8 @@ impl CompressedFile {
         let mut warnings = Vec::new();
         let behind = source.len().saturating_sub(stream.stored_bytes());
         if behind > 0 {
-            warnings.push(format!("{part}: {behind} bytes behind the stream are none of it"));
+            warnings
+                .push(format!("{part}: {behind} bytes after the end of the stream are ignored"));
         }
         if stream.is_cut() {
             let (stored, decoded) = (stream.stored_bytes(), stream.decoded_bytes());

@@ -127,7 +127,7 @@ impl FfRecordFile {
         let gap = first_offset.saturating_sub(data_start);
         if gap > 0 {
             warnings.push(format!(
-                "{}: {gap} bytes behind the index belong to no sample",
+                "{}: {gap} bytes after the index belong to no sample",
                 source.name()
             ));
         }
@@ -284,14 +284,14 @@ fn check_head(source: &dyn Source) -> Result<(Head, u64)> {
     }
     if head.crc == 0 && head.samples == 0 && file_bytes > HEAD_BYTES {
         let found =
-            format!("zeros, with {} bytes behind them", file_bytes.saturating_sub(HEAD_BYTES));
+            format!("zeros, and {} bytes after them", file_bytes.saturating_sub(HEAD_BYTES));
         let hint = ": the writer died before it finished; write the file again";
         return Err(malformed(source, 0, "a header", found, hint));
     }
     let Some(data_start) = head.data_start(file_bytes) else {
         let found = format!("a file of {file_bytes} bytes");
         let expected = format!("an index of {} samples, 12 bytes each", head.samples);
-        let hint = ": the file is truncated, or is no FFRecord";
+        let hint = ": the file is truncated, or is not an FFRecord file";
         return Err(malformed(source, 4, &expected, found, hint));
     };
     Ok((head, data_start))

@@ -259,18 +259,18 @@ impl Branch {
         for name in path.split(|byte| *byte == b'/') {
             depth = depth.saturating_add(1);
             let Branch::Folder(entries) = place else {
-                return Err(invalid("a file and a folder of one name"));
+                return Err(invalid("a file and a directory with the same name"));
             };
             place = entries.entry(name.into()).or_default();
         }
         if depth >= pickle::MAX_DEPTH {
-            return Err(invalid("the folders lie too deep inside each other"));
+            return Err(invalid("the directories are nested too deeply"));
         }
         match (&place, &leaf) {
             (Branch::Folder(entries), _) if entries.is_empty() => *place = leaf,
             // A folder that was implied by what lies in it.
             (Branch::Folder(_), Branch::Folder(_)) => {}
-            _ => return Err(invalid("two members of one name")),
+            _ => return Err(invalid("two members with the same name")),
         }
         Ok(())
     }

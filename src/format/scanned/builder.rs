@@ -175,7 +175,7 @@ impl<R: SampleRow> Builder<R> {
     /// The index; errors call the container `part`.
     pub(in crate::format) fn finish(mut self, part: PartName) -> Index<R> {
         if self.more_warnings > 0 {
-            self.warnings.push(format!("{part}: {} more such", self.more_warnings));
+            self.warnings.push(format!("{part}: {} more warnings", self.more_warnings));
         }
         // A line each.
         let warnings: Vec<_> = self.warnings.iter().map(|text| text.replace('\n', " ")).collect();

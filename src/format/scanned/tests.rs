@@ -137,7 +137,7 @@ fn an_index_comes_back_as_it_was_built() {
         assert_eq!(index.piece(3, 27).unwrap(), None);
         assert_eq!(index.piece(4, 0).unwrap(), None);
         assert_eq!((index.warnings().len(), &*index.warnings()[1]), (33, "warning 1"));
-        assert_eq!(index.warnings()[32], "index: 8 more such");
+        assert_eq!(index.warnings()[32], "index: 8 more warnings");
         let mut samples = Vec::new();
         let mut directories = Vec::new();
         let mut see = |member: crate::format::Member| {

@@ -123,7 +123,7 @@ impl<'a> Indexer<'a> {
                 Err(why) => return Err(self.refuse(why, "")),
             };
             if step == Progress::default() {
-                return Err(self.refuse("a decoder that cannot go on".into(), ""));
+                return Err(self.refuse("a decoder that makes no progress".into(), ""));
             }
             self.input_at = self.input_at.saturating_add(step.taken);
             self.index.stored_bytes = self.index.stored_bytes.saturating_add(step.taken as u64);
@@ -181,7 +181,8 @@ impl<'a> Indexer<'a> {
         let decoded = self.index.decoded_bytes;
         let fair = self.index.stored_bytes.saturating_mul(MAX_RATIO).saturating_add(FREE_BYTES);
         if decoded > fair.min(MAX_DECODED_BYTES) {
-            let found = format!("{decoded} bytes and more from {}", self.index.stored_bytes);
+            let found =
+                format!("{decoded} bytes or more, decoded from {}", self.index.stored_bytes);
             return Err(self.refuse(found, ": it looks like a decompression bomb"));
         }
         if self.open_bytes() > MAX_INTERVAL_BYTES && self.needs_checkpoints {
@@ -205,7 +206,7 @@ impl<'a> Indexer<'a> {
         }
         let Some(checkpoint) = self.decoder.checkpoint() else { return Ok(()) };
         if u32::try_from(checkpoint.state.len()).is_err() {
-            return Err(self.refuse("a state that is too long".into(), ""));
+            return Err(self.refuse("a checkpoint that is too large".into(), ""));
         }
         self.end_interval();
         self.index.states.extend_from_slice(&checkpoint.state);
@@ -249,7 +250,7 @@ fn refused(
         part: source.name().clone(),
         format: codec.name(),
         offset_bytes,
-        expected: format!("a {} stream with places to decode from", codec.name()),
+        expected: format!("a valid {} stream", codec.name()),
         found,
         hint,
     }

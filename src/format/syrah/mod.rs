@@ -212,7 +212,7 @@ impl SyrahFile {
         };
         let behind = file_bytes.saturating_sub(end);
         if behind > 0 {
-            file.warn(|| format!("{behind} bytes behind the metadata belong to nothing"));
+            file.warn(|| format!("{behind} bytes after the metadata belong to no item"));
         }
         let mut names = FieldNames::default();
         for entry in &entries {
@@ -227,7 +227,7 @@ impl SyrahFile {
         let path = self.source.name();
         match self.warnings.len() {
             0..MAX_WARNINGS => self.warnings.push(format!("{path}: {}", text())),
-            MAX_WARNINGS => self.warnings.push(format!("{path}: and more like that")),
+            MAX_WARNINGS => self.warnings.push(format!("{path}: and more warnings")),
             _ => {}
         }
     }
@@ -297,7 +297,9 @@ impl SyrahFile {
         if odd > 0 {
             self.warn(|| {
                 let dtype = String::from_utf8_lossy(&entry.dtype);
-                format!("{odd} arrays of {name:?} are no whole number of {dtype}: shown as stored")
+                format!(
+                    "{odd} arrays of {name:?} hold a part of an element of {dtype}: shown as they are stored"
+                )
             });
         }
         Ok(())

@@ -118,7 +118,7 @@ fn an_unknown_type_and_a_part_of_an_element_are_shown_as_stored_with_a_warning()
     assert_eq!(files["000001/b"].as_deref(), Some(&[4; 5][..]));
     let [unknown, odd] = container.warnings() else { panic!("{:?}", container.warnings()) };
     assert!(unknown.contains(r#""a" is of the unknown type "complex64""#), "{unknown}");
-    assert!(odd.contains(r#"1 arrays of "b" are no whole number of int32"#), "{odd}");
+    assert!(odd.contains(r#"1 arrays of "b" hold a part of an element of int32"#), "{odd}");
 }
 
 #[test]
@@ -207,7 +207,7 @@ fn an_array_outside_the_data_is_refused_or_alone_is_damaged() {
 #[test]
 fn bytes_behind_the_metadata_are_accepted_with_a_warning() {
     let file = [write(&small()), vec![0; 9]].concat();
-    assert!(open(&file).unwrap().warnings()[0].contains("9 bytes behind the metadata"));
+    assert!(open(&file).unwrap().warnings()[0].contains("9 bytes after the metadata"));
 }
 
 #[test]

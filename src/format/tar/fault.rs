@@ -41,5 +41,10 @@ impl Fault {
 }
 
 pub(super) fn no_size(at: u64) -> Fault {
-    Fault::new(at, "the size of a member", "no number, or one that is too large", DAMAGED)
+    Fault::new(
+        at,
+        "the size of a member",
+        "a field that is not a number, or a number that is too large",
+        DAMAGED,
+    )
 }

@@ -145,7 +145,7 @@ impl TarScanner {
             return Err(Fault::new(
                 member.at,
                 "a whole archive",
-                "the rest of a file that begins in another one: a volume of several",
+                "the rest of a file that begins in another volume",
                 ": unpack the volumes and pack them anew (--allow-damaged serves the members that are whole)",
             ));
         }

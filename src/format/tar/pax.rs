@@ -63,7 +63,7 @@ impl Pax {
             b"path" => self.path = Some(text()),
             b"linkpath" => self.link_path = Some(text()),
             b"size" => {
-                let size = |value| number(value).ok_or("a size that is none");
+                let size = |value| number(value).ok_or("a size that is not a number");
                 self.size = Some((!value.is_empty()).then_some(value).map(size).transpose()?);
             }
             b"mtime" => self.modified = Some(time(value)),

@@ -178,13 +178,18 @@ impl TarScanner {
         if self.zeros > 0 && self.headers > 0 {
             self.want = None;
             self.build.warn(format!(
-                "{}: what follows the end of the archive at byte {at} is none",
+                "{}: the bytes from byte {at} on, after the end of the archive, are ignored",
                 self.part
             ));
             return Ok(());
         }
         let hint = if self.headers == 0 { NO_HINT } else { DAMAGED };
-        Err(Fault::new(at, "a header with a right checksum", "a block that is none", hint))
+        Err(Fault::new(
+            at,
+            "a header with the right checksum",
+            "a block that is not a header",
+            hint,
+        ))
     }
 
     fn begin_extension(&mut self, kind: u8, at: u64, header: Header) -> Result<(), Fault> {
@@ -254,7 +259,7 @@ impl TarScanner {
         }
         if self.damaged_maps > 0 {
             self.build.warn(format!(
-                "{part}: {} sparse files have maps that cannot be right: reading them fails",
+                "{part}: {} sparse files have maps that are invalid: reading them fails",
                 self.damaged_maps
             ));
         }

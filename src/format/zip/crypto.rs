@@ -23,10 +23,10 @@ const ROUNDS: u32 = 1000;
 const KEYS_BYTES: usize = 12;
 
 const CUT: &str = "fewer bytes than its encryption adds";
-const WRONG: &str = "a member that another password encrypts";
+const WRONG: &str = "a member encrypted with another password";
 const TAMPERED: &str = "bytes that do not match their HMAC";
 const ENDLESS: &str = "more bytes than its cipher can count";
-const UNKNOWN: &str = "an encryption that nobody knows";
+const UNKNOWN: &str = "an unknown encryption method";
 
 /// How a member is encrypted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

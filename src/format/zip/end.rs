@@ -106,7 +106,7 @@ pub(super) fn find(source: &dyn Source) -> Result<End> {
         }
         None => {
             let found = "none in the last 64 KiB".to_owned();
-            let hint = ": the file is truncated, or is no zip file";
+            let hint = ": the file is truncated, or is not a zip file";
             malformed(source, source.len(), "an end record with the central directory", found, hint)
         }
     })
@@ -153,7 +153,7 @@ fn examine(source: &dyn Source, record: &[u8], at: u64) -> Found<End> {
     let expected = "a central directory before the end record";
     let Some(before) = stated.limit.checked_sub(stated.directory_bytes) else {
         let found = format!("one of {} bytes", stated.directory_bytes);
-        return reject(at, expected, found, ": the file lacks its beginning, or is no zip file");
+        return reject(at, expected, found, ": the file lacks its beginning, or is not a zip file");
     };
     if stated.directory_bytes == 0 {
         if stated.rows == 0 {

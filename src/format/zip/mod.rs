@@ -339,7 +339,7 @@ impl Container for ZipFile {
         let head = self.head(self.row_at(index)?)?;
         self.decoder_of(&head, from).map_err(|why| {
             let at = head.offset_bytes.saturating_add(self.shift_bytes);
-            self.malformed(at, "a place to go on from", why, "")
+            self.malformed(at, "a checkpoint of this member", why, "")
         })
     }
 

@@ -50,7 +50,7 @@ pub(super) fn open(source: Arc<dyn Source>, options: &OpenOptions) -> Result<Zip
     let guessed = guessed.and_then(Guess::charset);
     if let Some(charset) = guessed {
         scan.warn(format!(
-            "names are not in UTF-8, and taken to be in {}; `encoding` says otherwise",
+            "names are not UTF-8, and are read as {}; set `encoding` if that is wrong",
             charset.name()
         ));
     }
@@ -114,7 +114,7 @@ fn check_front(
         return Ok(());
     }
     if end::is_local(end::mark(source)?) && !options.allow_damaged {
-        let found = format!("one that begins at byte {}, behind another", end.shift_bytes);
+        let found = format!("one that begins at byte {}, after another", end.shift_bytes);
         let hint = ": a truncated archive whose last member is an archive looks like that \
                     (--allow-damaged serves the inner one)";
         return Err(malformed(source, 0, "one archive", found, hint));
@@ -313,12 +313,12 @@ impl<'a> Scan<'a> {
         let counts = std::mem::take(&mut self.counts);
         let texts = [
             (counts.without_password, "members are encrypted: they give EIO without a password"),
-            (counts.locked, "members are encrypted in a way that nobody knows here: they give EIO"),
+            (counts.locked, "members are encrypted with an unknown method: they give EIO"),
             (counts.unknown_method, "members are encoded with an unknown method: they give EIO"),
             (counts.wrong_size, "members claim sizes that cannot be right: they give EIO"),
             (counts.outside, "members do not lie within the file: they give EIO"),
             (counts.special, "members are devices, pipes or sockets: they are not shown"),
-            (counts.full_folders, "folders have content of their own: it is not shown"),
+            (counts.full_folders, "directories contain data, which is not shown"),
             (
                 counts.unresolved_links,
                 "hard links lead to no member: they are shown as empty files",
@@ -332,7 +332,7 @@ impl<'a> Scan<'a> {
             self.warn(format!("{front} bytes before the archive belong to no member"));
         }
         if behind > 0 {
-            self.warn(format!("{behind} bytes behind the archive belong to no member"));
+            self.warn(format!("{behind} bytes after the archive belong to no member"));
         }
     }
 }
@@ -399,7 +399,7 @@ impl ZipFile {
         if head.lock.accepts(password, &front, Self::check_bytes(&head)) {
             return Ok(());
         }
-        let hint = " (--allow-damaged serves the members that it does not matter for)";
+        let hint = " (--allow-damaged serves the members that do not need it)";
         let found = "another".to_owned();
         Err(malformed(self.source.as_ref(), data_at, "the archive's password", found, hint))
     }

@@ -13,7 +13,7 @@ use crate::format::{Checkpoint, Decoder, Progress, Secret, codec};
 const CHUNK_BYTES: usize = 16 << 10;
 const MIN_CHUNK_BYTES: usize = 64;
 const CUT: &str = "the stored bytes end early";
-const FOREIGN: &str = "this is no checkpoint of the member";
+const FOREIGN: &str = "this is not a checkpoint of this member";
 
 /// An encrypted member.
 #[derive(Debug, Clone)]

@@ -17,7 +17,7 @@ pub(super) struct Walked {
     pub(super) is_cut: bool,
 }
 
-/// Visits every row with its place in the directory, up to the first bytes that are none, or to where
+/// Visits every row with its place in the directory, up to the first bytes of no known format, or to where
 /// `visit` says stop.
 ///
 /// # Errors

@@ -32,7 +32,7 @@ fn write_folder(
     out: &mut impl Write,
 ) -> io::Result<()> {
     let Some(levels_below) = levels_left.checked_sub(1) else {
-        return Err(invalid("the folders lie too deep inside each other"));
+        return Err(invalid("the directories are nested too deeply"));
     };
     out.write_all(create)?;
     for batch in folder.entries.chunks(BATCH) {

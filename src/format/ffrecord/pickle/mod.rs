@@ -100,10 +100,10 @@ pub enum Reason {
     #[error("a name {0}")]
     Name(&'static str),
     /// A folder has a name twice; the name is escaped.
-    #[error("the name \"{0}\" is in one folder twice")]
+    #[error("the name \"{0}\" is twice in one directory")]
     NameTwice(String),
     /// Folders lie too deep inside each other.
-    #[error("more than {MAX_DEPTH} folders inside each other")]
+    #[error("more than {MAX_DEPTH} nested directories")]
     TooDeep,
     /// Names repeated through the memo take many times the size of the pickle.
     #[error("repeated names outgrow the pickle")]

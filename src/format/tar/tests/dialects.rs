@@ -237,7 +237,7 @@ fn zeros_alone_are_an_empty_archive_and_other_bytes_behind_them_are_none() {
     let mut other = vec![0; 10240];
     other[9000] = 1;
     assert_eq!(Tar.detect(source(&other).as_ref()).unwrap(), Detected::No);
-    assert!(refusal(&other).contains("at byte 8704: expected a header with a right checksum"));
+    assert!(refusal(&other).contains("at byte 8704: expected a header with the right checksum"));
     assert_eq!(Tar.detect(source(&[0; 512]).as_ref()).unwrap(), Detected::No);
     let named = |name| Tar.detect(&MemorySource::new(name, vec![0; 1024])).unwrap();
     assert_eq!(named("member"), Detected::Perhaps);

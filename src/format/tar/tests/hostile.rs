@@ -49,7 +49,7 @@ fn a_broken_header_is_refused_with_the_byte_and_salvage_goes_on_behind_it() {
     let mut bytes = Writer::default().file("a", b"a").file("b", b"b").file("c", b"c").end();
     bytes[1030] ^= 1;
     let text = refusal(&bytes);
-    assert!(text.contains("at byte 1024: expected a header with a right checksum"), "{text}");
+    assert!(text.contains("at byte 1024: expected a header with the right checksum"), "{text}");
     let container = salvaged(&bytes).unwrap();
     assert_eq!(shown(container.as_ref(), &bytes), [file("a", b"a"), file("c", b"c")]);
     assert!(container.warnings().iter().any(|text| text.contains("from 1024 to 2048")));
@@ -144,7 +144,7 @@ fn a_block_whose_checksum_is_not_written_is_no_header() {
     block[0] = 0x80;
     block[1] = 0x80;
     assert_eq!(Tar.detect(source(&block).as_ref()).unwrap(), Detected::No);
-    assert!(refusal(&block).contains("at byte 0: expected a header with a right checksum"));
+    assert!(refusal(&block).contains("at byte 0: expected a header with the right checksum"));
 }
 
 #[test]

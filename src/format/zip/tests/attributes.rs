@@ -50,7 +50,7 @@ fn folders_are_members_without_bytes() {
     let full = Seen::File(Some(b"content".to_vec()));
     assert_eq!(seen, [Seen::Folder, Seen::Folder, Seen::Folder, full, Seen::Folder]);
     let container = open(zip(&members)).unwrap();
-    assert!(container.warnings()[0].contains("1 folders have content"));
+    assert!(container.warnings()[0].contains("1 directories contain data"));
     let mut modes = Vec::new();
     let mut see = |member: Member| {
         modes.push(match member.node {

@@ -48,7 +48,7 @@ fn what_stands_before_and_behind_is_skipped_and_mentioned() {
             assert_eq!(listed(bytes.clone()), content(&two()));
             let warnings = open(bytes).unwrap().warnings().join(" ");
             assert_eq!(warnings.contains("before the archive"), !archive.prefix.is_empty());
-            assert_eq!(warnings.contains("behind the archive"), !archive.trailing.is_empty());
+            assert_eq!(warnings.contains("after the archive"), !archive.trailing.is_empty());
         }
     }
 }
