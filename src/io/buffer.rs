@@ -6,7 +6,8 @@ use std::cell::Cell;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-const PAGE_BYTES: usize = 4096;
+/// Capacities are multiples of what reads past the page cache may have to be multiples of.
+const GRANULE_BYTES: usize = 4096;
 
 /// Page-aligned memory. Its content is whatever was last written there; it begins as zeros.
 ///
@@ -47,7 +48,7 @@ impl Buffer {
         if bytes == 0 {
             return Self::empty();
         }
-        let memory = MmapMut::map_anon(bytes.next_multiple_of(PAGE_BYTES));
+        let memory = MmapMut::map_anon(bytes.next_multiple_of(GRANULE_BYTES));
         Self(Memory::Own(memory.expect("there is memory for a buffer")))
     }
 
@@ -158,7 +159,7 @@ mod tests {
     fn buffers_are_page_aligned_and_keep_what_is_written() {
         let mut buffer = Buffer::with_capacity(5000);
         assert_eq!(buffer.capacity(), 8192);
-        assert_eq!(buffer.as_slice().as_ptr().align_offset(PAGE_BYTES), 0);
+        assert_eq!(buffer.as_slice().as_ptr().align_offset(crate::io::page_bytes()), 0);
         buffer.as_mut_slice()[8191] = 7;
         assert_eq!(buffer.as_slice()[8191], 7);
         buffer.reserve(8192);

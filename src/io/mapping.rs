@@ -5,6 +5,7 @@
 //! damaged, and the access goes on. Whoever reads looks at the mark afterwards. (systemd's journal reader
 //! does the same.) A SIGBUS from anywhere else kills the process as ever.
 
+use super::page::{page_bytes, page_start};
 use crate::format::Table;
 use memmap2::{Mmap, MmapOptions};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
@@ -116,6 +117,8 @@ impl Drop for Mapping {
 fn install_handler() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
+        // The handler may not ask for it.
+        let _ = page_bytes();
         // SAFETY: an all-zero sigaction is valid; the fields that matter are set below.
         let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
         action.sa_sigaction = on_sigbus as *const () as usize;
@@ -139,7 +142,7 @@ extern "C" fn on_sigbus(
         if start == 0 || address < start || address - start >= length {
             continue;
         }
-        let page = address & !4095;
+        let page = page_start(address, page_bytes());
         let rest = start + length - page;
         // SAFETY: `page .. page + rest` lies within the mapping that this place stands for (its first page
         // is the one that was touched); the owner is alive, since it is one of its reads that trapped.

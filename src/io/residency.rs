@@ -85,8 +85,7 @@ fn is_cached(file: &File, offset_bytes: u64, length_bytes: u64) -> bool {
     let failed = unsafe {
         libc::syscall(SYS_CACHESTAT, file.as_raw_fd(), &raw const range, &raw mut pages, 0)
     };
-    let page = nix::unistd::sysconf(nix::unistd::SysconfVar::PAGE_SIZE).ok().flatten();
-    let page = page.and_then(|bytes| u64::try_from(bytes).ok()).unwrap_or(4096);
+    let page = super::page_bytes() as u64;
     let last = offset_bytes.saturating_add(length_bytes - 1) / page;
     failed == 0 && pages.cached > last - offset_bytes / page
 }

@@ -2,7 +2,7 @@
 
 use super::check::{Check, mebibytes, number, text};
 use crate::daemon::memory;
-use crate::io::process;
+use crate::io::{page_bytes, process};
 use crate::transport::offer::{self, Obstacle};
 use crate::transport::{MAX_BACKGROUND, uring_offer};
 use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
@@ -11,9 +11,8 @@ use std::io;
 use std::os::unix::fs::PermissionsExt;
 
 const SET_USER_ID: u32 = 0o4000;
-/// Pages of the largest request that a mount agrees on.
-const WANTED_PAGES: u64 = 256;
-const PAGE_BYTES: u64 = 4096;
+/// The largest request that a mount agrees on.
+const WANTED_BYTES: u64 = 1 << 20;
 
 pub(super) fn checks() -> Vec<Check> {
     let rights = Rights::read(&process::status());
@@ -207,12 +206,14 @@ fn limit(name: &str, resource: Resource, show: fn(u64) -> String) -> Option<Chec
 }
 
 fn pages(limit: Option<&str>) -> Check {
+    let page_bytes = page_bytes() as u64;
+    let wanted = WANTED_BYTES / page_bytes;
     let name = "largest request";
     match number(limit) {
-        Some(pages) if pages < WANTED_PAGES => Check::note(
+        Some(pages) if pages < wanted => Check::note(
             name,
-            format!("{} (fs.fuse.max_pages_limit={pages})", mebibytes(pages * PAGE_BYTES)),
-            format!("as root: sysctl fs.fuse.max_pages_limit={WANTED_PAGES}"),
+            format!("{} (fs.fuse.max_pages_limit={pages})", mebibytes(pages * page_bytes)),
+            format!("as root: sysctl fs.fuse.max_pages_limit={wanted}"),
         ),
         Some(pages) => Check::ok(name, format!("1 MiB (fs.fuse.max_pages_limit={pages})")),
         None => Check::ok(name, "the kernel's own (no fs.fuse.max_pages_limit)"),
