@@ -36,7 +36,9 @@ impl Vfs {
     #[must_use]
     pub fn new(dataset: Dataset, catalog: Catalog, store: Store, options: Options) -> Self {
         let (count, bytes) = (dataset.len(), dataset.data_bytes());
-        let memory = Arc::new(Memory::new(options.cache_bytes, count, bytes, options.concurrency));
+        let Options { cache_bytes, concurrency, .. } = options;
+        let memory = Memory::new(cache_bytes, count, bytes, concurrency, store.profile());
+        let memory = Arc::new(memory);
         let samples = Arc::new(Samples::new(dataset, store, options.verify));
         let trace = Arc::new(Trace::default());
         let namespace = Arc::new(Namespace::new(Arc::clone(&samples), catalog, &options));

@@ -9,21 +9,17 @@ use super::budget::{Budget, Reservation};
 use super::chunk::Chunk;
 use super::in_flight::InFlightRead;
 use crate::io::Buffer;
+use crate::store::Profile;
 use lru::LruCache;
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The least that a device reads about as fast as less.
-const MIN_BLOCK_BYTES: u64 = 256 << 10;
-const MAX_BLOCK_BYTES: u64 = 4 << 20;
 /// A block should hold this many samples.
 const SAMPLES_A_BLOCK: u64 = 32;
 /// The cache should hold this many blocks.
 const MIN_BLOCKS: u64 = 16;
-/// Larger samples are fetched alone: a device reads several of them in the time of a block.
-const MAX_SMALL_BYTES: u64 = 32 << 10;
 /// If the cache holds less than this part of all data, hardly a second sample of a block is asked for.
 const WORTHWHILE: u64 = 64;
 /// A block is given up after this many times the reads within which chance would use it once.
@@ -84,6 +80,8 @@ pub(in crate::vfs) struct Blocks {
     budget: Budget,
     /// Fixed: it numbers the blocks.
     block_bytes: u64,
+    /// Larger samples are fetched alone.
+    max_small_bytes: u64,
     data_bytes: u64,
     /// Reads of small samples within which each is read once, were they all read once.
     samples: u64,
@@ -144,18 +142,25 @@ impl Entry {
 }
 
 impl Blocks {
-    /// For `samples` samples of `data_bytes` bytes together.
-    pub(in crate::vfs) fn new(budget: Budget, samples: u64, data_bytes: u64) -> Self {
+    /// For `samples` samples of `data_bytes` bytes together, in a store of this profile.
+    pub(in crate::vfs) fn new(
+        budget: Budget,
+        samples: u64,
+        data_bytes: u64,
+        profile: &Profile,
+    ) -> Self {
+        let Profile { min_block_bytes, max_block_bytes, max_small_bytes, .. } = *profile;
         let mean_bytes = data_bytes / samples.max(1);
         let most = floor_power_of_two(budget.cap_bytes() / MIN_BLOCKS);
-        let most = most.clamp(MIN_BLOCK_BYTES, MAX_BLOCK_BYTES);
-        let wanted = mean_bytes.saturating_mul(SAMPLES_A_BLOCK).min(MAX_BLOCK_BYTES);
-        let block_bytes = wanted.next_power_of_two().max(MIN_BLOCK_BYTES).min(most);
+        let most = most.clamp(min_block_bytes, max_block_bytes);
+        let wanted = mean_bytes.saturating_mul(SAMPLES_A_BLOCK).min(max_block_bytes);
+        let block_bytes = wanted.next_power_of_two().max(min_block_bytes).min(most);
         let shard = || Shard { held: LruCache::unbounded(), in_flight: HashMap::new(), ticks: 0 };
         Self {
             shards: (0..SHARDS).map(|_| Mutex::new(shard())).collect(),
             budget,
             block_bytes,
+            max_small_bytes,
             data_bytes,
             samples,
             mean_bytes: mean_bytes.max(1),
@@ -172,14 +177,14 @@ impl Blocks {
     /// Whether blocks are worth their memory with this dataset.
     pub(in crate::vfs) fn is_worthwhile(&self) -> bool {
         let cap_bytes = self.budget.cap_bytes();
-        self.mean_bytes <= MAX_SMALL_BYTES
+        self.mean_bytes <= self.max_small_bytes
             && self.block_bytes <= cap_bytes / MIN_BLOCKS
             && cap_bytes >= self.data_bytes / WORTHWHILE
     }
 
     /// Whether a sample is small beside a block.
     pub(in crate::vfs) fn is_small(&self, length_bytes: u64) -> bool {
-        length_bytes <= MAX_SMALL_BYTES.min(self.block_bytes / 4)
+        length_bytes <= self.max_small_bytes.min(self.block_bytes / 4)
     }
 
     /// The block that a range of a container lies in; `None` if it lies in two.
@@ -372,7 +377,7 @@ mod tests {
 
     /// 10,000 samples of 3 KiB.
     fn blocks(cap_bytes: u64) -> Arc<Blocks> {
-        Arc::new(Blocks::new(Budget::new(cap_bytes), 10_000, 10_000 * 3 * KIB))
+        Arc::new(Blocks::new(Budget::new(cap_bytes), 10_000, 10_000 * 3 * KIB, &Profile::DISK))
     }
 
     fn fetch(blocks: &Arc<Blocks>, number: u64) -> bool {
@@ -382,7 +387,8 @@ mod tests {
 
     #[test]
     fn a_block_holds_many_samples_and_the_cache_many_blocks() {
-        let of = |cap: u64, mean: u64| Blocks::new(Budget::new(cap), 1000, 1000 * mean);
+        let of =
+            |cap: u64, mean: u64| Blocks::new(Budget::new(cap), 1000, 1000 * mean, &Profile::DISK);
         assert_eq!(of(512 << 20, 3 * KIB).block_bytes, 256 * KIB);
         assert_eq!(of(512 << 20, 20 * KIB).block_bytes, 1024 * KIB);
         assert!(of(512 << 20, 20 * KIB).is_worthwhile());

@@ -10,6 +10,7 @@ pub(super) mod in_flight;
 pub(super) mod verified;
 
 use crate::format::{Content, Sample};
+use crate::store::Profile;
 use blocks::Blocks;
 use budget::Budget;
 use cache::SampleCache;
@@ -24,10 +25,16 @@ pub(super) struct Memory {
 
 impl Memory {
     /// Up to `cap_bytes` for a dataset of `samples` samples with `data_bytes` bytes, of which `concurrency`
-    /// are read at a time.
-    pub(super) fn new(cap_bytes: u64, samples: u64, data_bytes: u64, concurrency: u64) -> Self {
+    /// are read at a time, in a store of this profile.
+    pub(super) fn new(
+        cap_bytes: u64,
+        samples: u64,
+        data_bytes: u64,
+        concurrency: u64,
+        profile: &Profile,
+    ) -> Self {
         let budget = Budget::new(cap_bytes);
-        let blocks = Arc::new(Blocks::new(budget.clone(), samples, data_bytes));
+        let blocks = Arc::new(Blocks::new(budget.clone(), samples, data_bytes, profile));
         let cache = SampleCache::new(budget.clone(), Arc::clone(&blocks), concurrency);
         Self { budget, blocks, cache: Arc::new(cache) }
     }

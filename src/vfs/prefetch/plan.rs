@@ -13,10 +13,6 @@ use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-/// Samples that lie this near to one another are fetched with one read: about as fast as two reads.
-const MERGE_GAP_BYTES: u64 = 16 << 10;
-/// The largest read of several samples.
-const MERGED_BYTES: u64 = 1 << 20;
 /// Announced samples are sorted by place in batches; the first are small, so that a reader need not wait.
 const FIRST_BATCH_BYTES: u64 = 2 << 20;
 const MAX_BATCH_SAMPLES: usize = 1 << 16;
@@ -228,10 +224,11 @@ impl Prefetch {
         let mut reads: Vec<MergedRead> = Vec::new();
         for (sample, at) in located {
             let Range { start, end } = at.sample.extent();
+            let profile = self.samples.store().part(at.part).profile();
             if let Some(last) = reads.last_mut()
                 && last.part == at.part
-                && start <= last.range.end.saturating_add(MERGE_GAP_BYTES)
-                && end.max(last.range.end) - last.range.start <= MERGED_BYTES
+                && start <= last.range.end.saturating_add(profile.merge_gap_bytes)
+                && end.max(last.range.end) - last.range.start <= profile.max_merged_bytes
             {
                 last.range.end = last.range.end.max(end);
                 last.samples.push((sample, at));

@@ -14,7 +14,7 @@ fn whole(bytes: usize) -> Cached {
 
 fn cache(cap_bytes: u64) -> Arc<SampleCache> {
     let budget = Budget::new(cap_bytes);
-    let blocks = Arc::new(Blocks::new(budget.clone(), 0, 0));
+    let blocks = Arc::new(Blocks::new(budget.clone(), 0, 0, &crate::store::Profile::DISK));
     Arc::new(SampleCache::new(budget, blocks, 1))
 }
 
