@@ -308,7 +308,7 @@ impl Pending {
 fn check_name(name: &[u8]) -> Result<(), &'static str> {
     match name {
         b"" => Err("an empty name"),
-        b"." | b".." => Err("not a name but a way"),
+        b"." | b".." => Err("not a name: . and .. are directories"),
         _ if name.len() > MAX_NAME_BYTES => Err("a name of more than 255 bytes"),
         _ if name.contains(&0) => Err("a name with a NUL byte"),
         _ if name.contains(&b'/') => Err("a name with a slash"),

@@ -88,13 +88,13 @@ fn choose(
     let (path, file) = (source.name(), file.display());
     let why = match sections {
         [one] => format!("which {}", differs(one).unwrap_or("has other bytes in its samples")),
-        all => format!("which is none of the {} that it is of", all.len()),
+        all => format!("which is not one of the {} containers that it covers", all.len()),
     };
     Err(Failure::new(
         Exit::Malformed,
         format!(
-            "{file}: has no checksums of {path}, {why}: it was changed since, or is another one; if it \
-             is as it should be: ffrfs sum --sidecar {path}; else --checksums none does without"
+            "{file}: has no checksums of {path}, {why}: the container was changed since, or is another \
+             one; if it is right, run ffrfs sum --sidecar {path}; --checksums none does without"
         ),
     ))
 }

@@ -75,7 +75,7 @@ fn containers_in(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
         let endings: Vec<_> =
             format::FORMATS.iter().flat_map(|format| format.extensions()).collect();
         let endings: Vec<_> = endings.iter().map(|ending| format!("*.{ending}")).collect();
-        let why = format!("the folder holds no file of a known format ({})", endings.join(", "));
+        let why = format!("the directory holds no file of a known format ({})", endings.join(", "));
         return Err(unreadable(io::Error::new(io::ErrorKind::NotFound, why)));
     }
     found.sort();

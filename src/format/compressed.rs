@@ -155,7 +155,7 @@ impl Format for Compressed {
                 offset_bytes: stream.stored_bytes(),
                 expected: "a whole file".to_owned(),
                 found: format!("{} bytes of it, and the end", stream.decoded_bytes()),
-                hint: ": the file is truncated, and nothing in it is whole",
+                hint: ": the file is truncated, and nothing in it is complete",
             });
         }
         self.file(source, stream, container)

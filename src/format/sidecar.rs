@@ -211,7 +211,7 @@ fn section_at(reader: &Reader, source: &dyn Source, at: u64) -> Result<(Section,
     if magic != u64::from_le_bytes(MAGIC) {
         let found = format!("{:?}", String::from_utf8_lossy(&magic.to_le_bytes()));
         let expected = format!("{:?}", String::from_utf8_lossy(&MAGIC));
-        let hint = ": it is no sidecar, or one of another version; write it anew with \
+        let hint = ": not a sidecar, or one of another version; write it anew with \
                     `ffrfs sum --sidecar`";
         return Err(reader.malformed(at, expected, found, hint));
     }

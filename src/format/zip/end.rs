@@ -166,7 +166,7 @@ fn examine(source: &dyn Source, record: &[u8], at: u64) -> Found<End> {
         return match before.checked_sub(stated.offset_bytes) {
             Some(shift) => end(before, shift),
             None => {
-                let found = format!("it at byte {before}, not {}", stated.offset_bytes);
+                let found = format!("one at byte {before}, not {}", stated.offset_bytes);
                 reject(at, expected, found, ": the file lacks its beginning")
             }
         };

@@ -50,7 +50,10 @@ impl Prefetch {
             for (_, sample) in std::mem::take(&mut queue.arrived) {
                 self.drop_unused(sample);
             }
-            tracing::info!(dropped, "what was announced is not what is read: it is forgotten");
+            tracing::info!(
+                dropped,
+                "the reads do not follow the announced order: the prefetch hints are dropped"
+            );
         }
     }
 

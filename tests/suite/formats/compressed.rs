@@ -303,5 +303,8 @@ fn of_a_truncated_compressed_archive_what_is_whole_is_served_on_demand() {
     });
     let text = file_in(&folder, "x.txt.gz", &through("gzip", &["-c"], b"one file")[..20]);
     let refused = super::refused(&text, &["allow_damaged"]);
-    assert!(refused.code == 3 && refused.stderr.contains("nothing in it is whole"), "{refused:?}");
+    assert!(
+        refused.code == 3 && refused.stderr.contains("nothing in it is complete"),
+        "{refused:?}"
+    );
 }

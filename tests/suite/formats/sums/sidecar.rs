@@ -374,9 +374,9 @@ fn shards_have_a_sidecar_each_or_one_for_all() {
     });
     flip_byte(&place(2), 600);
 
-    // One of them is not among those that it is of.
+    // One of them is not among those that the sidecar covers.
     fs::write(place(9), tar_of(&members().0)).unwrap();
-    assert_words(&refused(&shards, &[&named]), 3, &["t-9.tar", "none of the 4"]);
+    assert_words(&refused(&shards, &[&named]), 3, &["t-9.tar", "not one of the 4"]);
     // Joined sidecars are a sidecar.
     sum(&place(9), &["--sidecar"]).ok();
     let joined = [fs::read(beside(&place(9))).unwrap(), fs::read(&all).unwrap()].concat();
