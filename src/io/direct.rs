@@ -2,8 +2,9 @@
 //! mount's own pages. Elsewhere through it, and out of it again.
 
 use super::{Buffer, probe};
+use rustix::io::ReadWriteFlags;
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, IoSliceMut};
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -129,13 +130,13 @@ impl Access {
 }
 
 fn preadv2(file: &File, buf: &mut [u8], offset: u64, flags: i32) -> io::Result<usize> {
-    let offset =
-        i64::try_from(offset).map_err(|_| io::Error::from(io::ErrorKind::UnexpectedEof))?;
-    let vector = libc::iovec { iov_base: buf.as_mut_ptr().cast(), iov_len: buf.len() };
-    // SAFETY: `vector` describes `buf`, which this function borrows mutably until the call returns; the
-    // kernel writes at most `iov_len` bytes to it. The descriptor is open as long as `file` is.
-    let read = unsafe { libc::preadv2(file.as_raw_fd(), &vector, 1, offset, flags) };
-    usize::try_from(read).map_err(|_| io::Error::last_os_error())
+    // The kernel takes the offset for a signed number, and -1 for the position of the descriptor.
+    if i64::try_from(offset).is_err() {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    let flags = ReadWriteFlags::from_bits_retain(flags.cast_unsigned());
+    let buffers = &mut [IoSliceMut::new(buf)];
+    Ok(rustix::io::preadv2(file, buffers, offset, flags)?)
 }
 
 /// The same file, whatever has become of its path.
@@ -160,7 +161,7 @@ fn open_directly(file: &File) -> io::Result<(File, u64)> {
 
 /// What the file system says it needs.
 fn stated_alignment(file: &File) -> Option<u64> {
-    let (memory_bytes, offset_bytes) = probe::told_alignment(file)?;
+    let (memory_bytes, offset_bytes) = probe::stated_alignment(file)?;
     let bytes = u64::from(memory_bytes.max(offset_bytes));
     (bytes.is_power_of_two() && bytes <= USUAL_ALIGNMENT_BYTES).then_some(bytes)
 }

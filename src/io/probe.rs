@@ -1,10 +1,9 @@
 //! What storage offers: reads past the page cache.
 
 use super::Buffer;
+use rustix::fs::{AtFlags, StatxFlags, statx};
 use std::fs::File;
 use std::io;
-use std::mem::MaybeUninit;
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
@@ -33,35 +32,22 @@ pub fn direct(path: &Path) -> io::Result<Direct> {
         Err(e) if e.raw_os_error() == Some(libc::EINVAL) => return Ok(Direct::Refused),
         other => other?,
     };
-    match told_alignment(&file) {
+    match stated_alignment(&file) {
         Some((0, _) | (_, 0)) => Ok(Direct::Refused),
         Some((memory_bytes, offset_bytes)) => Ok(Direct::Works { memory_bytes, offset_bytes }),
-        None => tried_alignment(&file),
+        None => found_alignment(&file),
     }
 }
 
-/// What statx(2) says since Linux 6.1, for file systems that tell: memory, offset.
-pub(super) fn told_alignment(file: &File) -> Option<(u32, u32)> {
-    let mut told = MaybeUninit::<libc::statx>::zeroed();
-    // SAFETY: the path is a string with its zero, `told` has room for a `struct statx`; both live until the
-    // call returns, and the descriptor is open as long as `file`.
-    let failed = unsafe {
-        libc::statx(
-            file.as_raw_fd(),
-            c"".as_ptr(),
-            libc::AT_EMPTY_PATH,
-            libc::STATX_DIOALIGN,
-            told.as_mut_ptr(),
-        )
-    };
-    // SAFETY: `statx` holds integers only, for which zeros are a value; the kernel wrote over some.
-    let told = unsafe { told.assume_init() };
-    let is_told = failed == 0 && told.stx_mask & libc::STATX_DIOALIGN != 0;
-    is_told.then_some((told.stx_dio_mem_align, told.stx_dio_offset_align))
+/// The alignment of memory and of offsets that statx(2) states since Linux 6.1, for file systems that state one.
+pub(super) fn stated_alignment(file: &File) -> Option<(u32, u32)> {
+    let stated = statx(file, c"", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN).ok()?;
+    let is_stated = stated.stx_mask & StatxFlags::DIOALIGN.bits() != 0;
+    is_stated.then_some((stated.stx_dio_mem_align, stated.stx_dio_offset_align))
 }
 
 /// The shortest read at the file's begin that is not refused.
-fn tried_alignment(file: &File) -> io::Result<Direct> {
+fn found_alignment(file: &File) -> io::Result<Direct> {
     for bytes in [512, 4096] {
         let mut buffer = Buffer::with_capacity(bytes);
         match file.read_at(&mut buffer.as_mut_slice()[..bytes], 0) {
@@ -87,7 +73,7 @@ mod tests {
         file.write_all(&[7; 10_000]).unwrap();
         let Direct::Works { memory_bytes, offset_bytes } = direct(file.path()).unwrap() else {
             // Then a read with O_DIRECT must fail, or the file system hides that it is not direct.
-            return assert!(told_alignment(file.as_file()).is_none_or(|(a, b)| a == 0 || b == 0));
+            return assert!(stated_alignment(file.as_file()).is_none_or(|(a, b)| a == 0 || b == 0));
         };
         assert!(memory_bytes.is_power_of_two() && offset_bytes.is_power_of_two());
         let direct = File::options().read(true).custom_flags(libc::O_DIRECT).open(file.path());

@@ -38,8 +38,10 @@ impl Fate {
 
 /// How long [`Fate::Late`] takes.
 const LATE: Duration = Duration::from_millis(15);
-/// How long [`Fate::Silent`] is waited for, where a test waits for that.
+/// How long [`Fate::Silent`] is waited for, where a test waits for the deadline.
 pub(crate) const PATIENCE: Duration = Duration::from_millis(300);
+/// For a test in which something must arrive: no machine is so busy that an answer takes this long.
+pub(crate) const LONG_PATIENCE: Duration = Duration::from_secs(600);
 
 type Demand = (Range<u64>, Arrival);
 
@@ -110,12 +112,15 @@ impl Faraway {
         self.lock().demands
     }
 
-    /// Ends all silence.
+    /// Ends all silence: what is asked for later is dropped too.
     pub(crate) fn give_up(&self) {
-        let mut state = self.lock();
-        state.gives_up = true;
-        let unanswered = std::mem::take(&mut state.unanswered);
-        drop(state);
+        self.lock().gives_up = true;
+        self.drop_unanswered();
+    }
+
+    /// Drops the requests that are silent now, as their deadline would.
+    pub(crate) fn drop_unanswered(&self) {
+        let unanswered = std::mem::take(&mut self.lock().unanswered);
         drop(unanswered);
     }
 

@@ -1,6 +1,6 @@
 //! The seam itself: what readers of a part hear, whatever its store does.
 
-use super::testing::{Faraway, Fate, PATIENCE};
+use super::testing::{Faraway, Fate, LONG_PATIENCE, PATIENCE};
 use super::{Bytes, Part, Store};
 use crate::format::Source;
 use std::sync::{Arc, mpsc};
@@ -13,7 +13,8 @@ fn bytes() -> Vec<u8> {
 }
 
 fn part_of(fate: Fate) -> (Part, Arc<Faraway>) {
-    Faraway::part(PATIENCE, bytes(), &[(1_000..BYTES, fate)])
+    let patience = if fate == Fate::Silent { PATIENCE } else { LONG_PATIENCE };
+    Faraway::part(patience, bytes(), &[(1_000..BYTES, fate)])
 }
 
 #[test]

@@ -6,7 +6,7 @@ use crate::format::ffrecord::Writer;
 use crate::format::{OpenOptions, Source};
 use crate::io::mounts;
 use crate::store::Store;
-use crate::store::testing::{Faraway, Fate, PATIENCE};
+use crate::store::testing::{Faraway, Fate, LONG_PATIENCE};
 use crate::vfs::{Options, Verify, Vfs};
 use std::fs;
 use std::io::Cursor;
@@ -17,6 +17,10 @@ use std::time::Duration;
 
 const SAMPLES: usize = 40;
 const SAMPLE_BYTES: usize = 100_000;
+/// For a test that waits for the deadline; enough for the container's table, which the store answers at once.
+const SHORT_PATIENCE: Duration = Duration::from_secs(1);
+/// How long a silent request is left waiting where the clock must not decide what else arrives.
+const SILENCE: Duration = Duration::from_millis(100);
 
 fn content(sample: usize) -> Vec<u8> {
     (0..SAMPLE_BYTES).map(|at| (at * 7 + at / 251 + sample * 13) as u8).collect()
@@ -90,6 +94,7 @@ impl Mount {
 
 impl Drop for Mount {
     fn drop(&mut self) {
+        self.store.give_up();
         let _ = mounts::unmount(self.folder.path(), true);
         if let Some(serving) = self.serving.take() {
             let _ = serving.join();
@@ -109,30 +114,48 @@ fn check(path: &Path, sample: usize) {
     }
 }
 
-fn every_sample_is_right_or_eio(transport: Transport) {
-    let Some(mount) = Mount::new(transport, PATIENCE) else { return };
-    let paths: Vec<PathBuf> = (0..SAMPLES).map(|sample| mount.path(sample)).collect();
+/// Runs `work`, while the silent requests of `store` end again and again.
+fn with_silence_ending(store: &Faraway, work: impl FnOnce() + Send) {
     thread::scope(|scope| {
-        for first in 0..4 {
-            let paths = &paths;
-            scope.spawn(move || {
-                for sample in (first..SAMPLES).step_by(4) {
-                    check(&paths[sample], sample);
-                }
-            });
+        let worker = scope.spawn(work);
+        while !worker.is_finished() {
+            thread::sleep(SILENCE);
+            store.drop_unanswered();
         }
     });
-    // What the machine has lost comes again; no zeros of the cache file are shown.
-    mount.store.evict();
-    let demands = mount.store.demands();
-    let heard = |sample: &usize| fate_of(*sample) != Fate::Silent;
-    (SAMPLES / 2..SAMPLES).rev().filter(heard).for_each(|sample| check(&paths[sample], sample));
-    assert!(mount.store.demands() >= demands);
+}
+
+fn every_sample_is_right_or_eio(transport: Transport) {
+    let Some(mount) = Mount::new(transport, LONG_PATIENCE) else { return };
+    let mount = &mount;
+    with_silence_ending(&mount.store, || {
+        thread::scope(|scope| {
+            for first in 0..4 {
+                scope.spawn(move || {
+                    for sample in (first..SAMPLES).step_by(4) {
+                        check(&mount.path(sample), sample);
+                    }
+                });
+            }
+        });
+        // What the machine has lost comes again; no zeros of the cache file are shown.
+        mount.store.evict();
+        let demands = mount.store.demands();
+        for sample in (SAMPLES / 2..SAMPLES).rev().filter(|s| fate_of(*s) != Fate::Silent) {
+            check(&mount.path(sample), sample);
+        }
+        assert!(mount.store.demands() >= demands);
+    });
+}
+
+fn a_read_without_an_answer_fails_at_the_deadline(transport: Transport) {
+    let Some(mount) = Mount::new(transport, SHORT_PATIENCE) else { return };
+    let silent = (0..SAMPLES).find(|sample| fate_of(*sample) == Fate::Silent).unwrap();
+    check(&mount.path(silent), silent);
 }
 
 fn a_store_that_hangs_keeps_nobody_else_waiting(transport: Transport) {
-    let patience = Duration::from_secs(600);
-    let Some(mount) = Mount::new(transport, patience) else { return };
+    let Some(mount) = Mount::new(transport, LONG_PATIENCE) else { return };
     // More readers than there are threads and workers.
     let silent = (0..SAMPLES).filter(|sample| fate_of(*sample) == Fate::Silent);
     let stuck: Vec<_> = silent
@@ -171,4 +194,14 @@ fn a_store_that_hangs_keeps_nobody_else_waiting_through_dev_fuse() {
 #[test]
 fn a_store_that_hangs_keeps_nobody_else_waiting_through_io_uring() {
     a_store_that_hangs_keeps_nobody_else_waiting(Transport::Uring);
+}
+
+#[test]
+fn a_read_without_an_answer_fails_at_the_deadline_through_dev_fuse() {
+    a_read_without_an_answer_fails_at_the_deadline(Transport::DevFuse);
+}
+
+#[test]
+fn a_read_without_an_answer_fails_at_the_deadline_through_io_uring() {
+    a_read_without_an_answer_fails_at_the_deadline(Transport::Uring);
 }
