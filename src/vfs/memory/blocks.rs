@@ -8,13 +8,14 @@
 use super::budget::{Budget, Reservation};
 use super::chunk::Chunk;
 use super::in_flight::InFlightRead;
+use super::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use super::sync::{Mutex, MutexGuard};
 use crate::io::Buffer;
 use crate::store::Profile;
 use lru::LruCache;
 use std::collections::HashMap;
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 /// A block should hold this many samples.
 const SAMPLES_A_BLOCK: u64 = 32;

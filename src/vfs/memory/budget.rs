@@ -1,7 +1,7 @@
 //! One limit for everything that is held in memory: blocks, fetched samples, what is being fetched ahead.
 
+use super::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Bytes that may be held.
 #[derive(Clone)]

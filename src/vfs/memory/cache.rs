@@ -9,13 +9,14 @@ use super::block_checksums::BlockChecksums;
 use super::blocks::Blocks;
 use super::budget::{Budget, Reservation};
 use super::in_flight::InFlightRead;
+use super::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use super::sync::{Mutex, MutexGuard};
 use super::verified::Verified;
 use crate::vfs::checkpoints::Checkpoints;
 use lru::LruCache;
 use std::collections::HashMap;
 use std::hash::{Hash, Hasher};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 /// The largest sample that is kept whole; larger ones are remembered by their blocks' checksums.
 const MAX_WHOLE_BYTES: u64 = 4 << 20;
@@ -214,19 +215,21 @@ impl SampleCache {
 
     /// Looks up a key of which `bytes` bytes will be read; makes the caller its leader if nobody has it.
     pub(in crate::vfs) fn get_or_lead(self: &Arc<Self>, key: CacheKey, bytes: u64) -> CacheAnswer {
-        if let Some(found) = self.get(key, bytes) {
+        // One lock for both steps: without it, a read that ends between them would be done again.
+        let mut shard = self.shard(key);
+        if let Some(found) = self.get_in(&mut shard, key, bytes) {
             return found;
         }
         self.misses.fetch_add(1, Ordering::Relaxed);
-        match self.lead(key) {
-            Ok(leader) => CacheAnswer::Lead(leader),
-            Err(read) => CacheAnswer::InFlight(read),
-        }
+        CacheAnswer::Lead(self.lead_in(&mut shard, key, false))
     }
 
     /// As [`SampleCache::get_or_lead`]; `None` if nobody has it.
     pub(in crate::vfs) fn get(&self, key: CacheKey, bytes: u64) -> Option<CacheAnswer> {
-        let mut shard = self.shard(key);
+        self.get_in(&mut self.shard(key), key, bytes)
+    }
+
+    fn get_in(&self, shard: &mut Shard, key: CacheKey, bytes: u64) -> Option<CacheAnswer> {
         if let CacheKey::Sample(sample) = key
             && let Some((verified, used_up)) = shard.read_prefetched(sample, bytes)
         {
@@ -248,34 +251,29 @@ impl SampleCache {
         self: &Arc<Self>,
         key: CacheKey,
     ) -> Result<Leader, Arc<InFlightRead>> {
-        self.lead_as(key, false)
-    }
-
-    fn lead_as(
-        self: &Arc<Self>,
-        key: CacheKey,
-        is_prefetch: bool,
-    ) -> Result<Leader, Arc<InFlightRead>> {
         let mut shard = self.shard(key);
-        if let Some(read) = shard.in_flight.get(&key) {
-            return Err(Arc::clone(read));
+        match shard.in_flight.get(&key) {
+            Some(read) => Err(Arc::clone(read)),
+            None => Ok(self.lead_in(&mut shard, key, false)),
         }
-        shard.in_flight.insert(key, Arc::new(InFlightRead::new()));
-        Ok(Leader { cache: Arc::clone(self), key, is_prefetch })
     }
 
     /// Makes the caller the leader of a prefetch, unless the sample is cached or in flight.
     pub(in crate::vfs) fn lead_prefetch(self: &Arc<Self>, sample: u64) -> Option<Leader> {
         let key = CacheKey::Sample(sample);
-        {
-            let shard = self.shard(key);
-            if shard.cached.contains(&key) || shard.prefetched.contains_key(&sample) {
-                return None;
-            }
+        // Looked up and led under one lock, as in `get_or_lead`.
+        let mut shard = self.shard(key);
+        if shard.has(key) {
+            return None;
         }
-        let leader = self.lead_as(key, true).ok()?;
         self.busy.fetch_add(1, Ordering::Relaxed);
-        Some(leader)
+        Some(self.lead_in(&mut shard, key, true))
+    }
+
+    /// Makes the caller the leader of a key that nobody reads; `shard` is the key's own.
+    fn lead_in(self: &Arc<Self>, shard: &mut Shard, key: CacheKey, is_prefetch: bool) -> Leader {
+        shard.in_flight.insert(key, Arc::new(InFlightRead::new()));
+        Leader { cache: Arc::clone(self), key, is_prefetch }
     }
 
     /// Whether a sample was prefetched and not all of it has been read.
@@ -404,6 +402,13 @@ pub struct CacheFigures {
 }
 
 impl Shard {
+    /// Whether a key is cached, prefetched or in flight.
+    fn has(&self, key: CacheKey) -> bool {
+        let is_prefetched =
+            matches!(key, CacheKey::Sample(sample) if self.prefetched.contains_key(&sample));
+        is_prefetched || self.cached.contains(&key) || self.in_flight.contains_key(&key)
+    }
+
     /// A cached entry of which `bytes` are read now. A whole sample leaves with its last byte.
     fn read_cached(&mut self, key: CacheKey, bytes: u64) -> Option<Cached> {
         let entry = self.cached.get_mut(&key)?;

@@ -1,7 +1,8 @@
 //! An in-flight read: one request, the leader, fetches; others that need the same bytes follow it without
 //! holding a thread.
 
-use std::sync::{Mutex, PoisonError};
+use super::sync::Mutex;
+use std::sync::PoisonError;
 
 type Follower = Box<dyn FnOnce() + Send>;
 

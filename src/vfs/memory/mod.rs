@@ -7,6 +7,9 @@ pub(super) mod budget;
 pub(super) mod cache;
 pub(super) mod chunk;
 pub(super) mod in_flight;
+#[cfg(all(loom, test))]
+mod loom;
+mod sync;
 pub(super) mod verified;
 
 use crate::format::{Content, Sample};
