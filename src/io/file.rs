@@ -3,7 +3,7 @@
 use super::Mapping;
 use super::direct::{Access, Io};
 use super::pool::{Handles, Pool, Pooled};
-use super::residency::Heat;
+use super::residency::Residency;
 use crate::format::{PartName, Source, Table};
 use std::os::fd::RawFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -20,7 +20,7 @@ const COPY_BELOW_BYTES: u64 = 256 << 10;
 pub struct File {
     name: PartName,
     holding: Holding,
-    heat: Heat,
+    residency: Residency,
     size: u64,
     modified: (i64, i64),
     /// Device and inode.
@@ -121,7 +121,7 @@ impl File {
         let access = Access::default();
         Ok(Self {
             name: name.into(),
-            heat: Heat::default(),
+            residency: Residency::default(),
             size: metadata.len(),
             modified: (metadata.mtime(), metadata.mtime_nsec()),
             identity: (metadata.dev(), metadata.ino()),
@@ -295,11 +295,11 @@ impl File {
             return Err(ReadError::WouldBlock);
         }
         let handles = self.handles()?;
-        if self.is_direct && !self.heat.is_hot(&handles.file, self.size) {
+        if self.is_direct && !self.residency.is_mostly_cached(&handles.file, self.size) {
             return Err(ReadError::WouldBlock);
         }
         if handles.access.read_now(&handles.file, buf, offset_bytes)? < buf.len() {
-            self.heat.missed();
+            self.residency.missed();
             return Err(ReadError::WouldBlock);
         }
         self.check_unchanged()
@@ -308,7 +308,7 @@ impl File {
     /// Whether samples are likely to have to be waited for.
     #[must_use]
     pub fn is_cold(&self) -> bool {
-        self.is_direct && !self.heat.was_hot()
+        self.is_direct && !self.residency.was_mostly_cached()
     }
 
     /// Whether this is still the file that was opened.

@@ -1,5 +1,5 @@
-//! Mounting for people who are not root: the set-uid helper fusermount3 mounts, and hands back the open
-//! /dev/fuse over a socket (as libfuse's `mount.c` does it).
+//! Mounting for users other than root: the set-user-id helper fusermount3 mounts, and sends the open /dev/fuse back over
+//! a socket (as in libfuse's `mount.c`). Imports nothing of ours.
 
 use nix::cmsg_space;
 use nix::sys::socket::{
@@ -10,15 +10,15 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Where the helper finds the number of its end of the socket.
+/// The environment variable with the number of the helper's end of the socket.
 const SOCKET_VARIABLE: &str = "_FUSE_COMMFD";
 
-/// Mounts on `target` with `options` as fusermount3 takes them. Gives the connection.
+/// Mounts on `target` with `options` in the form that fusermount3 takes, and returns the connection.
 ///
 /// # Errors
-/// The helper is not there, or refuses: its words are the error's text.
+/// The helper is not installed, or refuses: then the error has its message.
 pub fn mount(target: &Path, options: &str) -> io::Result<OwnedFd> {
-    // Inherited by the helper, and by nobody else: no other thread runs yet.
+    // Only the helper inherits the descriptors: no other thread runs yet that could start a process.
     let none = SockFlag::empty();
     let (ours, theirs) = socketpair(AddressFamily::Unix, SockType::Stream, None, none)?;
     nix::fcntl::fcntl(&ours, nix::fcntl::FcntlArg::F_SETFD(nix::fcntl::FdFlag::FD_CLOEXEC))?;
@@ -52,8 +52,8 @@ fn receive(socket: &OwnedFd) -> io::Result<OwnedFd> {
         if let ControlMessageOwned::ScmRights(descriptors) = control
             && let Some(&descriptor) = descriptors.first()
         {
-            // SAFETY: the kernel has just made this descriptor for this process with the message; nobody
-            // else knows of it.
+            // SAFETY: the kernel has just made this descriptor for this process, with the message; no
+            // other owner exists.
             return Ok(unsafe { OwnedFd::from_raw_fd(descriptor) });
         }
     }

@@ -1,4 +1,4 @@
-//! The mount table: what is mounted where, dead mounts, unmounting.
+//! The mount table of this process: finding mounts, telling dead ones, unmounting. Imports nothing of ours.
 
 use nix::errno::Errno;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
@@ -17,37 +17,38 @@ pub const ALWAYS: MsFlags = MsFlags::MS_NOSUID.union(MsFlags::MS_NODEV).union(Ms
 /// A line of the mount table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mount {
-    /// Where.
+    /// The mount point.
     pub target: PathBuf,
     /// The file system type, such as `fuse.ffrfs`.
     pub fs_type: String,
-    /// What, as `findmnt` shows it.
+    /// The source, as `findmnt` shows it.
     pub source: OsString,
     /// The device number that its files show, as `MAJOR:MINOR`.
     pub device: String,
 }
 
-/// What a mount point is at the moment.
+/// The state of a mount point.
 #[derive(Debug, PartialEq, Eq)]
 pub enum State {
-    /// A folder on which a dataset can be mounted.
+    /// A directory on which a dataset can be mounted.
     Free,
-    /// A mount of ours that works.
+    /// A mount of ours whose daemon answers.
     Mounted(Mount),
-    /// A mount of ours whose daemon is gone.
+    /// A mount of ours whose daemon has ended.
     Dead(Mount),
 }
 
 /// The mounts that this process sees, in the order in which they were mounted.
 ///
 /// # Errors
-/// /proc is not there.
+/// /proc is not mounted.
 pub fn table() -> io::Result<Vec<Mount>> {
     let text = std::fs::read("/proc/self/mountinfo")?;
     Ok(text.split(|&b| b == b'\n').filter_map(parse_line).collect())
 }
 
-/// `36 35 98:0 /root /target options … - type source options`, blanks and backslashes as octal escapes.
+/// Parses `36 35 98:0 /root /target options … - type source options`, where blanks and backslashes are octal escapes.
+/// Paths may hold any other byte.
 fn parse_line(line: &[u8]) -> Option<Mount> {
     let mut fields = line.split(|&b| b == b' ');
     let device = String::from_utf8_lossy(fields.nth(2)?).into_owned();
@@ -80,24 +81,24 @@ fn unescape(field: &[u8]) -> OsString {
     OsString::from_vec(out)
 }
 
-/// The uppermost mount at exactly `target` (an absolute path), if any.
+/// The topmost mount at exactly `target` (an absolute path), if any.
 ///
 /// # Errors
-/// /proc is not there.
+/// /proc is not mounted.
 pub fn at(target: &Path) -> io::Result<Option<Mount>> {
     Ok(table()?.into_iter().rev().find(|mount| mount.target == target))
 }
 
-/// Looks at a mount point.
+/// The state of a mount point.
 ///
 /// # Errors
-/// It is not there, is no folder, or cannot be looked at.
+/// The mount point does not exist, is not a directory, or cannot be examined.
 pub fn state(target: &Path) -> io::Result<State> {
     let ours = at(target)?.filter(|mount| mount.fs_type == FS_TYPE);
-    // The kernel remembers the attributes of a root whose daemon is dead; statfs always asks the daemon.
+    // The kernel caches the attributes of the root, also when the daemon is dead; statfs always asks the daemon.
     if let Some(mount) = ours {
         return match nix::sys::statvfs::statvfs(target) {
-            // The last two: the daemon died with our question in its hands, or in its ring.
+            // The last two mean that the daemon died while it had our request, or while its ring had it.
             Err(Errno::ENOTCONN | Errno::ECONNABORTED | Errno::ECANCELED) => Ok(State::Dead(mount)),
             Err(e) => Err(e.into()),
             Ok(_) => Ok(State::Mounted(mount)),
@@ -114,7 +115,7 @@ pub fn state(target: &Path) -> io::Result<State> {
 /// The absolute path of a mount point, also of one whose daemon is dead (which cannot be resolved itself).
 ///
 /// # Errors
-/// Its parent folder cannot be resolved.
+/// The mount point's parent directory cannot be resolved.
 pub fn resolve(target: &Path) -> io::Result<PathBuf> {
     match target.canonicalize() {
         Err(e) if e.raw_os_error() == Some(libc::ENOTCONN) => {
@@ -128,10 +129,10 @@ pub fn resolve(target: &Path) -> io::Result<PathBuf> {
     }
 }
 
-/// Unmounts; `lazy` lets open files be used until they are closed.
+/// Unmounts. With `lazy`, open files can be used until they are closed.
 ///
 /// # Errors
-/// Busy, not mounted, or not allowed. What fusermount3 says is the error's text.
+/// The mount is busy, nothing is mounted, or the user may not unmount it. A refusal of fusermount3 has its message.
 pub fn unmount(target: &Path, lazy: bool) -> io::Result<()> {
     let mut flags = MntFlags::UMOUNT_NOFOLLOW;
     flags.set(MntFlags::MNT_DETACH, lazy);
@@ -142,10 +143,10 @@ pub fn unmount(target: &Path, lazy: bool) -> io::Result<()> {
     }
 }
 
-/// Changes flags of a mount of ours; the others stay as we set them.
+/// Changes two flags of a mount of ours, which keeps the flags in [`ALWAYS`].
 ///
 /// # Errors
-/// Not allowed.
+/// This process may not do so.
 pub fn set_flags(target: &Path, read_only: bool, noexec: bool) -> Result<(), Errno> {
     let mut flags = MsFlags::MS_REMOUNT | ALWAYS;
     flags.set(MsFlags::MS_RDONLY, read_only);
@@ -153,20 +154,23 @@ pub fn set_flags(target: &Path, read_only: bool, noexec: bool) -> Result<(), Err
     mount(None::<&str>, target, None::<&str>, flags, None::<&str>)
 }
 
-/// Raises how far the kernel reads ahead in the files of the mount that shows `device`, if this process may
-/// say so. The protocol itself can only lower the kernel's default of 128 KiB. Does not touch the mount, which
-/// need not be served yet.
+/// Raises the kernel's read-ahead in the files of the mount with the device number `device`, if this process may. The
+/// FUSE protocol itself can only lower the default of 128 KiB. It sends no request to the mount, which may not
+/// be served yet.
 pub fn raise_read_ahead(device: &str, kilobytes: u32) {
     let knob = format!("/sys/class/bdi/{device}/read_ahead_kb");
     let _ = std::fs::write(knob, kilobytes.to_string());
 }
 
-/// People other than root unmount with a set-uid helper.
+/// Users other than root unmount with fusermount3, which is set-user-id.
 fn unmount_by_helper(target: &Path, lazy: bool) -> io::Result<()> {
     let mut command = Command::new("fusermount3");
     command.arg("-u").args(lazy.then_some("-z")).arg("--").arg(target).stdin(Stdio::null());
     let output = command.output().map_err(|e| {
-        io::Error::new(e.kind(), format!("not root, and fusermount3 does not start: {e}"))
+        io::Error::new(
+            e.kind(),
+            format!("this user is not root, and fusermount3 does not start: {e}"),
+        )
     })?;
     if output.status.success() {
         return Ok(());

@@ -1,4 +1,4 @@
-//! Processes: going to the background, limits.
+//! This process: going to the background, its namespace, limits and rights. Imports nothing of ours.
 
 use nix::sched::CloneFlags;
 use nix::sys::signal::{Signal, kill};
@@ -14,34 +14,33 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The two sides of [`fork_daemon`].
 pub enum Forked {
-    /// The original process: read the exit code from here once the daemon has reported.
+    /// The original process, which exits with the code that the daemon reports.
     Parent(Report),
-    /// The new one: report through this.
+    /// The new process, which reports to the original one.
     Daemon(Ready),
 }
 
-/// Where the parent hears how the daemon's start went.
+/// The parent's end: reads whether the daemon has started.
 pub struct Report {
     pipe: File,
     daemon: Pid,
 }
 
-/// Where the daemon says how its start went. If it dies before, the parent hears that too.
+/// The daemon's end: reports whether it has started. If the daemon dies first, the parent sees the pipe closed.
 pub struct Ready(File);
 
 impl Report {
-    /// Waits for the daemon's word: the exit code for the parent, or `None` if the daemon died silently.
+    /// Waits for the daemon's report: the exit code for the parent, or `None` if the daemon died without one.
     #[must_use]
     pub fn wait(mut self) -> Option<u8> {
         let mut code = [0];
         self.pipe.read_exact(&mut code).ok().map(|()| code[0])
     }
 
-    /// Passes on what should end this process from now on.
-    /// Tells whether there was such a thing.
+    /// From now on, SIGINT and SIGTERM to this process end the daemon. The flag says whether one has come.
     ///
     /// # Errors
-    /// No thread can be had.
+    /// No thread can be started.
     pub fn pass_on_interrupts(&self) -> io::Result<Arc<AtomicBool>> {
         let mut signals = Signals::new([SIGINT, SIGTERM])?;
         let (interrupted, daemon) = (Arc::new(AtomicBool::new(false)), self.daemon);
@@ -58,23 +57,23 @@ impl Report {
 }
 
 impl Ready {
-    /// Tells the parent to exit with `code`, and lets go of the terminal, in a session of its own, if the start succeeded.
+    /// Tells the parent to exit with `code`. If that is 0, the daemon leaves the terminal for a session of its own.
     pub fn report(mut self, code: u8) {
         if code == 0 {
             let _ = nix::unistd::setsid();
             detach_from_terminal();
         }
-        // If the parent was killed meanwhile, nobody wants to know.
+        // Fails only if the parent was killed meanwhile.
         let _ = self.0.write_all(&[code]);
     }
 }
 
-/// Forks; the child goes to the background once it is ready. Until then it stays in the caller's process group:
-/// autofs lets nobody else look at a mount point that it has somebody mount on. Beside the standard streams it keeps `kept` open, nothing else.
+/// Forks; the child goes to the background once it is ready. Until then it stays in the caller's process group, because
+/// autofs shows the mount point to no other process while it is being mounted. The child keeps the standard
+/// streams and `kept` open, and closes all other descriptors.
 ///
 /// # Errors
-/// No pipe or no process can be had; or threads are running already (only the calling thread would go on
-/// in the child).
+/// The pipe or the process cannot be made, or other threads are running, which the child would not have.
 pub fn fork_daemon(kept: Option<BorrowedFd<'_>>) -> io::Result<Forked> {
     if threads()? != 1 {
         return Err(io::Error::other("cannot go to the background: threads are running already"));
@@ -94,8 +93,8 @@ pub fn fork_daemon(kept: Option<BorrowedFd<'_>>) -> io::Result<Forked> {
     }
 }
 
-/// Closes what the caller had open beside the standard streams (a lock, a pipe that somebody waits on): a
-/// daemon must not hold it for weeks.
+/// Closes the descriptors that the caller has left open, but for the standard streams and `kept`: one may be a lock, or
+/// a pipe whose reader waits for its end, and a daemon would hold it for weeks.
 fn close_inherited<'a>(kept: impl Iterator<Item = BorrowedFd<'a>>) {
     let mut kept: Vec<_> = kept.map(|fd| fd.as_raw_fd().unsigned_abs()).collect();
     kept.sort_unstable();
@@ -112,10 +111,11 @@ fn close_inherited<'a>(kept: impl Iterator<Item = BorrowedFd<'a>>) {
     }
 }
 
-/// Goes to the mount namespace of this file (`/proc/PID/ns/mnt`): from now on all paths are those there.
+/// Enters the mount namespace that `file` (`/proc/PID/ns/mnt`) stands for. From then on, all paths are looked up there.
 ///
 /// # Errors
-/// It cannot be opened, is none, or may not be entered; or other threads are running, which stay here.
+/// The file cannot be opened or is no namespace, this process may not enter it, or other threads are running,
+/// which would stay behind.
 pub fn enter_mount_namespace(file: &Path) -> io::Result<()> {
     let namespace = File::open(file)?;
     Ok(nix::sched::setns(namespace, CloneFlags::CLONE_NEWNS)?)
@@ -125,7 +125,8 @@ fn threads() -> io::Result<usize> {
     Ok(std::fs::read_dir("/proc/self/task")?.count())
 }
 
-/// Standard streams to /dev/null, working directory to /, so that nothing of the caller is held.
+/// Points the standard streams to /dev/null and goes to /, so that the daemon keeps no file and no directory of the
+/// caller busy.
 fn detach_from_terminal() {
     let _ = nix::unistd::chdir("/");
     if let Ok(null) = File::options().read(true).write(true).open("/dev/null") {
@@ -135,7 +136,7 @@ fn detach_from_terminal() {
     }
 }
 
-/// Raises the limit of open files as far as allowed: a dataset may have thousands of parts.
+/// Raises the limit of open files to the hard limit: a dataset may have thousands of parts.
 pub fn raise_open_files_limit() {
     use nix::sys::resource::{Resource, getrlimit, setrlimit};
     if let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE)
@@ -145,8 +146,8 @@ pub fn raise_open_files_limit() {
     }
 }
 
-/// Whether what goes to standard error goes to the journal: systemd.exec(5) names in a variable what it was
-/// when a service began.
+/// Whether standard error is still the stream to the journal with which systemd started the service
+/// (`JOURNAL_STREAM`, systemd.exec(5)).
 #[must_use]
 pub fn stderr_is_the_journal() -> bool {
     use std::os::unix::fs::MetadataExt;
@@ -158,21 +159,21 @@ pub fn stderr_is_the_journal() -> bool {
 /// The bit of `CAP_SYS_ADMIN` in a mask of capabilities.
 const SYS_ADMIN_BIT: u32 = 21;
 
-/// /proc/self/status, in which [`status_field`] and [`may_administer`] look; empty if it is not there.
+/// The text of /proc/self/status, for [`status_field`] and [`may_administer`]; empty if it cannot be read.
 #[must_use]
 pub fn status() -> String {
     std::fs::read("/proc/self/status")
         .map_or_else(|_| String::new(), |bytes| String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// A field of such a text.
+/// The value of a field in the text of /proc/self/status.
 #[must_use]
 pub fn status_field<'a>(status: &'a str, name: &str) -> Option<&'a str> {
     let mut lines = status.lines();
     lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(':').map(str::trim))
 }
 
-/// Whether CAP_SYS_ADMIN is in the mask called `name` (`CapEff`, `CapBnd`), if that can be read.
+/// Whether the mask `name` (`CapEff`, `CapBnd`) has CAP_SYS_ADMIN; `None` if there is no such mask.
 #[must_use]
 pub fn may_administer(status: &str, name: &str) -> Option<bool> {
     let mask = u64::from_str_radix(status_field(status, name)?, 16).ok()?;
@@ -184,7 +185,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rights_are_read_from_masks_and_what_is_none_is_not() {
+    fn rights_are_read_from_masks_and_from_nothing_else() {
         let status = "Name:\tx\nCapEff:\t0000000000000000\nCapBnd:\t00000000a82425fb\n";
         assert_eq!(may_administer(status, "CapEff"), Some(false));
         assert_eq!(may_administer(status, "CapBnd"), Some(true));

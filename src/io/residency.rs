@@ -25,30 +25,30 @@ struct Pages {
     recently_evicted: u64,
 }
 
-/// So many reads go past the page cache before it is looked at again.
-const COLD_READS: u32 = 1024;
-/// Where it is looked at: so many places, of this size.
+/// After this many reads past the page cache, the cache is looked at again.
+const UNCACHED_READS: u32 = 1024;
+/// How many places of the file are looked at, and the size of each.
 const PLACES: u64 = 64;
 const PLACE_BYTES: u64 = 16 << 10;
-/// How many of them it must hold.
-const HOT_PLACES: usize = 48;
+/// How many of these places the page cache must hold.
+const CACHED_PLACES: usize = 48;
 
-/// Whether most of a file is in the page cache, such as after it was copied there. Where little of it is,
-/// what is read through the cache has the kernel read ahead, and all is kept twice.
+/// Whether the page cache holds most of a file, as after it was copied. Where it holds little, reads past the cache
+/// are better: through it, the kernel reads ahead, and keeps each byte a second time.
 #[derive(Debug, Default)]
-pub(super) struct Heat {
-    is_hot: AtomicBool,
+pub(super) struct Residency {
+    is_mostly_cached: AtomicBool,
     reads: AtomicU32,
 }
 
-impl Heat {
-    /// Whether to look into the page cache.
-    pub(super) fn is_hot(&self, file: &File, file_bytes: u64) -> bool {
-        if self.is_hot.load(Ordering::Relaxed) {
+impl Residency {
+    /// Whether reads should try the page cache first. Looks there now and then.
+    pub(super) fn is_mostly_cached(&self, file: &File, file_bytes: u64) -> bool {
+        if self.is_mostly_cached.load(Ordering::Relaxed) {
             return true;
         }
         let read = self.reads.fetch_add(1, Ordering::Relaxed);
-        if !read.is_multiple_of(COLD_READS) {
+        if !read.is_multiple_of(UNCACHED_READS) {
             return false;
         }
         let step = file_bytes / PLACES;
@@ -56,24 +56,24 @@ impl Heat {
             let length = PLACE_BYTES.min(file_bytes - place * step);
             is_cached(file, place * step, length)
         };
-        let is_hot = (0..PLACES).filter(is_cached).count() >= HOT_PLACES;
-        self.is_hot.store(is_hot, Ordering::Relaxed);
-        is_hot
+        let is_mostly_cached = (0..PLACES).filter(is_cached).count() >= CACHED_PLACES;
+        self.is_mostly_cached.store(is_mostly_cached, Ordering::Relaxed);
+        is_mostly_cached
     }
 
-    /// Whether the page cache held most of it when that was last looked at.
-    pub(super) fn was_hot(&self) -> bool {
-        self.is_hot.load(Ordering::Relaxed)
+    /// Whether the page cache held most of the file when it was last looked at.
+    pub(super) fn was_mostly_cached(&self) -> bool {
+        self.is_mostly_cached.load(Ordering::Relaxed)
     }
 
-    /// The page cache did not have what it was expected to have.
+    /// A read did not find its bytes in the page cache.
     pub(super) fn missed(&self) {
-        self.is_hot.store(false, Ordering::Relaxed);
+        self.is_mostly_cached.store(false, Ordering::Relaxed);
         self.reads.store(1, Ordering::Relaxed);
     }
 }
 
-/// Whether all of a range is in the page cache; no if that cannot be known (Linux before 6.5).
+/// Whether the page cache holds all of a range; `false` where the kernel cannot say (Linux before 6.5).
 fn is_cached(file: &File, offset_bytes: u64, length_bytes: u64) -> bool {
     if length_bytes == 0 {
         return true;
@@ -104,26 +104,30 @@ mod tests {
             return;
         }
         assert!(is_cached(file.as_file(), 5000, 1) && is_cached(file.as_file(), 0, 0));
-        assert!(!is_cached(file.as_file(), 0, 40_000), "it ends before");
+        assert!(!is_cached(file.as_file(), 0, 40_000), "the file ends before");
         file.as_file().sync_all().unwrap();
         use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
         posix_fadvise(file.as_file(), 0, 0, PosixFadviseAdvice::POSIX_FADV_DONTNEED).unwrap();
-        // In a file system that lives in memory it stays.
+        // The files of tmpfs stay in the page cache.
         let _ = is_cached(file.as_file(), 0, 20_000);
     }
 
     #[test]
-    fn a_file_is_hot_until_it_is_missed_and_then_looked_at_now_and_then() {
+    fn a_cached_file_counts_as_cached_until_a_read_misses_and_is_looked_at_again_later() {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         file.write_all(&vec![1; 3 << 20]).unwrap();
-        let heat = Heat::default();
-        if !heat.is_hot(file.as_file(), 3 << 20) {
+        let residency = Residency::default();
+        if !residency.is_mostly_cached(file.as_file(), 3 << 20) {
             eprintln!("skipped: this kernel has no cachestat");
             return;
         }
-        heat.missed();
-        let looks = (0..2048).filter(|_| heat.is_hot(file.as_file(), 3 << 20)).count();
+        residency.missed();
+        let looks =
+            (0..2048).filter(|_| residency.is_mostly_cached(file.as_file(), 3 << 20)).count();
         assert_eq!(looks, 2048 - 1023);
-        assert!(!Heat::default().is_hot(file.as_file(), 30 << 20), "most of it is not there");
+        assert!(
+            !Residency::default().is_mostly_cached(file.as_file(), 30 << 20),
+            "most of the file is not cached"
+        );
     }
 }

@@ -1,19 +1,19 @@
 //! Kernel ↔ vfs. Thin: what a request means is decided in [`crate::vfs`].
 //!
 //! `ops` answers decoded requests. `devfuse` decodes those that come from /dev/fuse through fuser, a thread
-//! a CPU, and encodes the answers; `uring` and `lane` do so for FUSE-over-io_uring, a queue a CPU; `offer`
+//! a CPU, and encodes the answers; `uring` and `queue` do so for FUSE-over-io_uring, a queue a CPU; `support`
 //! says what keeps a host from that. [`Mounted`] is a mount with its transport, whichever it is.
 
 mod devfuse;
 mod invalidate;
-mod lane;
 mod mount;
 mod negotiation;
-pub mod offer;
 mod ops;
 mod options;
 mod prefetch;
+mod queue;
 mod reads;
+pub mod support;
 mod uring;
 mod watch;
 pub mod wire;
@@ -22,7 +22,7 @@ mod workers;
 pub use mount::{MountError, Mounted, ServeError, Target};
 pub use negotiation::MAX_BACKGROUND;
 pub use options::{MountOptions, Readdirplus, Transport};
-pub use uring::offer as uring_offer;
+pub use uring::uring_support;
 
 #[cfg(test)]
 mod tests;

@@ -8,7 +8,7 @@ use super::options::{MountOptions, Transport};
 use super::prefetch::Prefetcher;
 use super::uring::{self, Plan, Queues};
 use super::watch::Watch;
-use crate::io::{fusermount, handed, mounts};
+use crate::io::{fusermount, mounts, passed_connection};
 use crate::vfs::Vfs;
 use fuser::{Config, Session, SessionACL};
 use nix::errno::Errno;
@@ -31,7 +31,7 @@ pub enum Target {
     /// On this folder, an absolute path: mounted by us.
     Folder(PathBuf),
     /// Where the caller has mounted this connection, an open /dev/fuse, and will unmount it.
-    Handed(OwnedFd),
+    PassedConnection(OwnedFd),
 }
 
 impl Target {
@@ -40,7 +40,7 @@ impl Target {
     pub fn folder(&self) -> Option<&Path> {
         match self {
             Target::Folder(folder) => Some(folder),
-            Target::Handed(_) => None,
+            Target::PassedConnection(_) => None,
         }
     }
 }
@@ -49,7 +49,7 @@ impl fmt::Display for Target {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Target::Folder(folder) => folder.display().fmt(out),
-            Target::Handed(_) => out.write_str("the caller's connection"),
+            Target::PassedConnection(_) => out.write_str("the caller's connection"),
         }
     }
 }
@@ -72,7 +72,7 @@ pub enum MountError {
     },
     /// The connection that the caller handed over cannot be used.
     #[error("the connection that was handed over: {0}{1}")]
-    Handed(io::Error, &'static str),
+    PassedConnection(io::Error, &'static str),
     /// The transport that was asked for cannot be used.
     #[error("transport=uring: {0}")]
     Transport(String),
@@ -127,7 +127,7 @@ impl Mounted {
         let mut mounted = attempt?;
         mounted.device = match target {
             Target::Folder(folder) => mounts::at(folder).ok().flatten().map(|mount| mount.device),
-            Target::Handed(connection) => handed::device(connection),
+            Target::PassedConnection(connection) => passed_connection::device_number(connection),
         }
         .unwrap_or_default();
         mounts::raise_read_ahead(&mounted.device, READ_AHEAD_KILOBYTES);
@@ -221,8 +221,8 @@ impl Mounted {
 fn connect(target: &Target, options: &MountOptions) -> Result<OwnedFd, MountError> {
     let folder = match target {
         Target::Folder(folder) => folder,
-        Target::Handed(connection) => {
-            return connection.try_clone().map_err(|e| MountError::Handed(e, ""));
+        Target::PassedConnection(connection) => {
+            return connection.try_clone().map_err(|e| MountError::PassedConnection(e, ""));
         }
     };
     match mount_directly(folder, options)? {
@@ -247,7 +247,7 @@ fn config(target: &Target, options: &MountOptions, device: &OwnedFd) -> Config {
     let all = options.allow_other || target.folder().is_none();
     config.acl = if all { SessionACL::All } else { SessionACL::Owner };
     config.n_threads = Some(options.threads);
-    config.clone_fd = handed::can_be_cloned(device);
+    config.clone_fd = passed_connection::can_be_cloned(device);
     config
 }
 
@@ -301,10 +301,10 @@ fn mount_directly(target: &Path, options: &MountOptions) -> Result<Option<OwnedF
 fn refused(target: &Target, error: io::Error) -> MountError {
     match target {
         Target::Folder(folder) => refused_on(folder, error),
-        Target::Handed(_) => {
+        Target::PassedConnection(_) => {
             let unmounted = error.raw_os_error() == Some(libc::EPERM);
             let hint = if unmounted { "; the caller must mount it first" } else { "" };
-            MountError::Handed(error, hint)
+            MountError::PassedConnection(error, hint)
         }
     }
 }

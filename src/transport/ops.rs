@@ -1,5 +1,5 @@
 //! What each request but READ is answered, decided, counted and traced once for both transports. `devfuse`
-//! and `lane` only decode requests and encode answers. Imports the vfs and `wire`.
+//! and `queue` only decode requests and encode answers. Imports the vfs and `wire`.
 
 use super::invalidate::Invalidator;
 use super::negotiation::Negotiation;

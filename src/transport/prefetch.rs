@@ -1,8 +1,9 @@
-//! A thread that fetches ahead: it asks the vfs what, reads many spans at a time, and puts into the kernel's
-//! page cache what belongs there.
+//! The prefetch thread: it asks the vfs which spans to fetch, reads many of them at a time, and has those that belong
+//! into the kernel's page cache stored there.
 //!
-//! The kernel locks a page that somebody is reading until that request is answered, and the request may wait
-//! for a read of this thread. So a thread of its own stores, for which no request ever waits.
+//! The kernel locks the page of a read request until the request is answered, and that answer may wait for the
+//! prefetch thread. If this thread stored pages itself, it could wait for its own read; so a second thread
+//! stores them, and no request ever waits for that one.
 
 use super::reads::{self, Progress, Submitted};
 use crate::io::ring::{Event, Ring, Waker};
@@ -16,12 +17,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Between two looks for a last line without newline.
+/// The pause between two checks for a last prefetch hint that has no newline.
 const LINE_PAUSE: Duration = Duration::from_millis(100);
-/// After so many bytes the depth is judged by what they took.
+/// After this many bytes, the depth is judged by their rate.
 const JUDGED_BYTES: u64 = 32 << 20;
 
-/// The thread that fetches ahead.
+/// The prefetch thread, to wake and to stop it.
 pub(super) struct Prefetcher {
     wake: Arc<dyn Fn() + Send + Sync>,
     stop: Arc<AtomicBool>,
@@ -29,12 +30,14 @@ pub(super) struct Prefetcher {
 }
 
 impl Prefetcher {
-    /// Starts to fetch what `vfs` foresees.
+    /// Starts to fetch the samples that `vfs` expects to be read.
     pub(super) fn start(vfs: &Arc<Vfs>, notifier: Notifier) -> io::Result<Self> {
         let (report, reported) = mpsc::channel();
         let stop = Arc::new(AtomicBool::new(false));
         let stores = start_storing(vfs, notifier)
-            .inspect_err(|error| tracing::warn!("nothing is stored ahead: {error}"))
+            .inspect_err(|error| {
+                tracing::warn!("prefetched samples stay out of the kernel's page cache: {error}")
+            })
             .ok();
         let work = Work { vfs: Arc::clone(vfs), stores };
         let stopped = Arc::clone(&stop);
@@ -48,11 +51,9 @@ impl Prefetcher {
                     Worker::new(work, ring).run(&stopped);
                 }
                 Err(error) => {
-                    tracing::info!(
-                        "what is fetched ahead is read piece by piece: io_uring: {error}"
-                    );
+                    tracing::info!("prefetch reads one span at a time: io_uring: {error}");
                     let (wake, woken) = mpsc::sync_channel(1);
-                    // If it is full, the thread has something to see already.
+                    // A full channel will wake the thread anyway.
                     let wake = move || {
                         let _ = wake.try_send(());
                     };
@@ -68,25 +69,25 @@ impl Prefetcher {
         Ok(Self { wake, stop, thread })
     }
 
-    /// Ends it, after the reads that are under way.
+    /// Ends the thread once the reads that are under way have ended.
     pub(super) fn stop(self) {
         self.stop.store(true, Ordering::Relaxed);
         (self.wake)();
         if self.thread.join().is_err() {
-            tracing::error!("the thread that fetches ahead panicked");
+            tracing::error!("the prefetch thread panicked");
         }
     }
 }
 
-/// What to fetch, and who stores it.
+/// Where the fetches come from, and which thread stores their samples.
 struct Work {
     vfs: Arc<Vfs>,
-    /// To the thread that stores; `None` if there is none.
+    /// To the thread that stores; `None` if that thread could not be started.
     stores: Option<mpsc::Sender<Vec<Delivery>>>,
 }
 
 impl Work {
-    /// One read at a time, where io_uring cannot be had.
+    /// Reads one span at a time, where there is no io_uring.
     fn run(&self, woken: &mpsc::Receiver<()>, stop: &AtomicBool) {
         while !stop.load(Ordering::Relaxed) {
             let has_lines = self.vfs.tick_announcements();
@@ -105,14 +106,14 @@ impl Work {
 
     fn store(&self, stores: Vec<Delivery>) {
         if let (false, Some(thread)) = (stores.is_empty(), &self.stores) {
-            // Fails only when the thread has panicked: then they are asked for.
+            // Fails only if the thread has panicked; then the kernel will request these samples.
             let _ = thread.send(stores);
         }
     }
 }
 
-/// Starts the thread that puts samples into the kernel's page cache. Memory bounds how many wait for it: they
-/// still count as fetched ahead.
+/// Starts the thread that puts samples into the kernel's page cache. Samples that wait for it still count as
+/// prefetched, so the memory for prefetch bounds them.
 fn start_storing(vfs: &Arc<Vfs>, notifier: Notifier) -> io::Result<mpsc::Sender<Vec<Delivery>>> {
     let (stores, to_store) = mpsc::channel::<Vec<Delivery>>();
     let vfs = Arc::clone(vfs);
@@ -140,11 +141,11 @@ struct Worker {
     reads: Vec<Option<(Fetch, usize)>>,
     reading: usize,
     depth: Depth,
-    brought: Arc<Brought>,
+    arrivals: Arc<Arrivals>,
 }
 
-/// Reads whose bytes have come to this machine, or will not.
-struct Brought {
+/// Reads of remote bytes that have arrived on this machine, or failed to.
+struct Arrivals {
     reads: Mutex<Vec<(usize, Result<Pin, ReadError>)>>,
     waker: Waker,
 }
@@ -153,8 +154,8 @@ impl Worker {
     fn new(work: Work, ring: Ring) -> Self {
         let depth = Depth::new(work.vfs.store().profile());
         let reads = (0..depth.most).map(|_| None).collect();
-        let brought = Arc::new(Brought { reads: Mutex::default(), waker: ring.waker() });
-        Self { work, ring, reads, reading: 0, depth, brought }
+        let arrivals = Arc::new(Arrivals { reads: Mutex::default(), waker: ring.waker() });
+        Self { work, ring, reads, reading: 0, depth, arrivals }
     }
 
     fn run(mut self, stop: &AtomicBool) {
@@ -163,20 +164,20 @@ impl Worker {
             let has_lines = self.work.vfs.tick_announcements();
             let has_more = self.begin();
             let at_most = match has_lines {
-                // Held back for a reader: looks again soon.
+                // A request had precedence: try again soon.
                 _ if has_more && self.reading == 0 => Some(Duration::from_millis(1)),
                 true => Some(LINE_PAUSE),
                 false => None,
             };
             if let Err(error) = self.ring.wait(&mut events, at_most) {
-                return tracing::error!("nothing is fetched ahead any more: {error}");
+                return tracing::error!("prefetch ends: {error}");
             }
             let counts = self.ring.counts();
             self.work.vfs.stats().ring(counts.submits, counts.entries, counts.completions);
             for event in events.drain(..) {
                 match event {
                     Event::Read(id, buffer, result) => self.read_ended(id, buffer, result),
-                    Event::Woken => self.go_on_with_brought(),
+                    Event::Woken => self.go_on_with_arrivals(),
                     Event::Request(_) | Event::Closed(_) => {}
                 }
             }
@@ -192,11 +193,11 @@ impl Worker {
         }
     }
 
-    fn go_on_with_brought(&mut self) {
-        let brought = self.brought.lock().drain(..).collect::<Vec<_>>();
-        for (id, brought) in brought {
+    fn go_on_with_arrivals(&mut self) {
+        let arrivals = self.arrivals.lock().drain(..).collect::<Vec<_>>();
+        for (id, arrived) in arrivals {
             let Some((fetch, done)) = self.reads[id].take() else { continue };
-            match brought {
+            match arrived {
                 // The pin lasts until the read is in the ring, which holds one of its own.
                 Ok(_pin) => self.submit(id, fetch, done),
                 Err(error) => self.land(fetch, Err(error)),
@@ -204,7 +205,7 @@ impl Worker {
         }
     }
 
-    /// Begins as many reads as are good; whether there may be more to begin.
+    /// Begins reads up to the depth. Tells whether the depth has stopped it, so that more may be left to begin.
     fn begin(&mut self) -> bool {
         loop {
             let depth =
@@ -228,19 +229,19 @@ impl Worker {
         let part = self.work.vfs.store().part(fetch.span().part());
         match reads::submit(&mut self.ring, id, part, fetch.span(), done) {
             Ok(Submitted::Reading) => self.reads[id] = Some((fetch, done)),
-            Err(ReadError::Absent) => self.bring(id, fetch, done),
+            Err(ReadError::Absent) => self.request_bytes(id, fetch, done),
             ended => self.land(fetch, ended.map(|_| ())),
         }
     }
 
-    /// Waits for bytes that are not on this machine; other reads go on.
-    fn bring(&mut self, id: usize, mut fetch: Fetch, done: usize) {
+    /// Asks the store for bytes that are not on this machine. Other reads go on meanwhile.
+    fn request_bytes(&mut self, id: usize, mut fetch: Fetch, done: usize) {
         let (part, range) = (fetch.span().part(), fetch.span().range());
         self.reads[id] = Some((fetch, done));
-        let all = Arc::clone(&self.brought);
-        self.work.vfs.store().begin(part, range, move |brought| {
-            all.lock().push((id, brought));
-            all.waker.wake();
+        let arrivals = Arc::clone(&self.arrivals);
+        self.work.vfs.store().begin(part, range, move |arrived| {
+            arrivals.lock().push((id, arrived));
+            arrivals.waker.wake();
         });
     }
 
@@ -252,22 +253,22 @@ impl Worker {
     }
 }
 
-impl Brought {
+impl Arrivals {
     fn lock(&self) -> MutexGuard<'_, Vec<(usize, Result<Pin, ReadError>)>> {
         self.reads.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// How many reads at a time: more as long as the device gains by it.
+/// How many reads are under way at a time. It grows as long as the device gets faster by it.
 struct Depth {
     reads: usize,
-    /// As the profile of the store has it.
+    /// The bounds, from the store's profile.
     least: usize,
     most: usize,
     polite: usize,
     bytes: u64,
     since: Instant,
-    /// Bytes per second with the depth before.
+    /// Bytes per second with the previous depth.
     before: f64,
     grows: bool,
 }
@@ -289,7 +290,7 @@ impl Depth {
         (self.bytes, self.since) = (0, Instant::now());
     }
 
-    /// Goes on in the same direction if that has helped, else turns.
+    /// Goes on in the same direction if the last change has raised the rate, else turns.
     fn judge(&mut self, rate: f64) {
         if rate < self.before * 1.02 {
             self.grows = !self.grows;

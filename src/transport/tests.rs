@@ -49,7 +49,7 @@ struct Mount {
 impl Mount {
     /// `None`: the host does not have this transport.
     fn new(transport: Transport, patience: Duration) -> Option<Self> {
-        if transport == Transport::Uring && super::uring_offer(16 << 20).is_err() {
+        if transport == Transport::Uring && super::uring_support(16 << 20).is_err() {
             eprintln!("not tried: the host has no FUSE over io_uring");
             return None;
         }

@@ -1,11 +1,11 @@
-//! Requests through FUSE-over-io_uring: a queue a CPU, its thread pinned there, answers and disk reads in
-//! one ring. What the page cache holds is read at once; everything else goes through the ring.
+//! Requests through FUSE-over-io_uring: each CPU has a queue, whose thread is pinned to that CPU and has one ring for
+//! answers and disk reads. Bytes in the page cache are read at once, all others through the ring.
 //!
-//! FORGET and INTERRUPT, which have no answer, stay on fuser's session.
+//! FORGET and INTERRUPT, which have no answer, still come through fuser's session.
 
-use super::lane::{AHEAD, Lane};
-use super::offer::{self, Obstacle};
 use super::ops::Ops;
+use super::queue::{AHEAD, QueueThread};
+use super::support::{self, Obstacle};
 use crate::io::ring::Ring;
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::Pid;
@@ -14,52 +14,56 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 
-/// Requests that a CPU may have under way.
+/// How many requests of a CPU may be under way.
 const DEPTH: usize = 16;
-/// The largest request, and the least that the kernel takes.
+/// The payload of the largest request that we ask for, and the smallest payload that the kernel accepts.
 const MAX_PAYLOAD_BYTES: usize = 1 << 20;
 const MIN_PAYLOAD_BYTES: usize = 128 << 10;
-/// How many queues, and how large.
+
+/// The queues of a mount, and their sizes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Plan {
-    /// A queue each; the CPU that a thread of its own can run on, or none.
+    /// For each queue the CPU to which its thread is pinned; `None` for a CPU on which this process may not run.
     queues: Vec<Option<usize>>,
     depth: usize,
-    /// Also the largest request to agree on with the kernel.
+    /// The memory for one request; also the largest request to agree on with the kernel.
     pub(super) payload_bytes: usize,
 }
 
 impl Plan {
-    /// Queues with a CPU of ours, and those without.
+    /// How many queues have a CPU that this process may use, and how many have not.
     fn pinned_and_spare(&self) -> (usize, usize) {
         let pinned = self.queues.iter().flatten().count();
         (pinned, self.queues.len() - pinned)
     }
 
-    /// The payloads of all queues together.
+    /// The memory for the payloads of all queues.
     pub(super) fn memory_bytes(&self) -> u64 {
         let (pinned, spare) = self.pinned_and_spare();
         ((pinned * self.depth + spare) * self.payload_bytes) as u64
     }
 }
 
-/// Looks what this host offers. An error says in a line why the transport cannot be used, and what to do.
-/// Payloads of all queues together take up to `memory_bytes`, if the kernel's least fits.
+/// Plans the queues for this host. The payloads of all queues take `memory_bytes` at most, or more where the smallest
+/// payloads that the kernel accepts do not fit into that.
+///
+/// # Errors
+/// Why this host does not support the transport, and what to do, in one line.
 pub(super) fn plan(memory_bytes: u64) -> Result<Plan, Obstacle> {
-    offer::uring()?;
-    let unknown = |what: &str| Obstacle::new(what, "is /proc mounted, and /sys?");
-    let possible = possible_cpus().ok_or_else(|| unknown("the CPUs cannot be counted"))?;
+    support::fuse_over_io_uring()?;
+    let unreadable = |what: &str| Obstacle::new(what, "check that /proc and /sys are mounted");
+    let possible = possible_cpus().ok_or_else(|| unreadable("the CPUs cannot be counted"))?;
     let mine = sched_getaffinity(Pid::from_raw(0));
-    let mine = mine.map_err(|e| unknown(&format!("no CPU affinity: {e}")))?;
+    let mine = mine.map_err(|e| unreadable(&format!("the CPU affinity cannot be read: {e}")))?;
     let memory = usize::try_from(memory_bytes).unwrap_or(usize::MAX);
     Ok(plan_for(memory, possible, |cpu| mine.is_set(cpu).unwrap_or(false)))
 }
 
-/// What `transport=auto` would use on this host, in words, with `memory_bytes` for requests.
+/// Describes the queues that a mount with `memory_bytes` for requests would have on this host.
 ///
 /// # Errors
-/// Why it would not be io_uring.
-pub fn offer(memory_bytes: u64) -> Result<String, Obstacle> {
+/// Why this host does not support FUSE-over-io_uring, so that `transport=auto` uses /dev/fuse.
+pub fn uring_support(memory_bytes: u64) -> Result<String, Obstacle> {
     let plan = plan(memory_bytes)?;
     let (pinned, spare) = plan.pinned_and_spare();
     let Plan { depth, payload_bytes, .. } = plan;
@@ -74,7 +78,7 @@ pub fn offer(memory_bytes: u64) -> Result<String, Obstacle> {
 fn plan_for(memory: usize, possible: usize, mine: impl Fn(usize) -> bool) -> Plan {
     let queues: Vec<_> = (0..possible).map(|cpu| mine(cpu).then_some(cpu)).collect();
     let pinned = queues.iter().flatten().count().max(1);
-    // Queues without a CPU of ours have one slot each.
+    // A queue whose CPU this process may not use has one slot.
     let budget = memory / (pinned * DEPTH + (possible - pinned.min(possible)));
     let payload_bytes = floor_power_of_two(budget).clamp(MIN_PAYLOAD_BYTES, MAX_PAYLOAD_BYTES);
     let depth = (memory / (pinned * payload_bytes)).clamp(1, DEPTH);
@@ -85,7 +89,7 @@ fn floor_power_of_two(number: usize) -> usize {
     number.checked_ilog2().map_or(0, |log| 1 << log)
 }
 
-/// The kernel makes a queue for each CPU that could ever be there: `0-7` or `0,2-3`.
+/// How many CPUs the host can ever have, from a list such as `0-7` or `0,2-3`: the kernel makes a queue for each.
 fn possible_cpus() -> Option<usize> {
     let text = std::fs::read_to_string("/sys/devices/system/cpu/possible").ok()?;
     let last = text.trim().rsplit([',', '-']).next()?;
@@ -95,30 +99,31 @@ fn possible_cpus() -> Option<usize> {
 /// The threads that serve the queues.
 pub(super) struct Queues {
     threads: Vec<JoinHandle<()>>,
-    /// From threads whose ring broke; closed when all threads have ended.
+    /// Errors of threads whose ring broke; the channel is closed once all threads have ended.
     failures: mpsc::Receiver<io::Error>,
 }
 
 impl Queues {
-    /// Starts to serve `device`, whose INIT has agreed on io_uring. From then on the kernel waits for all
-    /// queues: if this fails, the mount must go.
+    /// Starts to serve `device`, whose INIT has agreed on io_uring. The kernel holds all requests back until it has
+    /// all queues: if this fails, the caller must unmount.
     pub(super) fn start(ops: &Arc<Ops>, device: &impl AsFd, plan: &Plan) -> io::Result<Self> {
-        let mut lanes: Vec<(Vec<u16>, usize, Option<usize>)> = Vec::new();
+        // What each thread serves: its queues, the slots of each, and its CPU.
+        let mut shares: Vec<(Vec<u16>, usize, Option<usize>)> = Vec::new();
         let mut spare = Vec::new();
         for (queue, cpu) in plan.queues.iter().enumerate() {
             let queue = u16::try_from(queue).map_err(io::Error::other)?;
             match cpu {
-                Some(cpu) => lanes.push((vec![queue], plan.depth, Some(*cpu))),
+                Some(cpu) => shares.push((vec![queue], plan.depth, Some(*cpu))),
                 None => spare.push(queue),
             }
         }
         if !spare.is_empty() {
-            lanes.push((spare, 1, None));
+            shares.push((spare, 1, None));
         }
         let (report, reports) = mpsc::channel();
         let (failed, failures) = mpsc::channel();
         let mut threads = Vec::new();
-        for (number, (queues, depth, cpu)) in lanes.into_iter().enumerate() {
+        for (number, (queues, depth, cpu)) in shares.into_iter().enumerate() {
             let ops = Arc::clone(ops);
             let device: OwnedFd = device.as_fd().try_clone_to_owned()?;
             let (payload_bytes, report, failed) =
@@ -130,7 +135,7 @@ impl Queues {
                     Ok(ring) => {
                         let _ = report.send(Ok(()));
                         drop(report);
-                        if let Err(error) = Lane::new(ring, ops).serve() {
+                        if let Err(error) = QueueThread::new(ring, ops).serve() {
                             let _ = failed.send(error);
                         }
                     }
@@ -147,7 +152,7 @@ impl Queues {
         Ok(Self { threads, failures })
     }
 
-    /// Waits until the kernel has let go of all queues.
+    /// Waits until the kernel has closed all queues.
     ///
     /// # Errors
     /// A ring broke; the other queues are still served.
@@ -157,21 +162,21 @@ impl Queues {
         }
         for thread in self.threads {
             if thread.join().is_err() {
-                tracing::error!("a queue's thread panicked");
+                tracing::error!("the thread of a queue panicked");
             }
         }
         Ok(())
     }
 }
 
-/// A CPU may be offline, or have left our set: then the scheduler decides.
+/// Pins this thread to a CPU. If that CPU is offline, or was taken from this process, the scheduler decides.
 fn pin(cpu: Option<usize>) {
     let mut set = CpuSet::new();
     if let Some(cpu) = cpu
         && set.set(cpu).is_ok()
         && let Err(e) = sched_setaffinity(Pid::from_raw(0), &set)
     {
-        tracing::debug!("the thread of CPU {cpu} runs anywhere: {e}");
+        tracing::debug!("the thread of CPU {cpu} is not pinned: {e}");
     }
 }
 
@@ -202,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn cpus_that_are_not_ours_have_a_queue_all_the_same() {
+    fn cpus_that_this_process_may_not_use_have_a_queue_too() {
         let plan = plan_for(MEMORY_BYTES, 4, |cpu| cpu == 2);
         assert_eq!(plan.queues, [None, None, Some(2), None]);
     }

@@ -4,7 +4,7 @@
 //! | --- | --- | --- | --- |
 //! | `Blocking` | in place | in place | blocking the thread |
 //! | `transport/devfuse.rs` | from the page cache in place, else on a worker thread | on a worker thread | going on where the leader ends |
-//! | `transport/lane.rs` | from the page cache in place, else through the ring | on a worker thread | parking the slot |
+//! | `transport/queue.rs` | from the page cache in place, else through the ring | on a worker thread | parking the slot |
 //! | the simulator in the tests | when chance says so | when chance says so | being chosen again |
 
 use super::facade::Vfs;

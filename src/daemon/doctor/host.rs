@@ -3,8 +3,8 @@
 use super::check::{Check, mebibytes, number, text};
 use crate::daemon::memory;
 use crate::io::{page_bytes, process};
-use crate::transport::offer::{self, Obstacle};
-use crate::transport::{MAX_BACKGROUND, uring_offer};
+use crate::transport::support::{self, Obstacle};
+use crate::transport::{MAX_BACKGROUND, uring_support};
 use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
 use std::fs::{self, File};
 use std::io;
@@ -24,11 +24,11 @@ pub(super) fn checks() -> Vec<Check> {
         sharing(&rights, text("/etc/fuse.conf").as_deref()),
         enable_uring(text("/sys/module/fuse/parameters/enable_uring").as_deref()),
         io_uring(
-            offer::io_uring(),
+            support::io_uring(),
             text("/proc/sys/kernel/io_uring_disabled").as_deref(),
             text("/proc/sys/kernel/io_uring_group").as_deref(),
         ),
-        transport(uring_offer(memory::for_requests(memory::Limit::bytes(None)))),
+        transport(uring_support(memory::for_requests(memory::Limit::bytes(None)))),
     ];
     checks.extend(limit("locked memory", Resource::RLIMIT_MEMLOCK, mebibytes));
     checks.extend(limit("open files", Resource::RLIMIT_NOFILE, |files| files.to_string()));
@@ -169,14 +169,14 @@ fn enable_uring(parameter: Option<&str>) -> Check {
     }
 }
 
-fn io_uring(offer: Result<(), Obstacle>, disabled: Option<&str>, group: Option<&str>) -> Check {
+fn io_uring(support: Result<(), Obstacle>, disabled: Option<&str>, group: Option<&str>) -> Check {
     let setting = |name, value: Option<&str>| match value {
         Some(value) => format!("{name}={value}"),
         None => format!("no {name}"),
     };
     let disabled = setting("kernel.io_uring_disabled", disabled);
     let group = setting("kernel.io_uring_group", group);
-    match offer {
+    match support {
         Ok(()) => Check::ok("io_uring", format!("allowed ({disabled}, {group})")),
         Err(Obstacle { why, cure }) => {
             Check::note("io_uring", format!("{why} ({disabled}, {group})"), cure)
@@ -184,9 +184,9 @@ fn io_uring(offer: Result<(), Obstacle>, disabled: Option<&str>, group: Option<&
     }
 }
 
-fn transport(offer: Result<String, Obstacle>) -> Check {
+fn transport(support: Result<String, Obstacle>) -> Check {
     let name = "transport=auto";
-    match offer {
+    match support {
         Ok(queues) => Check::ok(name, format!("uring; {queues}")),
         Err(Obstacle { why, cure }) => Check::note(name, format!("devfuse: {why}"), cure),
     }

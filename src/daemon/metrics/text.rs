@@ -1,5 +1,6 @@
 //! Counters in Prometheus' text format: base units, seconds and bytes.
 
+use crate::io::process;
 use crate::vfs::Histogram;
 use crate::vfs::report::{MountInfo, MountStats};
 use std::fmt::{Display, Write};
@@ -17,9 +18,9 @@ pub(crate) struct Process {
 
 /// Of this process, as it is now; zeros where /proc is not there.
 pub(crate) fn process() -> Process {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-    let kilobytes = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+    let status = process::status();
+    let resident = process::status_field(&status, "VmRSS");
+    let kilobytes = resident.and_then(|text| text.strip_suffix(" kB")?.parse::<u64>().ok());
     let usage = nix::sys::resource::getrusage(nix::sys::resource::UsageWho::RUSAGE_SELF);
     let seconds = |time: nix::sys::time::TimeVal| {
         time.tv_sec() as f64 + time.tv_usec() as f64 / MICROS_A_SECOND

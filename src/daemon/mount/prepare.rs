@@ -110,7 +110,7 @@ fn in_words(store: &Store) -> &'static str {
 fn free(target: Target, settings: &MountSettings) -> Result<Target, Failure> {
     match target {
         Target::Folder(folder) => free_mount_point(&folder).map(Target::Folder),
-        Target::Handed(_) => {
+        Target::PassedConnection(_) => {
             settings.warn_of_options_without_effect();
             Ok(target)
         }

@@ -4,7 +4,7 @@ use super::prepare::prepare;
 use super::request::{Caller, MountRequest};
 use crate::daemon::logging::{self, Labels};
 use crate::failure::{Exit, Failure};
-use crate::io::{handed, mounts, process};
+use crate::io::{mounts, passed_connection, process};
 use crate::transport::Target;
 use crate::vfs::Verify;
 use std::os::fd::AsFd;
@@ -44,7 +44,7 @@ pub(crate) fn start(mut request: MountRequest, caller: Caller) -> Result<u8, Fai
     }
     let inherited = match &target {
         Target::Folder(_) => None,
-        Target::Handed(connection) => Some(connection.as_fd()),
+        Target::PassedConnection(connection) => Some(connection.as_fd()),
     };
     match process::fork_daemon(inherited).map_err(|e| Failure::new(Exit::Mount, e))? {
         process::Forked::Parent(report) => wait_for_daemon(report),
@@ -79,12 +79,14 @@ fn be_the_daemon(
 
 /// The directory, or the connection that `/dev/fd/N` names.
 fn target(path: &Path) -> Result<Target, Failure> {
-    let Some(number) = handed::number(path) else { return Ok(Target::Folder(path.to_owned())) };
-    let connection = handed::take(number).map_err(|e| {
+    let Some(number) = passed_connection::descriptor_number(path) else {
+        return Ok(Target::Folder(path.to_owned()));
+    };
+    let connection = passed_connection::duplicate(number).map_err(|e| {
         let what = format!("{}: not an open /dev/fuse", path.display());
         Failure::new(Exit::Mount, e).context(what)
     })?;
-    Ok(Target::Handed(connection))
+    Ok(Target::PassedConnection(connection))
 }
 
 fn wait_for_daemon(report: process::Report) -> Result<u8, Failure> {

@@ -1,6 +1,7 @@
-//! The reads of a lane's slots: what the page cache holds is answered at once, all else goes through the ring.
+//! The reads of a queue thread's slots: those that the page cache holds are answered at once, the others go through the
+//! ring.
 
-use super::Lane;
+use super::QueueThread;
 use crate::io::ring::Waker;
 use crate::io::{Buffer, ReadError};
 use crate::store::Pin;
@@ -18,9 +19,9 @@ use std::time::Instant;
 pub(super) enum State {
     /// Waiting for a request, or answering one at once.
     Free,
-    /// Waiting for the disk: how much is there of what the task wants.
+    /// Waiting for the disk; with the number of bytes of the task's span that have arrived.
     Reading(Job, Box<Task>, usize),
-    /// Waiting for bytes that are not on this machine; likewise.
+    /// Waiting for bytes that are not on this machine; with the same number.
     Bringing(Job, Box<Task>, usize),
     /// Waiting for another read to end, or for file I/O on a worker thread.
     Parked(Job),
@@ -33,13 +34,13 @@ pub(super) struct Job {
     pub(super) traced: Traced,
 }
 
-/// Slots whose wait has ended, as any thread has said.
+/// Slots whose wait has ended; any thread adds to it.
 pub(super) struct Ready {
     slots: Mutex<Vec<(usize, Awaited)>>,
     waker: Waker,
 }
 
-/// What a slot has waited for.
+/// What a slot has been waiting for.
 enum Awaited {
     /// Another read.
     InFlightRead,
@@ -60,18 +61,18 @@ impl Ready {
     }
 }
 
-impl Lane {
+impl QueueThread {
     /// Begins a slot's read.
     pub(super) fn begin(&mut self, slot: usize, job: Job) {
-        begin(SlotRead { lane: self, slot, job });
+        begin(SlotRead { queue: self, slot, job });
     }
 
-    /// Follows a slot's read from `step` on.
+    /// Continues a slot's read from `step` on.
     fn drive(&mut self, slot: usize, job: Job, step: Step) {
-        drive(SlotRead { lane: self, slot, job }, step);
+        drive(SlotRead { queue: self, slot, job }, step);
     }
 
-    /// Brings the bytes to the beginning of the payload, where they often lie already.
+    /// Puts the bytes at the beginning of the payload. Often they are in the payload already.
     fn place(&mut self, slot: usize, reply: Reply) -> Result<usize, Errno> {
         let bytes = reply.bytes()?;
         let length = bytes.len();
@@ -137,7 +138,7 @@ impl Lane {
         }
     }
 
-    /// Waits for bytes that are not on this machine; other slots go on.
+    /// Asks the store for bytes that are not on this machine. Other slots go on meanwhile.
     fn bring(&mut self, slot: usize, job: Job, mut task: Task, done: usize) {
         let (ready, vfs) = (Arc::clone(&self.ready), Arc::clone(&self.vfs));
         let (part, range) = (task.span().part(), task.span().range());
@@ -145,7 +146,7 @@ impl Lane {
         vfs.store().begin(part, range, move |brought| ready.add(slot, Awaited::Bytes(brought)));
     }
 
-    /// Reads through the ring, from byte `done` of what the task wants.
+    /// Reads through the ring, from byte `done` of the task's span.
     fn fetch(&mut self, slot: usize, mut job: Job, mut task: Task, done: usize) {
         job.traced.enter(Phase::Disk);
         let part = self.vfs.store().part(task.span().part());
@@ -179,9 +180,9 @@ impl Lane {
     }
 }
 
-/// The read of a slot: what must wait goes through the lane's ring.
+/// The read of a slot: what must wait goes through the thread's ring.
 struct SlotRead<'a> {
-    lane: &'a mut Lane,
+    queue: &'a mut QueueThread,
     slot: usize,
     job: Job,
 }
@@ -190,7 +191,7 @@ impl Driver for SlotRead<'_> {
     type Output = ();
 
     fn vfs(&self) -> &Vfs {
-        &self.lane.vfs
+        &self.queue.vfs
     }
 
     fn request(&self) -> ReadRequest {
@@ -199,18 +200,18 @@ impl Driver for SlotRead<'_> {
 
     fn fetch(mut self, mut task: Task) -> ControlFlow<(), (Self, Task, Result<(), ReadError>)> {
         if !task.span().has_loan() {
-            let payload = self.lane.ring.lend_payload(self.slot);
-            self.lane.vfs.lend(&mut task, payload);
+            let payload = self.queue.ring.lend_payload(self.slot);
+            self.queue.vfs.lend(&mut task, payload);
         }
         if task.waits() {
-            self.lane.fetch(self.slot, self.job, task, 0);
+            self.queue.fetch(self.slot, self.job, task, 0);
             return Break(());
         }
         self.job.traced.enter(Phase::Cache);
         // A long pass must not keep other requests waiting.
         let fetched = match task.is_long() {
             true => Err(ReadError::WouldBlock),
-            false => reads::fetch(self.lane.vfs.store(), task.span(), false),
+            false => reads::fetch(self.queue.vfs.store(), task.span(), false),
         };
         match fetched {
             Err(ReadError::WouldBlock) => self.job.traced.cancel(),
@@ -220,22 +221,22 @@ impl Driver for SlotRead<'_> {
     }
 
     fn work(self, task: Task) -> ControlFlow<(), (Self, Task)> {
-        self.lane.work(self.slot, self.job, task);
+        self.queue.work(self.slot, self.job, task);
         Break(())
     }
 
     fn follow(self, read: Arc<InFlightRead>) -> ControlFlow<(), Self> {
-        self.lane.park(self.slot, self.job, &read);
+        self.queue.park(self.slot, self.job, &read);
         Break(())
     }
 
     fn answer(self, reply: Reply) {
-        let Self { lane, slot, mut job } = self;
+        let Self { queue, slot, mut job } = self;
         job.traced.enter(Phase::Reply);
-        let answer = lane.place(slot, reply);
-        lane.answer(slot, answer);
-        lane.vfs.trace().end(job.traced, answer.map(|bytes| bytes as u64));
-        let control = lane.vfs.is_control(job.read.ino);
-        lane.vfs.stats().request(Operation::Read, control, job.start);
+        let answer = queue.place(slot, reply);
+        queue.answer(slot, answer);
+        queue.vfs.trace().end(job.traced, answer.map(|bytes| bytes as u64));
+        let control = queue.vfs.is_control(job.read.ino);
+        queue.vfs.stats().request(Operation::Read, control, job.start);
     }
 }

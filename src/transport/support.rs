@@ -1,10 +1,10 @@
-//! What keeps this host from FUSE-over-io_uring, told apart, and what to change. The one place that knows:
-//! a mount logs it, and `ffrfs doctor` prints it.
+//! Whether this host supports FUSE-over-io_uring, and if not, which obstacle it has and how to remove it. A mount logs
+//! the obstacle, and `ffrfs doctor` prints it. Imports `io` alone.
 
 use crate::io::{process, ring};
 use std::{fmt, fs, io};
 
-/// Why something cannot be used, and what would change that.
+/// Why something cannot be used, and how to change that.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Obstacle {
     /// What is wrong.
@@ -25,12 +25,12 @@ impl fmt::Display for Obstacle {
     }
 }
 
-/// What the kernel says of itself and of this process; what is not there is empty.
+/// What the kernel says of itself and of this process. A text that cannot be read is empty.
 #[derive(Debug, Default)]
 struct Facts {
     /// `uname -r`.
     release: String,
-    /// The fuse module is there.
+    /// The fuse module is loaded, or built in.
     has_fuse: bool,
     /// The kernel.io_uring_disabled sysctl.
     disabled: String,
@@ -53,7 +53,7 @@ impl Facts {
         process::may_administer(&self.status, "CapEff").unwrap_or(false)
     }
 
-    /// A filter of system calls is in force.
+    /// A seccomp filter is in force.
     fn is_filtered(&self) -> bool {
         process::status_field(&self.status, "Seccomp") == Some("2")
     }
@@ -63,7 +63,7 @@ impl Facts {
 ///
 /// # Errors
 /// The obstacle.
-pub(super) fn uring() -> Result<(), Obstacle> {
+pub(super) fn fuse_over_io_uring() -> Result<(), Obstacle> {
     match ring::is_enabled() {
         Ok(true) => ring::probe().map_err(|e| no_ring(&e, &Facts::gather())),
         Ok(false) => Err(Obstacle::new(
@@ -74,7 +74,7 @@ pub(super) fn uring() -> Result<(), Obstacle> {
     }
 }
 
-/// Whether io_uring can be had at all.
+/// Whether this process can use io_uring, be it for disk reads alone.
 ///
 /// # Errors
 /// The obstacle.
@@ -82,7 +82,7 @@ pub fn io_uring() -> Result<(), Obstacle> {
     ring::probe().map_err(|e| no_ring(&e, &Facts::gather()))
 }
 
-/// The fuse module has no parameter enable_uring.
+/// Why the fuse module has no parameter enable_uring.
 fn no_parameter(facts: &Facts) -> Obstacle {
     let release = &facts.release;
     if is_before(release, (6, 14)) {
@@ -96,7 +96,7 @@ fn no_parameter(facts: &Facts) -> Obstacle {
     }
 }
 
-/// Whether a kernel's release is before `(major, minor)`; one that cannot be read is not.
+/// Whether a kernel's release is before `(major, minor)`; `false` for a release that cannot be parsed.
 fn is_before(release: &str, version: (u32, u32)) -> bool {
     let mut numbers = release.split(|c: char| !c.is_ascii_digit());
     let mut next = || numbers.next()?.parse::<u32>().ok();
@@ -106,20 +106,20 @@ fn is_before(release: &str, version: (u32, u32)) -> bool {
     }
 }
 
-/// io_uring_setup(2) failed.
+/// Why io_uring_setup(2) failed.
 fn no_ring(error: &io::Error, facts: &Facts) -> Obstacle {
     match error.raw_os_error() {
         Some(libc::EPERM | libc::EACCES) => forbidden(error, facts),
         Some(libc::ENOMEM) => Obstacle::new(
-            format!("io_uring gets no memory: {error}"),
+            format!("there is too little memory for io_uring: {error}"),
             "raise RLIMIT_MEMLOCK (ulimit -l; LimitMEMLOCK= of a systemd unit; --ulimit memlock=-1 \
              of a container), or the cgroup's memory limit",
         ),
         Some(libc::EMFILE | libc::ENFILE) => Obstacle::new(
-            format!("io_uring gets no file descriptor: {error}"),
+            format!("there is no file descriptor left for io_uring: {error}"),
             "raise RLIMIT_NOFILE (ulimit -n)",
         ),
-        // A kernel without it; but some container runtimes say so of all that they forbid.
+        // Some container runtimes answer ENOSYS for each call that they forbid.
         Some(libc::ENOSYS) if facts.is_filtered() => seccomp(error),
         Some(libc::ENOSYS) => Obstacle::new(
             format!("this Linux {} has no io_uring: {error}", facts.release),
@@ -130,13 +130,13 @@ fn no_ring(error: &io::Error, facts: &Facts) -> Obstacle {
             "it must be 6.0 or newer",
         ),
         _ => Obstacle::new(
-            format!("io_uring cannot be had: {error}"),
+            format!("io_uring cannot be used: {error}"),
             "see what the kernel logged (dmesg)",
         ),
     }
 }
 
-/// The sysctl if it fits, else the filter if there is one, else a security module.
+/// Who forbids io_uring: the sysctl if its value does, else a seccomp filter if there is one, else a security module.
 fn forbidden(error: &io::Error, facts: &Facts) -> Obstacle {
     let sysctl = facts.disabled.trim();
     match sysctl {

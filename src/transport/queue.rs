@@ -1,5 +1,5 @@
-//! What a queue's thread does with the requests that come through its ring, and with the reads that they
-//! need.
+//! The thread of a queue: it decodes the requests that come through its ring, has the vfs answer them, and encodes the
+//! answers. Their reads are in `read`.
 
 mod read;
 
@@ -19,25 +19,27 @@ use std::sync::Arc;
 use std::time::Instant;
 use zerocopy::{Immutable, IntoBytes};
 
-/// Samples that a CPU may fetch because they were looked up.
+/// How many samples a thread may be fetching because they were looked up.
 pub(super) const AHEAD: usize = 16;
 
-/// A ring and what its slots are doing.
-pub(super) struct Lane {
+/// A thread that serves one queue, or all queues whose CPUs this process may not use: its ring, and the state of each
+/// slot.
+pub(super) struct QueueThread {
     ring: Ring,
     ops: Arc<Ops>,
     vfs: Arc<Vfs>,
     slots: Vec<State>,
-    /// Fetches that no request waits for yet, numbered on from the slots; how much of each is there.
+    /// Fetches that no request waits for yet, and how many bytes of each have arrived. Their numbers in the ring follow
+    /// those of the slots.
     ahead: Vec<Option<(Fetch, usize)>>,
     ready: Arc<Ready>,
-    /// A thread for file I/O that the ring does not do; it starts when there is any.
+    /// A thread for file I/O that the ring does not do; it starts with the first such I/O.
     workers: Workers,
-    /// When what is being looked at came, if somebody wants to know.
+    /// When the event that is being handled came, if a trace is on.
     arrived: Option<Instant>,
 }
 
-impl Lane {
+impl QueueThread {
     pub(super) fn new(ring: Ring, ops: Arc<Ops>) -> Self {
         let vfs = Arc::clone(ops.vfs());
         let slots = (0..ring.slots()).map(|_| State::Free).collect();
@@ -47,10 +49,10 @@ impl Lane {
         Self { ring, ops, vfs, slots, ahead, ready, workers, arrived: None }
     }
 
-    /// Serves until the kernel has let go of all slots.
+    /// Serves until the kernel has closed all slots.
     ///
     /// # Errors
-    /// The ring broke: from then on the kernel waits for ever for the answers of its queues.
+    /// The ring broke: the kernel then waits for ever for the answers of its queues.
     pub(super) fn serve(mut self) -> io::Result<()> {
         let mut events = Vec::new();
         let mut open = self.slots.len();
@@ -197,7 +199,7 @@ impl Lane {
         }
     }
 
-    /// A sample was looked up: it is fetched if it will be read.
+    /// Fetches a sample that was looked up, if the vfs expects it to be read.
     fn fetch_looked_up(&mut self, ino: u64) {
         let Some(free) = self.ahead.iter().position(Option::is_none) else { return };
         if let Some(fetch) = self.vfs.looked_up(ino, |part| self.vfs.store().part(part).is_cold()) {
@@ -221,7 +223,7 @@ impl Lane {
         match reads::ended(part, fetch.span(), done, buffer, result) {
             Progress::Partly(done) => self.fetch_ahead(number, fetch, done),
             Progress::Ended(fetched) => {
-                // Its read is on the way: it need not be stored.
+                // The program's read follows at once: the page cache need not be filled.
                 self.vfs.land(fetch, fetched);
                 self.go_on_with_ready();
             }
