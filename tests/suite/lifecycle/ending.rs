@@ -1,0 +1,299 @@
+//! How a mount ends: unmounted, told to end, killed, aborted.
+
+use super::*;
+
+#[test]
+fn umount_ends_the_daemon_and_says_so_in_its_log() {
+    for_each_transport(|transport| {
+        let mount = mount(transport);
+        umount(&[mount.point()]).ok();
+        mount.wait_for_end();
+        assert!(!mount.is_mounted());
+        assert!(mount.log().contains("unmounted from"), "{}", mount.log());
+    });
+}
+
+#[test]
+fn sigterm_and_sigint_unmount() {
+    for_each_transport(|transport| {
+        for signal in [Signal::SIGTERM, Signal::SIGINT] {
+            let mount = mount(transport);
+            mount.read("000000").unwrap();
+            send(&mount, signal);
+            mount.wait_for_end();
+            assert!(!mount.is_mounted(), "{signal}");
+        }
+    });
+}
+
+#[test]
+fn a_hangup_of_the_terminal_changes_nothing() {
+    for_each_transport(|transport| {
+        let mount = mount(transport);
+        send(&mount, Signal::SIGHUP);
+        std::thread::sleep(Duration::from_millis(100));
+        assert!(mount.read("000001").unwrap() == some()[1]);
+        assert!(mount.is_served());
+    });
+}
+
+#[test]
+fn in_the_foreground_a_signal_ends_it_with_exit_code_0() {
+    for_each_transport(|transport| {
+        for signal in [Signal::SIGTERM, Signal::SIGINT] {
+            let mut daemon = Foreground::new(transport, &[]);
+            assert_eq!(fs::read(daemon.point().join("000000")).unwrap(), some()[0]);
+            kill(Pid::from_raw(daemon.child.id() as i32), signal).unwrap();
+            let (code, stderr) = daemon.wait();
+            assert_eq!(code, 0, "{stderr}");
+            assert!(stderr.contains("mounted on"), "{stderr}");
+            assert!(!is_mount_point(&daemon.point()));
+        }
+    });
+}
+
+#[test]
+fn in_the_foreground_it_ends_when_it_is_unmounted() {
+    for_each_transport(|transport| {
+        let mut daemon = Foreground::new(transport, &["log_level=debug"]);
+        unmount_soon(&daemon.point());
+        let (code, stderr) = daemon.wait();
+        assert_eq!(code, 0, "{stderr}");
+    });
+}
+
+#[test]
+fn sigterm_with_open_files_unmounts_lazily_and_they_can_be_read_to_their_end() {
+    for_each_transport(|transport| {
+        let mount = mount(transport);
+        let file = File::open(mount.path("000001")).unwrap();
+        send(&mount, Signal::SIGTERM);
+        wait_until("it is unmounted", IN_TIME, || !mount.is_mounted());
+        let mut bytes = vec![0; 9 << 20];
+        file.read_exact_at(&mut bytes, 0).unwrap();
+        assert!(bytes == some()[1]);
+        assert!(mount.is_served());
+        drop(file);
+        mount.wait_for_end();
+    });
+}
+
+#[test]
+fn umount_of_a_busy_mount_is_refused_with_a_hint_and_works_lazily() {
+    for_each_transport(|transport| {
+        let mount = mount(transport);
+        let file = File::open(mount.path("000002")).unwrap();
+        let outcome = ffrfs(&[Path::new("umount"), mount.point()]);
+        assert_eq!(outcome.code, 5, "{}", outcome.stderr);
+        for word in ["-z", "open", mount.point().to_str().unwrap()] {
+            assert!(outcome.stderr.contains(word), "{word:?} is not in: {}", outcome.stderr);
+        }
+        assert!(mount.is_mounted());
+        ffrfs(&[Path::new("umount"), Path::new("-z"), mount.point()]).ok();
+        assert!(!mount.is_mounted());
+        let mut bytes = vec![0; 100_000];
+        file.read_exact_at(&mut bytes, 0).unwrap();
+        assert_eq!(bytes, some()[2]);
+        drop(file);
+        mount.wait_for_end();
+    });
+}
+
+#[test]
+fn a_daemon_that_ends_leaves_the_next_mount_in_its_place_alone() {
+    for_each_transport(|transport| {
+        let mut mount = mount(transport);
+        let first = mount.pid();
+        let file = File::open(mount.path("000002")).unwrap();
+        ffrfs(&[Path::new("umount"), Path::new("-z"), mount.point()]).ok();
+        let container = mount.container();
+        mount.again(transport, &[&container], &[]);
+        assert!(is_running(first));
+        drop(file);
+        wait_until("the first daemon ends", IN_TIME, || !is_running(first));
+        assert!(mount.read("000001").unwrap() == some()[1]);
+        mount.unmount();
+    });
+}
+
+#[test]
+fn umount_of_what_is_no_mount_of_ours_is_refused_with_exit_code_5() {
+    let folder = temp_dir();
+    for (target, says) in [
+        (folder.path(), "nothing is mounted"),
+        (Path::new("/proc"), "not of ffrfs"),
+        (&folder.path().join("missing"), "missing"),
+    ] {
+        let outcome = ffrfs(&[Path::new("umount"), target]);
+        assert_eq!(outcome.code, 5, "{}", outcome.stderr);
+        assert!(outcome.stderr.contains(says), "{says:?} is not in: {}", outcome.stderr);
+    }
+}
+
+#[test]
+fn umount_takes_several_mount_points_and_goes_on_after_a_failure() {
+    for_each_transport(|transport| {
+        let (first, second) = (mount(transport), mount(transport));
+        let folder = temp_dir();
+        let outcome = umount(&[first.point(), folder.path(), second.point()]);
+        assert_eq!(outcome.code, 5, "{}", outcome.stderr);
+        assert!(!first.is_mounted() && !second.is_mounted());
+    });
+}
+
+/// Reads a file over and over, each time from the daemon, until that fails or `enough` is set.
+fn read_on(path: &Path, started: &AtomicBool, enough: &AtomicBool) -> io::Result<()> {
+    let file = File::open(path)?;
+    let mut bytes = vec![0; 100_000];
+    while !enough.load(Ordering::Relaxed) {
+        for offset in [0, 5 << 20, 3 << 20] {
+            file.read_at(&mut bytes, offset)?;
+        }
+        started.store(true, Ordering::Relaxed);
+        drop_cached(&file);
+    }
+    Ok(())
+}
+
+#[test]
+fn lazy_umount_while_files_are_read_lets_the_readers_finish() {
+    for_each_transport(|transport| {
+        let mount = mount(transport);
+        let files: Vec<_> = (0..8).map(|_| File::open(mount.path("000001")).unwrap()).collect();
+        let unmounted = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for file in files {
+                let unmounted = &unmounted;
+                scope.spawn(move || {
+                    let sample = &some()[1];
+                    let mut bytes = vec![0; 200_000];
+                    let mut rounds_after = 0;
+                    while rounds_after < 2 {
+                        rounds_after += i32::from(unmounted.load(Ordering::Relaxed));
+                        for offset in (0..sample.len() - bytes.len()).step_by(1_234_567) {
+                            file.read_exact_at(&mut bytes, offset as u64).unwrap();
+                            assert!(bytes == sample[offset..][..bytes.len()], "at {offset}");
+                        }
+                        drop_cached(&file);
+                    }
+                });
+            }
+            std::thread::sleep(Duration::from_millis(50));
+            ffrfs(&[Path::new("umount"), Path::new("-z"), mount.point()]).ok();
+            unmounted.store(true, Ordering::Relaxed);
+        });
+        mount.wait_for_end();
+    });
+}
+
+/// Four readers; `end` happens to the mount; all of them must fail shortly after.
+#[track_caller]
+fn readers_fail_shortly_after(mount: &Mount, end: impl FnOnce()) {
+    let enough = AtomicBool::new(false);
+    let started: Vec<_> = (0..4).map(|_| AtomicBool::new(false)).collect();
+    std::thread::scope(|scope| {
+        let readers: Vec<_> = started
+            .iter()
+            .map(|started| {
+                let (path, enough) = (mount.path("000001"), &enough);
+                scope.spawn(move || read_on(&path, started, enough))
+            })
+            .collect();
+        let all = || started.iter().all(|started| started.load(Ordering::Relaxed));
+        wait_until("all read", IN_TIME, all);
+        end();
+        let start = Instant::now();
+        while start.elapsed() < SHORTLY && !readers.iter().all(|reader| reader.is_finished()) {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let finished = readers.iter().filter(|reader| reader.is_finished()).count();
+        enough.store(true, Ordering::Relaxed);
+        for reader in readers {
+            let error = reader.join().unwrap().expect_err("nobody is there to answer");
+            let errno = error.raw_os_error().unwrap();
+            // ECANCELED is what the kernel says of a request in the ring of a process that has died.
+            let usual =
+                [libc::ENOTCONN, libc::ECONNABORTED, libc::ECANCELED, libc::EIO, libc::ENOENT];
+            assert!(usual.contains(&errno), "{error}");
+        }
+        assert_eq!(finished, 4, "readers hang");
+    });
+}
+
+#[test]
+fn a_killed_daemon_fails_its_readers_at_once_and_the_next_mount_works() {
+    for_each_transport(|transport| {
+        let mut mount = mount(transport);
+        readers_fail_shortly_after(&mount, || send(&mount, Signal::SIGKILL));
+        mount.wait_for_end();
+        let asked = nix::sys::statvfs::statvfs(mount.point());
+        assert_eq!(asked.err(), Some(nix::errno::Errno::ENOTCONN));
+        let container = mount.container();
+        mount.again(transport, &[&container], &[]);
+        assert_eq!(mounts_at(mount.point()).len(), 1, "the dead mount is gone");
+        assert!(mount.read("000001").unwrap() == some()[1]);
+        assert!(mount.log().contains("daemon is dead"), "{}", mount.log());
+    });
+}
+
+#[test]
+fn readers_that_wait_for_a_stuck_daemon_fail_when_it_is_killed() {
+    for_each_transport(|transport| {
+        let mount = mount(transport);
+        let path = mount.path("000001");
+        let file = File::open(&path).unwrap();
+        send(&mount, Signal::SIGSTOP);
+        let reader = std::thread::spawn(move || file.read_at(&mut [0; 100], 0));
+        std::thread::sleep(Duration::from_millis(50));
+        assert!(!reader.is_finished());
+        send(&mount, Signal::SIGKILL);
+        wait_until("the reader is let go", SHORTLY, || reader.is_finished());
+        reader.join().unwrap().unwrap_err();
+    });
+}
+
+#[test]
+fn a_dead_mount_is_unmounted_without_more_ado() {
+    for_each_transport(|transport| {
+        let mount = mount(transport);
+        let _open = File::open(mount.path("000000")).unwrap();
+        send(&mount, Signal::SIGKILL);
+        mount.wait_for_end();
+        ffrfs(&[Path::new("umount"), mount.point()]).ok();
+        assert!(!mount.is_mounted());
+    });
+}
+
+#[test]
+fn an_aborted_connection_fails_its_readers_and_leaves_no_mount() {
+    if !have(Need::Fusectl) {
+        return;
+    }
+    for_each_transport(|transport| {
+        let mount = mount(transport);
+        let fusectl = Fusectl::new().unwrap();
+        let connection = nix::sys::stat::minor(fs::metadata(mount.point()).unwrap().dev());
+        readers_fail_shortly_after(&mount, || fusectl.abort(connection).unwrap());
+        mount.wait_for_end();
+        wait_until("it is unmounted", IN_TIME, || !mount.is_mounted());
+    });
+}
+
+#[test]
+fn many_mounts_in_a_row_leave_nothing_behind() {
+    for_each_transport(|transport| {
+        let folder = temp_dir();
+        let point = folder.path().join("mnt");
+        fs::create_dir(&point).unwrap();
+        let container = container_in(&folder, &samples(20, 1_000));
+        for round in 0..20 {
+            run(&mut mount_command(transport, &[&container], &point, &[])).ok();
+            let read = fs::read(point.join("000019"));
+            let outcome = umount(&[&point]);
+            clean_up(&point, 0);
+            assert_eq!(read.unwrap(), samples(20, 1_000)[19], "round {round}");
+            outcome.ok();
+        }
+        assert!(!is_mount_point(&point));
+    });
+}
