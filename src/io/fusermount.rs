@@ -1,5 +1,5 @@
-//! Mounting for users other than root: the set-user-id helper fusermount3 mounts, and sends the open /dev/fuse back over
-//! a socket (as in libfuse's `mount.c`). Imports nothing of ours.
+//! Mounting for users other than root: the set-user-id helper fusermount3 mounts, and sends the open
+//! /dev/fuse back over a socket (as in libfuse's `mount.c`). Imports nothing of ours.
 
 use nix::cmsg_space;
 use nix::sys::socket::{

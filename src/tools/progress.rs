@@ -4,7 +4,7 @@ use crate::dataset::{Watch, Work};
 use crate::interrupt::Interrupt;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::{self, IsTerminal};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// A bar that counts bytes.
 pub(crate) fn of_bytes(bytes: u64) -> ProgressBar {
@@ -43,13 +43,14 @@ fn bar(length: u64, template: &str) -> ProgressBar {
 /// Shows how far the opening of containers is, and cancels it when the user interrupts the program.
 pub(crate) struct Terminal {
     bar: Mutex<ProgressBar>,
-    interrupt: Interrupt,
+    /// Set once long work has begun. Until then a signal ends the process, also one that waits for a pipe with names.
+    interrupt: OnceLock<Interrupt>,
 }
 
 impl Terminal {
     pub(crate) fn watch() -> Arc<dyn Watch> {
         let bar = Mutex::new(ProgressBar::hidden());
-        Arc::new(Self { bar, interrupt: Interrupt::listen() })
+        Arc::new(Self { bar, interrupt: OnceLock::new() })
     }
 
     fn bar(&self) -> MutexGuard<'_, ProgressBar> {
@@ -59,6 +60,7 @@ impl Terminal {
 
 impl Watch for Terminal {
     fn begin(&self, work: Work, bytes: u64) {
+        self.interrupt.get_or_init(Interrupt::listen);
         *self.bar() = match work {
             Work::Index => bar(bytes, "indexing {bar:30} {bytes}/{total_bytes}, {eta} left"),
             Work::Digest => {
@@ -76,6 +78,6 @@ impl Watch for Terminal {
     }
 
     fn is_cancelled(&self) -> bool {
-        self.interrupt.requested()
+        self.interrupt.get().is_some_and(Interrupt::requested)
     }
 }
