@@ -16,7 +16,7 @@ mod tree;
 
 pub use builder::TreeBuilder;
 pub use dataset::{Dataset, Located, Place};
-pub use numbered::{Numbered, Suffix};
+pub use numbered::{Numbered, Suffix, Suffixes};
 pub use records::Records;
 pub use renamed::{Duplicates, Renamed};
 pub use stored::{Naming, StoredNames};
@@ -54,10 +54,10 @@ impl Catalog {
     /// Finds `name` in `folder`.
     ///
     /// # Errors
-    /// The name depends on a sample's first bytes (`suffix=auto`), and they cannot be read.
+    /// Names that the container stores cannot be read.
     pub fn lookup(&self, dataset: &Dataset, folder: u64, name: &[u8]) -> Result<Option<Node>> {
         match self {
-            Catalog::Numbered(n) => n.lookup(dataset, folder, name),
+            Catalog::Numbered(n) => Ok(n.lookup(folder, name)),
             Catalog::Records(r) => r.lookup(dataset, folder, name),
             Catalog::Tree(t) => t.lookup(folder, name),
         }
@@ -69,7 +69,10 @@ impl Catalog {
     /// As [`Catalog::lookup`].
     pub fn list(&self, dataset: &Dataset, folder: u64, from: u64, emit: &mut Emit) -> Result<()> {
         match self {
-            Catalog::Numbered(n) => n.list(dataset, folder, from, emit),
+            Catalog::Numbered(n) => {
+                n.list(folder, from, emit);
+                Ok(())
+            }
             Catalog::Records(r) => r.list(dataset, folder, from, emit),
             Catalog::Tree(t) => t.list(folder, from, emit),
         }

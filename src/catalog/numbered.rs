@@ -1,10 +1,8 @@
-//! Samples named by their number: `000123`, `000123.jpg`, `000/000123`. Names parse, nothing is stored.
+//! Samples named by their number: `000123`, `000123.jpg`, `000/000123`. Names parse, nothing is stored but a
+//! byte for each sample where suffixes differ.
 
-use super::{Dataset, Emit, Node, ROOT};
-use crate::format::{Result, magic};
-use std::fmt;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use super::{Emit, Node, ROOT};
+use crate::format::magic;
 
 /// Longest name that a directory entry may have, in bytes.
 pub(super) const MAX_NAME_BYTES: usize = 255;
@@ -20,23 +18,20 @@ pub struct Numbered {
 }
 
 /// What stands behind the number.
+#[derive(Debug)]
 pub enum Suffix {
     /// The same for all, possibly nothing.
     Fixed(String),
-    /// By each sample's first bytes, read when the name is first needed and remembered in a byte each.
-    PerSample(PerSample),
+    /// By each sample's first bytes.
+    PerSample(Suffixes),
 }
 
-/// Suffixes that differ from sample to sample.
-pub struct PerSample {
-    suffixes: Vec<&'static str>,
-    /// 0: not yet looked at; 1: none; k: `suffixes[k - 2]`.
-    seen: Vec<AtomicU8>,
-    read_head: Arc<ReadHead>,
+/// Suffixes that differ from sample to sample, in a byte each.
+pub struct Suffixes {
+    table: Vec<&'static str>,
+    /// Per sample, 0: none; k: `table[k - 1]`.
+    codes: Vec<u8>,
 }
-
-/// Reads the first bytes of a sample (at most [`magic::HEAD_BYTES`]).
-pub(super) type ReadHead = dyn Fn(&Dataset, u64) -> Result<Vec<u8>> + Send + Sync;
 
 impl Numbered {
     /// Names for `samples` samples: at least six digits, folders of `fanout` if given.
@@ -80,34 +75,18 @@ impl Numbered {
         }
     }
 
-    pub(super) fn lookup(
-        &self,
-        dataset: &Dataset,
-        folder: u64,
-        name: &[u8],
-    ) -> Result<Option<Node>> {
+    pub(super) fn lookup(&self, folder: u64, name: &[u8]) -> Option<Node> {
         if self.fanout.is_some() && folder == ROOT {
-            let number = parse(name, self.folder_width);
-            return Ok(number
-                .filter(|&n| n < self.folders() - 1)
-                .map(|number| Node::Folder(number + 1)));
+            let number = parse(name, self.folder_width)?;
+            return (number < self.folders() - 1).then_some(Node::Folder(number + 1));
         }
-        let Some((number, suffix)) = name.split_at_checked(self.width) else { return Ok(None) };
+        let (number, suffix) = name.split_at_checked(self.width)?;
         let (first, end) = self.range(folder);
-        let Some(sample) = parse(number, self.width).filter(|n| (first..end).contains(n)) else {
-            return Ok(None);
-        };
-        let same = self.suffix.of(dataset, sample)?.as_bytes() == suffix;
-        Ok(same.then_some(Node::Sample(sample)))
+        let sample = parse(number, self.width).filter(|n| (first..end).contains(n))?;
+        (self.suffix.of(sample).as_bytes() == suffix).then_some(Node::Sample(sample))
     }
 
-    pub(super) fn list(
-        &self,
-        dataset: &Dataset,
-        folder: u64,
-        from: u64,
-        emit: &mut Emit,
-    ) -> Result<()> {
+    pub(super) fn list(&self, folder: u64, from: u64, emit: &mut Emit) {
         let mut name = [0; MAX_NAME_BYTES];
         if self.fanout.is_some() && folder == ROOT {
             for number in from..self.folders() - 1 {
@@ -116,11 +95,11 @@ impl Numbered {
                     break;
                 }
             }
-            return Ok(());
+            return;
         }
         let (first, end) = self.range(folder);
         for sample in first.saturating_add(from)..end {
-            let suffix = self.suffix.of(dataset, sample)?.as_bytes();
+            let suffix = self.suffix.of(sample).as_bytes();
             write_number(&mut name[..self.width], sample);
             let length = self.width + suffix.len();
             name[self.width..length].copy_from_slice(suffix);
@@ -128,7 +107,6 @@ impl Numbered {
                 break;
             }
         }
-        Ok(())
     }
 
     /// The path of a folder from the root, whose own is empty.
@@ -138,54 +116,41 @@ impl Numbered {
     }
 
     /// The path of a sample from the root.
-    pub(super) fn path(&self, dataset: &Dataset, sample: u64) -> Result<Vec<u8>> {
+    pub(super) fn path(&self, sample: u64) -> Vec<u8> {
         let folder = self
             .fanout
             .map_or(String::new(), |fanout| format!("{:01$}/", sample / fanout, self.folder_width));
-        let suffix = self.suffix.of(dataset, sample)?;
-        Ok(format!("{folder}{sample:00$}{suffix}", self.width).into_bytes())
+        let suffix = self.suffix.of(sample);
+        format!("{folder}{sample:00$}{suffix}", self.width).into_bytes()
     }
 }
 
 impl Suffix {
-    /// Suffixes by each sample's own first bytes, for `samples` samples.
+    fn of(&self, sample: u64) -> &str {
+        match self {
+            Suffix::Fixed(suffix) => suffix,
+            Suffix::PerSample(suffixes) => suffixes.of(sample),
+        }
+    }
+}
+
+impl Suffixes {
+    /// The suffixes of all samples, each by its code: 0 for none, k for number k - 1 of [`magic::suffixes`].
     #[must_use]
-    pub fn per_sample(samples: u64, read_head: Arc<ReadHead>) -> Self {
-        let seen = (0..samples).map(|_| AtomicU8::new(0)).collect();
-        Suffix::PerSample(PerSample { suffixes: magic::suffixes(), seen, read_head })
+    pub fn new(codes: Vec<u8>) -> Self {
+        Self { table: magic::suffixes(), codes }
     }
 
-    fn of(&self, dataset: &Dataset, sample: u64) -> Result<&str> {
-        match self {
-            Suffix::Fixed(suffix) => Ok(suffix),
-            Suffix::PerSample(each) => each.of(dataset, sample),
-        }
+    fn of(&self, sample: u64) -> &'static str {
+        let code = usize::try_from(sample).ok().and_then(|sample| self.codes.get(sample));
+        let place = code.and_then(|code| usize::from(*code).checked_sub(1));
+        place.and_then(|place| self.table.get(place)).copied().unwrap_or("")
     }
 }
 
-impl PerSample {
-    fn of(&self, dataset: &Dataset, sample: u64) -> Result<&str> {
-        let Some(seen) = usize::try_from(sample).ok().and_then(|i| self.seen.get(i)) else {
-            return Ok("");
-        };
-        let mut code = seen.load(Ordering::Relaxed);
-        if code == 0 {
-            let head = (self.read_head)(dataset, sample)?;
-            let kind = magic::sniff(&head);
-            let place = kind.and_then(|k| self.suffixes.iter().position(|s| *s == k.suffix));
-            code = place.and_then(|p| u8::try_from(p + 2).ok()).unwrap_or(1);
-            seen.store(code, Ordering::Relaxed);
-        }
-        Ok(usize::from(code).checked_sub(2).map_or("", |place| self.suffixes[place]))
-    }
-}
-
-impl fmt::Debug for Suffix {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Suffix::Fixed(suffix) => write!(f, "Fixed({suffix:?})"),
-            Suffix::PerSample(_) => f.write_str("PerSample"),
-        }
+impl std::fmt::Debug for Suffixes {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Suffixes of {} samples", self.codes.len())
     }
 }
 

@@ -31,7 +31,7 @@ impl Catalog {
     /// As [`Catalog::lookup`].
     pub fn paths_of(&self, dataset: &Dataset, nodes: &[Node]) -> Result<Vec<Vec<u8>>> {
         let path = |&node: &Node| match (self, node) {
-            (Catalog::Numbered(n), Node::Sample(sample)) => n.path(dataset, sample),
+            (Catalog::Numbered(n), Node::Sample(sample)) => Ok(n.path(sample)),
             (Catalog::Numbered(n), Node::Folder(folder)) => Ok(n.folder_path(folder)),
             (Catalog::Records(r), Node::Sample(sample)) => r.path(dataset, sample),
             (Catalog::Records(r), Node::Folder(folder)) => Ok(r.folder_path(folder)),

@@ -4,13 +4,12 @@ mod trees;
 
 use super::*;
 use crate::format::ffrecord::{PACKED_FOLDER_MAGIC, Writer, pickle};
-use crate::format::{Container, Entry, Error, MemorySource, OpenOptions};
+use crate::format::{Container, Entry, MemorySource, OpenOptions};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Cursor;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 // ---- helpers -------------------------------------------------------------------------------------
 
@@ -301,54 +300,22 @@ fn only_the_printed_form_of_a_number_is_a_name() {
     assert_eq!(catalog.lookup(&none, ROOT, b"\xff\xff\xff\xff\xff\xff.jpg").unwrap(), None);
 }
 
-/// Suffixes by heads that are read from `heads`; counts the reads.
-fn by_head(heads: &'static [&'static [u8]], reads: &Arc<AtomicU64>) -> Suffix {
-    let reads = Arc::clone(reads);
-    let read = move |_: &Dataset, sample: u64| {
-        reads.fetch_add(1, Ordering::Relaxed);
-        let head = heads[sample as usize];
-        if head != b"unreadable" {
-            return Ok(head.to_vec());
-        }
-        Err(Error::Unreadable {
-            part: "t.ffr".into(),
-            what: "a head",
-            offset_bytes: 0,
-            source: std::io::Error::other("gone"),
-        })
-    };
-    Suffix::per_sample(heads.len() as u64, Arc::new(read))
-}
-
 #[test]
-fn suffixes_by_content_are_read_once_and_only_when_needed() {
-    static HEADS: &[&[u8]] = &[b"\xff\xd8\xff\xe0", b"\x89PNG\r\n\x1a\n", b"text", b"", b"GIF89a"];
+fn suffixes_that_differ_are_those_of_their_codes() {
     let none = dataset(&[]);
-    let reads = Arc::new(AtomicU64::new(0));
-    let catalog = Catalog::from(Numbered::new(5, None, by_head(HEADS, &reads)));
+    let table = crate::format::magic::suffixes();
+    let code = |suffix| 1 + table.iter().position(|known| *known == suffix).unwrap() as u8;
+    let suffixes =
+        || Suffix::PerSample(Suffixes::new(vec![code(".jpg"), code(".png"), 0, 255, code(".gif")]));
+    let catalog = Catalog::from(Numbered::new(5, None, suffixes()));
+    check_consistent(&catalog, &none);
     assert_eq!(catalog.lookup(&none, ROOT, b"000001.png").unwrap(), Some(Node::Sample(1)));
     assert_eq!(catalog.lookup(&none, ROOT, b"000001").unwrap(), None);
     assert_eq!(catalog.lookup(&none, ROOT, b"000001.jpg").unwrap(), None);
-    assert_eq!(reads.load(Ordering::Relaxed), 1);
-    check_consistent(&catalog, &none);
     let found: Vec<_> = samples(&catalog, &none).into_iter().map(|(path, _)| path).collect();
     assert_eq!(found, ["000000.jpg", "000001.png", "000002", "000003", "000004.gif"]);
-    assert_eq!(reads.load(Ordering::Relaxed), 5);
-    let fanned = Catalog::from(Numbered::new(5, Some(2), by_head(HEADS, &reads)));
+    let fanned = Catalog::from(Numbered::new(5, Some(2), suffixes()));
     assert_eq!(fanned.paths(&none, &[4]).unwrap(), [b"002/000004.gif".to_vec()]);
-}
-
-#[test]
-fn a_head_that_cannot_be_read_is_an_error_and_not_a_name() {
-    static HEADS: &[&[u8]] = &[b"GIF89a", b"unreadable", b"GIF89a"];
-    let none = dataset(&[]);
-    let reads = Arc::new(AtomicU64::new(0));
-    let catalog = Catalog::from(Numbered::new(3, None, by_head(HEADS, &reads)));
-    assert!(catalog.lookup(&none, ROOT, b"000001").is_err());
-    assert!(catalog.list(&none, ROOT, 0, &mut |_, _| true).is_err());
-    assert!(catalog.paths(&none, &[0, 1]).is_err());
-    assert_eq!(catalog.paths(&none, &[0, 2]).unwrap().len(), 2);
-    assert_eq!(catalog.lookup(&none, ROOT, b"000002.gif").unwrap(), Some(Node::Sample(2)));
 }
 
 proptest! {

@@ -30,6 +30,7 @@ mod names;
 mod nest;
 mod open;
 mod options;
+mod suffixes;
 
 pub use checkpoints::KeptCheckpoints;
 pub use names::{Layout, NameOptions};

@@ -1,19 +1,14 @@
 //! The names that the samples of an open dataset are shown under: stored ones, those of a file, or numbers.
 
 use super::expand::folder_name;
-use super::open::{Opened, head};
+use super::open::Opened;
 use crate::catalog::{
-    Catalog, Dataset, Duplicates, Naming, Numbered, ROOT, Records, StoredNames, Suffix, TreeBuilder,
+    Catalog, Duplicates, Naming, Numbered, ROOT, Records, StoredNames, Suffix, TreeBuilder,
 };
 use crate::failure::{Exit, Failure};
-use crate::format::magic;
 use crate::vfs::CONTROL_FOLDER;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-
-/// Samples whose first bytes `suffix=auto` and `info` read.
-const LOOK_AT: u64 = 64;
 
 /// Which names samples are shown under.
 #[derive(Debug, Clone, Default)]
@@ -159,7 +154,7 @@ impl Opened {
             }
         }
         self.keep_index(None);
-        let suffix = self.suffix(options.suffix.as_deref())?;
+        let suffix = self.suffix(options.suffix.as_deref(), allow_damaged)?;
         Ok(Numbered::new(self.dataset.len(), options.fanout, suffix).into())
     }
 
@@ -210,20 +205,10 @@ impl Opened {
         Ok(())
     }
 
-    fn suffix(&self, wanted: Option<&str>) -> Result<Suffix, Failure> {
+    fn suffix(&self, wanted: Option<&str>, allow_damaged: bool) -> Result<Suffix, Failure> {
         match wanted {
             None => Ok(Suffix::Fixed(String::new())),
-            Some("auto") => {
-                let kinds = self.look()?;
-                let mut suffixes = kinds.iter().map(|kind| kind.map_or("", |k| k.suffix));
-                let first = suffixes.next().unwrap_or("");
-                if suffixes.all(|suffix| suffix == first) {
-                    return Ok(Suffix::Fixed(first.to_owned()));
-                }
-                let store = self.store.clone();
-                let read = move |dataset: &Dataset, sample| head(dataset, &store, sample);
-                Ok(Suffix::per_sample(self.dataset.len(), Arc::new(read)))
-            }
+            Some("auto") => self.suffix_by_content(allow_damaged),
             Some(suffix) => {
                 if suffix.len() > 64 || suffix.contains(['/', '\0']) {
                     return Err(Failure::usage(format!("{suffix:?} cannot end a file name")));
@@ -232,22 +217,6 @@ impl Opened {
                 Ok(Suffix::Fixed(format!("{dot}{suffix}")))
             }
         }
-    }
-
-    /// The kinds of some samples, spread over the dataset, by their first bytes.
-    pub fn look(&self) -> Result<Vec<Option<magic::Kind>>, Failure> {
-        let samples = self.dataset.len();
-        let looks = samples.min(LOOK_AT);
-        let mut kinds = Vec::new();
-        for look in 0..looks {
-            // Evenly, without overflow for any number of samples.
-            let sample = (u128::from(samples) * u128::from(look) / u128::from(looks)) as u64;
-            let head = head(&self.dataset, &self.store, sample)?;
-            if !head.is_empty() {
-                kinds.push(magic::sniff(&head));
-            }
-        }
-        Ok(kinds)
     }
 }
 

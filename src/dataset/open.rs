@@ -8,7 +8,7 @@ use super::nest::{MAX_LOOKS, Nest};
 use super::options::{Options, Watch};
 use crate::catalog::{Catalog, Dataset, Located, Place, Tree};
 use crate::failure::{Exit, Failure};
-use crate::format::{self, Content, Source, magic};
+use crate::format::{self, Source};
 use crate::io::{File, Pool, process};
 use crate::store::{Part, Store};
 use crate::vfs::{self, Vfs};
@@ -16,9 +16,6 @@ use std::collections::{BTreeMap, HashSet};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
-
-/// A sample that is larger than this is not decoded for a look at its first bytes.
-const LOOK_BYTES: u64 = 4 << 20;
 
 /// Of more files than this not all are open at a time.
 pub(crate) const MANY_FILES: usize = 512;
@@ -41,6 +38,8 @@ pub struct Opened {
     pub(crate) spool: Option<PathBuf>,
     /// Indexes that were written.
     written: Mutex<Vec<PathBuf>>,
+    /// Hears of what takes long, and may cancel it.
+    pub(super) watch: Arc<dyn Watch>,
 }
 
 /// Opens containers in the given order; a directory stands for the containers in it, by name, and globs and
@@ -165,6 +164,7 @@ pub fn open_parts(
         unkept: later,
         written,
         spool,
+        watch: Arc::clone(watch),
     };
     if options.checksums.require {
         opened.require_checksums()?;
@@ -253,33 +253,6 @@ impl Opened {
     }
 }
 
-/// The first bytes of a sample's file, unchecked: good for a guess.
-pub(crate) fn head(dataset: &Dataset, store: &Store, sample: u64) -> format::Result<Vec<u8>> {
-    let Some(located) = dataset.locate(sample)? else { return Ok(Vec::new()) };
-    if located.sample.damaged {
-        return Ok(Vec::new());
-    }
-    let container = dataset.parts()[located.container].as_ref();
-    let located = exact(dataset, store, &located)?;
-    let at = located.sample;
-    let wanted = magic::HEAD_BYTES as u64;
-    let read = |length| read_stored(store.part(located.part), at.offset_bytes, length);
-    match at.content {
-        Content::Stored => read(at.length_bytes.min(wanted)),
-        Content::Prefixed(_) => {
-            let mut head = container.prefix(located.index)?;
-            head.extend(read(at.length_bytes.min(wanted))?);
-            Ok(head)
-        }
-        Content::Encoded(size) if size.max(at.length_bytes) <= LOOK_BYTES => {
-            let mut out = vec![0; size as usize];
-            let decoded = container.decode(located.index, &read(at.length_bytes)?, &mut out);
-            Ok(decoded.map_or_else(|_| Vec::new(), |()| out))
-        }
-        Content::Encoded(_) | Content::Sparse(_) => Ok(Vec::new()),
-    }
-}
-
 /// Where a sample really lies, if only what stands before it tells.
 pub(crate) fn exact(
     dataset: &Dataset,
@@ -303,7 +276,11 @@ pub(crate) fn exact(
     Ok(located)
 }
 
-fn read_stored(part: &Part, offset_bytes: u64, length_bytes: u64) -> format::Result<Vec<u8>> {
+pub(super) fn read_stored(
+    part: &Part,
+    offset_bytes: u64,
+    length_bytes: u64,
+) -> format::Result<Vec<u8>> {
     let mut bytes = vec![0; length_bytes as usize];
     part.read_exact_at(&mut bytes, offset_bytes).map_err(|source| format::Error::Unreadable {
         part: part.name().clone(),

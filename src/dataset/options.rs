@@ -77,15 +77,17 @@ pub enum Work {
     Index,
     /// All containers are read whole for their digest.
     Digest,
+    /// The first bytes of all samples are read for their suffixes. Samples are counted, not bytes.
+    Suffixes,
 }
 
 /// Hears how far long work is, and may end it. It is told so from several threads.
 pub trait Watch: Send + Sync {
-    /// Work over so many bytes begins.
-    fn begin(&self, work: Work, bytes: u64);
+    /// Work over so many bytes, or samples, begins.
+    fn begin(&self, work: Work, amount: u64);
 
-    /// So many bytes are done, from the first on.
-    fn done(&self, bytes: u64);
+    /// So much is done, from the first on.
+    fn done(&self, amount: u64);
 
     /// The work has ended.
     fn end(&self);

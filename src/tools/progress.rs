@@ -59,18 +59,21 @@ impl Terminal {
 }
 
 impl Watch for Terminal {
-    fn begin(&self, work: Work, bytes: u64) {
+    fn begin(&self, work: Work, amount: u64) {
         self.interrupt.get_or_init(Interrupt::listen);
         *self.bar() = match work {
-            Work::Index => bar(bytes, "indexing {bar:30} {bytes}/{total_bytes}, {eta} left"),
+            Work::Index => bar(amount, "indexing {bar:30} {bytes}/{total_bytes}, {eta} left"),
             Work::Digest => {
-                bar(bytes, "digest {bar:30} {bytes}/{total_bytes}, {bytes_per_sec}, {eta} left")
+                bar(amount, "digest {bar:30} {bytes}/{total_bytes}, {bytes_per_sec}, {eta} left")
+            }
+            Work::Suffixes => {
+                bar(amount, "suffixes {bar:30} {human_pos}/{human_len} samples, {eta} left")
             }
         };
     }
 
-    fn done(&self, bytes: u64) {
-        self.bar().set_position(bytes);
+    fn done(&self, amount: u64) {
+        self.bar().set_position(amount);
     }
 
     fn end(&self) {

@@ -1,0 +1,380 @@
+//! `suffix=auto`: the first bytes of samples, and the suffixes that they ask for.
+//!
+//! Where samples differ, the first bytes of all of them are read when the names are made: no lookup reads. Several
+//! threads take batches of samples; of a batch, those that lie near each other are read with one read. In memory
+//! a sample costs a byte.
+//!
+//! Imports `open.rs` and `options.rs` of this folder.
+
+use super::open::{Opened, exact, read_stored};
+use super::options::Work;
+use crate::catalog::{Dataset, Located, Suffix, Suffixes};
+use crate::failure::{Exit, Failure};
+use crate::format::{self, Container, Content, Sample, magic};
+use crate::store::{Profile, Store};
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+/// Samples whose first bytes tell whether all are of one kind.
+const LOOK_AT: u64 = 64;
+/// A sample that is larger than this is not decoded for a look at its first bytes.
+const LOOK_BYTES: u64 = 4 << 20;
+/// Samples that a thread takes at a time.
+const BATCH: usize = 4096;
+
+impl Opened {
+    /// The suffixes by the first bytes of samples: one for all if some samples, spread over the dataset, agree;
+    /// else each by its own. With `allow_damaged`, a sample that cannot be read has no suffix.
+    ///
+    /// # Errors
+    /// First bytes cannot be read; or the work was cancelled.
+    pub(super) fn suffix_by_content(&self, allow_damaged: bool) -> Result<Suffix, Failure> {
+        let kinds = self.look()?;
+        let mut suffixes = kinds.iter().map(|kind| kind.map_or("", |k| k.suffix));
+        let first = suffixes.next().unwrap_or("");
+        if suffixes.all(|suffix| suffix == first) {
+            return Ok(Suffix::Fixed(first.to_owned()));
+        }
+        Ok(Suffix::PerSample(Suffixes::new(self.suffix_codes(allow_damaged)?)))
+    }
+
+    /// The kinds of some samples, spread over the dataset, by their first bytes.
+    pub(crate) fn look(&self) -> Result<Vec<Option<magic::Kind>>, Failure> {
+        let samples = self.dataset.len();
+        let looks = samples.min(LOOK_AT);
+        let mut kinds = Vec::new();
+        for look in 0..looks {
+            // Evenly, without overflow for any number of samples.
+            let sample = (u128::from(samples) * u128::from(look) / u128::from(looks)) as u64;
+            let head = head(&self.dataset, &self.store, sample)?;
+            if !head.is_empty() {
+                kinds.push(magic::sniff(&head));
+            }
+        }
+        Ok(kinds)
+    }
+
+    /// The codes of all samples, as [`Suffixes::new`] takes them.
+    fn suffix_codes(&self, allow_damaged: bool) -> Result<Vec<u8>, Failure> {
+        let samples = self.dataset.len();
+        let length = usize::try_from(samples)
+            .map_err(|_| Failure::new(Exit::Malformed, "more samples than memory can hold"))?;
+        let mut codes = vec![0; length];
+        let scan = Scan {
+            opened: self,
+            table: magic::suffixes(),
+            allow_damaged,
+            done: AtomicU64::new(0),
+            failure: Mutex::new(None),
+        };
+        self.watch.begin(Work::Suffixes, samples);
+        let batches = Mutex::new(codes.chunks_mut(BATCH).enumerate());
+        let threads = self.store.profile().first_depth.min(length.div_ceil(BATCH));
+        std::thread::scope(|scope| {
+            for _ in 0..threads {
+                scope.spawn(|| {
+                    let next = || batches.lock().unwrap_or_else(PoisonError::into_inner).next();
+                    while let Some((number, codes)) = next() {
+                        if !scan.take(number as u64 * BATCH as u64, codes) {
+                            break;
+                        }
+                    }
+                });
+            }
+        });
+        self.watch.end();
+        match scan.failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            Some(failure) => Err(failure),
+            None => Ok(codes),
+        }
+    }
+}
+
+/// A look at the first bytes of all samples.
+struct Scan<'a> {
+    opened: &'a Opened,
+    table: Vec<&'static str>,
+    allow_damaged: bool,
+    done: AtomicU64,
+    failure: Mutex<Option<Failure>>,
+}
+
+impl Scan<'_> {
+    /// Finds the codes of the samples from `first` on; false if the work is to end.
+    fn take(&self, first: u64, codes: &mut [u8]) -> bool {
+        let mut failure = self.failure();
+        if failure.is_none() && self.opened.watch.is_cancelled() {
+            *failure = Some(Failure::interrupted());
+        }
+        if failure.is_some() {
+            return false;
+        }
+        drop(failure);
+        if let Err(error) = self.fill(first, codes) {
+            let cure = "suffix=auto needs the first bytes of every sample (suffix=.jpg needs none)";
+            self.failure().get_or_insert(Failure::from(error).context(cure));
+            return false;
+        }
+        let before = self.done.fetch_add(codes.len() as u64, Ordering::Relaxed);
+        self.opened.watch.done(before + codes.len() as u64);
+        true
+    }
+
+    fn failure(&self) -> std::sync::MutexGuard<'_, Option<Failure>> {
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn fill(&self, first: u64, codes: &mut [u8]) -> format::Result<()> {
+        let Opened { dataset, store, .. } = self.opened;
+        let mut wanted = Vec::new();
+        for (place, _) in codes.iter().enumerate() {
+            match dataset.locate(first + place as u64) {
+                Ok(Some(located)) => {
+                    if let Some(length) = needed(&located.sample) {
+                        let at = located.sample;
+                        let range = at.extent().start..at.offset_bytes.saturating_add(length);
+                        wanted.push(Wanted { place, located, range });
+                    }
+                }
+                Ok(None) => {}
+                Err(error) => self.unless_corrupt(error)?,
+            }
+        }
+        wanted.sort_unstable_by_key(|wanted| (wanted.located.part, wanted.range.start));
+        let mut rest = &wanted[..];
+        while !rest.is_empty() {
+            let (span, behind) = rest.split_at(span_length(rest, store.profile()));
+            self.read(span, codes)?;
+            rest = behind;
+        }
+        Ok(())
+    }
+
+    /// Reads what is wanted of these samples with one read, or with one each if that fails.
+    fn read(&self, span: &[Wanted], codes: &mut [u8]) -> format::Result<()> {
+        let Opened { dataset, store, .. } = self.opened;
+        let start = span.first().map_or(0, |wanted| wanted.range.start);
+        let end = span.iter().map(|wanted| wanted.range.end).max().unwrap_or(start);
+        let part = span.first().map_or(0, |wanted| wanted.located.part);
+        let bytes = read_stored(store.part(part), start, end - start).ok();
+        for Wanted { place, located, range } in span {
+            let here = (range.start - start) as usize..(range.end - start) as usize;
+            let extent = bytes.as_ref().and_then(|bytes| bytes.get(here));
+            let found = match extent {
+                Some(extent) => head_in(dataset, located, extent),
+                None => Ok(None),
+            };
+            let number = dataset.number(located.container, located.index);
+            let found = found.and_then(|found| match found {
+                Some(head) => Ok(head),
+                None => head(dataset, store, number),
+            });
+            match found {
+                Ok(head) => codes[*place] = self.code(&head),
+                Err(error) => self.unless_corrupt(error)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn code(&self, head: &[u8]) -> u8 {
+        let kind = magic::sniff(head);
+        let number = kind.and_then(|kind| self.table.iter().position(|s| *s == kind.suffix));
+        number.and_then(|number| u8::try_from(number + 1).ok()).unwrap_or(0)
+    }
+
+    /// What is corrupt has no suffix, as what cannot be decoded; but a read that fails may not fail next time,
+    /// and a name must not depend on that.
+    fn unless_corrupt(&self, error: format::Error) -> format::Result<()> {
+        match error {
+            format::Error::Unreadable { .. } if !self.allow_damaged => Err(error),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// What is read of a sample.
+struct Wanted {
+    /// Its place in the batch.
+    place: usize,
+    located: Located,
+    /// In its part: the header bytes, and what follows them as far as it is needed.
+    range: Range<u64>,
+}
+
+/// How many of these, which are in the order of their parts, are read together.
+fn span_length(wanted: &[Wanted], profile: &Profile) -> usize {
+    let Some(first) = wanted.first() else { return 0 };
+    let mut end = first.range.end;
+    for (number, next) in wanted.iter().enumerate().skip(1) {
+        let gap = next.range.start.saturating_sub(end);
+        end = end.max(next.range.end);
+        let length = end - first.range.start;
+        let is_near = gap <= profile.merge_gap_bytes && length <= profile.max_merged_bytes;
+        if next.located.part != first.located.part || !is_near {
+            return number;
+        }
+    }
+    wanted.len()
+}
+
+/// How many of a sample's stored bytes must be read for its first bytes. `None`: they are not looked at.
+fn needed(sample: &Sample) -> Option<u64> {
+    match sample.content {
+        _ if sample.damaged => None,
+        Content::Stored | Content::Prefixed(_) => {
+            Some(sample.length_bytes.min(magic::HEAD_BYTES as u64))
+        }
+        Content::Encoded(size) => {
+            (size.max(sample.length_bytes) <= LOOK_BYTES).then_some(sample.length_bytes)
+        }
+        Content::Sparse(_) => None,
+    }
+}
+
+/// The first bytes of a sample's file, unchecked: good for a guess. Empty if they are not looked at.
+fn head(dataset: &Dataset, store: &Store, sample: u64) -> format::Result<Vec<u8>> {
+    let Some(located) = dataset.locate(sample)? else { return Ok(Vec::new()) };
+    if located.sample.damaged {
+        return Ok(Vec::new());
+    }
+    let located = exact(dataset, store, &located)?;
+    let at = located.sample;
+    let Some(length) = needed(&at) else { return Ok(Vec::new()) };
+    let stored = read_stored(store.part(located.part), at.offset_bytes, length)?;
+    decode(dataset.parts()[located.container].as_ref(), &located, stored)
+}
+
+/// As [`head`], where the header bytes and those that are needed behind them are in `extent`. `None`: the header
+/// says that the sample lies elsewhere.
+fn head_in(dataset: &Dataset, located: &Located, extent: &[u8]) -> format::Result<Option<Vec<u8>>> {
+    let container = dataset.parts()[located.container].as_ref();
+    let (header, stored) =
+        extent.split_at((located.sample.header_bytes as usize).min(extent.len()));
+    if !header.is_empty() {
+        container.check_header(located.index, header)?;
+        let number = dataset.number(located.container, located.index);
+        let is_here = dataset.locate(number)?.is_some_and(|now| {
+            (now.part, now.sample.offset_bytes) == (located.part, located.sample.offset_bytes)
+                && now.sample.content == located.sample.content
+                && now.sample.length_bytes == located.sample.length_bytes
+        });
+        if !is_here {
+            return Ok(None);
+        }
+    }
+    decode(container, located, stored.to_vec()).map(Some)
+}
+
+/// The first bytes of the file whose stored bytes begin so.
+fn decode(
+    container: &dyn Container,
+    located: &Located,
+    stored: Vec<u8>,
+) -> format::Result<Vec<u8>> {
+    match located.sample.content {
+        Content::Stored | Content::Sparse(_) => Ok(stored),
+        Content::Prefixed(_) => {
+            let mut head = container.prefix(located.index)?;
+            head.extend(stored);
+            Ok(head)
+        }
+        Content::Encoded(size) => {
+            let mut out = vec![0; size as usize];
+            let decoded = container.decode(located.index, &stored, &mut out);
+            Ok(decoded.map_or_else(|_| Vec::new(), |()| out))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalog::{Catalog, Node, ROOT};
+    use crate::dataset::{NameOptions, Options, Unwatched, Watch, open_parts};
+    use crate::format::ffrecord::Writer;
+    use crate::store::testing::{Faraway, Fate, LONG_PATIENCE};
+    use std::io::Cursor;
+    use std::sync::Arc;
+
+    /// Samples that are JPEG images, PNG images, text or empty, in turn.
+    fn samples(count: usize) -> Vec<Vec<u8>> {
+        let kinds: [&[u8]; 4] = [b"\xff\xd8\xff\xe0", b"\x89PNG\r\n\x1a\n", b"text", b""];
+        let sample = |number: usize| match kinds[number % 4] {
+            b"" => Vec::new(),
+            kind => [kind, &vec![7; number % 300]].concat(),
+        };
+        (0..count).map(sample).collect()
+    }
+
+    fn opened(
+        samples: &[Vec<u8>],
+        fates: impl FnOnce(&[u8]) -> Vec<(Range<u64>, Fate)>,
+    ) -> (Opened, Arc<Faraway>) {
+        let mut writer = Writer::new(Cursor::new(Vec::new()), samples.len() as u64).unwrap();
+        for sample in samples {
+            writer.write_sample(&mut &sample[..]).unwrap();
+        }
+        let bytes = writer.finish().unwrap().into_inner();
+        let fates = fates(&bytes);
+        let (part, store) = Faraway::part(LONG_PATIENCE, bytes, &fates);
+        let watch: Arc<dyn Watch> = Arc::new(Unwatched);
+        (open_parts(vec![part], &Options::default(), &watch).unwrap(), store)
+    }
+
+    fn auto() -> NameOptions {
+        NameOptions { suffix: Some("auto".to_owned()), ..NameOptions::default() }
+    }
+
+    fn names(catalog: &Catalog, opened: &Opened) -> Vec<String> {
+        let mut names = Vec::new();
+        let list = &mut |name: &[u8], _| {
+            names.push(String::from_utf8(name.to_vec()).unwrap());
+            true
+        };
+        catalog.list(&opened.dataset, ROOT, 0, list).unwrap();
+        names
+    }
+
+    fn expected(count: usize) -> Vec<String> {
+        (0..count).map(|i| format!("{i:06}{}", [".jpg", ".png", "", ""][i % 4])).collect()
+    }
+
+    #[test]
+    fn suffixes_that_differ_are_read_when_names_are_made_and_lookups_read_nothing() {
+        let (opened, store) = opened(&samples(10_000), |_| Vec::new());
+        let before = store.demands();
+        let catalog = opened.named(&auto(), false).unwrap();
+        // 64 looks, and few reads of what lies together.
+        let reads = store.demands() - before;
+        assert!(reads < 100, "{reads} reads");
+        store.evict();
+        let before = store.demands();
+        let expected = expected(10_000);
+        for (number, name) in expected.iter().enumerate() {
+            let found = catalog.lookup(&opened.dataset, ROOT, name.as_bytes()).unwrap();
+            assert_eq!(found, Some(Node::Sample(number as u64)));
+        }
+        assert_eq!(names(&catalog, &opened), expected);
+        assert_eq!(store.demands(), before, "a lookup or a listing has read");
+    }
+
+    #[test]
+    fn first_bytes_that_cannot_be_read_are_an_error_or_with_allow_damaged_no_suffix() {
+        let samples = samples(4000);
+        let bad: usize = samples[..101].iter().map(Vec::len).sum();
+        // A PNG image that is none of those that are looked at first.
+        let fates = |bytes: &[u8]| {
+            let data = (bytes.len() - samples.iter().map(Vec::len).sum::<usize>() + bad) as u64;
+            vec![(data..data + 1, Fate::Refused)]
+        };
+        let (opened, _store) = opened(&samples, fates);
+        let failure = opened.named(&auto(), false).unwrap_err();
+        assert!(failure.to_string().contains("suffix=auto"), "{failure}");
+        let catalog = opened.named(&auto(), true).unwrap();
+        let mut expected = expected(4000);
+        expected[101] = "000101".to_owned();
+        assert_eq!(names(&catalog, &opened), expected);
+    }
+}
