@@ -1,19 +1,20 @@
-//! What the cgroups of this process leave it: memory and CPUs. Versions 1 and 2, and both side by side.
+//! The limits of memory and CPU time that the cgroups of this process set: version 1, version 2, and both side by side.
+//! Imports nothing of ours.
 
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
 const ROOT: &str = "/sys/fs/cgroup";
 
-/// What version 1 shows where there is no limit is some pages less than this, or more.
+/// Version 1 shows "no limit" as a number of whole pages near `i64::MAX`, which is more than this.
 const NO_LIMIT_BYTES: u64 = 1 << 62;
 
-/// The tightest limits of a cgroup and all that it lies in; `None`: there is no limit.
+/// The tightest limits of a cgroup and its ancestors; `None` where there is no limit.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Limits {
     /// Memory, page cache included.
     pub memory_bytes: Option<u64>,
-    /// CPUs' worth of time.
+    /// CPU time, in CPUs.
     pub cpus: Option<f64>,
 }
 
@@ -24,7 +25,7 @@ pub fn limits() -> Limits {
     limits_from(&String::from_utf8_lossy(&cgroups), |file| fs::read_to_string(file).ok())
 }
 
-/// `cgroups` as in /proc/self/cgroup: `0::/path` for version 2, `4:memory:/path` for version 1.
+/// The limits of the cgroups in the text of /proc/self/cgroup: `0::/path` for version 2, `4:memory:/path` for version 1.
 fn limits_from(cgroups: &str, read: impl Fn(&Path) -> Option<String>) -> Limits {
     let mut limits = Limits::default();
     for line in cgroups.lines() {
@@ -61,8 +62,8 @@ fn limits_from(cgroups: &str, read: impl Fn(&Path) -> Option<String>) -> Limits 
     limits
 }
 
-/// The folders of a cgroup and of all above it. Inside of a container the path may be the host's, which is
-/// not there, or begin with `..`: then the root counts, which is the container's own.
+/// The directories of a cgroup and its ancestors. In a container the path may be the host's, which does not exist here,
+/// or begin with `..`: then the root counts, which is the container's own cgroup.
 fn folders(hierarchy: &str, path: &str) -> Vec<PathBuf> {
     let root = Path::new(ROOT).join(hierarchy);
     let path = Path::new(path.trim_start_matches('/'));
@@ -72,12 +73,12 @@ fn folders(hierarchy: &str, path: &str) -> Vec<PathBuf> {
     path.ancestors().map(|part| root.join(part)).collect()
 }
 
-/// `max`, or a number of bytes.
+/// Parses `max` or a number of bytes.
 fn memory_bytes(text: &str) -> Option<u64> {
     text.trim().parse().ok().filter(|&bytes| bytes < NO_LIMIT_BYTES)
 }
 
-/// `max 100000` or `50000 100000`: µs of CPU time in a period of so many µs.
+/// Parses `max 100000` or `50000 100000`: microseconds of CPU time in each period, and the period.
 fn cpu_max(text: &str) -> Option<f64> {
     let mut fields = text.split_whitespace().map(|field| field.parse::<u64>().ok());
     match (fields.next()??, fields.next()??) {
@@ -126,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_that_is_not_there_or_leads_out_leaves_the_root() {
+    fn for_a_path_that_does_not_exist_or_leads_out_the_root_counts() {
         let files = [("memory.max", "8192"), ("../memory.max", "1"), ("memory/x", "")];
         for path in ["/host/only", "/../../other", "/a/../..", "/.", ""] {
             let limits = limits_of(&format!("0::{path}"), &files);

@@ -1,5 +1,5 @@
-//! Reading past the page cache, where the file system can: so that what is read is cached once, in the
-//! mount's own pages. Elsewhere through it, and out of it again.
+//! Reading past the page cache, where the file system supports that, so that bytes are cached once, in the mount's own
+//! pages. Elsewhere reads go through the page cache and leave no pages there. Imports the buffers and `probe`.
 
 use super::{Buffer, probe};
 use rustix::io::ReadWriteFlags;
@@ -9,15 +9,15 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What fits every file system and device that does not say what it needs.
+/// The alignment for a file system that states none: every device accepts it.
 const USUAL_ALIGNMENT_BYTES: u64 = 4096;
-/// Read through the page cache without staying there (Linux 6.14).
+/// Reads through the page cache and drops the pages afterwards (Linux 6.14).
 const RWF_DONTCACHE: i32 = 0x80;
 
 /// How samples are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Io {
-    /// From the page cache what is there, else past it; where that is impossible, through it.
+    /// From the page cache if it holds the bytes, else past it; through it where the file system has no other reads.
     #[default]
     Auto,
     /// Past the page cache.
@@ -26,12 +26,12 @@ pub enum Io {
     Buffered,
 }
 
-/// A way to a file's samples.
+/// The descriptors through which the samples of a file are read.
 #[derive(Debug, Default)]
 pub struct Access {
     /// Opened past the page cache.
     direct: Option<File>,
-    /// Opened through the page cache, without the kernel's read-ahead: what comes next is decided here.
+    /// Opened through the page cache, without the kernel's read-ahead: the prefetch is our own.
     buffered: Option<File>,
     alignment_bytes: u64,
     is_cache_used: bool,
@@ -40,10 +40,10 @@ pub struct Access {
 }
 
 impl Access {
-    /// How the samples of `file` are read.
+    /// Opens the descriptors for reading the samples of `file`.
     ///
     /// # Errors
-    /// [`Io::Direct`], and it cannot be read past the page cache.
+    /// `io` is [`Io::Direct`], and the file cannot be read past the page cache.
     pub(super) fn new(file: &File, io: Io) -> io::Result<Self> {
         let buffered = reopen(file, 0).ok();
         if let Some(buffered) = &buffered {
@@ -68,7 +68,7 @@ impl Access {
         self.direct.is_some()
     }
 
-    /// What the place and length of a read that waits are multiples of.
+    /// The offset and the length of a read that waits must be multiples of this.
     #[must_use]
     pub fn alignment_bytes(&self) -> u64 {
         self.alignment_bytes.max(1)
@@ -95,7 +95,8 @@ impl Access {
         self.buffered.is_some() && !self.refuses_uncached.load(Ordering::Relaxed)
     }
 
-    /// Notes that the flags of [`Access::descriptor`] were refused; whether it makes sense to try again.
+    /// Takes note that a read with the flags of [`Access::descriptor`] was refused. Tells whether another attempt, which has
+    /// other flags, makes sense.
     pub(super) fn was_refused(&self, error: &io::Error) -> bool {
         let unknown = matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EINVAL));
         let refused = unknown && self.direct.is_none() && self.reads_uncached();
@@ -118,7 +119,7 @@ impl Access {
         self.cached(file).read_at(buf, offset)
     }
 
-    /// Reads what the page cache holds; a short count says that the rest is not there.
+    /// Reads the bytes that the page cache holds; after a short count the next byte is not in the cache.
     pub(super) fn read_now(&self, file: &File, buf: &mut [u8], offset: u64) -> io::Result<usize> {
         let read = preadv2(self.cached(file), buf, offset, libc::RWF_NOWAIT);
         match read.as_ref().map_err(io::Error::raw_os_error) {
@@ -139,13 +140,13 @@ fn preadv2(file: &File, buf: &mut [u8], offset: u64, flags: i32) -> io::Result<u
     Ok(rustix::io::preadv2(file, buffers, offset, flags)?)
 }
 
-/// The same file, whatever has become of its path.
+/// Opens the same file again, even if its path now leads elsewhere.
 fn reopen(file: &File, flags: i32) -> io::Result<File> {
     let path = format!("/proc/self/fd/{}", file.as_raw_fd());
     fs::OpenOptions::new().read(true).custom_flags(flags).open(path)
 }
 
-/// Opens past the page cache, and reads a little to see that it works; gives the alignment it takes.
+/// Opens the file past the page cache, and reads a little to try that. Returns the alignment that works, too.
 fn open_directly(file: &File) -> io::Result<(File, u64)> {
     let direct = reopen(file, libc::O_DIRECT)?;
     let mut buffer = Buffer::with_capacity(USUAL_ALIGNMENT_BYTES as usize);
@@ -159,7 +160,7 @@ fn open_directly(file: &File) -> io::Result<(File, u64)> {
     Err(failed.unwrap_or_else(|| io::Error::from_raw_os_error(libc::EINVAL)))
 }
 
-/// What the file system says it needs.
+/// The alignment that the file system states, if it can be used.
 fn stated_alignment(file: &File) -> Option<u64> {
     let (memory_bytes, offset_bytes) = probe::stated_alignment(file)?;
     let bytes = u64::from(memory_bytes.max(offset_bytes));

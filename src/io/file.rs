@@ -1,4 +1,4 @@
-//! A container file: positioned reads, and the question whether it is still the file that was opened.
+//! A container file: positioned reads, and the check that it is still the file that was opened.
 
 use super::Mapping;
 use super::direct::{Access, Io};
@@ -25,9 +25,9 @@ pub struct File {
     modified: (i64, i64),
     /// Device and inode.
     identity: (u64, u64),
-    /// It never had a name: nobody can take it away.
+    /// The file never had a name, so that it cannot be deleted or replaced.
     is_nameless: bool,
-    /// This program itself adds to it: a change is no error.
+    /// This program itself fills the file: a change is no error.
     is_filled: bool,
     io: Io,
     is_direct: bool,
@@ -37,13 +37,13 @@ pub struct File {
 
 #[derive(Debug)]
 enum Holding {
-    /// It stays open.
+    /// The file stays open.
     Open(Arc<Handles>),
-    /// It is opened when it is needed.
+    /// The file is opened for each use, unless the pool has it open.
     Pooled(Pooled),
 }
 
-/// What must stay open while a file is read, and perhaps more that must last as long.
+/// Keeps a file open while a ring reads it, and another value alive as long.
 pub struct Held {
     handles: Arc<Handles>,
     _also: Option<Box<dyn Send>>,
@@ -62,12 +62,12 @@ impl Held {
     }
 }
 
-/// What tells a file from another one, or from itself after a change.
+/// Identifies a file with its content: another file, or the file after a change, has another version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileVersion {
-    /// The device that it lies on.
+    /// The device that holds the file.
     pub device: u64,
-    /// Its number there.
+    /// Its inode on that device.
     pub inode: u64,
     /// Its length.
     pub size_bytes: u64,
@@ -78,16 +78,16 @@ pub struct FileVersion {
 /// Why a read did not give the bytes.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// They are not in memory, and waiting was not allowed.
+    /// The bytes are not in memory, and the caller did not allow a wait.
     #[error("not in memory")]
     WouldBlock,
-    /// They are not on this machine yet; the store can bring them.
+    /// The bytes are not on this machine yet; the store can fetch them.
     #[error("not on this machine")]
     Absent,
-    /// The file is not the one that was opened any more.
+    /// The file was changed or replaced since it was opened.
     #[error("the file was {0} while it was in use; open it again")]
     Changed(&'static str),
-    /// The operating system cannot read them.
+    /// The operating system cannot read the bytes.
     #[error(transparent)]
     Io(#[from] io::Error),
 }
@@ -96,9 +96,9 @@ impl File {
     /// Opens a regular file for reading.
     ///
     /// # Errors
-    /// It cannot be opened, or is none.
+    /// The file cannot be opened, or is not a regular file.
     pub fn open(path: &Path) -> io::Result<Self> {
-        // To open a pipe would wait for somebody to write to it.
+        // Opening a pipe would wait for a writer.
         let kind = fs::metadata(path)?.file_type();
         if !kind.is_file() && !kind.is_dir() {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
@@ -112,7 +112,7 @@ impl File {
         Self::of(file, path)
     }
 
-    /// A file that is open already, such as one without a name; errors call it `name`.
+    /// Takes an open file, such as one without a name; errors call it `name`.
     ///
     /// # Errors
     /// Its metadata cannot be read.
@@ -135,8 +135,7 @@ impl File {
         })
     }
 
-    /// As [`File::of`], of a file that this program fills while it is read: its bytes may come later, so that
-    /// a change of it is no error.
+    /// As [`File::of`], for a file that this program fills while it is read: a change of the file is no error.
     ///
     /// # Errors
     /// Its metadata cannot be read.
@@ -144,10 +143,10 @@ impl File {
         Ok(Self { is_filled: true, ..Self::of(file, name)? })
     }
 
-    /// From now on it is open only when it is needed, as one of a pool.
+    /// Puts the file into a pool, which opens it when it is read and may close it afterwards.
     ///
     /// # Errors
-    /// Its folder cannot be opened.
+    /// The file's directory cannot be opened.
     pub fn share(&mut self, pool: &Arc<Pool>) -> io::Result<()> {
         if let (Holding::Open(handles), false) = (&self.holding, self.is_nameless)
             && let Some(path) = self.name.as_path()
@@ -158,7 +157,7 @@ impl File {
         Ok(())
     }
 
-    /// What is open of it; it stays open as long as that is held.
+    /// The open descriptors, which stay open as long as the result is held.
     fn handles(&self) -> Result<Cow<'_>, ReadError> {
         match &self.holding {
             Holding::Open(handles) => Ok(Cow::Lent(handles)),
@@ -186,15 +185,15 @@ impl File {
         }
     }
 
-    /// Keeps it open for a read through a ring.
+    /// Keeps the file open for a read through a ring.
     ///
     /// # Errors
-    /// It cannot be opened again, or is another file now.
+    /// The file cannot be opened again, or its path leads to another file now.
     pub fn hold(&self) -> Result<Held, ReadError> {
         self.handles().map(|handles| Held { handles: handles.into_owned(), _also: None })
     }
 
-    /// Notes that a read was refused for what it asked for; whether it makes sense to try again.
+    /// Takes note that a read was refused for its flags. Tells whether another attempt makes sense.
     pub fn was_refused(&self, error: &io::Error) -> bool {
         self.handles().is_ok_and(|handles| handles.access.was_refused(error))
     }
@@ -221,7 +220,7 @@ impl File {
         self.is_direct
     }
 
-    /// What the place and length of a read that waits are multiples of.
+    /// The offset and the length of a read that waits must be multiples of this.
     #[must_use]
     pub fn alignment_bytes(&self) -> u64 {
         self.alignment_bytes
@@ -231,7 +230,7 @@ impl File {
         bytes - bytes % self.alignment_bytes as usize
     }
 
-    /// What tells it from another file, or from itself after a change.
+    /// The version that was opened.
     #[must_use]
     pub fn version(&self) -> FileVersion {
         let (device, inode) = self.identity;
@@ -305,7 +304,7 @@ impl File {
         self.check_unchanged()
     }
 
-    /// Whether samples are likely to have to be waited for.
+    /// Whether reads of samples will probably wait for the disk.
     #[must_use]
     pub fn is_cold(&self) -> bool {
         self.is_direct && !self.residency.was_mostly_cached()

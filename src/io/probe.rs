@@ -1,4 +1,4 @@
-//! What storage offers: reads past the page cache.
+//! Whether a file system supports reads past the page cache, and with which alignment. Imports the buffers.
 
 use super::Buffer;
 use rustix::fs::{AtFlags, StatxFlags, statx};
@@ -10,18 +10,18 @@ use std::path::Path;
 /// Whether and how a file can be read with O_DIRECT.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Direct {
-    /// It can; bytes that addresses in memory, and offsets and lengths in the file, are multiples of.
+    /// It can. Addresses in memory, and offsets and lengths in the file, must be multiples of so many bytes.
     Works {
         /// For addresses.
         memory_bytes: u32,
         /// For offsets and lengths.
         offset_bytes: u32,
     },
-    /// Its file system has no such reads.
+    /// Its file system does not support that.
     Refused,
 }
 
-/// Asks the kernel, and where that does not say, tries.
+/// Asks the kernel for the alignment; where the kernel does not know, tries some.
 ///
 /// # Errors
 /// The file cannot be opened or read at all.
@@ -46,7 +46,7 @@ pub(super) fn stated_alignment(file: &File) -> Option<(u32, u32)> {
     is_stated.then_some((stated.stx_dio_mem_align, stated.stx_dio_offset_align))
 }
 
-/// The shortest read at the file's begin that is not refused.
+/// Finds the alignment by reads of growing length at the beginning of the file.
 fn found_alignment(file: &File) -> io::Result<Direct> {
     for bytes in [512, 4096] {
         let mut buffer = Buffer::with_capacity(bytes);

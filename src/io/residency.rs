@@ -1,4 +1,4 @@
-//! Whether the page cache holds a file, or a range of it, without reading it.
+//! Whether the page cache holds a file, or a range of it, found out without reading. Imports `page`.
 
 use std::fs::File;
 use std::os::fd::AsRawFd;

@@ -1,15 +1,15 @@
-//! Writing large files.
+//! Writing large files. Imports nothing of ours.
 
 use nix::fcntl::{FallocateFlags, fallocate};
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 
-/// Finds room for `bytes` bytes of a file, which stays as long as it is; where the file system cannot do
-/// that, room is found as the file is written.
+/// Reserves space for `bytes` bytes of a file, whose length does not change. Where the file system cannot reserve,
+/// it allocates the space as the file is written.
 ///
 /// # Errors
-/// There is no room.
+/// There is not enough space.
 pub fn preallocate(file: &File, bytes: u64) -> io::Result<()> {
     let Ok(length) = i64::try_from(bytes) else { return Err(io::ErrorKind::FileTooLarge.into()) };
     if length == 0 {
@@ -23,12 +23,12 @@ pub fn preallocate(file: &File, bytes: u64) -> io::Result<()> {
     }
 }
 
-/// Has the disk begin to write a part of a file that is in memory. It is no more than a hint.
+/// Hints that the kernel may begin to write this range of a file from memory to the disk.
 pub fn start_writing(file: &File, offset_bytes: u64, length_bytes: u64) {
     let (Ok(offset), Ok(length)) = (i64::try_from(offset_bytes), i64::try_from(length_bytes))
     else {
         return;
     };
-    // SAFETY: it takes numbers only, no memory; the descriptor is open as long as `file` is.
+    // SAFETY: the call takes numbers and no pointers; the descriptor is open as long as `file` is.
     unsafe { libc::sync_file_range(file.as_raw_fd(), offset, length, libc::SYNC_FILE_RANGE_WRITE) };
 }

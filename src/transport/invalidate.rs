@@ -2,8 +2,8 @@
 //!
 //! Root can open a sample for writing though its permissions do not allow it. The kernel itself forgets a
 //! `write` that is refused; but pages that were changed through a shared mapping keep the change when their
-//! WRITE is refused, and every reader would see it. So these pages are dropped. Until the kernel writes them
-//! back (msync, munmap and some seconds, unmount) the change does show: nothing tells of it before.
+//! WRITE is refused, and every reader would see it. So these pages are dropped. Readers do see the change until the
+//! kernel writes the pages back (msync, munmap and some seconds, unmount), because no request comes before that.
 
 use crate::vfs::Vfs;
 use fuser::{INodeNo, Notifier};
@@ -19,15 +19,15 @@ pub(super) struct Invalidator {
 }
 
 impl Invalidator {
-    /// Sets the way to the kernel.
+    /// Sets the connection to the kernel.
     pub(super) fn connect(&self, notifier: Notifier) {
         let _ = self.notifier.set(notifier);
     }
 
     /// Drops an inode's pages soon, after a refused write to it. A thread of its own does it: the kernel lets
-    /// it wait for all requests that concern these pages, so it must not be one that answers requests.
+    /// it wait for all requests that concern these pages, so that no thread that answers requests may do it.
     pub(super) fn drop_pages(self: &Arc<Self>, vfs: &Vfs, ino: u64) {
-        // Of control files the kernel keeps nothing that the next opener would see.
+        // The next open of a control file drops its pages anyway.
         if vfs.is_control(ino) {
             return;
         }
@@ -49,7 +49,7 @@ impl Invalidator {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Until nothing is left to do.
+    /// Drops pages until no inode is pending.
     fn work(&self) {
         while let Some(ino) = self.next() {
             let Some(notifier) = self.notifier.get() else { continue };

@@ -28,14 +28,14 @@ const MAX_REQUEST_BYTES: u32 = 1 << 20;
 /// Where a dataset is shown.
 #[derive(Debug)]
 pub enum Target {
-    /// On this folder, an absolute path: mounted by us.
+    /// On this directory, an absolute path: we mount there.
     Folder(PathBuf),
-    /// Where the caller has mounted this connection, an open /dev/fuse, and will unmount it.
+    /// Where the caller has mounted this connection, an open /dev/fuse. The caller will unmount it too.
     PassedConnection(OwnedFd),
 }
 
 impl Target {
-    /// The folder, where it is ours to mount.
+    /// The directory on which we mount; `None` if the caller has mounted.
     #[must_use]
     pub fn folder(&self) -> Option<&Path> {
         match self {
@@ -57,20 +57,20 @@ impl fmt::Display for Target {
 /// Why a dataset could not be mounted.
 #[derive(Debug, thiserror::Error)]
 pub enum MountError {
-    /// The FUSE device is not there or may not be used.
+    /// The FUSE device does not exist or may not be used.
     #[error("/dev/fuse: {0}{1}")]
     Device(io::Error, &'static str),
-    /// The system refuses.
+    /// The system refuses to mount.
     #[error("cannot mount on {}: {error}{hint}", .target.display())]
     Refused {
         /// The mount point.
         target: PathBuf,
-        /// The system's word.
+        /// The system's error.
         error: io::Error,
         /// What to do.
         hint: &'static str,
     },
-    /// The connection that the caller handed over cannot be used.
+    /// The connection that the caller has passed in cannot be used.
     #[error("the connection that was handed over: {0}{1}")]
     PassedConnection(io::Error, &'static str),
     /// The transport that was asked for cannot be used.
@@ -78,14 +78,14 @@ pub enum MountError {
     Transport(String),
 }
 
-/// Why a mount is not served any more.
+/// Why serving a mount has ended.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     /// The connection to the kernel broke.
     #[error("the connection to the kernel: {0}")]
     Connection(#[from] io::Error),
-    /// A queue of requests broke. The kernel waits for ever for the answers of this queue until the process
-    /// ends: nothing in it may touch the mount any more.
+    /// The ring of a queue broke. The kernel waits for the answers of this queue until the process ends, so
+    /// nothing in the process may touch the mount any more.
     #[error("a queue of requests broke: {0}")]
     Queue(io::Error),
 }
@@ -117,7 +117,7 @@ impl Mounted {
                 .ok(),
         };
         let mut attempt = Self::attempt(&vfs, target, &options, plan.as_ref());
-        // A connection agrees on a transport once, so that one that was handed over has no second attempt.
+        // INIT comes once for a connection, so that one that was passed in has no second attempt.
         if let (Err(MountError::Transport(why)), Transport::Auto, Target::Folder(_)) =
             (&attempt, options.transport, target)
         {
@@ -217,7 +217,7 @@ impl Mounted {
     }
 }
 
-/// The connection to the kernel: mounted here, or handed over.
+/// The connection to the kernel: we mount, or the caller has passed it in.
 fn connect(target: &Target, options: &MountOptions) -> Result<OwnedFd, MountError> {
     let folder = match target {
         Target::Folder(folder) => folder,
@@ -234,7 +234,7 @@ fn connect(target: &Target, options: &MountOptions) -> Result<OwnedFd, MountErro
     }
 }
 
-/// After a failure, what was mounted here goes; what others have mounted stays.
+/// After a failure, unmounts what we have mounted; a caller's mount stays.
 fn undo_mount(target: &Target) {
     if let Some(folder) = target.folder() {
         let _ = mounts::unmount(folder, true);
@@ -243,7 +243,7 @@ fn undo_mount(target: &Target) {
 
 fn config(target: &Target, options: &MountOptions, device: &OwnedFd) -> Config {
     let mut config = Config::default();
-    // Who mounted a connection that was handed over has told the kernel whom it lets in.
+    // The caller that has mounted the connection has told the kernel which users it admits.
     let all = options.allow_other || target.folder().is_none();
     config.acl = if all { SessionACL::All } else { SessionACL::Owner };
     config.n_threads = Some(options.threads);
@@ -251,7 +251,7 @@ fn config(target: &Target, options: &MountOptions, device: &OwnedFd) -> Config {
     config
 }
 
-/// What fusermount3 is told. In a list of options a comma separates and a backslash escapes.
+/// The options for fusermount3: a comma separates them, and a backslash escapes.
 fn helper_options(options: &MountOptions) -> String {
     let source = options.source.replace('\\', "\\\\").replace(',', "\\,");
     let mut list =
@@ -268,7 +268,8 @@ fn helper_options(options: &MountOptions) -> String {
     list
 }
 
-/// mount(2), so that the type is `fuse.ffrfs` and the source may hold any byte; `None`: only a helper may.
+/// Mounts with mount(2), so that the type is `fuse.ffrfs` and the source may hold any character. `None` if only the helper
+/// may mount.
 fn mount_directly(target: &Path, options: &MountOptions) -> Result<Option<OwnedFd>, MountError> {
     let device = std::fs::File::options().read(true).write(true).open("/dev/fuse");
     let device = match device {
@@ -331,7 +332,7 @@ fn hint(error: &io::Error) -> &'static str {
     }
 }
 
-/// The kernel does not let this process mount, nor fusermount3, which says so in words, or is not there.
+/// Whether the kernel forbids mounting to this process, and fusermount3 is not installed or was forbidden it too.
 fn is_forbidden(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::NotFound || error.to_string().contains(Errno::EPERM.desc())
 }

@@ -1,9 +1,9 @@
-//! What the user decides about a mount. Imports nothing of the other files.
+//! The options of a mount. Imports nothing of ours.
 
-/// How requests come.
+/// How requests come from the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Transport {
-    /// Through io_uring where the host offers it, else through /dev/fuse.
+    /// Through io_uring where the host supports that, else through /dev/fuse.
     #[default]
     Auto,
     /// Through io_uring.
@@ -12,10 +12,10 @@ pub enum Transport {
     DevFuse,
 }
 
-/// Whether a listing brings the attributes of what it lists.
+/// Whether listing a directory also gives the attributes of its entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Readdirplus {
-    /// As the kernel thinks best.
+    /// As the kernel decides.
     #[default]
     Auto,
     /// Always.
@@ -24,20 +24,20 @@ pub enum Readdirplus {
     Never,
 }
 
-/// What mount(8) users say.
+/// The options of a mount.
 #[derive(Debug, Clone, Default)]
 pub struct MountOptions {
-    /// What `findmnt` shows as source.
+    /// The source that `findmnt` shows.
     pub source: String,
-    /// Users other than the one who mounts may use it.
+    /// Users other than the one who mounts may use the mount.
     pub allow_other: bool,
-    /// No program can be run from it.
+    /// No program on the mount can be executed.
     pub noexec: bool,
-    /// The kernel itself refuses all writing; else `/.ffrfs/prefetch` can be written, and the daemon
-    /// refuses the rest. Else, too, the kernel takes a READ for a change of the time of access, and asks for
-    /// attributes with the next `stat`: a GETATTR for each file that was read.
+    /// The kernel itself refuses all writes. Without this, `/.ffrfs/prefetch` can be written and the daemon refuses other
+    /// writes; and the kernel takes each READ for a change of the access time, so that the next `stat` of a file
+    /// that was read costs a GETATTR.
     pub read_only: bool,
-    /// Whether a listing brings attributes.
+    /// Whether listings give attributes.
     pub readdirplus: Readdirplus,
     /// How requests come.
     pub transport: Transport,

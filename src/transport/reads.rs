@@ -1,5 +1,6 @@
-//! Reads of a span: at once, waiting, or through a ring in as many steps as the kernel makes of it. Nothing else
-//! asks what a part is made of.
+//! Reading a span of a part: from the page cache at once, waiting for the disk, or through a ring, in as many steps as
+//! the kernel's short reads make necessary. This file alone distinguishes the kinds of parts. Imports `io`,
+//! `store` and the vfs's spans.
 
 use crate::format::Source;
 use crate::io::ring::Ring;
@@ -8,10 +9,11 @@ use crate::store::{Bytes, Part, Store};
 use crate::vfs::Span;
 use std::io;
 
-/// Reads what the page cache holds or, if it `may_wait`, what the disk does.
+/// Reads a span from the page cache or, if it `may_wait`, from the disk.
 ///
 /// # Errors
-/// `Absent`, if it `may_wait`: [`Store::begin`] brings the bytes, and then this reads them. See [`ReadError`].
+/// See [`ReadError`]. After `Absent` (only if it `may_wait`) the caller has [`Store::begin`] fetch the bytes, and
+/// calls again.
 pub(super) fn fetch(store: &Store, span: &mut Span, may_wait: bool) -> Result<(), ReadError> {
     match store.part(span.part()).bytes() {
         Bytes::Local(file) => fetch_from(file, span, may_wait),
@@ -40,7 +42,7 @@ fn fetch_from(file: &File, span: &mut Span, may_wait: bool) -> Result<(), ReadEr
     fetched
 }
 
-/// As [`fetch`], by a thread that waits for whatever it takes.
+/// As [`fetch`], and waits for the disk and for the store.
 pub(super) fn fetch_waiting(store: &Store, span: &mut Span) -> Result<(), ReadError> {
     match fetch(store, span, true) {
         Err(ReadError::Absent) => {
@@ -51,19 +53,19 @@ pub(super) fn fetch_waiting(store: &Store, span: &mut Span) -> Result<(), ReadEr
     }
 }
 
-/// What became of a read that [`submit`] was given.
+/// How [`submit`] has begun a read.
 pub(super) enum Submitted {
-    /// It is in the ring.
+    /// The read is in the ring.
     Reading,
-    /// It needs no ring: the bytes are in the span.
+    /// The read is done: the bytes were in memory, and are in the span now.
     Done,
 }
 
 /// Reads through the ring as number `id`, from byte `done` of the span's target.
 ///
 /// # Errors
-/// `Absent`: [`Store::begin`] brings the bytes, and then this reads them. The file is not open any more, and
-/// cannot be opened again.
+/// The pool has closed the file, and it cannot be opened again. After `Absent` the caller has [`Store::begin`] fetch the
+/// bytes, and calls again.
 pub(super) fn submit(
     ring: &mut Ring,
     id: usize,
@@ -89,11 +91,11 @@ pub(super) fn submit(
     Ok(Submitted::Reading)
 }
 
-/// What is to be done after a read through the ring.
+/// What the caller must do after a read through the ring.
 pub(super) enum Progress {
-    /// All is there, or nothing will be.
+    /// Nothing: the span has all its bytes, or the read has failed.
     Ended(Result<(), ReadError>),
-    /// [`submit`] again, from this byte.
+    /// Call [`submit`] again, from this byte.
     Partly(usize),
 }
 

@@ -1,4 +1,4 @@
-//! A thread that looks whether containers have changed, soon after requests told of them. Imports the vfs.
+//! A thread that checks whether containers have changed, soon after requests have used them. Imports the vfs.
 
 use crate::vfs::Vfs;
 use std::io;
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Between two looks while requests come; a change is to be noticed within a second.
+/// The pause between two checks while requests come: a change must be noticed within a second.
 const PAUSE: Duration = Duration::from_millis(250);
 
 /// The thread, which sleeps while no request comes.
@@ -31,7 +31,7 @@ impl Watch {
         let thread = std::thread::Builder::new().name("ffrfs-watch".to_owned()).spawn(run)?;
         let watching = thread.thread().clone();
         vfs.when_containers_are_noted(move || watching.unpark());
-        // A request that came before that could not wake it.
+        // A request that came before could not wake the thread.
         thread.thread().unpark();
         Ok(Self { stop, thread })
     }

@@ -1,5 +1,5 @@
-//! Threads for what has to wait: reads that the page cache cannot answer, and long passes over one sample.
-//! They start with the first such job, so that a mount of cached data has none.
+//! Threads for jobs that wait: reads of bytes that the page cache does not hold, and long decoding of one sample. They
+//! start with the first such job, so that a mount of cached data has none. Imports nothing of ours.
 
 use crossbeam_channel::Sender;
 use std::sync::OnceLock;
@@ -16,7 +16,7 @@ impl Workers {
         Self { threads, jobs: OnceLock::new() }
     }
 
-    /// Runs a job on one of the threads, or right here if none can be had.
+    /// Runs a job on one of the threads; on the caller's if no thread could be started.
     pub(super) fn run(&self, job: impl FnOnce() + Send + 'static) {
         // The queue is unbounded, but the kernel bounds the requests that are under way.
         if let Err(refused) = self.jobs.get_or_init(|| self.start()).send(Box::new(job)) {
