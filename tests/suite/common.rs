@@ -5,11 +5,13 @@ mod disk;
 mod loose;
 mod mount;
 mod need;
+mod pages;
 
 pub(crate) use disk::*;
 pub(crate) use loose::*;
 pub(crate) use mount::*;
 pub(crate) use need::*;
+pub(crate) use pages::*;
 pub(crate) use tempfile::TempDir;
 
 use ffrfs::format::ffrecord::Writer;

@@ -79,11 +79,13 @@ fn random_reads_waste_at_most_a_twentieth() {
                 assert_at_rest(&mount);
                 let unused = figure(&mount, "prefetch.unused_bytes");
                 let served = figure(&mount, "bytes_served");
-                assert_eq!(served, data.bytes());
-                assert!(unused * 20 <= served, "{readers}: {unused} of {served}");
+                // The kernel asks again for a page that it evicts before its reader has run: of few.
+                let (all, again) = (data.bytes(), served.saturating_sub(data.bytes()));
+                assert!(served >= all && again * 100 <= all, "{readers}: {served} of {all}");
+                assert!(unused * 20 <= all, "{readers}: {unused} of {all}");
                 // What is held and will never be asked for is wasted too.
                 let fetched = figure(&mount, "bytes_fetched");
-                assert!(fetched <= served * 105 / 100, "{readers}: {fetched} for {served}");
+                assert!(fetched <= all * 105 / 100, "{readers}: {fetched} for {all}");
             }
         });
     }

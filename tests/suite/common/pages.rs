@@ -1,0 +1,45 @@
+//! Which pages of a file the kernel holds. It may evict a page whenever it likes, also right after it was filled
+//! and with much free memory: some machines page out what nobody has used for a while (DAMON).
+
+use nix::unistd::{SysconfVar, sysconf};
+use std::fs::File;
+use std::os::fd::AsRawFd;
+
+/// The same number on every architecture; the libc crate does not know it yet.
+const SYS_CACHESTAT: libc::c_long = 451;
+
+/// `struct cachestat`.
+#[repr(C)]
+#[derive(Default)]
+struct CacheStat {
+    cached: u64,
+    dirty: u64,
+    writeback: u64,
+    evicted: u64,
+    recently_evicted: u64,
+}
+
+/// How many pages of a file were once filled and then evicted by the kernel; `None` if this kernel does not tell.
+/// A page that was never filled, or that was invalidated, is neither held nor evicted: that fails the test.
+#[track_caller]
+pub(crate) fn evicted_pages(file: &File) -> Option<u64> {
+    let length_bytes = file.metadata().unwrap().len();
+    let range = [0, length_bytes];
+    let mut stat = CacheStat::default();
+    // SAFETY: the kernel reads two u64, and writes the five of `stat`; both live until it returns.
+    let done =
+        unsafe { libc::syscall(SYS_CACHESTAT, file.as_raw_fd(), range.as_ptr(), &raw mut stat, 0) };
+    if done != 0 {
+        let error = std::io::Error::last_os_error();
+        assert_eq!(error.raw_os_error(), Some(libc::ENOSYS), "{error}");
+        return None;
+    }
+    let CacheStat { cached, evicted, .. } = stat;
+    let page_bytes = sysconf(SysconfVar::PAGE_SIZE).unwrap().unwrap() as u64;
+    assert_eq!(
+        cached + evicted,
+        length_bytes.div_ceil(page_bytes),
+        "{cached} held, {evicted} evicted"
+    );
+    Some(evicted)
+}
