@@ -26,7 +26,7 @@ fn change(says: &str, change: impl Fn(&Path, &[Vec<u8>])) {
         let known = mount.read("000100").unwrap();
         assert_eq!(known, samples[100]);
         change(&mount.container(), &samples);
-        wait_until_noticed(&mount);
+        mount.wait_until_change_is_noticed("000002");
         // What the kernel knows, it knows.
         assert_eq!(mount.read("000100").unwrap(), known);
         for number in [0, 1, 101, MANY / 2, MANY - 1] {
@@ -52,12 +52,6 @@ fn change(says: &str, change: impl Fn(&Path, &[Vec<u8>])) {
         assert_eq!(log.lines().filter(|line| line.contains(says)).count(), 1, "{log}");
         mount.unmount();
     });
-}
-
-/// A change is noticed within a second of the first request that follows it.
-fn wait_until_noticed(mount: &Mount) {
-    let _ = fs::metadata(mount.path("000002"));
-    wait_until("the change is noticed", Duration::from_secs(1), || !mount.bad().is_empty());
 }
 
 #[track_caller]

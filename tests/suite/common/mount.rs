@@ -218,6 +218,14 @@ impl Mount {
         self.wait_for_end();
     }
 
+    /// After the container was changed: sends the request that a change is noticed by, about a file that was not
+    /// read yet. An idle machine takes a quarter of a second to notice; a busy one must do it all the same.
+    #[track_caller]
+    pub(crate) fn wait_until_change_is_noticed(&self, file: &str) {
+        let _ = fs::metadata(self.path(file));
+        wait_until("the change is noticed", Duration::from_secs(10), || !self.bad().is_empty());
+    }
+
     /// Waits until the daemon is gone.
     #[track_caller]
     pub(crate) fn wait_for_end(&self) {

@@ -169,6 +169,7 @@ fn a_container_that_is_replaced_while_it_is_mounted_gives_eio() {
             let moved = folder.path().join("new");
             fs::copy(new, &moved).unwrap();
             fs::rename(&moved, path).unwrap();
+            mount.wait_until_change_is_noticed("later");
             assert_errno(mount.read("later"), libc::EIO);
             // What the kernel has, it has.
             assert!(mount.read("known").unwrap() == noise(1, 5000));
