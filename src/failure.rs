@@ -1,9 +1,8 @@
 //! How an operation of the program fails: a message for the user, and the class that decides the exit code.
 //!
-//! Used by the rooms above [`crate::vfs`]. The classes are documented in `ffrfs --help`.
+//! Used by [`crate::dataset`] and the rooms that import it. The classes are documented in `ffrfs --help`.
 
 use crate::format;
-use crate::transport::MountError;
 use std::error::Error;
 use std::fmt;
 use std::io::{self, Write};
@@ -118,12 +117,6 @@ impl From<format::Error> for Failure {
             format::Error::Checksum { .. } => Exit::Checksum,
         };
         Self::new(exit, error)
-    }
-}
-
-impl From<MountError> for Failure {
-    fn from(error: MountError) -> Self {
-        Self::new(Exit::Mount, error)
     }
 }
 

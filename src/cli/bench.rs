@@ -19,7 +19,7 @@ const AFTER_HELP: &str = "\
 Each file is opened, read to its end and closed, as programs do it. Containers are mounted privately for each
 round, so that the first pass finds nothing in the mount's page cache; the second pass reads the same files
 again. A folder, or a dataset that is mounted already, is read as it is. Rounds are interleaved, and the
-medians shown. What is printed holds for the machine in the state in which it is.
+medians shown. The figures hold for this machine in its present state.
 
 Examples:
   ffrfs bench train.ffr
@@ -45,10 +45,10 @@ pub(super) struct BenchArgs {
     /// Passes in a round: the first, and further ones
     #[arg(long, value_name = "N", default_value = "2")]
     epochs: NonZeroU32,
-    /// Times that each is measured
+    /// How many times each source is measured
     #[arg(long, value_name = "N", default_value = "3")]
     rounds: NonZeroU32,
-    /// No pass takes longer
+    /// Stop each pass after S seconds
     #[arg(long, value_name = "S", default_value = "10")]
     seconds: NonZeroU32,
     /// No pass reads more files than this; they are spread over all [default: all of them]
@@ -108,7 +108,7 @@ pub(super) fn run(args: &BenchArgs) -> Result<Exit, Failure> {
     };
     let rows = bench.run()?;
     if interrupt.requested() {
-        say(format_args!("ffrfs: interrupted; measured until then:"));
+        say(format_args!("ffrfs: interrupted; figures so far:"));
         args.print(&rows)?;
         return Ok(Exit::Interrupted);
     }
@@ -119,7 +119,7 @@ pub(super) fn run(args: &BenchArgs) -> Result<Exit, Failure> {
     let passes = rows.iter().flat_map(|row| row.first.iter().chain(&row.later));
     let failed: u64 = passes.map(|pass| pass.failed).sum();
     if failed > 0 {
-        say(format_args!("ffrfs: {failed} reads failed; they count as nothing read"));
+        say(format_args!("ffrfs: {failed} reads failed; each counts as a file of 0 bytes"));
         return Ok(Exit::Checksum);
     }
     Ok(Exit::Ok)

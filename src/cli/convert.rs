@@ -32,7 +32,7 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP, override_usage = "ffrfs convert [OPTIONS] <IN>... <OUT>")]
 pub(super) struct ConvertArgs {
-    /// ContainerEntries, globs or brace lists of them, or one folder of files; last what to write
+    /// Containers, globs or brace lists of them, or one folder of files; then the output
     #[arg(required = true, num_args = 2.., value_names = ["IN", "OUT"])]
     paths: Vec<PathBuf>,
     /// What to write: ffr, zip, tar or folder [default: as the name of OUT ends]
@@ -203,7 +203,7 @@ impl ConvertArgs {
             (Some(count), _) => Ok(Cut::Count(count)),
             (None, Some(bytes)) => Ok(Cut::Bytes(bytes)),
             (None, None) if is_numbered(output) => {
-                let why = "the name is that of several outputs: --shards N or --shard-size BYTES says how many";
+                let why = "the name stands for several outputs: say how many with --shards N or --shard-size BYTES";
                 Err(Failure::usage(format!("{}: {why}", output.display())))
             }
             (None, None) => Ok(Cut::One),
@@ -233,7 +233,7 @@ fn warn_of_older(output: &Path, count: usize) {
     let names = shard_names(output, count + 1);
     if let Some(next) = names.last().filter(|next| next.exists()) {
         say(format_args!(
-            "ffrfs: {}: is there too, from an earlier run, and does not belong to these outputs",
+            "ffrfs: {}: exists from an earlier run, and does not belong to these outputs",
             next.display()
         ));
     }

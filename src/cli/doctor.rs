@@ -16,7 +16,7 @@ pub(super) struct DoctorArgs {
     /// Mount points and containers to check beside the host
     #[arg(value_name = "MOUNTPOINT|CONTAINER")]
     places: Vec<PathBuf>,
-    /// As JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
     /// How long to watch a mount's requests

@@ -26,19 +26,19 @@ Examples:
 #[command(after_help = AFTER_HELP)]
 #[command(override_usage = "ffrfs extract [OPTIONS] <SOURCE>... <OUTDIR>")]
 pub(super) struct ExtractArgs {
-    /// ContainerEntries, or folders, globs or brace lists of them; last the folder to write to
+    /// Containers, or folders, globs or brace lists of them; last the folder to write to
     #[arg(required = true, num_args = 2.., value_names = ["SOURCE", "OUTDIR"])]
     paths: Vec<PathBuf>,
-    /// Only what has this name, or lies in it
+    /// Extract only what matches PATTERN, or lies below a match
     #[arg(short = 'p', long = "path", value_name = "PATTERN")]
     patterns: Vec<String>,
     /// Threads [default: as many as CPUs]
     #[arg(short = 'j', long, value_name = "N")]
     jobs: Option<NonZeroU16>,
-    /// Replace files that are there
+    /// Replace files that exist already
     #[arg(long)]
     overwrite: bool,
-    /// Go on: leave files that are there with their size and time
+    /// Continue an interrupted run: keep files that exist with the right size and time
     #[arg(long)]
     resume: bool,
     #[command(flatten)]

@@ -101,7 +101,7 @@ fn run(args: HelperArgs) -> Result<u8, Failure> {
     } else {
         let mount = args.mount(&list)?;
         if nofail && is_missing(&args.source)? {
-            args.say("missing, which is no error with nofail");
+            args.say("the source is missing, which is no error with nofail");
             return Ok(0);
         }
         if args.fake {

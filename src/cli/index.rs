@@ -10,7 +10,7 @@ use crate::tools::checkpoints::find_checkpoints;
 use clap::Args;
 use std::path::PathBuf;
 
-/// Build what a first mount would have to: the indexes of tar and compressed files, and the checkpoints of
+/// Build what a first mount would have to build: the indexes of tar and compressed files, and the checkpoints of
 /// large compressed members
 #[derive(Debug, Args)]
 pub(super) struct IndexCommandArgs {

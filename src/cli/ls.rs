@@ -17,10 +17,10 @@ pub(super) struct LsArgs {
     /// Containers, or folders, globs or brace lists of them
     #[arg(required = true, value_name = "SOURCE")]
     sources: Vec<PathBuf>,
-    /// Also size, offset, CRC-32 and container of each sample
+    /// Also print the size, offset, CRC-32 and container of each sample
     #[arg(short = 'l', long)]
     long: bool,
-    /// Also what is in the folders, with paths
+    /// Also list what is in the folders, with paths
     #[arg(short = 'R', long)]
     recursive: bool,
     /// The folder (or sample) to list

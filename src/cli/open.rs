@@ -26,7 +26,7 @@ pub(super) struct OpenArgs {
     /// How samples with a type are shown
     #[arg(long, value_name = "HOW", default_value = "typed")]
     pub(super) view: ViewChoice,
-    /// Character set of names that do not say theirs, such as cp437, shift-jis or gbk [default: guessed]
+    /// Character set of names whose container states none, such as cp437, shift-jis or gbk [default: guessed]
     #[arg(long, value_name = "NAME")]
     pub(super) encoding: Option<String>,
     /// The first line of this file is the password of encrypted members
@@ -95,7 +95,7 @@ pub(super) struct ChecksumArgs {
     /// Refuse containers with samples that have no checksum
     #[arg(long, alias = "require_checksums")]
     pub(super) require_checksums: bool,
-    /// Refuse all but these containers, which are read whole for that (`ffrfs sum --container` prints it)
+    /// Refuse containers with another SHA-256; they are read whole to compute it (`ffrfs sum --container` prints it)
     #[arg(long, value_name = "sha256:HEX", value_parser = digest::parse)]
     pub(super) digest: Option<[u8; 32]>,
 }

@@ -18,7 +18,8 @@ use crate::tools::reader::thread_count;
 use crate::tools::sum::{
     Names, Samples, Tally, Verdict, check, format_line, may_replace, parse_list, write_sidecars,
 };
-use clap::Args;
+use clap::builder::PossibleValue;
+use clap::{Args, ValueEnum};
 use indicatif::ProgressBar;
 use std::io::{self, BufWriter, IsTerminal, Read, Write};
 use std::num::NonZeroU16;
@@ -53,7 +54,7 @@ pub(super) struct SumArgs {
     /// Compare with this list instead (-: standard input)
     #[arg(short = 'c', long, value_name = "FILE", conflicts_with_all = ["sidecar", "output"])]
     check: Option<PathBuf>,
-    /// With --check: print nothing of what is right
+    /// With --check: do not print samples that match
     #[arg(short = 'q', long, requires = "check")]
     quiet: bool,
     /// Write a file beside each container without checksums, by which its samples are checked from then on
@@ -137,7 +138,7 @@ fn print_check(
         return Err(Failure::usage(message));
     }
     if unusable > 0 {
-        tracing::warn!("{}: {unusable} lines are no checksum and path", list.display());
+        tracing::warn!("{}: {unusable} lines are not a checksum and a path", list.display());
     }
     let mut out = Output::new(None, &opened)?;
     let samples = samples(opened, catalog, out.is_terminal());
@@ -154,7 +155,7 @@ fn print_check(
     })?;
     out.finish()?;
     for (count, words) in [
-        (missing, "listed samples are not there"),
+        (missing, "listed samples do not exist"),
         (bad, "samples are bad"),
         (wrong, "checksums did not match"),
     ] {
@@ -177,7 +178,7 @@ fn read_list(list: &Path) -> Result<Vec<u8>, Failure> {
 fn print_sidecars(args: &SumArgs) -> Result<Exit, Failure> {
     if args.open.nested > 0 {
         return Err(Failure::usage(
-            "--sidecar: containers that are members of others can have none; leave --nested away",
+            "--sidecar: a container in a container can have no sidecar; leave out --nested",
         ));
     }
     let mut open = args.open.clone();
@@ -197,7 +198,7 @@ fn print_sidecars(args: &SumArgs) -> Result<Exit, Failure> {
         say(format_args!("{name}: every sample has a checksum already"));
     }
     for name in &sidecars.bad {
-        say(format_args!("ffrfs: {name}: has bad samples: no sidecar of it"));
+        say(format_args!("ffrfs: {name}: has bad samples: no sidecar was written"));
     }
     sidecars.written.iter().for_each(|path| say(format_args!("{}", path.display())));
     Ok(if sidecars.bad.is_empty() { Exit::Ok } else { Exit::Checksum })
@@ -264,5 +265,23 @@ fn refuse_source(path: &Path, opened: &Opened) -> Result<(), Failure> {
     match opened.store.parts().iter().any(|part| part.name().as_path() == Some(&there)) {
         true => Err(Failure::usage(format!("{}: is one of the sources", path.display()))),
         false => Ok(()),
+    }
+}
+impl ValueEnum for Algorithm {
+    fn value_variants<'a>() -> &'a [Self] {
+        &[Self::Sha256, Self::Sha512, Self::Blake3, Self::Crc32, Self::Crc32c]
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        let (name, help) = match self {
+            Self::Sha256 => ("sha256", "For `sha256sum --check`"),
+            Self::Sha512 => ("sha512", "For `sha512sum --check`"),
+            Self::Blake3 => ("blake3", "For `b3sum --check`"),
+            Self::Crc32 => ("crc32", "As in zip, gzip and FFRecord; finds damage, not tampering"),
+            Self::Crc32c => {
+                ("crc32c", "Castagnoli, as clouds store it; finds damage, not tampering")
+            }
+        };
+        Some(PossibleValue::new(name).help(help))
     }
 }

@@ -23,10 +23,10 @@ pub(super) struct VerifyArgs {
     /// Threads [default: as many as CPUs]
     #[arg(short = 'j', long, value_name = "N")]
     jobs: Option<NonZeroU16>,
-    /// As JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
-    /// Only these: I, I-J (both included) or I- (to the end)
+    /// Check only these samples: I, I-J (both included) or I- (to the end)
     #[arg(long, value_name = "I-J", value_parser = parse_range)]
     sample: Option<(u64, Option<u64>)>,
     #[command(flatten)]

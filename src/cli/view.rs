@@ -11,7 +11,7 @@ use std::path::PathBuf;
 /// The names that samples are shown under.
 #[derive(Debug, Args, Clone, Default)]
 pub(super) struct ViewArgs {
-    /// What ends a numbered name: `.jpg`, …, or `auto` to choose by the first bytes of samples
+    /// The ending of numbered names: `.jpg`, …, or `auto` to choose by the first bytes of samples
     #[arg(long, value_name = ".EXT|auto")]
     pub(super) suffix: Option<String>,
     /// Directories of N numbered samples each: 000/000123

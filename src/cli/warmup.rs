@@ -21,7 +21,7 @@ pub(super) struct WarmupArgs {
     /// Only these, in this order: a file with a sample number or a path a line; - is standard input
     #[arg(short = 'f', long = "list", value_name = "LIST")]
     list: Option<PathBuf>,
-    /// Do not wait for it
+    /// Return at once; the mount goes on fetching
     #[arg(long)]
     background: bool,
 }

@@ -1,7 +1,7 @@
 //! What runs while a dataset is mounted: serve, reload, settings, logging, memory, metrics, and the figures behind
 //! `top`, `stats` and `doctor`.
 //!
-//! Imports from [`crate::transport`] and the rooms below it.
+//! Imports from [`crate::tools`] and the rooms below it.
 
 pub(crate) mod config;
 pub(crate) mod doctor;
@@ -19,3 +19,12 @@ pub(crate) mod settings;
 pub(crate) mod top;
 pub(crate) mod trace;
 pub(crate) mod unmount;
+
+use crate::failure::{Exit, Failure};
+use crate::transport::MountError;
+
+impl From<MountError> for Failure {
+    fn from(error: MountError) -> Self {
+        Self::new(Exit::Mount, error)
+    }
+}

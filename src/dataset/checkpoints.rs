@@ -178,7 +178,7 @@ impl Book {
             fs::create_dir_all(folder)?;
         }
         if !may_replace(path)? {
-            return Err(io::Error::other("the file is there and no index: name another one"));
+            return Err(io::Error::other("the file exists and is not an index: name another one"));
         }
         let mut file = tempfile::Builder::new().prefix(".ffrfs-index-").tempfile_in(folder)?;
         file.write_all(&self.head())?;

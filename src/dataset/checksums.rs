@@ -94,7 +94,7 @@ fn choose(
         Exit::Malformed,
         format!(
             "{file}: has no checksums of {path}, {why}: the container was changed since, or is another \
-             one; if it is right, run ffrfs sum --sidecar {path}; --checksums none does without"
+             one; if it is right, run ffrfs sum --sidecar {path}; --checksums none ignores the sidecar"
         ),
     ))
 }

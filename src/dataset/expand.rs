@@ -15,7 +15,7 @@ const MAX_FILES: usize = 1_000_000;
 pub(crate) fn expand(sources: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
     let mut paths = Vec::new();
     for source in sources {
-        // What there is goes before what it could mean.
+        // A file of exactly this name goes before what a pattern matches.
         if source.symlink_metadata().is_ok() {
             add(source, &mut paths)?;
             continue;
@@ -49,7 +49,7 @@ fn matches_of(pattern: &str, paths: &mut Vec<PathBuf>) -> Result<(), Failure> {
     let before = paths.len();
     for path in found {
         let path = path.map_err(|e| Failure::unreadable(pattern, e.into()))?;
-        // What lies beside a container is none.
+        // An index or a sidecar is not a container.
         let is_ours = |ending: &OsStr| ending == kept::ENDING || ending == sidecar::ENDING;
         if !path.extension().is_some_and(is_ours) {
             add(&path, paths)?;

@@ -2,11 +2,10 @@
 
 use crate::format::ChecksumKind;
 use crate::format::checksum::Hasher;
-use clap::ValueEnum;
 use sha2::{Digest, Sha256, Sha512};
 
-/// What a line of a list is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+/// The hash that a line of a list holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Algorithm {
     /// For `sha256sum --check`
     Sha256,
@@ -21,7 +20,7 @@ pub(crate) enum Algorithm {
 }
 
 impl Algorithm {
-    /// What a hash of so many bytes is, if nobody says.
+    /// The algorithm whose hashes have this length, if the user names none.
     pub(crate) fn of_length(bytes: usize) -> Option<Self> {
         match bytes {
             4 => Some(Algorithm::Crc32),

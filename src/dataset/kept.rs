@@ -186,7 +186,7 @@ impl Unkept {
             std::fs::create_dir_all(folder)?;
         }
         if !may_replace(path)? {
-            return Err(io::Error::other("the file is there and no index: name another one"));
+            return Err(io::Error::other("the file exists and is not an index: name another one"));
         }
         // Under another name until it is whole: who finds it finds all of it.
         let file = tempfile::Builder::new().prefix(".ffrfs-index-").tempfile_in(folder)?;

@@ -79,7 +79,7 @@ impl Nest {
             outer.read_exact_at(&mut header, start).map_err(|source| {
                 format::Error::Unreadable {
                     part: outer.name().clone(),
-                    what: "what stands before a member",
+                    what: "the header bytes of a member",
                     offset_bytes: start,
                     source,
                 }

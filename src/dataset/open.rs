@@ -74,7 +74,7 @@ pub fn open(
 /// As [`expand`] finds no source.
 pub fn wants_password(sources: &[PathBuf], options: &Options) -> Result<Option<PathBuf>, Failure> {
     for path in expand(sources)? {
-        // What is wrong with it is said where it is opened for good.
+        // The error is reported when the dataset is opened.
         let Ok(file) = File::open(&path) else { continue };
         let source: Arc<dyn Source> = Arc::new(file);
         let Ok(format) = format::recognize(source.as_ref(), &options.format) else { continue };
@@ -231,7 +231,7 @@ impl Opened {
         let path = self.store.part(self.dataset.file_of(first)).name();
         let cure = match self.inside[first] {
             None => format!("write them once: ffrfs sum --sidecar {path}"),
-            Some(_) => "what lies in a container that is a member can have none".to_owned(),
+            Some(_) => "a container in a container can have none".to_owned(),
         };
         Err(Failure::new(
             Exit::Malformed,

@@ -4,7 +4,7 @@
 //! imports nothing from the others: no FUSE, no threads, no system calls, no `unsafe`, and no panic on
 //! any input.
 //!
-//! A new format is one module (a file, or a folder) and one line in [`FORMATS`]; engine, names, checks, tools
+//! A new format is one module (a file, or a folder) and one line in [`FORMATS`]; reads, names, checks, tools
 //! and `--format` know it by that. What it takes:
 //!
 //! 1. [`Format`]: `detect` by content (cheap, and only [`Detected::Yes`] if nothing else begins so), and `open`,

@@ -5,7 +5,7 @@
 //! figures, its [`Version`], its length, and the [`Profile`] of what it likes. Only the reads of the transports
 //! ask what a part is made of.
 //!
-//! Imports from [`crate::format`], [`crate::catalog`] and [`crate::io`].
+//! Imports from [`crate::format`] and [`crate::io`].
 //!
 //! [`PartName`]: crate::format::PartName
 

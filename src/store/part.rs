@@ -16,7 +16,7 @@ pub enum Version {
     File(FileVersion),
     /// An object: what its store calls this version (an ETag, a version id, a generation).
     Object {
-        /// The store's word.
+        /// The version, as the store writes it.
         tag: String,
     },
     /// Bytes that cannot change.

@@ -22,13 +22,13 @@ pub(crate) fn check_free(output: &Path, force: bool) -> Result<(), Failure> {
 }
 
 pub(crate) fn is_there() -> io::Error {
-    io::Error::new(io::ErrorKind::AlreadyExists, "is there already (--force replaces it)")
+    io::Error::new(io::ErrorKind::AlreadyExists, "exists already (--force replaces it)")
 }
 
 pub(crate) fn check_is_file(output: &Path) -> io::Result<()> {
     match output.metadata()?.file_type().is_file() {
         true => Ok(()),
-        false => Err(io::Error::other("is no file; it is not replaced")),
+        false => Err(io::Error::other("is not a regular file; it is not replaced")),
     }
 }
 

@@ -4,7 +4,7 @@ use super::options::Readdirplus;
 use fuser::{InitFlags, KernelConfig};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// How many read-aheads the kernel may have under way.
+/// How many background requests, mostly read-ahead, the kernel may have in flight.
 pub const MAX_BACKGROUND: u16 = 128;
 
 /// What is asked of the kernel in INIT, and what it has granted.

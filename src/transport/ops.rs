@@ -47,7 +47,7 @@ impl Ops {
         Self { vfs, negotiation, invalidator }
     }
 
-    /// What requests are about.
+    /// The file system that requests ask about.
     pub(super) fn vfs(&self) -> &Arc<Vfs> {
         &self.vfs
     }

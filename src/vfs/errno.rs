@@ -8,7 +8,7 @@ use crate::io::ReadError;
 pub struct Errno(pub i32);
 
 impl Errno {
-    /// Bytes that cannot be had, or are not what they should be.
+    /// Bytes that cannot be read, or fail their check.
     pub const EIO: Self = Self(libc::EIO);
     /// No such name.
     pub const ENOENT: Self = Self(libc::ENOENT);

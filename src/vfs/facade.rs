@@ -60,12 +60,12 @@ impl Vfs {
         Self { samples, namespace, prefetch, reader, control, trace }
     }
 
-    /// Says how requests come, and how much memory they take for good. What was said first counts.
+    /// Says how requests come, and how much memory they take until the unmount. The first call counts.
     pub fn set_transport(&self, name: &'static str, request_bytes: u64) {
         self.control.tuning().set_transport(name, request_bytes);
     }
 
-    /// Says where checkpoints of large samples are kept. What was said first counts.
+    /// Says where checkpoints of large samples are kept. The first call counts.
     pub fn keep_checkpoints(&self, store: Arc<dyn CheckpointStore>) {
         self.reader.keep_checkpoints(store);
     }
@@ -76,7 +76,7 @@ impl Vfs {
         self.reader.spool_to(folder);
     }
 
-    /// Makes the control file `settings` work. What was said first counts.
+    /// Makes the control file `settings` work. The first call counts.
     pub fn set_settings(&self, settings: impl Settings + 'static) {
         self.control.set_settings(Box::new(settings));
     }

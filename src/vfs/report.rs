@@ -109,7 +109,7 @@ pub struct MountInfo {
     pub workers: u64,
     /// The daemon.
     pub pid: u32,
-    /// How many read `trace`.
+    /// How many readers `trace` has.
     pub trace_readers: u64,
     /// The mount options that were given, as `name` or `name=value`.
     pub options: Vec<String>,

@@ -1,4 +1,4 @@
-//! A range of a container on its way into memory.
+//! A range of a part on its way into memory.
 
 use crate::io::Buffer;
 use std::ops::Range;
@@ -14,18 +14,18 @@ pub struct Span {
 }
 
 impl Span {
-    /// The bytes `range` of container number `part`.
+    /// The bytes `range` of part number `part`.
     pub(super) fn new(part: usize, range: Range<u64>, buffer: Buffer) -> Self {
         Self { part, range, buffer, lead_in: 0 }
     }
 
-    /// Which container to read.
+    /// Which part to read.
     #[must_use]
     pub fn part(&self) -> usize {
         self.part
     }
 
-    /// The bytes of the container that are needed.
+    /// The bytes of the part that are needed.
     #[must_use]
     pub fn range(&self) -> Range<u64> {
         self.range.clone()

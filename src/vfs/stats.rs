@@ -242,7 +242,7 @@ impl Stats {
         add(&self.shard().first_reads, 1);
     }
 
-    /// Whether what this thread looked up of late was usually read then: not so where files are listed.
+    /// Whether samples that this thread looked up recently were usually read next; not so where files are listed.
     pub(super) fn reads_follow_lookups(&self) -> bool {
         thread_local!(static LEARNT: Cell<(u64, u64, bool)> = const { Cell::new((0, 0, false)) });
         let shard = self.shard();

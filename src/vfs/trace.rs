@@ -238,7 +238,7 @@ impl Trace {
         off.is_err_and(|now| now != 0)
     }
 
-    /// How many read of late.
+    /// How many readers there are, while tracing is on.
     pub(super) fn readers(&self) -> usize {
         if self.is_on() { self.lock_readers().len() } else { 0 }
     }

@@ -215,7 +215,7 @@ fn what_is_there_is_refused_replaced_or_left() {
     for flags in ["", " --resume"] {
         let outcome = extract(&work, &format!("in.tar out{flags}"));
         assert_eq!(outcome.code, 6);
-        assert!(outcome.stderr.contains("is there already"), "{}", outcome.stderr);
+        assert!(outcome.stderr.contains("exists already"), "{}", outcome.stderr);
         assert!(!out.join("a/x.json").exists(), "nothing was written");
     }
     // What is whole is not written again: it keeps its inode.

@@ -18,7 +18,7 @@ pub(super) struct HostLoad {
 }
 
 impl HostLoad {
-    /// Of the host, the process `pid`, and the disk that /sys describes in the directory `disk`.
+    /// Samples the load of the host, the process `pid`, and the disk that /sys describes in the directory `disk`.
     pub(super) fn sample(pid: u32, disk: Option<&Path>) -> Self {
         Self {
             at: Instant::now(),

@@ -83,7 +83,7 @@ pub(crate) fn disk_of(path: &Path) -> Option<PathBuf> {
 fn block_device(name: &str, queue: Option<PathBuf>) -> Check {
     let check = format!("{name}: block device");
     let Some(queue) = queue else {
-        return Check::note(check, "unknown to /sys", "");
+        return Check::note(check, "not found in /sys", "");
     };
     let disk = queue.parent().and_then(Path::file_name).unwrap_or_default();
     describe(check, &disk.to_string_lossy(), |file| text(queue.join(file)))

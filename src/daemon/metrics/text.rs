@@ -108,7 +108,7 @@ impl Page<'_> {
         ]);
         self.series("ffrfs_info", &how, 1);
         let uptime = stats.counters.uptime_seconds;
-        self.gauge("ffrfs_uptime_seconds", uptime, "Since the mount.");
+        self.gauge("ffrfs_uptime_seconds", uptime, "Seconds since the mount.");
         self.gauge("ffrfs_samples", info.dataset.samples, "Samples of the dataset.");
         self.gauge("ffrfs_dataset_bytes", info.dataset.bytes, "Bytes of all samples.");
         self.gauge("ffrfs_bad_samples", stats.bad_samples, "Samples found bad: they give EIO.");
@@ -188,7 +188,11 @@ impl Page<'_> {
                 "Samples held because they were fetched ahead.",
             ),
             ("ffrfs_block_entries", blocks.entries, "Blocks held."),
-            ("ffrfs_block_size_bytes", blocks.block_bytes, "Size of a block; 0: not worth it."),
+            (
+                "ffrfs_block_size_bytes",
+                blocks.block_bytes,
+                "Size of a block; 0: no blocks are used.",
+            ),
         ] {
             self.gauge(name, value, help);
         }
@@ -200,12 +204,12 @@ impl Page<'_> {
                 cache.evictions,
                 "Samples dropped before they were used up.",
             ),
-            ("ffrfs_block_hits_total", blocks.hits, "Samples that lay in a block that was there."),
+            ("ffrfs_block_hits_total", blocks.hits, "Samples answered from a cached block."),
             ("ffrfs_block_fetches_total", blocks.fetched, "Blocks fetched."),
             (
                 "ffrfs_block_refusals_total",
                 blocks.refused,
-                "Samples fetched alone for want of room.",
+                "Samples fetched alone because no block had room.",
             ),
             (
                 "ffrfs_block_evictions_total",
@@ -225,7 +229,7 @@ impl Page<'_> {
             (
                 "ffrfs_prefetch_failed_total",
                 figures.failed,
-                "Announced samples that could not be had.",
+                "Announced samples that could not be fetched.",
             ),
             (
                 "ffrfs_prefetch_foreseen_total",
@@ -268,10 +272,10 @@ impl Page<'_> {
         self.counter(
             "ffrfs_ring_entries_total",
             ring.entries,
-            "Answers and reads submitted with them.",
+            "Answers and reads submitted to io_uring.",
         );
         let name = "ffrfs_ring_completions";
-        self.family(name, "histogram", "Requests and reads that came together.");
+        self.family(name, "histogram", "Requests and reads that completed together.");
         self.histogram(name, "", &ring.batches, 1.0);
     }
 }

@@ -105,7 +105,7 @@ impl TreeWriter<'_> {
             Some(libc::ELOOP | libc::EXDEV) => {
                 io::Error::other("a symbolic link is in the way; it is not followed")
             }
-            Some(libc::EEXIST) => io::Error::other("is there already (--overwrite replaces it)"),
+            Some(libc::EEXIST) => io::Error::other("exists already (--overwrite replaces it)"),
             _ => error,
         };
         Failure::output(self.root.join(path).display(), error)
@@ -140,7 +140,7 @@ impl TreeWriter<'_> {
             count => format!(" and {} more", count - 1),
         };
         let why = format!(
-            "is there already{and_more}; nothing was written (--overwrite replaces files, --resume \
+            "exists already{and_more}; nothing was written (--overwrite replaces files, --resume \
              leaves those that are whole)"
         );
         Err(Failure::output(self.root.join(first).display(), io::Error::other(why)))

@@ -118,7 +118,7 @@ impl FullDecode {
                 if rest.is_empty() {
                     break;
                 }
-                return Err(Stop::from("the decoder does not go on"));
+                return Err(Stop::from("the decoder makes no progress"));
             }
             steps += 1;
         }

@@ -44,7 +44,9 @@ impl Spool {
         let missing = || failed(io::ErrorKind::UnexpectedEof.into());
         self.file.as_ref().ok_or_else(missing)?.read_exact_at(out, range.start).map_err(failed)?;
         if crc32fast::hash(out) != crc32 {
-            return Err(failed(io::Error::other("the file is not what was written to it")));
+            return Err(failed(io::Error::other(
+                "the file no longer holds what was written to it",
+            )));
         }
         Ok(buffer)
     }

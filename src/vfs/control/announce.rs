@@ -70,7 +70,7 @@ impl Parser {
         if bytes.is_empty() {
             return Ok(());
         }
-        let junk = || refused(Errno::EINVAL, "neither text nor 8 bytes a number".to_owned());
+        let junk = || refused(Errno::EINVAL, "neither text nor numbers of 8 bytes".to_owned());
         let form = self.form.or_else(|| Form::of(bytes)).ok_or_else(junk)?;
         let before = self.clone();
         self.form = Some(form);
@@ -97,9 +97,10 @@ impl Parser {
             (_, 0) | (None, _) => Ok(()),
             _ if self.was_refused => Ok(()),
             (Some(Form::Text), _) => self.line(&rest, take),
-            (Some(Form::Raw), bytes) => {
-                Err(refused(Errno::EINVAL, format!("the last {bytes} bytes: no whole number")))
-            }
+            (Some(Form::Raw), bytes) => Err(refused(
+                Errno::EINVAL,
+                format!("the last {bytes} bytes are not a whole number"),
+            )),
         }
     }
 

@@ -104,7 +104,7 @@ impl Control {
         &self.tuning
     }
 
-    /// Makes the file `settings` work. What was said first counts.
+    /// Makes the file `settings` work. The first call counts.
     pub(super) fn set_settings(&self, settings: Box<dyn Settings>) {
         let _ = self.settings.set(settings);
     }

@@ -24,7 +24,7 @@ pub struct Tuning {
     samples: Arc<Samples>,
     memory: Arc<Memory>,
     prefetch: Arc<Prefetch>,
-    /// How requests come, and the memory that they take for good.
+    /// How requests come, and the memory that they take until the unmount.
     transport: OnceLock<(&'static str, u64)>,
 }
 
@@ -69,7 +69,7 @@ impl Tuning {
         self.transport.get().map_or("none", |&(name, _)| name)
     }
 
-    /// Memory that requests take for good, in bytes.
+    /// Memory that requests take until the unmount, in bytes.
     #[must_use]
     pub fn request_bytes(&self) -> u64 {
         self.transport.get().map_or(0, |&(_, bytes)| bytes)

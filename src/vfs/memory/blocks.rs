@@ -27,7 +27,7 @@ const WORTHWHILE: u64 = 64;
 const IDLE_FACTOR: u64 = 16;
 const SHARDS: u64 = 16;
 
-/// Which block: the container, and its number there.
+/// Which block: the part, and the block's number in it.
 pub(in crate::vfs) type BlockId = (usize, u64);
 
 /// The answer to [`Blocks::get_or_lead`].
@@ -87,7 +87,7 @@ pub(in crate::vfs) struct Blocks {
     /// Reads of small samples within which each is read once, were they all read once.
     samples: u64,
     mean_bytes: u64,
-    /// Blocks and in_flight: as long as there is none, nobody looks.
+    /// Blocks held or in flight; at 0, readers take no lock to look for one.
     busy: AtomicUsize,
     counts: Counts,
 }
@@ -188,19 +188,19 @@ impl Blocks {
         length_bytes <= self.max_small_bytes.min(self.block_bytes / 4)
     }
 
-    /// The block that a range of a container lies in; `None` if it lies in two.
+    /// The block that a range of a part lies in; `None` if it lies in two.
     pub(in crate::vfs) fn around(&self, part: usize, range: &Range<u64>) -> Option<BlockId> {
         let number = range.start / self.block_bytes;
         (range.end <= (number + 1) * self.block_bytes).then_some((part, number))
     }
 
-    /// Where a block lies in a container of `container_bytes` bytes.
+    /// Where a block lies in a part of `container_bytes` bytes.
     pub(in crate::vfs) fn range(&self, (_, number): BlockId, container_bytes: u64) -> Range<u64> {
         let start = number * self.block_bytes;
         start..(start + self.block_bytes).min(container_bytes).max(start)
     }
 
-    /// How many blocks a container of `container_bytes` bytes has.
+    /// How many blocks a part of `container_bytes` bytes has.
     pub(in crate::vfs) fn count(&self, container_bytes: u64) -> u64 {
         container_bytes.div_ceil(self.block_bytes)
     }

@@ -27,7 +27,7 @@ impl Budget {
         self.0.cap_bytes.store(cap_bytes, Ordering::Relaxed);
     }
 
-    /// Whether more is held than the limit since it was lowered.
+    /// Whether more is held than the limit allows, because it was lowered.
     pub(in crate::vfs) fn is_overdrawn(&self) -> bool {
         self.held_bytes() > self.cap_bytes()
     }

@@ -126,7 +126,7 @@ impl Reader {
         if !self.must_decode_at_once(&task.located) {
             return self.begin_decode(task);
         }
-        // One at a time: the memory for it is beside that of the cache.
+        // One at a time: the memory for it is not in the cache's budget.
         match self.memory.cache().lead(CacheKey::DecodeTurn) {
             Ok(turn) => task.fetch(State::Whole(Some(turn)), at.extent()),
             Err(read) => {

@@ -213,7 +213,7 @@ impl Reader {
         fill(decoder.as_mut(), task.span.bytes(), out, is_last)?;
         match crc32fast::hash(out) == interval.crc32 {
             true => Ok(Verified::made(buffer, 0..length)),
-            false => Err("a part that was read again is not what it was".to_owned()),
+            false => Err("an interval that was decoded again has changed".to_owned()),
         }
     }
 }

@@ -46,12 +46,12 @@ impl Reader {
         Self { samples, memory, prefetch, checkpoints, spool, checkpoint_bytes }
     }
 
-    /// Says where checkpoints are kept. What was said first counts.
+    /// Says where checkpoints are kept. The first call counts.
     pub(super) fn keep_checkpoints(&self, store: Arc<dyn CheckpointStore>) {
         let _ = self.checkpoints.set(store);
     }
 
-    /// Says in which directory samples are spooled. What was said first counts.
+    /// Says in which directory samples are spooled. The first call counts.
     pub(super) fn spool_to(&self, folder: PathBuf) {
         let _ = self.spool.set(folder);
     }

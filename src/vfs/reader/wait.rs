@@ -21,7 +21,7 @@ impl Reader {
             task.state = State::Whole(None);
             task.span.set_range(at.extent());
         }
-        // Of these only parts are files, or parts of files.
+        // Of such a sample only pieces are fetched: neither a block around it nor the whole.
         if matches!(at.content, Content::Sparse(_)) || matches!(task.state, State::Interval(..)) {
             return Step::Read(task);
         }

@@ -87,7 +87,7 @@ impl Samples {
             any = true;
             let container = container as usize;
             let part = self.dataset.file_of(container);
-            // Reads refuse a changed container for good.
+            // Reads refuse a changed container until the unmount.
             if !self.bad.has_changed(part)
                 && let Err(error) = self.dataset.parts()[container].check_unchanged()
             {

@@ -24,14 +24,14 @@ fn an_output_that_is_there_is_refused_without_force_and_replaced_with_it() {
     let input = folder_of(&work, &["a"]);
     let out = work.path().join("out.ffr");
     fs::write(&out, "precious").unwrap();
-    refused(&pack(&input, &out, &[]), 6, &["out.ffr", "is there already", "--force"]);
+    refused(&pack(&input, &out, &[]), 6, &["out.ffr", "exists already", "--force"]);
     assert_eq!(fs::read(&out).unwrap(), b"precious");
     pack(&input, &out, &["--force"]).ok();
     assert_eq!(Tree::of_containers(std::slice::from_ref(&out)).files.len(), 1);
 
     let parts = work.path().join("parts");
     pack(&input, &parts, &["--parts=5"]).ok();
-    refused(&pack(&input, &parts, &["--parts=2"]), 6, &["parts", "is there already"]);
+    refused(&pack(&input, &parts, &["--parts=2"]), 6, &["parts", "exists already"]);
     assert_eq!(names_in(&parts).len(), 5);
     pack(&input, &parts, &["--parts=2", "--force"]).ok();
     assert_eq!(names_in(&parts).len(), 2);
