@@ -7,7 +7,7 @@ use ffrfs::dataset::{self, NameOptions, Opened, Unwatched, Watch};
 use ffrfs::format::ffrecord::Writer;
 use ffrfs::format::{self, MemorySource, OpenOptions};
 use ffrfs::store::Part;
-use ffrfs::vfs::{CONTROL_FOLDER, Operation, Options, Phase, ReadRequest, Step, Verify, Vfs};
+use ffrfs::vfs::{CONTROL_DIRECTORY, Operation, Options, Phase, ReadRequest, Step, Verify, Vfs};
 use std::hint::black_box;
 use std::io::Cursor;
 use std::sync::Arc;
@@ -91,13 +91,13 @@ fn names(c: &mut Criterion) {
     c.bench_function("look up a stored name among a thousand", |b| {
         b.iter(|| named.lookup(3, black_box(b"0543000.jpg")).unwrap());
     });
-    for (name, vfs, folder) in [("numbered", &numbered, 1), ("stored", &named, 3)] {
+    for (name, vfs, directory) in [("numbered", &numbered, 1), ("stored", &named, 3)] {
         let mut group = c.benchmark_group("list 900 names");
         group.throughput(Throughput::Elements(900));
         group.bench_function(name, |b| {
             b.iter(|| {
                 let mut left = 900;
-                vfs.readdir(folder, 2, &mut |entry| {
+                vfs.readdir(directory, 2, &mut |entry| {
                     black_box(entry);
                     left -= 1;
                     left > 0
@@ -113,9 +113,9 @@ fn tracing(c: &mut Criterion) {
     let opened = open(&container(4, 100));
     let catalog = numbered(&opened);
     let vfs = vfs(opened, catalog, Verify::Always);
-    let folder = vfs.lookup(1, CONTROL_FOLDER.as_bytes()).unwrap().ino().unwrap();
+    let directory = vfs.lookup(1, CONTROL_DIRECTORY.as_bytes()).unwrap().ino().unwrap();
     let switch_on = || {
-        let page = vfs.lookup(folder, b"trace").unwrap().ino().unwrap();
+        let page = vfs.lookup(directory, b"trace").unwrap().ino().unwrap();
         let Step::Done(reply) = vfs.read(page, 0, 1 << 30) else { unreachable!("it is in memory") };
         assert!(!reply.bytes().unwrap().is_empty());
     };

@@ -4,7 +4,7 @@
 //!
 //! | room | what it holds |
 //! | --- | --- |
-//! | [`mod@format`] | bytes → samples: one file (or folder) a container format, the registry, errors |
+//! | [`mod@format`] | bytes → samples: one file (or directory) a container format, the registry, errors |
 //! | [`catalog`] | samples → names: the immutable tree over one or more containers |
 //! | [`io`] | system calls: buffers, positioned reads, guarded mappings, processes, mount table |
 //! | [`store`] | where the bytes of a dataset lie: all its parts, local or elsewhere |

@@ -6,7 +6,7 @@
 use ffrfs::dataset::{self, NameOptions, Unwatched, Watch};
 use ffrfs::format::ffrecord::Writer;
 use ffrfs::store::Part;
-use ffrfs::vfs::{CONTROL_FOLDER, Errno, Lookup, Options, Vfs};
+use ffrfs::vfs::{CONTROL_DIRECTORY, Errno, Lookup, Options, Vfs};
 use libfuzzer_sys::fuzz_target;
 use std::io::Cursor;
 use std::sync::{Arc, LazyLock};
@@ -44,8 +44,8 @@ fuzz_target!(|input: &[u8]| {
 /// How many samples these writes announce.
 fn announced<'a>(writes: impl IntoIterator<Item = &'a [u8]>) -> Result<u64, Errno> {
     let vfs = mounted();
-    let Ok(Lookup::Found(folder)) = vfs.lookup(1, CONTROL_FOLDER.as_bytes()) else { panic!() };
-    let Ok(Lookup::Passing(file)) = vfs.lookup(folder.ino, b"prefetch") else { panic!() };
+    let Ok(Lookup::Found(directory)) = vfs.lookup(1, CONTROL_DIRECTORY.as_bytes()) else { panic!() };
+    let Ok(Lookup::Passing(file)) = vfs.lookup(directory.ino, b"prefetch") else { panic!() };
     let outcome = writes.into_iter().try_for_each(|write| vfs.write(file.ino, 0, write));
     vfs.forget(file.ino, 1);
     let figures = vfs.prefetch_figures();

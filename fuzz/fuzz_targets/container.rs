@@ -12,7 +12,7 @@ use libfuzzer_sys::fuzz_target;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-/// Files and folders looked at in one run.
+/// Files and directories looked at in one run.
 const MAX_ENTRIES: usize = 64;
 
 fuzz_target!(|input: &[u8]| {
@@ -33,11 +33,11 @@ fuzz_target!(|input: &[u8]| {
 });
 
 fn visit(vfs: &Vfs, bytes: &[u8]) {
-    let mut folders = vec![1];
+    let mut directories = vec![1];
     let mut seen = 0;
-    while let Some(folder) = folders.pop() {
+    while let Some(directory) = directories.pop() {
         let mut inside = Vec::new();
-        let _ = vfs.readdir(folder, 2, &mut |entry: Listed| {
+        let _ = vfs.readdir(directory, 2, &mut |entry: Listed| {
             inside.push((entry.ino, entry.name.to_vec()));
             inside.len() < MAX_ENTRIES
         });
@@ -46,9 +46,9 @@ fn visit(vfs: &Vfs, bytes: &[u8]) {
             if seen > MAX_ENTRIES {
                 return;
             }
-            let _ = vfs.lookup(folder, &name);
+            let _ = vfs.lookup(directory, &name);
             match vfs.getattr(ino) {
-                Ok(Attr { kind: FileKind::Folder, .. }) => folders.push(ino),
+                Ok(Attr { kind: FileKind::Directory, .. }) => directories.push(ino),
                 Ok(attr) => read(vfs, bytes, &attr),
                 Err(_) => {}
             }

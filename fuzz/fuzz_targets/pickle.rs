@@ -4,7 +4,7 @@
 
 use std::collections::HashSet;
 
-use ffrfs::format::ffrecord::pickle::{Entry, Folder, MAX_DEPTH, decode, encode};
+use ffrfs::format::ffrecord::pickle::{Entry, Directory, MAX_DEPTH, decode, encode};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: &[u8]| {
@@ -19,16 +19,16 @@ fuzz_target!(|input: &[u8]| {
     assert_eq!(decode(&again, samples), Ok(tree));
 });
 
-fn check(folder: &Folder, level: u16, samples: u64, used: &mut HashSet<u64>) {
+fn check(directory: &Directory, level: u16, samples: u64, used: &mut HashSet<u64>) {
     assert!(level <= MAX_DEPTH);
     let mut names = HashSet::new();
-    for (name, entry) in &folder.entries {
+    for (name, entry) in &directory.entries {
         assert!((1..=255).contains(&name.len()) && !name.contains(&b'/') && !name.contains(&0));
         assert!(**name != *b"." && **name != *b"..");
         assert!(names.insert(name));
         match entry {
             Entry::File(index) => assert!(*index < samples && used.insert(*index)),
-            Entry::Folder(child) => check(child, level + 1, samples, used),
+            Entry::Directory(child) => check(child, level + 1, samples, used),
         }
     }
 }

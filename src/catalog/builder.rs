@@ -3,9 +3,9 @@
 use super::column::Column;
 use super::numbered::MAX_NAME_BYTES;
 use super::slots::Slots;
-use super::tree::{FOLDER_BIT, FolderRow, LENGTH_SHIFT, OFFSET_MASK, Tree};
+use super::tree::{DIRECTORY_BIT, DirectoryRow, LENGTH_SHIFT, OFFSET_MASK, Tree};
 use super::{Duplicates, NameError, Node, ROOT, Renamed, names};
-use crate::format::{self, Attributes, Entry, Folder, Member};
+use crate::format::{self, Attributes, Directory, Entry, Member};
 use std::collections::{HashMap, HashSet};
 
 /// What a file is called whose stored name is empty.
@@ -16,9 +16,9 @@ const NAMELESS: &[u8] = b"%";
 pub struct TreeBuilder {
     arena: Vec<u8>,
     entries: Vec<Pending>,
-    /// Parents of the folders 1, 2, …
+    /// Parents of the directories 1, 2, …
     parents: Vec<u32>,
-    /// Folders by parent and name; not needed for trees that come as trees.
+    /// Directories by parent and name; not needed for trees that come as trees.
     known: HashMap<(u32, Box<[u8]>), u32>,
     attributes: HashMap<u32, Attributes>,
     renamed: Renamed,
@@ -33,7 +33,7 @@ struct Pending {
 }
 
 impl TreeBuilder {
-    /// Adds a sample under a relative path, with the folders on the way.
+    /// Adds a sample under a relative path, with the directories on the way.
     ///
     /// # Errors
     /// The path is not one below a mount point.
@@ -49,30 +49,30 @@ impl TreeBuilder {
             if names.peek().is_none() {
                 self.push(parent, name, Node::Sample(sample))?;
             } else {
-                parent = self.folder(parent, name)?;
+                parent = self.directory(parent, name)?;
             }
         }
         Ok(())
     }
 
-    /// Adds a stored tree whose sample 0 is the dataset's sample `first_sample`, below the folder `above` if
+    /// Adds a stored tree whose sample 0 is the dataset's sample `first_sample`, below the directory `above` if
     /// that is not empty.
     ///
     /// # Errors
     /// A name is not one of a directory entry.
-    pub fn add_folder(
+    pub fn add_directory(
         &mut self,
         above: &[u8],
-        folder: &Folder,
+        directory: &Directory,
         first_sample: u64,
     ) -> Result<(), NameError> {
         let mut top = ROOT as u32;
         for name in names::parts(above) {
-            top = self.folder(top, &name)?;
+            top = self.directory(top, &name)?;
         }
-        let mut pending = vec![(folder, top)];
-        while let Some((folder, parent)) = pending.pop() {
-            for (name, entry) in &folder.entries {
+        let mut pending = vec![(directory, top)];
+        while let Some((directory, parent)) = pending.pop() {
+            for (name, entry) in &directory.entries {
                 check_name(name).map_err(|why| {
                     NameError::Illegal(String::from_utf8_lossy(name).into_owned(), why)
                 })?;
@@ -81,14 +81,14 @@ impl TreeBuilder {
                         let sample = first_sample.saturating_add(*sample);
                         self.push(parent, name, Node::Sample(sample))?;
                     }
-                    Entry::Folder(inner) => pending.push((inner, self.folder(parent, name)?)),
+                    Entry::Directory(inner) => pending.push((inner, self.directory(parent, name)?)),
                 }
             }
         }
         Ok(())
     }
 
-    /// Adds a member of an archive, below the folder `above` if that is not empty. Its path is made one that
+    /// Adds a member of an archive, below the directory `above` if that is not empty. Its path is made one that
     /// a directory can hold.
     ///
     /// # Errors
@@ -117,11 +117,11 @@ impl TreeBuilder {
                     let sample = first_sample.saturating_add(sample);
                     return self.push(parent, &name, Node::Sample(sample));
                 }
-                _ => parent = self.folder(parent, &name)?,
+                _ => parent = self.directory(parent, &name)?,
             }
         }
         match member.node {
-            format::Node::Folder(attributes) => {
+            format::Node::Directory(attributes) => {
                 self.attributes.insert(parent, attributes);
                 Ok(())
             }
@@ -133,20 +133,20 @@ impl TreeBuilder {
         }
     }
 
-    fn folder(&mut self, parent: u32, name: &[u8]) -> Result<u32, NameError> {
-        if let Some(&folder) = self.known.get(&(parent, Box::from(name))) {
-            return Ok(folder);
+    fn directory(&mut self, parent: u32, name: &[u8]) -> Result<u32, NameError> {
+        if let Some(&directory) = self.known.get(&(parent, Box::from(name))) {
+            return Ok(directory);
         }
-        let folder = u32::try_from(self.parents.len() + 1).map_err(|_| NameError::TooMany)?;
+        let directory = u32::try_from(self.parents.len() + 1).map_err(|_| NameError::TooMany)?;
         self.parents.push(parent);
-        self.known.insert((parent, Box::from(name)), folder);
-        self.push(parent, name, Node::Folder(u64::from(folder)))?;
-        Ok(folder)
+        self.known.insert((parent, Box::from(name)), directory);
+        self.push(parent, name, Node::Directory(u64::from(directory)))?;
+        Ok(directory)
     }
 
     fn push(&mut self, parent: u32, name: &[u8], node: Node) -> Result<(), NameError> {
         let (target, bit) = match node {
-            Node::Folder(folder) => (folder, FOLDER_BIT),
+            Node::Directory(directory) => (directory, DIRECTORY_BIT),
             Node::Sample(sample) => (sample, 0),
         };
         let target = u32::try_from(target).map_err(|_| NameError::TooMany)?;
@@ -173,7 +173,7 @@ impl TreeBuilder {
         one.parent == other.parent && self.name(one.place) == self.name(other.place)
     }
 
-    /// By folder and name; what was added first comes first.
+    /// By directory and name; what was added first comes first.
     fn sort(&mut self) {
         let mut entries = std::mem::take(&mut self.entries);
         entries.sort_unstable_by(|a, b| {
@@ -186,22 +186,22 @@ impl TreeBuilder {
     /// Sorts and packs what was added.
     ///
     /// # Errors
-    /// A name stands twice in a folder, and that is an error.
+    /// A name stands twice in a directory, and that is an error.
     pub fn build(mut self) -> Result<Tree, NameError> {
         self.known = HashMap::new();
         self.sort();
         self.resolve_duplicates()?;
         let parents = std::iter::once(&(ROOT as u32)).chain(&self.parents);
-        let mut folders: Vec<FolderRow> = parents
-            .map(|&parent| FolderRow { first_entry: 0, end_entry: 0, parent, subfolders: 0 })
+        let mut directories: Vec<DirectoryRow> = parents
+            .map(|&parent| DirectoryRow { first_entry: 0, end_entry: 0, parent, subdirectories: 0 })
             .collect();
         for (number, entry) in self.entries.iter().enumerate() {
-            let row = &mut folders[entry.parent as usize];
+            let row = &mut directories[entry.parent as usize];
             if row.end_entry == 0 {
                 row.first_entry = number as u32;
             }
             row.end_entry = number as u32 + 1;
-            row.subfolders += u32::from(entry.place & FOLDER_BIT != 0);
+            row.subdirectories += u32::from(entry.place & DIRECTORY_BIT != 0);
         }
         // The names lie in the order of listing, so that a listing walks through memory forwards.
         let mut sorted = Vec::with_capacity(self.arena.len());
@@ -215,10 +215,10 @@ impl TreeBuilder {
         let slots = Slots::new(names);
         let targets = Column::of_u32(self.entries.iter().map(|entry| entry.target));
         let mut attributes: Vec<_> = self.attributes.into_iter().collect();
-        attributes.sort_unstable_by_key(|(folder, _)| *folder);
+        attributes.sort_unstable_by_key(|(directory, _)| *directory);
         Ok(Tree {
             part: "stored names".into(),
-            folders: Column::of_u32(folders.iter().flat_map(FolderRow::fields)),
+            directories: Column::of_u32(directories.iter().flat_map(DirectoryRow::fields)),
             places: Column::Memory(places),
             targets,
             arena: Column::Memory(sorted),
@@ -248,15 +248,15 @@ impl TreeBuilder {
             });
             let (run, behind) = rest.split_at(same);
             rest = behind;
-            // A folder keeps the name; there is at most one.
-            let is_file = |entry: &Pending| entry.place & FOLDER_BIT == 0;
-            let folder = run.iter().position(|entry| !is_file(entry));
-            // Of the files this one is shown in any case: beside a folder under a number.
+            // A directory keeps the name; there is at most one.
+            let is_file = |entry: &Pending| entry.place & DIRECTORY_BIT == 0;
+            let directory = run.iter().position(|entry| !is_file(entry));
+            // Of the files this one is shown in any case: beside a directory under a number.
             let shown = match policy {
                 Duplicates::Last => run.iter().rposition(is_file),
                 _ => run.iter().position(is_file),
             };
-            let keeps = folder.or(shown).unwrap_or(0);
+            let keeps = directory.or(shown).unwrap_or(0);
             self.entries.push(run[keeps]);
             let mut number = 0;
             for (place, entry) in run.iter().enumerate().filter(|(place, _)| *place != keeps) {

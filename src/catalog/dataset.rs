@@ -182,7 +182,7 @@ impl Dataset {
         }
     }
 
-    /// The name of a field in its record's folder.
+    /// The name of a field in its record's directory.
     ///
     /// # Errors
     /// As [`Dataset::locate`].

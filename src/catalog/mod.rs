@@ -22,18 +22,18 @@ pub use renamed::{Duplicates, Renamed};
 pub use stored::{Naming, StoredNames};
 pub use tree::Tree;
 
-use crate::format::{Attributes, Folder, Result};
+use crate::format::{Attributes, Directory, Result};
 
-/// A file or a folder of the tree.
+/// A file or a directory of the tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Node {
-    /// Folder by number; 0 is the root.
-    Folder(u64),
+    /// Directory by number; 0 is the root.
+    Directory(u64),
     /// Sample by its number in the dataset.
     Sample(u64),
 }
 
-/// The root folder.
+/// The root directory.
 pub const ROOT: u64 = 0;
 
 /// The tree of names over a dataset.
@@ -41,7 +41,7 @@ pub const ROOT: u64 = 0;
 pub enum Catalog {
     /// Names that are computed.
     Numbered(Numbered),
-    /// Records, each a folder of fields.
+    /// Records, each a directory of fields.
     Records(Records),
     /// Names that are stored.
     Tree(Tree),
@@ -51,61 +51,67 @@ pub enum Catalog {
 pub type Emit<'a> = dyn FnMut(&[u8], Node) -> bool + 'a;
 
 impl Catalog {
-    /// Finds `name` in `folder`.
+    /// Finds `name` in `directory`.
     ///
     /// # Errors
     /// Names that the container stores cannot be read.
-    pub fn lookup(&self, dataset: &Dataset, folder: u64, name: &[u8]) -> Result<Option<Node>> {
+    pub fn lookup(&self, dataset: &Dataset, directory: u64, name: &[u8]) -> Result<Option<Node>> {
         match self {
-            Catalog::Numbered(n) => Ok(n.lookup(folder, name)),
-            Catalog::Records(r) => r.lookup(dataset, folder, name),
-            Catalog::Tree(t) => t.lookup(folder, name),
+            Catalog::Numbered(n) => Ok(n.lookup(directory, name)),
+            Catalog::Records(r) => r.lookup(dataset, directory, name),
+            Catalog::Tree(t) => t.lookup(directory, name),
         }
     }
 
-    /// Lists `folder` from entry number `from` on, in a fixed order, until `emit` returns false.
+    /// Lists `directory` from entry number `from` on, in a fixed order, until `emit` returns false.
     ///
     /// # Errors
     /// As [`Catalog::lookup`].
-    pub fn list(&self, dataset: &Dataset, folder: u64, from: u64, emit: &mut Emit) -> Result<()> {
+    pub fn list(
+        &self,
+        dataset: &Dataset,
+        directory: u64,
+        from: u64,
+        emit: &mut Emit,
+    ) -> Result<()> {
         match self {
             Catalog::Numbered(n) => {
-                n.list(folder, from, emit);
+                n.list(directory, from, emit);
                 Ok(())
             }
-            Catalog::Records(r) => r.list(dataset, folder, from, emit),
-            Catalog::Tree(t) => t.list(folder, from, emit),
+            Catalog::Records(r) => r.list(dataset, directory, from, emit),
+            Catalog::Tree(t) => t.list(directory, from, emit),
         }
     }
 
-    /// The folder that `folder` lies in; the root lies in itself. `None`: there is no such folder.
+    /// The directory that `directory` lies in; the root lies in itself. `None`: there is no such directory.
     #[must_use]
-    pub fn parent(&self, folder: u64) -> Option<u64> {
+    pub fn parent(&self, directory: u64) -> Option<u64> {
         match self {
-            Catalog::Numbered(n) => (folder < n.folders()).then_some(ROOT),
-            Catalog::Records(r) => r.parent(folder),
-            Catalog::Tree(t) => t.parent(folder),
+            Catalog::Numbered(n) => (directory < n.directories()).then_some(ROOT),
+            Catalog::Records(r) => r.parent(directory),
+            Catalog::Tree(t) => t.parent(directory),
         }
     }
 
-    /// How many folders lie directly in `folder`.
+    /// How many directories lie directly in `directory`.
     #[must_use]
-    pub fn subfolders(&self, folder: u64) -> u64 {
+    pub fn subdirectories(&self, directory: u64) -> u64 {
         match self {
-            Catalog::Numbered(n) if folder == ROOT => n.folders().saturating_sub(1),
+            Catalog::Numbered(n) if directory == ROOT => n.directories().saturating_sub(1),
             Catalog::Numbered(_) => 0,
-            Catalog::Records(r) => r.subfolders(folder),
-            Catalog::Tree(t) => t.subfolders(folder),
+            Catalog::Records(r) => r.subdirectories(directory),
+            Catalog::Tree(t) => t.subdirectories(directory),
         }
     }
 
-    /// Folders in all, the root included.
+    /// Directories in all, the root included.
     #[must_use]
-    pub fn folders(&self) -> u64 {
+    pub fn directories(&self) -> u64 {
         match self {
-            Catalog::Numbered(n) => n.folders(),
-            Catalog::Records(r) => r.folders(),
-            Catalog::Tree(t) => t.folders(),
+            Catalog::Numbered(n) => n.directories(),
+            Catalog::Records(r) => r.directories(),
+            Catalog::Tree(t) => t.directories(),
         }
     }
 
@@ -128,12 +134,12 @@ impl Catalog {
         }
     }
 
-    /// What is stored of a folder beside its name, if anything is.
+    /// What is stored of a directory beside its name, if anything is.
     #[must_use]
-    pub fn attributes(&self, folder: u64) -> Option<&Attributes> {
+    pub fn attributes(&self, directory: u64) -> Option<&Attributes> {
         match self {
             Catalog::Numbered(_) | Catalog::Records(_) => None,
-            Catalog::Tree(t) => t.attributes(folder),
+            Catalog::Tree(t) => t.attributes(directory),
         }
     }
 
@@ -142,10 +148,10 @@ impl Catalog {
     /// # Errors
     /// As [`Catalog::lookup`].
     pub fn find(&self, dataset: &Dataset, path: &[u8]) -> Result<Option<Node>> {
-        let mut node = Node::Folder(ROOT);
+        let mut node = Node::Directory(ROOT);
         for name in path.split(|&b| b == b'/').filter(|name| !name.is_empty() && *name != b".") {
-            let Node::Folder(folder) = node else { return Ok(None) };
-            match self.lookup(dataset, folder, name)? {
+            let Node::Directory(directory) = node else { return Ok(None) };
+            match self.lookup(dataset, directory, name)? {
                 Some(found) => node = found,
                 None => return Ok(None),
             }
@@ -153,24 +159,24 @@ impl Catalog {
         Ok(Some(node))
     }
 
-    /// Visits everything below `folder` with its path from there, parents first.
+    /// Visits everything below `directory` with its path from there, parents first.
     ///
     /// # Errors
     /// As [`Catalog::lookup`].
     pub fn walk(
         &self,
         dataset: &Dataset,
-        folder: u64,
+        directory: u64,
         visit: &mut dyn FnMut(&[u8], Node),
     ) -> Result<()> {
-        let mut pending = vec![(folder, Vec::new())];
-        while let Some((folder, prefix)) = pending.pop() {
+        let mut pending = vec![(directory, Vec::new())];
+        while let Some((directory, prefix)) = pending.pop() {
             let first_child = pending.len();
-            self.list(dataset, folder, 0, &mut |name, node| {
+            self.list(dataset, directory, 0, &mut |name, node| {
                 let mut path: Vec<u8> = prefix.clone();
                 path.extend_from_slice(name);
                 visit(&path, node);
-                if let Node::Folder(child) = node {
+                if let Node::Directory(child) = node {
                     path.push(b'/');
                     pending.push((child, path));
                 }
@@ -212,7 +218,7 @@ pub enum NameError {
     /// A path that cannot be one below a mount point.
     #[error("{0:?}: {1}")]
     Illegal(String, &'static str),
-    /// Two samples, or a sample and a folder, with one name.
+    /// Two samples, or a sample and a directory, with one name.
     #[error("{0:?} is named twice")]
     Duplicate(String),
     /// The tree is too large for this program.
@@ -222,14 +228,14 @@ pub enum NameError {
 
 /// How many files a stored tree names.
 #[must_use]
-pub fn count_files(folder: &Folder) -> u64 {
-    let mut pending = vec![folder];
+pub fn count_files(directory: &Directory) -> u64 {
+    let mut pending = vec![directory];
     let mut files = 0;
-    while let Some(folder) = pending.pop() {
-        for (_, entry) in &folder.entries {
+    while let Some(directory) = pending.pop() {
+        for (_, entry) in &directory.entries {
             match entry {
                 crate::format::Entry::File(_) => files += 1,
-                crate::format::Entry::Folder(inner) => pending.push(inner),
+                crate::format::Entry::Directory(inner) => pending.push(inner),
             }
         }
     }

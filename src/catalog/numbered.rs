@@ -7,13 +7,13 @@ use crate::format::magic;
 /// Longest name that a directory entry may have, in bytes.
 pub(super) const MAX_NAME_BYTES: usize = 255;
 
-/// Numbered names, flat or in folders of `fanout` samples.
+/// Numbered names, flat or in directories of `fanout` samples.
 #[derive(Debug)]
 pub struct Numbered {
     samples: u64,
     width: usize,
     fanout: Option<u64>,
-    folder_width: usize,
+    directory_width: usize,
     suffix: Suffix,
 }
 
@@ -34,19 +34,19 @@ pub struct Suffixes {
 }
 
 impl Numbered {
-    /// Names for `samples` samples: at least six digits, folders of `fanout` if given.
+    /// Names for `samples` samples: at least six digits, directories of `fanout` if given.
     ///
     /// # Panics
     /// `fanout` is 0.
     #[must_use]
     pub fn new(samples: u64, fanout: Option<u64>, suffix: Suffix) -> Self {
-        assert_ne!(fanout, Some(0), "a folder holds at least one sample");
+        assert_ne!(fanout, Some(0), "a directory holds at least one sample");
         let last = samples.saturating_sub(1);
         Self {
             samples,
             width: digits(last).max(6),
             fanout,
-            folder_width: digits(fanout.map_or(0, |f| last / f)).max(3),
+            directory_width: digits(fanout.map_or(0, |f| last / f)).max(3),
             suffix,
         }
     }
@@ -57,47 +57,47 @@ impl Numbered {
         self.samples
     }
 
-    /// Folders in all, the root included.
+    /// Directories in all, the root included.
     #[must_use]
-    pub fn folders(&self) -> u64 {
+    pub fn directories(&self) -> u64 {
         self.fanout.map_or(0, |fanout| self.samples.div_ceil(fanout)) + 1
     }
 
-    /// The samples in a folder: first, and one past the last.
-    fn range(&self, folder: u64) -> (u64, u64) {
-        match (self.fanout, folder) {
+    /// The samples in a directory: first, and one past the last.
+    fn range(&self, directory: u64) -> (u64, u64) {
+        match (self.fanout, directory) {
             (None, ROOT) => (0, self.samples),
             (None, _) | (Some(_), ROOT) => (0, 0),
             (Some(fanout), _) => {
-                let first = (folder - 1).saturating_mul(fanout).min(self.samples);
+                let first = (directory - 1).saturating_mul(fanout).min(self.samples);
                 (first, first.saturating_add(fanout).min(self.samples))
             }
         }
     }
 
-    pub(super) fn lookup(&self, folder: u64, name: &[u8]) -> Option<Node> {
-        if self.fanout.is_some() && folder == ROOT {
-            let number = parse(name, self.folder_width)?;
-            return (number < self.folders() - 1).then_some(Node::Folder(number + 1));
+    pub(super) fn lookup(&self, directory: u64, name: &[u8]) -> Option<Node> {
+        if self.fanout.is_some() && directory == ROOT {
+            let number = parse(name, self.directory_width)?;
+            return (number < self.directories() - 1).then_some(Node::Directory(number + 1));
         }
         let (number, suffix) = name.split_at_checked(self.width)?;
-        let (first, end) = self.range(folder);
+        let (first, end) = self.range(directory);
         let sample = parse(number, self.width).filter(|n| (first..end).contains(n))?;
         (self.suffix.of(sample).as_bytes() == suffix).then_some(Node::Sample(sample))
     }
 
-    pub(super) fn list(&self, folder: u64, from: u64, emit: &mut Emit) {
+    pub(super) fn list(&self, directory: u64, from: u64, emit: &mut Emit) {
         let mut name = [0; MAX_NAME_BYTES];
-        if self.fanout.is_some() && folder == ROOT {
-            for number in from..self.folders() - 1 {
-                write_number(&mut name[..self.folder_width], number);
-                if !emit(&name[..self.folder_width], Node::Folder(number + 1)) {
+        if self.fanout.is_some() && directory == ROOT {
+            for number in from..self.directories() - 1 {
+                write_number(&mut name[..self.directory_width], number);
+                if !emit(&name[..self.directory_width], Node::Directory(number + 1)) {
                     break;
                 }
             }
             return;
         }
-        let (first, end) = self.range(folder);
+        let (first, end) = self.range(directory);
         for sample in first.saturating_add(from)..end {
             let suffix = self.suffix.of(sample).as_bytes();
             write_number(&mut name[..self.width], sample);
@@ -109,19 +109,19 @@ impl Numbered {
         }
     }
 
-    /// The path of a folder from the root, whose own is empty.
-    pub(super) fn folder_path(&self, folder: u64) -> Vec<u8> {
-        let number = folder.checked_sub(1);
-        number.map_or(Vec::new(), |n| format!("{n:00$}", self.folder_width).into_bytes())
+    /// The path of a directory from the root, whose own is empty.
+    pub(super) fn directory_path(&self, directory: u64) -> Vec<u8> {
+        let number = directory.checked_sub(1);
+        number.map_or(Vec::new(), |n| format!("{n:00$}", self.directory_width).into_bytes())
     }
 
     /// The path of a sample from the root.
     pub(super) fn path(&self, sample: u64) -> Vec<u8> {
-        let folder = self
-            .fanout
-            .map_or(String::new(), |fanout| format!("{:01$}/", sample / fanout, self.folder_width));
+        let directory = self.fanout.map_or(String::new(), |fanout| {
+            format!("{:01$}/", sample / fanout, self.directory_width)
+        });
         let suffix = self.suffix.of(sample);
-        format!("{folder}{sample:00$}{suffix}", self.width).into_bytes()
+        format!("{directory}{sample:00$}{suffix}", self.width).into_bytes()
     }
 }
 

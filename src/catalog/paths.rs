@@ -3,7 +3,7 @@
 
 use super::column::Column;
 use super::numbered::MAX_NAME_BYTES;
-use super::tree::{FOLDER_BIT, Tree};
+use super::tree::{DIRECTORY_BIT, Tree};
 use super::{Catalog, Dataset, Node, ROOT};
 use crate::format::Result;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -25,16 +25,16 @@ impl Catalog {
         self.paths_of(dataset, &nodes)
     }
 
-    /// As [`Catalog::paths`], of samples and folders.
+    /// As [`Catalog::paths`], of samples and directories.
     ///
     /// # Errors
     /// As [`Catalog::lookup`].
     pub fn paths_of(&self, dataset: &Dataset, nodes: &[Node]) -> Result<Vec<Vec<u8>>> {
         let path = |&node: &Node| match (self, node) {
             (Catalog::Numbered(n), Node::Sample(sample)) => Ok(n.path(sample)),
-            (Catalog::Numbered(n), Node::Folder(folder)) => Ok(n.folder_path(folder)),
+            (Catalog::Numbered(n), Node::Directory(directory)) => Ok(n.directory_path(directory)),
             (Catalog::Records(r), Node::Sample(sample)) => r.path(dataset, sample),
-            (Catalog::Records(r), Node::Folder(folder)) => Ok(r.folder_path(folder)),
+            (Catalog::Records(r), Node::Directory(directory)) => Ok(r.directory_path(directory)),
             (Catalog::Tree(_), _) => Ok(Vec::new()),
         };
         match self {
@@ -50,46 +50,53 @@ impl Catalog {
 impl Tree {
     /// The paths of those nodes that have one.
     fn paths(&self, nodes: &[Node]) -> io::Result<HashMap<Node, Vec<u8>>> {
-        let mut folders = HashSet::new();
+        let mut directories = HashSet::new();
         let mut samples = HashSet::new();
         for &node in nodes {
             match node {
-                Node::Folder(folder) => folders.insert(folder as u32),
+                Node::Directory(directory) => directories.insert(directory as u32),
                 Node::Sample(sample) => samples.insert(sample as u32),
             };
         }
         let samples = self.entries_of(&samples, false)?;
         let parents = self.parents_of(&samples)?;
-        folders.extend(parents.values());
-        for folder in folders.clone() {
-            folders.extend(self.above(folder));
+        directories.extend(parents.values());
+        for directory in directories.clone() {
+            directories.extend(self.above(directory));
         }
-        let entries = self.entries_of(&folders, true)?;
+        let entries = self.entries_of(&directories, true)?;
         let entries: HashMap<_, _> =
-            entries.iter().map(|(&entry, &folder)| (folder, entry)).collect();
+            entries.iter().map(|(&entry, &directory)| (directory, entry)).collect();
         let mut found = HashMap::new();
-        for folder in folders {
-            found.insert(Node::Folder(u64::from(folder)), self.path_of_folder(folder, &entries)?);
+        for directory in directories {
+            found.insert(
+                Node::Directory(u64::from(directory)),
+                self.path_of_directory(directory, &entries)?,
+            );
         }
         for (entry, sample) in samples {
-            let above = parents.get(&entry).map(|&folder| Node::Folder(u64::from(folder)));
-            let Some(above) = above.and_then(|folder| found.get(&folder)) else { continue };
+            let above = parents.get(&entry).map(|&directory| Node::Directory(u64::from(directory)));
+            let Some(above) = above.and_then(|directory| found.get(&directory)) else { continue };
             let path = join(above, &self.name_of(entry)?);
             found.entry(Node::Sample(u64::from(sample))).or_insert(path);
         }
         Ok(found)
     }
 
-    /// Where the entries of samples, or of folders, are.
-    fn entries_of(&self, wanted: &HashSet<u32>, folders: bool) -> io::Result<BTreeMap<usize, u32>> {
+    /// Where the entries of samples, or of directories, are.
+    fn entries_of(
+        &self,
+        wanted: &HashSet<u32>,
+        directories: bool,
+    ) -> io::Result<BTreeMap<usize, u32>> {
         let mut found = BTreeMap::new();
         if wanted.is_empty() {
             return Ok(found);
         }
         scan(&self.targets, |entry, target| {
             if wanted.contains(&target) {
-                let is_folder = self.places.u64_at(entry)? & FOLDER_BIT != 0;
-                if is_folder == folders {
+                let is_directory = self.places.u64_at(entry)? & DIRECTORY_BIT != 0;
+                if is_directory == directories {
                     found.insert(entry, target);
                 }
             }
@@ -98,33 +105,39 @@ impl Tree {
         Ok(found)
     }
 
-    /// The folders that entries lie in.
+    /// The directories that entries lie in.
     fn parents_of(&self, entries: &BTreeMap<usize, u32>) -> io::Result<HashMap<usize, u32>> {
         let mut parents = HashMap::new();
         if entries.is_empty() {
             return Ok(parents);
         }
-        for folder in 0..self.folders() {
-            let Some(row) = self.row(folder)? else { break };
+        for directory in 0..self.directories() {
+            let Some(row) = self.row(directory)? else { break };
             let range =
                 row.first_entry as usize..(row.end_entry as usize).max(row.first_entry as usize);
-            parents.extend(entries.range(range).map(|(&entry, _)| (entry, folder as u32)));
+            parents.extend(entries.range(range).map(|(&entry, _)| (entry, directory as u32)));
         }
         Ok(parents)
     }
 
-    /// The folders that a folder lies in, from the innermost on, the root left out.
-    fn above(&self, folder: u32) -> impl Iterator<Item = u32> {
-        let parent = |&folder: &u32| {
-            self.parent(u64::from(folder)).map(|parent| parent as u32).filter(|&p| p != ROOT as u32)
+    /// The directories that a directory lies in, from the innermost on, the root left out.
+    fn above(&self, directory: u32) -> impl Iterator<Item = u32> {
+        let parent = |&directory: &u32| {
+            self.parent(u64::from(directory))
+                .map(|parent| parent as u32)
+                .filter(|&p| p != ROOT as u32)
         };
-        std::iter::successors(parent(&folder), parent).take(MAX_DEPTH)
+        std::iter::successors(parent(&directory), parent).take(MAX_DEPTH)
     }
 
-    fn path_of_folder(&self, folder: u32, entries: &HashMap<u32, usize>) -> io::Result<Vec<u8>> {
+    fn path_of_directory(
+        &self,
+        directory: u32,
+        entries: &HashMap<u32, usize>,
+    ) -> io::Result<Vec<u8>> {
         let mut path = Vec::new();
-        for folder in std::iter::once(folder).chain(self.above(folder)) {
-            if let Some(&entry) = entries.get(&folder) {
+        for directory in std::iter::once(directory).chain(self.above(directory)) {
+            if let Some(&entry) = entries.get(&directory) {
                 let name = self.name_of(entry)?;
                 path = if path.is_empty() { name } else { join(&name, &path) };
             }

@@ -1,10 +1,10 @@
-//! Records that are folders by number, `000123/`, with a file a field. Nothing is stored.
+//! Records that are directories by number, `000123/`, with a file a field. Nothing is stored.
 
 use super::numbered::{self, MAX_NAME_BYTES};
 use super::{Dataset, Emit, Node, ROOT};
 use crate::format::Result;
 
-/// Numbered records of so many fields each; folders of `fanout` records if given.
+/// Numbered records of so many fields each; directories of `fanout` records if given.
 #[derive(Debug)]
 pub struct Records {
     records: u64,
@@ -21,7 +21,7 @@ impl Records {
     /// `fanout` is 0.
     #[must_use]
     pub fn new(samples: u64, fields: u64, fanout: Option<u64>) -> Self {
-        assert_ne!(fanout, Some(0), "a folder holds at least one record");
+        assert_ne!(fanout, Some(0), "a directory holds at least one record");
         let records = samples / fields.max(1);
         let last = records.saturating_sub(1);
         Self {
@@ -39,29 +39,29 @@ impl Records {
         self.records * self.fields
     }
 
-    /// Folders of records.
+    /// Directories of records.
     fn outer(&self) -> u64 {
         self.fanout.map_or(0, |fanout| self.records.div_ceil(fanout))
     }
 
-    /// Folders in all, the root included: the root, folders of records, records.
+    /// Directories in all, the root included: the root, directories of records, records.
     #[must_use]
-    pub fn folders(&self) -> u64 {
+    pub fn directories(&self) -> u64 {
         1 + self.outer() + self.records
     }
 
-    /// The record that a folder is.
-    fn record(&self, folder: u64) -> Option<u64> {
-        folder.checked_sub(1 + self.outer()).filter(|record| *record < self.records)
+    /// The record that a directory is.
+    fn record(&self, directory: u64) -> Option<u64> {
+        directory.checked_sub(1 + self.outer()).filter(|record| *record < self.records)
     }
 
-    fn folder_of(&self, record: u64) -> u64 {
+    fn directory_of(&self, record: u64) -> u64 {
         1 + self.outer() + record
     }
 
-    /// The records that lie directly in a folder: first, and one past the last.
-    fn range(&self, folder: u64) -> (u64, u64) {
-        match (self.fanout, folder) {
+    /// The records that lie directly in a directory: first, and one past the last.
+    fn range(&self, directory: u64) -> (u64, u64) {
+        match (self.fanout, directory) {
             (None, ROOT) => (0, self.records),
             (Some(fanout), outer) if outer != ROOT && outer <= self.outer() => {
                 let first = (outer - 1) * fanout;
@@ -71,19 +71,19 @@ impl Records {
         }
     }
 
-    pub(super) fn parent(&self, folder: u64) -> Option<u64> {
-        if folder <= self.outer() {
+    pub(super) fn parent(&self, directory: u64) -> Option<u64> {
+        if directory <= self.outer() {
             return Some(ROOT);
         }
-        let record = self.record(folder)?;
+        let record = self.record(directory)?;
         Some(self.fanout.map_or(ROOT, |fanout| 1 + record / fanout))
     }
 
-    pub(super) fn subfolders(&self, folder: u64) -> u64 {
+    pub(super) fn subdirectories(&self, directory: u64) -> u64 {
         match self.fanout {
-            Some(_) if folder == ROOT => self.outer(),
+            Some(_) if directory == ROOT => self.outer(),
             _ => {
-                let (first, end) = self.range(folder);
+                let (first, end) = self.range(directory);
                 end - first
             }
         }
@@ -92,10 +92,10 @@ impl Records {
     pub(super) fn lookup(
         &self,
         dataset: &Dataset,
-        folder: u64,
+        directory: u64,
         name: &[u8],
     ) -> Result<Option<Node>> {
-        if let Some(record) = self.record(folder) {
+        if let Some(record) = self.record(directory) {
             let first = record * self.fields;
             for sample in first..first + self.fields {
                 if dataset.field_name(sample)? == name {
@@ -104,23 +104,23 @@ impl Records {
             }
             return Ok(None);
         }
-        if folder == ROOT && self.fanout.is_some() {
+        if directory == ROOT && self.fanout.is_some() {
             let outer = numbered::parse(name, self.fanout_width).filter(|&n| n < self.outer());
-            return Ok(outer.map(|outer| Node::Folder(1 + outer)));
+            return Ok(outer.map(|outer| Node::Directory(1 + outer)));
         }
-        let (first, end) = self.range(folder);
+        let (first, end) = self.range(directory);
         let record = numbered::parse(name, self.width).filter(|n| (first..end).contains(n));
-        Ok(record.map(|record| Node::Folder(self.folder_of(record))))
+        Ok(record.map(|record| Node::Directory(self.directory_of(record))))
     }
 
     pub(super) fn list(
         &self,
         dataset: &Dataset,
-        folder: u64,
+        directory: u64,
         from: u64,
         emit: &mut Emit,
     ) -> Result<()> {
-        if let Some(record) = self.record(folder) {
+        if let Some(record) = self.record(directory) {
             for field in from..self.fields {
                 let sample = record * self.fields + field;
                 if !emit(&dataset.field_name(sample)?, Node::Sample(sample)) {
@@ -130,13 +130,13 @@ impl Records {
             return Ok(());
         }
         let mut name = [0; MAX_NAME_BYTES];
-        let (width, numbers, first_folder) = match self.fanout {
-            Some(_) if folder == ROOT => (self.fanout_width, (0, self.outer()), 1),
-            _ => (self.width, self.range(folder), self.folder_of(0)),
+        let (width, numbers, first_directory) = match self.fanout {
+            Some(_) if directory == ROOT => (self.fanout_width, (0, self.outer()), 1),
+            _ => (self.width, self.range(directory), self.directory_of(0)),
         };
         for number in numbers.0.saturating_add(from)..numbers.1 {
             numbered::write_number(&mut name[..width], number);
-            if !emit(&name[..width], Node::Folder(first_folder + number)) {
+            if !emit(&name[..width], Node::Directory(first_directory + number)) {
                 break;
             }
         }
@@ -145,21 +145,21 @@ impl Records {
 
     /// The path of a sample from the root.
     pub(super) fn path(&self, dataset: &Dataset, sample: u64) -> Result<Vec<u8>> {
-        let mut path = self.folder_path(self.folder_of(sample / self.fields));
+        let mut path = self.directory_path(self.directory_of(sample / self.fields));
         path.push(b'/');
         path.extend(dataset.field_name(sample)?);
         Ok(path)
     }
 
-    /// The path of a folder from the root, whose own is empty.
-    pub(super) fn folder_path(&self, folder: u64) -> Vec<u8> {
+    /// The path of a directory from the root, whose own is empty.
+    pub(super) fn directory_path(&self, directory: u64) -> Vec<u8> {
         let outer = |number| format!("{number:00$}", self.fanout_width);
-        let path = match (self.record(folder), self.fanout) {
+        let path = match (self.record(directory), self.fanout) {
             (Some(record), Some(fanout)) => {
                 format!("{}/{record:01$}", outer(record / fanout), self.width)
             }
             (Some(record), None) => format!("{record:00$}", self.width),
-            (None, _) => folder.checked_sub(1).map_or(String::new(), outer),
+            (None, _) => directory.checked_sub(1).map_or(String::new(), outer),
         };
         path.into_bytes()
     }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What to do with several members of one name. Folders keep theirs.
+/// What to do with several members of one name. Directories keep theirs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Duplicates {
     /// The first is `x.jpg`, the others `x (1).jpg`, `x (2).jpg` …

@@ -7,18 +7,18 @@ use std::io;
 /// collide must not cost time.
 const MAX_PROBES: u64 = 64;
 
-/// Entries by the hash of folder and name. Per slot: an entry's number plus 1, or 0.
+/// Entries by the hash of directory and name. Per slot: an entry's number plus 1, or 0.
 #[derive(Debug)]
 pub(super) struct Slots(pub(super) Column);
 
 impl Slots {
-    /// A table of entries, of which the folders and names are given in order. Empty if it would be slow.
+    /// A table of entries, of which the directories and names are given in order. Empty if it would be slow.
     pub(super) fn new<'a>(entries: impl ExactSizeIterator<Item = (u32, &'a [u8])>) -> Self {
         let count = entries.len() as u64;
         let slots = count + count / 2 + 1;
         let mut table = vec![0u32; slots as usize];
-        for (number, (folder, name)) in entries.enumerate() {
-            let first = first_slot(folder, name, slots);
+        for (number, (directory, name)) in entries.enumerate() {
+            let first = first_slot(directory, name, slots);
             let free = (first..first + MAX_PROBES)
                 .map(|slot| (slot % slots) as usize)
                 .find(|&slot| table[slot] == 0);
@@ -31,7 +31,7 @@ impl Slots {
     /// Looks for an entry that `is_it`. `None`: there is no table.
     pub(super) fn find(
         &self,
-        folder: u32,
+        directory: u32,
         name: &[u8],
         mut is_it: impl FnMut(usize) -> io::Result<bool>,
     ) -> io::Result<Option<Option<usize>>> {
@@ -39,7 +39,7 @@ impl Slots {
         if slots == 0 {
             return Ok(None);
         }
-        let first = first_slot(folder, name, slots);
+        let first = first_slot(directory, name, slots);
         for slot in first..first + MAX_PROBES {
             match self.0.u32_at((slot % slots) as usize)? {
                 0 => break,
@@ -51,8 +51,8 @@ impl Slots {
     }
 }
 
-fn first_slot(folder: u32, name: &[u8], slots: u64) -> u64 {
-    let mut crc = crc32fast::Hasher::new_with_initial(folder);
+fn first_slot(directory: u32, name: &[u8], slots: u64) -> u64 {
+    let mut crc = crc32fast::Hasher::new_with_initial(directory);
     crc.update(name);
     // The CRCs of numbers lie close together.
     let hash = crc.finalize().wrapping_mul(0x9e37_79b1);
@@ -67,9 +67,9 @@ mod tests {
     fn every_name_is_found_and_no_other() {
         let names: Vec<String> = (0..20_000).map(|number| format!("{number:06}")).collect();
         let slots = Slots::new(names.iter().map(|name| (7, name.as_bytes())));
-        let find = |folder, name: &str| {
-            let is_it = |entry: usize| Ok(folder == 7 && names[entry] == name);
-            slots.find(folder, name.as_bytes(), is_it).unwrap().expect("a table")
+        let find = |directory, name: &str| {
+            let is_it = |entry: usize| Ok(directory == 7 && names[entry] == name);
+            slots.find(directory, name.as_bytes(), is_it).unwrap().expect("a table")
         };
         for (number, name) in names.iter().enumerate() {
             assert_eq!(find(7, name), Some(number));

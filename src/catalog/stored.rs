@@ -24,9 +24,9 @@ pub enum StoredNames {
 pub struct Naming {
     /// What becomes of equal names.
     pub duplicates: Duplicates,
-    /// A folder for each container, by its path; empty: all of them are one tree.
-    pub folders: Vec<Vec<u8>>,
-    /// Samples that are shown as folders: they are containers themselves.
+    /// A directory for each container, by its path; empty: all of them are one tree.
+    pub directories: Vec<Vec<u8>>,
+    /// Samples that are shown as directories: they are containers themselves.
     pub opened: HashSet<u64>,
 }
 
@@ -34,20 +34,20 @@ impl Dataset {
     /// The names that the containers store, if they do.
     ///
     /// The last container's names may be for the whole dataset (that is how the reference package reads a
-    /// packed folder of several files). Otherwise the result is the union of what each container has;
+    /// packed directory of several files). Otherwise the result is the union of what each container has;
     /// numbers go on from one container to the next.
     ///
     /// # Errors
     /// A container cannot be read, or its names fail their checksum.
     pub fn stored_names(&self, naming: &Naming) -> Result<StoredNames> {
-        if !naming.folders.is_empty() {
+        if !naming.directories.is_empty() {
             return self.united(naming);
         }
         let Some(last) = self.parts().last() else { return Ok(StoredNames::None) };
         let all = self.len().saturating_sub(1);
         match last.names(all)? {
-            Names::Tree(folder) if self.parts().len() == 1 || count_files(&folder) == all => {
-                return Ok(tree(|builder| builder.add_folder(b"", &folder, 0)));
+            Names::Tree(directory) if self.parts().len() == 1 || count_files(&directory) == all => {
+                return Ok(tree(|builder| builder.add_directory(b"", &directory, 0)));
             }
             Names::Refused(why) => return Ok(StoredNames::Unused(why)),
             Names::None | Names::Fields(_) | Names::Members | Names::Tree(_) => {}
@@ -77,7 +77,7 @@ impl Dataset {
 
     /// All names of all containers.
     fn united(&self, naming: &Naming) -> Result<StoredNames> {
-        let is_merged = naming.folders.is_empty();
+        let is_merged = naming.directories.is_empty();
         let mut only_trees = true;
         let mut builder = TreeBuilder::default();
         let mut wrong = None;
@@ -87,17 +87,17 @@ impl Dataset {
             }
         };
         for (number, part) in self.parts().iter().enumerate() {
-            let above = naming.folders.get(number).map_or(&b""[..], |name| name);
+            let above = naming.directories.get(number).map_or(&b""[..], |name| name);
             let (start, part) = (self.start(number), part.as_ref());
             let samples = if is_merged { self.len() } else { part.len() };
             let names = part.names(part.len().saturating_sub(1))?;
             only_trees &= matches!(names, Names::Tree(_));
             match names {
-                Names::Tree(folder) => check(builder.add_folder(above, &folder, start)),
+                Names::Tree(directory) => check(builder.add_directory(above, &directory, start)),
                 Names::Members => part.members(&mut |member| {
                     let is_opened = match member.node {
                         format::Node::Sample(sample) => naming.opened.contains(&(start + sample)),
-                        format::Node::Folder(_) => false,
+                        format::Node::Directory(_) => false,
                     };
                     if !is_opened {
                         check(builder.add_member(above, &member, start));
@@ -119,7 +119,7 @@ impl Dataset {
                 }
             }
         }
-        // Names of packed folders stand once, or are not used at all.
+        // Names of packed directories stand once, or are not used at all.
         let is_strict = only_trees && is_merged;
         builder.duplicates(if is_strict { Duplicates::Error } else { naming.duplicates });
         Ok(match wrong.map_or_else(|| builder.build(), Err) {

@@ -3,7 +3,7 @@
 mod trees;
 
 use super::*;
-use crate::format::ffrecord::{PACKED_FOLDER_MAGIC, Writer, pickle};
+use crate::format::ffrecord::{PACKED_DIRECTORY_MAGIC, Writer, pickle};
 use crate::format::{Container, Entry, MemorySource, OpenOptions};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -32,23 +32,23 @@ fn file(name: &str, sample: u64) -> (Box<[u8]>, Entry) {
     (name.as_bytes().into(), Entry::File(sample))
 }
 
-fn folder(name: &str, entries: Vec<(Box<[u8]>, Entry)>) -> (Box<[u8]>, Entry) {
-    (name.as_bytes().into(), Entry::Folder(Folder { entries }))
+fn directory(name: &str, entries: Vec<(Box<[u8]>, Entry)>) -> (Box<[u8]>, Entry) {
+    (name.as_bytes().into(), Entry::Directory(Directory { entries }))
 }
 
-/// `count` samples, and behind them the index of a packed folder.
+/// `count` samples, and behind them the index of a packed directory.
 fn packed(count: usize, entries: Vec<(Box<[u8]>, Entry)>) -> Box<dyn Container> {
-    let mut stored = PACKED_FOLDER_MAGIC.to_vec();
-    pickle::encode(&Folder { entries }, &mut stored).unwrap();
+    let mut stored = PACKED_DIRECTORY_MAGIC.to_vec();
+    pickle::encode(&Directory { entries }, &mut stored).unwrap();
     let mut samples = vec![vec![7]; count];
     samples.push(stored);
     container(&samples)
 }
 
-fn list(catalog: &Catalog, dataset: &Dataset, folder: u64, from: u64) -> Vec<(Vec<u8>, Node)> {
+fn list(catalog: &Catalog, dataset: &Dataset, directory: u64, from: u64) -> Vec<(Vec<u8>, Node)> {
     let mut found = Vec::new();
     catalog
-        .list(dataset, folder, from, &mut |name, node| {
+        .list(dataset, directory, from, &mut |name, node| {
             found.push((name.to_vec(), node));
             true
         })
@@ -71,7 +71,7 @@ fn all(catalog: &Catalog, dataset: &Dataset) -> Vec<(String, Node)> {
 fn samples(catalog: &Catalog, dataset: &Dataset) -> Vec<(String, u64)> {
     let sample = |(path, node)| match node {
         Node::Sample(sample) => Some((path, sample)),
-        Node::Folder(_) => None,
+        Node::Directory(_) => None,
     };
     all(catalog, dataset).into_iter().filter_map(sample).collect()
 }
@@ -97,9 +97,9 @@ fn stored(parts: Vec<Box<dyn Container>>) -> (Dataset, StoredNames) {
 /// What holds for every catalog: listings, lookups, cursors and counts tell the same story.
 fn check_consistent(catalog: &Catalog, dataset: &Dataset) {
     let mut pending = vec![(ROOT, ROOT)];
-    let (mut folders, mut files) = (0, 0);
+    let (mut directories, mut files) = (0, 0);
     while let Some((here, parent)) = pending.pop() {
-        folders += 1;
+        directories += 1;
         assert_eq!(catalog.parent(here), Some(parent));
         let entries = list(catalog, dataset, here, 0);
         for (place, (name, node)) in entries.iter().enumerate() {
@@ -108,7 +108,7 @@ fn check_consistent(catalog: &Catalog, dataset: &Dataset) {
                 assert_eq!(list(catalog, dataset, here, place as u64), entries[place..]);
             }
             match node {
-                Node::Folder(inner) => pending.push((*inner, here)),
+                Node::Directory(inner) => pending.push((*inner, here)),
                 Node::Sample(_) => files += 1,
             }
         }
@@ -119,11 +119,11 @@ fn check_consistent(catalog: &Catalog, dataset: &Dataset) {
         let beyond = entries.len() as u64;
         assert!(list(catalog, dataset, here, beyond).is_empty());
         assert!(list(catalog, dataset, here, u64::MAX).is_empty());
-        let subfolders = entries.iter().filter(|(_, node)| matches!(node, Node::Folder(_)));
-        assert_eq!(catalog.subfolders(here), subfolders.count() as u64);
+        let subdirectories = entries.iter().filter(|(_, node)| matches!(node, Node::Directory(_)));
+        assert_eq!(catalog.subdirectories(here), subdirectories.count() as u64);
     }
-    assert_eq!((catalog.folders(), catalog.samples()), (folders, files));
-    for none in [folders, folders + 1, u64::MAX / 4] {
+    assert_eq!((catalog.directories(), catalog.samples()), (directories, files));
+    for none in [directories, directories + 1, u64::MAX / 4] {
         assert_eq!(catalog.parent(none), None);
         assert!(list(catalog, dataset, none, 0).is_empty());
         assert_eq!(catalog.lookup(dataset, none, b"000000").unwrap(), None);
@@ -160,8 +160,8 @@ fn a_dataset_without_samples_has_an_empty_root() {
 }
 
 #[test]
-fn a_packed_folder_is_its_tree_and_hides_its_index() {
-    let names = vec![folder("d", vec![file("b", 1), folder("hollow", vec![])]), file("a", 0)];
+fn a_packed_directory_is_its_tree_and_hides_its_index() {
+    let names = vec![directory("d", vec![file("b", 1), directory("hollow", vec![])]), file("a", 0)];
     let (dataset, names) = stored(vec![packed(2, names)]);
     let StoredNames::Tree(tree) = names else { panic!("a tree") };
     let catalog = Catalog::from(tree);
@@ -173,7 +173,7 @@ fn a_packed_folder_is_its_tree_and_hides_its_index() {
 
 #[test]
 fn names_in_the_last_container_may_be_for_all_of_them() {
-    let names = vec![file("a", 0), folder("d", vec![file("b", 2), file("c", 1)]), file("e", 3)];
+    let names = vec![file("a", 0), directory("d", vec![file("b", 2), file("c", 1)]), file("e", 3)];
     let (dataset, names) = stored(vec![container(&[vec![1], vec![2]]), packed(2, names)]);
     let StoredNames::Tree(tree) = names else { panic!("a tree") };
     let found = samples(&tree.into(), &dataset);
@@ -183,8 +183,8 @@ fn names_in_the_last_container_may_be_for_all_of_them() {
 
 #[test]
 fn containers_that_name_their_own_samples_become_one_tree() {
-    let first = packed(2, vec![folder("d", vec![file("a", 0)]), file("x", 1)]);
-    let second = packed(2, vec![folder("d", vec![file("b", 1)]), file("y", 0)]);
+    let first = packed(2, vec![directory("d", vec![file("a", 0)]), file("x", 1)]);
+    let second = packed(2, vec![directory("d", vec![file("b", 1)]), file("y", 0)]);
     let (dataset, names) = stored(vec![first, second]);
     let StoredNames::Tree(tree) = names else { panic!("a tree") };
     let catalog = Catalog::from(tree);
@@ -198,12 +198,12 @@ fn containers_that_name_their_own_samples_become_one_tree() {
 #[test]
 fn names_that_make_no_tree_are_not_used() {
     let one = || packed(1, vec![file("same", 0)]);
-    let folder_of_that_name = || packed(1, vec![folder("same", vec![file("x", 0)])]);
+    let directory_of_that_name = || packed(1, vec![directory("same", vec![file("x", 0)])]);
     let nameless = || container(&[vec![1], vec![2]]);
     let alike = || packed(1, vec![file("other", 0)]);
     for parts in [
         vec![one(), one()],
-        vec![one(), folder_of_that_name()],
+        vec![one(), directory_of_that_name()],
         vec![nameless(), one()],
         vec![alike(), nameless(), one()],
         vec![packed(1, vec![file("out of range", 1)])],
@@ -254,17 +254,17 @@ fn names_are_six_digits_wide_or_as_wide_as_the_last() {
 }
 
 #[test]
-fn folders_are_named_by_number_and_files_by_their_whole_number() {
+fn directories_are_named_by_number_and_files_by_their_whole_number() {
     let none = dataset(&[]);
     let catalog = plain(123_456, Some(1000));
-    assert_eq!(catalog.folders(), 125);
+    assert_eq!(catalog.directories(), 125);
     let path = catalog.paths(&none, &[123, 123_455]).unwrap();
     assert_eq!(path, [b"000/000123".to_vec(), b"123/123455".to_vec()]);
     assert_eq!(catalog.find(&none, b"123/123455").unwrap(), Some(Node::Sample(123_455)));
     for absent in ["123/123456", "124", "000/001000", "0/000123", "000123", "000/000123/x"] {
         assert_eq!(catalog.find(&none, absent.as_bytes()).unwrap(), None, "{absent}");
     }
-    // More than a thousand folders make their names wider.
+    // More than a thousand directories make their names wider.
     let catalog = plain(20_000_000, Some(1000));
     let path = catalog.paths(&none, &[19_999_999]).unwrap();
     assert_eq!(path, [b"19999/19999999".to_vec()]);

@@ -9,14 +9,14 @@ use std::cmp::Ordering;
 use std::io;
 use std::sync::Arc;
 
-/// Set in an entry's place for a folder; a name's place in the arena needs far fewer bits.
-pub(super) const FOLDER_BIT: u64 = 1 << 63;
+/// Set in an entry's place for a directory; a name's place in the arena needs far fewer bits.
+pub(super) const DIRECTORY_BIT: u64 = 1 << 63;
 /// The place of a name: 48 bits of offset, 8 bits of length above them.
 pub(super) const LENGTH_SHIFT: u32 = 48;
 pub(super) const OFFSET_MASK: u64 = (1 << LENGTH_SHIFT) - 1;
 
-/// Numbers of a folder's row.
-const FOLDER_FIELDS: usize = 4;
+/// Numbers of a directory's row.
+const DIRECTORY_FIELDS: usize = 4;
 /// What a kept tree begins with, and behind that its version, the lengths of its columns and their CRC-32.
 const MAGIC: [u8; 8] = *b"FFRTREE3";
 const COLUMNS: usize = 7;
@@ -27,45 +27,45 @@ const ATTRIBUTE_BYTES: usize = 24;
 #[derive(Debug)]
 pub struct Tree {
     pub(super) part: PartName,
-    /// Per folder: [`FolderRow`].
-    pub(super) folders: Column,
-    /// Per entry: where its name lies, and whether it is a folder. Grouped by folder, sorted by name.
+    /// Per directory: [`DirectoryRow`].
+    pub(super) directories: Column,
+    /// Per entry: where its name lies, and whether it is a directory. Grouped by directory, sorted by name.
     pub(super) places: Column,
-    /// Per entry: number of the sample or folder.
+    /// Per entry: number of the sample or directory.
     pub(super) targets: Column,
     pub(super) arena: Column,
     pub(super) slots: Slots,
-    /// Of folders that are stored as such, by number.
+    /// Of directories that are stored as such, by number.
     pub(super) attributes: Vec<(u32, Attributes)>,
     pub(super) renamed: Renamed,
 }
 
 #[derive(Debug, Clone, Copy)]
-pub(super) struct FolderRow {
+pub(super) struct DirectoryRow {
     pub(super) first_entry: u32,
     pub(super) end_entry: u32,
     pub(super) parent: u32,
-    pub(super) subfolders: u32,
+    pub(super) subdirectories: u32,
 }
 
-impl FolderRow {
-    pub(super) fn fields(&self) -> [u32; FOLDER_FIELDS] {
-        [self.first_entry, self.end_entry, self.parent, self.subfolders]
+impl DirectoryRow {
+    pub(super) fn fields(&self) -> [u32; DIRECTORY_FIELDS] {
+        [self.first_entry, self.end_entry, self.parent, self.subdirectories]
     }
 }
 
 impl Tree {
-    pub(super) fn row(&self, folder: u64) -> io::Result<Option<FolderRow>> {
-        if folder >= self.folders() {
+    pub(super) fn row(&self, directory: u64) -> io::Result<Option<DirectoryRow>> {
+        if directory >= self.directories() {
             return Ok(None);
         }
-        let first = folder as usize * FOLDER_FIELDS;
-        let field = |number| self.folders.u32_at(first + number);
-        Ok(Some(FolderRow {
+        let first = directory as usize * DIRECTORY_FIELDS;
+        let field = |number| self.directories.u32_at(first + number);
+        Ok(Some(DirectoryRow {
             first_entry: field(0)?,
             end_entry: field(1)?,
             parent: field(2)?,
-            subfolders: field(3)?,
+            subdirectories: field(3)?,
         }))
     }
 
@@ -77,22 +77,22 @@ impl Tree {
 
     fn node(&self, entry: usize, place: u64) -> io::Result<Node> {
         let target = u64::from(self.targets.u32_at(entry)?);
-        Ok(if place & FOLDER_BIT != 0 { Node::Folder(target) } else { Node::Sample(target) })
+        Ok(if place & DIRECTORY_BIT != 0 { Node::Directory(target) } else { Node::Sample(target) })
     }
 
-    pub(super) fn lookup(&self, folder: u64, name: &[u8]) -> Result<Option<Node>> {
-        self.find(folder, name).map_err(|e| self.unreadable(e))
+    pub(super) fn lookup(&self, directory: u64, name: &[u8]) -> Result<Option<Node>> {
+        self.find(directory, name).map_err(|e| self.unreadable(e))
     }
 
-    fn find(&self, folder: u64, name: &[u8]) -> io::Result<Option<Node>> {
-        let Some(row) = self.row(folder)? else { return Ok(None) };
+    fn find(&self, directory: u64, name: &[u8]) -> io::Result<Option<Node>> {
+        let Some(row) = self.row(directory)? else { return Ok(None) };
         let (mut low, mut high) = (row.first_entry as usize, row.end_entry as usize);
         let mut buffer = [0; MAX_NAME_BYTES];
         let is_it = |entry: usize| {
             let is_here = (low..high).contains(&entry);
             Ok(is_here && self.name(self.places.u64_at(entry)?, &mut buffer)? == name)
         };
-        if let Some(found) = self.slots.find(folder as u32, name, is_it)? {
+        if let Some(found) = self.slots.find(directory as u32, name, is_it)? {
             let node = |entry| self.node(entry, self.places.u64_at(entry)?);
             return found.map(node).transpose();
         }
@@ -108,9 +108,9 @@ impl Tree {
         Ok(None)
     }
 
-    pub(super) fn list(&self, folder: u64, from: u64, emit: &mut Emit) -> Result<()> {
+    pub(super) fn list(&self, directory: u64, from: u64, emit: &mut Emit) -> Result<()> {
         let mut list = || -> io::Result<()> {
-            let Some(row) = self.row(folder)? else { return Ok(()) };
+            let Some(row) = self.row(directory)? else { return Ok(()) };
             let first = u64::from(row.first_entry).saturating_add(from);
             let mut buffer = [0; MAX_NAME_BYTES];
             for entry in first..u64::from(row.end_entry) {
@@ -126,25 +126,26 @@ impl Tree {
         list().map_err(|e| self.unreadable(e))
     }
 
-    pub(super) fn parent(&self, folder: u64) -> Option<u64> {
-        self.row(folder).ok().flatten().map(|row| u64::from(row.parent))
+    pub(super) fn parent(&self, directory: u64) -> Option<u64> {
+        self.row(directory).ok().flatten().map(|row| u64::from(row.parent))
     }
 
-    pub(super) fn subfolders(&self, folder: u64) -> u64 {
-        self.row(folder).ok().flatten().map_or(0, |row| u64::from(row.subfolders))
+    pub(super) fn subdirectories(&self, directory: u64) -> u64 {
+        self.row(directory).ok().flatten().map_or(0, |row| u64::from(row.subdirectories))
     }
 
-    pub(super) fn folders(&self) -> u64 {
-        self.folders.bytes() / (4 * FOLDER_FIELDS as u64)
+    pub(super) fn directories(&self) -> u64 {
+        self.directories.bytes() / (4 * DIRECTORY_FIELDS as u64)
     }
 
     pub(super) fn samples(&self) -> u64 {
-        self.targets.bytes() / 4 - (self.folders() - 1)
+        self.targets.bytes() / 4 - (self.directories() - 1)
     }
 
-    pub(super) fn attributes(&self, folder: u64) -> Option<&Attributes> {
-        let folder = u32::try_from(folder).ok()?;
-        let place = self.attributes.binary_search_by_key(&folder, |(folder, _)| *folder).ok()?;
+    pub(super) fn attributes(&self, directory: u64) -> Option<&Attributes> {
+        let directory = u32::try_from(directory).ok()?;
+        let place =
+            self.attributes.binary_search_by_key(&directory, |(directory, _)| *directory).ok()?;
         self.attributes.get(place).map(|(_, attributes)| attributes)
     }
 
@@ -170,8 +171,9 @@ impl Tree {
     pub fn write(&self, out: &mut dyn io::Write) -> io::Result<()> {
         let attributes = Column::Memory(self.attributes.iter().flat_map(pack).collect());
         let renamed = Column::Memory(self.renamed.pack());
-        let (folders, places, slots) = (&self.folders, &self.places, &self.slots.0);
-        let columns = [folders, places, &self.targets, &self.arena, slots, &attributes, &renamed];
+        let (directories, places, slots) = (&self.directories, &self.places, &self.slots.0);
+        let columns =
+            [directories, places, &self.targets, &self.arena, slots, &attributes, &renamed];
         let mut head = MAGIC.to_vec();
         head.extend(columns.iter().flat_map(|column| column.bytes().to_le_bytes()));
         let mut crc = Crc(crc32fast::Hasher::new());
@@ -216,12 +218,12 @@ impl Tree {
             Ok(packed)
         };
         let (renamed, packed) = (Renamed::unpack(&last()?), last()?);
-        let [folders, places, targets, arena, slots] =
+        let [directories, places, targets, arena, slots] =
             columns.try_into().map_err(|_| io::Error::other("too few columns"))?;
         let attributes = packed.chunks_exact(ATTRIBUTE_BYTES).map(unpack).collect();
         let part = source.name().clone();
         let slots = Slots(slots);
-        Ok(Some(Self { part, folders, places, targets, arena, slots, attributes, renamed }))
+        Ok(Some(Self { part, directories, places, targets, arena, slots, attributes, renamed }))
     }
 
     /// As [`Tree::read`], from a part of a source.
@@ -274,25 +276,25 @@ fn number(bytes: &[u8]) -> u64 {
     u64::from_le_bytes(out)
 }
 
-/// Folder, mode (or all ones), nanoseconds (or all ones: no time), seconds.
-fn pack((folder, attributes): &(u32, Attributes)) -> Vec<u8> {
+/// Directory, mode (or all ones), nanoseconds (or all ones: no time), seconds.
+fn pack((directory, attributes): &(u32, Attributes)) -> Vec<u8> {
     let mode = attributes.mode.map_or(u32::MAX, u32::from);
     let (seconds, nanos) = attributes.modified.unwrap_or((0, u32::MAX));
     let mut out = Vec::with_capacity(ATTRIBUTE_BYTES);
     out.extend(seconds.to_le_bytes());
-    [*folder, mode, nanos, 0].iter().for_each(|value| out.extend(value.to_le_bytes()));
+    [*directory, mode, nanos, 0].iter().for_each(|value| out.extend(value.to_le_bytes()));
     out
 }
 
 fn unpack(row: &[u8]) -> (u32, Attributes) {
     let seconds = number(&row[..8]).cast_signed();
     let (first, second) = (number(&row[8..16]), number(&row[16..]));
-    let (folder, mode, nanos) = (first as u32, (first >> 32) as u32, second as u32);
+    let (directory, mode, nanos) = (first as u32, (first >> 32) as u32, second as u32);
     let attributes = Attributes {
         kind: Kind::File,
         mode: u16::try_from(mode).ok(),
         modified: (nanos != u32::MAX).then_some((seconds, nanos)),
         links: 1,
     };
-    (folder, attributes)
+    (directory, attributes)
 }

@@ -18,7 +18,7 @@ use std::time::Duration;
 const AFTER_HELP: &str = "\
 Each file is opened, read to its end and closed, as programs do it. Containers are mounted privately for each
 round, so that the first pass finds nothing in the mount's page cache; the second pass reads the same files
-again. A folder, or a dataset that is mounted already, is read as it is. Rounds are interleaved, and the
+again. A directory, or a dataset that is mounted already, is read as it is. Rounds are interleaved, and the
 medians shown. The figures hold for this machine in its present state.
 
 Examples:
@@ -30,8 +30,8 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub(super) struct BenchArgs {
-    /// Containers, mounts or folders; each is measured, and shown beside the others
-    #[arg(required = true, value_name = "SOURCE|MOUNTPOINT|FOLDER")]
+    /// Containers, mounts or directories; each is measured, and shown beside the others
+    #[arg(required = true, value_name = "SOURCE|MOUNTPOINT|DIRECTORY")]
     targets: Vec<PathBuf>,
     /// In what order files are read, and by which threads
     #[arg(long, value_name = "MODE", value_delimiter = ',', default_values = ["sequential", "shuffled", "loader"])]

@@ -18,7 +18,7 @@ use std::path::PathBuf;
     override_usage = "ffrfs cat [OPTIONS] <SOURCE> <NAME>...\n       ffrfs cat [OPTIONS] -s <SOURCE>... <NAME>..."
 )]
 pub(super) struct CatArgs {
-    /// The container (or a folder, glob or brace list of them), unless -s names it; then names of samples
+    /// The container (or a directory, glob or brace list of them), unless -s names it; then names of samples
     #[arg(required = true, value_names = ["SOURCE", "NAME"])]
     paths: Vec<PathBuf>,
     /// Containers that make the dataset; then all others are names

@@ -8,7 +8,7 @@ use std::io::{self, Write};
 const AFTER_HELP: &str = "\
 Examples:
   ffrfs completions bash > ~/.local/share/bash-completion/completions/ffrfs
-  ffrfs completions zsh > ~/.zfunc/_ffrfs      # a folder of $fpath
+  ffrfs completions zsh > ~/.zfunc/_ffrfs      # a directory of $fpath
   ffrfs completions fish > ~/.config/fish/completions/ffrfs.fish";
 
 /// Print a script for the completion of command lines in a shell

@@ -18,8 +18,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 const AFTER_HELP: &str = "\
-A folder as IN stands for the files in it; containers in a folder are given as 'folder/*.tar'.
-The ending of OUT says what is written: .ffr, .zip, .tar, or OUT/ for a folder; else --to says it.
+A directory as IN stands for the files in it; containers in a directory are given as 'directory/*.tar'.
+The ending of OUT says what is written: .ffr, .zip, .tar, or OUT/ for a directory; else --to says it.
 
 Examples:
   ffrfs convert photos.zip photos.ffr
@@ -28,14 +28,14 @@ Examples:
   ffrfs convert 'train-{000000..000146}.tar' train.ffr -j 4
   ffrfs convert train.beton train/ --view npy";
 
-/// Write FFRecord, zip, tar or a folder from anything that can be read
+/// Write FFRecord, zip, tar or a directory from anything that can be read
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP, override_usage = "ffrfs convert [OPTIONS] <IN>... <OUT>")]
 pub(super) struct ConvertArgs {
-    /// Containers, globs or brace lists of them, or one folder of files; then the output
+    /// Containers, globs or brace lists of them, or one directory of files; then the output
     #[arg(required = true, num_args = 2.., value_names = ["IN", "OUT"])]
     paths: Vec<PathBuf>,
-    /// What to write: ffr, zip, tar or folder [default: as the name of OUT ends]
+    /// What to write: ffr, zip, tar or directory [default: as the name of OUT ends]
     #[arg(long, value_name = "FORMAT", value_parser = target_named)]
     to: Option<Target>,
     /// Write N outputs of about the same size, up to 1,000,000; `%06d` in OUT is the number, else it stands before the ending
@@ -50,7 +50,7 @@ pub(super) struct ConvertArgs {
     /// Replace the output if it is there
     #[arg(long)]
     force: bool,
-    /// Follow symbolic links in a folder, and store what they lead to
+    /// Follow symbolic links in a directory, and store what they lead to
     #[arg(short = 'L', long)]
     dereference: bool,
     /// Cut times to seconds; in a tar, finer ones take 1 KiB a file
@@ -65,29 +65,30 @@ pub(super) struct ConvertArgs {
 /// What is written.
 #[derive(Clone, Copy)]
 enum Target {
-    Folder,
+    Directory,
     Container(&'static dyn WriteFormat),
 }
 
 impl std::fmt::Debug for Target {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         out.write_str(match self {
-            Target::Folder => "folder",
+            Target::Directory => "directory",
             Target::Container(format) => format.name(),
         })
     }
 }
 
 fn target_named(text: &str) -> Result<Target, String> {
-    if text == "folder" {
-        return Ok(Target::Folder);
+    // Named folder until 0.1.
+    if matches!(text, "directory" | "folder") {
+        return Ok(Target::Directory);
     }
     writer_named(text).map(Target::Container).ok_or_else(|| format!("there are {}", endings()))
 }
 
 fn endings() -> String {
     let endings = WRITERS.iter().flat_map(|format| format.extensions());
-    endings.copied().chain(["folder"]).collect::<Vec<_>>().join(", ")
+    endings.copied().chain(["directory"]).collect::<Vec<_>>().join(", ")
 }
 
 fn shard_bytes(text: &str) -> Result<NonZeroU64, String> {
@@ -119,13 +120,13 @@ impl ConvertArgs {
             return Ok(target);
         }
         if output.as_os_str().as_bytes().ends_with(b"/") || output.is_dir() {
-            return Ok(Target::Folder);
+            return Ok(Target::Directory);
         }
         let ending = output.extension().unwrap_or_default().to_string_lossy();
         writer_named(&ending).map(Target::Container).ok_or_else(|| {
             let output = output.display();
             Failure::usage(format!(
-                "{output}: the ending of its name is not one of {}: --to FORMAT says what to write (OUT/: a folder)",
+                "{output}: the ending of its name is not one of {}: --to FORMAT says what to write (OUT/: a directory)",
                 endings()
             ))
         })
@@ -138,18 +139,18 @@ impl ConvertArgs {
         target: Target,
         interrupt: &Interrupt,
     ) -> Result<Exit, Failure> {
-        if let [folder] = sources
-            && folder.is_dir()
+        if let [directory] = sources
+            && directory.is_dir()
         {
-            output::check_outside(folder, output, "converted")?;
-            let walked = DirectoryEntries::walk(folder, self.dereference, interrupt)?;
+            output::check_outside(directory, output, "converted")?;
+            let walked = DirectoryEntries::walk(directory, self.dereference, interrupt)?;
             let Some(tree) = walked else { return Ok(Exit::Interrupted) };
             return self.write(&tree, false, output, target, interrupt);
         }
-        if let Some(folder) = sources.iter().find(|source| source.is_dir()) {
+        if let Some(directory) = sources.iter().find(|source| source.is_dir()) {
             return Err(Failure::usage(format!(
-                "{}: a folder stands for its files, and alone; containers in it are {0}/*",
-                folder.display()
+                "{}: a directory stands for its files, and alone; containers in it are {0}/*",
+                directory.display()
             )));
         }
         let mut open = self.open.clone();
@@ -179,7 +180,7 @@ impl ConvertArgs {
             interrupt,
         };
         let format = match target {
-            Target::Folder => return self.to_directory(entries, &conversion),
+            Target::Directory => return self.to_directory(entries, &conversion),
             Target::Container(format) => format,
         };
         let cut = self.cut(output)?;
@@ -216,7 +217,7 @@ impl ConvertArgs {
         conversion: &Conversion,
     ) -> Result<Exit, Failure> {
         if self.shards.is_some() || self.shard_size.is_some() {
-            return Err(Failure::usage("a folder is not cut: --shards is for containers"));
+            return Err(Failure::usage("a directory is not cut: --shards is for containers"));
         }
         let extracted = conversion.to_directory(entries)?;
         report(entries, &extracted);

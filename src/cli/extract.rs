@@ -13,20 +13,20 @@ use std::num::NonZeroU16;
 use std::path::PathBuf;
 
 const AFTER_HELP: &str = "\
-A PATTERN is a path as `ffrfs ls -R` prints it, of a file or of a folder with all that is in it.
-* and ? stand for anything within a name, ** for any folders: --path '**/*.jpg'.
+A PATTERN is a path as `ffrfs ls -R` prints it, of a file or of a directory with all that is in it.
+* and ? stand for anything within a name, ** for any directories: --path '**/*.jpg'.
 
 Examples:
   ffrfs extract train.ffr out/
   ffrfs extract photos.zip out/ --path train/cat --path 'train/dog/*.jpg'
   ffrfs extract 'train-{000000..000146}.tar' out/ -j 8 --resume";
 
-/// Write the files in containers to a folder
+/// Write the files in containers to a directory
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 #[command(override_usage = "ffrfs extract [OPTIONS] <SOURCE>... <OUTDIR>")]
 pub(super) struct ExtractArgs {
-    /// Containers, or folders, globs or brace lists of them; last the folder to write to
+    /// Containers, or directories, globs or brace lists of them; last the directory to write to
     #[arg(required = true, num_args = 2.., value_names = ["SOURCE", "OUTDIR"])]
     paths: Vec<PathBuf>,
     /// Extract only what matches PATTERN, or lies below a match

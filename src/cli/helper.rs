@@ -163,11 +163,11 @@ fn check(source: &Path, target: &Path) -> Result<(), Failure> {
     for path in expand::expand(&[source.to_owned()])? {
         std::fs::File::open(&path).map_err(|e| Failure::unreadable(path.display(), e))?;
     }
-    let folder = target.metadata().and_then(|metadata| match metadata.is_dir() {
+    let directory = target.metadata().and_then(|metadata| match metadata.is_dir() {
         true => Ok(()),
         false => Err(io::Error::from_raw_os_error(libc::ENOTDIR)),
     });
-    folder.map_err(|e| {
+    directory.map_err(|e| {
         let what = format!("mount point {}", target.display());
         Failure::new(Exit::Mount, e).context(what)
     })

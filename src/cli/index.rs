@@ -14,7 +14,7 @@ use std::path::PathBuf;
 /// large compressed members
 #[derive(Debug, Args)]
 pub(super) struct IndexCommandArgs {
-    /// Containers, or folders, globs or brace lists of them
+    /// Containers, or directories, globs or brace lists of them
     #[arg(required = true, value_name = "SOURCE")]
     sources: Vec<PathBuf>,
     #[command(flatten)]

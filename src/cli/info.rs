@@ -17,7 +17,7 @@ use std::path::PathBuf;
 /// Describe containers
 #[derive(Debug, Args)]
 pub(super) struct InfoArgs {
-    /// Containers, or folders, globs or brace lists of them
+    /// Containers, or directories, globs or brace lists of them
     #[arg(required = true, value_name = "SOURCE")]
     sources: Vec<PathBuf>,
     /// Print JSON
@@ -73,10 +73,12 @@ fn looks_like(opened: &Opened) -> Result<BTreeMap<String, usize>, Failure> {
 }
 
 fn names(info: &Info) -> Vec<String> {
-    let (files, folders) = (HumanCount(info.named_samples), HumanCount(info.folders));
+    let (files, directories) = (HumanCount(info.named_samples), HumanCount(info.directories));
     let mut lines = vec![match info.names.as_ref() {
-        "tree" => format!("names:      stored: {files} files in {folders} folders"),
-        "records" => format!("names:      numbered records, a folder each: {files} files in all"),
+        "tree" => format!("names:      stored: {files} files in {directories} directories"),
+        "records" => {
+            format!("names:      numbered records, a directory each: {files} files in all")
+        }
         _ => "names:      numbered".to_owned(),
     }];
     if let Some(summary) = info.renamed.summary() {

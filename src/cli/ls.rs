@@ -14,16 +14,16 @@ use std::path::{Path, PathBuf};
 /// List samples without mounting
 #[derive(Debug, Args)]
 pub(super) struct LsArgs {
-    /// Containers, or folders, globs or brace lists of them
+    /// Containers, or directories, globs or brace lists of them
     #[arg(required = true, value_name = "SOURCE")]
     sources: Vec<PathBuf>,
     /// Also print the size, offset, CRC-32 and container of each sample
     #[arg(short = 'l', long)]
     long: bool,
-    /// Also list what is in the folders, with paths
+    /// Also list what is in the directories, with paths
     #[arg(short = 'R', long)]
     recursive: bool,
-    /// The folder (or sample) to list
+    /// The directory (or sample) to list
     #[arg(long, value_name = "PATH")]
     path: Option<PathBuf>,
     #[command(flatten)]
@@ -45,7 +45,7 @@ pub(super) fn run(args: &LsArgs) -> Result<Exit, Failure> {
     let start = args.path.as_deref().unwrap_or(Path::new(""));
     let path = path_bytes(start);
     match catalog.find(&opened.dataset, path)? {
-        Some(Node::Folder(folder)) => list.folder(&catalog, folder, args.recursive)?,
+        Some(Node::Directory(directory)) => list.directory(&catalog, directory, args.recursive)?,
         Some(node @ Node::Sample(_)) => list.entry(path, node),
         None => return Err(not_found(start)),
     }
@@ -62,12 +62,17 @@ struct List<'a, W: Write> {
 }
 
 impl<W: Write> List<'_, W> {
-    fn folder(&mut self, catalog: &Catalog, folder: u64, recursive: bool) -> format::Result<()> {
+    fn directory(
+        &mut self,
+        catalog: &Catalog,
+        directory: u64,
+        recursive: bool,
+    ) -> format::Result<()> {
         let dataset = &self.opened.dataset;
         if recursive {
-            return catalog.walk(dataset, folder, &mut |path, node| self.entry(path, node));
+            return catalog.walk(dataset, directory, &mut |path, node| self.entry(path, node));
         }
-        catalog.list(dataset, folder, 0, &mut |name, node| {
+        catalog.list(dataset, directory, 0, &mut |name, node| {
             self.entry(name, node);
             self.result.is_ok()
         })
@@ -83,7 +88,7 @@ impl<W: Write> List<'_, W> {
         let failed = |e| Failure::output("standard output", e);
         if self.long {
             match node {
-                Node::Folder(_) => write!(self.out, "{:>12} {:>14} {:>8} ", "-", "-", "-"),
+                Node::Directory(_) => write!(self.out, "{:>12} {:>14} {:>8} ", "-", "-", "-"),
                 Node::Sample(sample) => {
                     let Some(located) = self.opened.dataset.locate(sample)? else { return Ok(()) };
                     let at = located.sample;
@@ -98,7 +103,7 @@ impl<W: Write> List<'_, W> {
             .map_err(failed)?;
         }
         self.out.write_all(name).map_err(failed)?;
-        let end: &[u8] = if matches!(node, Node::Folder(_)) { b"/\n" } else { b"\n" };
+        let end: &[u8] = if matches!(node, Node::Directory(_)) { b"/\n" } else { b"\n" };
         self.out.write_all(end).map_err(failed)
     }
 

@@ -18,7 +18,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 pub(super) struct ManArgs {
     /// The directory, which is created if it is missing
     #[arg(value_name = "DIR")]
-    folder: PathBuf,
+    directory: PathBuf,
 }
 
 /// The page of the helper of mount(8), which is no sub-command.
@@ -49,9 +49,9 @@ const ELSEWHERE: &[(&str, &str)] = &[("fusermount3", "1"), ("fuse", "4"), ("moun
 
 pub(super) fn run(args: &ManArgs) -> Result<Exit, Failure> {
     let failed = |path: &Path, error| Failure::output(path.display(), error);
-    fs::create_dir_all(&args.folder).map_err(|e| failed(&args.folder, e))?;
+    fs::create_dir_all(&args.directory).map_err(|e| failed(&args.directory, e))?;
     for (name, text) in pages(&date()) {
-        let path = args.folder.join(name);
+        let path = args.directory.join(name);
         fs::write(&path, text).map_err(|e| failed(&path, e))?;
     }
     Ok(Exit::Ok)

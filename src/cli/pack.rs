@@ -1,4 +1,4 @@
-//! `ffrfs pack`: a folder as FFRecord, as the reference package packs it.
+//! `ffrfs pack`: a directory as FFRecord, as the reference package packs it.
 
 use crate::daemon::logging;
 use crate::failure::{Exit, Failure, say};
@@ -8,19 +8,19 @@ use clap::Args;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 
-/// Pack a folder into an FFRecord container
+/// Pack a directory into an FFRecord container
 #[derive(Debug, Args)]
 pub(super) struct PackArgs {
-    /// The folder whose files become samples, in order of their names
+    /// The directory whose files become samples, in order of their names
     #[arg(value_name = "DIR")]
-    folder: PathBuf,
-    /// The container to write; with --parts a folder of containers
+    directory: PathBuf,
+    /// The container to write; with --parts a directory of containers
     #[arg(value_name = "OUT.ffr")]
     output: PathBuf,
     /// Numbered samples, no names
     #[arg(long)]
     flat: bool,
-    /// Write N containers of about the same size into the folder OUT
+    /// Write N containers of about the same size into the directory OUT
     #[arg(long, value_name = "N")]
     parts: Option<NonZeroU32>,
     /// Replace the output if it is there
@@ -31,7 +31,7 @@ pub(super) struct PackArgs {
 pub(super) fn run(args: &PackArgs) -> Result<Exit, Failure> {
     logging::to_stderr("warn");
     let packed = pack(&Pack {
-        folder: &args.folder,
+        directory: &args.directory,
         output: &args.output,
         is_flat: args.flat,
         parts: args.parts,

@@ -39,7 +39,7 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub(super) struct SumArgs {
-    /// Containers, or folders, globs or brace lists of them
+    /// Containers, or directories, globs or brace lists of them
     #[arg(required = true, value_name = "SOURCE")]
     sources: Vec<PathBuf>,
     /// The kind of checksum [default: sha256; with --check what the list has]

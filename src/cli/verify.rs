@@ -17,7 +17,7 @@ use std::path::PathBuf;
 /// Check every sample against its checksum, and say where there is none
 #[derive(Debug, Args)]
 pub(super) struct VerifyArgs {
-    /// Containers, or folders, globs or brace lists of them
+    /// Containers, or directories, globs or brace lists of them
     #[arg(required = true, value_name = "SOURCE")]
     sources: Vec<PathBuf>,
     /// Threads [default: as many as CPUs]

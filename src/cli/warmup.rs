@@ -4,7 +4,7 @@ use crate::failure::{Exit, Failure, say};
 use crate::interrupt::Interrupt;
 use crate::tools::progress;
 use crate::tools::warmup::{Figures, List, Mounted, Warmup, warm_up};
-use crate::vfs::CONTROL_FOLDER;
+use crate::vfs::CONTROL_DIRECTORY;
 use clap::Args;
 use indicatif::{HumanBytes, ProgressBar};
 use std::fs;
@@ -68,7 +68,7 @@ fn report(root: &Path, announced: usize, before: &Figures, end: &Figures) -> Exi
     match end.prefetch.failed.saturating_sub(before.prefetch.failed) {
         0 => Exit::Ok,
         failed => {
-            let bad = root.join(CONTROL_FOLDER).join("bad");
+            let bad = root.join(CONTROL_DIRECTORY).join("bad");
             say(format_args!("{failed} samples could not be fetched: see {}", bad.display()));
             Exit::Checksum
         }

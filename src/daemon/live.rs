@@ -3,7 +3,7 @@
 use super::settings::{self, Shown};
 use crate::failure::{Exit, Failure, Reason};
 use crate::io::{MAX_ANNOUNCEMENT_BYTES, announce, mounts};
-use crate::vfs::CONTROL_FOLDER;
+use crate::vfs::CONTROL_DIRECTORY;
 use crate::vfs::report::{MountInfo, MountStats};
 use serde::de::DeserializeOwned;
 use std::fs::{self, File};
@@ -58,7 +58,7 @@ impl Live {
 
     /// A control file.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
-        self.root.join(CONTROL_FOLDER).join(name)
+        self.root.join(CONTROL_DIRECTORY).join(name)
     }
 
     /// `info.json`.

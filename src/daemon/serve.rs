@@ -31,8 +31,8 @@ impl Service {
     pub(crate) fn serve(self) -> Result<Exit, Failure> {
         let Self { mounted, target, signals, status, configured, metrics: _metrics, end } = self;
         notify::ready(&status);
-        if let Some(folder) = target.folder() {
-            notify::keep_alive(folder.to_owned());
+        if let Some(directory) = target.directory() {
+            notify::keep_alive(directory.to_owned());
         }
         let (target, device) = (Arc::new(target), mounted.device().to_owned());
         let listener = Listener {
@@ -49,11 +49,11 @@ impl Service {
         }
         // After an abort (fusectl, a broken connection) the dead mount is still in place. The mount table is
         // read first: a system call on the directory could have autofs mount the dataset again.
-        if let Some(folder) = target.folder()
-            && mounts::at(folder).is_ok_and(|there| there.is_some_and(|it| it.device == device))
-            && let Ok(mounts::State::Dead(_)) = mounts::state(folder)
+        if let Some(directory) = target.directory()
+            && mounts::at(directory).is_ok_and(|there| there.is_some_and(|it| it.device == device))
+            && let Ok(mounts::State::Dead(_)) = mounts::state(directory)
         {
-            let _ = mounts::unmount(folder, true);
+            let _ = mounts::unmount(directory, true);
         }
         served.map_err(|e| Failure::new(Exit::Mount, e))?;
         tracing::info!("unmounted from {target}");
@@ -82,13 +82,13 @@ impl Listener {
         let mut leaving = false;
         for signal in &mut signals {
             match signal {
-                SIGHUP => reload(self.configured.as_mut(), self.target.folder(), &self.status),
+                SIGHUP => reload(self.configured.as_mut(), self.target.directory(), &self.status),
                 _ if leaving => (self.end)(Exit::Mount),
                 _ => {
                     leaving = true;
                     notify::stopping(&format!("unmounting {}", self.target));
-                    match self.target.folder() {
-                        Some(folder) => unmount(folder, &self.device),
+                    match self.target.directory() {
+                        Some(directory) => unmount(directory, &self.device),
                         // Only the program that made the mount can unmount it; until then it is dead.
                         None => (self.end)(Exit::Ok),
                     }

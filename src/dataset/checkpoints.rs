@@ -172,15 +172,15 @@ impl Book {
 
     /// Whole from its first moment under its name.
     fn create(&self, path: &Path) -> io::Result<fs::File> {
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-        let folder = folder.unwrap_or(Path::new("."));
-        if folder.ends_with("ffrfs") {
-            fs::create_dir_all(folder)?;
+        let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());
+        let directory = directory.unwrap_or(Path::new("."));
+        if directory.ends_with("ffrfs") {
+            fs::create_dir_all(directory)?;
         }
         if !may_replace(path)? {
             return Err(io::Error::other("the file exists and is not an index: name another one"));
         }
-        let mut file = tempfile::Builder::new().prefix(".ffrfs-index-").tempfile_in(folder)?;
+        let mut file = tempfile::Builder::new().prefix(".ffrfs-index-").tempfile_in(directory)?;
         file.write_all(&self.head())?;
         file.as_file().set_permissions(fs::Permissions::from_mode(0o644))?;
         Ok(file.persist(path)?)

@@ -1,4 +1,4 @@
-//! Which files sources stand for: folders, globs, and lists such as `train-{000000..000146}.tar`.
+//! Which files sources stand for: directories, globs, and lists such as `train-{000000..000146}.tar`.
 
 use super::kept;
 use crate::failure::Failure;
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 /// More files than this are a slip of the finger.
 const MAX_FILES: usize = 1_000_000;
 
-/// The containers, in order: sources as they are given, what a folder or a glob holds by name.
+/// The containers, in order: sources as they are given, what a directory or a glob holds by name.
 pub(crate) fn expand(sources: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
     let mut paths = Vec::new();
     for source in sources {
@@ -31,7 +31,7 @@ pub(crate) fn expand(sources: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
     Ok(paths)
 }
 
-/// A container, or those in a folder.
+/// A container, or those in a directory.
 fn add(path: &Path, paths: &mut Vec<PathBuf>) -> Result<(), Failure> {
     if path.is_dir() {
         paths.extend(containers_in(path)?);
@@ -62,10 +62,10 @@ fn matches_of(pattern: &str, paths: &mut Vec<PathBuf>) -> Result<(), Failure> {
     Ok(())
 }
 
-fn containers_in(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
-    let unreadable = |e| Failure::unreadable(folder.display(), e);
+fn containers_in(directory: &Path) -> Result<Vec<PathBuf>, Failure> {
+    let unreadable = |e| Failure::unreadable(directory.display(), e);
     let mut found = Vec::new();
-    for entry in std::fs::read_dir(folder).map_err(unreadable)? {
+    for entry in std::fs::read_dir(directory).map_err(unreadable)? {
         let path = entry.map_err(unreadable)?.path();
         if format::has_known_extension(&path) && path.is_file() {
             found.push(path);
@@ -145,8 +145,8 @@ fn numbers(first: &str, last: &str) -> Option<Vec<Vec<u8>>> {
     Some((0..=count).map(|step| format!("{:01$}", number(step), width).into_bytes()).collect())
 }
 
-/// The name of a container's folder: that of its file.
-pub(crate) fn folder_name(part: &PartName) -> Vec<u8> {
+/// The name of a container's directory: that of its file.
+pub(crate) fn directory_name(part: &PartName) -> Vec<u8> {
     part.file_name().as_os_str().as_bytes().to_vec()
 }
 

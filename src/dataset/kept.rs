@@ -86,9 +86,9 @@ impl IndexOptions {
         source: &Watched,
         options: &OpenOptions,
     ) -> Result<Found, Failure> {
-        let folder = self.spool.as_deref().unwrap_or(Path::new("."));
-        let failed = |e| Failure::output(format_args!("--spool {}", folder.display()), e);
-        let file = tempfile::tempfile_in(folder).map_err(failed)?;
+        let directory = self.spool.as_deref().unwrap_or(Path::new("."));
+        let failed = |e| Failure::output(format_args!("--spool {}", directory.display()), e);
+        let file = tempfile::tempfile_in(directory).map_err(failed)?;
         let mut out = Recording { out: BufWriter::with_capacity(1 << 20, file), error: None };
         let unpacked = format.unpack(source, &mut out);
         source.watch.end();
@@ -104,11 +104,11 @@ impl IndexOptions {
         Ok(Found { container, tree: None, unkept: None, spooled })
     }
 
-    /// The folder that `--spool` names, in which a file can be made: else a reader would be the first to see.
+    /// The directory that `--spool` names, in which a file can be made: else a reader would be the first to see.
     pub(crate) fn spool(&self) -> Result<Option<PathBuf>, Failure> {
-        let Some(folder) = &self.spool else { return Ok(None) };
-        let is_usable = tempfile::tempfile_in(folder).map(|_| Some(folder.clone()));
-        is_usable.map_err(|e| Failure::output(format_args!("--spool {}", folder.display()), e))
+        let Some(directory) = &self.spool else { return Ok(None) };
+        let is_usable = tempfile::tempfile_in(directory).map(|_| Some(directory.clone()));
+        is_usable.map_err(|e| Failure::output(format_args!("--spool {}", directory.display()), e))
     }
 
     /// Whether kept indexes are used.
@@ -133,12 +133,12 @@ impl IndexOptions {
         }
         let canonical = container.as_path().and_then(|path| path.canonicalize().ok());
         let whole = canonical.map_or_else(|| container.clone(), PartName::from);
-        // The same name may stand in many folders.
+        // The same name may stand in many directories.
         let name = whole.file_name().to_string_lossy().into_owned();
         let digest = crc32fast::hash(whole.as_bytes());
-        let elsewhere = |folder: &Path| folder.join(format!("{name}-{digest:08x}.{ENDING}"));
-        if let Some(folder) = &self.directory {
-            return vec![elsewhere(folder)];
+        let elsewhere = |directory: &Path| directory.join(format!("{name}-{digest:08x}.{ENDING}"));
+        if let Some(directory) = &self.directory {
+            return vec![elsewhere(directory)];
         }
         let beside = |path: &Path| {
             let mut beside = path.as_os_str().to_owned();
@@ -146,12 +146,12 @@ impl IndexOptions {
             PathBuf::from(beside)
         };
         let mut paths: Vec<_> = whole.as_path().map(beside).into_iter().collect();
-        paths.extend(cache_folder().map(|folder| elsewhere(&folder)));
+        paths.extend(cache_directory().map(|directory| elsewhere(&directory)));
         paths
     }
 }
 
-fn cache_folder() -> Option<PathBuf> {
+fn cache_directory() -> Option<PathBuf> {
     let variable = |name| std::env::var_os(name).map(PathBuf::from).filter(|p| p.is_absolute());
     let cache = variable("XDG_CACHE_HOME").or_else(|| Some(variable("HOME")?.join(".cache")));
     cache.map(|cache| cache.join("ffrfs"))
@@ -180,16 +180,16 @@ impl Unkept {
         container: &dyn Container,
         tree: Option<&Tree>,
     ) -> io::Result<()> {
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-        let folder = folder.unwrap_or(Path::new("."));
-        if folder.ends_with("ffrfs") {
-            std::fs::create_dir_all(folder)?;
+        let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());
+        let directory = directory.unwrap_or(Path::new("."));
+        if directory.ends_with("ffrfs") {
+            std::fs::create_dir_all(directory)?;
         }
         if !may_replace(path)? {
             return Err(io::Error::other("the file exists and is not an index: name another one"));
         }
         // Under another name until it is whole: who finds it finds all of it.
-        let file = tempfile::Builder::new().prefix(".ffrfs-index-").tempfile_in(folder)?;
+        let file = tempfile::Builder::new().prefix(".ffrfs-index-").tempfile_in(directory)?;
         let mut out = BufWriter::with_capacity(1 << 20, file);
         out.write_all(&[0; HEAD_BYTES])?;
         let mut counted = Counted { out: &mut out, bytes: 0 };

@@ -1,12 +1,12 @@
 //! The names that the samples of an open dataset are shown under: stored ones, those of a file, or numbers.
 
-use super::expand::folder_name;
+use super::expand::directory_name;
 use super::open::Opened;
 use crate::catalog::{
     Catalog, Duplicates, Naming, Numbered, ROOT, Records, StoredNames, Suffix, TreeBuilder,
 };
 use crate::failure::{Exit, Failure};
-use crate::vfs::CONTROL_FOLDER;
+use crate::vfs::CONTROL_DIRECTORY;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
@@ -51,44 +51,44 @@ impl NameOptions {
 
     fn naming(&self, opened: &Opened) -> Naming {
         let is_nested = opened.inside.iter().any(Option::is_some);
-        let folders = match self.layout {
+        let directories = match self.layout {
             Layout::Merge if !is_nested => Vec::new(),
-            layout => folders(opened, layout),
+            layout => directories(opened, layout),
         };
-        Naming { duplicates: self.duplicates, folders, opened: opened.opened.clone() }
+        Naming { duplicates: self.duplicates, directories, opened: opened.opened.clone() }
     }
 }
 
-/// The folder that each container is shown in.
-fn folders(opened: &Opened, layout: Layout) -> Vec<Vec<u8>> {
+/// The directory that each container is shown in.
+fn directories(opened: &Opened, layout: Layout) -> Vec<Vec<u8>> {
     let files = match layout {
         Layout::Merge => vec![Vec::new(); opened.store.len()],
         Layout::Shards => {
-            unique(opened.store.parts().iter().map(|part| folder_name(part.name())).collect())
+            unique(opened.store.parts().iter().map(|part| directory_name(part.name())).collect())
         }
     };
-    let mut folders: Vec<Vec<u8>> = Vec::new();
+    let mut directories: Vec<Vec<u8>> = Vec::new();
     for (container, inside) in opened.inside.iter().enumerate() {
-        folders.push(match inside {
+        directories.push(match inside {
             None => files[opened.dataset.file_of(container)].clone(),
-            Some((outer, path)) => [&folders[*outer][..], b"/", path].concat(),
+            Some((outer, path)) => [&directories[*outer][..], b"/", path].concat(),
         });
     }
-    folders
+    directories
 }
 
-/// Gives folders of the same name different ones: containers must not fall together.
-fn unique(mut folders: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
+/// Gives directories of the same name different ones: containers must not fall together.
+fn unique(mut directories: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
     let mut taken: HashSet<Vec<u8>> = HashSet::new();
-    for folder in &mut folders {
-        let name = folder.clone();
+    for directory in &mut directories {
+        let name = directory.clone();
         let mut number = 1;
-        while !taken.insert(folder.clone()) {
-            *folder = [&name[..], format!(" ({number})").as_bytes()].concat();
+        while !taken.insert(directory.clone()) {
+            *directory = [&name[..], format!(" ({number})").as_bytes()].concat();
             number += 1;
         }
     }
-    folders
+    directories
 }
 
 impl Opened {
@@ -193,11 +193,12 @@ impl Opened {
 
     /// The control directory has the same name in every mount: no sample can have it.
     fn check_reserved(&self, catalog: &Catalog, is_refused: bool) -> Result<(), Failure> {
-        let reserved = CONTROL_FOLDER.as_bytes();
+        let reserved = CONTROL_DIRECTORY.as_bytes();
         if catalog.lookup(&self.dataset, ROOT, reserved)?.is_none() {
             return Ok(());
         }
-        let message = format!("{CONTROL_FOLDER} in the root is the control directory of the mount");
+        let message =
+            format!("{CONTROL_DIRECTORY} in the root is the control directory of the mount");
         if is_refused {
             return Err(Failure::usage(format!("{message}: choose another name")));
         }
@@ -220,18 +221,18 @@ impl Opened {
     }
 }
 
-/// The first line (from 1) whose path, or a folder on its way, is named before as something else.
+/// The first line (from 1) whose path, or a directory on its way, is named before as something else.
 fn first_clash(lines: &[u8]) -> Option<(usize, &[u8])> {
-    let (mut files, mut folders) = (HashSet::new(), HashSet::new());
+    let (mut files, mut directories) = (HashSet::new(), HashSet::new());
     for (number, line) in lines.split(|&b| b == b'\n').enumerate() {
         let path = line.strip_suffix(b"\r").unwrap_or(line);
         let mut above =
             path.iter().enumerate().filter(|(_, b)| **b == b'/').map(|(at, _)| &path[..at]);
-        let clash = above.any(|folder| {
-            folders.insert(folder);
-            files.contains(folder)
+        let clash = above.any(|directory| {
+            directories.insert(directory);
+            files.contains(directory)
         });
-        if clash || folders.contains(path) || !files.insert(path) {
+        if clash || directories.contains(path) || !files.insert(path) {
             return Some((number + 1, path));
         }
     }

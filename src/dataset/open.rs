@@ -208,7 +208,7 @@ impl Opened {
         }
     }
 
-    /// Refuses samples that cannot be checked. Those that are shown as folders are none.
+    /// Refuses samples that cannot be checked. Those that are shown as directories are none.
     fn require_checksums(&self) -> Result<(), Failure> {
         let mut without: BTreeMap<&str, u64> = BTreeMap::new();
         let mut first = None;
@@ -246,8 +246,8 @@ impl Opened {
     #[must_use]
     pub fn into_vfs(self, catalog: Catalog, options: vfs::Options) -> Vfs {
         let vfs = Vfs::new(self.dataset, catalog, self.store, options);
-        if let Some(folder) = self.spool {
-            vfs.spool_to(folder);
+        if let Some(directory) = self.spool {
+            vfs.spool_to(directory);
         }
         vfs
     }
@@ -298,5 +298,5 @@ pub(crate) fn path_bytes(path: &Path) -> &[u8] {
 
 /// Finds a file by its path, for a command that names it.
 pub(crate) fn not_found(path: &Path) -> Failure {
-    Failure::new(Exit::Usage, format!("{}: no such sample or folder", path.display()))
+    Failure::new(Exit::Usage, format!("{}: no such sample or directory", path.display()))
 }

@@ -4,7 +4,7 @@
 //! threads take batches of samples; of a batch, those that lie near each other are read with one read. In memory
 //! a sample costs a byte.
 //!
-//! Imports `open.rs` and `options.rs` of this folder.
+//! Imports `open.rs` and `options.rs` of this directory.
 
 use super::open::{Opened, exact, read_stored};
 use super::options::Work;

@@ -3,7 +3,7 @@
 /// A name in an archive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Member<'a> {
-    /// The path as the archive has it, in UTF-8 where its character set is known. Folders may end in `/`.
+    /// The path as the archive has it, in UTF-8 where its character set is known. Directories may end in `/`.
     /// It may lead out of the archive, stand twice, or not be a path at all.
     pub path: &'a [u8],
     /// What has this name.
@@ -15,8 +15,8 @@ pub struct Member<'a> {
 pub enum Node {
     /// A sample, by its number.
     Sample(u64),
-    /// A folder; its `kind` and `links` are of no account.
-    Folder(Attributes),
+    /// A directory; its `kind` and `links` are of no account.
+    Directory(Attributes),
 }
 
 /// What is known of a member beside its bytes.

@@ -1,10 +1,10 @@
 //! Bytes → samples: what lies where in a container, and how it is checked.
 //!
-//! One file (or folder) a format, the registry [`FORMATS`], positioned [`Source`]s and errors. This room
+//! One file (or directory) a format, the registry [`FORMATS`], positioned [`Source`]s and errors. This room
 //! imports nothing from the others: no FUSE, no threads, no system calls, no `unsafe`, and no panic on
 //! any input.
 //!
-//! A new format is one module (a file, or a folder) and one line in [`FORMATS`]; reads, names, checks, tools
+//! A new format is one module (a file, or a directory) and one line in [`FORMATS`]; reads, names, checks, tools
 //! and `--format` know it by that. What it takes:
 //!
 //! 1. [`Format`]: `detect` by content (cheap, and only [`Detected::Yes`] if nothing else begins so), and `open`,
@@ -73,7 +73,7 @@ pub use checksum::{Checksum, ChecksumKind, Mismatch};
 pub use decode::{Checkpoint, Decoder, Progress};
 pub use error::{Error, Result};
 pub use fault::Fault;
-pub use ffrecord::pickle::{Entry, Folder};
+pub use ffrecord::pickle::{Directory, Entry};
 pub use member::{Attributes, Kind, Member, Node};
 pub use options::{OpenOptions, Secret, View};
 pub use part_name::PartName;
@@ -300,7 +300,7 @@ pub trait Container: Send + Sync {
         Ok(Vec::new())
     }
 
-    /// With [`Names::Fields`]: the name of a file in its record's folder. It can be a directory entry, and
+    /// With [`Names::Fields`]: the name of a file in its record's directory. It can be a directory entry, and
     /// no other field of the record has it.
     ///
     /// # Errors
@@ -418,8 +418,8 @@ pub enum Names {
     /// Samples have numbers only.
     None,
     /// A tree of names over the samples.
-    Tree(Folder),
-    /// Records have numbers, each is a folder of so many fields; sample i is field i % fields of record
+    Tree(Directory),
+    /// Records have numbers, each is a directory of so many fields; sample i is field i % fields of record
     /// i / fields. [`Container::field_name`] names them.
     Fields(u64),
     /// Every sample has a path: [`Container::members`].
@@ -477,7 +477,7 @@ pub fn recognize(source: &dyn Source, options: &OpenOptions) -> Result<&'static 
     by_name.copied().ok_or_else(|| Error::unknown(source))
 }
 
-/// Whether a file name ends as some format's files do: what a folder of containers is searched for.
+/// Whether a file name ends as some format's files do: what a directory of containers is searched for.
 #[must_use]
 pub fn has_known_extension(path: &std::path::Path) -> bool {
     let Some(extension) = path.extension().and_then(|e| e.to_str()) else { return false };

@@ -1,6 +1,6 @@
 //! Writing containers: what a format can hold, and how members are added.
 //!
-//! A new format's writer is one file, `writer.rs` in its folder, and one line in [`WRITERS`].
+//! A new format's writer is one file, `writer.rs` in its directory, and one line in [`WRITERS`].
 
 use super::{Checksum, ffrecord, tar, zip};
 use std::io::{self, Seek, Write};
@@ -86,8 +86,8 @@ pub enum NewNode<'a> {
         /// The checksum.
         checksum: Option<Checksum>,
     },
-    /// A folder.
-    Folder,
+    /// A directory.
+    Directory,
     /// A symbolic link to this path.
     Symlink(&'a [u8]),
     /// Another name of the file that was added under this path.
@@ -95,12 +95,12 @@ pub enum NewNode<'a> {
 }
 
 impl NewMember<'_> {
-    /// Its permission bits, or those that files, folders and links usually have.
+    /// Its permission bits, or those that files, directories and links usually have.
     #[must_use]
     pub fn mode_or_usual(&self) -> u16 {
         self.mode.unwrap_or(match self.node {
             NewNode::File { .. } | NewNode::HardLink(_) => 0o644,
-            NewNode::Folder => 0o755,
+            NewNode::Directory => 0o755,
             NewNode::Symlink(_) => 0o777,
         })
     }
@@ -110,7 +110,7 @@ impl NewMember<'_> {
     pub fn data_bytes(&self) -> u64 {
         match self.node {
             NewNode::File { size_bytes, .. } => size_bytes,
-            NewNode::Folder | NewNode::Symlink(_) | NewNode::HardLink(_) => 0,
+            NewNode::Directory | NewNode::Symlink(_) | NewNode::HardLink(_) => 0,
         }
     }
 }

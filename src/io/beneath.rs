@@ -1,4 +1,4 @@
-//! Making files below a folder, and never outside of it: no symbolic link on the way is followed, whoever put
+//! Making files below a directory, and never outside of it: no symbolic link on the way is followed, whoever put
 //! it there, and whenever.
 
 use nix::fcntl::{AtFlags, OFlag, OpenHow, ResolveFlag, openat, openat2, renameat};
@@ -10,14 +10,14 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
-/// A folder in which files are made.
+/// A directory in which files are made.
 pub struct Beneath(OwnedFd);
 
 /// When a file was last modified: seconds and nanoseconds since 1970.
 pub type Modified = (i64, u32);
 
 impl Beneath {
-    /// Opens the folder itself; links on the way to it are the user's business.
+    /// Opens the directory itself; links on the way to it are the user's business.
     ///
     /// # Errors
     /// It cannot be opened, or is none.
@@ -26,11 +26,11 @@ impl Beneath {
         Ok(Self(nix::fcntl::open(path, flags, Mode::empty())?))
     }
 
-    /// Opens a folder below it.
+    /// Opens a directory below it.
     ///
     /// # Errors
     /// It is not there, or a symbolic link is on the way.
-    pub fn folder(&self, path: &Path) -> io::Result<Self> {
+    pub fn directory(&self, path: &Path) -> io::Result<Self> {
         let is_itself = path.as_os_str().is_empty();
         let how = OpenHow::new()
             .flags(OFlag::O_DIRECTORY | OFlag::O_RDONLY | OFlag::O_CLOEXEC)
@@ -38,20 +38,20 @@ impl Beneath {
         Ok(Self(openat2(&self.0, if is_itself { Path::new(".") } else { path }, how)?))
     }
 
-    /// Opens a folder below it, and makes it and those on the way if they are missing.
+    /// Opens a directory below it, and makes it and those on the way if they are missing.
     ///
     /// # Errors
-    /// As [`Beneath::folder`]; or it cannot be made.
-    pub fn make_folder(&self, path: &Path) -> io::Result<Self> {
-        match self.folder(path) {
+    /// As [`Beneath::directory`]; or it cannot be made.
+    pub fn make_directory(&self, path: &Path) -> io::Result<Self> {
+        match self.directory(path) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => {}
             found => return found,
         }
-        let above = self.make_folder(path.parent().unwrap_or(Path::new("")))?;
+        let above = self.make_directory(path.parent().unwrap_or(Path::new("")))?;
         let name = Path::new(path.file_name().unwrap_or_default());
         match mkdirat(&above.0, name, Mode::from_bits_truncate(0o777)) {
             // Another thread was faster.
-            Ok(()) | Err(nix::Error::EEXIST) => above.folder(name),
+            Ok(()) | Err(nix::Error::EEXIST) => above.directory(name),
             Err(e) => Err(e.into()),
         }
     }
@@ -78,7 +78,7 @@ impl Beneath {
         Ok(())
     }
 
-    /// Makes another name of a file; both are relative to their folders.
+    /// Makes another name of a file; both are relative to their directories.
     ///
     /// # Errors
     /// It cannot be made.
@@ -125,7 +125,7 @@ impl Beneath {
         }
     }
 
-    /// Sets permissions and time of the folder itself.
+    /// Sets permissions and time of the directory itself.
     ///
     /// # Errors
     /// They cannot be set.

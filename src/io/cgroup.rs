@@ -32,8 +32,9 @@ fn limits_from(cgroups: &str, read: impl Fn(&Path) -> Option<String>) -> Limits 
         let mut fields = line.splitn(3, ':').skip(1);
         let (Some(controllers), Some(path)) = (fields.next(), fields.next()) else { continue };
         let has = |name| controllers.split(',').any(|controller| controller == name);
-        let mut memory = |folder: &str, file: &str| {
-            let found = folders(folder, path).into_iter().filter_map(|at| read(&at.join(file)));
+        let mut memory = |directory: &str, file: &str| {
+            let found =
+                directories(directory, path).into_iter().filter_map(|at| read(&at.join(file)));
             let bytes = found.filter_map(|text| memory_bytes(&text));
             limits.memory_bytes = bytes.chain(limits.memory_bytes).min();
         };
@@ -43,8 +44,8 @@ fn limits_from(cgroups: &str, read: impl Fn(&Path) -> Option<String>) -> Limits 
         } else if has("memory") {
             memory("memory", "memory.limit_in_bytes");
         }
-        let mut cpus = |folder: &str, quota: &dyn Fn(&Path) -> Option<f64>| {
-            let found = folders(folder, path).into_iter().filter_map(|at| quota(&at));
+        let mut cpus = |directory: &str, quota: &dyn Fn(&Path) -> Option<f64>| {
+            let found = directories(directory, path).into_iter().filter_map(|at| quota(&at));
             limits.cpus = found.chain(limits.cpus).reduce(f64::min);
         };
         if controllers.is_empty() {
@@ -64,7 +65,7 @@ fn limits_from(cgroups: &str, read: impl Fn(&Path) -> Option<String>) -> Limits 
 
 /// The directories of a cgroup and its ancestors. In a container the path may be the host's, which does not exist here,
 /// or begin with `..`: then the root counts, which is the container's own cgroup.
-fn folders(hierarchy: &str, path: &str) -> Vec<PathBuf> {
+fn directories(hierarchy: &str, path: &str) -> Vec<PathBuf> {
     let root = Path::new(ROOT).join(hierarchy);
     let path = Path::new(path.trim_start_matches('/'));
     if path.components().any(|component| !matches!(component, Component::Normal(_))) {

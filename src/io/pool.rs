@@ -23,8 +23,8 @@ pub(super) struct Handles {
 pub struct Pool {
     capacity: usize,
     open: Mutex<VecDeque<Arc<Slot>>>,
-    /// Folders stay open: a path may lead into the mount itself, once that is there.
-    folders: Mutex<HashMap<PathBuf, Arc<OwnedFd>>>,
+    /// Directories stay open: a path may lead into the mount itself, once that is there.
+    directories: Mutex<HashMap<PathBuf, Arc<OwnedFd>>>,
 }
 
 type Slot = Mutex<Option<Arc<Handles>>>;
@@ -33,7 +33,7 @@ type Slot = Mutex<Option<Arc<Handles>>>;
 #[derive(Debug)]
 pub(super) struct Pooled {
     pool: Arc<Pool>,
-    folder: Arc<OwnedFd>,
+    directory: Arc<OwnedFd>,
     name: OsString,
     io: Io,
     slot: Arc<Slot>,
@@ -43,18 +43,18 @@ impl Pool {
     /// A pool of which `capacity` files are open at most, beside those that are being read.
     #[must_use]
     pub fn new(capacity: usize) -> Arc<Self> {
-        Arc::new(Self { capacity, open: Mutex::default(), folders: Mutex::default() })
+        Arc::new(Self { capacity, open: Mutex::default(), directories: Mutex::default() })
     }
 
-    fn folder(&self, path: &Path) -> io::Result<Arc<OwnedFd>> {
-        let mut folders = self.folders.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(folder) = folders.get(path) {
-            return Ok(Arc::clone(folder));
+    fn directory(&self, path: &Path) -> io::Result<Arc<OwnedFd>> {
+        let mut directories = self.directories.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(directory) = directories.get(path) {
+            return Ok(Arc::clone(directory));
         }
         let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
-        let folder = Arc::new(open(path, flags, Mode::empty())?);
-        folders.insert(path.to_owned(), Arc::clone(&folder));
-        Ok(folder)
+        let directory = Arc::new(open(path, flags, Mode::empty())?);
+        directories.insert(path.to_owned(), Arc::clone(&directory));
+        Ok(directory)
     }
 
     /// Notes that a file was opened; closes another one if there are too many.
@@ -78,12 +78,12 @@ impl Pooled {
         io: Io,
         handles: Arc<Handles>,
     ) -> io::Result<Self> {
-        let wrong = || io::Error::other("a path without a folder and a name");
-        let folder = pool.folder(path.parent().ok_or_else(wrong)?)?;
+        let wrong = || io::Error::other("a path without a directory and a name");
+        let directory = pool.directory(path.parent().ok_or_else(wrong)?)?;
         let name = path.file_name().ok_or_else(wrong)?.to_owned();
         let slot = Arc::new(Mutex::new(Some(handles)));
         pool.opened(&slot);
-        Ok(Self { pool: Arc::clone(pool), folder, name, io, slot })
+        Ok(Self { pool: Arc::clone(pool), directory, name, io, slot })
     }
 
     /// What is open of the file, opened again if need be; `check` refuses another file of its name.
@@ -96,7 +96,7 @@ impl Pooled {
             return Ok(Arc::clone(handles));
         }
         let flags = OFlag::O_RDONLY | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK;
-        let file = openat(&*self.folder, self.name.as_os_str(), flags, Mode::empty())?;
+        let file = openat(&*self.directory, self.name.as_os_str(), flags, Mode::empty())?;
         let file = fs::File::from(file);
         check(&file)?;
         let access = Access::new(&file, self.io)?;
@@ -112,8 +112,8 @@ impl Pooled {
         self.slot.lock().unwrap_or_else(PoisonError::into_inner).is_some()
     }
 
-    /// What the folder has under the file's name now.
+    /// What the directory has under the file's name now.
     pub(super) fn status(&self) -> io::Result<FileStat> {
-        Ok(fstatat(&*self.folder, self.name.as_os_str(), AtFlags::empty())?)
+        Ok(fstatat(&*self.directory, self.name.as_os_str(), AtFlags::empty())?)
     }
 }

@@ -81,8 +81,8 @@ fn a_read_past_the_end_is_refused_before_the_store_is_asked() {
 
 #[test]
 fn parts_in_memory_and_local_files_are_read_without_a_store() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("part");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("part");
     std::fs::write(&path, bytes()).unwrap();
     let local = Part::from(crate::io::File::open(&path).unwrap());
     let memory = Part::in_memory("part", bytes(), SystemTime::UNIX_EPOCH);

@@ -32,16 +32,17 @@ pub(crate) fn check_is_file(output: &Path) -> io::Result<()> {
     }
 }
 
-/// What is written must not become part of the folder that is read.
-pub(crate) fn check_outside(folder: &Path, output: &Path, done: &str) -> Result<(), Failure> {
-    let whole = folder.canonicalize().map_err(|e| Failure::unreadable(folder.display(), e))?;
+/// What is written must not become part of the directory that is read.
+pub(crate) fn check_outside(directory: &Path, output: &Path, done: &str) -> Result<(), Failure> {
+    let whole =
+        directory.canonicalize().map_err(|e| Failure::unreadable(directory.display(), e))?;
     let parent = parent_of(output);
     let parent = parent.canonicalize().map_err(|e| Failure::output(parent.display(), e))?;
     let is_itself = output.canonicalize().is_ok_and(|output| output == whole);
     match parent.starts_with(&whole) || is_itself {
         false => Ok(()),
         true => Err(Failure::usage(format!(
-            "{}: the output would lie in the folder that is {done}",
+            "{}: the output would lie in the directory that is {done}",
             output.display()
         ))),
     }
@@ -59,8 +60,8 @@ pub(crate) fn file_beside(output: &Path) -> io::Result<NamedTempFile> {
         .tempfile_in(parent_of(output))
 }
 
-/// A folder that vanishes unless it is given a name.
-pub(crate) fn folder_beside(output: &Path) -> io::Result<TempDir> {
+/// A directory that vanishes unless it is given a name.
+pub(crate) fn directory_beside(output: &Path) -> io::Result<TempDir> {
     tempfile::Builder::new()
         .prefix(".ffrfs-")
         .permissions(fs::Permissions::from_mode(0o777 & !umask()))
@@ -77,22 +78,26 @@ pub(crate) fn give_name(
     named.map_err(|e| {
         if e.error.kind() == io::ErrorKind::AlreadyExists { is_there() } else { e.error }
     })?;
-    sync_folder(parent_of(output))
+    sync_directory(parent_of(output))
 }
 
-/// Gives a whole folder its name. What has the name steps aside first, and is removed afterwards.
-pub(crate) fn give_folder_name(folder: TempDir, output: &Path, force: bool) -> io::Result<()> {
-    sync_folder(folder.path())?;
+/// Gives a whole directory its name. What has the name steps aside first, and is removed afterwards.
+pub(crate) fn give_directory_name(
+    directory: TempDir,
+    output: &Path,
+    force: bool,
+) -> io::Result<()> {
+    sync_directory(directory.path())?;
     let aside = tempfile::Builder::new().prefix(".ffrfs-old-").tempdir_in(parent_of(output))?;
     let old = aside.path().join("old");
     if force && output.exists() {
         fs::rename(output, &old)?;
     }
-    fs::rename(folder.path(), output).inspect_err(|_| {
+    fs::rename(directory.path(), output).inspect_err(|_| {
         let _ = fs::rename(&old, output);
     })?;
-    let _ = folder.keep();
-    sync_folder(parent_of(output))
+    let _ = directory.keep();
+    sync_directory(parent_of(output))
 }
 
 /// It can only be read by setting it; nobody else creates files meanwhile.
@@ -103,8 +108,8 @@ pub(crate) fn umask() -> u32 {
     mask.bits()
 }
 
-/// Makes the names in a folder durable.
-fn sync_folder(path: &Path) -> io::Result<()> {
+/// Makes the names in a directory durable.
+fn sync_directory(path: &Path) -> io::Result<()> {
     File::open(path)?.sync_all()
 }
 

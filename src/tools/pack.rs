@@ -14,7 +14,7 @@ use std::{fs, io};
 /// What is packed, and how.
 pub(crate) struct Pack<'a> {
     /// The directory whose files become samples, in order of their names.
-    pub(crate) folder: &'a Path,
+    pub(crate) directory: &'a Path,
     /// The container to write, or the directory of parts.
     pub(crate) output: &'a Path,
     /// Whether no names are stored.
@@ -32,7 +32,7 @@ pub(crate) struct Pack<'a> {
 /// The directory cannot be read, the output cannot be written, or the user has interrupted the work.
 pub(crate) fn pack(args: &Pack) -> Result<(), Failure> {
     check_places(args)?;
-    match DirectoryEntries::walk(args.folder, true, args.interrupt)? {
+    match DirectoryEntries::walk(args.directory, true, args.interrupt)? {
         Some(tree) => write(args, &tree),
         None => args.interrupt.check(),
     }
@@ -62,11 +62,11 @@ fn write(args: &Pack, tree: &DirectoryEntries) -> Result<(), Failure> {
     }
     write.is_numbered = true;
     let ranges = cut(tree, write.format, Cut::Count(NonZeroU64::from(parts)))?;
-    let folder = output::folder_beside(args.output).map_err(failed)?;
-    let name = |part| folder.path().join(format!("PART_{part:05}.ffr"));
+    let directory = output::directory_beside(args.output).map_err(failed)?;
+    let name = |part| directory.path().join(format!("PART_{part:05}.ffr"));
     let names: Vec<PathBuf> = (0..ranges.len()).map(name).collect();
     write.all(&names, &ranges)?;
-    output::give_folder_name(folder, args.output, args.force).map_err(failed)
+    output::give_directory_name(directory, args.output, args.force).map_err(failed)
 }
 
 /// The names of all files, as they are stored.
@@ -74,7 +74,7 @@ fn names(tree: &DirectoryEntries) -> io::Result<Vec<u8>> {
     let (mut names, mut sample) = (PackedNames::default(), 0);
     for (number, item) in tree.list().iter().enumerate() {
         match item.kind {
-            EntryKind::Directory => names.add_folder(&tree.path(number))?,
+            EntryKind::Directory => names.add_directory(&tree.path(number))?,
             _ => {
                 names.add_file(&tree.path(number), sample)?;
                 sample += 1;
@@ -86,12 +86,14 @@ fn names(tree: &DirectoryEntries) -> io::Result<Vec<u8>> {
 
 fn check_places(args: &Pack) -> Result<(), Failure> {
     let out = args.output;
-    let folder =
-        args.folder.canonicalize().map_err(|e| Failure::unreadable(args.folder.display(), e))?;
-    if !folder.is_dir() {
-        return Err(Failure::usage(format!("{}: not a folder", args.folder.display())));
+    let directory = args
+        .directory
+        .canonicalize()
+        .map_err(|e| Failure::unreadable(args.directory.display(), e))?;
+    if !directory.is_dir() {
+        return Err(Failure::usage(format!("{}: not a directory", args.directory.display())));
     }
-    output::check_outside(&folder, out, "packed")?;
+    output::check_outside(&directory, out, "packed")?;
     if args.parts.is_none() || !args.force || out.symlink_metadata().is_err() {
         return output::check_free(out, args.force);
     }
@@ -99,8 +101,8 @@ fn check_places(args: &Pack) -> Result<(), Failure> {
 }
 
 /// A directory is replaced only if `pack` could have written it.
-fn check_parts(folder: &Path) -> io::Result<()> {
-    for entry in fs::read_dir(folder)? {
+fn check_parts(directory: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(directory)? {
         let name = entry?.file_name().to_string_lossy().into_owned();
         if !(name.starts_with("PART_") && name.ends_with(".ffr")) {
             return Err(io::Error::other(format!("holds {name}, which pack did not write")));

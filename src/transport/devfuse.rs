@@ -180,7 +180,7 @@ fn wire(errno: Errno) -> fuser::Errno {
 fn kind(kind: FileKind) -> FileType {
     match kind {
         FileKind::File => FileType::RegularFile,
-        FileKind::Folder => FileType::Directory,
+        FileKind::Directory => FileType::Directory,
         FileKind::Symlink => FileType::Symlink,
     }
 }

@@ -29,7 +29,7 @@ const MAX_REQUEST_BYTES: u32 = 1 << 20;
 #[derive(Debug)]
 pub enum Target {
     /// On this directory, an absolute path: we mount there.
-    Folder(PathBuf),
+    Directory(PathBuf),
     /// Where the caller has mounted this connection, an open /dev/fuse. The caller will unmount it too.
     PassedConnection(OwnedFd),
 }
@@ -37,9 +37,9 @@ pub enum Target {
 impl Target {
     /// The directory on which we mount; `None` if the caller has mounted.
     #[must_use]
-    pub fn folder(&self) -> Option<&Path> {
+    pub fn directory(&self) -> Option<&Path> {
         match self {
-            Target::Folder(folder) => Some(folder),
+            Target::Directory(directory) => Some(directory),
             Target::PassedConnection(_) => None,
         }
     }
@@ -48,7 +48,7 @@ impl Target {
 impl fmt::Display for Target {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Target::Folder(folder) => folder.display().fmt(out),
+            Target::Directory(directory) => directory.display().fmt(out),
             Target::PassedConnection(_) => out.write_str("the caller's connection"),
         }
     }
@@ -118,7 +118,7 @@ impl Mounted {
         };
         let mut attempt = Self::attempt(&vfs, target, &options, plan.as_ref());
         // INIT comes once for a connection, so that one that was passed in has no second attempt.
-        if let (Err(MountError::Transport(why)), Transport::Auto, Target::Folder(_)) =
+        if let (Err(MountError::Transport(why)), Transport::Auto, Target::Directory(_)) =
             (&attempt, options.transport, target)
         {
             tracing::info!("requests come through /dev/fuse: {why}");
@@ -126,7 +126,9 @@ impl Mounted {
         }
         let mut mounted = attempt?;
         mounted.device = match target {
-            Target::Folder(folder) => mounts::at(folder).ok().flatten().map(|mount| mount.device),
+            Target::Directory(directory) => {
+                mounts::at(directory).ok().flatten().map(|mount| mount.device)
+            }
             Target::PassedConnection(connection) => passed_connection::device_number(connection),
         }
         .unwrap_or_default();
@@ -219,16 +221,16 @@ impl Mounted {
 
 /// The connection to the kernel: we mount, or the caller has passed it in.
 fn connect(target: &Target, options: &MountOptions) -> Result<OwnedFd, MountError> {
-    let folder = match target {
-        Target::Folder(folder) => folder,
+    let directory = match target {
+        Target::Directory(directory) => directory,
         Target::PassedConnection(connection) => {
             return connection.try_clone().map_err(|e| MountError::PassedConnection(e, ""));
         }
     };
-    match mount_directly(folder, options)? {
+    match mount_directly(directory, options)? {
         Some(device) => Ok(device),
         None => {
-            let mounted = fusermount::mount(folder, &helper_options(options));
+            let mounted = fusermount::mount(directory, &helper_options(options));
             mounted.map_err(|e| refused(target, e))
         }
     }
@@ -236,15 +238,15 @@ fn connect(target: &Target, options: &MountOptions) -> Result<OwnedFd, MountErro
 
 /// After a failure, unmounts what we have mounted; a caller's mount stays.
 fn undo_mount(target: &Target) {
-    if let Some(folder) = target.folder() {
-        let _ = mounts::unmount(folder, true);
+    if let Some(directory) = target.directory() {
+        let _ = mounts::unmount(directory, true);
     }
 }
 
 fn config(target: &Target, options: &MountOptions, device: &OwnedFd) -> Config {
     let mut config = Config::default();
     // The caller that has mounted the connection has told the kernel which users it admits.
-    let all = options.allow_other || target.folder().is_none();
+    let all = options.allow_other || target.directory().is_none();
     config.acl = if all { SessionACL::All } else { SessionACL::Owner };
     config.n_threads = Some(options.threads);
     config.clone_fd = passed_connection::can_be_cloned(device);
@@ -301,7 +303,7 @@ fn mount_directly(target: &Path, options: &MountOptions) -> Result<Option<OwnedF
 
 fn refused(target: &Target, error: io::Error) -> MountError {
     match target {
-        Target::Folder(folder) => refused_on(folder, error),
+        Target::Directory(directory) => refused_on(directory, error),
         Target::PassedConnection(_) => {
             let unmounted = error.raw_os_error() == Some(libc::EPERM);
             let hint = if unmounted { "; the caller must mount it first" } else { "" };
@@ -310,9 +312,9 @@ fn refused(target: &Target, error: io::Error) -> MountError {
     }
 }
 
-fn refused_on(folder: &Path, error: io::Error) -> MountError {
+fn refused_on(directory: &Path, error: io::Error) -> MountError {
     let hint = hint(&error);
-    MountError::Refused { target: folder.to_owned(), error, hint }
+    MountError::Refused { target: directory.to_owned(), error, hint }
 }
 
 fn hint(error: &io::Error) -> &'static str {
@@ -326,7 +328,7 @@ fn hint(error: &io::Error) -> &'static str {
     } else if said.contains("/dev/fuse") {
         "; root must let you open /dev/fuse (Debian: chmod 666 /dev/fuse)"
     } else if said.contains("no write access") || error.kind() == io::ErrorKind::PermissionDenied {
-        "; the mount point must be a folder that you may write to"
+        "; the mount point must be a directory that you may write to"
     } else {
         ""
     }

@@ -41,7 +41,7 @@ fn fate_of(sample: usize) -> Fate {
 
 /// A mount in this process; it goes with this.
 struct Mount {
-    folder: tempfile::TempDir,
+    directory: tempfile::TempDir,
     serving: Option<JoinHandle<Result<(), ServeError>>>,
     store: Arc<Faraway>,
 }
@@ -71,8 +71,8 @@ impl Mount {
         let names = Numbered::new(dataset.len(), None, Suffix::Fixed(String::new()));
         let options = Options { verify: Verify::Always, concurrency: 4, ..Options::default() };
         let vfs = Arc::new(Vfs::new(dataset, names.into(), Store::new(vec![part]), options));
-        let folder = tempfile::tempdir().unwrap();
-        let target = Target::Folder(folder.path().to_owned());
+        let directory = tempfile::tempdir().unwrap();
+        let target = Target::Directory(directory.path().to_owned());
         let options = MountOptions {
             source: "seam".to_owned(),
             read_only: true,
@@ -84,18 +84,18 @@ impl Mount {
         };
         let mounted = Mounted::new(vfs, &target, options).unwrap();
         let serving = Some(thread::spawn(move || mounted.serve()));
-        Some(Self { folder, serving, store })
+        Some(Self { directory, serving, store })
     }
 
     fn path(&self, sample: usize) -> PathBuf {
-        self.folder.path().join(format!("{sample:06}"))
+        self.directory.path().join(format!("{sample:06}"))
     }
 }
 
 impl Drop for Mount {
     fn drop(&mut self) {
         self.store.give_up();
-        let _ = mounts::unmount(self.folder.path(), true);
+        let _ = mounts::unmount(self.directory.path(), true);
         if let Some(serving) = self.serving.take() {
             let _ = serving.join();
         }

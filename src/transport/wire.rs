@@ -249,7 +249,7 @@ impl<'a> Out<'a> {
 fn file_type(kind: FileKind) -> u32 {
     match kind {
         FileKind::File => S_IFREG,
-        FileKind::Folder => S_IFDIR,
+        FileKind::Directory => S_IFDIR,
         FileKind::Symlink => S_IFLNK,
     }
 }

@@ -12,9 +12,9 @@ impl Errno {
     pub const EIO: Self = Self(libc::EIO);
     /// No such name.
     pub const ENOENT: Self = Self(libc::ENOENT);
-    /// A folder where a file is needed.
+    /// A directory where a file is needed.
     pub const EISDIR: Self = Self(libc::EISDIR);
-    /// A file where a folder is needed.
+    /// A file where a directory is needed.
     pub const ENOTDIR: Self = Self(libc::ENOTDIR);
     /// What was written makes no sense.
     pub const EINVAL: Self = Self(libc::EINVAL);

@@ -72,8 +72,8 @@ impl Vfs {
 
     /// Says in which directory samples are decoded that cannot be decoded from the middle. What was said
     /// first counts.
-    pub fn spool_to(&self, folder: PathBuf) {
-        self.reader.spool_to(folder);
+    pub fn spool_to(&self, directory: PathBuf) {
+        self.reader.spool_to(directory);
     }
 
     /// Makes the control file `settings` work. The first call counts.
@@ -156,17 +156,19 @@ impl Vfs {
     /// The parent is no directory; or the container cannot be read any more.
     pub fn lookup(&self, parent: u64, name: &[u8]) -> Result<Lookup, Errno> {
         match Inode::of(parent) {
-            Inode::Node(Node::Folder(ROOT)) if name == CONTROL_NAME => {
-                self.control.attr(Inode::ControlFolder).map(Lookup::Found)
+            Inode::Node(Node::Directory(ROOT)) if name == CONTROL_NAME => {
+                self.control.attr(Inode::ControlDirectory).map(Lookup::Found)
             }
-            Inode::Node(Node::Folder(folder)) => match self.namespace.lookup(folder, name)? {
-                Some(attr) => {
-                    self.kernel_knows(attr.ino);
-                    Ok(Lookup::Found(attr))
+            Inode::Node(Node::Directory(directory)) => {
+                match self.namespace.lookup(directory, name)? {
+                    Some(attr) => {
+                        self.kernel_knows(attr.ino);
+                        Ok(Lookup::Found(attr))
+                    }
+                    None => Ok(Lookup::Absent),
                 }
-                None => Ok(Lookup::Absent),
-            },
-            Inode::ControlFolder => {
+            }
+            Inode::ControlDirectory => {
                 Ok(self.control.lookup(name).map_or(Lookup::Absent, Lookup::Passing))
             }
             Inode::Node(Node::Sample(_)) | Inode::Snapshot(_) => Err(Errno::ENOTDIR),
@@ -178,7 +180,7 @@ impl Vfs {
         match Inode::of(ino) {
             Inode::Snapshot(number) => self.control.forget(number, lookups),
             Inode::Node(Node::Sample(sample)) => self.prefetch.kernel_forgot(sample),
-            Inode::Node(Node::Folder(_)) | Inode::ControlFolder => {}
+            Inode::Node(Node::Directory(_)) | Inode::ControlDirectory => {}
         }
     }
 
@@ -219,8 +221,8 @@ impl Vfs {
         emit: &mut dyn FnMut(Listed) -> bool,
     ) -> Result<(), Errno> {
         match Inode::of(ino) {
-            Inode::Node(Node::Folder(folder)) => self.namespace.list(folder, from, emit),
-            Inode::ControlFolder => {
+            Inode::Node(Node::Directory(directory)) => self.namespace.list(directory, from, emit),
+            Inode::ControlDirectory => {
                 if Namespace::list_dots(ino, 1, from, emit) {
                     let mut next = from.max(2);
                     let _ = Control::list(next - 2).all(|(ino, name)| {
@@ -235,17 +237,21 @@ impl Vfs {
         }
     }
 
-    /// Attributes of an entry of `folder`, and how long they are good. For a control file this is a lookup:
+    /// Attributes of an entry of `directory`, and how long they are good. For a control file this is a lookup:
     /// what is not told to the kernel must be forgotten.
     ///
     /// # Errors
     /// The container cannot be read any more.
-    pub fn attr_of_listed(&self, folder: u64, entry: &Listed) -> Result<(Attr, Duration), Errno> {
+    pub fn attr_of_listed(
+        &self,
+        directory: u64,
+        entry: &Listed,
+    ) -> Result<(Attr, Duration), Errno> {
         if entry.lasting {
             self.kernel_knows(entry.ino);
             return Ok((self.getattr(entry.ino)?, FOREVER));
         }
-        match self.lookup(folder, entry.name) {
+        match self.lookup(directory, entry.name) {
             Ok(Lookup::Passing(attr)) => Ok((attr, Duration::ZERO)),
             // `.` and `..`: the kernel takes the number and the type from here, no more.
             _ => Ok((self.getattr(entry.ino)?, Duration::ZERO)),
@@ -298,7 +304,9 @@ impl Vfs {
                     Err(errno) => Step::failed(errno),
                 }
             }
-            Inode::Node(Node::Folder(_)) | Inode::ControlFolder => Step::failed(Errno::EISDIR),
+            Inode::Node(Node::Directory(_)) | Inode::ControlDirectory => {
+                Step::failed(Errno::EISDIR)
+            }
         }
     }
 

@@ -3,8 +3,8 @@
 use crate::catalog::Node;
 
 /// The control directory's name in the root. What a dataset itself has of that name there is not shown.
-pub const CONTROL_FOLDER: &str = ".ffrfs";
-pub(super) const CONTROL_NAME: &[u8] = CONTROL_FOLDER.as_bytes();
+pub const CONTROL_DIRECTORY: &str = ".ffrfs";
+pub(super) const CONTROL_NAME: &[u8] = CONTROL_DIRECTORY.as_bytes();
 
 /// Where the control directory's inodes begin; those of samples and directories stay far below.
 const CONTROL: u64 = 1 << 62;
@@ -15,27 +15,27 @@ pub(super) enum Inode {
     /// Something of the dataset.
     Node(Node),
     /// `/.ffrfs`.
-    ControlFolder,
+    ControlDirectory,
     /// A snapshot of a file in it, by number from 1.
     Snapshot(u64),
 }
 
 impl Inode {
-    /// Folders are odd (the root is 1, as FUSE wants it), samples are even.
+    /// Directories are odd (the root is 1, as FUSE wants it), samples are even.
     pub(super) fn number(self) -> u64 {
         match self {
-            Inode::Node(Node::Folder(folder)) => folder.wrapping_mul(2).wrapping_add(1),
+            Inode::Node(Node::Directory(directory)) => directory.wrapping_mul(2).wrapping_add(1),
             Inode::Node(Node::Sample(sample)) => sample.wrapping_mul(2).wrapping_add(2),
-            Inode::ControlFolder => CONTROL,
+            Inode::ControlDirectory => CONTROL,
             Inode::Snapshot(number) => CONTROL + number,
         }
     }
 
     pub(super) fn of(number: u64) -> Self {
         match number.checked_sub(CONTROL) {
-            Some(0) => Inode::ControlFolder,
+            Some(0) => Inode::ControlDirectory,
             Some(snapshot) => Inode::Snapshot(snapshot),
-            None if number % 2 == 1 => Inode::Node(Node::Folder(number / 2)),
+            None if number % 2 == 1 => Inode::Node(Node::Directory(number / 2)),
             None => Inode::Node(Node::Sample((number / 2).wrapping_sub(1))),
         }
     }
@@ -63,17 +63,17 @@ mod tests {
     #[test]
     fn numbers_and_what_they_stand_for_are_one_to_one() {
         for inode in [
-            Inode::Node(Node::Folder(0)),
-            Inode::Node(Node::Folder(7)),
+            Inode::Node(Node::Directory(0)),
+            Inode::Node(Node::Directory(7)),
             Inode::Node(Node::Sample(0)),
             Inode::Node(Node::Sample(1 << 40)),
-            Inode::ControlFolder,
+            Inode::ControlDirectory,
             Inode::Snapshot(1),
             Inode::Snapshot(99),
         ] {
             assert_eq!(Inode::of(inode.number()), inode);
         }
-        assert_eq!(Inode::Node(Node::Folder(0)).number(), 1);
+        assert_eq!(Inode::Node(Node::Directory(0)).number(), 1);
     }
 
     #[test]

@@ -39,7 +39,7 @@ pub use control::{AHEAD, Settings, TraceEvent, TraceHead, TracePhase, Tuning};
 pub use drive::{Driver, ReadRequest, begin, drive};
 pub use errno::Errno;
 pub use facade::Vfs;
-pub use inode::{CONTROL_FOLDER, inode_of_sample, sample_of_inode};
+pub use inode::{CONTROL_DIRECTORY, inode_of_sample, sample_of_inode};
 pub use memory::blocks::BlockFigures;
 pub use memory::cache::CacheFigures;
 pub use memory::in_flight::InFlightRead;

@@ -43,11 +43,11 @@ pub struct Options {
     /// Permission bits of files for which none are stored.
     pub file_mode: u16,
     /// Permission bits of directories for which none are stored.
-    pub folder_mode: u16,
+    pub directory_mode: u16,
     /// Which of the stored permission bits files have.
     pub file_mask: u16,
     /// Which of the stored permission bits directories have.
-    pub folder_mask: u16,
+    pub directory_mask: u16,
     /// Permission bits of `/.ffrfs/prefetch`; without a write bit it takes no announcements.
     pub prefetch_mode: u16,
 }
@@ -66,9 +66,9 @@ impl Default for Options {
             master: 0,
             gid: 0,
             file_mode: 0o444,
-            folder_mode: 0o555,
+            directory_mode: 0o555,
             file_mask: 0o7777,
-            folder_mask: 0o7777,
+            directory_mask: 0o7777,
             prefetch_mode: 0o666,
         }
     }

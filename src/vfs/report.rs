@@ -17,10 +17,11 @@ pub struct Info {
     /// Samples that have a name in the tree.
     pub named_samples: u64,
     /// Directories, the root included.
-    pub folders: u64,
+    #[serde(rename = "folders")]
+    pub directories: u64,
     /// Bytes of all samples.
     pub bytes: u64,
-    /// `numbered`, `records` (numbered folders, each with the files of one record) or `tree`.
+    /// `numbered`, `records` (numbered directories, each with the files of one record) or `tree`.
     pub names: Cow<'static, str>,
     /// Stored names that are shown as others, or not at all.
     pub renamed: Renamed,
@@ -73,7 +74,7 @@ pub fn info<'a>(
         ffrfs_version: env!("CARGO_PKG_VERSION").into(),
         samples: dataset.len(),
         named_samples: catalog.samples(),
-        folders: catalog.folders(),
+        directories: catalog.directories(),
         bytes: dataset.data_bytes(),
         names: match catalog {
             Catalog::Numbered(_) => "numbered",

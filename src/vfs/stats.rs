@@ -35,13 +35,13 @@ operations! {
     Getattr = "getattr",
     /// Bytes of a sample.
     Read = "read",
-    /// Names of a folder.
+    /// Names of a directory.
     Readdir = "readdir",
-    /// Names of a folder, with attributes.
+    /// Names of a directory, with attributes.
     Readdirplus = "readdirplus",
     /// A file is opened (asked once at most).
     Open = "open",
-    /// A folder is opened (asked once at most).
+    /// A directory is opened (asked once at most).
     Opendir = "opendir",
     /// A file is closed (asked once at most).
     Flush = "flush",
@@ -140,9 +140,9 @@ impl Default for Stats {
 pub struct Snapshot {
     /// Since the mount, in seconds.
     pub uptime_seconds: f64,
-    /// Requests for samples and folders, by kind.
+    /// Requests for samples and directories, by kind.
     pub requests: BTreeMap<String, u64>,
-    /// Requests for the control folder.
+    /// Requests for the control directory.
     pub control_requests: u64,
     /// Reads of a sample's beginning: how many lookups were followed by a read.
     pub first_reads: u64,

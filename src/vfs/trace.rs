@@ -63,7 +63,7 @@ impl Phase {
 pub(super) enum Subject {
     /// An inode.
     Inode(u64),
-    /// A name that is not in this folder.
+    /// A name that is not in this directory.
     Name(u64, Box<[u8]>),
     /// So many samples, the first of which has this inode, fetched ahead from this part.
     Ahead { part: usize, first: Option<u64>, samples: usize },
@@ -132,13 +132,13 @@ impl Traced {
         self
     }
 
-    /// A name was looked up in the folder: it is this inode, or it is not there.
+    /// A name was looked up in the directory: it is this inode, or it is not there.
     pub fn looked_up(&mut self, name: &[u8], found: Option<u64>) {
         if let Some(open) = &mut self.0
-            && let Subject::Inode(folder) = open.event.subject
+            && let Subject::Inode(directory) = open.event.subject
         {
             open.event.subject =
-                found.map_or_else(|| Subject::Name(folder, name.into()), Subject::Inode);
+                found.map_or_else(|| Subject::Name(directory, name.into()), Subject::Inode);
         }
     }
 

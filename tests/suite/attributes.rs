@@ -11,9 +11,9 @@ use std::time::{Duration, UNIX_EPOCH};
 
 #[test]
 fn sizes_blocks_and_links_are_those_of_plain_files() {
-    let folder = temp_dir();
+    let directory = temp_dir();
     let samples = [vec![], vec![1], vec![2; 512], vec![3; 513], vec![4; 300_000]];
-    let container = container_in(&folder, &samples);
+    let container = container_in(&directory, &samples);
     for_each_transport(|transport| {
         let mount = Mount::new(transport, &container, &[]);
         for (number, sample) in samples.iter().enumerate() {
@@ -29,9 +29,9 @@ fn sizes_blocks_and_links_are_those_of_plain_files() {
 }
 
 #[test]
-fn a_folder_has_a_link_for_each_folder_in_it() {
+fn a_directory_has_a_link_for_each_directory_in_it() {
     for_each_transport(|transport| {
-        let mount = Mount::new(transport, fixture("packed_folder.ffr"), &[]);
+        let mount = Mount::new(transport, fixture("packed_directory.ffr"), &[]);
         let links = |name: &str| fs::metadata(mount.path(name)).unwrap().nlink();
         // train, val and hollow.
         assert_eq!(links(""), 5);
@@ -43,16 +43,16 @@ fn a_folder_has_a_link_for_each_folder_in_it() {
 
 #[test]
 fn samples_have_the_modification_time_of_their_container() {
-    let folder = temp_dir();
+    let directory = temp_dir();
     let times = [1_700_000_000_123_456_789u64, 1_600_000_000_000_000_001, 1];
-    let paths = ["a.ffr", "b.ffr", "c.ffr"].map(|name| folder.path().join(name));
+    let paths = ["a.ffr", "b.ffr", "c.ffr"].map(|name| directory.path().join(name));
     for (path, nanos) in paths.iter().zip(times) {
         write_container(path, &samples(1, 100));
         let file = File::options().write(true).open(path).unwrap();
         file.set_modified(UNIX_EPOCH + Duration::from_nanos(nanos)).unwrap();
     }
     for_each_transport(|transport| {
-        let mount = Mount::new(transport, folder.path(), &[]);
+        let mount = Mount::new(transport, directory.path(), &[]);
         for (number, nanos) in times.into_iter().enumerate() {
             let stat = fs::metadata(mount.path(format!("{number:06}"))).unwrap();
             assert_eq!(stat.modified().unwrap(), UNIX_EPOCH + Duration::from_nanos(nanos));
@@ -63,7 +63,7 @@ fn samples_have_the_modification_time_of_their_container() {
 #[test]
 fn everything_is_readable_and_nothing_writable() {
     for_each_transport(|transport| {
-        let mount = Mount::new(transport, fixture("packed_folder.ffr"), &[]);
+        let mount = Mount::new(transport, fixture("packed_directory.ffr"), &[]);
         let mode = |name: &str| fs::metadata(mount.path(name)).unwrap().mode() & 0o7777;
         assert_eq!((mode("a.txt"), mode("train"), mode("")), (0o444, 0o555, 0o555));
         let owner = |name: &str| {
@@ -83,7 +83,7 @@ fn owner_group_and_masks_are_as_the_options_say() {
         let uid = if uid == 0 { 1234 } else { uid };
         let options = [format!("uid={uid}"), "gid=5678".to_owned()];
         let options = [&options[0], &options[1], "fmask=0137", "dmask=027"];
-        let mount = Mount::new(transport, fixture("packed_folder.ffr"), &options);
+        let mount = Mount::new(transport, fixture("packed_directory.ffr"), &options);
         for (name, mode) in [("a.txt", 0o440), ("train", 0o550), ("", 0o550), (".ffrfs", 0o550)] {
             let stat = fs::metadata(mount.path(name)).unwrap();
             assert_eq!((stat.uid(), stat.gid()), (uid, 5678), "{name}");
@@ -94,9 +94,9 @@ fn owner_group_and_masks_are_as_the_options_say() {
 
 #[test]
 fn statfs_gives_true_sizes_and_counts() {
-    let folder = temp_dir();
+    let directory = temp_dir();
     let samples = samples(1000, 9000);
-    let container = container_in(&folder, &samples);
+    let container = container_in(&directory, &samples);
     let bytes: usize = samples.iter().map(Vec::len).sum();
     for_each_transport(|transport| {
         let mount = Mount::new(transport, &container, &["fanout=100"]);
@@ -104,7 +104,7 @@ fn statfs_gives_true_sizes_and_counts() {
         let shown = stat.blocks() * stat.fragment_size();
         assert!((bytes as u64..bytes as u64 + 4096).contains(&shown), "{shown} for {bytes}");
         assert_eq!((stat.blocks_free(), stat.blocks_available(), stat.files_free()), (0, 0, 0));
-        // Samples, ten folders, the root.
+        // Samples, ten directories, the root.
         assert_eq!(stat.files(), 1011);
         assert_eq!(stat.name_max(), 255);
         // A file says the same as the root.
@@ -116,8 +116,8 @@ fn statfs_gives_true_sizes_and_counts() {
 #[test]
 fn a_program_that_looks_for_holes_finds_none() {
     use nix::unistd::{Whence, lseek};
-    let folder = temp_dir();
-    let container = container_in(&folder, &[vec![0; 100_000], vec![]]);
+    let directory = temp_dir();
+    let container = container_in(&directory, &[vec![0; 100_000], vec![]]);
     for_each_transport(|transport| {
         let mount = Mount::new(transport, &container, &[]);
         let file = File::open(mount.path("000000")).unwrap();
@@ -153,9 +153,9 @@ fn extended_attributes_say_where_a_sample_lies_and_whether_it_was_checked() {
     if !have(Need::Python("os")) {
         return;
     }
-    let folder = temp_dir();
-    let first = folder.path().join("first.ffr");
-    let second = folder.path().join("second.ffr");
+    let directory = temp_dir();
+    let first = directory.path().join("first.ffr");
+    let second = directory.path().join("second.ffr");
     write_container(&first, &samples(2, 500));
     let samples = samples(3, 5000);
     write_container(&second, &samples);
@@ -182,7 +182,7 @@ fn extended_attributes_say_where_a_sample_lies_and_whether_it_was_checked() {
         mount.read("000003").unwrap();
         mount.read("000004").unwrap_err();
         assert_eq!((shown(2), shown(3), shown(4)), (line(0, "no"), line(1, "yes"), line(2, "bad")));
-        // Folders and control files have none.
+        // Directories and control files have none.
         let outcome = python(XATTRS, &[mount.point(), &mount.path(".ffrfs/bad")]).ok();
         assert_eq!(outcome.text(), "\n\n");
     });
@@ -194,7 +194,7 @@ fn getfattr_shows_the_extended_attributes() {
         return;
     }
     for_each_transport(|transport| {
-        let mount = Mount::new(transport, fixture("packed_folder.ffr"), &[]);
+        let mount = Mount::new(transport, fixture("packed_directory.ffr"), &[]);
         let args = [Path::new("-d"), Path::new("--absolute-names"), &mount.path("a.txt")];
         let shown =
             crate::common::run(std::process::Command::new("getfattr").args(args)).ok().text();

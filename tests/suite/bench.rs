@@ -25,7 +25,7 @@ fn assert_no_mount_is_left(container: &Path) {
 }
 
 #[test]
-fn containers_mounts_and_folders_are_measured_side_by_side() {
+fn containers_mounts_and_directories_are_measured_side_by_side() {
     if !have(Need::Fuse) {
         return;
     }
@@ -34,10 +34,10 @@ fn containers_mounts_and_folders_are_measured_side_by_side() {
     let total: usize = samples.iter().map(Vec::len).sum();
     let container = work.path().join("data.ffr");
     write_container(&container, &samples);
-    let folder = work.path().join("loose");
-    ffrfs(&[OsStr::new("extract"), container.as_os_str(), folder.as_os_str()]).ok();
+    let directory = work.path().join("loose");
+    ffrfs(&[OsStr::new("extract"), container.as_os_str(), directory.as_os_str()]).ok();
     let mount = Mount::new(Transport::DevFuse, &container, &[]);
-    let targets = [&*container, mount.point(), &folder];
+    let targets = [&*container, mount.point(), &directory];
     let svg = work.path().join("chart.svg");
     let outcome = bench(&targets, &["--json", "--svg", svg.to_str().unwrap()]).ok();
     let rows: Vec<Value> = serde_json::from_slice(&outcome.stdout).unwrap();
@@ -70,11 +70,11 @@ fn the_chart_is_well_formed_whatever_the_names_are() {
         return;
     }
     let work = temp_dir();
-    let folder = work.path().join("a<b>&\"c'\u{1}é");
-    fs::create_dir(&folder).unwrap();
-    fs::write(folder.join("x"), "x").unwrap();
+    let directory = work.path().join("a<b>&\"c'\u{1}é");
+    fs::create_dir(&directory).unwrap();
+    fs::write(directory.join("x"), "x").unwrap();
     let svg = work.path().join("chart.svg");
-    bench(&[&folder], &["--svg", svg.to_str().unwrap()]).ok();
+    bench(&[&directory], &["--svg", svg.to_str().unwrap()]).ok();
     let script = "import sys, xml.dom.minidom as m; m.parse(sys.argv[1])";
     super::common::python(script, &[&svg]).ok();
 }

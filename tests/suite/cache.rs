@@ -101,7 +101,7 @@ fn a_second_look_for_what_is_not_there_asks_nothing() {
     for_each_transport(|transport| {
         let mount = mount(transport, &[]);
         second_time_is_free(&mount, || {
-            for name in ["000100", "0", "x.jpg", "no folder/000000"] {
+            for name in ["000100", "0", "x.jpg", "no directory/000000"] {
                 fs::metadata(mount.path(name)).unwrap_err();
             }
         });
@@ -115,8 +115,8 @@ fn a_second_listing_asks_nothing() {
         second_time_is_free(&mount, || assert_eq!(mount.list("").len(), 100));
         let fanned = self::mount(transport, &["fanout=10"]);
         second_time_is_free(&fanned, || {
-            for folder in fanned.list("") {
-                assert_eq!(fanned.list(&folder).len(), 10);
+            for directory in fanned.list("") {
+                assert_eq!(fanned.list(&directory).len(), 10);
             }
         });
     });
@@ -141,9 +141,9 @@ fn a_listing_with_attributes_leaves_nothing_to_look_up() {
 #[test]
 fn a_walk_over_a_tree_is_free_the_second_time() {
     for_each_transport(|transport| {
-        let mount = Mount::new(transport, fixture("packed_folder.ffr"), &[READ_ONLY]);
-        fn walk(folder: &Path) {
-            for entry in fs::read_dir(folder).unwrap() {
+        let mount = Mount::new(transport, fixture("packed_directory.ffr"), &[READ_ONLY]);
+        fn walk(directory: &Path) {
+            for entry in fs::read_dir(directory).unwrap() {
                 let path = entry.unwrap().path();
                 if fs::metadata(&path).unwrap().is_dir() {
                     walk(&path);
@@ -160,9 +160,9 @@ fn a_walk_over_a_tree_is_free_the_second_time() {
 fn open_opendir_and_flush_are_asked_once_at_most() {
     for_each_transport(|transport| {
         let mount = mount(transport, &["fanout=10"]);
-        for folder in mount.list("") {
-            for name in mount.list(&folder) {
-                mount.read(Path::new(&folder).join(name)).unwrap();
+        for directory in mount.list("") {
+            for name in mount.list(&directory) {
+                mount.read(Path::new(&directory).join(name)).unwrap();
             }
         }
         let requests = mount.requests();

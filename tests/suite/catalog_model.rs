@@ -18,9 +18,9 @@ use std::process::Command;
 /// Paths of files and their bytes.
 type Files = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// Everything below a folder: files with their bytes, and folders.
+/// Everything below a directory: files with their bytes, and directories.
 fn walk(root: &Path) -> (Files, BTreeSet<Vec<u8>>) {
-    let (mut files, mut folders) = (Files::new(), BTreeSet::new());
+    let (mut files, mut directories) = (Files::new(), BTreeSet::new());
     let mut pending = vec![Vec::new()];
     while let Some(below) = pending.pop() {
         for entry in fs::read_dir(root.join(OsStr::from_bytes(&below))).unwrap() {
@@ -31,18 +31,18 @@ fn walk(root: &Path) -> (Files, BTreeSet<Vec<u8>>) {
             }
             path.extend_from_slice(&entry.file_name().into_vec());
             if entry.file_type().unwrap().is_dir() {
-                assert!(folders.insert(path.clone()), "listed once");
+                assert!(directories.insert(path.clone()), "listed once");
                 pending.push(path);
             } else {
                 assert!(files.insert(path, fs::read(entry.path()).unwrap()).is_none());
             }
         }
     }
-    (files, folders)
+    (files, directories)
 }
 
-/// The folders on the way to files.
-fn folders_of(files: &Files) -> BTreeSet<Vec<u8>> {
+/// The directories on the way to files.
+fn directories_of(files: &Files) -> BTreeSet<Vec<u8>> {
     let ends = |path: &[u8]| -> Vec<usize> {
         path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at).collect()
     };
@@ -50,12 +50,12 @@ fn folders_of(files: &Files) -> BTreeSet<Vec<u8>> {
 }
 
 /// Writes containers with so many samples each: their paths, and all samples.
-fn containers(folder: &Path, parts: &[usize]) -> (Vec<PathBuf>, Vec<Vec<u8>>) {
+fn containers(directory: &Path, parts: &[usize]) -> (Vec<PathBuf>, Vec<Vec<u8>>) {
     let mut all = Vec::new();
     let paths = parts.iter().enumerate().map(|(part, &count)| {
         let sample = |i: usize| noise((part * 1000 + i) as u64, (i * 37 + part) % 90);
         let samples: Vec<_> = (0..count).map(sample).collect();
-        let path = folder.join(format!("{part}.ffr"));
+        let path = directory.join(format!("{part}.ffr"));
         write_container(&path, &samples);
         all.extend(samples);
         path
@@ -73,21 +73,24 @@ fn compare(transport: Transport, sources: &[PathBuf], options: &[String], model:
         assert_eq!(&mount.read(OsStr::from_bytes(path)).unwrap(), bytes);
         let mut other = path.clone();
         other.push(b'x');
-        if !model.contains_key(&other) && !folders_of(model).contains(&other) && other.len() < 200 {
+        if !model.contains_key(&other)
+            && !directories_of(model).contains(&other)
+            && other.len() < 200
+        {
             let error = fs::metadata(mount.path(OsStr::from_bytes(&other))).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::NotFound);
         }
     }
-    let (files, folders) = walk(mount.point());
+    let (files, directories) = walk(mount.point());
     assert!(&files == model, "{:?} {:?}", files.keys(), model.keys());
-    assert_eq!(folders, folders_of(model));
+    assert_eq!(directories, directories_of(model));
 
     let flags = options.iter().map(|option| format!("--{option}"));
     let mut ls = Command::new(FFRFS);
     let listed = run(ls.arg("ls").arg("-R").args(flags).args(&sources)).ok().stdout;
     let mut lines: Vec<&[u8]> = listed.split(|&byte| byte == b'\n').collect();
     assert_eq!(lines.pop(), Some(&b""[..]));
-    let slashed = folders.iter().map(|folder| [folder, &b"/"[..]].concat());
+    let slashed = directories.iter().map(|directory| [directory, &b"/"[..]].concat());
     let expected: BTreeSet<_> = files.into_keys().chain(slashed).collect();
     assert_eq!(lines.len(), expected.len());
     assert_eq!(lines.into_iter().map(<[u8]>::to_vec).collect::<BTreeSet<_>>(), expected);
@@ -97,15 +100,16 @@ fn any_parts() -> impl Strategy<Value = Vec<usize>> {
     vec(prop_oneof![1 => Just(0usize), 4 => 1usize..25], 1..5)
 }
 
-/// Enough paths for every dataset; a name is never that of a folder, since it ends in `f`.
+/// Enough paths for every dataset; a name is never that of a directory, since it ends in `f`.
 fn any_paths() -> impl Strategy<Value = Vec<Vec<u8>>> {
     let bytes = vec(prop_oneof![Just(b'a'), Just(b'b'), Just(0xff), Just(b' '), Just(b'-')], 1..4);
-    let path = (vec(bytes.clone(), 0..4), vec(any::<u8>(), 0..6)).prop_map(|(folders, name)| {
-        let mut names = folders;
-        let is_plain = |byte: &u8| !matches!(byte, 0 | b'/' | b'\n' | b'\r');
-        names.push(name.into_iter().filter(is_plain).chain([b'f']).collect());
-        names.join(&b'/')
-    });
+    let path =
+        (vec(bytes.clone(), 0..4), vec(any::<u8>(), 0..6)).prop_map(|(directories, name)| {
+            let mut names = directories;
+            let is_plain = |byte: &u8| !matches!(byte, 0 | b'/' | b'\n' | b'\r');
+            names.push(name.into_iter().filter(is_plain).chain([b'f']).collect());
+            names.join(&b'/')
+        });
     btree_set(path, 100..140).prop_map(|paths| paths.into_iter().collect::<Vec<_>>()).prop_shuffle()
 }
 

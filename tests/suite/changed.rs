@@ -156,12 +156,12 @@ fn an_empty_file_of_a_rewritten_container_is_no_file_at_all() {
 #[test]
 fn one_changed_container_of_several_leaves_the_others_alone() {
     for_each_transport(|transport| {
-        let folder = crate::common::temp_dir();
-        let paths = ["a.ffr", "b.ffr"].map(|name| folder.path().join(name));
+        let directory = crate::common::temp_dir();
+        let paths = ["a.ffr", "b.ffr"].map(|name| directory.path().join(name));
         for path in &paths {
             write_container(path, &[noise(1, 1_000), noise(2, 1_000)]);
         }
-        let mount = Mount::new(transport, folder.path(), &[]);
+        let mount = Mount::new(transport, directory.path(), &[]);
         open(&paths[0]).set_len(100).unwrap();
         assert_eio(mount.read("000000"));
         assert_eio(mount.read("000001"));

@@ -15,15 +15,15 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// A packed folder that is listed as it was packed.
-fn packed(folder: &TempDir, files: &[&str]) -> PathBuf {
-    let tree = folder.path().join("tree");
+/// A packed directory that is listed as it was packed.
+fn packed(directory: &TempDir, files: &[&str]) -> PathBuf {
+    let tree = directory.path().join("tree");
     for file in files {
         let path = tree.join(file);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, file).unwrap();
     }
-    let out = folder.path().join("packed.ffr");
+    let out = directory.path().join("packed.ffr");
     ffrfs(&[OsStr::new("pack"), tree.as_os_str(), out.as_os_str()]).ok();
     out
 }
@@ -129,7 +129,7 @@ fn wrong_usage_is_exit_code_1_and_says_what_is_wrong() {
         (&["verify", basic, "-j", "0"], "--jobs"),
         (&["verify", basic, "--sample", "9-3"], "--sample"),
         (&["pack", basic], "OUT.ffr"),
-        (&["pack", basic, "out.ffr"], "not a folder"),
+        (&["pack", basic, "out.ffr"], "not a directory"),
         (&["pack", ".", "out.ffr", "--parts", "0"], "--parts"),
     ] {
         let outcome = ffrfs(args);
@@ -145,27 +145,27 @@ fn wrong_usage_is_exit_code_1_and_says_what_is_wrong() {
 
 #[test]
 fn a_source_that_cannot_be_read_is_exit_code_2_and_named() {
-    let folder = temp_dir();
-    let empty = folder.path().join("no containers");
+    let directory = temp_dir();
+    let empty = directory.path().join("no containers");
     fs::create_dir(&empty).unwrap();
     for command in ["info", "ls", "verify"] {
-        let nowhere = folder.path().join("nowhere.ffr");
+        let nowhere = directory.path().join("nowhere.ffr");
         refused(&on(command, &nowhere, &[]), 2, &["nowhere.ffr", "No such file"]);
         refused(&on(command, &empty, &[]), 2, &["no containers", "*.ffr"]);
         refused(&on(command, Path::new("/dev/null"), &[]), 2, &["/dev/null", "not a regular file"]);
         let below_a_file = fixture("basic.ffr").join("x.ffr");
         refused(&on(command, &below_a_file, &[]), 2, &["basic.ffr/x.ffr"]);
     }
-    refused(&on("cat", &folder.path().join("nowhere.ffr"), &["0"]), 2, &["nowhere.ffr"]);
-    let names = folder.path().join("nowhere.txt");
+    refused(&on("cat", &directory.path().join("nowhere.ffr"), &["0"]), 2, &["nowhere.ffr"]);
+    let names = directory.path().join("nowhere.txt");
     let outcome = on("ls", &fixture("basic.ffr"), &["--names", names.to_str().unwrap()]);
     refused(&outcome, 2, &["nowhere.txt"]);
 }
 
 #[test]
 fn a_pipe_as_source_is_refused_and_not_waited_for() {
-    let folder = temp_dir();
-    let pipe = folder.path().join("pipe.ffr");
+    let directory = temp_dir();
+    let pipe = directory.path().join("pipe.ffr");
     nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::from_bits_truncate(0o600)).unwrap();
     let mut child = Command::new(FFRFS)
         .args(["info".as_ref(), pipe.as_os_str()])
@@ -187,10 +187,10 @@ fn a_pipe_as_source_is_refused_and_not_waited_for() {
 
 #[test]
 fn a_file_that_is_no_container_is_exit_code_3_with_file_byte_and_remedy() {
-    let folder = temp_dir();
-    let text = folder.path().join("readme.txt");
+    let directory = temp_dir();
+    let text = directory.path().join("readme.txt");
     fs::write(&text, "no container at all, but long enough for a header").unwrap();
-    let short = folder.path().join("short.ffr");
+    let short = directory.path().join("short.ffr");
     fs::write(&short, "short").unwrap();
     for command in ["info", "ls", "verify"] {
         refused(&on(command, &text, &[]), 3, &["readme.txt", "byte 0", "FFRecord", "49 bytes"]);
@@ -216,8 +216,8 @@ fn a_header_that_fails_its_checksum_is_exit_code_4_with_both_values_and_a_remedy
 
 #[test]
 fn names_that_fail_their_checksum_are_exit_code_4_and_flat_goes_on() {
-    let folder = temp_dir();
-    let source = packed(&folder, &["a", "b/c"]);
+    let directory = temp_dir();
+    let source = packed(&directory, &["a", "b/c"]);
     let last = fs::metadata(&source).unwrap().len() - 1;
     flip_byte(&source, last);
     refused(&on("ls", &source, &[]), 4, &["sample 2", "names", "--flat"]);
@@ -229,19 +229,19 @@ fn names_that_fail_their_checksum_are_exit_code_4_and_flat_goes_on() {
 
 #[test]
 fn a_mount_point_that_cannot_be_used_is_exit_code_5() {
-    let folder = temp_dir();
+    let directory = temp_dir();
     let basic = fixture("basic.ffr");
-    let nowhere = folder.path().join("nowhere");
-    let file = folder.path().join("file");
+    let nowhere = directory.path().join("nowhere");
+    let file = directory.path().join("file");
     fs::write(&file, "").unwrap();
     for (point, says) in [(&nowhere, "mkdir -p"), (&file, "Not a directory")] {
         let outcome = run(Command::new(FFRFS).arg("mount").arg(&basic).arg(point));
         refused(&outcome, 5, &[point.to_str().unwrap(), says]);
         refused(&on("umount", point, &[]), 5, &[point.to_str().unwrap()]);
     }
-    refused(&on("umount", folder.path(), &[]), 5, &["nothing is mounted there"]);
+    refused(&on("umount", directory.path(), &[]), 5, &["nothing is mounted there"]);
     refused(&on("umount", Path::new("/proc"), &[]), 5, &["/proc", "not of ffrfs"]);
-    let both = run(Command::new(FFRFS).arg("umount").arg(&nowhere).arg(folder.path()));
+    let both = run(Command::new(FFRFS).arg("umount").arg(&nowhere).arg(directory.path()));
     assert_eq!((both.code, both.stderr.lines().count()), (5, 2), "each is reported");
 }
 
@@ -254,15 +254,15 @@ fn the_exit_code_of_a_failed_mount_reaches_the_caller() {
                 (fixture("truncated_index.ffr"), 3),
                 (fixture("bad_header.ffr"), 4),
             ] {
-                let folder = temp_dir();
-                let mut command = mount_command(transport, &[&source], folder.path(), &[]);
+                let directory = temp_dir();
+                let mut command = mount_command(transport, &[&source], directory.path(), &[]);
                 let outcome = run(command.args(foreground.then_some("-f")));
                 refused(&outcome, code, &[source.to_str().unwrap()]);
             }
-            let folder = temp_dir();
+            let directory = temp_dir();
             let basic = fixture("basic.ffr");
             let options = ["log_file=/nowhere/log"];
-            let mut command = mount_command(transport, &[&basic], folder.path(), &options);
+            let mut command = mount_command(transport, &[&basic], directory.path(), &options);
             let outcome = run(command.args(foreground.then_some("-f")));
             refused(&outcome, 6, &["/nowhere/log"]);
         }
@@ -303,10 +303,10 @@ fn messages_that_nobody_can_read_do_not_change_the_exit_code() {
 
 #[test]
 fn a_reader_that_goes_away_ends_the_program_quietly() {
-    let folder = temp_dir();
+    let directory = temp_dir();
     let many = vec![vec![7u8; 20]; 100_000];
-    let source = container_in(&folder, &many);
-    let large = folder.path().join("large.ffr");
+    let source = container_in(&directory, &many);
+    let large = directory.path().join("large.ffr");
     write_container(&large, &[vec![1u8; 3 << 20]]);
     for args in [
         vec!["ls".into(), source.clone()],

@@ -64,9 +64,9 @@ pub(crate) fn for_each_transport(test: impl Fn(Transport)) {
 
 // ---- containers ----------------------------------------------------------------------------------
 
-/// A temporary folder, gone with the value.
+/// A temporary directory, gone with the value.
 pub(crate) fn temp_dir() -> TempDir {
-    tempfile::Builder::new().prefix("ffrfs-test-").tempdir().expect("a temporary folder")
+    tempfile::Builder::new().prefix("ffrfs-test-").tempdir().expect("a temporary directory")
 }
 
 /// The files in tests/fixtures.
@@ -104,9 +104,9 @@ pub(crate) fn write_container(path: &Path, samples: &[impl AsRef<[u8]>]) {
     writer.finish().expect("finish a container");
 }
 
-/// Writes a container called `data.ffr` into `folder`.
-pub(crate) fn container_in(folder: &TempDir, samples: &[impl AsRef<[u8]>]) -> PathBuf {
-    let path = folder.path().join("data.ffr");
+/// Writes a container called `data.ffr` into `directory`.
+pub(crate) fn container_in(directory: &TempDir, samples: &[impl AsRef<[u8]>]) -> PathBuf {
+    let path = directory.path().join("data.ffr");
     write_container(&path, samples);
     path
 }

@@ -26,19 +26,19 @@ fn samples() -> Vec<Vec<u8>> {
 
 /// A mount by the test, which also unmounts it: as a container's runtime does.
 struct Runtime {
-    folder: TempDir,
+    directory: TempDir,
     connection: Option<File>,
     daemon: i32,
 }
 
 impl Runtime {
     fn new(user: u32) -> Self {
-        let folder = temp_dir();
-        fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
-        let container = container_in(&folder, &samples());
+        let directory = temp_dir();
+        fs::set_permissions(directory.path(), Permissions::from_mode(0o755)).unwrap();
+        let container = container_in(&directory, &samples());
         fs::set_permissions(container, Permissions::from_mode(0o644)).unwrap();
-        fs::copy(FFRFS, folder.path().join("ffrfs")).unwrap();
-        let mut runtime = Self { folder, connection: None, daemon: 0 };
+        fs::copy(FFRFS, directory.path().join("ffrfs")).unwrap();
+        let mut runtime = Self { directory, connection: None, daemon: 0 };
         fs::create_dir(runtime.point()).unwrap();
         let connection = File::options().read(true).write(true).open("/dev/fuse").unwrap();
         let data = format!(
@@ -53,7 +53,7 @@ impl Runtime {
     }
 
     fn point(&self) -> PathBuf {
-        self.folder.path().join("mnt")
+        self.directory.path().join("mnt")
     }
 
     /// `ffrfs mount` on the connection, which no other process has from now on: as the caller's descriptor 7.
@@ -61,7 +61,7 @@ impl Runtime {
         let script = r#"program=$1; container=$2; shift 2
             exec "$program" mount "$container" /dev/fd/7 "$@" 7<&0 0</dev/null"#;
         let mut command = Command::new("sh");
-        let path = |name: &str| self.folder.path().join(name);
+        let path = |name: &str| self.directory.path().join(name);
         command.args(["-c", script, "sh"]).arg(path("ffrfs")).arg(path("data.ffr"));
         command.args(transport.option().into_iter().flat_map(|option| ["-o", option])).args(more);
         command.stdin(self.connection.take().expect("the connection is handed over once"));
@@ -172,7 +172,7 @@ fn options_that_are_for_who_mounts_are_named_in_a_warning() {
     }
     for_each_transport(|transport| {
         let mut runtime = Runtime::new(0);
-        let log = runtime.folder.path().join("log");
+        let log = runtime.directory.path().join("log");
         let log_file = format!("log_file={}", log.display());
         runtime.serve(transport, &["-o", "allow_other,fsname=x", "-o", &log_file]);
         runtime.check();
@@ -184,8 +184,8 @@ fn options_that_are_for_who_mounts_are_named_in_a_warning() {
 
 #[test]
 fn a_descriptor_that_cannot_be_served_is_refused() {
-    let folder = temp_dir();
-    let container = container_in(&folder, &samples());
+    let directory = temp_dir();
+    let container = container_in(&directory, &samples());
     let mount = |stdin: Stdio, point: &str| {
         let mut command = Command::new(FFRFS);
         let output = command.arg("mount").arg(&container).arg(point).stdin(stdin).output().unwrap();

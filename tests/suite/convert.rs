@@ -2,7 +2,7 @@
 //! where it fails.
 
 use super::common::{
-    FFRFS, Loose, Need, Outcome, TempDir, Tmpfs, ffrfs, flip_byte, have, loose, mixed_folder,
+    FFRFS, Loose, Need, Outcome, TempDir, Tmpfs, ffrfs, flip_byte, have, loose, mixed_directory,
     noise, offsets, python, run, temp_dir, wait_until, write_container,
 };
 use nix::sys::signal::{Signal, kill};
@@ -17,23 +17,23 @@ use std::time::Duration;
 
 type Files = BTreeMap<PathBuf, Loose>;
 
-/// Runs `ffrfs convert` in a folder, with these words as arguments.
+/// Runs `ffrfs convert` in a directory, with these words as arguments.
 #[track_caller]
 fn convert(work: &TempDir, args: &str) -> Outcome {
     let args = args.split(' ');
     run(Command::new(FFRFS).arg("convert").args(args).current_dir(work.path()))
 }
 
-fn names_in(folder: &Path) -> Vec<String> {
+fn names_in(directory: &Path) -> Vec<String> {
     let name = |entry: std::io::Result<fs::DirEntry>| entry.unwrap().file_name();
-    let mut names: Vec<_> = fs::read_dir(folder).unwrap().map(name).collect();
+    let mut names: Vec<_> = fs::read_dir(directory).unwrap().map(name).collect();
     names.sort();
     names.into_iter().map(|name| name.into_string().unwrap()).collect()
 }
 
 fn mixed() -> (TempDir, Files) {
     let work = temp_dir();
-    mixed_folder(&work.path().join("in"));
+    mixed_directory(&work.path().join("in"));
     let files = loose(&work.path().join("in"));
     (work, files)
 }
@@ -58,7 +58,7 @@ fn assert_same(found: &Files, expected: &Files) {
 }
 
 #[test]
-fn a_folder_comes_back_from_each_format_with_all_that_this_can_hold() {
+fn a_directory_comes_back_from_each_format_with_all_that_this_can_hold() {
     let (work, files) = mixed();
     for (format, expected) in
         [("tar", files.clone()), ("zip", cut(&files, 100)), ("ffr", plain(&files))]
@@ -81,7 +81,7 @@ fn what_goes_from_format_to_format_is_the_same_in_the_end_to_the_byte() {
     let (work, _) = mixed();
     for (first, second) in [("zip", "tar"), ("tar", "zip"), ("ffr", "zip"), ("ffr", "tar")] {
         convert(&work, &format!("in zero.{first} --whole-seconds --force")).ok();
-        // The place of an empty folder is not kept: now it has the one that it always gets.
+        // The place of an empty directory is not kept: now it has the one that it always gets.
         convert(&work, &format!("zero.{first} one.{first} --force")).ok();
         convert(&work, &format!("one.{first} two.{second} --force -j 1")).ok();
         convert(&work, &format!("two.{second} three.{first} --force -j 4")).ok();
@@ -261,7 +261,7 @@ fn a_bad_sample_is_named_and_nothing_is_written() {
 }
 
 #[test]
-fn what_is_there_is_replaced_only_with_force_and_folders_never() {
+fn what_is_there_is_replaced_only_with_force_and_directories_never() {
     let work = temp_dir();
     write_container(&work.path().join("in.ffr"), &[b"a"]);
     fs::write(work.path().join("out.zip"), "precious").unwrap();
@@ -290,10 +290,10 @@ fn wrong_usage_says_what_to_do() {
         ("a.ffr out.rar", "--to"),
         ("a.ffr out-%06d.tar", "--shards N"),
         ("a.ffr in out.tar", "in/*"),
-        ("in in/out.tar", "in the folder"),
-        ("a.ffr out/ --shards 2", "folder is not cut"),
+        ("in in/out.tar", "in the directory"),
+        ("a.ffr out/ --shards 2", "directory is not cut"),
         ("a.ffr out.tar --shards 1000001", "more than 1000000"),
-        ("a.ffr out.tar --to rar", "ffr, zip, tar, folder"),
+        ("a.ffr out.tar --to rar", "ffr, zip, tar, directory"),
     ] {
         let outcome = convert(&work, args);
         assert_eq!(outcome.code, 1, "{args}: {}", outcome.stderr);
@@ -327,7 +327,7 @@ fn an_interrupt_leaves_nothing_behind() {
         let sparse = File::create(input.join(format!("{file:02}"))).unwrap();
         sparse.set_len(if file == 0 { 512 << 20 } else { 24 << 20 }).unwrap();
     }
-    for out in ["out.zip", "out.ffr", "out-%02d.tar", "folder/"] {
+    for out in ["out.zip", "out.ffr", "out-%02d.tar", "directory/"] {
         let mut command = Command::new(FFRFS);
         command.args(["convert", "in", out]).current_dir(work.path());
         command.args(out.contains('%').then_some("--shards=3"));
@@ -360,16 +360,16 @@ fn every_format_that_can_be_read_can_be_converted() {
         files.map(walkdir::DirEntry::into_path).filter(|path| path.is_file()).collect();
     let mut converted = std::collections::BTreeSet::new();
     for (number, path) in files.iter().filter(|path| known(path)).enumerate() {
-        let [out, folder] = [format!("{number}.tar"), format!("{number}/")];
+        let [out, directory] = [format!("{number}.tar"), format!("{number}/")];
         let to = |out: &str| {
             let mut command = Command::new(FFRFS);
             run(command.arg("convert").arg(path).arg(out).current_dir(work.path())).ok();
         };
         to(&out);
-        to(&folder);
-        convert(&work, &format!("{out} again{folder}")).ok();
-        let again = loose(&work.path().join(format!("again{folder}")));
-        assert_same(&plain(&again), &plain(&loose(&work.path().join(&folder))));
+        to(&directory);
+        convert(&work, &format!("{out} again{directory}")).ok();
+        let again = loose(&work.path().join(format!("again{directory}")));
+        assert_same(&plain(&again), &plain(&loose(&work.path().join(&directory))));
         converted.extend(path.extension().map(|ending| ending.to_string_lossy().into_owned()));
     }
     for ending in ["ffr", "syr", "beton"] {

@@ -1,4 +1,4 @@
-//! Archives of the field against what its tools make of them: the folder that `FFRFS_CORPUS` names, which has a
+//! Archives of the field against what its tools make of them: the directory that `FFRFS_CORPUS` names, which has a
 //! `manifest.jsonl`. Its lines have `path`, `format` and, under `references`, what Python's and libarchive's
 //! readers found: `status`, and `entries` with `name` (bytes as latin-1), `type`, `size`, `sha256` or `error`, `link`.
 //!
@@ -69,7 +69,7 @@ const PASSWORDS: &[(&str, &str)] = &[
 /// What a name stands for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Seen {
-    Folder,
+    Directory,
     Link(Vec<u8>),
     /// The SHA-256 of its bytes. `None`: an error.
     File(Option<String>),
@@ -81,7 +81,7 @@ type Listing = Option<Vec<(Vec<u8>, Seen)>>;
 #[test]
 fn archives_of_the_field_are_read_as_their_tools_read_them() {
     let Some(root) = std::env::var_os("FFRFS_CORPUS") else {
-        eprintln!("skipped: FFRFS_CORPUS names no folder of archives with a manifest.jsonl");
+        eprintln!("skipped: FFRFS_CORPUS names no directory of archives with a manifest.jsonl");
         return;
     };
     let root = Path::new(&root);
@@ -119,7 +119,7 @@ fn archives_of_the_field_are_read_as_their_tools_read_them() {
 #[test]
 fn encrypted_archives_of_the_field_are_read_with_their_passwords() {
     let Some(root) = std::env::var_os("FFRFS_CORPUS") else {
-        eprintln!("skipped: FFRFS_CORPUS names no folder of archives with a manifest.jsonl");
+        eprintln!("skipped: FFRFS_CORPUS names no directory of archives with a manifest.jsonl");
         return;
     };
     let mut wrong = Vec::new();
@@ -186,7 +186,7 @@ fn listing(bytes: &[u8], path: &Path, options: &OpenOptions) -> Listing {
     let mut all = Vec::new();
     let mut see = |member: Member| -> Result<()> {
         let seen = match member.node {
-            Node::Folder(_) => Seen::Folder,
+            Node::Directory(_) => Seen::Directory,
             Node::Sample(index) => match container.attributes(index)?.kind {
                 Kind::Symlink => container.link_target(index).map_or(Seen::File(None), Seen::Link),
                 Kind::File => {
@@ -269,7 +269,7 @@ fn reference(found: &Value) -> Listing {
             "h" if entry.get("sha256").is_none() => {
                 files.get(&latin1(&entry["link"])).cloned().unwrap_or(Seen::File(None))
             }
-            "d" => Seen::Folder,
+            "d" => Seen::Directory,
             "l" if entry.get("error").is_some() => Seen::File(None),
             "l" => Seen::Link(latin1(&entry["link"])),
             "f" | "h" => Seen::File(entry["sha256"].as_str().map(str::to_owned)),

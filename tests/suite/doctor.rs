@@ -76,9 +76,9 @@ fn the_json_has_the_same_checks_as_the_lines() {
 
 #[test]
 fn a_container_is_described_with_what_it_lies_on() {
-    let folder = temp_dir();
-    let container = container_in(&folder, &samples(10, 1_000));
-    for place in [container.as_path(), folder.path()] {
+    let directory = temp_dir();
+    let container = container_in(&directory, &samples(10, 1_000));
+    for place in [container.as_path(), directory.path()] {
         let (_, checks) = doctor(&[place]);
         is(&checks, place.to_str().unwrap(), "ok", "10 samples");
         let fs_type = run(Command::new("stat").args(["-f", "-c", "%T"]).arg(&container)).text();
@@ -94,17 +94,17 @@ fn a_container_is_described_with_what_it_lies_on() {
 }
 
 #[test]
-fn a_folder_of_containers_is_described_as_one_dataset() {
+fn a_directory_of_containers_is_described_as_one_dataset() {
     let (_, checks) = doctor(&[&fixture("parts")]);
     is(&checks, "parts", "ok", "24 samples");
 }
 
 #[test]
 fn what_cannot_be_mounted_is_a_problem() {
-    let folder = temp_dir();
-    let junk = folder.path().join("junk.ffr");
+    let directory = temp_dir();
+    let junk = directory.path().join("junk.ffr");
     fs::write(&junk, noise(1, 100)).unwrap();
-    let missing = folder.path().join("missing\n\x1b[31m.ffr");
+    let missing = directory.path().join("missing\n\x1b[31m.ffr");
     for place in [&junk, &missing] {
         let (code, checks) = doctor(&[place]);
         assert_eq!(code, 5);
@@ -114,8 +114,8 @@ fn what_cannot_be_mounted_is_a_problem() {
     let outcome = run(Command::new(FFRFS).arg("doctor").arg(&missing));
     assert!(outcome.text().contains("missing??[31m.ffr"), "{}", outcome.text());
     fs::remove_file(&junk).unwrap();
-    let (_, checks) = doctor(&[folder.path()]);
-    is(&checks, folder.path().to_str().unwrap(), "ok", "nothing is mounted");
+    let (_, checks) = doctor(&[directory.path()]);
+    is(&checks, directory.path().to_str().unwrap(), "ok", "nothing is mounted");
 }
 
 #[test]

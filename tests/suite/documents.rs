@@ -158,7 +158,7 @@ fn every_line_of_fstab_in_the_documents_mounts() {
         for name in "data/my photos.zip" data/mine.tar data/a.tar raid/b.tar data/shards/one.tar; do
             ./ffrfs convert data.ffr "$name" || exit 1
         done
-        # In the folder of the test, with the transport of the test.
+        # In the directory of the test, with the transport of the test.
         sed "s#/\(data\|raid\|mnt\|etc\)/#$1/\1/#g; s#for=/data#for=$1/data#" <<'END' |
 FSTAB
 END

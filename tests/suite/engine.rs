@@ -35,24 +35,24 @@ fn middling(count: usize) -> Vec<&'static [u8]> {
 
 /// Samples in containers on disk, which can be mounted again and again.
 struct Data {
-    folder: TempDir,
+    directory: TempDir,
     samples: Vec<&'static [u8]>,
 }
 
 impl Data {
     /// In as many containers, of about as many samples each.
     fn new(samples: Vec<&'static [u8]>, containers: usize) -> Self {
-        let folder = temp_dir();
+        let directory = temp_dir();
         for (part, samples) in samples.chunks(samples.len().div_ceil(containers)).enumerate() {
-            write_container(&folder.path().join(format!("{part}.ffr")), samples);
+            write_container(&directory.path().join(format!("{part}.ffr")), samples);
         }
-        let data = Self { folder, samples };
+        let data = Self { directory, samples };
         data.cool();
         data
     }
 
     fn containers(&self) -> Vec<PathBuf> {
-        let entries = std::fs::read_dir(self.folder.path()).unwrap();
+        let entries = std::fs::read_dir(self.directory.path()).unwrap();
         entries.map(|entry| entry.unwrap().path()).collect()
     }
 
@@ -68,7 +68,7 @@ impl Data {
     /// A mount of it, with nothing in the page cache.
     fn mount(&self, transport: Transport, options: &[&str]) -> Mount {
         self.cool();
-        Mount::new(transport, self.folder.path(), options)
+        Mount::new(transport, self.directory.path(), options)
     }
 
     fn bytes(&self) -> u64 {
@@ -112,8 +112,8 @@ fn name(number: usize) -> String {
 
 /// Whether the file system of temporary files reads past the page cache. If not, says so.
 fn have_direct() -> bool {
-    let folder = temp_dir();
-    let path = folder.path().join("probe");
+    let directory = temp_dir();
+    let path = directory.path().join("probe");
     std::fs::write(&path, [0; 4096]).unwrap();
     let opens = opens_directly(&path);
     if !opens {

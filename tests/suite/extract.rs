@@ -1,8 +1,8 @@
-//! `ffrfs extract`: files as a mount shows them, never outside of the folder, never half.
+//! `ffrfs extract`: files as a mount shows them, never outside of the directory, never half.
 
 use super::common::{
     FFRFS, Loose, Mount, Need, Outcome, TempDir, Tmpfs, Transport, ffrfs, flip_byte, have, loose,
-    mixed_folder, noise, offsets, python, run, temp_dir, wait_until, write_container,
+    mixed_directory, noise, offsets, python, run, temp_dir, wait_until, write_container,
 };
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -13,14 +13,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// Runs `ffrfs extract` in a folder, with these words as arguments.
+/// Runs `ffrfs extract` in a directory, with these words as arguments.
 #[track_caller]
 fn extract(work: &TempDir, args: &str) -> Outcome {
     run(Command::new(FFRFS).arg("extract").args(args.split(' ')).current_dir(work.path()))
 }
 
-fn names_in(folder: &Path) -> Vec<String> {
-    let paths = loose(folder).into_keys();
+fn names_in(directory: &Path) -> Vec<String> {
+    let paths = loose(directory).into_keys();
     paths.map(|path| path.to_str().unwrap().to_owned()).collect()
 }
 
@@ -49,7 +49,7 @@ fn what_a_mount_shows_is_what_is_extracted() {
         return;
     }
     let work = temp_dir();
-    mixed_folder(&work.path().join("in"));
+    mixed_directory(&work.path().join("in"));
     for ending in ["ffr", "zip", "tar"] {
         let container = work.path().join(format!("data.{ending}"));
         let source = work.path().join("in");
@@ -66,7 +66,9 @@ fn what_a_mount_shows_is_what_is_extracted() {
                     found @ Loose::File { bytes: b, modified: m, .. },
                 ) => (bytes == b && modified == m, found),
                 (Loose::Symlink(to), found @ Loose::Symlink(t)) => (to == t, found),
-                (Loose::Folder { .. }, found) => (matches!(found, Loose::Folder { .. }), found),
+                (Loose::Directory { .. }, found) => {
+                    (matches!(found, Loose::Directory { .. }), found)
+                }
                 (_, found) => (false, found),
             };
             assert!(same, "{ending}: {}: {shown:.200?}, not {found:.200?}", path.display());
@@ -77,7 +79,7 @@ fn what_a_mount_shows_is_what_is_extracted() {
 #[test]
 fn only_what_is_asked_for_is_written() {
     let work = temp_dir();
-    mixed_folder(&work.path().join("in"));
+    mixed_directory(&work.path().join("in"));
     run(Command::new(FFRFS).args(["convert", "in", "in.zip"]).current_dir(work.path())).ok();
     extract(&work, "in.zip one -p a/x.jpg").ok();
     assert_eq!(names_in(&work.path().join("one")), ["a", "a/x.jpg"]);
@@ -91,7 +93,7 @@ fn only_what_is_asked_for_is_written() {
 }
 
 #[test]
-fn nothing_is_written_outside_of_the_folder() {
+fn nothing_is_written_outside_of_the_directory() {
     let work = temp_dir();
     let outside = work.path().join("outside");
     fs::create_dir(&outside).unwrap();
@@ -205,7 +207,7 @@ fn a_sidecar_has_the_checksum_of_what_is_stored_of_a_file_with_holes() {
 #[test]
 fn what_is_there_is_refused_replaced_or_left() {
     let work = temp_dir();
-    mixed_folder(&work.path().join("in"));
+    mixed_directory(&work.path().join("in"));
     run(Command::new(FFRFS).args(["convert", "in", "in.tar"]).current_dir(work.path())).ok();
     let out = work.path().join("out");
     extract(&work, "in.tar out").ok();
@@ -310,7 +312,7 @@ fn compressed_archives_come_out_whole_with_any_number_of_threads() {
     }
     let work = temp_dir();
     let input = work.path().join("in");
-    mixed_folder(&input);
+    mixed_directory(&input);
     fs::remove_file(input.join("long")).unwrap();
     let mut tar = Command::new("tar");
     run(tar.args(["--format=pax", "-czf", "in.tar.gz", "-C", "in", "."]).current_dir(work.path()))

@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 /// What is expected below a mount point: a path, and a file's size and hash (`None`: it is damaged).
 struct Expected {
     files: Vec<(PathBuf, u64, Option<String>)>,
-    /// Folders that hold nothing.
-    empty_folders: Vec<PathBuf>,
+    /// Directories that hold nothing.
+    empty_directories: Vec<PathBuf>,
 }
 
 fn expectations() -> Map<String, Value> {
@@ -23,10 +23,10 @@ fn expectations() -> Map<String, Value> {
 fn expected(container: &str) -> Expected {
     let all = expectations();
     let entries = all[container].as_object().expect("what is in the container");
-    let mut expected = Expected { files: Vec::new(), empty_folders: Vec::new() };
+    let mut expected = Expected { files: Vec::new(), empty_directories: Vec::new() };
     for (path, entry) in entries {
         if entry["dir"] == true {
-            expected.empty_folders.push(path.trim_end_matches('/').into());
+            expected.empty_directories.push(path.trim_end_matches('/').into());
             continue;
         }
         let size = entry["size"].as_u64().expect("a size");
@@ -75,24 +75,24 @@ fn compare_files(mount: &Mount, expected: &Expected, read: Read, start: usize) {
     }
 }
 
-/// Every path below a folder: files, and folders that hold nothing.
-fn walk(folder: &Path, files: &mut Vec<PathBuf>, empty_folders: &mut Vec<PathBuf>) {
-    for entry in fs::read_dir(folder).expect("list") {
+/// Every path below a directory: files, and directories that hold nothing.
+fn walk(directory: &Path, files: &mut Vec<PathBuf>, empty_directories: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(directory).expect("list") {
         let path = entry.expect("entry").path();
         if !path.is_dir() {
             files.push(path);
         } else if fs::read_dir(&path).expect("list").next().is_none() {
-            empty_folders.push(path);
+            empty_directories.push(path);
         } else {
-            walk(&path, files, empty_folders);
+            walk(&path, files, empty_directories);
         }
     }
 }
 
 #[track_caller]
 fn compare_names(mount: &Mount, expected: &Expected) {
-    let (mut files, mut empty_folders) = (Vec::new(), Vec::new());
-    walk(mount.point(), &mut files, &mut empty_folders);
+    let (mut files, mut empty_directories) = (Vec::new(), Vec::new());
+    walk(mount.point(), &mut files, &mut empty_directories);
     let sorted = |mut paths: Vec<PathBuf>| {
         paths.sort();
         paths
@@ -100,7 +100,10 @@ fn compare_names(mount: &Mount, expected: &Expected) {
     let inside = |name: &PathBuf| mount.path(name);
     let wanted = expected.files.iter().map(|(name, ..)| inside(name)).collect();
     assert_eq!(sorted(files), sorted(wanted));
-    assert_eq!(sorted(empty_folders), sorted(expected.empty_folders.iter().map(inside).collect()));
+    assert_eq!(
+        sorted(empty_directories),
+        sorted(expected.empty_directories.iter().map(inside).collect())
+    );
 }
 
 /// Compares a mount of a fixture with what is expected of it, whole and in parts, from one thread and many.
@@ -135,7 +138,7 @@ fn every_fixture_has_a_test_here() {
         "basic.ffr",
         "empty.ffr",
         "no_header_checksum.ffr",
-        "packed_folder.ffr",
+        "packed_directory.ffr",
         "parts",
         "pickled.ffr",
         "truncated_data.ffr",
@@ -168,7 +171,7 @@ fn one_bad_sample_gives_eio_and_all_others_are_served() {
 }
 
 #[test]
-fn a_dataset_without_samples_is_an_empty_folder() {
+fn a_dataset_without_samples_is_an_empty_directory() {
     check("empty.ffr");
 }
 
@@ -186,12 +189,12 @@ fn a_container_without_header_checksum_is_served_with_a_warning() {
 }
 
 #[test]
-fn a_packed_folder_is_shown_as_its_tree() {
-    check("packed_folder.ffr");
+fn a_packed_directory_is_shown_as_its_tree() {
+    check("packed_directory.ffr");
 }
 
 #[test]
-fn a_folder_of_parts_is_one_dataset() {
+fn a_directory_of_parts_is_one_dataset() {
     check("parts");
 }
 
@@ -250,16 +253,16 @@ fn a_container_cut_in_its_data_serves_what_is_whole_if_that_is_asked_for() {
 
 /// `ffrfs mount` must fail, and say which file and which byte.
 pub(crate) fn refuse(container: &str, exit: i32, says: &[&str]) {
-    let folder = temp_dir();
+    let directory = temp_dir();
     let source = fixture(container);
-    let args = [Path::new("mount"), &source, folder.path()];
+    let args = [Path::new("mount"), &source, directory.path()];
     let Outcome { code, stderr, .. } = ffrfs(&args);
     assert_eq!(code, exit, "{stderr}");
     for word in says.iter().copied().chain([container, "byte"]) {
         assert!(stderr.contains(word), "{word:?} is not in: {stderr}");
     }
     assert_eq!(stderr.lines().count(), 1, "{stderr}");
-    assert!(!crate::common::is_mount_point(folder.path()));
+    assert!(!crate::common::is_mount_point(directory.path()));
 }
 
 #[test]
@@ -279,9 +282,9 @@ fn a_container_cut_in_its_index_is_refused_with_exit_code_3() {
 
 #[test]
 fn one_bad_file_of_several_refuses_the_mount_and_is_named() {
-    let folder = temp_dir();
+    let directory = temp_dir();
     let (good, bad) = (fixture("basic.ffr"), fixture("bad_header.ffr"));
-    let outcome = ffrfs(&[Path::new("mount"), &good, &bad, folder.path()]);
+    let outcome = ffrfs(&[Path::new("mount"), &good, &bad, directory.path()]);
     assert_eq!(outcome.code, 4, "{}", outcome.stderr);
     assert!(outcome.stderr.contains("bad_header.ffr"), "{}", outcome.stderr);
     assert!(!outcome.stderr.contains("basic.ffr"), "{}", outcome.stderr);
@@ -289,9 +292,9 @@ fn one_bad_file_of_several_refuses_the_mount_and_is_named() {
 
 #[test]
 fn a_missing_source_is_refused_with_exit_code_2() {
-    let folder = temp_dir();
-    let missing = folder.path().join("missing.ffr");
-    let outcome = ffrfs(&[Path::new("mount"), &missing, folder.path()]);
+    let directory = temp_dir();
+    let missing = directory.path().join("missing.ffr");
+    let outcome = ffrfs(&[Path::new("mount"), &missing, directory.path()]);
     assert_eq!(outcome.code, 2, "{}", outcome.stderr);
     assert!(outcome.stderr.contains("missing.ffr"), "{}", outcome.stderr);
 }

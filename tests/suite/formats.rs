@@ -21,10 +21,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, UNIX_EPOCH};
 
-/// A folder as people have them: nested, an empty one, an empty file, links, modes, times.
+/// A directory as people have them: nested, an empty one, an empty file, links, modes, times.
 fn plant(root: &Path) {
-    for folder in ["a/deep/er", "empty folder", "ünï"] {
-        fs::create_dir_all(root.join(folder)).unwrap();
+    for directory in ["a/deep/er", "empty directory", "ünï"] {
+        fs::create_dir_all(root.join(directory)).unwrap();
     }
     fs::write(root.join("a/plain"), noise(1, 1234)).unwrap();
     fs::write(root.join("a/text.txt"), write::text(2, 70_000)).unwrap();
@@ -42,7 +42,7 @@ fn plant(root: &Path) {
         ("a/deep/er", 0o700, 1_500_000_000, 7),
         ("a/deep", 0o755, 1_500_000_001, 0),
         ("a", 0o750, 1_500_000_003, 0),
-        ("empty folder", 0o711, 1_111_111_111, 0),
+        ("empty directory", 0o711, 1_111_111_111, 0),
         ("ünï", 0o755, 1_222_222_223, 0),
     ];
     for (name, mode, seconds, nanoseconds) in dated {
@@ -71,12 +71,12 @@ enum Times {
     Seconds,
 }
 
-/// What `find` says of everything in a folder: type, permissions, time, link target and path; of files also
+/// What `find` says of everything in a directory: type, permissions, time, link target and path; of files also
 /// the size and the number of names.
-fn found(folder: &Path, times: Times) -> Vec<String> {
+fn found(directory: &Path, times: Times) -> Vec<String> {
     let find = |args: &[&str]| {
         let mut command = Command::new("find");
-        let text = run(command.arg(folder).args(["-mindepth", "1"]).args(args)).ok().text();
+        let text = run(command.arg(directory).args(["-mindepth", "1"]).args(args)).ok().text();
         text.split_terminator('\0').map(str::to_owned).collect::<Vec<_>>()
     };
     let mut all = find(&["-printf", "%y %m %T@ %l %P\\0"]);
@@ -95,38 +95,38 @@ fn without_fraction(line: &str) -> String {
     fields.join(" ")
 }
 
-/// Compares a folder and a mount of what was packed from it, as programs see them.
+/// Compares a directory and a mount of what was packed from it, as programs see them.
 #[track_caller]
-fn compare(folder: &Path, mount: &Mount, times: Times) {
-    assert_eq!(found(mount.point(), times), found(folder, times));
-    same_content(folder, mount.point());
+fn compare(directory: &Path, mount: &Mount, times: Times) {
+    assert_eq!(found(mount.point(), times), found(directory, times));
+    same_content(directory, mount.point());
 }
 
-/// `diff` must find no difference between two folders, links not followed.
+/// `diff` must find no difference between two directories, links not followed.
 #[track_caller]
 fn same_content(one: &Path, other: &Path) {
     let outcome = run(Command::new("diff").args(["-r", "--no-dereference"]).arg(one).arg(other));
     assert_eq!((outcome.code, outcome.text().as_str()), (0, ""), "{}", outcome.stderr);
 }
 
-/// Runs a program in a folder.
+/// Runs a program in a directory.
 #[track_caller]
-fn run_in(folder: &Path, program: &str, args: &[&str]) -> Outcome {
-    run(Command::new(program).args(args).current_dir(folder)).ok()
+fn run_in(directory: &Path, program: &str, args: &[&str]) -> Outcome {
+    run(Command::new(program).args(args).current_dir(directory)).ok()
 }
 
-/// Writes a file into a folder.
-fn file_in(folder: &TempDir, name: &str, bytes: impl AsRef<[u8]>) -> PathBuf {
-    let path = folder.path().join(name);
+/// Writes a file into a directory.
+fn file_in(directory: &TempDir, name: &str, bytes: impl AsRef<[u8]>) -> PathBuf {
+    let path = directory.path().join(name);
     fs::write(&path, bytes).unwrap();
     path
 }
 
-/// Every file below a folder, by path, and its bytes.
-fn tree(folder: &Path) -> BTreeMap<String, Vec<u8>> {
-    let files = walkdir::WalkDir::new(folder).into_iter().map(Result::unwrap);
+/// Every file below a directory, by path, and its bytes.
+fn tree(directory: &Path) -> BTreeMap<String, Vec<u8>> {
+    let files = walkdir::WalkDir::new(directory).into_iter().map(Result::unwrap);
     let files = files.filter(|entry| entry.file_type().is_file());
-    let name = |path: &Path| path.strip_prefix(folder).unwrap().to_str().unwrap().to_owned();
+    let name = |path: &Path| path.strip_prefix(directory).unwrap().to_str().unwrap().to_owned();
     files.map(|entry| (name(entry.path()), fs::read(entry.path()).unwrap())).collect()
 }
 

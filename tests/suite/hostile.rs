@@ -7,8 +7,8 @@ mod sealed;
 
 use super::common::noise;
 use ffrfs::dataset::{self, NameOptions, Opened, Unwatched, Watch};
-use ffrfs::format::ffrecord::{PACKED_FOLDER_MAGIC, Writer, pickle};
-use ffrfs::format::{Entry, Folder, OpenOptions};
+use ffrfs::format::ffrecord::{PACKED_DIRECTORY_MAGIC, Writer, pickle};
+use ffrfs::format::{Directory, Entry, OpenOptions};
 use ffrfs::io::ReadError;
 use ffrfs::store::Part;
 use ffrfs::vfs::{Errno, FileKind, Options, ReadRequest, Verify, Vfs};
@@ -51,10 +51,10 @@ fn small() -> Vec<Vec<u8>> {
 /// Four samples and a tree over them.
 fn small_tree() -> Vec<Vec<u8>> {
     let file = |name: &str, sample| (name.as_bytes().into(), Entry::File(sample));
-    let inner = Folder { entries: vec![file("b", 2), file("c", 3)] };
-    let folder = (b"d".as_slice().into(), Entry::Folder(inner));
-    let root = Folder { entries: vec![file("a", 1), folder, file("e", 0)] };
-    let mut stored = PACKED_FOLDER_MAGIC.to_vec();
+    let inner = Directory { entries: vec![file("b", 2), file("c", 3)] };
+    let directory = (b"d".as_slice().into(), Entry::Directory(inner));
+    let root = Directory { entries: vec![file("a", 1), directory, file("e", 0)] };
+    let mut stored = PACKED_DIRECTORY_MAGIC.to_vec();
     pickle::encode(&root, &mut stored).unwrap();
     let mut samples = small();
     samples[4] = stored;
@@ -89,16 +89,16 @@ fn show(opened: Opened, bytes: &[u8], allow_damaged: bool, verify: Verify) -> Op
     let vfs = opened.into_vfs(catalog, options);
     let mut files = Files::new();
     let mut pending = vec![(ROOT_INO, String::new())];
-    while let Some((folder, prefix)) = pending.pop() {
+    while let Some((directory, prefix)) = pending.pop() {
         let mut entries = Vec::new();
-        let listed = vfs.readdir(folder, 2, &mut |entry| {
+        let listed = vfs.readdir(directory, 2, &mut |entry| {
             let path = format!("{prefix}{}", String::from_utf8_lossy(entry.name));
-            entries.push((path, entry.ino, entry.kind == FileKind::Folder));
+            entries.push((path, entry.ino, entry.kind == FileKind::Directory));
             entries.len() < 1000
         });
         listed.unwrap();
-        for (path, ino, is_folder) in entries {
-            if is_folder {
+        for (path, ino, is_directory) in entries {
+            if is_directory {
                 pending.push((ino, format!("{path}/")));
             } else {
                 files.insert(path, read_file(&vfs, bytes, ino));
@@ -299,7 +299,7 @@ proptest! {
         ],
     ) {
         let mut samples = small();
-        samples[4] = [PACKED_FOLDER_MAGIC, &pickled].concat();
+        samples[4] = [PACKED_DIRECTORY_MAGIC, &pickled].concat();
         let files = serve(&pack(&samples), false, Verify::Always).unwrap();
         for (path, bytes) in files {
             let bytes = bytes.unwrap();

@@ -298,8 +298,8 @@ fn empty_samples_are_empty_files() {
 #[test]
 fn a_last_sample_cut_to_nothing_is_an_error_and_not_an_empty_file() {
     let samples = [noise(1, 1_000), noise(2, 1_000)];
-    let folder = temp_dir();
-    let container = container_in(&folder, &samples);
+    let directory = temp_dir();
+    let container = container_in(&directory, &samples);
     File::options().write(true).open(&container).unwrap().set_len(offsets(&samples)[1]).unwrap();
     for_each_transport(|transport| {
         let mount = Mount::new(transport, &container, &["allow_damaged"]);
@@ -313,8 +313,8 @@ fn a_last_sample_cut_to_nothing_is_an_error_and_not_an_empty_file() {
 #[test]
 fn a_last_sample_that_was_cut_is_an_error() {
     let samples = [noise(1, 1_000), noise(2, 1_000)];
-    let folder = temp_dir();
-    let container = container_in(&folder, &samples);
+    let directory = temp_dir();
+    let container = container_in(&directory, &samples);
     let end = offsets(&samples)[2];
     File::options().write(true).open(&container).unwrap().set_len(end - 1).unwrap();
     for_each_transport(|transport| {

@@ -41,18 +41,18 @@ fn send(mount: &Mount, signal: Signal) {
 /// A daemon in the foreground, ended with the value.
 struct Foreground {
     child: Child,
-    folder: TempDir,
+    directory: TempDir,
 }
 
 impl Foreground {
     fn new(transport: Transport, options: &[&str]) -> Self {
-        let folder = temp_dir();
-        let container = container_in(&folder, some());
-        let point = folder.path().join("mnt");
+        let directory = temp_dir();
+        let container = container_in(&directory, some());
+        let point = directory.path().join("mnt");
         fs::create_dir(&point).unwrap();
         let mut command = mount_command(transport, &[&container], &point, options);
         let child = command.arg("-f").stderr(Stdio::piped()).spawn().unwrap();
-        let foreground = Self { child, folder };
+        let foreground = Self { child, directory };
         // Asked of the daemon: what is in the mount table may not be served yet.
         let served = || fs::metadata(foreground.point().join("000000")).is_ok();
         wait_until("it is mounted", IN_TIME, served);
@@ -60,7 +60,7 @@ impl Foreground {
     }
 
     fn point(&self) -> std::path::PathBuf {
-        self.folder.path().join("mnt")
+        self.directory.path().join("mnt")
     }
 
     /// Exit code, and what it wrote to stderr.
@@ -100,13 +100,13 @@ fn umount(points: &[&Path]) -> Outcome {
 #[test]
 fn mount_returns_when_the_mount_works_and_leaves_a_daemon_that_holds_nothing_of_the_caller() {
     for_each_transport(|transport| {
-        let folder = temp_dir();
-        let (container, point) = (container_in(&folder, some()), folder.path().join("mnt"));
+        let directory = temp_dir();
+        let (container, point) = (container_in(&directory, some()), directory.path().join("mnt"));
         fs::create_dir(&point).unwrap();
         let relative = ["data.ffr", "mnt"].map(Path::new);
         let mut command = mount_command(transport, &relative[..1], relative[1], &[]);
         // To its end: also until the daemon has let go of both pipes.
-        let outcome = run(command.current_dir(folder.path())).ok();
+        let outcome = run(command.current_dir(directory.path())).ok();
         let read = fs::read(point.join("000000"));
         let pid = pid_at(&point);
         let link = |name: &str| fs::read_link(format!("/proc/{pid}/{name}")).unwrap();
@@ -125,10 +125,10 @@ fn mount_returns_when_the_mount_works_and_leaves_a_daemon_that_holds_nothing_of_
 #[test]
 fn the_daemon_lets_go_of_whatever_files_its_caller_had_open() {
     for_each_transport(|transport| {
-        let folder = temp_dir();
-        let (container, point) = (container_in(&folder, some()), folder.path().join("mnt"));
+        let directory = temp_dir();
+        let (container, point) = (container_in(&directory, some()), directory.path().join("mnt"));
         fs::create_dir(&point).unwrap();
-        let lock = folder.path().join("lock");
+        let lock = directory.path().join("lock");
         // As in `flock 9; ffrfs mount …; …`: the lock must not outlive the script.
         let mut inner = vec!["exec 9>\"$0\"; exec \"$@\"".into(), lock.clone().into_os_string()];
         let mount = mount_command(transport, &[&container], &point, &[]);
@@ -185,13 +185,13 @@ fn names_with_blanks_commas_backslashes_and_other_letters_work() {
         for name in
             ["a b", "a,b", "a\\b", "a\\,b\\", "ä ñ 数据", "a=b", "'\"$(x)`#", "tab\tx", "-x"]
         {
-            let folder = temp_dir();
-            let inside = folder.path().join(name);
+            let directory = temp_dir();
+            let inside = directory.path().join(name);
             fs::create_dir(&inside).unwrap();
             let (container, point) = (inside.join(format!("{name}.ffr")), inside.join(name));
             write_container(&container, some());
             fs::create_dir(&point).unwrap();
-            let mount = Mount::at(transport, &[&container], &[], folder, point);
+            let mount = Mount::at(transport, &[&container], &[], directory, point);
             assert_eq!(mount.read("000000").unwrap(), some()[0], "{name}");
             let [(source, kind, _)] = &mounts_at(mount.point())[..] else { panic!("{name}") };
             let path = container.canonicalize().unwrap();
@@ -205,12 +205,12 @@ fn names_with_blanks_commas_backslashes_and_other_letters_work() {
 #[test]
 fn a_link_to_a_mount_point_is_followed() {
     for_each_transport(|transport| {
-        let folder = temp_dir();
-        let link = folder.path().join("link");
-        fs::create_dir(folder.path().join("mnt")).unwrap();
+        let directory = temp_dir();
+        let link = directory.path().join("link");
+        fs::create_dir(directory.path().join("mnt")).unwrap();
         std::os::unix::fs::symlink("mnt", &link).unwrap();
-        let container = container_in(&folder, some());
-        let point = folder.path().join("mnt");
+        let container = container_in(&directory, some());
+        let point = directory.path().join("mnt");
         run(&mut mount_command(transport, &[&container], &link, &[])).ok();
         let mounted = is_mount_point(&point);
         let outcome = umount(&[&link]);
@@ -231,10 +231,10 @@ fn refuse(transport: Transport, source: &Path, point: &Path, says: &str) {
 
 #[test]
 fn a_mount_point_that_cannot_be_one_is_refused_with_exit_code_5() {
-    let folder = temp_dir();
-    let container = container_in(&folder, some());
+    let directory = temp_dir();
+    let container = container_in(&directory, some());
     for_each_transport(|transport| {
-        refuse(transport, &container, &folder.path().join("missing"), "missing");
+        refuse(transport, &container, &directory.path().join("missing"), "missing");
         refuse(transport, &container, &container, "data.ffr");
     });
 }
@@ -252,8 +252,8 @@ fn mounting_twice_on_one_mount_point_is_refused() {
 #[test]
 fn one_container_can_be_mounted_in_several_places() {
     for_each_transport(|transport| {
-        let folder = temp_dir();
-        let container = container_in(&folder, some());
+        let directory = temp_dir();
+        let container = container_in(&directory, some());
         let first = Mount::new(transport, &container, &[]);
         let second = Mount::new(transport, &container, &["suffix=.bin"]);
         assert!(first.read("000001").unwrap() == some()[1]);
@@ -264,14 +264,14 @@ fn one_container_can_be_mounted_in_several_places() {
 }
 
 #[test]
-fn a_folder_that_holds_something_can_be_mounted_on_and_shows_it_again_afterwards() {
+fn a_directory_that_holds_something_can_be_mounted_on_and_shows_it_again_afterwards() {
     for_each_transport(|transport| {
-        let folder = temp_dir();
-        let point = folder.path().join("mnt");
+        let directory = temp_dir();
+        let point = directory.path().join("mnt");
         fs::create_dir(&point).unwrap();
         fs::write(point.join("something"), "else").unwrap();
-        let container = container_in(&folder, some());
-        let mount = Mount::at(transport, &[&container], &[], folder, point);
+        let container = container_in(&directory, some());
+        let mount = Mount::at(transport, &[&container], &[], directory, point);
         assert!(!mount.path("something").exists());
         unmount_soon(mount.point());
         mount.wait_for_end();

@@ -6,12 +6,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A folder with all pages.
+/// A directory with all pages.
 fn manual() -> (TempDir, Vec<PathBuf>) {
-    let folder = temp_dir();
-    ffrfs(&["man".as_ref(), folder.path().as_os_str()]).ok();
-    let pages = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path()).collect();
-    (folder, pages)
+    let directory = temp_dir();
+    ffrfs(&["man".as_ref(), directory.path().as_os_str()]).ok();
+    let pages =
+        fs::read_dir(directory.path()).unwrap().map(|entry| entry.unwrap().path()).collect();
+    (directory, pages)
 }
 
 fn name(page: &Path) -> &str {
@@ -39,7 +40,7 @@ fn commands() -> Vec<(String, String)> {
 
 #[test]
 fn every_command_has_a_page_and_there_are_no_others() {
-    let (_folder, pages) = manual();
+    let (_directory, pages) = manual();
     let found: BTreeSet<_> = pages.iter().map(|page| name(page).to_owned()).collect();
     let commands = commands();
     let mut wanted: BTreeSet<_> =
@@ -51,7 +52,7 @@ fn every_command_has_a_page_and_there_are_no_others() {
 
 #[test]
 fn every_page_has_the_sections_that_people_look_for() {
-    let (_folder, pages) = manual();
+    let (_directory, pages) = manual();
     for page in &pages {
         let text = fs::read_to_string(page).unwrap();
         assert!(text.is_ascii(), "{}", name(page));
@@ -68,7 +69,7 @@ fn the_manual_programs_have_nothing_to_say_against_the_pages() {
     if !have(Need::Program("mandoc")) || !have(Need::Program("groff")) {
         return;
     }
-    let (_folder, pages) = manual();
+    let (_directory, pages) = manual();
     let lint = run(Command::new("mandoc").args(["-T", "lint", "-W", "warning"]).args(&pages));
     assert_eq!((lint.code, lint.text().as_str()), (0, ""));
     for page in &pages {
@@ -82,9 +83,9 @@ fn whatis_finds_each_page_by_the_line_that_help_prints() {
     if !have(Need::Program("lexgrog")) {
         return;
     }
-    let (folder, _) = manual();
+    let (directory, _) = manual();
     for (command, about) in commands() {
-        let page = folder.path().join(format!("ffrfs-{command}.1"));
+        let page = directory.path().join(format!("ffrfs-{command}.1"));
         let said = run(Command::new("lexgrog").arg(&page)).ok().text();
         assert_eq!(said, format!("{}: \"ffrfs-{command} - {about}\"\n", page.display()));
     }
@@ -95,9 +96,9 @@ fn a_page_names_every_option_of_its_command() {
     if !have(Need::Program("mandoc")) {
         return;
     }
-    let (folder, _) = manual();
+    let (directory, _) = manual();
     let read = |page: &str| {
-        let page = folder.path().join(page);
+        let page = directory.path().join(page);
         run(Command::new("mandoc").args(["-T", "ascii", "-O", "width=200"]).arg(page)).ok().text()
     };
     // Without the overprinting that makes letters bold.
@@ -131,17 +132,17 @@ fn a_page_names_every_option_of_its_command() {
 
 #[test]
 fn the_date_of_a_page_can_be_given() {
-    let folder = temp_dir();
+    let directory = temp_dir();
     let mut command = Command::new(FFRFS);
-    run(command.env("SOURCE_DATE_EPOCH", "951782400").arg("man").arg(folder.path())).ok();
-    let page = fs::read_to_string(folder.path().join("ffrfs.1")).unwrap();
+    run(command.env("SOURCE_DATE_EPOCH", "951782400").arg("man").arg(directory.path())).ok();
+    let page = fs::read_to_string(directory.path().join("ffrfs.1")).unwrap();
     assert!(page.contains("\n.TH FFRFS 1 2000-02-29 "), "{page}");
 }
 
 #[test]
 fn pages_that_cannot_be_written_are_said() {
-    let folder = temp_dir();
-    let file = folder.path().join("file");
+    let directory = temp_dir();
+    let file = directory.path().join("file");
     fs::write(&file, "").unwrap();
     let outcome = ffrfs(&["man".as_ref(), file.as_os_str()]);
     assert_eq!(outcome.code, 6, "{}", outcome.stderr);
@@ -151,8 +152,8 @@ fn pages_that_cannot_be_written_are_said() {
 // ---- completions ---------------------------------------------------------------------------------
 
 /// Writes the completions for a shell to a file of this name.
-fn completions(shell: &str, folder: &TempDir, file: &str) -> PathBuf {
-    let path = folder.path().join(file);
+fn completions(shell: &str, directory: &TempDir, file: &str) -> PathBuf {
+    let path = directory.path().join(file);
     fs::write(&path, ffrfs(&["completions", shell]).ok().stdout).unwrap();
     path
 }
@@ -190,9 +191,9 @@ fn bash_completes_commands_options_values_and_files() {
     if !have(Need::Program("bash")) {
         return;
     }
-    let folder = temp_dir();
-    let file = completions("bash", &folder, "ffrfs");
-    container_in(&folder, &samples(1, 10));
+    let directory = temp_dir();
+    let file = completions("bash", &directory, "ffrfs");
+    container_in(&directory, &samples(1, 10));
     // What readline does with the function that `complete -F` names.
     let code = r#"
         cd "$1" && . "$2" && shift 2
@@ -202,7 +203,7 @@ fn bash_completes_commands_options_values_and_files() {
         printf '%s\n' "${COMPREPLY[@]}""#;
     let offer = |line: &[&str]| {
         let mut bash = Command::new("bash");
-        bash.args(["--norc", "-c", code, "bash"]).arg(folder.path()).arg(&file).args(line);
+        bash.args(["--norc", "-c", code, "bash"]).arg(directory.path()).arg(&file).args(line);
         let outcome = run(&mut bash).ok();
         assert_eq!(outcome.stderr, "", "{line:?}");
         words(&outcome.text())
@@ -217,13 +218,13 @@ fn zsh_completes_commands_options_values_and_files() {
     if !have(Need::Program("zsh")) {
         return;
     }
-    let folder = temp_dir();
-    completions("zsh", &folder, "_ffrfs");
-    container_in(&folder, &samples(1, 10));
+    let directory = temp_dir();
+    completions("zsh", &directory, "_ffrfs");
+    container_in(&directory, &samples(1, 10));
     let offer = |line: &[&str]| {
         let mut zsh = Command::new("zsh");
-        zsh.env("HOME", folder.path()).args(["-f", "-c", IN_ZSH, "zsh"]);
-        words(&run(zsh.arg(folder.path()).arg(line.join(" "))).ok().text())
+        zsh.env("HOME", directory.path()).args(["-f", "-c", IN_ZSH, "zsh"]);
+        words(&run(zsh.arg(directory.path()).arg(line.join(" "))).ok().text())
     };
     completes(&offer);
     assert!(offer(&["ffrfs", "mount", "--names", "da"]).contains("data.ffr"));
@@ -261,12 +262,12 @@ fn fish_completes_commands_options_values_and_files() {
     if !have(Need::Program("fish")) {
         return;
     }
-    let folder = temp_dir();
-    let file = completions("fish", &folder, "ffrfs.fish");
-    container_in(&folder, &samples(1, 10));
+    let directory = temp_dir();
+    let file = completions("fish", &directory, "ffrfs.fish");
+    container_in(&directory, &samples(1, 10));
     let offer = |line: &[&str]| {
         let mut fish = Command::new("fish");
-        fish.env("HOME", folder.path()).current_dir(folder.path()).arg("--no-config");
+        fish.env("HOME", directory.path()).current_dir(directory.path()).arg("--no-config");
         let code = "source $argv[1]; complete --do-complete \"$argv[2]\"";
         let outcome = run(fish.args(["-c", code]).arg(&file).arg(line.join(" "))).ok();
         assert_eq!(outcome.stderr, "", "{line:?}");

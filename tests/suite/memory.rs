@@ -82,8 +82,8 @@ fn sixty_four_readers_of_100_mb_samples_keep_the_daemon_within_its_cap_and_100_m
     const CAP: u64 = 64 << 20;
     const LENGTH: u64 = 100_000_000;
     const PART: u64 = 4_000_000;
-    let folder = temp_dir();
-    let container = folder.path().join("data.ffr");
+    let directory = temp_dir();
+    let container = directory.path().join("data.ffr");
     let samples: Vec<_> = (0..8).map(|number| Sparse { number, length: LENGTH }).collect();
     write_sparse(&container, &samples);
     for_each_transport(|transport| {
@@ -116,8 +116,8 @@ fn sixty_four_readers_of_100_mb_samples_keep_the_daemon_within_its_cap_and_100_m
 fn sixty_four_readers_of_samples_that_are_kept_whole_stay_within_the_cap_and_100_mb() {
     const CAP: u64 = 32 << 20;
     const LENGTH: u64 = 3_000_000;
-    let folder = temp_dir();
-    let container = folder.path().join("data.ffr");
+    let directory = temp_dir();
+    let container = directory.path().join("data.ffr");
     let samples: Vec<_> = (0..128).map(|number| Sparse { number, length: LENGTH }).collect();
     write_sparse(&container, &samples);
     for_each_transport(|transport| {
@@ -149,8 +149,8 @@ fn sixty_four_readers_of_samples_that_are_kept_whole_stay_within_the_cap_and_100
 #[test]
 fn a_sample_of_over_4_gib_is_read_beyond_4_gib() {
     const LENGTH: u64 = (4 << 30) + (10 << 20);
-    let folder = temp_dir();
-    let container = folder.path().join("data.ffr");
+    let directory = temp_dir();
+    let container = directory.path().join("data.ffr");
     let samples = [
         Sparse { number: 0, length: 3 },
         Sparse { number: 1, length: LENGTH },
@@ -187,8 +187,8 @@ fn faults(pid: i32) -> u64 {
 
 #[test]
 fn members_of_a_zip_are_read_into_memory_that_was_used_before() {
-    let folder = temp_dir();
-    let (files, zip) = (folder.path().join("files"), folder.path().join("x.zip"));
+    let directory = temp_dir();
+    let (files, zip) = (directory.path().join("files"), directory.path().join("x.zip"));
     fs::create_dir(&files).unwrap();
     let members: Vec<_> = (0..300).map(|number| noise(number, 100_000)).collect();
     for (number, member) in members.iter().enumerate() {

@@ -85,9 +85,9 @@ fn free_port(host: &str) -> Option<u16> {
 
 /// A mount with a socket `metrics` beside it.
 fn mount_with_socket(transport: Transport) -> (Mount, tempfile::TempDir) {
-    let folder = temp_dir();
-    let option = format!("metrics=unix:{}", folder.path().join("metrics").display());
-    (Mount::new(transport, fixture("packed_folder.ffr"), &[&option]), folder)
+    let directory = temp_dir();
+    let option = format!("metrics=unix:{}", directory.path().join("metrics").display());
+    (Mount::new(transport, fixture("packed_directory.ffr"), &[&option]), directory)
 }
 
 #[test]
@@ -96,15 +96,15 @@ fn prometheus_reads_what_stats_json_says() {
         return;
     }
     for_each_transport(|transport| {
-        let (mount, folder) = mount_with_socket(transport);
+        let (mount, directory) = mount_with_socket(transport);
         let files = ["train/cat/001.jpg", "train/cat/001.jpg"];
         let bytes: usize = files.iter().map(|name| mount.read(name).unwrap().len()).sum();
         assert!(bytes > 0);
         let requests = mount.requests();
-        let socket = folder.path().join("metrics");
+        let socket = directory.path().join("metrics");
         let values = scrape(socket.to_str().unwrap());
         assert_eq!(values["labels"]["mount"].as_str(), mount.point().to_str());
-        assert!(values["labels"]["source"].as_str().unwrap().ends_with("packed_folder.ffr"));
+        assert!(values["labels"]["source"].as_str().unwrap().ends_with("packed_directory.ffr"));
         let stats = mount.stats();
         for operation in ["read", "lookup"] {
             let key = format!("ffrfs_requests_total{{\"operation\": \"{operation}\"}}");
@@ -153,10 +153,10 @@ fn metrics_are_on_a_port_in_the_foreground_too() {
         let Some(port) = free_port(host) else { continue };
         let address =
             if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
-        let folder = temp_dir();
-        let point = folder.path().join("mnt");
+        let directory = temp_dir();
+        let point = directory.path().join("mnt");
         fs::create_dir(&point).unwrap();
-        let container = container_in(&folder, &[noise(1, 100)]);
+        let container = container_in(&directory, &[noise(1, 100)]);
         let mut child = Command::new(FFRFS)
             .args(["mount", "-f", "-o"])
             .arg(format!("metrics={address}"))
@@ -175,10 +175,10 @@ fn metrics_are_on_a_port_in_the_foreground_too() {
 
 /// `ffrfs mount` that must fail.
 fn refused(address: &str) -> Outcome {
-    let folder = temp_dir();
-    let point = folder.path().join("mnt");
+    let directory = temp_dir();
+    let point = directory.path().join("mnt");
     fs::create_dir(&point).unwrap();
-    let container = container_in(&folder, &[noise(1, 100)]);
+    let container = container_in(&directory, &[noise(1, 100)]);
     let mount = ["mount", "-o", &format!("metrics={address}")].map(str::to_owned);
     let outcome = run(Command::new(FFRFS).args(mount).args([&container, &point]));
     assert!(!is_mount_point(&point), "{address}");
@@ -190,11 +190,11 @@ fn an_address_that_cannot_be_had_fails_the_mount() {
     if !have(Need::Fuse) {
         return;
     }
-    let folder = temp_dir();
-    let file = folder.path().join("file");
+    let directory = temp_dir();
+    let file = directory.path().join("file");
     fs::write(&file, "mine").unwrap();
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
-    let nowhere = folder.path().join("none/metrics");
+    let nowhere = directory.path().join("none/metrics");
     for (address, word) in [
         (format!("unix:{}", file.display()), "not a socket"),
         (format!("unix:{}", nowhere.display()), "No such file"),
@@ -214,12 +214,12 @@ fn an_address_that_cannot_be_had_fails_the_mount() {
 #[test]
 fn the_socket_has_the_mode_of_the_umask_and_goes_with_the_mount() {
     for_each_transport(|transport| {
-        let folder = temp_dir();
-        let socket = folder.path().join("metrics");
+        let directory = temp_dir();
+        let socket = directory.path().join("metrics");
         let option = format!("metrics=unix:{}", socket.display());
         // What a daemon that was killed leaves.
         drop(std::os::unix::net::UnixListener::bind(&socket).unwrap());
-        let source = fixture("packed_folder.ffr");
+        let source = fixture("packed_directory.ffr");
         let mount = Mount::started(transport, &[&source], &[&option], |command| {
             let mut shell = Command::new("sh");
             shell.args(["-c", "umask 0117; exec \"$@\"", "sh"]);
@@ -242,8 +242,8 @@ fn the_socket_has_the_mode_of_the_umask_and_goes_with_the_mount() {
 #[test]
 fn odd_requests_are_answered_or_ended_and_scraping_goes_on() {
     for_each_transport(|transport| {
-        let (mount, folder) = mount_with_socket(transport);
-        let socket = folder.path().join("metrics");
+        let (mount, directory) = mount_with_socket(transport);
+        let socket = directory.path().join("metrics");
         let status =
             |request: &[u8]| ask(&socket, request).lines().next().unwrap_or_default().to_owned();
         assert_eq!(status(b"GET / HTTP/1.1\r\n\r\n"), "HTTP/1.1 200 OK");
@@ -278,9 +278,9 @@ fn metrics_in(expression: &str) -> impl Iterator<Item = &str> {
 #[test]
 fn what_dashboard_and_manual_name_is_there() {
     for_each_transport(|transport| {
-        let (mount, folder) = mount_with_socket(transport);
+        let (mount, directory) = mount_with_socket(transport);
         mount.read("train/cat/001.jpg").unwrap();
-        let page = ask(&folder.path().join("metrics"), b"GET /metrics HTTP/1.1\r\n\r\n");
+        let page = ask(&directory.path().join("metrics"), b"GET /metrics HTTP/1.1\r\n\r\n");
         let names: BTreeSet<_> = page
             .lines()
             .filter(|line| line.starts_with("ffrfs_") || line.starts_with("process_"))

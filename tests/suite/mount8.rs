@@ -267,8 +267,8 @@ fn a_mount_in_another_namespace_reads_a_source_of_this_one() {
 
 #[test]
 fn the_helper_tells_how_it_is_called() {
-    let folder = crate::common::temp_dir();
-    let helper = folder.path().join("mount.ffrfs");
+    let directory = crate::common::temp_dir();
+    let helper = directory.path().join("mount.ffrfs");
     std::os::unix::fs::symlink(crate::common::FFRFS, &helper).unwrap();
     let help = run(Command::new(&helper).arg("--help")).ok().text();
     for word in ["mount.ffrfs", "mount(8)", "-s", "-N", "remount", "Exit codes"] {

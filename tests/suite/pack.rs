@@ -22,14 +22,14 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
-/// A path as its names: sorted as `pack` sorts, by name, folder by folder.
+/// A path as its names: sorted as `pack` sorts, by name, directory by directory.
 type Names = Vec<Vec<u8>>;
 
-/// Files with their bytes, and folders.
+/// Files with their bytes, and directories.
 #[derive(Debug, Default, PartialEq)]
 struct Tree {
     files: BTreeMap<Names, Vec<u8>>,
-    folders: BTreeSet<Names>,
+    directories: BTreeSet<Names>,
 }
 
 fn path_of(names: &[Vec<u8>]) -> PathBuf {
@@ -39,25 +39,25 @@ fn path_of(names: &[Vec<u8>]) -> PathBuf {
 impl Tree {
     fn write(&self, root: &Path) {
         fs::create_dir(root).unwrap();
-        for folder in &self.folders {
-            fs::create_dir_all(root.join(path_of(folder))).unwrap();
+        for directory in &self.directories {
+            fs::create_dir_all(root.join(path_of(directory))).unwrap();
         }
         for (names, bytes) in &self.files {
             fs::write(root.join(path_of(names)), bytes).unwrap();
         }
     }
 
-    /// What lies below a folder, such as a mount.
+    /// What lies below a directory, such as a mount.
     fn read(root: &Path) -> Self {
         let mut tree = Self::default();
         let mut pending = vec![Names::new()];
-        while let Some(folder) = pending.pop() {
-            for entry in fs::read_dir(root.join(path_of(&folder))).unwrap() {
+        while let Some(directory) = pending.pop() {
+            for entry in fs::read_dir(root.join(path_of(&directory))).unwrap() {
                 let entry = entry.unwrap();
-                let mut names = folder.clone();
+                let mut names = directory.clone();
                 names.push(entry.file_name().into_vec());
                 if entry.file_type().unwrap().is_dir() {
-                    tree.folders.insert(names.clone());
+                    tree.directories.insert(names.clone());
                     pending.push(names);
                 } else {
                     tree.files.insert(names, fs::read(entry.path()).unwrap());
@@ -72,7 +72,7 @@ impl Tree {
         let name = |i: usize| vec![format!("{i:06}").into_bytes()];
         let files = self.files.values().enumerate();
         let files = files.map(|(i, bytes)| (name(i), bytes.clone())).collect();
-        Self { files, folders: BTreeSet::new() }
+        Self { files, directories: BTreeSet::new() }
     }
 
     /// What the library finds in containers.
@@ -95,7 +95,7 @@ impl Tree {
         let mut visit = |path: &[u8], node| {
             let names: Names = path.split(|&b| b == b'/').map(<[u8]>::to_vec).collect();
             let Node::Sample(sample) = node else {
-                tree.folders.insert(names);
+                tree.directories.insert(names);
                 return;
             };
             let at = dataset.locate(sample).unwrap().unwrap();
@@ -141,7 +141,7 @@ fn any_name() -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
-/// A few files and folders, some of them empty.
+/// A few files and directories, some of them empty.
 fn any_tree() -> impl Strategy<Value = Tree> {
     let size = prop_oneof![
         2 => Just(0usize),
@@ -154,27 +154,27 @@ fn any_tree() -> impl Strategy<Value = Tree> {
         let mut tree = Tree::default();
         for (number, (names, size)) in files.into_iter().enumerate() {
             let below = |other: &Names| names.starts_with(other) || other.starts_with(&names);
-            if tree.files.keys().any(below) || tree.folders.contains(&names) {
+            if tree.files.keys().any(below) || tree.directories.contains(&names) {
                 continue;
             }
-            tree.folders.extend((1..names.len()).map(|end| names[..end].to_vec()));
+            tree.directories.extend((1..names.len()).map(|end| names[..end].to_vec()));
             tree.files.insert(names, noise(number as u64, size));
         }
         for names in hollow {
             let free = |end: &usize| !tree.files.contains_key(&names[..*end]);
             let free: Vec<_> = (1..=names.len()).take_while(free).collect();
-            tree.folders.extend(free.into_iter().map(|end| names[..end].to_vec()));
+            tree.directories.extend(free.into_iter().map(|end| names[..end].to_vec()));
         }
         tree
     })
 }
 
-fn pack(folder: &Path, out: &Path, args: &[&str]) -> Outcome {
-    run(Command::new(FFRFS).arg("pack").arg(folder).arg(out).args(args))
+fn pack(directory: &Path, out: &Path, args: &[&str]) -> Outcome {
+    run(Command::new(FFRFS).arg("pack").arg(directory).arg(out).args(args))
 }
 
-/// A folder with these files, each holding its own path.
-fn folder_of(parent: &TempDir, files: &[&str]) -> PathBuf {
+/// A directory with these files, each holding its own path.
+fn directory_of(parent: &TempDir, files: &[&str]) -> PathBuf {
     let root = parent.path().join("in");
     fs::create_dir_all(&root).unwrap();
     for file in files {
@@ -185,9 +185,9 @@ fn folder_of(parent: &TempDir, files: &[&str]) -> PathBuf {
     root
 }
 
-/// Everything in a folder, by name.
-fn names_in(folder: &Path) -> Vec<OsString> {
-    let entries = fs::read_dir(folder).unwrap();
+/// Everything in a directory, by name.
+fn names_in(directory: &Path) -> Vec<OsString> {
+    let entries = fs::read_dir(directory).unwrap();
     let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name()).collect();
     names.sort();
     names
@@ -218,7 +218,7 @@ fn check(transport: Transport, tree: &Tree, parts: Option<u32>, flat: bool) {
 }
 
 #[test]
-fn any_folder_comes_back_as_it_was_packed() {
+fn any_directory_comes_back_as_it_was_packed() {
     for_each_transport(|transport| {
         let config = ProptestConfig { cases: 24, failure_persistence: None, ..Default::default() };
         let strategy = (any_tree(), proptest::option::of(1u32..9), any::<bool>());
@@ -231,25 +231,25 @@ fn any_folder_comes_back_as_it_was_packed() {
 }
 
 #[test]
-fn a_folder_without_files_is_a_dataset_without_samples() {
+fn a_directory_without_files_is_a_dataset_without_samples() {
     for_each_transport(|transport| {
         for parts in [None, Some(1), Some(3)] {
             for flat in [false, true] {
                 check(transport, &Tree::default(), parts, flat);
             }
         }
-        let hollow = Tree { folders: [vec![b"hollow".to_vec()]].into(), ..Tree::default() };
+        let hollow = Tree { directories: [vec![b"hollow".to_vec()]].into(), ..Tree::default() };
         check(transport, &hollow, None, false);
     });
 }
 
 #[test]
-fn the_same_folder_gives_the_same_bytes() {
+fn the_same_directory_gives_the_same_bytes() {
     let work = temp_dir();
-    let input = folder_of(&work, &["z", "a", "m/b", "m/a", "é"]);
+    let input = directory_of(&work, &["z", "a", "m/b", "m/a", "é"]);
     let (first, second) = (work.path().join("1.ffr"), work.path().join("2.ffr"));
     pack(&input, &first, &[]).ok();
-    // As a new folder would be, with its files made in another order.
+    // As a new directory would be, with its files made in another order.
     let copy = work.path().join("copy");
     fs::create_dir_all(copy.join("m")).unwrap();
     for file in ["m/a", "é", "z", "m/b", "a"] {
@@ -260,9 +260,9 @@ fn the_same_folder_gives_the_same_bytes() {
 }
 
 #[test]
-fn flat_samples_are_in_the_order_of_names_folder_by_folder() {
+fn flat_samples_are_in_the_order_of_names_directory_by_directory() {
     let work = temp_dir();
-    let input = folder_of(&work, &["b", "a/z", "a.b", "a/b/c", "B", "é", "10", "9"]);
+    let input = directory_of(&work, &["b", "a/z", "a.b", "a/b/c", "B", "é", "10", "9"]);
     let out = work.path().join("out.ffr");
     pack(&input, &out, &["--flat"]).ok();
     let read = Tree::of_containers(&[out]);
@@ -292,9 +292,9 @@ fn parts_are_of_about_the_same_size_and_the_last_one_has_the_names() {
 }
 
 #[test]
-fn links_are_followed_and_neither_files_nor_folders_are_left_out_with_a_warning() {
+fn links_are_followed_and_neither_files_nor_directories_are_left_out_with_a_warning() {
     let work = temp_dir();
-    let input = folder_of(&work, &["file", "dir/inner"]);
+    let input = directory_of(&work, &["file", "dir/inner"]);
     let link = |to: &str, name: &str| std::os::unix::fs::symlink(to, input.join(name)).unwrap();
     link("file", "to file");
     link("dir", "to dir");
@@ -328,8 +328,8 @@ fn links_are_followed_and_neither_files_nor_folders_are_left_out_with_a_warning(
 #[test]
 fn the_output_has_the_permissions_that_the_umask_leaves() {
     let work = temp_dir();
-    let input = folder_of(&work, &["a"]);
-    for (umask, file_mode, folder_mode) in
+    let input = directory_of(&work, &["a"]);
+    for (umask, file_mode, directory_mode) in
         [("022", 0o644, 0o755), ("027", 0o640, 0o750), ("0", 0o666, 0o777)]
     {
         let script = format!("umask {umask} && exec \"$0\" pack \"$@\"");
@@ -339,11 +339,11 @@ fn the_output_has_the_permissions_that_the_umask_leaves() {
             run(&mut shell).ok();
         };
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o7777;
-        let (file, folder) = (work.path().join("out.ffr"), work.path().join("out"));
+        let (file, directory) = (work.path().join("out.ffr"), work.path().join("out"));
         pack(&file, &["--force"]);
-        pack(&folder, &["--force", "--parts=2"]);
+        pack(&directory, &["--force", "--parts=2"]);
         assert_eq!(mode(&file), file_mode, "umask {umask}");
-        assert_eq!(mode(&folder), folder_mode, "umask {umask}");
-        assert_eq!(mode(&folder.join("PART_00001.ffr")), file_mode, "umask {umask}");
+        assert_eq!(mode(&directory), directory_mode, "umask {umask}");
+        assert_eq!(mode(&directory.join("PART_00001.ffr")), file_mode, "umask {umask}");
     }
 }

@@ -21,9 +21,9 @@ fn name(number: usize) -> String {
 }
 
 #[track_caller]
-fn compare(folder: &Path, samples: &[Vec<u8>]) {
+fn compare(directory: &Path, samples: &[Vec<u8>]) {
     for (number, sample) in samples.iter().enumerate() {
-        assert!(fs::read(folder.join(name(number))).unwrap() == *sample, "{number}");
+        assert!(fs::read(directory.join(name(number))).unwrap() == *sample, "{number}");
     }
 }
 
@@ -37,14 +37,14 @@ fn cp_copies_everything_with_its_attributes() {
         let (from, to) = (fs::metadata(mount.path(name(7))), fs::metadata(copy.join(name(7))));
         let (from, to) = (from.unwrap(), to.unwrap());
         assert_eq!((from.mode(), from.mtime()), (to.mode(), to.mtime()));
-        // Folders must be writable for them to be removed.
+        // Directories must be writable for them to be removed.
         run(Command::new("chmod").args(["-R", "u+w"]).arg(&copy)).ok();
         fs::remove_dir_all(&copy).unwrap();
     });
 }
 
 #[test]
-fn find_sees_every_file_and_folder_once() {
+fn find_sees_every_file_and_directory_once() {
     for_each_transport(|transport| {
         let (mount, samples) = tree(transport);
         let count = |args: &[&str]| {
@@ -69,9 +69,9 @@ fn du_adds_up_true_sizes() {
         };
         let bytes: u64 = samples.iter().map(|sample| sample.len() as u64).sum();
         let blocks: u64 = samples.iter().map(|sample| sample.len().div_ceil(512) as u64).sum();
-        let folders = 4 * 4096;
-        assert_eq!(du(&["-sb"]), bytes + folders);
-        assert_eq!(du(&["-s", "-B512"]), blocks + folders / 512);
+        let directories = 4 * 4096;
+        assert_eq!(du(&["-sb"]), bytes + directories);
+        assert_eq!(du(&["-s", "-B512"]), blocks + directories / 512);
     });
 }
 
@@ -84,9 +84,9 @@ fn tar_packs_a_mount_and_unpacks_the_same_bytes() {
         let (mount, samples) = tree(transport);
         let (archive, copy) = (mount.scratch().join("all.tar"), mount.scratch().join("copy"));
         fs::create_dir(&copy).unwrap();
-        let tar = |mode: &str, folder: &Path| {
+        let tar = |mode: &str, directory: &Path| {
             let mut command = Command::new("tar");
-            command.arg(mode).arg(&archive).arg("-C").arg(folder);
+            command.arg(mode).arg(&archive).arg("-C").arg(directory);
             command
         };
         run(tar("-cf", mount.point()).arg(".")).ok();
@@ -140,7 +140,7 @@ fn cat_all(mount: &Mount, first: usize, count: usize) -> Child {
 }
 
 #[test]
-fn cat_of_64_processes_while_another_stats_the_whole_folder() {
+fn cat_of_64_processes_while_another_stats_the_whole_directory() {
     for_each_transport(|transport| {
         let (mount, samples) = tree(transport);
         let children: Vec<_> =
@@ -186,7 +186,7 @@ def crc(path):
         return zlib.crc32(file.read())
 root = sys.argv[1]
 # The parent has used the mount before it forks, as a data loader has.
-paths = sorted(os.path.join(folder, name) for folder, _, names in os.walk(root) for name in names)
+paths = sorted(os.path.join(directory, name) for directory, _, names in os.walk(root) for name in names)
 assert crc(paths[0]) == crc(paths[0])
 with multiprocessing.get_context('fork').Pool(8) as pool:
     for _ in range(2):
@@ -249,8 +249,8 @@ assert (raw[::-7] == saved[::-7]).all()
 assert (numpy.fromfile(sys.argv[2], count=10, offset=8 * 1234) == saved.reshape(-1)[1234:1244]).all()
 ";
     for_each_transport(|transport| {
-        let folder = crate::common::temp_dir();
-        let files = ["a.npy", "a.raw"].map(|name| folder.path().join(name));
+        let directory = crate::common::temp_dir();
+        let files = ["a.npy", "a.raw"].map(|name| directory.path().join(name));
         python(WRITE, &files).ok();
         let samples = files.map(|file| fs::read(file).unwrap());
         let mount = Mount::with_samples(transport, &samples, &["suffix=auto"]);
@@ -282,9 +282,9 @@ for name in sorted(os.listdir(sys.argv[1])):
         print(name, image.format, image.size)
 ";
     for_each_transport(|transport| {
-        let folder = crate::common::temp_dir();
-        python(WRITE, &[folder.path()]).ok();
-        let samples = ["0", "1", "2"].map(|name| fs::read(folder.path().join(name)).unwrap());
+        let directory = crate::common::temp_dir();
+        python(WRITE, &[directory.path()]).ok();
+        let samples = ["0", "1", "2"].map(|name| fs::read(directory.path().join(name)).unwrap());
         let mount = Mount::with_samples(transport, &samples, &["suffix=auto"]);
         let expected = [
             "000000.png PNG (200, 100)",
@@ -299,7 +299,7 @@ for name in sorted(os.listdir(sys.argv[1])):
 #[test]
 fn names_with_any_letters_go_through_a_shell() {
     for_each_transport(|transport| {
-        let mount = Mount::new(transport, fixture("packed_folder.ffr"), &[]);
+        let mount = Mount::new(transport, fixture("packed_directory.ffr"), &[]);
         let script = "cd \"$1\" && cat train/*/*.jpg | wc -c && ls -R | wc -l";
         let said =
             run(Command::new("sh").args(["-c", script, "sh"]).arg(mount.point())).ok().text();

@@ -12,12 +12,12 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 const FILE: &str = "train/cat/001.jpg";
-const FOLDER: &str = "train/cat";
+const DIRECTORY: &str = "train/cat";
 
 /// Runs a test on each transport, with the kernel that refuses and with the daemon.
 fn for_each_mount(test: impl Fn(&Mount, Refuser)) {
     for_each_transport(|transport| {
-        test(&Mount::new(transport, fixture("packed_folder.ffr"), &["ro"]), Refuser::Kernel);
+        test(&Mount::new(transport, fixture("packed_directory.ffr"), &["ro"]), Refuser::Kernel);
         test(&mount(transport), Refuser::Daemon);
     });
 }
@@ -29,7 +29,7 @@ enum Refuser {
 }
 
 fn mount(transport: Transport) -> Mount {
-    Mount::new(transport, fixture("packed_folder.ffr"), &[])
+    Mount::new(transport, fixture("packed_directory.ffr"), &[])
 }
 
 fn is_root() -> bool {
@@ -55,7 +55,7 @@ fn assert_erofs<T: std::fmt::Debug>(what: &str, result: Result<T>) {
 fn opening_for_writing_gives_erofs_where_the_kernel_refuses() {
     for_each_transport(|transport| {
         for option in ["ro", "control=ro", "rw,ro", "ro,control=rw"] {
-            let mount = Mount::new(transport, fixture("packed_folder.ffr"), &[option]);
+            let mount = Mount::new(transport, fixture("packed_directory.ffr"), &[option]);
             let open = |options: &mut OpenOptions, name: &str| options.open(mount.path(name));
             for name in [FILE, ".ffrfs/stats.json", ".ffrfs/prefetch"] {
                 assert_erofs("O_WRONLY", open(File::options().write(true), name));
@@ -87,7 +87,7 @@ fn flags(mount: &Mount) -> Vec<String> {
 fn without_ro_the_mount_can_be_written_as_far_as_the_kernel_knows() {
     for_each_transport(|transport| {
         for options in [&[][..], &["rw"], &["ro,rw"], &["control=ro,control=rw"]] {
-            let mount = Mount::new(transport, fixture("packed_folder.ffr"), options);
+            let mount = Mount::new(transport, fixture("packed_directory.ffr"), options);
             assert!(flags(&mount).contains(&"rw".to_owned()), "{options:?}");
             let mode = fs::metadata(mount.path(".ffrfs/prefetch")).unwrap().mode() & 0o777;
             assert_eq!(mode, 0o666, "{options:?}");
@@ -135,10 +135,10 @@ fn what_is_opened_for_writing_cannot_be_written_where_the_daemon_refuses() {
 #[test]
 fn opening_for_writing_is_refused_as_long_as_the_kernel_asks() {
     for_each_transport(|transport| {
-        let folder = temp_dir();
-        let point = folder.path().join("mnt");
+        let directory = temp_dir();
+        let point = directory.path().join("mnt");
         fs::create_dir(&point).unwrap();
-        let source = fixture("packed_folder.ffr");
+        let source = fixture("packed_directory.ffr");
         let mounted = run(&mut mount_command(transport, &[&source], &point, &[]));
         // The first file that is opened. From the second on the kernel does not ask.
         let first = File::options().write(true).open(point.join(FILE));
@@ -209,20 +209,20 @@ except OSError:
 fn changing_names_gives_erofs() {
     for_each_mount(|mount, refuser| {
         let assert_erofs = |what: &str, result| assert_refused(refuser, what, result);
-        let (file, folder, new) = (mount.path(FILE), mount.path(FOLDER), mount.path("new"));
+        let (file, directory, new) = (mount.path(FILE), mount.path(DIRECTORY), mount.path("new"));
         assert_erofs("unlink", fs::remove_file(&file));
         assert_erofs("unlink", fs::remove_file(mount.path(".ffrfs/bad")));
-        assert_erofs("rmdir", fs::remove_dir(&folder));
+        assert_erofs("rmdir", fs::remove_dir(&directory));
         assert_erofs("rmdir", fs::remove_dir(mount.path("hollow")));
         assert_erofs("mkdir", fs::create_dir(&new));
         assert_erofs("rename", fs::rename(&file, &new));
-        assert_erofs("rename", fs::rename(&folder, &new));
+        assert_erofs("rename", fs::rename(&directory, &new));
         assert_erofs("rename", fs::rename(&file, mount.path("a.txt")));
         assert_erofs("link", fs::hard_link(&file, &new));
         assert_erofs("symlink", std::os::unix::fs::symlink(&file, &new));
         let fifo = nix::unistd::mkfifo(&new, nix::sys::stat::Mode::S_IRWXU);
         assert_erofs("mkfifo", fifo.map_err(Into::into));
-        assert!(file.exists() && folder.exists() && !new.exists());
+        assert!(file.exists() && directory.exists() && !new.exists());
     });
 }
 
@@ -230,7 +230,7 @@ fn changing_names_gives_erofs() {
 fn changing_attributes_gives_erofs() {
     for_each_mount(|mount, refuser| {
         let assert_erofs = |what: &str, result| assert_refused(refuser, what, result);
-        for name in [FILE, FOLDER, ".ffrfs/bad", ".ffrfs/prefetch"] {
+        for name in [FILE, DIRECTORY, ".ffrfs/bad", ".ffrfs/prefetch"] {
             let path = mount.path(name);
             assert_erofs("chmod", fs::set_permissions(&path, Permissions::from_mode(0o600)));
             assert_erofs("chown", std::os::unix::fs::chown(&path, Some(1), Some(1)));
@@ -262,7 +262,7 @@ for path in sys.argv[1:]:
     for_each_mount(|mount, refuser| {
         // Those who may not write are told that first.
         if refuser == Refuser::Kernel || is_root() {
-            python(CHANGE, &[mount.path(FILE), mount.path(FOLDER)]).ok();
+            python(CHANGE, &[mount.path(FILE), mount.path(DIRECTORY)]).ok();
         }
     });
 }
@@ -273,8 +273,8 @@ fn access_for_writing_is_refused() {
     for_each_mount(|mount, refuser| {
         let can = |name: &str, how: AccessFlags| access(&mount.path(name), how);
         assert_eq!(can(FILE, AccessFlags::R_OK), Ok(()));
-        assert_eq!(can(FOLDER, AccessFlags::R_OK | AccessFlags::X_OK), Ok(()));
-        for name in [FILE, FOLDER] {
+        assert_eq!(can(DIRECTORY, AccessFlags::R_OK | AccessFlags::X_OK), Ok(()));
+        for name in [FILE, DIRECTORY] {
             match (refuser, is_root()) {
                 (Refuser::Kernel, _) => {
                     assert_eq!(can(name, AccessFlags::W_OK), Err(nix::errno::Errno::EROFS));

@@ -20,15 +20,15 @@ fn some() -> Vec<Vec<u8>> {
     samples(3, 50_000)
 }
 
-/// A folder with a container, a mount point, and a config file for both.
+/// A directory with a container, a mount point, and a config file for both.
 struct Place {
-    folder: TempDir,
+    directory: TempDir,
 }
 
 impl Place {
     fn new(transport: Transport, lines: &str) -> Self {
-        let place = Self { folder: temp_dir() };
-        container_in(&place.folder, &some());
+        let place = Self { directory: temp_dir() };
+        container_in(&place.directory, &some());
         fs::create_dir(place.point()).unwrap();
         place.configure(transport, lines);
         place
@@ -46,7 +46,7 @@ impl Place {
     }
 
     fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
+        self.directory.path().join(name)
     }
 
     fn point(&self) -> PathBuf {
@@ -136,8 +136,8 @@ fn a_config_file_mounts_in_the_background_and_flags_behind_it_count_more() {
 
 #[test]
 fn a_config_file_that_is_wrong_is_refused_with_its_name_and_line() {
-    let folder = temp_dir();
-    let file = folder.path().join("ds.conf");
+    let directory = temp_dir();
+    let file = directory.path().join("ds.conf");
     let name = file.to_str().unwrap();
     for (text, line, says) in [
         ("source = a\nmountpoint = b\nfrobnicate = 1\n", ":3:", "frobnicate"),
@@ -258,7 +258,7 @@ fn what_a_killed_daemon_left_is_cleared_and_what_lives_is_not() {
 /// A journald of the test's own, and how a command is run before its eyes.
 struct Journal {
     socket: UnixDatagram,
-    folder: TempDir,
+    directory: TempDir,
 }
 
 impl Journal {
@@ -267,9 +267,9 @@ impl Journal {
         if !have(Need::Root) || !have(Need::Program("unshare")) {
             return None;
         }
-        let folder = temp_dir();
-        let socket = UnixDatagram::bind(folder.path().join("socket")).unwrap();
-        Some(Self { socket, folder })
+        let directory = temp_dir();
+        let socket = UnixDatagram::bind(directory.path().join("socket")).unwrap();
+        Some(Self { socket, directory })
     }
 
     /// Runs a script with `$0` and `$@`, where the journal's socket is this one.
@@ -280,7 +280,7 @@ impl Journal {
              {script}"
         );
         let mut command = Command::new("unshare");
-        command.args(["--mount", "sh", "-c", &script, FFRFS]).arg(self.folder.path()).args(args);
+        command.args(["--mount", "sh", "-c", &script, FFRFS]).arg(self.directory.path()).args(args);
         run(&mut command)
     }
 
@@ -383,7 +383,7 @@ fn a_service_in_the_foreground_writes_to_the_journal_itself_where_stderr_is_the_
     let script =
         "exec 2>\"$1/stderr\"; export JOURNAL_STREAM=\"$(stat -L -c %d:%i /proc/self/fd/2)\"
         \"$0\" mount -f --config /nowhere || true";
-    journal.run(script, &[place.folder.path()]).ok();
+    journal.run(script, &[place.directory.path()]).ok();
     let stderr = fs::read_to_string(place.path("stderr")).unwrap();
     assert!(stderr.starts_with("<3>ffrfs: /nowhere"), "{stderr}");
 }

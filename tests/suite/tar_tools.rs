@@ -20,16 +20,16 @@ struct Shown {
 
 #[derive(Debug, PartialEq, Eq)]
 enum What {
-    Folder,
+    Directory,
     File { bytes: Vec<u8>, links: u64 },
     Symlink(Vec<u8>),
 }
 
-/// A folder with all that a tar archive can hold of files, folders and links.
+/// A directory with all that a tar archive can hold of files, directories and links.
 fn plant(root: &Path) {
     let long = root.join("n".repeat(120)).join("m".repeat(110));
     fs::create_dir_all(&long).unwrap();
-    fs::create_dir(root.join("empty folder")).unwrap();
+    fs::create_dir(root.join("empty directory")).unwrap();
     fs::write(root.join("empty"), b"").unwrap();
     fs::write(root.join("plain ü"), noise(1, 1234)).unwrap();
     fs::write(long.join("deep"), noise(2, 512)).unwrap();
@@ -54,14 +54,14 @@ fn plant(root: &Path) {
     }
 }
 
-/// What lies below a folder.
+/// What lies below a directory.
 fn planted(root: &Path) -> BTreeMap<Vec<u8>, Shown> {
     let mut all = BTreeMap::new();
     for entry in walkdir::WalkDir::new(root).min_depth(1) {
         let entry = entry.unwrap();
         let (path, meta) = (entry.path(), entry.metadata().unwrap());
         let what = if meta.is_dir() {
-            What::Folder
+            What::Directory
         } else if meta.is_symlink() {
             What::Symlink(fs::read_link(path).unwrap().into_os_string().into_encoded_bytes())
         } else {
@@ -84,7 +84,7 @@ fn shown(archive: &Path) -> BTreeMap<Vec<u8>, Shown> {
     container
         .members(&mut |member| {
             let (what, attributes) = match member.node {
-                Node::Folder(attributes) => (What::Folder, attributes),
+                Node::Directory(attributes) => (What::Directory, attributes),
                 Node::Sample(index) => {
                     (what(container.as_ref(), &stored, index), container.attributes(index)?)
                 }
@@ -94,7 +94,7 @@ fn shown(archive: &Path) -> BTreeMap<Vec<u8>, Shown> {
             let (seconds, nanoseconds) = attributes.modified.unwrap();
             let mode = attributes.mode.unwrap().into();
             let shown = Shown { what, mode, seconds, nanoseconds };
-            // The folder itself is `.`.
+            // The directory itself is `.`.
             if path != b"." {
                 assert!(all.insert(path.to_vec(), shown).is_none(), "one name twice");
             }
@@ -126,9 +126,9 @@ fn what(container: &dyn Container, stored: &[u8], index: u64) -> What {
     What::File { bytes, links }
 }
 
-/// Packs a folder and compares; `keeps`: what the dialect can say.
-fn check(folder: &Path, archive: &Path, keeps: Keeps) {
-    let mut expected = planted(folder);
+/// Packs a directory and compares; `keeps`: what the dialect can say.
+fn check(directory: &Path, archive: &Path, keeps: Keeps) {
+    let mut expected = planted(directory);
     for shown in expected.values_mut().filter(|_| !keeps.nanoseconds) {
         shown.nanoseconds = 0;
     }
@@ -152,9 +152,9 @@ const GNU: Keeps = Keeps { nanoseconds: false, long_names: true };
 const PAX: Keeps = Keeps { nanoseconds: true, long_names: true };
 const OLD: Keeps = Keeps { nanoseconds: false, long_names: false };
 
-fn tar(program: &str, folder: &Path, archive: &Path, options: &[&str]) {
+fn tar(program: &str, directory: &Path, archive: &Path, options: &[&str]) {
     let mut command = Command::new(program);
-    run(command.args(options).arg("-cf").arg(archive).arg("-C").arg(folder).arg(".")).ok();
+    run(command.args(options).arg("-cf").arg(archive).arg("-C").arg(directory).arg(".")).ok();
 }
 
 #[test]
@@ -162,8 +162,8 @@ fn every_format_of_gnu_tar_shows_what_was_packed() {
     if !have(Need::Program("tar")) {
         return;
     }
-    let (folder, archives) = (temp_dir(), temp_dir());
-    plant(folder.path());
+    let (directory, archives) = (temp_dir(), temp_dir());
+    plant(directory.path());
     let archive = archives.path().join("x.tar");
     for (options, keeps) in [
         (&["--format=gnu"][..], GNU),
@@ -176,23 +176,23 @@ fn every_format_of_gnu_tar_shows_what_was_packed() {
         (&["--format=gnu", "--incremental"], GNU),
         (&["--format=gnu", "--label=a label"], GNU),
     ] {
-        tar("tar", folder.path(), &archive, options);
-        check(folder.path(), &archive, keeps);
+        tar("tar", directory.path(), &archive, options);
+        check(directory.path(), &archive, keeps);
     }
     // These have no room for long names, nor for times before 1970.
     for long in ["n".repeat(120), "long link".to_owned()] {
-        let path = folder.path().join(long);
+        let path = directory.path().join(long);
         if path.is_dir() {
             fs::remove_dir_all(path).unwrap()
         } else {
             fs::remove_file(path).unwrap()
         }
     }
-    let plain = fs::File::options().append(true).open(folder.path().join("plain ü")).unwrap();
+    let plain = fs::File::options().append(true).open(directory.path().join("plain ü")).unwrap();
     plain.set_modified(std::time::UNIX_EPOCH).unwrap();
     for format in ["--format=ustar", "--format=v7"] {
-        tar("tar", folder.path(), &archive, &[format]);
-        check(folder.path(), &archive, OLD);
+        tar("tar", directory.path(), &archive, &[format]);
+        check(directory.path(), &archive, OLD);
     }
 }
 
@@ -201,11 +201,11 @@ fn what_gnu_tar_appends_and_joins_is_shown() {
     if !have(Need::Program("tar")) {
         return;
     }
-    let (folder, archives) = (temp_dir(), temp_dir());
+    let (directory, archives) = (temp_dir(), temp_dir());
     let [one, two] = ["one", "two"].map(|name| {
-        fs::write(folder.path().join(name), name).unwrap();
+        fs::write(directory.path().join(name), name).unwrap();
         let archive = archives.path().join(name);
-        run(Command::new("tar").arg("-cf").arg(&archive).arg("-C").arg(folder.path()).arg(name))
+        run(Command::new("tar").arg("-cf").arg(&archive).arg("-C").arg(directory.path()).arg(name))
             .ok();
         archive
     });
@@ -223,15 +223,15 @@ fn what_bsdtar_packs_is_shown() {
     if !have(Need::Program("bsdtar")) {
         return;
     }
-    let (folder, archives) = (temp_dir(), temp_dir());
-    plant(folder.path());
+    let (directory, archives) = (temp_dir(), temp_dir());
+    plant(directory.path());
     // It writes -0.25 as -1.75, and as 0 for GNU.
-    let plain = fs::File::options().append(true).open(folder.path().join("plain ü")).unwrap();
+    let plain = fs::File::options().append(true).open(directory.path().join("plain ü")).unwrap();
     plain.set_modified(std::time::UNIX_EPOCH).unwrap();
     let archive = archives.path().join("x.tar");
     for (format, keeps) in [("pax", PAX), ("gnutar", GNU)] {
-        tar("bsdtar", folder.path(), &archive, &["--format", format]);
-        check(folder.path(), &archive, keeps);
+        tar("bsdtar", directory.path(), &archive, &["--format", format]);
+        check(directory.path(), &archive, keeps);
     }
 }
 
@@ -240,17 +240,17 @@ fn what_pythons_tarfile_packs_is_shown() {
     if !have(Need::Program("python3")) {
         return;
     }
-    let (folder, archives) = (temp_dir(), temp_dir());
-    plant(folder.path());
+    let (directory, archives) = (temp_dir(), temp_dir());
+    plant(directory.path());
     let archive = archives.path().join("x.tar");
     let code = "import sys, tarfile
-folder, archive, format = sys.argv[1:]
-with tarfile.open(archive, 'w', format=getattr(tarfile, format)) as tar: tar.add(folder, '.')";
+directory, archive, format = sys.argv[1:]
+with tarfile.open(archive, 'w', format=getattr(tarfile, format)) as tar: tar.add(directory, '.')";
     for format in ["GNU_FORMAT", "PAX_FORMAT"] {
-        let paths = [folder.path(), &archive].map(Path::as_os_str);
+        let paths = [directory.path(), &archive].map(Path::as_os_str);
         python(code, &[paths[0], paths[1], format.as_ref()]).ok();
         // Times are floating-point numbers there, and whole seconds in GNU's format.
-        let (expected, found) = (planted(folder.path()), shown(&archive));
+        let (expected, found) = (planted(directory.path()), shown(&archive));
         assert_eq!(found.keys().collect::<Vec<_>>(), expected.keys().collect::<Vec<_>>());
         for (name, expected) in &expected {
             let found = &found[name];

@@ -14,7 +14,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A terminal with a shell that runs one command and then stays.
 struct Screen {
-    folder: TempDir,
+    directory: TempDir,
 }
 
 impl Screen {
@@ -23,7 +23,7 @@ impl Screen {
         if !have(Need::Program("tmux")) {
             return None;
         }
-        let screen = Self { folder: temp_dir() };
+        let screen = Self { directory: temp_dir() };
         let (columns, rows) = (columns.to_string(), rows.to_string());
         screen.tmux(&["new-session", "-d", "-x", &columns, "-y", &rows, "sh"]);
         Some(screen)
@@ -32,7 +32,7 @@ impl Screen {
     #[track_caller]
     fn tmux(&self, args: &[&str]) -> String {
         let mut command = Command::new("tmux");
-        command.arg("-S").arg(self.folder.path().join("socket")).args(["-u", "-f", "/dev/null"]);
+        command.arg("-S").arg(self.directory.path().join("socket")).args(["-u", "-f", "/dev/null"]);
         command.env_remove("TMUX").env("LC_ALL", "C.UTF-8").env("TERM", "xterm-256color");
         run(command.args(args)).ok().text()
     }
@@ -85,7 +85,7 @@ impl Screen {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        let socket = self.folder.path().join("socket");
+        let socket = self.directory.path().join("socket");
         let _ = Command::new("tmux").arg("-S").arg(socket).arg("kill-server").output();
     }
 }
@@ -179,7 +179,7 @@ fn a_mount_that_goes_away_is_said_to_and_one_that_comes_again_is_shown() {
 fn a_signal_leaves_the_terminal_as_it_was() {
     let Some(screen) = Screen::new(80, 24) else { return };
     let mount = Mount::with_samples(Transport::DevFuse, &samples(3, 100), &[]);
-    let pid_file = screen.folder.path().join("pid");
+    let pid_file = screen.directory.path().join("pid");
     for signal in [Signal::SIGTERM, Signal::SIGHUP, Signal::SIGINT] {
         let (pid_file, point) = (pid_file.display(), mount.point().display());
         // A shell that becomes the program, so that its number is known.
@@ -209,7 +209,7 @@ fn what_is_no_terminal_is_told_of_stats() {
 fn top_ends_when_its_terminal_is_closed() {
     let mount = Mount::with_samples(Transport::DevFuse, &samples(10, 1000), &[]);
     let Some(screen) = Screen::new(80, 24) else { return };
-    let pid = screen.folder.path().join("pid");
+    let pid = screen.directory.path().join("pid");
     // In the place of the shell, as a terminal window runs it; not told of the end but by the terminal.
     let (point, pid_file) = (mount.point().display(), pid.display());
     screen.start(&format!("trap '' HUP; echo $$ > '{pid_file}'; exec '{FFRFS}' top '{point}'"));

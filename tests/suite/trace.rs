@@ -169,7 +169,7 @@ fn what_is_checked_and_given_shows_as_phases() {
 }
 
 #[test]
-fn names_folders_and_failures_are_traced_by_path() {
+fn names_directories_and_failures_are_traced_by_path() {
     for_each_transport(|transport| {
         let contents = samples(30, 2_000);
         let mount = Mount::with_samples(transport, &contents, &["fanout=10"]);
@@ -420,8 +420,8 @@ fn what_is_fetched_ahead_has_tracks_of_its_own() {
 fn a_mount_that_goes_away_ends_a_trace_that_is_whole() {
     for_each_transport(|transport| {
         let mount = Mount::with_samples(transport, &samples(8, 3_000), &[]);
-        let folder = crate::common::temp_dir();
-        let file = folder.path().join("trace.json");
+        let directory = crate::common::temp_dir();
+        let file = directory.path().join("trace.json");
         let mut tracer = Tracer::new(&mount, &["--chrome", file.to_str().unwrap()]);
         mount.read("000003").unwrap();
         // The tracer has had a look meanwhile.
@@ -434,17 +434,17 @@ fn a_mount_that_goes_away_ends_a_trace_that_is_whole() {
 
 #[test]
 fn what_cannot_be_traced_is_said() {
-    let folder = crate::common::temp_dir();
+    let directory = crate::common::temp_dir();
     let at = |path: &Path, args: &[&str]| {
         let args =
             [OsStr::new("trace"), path.as_os_str()].into_iter().chain(args.iter().map(OsStr::new));
         ffrfs(&args.collect::<Vec<_>>())
     };
-    let outcome = at(folder.path(), &[]);
+    let outcome = at(directory.path(), &[]);
     assert_eq!(outcome.code, 5);
     assert!(outcome.stderr.contains("no dataset of ffrfs is mounted"), "{}", outcome.stderr);
     for wrong in [["--op", "nothing"], ["--slow", "10"], ["--path", "["], ["--seconds", "-1"]] {
-        assert_eq!(at(folder.path(), &wrong).code, 1, "{wrong:?}");
+        assert_eq!(at(directory.path(), &wrong).code, 1, "{wrong:?}");
     }
     let mount = Mount::with_samples(Transport::DevFuse, &[noise(1, 100)], &[]);
     let outcome = at(mount.point(), &["--seconds", "0.1", "--chrome", "/proc/nowhere/trace.json"]);

@@ -14,9 +14,9 @@ fn shipped(name: &str) -> PathBuf {
 }
 
 /// A unit as it is where the program is installed: the one under test stands for it.
-fn installed(folder: &TempDir, name: &str) -> PathBuf {
+fn installed(directory: &TempDir, name: &str) -> PathBuf {
     let text = fs::read_to_string(shipped(name)).unwrap();
-    let path = folder.path().join(name);
+    let path = directory.path().join(name);
     let text =
         text.replace("=ffrfs ", &format!("={FFRFS} ")).replace("=-ffrfs ", &format!("=-{FFRFS} "));
     fs::write(&path, text).unwrap();
@@ -33,7 +33,7 @@ fn analyze(args: &[&str], unit: &Path) -> Option<Outcome> {
 
 #[test]
 fn systemd_finds_nothing_wrong_with_any_unit() {
-    let folder = temp_dir();
+    let directory = temp_dir();
     let names: Vec<_> = fs::read_dir(shipped("")).unwrap().map(|entry| entry.unwrap()).collect();
     let names = names.iter().map(|entry| entry.file_name().into_string().unwrap());
     let endings = [".service", ".mount", ".automount"];
@@ -41,7 +41,7 @@ fn systemd_finds_nothing_wrong_with_any_unit() {
         names.filter(|name| endings.iter().any(|ending| name.ends_with(ending))).collect();
     assert_eq!(units.len(), 3, "{units:?}");
     // All first: one may name another.
-    let paths: Vec<_> = units.iter().map(|name| installed(&folder, name)).collect();
+    let paths: Vec<_> = units.iter().map(|name| installed(&directory, name)).collect();
     for path in paths {
         let Some(outcome) = analyze(&["verify", "--man=no"], &path) else { return };
         assert_eq!((outcome.code, outcome.stderr.as_str()), (0, ""), "{}", path.display());
@@ -50,8 +50,8 @@ fn systemd_finds_nothing_wrong_with_any_unit() {
 
 #[test]
 fn systemd_finds_mistakes_in_a_unit_that_has_some() {
-    let folder = temp_dir();
-    let path = installed(&folder, "ffrfs@.service");
+    let directory = temp_dir();
+    let path = installed(&directory, "ffrfs@.service");
     let text = fs::read_to_string(&path).unwrap().replace("Type=notify", "Type=whatever");
     fs::write(&path, text).unwrap();
     let Some(outcome) = analyze(&["verify", "--man=no"], &path) else { return };
@@ -60,8 +60,8 @@ fn systemd_finds_mistakes_in_a_unit_that_has_some() {
 
 #[test]
 fn the_service_is_exposed_as_little_as_a_mount_for_all_can_be() {
-    let folder = temp_dir();
-    let path = installed(&folder, "ffrfs@.service");
+    let directory = temp_dir();
+    let path = installed(&directory, "ffrfs@.service");
     let threshold = format!("--threshold={MAX_EXPOSURE}");
     let args = ["security", "--no-pager", "--offline=true", &threshold];
     let Some(outcome) = analyze(&args, &path) else { return };

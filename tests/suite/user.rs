@@ -27,7 +27,7 @@ fn cat_as(user: u32, path: &Path) -> Outcome {
     run(Command::new("cat").arg(path).uid(user).gid(user))
 }
 
-/// A mount by root, in a folder that all may enter.
+/// A mount by root, in a directory that all may enter.
 fn mount_as_root(transport: Transport, options: &[&str]) -> Mount {
     let mount = Mount::with_samples(transport, &samples(), options);
     open_to_all(mount.scratch());
@@ -73,7 +73,7 @@ fn masks_keep_others_out_of_a_mount_that_is_open_to_them() {
 /// A place with a mount namespace of its own, where /dev/fuse is open to all and /etc/fuse.conf says what
 /// the test wants; all mounts in it go with the script that runs there.
 pub(crate) struct Sandbox {
-    folder: TempDir,
+    directory: TempDir,
 }
 
 const PREPARE: &str = r#"
@@ -109,10 +109,10 @@ pub(crate) fn have_sandbox() -> bool {
 impl Sandbox {
     /// With `data.ffr`, the program, and an empty `mnt` that belongs to [`SOMEBODY`].
     pub(crate) fn new(fuse_conf: &str) -> Self {
-        let folder = temp_dir();
-        let path = |name: &str| folder.path().join(name);
-        open_to_all(folder.path());
-        let container = container_in(&folder, &samples());
+        let directory = temp_dir();
+        let path = |name: &str| directory.path().join(name);
+        open_to_all(directory.path());
+        let container = container_in(&directory, &samples());
         fs::set_permissions(container, Permissions::from_mode(0o644)).unwrap();
         fs::write(path("expected"), &samples()[1]).unwrap();
         fs::set_permissions(path("expected"), Permissions::from_mode(0o644)).unwrap();
@@ -123,7 +123,7 @@ impl Sandbox {
         fs::set_permissions(path("fuse.conf"), Permissions::from_mode(0o644)).unwrap();
         fs::create_dir(path("mnt")).unwrap();
         std::os::unix::fs::chown(path("mnt"), Some(SOMEBODY), Some(SOMEBODY)).unwrap();
-        Self { folder }
+        Self { directory }
     }
 
     /// Runs a script there, as root; `somebody` and `other` run a command as those. Whatever it mounted
@@ -132,7 +132,7 @@ impl Sandbox {
         let script = format!("{PREPARE}{script}\numount -l mnt 2>/dev/null; exit $code");
         let mut command = Command::new("unshare");
         command.args(["--mount", "--propagation", "private", "sh", "-c", &script, "sh"]);
-        run(command.arg(self.folder.path()))
+        run(command.arg(self.directory.path()))
     }
 }
 

@@ -31,11 +31,11 @@ fn json(outcome: &Outcome) -> Value {
 }
 
 /// A container in which these samples are bad; also what the samples were.
-fn damaged(folder: &TempDir, bad: &[usize]) -> (PathBuf, Vec<Vec<u8>>) {
+fn damaged(directory: &TempDir, bad: &[usize]) -> (PathBuf, Vec<Vec<u8>>) {
     let mut all = samples(60, 9000);
     // Larger than what is read at a time.
     all[20] = noise(20, (9 << 20) + 5);
-    let source = container_in(folder, &all);
+    let source = container_in(directory, &all);
     let offsets = offsets(&all);
     for &sample in bad {
         flip_byte(&source, offsets[sample] + all[sample].len() as u64 - 1);
@@ -45,8 +45,8 @@ fn damaged(folder: &TempDir, bad: &[usize]) -> (PathBuf, Vec<Vec<u8>>) {
 
 #[test]
 fn a_clean_container_is_exit_code_0_and_nothing_on_stdout() {
-    let folder = temp_dir();
-    let (source, all) = damaged(&folder, &[]);
+    let directory = temp_dir();
+    let (source, all) = damaged(&directory, &[]);
     for jobs in ["-j1", "-j2", "-j4", "-j64"] {
         let outcome = verify(&source, &[jobs]).ok();
         assert!(outcome.stdout.is_empty());
@@ -60,15 +60,15 @@ fn a_clean_container_is_exit_code_0_and_nothing_on_stdout() {
     }
     verify(&fixture("empty.ffr"), &[]).ok();
     verify(&fixture("no_header_checksum.ffr"), &[]).ok();
-    verify(&fixture("packed_folder.ffr"), &[]).ok();
+    verify(&fixture("packed_directory.ffr"), &[]).ok();
     verify(&fixture("parts"), &[]).ok();
 }
 
 #[test]
 fn all_bad_samples_are_listed_in_order_whatever_the_number_of_threads() {
-    let folder = temp_dir();
+    let directory = temp_dir();
     let bad = [0, 7, 8, 20, 33, 59];
-    let (source, all) = damaged(&folder, &bad);
+    let (source, all) = damaged(&directory, &bad);
     let resolved = source.canonicalize().unwrap();
     for jobs in ["-j1", "-j2", "-j4"] {
         let outcome = verify(&source, &[jobs]);
@@ -89,8 +89,8 @@ fn all_bad_samples_are_listed_in_order_whatever_the_number_of_threads() {
 
 #[test]
 fn json_gives_every_bad_sample_with_all_that_is_known() {
-    let folder = temp_dir();
-    let (source, all) = damaged(&folder, &[3, 58]);
+    let directory = temp_dir();
+    let (source, all) = damaged(&directory, &[3, 58]);
     let outcome = verify(&source, &["--json", "-j2"]);
     assert_eq!(outcome.code, 4);
     let report = json(&outcome);
@@ -113,8 +113,8 @@ fn json_gives_every_bad_sample_with_all_that_is_known() {
 
 #[test]
 fn only_the_samples_that_were_asked_for_are_checked() {
-    let folder = temp_dir();
-    let (source, _) = damaged(&folder, &[10, 30, 59]);
+    let directory = temp_dir();
+    let (source, _) = damaged(&directory, &[10, 30, 59]);
     for (range, checked, bad) in [
         ("10", 1, &[10][..]),
         ("11", 1, &[]),
@@ -146,8 +146,8 @@ fn only_the_samples_that_were_asked_for_are_checked() {
 
 #[test]
 fn samples_of_several_containers_are_numbered_on_and_named_by_their_tree() {
-    let folder = temp_dir();
-    let second = folder.path().join("second.ffr");
+    let directory = temp_dir();
+    let second = directory.path().join("second.ffr");
     let all = samples(10, 100);
     write_container(&second, &all);
     flip_byte(&second, offsets(&all)[4]);
@@ -157,8 +157,8 @@ fn samples_of_several_containers_are_numbered_on_and_named_by_their_tree() {
     let second = second.canonicalize().unwrap();
     assert_eq!(Path::new(bad[0]["container"].as_str().unwrap()), second);
 
-    let packed = folder.path().join("packed.ffr");
-    fs::copy(fixture("packed_folder.ffr"), &packed).unwrap();
+    let packed = directory.path().join("packed.ffr");
+    fs::copy(fixture("packed_directory.ffr"), &packed).unwrap();
     let mut permissions = fs::metadata(&packed).unwrap().permissions();
     #[expect(clippy::permissions_set_readonly_false, reason = "a copy that only this test sees")]
     permissions.set_readonly(false);
@@ -192,8 +192,8 @@ const LARGE_SAMPLES: usize = 48;
 const LARGE_BYTES: u64 = 16 << 20;
 
 /// 768 MiB of zeros that take no room; the second and the last but one sample are bad.
-fn large(folder: &TempDir) -> PathBuf {
-    let path = folder.path().join("large.ffr");
+fn large(directory: &TempDir) -> PathBuf {
+    let path = directory.path().join("large.ffr");
     let sizes = vec![LARGE_BYTES; LARGE_SAMPLES];
     let crc = {
         let mut crc = crc32fast::Hasher::new();
@@ -255,8 +255,8 @@ fn end(child: Child) -> Outcome {
 
 #[test]
 fn an_interrupted_run_says_how_to_go_on_and_the_rest_is_found() {
-    let folder = temp_dir();
-    let source = large(&folder);
+    let directory = temp_dir();
+    let source = large(&directory);
     for (jobs, signal) in [("-j1", Signal::SIGINT), ("-j4", Signal::SIGTERM)] {
         let child = begin(&source, &[jobs]);
         send(&child, signal);
@@ -281,8 +281,8 @@ fn an_interrupted_run_says_how_to_go_on_and_the_rest_is_found() {
 
 #[test]
 fn an_interrupted_run_keeps_the_end_of_its_range_and_says_so_in_json() {
-    let folder = temp_dir();
-    let source = large(&folder);
+    let directory = temp_dir();
+    let source = large(&directory);
     let child = begin(&source, &["--sample", "2-40", "-j2"]);
     send(&child, Signal::SIGINT);
     let outcome = end(child);
@@ -301,8 +301,8 @@ fn an_interrupted_run_keeps_the_end_of_its_range_and_says_so_in_json() {
 
 #[test]
 fn samples_that_cannot_be_read_any_more_are_exit_code_2() {
-    let folder = temp_dir();
-    let source = large(&folder);
+    let directory = temp_dir();
+    let source = large(&directory);
     let child = begin(&source, &["--sample", "2-45", "-j1"]);
     let half = fs::metadata(&source).unwrap().len() / 2;
     File::options().write(true).open(&source).unwrap().set_len(half).unwrap();
@@ -318,15 +318,15 @@ fn samples_that_cannot_be_read_any_more_are_exit_code_2() {
 
 #[test]
 fn there_is_a_progress_bar_on_a_terminal_and_nowhere_else() {
-    let folder = temp_dir();
-    let (source, _) = damaged(&folder, &[5]);
+    let directory = temp_dir();
+    let (source, _) = damaged(&directory, &[5]);
     let outcome = verify(&source, &[]);
     assert!(!outcome.stderr.contains(['\r', '\x1b']), "{:?}", outcome.stderr);
     assert_eq!(outcome.stderr.lines().count(), 1);
     if !have(Need::Program("script")) {
         return;
     }
-    let stdout = folder.path().join("stdout");
+    let stdout = directory.path().join("stdout");
     let quote = |path: &Path| format!("'{}'", path.display());
     let command =
         format!("{} verify {} > {}", quote(Path::new(FFRFS)), quote(&source), quote(&stdout));

@@ -1,4 +1,4 @@
-//! The names that a mount shows: numbers, suffixes, folders, trees, and the control folder that it does not.
+//! The names that a mount shows: numbers, suffixes, directories, trees, and the control directory that it does not.
 
 use crate::common::{
     Mount, Need, TempDir, container_in, ffrfs, fixture, for_each_transport, have, noise, python,
@@ -15,8 +15,8 @@ const JPEG: &[u8] = b"\xff\xd8\xff\xe0 a picture, more or less";
 const PNG: &[u8] = b"\x89PNG\r\n\x1a\n another one";
 const TEXT: &[u8] = b"just some words";
 
-fn names(mount: &Mount, folder: &str) -> Vec<String> {
-    let mut names = mount.list(folder);
+fn names(mount: &Mount, directory: &str) -> Vec<String> {
+    let mut names = mount.list(directory);
     names.sort();
     names
 }
@@ -27,8 +27,8 @@ fn is_absent(mount: &Mount, name: &str) -> bool {
 
 #[test]
 fn numbers_are_at_least_six_digits_wide_and_no_other_spelling_is_there() {
-    let folder = temp_dir();
-    let container = container_in(&folder, &samples(12, 100));
+    let directory = temp_dir();
+    let container = container_in(&directory, &samples(12, 100));
     for_each_transport(|transport| {
         let mount = Mount::new(transport, &container, &[]);
         assert_eq!(names(&mount, "")[..2], ["000000", "000001"]);
@@ -42,16 +42,16 @@ fn numbers_are_at_least_six_digits_wide_and_no_other_spelling_is_there() {
 }
 
 #[test]
-fn a_folder_of_containers_is_taken_by_name_and_other_files_in_it_are_left_alone() {
-    let folder = temp_dir();
+fn a_directory_of_containers_is_taken_by_name_and_other_files_in_it_are_left_alone() {
+    let directory = temp_dir();
     let parts = ["b.ffr", "a.ffr", "c.FFR"];
     for (number, part) in parts.iter().enumerate() {
-        write_container(&folder.path().join(part), &[noise(number as u64, 50)]);
+        write_container(&directory.path().join(part), &[noise(number as u64, 50)]);
     }
-    fs::write(folder.path().join("readme.txt"), "not a container").unwrap();
-    fs::create_dir(folder.path().join("more.ffr")).unwrap();
+    fs::write(directory.path().join("readme.txt"), "not a container").unwrap();
+    fs::create_dir(directory.path().join("more.ffr")).unwrap();
     for_each_transport(|transport| {
-        let mount = Mount::new(transport, folder.path(), &[]);
+        let mount = Mount::new(transport, directory.path(), &[]);
         assert_eq!(names(&mount, "").len(), 3);
         for (name, number) in [("000000", 1), ("000001", 0), ("000002", 2)] {
             assert_eq!(mount.read(name).unwrap(), noise(number, 50), "{name}");
@@ -60,10 +60,10 @@ fn a_folder_of_containers_is_taken_by_name_and_other_files_in_it_are_left_alone(
 }
 
 #[test]
-fn flat_shows_numbers_for_a_packed_folder_and_its_index_as_a_sample() {
+fn flat_shows_numbers_for_a_packed_directory_and_its_index_as_a_sample() {
     for_each_transport(|transport| {
-        let tree = Mount::new(transport, fixture("packed_folder.ffr"), &[]);
-        let flat = Mount::new(transport, fixture("packed_folder.ffr"), &["flat"]);
+        let tree = Mount::new(transport, fixture("packed_directory.ffr"), &[]);
+        let flat = Mount::new(transport, fixture("packed_directory.ffr"), &["flat"]);
         let count = tree.info()["samples"].as_u64().unwrap();
         assert_eq!(names(&flat, "").len() as u64, count);
         assert_eq!(tree.info()["named_samples"], count - 1);
@@ -75,19 +75,19 @@ fn flat_shows_numbers_for_a_packed_folder_and_its_index_as_a_sample() {
 }
 
 /// A file of names, one a line.
-fn names_file(folder: &TempDir, lines: &[&str]) -> PathBuf {
-    let path = folder.path().join("names.txt");
+fn names_file(directory: &TempDir, lines: &[&str]) -> PathBuf {
+    let path = directory.path().join("names.txt");
     fs::write(&path, lines.join("\n") + "\n").unwrap();
     path
 }
 
 #[test]
 fn a_file_of_names_makes_a_tree_over_a_flat_dataset() {
-    let folder = temp_dir();
+    let directory = temp_dir();
     let samples = samples(4, 1000);
-    let container = container_in(&folder, &samples);
+    let container = container_in(&directory, &samples);
     let lines = ["train/cat/1.jpg", "train/dog/1 ä.jpg", "val/cat/1.jpg", "README"];
-    let option = format!("names={}", names_file(&folder, &lines).display());
+    let option = format!("names={}", names_file(&directory, &lines).display());
     for_each_transport(|transport| {
         let mount = Mount::new(transport, &container, &[&option]);
         assert_eq!(names(&mount, ""), ["README", "train", "val"]);
@@ -103,8 +103,8 @@ fn a_file_of_names_makes_a_tree_over_a_flat_dataset() {
 
 #[test]
 fn a_file_of_names_that_makes_no_tree_is_refused_with_its_line() {
-    let folder = temp_dir();
-    let container = container_in(&folder, &samples(3, 100));
+    let directory = temp_dir();
+    let container = container_in(&directory, &samples(3, 100));
     let refused = [
         (&["a", "b"][..], "2 names for 3 samples"),
         (&["a", "b", "c", "d"], "4 names for 3 samples"),
@@ -115,7 +115,7 @@ fn a_file_of_names_that_makes_no_tree_is_refused_with_its_line() {
         (&["a", "a/b", "c"], "line 2"),
     ];
     for (lines, says) in refused {
-        let option = names_file(&folder, lines);
+        let option = names_file(&directory, lines);
         let point = temp_dir();
         let args = [Path::new("mount"), Path::new("--names"), &option, &container, point.path()];
         let outcome = ffrfs(&args);
@@ -126,8 +126,8 @@ fn a_file_of_names_that_makes_no_tree_is_refused_with_its_line() {
 
 #[test]
 fn a_suffix_stands_behind_every_number() {
-    let folder = temp_dir();
-    let container = container_in(&folder, &samples(3, 100));
+    let directory = temp_dir();
+    let container = container_in(&directory, &samples(3, 100));
     for_each_transport(|transport| {
         for option in ["suffix=.jpg", "suffix=jpg"] {
             let mount = Mount::new(transport, &container, &[option]);
@@ -139,8 +139,8 @@ fn a_suffix_stands_behind_every_number() {
 
 #[test]
 fn suffix_auto_finds_what_all_samples_are() {
-    let folder = temp_dir();
-    let container = container_in(&folder, &[JPEG; 200]);
+    let directory = temp_dir();
+    let container = container_in(&directory, &[JPEG; 200]);
     for_each_transport(|transport| {
         let mount = Mount::new(transport, &container, &["suffix=auto"]);
         let all = names(&mount, "");
@@ -153,10 +153,10 @@ fn suffix_auto_finds_what_all_samples_are() {
 
 #[test]
 fn suffix_auto_goes_sample_by_sample_where_they_differ() {
-    let folder = temp_dir();
+    let directory = temp_dir();
     let kinds = [JPEG, PNG, TEXT, b""];
     let samples: Vec<_> = (0..300).map(|i| kinds[i % 4]).collect();
-    let container = container_in(&folder, &samples);
+    let container = container_in(&directory, &samples);
     for_each_transport(|transport| {
         let mount = Mount::new(transport, &container, &["suffix=auto"]);
         // Looked up before it is listed, as well as after.
@@ -173,9 +173,9 @@ fn suffix_auto_goes_sample_by_sample_where_they_differ() {
 
 #[test]
 fn suffix_auto_reads_no_more_than_a_few_samples_to_mount() {
-    let folder = temp_dir();
+    let directory = temp_dir();
     let samples: Vec<_> = (0..50).map(|i| [JPEG, &noise(i, 200_000)].concat()).collect();
-    let container = container_in(&folder, &samples);
+    let container = container_in(&directory, &samples);
     for_each_transport(|transport| {
         let mount = Mount::new(transport, &container, &["suffix=auto"]);
         assert_eq!(mount.list("").len(), 50);
@@ -186,10 +186,10 @@ fn suffix_auto_reads_no_more_than_a_few_samples_to_mount() {
 }
 
 #[test]
-fn fanout_puts_samples_in_folders_of_so_many() {
-    let folder = temp_dir();
+fn fanout_puts_samples_in_directories_of_so_many() {
+    let directory = temp_dir();
     let samples = samples(2500, 40);
-    let container = container_in(&folder, &samples);
+    let container = container_in(&directory, &samples);
     for_each_transport(|transport| {
         let mount = Mount::new(transport, &container, &["fanout=1000", "suffix=.bin"]);
         assert_eq!(names(&mount, ""), ["000", "001", "002"]);
@@ -209,7 +209,7 @@ fn fanout_puts_samples_in_folders_of_so_many() {
 fn suffix_and_fanout_are_refused_for_samples_that_have_names() {
     let point = temp_dir();
     for option in ["suffix=.jpg", "fanout=10"] {
-        let container = fixture("packed_folder.ffr");
+        let container = fixture("packed_directory.ffr");
         let args =
             [Path::new("mount"), Path::new("-o"), Path::new(option), &container, point.path()];
         let outcome = ffrfs(&args);
@@ -220,8 +220,8 @@ fn suffix_and_fanout_are_refused_for_samples_that_have_names() {
 
 #[test]
 fn more_than_a_hundred_thousand_names_are_listed_each_once() {
-    let folder = temp_dir();
-    let container = container_in(&folder, &vec![[7]; 120_000]);
+    let directory = temp_dir();
+    let container = container_in(&directory, &vec![[7]; 120_000]);
     for_each_transport(|transport| {
         let mount = Mount::new(transport, &container, &[]);
         // The second time from what the kernel has kept.
@@ -234,7 +234,7 @@ fn more_than_a_hundred_thousand_names_are_listed_each_once() {
     });
 }
 
-/// Prints `ok` if every remembered place of a folder leads to the entry that followed it.
+/// Prints `ok` if every remembered place of a directory leads to the entry that followed it.
 const SEEK_EVERYWHERE: &str = r#"
 import ctypes, random, sys
 class Entry(ctypes.Structure):
@@ -246,25 +246,25 @@ libc.readdir.restype = ctypes.POINTER(Entry)
 libc.telldir.restype = ctypes.c_long
 libc.readdir.argtypes = libc.telldir.argtypes = libc.rewinddir.argtypes = [ctypes.c_void_p]
 libc.seekdir.argtypes = [ctypes.c_void_p, ctypes.c_long]
-def next_name(folder):
-    entry = libc.readdir(folder)
+def next_name(directory):
+    entry = libc.readdir(directory)
     return entry.contents.name if entry else None
-folder = libc.opendir(sys.argv[1].encode())
+directory = libc.opendir(sys.argv[1].encode())
 places = []
 while True:
-    place, name = libc.telldir(folder), next_name(folder)
+    place, name = libc.telldir(directory), next_name(directory)
     places.append((place, name))
     if name is None:
         break
 random.seed(1)
 other = libc.opendir(sys.argv[1].encode())
 for place, name in random.sample(places, min(len(places), 300)) + [places[-1], places[0]]:
-    for each in (folder, other):
+    for each in (directory, other):
         libc.seekdir(each, place)
         found = next_name(each)
         assert found == name, (place, found, name)
-libc.rewinddir(folder)
-assert next_name(folder) == places[0][1]
+libc.rewinddir(directory)
+assert next_name(directory) == places[0][1]
 names = [name for _, name in places]
 print("ok", len(names) - 1, len(set(names)) - 1)
 "#;
@@ -274,8 +274,8 @@ fn seekdir_leads_back_to_every_entry() {
     if !have(Need::Python("ctypes")) {
         return;
     }
-    let folder = temp_dir();
-    let container = container_in(&folder, &vec![[7]; 5_000]);
+    let directory = temp_dir();
+    let container = container_in(&directory, &vec![[7]; 5_000]);
     for_each_transport(|transport| {
         let mount = Mount::new(transport, &container, &[]);
         for _ in 0..2 {
@@ -285,17 +285,17 @@ fn seekdir_leads_back_to_every_entry() {
         let fanned = Mount::new(transport, &container, &["fanout=100"]);
         let outcome = python(SEEK_EVERYWHERE, &[fanned.point()]).ok();
         assert_eq!(outcome.text().trim(), "ok 52 52");
-        let tree = Mount::new(transport, fixture("packed_folder.ffr"), &[]);
+        let tree = Mount::new(transport, fixture("packed_directory.ffr"), &[]);
         let outcome = python(SEEK_EVERYWHERE, &[tree.path("train")]).ok();
         assert_eq!(outcome.text().trim(), "ok 4 4");
     });
 }
 
-/// Path and inode number of everything below a folder, as `stat` says; the listing must say the same.
-fn inodes(folder: &Path) -> Vec<(PathBuf, u64)> {
+/// Path and inode number of everything below a directory, as `stat` says; the listing must say the same.
+fn inodes(directory: &Path) -> Vec<(PathBuf, u64)> {
     use std::os::unix::fs::MetadataExt;
     let mut found = Vec::new();
-    for entry in fs::read_dir(folder).unwrap() {
+    for entry in fs::read_dir(directory).unwrap() {
         let entry = entry.unwrap();
         let ino = fs::metadata(entry.path()).unwrap().ino();
         assert_eq!(entry.ino(), ino, "{}", entry.path().display());
@@ -311,10 +311,10 @@ fn inodes(folder: &Path) -> Vec<(PathBuf, u64)> {
 
 #[test]
 fn inode_numbers_are_unique_and_the_same_from_mount_to_mount() {
-    let folder = temp_dir();
-    let numbered = container_in(&folder, &samples(50, 10));
+    let directory = temp_dir();
+    let numbered = container_in(&directory, &samples(50, 10));
     for_each_transport(|transport| {
-        for source in [fixture("packed_folder.ffr"), numbered.clone()] {
+        for source in [fixture("packed_directory.ffr"), numbered.clone()] {
             let first = Mount::new(transport, &source, &[]);
             // Looked up in another order than the second time.
             let _ = first.read("000030");
@@ -329,12 +329,12 @@ fn inode_numbers_are_unique_and_the_same_from_mount_to_mount() {
 }
 
 #[test]
-fn the_control_folder_is_reachable_and_not_listed() {
-    let folder = temp_dir();
-    let numbered = container_in(&folder, &samples(5, 10));
+fn the_control_directory_is_reachable_and_not_listed() {
+    let directory = temp_dir();
+    let numbered = container_in(&directory, &samples(5, 10));
     for_each_transport(|transport| {
         for (source, options) in [
-            (fixture("packed_folder.ffr"), &[][..]),
+            (fixture("packed_directory.ffr"), &[][..]),
             (numbered.clone(), &[]),
             (numbered.clone(), &["fanout=2"]),
         ] {
@@ -361,8 +361,8 @@ fn the_control_folder_is_reachable_and_not_listed() {
 #[test]
 fn whoever_has_a_control_file_open_sees_one_state_of_it() {
     use std::io::{Read, Seek, SeekFrom};
-    let folder = temp_dir();
-    let container = container_in(&folder, &samples(40, 1000));
+    let directory = temp_dir();
+    let container = container_in(&directory, &samples(40, 1000));
     for_each_transport(|transport| {
         let mount = Mount::new(transport, &container, &[]);
         let mut file = fs::File::open(mount.path(".ffrfs/stats.json")).unwrap();
@@ -380,10 +380,10 @@ fn whoever_has_a_control_file_open_sees_one_state_of_it() {
 }
 
 #[test]
-fn a_dataset_cannot_hide_the_control_folder() {
-    let folder = temp_dir();
-    let container = container_in(&folder, &samples(2, 100));
-    let option = format!("names={}", names_file(&folder, &[".ffrfs", "other"]).display());
+fn a_dataset_cannot_hide_the_control_directory() {
+    let directory = temp_dir();
+    let container = container_in(&directory, &samples(2, 100));
+    let option = format!("names={}", names_file(&directory, &[".ffrfs", "other"]).display());
     let point = temp_dir();
     let args = [Path::new("mount"), Path::new("-o"), Path::new(&option), &container, point.path()];
     for_each_transport(|transport| {

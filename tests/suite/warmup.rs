@@ -13,7 +13,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 fn mount(transport: Transport) -> Mount {
-    Mount::new(transport, fixture("packed_folder.ffr"), &[])
+    Mount::new(transport, fixture("packed_directory.ffr"), &[])
 }
 
 fn warmup(mount: &Mount, args: &[impl AsRef<OsStr>]) -> Outcome {
@@ -35,12 +35,12 @@ fn warmup_announces_every_sample_and_makes_the_kernel_know_its_file() {
             assert_eq!(announced(&mount), 2500);
             let before = mount.requests();
             for sample in (0..2500).step_by(7) {
-                let folder = if options == ["fanout=100"] {
+                let directory = if options == ["fanout=100"] {
                     format!("{:03}/", sample / 100)
                 } else {
                     String::new()
                 };
-                fs::metadata(mount.path(format!("{folder}{sample:06}"))).unwrap();
+                fs::metadata(mount.path(format!("{directory}{sample:06}"))).unwrap();
             }
             let after = mount.requests();
             for kind in ["lookup", "getattr"] {
@@ -51,7 +51,7 @@ fn warmup_announces_every_sample_and_makes_the_kernel_know_its_file() {
 }
 
 #[test]
-fn warmup_of_a_packed_folder_takes_the_files_in_it() {
+fn warmup_of_a_packed_directory_takes_the_files_in_it() {
     for_each_transport(|transport| {
         let mount = mount(transport);
         let files = walkdir::WalkDir::new(mount.point()).into_iter().filter_map(Result::ok);
@@ -111,8 +111,8 @@ fn a_bad_list_is_refused_by_line_and_nothing_is_announced() {
 
 #[test]
 fn what_is_no_mount_is_exit_code_5_as_for_umount() {
-    let folder = temp_dir();
-    let path = folder.path().to_str().unwrap();
+    let directory = temp_dir();
+    let path = directory.path().to_str().unwrap();
     for place in [path, "/nowhere/at/all"] {
         let outcome = ffrfs(&["warmup", place]);
         assert_eq!(outcome.code, 5, "{}", outcome.stderr);

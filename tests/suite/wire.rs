@@ -107,8 +107,8 @@ fn program(layouts: &[Layout]) -> String {
 #[test]
 fn structures_of_requests_and_answers_are_laid_out_as_the_kernel_has_them() {
     let Some(compiler) = one_of(&["cc", "gcc", "clang"]) else { return };
-    let folder = temp_dir();
-    let (source, binary) = (folder.path().join("layout.c"), folder.path().join("layout"));
+    let directory = temp_dir();
+    let (source, binary) = (directory.path().join("layout.c"), directory.path().join("layout"));
     let includes = |text: &str| {
         fs::write(&source, text).unwrap();
         run(Command::new(compiler).arg(&source).arg("-o").arg(&binary)).code == 0

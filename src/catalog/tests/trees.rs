@@ -22,15 +22,15 @@ fn paths_that_cannot_lie_below_a_mount_point_are_refused_by_name() {
         assert!(said.contains(why) && said.contains(&format!("{path:?}")), "{said}");
     }
     assert!(tree(&["x".repeat(255)]).is_ok());
-    let names = Folder { entries: vec![file("a/b", 0)] };
+    let names = Directory { entries: vec![file("a/b", 0)] };
     assert!(matches!(
-        TreeBuilder::default().add_folder(b"", &names, 0),
+        TreeBuilder::default().add_directory(b"", &names, 0),
         Err(NameError::Illegal(_, "a name with a slash"))
     ));
 }
 
 #[test]
-fn a_name_that_stands_twice_is_refused_also_as_file_and_folder() {
+fn a_name_that_stands_twice_is_refused_also_as_file_and_directory() {
     for paths in [&["a", "a"][..], &["d/a", "x", "d/a"], &["d", "d/a"], &["d/a", "d"]] {
         assert!(matches!(tree(paths), Err(NameError::Duplicate(_))), "{paths:?}");
     }
@@ -66,7 +66,7 @@ fn a_number_that_an_entry_cannot_hold_is_refused() {
     assert_eq!(TreeBuilder::default().add(b"x", 1 << 32), Err(NameError::TooMany));
 }
 
-/// Paths of up to four short names, so that many share their folders.
+/// Paths of up to four short names, so that many share their directories.
 fn any_paths() -> impl Strategy<Value = BTreeSet<Vec<Vec<u8>>>> {
     let name = prop_oneof![
         4 => vec(prop::sample::select(b"ab\xc3\xff-".to_vec()), 1..3),
@@ -77,11 +77,11 @@ fn any_paths() -> impl Strategy<Value = BTreeSet<Vec<Vec<u8>>>> {
     btree_set(vec(name, 1..5), 0..60)
 }
 
-/// Without those that would be file and folder at once.
+/// Without those that would be file and directory at once.
 fn without_conflicts(paths: BTreeSet<Vec<Vec<u8>>>) -> Vec<Vec<u8>> {
-    let folders: BTreeSet<Vec<Vec<u8>>> =
+    let directories: BTreeSet<Vec<Vec<u8>>> =
         paths.iter().flat_map(|path| (1..path.len()).map(|end| path[..end].to_vec())).collect();
-    paths.iter().filter(|path| !folders.contains(*path)).map(|path| path.join(&b'/')).collect()
+    paths.iter().filter(|path| !directories.contains(*path)).map(|path| path.join(&b'/')).collect()
 }
 
 proptest! {
@@ -103,16 +103,16 @@ proptest! {
         let wanted: Vec<u64> = (0..paths.len() as u64).rev().collect();
         let reversed: Vec<_> = paths.iter().rev().cloned().collect();
         prop_assert_eq!(catalog.paths(&none, &wanted).unwrap(), reversed);
-        // Every folder is listed by name, in order of bytes.
-        for folder in 0..catalog.folders() {
+        // Every directory is listed by name, in order of bytes.
+        for directory in 0..catalog.directories() {
             let names: Vec<_> =
-                list(&catalog, &none, folder, 0).into_iter().map(|(name, _)| name).collect();
+                list(&catalog, &none, directory, 0).into_iter().map(|(name, _)| name).collect();
             prop_assert!(names.is_sorted());
         }
     }
 
     #[test]
-    fn a_walk_visits_folders_before_what_is_in_them(
+    fn a_walk_visits_directories_before_what_is_in_them(
         paths in any_paths().prop_map(without_conflicts)
     ) {
         let none = dataset(&[]);
@@ -121,11 +121,11 @@ proptest! {
         catalog
             .walk(&none, ROOT, &mut |path, _| {
                 let cut = path.iter().rposition(|&b| b == b'/').unwrap_or(0);
-                assert!(seen.contains(&path[..cut]), "its folder was visited");
+                assert!(seen.contains(&path[..cut]), "its directory was visited");
                 assert!(seen.insert(path.to_vec()), "visited once");
             })
             .unwrap();
-        prop_assert_eq!(seen.len() as u64, catalog.samples() + catalog.folders());
+        prop_assert_eq!(seen.len() as u64, catalog.samples() + catalog.directories());
     }
 
     #[test]
@@ -133,7 +133,7 @@ proptest! {
         paths in any_paths().prop_map(without_conflicts),
         first in 0usize..3,
     ) {
-        let mut root = Folder::default();
+        let mut root = Directory::default();
         for (sample, path) in paths.iter().enumerate() {
             add(&mut root, path, (sample + first) as u64);
         }
@@ -152,18 +152,18 @@ proptest! {
     }
 }
 
-/// Adds a path to a folder.
-fn add(folder: &mut Folder, path: &[u8], sample: u64) {
+/// Adds a path to a directory.
+fn add(directory: &mut Directory, path: &[u8], sample: u64) {
     let Some(slash) = path.iter().position(|&b| b == b'/') else {
-        folder.entries.push((path.into(), Entry::File(sample)));
+        directory.entries.push((path.into(), Entry::File(sample)));
         return;
     };
     let name = &path[..slash];
-    let known = folder.entries.iter().position(|(known, _)| **known == *name);
+    let known = directory.entries.iter().position(|(known, _)| **known == *name);
     let place = known.unwrap_or_else(|| {
-        folder.entries.push((name.into(), Entry::Folder(Folder::default())));
-        folder.entries.len() - 1
+        directory.entries.push((name.into(), Entry::Directory(Directory::default())));
+        directory.entries.len() - 1
     });
-    let Entry::Folder(inner) = &mut folder.entries[place].1 else { panic!("no conflicts") };
+    let Entry::Directory(inner) = &mut directory.entries[place].1 else { panic!("no conflicts") };
     add(inner, &path[slash + 1..], sample);
 }

@@ -93,8 +93,9 @@ struct Helper {
 }
 
 fn helper() -> Option<Helper> {
-    let folders = std::env::var_os("PATH").unwrap_or_default();
-    let mut paths = std::env::split_paths(&folders).map(|folder| folder.join("fusermount3"));
+    let directories = std::env::var_os("PATH").unwrap_or_default();
+    let mut paths =
+        std::env::split_paths(&directories).map(|directory| directory.join("fusermount3"));
     paths.find_map(|path| {
         let metadata = fs::metadata(&path).ok().filter(fs::Metadata::is_file)?;
         let is_set_user_id = metadata.permissions().mode() & SET_USER_ID != 0;

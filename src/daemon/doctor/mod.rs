@@ -42,14 +42,14 @@ pub(crate) fn place(place: &Path, pause: Duration, ask: Ask) -> Vec<Check> {
         Err(e) => vec![Check::problem(name, e.to_string(), "give a container or a mount point")],
         Ok(path) => match ours(&path) {
             Some(mount) => mounted::checks(&name, &mount, pause, ask),
-            None if is_empty_folder(&path) => {
-                vec![Check::ok(name, "an empty folder, on which nothing is mounted")]
+            None if is_empty_directory(&path) => {
+                vec![Check::ok(name, "an empty directory, on which nothing is mounted")]
             }
             None => storage::checks(&name, &path),
         },
     }
 }
 
-fn is_empty_folder(path: &Path) -> bool {
+fn is_empty_directory(path: &Path) -> bool {
     fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none())
 }

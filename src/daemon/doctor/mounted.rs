@@ -3,7 +3,7 @@
 use super::bottleneck;
 use super::check::{Check, State, number, text};
 use crate::io::mounts::{self, Mount};
-use crate::vfs::CONTROL_FOLDER;
+use crate::vfs::CONTROL_DIRECTORY;
 use serde_json::Value;
 use std::fs;
 use std::io::{self, Write};
@@ -33,7 +33,7 @@ pub(super) fn checks(name: &str, mount: &Mount, pause: Duration, ask: Ask) -> Ve
     }
     let knob = |mount: &Mount| format!("/sys/class/bdi/{}/read_ahead_kb", mount.device);
     checks.push(read_ahead(name, text(knob(mount)).as_deref()));
-    checks.extend(connection(name, folder_of(mount).as_deref()));
+    checks.extend(connection(name, directory_of(mount).as_deref()));
     checks
 }
 
@@ -63,7 +63,7 @@ pub(crate) fn answer(target: &Path) -> i32 {
     let state = |target: &Path| match mounts::state(target)? {
         mounts::State::Dead(_) => Ok(DEAD),
         _ => {
-            let info = fs::read(target.join(CONTROL_FOLDER).join("info.json"))?;
+            let info = fs::read(target.join(CONTROL_DIRECTORY).join("info.json"))?;
             io::stdout().write_all(&info).map(|()| 0)
         }
     };
@@ -71,10 +71,10 @@ pub(crate) fn answer(target: &Path) -> i32 {
 }
 
 /// The number of a connection is that of its device.
-fn folder_of(mount: &Mount) -> Option<PathBuf> {
+fn directory_of(mount: &Mount) -> Option<PathBuf> {
     let (_, number) = mount.device.split_once(':')?;
-    let folder = Path::new(CONNECTIONS).join(number.parse::<u64>().ok()?.to_string());
-    folder.is_dir().then_some(folder)
+    let directory = Path::new(CONNECTIONS).join(number.parse::<u64>().ok()?.to_string());
+    directory.is_dir().then_some(directory)
 }
 
 /// From the daemon's answer (see [`asked`]).
@@ -159,14 +159,14 @@ fn read_ahead(name: &str, kib: Option<&str>) -> Check {
     }
 }
 
-fn connection(name: &str, folder: Option<&Path>) -> Vec<Check> {
-    let Some(folder) = folder else {
+fn connection(name: &str, directory: Option<&Path>) -> Vec<Check> {
+    let Some(directory) = directory else {
         let advice = format!("as root: mount -t fusectl none {CONNECTIONS}");
         return vec![Check::note(format!("{name}: connection"), "cannot be read", advice)];
     };
     let figure = |file: &str| {
         let check = format!("{name}: {file}");
-        match number(text(folder.join(file)).as_deref()) {
+        match number(text(directory.join(file)).as_deref()) {
             Some(value) => Check::ok(check, value.to_string()),
             None => Check::note(check, "cannot be read", "run this as root"),
         }
@@ -222,10 +222,10 @@ mod tests {
     #[test]
     fn a_connection_that_cannot_be_read_is_noted() {
         assert!(connection("m", None)[0].advice.contains("fusectl"));
-        let folder = tempfile::tempdir().unwrap();
-        fs::write(folder.path().join("waiting"), "3\n").unwrap();
-        fs::write(folder.path().join("max_background"), "\0").unwrap();
-        let checks = connection("m", Some(folder.path()));
+        let directory = tempfile::tempdir().unwrap();
+        fs::write(directory.path().join("waiting"), "3\n").unwrap();
+        fs::write(directory.path().join("max_background"), "\0").unwrap();
+        let checks = connection("m", Some(directory.path()));
         assert_eq!(states(&checks), [State::Note, State::Note, State::Ok]);
         assert_eq!(checks[2].found, "3");
     }

@@ -32,7 +32,7 @@ pub(crate) fn checks(name: &str, path: &Path) -> Vec<Check> {
         mount.map_or("unknown", |mount| mount.fs_type.as_str()),
     ));
     checks.push(direct(name, probe::direct(path)));
-    checks.push(block_device(name, folder_of_device(device, mount)));
+    checks.push(block_device(name, directory_of_device(device, mount)));
     checks
 }
 
@@ -62,21 +62,23 @@ fn direct(name: &str, outcome: io::Result<Direct>) -> Check {
 }
 
 /// Where /sys describes the disk of a partition, a disk, or a file system's source.
-fn folder_of_device(device: u64, mount: Option<&Mount>) -> Option<PathBuf> {
+fn directory_of_device(device: u64, mount: Option<&Mount>) -> Option<PathBuf> {
     let of_source = || fs::metadata(&mount?.source).ok().map(|metadata| metadata.rdev());
-    let folder = |device: u64| {
-        let folder = format!("/sys/dev/block/{}:{}", major(device), minor(device));
-        let folder = fs::canonicalize(folder).ok()?;
-        [folder.join("queue"), folder.parent()?.join("queue")].into_iter().find(|q| q.is_dir())
+    let directory = |device: u64| {
+        let directory = format!("/sys/dev/block/{}:{}", major(device), minor(device));
+        let directory = fs::canonicalize(directory).ok()?;
+        [directory.join("queue"), directory.parent()?.join("queue")]
+            .into_iter()
+            .find(|q| q.is_dir())
     };
-    folder(device).or_else(|| folder(of_source()?))
+    directory(device).or_else(|| directory(of_source()?))
 }
 
 /// Where /sys describes the disk that a file lies on.
 pub(crate) fn disk_of(path: &Path) -> Option<PathBuf> {
     let device = fs::metadata(path).ok()?.dev();
     let table = mounts::table().unwrap_or_default();
-    let queue = folder_of_device(device, mount_of(device, path, &table))?;
+    let queue = directory_of_device(device, mount_of(device, path, &table))?;
     queue.parent().map(Path::to_owned)
 }
 

@@ -187,8 +187,8 @@ mod tests {
 
     #[test]
     fn a_dead_socket_is_replaced_and_nothing_else() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("socket");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("socket");
         let address = Address::Unix(path.clone());
         let live = address.bind().unwrap();
         assert!(address.bind().is_err_and(|e| e.to_string().contains("listens")));

@@ -125,7 +125,7 @@ impl Page<'_> {
         self.family(
             "ffrfs_requests_total",
             "counter",
-            "Requests of the kernel for samples and folders.",
+            "Requests of the kernel for samples and directories.",
         );
         for (operation, count) in &counters.requests {
             self.series("ffrfs_requests_total", &labels(&[("operation", operation)]), count);

@@ -109,7 +109,7 @@ fn in_words(store: &Store) -> &'static str {
 /// A target that can be mounted on.
 fn free(target: Target, settings: &MountSettings) -> Result<Target, Failure> {
     match target {
-        Target::Folder(folder) => free_mount_point(&folder).map(Target::Folder),
+        Target::Directory(directory) => free_mount_point(&directory).map(Target::Directory),
         Target::PassedConnection(_) => {
             settings.warn_of_options_without_effect();
             Ok(target)

@@ -122,9 +122,9 @@ impl MountSettings {
             uid: self.uid.filter(|_| !self.allow_root).unwrap_or(nix::unistd::getuid().as_raw()),
             gid: self.gid.unwrap_or(nix::unistd::getgid().as_raw()),
             file_mode: 0o444 & !self.fmask & !private,
-            folder_mode: 0o555 & !self.dmask & !private,
+            directory_mode: 0o555 & !self.dmask & !private,
             file_mask: 0o7777 & !self.fmask & !private,
-            folder_mask: 0o7777 & !self.dmask & !private,
+            directory_mask: 0o7777 & !self.dmask & !private,
             prefetch_mode: writable & !self.fmask & !private,
             ..Options::default()
         }

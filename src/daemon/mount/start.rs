@@ -30,7 +30,7 @@ pub(crate) fn start(mut request: MountRequest, caller: Caller) -> Result<u8, Fai
     }
     let labels = labels(&request);
     let target = target(&request.target)?;
-    if target.folder().is_none() && request.settings.ro {
+    if target.directory().is_none() && request.settings.ro {
         // The kernel has already been told whether the mount is read-only.
         request.settings.control_ro = true;
     }
@@ -43,7 +43,7 @@ pub(crate) fn start(mut request: MountRequest, caller: Caller) -> Result<u8, Fai
         return prepare(&request, target, caller.end)?.serve().map(|exit| exit as u8);
     }
     let inherited = match &target {
-        Target::Folder(_) => None,
+        Target::Directory(_) => None,
         Target::PassedConnection(connection) => Some(connection.as_fd()),
     };
     match process::fork_daemon(inherited).map_err(|e| Failure::new(Exit::Mount, e))? {
@@ -80,7 +80,7 @@ fn be_the_daemon(
 /// The directory, or the connection that `/dev/fd/N` names.
 fn target(path: &Path) -> Result<Target, Failure> {
     let Some(number) = passed_connection::descriptor_number(path) else {
-        return Ok(Target::Folder(path.to_owned()));
+        return Ok(Target::Directory(path.to_owned()));
     };
     let connection = passed_connection::duplicate(number).map_err(|e| {
         let what = format!("{}: not an open /dev/fuse", path.display());

@@ -23,10 +23,10 @@ pub(crate) struct Chrome {
 
 impl Chrome {
     pub(crate) fn create(path: &Path, daemon: u32) -> Result<Self, Failure> {
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());
         let file = tempfile::Builder::new()
             .prefix(".ffrfs-trace-")
-            .tempfile_in(folder.unwrap_or(Path::new(".")))
+            .tempfile_in(directory.unwrap_or(Path::new(".")))
             .map_err(|e| Failure::output(path.display(), e))?;
         let (path, tracks) = (path.to_owned(), HashMap::new());
         let mut this = Self { file: BufWriter::new(file), path, daemon, tracks, is_empty: true };
@@ -180,8 +180,8 @@ mod tests {
 
     #[test]
     fn on_one_track_nothing_overlaps() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("trace.json");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("trace.json");
         let mut chrome = Chrome::create(&path, 7).unwrap();
         // In the order in which they end.
         for (start, end) in [(0, 10), (5, 12), (12, 13), (1, 14), (13, 20), (14, 21), (13, 22)] {
@@ -206,10 +206,10 @@ mod tests {
 
     #[test]
     fn a_trace_that_is_not_finished_leaves_nothing() {
-        let folder = tempfile::tempdir().unwrap();
-        let mut chrome = Chrome::create(&folder.path().join("trace.json"), 7).unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let mut chrome = Chrome::create(&directory.path().join("trace.json"), 7).unwrap();
         chrome.take(&event(0, 1), 0).unwrap();
         drop(chrome);
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
     }
 }

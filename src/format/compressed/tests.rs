@@ -84,7 +84,7 @@ fn members_of_a_compressed_tar_are_ranges_of_its_stream() {
     let files: Vec<_> = [0, 1, 3000, 5_000_000, 511, 700_000]
         .iter()
         .enumerate()
-        .map(|(i, length)| (format!("folder/{i}.txt"), text(*length)))
+        .map(|(i, length)| (format!("directory/{i}.txt"), text(*length)))
         .collect();
     for (codec, stored) in streams(&tar(&files)) {
         if !MOUNTABLE.contains(&codec) {

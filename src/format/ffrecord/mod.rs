@@ -21,8 +21,8 @@ use std::sync::Arc;
 
 const NAME: &str = "FFRecord";
 
-/// What a packed folder's last sample begins with; a pickle of the tree follows.
-pub const PACKED_FOLDER_MAGIC: &[u8] = b"piouhjgbr";
+/// What a packed directory's last sample begins with; a pickle of the tree follows.
+pub const PACKED_DIRECTORY_MAGIC: &[u8] = b"piouhjgbr";
 
 /// `crc` and `n`.
 const HEAD_BYTES: u64 = 12;
@@ -30,7 +30,7 @@ const HEAD_BYTES: u64 = 12;
 const ENTRY_BYTES: u64 = 12;
 /// How much of the index is read at a time; a multiple of both element sizes.
 const CHUNK_BYTES: usize = 1 << 20;
-/// A packed folder's names must fit in memory: enough for some 30 million, and hostile ones take a
+/// A packed directory's names must fit in memory: enough for some 30 million, and hostile ones take a
 /// multiple of it.
 const MAX_NAMES_BYTES: u64 = 512 << 20;
 
@@ -218,13 +218,13 @@ impl Container for FfRecordFile {
     fn names(&self, samples: u64) -> Result<Names> {
         let Some(last) = self.samples.checked_sub(1) else { return Ok(Names::None) };
         let sample = self.sample(last)?;
-        let magic_bytes = PACKED_FOLDER_MAGIC.len();
+        let magic_bytes = PACKED_DIRECTORY_MAGIC.len();
         if sample.damaged || sample.length_bytes <= magic_bytes as u64 {
             return Ok(Names::None);
         }
         let mut magic = vec![0; magic_bytes];
         read(self.source.as_ref(), "the last sample", &mut magic, sample.offset_bytes)?;
-        if magic != PACKED_FOLDER_MAGIC {
+        if magic != PACKED_DIRECTORY_MAGIC {
             return Ok(Names::None);
         }
         if sample.length_bytes > MAX_NAMES_BYTES {
@@ -233,7 +233,7 @@ impl Container for FfRecordFile {
         let bytes = self.read_checked(last, &sample)?;
         let stored = bytes.get(magic_bytes..).unwrap_or_default();
         match pickle::decode(stored, samples) {
-            Ok(folder) => Ok(Names::Tree(folder)),
+            Ok(directory) => Ok(Names::Tree(directory)),
             Err(why) => Ok(Names::Refused(why.to_string())),
         }
     }
@@ -255,11 +255,11 @@ impl FfRecordFile {
             self.malformed(sample.offset_bytes, "a sample that fits in memory", String::new())
         })?;
         let mut bytes = vec![0; length];
-        read(source, "the packed folder's names", &mut bytes, sample.offset_bytes)?;
+        read(source, "the packed directory's names", &mut bytes, sample.offset_bytes)?;
         match sample.checksum.map_or(Ok(()), |checksum| checksum.check(&bytes)) {
             Err(Mismatch { expected, found }) => Err(Error::Checksum {
                 part: source.name().clone(),
-                what: format!("sample {index}, which holds the packed folder's names"),
+                what: format!("sample {index}, which holds the packed directory's names"),
                 offset_bytes: sample.offset_bytes,
                 expected,
                 found,

@@ -1,9 +1,10 @@
 //! Writes a `.ffr` file sample by sample; only the index and the names are held in memory.
 
-use super::{ENTRY_BYTES, PACKED_FOLDER_MAGIC, pickle};
+use super::{ENTRY_BYTES, PACKED_DIRECTORY_MAGIC, pickle};
 use crate::format::write::{Announced, invalid};
 use crate::format::{
-    Checksum, Entry, Folder, Holds, MemberWriter, NewMember, NewNode, Outline, Output, WriteFormat,
+    Checksum, Directory, Entry, Holds, MemberWriter, NewMember, NewNode, Outline, Output,
+    WriteFormat,
 };
 use std::collections::BTreeMap;
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -109,7 +110,7 @@ impl<W: Write + Seek> Writer<W> {
     }
 }
 
-/// Writes FFRecord: as a packed folder, or numbered samples alone.
+/// Writes FFRecord: as a packed directory, or numbered samples alone.
 #[derive(Debug)]
 pub struct WriteFfRecord;
 
@@ -185,7 +186,9 @@ impl MemberWriter for Members<'_> {
                 self.open = Some(crc32.map_or_else(count, OpenCrc::Known));
                 Ok(())
             }
-            NewNode::Folder => names.as_mut().map_or(Ok(()), |names| names.add_folder(member.path)),
+            NewNode::Directory => {
+                names.as_mut().map_or(Ok(()), |names| names.add_directory(member.path))
+            }
             NewNode::Symlink(_) | NewNode::HardLink(_) => Err(invalid("FFRecord holds no links")),
         }
     }
@@ -207,7 +210,7 @@ impl MemberWriter for Members<'_> {
     }
 }
 
-/// The names of a packed folder: what its last sample holds.
+/// The names of a packed directory: what its last sample holds.
 #[derive(Default)]
 pub struct PackedNames(Branch);
 
@@ -220,11 +223,11 @@ impl PackedNames {
         self.0.add(path, Branch::File(sample))
     }
 
-    /// Names a folder, which may be empty.
+    /// Names a directory, which may be empty.
     ///
     /// # Errors
     /// As [`PackedNames::add_file`].
-    pub fn add_folder(&mut self, path: &[u8]) -> io::Result<()> {
+    pub fn add_directory(&mut self, path: &[u8]) -> io::Result<()> {
         self.0.add(path, Branch::default())
     }
 
@@ -233,9 +236,9 @@ impl PackedNames {
     /// # Errors
     /// The format cannot hold such names.
     pub fn encode(self) -> io::Result<Vec<u8>> {
-        let mut stored = PACKED_FOLDER_MAGIC.to_vec();
-        if let Branch::Folder(entries) = self.0 {
-            pickle::encode(&folder(entries), &mut stored)?;
+        let mut stored = PACKED_DIRECTORY_MAGIC.to_vec();
+        if let Branch::Directory(entries) = self.0 {
+            pickle::encode(&directory(entries), &mut stored)?;
         }
         Ok(stored)
     }
@@ -244,12 +247,12 @@ impl PackedNames {
 /// A name in the tree; sorted, so that the same members give the same bytes.
 enum Branch {
     File(u64),
-    Folder(BTreeMap<Box<[u8]>, Branch>),
+    Directory(BTreeMap<Box<[u8]>, Branch>),
 }
 
 impl Default for Branch {
     fn default() -> Self {
-        Branch::Folder(BTreeMap::new())
+        Branch::Directory(BTreeMap::new())
     }
 }
 
@@ -258,7 +261,7 @@ impl Branch {
         let (mut place, mut depth) = (self, 0u16);
         for name in path.split(|byte| *byte == b'/') {
             depth = depth.saturating_add(1);
-            let Branch::Folder(entries) = place else {
+            let Branch::Directory(entries) = place else {
                 return Err(invalid("a file and a directory with the same name"));
             };
             place = entries.entry(name.into()).or_default();
@@ -267,19 +270,19 @@ impl Branch {
             return Err(invalid("the directories are nested too deeply"));
         }
         match (&place, &leaf) {
-            (Branch::Folder(entries), _) if entries.is_empty() => *place = leaf,
-            // A folder that was implied by what lies in it.
-            (Branch::Folder(_), Branch::Folder(_)) => {}
+            (Branch::Directory(entries), _) if entries.is_empty() => *place = leaf,
+            // A directory that was implied by what lies in it.
+            (Branch::Directory(_), Branch::Directory(_)) => {}
             _ => return Err(invalid("two members with the same name")),
         }
         Ok(())
     }
 }
 
-fn folder(entries: BTreeMap<Box<[u8]>, Branch>) -> Folder {
+fn directory(entries: BTreeMap<Box<[u8]>, Branch>) -> Directory {
     let entries = entries.into_iter().map(|(name, branch)| match branch {
         Branch::File(number) => (name, Entry::File(number)),
-        Branch::Folder(inner) => (name, Entry::Folder(folder(inner))),
+        Branch::Directory(inner) => (name, Entry::Directory(directory(inner))),
     });
-    Folder { entries: entries.collect() }
+    Directory { entries: entries.collect() }
 }

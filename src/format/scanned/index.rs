@@ -251,7 +251,7 @@ impl<R: SampleRow> Index<R> {
             self.text_into(Part::Paths, path_at, length, &mut path)?;
             path_at = path_at.saturating_add(length);
             let node = match row.node {
-                node if node & DIRECTORY_BIT != 0 => Node::Folder(self.directory(node)?),
+                node if node & DIRECTORY_BIT != 0 => Node::Directory(self.directory(node)?),
                 node if u64::from(node) < self.len() => Node::Sample(node.into()),
                 node => {
                     let expected = format!("one of {} samples", self.len());

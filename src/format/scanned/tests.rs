@@ -143,7 +143,7 @@ fn an_index_comes_back_as_it_was_built() {
         let mut see = |member: crate::format::Member| {
             match member.node {
                 Node::Sample(sample) => samples.push((member.path.to_vec(), sample)),
-                Node::Folder(stamp) => directories.push(stamp),
+                Node::Directory(stamp) => directories.push(stamp),
             }
             Ok(())
         };

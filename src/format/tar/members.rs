@@ -1,4 +1,4 @@
-//! What a scan makes of a header that is no extension: files, folders, links, and files with holes.
+//! What a scan makes of a header that is no extension: files, directories, links, and files with holes.
 
 use super::fault::{DAMAGED, Fault, NO_HINT, no_size};
 use super::header::{BLOCK_BYTES, Dialect, Header, until_nul};
@@ -48,10 +48,10 @@ impl TarScanner {
                 self.special = self.special.saturating_add(1);
                 self.next_header(data_at)
             }
-            b'5' => self.folder(&member, data_at, 0),
-            b'D' => self.folder(&member, data_at, size),
+            b'5' => self.directory(&member, data_at, 0),
+            b'D' => self.directory(&member, data_at, size),
             0 | b'0' if member.path.ends_with(b"/") && (size == 0 || is_v7) => {
-                self.folder(&member, data_at, 0)
+                self.directory(&member, data_at, 0)
             }
             b'2' => {
                 self.build
@@ -115,7 +115,7 @@ impl TarScanner {
         self.next_header(next)
     }
 
-    fn folder(&mut self, member: &Member, data_at: u64, size: u64) -> Result<(), Fault> {
+    fn directory(&mut self, member: &Member, data_at: u64, size: u64) -> Result<(), Fault> {
         self.build.directory(&member.path, &member.meta).map_err(|e| too_many(member.at, e))?;
         self.pass(member.at, data_at, size)
     }

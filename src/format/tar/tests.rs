@@ -16,7 +16,7 @@ use writer::Writer;
 enum Shown {
     File(Vec<u8>),
     Symlink(Vec<u8>),
-    Folder,
+    Directory,
     /// Reading it fails.
     Damaged,
 }
@@ -69,7 +69,7 @@ fn shown(container: &dyn Container, stored: &[u8]) -> Vec<(String, Shown)> {
     container
         .members(&mut |member| {
             let what = match member.node {
-                Node::Folder(_) => Shown::Folder,
+                Node::Directory(_) => Shown::Directory,
                 Node::Sample(index) => content(container, stored, index),
             };
             all.push((member.path.iter().map(|byte| char::from(*byte)).collect(), what));

@@ -96,14 +96,14 @@ fn padding(bytes: u64) -> u64 {
 /// All that stands before a member's data.
 fn headers(member: &NewMember) -> Vec<u8> {
     let path = match member.node {
-        NewNode::Folder => [member.path, b"/"].concat(),
+        NewNode::Directory => [member.path, b"/"].concat(),
         _ => member.path.to_vec(),
     };
     let (kind, link) = match member.node {
         NewNode::File { .. } => (b'0', &b""[..]),
         NewNode::HardLink(first) => (b'1', first),
         NewNode::Symlink(target) => (b'2', target),
-        NewNode::Folder => (b'5', &b""[..]),
+        NewNode::Directory => (b'5', &b""[..]),
     };
     let records = pax_records(&path, link, member);
     let mut out = Vec::with_capacity(512);

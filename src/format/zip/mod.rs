@@ -391,7 +391,7 @@ impl Container for ZipFile {
         let see = &mut |at: u64, row: &Row| -> Result<bool> {
             let node = match row.class() {
                 Class::Special => return Ok(true),
-                Class::Folder => Node::Folder(attributes(row)),
+                Class::Directory => Node::Directory(attributes(row)),
                 _ => Node::Sample(match self.hard_links.sample_at(at) {
                     Some(sample) => sample,
                     None if self.row_at(next).is_ok_and(|row| row == at) => {

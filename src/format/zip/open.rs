@@ -146,7 +146,7 @@ struct Scan<'a> {
 #[derive(Default)]
 struct Counts {
     special: u64,
-    full_folders: u64,
+    full_directories: u64,
     locked: u64,
     without_password: u64,
     unknown_method: u64,
@@ -192,8 +192,8 @@ impl<'a> Scan<'a> {
         self.guess.see(row);
         let class = row.class();
         match class {
-            Class::Folder => {
-                add(&mut self.counts.full_folders, head.size_bytes > 0);
+            Class::Directory => {
+                add(&mut self.counts.full_directories, head.size_bytes > 0);
                 return Ok(true);
             }
             Class::Special => {
@@ -268,7 +268,7 @@ impl<'a> Scan<'a> {
         let mut extents = Vec::with_capacity(self.rows.len());
         let fail = |at: u64, e| unreadable(self.source, "the central directory", self.at(at), e);
         walk(table, self.end.directory_bytes, &fail, &mut |_, row| {
-            if !matches!(row.class(), Class::Folder | Class::Special) {
+            if !matches!(row.class(), Class::Directory | Class::Special) {
                 extents.extend(extent(&row.head, &self.end));
             }
             Ok(true)
@@ -318,7 +318,7 @@ impl<'a> Scan<'a> {
             (counts.wrong_size, "members claim sizes that cannot be right: they give EIO"),
             (counts.outside, "members do not lie within the file: they give EIO"),
             (counts.special, "members are devices, pipes or sockets: they are not shown"),
-            (counts.full_folders, "directories contain data, which is not shown"),
+            (counts.full_directories, "directories contain data, which is not shown"),
             (
                 counts.unresolved_links,
                 "hard links lead to no member: they are shown as empty files",

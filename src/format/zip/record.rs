@@ -35,7 +35,7 @@ const HOST_OSX: u8 = 19;
 
 /// DOS attributes.
 const DOS_READ_ONLY: u32 = 1;
-const DOS_FOLDER: u32 = 0x10;
+const DOS_DIRECTORY: u32 = 0x10;
 /// PKZIP for Unix: the member is another name of the one that its extra field names.
 const HARD_LINK: u32 = 0x800;
 
@@ -172,7 +172,7 @@ impl Head {
 pub(super) enum Class {
     File,
     Symlink,
-    Folder,
+    Directory,
     /// A device, a pipe or a socket.
     Special,
 }
@@ -197,22 +197,22 @@ impl<'a> Row<'a> {
         Some(Self { head, name, extra })
     }
 
-    /// A name that ends in a slash is a folder's. So is an empty member with a folder's mode or DOS
+    /// A name that ends in a slash is a directory's. So is an empty member with a directory's mode or DOS
     /// attribute; what has content is a file all the same, lest it be lost.
     pub(super) fn class(&self) -> Class {
         let is_empty = self.head.size_bytes == 0;
         if self.name.last() == Some(&b'/') {
-            return Class::Folder;
+            return Class::Directory;
         }
         match self.head.unix_mode().map_or(0, |mode| mode & TYPE_MASK) {
-            0o040_000 if is_empty => Class::Folder,
+            0o040_000 if is_empty => Class::Directory,
             0o120_000 => Class::Symlink,
             0o020_000 | 0o060_000 | 0o140_000 => Class::Special,
             // `zip` marks what it read from a pipe so: that is content, not a pipe.
             0o010_000 if is_empty && field(self.extra, EXTRA_PKWARE_UNIX).is_some() => {
                 Class::Special
             }
-            0 if is_empty && self.head.external & DOS_FOLDER != 0 => Class::Folder,
+            0 if is_empty && self.head.external & DOS_DIRECTORY != 0 => Class::Directory,
             _ => Class::File,
         }
     }

@@ -28,7 +28,7 @@ fn damaged() -> OpenOptions {
 /// A member as a reader would find it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Seen {
-    Folder,
+    Directory,
     Link(Vec<u8>),
     /// `None`: an error.
     File(Option<Vec<u8>>),
@@ -75,7 +75,7 @@ fn list(file: &[u8], container: &dyn Container) -> Vec<(Vec<u8>, Seen)> {
     container
         .members(&mut |member| {
             let seen = match member.node {
-                Node::Folder(_) => Seen::Folder,
+                Node::Directory(_) => Seen::Directory,
                 Node::Sample(index) => match container.attributes(index)?.kind {
                     Kind::Symlink => {
                         container.link_target(index).map_or(Seen::File(None), Seen::Link)

@@ -15,7 +15,7 @@ use std::io::{self, SeekFrom};
 const CRC_AT: u64 = 14;
 /// The version of the format that zip64 came with.
 const VERSION_ZIP64: u16 = 45;
-const VERSION_FOLDERS: u16 = 20;
+const VERSION_DIRECTORIES: u16 = 20;
 const VERSION_PLAIN: u16 = 10;
 
 /// Writes zip.
@@ -141,7 +141,7 @@ impl MemberWriter for Members<'_> {
 /// What the headers say of a member.
 struct Row {
     name: Vec<u8>,
-    is_folder: bool,
+    is_directory: bool,
     crc32: u32,
     size_bytes: u64,
     /// Type and permissions.
@@ -160,14 +160,14 @@ impl Row {
             }
             NewNode::Symlink(to) => (0o120_000, to.len() as u64, crc32fast::hash(to)),
             NewNode::HardLink(_) => (0o100_000, 0, 0),
-            NewNode::Folder => {
+            NewNode::Directory => {
                 name.push(b'/');
                 (0o040_000, 0, 0)
             }
         };
         let unix_mode = kind | u32::from(member.mode_or_usual());
-        let (is_folder, modified) = (kind == 0o040_000, member.modified);
-        Self { name, is_folder, crc32, size_bytes, unix_mode, modified, offset_bytes }
+        let (is_directory, modified) = (kind == 0o040_000, member.modified);
+        Self { name, is_directory, crc32, size_bytes, unix_mode, modified, offset_bytes }
     }
 
     fn is_large(&self) -> bool {
@@ -177,7 +177,7 @@ impl Row {
     fn version(&self) -> u16 {
         match self.is_large() || self.offset_bytes >= u32::MAX.into() {
             true => VERSION_ZIP64,
-            false if self.is_folder => VERSION_FOLDERS,
+            false if self.is_directory => VERSION_DIRECTORIES,
             false => VERSION_PLAIN,
         }
     }
@@ -216,7 +216,7 @@ impl Row {
         }
         let extra = self.extra(&wide);
         let made_by = u16::from(HOST_UNIX).rotate_left(8) | self.version().max(30);
-        let dos_attributes = if self.is_folder { 0x10 } else { 0 };
+        let dos_attributes = if self.is_directory { 0x10 } else { 0 };
         let mut out = CENTRAL_MARK.to_vec();
         put(&mut out, &[made_by.into()], 2);
         out.extend(self.common());

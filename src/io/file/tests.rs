@@ -49,10 +49,10 @@ fn a_truncated_a_rewritten_and_a_deleted_file_are_told_apart() {
 
 #[test]
 fn files_of_a_pool_are_closed_and_opened_again() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let pool = Pool::new(2);
     let open = |number: u8| {
-        let path = folder.path().join(number.to_string());
+        let path = directory.path().join(number.to_string());
         fs::write(&path, [number; 10]).unwrap();
         let mut file = File::open(&path).unwrap();
         file.share(&pool).unwrap();
@@ -70,7 +70,7 @@ fn files_of_a_pool_are_closed_and_opened_again() {
     assert_eq!(open, 2, "and what is held beside them");
     drop(held);
     // Another file of the same name, even one of the same size, is another file.
-    fs::rename(folder.path().join("1"), folder.path().join("0")).unwrap();
+    fs::rename(directory.path().join("1"), directory.path().join("0")).unwrap();
     let error = files[0].read(&mut [0; 4], 0, 4).unwrap_err();
     assert!(matches!(error, ReadError::Changed(_)), "{error}");
     let error = files[1].check_unchanged().unwrap_err();
@@ -78,7 +78,7 @@ fn files_of_a_pool_are_closed_and_opened_again() {
 }
 
 #[test]
-fn a_folder_and_a_device_are_no_containers() {
+fn a_directory_and_a_device_are_no_containers() {
     assert!(File::open(Path::new("/")).is_err());
     assert!(File::open(Path::new("/dev/null")).is_err());
 }

@@ -189,8 +189,8 @@ mod tests {
 
     #[test]
     fn every_mode_reads_every_file_once() {
-        let folder = tempfile::tempdir().unwrap();
-        let files: Vec<_> = (0..41).map(|n| folder.path().join(n.to_string())).collect();
+        let directory = tempfile::tempdir().unwrap();
+        let files: Vec<_> = (0..41).map(|n| directory.path().join(n.to_string())).collect();
         for (number, file) in files.iter().enumerate() {
             std::fs::write(file, vec![0; 1000 * number]).unwrap();
         }
@@ -210,8 +210,8 @@ mod tests {
 
     #[test]
     fn a_pass_ends_when_its_time_is_over() {
-        let folder = tempfile::tempdir().unwrap();
-        let files = vec![folder.path().join("missing"); 3_000_000];
+        let directory = tempfile::tempdir().unwrap();
+        let files = vec![directory.path().join("missing"); 3_000_000];
         for mode in [Mode::Shuffled, Mode::Loader] {
             let limit = Duration::from_millis(50);
             let figures = read_pass(&Plan { limit, ..plan(&files, mode) });

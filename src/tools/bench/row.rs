@@ -1,6 +1,6 @@
 //! Results of the benchmark, and the orders in which files are read.
 //!
-//! Imports no other file of this folder.
+//! Imports no other file of this directory.
 
 use serde::Serialize;
 

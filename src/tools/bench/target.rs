@@ -13,24 +13,24 @@ use walkdir::WalkDir;
 /// A container, a mount or a directory.
 pub(super) struct Target {
     path: PathBuf,
-    is_folder: bool,
+    is_directory: bool,
 }
 
 /// A target, ready to be read.
 pub(super) enum Opened<'a> {
-    Folder(&'a Path),
+    Directory(&'a Path),
     Mount(Private),
 }
 
 /// A mount of its own, gone with the value.
 pub(super) struct Private {
     point: PathBuf,
-    _folder: TempDir,
+    _directory: TempDir,
 }
 
 impl Target {
     pub(super) fn new(path: &Path) -> Self {
-        Self { path: path.to_owned(), is_folder: path.is_dir() }
+        Self { path: path.to_owned(), is_directory: path.is_dir() }
     }
 
     pub(super) fn name(&self) -> String {
@@ -38,17 +38,18 @@ impl Target {
     }
 
     pub(super) fn access(&self) -> &'static str {
-        if self.is_folder { "as it is" } else { "mounted for this" }
+        if self.is_directory { "as it is" } else { "mounted for this" }
     }
 
     /// Mounts containers.
     pub(super) fn open(&self, options: &[String]) -> Result<Opened<'_>, Failure> {
-        if self.is_folder {
-            return Ok(Opened::Folder(&self.path));
+        if self.is_directory {
+            return Ok(Opened::Directory(&self.path));
         }
-        let failed = |e| Failure::output("a temporary folder", e);
-        let folder = tempfile::Builder::new().prefix("ffrfs-bench-").tempdir().map_err(failed)?;
-        let point = folder.path().join("mnt");
+        let failed = |e| Failure::output("a temporary directory", e);
+        let directory =
+            tempfile::Builder::new().prefix("ffrfs-bench-").tempdir().map_err(failed)?;
+        let point = directory.path().join("mnt");
         std::fs::create_dir(&point).map_err(failed)?;
         let program = std::env::current_exe().map_err(|e| Failure::new(Exit::Mount, e))?;
         let mut command = Command::new(program);
@@ -58,7 +59,7 @@ impl Target {
         }
         let status = command.stdin(Stdio::null()).stdout(Stdio::null()).status();
         let status = status.map_err(|e| Failure::new(Exit::Mount, e))?;
-        let mount = Private { point, _folder: folder };
+        let mount = Private { point, _directory: directory };
         match status.code() {
             Some(0) => Ok(Opened::Mount(mount)),
             code => {
@@ -79,7 +80,7 @@ impl Target {
 impl Opened<'_> {
     pub(super) fn path(&self) -> &Path {
         match self {
-            Opened::Folder(path) => path,
+            Opened::Directory(path) => path,
             Opened::Mount(mount) => &mount.point,
         }
     }

@@ -85,21 +85,21 @@ impl Conversion<'_> {
             listed => listed.map_err(failed)?.next().is_none(),
         };
         if !is_free {
-            let why = "the folder is not empty (`ffrfs extract` adds to one)";
+            let why = "the directory is not empty (`ffrfs extract` adds to one)";
             return Err(failed(io::Error::new(io::ErrorKind::AlreadyExists, why)));
         }
-        let folder = output::folder_beside(self.output).map_err(failed)?;
+        let directory = output::directory_beside(self.output).map_err(failed)?;
         let writer = TreeWriter {
             entries,
-            root: folder.path(),
-            folder: Beneath::open(folder.path()).map_err(failed)?,
+            root: directory.path(),
+            directory: Beneath::open(directory.path()).map_err(failed)?,
             existing: Existing { overwrite: false, resume: false },
             interrupt: self.interrupt,
             progress: progress::of_bytes(file_bytes(entries)),
         };
         let extracted = writer.write(self.threads, true)?;
         if extracted.exit() == Exit::Ok {
-            output::give_folder_name(folder, self.output, false).map_err(failed)?;
+            output::give_directory_name(directory, self.output, false).map_err(failed)?;
         }
         Ok(extracted)
     }

@@ -53,7 +53,7 @@ fn units(entries: &dyn Entries, format: &dyn WriteFormat) -> Result<Vec<Unit>, F
             EntryKind::File | EntryKind::HardLink(_) => {
                 NewNode::File { size_bytes: item.size_bytes, checksum: None }
             }
-            EntryKind::Directory => NewNode::Folder,
+            EntryKind::Directory => NewNode::Directory,
             EntryKind::Symlink => NewNode::Symlink(&metadata.target),
         };
         let (mode, modified) = (metadata.mode, metadata.modified);
@@ -68,7 +68,7 @@ fn units(entries: &dyn Entries, format: &dyn WriteFormat) -> Result<Vec<Unit>, F
     Ok(units)
 }
 
-/// What members of one sample share: the folder of a record; else, as WebDataset has it, the path up to the
+/// What members of one sample share: the directory of a record; else, as WebDataset has it, the path up to the
 /// first dot of the name.
 fn key_of(path: &[u8], has_records: bool) -> &[u8] {
     let name = path.iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);

@@ -22,7 +22,7 @@ pub(crate) struct WriteContainers<'a> {
     pub(crate) entries: &'a dyn Entries,
     pub(crate) format: &'a dyn WriteFormat,
     pub(crate) is_numbered: bool,
-    /// The folder that errors name, while the outputs lie in a temporary one.
+    /// The directory that errors name, while the outputs lie in a temporary one.
     pub(crate) shown_in: Option<&'a Path>,
     /// A file to be added behind all others.
     pub(crate) last: Option<Vec<u8>>,
@@ -48,7 +48,7 @@ impl WriteContainers<'_> {
         let written = read_ordered(self.entries, &files, self.threads, self.interrupt, |ordered| {
             for (number, (name, range)) in names.iter().zip(ranges).enumerate() {
                 let shown = match (self.shown_in, name.file_name()) {
-                    (Some(folder), Some(file)) => folder.join(file),
+                    (Some(directory), Some(file)) => directory.join(file),
                     _ => name.clone(),
                 };
                 let failed = |e| Failure::output(shown.display(), e);
@@ -125,7 +125,7 @@ impl WriteContainers<'_> {
                 return Ok(());
             }
             EntryKind::Symlink => NewNode::Symlink(&metadata.target),
-            EntryKind::Directory => NewNode::Folder,
+            EntryKind::Directory => NewNode::Directory,
             EntryKind::HardLink(of) if !self.is_read(item, range) => {
                 first = self.entries.path(of);
                 NewNode::HardLink(&first)

@@ -76,7 +76,7 @@ impl ContainerEntries {
     fn located(&self, entry: usize) -> Result<Located, Fault> {
         match self.places[entry].node {
             Node::Sample(sample) => self.opened.dataset.locate(sample)?.ok_or(Fault::Damaged),
-            Node::Folder(_) => Err(Fault::Structure("a directory".to_owned())),
+            Node::Directory(_) => Err(Fault::Structure("a directory".to_owned())),
         }
     }
 
@@ -106,8 +106,8 @@ impl Entries for ContainerEntries {
     fn metadata(&self, entry: usize) -> Result<EntryMetadata, Failure> {
         let dataset = &self.opened.dataset;
         match self.places[entry].node {
-            Node::Folder(folder) => {
-                let stored = self.catalog.attributes(folder).copied().unwrap_or_default();
+            Node::Directory(directory) => {
+                let stored = self.catalog.attributes(directory).copied().unwrap_or_default();
                 let modified = stored.modified.unwrap_or_else(|| self.modified(0));
                 let (mode, has_time) = (stored.mode, stored.modified.is_some());
                 Ok(EntryMetadata { mode, modified, has_time, ..EntryMetadata::default() })

@@ -14,7 +14,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// Deeper folders are refused: they are more likely a loop than a dataset, and readers refuse them too.
+/// Deeper directories are refused: they are more likely a loop than a dataset, and readers refuse them too.
 const MAX_DEPTH: usize = 250;
 /// Files read together.
 const MAX_TOGETHER: usize = 256;
@@ -45,7 +45,7 @@ impl DirectoryEntries {
         let (entries, stats, names) = (Vec::new(), Vec::new(), Vec::new());
         let tree = Self { root: root.to_owned(), follows, entries, stats, names };
         let mut walk = Walk { tree, above: Vec::new(), first_names: HashMap::new(), interrupt };
-        Ok(walk.folder(&mut Vec::new())?.then_some(walk.tree))
+        Ok(walk.directory(&mut Vec::new())?.then_some(walk.tree))
     }
 
     fn whole_path(&self, entry: usize) -> PathBuf {
@@ -71,13 +71,15 @@ struct Walk<'a> {
 
 impl Walk<'_> {
     /// False if it was interrupted.
-    fn folder(&mut self, path: &mut Vec<u8>) -> Result<bool, Failure> {
+    fn directory(&mut self, path: &mut Vec<u8>) -> Result<bool, Failure> {
         let whole = self.tree.root.join(OsStr::from_bytes(path));
         let unreadable = |e| Failure::unreadable(whole.display(), e);
         let metadata = fs::metadata(&whole).map_err(unreadable)?;
         let identity = (metadata.dev(), metadata.ino());
         if self.above.contains(&identity) || self.above.len() >= MAX_DEPTH {
-            return Err(unreadable(io::Error::other("a link leads back, or folders are too deep")));
+            return Err(unreadable(io::Error::other(
+                "a link leads back, or directories are too deep",
+            )));
         }
         let mut children = Vec::new();
         for entry in fs::read_dir(&whole).map_err(unreadable)? {
@@ -113,7 +115,7 @@ impl Walk<'_> {
         let file_type = metadata.file_type();
         if file_type.is_dir() {
             self.add(path, EntryKind::Directory, &metadata);
-            return self.folder(path);
+            return self.directory(path);
         }
         if file_type.is_symlink() {
             self.add(path, EntryKind::Symlink, &metadata);
@@ -127,7 +129,7 @@ impl Walk<'_> {
             }
             self.add(path, kind, &metadata);
         } else {
-            tracing::warn!("{}: left out: neither file nor folder", whole.display());
+            tracing::warn!("{}: left out: neither file nor directory", whole.display());
         }
         Ok(true)
     }

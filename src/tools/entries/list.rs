@@ -19,7 +19,7 @@ pub(crate) struct Listed {
     pub(crate) places: Vec<Place>,
 }
 
-/// The names of a catalog in the order in which the samples lie there; folders that are stored as such, or
+/// The names of a catalog in the order in which the samples lie there; directories that are stored as such, or
 /// are empty, stand before the first sample in them.
 pub(crate) fn list(
     opened: &Opened,
@@ -30,14 +30,14 @@ pub(crate) fn list(
     let mut is_empty = HashMap::new();
     catalog.walk(&opened.dataset, ROOT, &mut |path, node| {
         if let Some(end) = path.iter().rposition(|byte| *byte == b'/') {
-            // The path of every folder on the way was there before.
+            // The path of every directory on the way was there before.
             if let Some(empty) = is_empty.get_mut(&path[..end]) {
                 *empty = false;
             }
         }
-        let is_stored = |folder| catalog.attributes(folder).is_some();
+        let is_stored = |directory| catalog.attributes(directory).is_some();
         match node {
-            Node::Folder(folder) if !is_stored(folder) => {
+            Node::Directory(directory) if !is_stored(directory) => {
                 is_empty.insert(path.to_vec(), true);
             }
             _ if !is_wanted(path) => return,
@@ -49,7 +49,7 @@ pub(crate) fn list(
     })?;
     let names = &listed.names;
     listed.places.retain(|place| match place.node {
-        Node::Folder(_) => {
+        Node::Directory(_) => {
             let path = &names[place.path.clone()];
             is_empty.get(path).is_none_or(|is_empty| *is_empty && is_wanted(path))
         }
@@ -59,17 +59,17 @@ pub(crate) fn list(
     Ok(listed)
 }
 
-/// Folders take the place of the first sample below them; the walk gave them before it.
+/// Directories take the place of the first sample below them; the walk gave them before it.
 fn sort(listed: &mut Listed) {
     if listed.places.is_sorted_by_key(|place| match place.node {
         Node::Sample(sample) => sample,
-        Node::Folder(_) => u64::MAX,
+        Node::Directory(_) => u64::MAX,
     }) {
         return;
     }
     let names = &listed.names;
     let mut first: HashMap<&[u8], u64> = HashMap::new();
-    for place in listed.places.iter().filter(|p| matches!(p.node, Node::Folder(_))) {
+    for place in listed.places.iter().filter(|p| matches!(p.node, Node::Directory(_))) {
         first.insert(&names[place.path.clone()], u64::MAX);
     }
     for place in &listed.places {
@@ -84,8 +84,8 @@ fn sort(listed: &mut Listed) {
     }
     let key = |place: &Place| match place.node {
         Node::Sample(sample) => (sample, true),
-        Node::Folder(_) => (first[&names[place.path.clone()]], false),
+        Node::Directory(_) => (first[&names[place.path.clone()]], false),
     };
-    // Stable: folders in folders stay in order, and so do several names of a sample.
+    // Stable: directories in directories stay in order, and so do several names of a sample.
     listed.places.sort_by_cached_key(key);
 }

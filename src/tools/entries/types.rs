@@ -1,6 +1,6 @@
 //! Entries of a directory tree that are written elsewhere.
 //!
-//! Imports no other file of this folder.
+//! Imports no other file of this directory.
 
 use crate::failure::Failure;
 use crate::format::{Checksum, Fault};

@@ -37,9 +37,9 @@ pub(crate) fn extract(
     let was_there = root.exists();
     fs::create_dir_all(root).map_err(failed)?;
     let is_empty = fs::read_dir(root).map_err(failed)?.next().is_none();
-    let folder = Beneath::open(root).map_err(failed)?;
+    let directory = Beneath::open(root).map_err(failed)?;
     let progress = progress::of_bytes(0);
-    let writer = TreeWriter { entries, root, folder, existing, interrupt, progress };
+    let writer = TreeWriter { entries, root, directory, existing, interrupt, progress };
     writer.write(threads, is_empty).inspect_err(|_| {
         if !was_there {
             // Only if nothing is in it.

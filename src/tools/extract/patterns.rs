@@ -1,6 +1,6 @@
 //! Which paths are extracted.
 //!
-//! Imports no other file of this folder.
+//! Imports no other file of this directory.
 
 use crate::dataset::not_found;
 use crate::failure::Failure;
@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pattern_is_a_path_or_a_folder_above_it_and_stars_stay_within_a_name() {
+    fn a_pattern_is_a_path_or_a_directory_above_it_and_stars_stay_within_a_name() {
         let is_match =
             |pattern, path: &str| matches(&Pattern::new(pattern).unwrap(), path.as_bytes());
         assert!(is_match("a/b", "a/b") && is_match("a", "a/b/c") && is_match("a/*", "a/b/c"));

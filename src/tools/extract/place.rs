@@ -1,6 +1,6 @@
 //! The directories and temporary names that files are written to.
 //!
-//! Imports no other file of this folder.
+//! Imports no other file of this directory.
 
 use crate::io::beneath::Beneath;
 use std::ffi::OsStr;
@@ -23,11 +23,11 @@ impl LastDirectory {
     ) -> io::Result<&Beneath> {
         let wanted = path.parent().unwrap_or(Path::new(""));
         if self.0.as_ref().is_none_or(|(path, _)| path != wanted) {
-            let opened = if makes { root.make_folder(wanted)? } else { root.folder(wanted)? };
+            let opened = if makes { root.make_directory(wanted)? } else { root.directory(wanted)? };
             self.0 = Some((wanted.to_owned(), opened));
         }
         match &self.0 {
-            Some((_, folder)) => Ok(folder),
+            Some((_, directory)) => Ok(directory),
             None => Err(io::ErrorKind::NotFound.into()),
         }
     }
@@ -35,21 +35,21 @@ impl LastDirectory {
 
 /// A name that no file has yet. The file that gets it is removed unless it is given another name.
 pub(super) struct Temporary<'a> {
-    folder: &'a Beneath,
+    directory: &'a Beneath,
     pub(super) name: PathBuf,
     is_named: std::cell::Cell<bool>,
 }
 
 impl<'a> Temporary<'a> {
-    pub(super) fn new(folder: &'a Beneath) -> Self {
+    pub(super) fn new(directory: &'a Beneath) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let name = format!(".ffrfs-{}-{number}", std::process::id()).into();
-        Self { folder, name, is_named: false.into() }
+        Self { directory, name, is_named: false.into() }
     }
 
     pub(super) fn give_name(&self, name: &Path, replaces: bool) -> io::Result<()> {
-        self.folder.rename(&self.name, name, replaces)?;
+        self.directory.rename(&self.name, name, replaces)?;
         self.is_named.set(true);
         Ok(())
     }
@@ -58,7 +58,7 @@ impl<'a> Temporary<'a> {
 impl Drop for Temporary<'_> {
     fn drop(&mut self) {
         if !self.is_named.get() {
-            let _ = self.folder.remove(&self.name);
+            let _ = self.directory.remove(&self.name);
         }
     }
 }

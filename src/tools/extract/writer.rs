@@ -36,7 +36,7 @@ pub(crate) struct TreeWriter<'a> {
     pub(crate) entries: &'a dyn Entries,
     /// The directory, as errors name it.
     pub(crate) root: &'a Path,
-    pub(crate) folder: Beneath,
+    pub(crate) directory: Beneath,
     pub(crate) existing: Existing,
     pub(crate) interrupt: &'a Interrupt,
     pub(crate) progress: ProgressBar,
@@ -75,7 +75,7 @@ impl TreeWriter<'_> {
         let files: Vec<usize> = todo.iter().copied().filter(is_file).collect();
         self.progress.set_length(total_bytes(files.iter().map(|item| self.item(*item))));
         let run = Run { writer: self, todo: &files, state: Mutex::default() };
-        run.make_folders(&todo)?;
+        run.make_directories(&todo)?;
         let written = for_each(threads, self.interrupt, &|| Ok(run.take()), &|batch, thread| {
             run.write(batch, thread)
         });
@@ -91,7 +91,7 @@ impl TreeWriter<'_> {
         state.extracted.is_interrupted |= self.interrupt.requested();
         if !state.extracted.is_interrupted {
             self.write_links(&todo, &mut state.extracted)?;
-            self.finish_folders(&todo)?;
+            self.finish_directories(&todo)?;
         }
         Ok(state.extracted)
     }
@@ -117,20 +117,22 @@ impl TreeWriter<'_> {
         let mut directory = LastDirectory::default();
         for item in all {
             let path = path_of(&self.entries.path(item));
-            let found = match directory.open(&self.folder, &path, false) {
-                Ok(folder) => folder.look(name_of(&path)),
+            let found = match directory.open(&self.directory, &path, false) {
+                Ok(directory) => directory.look(name_of(&path)),
                 Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
                 Err(e) => Err(e),
             };
             match found.map_err(|e| self.failed(&path, e))? {
                 None => missing.push(item),
                 Some(found)
-                    if is_folder(&found) && self.item(item).kind == EntryKind::Directory =>
+                    if is_directory(&found) && self.item(item).kind == EntryKind::Directory =>
                 {
                     missing.push(item);
                 }
                 Some(found) if self.existing.resume && self.is_same(item, &found)? => {}
-                Some(found) if self.existing.overwrite && !is_folder(&found) => missing.push(item),
+                Some(found) if self.existing.overwrite && !is_directory(&found) => {
+                    missing.push(item)
+                }
                 Some(_) => in_the_way.push(path),
             }
         }
@@ -172,15 +174,20 @@ impl TreeWriter<'_> {
                 EntryKind::HardLink(first) if is_bad(first) => continue,
                 EntryKind::HardLink(first) => {
                     let first = path_of(&self.entries.path(first));
-                    self.make(&mut directory, &path, |folder, name| {
-                        let of = self.folder.folder(first.parent().unwrap_or(Path::new("")))?;
-                        folder.make_hard_link(name, &of, name_of(&first))
+                    self.make(&mut directory, &path, |directory, name| {
+                        let of =
+                            self.directory.directory(first.parent().unwrap_or(Path::new("")))?;
+                        directory.make_hard_link(name, &of, name_of(&first))
                     })
                 }
                 EntryKind::Symlink => {
                     let EntryMetadata { target, modified, .. } = self.entries.metadata(item)?;
-                    self.make(&mut directory, &path, |folder, name| {
-                        folder.make_symlink(name, Path::new(OsStr::from_bytes(&target)), modified)
+                    self.make(&mut directory, &path, |directory, name| {
+                        directory.make_symlink(
+                            name,
+                            Path::new(OsStr::from_bytes(&target)),
+                            modified,
+                        )
                     })
                 }
             };
@@ -196,25 +203,25 @@ impl TreeWriter<'_> {
         path: &Path,
         make: impl FnOnce(&Beneath, &Path) -> io::Result<()>,
     ) -> io::Result<()> {
-        let folder = directory.open(&self.folder, path, true)?;
+        let directory = directory.open(&self.directory, path, true)?;
         if !self.existing.overwrite {
-            return make(folder, name_of(path));
+            return make(directory, name_of(path));
         }
-        let temporary = Temporary::new(folder);
-        make(folder, &temporary.name)?;
+        let temporary = Temporary::new(directory);
+        make(directory, &temporary.name)?;
         temporary.give_name(name_of(path), true)
     }
 
-    /// Folders get their permissions and times when nothing is put in them any more.
-    fn finish_folders(&self, todo: &[usize]) -> Result<(), Failure> {
+    /// Directories get their permissions and times when nothing is put in them any more.
+    fn finish_directories(&self, todo: &[usize]) -> Result<(), Failure> {
         for &item in todo.iter().rev().filter(|item| self.item(**item).kind == EntryKind::Directory)
         {
             let (path, metadata) =
                 (path_of(&self.entries.path(item)), self.entries.metadata(item)?);
-            let folder = self.folder.folder(&path);
+            let directory = self.directory.directory(&path);
             let mode = metadata.mode.map(|mode| mode & !SPECIAL_BITS);
-            folder
-                .and_then(|folder| folder.set(mode, metadata.modified))
+            directory
+                .and_then(|directory| directory.set(mode, metadata.modified))
                 .map_err(|e| self.failed(&path, e))?;
         }
         Ok(())
@@ -242,12 +249,12 @@ impl Run<'_> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn make_folders(&self, todo: &[usize]) -> Result<(), Failure> {
+    fn make_directories(&self, todo: &[usize]) -> Result<(), Failure> {
         for &item in
             todo.iter().filter(|item| self.writer.item(**item).kind == EntryKind::Directory)
         {
             let path = path_of(&self.writer.entries.path(item));
-            let made = self.writer.folder.make_folder(&path);
+            let made = self.writer.directory.make_directory(&path);
             made.map_err(|e| self.writer.failed(&path, e))?;
         }
         Ok(())
@@ -326,9 +333,9 @@ impl Run<'_> {
         let (writer, path) = (self.writer, path_of(&self.writer.entries.path(item)));
         let failed = |e| writer.failed(&path, e);
         let EntryMetadata { mode, modified, .. } = writer.entries.metadata(item)?;
-        let folder = directory.open(&writer.folder, &path, true).map_err(failed)?;
-        let temporary = Temporary::new(folder);
-        let mut file = folder.make_file(&temporary.name).map_err(failed)?;
+        let directory = directory.open(&writer.directory, &path, true).map_err(failed)?;
+        let temporary = Temporary::new(directory);
+        let mut file = directory.make_file(&temporary.name).map_err(failed)?;
         match fill(&mut file, &path) {
             Ok(()) => {}
             Err(Unplaced::Bad) => return Ok(()),
@@ -361,6 +368,6 @@ impl From<io::Error> for Unplaced {
     }
 }
 
-fn is_folder(found: &FileStat) -> bool {
+fn is_directory(found: &FileStat) -> bool {
     found.st_mode & libc::S_IFMT == libc::S_IFDIR
 }

@@ -1,6 +1,6 @@
 //! One sample of any size, chunk by chunk, in bounded memory.
 //!
-//! Imports the types of this folder. Spans of samples stand in `together.rs`, checks alone in `check.rs`.
+//! Imports the types of this directory. Spans of samples stand in `together.rs`, checks alone in `check.rs`.
 
 use super::types::{Chunk, DecodedInterval, SPAN_BYTES, Scratch, Stop, TakeChunk};
 use crate::catalog::Located;

@@ -1,6 +1,6 @@
 //! Work on several threads: as it comes, or with results in order.
 //!
-//! Imports nothing of this folder.
+//! Imports nothing of this directory.
 
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;

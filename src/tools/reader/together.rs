@@ -1,6 +1,6 @@
 //! Samples of one span: fetched with one read, checked in memory.
 //!
-//! Imports the types of this folder, and the reader of single samples.
+//! Imports the types of this directory, and the reader of single samples.
 
 use super::samples::{Hashing, SampleReader};
 use super::types::{Chunk, FileBytes, Scratch, Stop, WholeFile};

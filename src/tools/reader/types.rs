@@ -1,6 +1,6 @@
 //! What the offline reader takes and gives: memory, chunks, whole files, and why a read stopped.
 //!
-//! Imports no other file of this folder.
+//! Imports no other file of this directory.
 
 use crate::failure::{Exit, Failure};
 use crate::format::{Checksum, Fault};

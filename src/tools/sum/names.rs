@@ -4,7 +4,7 @@ use super::samples::Samples;
 use crate::catalog::{Catalog, Node, ROOT};
 use crate::failure::Failure;
 use crate::format::Kind;
-use crate::vfs::CONTROL_FOLDER;
+use crate::vfs::CONTROL_DIRECTORY;
 
 /// The names of files, by sample.
 pub(crate) enum Names {
@@ -22,11 +22,11 @@ impl Names {
             return Ok(Names::Computed(dataset.len()));
         }
         let (mut places, mut bytes) = (Vec::new(), Vec::new());
-        let hidden = [CONTROL_FOLDER.as_bytes(), b"/"].concat();
+        let hidden = [CONTROL_DIRECTORY.as_bytes(), b"/"].concat();
         let mut failure = None;
         catalog.walk(dataset, ROOT, &mut |path, node| {
             let Node::Sample(sample) = node else { return };
-            if path == CONTROL_FOLDER.as_bytes() || path.starts_with(&hidden) {
+            if path == CONTROL_DIRECTORY.as_bytes() || path.starts_with(&hidden) {
                 return;
             }
             match dataset.attributes(sample) {

@@ -1,6 +1,6 @@
 //! The list of samples to fetch: a number or a path a line.
 //!
-//! Imports no other file of this folder.
+//! Imports no other file of this directory.
 
 use crate::failure::Failure;
 use std::fmt;

@@ -1,12 +1,12 @@
 //! A mount that is to fetch samples: which there are, how they are announced, and the figures of their fetching.
 //!
-//! Imports the lists of this folder.
+//! Imports the lists of this directory.
 
 use super::list::{Line, List};
 use crate::failure::{Exit, Failure};
 use crate::interrupt::Interrupt;
 use crate::io::{MAX_ANNOUNCEMENT_BYTES, announce};
-use crate::vfs::{CONTROL_FOLDER, sample_of_inode};
+use crate::vfs::{CONTROL_DIRECTORY, sample_of_inode};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use std::collections::HashSet;
@@ -59,7 +59,7 @@ impl Mounted {
             failure.context(root.display())
         })?;
         let metadata = fs::metadata(root).map_err(|e| Failure::unreadable(root.display(), e))?;
-        let path = root.join(CONTROL_FOLDER).join("prefetch");
+        let path = root.join(CONTROL_DIRECTORY).join("prefetch");
         let prefetch =
             File::open(&path).map_err(|e| Failure::new(Exit::Mount, e).context(path.display()))?;
         let device = metadata.dev();
@@ -186,6 +186,6 @@ impl Mounted {
 
 /// A control file of the mount.
 fn control<T: DeserializeOwned>(root: &Path, name: &str) -> io::Result<T> {
-    let text = fs::read(root.join(CONTROL_FOLDER).join(name))?;
+    let text = fs::read(root.join(CONTROL_DIRECTORY).join(name))?;
     serde_json::from_slice(&text).map_err(io::Error::other)
 }

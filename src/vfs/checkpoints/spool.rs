@@ -13,22 +13,22 @@ use std::path::{Path, PathBuf};
 pub(in crate::vfs) struct Spool {
     /// `None` until something is written.
     file: Option<File>,
-    folder: PathBuf,
+    directory: PathBuf,
     written: u64,
 }
 
 impl Spool {
-    /// A spool in `folder`.
-    pub(in crate::vfs) fn new(folder: &Path) -> Self {
-        Self { file: None, folder: folder.to_owned(), written: 0 }
+    /// A spool in `directory`.
+    pub(in crate::vfs) fn new(directory: &Path) -> Self {
+        Self { file: None, directory: directory.to_owned(), written: 0 }
     }
 
     /// Appends decoded bytes.
     pub(super) fn write(&mut self, bytes: &[u8]) -> Result<(), Fault> {
-        let failed = |error: io::Error| failed(&self.folder, &error);
+        let failed = |error: io::Error| failed(&self.directory, &error);
         let file = match &mut self.file {
             Some(file) => file,
-            none => none.insert(tempfile::tempfile_in(&self.folder).map_err(failed)?),
+            none => none.insert(tempfile::tempfile_in(&self.directory).map_err(failed)?),
         };
         file.write_all_at(bytes, self.written).map_err(failed)?;
         self.written += bytes.len() as u64;
@@ -37,7 +37,7 @@ impl Spool {
 
     /// A range that was written, if it still has the CRC-32 that it had.
     pub(in crate::vfs) fn read(&self, range: &Range<u64>, crc32: u32) -> Result<Buffer, Fault> {
-        let failed = |error: io::Error| failed(&self.folder, &error);
+        let failed = |error: io::Error| failed(&self.directory, &error);
         let length = (range.end - range.start) as usize;
         let mut buffer = Buffer::with_capacity(length);
         let out = &mut buffer.as_mut_slice()[..length];
@@ -53,6 +53,6 @@ impl Spool {
 }
 
 /// No fault of the sample's: it can be tried again.
-fn failed(folder: &Path, error: &io::Error) -> Fault {
-    Fault::Unreadable(format!("--spool {}: {error}", folder.display()))
+fn failed(directory: &Path, error: &io::Error) -> Fault {
+    Fault::Unreadable(format!("--spool {}: {error}", directory.display()))
 }

@@ -135,12 +135,12 @@ impl Control {
 
     /// Attributes of the directory or of a snapshot.
     pub(super) fn attr(&self, inode: Inode) -> Result<Attr, Errno> {
-        let folder = self.namespace.plain_folder(inode);
-        let Inode::Snapshot(number) = inode else { return Ok(folder) };
+        let directory = self.namespace.plain_directory(inode);
+        let Inode::Snapshot(number) = inode else { return Ok(directory) };
         let size = self.snapshots.content(number).ok_or(Errno::ESTALE)?.len() as u64;
         let ((uid, mode), modified) = (self.owner(number), SystemTime::now());
         let kind = FileKind::File;
-        Ok(Attr { kind, size, stored_bytes: size, mode, links: 1, uid, modified, ..folder })
+        Ok(Attr { kind, size, stored_bytes: size, mode, links: 1, uid, modified, ..directory })
     }
 
     fn attr_of(&self, ino: u64) -> Result<Attr, Errno> {

@@ -2,7 +2,7 @@
 
 use super::announce::Parser;
 use crate::vfs::Errno;
-use crate::vfs::inode::{CONTROL_FOLDER, Inode};
+use crate::vfs::inode::{CONTROL_DIRECTORY, Inode};
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -68,12 +68,12 @@ impl Writer {
         if !std::mem::replace(&mut self.warned, true) {
             let why = match errno {
                 Errno::ENOENT => "there is no such file",
-                Errno::EISDIR => "that is a folder",
+                Errno::EISDIR => "that is a directory",
                 Errno::EINVAL => "that is no sample",
                 Errno::ENOSPC => "too many samples are waiting",
                 _ => "it cannot be looked up",
             };
-            tracing::warn!("{CONTROL_FOLDER}/prefetch: {item}: {why}");
+            tracing::warn!("{CONTROL_DIRECTORY}/prefetch: {item}: {why}");
         }
     }
 }

@@ -110,7 +110,7 @@ impl Control {
 
     fn line_of(&self, number: u64, event: &Event, paths: &HashMap<Node, String>) -> TraceEvent {
         let path = node_of(event).and_then(|node| match (node, paths.get(&node)) {
-            (Node::Folder(0), _) => Some(".".to_owned()),
+            (Node::Directory(0), _) => Some(".".to_owned()),
             (_, path) => path.filter(|path| !path.is_empty()).cloned(),
         });
         let part = match event.subject {
@@ -164,15 +164,15 @@ fn node_of(event: &Event) -> Option<Node> {
     };
     match Inode::of(ino) {
         Inode::Node(node) => Some(node),
-        Inode::ControlFolder | Inode::Snapshot(_) => None,
+        Inode::ControlDirectory | Inode::Snapshot(_) => None,
     }
 }
 
-fn below(folder: Option<&str>, name: &[u8]) -> String {
+fn below(directory: Option<&str>, name: &[u8]) -> String {
     let name = String::from_utf8_lossy(name);
-    match folder {
+    match directory {
         None | Some(".") => name.into_owned(),
-        Some(folder) => format!("{folder}/{name}"),
+        Some(directory) => format!("{directory}/{name}"),
     }
 }
 

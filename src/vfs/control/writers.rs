@@ -72,7 +72,7 @@ impl Control {
                 let found = self.namespace.catalog().find(self.samples.dataset(), path);
                 match found.map_err(|e| Errno::from(&e))? {
                     Some(Node::Sample(sample)) => Ok(sample),
-                    Some(Node::Folder(_)) => Err(Errno::EISDIR),
+                    Some(Node::Directory(_)) => Err(Errno::EISDIR),
                     None => Err(Errno::ENOENT),
                 }
             }

@@ -8,7 +8,7 @@ pub enum FileKind {
     /// A regular file.
     File,
     /// A directory.
-    Folder,
+    Directory,
     /// A symbolic link.
     Symlink,
 }

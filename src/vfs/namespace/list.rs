@@ -16,7 +16,7 @@ impl Namespace {
     ) -> bool {
         let dots = [(ino, &b"."[..]), (parent, &b".."[..])];
         dots.into_iter().enumerate().skip(from.min(2) as usize).all(|(place, (ino, name))| {
-            let kind = FileKind::Folder;
+            let kind = FileKind::Directory;
             emit(Listed { ino, next: place as u64 + 1, name, kind, lasting: false })
         })
     }
@@ -25,13 +25,13 @@ impl Namespace {
     /// false.
     pub(in crate::vfs) fn list(
         &self,
-        folder: u64,
+        directory: u64,
         from: u64,
         emit: &mut dyn FnMut(Listed) -> bool,
     ) -> Result<(), Errno> {
-        let number = |folder| Inode::Node(Node::Folder(folder)).number();
-        let parent = self.catalog.parent(folder).ok_or(Errno::ENOENT)?;
-        if !Self::list_dots(number(folder), number(parent), from, emit) {
+        let number = |directory| Inode::Node(Node::Directory(directory)).number();
+        let parent = self.catalog.parent(directory).ok_or(Errno::ENOENT)?;
+        if !Self::list_dots(number(directory), number(parent), from, emit) {
             return Ok(());
         }
         let from = from.max(2);
@@ -40,7 +40,7 @@ impl Namespace {
             Ok(kind) => {
                 next += 1;
                 // A sample with the name of the control directory cannot be reached.
-                let is_hidden = folder == ROOT && name == CONTROL_NAME;
+                let is_hidden = directory == ROOT && name == CONTROL_NAME;
                 let ino = Inode::Node(node).number();
                 is_hidden || emit(Listed { ino, next, name, kind, lasting: true })
             }
@@ -49,7 +49,7 @@ impl Namespace {
                 false
             }
         };
-        let listed = self.catalog.list(self.samples.dataset(), folder, from - 2, list);
+        let listed = self.catalog.list(self.samples.dataset(), directory, from - 2, list);
         listed.map_err(|error| self.name_failed(&error))?;
         failed.map_or(Ok(()), Err)
     }

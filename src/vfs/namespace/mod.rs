@@ -22,9 +22,9 @@ struct Ownership {
     uid: u32,
     gid: u32,
     file_mode: u16,
-    folder_mode: u16,
+    directory_mode: u16,
     file_mask: u16,
-    folder_mask: u16,
+    directory_mask: u16,
 }
 
 /// The tree of names over the dataset's samples, and their attributes.
@@ -38,10 +38,11 @@ pub(super) struct Namespace {
 
 impl Namespace {
     pub(super) fn new(samples: Arc<Samples>, catalog: Catalog, options: &Options) -> Self {
-        let Options { uid, gid, file_mode, folder_mode, file_mask, folder_mask, .. } = *options;
+        let Options { uid, gid, file_mode, directory_mode, file_mask, directory_mask, .. } =
+            *options;
         Self {
             modified: samples.store().modified().unwrap_or(SystemTime::UNIX_EPOCH),
-            ownership: Ownership { uid, gid, file_mode, folder_mode, file_mask, folder_mask },
+            ownership: Ownership { uid, gid, file_mode, directory_mode, file_mask, directory_mask },
             samples,
             catalog,
         }
@@ -52,8 +53,8 @@ impl Namespace {
     }
 
     /// Finds a name in a directory of the dataset.
-    pub(super) fn lookup(&self, folder: u64, name: &[u8]) -> Result<Option<Attr>, Errno> {
-        let found = self.catalog.lookup(self.samples.dataset(), folder, name);
+    pub(super) fn lookup(&self, directory: u64, name: &[u8]) -> Result<Option<Attr>, Errno> {
+        let found = self.catalog.lookup(self.samples.dataset(), directory, name);
         let node = found.map_err(|error| self.name_failed(&error))?;
         node.map(|node| self.attr(node)).transpose()
     }
@@ -62,19 +63,19 @@ impl Namespace {
     pub(super) fn attr(&self, node: Node) -> Result<Attr, Errno> {
         match node {
             Node::Sample(sample) => self.attr_of_sample(sample),
-            Node::Folder(folder) => self.attr_of_folder(folder),
+            Node::Directory(directory) => self.attr_of_directory(directory),
         }
     }
 
     /// Attributes of a directory as long as the dataset says nothing else.
-    pub(super) fn plain_folder(&self, inode: Inode) -> Attr {
-        let Ownership { uid, gid, folder_mode, .. } = self.ownership;
+    pub(super) fn plain_directory(&self, inode: Inode) -> Attr {
+        let Ownership { uid, gid, directory_mode, .. } = self.ownership;
         Attr {
             ino: inode.number(),
-            kind: FileKind::Folder,
+            kind: FileKind::Directory,
             size: 4096,
             stored_bytes: 4096,
-            mode: folder_mode,
+            mode: directory_mode,
             links: 2,
             uid,
             gid,
@@ -82,16 +83,16 @@ impl Namespace {
         }
     }
 
-    fn attr_of_folder(&self, folder: u64) -> Result<Attr, Errno> {
-        self.catalog.parent(folder).ok_or(Errno::ENOENT)?;
-        let Ownership { folder_mode, folder_mask, .. } = self.ownership;
-        let subfolders = self.catalog.subfolders(folder).saturating_add(2);
-        let stored = self.catalog.attributes(folder).copied().unwrap_or_default();
+    fn attr_of_directory(&self, directory: u64) -> Result<Attr, Errno> {
+        self.catalog.parent(directory).ok_or(Errno::ENOENT)?;
+        let Ownership { directory_mode, directory_mask, .. } = self.ownership;
+        let subdirectories = self.catalog.subdirectories(directory).saturating_add(2);
+        let stored = self.catalog.attributes(directory).copied().unwrap_or_default();
         Ok(Attr {
-            links: u32::try_from(subfolders).unwrap_or(u32::MAX),
-            mode: stored.mode.map_or(folder_mode, |mode| mode & folder_mask),
+            links: u32::try_from(subdirectories).unwrap_or(u32::MAX),
+            mode: stored.mode.map_or(directory_mode, |mode| mode & directory_mask),
             modified: stored.modified.map_or(self.modified, system_time),
-            ..self.plain_folder(Inode::Node(Node::Folder(folder)))
+            ..self.plain_directory(Inode::Node(Node::Directory(directory)))
         })
     }
 
@@ -161,7 +162,7 @@ impl Namespace {
 
     fn kind_of(&self, node: Node) -> Result<FileKind, Errno> {
         match node {
-            Node::Folder(_) => Ok(FileKind::Folder),
+            Node::Directory(_) => Ok(FileKind::Directory),
             Node::Sample(sample) => self.kind_of_sample(sample),
         }
     }
@@ -214,7 +215,7 @@ impl Namespace {
 
     /// Sizes and counts.
     pub(super) fn totals(&self) -> Totals {
-        let files = self.catalog.samples().saturating_add(self.catalog.folders());
+        let files = self.catalog.samples().saturating_add(self.catalog.directories());
         Totals { bytes: self.samples.dataset().data_bytes(), files }
     }
 }

@@ -139,11 +139,11 @@ impl Reader {
             );
             return self.fail(task, Fault::Structure(why));
         }
-        let Some(folder) = self.spool.get() else {
+        let Some(directory) = self.spool.get() else {
             let why = format!("{NO_CHECKPOINTS}. --spool DIR decodes it to disk");
             return self.fail(task, Fault::Structure(why));
         };
-        match self.full_decode(&task.located, Some(Spool::new(folder))) {
+        match self.full_decode(&task.located, Some(Spool::new(directory))) {
             Ok(decode) => self.fetch_to_decode(task, Box::new(decode), 0),
             Err(fault) => self.fail(task, fault),
         }

@@ -52,8 +52,8 @@ impl Reader {
     }
 
     /// Says in which directory samples are spooled. The first call counts.
-    pub(super) fn spool_to(&self, folder: PathBuf) {
-        let _ = self.spool.set(folder);
+    pub(super) fn spool_to(&self, directory: PathBuf) {
+        let _ = self.spool.set(directory);
     }
 
     /// Offers a task memory to fetch into, such as where the answer must lie. It is taken if the bytes fit

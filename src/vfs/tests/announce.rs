@@ -10,8 +10,10 @@ fn world() -> World {
 
 /// A new writer.
 fn open(vfs: &Vfs) -> u64 {
-    let Ok(Lookup::Found(folder)) = vfs.lookup(1, b".ffrfs") else { panic!("no control folder") };
-    match vfs.lookup(folder.ino, b"prefetch") {
+    let Ok(Lookup::Found(directory)) = vfs.lookup(1, b".ffrfs") else {
+        panic!("no control directory")
+    };
+    match vfs.lookup(directory.ino, b"prefetch") {
         Ok(Lookup::Passing(attr)) => attr.ino,
         other => panic!("{other:?}"),
     }
@@ -154,9 +156,9 @@ fn a_line_of_digits_is_a_number_and_with_a_dot_and_a_slash_a_path() {
 #[test]
 fn nothing_else_can_be_written() {
     let World { vfs, .. } = world();
-    let Ok(Lookup::Found(folder)) = vfs.lookup(1, b".ffrfs") else { panic!() };
-    let Ok(Lookup::Passing(bad)) = vfs.lookup(folder.ino, b"bad") else { panic!() };
-    for ino in [1, ino_of(0), ino_of(99), folder.ino, bad.ino, u64::MAX] {
+    let Ok(Lookup::Found(directory)) = vfs.lookup(1, b".ffrfs") else { panic!() };
+    let Ok(Lookup::Passing(bad)) = vfs.lookup(directory.ino, b"bad") else { panic!() };
+    for ino in [1, ino_of(0), ino_of(99), directory.ino, bad.ino, u64::MAX] {
         assert_eq!(vfs.write(ino, 1, b"1\n"), Err(Errno::EROFS), "{ino}");
         assert_eq!(vfs.open_for_writing(ino), Err(Errno::EROFS), "{ino}");
         assert_eq!(vfs.set_size(ino), Err(Errno::EROFS), "{ino}");

@@ -31,20 +31,20 @@ fn a_listing_goes_on_at_every_cursor_and_agrees_with_lookups() {
     let (samples, options) = (vec![vec![1, 2, 3]; 9], options(Verify::Always, 0));
     let world = World::named(&[samples], options, 0, |_| builder.build().unwrap().into());
     let vfs = &world.vfs;
-    let mut folders = vec![(1, 1)];
+    let mut directories = vec![(1, 1)];
     let mut seen = 0;
-    while let Some((folder, parent)) = folders.pop() {
-        let all = names(vfs, folder, 0);
-        assert_eq!((&all[0].0[..], all[0].1), (&b"."[..], folder));
+    while let Some((directory, parent)) = directories.pop() {
+        let all = names(vfs, directory, 0);
+        assert_eq!((&all[0].0[..], all[0].1), (&b"."[..], directory));
         assert_eq!((&all[1].0[..], all[1].1), (&b".."[..], parent));
         for (place, (_, _, next)) in all.iter().enumerate() {
-            assert_eq!(names(vfs, folder, *next), all[place + 1..]);
+            assert_eq!(names(vfs, directory, *next), all[place + 1..]);
         }
         for (name, ino, _) in &all[2..] {
-            let attr = lookup(vfs, folder, name);
+            let attr = lookup(vfs, directory, name);
             assert_eq!((attr.ino, vfs.getattr(*ino).unwrap()), (*ino, attr));
-            if attr.kind == FileKind::Folder {
-                folders.push((*ino, folder));
+            if attr.kind == FileKind::Directory {
+                directories.push((*ino, directory));
             }
             seen += 1;
         }
@@ -65,7 +65,7 @@ fn attributes_are_those_that_were_asked_for_and_times_those_of_the_container() {
         uid: 7,
         gid: 8,
         file_mode: 0o440,
-        folder_mode: 0o550,
+        directory_mode: 0o550,
         ..options(Verify::Always, 0)
     };
     let world = World::new(&[vec![vec![1; 5]], vec![vec![]]], chosen);
@@ -77,7 +77,7 @@ fn attributes_are_those_that_were_asked_for_and_times_those_of_the_container() {
         file.modified + Duration::from_secs(1)
     );
     let root = world.vfs.getattr(1).unwrap();
-    assert_eq!((root.kind == FileKind::Folder, root.mode, root.links), (true, 0o550, 2));
+    assert_eq!((root.kind == FileKind::Directory, root.mode, root.links), (true, 0o550, 2));
 }
 
 #[test]
@@ -125,21 +125,21 @@ fn control_files_are_snapshots_that_forget_frees() {
     let world = World::of(&[vec![1]], options(Verify::Always, 0));
     let vfs = &world.vfs;
     assert!(names(vfs, 1, 0).iter().all(|(name, ..)| name != b".ffrfs"), "it is not listed");
-    let folder = lookup(vfs, 1, b".ffrfs");
+    let directory = lookup(vfs, 1, b".ffrfs");
     assert!(
-        folder.kind == FileKind::Folder
-            && vfs.is_control(folder.ino)
+        directory.kind == FileKind::Directory
+            && vfs.is_control(directory.ino)
             && vfs.is_control_name(1, b".ffrfs")
     );
-    let listed = names(vfs, folder.ino, 0);
+    let listed = names(vfs, directory.ino, 0);
     assert_eq!(listed.len(), 8);
-    assert_eq!(vfs.lookup(folder.ino, b"nothing"), Ok(Lookup::Absent));
+    assert_eq!(vfs.lookup(directory.ino, b"nothing"), Ok(Lookup::Absent));
 
-    let first = lookup(vfs, folder.ino, b"stats.json");
+    let first = lookup(vfs, directory.ino, b"stats.json");
     let content = world.drive(vfs.read(first.ino, 0, u64::MAX)).unwrap();
     assert_eq!(content.len() as u64, first.size);
     assert!(world.read(0, 0, 1).is_ok());
-    let second = lookup(vfs, folder.ino, b"stats.json");
+    let second = lookup(vfs, directory.ino, b"stats.json");
     assert_ne!(first.ino, second.ino);
     assert_ne!(world.drive(vfs.read(second.ino, 0, u64::MAX)).unwrap(), content);
     assert_eq!(
@@ -157,9 +157,9 @@ fn control_files_are_snapshots_that_forget_frees() {
     assert_eq!(vfs.getattr(first.ino), Err(Errno::ESTALE));
     vfs.forget(first.ino, 1);
     vfs.forget(second.ino, u64::MAX);
-    for ino in [1, ino_of(0), folder.ino] {
+    for ino in [1, ino_of(0), directory.ino] {
         vfs.forget(ino, 1);
     }
     assert_eq!(vfs.control().snapshots(), 0);
-    assert!(vfs.getattr(1).is_ok() && vfs.getattr(folder.ino).is_ok());
+    assert!(vfs.getattr(1).is_ok() && vfs.getattr(directory.ino).is_ok());
 }

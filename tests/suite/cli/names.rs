@@ -32,8 +32,8 @@ const ODD: &[&str] = &["../up", "/etc/passwd", "a.jpg", "a.jpg", "b/c", "./b//d"
 
 #[test]
 fn info_lists_names_that_are_shown_as_others_also_from_a_kept_index() {
-    let folder = temp_dir();
-    let source = tar(&folder.path().join("odd.tar"), ODD);
+    let directory = temp_dir();
+    let source = tar(&directory.path().join("odd.tar"), ODD);
     let expected = json!({
         "escaped": 2, "numbered": 2, "hidden": 0,
         "examples": [
@@ -46,7 +46,7 @@ fn info_lists_names_that_are_shown_as_others_also_from_a_kept_index() {
     for is_kept in [false, true] {
         if is_kept {
             on("index", &source, &[]).ok();
-            assert!(folder.path().join("odd.tar.ffrfs-index").exists());
+            assert!(directory.path().join("odd.tar.ffrfs-index").exists());
         }
         let info: Value = serde_json::from_slice(&on("info", &source, &["--json"]).ok().stdout)
             .expect("info is JSON");
@@ -62,16 +62,16 @@ fn info_lists_names_that_are_shown_as_others_also_from_a_kept_index() {
 
 #[test]
 fn info_says_nothing_of_names_that_are_shown_as_they_are() {
-    let folder = temp_dir();
-    let source = tar(&folder.path().join("plain.tar"), &["a", "./b", "c//d", "..."]);
+    let directory = temp_dir();
+    let source = tar(&directory.path().join("plain.tar"), &["a", "./b", "c//d", "..."]);
     let text = on("info", &source, &[]).ok().text();
     assert!(text.contains("stored: 4 files") && !text.contains("changed"), "{text}");
 }
 
 #[test]
 fn a_mount_warns_of_names_that_it_does_not_show_as_they_are_stored() {
-    let folder = temp_dir();
-    let source = tar(&folder.path().join("odd.tar"), ODD);
+    let directory = temp_dir();
+    let source = tar(&directory.path().join("odd.tar"), ODD);
     for_each_transport(|transport| {
         // Twice: the second one has its names from the kept index.
         for _ in 0..2 {
@@ -90,14 +90,14 @@ fn a_mount_warns_of_names_that_it_does_not_show_as_they_are_stored() {
 
 #[test]
 fn a_name_that_stands_twice_is_refused_if_that_is_asked_for() {
-    let folder = temp_dir();
-    let source = tar(&folder.path().join("odd.tar"), ODD);
+    let directory = temp_dir();
+    let source = tar(&directory.path().join("odd.tar"), ODD);
     refused(
         &on("ls", &source, &["--dup", "error"]),
         3,
         &["a.jpg", "two members are named", "--dup number"],
     );
-    let source = tar(&folder.path().join("plain.tar"), &["a", "b/c", "b/d"]);
+    let source = tar(&directory.path().join("plain.tar"), &["a", "b/c", "b/d"]);
     assert_eq!(listed(&source, &["--dup", "error"]), ["a", "b/"]);
 }
 

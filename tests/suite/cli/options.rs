@@ -11,8 +11,8 @@ use std::process::Command;
 
 #[test]
 fn every_option_is_taken_with_o_and_as_a_long_flag() {
-    let folder = temp_dir();
-    let names = folder.path().join("names");
+    let directory = temp_dir();
+    let names = directory.path().join("names");
     let lines: Vec<_> = (0..60).map(|i| format!("class {}/{i}.jpg", i % 3)).collect();
     fs::write(&names, lines.join("\n")).unwrap();
     let names = format!("names={}", names.to_str().unwrap());
@@ -133,7 +133,7 @@ fn options_show_in_the_mount_table() {
 
 #[test]
 fn an_option_that_is_unknown_or_senseless_is_refused_by_name() {
-    let folder = temp_dir();
+    let directory = temp_dir();
     for (option, says) in [
         ("frobnicate", "frobnicate"),
         ("ro,frobnicate=1,nodev", "frobnicate=1"),
@@ -155,10 +155,10 @@ fn an_option_that_is_unknown_or_senseless_is_refused_by_name() {
         let outcome = run(Command::new(FFRFS)
             .arg("mount")
             .arg(fixture("basic.ffr"))
-            .arg(folder.path())
+            .arg(directory.path())
             .args(["-o", option]));
         assert_eq!(outcome.code, 1, "{option}: {}", outcome.stderr);
         assert!(outcome.stderr.contains(says), "{option}: {}", outcome.stderr);
     }
-    assert!(!is_mount_point(folder.path()));
+    assert!(!is_mount_point(directory.path()));
 }

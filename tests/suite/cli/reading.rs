@@ -20,7 +20,7 @@ fn info_describes_a_container_in_a_few_lines() {
     for part in ["basic.ffr: FFRecord, 60 samples", "index checksum ok", "1 empty", "numbered"] {
         assert!(text.contains(part), "{part}: {text}");
     }
-    let text = on("info", &fixture("packed_folder.ffr"), &[]).ok().text();
+    let text = on("info", &fixture("packed_directory.ffr"), &[]).ok().text();
     assert!(text.contains("stored: 6 files"), "{text}");
     let text = on("info", &fixture("pickled.ffr"), &[]).ok().text();
     assert!(text.contains("Python pickle (20)") && text.contains("image reader"), "{text}");
@@ -34,10 +34,10 @@ fn info_describes_a_container_in_a_few_lines() {
 
 #[test]
 fn info_as_json_has_every_figure() {
-    let folder = temp_dir();
+    let directory = temp_dir();
     let all = [&b"\xff\xd8\xff\xe0 jpeg"[..], b"", b"\x89PNG\r\n\x1a\n....", b"text"];
-    let source = container_in(&folder, &all);
-    let parts = folder.path().join("more.ffr");
+    let source = container_in(&directory, &all);
+    let parts = directory.path().join("more.ffr");
     write_container(&parts, &[b"GIF89a"]);
     let args = ["info".into(), "--json".into(), source.clone(), parts];
     let info: Value = serde_json::from_slice(&ffrfs(&args).ok().stdout).unwrap();
@@ -58,7 +58,7 @@ fn info_as_json_has_every_figure() {
     let kinds = &info["looks_like"];
     assert_eq!((&kinds["JPEG image"], &kinds["PNG image"]), (&1.into(), &1.into()));
     assert_eq!((&kinds["GIF image"], &kinds["unknown"]), (&1.into(), &1.into()));
-    let tree = on("info", &fixture("packed_folder.ffr"), &["--json"]).ok();
+    let tree = on("info", &fixture("packed_directory.ffr"), &["--json"]).ok();
     let tree: Value = serde_json::from_slice(&tree.stdout).unwrap();
     assert_eq!((&tree["names"], &tree["named_samples"]), (&"tree".into(), &6.into()));
     let old = on("info", &fixture("no_header_checksum.ffr"), &["--json"]).ok();
@@ -71,8 +71,8 @@ fn info_as_json_has_every_figure() {
 
 #[test]
 fn ls_lists_what_a_mount_would_show() {
-    let folder = temp_dir();
-    let source = container_in(&folder, &[&b"GIF89a"[..], b"GIF89a", b"GIF89a"]);
+    let directory = temp_dir();
+    let source = container_in(&directory, &[&b"GIF89a"[..], b"GIF89a", b"GIF89a"]);
     assert_eq!(listed(&source, &[]), ["000000", "000001", "000002"]);
     assert_eq!(listed(&source, &["--suffix", "jpg"])[2], "000002.jpg");
     assert_eq!(listed(&source, &["--suffix=.tar.gz"])[2], "000002.tar.gz");
@@ -90,9 +90,9 @@ fn ls_lists_what_a_mount_would_show() {
 }
 
 #[test]
-fn ls_shows_a_packed_folder_as_its_tree() {
-    let folder = temp_dir();
-    let source = packed(&folder, &["b", "a dir/x", "a dir/in/y", "é"]);
+fn ls_shows_a_packed_directory_as_its_tree() {
+    let directory = temp_dir();
+    let source = packed(&directory, &["b", "a dir/x", "a dir/in/y", "é"]);
     assert_eq!(listed(&source, &[]), ["a dir/", "b", "é"]);
     let recursive = listed(&source, &["-R"]);
     assert_eq!(recursive, ["a dir/", "b", "é", "a dir/in/", "a dir/x", "a dir/in/y"]);
@@ -107,9 +107,9 @@ fn ls_shows_a_packed_folder_as_its_tree() {
 
 #[test]
 fn ls_long_tells_size_offset_and_checksum() {
-    let folder = temp_dir();
+    let directory = temp_dir();
     let all = samples(5, 100);
-    let source = container_in(&folder, &all);
+    let source = container_in(&directory, &all);
     let lines = listed(&source, &["-l"]);
     for (i, (line, offset)) in lines.iter().zip(offsets(&all)).enumerate() {
         let fields: Vec<_> = line.split_whitespace().map(str::to_owned).collect();
@@ -118,18 +118,18 @@ fn ls_long_tells_size_offset_and_checksum() {
     }
     let cut = listed(&fixture("truncated_data.ffr"), &["-l", "--allow-damaged"]);
     assert!(cut[45].contains("damaged") && !cut[44].contains("damaged"));
-    let folders = listed(&fixture("packed_folder.ffr"), &["--long"]);
-    assert!(folders.iter().any(|line| line.ends_with(" train/") && line.contains(" - ")));
+    let directories = listed(&fixture("packed_directory.ffr"), &["--long"]);
+    assert!(directories.iter().any(|line| line.ends_with(" train/") && line.contains(" - ")));
 }
 
 // ---- cat -----------------------------------------------------------------------------------------
 
 #[test]
 fn cat_writes_samples_in_the_order_asked_for() {
-    let folder = temp_dir();
+    let directory = temp_dir();
     let all = samples(6, 3000);
-    let source = container_in(&folder, &all);
-    let more = folder.path().join("more.ffr");
+    let source = container_in(&directory, &all);
+    let more = directory.path().join("more.ffr");
     write_container(&more, &[b"seventh"]);
     let out = on("cat", &source, &["000004", "000000", "000004"]).ok();
     assert_eq!(out.stdout, [&all[4][..], &all[0], &all[4]].concat());
@@ -139,16 +139,16 @@ fn cat_writes_samples_in_the_order_asked_for() {
     assert_eq!(out.stdout, [&b"seventh"[..], &all[1]].concat());
     let out = ffrfs(&["cat", source, "--fanout=4", "--suffix=.x", "001/000005.x"]).ok();
     assert_eq!(out.stdout, all[5]);
-    let tree = packed(&folder, &["d/é", "x"]);
+    let tree = packed(&directory, &["d/é", "x"]);
     assert_eq!(on("cat", &tree, &["d/é", "x"]).ok().text(), "d/éx");
     assert_eq!(on("cat", &tree, &["--flat", "000001"]).ok().text(), "x");
 }
 
 #[test]
 fn cat_of_a_large_sample_is_whole_and_checked_before_its_first_byte() {
-    let folder = temp_dir();
+    let directory = temp_dir();
     let large = noise(5, (9 << 20) + 17);
-    let source = container_in(&folder, std::slice::from_ref(&large));
+    let source = container_in(&directory, std::slice::from_ref(&large));
     assert!(on("cat", &source, &["000000"]).ok().stdout == large);
     // The last byte is wrong: not even the first is given out.
     flip_byte(&source, fs::metadata(&source).unwrap().len() - 1);
@@ -158,9 +158,9 @@ fn cat_of_a_large_sample_is_whole_and_checked_before_its_first_byte() {
 
 #[test]
 fn cat_leaves_out_a_bad_sample_names_it_and_goes_on() {
-    let folder = temp_dir();
+    let directory = temp_dir();
     let all = samples(4, 5000);
-    let source = container_in(&folder, &all);
+    let source = container_in(&directory, &all);
     let bad = offsets(&all)[2];
     flip_byte(&source, bad);
     let outcome = on("cat", &source, &["000001", "000002", "000003"]);
@@ -177,7 +177,7 @@ fn cat_leaves_out_a_bad_sample_names_it_and_goes_on() {
 
 #[test]
 fn cat_of_a_name_that_is_not_there_writes_nothing_at_all() {
-    let tree = fixture("packed_folder.ffr");
+    let tree = fixture("packed_directory.ffr");
     for absent in ["nowhere", "train", "train/cat", "a.txt/x", "000000", ".ffrfs", "../a.txt", "/"]
     {
         refused(&on("cat", &tree, &["a.txt", absent]), 1, &["no such sample"]);
@@ -188,9 +188,9 @@ fn cat_of_a_name_that_is_not_there_writes_nothing_at_all() {
 
 /// What is said of this file of names for three samples, behind the file's own name.
 fn said_of(lines: impl AsRef<[u8]>) -> String {
-    let folder = temp_dir();
-    let source = container_in(&folder, &[b"0", b"1", b"2"]);
-    let names = folder.path().join("names.txt");
+    let directory = temp_dir();
+    let source = container_in(&directory, &[b"0", b"1", b"2"]);
+    let names = directory.path().join("names.txt");
     fs::write(&names, lines).unwrap();
     let names = names.to_str().unwrap();
     let outcome = on("ls", &source, &["-R", "--names", names]);
@@ -205,10 +205,10 @@ fn said_of(lines: impl AsRef<[u8]>) -> String {
 fn names_may_have_blanks_carriage_returns_and_any_bytes() {
     assert_eq!(said_of("b\nd/a\nd/ c \n"), "b\nd/\nd/ c \nd/a\n");
     assert_eq!(said_of("b\r\na\r\nc"), "a\nb\nc\n");
-    let folder = temp_dir();
-    let source = container_in(&folder, &[b"0"]);
+    let directory = temp_dir();
+    let source = container_in(&directory, &[b"0"]);
     let odd = OsString::from_vec(b"\xff\xfe.jpg".to_vec());
-    let names = folder.path().join("names");
+    let names = directory.path().join("names");
     fs::write(&names, odd.as_bytes()).unwrap();
     let args = ["cat".as_ref(), source.as_os_str(), "--names".as_ref(), names.as_os_str(), &odd];
     assert_eq!(ffrfs(&args).ok().stdout, b"0");
@@ -258,8 +258,8 @@ fn names_come_from_a_pipe_as_well() {
     if !have(Need::Program("bash")) {
         return;
     }
-    let folder = temp_dir();
-    let source = container_in(&folder, &[b"0", b"1"]);
+    let directory = temp_dir();
+    let source = container_in(&directory, &[b"0", b"1"]);
     let script = "exec \"$0\" ls \"$1\" --names <(printf 'x\\ny\\n')";
     let mut bash = Command::new("bash");
     let outcome = run(bash.args(["-c", script, FFRFS]).arg(&source)).ok();

@@ -26,7 +26,7 @@ struct Faults {
 
 /// A container on such a disk.
 pub(crate) struct Disk {
-    folder: TempDir,
+    directory: TempDir,
     faults: Arc<Faults>,
     session: Option<BackgroundSession>,
 }
@@ -39,25 +39,25 @@ impl Disk {
 
     /// A disk with the container that `write` writes, of whatever format.
     pub(crate) fn showing(write: impl FnOnce(&Path)) -> Self {
-        let folder = temp_dir();
-        let point = folder.path().join("disk");
+        let directory = temp_dir();
+        let point = directory.path().join("disk");
         fs::create_dir(&point).unwrap();
-        let path = folder.path().join("data.ffr");
+        let path = directory.path().join("data.ffr");
         write(&path);
         let faults = Arc::new(Faults::default());
         let shown = Shown { file: File::open(&path).unwrap(), faults: Arc::clone(&faults) };
         let session = fuser::spawn_mount(shown, &point, &Config::default());
-        Self { folder, faults, session: Some(session.expect("mount the disk")) }
+        Self { directory, faults, session: Some(session.expect("mount the disk")) }
     }
 
     /// The container, on the disk.
     pub(crate) fn container(&self) -> PathBuf {
-        self.folder.path().join("disk/data.ffr")
+        self.directory.path().join("disk/data.ffr")
     }
 
     /// The same file without the disk's faults.
     pub(crate) fn real(&self) -> PathBuf {
-        self.folder.path().join("data.ffr")
+        self.directory.path().join("data.ffr")
     }
 
     /// From now on a read takes so long.
@@ -79,7 +79,7 @@ impl Disk {
 impl Drop for Disk {
     fn drop(&mut self) {
         self.slow_down(Duration::ZERO);
-        let _ = unmount(&self.folder.path().join("disk"), true);
+        let _ = unmount(&self.directory.path().join("disk"), true);
         drop(self.session.take());
     }
 }

@@ -1,4 +1,4 @@
-//! Loose files: a folder as everything that is to come back from a container.
+//! Loose files: a directory as everything that is to come back from a container.
 
 use super::noise;
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ use std::time::{Duration, UNIX_EPOCH};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Loose {
     File { bytes: Vec<u8>, mode: u32, modified: i64 },
-    Folder { mode: u32, modified: i64 },
+    Directory { mode: u32, modified: i64 },
     Symlink(PathBuf),
 }
 
@@ -20,7 +20,7 @@ impl Loose {
     pub(crate) fn plain(self) -> Self {
         match self {
             Loose::File { bytes, .. } => Loose::File { bytes, mode: 0, modified: 0 },
-            Loose::Folder { .. } => Loose::Folder { mode: 0, modified: 0 },
+            Loose::Directory { .. } => Loose::Directory { mode: 0, modified: 0 },
             link => link,
         }
     }
@@ -32,23 +32,25 @@ impl Loose {
             Loose::File { bytes, mode, modified } => {
                 Loose::File { bytes, mode, modified: cut(modified) }
             }
-            Loose::Folder { mode, modified } => Loose::Folder { mode, modified: cut(modified) },
+            Loose::Directory { mode, modified } => {
+                Loose::Directory { mode, modified: cut(modified) }
+            }
             link => link,
         }
     }
 }
 
-/// Everything below a folder, by its path.
+/// Everything below a directory, by its path.
 pub(crate) fn loose(root: &Path) -> BTreeMap<PathBuf, Loose> {
     let walk = walkdir::WalkDir::new(root).min_depth(1).into_iter().map(|entry| {
-        let entry = entry.expect("walk a folder");
+        let entry = entry.expect("walk a directory");
         let (path, metadata) = (entry.path(), entry.metadata().expect("look at a file"));
         let mode = metadata.mode() & 0o7777;
         let modified = metadata.mtime() * 1_000_000_000 + metadata.mtime_nsec();
         let found = if metadata.is_symlink() {
             Loose::Symlink(fs::read_link(path).expect("read a link"))
         } else if metadata.is_dir() {
-            Loose::Folder { mode, modified }
+            Loose::Directory { mode, modified }
         } else {
             Loose::File { bytes: fs::read(path).expect("read a file"), mode, modified }
         };
@@ -57,8 +59,8 @@ pub(crate) fn loose(root: &Path) -> BTreeMap<PathBuf, Loose> {
     walk.collect()
 }
 
-/// A folder with files of all sizes, permissions and times, odd names, links and an empty folder.
-pub(crate) fn mixed_folder(root: &Path) {
+/// A directory with files of all sizes, permissions and times, odd names, links and an empty directory.
+pub(crate) fn mixed_directory(root: &Path) {
     let write = |path: &str, bytes: &[u8], mode: u32, nanos: u64| {
         let path = root.join(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();

@@ -18,11 +18,11 @@ pub(crate) struct Mount {
     point: PathBuf,
     pid: i32,
     log: PathBuf,
-    folder: TempDir,
+    directory: TempDir,
 }
 
 impl Mount {
-    /// Mounts one container or folder.
+    /// Mounts one container or directory.
     #[track_caller]
     pub(crate) fn new(transport: Transport, source: impl AsRef<Path>, options: &[&str]) -> Self {
         Self::of(transport, &[source.as_ref()], options)
@@ -35,11 +35,11 @@ impl Mount {
         samples: &[impl AsRef<[u8]>],
         options: &[&str],
     ) -> Self {
-        let folder = temp_dir();
-        let point = folder.path().join("mnt");
+        let directory = temp_dir();
+        let point = directory.path().join("mnt");
         fs::create_dir(&point).expect("a mount point");
-        let container = container_in(&folder, samples);
-        Self::at(transport, &[&container], options, folder, point)
+        let container = container_in(&directory, samples);
+        Self::at(transport, &[&container], options, directory, point)
     }
 
     /// Mounts several containers.
@@ -48,16 +48,16 @@ impl Mount {
         Self::started(transport, sources, options, |command| command)
     }
 
-    /// Mounts on a folder of one's own, which must lie in `folder`.
+    /// Mounts on a directory of one's own, which must lie in `directory`.
     #[track_caller]
     pub(crate) fn at(
         transport: Transport,
         sources: &[&Path],
         options: &[&str],
-        folder: TempDir,
+        directory: TempDir,
         point: PathBuf,
     ) -> Self {
-        Self::with_command(transport, sources, options, folder, point, |command| command)
+        Self::with_command(transport, sources, options, directory, point, |command| command)
     }
 
     /// Mounts with a command that the test changes before it is run.
@@ -68,10 +68,10 @@ impl Mount {
         options: &[&str],
         change: impl FnOnce(Command) -> Command,
     ) -> Self {
-        let folder = temp_dir();
-        let point = folder.path().join("mnt");
+        let directory = temp_dir();
+        let point = directory.path().join("mnt");
         fs::create_dir(&point).expect("a mount point");
-        Self::with_command(transport, sources, options, folder, point, change)
+        Self::with_command(transport, sources, options, directory, point, change)
     }
 
     #[track_caller]
@@ -79,13 +79,13 @@ impl Mount {
         transport: Transport,
         sources: &[&Path],
         options: &[&str],
-        folder: TempDir,
+        directory: TempDir,
         point: PathBuf,
         change: impl FnOnce(Command) -> Command,
     ) -> Self {
-        let log = folder.path().join("log");
+        let log = directory.path().join("log");
         // Made first, so that whatever follows is cleaned up.
-        let mut mount = Self { point, pid: 0, log, folder };
+        let mut mount = Self { point, pid: 0, log, directory };
         let outcome = run(&mut change(mount.command(transport, sources, options)));
         assert_eq!(outcome.code, 0, "ffrfs mount failed: {}", outcome.stderr);
         mount.pid = mount.pid_of_daemon();
@@ -129,12 +129,12 @@ impl Mount {
 
     /// The container of [`Mount::with_samples`].
     pub(crate) fn container(&self) -> PathBuf {
-        self.folder.path().join("data.ffr")
+        self.directory.path().join("data.ffr")
     }
 
-    /// A folder on disk for the test's own files.
+    /// A directory on disk for the test's own files.
     pub(crate) fn scratch(&self) -> &Path {
-        self.folder.path()
+        self.directory.path()
     }
 
     /// The process that serves the mount.
@@ -147,10 +147,10 @@ impl Mount {
         fs::read(self.path(name))
     }
 
-    /// The names in a folder, as listed.
+    /// The names in a directory, as listed.
     #[track_caller]
     pub(crate) fn list(&self, name: &str) -> Vec<String> {
-        let entries = fs::read_dir(self.path(name)).expect("list a folder");
+        let entries = fs::read_dir(self.path(name)).expect("list a directory");
         let name = |entry: io::Result<fs::DirEntry>| entry.expect("an entry").file_name();
         entries.map(|entry| name(entry).into_string().expect("UTF-8")).collect()
     }

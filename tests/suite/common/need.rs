@@ -55,10 +55,10 @@ pub(crate) struct Fusectl(TempDir);
 
 impl Fusectl {
     pub(crate) fn new() -> io::Result<Self> {
-        let folder = temp_dir();
+        let directory = temp_dir();
         let (source, flags) = (Some("none"), nix::mount::MsFlags::empty());
-        nix::mount::mount(source, folder.path(), Some("fusectl"), flags, None::<&str>)?;
-        Ok(Self(folder))
+        nix::mount::mount(source, directory.path(), Some("fusectl"), flags, None::<&str>)?;
+        Ok(Self(directory))
     }
 
     /// Ends a connection to the kernel by force, as an admin can.
@@ -75,7 +75,7 @@ impl Drop for Fusectl {
 
 fn is_on_path(name: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path).any(|folder| folder.join(name).is_file())
+    std::env::split_paths(&path).any(|directory| directory.join(name).is_file())
 }
 
 /// Whether the test can go on; if not, says why and lets it pass (see [`skip`]).

@@ -147,7 +147,7 @@ fn after_a_warmup_an_epoch_sends_no_lookup_and_no_read() {
 }
 
 #[test]
-fn a_warmup_of_a_folder_of_folders_leaves_nothing_to_ask_either() {
+fn a_warmup_of_a_directory_of_directories_leaves_nothing_to_ask_either() {
     let data = Data::new(small(2000), 1);
     for_each_transport(|transport| {
         let mount = data.mount(transport, &["fanout=100"]);

@@ -17,21 +17,21 @@ const LARGE_BYTES: usize = 40 << 20;
 const OPTIONS: &[&str] = &["memory=64M"];
 
 struct Archive {
-    folder: TempDir,
+    directory: TempDir,
     path: PathBuf,
     members: [Vec<u8>; 2],
 }
 
 impl Archive {
     fn new() -> Self {
-        let folder = temp_dir();
+        let directory = temp_dir();
         let members = [text(31, LARGE_BYTES), text(32, LARGE_BYTES)];
         let bytes = zip(&[deflated("0", &members[0]), deflated("1", &members[1])]);
-        Self { path: file_in(&folder, "x.zip", bytes), folder, members }
+        Self { path: file_in(&directory, "x.zip", bytes), directory, members }
     }
 
     fn kept(&self) -> PathBuf {
-        self.folder.path().join("x.zip.ffrfs-index")
+        self.directory.path().join("x.zip.ffrfs-index")
     }
 
     fn kept_bytes(&self) -> u64 {
@@ -77,9 +77,9 @@ fn a_large_member_is_passed_over_once_and_read_in_the_middle_by_later_mounts() {
         wait_until("more points kept", Duration::from_secs(20), || archive.kept_bytes() > kept);
         assert!(archive.read(&mounts[0], 1) < whole / 2);
         assert!(archive.read(&mounts[1], 0) < whole / 2);
-        let copy = file_in(&archive.folder, "copy", &archive.members[1]);
+        let copy = file_in(&archive.directory, "copy", &archive.members[1]);
         run(Command::new("cmp").arg(mounts[0].path("1")).arg(copy)).ok();
-        let names: Vec<_> = fs::read_dir(archive.folder.path())
+        let names: Vec<_> = fs::read_dir(archive.directory.path())
             .unwrap()
             .map(|entry| entry.unwrap().file_name())
             .filter(|name| name.to_string_lossy().contains("ffrfs"))
@@ -163,7 +163,7 @@ const FRAME_BYTES: usize = 4 << 20;
 #[test]
 fn a_member_of_few_stored_bytes_that_decodes_to_much_takes_no_memory_for_it() {
     const FRAMES: usize = 40;
-    let folder = temp_dir();
+    let directory = temp_dir();
     // So many that blocks are worth while.
     let mut members: Vec<_> =
         (0..8000).map(|number| stored(number.to_string(), noise(number, 100))).collect();
@@ -172,7 +172,7 @@ fn a_member_of_few_stored_bytes_that_decodes_to_much_takes_no_memory_for_it() {
     assert!(coded.len() < 30_000, "as small as what is read in blocks: {}", coded.len());
     let large = stored("large", vec![0; FRAMES * FRAME_BYTES]);
     members.insert(4000, Member { method: 93, stored: coded, ..large });
-    let archive = file_in(&folder, "x.zip", zip(&members));
+    let archive = file_in(&directory, "x.zip", zip(&members));
     for_each_transport(|transport| {
         let mount = Mount::new(transport, &archive, OPTIONS);
         let file = File::open(&archive).unwrap();
@@ -192,10 +192,10 @@ fn a_member_of_few_stored_bytes_that_decodes_to_much_takes_no_memory_for_it() {
 
 #[test]
 fn a_large_member_that_was_read_unchecked_is_checked_when_that_is_asked_for() {
-    let folder = temp_dir();
+    let directory = temp_dir();
     let text = text(9, 9 << 20);
     let wrong = Member { crc32: 1, ..deflated("x", &text) };
-    let archive = file_in(&folder, "x.zip", zip(&[wrong]));
+    let archive = file_in(&directory, "x.zip", zip(&[wrong]));
     for_each_transport(|transport| {
         let mount = Mount::new(transport, &archive, &["verify=off"]);
         let file = File::open(mount.path("x")).unwrap();

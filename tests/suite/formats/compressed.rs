@@ -22,16 +22,16 @@ fn in_parts(program: &str, options: &[&str], bytes: &[u8], parts: usize) -> Vec<
 }
 
 #[test]
-fn compressed_archives_are_shown_as_the_folder_that_was_packed() {
-    let (folder, archives) = (temp_dir(), temp_dir());
-    plant(folder.path());
-    plant_links_and_holes(folder.path());
+fn compressed_archives_are_shown_as_the_directory_that_was_packed() {
+    let (directory, archives) = (temp_dir(), temp_dir());
+    plant(directory.path());
+    plant_links_and_holes(directory.path());
     let tar = archives.path().join("x.tar");
     if !have(Need::Program("tar")) {
         return;
     }
     let pack = ["--format=posix", "--sparse", "-cf", tar.to_str().unwrap(), "."];
-    run_in(folder.path(), "tar", &pack);
+    run_in(directory.path(), "tar", &pack);
     let bytes = fs::read(&tar).unwrap();
     for (program, options, ending) in PROGRAMS {
         if !have(Need::Program(program)) {
@@ -42,7 +42,7 @@ fn compressed_archives_are_shown_as_the_folder_that_was_packed() {
             let archive = file_in(&archives, &format!("{parts}.tar.{ending}"), packed);
             for_each_transport(|transport| {
                 let mount = Mount::new(transport, &archive, &[]);
-                compare(folder.path(), &mount, Times::Nanoseconds);
+                compare(directory.path(), &mount, Times::Nanoseconds);
             });
         }
     }
@@ -50,14 +50,14 @@ fn compressed_archives_are_shown_as_the_folder_that_was_packed() {
 
 #[test]
 fn a_compressed_file_is_shown_as_the_only_one() {
-    let folder = temp_dir();
+    let directory = temp_dir();
     let bytes = [text(1, 300_000), noise(2, 50_000)].concat();
     for (program, options, ending) in PROGRAMS {
         if !have(Need::Program(program)) {
             continue;
         }
         let packed = in_parts(program, options, &bytes, 3);
-        let source = file_in(&folder, &format!("log.txt.{ending}"), packed);
+        let source = file_in(&directory, &format!("log.txt.{ending}"), packed);
         for_each_transport(|transport| {
             let mount = Mount::new(transport, &source, &[]);
             assert_eq!(mount.list(""), ["log.txt"]);
@@ -71,13 +71,13 @@ fn the_name_and_time_that_gzip_stores_are_shown() {
     if !have(Need::Program("gzip")) {
         return;
     }
-    let folder = temp_dir();
-    let path = file_in(&folder, "first name.csv", "a,b\n");
+    let directory = temp_dir();
+    let path = file_in(&directory, "first name.csv", "a,b\n");
     let time = std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_234_567_890);
     File::options().append(true).open(&path).unwrap().set_modified(time).unwrap();
     run(Command::new("gzip").arg("-N").arg(&path)).ok();
-    let moved = folder.path().join("other.gz");
-    fs::rename(folder.path().join("first name.csv.gz"), &moved).unwrap();
+    let moved = directory.path().join("other.gz");
+    fs::rename(directory.path().join("first name.csv.gz"), &moved).unwrap();
     for_each_transport(|transport| {
         let mount = Mount::new(transport, &moved, &[]);
         assert_eq!(mount.list(""), ["first name.csv"]);
@@ -111,15 +111,15 @@ fn read_in_the_middle(mount: &Mount, name: &str, expected: &[u8]) {
 
 #[test]
 fn reads_in_the_middle_of_a_large_deflated_member_are_right() {
-    let folder = temp_dir();
+    let directory = temp_dir();
     let bytes = text(5, LARGE_BYTES);
     let members = [stored("before", "x"), deflated("large.txt", &bytes), stored("after", "y")];
-    let archive = file_in(&folder, "x.zip", zip(&members));
+    let archive = file_in(&directory, "x.zip", zip(&members));
     for_each_transport(|transport| {
         for option in ["verify=always", "verify=off"] {
             let mount = Mount::new(transport, &archive, &[option]);
             read_in_the_middle(&mount, "large.txt", &bytes);
-            let copy = file_in(&folder, "large.txt", &bytes);
+            let copy = file_in(&directory, "large.txt", &bytes);
             run(Command::new("cmp").arg(mount.path("large.txt")).arg(copy)).ok();
             assert_eq!(mount.read("after").unwrap(), b"y");
         }
@@ -128,10 +128,10 @@ fn reads_in_the_middle_of_a_large_deflated_member_are_right() {
 
 #[test]
 fn many_readers_of_large_members_in_little_memory_all_get_the_right_bytes() {
-    let folder = temp_dir();
+    let directory = temp_dir();
     let parts = [text(11, LARGE_BYTES), text(12, LARGE_BYTES)];
     let members = [deflated("0", &parts[0]), deflated("1", &parts[1])];
-    let archive = file_in(&folder, "x.zip", zip(&members));
+    let archive = file_in(&directory, "x.zip", zip(&members));
     for_each_transport(|transport| {
         let mount = Mount::new(transport, &archive, &["memory=64M"]);
         std::thread::scope(|scope| {
@@ -155,13 +155,13 @@ fn many_readers_of_large_members_in_little_memory_all_get_the_right_bytes() {
 
 #[test]
 fn reads_in_the_middle_of_large_compressed_files_are_right() {
-    let folder = temp_dir();
+    let directory = temp_dir();
     let bytes = text(6, LARGE_BYTES);
     for (program, parts) in [("gzip", 1), ("bzip2", 1), ("xz", 6), ("zstd", 6)] {
         if !have(Need::Program(program)) {
             continue;
         }
-        let source = file_in(&folder, program, in_parts(program, &["-c", "-1"], &bytes, parts));
+        let source = file_in(&directory, program, in_parts(program, &["-c", "-1"], &bytes, parts));
         for_each_transport(|transport| {
             let mount = Mount::new(transport, &source, &[]);
             let name = mount.list("").remove(0);
@@ -175,10 +175,10 @@ fn a_large_file_in_a_compressed_archive_is_read_in_the_middle() {
     if !have(Need::Program("gzip")) {
         return;
     }
-    let folder = temp_dir();
+    let directory = temp_dir();
     let bytes = text(7, LARGE_BYTES);
     let tar = write::tar(&[("a", b"first"), ("large", &bytes), ("z", b"last")]);
-    let archive = file_in(&folder, "x.tgz", through("gzip", &["-c", "-1"], &tar));
+    let archive = file_in(&directory, "x.tgz", through("gzip", &["-c", "-1"], &tar));
     for_each_transport(|transport| {
         let mount = Mount::new(transport, &archive, &[]);
         read_in_the_middle(&mount, "large", &bytes);
@@ -192,16 +192,16 @@ fn a_zstd_frame_too_large_to_be_decoded_at_once_is_refused_with_the_reason() {
     if !have(Need::Program("zstd")) {
         return;
     }
-    let folder = temp_dir();
+    let directory = temp_dir();
     let zeros = vec![0; (64 << 20) + (1 << 20)];
-    let large = file_in(&folder, "large.zst", through("zstd", &["-c", "-q", "-1"], &zeros));
+    let large = file_in(&directory, "large.zst", through("zstd", &["-c", "-q", "-1"], &zeros));
     let outcome = super::refused(&large, &[]);
     assert_eq!(outcome.code, 3, "{}", outcome.stderr);
     for says in ["large.zst", "at byte", "expected checkpoints at most 64 MiB apart", "pzstd"] {
         assert!(outcome.stderr.contains(says), "{says:?} is not in {}", outcome.stderr);
     }
     let packed = in_parts("zstd", &["-c", "-q", "-1"], &zeros, 5);
-    let frames = file_in(&folder, "frames.zst", packed);
+    let frames = file_in(&directory, "frames.zst", packed);
     for_each_transport(|transport| {
         let mount = Mount::new(transport, &frames, &[]);
         assert_eq!(fs::metadata(mount.path("frames")).unwrap().len(), zeros.len() as u64);
@@ -209,17 +209,17 @@ fn a_zstd_frame_too_large_to_be_decoded_at_once_is_refused_with_the_reason() {
 }
 
 #[test]
-fn what_cannot_be_read_in_the_middle_is_decoded_to_the_folder_that_spool_names() {
+fn what_cannot_be_read_in_the_middle_is_decoded_to_the_directory_that_spool_names() {
     if !have(Need::Program("zstd")) {
         return;
     }
-    let (folder, spool) = (temp_dir(), temp_dir());
+    let (directory, spool) = (temp_dir(), temp_dir());
     let data = [vec![0; 65 << 20], text(8, 100_000)].concat();
     let tar = write::tar(&[("large", &data), ("small", b"s")]);
     let one_frame = |bytes: &[u8]| through("zstd", &["-c", "-q", "-1"], bytes);
-    let plain = file_in(&folder, "data.bin.zst", one_frame(&data));
-    let archive = file_in(&folder, "data.tar.zst", one_frame(&tar));
-    let original = file_in(&folder, "original", &data);
+    let plain = file_in(&directory, "data.bin.zst", one_frame(&data));
+    let archive = file_in(&directory, "data.tar.zst", one_frame(&tar));
+    let original = file_in(&directory, "original", &data);
     let option = format!("spool={}", spool.path().display());
     for_each_transport(|transport| {
         for (source, name, index) in [
@@ -234,7 +234,7 @@ fn what_cannot_be_read_in_the_middle_is_decoded_to_the_folder_that_spool_names()
         }
         assert_eq!(Mount::new(transport, &archive, &[&option]).read("small").unwrap(), b"s");
     });
-    let missing = format!("spool={}", folder.path().join("missing").display());
+    let missing = format!("spool={}", directory.path().join("missing").display());
     let outcome = super::refused(&plain, &[&missing]);
     assert!(outcome.code == 6 && outcome.stderr.contains("missing"), "{}", outcome.stderr);
 }
@@ -244,10 +244,11 @@ fn damage_that_an_index_does_not_know_of_gives_eio_where_it_is() {
     if !have(Need::Program("gzip")) {
         return;
     }
-    let folder = temp_dir();
+    let directory = temp_dir();
     let parts = [1, 2, 3].map(|seed| noise(seed, 9 << 20));
     let members = [("one", &parts[0][..]), ("two", &parts[1]), ("three", &parts[2])];
-    let source = file_in(&folder, "x.tgz", through("gzip", &["-c", "-1"], &write::tar(&members)));
+    let source =
+        file_in(&directory, "x.tgz", through("gzip", &["-c", "-1"], &write::tar(&members)));
     run(Command::new(crate::common::FFRFS).arg("index").arg(&source)).ok();
     let middle = fs::metadata(&source).unwrap().len() / 2;
     crate::common::flip_byte(&source, middle);
@@ -262,7 +263,7 @@ fn damage_that_an_index_does_not_know_of_gives_eio_where_it_is() {
 
 #[test]
 fn damaged_streams_are_refused_with_the_byte() {
-    let folder = temp_dir();
+    let directory = temp_dir();
     let tar = write::tar(&[("a", &noise(1, 50_000)), ("b", &noise(2, 50_000))]);
     for (program, options, ending) in PROGRAMS {
         if !have(Need::Program(program)) {
@@ -270,7 +271,7 @@ fn damaged_streams_are_refused_with_the_byte() {
         }
         let packed = through(program, options, &tar);
         let cut = &packed[..packed.len() / 2];
-        let source = file_in(&folder, &format!("cut.tar.{ending}"), cut);
+        let source = file_in(&directory, &format!("cut.tar.{ending}"), cut);
         let outcome = super::refused(&source, &[]);
         assert!(matches!(outcome.code, 3 | 4), "{}", outcome.stderr);
         assert!(outcome.stderr.contains("at byte"), "{ending}: {}", outcome.stderr);
@@ -282,11 +283,11 @@ fn of_a_truncated_compressed_archive_what_is_whole_is_served_on_demand() {
     if !have(Need::Program("gzip")) {
         return;
     }
-    let folder = temp_dir();
+    let directory = temp_dir();
     let parts = [41, 42, 43].map(|seed| noise(seed, 9 << 20));
     let members = [("one", &parts[0][..]), ("two", &parts[1]), ("three", &parts[2])];
     let bytes = through("gzip", &["-c", "-1"], &write::tar(&members));
-    let source = file_in(&folder, "x.tgz", &bytes[..bytes.len() / 2]);
+    let source = file_in(&directory, "x.tgz", &bytes[..bytes.len() / 2]);
     let refused = super::refused(&source, &[]);
     assert_eq!(refused.code, 3);
     for says in ["x.tgz", "truncated", "--allow-damaged"] {
@@ -301,7 +302,7 @@ fn of_a_truncated_compressed_archive_what_is_whole_is_served_on_demand() {
             assert!(mount.log().contains("the stream is cut at byte"), "{}", mount.log());
         }
     });
-    let text = file_in(&folder, "x.txt.gz", &through("gzip", &["-c"], b"one file")[..20]);
+    let text = file_in(&directory, "x.txt.gz", &through("gzip", &["-c"], b"one file")[..20]);
     let refused = super::refused(&text, &["allow_damaged"]);
     assert!(
         refused.code == 3 && refused.stderr.contains("nothing in it is complete"),

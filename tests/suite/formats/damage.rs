@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// A zip file of four members, one byte of the data of number `bad` flipped.
-fn damaged_zip(folder: &TempDir, bad: usize) -> PathBuf {
+fn damaged_zip(directory: &TempDir, bad: usize) -> PathBuf {
     let members = [
         stored("sub/stored", noise(1, 50_000)),
         deflated("sub/deflated", text(2, 50_000)),
@@ -19,7 +19,7 @@ fn damaged_zip(folder: &TempDir, bad: usize) -> PathBuf {
         deflated("last", text(4, 9000)),
     ];
     let (bytes, places) = zip_with_places(&members);
-    let path = file_in(folder, &format!("bad{bad}.zip"), bytes);
+    let path = file_in(directory, &format!("bad{bad}.zip"), bytes);
     flip_byte(&path, places[bad] + members[bad].stored.len() as u64 / 2);
     path
 }
@@ -37,9 +37,9 @@ fn content(number: usize) -> Vec<u8> {
 
 #[test]
 fn a_flipped_byte_gives_eio_for_its_member_alone() {
-    let folder = temp_dir();
+    let directory = temp_dir();
     for (bad, bad_name) in NAMES.iter().enumerate() {
-        let path = damaged_zip(&folder, bad);
+        let path = damaged_zip(&directory, bad);
         for_each_transport(|transport| {
             let mount = Mount::new(transport, &path, &[]);
             assert!(mount.bad().is_empty());
@@ -67,9 +67,9 @@ fn a_flipped_byte_gives_eio_for_its_member_alone() {
 
 #[test]
 fn verify_names_the_member_and_ends_with_exit_code_4() {
-    let folder = temp_dir();
+    let directory = temp_dir();
     for (bad, name) in NAMES.iter().enumerate() {
-        let path = damaged_zip(&folder, bad);
+        let path = damaged_zip(&directory, bad);
         let outcome = run(Command::new(FFRFS).arg("verify").arg(&path));
         assert_eq!(outcome.code, 4, "{}", outcome.stderr);
         let text = outcome.text();
@@ -83,17 +83,17 @@ fn verify_names_the_member_and_ends_with_exit_code_4() {
 }
 
 /// An archive of three members, cut in the second one; where it was cut.
-fn cut_tar(folder: &TempDir) -> (PathBuf, usize) {
+fn cut_tar(directory: &TempDir) -> (PathBuf, usize) {
     let members = [("one", noise(1, 3000)), ("two", noise(2, 30_000)), ("three", noise(3, 300))];
     let bytes = tar(&members.each_ref().map(|(name, bytes)| (*name, &bytes[..])));
     let cut = 512 + 3072 + 512 + 20_000;
-    (file_in(folder, "cut.tar", &bytes[..cut]), cut)
+    (file_in(directory, "cut.tar", &bytes[..cut]), cut)
 }
 
 #[test]
 fn a_truncated_tar_is_refused_with_the_byte_where_it_breaks_off() {
-    let folder = temp_dir();
-    let (path, cut) = cut_tar(&folder);
+    let directory = temp_dir();
+    let (path, cut) = cut_tar(&directory);
     let outcome = refused(&path, &[]);
     assert_eq!(outcome.code, 3, "{}", outcome.stderr);
     for says in ["cut.tar", "at byte", "expected", "found", "allow-damaged"] {
@@ -111,8 +111,8 @@ fn a_truncated_tar_is_refused_with_the_byte_where_it_breaks_off() {
 
 #[test]
 fn a_truncated_tar_serves_what_is_whole_if_that_is_asked_for() {
-    let folder = temp_dir();
-    let (path, _) = cut_tar(&folder);
+    let directory = temp_dir();
+    let (path, _) = cut_tar(&directory);
     for_each_transport(|transport| {
         // The second time by its index.
         for _ in 0..2 {
@@ -131,10 +131,10 @@ fn a_truncated_tar_serves_what_is_whole_if_that_is_asked_for() {
 
 #[test]
 fn a_truncated_zip_is_refused_always() {
-    let folder = temp_dir();
+    let directory = temp_dir();
     let (bytes, _) = zip_with_places(&[stored("a", noise(1, 5000)), stored("b", "b")]);
     for cut in [bytes.len() - 1, bytes.len() - 30, 3000] {
-        let path = file_in(&folder, "cut.zip", &bytes[..cut]);
+        let path = file_in(&directory, "cut.zip", &bytes[..cut]);
         for options in [&[][..], &["allow_damaged"]] {
             let outcome = refused(&path, options);
             assert_eq!(outcome.code, 3, "{cut}: {}", outcome.stderr);
@@ -144,13 +144,13 @@ fn a_truncated_zip_is_refused_always() {
 }
 
 /// Containers of one file called `known` and one called `later`, of each format with members.
-fn containers(folder: &Path, seed: u64) -> Vec<PathBuf> {
+fn containers(directory: &Path, seed: u64) -> Vec<PathBuf> {
     let (known, later) = (noise(seed, 5000), text(seed, 40_000));
     let zip = zip_with_places(&[stored("known", &known), deflated("later", &later)]).0;
     let tar = tar(&[("known", &known), ("later", &later)]);
     let gz = super::write::through("gzip", &["-c"], &tar);
     let write = |(name, bytes): (&str, Vec<u8>)| {
-        let path = folder.join(name);
+        let path = directory.join(name);
         fs::write(&path, bytes).unwrap();
         path
     };
@@ -160,13 +160,13 @@ fn containers(folder: &Path, seed: u64) -> Vec<PathBuf> {
 #[test]
 fn a_container_that_is_replaced_while_it_is_mounted_gives_eio() {
     for_each_transport(|transport| {
-        let folder = temp_dir();
+        let directory = temp_dir();
         let other = temp_dir();
         let others = containers(other.path(), 2);
-        for (path, new) in containers(folder.path(), 1).iter().zip(&others) {
+        for (path, new) in containers(directory.path(), 1).iter().zip(&others) {
             let mount = Mount::new(transport, path, &[]);
             assert!(mount.read("known").unwrap() == noise(1, 5000));
-            let moved = folder.path().join("new");
+            let moved = directory.path().join("new");
             fs::copy(new, &moved).unwrap();
             fs::rename(&moved, path).unwrap();
             mount.wait_until_change_is_noticed("later");
@@ -190,8 +190,8 @@ fn a_container_that_is_replaced_while_it_is_mounted_gives_eio() {
 #[test]
 fn a_container_that_is_truncated_while_it_is_mounted_gives_eio() {
     for_each_transport(|transport| {
-        let folder = temp_dir();
-        for path in containers(folder.path(), 1) {
+        let directory = temp_dir();
+        for path in containers(directory.path(), 1) {
             let mount = Mount::new(transport, &path, &[]);
             File::options().write(true).open(&path).unwrap().set_len(100).unwrap();
             assert_errno(mount.read("later"), libc::EIO);

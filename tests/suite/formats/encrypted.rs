@@ -44,28 +44,28 @@ fn aes(plain: Member) -> Member {
 
 /// Archives with a clear member, `clear`, and the encrypted ones `sub/secret` and `sub/text`.
 fn archives() -> (TempDir, Vec<PathBuf>) {
-    let folder = temp_dir();
+    let directory = temp_dir();
     let members = [
         stored("clear", "for all"),
         aes(stored("sub/secret", noise(1, 90_000))),
         aes(write::deflated("sub/text", write::text(2, 50_000))),
     ];
-    let mut all = vec![file_in(&folder, "aes.zip", write::zip(&members))];
-    let plain = folder.path().join("plain");
+    let mut all = vec![file_in(&directory, "aes.zip", write::zip(&members))];
+    let plain = directory.path().join("plain");
     fs::create_dir_all(plain.join("sub")).unwrap();
     for member in &members {
         let name = String::from_utf8(member.name.clone()).unwrap();
         fs::write(plain.join(name), &member.data).unwrap();
     }
     if have(Need::Program("zip")) {
-        let archive = folder.path().join("zipcrypto.zip");
+        let archive = directory.path().join("zipcrypto.zip");
         let target = archive.to_str().unwrap();
         run_in(&plain, "zip", &["-q", "-D", target, "clear"]);
         run_in(&plain, "zip", &["-q", "-D", "-P", PASSWORD, target, "sub/secret", "sub/text"]);
         all.push(archive);
     }
     if let Some(program) = one_of(&["7z", "7zz"]) {
-        let archive = folder.path().join("7z.zip");
+        let archive = directory.path().join("7z.zip");
         let target = archive.to_str().unwrap();
         run_in(&plain, program, &["a", "-tzip", target, "clear"]);
         let password = format!("-p{PASSWORD}");
@@ -76,11 +76,11 @@ fn archives() -> (TempDir, Vec<PathBuf>) {
         );
         all.push(archive);
     }
-    (folder, all)
+    (directory, all)
 }
 
-fn password_file(folder: &TempDir, password: &str) -> String {
-    let path = file_in(folder, "password", format!("{password}\nnot this line\n"));
+fn password_file(directory: &TempDir, password: &str) -> String {
+    let path = file_in(directory, "password", format!("{password}\nnot this line\n"));
     format!("password_file={}", path.display())
 }
 
@@ -120,8 +120,8 @@ fn nobody_sees(password: &str, mount: &Mount) {
 
 #[test]
 fn encrypted_members_are_served_with_the_password_of_a_file() {
-    let (folder, archives) = archives();
-    let option = password_file(&folder, PASSWORD);
+    let (directory, archives) = archives();
+    let option = password_file(&directory, PASSWORD);
     for_each_transport(|transport| {
         for archive in &archives {
             let mount = Mount::new(transport, archive, &[&option]);
@@ -133,9 +133,9 @@ fn encrypted_members_are_served_with_the_password_of_a_file() {
 
 #[test]
 fn encrypted_members_are_served_with_the_password_of_a_descriptor() {
-    let (folder, archives) = archives();
-    password_file(&folder, PASSWORD);
-    let password = folder.path().join("password");
+    let (directory, archives) = archives();
+    password_file(&directory, PASSWORD);
+    let password = directory.path().join("password");
     for_each_transport(|transport| {
         for archive in &archives {
             let mount = Mount::started(transport, &[archive], &["password_fd=7"], |command| {
@@ -178,7 +178,7 @@ fn a_missing_password_is_asked_for_on_the_terminal_and_not_shown_there() {
     if !have(Need::Program("python3")) {
         return;
     }
-    let (_folder, archives) = archives();
+    let (_directory, archives) = archives();
     for_each_transport(|transport| {
         let answered = |answer: &str, archive: &Path| {
             Mount::started(transport, &[archive], &[], |command| {
@@ -200,7 +200,7 @@ fn a_missing_password_is_asked_for_on_the_terminal_and_not_shown_there() {
 
 #[test]
 fn without_a_password_the_other_members_are_served() {
-    let (_folder, archives) = archives();
+    let (_directory, archives) = archives();
     for_each_transport(|transport| {
         for archive in &archives {
             let mount = Mount::new(transport, archive, &[]);
@@ -212,8 +212,8 @@ fn without_a_password_the_other_members_are_served() {
 
 #[test]
 fn a_wrong_password_is_refused_unless_damage_is_allowed() {
-    let (folder, archives) = archives();
-    let option = password_file(&folder, "wrong horse");
+    let (directory, archives) = archives();
+    let option = password_file(&directory, "wrong horse");
     for archive in &archives {
         let outcome = super::refused(archive, &[&option]);
         assert_eq!(outcome.code, 3, "{}", outcome.stderr);
@@ -231,10 +231,10 @@ fn a_wrong_password_is_refused_unless_damage_is_allowed() {
 
 #[test]
 fn a_password_that_cannot_be_read_is_refused_before_anything_is_mounted() {
-    let (folder, archives) = archives();
-    let missing = format!("password_file={}", folder.path().join("missing").display());
+    let (directory, archives) = archives();
+    let missing = format!("password_file={}", directory.path().join("missing").display());
     assert_eq!(super::refused(&archives[0], &[&missing]).code, 2);
-    let empty = password_file(&folder, "");
+    let empty = password_file(&directory, "");
     let outcome = super::refused(&archives[0], &[&empty]);
     assert_eq!(outcome.code, 1, "{}", outcome.stderr);
     assert!(outcome.stderr.contains("empty"), "{}", outcome.stderr);
@@ -242,9 +242,9 @@ fn a_password_that_cannot_be_read_is_refused_before_anything_is_mounted() {
 
 #[test]
 fn cat_and_verify_take_the_password_too() {
-    let (folder, archives) = archives();
-    password_file(&folder, PASSWORD);
-    let password = folder.path().join("password");
+    let (directory, archives) = archives();
+    password_file(&directory, PASSWORD);
+    let password = directory.path().join("password");
     for archive in &archives {
         let args = |command: &str| -> Outcome {
             let mut ffrfs = Command::new(crate::common::FFRFS);
@@ -262,25 +262,25 @@ const LITTLE: &str = "memory=64M";
 
 /// Archives with large encrypted members: `stored` and `text`.
 fn large() -> (TempDir, Vec<PathBuf>, [Vec<u8>; 2]) {
-    let folder = temp_dir();
+    let directory = temp_dir();
     let data = [noise(7, LARGE_BYTES), write::text(8, LARGE_BYTES)];
     let [noise, text] = &data;
     let members = [aes(stored("stored", noise)), aes(write::deflated("text", text))];
-    let mut all = vec![file_in(&folder, "aes.zip", write::zip(&members))];
+    let mut all = vec![file_in(&directory, "aes.zip", write::zip(&members))];
     if have(Need::Program("zip")) {
-        fs::write(folder.path().join("stored"), noise).unwrap();
-        fs::write(folder.path().join("text"), text).unwrap();
+        fs::write(directory.path().join("stored"), noise).unwrap();
+        fs::write(directory.path().join("text"), text).unwrap();
         let pack = ["-q", "-1", "-n", "stored", "-P", PASSWORD, "zipcrypto.zip", "stored", "text"];
-        run_in(folder.path(), "zip", &pack);
-        all.push(folder.path().join("zipcrypto.zip"));
+        run_in(directory.path(), "zip", &pack);
+        all.push(directory.path().join("zipcrypto.zip"));
     }
-    (folder, all, data)
+    (directory, all, data)
 }
 
 #[test]
 fn large_encrypted_members_are_read_in_the_middle_with_little_memory_and_nothing_of_them_is_kept() {
-    let (folder, archives, [noise, text]) = large();
-    let option = password_file(&folder, PASSWORD);
+    let (directory, archives, [noise, text]) = large();
+    let option = password_file(&directory, PASSWORD);
     for_each_transport(|transport| {
         for archive in &archives {
             let mount = Mount::new(transport, archive, &[&option, LITTLE]);
@@ -304,12 +304,13 @@ fn large_encrypted_members_are_read_in_the_middle_with_little_memory_and_nothing
 
 #[test]
 fn no_spool_writes_what_is_encrypted_to_disk() {
-    let (folder, spool) = (temp_dir(), temp_dir());
+    let (directory, spool) = (temp_dir(), temp_dir());
     let data = vec![0; 66 << 20];
     let frame = zstd::bulk::compress(&data, 1).unwrap();
     let frame = write::Member { method: 93, stored: frame, ..stored("large", &data) };
-    let archive = file_in(&folder, "x.zip", write::zip(&[aes(frame)]));
-    let options = [password_file(&folder, PASSWORD), format!("spool={}", spool.path().display())];
+    let archive = file_in(&directory, "x.zip", write::zip(&[aes(frame)]));
+    let options =
+        [password_file(&directory, PASSWORD), format!("spool={}", spool.path().display())];
     for_each_transport(|transport| {
         let mount = Mount::new(transport, &archive, &options.each_ref().map(String::as_str));
         assert_errno(mount.read("large"), libc::EIO);
@@ -319,8 +320,8 @@ fn no_spool_writes_what_is_encrypted_to_disk() {
 
 #[test]
 fn a_large_encrypted_member_with_a_wrong_byte_gives_no_byte_at_all() {
-    let (folder, archives, _) = large();
-    let option = password_file(&folder, PASSWORD);
+    let (directory, archives, _) = large();
+    let option = password_file(&directory, PASSWORD);
     for archive in &archives {
         // In the data of `stored`, which comes first.
         flip_byte(archive, (LARGE_BYTES / 2) as u64);

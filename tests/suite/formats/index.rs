@@ -29,8 +29,8 @@ fn archive(seed: u64) -> Vec<u8> {
     tar(&members.iter().map(|(name, bytes)| (name.as_str(), &bytes[..])).collect::<Vec<_>>())
 }
 
-fn archive_in(folder: &TempDir) -> PathBuf {
-    file_in(folder, "x.tar", archive(1))
+fn archive_in(directory: &TempDir) -> PathBuf {
+    file_in(directory, "x.tar", archive(1))
 }
 
 #[track_caller]
@@ -50,8 +50,8 @@ fn identity(path: &Path) -> (u64, i64, i64, u64) {
     (stat.ino(), stat.mtime(), stat.mtime_nsec(), stat.len())
 }
 
-fn files_in(folder: &Path) -> Vec<String> {
-    let entries = fs::read_dir(folder).unwrap();
+fn files_in(directory: &Path) -> Vec<String> {
+    let entries = fs::read_dir(directory).unwrap();
     let mut names: Vec<_> =
         entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
     names.sort();
@@ -62,18 +62,18 @@ fn files_in(folder: &Path) -> Vec<String> {
 fn the_second_mount_uses_the_index_that_the_first_one_left_beside_the_container() {
     for_each_transport(|transport| {
         for compressed in [false, true] {
-            let folder = temp_dir();
+            let directory = temp_dir();
             let bytes = archive(1);
             let source = match compressed {
-                true => file_in(&folder, "x.tgz", through("gzip", &["-c"], &bytes)),
-                false => file_in(&folder, "x.tar", bytes),
+                true => file_in(&directory, "x.tgz", through("gzip", &["-c"], &bytes)),
+                false => file_in(&directory, "x.tar", bytes),
             };
             let first = Mount::new(transport, &source, &[]);
             shows(&first, 1);
             assert!(first.log().contains(WRITTEN), "{}", first.log());
             first.unmount();
             let name = source.file_name().unwrap().to_str().unwrap();
-            assert_eq!(files_in(folder.path()), [name, &format!("{name}.ffrfs-index")]);
+            assert_eq!(files_in(directory.path()), [name, &format!("{name}.ffrfs-index")]);
             let before = identity(&beside(&source));
             let second = Mount::new(transport, &source, &[]);
             shows(&second, 1);
@@ -93,10 +93,10 @@ fn bytes_read(pid: i32) -> u64 {
 #[test]
 fn a_mount_by_its_index_reads_little_of_the_container() {
     for_each_transport(|transport| {
-        let folder = temp_dir();
+        let directory = temp_dir();
         let files: Vec<_> = (0..3000).map(|i| (format!("{i}"), noise(i, 1500))).collect();
         let bytes = tar(&files.iter().map(|(n, b)| (n.as_str(), &b[..])).collect::<Vec<_>>());
-        let source = file_in(&folder, "x.tar", &bytes);
+        let source = file_in(&directory, "x.tar", &bytes);
         let read = || bytes_read(Mount::new(transport, &source, &[]).pid());
         let (first, second) = (read(), read());
         assert!(first > 1_000_000 && second < first / 4, "{first} bytes, then {second}");
@@ -106,8 +106,8 @@ fn a_mount_by_its_index_reads_little_of_the_container() {
 #[test]
 fn a_container_that_was_touched_or_replaced_is_read_again_with_a_line_in_the_log() {
     for_each_transport(|transport| {
-        let folder = temp_dir();
-        let source = archive_in(&folder);
+        let directory = temp_dir();
+        let source = archive_in(&directory);
         Mount::new(transport, &source, &[]).unmount();
         let change: [&dyn Fn(); 3] = [
             &|| {
@@ -143,8 +143,8 @@ fn a_container_that_was_touched_or_replaced_is_read_again_with_a_line_in_the_log
 
 #[test]
 fn a_damaged_index_is_made_anew_and_never_believed() {
-    let folder = temp_dir();
-    let source = archive_in(&folder);
+    let directory = temp_dir();
+    let source = archive_in(&directory);
     let index = beside(&source);
     run(Command::new(FFRFS).arg("index").arg(&source)).ok();
     let whole = fs::read(&index).unwrap();
@@ -172,8 +172,8 @@ fn a_damaged_index_is_made_anew_and_never_believed() {
 
 #[test]
 fn any_byte_of_an_index_may_be_flipped_and_ls_shows_the_right_names() {
-    let folder = temp_dir();
-    let source = file_in(&folder, "x.tar", tar(&[("a/b", b"bee"), ("c", b"sea")]));
+    let directory = temp_dir();
+    let source = file_in(&directory, "x.tar", tar(&[("a/b", b"bee"), ("c", b"sea")]));
     let index = beside(&source);
     run(Command::new(FFRFS).arg("index").arg(&source)).ok();
     let whole = fs::read(&index).unwrap();
@@ -195,15 +195,15 @@ struct ReadOnly(TempDir);
 
 impl ReadOnly {
     fn new() -> Self {
-        let folder = temp_dir();
+        let directory = temp_dir();
         let mount = |flags| {
             let none: Option<&str> = None;
-            nix::mount::mount(Some("none"), folder.path(), Some("tmpfs"), flags, none).unwrap();
+            nix::mount::mount(Some("none"), directory.path(), Some("tmpfs"), flags, none).unwrap();
         };
         mount(MsFlags::empty());
-        fs::write(folder.path().join("x.tar"), archive(1)).unwrap();
+        fs::write(directory.path().join("x.tar"), archive(1)).unwrap();
         mount(MsFlags::MS_REMOUNT | MsFlags::MS_RDONLY);
-        Self(folder)
+        Self(directory)
     }
 }
 
@@ -214,7 +214,7 @@ impl Drop for ReadOnly {
 }
 
 #[test]
-fn where_the_folder_cannot_be_written_the_index_goes_to_the_users_cache() {
+fn where_the_directory_cannot_be_written_the_index_goes_to_the_users_cache() {
     if !have(Need::Root) {
         return;
     }
@@ -245,8 +245,8 @@ fn where_the_folder_cannot_be_written_the_index_goes_to_the_users_cache() {
 #[test]
 fn the_user_says_where_an_index_lies_or_that_there_is_none() {
     for_each_transport(|transport| {
-        let (folder, elsewhere) = (temp_dir(), temp_dir());
-        let source = archive_in(&folder);
+        let (directory, elsewhere) = (temp_dir(), temp_dir());
+        let source = archive_in(&directory);
         for option in ["index=none", "index=memory"] {
             for _ in 0..2 {
                 let mount = Mount::new(transport, &source, &[option]);
@@ -254,16 +254,16 @@ fn the_user_says_where_an_index_lies_or_that_there_is_none() {
                 assert!(!mount.log().contains(WRITTEN), "{}", mount.log());
             }
         }
-        assert_eq!(files_in(folder.path()), ["x.tar"]);
+        assert_eq!(files_in(directory.path()), ["x.tar"]);
         let file = elsewhere.path().join("my index");
         let option = format!("index={}", file.display());
         shows(&Mount::new(transport, &source, &[&option]), 1);
         let before = identity(&file);
-        let by_folder = format!("index_dir={}", elsewhere.path().display());
+        let by_directory = format!("index_dir={}", elsewhere.path().display());
         shows(&Mount::new(transport, &source, &[&option]), 1);
         assert_eq!(identity(&file), before);
-        shows(&Mount::new(transport, &source, &[&by_folder]), 1);
-        assert_eq!(files_in(folder.path()), ["x.tar"]);
+        shows(&Mount::new(transport, &source, &[&by_directory]), 1);
+        assert_eq!(files_in(directory.path()), ["x.tar"]);
         let kept = files_in(elsewhere.path());
         assert!(kept.len() == 2 && kept[1].starts_with("x.tar-"), "{kept:?}");
         // `none` does not look at one that is there, `memory` does.
@@ -280,10 +280,10 @@ fn the_user_says_where_an_index_lies_or_that_there_is_none() {
 #[test]
 fn an_index_serves_every_view_of_its_container() {
     for_each_transport(|transport| {
-        let folder = temp_dir();
+        let directory = temp_dir();
         let inner = super::write::zip(&[super::write::stored("x", "x")]);
         let members: [(&str, &[u8]); 3] = [("in.zip", &inner), ("a", b"1"), ("a", b"2")];
-        let source = file_in(&folder, "x.tar", tar(&members));
+        let source = file_in(&directory, "x.tar", tar(&members));
         let names = |options: &[&str]| super::paths(&Mount::new(transport, &source, options));
         // Whatever the first mount keeps, the others show what they were asked for.
         let views: [(&[&str], &[&str]); 5] = [
@@ -305,9 +305,9 @@ fn an_index_serves_every_view_of_its_container() {
 
 #[test]
 fn a_file_that_is_no_index_is_not_replaced_by_one() {
-    let folder = temp_dir();
-    let source = archive_in(&folder);
-    let (bytes, precious) = (fs::read(&source).unwrap(), file_in(&folder, "precious", "work"));
+    let directory = temp_dir();
+    let source = archive_in(&directory);
+    let (bytes, precious) = (fs::read(&source).unwrap(), file_in(&directory, "precious", "work"));
     let index =
         |at: &Path| run(Command::new(FFRFS).arg("index").arg("--index").args([at, &source]));
     for path in [&source, &precious] {
@@ -317,7 +317,7 @@ fn a_file_that_is_no_index_is_not_replaced_by_one() {
     assert!(fs::read(&source).unwrap() == bytes);
     assert_eq!(fs::read(&precious).unwrap(), b"work");
     // An empty one, as mktemp makes it, is replaced; so is an index of another container.
-    let empty = file_in(&folder, "empty", "");
+    let empty = file_in(&directory, "empty", "");
     assert!(index(&empty).ok().stderr.contains("1 indexes written"));
     fs::write(&source, archive(2)).unwrap();
     assert!(index(&empty).ok().stderr.contains("1 indexes written"));
@@ -325,20 +325,21 @@ fn a_file_that_is_no_index_is_not_replaced_by_one() {
 
 #[test]
 fn one_file_cannot_be_the_index_of_several_containers() {
-    let folder = temp_dir();
-    let sources = [file_in(&folder, "x.tar", archive(1)), file_in(&folder, "y.tar", archive(2))];
+    let directory = temp_dir();
+    let sources =
+        [file_in(&directory, "x.tar", archive(1)), file_in(&directory, "y.tar", archive(2))];
     let mut command = Command::new(FFRFS);
     let outcome =
-        run(command.args(["index", "--index"]).arg(folder.path().join("i")).args(&sources));
+        run(command.args(["index", "--index"]).arg(directory.path().join("i")).args(&sources));
     assert_eq!(outcome.code, 1, "{}", outcome.stderr);
     assert!(outcome.stderr.contains("--index-dir"), "{}", outcome.stderr);
-    assert_eq!(files_in(folder.path()), ["x.tar", "y.tar"]);
+    assert_eq!(files_in(directory.path()), ["x.tar", "y.tar"]);
 }
 
 #[test]
 fn index_builds_ahead_and_says_what_it_wrote() {
-    let folder = temp_dir();
-    let source = archive_in(&folder);
+    let directory = temp_dir();
+    let source = archive_in(&directory);
     let index = |sources: &[&Path]| run(Command::new(FFRFS).arg("index").args(sources)).ok().stderr;
     let said = index(&[&source]);
     let path = beside(&source.canonicalize().unwrap());
@@ -347,7 +348,7 @@ fn index_builds_ahead_and_says_what_it_wrote() {
     let before = identity(&path);
     let said = index(&[&source]);
     assert!(said.contains("50 samples, 0 indexes written"), "{said}");
-    let other = file_in(&folder, "y.tar", archive(2));
+    let other = file_in(&directory, "y.tar", archive(2));
     let said = index(&[&source, &other]);
     assert!(said.contains("100 samples, 1 indexes written"), "{said}");
     assert!(said.contains("y.tar.ffrfs-index"), "{said}");
@@ -400,14 +401,14 @@ fn ctrl_c_while_an_index_is_built_leaves_no_file_behind() {
 #[test]
 fn mounts_that_index_at_the_same_time_all_show_the_right_bytes_and_leave_one_index() {
     for_each_transport(|transport: Transport| {
-        let folder = temp_dir();
-        let source = archive_in(&folder);
+        let directory = temp_dir();
+        let source = archive_in(&directory);
         std::thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| shows(&Mount::new(transport, &source, &[]), 1));
             }
         });
-        assert_eq!(files_in(folder.path()), ["x.tar", "x.tar.ffrfs-index"]);
+        assert_eq!(files_in(directory.path()), ["x.tar", "x.tar.ffrfs-index"]);
         let mount = Mount::new(transport, &source, &[]);
         shows(&mount, 1);
         assert!(!mount.log().contains(READ_AGAIN), "{}", mount.log());
@@ -417,8 +418,8 @@ fn mounts_that_index_at_the_same_time_all_show_the_right_bytes_and_leave_one_ind
 #[test]
 fn a_mount_outlives_the_index_that_it_was_made_from() {
     for_each_transport(|transport| {
-        let folder = temp_dir();
-        let source = archive_in(&folder);
+        let directory = temp_dir();
+        let source = archive_in(&directory);
         Mount::new(transport, &source, &[]).unmount();
         let mount = Mount::new(transport, &source, &[]);
         fs::remove_file(beside(&source)).unwrap();

@@ -15,8 +15,8 @@ fn expected(files: &[(&str, &[u8])]) -> Tree {
 }
 
 #[test]
-fn zip_and_tar_in_zip_are_folders_of_their_names() {
-    let folder = temp_dir();
+fn zip_and_tar_in_zip_are_directories_of_their_names() {
+    let directory = temp_dir();
     let large = noise(1, 200_000);
     let text = super::write::text(2, 30_000);
     let inner_zip = zip(&[stored("a/x", &large), deflated("a/text", &text)]);
@@ -29,7 +29,7 @@ fn zip_and_tar_in_zip_are_folders_of_their_names() {
         // Not served in place: it stays a file.
         deflated("packed.zip", &packed),
     ];
-    let outer = file_in(&folder, "outer.zip", zip(&members));
+    let outer = file_in(&directory, "outer.zip", zip(&members));
     let opened = expected(&[
         ("plain", b"plain"),
         ("sub/inner.zip/a/x", &large),
@@ -56,11 +56,11 @@ fn zip_and_tar_in_zip_are_folders_of_their_names() {
 }
 
 #[test]
-fn samples_in_a_tar_are_numbered_in_a_folder() {
-    let folder = temp_dir();
+fn samples_in_a_tar_are_numbered_in_a_directory() {
+    let directory = temp_dir();
     let samples = samples(12, 5000);
-    let ffr = fs::read(container_in(&folder, &samples)).unwrap();
-    let outer = file_in(&folder, "outer.tar", tar(&[("before", b"1"), ("d/in.ffr", &ffr)]));
+    let ffr = fs::read(container_in(&directory, &samples)).unwrap();
+    let outer = file_in(&directory, "outer.tar", tar(&[("before", b"1"), ("d/in.ffr", &ffr)]));
     for_each_transport(|transport| {
         let mount = Mount::new(transport, &outer, &["nested=1"]);
         assert_eq!(mount.read("before").unwrap(), b"1");
@@ -77,7 +77,7 @@ fn compressed_containers_within_are_read_in_the_middle() {
     if !have(Need::Program("gzip")) {
         return;
     }
-    let folder = temp_dir();
+    let directory = temp_dir();
     let large = super::write::text(3, 9 << 20);
     let gzip = |bytes: &[u8]| super::write::through("gzip", &["-c", "-1"], bytes);
     let inner = zip(&[
@@ -86,7 +86,7 @@ fn compressed_containers_within_are_read_in_the_middle() {
         stored("in.zip", zip(&[deflated("large", &large)])),
     ]);
     let outer =
-        file_in(&folder, "outer.tar", tar(&[("before", &noise(1, 999)), ("z.zip", &inner)]));
+        file_in(&directory, "outer.tar", tar(&[("before", &noise(1, 999)), ("z.zip", &inner)]));
     for_each_transport(|transport| {
         let mount = Mount::new(transport, &outer, &["nested=2"]);
         for name in ["z.zip/in.tar.gz/d/large", "z.zip/log.gz/log", "z.zip/in.zip/large"] {
@@ -104,10 +104,10 @@ fn compressed_containers_within_are_read_in_the_middle() {
 
 #[test]
 fn containers_are_opened_so_many_one_in_another() {
-    let folder = temp_dir();
+    let directory = temp_dir();
     let innermost = tar(&[("leaf", b"leaf")]);
     let middle = zip(&[stored("innermost.tar", &innermost), stored("m", "m")]);
-    let outer = file_in(&folder, "outer.tar", tar(&[("middle.zip", &middle), ("o", b"o")]));
+    let outer = file_in(&directory, "outer.tar", tar(&[("middle.zip", &middle), ("o", b"o")]));
     let one =
         expected(&[("middle.zip/innermost.tar", &innermost), ("middle.zip/m", b"m"), ("o", b"o")]);
     let two = expected(&[
@@ -127,11 +127,11 @@ fn containers_are_opened_so_many_one_in_another() {
 
 #[test]
 fn a_nested_container_that_is_damaged_stays_a_file_and_is_logged() {
-    let folder = temp_dir();
+    let directory = temp_dir();
     let good = zip(&[stored("x", "x")]);
     let bad = &good[..good.len() - 10];
     let members = [stored("good.zip", &good), stored("bad.zip", bad), stored("none.tar", "text")];
-    let outer = file_in(&folder, "outer.zip", zip(&members));
+    let outer = file_in(&directory, "outer.zip", zip(&members));
     let expected = expected(&[("good.zip/x", b"x"), ("bad.zip", bad), ("none.tar", b"text")]);
     for_each_transport(|transport| {
         let mount = Mount::new(transport, &outer, &["nested=1"]);
@@ -146,11 +146,11 @@ fn a_nested_container_that_is_damaged_stays_a_file_and_is_logged() {
 
 #[test]
 fn a_bad_sample_within_is_one_bad_file() {
-    let folder = temp_dir();
+    let directory = temp_dir();
     let inner = zip(&[stored("bad", noise(1, 3000)), stored("good", noise(2, 3000))]);
     let (outer, places) = super::write::zip_with_places(&[stored("in.zip", &inner)]);
     let at = inner.windows(3000).position(|window| window == noise(1, 3000)).unwrap();
-    let path = file_in(&folder, "outer.zip", outer);
+    let path = file_in(&directory, "outer.zip", outer);
     flip_byte(&path, places[0] + at as u64 + 1500);
     for_each_transport(|transport| {
         let mount = Mount::new(transport, &path, &["nested=1"]);

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// WebDataset-like shards: `count` of them, each with `each` pairs of picture and label, numbered on.
-fn shards(folder: &Path, count: usize, each: usize) -> Vec<PathBuf> {
+fn shards(directory: &Path, count: usize, each: usize) -> Vec<PathBuf> {
     let write = |shard: usize| {
         let keys = shard * each..(shard + 1) * each;
         let files: Vec<(String, Vec<u8>)> = keys
@@ -22,7 +22,7 @@ fn shards(folder: &Path, count: usize, each: usize) -> Vec<PathBuf> {
             })
             .collect();
         let members: Vec<_> = files.iter().map(|(name, b)| (name.as_str(), &b[..])).collect();
-        let path = folder.join(format!("train-{shard:06}.tar"));
+        let path = directory.join(format!("train-{shard:06}.tar"));
         fs::write(&path, tar(&members)).unwrap();
         path
     };
@@ -39,12 +39,12 @@ fn holds_keys(mount: &Mount, keys: std::ops::Range<usize>) {
 }
 
 #[test]
-fn shards_are_named_by_list_glob_folder_or_one_by_one() {
-    let folder = temp_dir();
-    let files = shards(folder.path(), 4, 5);
-    fs::write(folder.path().join("readme.txt"), "no container").unwrap();
+fn shards_are_named_by_list_glob_directory_or_one_by_one() {
+    let directory = temp_dir();
+    let files = shards(directory.path(), 4, 5);
+    fs::write(directory.path().join("readme.txt"), "no container").unwrap();
     for_each_transport(|transport| {
-        let mount = |source: &str| Mount::new(transport, folder.path().join(source), &[]);
+        let mount = |source: &str| Mount::new(transport, directory.path().join(source), &[]);
         holds_keys(&mount("train-*.tar"), 0..20);
         holds_keys(&mount("train-00000[12].tar"), 5..15);
         holds_keys(&mount("train-00000?.tar"), 0..20);
@@ -59,39 +59,39 @@ fn shards_are_named_by_list_glob_folder_or_one_by_one() {
 
 #[test]
 fn a_list_with_a_missing_shard_and_a_glob_without_files_are_refused_by_name() {
-    let folder = temp_dir();
-    shards(folder.path(), 2, 1);
+    let directory = temp_dir();
+    shards(directory.path(), 2, 1);
     for (source, says) in
         [("train-{000000..000002}.tar", "train-000002.tar"), ("val-*.tar", "no file matches")]
     {
-        let outcome = super::refused(&folder.path().join(source), &[]);
+        let outcome = super::refused(&directory.path().join(source), &[]);
         assert_eq!(outcome.code, 2, "{}", outcome.stderr);
         assert!(outcome.stderr.contains(says), "{}", outcome.stderr);
     }
 }
 
 #[test]
-fn layout_shards_gives_each_container_a_folder() {
-    let folder = temp_dir();
-    let sub = folder.path().join("sub");
+fn layout_shards_gives_each_container_a_directory() {
+    let directory = temp_dir();
+    let sub = directory.path().join("sub");
     fs::create_dir(&sub).unwrap();
-    let files = shards(folder.path(), 2, 2);
+    let files = shards(directory.path(), 2, 2);
     let numbered = samples(3, 900);
-    let ffr = container_in(&folder, &numbered);
+    let ffr = container_in(&directory, &numbered);
     let twin = sub.join("train-000000.tar");
     fs::write(&twin, tar(&[("only", b"one")])).unwrap();
     for_each_transport(|transport| {
         let sources = [&files[0], &files[1], &ffr, &twin].map(PathBuf::as_path);
         let mount = Mount::of(transport, &sources, &["layout=shards"]);
-        let mut folders = mount.list("");
-        folders.sort();
+        let mut directories = mount.list("");
+        directories.sort();
         assert_eq!(
-            folders,
+            directories,
             ["data.ffr", "train-000000.tar", "train-000000.tar (1)", "train-000001.tar"]
         );
         assert_eq!(mount.read("train-000001.tar/000003.cls").unwrap(), b"3");
         assert_eq!(mount.read("train-000000.tar (1)/only").unwrap(), b"one");
-        // Numbers begin anew in each folder.
+        // Numbers begin anew in each directory.
         for (number, sample) in numbered.iter().enumerate() {
             assert!(mount.read(format!("data.ffr/{number:06}")).unwrap() == *sample);
         }
@@ -100,9 +100,9 @@ fn layout_shards_gives_each_container_a_folder() {
 
 #[test]
 fn layout_merge_makes_one_tree_and_numbers_equal_names() {
-    let folder = temp_dir();
+    let directory = temp_dir();
     let write = |name: &str, bytes: Vec<u8>| {
-        let path = folder.path().join(name);
+        let path = directory.path().join(name);
         fs::write(&path, bytes).unwrap();
         path
     };
@@ -123,10 +123,10 @@ fn layout_merge_makes_one_tree_and_numbers_equal_names() {
 
 #[test]
 fn two_hundred_shards_are_one_mount() {
-    let folder = temp_dir();
-    shards(folder.path(), 200, 2);
+    let directory = temp_dir();
+    shards(directory.path(), 200, 2);
     for_each_transport(|transport| {
-        let mount = Mount::new(transport, folder.path().join("train-{000000..000199}.tar"), &[]);
+        let mount = Mount::new(transport, directory.path().join("train-{000000..000199}.tar"), &[]);
         holds_keys(&mount, 0..400);
         assert_eq!(mount.info()["containers"].as_array().unwrap().len(), 200);
     });
@@ -134,19 +134,19 @@ fn two_hundred_shards_are_one_mount() {
 
 #[test]
 fn one_bad_shard_refuses_the_mount_and_is_named() {
-    let folder = temp_dir();
-    let files = shards(folder.path(), 3, 3);
+    let directory = temp_dir();
+    let files = shards(directory.path(), 3, 3);
     fs::write(&files[1], &fs::read(&files[1]).unwrap()[..1000]).unwrap();
-    let outcome = super::refused(&folder.path().join("train-*.tar"), &[]);
+    let outcome = super::refused(&directory.path().join("train-*.tar"), &[]);
     assert_eq!(outcome.code, 3, "{}", outcome.stderr);
     assert!(outcome.stderr.contains("train-000001.tar"), "{}", outcome.stderr);
 }
 
 #[test]
 fn ls_cat_and_info_take_shards_too() {
-    let folder = temp_dir();
-    shards(folder.path(), 3, 2);
-    let source = folder.path().join("train-*.tar");
+    let directory = temp_dir();
+    shards(directory.path(), 3, 2);
+    let source = directory.path().join("train-*.tar");
     let ffrfs = |args: &[&str]| {
         let source = source.to_str().unwrap();
         let args = args.iter().map(|arg| if *arg == "SOURCE" { source } else { arg });

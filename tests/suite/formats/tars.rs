@@ -8,12 +8,12 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::Command;
 
-/// A folder with files of all kinds, and one for archives of it.
+/// A directory with files of all kinds, and one for archives of it.
 fn planted() -> (TempDir, TempDir) {
-    let folder = temp_dir();
-    plant(folder.path());
-    plant_links_and_holes(folder.path());
-    (folder, temp_dir())
+    let directory = temp_dir();
+    plant(directory.path());
+    plant_links_and_holes(directory.path());
+    (directory, temp_dir())
 }
 
 #[test]
@@ -21,7 +21,7 @@ fn what_gnu_tar_packs_is_shown_with_modes_times_and_links() {
     if !have(Need::Program("tar")) {
         return;
     }
-    let (folder, archives) = planted();
+    let (directory, archives) = planted();
     let archive = archives.path().join("x.tar");
     let target = archive.to_str().unwrap();
     for (options, times) in [
@@ -32,10 +32,10 @@ fn what_gnu_tar_packs_is_shown_with_modes_times_and_links() {
         (&["--format=posix", "--sparse", "--sparse-version=0.0"], Times::Nanoseconds),
         (&["--format=posix", "--sparse", "--sparse-version=1.0"], Times::Nanoseconds),
     ] {
-        run_in(folder.path(), "tar", &[options, &["-cf", target, "."]].concat());
+        run_in(directory.path(), "tar", &[options, &["-cf", target, "."]].concat());
         for_each_transport(|transport| {
             let mount = Mount::new(transport, &archive, &[]);
-            compare(folder.path(), &mount, times);
+            compare(directory.path(), &mount, times);
             let ino = |name: &str| fs::metadata(mount.path(name)).unwrap().ino();
             assert_eq!(ino("a/plain"), ino("second name"), "two names of one file");
             assert_ne!(ino("a/plain"), ino("a/text.txt"));
@@ -59,12 +59,12 @@ fn holes_that_gnu_tar_found_are_holes() {
     if !have(Need::Program("tar")) {
         return;
     }
-    let (folder, archives) = planted();
+    let (directory, archives) = planted();
     let archive = archives.path().join("x.tar");
     let expected: Vec<_> = (0..30).map(|piece| (piece << 16, (piece << 16) + 4096)).collect();
     for options in [&["--format=gnu"][..], &["--format=posix", "--sparse-version=0.1"]] {
         let pack = [options, &["--sparse", "-cf", archive.to_str().unwrap(), "holes", "a"]];
-        run_in(folder.path(), "tar", &pack.concat());
+        run_in(directory.path(), "tar", &pack.concat());
         for_each_transport(|transport| {
             let mount = Mount::new(transport, &archive, &[]);
             let holes = mount.path("holes");
@@ -73,7 +73,7 @@ fn holes_that_gnu_tar_found_are_holes() {
             assert_eq!((stat.size(), stat.blocks()), (30 << 16, 30 * 8));
             let du = run(Command::new("du").args(["-B1"]).arg(&holes)).ok().text();
             assert_eq!(du.split('\t').next(), Some("122880"));
-            run(Command::new("cmp").arg(&holes).arg(folder.path().join("holes"))).ok();
+            run(Command::new("cmp").arg(&holes).arg(directory.path().join("holes"))).ok();
             // A copy that looks for holes finds them.
             let copy = mount.scratch().join("copy");
             run(Command::new("cp").arg("--sparse=auto").arg(&holes).arg(&copy)).ok();
@@ -89,13 +89,13 @@ fn what_bsdtar_packs_is_shown() {
     if !have(Need::Program("bsdtar")) {
         return;
     }
-    let (folder, archives) = planted();
+    let (directory, archives) = planted();
     let archive = archives.path().join("x.tar");
     for (format, times) in [("pax", Times::Nanoseconds), ("gnutar", Times::Seconds)] {
         let pack = ["--format", format, "-cf", archive.to_str().unwrap(), "."];
-        run_in(folder.path(), "bsdtar", &pack);
+        run_in(directory.path(), "bsdtar", &pack);
         for_each_transport(|transport| {
-            compare(folder.path(), &Mount::new(transport, &archive, &[]), times);
+            compare(directory.path(), &Mount::new(transport, &archive, &[]), times);
         });
     }
 }
@@ -106,21 +106,21 @@ fn what_pythons_tarfile_packs_is_shown() {
         return;
     }
     const PACK: &str = "import sys, tarfile
-folder, archive, format = sys.argv[1:]
-with tarfile.open(archive, 'w', format=getattr(tarfile, format)) as tar: tar.add(folder, '.')";
-    let (folder, archives) = planted();
+directory, archive, format = sys.argv[1:]
+with tarfile.open(archive, 'w', format=getattr(tarfile, format)) as tar: tar.add(directory, '.')";
+    let (directory, archives) = planted();
     let archive = archives.path().join("x.tar");
     for format in ["GNU_FORMAT", "PAX_FORMAT", "USTAR_FORMAT"] {
-        let args = [folder.path(), &archive, Path::new(format)];
+        let args = [directory.path(), &archive, Path::new(format)];
         python(PACK, &args).ok();
         for_each_transport(|transport| {
             // It keeps times as floating-point numbers.
-            compare(folder.path(), &Mount::new(transport, &archive, &[]), Times::Seconds);
+            compare(directory.path(), &Mount::new(transport, &archive, &[]), Times::Seconds);
         });
     }
 }
 
-/// Members with names that no folder can hold, or that lead out of it.
+/// Members with names that no directory can hold, or that lead out of it.
 const HOSTILE: &str = r#"
 import io, sys, tarfile
 names = ["../../outside", "/absolute", "a/../../up", "n" * 300 + ".jpg", "dir/" + "m" * 400,
@@ -143,8 +143,8 @@ fn names_that_lead_out_are_shown_escaped_and_within() {
     if !have(Need::Program("python3")) {
         return;
     }
-    let folder = temp_dir();
-    let archive = folder.path().join("x.tar");
+    let directory = temp_dir();
+    let archive = directory.path().join("x.tar");
     python(HOSTILE, &[&archive]).ok();
     for_each_transport(|transport| {
         let mount = Mount::new(transport, &archive, &[]);
@@ -173,7 +173,7 @@ fn names_that_lead_out_are_shown_escaped_and_within() {
         };
         assert_eq!(cut("nnn", ".jpg"), "member 3");
         assert_eq!(cut("dir/mmm", ""), "member 4");
-        // `..` alone is a folder already: the file has a number.
+        // `..` alone is a directory already: the file has a number.
         let dots = all.iter().find(|(_, bytes)| *bytes == b"member 8").unwrap().0;
         assert_eq!(dots, "%2E%2E (1)");
         let after =
@@ -185,10 +185,10 @@ fn names_that_lead_out_are_shown_escaped_and_within() {
 
 #[test]
 fn several_members_of_one_name_are_shown_as_dup_says() {
-    let folder = temp_dir();
+    let directory = temp_dir();
     let members: [(&str, &[u8]); 4] =
         [("x.txt", b"one"), ("d/y", b"y"), ("x.txt", b"two!"), ("x.txt", b"three")];
-    let archive = file_in(&folder, "x.tar", super::write::tar(&members));
+    let archive = file_in(&directory, "x.tar", super::write::tar(&members));
     for_each_transport(|transport| {
         let shown = |option: &str| super::tree(Mount::new(transport, &archive, &[option]).point());
         let number = shown("dup=number");
@@ -207,9 +207,9 @@ fn several_members_of_one_name_are_shown_as_dup_says() {
 }
 
 #[test]
-fn an_archive_without_members_is_an_empty_folder() {
-    let folder = temp_dir();
-    let archive = file_in(&folder, "x.tar", super::write::tar(&[]));
+fn an_archive_without_members_is_an_empty_directory() {
+    let directory = temp_dir();
+    let archive = file_in(&directory, "x.tar", super::write::tar(&[]));
     for_each_transport(|transport| {
         let mount = Mount::new(transport, &archive, &[]);
         assert!(paths(&mount).is_empty() && found(mount.point(), Times::Seconds).is_empty());
@@ -221,24 +221,24 @@ fn cat_gives_what_a_mount_gives() {
     if !have(Need::Program("tar")) {
         return;
     }
-    let (folder, archives) = planted();
+    let (directory, archives) = planted();
     let archive = archives.path().join("x.tar");
-    run_in(folder.path(), "tar", &["--sparse", "-cf", archive.to_str().unwrap(), "."]);
+    run_in(directory.path(), "tar", &["--sparse", "-cf", archive.to_str().unwrap(), "."]);
     run(Command::new("gzip").arg("-k").arg(&archive)).ok();
     for source in [&archive, &archives.path().join("x.tar.gz")] {
         for name in ["holes", "a/text.txt", "second name", "a/deep/nothing", "ünï/日本.txt"] {
             let cat = run(Command::new(FFRFS).arg("cat").arg(source).arg(name)).ok();
-            assert!(cat.stdout == fs::read(folder.path().join(name)).unwrap(), "{name}");
+            assert!(cat.stdout == fs::read(directory.path().join(name)).unwrap(), "{name}");
         }
         run(Command::new(FFRFS).arg("verify").arg(source)).ok();
     }
 }
 
 #[test]
-fn a_member_that_is_called_as_the_control_folder_does_not_take_its_place() {
-    let folder = temp_dir();
+fn a_member_that_is_called_as_the_control_directory_does_not_take_its_place() {
+    let directory = temp_dir();
     let members: [(&str, &[u8]); 2] = [(".ffrfs/info.json", b"not this"), ("x", b"x")];
-    let archive = file_in(&folder, "x.tar", super::write::tar(&members));
+    let archive = file_in(&directory, "x.tar", super::write::tar(&members));
     for_each_transport(|transport| {
         // The second time by the kept names.
         for _ in 0..2 {
@@ -254,8 +254,8 @@ fn a_member_that_is_called_as_the_control_folder_does_not_take_its_place() {
 
 #[test]
 fn options_of_names_that_mean_nothing_for_members_are_refused() {
-    let folder = temp_dir();
-    let archive = file_in(&folder, "x.tar", super::write::tar(&[("x", b"x")]));
+    let directory = temp_dir();
+    let archive = file_in(&directory, "x.tar", super::write::tar(&[("x", b"x")]));
     for option in ["suffix=.jpg", "fanout=10"] {
         // Also by the kept names.
         for _ in 0..2 {

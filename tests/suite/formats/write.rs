@@ -143,7 +143,8 @@ pub(super) fn through(program: &str, args: &[&str], bytes: &[u8]) -> Vec<u8> {
 
 /// Text that deflates well, and not to nothing: the same for the same `seed`.
 pub(super) fn text(seed: u64, length: usize) -> Vec<u8> {
-    const WORDS: [&str; 8] = ["sample ", "of ", "a ", "dataset, ", "line\n", "folder ", "x", "42 "];
+    const WORDS: [&str; 8] =
+        ["sample ", "of ", "a ", "dataset, ", "line\n", "directory ", "x", "42 "];
     let mut out = Vec::with_capacity(length + 16);
     for byte in crate::common::noise(seed, length) {
         out.extend_from_slice(WORDS[usize::from(byte % 8)].as_bytes());

@@ -16,14 +16,14 @@ fn what_info_zip_packs_is_shown_with_modes_times_and_links() {
     if !have(Need::Program("zip")) {
         return;
     }
-    let (folder, archives) = (temp_dir(), temp_dir());
-    plant(folder.path());
+    let (directory, archives) = (temp_dir(), temp_dir());
+    plant(directory.path());
     for (number, options) in [&["-0"][..], &["-9"], &["-6", "-n", ".bin:.txt"]].iter().enumerate() {
         let archive = archives.path().join(format!("{number}.zip"));
         let pack = [*options, &["-q", "-r", "-y", archive.to_str().unwrap(), "."]];
-        run_in(folder.path(), "zip", &pack.concat());
+        run_in(directory.path(), "zip", &pack.concat());
         for_each_transport(|transport| {
-            compare(folder.path(), &Mount::new(transport, &archive, &[]), Times::Seconds);
+            compare(directory.path(), &Mount::new(transport, &archive, &[]), Times::Seconds);
         });
     }
 }
@@ -33,16 +33,16 @@ fn what_bsdtar_packs_as_zip_is_shown() {
     if !have(Need::Program("bsdtar")) {
         return;
     }
-    let (folder, archives) = (temp_dir(), temp_dir());
-    plant(folder.path());
+    let (directory, archives) = (temp_dir(), temp_dir());
+    plant(directory.path());
     let archive = archives.path().join("x.zip");
     for compression in ["store", "deflate"] {
         let option = format!("zip:compression={compression}");
         let target = archive.to_str().unwrap();
         let pack = ["--format", "zip", "--options", &option, "-cf", target, "."];
-        run_in(folder.path(), "bsdtar", &pack);
+        run_in(directory.path(), "bsdtar", &pack);
         for_each_transport(|transport| {
-            compare(folder.path(), &Mount::new(transport, &archive, &[]), Times::Seconds);
+            compare(directory.path(), &Mount::new(transport, &archive, &[]), Times::Seconds);
         });
     }
 }
@@ -50,21 +50,21 @@ fn what_bsdtar_packs_as_zip_is_shown() {
 #[test]
 fn what_7z_packs_with_each_method_is_shown() {
     let Some(program) = one_of(&["7z", "7zz"]) else { return };
-    let (folder, archives) = (temp_dir(), temp_dir());
-    fs::create_dir_all(folder.path().join("sub/empty")).unwrap();
-    fs::write(folder.path().join("sub/text ü.txt"), write::text(1, 200_000)).unwrap();
-    fs::write(folder.path().join("noise"), noise(2, 100_000)).unwrap();
-    fs::write(folder.path().join("nothing"), b"").unwrap();
+    let (directory, archives) = (temp_dir(), temp_dir());
+    fs::create_dir_all(directory.path().join("sub/empty")).unwrap();
+    fs::write(directory.path().join("sub/text ü.txt"), write::text(1, 200_000)).unwrap();
+    fs::write(directory.path().join("noise"), noise(2, 100_000)).unwrap();
+    fs::write(directory.path().join("nothing"), b"").unwrap();
     for method in ["Copy", "Deflate", "Deflate64", "BZip2", "LZMA", "PPMd"] {
         let archive = archives.path().join(format!("{method}.zip"));
         let option = format!("-mm={method}");
         run_in(
-            folder.path(),
+            directory.path(),
             program,
             &["a", "-tzip", "-y", &option, archive.to_str().unwrap(), "."],
         );
         for_each_transport(|transport| {
-            compare(folder.path(), &Mount::new(transport, &archive, &[]), Times::Seconds);
+            compare(directory.path(), &Mount::new(transport, &archive, &[]), Times::Seconds);
         });
     }
 }
@@ -84,20 +84,20 @@ fn what_pythons_zipfile_packs_with_mixed_methods_is_shown() {
     if !have(Need::Program("python3")) {
         return;
     }
-    let (folder, archives) = (temp_dir(), temp_dir());
+    let (directory, archives) = (temp_dir(), temp_dir());
     let archive = archives.path().join("x.zip");
     for number in 0..24 {
-        let sub = folder.path().join(format!("{}/ordner ü", number % 3));
+        let sub = directory.path().join(format!("{}/ordner ü", number % 3));
         fs::create_dir_all(&sub).unwrap();
         let bytes = if number % 2 == 0 { noise(number, 5000) } else { write::text(number, 90_000) };
         let path = sub.join(format!("{number:03}.bin"));
         fs::write(&path, bytes).unwrap();
         fs::set_permissions(&path, Permissions::from_mode(0o640)).unwrap();
     }
-    python(PYTHON_PACKS, &[folder.path(), &archive]).ok();
+    python(PYTHON_PACKS, &[directory.path(), &archive]).ok();
     for_each_transport(|transport| {
         let mount = Mount::new(transport, &archive, &[]);
-        super::same_content(folder.path(), mount.point());
+        super::same_content(directory.path(), mount.point());
         let files = found(mount.point(), Times::Seconds);
         let files: Vec<_> = files.iter().filter(|line| line.starts_with("f ")).collect();
         assert_eq!(files.len(), 24);
@@ -114,8 +114,8 @@ fn times_of_dos_are_shown_as_utc() {
 import sys, zipfile
 with zipfile.ZipFile(sys.argv[1], 'w') as archive:
     archive.writestr(zipfile.ZipInfo('x', (2001, 9, 9, 1, 46, 40)), b'x')";
-    let folder = temp_dir();
-    let archive = folder.path().join("x.zip");
+    let directory = temp_dir();
+    let archive = directory.path().join("x.zip");
     python(PACK, &[&archive]).ok();
     for_each_transport(|transport| {
         let mount = Mount::new(transport, &archive, &[]);
@@ -148,9 +148,9 @@ fn names_in_other_character_sets_are_shown_as_meant() {
     if !have(Need::Program("python3")) {
         return;
     }
-    let folder = temp_dir();
-    python(NAMES, &[folder.path()]).ok();
-    let zip = |name: &str| folder.path().join(format!("{name}.zip"));
+    let directory = temp_dir();
+    python(NAMES, &[directory.path()]).ok();
+    let zip = |name: &str| directory.path().join(format!("{name}.zip"));
     for_each_transport(|transport| {
         for (name, option) in [
             ("cp437", &["encoding=cp437"][..]),
@@ -177,7 +177,7 @@ fn names_in_other_character_sets_are_shown_as_meant() {
 
 #[test]
 fn several_members_of_one_name_are_shown_as_dup_says() {
-    let folder = temp_dir();
+    let directory = temp_dir();
     let members = [
         stored("d/", ""),
         stored("d/x.txt", "one"),
@@ -186,7 +186,7 @@ fn several_members_of_one_name_are_shown_as_dup_says() {
         stored("y", "y"),
         stored("d/x.txt", "three"),
     ];
-    let archive = file_in(&folder, "x.zip", write::zip(&members));
+    let archive = file_in(&directory, "x.zip", write::zip(&members));
     for_each_transport(|transport| {
         let shown = |option: &[&str]| tree(Mount::new(transport, &archive, option).point());
         let number = shown(&[]);
@@ -207,12 +207,12 @@ fn several_members_of_one_name_are_shown_as_dup_says() {
 }
 
 #[test]
-fn a_folder_keeps_its_name_and_a_file_of_the_same_name_has_a_number() {
-    let folder = temp_dir();
+fn a_directory_keeps_its_name_and_a_file_of_the_same_name_has_a_number() {
+    let directory = temp_dir();
     let file_first = [stored("x", "file"), stored("x", "2"), stored("x/y", "in it")];
-    let folder_first = [stored("x/y", "in it"), stored("x", "file"), stored("x", "2")];
-    for members in [file_first, folder_first] {
-        let archive = file_in(&folder, "x.zip", write::zip(&members));
+    let directory_first = [stored("x/y", "in it"), stored("x", "file"), stored("x", "2")];
+    for members in [file_first, directory_first] {
+        let archive = file_in(&directory, "x.zip", write::zip(&members));
         for_each_transport(|transport| {
             for (option, files) in [
                 ("dup=number", &[&b"file"[..], b"2"][..]),
@@ -231,7 +231,7 @@ fn a_folder_keeps_its_name_and_a_file_of_the_same_name_has_a_number() {
 
 #[test]
 fn names_that_lead_out_are_shown_escaped_and_within() {
-    let folder = temp_dir();
+    let directory = temp_dir();
     let long = format!("{}.jpg", "n".repeat(300));
     let members = [
         stored("../../outside", "0"),
@@ -244,7 +244,7 @@ fn names_that_lead_out_are_shown_escaped_and_within() {
         stored("..", "7"),
         stored("", "8"),
     ];
-    let archive = file_in(&folder, "x.zip", write::zip(&members));
+    let archive = file_in(&directory, "x.zip", write::zip(&members));
     for_each_transport(|transport| {
         let mount = Mount::new(transport, &archive, &[]);
         let all = tree(mount.point());
@@ -266,9 +266,9 @@ fn names_that_lead_out_are_shown_escaped_and_within() {
 }
 
 #[test]
-fn an_archive_without_members_is_an_empty_folder() {
-    let folder = temp_dir();
-    let archive = file_in(&folder, "x.zip", write::zip(&[]));
+fn an_archive_without_members_is_an_empty_directory() {
+    let directory = temp_dir();
+    let archive = file_in(&directory, "x.zip", write::zip(&[]));
     assert_eq!(fs::metadata(&archive).unwrap().len(), 22);
     for_each_transport(|transport| {
         assert!(paths(&Mount::new(transport, &archive, &[])).is_empty());
@@ -278,10 +278,10 @@ fn an_archive_without_members_is_an_empty_folder() {
 #[test]
 fn stored_members_are_mapped_and_read_in_any_order() {
     use std::os::unix::fs::FileExt;
-    let folder = temp_dir();
+    let directory = temp_dir();
     let data = noise(9, 700_000);
     let members = [stored("first", noise(1, 999)), stored("large", &data), deflated("last", &data)];
-    let archive = file_in(&folder, "x.zip", write::zip(&members));
+    let archive = file_in(&directory, "x.zip", write::zip(&members));
     for_each_transport(|transport| {
         let mount = Mount::new(transport, &archive, &[]);
         for name in ["large", "last"] {
@@ -306,10 +306,10 @@ fn one_frame(data: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn members_that_cannot_be_read_in_the_middle_are_decoded_to_the_folder_that_spool_names() {
-    let (folder, spool) = (temp_dir(), temp_dir());
+fn members_that_cannot_be_read_in_the_middle_are_decoded_to_the_directory_that_spool_names() {
+    let (directory, spool) = (temp_dir(), temp_dir());
     let data = [write::text(4, 100_000), vec![0; 66 << 20], noise(5, 300_001)].concat();
-    let archive = file_in(&folder, "x.zip", one_frame(&data));
+    let archive = file_in(&directory, "x.zip", one_frame(&data));
     let option = format!("spool={}", spool.path().display());
     for_each_transport(|transport| {
         let without = Mount::new(transport, &archive, &[]);
@@ -333,16 +333,16 @@ fn members_that_cannot_be_read_in_the_middle_are_decoded_to_the_folder_that_spoo
         // It has no name, and goes with the mount.
         assert_eq!(fs::read_dir(spool.path()).unwrap().count(), 0);
     });
-    let missing = format!("spool={}", folder.path().join("missing").display());
+    let missing = format!("spool={}", directory.path().join("missing").display());
     let outcome = super::refused(&archive, &[&missing]);
     assert!(outcome.code == 6 && outcome.stderr.contains("missing"), "{}", outcome.stderr);
 }
 
 #[test]
 fn a_spooled_member_with_a_wrong_byte_gives_no_byte_at_all() {
-    let (folder, spool) = (temp_dir(), temp_dir());
+    let (directory, spool) = (temp_dir(), temp_dir());
     let data = [vec![0; 66 << 20], noise(5, 300_001)].concat();
-    let archive = file_in(&folder, "x.zip", one_frame(&data));
+    let archive = file_in(&directory, "x.zip", one_frame(&data));
     // In the noise, which zstd cannot make smaller.
     let length = fs::metadata(&archive).unwrap().len();
     flip_byte(&archive, length - 100_000);
@@ -360,9 +360,9 @@ fn a_full_spool_is_an_error_that_says_so_and_can_be_tried_again() {
     if !have(Need::Root) {
         return;
     }
-    let folder = temp_dir();
+    let directory = temp_dir();
     let data = vec![0; 66 << 20];
-    let archive = file_in(&folder, "x.zip", one_frame(&data));
+    let archive = file_in(&directory, "x.zip", one_frame(&data));
     for_each_transport(|transport| {
         let disk = temp_dir();
         let spool = Tmpfs::new(disk.path().join("spool"), "20m");

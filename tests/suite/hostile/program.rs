@@ -5,7 +5,7 @@ use super::super::common::{
     mount_command, run, temp_dir,
 };
 use super::{Files, Model, pack, raw, small};
-use ffrfs::format::ffrecord::PACKED_FOLDER_MAGIC;
+use ffrfs::format::ffrecord::PACKED_DIRECTORY_MAGIC;
 use ffrfs::vfs::Errno;
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -42,18 +42,18 @@ fn try_commands(source: &Path, what: &str) {
 
 /// A mount that may be refused; unmounted when it is dropped.
 struct Attempt {
-    folder: TempDir,
+    directory: TempDir,
     outcome: Outcome,
     pid: i32,
 }
 
 impl Attempt {
     fn new(transport: Transport, source: &Path, options: &[&str]) -> Self {
-        let folder = temp_dir();
-        let outcome = run(&mut mount_command(transport, &[source], folder.path(), options));
-        let mut attempt = Self { folder, outcome, pid: 0 };
+        let directory = temp_dir();
+        let outcome = run(&mut mount_command(transport, &[source], directory.path(), options));
+        let mut attempt = Self { directory, outcome, pid: 0 };
         if attempt.outcome.code == 0 {
-            let info = fs::read(attempt.folder.path().join(".ffrfs/info.json")).unwrap();
+            let info = fs::read(attempt.directory.path().join(".ffrfs/info.json")).unwrap();
             let info: serde_json::Value = serde_json::from_slice(&info).unwrap();
             attempt.pid = info["pid"].as_i64().unwrap() as i32;
         }
@@ -64,7 +64,7 @@ impl Attempt {
         let mut files = Files::new();
         let mut pending = vec![PathBuf::new()];
         while let Some(below) = pending.pop() {
-            for entry in fs::read_dir(self.folder.path().join(&below)).unwrap() {
+            for entry in fs::read_dir(self.directory.path().join(&below)).unwrap() {
                 let entry = entry.unwrap();
                 let path = below.join(entry.file_name());
                 if entry.file_type().unwrap().is_dir() {
@@ -82,7 +82,7 @@ impl Attempt {
 
 impl Drop for Attempt {
     fn drop(&mut self) {
-        clean_up(self.folder.path(), self.pid);
+        clean_up(self.directory.path(), self.pid);
     }
 }
 
@@ -105,8 +105,8 @@ fn damages(model: &Model) -> Vec<(String, Vec<u8>)> {
 #[test]
 fn damaged_containers_do_a_mount_no_harm() {
     for_each_transport(|transport| {
-        let folder = temp_dir();
-        let source = folder.path().join("damaged.ffr");
+        let directory = temp_dir();
+        let source = directory.path().join("damaged.ffr");
         let mut mounted = 0;
         for (kind, model) in Model::all().iter().enumerate() {
             // Every damage meets two kinds of containers.
@@ -131,8 +131,8 @@ fn damaged_containers_do_a_mount_no_harm() {
 
 #[test]
 fn damaged_containers_do_the_commands_no_harm() {
-    let folder = temp_dir();
-    let source = folder.path().join("damaged.ffr");
+    let directory = temp_dir();
+    let source = directory.path().join("damaged.ffr");
     for (kind, model) in Model::all().iter().enumerate() {
         for (what, bytes) in damages(model).into_iter().skip(kind).step_by(4) {
             fs::write(&source, &bytes).unwrap();
@@ -143,8 +143,8 @@ fn damaged_containers_do_the_commands_no_harm() {
 
 #[test]
 fn giant_counts_and_offsets_take_neither_memory_nor_time() {
-    let folder = temp_dir();
-    let source = folder.path().join("giant.ffr");
+    let directory = temp_dir();
+    let source = directory.path().join("giant.ffr");
     let most = i64::MAX;
     for (count, offsets) in [
         (most, vec![48, 49, 50]),
@@ -170,8 +170,8 @@ fn giant_counts_and_offsets_take_neither_memory_nor_time() {
 #[test]
 fn giant_samples_that_are_not_there_can_be_mounted_and_give_eio() {
     for_each_transport(|transport| {
-        let folder = temp_dir();
-        let source = folder.path().join("giant.ffr");
+        let directory = temp_dir();
+        let source = directory.path().join("giant.ffr");
         let most = i64::MAX;
         for offsets in [[48, 50, most], [48, most - 1, most], [most, most, most], [48, 50, 1 << 62]]
         {
@@ -215,8 +215,8 @@ fn bombs(file: &Path) -> Vec<(&'static str, Vec<u8>)> {
     }
     laughs.push(b'.');
     let mut wide = [&b"}(\x8c\xff"[..], &[b'n'; 255], b"q\0}"].concat();
-    for folder in 0..50_000u32 {
-        let name = folder.to_string();
+    for directory in 0..50_000u32 {
+        let name = directory.to_string();
         wide.extend_from_slice(
             &[&[0x8c, name.len() as u8][..], name.as_bytes(), b"}h\0}s"].concat(),
         );
@@ -229,10 +229,10 @@ fn bombs(file: &Path) -> Vec<(&'static str, Vec<u8>)> {
             [b"\x80\x04\x8c\x05posix\x8c\x06system\x93", touch.as_bytes()].concat(),
         ),
         ("eval", b"c__builtin__\neval\n(S'open(\"x\",\"w\")'\ntR.".to_vec()),
-        ("shared folders", laughs),
-        ("a folder that holds itself", b"}q\0(\x8c\x01ah\0u.".to_vec()),
+        ("shared directories", laughs),
+        ("a directory that holds itself", b"}q\0(\x8c\x01ah\0u.".to_vec()),
         ("repeated long names", wide),
-        ("deep folders", repeat(b"}(\x8c\x01a", 100_000, b"}.")),
+        ("deep directories", repeat(b"}(\x8c\x01a", 100_000, b"}.")),
         ("marks without end", repeat(b"(", 4 << 20, b".")),
         ("values without end", repeat(b"}", 4 << 20, b".")),
         ("memo without end", repeat(b"\x94", 1 << 20, b".")),
@@ -253,13 +253,13 @@ fn bombs(file: &Path) -> Vec<(&'static str, Vec<u8>)> {
 
 #[test]
 fn pickle_bombs_are_samples_of_a_flat_dataset() {
-    let folder = temp_dir();
-    let victim = folder.path().join("victim");
-    let source = folder.path().join("bomb.ffr");
+    let directory = temp_dir();
+    let victim = directory.path().join("victim");
+    let source = directory.path().join("bomb.ffr");
     let bombs = bombs(&victim);
     for (what, bomb) in &bombs {
         let mut samples = small();
-        samples.push([PACKED_FOLDER_MAGIC, bomb].concat());
+        samples.push([PACKED_DIRECTORY_MAGIC, bomb].concat());
         fs::write(&source, pack(&samples)).unwrap();
         let listed = tame(&["ls"], &source);
         assert_eq!(listed.code, 0, "{what}: {}", listed.stderr);
@@ -270,7 +270,7 @@ fn pickle_bombs_are_samples_of_a_flat_dataset() {
     for_each_transport(|transport| {
         for (what, bomb) in bombs.iter().step_by(3) {
             let mut samples = small();
-            samples.push([PACKED_FOLDER_MAGIC, bomb].concat());
+            samples.push([PACKED_DIRECTORY_MAGIC, bomb].concat());
             fs::write(&source, pack(&samples)).unwrap();
             let mount = Mount::new(transport, &source, &[]);
             let mut names = mount.list("");

@@ -13,8 +13,8 @@ use std::sync::Arc;
 
 /// An archive of a few small files, two of which have holes.
 fn archive() -> Vec<u8> {
-    let folder = temp_dir();
-    let root = folder.path().join("root");
+    let directory = temp_dir();
+    let root = directory.path().join("root");
     fs::create_dir_all(root.join("d")).unwrap();
     fs::write(root.join("d/a"), noise(1, 700)).unwrap();
     fs::write(root.join("d/b"), b"b").unwrap();
@@ -26,7 +26,7 @@ fn archive() -> Vec<u8> {
     }
     let mut tar = Command::new("tar");
     run(tar.current_dir(&root).args(["--sort=name", "-b1", "-cSf", "../x.tar", "."])).ok();
-    fs::read(folder.path().join("x.tar")).unwrap()
+    fs::read(directory.path().join("x.tar")).unwrap()
 }
 
 fn open(bytes: &[u8]) -> Option<(Key, Opened)> {

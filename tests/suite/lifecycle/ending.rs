@@ -118,11 +118,11 @@ fn a_daemon_that_ends_leaves_the_next_mount_in_its_place_alone() {
 
 #[test]
 fn umount_of_what_is_no_mount_of_ours_is_refused_with_exit_code_5() {
-    let folder = temp_dir();
+    let directory = temp_dir();
     for (target, says) in [
-        (folder.path(), "nothing is mounted"),
+        (directory.path(), "nothing is mounted"),
         (Path::new("/proc"), "not of ffrfs"),
-        (&folder.path().join("missing"), "missing"),
+        (&directory.path().join("missing"), "missing"),
     ] {
         let outcome = ffrfs(&[Path::new("umount"), target]);
         assert_eq!(outcome.code, 5, "{}", outcome.stderr);
@@ -134,8 +134,8 @@ fn umount_of_what_is_no_mount_of_ours_is_refused_with_exit_code_5() {
 fn umount_takes_several_mount_points_and_goes_on_after_a_failure() {
     for_each_transport(|transport| {
         let (first, second) = (mount(transport), mount(transport));
-        let folder = temp_dir();
-        let outcome = umount(&[first.point(), folder.path(), second.point()]);
+        let directory = temp_dir();
+        let outcome = umount(&[first.point(), directory.path(), second.point()]);
         assert_eq!(outcome.code, 5, "{}", outcome.stderr);
         assert!(!first.is_mounted() && !second.is_mounted());
     });
@@ -282,10 +282,10 @@ fn an_aborted_connection_fails_its_readers_and_leaves_no_mount() {
 #[test]
 fn many_mounts_in_a_row_leave_nothing_behind() {
     for_each_transport(|transport| {
-        let folder = temp_dir();
-        let point = folder.path().join("mnt");
+        let directory = temp_dir();
+        let point = directory.path().join("mnt");
         fs::create_dir(&point).unwrap();
-        let container = container_in(&folder, &samples(20, 1_000));
+        let container = container_in(&directory, &samples(20, 1_000));
         for round in 0..20 {
             run(&mut mount_command(transport, &[&container], &point, &[])).ok();
             let read = fs::read(point.join("000019"));

@@ -1,7 +1,7 @@
 //! What `pack` refuses, and that nothing is left where it fails or is interrupted.
 
 use super::super::common::{FFRFS, Need, Outcome, Tmpfs, have, temp_dir, wait_until};
-use super::{Tree, folder_of, names_in, pack};
+use super::{Tree, directory_of, names_in, pack};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::fs::{self, File};
@@ -21,7 +21,7 @@ fn refused(outcome: &Outcome, code: i32, says: &[&str]) {
 #[test]
 fn an_output_that_is_there_is_refused_without_force_and_replaced_with_it() {
     let work = temp_dir();
-    let input = folder_of(&work, &["a"]);
+    let input = directory_of(&work, &["a"]);
     let out = work.path().join("out.ffr");
     fs::write(&out, "precious").unwrap();
     refused(&pack(&input, &out, &[]), 6, &["out.ffr", "exists already", "--force"]);
@@ -41,7 +41,7 @@ fn an_output_that_is_there_is_refused_without_force_and_replaced_with_it() {
 #[test]
 fn force_never_removes_what_pack_did_not_write() {
     let work = temp_dir();
-    let input = folder_of(&work, &["a"]);
+    let input = directory_of(&work, &["a"]);
     let parts = work.path().join("parts");
     pack(&input, &parts, &["--parts=2"]).ok();
     fs::write(parts.join("notes.txt"), "precious").unwrap();
@@ -52,7 +52,7 @@ fn force_never_removes_what_pack_did_not_write() {
     let after: Vec<_> = names_in(&parts).iter().map(|n| fs::read(parts.join(n)).unwrap()).collect();
     assert_eq!(before, after);
 
-    // A folder where a file is to be, and a file where a folder is to be.
+    // A directory where a file is to be, and a file where a directory is to be.
     refused(&pack(&input, &parts, &["--force"]), 6, &["parts"]);
     let file = work.path().join("file");
     fs::write(&file, "precious").unwrap();
@@ -68,9 +68,9 @@ fn force_never_removes_what_pack_did_not_write() {
 }
 
 #[test]
-fn a_folder_of_parts_is_not_replaced_by_itself() {
+fn a_directory_of_parts_is_not_replaced_by_itself() {
     let work = temp_dir();
-    let input = folder_of(&work, &["a", "b", "c"]);
+    let input = directory_of(&work, &["a", "b", "c"]);
     let parts = work.path().join("parts");
     pack(&input, &parts, &["--parts=3"]).ok();
     let outcome = pack(&parts, &parts, &["--parts=2", "--force"]);
@@ -79,15 +79,15 @@ fn a_folder_of_parts_is_not_replaced_by_itself() {
 }
 
 #[test]
-fn an_output_within_the_packed_folder_is_refused() {
+fn an_output_within_the_packed_directory_is_refused() {
     let work = temp_dir();
-    let input = folder_of(&work, &["a", "d/b"]);
+    let input = directory_of(&work, &["a", "d/b"]);
     std::os::unix::fs::symlink(input.join("d"), work.path().join("way in")).unwrap();
     for out in ["in/out.ffr", "in/d/out.ffr", "in/d/../out.ffr", "way in/out.ffr", "in/./d/out.ffr"]
     {
         for args in [&[][..], &["--parts=2"], &["--force"]] {
             let outcome = pack(&input, &work.path().join(out), args);
-            refused(&outcome, 1, &["out.ffr", "in the folder that is packed"]);
+            refused(&outcome, 1, &["out.ffr", "in the directory that is packed"]);
         }
     }
     assert_eq!(
@@ -110,7 +110,7 @@ fn input_that_cannot_be_read_is_exit_code_2_and_leaves_nothing() {
     ] {
         for args in [&[][..], &["--parts=2"]] {
             let work = temp_dir();
-            let input = folder_of(&work, &["a", "d/b"]);
+            let input = directory_of(&work, &["a", "d/b"]);
             std::os::unix::fs::symlink(to, work.path().join(name)).unwrap();
             refused(&pack(&input, &work.path().join("out"), args), 2, &[name]);
             assert_eq!(names_in(work.path()), ["in"]);
@@ -121,7 +121,7 @@ fn input_that_cannot_be_read_is_exit_code_2_and_leaves_nothing() {
 }
 
 #[test]
-fn folders_too_deep_are_refused() {
+fn directories_too_deep_are_refused() {
     let work = temp_dir();
     let deep: PathBuf = std::iter::repeat_n("d", 300).collect();
     fs::create_dir_all(work.path().join("in").join(deep)).unwrap();
@@ -136,7 +136,7 @@ fn a_full_disk_is_exit_code_6_and_leaves_nothing() {
         return;
     }
     let work = temp_dir();
-    let input = folder_of(&work, &["a"]);
+    let input = directory_of(&work, &["a"]);
     fs::write(input.join("large"), vec![1; 3 << 20]).unwrap();
     let small = Tmpfs::new(work.path().join("small"), "1m");
     for (args, out) in [(&[][..], "out.ffr"), (&["--flat"], "out.ffr"), (&["--parts=2"], "out")] {
@@ -179,7 +179,7 @@ fn an_interrupt_leaves_nothing_behind_also_within_a_large_file() {
     for signal in [Signal::SIGINT, Signal::SIGTERM] {
         for (files, args) in [(1, &[][..]), (1, &["--parts=2"]), (64, &[]), (64, &["--parts=2"])] {
             let work = temp_dir();
-            let input = folder_of(&work, &[]);
+            let input = directory_of(&work, &[]);
             for file in 0..files {
                 sparse(&input.join(format!("{file:02}")), (4 << 30) / files);
             }
@@ -201,7 +201,7 @@ fn an_interrupt_leaves_nothing_behind_also_within_a_large_file() {
 #[test]
 fn an_interrupted_replacement_leaves_what_was_there() {
     let work = temp_dir();
-    let input = folder_of(&work, &["a"]);
+    let input = directory_of(&work, &["a"]);
     let (file, parts) = (work.path().join("out.ffr"), work.path().join("parts"));
     pack(&input, &file, &[]).ok();
     pack(&input, &parts, &["--parts=2"]).ok();

@@ -30,7 +30,7 @@ class Reader:
                 assert zlib.crc32(sample) == crcs[i], f"{file}: sample {i}"
                 self.samples.append(sample)
 
-class PackedFolder:
+class PackedDirectory:
     def __init__(self, path):
         self.samples = Reader(path).samples
         assert self.samples[-1].startswith(b"piouhjgbr")
@@ -56,7 +56,7 @@ class Reader:
         reader = ffrecord.FileReader(path)
         self.samples = [reader.read_one(i).tobytes() for i in range(reader.n)]
 
-class PackedFolder(ffrecord.PackedFolder):
+class PackedDirectory(ffrecord.PackedDirectory):
     def read(self, indices):
         # One by one it uses pread, many at a time libaio.
         one = [self.reader.read_one(i).tobytes() for i in indices]
@@ -65,25 +65,25 @@ class PackedFolder(ffrecord.PackedFolder):
         return one
 "#;
 
-/// Compares `Reader` or `PackedFolder` of `sys.argv[2]` with the folder `sys.argv[1]`.
+/// Compares `Reader` or `PackedDirectory` of `sys.argv[2]` with the directory `sys.argv[1]`.
 const COMPARE: &str = r#"
-def compare(struct, folder, found):
+def compare(struct, directory, found):
     assert type(struct) is OrderedDict, type(struct)
-    assert list(struct) == [child.name for child in sorted(folder.iterdir())], folder
+    assert list(struct) == [child.name for child in sorted(directory.iterdir())], directory
     for name, value in struct.items():
         if type(value) is int:
-            found.append((value, (folder / name).read_bytes()))
+            found.append((value, (directory / name).read_bytes()))
         else:
-            compare(value, folder / name, found)
+            compare(value, directory / name, found)
     return found
 
-folder, out, flat = Path(sys.argv[1]), sys.argv[2], sys.argv[3] == "flat"
+directory, out, flat = Path(sys.argv[1]), sys.argv[2], sys.argv[3] == "flat"
 if flat:
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    files = sorted(path for path in directory.rglob("*") if path.is_file())
     assert Reader(out).samples == [path.read_bytes() for path in files]
 else:
-    packed = PackedFolder(out)
-    found = compare(packed.structure, folder, [])
+    packed = PackedDirectory(out)
+    found = compare(packed.structure, directory, [])
     assert [index for index, _ in found] == list(range(len(found)))
     assert packed.read([index for index, _ in found]) == [data for _, data in found]
 "#;
@@ -103,7 +103,7 @@ fn tree() -> Tree {
     let mut tree = Tree::default();
     let mut add = |path: &[u8], bytes: Vec<u8>| {
         let names: Vec<_> = path.split(|&b| b == b'/').map(<[u8]>::to_vec).collect();
-        tree.folders.extend((1..names.len()).map(|end| names[..end].to_vec()));
+        tree.directories.extend((1..names.len()).map(|end| names[..end].to_vec()));
         tree.files.insert(names, bytes);
     };
     add(b"large", super::noise(1, 3_000_000));
@@ -116,11 +116,11 @@ fn tree() -> Tree {
     }
     let deep: Vec<String> = (0..60).map(|level| level.to_string()).collect();
     add(deep.join("/").as_bytes(), b"deep".to_vec());
-    tree.folders.insert(vec![b"hollow".to_vec()]);
+    tree.directories.insert(vec![b"hollow".to_vec()]);
     tree
 }
 
-/// The tree as a folder, and packed in several ways: output, and whether it is flat.
+/// The tree as a directory, and packed in several ways: output, and whether it is flat.
 fn packed() -> (TempDir, PathBuf, Vec<(PathBuf, &'static str)>) {
     let work = temp_dir();
     let input = work.path().join("in");
@@ -171,7 +171,7 @@ fn a_mount_shows_what_the_reference_package_packs() {
     let tree = tree();
     tree.write(&input);
     let out = work.path().join("out.ffr");
-    let code = format!("{PACKAGE}\nffrecord.pack_folder(sys.argv[1], sys.argv[2])");
+    let code = format!("{PACKAGE}\nffrecord.pack_directory(sys.argv[1], sys.argv[2])");
     match python(&code, &[input.as_os_str(), out.as_os_str()]) {
         None => return skip(&format!("no {}", interpreter())),
         Some(outcome) if outcome.code == 77 => {

@@ -1,4 +1,4 @@
-//! Pickle → folder.
+//! Pickle → directory.
 //!
 //! Each value on the stack has one owner: picklers build a dict whole before they store it in its
 //! parent. So fetching a dict from the memo always means that it is shared or holds itself, and is
@@ -12,13 +12,13 @@ use std::collections::BTreeMap;
 
 use super::input::{Input, Name};
 use super::opcode::*;
-use super::{Entry, Folder, MAX_DEPTH, Reason, Unsupported};
+use super::{Directory, Entry, MAX_DEPTH, Reason, Unsupported};
 
 /// CPython 2 has three MARKs open a level (arguments, list, pair), CPython 3 one.
 const MAX_MARKS: usize = 4 * MAX_DEPTH as usize;
 /// How many bytes may be read again, for names fetched from the memo: this many times the size of
 /// the pickle, and [`REREAD_BYTES_FREE`]. It bounds the memory that those names take, and the time.
-/// Real ones do fetch names (pathlib interns them, so files called alike in many folders are one
+/// Real ones do fetch names (pathlib interns them, so files called alike in many directories are one
 /// `str`), but would have to be 150 bytes long on average to reach the limit.
 const REREAD_FACTOR: u64 = 32;
 const REREAD_BYTES_FREE: u64 = 1 << 20;
@@ -30,7 +30,7 @@ const MAX_PROTOCOL: u8 = 5;
 ///
 /// # Errors
 /// [`Unsupported`] for everything that is not such a tree; the dataset is then a flat one.
-pub fn decode(pickle: &[u8], samples: u64) -> Result<Folder, Unsupported> {
+pub fn decode(pickle: &[u8], samples: u64) -> Result<Directory, Unsupported> {
     let mut decoder = Decoder {
         input: Input { bytes: pickle, at: 0 },
         samples,
@@ -47,7 +47,7 @@ pub fn decode(pickle: &[u8], samples: u64) -> Result<Folder, Unsupported> {
         let at = decoder.input.at;
         match decoder.step(at) {
             Ok(None) => {}
-            Ok(Some(folder)) => return Ok(folder),
+            Ok(Some(directory)) => return Ok(directory),
             Err(reason) => {
                 return Err(Unsupported { offset: at as u64, reason });
             }
@@ -55,9 +55,9 @@ pub fn decode(pickle: &[u8], samples: u64) -> Result<Folder, Unsupported> {
     }
 }
 
-/// A folder that is being built, and how many levels it has, itself included.
+/// A directory that is being built, and how many levels it has, itself included.
 struct Tree {
-    folder: Folder,
+    directory: Directory,
     levels: u16,
 }
 
@@ -67,7 +67,7 @@ enum Value {
     Class,
     Name(Name),
     File(u64),
-    Folder(Tree),
+    Directory(Tree),
     /// An empty list: of pairs, or a pair to be.
     EmptyList,
     /// `[name]`, half a pair.
@@ -82,7 +82,7 @@ enum Value {
 
 impl Tree {
     fn new() -> Self {
-        Self { folder: Folder::default(), levels: 1 }
+        Self { directory: Directory::default(), levels: 1 }
     }
 
     fn insert(&mut self, key: Value, value: Value) -> Result<(), Reason> {
@@ -91,17 +91,17 @@ impl Tree {
         };
         let entry = match value {
             Value::File(index) => Entry::File(index),
-            Value::Folder(child) => {
+            Value::Directory(child) => {
                 let levels = child.levels.saturating_add(1);
                 if levels > MAX_DEPTH {
                     return Err(Reason::TooDeep);
                 }
                 self.levels = self.levels.max(levels);
-                Entry::Folder(child.finish()?)
+                Entry::Directory(child.finish()?)
             }
             _ => return Err(Reason::Shape),
         };
-        self.folder.entries.push((name, entry));
+        self.directory.entries.push((name, entry));
         Ok(())
     }
 
@@ -114,9 +114,9 @@ impl Tree {
         Ok(())
     }
 
-    /// Nothing is added from here on, so names can be compared, once a folder.
-    fn finish(mut self) -> Result<Folder, Reason> {
-        let entries = &mut self.folder.entries;
+    /// Nothing is added from here on, so names can be compared, once a directory.
+    fn finish(mut self) -> Result<Directory, Reason> {
+        let entries = &mut self.directory.entries;
         entries.shrink_to_fit();
         let mut names: Vec<&[u8]> = entries.iter().map(|(name, _)| &**name).collect();
         names.sort_unstable();
@@ -125,7 +125,7 @@ impl Tree {
                 return Err(Reason::NameTwice(name.escape_ascii().to_string()));
             }
         }
-        Ok(self.folder)
+        Ok(self.directory)
     }
 }
 
@@ -147,7 +147,7 @@ struct Decoder<'a> {
 
 impl Decoder<'_> {
     /// Runs the opcode at `at`; STOP returns the tree.
-    fn step(&mut self, at: usize) -> Result<Option<Folder>, Reason> {
+    fn step(&mut self, at: usize) -> Result<Option<Directory>, Reason> {
         let made_at = self.made_at.take();
         let opcode = self.input.byte()?;
         match opcode {
@@ -173,13 +173,13 @@ impl Decoder<'_> {
     /// The value that an opcode pushes.
     fn make(&mut self, opcode: u8) -> Result<Value, Reason> {
         match opcode {
-            EMPTY_DICT => Ok(Value::Folder(Tree::new())),
+            EMPTY_DICT => Ok(Value::Directory(Tree::new())),
             EMPTY_LIST => Ok(Value::EmptyList),
             EMPTY_TUPLE => Ok(Value::Arguments(Tree::new())),
             DICT => {
                 let mut tree = Tree::new();
                 tree.insert_all(self.pop_to_mark()?)?;
-                Ok(Value::Folder(tree))
+                Ok(Value::Directory(tree))
             }
             LIST => append_all(Value::EmptyList, self.pop_to_mark()?),
             TUPLE => {
@@ -200,7 +200,7 @@ impl Decoder<'_> {
                 _ => Err(Reason::Shape),
             },
             REDUCE => match (self.pop()?, self.pop()?) {
-                (Value::Arguments(tree), Value::Class) => Ok(Value::Folder(tree)),
+                (Value::Arguments(tree), Value::Class) => Ok(Value::Directory(tree)),
                 _ => Err(Reason::Shape),
             },
             GET | BINGET | LONG_BINGET => self.get(opcode),
@@ -224,13 +224,13 @@ impl Decoder<'_> {
         Ok(())
     }
 
-    fn stop(&mut self) -> Result<Folder, Reason> {
+    fn stop(&mut self) -> Result<Directory, Reason> {
         let top = self.pop()?;
         if !self.stack.is_empty() || !self.marks.is_empty() {
             return Err(Reason::Shape);
         }
-        let Value::Folder(tree) = top else {
-            return Err(Reason::NotFolder);
+        let Value::Directory(tree) = top else {
+            return Err(Reason::NotDirectory);
         };
         match self.input.rest().len() {
             0 => tree.finish(),
@@ -273,7 +273,7 @@ impl Decoder<'_> {
         };
         let floor = self.floor();
         match self.stack.get_mut(floor..).and_then(<[Value]>::last_mut) {
-            Some(Value::Folder(tree)) => tree.insert_all(items),
+            Some(Value::Directory(tree)) => tree.insert_all(items),
             _ => Err(Reason::Shape),
         }
     }
@@ -336,7 +336,7 @@ impl Decoder<'_> {
 fn append_all(list: Value, items: Vec<Value>) -> Result<Value, Reason> {
     items.into_iter().try_fold(list, |list, item| match (list, item) {
         (Value::EmptyList, Value::Name(name)) => Ok(Value::HalfPair(name)),
-        (Value::HalfPair(name), item @ (Value::File(_) | Value::Folder(_))) => {
+        (Value::HalfPair(name), item @ (Value::File(_) | Value::Directory(_))) => {
             Ok(Value::Pair(Box::new((name, item))))
         }
         (list @ (Value::EmptyList | Value::Pairs(_)), Value::Pair(pair)) => {

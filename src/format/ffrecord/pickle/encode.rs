@@ -1,15 +1,15 @@
-//! Folder → pickle.
+//! Directory → pickle.
 
 use std::io::{self, Write};
 
-use super::{Entry, Folder, MAX_DEPTH, check_name};
+use super::{Directory, Entry, MAX_DEPTH, check_name};
 
 /// Protocol 4, without frames (readers do not need them), then `OrderedDict` as memo entry 0.
 const START: &[u8] = b"\x80\x04ccollections\nOrderedDict\nq\x00";
 /// How many entries CPython puts into one SETITEMS; its unpickler holds them on its stack.
 const BATCH: usize = 1000;
 
-/// Writes `folder` as a pickle that Python (3.4 or later) loads as nested `OrderedDict`s.
+/// Writes `directory` as a pickle that Python (3.4 or later) loads as nested `OrderedDict`s.
 ///
 /// It writes many small pieces: give it a buffered writer. Bytes of names that are not UTF-8 become
 /// the lone surrogates that Python's `surrogateescape` stands for them.
@@ -18,15 +18,15 @@ const BATCH: usize = 1000;
 /// `InvalidInput` for a tree that [`decode`](super::decode) would refuse: a name that no file can
 /// have, an index over `i64::MAX`, or more than [`MAX_DEPTH`] levels. Names and indices used
 /// twice are not looked for. Else what `out` returned.
-pub fn encode(folder: &Folder, out: &mut impl Write) -> io::Result<()> {
+pub fn encode(directory: &Directory, out: &mut impl Write) -> io::Result<()> {
     out.write_all(START)?;
     // The class is on the stack already, so the root does not fetch it from the memo.
-    write_folder(folder, MAX_DEPTH, b")R", out)?;
+    write_directory(directory, MAX_DEPTH, b")R", out)?;
     out.write_all(b".")
 }
 
-fn write_folder(
-    folder: &Folder,
+fn write_directory(
+    directory: &Directory,
     levels_left: u16,
     create: &[u8],
     out: &mut impl Write,
@@ -35,13 +35,13 @@ fn write_folder(
         return Err(invalid("the directories are nested too deeply"));
     };
     out.write_all(create)?;
-    for batch in folder.entries.chunks(BATCH) {
+    for batch in directory.entries.chunks(BATCH) {
         out.write_all(b"(")?;
         for (name, entry) in batch {
             write_name(name, out)?;
             match entry {
                 Entry::File(index) => write_index(*index, out)?,
-                Entry::Folder(child) => write_folder(child, levels_below, b"h\x00)R", out)?,
+                Entry::Directory(child) => write_directory(child, levels_below, b"h\x00)R", out)?,
             }
         }
         out.write_all(b"u")?;

@@ -1,4 +1,4 @@
-//! The index of a packed folder: a pickle of nested `OrderedDict`s, read and written.
+//! The index of a packed directory: a pickle of nested `OrderedDict`s, read and written.
 //!
 //! [`decode`] is not an unpickler. It knows the opcodes that CPython 2 and 3 write for a tree of
 //! `dict` / `collections.OrderedDict` with `str` keys and `int` leaves, and refuses all others;
@@ -15,7 +15,7 @@ mod tests;
 pub use decode::decode;
 pub use encode::encode;
 
-/// The most folders that may lie inside each other, the root included.
+/// The most directories that may lie inside each other, the root included.
 ///
 /// It also bounds the recursion of `Drop`, `Clone` and [`encode`].
 pub const MAX_DEPTH: u16 = 256;
@@ -23,22 +23,22 @@ pub const MAX_DEPTH: u16 = 256;
 /// The longest file name that Linux takes.
 const MAX_NAME_BYTES: usize = 255;
 
-/// A folder: its entries in stored order.
+/// A directory: its entries in stored order.
 ///
 /// What [`decode`] returns is at most [`MAX_DEPTH`] deep and has no name twice.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
-pub struct Folder {
+pub struct Directory {
     /// Names, as raw bytes, and what they stand for.
     pub entries: Vec<(Box<[u8]>, Entry)>,
 }
 
-/// What a name in a [`Folder`] stands for.
+/// What a name in a [`Directory`] stands for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Entry {
     /// A file: the index of its sample.
     File(u64),
-    /// A folder inside the folder.
-    Folder(Folder),
+    /// A directory inside the directory.
+    Directory(Directory),
 }
 
 /// The pickle is not a tree of names, so its dataset is shown flat.
@@ -79,7 +79,7 @@ pub enum Reason {
     /// A memo entry that was never stored.
     #[error("memo entry {0} was never stored")]
     Memo(u64),
-    /// A folder (or another object that changes) is used in two places, or in itself.
+    /// A directory (or another object that changes) is used in two places, or in itself.
     #[error("an object is used twice or holds itself")]
     Shared,
     /// An integer that is a bool, negative or too large for any index.
@@ -99,21 +99,21 @@ pub enum Reason {
     /// A name that no file can have.
     #[error("a name {0}")]
     Name(&'static str),
-    /// A folder has a name twice; the name is escaped.
+    /// A directory has a name twice; the name is escaped.
     #[error("the name \"{0}\" is twice in one directory")]
     NameTwice(String),
-    /// Folders lie too deep inside each other.
+    /// Directories lie too deep inside each other.
     #[error("more than {MAX_DEPTH} nested directories")]
     TooDeep,
     /// Names repeated through the memo take many times the size of the pickle.
     #[error("repeated names outgrow the pickle")]
     Expansion,
-    /// The top of the tree is no folder.
+    /// The top of the tree is no directory.
     #[error("the top level is not a dict")]
-    NotFolder,
+    NotDirectory,
 }
 
-/// Refuses a name that a folder cannot show, and says what it is or has.
+/// Refuses a name that a directory cannot show, and says what it is or has.
 fn check_name(name: &[u8]) -> Result<(), &'static str> {
     match name {
         b"" => Err("is empty"),

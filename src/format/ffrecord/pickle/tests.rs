@@ -12,7 +12,7 @@ mod written;
 use std::io;
 use std::time::{Duration, Instant};
 
-use super::{Entry, Folder, MAX_DEPTH, Reason, decode, encode};
+use super::{Directory, Entry, MAX_DEPTH, Reason, decode, encode};
 
 const ANY: u64 = u64::MAX;
 
@@ -20,11 +20,11 @@ fn file(name: &[u8], index: u64) -> (Box<[u8]>, Entry) {
     (name.into(), Entry::File(index))
 }
 
-fn folder(name: &[u8], entries: Vec<(Box<[u8]>, Entry)>) -> (Box<[u8]>, Entry) {
-    (name.into(), Entry::Folder(Folder { entries }))
+fn directory(name: &[u8], entries: Vec<(Box<[u8]>, Entry)>) -> (Box<[u8]>, Entry) {
+    (name.into(), Entry::Directory(Directory { entries }))
 }
 
-fn encoded(tree: &Folder) -> Vec<u8> {
+fn encoded(tree: &Directory) -> Vec<u8> {
     let mut out = Vec::new();
     encode(tree, &mut out).unwrap();
     out
@@ -46,14 +46,14 @@ fn accepted(pickle: &[u8]) -> Vec<(Box<[u8]>, Entry)> {
 }
 
 /// What the decoder promises of every tree.
-fn check(folder: &Folder, level: u16) {
+fn check(directory: &Directory, level: u16) {
     assert!(level <= MAX_DEPTH);
-    let mut names: Vec<_> = folder.entries.iter().map(|(name, _)| name).collect();
+    let mut names: Vec<_> = directory.entries.iter().map(|(name, _)| name).collect();
     names.sort();
     assert!(names.windows(2).all(|pair| pair[0] < pair[1]));
-    for (name, entry) in &folder.entries {
+    for (name, entry) in &directory.entries {
         assert_eq!(super::check_name(name), Ok(()));
-        if let Entry::Folder(child) = entry {
+        if let Entry::Directory(child) = entry {
             check(child, level + 1);
         }
     }
@@ -83,12 +83,12 @@ fn index_refused(value: &[u8], reason: Reason) {
 
 #[test]
 fn every_protocol_of_cpython_2_and_3_decodes_to_the_same_tree() {
-    let tree = Folder {
+    let tree = Directory {
         entries: vec![
             file(b"a", 0),
-            folder("b\\\né€".as_bytes(), vec![file(b"c", 300)]),
-            folder(b"e", vec![]),
-            folder(b"one", vec![file(b"x", 70000), file(b"c", 1 << 40)]),
+            directory("b\\\né€".as_bytes(), vec![file(b"c", 300)]),
+            directory(b"e", vec![]),
+            directory(b"one", vec![file(b"x", 70000), file(b"c", 1 << 40)]),
         ],
     };
     for (writer, pickle) in written::WRITTEN {
@@ -99,7 +99,7 @@ fn every_protocol_of_cpython_2_and_3_decodes_to_the_same_tree() {
 }
 
 #[test]
-fn an_empty_dict_of_any_kind_is_an_empty_folder() {
+fn an_empty_dict_of_any_kind_is_an_empty_directory() {
     for pickle in [
         &b"}."[..],
         b"(d.",
@@ -251,7 +251,7 @@ fn an_integer_that_is_no_index_is_refused() {
 fn an_index_used_twice_is_refused() {
     assert_refused(b"}(\x8c\x01aK\x05\x8c\x01bK\x05u.", 10, Reason::IndexTwice(5));
     assert_refused(b"}(\x8c\x01a}\x8c\x01xK\x00s\x8c\x01bI0\nu.", 15, Reason::IndexTwice(0));
-    let mut tree = Folder::default();
+    let mut tree = Directory::default();
     for index in 0..1000 {
         tree.entries.push(file(index.to_string().as_bytes(), index));
     }
@@ -261,7 +261,7 @@ fn an_index_used_twice_is_refused() {
 }
 
 #[test]
-fn a_name_twice_in_a_folder_is_refused() {
+fn a_name_twice_in_a_directory_is_refused() {
     assert_refused(b"}(\x8c\x01aK\x00\x8c\x01aK\x01u.", 13, Reason::NameTwice("a".into()));
     // Also if it comes in another batch, or in another disguise.
     assert_refused(b"}\x8c\x01\nK\x00sV\\u000a\nK\x01s.", 18, Reason::NameTwice("\\n".into()));
@@ -347,7 +347,7 @@ fn values_in_the_wrong_place_are_refused() {
 #[test]
 fn a_top_level_that_is_no_dict_is_refused() {
     for pickle in [&b"K\x00."[..], b"\x8c\x01a.", b"].", b").", b"ccollections\nOrderedDict\n."] {
-        assert_eq!(refused(pickle, 10).1, Reason::NotFolder);
+        assert_eq!(refused(pickle, 10).1, Reason::NotDirectory);
     }
 }
 
@@ -379,7 +379,7 @@ fn lengths_past_the_end_are_refused() {
 fn a_dict_in_two_places_is_refused() {
     assert_refused(b"}(\x8c\x01a}q\x01\x8c\x01bh\x01u.", 11, Reason::Shared);
     assert_refused(b"}q\x00\x8c\x01ah\x00s.", 6, Reason::Shared);
-    // The start of a tree that would have 2^n folders.
+    // The start of a tree that would have 2^n directories.
     assert_refused(b"}q\x00(\x8c\x01a}q\x01\x8c\x01bh\x01u.", 13, Reason::Shared);
     let list = b"ccollections\nOrderedDict\n]q\x00(h\x00";
     assert_refused(list, 29, Reason::Shared);
@@ -394,7 +394,7 @@ fn the_memo_takes_any_entry_and_gives_names_and_classes() {
         (b"\x94", b"h\x00"),
     ] {
         let pickle = [b"}(\x8c\x01a", put, b"K\x00\x8c\x01d}", get, b"K\x01su."].concat();
-        let expected = vec![file(b"a", 0), folder(b"d", vec![file(b"a", 1)])];
+        let expected = vec![file(b"a", 0), directory(b"d", vec![file(b"a", 1)])];
         assert_eq!(accepted(&pickle), expected);
     }
     assert_refused(b"}\x8c\x01aq\x05h\x04", 6, Reason::Memo(4));
@@ -423,7 +423,7 @@ fn as_many_levels_as_allowed_decode_and_one_more_is_refused() {
     assert_eq!(decode(&encoded(&tree), ANY).as_ref(), Ok(&tree));
     assert_eq!(refused(&pickle(levels + 1), ANY).1, Reason::TooDeep);
 
-    let mut deeper = Folder { entries: vec![(Box::from(*b"d"), Entry::Folder(tree))] };
+    let mut deeper = Directory { entries: vec![(Box::from(*b"d"), Entry::Directory(tree))] };
     let error = encode(&deeper, &mut io::sink()).unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
     deeper.entries.clear();

@@ -8,9 +8,9 @@ fn attributes(bytes: &[u8], index: u64) -> Attributes {
 }
 
 #[test]
-fn v7_members_are_shown_and_a_name_with_a_slash_is_a_folder() {
+fn v7_members_are_shown_and_a_name_with_a_slash_is_a_directory() {
     let mut writer = Writer::default();
-    // Old writers gave folders a size without data.
+    // Old writers gave directories a size without data.
     writer.block(&Block::new(0, b"d/", 1)).block(&Block::new(0, b"d/f", 3)).data(b"abc");
     writer
         .block(Block::new(0, b"odd", 2).set(100, b"   644 \0").set(124, b"          2 "))
@@ -18,7 +18,7 @@ fn v7_members_are_shown_and_a_name_with_a_slash_is_a_folder() {
     let bytes = writer.end();
     assert_eq!(
         list(&bytes),
-        [("d/".to_owned(), Shown::Folder), file("d/f", b"abc"), file("odd", b"hi")]
+        [("d/".to_owned(), Shown::Directory), file("d/f", b"abc"), file("odd", b"hi")]
     );
     assert_eq!(attributes(&bytes, 1).mode, Some(0o644));
 }
@@ -173,10 +173,10 @@ fn the_size_of_a_hard_link_means_data_only_where_no_header_follows() {
 }
 
 #[test]
-fn folders_keep_their_mode_and_time_and_incremental_dumps_are_folders() {
+fn directories_keep_their_mode_and_time_and_incremental_dumps_are_directories() {
     let mut writer = Writer::default();
-    let mut folder = Block::new(b'5', b"d/", 0);
-    writer.block(folder.ustar().set(100, b"0042755\0"));
+    let mut directory = Block::new(b'5', b"d/", 0);
+    writer.block(directory.ustar().set(100, b"0042755\0"));
     writer.block(Block::new(b'D', b"dump/", 6).gnu()).data(b"Yf\0\0ab").file("f", b"x");
     let bytes = writer.end();
     assert_eq!(names(&bytes), ["d/", "dump/", "f"]);
@@ -184,7 +184,7 @@ fn folders_keep_their_mode_and_time_and_incremental_dumps_are_folders() {
     let container = opened(&bytes).unwrap();
     container
         .members(&mut |member| {
-            if let Node::Folder(attributes) = member.node {
+            if let Node::Directory(attributes) = member.node {
                 found.get_or_insert(attributes);
             }
             Ok(())
@@ -283,7 +283,7 @@ fn names_are_decoded_where_the_character_set_is_given_but_not_those_of_pax() {
 }
 
 #[test]
-fn names_that_no_folder_can_hold_come_as_they_are() {
+fn names_that_no_directory_can_hold_come_as_they_are() {
     let mut writer = Writer::default();
     writer
         .file("/abs", b"")

@@ -38,7 +38,7 @@ fn the_finest_time_counts() {
 }
 
 #[test]
-fn folders_are_members_without_bytes() {
+fn directories_are_members_without_bytes() {
     let members = [
         unix("d/", "", 0o040_750),
         unix("e", "", 0o040_700),
@@ -48,13 +48,13 @@ fn folders_are_members_without_bytes() {
     ];
     let seen: Vec<_> = listed(zip(&members)).into_iter().map(|(_, seen)| seen).collect();
     let full = Seen::File(Some(b"content".to_vec()));
-    assert_eq!(seen, [Seen::Folder, Seen::Folder, Seen::Folder, full, Seen::Folder]);
+    assert_eq!(seen, [Seen::Directory, Seen::Directory, Seen::Directory, full, Seen::Directory]);
     let container = open(zip(&members)).unwrap();
     assert!(container.warnings()[0].contains("1 directories contain data"));
     let mut modes = Vec::new();
     let mut see = |member: Member| {
         modes.push(match member.node {
-            Node::Folder(attributes) => attributes.mode,
+            Node::Directory(attributes) => attributes.mode,
             Node::Sample(_) => None,
         });
         Ok(())
@@ -118,7 +118,7 @@ fn hard_links_are_further_names_of_a_sample() {
 }
 
 #[test]
-fn hard_links_that_lead_nowhere_or_around_or_to_a_folder_are_empty_files() {
+fn hard_links_that_lead_nowhere_or_around_or_to_a_directory_are_empty_files() {
     let members = [
         hard("nowhere", "gone"),
         hard("self", "self"),
@@ -131,7 +131,7 @@ fn hard_links_that_lead_nowhere_or_around_or_to_a_folder_are_empty_files() {
     assert_eq!(container.len(), 5);
     assert!(container.warnings()[0].contains("5 hard links lead to no member"));
     for (name, seen) in listed(zip(&members)) {
-        let expected = if name == b"d" { Seen::Folder } else { Seen::File(Some(Vec::new())) };
+        let expected = if name == b"d" { Seen::Directory } else { Seen::File(Some(Vec::new())) };
         assert_eq!(seen, expected);
     }
 }

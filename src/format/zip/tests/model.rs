@@ -81,7 +81,7 @@ fn rich() -> Vec<u8> {
         Spec { zip64: true, ..deflated("b/deflated", "deflated ".repeat(9)) },
         link,
         hard,
-        unix("folder/", "", 0o040_755),
+        unix("directory/", "", 0o040_755),
         Spec { extra: field(0x5455, &[1, 2, 3, 4, 5]), descriptor: true, ..file("\u{e9}", "x") },
     ])
 }

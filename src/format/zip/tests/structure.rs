@@ -21,7 +21,7 @@ fn stored_and_deflated_members_are_read() {
 }
 
 #[test]
-fn an_empty_archive_is_an_empty_folder() {
+fn an_empty_archive_is_an_empty_directory() {
     assert_eq!(Zip.detect(&MemorySource::new("x", zip(&[]))).unwrap(), Detected::Yes);
     assert!(open(zip(&[])).unwrap().is_empty());
     let zip64 = Archive { zip64: true, ..Archive::default() };

@@ -7,8 +7,8 @@ use std::io::Write;
 use std::process::Stdio;
 
 /// Containers of every kind, with names as bad as names can be.
-fn containers(folder: &TempDir) -> Vec<PathBuf> {
-    let root = folder.path().join("root");
+fn containers(directory: &TempDir) -> Vec<PathBuf> {
+    let root = directory.path().join("root");
     super::super::plant(&root);
     super::super::plant_links_and_holes(&root);
     for name in ["-", " leading", "new\nline", "back\\slash", "re\rturn", "*star", "\\n"] {
@@ -19,11 +19,11 @@ fn containers(folder: &TempDir) -> Vec<PathBuf> {
     }
     let members = [stored("a", noise(1, 9000)), deflated("b\\c", text(2, 6 << 20))];
     let list = vec![
-        folder.path().join("all.tar"),
-        folder.path().join("all.tgz"),
-        file_in(folder, "x.zip", zip(&members)),
-        container_in(folder, &samples(40, 9000)),
-        fixture("packed_folder.ffr"),
+        directory.path().join("all.tar"),
+        directory.path().join("all.tgz"),
+        file_in(directory, "x.zip", zip(&members)),
+        container_in(directory, &samples(40, 9000)),
+        fixture("packed_directory.ffr"),
         fixture("features.syr"),
         fixture("jpg.beton"),
     ];
@@ -31,11 +31,11 @@ fn containers(folder: &TempDir) -> Vec<PathBuf> {
     list
 }
 
-/// Whether a program accepts a list in a folder, and how many of its lines.
+/// Whether a program accepts a list in a directory, and how many of its lines.
 #[track_caller]
-fn accepts(program: &str, list: &Path, folder: &Path) -> usize {
+fn accepts(program: &str, list: &Path, directory: &Path) -> usize {
     let list = list.to_str().unwrap();
-    let outcome = run_in(folder, program, &["--check", list]);
+    let outcome = run_in(directory, program, &["--check", list]);
     assert_eq!(outcome.stderr, "");
     let text = outcome.text();
     assert!(text.lines().all(|line| line.ends_with(": OK")), "{text}");
@@ -44,9 +44,9 @@ fn accepts(program: &str, list: &Path, folder: &Path) -> usize {
 
 #[test]
 fn a_list_of_any_container_is_accepted_where_it_is_mounted() {
-    let folder = temp_dir();
-    let list = folder.path().join("list");
-    for source in containers(&folder) {
+    let directory = temp_dir();
+    let list = directory.path().join("list");
+    for source in containers(&directory) {
         for (program, kind) in [("sha256sum", "sha256"), ("sha512sum", "sha512")] {
             sum(&source, &["-a", kind, "-o", list.to_str().unwrap()]).ok();
             for_each_transport(|transport| {
@@ -64,9 +64,9 @@ fn b3sum_accepts_a_list_too() {
     if !have(Need::Program("b3sum")) {
         return;
     }
-    let folder = temp_dir();
-    let source = container_in(&folder, &samples(20, 200_000));
-    let list = folder.path().join("list");
+    let directory = temp_dir();
+    let source = container_in(&directory, &samples(20, 200_000));
+    let list = directory.path().join("list");
     sum(&source, &["-a", "blake3", "-o", list.to_str().unwrap()]).ok();
     for_each_transport(|transport| {
         let mount = Mount::new(transport, &source, &[]);
@@ -76,10 +76,10 @@ fn b3sum_accepts_a_list_too() {
 
 #[test]
 fn a_list_is_the_same_for_any_number_of_threads_and_in_the_order_of_the_container() {
-    let folder = temp_dir();
+    let directory = temp_dir();
     let mut all = samples(3000, 2000);
     all[7] = noise(7, 6 << 20);
-    let source = container_in(&folder, &all);
+    let source = container_in(&directory, &all);
     for kind in ["crc32", "crc32c", "sha256"] {
         let one = sum(&source, &["-a", kind, "-j1"]).ok().text();
         assert_eq!(sum(&source, &["-a", kind, "-j7"]).ok().text(), one);
@@ -95,8 +95,8 @@ fn a_list_is_the_same_for_any_number_of_threads_and_in_the_order_of_the_containe
 
 #[test]
 fn names_are_those_that_the_same_options_mount() {
-    let folder = temp_dir();
-    let source = container_in(&folder, &samples(5, 100));
+    let directory = temp_dir();
+    let source = container_in(&directory, &samples(5, 100));
     let view = ["--suffix", ".jpg", "--fanout", "2"];
     let text = sum(&source, &view).ok().text();
     let names: Vec<_> = text.lines().map(|line| &line[66..]).collect();
@@ -111,11 +111,11 @@ fn names_are_those_that_the_same_options_mount() {
 
 #[test]
 fn a_bad_sample_is_told_and_left_out_with_exit_code_4() {
-    let folder = temp_dir();
+    let directory = temp_dir();
     let members = [stored("a", noise(1, 5000)), stored("large", noise(2, 5 << 20))];
     let (bytes, places) = zip_with_places(&members);
     for (bad, name) in ["a", "large"].into_iter().enumerate() {
-        let source = file_in(&folder, "x.zip", &bytes);
+        let source = file_in(&directory, "x.zip", &bytes);
         flip_byte(&source, places[bad] + 4000);
         let outcome = sum(&source, &[]);
         assert_eq!(outcome.code, 4, "{}", outcome.stderr);
@@ -132,17 +132,17 @@ fn a_bad_sample_is_told_and_left_out_with_exit_code_4() {
 
 #[test]
 fn a_list_is_checked_without_a_mount() {
-    let folder = temp_dir();
-    let source = file_in(&folder, "x.tar", tar(&[("a\nb", b"one"), ("c", b"two"), ("d", b"3")]));
+    let directory = temp_dir();
+    let source = file_in(&directory, "x.tar", tar(&[("a\nb", b"one"), ("c", b"two"), ("d", b"3")]));
     for kind in ["sha256", "sha512", "crc32"] {
-        let list = file_in(&folder, "list", sum(&source, &["-a", kind]).ok().stdout);
+        let list = file_in(&directory, "list", sum(&source, &["-a", kind]).ok().stdout);
         let right = sum(&source, &["--check", list.to_str().unwrap()]).ok();
         assert_eq!((right.text().as_str(), &*right.stderr), ("a\nb: OK\nc: OK\nd: OK\n", ""));
         let quiet = sum(&source, &["-q", "--check", list.to_str().unwrap()]).ok();
         assert_eq!(quiet.text(), "");
     }
     for kind in ["blake3", "crc32c"] {
-        let list = file_in(&folder, "list", sum(&source, &["-a", kind]).ok().stdout);
+        let list = file_in(&directory, "list", sum(&source, &["-a", kind]).ok().stdout);
         // Their length is that of another kind.
         assert_eq!(sum(&source, &["--check", list.to_str().unwrap()]).code, 4);
         sum(&source, &["-a", kind, "--check", list.to_str().unwrap()]).ok();
@@ -151,12 +151,12 @@ fn a_list_is_checked_without_a_mount() {
 
 #[test]
 fn what_differs_from_a_list_is_told_by_name_with_exit_code_4() {
-    let folder = temp_dir();
-    let source = file_in(&folder, "x.tar", tar(&[("c", b"two"), ("d", b"3")]));
+    let directory = temp_dir();
+    let source = file_in(&directory, "x.tar", tar(&[("c", b"two"), ("d", b"3")]));
     let mut text = sum(&source, &[]).ok().text().replace("  d\n", "  gone\n");
     let of_c = text.lines().next().unwrap().to_owned();
     text += &format!("{}  d\nno line\n", &of_c[..64]);
-    let list = file_in(&folder, "list", &text);
+    let list = file_in(&directory, "list", &text);
     let outcome = sum(&source, &["-c", list.to_str().unwrap()]);
     assert_eq!(outcome.text(), "gone: FAILED: no such sample\nc: OK\nd: FAILED\n");
     assert_eq!(outcome.code, 4);
@@ -165,15 +165,15 @@ fn what_differs_from_a_list_is_told_by_name_with_exit_code_4() {
     {
         assert!(outcome.stderr.contains(words), "{}", outcome.stderr);
     }
-    let none = file_in(&folder, "none", "nothing\n");
+    let none = file_in(&directory, "none", "nothing\n");
     assert_words(&sum(&source, &["-c", none.to_str().unwrap()]), 1, &["none: no line of it"]);
     assert_words(&sum(&source, &["-c", "/nowhere/list"]), 2, &["/nowhere/list"]);
 }
 
 #[test]
 fn a_list_comes_from_standard_input_and_a_sample_may_stand_in_it_twice() {
-    let folder = temp_dir();
-    let source = container_in(&folder, &samples(3, 100));
+    let directory = temp_dir();
+    let source = container_in(&directory, &samples(3, 100));
     let text = sum(&source, &[]).ok().text();
     let text = text.clone() + &text;
     let mut command = Command::new(FFRFS);
@@ -189,19 +189,19 @@ fn a_list_comes_from_standard_input_and_a_sample_may_stand_in_it_twice() {
 
 #[test]
 fn no_list_takes_the_place_of_a_source_and_none_is_left_half_written() {
-    let folder = temp_dir();
-    let source = container_in(&folder, &samples(3, 100));
+    let directory = temp_dir();
+    let source = container_in(&directory, &samples(3, 100));
     let before = fs::read(&source).unwrap();
     assert_words(&sum(&source, &["-o", source.to_str().unwrap()]), 1, &["is one of the sources"]);
     assert!(fs::read(&source).unwrap() == before);
-    let nowhere = folder.path().join("nowhere/list");
+    let nowhere = directory.path().join("nowhere/list");
     assert_words(&sum(&source, &["-o", nowhere.to_str().unwrap()]), 6, &["nowhere"]);
 
     // A container that takes a while: interrupted, it leaves nothing.
-    let large = folder.path().join("large.ffr");
+    let large = directory.path().join("large.ffr");
     let sample = noise(1, 64 << 20);
     write_container(&large, &[&sample, &sample, &sample, &sample]);
-    let list = folder.path().join("list");
+    let list = directory.path().join("list");
     let mut command = Command::new(FFRFS);
     command.args(["sum", "-j1", "-o"]).arg(&list).arg(&large).stderr(Stdio::piped());
     let child = command.spawn().unwrap();
@@ -215,6 +215,6 @@ fn no_list_takes_the_place_of_a_source_and_none_is_left_half_written() {
         code => assert_eq!((code, fs::read_to_string(&list).unwrap().lines().count()), (0, 4)),
     }
     let names: Vec<_> =
-        fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        fs::read_dir(directory.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert!(!names.iter().any(|name| name.as_encoded_bytes().starts_with(b".")), "{names:?}");
 }

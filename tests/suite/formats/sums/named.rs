@@ -8,8 +8,8 @@ fn sha256sum(files: &[&Path]) -> String {
 
 #[test]
 fn samples_without_checksums_are_refused_where_they_are_required() {
-    let folder = temp_dir();
-    let source = file_in(&folder, "x.tar", tar_of(&members().0));
+    let directory = temp_dir();
+    let source = file_in(&directory, "x.tar", tar_of(&members().0));
     let words = ["x.tar", "7 of tar", "ffrfs sum --sidecar"];
     assert_words(&refused(&source, &["require_checksums"]), 3, &words);
     let words = ["features.syr", " of Syrah", "ffrfs sum --sidecar"];
@@ -19,7 +19,7 @@ fn samples_without_checksums_are_refused_where_they_are_required() {
     };
     for command in ["verify", "info", "ls", "sum"] {
         assert_words(&on(command, &source), 3, &["7 of tar"]);
-        on(command, &container_in(&folder, &samples(3, 10))).ok();
+        on(command, &container_in(&directory, &samples(3, 10))).ok();
     }
     sum(&source, &["--sidecar"]).ok();
     for_each_transport(|transport| {
@@ -31,10 +31,10 @@ fn samples_without_checksums_are_refused_where_they_are_required() {
 
 #[test]
 fn members_of_a_container_in_a_container_need_checksums_of_their_own() {
-    let folder = temp_dir();
+    let directory = temp_dir();
     let inner = tar(&[("a", b"1"), ("b", b"2")]);
-    let ffr = fs::read(container_in(&folder, &samples(3, 10))).unwrap();
-    let source = file_in(&folder, "x.tar", tar(&[("in.tar", &inner), ("in.ffr", &ffr)]));
+    let ffr = fs::read(container_in(&directory, &samples(3, 10))).unwrap();
+    let source = file_in(&directory, "x.tar", tar(&[("in.tar", &inner), ("in.ffr", &ffr)]));
     sum(&source, &["--sidecar"]).ok();
     let outcome = refused(&source, &["require_checksums", "nested=1"]);
     assert_words(&outcome, 3, &["2 of tar", "can have none"]);
@@ -48,22 +48,22 @@ fn members_of_a_container_in_a_container_need_checksums_of_their_own() {
 
 #[test]
 fn the_digest_of_a_container_is_its_sha256_and_no_other_one_is_mounted() {
-    let folder = temp_dir();
-    let source = container_in(&folder, &samples(30, 100_000));
+    let directory = temp_dir();
+    let source = container_in(&directory, &samples(30, 100_000));
     let line = sum(&source, &["--container"]).ok().text();
     assert_eq!(line.trim_end(), format!("digest=sha256:{}", &sha256sum(&[&source])[..64]));
     for_each_transport(|transport| {
         let mount = Mount::new(transport, &source, &[line.trim_end(), "verify=once"]);
         assert!(mount.log().contains("digest as expected"), "{}", mount.log());
     });
-    let other = folder.path().join("other.ffr");
+    let other = directory.path().join("other.ffr");
     write_container(&other, &samples(31, 100_000));
     let found = format!("sha256:{}", &sha256sum(&[&other])[..64]);
     let expected = line.trim_end().strip_prefix("digest=").unwrap();
     let words = ["other.ffr", expected, &found];
     assert_words(&refused(&other, &[line.trim_end()]), 4, &words);
     // Also where it is no container at all.
-    let junk = file_in(&folder, "junk", noise(1, 100));
+    let junk = file_in(&directory, "junk", noise(1, 100));
     assert_words(&refused(&junk, &[line.trim_end()]), 4, &["junk", expected]);
     let verify = run(Command::new(FFRFS).arg("verify").arg(&other).args(["--digest", expected]));
     assert_words(&verify, 4, &[expected, &found]);
@@ -74,20 +74,20 @@ fn the_digest_of_a_container_is_its_sha256_and_no_other_one_is_mounted() {
 
 #[test]
 fn the_digest_of_several_containers_is_that_of_the_list_of_theirs() {
-    let folder = temp_dir();
-    let paths: Vec<_> = (0..3).map(|i| folder.path().join(format!("{i}.ffr"))).collect();
+    let directory = temp_dir();
+    let paths: Vec<_> = (0..3).map(|i| directory.path().join(format!("{i}.ffr"))).collect();
     for (number, path) in paths.iter().enumerate() {
         write_container(path, &[noise(number as u64, 5000)]);
     }
-    let line = sum(folder.path(), &["--container"]).ok().text();
+    let line = sum(directory.path(), &["--container"]).ok().text();
     let script = "sha256sum \"$@\" | cut -c1-64 | sha256sum";
     let by_hand = run(Command::new("sh").args(["-c", script, "sh"]).args(&paths)).ok().text();
     assert_eq!(line.trim_end(), format!("digest=sha256:{}", &by_hand[..64]));
     for_each_transport(|transport: Transport| {
-        let mount = Mount::new(transport, folder.path(), &[line.trim_end()]);
+        let mount = Mount::new(transport, directory.path(), &[line.trim_end()]);
         assert_eq!(mount.read("000002").unwrap(), noise(2, 5000));
     });
-    fs::rename(&paths[0], folder.path().join("9.ffr")).unwrap();
-    let outcome = refused(folder.path(), &[line.trim_end()]);
+    fs::rename(&paths[0], directory.path().join("9.ffr")).unwrap();
+    let outcome = refused(directory.path(), &[line.trim_end()]);
     assert_words(&outcome, 4, &["3 containers", "expected sha256:", "found sha256:"]);
 }

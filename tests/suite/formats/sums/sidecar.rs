@@ -5,8 +5,8 @@ use super::*;
 use crate::common::{Disk, drop_cached, wait_until};
 use std::time::Duration;
 
-fn sealed_tar(folder: &TempDir) -> PathBuf {
-    let source = file_in(folder, "x.tar", tar_of(&members().0));
+fn sealed_tar(directory: &TempDir) -> PathBuf {
+    let source = file_in(directory, "x.tar", tar_of(&members().0));
     let outcome = sum(&source, &["--sidecar"]).ok();
     assert!(outcome.stderr.trim_end().ends_with("x.tar.ffrsum"), "{}", outcome.stderr);
     source
@@ -14,8 +14,8 @@ fn sealed_tar(folder: &TempDir) -> PathBuf {
 
 #[test]
 fn every_sample_of_a_sealed_tar_is_read_as_it_is() {
-    let folder = temp_dir();
-    let source = sealed_tar(&folder);
+    let directory = temp_dir();
+    let source = sealed_tar(&directory);
     let (members, _) = members();
     for_each_transport(|transport| {
         for options in [&["io=buffered"][..], &["cache_size=1M"], &["verify=once"], &["memory=64M"]]
@@ -39,8 +39,8 @@ fn every_sample_of_a_sealed_tar_is_read_as_it_is() {
 
 #[test]
 fn a_flipped_byte_gives_eio_for_its_sample_alone_however_it_is_read() {
-    let folder = temp_dir();
-    let source = sealed_tar(&folder);
+    let directory = temp_dir();
+    let source = sealed_tar(&directory);
     let (members, places) = members();
     for (bad, (name, bytes)) in members.iter().enumerate().filter(|(_, m)| !m.1.is_empty()) {
         let flipped = places[bad] + bytes.len() as u64 - 1;
@@ -68,8 +68,8 @@ fn a_flipped_byte_gives_eio_for_its_sample_alone_however_it_is_read() {
 
 #[test]
 fn all_tools_find_a_flipped_byte() {
-    let folder = temp_dir();
-    let source = sealed_tar(&folder);
+    let directory = temp_dir();
+    let source = sealed_tar(&directory);
     let (members, places) = members();
     let on = |command: &str, more: &[&str]| {
         run(Command::new(FFRFS).arg(command).arg(&source).args(more))
@@ -93,8 +93,8 @@ fn all_tools_find_a_flipped_byte() {
 
 #[test]
 fn an_announced_sample_that_is_bad_is_found_before_it_is_asked_for() {
-    let folder = temp_dir();
-    let source = sealed_tar(&folder);
+    let directory = temp_dir();
+    let source = sealed_tar(&directory);
     flip_byte(&source, members().1[2] + 9);
     for_each_transport(|transport| {
         drop_cached(&File::open(&source).unwrap());
@@ -112,8 +112,8 @@ fn an_announced_sample_that_is_bad_is_found_before_it_is_asked_for() {
 
 #[test]
 fn what_changes_under_a_mount_is_found_too() {
-    let folder = temp_dir();
-    let source = sealed_tar(&folder);
+    let directory = temp_dir();
+    let source = sealed_tar(&directory);
     let places = members().1;
     for_each_transport(|transport| {
         let mount = Mount::new(transport, &source, &["cache_size=1M"]);
@@ -150,8 +150,8 @@ fn the_disk_may_fail_and_then_work_again() {
 #[test]
 fn typed_samples_are_checked_by_their_stored_bytes() {
     for name in ["features.syr", "mixed.syr", "jpg.beton", "raw.beton"] {
-        let folder = temp_dir();
-        let source = file_in(&folder, name, fs::read(fixture(name)).unwrap());
+        let directory = temp_dir();
+        let source = file_in(&directory, name, fs::read(fixture(name)).unwrap());
         sum(&source, &["--sidecar"]).ok();
         let listed = ffrfs(&[OsStr::new("ls"), "-lR".as_ref(), source.as_ref()]).ok().text();
         // A sample that is not damaged and has bytes: size, offset, checksum, name.
@@ -178,8 +178,8 @@ fn typed_samples_are_checked_by_their_stored_bytes() {
 
 #[test]
 fn checksums_are_for_the_view_that_they_were_made_of() {
-    let folder = temp_dir();
-    let source = file_in(&folder, "x.beton", fs::read(fixture("raw.beton")).unwrap());
+    let directory = temp_dir();
+    let source = file_in(&directory, "x.beton", fs::read(fixture("raw.beton")).unwrap());
     sum(&source, &["--sidecar"]).ok();
     let raw = run(Command::new(FFRFS).arg("verify").arg(&source).args(["--view", "raw"]));
     let npy = run(Command::new(FFRFS).arg("verify").arg(&source).args(["--view", "npy"]));
@@ -191,8 +191,8 @@ fn checksums_are_for_the_view_that_they_were_made_of() {
 
 #[test]
 fn files_with_holes_are_checked_by_what_is_stored_of_them() {
-    let folder = temp_dir();
-    let root = folder.path().join("root");
+    let directory = temp_dir();
+    let root = directory.path().join("root");
     fs::create_dir(&root).unwrap();
     let holes = File::create(root.join("holes")).unwrap();
     for piece in 0..40_u64 {
@@ -204,7 +204,7 @@ fn files_with_holes_are_checked_by_what_is_stored_of_them() {
     small.set_len(200_000).unwrap();
     File::create(root.join("empty")).unwrap().set_len(1 << 20).unwrap();
     run_in(&root, "tar", &["-cSf", "../x.tar", "."]);
-    let source = folder.path().join("x.tar");
+    let source = directory.path().join("x.tar");
     sum(&source, &["--sidecar"]).ok();
     let stored = fs::read(&source).unwrap();
     let find = |bytes: &[u8]| {
@@ -249,8 +249,8 @@ fn a_compressed_tar_is_sealed_by_what_it_decodes_to() {
     for (name, program, args) in
         [("x.tar.gz", "gzip", &["-c"][..]), ("x.tar.zst", "zstd", &["-c", "-q", "--no-check"])]
     {
-        let folder = temp_dir();
-        let source = file_in(&folder, name, through(program, args, &tar_of(&members)));
+        let directory = temp_dir();
+        let source = file_in(&directory, name, through(program, args, &tar_of(&members)));
         assert_eq!(refused(&source, &["require_checksums"]).code, 3);
         sum(&source, &["--sidecar"]).ok();
         assert_eq!(fs::metadata(beside(&source)).unwrap().len(), 72, "a head and no rows");
@@ -278,10 +278,10 @@ fn a_compressed_tar_is_sealed_by_what_it_decodes_to() {
 
 #[test]
 fn what_decodes_to_nothing_is_sealed_too() {
-    let folder = temp_dir();
+    let directory = temp_dir();
     for (name, bytes) in [("x.gz", vec![]), ("x.tgz", tar(&[])), ("x.tar", tar(&[]))] {
         let source = file_in(
-            &folder,
+            &directory,
             name,
             match name {
                 "x.tar" => bytes,
@@ -298,9 +298,9 @@ fn what_decodes_to_nothing_is_sealed_too() {
 
 #[test]
 fn a_sidecar_of_another_container_or_of_one_that_was_changed_is_refused() {
-    let folder = temp_dir();
-    let source = sealed_tar(&folder);
-    let other = file_in(&folder, "y.tar", tar(&[("a", b"1")]));
+    let directory = temp_dir();
+    let source = sealed_tar(&directory);
+    let other = file_in(&directory, "y.tar", tar(&[("a", b"1")]));
     let x_sums = format!("checksums={}", beside(&source).display());
     assert_words(&refused(&other, &[&x_sums]), 3, &["x.tar.ffrsum", "y.tar", "another size"]);
 
@@ -328,8 +328,8 @@ fn a_sidecar_of_another_container_or_of_one_that_was_changed_is_refused() {
 
 #[test]
 fn a_damaged_sidecar_is_refused() {
-    let folder = temp_dir();
-    let source = sealed_tar(&folder);
+    let directory = temp_dir();
+    let source = sealed_tar(&directory);
     let whole = fs::read(beside(&source)).unwrap();
     for (length, at, code) in [(0, 0, 3), (50, 0, 3), (whole.len() - 8, 0, 3), (whole.len(), 80, 4)]
     {
@@ -347,8 +347,8 @@ fn a_damaged_sidecar_is_refused() {
 
 #[test]
 fn shards_have_a_sidecar_each_or_one_for_all() {
-    let folder = temp_dir();
-    let shards = folder.path().join("shards");
+    let directory = temp_dir();
+    let shards = directory.path().join("shards");
     fs::create_dir(&shards).unwrap();
     let place = |number: u64| shards.join(format!("t-{number}.tar"));
     for number in 0..4 {
@@ -358,7 +358,7 @@ fn shards_have_a_sidecar_each_or_one_for_all() {
     }
     // Which needs none, and gets none.
     write_container(&shards.join("z.ffr"), &samples(3, 100));
-    let all = folder.path().join("all.ffrsum");
+    let all = directory.path().join("all.ffrsum");
     let written = sum(&shards, &["--sidecar", "-o", all.to_str().unwrap()]).ok();
     assert!(written.stderr.contains("z.ffr: every sample has a checksum"), "{}", written.stderr);
     let named = format!("checksums={}", all.display());
@@ -395,16 +395,17 @@ fn shards_have_a_sidecar_each_or_one_for_all() {
 
 #[test]
 fn nothing_is_sealed_that_is_bad_or_has_checksums_or_was_named_by_mistake() {
-    let folder = temp_dir();
-    let (bytes, name) = (samples(3, 1000), folder.path().join("precious"));
-    let ffr = container_in(&folder, &bytes);
+    let directory = temp_dir();
+    let (bytes, name) = (samples(3, 1000), directory.path().join("precious"));
+    let ffr = container_in(&directory, &bytes);
     assert_words(&sum(&ffr, &["--sidecar"]), 0, &["every sample has a checksum already"]);
     assert!(!beside(&ffr).exists());
-    let zipped = file_in(&folder, "x.zip", zip(&[stored("a", b"b"), deflated("c", text(1, 999))]));
+    let zipped =
+        file_in(&directory, "x.zip", zip(&[stored("a", b"b"), deflated("c", text(1, 999))]));
     sum(&zipped, &["--sidecar"]).ok();
     assert!(!beside(&zipped).exists());
 
-    let source = file_in(&folder, "x.tar", tar_of(&members().0));
+    let source = file_in(&directory, "x.tar", tar_of(&members().0));
     fs::write(&name, "precious").unwrap();
     let outcome = sum(&source, &["--sidecar", "-o", name.to_str().unwrap()]);
     assert_words(&outcome, 6, &["precious", "name another file"]);
@@ -414,7 +415,7 @@ fn nothing_is_sealed_that_is_bad_or_has_checksums_or_was_named_by_mistake() {
 
     // Cut in its last member but one.
     let cut = &tar_of(&members().0)[..5 << 20];
-    let cut = file_in(&folder, "cut.tar", cut);
+    let cut = file_in(&directory, "cut.tar", cut);
     let outcome = sum(&cut, &["--sidecar", "--allow-damaged"]);
     assert_eq!(outcome.code, 4, "{}", outcome.stderr);
     assert!(outcome.stderr.contains("bad samples: no sidecar was written"), "{}", outcome.stderr);
@@ -423,8 +424,8 @@ fn nothing_is_sealed_that_is_bad_or_has_checksums_or_was_named_by_mistake() {
 
 #[test]
 fn info_and_ls_and_attributes_show_the_checksums() {
-    let folder = temp_dir();
-    let source = sealed_tar(&folder);
+    let directory = temp_dir();
+    let source = sealed_tar(&directory);
     let crc = format!("{:08x}", crc32fast::hash(&members().0[1].1));
     let ls = ffrfs(&[OsStr::new("ls"), "-lR".as_ref(), source.as_ref()]).ok().text();
     assert!(ls.lines().any(|l| l.contains(&crc) && l.ends_with("d/1.bin")), "{ls}");

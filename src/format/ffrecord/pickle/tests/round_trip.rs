@@ -9,7 +9,7 @@ use std::io;
 fn the_writer_refuses_what_the_reader_would() {
     let names: [&[u8]; 6] = [b"", b".", b"..", b"a/b", b"\0", &[b'x'; 256]];
     for (name, index) in names.map(|name| (name, 0)).into_iter().chain([(&b"a"[..], 1 << 63)]) {
-        let tree = Folder { entries: vec![file(name, index)] };
+        let tree = Directory { entries: vec![file(name, index)] };
         let error = encode(&tree, &mut io::sink()).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
     }
@@ -19,17 +19,17 @@ fn the_writer_refuses_what_the_reader_would() {
 fn indices_of_every_size_survive_a_round_trip() {
     for bit in 0..63 {
         for index in [1_u64 << bit, (1 << bit) - 1, (1 << bit) + 1, i64::MAX as u64] {
-            let tree = Folder { entries: vec![file(b"a", index)] };
+            let tree = Directory { entries: vec![file(b"a", index)] };
             assert_eq!(decode(&encoded(&tree), ANY).as_ref(), Ok(&tree));
         }
     }
 }
 
-/// A folder as the tests think of it.
+/// A directory as the tests think of it.
 #[derive(Debug, Clone)]
 enum Model {
     File,
-    Folder(BTreeMap<Vec<u8>, Model>),
+    Directory(BTreeMap<Vec<u8>, Model>),
 }
 
 fn any_name() -> impl Strategy<Value = Vec<u8>> {
@@ -42,33 +42,33 @@ fn any_name() -> impl Strategy<Value = Vec<u8>> {
 }
 
 fn any_tree() -> impl Strategy<Value = Model> {
-    let leaf = prop_oneof![3 => Just(Model::File), 1 => Just(Model::Folder(BTreeMap::new()))];
+    let leaf = prop_oneof![3 => Just(Model::File), 1 => Just(Model::Directory(BTreeMap::new()))];
     let tree = leaf.prop_recursive(8, 200, 12, |inner| {
-        prop::collection::btree_map(any_name(), inner, 0..12).prop_map(Model::Folder)
+        prop::collection::btree_map(any_name(), inner, 0..12).prop_map(Model::Directory)
     });
-    prop::collection::btree_map(any_name(), tree, 0..12).prop_map(Model::Folder)
+    prop::collection::btree_map(any_name(), tree, 0..12).prop_map(Model::Directory)
 }
 
 /// Numbers files from `next` on, in steps that need every opcode for integers.
-fn build(model: &BTreeMap<Vec<u8>, Model>, next: &mut u64) -> Folder {
-    let mut folder = Folder::default();
+fn build(model: &BTreeMap<Vec<u8>, Model>, next: &mut u64) -> Directory {
+    let mut directory = Directory::default();
     for (name, model) in model {
         let entry = match model {
             Model::File => {
                 *next += 1 + (*next / 3).min(1 << 50);
                 Entry::File(*next)
             }
-            Model::Folder(model) => Entry::Folder(build(model, next)),
+            Model::Directory(model) => Entry::Directory(build(model, next)),
         };
-        folder.entries.push((name.as_slice().into(), entry));
+        directory.entries.push((name.as_slice().into(), entry));
     }
-    folder
+    directory
 }
 
 proptest! {
     #[test]
     fn a_tree_survives_a_round_trip(model in any_tree(), cut in any::<prop::sample::Index>()) {
-        let Model::Folder(model) = model else { unreachable!() };
+        let Model::Directory(model) = model else { unreachable!() };
         let tree = build(&model, &mut 0);
         let pickle = encoded(&tree);
         prop_assert_eq!(decode(&pickle, ANY), Ok(tree));
