@@ -160,7 +160,7 @@ fn a_dataset_without_samples_has_an_empty_root() {
 }
 
 #[test]
-fn a_packed_directory_is_its_tree_and_hides_its_index() {
+fn a_packed_folder_is_its_tree_and_hides_its_index() {
     let names = vec![directory("d", vec![file("b", 1), directory("hollow", vec![])]), file("a", 0)];
     let (dataset, names) = stored(vec![packed(2, names)]);
     let StoredNames::Tree(tree) = names else { panic!("a tree") };

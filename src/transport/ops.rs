@@ -209,7 +209,8 @@ impl Ops {
                 }
             };
             let fits = emit(&entry, &attr, valid);
-            if !fits {
+            // Only entries of the control directory count; a sample may be known from another lookup.
+            if !fits && self.vfs.is_control(attr.ino) {
                 self.vfs.forget(attr.ino, 1);
             }
             fits

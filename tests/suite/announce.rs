@@ -13,7 +13,7 @@ use std::time::Duration;
 const PREFETCH: &str = ".ffrfs/prefetch";
 
 fn mount(transport: Transport) -> Mount {
-    Mount::new(transport, fixture("packed_directory.ffr"), &[])
+    Mount::new(transport, fixture("packed_folder.ffr"), &[])
 }
 
 /// Waits until so many samples have been announced in all; not more.
@@ -193,7 +193,7 @@ for path, data, expected in [(prefetch, b'7\\n', errno.EINVAL), (prefetch, b'no\
 ";
     for_each_transport(|transport| {
         for option in ["control=ro", "ro", "control=rw"] {
-            let mount = Mount::new(transport, fixture("packed_directory.ffr"), &[option]);
+            let mount = Mount::new(transport, fixture("packed_folder.ffr"), &[option]);
             let paths = [PREFETCH, ".ffrfs/bad", "train/cat/001.jpg"].map(|name| mount.path(name));
             python(ANNOUNCE, &paths).ok();
             assert_announced(&mount, 5 + 2047 + 2);
@@ -204,7 +204,7 @@ for path, data, expected in [(prefetch, b'7\\n', errno.EINVAL), (prefetch, b'no\
 #[test]
 fn masks_take_the_right_to_announce_too() {
     for_each_transport(|transport| {
-        let masked = Mount::new(transport, fixture("packed_directory.ffr"), &["fmask=027"]);
+        let masked = Mount::new(transport, fixture("packed_folder.ffr"), &["fmask=027"]);
         assert_eq!(fs::metadata(masked.path(PREFETCH)).unwrap().mode() & 0o7777, 0o640);
     });
 }

@@ -31,7 +31,7 @@ fn sizes_blocks_and_links_are_those_of_plain_files() {
 #[test]
 fn a_directory_has_a_link_for_each_directory_in_it() {
     for_each_transport(|transport| {
-        let mount = Mount::new(transport, fixture("packed_directory.ffr"), &[]);
+        let mount = Mount::new(transport, fixture("packed_folder.ffr"), &[]);
         let links = |name: &str| fs::metadata(mount.path(name)).unwrap().nlink();
         // train, val and hollow.
         assert_eq!(links(""), 5);
@@ -63,7 +63,7 @@ fn samples_have_the_modification_time_of_their_container() {
 #[test]
 fn everything_is_readable_and_nothing_writable() {
     for_each_transport(|transport| {
-        let mount = Mount::new(transport, fixture("packed_directory.ffr"), &[]);
+        let mount = Mount::new(transport, fixture("packed_folder.ffr"), &[]);
         let mode = |name: &str| fs::metadata(mount.path(name)).unwrap().mode() & 0o7777;
         assert_eq!((mode("a.txt"), mode("train"), mode("")), (0o444, 0o555, 0o555));
         let owner = |name: &str| {
@@ -83,7 +83,7 @@ fn owner_group_and_masks_are_as_the_options_say() {
         let uid = if uid == 0 { 1234 } else { uid };
         let options = [format!("uid={uid}"), "gid=5678".to_owned()];
         let options = [&options[0], &options[1], "fmask=0137", "dmask=027"];
-        let mount = Mount::new(transport, fixture("packed_directory.ffr"), &options);
+        let mount = Mount::new(transport, fixture("packed_folder.ffr"), &options);
         for (name, mode) in [("a.txt", 0o440), ("train", 0o550), ("", 0o550), (".ffrfs", 0o550)] {
             let stat = fs::metadata(mount.path(name)).unwrap();
             assert_eq!((stat.uid(), stat.gid()), (uid, 5678), "{name}");
@@ -194,7 +194,7 @@ fn getfattr_shows_the_extended_attributes() {
         return;
     }
     for_each_transport(|transport| {
-        let mount = Mount::new(transport, fixture("packed_directory.ffr"), &[]);
+        let mount = Mount::new(transport, fixture("packed_folder.ffr"), &[]);
         let args = [Path::new("-d"), Path::new("--absolute-names"), &mount.path("a.txt")];
         let shown =
             crate::common::run(std::process::Command::new("getfattr").args(args)).ok().text();

@@ -141,7 +141,7 @@ fn a_listing_with_attributes_leaves_nothing_to_look_up() {
 #[test]
 fn a_walk_over_a_tree_is_free_the_second_time() {
     for_each_transport(|transport| {
-        let mount = Mount::new(transport, fixture("packed_directory.ffr"), &[READ_ONLY]);
+        let mount = Mount::new(transport, fixture("packed_folder.ffr"), &[READ_ONLY]);
         fn walk(directory: &Path) {
             for entry in fs::read_dir(directory).unwrap() {
                 let path = entry.unwrap().path();

@@ -138,7 +138,7 @@ fn every_fixture_has_a_test_here() {
         "basic.ffr",
         "empty.ffr",
         "no_header_checksum.ffr",
-        "packed_directory.ffr",
+        "packed_folder.ffr",
         "parts",
         "pickled.ffr",
         "truncated_data.ffr",
@@ -189,8 +189,8 @@ fn a_container_without_header_checksum_is_served_with_a_warning() {
 }
 
 #[test]
-fn a_packed_directory_is_shown_as_its_tree() {
-    check("packed_directory.ffr");
+fn a_packed_folder_is_shown_as_its_tree() {
+    check("packed_folder.ffr");
 }
 
 #[test]

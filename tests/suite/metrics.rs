@@ -87,7 +87,7 @@ fn free_port(host: &str) -> Option<u16> {
 fn mount_with_socket(transport: Transport) -> (Mount, tempfile::TempDir) {
     let directory = temp_dir();
     let option = format!("metrics=unix:{}", directory.path().join("metrics").display());
-    (Mount::new(transport, fixture("packed_directory.ffr"), &[&option]), directory)
+    (Mount::new(transport, fixture("packed_folder.ffr"), &[&option]), directory)
 }
 
 #[test]
@@ -104,7 +104,7 @@ fn prometheus_reads_what_stats_json_says() {
         let socket = directory.path().join("metrics");
         let values = scrape(socket.to_str().unwrap());
         assert_eq!(values["labels"]["mount"].as_str(), mount.point().to_str());
-        assert!(values["labels"]["source"].as_str().unwrap().ends_with("packed_directory.ffr"));
+        assert!(values["labels"]["source"].as_str().unwrap().ends_with("packed_folder.ffr"));
         let stats = mount.stats();
         for operation in ["read", "lookup"] {
             let key = format!("ffrfs_requests_total{{\"operation\": \"{operation}\"}}");
@@ -219,7 +219,7 @@ fn the_socket_has_the_mode_of_the_umask_and_goes_with_the_mount() {
         let option = format!("metrics=unix:{}", socket.display());
         // What a daemon that was killed leaves.
         drop(std::os::unix::net::UnixListener::bind(&socket).unwrap());
-        let source = fixture("packed_directory.ffr");
+        let source = fixture("packed_folder.ffr");
         let mount = Mount::started(transport, &[&source], &[&option], |command| {
             let mut shell = Command::new("sh");
             shell.args(["-c", "umask 0117; exec \"$@\"", "sh"]);

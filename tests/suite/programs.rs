@@ -299,7 +299,7 @@ for name in sorted(os.listdir(sys.argv[1])):
 #[test]
 fn names_with_any_letters_go_through_a_shell() {
     for_each_transport(|transport| {
-        let mount = Mount::new(transport, fixture("packed_directory.ffr"), &[]);
+        let mount = Mount::new(transport, fixture("packed_folder.ffr"), &[]);
         let script = "cd \"$1\" && cat train/*/*.jpg | wc -c && ls -R | wc -l";
         let said =
             run(Command::new("sh").args(["-c", script, "sh"]).arg(mount.point())).ok().text();

@@ -17,7 +17,7 @@ const DIRECTORY: &str = "train/cat";
 /// Runs a test on each transport, with the kernel that refuses and with the daemon.
 fn for_each_mount(test: impl Fn(&Mount, Refuser)) {
     for_each_transport(|transport| {
-        test(&Mount::new(transport, fixture("packed_directory.ffr"), &["ro"]), Refuser::Kernel);
+        test(&Mount::new(transport, fixture("packed_folder.ffr"), &["ro"]), Refuser::Kernel);
         test(&mount(transport), Refuser::Daemon);
     });
 }
@@ -29,7 +29,7 @@ enum Refuser {
 }
 
 fn mount(transport: Transport) -> Mount {
-    Mount::new(transport, fixture("packed_directory.ffr"), &[])
+    Mount::new(transport, fixture("packed_folder.ffr"), &[])
 }
 
 fn is_root() -> bool {
@@ -55,7 +55,7 @@ fn assert_erofs<T: std::fmt::Debug>(what: &str, result: Result<T>) {
 fn opening_for_writing_gives_erofs_where_the_kernel_refuses() {
     for_each_transport(|transport| {
         for option in ["ro", "control=ro", "rw,ro", "ro,control=rw"] {
-            let mount = Mount::new(transport, fixture("packed_directory.ffr"), &[option]);
+            let mount = Mount::new(transport, fixture("packed_folder.ffr"), &[option]);
             let open = |options: &mut OpenOptions, name: &str| options.open(mount.path(name));
             for name in [FILE, ".ffrfs/stats.json", ".ffrfs/prefetch"] {
                 assert_erofs("O_WRONLY", open(File::options().write(true), name));
@@ -87,7 +87,7 @@ fn flags(mount: &Mount) -> Vec<String> {
 fn without_ro_the_mount_can_be_written_as_far_as_the_kernel_knows() {
     for_each_transport(|transport| {
         for options in [&[][..], &["rw"], &["ro,rw"], &["control=ro,control=rw"]] {
-            let mount = Mount::new(transport, fixture("packed_directory.ffr"), options);
+            let mount = Mount::new(transport, fixture("packed_folder.ffr"), options);
             assert!(flags(&mount).contains(&"rw".to_owned()), "{options:?}");
             let mode = fs::metadata(mount.path(".ffrfs/prefetch")).unwrap().mode() & 0o777;
             assert_eq!(mode, 0o666, "{options:?}");
@@ -138,7 +138,7 @@ fn opening_for_writing_is_refused_as_long_as_the_kernel_asks() {
         let directory = temp_dir();
         let point = directory.path().join("mnt");
         fs::create_dir(&point).unwrap();
-        let source = fixture("packed_directory.ffr");
+        let source = fixture("packed_folder.ffr");
         let mounted = run(&mut mount_command(transport, &[&source], &point, &[]));
         // The first file that is opened. From the second on the kernel does not ask.
         let first = File::options().write(true).open(point.join(FILE));

@@ -60,7 +60,7 @@ fn a_clean_container_is_exit_code_0_and_nothing_on_stdout() {
     }
     verify(&fixture("empty.ffr"), &[]).ok();
     verify(&fixture("no_header_checksum.ffr"), &[]).ok();
-    verify(&fixture("packed_directory.ffr"), &[]).ok();
+    verify(&fixture("packed_folder.ffr"), &[]).ok();
     verify(&fixture("parts"), &[]).ok();
 }
 
@@ -158,7 +158,7 @@ fn samples_of_several_containers_are_numbered_on_and_named_by_their_tree() {
     assert_eq!(Path::new(bad[0]["container"].as_str().unwrap()), second);
 
     let packed = directory.path().join("packed.ffr");
-    fs::copy(fixture("packed_directory.ffr"), &packed).unwrap();
+    fs::copy(fixture("packed_folder.ffr"), &packed).unwrap();
     let mut permissions = fs::metadata(&packed).unwrap().permissions();
     #[expect(clippy::permissions_set_readonly_false, reason = "a copy that only this test sees")]
     permissions.set_readonly(false);

@@ -60,10 +60,10 @@ fn a_directory_of_containers_is_taken_by_name_and_other_files_in_it_are_left_alo
 }
 
 #[test]
-fn flat_shows_numbers_for_a_packed_directory_and_its_index_as_a_sample() {
+fn flat_shows_numbers_for_a_packed_folder_and_its_index_as_a_sample() {
     for_each_transport(|transport| {
-        let tree = Mount::new(transport, fixture("packed_directory.ffr"), &[]);
-        let flat = Mount::new(transport, fixture("packed_directory.ffr"), &["flat"]);
+        let tree = Mount::new(transport, fixture("packed_folder.ffr"), &[]);
+        let flat = Mount::new(transport, fixture("packed_folder.ffr"), &["flat"]);
         let count = tree.info()["samples"].as_u64().unwrap();
         assert_eq!(names(&flat, "").len() as u64, count);
         assert_eq!(tree.info()["named_samples"], count - 1);
@@ -209,7 +209,7 @@ fn fanout_puts_samples_in_directories_of_so_many() {
 fn suffix_and_fanout_are_refused_for_samples_that_have_names() {
     let point = temp_dir();
     for option in ["suffix=.jpg", "fanout=10"] {
-        let container = fixture("packed_directory.ffr");
+        let container = fixture("packed_folder.ffr");
         let args =
             [Path::new("mount"), Path::new("-o"), Path::new(option), &container, point.path()];
         let outcome = ffrfs(&args);
@@ -285,7 +285,7 @@ fn seekdir_leads_back_to_every_entry() {
         let fanned = Mount::new(transport, &container, &["fanout=100"]);
         let outcome = python(SEEK_EVERYWHERE, &[fanned.point()]).ok();
         assert_eq!(outcome.text().trim(), "ok 52 52");
-        let tree = Mount::new(transport, fixture("packed_directory.ffr"), &[]);
+        let tree = Mount::new(transport, fixture("packed_folder.ffr"), &[]);
         let outcome = python(SEEK_EVERYWHERE, &[tree.path("train")]).ok();
         assert_eq!(outcome.text().trim(), "ok 4 4");
     });
@@ -314,7 +314,7 @@ fn inode_numbers_are_unique_and_the_same_from_mount_to_mount() {
     let directory = temp_dir();
     let numbered = container_in(&directory, &samples(50, 10));
     for_each_transport(|transport| {
-        for source in [fixture("packed_directory.ffr"), numbered.clone()] {
+        for source in [fixture("packed_folder.ffr"), numbered.clone()] {
             let first = Mount::new(transport, &source, &[]);
             // Looked up in another order than the second time.
             let _ = first.read("000030");
@@ -334,7 +334,7 @@ fn the_control_directory_is_reachable_and_not_listed() {
     let numbered = container_in(&directory, &samples(5, 10));
     for_each_transport(|transport| {
         for (source, options) in [
-            (fixture("packed_directory.ffr"), &[][..]),
+            (fixture("packed_folder.ffr"), &[][..]),
             (numbered.clone(), &[]),
             (numbered.clone(), &["fanout=2"]),
         ] {

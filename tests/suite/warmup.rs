@@ -13,7 +13,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 fn mount(transport: Transport) -> Mount {
-    Mount::new(transport, fixture("packed_directory.ffr"), &[])
+    Mount::new(transport, fixture("packed_folder.ffr"), &[])
 }
 
 fn warmup(mount: &Mount, args: &[impl AsRef<OsStr>]) -> Outcome {
@@ -51,7 +51,7 @@ fn warmup_announces_every_sample_and_makes_the_kernel_know_its_file() {
 }
 
 #[test]
-fn warmup_of_a_packed_directory_takes_the_files_in_it() {
+fn warmup_of_a_packed_folder_takes_the_files_in_it() {
     for_each_transport(|transport| {
         let mount = mount(transport);
         let files = walkdir::WalkDir::new(mount.point()).into_iter().filter_map(Result::ok);

@@ -49,9 +49,14 @@ impl Reader {
         Step::done(Payload::Fetched(buffer, range))
     }
 
-    pub(super) fn answer_shared(&self, verified: Arc<Verified>, want: &Range<u64>) -> Step {
+    pub(super) fn answer_shared(
+        &self,
+        located: &Located,
+        verified: Arc<Verified>,
+        want: &Range<u64>,
+    ) -> Step {
         let range = want.start as usize..want.end as usize;
-        if range.end > verified.bytes().len() {
+        if verified.bytes().len() as u64 != located.sample.size_bytes() {
             // The index says otherwise than when the sample was fetched: the container was rewritten.
             self.samples.stats().io_error();
             return Step::failed(Errno::EIO);

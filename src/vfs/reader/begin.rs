@@ -26,17 +26,21 @@ impl Reader {
     /// Begins to read what there is of a range.
     pub(super) fn begin(&self, sample: u64, located: Located, range: Range<u64>) -> Step {
         let at = located.sample;
-        if at.damaged {
-            return self.refuse(sample, located, Fault::Damaged);
-        }
         self.samples.note(&located);
+        if at.damaged {
+            // In the index of a rewritten file healthy samples look damaged.
+            return match self.samples.check_unchanged(&located) {
+                Ok(()) => self.refuse(sample, located, Fault::Damaged),
+                Err(errno) => Step::failed(errno),
+            };
+        }
         if self.samples.bad().is_hopeless(sample, located.part) {
             return Step::failed(Errno::EIO);
         }
         let end = range.end.min(at.size_bytes());
         let want = range.start.min(end)..end;
         if want.is_empty() {
-            return Step::done(Payload::Nothing);
+            return self.answer_from_index(&located, |_| Step::done(Payload::Nothing));
         }
         if want.start == 0 {
             self.samples.stats().first_read();
@@ -51,7 +55,9 @@ impl Reader {
         }
         let stored = stored_range(&at, &want);
         if stored.is_empty() {
-            return self.answer_behind_prefix(&located, &want, &[]);
+            return self.answer_from_index(&located, |reader| {
+                reader.answer_behind_prefix(&located, &want, &[])
+            });
         }
         if let Some(step) = self.in_memory(sample, &located, &want) {
             return self.check_resident(sample, &located, step);
@@ -85,11 +91,19 @@ impl Reader {
         Task { sample, located, want, span, state, leader, waits: false, has_failed: false, wait }
     }
 
+    /// An answer that only the index tells: the index may be mapped, and of a rewritten file be another one.
+    fn answer_from_index(&self, located: &Located, answer: impl FnOnce(&Self) -> Step) -> Step {
+        match self.samples.check_unchanged(located) {
+            Ok(()) => answer(self),
+            Err(errno) => Step::failed(errno),
+        }
+    }
+
     /// Begins to read a part of a sample that must be decoded or checked: what is fetched for it is cached.
     fn begin_in_cache(&self, sample: u64, located: Located, want: Range<u64>) -> Step {
         match self.memory.cache().get_or_lead(CacheKey::Sample(sample), want.end - want.start) {
             CacheAnswer::Prefetched(verified, _) | CacheAnswer::Cached(Cached::Whole(verified)) => {
-                self.answer_shared(verified, &want)
+                self.answer_shared(&located, verified, &want)
             }
             CacheAnswer::Cached(Cached::Checksums(checksums)) => {
                 let (start, end) =

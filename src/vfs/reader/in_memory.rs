@@ -42,10 +42,10 @@ impl Reader {
             match cache.get(CacheKey::Sample(sample), want.end - want.start) {
                 Some(CacheAnswer::Prefetched(verified, used_up)) => {
                     self.prefetch.prefetched_was_read(sample, located, used_up);
-                    return Some(self.answer_shared(verified, want));
+                    return Some(self.answer_shared(located, verified, want));
                 }
                 Some(CacheAnswer::Cached(Cached::Whole(verified))) => {
-                    return Some(self.answer_shared(verified, want));
+                    return Some(self.answer_shared(located, verified, want));
                 }
                 Some(CacheAnswer::InFlight(read)) => return Some(Step::Wait(read)),
                 Some(
@@ -150,6 +150,6 @@ impl Reader {
                 leader.end_with(Cached::Whole(Arc::clone(&verified)), asked);
             }
         }
-        self.answer_shared(verified, want)
+        self.answer_shared(located, verified, want)
     }
 }

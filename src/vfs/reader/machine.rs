@@ -97,7 +97,7 @@ impl Reader {
         let verified = Arc::new(verified);
         let asked = task.want.end - task.want.start;
         leader.end_with(Cached::Whole(Arc::clone(&verified)), asked);
-        self.answer_shared(verified, &task.want)
+        self.answer_shared(&task.located, verified, &task.want)
     }
 
     /// Begins anew, now that the container knows where the sample lies.

@@ -180,13 +180,18 @@ impl Task {
     /// Does the file I/O of a [`Step::Work`]: the thread may block.
     pub fn work(&mut self) {
         match &mut self.state {
-            State::Load(load) => load.found = load.store.load(&load.key),
+            State::Load(load) => {
+                let found = catch_unwind(AssertUnwindSafe(|| load.store.load(&load.key)));
+                load.found = found.unwrap_or_default();
+            }
             State::Spool(spooling) => {
                 let is_last = self.span.range().end == self.located.sample.end_bytes();
                 spooling.taken = take_guarded(&mut spooling.decode, self.span.bytes(), is_last);
             }
             State::Spooled(spooled) => {
-                let read = spooled.checkpoints.read_spooled(spooled.number);
+                let SpooledInterval { checkpoints, number, .. } = &**spooled;
+                let read = catch_unwind(AssertUnwindSafe(|| checkpoints.read_spooled(*number)));
+                let read = read.unwrap_or(Err(Fault::Damaged));
                 spooled.read = read.map(|(buffer, length)| Verified::made(buffer, 0..length));
             }
             _ => {}

@@ -7,8 +7,11 @@
 
 use super::Samples;
 use crate::catalog::Located;
+use crate::io::ReadError;
 use crate::vfs::Errno;
 use crate::vfs::bits::Bits;
+use std::collections::HashSet;
+use std::io;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -26,6 +29,12 @@ impl Changes {
         let (sleeps, wake) = (AtomicBool::new(false), OnceLock::new());
         Self { noted: Bits::new(containers as u64), sleeps, wake }
     }
+}
+
+/// Whether a look has found another file. A file server that does not answer now may answer later.
+fn is_change(error: &io::Error) -> bool {
+    let reason = error.get_ref().and_then(|reason| reason.downcast_ref());
+    matches!(reason, Some(ReadError::Changed(_)))
 }
 
 impl Samples {
@@ -61,7 +70,9 @@ impl Samples {
     pub(in crate::vfs) fn check_unchanged(&self, located: &Located) -> Result<(), Errno> {
         self.container(located).check_unchanged().map_err(|error| {
             self.stats.io_error();
-            self.add_changed_part(located.part, error.to_string());
+            if is_change(&error) {
+                self.add_changed_part(located.part, error.to_string());
+            }
             Errno::EIO
         })
     }
@@ -82,19 +93,20 @@ impl Samples {
     }
 
     fn look_at_noted(&self) -> bool {
-        let mut any = false;
+        let mut looked_at = HashSet::new();
         self.changes.noted.take_each(|container| {
-            any = true;
             let container = container as usize;
             let part = self.dataset.file_of(container);
-            // Reads refuse a changed container until the unmount.
-            if !self.bad.has_changed(part)
+            // Containers in containers share a file. Reads refuse a changed one until the unmount.
+            if looked_at.insert(part)
+                && !self.bad.has_changed(part)
                 && let Err(error) = self.dataset.parts()[container].check_unchanged()
+                && is_change(&error)
             {
                 self.add_changed_part(part, error.to_string());
             }
         });
-        any
+        !looked_at.is_empty()
     }
 
     /// Sets what wakes the thread that looks. What was set first counts.
@@ -105,5 +117,17 @@ impl Samples {
     /// Marks a part that is not the file any more that was mounted.
     pub(in crate::vfs) fn add_changed_part(&self, part: usize, what: String) {
         self.bad.add_changed(part, self.name_of(part), what);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_server_that_does_not_answer_is_no_change() {
+        assert!(is_change(&io::Error::other(ReadError::Changed("truncated"))));
+        assert!(!is_change(&io::Error::other(ReadError::Io(io::ErrorKind::TimedOut.into()))));
+        assert!(!is_change(&io::ErrorKind::TimedOut.into()));
     }
 }

@@ -20,7 +20,7 @@ fn info_describes_a_container_in_a_few_lines() {
     for part in ["basic.ffr: FFRecord, 60 samples", "index checksum ok", "1 empty", "numbered"] {
         assert!(text.contains(part), "{part}: {text}");
     }
-    let text = on("info", &fixture("packed_directory.ffr"), &[]).ok().text();
+    let text = on("info", &fixture("packed_folder.ffr"), &[]).ok().text();
     assert!(text.contains("stored: 6 files"), "{text}");
     let text = on("info", &fixture("pickled.ffr"), &[]).ok().text();
     assert!(text.contains("Python pickle (20)") && text.contains("image reader"), "{text}");
@@ -58,7 +58,7 @@ fn info_as_json_has_every_figure() {
     let kinds = &info["looks_like"];
     assert_eq!((&kinds["JPEG image"], &kinds["PNG image"]), (&1.into(), &1.into()));
     assert_eq!((&kinds["GIF image"], &kinds["unknown"]), (&1.into(), &1.into()));
-    let tree = on("info", &fixture("packed_directory.ffr"), &["--json"]).ok();
+    let tree = on("info", &fixture("packed_folder.ffr"), &["--json"]).ok();
     let tree: Value = serde_json::from_slice(&tree.stdout).unwrap();
     assert_eq!((&tree["names"], &tree["named_samples"]), (&"tree".into(), &6.into()));
     let old = on("info", &fixture("no_header_checksum.ffr"), &["--json"]).ok();
@@ -90,7 +90,7 @@ fn ls_lists_what_a_mount_would_show() {
 }
 
 #[test]
-fn ls_shows_a_packed_directory_as_its_tree() {
+fn ls_shows_a_packed_folder_as_its_tree() {
     let directory = temp_dir();
     let source = packed(&directory, &["b", "a dir/x", "a dir/in/y", "é"]);
     assert_eq!(listed(&source, &[]), ["a dir/", "b", "é"]);
@@ -118,7 +118,7 @@ fn ls_long_tells_size_offset_and_checksum() {
     }
     let cut = listed(&fixture("truncated_data.ffr"), &["-l", "--allow-damaged"]);
     assert!(cut[45].contains("damaged") && !cut[44].contains("damaged"));
-    let directories = listed(&fixture("packed_directory.ffr"), &["--long"]);
+    let directories = listed(&fixture("packed_folder.ffr"), &["--long"]);
     assert!(directories.iter().any(|line| line.ends_with(" train/") && line.contains(" - ")));
 }
 
@@ -177,7 +177,7 @@ fn cat_leaves_out_a_bad_sample_names_it_and_goes_on() {
 
 #[test]
 fn cat_of_a_name_that_is_not_there_writes_nothing_at_all() {
-    let tree = fixture("packed_directory.ffr");
+    let tree = fixture("packed_folder.ffr");
     for absent in ["nowhere", "train", "train/cat", "a.txt/x", "000000", ".ffrfs", "../a.txt", "/"]
     {
         refused(&on("cat", &tree, &["a.txt", absent]), 1, &["no such sample"]);

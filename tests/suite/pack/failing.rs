@@ -79,7 +79,7 @@ fn a_directory_of_parts_is_not_replaced_by_itself() {
 }
 
 #[test]
-fn an_output_within_the_packed_directory_is_refused() {
+fn an_output_within_the_packed_folder_is_refused() {
     let work = temp_dir();
     let input = directory_of(&work, &["a", "d/b"]);
     std::os::unix::fs::symlink(input.join("d"), work.path().join("way in")).unwrap();

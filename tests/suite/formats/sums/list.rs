@@ -23,7 +23,7 @@ fn containers(directory: &TempDir) -> Vec<PathBuf> {
         directory.path().join("all.tgz"),
         file_in(directory, "x.zip", zip(&members)),
         container_in(directory, &samples(40, 9000)),
-        fixture("packed_directory.ffr"),
+        fixture("packed_folder.ffr"),
         fixture("features.syr"),
         fixture("jpg.beton"),
     ];
