@@ -71,7 +71,7 @@ pub fn open(
 /// not looked into.
 ///
 /// # Errors
-/// As [`expand`] finds no source.
+/// A source does not exist, or a pattern matches nothing.
 pub fn wants_password(sources: &[PathBuf], options: &Options) -> Result<Option<PathBuf>, Failure> {
     for path in expand(sources)? {
         // The error is reported when the dataset is opened.

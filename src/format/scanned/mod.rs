@@ -1,8 +1,8 @@
 //! What formats share whose containers must be read whole to know their samples: one pass over the container
-//! ([`Scanner`]), an index of what it finds ([`Index`], made by a [`Builder`]), and the index in a file, so
+//! ([`Scanner`]), an index of what it finds (`Index`, made by a `Builder`), and the index in a file, so
 //! that it is mapped the next time.
 //!
-//! A format says what it stores of a sample ([`SampleRow`]) and how a pass goes. Names, directories, targets of
+//! A format says what it stores of a sample (`SampleRow`) and how a pass goes. Names, directories, targets of
 //! links, files in pieces, warnings, the file with its version and checksum, and reading ahead are here.
 //! Imports from [`crate::format`] alone.
 
