@@ -144,7 +144,7 @@ mod tests {
         assert_eq!(check.found, "vda: read_ahead_kb ?, nr_requests ?, rotational ?");
         let check = describe("c".to_owned(), "sda", |_| Some("1\n".to_owned()));
         assert_eq!(check.state, State::Note);
-        assert!(block_device("c", None).found.contains("unknown"));
+        assert!(block_device("c", None).found.contains("not found"));
     }
 
     #[test]
