@@ -312,7 +312,7 @@ fn a_file_that_is_no_index_is_not_replaced_by_one() {
         |at: &Path| run(Command::new(FFRFS).arg("index").arg("--index").args([at, &source]));
     for path in [&source, &precious] {
         let said = index(path).ok().stderr;
-        assert!(said.contains("no index") && said.contains("0 indexes written"), "{said}");
+        assert!(said.contains("is not an index") && said.contains("0 indexes written"), "{said}");
     }
     assert!(fs::read(&source).unwrap() == bytes);
     assert_eq!(fs::read(&precious).unwrap(), b"work");
