@@ -12,6 +12,7 @@
 mod arrival;
 mod part;
 mod profile;
+pub mod remote;
 #[cfg(test)]
 pub(crate) mod testing;
 #[cfg(test)]
