@@ -129,6 +129,9 @@ struct Settings {
     /// Whether listing a directory also gives the kernel the attributes of its files
     #[arg(long, value_name = "WHEN", default_value = "auto")]
     readdirplus: ReaddirplusWhen,
+    /// Whether samples have extended attributes user.ffrfs.*, which tell where they lie
+    #[arg(long, value_name = "WHETHER", default_value = "yes")]
+    xattr: XattrChoice,
     /// How requests come from the kernel
     #[arg(long, value_name = "HOW", default_value = "auto")]
     transport: TransportChoice,
@@ -141,6 +144,14 @@ struct Settings {
     /// Write messages to this file instead of journald or syslog
     #[arg(long, alias = "log_file", value_name = "FILE")]
     log_file: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum XattrChoice {
+    /// Whoever asks for one by its name gets it; they are not listed, so that no copy has them
+    Yes,
+    /// The kernel is told once that there are none
+    No,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -250,6 +261,7 @@ impl Settings {
             fmask: self.fmask,
             dmask: self.dmask,
             live: self.live.values(),
+            xattrs: self.xattr == XattrChoice::Yes,
             readdirplus: match self.readdirplus {
                 ReaddirplusWhen::Auto => Readdirplus::Auto,
                 ReaddirplusWhen::Yes => Readdirplus::Always,

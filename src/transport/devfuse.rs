@@ -413,8 +413,8 @@ impl Filesystem for DevFuse {
         reply_value(reply, self.ops().getxattr(caller(request), ino.0, name.as_bytes(), size));
     }
 
-    fn listxattr(&self, request: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
-        reply_value(reply, self.ops().listxattr(caller(request), ino.0, size));
+    fn listxattr(&self, request: &Request, ino: INodeNo, _: u32, reply: ReplyXattr) {
+        reply.error(wire(self.ops().not_needed(caller(request), op::LISTXATTR, ino.0)));
     }
 
     fn lseek(

@@ -145,7 +145,12 @@ impl Mounted {
         let largest = plan.map_or(MAX_REQUEST_BYTES, |plan| plan.payload_bytes as u32);
         let negotiation = Arc::new(Negotiation::new(largest, options.readdirplus, plan.is_some()));
         let invalidator = Arc::new(Invalidator::default());
-        let ops = Ops::new(Arc::clone(vfs), Arc::clone(&negotiation), Arc::clone(&invalidator));
+        let ops = Ops::new(
+            Arc::clone(vfs),
+            Arc::clone(&negotiation),
+            Arc::clone(&invalidator),
+            options.xattrs,
+        );
         let ops = Arc::new(ops);
         let serving = DevFuse::new(Arc::clone(&ops), options.workers, Arc::clone(&negotiation));
         let device = connect(target, options)?;

@@ -14,6 +14,7 @@ pub(super) struct Ops {
     vfs: Arc<Vfs>,
     negotiation: Arc<Negotiation>,
     invalidator: Arc<Invalidator>,
+    has_xattrs: bool,
 }
 
 /// Who sent a request, and when it came.
@@ -27,7 +28,7 @@ pub(super) struct Caller {
     pub(super) arrived: Option<Instant>,
 }
 
-/// The answer to GETXATTR and LISTXATTR.
+/// The answer to GETXATTR and READLINK.
 pub(super) enum Value {
     /// How many bytes it has: the caller asked with size 0.
     Length(u32),
@@ -43,8 +44,9 @@ impl Ops {
         vfs: Arc<Vfs>,
         negotiation: Arc<Negotiation>,
         invalidator: Arc<Invalidator>,
+        has_xattrs: bool,
     ) -> Self {
-        Self { vfs, negotiation, invalidator }
+        Self { vfs, negotiation, invalidator, has_xattrs }
     }
 
     /// The file system that requests ask about.
@@ -170,12 +172,11 @@ impl Ops {
         name: &[u8],
         size: u32,
     ) -> Result<Value, Errno> {
-        let value = self.vfs.getxattr(ino, name).and_then(|value| sized(value, size));
+        let value = match self.has_xattrs {
+            true => self.vfs.getxattr(ino, name).and_then(|value| sized(value, size)),
+            false => Err(ENOSYS),
+        };
         self.count(caller, Operation::Getxattr, ino, value)
-    }
-
-    pub(super) fn listxattr(&self, caller: Caller, ino: u64, size: u32) -> Result<Value, Errno> {
-        self.count(caller, Operation::Listxattr, ino, sized(self.vfs.listxattr(ino), size))
     }
 
     /// Lists a directory from cursor `from` until `emit` returns false.
@@ -247,11 +248,12 @@ impl Ops {
     }
 
     /// FLUSH, FSYNC, FSYNCDIR: nothing is ever dirty. ACCESS: the kernel checks permissions itself
-    /// (`default_permissions`). Answered ENOSYS, the kernel takes them for granted from then on.
+    /// (`default_permissions`). LISTXATTR: no attribute is listed. Answered ENOSYS, the kernel takes them for granted from then on.
     pub(super) fn not_needed(&self, caller: Caller, opcode: u32, ino: u64) -> Errno {
         let operation = match opcode {
             op::FLUSH => Operation::Flush,
             op::ACCESS => Operation::Access,
+            op::LISTXATTR => Operation::Listxattr,
             _ => Operation::Other,
         };
         let _ = self.count(caller, operation, ino, Ok(()));

@@ -37,6 +37,8 @@ pub struct MountOptions {
     /// writes; and the kernel takes each READ for a change of the access time, so that the next `stat` of a file
     /// that was read costs a GETATTR.
     pub read_only: bool,
+    /// Extended attributes are answered; else the kernel is told once that there are none.
+    pub xattrs: bool,
     /// Whether listings give attributes.
     pub readdirplus: Readdirplus,
     /// How requests come.

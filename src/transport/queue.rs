@@ -103,11 +103,6 @@ impl QueueThread {
                 let totals = self.ops.statfs(caller, ino);
                 self.put(slot, Ok(StatfsOut::new(&totals)))
             }
-            op::LISTXATTR => {
-                let GetxattrIn { size, .. } = self.header(slot);
-                let names = self.ops.listxattr(caller, ino, size);
-                self.put_value(slot, names)
-            }
             op::READLINK => {
                 let target = self.ops.readlink(caller, ino);
                 self.put_value(slot, target.map(Value::Bytes))
@@ -126,7 +121,7 @@ impl QueueThread {
                 let found = self.ops.lseek(caller, ino, offset, whence.cast_signed());
                 self.put(slot, found.map(|offset| LseekOut { offset }))
             }
-            op::FLUSH | op::FSYNC | op::FSYNCDIR | op::ACCESS => {
+            op::FLUSH | op::FSYNC | op::FSYNCDIR | op::ACCESS | op::LISTXATTR => {
                 Err(self.ops.not_needed(caller, opcode, ino))
             }
             _ => Err(self.ops.refuse(caller, opcode, ino)),

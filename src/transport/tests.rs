@@ -74,6 +74,7 @@ impl Mount {
         let directory = tempfile::tempdir().unwrap();
         let target = Target::Directory(directory.path().to_owned());
         let options = MountOptions {
+            xattrs: true,
             source: "seam".to_owned(),
             read_only: true,
             transport,

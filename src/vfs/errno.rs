@@ -30,6 +30,8 @@ impl Errno {
     pub const EROFS: Self = Self(libc::EROFS);
     /// No such extended attribute.
     pub const ENODATA: Self = Self(libc::ENODATA);
+    /// No such kind of extended attributes.
+    pub const EOPNOTSUPP: Self = Self(libc::EOPNOTSUPP);
     /// The caller's buffer is too small.
     pub const ERANGE: Self = Self(libc::ERANGE);
     /// An inode that was never handed out, or is gone.

@@ -267,15 +267,9 @@ impl Vfs {
     /// The value of an extended attribute of a sample.
     ///
     /// # Errors
-    /// ENODATA: there is no attribute of that name.
+    /// ENODATA: there is no attribute of that name. EOPNOTSUPP: nor any of its kind.
     pub fn getxattr(&self, ino: u64, name: &[u8]) -> Result<Vec<u8>, Errno> {
         self.namespace.getxattr(ino, name)
-    }
-
-    /// The names of an inode's extended attributes, each with a NUL behind it.
-    #[must_use]
-    pub fn listxattr(&self, ino: u64) -> Vec<u8> {
-        self.namespace.listxattr(ino)
     }
 
     /// Where the next data or the next hole of a file begins, at or behind `offset_bytes`.

@@ -135,17 +135,25 @@ fn a_program_that_looks_for_holes_finds_none() {
 
 /// Prints the extended attributes of files, a line each: `NAME=VALUE NAME=VALUE …`.
 const XATTRS: &str = r#"
-import os, sys
+import errno, os, sys
+
+def outcome(call, *args):
+    try:
+        return call(*args)
+    except OSError as error:
+        return errno.errorcode[error.errno]
+
 for path in sys.argv[1:]:
-    names = os.listxattr(path)
-    print(*(f"{name.removeprefix('user.ffrfs.')}={os.getxattr(path, name).decode()}" for name in names))
-    for absent in ("user.ffrfs.other", "user.ffrfs.", "user.other", "security.capability"):
-        try:
-            os.getxattr(path, absent)
-        except OSError as error:
-            assert error.errno == 61, error
-        else:
-            raise AssertionError(absent)
+    shown = []
+    for name in ("container", "index", "offset", "length", "crc32", "verified"):
+        value = outcome(os.getxattr, path, "user.ffrfs." + name)
+        shown += [f"{name}={value.decode()}"] if isinstance(value, bytes) else []
+    print(*shown)
+    for absent in ("user.ffrfs.other", "user.ffrfs.", "user.other"):
+        assert outcome(os.getxattr, path, absent) == "ENODATA", absent
+    for absent in ("security.selinux", "system.posix_acl_access"):
+        assert outcome(os.getxattr, path, absent) == "ENOTSUP", (path, absent, outcome(os.getxattr, path, absent))
+    assert outcome(os.listxattr, path) == "ENOTSUP", path
 "#;
 
 #[test]
@@ -189,17 +197,85 @@ fn extended_attributes_say_where_a_sample_lies_and_whether_it_was_checked() {
 }
 
 #[test]
-fn getfattr_shows_the_extended_attributes() {
+fn getfattr_shows_an_extended_attribute_by_its_name() {
     if !have(Need::Program("getfattr")) {
         return;
     }
     for_each_transport(|transport| {
         let mount = Mount::new(transport, fixture("packed_folder.ffr"), &[]);
-        let args = [Path::new("-d"), Path::new("--absolute-names"), &mount.path("a.txt")];
-        let shown =
-            crate::common::run(std::process::Command::new("getfattr").args(args)).ok().text();
-        for line in ["user.ffrfs.length=\"10\"", "user.ffrfs.verified=\"no\""] {
+        for (name, line) in
+            [("length", "user.ffrfs.length=\"10\""), ("verified", "user.ffrfs.verified=\"no\"")]
+        {
+            let (name, path) = (format!("user.ffrfs.{name}"), mount.path("a.txt"));
+            let args = [Path::new("-n"), Path::new(&name), Path::new("--absolute-names"), &path];
+            let shown =
+                crate::common::run(std::process::Command::new("getfattr").args(args)).ok().text();
             assert!(shown.contains(line), "{shown}");
         }
+    });
+}
+
+/// Copies a directory with all attributes, and prints how many files and extended attributes the copy has.
+const COPY: &str = r#"
+import os, shutil, subprocess, sys
+source, target, program = sys.argv[1:]
+if program == "shutil":
+    shutil.copytree(source, target)
+else:
+    subprocess.run({"cp": ["cp", "-a"], "rsync": ["rsync", "-aX"]}[program] + [source + "/.", target], check=True)
+files = [os.path.join(root, name) for root, _, names in os.walk(target) for name in names]
+ours = [name for path in files for name in os.listxattr(path) if "ffrfs" in name]
+print(len(files), len(ours))
+"#;
+
+/// How many requests about extended attributes a mount has answered.
+fn xattr_requests(mount: &Mount) -> u64 {
+    let stats = mount.stats();
+    let count = |name: &str| stats["requests"][name].as_u64().unwrap();
+    count("getxattr") + count("listxattr")
+}
+
+#[test]
+fn a_copy_with_all_attributes_has_all_files_and_none_of_our_attributes() {
+    for program in ["cp", "rsync", "shutil"] {
+        if !have(Need::Python("os")) || (program == "rsync" && !have(Need::Program("rsync"))) {
+            continue;
+        }
+        for_each_transport(|transport| {
+            let directory = temp_dir();
+            let container = directory.path().join("many.ffr");
+            write_container(&container, &samples(300, 100));
+            let mount = Mount::of(transport, &[&container], &[]);
+            let target = directory.path().join("copy");
+            let outcome = python(COPY, &[mount.point(), &target, Path::new(program)]).ok();
+            assert_eq!(outcome.text(), "300 0\n", "{program}");
+            // cp asks for the access control list of each file, and the kernel does not keep the answer.
+            let at_most = if program == "cp" { 320 } else { 20 };
+            let requests = xattr_requests(&mount);
+            assert!(requests <= at_most, "{program}: {requests}");
+        });
+    }
+}
+
+#[test]
+fn without_extended_attributes_the_kernel_asks_once() {
+    if !have(Need::Python("os")) {
+        return;
+    }
+    const ASK: &str = r#"
+import errno, os, sys
+for path in sys.argv[1:] * 50:
+    for name in ("user.ffrfs.index", "security.selinux"):
+        try:
+            os.getxattr(path, name)
+        except OSError as error:
+            assert error.errno == errno.EOPNOTSUPP, error
+        else:
+            raise AssertionError(name)
+"#;
+    for_each_transport(|transport| {
+        let mount = Mount::new(transport, fixture("packed_folder.ffr"), &["xattr=no"]);
+        python(ASK, &[mount.path("a.txt")]).ok();
+        assert_eq!(xattr_requests(&mount), 1);
     });
 }

@@ -58,6 +58,8 @@ pub(crate) struct MountSettings {
     pub(crate) dmask: u16,
     /// Settings that can be changed while mounted.
     pub(crate) live: LiveSettings,
+    /// Samples have extended attributes.
+    pub(crate) xattrs: bool,
     /// Whether a listing brings attributes.
     pub(crate) readdirplus: Readdirplus,
     /// How requests come from the kernel.
@@ -138,6 +140,7 @@ impl MountSettings {
             allow_other: self.allow_other || self.allow_root,
             noexec: self.noexec,
             read_only: self.ro || self.control_ro,
+            xattrs: self.xattrs,
             readdirplus: self.readdirplus,
             transport: self.transport,
             threads: self.threads(),

@@ -1,4 +1,5 @@
-//! Extended attributes: where a sample lies, and whether it was found right.
+//! Extended attributes: where a sample lies, and whether it was found right. They are answered by name and never
+//! listed: programs that copy all attributes of a file would write ours onto the copy.
 
 use super::Namespace;
 use crate::catalog::{Located, Node};
@@ -9,15 +10,16 @@ use crate::vfs::inode::Inode;
 /// What the names of our extended attributes begin with.
 pub const XATTR_PREFIX: &str = "user.ffrfs.";
 
-/// Their ends.
-const XATTRS: [&str; 6] = ["container", "index", "offset", "length", "crc32", "verified"];
-
 impl Namespace {
     /// The value of an extended attribute of a sample.
     ///
     /// # Errors
-    /// ENODATA: there is no attribute of that name.
+    /// ENODATA: there is no attribute of that name. EOPNOTSUPP: nor any of its kind, such as `security.*`; programs
+    /// like `ls -l` then stop to ask.
     pub(in crate::vfs) fn getxattr(&self, ino: u64, name: &[u8]) -> Result<Vec<u8>, Errno> {
+        if !name.starts_with(b"user.") {
+            return Err(Errno::EOPNOTSUPP);
+        }
         let Inode::Node(Node::Sample(sample)) = Inode::of(ino) else { return Err(Errno::ENODATA) };
         let name = name.strip_prefix(XATTR_PREFIX.as_bytes()).ok_or(Errno::ENODATA)?;
         let Located { part, index, sample: at, .. } = self.samples.locate(sample)?;
@@ -35,16 +37,5 @@ impl Namespace {
             b"verified" => b"no".to_vec(),
             _ => return Err(Errno::ENODATA),
         })
-    }
-
-    /// The names of an inode's extended attributes, each with a NUL behind it.
-    pub(in crate::vfs) fn listxattr(&self, ino: u64) -> Vec<u8> {
-        match Inode::of(ino) {
-            Inode::Node(Node::Sample(_)) => XATTRS
-                .iter()
-                .flat_map(|end| format!("{XATTR_PREFIX}{end}\0").into_bytes())
-                .collect(),
-            _ => Vec::new(),
-        }
     }
 }
