@@ -4,12 +4,16 @@
 
 #[cfg(feature = "remote")]
 mod client;
+#[cfg(feature = "remote")]
+mod connect;
 mod error;
 mod location;
 mod options;
 
 #[cfg(feature = "remote")]
 pub use client::{Body, Client, Object};
+#[cfg(feature = "remote")]
+pub use connect::connect;
 pub use error::{ErrorKind, StoreError};
 pub use location::{Location, Scheme};
 pub use options::{CacheMax, CachePlace, RemoteOptions};

@@ -1,0 +1,21 @@
+//! From a location to the client that reads it.
+
+use super::{Client, ErrorKind, Location, RemoteOptions, StoreError};
+use std::sync::Arc;
+
+/// The client for the bucket, container or server of `location`. Makes no request; the client runs on whichever
+/// runtime polls it.
+///
+/// # Errors
+/// The options or the environment are unusable, or this build has no client for the scheme.
+pub fn connect(
+    location: &Location,
+    options: &RemoteOptions,
+) -> Result<Arc<dyn Client>, StoreError> {
+    let _ = options;
+    Err(StoreError::new(
+        location.to_string(),
+        ErrorKind::Refused,
+        "this build cannot read from there",
+    ))
+}
