@@ -1,23 +1,81 @@
 //! Bytes that are not on this machine yet: asked for, and waited for no longer than the store's patience.
 
 use crate::io::{File, ReadError};
+use bytes::Bytes;
 use std::ops::Range;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 use std::{io, thread};
 
+/// Why bytes are fetched: what a store fetches first, and how much of what lies around them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Cause {
+    /// A program waits for them.
+    Demand,
+    /// They were announced, or a pattern foresees them.
+    Prefetch,
+    /// A container is being opened.
+    Open,
+}
+
 /// What brings the bytes of one part to this machine: a client of an object store.
 pub trait Remote: Send + Sync {
-    /// The file that holds the ranges that are present, at the same offsets; as long as the part.
-    fn file(&self) -> &File;
+    /// The length of the part.
+    fn len_bytes(&self) -> u64;
+
+    /// The file that holds the ranges that are present, at the same offsets; as long as the part. `None` if
+    /// nothing is kept.
+    fn file(&self) -> Option<&File>;
 
     /// Holds `range` in the file, if all of it is present. Called for each read, so it must be cheap. A range stays
     /// present, for others too, as long as one of its pins is held.
     fn pin(&self, range: &Range<u64>) -> Option<Pin>;
 
-    /// Begins to make `range` present and returns at once; `arrival` hears how that ended. Demands for the
+    /// Begins to fetch `range` and returns at once; `arrival` hears how that ended. Demands for the
     /// same bytes may come from several threads at a time.
-    fn begin(&self, range: Range<u64>, arrival: Arrival);
+    fn begin(&self, range: Range<u64>, cause: Cause, arrival: Arrival);
+
+    /// `range` will be read: announced, in the order in which ranges are given here. A store with room to keep it
+    /// fetches it in the background.
+    fn announce(&self, range: Range<u64>) {
+        let _ = range;
+    }
+
+    /// What was read of `range` failed its check. Tells whether it was kept here and is forgotten now, so that it
+    /// should be fetched once more.
+    fn distrust(&self, range: Range<u64>) -> bool {
+        let _ = range;
+        false
+    }
+}
+
+/// How bytes that were absent have come.
+pub enum Arrived {
+    /// They are in the part's file, at least as long as the pin is held.
+    InFile(Pin),
+    /// All of them, in order.
+    Bytes(Vec<Bytes>),
+}
+
+impl Arrived {
+    /// Copies bytes that came without a file to the beginning of `target`; gives the pin of those in the file.
+    ///
+    /// # Panics
+    /// `target` is shorter than the range that was asked for.
+    pub fn take(self, target: &mut [u8]) -> Option<Pin> {
+        match self {
+            Self::InFile(pin) => Some(pin),
+            Self::Bytes(pieces) => {
+                let mut rest = target;
+                for piece in pieces {
+                    let (next, behind) = rest.split_at_mut(piece.len());
+                    next.copy_from_slice(&piece);
+                    rest = behind;
+                }
+                None
+            }
+        }
+    }
 }
 
 /// As long as it is held, a range that is present stays present.
@@ -30,8 +88,9 @@ impl Pin {
         Self(Some(Box::new(held)))
     }
 
-    /// For bytes that are always present.
-    pub(super) fn none() -> Self {
+    /// For bytes that stay present.
+    #[must_use]
+    pub fn none() -> Self {
         Self(None)
     }
 
@@ -42,12 +101,12 @@ impl Pin {
     }
 }
 
-type Then = Box<dyn FnOnce(Result<Pin, ReadError>) + Send>;
+type Then = Box<dyn FnOnce(Result<Arrived, ReadError>) + Send>;
 
 /// The duty to say how the fetch of a range ended. Dropped, it says that nothing came.
 pub struct Arrival(Arc<Awaited>);
 
-/// A range that somebody waits for.
+/// A range that a reader waits for.
 struct Awaited {
     remote: Arc<dyn Remote>,
     range: Range<u64>,
@@ -56,10 +115,23 @@ struct Awaited {
 }
 
 impl Arrival {
-    /// The range is present, or does not come. To say `Ok` of a range that is not present is an error of the
+    /// The range is in the part's file, or does not come. To say `Ok` of a range that is not present is an error of the
     /// client, which its reader sees as one.
     pub fn finish(self, fetched: Result<(), ReadError>) {
-        self.0.finish(fetched);
+        self.0.finish(fetched.and_then(|()| self.0.pin()));
+    }
+
+    /// The bytes of the range, in order. Other than all of them are an error of the client, as above.
+    pub fn deliver(self, pieces: Vec<Bytes>) {
+        let length: u64 = pieces.iter().map(|piece| piece.len() as u64).sum();
+        let is_whole = length == self.0.range.end - self.0.range.start;
+        self.0.finish(if is_whole { Ok(Arrived::Bytes(pieces)) } else { Err(short()) });
+    }
+
+    /// Whether the reader still waits.
+    #[must_use]
+    pub fn is_awaited(&self) -> bool {
+        lock(&self.0.then).is_some()
     }
 }
 
@@ -69,17 +141,20 @@ impl Drop for Arrival {
     }
 }
 
+fn short() -> ReadError {
+    io::Error::new(io::ErrorKind::UnexpectedEof, "the store's answer is short").into()
+}
+
 impl Awaited {
-    fn finish(&self, fetched: Result<(), ReadError>) {
+    fn finish(&self, fetched: Result<Arrived, ReadError>) {
         let then = lock(&self.then).take();
         if let Some(then) = then {
-            then(fetched.and_then(|()| self.pin()));
+            then(fetched);
         }
     }
 
-    fn pin(&self) -> Result<Pin, ReadError> {
-        let short = || io::Error::new(io::ErrorKind::UnexpectedEof, "the store's answer is short");
-        self.remote.pin(&self.range).ok_or_else(|| short().into())
+    fn pin(&self) -> Result<Arrived, ReadError> {
+        self.remote.pin(&self.range).map(Arrived::InFile).ok_or_else(short)
     }
 }
 
@@ -87,14 +162,14 @@ impl Awaited {
 pub(super) fn begin(
     remote: &Arc<dyn Remote>,
     patience: Duration,
-    range: Range<u64>,
-    then: impl FnOnce(Result<Pin, ReadError>) + Send + 'static,
+    (range, cause): (Range<u64>, Cause),
+    then: impl FnOnce(Result<Arrived, ReadError>) + Send + 'static,
 ) {
     let (of, then): (_, Then) = (range.clone(), Box::new(then));
     let awaited = Awaited { remote: Arc::clone(remote), range: of, then: Mutex::new(Some(then)) };
     let awaited = Arc::new(awaited);
     DEADLINES.add(patience, &awaited);
-    remote.begin(range, Arrival(awaited));
+    remote.begin(range, cause, Arrival(awaited));
 }
 
 /// Ends the wait for what does not come. Its thread runs while there is something to watch.
@@ -108,11 +183,20 @@ struct Deadlines {
 
 struct Watched {
     awaited: Vec<(Instant, Weak<Awaited>)>,
+    /// What has ended is taken off the list when it gets longer than this.
+    limit: usize,
+    /// When the thread wakes by itself.
+    next: Option<Instant>,
     has_thread: bool,
 }
 
 impl Watched {
-    const NONE: Self = Self { awaited: Vec::new(), has_thread: false };
+    const NONE: Self = Self { awaited: Vec::new(), limit: 0, next: None, has_thread: false };
+
+    fn drop_ended(&mut self) {
+        self.awaited.retain(|(_, awaited)| awaited.strong_count() > 0);
+        self.limit = self.awaited.len() * 2 + 64;
+    }
 }
 
 /// A thread without anything to watch ends after this.
@@ -120,8 +204,12 @@ const IDLE: Duration = Duration::from_secs(10);
 
 impl Deadlines {
     fn add(&'static self, patience: Duration, awaited: &Arc<Awaited>) {
+        let deadline = Instant::now() + patience;
         let mut watched = lock(&self.watched);
-        watched.awaited.push((Instant::now() + patience, Arc::downgrade(awaited)));
+        watched.awaited.push((deadline, Arc::downgrade(awaited)));
+        if watched.awaited.len() > watched.limit {
+            watched.drop_ended();
+        }
         if !watched.has_thread {
             let thread = thread::Builder::new().name("ffrfs-deadlines".to_owned());
             match thread.spawn(|| self.watch()) {
@@ -129,15 +217,19 @@ impl Deadlines {
                 Err(error) => tracing::warn!("a store that hangs will not be noticed: {error}"),
             }
         }
-        drop(watched);
-        self.added.notify_one();
+        // Each read adds one, mostly later than what the thread waits for.
+        if watched.next.is_none_or(|next| deadline < next) {
+            watched.next = Some(deadline);
+            drop(watched);
+            self.added.notify_one();
+        }
     }
 
     fn watch(&self) {
         let mut watched = lock(&self.watched);
         loop {
             let now = Instant::now();
-            watched.awaited.retain(|(_, awaited)| awaited.strong_count() > 0);
+            watched.drop_ended();
             let (late, rest) =
                 watched.awaited.drain(..).partition(|(deadline, _)| *deadline <= now);
             watched.awaited = rest;
@@ -150,13 +242,13 @@ impl Deadlines {
                 watched = lock(&self.watched);
                 continue;
             }
-            let next = watched.awaited.iter().map(|(deadline, _)| *deadline).min();
-            let pause = next.map_or(IDLE, |next| next.saturating_duration_since(now));
+            watched.next = watched.awaited.iter().map(|(deadline, _)| *deadline).min();
+            let pause = watched.next.map_or(IDLE, |next| next.saturating_duration_since(now));
             let (guard, timeout) =
                 self.added.wait_timeout(watched, pause).unwrap_or_else(PoisonError::into_inner);
             watched = guard;
             if timeout.timed_out() && watched.awaited.is_empty() {
-                watched.has_thread = false;
+                (watched.has_thread, watched.next) = (false, None);
                 return;
             }
         }

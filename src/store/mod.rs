@@ -1,7 +1,6 @@
 //! Where the bytes of a dataset lie: one [`Store`] of all its parts.
 //!
-//! A part is one container file: a local file today, an object behind a cache file as soon as there is a client
-//! ([`Remote`]). Everything above knows a part by its number in the store, its [`PartName`] in messages and
+//! A part is one container file: a local file, or an object elsewhere that a [`Remote`] fetches. Everything above knows a part by its number in the store, its [`PartName`] in messages and
 //! figures, its [`Version`], its length, and the [`Profile`] of what it likes. Only the reads of the transports
 //! ask what a part is made of.
 //!
@@ -18,7 +17,7 @@ pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
 
-pub use arrival::{Arrival, Pin, Remote};
+pub use arrival::{Arrival, Arrived, Cause, Pin, Remote};
 pub use part::{Bytes, Part, Version};
 pub use profile::Profile;
 
@@ -81,14 +80,15 @@ impl Store {
     }
 
     /// Begins to bring `range` of a part to this machine, and returns at once. `then` is called exactly once,
-    /// on any thread, perhaps before this returns, and at the latest after the profile's `patience`: with a
-    /// pin, while which is held the range can be read, or with the reason why it does not come.
+    /// on any thread, perhaps before this returns, and at the latest after the profile's `patience`: with the
+    /// bytes or a pin, while which is held the range can be read, or with the reason why it does not come.
     pub fn begin(
         &self,
         part: usize,
         range: Range<u64>,
-        then: impl FnOnce(Result<Pin, ReadError>) + Send + 'static,
+        cause: Cause,
+        then: impl FnOnce(Result<Arrived, ReadError>) + Send + 'static,
     ) {
-        self.parts[part].begin(range, then);
+        self.parts[part].begin(range, cause, then);
     }
 }

@@ -1,7 +1,7 @@
 //! One container file of a dataset, wherever it lies.
 
 use super::Profile;
-use super::arrival::{self, Pin, Remote};
+use super::arrival::{self, Arrived, Cause, Pin, Remote};
 use crate::format::{MemorySource, PartName, Source, Table};
 use crate::io::{File, FileVersion, ReadError};
 use std::io;
@@ -27,7 +27,7 @@ pub enum Version {
 pub enum Bytes {
     /// In a local file.
     Local(File),
-    /// Elsewhere: what is present is in a local file at the same offsets.
+    /// Elsewhere: what is kept here is in a local file at the same offsets.
     Remote(Arc<dyn Remote>),
     /// In memory: benches, fuzz targets and tests.
     Memory(MemorySource),
@@ -74,7 +74,7 @@ impl Part {
         }
     }
 
-    /// A part whose bytes lie elsewhere: `remote` brings them into its file, which has the part's length.
+    /// A part whose bytes lie elsewhere: `remote` fetches them.
     #[must_use]
     pub fn remote(
         name: PartName,
@@ -86,8 +86,8 @@ impl Part {
         Self {
             name,
             version,
-            length_bytes: remote.file().len(),
-            alignment_bytes: remote.file().alignment_bytes(),
+            length_bytes: remote.len_bytes(),
+            alignment_bytes: remote.file().map_or(1, File::alignment_bytes),
             modified,
             profile,
             bytes: Bytes::Remote(remote),
@@ -141,7 +141,7 @@ impl Part {
     pub fn file(&self) -> Option<&File> {
         match &self.bytes {
             Bytes::Local(file) => Some(file),
-            Bytes::Remote(remote) => Some(remote.file()),
+            Bytes::Remote(remote) => remote.file(),
             Bytes::Memory(_) => None,
         }
     }
@@ -151,7 +151,8 @@ impl Part {
     pub fn is_cold(&self) -> bool {
         match &self.bytes {
             Bytes::Local(file) => file.is_cold(),
-            Bytes::Remote(_) => true,
+            // To ask the store a little earlier gains nothing.
+            Bytes::Remote(remote) => remote.file().is_some_and(File::is_cold),
             Bytes::Memory(_) => false,
         }
     }
@@ -177,8 +178,12 @@ impl Part {
         match &self.bytes {
             Bytes::Local(file) => file.read(buf, offset_bytes, needed),
             Bytes::Remote(remote) => {
-                let _pin = self.wait(offset_bytes..offset_bytes + needed as u64)?;
-                remote.file().read(buf, offset_bytes, needed)
+                let arrived =
+                    self.wait(offset_bytes..offset_bytes + needed as u64, Cause::Demand)?;
+                match (arrived.take(buf), remote.file()) {
+                    (Some(_pin), Some(file)) => file.read(buf, offset_bytes, needed),
+                    _ => Ok(()),
+                }
             }
             Bytes::Memory(memory) => Ok(memory.read_exact_at(&mut buf[..needed], offset_bytes)?),
         }
@@ -188,14 +193,14 @@ impl Part {
     ///
     /// # Errors
     /// Why it does not come.
-    pub fn wait(&self, range: Range<u64>) -> Result<Pin, ReadError> {
+    pub fn wait(&self, range: Range<u64>, cause: Cause) -> Result<Arrived, ReadError> {
         if let Bytes::Remote(remote) = &self.bytes
             && let Some(pin) = remote.pin(&range)
         {
-            return Ok(pin);
+            return Ok(Arrived::InFile(pin));
         }
         let (send, receive) = mpsc::sync_channel(1);
-        self.begin(range, move |arrived| drop(send.send(arrived)));
+        self.begin(range, cause, move |arrived| drop(send.send(arrived)));
         receive.recv().unwrap_or_else(|error| Err(io::Error::other(error).into()))
     }
 
@@ -203,11 +208,14 @@ impl Part {
     pub(super) fn begin(
         &self,
         range: Range<u64>,
-        then: impl FnOnce(Result<Pin, ReadError>) + Send + 'static,
+        cause: Cause,
+        then: impl FnOnce(Result<Arrived, ReadError>) + Send + 'static,
     ) {
         match &self.bytes {
-            Bytes::Local(_) | Bytes::Memory(_) => then(Ok(Pin::none())),
-            Bytes::Remote(remote) => arrival::begin(remote, self.profile.patience, range, then),
+            Bytes::Local(_) | Bytes::Memory(_) => then(Ok(Arrived::InFile(Pin::none()))),
+            Bytes::Remote(remote) => {
+                arrival::begin(remote, self.profile.patience, (range, cause), then);
+            }
         }
     }
 }
@@ -229,8 +237,15 @@ impl Source for Part {
                 let end = offset_bytes.checked_add(buf.len() as u64);
                 let end = end.filter(|end| *end <= self.length_bytes);
                 let end = end.ok_or_else(|| io::Error::from(io::ErrorKind::UnexpectedEof))?;
-                let _pin = self.wait(offset_bytes..end).map_err(io::Error::other)?;
-                remote.file().read_exact_at(buf, offset_bytes)
+                let arrived =
+                    self.wait(offset_bytes..end, Cause::Open).map_err(|why| match why {
+                        ReadError::Io(error) => error,
+                        why => io::Error::other(why),
+                    })?;
+                match (arrived.take(buf), remote.file()) {
+                    (Some(_pin), Some(file)) => file.read_exact_at(buf, offset_bytes),
+                    _ => Ok(()),
+                }
             }
             Bytes::Memory(memory) => memory.read_exact_at(buf, offset_bytes),
         }

@@ -39,4 +39,22 @@ impl Profile {
         polite_depth: 2,
         patience: Duration::from_secs(60),
     };
+
+    /// An object store whose bytes are kept in a cache file: read as a file is, once they are present.
+    pub const CACHED: Self =
+        Self { first_depth: 32, polite_depth: 16, patience: Duration::from_secs(90), ..Self::DISK };
+
+    /// An object store of which nothing is kept. The time to the first byte is the same from 128 KiB to 2 MiB, and
+    /// what was not asked for is paid for: neither blocks around samples nor wide gaps.
+    pub const OBJECT: Self = Self {
+        min_block_bytes: 64 << 10,
+        max_block_bytes: 1 << 20,
+        max_small_bytes: 0,
+        merge_gap_bytes: 64 << 10,
+        max_merged_bytes: 8 << 20,
+        first_depth: 32,
+        max_depth: 256,
+        polite_depth: 16,
+        patience: Duration::from_secs(90),
+    };
 }

@@ -1,7 +1,7 @@
 //! The seam itself: what readers of a part hear, whatever its store does.
 
 use super::testing::{Faraway, Fate, LONG_PATIENCE, PATIENCE};
-use super::{Bytes, Part, Store};
+use super::{Bytes, Cause, Part, Store};
 use crate::format::Source;
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant, SystemTime};
@@ -31,9 +31,17 @@ fn bytes_that_come_at_once_late_or_at_the_second_attempt_are_right() {
         part.read_exact_at(&mut buf[..100], 2_500).unwrap();
         assert_eq!((buf[0], store.demands()), (bytes()[2_500], 2), "{fate:?}");
     }
+    let (part, store) = part_of(Fate::Unkept);
+    let mut buf = [0; 5_000];
+    for demands in 1..3 {
+        part.read(&mut buf, 2_000, 4_000).unwrap();
+        part.read_exact_at(&mut buf[4_000..], 6_000).unwrap();
+        assert_eq!(buf[..], bytes()[2_000..7_000]);
+        assert_eq!(store.demands(), 2 * demands, "what is not kept is asked for again");
+    }
     let (part, _) = part_of(Fate::Flaky);
-    assert!(part.wait(2_000..2_010).is_err());
-    assert!(part.wait(2_000..2_010).is_ok());
+    assert!(part.wait(2_000..2_010, Cause::Demand).is_err());
+    assert!(part.wait(2_000..2_010, Cause::Demand).is_ok());
 }
 
 #[test]
@@ -62,7 +70,7 @@ fn who_waits_hears_once_even_if_the_answer_comes_after_the_deadline() {
     let (part, remote) = part_of(Fate::Silent);
     let store = Store::new(vec![Arc::new(part)]);
     let (send, receive) = mpsc::channel();
-    store.begin(0, 2_000..2_010, move |arrived| send.send(arrived.is_ok()).unwrap());
+    store.begin(0, 2_000..2_010, Cause::Demand, move |arrived| send.send(arrived.is_ok()).unwrap());
     assert_eq!(receive.recv(), Ok(false));
     // The store lets go of the demand: nobody is left to hear that.
     drop((store, remote));
@@ -94,7 +102,7 @@ fn parts_in_memory_and_local_files_are_read_without_a_store() {
         assert_eq!((part.len_bytes(), part.len()), (BYTES, BYTES));
         let store = Store::new(vec![Arc::new(part)]);
         let (send, receive) = mpsc::channel();
-        store.begin(0, 0..10, move |arrived| send.send(arrived.is_ok()).unwrap());
+        store.begin(0, 0..10, Cause::Demand, move |arrived| send.send(arrived.is_ok()).unwrap());
         assert_eq!(receive.recv(), Ok(true));
     }
 }

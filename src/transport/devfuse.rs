@@ -9,6 +9,7 @@ use super::wire::{
 };
 use super::workers::Workers;
 use crate::io::ReadError;
+use crate::store::Cause;
 use crate::vfs::{
     Attr, Driver, Errno, FOREVER, FileKind, InFlightRead, Listed, Operation, Phase, ReadRequest,
     Reply, Step, Task, Traced, Vfs, begin, drive,
@@ -145,14 +146,14 @@ impl RequestRead<'_> {
         let (shared, job) = (Arc::clone(self.shared), self.job);
         shared.ops.vfs().shelve(&mut task);
         let (part, range) = (task.span().part(), task.span().range());
-        self.shared.ops.vfs().store().begin(part, range, move |brought| {
+        self.shared.ops.vfs().store().begin(part, range, Cause::Demand, move |arrived| {
             let workers = Arc::clone(&shared);
             workers.workers.run(move || {
                 shared.ops.vfs().unshelve(&mut task);
                 // The pin lasts until the bytes were read.
-                let (_pin, step) = match brought {
-                    Ok(pin) => (Some(pin), Step::Read(task)),
-                    Err(error) => (None, shared.ops.vfs().resume(task, Err(error))),
+                let (_pin, step) = match arrived.map(|arrived| reads::take(task.span(), arrived)) {
+                    Ok(Some(pin)) => (Some(pin), Step::Read(task)),
+                    fetched => (None, shared.ops.vfs().resume(task, fetched.map(drop))),
                 };
                 drive(RequestRead { shared: &shared, job, may_wait: true }, step);
             });

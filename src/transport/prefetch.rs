@@ -8,7 +8,7 @@
 use super::reads::{self, Progress, Submitted};
 use crate::io::ring::{Event, Ring, Waker};
 use crate::io::{Buffer, ReadError};
-use crate::store::{Pin, Profile};
+use crate::store::{Arrived, Cause, Profile};
 use crate::vfs::{Delivery, Fetch, Vfs};
 use fuser::{INodeNo, Notifier};
 use std::io;
@@ -146,7 +146,7 @@ struct Worker {
 
 /// Reads of remote bytes that have arrived on this machine, or failed to.
 struct Arrivals {
-    reads: Mutex<Vec<(usize, Result<Pin, ReadError>)>>,
+    reads: Mutex<Vec<(usize, Result<Arrived, ReadError>)>>,
     waker: Waker,
 }
 
@@ -196,11 +196,11 @@ impl Worker {
     fn go_on_with_arrivals(&mut self) {
         let arrivals = self.arrivals.lock().drain(..).collect::<Vec<_>>();
         for (id, arrived) in arrivals {
-            let Some((fetch, done)) = self.reads[id].take() else { continue };
-            match arrived {
+            let Some((mut fetch, done)) = self.reads[id].take() else { continue };
+            match arrived.map(|arrived| reads::take(fetch.span(), arrived)) {
                 // The pin lasts until the read is in the ring, which holds one of its own.
-                Ok(_pin) => self.submit(id, fetch, done),
-                Err(error) => self.land(fetch, Err(error)),
+                Ok(Some(_pin)) => self.submit(id, fetch, done),
+                fetched => self.land(fetch, fetched.map(drop)),
             }
         }
     }
@@ -239,7 +239,7 @@ impl Worker {
         let (part, range) = (fetch.span().part(), fetch.span().range());
         self.reads[id] = Some((fetch, done));
         let arrivals = Arc::clone(&self.arrivals);
-        self.work.vfs.store().begin(part, range, move |arrived| {
+        self.work.vfs.store().begin(part, range, Cause::Prefetch, move |arrived| {
             arrivals.lock().push((id, arrived));
             arrivals.waker.wake();
         });
@@ -254,7 +254,7 @@ impl Worker {
 }
 
 impl Arrivals {
-    fn lock(&self) -> MutexGuard<'_, Vec<(usize, Result<Pin, ReadError>)>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<(usize, Result<Arrived, ReadError>)>> {
         self.reads.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

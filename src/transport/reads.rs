@@ -5,7 +5,7 @@
 use crate::format::Source;
 use crate::io::ring::Ring;
 use crate::io::{Buffer, File, ReadError};
-use crate::store::{Bytes, Part, Store};
+use crate::store::{Arrived, Bytes, Cause, Part, Pin, Store};
 use crate::vfs::Span;
 use std::io;
 
@@ -17,8 +17,8 @@ use std::io;
 pub(super) fn fetch(store: &Store, span: &mut Span, may_wait: bool) -> Result<(), ReadError> {
     match store.part(span.part()).bytes() {
         Bytes::Local(file) => fetch_from(file, span, may_wait),
-        Bytes::Remote(remote) => match remote.pin(&span.range()) {
-            Some(_pin) => fetch_from(remote.file(), span, may_wait),
+        Bytes::Remote(remote) => match remote.file().zip(remote.pin(&span.range())) {
+            Some((file, _pin)) => fetch_from(file, span, may_wait),
             None if may_wait => Err(ReadError::Absent),
             None => Err(ReadError::WouldBlock),
         },
@@ -42,12 +42,20 @@ fn fetch_from(file: &File, span: &mut Span, may_wait: bool) -> Result<(), ReadEr
     fetched
 }
 
+/// Takes what [`Store::begin`] has brought: bytes go into the span, which has them all then; those in the part's file are
+/// to be read while the pin is held.
+pub(super) fn take(span: &mut Span, arrived: Arrived) -> Option<Pin> {
+    arrived.take(span.target(1).1)
+}
+
 /// As [`fetch`], and waits for the disk and for the store.
 pub(super) fn fetch_waiting(store: &Store, span: &mut Span) -> Result<(), ReadError> {
     match fetch(store, span, true) {
         Err(ReadError::Absent) => {
-            let _pin = store.part(span.part()).wait(span.range())?;
-            fetch(store, span, true)
+            match take(span, store.part(span.part()).wait(span.range(), Cause::Prefetch)?) {
+                Some(_pin) => fetch(store, span, true),
+                None => Ok(()),
+            }
         }
         fetched => fetched,
     }
@@ -76,8 +84,9 @@ pub(super) fn submit(
     let (file, pin) = match part.bytes() {
         Bytes::Local(file) => (file, None),
         Bytes::Remote(remote) => {
-            let pin = remote.pin(&span.range()).ok_or(ReadError::Absent)?;
-            (remote.file(), pin.into_held())
+            let present = remote.file().zip(remote.pin(&span.range()));
+            let (file, pin) = present.ok_or(ReadError::Absent)?;
+            (file, pin.into_held())
         }
         Bytes::Memory(memory) => {
             let (offset_bytes, target) = span.target(1);

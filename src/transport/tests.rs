@@ -33,6 +33,7 @@ fn fate_of(sample: usize) -> Fate {
         9 => Fate::Short,
         14 => Fate::Refused,
         20 => Fate::Dropped,
+        sample if sample % 6 == 4 => Fate::Unkept,
         sample if sample % 3 == 0 => Fate::Late,
         sample if sample % 7 == 1 => Fate::Flaky,
         _ => Fate::Prompt,

@@ -6,14 +6,25 @@
 mod client;
 #[cfg(feature = "remote")]
 mod connect;
+#[cfg_attr(not(feature = "remote"), allow(dead_code))]
+mod counters;
 mod error;
 mod location;
+#[cfg(feature = "remote")]
+mod object;
 mod options;
+#[cfg(feature = "remote")]
+mod runtime;
+#[cfg(feature = "remote")]
+mod stores;
 
 #[cfg(feature = "remote")]
 pub use client::{Body, Client, Object};
 #[cfg(feature = "remote")]
 pub use connect::connect;
+pub use counters::{Counters, RemoteFigures, TIME_CLASSES, TimeFigures, Times};
 pub use error::{ErrorKind, StoreError};
 pub use location::{Location, Scheme};
 pub use options::{CacheMax, CachePlace, RemoteOptions};
+#[cfg(feature = "remote")]
+pub use stores::Stores;

@@ -4,7 +4,7 @@
 use super::QueueThread;
 use crate::io::ring::Waker;
 use crate::io::{Buffer, ReadError};
-use crate::store::Pin;
+use crate::store::{Arrived, Cause};
 use crate::transport::reads::{self, Progress, Submitted};
 use crate::vfs::{
     Driver, Errno, InFlightRead, Operation, Phase, ReadRequest, Reply, Step, Task, Traced, Vfs,
@@ -47,7 +47,7 @@ enum Awaited {
     /// File I/O for its task.
     Work(Box<Task>),
     /// Bytes that were not on this machine.
-    Bytes(Result<Pin, ReadError>),
+    Bytes(Result<Arrived, ReadError>),
 }
 
 impl Ready {
@@ -125,13 +125,15 @@ impl QueueThread {
                     job.traced.leave();
                     self.begin(slot, job);
                 }
-                // The pin lasts until the read is in the ring, which holds one of its own.
-                (State::Bringing(job, task, done), Awaited::Bytes(Ok(_pin))) => {
-                    self.fetch(slot, job, *task, done);
-                }
-                (State::Bringing(job, task, _), Awaited::Bytes(Err(error))) => {
-                    let step = self.vfs.resume(*task, Err(error));
-                    self.drive(slot, job, step);
+                (State::Bringing(job, mut task, done), Awaited::Bytes(arrived)) => {
+                    match arrived.map(|arrived| reads::take(task.span(), arrived)) {
+                        // The pin lasts until the read is in the ring, which holds one of its own.
+                        Ok(Some(_pin)) => self.fetch(slot, job, *task, done),
+                        fetched => {
+                            let step = self.vfs.resume(*task, fetched.map(drop));
+                            self.drive(slot, job, step);
+                        }
+                    }
                 }
                 (state, _) => self.slots[slot] = state,
             }
@@ -143,7 +145,9 @@ impl QueueThread {
         let (ready, vfs) = (Arc::clone(&self.ready), Arc::clone(&self.vfs));
         let (part, range) = (task.span().part(), task.span().range());
         self.slots[slot] = State::Bringing(job, Box::new(task), done);
-        vfs.store().begin(part, range, move |brought| ready.add(slot, Awaited::Bytes(brought)));
+        vfs.store().begin(part, range, Cause::Demand, move |arrived| {
+            ready.add(slot, Awaited::Bytes(arrived));
+        });
     }
 
     /// Reads through the ring, from byte `done` of the task's span.

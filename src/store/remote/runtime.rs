@@ -1,0 +1,47 @@
+//! The runtime that all requests to stores run on: a few threads, started with the first request, so that none exists
+//! before a daemon has left its parent. Imports nothing of ours.
+
+use std::future::Future;
+use std::io;
+use std::sync::{OnceLock, mpsc};
+use tokio::runtime::{Builder, Handle, Runtime};
+
+/// Requests wait more than they compute.
+const THREADS: usize = 2;
+/// Threads for what blocks: writes to the cache, names of hosts, files with credentials.
+const BLOCKING_THREADS: usize = 16;
+
+static RUNTIME: OnceLock<Runtime> = OnceLock::new();
+
+/// The runtime of this process.
+///
+/// # Errors
+/// No thread can be started.
+pub(super) fn handle() -> io::Result<&'static Handle> {
+    if let Some(runtime) = RUNTIME.get() {
+        return Ok(runtime.handle());
+    }
+    let runtime = Builder::new_multi_thread()
+        .worker_threads(THREADS)
+        .max_blocking_threads(BLOCKING_THREADS)
+        .thread_name("ffrfs-remote")
+        .enable_all()
+        .build()?;
+    // Of two that are made at the same time one goes again, which must not wait for its threads.
+    if let Err(second) = RUNTIME.set(runtime) {
+        second.shutdown_background();
+    }
+    RUNTIME.get().map(Runtime::handle).ok_or_else(|| io::Error::other("no runtime"))
+}
+
+/// Runs `work` on the runtime and waits for it, on a thread that is not one of the runtime's.
+///
+/// # Errors
+/// No thread can be started, or `work` has panicked.
+pub(super) fn wait_for<T: Send + 'static>(
+    work: impl Future<Output = T> + Send + 'static,
+) -> io::Result<T> {
+    let (send, receive) = mpsc::sync_channel(1);
+    handle()?.spawn(async move { drop(send.send(work.await)) });
+    receive.recv().map_err(io::Error::other)
+}
