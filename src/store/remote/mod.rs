@@ -9,6 +9,9 @@ mod connect;
 #[cfg_attr(not(feature = "remote"), allow(dead_code))]
 mod counters;
 mod error;
+#[cfg(feature = "hdfs")]
+#[allow(dead_code, reason = "connect.rs will call it")]
+mod hdfs;
 mod location;
 #[cfg(feature = "remote")]
 mod object;

@@ -1,0 +1,101 @@
+//! The files below a prefix, in the order of their keys, as an object store lists them.
+
+use super::super::{ErrorKind, Location, Object, StoreError};
+use super::namenode::{NameNode, object};
+use futures_util::stream::{self, Stream};
+use hdfs_native::client::FileStatus;
+
+/// Directories that are being listed, the innermost last; of each what is still to come.
+type Levels = Vec<std::vec::IntoIter<FileStatus>>;
+
+/// All files whose keys begin with that of `prefix`. A directory is read when its turn comes.
+pub(super) fn list<'a>(
+    name_node: &'a NameNode,
+    prefix: &'a Location,
+) -> impl Stream<Item = Result<Object, StoreError>> + Send + 'a {
+    stream::try_unfold(None, move |levels: Option<Levels>| async move {
+        let mut levels = match levels {
+            Some(levels) => levels,
+            None => vec![first_level(name_node, prefix).await?.into_iter()],
+        };
+        while let Some(level) = levels.last_mut() {
+            match level.next() {
+                None => drop(levels.pop()),
+                Some(status) if status.isdir => {
+                    let inner = directory(name_node, prefix, status.path).await?;
+                    levels.push(inner.into_iter());
+                }
+                Some(status) => return Ok(Some((object(prefix, &status), Some(levels)))),
+            }
+        }
+        Ok(None)
+    })
+}
+
+/// What begins with the prefix in the directory that its last slash ends.
+async fn first_level(
+    name_node: &NameNode,
+    prefix: &Location,
+) -> Result<Vec<FileStatus>, StoreError> {
+    let path = format!("/{}", prefix.key);
+    let (parent, _) = path.rsplit_once('/').unwrap_or_default();
+    let parent = if parent.is_empty() { "/" } else { parent };
+    let mut found = directory(name_node, prefix, parent.to_owned()).await?;
+    found.retain(|status| sort_key(status).starts_with(&path));
+    Ok(found)
+}
+
+/// What is in a directory, in order; nothing if it is not there, or no longer.
+async fn directory(
+    name_node: &NameNode,
+    prefix: &Location,
+    path: String,
+) -> Result<Vec<FileStatus>, StoreError> {
+    let found = name_node.ask(prefix, move |native| async move {
+        let mut found = native.list_status(&path, false).await?;
+        // Of a file HDFS lists the file itself.
+        found.retain(|status| status.path.len() > path.len());
+        Ok(found)
+    });
+    match found.await {
+        Ok(mut found) => {
+            found.sort_by_cached_key(sort_key);
+            Ok(found)
+        }
+        Err(error) if error.kind == ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) => Err(error),
+    }
+}
+
+/// A path, of a directory with the slash that all keys below it have.
+fn sort_key(status: &FileStatus) -> String {
+    format!("{}{}", status.path, if status.isdir { "/" } else { "" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn status(path: &str, isdir: bool) -> FileStatus {
+        FileStatus {
+            path: path.to_owned(),
+            length: 1,
+            isdir,
+            permission: 0o644,
+            owner: String::new(),
+            group: String::new(),
+            modification_time: 0,
+            access_time: 0,
+            replication: None,
+            blocksize: None,
+        }
+    }
+
+    #[test]
+    fn a_directory_stands_where_the_keys_below_it_stand() {
+        let mut found = vec![status("/a", true), status("/a-b", false), status("/a.b", false)];
+        found.sort_by_cached_key(sort_key);
+        let paths: Vec<&str> = found.iter().map(|status| status.path.as_str()).collect();
+        assert_eq!(paths, ["/a-b", "/a.b", "/a"]);
+    }
+}

@@ -1,0 +1,66 @@
+//! HDFS, through `hdfs-native`: statuses and listings from the NameNode, bytes from the DataNodes.
+//!
+//! Name services and the default file system come from `HADOOP_CONF_DIR` (else `$HADOOP_HOME/etc/hadoop`). The user is
+//! `HADOOP_USER_NAME` or the one who runs the program; where `core-site.xml` asks for Kerberos, the ticket is that of
+//! `KRB5CCNAME`. The option `credentials` names a keytab or a ticket cache, and then Kerberos is used in any case.
+//!
+//! HDFS has no id of a file's version. What holds a version together are its blocks, which never change: a reader knows
+//! the blocks that the file had when the reader was opened, and gives no other bytes ([`readers`]).
+//!
+//! Imports the types of the remote parts from [`super`].
+
+mod error;
+mod kerberos;
+mod listing;
+mod namenode;
+mod readers;
+
+use super::{Body, Client, ErrorKind, Location, Object, RemoteOptions, StoreError};
+use futures_util::future::BoxFuture;
+use futures_util::stream::BoxStream;
+use futures_util::{FutureExt, StreamExt};
+use namenode::NameNode;
+use readers::Readers;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// A client of the name service or NameNode of `location`. Makes no request.
+///
+/// # Errors
+/// The file of the option `credentials` cannot be read, or is neither a keytab nor a ticket cache.
+pub(super) fn connect(
+    location: &Location,
+    options: &RemoteOptions,
+) -> Result<Arc<dyn Client>, StoreError> {
+    let identity = options.credentials.as_deref().map(kerberos::identity).transpose();
+    let identity = identity.map_err(|why| {
+        StoreError::new(format!("hdfs://{}/", location.authority), ErrorKind::Refused, why)
+    })?;
+    let name_node = NameNode::new(&location.authority, identity, options.timeout);
+    Ok(Arc::new(Hdfs { name_node: Arc::new(name_node), readers: Readers::default() }))
+}
+
+/// One name service, or one NameNode.
+struct Hdfs {
+    name_node: Arc<NameNode>,
+    readers: Readers,
+}
+
+impl Client for Hdfs {
+    fn head<'a>(&'a self, location: &'a Location) -> BoxFuture<'a, Result<Object, StoreError>> {
+        self.name_node.status(location).boxed()
+    }
+
+    fn get<'a>(
+        &'a self,
+        object: &'a Object,
+        range: Range<u64>,
+    ) -> BoxFuture<'a, Result<Body, StoreError>> {
+        self.readers.get(&self.name_node, object, range).boxed()
+    }
+
+    fn list<'a>(&'a self, prefix: &'a Location) -> BoxStream<'a, Result<Object, StoreError>> {
+        listing::list(&self.name_node, prefix).boxed()
+    }
+}
+

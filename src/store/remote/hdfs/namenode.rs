@@ -1,0 +1,165 @@
+//! Questions to the NameNode: how a client of `hdfs-native` is made, and when it is made anew.
+
+use super::super::{ErrorKind, Location, Object, StoreError};
+use super::error::store_error;
+use super::kerberos::{Identity, Proof};
+use hdfs_native::client::FileStatus;
+use hdfs_native::{Client, ClientBuilder, HdfsError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+use tokio::runtime::Handle;
+
+/// Where a NameNode listens, if neither the URL nor the configuration says it.
+const DEFAULT_PORT: u16 = 8020;
+/// The next NameNode of a name service is tried this often, so that each of them is; that is still one attempt.
+const FAILOVERS: &str = "5";
+/// How long a failover that has tried them all waits, in milliseconds, and at most.
+const FAILOVER_PAUSE: (&str, &str) = ("20", "100");
+
+/// A name service, or one NameNode.
+pub(super) struct NameNode {
+    /// Empty: the default file system of the configuration.
+    authority: String,
+    identity: Option<Identity>,
+    /// How long a request may make no progress.
+    timeout: Duration,
+    /// Made by the first request, on the runtime that it runs on.
+    current: Mutex<Option<Arc<Native>>>,
+}
+
+/// A client with its connections.
+struct Native {
+    client: Client,
+    /// Whether a NameNode has answered it.
+    answered: AtomicBool,
+}
+
+impl NameNode {
+    pub(super) fn new(authority: &str, identity: Option<Identity>, timeout: Duration) -> Self {
+        Self { authority: authority.to_owned(), identity, timeout, current: Mutex::default() }
+    }
+
+    /// The file at `location`, as it is now.
+    pub(super) async fn status(&self, location: &Location) -> Result<Object, StoreError> {
+        let path = path(location);
+        let status = self
+            .ask(location, move |native| async move { native.get_file_info(&path).await })
+            .await?;
+        if status.isdir {
+            let why = "this is a directory: with a slash at the end, the URL means all files in it";
+            return Err(StoreError::new(location.to_string(), ErrorKind::NotFound, why));
+        }
+        Ok(object(location, &status))
+    }
+
+    /// Asks the NameNode, in a task that goes on if the caller no longer waits: a connection that is being
+    /// made to a NameNode whose machine is off then still fails in the end, and the next NameNode is used.
+    ///
+    /// A client whose NameNode has answered and is now silent is given up with its connection.
+    pub(super) async fn ask<T, F>(
+        &self,
+        location: &Location,
+        request: impl FnOnce(Client) -> F + Send + 'static,
+    ) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: Future<Output = hdfs_native::Result<T>> + Send + 'static,
+    {
+        let native = self.native().map_err(|error| store_error(location, &error))?;
+        let asked = Arc::clone(&native);
+        let task = tokio::spawn(async move {
+            let answer = request(asked.client.clone()).await;
+            if matches!(answer, Ok(_) | Err(HdfsError::RPCError(..) | HdfsError::FileNotFound(_))) {
+                asked.answered.store(true, Ordering::Relaxed);
+            }
+            answer
+        });
+        // Before the caller gives up.
+        let patience = self.timeout.mul_f32(0.8);
+        match tokio::time::timeout(patience, task).await {
+            Ok(Ok(answer)) => answer.map_err(|error| store_error(location, &error)),
+            Ok(Err(_)) => Err(StoreError::new(
+                location.to_string(),
+                ErrorKind::Malformed,
+                "the answer of the NameNode cannot be understood",
+            )),
+            Err(_) => {
+                self.give_up(&native);
+                let why = "the NameNode does not answer";
+                Err(StoreError::new(location.to_string(), ErrorKind::TimedOut, why))
+            }
+        }
+    }
+
+    fn give_up(&self, native: &Arc<Native>) {
+        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_current = current.as_ref().is_some_and(|current| Arc::ptr_eq(current, native));
+        if is_current && native.answered.load(Ordering::Relaxed) {
+            *current = None;
+        }
+    }
+
+    fn native(&self) -> hdfs_native::Result<Arc<Native>> {
+        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(native) = &*current {
+            return Ok(Arc::clone(native));
+        }
+        let native = Native { client: self.build()?, answered: AtomicBool::new(false) };
+        Ok(Arc::clone(current.insert(Arc::new(native))))
+    }
+
+    fn build(&self) -> hdfs_native::Result<Client> {
+        if self.authority.is_empty() {
+            return self.builder().build();
+        }
+        let url = format!("hdfs://{}", self.authority);
+        match self.builder().with_url(&url).build() {
+            Err(HdfsError::InvalidArgument(why)) if why.contains("No NameNode hosts") => {
+                self.builder().with_url(format!("{url}:{DEFAULT_PORT}")).build()
+            }
+            built => built,
+        }
+    }
+
+    /// What all clients have in common.
+    fn builder(&self) -> ClientBuilder {
+        // A DataNode that is silent is given up after at most twice that time, before the caller gives up: the
+        // client then takes another replica, and remembers.
+        let socket_timeout = (self.timeout / 3).as_millis().max(1).to_string();
+        let mut config = vec![
+            ("dfs.client.socket-timeout", socket_timeout.as_str()),
+            ("dfs.client.failover.max.attempts", FAILOVERS),
+            ("dfs.client.failover.sleep.base.millis", FAILOVER_PAUSE.0),
+            ("dfs.client.failover.sleep.max.millis", FAILOVER_PAUSE.1),
+        ];
+        let mut builder = ClientBuilder::new().with_io_runtime(Handle::current());
+        if let Some(Identity { principal, proof }) = &self.identity {
+            config.push(("hadoop.security.authentication", "kerberos"));
+            builder = builder.with_kerberos_principal(principal);
+            builder = match proof {
+                Proof::Keytab(path) => builder.with_kerberos_keytab(path),
+                Proof::Tickets(path) => builder.with_kerberos_cache(format!("FILE:{path}")),
+            };
+        }
+        builder.with_config(config)
+    }
+}
+
+/// The path of a location in its file system.
+pub(super) fn path(location: &Location) -> String {
+    format!("/{}", location.key)
+}
+
+/// A file of the file system that `location` lies in.
+pub(super) fn object(location: &Location, status: &FileStatus) -> Object {
+    let key = status.path.trim_start_matches('/').to_owned();
+    let modified = Duration::from_millis(status.modification_time);
+    Object {
+        location: Location { key, ..location.clone() },
+        length_bytes: status.length as u64,
+        modified: SystemTime::UNIX_EPOCH.checked_add(modified),
+        version_id: None,
+        etag: None,
+    }
+}
