@@ -1,6 +1,8 @@
 //! From a location to the client that reads it.
 
-use super::{Client, ErrorKind, Location, RemoteOptions, StoreError};
+#[cfg(feature = "hdfs")]
+use super::hdfs;
+use super::{Client, ErrorKind, Location, RemoteOptions, Scheme, StoreError};
 use std::sync::Arc;
 
 /// The client for the bucket, container or server of `location`. Makes no request; the client runs on whichever
@@ -12,10 +14,13 @@ pub fn connect(
     location: &Location,
     options: &RemoteOptions,
 ) -> Result<Arc<dyn Client>, StoreError> {
-    let _ = options;
-    Err(StoreError::new(
-        location.to_string(),
-        ErrorKind::Refused,
-        "this build cannot read from there",
-    ))
+    match location.scheme {
+        #[cfg(feature = "hdfs")]
+        Scheme::Hdfs => hdfs::connect(location, options),
+        _ => Err(StoreError::new(
+            location.to_string(),
+            ErrorKind::Refused,
+            "this build cannot read from there",
+        )),
+    }
 }

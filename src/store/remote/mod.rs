@@ -10,7 +10,6 @@ mod connect;
 mod counters;
 mod error;
 #[cfg(feature = "hdfs")]
-#[allow(dead_code, reason = "connect.rs will call it")]
 mod hdfs;
 mod location;
 #[cfg(feature = "remote")]
