@@ -118,10 +118,7 @@ mod tests {
         let retry = "org.apache.hadoop.ipc.RetriableException";
         assert_eq!(of(retry, "Server is too busy."), ErrorKind::Throttled);
         assert_eq!(of(retry, "NameNode still not started"), ErrorKind::Unavailable);
-        assert_eq!(
-            of("org.apache.hadoop.fs.InvalidPathException", "a/../b"),
-            ErrorKind::Refused
-        );
+        assert_eq!(of("org.apache.hadoop.fs.InvalidPathException", "a/../b"), ErrorKind::Refused);
     }
 
     #[test]

@@ -63,4 +63,3 @@ impl Client for Hdfs {
         listing::list(&self.name_node, prefix).boxed()
     }
 }
-

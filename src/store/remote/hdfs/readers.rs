@@ -199,9 +199,8 @@ impl Reading {
     }
 
     async fn next(&mut self) -> Option<Result<Bytes, StoreError>> {
-        let failed = |kind, why| {
-            Some(Err(StoreError::new(self.object.location.to_string(), kind, why)))
-        };
+        let failed =
+            |kind, why| Some(Err(StoreError::new(self.object.location.to_string(), kind, why)));
         match self.raw.next().await {
             Some(Ok(Ok(bytes))) => match self.left.checked_sub(bytes.len() as u64) {
                 Some(left) => {
