@@ -93,7 +93,7 @@ mod tests {
 
     #[test]
     fn a_directory_stands_where_the_keys_below_it_stand() {
-        let mut found = vec![status("/a", true), status("/a-b", false), status("/a.b", false)];
+        let mut found = [status("/a", true), status("/a-b", false), status("/a.b", false)];
         found.sort_by_cached_key(sort_key);
         let paths: Vec<&str> = found.iter().map(|status| status.path.as_str()).collect();
         assert_eq!(paths, ["/a-b", "/a.b", "/a"]);
