@@ -29,6 +29,8 @@ pub struct File {
     is_nameless: bool,
     /// This program itself fills the file: a change is no error.
     is_filled: bool,
+    /// When the file was made, if it is filled and the file system says so: inodes are used again.
+    born: Option<SystemTime>,
     io: Io,
     is_direct: bool,
     alignment_bytes: u64,
@@ -127,6 +129,7 @@ impl File {
             identity: (metadata.dev(), metadata.ino()),
             is_nameless: metadata.nlink() == 0,
             is_filled: false,
+            born: None,
             io: Io::Buffered,
             is_direct: access.is_direct(),
             alignment_bytes: access.alignment_bytes(),
@@ -140,7 +143,8 @@ impl File {
     /// # Errors
     /// Its metadata cannot be read.
     pub fn filled(file: fs::File, name: impl Into<PartName>) -> io::Result<Self> {
-        Ok(Self { is_filled: true, ..Self::of(file, name)? })
+        let born = file.metadata()?.created().ok();
+        Ok(Self { is_filled: true, born, ..Self::of(file, name)? })
     }
 
     /// Puts the file into a pool, which opens it when it is read and may close it afterwards.
@@ -162,9 +166,13 @@ impl File {
         match &self.holding {
             Holding::Open(handles) => Ok(Cow::Lent(handles)),
             Holding::Pooled(pooled) => {
-                let handles = pooled.handles(|file| match self.check(&file.metadata()?.into()) {
-                    Ok(()) => Ok(()),
-                    Err(changed) => Err(io::Error::other(changed)),
+                let handles = pooled.handles(|file| {
+                    let found = file.metadata()?;
+                    let checked = match self.is_filled {
+                        true => self.check_identity(&found),
+                        false => self.check(&found.into()),
+                    };
+                    checked.map_err(io::Error::other)
                 });
                 handles.map(Cow::Own).map_err(|e| match e.kind() {
                     io::ErrorKind::NotFound => ReadError::Changed("replaced or deleted"),
@@ -329,6 +337,18 @@ impl File {
             },
         };
         self.check(&now)
+    }
+
+    /// Whether this is the file that was opened, whatever it holds by now.
+    ///
+    /// # Errors
+    /// [`ReadError::Changed`] if it is another file.
+    pub fn check_identity(&self, found: &fs::Metadata) -> Result<(), ReadError> {
+        let is_same = (found.dev(), found.ino()) == self.identity;
+        match is_same && (self.born.is_none() || found.created().ok() == self.born) {
+            true => Ok(()),
+            false => Err(ReadError::Changed("replaced or deleted")),
+        }
     }
 
     fn check(&self, now: &Status) -> Result<(), ReadError> {

@@ -17,8 +17,10 @@ pub mod passed_connection;
 mod pool;
 pub mod probe;
 pub mod process;
+mod range_lock;
 mod residency;
 pub mod ring;
+mod space;
 mod write;
 
 pub use announce::{MAX_ANNOUNCEMENT_BYTES, announce, is_announcement};
@@ -28,4 +30,6 @@ pub use file::{File, FileVersion, Held, ReadError};
 pub use mapping::Mapping;
 pub use page::page_bytes;
 pub use pool::Pool;
+pub use range_lock::{is_range_locked, try_lock_range, unlock_range};
+pub use space::{Space, space};
 pub use write::{preallocate, start_writing};

@@ -9,6 +9,9 @@
 //! [`PartName`]: crate::format::PartName
 
 mod arrival;
+#[cfg(feature = "remote")]
+#[allow(dead_code)]
+pub mod cache;
 mod part;
 mod profile;
 pub mod remote;

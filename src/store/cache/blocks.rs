@@ -1,0 +1,144 @@
+//! Which blocks of an entry this process knows to be present, and which ones it is fetching. Imports nothing of ours.
+
+use std::collections::HashSet;
+use std::ops::RangeInclusive;
+use std::time::Duration;
+use sync::{AtomicU64, Condvar, Mutex, MutexGuard, Ordering};
+
+/// Locks and atomics: those of `std`, or of `loom` where its models try their interleavings.
+mod sync {
+    #[cfg(all(loom, test))]
+    pub(super) use loom::sync::{
+        Condvar, Mutex, MutexGuard,
+        atomic::{AtomicU64, Ordering},
+    };
+    #[cfg(not(all(loom, test)))]
+    pub(super) use std::sync::{
+        Condvar, Mutex, MutexGuard,
+        atomic::{AtomicU64, Ordering},
+    };
+}
+
+/// What a process may do with a block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Turn {
+    /// It is present.
+    Present,
+    /// The caller alone may fetch it, until it calls [`Blocks::end`].
+    Mine,
+    /// Another thread has its turn.
+    Taken,
+}
+
+/// The blocks of an entry.
+pub(super) struct Blocks {
+    total: u64,
+    present: Box<[AtomicU64]>,
+    /// How many are present.
+    count: AtomicU64,
+    taken: Mutex<HashSet<u64>>,
+    /// A turn has ended.
+    ended: Condvar,
+}
+
+impl Blocks {
+    pub(super) fn new(total: u64) -> Self {
+        Self {
+            total,
+            present: (0..total.div_ceil(64)).map(|_| AtomicU64::new(0)).collect(),
+            count: AtomicU64::new(0),
+            taken: Mutex::new(HashSet::new()),
+            ended: Condvar::new(),
+        }
+    }
+
+    pub(super) fn total(&self) -> u64 {
+        self.total
+    }
+
+    /// How many blocks are known to be present.
+    pub(super) fn count(&self) -> u64 {
+        self.count.load(Ordering::Relaxed)
+    }
+
+    /// Whether all of these blocks are known to be present: one load if all of the object is.
+    pub(super) fn are_present(&self, mut blocks: RangeInclusive<u64>) -> bool {
+        self.count.load(Ordering::Acquire) == self.total || blocks.all(|block| self.has(block))
+    }
+
+    /// Whether a block is known to be present.
+    pub(super) fn has(&self, block: u64) -> bool {
+        let word = self.word(block).map(|word| word.load(Ordering::Acquire));
+        word.is_some_and(|word| word & bit(block) != 0)
+    }
+
+    /// Its bytes are in the file: who sees the mark can read them.
+    pub(super) fn set(&self, block: u64) {
+        let Some(word) = self.word(block) else { return };
+        if word.fetch_or(bit(block), Ordering::AcqRel) & bit(block) == 0 {
+            self.count.fetch_add(1, Ordering::AcqRel);
+        }
+    }
+
+    /// Its bytes are not to be used.
+    pub(super) fn clear(&self, block: u64) {
+        let Some(word) = self.word(block) else { return };
+        if word.fetch_and(!bit(block), Ordering::AcqRel) & bit(block) != 0 {
+            self.count.fetch_sub(1, Ordering::AcqRel);
+        }
+    }
+
+    pub(super) fn clear_all(&self) {
+        (0..self.total).for_each(|block| self.clear(block));
+    }
+
+    /// Takes the turn to fetch a block.
+    pub(super) fn take(&self, block: u64) -> Turn {
+        let mut taken = self.lock();
+        if self.has(block) {
+            Turn::Present
+        } else if taken.insert(block) {
+            Turn::Mine
+        } else {
+            Turn::Taken
+        }
+    }
+
+    /// Whether a thread has a turn with a block.
+    pub(super) fn is_taken(&self, block: u64) -> bool {
+        self.lock().contains(&block)
+    }
+
+    /// Ends a turn; a block that was fetched has been [`Blocks::set`] before.
+    pub(super) fn end(&self, block: u64) {
+        self.lock().remove(&block);
+        self.ended.notify_all();
+    }
+
+    /// Waits until no thread of this process has a turn with the block, or the time is over.
+    pub(super) fn wait(&self, block: u64, timeout: Duration) {
+        let taken = self.lock();
+        #[cfg(not(all(loom, test)))]
+        drop(self.ended.wait_timeout_while(taken, timeout, |taken| taken.contains(&block)));
+        #[cfg(all(loom, test))]
+        {
+            let _ = timeout;
+            let mut taken = taken;
+            while taken.contains(&block) {
+                taken = self.ended.wait(taken).unwrap();
+            }
+        }
+    }
+
+    fn word(&self, block: u64) -> Option<&AtomicU64> {
+        (block < self.total).then(|| &self.present[(block / 64) as usize])
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashSet<u64>> {
+        self.taken.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+fn bit(block: u64) -> u64 {
+    1 << (block % 64)
+}

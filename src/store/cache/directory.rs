@@ -1,0 +1,199 @@
+//! The cache's directory: who may use it, where an entry's files are, and the lock that excludes removal while an
+//! entry is opened. Imports `key`.
+//!
+//! `objects/lock` is locked (flock) shared while an entry is opened, exclusively while one is made or removed;
+//! `objects/entries` holds `ID.data`, `ID.map` and `ID.meta` of each entry, and `ID.pin` of a pinned one;
+//! `objects/users` holds a file a process, which says what it has open; `objects/trash` is being deleted.
+
+use super::key::EntryId;
+use std::fs::{self, DirBuilder, File, Permissions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+const SUBDIRECTORIES: [&str; 3] = ["entries", "users", "trash"];
+/// Programs that make backups leave a directory with this file out.
+const TAG: (&str, &str) = ("CACHEDIR.TAG", "Signature: 8a477f597d28d172789f06886806bc55\n");
+const OTHERS_MAY_WRITE: u32 = 0o002;
+const GROUP_MAY_WRITE: u32 = 0o020;
+const SETGID: u32 = 0o2000;
+
+/// The directory of a cache.
+#[derive(Debug, Clone)]
+pub(super) struct Directory {
+    objects: PathBuf,
+    /// Of the group that root made the directory for.
+    is_shared: bool,
+}
+
+/// The files of an entry.
+#[derive(Debug, Clone)]
+pub(super) struct Paths {
+    pub(super) data: PathBuf,
+    pub(super) map: PathBuf,
+    pub(super) meta: PathBuf,
+    pub(super) pin: PathBuf,
+}
+
+/// As long as it is held, the directory is locked. The kernel unlocks it when the file is closed.
+pub(super) struct Locked(#[expect(dead_code, reason = "closing it unlocks")] File);
+
+/// Where the cache of this user is, unless an option names a directory: `/var/cache/ffrfs` for root, else
+/// `$XDG_CACHE_HOME/ffrfs` or `~/.cache/ffrfs`. `None` without a home.
+#[must_use]
+pub fn user_directory() -> Option<PathBuf> {
+    if nix::unistd::geteuid().is_root() {
+        return Some(PathBuf::from("/var/cache/ffrfs"));
+    }
+    let variable = |name| std::env::var_os(name).map(PathBuf::from).filter(|p| p.is_absolute());
+    let cache = variable("XDG_CACHE_HOME").or_else(|| Some(variable("HOME")?.join(".cache")));
+    cache.map(|cache| cache.join("ffrfs"))
+}
+
+impl Directory {
+    /// Makes the directory, if it does not exist, and checks that no other user can put bytes into it.
+    pub(super) fn prepare(path: &Path) -> io::Result<Self> {
+        DirBuilder::new().recursive(true).mode(0o700).create(path)?;
+        let directory = Self::of(path)?;
+        directory.make()?;
+        Ok(directory)
+    }
+
+    /// A directory that exists; nothing in it is made.
+    pub(super) fn existing(path: &Path) -> io::Result<Self> {
+        let directory = Self::of(path)?;
+        fs::metadata(&directory.objects)?;
+        Ok(directory)
+    }
+
+    fn of(path: &Path) -> io::Result<Self> {
+        let path = path.canonicalize()?;
+        let is_shared = trust(&path, false)?;
+        Ok(Self { objects: path.join("objects"), is_shared })
+    }
+
+    /// Makes what it consists of; all of it may have been deleted since.
+    pub(super) fn make(&self) -> io::Result<()> {
+        self.make_directory(&self.objects)?;
+        trust(&self.objects, self.is_shared)?;
+        for name in SUBDIRECTORIES {
+            self.make_directory(&self.objects.join(name))?;
+        }
+        let (name, text) = TAG;
+        if fs::metadata(self.objects.join(name)).is_err() {
+            fs::write(self.objects.join(name), text)?;
+        }
+        Ok(())
+    }
+
+    fn make_directory(&self, path: &Path) -> io::Result<()> {
+        let mode = if self.is_shared { SETGID | 0o770 } else { 0o700 };
+        match DirBuilder::new().mode(mode).create(path) {
+            // What the umask took away, and what mkdir does not set.
+            Ok(()) => fs::set_permissions(path, Permissions::from_mode(mode)),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Opens or makes a file that this user, or the group, can write.
+    pub(super) fn create(&self, path: &Path, is_new: bool) -> io::Result<File> {
+        let mode = if self.is_shared { 0o660 } else { 0o600 };
+        let mut options = File::options();
+        options.read(true).write(true).mode(mode).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
+        match options.clone().create_new(true).open(path) {
+            Ok(file) => {
+                if self.is_shared {
+                    file.set_permissions(Permissions::from_mode(mode))?;
+                }
+                Ok(file)
+            }
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && !is_new => {
+                options.open(path)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn open_lock(&self) -> io::Result<File> {
+        let path = self.objects.join("lock");
+        match self.create(&path, false) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                self.make()?;
+                self.create(&path, false)
+            }
+            opened => opened,
+        }
+    }
+
+    /// Excludes removal.
+    pub(super) fn lock_shared(&self) -> io::Result<Locked> {
+        let lock = self.open_lock()?;
+        lock.lock_shared()?;
+        Ok(Locked(lock))
+    }
+
+    /// Excludes everybody who opens, makes or removes an entry.
+    pub(super) fn lock_exclusively(&self) -> io::Result<Locked> {
+        let lock = self.open_lock()?;
+        lock.lock()?;
+        Ok(Locked(lock))
+    }
+
+    pub(super) fn entries(&self) -> PathBuf {
+        self.objects.join("entries")
+    }
+
+    pub(super) fn users(&self) -> PathBuf {
+        self.objects.join("users")
+    }
+
+    pub(super) fn trash(&self) -> PathBuf {
+        self.objects.join("trash")
+    }
+
+    pub(super) fn paths(&self, id: &EntryId) -> Paths {
+        let entries = self.entries();
+        let path = |extension| entries.join(format!("{id}.{extension}"));
+        Paths { data: path("data"), map: path("map"), meta: path("meta"), pin: path("pin") }
+    }
+}
+
+/// Opens a regular file for reading; a link is not followed, a pipe not waited for.
+pub(super) fn open_plain(path: &Path, may_write: bool) -> io::Result<File> {
+    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
+    let file = File::options().read(true).write(may_write).custom_flags(flags).open(path)?;
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(io::Error::new(io::ErrorKind::InvalidData, "not a regular file")),
+    }
+}
+
+/// Refuses a directory that others may write, unless root has made it setgid for a group. Tells whether it has.
+/// Within such a directory (`in_shared`) the members of the group are trusted.
+fn trust(path: &Path, in_shared: bool) -> io::Result<bool> {
+    let found = fs::metadata(path)?;
+    let refused = |why: &str| {
+        let text = format!("{}: {why}", path.display());
+        Err(io::Error::new(io::ErrorKind::PermissionDenied, text))
+    };
+    if !found.is_dir() {
+        return Err(io::Error::new(io::ErrorKind::NotADirectory, path.display().to_string()));
+    }
+    let is_of_root = found.uid() == 0;
+    if !is_of_root && found.uid() != nix::unistd::geteuid().as_raw() && !in_shared {
+        return refused("the cache directory belongs to another user");
+    }
+    if found.mode() & OTHERS_MAY_WRITE != 0 {
+        return refused("all users may write the cache directory: chmod o-w");
+    }
+    let is_of_group = found.mode() & GROUP_MAY_WRITE != 0;
+    let is_setgid = found.mode() & SETGID != 0;
+    if is_of_group && !(is_setgid && (is_of_root || in_shared)) {
+        return refused(
+            "its group may write the cache directory: chmod g-w, or let root share it with \
+             chown root:GROUP and chmod 2770",
+        );
+    }
+    Ok(is_of_group)
+}

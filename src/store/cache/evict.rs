@@ -1,0 +1,100 @@
+//! Looking through the entries of a cache, and removing whole ones. Imports `directory`, `key` and `lease`.
+
+use super::directory::Directory;
+use super::key::EntryId;
+use super::lease::{InUse, in_use};
+use std::collections::HashSet;
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::time::SystemTime;
+
+/// Bytes that `st_blocks` counts in.
+const SECTOR_BYTES: u64 = 512;
+
+/// An entry, as its files tell.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Stored {
+    pub(super) id: EntryId,
+    /// What its data occupies.
+    pub(super) bytes: u64,
+    /// When it was opened or closed last.
+    pub(super) last_used: SystemTime,
+    pub(super) is_pinned: bool,
+}
+
+/// All entries that have data.
+pub(super) fn stored(directory: &Directory) -> io::Result<Vec<Stored>> {
+    let mut entries = Vec::new();
+    for found in fs::read_dir(directory.entries())? {
+        let name = found?.file_name();
+        let Some(stem) = name.to_str().and_then(|name| name.strip_suffix(".data")) else {
+            continue;
+        };
+        let Some(id) = EntryId::from_stem(stem) else { continue };
+        // It may be removed meanwhile.
+        entries.extend(entry(directory, id));
+    }
+    Ok(entries)
+}
+
+fn entry(directory: &Directory, id: EntryId) -> Option<Stored> {
+    let paths = directory.paths(&id);
+    let data = fs::symlink_metadata(&paths.data).ok()?;
+    let meta = fs::symlink_metadata(&paths.meta).and_then(|meta| meta.modified());
+    Some(Stored {
+        id,
+        bytes: data.blocks() * SECTOR_BYTES,
+        last_used: meta.unwrap_or(SystemTime::UNIX_EPOCH),
+        is_pinned: fs::symlink_metadata(&paths.pin).is_ok(),
+    })
+}
+
+/// Removes entries that nobody has open and that are not pinned, until `bytes` are freed: first other versions of objects
+/// that are in use, then those that were not used for longest. Returns what was removed.
+pub(super) fn evict(
+    directory: &Directory,
+    mut entries: Vec<Stored>,
+    bytes: u64,
+) -> io::Result<Vec<Stored>> {
+    let locked = directory.lock_exclusively()?;
+    let InUse { entries: used, .. } = in_use(directory, true)?;
+    let objects: HashSet<&[u8]> = used.keys().map(EntryId::object).collect();
+    entries.retain(|entry| !entry.is_pinned && !used.contains_key(&entry.id));
+    entries.sort_by_key(|entry| (!objects.contains(entry.id.object()), entry.last_used));
+    let mut freed = 0;
+    entries.retain(|entry| {
+        let is_victim = freed < bytes && discard(directory, &entry.id).is_ok();
+        freed += if is_victim { entry.bytes } else { 0 };
+        is_victim
+    });
+    drop(locked);
+    empty_trash(directory);
+    Ok(entries)
+}
+
+/// Takes an entry's files out of the cache. The caller has locked the directory exclusively, and empties the trash when it
+/// has unlocked it: to delete a large file takes long.
+pub(super) fn discard(directory: &Directory, id: &EntryId) -> io::Result<()> {
+    let paths = directory.paths(id);
+    let gone = |done: io::Result<()>| match done {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    };
+    // Without its map an entry counts for nothing, should this end here.
+    gone(fs::remove_file(&paths.map))?;
+    let unique = tempfile::Builder::new().prefix("data-").tempfile_in(directory.trash())?;
+    gone(fs::rename(&paths.data, unique.path()))?;
+    // The name is that of the data now.
+    let _ = unique.keep();
+    gone(fs::remove_file(&paths.meta))?;
+    gone(fs::remove_file(&paths.pin))
+}
+
+/// Deletes what was taken out of the cache, by this process or one that was killed.
+pub(super) fn empty_trash(directory: &Directory) {
+    let Ok(found) = fs::read_dir(directory.trash()) else { return };
+    for entry in found.flatten() {
+        let _ = fs::remove_file(entry.path());
+    }
+}

@@ -1,0 +1,210 @@
+//! The turn to fetch a block: its holder alone, of all daemons of the node, writes the block. Imports `map` and `state`.
+
+use super::map::{BLOCK_BYTES, Record, block_range, record_range};
+use super::state::{State, Writing, read_up_to};
+use crate::io as system;
+use std::io;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// What [`Entry::claim`](super::Entry::claim) says of a block.
+pub enum Claim {
+    /// The caller fetches it.
+    Fetch(Fetching),
+    /// It can be read.
+    Present,
+    /// Another thread or another daemon fetches it; [`Entry::wait`](super::Entry::wait), or claim again later.
+    Elsewhere,
+    /// It is in the cache, and the machine was started anew since: to be checked before it is read.
+    Unchecked(Unchecked),
+    /// The cache is full, or cannot be written.
+    NoRoom,
+}
+
+/// A block's lock among the daemons, and its turn in this process.
+struct Held {
+    state: Arc<State>,
+    writing: Arc<Writing>,
+    block: u64,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let _ = system::unlock_range(&self.writing.map, &record_range(self.block));
+        self.state.blocks.end(self.block);
+    }
+}
+
+impl Held {
+    fn note(&self, crc: u32) -> io::Result<()> {
+        let record = self.state.map.records.write(self.block, crc);
+        self.writing.map.write_all_at(&record, record_range(self.block).start)
+    }
+
+    fn range(&self) -> Range<u64> {
+        block_range(self.block, self.state.length_bytes)
+    }
+
+    /// Goes on with a block that has to be fetched.
+    fn fetch(self) -> Claim {
+        let range = self.range();
+        if !self.state.room.take(range.end - range.start) {
+            self.state.counters.refused.fetch_add(1, Relaxed);
+            return Claim::NoRoom;
+        }
+        Claim::Fetch(Fetching { next: range.start, range, crc: 0, is_published: false, held: self })
+    }
+}
+
+/// Ends the turn of this process, unless the block was locked.
+struct Turn<'a>(Option<&'a Arc<State>>, u64);
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        if let Some(state) = self.0 {
+            state.blocks.end(self.1);
+        }
+    }
+}
+
+/// Goes on with a block whose turn this process has: looks whether another one has fetched it or fetches it.
+pub(super) fn lock(state: &Arc<State>, block: u64) -> Claim {
+    let mut turn = Turn(Some(state), block);
+    if state.look(block..=block) {
+        return Claim::Present;
+    }
+    if state.is_lost() {
+        return Claim::NoRoom;
+    }
+    let opened = state.open_for_writing();
+    let locked = opened.and_then(|writing| {
+        let is_mine = system::try_lock_range(&writing.map, &record_range(block))?;
+        Ok(is_mine.then_some(writing))
+    });
+    let writing = match locked {
+        Ok(Some(writing)) => writing,
+        Ok(None) => {
+            state.counters.joined.fetch_add(1, Relaxed);
+            return Claim::Elsewhere;
+        }
+        Err(error) => {
+            state.room.refuse(&error);
+            return Claim::NoRoom;
+        }
+    };
+    turn.0 = None;
+    let held = Held { state: Arc::clone(state), writing, block };
+    // It may have been published between the look and the lock.
+    match state.record(&held.writing.map, block) {
+        Record::Present => {
+            state.blocks.set(block);
+            Claim::Present
+        }
+        Record::Unchecked(crc) => Claim::Unchecked(Unchecked { held, crc }),
+        Record::Absent => held.fetch(),
+    }
+}
+
+/// A block that was whole when it was written, before the machine was started last.
+pub struct Unchecked {
+    held: Held,
+    crc: u32,
+}
+
+impl Unchecked {
+    /// Compares the block with its CRC-32C. This reads a block from the disk.
+    #[must_use]
+    pub fn check(self) -> Claim {
+        let Self { held, crc } = self;
+        let range = held.range();
+        let mut bytes = vec![0; (range.end - range.start) as usize];
+        let is_whole = read_up_to(&held.writing.data, &mut bytes, range.start) == bytes.len();
+        let counters = &held.state.counters;
+        if is_whole && crc32c::crc32c(&bytes) == crc && held.note(crc).is_ok() {
+            counters.checked.fetch_add(1, Relaxed);
+            held.state.blocks.set(held.block);
+            return Claim::Present;
+        }
+        counters.rotten.fetch_add(1, Relaxed);
+        held.fetch()
+    }
+}
+
+/// The turn to fetch a block. Dropped before [`Fetching::publish`], the block is absent as before.
+pub struct Fetching {
+    held: Held,
+    range: Range<u64>,
+    /// Behind the last byte that was written.
+    next: u64,
+    /// CRC-32C of what was written.
+    crc: u32,
+    is_published: bool,
+}
+
+impl Fetching {
+    /// The bytes of the object that the block has.
+    #[must_use]
+    pub fn range(&self) -> Range<u64> {
+        self.range.clone()
+    }
+
+    /// The number of the block.
+    #[must_use]
+    pub fn block(&self) -> u64 {
+        self.held.block
+    }
+
+    /// Behind the last byte that was written: where a body that broke is to go on.
+    #[must_use]
+    pub fn next(&self) -> u64 {
+        self.next
+    }
+
+    /// Writes bytes of the object from `offset_bytes`, which is [`Fetching::next`] or before it: what was written already is
+    /// skipped, and so is what lies behind the block.
+    ///
+    /// # Errors
+    /// The cache takes no bytes (no space, quota, an error of the disk): drop this, and serve the bytes without it. Or
+    /// bytes are missing before these.
+    pub fn write(&mut self, offset_bytes: u64, bytes: &[u8]) -> io::Result<()> {
+        if offset_bytes > self.next {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "bytes of the block are missing",
+            ));
+        }
+        let written = (self.next - offset_bytes) as usize;
+        let room = (self.range.end - self.next).min(BLOCK_BYTES) as usize;
+        let bytes = bytes.get(written..).unwrap_or_default();
+        let bytes = &bytes[..bytes.len().min(room)];
+        self.held.writing.data.write_all_at(bytes, self.next).inspect_err(|error| {
+            self.held.state.room.refuse(error);
+        })?;
+        self.crc = crc32c::crc32c_append(self.crc, bytes);
+        self.next += bytes.len() as u64;
+        Ok(())
+    }
+
+    /// Lets all daemons read the block.
+    ///
+    /// # Errors
+    /// Bytes are missing at its end, or the cache takes no bytes: the block is absent as before.
+    pub fn publish(mut self) -> io::Result<()> {
+        if self.next != self.range.end {
+            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the block is not whole"));
+        }
+        self.held.note(self.crc).inspect_err(|error| self.held.state.room.refuse(error))?;
+        self.is_published = true;
+        self.held.state.blocks.set(self.held.block);
+        self.held.state.counters.published.fetch_add(1, Relaxed);
+        Ok(())
+    }
+}
+
+impl Drop for Fetching {
+    fn drop(&mut self) {
+        self.held.state.room.settle(self.range.end - self.range.start, self.is_published);
+    }
+}

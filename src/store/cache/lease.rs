@@ -1,0 +1,139 @@
+//! What each process has open: a file a process, which holds it locked and names its entries in it. The kernel drops
+//! the lock with the process, so that a process that was killed has nothing open. Imports `directory` and `key`.
+
+use super::directory::{Directory, open_plain};
+use super::key::EntryId;
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+const SLOT_BYTES: u64 = EntryId::BYTES as u64;
+/// More than any process opens: a file that is longer is not read to its end.
+const MOST_BYTES: u64 = (1 << 20) * SLOT_BYTES;
+
+/// What this process has open.
+pub(super) struct Leases {
+    directory: Directory,
+    current: Mutex<Option<Arc<LeaseFile>>>,
+}
+
+/// The file of this process.
+struct LeaseFile {
+    file: File,
+    path: PathBuf,
+    slots: Mutex<Slots>,
+}
+
+#[derive(Default)]
+struct Slots {
+    free: Vec<u64>,
+    used: u64,
+}
+
+/// An entry is not removed while this is held.
+pub(super) struct Lease {
+    file: Arc<LeaseFile>,
+    slot: u64,
+}
+
+impl Leases {
+    pub(super) fn new(directory: Directory) -> Self {
+        Self { directory, current: Mutex::new(None) }
+    }
+
+    /// Notes that this process has the entry open. The caller has locked the directory.
+    pub(super) fn take(&self, id: &EntryId) -> io::Result<Lease> {
+        let file = self.file()?;
+        let slot = {
+            let mut slots = file.slots.lock().unwrap_or_else(PoisonError::into_inner);
+            slots.free.pop().unwrap_or_else(|| {
+                slots.used += 1;
+                slots.used - 1
+            })
+        };
+        let lease = Lease { file, slot };
+        lease.file.file.write_all_at(id.as_bytes(), slot * SLOT_BYTES)?;
+        Ok(lease)
+    }
+
+    /// The file of this process; a new one, if there is none or somebody has deleted it.
+    fn file(&self) -> io::Result<Arc<LeaseFile>> {
+        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(file) = current.as_ref().filter(|file| file.has_its_name()) {
+            return Ok(Arc::clone(file));
+        }
+        let name = tempfile::Builder::new()
+            .prefix("user-")
+            .make_in(self.directory.users(), |path| self.directory.create(path, true))?;
+        let (file, path) = name.keep()?;
+        file.lock()?;
+        let file = Arc::new(LeaseFile { file, path, slots: Mutex::default() });
+        *current = Some(Arc::clone(&file));
+        Ok(file)
+    }
+}
+
+impl LeaseFile {
+    fn has_its_name(&self) -> bool {
+        let mine = self.file.metadata().map(|found| (found.dev(), found.ino()));
+        let named = fs::metadata(&self.path).map(|found| (found.dev(), found.ino()));
+        matches!((mine, named), (Ok(mine), Ok(named)) if mine == named)
+    }
+}
+
+impl Drop for LeaseFile {
+    fn drop(&mut self) {
+        if self.has_its_name() {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        let empty = [0; EntryId::BYTES];
+        if self.file.file.write_all_at(&empty, self.slot * SLOT_BYTES).is_ok() {
+            let mut slots = self.file.slots.lock().unwrap_or_else(PoisonError::into_inner);
+            slots.free.push(self.slot);
+        }
+    }
+}
+
+/// What the processes that live have open.
+#[derive(Debug, Default)]
+pub(super) struct InUse {
+    /// How many processes use the cache.
+    pub(super) processes: usize,
+    /// By how many processes each entry is open.
+    pub(super) entries: HashMap<EntryId, usize>,
+}
+
+/// Looks what is open. The caller has locked the directory; `removes` the files of processes that have ended, for which
+/// it must be locked exclusively.
+pub(super) fn in_use(directory: &Directory, removes: bool) -> io::Result<InUse> {
+    let mut in_use = InUse::default();
+    for found in fs::read_dir(directory.users())? {
+        let path = found?.path();
+        let Ok(file) = open_plain(&path, false) else { continue };
+        if file.try_lock_shared().is_ok() {
+            if removes {
+                let _ = fs::remove_file(&path);
+            }
+            continue;
+        }
+        in_use.processes += 1;
+        let mut slots = Vec::new();
+        file.take(MOST_BYTES).read_to_end(&mut slots)?;
+        let mut entries: Vec<_> =
+            slots.chunks_exact(EntryId::BYTES).filter_map(EntryId::from_bytes).collect();
+        entries.sort_unstable();
+        entries.dedup();
+        for id in entries {
+            *in_use.entries.entry(id).or_default() += 1;
+        }
+    }
+    Ok(in_use)
+}

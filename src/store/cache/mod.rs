@@ -1,0 +1,179 @@
+//! The node's cache of remote objects: one directory for all mounts of a user, which any number of daemons use at a
+//! time. A block is fetched by one of them, and read by all once it is whole.
+//!
+//! An entry is one version of one object: a sparse file of its data, and a map with the CRC-32C of each block that is
+//! whole. To know that a block is present takes no lock: each process remembers what it has seen in the map. A record
+//! of the map carries its own checksum, and says in which run of the machine the block was written, so that after a
+//! crash each block is checked once, when it is first used. Only whole entries are evicted, and only if nobody has them
+//! open; when nothing can be evicted the cache takes no more blocks, since an epoch is a permutation.
+//!
+//! Imports from [`crate::format`] and [`crate::io`], and the types of remote objects.
+
+mod blocks;
+mod directory;
+mod entry;
+mod evict;
+mod fetching;
+mod key;
+mod lease;
+mod map;
+mod meta;
+mod open;
+mod room;
+mod state;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
+
+pub use directory::user_directory;
+pub use entry::Entry;
+pub use fetching::{Claim, Fetching, Unchecked};
+pub use map::BLOCK_BYTES;
+
+use crate::io::Pool;
+use crate::store::remote::{CacheMax, Object};
+use blocks::Blocks;
+use directory::{Directory, Locked};
+use key::EntryId;
+use lease::Leases;
+use meta::Meta;
+use room::Room;
+use state::{Counters, State};
+use std::collections::HashMap;
+use std::io;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+/// At most so many entries keep their data open; each takes up to three descriptors.
+const MOST_OPEN: usize = 1024;
+
+/// A cache directory, as this process uses it.
+pub struct Cache {
+    directory: Directory,
+    room: Arc<Room>,
+    leases: Leases,
+    pool: Arc<Pool>,
+    counters: Arc<Counters>,
+    entries: Mutex<HashMap<EntryId, Weak<Entry>>>,
+}
+
+/// What this process has done with the cache.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct CacheFigures {
+    /// Blocks that were fetched and kept.
+    pub published: u64,
+    /// Blocks that another daemon was fetching already.
+    pub joined: u64,
+    /// Blocks of an earlier run of the machine that were checked, and were right.
+    pub checked: u64,
+    /// Blocks of an earlier run of the machine that were damaged.
+    pub damaged: u64,
+    /// Blocks that the cache had no room for.
+    pub refused: u64,
+    /// Entries that were evicted.
+    pub evicted: u64,
+    /// What these had occupied.
+    pub evicted_bytes: u64,
+}
+
+impl Cache {
+    /// Opens a cache directory, which is made if it does not exist. By default the cache takes what its file system has
+    /// room for.
+    ///
+    /// # Errors
+    /// Others may write the directory, or it cannot be made or written.
+    pub fn open(directory: &Path, max: Option<CacheMax>) -> io::Result<Arc<Self>> {
+        let directory = Directory::prepare(directory)?;
+        Ok(Arc::new(Self {
+            room: Room::new(directory.clone(), max)?,
+            leases: Leases::new(directory.clone()),
+            pool: Pool::new(open_files()),
+            counters: Arc::default(),
+            entries: Mutex::default(),
+            directory,
+        }))
+    }
+
+    /// Opens the entry of an object's version. `origin` tells stores apart whose URLs are the same, such as two
+    /// endpoints; it may be empty.
+    ///
+    /// # Errors
+    /// The cache cannot be written.
+    pub fn entry(&self, object: &Object, origin: &str) -> io::Result<Arc<Entry>> {
+        let id = EntryId::of(object, origin);
+        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(entry) = entries.get(&id).and_then(Weak::upgrade) {
+            return Ok(entry);
+        }
+        let entry = Arc::new(Entry::new(self.open_entry(id, object)?));
+        if entries.len() == entries.capacity() {
+            entries.retain(|_, entry| entry.strong_count() > 0);
+        }
+        entries.insert(id, Arc::downgrade(&entry));
+        Ok(entry)
+    }
+
+    fn open_entry(&self, id: EntryId, object: &Object) -> io::Result<Arc<State>> {
+        let paths = self.directory.paths(&id);
+        let length_bytes = object.length_bytes;
+        let opened = |_: &Locked| open::open(&paths, &id, length_bytes, &self.pool);
+        let (lease, files) = {
+            let locked = self.directory.lock_shared()?;
+            (self.leases.take(&id)?, opened(&locked)?)
+        };
+        let files = match files {
+            Some(files) => files,
+            None => {
+                let locked = self.directory.lock_exclusively()?;
+                match opened(&locked)? {
+                    Some(files) => files,
+                    None => {
+                        evict::discard(&self.directory, &id)?;
+                        let url = object.location.to_string();
+                        let meta = Meta::new(url, key::version_of(object), length_bytes);
+                        open::make(&self.directory, &paths, &id, &meta)?;
+                        let made = opened(&locked)?;
+                        made.ok_or_else(|| io::Error::other("the cache does not keep its files"))?
+                    }
+                }
+            }
+        };
+        open::touch(&paths.meta);
+        Ok(Arc::new(State {
+            id,
+            length_bytes,
+            file: files.file,
+            map: files.map,
+            paths,
+            blocks: Blocks::new(map::blocks_of(length_bytes)),
+            room: Arc::clone(&self.room),
+            counters: Arc::clone(&self.counters),
+            is_lost: AtomicBool::new(false),
+            writing: Mutex::default(),
+            _lease: lease,
+        }))
+    }
+
+    /// What this process has done with the cache.
+    #[must_use]
+    pub fn figures(&self) -> CacheFigures {
+        CacheFigures {
+            published: self.counters.published.load(Relaxed),
+            joined: self.counters.joined.load(Relaxed),
+            checked: self.counters.checked.load(Relaxed),
+            damaged: self.counters.rotten.load(Relaxed),
+            refused: self.counters.refused.load(Relaxed),
+            evicted: self.room.evicted.load(Relaxed),
+            evicted_bytes: self.room.evicted_bytes.load(Relaxed),
+        }
+    }
+}
+
+/// How many entries keep their data open.
+fn open_files() -> usize {
+    use nix::sys::resource::{Resource, getrlimit};
+    let soft = getrlimit(Resource::RLIMIT_NOFILE).map_or(1024, |(soft, _)| soft);
+    usize::try_from(soft / 8).unwrap_or(MOST_OPEN).clamp(16, MOST_OPEN)
+}

@@ -1,0 +1,181 @@
+//! An open entry: its files, and which of its blocks are present. Imports `blocks`, `directory`, `lease`, `map` and
+//! `room`.
+
+use super::blocks::Blocks;
+use super::directory::{Paths, open_plain};
+use super::key::EntryId;
+use super::lease::Lease;
+use super::map::{BLOCK_BYTES, RECORD_BYTES, Record, Records, record_range};
+use super::room::Room;
+use crate::io::{self as system, File};
+use std::fs;
+use std::io;
+use std::ops::{Range, RangeInclusive};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::SystemTime;
+
+/// Records that are read at a time: a page of the map.
+const PAGE_RECORDS: u64 = 4096 / RECORD_BYTES;
+
+/// What a cache has done, of all its entries.
+#[derive(Debug, Default)]
+pub(super) struct Counters {
+    /// Blocks that another daemon was fetching.
+    pub(super) joined: AtomicU64,
+    pub(super) published: AtomicU64,
+    pub(super) checked: AtomicU64,
+    pub(super) rotten: AtomicU64,
+    pub(super) refused: AtomicU64,
+}
+
+/// An open entry.
+pub(super) struct State {
+    pub(super) id: EntryId,
+    pub(super) length_bytes: u64,
+    pub(super) file: File,
+    pub(super) paths: Paths,
+    pub(super) map: MapFile,
+    pub(super) blocks: Blocks,
+    pub(super) room: Arc<Room>,
+    pub(super) counters: Arc<Counters>,
+    /// Its files are gone: nothing of it is present any more.
+    pub(super) is_lost: AtomicBool,
+    pub(super) writing: Mutex<Weak<Writing>>,
+    pub(super) _lease: Lease,
+}
+
+/// Which map was opened, and how its records are read. It is not kept open.
+pub(super) struct MapFile {
+    pub(super) records: Records,
+    pub(super) version: MapVersion,
+}
+
+/// Tells a map from another one of its name: inode, and when it was made.
+#[derive(PartialEq, Eq)]
+pub(super) struct MapVersion(u64, Option<SystemTime>);
+
+impl From<&fs::Metadata> for MapVersion {
+    fn from(found: &fs::Metadata) -> Self {
+        Self(found.ino(), found.created().ok())
+    }
+}
+
+/// The files of an entry, open as long as one of its blocks is being fetched.
+pub(super) struct Writing {
+    pub(super) data: fs::File,
+    pub(super) map: fs::File,
+}
+
+impl State {
+    /// The blocks that a range touches; `None` if it is empty.
+    pub(super) fn blocks_of(&self, range: &Range<u64>) -> Option<RangeInclusive<u64>> {
+        let end = range.end.min(self.length_bytes);
+        (range.start < end).then(|| range.start / BLOCK_BYTES..=(end - 1) / BLOCK_BYTES)
+    }
+
+    pub(super) fn is_lost(&self) -> bool {
+        self.is_lost.load(Relaxed)
+    }
+
+    /// Its files are gone, or cannot be used.
+    pub(super) fn lose(&self) {
+        self.is_lost.store(true, Relaxed);
+        self.blocks.clear_all();
+    }
+
+    /// Looks in the map, where other processes note what they have fetched. Tells whether all of these blocks are present.
+    #[cold]
+    pub(super) fn look(&self, blocks: RangeInclusive<u64>) -> bool {
+        if self.is_lost() {
+            return false;
+        }
+        let looked = self.with_map(|map| {
+            for block in blocks {
+                if !self.blocks.has(block) {
+                    self.look_at_page(map, block / PAGE_RECORDS);
+                }
+                if !self.blocks.has(block) {
+                    return false;
+                }
+            }
+            true
+        });
+        looked.unwrap_or(false)
+    }
+
+    fn look_at_page(&self, map: &fs::File, page: u64) {
+        let first = page * PAGE_RECORDS;
+        let count = PAGE_RECORDS.min(self.blocks.total().saturating_sub(first));
+        let mut records = [0; (PAGE_RECORDS * RECORD_BYTES) as usize];
+        let records = &mut records[..(count * RECORD_BYTES) as usize];
+        let bytes = read_up_to(map, records, record_range(first).start);
+        for (block, record) in (first..).zip(records[..bytes].chunks_exact(RECORD_BYTES as usize)) {
+            if self.map.records.read(block, record) == Record::Present {
+                self.blocks.set(block);
+            }
+        }
+    }
+
+    fn with_map<T>(&self, then: impl FnOnce(&fs::File) -> T) -> io::Result<T> {
+        if let Some(writing) = self.writing().upgrade() {
+            return Ok(then(&writing.map));
+        }
+        Ok(then(&self.open_map(false)?))
+    }
+
+    fn open_map(&self, may_write: bool) -> io::Result<fs::File> {
+        let map = open_plain(&self.paths.map, may_write)?;
+        match MapVersion::from(&map.metadata()?) == self.map.version {
+            true => Ok(map),
+            false => Err(io::ErrorKind::NotFound.into()),
+        }
+    }
+
+    /// Opens the files for writing, unless they are open.
+    pub(super) fn open_for_writing(&self) -> io::Result<Arc<Writing>> {
+        let mut slot = self.writing();
+        if let Some(writing) = slot.upgrade() {
+            return Ok(writing);
+        }
+        let map = self.open_map(true)?;
+        let data = open_plain(&self.paths.data, true)?;
+        // Another daemon may have made the entry anew after somebody had deleted it.
+        self.file.check_identity(&data.metadata()?).map_err(io::Error::other)?;
+        let writing = Arc::new(Writing { data, map });
+        *slot = Arc::downgrade(&writing);
+        Ok(writing)
+    }
+
+    fn writing(&self) -> MutexGuard<'_, Weak<Writing>> {
+        self.writing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether another daemon is fetching a block.
+    pub(super) fn is_locked_elsewhere(&self, block: u64) -> bool {
+        let locked = self.with_map(|map| system::is_range_locked(map, &record_range(block)));
+        matches!(locked, Ok(Ok(true)))
+    }
+
+    /// What the map says of a block.
+    pub(super) fn record(&self, map: &fs::File, block: u64) -> Record {
+        let mut record = [0; RECORD_BYTES as usize];
+        let bytes = read_up_to(map, &mut record, record_range(block).start);
+        self.map.records.read(block, &record[..bytes])
+    }
+}
+
+/// Reads what a file has of a range; nothing, if it cannot be read.
+pub(super) fn read_up_to(file: &fs::File, buf: &mut [u8], offset_bytes: u64) -> usize {
+    let mut done = 0;
+    while let Some(rest) = buf.get_mut(done..).filter(|rest| !rest.is_empty()) {
+        match file.read_at(rest, offset_bytes + done as u64) {
+            Ok(0) => break,
+            Ok(bytes) => done += bytes,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(_) => break,
+        }
+    }
+    done
+}
