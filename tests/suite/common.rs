@@ -6,12 +6,15 @@ mod loose;
 mod mount;
 mod need;
 mod pages;
+#[path = "../store/mod.rs"]
+mod store;
 
 pub(crate) use disk::*;
 pub(crate) use loose::*;
 pub(crate) use mount::*;
 pub(crate) use need::*;
 pub(crate) use pages::*;
+pub(crate) use store::{Fault, Rule, Store};
 pub(crate) use tempfile::TempDir;
 
 use ffrfs::format::ffrecord::Writer;

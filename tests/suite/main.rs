@@ -32,6 +32,8 @@ mod pack;
 mod programs;
 mod python_package;
 mod readonly;
+#[cfg(feature = "remote")]
+mod remote;
 mod service;
 mod settings;
 mod stats;

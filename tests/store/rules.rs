@@ -1,0 +1,218 @@
+//! Which requests suffer which faults.
+
+use super::draw::{lognormal, uniform};
+use super::lock;
+use super::record::RequestKind;
+use serde::{Deserialize, Serialize};
+use std::sync::Mutex;
+use std::time::Duration;
+
+/// What goes wrong with a request.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Fault {
+    /// The first byte comes after a lognormal time.
+    Latency { median_ms: f64, sigma: f64 },
+    /// The first byte comes so much later.
+    Stall { ms: u64 },
+    /// The connection carries so many bytes a second.
+    Bandwidth { bytes: u64 },
+    /// An error instead of an answer, with `Retry-After` in seconds.
+    Status { status: u16, retry_after: Option<u64> },
+    /// The connection is reset after so many bytes of the body.
+    Reset { after: u64 },
+    /// The body ends in order after so many bytes, though more were promised.
+    EndEarly { after: u64 },
+    /// No further byte after so many bytes of the body, until the rules are replaced.
+    HangAfter { after: u64 },
+    /// No answer until the rules are replaced.
+    Hang,
+    /// A range that is so many bytes shorter than what was asked for, and says so.
+    ShortRange { missing: u64 },
+    /// The whole object with status 200 for a range.
+    IgnoreRange,
+    /// A range that begins a byte later than what was asked for.
+    WrongRange,
+    /// A range of an object that is said to be a byte longer.
+    WrongTotal,
+    /// An answer without an ETag, as plain HTTP servers may give.
+    NoEtag,
+    /// An answer with a weak ETag.
+    WeakEtag,
+    /// If-Match is ignored.
+    IgnoreConditions,
+}
+
+/// Which requests suffer a fault.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) struct Rule {
+    /// Requests of this kind; `None`: all.
+    #[serde(default)]
+    pub(crate) kind: Option<RequestKind>,
+    /// Requests for keys that begin so.
+    #[serde(default)]
+    pub(crate) key: String,
+    /// So many of a hundred of these, drawn by their number.
+    #[serde(default = "all")]
+    pub(crate) percent: f64,
+    /// The first so many of these go well.
+    #[serde(default)]
+    pub(crate) skip: u64,
+    /// At most so many of them suffer.
+    #[serde(default = "unlimited")]
+    pub(crate) times: u64,
+    /// What the draws depend on.
+    #[serde(default)]
+    pub(crate) seed: u64,
+    /// What they suffer.
+    pub(crate) fault: Fault,
+}
+
+fn all() -> f64 {
+    100.0
+}
+
+fn unlimited() -> u64 {
+    u64::MAX
+}
+
+impl Rule {
+    /// Every request suffers this.
+    pub(crate) fn all(fault: Fault) -> Self {
+        let (percent, times) = (all(), unlimited());
+        Self { kind: None, key: String::new(), percent, skip: 0, times, seed: 0, fault }
+    }
+
+    /// Every GET of an object suffers this.
+    pub(crate) fn gets(fault: Fault) -> Self {
+        Self { kind: Some(RequestKind::Get), ..Self::all(fault) }
+    }
+
+    /// So many of a hundred.
+    pub(crate) fn percent(self, percent: f64) -> Self {
+        Self { percent, ..self }
+    }
+
+    /// After so many that go well.
+    pub(crate) fn after(self, skip: u64) -> Self {
+        Self { skip, ..self }
+    }
+
+    /// At most so many.
+    pub(crate) fn times(self, times: u64) -> Self {
+        Self { times, ..self }
+    }
+
+    /// Those for keys that begin so.
+    pub(crate) fn of(self, key: &str) -> Self {
+        Self { key: key.to_owned(), ..self }
+    }
+
+    /// Drawn from another seed.
+    pub(crate) fn seed(self, seed: u64) -> Self {
+        Self { seed, ..self }
+    }
+}
+
+/// All that one request suffers.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Plan {
+    pub(super) delay: Duration,
+    pub(super) bandwidth: Option<u64>,
+    pub(super) status: Option<(u16, Option<u64>)>,
+    pub(super) end: Option<End>,
+    pub(super) hangs: bool,
+    pub(super) missing: u64,
+    pub(super) shifted: bool,
+    pub(super) whole: bool,
+    pub(super) wrong_total: bool,
+    pub(super) etag: Etag,
+    pub(super) ignores_conditions: bool,
+    /// Whether anything but latency and bandwidth is in it.
+    pub(super) is_faulty: bool,
+}
+
+/// How a body ends before its end.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum End {
+    Reset(u64),
+    Short(u64),
+    Hang(u64),
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum Etag {
+    #[default]
+    Strong,
+    Weak,
+    Absent,
+}
+
+/// A rule, how many requests it was for, and how many suffered.
+struct Counted {
+    rule: Rule,
+    seen: u64,
+    applied: u64,
+}
+
+#[derive(Default)]
+pub(super) struct Rules(Mutex<Vec<Counted>>);
+
+impl Rules {
+    pub(super) fn add(&self, rule: Rule) {
+        lock(&self.0).push(Counted { rule, seen: 0, applied: 0 });
+    }
+
+    pub(super) fn replace(&self, rules: Vec<Rule>) {
+        let counted = |rule| Counted { rule, seen: 0, applied: 0 };
+        *lock(&self.0) = rules.into_iter().map(counted).collect();
+    }
+
+    /// What the next request for this key suffers.
+    pub(super) fn plan(&self, kind: RequestKind, key: &str) -> Plan {
+        let mut plan = Plan::default();
+        for (index, counted) in lock(&self.0).iter_mut().enumerate() {
+            let rule = &counted.rule;
+            if rule.kind.is_some_and(|wanted| wanted != kind) || !key.starts_with(&rule.key) {
+                continue;
+            }
+            let number = counted.seen;
+            counted.seen += 1;
+            let draw = |stream| uniform(rule.seed ^ ((index as u64) << 32), number, stream);
+            let is_drawn = draw(0) * 100.0 <= rule.percent;
+            if number < rule.skip || counted.applied >= rule.times || !is_drawn {
+                continue;
+            }
+            let pair = (draw(1), draw(2));
+            plan.add(&rule.fault, pair);
+            counted.applied += 1;
+        }
+        plan
+    }
+}
+
+impl Plan {
+    fn add(&mut self, fault: &Fault, pair: (f64, f64)) {
+        self.is_faulty |= !matches!(fault, Fault::Latency { .. } | Fault::Bandwidth { .. });
+        match *fault {
+            Fault::Latency { median_ms, sigma } => {
+                self.delay += Duration::from_secs_f64(lognormal(median_ms, sigma, pair) / 1000.0);
+            }
+            Fault::Stall { ms } => self.delay += Duration::from_millis(ms),
+            Fault::Bandwidth { bytes } => self.bandwidth = Some(bytes),
+            Fault::Status { status, retry_after } => self.status = Some((status, retry_after)),
+            Fault::Reset { after } => self.end = Some(End::Reset(after)),
+            Fault::EndEarly { after } => self.end = Some(End::Short(after)),
+            Fault::HangAfter { after } => self.end = Some(End::Hang(after)),
+            Fault::Hang => self.hangs = true,
+            Fault::ShortRange { missing } => self.missing = missing,
+            Fault::IgnoreRange => self.whole = true,
+            Fault::WrongRange => self.shifted = true,
+            Fault::WrongTotal => self.wrong_total = true,
+            Fault::NoEtag => self.etag = Etag::Absent,
+            Fault::WeakEtag => self.etag = Etag::Weak,
+            Fault::IgnoreConditions => self.ignores_conditions = true,
+        }
+    }
+}

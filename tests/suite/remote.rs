@@ -1,0 +1,4 @@
+//! Containers in object stores and behind HTTP, as their users see them: read from `tests/store`, which does what a
+//! test wants a store to do.
+
+mod store;
