@@ -89,7 +89,7 @@ mod tests {
     #[test]
     fn lines_become_the_long_flags_of_their_names() {
         let text = "# a comment\n\nsource = /data/a #1.ffr\n source=/data/b.ffr\r\n\
-                    mountpoint = \"/mnt/my data \"\nallow_other\nallow-root = no\nro=yes\n\
+                    mountpoint = \"/mnt/my data \"\nallow_other\nallow-root = no\nro=yes\nro=no\n\
                     cache_size = 1G\nnofail\nx-systemd.automount = 1\n";
         let expected = [
             "--source=/data/a #1.ffr",
@@ -97,6 +97,7 @@ mod tests {
             "--mountpoint=/mnt/my data ",
             "--allow-other",
             "--ro",
+            "--rw",
             "--cache-size=1G",
         ];
         assert_eq!(flags(text), expected);

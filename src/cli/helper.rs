@@ -129,6 +129,9 @@ impl HelperArgs {
 
     /// As `ffrfs mount -o LIST -- SOURCE MOUNTPOINT`.
     fn mount(&self, list: &OsStr) -> Result<mount::MountArgs, Failure> {
+        // mount(8) passes `rw` unless told `ro`: that is no wish. `control=rw` and -w are.
+        let (plain, _) = options::without(list, "rw");
+        let list = if self.writable { list } else { &plain };
         let args = ["ffrfs".as_ref(), "mount".as_ref(), "-o".as_ref(), list, "--".as_ref()];
         let paths = [self.source.as_os_str(), self.target.as_os_str()];
         match parse(args.into_iter().chain(paths).map(OsStr::to_owned).collect())? {

@@ -82,15 +82,15 @@ struct Settings {
     /// Have the kernel check permissions (it always does)
     #[arg(long, alias = "default_permissions")]
     default_permissions: bool,
-    /// Have the kernel refuse all writes, even to .ffrfs/prefetch
+    /// Have the kernel refuse all writes (the default)
     #[arg(long, overrides_with = "rw")]
     ro: bool,
-    // mount(8) passes it unasked.
-    #[arg(long, hide = true, overrides_with = "ro")]
+    /// Let shells write to .ffrfs/prefetch; ffrfs itself refuses all other writes, and a second read is slower
+    #[arg(long, overrides_with = "ro")]
     rw: bool,
-    /// Who may write to .ffrfs/prefetch; `ro` is the same as --ro
-    #[arg(long, value_name = "HOW", default_value = "rw")]
-    control: Control,
+    /// Who may write to .ffrfs/prefetch; `rw` is the same as --rw
+    #[arg(long, value_name = "HOW")]
+    control: Option<Control>,
     /// Ignore the set-user-id bits of archive members (always in effect)
     #[arg(long)]
     nosuid: bool,
@@ -252,8 +252,12 @@ impl Settings {
         MountSettings {
             allow_other: self.allow_other,
             allow_root: self.allow_root,
-            ro: self.ro,
-            control_ro: self.control == Control::Ro,
+            ro: match self.control {
+                _ if self.ro => Some(true),
+                Some(Control::Rw) => Some(false),
+                _ => self.rw.then_some(false),
+            },
+            control_ro: self.control == Some(Control::Ro),
             noexec: self.noexec,
             fsname: self.fsname,
             uid: self.uid,

@@ -173,8 +173,19 @@ fn parse_line(
         (Some(true), None | Some(b"")) => Err(format!("{written} needs a value: {written} = …")),
         (Some(true), Some(value)) => Ok(Some((name, Some(OsStr::from_bytes(value).to_owned())))),
         (Some(false), None | Some(b"yes" | b"true" | b"on" | b"1")) => Ok(Some((name, None))),
-        (Some(false), Some(b"no" | b"false" | b"off" | b"0")) => Ok(None),
+        (Some(false), Some(b"no" | b"false" | b"off" | b"0")) => {
+            Ok(opposite(&name).map(|name| (name.to_owned(), None)))
+        }
         (Some(false), Some(_)) => Err(format!("{written} must be yes or no")),
+    }
+}
+
+/// The flag that says the opposite of a flag that may be on by default.
+fn opposite(name: &str) -> Option<&'static str> {
+    match name {
+        "ro" => Some("rw"),
+        "rw" => Some("ro"),
+        _ => None,
     }
 }
 

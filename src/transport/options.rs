@@ -33,7 +33,7 @@ pub struct MountOptions {
     pub allow_other: bool,
     /// No program on the mount can be executed.
     pub noexec: bool,
-    /// The kernel itself refuses all writes. Without this, `/.ffrfs/prefetch` can be written and the daemon refuses other
+    /// The kernel itself refuses all writes. Else `/.ffrfs/prefetch` can be written and the daemon refuses other
     /// writes; and the kernel takes each READ for a change of the access time, so that the next `stat` of a file
     /// that was read costs a GETATTR.
     pub read_only: bool,

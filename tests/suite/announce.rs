@@ -13,7 +13,7 @@ use std::time::Duration;
 const PREFETCH: &str = ".ffrfs/prefetch";
 
 fn mount(transport: Transport) -> Mount {
-    Mount::new(transport, fixture("packed_folder.ffr"), &[])
+    Mount::new(transport, fixture("packed_folder.ffr"), &["rw"])
 }
 
 /// Waits until so many samples have been announced in all; not more.
@@ -80,7 +80,7 @@ with open(sys.argv[1], 'r+') as file:
     file.write('5')
 ";
     for_each_transport(|transport| {
-        let mount = Mount::with_samples(transport, &samples(400_000, 3), &[]);
+        let mount = Mount::with_samples(transport, &samples(400_000, 3), &["rw"]);
         python(ANNOUNCE, &[mount.path(PREFETCH)]).ok();
         assert_announced(&mount, 4 * 300_000 + 1);
     });
@@ -215,7 +215,7 @@ fn other_users_may_announce_where_they_may_read() {
         return;
     }
     for_each_transport(|transport| {
-        let mount = Mount::with_samples(transport, &samples(9, 9), &["allow_other"]);
+        let mount = Mount::with_samples(transport, &samples(9, 9), &["allow_other", "rw"]);
         // Its own directory is private: what lies in it is reached from within.
         let as_nobody = |script: &str| {
             run(Command::new("setpriv")

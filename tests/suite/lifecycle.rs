@@ -154,7 +154,7 @@ fn the_mount_table_shows_source_type_and_flags() {
         let [(source, kind, flags)] = &mounts_at(mount.point())[..] else { panic!("one mount") };
         assert_eq!((source, kind.as_str()), (&container, "fuse.ffrfs"));
         let flags: Vec<_> = flags.split(',').collect();
-        for flag in ["rw", "nosuid", "nodev", "default_permissions"] {
+        for flag in ["ro", "nosuid", "nodev", "default_permissions"] {
             assert!(flags.contains(&flag), "{flag} is not in {flags:?}");
         }
         assert!(!flags.contains(&"noexec") && !flags.contains(&"allow_other"), "{flags:?}");

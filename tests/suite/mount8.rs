@@ -69,7 +69,7 @@ END
         mount -a || exit 3
         mount -a || exit 4
         [ "$(grep -c " fuse.ffrfs ro,.*allow_other" /proc/self/mounts)" = 1 ] || exit 5
-        [ "$(grep -c " fuse.ffrfs rw,.*noexec" /proc/self/mounts)" = 1 ] || exit 6
+        [ "$(grep -c " fuse.ffrfs ro,.*noexec" /proc/self/mounts)" = 1 ] || exit 6
         cmp mnt/000001 expected || exit 7
         umount "my mnt" mnt || exit 8
         "#,
@@ -130,6 +130,13 @@ fn the_helper_takes_the_flags_of_mount() {
         umount mnt
         mount -r -t ffrfs data.ffr mnt -o "$options" || exit 10
         grep -q " $1/mnt fuse.ffrfs ro," /proc/self/mounts || exit 11
+        umount mnt
+        # mount(8) passes rw unasked; a wish has another name.
+        mount -t ffrfs data.ffr mnt -o "rw,$options" || exit 14
+        grep -q " $1/mnt fuse.ffrfs ro," /proc/self/mounts || exit 15
+        umount mnt
+        mount -t ffrfs data.ffr mnt -o "control=rw,$options" || exit 16
+        echo 1 >mnt/.ffrfs/prefetch || exit 17
         umount mnt
         # As mount.fuse and people call it.
         /sbin/mount.ffrfs data.ffr mnt -wsn -t fuse.ffrfs -o ro -o "$options" || exit 12

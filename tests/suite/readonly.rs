@@ -1,5 +1,5 @@
-//! Nothing can be changed: every call that would gives EROFS. With `ro` (or `control=ro`) the kernel says so,
-//! else the daemon does.
+//! Nothing can be changed: every call that would gives EROFS. The kernel says so, or with `rw` the
+//! daemon.
 
 use crate::common::{
     Mount, Need, Transport, clean_up, drop_cached, fixture, for_each_transport, have,
@@ -29,7 +29,7 @@ enum Refuser {
 }
 
 fn mount(transport: Transport) -> Mount {
-    Mount::new(transport, fixture("packed_folder.ffr"), &[])
+    Mount::new(transport, fixture("packed_folder.ffr"), &["rw"])
 }
 
 fn is_root() -> bool {
@@ -54,7 +54,9 @@ fn assert_erofs<T: std::fmt::Debug>(what: &str, result: Result<T>) {
 #[test]
 fn opening_for_writing_gives_erofs_where_the_kernel_refuses() {
     for_each_transport(|transport| {
-        for option in ["ro", "control=ro", "rw,ro", "ro,control=rw"] {
+        for option in
+            ["fsname=default", "ro", "control=ro", "rw,ro", "ro,control=rw", "rw,control=ro"]
+        {
             let mount = Mount::new(transport, fixture("packed_folder.ffr"), &[option]);
             let open = |options: &mut OpenOptions, name: &str| options.open(mount.path(name));
             for name in [FILE, ".ffrfs/stats.json", ".ffrfs/prefetch"] {
@@ -72,7 +74,7 @@ fn opening_for_writing_gives_erofs_where_the_kernel_refuses() {
             assert_erofs("O_RDWR", open(File::options().read(true).write(true), FILE));
             // What can be written once it is mounted `rw` says so.
             let mode = fs::metadata(mount.path(".ffrfs/prefetch")).unwrap().mode() & 0o777;
-            let expected = if option == "control=ro" { 0o444 } else { 0o666 };
+            let expected = if option.ends_with("control=ro") { 0o444 } else { 0o666 };
             assert_eq!(mode, expected, "{option}");
             assert!(flags(&mount).contains(&"ro".to_owned()), "{option}");
         }
@@ -84,10 +86,10 @@ fn flags(mount: &Mount) -> Vec<String> {
 }
 
 #[test]
-fn without_ro_the_mount_can_be_written_as_far_as_the_kernel_knows() {
+fn with_rw_the_mount_can_be_written_as_far_as_the_kernel_knows() {
     for_each_transport(|transport| {
-        for options in [&[][..], &["rw"], &["ro,rw"], &["control=ro,control=rw"]] {
-            let mount = Mount::new(transport, fixture("packed_folder.ffr"), options);
+        for options in [["rw"], ["ro,rw"], ["control=rw"], ["control=ro,control=rw"]] {
+            let mount = Mount::new(transport, fixture("packed_folder.ffr"), &options);
             assert!(flags(&mount).contains(&"rw".to_owned()), "{options:?}");
             let mode = fs::metadata(mount.path(".ffrfs/prefetch")).unwrap().mode() & 0o777;
             assert_eq!(mode, 0o666, "{options:?}");
@@ -139,7 +141,7 @@ fn opening_for_writing_is_refused_as_long_as_the_kernel_asks() {
         let point = directory.path().join("mnt");
         fs::create_dir(&point).unwrap();
         let source = fixture("packed_folder.ffr");
-        let mounted = run(&mut mount_command(transport, &[&source], &point, &[]));
+        let mounted = run(&mut mount_command(transport, &[&source], &point, &["rw"]));
         // The first file that is opened. From the second on the kernel does not ask.
         let first = File::options().write(true).open(point.join(FILE));
         let announced = File::options().write(true).open(point.join(".ffrfs/prefetch"));

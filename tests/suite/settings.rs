@@ -117,7 +117,7 @@ fn resident_bytes(mount: &Mount) -> u64 {
 fn less_memory_frees_memory_and_more_is_used() {
     for_each_transport(|transport| {
         let samples = samples();
-        let mount = Mount::with_samples(transport, &samples, &["cache_size=64M"]);
+        let mount = Mount::with_samples(transport, &samples, &["cache_size=64M", "rw"]);
         let held = || mount.stats()["cache"]["bytes"].as_u64().expect("a number");
         // By number: the kernel does not know these files, so the daemon keeps what it fetches.
         let numbers: String = (0..400).map(|number| format!("{number}\n")).collect();
@@ -153,7 +153,7 @@ fn the_log_follows_its_level() {
 #[test]
 fn the_shell_and_programs_write_settings_and_read_why_not() {
     for_each_transport(|transport| {
-        let mount = mount(transport, &[]);
+        let mount = mount(transport, &["rw"]);
         let shell = |script: &str| {
             run(Command::new("sh").arg("-c").arg(script).current_dir(mount.point())).code
         };

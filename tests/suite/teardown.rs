@@ -186,7 +186,7 @@ fn unmounting_after_the_readers_waits_for_what_is_fetched_ahead() {
     }
     for_each_transport(|transport| {
         let disk = Disk::new(some());
-        let mount = Mount::new(transport, disk.container(), &[]);
+        let mount = Mount::new(transport, disk.container(), &["rw"]);
         disk.slow_down(DELAY);
         let numbers: Vec<u8> = (0..200u64).flat_map(u64::to_le_bytes).collect();
         fs::write(mount.path(".ffrfs/prefetch"), numbers).unwrap();

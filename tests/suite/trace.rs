@@ -395,7 +395,7 @@ fn a_trace_for_perfetto_has_every_read_with_its_phases_on_one_track() {
 fn what_is_fetched_ahead_has_tracks_of_its_own() {
     for_each_transport(|transport| {
         let contents = samples(40, 30_000);
-        let mount = Mount::with_samples(transport, &contents, &[]);
+        let mount = Mount::with_samples(transport, &contents, &["rw"]);
         let file = mount.scratch().join("trace.json");
         let mut tracer = Tracer::new(&mount, &["--chrome", file.to_str().unwrap()]);
         fs::write(mount.path(".ffrfs/prefetch"), "000011\n000030\n").unwrap();

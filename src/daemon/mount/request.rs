@@ -40,8 +40,8 @@ pub(crate) struct MountSettings {
     pub(crate) allow_other: bool,
     /// Root may, beside the user who mounts.
     pub(crate) allow_root: bool,
-    /// The kernel refuses all writes.
-    pub(crate) ro: bool,
+    /// The kernel refuses all writes; it does unless this says no.
+    pub(crate) ro: Option<bool>,
     /// No user may write to .ffrfs/prefetch.
     pub(crate) control_ro: bool,
     /// No program can be run from the mount.
@@ -139,7 +139,7 @@ impl MountSettings {
             request_bytes: memory::for_requests(self.live.memory_bytes()),
             allow_other: self.allow_other || self.allow_root,
             noexec: self.noexec,
-            read_only: self.ro || self.control_ro,
+            read_only: self.ro.unwrap_or(true) || self.control_ro,
             xattrs: self.xattrs,
             readdirplus: self.readdirplus,
             transport: self.transport,

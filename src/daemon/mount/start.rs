@@ -30,7 +30,7 @@ pub(crate) fn start(mut request: MountRequest, caller: Caller) -> Result<u8, Fai
     }
     let labels = labels(&request);
     let target = target(&request.target)?;
-    if target.directory().is_none() && request.settings.ro {
+    if target.directory().is_none() && request.settings.ro == Some(true) {
         // The kernel has already been told whether the mount is read-only.
         request.settings.control_ro = true;
     }

@@ -117,7 +117,7 @@ fn options_show_in_the_mount_table() {
         let table = mounts_at(mount.point());
         let [(source, kind, options)] = &table[..] else { panic!("one mount: {table:?}") };
         assert_eq!((source.as_str(), kind.as_str()), ("a,b c", "fuse.ffrfs"));
-        for option in ["rw", "nosuid", "nodev", "noexec", "default_permissions"] {
+        for option in ["ro", "nosuid", "nodev", "noexec", "default_permissions"] {
             assert!(options.split(',').any(|o| o == option), "{option}: {options}");
         }
         let plain = Mount::new(transport, fixture("basic.ffr"), &[]);

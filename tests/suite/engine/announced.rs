@@ -2,8 +2,8 @@
 
 use super::{Data, assert_at_rest, figure, have_direct, middling, name, small};
 use crate::common::{
-    FFRFS, Mount, assert_errno, evicted_pages, flip_byte, for_each_transport, offsets, run,
-    wait_until,
+    FFRFS, Mount, Transport, assert_errno, evicted_pages, flip_byte, for_each_transport, offsets,
+    run, wait_until,
 };
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,6 +16,11 @@ const PIECE: usize = 512;
 
 /// As [`Mount::requests`] gives them.
 type Requests = BTreeMap<String, u64>;
+
+/// A mount that may be announced to by a write.
+fn mount(data: &Data, transport: Transport, options: &[&str]) -> Mount {
+    data.mount(transport, &[options, &["rw"]].concat())
+}
 
 fn announce(mount: &Mount, order: &[usize]) {
     let mut file = fs::File::options().append(true).open(mount.path(".ffrfs/prefetch")).unwrap();
@@ -55,7 +60,7 @@ fn an_announced_permutation_is_there_when_it_is_read() {
         let data = Data::new(samples, 2);
         let count = data.samples.len();
         for_each_transport(|transport| {
-            let mount = data.mount(transport, options);
+            let mount = mount(&data, transport, options);
             let order = data.shuffled(5);
             announce(&mount, &order);
             wait_for_prefetch(&mount, count);
@@ -81,7 +86,7 @@ fn what_is_announced_while_others_read_disturbs_nobody() {
     let data = Data::new(middling(200).into_iter().chain(small(1500)).collect(), 2);
     for_each_transport(|transport| {
         for options in [&[][..], &["cache_size=2M"], &["io=buffered"]] {
-            let mount = data.mount(transport, options);
+            let mount = mount(&data, transport, options);
             std::thread::scope(|scope| {
                 scope.spawn(|| data.read(&mount, 16, &data.shuffled(1)));
                 for seed in 0..8 {
@@ -126,7 +131,7 @@ fn after_a_warmup_an_epoch_sends_no_lookup_and_no_read() {
     for samples in [small(3000), middling(300)] {
         let data = Data::new(samples, 2);
         for_each_transport(|transport| {
-            let mount = data.mount(transport, &[]);
+            let mount = mount(&data, transport, &[]);
             assert_eq!(warmup(&mount).ok().code, 0);
             let stored = figure(&mount, "prefetch.stored_bytes");
             assert_eq!(stored, data.bytes(), "{}", mount.stats()["prefetch"]);
@@ -150,7 +155,7 @@ fn after_a_warmup_an_epoch_sends_no_lookup_and_no_read() {
 fn a_warmup_of_a_directory_of_directories_leaves_nothing_to_ask_either() {
     let data = Data::new(small(2000), 1);
     for_each_transport(|transport| {
-        let mount = data.mount(transport, &["fanout=100"]);
+        let mount = mount(&data, transport, &["fanout=100"]);
         warmup(&mount).ok();
         let before = mount.requests();
         let path = |number| format!("{:03}/{}", number / 100, name(number));
@@ -166,7 +171,7 @@ fn a_warmup_that_meets_a_corrupt_sample_names_it_and_the_others_are_fine() {
     let at = offsets(&data.samples)[700] + 5;
     flip_byte(&data.containers()[0], at);
     for_each_transport(|transport| {
-        let mount = data.mount(transport, &[]);
+        let mount = mount(&data, transport, &[]);
         let outcome = warmup(&mount);
         assert_eq!(outcome.code, 4, "{}", outcome.stderr);
         assert!(outcome.stderr.contains("1 samples could not be fetched"), "{}", outcome.stderr);
@@ -190,7 +195,7 @@ fn a_corrupt_sample_that_was_announced_is_eio_for_its_reader_alone() {
         let corrupt = data.samples.len() / 2;
         flip_byte(&data.containers()[0], offsets(&data.samples)[corrupt] + 500);
         for_each_transport(|transport| {
-            let mount = data.mount(transport, &["io=direct"]);
+            let mount = mount(&data, transport, &["io=direct"]);
             let order = data.shuffled(8);
             announce(&mount, &order);
             // Not all is there when the reading begins.

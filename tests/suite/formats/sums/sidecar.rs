@@ -98,7 +98,7 @@ fn an_announced_sample_that_is_bad_is_found_before_it_is_asked_for() {
     flip_byte(&source, members().1[2] + 9);
     for_each_transport(|transport| {
         drop_cached(&File::open(&source).unwrap());
-        let mount = Mount::new(transport, &source, &[]);
+        let mount = Mount::new(transport, &source, &["rw"]);
         fs::write(mount.path(".ffrfs/prefetch"), "d/1.bin\nd/2.bin\nd/6.bin\n").unwrap();
         wait_until("all three are dealt with", Duration::from_secs(10), || {
             mount.stats()["prefetch"]["done"] == 3
