@@ -334,6 +334,16 @@ class Bench:
         say("   ".join(cells))
 
 
+def announce(point, order):
+    """Write sample numbers as raw u64 to the control file."""
+    try:
+        with open(point / ".ffrfs/prefetch", "wb", buffering=0) as file:
+            while order:
+                order = order[file.write(order):]
+    except OSError as error:
+        raise BenchError(f"the order cannot be announced: {error}") from None
+
+
 def column(rows, number):
     return [row[number] for row in rows]
 
