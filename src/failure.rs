@@ -111,9 +111,9 @@ impl From<format::Error> for Failure {
     fn from(error: format::Error) -> Self {
         let exit = match &error {
             format::Error::Unreadable { .. } => Exit::Unreadable,
-            format::Error::Malformed { .. } | format::Error::NoCheckpoints { .. } => {
-                Exit::Malformed
-            }
+            format::Error::Malformed { .. }
+            | format::Error::Foreign { .. }
+            | format::Error::NoCheckpoints { .. } => Exit::Malformed,
             format::Error::Checksum { .. } => Exit::Checksum,
         };
         Self::new(exit, error)

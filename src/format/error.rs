@@ -41,6 +41,17 @@ pub enum Error {
         hint: &'static str,
     },
 
+    /// A file of a kind that no format here reads.
+    #[error("{part} is {kind}, which ffrfs does not mount: {advice}")]
+    Foreign {
+        /// The file.
+        part: PartName,
+        /// What it is, with its article.
+        kind: &'static str,
+        /// What to do about it.
+        advice: &'static str,
+    },
+
     /// A compressed stream that can only be decoded from its beginning.
     #[error(
         "{part}: this {format} stream cannot be read in the middle: at byte {offset_bytes}: expected \

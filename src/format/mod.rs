@@ -50,6 +50,7 @@ mod fault;
 pub mod ffcv;
 pub mod ffrecord;
 pub mod file;
+mod foreign;
 pub mod magic;
 mod member;
 pub(crate) mod name;
@@ -468,6 +469,9 @@ pub fn recognize(source: &dyn Source, options: &OpenOptions) -> Result<&'static 
     }
     if let Some((_, format)) = best {
         return Ok(format);
+    }
+    if let Some(error) = foreign::refuse(source) {
+        return Err(error);
     }
     let extension =
         source.name().file_name().extension().map(|e| e.to_string_lossy().to_lowercase());

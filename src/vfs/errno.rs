@@ -43,6 +43,7 @@ impl From<&Error> for Errno {
         match error {
             Error::Unreadable { .. }
             | Error::Malformed { .. }
+            | Error::Foreign { .. }
             | Error::NoCheckpoints { .. }
             | Error::Checksum { .. } => Self::EIO,
         }

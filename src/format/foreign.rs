@@ -1,0 +1,163 @@
+//! Files that people try to mount and that no format here reads: named by their first bytes, with what to do.
+//! Imports `checksum`, `error`, `magic` and `source`.
+
+use super::checksum::{ChecksumKind, unmask};
+use super::{Error, Source, magic};
+
+/// What a file is instead of a container.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Foreign {
+    /// With its article, as in "is an ISO 9660 image".
+    name: &'static str,
+    /// What its owner can do.
+    advice: &'static str,
+}
+
+const REPACK: &str = "unpack it, and pack the files with `ffrfs pack`, zip or tar";
+const MOUNT: &str = "mount it with mount(8), or unpack it";
+const KEEP: &str = "it is one sample: pack a directory of them with `ffrfs pack`, zip or tar";
+const EXPORT: &str = "write its samples to files, and pack them with `ffrfs pack`, zip or tar";
+
+/// Where a mark stands, the mark, the file's name and the advice; as the formats' own specifications give them.
+type Row = (usize, &'static [u8], &'static str, &'static str);
+
+const ROWS: &[Row] = &[
+    (0, b"7z\xbc\xaf\x27\x1c", "a 7z archive", REPACK),
+    (0, b"Rar!\x1a\x07", "a RAR archive", REPACK),
+    (0, b"MSCF\0\0\0\0", "a cabinet file", REPACK),
+    (0, b"!<arch>\n", "an ar archive", REPACK),
+    (0, b"070701", "a cpio archive", REPACK),
+    (0, b"070702", "a cpio archive", REPACK),
+    (0, b"070707", "a cpio archive", REPACK),
+    (0, b"\xc7\x71", "a cpio archive", REPACK),
+    (0, b"\xed\xab\xee\xdb", "an RPM package", REPACK),
+    (0, b"\x04\x22\x4d\x18", "an lz4 file", "decompress it, or compress it with zstd"),
+    (0, b"LZIP\x01", "an lzip file", "decompress it, or compress it with zstd or xz"),
+    (0, b"\x1f\x9d", "a file of compress(1)", "decompress it, or compress it with zstd or gzip"),
+    (0, b"hsqs", "a squashfs image", MOUNT),
+    (0, b"DWARFS", "a dwarfs image", "mount it with dwarfs, or unpack it with dwarfsextract"),
+    (1024, b"\xe2\xe1\xf5\xe0", "an erofs image", MOUNT),
+    (1080, b"\x53\xef", "an ext2, ext3 or ext4 image", MOUNT),
+    (32_769, b"CD001", "an ISO 9660 image", MOUNT),
+    (0, b"\x89HDF\r\n\x1a\n", "HDF5", EXPORT),
+    (0, b"PAR1", "Parquet", EXPORT),
+    (0, b"ARROW1\0\0", "an Arrow file", EXPORT),
+    (0, b"ORC", "ORC", EXPORT),
+    (0, b"Obj\x01", "Avro", EXPORT),
+    (16, b"\xde\xc0\xef\xbe", "an LMDB database", EXPORT),
+    (0, b"SQLite format 3\0", "an SQLite database", EXPORT),
+    (0, b"\x0a\x23\xd7\xce", "RecordIO", EXPORT),
+    (
+        0,
+        b"version https://git-lfs.github.com/",
+        "a pointer of Git LFS and not the file itself",
+        "git lfs pull fetches the file",
+    ),
+    (0, b"<!DOCTYPE html", "a web page", "the download has failed: look at its text"),
+    (0, b"<!doctype html", "a web page", "the download has failed: look at its text"),
+    (0, b"<html", "a web page", "the download has failed: look at its text"),
+    (0, b"\x7fELF", "a program", "name the container"),
+];
+
+/// More than the place of any mark, and its length.
+const LONGEST_MARK: usize = 40;
+
+/// The error for a file that no format here reads, if its first bytes tell what it is.
+pub(super) fn refuse(source: &dyn Source) -> Option<Error> {
+    let Foreign { name, advice } = recognize(source)?;
+    Some(Error::Foreign { part: source.name().clone(), kind: name, advice })
+}
+
+fn recognize(source: &dyn Source) -> Option<Foreign> {
+    let mut head = [0; 64];
+    let head = read(source, 0, &mut head);
+    let has = |&(at, mark, ..): &Row| match head.get(at..) {
+        Some(rest) if rest.len() >= mark.len() => rest.starts_with(mark),
+        _ => read(source, at as u64, &mut [0; LONGEST_MARK]).starts_with(mark),
+    };
+    let row = ROWS.iter().find(|row| has(row));
+    row.map(|&(_, _, name, advice)| Foreign { name, advice })
+        .or_else(|| is_tfrecord(head).then_some(Foreign { name: "TFRecord", advice: EXPORT }))
+        .or_else(|| of_a_sample(head))
+}
+
+/// A file that would be one sample of a dataset.
+fn of_a_sample(head: &[u8]) -> Option<Foreign> {
+    let name = match magic::sniff(head)?.suffix {
+        ".jpg" => "a JPEG image",
+        ".png" => "a PNG image",
+        ".gif" => "a GIF image",
+        ".webp" => "a WebP image",
+        ".tif" => "a TIFF image",
+        ".jp2" | ".avif" => "an image",
+        ".npy" => "a NumPy array",
+        ".wav" | ".flac" | ".ogg" | ".mp3" => "an audio file",
+        ".avi" | ".mp4" | ".mkv" => "a video",
+        ".pdf" => "a PDF document",
+        ".pkl" => "a Python pickle",
+        _ => return None,
+    };
+    Some(Foreign { name, advice: KEEP })
+}
+
+/// A record's length, of 8 bytes, and the masked CRC-32C of these.
+fn is_tfrecord(head: &[u8]) -> bool {
+    let Some((length, rest)) = head.split_first_chunk::<8>() else { return false };
+    let Some((stored, _)) = rest.split_first_chunk::<4>() else { return false };
+    unmask(u32::from_le_bytes(*stored)) == unmask(ChecksumKind::MaskedCrc32c.of(length).value())
+}
+
+/// The bytes at a place, as many as there are; none if they cannot be read.
+fn read<'a>(source: &dyn Source, at: u64, into: &'a mut [u8]) -> &'a [u8] {
+    let left = usize::try_from(source.len().saturating_sub(at)).unwrap_or(usize::MAX);
+    let Some(into) = into.get_mut(..left.min(into.len())) else { return &[] };
+    match source.read_exact_at(into, at) {
+        Ok(()) => into,
+        Err(_) => &[],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{MemorySource, OpenOptions};
+    use super::*;
+
+    fn message(bytes: Vec<u8>) -> String {
+        let source = MemorySource::new("/data/train.x", bytes);
+        super::super::recognize(&source, &OpenOptions::default())
+            .err()
+            .expect("no format reads it")
+            .to_string()
+    }
+
+    #[test]
+    fn a_foreign_file_is_named_with_what_to_do() {
+        for &(at, mark, name, advice) in ROWS {
+            let mut bytes = vec![0; at];
+            bytes.extend_from_slice(mark);
+            bytes.resize(40_000, 0);
+            let said = message(bytes);
+            let wanted = format!("/data/train.x is {name}, which ffrfs does not mount: {advice}");
+            assert_eq!(said, wanted);
+        }
+    }
+
+    #[test]
+    fn samples_and_tfrecords_are_named_too() {
+        let png = b"\x89PNG\r\n\x1a\n0123456789".to_vec();
+        assert!(message(png).contains("is a PNG image, which ffrfs does not mount: it is one"));
+        let mut record = 5u64.to_le_bytes().to_vec();
+        let crc = ChecksumKind::MaskedCrc32c.of(&record).value();
+        record.extend_from_slice(&crc.to_le_bytes());
+        record.extend_from_slice(b"hello....");
+        assert!(message(record).contains("is TFRecord, which"));
+    }
+
+    #[test]
+    fn other_bytes_are_of_no_known_format() {
+        for bytes in [b"".to_vec(), b"7z".to_vec(), vec![1; 100], vec![0; 33_000]] {
+            let said = message(bytes);
+            assert!(said.contains("of no known format"), "{said}");
+        }
+    }
+}
