@@ -3,6 +3,7 @@
 //! Used by [`crate::dataset`] and the rooms that import it. The classes are documented in `ffrfs --help`.
 
 use crate::format;
+use crate::store::remote::{ErrorKind, StoreError};
 use std::error::Error;
 use std::fmt;
 use std::io::{self, Write};
@@ -115,6 +116,17 @@ impl From<format::Error> for Failure {
             | format::Error::Foreign { .. }
             | format::Error::NoCheckpoints { .. } => Exit::Malformed,
             format::Error::Checksum { .. } => Exit::Checksum,
+        };
+        Self::new(exit, error)
+    }
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        let exit = match error.kind {
+            ErrorKind::Refused if error.status.is_none() => Exit::Usage,
+            ErrorKind::Interrupted => Exit::Interrupted,
+            _ => Exit::Unreadable,
         };
         Self::new(exit, error)
     }

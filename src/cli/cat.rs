@@ -1,11 +1,12 @@
 //! `ffrfs cat`: the checked bytes of samples, without mounting.
 
-use super::open::OpenArgs;
+use super::open::{self, OpenArgs};
 use super::view::ViewArgs;
 use crate::catalog::Node;
 use crate::daemon::logging;
 use crate::dataset::{not_found, path_bytes};
 use crate::failure::{Exit, Failure};
+use crate::format::PartName;
 use crate::interrupt::Interrupt;
 use crate::tools::reader::{SampleReader, Stop};
 use clap::Args;
@@ -23,7 +24,7 @@ pub(super) struct CatArgs {
     paths: Vec<PathBuf>,
     /// Containers that make the dataset; then all others are names
     #[arg(short = 's', long, value_name = "SOURCE")]
-    source: Vec<PathBuf>,
+    source: Vec<PartName>,
     #[command(flatten)]
     open: OpenArgs,
     #[command(flatten)]
@@ -33,16 +34,17 @@ pub(super) struct CatArgs {
 pub(super) fn run(args: &CatArgs) -> Result<Exit, Failure> {
     logging::to_stderr("warn");
     let (sources, names) = if args.source.is_empty() {
-        args.paths.split_at(1)
+        let (source, names) = args.paths.split_at(1);
+        (open::names(source), names)
     } else {
-        (&args.source[..], &args.paths[..])
+        (args.source.clone(), &args.paths[..])
     };
     if names.is_empty() {
         return Err(Failure::usage("the names of samples are missing: ffrfs cat SOURCE NAME…"));
     }
     let mut open = args.open.clone();
-    open.read_password(sources)?;
-    let opened = open.open(sources)?;
+    open.read_password(&sources)?;
+    let opened = open.open(&sources)?;
     let catalog = opened.catalog(&args.view, &args.open)?;
     let mut located = Vec::new();
     for name in names {

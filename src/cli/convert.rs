@@ -2,7 +2,7 @@
 //! name only when it is whole.
 
 use super::extract::report;
-use super::open::OpenArgs;
+use super::open::{OpenArgs, names, refuse_url};
 use super::view::ViewArgs;
 use crate::daemon::{logging, memory};
 use crate::failure::{Exit, Failure, say};
@@ -100,6 +100,7 @@ pub(super) fn run(args: &ConvertArgs) -> Result<Exit, Failure> {
     let Some((output, sources)) = args.paths.split_last() else {
         return Err(Failure::usage("the output is missing: ffrfs convert IN… OUT"));
     };
+    refuse_url(output)?;
     let interrupt = Interrupt::listen();
     let target = args.target(output)?;
     let converted = args.convert(sources, output, target, &interrupt);
@@ -154,8 +155,9 @@ impl ConvertArgs {
             )));
         }
         let mut open = self.open.clone();
-        open.read_password(sources)?;
-        let opened = open.open(sources)?;
+        let sources = names(sources);
+        open.read_password(&sources)?;
+        let opened = open.open(&sources)?;
         let catalog = opened.catalog(&self.view, &self.open)?;
         let entries = ContainerEntries::new(opened, catalog, interrupt, &mut |_| true)?;
         let is_plain = self.view.suffix.is_none() && self.view.fanout.is_none();

@@ -1,6 +1,6 @@
 //! `ffrfs extract`: the files in containers as files of a directory, named as a mount shows them.
 
-use super::open::OpenArgs;
+use super::open::{OpenArgs, names, refuse_url};
 use super::view::ViewArgs;
 use crate::daemon::logging;
 use crate::failure::{Exit, Failure, say};
@@ -52,11 +52,13 @@ pub(super) fn run(args: &ExtractArgs) -> Result<Exit, Failure> {
     let Some((root, sources)) = args.paths.split_last() else {
         return Err(Failure::usage("the output is missing: ffrfs extract SOURCE… OUTDIR"));
     };
+    refuse_url(root)?;
+    let sources = names(sources);
     let interrupt = Interrupt::listen();
     let mut wanted = PathPatterns::new(&args.patterns)?;
     let mut open = args.open.clone();
-    open.read_password(sources)?;
-    let opened = open.open(sources)?;
+    open.read_password(&sources)?;
+    let opened = open.open(&sources)?;
     let catalog = opened.catalog(&args.view, &args.open)?;
     let entries =
         ContainerEntries::new(opened, catalog, &interrupt, &mut |path| wanted.is_wanted(path))?;

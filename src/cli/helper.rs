@@ -3,8 +3,9 @@
 
 use super::{Cli, Command, mount, options, parse, remount};
 use crate::daemon::mount::Died;
-use crate::dataset::expand;
+use crate::dataset::{Options, local_files, parts};
 use crate::failure::{Exit, Failure};
+use crate::store::remote::{ErrorKind, StoreError};
 use crate::transport::MountError;
 use clap::Parser;
 use std::ffi::{OsStr, OsString};
@@ -105,11 +106,16 @@ fn run(args: HelperArgs) -> Result<u8, Failure> {
             return Ok(0);
         }
         if args.fake {
-            check(&args.source, &args.target)?;
+            check(&args.source, &args.target, &mount.open_options()?)?;
         } else {
-            let code = mount::start(mount, code_of)?;
-            if code != 0 {
-                return Ok(code);
+            let is_missing = |code| nofail && code == NO_OBJECT;
+            match mount::start(mount, if nofail { code_with_nofail } else { code_of })? {
+                0 => {}
+                code if is_missing(code) => {
+                    args.say("the source is missing, which is no error with nofail");
+                    return Ok(0);
+                }
+                code => return Ok(code),
             }
         }
         "mounted"
@@ -154,7 +160,7 @@ impl HelperArgs {
 /// Whether one of the files that a source names is missing.
 fn is_missing(source: &Path) -> Result<bool, Failure> {
     let not_there = |e: &io::Error| e.kind() == io::ErrorKind::NotFound;
-    match expand::expand(&[source.to_owned()]) {
+    match local_files(&[source.as_os_str().to_owned().into()]) {
         Ok(paths) => Ok(paths.iter().any(|path| path.metadata().is_err_and(|e| not_there(&e)))),
         Err(failure) if failure.reason().is_some_and(not_there) => Ok(true),
         Err(failure) => Err(failure),
@@ -162,10 +168,8 @@ fn is_missing(source: &Path) -> Result<bool, Failure> {
 }
 
 /// Checks for which no container need be read, and nothing mounted.
-fn check(source: &Path, target: &Path) -> Result<(), Failure> {
-    for path in expand::expand(&[source.to_owned()])? {
-        std::fs::File::open(&path).map_err(|e| Failure::unreadable(path.display(), e))?;
-    }
+fn check(source: &Path, target: &Path, options: &Options) -> Result<(), Failure> {
+    parts(&[source.as_os_str().to_owned().into()], options)?;
     let directory = target.metadata().and_then(|metadata| match metadata.is_dir() {
         true => Ok(()),
         false => Err(io::Error::from_raw_os_error(libc::ENOTDIR)),
@@ -188,6 +192,16 @@ fn code_of(failure: &Failure) -> u8 {
         _ if matches!(failure.reason(), Some(MountError::Device(..))) => 2,
         _ if errno.is_some_and(|errno| lacking.contains(&errno)) => 2,
         _ => 32,
+    }
+}
+
+/// No exit code of mount(8): a daemon that found no such object in a store.
+const NO_OBJECT: u8 = 200;
+
+fn code_with_nofail(failure: &Failure) -> u8 {
+    match failure.reason::<StoreError>() {
+        Some(error) if error.kind == ErrorKind::NotFound => NO_OBJECT,
+        _ => code_of(failure),
     }
 }
 

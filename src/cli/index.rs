@@ -5,10 +5,10 @@ use super::open::OpenArgs;
 use super::view::ViewArgs;
 use crate::daemon::logging;
 use crate::failure::{Exit, Failure, say};
+use crate::format::PartName;
 use crate::interrupt::Interrupt;
 use crate::tools::checkpoints::find_checkpoints;
 use clap::Args;
-use std::path::PathBuf;
 
 /// Build what a first mount would have to build: the indexes of tar and compressed files, and the checkpoints of
 /// large compressed members
@@ -16,7 +16,7 @@ use std::path::PathBuf;
 pub(super) struct IndexCommandArgs {
     /// Containers, or directories, globs or brace lists of them
     #[arg(required = true, value_name = "SOURCE")]
-    sources: Vec<PathBuf>,
+    sources: Vec<PartName>,
     #[command(flatten)]
     open: OpenArgs,
     #[command(flatten)]

@@ -5,6 +5,7 @@ use super::view::ViewArgs;
 use crate::daemon::logging;
 use crate::dataset::Opened;
 use crate::failure::{Exit, Failure};
+use crate::format::PartName;
 use crate::tools::info::{CheckedCounts, Sizes, sizes};
 use crate::vfs::report::{self, Info};
 use clap::Args;
@@ -12,14 +13,13 @@ use indicatif::{HumanBytes, HumanCount};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io::Write;
-use std::path::PathBuf;
 
 /// Describe containers
 #[derive(Debug, Args)]
 pub(super) struct InfoArgs {
     /// Containers, or directories, globs or brace lists of them
     #[arg(required = true, value_name = "SOURCE")]
-    sources: Vec<PathBuf>,
+    sources: Vec<PartName>,
     /// Print JSON
     #[arg(long)]
     json: bool,

@@ -7,6 +7,7 @@ use crate::daemon::logging;
 use crate::dataset::{Opened, not_found, path_bytes};
 use crate::failure::{Exit, Failure};
 use crate::format;
+use crate::format::PartName;
 use clap::Args;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -16,7 +17,7 @@ use std::path::{Path, PathBuf};
 pub(super) struct LsArgs {
     /// Containers, or directories, globs or brace lists of them
     #[arg(required = true, value_name = "SOURCE")]
-    sources: Vec<PathBuf>,
+    sources: Vec<PartName>,
     /// Also print the size, offset, CRC-32 and container of each sample
     #[arg(short = 'l', long)]
     long: bool,

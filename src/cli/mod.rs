@@ -17,6 +17,7 @@ mod open;
 mod options;
 mod pack;
 mod print;
+mod remote;
 mod remount;
 mod set;
 mod settings;

@@ -1,7 +1,7 @@
 //! `ffrfs mount`: in the background once the mount works, unless `-f`.
 
 use super::config;
-use super::open::OpenArgs;
+use super::open::{OpenArgs, names, refuse_url};
 use super::print::print;
 use super::settings::LiveSettingsArgs;
 use super::view::ViewArgs;
@@ -217,6 +217,11 @@ pub(super) fn start(args: MountArgs, exit_code: fn(&Failure) -> u8) -> Result<u8
 }
 
 impl MountArgs {
+    /// How containers are opened, without the password.
+    pub(super) fn open_options(&self) -> Result<dataset::Options, Failure> {
+        self.open.options()
+    }
+
     fn request(mut self) -> Result<MountRequest, Failure> {
         let mut configured = None;
         if let Some(file) = &self.config {
@@ -230,10 +235,12 @@ impl MountArgs {
                 "a source and a mount point are needed: ffrfs mount SOURCE... MOUNTPOINT",
             ));
         }
-        self.open.read_password(&self.paths)?;
+        refuse_url(&target)?;
+        let sources = names(&self.paths);
+        self.open.read_password(&sources)?;
         let io = Some(self.settings.io.io());
         Ok(MountRequest {
-            sources: self.paths,
+            sources,
             target,
             open: dataset::Options { io, ..self.open.options()? },
             names: self.view.options(),

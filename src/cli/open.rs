@@ -1,11 +1,12 @@
 //! Options for opening containers, and passwords.
 
+use super::remote::RemoteArgs;
 use crate::dataset::{
     ChecksumOptions, IndexOptions, IndexPlace, Opened, Options, SidecarPlace, digest, open,
     wants_password,
 };
 use crate::failure::Failure;
-use crate::format::{self, OpenOptions, Secret, View};
+use crate::format::{self, OpenOptions, PartName, Secret, View};
 use crate::tools::progress::Terminal;
 use clap::{Args, ValueEnum};
 use std::io::{IsTerminal, Read};
@@ -46,6 +47,8 @@ pub(super) struct OpenArgs {
     pub(super) indexes: IndexArgs,
     #[command(flatten)]
     pub(super) checksums: ChecksumArgs,
+    #[command(flatten)]
+    pub(super) remote: RemoteArgs,
 }
 
 /// How samples with a type are shown.
@@ -106,6 +109,21 @@ impl Default for ChecksumArgs {
     }
 }
 
+/// Sources among arguments that are not all sources.
+pub(super) fn names(paths: &[PathBuf]) -> Vec<PartName> {
+    paths.iter().map(|path| path.clone().into_os_string().into()).collect()
+}
+
+/// Refuses an output that is a URL.
+pub(super) fn refuse_url(output: &Path) -> Result<(), Failure> {
+    match PartName::from(output.as_os_str().to_owned()) {
+        PartName::Path(_) => Ok(()),
+        PartName::Url(url) => Err(Failure::usage(format!(
+            "{url}: nothing is written to a store: name a file or directory on this machine, and upload it"
+        ))),
+    }
+}
+
 fn format_name(text: &str) -> Result<&'static str, String> {
     let is_meant = |format: &&&dyn format::Format| {
         let names = format.extensions().iter().chain(std::iter::once(&"")).copied();
@@ -157,16 +175,17 @@ impl OpenArgs {
             password: self.secret.clone().map_or_else(|| self.password(), |s| Ok(Some(s)))?,
         };
         let (indexes, checksums) = (self.indexes.options(), self.checksums.options());
-        Ok(Options { format, nested: self.nested, indexes, checksums, io: None })
+        let remote = self.remote.options()?;
+        Ok(Options { format, nested: self.nested, indexes, checksums, remote, io: None })
     }
 
     /// Opens containers, with a bar on a terminal while that takes long.
-    pub(super) fn open(&self, sources: &[PathBuf]) -> Result<Opened, Failure> {
+    pub(super) fn open(&self, sources: &[PartName]) -> Result<Opened, Failure> {
         open(sources, &self.options()?, &Terminal::watch())
     }
 
     /// Reads the password now: a daemon has neither the caller's descriptors nor its directory and terminal.
-    pub(super) fn read_password(&mut self, sources: &[PathBuf]) -> Result<(), Failure> {
+    pub(super) fn read_password(&mut self, sources: &[PartName]) -> Result<(), Failure> {
         self.secret = self.password()?;
         if self.secret.is_none()
             && std::io::stdin().is_terminal()

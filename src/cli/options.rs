@@ -1,5 +1,6 @@
 //! `-o a,b=c` as mount(8) users write it: each option becomes the long flag of its name.
 
+use super::remote::refusal;
 use crate::failure::Failure;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, CommandFactory};
@@ -190,6 +191,7 @@ fn flag(option: &[u8], takes: Takes) -> Result<Option<OsString>, Failure> {
     };
     let name = dashed(name);
     match (takes(&name), value) {
+        (None, Some(_)) if let Some(why) = refusal(&name) => Err(Failure::usage(why)),
         (None, _) => Err(Failure::usage(format!(
             "unknown mount option `{text}` (ffrfs mount --help lists them)"
         ))),

@@ -4,14 +4,12 @@ use super::open::OpenArgs;
 use super::view::ViewArgs;
 use crate::catalog::Catalog;
 use crate::daemon::logging;
-use crate::dataset::Opened;
-use crate::dataset::digest;
-use crate::dataset::expand::expand;
+use crate::dataset::{Opened, Options, digest, parts};
+
 use crate::dataset::hash::{Algorithm, hex};
 use crate::failure::{Exit, Failure, say};
+use crate::format::PartName;
 use crate::interrupt::Interrupt;
-use crate::io::File;
-use crate::store::Part;
 use crate::tools::output::{file_beside, give_name};
 use crate::tools::progress::{self, Terminal};
 use crate::tools::reader::thread_count;
@@ -24,7 +22,6 @@ use indicatif::ProgressBar;
 use std::io::{self, BufWriter, IsTerminal, Read, Write};
 use std::num::NonZeroU16;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use tempfile::NamedTempFile;
 
 const AFTER_HELP: &str = "\
@@ -41,7 +38,7 @@ Examples:
 pub(super) struct SumArgs {
     /// Containers, or directories, globs or brace lists of them
     #[arg(required = true, value_name = "SOURCE")]
-    sources: Vec<PathBuf>,
+    sources: Vec<PartName>,
     /// The kind of checksum [default: sha256; with --check what the list has]
     #[arg(short = 'a', long, value_name = "KIND", conflicts_with = "sidecar")]
     algorithm: Option<Algorithm>,
@@ -72,7 +69,7 @@ pub(super) struct SumArgs {
 pub(super) fn run(mut args: SumArgs) -> Result<Exit, Failure> {
     logging::to_stderr("warn");
     if args.container {
-        return print_digest(&args.sources);
+        return print_digest(&args.sources, &args.open.options()?);
     }
     args.open.read_password(&args.sources)?;
     if args.sidecar {
@@ -94,13 +91,8 @@ fn samples(opened: Opened, catalog: Catalog, is_quiet: bool) -> Samples {
 }
 
 /// The line for fstab, or behind `-o`. What is in the containers does not matter for it.
-fn print_digest(sources: &[PathBuf]) -> Result<Exit, Failure> {
-    let open = |path: PathBuf| {
-        let file = File::open(&path).map_err(|e| Failure::unreadable(path.display(), e))?;
-        Ok(Arc::new(Part::from(file)))
-    };
-    let parts = expand(sources)?.into_iter().map(open).collect::<Result<Vec<_>, Failure>>()?;
-    let digest = digest::show(&digest::of(&parts, Terminal::watch().as_ref())?);
+fn print_digest(sources: &[PartName], options: &Options) -> Result<Exit, Failure> {
+    let digest = digest::show(&digest::of(&parts(sources, options)?, Terminal::watch().as_ref())?);
     let mut out = std::io::stdout();
     writeln!(out, "digest={digest}").map_err(|e| Failure::output("standard output", e))?;
     Ok(Exit::Ok)

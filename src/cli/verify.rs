@@ -5,6 +5,7 @@ use super::view::ViewArgs;
 use crate::daemon::logging;
 use crate::dataset::Opened;
 use crate::failure::{Exit, Failure, say};
+use crate::format::PartName;
 use crate::interrupt::Interrupt;
 use crate::tools::reader::thread_count;
 use crate::tools::verify::{BadSample, Verified, verify};
@@ -12,14 +13,13 @@ use crate::vfs::report;
 use clap::Args;
 use std::io::Write;
 use std::num::NonZeroU16;
-use std::path::PathBuf;
 
 /// Check every sample against its checksum, and say where there is none
 #[derive(Debug, Args)]
 pub(super) struct VerifyArgs {
     /// Containers, or directories, globs or brace lists of them
     #[arg(required = true, value_name = "SOURCE")]
-    sources: Vec<PathBuf>,
+    sources: Vec<PartName>,
     /// Threads [default: as many as CPUs]
     #[arg(short = 'j', long, value_name = "N")]
     jobs: Option<NonZeroU16>,

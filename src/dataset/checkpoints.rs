@@ -8,7 +8,7 @@
 //! ```
 //! Mounts that share the file add records under its lock; whoever reads takes those that are whole.
 
-use super::kept::{HEAD_BYTES, KEY_BYTES, head, key, may_replace};
+use super::index_head::{HEAD_BYTES, KEY_BYTES, head, key, may_replace};
 use super::options::IndexOptions;
 use crate::format::{ChecksumKind, OpenOptions, PartName};
 use crate::store::Store;
@@ -68,7 +68,7 @@ impl KeptCheckpoints {
             return Some(Arc::clone(book));
         }
         let part = self.store.parts().get(number)?;
-        let key = key(part, &self.options).ok()?;
+        let key = key(part, part.as_ref(), &self.options).ok()?;
         let (paths, container) = (self.indexes.paths(part.name()), part.name().clone());
         let book = Arc::new(Book { container, paths, key, writes: self.indexes.may_write() });
         books.insert(number, Arc::clone(&book));

@@ -1,21 +1,26 @@
 //! What containers are checked by: sidecars, whether each sample must have a checksum, and a digest of all.
 
+use super::beside::{SIDECAR, beside};
+use super::objects::Neighbours;
 use super::options::SidecarPlace;
 use crate::failure::{Exit, Failure};
-use crate::format::sidecar::{self, ENDING, Key, Section};
-use crate::format::{Container, Source};
+use crate::format::sidecar::{self, Key, Section};
+use crate::format::{Container, MemorySource, PartName, Source};
 use crate::io::File;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 /// The checksums of a container, and the file that they are from.
-pub(crate) type Found = (Arc<Section>, PathBuf);
+pub(crate) type Found = (Arc<Section>, PartName);
+
+/// The sidecar of an object: its name and bytes, if it has one.
+pub(crate) type Fetched = Option<(PartName, Vec<u8>)>;
 
 /// Where checksums come from.
 pub(crate) enum Sidecars {
     None,
     Beside,
-    File(PathBuf, Vec<Arc<Section>>),
+    File(PartName, Vec<Arc<Section>>),
 }
 
 impl SidecarPlace {
@@ -24,40 +29,51 @@ impl SidecarPlace {
         match self {
             SidecarPlace::Auto => Ok(Sidecars::Beside),
             SidecarPlace::None => Ok(Sidecars::None),
-            SidecarPlace::File(file) => Ok(Sidecars::File(file.clone(), read(file)?)),
+            SidecarPlace::File(file) => Ok(Sidecars::File(file.as_path().into(), read(file)?)),
         }
     }
 }
 
-/// The sidecar's place beside a container.
-pub(crate) fn beside(container: &Path) -> PathBuf {
-    let mut name = container.as_os_str().to_owned();
-    name.push(format!(".{ENDING}"));
-    name.into()
-}
-
 fn read(path: &Path) -> Result<Vec<Arc<Section>>, Failure> {
     let file = File::open(path).map_err(|e| Failure::unreadable(path.display(), e))?;
-    let source: Arc<dyn Source> = Arc::new(file);
+    sections(Arc::new(file))
+}
+
+fn sections(source: Arc<dyn Source>) -> Result<Vec<Arc<Section>>, Failure> {
     Ok(sidecar::read(&source)?.into_iter().map(Arc::new).collect())
 }
 
 impl Sidecars {
-    /// The checksums of a container, whose samples lie in `data` (itself, or what it was decoded to); `None`:
-    /// there are none, or it needs none.
+    /// What lies beside an object, if that counts.
+    pub(crate) fn fetch(&self, neighbours: &Neighbours) -> Result<Fetched, Failure> {
+        match self {
+            Sidecars::Beside => neighbours.sidecar(),
+            Sidecars::None | Sidecars::File(..) => Ok(None),
+        }
+    }
+
+    /// The checksums of a container, whose samples lie in `data` (itself, or what it was decoded to); `fetched`
+    /// is the sidecar of an object. `None`: there are none, or it needs none.
     pub(crate) fn find(
         &self,
         source: &dyn Source,
         data: &dyn Source,
         container: &dyn Container,
+        fetched: Fetched,
     ) -> Result<Option<Found>, Failure> {
         let choose = |sections: &[_], file: &_| choose(source, data, container, sections, file);
+        if let Some((name, bytes)) = fetched {
+            let sections = sections(Arc::new(MemorySource::new(name.clone(), bytes)))?;
+            return choose(&sections, &name).map(Some);
+        }
         match self {
             Sidecars::None => Ok(None),
             Sidecars::Beside => {
-                let Some(beside) = source.name().as_path().map(beside) else { return Ok(None) };
+                let Some(beside) = source.name().as_path().map(|path| beside(path, SIDECAR)) else {
+                    return Ok(None);
+                };
                 match beside.symlink_metadata() {
-                    Ok(_) => choose(&read(&beside)?, &beside).map(Some),
+                    Ok(_) => choose(&read(&beside)?, &beside.as_path().into()).map(Some),
                     Err(_) => Ok(None),
                 }
             }
@@ -76,16 +92,16 @@ fn choose(
     data: &dyn Source,
     container: &dyn Container,
     sections: &[Arc<Section>],
-    file: &Path,
+    file: &PartName,
 ) -> Result<Found, Failure> {
     let key = Key::of(source, container)?;
     let differs = |section: &Arc<Section>| section.key().differs(&key);
     for section in sections.iter().filter(|section| differs(section).is_none()) {
         if !section.is_of_another(data, container)? {
-            return Ok((Arc::clone(section), file.to_owned()));
+            return Ok((Arc::clone(section), file.clone()));
         }
     }
-    let (path, file) = (source.name(), file.display());
+    let path = source.name();
     let why = match sections {
         [one] => format!("which {}", differs(one).unwrap_or("has other bytes in its samples")),
         all => format!("which is not one of the {} containers that it covers", all.len()),

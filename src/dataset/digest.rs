@@ -1,13 +1,14 @@
 //! The SHA-256 of containers as a whole, so that no other ones can take their place.
 
+use super::ahead;
 use super::options::{Watch, Work};
+use super::parallel;
 use crate::failure::{Exit, Failure};
-use crate::format::Source;
 use crate::store::Part;
 use indicatif::HumanBytes;
 use sha2::{Digest, Sha256};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 const PREFIX: &str = "sha256:";
@@ -60,31 +61,12 @@ pub(super) fn check(
 /// # Errors
 /// A part cannot be read, or was changed meanwhile; or it was cancelled.
 pub fn of(parts: &[Arc<Part>], watch: &dyn Watch) -> Result<[u8; 32], Failure> {
-    let work = Hashing { parts, next: AtomicUsize::new(0), done_bytes: AtomicU64::new(0), watch };
+    let work = Hashing { done_bytes: AtomicU64::new(0), watch };
     watch.begin(Work::Digest, parts.iter().map(|part| part.len_bytes()).sum());
-    let digests: Mutex<Vec<Option<[u8; 32]>>> = Mutex::new(vec![None; parts.len()]);
-    let failure = Mutex::new(None);
-    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
-    std::thread::scope(|scope| {
-        for _ in 0..cpus.min(parts.len()) {
-            scope.spawn(|| {
-                while let Some((number, part)) = work.take() {
-                    match work.one(part) {
-                        Ok(digest) => lock(&digests)[number] = Some(digest),
-                        Err(why) => {
-                            lock(&failure).get_or_insert(why);
-                            return;
-                        }
-                    }
-                }
-            });
-        }
-    });
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from).min(parts.len());
+    let digests = parallel::map(parts.iter().collect(), cpus, &|part| work.one(part, cpus));
     watch.end();
-    if let Some(failure) = lock(&failure).take() {
-        return Err(failure);
-    }
-    let digests: Vec<_> = lock(&digests).iter().flatten().copied().collect();
+    let digests = digests?;
     if let [one] = digests[..] {
         return Ok(one);
     }
@@ -93,20 +75,14 @@ pub fn of(parts: &[Arc<Part>], watch: &dyn Watch) -> Result<[u8; 32], Failure> {
 }
 
 struct Hashing<'a> {
-    parts: &'a [Arc<Part>],
-    next: AtomicUsize,
     done_bytes: AtomicU64,
     watch: &'a dyn Watch,
 }
 
 impl Hashing<'_> {
-    fn take(&self) -> Option<(usize, &Part)> {
-        let number = self.next.fetch_add(1, Ordering::Relaxed);
-        self.parts.get(number).map(|part| (number, part.as_ref()))
-    }
-
-    fn one(&self, part: &Part) -> Result<[u8; 32], Failure> {
+    fn one(&self, part: &Arc<Part>, together: usize) -> Result<[u8; 32], Failure> {
         let (mut hash, mut at) = (Sha256::new(), 0);
+        let source = ahead::pass(part, together);
         let mut buffer = vec![0; STEP_BYTES];
         while at < part.len_bytes() {
             if self.watch.is_cancelled() {
@@ -114,7 +90,7 @@ impl Hashing<'_> {
             }
             let length = (part.len_bytes() - at).min(STEP_BYTES as u64) as usize;
             let step = &mut buffer[..length];
-            part.read_exact_at(step, at).map_err(|e| Failure::unreadable(part.name(), e))?;
+            source.read_exact_at(step, at).map_err(|e| Failure::unreadable(part.name(), e))?;
             hash.update(step);
             at += length as u64;
             let before = self.done_bytes.fetch_add(length as u64, Ordering::Relaxed);
@@ -124,8 +100,4 @@ impl Hashing<'_> {
         part.check_unchanged().map_err(changed)?;
         Ok(hash.finalize().into())
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,34 +1,79 @@
 //! Which files sources stand for: directories, globs, and lists such as `train-{000000..000146}.tar`.
 
-use super::kept;
+use super::beside::is_no_container;
+use super::objects::{self, Objects};
 use crate::failure::Failure;
-use crate::format::{self, PartName, sidecar};
-use std::ffi::OsStr;
+use crate::format::{self, PartName};
+use std::ffi::{OsStr, OsString};
 use std::io;
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 /// More files than this are a slip of the finger.
 const MAX_FILES: usize = 1_000_000;
 
-/// The containers, in order: sources as they are given, what a directory or a glob holds by name.
-pub(crate) fn expand(sources: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
-    let mut paths = Vec::new();
+/// Where a container lies.
+#[derive(Debug, Clone)]
+pub(crate) enum Place {
+    /// In a local file.
+    File(PathBuf),
+    /// In a store.
+    Object(objects::Place),
+}
+
+/// The containers, in order: sources as they are given, what a directory, a prefix or a glob holds by name.
+pub(crate) fn expand(sources: &[PartName], objects: &Objects) -> Result<Vec<Place>, Failure> {
+    let mut places = Vec::new();
     for source in sources {
         // A file of exactly this name goes before what a pattern matches.
-        if source.symlink_metadata().is_ok() {
-            add(source, &mut paths)?;
+        if let PartName::Path(path) = source
+            && path.symlink_metadata().is_ok()
+        {
+            let mut paths = Vec::new();
+            add(path, &mut paths)?;
+            places.extend(paths.into_iter().map(Place::File));
             continue;
         }
-        for pattern in braces(source.as_os_str().as_bytes())? {
-            let path = PathBuf::from(OsStr::from_bytes(&pattern));
-            match path.to_str() {
-                Some(text) if text.contains(['*', '?', '[']) => matches_of(text, &mut paths)?,
-                _ => add(&path, &mut paths)?,
+        expand_lists(source.as_bytes(), objects, &mut places)?;
+        if places.len() > MAX_FILES {
+            return Err(too_many());
+        }
+    }
+    Ok(places)
+}
+
+/// What a source with brace lists stands for; one list may name paths and URLs.
+fn expand_lists(source: &[u8], objects: &Objects, places: &mut Vec<Place>) -> Result<(), Failure> {
+    let start = first_list(source).map_or(source, |(before, ..)| before);
+    let start = String::from_utf8_lossy(start);
+    // URLs that follow each other are asked for together.
+    let mut urls = Vec::new();
+    let ask = |urls: &mut Vec<String>, places: &mut Vec<Place>| -> Result<(), Failure> {
+        if !urls.is_empty() {
+            let found = objects.expand(&std::mem::take(urls), &start)?;
+            places.extend(found.into_iter().map(Place::Object));
+        }
+        Ok(())
+    };
+    for text in braces(source)? {
+        match PartName::from(OsString::from_vec(text)) {
+            PartName::Url(url) => urls.push(url),
+            PartName::Path(path) => {
+                ask(&mut urls, places)?;
+                let mut paths = Vec::new();
+                match path.to_str() {
+                    Some(text) if text.contains(['*', '?', '[']) => matches_of(text, &mut paths)?,
+                    _ => add(&path, &mut paths)?,
+                }
+                places.extend(paths.into_iter().map(Place::File));
             }
         }
     }
-    Ok(paths)
+    ask(&mut urls, places)
+}
+
+fn too_many() -> Failure {
+    Failure::usage(format!("more than {MAX_FILES} containers"))
 }
 
 /// A container, or those in a directory.
@@ -39,7 +84,7 @@ fn add(path: &Path, paths: &mut Vec<PathBuf>) -> Result<(), Failure> {
         paths.push(path.to_owned());
     }
     if paths.len() > MAX_FILES {
-        return Err(Failure::usage(format!("more than {MAX_FILES} containers")));
+        return Err(too_many());
     }
     Ok(())
 }
@@ -49,9 +94,7 @@ fn matches_of(pattern: &str, paths: &mut Vec<PathBuf>) -> Result<(), Failure> {
     let before = paths.len();
     for path in found {
         let path = path.map_err(|e| Failure::unreadable(pattern, e.into()))?;
-        // An index or a sidecar is not a container.
-        let is_ours = |ending: &OsStr| ending == kept::ENDING || ending == sidecar::ENDING;
-        if !path.extension().is_some_and(is_ours) {
+        if !is_no_container(&path) {
             add(&path, paths)?;
         }
     }

@@ -1,28 +1,22 @@
 //! Indexes that are kept: what was found by reading all of a container, and the tree of its names, so that
 //! the next mount maps them. Beside the container, or in the user's cache.
 
+use super::beside::{INDEX, beside};
+use super::index_head::{HEAD_BYTES, KEY_BYTES, adopted, head, key, may_replace};
+use super::opening::Opening;
 use super::options::{IndexOptions, IndexPlace, Watch, Work};
 use crate::catalog::Tree;
 use crate::failure::{Exit, Failure};
-use crate::format::{self, Container, Format, OpenOptions, PartName, SliceSource, Source, Table};
+use crate::format::{
+    self, Container, Format, MemorySource, OpenOptions, PartName, SliceSource, Source, Table,
+};
 use crate::io::File;
 use crate::store::Part;
 use std::fs::Permissions;
-use std::io::{self, BufWriter, Read, Write};
+use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::UNIX_EPOCH;
-
-/// Behind the name of the container.
-pub(crate) const ENDING: &str = "ffrfs-index";
-const MAGIC: [u8; 8] = *b"FFRFSIX1";
-/// Magic, CRC-32 of the rest, key, format, lengths of the two parts.
-pub(crate) const HEAD_BYTES: usize = 8 + 4 + KEY_BYTES + NAME_BYTES + 16;
-pub(crate) const KEY_BYTES: usize = 36;
-const NAME_BYTES: usize = 16;
-/// So much of a container's beginning and end tells whether it is another one.
-const SAMPLE_BYTES: u64 = 64 << 10;
 
 /// An index that is to be written once the names are there.
 pub(crate) struct Unkept {
@@ -45,23 +39,34 @@ impl IndexOptions {
     pub(super) fn open(
         &self,
         part: &Arc<Part>,
+        opening: &Opening,
         options: &OpenOptions,
         watch: &Arc<dyn Watch>,
     ) -> Result<Found, Failure> {
-        let source = Arc::clone(part) as Arc<dyn Source>;
+        let source = opening.source(part);
         let format = format::recognize(source.as_ref(), options)?;
         let found = |container| Found { container, tree: None, unkept: None, spooled: None };
         if !format.is_scanned() {
             return Ok(found(format.open(source, options)?));
         }
         let unreadable = |e| Failure::unreadable(part.name(), e);
-        let key = key(part, options).map_err(unreadable)?;
+        let key = key(part, source.as_ref(), options).map_err(unreadable)?;
         let paths = if self.is_used() { self.paths(part.name()) } else { Vec::new() };
         for path in &paths {
             if let Some((container, tree)) = load(path, &key, format, &source) {
                 return Ok(Found { tree, ..found(container) });
             }
         }
+        if self.is_used()
+            && let Some(neighbours) = &opening.neighbours
+            && let Some((name, bytes)) = neighbours.index()?
+            && let Some(index) = adopted(&name, bytes, &key)
+            && let Some((container, tree)) =
+                load_from(&self.place_adopted(index, &name, &paths), &key, format, &source)
+        {
+            return Ok(Found { tree, ..found(container) });
+        }
+        let _pass = opening.begin_pass();
         let watched = Arc::new(Watched::new(Arc::clone(&source), Arc::clone(watch)));
         let container = format.open(Arc::clone(&watched) as Arc<dyn Source>, options);
         watched.watch.end();
@@ -77,6 +82,26 @@ impl IndexOptions {
         };
         let unkept = self.may_write().then(|| Unkept { paths, key, format: format.name() });
         Ok(Found { unkept, ..found(container) })
+    }
+
+    /// Puts the index of an object where the next mount finds it, or else into memory.
+    fn place_adopted(&self, index: Vec<u8>, name: &PartName, paths: &[PathBuf]) -> Arc<dyn Source> {
+        let place = |path: &Path| -> io::Result<File> {
+            let directory = path.parent().unwrap_or(Path::new("."));
+            std::fs::create_dir_all(directory)?;
+            let mut file =
+                tempfile::Builder::new().prefix(".ffrfs-index-").tempfile_in(directory)?;
+            file.write_all(&index)?;
+            file.as_file().set_permissions(Permissions::from_mode(0o644))?;
+            file.persist(path)?;
+            File::open(path)
+        };
+        if let Some(path) = paths.first().filter(|_| self.may_write())
+            && let Ok(file) = place(path)
+        {
+            return Arc::new(file);
+        }
+        Arc::new(MemorySource::new(name.clone(), index))
     }
 
     /// Decodes all of a compressed file to a file without a name, and opens that: it goes with the mount.
@@ -136,16 +161,12 @@ impl IndexOptions {
         // The same name may stand in many directories.
         let name = whole.file_name().to_string_lossy().into_owned();
         let digest = crc32fast::hash(whole.as_bytes());
-        let elsewhere = |directory: &Path| directory.join(format!("{name}-{digest:08x}.{ENDING}"));
+        let elsewhere = |directory: &Path| directory.join(format!("{name}-{digest:08x}.{INDEX}"));
         if let Some(directory) = &self.directory {
             return vec![elsewhere(directory)];
         }
-        let beside = |path: &Path| {
-            let mut beside = path.as_os_str().to_owned();
-            beside.push(format!(".{ENDING}"));
-            PathBuf::from(beside)
-        };
-        let mut paths: Vec<_> = whole.as_path().map(beside).into_iter().collect();
+        let mut paths: Vec<_> =
+            whole.as_path().map(|path| beside(path, INDEX)).into_iter().collect();
         paths.extend(cache_directory().map(|directory| elsewhere(&directory)));
         paths
     }
@@ -209,70 +230,6 @@ impl Unkept {
     }
 }
 
-/// A file that was named by mistake must not be lost: the container itself, say.
-pub(crate) fn may_replace(path: &Path) -> io::Result<bool> {
-    if path.extension().is_some_and(|ending| ending == ENDING) {
-        return Ok(true);
-    }
-    let mut found = [0; MAGIC.len()];
-    match std::fs::File::open(path) {
-        Ok(mut file) if file.metadata()?.len() > 0 => {
-            Ok(file.read_exact(&mut found).is_ok() && found == MAGIC)
-        }
-        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
-        _ => Ok(true),
-    }
-}
-
-pub(crate) fn head(
-    key: &[u8; KEY_BYTES],
-    format: &str,
-    container_bytes: u64,
-    tree_bytes: u64,
-) -> [u8; HEAD_BYTES] {
-    let mut rest = key.to_vec();
-    let mut name = format.as_bytes().to_vec();
-    name.resize(NAME_BYTES, 0);
-    rest.extend(name);
-    rest.extend(container_bytes.to_le_bytes());
-    rest.extend(tree_bytes.to_le_bytes());
-    let mut head = [0; HEAD_BYTES];
-    head[..8].copy_from_slice(&MAGIC);
-    head[8..12].copy_from_slice(&crc32fast::hash(&rest).to_le_bytes());
-    head[12..].copy_from_slice(&rest);
-    head
-}
-
-/// What tells a container from another one, and from itself opened in another way.
-pub(crate) fn key(part: &Part, options: &OpenOptions) -> io::Result<[u8; KEY_BYTES]> {
-    let size = part.len_bytes();
-    let sample = |at: u64| -> io::Result<u32> {
-        let mut bytes = vec![0; SAMPLE_BYTES.min(size) as usize];
-        part.read_exact_at(&mut bytes, at)?;
-        Ok(crc32fast::hash(&bytes))
-    };
-    let modified = part.modified();
-    let (seconds, nanos) = match modified.duration_since(UNIX_EPOCH) {
-        Ok(since) => (since.as_secs().cast_signed(), since.subsec_nanos()),
-        Err(before) => {
-            (-before.duration().as_secs().cast_signed(), before.duration().subsec_nanos())
-        }
-    };
-    let opened =
-        format!("{} {} {:?}", env!("CARGO_PKG_VERSION"), options.allow_damaged, options.encoding);
-    let mut key = Vec::with_capacity(KEY_BYTES);
-    key.extend(size.to_le_bytes());
-    key.extend(seconds.to_le_bytes());
-    let head = sample(0)?;
-    let tail = sample(size.saturating_sub(SAMPLE_BYTES))?;
-    for value in [nanos, head, tail, crc32fast::hash(opened.as_bytes()), 0] {
-        key.extend(value.to_le_bytes());
-    }
-    let mut out = [0; KEY_BYTES];
-    out.copy_from_slice(&key);
-    Ok(out)
-}
-
 /// An index that is there, of this container, and whole.
 fn load(
     path: &Path,
@@ -280,10 +237,17 @@ fn load(
     format: &dyn Format,
     source: &Arc<dyn Source>,
 ) -> Option<(Box<dyn Container>, Option<Tree>)> {
-    let file: Arc<dyn Source> = Arc::new(File::open(path).ok()?);
-    let stale = |why: &str| {
-        tracing::info!("{}: {why}: the container is read again", path.display());
-    };
+    load_from(&(Arc::new(File::open(path).ok()?) as Arc<dyn Source>), key, format, source)
+}
+
+fn load_from(
+    file: &Arc<dyn Source>,
+    key: &[u8; KEY_BYTES],
+    format: &dyn Format,
+    source: &Arc<dyn Source>,
+) -> Option<(Box<dyn Container>, Option<Tree>)> {
+    let path = file.name();
+    let stale = |why: &str| tracing::info!("{path}: {why}: the container is read again");
     let mut found = [0; HEAD_BYTES];
     if file.len() < HEAD_BYTES as u64 || file.read_exact_at(&mut found, 0).is_err() {
         stale("no index");
@@ -305,7 +269,7 @@ fn load(
         stale("damaged");
         return None;
     }
-    let part = SliceSource::new(path.into(), Arc::clone(&file), HEAD_BYTES as u64, container_bytes);
+    let part = SliceSource::new(path.clone(), Arc::clone(file), HEAD_BYTES as u64, container_bytes);
     let opened = match format.open_kept(Arc::clone(source), Arc::new(part)) {
         Ok(Some(container)) => container,
         Ok(None) => {
@@ -321,7 +285,7 @@ fn load(
         0 => Some(None),
         _ => {
             let start = HEAD_BYTES as u64 + container_bytes;
-            Tree::read_part(&file, start, tree_bytes).ok().flatten().map(Some)
+            Tree::read_part(file, start, tree_bytes).ok().flatten().map(Some)
         }
     };
     if tree.is_none() {

@@ -13,28 +13,38 @@
 //! let path = std::env::temp_dir().join("ffrfs-doc-open.zip");
 //! std::fs::write(&path, b"PK\x05\x06\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0").unwrap();
 //! let watch: Arc<dyn Watch> = Arc::new(Unwatched);
-//! let opened = dataset::open(&[path.clone()], &Options::default(), &watch)?;
+//! let opened = dataset::open(&[path.as_path().into()], &Options::default(), &watch)?;
 //! assert_eq!((opened.dataset.len(), opened.store.len()), (0, 1));
 //! # std::fs::remove_file(path).unwrap();
 //! # Ok(())
 //! # }
 //! ```
 
+mod ahead;
+pub(crate) mod beside;
 mod checkpoints;
 pub(crate) mod checksums;
 pub mod digest;
 pub(crate) mod expand;
 pub(crate) mod hash;
+mod index_head;
 mod kept;
 mod names;
 mod nest;
+#[cfg(feature = "remote")]
+mod objects;
+#[cfg(not(feature = "remote"))]
+#[path = "objects_off.rs"]
+mod objects;
 mod open;
+mod opening;
 mod options;
+mod parallel;
 mod suffixes;
 
 pub use checkpoints::KeptCheckpoints;
 pub use names::{Layout, NameOptions};
-pub(crate) use open::{MANY_FILES, exact, not_found, path_bytes};
+pub(crate) use open::{MANY_FILES, exact, local_files, not_found, parts, path_bytes};
 pub use open::{Opened, open, open_parts, wants_password};
 pub use options::{
     ChecksumOptions, IndexOptions, IndexPlace, Options, SidecarPlace, Unwatched, Watch, Work,

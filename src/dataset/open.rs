@@ -1,15 +1,19 @@
 //! Sources → one open dataset.
 
-use super::checksums::{CheckedBy, has_checksum};
-use super::digest;
-use super::expand::expand;
+use super::ahead::Ahead;
+use super::checksums::{self, CheckedBy, Sidecars, has_checksum};
+use super::expand::{Place, expand};
 use super::kept::{Found, Unkept};
 use super::nest::{MAX_LOOKS, Nest};
+use super::objects::Objects;
+use super::opening::{Opening, Together, Unopened};
 use super::options::{Options, Watch};
-use crate::catalog::{Catalog, Dataset, Located, Place, Tree};
+use super::{digest, parallel};
+use crate::catalog::{self, Catalog, Dataset, Located, Tree};
 use crate::failure::{Exit, Failure};
-use crate::format::{self, Source};
+use crate::format::{self, PartName, Source};
 use crate::io::{File, Pool, process};
+use crate::store::remote::RemoteOptions;
 use crate::store::{Part, Store};
 use crate::vfs::{self, Vfs};
 use std::collections::{BTreeMap, HashSet};
@@ -19,6 +23,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// Of more files than this not all are open at a time.
 pub(crate) const MANY_FILES: usize = 512;
+/// So many objects are opened at a time.
+const TOGETHER: usize = 32;
+/// Of more objects than this no bytes are held until their names are read.
+const FEW: usize = 16;
 
 /// Open containers as one dataset.
 pub struct Opened {
@@ -38,6 +46,8 @@ pub struct Opened {
     pub(crate) spool: Option<PathBuf>,
     /// Indexes that were written.
     written: Mutex<Vec<PathBuf>>,
+    /// What objects are read through until their names are there.
+    aheads: Vec<Arc<Ahead>>,
     /// Hears of what takes long, and may cancel it.
     pub(super) watch: Arc<dyn Watch>,
 }
@@ -48,32 +58,64 @@ pub struct Opened {
 /// # Errors
 /// A source cannot be read, is not a usable container, or is not what the options ask for; or `watch` cancels.
 pub fn open(
-    sources: &[PathBuf],
+    sources: &[PartName],
     options: &Options,
     watch: &Arc<dyn Watch>,
 ) -> Result<Opened, Failure> {
+    open_containers(unopened(sources, options)?, options, watch)
+}
+
+/// The containers that sources stand for, none of which is looked into.
+///
+/// # Errors
+/// A source does not exist or cannot be read, or a pattern matches nothing.
+pub(crate) fn parts(sources: &[PartName], options: &Options) -> Result<Vec<Arc<Part>>, Failure> {
+    Ok(unopened(sources, options)?.into_iter().map(|unopened| unopened.part).collect())
+}
+
+/// The files that sources stand for on this machine; no store is asked.
+///
+/// # Errors
+/// A pattern matches nothing, or a directory cannot be read.
+pub(crate) fn local_files(sources: &[PartName]) -> Result<Vec<PathBuf>, Failure> {
+    let is_local = |name: &&PartName| !name.as_bytes().windows(3).any(|part| part == b"://");
+    let local: Vec<_> = sources.iter().filter(is_local).cloned().collect();
+    let places = expand(&local, &Objects::new(&RemoteOptions::default()))?;
+    let file = |place| if let Place::File(path) = place { Some(path) } else { None };
+    Ok(places.into_iter().filter_map(file).collect())
+}
+
+fn unopened(sources: &[PartName], options: &Options) -> Result<Vec<Unopened>, Failure> {
     process::raise_open_files_limit();
-    let paths = expand(sources)?;
-    let pool = (paths.len() > MANY_FILES).then(|| Pool::new(MANY_FILES));
-    let open_file = |path: &PathBuf| {
+    let objects = Objects::new(&options.remote);
+    let places = expand(sources, &objects)?;
+    let files = places.iter().filter(|place| matches!(place, Place::File(_))).count();
+    let pool = (files > MANY_FILES).then(|| Pool::new(MANY_FILES));
+    let open_file = |path: &Path| {
         let unreadable = |e| Failure::unreadable(path.display(), e);
         let mut file = with_io(File::open(path).map_err(unreadable)?, options)?;
         if let Some(pool) = &pool {
             file.share(pool).map_err(unreadable)?;
         }
-        Ok(Part::from(file))
+        Ok(Unopened::from(Part::from(file)))
     };
-    let parts = paths.iter().map(open_file).collect::<Result<Vec<_>, Failure>>()?;
-    open_parts(parts, options, watch)
+    let threads = if files == places.len() { 1 } else { TOGETHER };
+    parallel::map(places, threads, &|place| match place {
+        Place::File(path) => open_file(&path),
+        Place::Object(place) => {
+            let (part, neighbours) = objects.open(place)?;
+            Ok(Unopened { part: Arc::new(part), neighbours: Some(neighbours) })
+        }
+    })
 }
 
 /// The first source that cannot be read without a password. Containers that must be read whole for that are
-/// not looked into.
+/// not looked into, nor what does not lie on this machine.
 ///
 /// # Errors
 /// A source does not exist, or a pattern matches nothing.
-pub fn wants_password(sources: &[PathBuf], options: &Options) -> Result<Option<PathBuf>, Failure> {
-    for path in expand(sources)? {
+pub fn wants_password(sources: &[PartName], options: &Options) -> Result<Option<PathBuf>, Failure> {
+    for path in local_files(sources)? {
         // The error is reported when the dataset is opened.
         let Ok(file) = File::open(&path) else { continue };
         let source: Arc<dyn Source> = Arc::new(file);
@@ -107,7 +149,14 @@ pub fn open_parts(
     options: &Options,
     watch: &Arc<dyn Watch>,
 ) -> Result<Opened, Failure> {
-    let containers: Vec<Arc<Part>> = parts.into_iter().map(Arc::new).collect();
+    open_containers(parts.into_iter().map(Unopened::from).collect(), options, watch)
+}
+
+fn open_containers(
+    containers: Vec<Unopened>,
+    options: &Options,
+    watch: &Arc<dyn Watch>,
+) -> Result<Opened, Failure> {
     let is_single = containers.len() == 1;
     if !is_single && options.indexes.is_one_file() {
         return Err(Failure::usage(
@@ -121,32 +170,34 @@ pub fn open_parts(
     let (mut tree, mut later, mut written) = (None, None, Vec::new());
     let mut sums = Vec::new();
     if let Some(expected) = &options.checksums.digest {
-        digest::check(&containers, expected, watch.as_ref())?;
+        let parts: Vec<_> = containers.iter().map(|one| Arc::clone(&one.part)).collect();
+        digest::check(&parts, expected, watch.as_ref())?;
     }
-    for whole in containers {
-        let Found { container, tree: kept, unkept, spooled } =
-            options.indexes.open(&whole, &options.format, watch)?;
-        let part = match spooled {
-            Some(spooled) => Arc::new(Part::from(with_io(spooled, options)?)),
-            None => Arc::clone(&whole),
-        };
-        sums.push(sidecars.find(whole.as_ref(), part.as_ref(), container.as_ref())?);
-        let source = Arc::clone(&part) as Arc<dyn Source>;
+    let mut aheads = Vec::new();
+    for one in open_each(containers, options, &sidecars, watch)? {
+        let One { part, source, found, sums: found_sums, written: index, ahead } = one;
+        sums.push(found_sums);
+        aheads.extend(ahead);
+        written.extend(index);
+        let Found { container, tree: kept, unkept, .. } = found;
         if is_single {
             (tree, later) = (kept, unkept);
-        } else if let Some(unkept) = unkept {
-            written.extend(unkept.write(container.as_ref(), None));
         }
-        nest.add(container, source, Place { file: parts.len(), base_bytes: 0 }, None);
+        let at = catalog::Place { file: parts.len(), base_bytes: 0 };
+        nest.add(container, source, at, None);
         parts.push(part);
     }
     nest.open_members(options.nested, &options.format)?;
+    // The names of a few containers are read with what is in memory yet.
+    if parts.len() > FEW {
+        aheads.drain(..).for_each(|ahead| ahead.end());
+    }
     let Nest { containers, places, inside, opened, .. } = nest;
     let mut dataset = Dataset::nested(containers, places);
     // Members that are containers stand behind the files.
     for (container, sums) in sums.into_iter().enumerate() {
         if let Some((section, path)) = sums {
-            dataset.set_sums(container, section, path.into());
+            dataset.set_sums(container, section, path);
         }
     }
     for warning in dataset.parts().iter().flat_map(|part| part.warnings()) {
@@ -164,12 +215,86 @@ pub fn open_parts(
         unkept: later,
         written,
         spool,
+        aheads,
         watch: Arc::clone(watch),
     };
     if options.checksums.require {
         opened.require_checksums()?;
     }
     Ok(opened)
+}
+
+/// One container, open.
+struct One {
+    part: Arc<Part>,
+    source: Arc<dyn Source>,
+    found: Found,
+    sums: Option<checksums::Found>,
+    /// The index of it that was written.
+    written: Option<PathBuf>,
+    ahead: Option<Arc<Ahead>>,
+}
+
+/// Opens each container: files one after the other, objects many at a time, because each takes round trips.
+fn open_each(
+    containers: Vec<Unopened>,
+    options: &Options,
+    sidecars: &Sidecars,
+    watch: &Arc<dyn Watch>,
+) -> Result<Vec<One>, Failure> {
+    let together = containers.iter().filter(|one| one.is_remote()).count().clamp(1, TOGETHER);
+    let is_single = containers.len() == 1;
+    let open = |one, watch: &Arc<dyn Watch>| {
+        let mut one = open_one(one, options, sidecars, (watch, together))?;
+        match one.found.unkept.take_if(|_| !is_single) {
+            Some(unkept) => {
+                let written = unkept.write(one.found.container.as_ref(), None);
+                Ok(One { written, ..one })
+            }
+            None => Ok(one),
+        }
+    };
+    if together == 1 {
+        return containers.into_iter().map(|one| open(one, watch)).collect();
+    }
+    let bytes = containers.iter().map(|one| one.part.len_bytes()).sum();
+    let all = Together::new(watch, bytes);
+    let opened = parallel::map(containers, together, &|one| open(one, &all.share()));
+    all.end();
+    opened
+}
+
+/// Opens one container, `together` with others, while what lies beside it is fetched.
+fn open_one(
+    one: Unopened,
+    options: &Options,
+    sidecars: &Sidecars,
+    (watch, together): (&Arc<dyn Watch>, usize),
+) -> Result<One, Failure> {
+    let is_remote = one.is_remote();
+    let Unopened { part: whole, neighbours } = one;
+    let (opening, fetched) = std::thread::scope(|scope| {
+        let fetch = neighbours.as_ref().map(|beside| scope.spawn(|| sidecars.fetch(beside)));
+        let ahead = is_remote.then(|| Ahead::new(Arc::clone(&whole), together));
+        let fetched = fetch.map_or(Ok(None), |fetch| {
+            fetch
+                .join()
+                .unwrap_or_else(|_| Err(Failure::new(Exit::Unreadable, "a thread panicked")))
+        });
+        (ahead, fetched)
+    });
+    let opening = Opening { ahead: opening, neighbours };
+    let mut found = options.indexes.open(&whole, &opening, &options.format, watch)?;
+    let (part, source) = match found.spooled.take() {
+        Some(spooled) => {
+            let part = Arc::new(Part::from(with_io(spooled, options)?));
+            (Arc::clone(&part), part as Arc<dyn Source>)
+        }
+        None => (Arc::clone(&whole), opening.source(&whole)),
+    };
+    let sums =
+        sidecars.find(whole.as_ref(), source.as_ref(), found.container.as_ref(), fetched?)?;
+    Ok(One { part, source, found, sums, written: None, ahead: opening.ahead })
 }
 
 impl Opened {
@@ -245,6 +370,7 @@ impl Opened {
     /// The file system that a mount would show.
     #[must_use]
     pub fn into_vfs(self, catalog: Catalog, options: vfs::Options) -> Vfs {
+        self.aheads.iter().for_each(|ahead| ahead.end());
         let vfs = Vfs::new(self.dataset, catalog, self.store, options);
         if let Some(directory) = self.spool {
             vfs.spool_to(directory);

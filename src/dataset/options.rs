@@ -2,6 +2,7 @@
 
 use crate::format::OpenOptions;
 use crate::io::Io;
+use crate::store::remote::RemoteOptions;
 use std::path::PathBuf;
 
 /// How a dataset is opened.
@@ -15,6 +16,8 @@ pub struct Options {
     pub indexes: IndexOptions,
     /// What samples and containers are checked by.
     pub checksums: ChecksumOptions,
+    /// How stores are reached, and cached on this machine.
+    pub remote: RemoteOptions,
     /// How samples are read from local files; `None`: through the page cache as any program reads.
     pub io: Option<Io>,
 }

@@ -1,9 +1,9 @@
 //! What a part of a dataset is called: a file by its path, an object by its URL.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fmt;
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 /// The name of a part: one container file of a dataset, or a file that belongs to one.
@@ -73,6 +73,51 @@ impl Default for PartName {
     }
 }
 
+/// A source as a user names it: a URL if a scheme and `://` stand in front, else a path; `file:///data/a.tar` is the
+/// path `/data/a.tar`.
+impl From<OsString> for PartName {
+    fn from(source: OsString) -> Self {
+        if let Some(path) = source.as_bytes().strip_prefix(b"file://") {
+            let path = path.strip_prefix(b"localhost").unwrap_or(path);
+            if path.starts_with(b"/") {
+                return PartName::Path(OsString::from_vec(without_percents(path)).into());
+            }
+        }
+        match source.to_str() {
+            Some(text) if has_scheme(text) => PartName::Url(text.to_owned()),
+            _ => PartName::Path(source.into()),
+        }
+    }
+}
+
+fn has_scheme(text: &str) -> bool {
+    let Some((scheme, _)) = text.split_once("://") else { return false };
+    let mut bytes = scheme.bytes();
+    bytes.next().is_some_and(|first| first.is_ascii_alphabetic())
+        && bytes.all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte))
+}
+
+/// Decodes `%20` and the like.
+fn without_percents(text: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let [first, behind @ ..] = rest {
+        let digits = behind.get(..2).and_then(|digits| std::str::from_utf8(digits).ok());
+        let digits = digits.filter(|digits| digits.bytes().all(|b| b.is_ascii_hexdigit()));
+        match digits.and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
+            Some(byte) if *first == b'%' => {
+                out.push(byte);
+                rest = behind.get(2..).unwrap_or_default();
+            }
+            _ => {
+                out.push(*first);
+                rest = behind;
+            }
+        }
+    }
+    out
+}
+
 impl From<PathBuf> for PartName {
     fn from(path: PathBuf) -> Self {
         PartName::Path(path)
@@ -125,5 +170,20 @@ mod tests {
         assert_eq!(url.to_string(), "s3://bucket/shards/train.tar?versionId=7");
         assert_eq!((path.as_path(), url.as_path()), (Some(Path::new("/data/train.tar")), None));
         assert_eq!(PartName::from("/").file_name(), Path::new(""));
+    }
+
+    #[test]
+    fn a_source_with_a_scheme_is_a_url_and_a_file_url_is_a_path() {
+        let source = |text: &str| PartName::from(OsString::from(text));
+        for url in ["s3://b/train.ffr", "https://host/a.zip?sig=1", "file://elsewhere/a"] {
+            assert_eq!(source(url), PartName::Url(url.to_owned()));
+        }
+        for path in ["a.tar", "./s3://b/a", "{s3://b/a,x}", "://a", "3s://b/a", "s3:/b/a"] {
+            assert_eq!(source(path), PartName::Path(path.into()));
+        }
+        assert_eq!(source("file:///data/my%20a.tar"), PartName::from("/data/my a.tar"));
+        assert_eq!(source("file://localhost/50%25%2"), PartName::from("/50%%2"));
+        let bytes = OsString::from_vec(b"/data/\xff".to_vec());
+        assert_eq!(PartName::from(bytes.clone()), PartName::Path(bytes.into()));
     }
 }

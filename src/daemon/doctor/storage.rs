@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::{fs, io};
 
 pub(crate) fn checks(name: &str, path: &Path) -> Vec<Check> {
-    let opened = match dataset::open(&[path.to_owned()], &Options::default(), &Terminal::watch()) {
+    let opened = match dataset::open(&[path.into()], &Options::default(), &Terminal::watch()) {
         Ok(opened) => opened,
         Err(failure) => {
             let advice =

@@ -6,6 +6,7 @@ use crate::daemon::reload::Configured;
 use crate::daemon::settings::LiveSettings;
 use crate::dataset::{self, NameOptions};
 use crate::failure::{Exit, Failure};
+use crate::format::PartName;
 use crate::transport::{MountOptions, Readdirplus, Transport};
 use crate::vfs::Options;
 use std::path::PathBuf;
@@ -14,7 +15,7 @@ use std::path::PathBuf;
 #[derive(Debug)]
 pub(crate) struct MountRequest {
     /// Containers, or directories, globs or brace lists of them.
-    pub(crate) sources: Vec<PathBuf>,
+    pub(crate) sources: Vec<PartName>,
     /// A directory, or /dev/fd/N.
     pub(crate) target: PathBuf,
     /// How containers are opened.
@@ -174,9 +175,14 @@ fn workers() -> usize {
     (4 * cpus()).clamp(8, 32)
 }
 
-fn name_of(sources: &[PathBuf]) -> String {
-    let first = sources.first().map(|p| p.canonicalize().unwrap_or_else(|_| p.clone()));
-    let first = first.unwrap_or_default().to_string_lossy().replace(['\n', '\0'], "?");
+/// Everybody can read it: of a URL without its query, which may be a signature.
+fn name_of(sources: &[PartName]) -> String {
+    let first = match sources.first() {
+        Some(PartName::Path(path)) => path.canonicalize().unwrap_or_else(|_| path.clone()),
+        Some(PartName::Url(url)) => url.split('?').next().unwrap_or_default().into(),
+        None => PathBuf::new(),
+    };
+    let first = first.to_string_lossy().replace(['\n', '\0'], "?");
     match sources.len() {
         0 | 1 => first,
         more => format!("{first} and {} more", more - 1),

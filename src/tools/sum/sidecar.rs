@@ -1,7 +1,8 @@
 //! Sidecars: checksums of every sample of containers whose format has no checksums.
 
 use super::samples::Samples;
-use crate::dataset::checksums::{CheckedBy, beside};
+use crate::dataset::beside::{SIDECAR, beside};
+use crate::dataset::checksums::CheckedBy;
 use crate::failure::Failure;
 use crate::format::sidecar::{self, ENDING, Key};
 use crate::format::{ChecksumKind, PartName};
@@ -48,8 +49,9 @@ pub(crate) fn write_sidecars(
         match output {
             Some(_) => together.extend(section),
             None => {
-                write(&beside(path), &section)?;
-                sidecars.written.push(beside(path));
+                let path = beside(path, SIDECAR);
+                write(&path, &section)?;
+                sidecars.written.push(path);
             }
         }
     }

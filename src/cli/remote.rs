@@ -1,0 +1,229 @@
+//! Options for sources that are URLs: how their stores are reached, and cached on this machine.
+
+use crate::daemon::memory;
+use crate::failure::Failure;
+use crate::store::remote::{CacheMax, CachePlace, RemoteOptions};
+use clap::{Args, ValueEnum};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Systemd's name of the directory with the credentials of a service.
+const CREDENTIALS_DIRECTORY: &str = "CREDENTIALS_DIRECTORY";
+/// The credential that is used if no option names one.
+const CREDENTIAL: &str = "ffrfs";
+
+/// Sources that are URLs: s3:// gs:// az:// https:// hdfs:// hf://
+#[derive(Debug, Args, Clone, Default)]
+#[command(
+    next_help_heading = "Options for sources that are URLs (s3:// gs:// az:// https:// hdfs:// hf://)"
+)]
+pub(super) struct RemoteArgs {
+    /// Another server of the same protocol, such as MinIO, Ceph or R2
+    #[arg(long, value_name = "URL")]
+    endpoint: Option<String>,
+    /// The region of S3 buckets
+    #[arg(long, value_name = "NAME")]
+    region: Option<String>,
+    /// Send requests unsigned, for public buckets
+    #[arg(long, conflicts_with_all = ["profile", "credentials"])]
+    anonymous: bool,
+    /// The profile in ~/.aws/config and ~/.aws/credentials
+    #[arg(long, value_name = "NAME")]
+    profile: Option<String>,
+    /// A file with credentials, as the store's own programs read it; a name without a slash may be one that systemd's
+    /// LoadCredential= gives [default: as those programs find theirs]
+    #[arg(long, value_name = "FILE")]
+    credentials: Option<PathBuf>,
+    /// A file with further headers of HTTP requests, one `Name: value` a line
+    #[arg(long, value_name = "FILE")]
+    header: Option<PathBuf>,
+    /// Name the bucket in the path of requests, not in the host name (always so with --endpoint)
+    #[arg(long, alias = "path_style")]
+    path_style: bool,
+    /// Certificates to trust beside the system's, in PEM
+    #[arg(long, value_name = "FILE")]
+    ca: Option<PathBuf>,
+    /// Where fetched bytes are kept for later mounts [default: ~/.cache/ffrfs, for root /var/cache/ffrfs]
+    #[arg(long, alias = "cache_dir", value_name = "DIR")]
+    cache_dir: Option<PathBuf>,
+    /// How large that directory may grow (--cache-size is another thing, a part of the memory)
+    #[arg(long, alias = "cache_max", value_name = "SIZE|PERCENT", value_parser = cache_max)]
+    cache_max: Option<CacheMax>,
+    /// Whether fetched bytes are kept on this machine
+    #[arg(long, value_name = "WHERE", conflicts_with = "cache_dir")]
+    cache: Option<CacheChoice>,
+    /// Whether a request that takes unusually long is sent a second time
+    #[arg(long, value_name = "yes|no")]
+    hedge: Option<Hedge>,
+    /// At most so many requests at a time [default: 256]
+    #[arg(long, alias = "max_in_flight", value_name = "N")]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..=4096))]
+    max_in_flight: Option<u16>,
+    /// How long an answer may make no progress until the request is sent again [default: 10]
+    #[arg(long, value_name = "SECONDS", value_parser = super::stats::seconds)]
+    timeout: Option<Duration>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum CacheChoice {
+    /// In a directory (--cache-dir)
+    Disk,
+    /// In memory, until they are read
+    None,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Hedge {
+    Yes,
+    No,
+}
+
+/// `500G`, or `80%` of the file system.
+fn cache_max(text: &str) -> Result<CacheMax, String> {
+    match text.strip_suffix('%') {
+        None => memory::size(text).map(CacheMax::Bytes),
+        Some(percent) => match percent.parse() {
+            Ok(percent @ 1..=100) => Ok(CacheMax::Percent(percent)),
+            _ => Err("a percentage from 1% to 100% is needed".to_owned()),
+        },
+    }
+}
+
+impl RemoteArgs {
+    /// The options, without clap. A daemon changes its directory: paths are absolute.
+    pub(super) fn options(&self) -> Result<RemoteOptions, Failure> {
+        let default = RemoteOptions::default();
+        let absolute = |path: &Option<PathBuf>| {
+            let absolute = |path: &PathBuf| {
+                std::path::absolute(path).map_err(|e| Failure::unreadable(path.display(), e))
+            };
+            path.as_ref().map(absolute).transpose()
+        };
+        let of_service = std::env::var_os(CREDENTIALS_DIRECTORY).map(PathBuf::from);
+        let cache = match (self.cache, absolute(&self.cache_dir)?) {
+            (Some(CacheChoice::None), _) => CachePlace::None,
+            (_, Some(directory)) => CachePlace::Directory(directory),
+            _ => CachePlace::User,
+        };
+        Ok(RemoteOptions {
+            endpoint: self.endpoint.clone(),
+            region: self.region.clone(),
+            anonymous: self.anonymous,
+            profile: self.profile.clone(),
+            credentials: match self.credential(of_service.as_deref()) {
+                Some(path) => Some(path),
+                None => absolute(&self.credentials)?,
+            },
+            header: absolute(&self.header)?,
+            path_style: self.path_style.then_some(true),
+            ca: absolute(&self.ca)?,
+            cache,
+            cache_max: self.cache_max,
+            hedge: self.hedge != Some(Hedge::No),
+            max_in_flight: self.max_in_flight.map_or(default.max_in_flight, usize::from),
+            timeout: self.timeout.unwrap_or(default.timeout),
+        })
+    }
+
+    /// What systemd gives under the name of --credentials, or under ours.
+    fn credential(&self, of_service: Option<&Path>) -> Option<PathBuf> {
+        let chosen = self.anonymous || self.profile.is_some();
+        let name = match &self.credentials {
+            Some(path) if path.components().count() == 1 => path.as_path(),
+            None if !chosen => Path::new(CREDENTIAL),
+            _ => return None,
+        };
+        Some(of_service?.join(name)).filter(|path| path.is_file())
+    }
+}
+
+/// Why an option must not be given with `-o`, if it is a secret.
+pub(super) fn refusal(name: &str) -> Option<String> {
+    const SECRETS: [&str; 12] = [
+        "password",
+        "passwd",
+        "pass",
+        "token",
+        "session-token",
+        "access-key-id",
+        "secret-access-key",
+        "secret-key",
+        "secret",
+        "account-key",
+        "sas-token",
+        "bearer",
+    ];
+    let plain = name.strip_prefix("aws-").or(name.strip_prefix("azure-")).unwrap_or(name);
+    SECRETS.contains(&plain).then(|| {
+        format!(
+            "{name} is a secret, and everybody can read mount options: use credentials=FILE, profile=NAME, the \
+             environment (EnvironmentFile= of a service), or password-file=FILE for an encrypted archive"
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        remote: RemoteArgs,
+    }
+
+    fn parsed(args: &[&str]) -> RemoteArgs {
+        let args = std::iter::once("x").chain(args.iter().copied());
+        Line::try_parse_from(args).unwrap().remote
+    }
+
+    #[test]
+    fn options_become_those_of_the_stores_with_absolute_paths() {
+        let options = parsed(&["--endpoint=http://h:9000", "--cache-max=80%", "--hedge=no"]);
+        let options = options.options().unwrap();
+        assert_eq!(options.endpoint.as_deref(), Some("http://h:9000"));
+        assert_eq!((options.cache_max, options.hedge), (Some(CacheMax::Percent(80)), false));
+        assert_eq!(parsed(&[]).options().unwrap(), RemoteOptions::default());
+        let options = parsed(&["--cache-dir=c", "--ca=x.pem", "--timeout=3"]).options().unwrap();
+        let here = std::env::current_dir().unwrap();
+        assert_eq!(options.cache, CachePlace::Directory(here.join("c")));
+        assert_eq!(options.ca, Some(here.join("x.pem")));
+        assert_eq!(options.timeout, Duration::from_secs(3));
+        assert_eq!(parsed(&["--cache=none"]).options().unwrap().cache, CachePlace::None);
+    }
+
+    #[test]
+    fn a_credential_of_systemd_is_found_by_its_name() {
+        let directory = tempfile::tempdir().unwrap();
+        let of_service = Some(directory.path());
+        for name in ["ffrfs", "aws"] {
+            std::fs::write(directory.path().join(name), "x").unwrap();
+        }
+        let found = |args: &[&str]| {
+            let path = parsed(args).credential(of_service)?;
+            Some(path.file_name()?.to_string_lossy().into_owned())
+        };
+        assert_eq!(found(&[]).as_deref(), Some("ffrfs"));
+        assert_eq!(found(&["--credentials=aws"]).as_deref(), Some("aws"));
+        assert_eq!(found(&["--credentials=gone"]), None);
+        assert_eq!(found(&["--credentials=/etc/aws"]), None);
+        assert_eq!(found(&["--anonymous"]), None);
+        assert_eq!(parsed(&[]).credential(None), None);
+    }
+
+    #[test]
+    fn the_size_of_the_cache_is_bytes_or_a_share() {
+        assert_eq!(cache_max("2G"), Ok(CacheMax::Bytes(2 << 30)));
+        assert!(cache_max("0%").is_err() && cache_max("101%").is_err());
+    }
+
+    #[test]
+    fn a_secret_is_refused_with_what_to_do_instead() {
+        for name in ["password", "token", "aws-secret-access-key", "sas-token"] {
+            let why = refusal(name).unwrap();
+            assert!(why.contains("credentials=FILE"), "{why}");
+        }
+        assert!(refusal("password-file").is_none() && refusal("profile").is_none());
+    }
+}

@@ -1,0 +1,281 @@
+//! Reads that open a container in a store: a request costs a round trip, so its first and last bytes come at once, its
+//! index in large pieces at a time, and a pass over all of it is read ahead of.
+
+use crate::format::{PartName, Source, Table};
+use crate::store::{Bytes, Part};
+use std::collections::VecDeque;
+use std::io;
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+
+/// Fetched from the beginning of a container.
+const HEAD_BYTES: u64 = 64 << 10;
+/// Fetched from its end, where a zip has its directory and a kept index is compared.
+const TAIL_BYTES: u64 = 128 << 10;
+/// The least that is asked for while a container is opened.
+const PIECE_BYTES: u64 = 256 << 10;
+/// So many such pieces are remembered.
+const PIECES: usize = 8;
+/// Those of both ends come first.
+const ENDS: usize = 2;
+/// Large ranges come in aligned pieces of this size, and a pass is read ahead in them.
+const LARGE_BYTES: u64 = 8 << 20;
+/// So many large pieces come at a time, over all containers that are opened together.
+const LARGE_PIECES: usize = 8;
+/// Pieces of a pass where many passes go on at a time.
+const SHARED_BYTES: u64 = 1 << 20;
+
+/// A container in a store while it is opened.
+pub(crate) struct Ahead {
+    part: Arc<Part>,
+    is_opened: AtomicBool,
+    state: Mutex<State>,
+    /// A pass reads so far ahead: the bytes of a piece, and how many.
+    pass: (u64, usize),
+}
+
+#[derive(Default)]
+struct State {
+    /// What was read, by its offset.
+    pieces: VecDeque<(u64, Arc<Vec<u8>>)>,
+    /// Read ahead by a pass, in order.
+    coming: VecDeque<Coming>,
+    is_pass: bool,
+    /// Where the pass read last.
+    passed: u64,
+}
+
+struct Coming {
+    start: u64,
+    fetch: JoinHandle<io::Result<Vec<u8>>>,
+}
+
+/// What a pass over a container reads it through; `together` is how many passes go on at a time.
+pub(super) fn pass(part: &Arc<Part>, together: usize) -> Arc<dyn Source> {
+    match part.bytes() {
+        Bytes::Remote(_) => {
+            let ahead = Ahead::new(Arc::clone(part), together);
+            ahead.begin_pass();
+            ahead
+        }
+        Bytes::Local(_) | Bytes::Memory(_) => Arc::clone(part) as Arc<dyn Source>,
+    }
+}
+
+impl Ahead {
+    /// Fetches both ends of a container; `together` is how many containers are opened at a time.
+    pub(crate) fn new(part: Arc<Part>, together: usize) -> Arc<Self> {
+        let pass = match LARGE_PIECES / together.max(1) {
+            0 => (SHARED_BYTES, 1),
+            depth => (LARGE_BYTES, depth),
+        };
+        let length = part.len_bytes();
+        let (is_opened, state) = (AtomicBool::new(false), Mutex::default());
+        let ahead = Arc::new(Self { part, is_opened, state, pass });
+        let tail = length.saturating_sub(TAIL_BYTES).max(HEAD_BYTES)..length;
+        thread::scope(|scope| {
+            // Who needs the bytes sees the error.
+            scope.spawn(|| tail.is_empty() || ahead.piece(tail).is_ok());
+            let _ = ahead.piece(0..HEAD_BYTES.min(length));
+        });
+        ahead
+    }
+
+    /// A pass over the whole container begins.
+    pub(crate) fn begin_pass(&self) {
+        self.state().is_pass = true;
+    }
+
+    /// The pass has ended.
+    pub(crate) fn end_pass(&self) {
+        let mut state = self.state();
+        state.is_pass = false;
+        state.coming.clear();
+    }
+
+    /// The container is open: nothing is held in memory any more.
+    pub(crate) fn end(&self) {
+        self.is_opened.store(true, Ordering::Relaxed);
+        *self.state() = State::default();
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Fetches a range, and remembers it.
+    fn piece(&self, range: Range<u64>) -> io::Result<Arc<Vec<u8>>> {
+        let start = range.start;
+        let bytes = Arc::new(read(&self.part, range)?);
+        self.state().remember(start, &bytes);
+        Ok(bytes)
+    }
+
+    /// A range that is not longer than a piece.
+    fn small(&self, buf: &mut [u8], offset_bytes: u64) -> io::Result<()> {
+        let end = offset_bytes.saturating_add(PIECE_BYTES).min(self.part.len_bytes());
+        let bytes = self.piece(offset_bytes..end)?;
+        match bytes.get(..buf.len()) {
+            Some(bytes) => buf.copy_from_slice(bytes),
+            None => return Err(io::ErrorKind::UnexpectedEof.into()),
+        }
+        Ok(())
+    }
+
+    /// A range of any length, in pieces that come at the same time.
+    fn large(&self, buf: &mut [u8], offset_bytes: u64) -> io::Result<()> {
+        let first = LARGE_BYTES - offset_bytes % LARGE_BYTES;
+        let (head, rest) = buf.split_at_mut(buf.len().min(first as usize));
+        let rest = rest.chunks_mut(LARGE_BYTES as usize);
+        let mut pieces: Vec<_> = std::iter::once(head).chain(rest).collect();
+        let mut at = offset_bytes;
+        for batch in pieces.chunks_mut(LARGE_PIECES) {
+            let fetched = thread::scope(|scope| {
+                let mut fetches = Vec::with_capacity(batch.len());
+                for piece in batch {
+                    let start = at;
+                    at += piece.len() as u64;
+                    fetches.push(scope.spawn(move || self.part.read_exact_at(piece, start)));
+                }
+                fetches.into_iter().try_for_each(|fetch| joined(fetch.join()))
+            });
+            fetched?;
+        }
+        Ok(())
+    }
+
+    /// Copies what a pass needs next out of what is read ahead of it. `false`: it is not there.
+    fn pass(&self, buf: &mut [u8], offset_bytes: u64) -> io::Result<bool> {
+        let (piece_bytes, depth) = self.pass;
+        let (mut done, length) = (0, self.part.len_bytes());
+        while done < buf.len() {
+            let at = offset_bytes + done as u64;
+            let mut state = self.state();
+            let far = state.passed.saturating_add(piece_bytes * (depth as u64 + 1));
+            let is_jump = !(state.passed..far).contains(&at);
+            state.passed = at;
+            let found = state.found(at);
+            if is_jump && found.is_none() {
+                // A large member was passed over: perhaps only headers are read from here on.
+                return Ok(false);
+            }
+            let (start, bytes) = match found {
+                Some(found) => found,
+                None => {
+                    let start = at - at % piece_bytes;
+                    let until = start.saturating_add(piece_bytes * depth as u64).min(length);
+                    let coming = state.next(start, piece_bytes, until, &self.part);
+                    drop(state);
+                    let Some(coming) = coming else { return Ok(false) };
+                    let bytes = Arc::new(joined(coming.fetch.join())?);
+                    self.state().remember(start, &bytes);
+                    (start, bytes)
+                }
+            };
+            let there = &bytes[(at - start) as usize..];
+            let count = there.len().min(buf.len() - done);
+            buf[done..done + count].copy_from_slice(&there[..count]);
+            done += count;
+        }
+        Ok(true)
+    }
+}
+
+impl State {
+    fn remember(&mut self, start: u64, bytes: &Arc<Vec<u8>>) {
+        // A pass needs each piece once; both ends of the container stay.
+        let most = if self.is_pass { ENDS } else { PIECES };
+        while self.pieces.len() > most {
+            self.pieces.remove(ENDS);
+        }
+        self.pieces.push_back((start, Arc::clone(bytes)));
+    }
+
+    /// The piece that holds a byte.
+    fn found(&self, at: u64) -> Option<(u64, Arc<Vec<u8>>)> {
+        let holds = |(start, bytes): &&(u64, Arc<Vec<u8>>)| {
+            (*start..*start + bytes.len() as u64).contains(&at)
+        };
+        self.pieces.iter().rev().find(holds).cloned()
+    }
+
+    /// The piece of a pass that begins at `start`; those behind it are fetched as far as `until`.
+    fn next(&mut self, start: u64, bytes: u64, until: u64, part: &Arc<Part>) -> Option<Coming> {
+        while self.coming.front().is_some_and(|coming| coming.start != start) {
+            self.coming.pop_front();
+        }
+        let mut at = self.coming.back().map_or(start, |last| last.start + bytes);
+        while at < until {
+            self.coming.push_back(fetch(part, at, bytes));
+            at += bytes;
+        }
+        self.coming.pop_front()
+    }
+}
+
+fn fetch(part: &Arc<Part>, start: u64, bytes: u64) -> Coming {
+    let part = Arc::clone(part);
+    let end = start.saturating_add(bytes).min(part.len_bytes());
+    Coming { start, fetch: thread::spawn(move || read(&part, start..end)) }
+}
+
+fn read(part: &Part, range: Range<u64>) -> io::Result<Vec<u8>> {
+    let mut bytes = vec![0; (range.end - range.start) as usize];
+    part.read_exact_at(&mut bytes, range.start)?;
+    Ok(bytes)
+}
+
+fn joined<T>(outcome: thread::Result<io::Result<T>>) -> io::Result<T> {
+    outcome.unwrap_or_else(|_| Err(io::Error::other("the fetch of a range panicked")))
+}
+
+impl Source for Ahead {
+    fn name(&self) -> &PartName {
+        self.part.name()
+    }
+
+    fn len(&self) -> u64 {
+        self.part.len_bytes()
+    }
+
+    fn read_exact_at(&self, buf: &mut [u8], offset_bytes: u64) -> io::Result<()> {
+        let end = offset_bytes.checked_add(buf.len() as u64);
+        let is_within = end.is_some_and(|end| end <= self.part.len_bytes());
+        if self.is_opened.load(Ordering::Relaxed) || buf.is_empty() || !is_within {
+            return self.part.read_exact_at(buf, offset_bytes);
+        }
+        let state = self.state();
+        let (found, is_pass) = (state.found(offset_bytes), state.is_pass);
+        drop(state);
+        if let Some((start, bytes)) = found
+            && let Some(there) = bytes.get((offset_bytes - start) as usize..)
+            && let Some(there) = there.get(..buf.len())
+        {
+            buf.copy_from_slice(there);
+            return Ok(());
+        }
+        if is_pass && self.pass(buf, offset_bytes)? {
+            return Ok(());
+        }
+        match buf.len() as u64 <= PIECE_BYTES {
+            true => self.small(buf, offset_bytes),
+            false => self.large(buf, offset_bytes),
+        }
+    }
+
+    fn check_unchanged(&self) -> io::Result<()> {
+        Source::check_unchanged(self.part.as_ref())
+    }
+
+    fn table(&self, offset_bytes: u64, length_bytes: u64) -> io::Result<Box<dyn Table>> {
+        let end = offset_bytes.checked_add(length_bytes);
+        if end.is_none_or(|end| end > self.part.len_bytes()) {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        let mut bytes = vec![0; usize::try_from(length_bytes).map_err(io::Error::other)?];
+        self.read_exact_at(&mut bytes, offset_bytes)?;
+        Ok(Box::new(bytes))
+    }
+}

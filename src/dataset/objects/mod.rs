@@ -1,0 +1,85 @@
+//! Sources that are URLs: which objects they stand for, opened, and what lies beside them.
+//!
+//! Imports from [`crate::store`] and [`crate::format`]; of this directory's parent only the names of sidecars and
+//! kept indexes.
+
+mod expand;
+mod neighbours;
+mod stand_in;
+
+pub(crate) use neighbours::Neighbours;
+
+use crate::failure::Failure;
+use crate::store::Part;
+use crate::store::remote::{ErrorKind, Location, Object, RemoteOptions, StoreError};
+use neighbours::Presence;
+use stand_in::Stores;
+use std::sync::{Arc, OnceLock};
+
+/// The stores that the URLs of one dataset lead to. They are reached for at the first URL.
+pub(crate) struct Objects {
+    options: RemoteOptions,
+    stores: OnceLock<Arc<Stores>>,
+}
+
+/// An object that a source stands for.
+#[derive(Debug, Clone)]
+pub(crate) struct Place {
+    object: Asked,
+    index: Presence,
+    sums: Presence,
+}
+
+/// What is known of an object.
+#[derive(Debug, Clone)]
+enum Asked {
+    /// Its store has not been asked.
+    Not(Location),
+    /// A listing has its version.
+    Listed(Object),
+}
+
+impl Objects {
+    pub(crate) fn new(options: &RemoteOptions) -> Self {
+        Self { options: options.clone(), stores: OnceLock::new() }
+    }
+
+    fn stores(&self) -> &Arc<Stores> {
+        self.stores.get_or_init(|| Stores::new(self.options.clone()))
+    }
+
+    /// The stores, if there was a URL.
+    pub(crate) fn opened(&self) -> Option<&Arc<Stores>> {
+        self.stores.get()
+    }
+
+    /// The objects that the texts stand for, in order; `start` is where all of them begin.
+    pub(crate) fn expand(&self, texts: &[String], start: &str) -> Result<Vec<Place>, Failure> {
+        expand::expand(texts, start, &|prefix| self.stores().list(prefix))
+    }
+
+    /// Opens an object: asks for its version, unless a listing has told it.
+    pub(crate) fn open(&self, place: Place) -> Result<(Part, Neighbours), Failure> {
+        let Place { object, index, sums } = place;
+        let (part, location) = match object {
+            Asked::Not(location) => {
+                let part = self.stores().open(&location).map_err(|e| with_hint(e, &location))?;
+                (part, location)
+            }
+            Asked::Listed(object) => {
+                let location = object.location.clone();
+                (self.stores().part(object)?, location)
+            }
+        };
+        Ok((part, Neighbours::new(Arc::clone(self.stores()), location, index, sums)))
+    }
+}
+
+/// A prefix that was meant is easily written without its slash.
+fn with_hint(mut error: StoreError, location: &Location) -> StoreError {
+    let has_ending = location.key.rsplit('/').next().is_some_and(|name| name.contains('.'));
+    if error.kind == ErrorKind::NotFound && !has_ending {
+        error.message += "; with / at its end it stands for the containers below it";
+    }
+    error
+}

@@ -1,0 +1,43 @@
+//! In a program that was built without clients of stores: a URL is refused, and nothing lies beside an object.
+
+use crate::failure::Failure;
+use crate::format::PartName;
+use crate::store::Part;
+use crate::store::remote::RemoteOptions;
+use std::convert::Infallible;
+
+/// No store can be reached.
+pub(crate) struct Objects;
+
+/// There is no object.
+#[derive(Debug, Clone)]
+pub(crate) struct Place(Infallible);
+
+/// Nothing lies beside an object.
+pub(crate) struct Neighbours(Infallible);
+
+impl Objects {
+    pub(crate) fn new(_: &RemoteOptions) -> Self {
+        Self
+    }
+
+    pub(crate) fn expand(&self, texts: &[String], _: &str) -> Result<Vec<Place>, Failure> {
+        let text = texts.first().map_or("", String::as_str);
+        let why = "this program was built without its feature `remote`, which reads URLs";
+        Err(Failure::usage(format!("{text}: {why}")))
+    }
+
+    pub(crate) fn open(&self, place: Place) -> Result<(Part, Neighbours), Failure> {
+        match place.0 {}
+    }
+}
+
+impl Neighbours {
+    pub(crate) fn sidecar(&self) -> Result<Option<(PartName, Vec<u8>)>, Failure> {
+        match self.0 {}
+    }
+
+    pub(crate) fn index(&self) -> Result<Option<(PartName, Vec<u8>)>, Failure> {
+        match self.0 {}
+    }
+}

@@ -1,0 +1,119 @@
+//! What belongs to the opening of one container: how it is read meanwhile, what lies beside it, and how far it is.
+
+use super::ahead::Ahead;
+use super::objects::Neighbours;
+use super::options::{Watch, Work};
+use crate::format::Source;
+use crate::store::{Bytes, Part};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// A container that is to be opened.
+pub(super) struct Unopened {
+    pub(super) part: Arc<Part>,
+    /// What lies beside an object.
+    pub(super) neighbours: Option<Neighbours>,
+}
+
+impl From<Part> for Unopened {
+    fn from(part: Part) -> Self {
+        Self { part: Arc::new(part), neighbours: None }
+    }
+}
+
+impl Unopened {
+    pub(super) fn is_remote(&self) -> bool {
+        matches!(self.part.bytes(), Bytes::Remote(_))
+    }
+}
+
+/// A container while it is opened.
+pub(super) struct Opening {
+    /// What lies beside an object.
+    pub(super) neighbours: Option<Neighbours>,
+    /// How a part is read that lies in a store.
+    pub(super) ahead: Option<Arc<Ahead>>,
+}
+
+/// As long as it is held, a container is read from one end to the other.
+pub(super) struct Pass<'a>(&'a Opening);
+
+impl Opening {
+    /// What formats read the container from.
+    pub(super) fn source(&self, part: &Arc<Part>) -> Arc<dyn Source> {
+        match &self.ahead {
+            Some(ahead) => Arc::clone(ahead) as Arc<dyn Source>,
+            None => Arc::clone(part) as Arc<dyn Source>,
+        }
+    }
+
+    pub(super) fn begin_pass(&self) -> Pass<'_> {
+        if let Some(ahead) = &self.ahead {
+            ahead.begin_pass();
+        }
+        Pass(self)
+    }
+}
+
+impl Drop for Pass<'_> {
+    fn drop(&mut self) {
+        if let Some(ahead) = &self.0.ahead {
+            ahead.end_pass();
+        }
+    }
+}
+
+/// Adds up how far the opening of several containers is.
+pub(super) struct Together {
+    watch: Arc<dyn Watch>,
+    bytes: u64,
+    has_begun: AtomicBool,
+    done_bytes: AtomicU64,
+}
+
+/// The share of one container in it.
+struct Share {
+    of: Arc<Together>,
+    done_bytes: AtomicU64,
+}
+
+impl Together {
+    /// `bytes` are what there is to read if all containers must be read whole.
+    pub(super) fn new(watch: &Arc<dyn Watch>, bytes: u64) -> Arc<Self> {
+        let (has_begun, done_bytes) = (AtomicBool::new(false), AtomicU64::new(0));
+        Arc::new(Self { watch: Arc::clone(watch), bytes, has_begun, done_bytes })
+    }
+
+    /// Hears of one container.
+    pub(super) fn share(self: &Arc<Self>) -> Arc<dyn Watch> {
+        Arc::new(Share { of: Arc::clone(self), done_bytes: AtomicU64::new(0) })
+    }
+
+    /// All of them are open.
+    pub(super) fn end(&self) {
+        if self.has_begun.load(Ordering::Relaxed) {
+            self.watch.end();
+        }
+    }
+}
+
+impl Watch for Share {
+    fn begin(&self, work: Work, _: u64) {
+        if !self.of.has_begun.swap(true, Ordering::Relaxed) {
+            self.of.watch.begin(work, self.of.bytes);
+        }
+    }
+
+    fn done(&self, amount: u64) {
+        let before = self.done_bytes.fetch_max(amount, Ordering::Relaxed);
+        let more = amount.saturating_sub(before);
+        let all = self.of.done_bytes.fetch_add(more, Ordering::Relaxed).saturating_add(more);
+        self.of.watch.done(all);
+    }
+
+    fn end(&self) {}
+
+    fn is_cancelled(&self) -> bool {
+        self.of.watch.is_cancelled()
+    }
+}
