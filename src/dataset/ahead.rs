@@ -116,12 +116,14 @@ impl Ahead {
     /// A range that is not longer than a piece.
     fn small(&self, buf: &mut [u8], offset_bytes: u64) -> io::Result<()> {
         let end = offset_bytes.saturating_add(PIECE_BYTES).min(self.part.len_bytes());
-        let bytes = self.piece(offset_bytes..end)?;
-        match bytes.get(..buf.len()) {
-            Some(bytes) => buf.copy_from_slice(bytes),
-            None => return Err(io::ErrorKind::UnexpectedEof.into()),
+        match self.piece(offset_bytes..end).as_ref().map(|bytes| bytes.get(..buf.len())) {
+            Ok(Some(bytes)) => {
+                buf.copy_from_slice(bytes);
+                Ok(())
+            }
+            // What fails may be what was asked for beside it.
+            _ => self.part.read_exact_at(buf, offset_bytes),
         }
-        Ok(())
     }
 
     /// A range of any length, in pieces that come at the same time.
@@ -147,7 +149,7 @@ impl Ahead {
     }
 
     /// Copies what a pass needs next out of what is read ahead of it. `false`: it is not there.
-    fn pass(&self, buf: &mut [u8], offset_bytes: u64) -> io::Result<bool> {
+    fn pass(&self, buf: &mut [u8], offset_bytes: u64) -> bool {
         let (piece_bytes, depth) = self.pass;
         let (mut done, length) = (0, self.part.len_bytes());
         while done < buf.len() {
@@ -159,7 +161,7 @@ impl Ahead {
             let found = state.found(at);
             if is_jump && found.is_none() {
                 // A large member was passed over: perhaps only headers are read from here on.
-                return Ok(false);
+                return false;
             }
             let (start, bytes) = match found {
                 Some(found) => found,
@@ -168,8 +170,9 @@ impl Ahead {
                     let until = start.saturating_add(piece_bytes * depth as u64).min(length);
                     let coming = state.next(start, piece_bytes, until, &self.part);
                     drop(state);
-                    let Some(coming) = coming else { return Ok(false) };
-                    let bytes = Arc::new(joined(coming.fetch.join())?);
+                    let Some(coming) = coming else { return false };
+                    let Ok(bytes) = joined(coming.fetch.join()) else { return false };
+                    let bytes = Arc::new(bytes);
                     self.state().remember(start, &bytes);
                     (start, bytes)
                 }
@@ -179,7 +182,7 @@ impl Ahead {
             buf[done..done + count].copy_from_slice(&there[..count]);
             done += count;
         }
-        Ok(true)
+        true
     }
 }
 
@@ -256,7 +259,7 @@ impl Source for Ahead {
             buf.copy_from_slice(there);
             return Ok(());
         }
-        if is_pass && self.pass(buf, offset_bytes)? {
+        if is_pass && self.pass(buf, offset_bytes) {
             return Ok(());
         }
         match buf.len() as u64 <= PIECE_BYTES {
@@ -277,5 +280,77 @@ impl Source for Ahead {
         let mut bytes = vec![0; usize::try_from(length_bytes).map_err(io::Error::other)?];
         self.read_exact_at(&mut bytes, offset_bytes)?;
         Ok(Box::new(bytes))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::testing::{Faraway, LONG_PATIENCE};
+
+    fn ahead(length: u64) -> (Arc<Ahead>, Arc<Faraway>, Vec<u8>) {
+        let bytes: Vec<u8> = (0..length).map(|at| (at * 7 + at / 251) as u8).collect();
+        let (part, store) = Faraway::part(LONG_PATIENCE, bytes.clone(), &[]);
+        (Ahead::new(Arc::new(part), 1), store, bytes)
+    }
+
+    fn check(ahead: &Ahead, bytes: &[u8], at: u64, length: usize) {
+        let mut found = vec![0; length];
+        ahead.read_exact_at(&mut found, at).unwrap();
+        assert!(found == bytes[at as usize..][..length], "{length} bytes at {at}");
+    }
+
+    #[test]
+    fn both_ends_come_with_two_requests_and_serve_all_small_reads_in_them() {
+        let (ahead, store, bytes) = ahead(1 << 20);
+        assert_eq!(store.demands(), 2);
+        for (at, length) in
+            [(0, 8), (512, 4000), ((1 << 20) - 22, 22), ((1 << 20) - 70_000, 70_000)]
+        {
+            check(&ahead, &bytes, at, length);
+        }
+        assert_eq!(store.demands(), 2);
+        check(&ahead, &bytes, 300_000, 46);
+        check(&ahead, &bytes, 400_000, 46);
+        assert_eq!(store.demands(), 3, "what lies near comes with it");
+    }
+
+    #[test]
+    fn a_small_container_is_fetched_once_and_an_empty_one_not_at_all() {
+        let (first, store, bytes) = ahead(1000);
+        check(&first, &bytes, 0, 1000);
+        assert_eq!(store.demands(), 1);
+        assert!(first.read_exact_at(&mut [0; 2], 999).is_err());
+        let (empty, _, _) = ahead(0);
+        assert!(empty.read_exact_at(&mut [0], 0).is_err());
+    }
+
+    #[test]
+    fn a_large_table_comes_in_aligned_pieces_at_a_time() {
+        let (ahead, store, bytes) = ahead(20 << 20);
+        let (at, length) = (100_000, 18 << 20);
+        let table = ahead.table(at, length).unwrap();
+        let mut found = vec![0; length as usize];
+        table.copy_to(0, &mut found).unwrap();
+        assert!(found == bytes[at as usize..][..length as usize]);
+        assert_eq!(store.demands() - 2, 3);
+    }
+
+    #[test]
+    fn a_pass_reads_each_piece_once_and_passes_over_what_is_large() {
+        let (ahead, store, bytes) = ahead(40 << 20);
+        ahead.begin_pass();
+        let before = store.demands();
+        for at in (0..40 << 20).step_by(100_000) {
+            check(&ahead, &bytes, at, 512);
+        }
+        assert_eq!(store.demands() - before, 5);
+        // Across the border of two pieces.
+        let (ahead, _, bytes) = super::tests::ahead(20 << 20);
+        ahead.begin_pass();
+        check(&ahead, &bytes, (8 << 20) - 100, 300);
+        ahead.end_pass();
+        ahead.end();
+        check(&ahead, &bytes, 5 << 20, 300);
     }
 }

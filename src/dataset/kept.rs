@@ -39,7 +39,7 @@ impl IndexOptions {
     pub(super) fn open(
         &self,
         part: &Arc<Part>,
-        opening: &Opening,
+        opening: &Opening<'_>,
         options: &OpenOptions,
         watch: &Arc<dyn Watch>,
     ) -> Result<Found, Failure> {
@@ -58,7 +58,7 @@ impl IndexOptions {
             }
         }
         if self.is_used()
-            && let Some(neighbours) = &opening.neighbours
+            && let Some(neighbours) = opening.neighbours
             && let Some((name, bytes)) = neighbours.index()?
             && let Some(index) = adopted(&name, bytes, &key)
             && let Some((container, tree)) =

@@ -13,7 +13,7 @@ use crate::catalog::{self, Catalog, Dataset, Located, Tree};
 use crate::failure::{Exit, Failure};
 use crate::format::{self, PartName, Source};
 use crate::io::{File, Pool, process};
-use crate::store::remote::RemoteOptions;
+use crate::store::remote::{Counters, RemoteOptions};
 use crate::store::{Part, Store};
 use crate::vfs::{self, Vfs};
 use std::collections::{BTreeMap, HashSet};
@@ -48,6 +48,8 @@ pub struct Opened {
     written: Mutex<Vec<PathBuf>>,
     /// What objects are read through until their names are there.
     aheads: Vec<Arc<Ahead>>,
+    /// What is asked of the stores that parts lie in.
+    pub(crate) counters: Option<Arc<Counters>>,
     /// Hears of what takes long, and may cancel it.
     pub(super) watch: Arc<dyn Watch>,
 }
@@ -62,7 +64,10 @@ pub fn open(
     options: &Options,
     watch: &Arc<dyn Watch>,
 ) -> Result<Opened, Failure> {
-    open_containers(unopened(sources, options)?, options, watch)
+    let objects = Objects::new(&options.remote);
+    let mut opened = open_containers(unopened(sources, options, &objects)?, options, watch)?;
+    opened.counters = objects.counters();
+    Ok(opened)
 }
 
 /// The containers that sources stand for, none of which is looked into.
@@ -70,7 +75,8 @@ pub fn open(
 /// # Errors
 /// A source does not exist or cannot be read, or a pattern matches nothing.
 pub(crate) fn parts(sources: &[PartName], options: &Options) -> Result<Vec<Arc<Part>>, Failure> {
-    Ok(unopened(sources, options)?.into_iter().map(|unopened| unopened.part).collect())
+    let unopened = unopened(sources, options, &Objects::new(&options.remote))?;
+    Ok(unopened.into_iter().map(|unopened| unopened.part).collect())
 }
 
 /// The files that sources stand for on this machine; no store is asked.
@@ -85,10 +91,13 @@ pub(crate) fn local_files(sources: &[PartName]) -> Result<Vec<PathBuf>, Failure>
     Ok(places.into_iter().filter_map(file).collect())
 }
 
-fn unopened(sources: &[PartName], options: &Options) -> Result<Vec<Unopened>, Failure> {
+fn unopened(
+    sources: &[PartName],
+    options: &Options,
+    objects: &Objects,
+) -> Result<Vec<Unopened>, Failure> {
     process::raise_open_files_limit();
-    let objects = Objects::new(&options.remote);
-    let places = expand(sources, &objects)?;
+    let places = expand(sources, objects)?;
     let files = places.iter().filter(|place| matches!(place, Place::File(_))).count();
     let pool = (files > MANY_FILES).then(|| Pool::new(MANY_FILES));
     let open_file = |path: &Path| {
@@ -216,6 +225,7 @@ fn open_containers(
         written,
         spool,
         aheads,
+        counters: None,
         watch: Arc::clone(watch),
     };
     if options.checksums.require {
@@ -273,28 +283,29 @@ fn open_one(
 ) -> Result<One, Failure> {
     let is_remote = one.is_remote();
     let Unopened { part: whole, neighbours } = one;
-    let (opening, fetched) = std::thread::scope(|scope| {
-        let fetch = neighbours.as_ref().map(|beside| scope.spawn(|| sidecars.fetch(beside)));
+    let (found, ahead, fetched) = std::thread::scope(|scope| {
+        let neighbours = neighbours.as_ref();
+        let fetch = neighbours.map(|beside| scope.spawn(|| sidecars.fetch(beside)));
         let ahead = is_remote.then(|| Ahead::new(Arc::clone(&whole), together));
-        let fetched = fetch.map_or(Ok(None), |fetch| {
-            fetch
-                .join()
-                .unwrap_or_else(|_| Err(Failure::new(Exit::Unreadable, "a thread panicked")))
-        });
-        (ahead, fetched)
+        let opening = Opening { ahead: ahead.clone(), neighbours };
+        let found = options.indexes.open(&whole, &opening, &options.format, watch);
+        let fetched = fetch.map(|fetch| fetch.join().unwrap_or(Ok(None)));
+        (found, ahead, fetched.unwrap_or(Ok(None)))
     });
-    let opening = Opening { ahead: opening, neighbours };
-    let mut found = options.indexes.open(&whole, &opening, &options.format, watch)?;
+    let mut found = found?;
     let (part, source) = match found.spooled.take() {
         Some(spooled) => {
             let part = Arc::new(Part::from(with_io(spooled, options)?));
             (Arc::clone(&part), part as Arc<dyn Source>)
         }
-        None => (Arc::clone(&whole), opening.source(&whole)),
+        None => {
+            let ahead = ahead.clone().map(|ahead| ahead as Arc<dyn Source>);
+            (Arc::clone(&whole), ahead.unwrap_or_else(|| Arc::clone(&whole) as Arc<dyn Source>))
+        }
     };
     let sums =
         sidecars.find(whole.as_ref(), source.as_ref(), found.container.as_ref(), fetched?)?;
-    Ok(One { part, source, found, sums, written: None, ahead: opening.ahead })
+    Ok(One { part, source, found, sums, written: None, ahead })
 }
 
 impl Opened {

@@ -28,17 +28,17 @@ impl Unopened {
 }
 
 /// A container while it is opened.
-pub(super) struct Opening {
+pub(super) struct Opening<'a> {
     /// What lies beside an object.
-    pub(super) neighbours: Option<Neighbours>,
+    pub(super) neighbours: Option<&'a Neighbours>,
     /// How a part is read that lies in a store.
     pub(super) ahead: Option<Arc<Ahead>>,
 }
 
 /// As long as it is held, a container is read from one end to the other.
-pub(super) struct Pass<'a>(&'a Opening);
+pub(super) struct Pass<'a>(&'a Opening<'a>);
 
-impl Opening {
+impl Opening<'_> {
     /// What formats read the container from.
     pub(super) fn source(&self, part: &Arc<Part>) -> Arc<dyn Source> {
         match &self.ahead {

@@ -30,10 +30,12 @@ pub(super) fn expand(texts: &[String], start: &str, list: Listing) -> Result<Vec
         let fixed = &text[..pattern_start(text)];
         if fixed.len() < text.len() {
             places.extend(matches_of(text, fixed, list)?);
-        } else if is_directory(text)? {
-            places.extend(containers_below(&prefix(text)?, list)?);
+            continue;
+        }
+        let location = location(text)?;
+        if location.is_prefix() {
+            places.extend(containers_below(&location, list)?);
         } else {
-            let location = location(text)?;
             places.push(match &listed {
                 None => Place::unasked(location),
                 Some(objects) => objects.place(&location).ok_or_else(|| missing(&location))?,
@@ -79,7 +81,7 @@ fn listed_at_once(texts: &[String], start: &str, list: Listing) -> Result<Option
     }
     // A list may stand in the name of the bucket.
     let Some((_, path)) = start.split_once("://") else { return Ok(None) };
-    let prefix = prefix(start)?;
+    let prefix = location(start)?;
     if !path.contains('/') || prefix.key.is_empty() || !can_list(prefix.scheme) {
         return Ok(None);
     }
@@ -106,23 +108,12 @@ fn pattern_start(text: &str) -> usize {
     text.find(['*', '?', '[']).unwrap_or(text.len())
 }
 
-/// Whether a URL stands for all containers below it: it ends in a slash, or names no key.
-fn is_directory(text: &str) -> Result<bool, Failure> {
-    let path = text.split_once("://").map_or("", |(_, rest)| rest);
-    let is_directory = text.ends_with('/') || !path.contains('/');
-    if is_directory && !can_list(prefix(text)?.scheme) {
-        let why = "HTTP servers do not list what they have: name each object, {000..146} if they are numbered";
-        return Err(Failure::usage(format!("{text}: {why}")));
-    }
-    Ok(is_directory)
-}
-
 fn matches_of(text: &str, fixed: &str, list: Listing) -> Result<Vec<Place>, Failure> {
     if !fixed.split_once("://").is_some_and(|(_, path)| path.contains('/')) {
         let why = "a pattern can stand in the key, not in the name of the bucket";
         return Err(Failure::usage(format!("{text}: {why}")));
     }
-    let prefix = prefix(fixed)?;
+    let prefix = location(fixed)?;
     // What stands before the pattern is literal, however it is written.
     let pattern = format!("{}{}", Pattern::escape(&prefix.key), &text[fixed.len()..]);
     let pattern = Pattern::new(&pattern).map_err(|e| Failure::usage(format!("{text}: {e}")))?;
@@ -138,15 +129,15 @@ fn matches_of(text: &str, fixed: &str, list: Listing) -> Result<Vec<Place>, Fail
 
 /// The containers in a directory, as for one of files: not those in directories below it.
 fn containers_below(prefix: &Location, list: Listing) -> Result<Vec<Place>, Failure> {
-    let below = match prefix.key.as_str() {
-        "" => String::new(),
-        key => format!("{}/", key.trim_end_matches('/')),
-    };
+    if !can_list(prefix.scheme) {
+        let why = "HTTP servers do not list what they have: name each object, {000..146} if they are numbered";
+        return Err(Failure::usage(format!("{prefix}: {why}")));
+    }
     let is_container = |key: &str| {
-        let name = key.strip_prefix(&below);
+        let name = key.strip_prefix(prefix.key.as_str());
         name.is_some_and(|name| !name.contains('/') && format::has_known_extension(Path::new(name)))
     };
-    let found = chosen(list(&Location { key: below.clone(), ..prefix.clone() })?, is_container);
+    let found = chosen(list(prefix)?, is_container);
     if found.is_empty() {
         let why = "no object of a known format lies directly below it";
         return Err(StoreError::new(prefix.to_string(), ErrorKind::NotFound, why).into());
@@ -174,15 +165,6 @@ pub(super) fn location(text: &str) -> Result<Location, Failure> {
         Some(location) => Ok(location?),
         None => Err(Failure::new(Exit::Usage, format!("{text}: this is not a URL"))),
     }
-}
-
-/// The objects that a URL begins: its key may be empty, unlike that of an object.
-fn prefix(text: &str) -> Result<Location, Failure> {
-    let has_path = text.split_once("://").is_some_and(|(_, rest)| rest.contains('/'));
-    let slash = if has_path { "" } else { "/" };
-    let mut location = location(&format!("{text}{slash}x"))?;
-    location.key.pop();
-    Ok(location)
 }
 
 #[cfg(test)]

@@ -5,15 +5,15 @@
 
 mod expand;
 mod neighbours;
-mod stand_in;
 
 pub(crate) use neighbours::Neighbours;
 
 use crate::failure::Failure;
 use crate::store::Part;
-use crate::store::remote::{ErrorKind, Location, Object, RemoteOptions, StoreError};
+use crate::store::remote::{
+    Counters, ErrorKind, Location, Object, RemoteOptions, StoreError, Stores,
+};
 use neighbours::Presence;
-use stand_in::Stores;
 use std::sync::{Arc, OnceLock};
 
 /// The stores that the URLs of one dataset lead to. They are reached for at the first URL.
@@ -48,9 +48,9 @@ impl Objects {
         self.stores.get_or_init(|| Stores::new(self.options.clone()))
     }
 
-    /// The stores, if there was a URL.
-    pub(crate) fn opened(&self) -> Option<&Arc<Stores>> {
-        self.stores.get()
+    /// What is asked of the stores, if there was a URL.
+    pub(crate) fn counters(&self) -> Option<Arc<Counters>> {
+        self.stores.get().map(|stores| Arc::clone(stores.counters()))
     }
 
     /// The objects that the texts stand for, in order; `start` is where all of them begin.
@@ -77,8 +77,7 @@ impl Objects {
 
 /// A prefix that was meant is easily written without its slash.
 fn with_hint(mut error: StoreError, location: &Location) -> StoreError {
-    let has_ending = location.key.rsplit('/').next().is_some_and(|name| name.contains('.'));
-    if error.kind == ErrorKind::NotFound && !has_ending {
+    if error.kind == ErrorKind::NotFound && !location.file_name().contains('.') {
         error.message += "; with / at its end it stands for the containers below it";
     }
     error

@@ -1,10 +1,9 @@
 //! What lies beside an object: a sidecar with checksums, a kept index.
 
-use super::stand_in::Stores;
 use crate::dataset::beside;
 use crate::failure::Failure;
 use crate::format::PartName;
-use crate::store::remote::{ErrorKind, Location};
+use crate::store::remote::{Location, Stores};
 use std::sync::Arc;
 
 /// Whether something lies beside an object.
@@ -56,19 +55,11 @@ impl Neighbours {
             return Ok(None);
         }
         let beside = neighbour(&self.object, ending);
-        match self.stores.small(&beside) {
-            Ok(bytes) => Ok(bytes.map(|bytes| (beside.name(), bytes))),
-            // Who may not list a bucket is told 403 for what does not exist.
-            Err(error) if error.kind == ErrorKind::Denied && presence == Presence::Unknown => {
-                tracing::debug!("{error}: taken as missing");
-                Ok(None)
-            }
-            Err(error) => Err(error.into()),
-        }
+        Ok(self.stores.small(&beside)?.map(|bytes| (beside.name(), bytes)))
     }
 }
 
 /// The location of what has the object's name and an ending of its own.
 pub(super) fn neighbour(object: &Location, ending: &str) -> Location {
-    Location { key: format!("{}.{ending}", object.key), ..object.clone() }
+    object.with_suffix(&format!(".{ending}"))
 }
