@@ -128,16 +128,19 @@ impl Arrival {
         self.0.finish(if is_whole { Ok(Arrived::Bytes(pieces)) } else { Err(short()) });
     }
 
-    /// Whether the reader still waits.
-    #[must_use]
-    pub fn is_awaited(&self) -> bool {
-        lock(&self.0.then).is_some()
+    /// Tells whether the reader still waits.
+    pub fn watch(&self) -> impl Fn() -> bool + Send + use<> {
+        let awaited = Arc::downgrade(&self.0);
+        move || awaited.upgrade().is_some_and(|awaited| lock(&awaited.then).is_some())
     }
 }
 
 impl Drop for Arrival {
     fn drop(&mut self) {
-        self.0.finish(Err(io::Error::other("the store gave no answer").into()));
+        let then = lock(&self.0.then).take();
+        if let Some(then) = then {
+            then(Err(io::Error::other("the store gave no answer").into()));
+        }
     }
 }
 

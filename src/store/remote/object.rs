@@ -1,95 +1,169 @@
-//! An object as a part of a dataset. Imports the client and the seam.
+//! An object as a part of a dataset. Imports the fetcher and the seam.
 
-use super::client::{Client, Object};
-use super::counters::{Counters, add};
-use super::error::{ErrorKind, StoreError};
+use super::counters::add;
+use super::error::StoreError;
+use super::fetch::Fetcher;
+use super::fill::Fill;
+use super::flights::{CHUNK_BYTES, around};
+use super::opening::{Opening, cut};
 use super::runtime;
+use super::waiting::Waiting;
 use crate::io::{File, ReadError};
+use crate::store::cache::BLOCK_BYTES;
 use crate::store::{Arrival, Cause, Pin, Remote};
 use bytes::Bytes;
-use futures_util::StreamExt;
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::Instant;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-/// One version of an object, and the client that reads it.
+/// At least this much is fetched to open a container of which nothing is kept.
+const OPENING_BYTES: u64 = 256 << 10;
+/// Reads that skip no more than this follow each other.
+const SKIPPED_BYTES: u64 = 1 << 20;
+/// After so many reads that follow each other, more of them are expected.
+const SEQUENTIAL_READS: u64 = 2;
+/// A container that is scanned to open it is fetched so far ahead.
+const SCAN_CHUNKS: u64 = 16;
+
+static LAST: AtomicU64 = AtomicU64::new(0);
+
+/// One version of an object.
 pub(super) struct RemoteObject {
-    object: Object,
-    client: Arc<dyn Client>,
-    counters: Arc<Counters>,
+    fetcher: Arc<Fetcher>,
+    fill: Arc<Fill>,
+    opening: Arc<Opening>,
+    number: u64,
+    /// The end of the last read, and how many before it followed each other.
+    last_end: AtomicU64,
+    sequential: AtomicU64,
 }
 
 impl RemoteObject {
-    pub(super) fn new(object: Object, client: Arc<dyn Client>, counters: Arc<Counters>) -> Self {
-        Self { object, client, counters }
+    pub(super) fn new(fetcher: Arc<Fetcher>, fill: Arc<Fill>, opening: Arc<Opening>) -> Self {
+        let (last_end, sequential) = (AtomicU64::new(0), AtomicU64::new(0));
+        let number = LAST.fetch_add(1, Ordering::Relaxed);
+        Self { fetcher, fill, opening, number, last_end, sequential }
+    }
+
+    fn is_sequential(&self, range: &Range<u64>) -> bool {
+        let last = self.last_end.swap(range.end, Ordering::Relaxed);
+        if !(last..=last.saturating_add(SKIPPED_BYTES)).contains(&range.start) {
+            self.sequential.store(0, Ordering::Relaxed);
+            return false;
+        }
+        self.sequential.fetch_add(1, Ordering::Relaxed) >= SEQUENTIAL_READS
+    }
+
+    fn has_room(&self) -> bool {
+        self.fetcher.entry.as_ref().is_some_and(|entry| entry.has_room())
+    }
+
+    /// Announces chunks.
+    fn expect(&self, chunks: Range<u64>) {
+        let Ok(runtime) = runtime::handle() else { return };
+        let count = self.fetcher.object.length_bytes.div_ceil(CHUNK_BYTES);
+        for chunk in chunks.start..chunks.end.min(count) {
+            if self.fetcher.lock().announced.insert(chunk) {
+                self.fill.add(runtime, &self.fetcher, chunk);
+            }
+        }
+    }
+
+    /// What waits for `range`, and fetches what lies around it for the reads that follow.
+    fn open(&self, range: Range<u64>, is_bulk: bool, arrival: Arrival) -> Option<Waiting> {
+        if let Some(pieces) = self.opening.get(self.number, &range) {
+            arrival.deliver(pieces);
+            return None;
+        }
+        let length = if is_bulk { CHUNK_BYTES } else { OPENING_BYTES };
+        let wide = around(&range, length, self.fetcher.object.length_bytes);
+        let (opening, number, kept) = (Arc::clone(&self.opening), self.number, wide.clone());
+        Some(Waiting::new(
+            wide,
+            || true,
+            move |arrived| match arrived {
+                Ok(pieces) => {
+                    arrival.deliver(cut(&pieces, kept.start, &range));
+                    opening.keep(number, kept, pieces);
+                }
+                Err(error) => arrival.finish(Err(failed(error))),
+            },
+        ))
     }
 }
 
-/// All bytes of a range.
-pub(super) async fn fetch(
-    client: &dyn Client,
-    object: &Object,
-    range: Range<u64>,
-) -> Result<Vec<Bytes>, StoreError> {
-    let mut body = client.get(object, range.clone()).await?;
-    let (mut pieces, mut left) = (Vec::new(), range.end - range.start);
-    while let Some(piece) = body.next().await {
-        let piece = piece?;
-        left = left.checked_sub(piece.len() as u64).ok_or_else(|| {
-            let url = object.location.to_string();
-            StoreError::new(url, ErrorKind::Malformed, "the answer is too long")
-        })?;
-        pieces.push(piece);
-    }
-    match left {
-        0 => Ok(pieces),
-        _ => {
-            let url = object.location.to_string();
-            Err(StoreError::new(url, ErrorKind::Broken, "the body ended early"))
-        }
-    }
+fn failed(error: StoreError) -> ReadError {
+    ReadError::Io(io::Error::from(error))
 }
 
 impl Remote for RemoteObject {
     fn len_bytes(&self) -> u64 {
-        self.object.length_bytes
+        self.fetcher.object.length_bytes
     }
 
     fn file(&self) -> Option<&File> {
-        None
+        self.fetcher.entry.as_ref().map(|entry| entry.file())
     }
 
-    fn pin(&self, _: &Range<u64>) -> Option<Pin> {
-        None
+    /// What is in use is not evicted, so that a hit holds nothing.
+    fn pin(&self, range: &Range<u64>) -> Option<Pin> {
+        let entry = self.fetcher.entry.as_ref()?;
+        entry.is_present(range).then(Pin::none)
     }
 
     fn begin(&self, range: Range<u64>, cause: Cause, arrival: Arrival) {
         if range.is_empty() {
             return arrival.deliver(Vec::new());
         }
-        let counters = Arc::clone(&self.counters);
-        add(&counters.used_bytes, range.end - range.start);
-        add(&counters.misses, 1);
-        let gets = match cause {
-            Cause::Demand => &counters.gets_demand,
-            Cause::Prefetch => &counters.gets_prefetch,
-            Cause::Open => &counters.gets_open,
-        };
-        add(gets, 1);
-        let (client, object) = (Arc::clone(&self.client), self.object.clone());
-        let handle = match runtime::handle() {
-            Ok(handle) => handle,
+        if let Some(error) = self.fetcher.gone() {
+            return arrival.finish(Err(failed(error.clone())));
+        }
+        let runtime = match runtime::handle() {
+            Ok(runtime) => runtime,
             Err(error) => return arrival.finish(Err(error.into())),
         };
-        handle.spawn(async move {
-            let start = Instant::now();
-            let fetched = fetch(&*client, &object, range).await;
-            counters.total.add(start.elapsed());
-            match fetched {
-                Ok(pieces) => arrival.deliver(pieces),
-                Err(error) => arrival.finish(Err(ReadError::Io(io::Error::from(error)))),
-            }
-        });
+        let counters = &self.fetcher.engine.counters;
+        add(&counters.misses, 1);
+        add(&counters.used_bytes, range.end - range.start);
+        let is_bulk = cause == Cause::Prefetch || self.is_sequential(&range);
+        let waiting =
+            if cause == Cause::Open && !self.has_room() {
+                match self.open(range, is_bulk, arrival) {
+                    Some(waiting) => waiting,
+                    None => return,
+                }
+            } else {
+                if cause == Cause::Open && is_bulk {
+                    let chunk = range.start / CHUNK_BYTES;
+                    self.expect(chunk..chunk + SCAN_CHUNKS);
+                }
+                Waiting::new(range, arrival.watch(), move |arrived: Result<Vec<Bytes>, _>| {
+                    match arrived {
+                        Ok(pieces) => arrival.deliver(pieces),
+                        Err(error) => arrival.finish(Err(failed(error))),
+                    }
+                })
+            };
+        let part = waiting.range().clone();
+        let fetcher = Arc::clone(&self.fetcher);
+        runtime.spawn(fetcher.bring(Arc::new(waiting), part, cause, is_bulk));
+    }
+
+    fn announce(&self, range: Range<u64>) {
+        if !range.is_empty() && self.has_room() {
+            self.expect(range.start / CHUNK_BYTES..range.end.div_ceil(CHUNK_BYTES));
+        }
+    }
+
+    fn distrust(&self, range: Range<u64>) -> bool {
+        let Some(entry) = &self.fetcher.entry else { return false };
+        if !entry.is_present(&range) {
+            return false;
+        }
+        for block in range.start / BLOCK_BYTES..range.end.div_ceil(BLOCK_BYTES) {
+            entry.invalidate(block);
+        }
+        true
     }
 }

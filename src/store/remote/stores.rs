@@ -3,16 +3,23 @@
 use super::client::{Client, Object};
 use super::connect::connect;
 use super::counters::Counters;
+use super::engine::{Engine, Get};
 use super::error::{ErrorKind, StoreError};
+use super::fetch::Fetcher;
+use super::fill::Fill;
 use super::location::{Location, Scheme};
-use super::object::{RemoteObject, fetch};
-use super::options::RemoteOptions;
+use super::object::RemoteObject;
+use super::opening::Opening;
+use super::options::{CachePlace, RemoteOptions};
 use super::runtime;
+use crate::store::cache::{Cache, Entry, user_directory};
 use crate::store::{Part, Profile, Version};
-use futures_util::StreamExt;
+use bytes::Bytes;
 use std::collections::HashMap;
 use std::future::Future;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::io;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::SystemTime;
 
 /// A kept index or a sidecar that is longer is not one.
@@ -27,7 +34,10 @@ pub struct Stores {
     connect: Box<Connect>,
     /// A client for each bucket, server or name service.
     clients: Mutex<HashMap<(Scheme, String), Arc<dyn Client>>>,
-    counters: Arc<Counters>,
+    engine: Arc<Engine>,
+    fill: Arc<Fill>,
+    opening: Arc<Opening>,
+    cache: OnceLock<Option<Arc<Cache>>>,
 }
 
 impl Stores {
@@ -45,8 +55,16 @@ impl Stores {
         + Sync
         + 'static,
     ) -> Arc<Self> {
-        let (connect, clients) = (Box::new(connect), Mutex::default());
-        Arc::new(Self { options, connect, clients, counters: Arc::default() })
+        let engine = Arc::new(Engine::new(&options, Arc::default()));
+        Arc::new(Self {
+            options,
+            connect: Box::new(connect),
+            clients: Mutex::default(),
+            fill: Fill::new(Arc::clone(&engine.flow)),
+            engine,
+            opening: Arc::default(),
+            cache: OnceLock::new(),
+        })
     }
 
     /// How stores are reached.
@@ -58,7 +76,29 @@ impl Stores {
     /// What was asked of all stores, and what they answered.
     #[must_use]
     pub fn counters(&self) -> &Arc<Counters> {
-        &self.counters
+        &self.engine.counters
+    }
+
+    /// The cache that fetched bytes are kept in; `None` if there is none, or if it cannot be used.
+    pub fn cache(&self) -> Option<&Arc<Cache>> {
+        let opened = self.cache.get_or_init(|| {
+            let nowhere = || io::Error::other("no cache directory is known: use cache-dir=");
+            let directory = match &self.options.cache {
+                CachePlace::None => return None,
+                CachePlace::Directory(directory) => Ok(directory.clone()),
+                CachePlace::User => user_directory().ok_or_else(nowhere),
+            };
+            let cache = directory.and_then(|place| Cache::open(&place, self.options.cache_max));
+            cache.inspect_err(|error| tracing::warn!("nothing is cached: {error}")).ok()
+        });
+        opened.as_ref()
+    }
+
+    fn entry(&self, object: &Object) -> Option<Arc<Entry>> {
+        let origin = self.options.endpoint.as_deref().unwrap_or_default();
+        let entry = self.cache()?.entry(object, origin);
+        let warn = |error: &_| tracing::warn!("{} is not cached: {error}", object.location);
+        entry.inspect_err(warn).ok()
     }
 
     /// Opens the current version of an object, with one request.
@@ -76,7 +116,8 @@ impl Stores {
     /// There is none, or the store cannot be reached.
     pub fn head(&self, location: &Location) -> Result<Object, StoreError> {
         let (client, asked) = (self.client(location)?, location.clone());
-        wait_for(location, async move { client.head(&asked).await })?
+        let engine = Arc::clone(&self.engine);
+        wait_for(location, async move { engine.head(&*client, &asked).await })?
     }
 
     /// A part of a version that is known, as from a listing, without a request.
@@ -88,8 +129,12 @@ impl Stores {
         let name = object.location.name();
         let version = Version::Object { tag: tag(&object) };
         let modified = object.modified.unwrap_or(SystemTime::UNIX_EPOCH);
-        let remote = Arc::new(RemoteObject::new(object, client, Arc::clone(&self.counters)));
-        Ok(Part::remote(name, version, modified, Profile::OBJECT, remote))
+        let entry = self.entry(&object);
+        let profile = if entry.is_some() { Profile::CACHED } else { Profile::OBJECT };
+        let fetcher = Fetcher::new(object, client, Arc::clone(&self.engine), entry);
+        let (fill, opening) = (Arc::clone(&self.fill), Arc::clone(&self.opening));
+        let remote = Arc::new(RemoteObject::new(fetcher, fill, opening));
+        Ok(Part::remote(name, version, modified, profile, remote))
     }
 
     /// The objects whose keys begin with that of `prefix`, in order.
@@ -98,14 +143,8 @@ impl Stores {
     /// The store cannot be reached, or does not list.
     pub fn list(&self, prefix: &Location) -> Result<Vec<Object>, StoreError> {
         let (client, asked) = (self.client(prefix)?, prefix.clone());
-        wait_for(prefix, async move {
-            let mut objects = Vec::new();
-            let mut listing = client.list(&asked);
-            while let Some(object) = listing.next().await {
-                objects.push(object?);
-            }
-            Ok(objects)
-        })?
+        let engine = Arc::clone(&self.engine);
+        wait_for(prefix, async move { engine.list(&*client, &asked).await })?
     }
 
     /// All bytes of a small object beside a container, such as a sidecar. `None` if there is no such object: stores that
@@ -129,11 +168,18 @@ impl Stores {
         if object.length_bytes == 0 {
             return Ok(Some(Vec::new()));
         }
-        let fetched =
-            wait_for(
-                location,
-                async move { fetch(&*client, &object, 0..object.length_bytes).await },
-            )?;
+        let engine = Arc::clone(&self.engine);
+        let fetched = wait_for(location, async move {
+            let mut pieces: Vec<Bytes> = Vec::new();
+            let get = Get {
+                client: &*client,
+                object: &object,
+                range: 0..object.length_bytes,
+                is_urgent: &Arc::new(AtomicBool::new(true)),
+                counter: &engine.counters.gets_open,
+            };
+            engine.get(get, None, &mut pieces).await.map(|()| pieces)
+        })?;
         Ok(Some(fetched?.concat()))
     }
 

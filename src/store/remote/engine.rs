@@ -1,0 +1,309 @@
+//! Requests by the rules that all clients share: in their turn, again after a failure, a second time if one takes
+//! long. Imports the client and the rules.
+
+use super::client::{Body, Client, Object};
+use super::counters::{Counters, add};
+use super::error::{ErrorKind, StoreError};
+use super::flow::{Flow, Permit};
+use super::hedge::Hedging;
+use super::location::Location;
+use super::options::RemoteOptions;
+use super::retry::{Retries, random};
+use bytes::Bytes;
+use futures_util::StreamExt;
+use futures_util::future::{BoxFuture, Either, select};
+use std::ops::Range;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+use tokio::time::{Instant, sleep, timeout};
+
+/// How often a request that takes long asks whether it may be sent again.
+const HEDGE_PAUSE: Duration = Duration::from_millis(2);
+
+/// What sends requests.
+pub(super) struct Engine {
+    pub(super) flow: Arc<Flow>,
+    pub(super) counters: Arc<Counters>,
+    hedging: Hedging,
+    timeout: Duration,
+}
+
+/// What takes the bytes of an answer, in order and each once.
+pub(super) trait Sink: Send {
+    /// The next bytes. `false`: nobody needs those behind them.
+    fn push(&mut self, piece: Bytes) -> impl Future<Output = bool> + Send;
+}
+
+impl Sink for Vec<Bytes> {
+    async fn push(&mut self, piece: Bytes) -> bool {
+        Vec::push(self, piece);
+        true
+    }
+}
+
+/// A range of an object to get.
+pub(super) struct Get<'a> {
+    pub(super) client: &'a dyn Client,
+    pub(super) object: &'a Object,
+    pub(super) range: Range<u64>,
+    /// Whether a reader waits for it; it may be set later.
+    pub(super) is_urgent: &'a Arc<AtomicBool>,
+    /// Counts the requests of this cause.
+    pub(super) counter: &'a AtomicU64,
+}
+
+impl Get<'_> {
+    fn error(&self, kind: ErrorKind, message: &str) -> StoreError {
+        StoreError::new(self.object.location.to_string(), kind, message)
+    }
+}
+
+/// Counts a request as under way.
+struct UnderWay<'a>(&'a AtomicU64);
+
+impl<'a> UnderWay<'a> {
+    fn new(counter: &'a AtomicU64) -> Self {
+        add(counter, 1);
+        Self(counter)
+    }
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Engine {
+    pub(super) fn new(options: &RemoteOptions, counters: Arc<Counters>) -> Self {
+        Self {
+            flow: Flow::new(options.max_in_flight),
+            counters,
+            hedging: Hedging::new(options.hedge),
+            timeout: options.timeout,
+        }
+    }
+
+    /// Gets a range. The first request may have its turn already.
+    pub(super) async fn get(
+        &self,
+        get: Get<'_>,
+        mut permit: Option<Permit>,
+        sink: &mut impl Sink,
+    ) -> Result<(), StoreError> {
+        let (start, mut retries) = (Instant::now(), Retries::default());
+        let (mut left, mut counter) = (get.range.clone(), get.counter);
+        loop {
+            let turn = match permit.take() {
+                Some(permit) => permit,
+                None => self.flow.enter(get.is_urgent).await,
+            };
+            let before = left.start;
+            let Err(error) = self.attempt(&get, &mut left, counter, sink).await else {
+                return Ok(());
+            };
+            drop(turn);
+            if left.start > before {
+                retries.progressed();
+            }
+            counter = self.again(&error, &mut retries, start.elapsed()).await?;
+        }
+    }
+
+    /// One answer, from where the last one has ended.
+    async fn attempt(
+        &self,
+        get: &Get<'_>,
+        left: &mut Range<u64>,
+        counter: &AtomicU64,
+        sink: &mut impl Sink,
+    ) -> Result<(), StoreError> {
+        let _under_way = UnderWay::new(&self.counters.in_flight);
+        add(counter, 1);
+        let (start, range) = (Instant::now(), left.clone());
+        let (mut body, mut piece, first_byte) = self.first_bytes(get, &range).await?;
+        loop {
+            let length = piece.len() as u64;
+            add(&self.counters.fetched_bytes, length);
+            if length > left.end - left.start {
+                return Err(get.error(ErrorKind::Malformed, "the answer is too long"));
+            }
+            left.start += length;
+            let is_needed = sink.push(piece).await;
+            if left.is_empty() || !is_needed {
+                break;
+            }
+            piece = match timeout(self.timeout, body.next()).await {
+                Ok(Some(next)) => next?,
+                Ok(None) => return Err(get.error(ErrorKind::Broken, "the answer ends early")),
+                Err(_) => return Err(self.silence(get)),
+            };
+        }
+        self.counters.total.add(start.elapsed());
+        self.flow.succeeded(left.start - range.start, first_byte);
+        Ok(())
+    }
+
+    fn silence(&self, get: &Get<'_>) -> StoreError {
+        let message = format!("no byte came for {} s", self.timeout.as_secs_f64());
+        get.error(ErrorKind::TimedOut, &message)
+    }
+
+    /// The first bytes of the answer that comes first, and how long its request took.
+    async fn first_bytes(
+        &self,
+        get: &Get<'_>,
+        range: &Range<u64>,
+    ) -> Result<(Body, Bytes, Duration), StoreError> {
+        let answer = timeout(self.timeout, self.hedged(get, range)).await;
+        let (body, piece, time) = answer.unwrap_or_else(|_| Err(self.silence(get)))?;
+        self.counters.first_byte.add(time);
+        self.hedging.answered(time);
+        Ok((body, piece, time))
+    }
+
+    async fn hedged(
+        &self,
+        get: &Get<'_>,
+        range: &Range<u64>,
+    ) -> Result<(Body, Bytes, Duration), StoreError> {
+        let delay = self.hedging.requested();
+        let mut first = pin!(one_answer(get, range.clone()));
+        let Some(delay) = delay else { return first.await };
+        let mut pause = delay;
+        loop {
+            if let Ok(answer) = timeout(pause, &mut first).await {
+                return answer;
+            }
+            if self.hedging.take(Instant::now()) {
+                break;
+            }
+            pause = HEDGE_PAUSE;
+        }
+        add(&self.counters.gets_hedge, 1);
+        let second = pin!(one_answer(get, range.clone()));
+        match select(first, second).await {
+            Either::Left((Ok(answer), _)) => Ok(answer),
+            Either::Left((Err(_), second)) => second.await.inspect(|_| self.hedge_won()),
+            Either::Right((Ok(answer), _)) => {
+                self.hedge_won();
+                Ok(answer)
+            }
+            Either::Right((Err(error), first)) => {
+                self.note_throttling(&error);
+                first.await
+            }
+        }
+    }
+
+    fn hedge_won(&self) {
+        add(&self.counters.hedges_won, 1);
+    }
+
+    fn note_throttling(&self, error: &StoreError) {
+        if error.kind == ErrorKind::Throttled {
+            self.flow.throttled(error.retry_after);
+            self.hedging.throttled(Instant::now());
+        }
+    }
+
+    /// Waits until a failed request can be sent again; gives the counter of such requests.
+    async fn again(
+        &self,
+        error: &StoreError,
+        retries: &mut Retries,
+        elapsed: Duration,
+    ) -> Result<&AtomicU64, StoreError> {
+        self.note_throttling(error);
+        let Some(pause) = retries.pause(error, elapsed, random()) else {
+            add(&self.counters.failures, 1);
+            return Err(error.clone());
+        };
+        tracing::debug!("{error}: again in {} ms", pause.as_millis());
+        sleep(pause).await;
+        Ok(match error.kind {
+            ErrorKind::Throttled => &self.counters.retries_throttled,
+            ErrorKind::Unavailable => &self.counters.retries_unavailable,
+            ErrorKind::Broken => &self.counters.retries_broken,
+            ErrorKind::TimedOut => &self.counters.retries_timed_out,
+            _ => &self.counters.retries_other,
+        })
+    }
+
+    /// The current version of an object.
+    pub(super) async fn head(
+        &self,
+        client: &dyn Client,
+        location: &Location,
+    ) -> Result<Object, StoreError> {
+        self.retrying(location, &self.counters.heads, || client.head(location)).await
+    }
+
+    /// All objects whose keys begin with that of `prefix`. A listing that fails begins anew.
+    pub(super) async fn list(
+        &self,
+        client: &dyn Client,
+        prefix: &Location,
+    ) -> Result<Vec<Object>, StoreError> {
+        let (start, mut retries, mut counter) =
+            (Instant::now(), Retries::default(), &self.counters.lists);
+        loop {
+            let (mut objects, mut listing) = (Vec::new(), client.list(prefix));
+            add(counter, 1);
+            let error = loop {
+                match timeout(self.timeout, listing.next()).await {
+                    Ok(Some(Ok(object))) => objects.push(object),
+                    Ok(None) => return Ok(objects),
+                    Ok(Some(Err(error))) => break error,
+                    Err(_) => break self.silence_of(prefix),
+                }
+            };
+            counter = self.again(&error, &mut retries, start.elapsed()).await?;
+        }
+    }
+
+    fn silence_of(&self, location: &Location) -> StoreError {
+        let message = format!("no answer came for {} s", self.timeout.as_secs_f64());
+        StoreError::new(location.to_string(), ErrorKind::TimedOut, message)
+    }
+
+    async fn retrying<'a, T>(
+        &'a self,
+        location: &Location,
+        mut counter: &'a AtomicU64,
+        request: impl Fn() -> BoxFuture<'a, Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
+        let (start, mut retries) = (Instant::now(), Retries::default());
+        let is_urgent = Arc::new(AtomicBool::new(true));
+        loop {
+            let turn = self.flow.enter(&is_urgent).await;
+            let under_way = UnderWay::new(&self.counters.in_flight);
+            add(counter, 1);
+            let answer = timeout(self.timeout, request()).await;
+            drop((turn, under_way));
+            match answer.unwrap_or_else(|_| Err(self.silence_of(location))) {
+                Ok(answer) => return Ok(answer),
+                Err(error) => counter = self.again(&error, &mut retries, start.elapsed()).await?,
+            }
+        }
+    }
+}
+
+/// The first bytes of one request's answer, and how long they took.
+async fn one_answer(
+    get: &Get<'_>,
+    range: Range<u64>,
+) -> Result<(Body, Bytes, Duration), StoreError> {
+    let start = Instant::now();
+    let mut body = get.client.get(get.object, range).await?;
+    loop {
+        match body.next().await {
+            Some(Ok(piece)) if piece.is_empty() => {}
+            Some(Ok(piece)) => return Ok((body, piece, start.elapsed())),
+            Some(Err(error)) => return Err(error),
+            None => return Err(get.error(ErrorKind::Broken, "the answer is empty")),
+        }
+    }
+}

@@ -1,0 +1,400 @@
+//! Fetching: where each byte that somebody waits for comes from, and what is fetched around it. Imports the cache, the
+//! engine and the flights.
+
+use super::client::{Client, Object};
+use super::counters::add;
+use super::engine::{Engine, Get, Sink};
+use super::error::{ErrorKind, StoreError};
+use super::flights::{Begun, CHUNK_BYTES, Flights, Share, around, fail, split};
+use super::flow::Permit;
+use super::keep::Keeper;
+use super::waiting::Waiting;
+use crate::format::Source;
+use crate::store::Cause;
+use crate::store::cache::{BLOCK_BYTES, Claim, Entry, Fetching, Unchecked};
+use bytes::Bytes;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+use tokio::task::spawn_blocking;
+use tokio::time::sleep;
+
+/// How often a block that another daemon fetches is looked at.
+const ELSEWHERE_PAUSE: Duration = Duration::from_millis(2);
+
+/// One version of an object: what reads it, what keeps it, and what is being fetched of it.
+pub(super) struct Fetcher {
+    pub(super) object: Object,
+    pub(super) client: Arc<dyn Client>,
+    pub(super) engine: Arc<Engine>,
+    pub(super) entry: Option<Arc<Entry>>,
+    flights: Mutex<Flights>,
+    /// The version is gone for good.
+    gone: OnceLock<StoreError>,
+}
+
+/// Where the bytes for one reader come from, other than from fetches that are under way.
+#[derive(Default)]
+struct Sources {
+    /// In the file.
+    present: Vec<Range<u64>>,
+    /// In the file, since before the machine was started.
+    unchecked: Vec<(Range<u64>, Unchecked)>,
+    /// Other daemons fetch these.
+    elsewhere: Vec<Range<u64>>,
+    /// Blocks to fetch and to keep, in order.
+    claimed: Vec<Fetching>,
+    /// The cache has no room for these.
+    unkept: Vec<Range<u64>>,
+}
+
+/// A fetch that is about to run.
+struct Start {
+    begun: Begun,
+    blocks: Vec<Fetching>,
+}
+
+impl Fetcher {
+    pub(super) fn new(
+        object: Object,
+        client: Arc<dyn Client>,
+        engine: Arc<Engine>,
+        entry: Option<Arc<Entry>>,
+    ) -> Arc<Self> {
+        let (flights, gone) = (Mutex::default(), OnceLock::new());
+        Arc::new(Self { object, client, engine, entry, flights, gone })
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, Flights> {
+        self.flights.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Why the object cannot be read any more.
+    pub(super) fn gone(&self) -> Option<&StoreError> {
+        self.gone.get()
+    }
+
+    fn block_range(&self, block: u64) -> Range<u64> {
+        let start = block * BLOCK_BYTES;
+        start..(start + BLOCK_BYTES).min(self.object.length_bytes)
+    }
+
+    /// What is fetched for `range`: whole chunks if more of them is likely to be read, else the blocks around it; only
+    /// the range itself if there is no room to keep more.
+    fn target(&self, range: &Range<u64>, is_bulk: bool) -> Range<u64> {
+        let length = self.object.length_bytes;
+        match &self.entry {
+            Some(entry) if entry.has_room() => {
+                let chunk = range.start / CHUNK_BYTES;
+                match is_bulk || self.lock().announced.contains(&chunk) {
+                    true => around(range, CHUNK_BYTES, length),
+                    false => around(range, BLOCK_BYTES, length),
+                }
+            }
+            _ => range.clone(),
+        }
+    }
+
+    /// Brings `part` of what somebody waits for. `is_bulk`: what lies around it is likely to be read.
+    pub(super) async fn bring(
+        self: Arc<Self>,
+        waiting: Arc<Waiting>,
+        part: Range<u64>,
+        cause: Cause,
+        is_bulk: bool,
+    ) {
+        let target = self.target(&part, is_bulk);
+        let (sources, starts) = {
+            let mut flights = self.lock();
+            let mut sources = self.sources(&mut flights, &waiting, &part, cause);
+            if let (Some(entry), true) = (&self.entry, !sources.claimed.is_empty()) {
+                let own = sources.claimed.iter().map(Fetching::block).collect::<Vec<_>>();
+                let others = (target.start / BLOCK_BYTES..target.end.div_ceil(BLOCK_BYTES))
+                    .filter(|block| !own.contains(block));
+                self.claim_more(&flights, entry, others, &mut sources.claimed);
+            }
+            let starts = self.starts(&mut flights, &waiting, (&part, cause), &mut sources);
+            (sources, starts)
+        };
+        for start in starts {
+            tokio::spawn(Arc::clone(&self).run(start, cause, None));
+        }
+        let Sources { present, unchecked, elsewhere, .. } = sources;
+        for part in present {
+            tokio::spawn(Arc::clone(&self).read_kept((Arc::clone(&waiting), part), cause));
+        }
+        for (part, unchecked) in unchecked {
+            let (fetcher, waiting) = (Arc::clone(&self), Arc::clone(&waiting));
+            tokio::spawn(async move {
+                // A block that is damaged is claimed anew.
+                let _ = spawn_blocking(move || drop(unchecked.check())).await;
+                fetcher.bring_later((waiting, part), cause);
+            });
+        }
+        for part in elsewhere {
+            add(&self.engine.counters.lock_joins, 1);
+            tokio::spawn(Arc::clone(&self).wait_elsewhere((Arc::clone(&waiting), part), cause));
+        }
+    }
+
+    /// Finds a source for each block of `part`.
+    fn sources(
+        &self,
+        flights: &mut Flights,
+        waiting: &Arc<Waiting>,
+        part: &Range<u64>,
+        cause: Cause,
+    ) -> Sources {
+        let mut sources = Sources::default();
+        let is_urgent = cause != Cause::Prefetch;
+        let has_room = self.entry.as_ref().is_some_and(|entry| entry.has_room());
+        for piece in
+            split(part.clone(), if self.entry.is_some() { BLOCK_BYTES } else { CHUNK_BYTES })
+        {
+            let block = piece.start / BLOCK_BYTES;
+            if let Some(entry) = &self.entry
+                && entry.is_present(&piece)
+            {
+                sources.present.push(piece);
+            } else if flights.join(waiting, &piece, is_urgent) {
+                add(&self.engine.counters.joins, 1);
+            } else if let (Some(entry), true) = (&self.entry, has_room) {
+                match entry.claim(block) {
+                    Claim::Fetch(fetching) => sources.claimed.push(fetching),
+                    Claim::Present => sources.present.push(piece),
+                    Claim::Elsewhere => sources.elsewhere.push(piece),
+                    Claim::Unchecked(unchecked) => sources.unchecked.push((piece, unchecked)),
+                    Claim::NoRoom => sources.unkept.push(piece),
+                }
+            } else {
+                sources.unkept.push(piece);
+            }
+        }
+        add(&self.engine.counters.no_room, sources.unkept.len() as u64);
+        sources
+    }
+
+    /// Claims further blocks that nobody fetches. If another daemon has the first of them, it has the others too.
+    fn claim_more(
+        &self,
+        flights: &Flights,
+        entry: &Arc<Entry>,
+        blocks: impl Iterator<Item = u64>,
+        claimed: &mut Vec<Fetching>,
+    ) {
+        for block in blocks {
+            let range = self.block_range(block);
+            if flights.keeps(&range) || entry.is_present(&range) {
+                continue;
+            }
+            match entry.claim(block) {
+                Claim::Fetch(fetching) => claimed.push(fetching),
+                Claim::Elsewhere if claimed.is_empty() => return,
+                Claim::NoRoom => return,
+                _ => {}
+            }
+        }
+    }
+
+    /// The fetches that begin now: of claimed blocks that lie side by side, and of what is not kept.
+    fn starts(
+        &self,
+        flights: &mut Flights,
+        waiting: &Arc<Waiting>,
+        (part, cause): (&Range<u64>, Cause),
+        sources: &mut Sources,
+    ) -> Vec<Start> {
+        let is_urgent = cause != Cause::Prefetch;
+        let mut starts = self.kept_starts(flights, is_urgent, std::mem::take(&mut sources.claimed));
+        for start in &starts {
+            let Range { start, end } = start.begun.range;
+            for piece in split(start.max(part.start)..end.min(part.end), BLOCK_BYTES) {
+                flights.join(waiting, &piece, is_urgent);
+            }
+        }
+        let mut unkept: Vec<Range<u64>> = Vec::new();
+        for piece in sources.unkept.drain(..) {
+            match unkept.last_mut() {
+                Some(last)
+                    if last.end == piece.start && !piece.start.is_multiple_of(CHUNK_BYTES) =>
+                {
+                    last.end = piece.end;
+                }
+                _ => unkept.push(piece),
+            }
+        }
+        for range in unkept {
+            let begun = flights.begin(range.clone(), false, is_urgent);
+            flights.join(waiting, &range, is_urgent);
+            starts.push(Start { begun, blocks: Vec::new() });
+        }
+        starts
+    }
+
+    fn kept_starts(
+        &self,
+        flights: &mut Flights,
+        is_urgent: bool,
+        mut claimed: Vec<Fetching>,
+    ) -> Vec<Start> {
+        claimed.sort_unstable_by_key(Fetching::block);
+        let mut runs: Vec<Vec<Fetching>> = Vec::new();
+        for fetching in claimed {
+            let start = fetching.range().start;
+            match runs.last_mut() {
+                Some(run)
+                    if !start.is_multiple_of(CHUNK_BYTES)
+                        && run.last().is_some_and(|last| last.range().end == start) =>
+                {
+                    run.push(fetching);
+                }
+                _ => runs.push(vec![fetching]),
+            }
+        }
+        let start = |blocks: Vec<Fetching>| {
+            let (first, last) = (blocks.first()?.range().start, blocks.last()?.range().end);
+            Some(Start { begun: flights.begin(first..last, true, is_urgent), blocks })
+        };
+        runs.into_iter().filter_map(start).collect()
+    }
+
+    /// Fetches a chunk that is announced into the cache. Gives the permit back if there is nothing to fetch.
+    pub(super) fn fill(self: &Arc<Self>, chunk: u64, permit: Permit) -> Option<Permit> {
+        let Some(entry) = self.entry.as_ref().filter(|_| self.gone.get().is_none()) else {
+            return Some(permit);
+        };
+        let starts = {
+            let (mut flights, mut claimed) = (self.lock(), Vec::new());
+            let range = chunk * CHUNK_BYTES..(chunk + 1) * CHUNK_BYTES;
+            let blocks = range.start / BLOCK_BYTES
+                ..range.end.min(self.object.length_bytes).div_ceil(BLOCK_BYTES);
+            self.claim_more(&flights, entry, blocks, &mut claimed);
+            self.kept_starts(&mut flights, false, claimed)
+        };
+        let mut permit = Some(permit);
+        for start in starts {
+            tokio::spawn(Arc::clone(self).run(start, Cause::Prefetch, permit.take()));
+        }
+        permit
+    }
+
+    /// Fetches one range.
+    async fn run(self: Arc<Self>, start: Start, cause: Cause, permit: Option<Permit>) {
+        let Start { begun, blocks } = start;
+        let counters = &self.engine.counters;
+        let get = Get {
+            client: &*self.client,
+            object: &self.object,
+            range: begun.range.clone(),
+            is_urgent: &begun.is_urgent,
+            counter: match cause {
+                Cause::Demand => &counters.gets_demand,
+                Cause::Prefetch => &counters.gets_prefetch,
+                Cause::Open => &counters.gets_open,
+            },
+        };
+        let fetcher = Arc::clone(&self);
+        let keeper = Keeper::new(blocks, move |block| fetcher.published(&block, cause));
+        let (number, offset) = (begun.number, begun.range.start);
+        let mut stream = Stream { fetcher: &self, number, offset, keeper };
+        let fetched = self.engine.get(get, permit, &mut stream).await;
+        stream.keeper.finish().await;
+        let (shares, passed) = self.lock().end(number);
+        match fetched {
+            Ok(()) => passed.into_iter().for_each(|share| self.bring_later(share, cause)),
+            Err(error) => {
+                if matches!(error.kind, ErrorKind::Changed | ErrorKind::NotFound) {
+                    let _ = self.gone.set(error.clone());
+                }
+                fail(&shares, &error);
+                fail(&passed, &error);
+            }
+        }
+    }
+
+    /// A block can be read from the file now. May block.
+    fn published(self: &Arc<Self>, block: &Range<u64>, cause: Cause) {
+        let shares = self.lock().published(block);
+        for share in shares {
+            if !self.read_now(&share) {
+                self.bring_later(share, cause);
+            }
+        }
+    }
+
+    /// Gives somebody bytes out of the file.
+    fn read_now(&self, (waiting, part): &Share) -> bool {
+        let Some(entry) = &self.entry else { return false };
+        let mut bytes = vec![0; (part.end - part.start) as usize];
+        match entry.file().read_exact_at(&mut bytes, part.start) {
+            Ok(()) => {
+                waiting.offer(part, part.start, &Bytes::from(bytes));
+                true
+            }
+            Err(error) => {
+                tracing::warn!("{}: the cache cannot be read: {error}", self.object.location);
+                entry.lose();
+                false
+            }
+        }
+    }
+
+    async fn read_kept(self: Arc<Self>, share: Share, cause: Cause) {
+        let fetcher = Arc::clone(&self);
+        let read = spawn_blocking(move || match fetcher.read_now(&share) {
+            true => None,
+            false => Some(share),
+        });
+        if let Ok(Some(share)) = read.await {
+            self.bring_later(share, cause);
+        }
+    }
+
+    async fn wait_elsewhere(self: Arc<Self>, share: Share, cause: Cause) {
+        let (waiting, part) = &share;
+        let block = part.start / BLOCK_BYTES;
+        while let Some(entry) = &self.entry
+            && waiting.is_waiting()
+            && !entry.is_present(part)
+            && entry.is_fetched_elsewhere(block)
+        {
+            sleep(ELSEWHERE_PAUSE).await;
+        }
+        if waiting.is_waiting() {
+            self.bring_later(share, cause);
+        }
+    }
+
+    /// Looks anew for the source of a part that has lost its own.
+    pub(super) fn bring_later(self: &Arc<Self>, (waiting, part): Share, cause: Cause) {
+        tokio::spawn(boxed(Arc::clone(self).bring(waiting, part, cause, false)));
+    }
+}
+
+/// A future whose type does not contain itself.
+fn boxed(
+    work: impl Future<Output = ()> + Send + 'static,
+) -> futures_util::future::BoxFuture<'static, ()> {
+    Box::pin(work)
+}
+
+/// Gives the bytes of a fetch to those who wait for them, and to the cache.
+struct Stream<'a> {
+    fetcher: &'a Arc<Fetcher>,
+    number: u64,
+    offset: u64,
+    keeper: Keeper,
+}
+
+impl Sink for Stream<'_> {
+    async fn push(&mut self, piece: Bytes) -> bool {
+        let offset = self.offset;
+        self.offset += piece.len() as u64;
+        let (shares, is_needed) = self.fetcher.lock().arrived(self.number, offset, &piece);
+        for (waiting, part) in &shares {
+            waiting.offer(part, offset, &piece);
+        }
+        self.keeper.push(offset, piece).await;
+        is_needed
+    }
+}

@@ -1,0 +1,167 @@
+//! The fetches of one object that are under way, and who waits for them. Imports `waiting`.
+
+use super::error::StoreError;
+use super::waiting::Waiting;
+use bytes::Bytes;
+use std::collections::HashSet;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Ranges of this length are fetched with one request, and none crosses a multiple of it: stores keep objects in parts
+/// of this length, and what lies in two of them costs more.
+pub(super) const CHUNK_BYTES: u64 = 8 << 20;
+
+/// A part of what somebody waits for, from one source.
+pub(super) type Share = (Arc<Waiting>, Range<u64>);
+
+/// What is being fetched of an object.
+#[derive(Default)]
+pub(super) struct Flights {
+    flights: Vec<Flight>,
+    last: u64,
+    /// Bytes that have passed already and are not readable yet: they are read from the file as soon as their block is
+    /// published.
+    passed: Vec<Share>,
+    /// Chunks that are announced.
+    pub(super) announced: HashSet<u64>,
+}
+
+struct Flight {
+    number: u64,
+    range: Range<u64>,
+    /// What lies before this has passed.
+    position: u64,
+    /// Whether its blocks are published.
+    is_kept: bool,
+    is_urgent: Arc<AtomicBool>,
+    shares: Vec<Share>,
+}
+
+/// What a fetch that has begun needs.
+pub(super) struct Begun {
+    pub(super) number: u64,
+    pub(super) range: Range<u64>,
+    pub(super) is_urgent: Arc<AtomicBool>,
+}
+
+impl Flights {
+    /// Notes a fetch.
+    pub(super) fn begin(&mut self, range: Range<u64>, is_kept: bool, is_urgent: bool) -> Begun {
+        self.last += 1;
+        let is_urgent = Arc::new(AtomicBool::new(is_urgent));
+        let begun =
+            Begun { number: self.last, range: range.clone(), is_urgent: Arc::clone(&is_urgent) };
+        let (number, position, shares) = (self.last, range.start, Vec::new());
+        self.flights.push(Flight { number, range, position, is_kept, is_urgent, shares });
+        begun
+    }
+
+    /// Lets somebody wait for a fetch that brings all of `part`, if there is one. `part` lies in one block.
+    pub(super) fn join(
+        &mut self,
+        waiting: &Arc<Waiting>,
+        part: &Range<u64>,
+        is_urgent: bool,
+    ) -> bool {
+        let covers = |flight: &&mut Flight| {
+            flight.range.start <= part.start
+                && part.end <= flight.range.end
+                && (flight.is_kept || flight.position <= part.start)
+        };
+        let Some(flight) = self.flights.iter_mut().find(covers) else { return false };
+        if is_urgent {
+            flight.is_urgent.store(true, Ordering::Relaxed);
+        }
+        let middle = flight.position.clamp(part.start, part.end);
+        if part.start < middle {
+            self.passed.push((Arc::clone(waiting), part.start..middle));
+        }
+        if middle < part.end {
+            flight.shares.push((Arc::clone(waiting), middle..part.end));
+        }
+        true
+    }
+
+    /// Whether a fetch brings this block into the cache.
+    pub(super) fn keeps(&self, block: &Range<u64>) -> bool {
+        let holds = |flight: &Flight| {
+            flight.is_kept && flight.range.start <= block.start && block.end <= flight.range.end
+        };
+        self.flights.iter().any(holds)
+    }
+
+    /// Bytes have come; gives who waits for some of them, and whether anybody waits for what follows.
+    pub(super) fn arrived(
+        &mut self,
+        number: u64,
+        offset: u64,
+        bytes: &Bytes,
+    ) -> (Vec<Share>, bool) {
+        let end = offset + bytes.len() as u64;
+        let Some(flight) = self.flights.iter_mut().find(|flight| flight.number == number) else {
+            return (Vec::new(), false);
+        };
+        flight.position = end;
+        let touched = |(_, part): &&Share| part.start < end && offset < part.end;
+        let shares = flight.shares.iter().filter(touched).cloned().collect();
+        flight.shares.retain(|(_, part)| part.end > end);
+        let is_needed =
+            flight.is_kept || flight.shares.iter().any(|(waiting, _)| waiting.is_waiting());
+        (shares, is_needed)
+    }
+
+    /// A block can be read from the file; gives who has missed bytes of it.
+    pub(super) fn published(&mut self, block: &Range<u64>) -> Vec<Share> {
+        self.take_passed(block)
+    }
+
+    fn take_passed(&mut self, range: &Range<u64>) -> Vec<Share> {
+        let lies_in = |(_, part): &mut Share| range.start <= part.start && part.end <= range.end;
+        self.passed.extract_if(.., lies_in).collect()
+    }
+
+    /// A fetch has ended. Its error is everybody's who waits for it; else gives who has missed bytes that the cache
+    /// did not take.
+    pub(super) fn end(&mut self, number: u64) -> (Vec<Share>, Vec<Share>) {
+        let Some(place) = self.flights.iter().position(|flight| flight.number == number) else {
+            return (Vec::new(), Vec::new());
+        };
+        let flight = self.flights.swap_remove(place);
+        let passed = if flight.is_kept { self.take_passed(&flight.range) } else { Vec::new() };
+        (flight.shares, passed)
+    }
+}
+
+/// Tells all of them that their bytes do not come.
+pub(super) fn fail(shares: &[Share], error: &StoreError) {
+    shares.iter().for_each(|(waiting, _)| waiting.fail(error));
+}
+
+/// `range` in pieces that cross no multiple of `length`.
+pub(super) fn split(range: Range<u64>, length: u64) -> impl Iterator<Item = Range<u64>> {
+    let mut next = range.start;
+    std::iter::from_fn(move || {
+        let start = next;
+        next = range.end.min((start / length + 1) * length);
+        (start < range.end).then_some(start..next)
+    })
+}
+
+/// The multiples of `length` around `range`, but not beyond `end`.
+pub(super) fn around(range: &Range<u64>, length: u64, end: u64) -> Range<u64> {
+    range.start - range.start % length..range.end.next_multiple_of(length).min(end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_are_split_at_multiples_and_widened_to_them() {
+        let pieces: Vec<_> = split(5..27, 10).collect();
+        assert_eq!(pieces, [5..10, 10..20, 20..27]);
+        assert_eq!(split(5..5, 10).count(), 0);
+        assert_eq!((around(&(5..11), 10, 17), around(&(10..20), 10, 99)), (0..17, 10..20));
+    }
+}

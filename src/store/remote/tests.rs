@@ -1,0 +1,225 @@
+//! Requests as the rules have them, in time that the tests control; parts, with and without a cache.
+
+use super::counters::Counters;
+use super::engine::{Engine, Get};
+use super::testing::{Answer, MemoryStore, content, location};
+use super::{CachePlace, ErrorKind, RemoteFigures, RemoteOptions, StoreError, Stores};
+use crate::format::Source;
+use crate::store::{Cause, Part};
+use bytes::Bytes;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::thread;
+use std::time::Duration;
+use tokio::time::Instant;
+
+const MIB: u64 = 1 << 20;
+
+fn engine() -> Engine {
+    Engine::new(&RemoteOptions::default(), Arc::new(Counters::default()))
+}
+
+async fn get(
+    engine: &Engine,
+    store: &MemoryStore,
+    range: Range<u64>,
+) -> Result<Vec<u8>, StoreError> {
+    let mut pieces: Vec<Bytes> = Vec::new();
+    let get = Get {
+        client: store,
+        object: &store.object(),
+        range,
+        is_urgent: &Arc::new(AtomicBool::new(true)),
+        counter: &engine.counters.gets_demand,
+    };
+    engine.get(get, None, &mut pieces).await.map(|()| pieces.concat())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_breaks_goes_on_at_its_byte() {
+    let (engine, store) = (engine(), MemoryStore::new(100_000));
+    store.answer([Answer::Breaks(30_000), Answer::Hangs(20_000), Answer::Fails(ErrorKind::Broken)]);
+    let found = get(&engine, &store, 1_000..91_000).await.unwrap();
+    assert!(found == content(100_000)[1_000..91_000]);
+    let starts: Vec<u64> = store.asked().iter().map(|range| range.start).collect();
+    assert_eq!(starts, [1_000, 31_000, 51_000, 51_000]);
+    let figures = engine.counters.figures();
+    assert_eq!((figures.gets(), figures.fetched_bytes, figures.in_flight), (4, 90_000, 0));
+    assert_eq!((figures.retries_broken, figures.retries_timed_out), (2, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_fails_for_a_while_is_asked_again_and_one_that_refuses_is_not() {
+    let (engine, store) = (engine(), MemoryStore::new(1_000));
+    store.answer([Answer::Fails(ErrorKind::Unavailable); 8]);
+    assert!(get(&engine, &store, 0..1_000).await.is_ok());
+    store.answer([Answer::Fails(ErrorKind::Unavailable); 9]);
+    let error = get(&engine, &store, 0..1_000).await.unwrap_err();
+    assert_eq!((error.kind, store.asked().len()), (ErrorKind::Unavailable, 18));
+    for kind in [ErrorKind::Denied, ErrorKind::Changed, ErrorKind::NotFound, ErrorKind::Malformed] {
+        store.answer([Answer::Fails(kind)]);
+        assert_eq!(get(&engine, &store, 0..1_000).await.unwrap_err().kind, kind);
+    }
+    assert_eq!((store.asked().len(), engine.counters.figures().failures), (22, 5));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_hangs_is_given_up_within_a_minute_or_so() {
+    let (engine, store) = (engine(), MemoryStore::new(1_000));
+    store.answer([Answer::Hangs(0); 100]);
+    let start = Instant::now();
+    let error = get(&engine, &store, 0..1_000).await.unwrap_err();
+    assert_eq!(error.kind, ErrorKind::TimedOut);
+    assert!((50..75).contains(&start.elapsed().as_secs()), "{:?}", start.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_pause_that_a_throttling_store_asks_for_is_kept() {
+    let (engine, store) = (engine(), MemoryStore::new(1_000));
+    store.answer([Answer::Throttled(Duration::from_secs(4))]);
+    let start = Instant::now();
+    assert!(get(&engine, &store, 0..1_000).await.is_ok());
+    assert!((4_000..4_100).contains(&start.elapsed().as_millis()), "{:?}", start.elapsed());
+    assert_eq!(engine.counters.figures().retries_throttled, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_takes_long_is_sent_twice_and_the_first_answer_wins() {
+    let (engine, store) = (engine(), MemoryStore::new(1_000));
+    for _ in 0..40 {
+        assert!(get(&engine, &store, 0..1_000).await.is_ok());
+    }
+    store.answer([Answer::After(Duration::from_secs(2))]);
+    let start = Instant::now();
+    assert!(get(&engine, &store, 0..1_000).await.unwrap() == content(1_000));
+    assert!((50..70).contains(&start.elapsed().as_millis()), "{:?}", start.elapsed());
+    let figures = engine.counters.figures();
+    assert_eq!((figures.gets_hedge, figures.hedges_won, figures.in_flight), (1, 1, 0));
+    // The second one fails: the first one still counts.
+    store.answer([Answer::After(Duration::from_secs(2)), Answer::Fails(ErrorKind::Throttled)]);
+    assert!(get(&engine, &store, 0..1_000).await.is_ok());
+    store.answer([Answer::After(Duration::from_secs(2))]);
+    let start = Instant::now();
+    assert!(get(&engine, &store, 0..1_000).await.is_ok());
+    assert_eq!(start.elapsed().as_secs(), 2, "none is sent twice after a 503");
+}
+
+fn stores(store: &Arc<MemoryStore>, cache: Option<&Path>) -> Arc<Stores> {
+    let cache = cache.map_or(CachePlace::None, |place| CachePlace::Directory(place.to_owned()));
+    // On a busy machine any request may take long.
+    let options = RemoteOptions { cache, hedge: false, ..RemoteOptions::default() };
+    let store = Arc::clone(store);
+    Stores::with(options, move |_, _| Ok(Arc::clone(&store) as Arc<_>))
+}
+
+fn read(part: &Part, range: Range<u64>) -> Vec<u8> {
+    let mut bytes = vec![0; (range.end - range.start) as usize];
+    let length = bytes.len();
+    part.read(&mut bytes, range.start, length).unwrap();
+    bytes
+}
+
+fn figures(stores: &Stores) -> RemoteFigures {
+    stores.counters().figures()
+}
+
+#[test]
+fn a_part_without_a_cache_fetches_exactly_what_is_read_and_more_to_open_it() {
+    let store = MemoryStore::new(20 << 20);
+    let (stores, all) = (stores(&store, None), content(20 << 20));
+    let part = stores.open(&location()).unwrap();
+    assert!(part.file().is_none());
+    assert!(read(&part, 5_000..6_000) == all[5_000..6_000]);
+    // Across a boundary: two requests.
+    assert!(read(&part, 8 * MIB - 10..8 * MIB + 10) == all[(8 << 20) - 10..(8 << 20) + 10]);
+    assert_eq!(store.asked()[0], 5_000..6_000);
+    assert_eq!(figures(&stores).fetched_bytes, 1_020);
+    assert_eq!((store.asked().len(), figures(&stores).used_bytes), (3, 1_020));
+    let mut header = [0; 100];
+    for place in [0, 300, 50_000, 200_000] {
+        part.read_exact_at(&mut header, place).unwrap();
+        assert!(header[..] == all[place as usize..][..100]);
+    }
+    assert_eq!(store.asked().len(), 4, "they lie close together");
+    let small = stores.small(&location()).unwrap().unwrap();
+    assert!(small == all);
+}
+
+#[test]
+fn a_part_with_a_cache_fetches_each_block_once() {
+    let directory = tempfile::tempdir().unwrap();
+    let (length, store) = (20_000_000, MemoryStore::new(20_000_000));
+    let (stores, all) = (stores(&store, Some(directory.path())), content(length));
+    let part = stores.open(&location()).unwrap();
+    thread::scope(|scope| {
+        for reader in 0..8_u64 {
+            let (part, all) = (&part, &all);
+            scope.spawn(move || {
+                for step in 0..40 {
+                    let start = (step * 7_919_777 + reader * 1_234_567) % 19_800_000;
+                    let range = start..start + 150_000;
+                    let bytes = read(part, range.clone());
+                    assert!(bytes == all[start as usize..range.end as usize], "{range:?}");
+                }
+            });
+        }
+    });
+    assert!(read(&part, 0..length as u64) == all);
+    let figures = figures(&stores);
+    assert_eq!(figures.fetched_bytes, length as u64, "each byte came once");
+    let requests = store.asked().len();
+    assert!(read(&part, 0..length as u64) == all);
+    assert_eq!(store.asked().len(), requests);
+}
+
+#[test]
+fn what_is_announced_comes_in_whole_chunks_before_it_is_read() {
+    let directory = tempfile::tempdir().unwrap();
+    let (length, store) = (30_000_000, MemoryStore::new(30_000_000));
+    let (stores, all) = (stores(&store, Some(directory.path())), content(length));
+    let part = stores.open(&location()).unwrap();
+    let crate::store::Bytes::Remote(remote) = part.bytes() else { panic!("it is remote") };
+    for start in [25_000_000, 100, 9_000_000, 17_000_000, 200, 29_000_000] {
+        remote.announce(start..start + 1_000);
+    }
+    assert!(read(&part, 17_000_000..17_200_000) == all[17_000_000..17_200_000]);
+    assert!(part.wait(0..length as u64, Cause::Demand).is_ok());
+    assert!(read(&part, 0..length as u64) == all);
+    let mut asked = store.asked();
+    asked.sort_by_key(|range| range.start);
+    assert_eq!(asked, [0..8 * MIB, 8 * MIB..16 * MIB, 16 * MIB..24 * MIB, 24 * MIB..30_000_000]);
+}
+
+#[test]
+fn an_object_that_has_changed_gives_nothing_any_more() {
+    let store = MemoryStore::new(1_000_000);
+    let stores = stores(&store, None);
+    let part = stores.open(&location()).unwrap();
+    assert!(read(&part, 0..10) == content(10));
+    store.answer([Answer::Fails(ErrorKind::Changed)]);
+    for _ in 0..3 {
+        let error = part.read(&mut [0; 10], 500, 10).unwrap_err();
+        assert!(error.to_string().contains("as the test wants"), "{error}");
+    }
+    assert_eq!(store.asked().len(), 2);
+}
+
+#[test]
+fn a_block_that_is_not_trusted_is_fetched_once_more() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = MemoryStore::new(3_000_000);
+    let stores = stores(&store, Some(directory.path()));
+    let part = stores.open(&location()).unwrap();
+    let crate::store::Bytes::Remote(remote) = part.bytes() else { panic!("it is remote") };
+    assert!(!remote.distrust(5..10));
+    read(&part, 1_200_000..1_300_000);
+    // Its readers are served before it is kept.
+    while remote.pin(&(MIB..2 * MIB)).is_none() {
+        thread::yield_now();
+    }
+    assert!(remote.distrust(1_200_000..1_300_000));
+    read(&part, 1_200_000..1_300_000);
+    assert_eq!(store.asked(), [MIB..2 * MIB, MIB..2 * MIB]);
+}

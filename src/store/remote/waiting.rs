@@ -1,0 +1,87 @@
+//! A range that a reader waits for, and the pieces of it that have come. Imports the errors.
+
+use super::error::StoreError;
+use bytes::Bytes;
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+type Then = Box<dyn FnOnce(Result<Vec<Bytes>, StoreError>) + Send>;
+
+/// A range that somebody waits for.
+pub(super) struct Waiting {
+    range: Range<u64>,
+    state: Mutex<State>,
+}
+
+struct State {
+    /// By their places; none overlaps another.
+    pieces: BTreeMap<u64, Bytes>,
+    missing_bytes: u64,
+    /// `None` once the wait has ended.
+    then: Option<Then>,
+    is_wanted: Box<dyn Fn() -> bool + Send>,
+}
+
+impl Waiting {
+    /// `then` is called once, with all of the range in order or with an error. `is_wanted` tells whether anybody still
+    /// listens.
+    pub(super) fn new(
+        range: Range<u64>,
+        is_wanted: impl Fn() -> bool + Send + 'static,
+        then: impl FnOnce(Result<Vec<Bytes>, StoreError>) + Send + 'static,
+    ) -> Self {
+        let (then, is_wanted): (Then, Box<dyn Fn() -> bool + Send>) =
+            (Box::new(then), Box::new(is_wanted));
+        let (pieces, missing_bytes) = (BTreeMap::new(), range.end - range.start);
+        let state = State { pieces, missing_bytes, then: Some(then), is_wanted };
+        Self { range, state: Mutex::new(state) }
+    }
+
+    pub(super) fn range(&self) -> &Range<u64> {
+        &self.range
+    }
+
+    /// Whether the wait goes on, and somebody listens.
+    pub(super) fn is_waiting(&self) -> bool {
+        let state = self.lock();
+        state.then.is_some() && (state.is_wanted)()
+    }
+
+    /// Takes what of `bytes` at `offset` lies in `part`, a part of the range that comes from one source.
+    pub(super) fn offer(&self, part: &Range<u64>, offset: u64, bytes: &Bytes) {
+        let end = part.end.min(offset + bytes.len() as u64);
+        let start = part.start.max(offset);
+        if start >= end {
+            return;
+        }
+        let piece = bytes.slice((start - offset) as usize..(end - offset) as usize);
+        let mut state = self.lock();
+        if state.pieces.insert(start, piece).is_none() {
+            state.missing_bytes = state.missing_bytes.saturating_sub(end - start);
+        }
+        if state.missing_bytes > 0 {
+            return;
+        }
+        let pieces = std::mem::take(&mut state.pieces).into_values().collect();
+        if let Some(then) = state.then.take() {
+            drop(state);
+            then(Ok(pieces));
+        }
+    }
+
+    /// The bytes do not come.
+    pub(super) fn fail(&self, error: &StoreError) {
+        let mut state = self.lock();
+        let then = state.then.take();
+        state.pieces.clear();
+        drop(state);
+        if let Some(then) = then {
+            then(Err(error.clone()));
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
