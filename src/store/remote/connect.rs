@@ -1,5 +1,6 @@
 //! From a location to the client that reads it.
 
+use super::clients::{Environment, Http, S3};
 #[cfg(feature = "hdfs")]
 use super::hdfs;
 use super::{Client, ErrorKind, Location, RemoteOptions, Scheme, StoreError};
@@ -14,13 +15,15 @@ pub fn connect(
     location: &Location,
     options: &RemoteOptions,
 ) -> Result<Arc<dyn Client>, StoreError> {
-    match location.scheme {
+    let environment = Environment::of_process();
+    Ok(match location.scheme {
+        Scheme::S3 => Arc::new(S3::new(location, options, &environment)?),
+        Scheme::Http | Scheme::Https => Arc::new(Http::new(location, options, &environment)?),
         #[cfg(feature = "hdfs")]
-        Scheme::Hdfs => hdfs::connect(location, options),
-        _ => Err(StoreError::new(
-            location.to_string(),
-            ErrorKind::Refused,
-            "this build cannot read from there",
-        )),
-    }
+        Scheme::Hdfs => hdfs::connect(location, options)?,
+        _ => {
+            let why = "this build cannot read from there";
+            return Err(StoreError::new(location.to_string(), ErrorKind::Refused, why));
+        }
+    })
 }

@@ -5,6 +5,8 @@
 #[cfg(feature = "remote")]
 mod client;
 #[cfg(feature = "remote")]
+mod clients;
+#[cfg(feature = "remote")]
 mod connect;
 #[cfg_attr(not(feature = "remote"), allow(dead_code))]
 mod counters;

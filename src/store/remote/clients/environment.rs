@@ -1,0 +1,156 @@
+//! The environment of the process, which the stores' own programs read, too; and files with credentials, which are
+//! read again when they change.
+
+use crate::store::remote::{ErrorKind, Location, RemoteOptions, Scheme, StoreError};
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant, SystemTime};
+
+/// How often a file is looked at.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// Variables by name; a test brings its own.
+#[derive(Clone, Default)]
+pub(super) struct Environment {
+    variables: BTreeMap<String, String>,
+}
+
+impl Environment {
+    /// That of the process, without what is not UTF-8.
+    pub(super) fn of_process() -> Self {
+        let text = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
+            Some((name.into_string().ok()?, value.into_string().ok()?))
+        };
+        Self { variables: std::env::vars_os().filter_map(text).collect() }
+    }
+
+    #[cfg(test)]
+    pub(super) fn of(variables: &[(&str, &str)]) -> Self {
+        let own = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+        Self { variables: variables.iter().map(own).collect() }
+    }
+
+    /// The first of these variables that is set and not empty.
+    pub(super) fn first(&self, names: &[&str]) -> Option<&str> {
+        let mut values = names.iter().filter_map(|name| self.variables.get(*name));
+        values.find(|value| !value.is_empty()).map(String::as_str)
+    }
+
+    /// All variables whose names begin so.
+    pub(super) fn starting_with<'a>(
+        &'a self,
+        prefix: &'a str,
+    ) -> impl Iterator<Item = (&'a str, &'a str)> {
+        let all = self.variables.range(prefix.to_owned()..);
+        all.take_while(move |(name, _)| name.starts_with(prefix)).map(|(n, v)| (&**n, &**v))
+    }
+
+    /// A file or directory in the home directory.
+    pub(super) fn in_home(&self, path: &str) -> Option<PathBuf> {
+        Some(Path::new(self.first(&["HOME"])?).join(path))
+    }
+
+    /// The file of credentials for the scheme of `location`: what the option names, which may be a name in systemd's
+    /// directory of credentials; or, there, the one that is called like the scheme.
+    pub(super) fn credentials(
+        &self,
+        location: &Location,
+        options: &RemoteOptions,
+    ) -> Option<PathBuf> {
+        let directory = self.first(&["CREDENTIALS_DIRECTORY"]).map(Path::new);
+        let inside = |name: &Path| {
+            let path = directory?.join(name);
+            path.is_file().then_some(path)
+        };
+        if let Some(path) = &options.credentials {
+            let is_name = path.components().count() == 1 && !path.exists();
+            return is_name.then(|| inside(path)).flatten().or_else(|| Some(path.clone()));
+        }
+        let scheme = match location.scheme {
+            Scheme::Http => Scheme::Https,
+            scheme => scheme,
+        };
+        inside(Path::new(scheme.name()))
+    }
+}
+
+/// A file whose meaning is kept until the file changes.
+pub(super) struct Watched<T> {
+    path: PathBuf,
+    parse: fn(&str) -> Result<T, String>,
+    kept: Mutex<Option<Kept<T>>>,
+}
+
+struct Kept<T> {
+    looked: Instant,
+    version: (Option<SystemTime>, u64),
+    value: Arc<T>,
+}
+
+impl<T> Watched<T> {
+    pub(super) fn new(path: PathBuf, parse: fn(&str) -> Result<T, String>) -> Self {
+        Self { path, parse, kept: Mutex::new(None) }
+    }
+
+    /// What the file says now, or said a second ago.
+    pub(super) fn get(&self) -> Result<Arc<T>, StoreError> {
+        let mut kept = self.kept.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if let Some(kept) = kept.as_ref().filter(|kept| kept.looked.elapsed() < LOOK_EVERY) {
+            return Ok(Arc::clone(&kept.value));
+        }
+        let wrong =
+            |why: String| StoreError::new(self.path.display().to_string(), ErrorKind::Denied, why);
+        let version = self.version().map_err(|e| wrong(e.to_string()))?;
+        if let Some(kept) = kept.as_mut().filter(|kept| kept.version == version) {
+            kept.looked = Instant::now();
+            return Ok(Arc::clone(&kept.value));
+        }
+        let text = std::fs::read_to_string(&self.path).map_err(|e| wrong(e.to_string()))?;
+        let value = Arc::new((self.parse)(&text).map_err(wrong)?);
+        *kept = Some(Kept { looked: Instant::now(), version, value: Arc::clone(&value) });
+        Ok(value)
+    }
+
+    fn version(&self) -> io::Result<(Option<SystemTime>, u64)> {
+        let metadata = std::fs::metadata(&self.path)?;
+        Ok((metadata.modified().ok(), metadata.len()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_read_again_when_it_changes() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("token");
+        std::fs::write(&path, "first").expect("write");
+        let watched = Watched::new(path.clone(), |text| Ok(text.trim().to_owned()));
+        assert_eq!(*watched.get().expect("a token"), "first");
+        std::fs::write(&path, "the second").expect("write");
+        std::thread::sleep(LOOK_EVERY + Duration::from_millis(50));
+        assert_eq!(*watched.get().expect("a token"), "the second");
+    }
+
+    #[test]
+    fn credentials_are_found_by_name_in_the_directory_of_systemd() {
+        let directory = tempfile::tempdir().expect("a directory");
+        std::fs::write(directory.path().join("s3"), "").expect("write");
+        std::fs::write(directory.path().join("other"), "").expect("write");
+        let path = directory.path().to_string_lossy().into_owned();
+        let environment = Environment::of(&[("CREDENTIALS_DIRECTORY", &path)]);
+        let location = |url| Location::parse(url).expect("a URL").expect("a location");
+        let find = |url, name: Option<&str>| {
+            let credentials = name.map(PathBuf::from);
+            environment
+                .credentials(&location(url), &RemoteOptions { credentials, ..Default::default() })
+        };
+        assert_eq!(find("s3://b/k", None), Some(directory.path().join("s3")));
+        assert_eq!(find("gs://b/k", None), None);
+        assert_eq!(find("gs://b/k", Some("other")), Some(directory.path().join("other")));
+        assert_eq!(find("gs://b/k", Some("/etc/other")), Some(PathBuf::from("/etc/other")));
+    }
+}

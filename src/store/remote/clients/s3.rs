@@ -1,0 +1,233 @@
+//! S3 and what speaks its protocol: requests signed with the credentials of `object_store`, keys exactly as they are.
+
+use super::answer::header;
+use super::aws::{self, Settings};
+use super::environment::Environment;
+use super::listing::{self, Page};
+use super::web::{Web, checked_body, described, malformed, range_header};
+use crate::store::remote::{Body, Client, ErrorKind, Location, Object, RemoteOptions, StoreError};
+use futures_util::future::BoxFuture;
+use futures_util::stream::BoxStream;
+use object_store::aws::{AwsAuthorizer, AwsCredential};
+use object_store::client::{HttpRequest, HttpRequestBody};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use reqwest::header::{HeaderMap, HeaderValue, IF_MATCH, RANGE};
+use reqwest::{Method, Request, Response, Url};
+use std::ops::Range;
+use std::sync::RwLock;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+/// What is encoded in a key, as the signature demands.
+pub(super) const KEY: &AsciiSet =
+    &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'/');
+/// The same in a query.
+pub(super) const VALUE: &AsciiSet = &KEY.add(b'/');
+
+/// A bucket.
+pub(super) struct S3 {
+    web: Web,
+    settings: Settings,
+    bucket: String,
+    /// Where the bucket lies, as soon as the store says that it lies elsewhere.
+    region: RwLock<String>,
+    /// The credentials do not allow to read versions by name: ETags must do.
+    without_versions: AtomicBool,
+}
+
+impl S3 {
+    pub(super) fn new(
+        location: &Location,
+        options: &RemoteOptions,
+        environment: &Environment,
+    ) -> Result<Self, StoreError> {
+        let settings = aws::settings(location, options, environment)?;
+        Ok(Self {
+            web: Web::new(&settings.web)?,
+            bucket: location.authority.clone(),
+            region: RwLock::new(settings.region.clone()),
+            settings,
+            without_versions: AtomicBool::new(false),
+        })
+    }
+
+    fn region(&self) -> String {
+        self.region.read().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
+    }
+
+    /// The URL of a key in this region, with a query.
+    fn url(&self, region: &str, key: &str, query: &str) -> String {
+        let bucket = &self.bucket;
+        let key = utf8_percent_encode(key, KEY);
+        let endpoint = match &self.settings.endpoint {
+            Some(endpoint) => endpoint.clone(),
+            None => {
+                let china = if region.starts_with("cn-") { ".cn" } else { "" };
+                format!("https://s3.{region}.amazonaws.com{china}")
+            }
+        };
+        let endpoint = endpoint.trim_end_matches('/');
+        match (self.settings.path_style, endpoint.split_once("://")) {
+            (false, Some((scheme, host))) => format!("{scheme}://{bucket}.{host}/{key}{query}"),
+            _ => format!("{endpoint}/{bucket}/{key}{query}"),
+        }
+    }
+
+    async fn request(
+        &self,
+        location: &Location,
+        query: &str,
+        (method, headers): (Method, &HeaderMap),
+    ) -> Result<Request, StoreError> {
+        let refused = |why: String| StoreError::new(location.to_string(), ErrorKind::Refused, why);
+        let region = self.region();
+        let url = self.url(&region, &location.key, query);
+        let mut request = HttpRequest::new(HttpRequestBody::empty());
+        *request.method_mut() = method;
+        *request.uri_mut() = url.parse().map_err(|_| refused("this key is no URL".into()))?;
+        *request.headers_mut() = headers.clone();
+        if let Some(provider) = &self.settings.credentials {
+            let credential = provider.get_credential().await;
+            let credential = credential.map_err(|e| aws::missing(location, &e))?;
+            check_credential(location, &credential)?;
+            AwsAuthorizer::new(&credential, "s3", &region)
+                .with_request_payer(self.settings.requester_pays)
+                .try_authorize(&mut request, None)
+                .map_err(|e| refused(e.to_string()))?;
+        }
+        let url = Url::parse(&request.uri().to_string()).map_err(|e| refused(e.to_string()))?;
+        let mut signed = Request::new(request.method().clone(), url);
+        *signed.headers_mut() = std::mem::take(request.headers_mut());
+        Ok(signed)
+    }
+
+    /// Sends a request, once more if the store says that the bucket lies in another region.
+    async fn send(
+        &self,
+        location: &Location,
+        query: &str,
+        (method, headers): (Method, &HeaderMap),
+    ) -> Result<Response, StoreError> {
+        let request = self.request(location, query, (method.clone(), headers)).await?;
+        let tried = self.region();
+        let (answer, error) = match self.web.try_send(location, request).await {
+            Ok(answer) if answer.status().is_success() => return Ok(answer),
+            Ok(answer) => (answer.headers().clone(), None),
+            Err(refused) => (refused.headers, Some(refused.error)),
+        };
+        let region = header(&answer, "x-amz-bucket-region").unwrap_or(&tried);
+        let is_name = |text: &str| text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-');
+        if region != tried && is_name(region) {
+            *self.region.write().unwrap_or_else(std::sync::PoisonError::into_inner) = region.into();
+            let request = self.request(location, query, (method, headers)).await?;
+            let answer = self.web.send(location, request).await?;
+            if answer.status().is_success() {
+                return Ok(answer);
+            }
+        }
+        Err(error.unwrap_or_else(|| {
+            let why = "the bucket lies elsewhere: give its region or endpoint";
+            StoreError::new(location.to_string(), ErrorKind::Refused, why)
+        }))
+    }
+
+    async fn look_up(&self, location: &Location) -> Result<Object, StoreError> {
+        let none = HeaderMap::new();
+        let answer = match self.send(location, "", (Method::HEAD, &none)).await {
+            // An answer to HEAD has no body that says why.
+            Err(error) if matches!(error.status, Some(400 | 401 | 403)) => {
+                let first = headers_of(location, &[(RANGE, "bytes=0-0")])?;
+                return match self.send(location, "", (Method::GET, &first)).await {
+                    Err(said) if said.status == error.status => Err(said),
+                    _ => Err(error),
+                };
+            }
+            answer => answer?,
+        };
+        let mut object = described(location, answer.headers())?;
+        let version = header(answer.headers(), "x-amz-version-id").filter(|id| *id != "null");
+        object.version_id = version.map(str::to_owned);
+        if object.version_id.is_none() && object.etag.is_none() && object.modified.is_none() {
+            return Err(malformed(location, "the store gives neither version nor ETag nor date"));
+        }
+        Ok(object)
+    }
+
+    async fn read(&self, object: &Object, range: Range<u64>) -> Result<Body, StoreError> {
+        let location = &object.location;
+        let mut headers = headers_of(location, &[(RANGE, &range_header(&range))])?;
+        if let Some(etag) = &object.etag {
+            headers.insert(IF_MATCH, value(location, etag)?);
+        }
+        let by_name = object.version_id.as_ref().filter(|_| !self.without_versions.load(Relaxed));
+        if let Some(id) = by_name {
+            let query = format!("?versionId={}", utf8_percent_encode(id, VALUE));
+            match self.send(location, &query, (Method::GET, &headers)).await {
+                // GetObjectVersion is a permission of its own. The ETag pins the version, too.
+                Err(error) if error.status == Some(403) && object.etag.is_some() => {
+                    let Ok(answer) = self.send(location, "", (Method::GET, &headers)).await else {
+                        return Err(error);
+                    };
+                    self.without_versions.store(true, Relaxed);
+                    return checked_body(object, &range, answer);
+                }
+                answer => return checked_body(object, &range, answer?),
+            }
+        }
+        let answer = self.send(location, "", (Method::GET, &headers)).await?;
+        checked_body(object, &range, answer)
+    }
+
+    async fn page(&self, prefix: &Location, token: Option<String>) -> Result<Page, StoreError> {
+        let bucket = Location { key: String::new(), ..prefix.clone() };
+        let mut query = String::from("?");
+        if let Some(token) = token {
+            query += &format!("continuation-token={}&", utf8_percent_encode(&token, VALUE));
+        }
+        query += &format!("list-type=2&prefix={}", utf8_percent_encode(&prefix.key, VALUE));
+        let answer = self.send(&bucket, &query, (Method::GET, &HeaderMap::new())).await;
+        let answer = answer.map_err(|e| StoreError { url: prefix.to_string(), ..e })?;
+        let xml = Web::text(prefix, answer, listing::PAGE_BYTES).await?;
+        listing::s3_page(prefix, &xml)
+    }
+}
+
+/// The signer takes it for granted that these can be headers.
+fn check_credential(location: &Location, credential: &AwsCredential) -> Result<(), StoreError> {
+    let token = credential.token.as_deref().unwrap_or_default();
+    if [&credential.key_id, token].iter().all(|text| HeaderValue::from_str(text).is_ok()) {
+        return Ok(());
+    }
+    let why = "the AWS credentials have characters that cannot be part of credentials";
+    Err(StoreError::new(location.to_string(), ErrorKind::Denied, why))
+}
+
+/// A value of a header.
+pub(super) fn value(location: &Location, text: &str) -> Result<HeaderValue, StoreError> {
+    HeaderValue::from_str(text).map_err(|_| malformed(location, "the store's words cannot be sent"))
+}
+
+/// Headers of a request.
+pub(super) fn headers_of(
+    location: &Location,
+    pairs: &[(reqwest::header::HeaderName, &str)],
+) -> Result<HeaderMap, StoreError> {
+    pairs.iter().map(|(name, text)| Ok((name.clone(), value(location, text)?))).collect()
+}
+
+impl Client for S3 {
+    fn head<'a>(&'a self, location: &'a Location) -> BoxFuture<'a, Result<Object, StoreError>> {
+        Box::pin(self.look_up(location))
+    }
+
+    fn get<'a>(
+        &'a self,
+        object: &'a Object,
+        range: Range<u64>,
+    ) -> BoxFuture<'a, Result<Body, StoreError>> {
+        Box::pin(self.read(object, range))
+    }
+
+    fn list<'a>(&'a self, prefix: &'a Location) -> BoxStream<'a, Result<Object, StoreError>> {
+        listing::pages(move |token| Box::pin(self.page(prefix, token)))
+    }
+}

@@ -1,0 +1,391 @@
+//! One HTTP request and its answer: connections, TLS, what a refusal means, and whether a range is the range that was
+//! asked for. All clients but HDFS's stand on it.
+
+use super::answer::{self, ContentRange};
+use crate::store::remote::{Body, ErrorKind, Location, Object, RemoteOptions, StoreError};
+use bytes::Bytes;
+use futures_util::stream::{Stream, StreamExt};
+use object_store::ClientOptions;
+use object_store::client::{HttpClient, HttpConnector};
+use reqwest::header::{CONTENT_LENGTH, HeaderMap};
+use reqwest::{Certificate, Client, ClientBuilder, Request, Response, StatusCode};
+use std::error::Error;
+use std::ops::Range;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::{Duration, SystemTime};
+
+/// What is read of the body of a refusal, in bytes.
+const COMPLAINT_BYTES: usize = 16 << 10;
+/// How long the body of a refusal is waited for.
+const COMPLAINT_PATIENCE: Duration = Duration::from_secs(2);
+/// For connections to stores and to services that give out credentials.
+const CONNECT_PATIENCE: Duration = Duration::from_secs(10);
+
+/// An answer that refuses.
+pub(super) struct Refused {
+    pub(super) headers: HeaderMap,
+    pub(super) error: StoreError,
+}
+
+/// Without an answer.
+impl From<StoreError> for Refused {
+    fn from(error: StoreError) -> Self {
+        Self { headers: HeaderMap::new(), error }
+    }
+}
+
+/// Connections to servers.
+#[derive(Debug, Clone)]
+pub(super) struct Web {
+    client: Client,
+}
+
+impl Web {
+    /// With the certificates that the options add.
+    pub(super) fn new(options: &RemoteOptions) -> Result<Self, StoreError> {
+        let client = build(&certificates(options)?, |builder| {
+            // Many connections, for each gives only so much; HTTP/2 would put all requests on one.
+            let builder = builder.http1_only().pool_max_idle_per_host(options.max_in_flight.max(8));
+            builder.connect_timeout(CONNECT_PATIENCE).tcp_nodelay(true)
+        })?;
+        Ok(Self { client })
+    }
+
+    /// Sends a request. An answer is one of success or a redirection; all others are errors.
+    pub(super) async fn send(
+        &self,
+        location: &Location,
+        request: Request,
+    ) -> Result<Response, StoreError> {
+        self.try_send(location, request).await.map_err(|refused| refused.error)
+    }
+
+    /// As [`Self::send`], with the headers of a refusal.
+    pub(super) async fn try_send(
+        &self,
+        location: &Location,
+        request: Request,
+    ) -> Result<Response, Refused> {
+        let answer = self.client.execute(request).await.map_err(|e| failed(location, e))?;
+        let status = answer.status();
+        if status.is_success() || status.is_redirection() {
+            return Ok(answer);
+        }
+        let headers = answer.headers().clone();
+        let body = complaint_of(answer).await;
+        let error = refusal(location, status, &headers, &body);
+        Err(Refused { headers, error })
+    }
+
+    /// The whole body of an answer of at most `limit` bytes, such as a list.
+    pub(super) async fn text(
+        location: &Location,
+        answer: Response,
+        limit: usize,
+    ) -> Result<String, StoreError> {
+        let mut stream = answer.bytes_stream();
+        let mut all = Vec::new();
+        while let Some(piece) = stream.next().await {
+            all.extend_from_slice(&piece.map_err(|e| failed(location, e))?);
+            if all.len() > limit {
+                return Err(malformed(location, "the answer is far too long"));
+            }
+        }
+        String::from_utf8(all).map_err(|_| malformed(location, "the answer is not UTF-8"))
+    }
+}
+
+fn certificates(options: &RemoteOptions) -> Result<Vec<Certificate>, StoreError> {
+    let Some(path) = &options.ca else { return Ok(Vec::new()) };
+    let wrong = |why: String| StoreError::new(path.display().to_string(), ErrorKind::Refused, why);
+    let pem = std::fs::read(path).map_err(|e| wrong(e.to_string()))?;
+    let certificates = Certificate::from_pem_bundle(&pem).map_err(|e| wrong(e.to_string()))?;
+    if certificates.is_empty() {
+        return Err(wrong("no certificate in PEM is in this file".into()));
+    }
+    Ok(certificates)
+}
+
+fn build(
+    certificates: &[Certificate],
+    configure: impl Fn(ClientBuilder) -> ClientBuilder,
+) -> Result<Client, StoreError> {
+    // Another part of the program may have been first; it chose the same.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let builder = || {
+        let name = concat!("ffrfs/", env!("CARGO_PKG_VERSION"));
+        let builder =
+            Client::builder().user_agent(name).redirect(reqwest::redirect::Policy::none());
+        // When to try again is decided once, for all clients.
+        configure(builder.retry(reqwest::retry::never()))
+    };
+    // Without certificates of the system, servers without TLS can still be used, and those of the options.
+    let client = builder().tls_certs_merge(certificates.iter().cloned()).build();
+    let client = client.or_else(|_| builder().tls_certs_only(certificates.iter().cloned()).build());
+    client.map_err(|e| StoreError::new("TLS", ErrorKind::Refused, chain(&e)))
+}
+
+/// Connections of `object_store` to services that give out credentials.
+#[derive(Debug)]
+pub(super) struct Connector {
+    certificates: Vec<Certificate>,
+}
+
+impl Connector {
+    pub(super) fn new(options: &RemoteOptions) -> Result<Self, StoreError> {
+        Ok(Self { certificates: certificates(options)? })
+    }
+}
+
+impl HttpConnector for Connector {
+    fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
+        use object_store::ClientConfigKey::ConnectTimeout;
+        // A second for the metadata service of a machine that has none.
+        let is_short =
+            options.get_config_value(&ConnectTimeout).is_some_and(|t| t.starts_with("1 "));
+        let patience = if is_short { Duration::from_secs(1) } else { CONNECT_PATIENCE };
+        let client = build(&self.certificates, |builder| {
+            builder.connect_timeout(patience).timeout(3 * CONNECT_PATIENCE)
+        });
+        let client = client.map_err(|e| object_store::Error::Generic {
+            store: "HTTP client",
+            source: Box::new(e),
+        })?;
+        Ok(HttpClient::new(client))
+    }
+}
+
+/// An error that is no answer of the store.
+pub(super) fn malformed(location: &Location, why: impl Into<String>) -> StoreError {
+    StoreError::new(location.to_string(), ErrorKind::Malformed, why)
+}
+
+async fn complaint_of(answer: Response) -> String {
+    let mut body = Vec::new();
+    let mut stream = answer.bytes_stream();
+    let read = async {
+        while let Some(Ok(piece)) = stream.next().await {
+            let room = COMPLAINT_BYTES - body.len();
+            body.extend_from_slice(&piece[..piece.len().min(room)]);
+            if body.len() == COMPLAINT_BYTES {
+                break;
+            }
+        }
+    };
+    let _ = tokio::time::timeout(COMPLAINT_PATIENCE, read).await;
+    String::from_utf8_lossy(&body).into_owned()
+}
+
+/// What a status means, and what the store says with it.
+pub(super) fn refusal(
+    location: &Location,
+    status: StatusCode,
+    headers: &HeaderMap,
+    body: &str,
+) -> StoreError {
+    let mut said = answer::complaint(body);
+    if let (true, Some(code)) = (said.is_empty(), answer::header(headers, "x-ms-error-code")) {
+        said = answer::shortened(code, 200);
+    }
+    let expired = ["ExpiredToken", "InvalidToken", "TokenRefreshRequired", "RequestExpired"];
+    let kind = match status.as_u16() {
+        400 if expired.iter().any(|code| said.starts_with(code)) => ErrorKind::Denied,
+        401 | 403 | 407 => ErrorKind::Denied,
+        404 | 410 => ErrorKind::NotFound,
+        408 => ErrorKind::Unavailable,
+        412 | 416 => ErrorKind::Changed,
+        429 | 503 => ErrorKind::Throttled,
+        500..=599 => ErrorKind::Unavailable,
+        _ => ErrorKind::Refused,
+    };
+    if said.is_empty() {
+        said = status.canonical_reason().unwrap_or("the server refuses").to_owned();
+    }
+    if said.starts_with("RequestTimeTooSkewed") {
+        said.push_str("; set the clock of this machine");
+    }
+    StoreError {
+        status: Some(status.as_u16()),
+        request_id: answer::request_id(headers),
+        retry_after: answer::retry_after(headers, SystemTime::now()),
+        ..StoreError::new(location.to_string(), kind, said)
+    }
+}
+
+/// A request without an answer, or a body that ended early.
+fn failed(location: &Location, error: reqwest::Error) -> StoreError {
+    let error = error.without_url();
+    let kind = if error.is_builder() || is_certificate(&error) {
+        ErrorKind::Refused
+    } else if error.is_timeout() {
+        ErrorKind::TimedOut
+    } else if error.is_connect() {
+        ErrorKind::Unavailable
+    } else {
+        ErrorKind::Broken
+    };
+    let mut message = chain(&error);
+    if is_certificate(&error) {
+        message.push_str("; the option `ca` names a file of certificates to trust");
+    }
+    StoreError::new(location.to_string(), kind, message)
+}
+
+/// Each error of the chain says a little.
+pub(super) fn chain(error: &dyn Error) -> String {
+    let mut said = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        let more = error.to_string();
+        if !said.contains(&more) {
+            said = format!("{said}: {more}");
+        }
+        source = error.source();
+    }
+    answer::shortened(&said, 400)
+}
+
+fn is_certificate(error: &reqwest::Error) -> bool {
+    let mut source = error.source();
+    while let Some(error) = source {
+        // An I/O error hides the one that it was made of.
+        let inner = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
+        let inner = inner.map_or(error, |inner| inner as &(dyn Error + 'static));
+        if let Some(rustls::Error::InvalidCertificate(_)) = inner.downcast_ref() {
+            return true;
+        }
+        source = error.source();
+    }
+    false
+}
+
+/// What an answer to HEAD says about the object.
+pub(super) fn described(location: &Location, headers: &HeaderMap) -> Result<Object, StoreError> {
+    let length = answer::header(headers, CONTENT_LENGTH.as_str()).and_then(|l| l.parse().ok());
+    let length = length.ok_or_else(|| malformed(location, "the server does not say the length"))?;
+    Ok(object_of(location, headers, length))
+}
+
+pub(super) fn object_of(location: &Location, headers: &HeaderMap, length_bytes: u64) -> Object {
+    Object {
+        location: location.clone(),
+        length_bytes,
+        modified: answer::last_modified(headers),
+        version_id: None,
+        etag: answer::strong_etag(headers),
+    }
+}
+
+/// What the `Range` header says.
+pub(super) fn range_header(range: &Range<u64>) -> String {
+    format!("bytes={}-{}", range.start, range.end.saturating_sub(1))
+}
+
+/// The body of an answer that is this range of this version of the object, and nothing else.
+pub(super) fn checked_body(
+    object: &Object,
+    range: &Range<u64>,
+    answer: Response,
+) -> Result<Body, StoreError> {
+    check_version(object, answer.headers())
+        .and_then(|()| check_range(object, range, &answer))
+        .map_err(|mut error| {
+            error.status = Some(answer.status().as_u16());
+            error.request_id = answer::request_id(answer.headers());
+            error
+        })?;
+    let location = object.location.clone();
+    Ok(Box::pin(Exactly { inner: answer.bytes_stream(), left: range.end - range.start, location }))
+}
+
+/// Whether an answer is of the version that was opened.
+pub(super) fn check_version(object: &Object, headers: &HeaderMap) -> Result<(), StoreError> {
+    let changed = |why: &str| StoreError::new(object.location.to_string(), ErrorKind::Changed, why);
+    match (&object.etag, answer::strong_etag(headers)) {
+        (Some(pinned), Some(etag)) if *pinned == etag => Ok(()),
+        (Some(_), Some(_)) => Err(changed("the object has changed: its ETag is another")),
+        // A version that was asked for by name needs no witness.
+        (Some(_), None) if object.version_id.is_some() => Ok(()),
+        (Some(_), None) => Err(changed("the answer has no ETag: it may be of another version")),
+        (None, _) => match (object.modified, answer::last_modified(headers)) {
+            (Some(pinned), Some(modified)) if pinned != modified => {
+                Err(changed("the object has changed: it was modified since"))
+            }
+            (Some(_), None) if object.version_id.is_none() => {
+                Err(changed("the answer has no date: it may be of another version"))
+            }
+            _ => Ok(()),
+        },
+    }
+}
+
+fn check_range(object: &Object, range: &Range<u64>, answer: &Response) -> Result<(), StoreError> {
+    let location = &object.location;
+    if answer.status() != StatusCode::PARTIAL_CONTENT {
+        return Err(malformed(location, "the server ignores Range: it gives the whole object"));
+    }
+    let found = answer::content_range(answer.headers());
+    let Some(ContentRange { range: Some((first, last)), total }) = found else {
+        return Err(malformed(location, "the answer does not say which range it is"));
+    };
+    if (first, last) != (range.start, range.end.saturating_sub(1)) {
+        let why = format!("the server gives bytes {first} to {last} instead of {range:?}");
+        return Err(malformed(location, why));
+    }
+    match total {
+        Some(total) if total == object.length_bytes => {}
+        Some(total) => {
+            let why = format!("the object has changed: it has {total} bytes now");
+            return Err(StoreError::new(location.to_string(), ErrorKind::Changed, why));
+        }
+        None => return Err(malformed(location, "the answer does not say how long the object is")),
+    }
+    let length = answer::header(answer.headers(), CONTENT_LENGTH.as_str());
+    if length.is_some_and(|length| length.parse() != Ok(range.end - range.start)) {
+        return Err(malformed(location, "the answer is not as long as its range"));
+    }
+    Ok(())
+}
+
+/// A body of so many bytes: ended early it is broken, and no more than that comes out.
+struct Exactly<S> {
+    inner: S,
+    left: u64,
+    location: Location,
+}
+
+impl<S> Stream for Exactly<S>
+where
+    S: Stream<Item = Result<Bytes, reqwest::Error>> + Unpin,
+{
+    type Item = Result<Bytes, StoreError>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        if self.left == 0 {
+            return Poll::Ready(None);
+        }
+        let piece = std::task::ready!(self.inner.poll_next_unpin(context));
+        let end = |location: &Location, kind, why: &str| {
+            Poll::Ready(Some(Err(StoreError::new(location.to_string(), kind, why))))
+        };
+        match piece {
+            Some(Ok(piece)) if piece.len() as u64 <= self.left => {
+                self.left -= piece.len() as u64;
+                Poll::Ready(Some(Ok(piece)))
+            }
+            Some(Ok(_)) => {
+                self.left = 0;
+                end(&self.location, ErrorKind::Malformed, "the answer is longer than its range")
+            }
+            Some(Err(error)) => {
+                self.left = 0;
+                Poll::Ready(Some(Err(failed(&self.location, error))))
+            }
+            None => {
+                self.left = 0;
+                end(&self.location, ErrorKind::Broken, "the body ended early")
+            }
+        }
+    }
+}
