@@ -13,13 +13,13 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// Variables by name; a test brings its own.
 #[derive(Clone, Default)]
-pub(super) struct Environment {
+pub(in crate::store::remote) struct Environment {
     variables: BTreeMap<String, String>,
 }
 
 impl Environment {
     /// That of the process, without what is not UTF-8.
-    pub(super) fn of_process() -> Self {
+    pub(in crate::store::remote) fn of_process() -> Self {
         let text = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
             Some((name.into_string().ok()?, value.into_string().ok()?))
         };

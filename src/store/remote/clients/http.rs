@@ -13,12 +13,12 @@ use reqwest::{Response, StatusCode, Url};
 use std::ops::Range;
 
 /// A server.
-pub(super) struct Http {
+pub(in crate::store::remote) struct Http {
     servers: Redirects,
 }
 
 impl Http {
-    pub(super) fn new(
+    pub(in crate::store::remote) fn new(
         _location: &Location,
         options: &RemoteOptions,
         _environment: &Environment,

@@ -24,7 +24,7 @@ pub(super) const KEY: &AsciiSet =
 pub(super) const VALUE: &AsciiSet = &KEY.add(b'/');
 
 /// A bucket.
-pub(super) struct S3 {
+pub(in crate::store::remote) struct S3 {
     web: Web,
     settings: Settings,
     bucket: String,
@@ -35,7 +35,7 @@ pub(super) struct S3 {
 }
 
 impl S3 {
-    pub(super) fn new(
+    pub(in crate::store::remote) fn new(
         location: &Location,
         options: &RemoteOptions,
         environment: &Environment,
