@@ -4,6 +4,7 @@ use crate::daemon::figures::hit_rate;
 use crate::daemon::live::Live;
 use crate::daemon::memory::in_words;
 use crate::failure::{Exit, Failure};
+use crate::store::remote::RemoteFigures;
 use crate::vfs::Histogram;
 use crate::vfs::report::{self, MountInfo, MountStats};
 use clap::Args;
@@ -129,6 +130,10 @@ fn table(report: &Report) -> String {
     );
     row("cache", cache(stats));
     row("prefetch", prefetch(stats));
+    if let Some(remote) = &stats.remote {
+        row("store", requests(remote));
+        row("", store_bytes(remote));
+    }
     row("memory", memory(info, stats));
     row(
         "verified",
@@ -178,6 +183,37 @@ fn prefetch(stats: &MountStats) -> String {
         count(figures.failed),
         count(figures.foreseen),
         bytes(figures.fetched_bytes),
+    )
+}
+
+fn requests(remote: &RemoteFigures) -> String {
+    format!(
+        "{} GET (readers: {}, ahead: {}, opening: {}, second: {}, again: {}), {} HEAD, {} LIST, about ${:.4}; \
+         in flight: {}; failed: {}",
+        count(remote.gets()),
+        count(remote.gets_demand),
+        count(remote.gets_prefetch),
+        count(remote.gets_open),
+        count(remote.gets_hedge),
+        count(remote.retries()),
+        count(remote.heads),
+        count(remote.lists),
+        remote.dollars(),
+        count(remote.in_flight),
+        count(remote.failures),
+    )
+}
+
+fn store_bytes(remote: &RemoteFigures) -> String {
+    let first_byte = remote.first_byte.histogram();
+    let ratio = remote.fetched_per_used();
+    format!(
+        "{} fetched ({} of each byte used); found in the cache on disk: {}; first byte p50 {}, p99 {}",
+        bytes(remote.fetched_bytes),
+        ratio.map_or("-".to_owned(), |ratio| format!("{ratio:.2}")),
+        share(remote.hit_rate()),
+        bound(first_byte.quantile(0.5)),
+        bound(first_byte.quantile(0.99)),
     )
 }
 

@@ -3,6 +3,7 @@
 use super::report::MountStats;
 use super::stats::{Histogram, RingFigures, Snapshot};
 use super::{BlockFigures, CacheFigures, PrefetchFigures};
+use crate::store::remote::{RemoteFigures, TimeFigures};
 use std::collections::BTreeMap;
 
 impl Histogram {
@@ -102,6 +103,67 @@ impl Snapshot {
     }
 }
 
+impl TimeFigures {
+    /// Those that came since `earlier`.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        let before = |class: usize| earlier.classes.get(class).copied().unwrap_or(0);
+        let classes = self.classes.iter().enumerate();
+        Self {
+            classes: classes.map(|(class, now)| now.saturating_sub(before(class))).collect(),
+            sum_micros: self.sum_micros.saturating_sub(earlier.sum_micros),
+        }
+    }
+
+    /// As a histogram of microseconds.
+    #[must_use]
+    pub fn histogram(&self) -> Histogram {
+        let bounds = 0..self.classes.len().saturating_sub(1) as u32;
+        Histogram {
+            le: bounds.map(|class| 1 << class.min(63)).collect(),
+            count: self.classes.clone(),
+            sum: self.sum_micros,
+        }
+    }
+}
+
+/// What S3 asks for 1,000 requests for bytes or attributes, and for 1,000 pages of a listing (us-east-1, standard).
+const DOLLARS: (f64, f64) = (0.0004, 0.005);
+
+impl RemoteFigures {
+    /// What was counted since `earlier`; `in_flight` is as it is now.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        Self {
+            first_byte: self.first_byte.since(&earlier.first_byte),
+            total: self.total.since(&earlier.total),
+            ..since!(RemoteFigures, self, earlier, heads lists gets_demand gets_prefetch gets_open
+                gets_hedge retries_throttled retries_unavailable retries_broken retries_timed_out
+                retries_other failures hedges_won fetched_bytes used_bytes hits misses joins
+                lock_joins no_room evictions)
+        }
+    }
+
+    /// Bytes fetched for each byte used. `None`: no byte was used.
+    #[must_use]
+    pub fn fetched_per_used(&self) -> Option<f64> {
+        (self.used_bytes > 0).then(|| self.fetched_bytes as f64 / self.used_bytes as f64)
+    }
+
+    /// The share of reads that found their bytes in the cache. `None`: there were no reads.
+    #[must_use]
+    pub fn hit_rate(&self) -> Option<f64> {
+        let reads = self.hits + self.misses;
+        (reads > 0).then(|| self.hits as f64 / reads as f64)
+    }
+
+    /// About what the requests cost at the list price of S3, in dollars, without what leaves its region.
+    #[must_use]
+    pub fn dollars(&self) -> f64 {
+        ((self.gets() + self.heads) as f64 * DOLLARS.0 + self.lists as f64 * DOLLARS.1) / 1000.0
+    }
+}
+
 impl MountStats {
     /// What was counted since `earlier`; what is a level and no count is as it is now.
     #[must_use]
@@ -115,6 +177,10 @@ impl MountStats {
             reads_waiting: self.reads_waiting,
             bad_samples: self.bad_samples,
             bad_containers: self.bad_containers,
+            remote: self.remote.as_ref().map(|now| match &earlier.remote {
+                Some(before) => now.since(before),
+                None => now.clone(),
+            }),
         }
     }
 }

@@ -1,5 +1,7 @@
 //! How a dataset is mounted: what the user decides.
 
+use crate::store::remote::Counters;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How long the kernel may keep a sample's entry and attributes: nothing changes while it is mounted.
@@ -30,6 +32,8 @@ pub struct Options {
     pub io: &'static str,
     /// The mount options that were given, for `info.json`.
     pub given: Vec<String>,
+    /// What is asked of the stores that containers lie in, for `stats.json`.
+    pub stores: Option<Arc<Counters>>,
     /// How many reads may be under way at a time, each with memory for a whole sample.
     pub concurrency: u64,
     /// How many of them worker threads may do, beside the threads that serve requests.
@@ -60,6 +64,7 @@ impl Default for Options {
             kernel_bytes: 1 << 30,
             io: "buffered",
             given: Vec::new(),
+            stores: None,
             concurrency: 1,
             workers: 0,
             uid: 0,

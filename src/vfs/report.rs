@@ -3,6 +3,7 @@
 use super::{BlockFigures, CacheFigures, PrefetchFigures, Snapshot};
 use crate::catalog::{Catalog, Dataset, Renamed};
 use crate::format::{IndexChecksum, PartName};
+use crate::store::remote::RemoteFigures;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
@@ -135,6 +136,9 @@ pub struct MountStats {
     pub bad_samples: u64,
     /// Containers that cannot be used any more.
     pub bad_containers: u64,
+    /// What was asked of stores, if a container lies in one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub remote: Option<RemoteFigures>,
 }
 
 /// JSON for people: indented, with a newline at the end.

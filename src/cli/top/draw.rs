@@ -4,6 +4,7 @@ use super::state::State;
 use crate::cli::stats::{bytes, count, share, time};
 use crate::daemon::memory::in_words;
 use crate::daemon::top::figures::MountFigures;
+use crate::store::remote::RemoteFigures;
 use crate::vfs::Histogram;
 use indicatif::FormattedDuration;
 use ratatui::Frame;
@@ -168,7 +169,7 @@ fn figures(view: &MountFigures, palette: Palette) -> Vec<(u8, Line<'static>)> {
         count(view.requests_a_second().round() as u64),
     );
     let columns = format!("{:>8}{:>9}{:>9}", "a second", "p50", "p99");
-    vec![
+    let mut lines = vec![
         (0, line("now", throughput)),
         (0, line("", columns)),
         (1, latency("lookup", of("lookup"))),
@@ -181,7 +182,23 @@ fn figures(view: &MountFigures, palette: Palette) -> Vec<(u8, Line<'static>)> {
         (2, line("prefetch", prefetch(view))),
         (2, line("memory", memory(view))),
         (6, line("mount", how(view))),
-    ]
+    ];
+    if let Some(remote) = &view.delta.remote {
+        lines.insert(4, (2, latency("first byte", remote.first_byte.histogram())));
+        lines.insert(10, (1, line("store", store(view, remote))));
+    }
+    lines
+}
+
+fn store(view: &MountFigures, remote: &RemoteFigures) -> String {
+    format!(
+        "{:.1} MB/s  {} GET/s  in flight {}  {} on disk  again {}",
+        view.rate(remote.fetched_bytes) / 1e6,
+        count(view.rate(remote.gets()).round() as u64),
+        count(remote.in_flight),
+        share(remote.hit_rate()),
+        count(remote.retries()),
+    )
 }
 
 fn cache(view: &MountFigures) -> String {

@@ -1,6 +1,7 @@
 //! Counters in Prometheus' text format: base units, seconds and bytes.
 
 use crate::io::process;
+use crate::store::remote::RemoteFigures;
 use crate::vfs::Histogram;
 use crate::vfs::report::{MountInfo, MountStats};
 use std::fmt::{Display, Write};
@@ -55,6 +56,9 @@ pub(crate) fn render(
     page.memory(info, stats);
     page.prefetch(stats);
     page.ring(stats);
+    if let Some(remote) = &stats.remote {
+        page.stores(remote);
+    }
     page.out
 }
 
@@ -264,6 +268,59 @@ impl Page<'_> {
         }
         self.gauge("ffrfs_prefetch_waiting", figures.waiting, "Samples announced and not begun.");
         self.gauge("ffrfs_prefetch_in_flight", figures.in_flight, "Samples being fetched ahead.");
+    }
+
+    fn stores(&mut self, remote: &RemoteFigures) {
+        let requests = "ffrfs_store_requests_total";
+        self.family(requests, "counter", "Requests to stores, by kind and cause.");
+        for (kind, cause, value) in [
+            ("head", "open", remote.heads),
+            ("list", "open", remote.lists),
+            ("get", "demand", remote.gets_demand),
+            ("get", "prefetch", remote.gets_prefetch),
+            ("get", "open", remote.gets_open),
+            ("get", "hedge", remote.gets_hedge),
+        ] {
+            self.series(requests, &labels(&[("kind", kind), ("cause", cause)]), value);
+        }
+        let retries = "ffrfs_store_retries_total";
+        self.family(retries, "counter", "Requests sent again, by what was wrong.");
+        for (cause, value) in [
+            ("throttled", remote.retries_throttled),
+            ("unavailable", remote.retries_unavailable),
+            ("broken", remote.retries_broken),
+            ("timed_out", remote.retries_timed_out),
+            ("other", remote.retries_other),
+        ] {
+            self.series(retries, &labels(&[("cause", cause)]), value);
+        }
+        for (name, value, help) in [
+            ("ffrfs_store_failures_total", remote.failures, "Requests that failed for good."),
+            ("ffrfs_store_hedges_won_total", remote.hedges_won, "Second requests that won."),
+            ("ffrfs_store_fetched_bytes_total", remote.fetched_bytes, "Bytes of answers."),
+            ("ffrfs_store_used_bytes_total", remote.used_bytes, "Bytes that were asked for."),
+            ("ffrfs_disk_cache_hits_total", remote.hits, "Reads answered by the cache on disk."),
+            ("ffrfs_disk_cache_misses_total", remote.misses, "Reads that waited for a store."),
+            ("ffrfs_store_joins_total", remote.joins, "Reads that joined a fetch under way."),
+            (
+                "ffrfs_disk_cache_lock_joins_total",
+                remote.lock_joins,
+                "Blocks that another mount fetched.",
+            ),
+            ("ffrfs_disk_cache_no_room_total", remote.no_room, "Blocks that had no room."),
+            ("ffrfs_disk_cache_evictions_total", remote.evictions, "Objects removed for room."),
+        ] {
+            self.counter(name, value, help);
+        }
+        self.counter("ffrfs_store_cost_dollars_total", remote.dollars(), "Requests at S3's price.");
+        self.gauge("ffrfs_store_in_flight", remote.in_flight, "Requests without a whole answer.");
+        for (name, times, help) in [
+            ("ffrfs_store_first_byte_seconds", &remote.first_byte, "Time to the first byte."),
+            ("ffrfs_store_answer_seconds", &remote.total, "Time to the last byte."),
+        ] {
+            self.family(name, "histogram", help);
+            self.histogram(name, "", &times.histogram(), MICROS_A_SECOND);
+        }
     }
 
     fn ring(&mut self, stats: &MountStats) {

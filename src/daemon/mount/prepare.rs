@@ -37,7 +37,8 @@ pub(super) fn prepare(
     }
     let samples = opened.dataset.len();
     let (io, given) = (in_words(&opened.store), request.given.clone());
-    let options = Options { io, given, ..settings.vfs() };
+    let stores = opened.counters.clone();
+    let options = Options { io, given, stores, ..settings.vfs() };
     let vfs = opened.into_vfs(catalog, options);
     let dataset::Options { indexes, format, checksums, .. } = &request.open;
     if let Some(kept) = KeptCheckpoints::new(vfs.store(), indexes, format) {

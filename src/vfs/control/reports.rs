@@ -2,24 +2,27 @@
 
 use super::Control;
 use crate::format::{Fault, Mismatch};
+use crate::store::remote::Counters;
 use crate::vfs::PrefetchFigures;
 use crate::vfs::options::Options;
 use crate::vfs::report::{MountInfo, MountStats, info};
 use crate::vfs::samples::bad::{AllBad, Bad};
 use std::fmt::Write;
+use std::sync::Arc;
 
 /// What `info.json` says of how it was mounted.
 pub(super) struct Mounted {
     io: &'static str,
     given: Vec<String>,
+    stores: Option<Arc<Counters>>,
     concurrency: u64,
     workers: u64,
 }
 
 impl Mounted {
     pub(super) fn new(options: Options) -> Self {
-        let Options { io, given, concurrency, workers, .. } = options;
-        Self { io, given, concurrency, workers }
+        let Options { io, given, stores, concurrency, workers, .. } = options;
+        Self { io, given, stores, concurrency, workers }
     }
 }
 
@@ -55,6 +58,7 @@ impl Control {
             reads_waiting: self.prefetch.reads_waiting(),
             bad_samples,
             bad_containers,
+            remote: self.mounted.stores.as_ref().map(|counters| counters.figures()),
         }
     }
 
