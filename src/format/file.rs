@@ -34,6 +34,10 @@ impl Container for PlainFile {
         self.source.check_unchanged()
     }
 
+    fn index_is_fixed(&self) -> bool {
+        true
+    }
+
     fn data_bytes(&self) -> u64 {
         self.source.len()
     }

@@ -206,6 +206,12 @@ pub trait Container: Send + Sync {
     /// It was changed meanwhile: how.
     fn check_unchanged(&self) -> std::io::Result<()>;
 
+    /// Whether what it says of a sample stays the same if the file is rewritten: the index was read into memory,
+    /// or lies in another file. An index that is mapped from the file is not fixed.
+    fn index_is_fixed(&self) -> bool {
+        false
+    }
+
     /// The bytes of all samples together, as they are shown.
     fn data_bytes(&self) -> u64;
 

@@ -187,7 +187,7 @@ impl Mounted {
         let prefetcher = prefetcher
             .inspect_err(|error| tracing::warn!("nothing is fetched ahead: {error}"))
             .ok();
-        let watch = Watch::start(vfs).inspect_err(|error| {
+        let watch = Watch::start(vfs, session.notifier()).inspect_err(|error| {
             tracing::warn!("changed containers are noticed by reads alone: {error}");
         });
         Ok(Self { session, queues, prefetcher, watch: watch.ok(), device: String::new() })

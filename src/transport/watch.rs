@@ -1,6 +1,8 @@
-//! A thread that checks whether containers have changed, soon after requests have used them. Imports the vfs.
+//! A thread that checks whether containers have changed, soon after requests have used them, and has the kernel drop
+//! attributes that it was told of meanwhile. Imports the vfs.
 
 use crate::vfs::Vfs;
+use fuser::{INodeNo, Notifier};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,15 +19,20 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    pub(super) fn start(vfs: &Arc<Vfs>) -> io::Result<Self> {
+    pub(super) fn start(vfs: &Arc<Vfs>, notifier: Notifier) -> io::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         let (watched, stopped) = (Arc::downgrade(vfs), Arc::clone(&stop));
         let run = move || {
+            let mut outdated = Vec::new();
             while !stopped.load(Ordering::Relaxed) {
                 let Some(vfs) = watched.upgrade() else { return };
-                let has_looked = vfs.check_containers();
+                let checked = vfs.check_containers();
                 drop(vfs);
-                match has_looked {
+                // What was dropped after the last check, too: an answer may have been on its way then.
+                drop_attributes(&notifier, &outdated);
+                outdated = checked.outdated_inodes;
+                drop_attributes(&notifier, &outdated);
+                match checked.any {
                     true => std::thread::park_timeout(PAUSE),
                     false => std::thread::park(),
                 }
@@ -44,5 +51,14 @@ impl Watch {
     pub(super) fn stop(self) {
         self.stop.store(true, Ordering::Relaxed);
         self.thread.unpark();
+    }
+}
+
+/// Has the kernel ask again for the attributes of inodes that it knows.
+fn drop_attributes(notifier: &Notifier, inodes: &[u64]) {
+    for &ino in inodes {
+        // An offset below 0 spares the pages: they hold bytes of the file that was mounted. An error says that the
+        // kernel does not know the inode, or that there is no mount any more.
+        let _ = notifier.inval_inode(INodeNo(ino), -1, 0);
     }
 }

@@ -29,6 +29,10 @@ impl Bits {
     /// Clears all bits, and calls `each` with those that were set.
     pub(super) fn take_each(&self, mut each: impl FnMut(u64)) {
         for (number, word) in self.0.iter().enumerate() {
+            // Most words are empty, and stay shared among CPUs.
+            if word.load(Ordering::SeqCst) == 0 {
+                continue;
+            }
             let mut bits = word.swap(0, Ordering::SeqCst);
             while bits != 0 {
                 each(number as u64 * 64 + u64::from(bits.trailing_zeros()));

@@ -9,7 +9,7 @@ use super::options::{FOREVER, Options, Verify};
 use super::prefetch::{Delivery, Fetch, Prefetch, PrefetchFigures};
 use super::reader::{Payload, Reader, Reply, Step, Task};
 use super::report::{MountInfo, MountStats};
-use super::samples::Samples;
+use super::samples::{ContainersChecked, Samples};
 use super::{Errno, Stats, Trace};
 use crate::catalog::{Catalog, Dataset, Node, ROOT};
 use crate::io::{Buffer, ReadError};
@@ -344,9 +344,9 @@ impl Vfs {
 /// Whether containers have changed.
 impl Vfs {
     /// Looks at the containers that answers told of since the last look. A thread of the transport calls it,
-    /// at most every so often; once it has returned false, only after `wake` of
+    /// at most every so often; once there was none, only after `wake` of
     /// [`Vfs::when_containers_are_noted`] was called.
-    pub fn check_containers(&self) -> bool {
+    pub fn check_containers(&self) -> ContainersChecked {
         self.samples.check_noted()
     }
 
@@ -418,12 +418,12 @@ impl Vfs {
     /// Whether an inode may be opened for writing.
     ///
     /// # Errors
-    /// EROFS: it is no control file that takes something.
+    /// EROFS: it is not a control file that can be written to.
     pub fn open_for_writing(&self, ino: u64) -> Result<(), Errno> {
         self.control.open_for_writing(ino)
     }
 
-    /// Sets a size: means nothing where something is taken, so that `>` works.
+    /// Accepts a new size of a control file that can be written to, without effect: so `>` of a shell works.
     ///
     /// # Errors
     /// EROFS: as [`Vfs::open_for_writing`].
@@ -431,16 +431,16 @@ impl Vfs {
         self.control.set_size(ino)
     }
 
-    /// Takes the next bytes of an announcement, or changes of settings. Where in the file they are written
-    /// means nothing, but that they end at a page's end is a hint that more will come.
+    /// Takes the next bytes of an announcement, or changes of settings. The offset does not matter, except that a
+    /// write that ends at a page's end is probably followed by more of the same line.
     ///
     /// # Errors
     /// * EROFS: as [`Vfs::open_for_writing`].
-    /// * EINVAL, ENOENT, EISDIR: a line or number is no sample. What was before it is announced (and is once
-    ///   more if this write is tried again), what is behind it in this write is not.
+    /// * EINVAL, ENOENT, EISDIR: a line or number names no sample. Those before it are announced (and once more
+    ///   if this write is repeated), those behind it in this write are not.
     /// * ENOSPC: too many samples are waiting. Nothing of this write was taken; try it again later.
     /// * EIO: a name depends on bytes that cannot be read.
-    /// * EINVAL: a setting cannot be. None of this write is changed.
+    /// * EINVAL: a setting has no such value. Nothing of this write is changed.
     pub fn write(&self, ino: u64, offset_bytes: u64, bytes: &[u8]) -> Result<(), Errno> {
         self.control.write(ino, offset_bytes, bytes)
     }
@@ -449,13 +449,13 @@ impl Vfs {
     /// takes for read-only there is no other way.
     ///
     /// # Errors
-    /// ENOTTY: it is no control file that takes something. Else as [`Vfs::write`].
+    /// ENOTTY: it is not a control file that can be written to. Else as [`Vfs::write`].
     pub fn write_by_ioctl(&self, ino: u64, bytes: &[u8]) -> Result<(), Errno> {
         self.control.write_by_ioctl(ino, bytes)
     }
 
-    /// Takes last lines without newline of writers that have been silent for a while, but keep the file
-    /// open; whether there are more, so that this is to be called again in 100 ms or so.
+    /// Ends the last line of writers that have written nothing for a while, but keep the file open. True: there
+    /// are more of them; call this again in 100 ms or so.
     pub fn tick_announcements(&self) -> bool {
         self.control.tick()
     }

@@ -4,11 +4,13 @@
 //! metadata is resident, so everything but `read` is an ordinary function; `read` is the step machine of
 //! [`Step`], which every driver takes through its steps with [`drive`].
 //!
-//! [`Vfs`] is a facade over parts that own their fields. A part uses only those above it:
+//! [`Vfs`] is a facade over modules that own their fields. A module uses only those that stand before it in this
+//! table. (`samples/check` makes the type `memory/verified`, and `memory/cache` holds the checkpoints of samples: types
+//! without a state of the module that they stand in.)
 //!
-//! | part | what it holds |
+//! | module | what it holds |
 //! | --- | --- |
-//! | `samples` | the dataset, its store, which samples are bad or verified, buffers, counters |
+//! | `samples` | the dataset, its store, which samples are bad or verified, changed containers, buffers, counters |
 //! | `memory` | the budget, blocks, the sample cache, which reads are in flight |
 //! | `namespace` | names and attributes |
 //! | `prefetch` | announcements, patterns, what is fetched ahead, what the kernel knows and was given |
@@ -48,6 +50,7 @@ pub use namespace::{Attr, FileKind, Listed, Lookup, Totals, XATTR_PREFIX};
 pub use options::{FOREVER, Options, Verify};
 pub use prefetch::{Delivery, Fetch, PrefetchFigures};
 pub use reader::{Reply, Step, Task};
+pub use samples::ContainersChecked;
 pub use span::Span;
 pub use stats::{Histogram, Operation, RingFigures, Snapshot, Stage, Stats};
 pub use trace::{Phase, TRACED_FOR, Trace, Traced};

@@ -1,6 +1,7 @@
 //! The file system on a simulated disk: what is fetched, when it is checked, who waits for whom.
 
 mod announce;
+mod changes;
 mod names;
 mod schedule;
 

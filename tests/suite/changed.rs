@@ -25,6 +25,8 @@ fn change(says: &str, change: impl Fn(&Path, &[Vec<u8>])) {
         let mount = Mount::with_samples(transport, &samples, &[]);
         let known = mount.read("000100").unwrap();
         assert_eq!(known, samples[100]);
+        // Until a look has shown that what the kernel was told is right.
+        std::thread::sleep(Duration::from_millis(600));
         change(&mount.container(), &samples);
         mount.wait_until_change_is_noticed("000002");
         // What the kernel knows, it knows.
@@ -131,6 +133,33 @@ fn before_a_rewritten_container_is_noticed_readers_see_old_bytes_or_eio() {
             }
             assert!(mount.is_served());
         }
+    });
+}
+
+#[test]
+fn attributes_told_before_a_rewritten_container_is_noticed_do_not_stay() {
+    let samples = many();
+    let reversed: Vec<_> = samples.iter().rev().collect();
+    for_each_transport(|transport| {
+        let mount = Mount::with_samples(transport, &samples, &[]);
+        let other = mount.container().with_extension("new");
+        write_container(&other, &reversed);
+        let bytes = fs::read(&other).unwrap();
+        let size =
+            |number: usize| fs::metadata(mount.path(&format!("{number:06}"))).map(|f| f.len());
+        // The daemon has just looked, and looks again a quarter of a second later.
+        size(MANY - 1).unwrap();
+        std::thread::sleep(Duration::from_millis(20));
+        open(&mount.container()).write_all_at(&bytes, 0).unwrap();
+        let told: Vec<_> = (0..500).map(size).collect();
+        let is_wrong = |number: usize, size: &io::Result<u64>| {
+            size.as_ref().is_ok_and(|&size| size != samples[number].len() as u64)
+        };
+        let wrong = told.iter().enumerate().filter(|(number, size)| is_wrong(*number, size));
+        println!("{transport:?}: {} wrong sizes were told", wrong.count());
+        wait_until("no wrong size is left", Duration::from_secs(3), || {
+            (0..500).all(|number| !is_wrong(number, &size(number)))
+        });
     });
 }
 

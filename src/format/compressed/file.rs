@@ -139,6 +139,10 @@ impl Container for CompressedFile {
         self.source.check_unchanged()
     }
 
+    fn index_is_fixed(&self) -> bool {
+        true
+    }
+
     fn data_bytes(&self) -> u64 {
         self.inside.data_bytes()
     }

@@ -37,6 +37,10 @@ impl Container for Archive {
         self.source.check_unchanged()
     }
 
+    fn index_is_fixed(&self) -> bool {
+        true
+    }
+
     fn data_bytes(&self) -> u64 {
         self.index.data_bytes()
     }

@@ -98,7 +98,7 @@ impl Namespace {
 
     fn attr_of_sample(&self, sample: u64) -> Result<Attr, Errno> {
         let located = self.samples.locate(sample)?;
-        self.samples.note_unchanged(&located)?;
+        self.samples.refuse_changed(&located)?;
         let container = self.samples.container(&located);
         let failed = |error: Error| self.samples.index_failed(sample, &error);
         let stored = container.attributes(located.index).map_err(failed)?;
@@ -121,7 +121,7 @@ impl Namespace {
                 None => self.samples.store().part(located.part).modified(),
             },
         };
-        Ok(match stored.kind {
+        let attr = match stored.kind {
             // Nobody reads a file that seems empty, so no read would tell that the container has changed.
             Kind::File if size == 0 => {
                 self.samples.check_unchanged(&located)?;
@@ -133,7 +133,9 @@ impl Namespace {
                 let size = target.len() as u64;
                 Attr { kind: FileKind::Symlink, size, stored_bytes: 0, mode: 0o777, ..attr }
             }
-        })
+        };
+        self.samples.note_attributes(sample, &located);
+        Ok(attr)
     }
 
     /// Where a symbolic link leads.

@@ -13,12 +13,12 @@ use std::ops::Range;
 use std::sync::Arc;
 
 impl Reader {
-    /// Lets an answer of bytes in memory pass. The index may be mapped, and of a rewritten file lead to bytes
-    /// of another sample: where no checksum would tell, a look at the file does.
+    /// Lets an answer of bytes in memory pass. A mapped index may, of a rewritten file, lead to bytes of another
+    /// sample: where no checksum would tell, a look at the file does.
     pub(super) fn check_resident(&self, sample: u64, located: &Located, step: Step) -> Step {
         match step {
             Step::Done(reply) if reply.0.is_ok() && !self.samples.must_check(sample, located) => {
-                match self.samples.check_unchanged(located) {
+                match self.samples.check_index(located) {
                     Ok(()) => Step::Done(reply),
                     Err(errno) => {
                         self.finish(reply);

@@ -1,34 +1,53 @@
 //! Whether containers are still the files that were mounted.
 //!
-//! No answer about names and attributes makes a system call. It notes the container that it tells of, and a
-//! thread of the transport looks at the noted containers soon afterwards. So for less than a second an answer
-//! may tell what the index of a rewritten file says. Bytes are given out only if the container was unchanged
-//! after they were fetched; bytes in memory also if a checksum proves that they are the sample's.
+//! No answer about names and attributes makes a system call. It notes what it tells of, and a thread of the
+//! transport looks at the noted containers soon afterwards. So for less than a second an answer may tell what
+//! the index of a rewritten file says. The kernel would keep such attributes; it is told to drop those of
+//! all samples that answers told of since the last look that found the container unchanged.
+//!
+//! Bytes are given out only if the container was unchanged after they were fetched; bytes in memory also if a
+//! checksum proves that they are the sample's, or if the index cannot change with the file.
 
 use super::Samples;
-use crate::catalog::Located;
+use crate::catalog::{Located, Node};
 use crate::io::ReadError;
 use crate::vfs::Errno;
 use crate::vfs::bits::Bits;
+use crate::vfs::inode::Inode;
 use std::collections::HashSet;
 use std::io;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+/// So many samples, numbered on from a multiple, share a bit of [`Changes::told`].
+const GROUP: u64 = 64;
+
 /// Which containers are to be looked at.
 pub(super) struct Changes {
     /// By container: an answer has told of it since the last look.
     noted: Bits,
+    /// By group of samples: an answer has told of attributes since the last look.
+    told: Bits,
     /// The thread that looks waits to be woken.
     sleeps: AtomicBool,
     wake: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
 
 impl Changes {
-    pub(super) fn new(containers: usize) -> Self {
-        let (sleeps, wake) = (AtomicBool::new(false), OnceLock::new());
-        Self { noted: Bits::new(containers as u64), sleeps, wake }
+    pub(super) fn new(containers: usize, samples: u64) -> Self {
+        let (noted, told) = (Bits::new(containers as u64), Bits::new(samples.div_ceil(GROUP)));
+        Self { noted, told, sleeps: AtomicBool::new(false), wake: OnceLock::new() }
     }
+}
+
+/// What a look at the containers that answers told of has found.
+#[derive(Debug)]
+pub struct ContainersChecked {
+    /// Whether there was a container to look at.
+    pub any: bool,
+    /// Inodes of changed containers: an answer may have told the kernel of wrong attributes since the last look.
+    /// Some of them the kernel may not know.
+    pub outdated_inodes: Vec<u64>,
 }
 
 /// Whether a look has found another file. A file server that does not answer now may answer later.
@@ -48,12 +67,11 @@ impl Samples {
         }
     }
 
-    /// As [`Samples::note`], before an answer about names or attributes.
+    /// Refuses to tell of a container that is known to have changed.
     ///
     /// # Errors
-    /// EIO: the container is known to have changed.
-    pub(in crate::vfs) fn note_unchanged(&self, located: &Located) -> Result<(), Errno> {
-        self.note(located);
+    /// EIO: it has changed.
+    pub(in crate::vfs) fn refuse_changed(&self, located: &Located) -> Result<(), Errno> {
         match self.bad.has_changed(located.part) {
             false => Ok(()),
             true => {
@@ -61,6 +79,13 @@ impl Samples {
                 Err(Errno::EIO)
             }
         }
+    }
+
+    /// As [`Samples::note`], before an answer about attributes. They must have been read from the index already:
+    /// the next look then tells whether they were right.
+    pub(in crate::vfs) fn note_attributes(&self, sample: u64, located: &Located) {
+        self.changes.told.set(sample / GROUP);
+        self.note(located);
     }
 
     /// Looks at a container now.
@@ -77,25 +102,36 @@ impl Samples {
         })
     }
 
-    /// Looks at the containers that were noted. If it returns false, there was none, and it is to be called
-    /// again when `wake` is called.
-    pub(in crate::vfs) fn check_noted(&self) -> bool {
-        if self.look_at_noted() {
-            return true;
+    /// As [`Samples::check_unchanged`], for bytes that are in memory: what the index says of them is still true
+    /// if it cannot change with the file, and then nothing is looked at.
+    ///
+    /// # Errors
+    /// As [`Samples::check_unchanged`].
+    pub(in crate::vfs) fn check_index(&self, located: &Located) -> Result<(), Errno> {
+        match self.container(located).index_is_fixed() {
+            true => Ok(()),
+            false => self.check_unchanged(located),
+        }
+    }
+
+    /// Looks at the containers that were noted. If there was none, it is to be called again when `wake` is called.
+    pub(in crate::vfs) fn check_noted(&self) -> ContainersChecked {
+        let look = self.look_at_noted();
+        if look.any {
+            return look;
         }
         self.changes.sleeps.store(true, Ordering::SeqCst);
         // What was noted before that has woken nobody.
-        let any = self.look_at_noted();
-        if any {
+        let look = self.look_at_noted();
+        if look.any {
             self.changes.sleeps.store(false, Ordering::SeqCst);
         }
-        any
+        look
     }
 
-    fn look_at_noted(&self) -> bool {
-        let mut looked_at = HashSet::new();
-        self.changes.noted.take_each(|container| {
-            let container = container as usize;
+    fn look_at_noted(&self) -> ContainersChecked {
+        let (mut looked_at, mut told) = (HashSet::new(), Vec::new());
+        let mut look_at = |container: usize| {
             let part = self.dataset.file_of(container);
             // Containers in containers share a file. Reads refuse a changed one until the unmount.
             if looked_at.insert(part)
@@ -105,8 +141,29 @@ impl Samples {
             {
                 self.add_changed_part(part, error.to_string());
             }
-        });
-        !looked_at.is_empty()
+        };
+        self.changes.told.take_each(|group| told.push(group * GROUP..(group + 1) * GROUP));
+        self.changes.noted.take_each(|container| look_at(container as usize));
+        // Their containers may be noted only after this look.
+        for group in &told {
+            let last = (group.end - 1).min(self.dataset.len().saturating_sub(1));
+            if let (Some((first, _)), Some((last, _))) =
+                (self.dataset.part_of(group.start), self.dataset.part_of(last))
+            {
+                (first..=last).for_each(&mut look_at);
+            }
+        }
+        let any = !looked_at.is_empty();
+        let outdated = told.into_iter().flatten().filter(|&sample| self.has_changed(sample));
+        let ino = |sample| Inode::Node(Node::Sample(sample)).number();
+        ContainersChecked { any, outdated_inodes: outdated.map(ino).collect() }
+    }
+
+    /// Whether a sample is known to lie in a changed part.
+    fn has_changed(&self, sample: u64) -> bool {
+        let container = self.dataset.part_of(sample);
+        container
+            .is_some_and(|(container, _)| self.bad.has_changed(self.dataset.file_of(container)))
     }
 
     /// Sets what wakes the thread that looks. What was set first counts.

@@ -14,6 +14,7 @@ use crate::io::BufferPool;
 use crate::store::Store;
 use bad::{Bad, BadList};
 use changes::Changes;
+pub use changes::ContainersChecked;
 use crossbeam_utils::atomic::AtomicCell;
 
 /// Buffers that are kept for later.
@@ -40,7 +41,7 @@ impl Samples {
         assert!(dataset.files() <= store.len(), "each part that the dataset lies in");
         Self {
             bad: BadList::new(store.len()),
-            changes: Changes::new(dataset.parts().len()),
+            changes: Changes::new(dataset.parts().len(), dataset.len()),
             verified: Bits::new(dataset.len()),
             verify: AtomicCell::new(verify),
             buffers: BufferPool::new(POOLED_BUFFERS),
