@@ -1,6 +1,6 @@
 //! ffrfs mounts a dataset container so that every sample is a plain file.
 //!
-//! The rooms, ground floor first; a room imports only from rooms below it:
+//! The rooms; a room imports only from rooms that stand before it in this table:
 //!
 //! | room | what it holds |
 //! | --- | --- |
@@ -10,7 +10,7 @@
 //! | [`store`] | where the bytes of a dataset lie: all its parts, local or elsewhere |
 //! | [`vfs`] | what each call means: lookup, readdir, `read` as a step machine, verification, cache |
 //! | [`dataset`] | names on a command line → an open dataset: expand, recognise, nest, kept indexes |
-//! | [`transport`] | kernel ↔ vfs: `devfuse` serves /dev/fuse, `uring` FUSE-over-io_uring |
+//! | [`transport`] | kernel ↔ vfs: `ops` answers a decoded request, `devfuse` and `queue` decode and encode |
 //! | `tools` | offline work: read samples as a mount does, verify, sum, extract, convert |
 //! | `daemon` | what runs while a dataset is mounted: serve, reload, settings, logging, metrics |
 //! | [`cli`] | arguments and printing, one file a sub-command |

@@ -1,4 +1,6 @@
 //! The command line: one file a sub-command. Errors become one line on stderr and an exit code.
+//!
+//! Imports from all rooms; no room imports from it.
 
 mod bench;
 mod cat;

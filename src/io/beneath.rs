@@ -1,5 +1,5 @@
-//! Making files below a directory, and never outside of it: no symbolic link on the way is followed, whoever put
-//! it there, and whenever.
+//! Makes files below a directory, and never outside of it: no symbolic link on the way is followed, even one that
+//! another process puts there meanwhile.
 
 use nix::fcntl::{AtFlags, OFlag, OpenHow, ResolveFlag, openat, openat2, renameat};
 use nix::sys::stat::{FileStat, Mode, UtimensatFlags, fstatat, futimens, mkdirat, utimensat};
@@ -20,7 +20,7 @@ impl Beneath {
     /// Opens the directory itself; links on the way to it are the user's business.
     ///
     /// # Errors
-    /// It cannot be opened, or is none.
+    /// It cannot be opened, or is not a directory.
     pub fn open(path: &Path) -> io::Result<Self> {
         let flags = OFlag::O_DIRECTORY | OFlag::O_RDONLY | OFlag::O_CLOEXEC;
         Ok(Self(nix::fcntl::open(path, flags, Mode::empty())?))
@@ -29,7 +29,7 @@ impl Beneath {
     /// Opens a directory below it.
     ///
     /// # Errors
-    /// It is not there, or a symbolic link is on the way.
+    /// It does not exist, or a symbolic link is on the way.
     pub fn directory(&self, path: &Path) -> io::Result<Self> {
         let is_itself = path.as_os_str().is_empty();
         let how = OpenHow::new()
@@ -56,7 +56,7 @@ impl Beneath {
         }
     }
 
-    /// Makes a file that was not there; `mode` without what the umask takes.
+    /// Makes a file that does not exist yet, with the permissions `mode` less the umask.
     ///
     /// # Errors
     /// It cannot be made.
@@ -66,7 +66,7 @@ impl Beneath {
         Ok(File::from(openat(&self.0, name, flags | OFlag::O_CLOEXEC, mode)?))
     }
 
-    /// Makes a symbolic link that was not there.
+    /// Makes a symbolic link; its name must be free.
     ///
     /// # Errors
     /// It cannot be made.
@@ -78,7 +78,7 @@ impl Beneath {
         Ok(())
     }
 
-    /// Makes another name of a file; both are relative to their directories.
+    /// Makes a hard link to a file; both names are relative to their directories.
     ///
     /// # Errors
     /// It cannot be made.
@@ -86,10 +86,10 @@ impl Beneath {
         Ok(linkat(&of.0, first, &self.0, name, AtFlags::empty())?)
     }
 
-    /// Gives what was made another name, in place of what has that name if `replaces`.
+    /// Renames an entry. One that has the new name already is replaced if `replaces`.
     ///
     /// # Errors
-    /// There is something of that name, or it cannot be renamed.
+    /// An entry has the new name already, or this one cannot be renamed.
     pub fn rename(&self, from: &Path, to: &Path, replaces: bool) -> io::Result<()> {
         if replaces {
             return Ok(renameat(&self.0, from, &self.0, to)?);
@@ -113,10 +113,10 @@ impl Beneath {
         Ok(unlinkat(&self.0, name, UnlinkatFlags::NoRemoveDir)?)
     }
 
-    /// What has this name; a link is a link. `None`: nothing.
+    /// The attributes of an entry; a symbolic link is not followed. `None`: there is no such entry.
     ///
     /// # Errors
-    /// It cannot be looked at.
+    /// Its attributes cannot be read.
     pub fn look(&self, name: &Path) -> io::Result<Option<FileStat>> {
         match fstatat(&self.0, name, AtFlags::AT_SYMLINK_NOFOLLOW) {
             Ok(found) => Ok(Some(found)),
@@ -146,10 +146,10 @@ pub fn set(file: impl AsFd, mode: Option<u16>, modified: Modified) -> io::Result
     Ok(futimens(&file, &time, &time)?)
 }
 
-/// Closes a file, and says what only then is known to have failed, as on NFS.
+/// Closes a file, and reports an error that shows only then, as on NFS.
 ///
 /// # Errors
-/// What was written could not be kept.
+/// The file system could not store what was written.
 pub fn close(file: File) -> io::Result<()> {
     Ok(nix::unistd::close(file)?)
 }

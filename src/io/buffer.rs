@@ -9,9 +9,9 @@ use std::sync::Arc;
 /// Capacities are multiples of what reads past the page cache may have to be multiples of.
 const GRANULE_BYTES: usize = 4096;
 
-/// Page-aligned memory. Its content is whatever was last written there; it begins as zeros.
+/// Page-aligned memory. New memory is zero; what is used again holds what was last written there.
 ///
-/// Mapped, not allocated: what is freed goes back to the system at once, whatever threads freed it.
+/// Mapped, not allocated: freed memory goes back to the system at once, whichever thread frees it.
 pub struct Buffer(Memory);
 
 enum Memory {
@@ -74,7 +74,7 @@ impl Buffer {
         self.as_slice().len()
     }
 
-    /// Makes room for `bytes` bytes; what was in it may be lost.
+    /// Makes room for `bytes` bytes; the content may be lost.
     pub fn reserve(&mut self, bytes: usize) {
         if self.capacity() < bytes {
             *self = Self::with_capacity(bytes.next_power_of_two());

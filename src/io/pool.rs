@@ -10,11 +10,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::{fs, io};
 
-/// What is open of a file.
+/// The open descriptors of a file.
 #[derive(Debug)]
 pub(super) struct Handles {
     pub(super) file: fs::File,
-    /// How samples are read, beside the index.
+    /// The descriptor that samples are read through; the index is read through `file`.
     pub(super) access: Access,
 }
 
@@ -64,7 +64,7 @@ impl Pool {
         let victim = if open.len() > self.capacity { open.pop_front() } else { None };
         drop(open);
         if let Some(victim) = victim {
-            // Who reads it has a share of its own.
+            // A reader holds a reference of its own.
             *victim.lock().unwrap_or_else(PoisonError::into_inner) = None;
         }
     }
@@ -86,7 +86,7 @@ impl Pooled {
         Ok(Self { pool: Arc::clone(pool), directory, name, io, slot })
     }
 
-    /// What is open of the file, opened again if need be; `check` refuses another file of its name.
+    /// The file's open descriptors. It is opened again if need be; `check` refuses another file of its name.
     pub(super) fn handles(
         &self,
         check: impl FnOnce(&fs::File) -> io::Result<()>,
@@ -112,7 +112,7 @@ impl Pooled {
         self.slot.lock().unwrap_or_else(PoisonError::into_inner).is_some()
     }
 
-    /// What the directory has under the file's name now.
+    /// The attributes of the file that has this name now.
     pub(super) fn status(&self) -> io::Result<FileStat> {
         Ok(fstatat(&*self.directory, self.name.as_os_str(), AtFlags::empty())?)
     }

@@ -62,9 +62,9 @@ pub struct Request<'a> {
 pub enum Event {
     /// A request has come in this slot.
     Request(usize),
-    /// The read of this number has ended: its buffer, and how many bytes are there.
+    /// The read of this number has ended: its buffer, and how many bytes were read.
     Read(usize, Buffer, io::Result<usize>),
-    /// Somebody called [`Waker::wake`].
+    /// [`Waker::wake`] was called.
     Woken,
     /// The kernel will not use this slot again.
     Closed(usize),
@@ -90,14 +90,14 @@ struct Read {
     _held: Held,
 }
 
-/// What [`Ring::wait`] has done since it was asked.
+/// The system calls of a ring since the last call of [`Ring::counts`].
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Counts {
     /// Calls of `io_uring_enter`.
     pub submits: u64,
-    /// What was submitted with them.
+    /// Entries that were submitted.
     pub entries: u64,
-    /// What came back.
+    /// Completions that were taken.
     pub completions: u64,
 }
 
@@ -136,7 +136,7 @@ impl Ring {
     /// beside the reads that have a slot's number it takes `spare_reads` with numbers above those.
     ///
     /// # Errors
-    /// io_uring cannot be had.
+    /// The system has no io_uring, or forbids it.
     pub fn new(
         device: &impl AsFd,
         queues: &[u16],
@@ -161,7 +161,7 @@ impl Ring {
     /// A ring that only reads, `reads` at a time, numbered from 0.
     ///
     /// # Errors
-    /// io_uring cannot be had.
+    /// The system has no io_uring, or forbids it.
     pub fn for_reads(reads: usize) -> io::Result<Self> {
         Self::with(Vec::new(), reads)
     }
@@ -190,8 +190,8 @@ impl Ring {
         Ok(this)
     }
 
-    /// A refusal is there as soon as the commands are submitted; a slot that is taken says nothing yet. But
-    /// the first requests may: they are kept for [`Ring::wait`].
+    /// The kernel refuses a slot at once, with a completion; for a slot that it accepts there is none yet, but for the
+    /// first requests: those are kept for [`Ring::wait`].
     fn register(&mut self) -> io::Result<()> {
         self.flush()?;
         self.ring.submit()?;
@@ -208,13 +208,13 @@ impl Ring {
         self.slots.len()
     }
 
-    /// Something to wake this ring's thread with.
+    /// A handle that wakes this ring's thread.
     #[must_use]
     pub fn waker(&self) -> Waker {
         Waker(Arc::clone(&self.wake))
     }
 
-    /// What was done since this was asked last.
+    /// What was done since the last call.
     pub fn counts(&mut self) -> Counts {
         std::mem::take(&mut self.counts)
     }
@@ -362,7 +362,7 @@ impl Ring {
     ) {
         assert!(self.reads[number].is_none(), "one read at a time for a number");
         let target = &mut buffer.as_mut_slice()[range];
-        // A shorter read than asked for is nothing new to who reads.
+        // Callers go on after a short read.
         let length = target.len().min(1 << 30) as u32;
         let address = target.as_mut_ptr();
         let (descriptor, flags) = held.descriptor();
@@ -426,7 +426,7 @@ impl Drop for Ring {
         let mut events = Vec::new();
         while self.reading > 0 {
             if self.wait(&mut events, None).is_err() {
-                // The kernel may still write to these: better lost than freed.
+                // The kernel may still write to these: leaked, not freed.
                 for read in &mut self.reads {
                     std::mem::forget(read.take());
                 }
@@ -466,7 +466,7 @@ fn build(entries: u32) -> io::Result<IoUring<squeue::Entry128, cqueue::Entry>> {
     IoUring::builder().setup_coop_taskrun().setup_single_issuer().build(entries)
 }
 
-/// Whether io_uring as it is needed here can be had at all.
+/// Whether this process may make an io_uring with what this module needs.
 ///
 /// # Errors
 /// Why not.

@@ -30,7 +30,7 @@ use std::time::{Instant, SystemTime};
 /// The generation of every inode: numbers are never used again.
 const GENERATION: Generation = Generation(0);
 
-/// An [`Ops`] as fuser wants it.
+/// [`Ops`] behind fuser's trait.
 pub(super) struct DevFuse {
     shared: Arc<Shared>,
     negotiation: Arc<Negotiation>,
@@ -61,7 +61,7 @@ impl DevFuse {
     }
 }
 
-/// Who asks, from now on.
+/// The thread that sent a request; the time of the request begins now.
 fn caller(request: &Request) -> Caller {
     Caller { pid: request.pid(), start: Instant::now(), arrived: None }
 }

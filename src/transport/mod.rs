@@ -3,6 +3,9 @@
 //! `ops` answers decoded requests. `devfuse` decodes those that come from /dev/fuse through fuser, a thread
 //! a CPU, and encodes the answers; `uring` and `queue` do so for FUSE-over-io_uring, a queue a CPU; `support`
 //! says what keeps a host from that. [`Mounted`] is a mount with its transport, whichever it is.
+//!
+//! Imports from [`crate::vfs`], [`crate::store`] and [`crate::io`]; `reads` also the trait of sources in
+//! [`crate::format`].
 
 mod devfuse;
 mod invalidate;

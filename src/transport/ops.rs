@@ -1,5 +1,5 @@
-//! What each request but READ is answered, decided, counted and traced once for both transports. `devfuse`
-//! and `queue` only decode requests and encode answers. Imports the vfs and `wire`.
+//! Answers each request but READ, and counts and traces it, for both transports. `devfuse` and `queue` only decode
+//! requests and encode answers. Imports the vfs and `wire`.
 
 use super::invalidate::Invalidator;
 use super::negotiation::Negotiation;
@@ -20,11 +20,11 @@ pub(super) struct Ops {
 /// Who sent a request, and when it came.
 #[derive(Clone, Copy)]
 pub(super) struct Caller {
-    /// The thread that asks; 0: the kernel for itself.
+    /// The thread that asks; 0: the kernel itself.
     pub(super) pid: u32,
     /// When the request was taken up.
     pub(super) start: Instant,
-    /// When the kernel delivered it, with others, if that is known.
+    /// When the kernel delivered it, perhaps with others, if that is known.
     pub(super) arrived: Option<Instant>,
 }
 
@@ -36,7 +36,7 @@ pub(super) enum Value {
     Bytes(Vec<u8>),
 }
 
-/// The answer to a request that the kernel takes for granted from then on.
+/// The answer to a request that the kernel need not send again.
 const ENOSYS: Errno = Errno(libc::ENOSYS);
 
 impl Ops {
@@ -248,7 +248,7 @@ impl Ops {
     }
 
     /// FLUSH, FSYNC, FSYNCDIR: nothing is ever dirty. ACCESS: the kernel checks permissions itself
-    /// (`default_permissions`). LISTXATTR: no attribute is listed. Answered ENOSYS, the kernel takes them for granted from then on.
+    /// (`default_permissions`). LISTXATTR: no attribute is listed. Answered ENOSYS, the kernel does not send them again.
     pub(super) fn not_needed(&self, caller: Caller, opcode: u32, ino: u64) -> Errno {
         let operation = match opcode {
             op::FLUSH => Operation::Flush,

@@ -195,33 +195,18 @@ impl Control {
         }
     }
 
-    /// Whether an inode may be opened for writing.
-    ///
-    /// # Errors
-    /// EROFS: it is no control file that takes something.
+    /// See `Vfs::open_for_writing`.
     pub(in crate::vfs) fn open_for_writing(&self, ino: u64) -> Result<(), Errno> {
         self.writable(ino).map(drop)
     }
 
-    /// Sets a size: means nothing where something is taken, so that `>` works.
-    ///
-    /// # Errors
-    /// EROFS: as [`Control::open_for_writing`].
+    /// See `Vfs::set_size`.
     pub(in crate::vfs) fn set_size(&self, ino: u64) -> Result<Attr, Errno> {
         self.open_for_writing(ino)?;
         self.attr_of(ino)
     }
 
-    /// Takes the next bytes of an announcement, or changes of settings. Where in the file they are written to means nothing, but that
-    /// they end at a page's end is a hint that more will come.
-    ///
-    /// # Errors
-    /// * EROFS: as [`Control::open_for_writing`].
-    /// * EINVAL, ENOENT, EISDIR: a line or number is no sample. What was before it is announced (and is once
-    ///   more if this write is tried again), what is behind it in this write is not.
-    /// * ENOSPC: too many samples are waiting. Nothing of this write was taken; try it again later.
-    /// * EIO: a name depends on bytes that cannot be read.
-    /// * EINVAL: a setting cannot be. None of this write is changed.
+    /// See `Vfs::write`.
     pub(in crate::vfs) fn write(
         &self,
         ino: u64,
@@ -231,11 +216,7 @@ impl Control {
         self.take_written(self.writable(ino)?, offset_bytes, bytes)
     }
 
-    /// As [`Control::write`], by a process that has the file open for reading only: on a mount that the kernel takes for
-    /// read-only there is no other way.
-    ///
-    /// # Errors
-    /// ENOTTY: it is no control file that takes something. Else as [`Control::write`].
+    /// See `Vfs::write_by_ioctl`.
     pub(in crate::vfs) fn write_by_ioctl(&self, ino: u64, bytes: &[u8]) -> Result<(), Errno> {
         match self.taken_by(ino) {
             Takes::Nothing => Err(Errno::ENOTTY),
