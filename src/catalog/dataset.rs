@@ -6,19 +6,19 @@ use std::sync::Arc;
 
 /// One or more containers, in order.
 pub struct Dataset {
-    parts: Vec<Box<dyn Container>>,
+    containers: Vec<Box<dyn Container>>,
     places: Vec<Place>,
-    /// The number of each part's first sample, and behind the last the number of all samples.
+    /// The number of each container's first sample, and behind the last the number of all samples.
     starts: Vec<u64>,
-    /// Per part: checksums from beside it, and where they lie.
+    /// By container: checksums from a sidecar, and its name.
     sums: Vec<Option<(Arc<Section>, PartName)>>,
 }
 
 /// Where a container lies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Place {
-    /// In which file, by number.
-    pub file: usize,
+    /// In which part of the store.
+    pub part: usize,
     /// Where it begins there: elsewhere than at 0 if it is a member of another one.
     pub base_bytes: u64,
 }
@@ -26,23 +26,23 @@ pub struct Place {
 /// A sample of a dataset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Located {
-    /// Which container.
+    /// Which container of the dataset.
     pub container: usize,
-    /// Which file.
+    /// Which part of the store the container lies in.
     pub part: usize,
     /// Its number in the container.
     pub index: u64,
-    /// Where it lies in the file.
+    /// Where it lies in the part.
     pub sample: Sample,
 }
 
 impl Dataset {
-    /// Joins containers in the given order, each of which is a file.
+    /// Joins containers in the given order, each of which is a part.
     #[must_use]
-    pub fn new(parts: Vec<Box<dyn Container>>) -> Self {
-        let places = (0..parts.len()).map(|file| Place { file, base_bytes: 0 });
+    pub fn new(containers: Vec<Box<dyn Container>>) -> Self {
+        let places = (0..containers.len()).map(|part| Place { part, base_bytes: 0 });
         let places = places.collect();
-        Self::nested(parts, places)
+        Self::nested(containers, places)
     }
 
     /// Joins containers in the given order, each of which lies where `places` says.
@@ -50,16 +50,16 @@ impl Dataset {
     /// # Panics
     /// There is not a place for each.
     #[must_use]
-    pub fn nested(parts: Vec<Box<dyn Container>>, places: Vec<Place>) -> Self {
-        assert_eq!(parts.len(), places.len(), "a place for each container");
+    pub fn nested(containers: Vec<Box<dyn Container>>, places: Vec<Place>) -> Self {
+        assert_eq!(containers.len(), places.len(), "a place for each container");
         let mut starts = vec![0];
         let mut next: u64 = 0;
-        for part in &parts {
-            next = next.saturating_add(part.len());
+        for container in &containers {
+            next = next.saturating_add(container.len());
             starts.push(next);
         }
-        let sums = parts.iter().map(|_| None).collect();
-        Self { parts, places, starts, sums }
+        let sums = containers.iter().map(|_| None).collect();
+        Self { containers, places, starts, sums }
     }
 
     /// Takes the checksums of a container, which lie in `part`, for its samples that have none of their own.
@@ -88,31 +88,31 @@ impl Dataset {
     /// The bytes of all samples together.
     #[must_use]
     pub fn data_bytes(&self) -> u64 {
-        self.parts.iter().fold(0, |sum, part| sum.saturating_add(part.data_bytes()))
+        self.containers.iter().fold(0, |sum, container| sum.saturating_add(container.data_bytes()))
     }
 
-    /// The files that the containers lie in, by number, below this.
+    /// How many parts of the store the containers lie in: their numbers are below this.
     #[must_use]
-    pub fn files(&self) -> usize {
-        self.places.iter().map(|place| place.file + 1).max().unwrap_or(0)
+    pub fn part_count(&self) -> usize {
+        self.places.iter().map(|place| place.part + 1).max().unwrap_or(0)
     }
 
-    /// Where a container begins in its file.
+    /// Where a container begins in its part.
     #[must_use]
     pub fn base_of(&self, container: usize) -> u64 {
         self.places[container].base_bytes
     }
 
-    /// In which file a container lies.
+    /// In which part of the store a container lies.
     #[must_use]
-    pub fn file_of(&self, container: usize) -> usize {
-        self.places[container].file
+    pub fn part_of(&self, container: usize) -> usize {
+        self.places[container].part
     }
 
     /// The containers.
     #[must_use]
-    pub fn parts(&self) -> &[Box<dyn Container>] {
-        &self.parts
+    pub fn containers(&self) -> &[Box<dyn Container>] {
+        &self.containers
     }
 
     /// The number in the dataset of a container's sample.
@@ -121,22 +121,22 @@ impl Dataset {
         self.start(container).saturating_add(index)
     }
 
-    /// The number of a part's first sample.
-    pub(super) fn start(&self, part: usize) -> u64 {
-        self.starts.get(part).copied().unwrap_or_default()
+    /// The number of a container's first sample.
+    pub(super) fn start(&self, container: usize) -> u64 {
+        self.starts.get(container).copied().unwrap_or_default()
     }
 
     /// The container that sample `index` lies in, and its number there.
     #[must_use]
-    pub fn part_of(&self, index: u64) -> Option<(usize, u64)> {
+    pub fn container_of(&self, index: u64) -> Option<(usize, u64)> {
         if index >= self.len() {
             return None;
         }
-        let part = match self.parts.len() {
+        let container = match self.containers.len() {
             1 => 0,
             _ => self.starts.partition_point(|&start| start <= index) - 1,
         };
-        Some((part, index - self.starts[part]))
+        Some((container, index - self.starts[container]))
     }
 
     /// Where sample `index` lies. `Ok(None)`: there is no such sample.
@@ -144,20 +144,20 @@ impl Dataset {
     /// # Errors
     /// The container was changed so that its index cannot be read.
     pub fn locate(&self, index: u64) -> Result<Option<Located>> {
-        let Some((part, index)) = self.part_of(index) else { return Ok(None) };
-        let Place { file, base_bytes } = self.places[part];
-        let mut sample = self.parts[part].sample(index)?;
+        let Some((container, index)) = self.container_of(index) else { return Ok(None) };
+        let Place { part, base_bytes } = self.places[container];
+        let mut sample = self.containers[container].sample(index)?;
         sample.offset_bytes = sample.offset_bytes.saturating_add(base_bytes);
-        if let (Some((sums, part)), None) = (&self.sums[part], sample.checksum) {
+        if let (Some((sums, sidecar)), None) = (&self.sums[container], sample.checksum) {
             let crc32 = sums.crc32(index).map_err(|source| Error::Unreadable {
-                part: part.clone(),
+                part: sidecar.clone(),
                 what: "the checksum of a sample",
                 offset_bytes: 0,
                 source,
             })?;
             sample.checksum = crc32.map(Checksum::Crc32);
         }
-        Ok(Some(Located { container: part, part: file, index, sample }))
+        Ok(Some(Located { container, part, index, sample }))
     }
 
     /// What is known of a sample beside its bytes.
@@ -165,8 +165,8 @@ impl Dataset {
     /// # Errors
     /// As [`Dataset::locate`].
     pub fn attributes(&self, index: u64) -> Result<Attributes> {
-        match self.part_of(index) {
-            Some((part, index)) => self.parts[part].attributes(index),
+        match self.container_of(index) {
+            Some((container, index)) => self.containers[container].attributes(index),
             None => Ok(Attributes::default()),
         }
     }
@@ -176,8 +176,8 @@ impl Dataset {
     /// # Errors
     /// As [`Dataset::locate`].
     pub fn link_target(&self, index: u64) -> Result<Vec<u8>> {
-        match self.part_of(index) {
-            Some((part, index)) => self.parts[part].link_target(index),
+        match self.container_of(index) {
+            Some((container, index)) => self.containers[container].link_target(index),
             None => Ok(Vec::new()),
         }
     }
@@ -187,8 +187,8 @@ impl Dataset {
     /// # Errors
     /// As [`Dataset::locate`].
     pub(super) fn field_name(&self, index: u64) -> Result<Vec<u8>> {
-        match self.part_of(index) {
-            Some((part, index)) => self.parts[part].field_name(index),
+        match self.container_of(index) {
+            Some((container, index)) => self.containers[container].field_name(index),
             None => Ok(Vec::new()),
         }
     }

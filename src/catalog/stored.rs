@@ -43,19 +43,21 @@ impl Dataset {
         if !naming.directories.is_empty() {
             return self.united(naming);
         }
-        let Some(last) = self.parts().last() else { return Ok(StoredNames::None) };
+        let Some(last) = self.containers().last() else { return Ok(StoredNames::None) };
         let all = self.len().saturating_sub(1);
         match last.names(all)? {
-            Names::Tree(directory) if self.parts().len() == 1 || count_files(&directory) == all => {
+            Names::Tree(directory)
+                if self.containers().len() == 1 || count_files(&directory) == all =>
+            {
                 return Ok(tree(|builder| builder.add_directory(b"", &directory, 0)));
             }
             Names::Refused(why) => return Ok(StoredNames::Unused(why)),
             Names::None | Names::Fields(_) | Names::Members | Names::Tree(_) => {}
         }
         let own: Vec<Names> = self
-            .parts()
+            .containers()
             .iter()
-            .map(|part| part.names(part.len().saturating_sub(1)))
+            .map(|container| container.names(container.len().saturating_sub(1)))
             .collect::<Result<_>>()?;
         let has_paths = own.iter().any(|names| matches!(names, Names::Members | Names::Fields(_)));
         match own.first() {
@@ -86,15 +88,15 @@ impl Dataset {
                 wrong.get_or_insert(why);
             }
         };
-        for (number, part) in self.parts().iter().enumerate() {
+        for (number, container) in self.containers().iter().enumerate() {
             let above = naming.directories.get(number).map_or(&b""[..], |name| name);
-            let (start, part) = (self.start(number), part.as_ref());
-            let samples = if is_merged { self.len() } else { part.len() };
-            let names = part.names(part.len().saturating_sub(1))?;
+            let (start, container) = (self.start(number), container.as_ref());
+            let samples = if is_merged { self.len() } else { container.len() };
+            let names = container.names(container.len().saturating_sub(1))?;
             only_trees &= matches!(names, Names::Tree(_));
             match names {
                 Names::Tree(directory) => check(builder.add_directory(above, &directory, start)),
-                Names::Members => part.members(&mut |member| {
+                Names::Members => container.members(&mut |member| {
                     let is_opened = match member.node {
                         format::Node::Sample(sample) => naming.opened.contains(&(start + sample)),
                         format::Node::Directory(_) => false,
@@ -106,7 +108,7 @@ impl Dataset {
                 })?,
                 Names::None | Names::Refused(_) => {
                     let first = if is_merged { start } else { 0 };
-                    for sample in 0..part.len() {
+                    for sample in 0..container.len() {
                         let path = format!("{:01$}", first + sample, width(samples));
                         check(builder.add_member(above, &file(&path, sample), start));
                     }
@@ -115,7 +117,7 @@ impl Dataset {
                     let first = if is_merged { start / fields.max(1) } else { 0 };
                     let width = width(samples / fields.max(1));
                     let numbers = (first, start, fields, width);
-                    add_records(&mut builder, part, above, numbers, &mut check)?;
+                    add_records(&mut builder, container, above, numbers, &mut check)?;
                 }
             }
         }
@@ -132,14 +134,14 @@ impl Dataset {
 
 fn add_records(
     builder: &mut TreeBuilder,
-    part: &dyn Container,
+    container: &dyn Container,
     above: &[u8],
     (first, start, fields, width): (u64, u64, u64, usize),
     check: &mut dyn FnMut(Result<(), NameError>),
 ) -> Result<()> {
-    for sample in 0..part.len() {
+    for sample in 0..container.len() {
         let record = format!("{:01$}/", first + sample / fields.max(1), width);
-        let path = [record.as_bytes(), &part.field_name(sample)?].concat();
+        let path = [record.as_bytes(), &container.field_name(sample)?].concat();
         let node = format::Node::Sample(sample);
         check(builder.add_member(above, &Member { path: &path, node }, start));
     }

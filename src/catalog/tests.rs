@@ -136,12 +136,12 @@ fn check_consistent(catalog: &Catalog, dataset: &Dataset) {
 fn samples_are_numbered_on_across_containers() {
     let dataset = dataset(&[3, 0, 2, 0, 0, 1, 0]);
     assert_eq!((dataset.len(), dataset.data_bytes()), (6, 6));
-    let places: Vec<_> = (0..6).map(|i| dataset.part_of(i).unwrap()).collect();
+    let places: Vec<_> = (0..6).map(|i| dataset.container_of(i).unwrap()).collect();
     assert_eq!(places, [(0, 0), (0, 1), (0, 2), (2, 0), (2, 1), (5, 0)]);
     let located = dataset.locate(4).unwrap().unwrap();
     assert_eq!((located.part, located.index, located.sample.length_bytes), (2, 1, 1));
     for beyond in [6, 7, u64::MAX] {
-        assert_eq!(dataset.part_of(beyond), None);
+        assert_eq!(dataset.container_of(beyond), None);
         assert_eq!(dataset.locate(beyond).unwrap(), None);
     }
 }

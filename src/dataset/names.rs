@@ -70,7 +70,7 @@ fn directories(opened: &Opened, layout: Layout) -> Vec<Vec<u8>> {
     let mut directories: Vec<Vec<u8>> = Vec::new();
     for (container, inside) in opened.inside.iter().enumerate() {
         directories.push(match inside {
-            None => files[opened.dataset.file_of(container)].clone(),
+            None => files[opened.dataset.part_of(container)].clone(),
             Some((outer, path)) => [&directories[*outer][..], b"/", path].concat(),
         });
     }

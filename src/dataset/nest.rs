@@ -94,10 +94,10 @@ impl Nest {
         let source: Arc<dyn Source> =
             Arc::new(SliceSource::new(name, Arc::clone(outer), at.offset_bytes, at.length_bytes));
         let inner = format::open(Arc::clone(&source), options)?;
-        let Place { file, base_bytes } = self.places[number];
+        let Place { part, base_bytes } = self.places[number];
         let base_bytes = base_bytes.saturating_add(at.offset_bytes);
         self.opened.push((number, sample));
-        self.add(inner, source, Place { file, base_bytes }, Some((number, path.to_vec())));
+        self.add(inner, source, Place { part, base_bytes }, Some((number, path.to_vec())));
         Ok(())
     }
 }

@@ -192,7 +192,7 @@ fn open_containers(
         if is_single {
             (tree, later) = (kept, unkept);
         }
-        let at = catalog::Place { file: parts.len(), base_bytes: 0 };
+        let at = catalog::Place { part: parts.len(), base_bytes: 0 };
         nest.add(container, source, at, None);
         parts.push(part);
     }
@@ -209,7 +209,7 @@ fn open_containers(
             dataset.set_sums(container, section, path);
         }
     }
-    for warning in dataset.parts().iter().flat_map(|part| part.warnings()) {
+    for warning in dataset.containers().iter().flat_map(|one| one.warnings()) {
         tracing::warn!("{warning}");
     }
     let opened = opened.into_iter().map(|(container, sample)| dataset.number(container, sample));
@@ -317,7 +317,7 @@ impl Opened {
     /// Keeps the index of a dataset of one container, with its names if they are as stored.
     pub(crate) fn keep_index(&self, tree: Option<&Tree>) {
         let Some(unkept) = &self.unkept else { return };
-        let path = unkept.write(self.dataset.parts()[0].as_ref(), tree);
+        let path = unkept.write(self.dataset.containers()[0].as_ref(), tree);
         self.written.lock().unwrap_or_else(PoisonError::into_inner).extend(path);
     }
 
@@ -334,7 +334,7 @@ impl Opened {
 
     /// What a sample is checked by.
     pub(crate) fn checked_by(&self, located: &Located) -> CheckedBy {
-        let container = self.dataset.parts()[located.container].as_ref();
+        let container = self.dataset.containers()[located.container].as_ref();
         let has_own =
             || container.sample(located.index).is_ok_and(|own| has_checksum(container, &own));
         match self.dataset.sums_of(located.container) {
@@ -348,7 +348,7 @@ impl Opened {
     fn require_checksums(&self) -> Result<(), Failure> {
         let mut without: BTreeMap<&str, u64> = BTreeMap::new();
         let mut first = None;
-        for (number, container) in self.dataset.parts().iter().enumerate() {
+        for (number, container) in self.dataset.containers().iter().enumerate() {
             if self.dataset.sums_of(number).is_some() {
                 continue;
             }
@@ -364,7 +364,7 @@ impl Opened {
         let Some(first) = first else { return Ok(()) };
         let counts: Vec<_> =
             without.iter().map(|(format, samples)| format!("{samples} of {format}")).collect();
-        let path = self.store.part(self.dataset.file_of(first)).name();
+        let path = self.store.part(self.dataset.part_of(first)).name();
         let cure = match self.inside[first] {
             None => format!("write them once: ffrfs sum --sidecar {path}"),
             Some(_) => "a container in a container can have none".to_owned(),
@@ -396,7 +396,7 @@ pub(crate) fn exact(
     store: &Store,
     located: &Located,
 ) -> format::Result<Located> {
-    let container = dataset.parts()[located.container].as_ref();
+    let container = dataset.containers()[located.container].as_ref();
     let mut located = *located;
     // The first look may tell where to look.
     for _ in 0..MAX_LOOKS {

@@ -10,7 +10,7 @@ use super::open::{Opened, exact, read_stored};
 use super::options::Work;
 use crate::catalog::{Dataset, Located, Suffix, Suffixes};
 use crate::failure::{Exit, Failure};
-use crate::format::{self, Container, Content, Sample, magic};
+use crate::format::{self, Container, Content, Sample, magic, shown};
 use crate::store::{Profile, Store};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -243,13 +243,13 @@ fn head(dataset: &Dataset, store: &Store, sample: u64) -> format::Result<Vec<u8>
     let at = located.sample;
     let Some(length) = needed(&at) else { return Ok(Vec::new()) };
     let stored = read_stored(store.part(located.part), at.offset_bytes, length)?;
-    decode(dataset.parts()[located.container].as_ref(), &located, stored)
+    decode(dataset.containers()[located.container].as_ref(), &located, stored)
 }
 
 /// As [`head`], where the header bytes and those that are needed behind them are in `extent`. `None`: the header
 /// says that the sample lies elsewhere.
 fn head_in(dataset: &Dataset, located: &Located, extent: &[u8]) -> format::Result<Option<Vec<u8>>> {
-    let container = dataset.parts()[located.container].as_ref();
+    let container = dataset.containers()[located.container].as_ref();
     let (header, stored) =
         extent.split_at((located.sample.header_bytes as usize).min(extent.len()));
     if !header.is_empty() {
@@ -282,7 +282,7 @@ fn decode(
         }
         Content::Encoded(size) => {
             let mut out = vec![0; size as usize];
-            let decoded = container.decode(located.index, &stored, &mut out);
+            let decoded = shown::decode(container, located.index, &stored, &mut out);
             Ok(decoded.map_or_else(|_| Vec::new(), |()| out))
         }
     }

@@ -50,26 +50,27 @@ pub struct ContainerInfo {
     pub warnings: Vec<String>,
 }
 
-/// Describes a dataset whose parts are called `names`.
+/// Describes a dataset whose parts are called `names`. Nested containers are not listed: they stand behind those that
+/// are a part each.
 pub fn info<'a>(
     dataset: &Dataset,
     catalog: &Catalog,
     names: impl Iterator<Item = &'a PartName>,
 ) -> Info {
-    let parts = dataset.parts().iter().enumerate();
-    let containers = parts.zip(names).map(|((number, part), name)| ContainerInfo {
+    let containers = dataset.containers().iter().enumerate();
+    let containers = containers.zip(names).map(|((number, container), name)| ContainerInfo {
         path: name.clone(),
-        format: part.format().into(),
-        samples: part.len(),
-        bytes: part.data_bytes(),
-        index_checksum: match part.index_checksum() {
+        format: container.format().into(),
+        samples: container.len(),
+        bytes: container.data_bytes(),
+        index_checksum: match container.index_checksum() {
             IndexChecksum::Ok => "ok",
             IndexChecksum::Absent => "absent",
             IndexChecksum::None => "none",
         }
         .into(),
         checksums: dataset.sums_of(number).cloned(),
-        warnings: part.warnings().to_vec(),
+        warnings: container.warnings().to_vec(),
     });
     Info {
         ffrfs_version: env!("CARGO_PKG_VERSION").into(),

@@ -146,7 +146,7 @@ fn attributes_told_before_a_rewritten_container_is_noticed_do_not_stay() {
         write_container(&other, &reversed);
         let bytes = fs::read(&other).unwrap();
         let size =
-            |number: usize| fs::metadata(mount.path(&format!("{number:06}"))).map(|f| f.len());
+            |number: usize| fs::metadata(mount.path(format!("{number:06}"))).map(|f| f.len());
         // The daemon has just looked, and looks again a quarter of a second later.
         size(MANY - 1).unwrap();
         std::thread::sleep(Duration::from_millis(20));

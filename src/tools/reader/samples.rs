@@ -60,7 +60,7 @@ impl<'a> SampleReader<'a> {
     }
 
     pub(super) fn container(&self, located: &Located) -> &'a dyn Container {
-        self.opened.dataset.parts()[located.container].as_ref()
+        self.opened.dataset.containers()[located.container].as_ref()
     }
 
     /// Fills `target` from a byte of the part that a sample lies in.

@@ -41,7 +41,7 @@ impl<'a> SpanPlan<'a> {
     /// Whether a sample is read together with those before it. The first always is.
     pub(crate) fn add(&mut self, located: &Located) -> bool {
         let (at, extent) = (located.sample, located.sample.extent());
-        let is_stream = self.dataset.parts()[located.container].stream().is_some();
+        let is_stream = self.dataset.containers()[located.container].stream().is_some();
         let is_sparse = matches!(at.content, Content::Sparse(_)) && !is_stream;
         let length = extent.end - extent.start;
         let may_join = !at.damaged

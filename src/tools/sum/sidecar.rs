@@ -31,7 +31,7 @@ pub(crate) fn write_sidecars(
     threads: usize,
 ) -> Result<Sidecars, Failure> {
     let (mut sidecars, mut together) = (Sidecars::default(), Vec::new());
-    for number in 0..samples.dataset().parts().len() {
+    for number in 0..samples.dataset().containers().len() {
         let name = samples.opened.store.part(number).name().clone();
         if !lacks_checksums(samples, number)? {
             sidecars.complete.push(name);
@@ -67,13 +67,13 @@ pub(crate) fn write_sidecars(
 /// changes while it is read, the reads say so.
 fn key(samples: &Samples, container: usize, path: &Path) -> Result<Key, Failure> {
     let file = File::open(path).map_err(|e| Failure::unreadable(path.display(), e))?;
-    Ok(Key::of(&file, samples.dataset().parts()[container].as_ref())?)
+    Ok(Key::of(&file, samples.dataset().containers()[container].as_ref())?)
 }
 
 /// Whether a container has a sample without a checksum.
 fn lacks_checksums(samples: &Samples, container: usize) -> Result<bool, Failure> {
     let dataset = samples.dataset();
-    for index in 0..dataset.parts()[container].len() {
+    for index in 0..dataset.containers()[container].len() {
         let located = dataset.locate(dataset.number(container, index))?;
         let is_unchecked = |located| samples.opened.checked_by(&located) == CheckedBy::Nothing;
         if located.is_some_and(is_unchecked) {
@@ -86,7 +86,7 @@ fn lacks_checksums(samples: &Samples, container: usize) -> Result<bool, Failure>
 /// The CRC-32 of each sample of a container; `None` if one is bad. A compressed stream was decoded and checked
 /// when it was indexed: its intervals have theirs.
 fn rows(samples: &Samples, container: usize, threads: usize) -> Result<Option<Vec<u32>>, Failure> {
-    let part = samples.dataset().parts()[container].as_ref();
+    let part = samples.dataset().containers()[container].as_ref();
     if part.stream().is_some_and(|stream| stream.decoded_bytes() > 0) {
         return Ok(Some(Vec::new()));
     }

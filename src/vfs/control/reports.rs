@@ -81,7 +81,7 @@ impl Control {
     /// `bad`: a line a bad sample, fields set apart by tabs; empty while all is well.
     pub(in crate::vfs) fn bad_list(&self) -> String {
         let catalog = self.namespace.catalog();
-        let AllBad { samples, unlisted, containers } = self.samples.bad().all();
+        let AllBad { samples, unlisted, parts } = self.samples.bad().all();
         let numbers: Vec<u64> = samples.iter().map(|&(sample, _)| sample).collect();
         let paths = if numbers.is_empty() {
             Ok(Vec::new())
@@ -94,7 +94,7 @@ impl Control {
             let path = path.map_or_else(|| sample.to_string(), |p| escape(p));
             let _ = writeln!(out, "{path}\t{}", self.bad_fields(*sample, bad));
         }
-        for (part, what) in containers {
+        for (part, what) in parts {
             let container = escape(self.samples.name_of(part).as_bytes());
             let _ = writeln!(out, "-\t{what}\t{container}\t-\t-\t-\t-\t-");
         }

@@ -189,7 +189,7 @@ impl Namespace {
     /// # Errors
     /// ENXIO: there is none from there on. ENOSYS: no file has holes, and the kernel can answer for all.
     pub(super) fn seek(&self, ino: u64, offset_bytes: u64, for_data: bool) -> Result<u64, Errno> {
-        if !self.samples.dataset().parts().iter().any(|part| part.has_holes()) {
+        if !self.samples.dataset().containers().iter().any(|part| part.has_holes()) {
             return Err(Errno::ENOSYS);
         }
         let located = self.locate_file(ino)?;

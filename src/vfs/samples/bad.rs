@@ -23,8 +23,8 @@ pub(in crate::vfs) struct AllBad {
     pub(in crate::vfs) samples: Vec<(u64, Bad)>,
     /// How often a further one was met.
     pub(in crate::vfs) unlisted: u64,
-    /// Containers that cannot be used any more, and why.
-    pub(in crate::vfs) containers: Vec<(usize, String)>,
+    /// Parts that cannot be used any more, and why.
+    pub(in crate::vfs) parts: Vec<(usize, String)>,
 }
 
 pub(in crate::vfs) struct BadList {
@@ -32,27 +32,27 @@ pub(in crate::vfs) struct BadList {
     any: AtomicBool,
     samples: RwLock<BTreeMap<u64, Bad>>,
     unlisted: Mutex<u64>,
-    /// By part: what happened to it.
-    containers: Vec<OnceLock<String>>,
+    /// By part: why it cannot be used any more.
+    parts: Vec<OnceLock<String>>,
     /// By part: it is not the file any more that was mounted.
     changed: Bits,
 }
 
 impl BadList {
-    pub(in crate::vfs) fn new(containers: usize) -> Self {
+    pub(in crate::vfs) fn new(parts: usize) -> Self {
         Self {
             any: AtomicBool::new(false),
             samples: RwLock::default(),
             unlisted: Mutex::new(0),
-            containers: (0..containers).map(|_| OnceLock::new()).collect(),
-            changed: Bits::new(containers as u64),
+            parts: (0..parts).map(|_| OnceLock::new()).collect(),
+            changed: Bits::new(parts as u64),
         }
     }
 
     /// Whether reading this sample is known to be useless.
     pub(in crate::vfs) fn is_hopeless(&self, sample: u64, part: usize) -> bool {
         self.any.load(Ordering::Acquire)
-            && (self.containers[part].get().is_some()
+            && (self.parts[part].get().is_some()
                 || self.read().get(&sample).is_some_and(|bad| bad.fault.is_permanent()))
     }
 
@@ -82,17 +82,17 @@ impl BadList {
         samples.insert(sample, bad);
     }
 
-    /// Marks a whole container, and logs that, the first time.
-    pub(in crate::vfs) fn add_container(&self, part: usize, container: &PartName, what: String) {
+    /// Marks a whole part, and logs that, the first time.
+    pub(in crate::vfs) fn add_part(&self, part: usize, name: &PartName, what: String) {
         self.any.store(true, Ordering::Release);
-        if self.containers[part].set(what.clone()).is_ok() {
-            tracing::error!(%container, "{container}: {what}: its samples give EIO");
+        if self.parts[part].set(what.clone()).is_ok() {
+            tracing::error!(container = %name, "{name}: {what}: its samples give EIO");
         }
     }
 
-    /// As [`BadList::add_container`], of a part that is not the file any more that was mounted.
-    pub(in crate::vfs) fn add_changed(&self, part: usize, container: &PartName, what: String) {
-        self.add_container(part, container, what);
+    /// As [`BadList::add_part`], of a part that is not the file any more that was mounted.
+    pub(in crate::vfs) fn add_changed(&self, part: usize, name: &PartName, what: String) {
+        self.add_part(part, name, what);
         self.changed.set(part as u64);
     }
 
@@ -101,19 +101,19 @@ impl BadList {
         self.any.load(Ordering::Acquire) && self.changed.get(part as u64)
     }
 
-    /// How many samples are listed, and how many containers.
+    /// How many samples are listed, and how many parts.
     pub(in crate::vfs) fn counts(&self) -> (u64, u64) {
-        let containers = self.containers.iter().filter(|what| what.get().is_some()).count();
-        (self.read().len() as u64, containers as u64)
+        let parts = self.parts.iter().filter(|what| what.get().is_some()).count();
+        (self.read().len() as u64, parts as u64)
     }
 
     /// Everything, for the list.
     pub(in crate::vfs) fn all(&self) -> AllBad {
         let samples = self.read().iter().map(|(&sample, bad)| (sample, bad.clone())).collect();
         let unlisted = *self.unlisted.lock().unwrap_or_else(PoisonError::into_inner);
-        let containers = self.containers.iter().enumerate();
-        let changed = containers.filter_map(|(part, what)| Some((part, what.get()?.clone())));
-        AllBad { samples, unlisted, containers: changed.collect() }
+        let parts = self.parts.iter().enumerate();
+        let parts = parts.filter_map(|(part, what)| Some((part, what.get()?.clone()))).collect();
+        AllBad { samples, unlisted, parts }
     }
 }
 

@@ -132,11 +132,11 @@ impl Samples {
     fn look_at_noted(&self) -> ContainersChecked {
         let (mut looked_at, mut told) = (HashSet::new(), Vec::new());
         let mut look_at = |container: usize| {
-            let part = self.dataset.file_of(container);
+            let part = self.dataset.part_of(container);
             // Containers in containers share a file. Reads refuse a changed one until the unmount.
             if looked_at.insert(part)
                 && !self.bad.has_changed(part)
-                && let Err(error) = self.dataset.parts()[container].check_unchanged()
+                && let Err(error) = self.dataset.containers()[container].check_unchanged()
                 && is_change(&error)
             {
                 self.add_changed_part(part, error.to_string());
@@ -148,7 +148,7 @@ impl Samples {
         for group in &told {
             let last = (group.end - 1).min(self.dataset.len().saturating_sub(1));
             if let (Some((first, _)), Some((last, _))) =
-                (self.dataset.part_of(group.start), self.dataset.part_of(last))
+                (self.dataset.container_of(group.start), self.dataset.container_of(last))
             {
                 (first..=last).for_each(&mut look_at);
             }
@@ -161,9 +161,9 @@ impl Samples {
 
     /// Whether a sample is known to lie in a changed part.
     fn has_changed(&self, sample: u64) -> bool {
-        let container = self.dataset.part_of(sample);
+        let container = self.dataset.container_of(sample);
         container
-            .is_some_and(|(container, _)| self.bad.has_changed(self.dataset.file_of(container)))
+            .is_some_and(|(container, _)| self.bad.has_changed(self.dataset.part_of(container)))
     }
 
     /// Sets what wakes the thread that looks. What was set first counts.

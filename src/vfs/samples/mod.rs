@@ -38,10 +38,10 @@ impl Samples {
     /// # Panics
     /// `store` lacks a part that the dataset lies in.
     pub(super) fn new(dataset: Dataset, store: Store, verify: Verify) -> Self {
-        assert!(dataset.files() <= store.len(), "each part that the dataset lies in");
+        assert!(dataset.part_count() <= store.len(), "each part that the dataset lies in");
         Self {
             bad: BadList::new(store.len()),
-            changes: Changes::new(dataset.parts().len(), dataset.len()),
+            changes: Changes::new(dataset.containers().len(), dataset.len()),
             verified: Bits::new(dataset.len()),
             verify: AtomicCell::new(verify),
             buffers: BufferPool::new(POOLED_BUFFERS),
@@ -117,7 +117,7 @@ impl Samples {
     }
 
     pub(super) fn container(&self, located: &Located) -> &dyn Container {
-        self.dataset.parts()[located.container].as_ref()
+        self.dataset.containers()[located.container].as_ref()
     }
 
     /// Lists and logs a bad sample.
@@ -127,13 +127,13 @@ impl Samples {
 
     /// Marks a part that cannot be used any more.
     pub(super) fn add_bad_part(&self, part: usize, what: String) {
-        self.bad.add_container(part, self.name_of(part), what);
+        self.bad.add_part(part, self.name_of(part), what);
     }
 
     /// The index of a sample's container cannot be read any more: that is the end of the whole container.
     pub(super) fn index_failed(&self, sample: u64, error: &Error) -> Errno {
-        match self.dataset.part_of(sample) {
-            Some((container, _)) => self.part_failed(self.dataset.file_of(container), error),
+        match self.dataset.container_of(sample) {
+            Some((container, _)) => self.part_failed(self.dataset.part_of(container), error),
             None => Errno::from(error),
         }
     }

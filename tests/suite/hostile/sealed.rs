@@ -32,7 +32,7 @@ fn archive() -> Vec<u8> {
 fn open(bytes: &[u8]) -> Option<(Key, Opened)> {
     let source: Arc<dyn Source> = Arc::new(MemorySource::new("x.tar", bytes.to_vec()));
     let opened = super::open("x.tar", bytes, OpenOptions::default())?;
-    let key = Key::of(source.as_ref(), opened.dataset.parts()[0].as_ref()).ok()?;
+    let key = Key::of(source.as_ref(), opened.dataset.containers()[0].as_ref()).ok()?;
     Some((key, opened))
 }
 
