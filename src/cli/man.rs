@@ -27,6 +27,7 @@ const HELPER: &str = "mount.ffrfs";
 /// What is written by hand, for the pages that have it.
 const BY_HAND: &[(&str, &str)] = &[
     ("ffrfs", include_str!("../../docs/man/ffrfs.roff")),
+    ("ffrfs-cache", include_str!("../../docs/man/ffrfs-cache.roff")),
     ("ffrfs-cat", include_str!("../../docs/man/ffrfs-cat.roff")),
     ("ffrfs-doctor", include_str!("../../docs/man/ffrfs-doctor.roff")),
     ("ffrfs-index", include_str!("../../docs/man/ffrfs-index.roff")),

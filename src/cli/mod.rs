@@ -3,6 +3,8 @@
 //! Imports from all rooms; no room imports from it.
 
 mod bench;
+#[cfg(feature = "remote")]
+mod cache;
 mod cat;
 mod completions;
 mod config;
@@ -69,6 +71,8 @@ enum Command {
     Verify(verify::VerifyArgs),
     Sum(sum::SumArgs),
     Warmup(warmup::WarmupArgs),
+    #[cfg(feature = "remote")]
+    Cache(cache::CacheArgs),
     Top(top::TopArgs),
     Trace(trace::TraceArgs),
     Pack(pack::PackArgs),
@@ -99,6 +103,8 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
         Command::Verify(args) => verify::run(&args),
         Command::Sum(args) => sum::run(args),
         Command::Warmup(args) => warmup::run(&args),
+        #[cfg(feature = "remote")]
+        Command::Cache(args) => cache::run(&args),
         Command::Top(args) => top::run(&args),
         Command::Trace(args) => trace::run(&args),
         Command::Pack(args) => pack::run(&args),

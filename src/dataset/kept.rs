@@ -10,11 +10,11 @@ use crate::failure::{Exit, Failure};
 use crate::format::{
     self, Container, Format, MemorySource, OpenOptions, PartName, SliceSource, Source, Table,
 };
-use crate::io::File;
+use crate::io::{File, user_cache_directory};
 use crate::store::Part;
-use std::fs::Permissions;
+use std::fs::{DirBuilder, Permissions};
 use std::io::{self, BufWriter, Write};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -167,15 +167,9 @@ impl IndexOptions {
         }
         let mut paths: Vec<_> =
             whole.as_path().map(|path| beside(path, INDEX)).into_iter().collect();
-        paths.extend(cache_directory().map(|directory| elsewhere(&directory)));
+        paths.extend(user_cache_directory().map(|directory| elsewhere(&directory)));
         paths
     }
-}
-
-fn cache_directory() -> Option<PathBuf> {
-    let variable = |name| std::env::var_os(name).map(PathBuf::from).filter(|p| p.is_absolute());
-    let cache = variable("XDG_CACHE_HOME").or_else(|| Some(variable("HOME")?.join(".cache")));
-    cache.map(|cache| cache.join("ffrfs"))
 }
 
 impl Unkept {
@@ -204,7 +198,8 @@ impl Unkept {
         let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());
         let directory = directory.unwrap_or(Path::new("."));
         if directory.ends_with("ffrfs") {
-            std::fs::create_dir_all(directory)?;
+            // Remote objects are cached there, too: nobody else may write it.
+            DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
         }
         if !may_replace(path)? {
             return Err(io::Error::other("the file exists and is not an index: name another one"));

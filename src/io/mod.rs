@@ -21,6 +21,7 @@ mod range_lock;
 mod residency;
 pub mod ring;
 mod space;
+mod user_directory;
 mod write;
 
 pub use announce::{MAX_ANNOUNCEMENT_BYTES, announce, is_announcement};
@@ -32,4 +33,5 @@ pub use page::page_bytes;
 pub use pool::Pool;
 pub use range_lock::{is_range_locked, try_lock_range, unlock_range};
 pub use space::{Space, space};
+pub use user_directory::user_cache_directory;
 pub use write::{preallocate, start_writing};

@@ -10,7 +10,6 @@
 
 mod arrival;
 #[cfg(feature = "remote")]
-#[allow(dead_code)]
 pub mod cache;
 mod part;
 mod profile;

@@ -7,6 +7,7 @@ mod announce;
 mod attributes;
 mod bench;
 mod cache;
+mod cache_command;
 mod catalog_model;
 mod changed;
 mod cli;

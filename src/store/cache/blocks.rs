@@ -142,3 +142,60 @@ impl Blocks {
 fn bit(block: u64) -> u64 {
     1 << (block % 64)
 }
+
+#[cfg(all(loom, test))]
+mod loom_tests {
+    use super::*;
+    use loom::sync::Arc;
+    use loom::sync::atomic::AtomicUsize;
+    use loom::thread;
+
+    /// Fetches block 1 if it is its turn; tells whether it was. What is written is an ordinary value.
+    fn fetch(blocks: &Blocks, written: &AtomicUsize, publishes: bool) -> bool {
+        match blocks.take(1) {
+            Turn::Mine => {
+                assert_eq!(written.load(Ordering::Relaxed), 0, "fetched twice");
+                if publishes {
+                    written.store(7, Ordering::Relaxed);
+                    blocks.set(1);
+                }
+                blocks.end(1);
+                publishes
+            }
+            Turn::Taken => {
+                blocks.wait(1, Duration::ZERO);
+                false
+            }
+            Turn::Present => false,
+        }
+    }
+
+    #[test]
+    fn loom_a_block_is_fetched_once_and_who_sees_it_sees_its_bytes() {
+        loom::model(|| {
+            let blocks = Arc::new(Blocks::new(2));
+            let written = Arc::new(AtomicUsize::new(0));
+            let (others, theirs) = (Arc::clone(&blocks), Arc::clone(&written));
+            let other = thread::spawn(move || fetch(&others, &theirs, true));
+            if blocks.are_present(1..=1) {
+                assert_eq!(written.load(Ordering::Relaxed), 7);
+            }
+            let mine = fetch(&blocks, &written, true);
+            assert!(mine != other.join().unwrap());
+            assert!(blocks.has(1) && !blocks.is_taken(1) && blocks.count() == 1);
+        });
+    }
+
+    #[test]
+    fn loom_a_turn_that_is_given_up_lets_the_waiter_go() {
+        loom::model(|| {
+            let blocks = Arc::new(Blocks::new(2));
+            let written = Arc::new(AtomicUsize::new(0));
+            let (others, theirs) = (Arc::clone(&blocks), Arc::clone(&written));
+            let other = thread::spawn(move || fetch(&others, &theirs, false));
+            fetch(&blocks, &written, false);
+            other.join().unwrap();
+            assert!(!blocks.is_taken(1) && !blocks.has(1));
+        });
+    }
+}

@@ -6,6 +6,7 @@
 //! `objects/users` holds a file a process, which says what it has open; `objects/trash` is being deleted.
 
 use super::key::EntryId;
+use crate::io::user_cache_directory;
 use std::fs::{self, DirBuilder, File, Permissions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
@@ -45,9 +46,7 @@ pub fn user_directory() -> Option<PathBuf> {
     if nix::unistd::geteuid().is_root() {
         return Some(PathBuf::from("/var/cache/ffrfs"));
     }
-    let variable = |name| std::env::var_os(name).map(PathBuf::from).filter(|p| p.is_absolute());
-    let cache = variable("XDG_CACHE_HOME").or_else(|| Some(variable("HOME")?.join(".cache")));
-    cache.map(|cache| cache.join("ffrfs"))
+    user_cache_directory()
 }
 
 impl Directory {

@@ -30,6 +30,12 @@ impl Entry {
         &self.state.file
     }
 
+    /// The object's length.
+    #[must_use]
+    pub fn length_bytes(&self) -> u64 {
+        self.state.length_bytes
+    }
+
     /// Whether all of a range can be read from [`Entry::file`]. A range behind the end of the object is present.
     #[must_use]
     pub fn is_present(&self, range: &Range<u64>) -> bool {
@@ -104,6 +110,6 @@ impl Entry {
     /// Whether the cache would take another block.
     #[must_use]
     pub fn has_room(&self) -> bool {
-        !self.state.is_lost() && self.state.room.has_room()
+        !self.state.is_gone() && self.state.room.has_room()
     }
 }

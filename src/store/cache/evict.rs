@@ -83,10 +83,12 @@ pub(super) fn discard(directory: &Directory, id: &EntryId) -> io::Result<()> {
     };
     // Without its map an entry counts for nothing, should this end here.
     gone(fs::remove_file(&paths.map))?;
-    let unique = tempfile::Builder::new().prefix("data-").tempfile_in(directory.trash())?;
-    gone(fs::rename(&paths.data, unique.path()))?;
-    // The name is that of the data now.
-    let _ = unique.keep();
+    if fs::symlink_metadata(&paths.data).is_ok() {
+        let unique = tempfile::Builder::new().prefix("data-").tempfile_in(directory.trash())?;
+        fs::rename(&paths.data, unique.path())?;
+        // The name is that of the data now.
+        let _ = unique.keep();
+    }
     gone(fs::remove_file(&paths.meta))?;
     gone(fs::remove_file(&paths.pin))
 }

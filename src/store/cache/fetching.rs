@@ -75,7 +75,7 @@ pub(super) fn lock(state: &Arc<State>, block: u64) -> Claim {
     if state.look(block..=block) {
         return Claim::Present;
     }
-    if state.is_lost() {
+    if state.is_gone() {
         return Claim::NoRoom;
     }
     let opened = state.open_for_writing();
@@ -90,7 +90,11 @@ pub(super) fn lock(state: &Arc<State>, block: u64) -> Claim {
             return Claim::Elsewhere;
         }
         Err(error) => {
-            state.room.refuse(&error);
+            // Somebody has deleted the files: what is open can still be read.
+            match error.kind() {
+                io::ErrorKind::NotFound => state.is_gone.store(true, Relaxed),
+                _ => state.room.refuse(&error),
+            }
             return Claim::NoRoom;
         }
     };
@@ -98,7 +102,7 @@ pub(super) fn lock(state: &Arc<State>, block: u64) -> Claim {
     let held = Held { state: Arc::clone(state), writing, block };
     // It may have been published between the look and the lock.
     match state.record(&held.writing.map, block) {
-        Record::Present => {
+        Record::Present(_) => {
             state.blocks.set(block);
             Claim::Present
         }
@@ -197,7 +201,9 @@ impl Fetching {
         }
         self.held.note(self.crc).inspect_err(|error| self.held.state.room.refuse(error))?;
         self.is_published = true;
-        self.held.state.blocks.set(self.held.block);
+        if !self.held.state.is_gone() {
+            self.held.state.blocks.set(self.held.block);
+        }
         self.held.state.counters.published.fetch_add(1, Relaxed);
         Ok(())
     }

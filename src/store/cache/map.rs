@@ -18,9 +18,9 @@ const MAGIC: [u8; 8] = *b"FFRFSMP1";
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Record {
     Absent,
-    /// Whole, and written or checked since the machine was started.
-    Present,
-    /// Whole when it was written; the machine may have crashed since. With the block's CRC-32C.
+    /// Whole, and written or checked since the machine was started. With the block's CRC-32C.
+    Present(u32),
+    /// Whole when it was written; the machine may have crashed since.
     Unchecked(u32),
 }
 
@@ -89,7 +89,7 @@ impl Records {
         if epoch == 0 || check != self.check(block, &record[..12]) {
             Record::Absent
         } else if epoch == self.epoch {
-            Record::Present
+            Record::Present(u32::from_le_bytes(crc))
         } else {
             Record::Unchecked(u32::from_le_bytes(crc))
         }
@@ -112,7 +112,7 @@ mod tests {
     fn a_record_counts_for_its_block_of_its_entry_only_and_after_a_restart_unchecked() {
         let records = Records::new(&id(1), 6);
         let record = records.write(7, 0xfeed);
-        assert_eq!(records.read(7, &record), Record::Present);
+        assert_eq!(records.read(7, &record), Record::Present(0xfeed));
         assert_eq!(records.read(8, &record), Record::Absent);
         assert_eq!(Records::new(&id(2), 6).read(7, &record), Record::Absent);
         assert_eq!(Records::new(&id(1), 8).read(7, &record), Record::Unchecked(0xfeed));

@@ -16,6 +16,7 @@ mod evict;
 mod fetching;
 mod key;
 mod lease;
+mod manage;
 mod map;
 mod meta;
 mod open;
@@ -29,6 +30,7 @@ mod tests;
 pub use directory::user_directory;
 pub use entry::Entry;
 pub use fetching::{Claim, Fetching, Unchecked};
+pub use manage::{CachedObject, Checked, Contents};
 pub use map::BLOCK_BYTES;
 
 use crate::io::Pool;
@@ -54,6 +56,8 @@ pub struct Cache {
     directory: Directory,
     room: Arc<Room>,
     leases: Leases,
+    /// This run of the machine.
+    boot: Vec<u8>,
     pool: Arc<Pool>,
     counters: Arc<Counters>,
     entries: Mutex<HashMap<EntryId, Weak<Entry>>>,
@@ -85,11 +89,20 @@ impl Cache {
     /// # Errors
     /// Others may write the directory, or it cannot be made or written.
     pub fn open(directory: &Path, max: Option<CacheMax>) -> io::Result<Arc<Self>> {
+        Self::open_in_run(directory, max, open::boot())
+    }
+
+    fn open_in_run(
+        directory: &Path,
+        max: Option<CacheMax>,
+        boot: Vec<u8>,
+    ) -> io::Result<Arc<Self>> {
         let directory = Directory::prepare(directory)?;
         Ok(Arc::new(Self {
             room: Room::new(directory.clone(), max)?,
             leases: Leases::new(directory.clone()),
             pool: Pool::new(open_files()),
+            boot,
             counters: Arc::default(),
             entries: Mutex::default(),
             directory,
@@ -118,7 +131,7 @@ impl Cache {
     fn open_entry(&self, id: EntryId, object: &Object) -> io::Result<Arc<State>> {
         let paths = self.directory.paths(&id);
         let length_bytes = object.length_bytes;
-        let opened = |_: &Locked| open::open(&paths, &id, length_bytes, &self.pool);
+        let opened = |_: &Locked| open::open(&paths, &id, length_bytes, &self.pool, &self.boot);
         let (lease, files) = {
             let locked = self.directory.lock_shared()?;
             (self.leases.take(&id)?, opened(&locked)?)
@@ -142,7 +155,6 @@ impl Cache {
         };
         open::touch(&paths.meta);
         Ok(Arc::new(State {
-            id,
             length_bytes,
             file: files.file,
             map: files.map,
@@ -150,7 +162,7 @@ impl Cache {
             blocks: Blocks::new(map::blocks_of(length_bytes)),
             room: Arc::clone(&self.room),
             counters: Arc::clone(&self.counters),
-            is_lost: AtomicBool::new(false),
+            is_gone: AtomicBool::new(false),
             writing: Mutex::default(),
             _lease: lease,
         }))

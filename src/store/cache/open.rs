@@ -13,6 +13,7 @@ use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 /// The files of an entry.
 pub(super) struct Files {
@@ -26,6 +27,7 @@ pub(super) fn open(
     id: &EntryId,
     length_bytes: u64,
     pool: &Arc<Pool>,
+    boot: &[u8],
 ) -> io::Result<Option<Files>> {
     let (Ok(data), Ok(map)) = (open_plain(&paths.data, false), open_plain(&paths.map, false))
     else {
@@ -39,7 +41,7 @@ pub(super) fn open(
     if !is_usable {
         return Ok(None);
     }
-    let records = Records::new(id, epoch(found.ino()));
+    let records = records(id, &data, boot)?;
     let version = MapVersion::from(&map.metadata()?);
     // A block that was just fetched is in the page cache; past it, it would have to be written first.
     let is_full = found.blocks() * 512 >= length_bytes;
@@ -69,14 +71,23 @@ pub(super) fn touch(meta: &Path) {
     let _ = utimensat(nix::fcntl::AT_FDCWD, meta, &now, &now, UtimensatFlags::NoFollowSymlink);
 }
 
-/// What was written since the machine was started, and into this file, need not be checked.
-fn epoch(data_inode: u64) -> u64 {
-    let boot = fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_else(|_| {
+/// How the records of an entry with this data are read. What was written since the machine was started, and into this
+/// file, need not be checked.
+pub(super) fn records(id: &EntryId, data: &fs::File, boot: &[u8]) -> io::Result<Records> {
+    Ok(Records::new(id, epoch(boot, data.metadata()?.ino())))
+}
+
+/// What tells this run of the machine from others.
+pub(super) fn boot() -> Vec<u8> {
+    fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_else(|_| {
         // Then every process checks for itself.
-        format!("{} {:?}", std::process::id(), std::time::SystemTime::now()).into_bytes()
-    });
+        format!("{} {:?}", std::process::id(), SystemTime::now()).into_bytes()
+    })
+}
+
+fn epoch(boot: &[u8], data_inode: u64) -> u64 {
     let mut hash = blake3::Hasher::new();
-    hash.update(&boot);
+    hash.update(boot);
     hash.update(&data_inode.to_le_bytes());
     let [a, b, c, d, e, f, g, h, ..] = *hash.finalize().as_bytes();
     u64::from_le_bytes([a, b, c, d, e, f, g, h])

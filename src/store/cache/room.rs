@@ -22,6 +22,8 @@ const FIRST_BYTES: u64 = 64 << 20;
 const EVICTED_BYTES: u64 = 1 << 30;
 /// Others write, too: an older look counts no more.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
+/// The least time between two looks.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
 /// A cache that took no bytes is tried again after this.
 const REFUSED_FOR: Duration = Duration::from_secs(10);
 /// Of its time, a process spends at most this part on looking.
@@ -45,16 +47,29 @@ struct State {
     in_flight: u64,
     /// All that was ever taken.
     taken: u64,
-    next_look: Instant,
+    /// What the last look has found.
+    share: u64,
+    /// When the last look ended, and how long it took.
+    looked: Option<(Instant, Duration)>,
     refused_until: Option<Instant>,
+}
+
+impl State {
+    /// Whether the last look is old, or most of what it has found is used.
+    fn is_look_due(&self, now: Instant) -> bool {
+        let Some((looked, took)) = self.looked else { return true };
+        let is_used = self.share >= BLOCK_BYTES && self.left < self.share / 2;
+        let pause = if is_used { LOOK_AGAIN } else { LOOK_EVERY };
+        now.saturating_duration_since(looked) >= pause.max(took * LOOK_PART)
+    }
 }
 
 impl Room {
     /// # Errors
     /// The file system does not answer.
     pub(super) fn new(directory: Directory, max: Option<CacheMax>) -> io::Result<Arc<Self>> {
-        let now = Instant::now();
-        let state = State { left: 0, in_flight: 0, taken: 0, next_look: now, refused_until: None };
+        let state =
+            State { left: 0, in_flight: 0, taken: 0, share: 0, looked: None, refused_until: None };
         let room = Self {
             directory,
             max,
@@ -84,7 +99,7 @@ impl Room {
             state.in_flight += bytes;
             state.taken += bytes;
         }
-        let looks = !is_refused && now >= state.next_look;
+        let looks = !is_refused && state.is_look_due(now);
         drop(state);
         if looks && !self.is_looking.swap(true, Relaxed) {
             let room = Arc::clone(self);
@@ -152,11 +167,11 @@ impl Room {
         let took = began.elapsed();
         let mut state = self.lock();
         let since = in_flight + (state.taken - taken);
-        state.left = (left / processes).saturating_sub(since);
-        // Whoever has used up its share looks again soon, unless there is nothing to share.
-        let pause = if left < BLOCK_BYTES { LOOK_EVERY } else { Duration::from_millis(20) };
-        let pause = if state.left > FIRST_BYTES { LOOK_EVERY } else { pause };
-        state.next_look = Instant::now() + pause.max(took * LOOK_PART);
+        // The last blocks go to whoever comes first.
+        let share = (left / processes).max(left.min(BLOCK_BYTES));
+        state.left = share.saturating_sub(since);
+        state.share = state.left;
+        state.looked = Some((Instant::now(), took));
         Ok(())
     }
 

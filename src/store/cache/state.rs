@@ -3,7 +3,6 @@
 
 use super::blocks::Blocks;
 use super::directory::{Paths, open_plain};
-use super::key::EntryId;
 use super::lease::Lease;
 use super::map::{BLOCK_BYTES, RECORD_BYTES, Record, Records, record_range};
 use super::room::Room;
@@ -32,7 +31,6 @@ pub(super) struct Counters {
 
 /// An open entry.
 pub(super) struct State {
-    pub(super) id: EntryId,
     pub(super) length_bytes: u64,
     pub(super) file: File,
     pub(super) paths: Paths,
@@ -40,8 +38,8 @@ pub(super) struct State {
     pub(super) blocks: Blocks,
     pub(super) room: Arc<Room>,
     pub(super) counters: Arc<Counters>,
-    /// Its files are gone: nothing of it is present any more.
-    pub(super) is_lost: AtomicBool,
+    /// Its files have lost their names: nothing more is written.
+    pub(super) is_gone: AtomicBool,
     pub(super) writing: Mutex<Weak<Writing>>,
     pub(super) _lease: Lease,
 }
@@ -75,20 +73,20 @@ impl State {
         (range.start < end).then(|| range.start / BLOCK_BYTES..=(end - 1) / BLOCK_BYTES)
     }
 
-    pub(super) fn is_lost(&self) -> bool {
-        self.is_lost.load(Relaxed)
+    pub(super) fn is_gone(&self) -> bool {
+        self.is_gone.load(Relaxed)
     }
 
     /// Its files are gone, or cannot be used.
     pub(super) fn lose(&self) {
-        self.is_lost.store(true, Relaxed);
+        self.is_gone.store(true, Relaxed);
         self.blocks.clear_all();
     }
 
     /// Looks in the map, where other processes note what they have fetched. Tells whether all of these blocks are present.
     #[cold]
     pub(super) fn look(&self, blocks: RangeInclusive<u64>) -> bool {
-        if self.is_lost() {
+        if self.is_gone() {
             return false;
         }
         let looked = self.with_map(|map| {
@@ -112,7 +110,7 @@ impl State {
         let records = &mut records[..(count * RECORD_BYTES) as usize];
         let bytes = read_up_to(map, records, record_range(first).start);
         for (block, record) in (first..).zip(records[..bytes].chunks_exact(RECORD_BYTES as usize)) {
-            if self.map.records.read(block, record) == Record::Present {
+            if matches!(self.map.records.read(block, record), Record::Present(_)) {
                 self.blocks.set(block);
             }
         }
@@ -142,7 +140,8 @@ impl State {
         let map = self.open_map(true)?;
         let data = open_plain(&self.paths.data, true)?;
         // Another daemon may have made the entry anew after somebody had deleted it.
-        self.file.check_identity(&data.metadata()?).map_err(io::Error::other)?;
+        let is_other = |_| io::Error::from(io::ErrorKind::NotFound);
+        self.file.check_identity(&data.metadata()?).map_err(is_other)?;
         let writing = Arc::new(Writing { data, map });
         *slot = Arc::downgrade(&writing);
         Ok(writing)

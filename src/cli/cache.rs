@@ -1,0 +1,214 @@
+//! `ffrfs cache`: what the cache of remote objects holds, and what is kept in it.
+
+use crate::failure::{Exit, Failure, say};
+use crate::interrupt::Interrupt;
+use crate::store::cache::{CachedObject, Contents, user_directory};
+use crate::vfs::report;
+use clap::{Args, ValueEnum};
+use indicatif::HumanBytes;
+use serde::Serialize;
+use std::fmt::Write as _;
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+/// Show and manage the cache of remote objects
+#[derive(Debug, Args)]
+pub(super) struct CacheArgs {
+    /// What to do
+    #[arg(value_enum, value_name = "ACTION")]
+    action: Action,
+    /// Objects: a URL, the beginning of URLs up to a slash, or a pattern with `*`, `?` and `[]`
+    #[arg(value_name = "URL")]
+    urls: Vec<String>,
+    /// The cache [default: ~/.cache/ffrfs, for root /var/cache/ffrfs]
+    #[arg(long, value_name = "DIR")]
+    cache_dir: Option<PathBuf>,
+    /// With ls and verify: print one JSON object
+    #[arg(long)]
+    json: bool,
+    /// All objects that are not pinned
+    #[arg(long, conflicts_with = "urls")]
+    all: bool,
+    /// With rm: objects that no mount has open and that are not pinned
+    #[arg(long, conflicts_with_all = ["urls", "all"])]
+    unused: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Action {
+    /// List what is cached
+    Ls,
+    /// Remove objects that no mount has open
+    Rm,
+    /// Compare what is cached with its checksums
+    Verify,
+    /// Never evict these objects
+    Pin,
+    /// Let these objects be evicted again
+    Unpin,
+}
+
+/// What `ls --json` prints.
+#[derive(Serialize)]
+struct List<'a> {
+    objects: &'a [&'a CachedObject],
+    cached_bytes: u64,
+}
+
+/// What `verify --json` prints.
+#[derive(Serialize)]
+struct Verified {
+    objects: usize,
+    blocks: u64,
+    damaged: u64,
+}
+
+pub(super) fn run(args: &CacheArgs) -> Result<Exit, Failure> {
+    let directory = args.cache_dir.clone().or_else(user_directory);
+    let no_home = || Failure::usage("there is no home directory: name the cache with --cache-dir");
+    let directory = directory.ok_or_else(no_home)?;
+    let failed = |error| Failure::unreadable(directory.display(), error);
+    let contents = Contents::open(&directory).map_err(failed)?;
+    let listed = contents.as_ref().map(Contents::list).transpose().map_err(failed)?;
+    let listed = listed.unwrap_or_default();
+    let chosen = args.choose(&listed)?;
+    let Some(contents) = contents else { return print(args.json, &[]) };
+    match args.action {
+        Action::Ls => print(args.json, &chosen),
+        Action::Rm => remove(&contents, &chosen, !args.urls.is_empty()).map_err(failed),
+        Action::Verify => verify(&contents, &chosen, args.json),
+        Action::Pin | Action::Unpin => {
+            for object in chosen {
+                contents.set_pinned(object, args.action == Action::Pin).map_err(failed)?;
+            }
+            Ok(Exit::Ok)
+        }
+    }
+}
+
+impl CacheArgs {
+    /// The objects that the command line names; a name must be that of an object.
+    fn choose<'a>(&self, listed: &'a [CachedObject]) -> Result<Vec<&'a CachedObject>, Failure> {
+        let needs_choice = !matches!(self.action, Action::Ls | Action::Verify);
+        if needs_choice && self.urls.is_empty() && !self.all && !self.unused {
+            return Err(Failure::usage("name objects by their URLs, or all with --all"));
+        }
+        if self.unused && self.action != Action::Rm {
+            return Err(Failure::usage("--unused goes with rm"));
+        }
+        if self.urls.is_empty() {
+            let removes = self.action == Action::Rm;
+            let is_left = |object: &CachedObject| {
+                removes && (object.is_pinned || self.unused && object.users > 0)
+            };
+            return Ok(listed.iter().filter(|object| !is_left(object)).collect());
+        }
+        let mut chosen: Vec<&CachedObject> = Vec::new();
+        for url in &self.urls {
+            let before = chosen.len();
+            for object in listed.iter().filter(|object| names(url, &object.url)) {
+                if !chosen.iter().any(|other| std::ptr::eq(*other, object)) {
+                    chosen.push(object);
+                }
+            }
+            let is_known = || listed.iter().any(|object| names(url, &object.url));
+            if chosen.len() == before && !is_known() {
+                return Err(Failure::new(Exit::Unreadable, "nothing of it is cached").context(url));
+            }
+        }
+        Ok(chosen)
+    }
+}
+
+/// Whether the argument `named` means the object at `url`.
+fn names(named: &str, url: &str) -> bool {
+    named == url
+        || named.ends_with('/') && url.starts_with(named)
+        || glob::Pattern::new(named).is_ok_and(|pattern| pattern.matches(url))
+}
+
+fn remove(contents: &Contents, objects: &[&CachedObject], is_named: bool) -> io::Result<Exit> {
+    let removed = contents.remove(objects)?;
+    let freed: u64 = removed.iter().map(|object| object.cached_bytes).sum();
+    say(format_args!("{} removed, {}", count(removed.len(), "object"), HumanBytes(freed)));
+    let left = objects.len() - removed.len();
+    if left > 0 {
+        say(format_args!("{} in use: unmount first", count(left, "object")));
+    }
+    Ok(if left > 0 && is_named { Exit::Output } else { Exit::Ok })
+}
+
+fn verify(contents: &Contents, objects: &[&CachedObject], json: bool) -> Result<Exit, Failure> {
+    let mut total = Verified { objects: objects.len(), blocks: 0, damaged: 0 };
+    let interrupt = Interrupt::listen();
+    for object in objects {
+        let checked = match contents.check(object, &mut |_| !interrupt.requested()) {
+            Ok(checked) => checked,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {
+                return Err(Failure::interrupted());
+            }
+            // Removed meanwhile.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            Err(error) => return Err(Failure::unreadable(&object.url, error)),
+        };
+        total.blocks += checked.blocks;
+        total.damaged += checked.damaged;
+        if checked.damaged > 0 {
+            let damaged = count(checked.damaged as usize, "damaged block");
+            say(format_args!("{}: {damaged}, to be fetched again when needed", object.url));
+        }
+    }
+    let text = match json {
+        true => report::json(&total),
+        false => format!(
+            "{}, {} checked, {} damaged\n",
+            count(total.objects, "object"),
+            count((total.blocks + total.damaged) as usize, "block"),
+            total.damaged
+        )
+        .into_bytes(),
+    };
+    write(&text)?;
+    Ok(if total.damaged > 0 { Exit::Checksum } else { Exit::Ok })
+}
+
+fn print(json: bool, objects: &[&CachedObject]) -> Result<Exit, Failure> {
+    let cached_bytes = objects.iter().map(|object| object.cached_bytes).sum();
+    if json {
+        write(&report::json(&List { objects, cached_bytes }))?;
+        return Ok(Exit::Ok);
+    }
+    let mut text = format!(
+        "{:>12} {:>12} {:>5} {:>5} {:<6} {:<20} URL\n",
+        "LENGTH", "CACHED", "%", "USERS", "PINNED", "VERSION"
+    );
+    for object in objects {
+        let percent = match object.length_bytes {
+            0 => 100,
+            length => (object.cached_bytes.saturating_mul(100) / length).min(100),
+        };
+        let _ = writeln!(
+            text,
+            "{:>12} {:>12} {percent:>4}% {:>5} {:<6} {:<20} {}",
+            HumanBytes(object.length_bytes).to_string(),
+            HumanBytes(object.cached_bytes).to_string(),
+            object.users,
+            if object.is_pinned { "yes" } else { "-" },
+            object.version,
+            object.url
+        );
+    }
+    let _ = writeln!(text, "{}, {}", count(objects.len(), "object"), HumanBytes(cached_bytes));
+    write(text.as_bytes())?;
+    Ok(Exit::Ok)
+}
+
+fn count(number: usize, noun: &str) -> String {
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
+}
+
+fn write(text: &[u8]) -> Result<(), Failure> {
+    let mut out = io::stdout().lock();
+    let written = out.write_all(text).and_then(|()| out.flush());
+    written.map_err(|error| Failure::output("standard output", error))
+}

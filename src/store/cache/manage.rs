@@ -1,0 +1,177 @@
+//! What a cache holds, and how a person changes that. Imports `directory`, `evict`, `fetching`'s neighbours `map` and
+//! `open`, `key`, `lease` and `meta`.
+
+use super::directory::{Directory, open_plain};
+use super::evict::{self, Stored};
+use super::key::EntryId;
+use super::lease::in_use;
+use super::map::{self, RECORD_BYTES, Record, block_range, record_range};
+use super::meta::{Meta, seconds};
+use super::open;
+use super::state::read_up_to;
+use crate::io as system;
+use serde::Serialize;
+use std::fs;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+/// A cache directory, to be looked at and changed, whether or not it is in use.
+pub struct Contents {
+    directory: Directory,
+}
+
+/// One version of an object that a cache holds.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct CachedObject {
+    /// The object, without a query.
+    pub url: String,
+    /// What the store calls the version.
+    pub version: String,
+    /// The object's length.
+    pub length_bytes: u64,
+    /// What of it occupies the cache.
+    pub cached_bytes: u64,
+    /// When it was opened or closed last: seconds since 1970.
+    pub last_used: u64,
+    /// By how many processes it is open.
+    pub users: usize,
+    /// It is never evicted.
+    pub is_pinned: bool,
+    #[serde(skip)]
+    id: EntryId,
+}
+
+/// What a check has found.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Checked {
+    /// Blocks that are whole.
+    pub blocks: u64,
+    /// Blocks whose bytes were wrong: they are fetched again when they are needed.
+    pub damaged: u64,
+}
+
+impl Contents {
+    /// The contents of a cache directory; `None` if nothing was ever cached there.
+    ///
+    /// # Errors
+    /// Others may write the directory, or it cannot be read.
+    pub fn open(directory: &Path) -> io::Result<Option<Self>> {
+        match Directory::existing(directory) {
+            Ok(directory) => Ok(Some(Self { directory })),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// All that is cached, by URL, what was used last first.
+    ///
+    /// # Errors
+    /// The directory cannot be read.
+    pub fn list(&self) -> io::Result<Vec<CachedObject>> {
+        let used = {
+            let _locked = self.directory.lock_shared()?;
+            in_use(&self.directory, false)?.entries
+        };
+        let mut objects: Vec<_> = evict::stored(&self.directory)?
+            .iter()
+            .map(|stored| self.describe(stored, used.get(&stored.id).copied().unwrap_or(0)))
+            .collect();
+        objects.sort_by(|a, b| a.url.cmp(&b.url).then(b.last_used.cmp(&a.last_used)));
+        Ok(objects)
+    }
+
+    fn describe(&self, stored: &Stored, users: usize) -> CachedObject {
+        let paths = self.directory.paths(&stored.id);
+        let meta = open_plain(&paths.meta, false).and_then(Meta::read).unwrap_or_else(|_| {
+            let length = fs::symlink_metadata(&paths.data).map_or(0, |data| data.len());
+            Meta::new(format!("unknown:{}", stored.id), "unknown".to_owned(), length)
+        });
+        CachedObject {
+            url: meta.url,
+            version: meta.version,
+            length_bytes: meta.length_bytes,
+            cached_bytes: stored.bytes,
+            last_used: seconds(stored.last_used),
+            users,
+            is_pinned: stored.is_pinned,
+            id: stored.id,
+        }
+    }
+
+    /// Removes these objects, but for those that are in use. Returns those that were removed.
+    ///
+    /// # Errors
+    /// The directory cannot be written.
+    pub fn remove<'a>(&self, objects: &[&'a CachedObject]) -> io::Result<Vec<&'a CachedObject>> {
+        let mut removed = Vec::new();
+        let locked = self.directory.lock_exclusively()?;
+        let used = in_use(&self.directory, true)?.entries;
+        for object in objects.iter().filter(|object| !used.contains_key(&object.id)) {
+            evict::discard(&self.directory, &object.id)?;
+            removed.push(*object);
+        }
+        drop(locked);
+        evict::empty_trash(&self.directory);
+        Ok(removed)
+    }
+
+    /// Lets an object be evicted, or not any more.
+    ///
+    /// # Errors
+    /// The directory cannot be written.
+    pub fn set_pinned(&self, object: &CachedObject, is_pinned: bool) -> io::Result<()> {
+        let _locked = self.directory.lock_exclusively()?;
+        let paths = self.directory.paths(&object.id);
+        if is_pinned {
+            // It may have been removed since it was listed.
+            fs::metadata(&paths.data)?;
+            return self.directory.create(&paths.pin, false).map(drop);
+        }
+        match fs::remove_file(&paths.pin) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// Compares all blocks of an object with their CRC-32C; a damaged block is absent from then on. Blocks that are being
+    /// fetched are left out. `more` hears of the bytes that were read, and ends the check with `false`.
+    ///
+    /// # Errors
+    /// The object was removed, or its files cannot be read.
+    pub fn check(
+        &self,
+        object: &CachedObject,
+        more: &mut dyn FnMut(u64) -> bool,
+    ) -> io::Result<Checked> {
+        let paths = self.directory.paths(&object.id);
+        let (data, map) = (open_plain(&paths.data, false)?, open_plain(&paths.map, true)?);
+        let records = open::records(&object.id, &data, &open::boot())?;
+        let length_bytes = data.metadata()?.len();
+        let mut checked = Checked::default();
+        let mut bytes = Vec::new();
+        for block in 0..map::blocks_of(length_bytes) {
+            let at = record_range(block);
+            let mut record = [0; RECORD_BYTES as usize];
+            let found = read_up_to(&map, &mut record, at.start);
+            let crc = match records.read(block, &record[..found]) {
+                Record::Absent => continue,
+                Record::Present(crc) | Record::Unchecked(crc) => crc,
+            };
+            let range = block_range(block, length_bytes);
+            bytes.resize((range.end - range.start) as usize, 0);
+            let is_read = read_up_to(&data, &mut bytes, range.start) == bytes.len();
+            if is_read && crc32c::crc32c(&bytes) == crc {
+                checked.blocks += 1;
+            } else if system::try_lock_range(&map, &at)? {
+                map.write_all_at(&[0; RECORD_BYTES as usize], at.start)?;
+                system::unlock_range(&map, &at)?;
+                checked.damaged += 1;
+            }
+            if !more(range.end - range.start) {
+                return Err(io::ErrorKind::Interrupted.into());
+            }
+        }
+        Ok(checked)
+    }
+}

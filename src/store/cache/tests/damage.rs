@@ -1,0 +1,204 @@
+//! Files of a cache that are torn, truncated, replaced, made up or deleted.
+
+use super::*;
+use proptest::prelude::*;
+use std::path::PathBuf;
+
+const BLOCKS: u64 = 4;
+
+/// The file of the only entry with this extension.
+fn file(directory: &TempDir, extension: &str) -> PathBuf {
+    let found = fs::read_dir(directory.path().join("objects/entries")).unwrap();
+    let mut paths = found.map(|entry| entry.unwrap().path());
+    paths.find(|path| path.extension().is_some_and(|found| found == extension)).unwrap()
+}
+
+/// What a file goes through.
+#[derive(Debug, Clone)]
+enum Change {
+    Set {
+        at: prop::sample::Index,
+        value: u8,
+    },
+    Truncate(prop::sample::Index),
+    Append(Vec<u8>),
+    Replace(Vec<u8>),
+    Delete,
+    /// A directory stands in its place.
+    Directory,
+}
+
+fn changes() -> impl Strategy<Value = Change> {
+    let at = any::<prop::sample::Index>;
+    prop_oneof![
+        6 => (at(), any::<u8>()).prop_map(|(at, value)| Change::Set { at, value }),
+        2 => at().prop_map(Change::Truncate),
+        1 => prop::collection::vec(any::<u8>(), 1..50).prop_map(Change::Append),
+        1 => prop::collection::vec(any::<u8>(), 0..200).prop_map(Change::Replace),
+        1 => Just(Change::Delete),
+        1 => Just(Change::Directory),
+    ]
+}
+
+fn change(path: &PathBuf, change: &Change) {
+    let bytes = || fs::read(path).unwrap();
+    match change {
+        Change::Set { at, value } => {
+            let mut bytes = bytes();
+            let at = at.index(bytes.len());
+            bytes[at] = *value;
+            fs::write(path, bytes).unwrap();
+        }
+        Change::Truncate(at) => {
+            let length = bytes().len();
+            let file = fs::File::options().write(true).open(path).unwrap();
+            file.set_len(at.index(length) as u64).unwrap();
+        }
+        Change::Append(more) => fs::write(path, [bytes(), more.clone()].concat()).unwrap(),
+        Change::Replace(other) => fs::write(path, other).unwrap(),
+        Change::Delete => fs::remove_file(path).unwrap(),
+        Change::Directory => {
+            fs::remove_file(path).unwrap();
+            fs::create_dir(path).unwrap();
+        }
+    }
+}
+
+/// What counts as present has the right bytes.
+fn check(entry: &Entry) {
+    for block in 0..BLOCKS {
+        let range = map::block_range(block, entry.length_bytes());
+        if entry.is_present(&range) {
+            assert!(read(entry, range.clone()) == bytes(range), "block {block}");
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..<_>::default() })]
+
+    #[test]
+    fn a_map_or_meta_that_is_made_up_gives_no_wrong_byte(
+        filled in 0..1u8 << BLOCKS,
+        extension in prop::sample::select(vec!["map", "meta"]),
+        changes in prop::collection::vec(changes(), 1..4),
+        while_open in any::<bool>(),
+        restarts in any::<bool>(),
+    ) {
+        let directory = place();
+        let object = object("s3://bucket/key", "\"1\"", 3 * BLOCK_BYTES + 7);
+        let first = daemon_in_run(&directory, 1);
+        let entry = first.entry(&object, "").unwrap();
+        for block in (0..BLOCKS).filter(|block| filled >> block & 1 != 0) {
+            fill(&entry, block);
+        }
+        let path = file(&directory, extension);
+        let held = while_open.then_some(entry);
+        for (at, next) in changes.iter().enumerate() {
+            if at == 0 || fs::metadata(&path).is_ok_and(|found| found.is_file() && found.len() > 0) {
+                change(&path, next);
+            }
+        }
+        if let Some(entry) = &held {
+            check(entry);
+            (0..BLOCKS).for_each(|block| assert!(fill(entry, block) || !entry.has_room()));
+            check(entry);
+        }
+        drop((held, first));
+        let next = daemon_in_run(&directory, if restarts { 2 } else { 1 });
+        // Only a directory in the place of a file cannot be mended.
+        if let Ok(entry) = next.entry(&object, "") {
+            check(&entry);
+            fill_all(&entry);
+            check(&entry);
+        }
+        drop(Contents::open(directory.path()).unwrap().unwrap().list().unwrap());
+    }
+}
+
+#[test]
+fn data_that_was_truncated_replaced_or_deleted_is_fetched_again() {
+    for change in ["truncate", "replace", "delete"] {
+        let directory = place();
+        let object = object("s3://bucket/key", "\"1\"", LENGTH);
+        fill_all(&daemon(&directory).entry(&object, "").unwrap());
+        let path = file(&directory, "data");
+        match change {
+            "truncate" => {
+                let data = fs::File::options().write(true).open(&path).unwrap();
+                data.set_len(BLOCK_BYTES + 1).unwrap();
+            }
+            "replace" => {
+                fs::rename(&path, path.with_extension("old")).unwrap();
+                fs::write(&path, vec![0; LENGTH as usize]).unwrap();
+            }
+            _ => fs::remove_file(&path).unwrap(),
+        }
+        let entry = daemon(&directory).entry(&object, "").unwrap();
+        assert!((0..4).all(|block| !entry.is_present(&map::block_range(block, LENGTH))));
+        fill_all(&entry);
+        assert!(read(&entry, 0..LENGTH) == bytes(0..LENGTH), "{change}");
+    }
+}
+
+#[test]
+fn data_that_is_truncated_while_it_is_open_ends_in_an_error_and_not_in_zeros() {
+    let directory = place();
+    let entry = daemon(&directory).entry(&object("s3://b/k", "\"1\"", LENGTH), "").unwrap();
+    fill_all(&entry);
+    fs::File::options().write(true).open(file(&directory, "data")).unwrap().set_len(5).unwrap();
+    let error = entry.file().read(&mut [0; 100], BLOCK_BYTES, 100);
+    assert!(error.is_err());
+    entry.lose();
+    assert!(!entry.is_present(&(0..1)) && matches!(entry.claim(0), Claim::NoRoom));
+}
+
+#[test]
+fn a_cache_that_is_deleted_serves_what_is_open_and_takes_new_entries() {
+    let directory = place();
+    let cache = daemon(&directory);
+    let (one, other) = (object("s3://b/1", "\"1\"", LENGTH), object("s3://b/2", "\"1\"", LENGTH));
+    let entry = cache.entry(&one, "").unwrap();
+    assert!(fill(&entry, 0));
+    fs::remove_dir_all(directory.path().join("objects")).unwrap();
+    assert!(entry.is_present(&(0..BLOCK_BYTES)) && !entry.is_present(&(0..LENGTH)));
+    assert!(read(&entry, 0..BLOCK_BYTES) == bytes(0..BLOCK_BYTES));
+    assert!(matches!(entry.claim(1), Claim::NoRoom) && !entry.has_room());
+    fill_all(&cache.entry(&other, "").unwrap());
+    // Another daemon makes the entry anew: what it writes is not in the file that is open here.
+    fill_all(&daemon(&directory).entry(&one, "").unwrap());
+    assert!(!entry.is_present(&(0..LENGTH)));
+    assert!(matches!(entry.claim(1), Claim::NoRoom));
+}
+
+#[test]
+fn a_full_file_system_is_served_on_without_the_cache() {
+    use nix::mount::{MntFlags, MsFlags, mount, umount2};
+    if !nix::unistd::geteuid().is_root() {
+        return;
+    }
+    let directory = place();
+    let options = Some("size=24m,mode=0700");
+    if mount(Some("tmpfs"), directory.path(), Some("tmpfs"), MsFlags::empty(), options).is_err() {
+        return;
+    }
+    let cache = daemon(&directory);
+    let entry = cache.entry(&object("s3://b/k", "\"1\"", 64 * BLOCK_BYTES), "").unwrap();
+    assert!(fill(&entry, 0));
+    let Claim::Fetch(mut fetching) = entry.claim(1) else { panic!() };
+    // Something else fills the file system.
+    let other = fs::File::create(directory.path().join("other")).unwrap();
+    let mut filled = 0;
+    while std::os::unix::fs::FileExt::write_at(&other, &[1; 4096], filled).is_ok_and(|n| n > 0) {
+        filled += 4096;
+    }
+    let range = fetching.range();
+    let error = fetching.write(range.start, &bytes(range)).unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::StorageFull);
+    drop(fetching);
+    assert!(matches!(entry.claim(2), Claim::NoRoom) && !entry.has_room());
+    assert!(read(&entry, 0..BLOCK_BYTES) == bytes(0..BLOCK_BYTES));
+    assert!(!entry.is_present(&(0..2 * BLOCK_BYTES)));
+    drop((entry, cache, other));
+    umount2(directory.path(), MntFlags::MNT_DETACH).unwrap();
+}

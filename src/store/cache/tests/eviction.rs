@@ -1,0 +1,130 @@
+//! Which entries are evicted, and when the cache takes no more.
+
+use super::*;
+
+fn limited(directory: &TempDir, blocks: u64) -> Arc<Cache> {
+    Cache::open(directory.path(), Some(CacheMax::Bytes(blocks * BLOCK_BYTES))).unwrap()
+}
+
+fn urls(directory: &TempDir) -> Vec<String> {
+    let listed = Contents::open(directory.path()).unwrap().unwrap().list().unwrap();
+    listed.into_iter().filter(|object| object.cached_bytes > 0).map(|object| object.url).collect()
+}
+
+/// A block of a new object is cached; the cache is given the time to look.
+fn fill_new(cache: &Cache, url: &str) -> bool {
+    let entry = cache.entry(&object(url, "\"1\"", BLOCK_BYTES), "").unwrap();
+    cache.room.look().unwrap();
+    fill(&entry, 0)
+}
+
+#[test]
+fn a_full_cache_evicts_what_was_not_used_for_longest_and_never_what_is_open_or_pinned() {
+    let directory = place();
+    let cache = limited(&directory, 4);
+    let (open, other) = (object("s3://b/open", "\"1\"", BLOCK_BYTES), limited(&directory, 4));
+    let held = other.entry(&open, "").unwrap();
+    assert!(fill(&held, 0));
+    for url in ["s3://b/pinned", "s3://b/old", "s3://b/new"] {
+        assert!(fill_new(&cache, url), "{url}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let contents = Contents::open(directory.path()).unwrap().unwrap();
+    let listed = contents.list().unwrap();
+    let pinned = listed.iter().find(|object| object.url == "s3://b/pinned").unwrap();
+    contents.set_pinned(pinned, true).unwrap();
+    assert!(fill_new(&cache, "s3://b/third"));
+    assert_eq!(urls(&directory), ["s3://b/new", "s3://b/open", "s3://b/pinned", "s3://b/third"]);
+    assert_eq!((cache.figures().evicted, cache.figures().evicted_bytes), (1, BLOCK_BYTES));
+    drop(held);
+    contents.set_pinned(pinned, false).unwrap();
+    for url in ["s3://b/4", "s3://b/5", "s3://b/6", "s3://b/7"] {
+        assert!(fill_new(&cache, url), "{url}");
+    }
+    assert_eq!(urls(&directory), ["s3://b/4", "s3://b/5", "s3://b/6", "s3://b/7"]);
+    assert!(fs::read_dir(directory.path().join("objects/trash")).unwrap().next().is_none());
+}
+
+#[test]
+fn other_versions_of_an_object_in_use_are_evicted_first() {
+    let directory = place();
+    let cache = limited(&directory, 2);
+    assert!(fill_new(&cache, "s3://b/unrelated"));
+    std::thread::sleep(Duration::from_millis(10));
+    assert!(fill_new(&cache, "s3://b/changed"));
+    let changed = object("s3://b/changed", "\"2\"", BLOCK_BYTES);
+    let entry = cache.entry(&changed, "").unwrap();
+    cache.room.look().unwrap();
+    assert!(fill(&entry, 0));
+    assert_eq!(urls(&directory), ["s3://b/changed", "s3://b/unrelated"]);
+}
+
+#[test]
+fn a_cache_that_is_smaller_than_what_is_open_keeps_what_it_has_and_refuses_more() {
+    let directory = place();
+    let cache = limited(&directory, 3);
+    let entry = cache.entry(&object("s3://b/k", "\"1\"", 8 * BLOCK_BYTES), "").unwrap();
+    let cached: Vec<bool> = (0..8).map(|block| fill(&entry, block)).collect();
+    assert_eq!(cached.iter().filter(|cached| **cached).count(), 3);
+    cache.room.look().unwrap();
+    assert!(!entry.has_room() && !fill(&entry, 7));
+    assert!(entry.is_present(&(0..3 * BLOCK_BYTES)));
+    // What is given back can be taken.
+    let other = limited(&directory, 4);
+    let theirs = other.entry(&object("s3://b/k", "\"1\"", 8 * BLOCK_BYTES), "").unwrap();
+    drop((cache, entry));
+    other.room.look().unwrap();
+    let Claim::Fetch(fetching) = theirs.claim(5) else { panic!() };
+    assert!(matches!(theirs.claim(6), Claim::NoRoom));
+    drop(fetching);
+    assert!(fill(&theirs, 6));
+}
+
+#[test]
+fn what_is_in_use_is_not_removed_and_a_killed_daemon_uses_nothing() {
+    let directory = place();
+    let cache = daemon(&directory);
+    let entry = cache.entry(&object("s3://b/k", "\"1\"", BLOCK_BYTES), "").unwrap();
+    assert!(fill(&entry, 0));
+    let contents = Contents::open(directory.path()).unwrap().unwrap();
+    let listed = contents.list().unwrap();
+    assert_eq!(
+        (listed[0].users, listed[0].length_bytes, listed[0].cached_bytes),
+        (1, BLOCK_BYTES, BLOCK_BYTES)
+    );
+    assert_eq!(contents.remove(&[&listed[0]]).unwrap(), Vec::<&CachedObject>::new());
+    // A file as a killed process leaves it: it is not locked.
+    let users = directory.path().join("objects/users");
+    let lease = fs::read_dir(&users).unwrap().next().unwrap().unwrap().path();
+    fs::copy(lease, users.join("user-dead")).unwrap();
+    drop((entry, cache));
+    assert_eq!(contents.list().unwrap()[0].users, 0);
+    assert_eq!(contents.remove(&[&listed[0]]).unwrap(), [&listed[0]]);
+    assert!(contents.list().unwrap().is_empty());
+    assert!(fs::read_dir(users).unwrap().next().is_none());
+}
+
+#[test]
+fn a_check_finds_damaged_blocks_and_lets_them_be_fetched_again() {
+    let directory = place();
+    let object = object("s3://b/k", "\"1\"", LENGTH);
+    fill_all(&daemon(&directory).entry(&object, "").unwrap());
+    let contents = Contents::open(directory.path()).unwrap().unwrap();
+    let listed = contents.list().unwrap();
+    let mut read = 0;
+    let mut more = |bytes| {
+        read += bytes;
+        true
+    };
+    let whole = Checked { blocks: 4, damaged: 0 };
+    assert_eq!(contents.check(&listed[0], &mut more).unwrap(), whole);
+    assert_eq!(read, LENGTH);
+    let data = fs::read_dir(directory.path().join("objects/entries")).unwrap();
+    let mut data = data.map(|found| found.unwrap().path());
+    let data = data.find(|path| path.extension().unwrap() == "data").unwrap();
+    let file = fs::File::options().write(true).open(data).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&file, b"wrong", 10).unwrap();
+    let one = Checked { blocks: 3, damaged: 1 };
+    assert_eq!(contents.check(&listed[0], &mut |_| true).unwrap(), one);
+    assert!(!daemon(&directory).entry(&object, "").unwrap().is_present(&(0..10)));
+}

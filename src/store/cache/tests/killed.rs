@@ -1,0 +1,83 @@
+//! Daemons that are killed at any point: what they leave behind gives no wrong byte, and blocks nobody.
+
+use super::*;
+use crate::store::cache::testing::Random;
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Instant;
+
+const DIRECTORY: &str = "FFRFS_TEST_CACHE_WORKER";
+const BLOCKS: u64 = 12;
+const WORKERS: usize = 4;
+
+fn the_object() -> crate::store::remote::Object {
+    object("s3://bucket/killed", "\"1\"", (BLOCKS - 1) * BLOCK_BYTES + 12345)
+}
+
+/// Run by the test below in processes of its own: reads and fetches at random until it is killed.
+#[test]
+fn a_worker_reads_and_fetches_until_it_is_killed() {
+    let Some(directory) = std::env::var_os(DIRECTORY) else { return };
+    let cache = Cache::open(Path::new(&directory), None).unwrap();
+    let entry = cache.entry(&the_object(), "").unwrap();
+    let mut random = Random::new(u64::from(std::process::id()));
+    loop {
+        let block = random.below(BLOCKS);
+        let range = map::block_range(block, entry.length_bytes());
+        if entry.is_present(&range) {
+            assert!(read(&entry, range.clone()) == bytes(range), "block {block}");
+            if random.below(3) == 0 {
+                entry.invalidate(block);
+            }
+            continue;
+        }
+        match entry.claim(block) {
+            Claim::Fetch(mut fetching) => {
+                let content = bytes(range.clone());
+                for piece in content.chunks(100_000) {
+                    fetching.write(fetching.next(), piece).unwrap();
+                }
+                fetching.publish().unwrap();
+            }
+            Claim::Elsewhere => drop(entry.wait(block, Duration::from_millis(50))),
+            _ => {}
+        }
+    }
+}
+
+fn worker(directory: &TempDir) -> Child {
+    let name = "store::cache::tests::killed::a_worker_reads_and_fetches_until_it_is_killed";
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", name, "--nocapture", "--test-threads=1"]);
+    command.env(DIRECTORY, directory.path()).stdout(Stdio::null()).stderr(Stdio::null());
+    command.spawn().unwrap()
+}
+
+#[test]
+fn workers_that_are_killed_leave_no_wrong_byte_and_no_lock() {
+    let directory = place();
+    let mut random = Random::new(1);
+    let mut workers: Vec<_> = (0..WORKERS).map(|_| worker(&directory)).collect();
+    let end = Instant::now() + Duration::from_secs(4);
+    while Instant::now() < end {
+        std::thread::sleep(Duration::from_millis(5 + random.below(60)));
+        let killed = random.below(WORKERS as u64) as usize;
+        workers[killed].kill().unwrap();
+        let status = workers[killed].wait().unwrap();
+        assert_eq!(status.signal(), Some(9), "a worker found something wrong: {status}");
+        workers[killed] = worker(&directory);
+    }
+    for mut worker in workers {
+        worker.kill().unwrap();
+        assert_eq!(worker.wait().unwrap().signal(), Some(9));
+    }
+    let contents = Contents::open(directory.path()).unwrap().unwrap();
+    let listed = contents.list().unwrap();
+    assert_eq!((listed.len(), listed[0].users), (1, 0));
+    assert_eq!(contents.check(&listed[0], &mut |_| true).unwrap().damaged, 0);
+    let entry = daemon(&directory).entry(&the_object(), "").unwrap();
+    fill_all(&entry);
+    let all = 0..entry.length_bytes();
+    assert!(read(&entry, all.clone()) == bytes(all));
+}

@@ -1,0 +1,163 @@
+//! A cache beside a model of it: what is present, and who fetches what.
+
+use super::*;
+use proptest::prelude::*;
+use std::collections::HashMap;
+
+const BLOCKS: u64 = 5;
+const DAEMONS: usize = 3;
+
+#[derive(Debug, Clone)]
+enum Act {
+    Claim {
+        daemon: usize,
+        block: u64,
+    },
+    Publish {
+        daemon: usize,
+        block: u64,
+    },
+    GiveUp {
+        daemon: usize,
+        block: u64,
+    },
+    Invalidate {
+        daemon: usize,
+        block: u64,
+    },
+    /// The daemon ends and starts again.
+    Restart {
+        daemon: usize,
+    },
+    /// The machine ends and starts again.
+    Reboot,
+}
+
+fn acts() -> impl Strategy<Value = Act> {
+    let block = || (0..DAEMONS, 0..BLOCKS);
+    prop_oneof![
+        6 => block().prop_map(|(daemon, block)| Act::Claim { daemon, block }),
+        4 => block().prop_map(|(daemon, block)| Act::Publish { daemon, block }),
+        2 => block().prop_map(|(daemon, block)| Act::GiveUp { daemon, block }),
+        1 => block().prop_map(|(daemon, block)| Act::Invalidate { daemon, block }),
+        1 => (0..DAEMONS).prop_map(|daemon| Act::Restart { daemon }),
+        1 => Just(Act::Reboot),
+    ]
+}
+
+/// One daemon, and what it fetches.
+struct Daemon {
+    entry: Arc<Entry>,
+    _cache: Arc<Cache>,
+    fetching: HashMap<u64, Fetching>,
+}
+
+struct World {
+    directory: TempDir,
+    run: u8,
+    daemons: Vec<Daemon>,
+    /// Blocks that are whole, and whether they were checked since the machine was started.
+    whole: HashMap<u64, bool>,
+    /// What each daemon may believe to be present.
+    seen: [HashMap<u64, ()>; DAEMONS],
+}
+
+impl World {
+    fn start(directory: &TempDir, run: u8) -> Daemon {
+        let cache = daemon_in_run(directory, run);
+        let object = object("s3://bucket/key", "\"1\"", (BLOCKS - 1) * BLOCK_BYTES + 3);
+        let entry = cache.entry(&object, "").unwrap();
+        Daemon { entry, _cache: cache, fetching: HashMap::new() }
+    }
+
+    fn act(&mut self, act: &Act) {
+        match *act {
+            Act::Claim { daemon, block } => self.claim(daemon, block),
+            Act::Publish { daemon, block } => {
+                let Some(mut fetching) = self.daemons[daemon].fetching.remove(&block) else {
+                    return;
+                };
+                let range = fetching.range();
+                fetching.write(range.start, &bytes(range)).unwrap();
+                fetching.publish().unwrap();
+                self.whole.insert(block, true);
+                self.seen[daemon].insert(block, ());
+            }
+            Act::GiveUp { daemon, block } => drop(self.daemons[daemon].fetching.remove(&block)),
+            Act::Invalidate { daemon, block } => {
+                self.daemons[daemon].entry.invalidate(block);
+                self.whole.remove(&block);
+                self.seen[daemon].remove(&block);
+            }
+            Act::Restart { daemon } => {
+                self.daemons[daemon] = Self::start(&self.directory, self.run);
+                self.seen[daemon].clear();
+            }
+            Act::Reboot => {
+                self.daemons.clear();
+                self.run += 1;
+                self.whole.values_mut().for_each(|checked| *checked = false);
+                for seen in &mut self.seen {
+                    seen.clear();
+                    self.daemons.push(Self::start(&self.directory, self.run));
+                }
+            }
+        }
+    }
+
+    fn claim(&mut self, daemon: usize, block: u64) {
+        let is_fetched = self.daemons.iter().any(|daemon| daemon.fetching.contains_key(&block));
+        let is_seen = self.seen[daemon].contains_key(&block);
+        match self.daemons[daemon].entry.claim(block) {
+            Claim::Present => {
+                assert!(self.whole.get(&block) == Some(&true) || is_seen);
+                self.seen[daemon].insert(block, ());
+            }
+            Claim::Fetch(fetching) => {
+                assert!(!self.whole.contains_key(&block) && !is_fetched && !is_seen);
+                self.daemons[daemon].fetching.insert(block, fetching);
+            }
+            Claim::Elsewhere => assert!(is_fetched),
+            Claim::Unchecked(unchecked) => {
+                assert_eq!(self.whole.get(&block), Some(&false));
+                assert!(matches!(unchecked.check(), Claim::Present));
+                self.whole.insert(block, true);
+                self.seen[daemon].insert(block, ());
+            }
+            Claim::NoRoom => panic!("there is room"),
+        }
+    }
+
+    fn check(&mut self) {
+        for (at, daemon) in self.daemons.iter().enumerate() {
+            for block in 0..BLOCKS {
+                let range = map::block_range(block, daemon.entry.length_bytes());
+                let is_present = daemon.entry.is_present(&range);
+                let is_seen = self.seen[at].contains_key(&block);
+                assert_eq!(is_present, self.whole.get(&block) == Some(&true) || is_seen);
+                if is_present {
+                    self.seen[at].insert(block, ());
+                    let tail = range.end.saturating_sub(100).max(range.start)..range.end;
+                    assert!(read(&daemon.entry, tail.clone()) == bytes(tail));
+                }
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 40, failure_persistence: None, ..<_>::default() })]
+
+    #[test]
+    fn daemons_agree_with_the_model_on_what_is_present_and_who_fetches(
+        acts in prop::collection::vec(acts(), 1..40)
+    ) {
+        let directory = place();
+        let daemons = (0..DAEMONS).map(|_| World::start(&directory, 0)).collect();
+        let mut world = World { directory, run: 0, daemons, whole: HashMap::new(), seen: <_>::default() };
+        for act in &acts {
+            world.act(act);
+            world.check();
+        }
+    }
+}
