@@ -55,6 +55,10 @@ struct State {
 }
 
 impl State {
+    fn is_refused(&self, now: Instant) -> bool {
+        self.refused_until.is_some_and(|until| now < until)
+    }
+
     /// Whether the last look is old, or most of what it has found is used.
     fn is_look_due(&self, now: Instant) -> bool {
         let Some((looked, took)) = self.looked else { return true };
@@ -92,16 +96,21 @@ impl Room {
     pub(super) fn take(self: &Arc<Self>, bytes: u64) -> bool {
         let now = Instant::now();
         let mut state = self.lock();
-        let is_refused = state.refused_until.is_some_and(|until| now < until);
-        let is_granted = !is_refused && state.left >= bytes;
+        let is_granted = !state.is_refused(now) && state.left >= bytes;
         if is_granted {
             state.left -= bytes;
             state.in_flight += bytes;
             state.taken += bytes;
         }
-        let looks = !is_refused && state.is_look_due(now);
+        self.look_if_due(state, now);
+        is_granted
+    }
+
+    /// Looks in the background, if what is known is old.
+    fn look_if_due(self: &Arc<Self>, state: MutexGuard<'_, State>, now: Instant) {
+        let is_due = !state.is_refused(now) && state.is_look_due(now);
         drop(state);
-        if looks && !self.is_looking.swap(true, Relaxed) {
+        if is_due && !self.is_looking.swap(true, Relaxed) {
             let room = Arc::clone(self);
             let thread = thread::Builder::new().name("ffrfs-cache".to_owned());
             let spawned = thread.spawn(move || {
@@ -115,7 +124,6 @@ impl Room {
                 self.is_looking.store(false, Relaxed);
             }
         }
-        is_granted
     }
 
     /// Ends what [`Room::take`] began: the bytes were written, or are given back.
@@ -128,10 +136,12 @@ impl Room {
     }
 
     /// Whether a block would get room now.
-    pub(super) fn has_room(&self) -> bool {
-        let state = self.lock();
-        let is_refused = state.refused_until.is_some_and(|until| Instant::now() < until);
-        !is_refused && state.left >= BLOCK_BYTES
+    pub(super) fn has_room(self: &Arc<Self>) -> bool {
+        let (state, now) = (self.lock(), Instant::now());
+        let has_room = !state.is_refused(now) && state.left >= BLOCK_BYTES;
+        // Who is told that there is none takes none, and nobody else might look again.
+        self.look_if_due(state, now);
+        has_room
     }
 
     /// The cache takes no bytes: nothing is written for a while.

@@ -81,6 +81,24 @@ fn a_cache_that_is_smaller_than_what_is_open_keeps_what_it_has_and_refuses_more(
 }
 
 #[test]
+fn a_client_that_was_told_that_there_is_no_room_learns_of_new_room() {
+    let directory = place();
+    let (cache, other) = (limited(&directory, 1), limited(&directory, 1));
+    let theirs = other.entry(&object("s3://b/1", "\"1\"", BLOCK_BYTES), "").unwrap();
+    assert!(fill(&theirs, 0));
+    cache.room.look().unwrap();
+    let entry = cache.entry(&object("s3://b/2", "\"1\"", BLOCK_BYTES), "").unwrap();
+    assert!(!entry.has_room());
+    drop(theirs);
+    let deadline = std::time::Instant::now() + Duration::from_mins(1);
+    while !entry.has_room() {
+        assert!(std::time::Instant::now() < deadline, "it never looks");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert!(fill(&entry, 0));
+}
+
+#[test]
 fn what_is_in_use_is_not_removed_and_a_killed_daemon_uses_nothing() {
     let directory = place();
     let cache = daemon(&directory);
