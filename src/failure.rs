@@ -35,6 +35,10 @@ pub enum Exit {
     Mount = 5,
     /// The output cannot be written.
     Output = 6,
+    /// A store does not allow the access.
+    Denied = 7,
+    /// A store cannot be reached, or does not answer.
+    Unreachable = 8,
     /// Interrupted by the user.
     Interrupted = 130,
 }
@@ -126,6 +130,11 @@ impl From<StoreError> for Failure {
         let exit = match error.kind {
             ErrorKind::Refused if error.status.is_none() => Exit::Usage,
             ErrorKind::Interrupted => Exit::Interrupted,
+            ErrorKind::Denied => Exit::Denied,
+            ErrorKind::Unavailable
+            | ErrorKind::Throttled
+            | ErrorKind::Broken
+            | ErrorKind::TimedOut => Exit::Unreachable,
             _ => Exit::Unreadable,
         };
         Self::new(exit, error)

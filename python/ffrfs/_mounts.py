@@ -85,7 +85,8 @@ def mount(
     """Mounts containers as one dataset. Returns when the mount works.
 
     Args:
-        source: a container, a directory of containers, a glob or brace list, or several of them.
+        source: a container, a directory of containers, a glob or brace list, a URL such as
+            ``s3://bucket/train.ffr``, or several of them.
         path: the mount point, which must exist; without it a new temporary directory, removed at the end.
         password: of encrypted members. It reaches the program through a pipe, not the command line.
         options: those of ``ffrfs mount --help`` by their names, such as ``suffix=".jpg"``, ``memory="2G"``,

@@ -1,8 +1,11 @@
 //! `ffrfs doctor`: what this host offers, what a mount would use, and what to change.
 
+use super::remote::RemoteArgs;
 use crate::daemon::doctor::{self, Check, State};
 use crate::daemon::logging;
+use crate::dataset::Options;
 use crate::failure::{Exit, Failure};
+use crate::format::PartName;
 use crate::vfs::report;
 use clap::Args;
 use std::io::Write;
@@ -14,7 +17,7 @@ use std::time::Duration;
 #[derive(Debug, Args)]
 pub(super) struct DoctorArgs {
     /// Mount points and containers to check beside the host
-    #[arg(value_name = "MOUNTPOINT|CONTAINER")]
+    #[arg(value_name = "MOUNTPOINT|CONTAINER|URL")]
     places: Vec<PathBuf>,
     /// Print JSON
     #[arg(long)]
@@ -26,6 +29,8 @@ pub(super) struct DoctorArgs {
     // `doctor` starts itself with it: see `ask`.
     #[arg(long, hide = true)]
     answer: bool,
+    #[command(flatten)]
+    remote: RemoteArgs,
 }
 
 pub(super) fn run(args: &DoctorArgs) -> Result<Exit, Failure> {
@@ -35,8 +40,17 @@ pub(super) fn run(args: &DoctorArgs) -> Result<Exit, Failure> {
     }
     logging::to_stderr("error");
     let mut checks = doctor::host();
+    let mut unusable = None;
     for place in &args.places {
-        checks.extend(doctor::place(place, args.seconds, ask));
+        match PartName::from(place.clone().into_os_string()) {
+            PartName::Path(path) => checks.extend(doctor::place(&path, args.seconds, ask)),
+            url @ PartName::Url(_) => {
+                let options = Options { remote: args.remote.options()?, ..Options::default() };
+                let (of_store, exit) = doctor::store(&url, &options);
+                checks.extend(of_store);
+                unusable = unusable.or(Some(exit).filter(|exit| *exit != Exit::Ok));
+            }
+        }
     }
     let text = if args.json {
         report::json(&checks)
@@ -45,7 +59,7 @@ pub(super) fn run(args: &DoctorArgs) -> Result<Exit, Failure> {
     };
     std::io::stdout().write_all(&text).map_err(|e| Failure::output("standard output", e))?;
     let works = checks.iter().all(|check| check.state != State::Problem);
-    Ok(if works { Exit::Ok } else { Exit::Mount })
+    Ok(if works { Exit::Ok } else { unusable.unwrap_or(Exit::Mount) })
 }
 
 /// The command that asks the mount on `target` how it is.

@@ -49,6 +49,8 @@ Exit codes:
     4  a checksum does not match
     5  mounting or unmounting failed
     6  the output cannot be written
+    7  a store does not allow the access
+    8  a store cannot be reached
   130  interrupted";
 
 /// Mount a dataset container so that every sample is a plain file.

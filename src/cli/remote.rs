@@ -4,13 +4,8 @@ use crate::daemon::memory;
 use crate::failure::Failure;
 use crate::store::remote::{CacheMax, CachePlace, RemoteOptions};
 use clap::{Args, ValueEnum};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
-
-/// Systemd's name of the directory with the credentials of a service.
-const CREDENTIALS_DIRECTORY: &str = "CREDENTIALS_DIRECTORY";
-/// The credential that is used if no option names one.
-const CREDENTIAL: &str = "ffrfs";
 
 /// Sources that are URLs: s3:// gs:// az:// https:// hdfs:// hf://
 #[derive(Debug, Args, Clone, Default)]
@@ -99,7 +94,8 @@ impl RemoteArgs {
             };
             path.as_ref().map(absolute).transpose()
         };
-        let of_service = std::env::var_os(CREDENTIALS_DIRECTORY).map(PathBuf::from);
+        // The name alone may be that of a credential which systemd gives.
+        let is_name = |path: &&PathBuf| path.components().count() == 1 && !path.exists();
         let cache = match (self.cache, absolute(&self.cache_dir)?) {
             (Some(CacheChoice::None), _) => CachePlace::None,
             (_, Some(directory)) => CachePlace::Directory(directory),
@@ -110,8 +106,8 @@ impl RemoteArgs {
             region: self.region.clone(),
             anonymous: self.anonymous,
             profile: self.profile.clone(),
-            credentials: match self.credential(of_service.as_deref()) {
-                Some(path) => Some(path),
+            credentials: match self.credentials.as_ref().filter(is_name) {
+                Some(name) => Some(name.clone()),
                 None => absolute(&self.credentials)?,
             },
             header: absolute(&self.header)?,
@@ -123,17 +119,6 @@ impl RemoteArgs {
             max_in_flight: self.max_in_flight.map_or(default.max_in_flight, usize::from),
             timeout: self.timeout.unwrap_or(default.timeout),
         })
-    }
-
-    /// What systemd gives under the name of --credentials, or under ours.
-    fn credential(&self, of_service: Option<&Path>) -> Option<PathBuf> {
-        let chosen = self.anonymous || self.profile.is_some();
-        let name = match &self.credentials {
-            Some(path) if path.components().count() == 1 => path.as_path(),
-            None if !chosen => Path::new(CREDENTIAL),
-            _ => return None,
-        };
-        Some(of_service?.join(name)).filter(|path| path.is_file())
     }
 }
 
@@ -166,6 +151,7 @@ pub(super) fn refusal(name: &str) -> Option<String> {
 mod tests {
     use super::*;
     use clap::Parser;
+    use std::path::Path;
 
     #[derive(Parser)]
     struct Line {
@@ -194,22 +180,13 @@ mod tests {
     }
 
     #[test]
-    fn a_credential_of_systemd_is_found_by_its_name() {
-        let directory = tempfile::tempdir().unwrap();
-        let of_service = Some(directory.path());
-        for name in ["ffrfs", "aws"] {
-            std::fs::write(directory.path().join(name), "x").unwrap();
-        }
-        let found = |args: &[&str]| {
-            let path = parsed(args).credential(of_service)?;
-            Some(path.file_name()?.to_string_lossy().into_owned())
+    fn a_file_with_credentials_is_absolute_but_the_name_of_a_credential_stays() {
+        let of = |path: &str| {
+            parsed(&[&format!("--credentials={path}")]).options().unwrap().credentials.unwrap()
         };
-        assert_eq!(found(&[]).as_deref(), Some("ffrfs"));
-        assert_eq!(found(&["--credentials=aws"]).as_deref(), Some("aws"));
-        assert_eq!(found(&["--credentials=gone"]), None);
-        assert_eq!(found(&["--credentials=/etc/aws"]), None);
-        assert_eq!(found(&["--anonymous"]), None);
-        assert_eq!(parsed(&[]).credential(None), None);
+        assert_eq!(of("no-such-file"), Path::new("no-such-file"));
+        assert_eq!(of("Cargo.toml"), std::env::current_dir().unwrap().join("Cargo.toml"));
+        assert!(of("./no-such-file").is_absolute());
     }
 
     #[test]

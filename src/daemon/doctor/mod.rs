@@ -9,9 +9,11 @@ mod load;
 mod mounted;
 mod resources;
 mod storage;
+mod store;
 
 pub(crate) use check::{Check, State};
 pub(crate) use mounted::{Ask, answer};
+pub(crate) use store::checks as store;
 
 use crate::io::mounts;
 use std::fs;

@@ -37,8 +37,12 @@ pub(crate) fn write_sidecars(
             sidecars.complete.push(name);
             continue;
         }
-        let Some(path) = name.as_path() else { continue };
-        let key = key(samples, number, path)?;
+        let key = key(samples, number)?;
+        if output.is_none() && name.as_path().is_none() {
+            return Err(Failure::usage(format!(
+                "{name}: nothing is written to a store: -o FILE writes the sidecar to a file; upload it as {name}.{ENDING}"
+            )));
+        }
         let Some(rows) = rows(samples, number, threads)? else {
             sidecars.bad.push(name);
             continue;
@@ -49,6 +53,7 @@ pub(crate) fn write_sidecars(
         match output {
             Some(_) => together.extend(section),
             None => {
+                let path = name.as_path().unwrap_or(Path::new(""));
                 let path = beside(path, SIDECAR);
                 write(&path, &section)?;
                 sidecars.written.push(path);
@@ -65,9 +70,12 @@ pub(crate) fn write_sidecars(
 
 /// What tells a container from others: of the file itself, also if it was decoded to another one. If it
 /// changes while it is read, the reads say so.
-fn key(samples: &Samples, container: usize, path: &Path) -> Result<Key, Failure> {
+fn key(samples: &Samples, number: usize) -> Result<Key, Failure> {
+    let container = samples.dataset().containers()[number].as_ref();
+    let part = samples.opened.store.part(number);
+    let Some(path) = part.name().as_path() else { return Ok(Key::of(part, container)?) };
     let file = File::open(path).map_err(|e| Failure::unreadable(path.display(), e))?;
-    Ok(Key::of(&file, samples.dataset().containers()[container].as_ref())?)
+    Ok(Key::of(&file, container)?)
 }
 
 /// Whether a container has a sample without a checksum.
