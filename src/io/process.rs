@@ -111,13 +111,15 @@ fn close_inherited<'a>(kept: impl Iterator<Item = BorrowedFd<'a>>) {
     }
 }
 
-/// Enters the mount namespace that `file` (`/proc/PID/ns/mnt`) stands for. From then on, all paths are looked up there.
+/// Enters the mount namespace that `file` (`/proc/PID/ns/mnt`) stands for. From then on, this thread and those that it
+/// starts look up all paths there; threads that are running, such as those of stores, stay behind.
 ///
 /// # Errors
-/// The file cannot be opened or is no namespace, this process may not enter it, or other threads are running,
-/// which would stay behind.
+/// The file cannot be opened or is no namespace, or this process may not enter it.
 pub fn enter_mount_namespace(file: &Path) -> io::Result<()> {
     let namespace = File::open(file)?;
+    // The working directory is shared with other threads, and none that is shared can be left.
+    nix::sched::unshare(CloneFlags::CLONE_FS)?;
     Ok(nix::sched::setns(namespace, CloneFlags::CLONE_NEWNS)?)
 }
 

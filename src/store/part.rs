@@ -181,7 +181,13 @@ impl Part {
                 let arrived =
                     self.wait(offset_bytes..offset_bytes + needed as u64, Cause::Demand)?;
                 match (arrived.take(buf), remote.file()) {
-                    (Some(_pin), Some(file)) => file.read(buf, offset_bytes, needed),
+                    (Some(_pin), Some(file)) if is_aligned(buf, offset_bytes, file) => {
+                        file.read(buf, offset_bytes, needed)
+                    }
+                    // A whole object is read past the page cache by whoever can.
+                    (Some(_pin), Some(file)) => {
+                        Ok(file.read_exact_at(&mut buf[..needed], offset_bytes)?)
+                    }
                     _ => Ok(()),
                 }
             }
@@ -218,6 +224,13 @@ impl Part {
             }
         }
     }
+}
+
+/// Whether a read can go past the page cache.
+fn is_aligned(buf: &[u8], offset_bytes: u64, file: &File) -> bool {
+    let alignment = file.alignment_bytes().max(1);
+    let places = [buf.as_ptr() as u64, buf.len() as u64, offset_bytes];
+    places.iter().all(|place| place.is_multiple_of(alignment))
 }
 
 /// Reads that open a container: they may wait.
