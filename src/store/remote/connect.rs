@@ -1,6 +1,6 @@
 //! From a location to the client that reads it.
 
-use super::clients::{Environment, Http, S3};
+use super::clients::{Azure, Environment, Gcs, Http, HuggingFace, S3};
 #[cfg(feature = "hdfs")]
 use super::hdfs;
 use super::{Client, ErrorKind, Location, RemoteOptions, Scheme, StoreError};
@@ -15,15 +15,32 @@ pub fn connect(
     location: &Location,
     options: &RemoteOptions,
 ) -> Result<Arc<dyn Client>, StoreError> {
+    check_endpoint(options)?;
     let environment = Environment::of_process();
     Ok(match location.scheme {
         Scheme::S3 => Arc::new(S3::new(location, options, &environment)?),
+        Scheme::Gs => Arc::new(Gcs::new(location, options, &environment)?),
+        Scheme::Azure => Arc::new(Azure::new(location, options, &environment)?),
+        Scheme::HuggingFace => Arc::new(HuggingFace::new(location, options, &environment)?),
         Scheme::Http | Scheme::Https => Arc::new(Http::new(location, options, &environment)?),
         #[cfg(feature = "hdfs")]
         Scheme::Hdfs => hdfs::connect(location, options)?,
-        _ => {
+        #[cfg(not(feature = "hdfs"))]
+        Scheme::Hdfs => {
             let why = "this build cannot read from there";
             return Err(StoreError::new(location.to_string(), ErrorKind::Refused, why));
         }
     })
+}
+
+/// Secrets in an endpoint would be seen as those in a URL are.
+fn check_endpoint(options: &RemoteOptions) -> Result<(), StoreError> {
+    match options.endpoint.as_deref().map(Location::parse) {
+        Some(Some(Err(error))) => Err(error),
+        Some(None) => {
+            let why = "an endpoint begins with https:// or http://";
+            Err(StoreError::new("endpoint", ErrorKind::Refused, why))
+        }
+        _ => Ok(()),
+    }
 }

@@ -1,13 +1,14 @@
 //! Credentials, regions and endpoints of S3, where the programs of AWS find them.
 
 use super::environment::Environment;
-use super::web::{Connector, chain};
+use super::profile::{Profile, Section};
+use super::web::{Connector, chain, credential_retry};
 use crate::store::remote::{ErrorKind, Location, RemoteOptions, StoreError};
-use object_store::RetryConfig;
 use object_store::aws::{AmazonS3Builder, AwsCredential};
 use object_store::client::CredentialProvider;
 use std::sync::Arc;
-use std::time::Duration;
+
+type Credentials = Arc<dyn CredentialProvider<Credential = AwsCredential>>;
 
 /// How a bucket is reached.
 pub(super) struct Settings {
@@ -18,31 +19,57 @@ pub(super) struct Settings {
     pub(super) path_style: bool,
     pub(super) requester_pays: bool,
     /// `None`: requests are not signed.
-    pub(super) credentials: Option<Arc<dyn CredentialProvider<Credential = AwsCredential>>>,
+    pub(super) credentials: Option<Credentials>,
     /// The options, with what the environment says of connections.
     pub(super) web: RemoteOptions,
 }
 
-/// What the options, the environment and the files of AWS say.
+/// What the options, the environment and the files of AWS say, in this order.
 pub(super) fn settings(
     location: &Location,
     options: &RemoteOptions,
     environment: &Environment,
 ) -> Result<Settings, StoreError> {
+    let file = environment.credentials(location, options);
+    // A profile that was asked for, not one that happens to be there.
+    let is_explicit = options.profile.is_some() || file.is_some();
+    let name = options.profile.as_deref().or_else(|| environment.first(&["AWS_PROFILE"]));
+    let profile = Profile::new(name.unwrap_or("default"), file, environment);
+    let said = if options.anonymous { Section::new() } else { profile.settings()? };
+    let of_profile = |name: &str| said.get(name).map(String::as_str).filter(|v| !v.is_empty());
+
     let endpoint = options.endpoint.as_deref();
     let endpoint =
         endpoint.or_else(|| environment.first(&["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"]));
-    let endpoint = endpoint.map(str::to_owned);
+    let endpoint = endpoint.or_else(|| of_profile("endpoint_url")).map(str::to_owned);
     let region = options.region.as_deref();
     let region = region.or_else(|| environment.first(&["AWS_REGION", "AWS_DEFAULT_REGION"]));
-    let region = region.unwrap_or("us-east-1").to_owned();
+    let region = region.or_else(|| of_profile("region")).unwrap_or("us-east-1").to_owned();
     // A certificate for *.s3.amazonaws.com does not fit two names.
     let path_style = endpoint.is_some() || location.authority.contains('.');
     let mut web = options.clone();
-    web.ca = web.ca.or_else(|| environment.first(&["AWS_CA_BUNDLE"]).map(Into::into));
-    let credentials = match options.anonymous {
-        true => None,
-        false => Some(of_environment(location, &web, (environment, &region))?),
+    let ca = environment.first(&["AWS_CA_BUNDLE"]).or_else(|| of_profile("ca_bundle"));
+    web.ca = web.ca.or_else(|| ca.map(Into::into));
+
+    let mut environment = environment.clone();
+    let has_keys =
+        environment.first(&["AWS_ACCESS_KEY_ID", "AWS_WEB_IDENTITY_TOKEN_FILE"]).is_some();
+    let counts = is_explicit || !has_keys;
+    let identity = (of_profile("web_identity_token_file"), of_profile("role_arn"));
+    let credentials: Option<Credentials> = match identity {
+        _ if options.anonymous => None,
+        (Some(file), Some(role)) if counts => {
+            environment.set("AWS_WEB_IDENTITY_TOKEN_FILE", file);
+            environment.set("AWS_ROLE_ARN", role);
+            for key in ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"] {
+                environment.unset(key);
+            }
+            Some(of_environment(location, &web, (&environment, &region))?)
+        }
+        _ if is_explicit || (counts && (name.is_some() || gives_credentials(&said))) => {
+            Some(Arc::new(profile))
+        }
+        _ => Some(of_environment(location, &web, (&environment, &region))?),
     };
     let payer = environment.first(&["AWS_REQUEST_PAYER"]);
     Ok(Settings {
@@ -55,17 +82,21 @@ pub(super) fn settings(
     })
 }
 
+/// Whether a profile means to give credentials, not only a region.
+fn gives_credentials(profile: &Section) -> bool {
+    let is_one = |name: &String| {
+        name.starts_with("sso_")
+            || ["aws_access_key_id", "credential_process", "role_arn"].contains(&name.as_str())
+    };
+    profile.keys().any(is_one)
+}
+
 /// Keys of the environment, web identity, ECS, EKS, or the metadata service of the machine.
 fn of_environment(
     location: &Location,
     options: &RemoteOptions,
     (environment, region): (&Environment, &str),
-) -> Result<Arc<dyn CredentialProvider<Credential = AwsCredential>>, StoreError> {
-    let retry = RetryConfig {
-        max_retries: 2,
-        retry_timeout: Duration::from_secs(5),
-        ..RetryConfig::default()
-    };
+) -> Result<Credentials, StoreError> {
     let mut builder = AmazonS3Builder::new();
     for (name, value) in environment.starting_with("AWS_") {
         if let Ok(key) = name.to_ascii_lowercase().parse() {
@@ -75,7 +106,7 @@ fn of_environment(
     let builder = builder
         .with_region(region)
         .with_bucket_name(&location.authority)
-        .with_retry(retry)
+        .with_retry(credential_retry())
         .with_http_connector(Connector::new(options)?);
     let store = builder
         .build()

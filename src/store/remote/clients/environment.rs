@@ -26,6 +26,16 @@ impl Environment {
         Self { variables: std::env::vars_os().filter_map(text).collect() }
     }
 
+    /// Sets a variable for this copy of the environment.
+    pub(super) fn set(&mut self, name: &str, value: &str) {
+        self.variables.insert(name.to_owned(), value.to_owned());
+    }
+
+    /// Takes a variable out of this copy of the environment.
+    pub(super) fn unset(&mut self, name: &str) {
+        self.variables.remove(name);
+    }
+
     #[cfg(test)]
     pub(super) fn of(variables: &[(&str, &str)]) -> Self {
         let own = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());

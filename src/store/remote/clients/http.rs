@@ -2,28 +2,31 @@
 
 use super::answer::{self, ContentRange};
 use super::environment::Environment;
+use super::http_secrets::Secrets;
 use super::redirect::{Ask, Redirects};
 use super::s3::headers_of;
 use super::web::{Refused, Web, checked_body, malformed, object_of, range_header};
 use crate::store::remote::{Body, Client, ErrorKind, Location, Object, RemoteOptions, StoreError};
 use futures_util::future::BoxFuture;
 use futures_util::stream::{self, BoxStream, StreamExt};
-use reqwest::header::{ACCEPT_ENCODING, CONTENT_LENGTH, HeaderMap, IF_MATCH, RANGE};
+use reqwest::header::{ACCEPT_ENCODING, CONTENT_LENGTH, IF_MATCH, RANGE};
 use reqwest::{Response, StatusCode, Url};
 use std::ops::Range;
 
 /// A server.
 pub(in crate::store::remote) struct Http {
     servers: Redirects,
+    secrets: Secrets,
 }
 
 impl Http {
     pub(in crate::store::remote) fn new(
-        _location: &Location,
+        location: &Location,
         options: &RemoteOptions,
-        _environment: &Environment,
+        environment: &Environment,
     ) -> Result<Self, StoreError> {
-        Ok(Self { servers: Redirects::new(Web::new(options)?) })
+        let secrets = Secrets::new(location, options, environment);
+        Ok(Self { servers: Redirects::new(Web::new(options)?), secrets })
     }
 
     fn ask<'a>(&self, location: &'a Location, range: &Range<u64>) -> Result<Ask<'a>, StoreError> {
@@ -33,7 +36,7 @@ impl Http {
         })?;
         let pairs = [(RANGE, &*range_header(range)), (ACCEPT_ENCODING, "identity")];
         let headers = headers_of(location, &pairs)?;
-        Ok(Ask { location, url, headers, secrets: HeaderMap::new() })
+        Ok(Ask { location, url, headers, secrets: self.secrets.headers(location)? })
     }
 
     /// HEAD would not say whether the server knows ranges, and a signed URL is signed for GET: so the first byte.

@@ -56,7 +56,6 @@ pub(super) fn s3_page(prefix: &Location, xml: &str) -> Result<Page, StoreError> 
 }
 
 /// A page of Azure.
-#[allow(dead_code)]
 pub(super) fn azure_page(prefix: &Location, xml: &str) -> Result<Page, StoreError> {
     let mut texts = page_texts(prefix, xml, "Blob")?;
     let next = texts.others.remove("NextMarker");

@@ -1,16 +1,23 @@
-//! Clients that speak HTTP: S3, plain servers. `object_store` gives credentials and signatures; requests,
+//! Clients that speak HTTP: S3, GCS, Azure, the Hugging Face Hub, plain servers. `object_store` gives credentials and signatures; requests,
 //! answers and their checks are here, so that one set of rules holds for all.
 
 mod answer;
 mod aws;
-#[allow(dead_code)]
+mod azure;
 mod environment;
+mod gcs;
 mod http;
+mod http_secrets;
+mod hugging_face;
 mod listing;
+mod profile;
 mod redirect;
 mod s3;
 mod web;
 
+pub(super) use azure::Azure;
 pub(super) use environment::Environment;
+pub(super) use gcs::Gcs;
 pub(super) use http::Http;
+pub(super) use hugging_face::HuggingFace;
 pub(super) use s3::S3;

@@ -5,8 +5,8 @@ use super::answer::{self, ContentRange};
 use crate::store::remote::{Body, ErrorKind, Location, Object, RemoteOptions, StoreError};
 use bytes::Bytes;
 use futures_util::stream::{Stream, StreamExt};
-use object_store::ClientOptions;
 use object_store::client::{HttpClient, HttpConnector};
+use object_store::{ClientOptions, RetryConfig};
 use reqwest::header::{CONTENT_LENGTH, HeaderMap};
 use reqwest::{Certificate, Client, ClientBuilder, Request, Response, StatusCode};
 use std::error::Error;
@@ -126,6 +126,12 @@ fn build(
     client.map_err(|e| StoreError::new("TLS", ErrorKind::Refused, chain(&e)))
 }
 
+/// How often services that give out credentials are asked: no policy above knows of these requests.
+pub(super) fn credential_retry() -> RetryConfig {
+    let retry_timeout = Duration::from_secs(5);
+    RetryConfig { max_retries: 2, retry_timeout, ..RetryConfig::default() }
+}
+
 /// Connections of `object_store` to services that give out credentials.
 #[derive(Debug)]
 pub(super) struct Connector {
@@ -185,8 +191,10 @@ pub(super) fn refusal(
     body: &str,
 ) -> StoreError {
     let mut said = answer::complaint(body);
-    if let (true, Some(code)) = (said.is_empty(), answer::header(headers, "x-ms-error-code")) {
-        said = answer::shortened(code, 200);
+    let elsewhere = ["x-ms-error-code", "x-error-message"];
+    let elsewhere = elsewhere.iter().find_map(|name| answer::header(headers, name));
+    if let (true, Some(words)) = (said.is_empty(), elsewhere) {
+        said = answer::shortened(words, 200);
     }
     let expired = ["ExpiredToken", "InvalidToken", "TokenRefreshRequired", "RequestExpired"];
     let kind = match status.as_u16() {
@@ -308,13 +316,12 @@ pub(super) fn check_version(object: &Object, headers: &HeaderMap) -> Result<(), 
         // A version that was asked for by name needs no witness.
         (Some(_), None) if object.version_id.is_some() => Ok(()),
         (Some(_), None) => Err(changed("the answer has no ETag: it may be of another version")),
+        (None, _) if object.version_id.is_some() => Ok(()),
         (None, _) => match (object.modified, answer::last_modified(headers)) {
             (Some(pinned), Some(modified)) if pinned != modified => {
                 Err(changed("the object has changed: it was modified since"))
             }
-            (Some(_), None) if object.version_id.is_none() => {
-                Err(changed("the answer has no date: it may be of another version"))
-            }
+            (Some(_), None) => Err(changed("the answer has no date: it may be of another version")),
             _ => Ok(()),
         },
     }

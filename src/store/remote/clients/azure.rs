@@ -1,0 +1,242 @@
+//! Azure Blob Storage, also what is written through its Data Lake interface, with the credentials of `object_store`.
+
+use super::environment::Environment;
+use super::listing::{self, Page};
+use super::s3::{KEY, VALUE, value};
+use super::web::{
+    Connector, Web, chain, checked_body, credential_retry, described, malformed, range_header,
+};
+use crate::store::remote::{Body, Client, ErrorKind, Location, Object, RemoteOptions, StoreError};
+use futures_util::future::BoxFuture;
+use futures_util::stream::BoxStream;
+use object_store::azure::{AzureAuthorizer, AzureCredential, MicrosoftAzureBuilder};
+use object_store::client::{CredentialProvider, HttpRequest, HttpRequestBody};
+use percent_encoding::utf8_percent_encode;
+use reqwest::header::{HeaderMap, HeaderValue, IF_MATCH, RANGE};
+use reqwest::{Method, Request, Response, Url};
+use std::ops::Range;
+use std::sync::Arc;
+
+type Credentials = Arc<dyn CredentialProvider<Credential = AzureCredential>>;
+
+/// A container.
+pub(in crate::store::remote) struct Azure {
+    web: Web,
+    endpoint: String,
+    account: String,
+    container: String,
+    /// `None`: requests are not signed.
+    credentials: Option<Credentials>,
+}
+
+impl Azure {
+    pub(in crate::store::remote) fn new(
+        location: &Location,
+        options: &RemoteOptions,
+        environment: &Environment,
+    ) -> Result<Self, StoreError> {
+        let environment = &with_files(location, options, environment)?;
+        let (container, host) = match location.authority.split_once('@') {
+            Some((container, host)) => (container, Some(host)),
+            None => (&*location.authority, None),
+        };
+        let named = host.and_then(|host| host.split('.').next());
+        let is_emulator =
+            environment.first(&["AZURE_STORAGE_USE_EMULATOR"]).is_some_and(|v| v != "false");
+        let names = ["AZURE_STORAGE_ACCOUNT_NAME", "AZURE_STORAGE_ACCOUNT"];
+        let account = named.or_else(|| environment.first(&names));
+        let account = account.or_else(|| is_emulator.then_some("devstoreaccount1"));
+        let account = account.ok_or_else(|| {
+            let why = "the account is missing: set AZURE_STORAGE_ACCOUNT_NAME, or use \
+                       abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/KEY";
+            StoreError::new(location.to_string(), ErrorKind::Refused, why)
+        })?;
+        let of_host = host
+            .filter(|host| host.contains('.'))
+            .map(|host| format!("https://{}", host.replacen(".dfs.", ".blob.", 1)));
+        let names = ["AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT", "AZURITE_BLOB_STORAGE_URL"];
+        let given = options.endpoint.as_deref().or_else(|| environment.first(&names));
+        let endpoint = match given.or_else(|| is_emulator.then_some("http://127.0.0.1:10000")) {
+            // A server by its address has the account in its path.
+            Some(given) => with_account(given, account),
+            None => of_host.unwrap_or_else(|| format!("https://{account}.blob.core.windows.net")),
+        };
+        let credentials = match options.anonymous {
+            true => None,
+            false => Some(credentials(location, options, (environment, account))?),
+        };
+        Ok(Self {
+            web: Web::new(options)?,
+            endpoint: endpoint.trim_end_matches('/').to_owned(),
+            account: account.to_owned(),
+            container: container.to_owned(),
+            credentials,
+        })
+    }
+
+    async fn send(
+        &self,
+        location: &Location,
+        (key, query): (&str, &str),
+        (method, headers): (Method, HeaderMap),
+    ) -> Result<Response, StoreError> {
+        let refused = |why: String| StoreError::new(location.to_string(), ErrorKind::Refused, why);
+        let key = utf8_percent_encode(key, KEY);
+        let slash = if key.to_string().is_empty() { "" } else { "/" };
+        let url = format!("{}/{}{slash}{key}{query}", self.endpoint, self.container);
+        let mut request = HttpRequest::new(HttpRequestBody::empty());
+        *request.method_mut() = method;
+        *request.uri_mut() = url.parse().map_err(|_| refused("this key is no URL".into()))?;
+        *request.headers_mut() = headers;
+        request.headers_mut().insert("x-ms-version", HeaderValue::from_static("2023-11-03"));
+        if let Some(provider) = &self.credentials {
+            let credential = provider.get_credential().await.map_err(|e| missing(location, &e))?;
+            check_credential(location, &credential)?;
+            AzureAuthorizer::new(&credential, &self.account)
+                .try_authorize(&mut request)
+                .map_err(|e| refused(e.to_string()))?;
+        }
+        let url = Url::parse(&request.uri().to_string()).map_err(|e| refused(e.to_string()))?;
+        let mut signed = Request::new(request.method().clone(), url);
+        *signed.headers_mut() = std::mem::take(request.headers_mut());
+        let answer = self.web.send(location, signed).await?;
+        match answer.status().is_success() {
+            true => Ok(answer),
+            false => Err(refused("the server sends us elsewhere: is the endpoint right?".into())),
+        }
+    }
+
+    async fn look_up(&self, location: &Location) -> Result<Object, StoreError> {
+        let asked = (Method::HEAD, HeaderMap::new());
+        let answer = self.send(location, (&location.key, ""), asked).await?;
+        let object = described(location, answer.headers())?;
+        match object.etag {
+            Some(_) => Ok(object),
+            None => Err(malformed(location, "the store gives no ETag")),
+        }
+    }
+
+    async fn read(&self, object: &Object, range: Range<u64>) -> Result<Body, StoreError> {
+        let location = &object.location;
+        let mut headers = HeaderMap::new();
+        headers.insert(RANGE, value(location, &range_header(&range))?);
+        if let Some(etag) = &object.etag {
+            headers.insert(IF_MATCH, value(location, etag)?);
+        }
+        let answer = self.send(location, (&location.key, ""), (Method::GET, headers)).await?;
+        checked_body(object, &range, answer)
+    }
+
+    async fn page(&self, prefix: &Location, token: Option<String>) -> Result<Page, StoreError> {
+        let encoded = utf8_percent_encode(&prefix.key, VALUE);
+        let mut query = format!("?restype=container&comp=list&prefix={encoded}");
+        if let Some(token) = token {
+            query += &format!("&marker={}", utf8_percent_encode(&token, VALUE));
+        }
+        let answer = self.send(prefix, ("", &query), (Method::GET, HeaderMap::new())).await?;
+        listing::azure_page(prefix, &Web::text(prefix, answer, listing::PAGE_BYTES).await?)
+    }
+}
+
+/// The environment, with what the file of credentials and the connection string say.
+fn with_files(
+    location: &Location,
+    options: &RemoteOptions,
+    environment: &Environment,
+) -> Result<Environment, StoreError> {
+    let mut environment = environment.clone();
+    if let Some(path) = environment.credentials(location, options) {
+        let text = std::fs::read_to_string(&path).map_err(|e| {
+            let why = format!("the credentials in {}: {e}", path.display());
+            StoreError::new(location.to_string(), ErrorKind::Denied, why)
+        })?;
+        let lines = text.lines().map(|line| line.trim().trim_start_matches("export "));
+        for (name, value) in lines.filter_map(|line| line.split_once('=')) {
+            environment.set(name.trim(), value.trim().trim_matches(['"', '\'']));
+        }
+    }
+    let connection = environment.first(&["AZURE_STORAGE_CONNECTION_STRING"]).map(str::to_owned);
+    for (name, value) in
+        connection.iter().flat_map(|c| c.split(';')).filter_map(|p| p.split_once('='))
+    {
+        match name.trim() {
+            "AccountName" => environment.set("AZURE_STORAGE_ACCOUNT_NAME", value),
+            "AccountKey" => environment.set("AZURE_STORAGE_ACCOUNT_KEY", value),
+            "SharedAccessSignature" => environment.set("AZURE_STORAGE_SAS_TOKEN", value),
+            "BlobEndpoint" => environment.set("AZURE_STORAGE_ENDPOINT", value),
+            _ => {}
+        }
+    }
+    Ok(environment)
+}
+
+fn with_account(endpoint: &str, account: &str) -> String {
+    let endpoint = endpoint.trim_end_matches('/');
+    let host = endpoint.split("://").nth(1).unwrap_or_default();
+    let is_whole =
+        host.starts_with(&format!("{account}.")) || host.ends_with(&format!("/{account}"));
+    if is_whole { endpoint.to_owned() } else { format!("{endpoint}/{account}") }
+}
+
+fn credentials(
+    location: &Location,
+    options: &RemoteOptions,
+    (environment, account): (&Environment, &str),
+) -> Result<Credentials, StoreError> {
+    let mut builder = MicrosoftAzureBuilder::new();
+    for (name, value) in environment.starting_with("AZURE_") {
+        if let Ok(key) = name.to_ascii_lowercase().parse() {
+            builder = builder.with_config(key, value);
+        }
+    }
+    for (name, key) in
+        [("IDENTITY_ENDPOINT", "identity_endpoint"), ("MSI_ENDPOINT", "msi_endpoint")]
+    {
+        if let (Some(value), Ok(key)) = (environment.first(&[name]), key.parse()) {
+            builder = builder.with_config(key, value);
+        }
+    }
+    let builder = builder.with_account(account).with_container_name("-");
+    let builder = builder.with_retry(credential_retry());
+    let store = builder.with_http_connector(Connector::new(options)?).build();
+    let store = store.map_err(|e| missing(location, &e))?;
+    Ok(Arc::clone(store.credentials()))
+}
+
+/// The signer takes it for granted that a token can be a header.
+fn check_credential(location: &Location, credential: &AzureCredential) -> Result<(), StoreError> {
+    match credential {
+        AzureCredential::BearerToken(token) if HeaderValue::from_str(token).is_err() => {
+            let why = "the token of Azure has characters that cannot be part of one";
+            Err(StoreError::new(location.to_string(), ErrorKind::Denied, why))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn missing(location: &Location, error: &object_store::Error) -> StoreError {
+    let why = format!(
+        "no credentials of Azure: {}. Set AZURE_STORAGE_ACCOUNT_KEY or AZURE_STORAGE_SAS_TOKEN, or AZURE_CLIENT_ID, \
+         AZURE_TENANT_ID and AZURE_CLIENT_SECRET, or give the option `anonymous` for a public container",
+        chain(error)
+    );
+    StoreError::new(location.to_string(), ErrorKind::Denied, why)
+}
+
+impl Client for Azure {
+    fn head<'a>(&'a self, location: &'a Location) -> BoxFuture<'a, Result<Object, StoreError>> {
+        Box::pin(self.look_up(location))
+    }
+
+    fn get<'a>(
+        &'a self,
+        object: &'a Object,
+        range: Range<u64>,
+    ) -> BoxFuture<'a, Result<Body, StoreError>> {
+        Box::pin(self.read(object, range))
+    }
+
+    fn list<'a>(&'a self, prefix: &'a Location) -> BoxStream<'a, Result<Object, StoreError>> {
+        listing::pages(move |token| Box::pin(self.page(prefix, token)))
+    }
+}

@@ -1,0 +1,209 @@
+//! Google Cloud Storage, by its XML interface, with the credentials of `object_store`.
+
+use super::answer::header;
+use super::environment::Environment;
+use super::listing::{self, Page};
+use super::s3::{KEY, VALUE, headers_of, value};
+use super::web::{Connector, Web, chain, checked_body, credential_retry, described, range_header};
+use crate::store::remote::{Body, Client, ErrorKind, Location, Object, RemoteOptions, StoreError};
+use futures_util::future::BoxFuture;
+use futures_util::stream::BoxStream;
+use object_store::client::CredentialProvider;
+use object_store::gcp::{GcpCredential, GoogleCloudStorageBuilder};
+use percent_encoding::utf8_percent_encode;
+use reqwest::header::{ACCEPT_ENCODING, AUTHORIZATION, RANGE};
+use reqwest::{Method, Request, Response, Url};
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+type Credentials = Arc<dyn CredentialProvider<Credential = GcpCredential>>;
+
+/// A bucket.
+pub(in crate::store::remote) struct Gcs {
+    web: Web,
+    endpoint: String,
+    /// `None`: requests have no token.
+    credentials: Option<Credentials>,
+}
+
+impl Gcs {
+    pub(in crate::store::remote) fn new(
+        location: &Location,
+        options: &RemoteOptions,
+        environment: &Environment,
+    ) -> Result<Self, StoreError> {
+        let emulator = environment.first(&["STORAGE_EMULATOR_HOST"]).map(|host| {
+            if host.contains("://") { host.to_owned() } else { format!("http://{host}") }
+        });
+        let key = environment.credentials(location, options);
+        let key =
+            key.or_else(|| environment.first(&["GOOGLE_APPLICATION_CREDENTIALS"]).map(Into::into));
+        let key = key.map(|path| read_key(location, &path).map(|key| (path, key))).transpose()?;
+        let of_key = key.as_ref().and_then(|(_, key)| key.get("gcs_base_url")?.as_str());
+        let endpoint = options.endpoint.clone().or_else(|| emulator.clone());
+        let endpoint = endpoint.or_else(|| of_key.map(str::to_owned));
+        let endpoint = endpoint.unwrap_or_else(|| "https://storage.googleapis.com".to_owned());
+        let is_anonymous = options.anonymous || (emulator.is_some() && key.is_none());
+        let credentials = match is_anonymous {
+            true => None,
+            false => Some(credentials(location, options, (environment, key))?),
+        };
+        let endpoint = endpoint.trim_end_matches('/').to_owned();
+        Ok(Self { web: Web::new(options)?, endpoint, credentials })
+    }
+
+    async fn send(
+        &self,
+        location: &Location,
+        query: &str,
+        (method, range): (Method, Option<&Range<u64>>),
+    ) -> Result<Response, StoreError> {
+        let key = utf8_percent_encode(&location.key, KEY);
+        let url = format!("{}/{}/{key}{query}", self.endpoint, location.authority);
+        let url = Url::parse(&url).map_err(|e| {
+            StoreError::new(location.to_string(), ErrorKind::Refused, e.to_string())
+        })?;
+        let mut request = Request::new(method, url);
+        // Else an object that is stored compressed is decompressed on its way, and has no ranges.
+        *request.headers_mut() = headers_of(location, &[(ACCEPT_ENCODING, "gzip")])?;
+        if let Some(range) = range {
+            request.headers_mut().insert(RANGE, value(location, &range_header(range))?);
+        }
+        if let Some(provider) = &self.credentials {
+            let credential = provider.get_credential().await.map_err(|e| missing(location, &e))?;
+            if !credential.bearer.is_empty() {
+                let bearer = value(location, &format!("Bearer {}", credential.bearer))?;
+                request.headers_mut().insert(AUTHORIZATION, bearer);
+            }
+        }
+        let answer = self.web.send(location, request).await?;
+        match answer.status().is_success() {
+            true => Ok(answer),
+            false => {
+                let why = "the server sends us elsewhere: is the endpoint right?";
+                Err(StoreError::new(location.to_string(), ErrorKind::Refused, why))
+            }
+        }
+    }
+
+    async fn look_up(&self, location: &Location) -> Result<Object, StoreError> {
+        let answer = match self.send(location, "", (Method::HEAD, None)).await {
+            // An answer to HEAD has no body that says why.
+            Err(error) if matches!(error.status, Some(400 | 401 | 403)) => {
+                return match self.send(location, "", (Method::GET, Some(&(0..1)))).await {
+                    Err(said) if said.status == error.status => Err(said),
+                    _ => Err(error),
+                };
+            }
+            answer => answer?,
+        };
+        let object = described(location, answer.headers())?;
+        match header(answer.headers(), "x-goog-generation") {
+            // The ETag of a generation may change with its metadata.
+            Some(id) => Ok(Object { version_id: Some(id.to_owned()), etag: None, ..object }),
+            None => Ok(object),
+        }
+    }
+
+    async fn read(&self, object: &Object, range: Range<u64>) -> Result<Body, StoreError> {
+        let location = &object.location;
+        let id = object.version_id.as_deref();
+        let query = id
+            .map_or(String::new(), |id| format!("?generation={}", utf8_percent_encode(id, VALUE)));
+        let answer = self.send(location, &query, (Method::GET, Some(&range))).await?;
+        let found = header(answer.headers(), "x-goog-generation");
+        if id.is_some() && found.is_some() && found != id {
+            let why = "the object has changed: it is of another generation";
+            return Err(StoreError::new(location.to_string(), ErrorKind::Changed, why));
+        }
+        checked_body(object, &range, answer)
+    }
+
+    async fn page(&self, prefix: &Location, token: Option<String>) -> Result<Page, StoreError> {
+        let bucket = Location { key: String::new(), ..prefix.clone() };
+        let mut query = format!("?list-type=2&prefix={}", utf8_percent_encode(&prefix.key, VALUE));
+        if let Some(token) = token {
+            query += &format!("&continuation-token={}", utf8_percent_encode(&token, VALUE));
+        }
+        let answer = self.send(&bucket, &query, (Method::GET, None)).await;
+        let answer = answer.map_err(|e| StoreError { url: prefix.to_string(), ..e })?;
+        let mut page =
+            listing::s3_page(prefix, &Web::text(prefix, answer, listing::PAGE_BYTES).await?)?;
+        for object in page.objects.iter_mut().filter(|object| object.version_id.is_some()) {
+            object.etag = None;
+        }
+        Ok(page)
+    }
+}
+
+fn read_key(location: &Location, path: &Path) -> Result<serde_json::Value, StoreError> {
+    let wrong = |why: String| {
+        let why = format!("the credentials in {}: {why}", path.display());
+        StoreError::new(location.to_string(), ErrorKind::Denied, why)
+    };
+    let text = std::fs::read_to_string(path).map_err(|e| wrong(e.to_string()))?;
+    let key: serde_json::Value = serde_json::from_str(&text)
+        .map_err(|_| wrong("this is no key of Google in JSON".into()))?;
+    match key.get("type").and_then(|kind| kind.as_str()) {
+        None | Some("service_account" | "authorized_user") => Ok(key),
+        Some(kind) => Err(wrong(format!(
+            "`{kind}` cannot be used: take a key of a service account, or what `gcloud auth application-default login` \
+             writes"
+        ))),
+    }
+}
+
+fn credentials(
+    location: &Location,
+    options: &RemoteOptions,
+    (environment, key): (&Environment, Option<(std::path::PathBuf, serde_json::Value)>),
+) -> Result<Credentials, StoreError> {
+    let mut builder = GoogleCloudStorageBuilder::new();
+    for (name, value) in environment.starting_with("GOOGLE_") {
+        if name == "GOOGLE_APPLICATION_CREDENTIALS" {
+            continue;
+        }
+        if let Ok(config) = name.to_ascii_lowercase().parse() {
+            builder = builder.with_config(config, value);
+        }
+    }
+    builder = match &key {
+        Some((path, key)) if key.get("type").is_some() => {
+            builder.with_application_credentials(path.to_string_lossy())
+        }
+        Some((_, key)) => builder.with_service_account_key(key.to_string()),
+        None => builder,
+    };
+    let builder = builder.with_bucket_name(&location.authority).with_retry(credential_retry());
+    let store = builder.with_http_connector(Connector::new(options)?).build();
+    let store = store.map_err(|e| missing(location, &e))?;
+    Ok(Arc::clone(store.credentials()))
+}
+
+fn missing(location: &Location, error: &object_store::Error) -> StoreError {
+    let why = format!(
+        "no credentials of Google: {}. Set GOOGLE_APPLICATION_CREDENTIALS, run `gcloud auth application-default login`, \
+         or give the option `anonymous` for a public bucket",
+        chain(error)
+    );
+    StoreError::new(location.to_string(), ErrorKind::Denied, why)
+}
+
+impl Client for Gcs {
+    fn head<'a>(&'a self, location: &'a Location) -> BoxFuture<'a, Result<Object, StoreError>> {
+        Box::pin(self.look_up(location))
+    }
+
+    fn get<'a>(
+        &'a self,
+        object: &'a Object,
+        range: Range<u64>,
+    ) -> BoxFuture<'a, Result<Body, StoreError>> {
+        Box::pin(self.read(object, range))
+    }
+
+    fn list<'a>(&'a self, prefix: &'a Location) -> BoxStream<'a, Result<Object, StoreError>> {
+        listing::pages(move |token| Box::pin(self.page(prefix, token)))
+    }
+}
