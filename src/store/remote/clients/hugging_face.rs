@@ -91,7 +91,7 @@ impl HuggingFace {
         match &self.token {
             Token::None => Ok(HeaderMap::new()),
             Token::Fixed(token) => bearer(token),
-            Token::File(file) => bearer(&*file.get()?),
+            Token::File(file) => bearer(&file.get()?),
         }
     }
 
