@@ -1,14 +1,16 @@
 //! Credentials, regions and endpoints of S3, where the programs of AWS find them.
 
+use super::credentials::{Credentials, Provider};
 use super::environment::Environment;
 use super::profile::{Profile, Section};
 use super::web::{Connector, chain, credential_retry};
 use crate::store::remote::{ErrorKind, Location, RemoteOptions, StoreError};
 use object_store::aws::{AmazonS3Builder, AwsCredential};
-use object_store::client::CredentialProvider;
 use std::sync::Arc;
 
-type Credentials = Arc<dyn CredentialProvider<Credential = AwsCredential>>;
+/// What to do without credentials.
+const ADVICE: &str = "Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, name a profile (option `profile`), or give the \
+                      option `anonymous` for a public bucket";
 
 /// How a bucket is reached.
 pub(super) struct Settings {
@@ -19,7 +21,7 @@ pub(super) struct Settings {
     pub(super) path_style: bool,
     pub(super) requester_pays: bool,
     /// `None`: requests are not signed.
-    pub(super) credentials: Option<Credentials>,
+    pub(super) credentials: Option<Credentials<AwsCredential>>,
     /// The options, with what the environment says of connections.
     pub(super) web: RemoteOptions,
 }
@@ -56,7 +58,7 @@ pub(super) fn settings(
         environment.first(&["AWS_ACCESS_KEY_ID", "AWS_WEB_IDENTITY_TOKEN_FILE"]).is_some();
     let counts = is_explicit || !has_keys;
     let identity = (of_profile("web_identity_token_file"), of_profile("role_arn"));
-    let credentials: Option<Credentials> = match identity {
+    let provider: Option<Provider<AwsCredential>> = match identity {
         _ if options.anonymous => None,
         (Some(file), Some(role)) if counts => {
             environment.set("AWS_WEB_IDENTITY_TOKEN_FILE", file);
@@ -77,7 +79,7 @@ pub(super) fn settings(
         region,
         path_style: options.path_style.unwrap_or(path_style),
         requester_pays: payer.is_some_and(|payer| payer == "requester" || payer == "true"),
-        credentials,
+        credentials: provider.map(|provider| Credentials::new(provider, ADVICE)),
         web,
     })
 }
@@ -96,7 +98,7 @@ fn of_environment(
     location: &Location,
     options: &RemoteOptions,
     (environment, region): (&Environment, &str),
-) -> Result<Credentials, StoreError> {
+) -> Result<Provider<AwsCredential>, StoreError> {
     let mut builder = AmazonS3Builder::new();
     for (name, value) in environment.starting_with("AWS_") {
         if let Ok(key) = name.to_ascii_lowercase().parse() {
@@ -112,14 +114,4 @@ fn of_environment(
         .build()
         .map_err(|e| StoreError::new(location.to_string(), ErrorKind::Refused, chain(&e)))?;
     Ok(Arc::clone(store.credentials()))
-}
-
-/// Credentials that do not come.
-pub(super) fn missing(location: &Location, error: &object_store::Error) -> StoreError {
-    let why = format!(
-        "no AWS credentials: {}. Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, name a profile (option `profile`), or \
-         give the option `anonymous` for a public bucket",
-        chain(error)
-    );
-    StoreError::new(location.to_string(), ErrorKind::Denied, why)
 }

@@ -1,23 +1,26 @@
 //! Azure Blob Storage, also what is written through its Data Lake interface, with the credentials of `object_store`.
 
+use super::credentials::{Credentials, missing};
 use super::environment::Environment;
 use super::listing::{self, Page};
 use super::s3::{KEY, VALUE, value};
 use super::web::{
-    Connector, Web, chain, checked_body, credential_retry, described, malformed, range_header,
+    Connector, Web, checked_body, credential_retry, described, malformed, range_header,
 };
 use crate::store::remote::{Body, Client, ErrorKind, Location, Object, RemoteOptions, StoreError};
 use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
 use object_store::azure::{AzureAuthorizer, AzureCredential, MicrosoftAzureBuilder};
-use object_store::client::{CredentialProvider, HttpRequest, HttpRequestBody};
+use object_store::client::{HttpRequest, HttpRequestBody};
 use percent_encoding::utf8_percent_encode;
 use reqwest::header::{HeaderMap, HeaderValue, IF_MATCH, RANGE};
 use reqwest::{Method, Request, Response, Url};
 use std::ops::Range;
 use std::sync::Arc;
 
-type Credentials = Arc<dyn CredentialProvider<Credential = AzureCredential>>;
+/// What to do without credentials.
+const ADVICE: &str = "Set AZURE_STORAGE_ACCOUNT_KEY or AZURE_STORAGE_SAS_TOKEN, or AZURE_CLIENT_ID, AZURE_TENANT_ID and \
+                      AZURE_CLIENT_SECRET, or give the option `anonymous` for a public container";
 
 /// A container.
 pub(in crate::store::remote) struct Azure {
@@ -26,7 +29,7 @@ pub(in crate::store::remote) struct Azure {
     account: String,
     container: String,
     /// `None`: requests are not signed.
-    credentials: Option<Credentials>,
+    credentials: Option<Credentials<AzureCredential>>,
 }
 
 impl Azure {
@@ -90,7 +93,7 @@ impl Azure {
         *request.headers_mut() = headers;
         request.headers_mut().insert("x-ms-version", HeaderValue::from_static("2023-11-03"));
         if let Some(provider) = &self.credentials {
-            let credential = provider.get_credential().await.map_err(|e| missing(location, &e))?;
+            let credential = provider.get(location).await?;
             check_credential(location, &credential)?;
             AzureAuthorizer::new(&credential, &self.account)
                 .try_authorize(&mut request)
@@ -182,7 +185,7 @@ fn credentials(
     location: &Location,
     options: &RemoteOptions,
     (environment, account): (&Environment, &str),
-) -> Result<Credentials, StoreError> {
+) -> Result<Credentials<AzureCredential>, StoreError> {
     let mut builder = MicrosoftAzureBuilder::new();
     for (name, value) in environment.starting_with("AZURE_") {
         if let Ok(key) = name.to_ascii_lowercase().parse() {
@@ -199,8 +202,8 @@ fn credentials(
     let builder = builder.with_account(account).with_container_name("-");
     let builder = builder.with_retry(credential_retry());
     let store = builder.with_http_connector(Connector::new(options)?).build();
-    let store = store.map_err(|e| missing(location, &e))?;
-    Ok(Arc::clone(store.credentials()))
+    let store = store.map_err(|e| missing(location, ADVICE, &e))?;
+    Ok(Credentials::new(Arc::clone(store.credentials()), ADVICE))
 }
 
 /// The signer takes it for granted that a token can be a header.
@@ -212,15 +215,6 @@ fn check_credential(location: &Location, credential: &AzureCredential) -> Result
         }
         _ => Ok(()),
     }
-}
-
-fn missing(location: &Location, error: &object_store::Error) -> StoreError {
-    let why = format!(
-        "no credentials of Azure: {}. Set AZURE_STORAGE_ACCOUNT_KEY or AZURE_STORAGE_SAS_TOKEN, or AZURE_CLIENT_ID, \
-         AZURE_TENANT_ID and AZURE_CLIENT_SECRET, or give the option `anonymous` for a public container",
-        chain(error)
-    );
-    StoreError::new(location.to_string(), ErrorKind::Denied, why)
 }
 
 impl Client for Azure {

@@ -1,14 +1,14 @@
 //! Google Cloud Storage, by its XML interface, with the credentials of `object_store`.
 
 use super::answer::header;
+use super::credentials::{Credentials, missing};
 use super::environment::Environment;
 use super::listing::{self, Page};
 use super::s3::{KEY, VALUE, headers_of, value};
-use super::web::{Connector, Web, chain, checked_body, credential_retry, described, range_header};
+use super::web::{Connector, Web, checked_body, credential_retry, described, range_header};
 use crate::store::remote::{Body, Client, ErrorKind, Location, Object, RemoteOptions, StoreError};
 use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
-use object_store::client::CredentialProvider;
 use object_store::gcp::{GcpCredential, GoogleCloudStorageBuilder};
 use percent_encoding::utf8_percent_encode;
 use reqwest::header::{ACCEPT_ENCODING, AUTHORIZATION, RANGE};
@@ -17,14 +17,16 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-type Credentials = Arc<dyn CredentialProvider<Credential = GcpCredential>>;
+/// What to do without credentials.
+const ADVICE: &str = "Set GOOGLE_APPLICATION_CREDENTIALS, run `gcloud auth application-default login`, or give the option \
+                      `anonymous` for a public bucket";
 
 /// A bucket.
 pub(in crate::store::remote) struct Gcs {
     web: Web,
     endpoint: String,
     /// `None`: requests have no token.
-    credentials: Option<Credentials>,
+    credentials: Option<Credentials<GcpCredential>>,
 }
 
 impl Gcs {
@@ -71,7 +73,7 @@ impl Gcs {
             request.headers_mut().insert(RANGE, value(location, &range_header(range))?);
         }
         if let Some(provider) = &self.credentials {
-            let credential = provider.get_credential().await.map_err(|e| missing(location, &e))?;
+            let credential = provider.get(location).await?;
             if !credential.bearer.is_empty() {
                 let bearer = value(location, &format!("Bearer {}", credential.bearer))?;
                 request.headers_mut().insert(AUTHORIZATION, bearer);
@@ -158,7 +160,7 @@ fn credentials(
     location: &Location,
     options: &RemoteOptions,
     (environment, key): (&Environment, Option<(std::path::PathBuf, serde_json::Value)>),
-) -> Result<Credentials, StoreError> {
+) -> Result<Credentials<GcpCredential>, StoreError> {
     let mut builder = GoogleCloudStorageBuilder::new();
     for (name, value) in environment.starting_with("GOOGLE_") {
         if name == "GOOGLE_APPLICATION_CREDENTIALS" {
@@ -177,17 +179,8 @@ fn credentials(
     };
     let builder = builder.with_bucket_name(&location.authority).with_retry(credential_retry());
     let store = builder.with_http_connector(Connector::new(options)?).build();
-    let store = store.map_err(|e| missing(location, &e))?;
-    Ok(Arc::clone(store.credentials()))
-}
-
-fn missing(location: &Location, error: &object_store::Error) -> StoreError {
-    let why = format!(
-        "no credentials of Google: {}. Set GOOGLE_APPLICATION_CREDENTIALS, run `gcloud auth application-default login`, \
-         or give the option `anonymous` for a public bucket",
-        chain(error)
-    );
-    StoreError::new(location.to_string(), ErrorKind::Denied, why)
+    let store = store.map_err(|e| missing(location, ADVICE, &e))?;
+    Ok(Credentials::new(Arc::clone(store.credentials()), ADVICE))
 }
 
 impl Client for Gcs {

@@ -4,6 +4,7 @@
 mod answer;
 mod aws;
 mod azure;
+mod credentials;
 mod environment;
 mod gcs;
 mod http;
@@ -13,6 +14,8 @@ mod listing;
 mod profile;
 mod redirect;
 mod s3;
+#[cfg(test)]
+mod tests;
 mod web;
 
 pub(super) use azure::Azure;

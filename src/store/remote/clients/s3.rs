@@ -86,8 +86,7 @@ impl S3 {
         *request.uri_mut() = url.parse().map_err(|_| refused("this key is no URL".into()))?;
         *request.headers_mut() = headers.clone();
         if let Some(provider) = &self.settings.credentials {
-            let credential = provider.get_credential().await;
-            let credential = credential.map_err(|e| aws::missing(location, &e))?;
+            let credential = provider.get(location).await?;
             check_credential(location, &credential)?;
             AwsAuthorizer::new(&credential, "s3", &region)
                 .with_request_payer(self.settings.requester_pays)
