@@ -41,6 +41,12 @@ pub trait Remote: Send + Sync {
         let _ = range;
     }
 
+    /// The file could not be read, as when somebody has deleted it. Tells whether the bytes can be asked for anew: they
+    /// come without the file from then on.
+    fn lose(&self) -> bool {
+        false
+    }
+
     /// What was read of `range` failed its check. Tells whether it was kept here and is forgotten now, so that it
     /// should be fetched once more.
     fn distrust(&self, range: Range<u64>) -> bool {

@@ -118,6 +118,12 @@ impl Part {
         self.alignment_bytes
     }
 
+    /// Whether its bytes come from a store.
+    #[must_use]
+    pub fn is_remote(&self) -> bool {
+        matches!(self.bytes, Bytes::Remote(_))
+    }
+
     /// When it was modified, as of its opening: the time of its samples.
     #[must_use]
     pub fn modified(&self) -> SystemTime {
@@ -178,20 +184,58 @@ impl Part {
         match &self.bytes {
             Bytes::Local(file) => file.read(buf, offset_bytes, needed),
             Bytes::Remote(remote) => {
-                let arrived =
-                    self.wait(offset_bytes..offset_bytes + needed as u64, Cause::Demand)?;
-                match (arrived.take(buf), remote.file()) {
-                    (Some(_pin), Some(file)) if is_aligned(buf, offset_bytes, file) => {
-                        file.read(buf, offset_bytes, needed)
+                let range = offset_bytes..offset_bytes + needed as u64;
+                self.read_remote(&**remote, (range, Cause::Demand), buf, |file, buf| {
+                    match is_aligned(buf, offset_bytes, file) {
+                        true => file.read(buf, offset_bytes, needed),
+                        // A whole object is read past the page cache by whoever can.
+                        false => Ok(file.read_exact_at(&mut buf[..needed], offset_bytes)?),
                     }
-                    // A whole object is read past the page cache by whoever can.
-                    (Some(_pin), Some(file)) => {
-                        Ok(file.read_exact_at(&mut buf[..needed], offset_bytes)?)
-                    }
-                    _ => Ok(()),
-                }
+                })
             }
             Bytes::Memory(memory) => Ok(memory.read_exact_at(&mut buf[..needed], offset_bytes)?),
+        }
+    }
+
+    /// Waits for a range, and has `read` read it if it has come into the file.
+    fn read_remote(
+        &self,
+        remote: &dyn Remote,
+        (range, cause): (Range<u64>, Cause),
+        buf: &mut [u8],
+        read: impl Fn(&File, &mut [u8]) -> Result<(), ReadError>,
+    ) -> Result<(), ReadError> {
+        loop {
+            let arrived = self.wait(range.clone(), cause)?;
+            let (Some(_pin), Some(file)) = (arrived.take(buf), remote.file()) else {
+                return Ok(());
+            };
+            match read(file, buf) {
+                Err(_) if remote.lose() => {}
+                read => return read,
+            }
+        }
+    }
+
+    /// The file that holds its bytes here could not be read. Tells whether they can be asked for anew.
+    #[must_use]
+    pub fn lose_file(&self) -> bool {
+        matches!(&self.bytes, Bytes::Remote(remote) if remote.lose())
+    }
+
+    /// `range` will be read, in the order in which ranges are announced.
+    pub fn announce(&self, range: Range<u64>) {
+        if let Bytes::Remote(remote) = &self.bytes {
+            remote.announce(range);
+        }
+    }
+
+    /// What was read of `range` failed its check. Tells whether it came out of a cache, and should be read once more.
+    #[must_use]
+    pub fn distrust(&self, range: Range<u64>) -> bool {
+        match &self.bytes {
+            Bytes::Remote(remote) => remote.distrust(range),
+            Bytes::Local(_) | Bytes::Memory(_) => false,
         }
     }
 
@@ -250,15 +294,14 @@ impl Source for Part {
                 let end = offset_bytes.checked_add(buf.len() as u64);
                 let end = end.filter(|end| *end <= self.length_bytes);
                 let end = end.ok_or_else(|| io::Error::from(io::ErrorKind::UnexpectedEof))?;
-                let arrived =
-                    self.wait(offset_bytes..end, Cause::Open).map_err(|why| match why {
-                        ReadError::Io(error) => error,
-                        why => io::Error::other(why),
-                    })?;
-                match (arrived.take(buf), remote.file()) {
-                    (Some(_pin), Some(file)) => file.read_exact_at(buf, offset_bytes),
-                    _ => Ok(()),
-                }
+                let wanted = (offset_bytes..end, Cause::Open);
+                let read = self.read_remote(&**remote, wanted, buf, |file, buf| {
+                    Ok(file.read_exact_at(buf, offset_bytes)?)
+                });
+                read.map_err(|why| match why {
+                    ReadError::Io(error) => error,
+                    why => io::Error::other(why),
+                })
             }
             Bytes::Memory(memory) => memory.read_exact_at(buf, offset_bytes),
         }

@@ -114,6 +114,11 @@ impl Faraway {
         self.lock().demands
     }
 
+    /// How many requests are silent now.
+    pub(crate) fn unanswered(&self) -> usize {
+        self.lock().unanswered.len()
+    }
+
     /// Ends all silence: what is asked for later is dropped too.
     pub(crate) fn give_up(&self) {
         self.lock().gives_up = true;

@@ -17,11 +17,16 @@ use std::io;
 pub(super) fn fetch(store: &Store, span: &mut Span, may_wait: bool) -> Result<(), ReadError> {
     match store.part(span.part()).bytes() {
         Bytes::Local(file) => fetch_from(file, span, may_wait),
-        Bytes::Remote(remote) => match remote.file().zip(remote.pin(&span.range())) {
-            Some((file, _pin)) => fetch_from(file, span, may_wait),
-            None if may_wait => Err(ReadError::Absent),
-            None => Err(ReadError::WouldBlock),
-        },
+        Bytes::Remote(remote) => {
+            if let Some((file, _pin)) = remote.file().zip(remote.pin(&span.range())) {
+                match fetch_from(file, span, may_wait) {
+                    fetched @ (Ok(()) | Err(ReadError::WouldBlock)) => return fetched,
+                    Err(error) if !remote.lose() => return Err(error),
+                    Err(_) => {}
+                }
+            }
+            Err(if may_wait { ReadError::Absent } else { ReadError::WouldBlock })
+        }
         Bytes::Memory(memory) => {
             let (offset_bytes, target) = span.target(1);
             Ok(memory.read_exact_at(target, offset_bytes)?)
@@ -94,7 +99,10 @@ pub(super) fn submit(
             return Ok(Submitted::Done);
         }
     };
-    let held = file.hold()?.with(pin);
+    let held = match file.hold() {
+        Err(_) if part.lose_file() => return Err(ReadError::Absent),
+        held => held?.with(pin),
+    };
     let (offset_bytes, buffer, length) = span.take_buffer(file.alignment_bytes());
     ring.read(id, held, offset_bytes + done as u64, buffer, done..length);
     Ok(Submitted::Reading)
@@ -117,6 +125,13 @@ pub(super) fn ended(
     result: io::Result<usize>,
 ) -> Progress {
     span.put_buffer(buffer);
+    match progress(part, span, done, result) {
+        Progress::Ended(Err(_)) if part.lose_file() => Progress::Partly(0),
+        progress => progress,
+    }
+}
+
+fn progress(part: &Part, span: &Span, done: usize, result: io::Result<usize>) -> Progress {
     let end = |why: io::Error| Progress::Ended(part.check_unchanged().and(Err(why.into())));
     match result {
         Ok(0) => end(io::ErrorKind::UnexpectedEof.into()),

@@ -10,7 +10,9 @@ use crate::store::testing::{Faraway, Fate, LONG_PATIENCE};
 use crate::vfs::{Options, Verify, Vfs};
 use std::fs;
 use std::io::Cursor;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -176,6 +178,30 @@ fn a_store_that_hangs_keeps_nobody_else_waiting(transport: Transport) {
     for reader in stuck {
         assert_eq!(reader.join().unwrap(), Some(libc::EIO));
     }
+}
+
+/// What a program reads goes through the page cache: it waits for a page there, which a signal that kills it ends.
+fn a_killed_program_goes_away_while_the_store_hangs(transport: Transport) {
+    let Some(mount) = Mount::new(transport, LONG_PATIENCE) else { return };
+    let silent = (0..SAMPLES).find(|sample| fate_of(*sample) == Fate::Silent).unwrap();
+    let path = mount.path(silent);
+    let mut program = Command::new("cat").arg(path).stdout(Stdio::null()).spawn().unwrap();
+    while mount.store.unanswered() == 0 {
+        thread::sleep(Duration::from_millis(1));
+    }
+    program.kill().unwrap();
+    assert_eq!(program.wait().unwrap().signal(), Some(libc::SIGKILL));
+    assert!(mount.store.unanswered() > 0, "the store hangs still");
+}
+
+#[test]
+fn a_killed_program_goes_away_while_the_store_hangs_through_dev_fuse() {
+    a_killed_program_goes_away_while_the_store_hangs(Transport::DevFuse);
+}
+
+#[test]
+fn a_killed_program_goes_away_while_the_store_hangs_through_io_uring() {
+    a_killed_program_goes_away_while_the_store_hangs(Transport::Uring);
 }
 
 #[test]

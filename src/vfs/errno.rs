@@ -2,6 +2,7 @@
 
 use crate::format::Error;
 use crate::io::ReadError;
+use crate::store::remote::{ErrorKind, StoreError};
 
 /// An error number, positive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -10,6 +11,10 @@ pub struct Errno(pub i32);
 impl Errno {
     /// Bytes that cannot be read, or fail their check.
     pub const EIO: Self = Self(libc::EIO);
+    /// The store does not let us read.
+    pub const EACCES: Self = Self(libc::EACCES);
+    /// The reader was interrupted.
+    pub const EINTR: Self = Self(libc::EINTR);
     /// No such name.
     pub const ENOENT: Self = Self(libc::ENOENT);
     /// A directory where a file is needed.
@@ -34,7 +39,7 @@ impl Errno {
     pub const EOPNOTSUPP: Self = Self(libc::EOPNOTSUPP);
     /// The caller's buffer is too small.
     pub const ERANGE: Self = Self(libc::ERANGE);
-    /// An inode that was never handed out, or is gone.
+    /// An inode that was never given out, or is gone; an object that is not the version that was opened.
     pub const ESTALE: Self = Self(libc::ESTALE);
 }
 
@@ -53,11 +58,47 @@ impl From<&Error> for Errno {
 impl From<&ReadError> for Errno {
     fn from(error: &ReadError) -> Self {
         match error {
+            ReadError::Io(error) => StoreError::of(error).map_or(Self::EIO, Self::from),
             // Truncated files and failing disks: whoever reads is told that the bytes are not to be had.
-            ReadError::WouldBlock
-            | ReadError::Absent
-            | ReadError::Changed(_)
-            | ReadError::Io(_) => Self::EIO,
+            ReadError::WouldBlock | ReadError::Absent | ReadError::Changed(_) => Self::EIO,
         }
+    }
+}
+
+impl From<&StoreError> for Errno {
+    fn from(error: &StoreError) -> Self {
+        match error.kind {
+            ErrorKind::Changed | ErrorKind::NotFound => Self::ESTALE,
+            ErrorKind::Denied => Self::EACCES,
+            ErrorKind::Interrupted => Self::EINTR,
+            ErrorKind::Throttled
+            | ErrorKind::Unavailable
+            | ErrorKind::Broken
+            | ErrorKind::TimedOut
+            | ErrorKind::Malformed
+            | ErrorKind::Refused => Self::EIO,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io;
+
+    #[test]
+    fn errors_of_stores_have_error_numbers_of_their_own() {
+        for (kind, errno) in [
+            (ErrorKind::Changed, Errno::ESTALE),
+            (ErrorKind::NotFound, Errno::ESTALE),
+            (ErrorKind::Denied, Errno::EACCES),
+            (ErrorKind::Interrupted, Errno::EINTR),
+            (ErrorKind::TimedOut, Errno::EIO),
+        ] {
+            let error = io::Error::from(StoreError::new("s3://b/k", kind, "no"));
+            assert_eq!(Errno::from(&ReadError::Io(error)), errno, "{kind:?}");
+        }
+        let local = io::Error::from_raw_os_error(libc::ESTALE);
+        assert_eq!(Errno::from(&ReadError::Io(local)), Errno::EIO);
     }
 }

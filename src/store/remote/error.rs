@@ -54,6 +54,18 @@ impl StoreError {
         Self { url, kind, status: None, message, request_id: None, retry_after: None }
     }
 
+    /// The store's error that an error of the system stands for, if it stands for one.
+    #[must_use]
+    pub fn of(error: &io::Error) -> Option<&Self> {
+        error.get_ref()?.downcast_ref()
+    }
+
+    /// Whether the version that was opened is gone for good.
+    #[must_use]
+    pub fn is_gone(&self) -> bool {
+        matches!(self.kind, ErrorKind::Changed | ErrorKind::NotFound)
+    }
+
     /// Whether the same request may succeed later.
     #[must_use]
     pub fn is_passing(&self) -> bool {

@@ -4,7 +4,7 @@
 use super::client::{Client, Object};
 use super::counters::add;
 use super::engine::{Engine, Get, Sink};
-use super::error::{ErrorKind, StoreError};
+use super::error::StoreError;
 use super::flights::{Begun, CHUNK_BYTES, Flights, Share, around, fail, split};
 use super::flow::Permit;
 use super::keep::Keeper;
@@ -15,12 +15,16 @@ use crate::store::cache::{BLOCK_BYTES, Claim, Entry, Fetching, Unchecked};
 use bytes::Bytes;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
 /// How often a block that another daemon fetches is looked at.
 const ELSEWHERE_PAUSE: Duration = Duration::from_millis(2);
+
+/// For so long a failure is the answer to others that ask for the same bytes.
+const REMEMBERED: Duration = Duration::from_secs(1);
+const MOST_FAILURES: usize = 1000;
 
 /// One version of an object: what reads it, what keeps it, and what is being fetched of it.
 pub(super) struct Fetcher {
@@ -31,6 +35,8 @@ pub(super) struct Fetcher {
     flights: Mutex<Flights>,
     /// The version is gone for good.
     gone: OnceLock<StoreError>,
+    /// What could not be fetched a moment ago.
+    failures: Mutex<Vec<(Range<u64>, Instant, StoreError)>>,
 }
 
 /// Where the bytes for one reader come from, other than from fetches that are under way.
@@ -61,17 +67,39 @@ impl Fetcher {
         engine: Arc<Engine>,
         entry: Option<Arc<Entry>>,
     ) -> Arc<Self> {
-        let (flights, gone) = (Mutex::default(), OnceLock::new());
-        Arc::new(Self { object, client, engine, entry, flights, gone })
+        let (flights, gone, failures) = (Mutex::default(), OnceLock::new(), Mutex::default());
+        Arc::new(Self { object, client, engine, entry, flights, gone, failures })
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, Flights> {
         self.flights.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Why the object cannot be read any more.
-    pub(super) fn gone(&self) -> Option<&StoreError> {
-        self.gone.get()
+    /// Why a range cannot be read: the object is gone, or the store was asked for these bytes until a moment ago, in
+    /// vain. Whoever followed that read, or has the kernel try it again, must not wait as long once more.
+    pub(super) fn refused(&self, range: &Range<u64>) -> Option<StoreError> {
+        if let Some(gone) = self.gone.get() {
+            return Some(gone.clone());
+        }
+        let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
+        if failures.is_empty() {
+            return None;
+        }
+        failures.retain(|(_, at, _)| at.elapsed() < REMEMBERED);
+        let touches = |(failed, ..): &&(Range<u64>, Instant, StoreError)| {
+            failed.start < range.end && range.start < failed.end
+        };
+        failures.iter().find(touches).map(|(.., error)| error.clone())
+    }
+
+    fn note_failure(&self, range: &Range<u64>, error: &StoreError) {
+        if error.is_gone() {
+            let _ = self.gone.set(error.clone());
+        }
+        let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
+        if failures.len() < MOST_FAILURES {
+            failures.push((range.clone(), Instant::now(), error.clone()));
+        }
     }
 
     fn block_range(&self, block: u64) -> Range<u64> {
@@ -106,13 +134,13 @@ impl Fetcher {
         let target = self.target(&part, is_bulk);
         let (sources, starts) = {
             let mut flights = self.lock();
-            let mut sources = self.sources(&mut flights, &waiting, &part, cause);
-            if let (Some(entry), true) = (&self.entry, !sources.claimed.is_empty()) {
-                let own = sources.claimed.iter().map(Fetching::block).collect::<Vec<_>>();
-                let others = (target.start / BLOCK_BYTES..target.end.div_ceil(BLOCK_BYTES))
-                    .filter(|block| !own.contains(block));
-                self.claim_more(&flights, entry, others, &mut sources.claimed);
+            let mut sources = Sources::default();
+            if let (Some(entry), true) = (&self.entry, target != part) {
+                // In order, so that of several daemons one gets the whole chunk.
+                let blocks = target.start / BLOCK_BYTES..target.end.div_ceil(BLOCK_BYTES);
+                self.claim_all(&flights, entry, blocks, &mut sources.claimed);
             }
+            self.find_sources(&mut flights, &waiting, (&part, cause), &mut sources);
             let starts = self.starts(&mut flights, &waiting, (&part, cause), &mut sources);
             (sources, starts)
         };
@@ -137,22 +165,24 @@ impl Fetcher {
         }
     }
 
-    /// Finds a source for each block of `part`.
-    fn sources(
+    /// Finds a source for each block of `part` that is not claimed already.
+    fn find_sources(
         &self,
         flights: &mut Flights,
         waiting: &Arc<Waiting>,
-        part: &Range<u64>,
-        cause: Cause,
-    ) -> Sources {
-        let mut sources = Sources::default();
+        (part, cause): (&Range<u64>, Cause),
+        sources: &mut Sources,
+    ) {
+        let ours: Vec<u64> = sources.claimed.iter().map(Fetching::block).collect();
         let is_urgent = cause != Cause::Prefetch;
         let has_room = self.entry.as_ref().is_some_and(|entry| entry.has_room());
         for piece in
             split(part.clone(), if self.entry.is_some() { BLOCK_BYTES } else { CHUNK_BYTES })
         {
             let block = piece.start / BLOCK_BYTES;
-            if let Some(entry) = &self.entry
+            if ours.contains(&block) {
+                // Its reader is told when the fetch begins.
+            } else if let Some(entry) = &self.entry
                 && entry.is_present(&piece)
             {
                 sources.present.push(piece);
@@ -171,11 +201,10 @@ impl Fetcher {
             }
         }
         add(&self.engine.counters.no_room, sources.unkept.len() as u64);
-        sources
     }
 
-    /// Claims further blocks that nobody fetches. If another daemon has the first of them, it has the others too.
-    fn claim_more(
+    /// Claims the blocks that nobody fetches. If another daemon has the first of them, it has the others too.
+    fn claim_all(
         &self,
         flights: &Flights,
         entry: &Arc<Entry>,
@@ -268,7 +297,7 @@ impl Fetcher {
             let range = chunk * CHUNK_BYTES..(chunk + 1) * CHUNK_BYTES;
             let blocks = range.start / BLOCK_BYTES
                 ..range.end.min(self.object.length_bytes).div_ceil(BLOCK_BYTES);
-            self.claim_more(&flights, entry, blocks, &mut claimed);
+            self.claim_all(&flights, entry, blocks, &mut claimed);
             self.kept_starts(&mut flights, false, claimed)
         };
         let mut permit = Some(permit);
@@ -303,9 +332,7 @@ impl Fetcher {
         match fetched {
             Ok(()) => passed.into_iter().for_each(|share| self.bring_later(share, cause)),
             Err(error) => {
-                if matches!(error.kind, ErrorKind::Changed | ErrorKind::NotFound) {
-                    let _ = self.gone.set(error.clone());
-                }
+                self.note_failure(&begun.range, &error);
                 fail(&shares, &error);
                 fail(&passed, &error);
             }

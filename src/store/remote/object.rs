@@ -84,8 +84,10 @@ impl RemoteObject {
             || true,
             move |arrived| match arrived {
                 Ok(pieces) => {
-                    arrival.deliver(cut(&pieces, kept.start, &range));
+                    let asked = cut(&pieces, kept.start, &range);
+                    // First, so that a read that follows finds it.
                     opening.keep(number, kept, pieces);
+                    arrival.deliver(asked);
                 }
                 Err(error) => arrival.finish(Err(failed(error))),
             },
@@ -109,15 +111,17 @@ impl Remote for RemoteObject {
     /// What is in use is not evicted, so that a hit holds nothing.
     fn pin(&self, range: &Range<u64>) -> Option<Pin> {
         let entry = self.fetcher.entry.as_ref()?;
-        entry.is_present(range).then(Pin::none)
+        let is_present = entry.is_present(range);
+        add(&self.fetcher.engine.counters.hits, u64::from(is_present));
+        is_present.then(Pin::none)
     }
 
     fn begin(&self, range: Range<u64>, cause: Cause, arrival: Arrival) {
         if range.is_empty() {
             return arrival.deliver(Vec::new());
         }
-        if let Some(error) = self.fetcher.gone() {
-            return arrival.finish(Err(failed(error.clone())));
+        if let Some(error) = self.fetcher.refused(&range) {
+            return arrival.finish(Err(failed(error)));
         }
         let runtime = match runtime::handle() {
             Ok(runtime) => runtime,
@@ -154,6 +158,13 @@ impl Remote for RemoteObject {
         if !range.is_empty() && self.has_room() {
             self.expect(range.start / CHUNK_BYTES..range.end.div_ceil(CHUNK_BYTES));
         }
+    }
+
+    fn lose(&self) -> bool {
+        let Some(entry) = &self.fetcher.entry else { return false };
+        tracing::warn!("{}: the cache cannot be read", self.fetcher.object.location);
+        entry.lose();
+        true
     }
 
     fn distrust(&self, range: Range<u64>) -> bool {

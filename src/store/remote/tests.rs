@@ -142,7 +142,8 @@ fn a_part_without_a_cache_fetches_exactly_what_is_read_and_more_to_open_it() {
         part.read_exact_at(&mut header, place).unwrap();
         assert!(header[..] == all[place as usize..][..100]);
     }
-    assert_eq!(store.asked().len(), 4, "they lie close together");
+    let asked = store.asked();
+    assert_eq!((asked.len(), &asked[3]), (4, &(0..256 << 10)), "they lie close together");
     let small = stores.small(&location()).unwrap().unwrap();
     assert!(small == all);
 }
@@ -204,6 +205,36 @@ fn an_object_that_has_changed_gives_nothing_any_more() {
         assert!(error.to_string().contains("as the test wants"), "{error}");
     }
     assert_eq!(store.asked().len(), 2);
+}
+
+#[test]
+fn a_cache_that_is_deleted_while_it_is_used_costs_no_reader_anything() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = MemoryStore::new(3_000_000);
+    let (stores, all) = (stores(&store, Some(directory.path())), content(3_000_000));
+    let part = stores.open(&location()).unwrap();
+    assert!(read(&part, 0..1_000_000) == all[..1_000_000]);
+    std::fs::remove_dir_all(directory.path()).unwrap();
+    for range in [0..1_000_000, 900_000..2_900_000] {
+        assert!(read(&part, range.clone()) == all[range.start as usize..range.end as usize]);
+    }
+    assert!(part.lose_file());
+    assert!(read(&part, 0..3_000_000) == all);
+    part.read_exact_at(&mut [0; 100], 0).unwrap();
+}
+
+#[test]
+fn a_failure_is_the_answer_to_others_that_ask_for_the_same_bytes() {
+    let store = MemoryStore::new(1_000_000);
+    let stores = stores(&store, None);
+    let part = stores.open(&location()).unwrap();
+    store.answer([Answer::Fails(ErrorKind::Denied)]);
+    for range in [500..600, 550..650] {
+        let error = part.wait(range, Cause::Demand).err().unwrap();
+        assert_eq!(error.to_string(), "s3://bucket/object: as the test wants");
+    }
+    assert_eq!(store.asked().len(), 1);
+    assert!(read(&part, 600..700) == content(700)[600..]);
 }
 
 #[test]

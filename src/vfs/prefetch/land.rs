@@ -6,6 +6,7 @@ use super::queue::{MergedRead, add};
 use crate::catalog::{Located, Node};
 use crate::format::Fault;
 use crate::io::{Buffer, ReadError};
+use crate::store::remote::StoreError;
 use crate::vfs::inode::Inode;
 use crate::vfs::memory::cache::Leader;
 use crate::vfs::memory::chunk::Chunk;
@@ -70,12 +71,18 @@ impl Prefetch {
     /// was announced, and else left to its reader.
     fn not_fetched(&self, fetch: Fetch, error: &ReadError) {
         let part = fetch.span.part();
-        if let ReadError::Changed(_) = error {
+        let of_store = match error {
+            ReadError::Io(error) => StoreError::of(error),
+            _ => None,
+        };
+        let is_changed = matches!(error, ReadError::Changed(_));
+        if is_changed || of_store.is_some_and(StoreError::is_gone) {
             self.samples.add_changed_part(part, error.to_string());
         }
         let Target::Samples(samples, _) = fetch.target else { return };
         let counts = &self.counts;
-        if samples.len() > 1 && !matches!(error, ReadError::Changed(_)) {
+        // A store has been asked often enough.
+        if samples.len() > 1 && !is_changed && of_store.is_none() {
             let alone = |&(sample, located, _): &(u64, Located, Leader)| MergedRead {
                 part,
                 range: located.sample.extent(),
@@ -153,6 +160,7 @@ impl Prefetch {
             Ok(verified) => Some(verified.with_rights(chunk)),
             // Its reader will find it where it lies.
             Err(Unfit::Moved) => None,
+            Err(Unfit::Fault(_)) if self.samples.distrust(located) => None,
             Err(Unfit::Fault(fault)) => {
                 self.samples.add_bad(sample, *located, fault);
                 None

@@ -54,6 +54,7 @@ pub(super) struct Prefetch {
     recent_demands: Vec<AtomicU64>,
     /// Samples fetched on demand since a prefetched one was read.
     demanded: AtomicU64,
+    has_remote_parts: bool,
     counts: Arc<Counts>,
 }
 
@@ -78,6 +79,7 @@ impl Prefetch {
             last_used: AtomicU64::new(0),
             demanded: AtomicU64::new(0),
             recent_demands: (0..RECENT_DEMANDS).map(|_| AtomicU64::new(0)).collect(),
+            has_remote_parts: samples.store().parts().iter().any(|part| part.is_remote()),
             counts: Arc::default(),
             samples,
             memory,
@@ -138,8 +140,21 @@ impl Prefetch {
         self.is_announced.store(!queue.announced.is_empty(), Ordering::Relaxed);
         drop(queue);
         add(&self.counts.announced, samples.len() as u64);
+        self.announce_to_stores(samples);
         self.wake();
         Ok(())
+    }
+
+    /// Tells stores the order in which samples will be read: what has room there is fetched long before it has room here.
+    fn announce_to_stores(&self, samples: &[u64]) {
+        if !self.has_remote_parts {
+            return;
+        }
+        for &sample in samples {
+            if let Ok(located) = self.samples.locate(sample) {
+                self.samples.store().part(located.part).announce(located.sample.extent());
+            }
+        }
     }
 
     /// Whether what lies around a small sample is fetched with it: not while announced samples wait.

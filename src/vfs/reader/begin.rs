@@ -4,7 +4,6 @@ use super::Reader;
 use super::task::{IntervalSource, Payload, State, Step, Task};
 use crate::catalog::Located;
 use crate::format::{Checksum, Content, Fault};
-use crate::vfs::Errno;
 use crate::vfs::memory::block_checksums::BlockChecksumBuilder;
 use crate::vfs::memory::cache::{CacheAnswer, CacheKey, Cached, Leader};
 use crate::vfs::samples::check::stored_range;
@@ -35,7 +34,7 @@ impl Reader {
             };
         }
         if self.samples.bad().is_hopeless(sample, located.part) {
-            return Step::failed(Errno::EIO);
+            return Step::failed(self.samples.hopeless(located.part));
         }
         let end = range.end.min(at.size_bytes());
         let want = range.start.min(end)..end;
@@ -88,7 +87,8 @@ impl Reader {
     fn task(&self, sample: u64, located: Located, want: Range<u64>) -> Task {
         let span = Span::new(located.part, 0..0, self.samples.buffers().take(0));
         let (state, leader, wait) = (State::Stored, None, None);
-        Task { sample, located, want, span, state, leader, waits: false, has_failed: false, wait }
+        let (waits, has_failed, is_distrusted) = (false, false, false);
+        Task { sample, located, want, span, state, leader, waits, has_failed, is_distrusted, wait }
     }
 
     /// An answer that only the index tells: the index may be mapped, and of a rewritten file be another one.

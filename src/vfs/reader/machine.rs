@@ -24,6 +24,7 @@ use super::Reader;
 use super::task::{State, Step, Task};
 use crate::format::{Content, Fault};
 use crate::io::{Buffer, ReadError};
+use crate::store::remote::StoreError;
 use crate::vfs::memory::block_checksums::BlockChecksumBuilder;
 use crate::vfs::memory::blocks::BlockLeader;
 use crate::vfs::memory::cache::Cached;
@@ -64,7 +65,10 @@ impl Reader {
                 let start = task.span.range().start - task.located.sample.offset_bytes;
                 match checksums.check(start, task.span.bytes()) {
                     Ok(()) => self.answer_stored(task),
-                    Err((_, mismatch)) => self.mismatch(task, Fault::Checksum(mismatch)),
+                    Err((_, mismatch)) => match self.distrusts(&mut task) {
+                        true => task.fetch_again(State::CheckedBlocks(checksums)),
+                        false => self.mismatch(task, Fault::Checksum(mismatch)),
+                    },
                 }
             }
             State::Piece(pieces) => self.after_piece(task, pieces),
@@ -91,6 +95,9 @@ impl Reader {
         let verified = match self.samples.check_whole(task.sample, &task.located, bytes, place) {
             Ok(verified) => verified,
             Err(Unfit::Moved) => return self.begin_anew(task),
+            Err(Unfit::Fault(_)) if self.distrusts(&mut task) => {
+                return task.fetch_again(State::Whole(None));
+            }
             Err(Unfit::Fault(fault)) => return self.fail(task, fault),
         };
         let Some(leader) = task.leader.take() else { return self.answer_own(&task, verified) };
@@ -126,6 +133,7 @@ impl Reader {
         }
         let checksums = match builder.finish() {
             Ok(checksums) => Arc::new(checksums),
+            Err(_) if self.distrusts(&mut task) => return self.begin_checksum(task),
             Err(mismatch) => return self.mismatch(task, Fault::Checksum(mismatch)),
         };
         self.samples.stats().verified(true);
@@ -169,7 +177,33 @@ impl Reader {
         }
     }
 
+    /// Whether bytes that fail their check came out of a cache: then they are fetched from the store, once.
+    fn distrusts(&self, task: &mut Task) -> bool {
+        !std::mem::replace(&mut task.is_distrusted, true) && self.samples.distrust(&task.located)
+    }
+
+    /// Ends a read that a store has refused, or given up: it has tried again, and a second attempt would only double
+    /// the wait.
+    fn refused_by_store(&self, mut task: Task, error: &StoreError) -> Step {
+        self.samples.stats().io_error();
+        let errno = Errno::from(error);
+        match error.is_gone() {
+            true => self.samples.add_changed_part(task.located.part, error.to_string()),
+            false => {
+                let fault = Fault::Unreadable(error.to_string());
+                self.samples.add_bad(task.sample, task.located, fault);
+            }
+        }
+        self.shelve(&mut task);
+        Step::failed(errno)
+    }
+
     fn fetch_failed(&self, mut task: Task, error: ReadError) -> Step {
+        if let ReadError::Io(error) = &error
+            && let Some(error) = StoreError::of(error)
+        {
+            return self.refused_by_store(task, error);
+        }
         match &error {
             ReadError::Changed(_) => {
                 self.samples.add_changed_part(task.located.part, error.to_string());

@@ -89,6 +89,8 @@ pub struct Task {
     pub(super) waits: bool,
     /// Whether a fetch has failed before.
     pub(super) has_failed: bool,
+    /// Whether the bytes have failed their check before, and came out of a cache.
+    pub(super) is_distrusted: bool,
     /// Once the disk must be waited for.
     pub(super) wait: Option<Box<Wait>>,
 }
@@ -202,6 +204,12 @@ impl Task {
     pub(super) fn fetch(mut self, state: State, range: Range<u64>) -> Step {
         self.state = state;
         self.span.set_range(range);
+        Step::Read(self)
+    }
+
+    /// Goes on to fetch the same range once more.
+    pub(super) fn fetch_again(mut self, state: State) -> Step {
+        self.state = state;
         Step::Read(self)
     }
 

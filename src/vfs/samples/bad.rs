@@ -84,15 +84,25 @@ impl BadList {
 
     /// Marks a whole part, and logs that, the first time.
     pub(in crate::vfs) fn add_part(&self, part: usize, name: &PartName, what: String) {
+        self.add_part_with(part, name, what, "EIO");
+    }
+
+    fn add_part_with(&self, part: usize, name: &PartName, what: String, errno: &str) {
         self.any.store(true, Ordering::Release);
         if self.parts[part].set(what.clone()).is_ok() {
-            tracing::error!(container = %name, "{name}: {what}: its samples give EIO");
+            tracing::error!(container = %name, "{name}: {what}: its samples give {errno}");
         }
     }
 
     /// As [`BadList::add_part`], of a part that is not the file any more that was mounted.
     pub(in crate::vfs) fn add_changed(&self, part: usize, name: &PartName, what: String) {
         self.add_part(part, name, what);
+        self.changed.set(part as u64);
+    }
+
+    /// As [`BadList::add_changed`], of an object: a change that a later mount will not have.
+    pub(in crate::vfs) fn add_stale(&self, part: usize, container: &PartName, what: String) {
+        self.add_part_with(part, container, what, "ESTALE");
         self.changed.set(part as u64);
     }
 

@@ -70,14 +70,22 @@ impl Samples {
     /// Refuses to tell of a container that is known to have changed.
     ///
     /// # Errors
-    /// EIO: it has changed.
+    /// EIO, or ESTALE of an object: it has changed.
     pub(in crate::vfs) fn refuse_changed(&self, located: &Located) -> Result<(), Errno> {
         match self.bad.has_changed(located.part) {
             false => Ok(()),
             true => {
                 self.stats.io_error();
-                Err(Errno::EIO)
+                Err(self.hopeless(located.part))
             }
+        }
+    }
+
+    /// What a read of a part gives that cannot be read any more.
+    pub(in crate::vfs) fn hopeless(&self, part: usize) -> Errno {
+        match self.store.part(part).is_remote() && self.bad.has_changed(part) {
+            true => Errno::ESTALE,
+            false => Errno::EIO,
         }
     }
 
@@ -173,7 +181,10 @@ impl Samples {
 
     /// Marks a part that is not the file any more that was mounted.
     pub(in crate::vfs) fn add_changed_part(&self, part: usize, what: String) {
-        self.bad.add_changed(part, self.name_of(part), what);
+        match self.store.part(part).is_remote() {
+            true => self.bad.add_stale(part, self.name_of(part), what),
+            false => self.bad.add_changed(part, self.name_of(part), what),
+        }
     }
 }
 

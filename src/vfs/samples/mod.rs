@@ -125,6 +125,11 @@ impl Samples {
         self.bad.add(sample, self.name_of(located.part), Bad { located, fault });
     }
 
+    /// A sample's bytes fail their check. Tells whether they came out of a cache, and should be fetched once more.
+    pub(super) fn distrust(&self, located: &Located) -> bool {
+        self.store.part(located.part).distrust(located.sample.extent())
+    }
+
     /// Marks a part that cannot be used any more.
     pub(super) fn add_bad_part(&self, part: usize, what: String) {
         self.bad.add_part(part, self.name_of(part), what);
