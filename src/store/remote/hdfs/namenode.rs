@@ -47,7 +47,7 @@ impl NameNode {
             .ask(location, move |native| async move { native.get_file_info(&path).await })
             .await?;
         if status.isdir {
-            let why = "this is a directory: with a slash at the end, the URL means all files in it";
+            let why = "this is a directory";
             return Err(StoreError::new(location.to_string(), ErrorKind::NotFound, why));
         }
         Ok(object(location, &status))
