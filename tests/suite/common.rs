@@ -6,6 +6,8 @@ mod loose;
 mod mount;
 mod need;
 mod pages;
+#[cfg(feature = "remote")]
+mod servers;
 #[path = "../store/mod.rs"]
 mod store;
 
@@ -14,6 +16,8 @@ pub(crate) use loose::*;
 pub(crate) use mount::*;
 pub(crate) use need::*;
 pub(crate) use pages::*;
+#[cfg(feature = "remote")]
+pub(crate) use servers::*;
 pub(crate) use store::{Fault, Rule, Store};
 pub(crate) use tempfile::TempDir;
 
