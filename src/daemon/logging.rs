@@ -83,7 +83,8 @@ fn start(level: &str, sinks: Vec<Sink>) {
 
 fn filter(level: &str) -> EnvFilter {
     // Messages of the fuser crate are of use for debugging only.
-    EnvFilter::new(format!("{level},fuser=warn"))
+    // What hdfs-native warns of (a dead node of several) it gets over by itself.
+    EnvFilter::new(format!("{level},fuser=warn,hdfs_native=error"))
 }
 
 /// The level; empty before logging has started.
