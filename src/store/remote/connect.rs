@@ -24,7 +24,10 @@ pub fn connect(
         Scheme::HuggingFace => Arc::new(HuggingFace::new(location, options, &environment)?),
         Scheme::Http | Scheme::Https => Arc::new(Http::new(location, options, &environment)?),
         #[cfg(feature = "hdfs")]
-        Scheme::Hdfs => hdfs::connect(location, options)?,
+        Scheme::Hdfs => {
+            let credentials = environment.credentials(location, options);
+            hdfs::connect(location, credentials.as_deref(), options.timeout)?
+        }
         #[cfg(not(feature = "hdfs"))]
         Scheme::Hdfs => {
             let why = "this build cannot read from there";

@@ -64,7 +64,7 @@ impl Environment {
 
     /// The file of credentials for the scheme of `location`: what the option names, which may be a name in systemd's
     /// directory of credentials; or, there, the one that is called like the scheme.
-    pub(super) fn credentials(
+    pub(in crate::store::remote) fn credentials(
         &self,
         location: &Location,
         options: &RemoteOptions,

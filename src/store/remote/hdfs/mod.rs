@@ -15,28 +15,32 @@ mod listing;
 mod namenode;
 mod readers;
 
-use super::{Body, Client, ErrorKind, Location, Object, RemoteOptions, StoreError};
+use super::{Body, Client, ErrorKind, Location, Object, StoreError};
 use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
 use futures_util::{FutureExt, StreamExt};
 use namenode::NameNode;
 use readers::Readers;
 use std::ops::Range;
+use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
-/// A client of the name service or NameNode of `location`. Makes no request.
+/// A client of the name service or NameNode of `location`, with the identity in the file of credentials, if there is
+/// one. An answer may make no progress for `timeout`. Makes no request.
 ///
 /// # Errors
-/// The file of the option `credentials` cannot be read, or is neither a keytab nor a ticket cache.
+/// The file of credentials cannot be read, or is neither a keytab nor a ticket cache.
 pub(super) fn connect(
     location: &Location,
-    options: &RemoteOptions,
+    credentials: Option<&Path>,
+    timeout: Duration,
 ) -> Result<Arc<dyn Client>, StoreError> {
-    let identity = options.credentials.as_deref().map(kerberos::identity).transpose();
+    let identity = credentials.map(kerberos::identity).transpose();
     let identity = identity.map_err(|why| {
         StoreError::new(format!("hdfs://{}/", location.authority), ErrorKind::Refused, why)
     })?;
-    let name_node = NameNode::new(&location.authority, identity, options.timeout);
+    let name_node = NameNode::new(&location.authority, identity, timeout);
     Ok(Arc::new(Hdfs { name_node: Arc::new(name_node), readers: Readers::default() }))
 }
 
