@@ -1,15 +1,22 @@
 //! `ffrfs cache`: what the cache of remote objects holds, and what is kept in it.
 
+use super::remote::RemoteArgs;
+use crate::daemon::logging;
+use crate::dataset::{self, Options};
 use crate::failure::{Exit, Failure, say};
+use crate::format::PartName;
 use crate::interrupt::Interrupt;
 use crate::store::cache::{CachedObject, Contents, user_directory};
+use crate::store::remote::{CachePlace, RemoteOptions};
+use crate::tools::fill::fill;
+use crate::tools::progress;
 use crate::vfs::report;
 use clap::{Args, ValueEnum};
 use indicatif::HumanBytes;
 use serde::Serialize;
+use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::io::{self, Write};
-use std::path::PathBuf;
 
 /// Show and manage the cache of remote objects
 #[derive(Debug, Args)]
@@ -20,9 +27,6 @@ pub(super) struct CacheArgs {
     /// Objects: a URL, the beginning of URLs up to a slash, or a pattern with `*`, `?` and `[]`
     #[arg(value_name = "URL")]
     urls: Vec<String>,
-    /// The cache [default: ~/.cache/ffrfs, for root /var/cache/ffrfs]
-    #[arg(long, value_name = "DIR")]
-    cache_dir: Option<PathBuf>,
     /// With ls and verify: print one JSON object
     #[arg(long)]
     json: bool,
@@ -32,10 +36,14 @@ pub(super) struct CacheArgs {
     /// With rm: objects that no mount has open and that are not pinned
     #[arg(long, conflicts_with_all = ["urls", "all"])]
     unused: bool,
+    #[command(flatten)]
+    remote: RemoteArgs,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Action {
+    /// Fetch objects, also with brace lists and globs as `ffrfs mount` takes them
+    Add,
     /// List what is cached
     Ls,
     /// Remove objects that no mount has open
@@ -64,9 +72,17 @@ struct Verified {
 }
 
 pub(super) fn run(args: &CacheArgs) -> Result<Exit, Failure> {
-    let directory = args.cache_dir.clone().or_else(user_directory);
+    let remote = args.remote.options()?;
+    let directory = match &remote.cache {
+        CachePlace::Directory(directory) => Some(directory.clone()),
+        CachePlace::User => user_directory(),
+        CachePlace::None => return Err(Failure::usage("there is no cache with --cache none")),
+    };
     let no_home = || Failure::usage("there is no home directory: name the cache with --cache-dir");
     let directory = directory.ok_or_else(no_home)?;
+    if args.action == Action::Add {
+        return add(&args.urls, remote);
+    }
     let failed = |error| Failure::unreadable(directory.display(), error);
     let contents = Contents::open(&directory).map_err(failed)?;
     let listed = contents.as_ref().map(Contents::list).transpose().map_err(failed)?;
@@ -74,7 +90,7 @@ pub(super) fn run(args: &CacheArgs) -> Result<Exit, Failure> {
     let chosen = args.choose(&listed)?;
     let Some(contents) = contents else { return print(args.json, &[]) };
     match args.action {
-        Action::Ls => print(args.json, &chosen),
+        Action::Add | Action::Ls => print(args.json, &chosen),
         Action::Rm => remove(&contents, &chosen, !args.urls.is_empty()).map_err(failed),
         Action::Verify => verify(&contents, &chosen, args.json),
         Action::Pin | Action::Unpin => {
@@ -125,6 +141,27 @@ fn names(named: &str, url: &str) -> bool {
     named == url
         || named.ends_with('/') && url.starts_with(named)
         || glob::Pattern::new(named).is_ok_and(|pattern| pattern.matches(url))
+}
+
+fn add(urls: &[String], remote: RemoteOptions) -> Result<Exit, Failure> {
+    let sources: Vec<PartName> = urls.iter().map(|url| OsString::from(url).into()).collect();
+    if sources.is_empty() || sources.iter().any(|source| source.as_path().is_some()) {
+        return Err(Failure::usage("name objects by their URLs"));
+    }
+    logging::to_stderr("warn");
+    let options = Options { remote, ..Options::default() };
+    let parts = dataset::parts(&sources, &options)?;
+    let bar = progress::of_bytes(parts.iter().map(|part| part.len_bytes()).sum());
+    let filled = fill(&parts, &Interrupt::listen(), &|bytes| bar.inc(bytes));
+    bar.finish_and_clear();
+    let filled = filled?;
+    let (objects, cached) = (count(parts.len(), "object"), HumanBytes(filled.cached_bytes));
+    say(format_args!("{objects}, {cached} cached"));
+    if filled.refused_bytes == 0 {
+        return Ok(Exit::Ok);
+    }
+    let why = format!("there is no room in the cache for {}", HumanBytes(filled.refused_bytes));
+    Err(Failure::new(Exit::Output, why))
 }
 
 fn remove(contents: &Contents, objects: &[&CachedObject], is_named: bool) -> io::Result<Exit> {

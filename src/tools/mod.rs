@@ -9,6 +9,8 @@ pub(crate) mod checkpoints;
 pub(crate) mod convert;
 pub(crate) mod entries;
 pub(crate) mod extract;
+#[cfg(feature = "remote")]
+pub(crate) mod fill;
 pub(crate) mod info;
 pub(crate) mod output;
 pub(crate) mod pack;

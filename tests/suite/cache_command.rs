@@ -1,6 +1,6 @@
 //! `ffrfs cache`: what is cached is listed, removed, checked and pinned.
 
-use crate::common::{Outcome, TempDir, ffrfs, temp_dir};
+use crate::common::{Outcome, Store, TempDir, ffrfs, noise, temp_dir};
 use ffrfs::store::cache::{BLOCK_BYTES, Cache, Claim, Entry};
 use ffrfs::store::remote::{Location, Object};
 use serde_json::Value;
@@ -75,6 +75,26 @@ fn cached_objects_are_listed_removed_and_pinned_by_url_prefix_and_pattern() {
     cache(&directory, &["unpin", "https://host/*"]).ok();
     cache(&directory, &["rm", "--all"]).ok();
     assert!(urls(&directory).is_empty());
+}
+
+#[test]
+fn add_fetches_whole_objects_and_says_what_did_not_fit() {
+    let (directory, store) = (temp_dir(), Store::new());
+    for key in ["bucket/a.tar", "bucket/b.tar"] {
+        store.put(key, noise(1, 9 << 20));
+    }
+    let endpoint = store.endpoint();
+    let options = ["--endpoint", &*endpoint, "--anonymous", "--region", "us-east-1"];
+    let add = |more: &[&str]| {
+        cache(&directory, &[&["add", "s3://bucket/{a,b}.tar"], more, &options].concat())
+    };
+    let refused = add(&["--cache-max", "4M"]);
+    assert_eq!(refused.code, 6, "{}", refused.stderr);
+    assert!(refused.stderr.contains("no room in the cache for"), "{}", refused.stderr);
+    assert_eq!(add(&[]).ok().stderr, "2 objects, 18.00 MiB cached\n");
+    assert_eq!(urls(&directory), ["s3://bucket/a.tar", "s3://bucket/b.tar"]);
+    assert!(listed(&directory).iter().all(|object| object["cached_bytes"] == 9 << 20));
+    cache(&directory, &["verify"]).ok();
 }
 
 #[test]
