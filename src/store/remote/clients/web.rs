@@ -10,6 +10,7 @@ use object_store::{ClientOptions, RetryConfig};
 use reqwest::header::{CONTENT_LENGTH, HeaderMap};
 use reqwest::{Certificate, Client, ClientBuilder, Request, Response, StatusCode};
 use std::error::Error;
+use std::io;
 use std::ops::Range;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -257,9 +258,11 @@ pub(super) fn chain(error: &dyn Error) -> String {
 fn is_certificate(error: &reqwest::Error) -> bool {
     let mut source = error.source();
     while let Some(error) = source {
-        // An I/O error hides the one that it was made of.
-        let inner = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
-        let inner = inner.map_or(error, |inner| inner as &(dyn Error + 'static));
+        // An I/O error hides the one that it was made of, which may be another I/O error.
+        let mut inner = error;
+        while let Some(next) = inner.downcast_ref::<io::Error>().and_then(io::Error::get_ref) {
+            inner = next;
+        }
         if let Some(rustls::Error::InvalidCertificate(_)) = inner.downcast_ref() {
             return true;
         }
