@@ -3,6 +3,8 @@
 mod names;
 mod options;
 mod reading;
+#[cfg(feature = "remote")]
+mod urls;
 
 use super::common::{
     FFRFS, Outcome, TempDir, container_in, ffrfs, fixture, flip_byte, for_each_transport,
