@@ -1,5 +1,5 @@
-//! What a cache holds, and how a person changes that. Imports `directory`, `evict`, `fetching`'s neighbours `map` and
-//! `open`, `key`, `lease` and `meta`.
+//! What a cache holds, and how a person changes that. Imports `directory`, `evict`, `key`, `lease`, `map`, `meta`, `open`
+//! and `state`.
 
 use super::directory::{Directory, open_plain};
 use super::evict::{self, Stored};
