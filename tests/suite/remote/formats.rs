@@ -1,0 +1,120 @@
+//! Each format reads the same out of a store as from a file.
+
+use super::*;
+use std::time::{Duration, UNIX_EPOCH};
+
+/// Writes one directory as zip and tar, plain and compressed.
+const PACK: &str = "
+import random, sys, tarfile, zipfile
+folder, = sys.argv[1:]
+files = {f'{group}/{i:03}.{ext}': random.Random(i).randbytes(i * 977 % 9000) if i % 3 else b'text ' * i * 50
+         for i, group in enumerate('abc' * 40) for ext in ('jpg', 'json')}
+for name, method in (('plain.zip', zipfile.ZIP_STORED), ('deflated.zip', zipfile.ZIP_DEFLATED)):
+    with zipfile.ZipFile(f'{folder}/{name}', 'w', method) as out:
+        for path, data in files.items():
+            out.writestr(path, data)
+import io
+for name, mode in (('plain.tar', 'w'), ('gzip.tar.gz', 'w:gz'), ('xz.tar.xz', 'w:xz')):
+    with tarfile.open(f'{folder}/{name}', mode) as out:
+        for path, data in files.items():
+            info = tarfile.TarInfo(path)
+            info.size = len(data)
+            out.addfile(info, io.BytesIO(data))
+";
+
+/// Containers of all formats.
+fn containers(directory: &TempDir) -> Vec<PathBuf> {
+    let mut all: Vec<_> = ["basic.ffr", "packed_folder.ffr", "features.syr", "mixed.syr"]
+        .into_iter()
+        .chain(["jpg.beton", "raw.beton"])
+        .map(|name| {
+            let copy = directory.path().join(name);
+            fs::copy(fixture(name), &copy).unwrap();
+            copy
+        })
+        .collect();
+    all.push(container_in(directory, &samples(300, 40_000)));
+    if have(Need::Program("python3")) {
+        python(PACK, &[directory.path()]).ok();
+        let packed = ["plain.zip", "deflated.zip", "plain.tar", "gzip.tar.gz", "xz.tar.xz"];
+        all.extend(packed.map(|name| directory.path().join(name)));
+    }
+    for path in &all {
+        // Stores tell seconds.
+        let file = fs::File::options().write(true).open(path).unwrap();
+        file.set_modified(UNIX_EPOCH + Duration::from_secs(1_700_000_000)).unwrap();
+    }
+    all
+}
+
+#[test]
+fn each_format_reads_the_same_from_a_store_as_from_a_file() {
+    let directory = temp_dir();
+    let containers = containers(&directory);
+    for_each_transport(|transport| {
+        let remote = Remote::new();
+        for container in &containers {
+            let key = container.file_name().unwrap().to_str().unwrap();
+            remote.store.put_file(&format!("{BUCKET}/{key}"), container);
+            let local = Mount::new(transport, container, &["index=memory"]);
+            let wanted = loose(local.point());
+            assert!(wanted.len() > 1, "{key}");
+            for url in [remote.s3(key), remote.http(key)] {
+                for cache in ["disk", "none"] {
+                    let mount = match cache {
+                        "none" => remote.mount_with(transport, &[&url], &["cache=none"]),
+                        _ => remote.mount(transport, &[&url], &[]),
+                    };
+                    let found = loose(mount.point());
+                    for (path, what) in &wanted {
+                        let is_control = path.starts_with(".ffrfs");
+                        let same = is_control || found.get(path) == Some(what);
+                        assert!(same, "{url}, cache {cache}: {}", path.display());
+                    }
+                    assert_eq!(found.len(), wanted.len(), "{url}, cache {cache}");
+                    mount.unmount();
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn commands_take_urls_as_they_take_paths() {
+    let remote = Remote::new();
+    let samples = samples(100, 5000);
+    remote.put_samples(&samples);
+    let (url, cache) = (remote.s3("data.ffr"), remote.cache());
+    let endpoint = remote.store.endpoint();
+    let flags = ["--endpoint", &endpoint, "--anonymous", "--region", "us-east-1", "--cache-dir"];
+    let command = |command: &str, rest: &[&str]| {
+        let mut args = vec![command, &url];
+        args.extend(rest);
+        args.extend(flags);
+        args.push(cache.to_str().unwrap());
+        ffrfs(&args).ok()
+    };
+    assert!(command("info", &[]).text().contains("100"));
+    assert!(command("ls", &[]).text().contains("000042"));
+    assert!(command("cat", &["000042"]).stdout == samples[42]);
+    command("verify", &[]);
+    let target = remote.cache.path().join("extracted");
+    command("extract", &[target.to_str().unwrap()]);
+    for (number, sample) in samples.iter().enumerate() {
+        assert!(fs::read(target.join(name(number))).unwrap() == *sample, "{number}");
+    }
+}
+
+#[test]
+fn a_container_is_opened_with_few_requests() {
+    for_each_transport(|transport| {
+        let samples = samples(2000, 3000);
+        let remote = Remote::with_samples(&samples);
+        let mount = remote.data(transport, &[]);
+        let summary = remote.store.summary();
+        // Its version, its index, and what may lie beside it: a kept index and a sidecar.
+        let requests = summary.heads + summary.gets;
+        assert!(requests <= 6, "{:#?}", remote.store.requests());
+        check(&mount, &samples, [0, 1999, 700]);
+    });
+}
