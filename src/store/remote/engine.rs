@@ -172,12 +172,12 @@ impl Engine {
         let delay = self.hedging.requested();
         let mut first = pin!(one_answer(get, range.clone()));
         let Some(delay) = delay else { return first.await };
-        let mut pause = delay;
+        let (start, mut pause) = (Instant::now(), delay);
         loop {
             if let Ok(answer) = timeout(pause, &mut first).await {
                 return answer;
             }
-            if self.hedging.take(Instant::now()) {
+            if self.hedging.take(Instant::now(), start.elapsed()) {
                 break;
             }
             pause = HEDGE_PAUSE;

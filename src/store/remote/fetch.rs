@@ -200,7 +200,9 @@ impl Fetcher {
                 sources.unkept.push(piece);
             }
         }
-        add(&self.engine.counters.no_room, sources.unkept.len() as u64);
+        if self.entry.is_some() {
+            add(&self.engine.counters.no_room, sources.unkept.len() as u64);
+        }
     }
 
     /// Claims the blocks that nobody fetches. If another daemon has the first of them, it has the others too.

@@ -12,6 +12,11 @@ const FIRST_DELAY: Duration = Duration::from_millis(200);
 const SHARE: f64 = 0.05;
 /// So many second requests at once, at most.
 const MOST_AT_ONCE: f64 = 10.0;
+/// So many more for requests that hang rather than take long: if they had to wait until others pay for them, and all
+/// readers waited for such requests, nothing would go on.
+const DEBT: f64 = 16.0;
+/// What takes this many times as long as usual hangs.
+const HANGS: f64 = 1.4;
 /// No second requests for so long after the store has asked for fewer.
 const QUIET: Duration = Duration::from_secs(5);
 /// The times of so many answers are remembered.
@@ -52,11 +57,12 @@ impl Hedging {
         self.is_on.then_some(state.delay)
     }
 
-    /// Takes a second request out of the budget. If there is none left, the caller asks again later: of the
-    /// requests that wait for it, those that are only a little slow end meanwhile.
-    pub(super) fn take(&self, now: Instant) -> bool {
+    /// Takes a second request, for one that has been `waiting`, out of the budget. If there is none left, the caller
+    /// asks again later: of the requests that wait for it, those that are only a little slow end meanwhile.
+    pub(super) fn take(&self, now: Instant, waiting: Duration) -> bool {
         let mut state = self.lock();
-        if state.budget < 1.0 || state.quiet_until.is_some_and(|until| now < until) {
+        let least = if waiting >= state.delay.mul_f64(HANGS) { 1.0 - DEBT } else { 1.0 };
+        if state.budget < least || state.quiet_until.is_some_and(|until| now < until) {
             return false;
         }
         state.budget -= 1.0;
@@ -105,20 +111,31 @@ mod tests {
     #[test]
     fn there_are_at_most_5_in_100_second_requests_and_none_after_a_503() {
         let (hedging, now) = (Hedging::new(true), Instant::now());
-        while hedging.take(now) {}
+        let take = |now| hedging.take(now, Duration::ZERO);
+        while take(now) {}
         for _ in 0..1000 {
             hedging.requested();
         }
-        let taken = (0..1000).filter(|_| hedging.take(now)).count();
+        let taken = (0..1000).filter(|_| take(now)).count();
         assert!((1..=MOST_AT_ONCE as usize).contains(&taken), "not all at once: {taken}");
         let mut taken = 0;
         for _ in 0..1000 {
             hedging.requested();
-            taken += usize::from(hedging.take(now));
+            taken += usize::from(take(now));
         }
         assert!((49..=51).contains(&taken), "{taken}");
         (0..100).for_each(|_| assert!(hedging.requested().is_some()));
         hedging.throttled(now);
-        assert!(!hedging.take(now) && hedging.take(now + QUIET));
+        assert!(!take(now) && take(now + QUIET));
+    }
+
+    #[test]
+    fn requests_that_hang_are_sent_again_on_credit_but_not_without_end() {
+        let (hedging, now) = (Hedging::new(true), Instant::now());
+        while hedging.take(now, FIRST_DELAY) {}
+        let hanging = (0..1000).filter(|_| hedging.take(now, FIRST_DELAY * 2)).count();
+        assert_eq!(hanging, DEBT as usize);
+        (0..100).for_each(|_| assert!(hedging.requested().is_some()));
+        assert!(!hedging.take(now, FIRST_DELAY), "the credit is paid back first");
     }
 }

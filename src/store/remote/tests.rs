@@ -114,6 +114,11 @@ fn stores(store: &Arc<MemoryStore>, cache: Option<&Path>) -> Arc<Stores> {
     Stores::with(options, move |_, _| Ok(Arc::clone(&store) as Arc<_>))
 }
 
+/// For a cache, which takes nothing where the disk is nearly full: in memory, if that can be.
+fn directory() -> tempfile::TempDir {
+    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
+}
+
 fn read(part: &Part, range: Range<u64>) -> Vec<u8> {
     let mut bytes = vec![0; (range.end - range.start) as usize];
     let length = bytes.len();
@@ -150,7 +155,7 @@ fn a_part_without_a_cache_fetches_exactly_what_is_read_and_more_to_open_it() {
 
 #[test]
 fn a_part_with_a_cache_fetches_each_block_once() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = directory();
     let (length, store) = (20_000_000, MemoryStore::new(20_000_000));
     let (stores, all) = (stores(&store, Some(directory.path())), content(length));
     let part = stores.open(&location()).unwrap();
@@ -177,7 +182,7 @@ fn a_part_with_a_cache_fetches_each_block_once() {
 
 #[test]
 fn what_is_announced_comes_in_whole_chunks_before_it_is_read() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = directory();
     let (length, store) = (30_000_000, MemoryStore::new(30_000_000));
     let (stores, all) = (stores(&store, Some(directory.path())), content(length));
     let part = stores.open(&location()).unwrap();
@@ -209,7 +214,7 @@ fn an_object_that_has_changed_gives_nothing_any_more() {
 
 #[test]
 fn a_cache_that_is_deleted_while_it_is_used_costs_no_reader_anything() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = directory();
     let store = MemoryStore::new(3_000_000);
     let (stores, all) = (stores(&store, Some(directory.path())), content(3_000_000));
     let part = stores.open(&location()).unwrap();
@@ -239,7 +244,7 @@ fn a_failure_is_the_answer_to_others_that_ask_for_the_same_bytes() {
 
 #[test]
 fn a_block_that_is_not_trusted_is_fetched_once_more() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = directory();
     let store = MemoryStore::new(3_000_000);
     let stores = stores(&store, Some(directory.path()));
     let part = stores.open(&location()).unwrap();
