@@ -320,6 +320,6 @@ fn where_a_filter_forbids_io_uring_a_mount_says_so_and_does_without() {
 #[test]
 fn what_the_doctor_takes_is_in_its_help() {
     let help = ffrfs(&["doctor", "--help"]).ok().text();
-    assert!(help.contains("--json") && help.contains("[MOUNTPOINT|CONTAINER]"), "{help}");
+    assert!(help.contains("--json") && help.contains("[MOUNTPOINT|CONTAINER|URL]"), "{help}");
     assert_eq!(run(Command::new(FFRFS).args(["doctor", "--frobnicate"]).args(NOTHING)).code, 1);
 }
