@@ -31,6 +31,9 @@ pub trait Remote: Send + Sync {
     /// present, for others too, as long as one of its pins is held.
     fn pin(&self, range: &Range<u64>) -> Option<Pin>;
 
+    /// A read found all its bytes in the file.
+    fn note_hit(&self) {}
+
     /// Begins to fetch `range` and returns at once; `arrival` hears how that ended. Demands for the
     /// same bytes may come from several threads at a time.
     fn begin(&self, range: Range<u64>, cause: Cause, arrival: Arrival);

@@ -20,7 +20,11 @@ pub(super) fn fetch(store: &Store, span: &mut Span, may_wait: bool) -> Result<()
         Bytes::Remote(remote) => {
             if let Some((file, _pin)) = remote.file().zip(remote.pin(&span.range())) {
                 match fetch_from(file, span, may_wait) {
-                    fetched @ (Ok(()) | Err(ReadError::WouldBlock)) => return fetched,
+                    Ok(()) => {
+                        remote.note_hit();
+                        return Ok(());
+                    }
+                    Err(ReadError::WouldBlock) => return Err(ReadError::WouldBlock),
                     Err(error) if !remote.lose() => return Err(error),
                     Err(_) => {}
                 }
@@ -91,6 +95,9 @@ pub(super) fn submit(
         Bytes::Remote(remote) => {
             let present = remote.file().zip(remote.pin(&span.range()));
             let (file, pin) = present.ok_or(ReadError::Absent)?;
+            if done == 0 {
+                remote.note_hit();
+            }
             (file, pin.into_held())
         }
         Bytes::Memory(memory) => {

@@ -1,7 +1,9 @@
-//! Counts of what is asked of stores, and of what they answer. Imports nothing of ours.
+//! Counts of what is asked of stores, and of what they answer. Imports the cache.
 
+use crate::store::cache::Cache;
 use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// Classes of the histograms: class `n` counts what took less than 2^n microseconds, the last one all else.
@@ -50,14 +52,14 @@ pub struct Counters {
     pub lock_joins: AtomicU64,
     /// Blocks that the cache had no room for.
     pub no_room: AtomicU64,
-    /// Entries that were removed from the cache to make room.
-    pub evictions: AtomicU64,
     /// Requests that have no complete answer yet.
     pub in_flight: AtomicU64,
     /// The time to the first byte of each answer.
     pub first_byte: Times,
     /// The time to the last byte of each answer.
     pub total: Times,
+    /// Counts itself what it removes.
+    pub(super) cache: OnceLock<Arc<Cache>>,
 }
 
 /// A histogram of times.
@@ -113,6 +115,8 @@ macro_rules! figures {
         #[serde(default)]
         pub struct RemoteFigures {
             $($(#[$doc])* pub $name: u64,)*
+            /// Entries that were removed from the cache to make room.
+            pub evictions: u64,
             /// The time to the first byte of each answer.
             pub first_byte: TimeFigures,
             /// The time to the last byte of each answer.
@@ -125,6 +129,7 @@ macro_rules! figures {
             pub fn figures(&self) -> RemoteFigures {
                 RemoteFigures {
                     $($name: self.$name.load(Ordering::Relaxed),)*
+                    evictions: self.cache.get().map_or(0, |cache| cache.figures().evicted),
                     first_byte: self.first_byte.figures(),
                     total: self.total.figures(),
                 }
@@ -174,8 +179,6 @@ figures! {
     lock_joins,
     /// Blocks without room in the cache.
     no_room,
-    /// Entries removed for room.
-    evictions,
     /// Requests under way.
     in_flight,
 }

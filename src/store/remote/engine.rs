@@ -218,7 +218,8 @@ impl Engine {
     ) -> Result<&AtomicU64, StoreError> {
         self.note_throttling(error);
         let Some(pause) = retries.pause(error, elapsed, random()) else {
-            add(&self.counters.failures, 1);
+            // That a container has no sidecar is an answer.
+            add(&self.counters.failures, u64::from(error.kind != ErrorKind::NotFound));
             return Err(error.clone());
         };
         tracing::debug!("{error}: again in {} ms", pause.as_millis());

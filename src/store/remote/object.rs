@@ -111,9 +111,11 @@ impl Remote for RemoteObject {
     /// What is in use is not evicted, so that a hit holds nothing.
     fn pin(&self, range: &Range<u64>) -> Option<Pin> {
         let entry = self.fetcher.entry.as_ref()?;
-        let is_present = entry.is_present(range);
-        add(&self.fetcher.engine.counters.hits, u64::from(is_present));
-        is_present.then(Pin::none)
+        entry.is_present(range).then(Pin::none)
+    }
+
+    fn note_hit(&self) {
+        add(&self.fetcher.engine.counters.hits, 1);
     }
 
     fn begin(&self, range: Range<u64>, cause: Cause, arrival: Arrival) {

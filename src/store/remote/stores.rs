@@ -89,7 +89,10 @@ impl Stores {
                 CachePlace::User => user_directory().ok_or_else(nowhere),
             };
             let cache = directory.and_then(|place| Cache::open(&place, self.options.cache_max));
-            cache.inspect_err(|error| tracing::warn!("nothing is cached: {error}")).ok()
+            let cache = cache.inspect_err(|error| tracing::warn!("nothing is cached: {error}"));
+            let cache = cache.ok()?;
+            let _ = self.counters().cache.set(Arc::clone(&cache));
+            Some(cache)
         });
         opened.as_ref()
     }
