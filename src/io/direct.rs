@@ -7,12 +7,14 @@ use std::fs::{self, File};
 use std::io::{self, IoSliceMut};
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The alignment for a file system that states none: every device accepts it.
 const USUAL_ALIGNMENT_BYTES: u64 = 4096;
 /// Reads through the page cache and drops the pages afterwards (Linux 6.14).
 const RWF_DONTCACHE: i32 = 0x80;
+/// No more reads of a file than this are under way at a time.
+const MOST_UNDER_WAY: usize = 4096;
 
 /// How samples are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -36,7 +38,7 @@ pub struct Access {
     alignment_bytes: u64,
     is_cache_used: bool,
     /// The file system refuses to read without caching.
-    refuses_uncached: AtomicBool,
+    refusals: AtomicUsize,
 }
 
 impl Access {
@@ -57,9 +59,9 @@ impl Access {
         };
         let (direct, alignment_bytes) =
             direct.map_or((None, 1), |(file, bytes)| (Some(file), bytes));
-        let refuses_uncached = AtomicBool::new(false);
+        let refusals = AtomicUsize::new(0);
         let is_cache_used = io != Io::Direct;
-        Ok(Self { direct, buffered, alignment_bytes, is_cache_used, refuses_uncached })
+        Ok(Self { direct, buffered, alignment_bytes, is_cache_used, refusals })
     }
 
     /// Whether reads that wait go past the page cache.
@@ -92,18 +94,18 @@ impl Access {
     }
 
     fn reads_uncached(&self) -> bool {
-        self.buffered.is_some() && !self.refuses_uncached.load(Ordering::Relaxed)
+        self.buffered.is_some() && self.refusals.load(Ordering::Relaxed) == 0
     }
 
     /// Takes note that a read with the flags of [`Access::descriptor`] was refused. Tells whether another attempt, which has
     /// other flags, makes sense.
     pub(super) fn was_refused(&self, error: &io::Error) -> bool {
         let unknown = matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EINVAL));
-        let refused = unknown && self.direct.is_none() && self.reads_uncached();
-        if refused {
-            self.refuses_uncached.store(true, Ordering::Relaxed);
-        }
-        refused
+        // The first refusal changes the flags; what was under way then has the old ones, and is refused, too.
+        unknown
+            && self.direct.is_none()
+            && self.buffered.is_some()
+            && self.refusals.fetch_add(1, Ordering::Relaxed) < MOST_UNDER_WAY
     }
 
     pub(super) fn read_at(&self, file: &File, buf: &mut [u8], offset: u64) -> io::Result<usize> {
@@ -201,6 +203,8 @@ mod tests {
         assert!(!access.was_refused(&io::Error::from_raw_os_error(libc::EIO)));
         assert!(access.was_refused(&io::Error::from_raw_os_error(libc::EOPNOTSUPP)));
         assert_eq!(access.descriptor(file.as_file()).1, 0);
-        assert!(!access.was_refused(&io::Error::from_raw_os_error(libc::EOPNOTSUPP)));
+        let refused = || access.was_refused(&io::Error::from_raw_os_error(libc::EOPNOTSUPP));
+        assert!(refused(), "this read was under way");
+        assert!((0..MOST_UNDER_WAY).any(|_| !refused()), "this goes on for ever");
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::io::{File, ReadError};
 use bytes::Bytes;
+use std::fmt::Display;
 use std::ops::Range;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
@@ -46,7 +47,8 @@ pub trait Remote: Send + Sync {
 
     /// The file could not be read, as when somebody has deleted it. Tells whether the bytes can be asked for anew: they
     /// come without the file from then on.
-    fn lose(&self) -> bool {
+    fn lose(&self, why: &dyn Display) -> bool {
+        let _ = why;
         false
     }
 

@@ -4,6 +4,7 @@ use super::Profile;
 use super::arrival::{self, Arrived, Cause, Pin, Remote};
 use crate::format::{MemorySource, PartName, Source, Table};
 use crate::io::{File, FileVersion, ReadError};
+use std::fmt::Display;
 use std::io;
 use std::ops::Range;
 use std::sync::{Arc, mpsc};
@@ -211,7 +212,7 @@ impl Part {
                 return Ok(());
             };
             match read(file, buf) {
-                Err(_) if remote.lose() => {}
+                Err(error) if remote.lose(&error) => {}
                 read => return read,
             }
         }
@@ -219,8 +220,8 @@ impl Part {
 
     /// The file that holds its bytes here could not be read. Tells whether they can be asked for anew.
     #[must_use]
-    pub fn lose_file(&self) -> bool {
-        matches!(&self.bytes, Bytes::Remote(remote) if remote.lose())
+    pub fn lose_file(&self, why: &dyn Display) -> bool {
+        matches!(&self.bytes, Bytes::Remote(remote) if remote.lose(why))
     }
 
     /// `range` will be read, in the order in which ranges are announced.

@@ -25,7 +25,7 @@ pub(super) fn fetch(store: &Store, span: &mut Span, may_wait: bool) -> Result<()
                         return Ok(());
                     }
                     Err(ReadError::WouldBlock) => return Err(ReadError::WouldBlock),
-                    Err(error) if !remote.lose() => return Err(error),
+                    Err(error) if !remote.lose(&error) => return Err(error),
                     Err(_) => {}
                 }
             }
@@ -107,7 +107,7 @@ pub(super) fn submit(
         }
     };
     let held = match file.hold() {
-        Err(_) if part.lose_file() => return Err(ReadError::Absent),
+        Err(error) if part.lose_file(&error) => return Err(ReadError::Absent),
         held => held?.with(pin),
     };
     let (offset_bytes, buffer, length) = span.take_buffer(file.alignment_bytes());
@@ -133,7 +133,7 @@ pub(super) fn ended(
 ) -> Progress {
     span.put_buffer(buffer);
     match progress(part, span, done, result) {
-        Progress::Ended(Err(_)) if part.lose_file() => Progress::Partly(0),
+        Progress::Ended(Err(error)) if part.lose_file(&error) => Progress::Partly(0),
         progress => progress,
     }
 }

@@ -12,6 +12,7 @@ use crate::io::{File, ReadError};
 use crate::store::cache::BLOCK_BYTES;
 use crate::store::{Arrival, Cause, Pin, Remote};
 use bytes::Bytes;
+use std::fmt::Display;
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
@@ -162,9 +163,9 @@ impl Remote for RemoteObject {
         }
     }
 
-    fn lose(&self) -> bool {
+    fn lose(&self, why: &dyn Display) -> bool {
         let Some(entry) = &self.fetcher.entry else { return false };
-        tracing::warn!("{}: the cache cannot be read", self.fetcher.object.location);
+        tracing::warn!("{}: the cache cannot be read: {why}", self.fetcher.object.location);
         entry.lose();
         true
     }

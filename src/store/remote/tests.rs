@@ -224,7 +224,7 @@ fn a_cache_that_is_deleted_while_it_is_used_costs_no_reader_anything() {
     for range in [0..1_000_000, 900_000..2_900_000] {
         assert!(read(&part, range.clone()) == all[range.start as usize..range.end as usize]);
     }
-    assert!(part.lose_file());
+    assert!(part.lose_file(&"deleted"));
     assert!(read(&part, 0..3_000_000) == all);
     part.read_exact_at(&mut [0; 100], 0).unwrap();
 }

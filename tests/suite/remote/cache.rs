@@ -180,7 +180,6 @@ fn a_cache_of_half_of_the_data_hits_half_of_the_second_epoch() {
 }
 
 #[test]
-#[ignore = "not done yet: reads of announced samples send requests of their own"]
 fn daemons_of_one_node_fetch_each_block_once() {
     for_each_transport(|transport| {
         let samples = even_samples(600, 110_000);
