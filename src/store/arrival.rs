@@ -2,6 +2,7 @@
 
 use crate::io::{File, ReadError};
 use bytes::Bytes;
+use std::collections::HashSet;
 use std::fmt::Display;
 use std::ops::Range;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
@@ -184,6 +185,20 @@ pub(super) fn begin(
     let awaited = Arc::new(awaited);
     DEADLINES.add(patience, &awaited);
     remote.begin(range, cause, Arrival(awaited));
+}
+
+/// Ends all waits for bytes of these, as interrupted.
+pub(super) fn give_up<'a>(remotes: impl Iterator<Item = &'a Arc<dyn Remote>>) {
+    let address = |remote: &Arc<dyn Remote>| Arc::as_ptr(remote).cast::<()>();
+    let ended: HashSet<_> = remotes.map(address).collect();
+    let all: Vec<_> = {
+        let watched = lock(&DEADLINES.watched);
+        watched.awaited.iter().filter_map(|(_, awaited)| awaited.upgrade()).collect()
+    };
+    for awaited in all.iter().filter(|awaited| ended.contains(&address(&awaited.remote))) {
+        let why = io::Error::new(io::ErrorKind::Interrupted, "the mount has ended");
+        awaited.finish(Err(why.into()));
+    }
 }
 
 /// Ends the wait for what does not come. Its thread runs while there is something to watch.

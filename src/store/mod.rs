@@ -81,6 +81,17 @@ impl Store {
         profiles.max_by_key(|profile| profile.max_depth).unwrap_or(&Profile::DISK)
     }
 
+    /// Whether some parts are objects, which may have to be waited for.
+    #[must_use]
+    pub fn has_objects(&self) -> bool {
+        self.parts.iter().any(|part| part.remote_of().is_some())
+    }
+
+    /// Ends all waits for bytes of this store, as interrupted.
+    pub fn give_up(&self) {
+        arrival::give_up(self.parts.iter().filter_map(|part| part.remote_of()));
+    }
+
     /// Begins to bring `range` of a part to this machine, and returns at once. `then` is called exactly once,
     /// on any thread, perhaps before this returns, and at the latest after the profile's `patience`: with the
     /// bytes or a pin, while which is held the range can be read, or with the reason why it does not come.

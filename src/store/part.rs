@@ -153,6 +153,14 @@ impl Part {
         }
     }
 
+    /// What brings its bytes to this machine, if it is an object.
+    pub(super) fn remote_of(&self) -> Option<&Arc<dyn Remote>> {
+        match &self.bytes {
+            Bytes::Remote(remote) => Some(remote),
+            Bytes::Local(_) | Bytes::Memory(_) => None,
+        }
+    }
+
     /// Whether samples are likely to have to be waited for.
     #[must_use]
     pub fn is_cold(&self) -> bool {

@@ -8,6 +8,7 @@
 //! [`crate::format`].
 
 mod devfuse;
+mod ending;
 mod invalidate;
 mod mount;
 mod negotiation;

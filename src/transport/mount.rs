@@ -1,6 +1,7 @@
 //! Mounting and unmounting: directly where that is allowed, through fusermount3 where it is not.
 
 use super::devfuse::DevFuse;
+use super::ending::Ending;
 use super::invalidate::Invalidator;
 use super::negotiation::Negotiation;
 use super::ops::Ops;
@@ -14,7 +15,7 @@ use fuser::{Config, Session, SessionACL};
 use nix::errno::Errno;
 use nix::mount::{MsFlags, mount};
 use nix::unistd::{getgid, getuid};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::{fmt, io};
@@ -96,6 +97,7 @@ pub struct Mounted {
     queues: Option<Queues>,
     prefetcher: Option<Prefetcher>,
     watch: Option<Watch>,
+    ending: Option<Ending>,
     /// As the mount table shows it.
     device: String,
 }
@@ -190,7 +192,11 @@ impl Mounted {
         let watch = Watch::start(vfs, session.notifier()).inspect_err(|error| {
             tracing::warn!("changed containers are noticed by reads alone: {error}");
         });
-        Ok(Self { session, queues, prefetcher, watch: watch.ok(), device: String::new() })
+        let ending = Ending::start(vfs.store(), session.as_fd()).inspect_err(|error| {
+            tracing::warn!("an unmount waits for a store that hangs: {error}");
+        });
+        let (watch, ending) = (watch.ok(), ending.unwrap_or_default());
+        Ok(Self { session, queues, prefetcher, watch, ending, device: String::new() })
     }
 
     /// The device number that its files show, as `MAJOR:MINOR`.
@@ -204,7 +210,7 @@ impl Mounted {
     /// # Errors
     /// See [`ServeError`].
     pub fn serve(self) -> Result<(), ServeError> {
-        let Self { session, queues, prefetcher, watch, .. } = self;
+        let Self { session, queues, prefetcher, watch, ending, .. } = self;
         let served = match queues {
             None => session.run(),
             Some(queues) => {
@@ -219,6 +225,9 @@ impl Mounted {
         }
         if let Some(watch) = watch {
             watch.stop();
+        }
+        if let Some(ending) = ending {
+            ending.stop();
         }
         Ok(served?)
     }

@@ -37,8 +37,8 @@ pub(super) fn prepare(
     }
     let samples = opened.dataset.len();
     let (io, given) = (in_words(&opened.store), request.given.clone());
-    let stores = opened.counters.clone();
-    let options = Options { io, given, stores, ..settings.vfs() };
+    let (stores, has_objects) = (opened.counters.clone(), opened.store.has_objects());
+    let options = Options { io, given, stores, ..settings.vfs(has_objects) };
     let vfs = opened.into_vfs(catalog, options);
     let dataset::Options { indexes, format, checksums, .. } = &request.open;
     if let Some(kept) = KeptCheckpoints::new(vfs.store(), indexes, format) {
@@ -49,7 +49,7 @@ pub(super) fn prepare(
     // Before the mount: a signal that came between would end the process and leave a dead mount.
     let signals = Signals::new([SIGTERM, SIGINT, SIGHUP]);
     let signals = signals.map_err(|e| Failure::new(Exit::Mount, e))?;
-    let options = settings.mount(request.name());
+    let options = settings.mount(request.name(), has_objects);
     let metrics = settings.metrics.as_ref().map(Metrics::bind).transpose()?;
     let target = match namespace {
         None => target,

@@ -110,7 +110,8 @@ impl MountSettings {
     }
 
     /// For the vfs.
-    pub(super) fn vfs(&self) -> Options {
+    pub(super) fn vfs(&self, has_objects: bool) -> Options {
+        let workers = workers(has_objects) as u64;
         // The kernel can only open a mount to all users: permissions keep out all but the owner and root.
         let private = if self.allow_root { 0o077 } else { 0 };
         // With `ro` the kernel refuses to write, until `remount,rw`.
@@ -119,8 +120,8 @@ impl MountSettings {
             verify: self.live.verify(),
             cache_bytes: self.live.cache_bytes(),
             kernel_bytes: memory::total_bytes() / 4,
-            concurrency: (self.threads() + workers()) as u64,
-            workers: workers() as u64,
+            concurrency: self.threads() as u64 + workers,
+            workers,
             master: nix::unistd::getuid().as_raw(),
             uid: self.uid.filter(|_| !self.allow_root).unwrap_or(nix::unistd::getuid().as_raw()),
             gid: self.gid.unwrap_or(nix::unistd::getgid().as_raw()),
@@ -134,7 +135,7 @@ impl MountSettings {
     }
 
     /// For the kernel and the transport.
-    pub(super) fn mount(&self, source: String) -> MountOptions {
+    pub(super) fn mount(&self, source: String, has_objects: bool) -> MountOptions {
         MountOptions {
             source,
             request_bytes: memory::for_requests(self.live.memory_bytes()),
@@ -145,7 +146,7 @@ impl MountSettings {
             readdirplus: self.readdirplus,
             transport: self.transport,
             threads: self.threads(),
-            workers: workers(),
+            workers: workers(has_objects),
         }
     }
 
@@ -170,9 +171,12 @@ fn cpus() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
+/// A read that waits for a store takes longer than one that waits for a disk: so many wait at a time.
+const OBJECT_WORKERS: usize = 64;
+
 /// Threads for reads that wait for storage: enough to keep the queue of a device filled.
-fn workers() -> usize {
-    (4 * cpus()).clamp(8, 32)
+fn workers(has_objects: bool) -> usize {
+    if has_objects { OBJECT_WORKERS } else { (4 * cpus()).clamp(8, 32) }
 }
 
 /// Everybody can read it: of a URL without its query, which may be a signature.
