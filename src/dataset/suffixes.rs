@@ -4,10 +4,11 @@
 //! threads take batches of samples; of a batch, those that lie near each other are read with one read. In memory
 //! a sample costs a byte.
 //!
-//! Imports `open.rs` and `options.rs` of this directory.
+//! Imports `open.rs`, `options.rs` and `parallel.rs` of this directory.
 
 use super::open::{Opened, exact, read_stored};
 use super::options::Work;
+use super::parallel;
 use crate::catalog::{Dataset, Located, Suffix, Suffixes};
 use crate::failure::{Exit, Failure};
 use crate::format::{self, Container, Content, Sample, magic, shown};
@@ -18,6 +19,8 @@ use std::sync::{Mutex, PoisonError};
 
 /// Samples whose first bytes tell whether all are of one kind.
 const LOOK_AT: u64 = 64;
+/// Samples of objects that are looked at together.
+const LOOKS_TOGETHER: usize = 16;
 /// A sample that is larger than this is not decoded for a look at its first bytes.
 const LOOK_BYTES: u64 = 4 << 20;
 /// Samples that a thread takes at a time.
@@ -43,16 +46,14 @@ impl Opened {
     pub(crate) fn look(&self) -> Result<Vec<Option<magic::Kind>>, Failure> {
         let samples = self.dataset.len();
         let looks = samples.min(LOOK_AT);
-        let mut kinds = Vec::new();
-        for look in 0..looks {
-            // Evenly, without overflow for any number of samples.
-            let sample = (u128::from(samples) * u128::from(look) / u128::from(looks)) as u64;
-            let head = head(&self.dataset, &self.store, sample)?;
-            if !head.is_empty() {
-                kinds.push(magic::sniff(&head));
-            }
-        }
-        Ok(kinds)
+        // Evenly, without overflow for any number of samples.
+        let place = |look| (u128::from(samples) * u128::from(look) / u128::from(looks)) as u64;
+        // Each look at an object waits for its store.
+        let threads = if self.store.has_objects() { LOOKS_TOGETHER } else { 1 };
+        let heads = parallel::map((0..looks).map(place).collect(), threads, &|sample| {
+            Ok(head(&self.dataset, &self.store, sample)?)
+        })?;
+        Ok(heads.iter().filter(|head| !head.is_empty()).map(|head| magic::sniff(head)).collect())
     }
 
     /// The codes of all samples, as [`Suffixes::new`] takes them.
