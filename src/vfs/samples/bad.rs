@@ -96,14 +96,20 @@ impl BadList {
 
     /// As [`BadList::add_part`], of a part that is not the file any more that was mounted.
     pub(in crate::vfs) fn add_changed(&self, part: usize, name: &PartName, what: String) {
+        self.set_changed(part);
         self.add_part(part, name, what);
+    }
+
+    /// Before the part is listed: whoever sees it listed gets no attributes of it any more.
+    fn set_changed(&self, part: usize) {
         self.changed.set(part as u64);
+        self.any.store(true, Ordering::Release);
     }
 
     /// As [`BadList::add_changed`], of an object: a change that a later mount will not have.
     pub(in crate::vfs) fn add_stale(&self, part: usize, container: &PartName, what: String) {
+        self.set_changed(part);
         self.add_part_with(part, container, what, "ESTALE");
-        self.changed.set(part as u64);
     }
 
     /// Whether a part is known to be another file than the one that was mounted.
