@@ -82,12 +82,6 @@ pub struct CacheFigures {
     pub evicted_bytes: u64,
 }
 
-impl std::fmt::Debug for Cache {
-    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        out.debug_struct("Cache").finish_non_exhaustive()
-    }
-}
-
 impl Cache {
     /// Opens a cache directory, which is made if it does not exist. By default the cache takes what its file system has
     /// room for.

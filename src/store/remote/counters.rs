@@ -1,9 +1,8 @@
-//! Counts of what is asked of stores, and of what they answer. Imports the cache.
+//! Counts of what is asked of stores, and of what they answer. Imports nothing of ours.
 
-use crate::store::cache::Cache;
 use serde::{Deserialize, Serialize};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// Classes of the histograms: class `n` counts what took less than 2^n microseconds, the last one all else.
@@ -58,8 +57,20 @@ pub struct Counters {
     pub first_byte: Times,
     /// The time to the last byte of each answer.
     pub total: Times,
-    /// Counts itself what it removes.
-    pub(super) cache: OnceLock<Arc<Cache>>,
+    /// The cache counts itself what it removes.
+    pub(super) evicted: Evicted,
+}
+
+type Count = Box<dyn Fn() -> u64 + Send + Sync>;
+
+/// How many entries the cache has removed, as soon as there is a cache.
+#[derive(Default)]
+pub(super) struct Evicted(pub(super) OnceLock<Count>);
+
+impl std::fmt::Debug for Evicted {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(out, "{:?}", self.0.get().map(|count| count()))
+    }
 }
 
 /// A histogram of times.
@@ -129,7 +140,7 @@ macro_rules! figures {
             pub fn figures(&self) -> RemoteFigures {
                 RemoteFigures {
                     $($name: self.$name.load(Ordering::Relaxed),)*
-                    evictions: self.cache.get().map_or(0, |cache| cache.figures().evicted),
+                    evictions: self.evicted.0.get().map_or(0, |count| count()),
                     first_byte: self.first_byte.figures(),
                     total: self.total.figures(),
                 }

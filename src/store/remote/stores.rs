@@ -91,7 +91,8 @@ impl Stores {
             let cache = directory.and_then(|place| Cache::open(&place, self.options.cache_max));
             let cache = cache.inspect_err(|error| tracing::warn!("nothing is cached: {error}"));
             let cache = cache.ok()?;
-            let _ = self.counters().cache.set(Arc::clone(&cache));
+            let counted = Arc::clone(&cache);
+            let _ = self.counters().evicted.0.set(Box::new(move || counted.figures().evicted));
             Some(cache)
         });
         opened.as_ref()
