@@ -24,7 +24,7 @@ BUCKET = "bucket"
 # What the store is like: milliseconds to the first byte, and bytes a second of one connection.
 MEDIAN_MS, SIGMA, BYTES_PER_SECOND = 30, 0.3, 87_000_000
 MEAN_FIRST_BYTE_S = MEDIAN_MS / 1000 * 2.718281828 ** (SIGMA ** 2 / 2)
-LINK = [{"fault": {"latency": {"median-ms": MEDIAN_MS, "sigma": SIGMA}}},
+LINK = [{"fault": {"latency": {"median_ms": MEDIAN_MS, "sigma": SIGMA}}},
         {"fault": {"bandwidth": {"bytes": BYTES_PER_SECOND}}}]
 
 
