@@ -36,7 +36,9 @@ pub struct Options {
     pub stores: Option<Arc<Counters>>,
     /// How many reads may be under way at a time, each with memory for a whole sample.
     pub concurrency: u64,
-    /// How many of them worker threads may do, beside the threads that serve requests.
+    /// Threads that serve requests.
+    pub threads: u64,
+    /// Worker threads beside them, for reads that wait.
     pub workers: u64,
     /// Owner of everything.
     pub uid: u32,
@@ -66,6 +68,7 @@ impl Default for Options {
             given: Vec::new(),
             stores: None,
             concurrency: 1,
+            threads: 1,
             workers: 0,
             uid: 0,
             master: 0,

@@ -111,7 +111,6 @@ impl MountSettings {
 
     /// For the vfs.
     pub(super) fn vfs(&self, has_objects: bool) -> Options {
-        let workers = workers(has_objects) as u64;
         // The kernel can only open a mount to all users: permissions keep out all but the owner and root.
         let private = if self.allow_root { 0o077 } else { 0 };
         // With `ro` the kernel refuses to write, until `remount,rw`.
@@ -120,8 +119,11 @@ impl MountSettings {
             verify: self.live.verify(),
             cache_bytes: self.live.cache_bytes(),
             kernel_bytes: memory::total_bytes() / 4,
-            concurrency: self.threads() as u64 + workers,
-            workers,
+            // Reads that only wait for a store hold no sample yet: to count them would make large samples seem
+            // too large to be fetched once.
+            concurrency: (self.threads() + workers(false)) as u64,
+            threads: self.threads() as u64,
+            workers: workers(has_objects) as u64,
             master: nix::unistd::getuid().as_raw(),
             uid: self.uid.filter(|_| !self.allow_root).unwrap_or(nix::unistd::getuid().as_raw()),
             gid: self.gid.unwrap_or(nix::unistd::getgid().as_raw()),

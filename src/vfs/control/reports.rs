@@ -15,14 +15,14 @@ pub(super) struct Mounted {
     io: &'static str,
     given: Vec<String>,
     stores: Option<Arc<Counters>>,
-    concurrency: u64,
+    threads: u64,
     workers: u64,
 }
 
 impl Mounted {
     pub(super) fn new(options: Options) -> Self {
-        let Options { io, given, stores, concurrency, workers, .. } = options;
-        Self { io, given, stores, concurrency, workers }
+        let Options { io, given, stores, threads, workers, .. } = options;
+        Self { io, given, stores, threads, workers }
     }
 }
 
@@ -39,7 +39,7 @@ impl Control {
             transport: self.tuning.transport().into(),
             request_bytes: self.tuning.request_bytes(),
             io: self.mounted.io.into(),
-            threads: self.mounted.concurrency.saturating_sub(self.mounted.workers),
+            threads: self.mounted.threads,
             workers: self.mounted.workers,
             options: self.mounted.given.clone(),
             pid: std::process::id(),

@@ -71,15 +71,11 @@ fn a_body_that_breaks_goes_on_at_its_byte() {
         let mount =
             remote.mount_with(transport, &[&remote.s3("data.ffr")], &["cache=none", "hedge=no"]);
         remote.store.forget_requests();
-        let after = 700_000;
-        remote.store.rule(Rule::gets(Fault::Reset { after }).times(1));
+        remote.store.rule(Rule::gets(Fault::Reset { after: 1 << 20 }).times(1));
         check(&mount, &samples, [1]);
-        let gets = remote.store.gets();
-        let starts: Vec<u64> =
-            gets.iter().filter_map(|get| Some(get.range.clone()?.start)).collect();
-        let broken = gets.iter().position(|get| get.is_faulty).expect("a body broke");
-        let rest = starts[broken] + 1..=starts[broken] + after;
-        assert!(starts.iter().any(|start| rest.contains(start)), "{gets:#?}");
+        let sent = remote.sent();
+        // Of what was sent before the break, little is lost on the way.
+        assert!(sent < (4 << 20) + (1 << 20), "{sent} bytes: {:#?}", remote.store.gets());
     });
 }
 
