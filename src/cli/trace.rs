@@ -4,6 +4,7 @@ mod log;
 
 use crate::daemon::trace::{Chrome, Follow, Sink, record};
 use crate::failure::{Exit, Failure, say};
+use crate::store::remote::RequestKind;
 use crate::vfs::{AHEAD, Operation, TraceEvent};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
@@ -16,7 +17,9 @@ A line for each request that has ended:
   TIME (UTC)  PID  OPERATION  OFFSET  SIZE  LATENCY  OUTCOME  PATH
 
 PID is the thread that asks; 0 is the kernel itself. A `prefetch` line is a read ahead of any request:
-its OFFSET is that in the container. Reads that the kernel's page cache answers cause no request, and are
+its OFFSET is that in the container. `get`, `head` and `list` lines are requests to a store, with the URL as
+PATH, why they were sent, which attempt it was, and whether it was sent a second time because it took long.
+Reads that the kernel's page cache answers cause no request, and are
 not shown.
 
 The mount records requests only while this command reads them, and for 5 s after that. Only root and the
@@ -25,6 +28,7 @@ user who mounted the dataset may do this.
 Examples:
   ffrfs trace /mnt/ds
   ffrfs trace /mnt/ds --op read --slow 10ms
+  ffrfs trace /mnt/ds --op get --slow 200ms
   ffrfs trace /mnt/ds --path 'cat/*' --json | jq .duration_ns
   ffrfs trace /mnt/ds --chrome trace.json --seconds 10     # for https://ui.perfetto.dev";
 
@@ -72,7 +76,10 @@ pub(super) fn run(args: &TraceArgs) -> Result<Exit, Failure> {
 impl TraceArgs {
     fn wants(&self, event: &TraceEvent) -> bool {
         let is_slow = |slow: Duration| u128::from(event.duration_ns) >= slow.as_nanos();
-        let matches = |glob: &glob::Pattern| event.path.as_deref().is_some_and(|p| glob.matches(p));
+        let matches = |glob: &glob::Pattern| {
+            let path = event.path.as_deref().or(event.container.as_deref());
+            path.is_some_and(|path| glob.matches(path))
+        };
         (self.op.is_empty() || self.op.iter().any(|op| **op == *event.operation))
             && self.slow.is_none_or(is_slow)
             && self.path.as_ref().is_none_or(matches)
@@ -81,7 +88,8 @@ impl TraceArgs {
 
 fn operations() -> PossibleValuesParser {
     let names = Operation::ALL.iter().map(|(_, name)| *name);
-    PossibleValuesParser::new(names.chain([AHEAD]).collect::<Vec<_>>())
+    let of_store = RequestKind::ALL.map(RequestKind::name);
+    PossibleValuesParser::new(names.chain([AHEAD]).chain(of_store).collect::<Vec<_>>())
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {

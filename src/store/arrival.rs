@@ -20,6 +20,18 @@ pub enum Cause {
     Open,
 }
 
+impl Cause {
+    /// The name that reports use.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Demand => "demand",
+            Self::Prefetch => "prefetch",
+            Self::Open => "open",
+        }
+    }
+}
+
 /// What brings the bytes of one part to this machine: a client of an object store.
 pub trait Remote: Send + Sync {
     /// The length of the part.

@@ -96,6 +96,8 @@ impl Driver for RequestRead<'_> {
         let fetched = reads::fetch(self.shared.ops.vfs().store(), task.span(), waits);
         match fetched {
             Err(ReadError::Absent) => {
+                self.job.traced.cancel();
+                self.job.traced.enter(Phase::Store);
                 self.bring(task);
                 return Break(());
             }
@@ -143,12 +145,13 @@ impl Driver for RequestRead<'_> {
 impl RequestRead<'_> {
     /// Goes on with a task on a worker thread once its bytes are on this machine; no thread waits for them.
     fn bring(self, mut task: Task) {
-        let (shared, job) = (Arc::clone(self.shared), self.job);
+        let (shared, mut job) = (Arc::clone(self.shared), self.job);
         shared.ops.vfs().shelve(&mut task);
         let (part, range) = (task.span().part(), task.span().range());
         self.shared.ops.vfs().store().begin(part, range, Cause::Demand, move |arrived| {
             let workers = Arc::clone(&shared);
             workers.workers.run(move || {
+                job.traced.enter(Phase::Verify);
                 shared.ops.vfs().unshelve(&mut task);
                 // The pin lasts until the bytes were read.
                 let (_pin, step) = match arrived.map(|arrived| reads::take(task.span(), arrived)) {

@@ -15,7 +15,7 @@ use crate::catalog::{Catalog, Dataset, Node, ROOT};
 use crate::io::{Buffer, ReadError};
 use crate::store::Store;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 /// A mounted dataset.
@@ -56,6 +56,10 @@ impl Vfs {
             prefetch: Arc::clone(&prefetch),
             trace: Arc::clone(&trace),
         };
+        if let Some(stores) = &options.stores {
+            let trace: Weak<Trace> = Arc::downgrade(&trace);
+            stores.observe(trace);
+        }
         let control = Control::new(shown, options);
         Self { samples, namespace, prefetch, reader, control, trace }
     }

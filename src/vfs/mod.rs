@@ -37,7 +37,7 @@ mod stats;
 mod trace;
 
 pub use checkpoints::{CheckpointKey, CheckpointStore};
-pub use control::{AHEAD, Settings, TraceEvent, TraceHead, TracePhase, Tuning};
+pub use control::{AHEAD, Settings, TraceEvent, TraceHead, TracePhase, TraceStore, Tuning};
 pub use drive::{Driver, ReadRequest, begin, drive};
 pub use errno::Errno;
 pub use facade::Vfs;

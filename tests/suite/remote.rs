@@ -12,6 +12,7 @@ mod listing;
 mod policy;
 mod real_servers;
 mod store;
+mod watching;
 
 use crate::common::*;
 use std::fs;

@@ -20,7 +20,7 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A page of `.ffrfs/trace`, as a reader of its own reads it: the first line, and the others.
-fn page(mount: &Mount) -> (Value, Vec<Value>) {
+pub(crate) fn page(mount: &Mount) -> (Value, Vec<Value>) {
     let text = mount.read(".ffrfs/trace.test").expect("a page");
     let mut lines = text.split(|&b| b == b'\n').filter(|line| !line.is_empty());
     let mut line = || lines.next().map(|line| serde_json::from_slice::<Value>(line).expect("JSON"));
@@ -28,7 +28,7 @@ fn page(mount: &Mount) -> (Value, Vec<Value>) {
 }
 
 /// Reads pages until one of the events is the one.
-fn event(mount: &Mount, is_it: impl Fn(&Value) -> bool) -> Value {
+pub(crate) fn event(mount: &Mount, is_it: impl Fn(&Value) -> bool) -> Value {
     let mut found = None;
     wait_until("the event comes", PATIENCE, || {
         let (_, events) = page(mount);
@@ -53,13 +53,13 @@ fn span(of: &Value) -> (u64, u64) {
     (number("start_ns"), number("start_ns") + number("duration_ns"))
 }
 
-fn phases(event: &Value) -> Vec<&str> {
+pub(crate) fn phases(event: &Value) -> Vec<&str> {
     let phases = event["phases"].as_array().unwrap().iter();
     phases.map(|phase| phase["name"].as_str().unwrap()).collect()
 }
 
 #[track_caller]
-fn assert_phases_lie_in(event: &Value) {
+pub(crate) fn assert_phases_lie_in(event: &Value) {
     let (start, end) = span(event);
     let mut before = start;
     for phase in event["phases"].as_array().unwrap() {

@@ -2,7 +2,7 @@
 
 use crate::daemon::trace::{Sink, outcome};
 use crate::failure::Failure;
-use crate::vfs::TraceEvent;
+use crate::vfs::{TraceEvent, TraceStore};
 use serde::Serialize;
 use std::fmt::Write as _;
 use std::io::{self, BufWriter, Stdout, Write};
@@ -89,7 +89,19 @@ fn line(event: &TraceEvent, epoch_unix_ns: u64) -> String {
     {
         let _ = write!(line, " and {more} more");
     }
+    if let Some(store) = &event.store {
+        line += &of_store(store);
+    }
     line
+}
+
+/// Why a request was sent to a store, and how often.
+fn of_store(store: &TraceStore) -> String {
+    let cause = store.cause.iter().map(ToString::to_string);
+    let attempt = (store.attempt > 1).then(|| format!("attempt {}", store.attempt));
+    let hedge = store.hedge.iter().map(|hedge| format!("second request {hedge}"));
+    let words: Vec<_> = cause.chain(attempt).chain(hedge).collect();
+    if words.is_empty() { String::new() } else { format!(" ({})", words.join(", ")) }
 }
 
 /// The time of day in UTC.
@@ -141,6 +153,7 @@ mod tests {
             start_ns: 1_500,
             duration_ns: 1_234_567,
             phases: Vec::new(),
+            store: None,
         }
     }
 
@@ -156,6 +169,21 @@ mod tests {
         assert!(line(&failed, epoch).ends_with("        -   1.23ms EIO     ?"));
         let ahead = TraceEvent { samples: Some(3), path: Some("1".to_owned()), ..event() };
         assert!(line(&ahead, epoch).ends_with("1 and 2 more"));
+        let store = TraceStore {
+            cause: Some("demand".into()),
+            attempt: 2,
+            hedge: Some("won".into()),
+            error: None,
+        };
+        let request = TraceEvent {
+            operation: "get".into(),
+            path: None,
+            container: Some("s3://b/k".to_owned()),
+            store: Some(store),
+            ..event()
+        };
+        let end = "s3://b/k (demand, attempt 2, second request won)";
+        assert!(line(&request, epoch).ends_with(end), "{}", line(&request, epoch));
     }
 
     #[test]

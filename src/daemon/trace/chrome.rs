@@ -1,5 +1,5 @@
 //! A trace in the Trace Event Format, which Perfetto and chrome://tracing open: each thread that asks has
-//! tracks on which its requests lie, and in them their phases.
+//! tracks on which its requests lie, and in them their phases. Fetches ahead and requests to stores lie below the daemon.
 
 use super::sink::{Sink, outcome};
 use crate::failure::Failure;
@@ -16,9 +16,40 @@ pub(crate) struct Chrome {
     file: BufWriter<NamedTempFile>,
     path: PathBuf,
     daemon: u32,
-    /// By thread: until when each of its tracks is taken.
-    tracks: HashMap<u32, Vec<u64>>,
+    /// By thread and kind: until when each of the tracks is taken.
+    tracks: HashMap<(u32, Kind), Vec<u64>>,
     is_empty: bool,
+}
+
+/// What lies on a track.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Kind {
+    Requests,
+    Ahead,
+    Store,
+}
+
+impl Kind {
+    fn of(event: &TraceEvent) -> Self {
+        match event.store {
+            Some(_) => Self::Store,
+            None if event.operation == AHEAD => Self::Ahead,
+            None => Self::Requests,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Requests => "requests",
+            Self::Ahead => AHEAD,
+            Self::Store => "store",
+        }
+    }
+
+    /// Tracks are numbered from 1, each kind in a range of its own; 0 would be the process itself.
+    fn tid(self, track: usize) -> usize {
+        track + 1 + if self == Self::Store { 1_000_000 } else { 0 }
+    }
 }
 
 impl Chrome {
@@ -51,9 +82,9 @@ impl Chrome {
 
     /// The first track of a thread that was free when the request came: on one track nothing overlaps.
     fn track(&mut self, pid: u32, event: &TraceEvent) -> Result<usize, Failure> {
-        let end = event.start_ns + event.duration_ns;
-        let tracks = self.tracks.entry(pid).or_default();
-        let is_new_process = tracks.is_empty();
+        let (kind, end) = (Kind::of(event), event.start_ns + event.duration_ns);
+        let is_new_process = !self.tracks.keys().any(|(process, _)| *process == pid);
+        let tracks = self.tracks.entry((pid, kind)).or_default();
         let free = tracks.iter().position(|taken_until| *taken_until <= event.start_ns);
         let track = free.unwrap_or(tracks.len());
         match free {
@@ -62,18 +93,18 @@ impl Chrome {
         }
         if is_new_process {
             let name = self.process_name(pid);
-            self.name("process_name", pid, 0, &name)?;
+            self.name("process_name", (pid, kind.tid(0)), &name)?;
         }
         if free.is_none() {
-            let what = if event.operation == AHEAD { AHEAD } else { "requests" };
-            self.name("thread_name", pid, track, &format!("{what} {}", track + 1))?;
+            let name = format!("{} {}", kind.name(), track + 1);
+            self.name("thread_name", (pid, kind.tid(track)), &name)?;
         }
-        Ok(track)
+        Ok(kind.tid(track))
     }
 
-    fn name(&mut self, what: &str, pid: u32, track: usize, name: &str) -> Result<(), Failure> {
+    fn name(&mut self, what: &str, (pid, tid): (u32, usize), name: &str) -> Result<(), Failure> {
         let record = json!({
-            "ph": "M", "name": what, "pid": pid, "tid": tid(track), "args": { "name": name }
+            "ph": "M", "name": what, "pid": pid, "tid": tid, "args": { "name": name }
         });
         self.record(&record)
     }
@@ -81,7 +112,7 @@ impl Chrome {
     fn process_name(&self, pid: u32) -> String {
         match pid {
             0 => "kernel".to_owned(),
-            pid if pid == self.daemon => "ffrfs: fetched ahead".to_owned(),
+            pid if pid == self.daemon => "ffrfs".to_owned(),
             pid => match fs::read_to_string(format!("/proc/{pid}/comm")) {
                 Ok(name) => name.trim_end().to_owned(),
                 Err(_) => "ended".to_owned(),
@@ -92,16 +123,16 @@ impl Chrome {
 
 impl Sink for Chrome {
     fn take(&mut self, event: &TraceEvent, epoch_unix_ns: u64) -> Result<(), Failure> {
-        let pid = if event.operation == AHEAD { self.daemon } else { event.pid };
-        let track = self.track(pid, event)?;
+        let pid = if Kind::of(event) == Kind::Requests { event.pid } else { self.daemon };
+        let tid = self.track(pid, event)?;
         self.record(&json!({
-            "ph": "X", "cat": "request", "name": event.operation, "pid": pid, "tid": tid(track),
+            "ph": "X", "cat": "request", "name": event.operation, "pid": pid, "tid": tid,
             "ts": micros(event.start_ns), "dur": micros(event.duration_ns),
             "args": args(event, epoch_unix_ns),
         }))?;
         for TracePhase { name, start_ns, duration_ns } in &event.phases {
             self.record(&json!({
-                "ph": "X", "cat": "phase", "name": name, "pid": pid, "tid": tid(track),
+                "ph": "X", "cat": "phase", "name": name, "pid": pid, "tid": tid,
                 "ts": micros(*start_ns), "dur": micros(*duration_ns),
             }))?;
         }
@@ -123,11 +154,6 @@ impl Sink for Chrome {
     }
 }
 
-/// Tracks are numbered from 1; 0 would be the process itself.
-fn tid(track: usize) -> usize {
-    track + 1
-}
-
 /// Microseconds, exact to the nanosecond.
 fn micros(nanos: u64) -> f64 {
     nanos as f64 / 1e3
@@ -141,6 +167,7 @@ fn args(event: &TraceEvent, epoch_unix_ns: u64) -> Value {
         "bytes": event.bytes,
         "unix_ns": epoch_unix_ns.saturating_add(event.start_ns),
     });
+    let store = event.store.as_ref();
     let sample = event.ino.and_then(sample_of_inode);
     let more = [
         ("path", event.path.as_deref().map(Value::from)),
@@ -148,6 +175,10 @@ fn args(event: &TraceEvent, epoch_unix_ns: u64) -> Value {
         ("sample", sample.map(Value::from)),
         ("samples", event.samples.map(Value::from)),
         ("container", event.container.as_deref().map(Value::from)),
+        ("cause", store.and_then(|store| store.cause.as_deref()).map(Value::from)),
+        ("attempt", store.map(|store| store.attempt.into())),
+        ("hedge", store.and_then(|store| store.hedge.as_deref()).map(Value::from)),
+        ("error", store.and_then(|store| store.error.as_deref()).map(Value::from)),
     ];
     if let Value::Object(args) = &mut args {
         args.extend(more.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))));
@@ -175,6 +206,7 @@ mod tests {
             start_ns,
             duration_ns: end_ns - start_ns,
             phases: Vec::new(),
+            store: None,
         }
     }
 

@@ -1,8 +1,10 @@
-//! Counts of what is asked of stores, and of what they answer. Imports nothing of ours.
+//! Counts of what is asked of stores, and of what they answer. Imports the description of requests.
 
+use super::requests::{Observer, Watch};
+use crate::store::Cause;
 use serde::{Deserialize, Serialize};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{OnceLock, Weak};
 use std::time::Duration;
 
 /// Classes of the histograms: class `n` counts what took less than 2^n microseconds, the last one all else.
@@ -59,6 +61,23 @@ pub struct Counters {
     pub total: Times,
     /// The cache counts itself what it removes.
     pub(super) evicted: Evicted,
+    pub(super) watch: Watch,
+}
+
+impl Counters {
+    /// Tells `observer` of each request from now on, one by one. The first call counts.
+    pub fn observe(&self, observer: Weak<dyn Observer>) {
+        self.watch.set(observer);
+    }
+
+    /// The counter of requests for bytes for this reason.
+    pub(super) fn gets_for(&self, cause: Cause) -> &AtomicU64 {
+        match cause {
+            Cause::Demand => &self.gets_demand,
+            Cause::Prefetch => &self.gets_prefetch,
+            Cause::Open => &self.gets_open,
+        }
+    }
 }
 
 type Count = Box<dyn Fn() -> u64 + Send + Sync>;

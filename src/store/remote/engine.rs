@@ -8,7 +8,9 @@ use super::flow::{Flow, Permit};
 use super::hedge::Hedging;
 use super::location::Location;
 use super::options::RemoteOptions;
+use super::requests::{Request, RequestKind, Steps};
 use super::retry::{Retries, random};
+use crate::store::Cause;
 use bytes::Bytes;
 use futures_util::StreamExt;
 use futures_util::future::{BoxFuture, Either, select};
@@ -50,8 +52,8 @@ pub(super) struct Get<'a> {
     pub(super) range: Range<u64>,
     /// Whether a reader waits for it; it may be set later.
     pub(super) is_urgent: &'a Arc<AtomicBool>,
-    /// Counts the requests of this cause.
-    pub(super) counter: &'a AtomicU64,
+    /// Why it is fetched.
+    pub(super) cause: Cause,
 }
 
 impl Get<'_> {
@@ -94,18 +96,32 @@ impl Engine {
         sink: &mut impl Sink,
     ) -> Result<(), StoreError> {
         let (start, mut retries) = (Instant::now(), Retries::default());
-        let (mut left, mut counter) = (get.range.clone(), get.counter);
+        let (mut left, mut counter) = (get.range.clone(), self.counters.gets_for(get.cause));
+        let mut attempt = 0;
         loop {
+            attempt += 1;
+            let mut steps = Steps::new();
             let turn = match permit.take() {
                 Some(permit) => permit,
                 None => self.flow.enter(get.is_urgent).await,
             };
-            let before = left.start;
-            let Err(error) = self.attempt(&get, &mut left, counter, sink).await else {
-                return Ok(());
-            };
+            add(counter, 1);
+            steps.note_sent();
+            let before = left.clone();
+            let ended = self.attempt(&get, &mut left, &mut steps, sink).await;
             drop(turn);
-            if left.start > before {
+            self.counters.watch.ended(|| Request {
+                kind: RequestKind::Get,
+                url: get.object.location.to_string(),
+                cause: Some(get.cause),
+                attempt,
+                range: before.clone(),
+                bytes: left.start - before.start,
+                steps,
+                error: ended.as_ref().err().cloned(),
+            });
+            let Err(error) = ended else { return Ok(()) };
+            if left.start > before.start {
                 retries.progressed();
             }
             counter = self.again(&error, &mut retries, start.elapsed()).await?;
@@ -117,13 +133,12 @@ impl Engine {
         &self,
         get: &Get<'_>,
         left: &mut Range<u64>,
-        counter: &AtomicU64,
+        steps: &mut Steps,
         sink: &mut impl Sink,
     ) -> Result<(), StoreError> {
         let _under_way = UnderWay::new(&self.counters.in_flight);
-        add(counter, 1);
         let (start, range) = (Instant::now(), left.clone());
-        let (mut body, mut piece, first_byte) = self.first_bytes(get, &range).await?;
+        let (mut body, mut piece, first_byte) = self.first_bytes(get, &range, steps).await?;
         loop {
             let length = piece.len() as u64;
             add(&self.counters.fetched_bytes, length);
@@ -156,9 +171,11 @@ impl Engine {
         &self,
         get: &Get<'_>,
         range: &Range<u64>,
+        steps: &mut Steps,
     ) -> Result<(Body, Bytes, Duration), StoreError> {
-        let answer = timeout(self.timeout, self.hedged(get, range)).await;
+        let answer = timeout(self.timeout, self.hedged(get, range, steps)).await;
         let (body, piece, time) = answer.unwrap_or_else(|_| Err(self.silence(get)))?;
+        steps.note_first_byte();
         self.counters.first_byte.add(time);
         self.hedging.answered(time);
         Ok((body, piece, time))
@@ -168,6 +185,7 @@ impl Engine {
         &self,
         get: &Get<'_>,
         range: &Range<u64>,
+        steps: &mut Steps,
     ) -> Result<(Body, Bytes, Duration), StoreError> {
         let delay = self.hedging.requested();
         let mut first = pin!(one_answer(get, range.clone()));
@@ -183,12 +201,13 @@ impl Engine {
             pause = HEDGE_PAUSE;
         }
         add(&self.counters.gets_hedge, 1);
+        steps.note_hedged();
         let second = pin!(one_answer(get, range.clone()));
         match select(first, second).await {
             Either::Left((Ok(answer), _)) => Ok(answer),
-            Either::Left((Err(_), second)) => second.await.inspect(|_| self.hedge_won()),
+            Either::Left((Err(_), second)) => second.await.inspect(|_| self.hedge_won(steps)),
             Either::Right((Ok(answer), _)) => {
-                self.hedge_won();
+                self.hedge_won(steps);
                 Ok(answer)
             }
             Either::Right((Err(error), first)) => {
@@ -198,7 +217,8 @@ impl Engine {
         }
     }
 
-    fn hedge_won(&self) {
+    fn hedge_won(&self, steps: &mut Steps) {
+        steps.hedge_won = true;
         add(&self.counters.hedges_won, 1);
     }
 
@@ -250,19 +270,45 @@ impl Engine {
     ) -> Result<Vec<Object>, StoreError> {
         let (start, mut retries, mut counter) =
             (Instant::now(), Retries::default(), &self.counters.lists);
+        let mut attempt = 0;
         loop {
+            attempt += 1;
             let (mut objects, mut listing) = (Vec::new(), client.list(prefix));
+            let mut steps = Steps::new();
+            steps.note_sent();
             add(counter, 1);
-            let error = loop {
+            let ended = loop {
                 match timeout(self.timeout, listing.next()).await {
                     Ok(Some(Ok(object))) => objects.push(object),
-                    Ok(None) => return Ok(objects),
-                    Ok(Some(Err(error))) => break error,
-                    Err(_) => break self.silence_of(prefix),
+                    Ok(None) => break Ok(()),
+                    Ok(Some(Err(error))) => break Err(error),
+                    Err(_) => break Err(self.silence_of(prefix)),
                 }
             };
+            self.note_plain((RequestKind::List, prefix), attempt, steps, ended.as_ref().err());
+            let Err(error) = ended else { return Ok(objects) };
             counter = self.again(&error, &mut retries, start.elapsed()).await?;
         }
+    }
+
+    /// A request without a body has ended.
+    fn note_plain(
+        &self,
+        (kind, location): (RequestKind, &Location),
+        attempt: u32,
+        steps: Steps,
+        error: Option<&StoreError>,
+    ) {
+        self.counters.watch.ended(|| Request {
+            kind,
+            url: location.to_string(),
+            cause: None,
+            attempt,
+            range: 0..0,
+            bytes: 0,
+            steps,
+            error: error.cloned(),
+        });
     }
 
     fn silence_of(&self, location: &Location) -> StoreError {
@@ -278,13 +324,19 @@ impl Engine {
     ) -> Result<T, StoreError> {
         let (start, mut retries) = (Instant::now(), Retries::default());
         let is_urgent = Arc::new(AtomicBool::new(true));
+        let mut attempt = 0;
         loop {
+            attempt += 1;
+            let mut steps = Steps::new();
             let turn = self.flow.enter(&is_urgent).await;
             let under_way = UnderWay::new(&self.counters.in_flight);
             add(counter, 1);
+            steps.note_sent();
             let answer = timeout(self.timeout, request()).await;
             drop((turn, under_way));
-            match answer.unwrap_or_else(|_| Err(self.silence_of(location))) {
+            let answer = answer.unwrap_or_else(|_| Err(self.silence_of(location)));
+            self.note_plain((RequestKind::Head, location), attempt, steps, answer.as_ref().err());
+            match answer {
                 Ok(answer) => return Ok(answer),
                 Err(error) => counter = self.again(&error, &mut retries, start.elapsed()).await?,
             }

@@ -312,17 +312,12 @@ impl Fetcher {
     /// Fetches one range.
     async fn run(self: Arc<Self>, start: Start, cause: Cause, permit: Option<Permit>) {
         let Start { begun, blocks } = start;
-        let counters = &self.engine.counters;
         let get = Get {
             client: &*self.client,
             object: &self.object,
             range: begun.range.clone(),
             is_urgent: &begun.is_urgent,
-            counter: match cause {
-                Cause::Demand => &counters.gets_demand,
-                Cause::Prefetch => &counters.gets_prefetch,
-                Cause::Open => &counters.gets_open,
-            },
+            cause,
         };
         let fetcher = Arc::clone(&self);
         let keeper = Keeper::new(blocks, move |block| fetcher.published(&block, cause));

@@ -33,6 +33,8 @@ mod object;
 #[cfg(feature = "remote")]
 mod opening;
 mod options;
+#[cfg_attr(not(feature = "remote"), allow(dead_code))]
+mod requests;
 #[cfg(feature = "remote")]
 mod retry;
 #[cfg(feature = "remote")]
@@ -54,5 +56,6 @@ pub use counters::{Counters, RemoteFigures, TIME_CLASSES, TimeFigures, Times};
 pub use error::{ErrorKind, StoreError};
 pub use location::{Location, Scheme};
 pub use options::{CacheMax, CachePlace, RemoteOptions};
+pub use requests::{Observer, Request, RequestKind, Steps};
 #[cfg(feature = "remote")]
 pub use stores::Stores;

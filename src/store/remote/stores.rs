@@ -13,7 +13,7 @@ use super::opening::Opening;
 use super::options::{CachePlace, RemoteOptions};
 use super::runtime;
 use crate::store::cache::{Cache, Entry, user_directory};
-use crate::store::{Part, Profile, Version};
+use crate::store::{Cause, Part, Profile, Version};
 use bytes::Bytes;
 use std::collections::HashMap;
 use std::future::Future;
@@ -180,7 +180,7 @@ impl Stores {
                 object: &object,
                 range: 0..object.length_bytes,
                 is_urgent: &Arc::new(AtomicBool::new(true)),
-                counter: &engine.counters.gets_open,
+                cause: Cause::Open,
             };
             engine.get(get, None, &mut pieces).await.map(|()| pieces)
         })?;

@@ -32,7 +32,7 @@ async fn get(
         object: &store.object(),
         range,
         is_urgent: &Arc::new(AtomicBool::new(true)),
-        counter: &engine.counters.gets_demand,
+        cause: Cause::Demand,
     };
     engine.get(get, None, &mut pieces).await.map(|()| pieces.concat())
 }

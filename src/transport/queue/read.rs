@@ -125,7 +125,8 @@ impl QueueThread {
                     job.traced.leave();
                     self.begin(slot, job);
                 }
-                (State::Bringing(job, mut task, done), Awaited::Bytes(arrived)) => {
+                (State::Bringing(mut job, mut task, done), Awaited::Bytes(arrived)) => {
+                    job.traced.enter(Phase::Verify);
                     match arrived.map(|arrived| reads::take(task.span(), arrived)) {
                         // The pin lasts until the read is in the ring, which holds one of its own.
                         Ok(Some(_pin)) => self.fetch(slot, job, *task, done),
@@ -141,7 +142,9 @@ impl QueueThread {
     }
 
     /// Asks the store for bytes that are not on this machine. Other slots go on meanwhile.
-    fn bring(&mut self, slot: usize, job: Job, mut task: Task, done: usize) {
+    fn bring(&mut self, slot: usize, mut job: Job, mut task: Task, done: usize) {
+        job.traced.cancel();
+        job.traced.enter(Phase::Store);
         let (ready, vfs) = (Arc::clone(&self.ready), Arc::clone(&self.vfs));
         let (part, range) = (task.span().part(), task.span().range());
         self.slots[slot] = State::Bringing(job, Box::new(task), done);

@@ -13,7 +13,7 @@ mod trace_lines;
 mod writers;
 
 pub use settings::{Settings, Tuning};
-pub use trace_lines::{AHEAD, TraceEvent, TraceHead, TracePhase};
+pub use trace_lines::{AHEAD, TraceEvent, TraceHead, TracePhase, TraceStore};
 
 use super::inode::Inode;
 use super::memory::Memory;

@@ -2,6 +2,7 @@
 
 use super::Control;
 use crate::catalog::Node;
+use crate::store::remote::Request;
 use crate::vfs::Operation;
 use crate::vfs::inode::Inode;
 use crate::vfs::trace::{Event, Page, Subject, TRACED_FOR};
@@ -27,12 +28,12 @@ pub struct TraceHead {
     pub has_more: bool,
 }
 
-/// A further line: a request, or a fetch ahead.
+/// A further line: a request of the kernel, a fetch ahead, or a request to a store.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TraceEvent {
     /// Counted from the mount, in the order in which they ended.
     pub number: u64,
-    /// `lookup`, `read` …, or `prefetch`.
+    /// `lookup`, `read` …, or `prefetch`; of a request to a store `get`, `head` or `list`.
     pub operation: Cow<'static, str>,
     /// The thread that asked, that is the process if it has one; 0: the kernel, or one in a PID namespace
     /// that the daemon does not see.
@@ -43,7 +44,7 @@ pub struct TraceEvent {
     /// Its path from the root of the mount, `.` for the root. Of what is fetched ahead the first sample's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
-    /// Of what is fetched ahead: the container.
+    /// Of what is fetched ahead: the container. Of a request to a store: the object.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub container: Option<String>,
     /// Of what is fetched ahead: how many samples.
@@ -63,12 +64,44 @@ pub struct TraceEvent {
     pub duration_ns: u64,
     /// What it spent its time with, one behind the other.
     pub phases: Vec<TracePhase>,
+    /// More of a request to a store.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub store: Option<TraceStore>,
+}
+
+/// What is told of a request to a store alone.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TraceStore {
+    /// Why bytes were fetched: `demand`, `prefetch` or `open`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cause: Option<Cow<'static, str>>,
+    /// 1 for the first attempt, 2 for the first retry …
+    pub attempt: u32,
+    /// It was sent a second time, because the answer took long: `won` if the second answer came first, else `lost`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hedge: Option<Cow<'static, str>>,
+    /// Why it failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+impl From<&Request> for TraceStore {
+    fn from(request: &Request) -> Self {
+        let outcome = if request.steps.hedge_won { "won" } else { "lost" };
+        Self {
+            cause: request.cause.map(|cause| cause.name().into()),
+            attempt: request.attempt,
+            hedge: request.steps.hedged.map(|_| outcome.into()),
+            error: request.error.as_ref().map(ToString::to_string),
+        }
+    }
 }
 
 /// What a request spent time with.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TracePhase {
-    /// `queue`, `wait`, `cache`, `disk`, `verify` or `reply`.
+    /// `queue`, `wait`, `cache`, `disk`, `store`, `verify`, `reply`; of a request to a store `queue`, `first-byte`, `hedge`,
+    /// `body`.
     pub name: Cow<'static, str>,
     /// From the mount to its beginning.
     pub start_ns: u64,
@@ -129,18 +162,25 @@ impl Control {
         let start_ns = self.trace.nanos(event.start);
         TraceEvent {
             number,
-            operation: event.operation.map_or(AHEAD, Operation::name).into(),
+            operation: match &event.subject {
+                Subject::Store(request) => request.kind.name(),
+                _ => event.operation.map_or(AHEAD, Operation::name),
+            }
+            .into(),
             pid: event.pid,
             ino: match &event.subject {
                 Subject::Inode(ino) => Some(*ino),
-                Subject::Name(..) => None,
+                Subject::Name(..) | Subject::Store(_) => None,
                 Subject::Ahead { first, .. } => *first,
             },
             path: match &event.subject {
                 Subject::Name(_, name) => Some(below(path.as_deref(), name)),
-                Subject::Inode(_) | Subject::Ahead { .. } => path,
+                Subject::Inode(_) | Subject::Ahead { .. } | Subject::Store(_) => path,
             },
-            container: part.map(|part| part.name().to_string()),
+            container: match &event.subject {
+                Subject::Store(request) => Some(request.url.clone()),
+                _ => part.map(|part| part.name().to_string()),
+            },
             samples: match event.subject {
                 Subject::Ahead { samples, .. } => Some(samples as u64),
                 _ => None,
@@ -152,6 +192,10 @@ impl Control {
             start_ns,
             duration_ns: self.trace.nanos(event.end) - start_ns,
             phases: phases.collect(),
+            store: match &event.subject {
+                Subject::Store(request) => Some(TraceStore::from(&**request)),
+                _ => None,
+            },
         }
     }
 }
@@ -161,6 +205,7 @@ fn node_of(event: &Event) -> Option<Node> {
     let ino = match event.subject {
         Subject::Inode(ino) | Subject::Name(ino, _) => ino,
         Subject::Ahead { first, .. } => first?,
+        Subject::Store(_) => return None,
     };
     match Inode::of(ino) {
         Inode::Node(node) => Some(node),

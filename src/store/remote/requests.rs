@@ -1,0 +1,125 @@
+//! Requests to stores, described as they end, for whoever watches them. Imports the errors and the causes of fetches.
+
+use super::error::StoreError;
+use crate::store::Cause;
+use std::ops::Range;
+use std::sync::{OnceLock, Weak};
+use std::time::Instant;
+
+/// What a store is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RequestKind {
+    /// A range of an object.
+    Get,
+    /// The attributes of an object.
+    Head,
+    /// The names of objects.
+    List,
+}
+
+impl RequestKind {
+    /// All kinds.
+    pub const ALL: [Self; 3] = [Self::Get, Self::Head, Self::List];
+
+    /// The name that reports use.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Get => "get",
+            Self::Head => "head",
+            Self::List => "list",
+        }
+    }
+}
+
+/// When the steps of one attempt at a request were.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Steps {
+    /// It began to wait for its turn.
+    pub asked: Instant,
+    /// It was sent.
+    pub sent: Option<Instant>,
+    /// It was sent a second time, because the answer took long.
+    pub hedged: Option<Instant>,
+    /// Whether the second request was answered first.
+    pub hedge_won: bool,
+    /// The first byte of the answer came.
+    pub first_byte: Option<Instant>,
+    /// The answer was complete, or failed.
+    pub ended: Option<Instant>,
+}
+
+impl Steps {
+    pub(super) fn new() -> Self {
+        let asked = Instant::now();
+        Self { asked, sent: None, hedged: None, hedge_won: false, first_byte: None, ended: None }
+    }
+
+    pub(super) fn note_sent(&mut self) {
+        self.sent = Some(Instant::now());
+    }
+
+    pub(super) fn note_hedged(&mut self) {
+        self.hedged = Some(Instant::now());
+    }
+
+    pub(super) fn note_first_byte(&mut self) {
+        self.first_byte = Some(Instant::now());
+    }
+}
+
+/// One attempt at a request, which has ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Request {
+    /// What was asked for.
+    pub kind: RequestKind,
+    /// The object, or what is listed; without secrets.
+    pub url: String,
+    /// Why bytes were fetched.
+    pub cause: Option<Cause>,
+    /// 1 for the first attempt, 2 for the first retry …
+    pub attempt: u32,
+    /// The bytes that were asked for.
+    pub range: Range<u64>,
+    /// How many of them came.
+    pub bytes: u64,
+    /// When it was sent and answered.
+    pub steps: Steps,
+    /// Why it failed.
+    pub error: Option<StoreError>,
+}
+
+/// Is told of requests that have ended.
+pub trait Observer: Send + Sync {
+    /// Whether it wants to be told at present.
+    fn is_watching(&self) -> bool;
+
+    /// A request has ended.
+    fn ended(&self, request: Request);
+}
+
+/// Who watches the requests of a process, if anybody does.
+#[derive(Default)]
+pub(super) struct Watch(OnceLock<Weak<dyn Observer>>);
+
+impl Watch {
+    pub(super) fn set(&self, observer: Weak<dyn Observer>) {
+        let _ = self.0.set(observer);
+    }
+
+    /// Describes a request to the observer, if it watches.
+    pub(super) fn ended(&self, describe: impl FnOnce() -> Request) {
+        let observer = self.0.get().and_then(Weak::upgrade);
+        if let Some(observer) = observer.filter(|observer| observer.is_watching()) {
+            let mut request = describe();
+            request.steps.ended = Some(Instant::now());
+            observer.ended(request);
+        }
+    }
+}
+
+impl std::fmt::Debug for Watch {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(out, "{}", if self.0.get().is_some() { "watched" } else { "not watched" })
+    }
+}
