@@ -49,12 +49,16 @@ fn the_read_that_waits_for_the_store_and_each_retry_are_traced() {
         wait_until("all is traced", std::time::Duration::from_secs(30), || {
             events.extend(page(&mount).1);
             let waits = |event: &Value| {
-                event["operation"] == "read" && phases(event).iter().any(|p| *p == "store" || *p == "wait")
+                event["operation"] == "read"
+                    && phases(event).iter().any(|p| *p == "store" || *p == "wait")
             };
             events.iter().filter(|event| is_get(event)).count() >= 2 && events.iter().any(waits)
         });
         let gets: Vec<_> = events.iter().filter(|event| is_get(event)).collect();
-        assert_eq!((&gets[0]["store"]["attempt"], &gets[0]["errno"]), (&1.into(), &libc::EIO.into()));
+        assert_eq!(
+            (&gets[0]["store"]["attempt"], &gets[0]["errno"]),
+            (&1.into(), &libc::EIO.into())
+        );
         let why = gets[0]["store"]["error"].as_str().unwrap();
         assert!(why.contains("status 503") && why.contains("data.ffr"), "{why}");
         assert_eq!((&gets[1]["store"]["attempt"], &gets[1]["errno"]), (&2.into(), &0.into()));
