@@ -77,6 +77,31 @@ pub struct FileVersion {
     pub modified: (i64, i64),
 }
 
+/// How a file has changed since it was opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Change {
+    /// It is shorter.
+    #[error("truncated")]
+    Truncated,
+    /// It is longer, or was modified later.
+    #[error("rewritten")]
+    Rewritten,
+    /// It has no name any more, but its bytes are as they were.
+    #[error("replaced or deleted")]
+    Unlinked,
+    /// Its path leads to another file or to none. It is not open, so that its bytes may be others.
+    #[error("replaced or deleted")]
+    Replaced,
+}
+
+impl Change {
+    /// Whether the bytes of the file that was opened are still the same.
+    #[must_use]
+    pub fn spares_content(self) -> bool {
+        matches!(self, Self::Unlinked)
+    }
+}
+
 /// Why a read did not give the bytes.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
@@ -88,7 +113,7 @@ pub enum ReadError {
     Absent,
     /// The file was changed or replaced since it was opened.
     #[error("the file was {0} while it was in use; open it again")]
-    Changed(&'static str),
+    Changed(Change),
     /// The operating system cannot read the bytes.
     #[error(transparent)]
     Io(#[from] io::Error),
@@ -175,7 +200,7 @@ impl File {
                     checked.map_err(io::Error::other)
                 });
                 handles.map(Cow::Own).map_err(|e| match e.kind() {
-                    io::ErrorKind::NotFound => ReadError::Changed("replaced or deleted"),
+                    io::ErrorKind::NotFound => ReadError::Changed(Change::Replaced),
                     _ => match e.downcast::<ReadError>() {
                         Ok(changed) => changed,
                         Err(e) => ReadError::Io(e),
@@ -331,7 +356,7 @@ impl File {
             Holding::Pooled(pooled) => match pooled.status() {
                 Ok(status) => Status::from(status),
                 Err(e) if e.kind() == io::ErrorKind::NotFound => {
-                    return Err(ReadError::Changed("replaced or deleted"));
+                    return Err(ReadError::Changed(Change::Replaced));
                 }
                 Err(e) => return Err(e.into()),
             },
@@ -347,19 +372,19 @@ impl File {
         let is_same = (found.dev(), found.ino()) == self.identity;
         match is_same && (self.born.is_none() || found.created().ok() == self.born) {
             true => Ok(()),
-            false => Err(ReadError::Changed("replaced or deleted")),
+            false => Err(ReadError::Changed(Change::Replaced)),
         }
     }
 
     fn check(&self, now: &Status) -> Result<(), ReadError> {
         if now.identity != self.identity {
-            Err(ReadError::Changed("replaced or deleted"))
+            Err(ReadError::Changed(Change::Replaced))
         } else if now.size < self.size {
-            Err(ReadError::Changed("truncated"))
+            Err(ReadError::Changed(Change::Truncated))
         } else if now.size > self.size || now.modified != self.modified {
-            Err(ReadError::Changed("rewritten"))
+            Err(ReadError::Changed(Change::Rewritten))
         } else if !now.has_name && !self.is_nameless {
-            Err(ReadError::Changed("replaced or deleted"))
+            Err(ReadError::Changed(Change::Unlinked))
         } else {
             Ok(())
         }

@@ -27,7 +27,7 @@ mod write;
 pub use announce::{MAX_ANNOUNCEMENT_BYTES, announce, is_announcement};
 pub use buffer::{Buffer, BufferPool};
 pub use direct::{Access, Io};
-pub use file::{File, FileVersion, Held, ReadError};
+pub use file::{Change, File, FileVersion, Held, ReadError};
 pub use mapping::Mapping;
 pub use page::page_bytes;
 pub use pool::Pool;

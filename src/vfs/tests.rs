@@ -9,7 +9,7 @@ use super::*;
 use crate::catalog::{Catalog, Dataset, Numbered, Suffix};
 use crate::format::ffrecord::{Writer, header_bytes};
 use crate::format::{MemorySource, OpenOptions};
-use crate::io::ReadError;
+use crate::io::{Change, ReadError};
 use crate::store::{Part, Store};
 use std::io::{self, Cursor};
 use std::ops::ControlFlow;
@@ -270,7 +270,7 @@ fn followers_are_woken_however_the_fetch_ends() {
             assert_eq!(world.fail(task), Err(Errno::EIO));
         }),
         ("a changed file", |world, task| {
-            let changed = Err(ReadError::Changed("truncated"));
+            let changed = Err(ReadError::Changed(Change::Truncated));
             assert_eq!(world.drive(world.vfs.resume(task, changed)), Err(Errno::EIO));
         }),
         ("a mismatch", |world, mut task| {
@@ -356,7 +356,7 @@ fn a_file_that_changed_takes_its_own_samples_with_it_and_no_others() {
     let parts = [vec![noise(1, 100), noise(2, 100)], vec![noise(3, 100)]];
     let world = World::new(&parts, options(Verify::Always, 1 << 20));
     assert!(world.read(1, 0, 10).is_ok());
-    let step = world.vfs.resume(world.lead(0), Err(ReadError::Changed("rewritten")));
+    let step = world.vfs.resume(world.lead(0), Err(ReadError::Changed(Change::Rewritten)));
     assert_eq!(world.drive(step), Err(Errno::EIO));
     // Also what is in the cache: it is of another time than the rest.
     for sample in [0, 1] {

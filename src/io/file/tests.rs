@@ -34,17 +34,18 @@ fn a_truncated_a_rewritten_and_a_deleted_file_are_told_apart() {
     let (keep, file) = temporary(b"0123456789");
     keep.as_file().set_len(5).unwrap();
     let error = file.read(&mut buf, 6, 4).unwrap_err();
-    assert!(matches!(error, ReadError::Changed("truncated")));
+    assert!(matches!(error, ReadError::Changed(Change::Truncated)));
 
     let (mut keep, file) = temporary(b"0123456789");
     keep.write_all(b"more").unwrap();
     let error = file.read(&mut buf, 0, 4).unwrap_err();
-    assert!(matches!(error, ReadError::Changed("rewritten")));
+    assert!(matches!(error, ReadError::Changed(Change::Rewritten)));
 
     let (keep, file) = temporary(b"0123456789");
     drop(keep);
     let error = file.read(&mut buf, 0, 4).unwrap_err();
-    assert!(matches!(error, ReadError::Changed("replaced or deleted")));
+    assert!(matches!(error, ReadError::Changed(Change::Unlinked)));
+    assert!(error.to_string().contains("replaced or deleted"), "{error}");
 }
 
 #[test]
@@ -74,7 +75,7 @@ fn files_of_a_pool_are_closed_and_opened_again() {
     let error = files[0].read(&mut [0; 4], 0, 4).unwrap_err();
     assert!(matches!(error, ReadError::Changed(_)), "{error}");
     let error = files[1].check_unchanged().unwrap_err();
-    assert!(matches!(error, ReadError::Changed("replaced or deleted")));
+    assert!(matches!(error, ReadError::Changed(Change::Replaced)));
 }
 
 #[test]

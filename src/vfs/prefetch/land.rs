@@ -76,8 +76,11 @@ impl Prefetch {
             _ => None,
         };
         let is_changed = matches!(error, ReadError::Changed(_));
-        if is_changed || of_store.is_some_and(StoreError::is_gone) {
-            self.samples.add_changed_part(part, error.to_string());
+        if let ReadError::Changed(change) = error {
+            self.samples.add_changed_part(part, *change);
+        }
+        if let Some(error) = of_store.filter(|error| error.is_gone()) {
+            self.samples.add_stale_part(part, error);
         }
         let Target::Samples(samples, _) = fetch.target else { return };
         let counts = &self.counts;

@@ -188,7 +188,7 @@ impl Reader {
         self.samples.stats().io_error();
         let errno = Errno::from(error);
         match error.is_gone() {
-            true => self.samples.add_changed_part(task.located.part, error.to_string()),
+            true => self.samples.add_stale_part(task.located.part, error),
             false => {
                 let fault = Fault::Unreadable(error.to_string());
                 self.samples.add_bad(task.sample, task.located, fault);
@@ -205,8 +205,8 @@ impl Reader {
             return self.refused_by_store(task, error);
         }
         match &error {
-            ReadError::Changed(_) => {
-                self.samples.add_changed_part(task.located.part, error.to_string());
+            ReadError::Changed(change) => {
+                self.samples.add_changed_part(task.located.part, *change);
                 Step::failed(Errno::from(&error))
             }
             ReadError::WouldBlock | ReadError::Absent | ReadError::Io(_) => {

@@ -2,6 +2,7 @@
 
 use crate::catalog::Located;
 use crate::format::{Fault, Mismatch, PartName};
+use crate::io::{Change, ReadError};
 use crate::vfs::bits::Bits;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -36,6 +37,8 @@ pub(in crate::vfs) struct BadList {
     parts: Vec<OnceLock<String>>,
     /// By part: it is not the file any more that was mounted.
     changed: Bits,
+    /// By part: its bytes may have changed, and with them what its index says.
+    rewritten: Bits,
 }
 
 impl BadList {
@@ -46,6 +49,7 @@ impl BadList {
             unlisted: Mutex::new(0),
             parts: (0..parts).map(|_| OnceLock::new()).collect(),
             changed: Bits::new(parts as u64),
+            rewritten: Bits::new(parts as u64),
         }
     }
 
@@ -95,9 +99,12 @@ impl BadList {
     }
 
     /// As [`BadList::add_part`], of a part that is not the file any more that was mounted.
-    pub(in crate::vfs) fn add_changed(&self, part: usize, name: &PartName, what: String) {
+    pub(in crate::vfs) fn add_changed(&self, part: usize, name: &PartName, change: Change) {
+        if !change.spares_content() {
+            self.rewritten.set(part as u64);
+        }
         self.set_changed(part);
-        self.add_part(part, name, what);
+        self.add_part(part, name, ReadError::Changed(change).to_string());
     }
 
     /// Before the part is listed: whoever sees it listed gets no attributes of it any more.
@@ -115,6 +122,11 @@ impl BadList {
     /// Whether a part is known to be another file than the one that was mounted.
     pub(in crate::vfs) fn has_changed(&self, part: usize) -> bool {
         self.any.load(Ordering::Acquire) && self.changed.get(part as u64)
+    }
+
+    /// Whether the index of a changed part may have changed with it.
+    pub(in crate::vfs) fn was_rewritten(&self, part: usize) -> bool {
+        self.has_changed(part) && self.rewritten.get(part as u64)
     }
 
     /// How many samples are listed, and how many parts.

@@ -3,14 +3,16 @@
 //! No answer about names and attributes makes a system call. It notes what it tells of, and a thread of the
 //! transport looks at the noted containers soon afterwards. So for less than a second an answer may tell what
 //! the index of a rewritten file says. The kernel would keep such attributes; it is told to drop those of
-//! all samples that answers told of since the last look that found the container unchanged.
+//! all samples that answers told of since the last look that found the container unchanged. What was told of a
+//! file that has lost its name, of an object, or from an index in memory is true.
 //!
 //! Bytes are given out only if the container was unchanged after they were fetched; bytes in memory also if a
 //! checksum proves that they are the sample's, or if the index cannot change with the file.
 
 use super::Samples;
 use crate::catalog::{Located, Node};
-use crate::io::ReadError;
+use crate::io::{Change, ReadError};
+use crate::store::remote::StoreError;
 use crate::vfs::Errno;
 use crate::vfs::bits::Bits;
 use crate::vfs::inode::Inode;
@@ -45,15 +47,17 @@ impl Changes {
 pub struct ContainersChecked {
     /// Whether there was a container to look at.
     pub any: bool,
-    /// Inodes of changed containers: an answer may have told the kernel of wrong attributes since the last look.
+    /// Inodes of rewritten containers: an answer may have told the kernel of wrong attributes since the last look.
     /// Some of them the kernel may not know.
     pub outdated_inodes: Vec<u64>,
 }
 
-/// Whether a look has found another file. A file server that does not answer now may answer later.
-fn is_change(error: &io::Error) -> bool {
-    let reason = error.get_ref().and_then(|reason| reason.downcast_ref());
-    matches!(reason, Some(ReadError::Changed(_)))
+/// What has changed, if a look has found that. A file server that does not answer now may answer later.
+fn change_of(error: &io::Error) -> Option<Change> {
+    match error.get_ref()?.downcast_ref()? {
+        ReadError::Changed(change) => Some(*change),
+        ReadError::WouldBlock | ReadError::Absent | ReadError::Io(_) => None,
+    }
 }
 
 impl Samples {
@@ -103,8 +107,8 @@ impl Samples {
     pub(in crate::vfs) fn check_unchanged(&self, located: &Located) -> Result<(), Errno> {
         self.container(located).check_unchanged().map_err(|error| {
             self.stats.io_error();
-            if is_change(&error) {
-                self.add_changed_part(located.part, error.to_string());
+            if let Some(change) = change_of(&error) {
+                self.add_changed_part(located.part, change);
             }
             Errno::EIO
         })
@@ -145,9 +149,9 @@ impl Samples {
             if looked_at.insert(part)
                 && !self.bad.has_changed(part)
                 && let Err(error) = self.dataset.containers()[container].check_unchanged()
-                && is_change(&error)
+                && let Some(change) = change_of(&error)
             {
-                self.add_changed_part(part, error.to_string());
+                self.add_changed_part(part, change);
             }
         };
         self.changes.told.take_each(|group| told.push(group * GROUP..(group + 1) * GROUP));
@@ -162,16 +166,17 @@ impl Samples {
             }
         }
         let any = !looked_at.is_empty();
-        let outdated = told.into_iter().flatten().filter(|&sample| self.has_changed(sample));
+        let outdated = told.into_iter().flatten().filter(|&sample| self.is_outdated(sample));
         let ino = |sample| Inode::Node(Node::Sample(sample)).number();
         ContainersChecked { any, outdated_inodes: outdated.map(ino).collect() }
     }
 
-    /// Whether a sample is known to lie in a changed part.
-    fn has_changed(&self, sample: u64) -> bool {
-        let container = self.dataset.container_of(sample);
-        container
-            .is_some_and(|(container, _)| self.bad.has_changed(self.dataset.part_of(container)))
+    /// Whether attributes that were told of a sample may have come from the index of a rewritten file.
+    fn is_outdated(&self, sample: u64) -> bool {
+        self.dataset.container_of(sample).is_some_and(|(container, _)| {
+            self.bad.was_rewritten(self.dataset.part_of(container))
+                && !self.dataset.containers()[container].index_is_fixed()
+        })
     }
 
     /// Sets what wakes the thread that looks. What was set first counts.
@@ -180,11 +185,13 @@ impl Samples {
     }
 
     /// Marks a part that is not the file any more that was mounted.
-    pub(in crate::vfs) fn add_changed_part(&self, part: usize, what: String) {
-        match self.store.part(part).is_remote() {
-            true => self.bad.add_stale(part, self.name_of(part), what),
-            false => self.bad.add_changed(part, self.name_of(part), what),
-        }
+    pub(in crate::vfs) fn add_changed_part(&self, part: usize, change: Change) {
+        self.bad.add_changed(part, self.name_of(part), change);
+    }
+
+    /// Marks a part that is not the object any more that was mounted.
+    pub(in crate::vfs) fn add_stale_part(&self, part: usize, error: &StoreError) {
+        self.bad.add_stale(part, self.name_of(part), error.to_string());
     }
 }
 
@@ -194,8 +201,10 @@ mod tests {
 
     #[test]
     fn a_file_server_that_does_not_answer_is_no_change() {
-        assert!(is_change(&io::Error::other(ReadError::Changed("truncated"))));
-        assert!(!is_change(&io::Error::other(ReadError::Io(io::ErrorKind::TimedOut.into()))));
-        assert!(!is_change(&io::ErrorKind::TimedOut.into()));
+        let truncated = io::Error::other(ReadError::Changed(Change::Truncated));
+        assert_eq!(change_of(&truncated), Some(Change::Truncated));
+        let late = io::Error::other(ReadError::Io(io::ErrorKind::TimedOut.into()));
+        assert_eq!(change_of(&late), None);
+        assert_eq!(change_of(&io::ErrorKind::TimedOut.into()), None);
     }
 }

@@ -1,9 +1,31 @@
 //! Which pages of a file the kernel holds. It may evict a page whenever it likes, also right after it was filled
 //! and with much free memory: some machines page out what nobody has used for a while (DAMON).
 
+use memmap2::Mmap;
 use nix::unistd::{SysconfVar, sysconf};
 use std::fs::File;
 use std::os::fd::AsRawFd;
+use std::path::Path;
+
+/// A file that the kernel does not forget, whoever drops caches meanwhile.
+pub(crate) struct Held {
+    /// Keeps the name and the attributes.
+    _file: File,
+    /// Keeps the pages, which are locked.
+    _pages: Mmap,
+}
+
+impl Held {
+    /// Reads all of a file.
+    #[track_caller]
+    pub(crate) fn new(path: &Path) -> Self {
+        let file = File::open(path).expect("open it");
+        // SAFETY: nothing is read through the mapping.
+        let pages = unsafe { Mmap::map(&file) }.expect("map it");
+        pages.lock().expect("lock its pages");
+        Self { _file: file, _pages: pages }
+    }
+}
 
 /// The same number on every architecture; the libc crate does not know it yet.
 const SYS_CACHESTAT: libc::c_long = 451;
