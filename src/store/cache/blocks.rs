@@ -1,7 +1,7 @@
 //! Which blocks of an entry this process knows to be present, and which ones it is fetching. Imports nothing of ours.
 
 use std::collections::HashSet;
-use std::ops::RangeInclusive;
+use std::ops::{Range, RangeInclusive};
 use std::time::Duration;
 use sync::{AtomicU64, Condvar, Mutex, MutexGuard, Ordering};
 
@@ -102,6 +102,16 @@ impl Blocks {
         } else {
             Turn::Taken
         }
+    }
+
+    /// Takes the turns to fetch all of these blocks, if none of them is present or taken.
+    pub(super) fn take_run(&self, blocks: Range<u64>) -> bool {
+        let mut taken = self.lock();
+        if blocks.clone().any(|block| self.has(block) || taken.contains(&block)) {
+            return false;
+        }
+        taken.extend(blocks);
+        true
     }
 
     /// Whether a thread has a turn with a block.

@@ -1,7 +1,7 @@
 //! One version of one object in the cache, open. Imports `fetching`, `map` and `state`.
 
 use super::blocks::Turn;
-use super::fetching::{Claim, lock};
+use super::fetching::{Claim, lock, lock_run};
 use super::map::{Record, record_range};
 use super::state::State;
 use crate::io::File;
@@ -63,6 +63,13 @@ impl Entry {
             Turn::Taken => Claim::Elsewhere,
             Turn::Mine => lock(&self.state, block),
         }
+    }
+
+    /// Claims blocks that lie side by side, all or none of them: of several daemons that want them at once, one gets them
+    /// all and fetches them with one request. `None` if one of them is not to be had. Never waits.
+    #[must_use]
+    pub fn claim_run(&self, blocks: Range<u64>) -> Option<Vec<Claim>> {
+        self.state.blocks.take_run(blocks.clone()).then(|| lock_run(&self.state, blocks))?
     }
 
     /// Waits until nobody fetches a block any more, but no longer than `timeout`. Tells whether it is present. This blocks

@@ -47,6 +47,18 @@ impl Held {
         block_range(self.block, self.state.length_bytes)
     }
 
+    /// What is to be done with the block, which may have been published between the look and the lock.
+    fn claim(self) -> Claim {
+        match self.state.record(&self.writing.map, self.block) {
+            Record::Present(_) => {
+                self.state.blocks.set(self.block);
+                Claim::Present
+            }
+            Record::Unchecked(crc) => Claim::Unchecked(Unchecked { held: self, crc }),
+            Record::Absent => self.fetch(),
+        }
+    }
+
     /// Goes on with a block that has to be fetched.
     fn fetch(self) -> Claim {
         let range = self.range();
@@ -58,36 +70,56 @@ impl Held {
     }
 }
 
-/// Ends the turn of this process, unless the block was locked.
-struct Turn<'a>(Option<&'a Arc<State>>, u64);
+/// Ends the turns of this process that led to no lock.
+struct Turns<'a>(&'a State, Range<u64>);
 
-impl Drop for Turn<'_> {
+impl Drop for Turns<'_> {
     fn drop(&mut self) {
-        if let Some(state) = self.0 {
-            state.blocks.end(self.1);
-        }
+        self.1.clone().for_each(|block| self.0.blocks.end(block));
     }
 }
 
 /// Goes on with a block whose turn this process has: looks whether another one has fetched it or fetches it.
 pub(super) fn lock(state: &Arc<State>, block: u64) -> Claim {
-    let mut turn = Turn(Some(state), block);
+    let turn = Turns(state, block..block + 1);
     if state.look(block..=block) {
         return Claim::Present;
     }
-    if state.is_gone() {
-        return Claim::NoRoom;
+    match lock_all(state, turn) {
+        Ok(mut held) => held.pop().map_or(Claim::Elsewhere, Held::claim),
+        Err(claim) => claim,
     }
+}
+
+/// Goes on with blocks that lie side by side and whose turns this process has, in one step: `None` if another daemon has
+/// one of them.
+pub(super) fn lock_run(state: &Arc<State>, blocks: Range<u64>) -> Option<Vec<Claim>> {
+    let held = lock_all(state, Turns(state, blocks)).ok()?;
+    Some(held.into_iter().map(Held::claim).collect())
+}
+
+/// Locks blocks for this process. An error is what becomes of all of them.
+fn lock_all(state: &Arc<State>, mut turns: Turns<'_>) -> Result<Vec<Held>, Claim> {
+    if state.is_gone() {
+        return Err(Claim::NoRoom);
+    }
+    let blocks = turns.1.clone();
+    let records = record_range(blocks.start).start..record_range(blocks.end).start;
     let opened = state.open_for_writing();
     let locked = opened.and_then(|writing| {
-        let is_mine = system::try_lock_range(&writing.map, &record_range(block))?;
+        let is_mine = system::try_lock_range(&writing.map, &records)?;
         Ok(is_mine.then_some(writing))
     });
-    let writing = match locked {
-        Ok(Some(writing)) => writing,
+    match locked {
+        Ok(Some(writing)) => {
+            turns.1 = 0..0;
+            let held =
+                |block| Held { state: Arc::clone(state), writing: Arc::clone(&writing), block };
+            Ok(blocks.map(held).collect())
+        }
         Ok(None) => {
             state.counters.joined.fetch_add(1, Relaxed);
-            return Claim::Elsewhere;
+            Err(Claim::Elsewhere)
         }
         Err(error) => {
             // Somebody has deleted the files: what is open can still be read.
@@ -95,19 +127,8 @@ pub(super) fn lock(state: &Arc<State>, block: u64) -> Claim {
                 io::ErrorKind::NotFound => state.is_gone.store(true, Relaxed),
                 _ => state.room.refuse(&error),
             }
-            return Claim::NoRoom;
+            Err(Claim::NoRoom)
         }
-    };
-    turn.0 = None;
-    let held = Held { state: Arc::clone(state), writing, block };
-    // It may have been published between the look and the lock.
-    match state.record(&held.writing.map, block) {
-        Record::Present(_) => {
-            state.blocks.set(block);
-            Claim::Present
-        }
-        Record::Unchecked(crc) => Claim::Unchecked(Unchecked { held, crc }),
-        Record::Absent => held.fetch(),
     }
 }
 

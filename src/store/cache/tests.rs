@@ -96,6 +96,24 @@ fn a_block_is_present_once_it_is_published_and_for_other_daemons_too() {
 }
 
 #[test]
+fn one_daemon_gets_all_blocks_of_a_run_or_none() {
+    let directory = place();
+    let (one, other) = (daemon(&directory), daemon(&directory));
+    let object = object("s3://bucket/key", "\"1\"", LENGTH);
+    let (mine, theirs) = (one.entry(&object, "").unwrap(), other.entry(&object, "").unwrap());
+    let claims = mine.claim_run(1..4).unwrap();
+    assert!(claims.len() == 3 && claims.iter().all(|claim| matches!(claim, Claim::Fetch(_))));
+    assert!(theirs.claim_run(0..2).is_none() && mine.claim_run(0..2).is_none());
+    assert!((1..4).all(|block| matches!(theirs.claim(block), Claim::Elsewhere)));
+    let Claim::Fetch(_first) = theirs.claim(0) else {
+        panic!("a run that is refused holds blocks")
+    };
+    drop(claims);
+    assert!(mine.claim_run(0..4).is_none() && theirs.claim_run(1..4).is_some());
+    assert!(mine.claim_run(1..4).is_some(), "what was dropped is held");
+}
+
+#[test]
 fn a_waiter_is_let_go_when_the_block_is_published_by_another_daemon() {
     let directory = place();
     let (one, other) = (daemon(&directory), daemon(&directory));

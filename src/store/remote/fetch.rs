@@ -205,24 +205,33 @@ impl Fetcher {
         }
     }
 
-    /// Claims the blocks that nobody fetches. If another daemon has the first of them, it has the others too.
+    /// Claims the blocks that nobody fetches: all in one step where that can be done, so that another daemon which wants
+    /// them gets none between them. If another daemon has the first of them, it has the others too.
     fn claim_all(
         &self,
         flights: &Flights,
         entry: &Arc<Entry>,
-        blocks: impl Iterator<Item = u64>,
+        blocks: Range<u64>,
         claimed: &mut Vec<Fetching>,
     ) {
-        for block in blocks {
+        let is_wanted = |&block: &u64| {
             let range = self.block_range(block);
-            if flights.keeps(&range) || entry.is_present(&range) {
-                continue;
-            }
-            match entry.claim(block) {
-                Claim::Fetch(fetching) => claimed.push(fetching),
-                Claim::Elsewhere if claimed.is_empty() => return,
-                Claim::NoRoom => return,
-                _ => {}
+            !flights.keeps(&range) && !entry.is_present(&range)
+        };
+        let wanted: Vec<u64> = blocks.filter(is_wanted).collect();
+        for run in wanted.chunk_by(|block, next| block + 1 == *next) {
+            let (first, last) = (run[0], run[run.len() - 1]);
+            let claims: Box<dyn Iterator<Item = Claim>> = match entry.claim_run(first..last + 1) {
+                Some(claims) => Box::new(claims.into_iter()),
+                None => Box::new(run.iter().map(|&block| entry.claim(block))),
+            };
+            for claim in claims {
+                match claim {
+                    Claim::Fetch(fetching) => claimed.push(fetching),
+                    Claim::Elsewhere if claimed.is_empty() => return,
+                    Claim::NoRoom => return,
+                    _ => {}
+                }
             }
         }
     }

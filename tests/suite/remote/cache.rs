@@ -201,11 +201,15 @@ fn daemons_of_one_node_fetch_each_block_once() {
                 }
             });
             let (summary, blocks) = (remote.store.summary(), length.div_ceil(BLOCK));
-            (summary.gets, summary.sent_bytes, length, blocks)
+            let ranges: Vec<_> = remote.store.gets().into_iter().map(|get| get.range).collect();
+            (summary.gets, summary.sent_bytes, length, blocks, ranges)
         };
         let (one, ..) = gets(1);
-        let (four, sent, length, blocks) = gets(4);
-        assert!(four <= one + one.div_ceil(50), "{four} GETs of four daemons, {one} of one");
+        let (four, sent, length, blocks, ranges) = gets(4);
+        assert!(
+            four <= one + one.div_ceil(50),
+            "{four} GETs of four daemons, {one} of one: {ranges:?}"
+        );
         assert!(sent <= length + length / 50, "{sent} bytes of {length} in {blocks} blocks");
     });
 }

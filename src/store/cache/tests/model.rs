@@ -3,6 +3,7 @@
 use super::*;
 use proptest::prelude::*;
 use std::collections::HashMap;
+use std::ops::Range;
 
 const BLOCKS: u64 = 5;
 const DAEMONS: usize = 3;
@@ -12,6 +13,10 @@ enum Act {
     Claim {
         daemon: usize,
         block: u64,
+    },
+    ClaimRun {
+        daemon: usize,
+        blocks: Range<u64>,
     },
     Publish {
         daemon: usize,
@@ -37,6 +42,9 @@ fn acts() -> impl Strategy<Value = Act> {
     let block = || (0..DAEMONS, 0..BLOCKS);
     prop_oneof![
         6 => block().prop_map(|(daemon, block)| Act::Claim { daemon, block }),
+        3 => (block(), 1..=BLOCKS).prop_map(|((daemon, first), count)| {
+            Act::ClaimRun { daemon, blocks: first..(first + count).min(BLOCKS) }
+        }),
         4 => block().prop_map(|(daemon, block)| Act::Publish { daemon, block }),
         2 => block().prop_map(|(daemon, block)| Act::GiveUp { daemon, block }),
         1 => block().prop_map(|(daemon, block)| Act::Invalidate { daemon, block }),
@@ -72,7 +80,11 @@ impl World {
 
     fn act(&mut self, act: &Act) {
         match *act {
-            Act::Claim { daemon, block } => self.claim(daemon, block),
+            Act::Claim { daemon, block } => {
+                let claim = self.daemons[daemon].entry.claim(block);
+                self.claimed(daemon, block, claim);
+            }
+            Act::ClaimRun { daemon, ref blocks } => self.claim_run(daemon, blocks.clone()),
             Act::Publish { daemon, block } => {
                 let Some(mut fetching) = self.daemons[daemon].fetching.remove(&block) else {
                     return;
@@ -105,10 +117,26 @@ impl World {
         }
     }
 
-    fn claim(&mut self, daemon: usize, block: u64) {
-        let is_fetched = self.daemons.iter().any(|daemon| daemon.fetching.contains_key(&block));
+    fn claim_run(&mut self, daemon: usize, blocks: Range<u64>) {
+        let Some(claims) = self.daemons[daemon].entry.claim_run(blocks.clone()) else {
+            let is_had = |block| self.is_fetched(block) || self.seen[daemon].contains_key(&block);
+            assert!(blocks.into_iter().any(is_had), "nobody has one of them");
+            return;
+        };
+        assert_eq!(claims.len() as u64, blocks.end - blocks.start);
+        for (block, claim) in blocks.zip(claims) {
+            self.claimed(daemon, block, claim);
+        }
+    }
+
+    fn is_fetched(&self, block: u64) -> bool {
+        self.daemons.iter().any(|daemon| daemon.fetching.contains_key(&block))
+    }
+
+    fn claimed(&mut self, daemon: usize, block: u64, claim: Claim) {
+        let is_fetched = self.is_fetched(block);
         let is_seen = self.seen[daemon].contains_key(&block);
-        match self.daemons[daemon].entry.claim(block) {
+        match claim {
             Claim::Present => {
                 assert!(self.whole.get(&block) == Some(&true) || is_seen);
                 self.seen[daemon].insert(block, ());
