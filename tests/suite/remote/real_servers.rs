@@ -155,6 +155,40 @@ fn a_bucket_that_keeps_versions_gives_the_one_that_was_mounted() {
     });
 }
 
+fn gcs(server: &Server) -> Remote<'_> {
+    let environment = server.environment("STORAGE_");
+    let (key, url) = ("data/d/data.ffr", "gs://data/d/data.ffr".to_owned());
+    Remote { server, key, url, environment }
+}
+
+#[test]
+fn a_container_in_google_cloud_storage_gives_every_byte() {
+    let Some(server) = Server::start("gcs") else { return };
+    gcs(&server).gives_every_byte();
+}
+
+#[test]
+fn a_container_that_is_replaced_in_google_cloud_storage_is_never_mixed() {
+    let Some(server) = Server::start("gcs") else { return };
+    gcs(&server).never_mixes_versions();
+}
+
+#[test]
+fn a_prefix_in_google_cloud_storage_is_listed() {
+    let Some(server) = Server::start("gcs") else { return };
+    let samples = equal_samples(1);
+    for shard in 0..3 {
+        let part = &samples[shard * 20..shard * 20 + 20];
+        server.put(&format!("data/shards/part-{shard}+é.ffr"), part);
+    }
+    let url = "gs://data/shards/".to_owned();
+    let environment = server.environment("STORAGE_");
+    let mount = Remote { server: &server, key: "", url, environment }
+        .mount(Transport::DevFuse, &["cache=none"]);
+    assert_eq!(mount.list("").len(), 60);
+    assert!((0..60).all(|number| mount.read(name(number)).unwrap() == samples[number]));
+}
+
 fn azure(server: &Server) -> Remote<'_> {
     let environment = server.environment("AZURE_");
     let (key, url) = ("data/d/data.ffr", "az://data/d/data.ffr".to_owned());
