@@ -3,13 +3,10 @@
 use super::credentials::{Credentials, missing};
 use super::environment::Environment;
 use super::listing::{self, Page};
-use super::s3::{KEY, VALUE, value};
-use super::web::{
-    Connector, Web, checked_body, credential_retry, described, malformed, range_header,
-};
-use crate::store::remote::{Body, Client, ErrorKind, Location, Object, RemoteOptions, StoreError};
-use futures_util::future::BoxFuture;
-use futures_util::stream::BoxStream;
+use super::request::{KEY, VALUE, range_header, value};
+use super::web::{Connector, Web, checked_body, credential_retry, described, malformed};
+use super::web_store::WebStore;
+use crate::store::remote::{Body, ErrorKind, Location, Object, RemoteOptions, StoreError};
 use object_store::azure::{AzureAuthorizer, AzureCredential, MicrosoftAzureBuilder};
 use object_store::client::{HttpRequest, HttpRequestBody};
 use percent_encoding::utf8_percent_encode;
@@ -108,7 +105,9 @@ impl Azure {
             false => Err(refused("the server sends us elsewhere: is the endpoint right?".into())),
         }
     }
+}
 
+impl WebStore for Azure {
     async fn look_up(&self, location: &Location) -> Result<Object, StoreError> {
         let asked = (Method::HEAD, HeaderMap::new());
         let answer = self.send(location, (&location.key, ""), asked).await?;
@@ -214,23 +213,5 @@ fn check_credential(location: &Location, credential: &AzureCredential) -> Result
             Err(StoreError::new(location.to_string(), ErrorKind::Denied, why))
         }
         _ => Ok(()),
-    }
-}
-
-impl Client for Azure {
-    fn head<'a>(&'a self, location: &'a Location) -> BoxFuture<'a, Result<Object, StoreError>> {
-        Box::pin(self.look_up(location))
-    }
-
-    fn get<'a>(
-        &'a self,
-        object: &'a Object,
-        range: Range<u64>,
-    ) -> BoxFuture<'a, Result<Body, StoreError>> {
-        Box::pin(self.read(object, range))
-    }
-
-    fn list<'a>(&'a self, prefix: &'a Location) -> BoxStream<'a, Result<Object, StoreError>> {
-        listing::pages(move |token| Box::pin(self.page(prefix, token)))
     }
 }

@@ -4,11 +4,10 @@ use super::answer::header;
 use super::credentials::{Credentials, missing};
 use super::environment::Environment;
 use super::listing::{self, Page};
-use super::s3::{KEY, VALUE, headers_of, value};
-use super::web::{Connector, Web, checked_body, credential_retry, described, range_header};
-use crate::store::remote::{Body, Client, ErrorKind, Location, Object, RemoteOptions, StoreError};
-use futures_util::future::BoxFuture;
-use futures_util::stream::BoxStream;
+use super::request::{KEY, VALUE, headers_of, range_header, s3_list_query, value};
+use super::web::{Connector, Web, checked_body, credential_retry, described};
+use super::web_store::WebStore;
+use crate::store::remote::{Body, ErrorKind, Location, Object, RemoteOptions, StoreError};
 use object_store::gcp::{GcpCredential, GoogleCloudStorageBuilder};
 use percent_encoding::utf8_percent_encode;
 use reqwest::header::{ACCEPT_ENCODING, AUTHORIZATION, RANGE};
@@ -88,7 +87,9 @@ impl Gcs {
             }
         }
     }
+}
 
+impl WebStore for Gcs {
     async fn look_up(&self, location: &Location) -> Result<Object, StoreError> {
         let answer = match self.send(location, "", (Method::HEAD, None)).await {
             // An answer to HEAD has no body that says why.
@@ -124,10 +125,7 @@ impl Gcs {
 
     async fn page(&self, prefix: &Location, token: Option<String>) -> Result<Page, StoreError> {
         let bucket = Location { key: String::new(), ..prefix.clone() };
-        let mut query = format!("?list-type=2&prefix={}", utf8_percent_encode(&prefix.key, VALUE));
-        if let Some(token) = token {
-            query += &format!("&continuation-token={}", utf8_percent_encode(&token, VALUE));
-        }
+        let query = s3_list_query(prefix, token);
         let answer = self.send(&bucket, &query, (Method::GET, None)).await;
         let answer = answer.map_err(|e| StoreError { url: prefix.to_string(), ..e })?;
         let mut page =
@@ -181,22 +179,4 @@ fn credentials(
     let store = builder.with_http_connector(Connector::new(options)?).build();
     let store = store.map_err(|e| missing(location, ADVICE, &e))?;
     Ok(Credentials::new(Arc::clone(store.credentials()), ADVICE))
-}
-
-impl Client for Gcs {
-    fn head<'a>(&'a self, location: &'a Location) -> BoxFuture<'a, Result<Object, StoreError>> {
-        Box::pin(self.look_up(location))
-    }
-
-    fn get<'a>(
-        &'a self,
-        object: &'a Object,
-        range: Range<u64>,
-    ) -> BoxFuture<'a, Result<Body, StoreError>> {
-        Box::pin(self.read(object, range))
-    }
-
-    fn list<'a>(&'a self, prefix: &'a Location) -> BoxStream<'a, Result<Object, StoreError>> {
-        listing::pages(move |token| Box::pin(self.page(prefix, token)))
-    }
 }

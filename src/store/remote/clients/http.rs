@@ -3,12 +3,12 @@
 use super::answer::{self, ContentRange};
 use super::environment::Environment;
 use super::http_secrets::Secrets;
+use super::listing::Page;
 use super::redirect::{Ask, Redirects};
-use super::s3::headers_of;
-use super::web::{Refused, Web, checked_body, malformed, object_of, range_header};
-use crate::store::remote::{Body, Client, ErrorKind, Location, Object, RemoteOptions, StoreError};
-use futures_util::future::BoxFuture;
-use futures_util::stream::{self, BoxStream, StreamExt};
+use super::request::{headers_of, range_header};
+use super::web::{Refused, Web, checked_body, malformed, object_of};
+use super::web_store::WebStore;
+use crate::store::remote::{Body, ErrorKind, Location, Object, RemoteOptions, StoreError};
 use reqwest::header::{ACCEPT_ENCODING, CONTENT_LENGTH, IF_MATCH, RANGE};
 use reqwest::{Response, StatusCode, Url};
 use std::ops::Range;
@@ -38,7 +38,9 @@ impl Http {
         let headers = headers_of(location, &pairs)?;
         Ok(Ask { location, url, headers, secrets: self.secrets.headers(location)? })
     }
+}
 
+impl WebStore for Http {
     /// HEAD would not say whether the server knows ranges, and a signed URL is signed for GET: so the first byte.
     async fn look_up(&self, location: &Location) -> Result<Object, StoreError> {
         match self.servers.get(&self.ask(location, &(0..1))?).await {
@@ -64,6 +66,11 @@ impl Http {
         let answer = self.servers.get(&ask).await.map_err(|refused| refused.error)?;
         checked_body(object, &range, answer)
     }
+
+    async fn page(&self, prefix: &Location, _: Option<String>) -> Result<Page, StoreError> {
+        let why = "HTTP servers do not list what they have: name each file, or use braces";
+        Err(StoreError::new(prefix.to_string(), ErrorKind::Refused, why))
+    }
 }
 
 fn first_byte(location: &Location, answer: &Response) -> Result<Object, StoreError> {
@@ -84,24 +91,4 @@ fn first_byte(location: &Location, answer: &Response) -> Result<Object, StoreErr
         return Err(malformed(location, "the server gives neither ETag nor Last-Modified"));
     }
     Ok(object)
-}
-
-impl Client for Http {
-    fn head<'a>(&'a self, location: &'a Location) -> BoxFuture<'a, Result<Object, StoreError>> {
-        Box::pin(self.look_up(location))
-    }
-
-    fn get<'a>(
-        &'a self,
-        object: &'a Object,
-        range: Range<u64>,
-    ) -> BoxFuture<'a, Result<Body, StoreError>> {
-        Box::pin(self.read(object, range))
-    }
-
-    fn list<'a>(&'a self, prefix: &'a Location) -> BoxStream<'a, Result<Object, StoreError>> {
-        let why = "HTTP servers do not list what they have: name each file, or use braces";
-        let error = StoreError::new(prefix.to_string(), ErrorKind::Refused, why);
-        stream::iter([Err(error)]).boxed()
-    }
 }

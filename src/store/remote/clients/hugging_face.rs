@@ -5,11 +5,10 @@ use super::answer::{self, header};
 use super::environment::{Environment, Watched};
 use super::listing::{self, Page};
 use super::redirect::{self, Ask, Redirects};
-use super::s3::{KEY, VALUE, headers_of, value};
-use super::web::{Web, checked_body, described, malformed, object_of, range_header};
-use crate::store::remote::{Body, Client, ErrorKind, Location, Object, RemoteOptions, StoreError};
-use futures_util::future::BoxFuture;
-use futures_util::stream::BoxStream;
+use super::request::{KEY, VALUE, headers_of, range_header, value};
+use super::web::{Web, checked_body, described, malformed, object_of};
+use super::web_store::WebStore;
+use crate::store::remote::{Body, ErrorKind, Location, Object, RemoteOptions, StoreError};
 use percent_encoding::{percent_decode_str, utf8_percent_encode};
 use reqwest::header::{ACCEPT_ENCODING, AUTHORIZATION, HeaderMap, LINK, RANGE};
 use reqwest::{Method, Request, Response, Url};
@@ -118,6 +117,17 @@ impl HuggingFace {
         })
     }
 
+    async fn json(&self, prefix: &Location, url: &str) -> Result<(HeaderMap, Value), StoreError> {
+        let answer = self.send(prefix, Method::GET, parse(prefix, url)?).await?;
+        let headers = answer.headers().clone();
+        let text = Web::text(prefix, answer, listing::PAGE_BYTES).await?;
+        let json =
+            serde_json::from_str(&text).map_err(|_| malformed(prefix, "the Hub gives no JSON"))?;
+        Ok((headers, json))
+    }
+}
+
+impl WebStore for HuggingFace {
     async fn look_up(&self, location: &Location) -> Result<Object, StoreError> {
         let mut url = self.url(location, &self.revision)?;
         for _ in 0..MOST_RENAMES {
@@ -189,15 +199,6 @@ impl HuggingFace {
         let objects = entries.iter().filter_map(|entry| listed(prefix, commit, entry)).collect();
         Ok(Page { objects, next: header(&headers, LINK.as_str()).and_then(next_link) })
     }
-
-    async fn json(&self, prefix: &Location, url: &str) -> Result<(HeaderMap, Value), StoreError> {
-        let answer = self.send(prefix, Method::GET, parse(prefix, url)?).await?;
-        let headers = answer.headers().clone();
-        let text = Web::text(prefix, answer, listing::PAGE_BYTES).await?;
-        let json =
-            serde_json::from_str(&text).map_err(|_| malformed(prefix, "the Hub gives no JSON"))?;
-        Ok((headers, json))
-    }
 }
 
 fn parse(location: &Location, url: &str) -> Result<Url, StoreError> {
@@ -226,22 +227,4 @@ fn listed(prefix: &Location, commit: &str, entry: &Value) -> Option<Object> {
         version_id: Some(commit.to_owned()),
         etag: text(lfs, "oid").and_then(|oid| answer::quoted(&oid)),
     })
-}
-
-impl Client for HuggingFace {
-    fn head<'a>(&'a self, location: &'a Location) -> BoxFuture<'a, Result<Object, StoreError>> {
-        Box::pin(self.look_up(location))
-    }
-
-    fn get<'a>(
-        &'a self,
-        object: &'a Object,
-        range: Range<u64>,
-    ) -> BoxFuture<'a, Result<Body, StoreError>> {
-        Box::pin(self.read(object, range))
-    }
-
-    fn list<'a>(&'a self, prefix: &'a Location) -> BoxStream<'a, Result<Object, StoreError>> {
-        listing::pages(move |token| Box::pin(self.page(prefix, token)))
-    }
 }

@@ -13,10 +13,12 @@ mod hugging_face;
 mod listing;
 mod profile;
 mod redirect;
+mod request;
 mod s3;
 #[cfg(test)]
 mod tests;
 mod web;
+mod web_store;
 
 pub(super) use azure::Azure;
 pub(super) use environment::Environment;

@@ -4,24 +4,18 @@ use super::answer::header;
 use super::aws::{self, Settings};
 use super::environment::Environment;
 use super::listing::{self, Page};
-use super::web::{Web, checked_body, described, malformed, range_header};
-use crate::store::remote::{Body, Client, ErrorKind, Location, Object, RemoteOptions, StoreError};
-use futures_util::future::BoxFuture;
-use futures_util::stream::BoxStream;
+use super::request::{KEY, VALUE, headers_of, range_header, s3_list_query, value};
+use super::web::{Web, checked_body, described, malformed};
+use super::web_store::WebStore;
+use crate::store::remote::{Body, ErrorKind, Location, Object, RemoteOptions, StoreError};
 use object_store::aws::{AwsAuthorizer, AwsCredential};
 use object_store::client::{HttpRequest, HttpRequestBody};
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use percent_encoding::utf8_percent_encode;
 use reqwest::header::{HeaderMap, HeaderValue, IF_MATCH, RANGE};
 use reqwest::{Method, Request, Response, Url};
 use std::ops::Range;
 use std::sync::RwLock;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-
-/// What is encoded in a key, as the signature demands.
-pub(super) const KEY: &AsciiSet =
-    &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'/');
-/// The same in a query.
-pub(super) const VALUE: &AsciiSet = &KEY.add(b'/');
 
 /// A bucket.
 pub(in crate::store::remote) struct S3 {
@@ -128,7 +122,9 @@ impl S3 {
             StoreError::new(location.to_string(), ErrorKind::Refused, why)
         }))
     }
+}
 
+impl WebStore for S3 {
     async fn look_up(&self, location: &Location) -> Result<Object, StoreError> {
         let none = HeaderMap::new();
         let answer = match self.send(location, "", (Method::HEAD, &none)).await {
@@ -178,11 +174,7 @@ impl S3 {
 
     async fn page(&self, prefix: &Location, token: Option<String>) -> Result<Page, StoreError> {
         let bucket = Location { key: String::new(), ..prefix.clone() };
-        let mut query = String::from("?");
-        if let Some(token) = token {
-            query += &format!("continuation-token={}&", utf8_percent_encode(&token, VALUE));
-        }
-        query += &format!("list-type=2&prefix={}", utf8_percent_encode(&prefix.key, VALUE));
+        let query = s3_list_query(prefix, token);
         let answer = self.send(&bucket, &query, (Method::GET, &HeaderMap::new())).await;
         let answer = answer.map_err(|e| StoreError { url: prefix.to_string(), ..e })?;
         let xml = Web::text(prefix, answer, listing::PAGE_BYTES).await?;
@@ -198,35 +190,4 @@ fn check_credential(location: &Location, credential: &AwsCredential) -> Result<(
     }
     let why = "the AWS credentials have characters that cannot be part of credentials";
     Err(StoreError::new(location.to_string(), ErrorKind::Denied, why))
-}
-
-/// A value of a header.
-pub(super) fn value(location: &Location, text: &str) -> Result<HeaderValue, StoreError> {
-    HeaderValue::from_str(text).map_err(|_| malformed(location, "the store's words cannot be sent"))
-}
-
-/// Headers of a request.
-pub(super) fn headers_of(
-    location: &Location,
-    pairs: &[(reqwest::header::HeaderName, &str)],
-) -> Result<HeaderMap, StoreError> {
-    pairs.iter().map(|(name, text)| Ok((name.clone(), value(location, text)?))).collect()
-}
-
-impl Client for S3 {
-    fn head<'a>(&'a self, location: &'a Location) -> BoxFuture<'a, Result<Object, StoreError>> {
-        Box::pin(self.look_up(location))
-    }
-
-    fn get<'a>(
-        &'a self,
-        object: &'a Object,
-        range: Range<u64>,
-    ) -> BoxFuture<'a, Result<Body, StoreError>> {
-        Box::pin(self.read(object, range))
-    }
-
-    fn list<'a>(&'a self, prefix: &'a Location) -> BoxStream<'a, Result<Object, StoreError>> {
-        listing::pages(move |token| Box::pin(self.page(prefix, token)))
-    }
 }

@@ -288,11 +288,6 @@ pub(super) fn object_of(location: &Location, headers: &HeaderMap, length_bytes: 
     }
 }
 
-/// What the `Range` header says.
-pub(super) fn range_header(range: &Range<u64>) -> String {
-    format!("bytes={}-{}", range.start, range.end.saturating_sub(1))
-}
-
 /// The body of an answer that is this range of this version of the object, and nothing else.
 pub(super) fn checked_body(
     object: &Object,

@@ -1,0 +1,48 @@
+//! What a store behind HTTP must do to be a client: three requests. Imports lists of objects.
+
+use super::listing::{self, Page};
+use crate::store::remote::{Body, Client, Location, Object, StoreError};
+use futures_util::future::BoxFuture;
+use futures_util::stream::BoxStream;
+use std::ops::Range;
+
+/// A store that lists its objects in pages. The methods and their duties are those of [`Client`].
+pub(super) trait WebStore: Send + Sync {
+    /// As [`Client::head`].
+    fn look_up(
+        &self,
+        location: &Location,
+    ) -> impl Future<Output = Result<Object, StoreError>> + Send;
+
+    /// As [`Client::get`].
+    fn read(
+        &self,
+        object: &Object,
+        range: Range<u64>,
+    ) -> impl Future<Output = Result<Body, StoreError>> + Send;
+
+    /// A page of [`Client::list`]: the first, or the one that `token` of the page before it asks for.
+    fn page(
+        &self,
+        prefix: &Location,
+        token: Option<String>,
+    ) -> impl Future<Output = Result<Page, StoreError>> + Send;
+}
+
+impl<S: WebStore> Client for S {
+    fn head<'a>(&'a self, location: &'a Location) -> BoxFuture<'a, Result<Object, StoreError>> {
+        Box::pin(self.look_up(location))
+    }
+
+    fn get<'a>(
+        &'a self,
+        object: &'a Object,
+        range: Range<u64>,
+    ) -> BoxFuture<'a, Result<Body, StoreError>> {
+        Box::pin(self.read(object, range))
+    }
+
+    fn list<'a>(&'a self, prefix: &'a Location) -> BoxStream<'a, Result<Object, StoreError>> {
+        listing::pages(move |token| Box::pin(self.page(prefix, token)))
+    }
+}
