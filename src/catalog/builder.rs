@@ -4,9 +4,10 @@ use super::column::Column;
 use super::numbered::MAX_NAME_BYTES;
 use super::slots::Slots;
 use super::tree::{DIRECTORY_BIT, DirectoryRow, LENGTH_SHIFT, OFFSET_MASK, Tree};
-use super::{Duplicates, NameError, Node, ROOT, Renamed, names};
+use super::{Duplicates, NameError, Node, ROOT, Renamed, count_files, names};
 use crate::format::{self, Attributes, Directory, Entry, Member};
 use std::collections::{HashMap, HashSet};
+use std::ops::Range;
 
 /// What a file is called whose stored name is empty.
 const NAMELESS: &[u8] = b"%";
@@ -23,6 +24,9 @@ pub struct TreeBuilder {
     attributes: HashMap<u32, Attributes>,
     renamed: Renamed,
     duplicates: Option<Duplicates>,
+    shows_all: bool,
+    /// Samples of containers in which a later member takes the place of an earlier one, in order.
+    replacing: Vec<Range<u64>>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -73,6 +77,13 @@ impl TreeBuilder {
         let mut pending = vec![(directory, top)];
         while let Some((directory, parent)) = pending.pop() {
             for (name, entry) in &directory.entries {
+                if !self.shows_all && names::is_left_by_system(name) {
+                    self.renamed.left_out += match entry {
+                        Entry::File(_) => 1,
+                        Entry::Directory(inner) => count_files(inner),
+                    };
+                    continue;
+                }
                 check_name(name).map_err(|why| {
                     NameError::Illegal(String::from_utf8_lossy(name).into_owned(), why)
                 })?;
@@ -99,27 +110,26 @@ impl TreeBuilder {
         member: &Member,
         first_sample: u64,
     ) -> Result<(), NameError> {
-        if names::is_changed(member.path) {
-            self.renamed.escaped += 1;
-            self.renamed.example(|| {
-                let shown: Vec<_> = names::parts(member.path)
-                    .map(|part| String::from_utf8_lossy(&part).into_owned())
-                    .collect();
-                let stored = String::from_utf8_lossy(member.path);
-                format!("{stored:?} as {:?}", shown.join("/"))
-            });
-        }
         let mut parent = ROOT as u32;
-        let mut parts = names::parts(above).chain(names::parts(member.path)).peekable();
+        for name in names::parts(above) {
+            parent = self.directory(parent, &name)?;
+        }
+        let mut parts = names::parts(member.path).peekable();
         while let Some(name) = parts.next() {
+            if !self.shows_all && names::is_left_by_system(&name) {
+                self.renamed.left_out += u64::from(matches!(member.node, format::Node::Sample(_)));
+                return Ok(());
+            }
             match member.node {
                 format::Node::Sample(sample) if parts.peek().is_none() => {
+                    self.note_changed(member.path);
                     let sample = first_sample.saturating_add(sample);
                     return self.push(parent, &name, Node::Sample(sample));
                 }
                 _ => parent = self.directory(parent, &name)?,
             }
         }
+        self.note_changed(member.path);
         match member.node {
             format::Node::Directory(attributes) => {
                 self.attributes.insert(parent, attributes);
@@ -131,6 +141,64 @@ impl TreeBuilder {
                 self.push(parent, NAMELESS, Node::Sample(sample))
             }
         }
+    }
+
+    /// Counts a path that is shown as another one.
+    fn note_changed(&mut self, stored: &[u8]) {
+        if !names::is_changed(stored) {
+            return;
+        }
+        self.renamed.escaped += 1;
+        self.renamed.example(|| {
+            let shown: Vec<_> = names::parts(stored)
+                .map(|part| String::from_utf8_lossy(&part).into_owned())
+                .collect();
+            format!("{:?} as {:?}", String::from_utf8_lossy(stored), shown.join("/"))
+        });
+    }
+
+    /// Adds what another tree shows under `path`; directories on the way are made.
+    ///
+    /// # Errors
+    /// There are too many names.
+    pub fn add_shown(&mut self, path: &[u8], node: Node) -> Result<(), NameError> {
+        let mut parent = ROOT as u32;
+        let mut parts = path.split(|&byte| byte == b'/').peekable();
+        while let Some(name) = parts.next() {
+            match node {
+                Node::Sample(_) if parts.peek().is_none() => self.push(parent, name, node)?,
+                _ => parent = self.directory(parent, name)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Sets what is stored of a directory beside its name, if there is a directory of this path; the root's is
+    /// empty.
+    pub fn set_attributes(&mut self, path: &[u8], attributes: Attributes) {
+        let mut names = path.split(|&byte| byte == b'/').filter(|name| !name.is_empty());
+        let directory = names.try_fold(ROOT as u32, |parent, name| {
+            self.known.get(&(parent, Box::from(name))).copied()
+        });
+        if let Some(directory) = directory {
+            self.attributes.insert(directory, attributes);
+        }
+    }
+
+    /// Takes over what another tree does not show as it is stored.
+    pub fn take_renamed(&mut self, renamed: Renamed) {
+        self.renamed = renamed;
+    }
+
+    /// Shows also what macOS and Windows leave beside people's own files.
+    pub fn show_all(&mut self) {
+        self.shows_all = true;
+    }
+
+    /// Of these samples, all of one container, the last of each name takes the place of the others, if
+    /// duplicates are [`Duplicates::Auto`]. Later calls are for later samples.
+    pub fn replace_within(&mut self, samples: Range<u64>) {
+        self.replacing.push(samples);
     }
 
     fn directory(&mut self, parent: u32, name: &[u8]) -> Result<u32, NameError> {
@@ -236,8 +304,10 @@ impl TreeBuilder {
         };
         let policy = self.duplicates.unwrap_or(Duplicates::Error);
         if policy == Duplicates::Error {
-            let twice = String::from_utf8_lossy(self.name(twice[0].place)).into_owned();
-            return Err(NameError::Duplicate(twice));
+            let sample = |one: &Pending| one.is_file().then_some(u64::from(one.target));
+            let samples = [sample(&twice[0]), sample(&twice[1])];
+            let path = String::from_utf8_lossy(&self.path(&twice[0])).into_owned();
+            return Err(NameError::Duplicate { path, samples });
         }
         let sorted = std::mem::take(&mut self.entries);
         let mut taken: HashSet<(u32, Vec<u8>)> = HashSet::new();
@@ -248,20 +318,28 @@ impl TreeBuilder {
             });
             let (run, behind) = rest.split_at(same);
             rest = behind;
+            if let [only] = run {
+                self.entries.push(*only);
+                continue;
+            }
+            let run = &match policy {
+                Duplicates::Auto => self.without_replaced(run),
+                _ => run.to_vec(),
+            };
             // A directory keeps the name; there is at most one.
-            let is_file = |entry: &Pending| entry.place & DIRECTORY_BIT == 0;
-            let directory = run.iter().position(|entry| !is_file(entry));
+            let directory = run.iter().position(|entry| !entry.is_file());
             // Of the files this one is shown in any case: beside a directory under a number.
             let shown = match policy {
-                Duplicates::Last => run.iter().rposition(is_file),
-                _ => run.iter().position(is_file),
+                Duplicates::Last => run.iter().rposition(Pending::is_file),
+                _ => run.iter().position(Pending::is_file),
             };
             let keeps = directory.or(shown).unwrap_or(0);
             self.entries.push(run[keeps]);
             let mut number = 0;
             for (place, entry) in run.iter().enumerate().filter(|(place, _)| *place != keeps) {
                 let name = self.name(entry.place).to_vec();
-                if policy != Duplicates::Number && Some(place) != shown {
+                let hides = matches!(policy, Duplicates::First | Duplicates::Last);
+                if hides && Some(place) != shown {
                     self.renamed.hidden += 1;
                     continue;
                 }
@@ -270,6 +348,37 @@ impl TreeBuilder {
         }
         self.sort();
         Ok(())
+    }
+
+    /// Entries of one name without those whose place a later member of their container takes.
+    fn without_replaced(&mut self, run: &[Pending]) -> Vec<Pending> {
+        let mut replaced = HashSet::new();
+        let mut left: Vec<Pending> = Vec::new();
+        for entry in run.iter().rev() {
+            let sample = u64::from(entry.target);
+            let place = self.replacing.partition_point(|samples| samples.end <= sample);
+            let is_in = self.replacing.get(place).is_some_and(|samples| samples.contains(&sample));
+            if entry.is_file() && is_in && !replaced.insert(place) {
+                self.renamed.hidden += 1;
+            } else {
+                left.push(*entry);
+            }
+        }
+        left.reverse();
+        left
+    }
+
+    /// The whole path of an entry.
+    fn path(&self, entry: &Pending) -> Vec<u8> {
+        let mut path = self.name(entry.place).to_vec();
+        let mut directory = entry.parent;
+        while directory != ROOT as u32 {
+            let is_it = |one: &&Pending| !one.is_file() && one.target == directory;
+            let Some(above) = self.entries.iter().find(is_it) else { break };
+            path = [self.name(above.place), b"/", &path].concat();
+            directory = above.parent;
+        }
+        path
     }
 
     /// Adds an entry under the next number behind `name` that is free.
@@ -299,6 +408,10 @@ impl TreeBuilder {
 }
 
 impl Pending {
+    fn is_file(&self) -> bool {
+        self.place & DIRECTORY_BIT == 0
+    }
+
     /// Names lie in the arena in the order in which they were added.
     fn arena_order(&self) -> u64 {
         self.place & OFFSET_MASK

@@ -218,9 +218,14 @@ pub enum NameError {
     /// A path that cannot be one below a mount point.
     #[error("{0:?}: {1}")]
     Illegal(String, &'static str),
-    /// Two samples, or a sample and a directory, with one name.
-    #[error("{0:?} is named twice")]
-    Duplicate(String),
+    /// Two samples, or a sample and a directory, with one path.
+    #[error("{path:?} is named twice")]
+    Duplicate {
+        /// The path.
+        path: String,
+        /// The first two that have it; a directory is no sample.
+        samples: [Option<u64>; 2],
+    },
     /// The tree is too large for this program.
     #[error("more than 4294967295 names")]
     TooMany,

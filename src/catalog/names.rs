@@ -19,6 +19,14 @@ pub(super) fn is_changed(path: &[u8]) -> bool {
     path.first() == Some(&b'/') || parts(path).any(|part| matches!(part, Cow::Owned(_)))
 }
 
+/// Whether macOS or Windows made a file or directory of this name, and not the people whose data it lies beside.
+pub(super) fn is_left_by_system(name: &[u8]) -> bool {
+    match name {
+        b"__MACOSX" | b".DS_Store" | b"Thumbs.db" => true,
+        _ => name.len() > 2 && name.starts_with(b"._"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

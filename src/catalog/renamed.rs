@@ -5,8 +5,10 @@ use serde::{Deserialize, Serialize};
 /// What to do with several members of one name. Directories keep theirs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Duplicates {
-    /// The first is `x.jpg`, the others `x (1).jpg`, `x (2).jpg` …
+    /// As programs of the format do it: of the members of one tar the last is shown; all else as with `Number`.
     #[default]
+    Auto,
+    /// The first is `x.jpg`, the others `x (1).jpg`, `x (2).jpg` …
     Number,
     /// The first is shown.
     First,
@@ -25,6 +27,9 @@ pub struct Renamed {
     pub numbered: u64,
     /// Members that another one of the same name hides.
     pub hidden: u64,
+    /// Files that macOS and Windows leave beside people's own.
+    #[serde(default)]
+    pub left_out: u64,
     /// Some of them, as they are shown.
     pub examples: Vec<String>,
 }
@@ -46,26 +51,27 @@ impl Renamed {
             (self.escaped, "escaped: no directory can hold them, or they point out of it"),
             (self.numbered, "numbered: they stand more than once"),
             (self.hidden, "hidden by others of the same name"),
+            (self.left_out, "left out: files that macOS and Windows make (--all shows them)"),
         ];
         let counts = counts.iter().filter(|(count, _)| *count > 0);
         let parts: Vec<_> = counts.map(|(count, what)| format!("{count} {what}")).collect();
         (!parts.is_empty()).then(|| parts.join("; "))
     }
 
-    /// Three counts, and the examples, one a line: they hold no newlines.
+    /// Four counts, and the examples, one a line: they hold no newlines.
     pub(super) fn pack(&self) -> Vec<u8> {
-        let counts = [self.escaped, self.numbered, self.hidden];
+        let counts = [self.escaped, self.numbered, self.hidden, self.left_out];
         let mut out: Vec<u8> = counts.iter().flat_map(|count| count.to_le_bytes()).collect();
         out.extend_from_slice(self.examples.join("\n").as_bytes());
         out
     }
 
     pub(super) fn unpack(bytes: &[u8]) -> Self {
-        let (counts, text) = bytes.split_at(bytes.len().min(24));
+        let (counts, text) = bytes.split_at(bytes.len().min(32));
         let mut counts = counts.as_chunks::<8>().0.iter().map(|count| u64::from_le_bytes(*count));
         let mut next = || counts.next().unwrap_or(0);
-        let (escaped, numbered, hidden) = (next(), next(), next());
+        let (escaped, numbered, hidden, left_out) = (next(), next(), next(), next());
         let examples = String::from_utf8_lossy(text).lines().map(str::to_owned).collect();
-        Self { escaped, numbered, hidden, examples }
+        Self { escaped, numbered, hidden, left_out, examples }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::numbered::digits;
 use super::{Dataset, Duplicates, NameError, Tree, TreeBuilder, count_files};
-use crate::format::{self, Container, Member, Names, Result};
+use crate::format::{self, Container, Directory, Member, Names, Result};
 use std::collections::HashSet;
 
 /// What names the containers bring.
@@ -15,8 +15,13 @@ pub enum StoredNames {
     Tree(Box<Tree>),
     /// Something like a tree that is not used: why.
     Unused(String),
-    /// A tree, but for this name: it stands twice, and [`Duplicates::Error`] was asked for.
-    Twice(String),
+    /// A tree, but for this path: it stands twice, and [`Duplicates::Error`] was asked for.
+    Twice {
+        /// The path.
+        path: String,
+        /// The first two samples of this path; a directory is none.
+        samples: [Option<u64>; 2],
+    },
 }
 
 /// How the names of several containers become one tree.
@@ -28,6 +33,8 @@ pub struct Naming {
     pub directories: Vec<Vec<u8>>,
     /// Samples that are shown as directories: they are containers themselves.
     pub opened: HashSet<u64>,
+    /// Also what macOS and Windows leave beside people's own files.
+    pub all: bool,
 }
 
 impl Dataset {
@@ -49,7 +56,7 @@ impl Dataset {
             Names::Tree(directory)
                 if self.containers().len() == 1 || count_files(&directory) == all =>
             {
-                return Ok(tree(|builder| builder.add_directory(b"", &directory, 0)));
+                return Ok(tree(naming.all, &directory));
             }
             Names::Refused(why) => return Ok(StoredNames::Unused(why)),
             Names::None | Names::Fields(_) | Names::Members | Names::Tree(_) => {}
@@ -82,6 +89,9 @@ impl Dataset {
         let is_merged = naming.directories.is_empty();
         let mut only_trees = true;
         let mut builder = TreeBuilder::default();
+        if naming.all {
+            builder.show_all();
+        }
         let mut wrong = None;
         let mut check = |added: Result<(), NameError>| {
             if let Err(why) = added {
@@ -94,6 +104,9 @@ impl Dataset {
             let samples = if is_merged { self.len() } else { container.len() };
             let names = container.names(container.len().saturating_sub(1))?;
             only_trees &= matches!(names, Names::Tree(_));
+            if container.replaces_members() {
+                builder.replace_within(start..start.saturating_add(container.len()));
+            }
             match names {
                 Names::Tree(directory) => check(builder.add_directory(above, &directory, start)),
                 Names::Members => container.members(&mut |member| {
@@ -126,7 +139,9 @@ impl Dataset {
         builder.duplicates(if is_strict { Duplicates::Error } else { naming.duplicates });
         Ok(match wrong.map_or_else(|| builder.build(), Err) {
             Ok(tree) => StoredNames::Tree(Box::new(tree)),
-            Err(NameError::Duplicate(name)) if !is_strict => StoredNames::Twice(name),
+            Err(NameError::Duplicate { path, samples }) if !is_strict => {
+                StoredNames::Twice { path, samples }
+            }
             Err(why) => StoredNames::Unused(why.to_string()),
         })
     }
@@ -156,9 +171,12 @@ fn width(samples: u64) -> usize {
     digits(samples.saturating_sub(1)).max(6)
 }
 
-fn tree(add: impl FnOnce(&mut TreeBuilder) -> Result<(), NameError>) -> StoredNames {
+fn tree(shows_all: bool, directory: &Directory) -> StoredNames {
     let mut builder = TreeBuilder::default();
-    match add(&mut builder).and_then(|()| builder.build()) {
+    if shows_all {
+        builder.show_all();
+    }
+    match builder.add_directory(b"", directory, 0).and_then(|()| builder.build()) {
         Ok(tree) => StoredNames::Tree(Box::new(tree)),
         Err(why) => StoredNames::Unused(why.to_string()),
     }

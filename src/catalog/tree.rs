@@ -18,7 +18,7 @@ pub(super) const OFFSET_MASK: u64 = (1 << LENGTH_SHIFT) - 1;
 /// Numbers of a directory's row.
 const DIRECTORY_FIELDS: usize = 4;
 /// What a kept tree begins with, and behind that its version, the lengths of its columns and their CRC-32.
-const MAGIC: [u8; 8] = *b"FFRTREE3";
+const MAGIC: [u8; 8] = *b"FFRTREE4";
 const COLUMNS: usize = 7;
 const HEAD_BYTES: u64 = 8 + 8 * COLUMNS as u64 + 8;
 const ATTRIBUTE_BYTES: usize = 24;

@@ -144,7 +144,15 @@ impl ConvertArgs {
             && directory.is_dir()
         {
             output::check_outside(directory, output, "converted")?;
-            let walked = DirectoryEntries::walk(directory, self.dereference, interrupt)?;
+            let selection = self.view.selection.selection();
+            if selection.below.is_some() || selection.strip > 0 {
+                let why =
+                    "--subdir and --strip are for containers; name the directory that is meant";
+                return Err(Failure::usage(format!("{}: {why}", directory.display())));
+            }
+            let is_wanted = |path: &[u8]| selection.wants(path);
+            let walked =
+                DirectoryEntries::walk(directory, self.dereference, interrupt, &is_wanted)?;
             let Some(tree) = walked else { return Ok(Exit::Interrupted) };
             return self.write(&tree, false, output, target, interrupt);
         }

@@ -8,7 +8,7 @@ use super::view::ViewArgs;
 use crate::daemon::metrics::Address;
 use crate::daemon::mount::{self, Caller, MountRequest, MountSettings};
 use crate::daemon::reload::Configured;
-use crate::dataset;
+use crate::dataset::{self, NameOptions};
 use crate::failure::{Exit, Failure};
 use crate::io::Io;
 use crate::transport::{Readdirplus, Transport};
@@ -91,6 +91,9 @@ struct Settings {
     /// Who may write to .ffrfs/prefetch; `rw` is the same as --rw
     #[arg(long, value_name = "HOW")]
     control: Option<Control>,
+    /// No control directory .ffrfs: ffrfs stats, top, set and warmup cannot reach the mount, nor the Python package
+    #[arg(long, alias = "no_control", conflicts_with = "control")]
+    no_control: bool,
     /// Ignore the set-user-id bits of archive members (always in effect)
     #[arg(long)]
     nosuid: bool,
@@ -239,11 +242,12 @@ impl MountArgs {
         let sources = names(&self.paths);
         self.open.read_password(&sources)?;
         let io = Some(self.settings.io.io());
+        let without_control = self.settings.no_control;
         Ok(MountRequest {
             sources,
             target,
             open: dataset::Options { io, ..self.open.options()? },
-            names: self.view.options(),
+            names: NameOptions { without_control, ..self.view.options() },
             settings: self.settings.plain(),
             configured,
             given: self.given,
@@ -265,6 +269,7 @@ impl Settings {
                 _ => self.rw.then_some(false),
             },
             control_ro: self.control == Some(Control::Ro),
+            no_control: self.no_control,
             noexec: self.noexec,
             fsname: self.fsname,
             uid: self.uid,

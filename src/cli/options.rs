@@ -141,17 +141,20 @@ fn joined(options: impl Iterator<Item = Vec<u8>>) -> OsString {
 pub(crate) fn given(matches: &ArgMatches) -> Vec<String> {
     let command = super::Cli::command();
     let Some(mount) = command.find_subcommand("mount") else { return Vec::new() };
-    let option = |arg: &Arg| {
+    let options = |arg: &Arg| -> Option<Vec<String>> {
         let id = arg.get_id().as_str();
         takes(arg.get_long()?)?;
         let name = arg.get_long()?.replace('-', "_");
         if matches.value_source(id) != Some(ValueSource::CommandLine) {
             return None;
         }
-        let value = matches.get_raw(id)?.next_back()?.to_string_lossy();
-        Some(if arg.get_action().takes_values() { format!("{name}={value}") } else { name })
+        if !arg.get_action().takes_values() {
+            return Some(vec![name]);
+        }
+        let values = matches.get_raw(id)?;
+        Some(values.map(|value| format!("{name}={}", value.to_string_lossy())).collect())
     };
-    mount.get_arguments().filter_map(option).collect()
+    mount.get_arguments().filter_map(options).flatten().collect()
 }
 
 /// At commas; a backslash takes the comma or backslash behind it literally.

@@ -101,8 +101,8 @@ fn changes(wanted: &ArgMatches, given: &ArgMatches) -> Changes {
 
 /// Whether an option has this value, given or by default.
 fn is_so(given: &ArgMatches, name: &str, value: &str) -> bool {
-    let last = given.get_raw(name).and_then(Iterator::last);
-    last.is_some_and(|last| last.to_string_lossy() == value)
+    let mut values = given.get_raw(name).into_iter().flatten();
+    values.any(|given| given.to_string_lossy() == value)
 }
 
 #[cfg(test)]
@@ -117,7 +117,7 @@ mod tests {
     #[test]
     fn an_option_with_its_present_value_is_no_change() {
         let given = "suffix=.jpg,allow_other,uid=7,fsname=a b";
-        let same = "allow_other,uid=7,suffix=.jpg,dup=number,fsname=a b";
+        let same = "allow_other,uid=7,suffix=.jpg,dup=auto,fsname=a b";
         assert_eq!(changed(same, given), Changes::default());
     }
 

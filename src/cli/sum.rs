@@ -173,6 +173,12 @@ fn print_sidecars(args: &SumArgs) -> Result<Exit, Failure> {
             "--sidecar: a container in a container can have no sidecar; leave out --nested",
         ));
     }
+    if !args.view.selection.selection().is_everything() {
+        return Err(Failure::usage(
+            "--sidecar: a sidecar has the checksums of all samples; leave out --include, --exclude, --subdir \
+             and --strip",
+        ));
+    }
     let mut open = args.open.clone();
     // A sidecar that is there is the one to be written anew.
     open.checksums.checksums = "none".into();

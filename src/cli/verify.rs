@@ -1,14 +1,15 @@
 //! `ffrfs verify`: every sample against its checksum.
 
 use super::open::OpenArgs;
-use super::view::ViewArgs;
+use super::view::{SelectionArgs, ViewArgs};
+use crate::catalog::{Node, ROOT};
 use crate::daemon::logging;
 use crate::dataset::Opened;
 use crate::failure::{Exit, Failure, say};
 use crate::format::PartName;
 use crate::interrupt::Interrupt;
 use crate::tools::reader::thread_count;
-use crate::tools::verify::{BadSample, Verified, verify};
+use crate::tools::verify::{BadSample, Verified, Wanted, verify};
 use crate::vfs::report;
 use clap::Args;
 use std::io::Write;
@@ -31,6 +32,8 @@ pub(super) struct VerifyArgs {
     sample: Option<(u64, Option<u64>)>,
     #[command(flatten)]
     open: OpenArgs,
+    #[command(flatten)]
+    selection: SelectionArgs,
 }
 
 pub(super) fn run(args: &VerifyArgs) -> Result<Exit, Failure> {
@@ -50,10 +53,35 @@ pub(super) fn run(args: &VerifyArgs) -> Result<Exit, Failure> {
         }));
     }
     let interrupt = Interrupt::listen();
-    let mut outcome = verify(&opened, first..end, thread_count(args.jobs), &interrupt)?;
+    let wanted = match selected(&opened, args)? {
+        None => Wanted::Range(first..end),
+        Some(list) => {
+            let is_meant = |sample: &u64| (first..end).contains(sample);
+            Wanted::List(list.into_iter().filter(is_meant).collect())
+        }
+    };
+    let mut outcome = verify(&opened, wanted, thread_count(args.jobs), &interrupt)?;
     name_bad_samples(&opened, &args.open, &mut outcome)?;
     print(args, &outcome).map_err(|e| Failure::output("standard output", e))?;
     Ok(outcome.exit())
+}
+
+/// The samples whose names are selected, in order; `None` for all, whatever they are called.
+fn selected(opened: &Opened, args: &VerifyArgs) -> Result<Option<Vec<u64>>, Failure> {
+    if args.selection.selection().is_everything() {
+        return Ok(None);
+    }
+    let view = ViewArgs { selection: args.selection.clone(), all: true, ..ViewArgs::default() };
+    let catalog = opened.catalog(&view, &args.open)?;
+    let mut samples = Vec::new();
+    catalog.walk(&opened.dataset, ROOT, &mut |_, node| {
+        if let Node::Sample(sample) = node {
+            samples.push(sample);
+        }
+    })?;
+    samples.sort_unstable();
+    samples.dedup();
+    Ok(Some(samples))
 }
 
 /// Names are looked up only where something is bad.
@@ -87,9 +115,7 @@ fn print(args: &VerifyArgs, outcome: &Verified) -> std::io::Result<()> {
         )?;
     }
     drop(out);
-    let read = outcome.checked_to - outcome.first_sample;
-    // What lies beyond an interruption may be among them.
-    let checked = read.saturating_sub(outcome.not_verifiable);
+    let checked = outcome.samples.saturating_sub(outcome.not_verifiable);
     let bytes = indicatif::HumanBytes(outcome.bytes);
     say(format_args!("{checked} samples checked, {bytes} read: {} bad", outcome.bad.len()));
     if outcome.not_verifiable > 0 {

@@ -3,7 +3,7 @@
 use super::open::OpenArgs;
 use crate::catalog::{Catalog, Duplicates};
 use crate::dataset::Opened;
-use crate::dataset::{self, NameOptions};
+use crate::dataset::{self, NameOptions, NamePattern, Selection};
 use crate::failure::Failure;
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
@@ -24,18 +24,54 @@ pub(super) struct ViewArgs {
     #[arg(long, conflicts_with = "names")]
     pub(super) flat: bool,
     /// How several members of one name are shown
-    #[arg(long, value_name = "HOW", default_value = "number")]
+    #[arg(long, value_name = "HOW", default_value = "auto")]
     pub(super) dup: Dup,
     /// How several containers are shown
     #[arg(long, value_name = "HOW", default_value = "merge")]
     pub(super) layout: Layout,
+    /// Also show what macOS and Windows leave beside people's own files: __MACOSX, ._*, .DS_Store, Thumbs.db
+    #[arg(long)]
+    pub(super) all: bool,
+    #[command(flatten)]
+    pub(super) selection: SelectionArgs,
+}
+
+/// Which names are shown.
+#[derive(Debug, Args, Clone, Default)]
+pub(super) struct SelectionArgs {
+    /// Show only what GLOB matches, or what lies in a directory that it matches (can be given several times)
+    #[arg(long, value_name = "GLOB", value_parser = NamePattern::new)]
+    pub(super) include: Vec<NamePattern>,
+    /// Do not show what GLOB matches (can be given several times)
+    #[arg(long, value_name = "GLOB", value_parser = NamePattern::new)]
+    pub(super) exclude: Vec<NamePattern>,
+    /// Show only the directory PATH, as the root; globs match paths below it
+    #[arg(long, value_name = "PATH")]
+    pub(super) subdir: Option<PathBuf>,
+    /// Cut the first N names off each path
+    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
+    pub(super) strip: usize,
+}
+
+impl SelectionArgs {
+    /// The selection, without clap.
+    pub(super) fn selection(&self) -> Selection {
+        Selection {
+            include: self.include.clone(),
+            exclude: self.exclude.clone(),
+            below: self.subdir.clone(),
+            strip: self.strip,
+        }
+    }
 }
 
 /// How several members of one name are shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 pub(super) enum Dup {
-    /// The first is `x.jpg`, the others `x (1).jpg` …
+    /// Of the members of one tar the last, as tar extracts them; of others all, as `number`
     #[default]
+    Auto,
+    /// The first is `x.jpg`, the others `x (1).jpg` …
     Number,
     /// Only the first
     First,
@@ -64,6 +100,7 @@ impl ViewArgs {
             names: self.names.clone(),
             flat: self.flat,
             duplicates: match self.dup {
+                Dup::Auto => Duplicates::Auto,
                 Dup::Number => Duplicates::Number,
                 Dup::First => Duplicates::First,
                 Dup::Last => Duplicates::Last,
@@ -73,6 +110,9 @@ impl ViewArgs {
                 Layout::Merge => dataset::Layout::Merge,
                 Layout::Shards => dataset::Layout::Shards,
             },
+            all: self.all,
+            selection: self.selection.selection(),
+            without_control: false,
         }
     }
 }

@@ -125,7 +125,9 @@ impl Live {
                 "; its daemon is dead: run ffrfs umount, and mount it again"
             }
             io::ErrorKind::NotFound if !self.is_mounted() => "; it was unmounted",
-            io::ErrorKind::NotFound => "; another version of ffrfs may have mounted it",
+            io::ErrorKind::NotFound => {
+                "; it was mounted with --no-control, or by another version of ffrfs"
+            }
             _ => "",
         };
         Failure::new(Exit::Mount, format!("{}: {error}{advice}", path.display()))

@@ -40,6 +40,7 @@ mod open;
 mod opening;
 mod options;
 mod parallel;
+mod selection;
 mod suffixes;
 
 pub use checkpoints::KeptCheckpoints;
@@ -49,3 +50,4 @@ pub use open::{Opened, open, open_parts, wants_password};
 pub use options::{
     ChecksumOptions, IndexOptions, IndexPlace, Options, SidecarPlace, Unwatched, Watch, Work,
 };
+pub use selection::{NamePattern, Selection};

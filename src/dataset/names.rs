@@ -2,6 +2,7 @@
 
 use super::expand::directory_name;
 use super::open::Opened;
+use super::selection::Selection;
 use crate::catalog::{
     Catalog, Duplicates, Naming, Numbered, ROOT, Records, StoredNames, Suffix, TreeBuilder,
 };
@@ -25,6 +26,12 @@ pub struct NameOptions {
     pub duplicates: Duplicates,
     /// How several containers are shown.
     pub layout: Layout,
+    /// Also what macOS and Windows leave beside people's own files.
+    pub all: bool,
+    /// Which of these names are shown.
+    pub selection: Selection,
+    /// Whether the mount has no control directory, whose name no sample can have.
+    pub without_control: bool,
 }
 
 /// How several containers are shown.
@@ -44,6 +51,7 @@ impl NameOptions {
             self.duplicates == Duplicates::default() && self.layout == Layout::default();
         is_default
             && !self.flat
+            && !self.all
             && self.names.is_none()
             && self.suffix.is_none()
             && self.fanout.is_none()
@@ -55,7 +63,8 @@ impl NameOptions {
             Layout::Merge if !is_nested => Vec::new(),
             layout => directories(opened, layout),
         };
-        Naming { duplicates: self.duplicates, directories, opened: opened.opened.clone() }
+        let all = self.all;
+        Naming { duplicates: self.duplicates, directories, opened: opened.opened.clone(), all }
     }
 }
 
@@ -97,16 +106,22 @@ impl Opened {
     /// # Errors
     /// The options do not suit the dataset; stored names, or the file of names, cannot be read.
     pub fn named(&self, options: &NameOptions, allow_damaged: bool) -> Result<Catalog, Failure> {
+        let catalog = self.all_named(options, allow_damaged)?;
+        let catalog = options.selection.apply(catalog, &self.dataset, options.duplicates)?;
+        if !options.without_control {
+            self.check_reserved(&catalog, options.names.is_some())?;
+        }
+        Ok(catalog)
+    }
+
+    /// The tree of all names.
+    fn all_named(&self, options: &NameOptions, allow_damaged: bool) -> Result<Catalog, Failure> {
         if let Some(names) = &options.names {
-            let catalog = self.named_by(names)?;
-            self.check_reserved(&catalog, true)?;
-            return Ok(catalog);
+            return self.named_by(names);
         }
         let is_plain = options.is_plain() && self.inside.iter().all(Option::is_none);
         if is_plain && let Some(tree) = self.kept_tree() {
-            let catalog = tree.into();
-            self.check_reserved(&catalog, false)?;
-            return Ok(catalog);
+            return Ok(tree.into());
         }
         if !options.flat {
             match self.dataset.stored_names(&options.naming(self)) {
@@ -114,9 +129,7 @@ impl Opened {
                     if options.suffix.is_none() && options.fanout.is_none() =>
                 {
                     self.keep_index(Some(tree.as_ref()).filter(|_| is_plain));
-                    let catalog = tree.into();
-                    self.check_reserved(&catalog, false)?;
-                    return Ok(catalog);
+                    return Ok(tree.into());
                 }
                 Ok(StoredNames::Tree(_)) => {
                     return Err(Failure::usage(
@@ -134,14 +147,7 @@ impl Opened {
                     return Ok(Records::new(self.dataset.len(), fields, options.fanout).into());
                 }
                 Ok(StoredNames::None) => {}
-                Ok(StoredNames::Twice(name)) => {
-                    let first = self.store.parts().first();
-                    let what = first.map_or_else(String::new, |part| part.name().to_string());
-                    let why = format!(
-                        "{what}: two members are named {name:?}, which --dup error refuses (--dup number shows all)"
-                    );
-                    return Err(Failure::new(Exit::Malformed, why));
-                }
+                Ok(StoredNames::Twice { path, samples }) => return Err(self.twice(&path, samples)),
                 Ok(StoredNames::Unused(why)) => {
                     tracing::warn!(
                         "the last sample looks like stored names, but they are not used: {why}"
@@ -156,6 +162,26 @@ impl Opened {
         self.keep_index(None);
         let suffix = self.suffix(options.suffix.as_deref(), allow_damaged)?;
         Ok(Numbered::new(self.dataset.len(), options.fanout, suffix).into())
+    }
+
+    /// Two samples, or a sample and a directory, have one path.
+    fn twice(&self, path: &str, samples: [Option<u64>; 2]) -> Failure {
+        let container = |sample: Option<u64>| {
+            let (container, _) = self.dataset.container_of(sample?)?;
+            Some(self.store.part(self.dataset.part_of(container)).name())
+        };
+        let why = match samples.map(container) {
+            [Some(one), Some(other)] if one == other => {
+                format!("{one}: two members are named {path:?}")
+            }
+            [Some(one), Some(other)] => format!("{one} and {other} have a member {path:?} each"),
+            [Some(one), None] | [None, Some(one)] => {
+                format!("{one}: {path:?} is a file and a directory")
+            }
+            [None, None] => format!("{path:?} is named twice"),
+        };
+        let cure = "which --dup error refuses (--dup number shows all)";
+        Failure::new(Exit::Malformed, format!("{why}, {cure}"))
     }
 
     fn named_by(&self, path: &Path) -> Result<Catalog, Failure> {

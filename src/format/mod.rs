@@ -327,6 +327,12 @@ pub trait Container: Send + Sync {
         Ok(())
     }
 
+    /// With [`Names::Members`]: whether a later member takes the place of an earlier one of the same name, as when
+    /// a program extracts all of them in order.
+    fn replaces_members(&self) -> bool {
+        false
+    }
+
     /// The names that the container stores for samples `0..samples`.
     ///
     /// # Errors

@@ -32,7 +32,7 @@ pub(crate) struct Pack<'a> {
 /// The directory cannot be read, the output cannot be written, or the user has interrupted the work.
 pub(crate) fn pack(args: &Pack) -> Result<(), Failure> {
     check_places(args)?;
-    match DirectoryEntries::walk(args.directory, true, args.interrupt)? {
+    match DirectoryEntries::walk(args.directory, true, args.interrupt, &|_| true)? {
         Some(tree) => write(args, &tree),
         None => args.interrupt.check(),
     }

@@ -21,8 +21,10 @@ pub(crate) struct Verified {
     pub(crate) first_sample: u64,
     /// One past the last.
     pub(crate) end_sample: u64,
-    /// All samples from the first up to this were checked.
+    /// All samples from the first up to this were checked, as far as they were to be.
     pub(crate) checked_to: u64,
+    /// How many were.
+    pub(crate) samples: u64,
     pub(crate) bytes: u64,
     /// Samples of formats without checksums.
     pub(crate) not_verifiable: u64,
@@ -93,22 +95,50 @@ impl Verified {
     }
 }
 
-/// Checks the samples `range` on `threads` threads. When the user interrupts it, the result says how far it came.
+/// Which samples are checked.
+pub(crate) enum Wanted {
+    /// All from one to before another.
+    Range(Range<u64>),
+    /// These, in order.
+    List(Vec<u64>),
+}
+
+impl Wanted {
+    /// From the first to behind the last.
+    fn range(&self) -> Range<u64> {
+        match self {
+            Wanted::Range(range) => range.clone(),
+            Wanted::List(list) => {
+                list.first().copied().unwrap_or(0)..list.last().map_or(0, |last| last + 1)
+            }
+        }
+    }
+
+    fn len(&self) -> u64 {
+        match self {
+            Wanted::Range(range) => range.end - range.start,
+            Wanted::List(list) => list.len() as u64,
+        }
+    }
+}
+
+/// Checks the samples that are wanted on `threads` threads. When the user interrupts it, the result says how far it came.
 ///
 /// # Errors
 /// A container was changed so that its index cannot be read.
 pub(crate) fn verify(
     opened: &Opened,
-    range: Range<u64>,
+    wanted: Wanted,
     threads: usize,
     interrupt: &Interrupt,
 ) -> Result<Verified, Failure> {
     let reader = SampleReader::new(opened, interrupt);
+    let range = wanted.range();
     let run = Run {
         opened,
-        range: range.clone(),
         checker: SampleChecker::new(reader, None),
-        progress: progress::of_samples(range.end - range.start),
+        progress: progress::of_samples(wanted.len()),
+        wanted,
         state: Mutex::new(State { next: range.start, ..State::default() }),
     };
     let checked = for_each(threads, interrupt, &|| run.take(), &|span: Span, scratch| {
@@ -135,7 +165,7 @@ pub(crate) fn verify(
 /// What the threads share.
 struct Run<'a> {
     opened: &'a Opened,
-    range: Range<u64>,
+    wanted: Wanted,
     checker: SampleChecker<'a>,
     progress: ProgressBar,
     state: Mutex<State>,
@@ -156,15 +186,25 @@ impl Run<'_> {
 
     fn take(&self) -> Result<Option<Span>, Failure> {
         let mut state = self.lock();
-        let span = next_span(&self.opened.dataset, &mut (state.next..self.range.end).peekable())?;
-        let Some(first) = span.samples.first() else { return Ok(None) };
+        let dataset = &self.opened.dataset;
+        let span = match &self.wanted {
+            Wanted::Range(range) => next_span(dataset, &mut (state.next..range.end).peekable())?,
+            Wanted::List(list) => {
+                let rest = &list[list.partition_point(|sample| *sample < state.next)..];
+                next_span(dataset, &mut rest.iter().copied().peekable())?
+            }
+        };
+        let (Some(first), Some(last)) = (span.samples.first(), span.samples.last()) else {
+            return Ok(None);
+        };
         state.under_way.push(*first);
-        state.next = first + span.samples.len() as u64;
+        state.next = last + 1;
         Ok(Some(span))
     }
 
     fn note(&self, span: &Span, checked: Vec<CheckedSample>) {
         let mut state = self.lock();
+        state.outcome.samples += span.samples.len() as u64;
         for ((sample, located), checked) in span.samples.iter().zip(&span.located).zip(checked) {
             let at = located.sample;
             state.outcome.bytes += if at.damaged { 0 } else { at.size_bytes() };

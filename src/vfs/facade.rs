@@ -2,7 +2,7 @@
 
 use super::checkpoints::CheckpointStore;
 use super::control::{Control, Settings, Shown};
-use super::inode::{CONTROL_NAME, Inode};
+use super::inode::Inode;
 use super::memory::Memory;
 use super::namespace::{Attr, FileKind, Listed, Lookup, Namespace, Totals};
 use super::options::{FOREVER, Options, Verify};
@@ -11,7 +11,7 @@ use super::reader::{Payload, Reader, Reply, Step, Task};
 use super::report::{MountInfo, MountStats};
 use super::samples::{ContainersChecked, Samples};
 use super::{Errno, Stats, Trace};
-use crate::catalog::{Catalog, Dataset, Node, ROOT};
+use crate::catalog::{Catalog, Dataset, Node};
 use crate::io::{Buffer, ReadError};
 use crate::store::Store;
 use std::path::PathBuf;
@@ -151,7 +151,12 @@ impl Vfs {
     /// Whether a name in a directory belongs to the control directory.
     #[must_use]
     pub fn is_control_name(&self, parent: u64, name: &[u8]) -> bool {
-        self.is_control(parent) || (parent == 1 && name == CONTROL_NAME)
+        match Inode::of(parent) {
+            Inode::Node(Node::Directory(directory)) => {
+                self.namespace.is_control_name(directory, name)
+            }
+            inode => !matches!(inode, Inode::Node(_)),
+        }
     }
 
     /// Finds a name in a directory.
@@ -160,7 +165,9 @@ impl Vfs {
     /// The parent is no directory; or the container cannot be read any more.
     pub fn lookup(&self, parent: u64, name: &[u8]) -> Result<Lookup, Errno> {
         match Inode::of(parent) {
-            Inode::Node(Node::Directory(ROOT)) if name == CONTROL_NAME => {
+            Inode::Node(Node::Directory(directory))
+                if self.namespace.is_control_name(directory, name) =>
+            {
                 self.control.attr(Inode::ControlDirectory).map(Lookup::Found)
             }
             Inode::Node(Node::Directory(directory)) => {

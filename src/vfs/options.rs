@@ -56,6 +56,8 @@ pub struct Options {
     pub directory_mask: u16,
     /// Permission bits of `/.ffrfs/prefetch`; without a write bit it takes no announcements.
     pub prefetch_mode: u16,
+    /// Whether the root has the control directory.
+    pub has_control: bool,
 }
 
 impl Default for Options {
@@ -78,6 +80,7 @@ impl Default for Options {
             file_mask: 0o7777,
             directory_mask: 0o7777,
             prefetch_mode: 0o666,
+            has_control: true,
         }
     }
 }

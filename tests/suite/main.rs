@@ -35,6 +35,7 @@ mod python_package;
 mod readonly;
 #[cfg(feature = "remote")]
 mod remote;
+mod selection;
 mod service;
 mod settings;
 mod stats;

@@ -87,7 +87,7 @@ impl Tree {
         let catalog: Catalog = match dataset.stored_names(&Naming::default()).unwrap() {
             StoredNames::Tree(tree) => tree.into(),
             StoredNames::Unused(why) => panic!("{why}"),
-            StoredNames::None | StoredNames::Fields(_) | StoredNames::Twice(_) => {
+            StoredNames::None | StoredNames::Fields(_) | StoredNames::Twice { .. } => {
                 Numbered::new(dataset.len(), None, Suffix::Fixed(String::new())).into()
             }
         };

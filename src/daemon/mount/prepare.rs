@@ -32,8 +32,12 @@ pub(super) fn prepare(
     let here = namespace.is_none();
     let target = if here { free(target, settings)? } else { target };
     let (opened, catalog) = open(request)?;
-    if let Some(summary) = catalog.renamed().summary() {
-        tracing::warn!("some names are shown changed: {summary}; ffrfs info has examples");
+    let renamed = catalog.renamed();
+    if let Some(summary) = renamed.summary() {
+        match renamed.escaped + renamed.numbered + renamed.hidden {
+            0 => tracing::info!("not all names are shown: {summary}"),
+            _ => tracing::warn!("some names are shown changed: {summary}; ffrfs info has examples"),
+        }
     }
     let samples = opened.dataset.len();
     let (io, given) = (in_words(&opened.store), request.given.clone());

@@ -45,6 +45,8 @@ pub(crate) struct MountSettings {
     pub(crate) ro: Option<bool>,
     /// No user may write to .ffrfs/prefetch.
     pub(crate) control_ro: bool,
+    /// The root has no control directory.
+    pub(crate) no_control: bool,
     /// No program can be run from the mount.
     pub(crate) noexec: bool,
     /// The source that the mount table shows, if not the containers.
@@ -132,6 +134,7 @@ impl MountSettings {
             file_mask: 0o7777 & !self.fmask & !private,
             directory_mask: 0o7777 & !self.dmask & !private,
             prefetch_mode: writable & !self.fmask & !private,
+            has_control: !self.no_control,
             ..Options::default()
         }
     }

@@ -113,6 +113,10 @@ impl Container for CompressedFile {
         self.inside.len()
     }
 
+    fn replaces_members(&self) -> bool {
+        self.inside.container().is_some_and(Container::replaces_members)
+    }
+
     /// The stored bytes are those of all intervals that it lies in.
     fn sample(&self, index: u64) -> Result<Sample> {
         let inner = self.inner(index)?;

@@ -29,6 +29,11 @@ impl Container for Archive {
         self.index.len()
     }
 
+    /// What was appended replaces what stood before.
+    fn replaces_members(&self) -> bool {
+        true
+    }
+
     fn sample(&self, index: u64) -> Result<Sample> {
         self.index.sample(index)?.sample(&self.index)
     }

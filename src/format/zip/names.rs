@@ -16,8 +16,17 @@ const GUESS_FROM_BYTES: usize = 1 << 20;
 const CP437: u16 = 437;
 
 impl Charset {
-    /// A member's name.
+    /// A member's name, with slashes between the names of its path.
     pub(super) fn name_of<'a>(self, row: &Row<'a>) -> Cow<'a, [u8]> {
+        let name = self.stored_name_of(row);
+        if self == Charset::Raw || !row.has_backslashes() {
+            return name;
+        }
+        let slash = |byte: &u8| if *byte == b'\\' { b'/' } else { *byte };
+        name.iter().map(slash).collect::<Vec<_>>().into()
+    }
+
+    fn stored_name_of<'a>(self, row: &Row<'a>) -> Cow<'a, [u8]> {
         if self == Charset::Raw || (row.name.is_ascii() && row.extra.is_empty()) {
             return row.name.into();
         }

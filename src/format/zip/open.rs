@@ -153,6 +153,7 @@ struct Counts {
     wrong_size: u64,
     outside: u64,
     unresolved_links: u64,
+    backslashes: u64,
 }
 
 impl<'a> Scan<'a> {
@@ -190,6 +191,7 @@ impl<'a> Scan<'a> {
             return Err(malformed(self.source, self.at(at), "a whole archive", found, hint));
         }
         self.guess.see(row);
+        add(&mut self.counts.backslashes, row.has_backslashes());
         let class = row.class();
         match class {
             Class::Directory => {
@@ -322,6 +324,10 @@ impl<'a> Scan<'a> {
             (
                 counts.unresolved_links,
                 "hard links lead to no member: they are shown as empty files",
+            ),
+            (
+                counts.backslashes,
+                "names have backslashes, as programs on Windows write them: they are shown as paths",
             ),
         ];
         for (count, text) in texts.into_iter().filter(|(count, _)| *count > 0) {

@@ -31,6 +31,8 @@ const EXTRA_AES: u16 = 0x9901;
 /// PKZIP for DOS; also what says nothing.
 const HOST_DOS: u8 = 0;
 pub(super) const HOST_UNIX: u8 = 3;
+const HOST_NTFS: u8 = 10;
+const HOST_VFAT: u8 = 14;
 const HOST_OSX: u8 = 19;
 
 /// DOS attributes.
@@ -197,11 +199,21 @@ impl<'a> Row<'a> {
         Some(Self { head, name, extra })
     }
 
+    /// Whether backslashes stand between the names of its path: its creator's system says so, as in 7-Zip.
+    pub(super) fn has_backslashes(&self) -> bool {
+        matches!(self.head.host, HOST_DOS | HOST_NTFS | HOST_VFAT) && self.name.contains(&b'\\')
+    }
+
     /// A name that ends in a slash is a directory's. So is an empty member with a directory's mode or DOS
     /// attribute; what has content is a file all the same, lest it be lost.
     pub(super) fn class(&self) -> Class {
         let is_empty = self.head.size_bytes == 0;
         if self.name.last() == Some(&b'/') {
+            return Class::Directory;
+        }
+        // In some character sets a letter ends in the byte of a backslash.
+        let is_text = || std::str::from_utf8(self.name).is_ok();
+        if is_empty && self.name.last() == Some(&b'\\') && self.has_backslashes() && is_text() {
             return Class::Directory;
         }
         match self.head.unix_mode().map_or(0, |mode| mode & TYPE_MASK) {

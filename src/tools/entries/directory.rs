@@ -36,15 +36,17 @@ struct Stat {
 }
 
 impl DirectoryEntries {
-    /// Walks the tree of a directory; `None` if it was interrupted.
+    /// Walks the tree of a directory, without what `is_wanted` refuses; `None` if it was interrupted.
     pub(crate) fn walk(
         root: &Path,
         follows: bool,
         interrupt: &Interrupt,
+        is_wanted: &dyn Fn(&[u8]) -> bool,
     ) -> Result<Option<Self>, Failure> {
         let (entries, stats, names) = (Vec::new(), Vec::new(), Vec::new());
         let tree = Self { root: root.to_owned(), follows, entries, stats, names };
-        let mut walk = Walk { tree, above: Vec::new(), first_names: HashMap::new(), interrupt };
+        let (above, first_names) = (Vec::new(), HashMap::new());
+        let mut walk = Walk { tree, above, first_names, interrupt, is_wanted };
         Ok(walk.directory(&mut Vec::new())?.then_some(walk.tree))
     }
 
@@ -67,6 +69,7 @@ struct Walk<'a> {
     /// Files with several names, by device and inode.
     first_names: HashMap<(u64, u64), usize>,
     interrupt: &'a Interrupt,
+    is_wanted: &'a dyn Fn(&[u8]) -> bool,
 }
 
 impl Walk<'_> {
@@ -114,8 +117,19 @@ impl Walk<'_> {
         let metadata = metadata.map_err(|e| Failure::unreadable(whole.display(), e))?;
         let file_type = metadata.file_type();
         if file_type.is_dir() {
+            let before = (self.tree.entries.len(), self.tree.names.len());
             self.add(path, EntryKind::Directory, &metadata);
-            return self.directory(path);
+            let is_whole = self.directory(path)?;
+            if self.tree.entries.len() == before.0 + 1 && !(self.is_wanted)(path) {
+                // Nothing in it is wanted, nor is the directory itself.
+                self.tree.entries.truncate(before.0);
+                self.tree.stats.truncate(before.0);
+                self.tree.names.truncate(before.1);
+            }
+            return Ok(is_whole);
+        }
+        if !(self.is_wanted)(path) {
+            return Ok(true);
         }
         if file_type.is_symlink() {
             self.add(path, EntryKind::Symlink, &metadata);

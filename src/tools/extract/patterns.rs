@@ -2,24 +2,25 @@
 //!
 //! Imports no other file of this directory.
 
-use crate::dataset::not_found;
+use crate::dataset::{NamePattern, not_found};
 use crate::failure::Failure;
-use glob::{MatchOptions, Pattern};
 use std::path::Path;
 
 /// The paths that the user wants.
 pub(crate) struct PathPatterns {
     /// Each pattern, and whether a path has matched it.
-    patterns: Vec<(Pattern, bool)>,
+    patterns: Vec<(PathPattern, bool)>,
+}
+
+/// A path, which may also be meant as a pattern.
+struct PathPattern {
+    text: String,
+    pattern: NamePattern,
 }
 
 impl PathPatterns {
     pub(crate) fn new(patterns: &[String]) -> Result<Self, Failure> {
-        let parse = |text: &String| {
-            let text = text.trim_matches('/');
-            let pattern = Pattern::new(text).map_err(|e| Failure::usage(format!("{text}: {e}")))?;
-            Ok((pattern, false))
-        };
+        let parse = |text: &String| Ok((PathPattern::new(text.trim_matches('/'))?, false));
         Ok(Self { patterns: patterns.iter().map(parse).collect::<Result<_, Failure>>()? })
     }
 
@@ -27,7 +28,7 @@ impl PathPatterns {
     pub(crate) fn is_wanted(&mut self, path: &[u8]) -> bool {
         let mut is_wanted = self.patterns.is_empty();
         for (pattern, is_found) in &mut self.patterns {
-            if matches(pattern, path) {
+            if pattern.matches(path) {
                 (is_wanted, *is_found) = (true, true);
             }
         }
@@ -38,20 +39,23 @@ impl PathPatterns {
     pub(crate) fn check_all_found(&self) -> Result<(), Failure> {
         match self.patterns.iter().find(|(_, is_found)| !is_found) {
             None => Ok(()),
-            Some((pattern, _)) => Err(not_found(Path::new(pattern.as_str()))),
+            Some((pattern, _)) => Err(not_found(Path::new(&pattern.text))),
         }
     }
 }
 
-/// Whether the path matches, or a directory on its way does.
-fn matches(pattern: &Pattern, path: &[u8]) -> bool {
-    let options = MatchOptions { require_literal_separator: true, ..MatchOptions::new() };
-    let ends = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at);
-    let mut parts = ends.chain([path.len()]).map(|end| &path[..end]);
-    parts.any(|part| {
-        pattern.as_str().as_bytes() == part
-            || pattern.matches_with(&String::from_utf8_lossy(part), options)
-    })
+impl PathPattern {
+    fn new(text: &str) -> Result<Self, Failure> {
+        let pattern = NamePattern::new(&format!("/{text}"));
+        let pattern = pattern.map_err(|e| Failure::usage(format!("--path {text}: {e}")))?;
+        Ok(Self { text: text.to_owned(), pattern })
+    }
+
+    /// Whether the path matches, or a directory on its way does.
+    fn matches(&self, path: &[u8]) -> bool {
+        let is_it = path.strip_prefix(self.text.as_bytes());
+        is_it.is_some_and(|rest| matches!(rest, [] | [b'/', ..])) || self.pattern.matches(path)
+    }
 }
 
 #[cfg(test)]
@@ -61,10 +65,11 @@ mod tests {
     #[test]
     fn a_pattern_is_a_path_or_a_directory_above_it_and_stars_stay_within_a_name() {
         let is_match =
-            |pattern, path: &str| matches(&Pattern::new(pattern).unwrap(), path.as_bytes());
+            |pattern, path: &str| PathPattern::new(pattern).unwrap().matches(path.as_bytes());
         assert!(is_match("a/b", "a/b") && is_match("a", "a/b/c") && is_match("a/*", "a/b/c"));
         assert!(is_match("*.jpg", "x.jpg") && !is_match("*.jpg", "a/x.jpg"));
         assert!(is_match("**/*.jpg", "a/b/x.jpg") && is_match("**/*.jpg", "x.jpg"));
         assert!(!is_match("a/b", "a/bc") && !is_match("b", "a/b"));
+        assert!(is_match("x [1].jpg", "x [1].jpg"), "a path is itself, whatever it holds");
     }
 }

@@ -1,9 +1,9 @@
 //! Listing a directory of the dataset.
 
 use super::{FileKind, Listed, Namespace};
-use crate::catalog::{Node, ROOT};
+use crate::catalog::Node;
 use crate::vfs::Errno;
-use crate::vfs::inode::{CONTROL_NAME, Inode};
+use crate::vfs::inode::Inode;
 
 impl Namespace {
     /// Emits `.` and `..` of a directory, unless the cursor `from` is behind them; false if `emit` wants no
@@ -40,7 +40,7 @@ impl Namespace {
             Ok(kind) => {
                 next += 1;
                 // A sample with the name of the control directory cannot be reached.
-                let is_hidden = directory == ROOT && name == CONTROL_NAME;
+                let is_hidden = self.is_control_name(directory, name);
                 let ino = Inode::Node(node).number();
                 is_hidden || emit(Listed { ino, next, name, kind, lasting: true })
             }

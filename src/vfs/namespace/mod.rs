@@ -8,10 +8,10 @@ pub use attr::{Attr, FileKind, Listed, Lookup, Totals};
 pub use xattr::XATTR_PREFIX;
 
 use super::Errno;
-use super::inode::Inode;
+use super::inode::{CONTROL_NAME, Inode};
 use super::options::Options;
 use super::samples::Samples;
-use crate::catalog::{Catalog, Located, Node};
+use crate::catalog::{Catalog, Located, Node, ROOT};
 use crate::format::{Content, Error, Kind};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -34,6 +34,7 @@ pub(super) struct Namespace {
     ownership: Ownership,
     /// When the newest part was modified.
     modified: SystemTime,
+    has_control: bool,
 }
 
 impl Namespace {
@@ -45,11 +46,17 @@ impl Namespace {
             ownership: Ownership { uid, gid, file_mode, directory_mode, file_mask, directory_mask },
             samples,
             catalog,
+            has_control: options.has_control,
         }
     }
 
     pub(super) fn catalog(&self) -> &Catalog {
         &self.catalog
+    }
+
+    /// Whether a name in a directory of the dataset is that of the control directory.
+    pub(super) fn is_control_name(&self, directory: u64, name: &[u8]) -> bool {
+        directory == ROOT && name == CONTROL_NAME && self.has_control
     }
 
     /// Finds a name in a directory of the dataset.

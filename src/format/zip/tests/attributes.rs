@@ -204,8 +204,29 @@ fn character_sets_have_their_usual_names_and_others_are_refused() {
 }
 
 #[test]
-fn backslashes_and_ways_out_stay_as_they_are_stored() {
+fn backslashes_on_unix_and_ways_out_stay_as_they_are_stored() {
     let names = ["a\\b", "../up", "/abs", "./here", "a//b", "", "nul\0"];
-    let members: Vec<_> = names.iter().map(|name| file(name, "x")).collect();
+    let members: Vec<_> =
+        names.iter().map(|name| Spec { made_by: UNIX, ..file(name, "x") }).collect();
     assert_eq!(names_with(zip(&members), None), names);
+}
+
+#[test]
+fn backslashes_of_systems_that_write_them_are_slashes_but_not_those_within_a_letter() {
+    let member = |host: u16, name: &[u8], data| Spec { made_by: host << 8, ..file(name, data) };
+    let bytes = zip(&[
+        member(0, b"a\\b", "x"),
+        member(10, b"a\\c\\d", "x"),
+        member(14, b"e\\", ""),
+        // In Shift-JIS this is one letter, whose second byte is that of a backslash.
+        member(0, b"\x83\\\\1", "x"),
+        member(11, b"a\\b", "x"),
+    ]);
+    let shown = ["a/b", "a/c/d", "e/", "\u{30bd}/1", "a\\b"];
+    assert_eq!(names_with(bytes.clone(), Some("shift-jis")), shown);
+    let container = open(bytes).unwrap();
+    assert_eq!(container.len(), 4, "one is a directory");
+    assert!(
+        container.warnings().iter().any(|warning| warning.contains("4 names have backslashes"))
+    );
 }

@@ -1,0 +1,190 @@
+//! Which names of a dataset are shown, and below which directory: applied once to the tree of names, so that
+//! mounts and tools see the same. Nothing is stored, and nothing costs time, where nothing is selected.
+
+use super::open::{not_found, path_bytes};
+use crate::catalog::{Catalog, Dataset, Duplicates, NameError, Node, ROOT, TreeBuilder};
+use crate::failure::Failure;
+use globset::{Candidate, GlobBuilder, GlobMatcher};
+use std::path::{Path, PathBuf};
+
+/// Which names are shown. Paths are those below [`Selection::below`].
+#[derive(Debug, Clone, Default)]
+pub struct Selection {
+    /// Only what one of these matches; all, if there is none.
+    pub include: Vec<NamePattern>,
+    /// Not what one of these matches.
+    pub exclude: Vec<NamePattern>,
+    /// Only what lies in this directory, which becomes the root.
+    pub below: Option<PathBuf>,
+    /// How many names are cut off at the start of each path. What has no more names is not shown.
+    pub strip: usize,
+}
+
+/// A pattern of paths: `*` and `?` within a name, `**` for any directories, `[a-z]`, `{a,b}`. One without a slash
+/// matches names at any depth. What lies in a directory that matches, matches.
+#[derive(Debug, Clone)]
+pub struct NamePattern {
+    text: String,
+    matcher: GlobMatcher,
+}
+
+impl NamePattern {
+    /// Reads a pattern.
+    ///
+    /// # Errors
+    /// It is none: why, in words for people.
+    pub fn new(text: &str) -> Result<Self, String> {
+        let path = text.strip_suffix('/').unwrap_or(text);
+        let glob = match (path, path.contains('/')) {
+            ("", _) => return Err("an empty pattern matches nothing".to_owned()),
+            (_, false) => format!("**/{path}"),
+            _ => path.trim_start_matches('/').to_owned(),
+        };
+        let glob = GlobBuilder::new(&glob).literal_separator(true).backslash_escape(true).build();
+        let matcher = glob.map_err(|e| e.kind().to_string())?.compile_matcher();
+        Ok(Self { text: text.to_owned(), matcher })
+    }
+
+    /// Whether it matches a path, or a directory on its way.
+    #[must_use]
+    pub fn matches(&self, path: &[u8]) -> bool {
+        let ends = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at);
+        let mut starts = ends.chain([path.len()]).map(|end| &path[..end]);
+        starts.any(|start| self.matcher.is_match_candidate(&Candidate::from_bytes(start)))
+    }
+}
+
+impl Selection {
+    /// Whether everything is shown as it is.
+    #[must_use]
+    pub fn is_everything(&self) -> bool {
+        let no_pattern = self.include.is_empty() && self.exclude.is_empty();
+        no_pattern && self.below.is_none() && self.strip == 0
+    }
+
+    /// Whether the patterns want a path.
+    pub(crate) fn wants(&self, path: &[u8]) -> bool {
+        let any = |patterns: &[NamePattern]| patterns.iter().any(|pattern| pattern.matches(path));
+        (self.include.is_empty() || any(&self.include)) && !any(&self.exclude)
+    }
+
+    /// What is left of a path; `None` if nothing is.
+    fn stripped<'a>(&self, path: &'a [u8]) -> Option<&'a [u8]> {
+        (0..self.strip).try_fold(path, |path, _| {
+            path.iter().position(|byte| *byte == b'/').map(|slash| &path[slash + 1..])
+        })
+    }
+
+    /// The tree of what is selected of `catalog`.
+    ///
+    /// # Errors
+    /// There is no such directory, or nothing is selected; or the dataset's names cannot be read.
+    pub(crate) fn apply(
+        &self,
+        catalog: Catalog,
+        dataset: &Dataset,
+        duplicates: Duplicates,
+    ) -> Result<Catalog, Failure> {
+        if self.is_everything() {
+            return Ok(catalog);
+        }
+        let top = self.top(&catalog, dataset)?;
+        let mut builder = TreeBuilder::default();
+        builder.take_renamed(catalog.renamed());
+        builder.duplicates(duplicates);
+        let mut added: Result<u64, NameError> = Ok(0);
+        catalog.walk(dataset, top, &mut |path, node| {
+            let Some(shown) = self.stripped(path).filter(|_| self.wants(path)) else { return };
+            let is_sample = matches!(node, Node::Sample(_));
+            added = std::mem::replace(&mut added, Ok(0)).and_then(|count| {
+                builder.add_shown(shown, node)?;
+                Ok(count + u64::from(is_sample))
+            });
+        })?;
+        if added.map_err(|e| Failure::usage(e.to_string()))? == 0 && catalog.samples() > 0 {
+            return Err(Failure::usage(format!("{self}: selects no sample")));
+        }
+        if self.strip == 0
+            && let Some(attributes) = catalog.attributes(top)
+        {
+            builder.set_attributes(b"", *attributes);
+        }
+        catalog.walk(dataset, top, &mut |path, node| {
+            if let Node::Directory(directory) = node
+                && let Some(attributes) = catalog.attributes(directory)
+                && let Some(shown) = self.stripped(path)
+            {
+                builder.set_attributes(shown, *attributes);
+            }
+        })?;
+        let tree = builder.build().map_err(|e| Failure::usage(format!("{self}: {e}")))?;
+        Ok(Catalog::Tree(tree))
+    }
+
+    /// The directory that becomes the root.
+    fn top(&self, catalog: &Catalog, dataset: &Dataset) -> Result<u64, Failure> {
+        let Some(path) = &self.below else { return Ok(ROOT) };
+        match catalog.find(dataset, path_bytes(path))? {
+            Some(Node::Directory(directory)) => Ok(directory),
+            Some(Node::Sample(_)) => {
+                Err(Failure::usage(format!("--subdir {}: is a file", path.display())))
+            }
+            None => Err(not_found(&Path::new("--subdir").join(path))),
+        }
+    }
+}
+
+impl std::fmt::Display for Selection {
+    /// As it is written on a command line.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut words = Vec::new();
+        words.extend(self.below.iter().map(|path| format!("--subdir {}", path.display())));
+        words.extend(self.include.iter().map(|one| format!("--include {}", one.text)));
+        words.extend(self.exclude.iter().map(|one| format!("--exclude {}", one.text)));
+        words.extend((self.strip > 0).then(|| format!("--strip {}", self.strip)));
+        f.write_str(&words.join(" "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn matches(pattern: &str, path: &str) -> bool {
+        NamePattern::new(pattern).unwrap().matches(path.as_bytes())
+    }
+
+    #[test]
+    fn a_pattern_without_a_slash_matches_names_at_any_depth_and_all_that_lies_in_them() {
+        assert!(matches("*.jpg", "x.jpg") && matches("*.jpg", "a/b/x.jpg"));
+        assert!(matches("cat", "train/cat/1.jpg") && !matches("cat", "train/cats/1.jpg"));
+        assert!(matches("cat/", "cat/1.jpg") && matches("{cat,dog}", "a/dog/1"));
+    }
+
+    #[test]
+    fn a_pattern_with_a_slash_begins_at_the_root_and_stars_stay_within_a_name() {
+        assert!(matches("train/cat", "train/cat/1.jpg") && !matches("train/cat", "x/train/cat/1"));
+        assert!(matches("/x.jpg", "x.jpg") && !matches("/x.jpg", "a/x.jpg"));
+        assert!(matches("*/1.jpg", "cat/1.jpg") && !matches("*/1.jpg", "train/cat/1.jpg"));
+        assert!(matches("**/cat/*.jpg", "train/cat/1.jpg") && matches("train/**", "train/a/b"));
+    }
+
+    #[test]
+    fn names_that_are_no_utf8_match_byte_for_byte() {
+        assert!(NamePattern::new("*.jpg").unwrap().matches(b"caf\xe9.jpg"));
+    }
+
+    #[test]
+    fn what_is_no_pattern_is_refused_in_words() {
+        assert!(NamePattern::new("").is_err());
+        let why = NamePattern::new("a[").unwrap_err();
+        assert!(why.contains("unclosed character class"), "{why}");
+    }
+
+    #[test]
+    fn stripped_paths_without_a_name_left_are_not_shown() {
+        let selection = Selection { strip: 1, ..Selection::default() };
+        assert_eq!(selection.stripped(b"a/b/c"), Some(&b"b/c"[..]));
+        assert_eq!(selection.stripped(b"a"), None);
+    }
+}
