@@ -133,6 +133,8 @@ fn table(report: &Report) -> String {
     if let Some(remote) = &stats.remote {
         row("store", requests(remote));
         row("", store_bytes(remote));
+        row("", retries(remote));
+        row("", disk_cache(remote));
     }
     row("memory", memory(info, stats));
     row(
@@ -188,13 +190,14 @@ fn prefetch(stats: &MountStats) -> String {
 
 fn requests(remote: &RemoteFigures) -> String {
     format!(
-        "{} GET (readers: {}, ahead: {}, opening: {}, second: {}, again: {}), {} HEAD, {} LIST, about ${:.4}; \
-         in flight: {}; failed: {}",
+        "{} GET (readers: {}, ahead: {}, opening: {}, second: {}, faster than the first: {}, again: {}), {} HEAD, \
+         {} LIST, about ${:.4}; in flight: {}; failed: {}",
         count(remote.gets()),
         count(remote.gets_demand),
         count(remote.gets_prefetch),
         count(remote.gets_open),
         count(remote.gets_hedge),
+        count(remote.hedges_won),
         count(remote.retries()),
         count(remote.heads),
         count(remote.lists),
@@ -208,12 +211,43 @@ fn store_bytes(remote: &RemoteFigures) -> String {
     let first_byte = remote.first_byte.histogram();
     let ratio = remote.fetched_per_used();
     format!(
-        "{} fetched ({} of each byte used); found in the cache on disk: {}; first byte p50 {}, p99 {}",
+        "{} fetched for {} used ({} for each byte); first byte p50 {}, p99 {}",
         bytes(remote.fetched_bytes),
+        bytes(remote.used_bytes),
         ratio.map_or("-".to_owned(), |ratio| format!("{ratio:.2}")),
-        share(remote.hit_rate()),
         bound(first_byte.quantile(0.5)),
         bound(first_byte.quantile(0.99)),
+    )
+}
+
+fn retries(remote: &RemoteFigures) -> String {
+    format!(
+        "sent again because of 429 or 503: {}, other errors: {}, broken answers: {}, silence: {}, else: {}",
+        count(remote.retries_throttled),
+        count(remote.retries_unavailable),
+        count(remote.retries_broken),
+        count(remote.retries_timed_out),
+        count(remote.retries_other),
+    )
+}
+
+fn disk_cache(remote: &RemoteFigures) -> String {
+    let state = &remote.disk_cache;
+    let place = match (&state.directory, &state.unused_because) {
+        (Some(directory), None) => clean(directory),
+        (Some(directory), Some(why)) => {
+            format!("{} takes nothing now ({})", clean(directory), clean(why))
+        }
+        (None, why) => format!("none ({})", clean(why.as_deref().unwrap_or("not asked for yet"))),
+    };
+    format!(
+        "cache on disk: {place}; reads that found their bytes: {}; waited for another read: {}, for another \
+         mount: {}; blocks without room: {}; objects evicted: {}",
+        share(remote.hit_rate()),
+        count(remote.joins),
+        count(remote.lock_joins),
+        count(remote.no_room),
+        count(remote.evictions),
     )
 }
 
@@ -248,6 +282,10 @@ fn latencies(stats: &MountStats) -> String {
     for (stage, name) in [("disk", "wait for disk"), ("verify", "verify"), ("ahead", "fetch ahead")]
     {
         line(name, &counters.stage(stage));
+    }
+    if let Some(remote) = &stats.remote {
+        line("first byte", &remote.first_byte.histogram());
+        line("store's answer", &remote.total.histogram());
     }
     out
 }

@@ -46,7 +46,9 @@ pub trait Remote: Send + Sync {
     fn pin(&self, range: &Range<u64>) -> Option<Pin>;
 
     /// A read found all its bytes in the file.
-    fn note_hit(&self) {}
+    fn note_hit(&self, bytes: u64) {
+        let _ = bytes;
+    }
 
     /// Begins to fetch `range` and returns at once; `arrival` hears how that ended. Demands for the
     /// same bytes may come from several threads at a time.

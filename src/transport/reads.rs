@@ -21,7 +21,7 @@ pub(super) fn fetch(store: &Store, span: &mut Span, may_wait: bool) -> Result<()
             if let Some((file, _pin)) = remote.file().zip(remote.pin(&span.range())) {
                 match fetch_from(file, span, may_wait) {
                     Ok(()) => {
-                        remote.note_hit();
+                        remote.note_hit(span.needed_bytes() as u64);
                         return Ok(());
                     }
                     Err(ReadError::WouldBlock) => return Err(ReadError::WouldBlock),
@@ -96,7 +96,7 @@ pub(super) fn submit(
             let present = remote.file().zip(remote.pin(&span.range()));
             let (file, pin) = present.ok_or(ReadError::Absent)?;
             if done == 0 {
-                remote.note_hit();
+                remote.note_hit(span.needed_bytes() as u64);
             }
             (file, pin.into_held())
         }

@@ -1,6 +1,8 @@
 //! What limits a mount at present, from two samples of its counters and of the figures of the host.
 //!
-//! The decision is a function of figures alone, so that tests can give it any.
+//! The decision is a function of figures alone, so that tests can give it any. `remote` looks at those of stores.
+
+mod remote;
 
 use super::check::Check;
 use super::load::HostLoad;
@@ -37,6 +39,8 @@ enum Bottleneck {
     Readers,
     Cpu,
     Device,
+    /// A store, or the way to it.
+    Store,
     /// All threads for reads that wait for the disk are in use.
     Workers,
     /// The dataset does not fit in memory.
@@ -136,6 +140,9 @@ impl Facts {
     }
 
     fn decide_disk(&self) -> Bottleneck {
+        if self.window.remote.as_ref().is_some_and(remote::is_waited_for) {
+            return Bottleneck::Store;
+        }
         let workers = self.info.workers as f64;
         let are_workers_full =
             self.info.transport == "devfuse" && self.waiting_themselves() >= SATURATED * workers;
@@ -178,6 +185,10 @@ impl Facts {
         match bottleneck {
             Bottleneck::Idle | Bottleneck::Readers => String::new(),
             Bottleneck::Cpu => self.advice_on_cpus(),
+            Bottleneck::Store => {
+                let window = self.window.remote.as_ref();
+                window.map_or_else(String::new, |window| remote::advice(window, self.seconds))
+            }
             Bottleneck::Workers => "use transport=uring, which needs no thread for each read that waits \
                 (ffrfs doctor says what keeps this host from it)"
                 .to_owned(),
@@ -225,6 +236,7 @@ impl Facts {
             Bottleneck::Readers => "the readers: the mount waits for their next request",
             Bottleneck::Cpu => "CPU",
             Bottleneck::Device => "device",
+            Bottleneck::Store => "the store: reads wait for its answers",
             Bottleneck::Workers => "too few workers",
             Bottleneck::DatasetTooLarge => "dataset larger than memory",
             Bottleneck::PageCache => "page cache: samples do not stay in it, and are read again",
@@ -238,8 +250,8 @@ impl Facts {
     }
 }
 
-/// Samples the mount on `target` twice, with a pause between.
-pub(crate) fn check(name: &str, target: &Path, pause: Duration) -> Check {
+/// Samples the mount on `target` twice, with a pause between: what limits it, and how its store answers.
+pub(crate) fn checks(name: &str, target: &Path, pause: Duration) -> Vec<Check> {
     let sample_twice = || {
         let mount = Live::at(target)?;
         let info = mount.info()?;
@@ -251,9 +263,14 @@ pub(crate) fn check(name: &str, target: &Path, pause: Duration) -> Check {
         Ok::<_, crate::failure::Failure>(facts(info, &stats, stats_later, &host, &later))
     };
     match sample_twice() {
-        Ok(facts) => facts.check(name),
+        Ok(facts) => {
+            let figures = facts.window.remote.as_ref().zip(facts.since_mount.remote.as_ref());
+            let store =
+                figures.map(|(window, all)| remote::checks(name, window, all, facts.seconds));
+            std::iter::once(facts.check(name)).chain(store.into_iter().flatten()).collect()
+        }
         Err(failure) => {
-            Check::note(format!("{name}: bottleneck"), format!("unknown: {failure}"), "")
+            vec![Check::note(format!("{name}: bottleneck"), format!("unknown: {failure}"), "")]
         }
     }
 }
@@ -297,6 +314,7 @@ fn facts(
 mod tests {
     use super::super::check::State;
     use super::*;
+    use crate::store::remote::RemoteFigures;
     use crate::vfs::Histogram;
 
     const GIB: u64 = 1 << 30;
@@ -351,6 +369,16 @@ mod tests {
         facts.cpu_waiters = Some(3.1);
         assert_eq!(facts.decide(), Bottleneck::Cpu, "and the daemon waits for one");
         (facts.device_busy, facts.cpu_waiters) = (None, None);
+        assert_eq!(facts.decide(), Bottleneck::Device);
+    }
+
+    #[test]
+    fn reads_of_a_remote_container_wait_for_its_store_unless_their_bytes_are_cached() {
+        let mut facts = facts(4.0, 3.8);
+        facts.window.remote = Some(RemoteFigures { misses: 900, ..RemoteFigures::default() });
+        assert_eq!(facts.decide(), Bottleneck::Store);
+        assert!(facts.check("/mnt").found.starts_with("the store"));
+        facts.window.remote = Some(RemoteFigures { hits: 900, ..RemoteFigures::default() });
         assert_eq!(facts.decide(), Bottleneck::Device);
     }
 

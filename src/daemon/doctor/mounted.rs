@@ -29,7 +29,7 @@ pub(super) fn checks(name: &str, mount: &Mount, pause: Duration, ask: Ask) -> Ve
     let mut checks = daemon(name, asked(ask(&mount.target)));
     // A daemon that did not answer is not asked again.
     if checks.iter().all(|check| check.state == State::Ok) {
-        checks.push(bottleneck::check(name, &mount.target, pause));
+        checks.extend(bottleneck::checks(name, &mount.target, pause));
     }
     let knob = |mount: &Mount| format!("/sys/class/bdi/{}/read_ahead_kb", mount.device);
     checks.push(read_ahead(name, text(knob(mount)).as_deref()));

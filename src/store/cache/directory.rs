@@ -65,6 +65,11 @@ impl Directory {
         Ok(directory)
     }
 
+    /// Where it is.
+    pub(super) fn place(&self) -> &Path {
+        self.objects.parent().unwrap_or(&self.objects)
+    }
+
     fn of(path: &Path) -> io::Result<Self> {
         let path = path.canonicalize()?;
         let is_shared = trust(&path, false)?;

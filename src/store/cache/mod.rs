@@ -168,6 +168,18 @@ impl Cache {
         }))
     }
 
+    /// The directory.
+    #[must_use]
+    pub fn place(&self) -> &Path {
+        self.directory.place()
+    }
+
+    /// Why nothing is written into it for now.
+    #[must_use]
+    pub fn refusal(&self) -> Option<String> {
+        self.room.refusal()
+    }
+
     /// What this process has done with the cache.
     #[must_use]
     pub fn figures(&self) -> CacheFigures {

@@ -51,12 +51,13 @@ struct State {
     share: u64,
     /// When the last look ended, and how long it took.
     looked: Option<(Instant, Duration)>,
-    refused_until: Option<Instant>,
+    /// Until when the cache is not tried again, and why.
+    refused: Option<(Instant, String)>,
 }
 
 impl State {
     fn is_refused(&self, now: Instant) -> bool {
-        self.refused_until.is_some_and(|until| now < until)
+        self.refused.as_ref().is_some_and(|(until, _)| now < *until)
     }
 
     /// Whether the last look is old, or most of what it has found is used.
@@ -73,7 +74,7 @@ impl Room {
     /// The file system does not answer.
     pub(super) fn new(directory: Directory, max: Option<CacheMax>) -> io::Result<Arc<Self>> {
         let state =
-            State { left: 0, in_flight: 0, taken: 0, share: 0, looked: None, refused_until: None };
+            State { left: 0, in_flight: 0, taken: 0, share: 0, looked: None, refused: None };
         let room = Self {
             directory,
             max,
@@ -146,11 +147,18 @@ impl Room {
 
     /// The cache takes no bytes: nothing is written for a while.
     pub(super) fn refuse(&self, error: &io::Error) {
-        self.lock().refused_until = Some(Instant::now() + REFUSED_FOR);
+        self.lock().refused = Some((Instant::now() + REFUSED_FOR, error.to_string()));
         if !self.is_told.swap(true, Relaxed) {
             let entries = self.directory.entries();
             tracing::warn!("{}: nothing more is cached for now: {error}", entries.display());
         }
+    }
+
+    /// Why nothing is written for now.
+    pub(super) fn refusal(&self) -> Option<String> {
+        let state = self.lock();
+        let (_, why) = state.refused.as_ref().filter(|_| state.is_refused(Instant::now()))?;
+        Some(why.clone())
     }
 
     /// Looks what the cache holds and what the file system has left, and evicts what is not in use.

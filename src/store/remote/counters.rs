@@ -59,8 +59,8 @@ pub struct Counters {
     pub first_byte: Times,
     /// The time to the last byte of each answer.
     pub total: Times,
-    /// The cache counts itself what it removes.
-    pub(super) evicted: Evicted,
+    /// What the cache tells of itself.
+    pub(super) cache: CacheTells,
     pub(super) watch: Watch,
 }
 
@@ -80,15 +80,38 @@ impl Counters {
     }
 }
 
-type Count = Box<dyn Fn() -> u64 + Send + Sync>;
+/// The cache on disk, or why there is none, at one moment.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct DiskCacheState {
+    /// Where fetched bytes are kept.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub directory: Option<String>,
+    /// Why they are not, or not for now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unused_because: Option<String>,
+    /// Entries that were removed to make room.
+    #[serde(skip)]
+    pub evictions: u64,
+}
 
-/// How many entries the cache has removed, as soon as there is a cache.
+/// Asks the cache, as soon as it is known whether there is one.
 #[derive(Default)]
-pub(super) struct Evicted(pub(super) OnceLock<Count>);
+pub(super) struct CacheTells(OnceLock<Box<dyn Fn() -> DiskCacheState + Send + Sync>>);
 
-impl std::fmt::Debug for Evicted {
+impl CacheTells {
+    pub(super) fn set(&self, tell: impl Fn() -> DiskCacheState + Send + Sync + 'static) {
+        let _ = self.0.set(Box::new(tell));
+    }
+
+    fn state(&self) -> DiskCacheState {
+        self.0.get().map(|tell| tell()).unwrap_or_default()
+    }
+}
+
+impl std::fmt::Debug for CacheTells {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(out, "{:?}", self.0.get().map(|count| count()))
+        write!(out, "{:?}", self.state())
     }
 }
 
@@ -151,15 +174,19 @@ macro_rules! figures {
             pub first_byte: TimeFigures,
             /// The time to the last byte of each answer.
             pub total: TimeFigures,
+            /// The cache on disk.
+            pub disk_cache: DiskCacheState,
         }
 
         impl Counters {
             /// The counters now.
             #[must_use]
             pub fn figures(&self) -> RemoteFigures {
+                let disk_cache = self.cache.state();
                 RemoteFigures {
                     $($name: self.$name.load(Ordering::Relaxed),)*
-                    evictions: self.evicted.0.get().map_or(0, |count| count()),
+                    evictions: disk_cache.evictions,
+                    disk_cache,
                     first_byte: self.first_byte.figures(),
                     total: self.total.figures(),
                 }

@@ -52,7 +52,7 @@ mod waiting;
 pub use client::{Body, Client, Object};
 #[cfg(feature = "remote")]
 pub use connect::connect;
-pub use counters::{Counters, RemoteFigures, TIME_CLASSES, TimeFigures, Times};
+pub use counters::{Counters, DiskCacheState, RemoteFigures, TIME_CLASSES, TimeFigures, Times};
 pub use error::{ErrorKind, StoreError};
 pub use location::{Location, Scheme};
 pub use options::{CacheMax, CachePlace, RemoteOptions};

@@ -115,8 +115,10 @@ impl Remote for RemoteObject {
         entry.is_present(range).then(Pin::none)
     }
 
-    fn note_hit(&self) {
-        add(&self.fetcher.engine.counters.hits, 1);
+    fn note_hit(&self, bytes: u64) {
+        let counters = &self.fetcher.engine.counters;
+        add(&counters.hits, 1);
+        add(&counters.used_bytes, bytes);
     }
 
     fn begin(&self, range: Range<u64>, cause: Cause, arrival: Arrival) {

@@ -2,7 +2,7 @@
 
 use super::client::{Client, Object};
 use super::connect::connect;
-use super::counters::Counters;
+use super::counters::{Counters, DiskCacheState};
 use super::engine::{Engine, Get};
 use super::error::{ErrorKind, StoreError};
 use super::fetch::Fetcher;
@@ -17,7 +17,6 @@ use crate::store::{Cause, Part, Profile, Version};
 use bytes::Bytes;
 use std::collections::HashMap;
 use std::future::Future;
-use std::io;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::SystemTime;
@@ -82,20 +81,37 @@ impl Stores {
     /// The cache that fetched bytes are kept in; `None` if there is none, or if it cannot be used.
     pub fn cache(&self) -> Option<&Arc<Cache>> {
         let opened = self.cache.get_or_init(|| {
-            let nowhere = || io::Error::other("no cache directory is known: use cache-dir=");
-            let directory = match &self.options.cache {
-                CachePlace::None => return None,
-                CachePlace::Directory(directory) => Ok(directory.clone()),
-                CachePlace::User => user_directory().ok_or_else(nowhere),
-            };
-            let cache = directory.and_then(|place| Cache::open(&place, self.options.cache_max));
-            let cache = cache.inspect_err(|error| tracing::warn!("nothing is cached: {error}"));
-            let cache = cache.ok()?;
-            let counted = Arc::clone(&cache);
-            let _ = self.counters().evicted.0.set(Box::new(move || counted.figures().evicted));
-            Some(cache)
+            let opened = self.open_cache();
+            let tells = opened.clone();
+            self.counters().cache.set(move || match &tells {
+                Ok(cache) => DiskCacheState {
+                    directory: Some(cache.place().display().to_string()),
+                    unused_because: cache.refusal(),
+                    evictions: cache.figures().evicted,
+                },
+                Err(why) => DiskCacheState {
+                    unused_because: Some(why.clone()),
+                    ..DiskCacheState::default()
+                },
+            });
+            opened.ok()
         });
         opened.as_ref()
+    }
+
+    /// The cache, or why there is none.
+    fn open_cache(&self) -> Result<Arc<Cache>, String> {
+        let directory = match &self.options.cache {
+            CachePlace::None => return Err("cache=none".to_owned()),
+            CachePlace::Directory(directory) => Some(directory.clone()),
+            CachePlace::User => user_directory(),
+        };
+        let opened = match directory {
+            None => Err("no cache directory is known: use cache-dir=".to_owned()),
+            Some(place) => Cache::open(&place, self.options.cache_max)
+                .map_err(|error| format!("{}: {error}", place.display())),
+        };
+        opened.inspect_err(|why| tracing::warn!("nothing is cached: {why}"))
     }
 
     fn entry(&self, object: &Object) -> Option<Arc<Entry>> {

@@ -3,6 +3,8 @@
 use super::*;
 use crate::trace::{assert_phases_lie_in, event, page, phases};
 use serde_json::Value;
+use std::io::{Read, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 fn is_get(event: &Value) -> bool {
     event["operation"] == "get"
@@ -92,5 +94,119 @@ fn a_trace_for_perfetto_has_tracks_of_requests_to_the_store() {
             assert_eq!(get["args"]["cause"], "demand");
         }
         assert!(track["tid"].as_u64().unwrap() > 1_000_000);
+    });
+}
+
+/// What `ffrfs doctor` says of a mount.
+fn doctor(mount: &Mount) -> Vec<Value> {
+    let mut command = Command::new(FFRFS);
+    let outcome = run(command.args(["doctor", "--json", "--seconds", "2"]).arg(mount.point()));
+    serde_json::from_slice(&outcome.stdout).expect("JSON")
+}
+
+/// The check whose name ends so.
+#[track_caller]
+fn find<'a>(checks: &'a [Value], name: &str) -> &'a Value {
+    let is_it = |check: &&Value| check["check"].as_str().unwrap().ends_with(name);
+    checks.iter().find(is_it).unwrap_or_else(|| panic!("no {name:?} in {checks:#?}"))
+}
+
+#[test]
+fn the_doctor_names_the_store_that_readers_wait_for_and_a_cache_that_is_not_used() {
+    for_each_transport(|transport| {
+        let samples = even_samples(60, 110_000);
+        let remote = Remote::with_samples(&samples);
+        let mount = remote.mount_with(transport, &[&remote.s3("data.ffr")], &["cache=none"]);
+        remote.store.rule(Rule::gets(Fault::Stall { ms: 100 }));
+        let is_done = AtomicBool::new(false);
+        let checks = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for sample in (0..60).cycle().step_by(7) {
+                    if is_done.load(Ordering::Relaxed) {
+                        return;
+                    }
+                    check(&mount, &samples, [sample]);
+                    drop_cached(&fs::File::open(mount.path(name(sample))).unwrap());
+                }
+            });
+            let checks = doctor(&mount);
+            is_done.store(true, Ordering::Relaxed);
+            checks
+        });
+        let bottleneck = find(&checks, ": bottleneck");
+        let found = bottleneck["found"].as_str().unwrap();
+        assert!(found.starts_with("the store: "), "{bottleneck:#}");
+        assert!(bottleneck["advice"].as_str().unwrap().contains("cache-dir="), "{bottleneck:#}");
+        let store = find(&checks, ": store")["found"].as_str().unwrap();
+        assert!(store.contains("GET/s") && store.contains("first byte p50"), "{store}");
+        let cache = find(&checks, ": cache on disk");
+        assert_eq!(cache["state"], "note");
+        assert!(cache["found"].as_str().unwrap().contains("cache=none"), "{cache:#}");
+    });
+}
+
+#[test]
+fn a_cache_directory_that_cannot_be_used_is_named_with_the_reason() {
+    for_each_transport(|transport| {
+        let samples = even_samples(4, 10_000);
+        let remote = Remote::with_samples(&samples);
+        let file = remote.cache.path().join("file");
+        fs::write(&file, "no directory").unwrap();
+        let option = format!("cache-dir={}", file.display());
+        let mount = remote.mount_with(transport, &[&remote.s3("data.ffr")], &[&option]);
+        check(&mount, &samples, 0..4);
+        let why = mount.stats()["remote"]["disk_cache"]["unused_because"].to_string();
+        assert!(why.contains("file"), "{why}");
+        let checks = doctor(&mount);
+        let cache = find(&checks, ": cache on disk");
+        assert_eq!(cache["state"], "note", "{cache:#}");
+        let stats = run(Command::new(FFRFS).arg("stats").arg(mount.point())).text();
+        assert!(stats.contains("cache on disk: none ("), "{stats}");
+    });
+}
+
+#[test]
+fn bytes_that_the_cache_gives_count_as_used() {
+    for_each_transport(|transport| {
+        let samples = even_samples(60, 110_000);
+        let remote = Remote::with_samples(&samples);
+        let mount = remote.data(transport, &[]);
+        let warm = run(Command::new(FFRFS).arg("warmup").arg(mount.point()));
+        warm.ok();
+        forget_pages(&mount, 60);
+        check(&mount, &samples, 0..60);
+        let remote = &mount.stats()["remote"];
+        let (fetched, used) = (remote["fetched_bytes"].as_u64(), remote["used_bytes"].as_u64());
+        let (fetched, used) = (fetched.unwrap(), used.unwrap());
+        assert!(used >= 60 * 110_000, "{remote:#}");
+        assert!(fetched <= used + used / 10, "each byte is fetched once: {remote:#}");
+    });
+}
+
+#[test]
+fn every_metric_of_stores_is_in_the_manual_and_there() {
+    let manual = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/remote.md");
+    let manual = fs::read_to_string(manual).unwrap();
+    let named: Vec<_> = manual.split('`').filter(|word| word.starts_with("ffrfs_")).collect();
+    for_each_transport(|transport| {
+        let samples = even_samples(4, 10_000);
+        let remote = Remote::with_samples(&samples);
+        let socket = remote.cache.path().join("metrics");
+        let mount = remote.data(transport, &[&format!("metrics=unix:{}", socket.display())]);
+        check(&mount, &samples, 0..4);
+        let mut connection = std::os::unix::net::UnixStream::connect(&socket).unwrap();
+        connection.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+        let mut page = String::new();
+        connection.read_to_string(&mut page).unwrap();
+        let families = page.lines().filter_map(|line| line.strip_prefix("# TYPE "));
+        let families: Vec<_> = families.filter_map(|line| line.split(' ').next()).collect();
+        for name in &named {
+            assert!(families.contains(name), "{name} is not in {families:?}");
+        }
+        for family in families {
+            let is_of_stores =
+                ["ffrfs_store_", "ffrfs_disk_cache_"].iter().any(|begin| family.starts_with(begin));
+            assert!(!is_of_stores || named.contains(&family), "{family} is not in the manual");
+        }
     });
 }
