@@ -40,6 +40,7 @@ pub(super) struct Room {
     pub(super) evicted_bytes: AtomicU64,
 }
 
+#[derive(Default)]
 struct State {
     /// Bytes that may be taken.
     left: u64,
@@ -49,6 +50,8 @@ struct State {
     taken: u64,
     /// What the last look has found.
     share: u64,
+    /// Blocks were written during the last look: some may have been counted twice, and there is more room than it found.
+    is_rough: bool,
     /// When the last look ended, and how long it took.
     looked: Option<(Instant, Duration)>,
     /// Until when the cache is not tried again, and why.
@@ -60,11 +63,12 @@ impl State {
         self.refused.as_ref().is_some_and(|(until, _)| now < *until)
     }
 
-    /// Whether the last look is old, or most of what it has found is used.
+    /// Whether the last look is old, or most of what it has found is used, or it may have missed the last room.
     fn is_look_due(&self, now: Instant) -> bool {
         let Some((looked, took)) = self.looked else { return true };
         let is_used = self.share >= BLOCK_BYTES && self.left < self.share / 2;
-        let pause = if is_used { LOOK_AGAIN } else { LOOK_EVERY };
+        let may_have_missed = self.is_rough && self.left < BLOCK_BYTES;
+        let pause = if is_used || may_have_missed { LOOK_AGAIN } else { LOOK_EVERY };
         now.saturating_duration_since(looked) >= pause.max(took * LOOK_PART)
     }
 }
@@ -73,12 +77,10 @@ impl Room {
     /// # Errors
     /// The file system does not answer.
     pub(super) fn new(directory: Directory, max: Option<CacheMax>) -> io::Result<Arc<Self>> {
-        let state =
-            State { left: 0, in_flight: 0, taken: 0, share: 0, looked: None, refused: None };
         let room = Self {
             directory,
             max,
-            state: Mutex::new(state),
+            state: Mutex::default(),
             is_looking: AtomicBool::new(false),
             is_told: AtomicBool::new(false),
             evicted: AtomicU64::new(0),
@@ -189,6 +191,7 @@ impl Room {
         let share = (left / processes).max(left.min(BLOCK_BYTES));
         state.left = share.saturating_sub(since);
         state.share = state.left;
+        state.is_rough = since > 0;
         state.looked = Some((Instant::now(), took));
         Ok(())
     }
@@ -233,5 +236,22 @@ impl Room {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_look_that_found_no_room_while_blocks_were_written_is_soon_repeated() {
+        let looked = Instant::now();
+        let state = State { looked: Some((looked, Duration::ZERO)), ..State::default() };
+        assert!(!state.is_look_due(looked + LOOK_AGAIN), "the cache is full");
+        let rough = State { is_rough: true, ..state };
+        assert!(rough.is_look_due(looked + LOOK_AGAIN));
+        let with_room = State { left: BLOCK_BYTES, ..rough };
+        assert!(!with_room.is_look_due(looked + LOOK_AGAIN), "what it has found is enough");
+        assert!(with_room.is_look_due(looked + LOOK_EVERY));
     }
 }
