@@ -45,7 +45,7 @@ mod suffixes;
 
 pub use checkpoints::KeptCheckpoints;
 pub use names::{Layout, NameOptions};
-pub(crate) use open::{MANY_FILES, exact, local_files, not_found, parts, path_bytes};
+pub(crate) use open::{MANY_FILES, diagnose, exact, local_files, not_found, parts, path_bytes};
 pub use open::{Opened, open, open_parts, wants_password};
 pub use options::{
     ChecksumOptions, IndexOptions, IndexPlace, Options, SidecarPlace, Unwatched, Watch, Work,

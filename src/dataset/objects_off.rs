@@ -3,7 +3,7 @@
 use crate::failure::Failure;
 use crate::format::PartName;
 use crate::store::Part;
-use crate::store::remote::{Counters, RemoteOptions};
+use crate::store::remote::{Counters, Diagnosis, RemoteOptions};
 use std::convert::Infallible;
 use std::sync::Arc;
 
@@ -26,15 +26,22 @@ impl Objects {
         None
     }
 
+    pub(crate) fn diagnose(&self, url: &str) -> Result<Diagnosis, Failure> {
+        Err(without_remote(url))
+    }
+
     pub(crate) fn expand(&self, texts: &[String], _: &str) -> Result<Vec<Place>, Failure> {
-        let text = texts.first().map_or("", String::as_str);
-        let why = "this program was built without its feature `remote`, which reads URLs";
-        Err(Failure::usage(format!("{text}: {why}")))
+        Err(without_remote(texts.first().map_or("", String::as_str)))
     }
 
     pub(crate) fn open(&self, place: Place) -> Result<(Part, Neighbours), Failure> {
         match place.0 {}
     }
+}
+
+fn without_remote(url: &str) -> Failure {
+    let why = "this program was built without its feature `remote`, which reads URLs";
+    Failure::usage(format!("{url}: {why}"))
 }
 
 impl Neighbours {

@@ -13,7 +13,7 @@ use crate::catalog::{self, Catalog, Dataset, Located, Tree};
 use crate::failure::{Exit, Failure};
 use crate::format::{self, PartName, Source};
 use crate::io::{File, Pool, process};
-use crate::store::remote::{Counters, RemoteOptions};
+use crate::store::remote::{Counters, Diagnosis, RemoteOptions};
 use crate::store::{Part, Store};
 use crate::vfs::{self, Vfs};
 use std::collections::{BTreeMap, HashSet};
@@ -77,6 +77,14 @@ pub fn open(
 pub(crate) fn parts(sources: &[PartName], options: &Options) -> Result<Vec<Arc<Part>>, Failure> {
     let unopened = unopened(sources, options, &Objects::new(&options.remote))?;
     Ok(unopened.into_iter().map(|unopened| unopened.part).collect())
+}
+
+/// What the store of a URL says of itself and of who asks.
+///
+/// # Errors
+/// There is no client for it.
+pub(crate) fn diagnose(url: &str, options: &Options) -> Result<Diagnosis, Failure> {
+    Objects::new(&options.remote).diagnose(url)
 }
 
 /// The files that sources stand for on this machine; no store is asked.

@@ -9,8 +9,8 @@ use super::xml::{Ask, error};
 use super::{Connection, Shared, control, lock};
 use hyper::body::Incoming;
 use hyper::header::{
-    ACCEPT_RANGES, AUTHORIZATION, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG, HeaderName,
-    IF_MATCH, LAST_MODIFIED, RANGE, RETRY_AFTER,
+    ACCEPT_RANGES, AUTHORIZATION, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, DATE, ETAG,
+    HeaderName, IF_MATCH, LAST_MODIFIED, RANGE, RETRY_AFTER,
 };
 use hyper::http::response::Builder;
 use hyper::{Method, Response};
@@ -18,7 +18,7 @@ use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 /// Where the program's users steer it: no bucket is called so.
 const CONTROL: &str = "/-/";
@@ -125,10 +125,15 @@ impl Shared {
 
 impl Asked {
     fn builder(&self, status: u16) -> Builder {
-        Response::builder()
+        let builder = Response::builder()
             .status(status)
             .header("x-amz-request-id", &self.id)
-            .header("x-amz-id-2", "loopback")
+            .header("x-amz-id-2", "loopback");
+        match self.plan.clock_ahead {
+            // The server says what time it is.
+            Duration::ZERO => builder,
+            ahead => builder.header(DATE, http_time(SystemTime::now() + ahead)),
+        }
     }
 
     fn error(&self, status: u16, code: &str, message: &str) -> io::Result<Response<Body>> {

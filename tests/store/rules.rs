@@ -41,6 +41,8 @@ pub(crate) enum Fault {
     WeakEtag,
     /// If-Match is ignored.
     IgnoreConditions,
+    /// The clock of the store is ahead by so many seconds.
+    ClockAhead { seconds: u64 },
 }
 
 /// Which requests suffer a fault.
@@ -129,6 +131,7 @@ pub(super) struct Plan {
     pub(super) wrong_total: bool,
     pub(super) etag: Etag,
     pub(super) ignores_conditions: bool,
+    pub(super) clock_ahead: Duration,
     /// Whether anything but latency and bandwidth is in it.
     pub(super) is_faulty: bool,
 }
@@ -213,6 +216,7 @@ impl Plan {
             Fault::NoEtag => self.etag = Etag::Absent,
             Fault::WeakEtag => self.etag = Etag::Weak,
             Fault::IgnoreConditions => self.ignores_conditions = true,
+            Fault::ClockAhead { seconds } => self.clock_ahead = Duration::from_secs(seconds),
         }
     }
 }

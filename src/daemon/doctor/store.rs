@@ -1,18 +1,18 @@
-//! Checks of a URL: whether its store can be reached with these credentials, how soon and how fast it answers, and
-//! what a mount would use.
+//! Checks of a URL: whether its store can be reached with these credentials, whether the clocks agree, how soon and
+//! how fast it answers, and what a mount would use.
 
 use super::check::{Check, mebibytes};
 use crate::dataset::{self, Options};
 use crate::failure::{Exit, Failure};
 use crate::format::PartName;
-use crate::io::ReadError;
-use crate::store::Part;
-use crate::store::remote::{CacheMax, CachePlace, ErrorKind, StoreError};
+use crate::io::{self, ReadError};
+use crate::store::cache::user_directory;
+use crate::store::remote::{CacheMax, CachePlace, Diagnosis, ErrorKind, RemoteFigures, StoreError};
+use crate::store::{Cause, Part};
 use crate::tools::progress::Terminal;
 use indicatif::{HumanBytes, HumanCount};
-
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 /// Requests by which the latency is measured.
 const PROBES: u64 = 9;
@@ -22,8 +22,12 @@ const CONCURRENCY: [u64; 3] = [1, 8, 32];
 const READ_BYTES: u64 = 1 << 20;
 /// How long each of these measurements takes.
 const SPAN: Duration = Duration::from_millis(1500);
-/// A clock may differ by so much: S3 refuses requests beyond 15 minutes.
-const SKEW: Duration = Duration::from_secs(5);
+/// Clocks that differ by more than this are noted.
+const SKEW_SECONDS: u64 = 5;
+/// S3 and Azure refuse signed requests beyond this.
+const REFUSED_SKEW_SECONDS: u64 = 15 * 60;
+/// Announced bytes are fetched in pieces of this size.
+const PIECE_BYTES: u64 = 8 << 20;
 
 /// The checks, and the exit code if the store cannot be used.
 pub(crate) fn checks(name: &PartName, options: &Options) -> (Vec<Check>, Exit) {
@@ -31,13 +35,17 @@ pub(crate) fn checks(name: &PartName, options: &Options) -> (Vec<Check>, Exit) {
     // Bytes that are cached would tell nothing of the way to the store.
     let mut measured = options.clone();
     measured.remote.cache = CachePlace::None;
+    // Nor would the better one of two requests.
+    measured.remote.hedge = false;
     let start = Instant::now();
     let parts = match dataset::parts(std::slice::from_ref(name), &measured) {
         Ok(parts) => parts,
         Err(failure) => {
             let advice = advice(&failure);
             let exit = if failure.exit == Exit::Usage { Exit::Mount } else { failure.exit };
-            return (vec![Check::problem(shown, failure.to_string(), advice)], exit);
+            let mut checks = vec![Check::problem(&shown, failure.to_string(), advice)];
+            checks.extend(identity_and_clock(&shown, name, &measured));
+            return (checks, exit);
         }
     };
     let bytes: u64 = parts.iter().map(|part| part.len_bytes()).sum();
@@ -53,12 +61,13 @@ pub(crate) fn checks(name: &PartName, options: &Options) -> (Vec<Check>, Exit) {
     let Some(part) = parts.iter().max_by_key(|part| part.len_bytes()) else {
         return (checks, Exit::Ok);
     };
-    checks.push(clock(&shown, part));
+    checks.extend(identity_and_clock(&shown, name, &measured));
     if part.len_bytes() > 0 {
         checks.push(latency(&shown, part));
         checks.extend(throughput(&shown, part));
     }
     checks.push(cache(&shown, options, bytes));
+    checks.push(requests(&shown, options, bytes));
     checks.push(container(&shown, name, options));
     (checks, Exit::Ok)
 }
@@ -84,15 +93,45 @@ fn advice(failure: &Failure) -> &'static str {
     }
 }
 
-fn clock(name: &str, part: &Part) -> Check {
+/// Who asks, and whether the store's clock is ours.
+fn identity_and_clock(shown: &str, name: &PartName, options: &Options) -> Vec<Check> {
+    match dataset::diagnose(&name.to_string(), options) {
+        Ok(Diagnosis { identity, clock_ahead_seconds }) => {
+            vec![credentials(shown, identity), clock(shown, clock_ahead_seconds)]
+        }
+        // Said already: no store can be asked.
+        Err(_) => Vec::new(),
+    }
+}
+
+fn credentials(name: &str, identity: Result<Option<String>, StoreError>) -> Check {
+    let check = format!("{name}: credentials");
+    match identity {
+        Ok(Some(origin)) => Check::ok(check, origin),
+        Ok(None) => Check::ok(check, "none: requests are not signed"),
+        Err(error) => {
+            Check::problem(check, error.message, "docs/remote.md says where they are found")
+        }
+    }
+}
+
+fn clock(name: &str, ahead_seconds: Option<i64>) -> Check {
     let check = format!("{name}: clock");
-    match part.modified().duration_since(SystemTime::now()) {
-        Ok(ahead) if ahead > SKEW => Check::note(
-            check,
-            format!("the object was modified {} from now, by the store's clock", millis(ahead)),
-            "set this machine's clock (timedatectl set-ntp true): signatures have a time",
-        ),
-        _ => Check::ok(check, "nothing says that it is wrong"),
+    let Some(ahead) = ahead_seconds else {
+        return Check::note(check, "unknown: no answer of the store says what time it is", "");
+    };
+    let differs = ahead.unsigned_abs();
+    // A date has no fractions of seconds, and the answer takes its time.
+    if differs <= SKEW_SECONDS {
+        return Check::ok(check, "as the store's, to a few seconds");
+    }
+    let direction = if ahead > 0 { "behind" } else { "ahead of" };
+    let found = format!("{differs} s {direction} the store's");
+    let advice =
+        "set this machine's clock (timedatectl set-ntp true): requests are signed with the time";
+    match differs < REFUSED_SKEW_SECONDS {
+        true => Check::note(check, found, format!("{advice}, and S3 refuses more than 15 minutes")),
+        false => Check::problem(check, found, format!("{advice}, and S3 refuses these")),
     }
 }
 
@@ -102,7 +141,10 @@ fn fetch(part: &Part, number: u64, count: u64, length: u64) -> Result<u64, ReadE
     let last = u128::from(part.len_bytes() - length);
     let at = (last * u128::from(number) / u128::from(count.max(1))) as u64;
     let mut bytes = vec![0; length as usize];
-    part.read(&mut bytes, at, length as usize)?;
+    // As a program asks: exactly these bytes, and no others that a later probe would find.
+    if let Some(_pin) = part.wait(at..at + length, Cause::Demand)?.take(&mut bytes) {
+        part.read(&mut bytes, at, length as usize)?;
+    }
     Ok(length)
 }
 
@@ -155,24 +197,62 @@ fn throughput_of(name: &str, part: &Part, requests: u64) -> Check {
 fn cache(name: &str, options: &Options, bytes: u64) -> Check {
     let check = format!("{name}: cache");
     let remote = &options.remote;
-    let place = match &remote.cache {
+    let directory = match &remote.cache {
         CachePlace::None => {
             let advice = "each epoch is fetched anew; cache-dir=DIR keeps it on a disk";
             return Check::note(check, "none", advice);
         }
-        CachePlace::Directory(directory) => directory.display().to_string(),
-        CachePlace::User => "the user's cache directory".to_owned(),
+        CachePlace::Directory(directory) => Some(directory.clone()),
+        CachePlace::User => user_directory(),
     };
-    let most = match remote.cache_max {
-        Some(CacheMax::Bytes(most)) if most < bytes => {
-            let found = format!("{place}, {} of {}", HumanBytes(most), HumanBytes(bytes));
-            return Check::note(check, found, "a cache of the whole dataset saves most requests");
-        }
-        Some(CacheMax::Bytes(most)) => format!("at most {}", HumanBytes(most)),
-        Some(CacheMax::Percent(percent)) => format!("at most {percent} % of its file system"),
-        None => "as large as its file system allows".to_owned(),
+    let Some(directory) = directory else {
+        return Check::note(
+            check,
+            "none: there is no home directory",
+            "name one with cache-dir=DIR",
+        );
     };
-    Check::ok(check, format!("{place}, {most}; the sources have {}", HumanBytes(bytes)))
+    // It may not exist yet.
+    let space = directory.ancestors().find_map(|path| io::space(path).ok());
+    let most = space.map(|space| {
+        let allowed = match remote.cache_max {
+            Some(CacheMax::Bytes(most)) => most,
+            Some(CacheMax::Percent(percent)) => space.total_bytes / 100 * u64::from(percent),
+            None => u64::MAX,
+        };
+        // What this dataset has in it already counts as room, but is not known here.
+        space.available_bytes.saturating_sub(space.total_bytes / 20).min(allowed)
+    });
+    let directory = directory.display();
+    let Some(most) = most else {
+        return Check::note(check, format!("{directory}: its file system does not answer"), "");
+    };
+    let found = format!(
+        "{directory}, room for {}; the sources have {}",
+        HumanBytes(most),
+        HumanBytes(bytes)
+    );
+    match most < bytes {
+        true => Check::note(check, found, "a cache of the whole dataset saves most requests"),
+        false => Check::ok(check, found),
+    }
+}
+
+/// How a mount would ask, and what an epoch would cost that is announced and not cached.
+fn requests(name: &str, options: &Options, bytes: u64) -> Check {
+    let remote = &options.remote;
+    let epoch = RemoteFigures { gets_prefetch: bytes.div_ceil(PIECE_BYTES), ..Default::default() };
+    let found = format!(
+        "at most {} at a time, sent again after {} s without progress{}; to fetch everything once: {} of {}, about \
+         ${:.4} at the list price of S3",
+        remote.max_in_flight,
+        remote.timeout.as_secs_f64(),
+        if remote.hedge { ", a second time if one takes long" } else { "" },
+        HumanCount(epoch.gets_prefetch),
+        mebibytes(PIECE_BYTES),
+        epoch.dollars()
+    );
+    Check::ok(format!("{name}: requests"), found)
 }
 
 fn container(name: &str, source: &PartName, options: &Options) -> Check {
@@ -242,9 +322,21 @@ mod tests {
     }
 
     #[test]
+    fn clocks_that_differ_are_noted_and_those_that_are_refused_are_a_problem() {
+        assert_eq!(clock("s", Some(-2)).state, State::Ok);
+        let ahead = clock("s", Some(-40));
+        assert_eq!(ahead.state, State::Note);
+        assert!(ahead.found.contains("40 s ahead of the store's"), "{}", ahead.found);
+        let behind = clock("s", Some(7200));
+        assert_eq!(behind.state, State::Problem);
+        assert!(behind.found.contains("7200 s behind the store's"), "{}", behind.found);
+        assert_eq!(clock("s", None).state, State::Note);
+    }
+
+    #[test]
     fn a_cache_that_cannot_hold_the_dataset_is_noted() {
         let mut options = Options::default();
-        assert_eq!(cache("s", &options, 1 << 30).state, State::Ok);
+        assert_eq!(cache("s", &options, 0).state, State::Ok);
         options.remote.cache_max = Some(CacheMax::Bytes(1 << 20));
         assert_eq!(cache("s", &options, 1 << 30).state, State::Note);
         options.remote.cache = CachePlace::None;

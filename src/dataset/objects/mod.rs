@@ -11,7 +11,7 @@ pub(crate) use neighbours::Neighbours;
 use crate::failure::Failure;
 use crate::store::Part;
 use crate::store::remote::{
-    Counters, ErrorKind, Location, Object, RemoteOptions, StoreError, Stores,
+    Counters, Diagnosis, ErrorKind, Location, Object, RemoteOptions, StoreError, Stores,
 };
 use neighbours::Presence;
 use std::sync::{Arc, OnceLock};
@@ -51,6 +51,13 @@ impl Objects {
     /// What is asked of the stores, if there was a URL.
     pub(crate) fn counters(&self) -> Option<Arc<Counters>> {
         self.stores.get().map(|stores| Arc::clone(stores.counters()))
+    }
+
+    /// What the store of a URL says of itself and of who asks.
+    pub(crate) fn diagnose(&self, url: &str) -> Result<Diagnosis, Failure> {
+        let location = Location::parse(url).transpose()?;
+        let location = location.ok_or_else(|| Failure::usage(format!("{url}: this is no URL")))?;
+        Ok(self.stores().diagnose(&location)?)
     }
 
     /// The objects that the texts stand for, in order; `start` is where all of them begin.

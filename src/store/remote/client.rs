@@ -43,4 +43,19 @@ pub trait Client: Send + Sync {
 
     /// The objects whose keys begin with that of `prefix`, in order, each with its length and version.
     fn list<'a>(&'a self, prefix: &'a Location) -> BoxStream<'a, Result<Object, StoreError>>;
+
+    /// Where the credentials of its requests come from, in words without secrets; asks for them. `None`: requests have
+    /// none.
+    fn identity<'a>(
+        &'a self,
+        location: &'a Location,
+    ) -> BoxFuture<'a, Result<Option<String>, StoreError>> {
+        let _ = location;
+        Box::pin(async { Ok(None) })
+    }
+
+    /// By how many seconds the store's clock was ahead of ours when it last answered. `None`: it has not told.
+    fn clock_ahead_seconds(&self) -> Option<i64> {
+        None
+    }
 }

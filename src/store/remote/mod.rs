@@ -10,6 +10,7 @@ mod clients;
 mod connect;
 #[cfg_attr(not(feature = "remote"), allow(dead_code))]
 mod counters;
+mod diagnosis;
 #[cfg(feature = "remote")]
 mod engine;
 mod error;
@@ -53,6 +54,7 @@ pub use client::{Body, Client, Object};
 #[cfg(feature = "remote")]
 pub use connect::connect;
 pub use counters::{Counters, DiskCacheState, RemoteFigures, TIME_CLASSES, TimeFigures, Times};
+pub use diagnosis::Diagnosis;
 pub use error::{ErrorKind, StoreError};
 pub use location::{Location, Scheme};
 pub use options::{CacheMax, CachePlace, RemoteOptions};

@@ -3,6 +3,7 @@
 use super::client::{Client, Object};
 use super::connect::connect;
 use super::counters::{Counters, DiskCacheState};
+use super::diagnosis::Diagnosis;
 use super::engine::{Engine, Get};
 use super::error::{ErrorKind, StoreError};
 use super::fetch::Fetcher;
@@ -138,6 +139,26 @@ impl Stores {
         let (client, asked) = (self.client(location)?, location.clone());
         let engine = Arc::clone(&self.engine);
         wait_for(location, async move { engine.head(&*client, &asked).await })?
+    }
+
+    /// What the store of a location says of itself and of who asks, with one request.
+    ///
+    /// # Errors
+    /// There is no client for it.
+    pub fn diagnose(&self, location: &Location) -> Result<Diagnosis, StoreError> {
+        let (client, asked) = (self.client(location)?, location.clone());
+        let timeout = self.options.timeout;
+        wait_for(location, async move {
+            let late = || {
+                let why = "the credentials do not come";
+                StoreError::new(asked.to_string(), ErrorKind::TimedOut, why)
+            };
+            let identity = tokio::time::timeout(timeout, client.identity(&asked)).await;
+            // Whether there is such an object does not matter: any answer has a date.
+            let _ = tokio::time::timeout(timeout, client.head(&asked)).await;
+            let clock_ahead_seconds = client.clock_ahead_seconds();
+            Diagnosis { identity: identity.unwrap_or_else(|_| Err(late())), clock_ahead_seconds }
+        })
     }
 
     /// A part of a version that is known, as from a listing, without a request.

@@ -78,9 +78,53 @@ fn doctor_tries_a_store_and_says_what_a_mount_would_use() {
     store.put("bucket/a.ffr", fs::read(fixture("basic.ffr")).unwrap());
     let outcome = remote(&store, &directory, &["doctor", "s3://bucket/a.ffr"]);
     let text = outcome.text();
-    for said in ["1 objects", "latency", "32 requests", ": cache: ", "60 samples, opened in"] {
+    for said in [
+        "1 objects",
+        "credentials: none",
+        "clock: as the store's",
+        "latency",
+        "32 requests",
+        ": cache: ",
+        "room for",
+        "at most 256 at a time",
+        "60 samples, opened in",
+    ] {
         assert!(text.contains(said), "{said}: {text}");
     }
+}
+
+#[test]
+fn doctor_says_where_credentials_were_found_and_that_a_clock_is_wrong() {
+    let (store, directory) = (Store::new(), temp_dir());
+    store.put("bucket/a.ffr", fs::read(fixture("basic.ffr")).unwrap());
+    store.rule(Rule::all(Fault::ClockAhead { seconds: 3600 }));
+    let doctor = |variables: &[(&str, &str)]| {
+        let mut command = Command::new(FFRFS);
+        command.args(["doctor", "s3://bucket/a.ffr", "--cache=none", "--region=us-east-1"]);
+        command.args(["--endpoint", &store.endpoint()]).envs(variables.iter().copied());
+        run(command.env("HOME", directory.path()).env_remove("AWS_PROFILE"))
+    };
+    let keys = [("AWS_ACCESS_KEY_ID", "AKIAEXAMPLE12345"), ("AWS_SECRET_ACCESS_KEY", "verysecret")];
+    let outcome = doctor(&keys);
+    let text = outcome.text();
+    assert!(
+        text.contains("credentials: AWS_ACCESS_KEY_ID in the environment, key AKIAEXAM…"),
+        "{text}"
+    );
+    assert!(!text.contains("verysecret") && !text.contains("AKIAEXAMPLE12345"), "{text}");
+    let late = text.lines().find(|line| line.contains(": clock: ")).unwrap();
+    assert!(late.starts_with("problem") && late.contains("behind the store's"), "{late}");
+    assert!(late.contains("signed"), "{late}");
+    // What refuses to be read says who asked and what time it is, too.
+    fs::create_dir(directory.path().join(".aws")).unwrap();
+    let profile = "[default]\naws_access_key_id = PROFILEKEY\naws_secret_access_key = s\n";
+    fs::write(directory.path().join(".aws/credentials"), profile).unwrap();
+    store.rule(Rule::all(Fault::Status { status: 403, retry_after: None }));
+    let refused = doctor(&[]);
+    assert_eq!(refused.code, 7, "{refused:?}");
+    let text = String::from_utf8_lossy(&refused.stdout).into_owned();
+    assert!(text.contains("profile default in") && text.contains(".aws/credentials"), "{text}");
+    assert!(text.contains("status 403") && text.contains(": clock: "), "{text}");
 }
 
 #[test]

@@ -4,7 +4,7 @@
 
 use quick_xml::Reader;
 use quick_xml::events::Event;
-use reqwest::header::{CONTENT_RANGE, ETAG, HeaderMap, LAST_MODIFIED, RETRY_AFTER};
+use reqwest::header::{CONTENT_RANGE, DATE, ETAG, HeaderMap, LAST_MODIFIED, RETRY_AFTER};
 use std::collections::HashMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -33,6 +33,11 @@ pub(super) fn quoted(etag: &str) -> Option<String> {
 /// When the object was modified, to the second.
 pub(super) fn last_modified(headers: &HeaderMap) -> Option<SystemTime> {
     httpdate::parse_http_date(header(headers, LAST_MODIFIED.as_str())?).ok()
+}
+
+/// What time it was for the server.
+pub(super) fn date(headers: &HeaderMap) -> Option<SystemTime> {
+    httpdate::parse_http_date(header(headers, DATE.as_str())?).ok()
 }
 
 /// How long the server asks to wait: seconds or a date.

@@ -58,7 +58,8 @@ pub(super) fn settings(
         environment.first(&["AWS_ACCESS_KEY_ID", "AWS_WEB_IDENTITY_TOKEN_FILE"]).is_some();
     let counts = is_explicit || !has_keys;
     let identity = (of_profile("web_identity_token_file"), of_profile("role_arn"));
-    let provider: Option<Provider<AwsCredential>> = match identity {
+    let shown = name.unwrap_or("default");
+    let found: Option<(Provider<AwsCredential>, String)> = match identity {
         _ if options.anonymous => None,
         (Some(file), Some(role)) if counts => {
             environment.set("AWS_WEB_IDENTITY_TOKEN_FILE", file);
@@ -66,12 +67,17 @@ pub(super) fn settings(
             for key in ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"] {
                 environment.unset(key);
             }
-            Some(of_environment(location, &web, (&environment, &region))?)
+            let origin = format!("web identity in {file}, by the profile {shown}");
+            Some((of_environment(location, &web, (&environment, &region))?, origin))
         }
         _ if is_explicit || (counts && (name.is_some() || gives_credentials(&said))) => {
-            Some(Arc::new(profile))
+            let origin = format!("profile {shown} in {}", profile.files());
+            Some((Arc::new(profile), origin))
         }
-        _ => Some(of_environment(location, &web, (&environment, &region))?),
+        _ => {
+            let origin = origin_of_environment(&environment).to_owned();
+            Some((of_environment(location, &web, (&environment, &region))?, origin))
+        }
     };
     let payer = environment.first(&["AWS_REQUEST_PAYER"]);
     Ok(Settings {
@@ -79,7 +85,7 @@ pub(super) fn settings(
         region,
         path_style: options.path_style.unwrap_or(path_style),
         requester_pays: payer.is_some_and(|payer| payer == "requester" || payer == "true"),
-        credentials: provider.map(|provider| Credentials::new(provider, ADVICE)),
+        credentials: found.map(|(provider, origin)| Credentials::new(provider, origin, ADVICE)),
         web,
     })
 }
@@ -91,6 +97,22 @@ fn gives_credentials(profile: &Section) -> bool {
             || ["aws_access_key_id", "credential_process", "role_arn"].contains(&name.as_str())
     };
     profile.keys().any(is_one)
+}
+
+/// Which of the sources of [`of_environment`] `object_store` takes.
+fn origin_of_environment(environment: &Environment) -> &'static str {
+    let is_set = |name| environment.first(&[name]).is_some();
+    if is_set("AWS_ACCESS_KEY_ID") && is_set("AWS_SECRET_ACCESS_KEY") {
+        "AWS_ACCESS_KEY_ID in the environment"
+    } else if is_set("AWS_WEB_IDENTITY_TOKEN_FILE") && is_set("AWS_ROLE_ARN") {
+        "web identity (AWS_WEB_IDENTITY_TOKEN_FILE)"
+    } else if is_set("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI") {
+        "the role of the ECS task"
+    } else if is_set("AWS_CONTAINER_CREDENTIALS_FULL_URI") {
+        "the identity of the EKS pod"
+    } else {
+        "the metadata service of this machine (IMDS)"
+    }
 }
 
 /// Keys of the environment, web identity, ECS, EKS, or the metadata service of the machine.

@@ -108,6 +108,20 @@ impl Azure {
 }
 
 impl WebStore for Azure {
+    async fn identity(&self, location: &Location) -> Result<Option<String>, StoreError> {
+        let Some(credentials) = &self.credentials else { return Ok(None) };
+        let kind = match &*credentials.get(location).await? {
+            AzureCredential::AccessKey(_) => "a key of the account",
+            AzureCredential::SASToken(_) => "a SAS token",
+            AzureCredential::BearerToken(_) => "a token of Entra ID",
+        };
+        Ok(Some(format!("{kind}, from {}", credentials.origin())))
+    }
+
+    fn web(&self) -> &Web {
+        &self.web
+    }
+
     async fn look_up(&self, location: &Location) -> Result<Object, StoreError> {
         let asked = (Method::HEAD, HeaderMap::new());
         let answer = self.send(location, (&location.key, ""), asked).await?;
@@ -202,7 +216,15 @@ fn credentials(
     let builder = builder.with_retry(credential_retry());
     let store = builder.with_http_connector(Connector::new(options)?).build();
     let store = store.map_err(|e| missing(location, ADVICE, &e))?;
-    Ok(Credentials::new(Arc::clone(store.credentials()), ADVICE))
+    let is_of_environment = environment.starting_with("AZURE_").any(|(name, _)| {
+        ["KEY", "TOKEN", "SECRET", "TOKEN_FILE"].iter().any(|end| name.ends_with(end))
+    });
+    let origin = match (environment.credentials(location, options), is_of_environment) {
+        (Some(file), _) => file.display().to_string(),
+        (None, true) => "AZURE_… in the environment".to_owned(),
+        (None, false) => "the managed identity of this machine".to_owned(),
+    };
+    Ok(Credentials::new(Arc::clone(store.credentials()), origin, ADVICE))
 }
 
 /// The signer takes it for granted that a token can be a header.

@@ -12,6 +12,8 @@ pub(super) type Provider<T> = Arc<dyn CredentialProvider<Credential = T>>;
 /// The credentials of a store.
 pub(super) struct Credentials<T> {
     provider: Provider<T>,
+    /// Where they are found, in words.
+    origin: String,
     /// What to do if there are none.
     advice: &'static str,
     /// Whether there were some before.
@@ -19,8 +21,13 @@ pub(super) struct Credentials<T> {
 }
 
 impl<T> Credentials<T> {
-    pub(super) fn new(provider: Provider<T>, advice: &'static str) -> Self {
-        Self { provider, advice, were_there: AtomicBool::new(false) }
+    pub(super) fn new(provider: Provider<T>, origin: String, advice: &'static str) -> Self {
+        Self { provider, origin, advice, were_there: AtomicBool::new(false) }
+    }
+
+    /// Where they are found, in words.
+    pub(super) fn origin(&self) -> &str {
+        &self.origin
     }
 
     /// The credentials of now.

@@ -104,6 +104,11 @@ impl<T> Watched<T> {
         Self { path, parse, kept: Mutex::new(None) }
     }
 
+    /// Where it is.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// What the file says now, or said a second ago.
     pub(super) fn get(&self) -> Result<Arc<T>, StoreError> {
         let mut kept = self.kept.lock().unwrap_or_else(std::sync::PoisonError::into_inner);

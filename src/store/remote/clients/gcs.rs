@@ -90,6 +90,16 @@ impl Gcs {
 }
 
 impl WebStore for Gcs {
+    async fn identity(&self, location: &Location) -> Result<Option<String>, StoreError> {
+        let Some(credentials) = &self.credentials else { return Ok(None) };
+        credentials.get(location).await?;
+        Ok(Some(credentials.origin().to_owned()))
+    }
+
+    fn web(&self) -> &Web {
+        &self.web
+    }
+
     async fn look_up(&self, location: &Location) -> Result<Object, StoreError> {
         let answer = match self.send(location, "", (Method::HEAD, None)).await {
             // An answer to HEAD has no body that says why.
@@ -178,5 +188,12 @@ fn credentials(
     let builder = builder.with_bucket_name(&location.authority).with_retry(credential_retry());
     let store = builder.with_http_connector(Connector::new(options)?).build();
     let store = store.map_err(|e| missing(location, ADVICE, &e))?;
-    Ok(Credentials::new(Arc::clone(store.credentials()), ADVICE))
+    let usual = environment.in_home(".config/gcloud/application_default_credentials.json");
+    let usual = usual.filter(|path| path.is_file());
+    let file = key.map(|(path, _)| path).or(usual);
+    let origin = match file {
+        Some(path) => path.display().to_string(),
+        None => "the metadata service of this machine, or GOOGLE_… in the environment".to_owned(),
+    };
+    Ok(Credentials::new(Arc::clone(store.credentials()), origin, ADVICE))
 }

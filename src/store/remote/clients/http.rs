@@ -41,6 +41,14 @@ impl Http {
 }
 
 impl WebStore for Http {
+    async fn identity(&self, location: &Location) -> Result<Option<String>, StoreError> {
+        self.secrets.origin(location)
+    }
+
+    fn web(&self) -> &Web {
+        self.servers.web()
+    }
+
     /// HEAD would not say whether the server knows ranges, and a signed URL is signed for GET: so the first byte.
     async fn look_up(&self, location: &Location) -> Result<Object, StoreError> {
         match self.servers.get(&self.ask(location, &(0..1))?).await {

@@ -45,6 +45,15 @@ impl Secrets {
         }
     }
 
+    /// The files that give headers for this server; `None` if it gets none.
+    pub(super) fn origin(&self, location: &Location) -> Result<Option<String>, StoreError> {
+        let has_any = !self.headers(location)?.is_empty();
+        let netrc = self.netrc.as_ref().map(Watched::path);
+        let files = [netrc, self.headers.as_ref().map(Watched::path)].into_iter().flatten();
+        let files: Vec<_> = files.map(|path| path.display().to_string()).collect();
+        Ok(has_any.then(|| files.join(" and ")))
+    }
+
     /// The headers for this server; those of the file of headers count more.
     pub(super) fn headers(&self, location: &Location) -> Result<HeaderMap, StoreError> {
         let mut headers = HeaderMap::new();

@@ -128,6 +128,19 @@ impl HuggingFace {
 }
 
 impl WebStore for HuggingFace {
+    async fn identity(&self, location: &Location) -> Result<Option<String>, StoreError> {
+        self.secrets(location)?;
+        Ok(match &self.token {
+            Token::None => None,
+            Token::Fixed(_) => Some("HF_TOKEN in the environment".to_owned()),
+            Token::File(file) => Some(file.path().display().to_string()),
+        })
+    }
+
+    fn web(&self) -> &Web {
+        &self.web
+    }
+
     async fn look_up(&self, location: &Location) -> Result<Object, StoreError> {
         let mut url = self.url(location, &self.revision)?;
         for _ in 0..MOST_RENAMES {

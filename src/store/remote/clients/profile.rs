@@ -56,6 +56,13 @@ impl Profile {
         }
     }
 
+    /// The files that it is read from, for messages.
+    pub(super) fn files(&self) -> String {
+        let files = [&self.config, &self.credentials].into_iter().flatten();
+        let files: Vec<_> = files.map(|file| file.path().display().to_string()).collect();
+        if files.is_empty() { "~/.aws".to_owned() } else { files.join(" and ") }
+    }
+
     /// All settings of the profile; empty if there is none. The file of credentials counts more.
     pub(super) fn settings(&self) -> Result<Section, StoreError> {
         let mut all = Section::new();

@@ -34,6 +34,11 @@ impl Redirects {
         Self { web, targets: Mutex::default() }
     }
 
+    /// The connections.
+    pub(super) fn web(&self) -> &Web {
+        &self.web
+    }
+
     fn targets(&self) -> MutexGuard<'_, HashMap<String, Url>> {
         self.targets.lock().unwrap_or_else(PoisonError::into_inner)
     }

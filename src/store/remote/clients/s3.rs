@@ -125,6 +125,18 @@ impl S3 {
 }
 
 impl WebStore for S3 {
+    async fn identity(&self, location: &Location) -> Result<Option<String>, StoreError> {
+        let Some(credentials) = &self.settings.credentials else { return Ok(None) };
+        let credential = credentials.get(location).await?;
+        // The id of a key is no secret; enough of it to tell it from others.
+        let id: String = credential.key_id.chars().take(8).collect();
+        Ok(Some(format!("{}, key {id}…", credentials.origin())))
+    }
+
+    fn web(&self) -> &Web {
+        &self.web
+    }
+
     async fn look_up(&self, location: &Location) -> Result<Object, StoreError> {
         let none = HeaderMap::new();
         let answer = match self.send(location, "", (Method::HEAD, &none)).await {

@@ -13,6 +13,7 @@ use std::error::Error;
 use std::io;
 use std::ops::Range;
 use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::{Duration, SystemTime};
 
@@ -40,6 +41,8 @@ impl From<StoreError> for Refused {
 #[derive(Debug, Clone)]
 pub(super) struct Web {
     client: Client,
+    /// By how many seconds the server's clock is ahead of ours, by its last answer.
+    clock: Arc<Mutex<Option<i64>>>,
 }
 
 impl Web {
@@ -50,7 +53,7 @@ impl Web {
             let builder = builder.http1_only().pool_max_idle_per_host(options.max_in_flight.max(8));
             builder.connect_timeout(CONNECT_PATIENCE).tcp_nodelay(true)
         })?;
-        Ok(Self { client })
+        Ok(Self { client, clock: Arc::default() })
     }
 
     /// Sends a request. An answer is one of success or a redirection; all others are errors.
@@ -69,6 +72,7 @@ impl Web {
         request: Request,
     ) -> Result<Response, Refused> {
         let answer = self.client.execute(request).await.map_err(|e| failed(location, e))?;
+        self.note_clock(answer.headers());
         let status = answer.status();
         if status.is_success() || status.is_redirection() {
             return Ok(answer);
@@ -77,6 +81,20 @@ impl Web {
         let body = complaint_of(answer).await;
         let error = refusal(location, status, &headers, &body);
         Err(Refused { headers, error })
+    }
+
+    fn note_clock(&self, headers: &HeaderMap) {
+        let Some(theirs) = answer::date(headers) else { return };
+        let ahead = match theirs.duration_since(SystemTime::now()) {
+            Ok(ahead) => i64::try_from(ahead.as_secs()),
+            Err(behind) => i64::try_from(behind.duration().as_secs()).map(|seconds| -seconds),
+        };
+        *self.clock.lock().unwrap_or_else(PoisonError::into_inner) = ahead.ok();
+    }
+
+    /// See [`crate::store::remote::Client::clock_ahead_seconds`].
+    pub(super) fn clock_ahead_seconds(&self) -> Option<i64> {
+        *self.clock.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The whole body of an answer of at most `limit` bytes, such as a list.

@@ -1,6 +1,7 @@
 //! What a store behind HTTP must do to be a client: three requests. Imports lists of objects.
 
 use super::listing::{self, Page};
+use super::web::Web;
 use crate::store::remote::{Body, Client, Location, Object, StoreError};
 use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
@@ -27,6 +28,15 @@ pub(super) trait WebStore: Send + Sync {
         prefix: &Location,
         token: Option<String>,
     ) -> impl Future<Output = Result<Page, StoreError>> + Send;
+
+    /// As [`Client::identity`].
+    fn identity(
+        &self,
+        location: &Location,
+    ) -> impl Future<Output = Result<Option<String>, StoreError>> + Send;
+
+    /// The connections.
+    fn web(&self) -> &Web;
 }
 
 impl<S: WebStore> Client for S {
@@ -44,5 +54,16 @@ impl<S: WebStore> Client for S {
 
     fn list<'a>(&'a self, prefix: &'a Location) -> BoxStream<'a, Result<Object, StoreError>> {
         listing::pages(move |token| Box::pin(self.page(prefix, token)))
+    }
+
+    fn identity<'a>(
+        &'a self,
+        location: &'a Location,
+    ) -> BoxFuture<'a, Result<Option<String>, StoreError>> {
+        Box::pin(WebStore::identity(self, location))
+    }
+
+    fn clock_ahead_seconds(&self) -> Option<i64> {
+        self.web().clock_ahead_seconds()
     }
 }

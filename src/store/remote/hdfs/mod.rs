@@ -66,4 +66,12 @@ impl Client for Hdfs {
     fn list<'a>(&'a self, prefix: &'a Location) -> BoxStream<'a, Result<Object, StoreError>> {
         listing::list(&self.name_node, prefix).boxed()
     }
+
+    fn identity<'a>(
+        &'a self,
+        _: &'a Location,
+    ) -> BoxFuture<'a, Result<Option<String>, StoreError>> {
+        let identity = self.name_node.identity();
+        std::future::ready(Ok(Some(identity))).boxed()
+    }
 }

@@ -40,6 +40,19 @@ impl NameNode {
         Self { authority: authority.to_owned(), identity, timeout, current: Mutex::default() }
     }
 
+    /// Who asks, in words.
+    pub(super) fn identity(&self) -> String {
+        match &self.identity {
+            Some(Identity { principal, proof: Proof::Keytab(path) | Proof::Tickets(path) }) => {
+                format!("Kerberos: {principal}, from {path}")
+            }
+            None => match std::env::var("HADOOP_USER_NAME") {
+                Ok(name) => format!("the user {name} (HADOOP_USER_NAME)"),
+                Err(_) => "the user of this process, or its Kerberos ticket".to_owned(),
+            },
+        }
+    }
+
     /// The file at `location`, as it is now.
     pub(super) async fn status(&self, location: &Location) -> Result<Object, StoreError> {
         let path = path(location);
