@@ -4,6 +4,7 @@
 
 use crate::format;
 use crate::store::remote::{ErrorKind, StoreError};
+use std::borrow::Cow;
 use std::error::Error;
 use std::fmt;
 use std::io::{self, Write};
@@ -14,7 +15,34 @@ pub(crate) type Reason = Box<dyn Error + Send + Sync>;
 
 /// A line on stderr. A closed stderr changes nothing.
 pub(crate) fn say(line: fmt::Arguments) {
-    let _ = writeln!(io::stderr(), "{line}");
+    let line = line.to_string();
+    let mut shown = visible(line.as_bytes(), true).into_owned();
+    shown.push(b'\n');
+    let _ = io::stderr().write_all(&shown);
+}
+
+/// Text whose control characters, which could command a terminal, are written as `\x1b`; newlines and tabs stay if
+/// `keeps_lines`.
+pub(crate) fn visible(text: &[u8], keeps_lines: bool) -> Cow<'_, [u8]> {
+    let is_control = |at: usize| match text[at] {
+        b'\n' | b'\t' => !keeps_lines,
+        byte @ 0x80..=0x9f => at > 0 && text[at - 1] == 0xc2 && byte <= 0x9f,
+        byte => byte.is_ascii_control(),
+    };
+    if !(0..text.len()).any(is_control) {
+        return text.into();
+    }
+    let mut out = Vec::with_capacity(text.len() + 16);
+    for (at, byte) in text.iter().enumerate() {
+        if is_control(at) {
+            // Of a letter of two bytes the first is there already.
+            out.truncate(out.len() - usize::from(*byte >= 0x80));
+            out.extend_from_slice(format!("\\x{byte:02x}").as_bytes());
+        } else {
+            out.push(*byte);
+        }
+    }
+    out.into()
 }
 
 /// How the program ends; the number is the exit code.
@@ -73,7 +101,14 @@ impl Failure {
 
     /// A source cannot be read; `what` names it.
     pub fn unreadable(what: impl fmt::Display, error: io::Error) -> Self {
-        Self::new(Exit::Unreadable, error).context(what)
+        let is_limit = error.raw_os_error() == Some(libc::EMFILE);
+        let failure = Self::new(Exit::Unreadable, error);
+        match is_limit {
+            true => {
+                failure.context("this process may not open more files (ulimit -n)").context(what)
+            }
+            false => failure.context(what),
+        }
     }
 
     /// The output cannot be written; `what` names it. A reader that went away is no failure.
@@ -144,6 +179,15 @@ impl From<StoreError> for Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn control_characters_become_visible_and_letters_stay() {
+        let shown = |text: &str| String::from_utf8(visible(text.as_bytes(), false).into()).unwrap();
+        assert_eq!(shown("a\x1b[31mb\x07\nc\u{9b}d"), "a\\x1b[31mb\\x07\\x0ac\\x9bd");
+        assert_eq!(shown("größer €  日本"), "größer €  日本");
+        assert_eq!(visible(b"a\tb\n", true), &b"a\tb\n"[..]);
+        assert_eq!(visible(b"\x9b\xff", false), &b"\x9b\xff"[..], "no character at all");
+    }
 
     #[test]
     fn a_failure_says_what_was_done_and_all_reasons_in_order() {

@@ -125,6 +125,15 @@ impl Catalog {
         }
     }
 
+    /// How many samples are a record, where each record is a directory.
+    #[must_use]
+    pub fn fields(&self) -> Option<u64> {
+        match self {
+            Catalog::Records(r) => Some(r.fields()),
+            Catalog::Numbered(_) | Catalog::Tree(_) => None,
+        }
+    }
+
     /// What is not shown as it is stored; nothing where names are not stored.
     #[must_use]
     pub fn renamed(&self) -> Renamed {

@@ -39,6 +39,11 @@ impl Records {
         self.records * self.fields
     }
 
+    /// The samples of a record.
+    pub(super) fn fields(&self) -> u64 {
+        self.fields
+    }
+
     /// Directories of records.
     fn outer(&self) -> u64 {
         self.fanout.map_or(0, |fanout| self.records.div_ceil(fanout))

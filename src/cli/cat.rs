@@ -50,7 +50,11 @@ pub(super) fn run(args: &CatArgs) -> Result<Exit, Failure> {
     for name in names {
         let found = match catalog.find(&opened.dataset, path_bytes(name))? {
             Some(Node::Sample(sample)) => opened.dataset.locate(sample)?,
-            _ => None,
+            Some(Node::Directory(_)) => {
+                let why = "is a directory; ffrfs ls -R lists what is in it";
+                return Err(Failure::usage(format!("{}: {why}", name.display())));
+            }
+            None => None,
         };
         located.push(found.ok_or_else(|| not_found(name))?);
     }

@@ -1,6 +1,6 @@
 //! `--config FILE`: the lines of a config file as flags of `ffrfs mount`.
 
-use super::options;
+use super::{options, wrong_usage};
 use crate::daemon::config::{Config, OptionTable, Wrong};
 use crate::failure::Failure;
 use clap::CommandFactory;
@@ -10,8 +10,17 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 /// The options of `ffrfs mount`.
-pub(super) const OPTIONS: OptionTable =
-    OptionTable { takes_value: options::takes, is_ignored: options::is_ignored, check_values };
+pub(super) const OPTIONS: OptionTable = OptionTable {
+    takes_value: options::takes,
+    is_ignored: options::is_ignored,
+    unknown,
+    check_values,
+};
+
+/// Refuses an option by the name in its line.
+fn unknown(written: &str) -> String {
+    options::unknown(written, &written.replace('_', "-"))
+}
 
 /// Puts the lines of FILE before each `--config FILE` of the sub-command `mount`, so that later flags of the
 /// command line override them.
@@ -55,18 +64,10 @@ fn check_values(config: &Config) -> Result<(), Wrong> {
             continue;
         };
         if matches!(error.kind(), ErrorKind::InvalidValue | ErrorKind::ValueValidation) {
-            return Err((line, in_one_line(&error)));
+            return Err((line, wrong_usage::in_one_line(&error)));
         }
     }
     Ok(())
-}
-
-/// clap's message without usage and help.
-fn in_one_line(error: &clap::Error) -> String {
-    let text = error.to_string();
-    let lines = text.lines().map(str::trim).take_while(|line| !line.is_empty());
-    let line = lines.collect::<Vec<_>>().join(" ");
-    line.strip_prefix("error: ").map_or(line.clone(), str::to_owned)
 }
 
 #[cfg(test)]
@@ -106,8 +107,8 @@ mod tests {
     #[test]
     fn an_error_names_its_line() {
         for (text, line, says) in [
-            ("source = a\nfrobnicate = 1", 2, "unknown option `frobnicate`"),
-            ("\n\n= 1", 3, "unknown option ``"),
+            ("source = a\nfrobnicate = 1", 2, "unknown mount option `frobnicate`"),
+            ("\n\n= 1", 3, "unknown mount option ``"),
             ("mountpoint", 1, "needs a value"),
             ("memory =", 1, "memory needs a value"),
             ("ro = perhaps", 1, "yes or no"),

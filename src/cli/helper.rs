@@ -90,6 +90,19 @@ pub(super) fn main(args: Vec<OsString>) -> ExitCode {
 }
 
 fn run(args: HelperArgs) -> Result<u8, Failure> {
+    let target = std::path::absolute(&args.target).unwrap_or_else(|_| args.target.clone());
+    let (source, target) = (args.source.display().to_string(), target.display().to_string());
+    // `mount -a` mounts several, and mixes their messages.
+    try_run(args).map_err(|failure| {
+        let said = failure.to_string();
+        match said.contains(&source) && said.replace(&source, "").contains(&target) {
+            true => failure,
+            false => failure.context(format_args!("{source} on {target}")),
+        }
+    })
+}
+
+fn try_run(args: HelperArgs) -> Result<u8, Failure> {
     let given = args.list();
     let (list, nofail) = options::without(&given, "nofail");
     let (mut list, is_remount) = options::without(&list, "remount");

@@ -6,13 +6,12 @@ use crate::daemon::logging;
 use crate::dataset::Opened;
 use crate::failure::{Exit, Failure};
 use crate::format::PartName;
-use crate::tools::info::{CheckedCounts, Sizes, sizes};
+use crate::tools::info::{CheckedCounts, Files, Sizes, files};
 use crate::vfs::report::{self, Info};
 use clap::Args;
 use indicatif::{HumanBytes, HumanCount};
 use serde::Serialize;
 use std::collections::BTreeMap;
-use std::io::Write;
 
 /// Describe containers
 #[derive(Debug, Args)]
@@ -31,6 +30,13 @@ pub(super) struct InfoArgs {
 struct Report {
     #[serde(flatten)]
     info: Info,
+    /// Samples that are shown as files: of a packed directory all but the one with the names.
+    files: u64,
+    /// Their bytes.
+    file_bytes: u64,
+    /// By container: how many samples hold names.
+    #[serde(skip)]
+    indexes: Vec<u64>,
     sample_bytes: Option<Sizes>,
     /// Samples that nothing has a checksum of.
     not_verifiable: u64,
@@ -50,16 +56,19 @@ pub(super) fn run(args: &InfoArgs) -> Result<Exit, Failure> {
         opened.catalog(&ViewArgs { flat: true, ..view }, &args.open)
     })?;
     let names = opened.store.parts().iter().map(|part| part.name());
-    let (sample_bytes, checked_by) = sizes(&opened)?;
+    let Files { count, bytes, indexes, sizes, checked } = files(&opened, &catalog)?;
     let report = Report {
         info: report::info(&opened.dataset, &catalog, names),
-        sample_bytes,
-        not_verifiable: checked_by.nothing,
-        checked_by,
+        files: count,
+        file_bytes: bytes,
+        indexes,
+        sample_bytes: sizes,
+        not_verifiable: checked.nothing,
+        checked_by: checked,
         looks_like: looks_like(&opened)?,
     };
     let text = if args.json { report::json(&report) } else { describe(&report).into_bytes() };
-    std::io::stdout().write_all(&text).map_err(|e| Failure::output("standard output", e))?;
+    super::print::to_stdout(&text)?;
     Ok(Exit::Ok)
 }
 
@@ -95,25 +104,29 @@ fn checksums(checked_by: &CheckedCounts) -> String {
         (checked_by.nothing, "have none: not verifiable (ffrfs sum --sidecar writes some)"),
     ];
     let some = words.iter().filter(|(samples, _)| *samples > 0);
-    let some = some.map(|(samples, what)| format!("{} samples {what}", HumanCount(*samples)));
+    let some = some.map(|(samples, what)| format!("{} files {what}", HumanCount(*samples)));
     let some: Vec<_> = some.collect();
-    format!("checksums:  {}", if some.is_empty() { "no sample".into() } else { some.join("; ") })
+    format!("checksums:  {}", if some.is_empty() { "no file".into() } else { some.join("; ") })
 }
 
 fn describe(report: &Report) -> String {
     let info = &report.info;
     let mut lines = Vec::new();
-    for container in &info.containers {
+    for (number, container) in info.containers.iter().enumerate() {
+        let index = report.indexes.get(number).copied().unwrap_or(0);
+        let count = match container.records {
+            0 => format!("{} files", HumanCount(container.samples - index)),
+            records => format!("{} records", HumanCount(records)),
+        };
         let checksum = match container.index_checksum.as_ref() {
             "ok" => "index checksum ok",
             "absent" => "no index checksum",
             _ => "index not verifiable",
         };
         lines.push(format!(
-            "{}: {}, {} samples, {}, {checksum}",
+            "{}: {}, {count}, {}, {checksum}",
             container.path,
             container.format,
-            HumanCount(container.samples),
             HumanBytes(container.bytes),
         ));
         if let Some(sidecar) = &container.checksums {
@@ -121,10 +134,13 @@ fn describe(report: &Report) -> String {
         }
         lines.extend(container.warnings.iter().map(|warning| format!("  warning: {warning}")));
     }
+    if info.records > 0 {
+        lines.push(format!("records:    {}", HumanCount(info.records)));
+    }
     lines.push(format!(
-        "samples:    {} ({} in all)",
-        HumanCount(info.samples),
-        HumanBytes(info.bytes)
+        "files:      {} ({} in all)",
+        HumanCount(report.files),
+        HumanBytes(report.file_bytes)
     ));
     if let Some(sizes) = &report.sample_bytes {
         lines.push(format!(
@@ -135,7 +151,7 @@ fn describe(report: &Report) -> String {
             HumanCount(sizes.empty)
         ));
         if sizes.damaged > 0 {
-            lines.push(format!("damaged:    {} samples are not whole", HumanCount(sizes.damaged)));
+            lines.push(format!("damaged:    {} files are not whole", HumanCount(sizes.damaged)));
         }
     }
     lines.push(checksums(&report.checked_by));

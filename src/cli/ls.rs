@@ -5,11 +5,11 @@ use super::view::ViewArgs;
 use crate::catalog::{Catalog, Node};
 use crate::daemon::logging;
 use crate::dataset::{Opened, not_found, path_bytes};
-use crate::failure::{Exit, Failure};
+use crate::failure::{Exit, Failure, visible};
 use crate::format;
 use crate::format::PartName;
 use clap::Args;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
 /// List samples without mounting
@@ -40,6 +40,7 @@ pub(super) fn run(args: &LsArgs) -> Result<Exit, Failure> {
     let mut list = List {
         opened: &opened,
         long: args.long,
+        on_terminal: io::stdout().is_terminal(),
         out: BufWriter::new(io::stdout().lock()),
         result: Ok(()),
     };
@@ -58,6 +59,8 @@ struct List<'a, W: Write> {
     opened: &'a Opened,
     long: bool,
     out: W,
+    /// Control characters in names are not printed as they are.
+    on_terminal: bool,
     /// The first thing that went wrong.
     result: Result<(), Failure>,
 }
@@ -103,7 +106,8 @@ impl<W: Write> List<'_, W> {
             }
             .map_err(failed)?;
         }
-        self.out.write_all(name).map_err(failed)?;
+        let name = if self.on_terminal { visible(name, false) } else { name.into() };
+        self.out.write_all(&name).map_err(failed)?;
         let end: &[u8] = if matches!(node, Node::Directory(_)) { b"/\n" } else { b"\n" };
         self.out.write_all(end).map_err(failed)
     }

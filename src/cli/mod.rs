@@ -33,11 +33,14 @@ mod umount;
 mod verify;
 mod view;
 mod warmup;
+mod wrong_usage;
 
 pub use crate::failure::{Exit, Failure};
 
+use crate::format::{self, PartName};
+use clap::error::ErrorKind;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::process::ExitCode;
 
 const EXIT_CODES: &str = "\
@@ -133,12 +136,30 @@ fn parse(args: Vec<OsString>) -> Result<Cli, Failure> {
     let args = config::expand(args)?;
     let args = options::expand(args, options::takes)?;
     let mut command = Cli::command();
-    let matches = command.try_get_matches_from_mut(args)?;
+    let first = args.get(1).cloned();
+    let matches = command.try_get_matches_from_mut(args.clone()).map_err(|error| {
+        match first.filter(|first| error.kind() == ErrorKind::InvalidSubcommand && is_source(first))
+        {
+            Some(_) => Failure::usage(format!("did you mean: ffrfs mount {}", shown(&args[1..]))),
+            None => error.into(),
+        }
+    })?;
     let mut cli = Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command))?;
     if let (Command::Mount(mount), Some((_, matches))) = (&mut cli.command, matches.subcommand()) {
         mount.given = options::given(matches);
     }
     Ok(cli)
+}
+
+/// Whether an argument is what people mount, and no command with a slip of the finger.
+fn is_source(arg: &OsStr) -> bool {
+    let name = PartName::from(arg.to_owned());
+    name.as_path().is_none_or(|path| path.exists() || format::has_known_extension(path))
+}
+
+fn shown(args: &[OsString]) -> String {
+    let words = args.iter().map(|arg| arg.to_string_lossy().into_owned());
+    words.collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]

@@ -10,10 +10,11 @@ use crate::daemon::mount::{self, Caller, MountRequest, MountSettings};
 use crate::daemon::reload::Configured;
 use crate::dataset::{self, NameOptions};
 use crate::failure::{Exit, Failure};
+use crate::format::{self, PartName};
 use crate::io::Io;
 use crate::transport::{Readdirplus, Transport};
 use clap::{Args, ValueEnum};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 const AFTER_HELP: &str = "\
 Every long option can also be given as -o NAME[=VALUE], with - or _ in its name. Options for other readers
@@ -31,10 +32,12 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP, args_override_self = true)]
 #[command(override_usage = "ffrfs mount [OPTIONS] <SOURCE>... <MOUNTPOINT>
+       ffrfs mount [OPTIONS] <SOURCE>
        ffrfs mount [OPTIONS] --config <FILE>")]
 pub(super) struct MountArgs {
     /// Containers of any known format, or directories, globs or brace lists of them, shown as one dataset
-    /// (--layout); then the mount point: a directory, or /dev/fd/N, an open /dev/fuse that the caller has mounted
+    /// (--layout); then the mount point: a directory, or /dev/fd/N, an open /dev/fuse that the caller has mounted.
+    /// Of one container alone the mount point is made here, named as the container, and removed after the mount
     #[arg(required_unless_present = "config", value_name = "SOURCE… MOUNTPOINT")]
     paths: Vec<PathBuf>,
 
@@ -119,11 +122,14 @@ struct Settings {
     #[arg(long, value_name = "N")]
     gid: Option<u32>,
     /// Permission bits that files are shown without, in octal
-    #[arg(long, value_name = "OCTAL", value_parser = octal, default_value = "0")]
-    fmask: u16,
+    #[arg(long, value_name = "OCTAL", value_parser = octal)]
+    fmask: Option<u16>,
     /// Permission bits that directories are shown without, in octal
+    #[arg(long, value_name = "OCTAL", value_parser = octal)]
+    dmask: Option<u16>,
+    /// As --fmask and --dmask, where these are not given
     #[arg(long, value_name = "OCTAL", value_parser = octal, default_value = "0")]
-    dmask: u16,
+    umask: u16,
     #[command(flatten)]
     live: LiveSettingsArgs,
     /// How containers are read
@@ -232,11 +238,11 @@ impl MountArgs {
             self.paths = std::mem::take(&mut self.source);
             self.paths.extend(self.mountpoint.take());
         }
-        let target = self.paths.pop().unwrap_or_default();
-        if self.paths.is_empty() {
-            return Err(Failure::usage(
-                "a source and a mount point are needed: ffrfs mount SOURCE... MOUNTPOINT",
-            ));
+        let mut target = self.paths.pop().unwrap_or_default();
+        let makes_target = self.paths.is_empty();
+        if makes_target {
+            let beside = mount_point_for(&target)?;
+            self.paths.push(std::mem::replace(&mut target, beside));
         }
         refuse_url(&target)?;
         let sources = names(&self.paths);
@@ -246,6 +252,7 @@ impl MountArgs {
         Ok(MountRequest {
             sources,
             target,
+            makes_target,
             open: dataset::Options { io, ..self.open.options()? },
             names: NameOptions { without_control, ..self.view.options() },
             settings: self.settings.plain(),
@@ -274,8 +281,8 @@ impl Settings {
             fsname: self.fsname,
             uid: self.uid,
             gid: self.gid,
-            fmask: self.fmask,
-            dmask: self.dmask,
+            fmask: self.fmask.unwrap_or(self.umask),
+            dmask: self.dmask.unwrap_or(self.umask),
             live: self.live.values(),
             xattrs: self.xattr == XattrChoice::Yes,
             readdirplus: match self.readdirplus {
@@ -295,6 +302,23 @@ impl Settings {
     }
 }
 
+/// What the mount point of a container is called that is given alone: as the container, without what its name ends in.
+fn mount_point_for(source: &Path) -> Result<PathBuf, Failure> {
+    let name = PartName::from(source.as_os_str().to_owned());
+    let is_one = name.as_path().is_none_or(Path::is_file);
+    let mut stem = name.file_name().to_owned();
+    // `train.tar.gz` is shown as `train`.
+    while format::has_known_extension(&stem) {
+        stem = stem.file_stem().unwrap_or_default().into();
+    }
+    if !is_one || stem.as_os_str().is_empty() || stem == name.file_name() {
+        return Err(Failure::usage(
+            "a source and a mount point are needed: ffrfs mount SOURCE... MOUNTPOINT",
+        ));
+    }
+    Ok(stem)
+}
+
 fn octal(text: &str) -> Result<u16, String> {
     match u16::from_str_radix(text, 8) {
         Ok(mask) if mask <= 0o777 => Ok(mask),
@@ -305,6 +329,15 @@ fn octal(text: &str) -> Result<u16, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_mount_point_is_named_as_its_container() {
+        let name = |source: &str| mount_point_for(Path::new(source)).ok();
+        assert_eq!(name("s3://bucket/a/train.tar.zst?x=1"), Some("train".into()));
+        assert_eq!(name("https://host/photos.zip"), Some("photos".into()));
+        assert_eq!(name("https://host/photos"), None);
+        assert_eq!(name("/no/such.zip"), None, "a mistake");
+    }
 
     #[test]
     fn masks_are_octal() {

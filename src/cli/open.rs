@@ -28,7 +28,7 @@ pub(super) struct OpenArgs {
     #[arg(long, value_name = "HOW", default_value = "typed")]
     pub(super) view: ViewChoice,
     /// Character set of names whose container states none, such as cp437, shift-jis or gbk [default: guessed]
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = encoding)]
     pub(super) encoding: Option<String>,
     /// The first line of this file is the password of encrypted members
     #[arg(long, alias = "password_file", value_name = "FILE", conflicts_with = "password_fd")]
@@ -121,6 +121,16 @@ pub(super) fn refuse_url(output: &Path) -> Result<(), Failure> {
         PartName::Url(url) => Err(Failure::usage(format!(
             "{url}: nothing is written to a store: name a file or directory on this machine, and upload it"
         ))),
+    }
+}
+
+fn encoding(text: &str) -> Result<String, String> {
+    match format::is_charset(text) {
+        true => Ok(text.to_owned()),
+        false => {
+            Err("no character set has that name; there are cp437, shift_jis, gbk, koi8-r, raw …"
+                .into())
+        }
     }
 }
 

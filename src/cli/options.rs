@@ -1,6 +1,7 @@
 //! `-o a,b=c` as mount(8) users write it: each option becomes the long flag of its name.
 
 use super::remote::refusal;
+use super::wrong_usage;
 use crate::failure::Failure;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, CommandFactory};
@@ -13,7 +14,6 @@ const IGNORED: &[&str] = &[
     "async",
     "atime",
     "auto",
-    "auto_unmount",
     "defaults",
     "dirsync",
     "diratime",
@@ -28,6 +28,7 @@ const IGNORED: &[&str] = &[
     "nodiratime",
     "nofail",
     "noiversion",
+    "nonempty",
     "nolazytime",
     "nomand",
     "norelatime",
@@ -43,6 +44,16 @@ const IGNORED: &[&str] = &[
     "users",
 ];
 const IGNORED_PREFIXES: &[&str] = &["x-", "X-", "comment=", "subtype=", "user="];
+
+/// Options of libfuse that are refused, and why.
+const REFUSED: &[(&str, &str)] = &[
+    (
+        "auto-unmount",
+        "nobody unmounts when the daemon is killed; the next mount there removes the dead one, and so does \
+         `ffrfs umount --dead`",
+    ),
+    ("max-read", "ffrfs chooses the size of requests itself; leave it out"),
+];
 
 /// Whether a flag of this (dashed) name exists, and whether it takes a value.
 pub(crate) type Takes = fn(&str) -> Option<bool>;
@@ -182,6 +193,26 @@ fn dashed(name: &[u8]) -> String {
     String::from_utf8_lossy(name).replace('_', "-")
 }
 
+/// clap finds names alike that have two letters in common.
+fn is_near(name: &str, other: &str) -> bool {
+    let has_same_end = name.chars().next() == other.chars().next()
+        || name.chars().next_back() == other.chars().next_back();
+    has_same_end && name.len().abs_diff(other.len()) <= 2
+}
+
+/// Refuses an option, and names the one that was probably meant.
+pub(crate) fn unknown(option: &str, name: &str) -> String {
+    let parsed =
+        super::Cli::command().try_get_matches_from(["ffrfs", "mount", &format!("--{name}")]);
+    let meant = parsed.err().and_then(|error| wrong_usage::suggested(&error));
+    match meant.as_deref().and_then(|flag| flag.strip_prefix("--")) {
+        Some(meant) if takes(meant).is_some() && is_near(name, meant) => {
+            format!("unknown mount option `{option}`; did you mean {}?", meant.replace('-', "_"))
+        }
+        _ => format!("unknown mount option `{option}` (ffrfs mount --help lists them)"),
+    }
+}
+
 /// The long flag for an option; `None` if the option has no effect.
 fn flag(option: &[u8], takes: Takes) -> Result<Option<OsString>, Failure> {
     let text = String::from_utf8_lossy(option);
@@ -195,9 +226,10 @@ fn flag(option: &[u8], takes: Takes) -> Result<Option<OsString>, Failure> {
     let name = dashed(name);
     match (takes(&name), value) {
         (None, Some(_)) if let Some(why) = refusal(&name) => Err(Failure::usage(why)),
-        (None, _) => Err(Failure::usage(format!(
-            "unknown mount option `{text}` (ffrfs mount --help lists them)"
-        ))),
+        (None, _) => Err(Failure::usage(match REFUSED.iter().find(|(known, _)| *known == name) {
+            Some((_, why)) => format!("mount option `{text}`: {why}"),
+            None => unknown(&text, &name),
+        })),
         (Some(false), Some(_)) => {
             Err(Failure::usage(format!("mount option `{text}`: {name} takes no value")))
         }

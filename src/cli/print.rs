@@ -1,11 +1,13 @@
 //! Printing a failure; the exit code of the process.
 
-use super::{Exit, Failure};
-use crate::failure::say;
+use super::{Exit, Failure, wrong_usage};
+use crate::failure::{say, visible};
 use crate::io::process;
+use clap::error::ErrorKind;
+use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 
-/// One line on stderr (clap's errors in clap's own form).
+/// One line on stderr (help in clap's own form).
 pub(super) fn print(failure: &Failure) {
     if let Some(error) = failure.reason::<clap::Error>() {
         let _ = error.print();
@@ -16,16 +18,26 @@ pub(super) fn print(failure: &Failure) {
     }
 }
 
+/// Text on standard output, without control characters if that is a terminal.
+pub(super) fn to_stdout(text: &[u8]) -> Result<(), Failure> {
+    let mut out = std::io::stdout().lock();
+    let shown = if out.is_terminal() { visible(text, true) } else { text.into() };
+    out.write_all(&shown).map_err(|e| Failure::output("standard output", e))
+}
+
 impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> Self {
         ExitCode::from(exit as u8)
     }
 }
 
-/// `--help` and `--version` are no failures.
+/// `--help` and `--version` are no failures, and are printed as clap does it; so is the help of whoever gives nothing.
 impl From<clap::Error> for Failure {
     fn from(error: clap::Error) -> Self {
-        let exit = if error.use_stderr() { Exit::Usage } else { Exit::Ok };
-        Self::new(exit, error)
+        match error.kind() {
+            ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Self::new(Exit::Ok, error),
+            ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => Self::new(Exit::Usage, error),
+            _ => Self::usage(wrong_usage::in_one_line(&error)),
+        }
     }
 }

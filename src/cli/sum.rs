@@ -7,7 +7,7 @@ use crate::daemon::logging;
 use crate::dataset::{Opened, Options, digest, parts};
 
 use crate::dataset::hash::{Algorithm, hex};
-use crate::failure::{Exit, Failure, say};
+use crate::failure::{Exit, Failure, say, visible};
 use crate::format::PartName;
 use crate::interrupt::Interrupt;
 use crate::tools::output::{file_beside, give_name};
@@ -232,7 +232,9 @@ impl Output {
     fn write(&mut self, bytes: &[u8]) -> Result<(), Failure> {
         match self {
             Output::Stdout(out) => {
-                out.write_all(bytes).map_err(|e| Failure::output("standard output", e))
+                let shown =
+                    if out.get_ref().is_terminal() { visible(bytes, true) } else { bytes.into() };
+                out.write_all(&shown).map_err(|e| Failure::output("standard output", e))
             }
             Output::File(out, path) => {
                 out.write_all(bytes).map_err(|e| Failure::output(path.display(), e))

@@ -1,6 +1,7 @@
 //! `ffrfs verify`: every sample against its checksum.
 
 use super::open::OpenArgs;
+use super::print::to_stdout;
 use super::view::{SelectionArgs, ViewArgs};
 use crate::catalog::{Node, ROOT};
 use crate::daemon::logging;
@@ -12,7 +13,6 @@ use crate::tools::reader::thread_count;
 use crate::tools::verify::{BadSample, Verified, Wanted, verify};
 use crate::vfs::report;
 use clap::Args;
-use std::io::Write;
 use std::num::NonZeroU16;
 
 /// Check every sample against its checksum, and say where there is none
@@ -62,7 +62,7 @@ pub(super) fn run(args: &VerifyArgs) -> Result<Exit, Failure> {
     };
     let mut outcome = verify(&opened, wanted, thread_count(args.jobs), &interrupt)?;
     name_bad_samples(&opened, &args.open, &mut outcome)?;
-    print(args, &outcome).map_err(|e| Failure::output("standard output", e))?;
+    print(args, &outcome)?;
     Ok(outcome.exit())
 }
 
@@ -101,20 +101,16 @@ fn name_bad_samples(
     Ok(outcome.name_bad_samples(opened, &catalog)?)
 }
 
-fn print(args: &VerifyArgs, outcome: &Verified) -> std::io::Result<()> {
-    let mut out = std::io::stdout().lock();
+fn print(args: &VerifyArgs, outcome: &Verified) -> Result<(), Failure> {
     if args.json {
-        return out.write_all(&report::json(outcome));
+        return to_stdout(&report::json(outcome));
     }
     for bad in &outcome.bad {
         let BadSample { sample, path, container, offset, length, fault, .. } = bad;
         let name = if path.is_empty() { String::new() } else { format!(" ({path})") };
-        writeln!(
-            out,
-            "{container}: sample {sample}{name} at byte {offset}, {length} bytes: {fault}"
-        )?;
+        let at = format!("at byte {offset}, {length} bytes");
+        to_stdout(format!("{container}: sample {sample}{name} {at}: {fault}\n").as_bytes())?;
     }
-    drop(out);
     let checked = outcome.samples.saturating_sub(outcome.not_verifiable);
     let bytes = indicatif::HumanBytes(outcome.bytes);
     say(format_args!("{checked} samples checked, {bytes} read: {} bad", outcome.bad.len()));

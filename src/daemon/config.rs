@@ -23,6 +23,8 @@ pub(crate) struct OptionTable {
     pub(crate) takes_value: fn(&str) -> Option<bool>,
     /// Whether an option (`NAME` or `NAME=VALUE`) is accepted without any effect.
     pub(crate) is_ignored: fn(&str) -> bool,
+    /// The refusal of an option of this name, which does not exist.
+    pub(crate) unknown: fn(&str) -> String,
     /// Refuses the first line whose value is wrong.
     pub(crate) check_values: fn(&Config) -> Result<(), Wrong>,
 }
@@ -169,7 +171,7 @@ fn parse_line(
         _ => (options.takes_value)(&name),
     };
     match (takes_value, value) {
-        (None, _) => Err(format!("unknown option `{written}` (ffrfs mount --help lists them)")),
+        (None, _) => Err((options.unknown)(&written)),
         (Some(true), None | Some(b"")) => Err(format!("{written} needs a value: {written} = …")),
         (Some(true), Some(value)) => Ok(Some((name, Some(OsStr::from_bytes(value).to_owned())))),
         (Some(false), None | Some(b"yes" | b"true" | b"on" | b"1")) => Ok(Some((name, None))),

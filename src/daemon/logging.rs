@@ -1,6 +1,6 @@
 //! Where messages go: stderr, a file, journald or syslog.
 
-use crate::failure::Failure;
+use crate::failure::{Failure, visible};
 use crate::io::process::stderr_is_the_journal;
 use std::fmt;
 use std::fs::File;
@@ -224,8 +224,9 @@ where
             Level::DEBUG => "debug: ",
             Level::TRACE => "trace: ",
         };
-        write!(out, "ffrfs: {level}")?;
-        context.format_fields(out.by_ref(), event)?;
-        writeln!(out)
+        let mut line = format!("ffrfs: {level}");
+        context.format_fields(Writer::new(&mut line), event)?;
+        let shown = visible(line.as_bytes(), true);
+        writeln!(out, "{}", String::from_utf8_lossy(&shown))
     }
 }

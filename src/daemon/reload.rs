@@ -83,7 +83,12 @@ mod tests {
 
     fn changed(names: &[&str], text: &str) -> Vec<String> {
         let takes_value = |name: &str| Some(name != "ro");
-        let options = OptionTable { takes_value, is_ignored: |_| false, check_values: |_| Ok(()) };
+        let options = OptionTable {
+            takes_value,
+            is_ignored: |_| false,
+            unknown: str::to_owned,
+            check_values: |_| Ok(()),
+        };
         let config = parse(text.as_bytes(), options).unwrap();
         let names: Vec<_> = names.iter().map(|name| (*name).to_owned()).collect();
         let pairs = changes(&names, &config);

@@ -20,6 +20,9 @@ pub(crate) struct LiveSettings {
     pub(crate) log_level: Option<String>,
 }
 
+/// A mount with less memory could not hold its requests.
+const MIN_MEMORY_BYTES: u64 = 1 << 20;
+
 /// The values of `log_level`.
 pub(crate) const LOG_LEVELS: [&str; 5] = ["error", "warn", "info", "debug", "trace"];
 
@@ -70,6 +73,31 @@ impl LiveSettings {
             "memory" => memory::in_words(self.memory_bytes()),
             "cache_size" => memory::in_words(self.cache_bytes()),
             _ => self.log_level().to_owned(),
+        }
+    }
+
+    /// Refuses sizes that no mount can work with.
+    ///
+    /// # Errors
+    /// Which option is wrong, and why.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        let (least, total) = (memory::in_words(MIN_MEMORY_BYTES), memory::total_bytes());
+        let too_much = |name, bytes| {
+            let shown = memory::in_words(bytes);
+            format!("{name}={shown}: this machine has {} MiB of memory", total >> 20)
+        };
+        match (self.memory.map(|limit| memory::Limit::bytes(Some(limit))), self.cache_size) {
+            (Some(bytes), _) if bytes < MIN_MEMORY_BYTES => {
+                let bytes = memory::in_words(bytes);
+                Err(format!("memory={bytes}: it must be at least {least}"))
+            }
+            (Some(bytes), _) if bytes > total => Err(too_much("memory", bytes)),
+            (_, Some(cache)) if cache > total => Err(too_much("cache_size", cache)),
+            (Some(bytes), Some(cache)) if cache > bytes => {
+                let (cache, bytes) = (memory::in_words(cache), memory::in_words(bytes));
+                Err(format!("cache_size={cache}: it is a part of memory, which is {bytes}"))
+            }
+            _ => Ok(()),
         }
     }
 
@@ -188,6 +216,7 @@ impl State {
     /// Applies all settings in `text`, or none of them.
     fn change(&mut self, tuning: &Tuning, text: &[u8]) -> Result<(), String> {
         let wanted = parse(&pairs(text)?)?;
+        wanted.check()?;
         if self.must_check && wanted.verify == Some(Verify::Off) {
             return Err(
                 "verify=off is refused: the dataset was mounted with require_checksums".to_owned()

@@ -23,6 +23,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// Of more files than this not all are open at a time.
 pub(crate) const MANY_FILES: usize = 512;
+/// Descriptors of a mount that are none of a container.
+const OTHER_DESCRIPTORS: u64 = 48;
+/// Descriptors that an open container takes at most, while it is opened or read.
+const A_FILE: u64 = 3;
 /// So many objects are opened at a time.
 const TOGETHER: usize = 32;
 /// Of more objects than this no bytes are held until their names are read.
@@ -104,10 +108,11 @@ fn unopened(
     options: &Options,
     objects: &Objects,
 ) -> Result<Vec<Unopened>, Failure> {
-    process::raise_open_files_limit();
+    let may_open = process::raise_open_files_limit().saturating_sub(OTHER_DESCRIPTORS);
+    let many = MANY_FILES.min(usize::try_from(may_open / A_FILE).unwrap_or(MANY_FILES)).max(2);
     let places = expand(sources, objects)?;
     let files = places.iter().filter(|place| matches!(place, Place::File(_))).count();
-    let pool = (files > MANY_FILES).then(|| Pool::new(MANY_FILES));
+    let pool = (files > many).then(|| Pool::new(many));
     let open_file = |path: &Path| {
         let unreadable = |e| Failure::unreadable(path.display(), e);
         let mut file = with_io(File::open(path).map_err(unreadable)?, options)?;
@@ -150,6 +155,9 @@ pub fn wants_password(sources: &[PartName], options: &Options) -> Result<Option<
 fn with_io(mut file: File, options: &Options) -> Result<File, Failure> {
     if let Some(io) = options.io {
         file.set_io(io).map_err(|e| {
+            if e.raw_os_error() == Some(libc::EMFILE) {
+                return Failure::unreadable(file.name(), e);
+            }
             let why = format!("io=direct: its file system cannot read past the page cache: {e}");
             Failure::unreadable(file.name(), std::io::Error::new(e.kind(), why))
         })?;

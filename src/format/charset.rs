@@ -63,3 +63,9 @@ impl Charset {
         text.map_or(bytes.into(), |text| text.into_bytes().into())
     }
 }
+
+/// Whether [`super::OpenOptions::encoding`] can have this value.
+#[must_use]
+pub fn is_charset(name: &str) -> bool {
+    Charset::named(name).is_some()
+}

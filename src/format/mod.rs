@@ -70,6 +70,7 @@ mod testing;
 pub mod write;
 pub mod zip;
 
+pub use charset::is_charset;
 pub use checksum::{Checksum, ChecksumKind, Mismatch};
 pub use decode::{Checkpoint, Decoder, Progress};
 pub use error::{Error, Result};
@@ -185,10 +186,8 @@ pub enum Detected {
 pub trait Container: Send + Sync {
     /// The format's name, as in [`Format::name`].
     fn format(&self) -> &'static str;
-
     /// The number of samples.
     fn len(&self) -> u64;
-
     /// Whether there is no sample.
     fn is_empty(&self) -> bool {
         self.len() == 0
@@ -327,8 +326,7 @@ pub trait Container: Send + Sync {
         Ok(())
     }
 
-    /// With [`Names::Members`]: whether a later member takes the place of an earlier one of the same name, as when
-    /// a program extracts all of them in order.
+    /// Whether a later member takes the place of an earlier one of its name, as when all are extracted in order.
     fn replaces_members(&self) -> bool {
         false
     }

@@ -139,12 +139,12 @@ fn detach_from_terminal() {
 }
 
 /// Raises the limit of open files to the hard limit: a dataset may have thousands of parts.
-pub fn raise_open_files_limit() {
+pub fn raise_open_files_limit() -> u64 {
     use nix::sys::resource::{Resource, getrlimit, setrlimit};
-    if let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE)
-        && soft < hard
-    {
-        let _ = setrlimit(Resource::RLIMIT_NOFILE, hard, hard);
+    let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return u64::MAX };
+    match soft < hard && setrlimit(Resource::RLIMIT_NOFILE, hard, hard).is_ok() {
+        true => hard,
+        false => soft,
     }
 }
 

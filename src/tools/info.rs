@@ -1,8 +1,9 @@
 //! Figures of a dataset: the sizes of its samples, and how many can be checked.
 
+use crate::catalog::Catalog;
 use crate::dataset::Opened;
 use crate::dataset::checksums::CheckedBy;
-use crate::format;
+use crate::format::{self, Container, Names};
 use serde::Serialize;
 
 /// How many samples are checked by a checksum of which kind of file.
@@ -26,12 +27,43 @@ pub(crate) struct Sizes {
     pub(crate) damaged: u64,
 }
 
-/// The sizes of all samples, and how many can be checked.
-pub(crate) fn sizes(opened: &Opened) -> format::Result<(Option<Sizes>, CheckedCounts)> {
+/// The samples of a dataset that are files, as its names show them.
+#[derive(Debug, Default)]
+pub(crate) struct Files {
+    /// Their number.
+    pub(crate) count: u64,
+    /// Their bytes.
+    pub(crate) bytes: u64,
+    /// By container: the samples that are none, but the names of the others.
+    pub(crate) indexes: Vec<u64>,
+    /// The sizes of all that are whole.
+    pub(crate) sizes: Option<Sizes>,
+    pub(crate) checked: CheckedCounts,
+}
+
+/// By container: its last sample if that holds the names of a packed directory.
+fn indexes(opened: &Opened, catalog: &Catalog) -> Vec<u64> {
+    let last = |container: &dyn Container| {
+        let is_index = matches!(catalog, Catalog::Tree(_))
+            && matches!(container.names(container.len().saturating_sub(1)), Ok(Names::Tree(_)));
+        u64::from(is_index)
+    };
+    opened.dataset.containers().iter().map(|container| last(container.as_ref())).collect()
+}
+
+/// What is in a dataset: how many files of which sizes, and how many can be checked.
+pub(crate) fn files(opened: &Opened, catalog: &Catalog) -> format::Result<Files> {
     let samples = opened.dataset.len();
+    let indexes = indexes(opened, catalog);
     let mut sizes = Sizes { min: u64::MAX, mean: 0, max: 0, empty: 0, damaged: 0 };
     let (mut sum, mut checked) = (0u128, CheckedCounts::default());
+    let mut count = 0;
     for sample in 0..samples {
+        let Some((container, index)) = opened.dataset.container_of(sample) else { break };
+        if index >= opened.dataset.containers()[container].len() - indexes[container] {
+            continue;
+        }
+        count += 1;
         let Some(located) = opened.dataset.locate(sample)? else { break };
         *match opened.checked_by(&located) {
             CheckedBy::Container => &mut checked.container,
@@ -48,7 +80,8 @@ pub(crate) fn sizes(opened: &Opened) -> format::Result<(Option<Sizes>, CheckedCo
         sizes.empty += u64::from(bytes == 0);
         sum += u128::from(bytes);
     }
-    let whole = samples - sizes.damaged;
+    let whole = count - sizes.damaged;
     sizes.mean = u64::try_from(sum / u128::from(whole.max(1))).unwrap_or(u64::MAX);
-    Ok(((whole > 0).then_some(sizes), checked))
+    let bytes = u64::try_from(sum).unwrap_or(u64::MAX);
+    Ok(Files { count, bytes, indexes, sizes: (whole > 0).then_some(sizes), checked })
 }

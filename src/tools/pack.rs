@@ -2,6 +2,7 @@
 
 use crate::failure::Failure;
 use crate::format::ffrecord::{PackedNames, WriteFfRecord};
+use crate::format::{WriteFormat, writer_named};
 use crate::interrupt::Interrupt;
 use crate::tools::convert::{Cut, WriteContainers, cut};
 use crate::tools::entries::{DirectoryEntries, Entries, EntryKind, file_bytes};
@@ -92,6 +93,16 @@ fn check_places(args: &Pack) -> Result<(), Failure> {
         .map_err(|e| Failure::unreadable(args.directory.display(), e))?;
     if !directory.is_dir() {
         return Err(Failure::usage(format!("{}: not a directory", args.directory.display())));
+    }
+    if let Some(ending) = out.extension().and_then(|ending| ending.to_str())
+        && let Some(other) =
+            writer_named(ending).filter(|other| other.name() != WriteFfRecord.name())
+    {
+        let (from, out) = (args.directory.display(), out.display());
+        return Err(Failure::usage(format!(
+            "{out}: pack writes FFRecord, and the name says {}: ffrfs convert {from} {out}",
+            other.name()
+        )));
     }
     output::check_outside(&directory, out, "packed")?;
     if args.parts.is_none() || !args.force || out.symlink_metadata().is_err() {

@@ -17,6 +17,8 @@ pub struct Info {
     pub samples: u64,
     /// Samples that have a name in the tree.
     pub named_samples: u64,
+    /// Records that samples are fields of; 0 where they are not.
+    pub records: u64,
     /// Directories, the root included.
     #[serde(rename = "folders")]
     pub directories: u64,
@@ -40,6 +42,8 @@ pub struct ContainerInfo {
     pub format: Cow<'static, str>,
     /// Number of samples.
     pub samples: u64,
+    /// Records that these are fields of; 0 where they are not.
+    pub records: u64,
     /// Bytes of its samples.
     pub bytes: u64,
     /// `ok`, `absent` where the container has none, `none` where its format has none.
@@ -57,11 +61,13 @@ pub fn info<'a>(
     catalog: &Catalog,
     names: impl Iterator<Item = &'a PartName>,
 ) -> Info {
+    let fields = catalog.fields();
     let containers = dataset.containers().iter().enumerate();
     let containers = containers.zip(names).map(|((number, container), name)| ContainerInfo {
         path: name.clone(),
         format: container.format().into(),
         samples: container.len(),
+        records: fields.map_or(0, |fields| container.len() / fields.max(1)),
         bytes: container.data_bytes(),
         index_checksum: match container.index_checksum() {
             IndexChecksum::Ok => "ok",
@@ -76,6 +82,7 @@ pub fn info<'a>(
         ffrfs_version: env!("CARGO_PKG_VERSION").into(),
         samples: dataset.len(),
         named_samples: catalog.samples(),
+        records: fields.map_or(0, |fields| dataset.len() / fields.max(1)),
         directories: catalog.directories(),
         bytes: dataset.data_bytes(),
         names: match catalog {

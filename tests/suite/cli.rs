@@ -125,7 +125,7 @@ fn wrong_usage_is_exit_code_1_and_says_what_is_wrong() {
         (&["cat", basic], "NAME"),
         (&["cat", basic, "999999"], "999999"),
         (&["cat", "-s", basic], "NAME"),
-        (&["mount", basic], "MOUNTPOINT"),
+        (&["mount", "."], "MOUNTPOINT"),
         (&["mount"], "MOUNTPOINT"),
         (&["umount"], "MOUNTPOINT"),
         (&["verify", basic, "-j", "0"], "--jobs"),

@@ -278,3 +278,32 @@ fn a_directory_that_holds_something_can_be_mounted_on_and_shows_it_again_afterwa
         assert!(mount.path("something").exists());
     });
 }
+
+#[test]
+fn a_container_alone_is_mounted_beside_where_the_user_is_and_the_directory_goes_with_the_mount() {
+    if !have(Need::Fuse) {
+        return;
+    }
+    let directory = temp_dir();
+    write_container(&directory.path().join("train.ffr"), &samples(3, 100));
+    let ffrfs = |args: &[&str]| run(Command::new(FFRFS).args(args).current_dir(directory.path()));
+    let point = directory.path().join("train");
+    let is_gone = || !point.exists();
+    let mounted = ffrfs(&["mount", "train.ffr"]).ok();
+    assert!(mounted.stderr.contains("mounted on") && mounted.stderr.contains("/train"));
+    assert_eq!(fs::read_dir(&point).unwrap().count(), 3);
+    ffrfs(&["umount", "train"]).ok();
+    wait_until("the directory is removed", Duration::from_secs(20), is_gone);
+    // One that was there stays, and one that was made goes if there is no mount.
+    fs::create_dir(&point).unwrap();
+    ffrfs(&["mount", "train.ffr"]).ok();
+    ffrfs(&["umount", "train"]).ok();
+    assert!(point.exists());
+    fs::remove_dir(&point).unwrap();
+    fs::write(directory.path().join("bad.zip"), "no zip").unwrap();
+    assert_eq!(ffrfs(&["mount", "bad.zip"]).code, 3);
+    assert!(!directory.path().join("bad").exists());
+    for source in ["nosuch.zip", "."] {
+        assert_eq!(ffrfs(&["mount", source]).code, 1, "{source}");
+    }
+}

@@ -76,9 +76,6 @@ fn nothing_changes_if_one_setting_is_wrong() {
             ("colour=red", &["colour", "not a setting", "verify"]),
             ("once", &["NAME=VALUE"]),
         ] {
-            if wrong == "memory=1K" && transport == Transport::DevFuse {
-                continue;
-            }
             let outcome = set(&mount, &["verify=off", "log_level=trace", wrong]);
             assert_eq!(outcome.code, 1, "{wrong}: {}", outcome.stderr);
             for word in words {

@@ -9,6 +9,7 @@ use crate::failure::{Exit, Failure};
 use crate::format::PartName;
 use crate::transport::{MountOptions, Readdirplus, Transport};
 use crate::vfs::Options;
+use std::io;
 use std::path::PathBuf;
 
 /// A mount to be made.
@@ -18,6 +19,8 @@ pub(crate) struct MountRequest {
     pub(crate) sources: Vec<PartName>,
     /// A directory, or /dev/fd/N.
     pub(crate) target: PathBuf,
+    /// Whether the directory is made if it is missing, and then removed after the mount.
+    pub(crate) makes_target: bool,
     /// How containers are opened.
     pub(crate) open: dataset::Options,
     /// Which names samples have.
@@ -91,6 +94,35 @@ impl MountRequest {
     pub(super) fn name(&self) -> String {
         let given = self.settings.fsname.clone().filter(|name| !name.is_empty());
         given.unwrap_or_else(|| name_of(&self.sources))
+    }
+
+    /// An error with the source and the mount point in it: mount(8) mounts several at once.
+    pub(crate) fn name_in(&self, failure: Failure) -> Failure {
+        let said = failure.to_string();
+        let source = self.sources.first().map(ToString::to_string).unwrap_or_default();
+        let target = std::path::absolute(&self.target).unwrap_or_else(|_| self.target.clone());
+        let target = target.display().to_string();
+        match said.contains(&source) && said.replace(&source, "").contains(&target) {
+            true => failure,
+            false => failure.context(format_args!("{} on {target}", self.name())),
+        }
+    }
+
+    /// Makes the mount point, if that is wanted and it is missing; gives its path then.
+    pub(super) fn make_target(&self) -> Result<Option<PathBuf>, Failure> {
+        let target = &self.target;
+        if !self.makes_target {
+            return Ok(None);
+        }
+        let path = std::path::absolute(target).and_then(|path| match std::fs::create_dir(&path) {
+            Ok(()) => Ok(Some(path)),
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(None),
+            Err(e) => Err(e),
+        });
+        let hint = "; name another mount point: ffrfs mount SOURCE MOUNTPOINT";
+        path.map_err(|e| {
+            Failure::new(Exit::Mount, format!("cannot make {}: {e}{hint}", target.display()))
+        })
     }
 
     /// Makes all paths absolute: the daemon changes its working directory.

@@ -3,7 +3,8 @@
 use super::prepare::prepare;
 use super::request::{Caller, MountRequest};
 use crate::daemon::logging::{self, Labels};
-use crate::failure::{Exit, Failure};
+use crate::daemon::serve::Service;
+use crate::failure::{Exit, Failure, say};
 use crate::io::{mounts, passed_connection, process};
 use crate::transport::Target;
 use crate::vfs::Verify;
@@ -24,11 +25,17 @@ pub(crate) struct Died;
 /// # Errors
 /// The options contradict each other, or this process failed before there was a daemon.
 pub(crate) fn start(mut request: MountRequest, caller: Caller) -> Result<u8, Failure> {
+    let started = try_start(&mut request, caller);
+    started.map_err(|failure| request.name_in(failure))
+}
+
+fn try_start(request: &mut MountRequest, caller: Caller) -> Result<u8, Failure> {
     let live = &request.settings.live;
+    live.check().map_err(Failure::usage)?;
     if request.open.checksums.require && live.verify() == Verify::Off {
         return Err(Failure::usage("--require-checksums checks nothing with --verify off"));
     }
-    let labels = labels(&request);
+    let labels = labels(request);
     let target = target(&request.target)?;
     if target.directory().is_none() && request.settings.ro == Some(true) {
         // The kernel has already been told whether the mount is read-only.
@@ -40,15 +47,36 @@ pub(crate) fn start(mut request: MountRequest, caller: Caller) -> Result<u8, Fai
         let settings = &request.settings;
         let log_file = settings.log_file.as_deref();
         logging::in_foreground(settings.live.log_level(), log_file, &labels)?;
-        return prepare(&request, target, caller.end)?.serve().map(|exit| exit as u8);
+        let made = request.make_target()?;
+        let served = prepare(request, target, caller.end).and_then(Service::serve);
+        remove(made.as_deref());
+        return served.map(|exit| exit as u8);
     }
+    let made = request.make_target()?;
     let inherited = match &target {
         Target::Directory(_) => None,
         Target::PassedConnection(connection) => Some(connection.as_fd()),
     };
     match process::fork_daemon(inherited).map_err(|e| Failure::new(Exit::Mount, e))? {
-        process::Forked::Parent(report) => wait_for_daemon(report),
-        process::Forked::Daemon(ready) => be_the_daemon(&request, target, &labels, ready, caller),
+        process::Forked::Parent(report) => {
+            let code = wait_for_daemon(report)?;
+            if let (0, Some(made)) = (code, &made) {
+                say(format_args!("ffrfs: mounted on {}", made.display()));
+            }
+            Ok(code)
+        }
+        process::Forked::Daemon(ready) => {
+            be_the_daemon(request, target, &labels, (ready, made.as_deref()), caller)
+        }
+    }
+}
+
+/// Removes the mount point that was made for this mount; one that is in use again stays.
+fn remove(made: Option<&Path>) {
+    if let Some(path) = made
+        && let Err(error) = std::fs::remove_dir(path)
+    {
+        tracing::info!("{}: not removed: {error}", path.display());
     }
 }
 
@@ -56,7 +84,7 @@ fn be_the_daemon(
     request: &MountRequest,
     target: Target,
     labels: &Labels,
-    ready: process::Ready,
+    (ready, made): (process::Ready, Option<&Path>),
     caller: Caller,
 ) -> Result<u8, Failure> {
     let settings = &request.settings;
@@ -66,9 +94,13 @@ fn be_the_daemon(
     match prepared {
         Ok(service) => {
             ready.report(0);
-            service.serve().map(|exit| exit as u8)
+            let served = service.serve();
+            remove(made);
+            served.map(|exit| exit as u8)
         }
         Err(failure) => {
+            remove(made);
+            let failure = request.name_in(failure);
             (caller.print)(&failure);
             ready.report((caller.exit_code)(&failure));
             // The user sees the exit code of the parent, not this one.

@@ -1,7 +1,8 @@
 //! Mount options: with `-o` and as long flags.
 
 use super::super::common::{
-    FFRFS, Mount, ffrfs, fixture, for_each_transport, is_mount_point, mounts_at, run, temp_dir,
+    FFRFS, Mount, container_in, ffrfs, fixture, for_each_transport, is_mount_point, mounts_at, run,
+    temp_dir, write_container,
 };
 use super::refused;
 use std::fs;
@@ -161,4 +162,104 @@ fn an_option_that_is_unknown_or_senseless_is_refused_by_name() {
         assert!(outcome.stderr.contains(says), "{option}: {}", outcome.stderr);
     }
     assert!(!is_mount_point(directory.path()));
+}
+
+#[test]
+fn whoever_forgets_mount_is_told_so() {
+    let directory = temp_dir();
+    let source = container_in(&directory, &["x"]);
+    let outcome = ffrfs(&[source.as_os_str(), "/mnt".as_ref()]);
+    let line = format!("did you mean: ffrfs mount {} /mnt", source.display());
+    refused(&outcome, 1, &[&line]);
+    refused(&ffrfs(&["s3://bucket/a.tar", "/mnt"]), 1, &["ffrfs mount s3://bucket/a.tar /mnt"]);
+    let typo = ffrfs(&["moutn", "x"]);
+    assert!(typo.code == 1 && typo.stderr.contains("mount?"), "{}", typo.stderr);
+}
+
+#[test]
+fn a_mount_option_that_is_wrong_is_named_with_what_would_do() {
+    let directory = temp_dir();
+    let source = container_in(&directory, &["x"]);
+    let mount = |options: &str| {
+        let args = ["mount".as_ref(), source.as_os_str(), directory.path().as_os_str()];
+        run(Command::new(FFRFS).args(args).args(["-o", options]))
+    };
+    for (options, says) in [
+        ("alow_other", &["unknown mount option `alow_other`", "did you mean allow_other?"][..]),
+        ("auto_unmount", &["auto_unmount", "ffrfs umount --dead"]),
+        ("max_read=131072", &["max_read=131072", "itself"]),
+        ("uid=x", &["--uid x: not a whole number"]),
+        ("threads=0", &["--threads 0: it must be from 1 to 1024"]),
+        ("fanout=0", &["--fanout 0: it must be at least 1"]),
+        ("umask=9", &["--umask 9: not an octal number"]),
+        ("encoding=foo", &["--encoding foo", "cp437"]),
+        ("memory=0", &["memory=0", "at least 1M"]),
+        ("memory=99999T", &["memory=99999T: this machine has"]),
+        ("memory=64M,cache_size=1G", &["cache_size=1G", "memory, which is 64M"]),
+    ] {
+        refused(&mount(options), 1, says);
+    }
+    let frob = mount("frobnicate");
+    assert!(!frob.stderr.contains("did you mean"), "{}", frob.stderr);
+}
+
+#[test]
+fn an_error_of_a_mount_names_the_source_and_the_mount_point() {
+    let directory = temp_dir();
+    let (source, text) = (container_in(&directory, &["x"]), directory.path().join("text.zip"));
+    fs::write(&text, "no container").unwrap();
+    let nowhere = directory.path().join("nowhere");
+    for (source, target) in [
+        (&source, &nowhere),
+        (&directory.path().join("missing.ffr"), &directory.path().to_owned()),
+        (&text, &directory.path().to_owned()),
+    ] {
+        let outcome = run(Command::new(FFRFS).arg("mount").args([source, target]));
+        let (source, target) = (source.display().to_string(), target.display().to_string());
+        assert!(
+            outcome.code > 1 && outcome.stderr.contains(&format!("{source} on {target}: ")),
+            "{}",
+            outcome.stderr
+        );
+    }
+}
+
+#[test]
+fn pack_does_not_write_another_format_under_a_name_that_says_so() {
+    let (directory, out) = (temp_dir(), temp_dir());
+    fs::write(directory.path().join("x"), "x").unwrap();
+    let target = out.path().join("x.zip");
+    let outcome = ffrfs(&["pack".as_ref(), directory.path().as_os_str(), target.as_os_str()]);
+    refused(&outcome, 1, &["x.zip", "ffrfs convert"]);
+    assert!(!target.exists());
+}
+
+#[test]
+fn umask_is_for_files_and_directories_and_fmask_goes_before_it() {
+    let source = fixture("packed_folder.ffr");
+    for_each_transport(|transport| {
+        let mount = Mount::new(transport, &source, &["umask=077", "fmask=007", "nonempty"]);
+        let mode = |path: &str| fs::metadata(mount.path(path)).unwrap().mode() & 0o777;
+        assert_eq!((mode("a.txt"), mode("train")), (0o440, 0o500));
+    });
+}
+
+#[test]
+fn many_shards_are_mounted_with_few_descriptors() {
+    let directory = temp_dir();
+    for number in 0..200 {
+        write_container(&directory.path().join(format!("{number:03}.ffr")), &[[number; 9]]);
+    }
+    for_each_transport(|transport| {
+        let few = |command: Command| {
+            let mut shell = Command::new("sh");
+            shell.args(["-c", "ulimit -n 128; exec \"$0\" \"$@\""]);
+            shell.arg(command.get_program()).args(command.get_args());
+            shell
+        };
+        let mount = Mount::started(transport, &[directory.path()], &[], few);
+        for number in [0, 7, 199_u8] {
+            assert_eq!(mount.read(format!("{number:06}")).unwrap(), [number; 9]);
+        }
+    });
 }

@@ -17,7 +17,7 @@ use std::process::Command;
 #[test]
 fn info_describes_a_container_in_a_few_lines() {
     let text = on("info", &fixture("basic.ffr"), &[]).ok().text();
-    for part in ["basic.ffr: FFRecord, 60 samples", "index checksum ok", "1 empty", "numbered"] {
+    for part in ["basic.ffr: FFRecord, 60 files", "index checksum ok", "1 empty", "numbered"] {
         assert!(text.contains(part), "{part}: {text}");
     }
     let text = on("info", &fixture("packed_folder.ffr"), &[]).ok().text();
@@ -27,9 +27,9 @@ fn info_describes_a_container_in_a_few_lines() {
     let text = on("info", &fixture("no_header_checksum.ffr"), &[]).ok().text();
     assert!(text.contains("no index checksum") && text.contains("warning:"), "{text}");
     let text = on("info", &fixture("empty.ffr"), &[]).ok().text();
-    assert!(text.contains("samples:    0"), "{text}");
+    assert!(text.contains("files:      0"), "{text}");
     let text = on("info", &fixture("truncated_data.ffr"), &["--allow-damaged"]).ok().text();
-    assert!(text.contains("15 samples are not whole"), "{text}");
+    assert!(text.contains("15 files are not whole"), "{text}");
 }
 
 #[test]
@@ -178,9 +178,11 @@ fn cat_leaves_out_a_bad_sample_names_it_and_goes_on() {
 #[test]
 fn cat_of_a_name_that_is_not_there_writes_nothing_at_all() {
     let tree = fixture("packed_folder.ffr");
-    for absent in ["nowhere", "train", "train/cat", "a.txt/x", "000000", ".ffrfs", "../a.txt", "/"]
-    {
+    for absent in ["nowhere", "a.txt/x", "000000", ".ffrfs", "../a.txt"] {
         refused(&on("cat", &tree, &["a.txt", absent]), 1, &["no such sample"]);
+    }
+    for directory in ["train", "train/cat", "/"] {
+        refused(&on("cat", &tree, &["a.txt", directory]), 1, &[directory, "is a directory"]);
     }
 }
 
@@ -264,4 +266,41 @@ fn names_come_from_a_pipe_as_well() {
     let mut bash = Command::new("bash");
     let outcome = run(bash.args(["-c", script, FFRFS]).arg(&source)).ok();
     assert_eq!(outcome.text(), "x\ny\n");
+}
+
+#[test]
+fn control_characters_of_names_do_not_reach_a_terminal() {
+    if !have(Need::Program("script")) {
+        return;
+    }
+    let directory = temp_dir();
+    let source = packed(&directory, &["\x1b[31mred\x07", "plain"]);
+    assert_eq!(listed(&source, &[]), ["\x1b[31mred\x07", "plain"], "a pipe gets the names");
+    let ls = format!("{FFRFS} ls {}", source.display());
+    let shown = run(Command::new("script").args(["-qec", &ls, "/dev/null"])).ok().text();
+    assert!(shown.contains(r"\x1b[31mred\x07") && !shown.contains('\x1b'), "{shown:?}");
+    let missing = on("cat", &source, &["no\x1b[2J"]);
+    refused(&missing, 1, &[r"no\x1b[2J: no such sample"]);
+}
+
+#[test]
+fn info_counts_records_and_files_apart_and_no_hidden_index() {
+    let text = on("info", &fixture("jpg.beton"), &[]).ok().text();
+    for part in ["jpg.beton: FFCV, 24 records", "records:    24\n", "files:      168 ("] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    let json = |name: &str| -> Value {
+        let info = on("info", &fixture(name), &["--json"]).ok();
+        serde_json::from_slice(&info.stdout).unwrap()
+    };
+    let records = json("jpg.beton");
+    assert_eq!((&records["records"], &records["files"]), (&24.into(), &168.into()));
+    let text = on("info", &fixture("packed_folder.ffr"), &[]).ok().text();
+    for part in ["FFRecord, 6 files", "files:      6 (", "6 files are checked"] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    let packed = json("packed_folder.ffr");
+    assert_eq!((&packed["records"], &packed["files"]), (&0.into(), &6.into()));
+    assert_eq!(packed["samples"], 7, "one of them holds the names of the others");
+    assert!(packed["file_bytes"].as_u64() < packed["bytes"].as_u64());
 }

@@ -185,7 +185,7 @@ fn the_signature_in_a_url_is_not_shown() {
     store.put("bucket/a.ffr", fs::read(fixture("basic.ffr")).unwrap());
     let url = format!("{}?X-Amz-Signature=hunter2", store.http("bucket/a.ffr"));
     let info = remote(&store, &directory, &["info", &url]).ok();
-    assert!(!info.text().contains("hunter2") && info.text().contains("60 samples"), "{info:?}");
+    assert!(!info.text().contains("hunter2") && info.text().contains("60 files"), "{info:?}");
     let missing = remote(&store, &directory, &["info", &url.replace("a.ffr", "b.ffr")]);
     assert!(missing.code == 2 && !missing.stderr.contains("hunter2"), "{missing:?}");
 }
