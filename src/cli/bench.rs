@@ -24,14 +24,15 @@ medians shown. The figures hold for this machine in its present state.
 Examples:
   ffrfs bench train.ffr
   ffrfs bench train.ffr train.zip /data/train-as-files --cold --svg train.svg
-  ffrfs bench /mnt/ds --mode loader -j 8 --batch 64 --seconds 30";
+  ffrfs bench /mnt/ds --mode loader -j 8 --batch 64 --seconds 30
+  ffrfs bench s3://bucket/train.ffr -O endpoint=http://minio:9000 -O cache=none";
 
 /// Measure how fast files of a dataset are read
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub(super) struct BenchArgs {
     /// Containers, mounts or directories; each is measured, and shown beside the others
-    #[arg(required = true, value_name = "SOURCE|MOUNTPOINT|DIRECTORY")]
+    #[arg(required = true, value_name = "SOURCE|URL|MOUNTPOINT|DIRECTORY")]
     targets: Vec<PathBuf>,
     /// In what order files are read, and by which threads
     #[arg(long, value_name = "MODE", value_delimiter = ',', default_values = ["sequential", "shuffled", "loader"])]
@@ -57,7 +58,7 @@ pub(super) struct BenchArgs {
     /// Drop what the machine has cached before each first pass (root only)
     #[arg(long)]
     cold: bool,
-    /// A mount option for containers, such as transport=devfuse; may be given again
+    /// A mount option for containers, such as transport=devfuse, or endpoint=URL for those in stores; may be given again
     #[arg(short = 'O', long = "mount-option", value_name = "OPTION")]
     options: Vec<String>,
     /// All figures as JSON

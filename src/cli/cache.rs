@@ -216,8 +216,8 @@ fn print(json: bool, objects: &[&CachedObject]) -> Result<Exit, Failure> {
         return Ok(Exit::Ok);
     }
     let mut text = format!(
-        "{:>12} {:>12} {:>5} {:>5} {:<6} {:<20} URL\n",
-        "LENGTH", "CACHED", "%", "USERS", "PINNED", "VERSION"
+        "{:>12} {:>12} {:>5} {:>5} {:>5} {:<6} {:<20} URL\n",
+        "LENGTH", "CACHED", "%", "HITS", "USERS", "PINNED", "VERSION"
     );
     for object in objects {
         let percent = match object.length_bytes {
@@ -226,9 +226,10 @@ fn print(json: bool, objects: &[&CachedObject]) -> Result<Exit, Failure> {
         };
         let _ = writeln!(
             text,
-            "{:>12} {:>12} {percent:>4}% {:>5} {:<6} {:<20} {}",
+            "{:>12} {:>12} {percent:>4}% {:>5} {:>5} {:<6} {:<20} {}",
             HumanBytes(object.length_bytes).to_string(),
             HumanBytes(object.cached_bytes).to_string(),
+            hit_rate(object),
             object.users,
             if object.is_pinned { "yes" } else { "-" },
             object.version,
@@ -238,6 +239,15 @@ fn print(json: bool, objects: &[&CachedObject]) -> Result<Exit, Failure> {
     let _ = writeln!(text, "{}, {}", count(objects.len(), "object"), HumanBytes(cached_bytes));
     write(text.as_bytes())?;
     Ok(Exit::Ok)
+}
+
+/// The share of reads that found their bytes, of all mounts that have ended.
+fn hit_rate(object: &CachedObject) -> String {
+    let (hits, misses) = (object.hits.unwrap_or(0), object.misses.unwrap_or(0));
+    match hits.saturating_add(misses) {
+        0 => "-".to_owned(),
+        reads => format!("{}%", u128::from(hits) * 100 / u128::from(reads)),
+    }
 }
 
 fn count(number: usize, noun: &str) -> String {

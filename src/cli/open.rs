@@ -2,13 +2,15 @@
 
 use super::remote::RemoteArgs;
 use crate::dataset::{
-    ChecksumOptions, IndexOptions, IndexPlace, Opened, Options, SidecarPlace, digest, open,
-    wants_password,
+    ChecksumOptions, IndexOptions, IndexPlace, Opened, Options, SidecarPlace, digest,
+    may_be_locked, open, remote_wants_password, wants_password,
 };
-use crate::failure::Failure;
+use crate::failure::{Exit, Failure};
 use crate::format::{self, OpenOptions, PartName, Secret, View};
+use crate::io::process::in_child;
 use crate::tools::progress::Terminal;
 use clap::{Args, ValueEnum};
+use std::fmt::Display;
 use std::io::{IsTerminal, Read};
 use std::path::{Path, PathBuf};
 
@@ -197,11 +199,23 @@ impl OpenArgs {
     /// Reads the password now: a daemon has neither the caller's descriptors nor its directory and terminal.
     pub(super) fn read_password(&mut self, sources: &[PartName]) -> Result<(), Failure> {
         self.secret = self.password()?;
-        if self.secret.is_none()
-            && std::io::stdin().is_terminal()
-            && let Some(path) = wants_password(sources, &self.options()?)?
-        {
-            self.secret = ask_password(&path)?;
+        if self.secret.is_some() || !std::io::stdin().is_terminal() {
+            return Ok(());
+        }
+        let options = self.options()?;
+        if let Some(path) = wants_password(sources, &options)? {
+            self.secret = ask_password(&path.display())?;
+        } else if sources.iter().any(may_be_locked) {
+            // A daemon is forked from here, and must not find threads that its parent had.
+            let look = || {
+                let found = remote_wants_password(sources, &options);
+                found.map(|name| name.to_string().into_bytes()).unwrap_or_default()
+            };
+            let found = in_child(look).map_err(|e| Failure::new(Exit::Mount, e))?;
+            if let Some(url) = found.filter(|url| !url.is_empty()) {
+                let url = String::from_utf8_lossy(&url);
+                self.secret = ask_password(&url.split('?').next().unwrap_or_default())?;
+            }
         }
         Ok(())
     }
@@ -233,8 +247,8 @@ impl OpenArgs {
     }
 }
 
-fn ask_password(path: &Path) -> Result<Option<Secret>, Failure> {
-    let question = format!("Password for {} (none: Enter): ", path.display());
+fn ask_password(source: &dyn Display) -> Result<Option<Secret>, Failure> {
+    let question = format!("Password for {source} (none: Enter): ");
     let answer = rpassword::prompt_password(question);
     let answer = answer.map_err(|e| Failure::unreadable("the terminal", e))?;
     Ok((!answer.is_empty()).then(|| Secret::new(answer.as_bytes())))

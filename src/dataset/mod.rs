@@ -45,7 +45,10 @@ mod suffixes;
 
 pub use checkpoints::KeptCheckpoints;
 pub use names::{Layout, NameOptions};
-pub(crate) use open::{MANY_FILES, diagnose, exact, local_files, not_found, parts, path_bytes};
+pub(crate) use open::{
+    MANY_FILES, diagnose, exact, local_files, may_be_locked, not_found, parts, path_bytes,
+    remote_wants_password,
+};
 pub use open::{Opened, open, open_parts, wants_password};
 pub use options::{
     ChecksumOptions, IndexOptions, IndexPlace, Options, SidecarPlace, Unwatched, Watch, Work,

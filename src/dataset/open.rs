@@ -132,7 +132,7 @@ fn unopened(
 }
 
 /// The first source that cannot be read without a password. Containers that must be read whole for that are
-/// not looked into, nor what does not lie on this machine.
+/// not looked into.
 ///
 /// # Errors
 /// A source does not exist, or a pattern matches nothing.
@@ -140,15 +140,35 @@ pub fn wants_password(sources: &[PartName], options: &Options) -> Result<Option<
     for path in local_files(sources)? {
         // The error is reported when the dataset is opened.
         let Ok(file) = File::open(&path) else { continue };
-        let source: Arc<dyn Source> = Arc::new(file);
-        let Ok(format) = format::recognize(source.as_ref(), &options.format) else { continue };
-        let is_wanted = !format.is_scanned()
-            && format.open(source, &options.format).is_ok_and(|opened| opened.wants_password());
-        if is_wanted {
+        if is_locked(Arc::new(file), options) {
             return Ok(Some(path));
         }
     }
     Ok(None)
+}
+
+/// The same for sources in stores: the first one that is named by itself and, by its name, may be encrypted. Starts the
+/// threads of stores.
+pub(crate) fn remote_wants_password(sources: &[PartName], options: &Options) -> Option<PartName> {
+    let is_locked = |source: &PartName| {
+        // The error is reported when the dataset is opened.
+        let parts = parts(std::slice::from_ref(source), options).unwrap_or_default();
+        parts.into_iter().any(|part| is_locked(part, options))
+    };
+    sources.iter().find(|source| may_be_locked(source) && is_locked(source)).cloned()
+}
+
+/// Whether a source is one object whose format has passwords.
+pub(crate) fn may_be_locked(source: &PartName) -> bool {
+    let PartName::Url(url) = source else { return false };
+    let name = url.split(['?', '#']).next().unwrap_or_default();
+    !name.contains(['*', '{']) && name.to_ascii_lowercase().ends_with(".zip")
+}
+
+fn is_locked(source: Arc<dyn Source>, options: &Options) -> bool {
+    let Ok(format) = format::recognize(source.as_ref(), &options.format) else { return false };
+    !format.is_scanned()
+        && format.open(source, &options.format).is_ok_and(|opened| opened.wants_password())
 }
 
 /// Has the samples of a file read as the options say.

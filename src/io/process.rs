@@ -93,6 +93,34 @@ pub fn fork_daemon(kept: Option<BorrowedFd<'_>>) -> io::Result<Forked> {
     }
 }
 
+/// Runs `work` in a child of its own, so that no thread and no connection of it is left here, and gives what it returns.
+/// `None` if the child died.
+///
+/// # Errors
+/// The pipe or the process cannot be made, or other threads are running, which the child would not have.
+pub fn in_child(work: impl FnOnce() -> Vec<u8>) -> io::Result<Option<Vec<u8>>> {
+    if threads()? != 1 {
+        return Err(io::Error::other("no child can be made: threads are running already"));
+    }
+    let (read, write): (OwnedFd, OwnedFd) = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC)?;
+    // SAFETY: as in `fork_daemon`.
+    match unsafe { nix::unistd::fork() }? {
+        nix::unistd::ForkResult::Parent { child } => {
+            drop(write);
+            let mut answer = Vec::new();
+            let read = File::from(read).read_to_end(&mut answer);
+            let ended = nix::sys::wait::waitpid(child, None)?;
+            let is_whole = matches!(ended, nix::sys::wait::WaitStatus::Exited(_, 0));
+            read.map(|_| is_whole.then_some(answer))
+        }
+        nix::unistd::ForkResult::Child => {
+            drop(read);
+            let written = File::from(write).write_all(&work());
+            std::process::exit(i32::from(written.is_err()))
+        }
+    }
+}
+
 /// Closes the descriptors that the caller has left open, but for the standard streams and `kept`: one may be a lock, or
 /// a pipe whose reader waits for its end, and a daemon would hold it for weeks.
 fn close_inherited<'a>(kept: impl Iterator<Item = BorrowedFd<'a>>) {

@@ -60,6 +60,9 @@ pub trait Remote: Send + Sync {
         let _ = range;
     }
 
+    /// Nothing is read any more, and the process may end without dropping this.
+    fn note_end(&self) {}
+
     /// The file could not be read, as when somebody has deleted it. Tells whether the bytes can be asked for anew: they
     /// come without the file from then on.
     fn lose(&self, why: &dyn Display) -> bool {

@@ -92,6 +92,11 @@ impl Store {
         arrival::give_up(self.parts.iter().filter_map(|part| part.remote_of()));
     }
 
+    /// Nothing is read any more, and the process may end without dropping this.
+    pub fn note_end(&self) {
+        self.parts.iter().filter_map(|part| part.remote_of()).for_each(|remote| remote.note_end());
+    }
+
     /// Begins to bring `range` of a part to this machine, and returns at once. `then` is called exactly once,
     /// on any thread, perhaps before this returns, and at the latest after the profile's `patience`: with the
     /// bytes or a pin, while which is held the range can be read, or with the reason why it does not come.

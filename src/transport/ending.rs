@@ -17,6 +17,7 @@ const PAUSE: Duration = Duration::from_millis(200);
 pub(super) struct Ending {
     stop: Arc<AtomicBool>,
     thread: Thread,
+    store: Store,
 }
 
 impl Ending {
@@ -25,7 +26,7 @@ impl Ending {
         if !store.has_objects() {
             return Ok(None);
         }
-        let (store, device) = (store.clone(), device.try_clone_to_owned()?);
+        let (watched, device) = (store.clone(), device.try_clone_to_owned()?);
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
         let run = move || {
@@ -33,16 +34,17 @@ impl Ending {
                 std::thread::park_timeout(PAUSE);
                 // Requests that were taken before may begin to wait only now.
                 if is_closed(&device) {
-                    store.give_up();
+                    watched.give_up();
                 }
             }
         };
         let thread = std::thread::Builder::new().name("ffrfs-ending".to_owned()).spawn(run)?;
-        Ok(Some(Self { stop, thread: thread.thread().clone() }))
+        Ok(Some(Self { stop, thread: thread.thread().clone(), store: store.clone() }))
     }
 
-    /// Lets the thread end.
+    /// Nothing is read any more: the store hears of it, and the thread ends.
     pub(super) fn stop(self) {
+        self.store.note_end();
         self.stop.store(true, Ordering::Relaxed);
         self.thread.unpark();
     }

@@ -1,6 +1,6 @@
 //! `ffrfs cache`: what is cached is listed, removed, checked and pinned.
 
-use crate::common::{Outcome, Store, TempDir, ffrfs, noise, temp_dir};
+use crate::common::{Outcome, Store, TempDir, ffrfs, noise, temp_dir_in_memory};
 use ffrfs::store::cache::{BLOCK_BYTES, Cache, Claim, Entry};
 use ffrfs::store::remote::{Location, Object};
 use serde_json::Value;
@@ -44,7 +44,7 @@ fn urls(directory: &TempDir) -> Vec<String> {
 
 #[test]
 fn cached_objects_are_listed_removed_and_pinned_by_url_prefix_and_pattern() {
-    let directory = temp_dir();
+    let directory = temp_dir_in_memory();
     assert!(listed(&directory).is_empty());
     let daemon = Cache::open(directory.path(), None).unwrap();
     for url in ["s3://b/a.tar", "s3://b/dir/1", "s3://b/dir/2", "https://host/x.zip"] {
@@ -79,7 +79,7 @@ fn cached_objects_are_listed_removed_and_pinned_by_url_prefix_and_pattern() {
 
 #[test]
 fn add_fetches_whole_objects_and_says_what_did_not_fit() {
-    let (directory, store) = (temp_dir(), Store::new());
+    let (directory, store) = (temp_dir_in_memory(), Store::new());
     for key in ["bucket/a.tar", "bucket/b.tar"] {
         store.put(key, noise(1, 9 << 20));
     }
@@ -99,7 +99,7 @@ fn add_fetches_whole_objects_and_says_what_did_not_fit() {
 
 #[test]
 fn wrong_calls_of_cache_say_what_is_wrong() {
-    let directory = temp_dir();
+    let directory = temp_dir_in_memory();
     let calls: [(&[&str], i32, &str); 4] = [
         (&["rm"], 1, "--all"),
         (&["ls", "--unused"], 1, "--unused goes with rm"),
@@ -115,7 +115,7 @@ fn wrong_calls_of_cache_say_what_is_wrong() {
 
 #[test]
 fn verify_of_the_cache_finds_damaged_blocks() {
-    let directory = temp_dir();
+    let directory = temp_dir_in_memory();
     let daemon = Cache::open(directory.path(), None).unwrap();
     drop(add(&daemon, "s3://b/a.tar"));
     let said = cache(&directory, &["verify"]).ok().text();

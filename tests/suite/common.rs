@@ -76,6 +76,13 @@ pub(crate) fn temp_dir() -> TempDir {
     tempfile::Builder::new().prefix("ffrfs-test-").tempdir().expect("a temporary directory")
 }
 
+/// As [`temp_dir`], in memory if there is some: a cache of objects leaves a part of its file system free, which a disk
+/// of builds may not have.
+pub(crate) fn temp_dir_in_memory() -> TempDir {
+    let memory = tempfile::Builder::new().prefix("ffrfs-test-").tempdir_in("/dev/shm");
+    memory.unwrap_or_else(|_| temp_dir())
+}
+
 /// The files in tests/fixtures.
 pub(crate) fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name)

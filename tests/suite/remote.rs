@@ -30,9 +30,7 @@ struct Remote {
 
 impl Remote {
     fn new() -> Self {
-        // The cache leaves a part of its file system free, which a disk of builds may not have.
-        let memory = tempfile::Builder::new().prefix("ffrfs-test-").tempdir_in("/dev/shm");
-        Self { store: Store::new(), cache: memory.unwrap_or_else(|_| temp_dir()) }
+        Self { store: Store::new(), cache: temp_dir_in_memory() }
     }
 
     /// A store that holds these samples as `s3://bucket/data.ffr`.

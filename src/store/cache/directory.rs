@@ -2,7 +2,7 @@
 //! entry is opened. Imports `key`.
 //!
 //! `objects/lock` is locked (flock) shared while an entry is opened, exclusively while one is made or removed;
-//! `objects/entries` holds `ID.data`, `ID.map` and `ID.meta` of each entry, and `ID.pin` of a pinned one;
+//! `objects/entries` holds `ID.data`, `ID.map`, `ID.meta` and `ID.use` of each entry, and `ID.pin` of a pinned one;
 //! `objects/users` holds a file a process, which says what it has open; `objects/trash` is being deleted.
 
 use super::key::EntryId;
@@ -34,6 +34,7 @@ pub(super) struct Paths {
     pub(super) map: PathBuf,
     pub(super) meta: PathBuf,
     pub(super) pin: PathBuf,
+    pub(super) usage: PathBuf,
 }
 
 /// As long as it is held, the directory is locked. The kernel unlocks it when the file is closed.
@@ -159,7 +160,13 @@ impl Directory {
     pub(super) fn paths(&self, id: &EntryId) -> Paths {
         let entries = self.entries();
         let path = |extension| entries.join(format!("{id}.{extension}"));
-        Paths { data: path("data"), map: path("map"), meta: path("meta"), pin: path("pin") }
+        Paths {
+            data: path("data"),
+            map: path("map"),
+            meta: path("meta"),
+            pin: path("pin"),
+            usage: path("use"),
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 use super::blocks::Turn;
 use super::fetching::{Claim, lock, lock_run};
 use super::map::{Record, record_range};
+use super::open;
 use super::state::State;
 use crate::io::File;
 use std::ops::Range;
@@ -108,6 +109,23 @@ impl Entry {
         }
     }
 
+    /// A read found its bytes in [`Entry::file`], or did not.
+    pub fn note_use(&self, is_hit: bool) {
+        match is_hit {
+            true => self.state.usage.note_hit(),
+            false => self.state.usage.note_miss(),
+        }
+    }
+
+    /// Notes in the cache how often it was used until now, and when: what was mounted for a week and has just ended is
+    /// evicted last. For processes that end without dropping it.
+    pub fn note_end(&self) {
+        if !self.state.is_gone() {
+            let _ = self.state.usage.save(&self.state.paths.usage);
+            open::touch(&self.state.paths.meta);
+        }
+    }
+
     /// [`Entry::file`] could not be read, as when somebody has deleted the cache: nothing is present from now on, and
     /// nothing is cached.
     pub fn lose(&self) {
@@ -118,5 +136,11 @@ impl Entry {
     #[must_use]
     pub fn has_room(&self) -> bool {
         !self.state.is_gone() && self.state.room.has_room()
+    }
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        self.note_end();
     }
 }

@@ -90,6 +90,7 @@ pub(super) fn discard(directory: &Directory, id: &EntryId) -> io::Result<()> {
         let _ = unique.keep();
     }
     gone(fs::remove_file(&paths.meta))?;
+    gone(fs::remove_file(&paths.usage))?;
     gone(fs::remove_file(&paths.pin))
 }
 

@@ -9,6 +9,7 @@ use super::map::{self, RECORD_BYTES, Record, block_range, record_range};
 use super::meta::{Meta, seconds};
 use super::open;
 use super::state::read_up_to;
+use super::usage::Usage;
 use crate::io as system;
 use serde::Serialize;
 use std::fs;
@@ -38,6 +39,10 @@ pub struct CachedObject {
     pub users: usize,
     /// It is never evicted.
     pub is_pinned: bool,
+    /// Reads that found their bytes in it, of all mounts that have ended. `None`: they were not counted.
+    pub hits: Option<u64>,
+    /// Reads that did not.
+    pub misses: Option<u64>,
     #[serde(skip)]
     id: EntryId,
 }
@@ -87,6 +92,7 @@ impl Contents {
             let length = fs::symlink_metadata(&paths.data).map_or(0, |data| data.len());
             Meta::new(format!("unknown:{}", stored.id), "unknown".to_owned(), length)
         });
+        let usage = Usage::read(&paths.usage);
         CachedObject {
             url: meta.url,
             version: meta.version,
@@ -95,6 +101,8 @@ impl Contents {
             last_used: seconds(stored.last_used),
             users,
             is_pinned: stored.is_pinned,
+            hits: usage.map(|(hits, _)| hits),
+            misses: usage.map(|(_, misses)| misses),
             id: stored.id,
         }
     }

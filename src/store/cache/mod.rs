@@ -26,6 +26,7 @@ mod state;
 mod testing;
 #[cfg(test)]
 mod tests;
+mod usage;
 
 pub use directory::user_directory;
 pub use entry::Entry;
@@ -47,6 +48,7 @@ use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
+use usage::Usage;
 
 /// At most so many entries keep their data open; each takes up to three descriptors.
 const MOST_OPEN: usize = 1024;
@@ -164,6 +166,7 @@ impl Cache {
             counters: Arc::clone(&self.counters),
             is_gone: AtomicBool::new(false),
             writing: Mutex::default(),
+            usage: Usage::default(),
             _lease: lease,
         }))
     }

@@ -1,10 +1,12 @@
-//! Opening an entry's files, and making them. Imports `directory`, `key`, `map`, `meta` and `state`.
+//! Opening an entry's files, and making them. Imports `directory`, `key`, `map`, `meta`, `state`
+//! and `usage`.
 
 use super::directory::{Directory, Paths, open_plain};
 use super::key::EntryId;
 use super::map::{self, HEAD_BYTES, Records};
 use super::meta::Meta;
 use super::state::{MapFile, MapVersion, read_up_to};
+use super::usage::FILE_BYTES;
 use crate::io::{File, Io, Pool};
 use nix::sys::stat::{UtimensatFlags, utimensat};
 use nix::sys::time::TimeSpec;
@@ -60,6 +62,7 @@ pub(super) fn make(
 ) -> io::Result<()> {
     directory.create(&paths.data, true)?.set_len(meta.length_bytes)?;
     directory.create(&paths.meta, true)?.write_all_at(&meta.to_json(), 0)?;
+    directory.create(&paths.usage, true)?.write_all_at(&[0; FILE_BYTES], 0)?;
     let map = directory.create(&paths.map, true)?;
     map.set_len(map::record_range(map::blocks_of(meta.length_bytes)).start)?;
     map.write_all_at(&map::header(id, meta.length_bytes), 0)

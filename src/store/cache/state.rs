@@ -6,6 +6,7 @@ use super::directory::{Paths, open_plain};
 use super::lease::Lease;
 use super::map::{BLOCK_BYTES, RECORD_BYTES, Record, Records, record_range};
 use super::room::Room;
+use super::usage::Usage;
 use crate::io::{self as system, File};
 use std::fs;
 use std::io;
@@ -41,6 +42,7 @@ pub(super) struct State {
     /// Its files have lost their names: nothing more is written.
     pub(super) is_gone: AtomicBool,
     pub(super) writing: Mutex<Weak<Writing>>,
+    pub(super) usage: Usage,
     pub(super) _lease: Lease,
 }
 

@@ -119,6 +119,9 @@ impl Remote for RemoteObject {
         let counters = &self.fetcher.engine.counters;
         add(&counters.hits, 1);
         add(&counters.used_bytes, bytes);
+        if let Some(entry) = &self.fetcher.entry {
+            entry.note_use(true);
+        }
     }
 
     fn begin(&self, range: Range<u64>, cause: Cause, arrival: Arrival) {
@@ -134,6 +137,9 @@ impl Remote for RemoteObject {
         };
         let counters = &self.fetcher.engine.counters;
         add(&counters.misses, 1);
+        if let Some(entry) = &self.fetcher.entry {
+            entry.note_use(false);
+        }
         add(&counters.used_bytes, range.end - range.start);
         let is_bulk = cause == Cause::Prefetch || self.is_sequential(&range);
         let waiting =
@@ -162,6 +168,12 @@ impl Remote for RemoteObject {
     fn announce(&self, range: Range<u64>) {
         if !range.is_empty() && self.has_room() {
             self.expect(range.start / CHUNK_BYTES..range.end.div_ceil(CHUNK_BYTES));
+        }
+    }
+
+    fn note_end(&self) {
+        if let Some(entry) = &self.fetcher.entry {
+            entry.note_end();
         }
     }
 

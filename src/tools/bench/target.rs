@@ -68,6 +68,8 @@ impl Target {
                     Some(2) => Exit::Unreadable,
                     Some(3) => Exit::Malformed,
                     Some(4) => Exit::Checksum,
+                    Some(7) => Exit::Denied,
+                    Some(8) => Exit::Unreachable,
                     _ => Exit::Mount,
                 };
                 let why = format!("{}: it cannot be mounted", self.path.display());

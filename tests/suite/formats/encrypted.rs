@@ -3,7 +3,7 @@
 use super::write::{self, Member, stored};
 use super::{file_in, run_in, tree};
 use crate::common::{
-    Mount, Need, Outcome, TempDir, assert_errno, flip_byte, for_each_transport, have, noise,
+    Mount, Need, Outcome, Store, TempDir, assert_errno, flip_byte, for_each_transport, have, noise,
     one_of, run, temp_dir, unmount_soon,
 };
 use ctr::cipher::{KeyIvInit, StreamCipher};
@@ -195,6 +195,32 @@ fn a_missing_password_is_asked_for_on_the_terminal_and_not_shown_there() {
         }
         // No answer is none.
         clear_alone_is_served(&answered("", &archives[0]));
+    });
+}
+
+#[test]
+fn the_password_of_an_archive_in_a_store_is_asked_for_too() {
+    if !have(Need::Program("python3")) {
+        return;
+    }
+    let (directory, archives) = archives();
+    let store = Store::new();
+    for_each_transport(|transport| {
+        for archive in &archives {
+            store.put("bucket/secret.zip", fs::read(archive).unwrap());
+            let endpoint = format!("endpoint={}", store.endpoint());
+            let cache = format!("cache-dir={}", directory.path().join("cache").display());
+            let options = [&*endpoint, &cache, "anonymous", "region=us-east-1"];
+            let url = Path::new("s3://bucket/secret.zip");
+            let mount = Mount::started(transport, &[url], &options, |command| {
+                let mut python = Command::new("python3");
+                python.args(["-c", ANSWER, PASSWORD]).arg(command.get_program());
+                python.args(command.get_args());
+                python
+            });
+            all_is_served(&mount);
+            nobody_sees(PASSWORD, &mount);
+        }
     });
 }
 

@@ -210,3 +210,71 @@ fn every_metric_of_stores_is_in_the_manual_and_there() {
         }
     });
 }
+
+#[test]
+fn the_cache_lists_the_hit_rates_of_mounts_that_have_ended() {
+    for_each_transport(|transport| {
+        let samples = even_samples(60, 110_000);
+        let remote = Remote::with_samples(&samples);
+        let mount = remote.data(transport, &[]);
+        for _ in 0..2 {
+            check(&mount, &samples, 0..60);
+            forget_pages(&mount, 60);
+        }
+        mount.unmount();
+        let list = |args: &[&str]| {
+            let mut command = Command::new(FFRFS);
+            command.args(["cache", "ls"]).args(args).arg("--cache-dir").arg(remote.cache());
+            run(&mut command).ok().text()
+        };
+        let mut object = Value::Null;
+        wait_until("the daemon has ended", std::time::Duration::from_secs(30), || {
+            let listed = list(&["--json", &remote.s3("data.ffr")]);
+            object = serde_json::from_str::<Value>(&listed).unwrap()["objects"][0].clone();
+            object["users"] == 0
+        });
+        let (hits, misses) = (object["hits"].as_u64().unwrap(), object["misses"].as_u64().unwrap());
+        assert!(hits > 0 && misses > 0, "{object:#}");
+        let rate = format!(" {}% ", hits * 100 / (hits + misses));
+        assert!(list(&[]).contains(&rate), "{rate:?} is not in {}", list(&[]));
+    });
+}
+
+#[test]
+fn what_was_mounted_until_now_counts_as_used_now() {
+    let samples = even_samples(4, 10_000);
+    let remote = Remote::with_samples(&samples);
+    for_each_transport(|transport| {
+        let mount = remote.data(transport, &[]);
+        check(&mount, &samples, 0..4);
+        let entries = remote.cache().join("objects/entries");
+        let is_meta =
+            |entry: &fs::DirEntry| entry.path().extension().is_some_and(|end| end == "meta");
+        let meta = fs::read_dir(entries).unwrap().flatten().find(is_meta).expect("an entry").path();
+        let long_ago = std::time::SystemTime::now() - std::time::Duration::from_secs(86_400);
+        fs::File::options().write(true).open(&meta).unwrap().set_modified(long_ago).unwrap();
+        mount.unmount();
+        wait_until("it is noted", std::time::Duration::from_secs(30), || {
+            let modified = fs::metadata(&meta).unwrap().modified().unwrap();
+            modified.elapsed().unwrap_or_default().as_secs() < 3600
+        });
+    });
+}
+
+#[test]
+fn a_container_in_a_store_is_benchmarked_with_mount_options() {
+    if !have(Need::Fuse) {
+        return;
+    }
+    let remote = Remote::with_samples(&even_samples(30, 20_000));
+    let endpoint = format!("endpoint={}", remote.store.endpoint());
+    let mut command = Command::new(FFRFS);
+    command.args(["bench", &remote.s3("data.ffr"), "--rounds=1", "--seconds=5", "--mode=shuffled"]);
+    for option in [&*endpoint, "anonymous", "region=us-east-1", "cache=none"] {
+        command.args(["-O", option]);
+    }
+    let rows = run(command.arg("--json")).ok().text();
+    let rows: Value = serde_json::from_str(&rows).unwrap();
+    assert_eq!(rows[0]["first"][0]["files"], 30, "{rows:#}");
+    assert!(remote.sent() >= 600_000);
+}
