@@ -34,7 +34,7 @@ impl Objects {
         Err(without_remote(texts.first().map_or("", String::as_str)))
     }
 
-    pub(crate) fn open(&self, place: Place) -> Result<(Part, Neighbours), Failure> {
+    pub(crate) fn open(&self, place: Place, _: bool) -> Result<(Part, Neighbours), Failure> {
         match place.0 {}
     }
 }

@@ -7,7 +7,7 @@ use super::kept::{Found, Unkept};
 use super::nest::{MAX_LOOKS, Nest};
 use super::objects::Objects;
 use super::opening::{Opening, Together, Unopened};
-use super::options::{Options, Watch};
+use super::options::{Options, SidecarPlace, Watch};
 use super::{digest, parallel};
 use crate::catalog::{self, Catalog, Dataset, Located, Tree};
 use crate::failure::{Exit, Failure};
@@ -29,7 +29,7 @@ const OTHER_DESCRIPTORS: u64 = 48;
 const A_FILE: u64 = 3;
 /// So many objects are opened at a time.
 const TOGETHER: usize = 32;
-/// Of more objects than this no bytes are held until their names are read.
+/// Of more objects than this no bytes are held once they are open, though their names are still to be read.
 const FEW: usize = 16;
 
 /// Open containers as one dataset.
@@ -69,7 +69,9 @@ pub fn open(
     watch: &Arc<dyn Watch>,
 ) -> Result<Opened, Failure> {
     let objects = Objects::new(&options.remote);
-    let mut opened = open_containers(unopened(sources, options, &objects)?, options, watch)?;
+    let has_sidecars = matches!(options.checksums.sidecars, SidecarPlace::Auto);
+    let containers = unopened(sources, options, &objects, has_sidecars)?;
+    let mut opened = open_containers(containers, options, watch)?;
     opened.counters = objects.counters();
     Ok(opened)
 }
@@ -79,7 +81,7 @@ pub fn open(
 /// # Errors
 /// A source does not exist or cannot be read, or a pattern matches nothing.
 pub(crate) fn parts(sources: &[PartName], options: &Options) -> Result<Vec<Arc<Part>>, Failure> {
-    let unopened = unopened(sources, options, &Objects::new(&options.remote))?;
+    let unopened = unopened(sources, options, &Objects::new(&options.remote), false)?;
     Ok(unopened.into_iter().map(|unopened| unopened.part).collect())
 }
 
@@ -103,10 +105,12 @@ pub(crate) fn local_files(sources: &[PartName]) -> Result<Vec<PathBuf>, Failure>
     Ok(places.into_iter().filter_map(file).collect())
 }
 
+/// `has_sidecars`: what lies beside objects will be asked for.
 fn unopened(
     sources: &[PartName],
     options: &Options,
     objects: &Objects,
+    has_sidecars: bool,
 ) -> Result<Vec<Unopened>, Failure> {
     let may_open = process::raise_open_files_limit().saturating_sub(OTHER_DESCRIPTORS);
     let many = MANY_FILES.min(usize::try_from(may_open / A_FILE).unwrap_or(MANY_FILES)).max(2);
@@ -125,7 +129,7 @@ fn unopened(
     parallel::map(places, threads, &|place| match place {
         Place::File(path) => open_file(&path),
         Place::Object(place) => {
-            let (part, neighbours) = objects.open(place)?;
+            let (part, neighbours) = objects.open(place, has_sidecars)?;
             Ok(Unopened { part: Arc::new(part), neighbours: Some(neighbours) })
         }
     })
@@ -233,10 +237,6 @@ fn open_containers(
         parts.push(part);
     }
     nest.open_members(options.nested, &options.format)?;
-    // The names of a few containers are read with what is in memory yet.
-    if parts.len() > FEW {
-        aheads.drain(..).for_each(|ahead| ahead.end());
-    }
     let Nest { containers, places, inside, opened, .. } = nest;
     let mut dataset = Dataset::nested(containers, places);
     // Members that are containers stand behind the files.
@@ -289,9 +289,12 @@ fn open_each(
     watch: &Arc<dyn Watch>,
 ) -> Result<Vec<One>, Failure> {
     let together = containers.iter().filter(|one| one.is_remote()).count().clamp(1, TOGETHER);
-    let is_single = containers.len() == 1;
+    let (is_single, is_few) = (containers.len() == 1, containers.len() <= FEW);
     let open = |one, watch: &Arc<dyn Watch>| {
         let mut one = open_one(one, options, sidecars, (watch, together))?;
+        if !is_few {
+            one.ahead.take().iter().for_each(|ahead| ahead.end());
+        }
         match one.found.unkept.take_if(|_| !is_single) {
             Some(unkept) => {
                 let written = unkept.write(one.found.container.as_ref(), None);

@@ -65,20 +65,29 @@ impl Objects {
         expand::expand(texts, start, &|prefix| self.stores().list(prefix))
     }
 
-    /// Opens an object: asks for its version, unless a listing has told it.
-    pub(crate) fn open(&self, place: Place) -> Result<(Part, Neighbours), Failure> {
+    /// Opens an object: asks for its version, unless a listing has told it, and at the same time for its sidecar, if
+    /// that is wanted: each takes a round trip.
+    pub(crate) fn open(
+        &self,
+        place: Place,
+        has_sidecar: bool,
+    ) -> Result<(Part, Neighbours), Failure> {
         let Place { object, index, sums } = place;
-        let (part, location) = match object {
+        let beside = |location| Neighbours::new(Arc::clone(self.stores()), location, index, sums);
+        match object {
             Asked::Not(location) => {
-                let part = self.stores().open(&location).map_err(|e| with_hint(e, &location))?;
-                (part, location)
+                let neighbours = beside(location.clone());
+                let part = std::thread::scope(|scope| {
+                    has_sidecar.then(|| scope.spawn(|| neighbours.begin_sidecar()));
+                    self.stores().open(&location).map_err(|e| with_hint(e, &location))
+                });
+                Ok((part?, neighbours))
             }
             Asked::Listed(object) => {
-                let location = object.location.clone();
-                (self.stores().part(object)?, location)
+                let neighbours = beside(object.location.clone());
+                Ok((self.stores().part(object)?, neighbours))
             }
-        };
-        Ok((part, Neighbours::new(Arc::clone(self.stores()), location, index, sums)))
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use crate::dataset::beside;
 use crate::failure::Failure;
 use crate::format::PartName;
 use crate::store::remote::{Location, Stores};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Whether something lies beside an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,7 +23,12 @@ pub(crate) struct Neighbours {
     object: Location,
     index: Presence,
     sums: Presence,
+    /// What was asked for already.
+    sidecar: Mutex<Option<Beside>>,
 }
+
+/// A neighbour, if there is one: its name and its bytes.
+type Beside = Result<Option<(PartName, Vec<u8>)>, Failure>;
 
 impl Neighbours {
     pub(super) fn new(
@@ -32,24 +37,27 @@ impl Neighbours {
         index: Presence,
         sums: Presence,
     ) -> Self {
-        Self { stores, object, index, sums }
+        Self { stores, object, index, sums, sidecar: Mutex::default() }
+    }
+
+    /// Asks for the sidecar, before it is known whether there is the object.
+    pub(super) fn begin_sidecar(&self) {
+        let found = self.get(beside::SIDECAR, self.sums);
+        *self.sidecar.lock().unwrap_or_else(PoisonError::into_inner) = Some(found);
     }
 
     /// The sidecar, if there is one: its name and its bytes.
-    pub(crate) fn sidecar(&self) -> Result<Option<(PartName, Vec<u8>)>, Failure> {
-        self.get(beside::SIDECAR, self.sums)
+    pub(crate) fn sidecar(&self) -> Beside {
+        let asked = self.sidecar.lock().unwrap_or_else(PoisonError::into_inner).take();
+        asked.unwrap_or_else(|| self.get(beside::SIDECAR, self.sums))
     }
 
     /// The kept index, if there is one: its name and its bytes.
-    pub(crate) fn index(&self) -> Result<Option<(PartName, Vec<u8>)>, Failure> {
+    pub(crate) fn index(&self) -> Beside {
         self.get(beside::INDEX, self.index)
     }
 
-    fn get(
-        &self,
-        ending: &str,
-        presence: Presence,
-    ) -> Result<Option<(PartName, Vec<u8>)>, Failure> {
+    fn get(&self, ending: &str, presence: Presence) -> Beside {
         // A signed URL is for one object.
         if presence == Presence::No || !self.object.query.is_empty() {
             return Ok(None);

@@ -10,13 +10,15 @@ const LEAST_DELAY: Duration = Duration::from_millis(50);
 const FIRST_DELAY: Duration = Duration::from_millis(200);
 /// So many second requests a first one.
 const SHARE: f64 = 0.05;
-/// So many second requests at once, at most.
+/// So many second requests at once, at most, on what earlier first ones have left.
 const MOST_AT_ONCE: f64 = 10.0;
-/// So many more for requests that hang rather than take long: if they had to wait until others pay for them, and all
-/// readers waited for such requests, nothing would go on.
-const DEBT: f64 = 16.0;
-/// What takes this many times as long as usual hangs.
-const HANGS: f64 = 1.4;
+/// So many more on credit: if requests that hang had to wait until others pay for them, and all readers waited for such
+/// requests, nothing would go on.
+const DEBT: f64 = 24.0;
+/// The less is left, the longer a request must have waited, in times of what is usual: what is only a little slow then
+/// gets no second request that one that hangs will need.
+const LEAST_WAIT: f64 = 1.0;
+const LONGEST_WAIT: f64 = 1.5;
 /// No second requests for so long after the store has asked for fewer.
 const QUIET: Duration = Duration::from_secs(5);
 /// The times of so many answers are remembered.
@@ -57,12 +59,14 @@ impl Hedging {
         self.is_on.then_some(state.delay)
     }
 
-    /// Takes a second request, for one that has been `waiting`, out of the budget. If there is none left, the caller
-    /// asks again later: of the requests that wait for it, those that are only a little slow end meanwhile.
+    /// Takes a second request, for one that has been `waiting`, out of the budget. If that is not long enough for what is
+    /// left, the caller asks again later: most requests that are only a little slow end meanwhile.
     pub(super) fn take(&self, now: Instant, waiting: Duration) -> bool {
         let mut state = self.lock();
-        let least = if waiting >= state.delay.mul_f64(HANGS) { 1.0 - DEBT } else { 1.0 };
-        if state.budget < least || state.quiet_until.is_some_and(|until| now < until) {
+        let used = (MOST_AT_ONCE - state.budget) / (MOST_AT_ONCE + DEBT);
+        let least = LEAST_WAIT + (LONGEST_WAIT - LEAST_WAIT) * used.clamp(0.0, 1.0);
+        let is_paid = state.budget >= 1.0 - DEBT && waiting >= state.delay.mul_f64(least);
+        if !is_paid || state.quiet_until.is_some_and(|until| now < until) {
             return false;
         }
         state.budget -= 1.0;
@@ -111,13 +115,9 @@ mod tests {
     #[test]
     fn there_are_at_most_5_in_100_second_requests_and_none_after_a_503() {
         let (hedging, now) = (Hedging::new(true), Instant::now());
-        let take = |now| hedging.take(now, Duration::ZERO);
-        while take(now) {}
-        for _ in 0..1000 {
-            hedging.requested();
-        }
-        let taken = (0..1000).filter(|_| take(now)).count();
-        assert!((1..=MOST_AT_ONCE as usize).contains(&taken), "not all at once: {taken}");
+        let take = |now| hedging.take(now, FIRST_DELAY * 2);
+        let at_once = (0..1000).filter(|_| take(now)).count();
+        assert_eq!(at_once, (MOST_AT_ONCE + DEBT) as usize, "not without end, if all hang");
         let mut taken = 0;
         for _ in 0..1000 {
             hedging.requested();
@@ -130,12 +130,17 @@ mod tests {
     }
 
     #[test]
-    fn requests_that_hang_are_sent_again_on_credit_but_not_without_end() {
+    fn the_less_is_left_the_longer_a_request_waits_for_a_second_one() {
         let (hedging, now) = (Hedging::new(true), Instant::now());
-        while hedging.take(now, FIRST_DELAY) {}
-        let hanging = (0..1000).filter(|_| hedging.take(now, FIRST_DELAY * 2)).count();
-        assert_eq!(hanging, DEBT as usize);
-        (0..100).for_each(|_| assert!(hedging.requested().is_some()));
-        assert!(!hedging.take(now, FIRST_DELAY), "the credit is paid back first");
+        let shortest = || {
+            let waits = (50..=200).map(|percent| FIRST_DELAY * percent / 100);
+            waits.into_iter().find(|wait| hedging.take(now, *wait))
+        };
+        let waits: Vec<_> = std::iter::from_fn(shortest).collect();
+        assert_eq!(waits.len(), (MOST_AT_ONCE + DEBT) as usize);
+        assert_eq!(waits[0], FIRST_DELAY);
+        assert!(waits.is_sorted() && waits[waits.len() - 1] > FIRST_DELAY.mul_f64(1.45));
+        (0..2000).for_each(|_| assert!(hedging.requested().is_some()));
+        assert!(hedging.take(now, FIRST_DELAY), "what was paid back can be used again");
     }
 }

@@ -118,3 +118,14 @@ fn a_container_is_opened_with_few_requests() {
         check(&mount, &samples, [0, 1999, 700]);
     });
 }
+
+#[test]
+fn an_object_and_its_sidecar_are_asked_for_at_the_same_time() {
+    let remote = Remote::new();
+    let endpoint = remote.store.endpoint();
+    let url = remote.s3("missing.ffr");
+    let flags = ["--endpoint", &endpoint, "--anonymous", "--region", "us-east-1"];
+    assert_ne!(ffrfs(&[&["info", &url], &flags[..]].concat()).code, 0);
+    // Nobody has waited for the answer about the object.
+    assert_eq!(remote.store.summary().heads, 2, "{:#?}", remote.store.requests());
+}

@@ -66,7 +66,7 @@ impl Azure {
             false => Some(credentials(location, options, (environment, account))?),
         };
         Ok(Self {
-            web: Web::new(options)?,
+            web: Web::for_endpoint(&endpoint, options)?,
             endpoint: endpoint.trim_end_matches('/').to_owned(),
             account: account.to_owned(),
             container: container.to_owned(),

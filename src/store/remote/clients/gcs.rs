@@ -51,7 +51,8 @@ impl Gcs {
             false => Some(credentials(location, options, (environment, key))?),
         };
         let endpoint = endpoint.trim_end_matches('/').to_owned();
-        Ok(Self { web: Web::new(options)?, endpoint, credentials })
+        let web = Web::for_endpoint(&endpoint, options)?;
+        Ok(Self { web, endpoint, credentials })
     }
 
     async fn send(

@@ -36,7 +36,10 @@ impl S3 {
     ) -> Result<Self, StoreError> {
         let settings = aws::settings(location, options, environment)?;
         Ok(Self {
-            web: Web::new(&settings.web)?,
+            web: Web::for_endpoint(
+                settings.endpoint.as_deref().unwrap_or_default(),
+                &settings.web,
+            )?,
             bucket: location.authority.clone(),
             region: RwLock::new(settings.region.clone()),
             settings,
