@@ -15,8 +15,9 @@ use tempfile::TempDir;
 const LENGTH: u64 = 3 * BLOCK_BYTES + 1000;
 
 /// A directory for a cache, which is removed at the end.
+/// In memory, if there is some: a cache leaves a part of its file system free, which a disk of builds may not have.
 fn place() -> TempDir {
-    tempfile::tempdir().unwrap()
+    tempfile::tempdir_in("/dev/shm").unwrap_or_else(|_| tempfile::tempdir().unwrap())
 }
 
 fn daemon(directory: &TempDir) -> Arc<Cache> {

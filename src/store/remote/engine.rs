@@ -240,7 +240,10 @@ impl Engine {
         let Some(pause) = retries.pause(error, elapsed, random()) else {
             // That a container has no sidecar is an answer.
             add(&self.counters.failures, u64::from(error.kind != ErrorKind::NotFound));
-            return Err(error.clone());
+            return Err(match error.is_passing() {
+                true => error.clone().given_up(retries.attempts(), elapsed),
+                false => error.clone(),
+            });
         };
         tracing::debug!("{error}: again in {} ms", pause.as_millis());
         sleep(pause).await;

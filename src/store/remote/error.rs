@@ -66,6 +66,16 @@ impl StoreError {
         matches!(self.kind, ErrorKind::Changed | ErrorKind::NotFound)
     }
 
+    /// Says that a request was sent so often, the last time after so long.
+    #[must_use]
+    pub fn given_up(mut self, attempts: u32, elapsed: Duration) -> Self {
+        if attempts > 1 {
+            let seconds = elapsed.as_secs_f64();
+            self.message += &format!("; given up after {attempts} attempts in {seconds:.1} s");
+        }
+        self
+    }
+
     /// Whether the same request may succeed later.
     #[must_use]
     pub fn is_passing(&self) -> bool {

@@ -16,7 +16,9 @@ const TOTAL: Duration = Duration::from_secs(60);
 /// The failures of one request.
 #[derive(Debug, Default)]
 pub(super) struct Retries {
+    /// Since bytes last came.
     failures: u32,
+    attempts: u32,
 }
 
 impl Retries {
@@ -28,6 +30,7 @@ impl Retries {
         elapsed: Duration,
         random: f64,
     ) -> Option<Duration> {
+        self.attempts += 1;
         if !error.is_passing() || self.failures >= MAX_RETRIES {
             return None;
         }
@@ -36,6 +39,11 @@ impl Retries {
         let pause =
             longest.mul_f64(random.clamp(0.0, 1.0)).max(error.retry_after.unwrap_or_default());
         (elapsed + pause < TOTAL).then_some(pause)
+    }
+
+    /// How often the request was sent and failed.
+    pub(super) fn attempts(&self) -> u32 {
+        self.attempts
     }
 
     /// Bytes have come: what fails after them fails anew.

@@ -58,6 +58,7 @@ async fn a_store_that_fails_for_a_while_is_asked_again_and_one_that_refuses_is_n
     store.answer([Answer::Fails(ErrorKind::Unavailable); 9]);
     let error = get(&engine, &store, 0..1_000).await.unwrap_err();
     assert_eq!((error.kind, store.asked().len()), (ErrorKind::Unavailable, 18));
+    assert!(error.message.contains("as the test wants; given up after 9 attempts in "), "{error}");
     for kind in [ErrorKind::Denied, ErrorKind::Changed, ErrorKind::NotFound, ErrorKind::Malformed] {
         store.answer([Answer::Fails(kind)]);
         assert_eq!(get(&engine, &store, 0..1_000).await.unwrap_err().kind, kind);

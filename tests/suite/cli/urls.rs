@@ -70,6 +70,17 @@ fn the_exit_code_tells_a_missing_object_from_a_denial_and_a_store_that_is_away()
     let args = ["info", "http://127.0.0.1:1/a.zip", "--timeout", "1"];
     let away = ffrfs(&args);
     assert_eq!(away.code, 8, "{away:?}");
+    assert!(away.stderr.contains("no connection to 127.0.0.1:1: "), "{away:?}");
+    assert!(away.stderr.contains("; given up after 9 attempts in "), "{away:?}");
+    // Where an endpoint was given, it is the one that is named.
+    let args = ["info", "s3://bucket/a.zip", "--endpoint=http://127.0.0.1:1", "--anonymous"];
+    let away = ffrfs(&[&args[..], &["--cache=none"]].concat());
+    assert!(away.stderr.contains("s3://bucket/a.zip: no connection to 127.0.0.1:1"), "{away:?}");
+    store.heal();
+    store.rule(Rule::all(Fault::Status { status: 403, retry_after: None }));
+    let denied = remote(&store, &directory, &["info", "s3://bucket/a.zip"]);
+    let said = "s3://bucket/a.zip: status 403: AccessDenied: Access Denied (request TEST";
+    assert!(denied.stderr.contains(said), "{denied:?}");
 }
 
 #[test]

@@ -58,6 +58,11 @@ pub(super) fn missing(
     advice: &str,
     error: &object_store::Error,
 ) -> StoreError {
-    let why = format!("no credentials: {}. {advice}", chain(error));
+    // "Generic S3 error" says nothing to those who read it.
+    let said = match error {
+        object_store::Error::Generic { source, .. } => chain(&**source),
+        other => chain(other),
+    };
+    let why = format!("no credentials: {said}. {advice}");
     StoreError::new(location.to_string(), ErrorKind::Denied, why)
 }

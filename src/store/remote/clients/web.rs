@@ -8,7 +8,7 @@ use futures_util::stream::{Stream, StreamExt};
 use object_store::client::{HttpClient, HttpConnector};
 use object_store::{ClientOptions, RetryConfig};
 use reqwest::header::{CONTENT_LENGTH, HeaderMap};
-use reqwest::{Certificate, Client, ClientBuilder, Request, Response, StatusCode};
+use reqwest::{Certificate, Client, ClientBuilder, Request, Response, StatusCode, Url};
 use std::error::Error;
 use std::io;
 use std::ops::Range;
@@ -248,6 +248,10 @@ pub(super) fn refusal(
         500..=599 => ErrorKind::Unavailable,
         _ => ErrorKind::Refused,
     };
+    if said.is_empty() && kind == ErrorKind::NotFound {
+        // An answer to HEAD has no body that says more.
+        said = "there is no such object, or nothing of that name above it".to_owned();
+    }
     if said.is_empty() {
         said = status.canonical_reason().unwrap_or("the server refuses").to_owned();
     }
@@ -264,6 +268,7 @@ pub(super) fn refusal(
 
 /// A request without an answer, or a body that ended early.
 fn failed(location: &Location, error: reqwest::Error) -> StoreError {
+    let server = error.url().and_then(server_of);
     let error = error.without_url();
     let kind = if error.is_builder() || is_certificate(&error) {
         ErrorKind::Refused
@@ -274,11 +279,30 @@ fn failed(location: &Location, error: reqwest::Error) -> StoreError {
     } else {
         ErrorKind::Broken
     };
-    let mut message = chain(&error);
+    let mut message = match (error.is_connect(), server) {
+        (true, Some(server)) => format!("no connection to {server}: {}", deepest(&error)),
+        (false, Some(server)) => format!("{server}: {}", chain(&error)),
+        (_, None) => chain(&error),
+    };
     if is_certificate(&error) {
         message.push_str("; the option `ca` names a file of certificates to trust");
     }
     StoreError::new(location.to_string(), kind, message)
+}
+
+/// The server of a URL, which an endpoint or a redirection may have made another than that of the object's.
+fn server_of(url: &Url) -> Option<String> {
+    let host = url.host_str()?;
+    Some(url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}")))
+}
+
+/// What the innermost error of a chain says.
+fn deepest(error: &dyn Error) -> String {
+    let mut inner = error;
+    while let Some(source) = inner.source() {
+        inner = source;
+    }
+    answer::shortened(&inner.to_string(), 400)
 }
 
 /// Each error of the chain says a little.
