@@ -67,6 +67,8 @@ pub enum Exit {
     Denied = 7,
     /// A store cannot be reached, or does not answer.
     Unreachable = 8,
+    /// A password is missing, or wrong.
+    Password = 9,
     /// Interrupted by the user.
     Interrupted = 130,
 }
@@ -155,6 +157,7 @@ impl From<format::Error> for Failure {
             | format::Error::Foreign { .. }
             | format::Error::NoCheckpoints { .. } => Exit::Malformed,
             format::Error::Checksum { .. } => Exit::Checksum,
+            format::Error::WrongPassword { .. } => Exit::Password,
         };
         Self::new(exit, error)
     }

@@ -8,7 +8,7 @@ use crate::dataset::{not_found, path_bytes};
 use crate::failure::{Exit, Failure};
 use crate::format::PartName;
 use crate::interrupt::Interrupt;
-use crate::tools::reader::{SampleReader, Stop};
+use crate::tools::reader::{SampleReader, Stop, exit_of};
 use clap::Args;
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -68,7 +68,7 @@ pub(super) fn run(args: &CatArgs) -> Result<Exit, Failure> {
             Err(Stop::Failed(failure)) => return Err(failure),
             Err(Stop::Bad(fault)) => {
                 reader.log_bad(sample, &fault);
-                exit = Exit::Checksum;
+                exit = exit_of(std::iter::once(&fault));
             }
         }
     }

@@ -4,6 +4,7 @@ use super::open::{OpenArgs, names, refuse_url};
 use super::view::ViewArgs;
 use crate::daemon::logging;
 use crate::failure::{Exit, Failure, say};
+use crate::format::Fault;
 use crate::interrupt::Interrupt;
 use crate::tools::entries::{ContainerEntries, Entries};
 use crate::tools::extract::{Existing, Extracted, PathPatterns, extract};
@@ -74,7 +75,11 @@ pub(super) fn run(args: &ExtractArgs) -> Result<Exit, Failure> {
 
 /// Says which files are bad, or were changed.
 pub(super) fn report(entries: &dyn Entries, extracted: &Extracted) {
-    for (entry, fault) in &extracted.bad {
+    let locked = extracted.bad.iter().filter(|(_, fault)| *fault == Fault::Locked).count();
+    if locked > 0 {
+        say(format_args!("ffrfs: {locked} files are encrypted: give --password-file"));
+    }
+    for (entry, fault) in extracted.bad.iter().filter(|(_, fault)| *fault != Fault::Locked) {
         let path = entries.path(*entry);
         say(format_args!("ffrfs: {}: {fault}", String::from_utf8_lossy(&path)));
     }

@@ -150,6 +150,10 @@ fn describe(report: &Report) -> String {
             HumanBytes(sizes.mean),
             HumanCount(sizes.empty)
         ));
+        if sizes.encrypted > 0 {
+            let files = HumanCount(sizes.encrypted);
+            lines.push(format!("encrypted:  {files} files; give --password-file"));
+        }
         if sizes.damaged > 0 {
             lines.push(format!("damaged:    {} files are not whole", HumanCount(sizes.damaged)));
         }

@@ -111,12 +111,16 @@ fn print(args: &VerifyArgs, outcome: &Verified) -> Result<(), Failure> {
         let at = format!("at byte {offset}, {length} bytes");
         to_stdout(format!("{container}: sample {sample}{name} {at}: {fault}\n").as_bytes())?;
     }
-    let checked = outcome.samples.saturating_sub(outcome.not_verifiable);
+    let checked = outcome.samples.saturating_sub(outcome.not_verifiable + outcome.encrypted);
     let bytes = indicatif::HumanBytes(outcome.bytes);
     say(format_args!("{checked} samples checked, {bytes} read: {} bad", outcome.bad.len()));
     if outcome.not_verifiable > 0 {
         let samples = outcome.not_verifiable;
         say(format_args!("{samples} samples have no checksum: not verifiable"));
+    }
+    if outcome.encrypted > 0 {
+        let samples = outcome.encrypted;
+        say(format_args!("{samples} samples are encrypted: give --password-file"));
     }
     if !outcome.complete {
         let to = args.sample.and_then(|(_, last)| last).map_or(String::new(), |l| l.to_string());

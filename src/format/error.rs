@@ -52,6 +52,13 @@ pub enum Error {
         advice: &'static str,
     },
 
+    /// A password that does not decrypt what it should.
+    #[error("{part}: wrong password (--allow-damaged serves the members that do not need it)")]
+    WrongPassword {
+        /// The container.
+        part: PartName,
+    },
+
     /// A compressed stream that can only be decoded from its beginning.
     #[error(
         "{part}: this {format} stream cannot be read in the middle: at byte {offset_bytes}: expected \

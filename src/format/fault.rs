@@ -12,6 +12,8 @@ pub enum Fault {
     Checksum(Mismatch),
     /// The index shows that they are not all there.
     Damaged,
+    /// They are encrypted, and there is no password.
+    Locked,
     /// They are not an encoding of what they should be, or are not where they should be.
     Structure(String),
     /// The operating system cannot read them.
@@ -48,6 +50,7 @@ impl fmt::Display for Fault {
             Fault::Damaged => out.write_str(
                 "damaged: its bytes are not all there, or cannot be decrypted or decoded",
             ),
+            Fault::Locked => out.write_str("encrypted: give --password-file"),
             Fault::Structure(error) => out.write_str(error),
             Fault::Unreadable(error) => write!(out, "cannot be read: {error}"),
         }

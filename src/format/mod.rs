@@ -58,6 +58,7 @@ mod npy;
 mod options;
 mod part_name;
 mod reader;
+mod sample;
 pub mod scanned;
 pub mod shown;
 pub mod sidecar;
@@ -79,6 +80,7 @@ pub use ffrecord::pickle::{Directory, Entry};
 pub use member::{Attributes, Kind, Member, Node};
 pub use options::{OpenOptions, Secret, View};
 pub use part_name::PartName;
+pub use sample::{Content, Piece, Sample};
 pub use source::{MemorySource, SliceSource, Source, Table};
 pub use write::{
     Holds, MemberWriter, NewMember, NewNode, Outline, Output, WRITERS, WriteFormat, writer_named,
@@ -276,6 +278,12 @@ pub trait Container: Send + Sync {
         false
     }
 
+    /// Whether a sample that is [`Sample::damaged`] is whole, but encrypted, and there is no password.
+    fn is_locked(&self, index: u64) -> bool {
+        let _ = index;
+        false
+    }
+
     /// Whether there is a sample with [`Content::Sparse`].
     fn has_holes(&self) -> bool {
         false
@@ -351,76 +359,6 @@ pub trait Container: Send + Sync {
 
     /// What an admin should know but what does not keep the container from being used.
     fn warnings(&self) -> &[String];
-}
-
-/// Where a sample lies in its container, and what its bytes must add up to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Sample {
-    /// First stored byte, from the start of the container.
-    pub offset_bytes: u64,
-    /// Length as stored, in bytes. Never 0 for a damaged sample: nobody would ask for its bytes and get the
-    /// error.
-    pub length_bytes: u64,
-    /// Bytes of its header, which stand before it: they are fetched with it, and [`Container::check_header`] must see
-    /// them first.
-    pub header_bytes: u32,
-    /// Of the bytes that the container holds for it, decoded if they are encoded: what the container stores,
-    /// or a [`sidecar`] (then [`crate::catalog::Dataset::locate`] puts it here).
-    pub checksum: Option<Checksum>,
-    /// The index alone shows that the sample cannot be whole.
-    pub damaged: bool,
-    /// How the file that is shown comes from the stored bytes.
-    pub content: Content,
-}
-
-/// How a file comes from stored bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Content {
-    /// It is them.
-    #[default]
-    Stored,
-    /// They stand behind so many bytes that [`Container::prefix`] gives.
-    Prefixed(u32),
-    /// They are an encoding of so many bytes: [`Container::decode`].
-    Encoded(u64),
-    /// They are pieces of a file of so many bytes: [`Container::piece`].
-    Sparse(u64),
-}
-
-impl Sample {
-    /// The size of the file that is shown, in bytes.
-    #[must_use]
-    pub fn size_bytes(&self) -> u64 {
-        match self.content {
-            Content::Stored => self.length_bytes,
-            Content::Prefixed(prefix) => self.length_bytes.saturating_add(u64::from(prefix)),
-            Content::Encoded(size) | Content::Sparse(size) => size,
-        }
-    }
-
-    /// One past the last stored byte.
-    #[must_use]
-    pub fn end_bytes(&self) -> u64 {
-        self.offset_bytes.saturating_add(self.length_bytes)
-    }
-
-    /// All that must be fetched for the whole of it, from the start of the container.
-    #[must_use]
-    pub fn extent(&self) -> std::ops::Range<u64> {
-        let start = self.offset_bytes.saturating_sub(u64::from(self.header_bytes));
-        start..self.end_bytes()
-    }
-}
-
-/// A stored piece of a sparse file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Piece {
-    /// Where in the file.
-    pub at_bytes: u64,
-    /// How long, in bytes; not 0.
-    pub length_bytes: u64,
-    /// Where in the container.
-    pub offset_bytes: u64,
 }
 
 /// Names found in a container.

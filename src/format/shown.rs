@@ -6,6 +6,18 @@
 use super::{Container, Content, Fault, Sample};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+/// Refuses a sample whose index entry shows that it cannot be read.
+///
+/// # Errors
+/// It is damaged, or encrypted and there is no password.
+pub fn refuse_damaged(container: &dyn Container, index: u64, sample: &Sample) -> Result<(), Fault> {
+    match sample.damaged {
+        false => Ok(()),
+        true if container.is_locked(index) => Err(Fault::Locked),
+        true => Err(Fault::Damaged),
+    }
+}
+
 /// Checks the header bytes of a sample. False: the sample lies elsewhere, and its container now knows where.
 ///
 /// # Errors

@@ -25,6 +25,8 @@ pub(crate) struct Sizes {
     pub(crate) max: u64,
     pub(crate) empty: u64,
     pub(crate) damaged: u64,
+    /// Encrypted, without a password.
+    pub(crate) encrypted: u64,
 }
 
 /// The samples of a dataset that are files, as its names show them.
@@ -55,7 +57,7 @@ fn indexes(opened: &Opened, catalog: &Catalog) -> Vec<u64> {
 pub(crate) fn files(opened: &Opened, catalog: &Catalog) -> format::Result<Files> {
     let samples = opened.dataset.len();
     let indexes = indexes(opened, catalog);
-    let mut sizes = Sizes { min: u64::MAX, mean: 0, max: 0, empty: 0, damaged: 0 };
+    let mut sizes = Sizes { min: u64::MAX, mean: 0, max: 0, empty: 0, damaged: 0, encrypted: 0 };
     let (mut sum, mut checked) = (0u128, CheckedCounts::default());
     let mut count = 0;
     for sample in 0..samples {
@@ -71,7 +73,8 @@ pub(crate) fn files(opened: &Opened, catalog: &Catalog) -> format::Result<Files>
             CheckedBy::Nothing => &mut checked.nothing,
         } += 1;
         if located.sample.damaged {
-            sizes.damaged += 1;
+            let is_locked = opened.dataset.containers()[container].is_locked(index);
+            *if is_locked { &mut sizes.encrypted } else { &mut sizes.damaged } += 1;
             continue;
         }
         let bytes = located.sample.size_bytes();
@@ -80,8 +83,11 @@ pub(crate) fn files(opened: &Opened, catalog: &Catalog) -> format::Result<Files>
         sizes.empty += u64::from(bytes == 0);
         sum += u128::from(bytes);
     }
-    let whole = count - sizes.damaged;
+    if sizes.min > sizes.max {
+        sizes.min = 0;
+    }
+    let whole = count - sizes.damaged - sizes.encrypted;
     sizes.mean = u64::try_from(sum / u128::from(whole.max(1))).unwrap_or(u64::MAX);
     let bytes = u64::try_from(sum).unwrap_or(u64::MAX);
-    Ok(Files { count, bytes, indexes, sizes: (whole > 0).then_some(sizes), checked })
+    Ok(Files { count, bytes, indexes, sizes: (count > 0).then_some(sizes), checked })
 }

@@ -28,6 +28,8 @@ pub(crate) struct Verified {
     pub(crate) bytes: u64,
     /// Samples of formats without checksums.
     pub(crate) not_verifiable: u64,
+    /// Encrypted samples, without a password.
+    pub(crate) encrypted: u64,
     pub(crate) complete: bool,
     pub(crate) bad: Vec<BadSample>,
 }
@@ -53,6 +55,7 @@ pub(crate) struct BadSample {
 enum Reason {
     Checksum { expected: String, found: String },
     Damaged,
+    Encrypted,
     Structure { error: String },
     Unreadable { error: String },
 }
@@ -65,6 +68,7 @@ impl From<&Fault> for Reason {
                 found: format!("{found:#010x}"),
             },
             Fault::Damaged => Reason::Damaged,
+            Fault::Locked => Reason::Encrypted,
             Fault::Structure(error) => Reason::Structure { error: error.clone() },
             Fault::Unreadable(error) => Reason::Unreadable { error: error.clone() },
         }
@@ -75,6 +79,7 @@ impl Verified {
     /// The exit code.
     pub(crate) fn exit(&self) -> Exit {
         match self.complete {
+            true if self.bad.is_empty() && self.encrypted > 0 => Exit::Password,
             true => exit_of(self.bad.iter().map(|bad| &bad.fault)),
             false => Exit::Interrupted,
         }
@@ -211,6 +216,10 @@ impl Run<'_> {
             let checked_by = self.opened.checked_by(located);
             state.outcome.not_verifiable += u64::from(checked_by == CheckedBy::Nothing);
             let Err(fault) = checked else { continue };
+            if fault == Fault::Locked {
+                state.outcome.encrypted += 1;
+                continue;
+            }
             state.outcome.bad.push(BadSample {
                 sample: *sample,
                 path: String::new(),

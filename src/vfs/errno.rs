@@ -48,6 +48,7 @@ impl From<&Error> for Errno {
         match error {
             Error::Unreadable { .. }
             | Error::Malformed { .. }
+            | Error::WrongPassword { .. }
             | Error::Foreign { .. }
             | Error::NoCheckpoints { .. }
             | Error::Checksum { .. } => Self::EIO,

@@ -417,6 +417,11 @@ impl Container for ZipFile {
         IndexChecksum::None
     }
 
+    fn is_locked(&self, index: u64) -> bool {
+        let head = self.row_at(index).and_then(|row| self.head(row));
+        head.is_ok_and(|head| self.fault(&head) == Some(Fault::Password))
+    }
+
     fn wants_password(&self) -> bool {
         self.is_encrypted && self.password.is_none()
     }

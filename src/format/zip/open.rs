@@ -10,7 +10,7 @@ use super::walk::{Walked, walk};
 use super::{ZipFile, malformed, read, room, unreadable};
 use crate::format::bytes::u16_at;
 use crate::format::charset::Charset;
-use crate::format::{Container, Content, OpenOptions, Result, Source, Table};
+use crate::format::{Container, Content, Error, OpenOptions, Result, Source, Table};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 
@@ -20,6 +20,10 @@ const MAX_TARGET_BYTES: u64 = 4095;
 const MAX_STORED_TARGET_BYTES: u64 = 1 << 16;
 /// What all symbolic links may take.
 const MAX_TARGETS_BYTES: usize = 64 << 20;
+/// So many encrypted members are asked whether a password is right.
+const MAX_ASKED: usize = 8;
+/// Members of at most this size are decrypted for that.
+const MAX_PROOF_BYTES: u64 = 256 << 10;
 /// Decrypting takes thousands of hashes each.
 const MAX_ENCRYPTED_LINKS: u32 = 4096;
 /// The disk number of a member that stands in a zip64 field.
@@ -45,7 +49,7 @@ pub(super) fn open(source: Arc<dyn Source>, options: &OpenOptions) -> Result<Zip
     let links = resolve(&scan.candidates, table.as_ref(), end.directory_bytes, &unreadable)?;
     let hard_links = scan.join(&links);
     let symlinks = std::mem::take(&mut scan.symlinks);
-    let first_encrypted = scan.first_encrypted;
+    let encrypted = std::mem::take(&mut scan.encrypted);
     let guessed = charset.is_none().then(|| std::mem::replace(&mut scan.guess, Guess::new()));
     let guessed = guessed.and_then(Guess::charset);
     if let Some(charset) = guessed {
@@ -69,15 +73,13 @@ pub(super) fn open(source: Arc<dyn Source>, options: &OpenOptions) -> Result<Zip
         targets: Targets::default(),
         charset: charset.or(guessed).unwrap_or(Charset::Dos(437)),
         password: options.password.clone(),
-        is_encrypted: first_encrypted.is_some(),
+        is_encrypted: !encrypted.is_empty(),
         data_bytes,
         warnings,
         source,
     };
     file.learn_leads();
-    if let Some(row) = first_encrypted {
-        file.check_password(row, options)?;
-    }
+    file.check_password(&encrypted, options)?;
     file.read_targets(&symlinks);
     Ok(file)
 }
@@ -132,7 +134,8 @@ struct Scan<'a> {
     candidates: Vec<Candidate>,
     /// Rows of symbolic links.
     symlinks: Vec<u64>,
-    first_encrypted: Option<u64>,
+    /// Rows of the first encrypted members.
+    encrypted: Vec<u64>,
     guess: Guess,
     /// Where the last member ended, and whether all stand in order.
     last_end: u64,
@@ -169,7 +172,7 @@ impl<'a> Scan<'a> {
             rows: Vec::with_capacity(expected),
             candidates: Vec::new(),
             symlinks: Vec::new(),
-            first_encrypted: None,
+            encrypted: Vec::new(),
             guess: Guess::new(),
             last_end: 0,
             is_sorted: true,
@@ -218,8 +221,9 @@ impl<'a> Scan<'a> {
             Some(Fault::Method) => add(&mut self.counts.unknown_method, true),
             Some(Fault::Size | Fault::Extent) => add(&mut self.counts.wrong_size, true),
         }
-        if matches!(head.lock, Lock::ZipCrypto | Lock::Aes { .. }) {
-            self.first_encrypted.get_or_insert(at);
+        let is_encrypted = matches!(head.lock, Lock::ZipCrypto | Lock::Aes { .. });
+        if is_encrypted && self.encrypted.len() < MAX_ASKED {
+            self.encrypted.push(at);
         }
         Ok(true)
     }
@@ -382,32 +386,59 @@ impl ZipFile {
         None
     }
 
-    /// A wrong password is better refused than found out by every reader. Only the first encrypted member
-    /// is asked: all have the same, as a rule.
-    fn check_password(&self, row: u64, options: &OpenOptions) -> Result<()> {
+    /// A wrong password is better refused than found out by every reader. The first encrypted member must accept
+    /// it. The traditional cipher accepts one wrong password of 256: there, of the first few members one must also
+    /// match its CRC, or at least another one accept it.
+    fn check_password(&self, rows: &[u64], options: &OpenOptions) -> Result<()> {
         let Some(password) = self.password.as_ref().filter(|_| !options.allow_damaged) else {
             return Ok(());
         };
-        let head = self.head(row)?;
-        let Some((at, room)) = self.room(&head).filter(|_| self.fault(&head).is_none()) else {
-            return Ok(());
+        let wrong = || Err(Error::WrongPassword { part: self.source.name().clone() });
+        let (mut asked, mut accepting, mut tried) = (0_u32, 0_u32, false);
+        for row in rows {
+            let head = self.head(*row)?;
+            let Some(stored) = self.stored_front(&head)? else { continue };
+            let accepts = head.lock.accepts(password, &stored, Self::check_bytes(&head));
+            if asked == 0 && !accepts {
+                return wrong();
+            }
+            if head.lock != Lock::ZipCrypto {
+                return Ok(());
+            }
+            asked = asked.saturating_add(1);
+            accepting = accepting.saturating_add(accepts.into());
+            if accepts && stored.len() as u64 == head.stored_bytes {
+                let mut out = vec![0; usize::try_from(head.size_bytes).unwrap_or(0)];
+                if self.decode_as(&head, &stored, &mut out).is_ok()
+                    && crc32fast::hash(&out) == head.crc32
+                {
+                    return Ok(());
+                }
+                tried = true;
+            }
+        }
+        // The first one accepts what any password would have to be accepted by, or there is no other proof.
+        if tried || (asked > 1 && accepting < 2) { wrong() } else { Ok(()) }
+    }
+
+    /// What an encrypted member begins with, or all of a small one; `None` if it cannot be read.
+    fn stored_front(&self, head: &Head) -> Result<Option<Vec<u8>>> {
+        let Some((at, room)) = self.room(head).filter(|_| self.fault(head).is_none()) else {
+            return Ok(None);
         };
         let mut fixed = [0; LOCAL_BYTES as usize];
         read(self.source.as_ref(), "a local header", &mut fixed, at)?;
         let field = |at| u64::from(u16_at(&fixed, at).unwrap_or_default());
         let length = LOCAL_BYTES.saturating_add(field(26)).saturating_add(field(28));
         if length > room {
-            return Ok(());
+            return Ok(None);
         }
-        let mut front = vec![0; head.lock.head_bytes()];
+        let is_small = head.stored_bytes.max(head.size_bytes) <= MAX_PROOF_BYTES;
+        let whole = usize::try_from(head.stored_bytes).ok().filter(|_| is_small);
+        let mut front = vec![0; whole.unwrap_or(0).max(head.lock.head_bytes())];
         let data_at = at.saturating_add(length);
         read(self.source.as_ref(), "an encrypted member", &mut front, data_at)?;
-        if head.lock.accepts(password, &front, Self::check_bytes(&head)) {
-            return Ok(());
-        }
-        let hint = " (--allow-damaged serves the members that do not need it)";
-        let found = "another".to_owned();
-        Err(malformed(self.source.as_ref(), data_at, "the archive's password", found, hint))
+        Ok(Some(front))
     }
 
     /// Reads where the symbolic links lead.

@@ -84,9 +84,7 @@ impl<'a> SampleReader<'a> {
 
     /// Where a sample really lies, once its header bytes are checked.
     fn exact(&self, located: &Located) -> Result<Located, Fault> {
-        if located.sample.damaged {
-            return Err(Fault::Damaged);
-        }
+        shown::refuse_damaged(self.container(located), located.index, &located.sample)?;
         Ok(dataset::exact(&self.opened.dataset, &self.opened.store, located)?)
     }
 
@@ -98,9 +96,7 @@ impl<'a> SampleReader<'a> {
         take: &mut TakeChunk,
     ) -> Result<(), Stop> {
         let mut hashing = Hashing::new(located.sample.checksum, None);
-        if located.sample.damaged {
-            return Err(Fault::Damaged.into());
-        }
+        shown::refuse_damaged(self.container(located), located.index, &located.sample)?;
         if let Some(stream) = self.container(located).stream() {
             self.pieces(located, Some(stream), scratch, &mut |chunk| {
                 hashing.update(&chunk);

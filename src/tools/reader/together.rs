@@ -28,9 +28,7 @@ pub(super) fn check_extent(
     wanted: Option<ChecksumKind>,
 ) -> Result<Checked, Fault> {
     let at = located.sample;
-    if at.damaged {
-        return Err(Fault::Damaged);
-    }
+    shown::refuse_damaged(container, located.index, &at)?;
     let (header, stored) = extent.split_at(at.header_bytes as usize);
     if !shown::check_header(container, located.index, header)? {
         return Ok(Checked::Elsewhere);

@@ -115,8 +115,15 @@ impl From<Fault> for Stop {
 }
 
 /// The exit code for bad samples: whether all of them were just unreadable.
-pub(crate) fn exit_of<'a>(mut faults: impl Iterator<Item = &'a Fault>) -> Exit {
+/// Samples that are only encrypted count where there are no others.
+pub(crate) fn exit_of<'a>(faults: impl Iterator<Item = &'a Fault>) -> Exit {
+    let is_locked = std::cell::Cell::new(false);
+    let mut faults = faults.filter(|fault| {
+        is_locked.set(is_locked.get() || **fault == Fault::Locked);
+        **fault != Fault::Locked
+    });
     match faults.next() {
+        None if is_locked.get() => Exit::Password,
         None => Exit::Ok,
         Some(first) => match !first.is_permanent() && faults.all(|fault| !fault.is_permanent()) {
             true => Exit::Unreadable,

@@ -113,6 +113,7 @@ impl Control {
             }
             Fault::Structure(what) => (escape(what.as_bytes()), "-".to_owned(), "-".to_owned()),
             Fault::Damaged => ("damaged".to_owned(), "-".to_owned(), "-".to_owned()),
+            Fault::Locked => ("encrypted".to_owned(), "-".to_owned(), "-".to_owned()),
             Fault::Unreadable(error) => (escape(error.as_bytes()), "-".to_owned(), "-".to_owned()),
         };
         let container = escape(self.samples.name_of(located.part).as_bytes());

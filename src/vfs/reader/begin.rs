@@ -3,7 +3,7 @@
 use super::Reader;
 use super::task::{IntervalSource, Payload, State, Step, Task};
 use crate::catalog::Located;
-use crate::format::{Checksum, Content, Fault};
+use crate::format::{Checksum, Content, Fault, shown};
 use crate::vfs::memory::block_checksums::BlockChecksumBuilder;
 use crate::vfs::memory::cache::{CacheAnswer, CacheKey, Cached, Leader};
 use crate::vfs::samples::check::stored_range;
@@ -29,7 +29,11 @@ impl Reader {
         if at.damaged {
             // In the index of a rewritten file healthy samples look damaged.
             return match self.samples.check_unchanged(&located) {
-                Ok(()) => self.refuse(sample, located, Fault::Damaged),
+                Ok(()) => {
+                    let container = self.samples.container(&located);
+                    let refused = shown::refuse_damaged(container, located.index, &at);
+                    self.refuse(sample, located, refused.err().unwrap_or(Fault::Damaged))
+                }
                 Err(errno) => Step::failed(errno),
             };
         }

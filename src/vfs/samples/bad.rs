@@ -158,6 +158,9 @@ fn log(sample: u64, container: &PartName, bad: &Bad) {
         Fault::Damaged => tracing::error!(
             %container, sample, offset, "{container}: sample {sample}: damaged: it gives EIO"
         ),
+        Fault::Locked => tracing::error!(
+            %container, sample, offset, "{container}: sample {sample}: encrypted: it gives EIO"
+        ),
         Fault::Structure(what) => tracing::error!(
             %container, sample, offset, "{container}: sample {sample}: {what}: it gives EIO"
         ),

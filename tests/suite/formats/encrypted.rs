@@ -3,16 +3,18 @@
 use super::write::{self, Member, stored};
 use super::{file_in, run_in, tree};
 use crate::common::{
-    Mount, Need, Outcome, Store, TempDir, assert_errno, flip_byte, for_each_transport, have, noise,
-    one_of, run, temp_dir, unmount_soon,
+    FFRFS, Mount, Need, Outcome, Store, TempDir, assert_errno, flip_byte, for_each_transport, have,
+    noise, one_of, run, temp_dir, unmount_soon,
 };
 use ctr::cipher::{KeyIvInit, StreamCipher};
+use ffrfs::format::{Error, OpenOptions, Secret};
 use hmac::{KeyInit, Mac};
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
 
 const PASSWORD: &str = "correct horse battery";
 
@@ -242,8 +244,8 @@ fn a_wrong_password_is_refused_unless_damage_is_allowed() {
     let option = password_file(&directory, "wrong horse");
     for archive in &archives {
         let outcome = super::refused(archive, &[&option]);
-        assert_eq!(outcome.code, 3, "{}", outcome.stderr);
-        assert!(outcome.stderr.contains("password"), "{}", outcome.stderr);
+        assert_eq!(outcome.code, 9, "{}", outcome.stderr);
+        assert!(outcome.stderr.contains("wrong password"), "{}", outcome.stderr);
         assert!(!outcome.stderr.contains("wrong horse"), "{}", outcome.stderr);
     }
     for_each_transport(|transport| {
@@ -360,5 +362,84 @@ fn a_large_encrypted_member_with_a_wrong_byte_gives_no_byte_at_all() {
             assert_errno(file.read_at(&mut [0; 100], LARGE_BYTES as u64 - 100), libc::EIO);
             assert_eq!(mount.bad().len(), 1);
         }
+    });
+}
+
+/// What Info-ZIP's program encrypts, with its traditional cipher.
+fn by_zip(files: &[&str]) -> Option<(TempDir, PathBuf)> {
+    if !have(Need::Program("zip")) {
+        return None;
+    }
+    let directory = temp_dir();
+    for file in files {
+        fs::write(directory.path().join(file), noise(file.len() as u64, 5000)).unwrap();
+    }
+    let mut zip = Command::new("zip");
+    zip.current_dir(directory.path()).args(["-q", "-P", "secret", "x.zip"]).args(files);
+    run(&mut zip).ok();
+    let archive = directory.path().join("x.zip");
+    Some((directory, archive))
+}
+
+/// Runs a command on an archive with a password in a file.
+fn with_password(directory: &TempDir, args: &[&OsStr], password: &str) -> Outcome {
+    let file = directory.path().join("password");
+    fs::write(&file, password).unwrap();
+    run(Command::new(FFRFS).args(args).arg("--password-file").arg(file))
+}
+
+#[test]
+fn no_wrong_password_gets_through_the_one_byte_that_the_traditional_cipher_checks() {
+    for files in [&["one"][..], &["one", "three", "seventeen"]] {
+        let Some((directory, archive)) = by_zip(files) else { return };
+        let ls = [OsStr::new("ls"), archive.as_os_str()];
+        assert_eq!(
+            with_password(&directory, &ls, "secret").ok().text().lines().count(),
+            files.len()
+        );
+        // One of 256 is right in that byte: of so many some are.
+        let options = |password: &[u8]| OpenOptions {
+            password: Some(Secret::new(password)),
+            ..OpenOptions::default()
+        };
+        for number in 0..2000 {
+            let password = format!("wrong{number}");
+            let source = ffrfs::io::File::open(&archive).unwrap();
+            let opened = ffrfs::format::open(Arc::new(source), &options(password.as_bytes()));
+            assert!(matches!(opened.err(), Some(Error::WrongPassword { .. })), "{password}");
+        }
+    }
+}
+
+#[test]
+fn a_wrong_password_and_none_have_an_exit_code_of_their_own_and_are_never_called_damage() {
+    let Some((directory, archive)) = by_zip(&["one", "three"]) else { return };
+    let out = directory.path().join("out");
+    let extract = [OsStr::new("extract"), archive.as_os_str(), out.as_os_str()];
+    for command in ["ls", "info", "verify"] {
+        let outcome = with_password(&directory, &[command.as_ref(), archive.as_os_str()], "wrong");
+        assert_eq!(outcome.code, 9, "{}", outcome.stderr);
+        assert!(outcome.stderr.contains("wrong password"), "{}", outcome.stderr);
+    }
+    let on = |command: &str| run(Command::new(FFRFS).arg(command).arg(&archive));
+    let info = on("info").ok().text();
+    assert!(info.contains("encrypted:  2 files; give --password-file"), "{info}");
+    assert!(!info.contains("damaged") && !info.contains("not whole"), "{info}");
+    let verify = on("verify");
+    assert_eq!(verify.code, 9, "{}", verify.stderr);
+    for part in ["0 samples checked", "0 bad", "2 samples are encrypted: give --password-file"] {
+        assert!(verify.stderr.contains(part), "{part}: {}", verify.stderr);
+    }
+    let extracted = run(Command::new(FFRFS).args(extract));
+    assert_eq!(extracted.code, 9, "{}", extracted.stderr);
+    assert!(extracted.stderr.contains("2 files are encrypted"), "{}", extracted.stderr);
+    assert!(!extracted.stderr.contains("damaged"), "{}", extracted.stderr);
+    let cat = run(Command::new(FFRFS).arg("cat").arg(&archive).arg("one"));
+    assert!(cat.code == 9 && cat.stderr.contains("give --password-file"), "{}", cat.stderr);
+    for_each_transport(|transport| {
+        let mount = Mount::new(transport, &archive, &[]);
+        assert_errno(mount.read("one"), libc::EIO);
+        let bad = mount.bad();
+        assert_eq!((bad[0][0].as_str(), bad[0][1].as_str()), ("one", "encrypted"));
     });
 }

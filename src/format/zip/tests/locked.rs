@@ -136,10 +136,10 @@ fn without_a_password_clear_members_are_served_and_the_others_are_damaged() {
 fn a_wrong_password_is_refused_unless_damage_is_allowed() {
     for member in [traditional("a", "text"), aes("a", "text", 8, 3, 2)] {
         let bytes = zip(&[file("clear", "for all"), member]);
-        let wrong = with(Some(b"wrong"));
+        let wrong = with(Some(b"mistaken"));
         let message = open_with(bytes.clone(), &wrong).err().unwrap().to_string();
-        assert!(message.contains("the archive's password"), "{message}");
-        assert!(!message.contains("wrong"), "a password is never shown: {message}");
+        assert!(message.contains("wrong password"), "{message}");
+        assert!(!message.contains("mistaken"), "a password is never shown: {message}");
         let options = OpenOptions { allow_damaged: true, ..wrong };
         let container = open_with(bytes.clone(), &options).unwrap();
         let seen = list(&bytes, container.as_ref());
