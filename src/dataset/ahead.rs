@@ -77,7 +77,9 @@ impl Ahead {
         let tail = length.saturating_sub(TAIL_BYTES).max(HEAD_BYTES)..length;
         thread::scope(|scope| {
             // Who needs the bytes sees the error.
-            scope.spawn(|| tail.is_empty() || ahead.piece(tail).is_ok());
+            if !tail.is_empty() {
+                scope.spawn(|| ahead.piece(tail).is_ok());
+            }
             let _ = ahead.piece(0..HEAD_BYTES.min(length));
         });
         ahead

@@ -45,6 +45,10 @@ fn without_remote(url: &str) -> Failure {
 }
 
 impl Neighbours {
+    pub(crate) fn may_have_sidecar(&self) -> bool {
+        match self.0 {}
+    }
+
     pub(crate) fn sidecar(&self) -> Result<Option<(PartName, Vec<u8>)>, Failure> {
         match self.0 {}
     }

@@ -324,7 +324,9 @@ fn open_one(
     let Unopened { part: whole, neighbours } = one;
     let (found, ahead, fetched) = std::thread::scope(|scope| {
         let neighbours = neighbours.as_ref();
-        let fetch = neighbours.map(|beside| scope.spawn(|| sidecars.fetch(beside)));
+        // Of thousands of small shards whose list has told all, each thread would cost more than the rest.
+        let asked = neighbours.filter(|beside| beside.may_have_sidecar());
+        let fetch = asked.map(|beside| scope.spawn(|| sidecars.fetch(beside)));
         let ahead = is_remote.then(|| Ahead::new(Arc::clone(&whole), together));
         let opening = Opening { ahead: ahead.clone(), neighbours };
         let found = options.indexes.open(&whole, &opening, &options.format, watch);

@@ -46,6 +46,11 @@ impl Neighbours {
         *self.sidecar.lock().unwrap_or_else(PoisonError::into_inner) = Some(found);
     }
 
+    /// Whether it takes a request to tell if there is a sidecar, or to read it.
+    pub(crate) fn may_have_sidecar(&self) -> bool {
+        self.may_have(self.sums)
+    }
+
     /// The sidecar, if there is one: its name and its bytes.
     pub(crate) fn sidecar(&self) -> Beside {
         let asked = self.sidecar.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -57,9 +62,13 @@ impl Neighbours {
         self.get(beside::INDEX, self.index)
     }
 
+    /// A signed URL is for one object.
+    fn may_have(&self, presence: Presence) -> bool {
+        presence != Presence::No && self.object.query.is_empty()
+    }
+
     fn get(&self, ending: &str, presence: Presence) -> Beside {
-        // A signed URL is for one object.
-        if presence == Presence::No || !self.object.query.is_empty() {
+        if !self.may_have(presence) {
             return Ok(None);
         }
         let beside = neighbour(&self.object, ending);

@@ -50,7 +50,8 @@ struct State {
     taken: u64,
     /// What the last look has found.
     share: u64,
-    /// Blocks were written during the last look: some may have been counted twice, and there is more room than it found.
+    /// There may be more room than the last look found: blocks that were written meanwhile may have been counted twice,
+    /// or nothing was evicted.
     is_rough: bool,
     /// When the last look ended, and how long it took.
     looked: Option<(Instant, Duration)>,
@@ -87,8 +88,8 @@ impl Room {
             evicted_bytes: AtomicU64::new(0),
         };
         if room.max.is_some() {
-            // The cache may be full.
-            room.look()?;
+            // The cache may be full. Nothing makes room yet: what is about to be opened is not in use.
+            room.measure(false)?;
         } else {
             room.lock().left = (room.free_bytes()? / 8).min(FIRST_BYTES);
         }
@@ -165,6 +166,10 @@ impl Room {
 
     /// Looks what the cache holds and what the file system has left, and evicts what is not in use.
     pub(super) fn look(&self) -> io::Result<()> {
+        self.measure(true)
+    }
+
+    fn measure(&self, may_evict: bool) -> io::Result<()> {
         let began = Instant::now();
         let (in_flight, taken) = {
             let state = self.lock();
@@ -180,7 +185,7 @@ impl Room {
             let entries = evict::stored(&self.directory)?;
             let held = entries.iter().map(|entry| entry.bytes).sum();
             left = self.left(Some(held))?;
-            if left < wanted {
+            if left < wanted && may_evict {
                 left += self.evict(entries, wanted - left)?;
             }
         }
@@ -191,7 +196,7 @@ impl Room {
         let share = (left / processes).max(left.min(BLOCK_BYTES));
         state.left = share.saturating_sub(since);
         state.share = state.left;
-        state.is_rough = since > 0;
+        state.is_rough = since > 0 || !may_evict;
         state.looked = Some((Instant::now(), took));
         Ok(())
     }

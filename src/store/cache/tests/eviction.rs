@@ -81,6 +81,21 @@ fn a_cache_that_is_smaller_than_what_is_open_keeps_what_it_has_and_refuses_more(
 }
 
 #[test]
+fn what_fills_the_cache_is_still_there_when_it_is_opened_again() {
+    let directory = place();
+    let object = object("s3://b/k", "\"1\"", 8 * BLOCK_BYTES);
+    {
+        let entry = limited(&directory, 100).entry(&object, "").unwrap();
+        assert!((0..3).all(|block| fill(&entry, block)));
+    }
+    let again = limited(&directory, 3);
+    let entry = again.entry(&object, "").unwrap();
+    assert!(entry.is_present(&(0..3 * BLOCK_BYTES)));
+    again.room.look().unwrap();
+    assert!(entry.is_present(&(0..3 * BLOCK_BYTES)), "it is in use");
+}
+
+#[test]
 fn a_client_that_was_told_that_there_is_no_room_learns_of_new_room() {
     let directory = place();
     let (cache, other) = (limited(&directory, 1), limited(&directory, 1));
