@@ -8,6 +8,7 @@ use crate::failure::{Exit, Failure, say};
 use crate::interrupt::Interrupt;
 use crate::tools::bench::{Bench, Mode, Row};
 use crate::tools::output;
+use crate::tools::reader::thread_count;
 use clap::builder::PossibleValue;
 use clap::{Args, ValueEnum};
 use std::io::Write;
@@ -27,6 +28,9 @@ Examples:
   ffrfs bench /mnt/ds --mode loader -j 8 --batch 64 --seconds 30
   ffrfs bench s3://bucket/train.ffr -O endpoint=http://minio:9000 -O cache=none";
 
+/// Figures of a shorter pass are chance.
+const SHORT_SECONDS: f64 = 0.2;
+
 /// Measure how fast files of a dataset are read
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
@@ -37,9 +41,9 @@ pub(super) struct BenchArgs {
     /// In what order files are read, and by which threads
     #[arg(long, value_name = "MODE", value_delimiter = ',', default_values = ["sequential", "shuffled", "loader"])]
     mode: Vec<Mode>,
-    /// Threads of `shuffled`, workers of `loader`
-    #[arg(short = 'j', long, value_name = "N", default_value = "4")]
-    jobs: NonZeroU16,
+    /// Threads of `shuffled`, workers of `loader` [default: as many as CPUs]
+    #[arg(short = 'j', long, value_name = "N")]
+    jobs: Option<NonZeroU16>,
     /// Files in a batch of `loader`
     #[arg(long, value_name = "N", default_value = "32")]
     batch: NonZeroU32,
@@ -97,7 +101,7 @@ pub(super) fn run(args: &BenchArgs) -> Result<Exit, Failure> {
     let bench = Bench {
         targets: &args.targets,
         modes: &args.mode,
-        threads: args.jobs.get(),
+        threads: u16::try_from(thread_count(args.jobs)).unwrap_or(u16::MAX),
         batch: args.batch.get(),
         epochs: args.epochs.get(),
         rounds: args.rounds.get(),
@@ -117,8 +121,15 @@ pub(super) fn run(args: &BenchArgs) -> Result<Exit, Failure> {
     if let Some(svg) = &args.svg {
         args.draw(&rows, svg)?;
     }
-    let passes = rows.iter().flat_map(|row| row.first.iter().chain(&row.later));
-    let failed: u64 = passes.map(|pass| pass.failed).sum();
+    let passes = || rows.iter().flat_map(|row| row.first.iter().chain(&row.later));
+    let short = passes().filter(|pass| pass.seconds < SHORT_SECONDS).count();
+    if short > 0 {
+        say(format_args!(
+            "ffrfs: {short} of {} passes took less than {SHORT_SECONDS} s: read more files, or do not trust the figures",
+            passes().count()
+        ));
+    }
+    let failed: u64 = passes().map(|pass| pass.failed).sum();
     if failed > 0 {
         say(format_args!("ffrfs: {failed} reads failed; each counts as a file of 0 bytes"));
         return Ok(Exit::Checksum);

@@ -14,6 +14,7 @@ mod extract;
 mod helper;
 mod index;
 mod info;
+mod list;
 mod ls;
 mod man;
 mod mount;
@@ -88,6 +89,7 @@ enum Command {
     Doctor(doctor::DoctorArgs),
     Set(set::SetArgs),
     Stats(stats::StatsArgs),
+    List(list::ListArgs),
     Completions(completions::CompletionsArgs),
     #[command(hide = true)]
     Man(man::ManArgs),
@@ -120,6 +122,7 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
         Command::Doctor(args) => doctor::run(&args),
         Command::Set(args) => set::run(&args),
         Command::Stats(args) => stats::run(&args),
+        Command::List(args) => list::run(&args),
         Command::Completions(args) => completions::run(&args),
         Command::Man(args) => man::run(&args),
     });

@@ -18,14 +18,14 @@ use std::time::Duration;
 /// Print what a mount has done
 #[derive(Debug, Args)]
 pub(super) struct StatsArgs {
-    /// Where the dataset is mounted
+    /// Where the dataset is mounted [default: all mounts, a line each, as `ffrfs list`]
     #[arg(value_name = "MOUNTPOINT")]
-    target: PathBuf,
+    target: Option<PathBuf>,
     /// Print one JSON object; with --watch one a line
     #[arg(long)]
     json: bool,
     /// Print a line every SECONDS, with what was done since the line before
-    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds, requires = "target")]
     watch: Option<Duration>,
 }
 
@@ -38,7 +38,8 @@ struct Report<'a> {
 }
 
 pub(super) fn run(args: &StatsArgs) -> Result<Exit, Failure> {
-    let mount = Live::at(&args.target)?;
+    let Some(target) = &args.target else { return super::list::print(args.json) };
+    let mount = Live::at(target)?;
     let info = mount.info()?;
     match args.watch {
         Some(pause) => watch(&mount, &info, pause, args.json),

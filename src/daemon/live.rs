@@ -15,7 +15,48 @@ pub(crate) struct Live {
     root: PathBuf,
 }
 
+/// A mount of the host's that is the business of this user.
+pub(crate) struct Reached {
+    /// As the mount table shows it.
+    pub(crate) source: String,
+    /// The mount point.
+    pub(crate) target: PathBuf,
+    /// `None`: its daemon is dead, or it has no control directory.
+    pub(crate) live: Option<Live>,
+    pub(crate) is_dead: bool,
+}
+
 impl Live {
+    /// The mounts that this user has made; for root, those of all users.
+    ///
+    /// # Errors
+    /// The mount table cannot be read.
+    pub(crate) fn reach_all() -> Result<Vec<Reached>, Failure> {
+        let table = mounts::table().map_err(|e| Failure::new(Exit::Mount, e))?;
+        let mut found: Vec<Reached> = Vec::new();
+        for mount in table.into_iter().filter(|mount| mount.fs_type == mounts::FS_TYPE) {
+            let (live, target) = (Self::at(&mount.target), mount.target);
+            found.retain(|other| other.target != target);
+            let Ok(live) = live else { continue };
+            let user = nix::unistd::geteuid();
+            // The owner of this file is who has mounted it.
+            let settings = fs::metadata(live.path("settings"));
+            let owner = settings.as_ref().map(std::os::unix::fs::MetadataExt::uid);
+            let kind = settings.as_ref().err().and_then(io::Error::raw_os_error);
+            let is_dead = matches!(kind, Some(libc::ENOTCONN | libc::ECONNABORTED));
+            let is_meant = match owner {
+                Ok(owner) => user.is_root() || owner == user.as_raw(),
+                Err(_) => is_dead || kind == Some(libc::ENOENT),
+            };
+            if is_meant {
+                let live = settings.is_ok().then_some(live);
+                let source = mount.source.to_string_lossy().into_owned();
+                found.push(Reached { source, target, live, is_dead });
+            }
+        }
+        Ok(found)
+    }
+
     /// The mount on `target`.
     ///
     /// # Errors
@@ -26,7 +67,7 @@ impl Live {
         match mounts::at(&root).map_err(|e| failed(e.into()))? {
             Some(mount) if mount.fs_type == mounts::FS_TYPE => Ok(Self { root }),
             _ => Err(failed(
-                "no dataset of ffrfs is mounted there (findmnt -t fuse.ffrfs lists them)".into(),
+                "no dataset of ffrfs is mounted there (ffrfs list shows where there is)".into(),
             )),
         }
     }

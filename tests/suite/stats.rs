@@ -80,3 +80,25 @@ fn what_is_no_mount_is_said() {
         outcome.stderr
     );
 }
+
+#[test]
+fn all_mounts_are_listed_with_their_source_and_what_they_have_done() {
+    for_each_transport(|transport| {
+        let mount = mount(transport);
+        let point = mount.point().to_str().unwrap().to_owned();
+        for command in ["list", "stats"] {
+            let text = ffrfs(&[command]).ok().text();
+            assert!(text.starts_with("SOURCE") && text.contains("MOUNT POINT"), "{text}");
+            let line = text.lines().find(|line| line.contains(&point)).expect("its line");
+            assert!(line.contains("data.ffr"), "{line}");
+            let json = ffrfs(&[command, "--json"]).ok();
+            let all: Value = serde_json::from_slice(&json.stdout).unwrap();
+            let ours = all.as_array().unwrap().iter().find(|one| one["mountpoint"] == point);
+            let ours = ours.expect("its object");
+            assert_eq!((&ours["state"], &ours["bad_samples"]), (&"serving".into(), &0.into()));
+            assert!(ours["requests"].as_u64().unwrap() >= 20, "{ours}");
+            assert_eq!(ours["transport"], mount.info()["transport"]);
+        }
+    });
+    assert_eq!(ffrfs(&["stats", "--watch", "1"]).code, 1);
+}

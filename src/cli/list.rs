@@ -1,0 +1,96 @@
+//! `ffrfs list`: the mounts of this user, or of all users for root.
+
+use super::print::to_stdout;
+use crate::daemon::live::{Live, Reached};
+use crate::failure::{Exit, Failure};
+use crate::vfs::report;
+use clap::Args;
+use indicatif::HumanDuration;
+use serde::Serialize;
+use std::path::PathBuf;
+use std::time::Duration;
+
+const AFTER_HELP: &str = "\
+Examples:
+  ffrfs list
+  ffrfs list --json | jq -r '.[].mountpoint'";
+
+/// List mounts: yours, or as root those of all users
+#[derive(Debug, Args)]
+#[command(after_help = AFTER_HELP)]
+pub(super) struct ListArgs {
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// A mount, as far as it says what it does.
+#[derive(Debug, Serialize)]
+struct Row {
+    source: String,
+    mountpoint: PathBuf,
+    /// `serving`, `dead` (its daemon is gone) or `silent` (mounted with --no-control).
+    state: &'static str,
+    transport: Option<String>,
+    age_seconds: Option<f64>,
+    requests: Option<u64>,
+    bad_samples: Option<u64>,
+}
+
+pub(super) fn run(args: &ListArgs) -> Result<Exit, Failure> {
+    print(args.json)
+}
+
+/// Prints the list.
+pub(super) fn print(json: bool) -> Result<Exit, Failure> {
+    let rows: Vec<Row> = Live::reach_all()?.into_iter().map(row).collect();
+    to_stdout(&if json { report::json(&rows) } else { table(&rows).into_bytes() })?;
+    Ok(Exit::Ok)
+}
+
+fn row(mount: Reached) -> Row {
+    let Reached { source, target, live, is_dead } = mount;
+    let state = match (&live, is_dead) {
+        (Some(_), _) => "serving",
+        (None, true) => "dead",
+        (None, false) => "silent",
+    };
+    let figures = live.and_then(|live| Some((live.info().ok()?, live.stats().ok()?)));
+    let (info, stats) = figures.unzip();
+    Row {
+        source,
+        mountpoint: target,
+        state,
+        transport: info.map(|info| info.transport.into_owned()),
+        age_seconds: stats.as_ref().map(|stats| stats.counters.uptime_seconds),
+        requests: stats.as_ref().map(|stats| stats.counters.requests.values().sum()),
+        bad_samples: stats.as_ref().map(|stats| stats.bad_samples),
+    }
+}
+
+fn table(rows: &[Row]) -> String {
+    let head = ["SOURCE", "MOUNT POINT", "TRANSPORT", "AGE", "REQUESTS", "BAD"].map(str::to_owned);
+    let number = |number: Option<u64>| number.map_or("-".to_owned(), |number| number.to_string());
+    let age = |seconds: f64| HumanDuration(Duration::from_secs_f64(seconds.max(0.0))).to_string();
+    let cells = rows.iter().map(|row| {
+        [
+            row.source.clone(),
+            row.mountpoint.to_string_lossy().into_owned(),
+            row.transport.clone().unwrap_or_else(|| row.state.to_owned()),
+            row.age_seconds.map_or("-".to_owned(), age),
+            number(row.requests),
+            number(row.bad_samples),
+        ]
+        .map(|cell| cell.replace(char::is_control, "?"))
+    });
+    let lines: Vec<[String; 6]> = std::iter::once(head).chain(cells).collect();
+    let width = |column: usize| lines.iter().map(|line| line[column].chars().count()).max();
+    let widths: Vec<_> = (0..6).map(|column| width(column).unwrap_or(0)).collect();
+    let mut out = String::new();
+    for line in &lines {
+        let cells = line.iter().zip(&widths).map(|(cell, width)| format!("{cell:<0$}", width));
+        out.push_str(cells.collect::<Vec<_>>().join("  ").trim_end());
+        out.push('\n');
+    }
+    out
+}
