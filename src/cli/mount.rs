@@ -75,6 +75,7 @@ pub(super) struct MountArgs {
 }
 
 #[derive(Debug, Args)]
+#[command(next_help_heading = "Sharing, and the kernel")]
 struct Settings {
     /// Let all users access the mount
     #[arg(long, alias = "allow_other")]
@@ -136,13 +137,28 @@ struct Settings {
     #[arg(long, value_name = "HOW", default_value = "auto")]
     io: IoChoice,
     /// Whether listing a directory also gives the kernel the attributes of its files
-    #[arg(long, value_name = "WHEN", default_value = "auto")]
+    #[arg(
+        long,
+        value_name = "WHEN",
+        default_value = "auto",
+        help_heading = "Sharing, and the kernel"
+    )]
     readdirplus: ReaddirplusWhen,
     /// Whether samples have extended attributes user.ffrfs.*, which tell where they lie
-    #[arg(long, value_name = "WHETHER", default_value = "yes")]
+    #[arg(
+        long,
+        value_name = "WHETHER",
+        default_value = "yes",
+        help_heading = "Sharing, and the kernel"
+    )]
     xattr: XattrChoice,
     /// How requests come from the kernel
-    #[arg(long, value_name = "HOW", default_value = "auto")]
+    #[arg(
+        long,
+        value_name = "HOW",
+        default_value = "auto",
+        help_heading = "Sharing, and the kernel"
+    )]
     transport: TransportChoice,
     /// Threads that serve requests [default: one a CPU]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]

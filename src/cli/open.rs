@@ -19,6 +19,7 @@ const MAX_PASSWORD_BYTES: u64 = 64 << 10;
 
 /// How containers are opened.
 #[derive(Debug, Args, Clone, Default)]
+#[command(next_help_heading = "Containers")]
 pub(super) struct OpenArgs {
     /// Serve a container whose damage is confined to some samples (those give an error)
     #[arg(long, alias = "allow_damaged")]
@@ -67,6 +68,7 @@ pub(super) enum ViewChoice {
 
 /// Where indexes are kept.
 #[derive(Debug, Args, Clone)]
+#[command(next_help_heading = "Indexes and compressed data")]
 pub(super) struct IndexArgs {
     /// Where the index of a container that must be read whole is kept: `auto` (beside it, else in the
     /// user's cache), `memory` (an existing index is used, none is written), `none`, or a file
@@ -92,6 +94,7 @@ impl Default for IndexArgs {
 
 /// What containers are checked by.
 #[derive(Debug, Args, Clone)]
+#[command(next_help_heading = "Checks")]
 pub(super) struct ChecksumArgs {
     /// Checksums of samples whose format has none, as `ffrfs sum --sidecar` writes them: `auto` (the file beside
     /// the container), `none`, or a file

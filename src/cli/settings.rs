@@ -8,6 +8,7 @@ use clap::{Args, ValueEnum};
 
 /// The options, as clap declares them; the values are parsed as those of `ffrfs set`.
 #[derive(Debug, Default, Args)]
+#[command(next_help_heading = "Memory, I/O and messages")]
 pub(super) struct LiveSettingsArgs {
     /// When a sample is checked before it is given out [default: always]
     #[arg(long, value_name = "WHEN")]

@@ -10,6 +10,7 @@ use std::path::PathBuf;
 
 /// The names that samples are shown under.
 #[derive(Debug, Args, Clone, Default)]
+#[command(next_help_heading = "Names")]
 pub(super) struct ViewArgs {
     /// The ending of numbered names: `.jpg`, …, or `auto` to choose by the first bytes of samples
     #[arg(long, value_name = ".EXT|auto")]
@@ -38,6 +39,7 @@ pub(super) struct ViewArgs {
 
 /// Which names are shown.
 #[derive(Debug, Args, Clone, Default)]
+#[command(next_help_heading = "Names")]
 pub(super) struct SelectionArgs {
     /// Show only what GLOB matches, or what lies in a directory that it matches (can be given several times)
     #[arg(long, value_name = "GLOB", value_parser = NamePattern::new)]

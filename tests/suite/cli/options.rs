@@ -263,3 +263,27 @@ fn many_shards_are_mounted_with_few_descriptors() {
         }
     });
 }
+
+#[test]
+fn the_options_of_mount_stand_in_groups() {
+    let help = ffrfs(&["mount", "--help"]).ok().text();
+    let heading = |option: &str| {
+        let at = help.find(&format!("--{option}")).unwrap_or_else(|| panic!("no {option}: {help}"));
+        let lines = help[..at].lines().rev();
+        let mut headings = lines.filter(|line| line.ends_with(':') && !line.starts_with(' '));
+        headings.next().unwrap_or_default().trim_end_matches(':').to_owned()
+    };
+    for (option, group) in [
+        ("suffix", "Names"),
+        ("include", "Names"),
+        ("allow-other", "Sharing, and the kernel"),
+        ("transport", "Sharing, and the kernel"),
+        ("memory", "Memory, I/O and messages"),
+        ("threads", "Memory, I/O and messages"),
+        ("index-dir", "Indexes and compressed data"),
+        ("digest", "Checks"),
+        ("password-file", "Containers"),
+    ] {
+        assert_eq!(heading(option), group, "{option}");
+    }
+}
