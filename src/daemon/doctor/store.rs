@@ -6,6 +6,10 @@ use crate::dataset::{self, Options};
 use crate::failure::{Exit, Failure};
 use crate::format::PartName;
 use crate::io::{self, ReadError};
+// Without clients of stores nothing gets as far as the cache.
+#[cfg(not(feature = "remote"))]
+use crate::io::user_cache_directory as user_directory;
+#[cfg(feature = "remote")]
 use crate::store::cache::user_directory;
 use crate::store::remote::{CacheMax, CachePlace, Diagnosis, ErrorKind, RemoteFigures, StoreError};
 use crate::store::{Cause, Part};
