@@ -104,6 +104,8 @@ impl MountRequest {
         let target = target.display().to_string();
         match said.contains(&source) && said.replace(&source, "").contains(&target) {
             true => failure,
+            // Of several sources the message names the one that is meant.
+            false if self.sources.len() > 1 => failure.context(target),
             false => failure.context(format_args!("{} on {target}", self.name())),
         }
     }

@@ -430,7 +430,7 @@ fn info_and_ls_and_attributes_show_the_checksums() {
     let ls = ffrfs(&[OsStr::new("ls"), "-lR".as_ref(), source.as_ref()]).ok().text();
     assert!(ls.lines().any(|l| l.contains(&crc) && l.ends_with("d/1.bin")), "{ls}");
     let info = ffrfs(&[OsStr::new("info"), source.as_ref()]).ok().text();
-    assert!(info.contains("checksums:  7 samples are checked by a sidecar"), "{info}");
+    assert!(info.contains("checksums:  7 files are checked by a sidecar"), "{info}");
     assert!(info.contains("x.tar.ffrsum"), "{info}");
     let json = ffrfs(&[OsStr::new("info"), "--json".as_ref(), source.as_ref()]).ok();
     let json: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
