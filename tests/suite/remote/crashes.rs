@@ -1,9 +1,30 @@
 //! Daemons that are killed at any moment: whoever reads the cache after them reads no wrong byte.
 
 use super::*;
+use nix::mount::{MntFlags, umount2};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+/// Kills a daemon. One that dies while it puts pages into the kernel's cache may leave readers waiting for ever, and the
+/// mount has to be aborted then: see docs/troubleshooting.md.
+fn kill_daemon(mount: &Mount) {
+    let tasks = format!("/proc/{}/task", mount.pid());
+    let is_dead = |task: &fs::DirEntry| {
+        let stat = fs::read_to_string(task.path().join("stat")).unwrap_or_default();
+        stat.rsplit(") ").next().is_none_or(|rest| rest.is_empty() || rest.starts_with(['Z', 'X']))
+    };
+    let _ = kill(Pid::from_raw(mount.pid()), Signal::SIGKILL);
+    let start = Instant::now();
+    while fs::read_dir(&tasks).is_ok_and(|tasks| !tasks.flatten().all(|task| is_dead(&task))) {
+        if start.elapsed() > Duration::from_secs(5) {
+            let aborted = umount2(mount.point(), MntFlags::MNT_FORCE);
+            eprintln!("the killed daemon hangs; its mount was aborted: {aborted:?}");
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
 
 /// Kills daemons that fill one cache, again and again; the last mount checks every byte.
 fn killed_in_a_loop(transport: Transport, rounds: u64) {
@@ -28,9 +49,7 @@ fn killed_in_a_loop(transport: Transport, rounds: u64) {
                 });
             }
             std::thread::sleep(Duration::from_millis(20 + round * 37 % 150));
-            for mount in &mounts {
-                let _ = kill(Pid::from_raw(mount.pid()), Signal::SIGKILL);
-            }
+            mounts.iter().for_each(kill_daemon);
         });
     }
     remote.store.heal();
