@@ -18,13 +18,25 @@ fn requests_of(mount: &Mount, what: impl FnOnce()) -> BTreeMap<String, u64> {
     after
 }
 
-/// Whatever is done a second time asks nothing.
+/// Whatever is done a second time asks nothing. A host that reclaims pages meanwhile lets the kernel ask for the few that
+/// it has lost, as it asked for them the first time: then it is done once more.
 #[track_caller]
 fn second_time_is_free(mount: &Mount, what: impl Fn()) {
     let first = requests_of(mount, &what);
     assert!(!first.is_empty(), "the first time asked nothing: the test is wrong");
-    let second = requests_of(mount, &what);
-    assert!(second.is_empty(), "the first time: {first:?}, the second time: {second:?}");
+    for _ in 0..5 {
+        let second = requests_of(mount, &what);
+        if second.is_empty() {
+            return;
+        }
+        let is_reclaimed = |(kind, count): (&String, &u64)| {
+            ["read", "readdir", "readdirplus"].contains(&&**kind)
+                && first.get(kind).is_some_and(|before| 2 * count < *before)
+        };
+        let said = format!("the first time: {first:?}, the second time: {second:?}");
+        assert!(second.iter().all(is_reclaimed), "{said}");
+    }
+    panic!("the host drops pages all the time");
 }
 
 /// Of a mount that can be written the kernel drops a file's time of access, as it read it: see below.

@@ -194,7 +194,7 @@ fn the_service_manager_hears_of_the_mount_of_reloads_and_of_the_end() {
         assert_eq!(service.told()[0], "STOPPING=1");
         let (code, stderr) = service.wait();
         assert_eq!(code, 0, "{stderr}");
-        let wrong = format!("{}:7: unknown option `frobnicate`", place.config().display());
+        let wrong = format!("{}:7: unknown mount option `frobnicate`", place.config().display());
         for line in [&*wrong, "no setting is changed", "the new value of suffix", "verify=always"] {
             assert!(stderr.contains(line), "{line:?} is not in: {stderr}");
         }
