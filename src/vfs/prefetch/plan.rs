@@ -51,8 +51,12 @@ impl Prefetch {
                 return None;
             };
             self.lacks_room.store(false, Ordering::Relaxed);
-            if let Some(fetch) = self.fetch_of_read(read, rights) {
-                return Some(fetch);
+            let (fetch, rest) = self.fetch_of_read(read, rights);
+            if let Some(rest) = rest {
+                queue.batch.push_front(rest);
+            }
+            if fetch.is_some() {
+                return fetch;
             }
         }
     }
@@ -84,7 +88,7 @@ impl Prefetch {
             let samples = vec![(sample, located)];
             let read = MergedRead { part: located.part, range, samples, is_announced: false };
             let rights = (self.memory.budget().reserve(room_bytes(&read))?, None);
-            self.fetch_of_read(read, rights)
+            self.fetch_of_read(read, rights).0
         };
         let fetch = block.and_then(|id| self.fetch_of_block(id)).or_else(alone)?;
         add(&self.counts.looked_up, 1);
@@ -105,27 +109,47 @@ impl Prefetch {
         InFlightCount::new(&self.counts, samples)
     }
 
-    /// `None` if all of its samples are cached or in flight.
-    fn fetch_of_read(&self, read: MergedRead, rights: Rights) -> Option<Fetch> {
-        let MergedRead { part, samples, is_announced, .. } = read;
-        let all = samples.len();
-        let lead = |(sample, located)| {
-            let is_late = self.latest_demand(sample).load(Ordering::Relaxed) == sample + 1;
-            if is_late && !is_announced {
-                return None;
+    /// Without the samples that are cached or in flight. Where they leave a gap that is not worth reading, the fetch ends;
+    /// what lies behind it is a read of its own.
+    fn fetch_of_read(
+        &self,
+        read: MergedRead,
+        rights: Rights,
+    ) -> (Option<Fetch>, Option<MergedRead>) {
+        let MergedRead { part, range, samples: mut left, is_announced } = read;
+        let gap_bytes = self.samples.store().part(part).profile().merge_gap_bytes;
+        let (mut samples, mut span) = (Vec::with_capacity(left.len()), None::<Range<u64>>);
+        let mut looked_at = 0;
+        for (sample, located) in &left {
+            let Range { start, end } = located.sample.extent();
+            if span.as_ref().is_some_and(|span| start > span.end.saturating_add(gap_bytes)) {
+                break;
             }
-            Some((sample, located, self.memory.cache().lead_prefetch(sample)?))
-        };
-        let samples: Vec<_> = samples.into_iter().filter_map(lead).collect();
-        if is_announced {
-            add(&self.counts.done, (all - samples.len()) as u64);
+            looked_at += 1;
+            let is_late = self.latest_demand(*sample).load(Ordering::Relaxed) == sample + 1;
+            if is_late && !is_announced {
+                continue;
+            }
+            if let Some(leader) = self.memory.cache().lead_prefetch(*sample) {
+                let span = span.get_or_insert(start..end);
+                *span = span.start.min(start)..span.end.max(end);
+                samples.push((*sample, *located, leader));
+            }
         }
-        let start = samples.iter().map(|(_, located, _)| located.sample.extent().start).min()?;
-        let ends = samples.iter().map(|(_, located, _)| located.sample.extent().end);
-        let span = Span::new(part, start..ends.max()?, self.samples.buffers().take(0));
-        let _in_flight = self.in_flight(samples.len() as u64);
-        let (target, since) = (Target::Samples(samples, rights), Instant::now());
-        Some(Fetch { span, target, is_announced, since, _in_flight })
+        if is_announced {
+            add(&self.counts.done, (looked_at - samples.len()) as u64);
+        }
+        let behind = left.split_off(looked_at);
+        let rest = behind.first().map(|(_, located)| located.sample.extent().start).map(|start| {
+            MergedRead { part, range: start..range.end, samples: behind, is_announced }
+        });
+        let fetch = span.map(|range| {
+            let span = Span::new(part, range, self.samples.buffers().take(0));
+            let _in_flight = self.in_flight(samples.len() as u64);
+            let (target, since) = (Target::Samples(samples, rights), Instant::now());
+            Fetch { span, target, is_announced, since, _in_flight }
+        });
+        (fetch, rest)
     }
 
     /// Makes room for a read: stale samples go first, then blocks, which were not announced.

@@ -208,3 +208,23 @@ fn what_arrived_and_was_asked_for_is_not_listed_for_ever() {
     let (listed, arrived) = vfs.prefetch().arrivals();
     assert!(listed <= 4200 && arrived > 20_000, "{listed} of {arrived}");
 }
+
+#[test]
+fn what_a_reader_is_fetching_is_not_read_with_its_neighbours() {
+    const BYTES: usize = 120_000;
+    let world = World::of(&vec![vec![7; BYTES]; 5], options(Verify::Always, 64 << 20));
+    let vfs = &world.vfs;
+    let Step::Read(task) = vfs.read(ino_of(2), 0, 10) else { panic!("nothing is cached") };
+    let writer = open(vfs);
+    vfs.write(writer, 1, b"0\n1\n2\n3\n4\n").unwrap();
+    vfs.forget(writer, 1);
+    let mut lengths = Vec::new();
+    while let Some(mut fetch) = vfs.next_fetch() {
+        lengths.push((fetch.span().range().end - fetch.span().range().start) as usize);
+        world.fetch(fetch.span());
+        drop(vfs.land(fetch, Ok(())));
+    }
+    assert_eq!(lengths, [2 * BYTES, 2 * BYTES]);
+    assert_eq!(world.drive(Step::Read(task)).unwrap(), [7; 10]);
+    assert_eq!(vfs.prefetch().figures().done, 5);
+}
