@@ -1,10 +1,11 @@
 """Read all images or arrays of a data set as a training program does; bench-training's worker.
 
     bench_training_worker.py make FOLDER IMAGES ARRAYS
-    bench_training_worker.py PROGRAM READER PLACE SEED     two epochs in random order; prints count and seconds of each
+    bench_training_worker.py PROGRAM READER PLACE SEED EPOCHS    epochs in random order; prints count and seconds of each
 
 PROGRAM: imagefolder (torchvision, a DataLoader with 2 workers), opencv, pillow, numpy. READER: files (PLACE is a
-folder), or what else reads the container PLACE: zipfile, tarfile, ffrecord.
+folder), announced (PLACE is a mount that is told each epoch's order), or what else reads the container PLACE: zipfile,
+tarfile, ffrecord; with imagefolder also webdataset (PLACE is a folder of shards).
 """
 
 import functools
@@ -19,7 +20,8 @@ from pathlib import Path
 
 import numpy
 
-CLASSES, EPOCHS, BATCH, WORKERS = 10, 2, 64, 2
+CLASSES, BATCH, WORKERS = 10, 64, 2
+SHUFFLED = 1000  # samples in the buffer of webdataset
 IMAGE_SIZE, ARRAY_SHAPE = (500, 375), (275, 100)  # both some 110 KB on disk
 
 
@@ -56,6 +58,26 @@ class Files:
     def open(self, name):
         return os.path.join(self.folder, name)
 
+    def expect(self, names):
+        """Hears what will be read next, in that order."""
+
+    def sampler(self, data):
+        """An order for a DataLoader; None: it shuffles itself."""
+        return None
+
+
+class Announced(Files):
+    """Files of a mount that is told the order of each epoch before it begins."""
+
+    def expect(self, names):
+        import ffrfs
+        ffrfs.announce(self.folder, names)
+
+    def sampler(self, data):
+        import ffrfs
+        from torch.utils.data import RandomSampler
+        return ffrfs.Announced(RandomSampler(data), self.folder, files=[path for path, _ in data.samples])
+
 
 class Container:
     """A reader library: programs get the bytes. Each worker opens the container itself."""
@@ -73,6 +95,12 @@ class Container:
 
     def open(self, name):
         return io.BytesIO(self.opened().read(name))
+
+    def expect(self, names):
+        """The library reads when it is asked."""
+
+    def sampler(self, data):
+        return None
 
 
 class Zipfile(Container):
@@ -108,7 +136,7 @@ class Ffrecord(Container):
 
 
 LIBRARIES = {kind.__name__: kind.Library for kind in (Zipfile, Tarfile, Ffrecord)}
-READERS = {"files": Files, "zipfile": Zipfile, "tarfile": Tarfile, "ffrecord": Ffrecord}
+READERS = {"files": Files, "announced": Announced, "zipfile": Zipfile, "tarfile": Tarfile, "ffrecord": Ffrecord}
 
 
 # ---- programs: each reads one epoch after the other ---------------------------------------------------------------
@@ -134,30 +162,58 @@ def load_array(place):
     return numpy.load(place).shape == ARRAY_SHAPE
 
 
-def one_by_one(read, part, reader, seed):
+def one_by_one(read, part, reader, seed, epochs):
     names = sorted(name for name in reader.names() if name.startswith(part))
-    for epoch in range(EPOCHS):
+    for epoch in range(epochs):
         random.Random(seed + epoch).shuffle(names)
         start = time.monotonic()
+        reader.expect(names)
         wrong = [name for name in names if not read(reader.open(name))]
         yield len(names), time.monotonic() - start
         if wrong:
             sys.exit(f"not as they were made: {wrong[:3]}")
 
 
-def imagefolder(reader, seed):
+def imagefolder(reader, seed, epochs):
     import torch
     from torch.utils.data import DataLoader
     from torchvision import transforms
     torch.set_num_threads(1)
     torch.manual_seed(seed)
     crop = transforms.Compose([transforms.RandomResizedCrop(224), transforms.ToTensor()])
-    loader = DataLoader(image_dataset(reader, crop), BATCH, shuffle=True, num_workers=WORKERS, persistent_workers=True,
-                        multiprocessing_context="fork")
-    for _ in range(EPOCHS):
+    data = image_dataset(reader, crop)
+    sampler = reader.sampler(data)
+    loader = DataLoader(data, BATCH, shuffle=sampler is None, sampler=sampler, num_workers=WORKERS,
+                        persistent_workers=True, multiprocessing_context="fork")
+    yield from through(loader, epochs)
+
+
+def through(loader, epochs):
+    for _ in range(epochs):
         start = time.monotonic()
         count = sum(len(labels) for _, labels in loader)
         yield count, time.monotonic() - start
+
+
+def webdataset(folder, seed, epochs):
+    """As its users write it: workers share the shards, and shuffle what they read in order."""
+    import torch
+    import webdataset as wds
+    from PIL import Image
+    from torchvision import transforms
+    torch.set_num_threads(1)
+    torch.manual_seed(seed)
+    crop = transforms.Compose([transforms.RandomResizedCrop(224), transforms.ToTensor()])
+
+    def decoded(sample):
+        with Image.open(io.BytesIO(sample["jpg"])) as image:
+            return crop(image.convert("RGB")), int(sample["__key__"].split("/")[1])
+
+    shards = sorted(str(path) for path in Path(folder).glob("*.tar"))
+    data = wds.WebDataset(shards, shardshuffle=len(shards)).shuffle(SHUFFLED).map(decoded)
+    loader = wds.WebLoader(data, batch_size=BATCH, num_workers=WORKERS, persistent_workers=True,
+                           multiprocessing_context="fork")
+    yield from through(loader, epochs)
 
 
 def image_dataset(reader, transform):
@@ -191,8 +247,10 @@ def main():
     if sys.argv[1] == "make":
         make(Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]))
         return
-    program, reader, place, seed = sys.argv[1:]
-    for count, seconds in PROGRAMS[program](READERS[reader](place), int(seed)):
+    program, reader, place, seed, epochs = sys.argv[1:]
+    measured = (webdataset(place, int(seed), int(epochs)) if reader == "webdataset" else
+                PROGRAMS[program](READERS[reader](place), int(seed), int(epochs)))
+    for count, seconds in measured:
         print(count, seconds)
 
 

@@ -17,10 +17,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 const AFTER_HELP: &str = "\
-Each file is opened, read to its end and closed, as programs do it. Containers are mounted privately for each
-round, so that the first pass finds nothing in the mount's page cache; the second pass reads the same files
-again. A directory, or a dataset that is mounted already, is read as it is. Rounds are interleaved, and the
-medians shown. The figures hold for this machine in its present state.
+Each file is opened, read to its end and closed, as programs do it. Containers are mounted
+privately for each round, so that the first pass finds nothing in the mount's page cache; the
+second pass reads the same files again. Each is mounted as it comes, read-only, and with rw, where
+a second pass is slower; -O ro or -O rw chooses one of the two. A directory, or a dataset that is
+mounted already, is read as it is. Rounds are interleaved, and medians shown. The figures hold for
+this machine in its present state.
 
 Examples:
   ffrfs bench train.ffr

@@ -6,7 +6,8 @@ use crate::dataset::{self, Options};
 use crate::failure::{Exit, Failure, say};
 use crate::format::PartName;
 use crate::interrupt::Interrupt;
-use crate::store::cache::{CachedObject, Contents, user_directory};
+use crate::io::cache_directory;
+use crate::store::cache::{CachedObject, Contents};
 use crate::store::remote::{CachePlace, RemoteOptions};
 use crate::tools::fill::fill;
 use crate::tools::progress;
@@ -75,7 +76,7 @@ pub(super) fn run(args: &CacheArgs) -> Result<Exit, Failure> {
     let remote = args.remote.options()?;
     let directory = match &remote.cache {
         CachePlace::Directory(directory) => Some(directory.clone()),
-        CachePlace::User => user_directory(),
+        CachePlace::User => cache_directory(),
         CachePlace::None => return Err(Failure::usage("there is no cache with --cache none")),
     };
     let no_home = || Failure::usage("there is no home directory: name the cache with --cache-dir");

@@ -1,9 +1,16 @@
 //! `ffrfs completions`: a script with which a shell completes command lines.
+//!
+//! clap writes what can be known beforehand. Mount points, names of mount options and settings are asked of the
+//! program while the user types (`--offer`); the scripts for that are beside this file.
 
+use super::options;
+use crate::daemon::settings;
 use crate::failure::{Exit, Failure};
-use clap::{Args, Command, CommandFactory, ValueEnum};
+use crate::io::mounts;
+use clap::{Arg, Args, Command, CommandFactory, ValueEnum, ValueHint};
 use clap_complete::{Shell, generate};
 use std::io::{self, Write};
+use std::os::unix::ffi::OsStringExt;
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -16,8 +23,12 @@ Examples:
 #[command(after_help = AFTER_HELP)]
 pub(super) struct CompletionsArgs {
     /// The shell
-    #[arg(value_name = "SHELL")]
-    shell: ShellName,
+    #[arg(value_name = "SHELL", required_unless_present = "offer")]
+    shell: Option<ShellName>,
+    /// Print what can stand here, a line each
+    // The scripts call it.
+    #[arg(long, hide = true)]
+    offer: Option<Offer>,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -27,16 +38,58 @@ enum ShellName {
     Fish,
 }
 
+/// What is looked up while the user types.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Offer {
+    /// Where datasets are mounted.
+    Mounts,
+    /// Mount options.
+    Options,
+    /// Mount options that can be changed while the dataset is mounted.
+    Settings,
+}
+
 pub(super) fn run(args: &CompletionsArgs) -> Result<Exit, Failure> {
-    let shell = match args.shell {
-        ShellName::Bash => Shell::Bash,
-        ShellName::Zsh => Shell::Zsh,
-        ShellName::Fish => Shell::Fish,
-    };
     let mut out = Vec::new();
-    generate(shell, &mut visible(), "ffrfs", &mut out);
+    match (args.offer, args.shell) {
+        (Some(offer), _) => offer.write(&mut out),
+        (None, Some(ShellName::Bash)) => {
+            generate(Shell::Bash, &mut visible(), "ffrfs", &mut out);
+            out.extend_from_slice(include_bytes!("completions/offer.bash"));
+        }
+        (None, Some(ShellName::Zsh)) => out = zsh(),
+        (None, Some(ShellName::Fish)) => {
+            generate(Shell::Fish, &mut visible(), "ffrfs", &mut out);
+            out.extend_from_slice(include_bytes!("completions/offer.fish"));
+        }
+        (None, None) => {}
+    }
     io::stdout().write_all(&out).map_err(|e| Failure::output("standard output", e))?;
     Ok(Exit::Ok)
+}
+
+impl Offer {
+    /// Asks no daemon: one that hangs must not keep the user from typing.
+    fn write(self, out: &mut Vec<u8>) {
+        let is_setting =
+            |option: &String| settings::can_change(option.split('=').next().unwrap_or_default());
+        let lines: Vec<Vec<u8>> = match self {
+            Offer::Mounts => {
+                let table = mounts::table().unwrap_or_default().into_iter();
+                let ours = table.filter(|mount| mount.fs_type == mounts::FS_TYPE);
+                ours.map(|mount| mount.target.into_os_string().into_vec()).collect()
+            }
+            Offer::Options => options::offered().into_iter().map(String::into_bytes).collect(),
+            Offer::Settings => {
+                let settings = options::offered().into_iter().filter(is_setting);
+                settings.map(String::into_bytes).collect()
+            }
+        };
+        for line in lines.iter().filter(|line| !line.contains(&b'\n')) {
+            out.extend_from_slice(line);
+            out.push(b'\n');
+        }
+    }
 }
 
 /// The program without commands that --help does not show: the generators would offer them too.
@@ -47,4 +100,41 @@ fn visible() -> Command {
         .version(env!("CARGO_PKG_VERSION"))
         .propagate_version(true)
         .subcommands(commands)
+}
+
+/// clap can name a completer of zsh only by what kind of value it completes. These kinds are no argument's of ours: they
+/// stand for our own completers, whose names take the place of zsh's.
+const STAND_INS: [(ValueHint, &str, &str); 3] = [
+    (ValueHint::Hostname, ":_hosts'", ":_ffrfs_mounts'"),
+    (ValueHint::Username, ":_users'", ":_ffrfs_options'"),
+    (ValueHint::EmailAddress, ":_email_addresses'", ":_ffrfs_settings'"),
+];
+
+fn zsh() -> Vec<u8> {
+    let hint_of = |arg: &Arg| {
+        let names: Vec<_> = arg.get_value_names().unwrap_or_default().iter().collect();
+        match names.first().map(|name| name.as_str()) {
+            Some(name) if name.split('|').any(|name| name == "MOUNTPOINT") => Some(STAND_INS[0].0),
+            Some("OPT[,OPT…]" | "OPTION") => Some(STAND_INS[1].0),
+            Some("NAME=VALUE") => Some(STAND_INS[2].0),
+            _ => None,
+        }
+    };
+    let with_hints = |command: Command| {
+        command.mut_args(|arg| match hint_of(&arg) {
+            Some(hint) => arg.value_hint(hint),
+            None => arg,
+        })
+    };
+    let mut program = visible().mut_subcommands(with_hints);
+    let mut script = Vec::new();
+    generate(Shell::Zsh, &mut program, "ffrfs", &mut script);
+    let mut script = String::from_utf8_lossy(&script).into_owned();
+    for (_, theirs, ours) in STAND_INS {
+        script = script.replace(theirs, ours);
+    }
+    // The last lines of the script call what must be defined before.
+    let end = script.rfind("if [ \"$funcstack[1]\"").unwrap_or(script.len());
+    script.insert_str(end, include_str!("completions/offer.zsh"));
+    script.into_bytes()
 }

@@ -18,8 +18,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 const AFTER_HELP: &str = "\
-A directory as IN stands for the files in it; containers in a directory are given as 'directory/*.tar'.
-The ending of OUT says what is written: .ffr, .zip, .tar, or OUT/ for a directory; else --to says it.
+A directory as IN stands for the files in it; containers in a directory are given as
+'directory/*.tar'. The ending of OUT says what is written: .ffr, .zip, .tar, or OUT/ for a
+directory; else --to says it.
 
 Examples:
   ffrfs convert photos.zip photos.ffr

@@ -139,7 +139,7 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
 fn parse(args: Vec<OsString>) -> Result<Cli, Failure> {
     let args = config::expand(args)?;
     let args = options::expand(args, options::takes)?;
-    let mut command = Cli::command();
+    let mut command = Cli::command().mut_subcommand("mount", mount::with_short_help);
     let first = args.get(1).cloned();
     let matches = command.try_get_matches_from_mut(args.clone()).map_err(|error| {
         match first.filter(|first| error.kind() == ErrorKind::InvalidSubcommand && is_source(first))
@@ -173,5 +173,15 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         super::Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn footers_are_not_broken_within_their_lines() {
+        for command in super::Cli::command().get_subcommands() {
+            let footer = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            for line in footer.lines() {
+                assert!(line.chars().count() <= 100, "{}: {line}", command.get_name());
+            }
+        }
     }
 }

@@ -13,12 +13,12 @@ use crate::failure::{Exit, Failure};
 use crate::format::{self, PartName};
 use crate::io::Io;
 use crate::transport::{Readdirplus, Transport};
-use clap::{Args, ValueEnum};
+use clap::{Arg, Args, ValueEnum};
 use std::path::{Path, PathBuf};
 
 const AFTER_HELP: &str = "\
-Every long option can also be given as -o NAME[=VALUE], with - or _ in its name. Options for other readers
-of fstab (defaults, noauto, nofail, _netdev, user, x-…) are accepted and ignored.
+Every long option can also be given as -o NAME[=VALUE], with - or _ in its name. Options for other
+readers of fstab (defaults, noauto, nofail, _netdev, user, x-…) are accepted and ignored.
 
 Examples:
   ffrfs mount train.ffr /mnt/ds
@@ -27,6 +27,36 @@ Examples:
   ffrfs mount train.beton /mnt/ds --view npy
   ffrfs mount part0.ffr part1.ffr /mnt/ds -o allow_other,suffix=auto
   ffrfs mount shards/ /mnt/ds --layout shards --verify once --cache-size 1G";
+
+/// What `-h` shows; `--help` shows all options.
+const COMMON: [&str; 20] = [
+    "options",
+    "foreground",
+    "config",
+    "password-file",
+    "nested",
+    "view",
+    "index-dir",
+    "spool",
+    "suffix",
+    "names",
+    "layout",
+    "include",
+    "exclude",
+    "allow-other",
+    "rw",
+    "verify",
+    "memory",
+    "log-file",
+    "endpoint",
+    "cache-dir",
+];
+
+/// The command `mount`, with the options that most people need in its short help.
+pub(super) fn with_short_help(mount: clap::Command) -> clap::Command {
+    let is_common = |arg: &Arg| arg.get_long().is_none_or(|name| COMMON.contains(&name));
+    mount.mut_args(|arg| if is_common(&arg) { arg } else { arg.hide_short_help(true) })
+}
 
 /// Mount containers on a directory
 #[derive(Debug, Args)]
@@ -166,7 +196,7 @@ struct Settings {
     /// Serve counters for Prometheus, at http://HOST:PORT/metrics or on a socket
     #[arg(long, value_name = "unix:PATH|HOST:PORT")]
     metrics: Option<Address>,
-    /// Write messages to this file instead of journald or syslog
+    /// Write messages to this file [default: journald, else syslog, else ~/.local/state/ffrfs/ffrfs.log]
     #[arg(long, alias = "log_file", value_name = "FILE")]
     log_file: Option<PathBuf>,
 }

@@ -42,7 +42,7 @@ pub(super) struct OpenArgs {
     /// The password, once it was read.
     #[arg(skip)]
     secret: Option<Secret>,
-    /// Show stored members that are containers themselves as directories; N: how deep
+    /// Show members that are containers themselves as directories; N: how deep
     #[arg(long, value_name = "N", default_value_t = 0)]
     #[arg(value_parser = clap::value_parser!(u8).range(..=16))]
     pub(super) nested: u8,

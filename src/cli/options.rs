@@ -67,7 +67,35 @@ pub(crate) fn takes(name: &str) -> Option<bool> {
     let command = super::Cli::command();
     let mount = command.find_subcommand("mount")?;
     let arg = mount.get_arguments().find(|arg| arg.get_long() == Some(name))?;
+    takes_value(arg)
+}
+
+/// Whether an argument of `ffrfs mount` takes a value; `None`: it is not a mount option.
+fn takes_value(arg: &Arg) -> Option<bool> {
+    let name = arg.get_long()?;
     (!NO_OPTIONS.contains(&name)).then(|| arg.get_action().takes_values())
+}
+
+/// What a shell offers behind `-o`: `name`, or `name=` and with each value that is known `name=value`.
+pub(crate) fn offered() -> Vec<String> {
+    let command = super::Cli::command();
+    let mount = command.find_subcommand("mount");
+    let shown = mount.into_iter().flat_map(clap::Command::get_arguments);
+    let mut offered = Vec::new();
+    for arg in shown.filter(|arg| !arg.is_hide_set()) {
+        let name = arg.get_long().unwrap_or_default().replace('-', "_");
+        match takes_value(arg) {
+            Some(true) => {
+                let values = arg.get_possible_values();
+                let values = values.iter().map(|value| format!("{name}={}", value.get_name()));
+                offered.push(format!("{name}="));
+                offered.extend(values);
+            }
+            Some(false) => offered.push(name),
+            None => {}
+        }
+    }
+    offered
 }
 
 /// Whether an option has no effect here, or is always in effect.
@@ -300,6 +328,21 @@ mod tests {
         assert_eq!(expanded(&args).unwrap(), args);
         let args = ["ffrfs", "mount", "--", "-o", "x"];
         assert_eq!(expanded(&args).unwrap(), args);
+    }
+
+    #[test]
+    fn names_of_options_are_offered_with_the_values_that_are_known() {
+        let offered = super::offered();
+        for name in ["allow_other", "cache_size=", "verify=", "verify=once", "transport=uring"] {
+            assert!(offered.iter().any(|option| option == name), "{name}: {offered:?}");
+        }
+        for none in ["foreground", "exec", "source=", "verify"] {
+            assert!(!offered.iter().any(|option| option == none), "{none}");
+        }
+        let is_taken = |option: &String| {
+            takes(&dashed(option.split('=').next().unwrap_or_default().as_bytes())).is_some()
+        };
+        assert!(offered.iter().all(is_taken), "{offered:?}");
     }
 
     #[test]

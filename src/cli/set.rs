@@ -8,8 +8,8 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 
 const AFTER_HELP: &str = "\
-Settings are mount options: verify, memory, cache_size, log_level. Either all of those given are changed, or
-none. Without any, the current settings are printed.
+Settings are mount options: verify, memory, cache_size, log_level. Either all of those given are
+changed, or none. Without any, the current settings are printed.
 
 Examples:
   ffrfs set /mnt/ds

@@ -28,9 +28,9 @@ const AFTER_HELP: &str = "\
 Examples:
   ffrfs sum train.tar > SHA256SUMS; cd /mnt/ds && sha256sum --check ~/SHA256SUMS
   ffrfs sum --check SHA256SUMS train.tar     the same without a mount
-  ffrfs sum --sidecar train.tar              train.tar.ffrsum, by which mounts of it check every sample
-  ffrfs sum --container train.tar            digest=sha256:…, a mount option that refuses all others
-  ffrfs sum --sidecar shards/ -o all.ffrsum  one for all: ffrfs mount shards/ /mnt/ds --checksums all.ffrsum";
+  ffrfs sum --sidecar train.tar              train.tar.ffrsum: mounts check each sample by it
+  ffrfs sum --container train.tar            digest=sha256:…, by which mounts refuse all others
+  ffrfs sum --sidecar shards/ -o all.ffrsum  one for all; mount shards/ with --checksums all.ffrsum";
 
 /// Print checksums of samples, check them against a list, or write them for formats that have none
 #[derive(Debug, Args)]

@@ -1,10 +1,12 @@
-//! Where messages go: stderr, a file, journald or syslog.
+//! Where messages go: stderr, a file, journald or syslog; a daemon's, where there is neither of these two, to a file in
+//! the user's state directory.
 
+use super::log_file::LogFile;
 use crate::failure::{Failure, visible};
 use crate::io::process::stderr_is_the_journal;
+use crate::io::user_state_directory;
 use std::fmt;
-use std::fs::File;
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use tracing::field::Field;
@@ -25,6 +27,55 @@ const SYSLOG_SOCKET: &str = "/dev/log";
 
 type Sink = Box<dyn Layer<Registry> + Send + Sync>;
 
+/// Where messages go.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Destination {
+    Stderr,
+    Journal,
+    Syslog,
+    /// The file that the user has named.
+    File(PathBuf),
+    /// One in the user's state directory, because this host has neither journald nor syslog.
+    State(PathBuf),
+    /// That file cannot be written: why.
+    Nowhere(String),
+}
+
+impl Destination {
+    /// Where messages of a daemon go that is not told.
+    pub(crate) fn of_daemons() -> Self {
+        if Path::new(JOURNAL_SOCKET).exists() {
+            Destination::Journal
+        } else if Path::new(SYSLOG_SOCKET).exists() {
+            Destination::Syslog
+        } else {
+            Destination::State(user_state_directory().join(STATE_LOG))
+        }
+    }
+}
+
+impl fmt::Display for Destination {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Destination::Stderr => f.write_str("stderr"),
+            Destination::Journal => f.write_str("journald"),
+            Destination::Syslog => f.write_str("syslog"),
+            Destination::File(path) | Destination::State(path) => path.display().fmt(f),
+            Destination::Nowhere(why) => write!(f, "nowhere ({why})"),
+        }
+    }
+}
+
+/// The file in the state directory: all daemons of the user share it.
+const STATE_LOG: &str = "ffrfs.log";
+
+static DESTINATION: OnceLock<Destination> = OnceLock::new();
+
+/// Where the messages of this process go.
+pub(crate) fn destination() -> &'static Destination {
+    DESTINATION.get().unwrap_or(&Destination::Stderr)
+}
+
 /// Messages on stderr, as `ffrfs: warning: …`.
 pub(crate) fn to_stderr(level: &str) {
     start(level, vec![stderr()]);
@@ -38,12 +89,17 @@ pub(crate) struct Labels {
     pub(crate) source: String,
 }
 
-/// For a daemon: warnings on stderr until it leaves the terminal; all messages to `file`, journald or syslog.
+/// For a daemon: warnings on stderr until it leaves the terminal; all messages to `file`, journald or syslog, and where
+/// there is none of these to a file in the user's state directory.
 pub(crate) fn for_daemon(level: &str, file: Option<&Path>, labels: &Labels) -> Result<(), Failure> {
-    let sink = match file {
-        Some(path) => Some(to_file(path)?),
-        None => to_journal(labels).or_else(to_syslog),
+    let (sink, destination) = match file {
+        Some(path) => (Some(to_file(path)?), Destination::File(path.to_owned())),
+        None => to_journal(labels)
+            .map(|sink| (Some(sink), Destination::Journal))
+            .or_else(|| to_syslog().map(|sink| (Some(sink), Destination::Syslog)))
+            .unwrap_or_else(|| to_state(labels)),
     };
+    let _ = DESTINATION.set(destination);
     // On the terminal of the user who mounts, only warnings; if stderr is the journal, it has them already.
     let terminal = stderr().with_filter(LevelFilter::WARN).boxed();
     let terminal = (!stderr_is_the_journal()).then_some(terminal);
@@ -111,13 +167,29 @@ fn stderr() -> Sink {
 }
 
 fn to_file(path: &Path) -> Result<Sink, Failure> {
-    let log = LogFile::open(path)?;
-    let log = LOG_FILE.get_or_init(|| log);
-    let layer = tracing_subscriber::fmt::layer()
+    let log = LogFile::open(path).map_err(|e| Failure::output(path.display(), e))?;
+    Ok(in_lines(LOG_FILE.get_or_init(|| log)))
+}
+
+/// A file that all daemons of the user share, so that each line names its mount.
+fn to_state(labels: &Labels) -> (Option<Sink>, Destination) {
+    let path = user_state_directory().join(STATE_LOG);
+    match LogFile::open_shared(&path, &labels.mount) {
+        Ok(log) => (Some(in_lines(LOG_FILE.get_or_init(|| log))), Destination::State(path)),
+        Err(error) => {
+            let why =
+                format!("this host has no journald and no syslog; {}: {error}", path.display());
+            (None, Destination::Nowhere(why))
+        }
+    }
+}
+
+fn in_lines(log: &'static LogFile) -> Sink {
+    tracing_subscriber::fmt::layer()
         .fmt_fields(debug_fn(in_text).delimited(" "))
         .with_ansi(false)
-        .with_writer(move || log);
-    Ok(layer.boxed())
+        .with_writer(move || log)
+        .boxed()
 }
 
 /// journald stores each field of a message.
@@ -151,45 +223,12 @@ fn to_syslog() -> Option<Sink> {
     Some(layer.boxed())
 }
 
-// ---- the log file --------------------------------------------------------------------------------
-
 static LOG_FILE: OnceLock<LogFile> = OnceLock::new();
-
-/// A file that can be rotated: moved away while it is open, and then created anew.
-struct LogFile {
-    path: PathBuf,
-    file: Mutex<File>,
-}
-
-impl LogFile {
-    fn open(path: &Path) -> Result<Self, Failure> {
-        let file = append_to(path)?;
-        Ok(Self { path: path.to_owned(), file: Mutex::new(file) })
-    }
-}
-
-fn append_to(path: &Path) -> Result<File, Failure> {
-    let file = File::options().append(true).create(true).open(path);
-    file.map_err(|e| Failure::output(path.display(), e))
-}
 
 /// After a rotation: goes on in a new file of the same name. Without a log file does nothing.
 pub(crate) fn reopen() -> Result<(), Failure> {
     let Some(log) = LOG_FILE.get() else { return Ok(()) };
-    // Held while it is opened: once the new file is there, no line goes to the old one.
-    let mut file = log.file.lock().unwrap_or_else(PoisonError::into_inner);
-    *file = append_to(&log.path)?;
-    Ok(())
-}
-
-impl Write for &LogFile {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.file.lock().unwrap_or_else(PoisonError::into_inner).write(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
+    log.reopen().map_err(|e| Failure::output(log.path().display(), e))
 }
 
 // ---- the form of a line --------------------------------------------------------------------------

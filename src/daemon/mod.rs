@@ -7,6 +7,7 @@ pub(crate) mod config;
 pub(crate) mod doctor;
 pub(crate) mod figures;
 pub(crate) mod live;
+mod log_file;
 pub(crate) mod logging;
 pub(crate) mod memory;
 pub(crate) mod metrics;

@@ -2,13 +2,14 @@
 //! the next mount maps them. Beside the container, or in the user's cache.
 
 use super::beside::{INDEX, beside};
+use super::decoded::{DecodedCache, Unpacked, unpack_in};
 use super::index_head::{HEAD_BYTES, KEY_BYTES, adopted, head, key, may_replace};
-use super::opening::Opening;
+use super::opening::{Opening, Watched};
 use super::options::{IndexOptions, IndexPlace, Watch, Work};
 use crate::catalog::Tree;
 use crate::failure::{Exit, Failure};
 use crate::format::{
-    self, Container, Format, MemorySource, OpenOptions, PartName, SliceSource, Source, Table,
+    self, Container, Format, MemorySource, OpenOptions, PartName, SliceSource, Source,
 };
 use crate::io::{File, user_cache_directory};
 use crate::store::Part;
@@ -32,6 +33,13 @@ pub(crate) struct Found {
     pub(crate) unkept: Option<Unkept>,
     /// What it was decoded to.
     pub(crate) spooled: Option<File>,
+}
+
+impl Found {
+    /// What was decoded to a file is scanned at each mount: nothing but the names of an archive is read.
+    fn unpacked((container, file): Unpacked) -> Self {
+        Self { container, tree: None, unkept: None, spooled: Some(file) }
+    }
 }
 
 impl IndexOptions {
@@ -66,17 +74,37 @@ impl IndexOptions {
         {
             return Ok(Found { tree, ..found(container) });
         }
+        let cache = DecodedCache::new(opening.remote).filter(|_| self.spool.is_none());
+        if let Some(cache) = cache.as_ref().filter(|_| self.is_used())
+            && let Some(unpacked) = cache.find(format, source.as_ref(), &key, options)
+        {
+            return Ok(Found::unpacked(unpacked));
+        }
         let _pass = opening.begin_pass();
         let watched = Arc::new(Watched::new(Arc::clone(&source), Arc::clone(watch)));
         let container = format.open(Arc::clone(&watched) as Arc<dyn Source>, options);
-        watched.watch.end();
+        watch.end();
         let container = match container {
-            Err(_) if watched.watch.is_cancelled() => {
+            Err(_) if watch.is_cancelled() => {
                 let why = "interrupted: no index was written";
                 return Err(Failure::new(Exit::Interrupted, why));
             }
-            Err(format::Error::NoCheckpoints { .. }) if self.spool.is_some() => {
-                return self.unpack(format, watched.as_ref(), options);
+            Err(error @ format::Error::NoCheckpoints { .. }) => {
+                watch.begin(Work::Decode, source.len());
+                let unpacked = match (&self.spool, &cache) {
+                    (Some(directory), _) => {
+                        unpack_in(directory, format, watched.as_ref(), options).map(Some)
+                    }
+                    (None, Some(cache)) => {
+                        cache.decode(format, watched.as_ref(), (&key, self.may_write()), options)
+                    }
+                    (None, None) => Ok(None),
+                };
+                watch.end();
+                if watch.is_cancelled() {
+                    return Err(Failure::interrupted());
+                }
+                return Ok(Found::unpacked(unpacked?.ok_or(error)?));
             }
             container => container?,
         };
@@ -102,31 +130,6 @@ impl IndexOptions {
             return Arc::new(file);
         }
         Arc::new(MemorySource::new(name.clone(), index))
-    }
-
-    /// Decodes all of a compressed file to a file without a name, and opens that: it goes with the mount.
-    fn unpack(
-        &self,
-        format: &dyn Format,
-        source: &Watched,
-        options: &OpenOptions,
-    ) -> Result<Found, Failure> {
-        let directory = self.spool.as_deref().unwrap_or(Path::new("."));
-        let failed = |e| Failure::output(format_args!("--spool {}", directory.display()), e);
-        let file = tempfile::tempfile_in(directory).map_err(failed)?;
-        let mut out = Recording { out: BufWriter::with_capacity(1 << 20, file), error: None };
-        let unpacked = format.unpack(source, &mut out);
-        source.watch.end();
-        if let Some(error) = out.error {
-            return Err(failed(error));
-        }
-        let name = unpacked?;
-        let file = out.out.into_inner().map_err(io::IntoInnerError::into_error).map_err(failed)?;
-        let open = || -> io::Result<File> { File::of(file.try_clone()?, source.name().clone()) };
-        let decoded: Arc<dyn Source> = Arc::new(open().map_err(failed)?);
-        let container = format::compressed::open_decoded(decoded, name, options)?;
-        let spooled = Some(open().map_err(failed)?);
-        Ok(Found { container, tree: None, unkept: None, spooled })
     }
 
     /// The directory that `--spool` names, in which a file can be made: else a reader would be the first to see.
@@ -289,26 +292,6 @@ fn load_from(
     Some((opened, tree?))
 }
 
-/// Remembers why nothing more could be written.
-struct Recording<W: Write> {
-    out: W,
-    error: Option<io::Error>,
-}
-
-impl<W: Write> Write for Recording<W> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.out.write(bytes).map_err(|error| {
-            let kind = error.kind();
-            self.error = Some(error);
-            kind.into()
-        })
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.out.flush()
-    }
-}
-
 struct Counted<'a, W: Write> {
     out: &'a mut W,
     bytes: u64,
@@ -323,44 +306,5 @@ impl<W: Write> Write for Counted<'_, W> {
 
     fn flush(&mut self) -> io::Result<()> {
         self.out.flush()
-    }
-}
-
-/// A container that is read whole: tells how far that is, and ends when it is cancelled.
-struct Watched {
-    inner: Arc<dyn Source>,
-    watch: Arc<dyn Watch>,
-}
-
-impl Watched {
-    fn new(inner: Arc<dyn Source>, watch: Arc<dyn Watch>) -> Self {
-        watch.begin(Work::Index, inner.len());
-        Self { inner, watch }
-    }
-}
-
-impl Source for Watched {
-    fn name(&self) -> &PartName {
-        self.inner.name()
-    }
-
-    fn len(&self) -> u64 {
-        self.inner.len()
-    }
-
-    fn read_exact_at(&self, buf: &mut [u8], offset_bytes: u64) -> io::Result<()> {
-        if self.watch.is_cancelled() {
-            return Err(io::Error::new(io::ErrorKind::Interrupted, "interrupted"));
-        }
-        self.watch.done(offset_bytes);
-        self.inner.read_exact_at(buf, offset_bytes)
-    }
-
-    fn check_unchanged(&self) -> io::Result<()> {
-        self.inner.check_unchanged()
-    }
-
-    fn table(&self, offset_bytes: u64, length_bytes: u64) -> io::Result<Box<dyn Table>> {
-        self.inner.table(offset_bytes, length_bytes)
     }
 }

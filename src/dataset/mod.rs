@@ -24,6 +24,7 @@ mod ahead;
 pub(crate) mod beside;
 mod checkpoints;
 pub(crate) mod checksums;
+mod decoded;
 pub mod digest;
 pub(crate) mod expand;
 pub(crate) mod hash;

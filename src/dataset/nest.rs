@@ -1,9 +1,14 @@
-//! Members that are containers themselves, opened in place.
+//! Members that are containers themselves, opened in place: stored ones where they lie, compressed ones through the
+//! interval index of their stream.
 
+use super::opening::Watched;
+use super::options::Watch;
 use crate::catalog::Place;
 use crate::failure::Failure;
+use crate::format::compressed::{open_encoded, open_range};
 use crate::format::{self, Container, Content, Kind, Node, OpenOptions, SliceSource, Source};
 use std::ffi::OsStr;
+use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -14,19 +19,31 @@ pub(crate) const MAX_LOOKS: u32 = 3;
 const MAX_CONTAINERS: usize = 100_000;
 
 /// Containers, and those that are members of them.
-#[derive(Default)]
-pub(crate) struct Nest {
-    pub(crate) containers: Vec<Box<dyn Container>>,
-    pub(crate) places: Vec<Place>,
+pub(super) struct Nest {
+    pub(super) containers: Vec<Box<dyn Container>>,
+    pub(super) places: Vec<Place>,
     /// Per container: the one that it is a member of, and its path there.
-    pub(crate) inside: Vec<Option<(usize, Vec<u8>)>>,
+    pub(super) inside: Vec<Option<(usize, Vec<u8>)>>,
     /// Samples that were opened: container, and number there.
-    pub(crate) opened: Vec<(usize, u64)>,
+    pub(super) opened: Vec<(usize, u64)>,
     sources: Vec<Arc<dyn Source>>,
+    /// Hears of members that are decoded for their index.
+    watch: Arc<dyn Watch>,
 }
 
 impl Nest {
-    pub(crate) fn add(
+    pub(super) fn new(watch: &Arc<dyn Watch>) -> Self {
+        Self {
+            containers: Vec::new(),
+            places: Vec::new(),
+            inside: Vec::new(),
+            opened: Vec::new(),
+            sources: Vec::new(),
+            watch: Arc::clone(watch),
+        }
+    }
+
+    pub(super) fn add(
         &mut self,
         container: Box<dyn Container>,
         source: Arc<dyn Source>,
@@ -40,7 +57,7 @@ impl Nest {
     }
 
     /// Opens members, and members of those, `depth` deep. One that cannot be opened stays a file.
-    pub(crate) fn open_members(&mut self, depth: u8, options: &OpenOptions) -> Result<(), Failure> {
+    pub(super) fn open_members(&mut self, depth: u8, options: &OpenOptions) -> Result<(), Failure> {
         let mut level = 0..self.containers.len();
         for _ in 0..depth {
             for number in level.clone() {
@@ -50,7 +67,11 @@ impl Nest {
                             "more than {MAX_CONTAINERS} containers: choose a smaller --nested"
                         )));
                     }
-                    if let Err(error) = self.open_member(number, sample, &path, options) {
+                    let opened = self.open_member(number, sample, &path, options);
+                    if self.watch.is_cancelled() {
+                        return Err(Failure::interrupted());
+                    }
+                    if let Err(error) = opened {
                         tracing::warn!("{error}: shown as a file");
                     }
                 }
@@ -87,19 +108,53 @@ impl Nest {
             container.check_header(sample, &header)?;
             at = container.sample(sample)?;
         }
-        if at.damaged || at.content != Content::Stored {
+        if at.damaged {
             return Ok(());
         }
         let name = outer.name().member(path);
-        let source: Arc<dyn Source> =
-            Arc::new(SliceSource::new(name, Arc::clone(outer), at.offset_bytes, at.length_bytes));
-        let inner = format::open(Arc::clone(&source), options)?;
-        let Place { part, base_bytes } = self.places[number];
-        let base_bytes = base_bytes.saturating_add(at.offset_bytes);
+        let place = self.places[number];
+        let stored = || -> Arc<dyn Source> {
+            let outer = Arc::clone(outer);
+            Arc::new(SliceSource::new(name.clone(), outer, at.offset_bytes, at.length_bytes))
+        };
+        let base_bytes = place.base_bytes.saturating_add(at.offset_bytes);
+        let (inner, source, base_bytes) = match (at.content, container.stream()) {
+            (Content::Stored, _) => {
+                let source = stored();
+                (format::open(Arc::clone(&source), options)?, source, base_bytes)
+            }
+            (Content::Encoded(size), Some(stream)) => {
+                let Some(range) = only_piece(container, sample, size)? else { return Ok(()) };
+                let (outer, stream) = (Arc::clone(outer), Arc::clone(stream));
+                let inner = open_range(Arc::clone(&outer), stream, range, name, options)?;
+                (inner, outer, place.base_bytes)
+            }
+            (Content::Encoded(_), None) => {
+                let Some(codec) = container.codec(sample) else { return Ok(()) };
+                let source: Arc<dyn Source> =
+                    Arc::new(Watched::new(stored(), Arc::clone(&self.watch)));
+                let inner = open_encoded(Arc::clone(&source), codec, at.checksum, options);
+                self.watch.end();
+                (inner?, source, base_bytes)
+            }
+            _ => return Ok(()),
+        };
         self.opened.push((number, sample));
-        self.add(inner, source, Place { part, base_bytes }, Some((number, path.to_vec())));
+        let place = Place { base_bytes, ..place };
+        self.add(inner, source, place, Some((number, path.to_vec())));
         Ok(())
     }
+}
+
+/// Where a file of `size` bytes lies in its container's decoded stream, if it has no holes.
+fn only_piece(
+    container: &dyn Container,
+    sample: u64,
+    size: u64,
+) -> format::Result<Option<Range<u64>>> {
+    let piece = container.piece(sample, 0)?.filter(|piece| piece.at_bytes == 0);
+    let whole = piece.filter(|piece| piece.length_bytes == size);
+    Ok(whole.map(|piece| piece.offset_bytes..piece.offset_bytes.saturating_add(size)))
 }
 
 /// Members whose names say that they are containers.

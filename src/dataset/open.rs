@@ -215,7 +215,7 @@ fn open_containers(
     let spool = options.indexes.spool()?;
     let sidecars = options.checksums.sidecars.read()?;
     let mut parts = Vec::new();
-    let mut nest = Nest::default();
+    let mut nest = Nest::new(watch);
     let (mut tree, mut later, mut written) = (None, None, Vec::new());
     let mut sums = Vec::new();
     if let Some(expected) = &options.checksums.digest {
@@ -328,7 +328,7 @@ fn open_one(
         let asked = neighbours.filter(|beside| beside.may_have_sidecar());
         let fetch = asked.map(|beside| scope.spawn(|| sidecars.fetch(beside)));
         let ahead = is_remote.then(|| Ahead::new(Arc::clone(&whole), together));
-        let opening = Opening { ahead: ahead.clone(), neighbours };
+        let opening = Opening { ahead: ahead.clone(), neighbours, remote: &options.remote };
         let found = options.indexes.open(&whole, &opening, &options.format, watch);
         let fetched = fetch.map(|fetch| fetch.join().unwrap_or(Ok(None)));
         (found, ahead, fetched.unwrap_or(Ok(None)))

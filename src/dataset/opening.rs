@@ -3,8 +3,10 @@
 use super::ahead::Ahead;
 use super::objects::Neighbours;
 use super::options::{Watch, Work};
-use crate::format::Source;
+use crate::format::{PartName, Source, Table};
+use crate::store::remote::RemoteOptions;
 use crate::store::{Bytes, Part};
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -33,6 +35,8 @@ pub(super) struct Opening<'a> {
     pub(super) neighbours: Option<&'a Neighbours>,
     /// How a part is read that lies in a store.
     pub(super) ahead: Option<Arc<Ahead>>,
+    /// Where the user's cache is.
+    pub(super) remote: &'a RemoteOptions,
 }
 
 /// As long as it is held, a container is read from one end to the other.
@@ -115,5 +119,44 @@ impl Watch for Share {
 
     fn is_cancelled(&self) -> bool {
         self.of.watch.is_cancelled()
+    }
+}
+
+/// A container that is read whole: tells how far that is, and ends when it is cancelled.
+pub(super) struct Watched {
+    inner: Arc<dyn Source>,
+    watch: Arc<dyn Watch>,
+}
+
+impl Watched {
+    pub(super) fn new(inner: Arc<dyn Source>, watch: Arc<dyn Watch>) -> Self {
+        watch.begin(Work::Index, inner.len());
+        Self { inner, watch }
+    }
+}
+
+impl Source for Watched {
+    fn name(&self) -> &PartName {
+        self.inner.name()
+    }
+
+    fn len(&self) -> u64 {
+        self.inner.len()
+    }
+
+    fn read_exact_at(&self, buf: &mut [u8], offset_bytes: u64) -> io::Result<()> {
+        if self.watch.is_cancelled() {
+            return Err(io::Error::new(io::ErrorKind::Interrupted, "interrupted"));
+        }
+        self.watch.done(offset_bytes);
+        self.inner.read_exact_at(buf, offset_bytes)
+    }
+
+    fn check_unchanged(&self) -> io::Result<()> {
+        self.inner.check_unchanged()
+    }
+
+    fn table(&self, offset_bytes: u64, length_bytes: u64) -> io::Result<Box<dyn Table>> {
+        self.inner.table(offset_bytes, length_bytes)
     }
 }

@@ -78,6 +78,8 @@ pub enum SidecarPlace {
 pub enum Work {
     /// A container is read whole for its index.
     Index,
+    /// A stream that cannot be read in the middle is decoded to a file.
+    Decode,
     /// All containers are read whole for their digest.
     Digest,
     /// The first bytes of all samples are read for their suffixes. Samples are counted, not bytes.

@@ -10,8 +10,11 @@ mod feed;
 mod file;
 mod inside;
 mod kept;
+mod member;
 #[cfg(test)]
 mod tests;
+
+pub use member::{open_encoded, open_range};
 
 use super::codec::{Codec, GzipHeader};
 use super::file::PlainFile;
@@ -161,7 +164,7 @@ impl Format for Compressed {
         self.file(source, stream, container)
     }
 
-    fn unpack(&self, source: &dyn Source, out: &mut dyn std::io::Write) -> Result<Vec<u8>> {
+    fn unpack(&self, source: &dyn Source, out: &mut dyn std::io::Write) -> Result<()> {
         StreamIndex::decode_all(source, self.codec, &mut |offset_bytes, bytes| {
             out.write_all(bytes).map_err(|e| Error::Unreadable {
                 part: source.name().clone(),
@@ -169,7 +172,10 @@ impl Format for Compressed {
                 offset_bytes,
                 source: e,
             })
-        })?;
+        })
+    }
+
+    fn unpacked_name(&self, source: &dyn Source) -> Result<Vec<u8>> {
         let header = self.header(source)?;
         Ok(self.file_name(source, header.as_ref()))
     }

@@ -162,13 +162,21 @@ pub trait Format: Sync {
         Ok(None)
     }
 
-    /// Decodes a stream that is refused with [`Error::NoCheckpoints`], whole and in order; gives the name of
-    /// the file that it is.
+    /// Decodes a stream that is refused with [`Error::NoCheckpoints`], whole and in order.
     ///
     /// # Errors
     /// The source cannot be read, or is damaged; or what `out` says.
-    fn unpack(&self, source: &dyn Source, out: &mut dyn std::io::Write) -> Result<Vec<u8>> {
+    fn unpack(&self, source: &dyn Source, out: &mut dyn std::io::Write) -> Result<()> {
         let _ = (source, out);
+        Ok(())
+    }
+
+    /// The name of the file that such a stream is.
+    ///
+    /// # Errors
+    /// The source cannot be read.
+    fn unpacked_name(&self, source: &dyn Source) -> Result<Vec<u8>> {
+        let _ = source;
         Ok(Vec::new())
     }
 }
@@ -292,7 +300,14 @@ pub trait Container: Send + Sync {
     /// The container as one compressed stream, of which every sample is one or more ranges
     /// ([`Container::piece`] says which): so that what was decoded for one sample serves its neighbours, and
     /// a part of a large one. Such samples are [`Content::Encoded`] too, and can be decoded one by one.
-    fn stream(&self) -> Option<&stream::StreamIndex> {
+    fn stream(&self) -> Option<&Arc<stream::StreamIndex>> {
+        None
+    }
+
+    /// The codec of a sample with [`Content::Encoded`] whose stored bytes are one stream of it, and nothing else: not
+    /// encrypted.
+    fn codec(&self, index: u64) -> Option<codec::Codec> {
+        let _ = index;
         None
     }
 

@@ -33,5 +33,5 @@ pub use page::page_bytes;
 pub use pool::Pool;
 pub use range_lock::{is_range_locked, try_lock_range, unlock_range};
 pub use space::{Space, space};
-pub use user_directory::user_cache_directory;
+pub use user_directory::{cache_directory, user_cache_directory, user_state_directory};
 pub use write::{preallocate, start_writing};

@@ -63,6 +63,7 @@ impl Watch for Terminal {
         self.interrupt.get_or_init(Interrupt::listen);
         *self.bar() = match work {
             Work::Index => bar(amount, "indexing {bar:30} {bytes}/{total_bytes}, {eta} left"),
+            Work::Decode => bar(amount, "decoding {bar:30} {bytes}/{total_bytes}, {eta} left"),
             Work::Digest => {
                 bar(amount, "digest {bar:30} {bytes}/{total_bytes}, {bytes_per_sec}, {eta} left")
             }

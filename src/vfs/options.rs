@@ -30,6 +30,8 @@ pub struct Options {
     pub kernel_bytes: u64,
     /// How samples are read, for `info.json`: `direct`, `buffered` or `mixed`.
     pub io: &'static str,
+    /// Where messages go, for `info.json`.
+    pub log: String,
     /// The mount options that were given, for `info.json`.
     pub given: Vec<String>,
     /// What is asked of the stores that containers lie in, for `stats.json`.
@@ -67,6 +69,7 @@ impl Default for Options {
             cache_bytes: 256 << 20,
             kernel_bytes: 1 << 30,
             io: "buffered",
+            log: String::new(),
             given: Vec::new(),
             stores: None,
             concurrency: 1,

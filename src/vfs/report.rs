@@ -113,6 +113,8 @@ pub struct MountInfo {
     pub request_bytes: u64,
     /// How samples are read: `direct` (past the page cache), `buffered` (through it), or `mixed`.
     pub io: Cow<'static, str>,
+    /// Where messages go: `journald`, `syslog`, `stderr`, a file, or `nowhere` and why.
+    pub log: String,
     /// Threads that serve requests from /dev/fuse.
     pub threads: u64,
     /// Threads that wait for the disk for them.

@@ -100,6 +100,33 @@ fn a_line_without_newline_counts_once_the_file_is_closed() {
 }
 
 #[test]
+fn a_last_line_without_newline_that_can_name_nothing_is_an_error() {
+    for_each_transport(|transport| {
+        let mount = mount(transport);
+        for (line, errno) in [
+            (&b"1\ntrain/cat/none"[..], libc::ENOENT),
+            (b"nothing", libc::ENOENT),
+            (b"train/none/", libc::ENOENT),
+            (b"999999", libc::EINVAL),
+        ] {
+            let shown = String::from_utf8_lossy(line);
+            let refused = writer(&mount).write(line).map_err(|error| error.raw_os_error());
+            assert_eq!(refused, Err(Some(errno)), "{shown}");
+        }
+        // What may still become a name waits for the rest.
+        let mut file = writer(&mount);
+        for part in [&b"tr"[..], b"ain", b"/", b"cat/001", b".jpg"] {
+            file.write_all(part).unwrap();
+        }
+        drop(file);
+        assert_announced(&mount, 2);
+        let script = "printf nothing > .ffrfs/prefetch";
+        let outcome = run(Command::new("sh").args(["-c", script]).current_dir(mount.point()));
+        assert_ne!(outcome.code, 0, "{}", outcome.stderr);
+    });
+}
+
+#[test]
 fn two_writers_at_a_time_do_not_mix() {
     for_each_transport(|transport| {
         let mount = mount(transport);

@@ -41,7 +41,8 @@ fn containers_mounts_and_directories_are_measured_side_by_side() {
     let svg = work.path().join("chart.svg");
     let outcome = bench(&targets, &["--json", "--svg", svg.to_str().unwrap()]).ok();
     let rows: Vec<Value> = serde_json::from_slice(&outcome.stdout).unwrap();
-    assert_eq!(rows.len(), 3 * 3);
+    // The container is mounted twice: as it comes, and with rw.
+    assert_eq!(rows.len(), 4 * 3);
     for row in &rows {
         for (pass, count) in [("first", 2), ("later", 2)] {
             let figures = row[pass].as_array().unwrap();
@@ -54,10 +55,12 @@ fn containers_mounts_and_directories_are_measured_side_by_side() {
         }
     }
     let access: Vec<_> = rows.iter().map(|row| row["access"].as_str().unwrap()).collect();
-    assert_eq!(access.iter().filter(|access| **access == "mounted for this").count(), 3);
+    for how in ["mounted for this", "mounted for this with rw"] {
+        assert_eq!(access.iter().filter(|access| **access == how).count(), 3, "{how}");
+    }
     let chart = fs::read_to_string(&svg).unwrap();
     // Two bars for each row, behind the background and the legend.
-    assert_eq!(chart.matches("<rect").count(), 3 + 2 * 9);
+    assert_eq!(chart.matches("<rect").count(), 3 + 2 * 12);
     let refused = bench(&targets, &["--svg", svg.to_str().unwrap()]);
     assert!(refused.code == 6 && refused.stderr.contains("--force"), "{}", refused.stderr);
     mount.unmount();
@@ -110,7 +113,7 @@ fn what_cannot_be_read_is_said() {
     write_container(&container, &samples);
     let at = samples.iter().position(|sample| sample.len() > 100).unwrap();
     flip_byte(&container, offsets(&samples)[at] + 50);
-    let outcome = bench(&[&container], &["--mode=sequential"]);
+    let outcome = bench(&[&container], &["--mode=sequential", "-Oro"]);
     assert_eq!(outcome.code, 4, "{}", outcome.stderr);
     // Two rounds of two passes.
     assert!(outcome.stderr.contains("4 reads failed"), "{}", outcome.stderr);
@@ -119,4 +122,33 @@ fn what_cannot_be_read_is_said() {
     assert_eq!(bench(&[&broken], &[]).code, 3);
     assert_eq!(bench(&[&work.path().join("missing.zip")], &[]).code, 2);
     assert_no_mount_is_left(&container);
+}
+
+#[test]
+fn passes_that_are_too_short_to_tell_are_warned_of() {
+    let work = temp_dir();
+    for file in 0..5 {
+        fs::write(work.path().join(file.to_string()), "x").unwrap();
+    }
+    let outcome = bench(&[work.path()], &["--mode=sequential"]).ok();
+    let said = outcome.stderr.trim();
+    // A busy machine may take longer for some of them.
+    let count = said.split_whitespace().nth(1).and_then(|word| word.parse::<u32>().ok());
+    assert!(count.is_some_and(|count| (1..=4).contains(&count)), "{said}");
+    assert!(
+        said.ends_with(
+            "of 4 passes took less than 0.2 s: read more files, or do not trust the figures"
+        ),
+        "{said}"
+    );
+    // More than any machine reads in a second.
+    let large = work.path().join("large");
+    fs::create_dir(&large).unwrap();
+    for file in 0..200 {
+        let file = fs::File::create(large.join(file.to_string())).unwrap();
+        file.set_len(256 << 20).unwrap();
+    }
+    let args = ["--mode=sequential", "--rounds=1", "--epochs=1", "--seconds=1"];
+    let outcome = run(Command::new(FFRFS).arg("bench").arg(&large).args(args)).ok();
+    assert_eq!(outcome.stderr, "");
 }

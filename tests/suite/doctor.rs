@@ -173,6 +173,53 @@ fn a_mount_that_nobody_reads_is_said_to_be_idle_and_one_that_is_read_is_not() {
 }
 
 #[test]
+fn a_mount_that_has_met_bad_samples_says_where_they_are_listed_and_where_its_log_is() {
+    for_each_transport(|transport| {
+        let mount = Mount::new(transport, fixture("bad_sample.ffr"), &[]);
+        let (code, checks) = doctor(&[mount.point()]);
+        assert_eq!(code, 0);
+        is(&checks, ": bad samples", "ok", "none");
+        is(&checks, ": log", "ok", mount.scratch().join("log").to_str().unwrap());
+        let read = mount.list("").iter().filter(|name| mount.read(name).is_err()).count();
+        assert_eq!(read, 1);
+        let (code, checks) = doctor(&[mount.point()]);
+        assert_eq!(code, 0);
+        is(&checks, ": bad samples", "note", "1, and containers: 0");
+        is(&checks, ": bad samples", "note", mount.path(".ffrfs/bad").to_str().unwrap());
+    });
+}
+
+#[test]
+fn without_journald_and_syslog_messages_go_to_a_file_of_the_user_and_doctor_says_so() {
+    let has_log = |socket: &&str| Path::new(socket).exists();
+    if !have(Need::Fuse) || ["/run/systemd/journal/socket", "/dev/log"].iter().any(has_log) {
+        return;
+    }
+    let directory = temp_dir();
+    let container = container_in(&directory, &samples(3, 1_000));
+    let point = directory.path().join("mnt");
+    fs::create_dir(&point).unwrap();
+    let state = directory.path().join("state");
+    let mut command = Command::new(FFRFS);
+    command.env("XDG_STATE_HOME", &state).arg("mount").args([&container, &point]);
+    let mounted = run(&mut command);
+    let checks = match mounted.code {
+        0 => doctor(&[&point]).1,
+        _ => Vec::new(),
+    };
+    crate::common::clean_up(&point, 0);
+    mounted.ok();
+    let log = state.join("ffrfs/ffrfs.log");
+    is(&checks, ": log", "ok", log.to_str().unwrap());
+    let text = fs::read_to_string(&log).unwrap();
+    let line = format!("{}: ", point.display());
+    assert!(text.lines().all(|said| said.starts_with(&line)), "{text}");
+    assert!(text.contains("mounted on"), "{text}");
+    let host = run(Command::new(FFRFS).arg("doctor").env("XDG_STATE_HOME", &state));
+    assert!(host.text().contains(&format!("they go to {}", log.display())), "{}", host.text());
+}
+
+#[test]
 fn a_mount_whose_daemon_is_dead_is_a_problem() {
     for_each_transport(|transport| {
         let mount = Mount::with_samples(transport, &samples(3, 1_000), &[]);

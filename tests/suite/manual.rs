@@ -1,6 +1,8 @@
 //! The manual pages and the completions: there is one for everything, and the real programs take them.
 
-use crate::common::{FFRFS, Need, TempDir, container_in, ffrfs, have, run, samples, temp_dir};
+use crate::common::{
+    FFRFS, Mount, Need, TempDir, Transport, container_in, ffrfs, have, run, samples, temp_dir,
+};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -182,6 +184,39 @@ fn completes(offer: Offer) {
     assert_eq!(offer(&["ffrfs", "mount", "--verify", ""]), BTreeSet::from(times));
 }
 
+/// What the program itself must be asked for: options, settings, mount points.
+fn completes_what_the_program_knows(offer: Offer) {
+    let has = |line: &[&str], wanted: &[&str]| {
+        let offered = offer(line);
+        let is_offered = wanted.iter().any(|word| offered.contains(*word));
+        assert!(is_offered, "{line:?} offers none of {wanted:?}: {offered:?}");
+        offered
+    };
+    has(&["ffrfs", "mount", "-o", "allow_o"], &["allow_other"]);
+    // What stands before the comma is a part of the word, or not: as the shell has it.
+    has(&["ffrfs", "mount", "-o", "ro,cache_s"], &["ro,cache_size=", "cache_size="]);
+    let offered = has(&["ffrfs", "set", "/mnt", "verify=o"], &["verify=once", "once"]);
+    assert!(!offered.iter().any(|word| word.contains("always")), "{offered:?}");
+    has(&["ffrfs", "set", "/mnt", "mem"], &["memory="]);
+    if !have(Need::Fuse) {
+        return;
+    }
+    let mount = Mount::with_samples(Transport::DevFuse, &samples(1, 10), &[]);
+    let point = mount.point().to_str().unwrap();
+    for command in ["umount", "set", "stats", "top", "doctor", "trace", "warmup"] {
+        has(&["ffrfs", command, &point[..point.len() - 1]], &[point]);
+    }
+    let offered = offer(&["ffrfs", "umount", "-z", ""]);
+    assert!(offered.contains(point), "{offered:?}");
+}
+
+/// A path on which the shell finds this program.
+fn path_with_program() -> std::ffi::OsString {
+    let directory = std::path::Path::new(FFRFS).parent().unwrap().to_owned();
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::join_paths(std::iter::once(directory).chain(std::env::split_paths(&path))).unwrap()
+}
+
 fn words(text: &str) -> BTreeSet<String> {
     text.lines().filter(|line| !line.is_empty()).map(str::to_owned).collect()
 }
@@ -203,12 +238,14 @@ fn bash_completes_commands_options_values_and_files() {
         printf '%s\n' "${COMPREPLY[@]}""#;
     let offer = |line: &[&str]| {
         let mut bash = Command::new("bash");
+        bash.env("PATH", path_with_program());
         bash.args(["--norc", "-c", code, "bash"]).arg(directory.path()).arg(&file).args(line);
         let outcome = run(&mut bash).ok();
         assert_eq!(outcome.stderr, "", "{line:?}");
         words(&outcome.text())
     };
     completes(&offer);
+    completes_what_the_program_knows(&offer);
     assert!(offer(&["ffrfs", "mount", "--names", "da"]).contains("data.ffr"));
     assert_eq!(offer(&["ffrfs", "completions", "z"]), BTreeSet::from(["zsh".to_owned()]));
 }
@@ -223,10 +260,12 @@ fn zsh_completes_commands_options_values_and_files() {
     container_in(&directory, &samples(1, 10));
     let offer = |line: &[&str]| {
         let mut zsh = Command::new("zsh");
+        zsh.env("PATH", path_with_program());
         zsh.env("HOME", directory.path()).args(["-f", "-c", IN_ZSH, "zsh"]);
         words(&run(zsh.arg(directory.path()).arg(line.join(" "))).ok().text())
     };
     completes(&offer);
+    completes_what_the_program_knows(&offer);
     assert!(offer(&["ffrfs", "mount", "--names", "da"]).contains("data.ffr"));
     assert_eq!(offer(&["ffrfs", "completions", "z"]), BTreeSet::from(["zsh".to_owned()]));
 }
@@ -267,6 +306,7 @@ fn fish_completes_commands_options_values_and_files() {
     container_in(&directory, &samples(1, 10));
     let offer = |line: &[&str]| {
         let mut fish = Command::new("fish");
+        fish.env("PATH", path_with_program());
         fish.env("HOME", directory.path()).current_dir(directory.path()).arg("--no-config");
         let code = "source $argv[1]; complete --do-complete \"$argv[2]\"";
         let outcome = run(fish.args(["-c", code]).arg(&file).arg(line.join(" "))).ok();
@@ -276,5 +316,6 @@ fn fish_completes_commands_options_values_and_files() {
         text.lines().filter_map(|line| line.split('\t').next()).map(str::to_owned).collect()
     };
     completes(&offer);
+    completes_what_the_program_knows(&offer);
     assert!(offer(&["ffrfs", "mount", "da"]).contains("data.ffr"));
 }

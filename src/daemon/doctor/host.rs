@@ -1,6 +1,7 @@
 //! The kernel, FUSE, the right to mount, io_uring.
 
 use super::check::{Check, mebibytes, number, text};
+use crate::daemon::logging::Destination;
 use crate::daemon::memory;
 use crate::io::{page_bytes, process};
 use crate::transport::support::{self, Obstacle};
@@ -29,6 +30,7 @@ pub(super) fn checks() -> Vec<Check> {
             text("/proc/sys/kernel/io_uring_group").as_deref(),
         ),
         transport(uring_support(memory::for_requests(memory::Limit::bytes(None)))),
+        log(Destination::of_daemons()),
     ];
     checks.extend(limit("locked memory", Resource::RLIMIT_MEMLOCK, mebibytes));
     checks.extend(limit("open files", Resource::RLIMIT_NOFILE, |files| files.to_string()));
@@ -193,6 +195,20 @@ fn transport(support: Result<String, Obstacle>) -> Check {
     }
 }
 
+/// Where messages of daemons go that are not told.
+fn log(destination: Destination) -> Check {
+    let name = "messages of mounts";
+    match destination {
+        Destination::State(path) => Check::note(
+            name,
+            format!("no journald and no syslog here: they go to {}", path.display()),
+            "--log-file FILE names another file",
+        ),
+        Destination::Journal => Check::ok(name, "journald (journalctl -t ffrfs)"),
+        other => Check::ok(name, other.to_string()),
+    }
+}
+
 fn limit(name: &str, resource: Resource, show: fn(u64) -> String) -> Option<Check> {
     let (soft, hard) = getrlimit(resource).ok()?;
     let show = |value| if value == RLIM_INFINITY { "no limit".to_owned() } else { show(value) };
@@ -340,6 +356,14 @@ mod tests {
         ] {
             is(&enable_uring(value), state, &[]);
         }
+    }
+
+    #[test]
+    fn a_log_that_is_not_where_people_look_is_noted() {
+        is(&log(Destination::Journal), State::Ok, &["journald"]);
+        is(&log(Destination::Syslog), State::Ok, &["syslog"]);
+        let state = Destination::State("/home/u/.local/state/ffrfs/ffrfs.log".into());
+        is(&log(state), State::Note, &["/home/u/.local/state/ffrfs/ffrfs.log", "--log-file"]);
     }
 
     #[test]

@@ -2,8 +2,10 @@
 
 use super::bottleneck;
 use super::check::{Check, State, number, text};
+use crate::daemon::live::Live;
 use crate::io::mounts::{self, Mount};
 use crate::vfs::CONTROL_DIRECTORY;
+use crate::vfs::report::MountStats;
 use serde_json::Value;
 use std::fs;
 use std::io::{self, Write};
@@ -30,6 +32,8 @@ pub(super) fn checks(name: &str, mount: &Mount, pause: Duration, ask: Ask) -> Ve
     // A daemon that did not answer is not asked again.
     if checks.iter().all(|check| check.state == State::Ok) {
         checks.extend(bottleneck::checks(name, &mount.target, pause));
+        let stats = Live::at(&mount.target).and_then(|live| live.stats());
+        checks.extend(stats.ok().map(|stats| bad(name, &mount.target, &stats)));
     }
     let knob = |mount: &Mount| format!("/sys/class/bdi/{}/read_ahead_kb", mount.device);
     checks.push(read_ahead(name, text(knob(mount)).as_deref()));
@@ -104,7 +108,31 @@ fn daemon(name: &str, answer: Option<io::Result<Option<Vec<u8>>>>) -> Vec<Check>
         Some(Ok(Some(bytes))) => serde_json::from_slice::<Value>(&bytes).unwrap_or_default(),
     };
     let pid = info["pid"].as_u64();
-    vec![describe(check, &info), transport(name, &info, pid.map(queues))]
+    let mut checks = vec![describe(check, &info), transport(name, &info, pid.map(queues))];
+    checks.extend(log(name, &info));
+    checks
+}
+
+/// Samples and containers that could not be read, and where they are listed.
+fn bad(name: &str, target: &Path, stats: &MountStats) -> Check {
+    let check = format!("{name}: bad samples");
+    match (stats.bad_samples, stats.bad_containers) {
+        (0, 0) => Check::ok(check, "none was met"),
+        (samples, containers) => {
+            let list = target.join(CONTROL_DIRECTORY).join("bad");
+            let advice = format!("{} says which and why; ffrfs verify checks all", list.display());
+            Check::note(check, format!("{samples}, and containers: {containers}"), advice)
+        }
+    }
+}
+
+/// Where its messages go; a daemon of another version may not say that.
+fn log(name: &str, info: &Value) -> Option<Check> {
+    let (check, place) = (format!("{name}: log"), info["log"].as_str()?);
+    Some(match place.starts_with("nowhere") {
+        true => Check::note(check, place, "mount it with --log-file FILE"),
+        false => Check::ok(check, place),
+    })
 }
 
 fn describe(check: String, info: &Value) -> Check {
@@ -116,7 +144,7 @@ fn describe(check: String, info: &Value) -> Check {
         );
     };
     // Fields that this version does not know are shown, too, if they are numbers or strings.
-    let hidden = ["transport", "folders", "names", "bytes"];
+    let hidden = ["transport", "folders", "names", "bytes", "log"];
     let words = fields.iter().filter(|(key, value)| {
         !hidden.contains(&key.as_str()) && !value.is_array() && !value.is_object()
     });
@@ -209,6 +237,21 @@ mod tests {
         assert_eq!(transport("m", &nothing, Some(0)).found, "devfuse");
         assert_eq!(transport("m", &nothing, Some(2)).found, "uring, threads: 2");
         assert_eq!(transport("m", &nothing, None).state, State::Note);
+    }
+
+    #[test]
+    fn bad_samples_and_a_log_that_goes_nowhere_are_noted() {
+        let mut stats = MountStats::default();
+        assert_eq!(bad("m", Path::new("/mnt"), &stats).state, State::Ok);
+        stats.bad_samples = 3;
+        let check = bad("m", Path::new("/mnt"), &stats);
+        assert_eq!(check.state, State::Note);
+        assert!(check.advice.starts_with("/mnt/.ffrfs/bad "), "{}", check.advice);
+        let state =
+            |place: &str| super::log("m", &serde_json::json!({ "log": place })).map(|c| c.state);
+        assert_eq!(state("journald"), Some(State::Ok));
+        assert_eq!(state("nowhere (no home)"), Some(State::Note));
+        assert_eq!(super::log("m", &Value::Null), None);
     }
 
     #[test]

@@ -6,15 +6,11 @@ use crate::dataset::{self, Options};
 use crate::failure::{Exit, Failure};
 use crate::format::PartName;
 use crate::io::{self, ReadError};
-// Without clients of stores nothing gets as far as the cache.
-#[cfg(not(feature = "remote"))]
-use crate::io::user_cache_directory as user_directory;
-#[cfg(feature = "remote")]
-use crate::store::cache::user_directory;
 use crate::store::remote::{CacheMax, CachePlace, Diagnosis, ErrorKind, RemoteFigures, StoreError};
 use crate::store::{Cause, Part};
 use crate::tools::progress::Terminal;
 use indicatif::{HumanBytes, HumanCount};
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -22,8 +18,10 @@ use std::time::{Duration, Instant};
 const PROBES: u64 = 9;
 /// Requests at a time by which the throughput is measured.
 const CONCURRENCY: [u64; 3] = [1, 8, 32];
-/// Bytes of each of them.
+/// Bytes of each of them; of small objects fewer, as no two may ask for the same bytes: those are fetched once.
 const READ_BYTES: u64 = 1 << 20;
+/// Requests for less than this tell nothing of throughput.
+const LEAST_BYTES: u64 = 64 << 10;
 /// How long each of these measurements takes.
 const SPAN: Duration = Duration::from_millis(1500);
 /// Clocks that differ by more than this are noted.
@@ -139,17 +137,37 @@ fn clock(name: &str, ahead_seconds: Option<i64>) -> Check {
     }
 }
 
-/// Fetches `length` bytes at probe `number` of `count`, spread over a part.
-fn fetch(part: &Part, number: u64, count: u64, length: u64) -> Result<u64, ReadError> {
-    let length = length.min(part.len_bytes());
-    let last = u128::from(part.len_bytes() - length);
-    let at = (last * u128::from(number) / u128::from(count.max(1))) as u64;
-    let mut bytes = vec![0; length as usize];
+/// Fetches a range of a part, which must be in it.
+fn fetch(part: &Part, range: Range<u64>) -> Result<(), ReadError> {
+    let length = (range.end - range.start) as usize;
+    let mut bytes = vec![0; length];
     // As a program asks: exactly these bytes, and no others that a later probe would find.
-    if let Some(_pin) = part.wait(at..at + length, Cause::Demand)?.take(&mut bytes) {
-        part.read(&mut bytes, at, length as usize)?;
+    if let Some(_pin) = part.wait(range.clone(), Cause::Demand)?.take(&mut bytes) {
+        part.read(&mut bytes, range.start, length)?;
     }
-    Ok(length)
+    Ok(())
+}
+
+/// What the threads of a measurement ask for: each reads a stretch of its own.
+struct Stretches {
+    stretch_bytes: u64,
+    read_bytes: u64,
+}
+
+impl Stretches {
+    /// `None`: the object is too small.
+    fn new(length_bytes: u64, threads: u64) -> Option<Self> {
+        let stretch_bytes = length_bytes / threads;
+        let read_bytes = READ_BYTES.min(stretch_bytes & !(LEAST_BYTES - 1));
+        (read_bytes > 0).then_some(Self { stretch_bytes, read_bytes })
+    }
+
+    /// Read `number` of a thread: not in order, for what lies ahead must not be there already.
+    fn range(&self, thread: u64, number: u64) -> Range<u64> {
+        let step = number.wrapping_mul(617) % (self.stretch_bytes / self.read_bytes);
+        let start = thread * self.stretch_bytes + step * self.read_bytes;
+        start..start + self.read_bytes
+    }
 }
 
 fn latency(name: &str, part: &Part) -> Check {
@@ -157,7 +175,9 @@ fn latency(name: &str, part: &Part) -> Check {
     let mut times = Vec::new();
     for number in 0..PROBES {
         let start = Instant::now();
-        if let Err(error) = fetch(part, number, PROBES, 1) {
+        let last = u128::from(part.len_bytes() - 1);
+        let at = (last * u128::from(number) / u128::from(PROBES)) as u64;
+        if let Err(error) = fetch(part, at..at + 1) {
             return Check::problem(check, error.to_string(), "a mount would give read errors");
         }
         times.push(start.elapsed());
@@ -176,25 +196,36 @@ fn throughput(name: &str, part: &Part) -> Vec<Check> {
 }
 
 fn throughput_of(name: &str, part: &Part, requests: u64) -> Check {
-    let check = format!("{name}: {requests} requests of {} at a time", mebibytes(READ_BYTES));
-    let (start, next, bytes) = (Instant::now(), AtomicU64::new(0), AtomicU64::new(0));
+    let Some(stretches) = Stretches::new(part.len_bytes(), requests) else {
+        let found =
+            format!("not measured: the largest object has {}", HumanBytes(part.len_bytes()));
+        return Check::ok(format!("{name}: {requests} requests at a time"), found);
+    };
+    let bytes_each = mebibytes(stretches.read_bytes);
+    let check = format!("{name}: {requests} requests of {bytes_each} at a time");
+    let (start, reads, stretches) = (Instant::now(), AtomicU64::new(0), &stretches);
     let failed = std::thread::scope(|scope| {
-        let run = || {
-            while start.elapsed() < SPAN {
-                // Not in order: what lies ahead must not be there already.
-                let number = next.fetch_add(1, Ordering::Relaxed).wrapping_mul(617) % 1009;
-                bytes.fetch_add(fetch(part, number, 1009, READ_BYTES)?, Ordering::Relaxed);
+        let reads = &reads;
+        let run = move |thread| {
+            for number in 0.. {
+                if start.elapsed() >= SPAN {
+                    break;
+                }
+                fetch(part, stretches.range(thread, number))?;
+                reads.fetch_add(1, Ordering::Relaxed);
             }
             Ok(())
         };
-        let threads: Vec<_> = (0..requests).map(|_| scope.spawn(run)).collect();
+        let threads: Vec<_> =
+            (0..requests).map(|thread| scope.spawn(move || run(thread))).collect();
         let ended = threads.into_iter().map(|thread| thread.join().unwrap_or(Ok(())));
         ended.filter_map(Result::<(), ReadError>::err).next()
     });
     if let Some(error) = failed {
         return Check::problem(check, error.to_string(), "a mount would give read errors");
     }
-    let rate = bytes.into_inner() as f64 / start.elapsed().as_secs_f64();
+    let bytes = reads.into_inner() * stretches.read_bytes;
+    let rate = bytes as f64 / start.elapsed().as_secs_f64();
     Check::ok(check, format!("{}/s", HumanBytes(rate as u64)))
 }
 
@@ -207,7 +238,7 @@ fn cache(name: &str, options: &Options, bytes: u64) -> Check {
             return Check::note(check, "none", advice);
         }
         CachePlace::Directory(directory) => Some(directory.clone()),
-        CachePlace::User => user_directory(),
+        CachePlace::User => io::cache_directory(),
     };
     let Some(directory) = directory else {
         return Check::note(
@@ -303,7 +334,32 @@ mod tests {
         assert_eq!(latency("s", &part).state, State::Ok);
         let found = throughput_of("s", &part, 4);
         assert!(found.state == State::Ok && found.found.ends_with("/s"), "{found:?}");
-        assert_eq!(fetch(&part, 8, 9, 9 << 20).unwrap(), 5 << 20);
+        assert!(found.check.contains("4 requests of 1 MiB"), "{found:?}");
+        let small = throughput_of("s", &self::part(100_000), 8);
+        assert!(small.state == State::Ok && small.found.starts_with("not measured"), "{small:?}");
+    }
+
+    #[test]
+    fn no_two_requests_at_a_time_ask_for_the_same_bytes() {
+        for (length, threads, read_bytes) in [
+            (100_000, 1, 64 << 10),
+            (1 << 20, 8, 128 << 10),
+            (5 << 20, 32, 128 << 10),
+            (1 << 40, 32, 1 << 20),
+        ] {
+            let stretches = Stretches::new(length, threads).unwrap();
+            assert_eq!(stretches.read_bytes, read_bytes, "{length} bytes, {threads} threads");
+            let mut end = 0;
+            for thread in 0..threads {
+                let reads = (0..2000).map(|number| stretches.range(thread, number));
+                let reads: Vec<_> = reads.collect();
+                let first = reads.iter().map(|read| read.start).min().unwrap();
+                assert!(end <= first, "{length} bytes: thread {thread} begins at {first}");
+                end = reads.iter().map(|read| read.end).max().unwrap();
+            }
+            assert!(end <= length);
+        }
+        assert!(Stretches::new(1 << 20, 32).is_none() && Stretches::new(9, 1).is_none());
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use super::request::{MountRequest, MountSettings};
 use crate::catalog::Catalog;
+use crate::daemon::logging;
 use crate::daemon::metrics::Metrics;
 use crate::daemon::serve::Service;
 use crate::daemon::settings::Runtime;
@@ -41,8 +42,9 @@ pub(super) fn prepare(
     }
     let samples = opened.dataset.len();
     let (io, given) = (in_words(&opened.store), request.given.clone());
+    let log = logging::destination().to_string();
     let (stores, has_objects) = (opened.counters.clone(), opened.store.has_objects());
-    let options = Options { io, given, stores, ..settings.vfs(has_objects) };
+    let options = Options { io, log, given, stores, ..settings.vfs(has_objects) };
     let vfs = opened.into_vfs(catalog, options);
     let dataset::Options { indexes, format, checksums, .. } = &request.open;
     if let Some(kept) = KeptCheckpoints::new(vfs.store(), indexes, format) {

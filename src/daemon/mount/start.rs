@@ -2,12 +2,13 @@
 
 use super::prepare::prepare;
 use super::request::{Caller, MountRequest};
-use crate::daemon::logging::{self, Labels};
+use crate::daemon::logging::{self, Destination, Labels};
 use crate::daemon::serve::Service;
 use crate::failure::{Exit, Failure, say};
 use crate::io::{mounts, passed_connection, process};
 use crate::transport::Target;
 use crate::vfs::Verify;
+use std::io::IsTerminal;
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -93,6 +94,7 @@ fn be_the_daemon(
         .and_then(|()| prepare(request, target, caller.end));
     match prepared {
         Ok(service) => {
+            say_where_messages_go();
             ready.report(0);
             let served = service.serve();
             remove(made);
@@ -106,6 +108,22 @@ fn be_the_daemon(
             // The user sees the exit code of the parent, not this one.
             Ok(failure.exit as u8)
         }
+    }
+}
+
+/// Said where nobody would look for them.
+fn say_where_messages_go() {
+    match logging::destination() {
+        Destination::State(path) if std::io::stderr().is_terminal() => {
+            let path = path.display();
+            say(format_args!(
+                "ffrfs: messages go to {path}: there is no journald and no syslog here"
+            ));
+        }
+        Destination::Nowhere(why) => {
+            tracing::warn!("messages go nowhere: {why}; name a file with --log-file");
+        }
+        _ => {}
     }
 }
 

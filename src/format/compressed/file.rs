@@ -1,13 +1,16 @@
-//! An open compressed file: samples are ranges of the decoded stream.
+//! An open compressed file: samples are ranges of the decoded stream; or a container that is a compressed member of
+//! another one, whose samples may be encoded once more in there.
 
 use super::inside::Inside;
 use super::kept;
+use super::member::Looked;
 use crate::format::codec;
 use crate::format::stream::{Interval, StreamIndex};
 use crate::format::{
     Attributes, Checkpoint, Container, Content, Decoder, Error, IndexChecksum, Member, Names,
     Piece, Result, Sample, Source,
 };
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// An open compressed file.
@@ -16,6 +19,9 @@ pub(super) struct CompressedFile {
     source: Arc<dyn Source>,
     stream: Arc<StreamIndex>,
     inside: Inside,
+    /// Where in the decoded stream it begins.
+    base_bytes: u64,
+    found: Looked,
     warnings: Vec<String>,
 }
 
@@ -41,8 +47,22 @@ impl CompressedFile {
                  could not all be checked"
             ));
         }
+        // What is found in streams is checked with them.
+        let found = Looked { has_ranges: true, bad: BTreeSet::new() };
         warnings.extend_from_slice(inside.container().map_or(&[], Container::warnings));
-        Self { format, source, stream, inside, warnings }
+        Self { format, source, stream, inside, base_bytes: 0, found, warnings }
+    }
+
+    /// A container that begins at byte `base_bytes` of a decoded stream.
+    pub(super) fn member(
+        source: Arc<dyn Source>,
+        stream: Arc<StreamIndex>,
+        base_bytes: u64,
+        (container, found): (Box<dyn Container>, Looked),
+    ) -> Self {
+        let (format, warnings) = (container.format(), container.warnings().to_vec());
+        let inside = Inside::Container(container);
+        Self { format, source, stream, inside, base_bytes, found, warnings }
     }
 
     fn malformed(&self, at: u64, expected: &str, found: String) -> Error {
@@ -59,7 +79,45 @@ impl CompressedFile {
     /// The sample as a part of the decoded stream.
     fn inner(&self, index: u64) -> Result<Sample> {
         let sample = self.inside.sample(index)?;
-        sample.ok_or_else(|| self.malformed(0, "sample 0 only", index.to_string()))
+        let mut sample =
+            sample.ok_or_else(|| self.malformed(0, "sample 0 only", index.to_string()))?;
+        sample.offset_bytes = sample.offset_bytes.saturating_add(self.base_bytes);
+        if self.found.bad.contains(&index) {
+            sample = Sample {
+                header_bytes: 0,
+                damaged: true,
+                length_bytes: sample.length_bytes.max(1),
+                ..sample
+            };
+        }
+        Ok(sample)
+    }
+
+    /// A sample that is encoded, or stands behind a prefix, in the decoded stream.
+    fn decode_twice(
+        &self,
+        index: u64,
+        inner: &Sample,
+        stored: &[u8],
+        out: &mut [u8],
+    ) -> Result<(), String> {
+        let (Some((first, _)), Some(container)) = (self.intervals(inner), self.inside.container())
+        else {
+            return Err("nothing is stored of it".to_owned());
+        };
+        // It lies in the stream, which was decoded when it was opened.
+        let mut encoded = vec![0; usize::try_from(inner.length_bytes).unwrap_or(0)];
+        self.decode_range(&first, stored, &mut |interval, bytes| {
+            copy_common(bytes, interval.decoded.start, &mut encoded, inner.offset_bytes);
+        })?;
+        let decoded = match inner.content {
+            Content::Prefixed(_) => container.prefix(index).map(|prefix| {
+                let bytes = prefix.iter().chain(&encoded);
+                out.iter_mut().zip(bytes).for_each(|(to, from)| *to = *from);
+            }),
+            _ => container.decode(index, &encoded, out),
+        };
+        decoded.map_err(|error| error.to_string())
     }
 
     /// The intervals that a range of the decoded stream lies in: the first, and where the last one ends.
@@ -121,12 +179,17 @@ impl Container for CompressedFile {
     fn sample(&self, index: u64) -> Result<Sample> {
         let inner = self.inner(index)?;
         let content = Content::Encoded(inner.size_bytes());
-        if inner.damaged || inner.length_bytes == 0 && inner.content == Content::Stored {
+        let is_range = matches!(inner.content, Content::Stored | Content::Sparse(_));
+        if inner.damaged || inner.length_bytes == 0 && !matches!(inner.content, Content::Sparse(_))
+        {
             return Ok(Sample { offset_bytes: 0, ..inner });
         }
+        // A checksum is that of the bytes behind a prefix; the bytes of the file are checked.
+        let is_prefixed = matches!(inner.content, Content::Prefixed(_));
+        let checksum = inner.checksum.filter(|_| !is_prefixed);
         let Some((first, last)) = self.intervals(&inner) else {
             // A sparse file of holes alone has no stored bytes; else its data is not all there.
-            let damaged = inner.length_bytes > 0;
+            let damaged = inner.length_bytes > 0 || !is_range;
             return Ok(Sample {
                 offset_bytes: 0,
                 length_bytes: u64::from(damaged),
@@ -136,7 +199,7 @@ impl Container for CompressedFile {
             });
         };
         let length_bytes = last.stored.end.saturating_sub(first.stored.start);
-        Ok(Sample { offset_bytes: first.stored.start, length_bytes, content, ..inner })
+        Ok(Sample { offset_bytes: first.stored.start, length_bytes, checksum, content, ..inner })
     }
 
     fn check_unchanged(&self) -> std::io::Result<()> {
@@ -153,6 +216,11 @@ impl Container for CompressedFile {
 
     fn decode(&self, index: u64, stored: &[u8], out: &mut [u8]) -> Result<()> {
         let inner = self.inner(index)?;
+        if matches!(inner.content, Content::Encoded(_) | Content::Prefixed(_)) {
+            let decoded = self.decode_twice(index, &inner, stored, out);
+            return decoded
+                .map_err(|why| self.malformed(inner.offset_bytes, "a whole sample", why));
+        }
         out.fill(0);
         let Some((first, _)) = self.intervals(&inner) else { return Ok(()) };
         // Up to there all pieces were copied.
@@ -197,15 +265,40 @@ impl Container for CompressedFile {
 
     fn piece(&self, index: u64, offset_bytes: u64) -> Result<Option<Piece>> {
         let inner = self.inner(index)?;
-        self.inside.piece(index, &inner, offset_bytes)
+        let piece = self.inside.piece(index, &inner, offset_bytes)?;
+        let base_bytes = match inner.content {
+            // As the container in it says.
+            Content::Sparse(_) => self.base_bytes,
+            _ => 0,
+        };
+        Ok(piece.map(|piece| Piece {
+            offset_bytes: piece.offset_bytes.saturating_add(base_bytes),
+            ..piece
+        }))
+    }
+
+    fn prefix(&self, index: u64) -> Result<Vec<u8>> {
+        self.inside.container().map_or(Ok(Vec::new()), |container| container.prefix(index))
+    }
+
+    fn field_name(&self, index: u64) -> Result<Vec<u8>> {
+        self.inside.container().map_or(Ok(Vec::new()), |container| container.field_name(index))
+    }
+
+    fn is_locked(&self, index: u64) -> bool {
+        self.inside.container().is_some_and(|container| container.is_locked(index))
+    }
+
+    fn wants_password(&self) -> bool {
+        self.inside.container().is_some_and(Container::wants_password)
     }
 
     fn keep(&self, out: &mut dyn std::io::Write) -> std::io::Result<()> {
         kept::write(out, &self.stream, self.inside.container())
     }
 
-    fn stream(&self) -> Option<&StreamIndex> {
-        Some(&self.stream)
+    fn stream(&self) -> Option<&Arc<StreamIndex>> {
+        self.found.has_ranges.then_some(&self.stream)
     }
 
     fn attributes(&self, index: u64) -> Result<Attributes> {

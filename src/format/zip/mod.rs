@@ -343,6 +343,14 @@ impl Container for ZipFile {
         })
     }
 
+    fn codec(&self, index: u64) -> Option<codec::Codec> {
+        let head = self.row_at(index).and_then(|row| self.head(row)).ok()?;
+        match Method::of(head.method)? {
+            Method::Coded(codec) if head.lock == Lock::None => Some(codec),
+            _ => None,
+        }
+    }
+
     fn may_keep_checkpoints(&self, index: u64) -> bool {
         let head = self.row_at(index).and_then(|row| self.head(row));
         head.is_ok_and(|head| head.lock == Lock::None)

@@ -6,7 +6,6 @@
 //! `objects/users` holds a file a process, which says what it has open; `objects/trash` is being deleted.
 
 use super::key::EntryId;
-use crate::io::user_cache_directory;
 use std::fs::{self, DirBuilder, File, Permissions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
@@ -39,16 +38,6 @@ pub(super) struct Paths {
 
 /// As long as it is held, the directory is locked. The kernel unlocks it when the file is closed.
 pub(super) struct Locked(#[expect(dead_code, reason = "closing it unlocks")] File);
-
-/// Where the cache of this user is, unless an option names a directory: `/var/cache/ffrfs` for root, else
-/// `$XDG_CACHE_HOME/ffrfs` or `~/.cache/ffrfs`. `None` without a home.
-#[must_use]
-pub fn user_directory() -> Option<PathBuf> {
-    if nix::unistd::geteuid().is_root() {
-        return Some(PathBuf::from("/var/cache/ffrfs"));
-    }
-    user_cache_directory()
-}
 
 impl Directory {
     /// Makes the directory, if it does not exist, and checks that no other user can put bytes into it.

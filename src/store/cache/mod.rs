@@ -28,7 +28,6 @@ mod testing;
 mod tests;
 mod usage;
 
-pub use directory::user_directory;
 pub use entry::Entry;
 pub use fetching::{Claim, Fetching, Unchecked};
 pub use manage::{CachedObject, Checked, Contents};

@@ -13,7 +13,8 @@ use super::object::RemoteObject;
 use super::opening::Opening;
 use super::options::{CachePlace, RemoteOptions};
 use super::runtime;
-use crate::store::cache::{Cache, Entry, user_directory};
+use crate::io::cache_directory;
+use crate::store::cache::{Cache, Entry};
 use crate::store::{Cause, Part, Profile, Version};
 use bytes::Bytes;
 use std::collections::HashMap;
@@ -105,7 +106,7 @@ impl Stores {
         let directory = match &self.options.cache {
             CachePlace::None => return Err("cache=none".to_owned()),
             CachePlace::Directory(directory) => Some(directory.clone()),
-            CachePlace::User => user_directory(),
+            CachePlace::User => cache_directory(),
         };
         let opened = match directory {
             None => Err("no cache directory is known: use cache-dir=".to_owned()),

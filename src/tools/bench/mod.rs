@@ -46,7 +46,8 @@ pub(crate) struct Bench<'a> {
 impl Bench<'_> {
     /// Measures every target in every mode. When the user interrupts it, the rows hold the passes until then.
     pub(crate) fn run(&self) -> Result<Vec<Row>, Failure> {
-        let targets: Vec<Target> = self.targets.iter().map(|path| Target::new(path)).collect();
+        let targets = self.targets.iter().flat_map(|path| Target::all_of(path, self.options));
+        let targets: Vec<Target> = targets.collect();
         let mut rows = Vec::new();
         for target in &targets {
             for &mode in self.modes {

@@ -33,7 +33,7 @@ impl Mode {
 #[derive(Debug, Serialize)]
 pub(crate) struct Row {
     pub(crate) target: String,
-    /// How it is read: `mounted for this`, `as it is`.
+    /// How it is read: `mounted for this`, `mounted for this with rw`, `as it is`.
     pub(crate) access: &'static str,
     pub(crate) mode: Mode,
     pub(crate) threads: u16,

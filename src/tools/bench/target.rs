@@ -13,8 +13,22 @@ use walkdir::WalkDir;
 /// A container, a mount or a directory.
 pub(super) struct Target {
     path: PathBuf,
-    is_directory: bool,
+    access: Access,
 }
+
+/// How a target is read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Access {
+    /// A directory, as it is found.
+    Directory,
+    /// A container, mounted with the options that the user gave.
+    Mounted,
+    /// The same, writable: the kernel then forgets the attributes of a file after each read.
+    Writable,
+}
+
+/// Mount options that decide whether the kernel takes a mount for read-only.
+const WRITABLE: [&str; 3] = ["ro", "rw", "control"];
 
 /// A target, ready to be read.
 pub(super) enum Opened<'a> {
@@ -29,21 +43,35 @@ pub(super) struct Private {
 }
 
 impl Target {
-    pub(super) fn new(path: &Path) -> Self {
-        Self { path: path.to_owned(), is_directory: path.is_dir() }
+    /// A directory; or a container as a mount with these options shows it, and as one with `rw` does, unless the
+    /// options choose between the two.
+    pub(super) fn all_of(path: &Path, options: &[String]) -> Vec<Self> {
+        let names = options.iter().flat_map(|options| options.split(','));
+        let mut names = names.filter_map(|option| option.split('=').next());
+        let accesses: &[Access] = match path.is_dir() {
+            true => &[Access::Directory],
+            false if names.any(|name| WRITABLE.contains(&name)) => &[Access::Mounted],
+            false => &[Access::Mounted, Access::Writable],
+        };
+        accesses.iter().map(|&access| Self { path: path.to_owned(), access }).collect()
     }
 
     pub(super) fn name(&self) -> String {
-        self.path.display().to_string()
+        let path = self.path.display();
+        if self.access == Access::Writable { format!("{path} (rw)") } else { path.to_string() }
     }
 
     pub(super) fn access(&self) -> &'static str {
-        if self.is_directory { "as it is" } else { "mounted for this" }
+        match self.access {
+            Access::Directory => "as it is",
+            Access::Mounted => "mounted for this",
+            Access::Writable => "mounted for this with rw",
+        }
     }
 
     /// Mounts containers.
     pub(super) fn open(&self, options: &[String]) -> Result<Opened<'_>, Failure> {
-        if self.is_directory {
+        if self.access == Access::Directory {
             return Ok(Opened::Directory(&self.path));
         }
         let failed = |e| Failure::output("a temporary directory", e);
@@ -56,6 +84,9 @@ impl Target {
         command.arg("mount").arg(&self.path).arg(&point);
         for option in options {
             command.args(["-o", option]);
+        }
+        if self.access == Access::Writable {
+            command.args(["-o", "rw"]);
         }
         let status = command.stdin(Stdio::null()).stdout(Stdio::null()).status();
         let status = status.map_err(|e| Failure::new(Exit::Mount, e))?;
@@ -138,4 +169,24 @@ pub(super) fn drop_caches() -> Result<(), Failure> {
     std::fs::write("/proc/sys/vm/drop_caches", "3").map_err(|e| {
         Failure::new(Exit::Usage, e).context("--cold: caches cannot be dropped (only root may)")
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_container_is_mounted_as_it_comes_and_with_rw_unless_options_choose() {
+        let names = |path: &str, options: &[&str]| {
+            let options: Vec<String> = options.iter().map(|&option| option.to_owned()).collect();
+            let all = Target::all_of(Path::new(path), &options);
+            all.iter().map(Target::name).collect::<Vec<_>>()
+        };
+        assert_eq!(names("a.zip", &[]), ["a.zip", "a.zip (rw)"]);
+        assert_eq!(names("a.zip", &["memory=1G,verify=off"]), ["a.zip", "a.zip (rw)"]);
+        for option in ["rw", "memory=1G,ro", "control=rw"] {
+            assert_eq!(names("a.zip", &[option]), ["a.zip"], "{option}");
+        }
+        assert_eq!(names("/", &[]), ["/"]);
+    }
 }

@@ -26,6 +26,9 @@ pub(in crate::vfs) enum Item<'a> {
 /// Called for each item in order; an error ends the write.
 pub(in crate::vfs) type Take<'a> = dyn FnMut(Item) -> Result<(), Errno> + 'a;
 
+/// Called for a line whose end has not come: an error if no line that begins so names a sample.
+pub(in crate::vfs) type MayBegin<'a> = dyn Fn(&[u8]) -> Result<(), Errno> + 'a;
+
 /// A write that was refused: what was before the wrong item has been taken.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::vfs) struct Refused {
@@ -66,7 +69,14 @@ pub(in crate::vfs) struct Parser {
 impl Parser {
     /// Takes what the next bytes complete. After a refusal all is as if they had not been written: where the
     /// kernel has cut a write in two, the writer is told of the first part and tries the second one again.
-    pub(in crate::vfs) fn write(&mut self, bytes: &[u8], take: &mut Take) -> Result<(), Refused> {
+    ///
+    /// Nobody hears of an error once the file is closed, so `may_begin` is asked about a last line without newline.
+    pub(in crate::vfs) fn write(
+        &mut self,
+        bytes: &[u8],
+        take: &mut Take,
+        may_begin: &MayBegin,
+    ) -> Result<(), Refused> {
         if bytes.is_empty() {
             return Ok(());
         }
@@ -76,7 +86,7 @@ impl Parser {
         self.form = Some(form);
         self.was_refused = false;
         let outcome = match form {
-            Form::Text => self.lines(bytes, take),
+            Form::Text => self.lines(bytes, take).and_then(|()| self.check_last_line(may_begin)),
             Form::Raw => self.numbers(bytes, take),
         };
         if outcome.is_err() {
@@ -129,6 +139,14 @@ impl Parser {
         Ok(())
     }
 
+    fn check_last_line(&self, may_begin: &MayBegin) -> Result<(), Refused> {
+        if self.pending.is_empty() {
+            return Ok(());
+        }
+        may_begin(&self.pending)
+            .map_err(|errno| refused(errno, named(self.items + 1, &self.pending)))
+    }
+
     fn too_long(&self) -> Refused {
         let item = format!("line {}: longer than {MAX_LINE_BYTES} bytes", self.items);
         refused(Errno::EINVAL, item)
@@ -150,10 +168,7 @@ impl Parser {
         } else {
             take(Item::Path(line))
         };
-        taken.map_err(|errno| {
-            let shown = String::from_utf8_lossy(&line[..line.len().min(SHOWN_BYTES)]);
-            refused(errno, format!("line {}: {shown:?}", self.items))
-        })
+        taken.map_err(|errno| refused(errno, named(self.items, line)))
     }
 
     fn numbers(&mut self, bytes: &[u8], take: &mut Take) -> Result<(), Refused> {
@@ -181,6 +196,12 @@ impl Parser {
         take(Item::Number(number))
             .map_err(|errno| refused(errno, format!("number {}: {number}", self.items)))
     }
+}
+
+/// A line as a message names it.
+fn named(number: u64, line: &[u8]) -> String {
+    let shown = String::from_utf8_lossy(&line[..line.len().min(SHOWN_BYTES)]);
+    format!("line {number}: {shown:?}")
 }
 
 fn refused(errno: Errno, item: String) -> Refused {
@@ -214,7 +235,8 @@ mod tests {
         let (mut parser, mut taken) = (Parser::default(), Vec::new());
         let mut refused = Vec::new();
         for write in writes {
-            refused.extend(parser.write(write, &mut |item| take(item, &mut taken)).err());
+            let take = &mut |item: Item| take(item, &mut taken);
+            refused.extend(parser.write(write, take, &|_| Ok(())).err());
             assert!(parser.pending.len() <= MAX_LINE_BYTES);
         }
         refused.extend(parser.end(&mut |item| take(item, &mut taken)).err());
@@ -280,6 +302,24 @@ mod tests {
         assert_eq!((&*refused[0].item, refused.len()), ("line 2: \"absent\"", 2));
         // What was before the cut is no line by itself.
         assert_eq!(written(&[b"1", b"000000\n"]).0, []);
+    }
+
+    #[test]
+    fn a_last_line_that_begins_no_sample_is_refused_at_once() {
+        let (mut parser, mut taken) = (Parser::default(), Vec::new());
+        let mut write = |bytes: &[u8]| {
+            let may_begin = |line: &[u8]| match b"cat/1.jpg".starts_with(line) {
+                true => Ok(()),
+                false => Err(Errno::ENOENT),
+            };
+            parser.write(bytes, &mut |item| take(item, &mut taken), &may_begin)
+        };
+        assert_eq!(write(b"7\ncat/"), Ok(()));
+        let error = write(b"2").unwrap_err();
+        assert_eq!((error.errno, &*error.item), (Errno::ENOENT, "line 2: \"cat/2\""));
+        // It is as if that had not been written.
+        assert_eq!(write(b"1.jpg\n8\n"), Ok(()));
+        assert_eq!(taken, [Taken::Number(7), path("cat/1.jpg"), Taken::Number(8)]);
     }
 
     #[test]

@@ -13,6 +13,7 @@ use std::sync::Arc;
 /// What `info.json` says of how it was mounted.
 pub(super) struct Mounted {
     io: &'static str,
+    log: String,
     given: Vec<String>,
     stores: Option<Arc<Counters>>,
     threads: u64,
@@ -21,8 +22,8 @@ pub(super) struct Mounted {
 
 impl Mounted {
     pub(super) fn new(options: Options) -> Self {
-        let Options { io, given, stores, threads, workers, .. } = options;
-        Self { io, given, stores, threads, workers }
+        let Options { io, log, given, stores, threads, workers, .. } = options;
+        Self { io, log, given, stores, threads, workers }
     }
 }
 
@@ -39,6 +40,7 @@ impl Control {
             transport: self.tuning.transport().into(),
             request_bytes: self.tuning.request_bytes(),
             io: self.mounted.io.into(),
+            log: self.mounted.log.clone(),
             threads: self.mounted.threads,
             workers: self.mounted.workers,
             options: self.mounted.given.clone(),

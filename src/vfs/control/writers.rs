@@ -29,10 +29,11 @@ impl Control {
         bytes: &[u8],
     ) -> Result<(), Errno> {
         let mut writer = lock(writer);
-        let taken = self.take(&mut writer, |parser, take| parser.write(bytes, take));
         let length = bytes.len() as u64;
         let ends = [length, offset.saturating_add(length)];
         let cut = ends.iter().any(|end| end.is_multiple_of(CUT_BYTES));
+        let may_begin = |line: &[u8]| if cut { Ok(()) } else { self.may_begin(line) };
+        let taken = self.take(&mut writer, |parser, take| parser.write(bytes, take, &may_begin));
         writer.over = Instant::now() + if cut { CUT_LINE_TIMEOUT } else { LINE_TIMEOUT };
         if writer.parser.has_line() {
             self.has_lines.store(true, Ordering::Relaxed);
@@ -76,6 +77,33 @@ impl Control {
                     None => Err(Errno::ENOENT),
                 }
             }
+        }
+    }
+
+    /// Whether a line that begins with these bytes can name a sample.
+    fn may_begin(&self, start: &[u8]) -> Result<(), Errno> {
+        let start = start.strip_suffix(b"\r").unwrap_or(start);
+        let is_number = start.iter().all(u8::is_ascii_digit);
+        let number = str::from_utf8(start).ok().and_then(|text| text.parse().ok());
+        if number.is_some_and(|number| is_number && self.announced(Item::Number(number)).is_ok()) {
+            return Ok(());
+        }
+        let (catalog, dataset) = (self.namespace.catalog(), self.samples.dataset());
+        let cut = start.iter().rposition(|&byte| byte == b'/').map_or(0, |slash| slash + 1);
+        let (directory, first) = start.split_at(cut);
+        let found = catalog.find(dataset, directory).map_err(|e| Errno::from(&e))?;
+        let mut may = matches!(first, b"" | b".");
+        if let (Some(Node::Directory(directory)), false) = (found, may) {
+            let list = catalog.list(dataset, directory, 0, &mut |name, _| {
+                may = name.starts_with(first);
+                !may
+            });
+            list.map_err(|e| Errno::from(&e))?;
+        }
+        match found {
+            Some(Node::Directory(_)) if may => Ok(()),
+            _ if is_number => Err(Errno::EINVAL),
+            _ => Err(Errno::ENOENT),
         }
     }
 

@@ -287,3 +287,28 @@ fn the_options_of_mount_stand_in_groups() {
         assert_eq!(heading(option), group, "{option}");
     }
 }
+
+#[test]
+fn the_short_help_of_mount_has_what_most_people_need_and_the_long_one_all_options_in_groups() {
+    let short = ffrfs(&["mount", "-h"]).ok().text();
+    let long = ffrfs(&["mount", "--help"]).ok().text();
+    let options = |text: &str| -> Vec<String> {
+        let words = text.lines().filter(|line| line.trim_start().starts_with('-'));
+        words
+            .filter_map(|line| line.split_whitespace().find(|word| word.starts_with("--")))
+            .map(str::to_owned)
+            .collect()
+    };
+    assert!(short.lines().count() <= 75, "{short}");
+    for common in ["--options", "--password-file", "--allow-other", "--verify", "--memory"] {
+        assert!(options(&short).iter().any(|option| option == common), "{common}: {short}");
+    }
+    assert!(options(&short).len() < 30 && options(&long).len() > 60, "{short}{long}");
+    assert!(
+        !short.contains("--readdirplus") && short.contains("see more with '--help'"),
+        "{short}"
+    );
+    for group in ["Sharing, and the kernel:", "Memory, I/O and messages:", "Containers:"] {
+        assert!(long.contains(group), "{group}");
+    }
+}

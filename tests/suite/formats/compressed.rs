@@ -4,7 +4,8 @@ use super::write::{self, deflated, stored, text, through, zip};
 use super::{Times, compare, file_in, plant, plant_links_and_holes, run_in};
 use crate::common::{Mount, Need, for_each_transport, have, noise, run, temp_dir};
 use std::fs::{self, File};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::PathBuf;
 use std::process::Command;
 
 /// Compressors: program, options, ending.
@@ -187,25 +188,87 @@ fn a_large_file_in_a_compressed_archive_is_read_in_the_middle() {
     });
 }
 
+/// Zeros in one frame, which is too large to be decoded at once; and how many they are.
+fn one_frame(directory: &crate::common::TempDir, name: &str) -> (PathBuf, u64) {
+    let zeros = vec![0; (64 << 20) + (1 << 20)];
+    let packed = through("zstd", &["-c", "-q", "-1"], &zeros);
+    (file_in(directory, name, packed), zeros.len() as u64)
+}
+
 #[test]
-fn a_zstd_frame_too_large_to_be_decoded_at_once_is_refused_with_the_reason() {
+fn a_zstd_frame_too_large_to_be_decoded_at_once_is_refused_where_there_is_no_room_for_its_bytes() {
     if !have(Need::Program("zstd")) {
         return;
     }
     let directory = temp_dir();
-    let zeros = vec![0; (64 << 20) + (1 << 20)];
-    let large = file_in(&directory, "large.zst", through("zstd", &["-c", "-q", "-1"], &zeros));
-    let outcome = super::refused(&large, &[]);
-    assert_eq!(outcome.code, 3, "{}", outcome.stderr);
-    for says in ["large.zst", "at byte", "expected checkpoints at most 64 MiB apart", "pzstd"] {
-        assert!(outcome.stderr.contains(says), "{says:?} is not in {}", outcome.stderr);
+    let (large, size) = one_frame(&directory, "large.zst");
+    let small = format!("cache_dir={}", directory.path().join("small").display());
+    for options in [&["cache=none"][..], &[&small, "cache_max=10M"]] {
+        let outcome = super::refused(&large, options);
+        assert_eq!(outcome.code, 3, "{}", outcome.stderr);
+        for says in ["large.zst", "at byte", "expected checkpoints at most 64 MiB apart", "pzstd"] {
+            assert!(outcome.stderr.contains(says), "{says:?} is not in {}", outcome.stderr);
+        }
     }
+    // Nothing half done is left.
+    let left = fs::read_dir(directory.path().join("small/decoded")).unwrap().count();
+    assert_eq!(left, 0);
+    let zeros = vec![0; size as usize];
     let packed = in_parts("zstd", &["-c", "-q", "-1"], &zeros, 5);
     let frames = file_in(&directory, "frames.zst", packed);
     for_each_transport(|transport| {
-        let mount = Mount::new(transport, &frames, &[]);
-        assert_eq!(fs::metadata(mount.path("frames")).unwrap().len(), zeros.len() as u64);
+        let mount = Mount::new(transport, &frames, &["cache=none"]);
+        assert_eq!(fs::metadata(mount.path("frames")).unwrap().len(), size);
     });
+}
+
+#[test]
+fn what_cannot_be_read_in_the_middle_is_decoded_once_to_the_cache_directory() {
+    if !have(Need::Program("zstd")) || !have(Need::Program("xz")) {
+        return;
+    }
+    let (directory, cache) = (temp_dir(), temp_dir());
+    let data = [vec![0; 65 << 20], text(8, 100_000)].concat();
+    let original = file_in(&directory, "original", &data);
+    let tar = write::tar(&[("data", &data), ("small", b"s")]);
+    let zstd = file_in(&directory, "x.tar.zst", through("zstd", &["-c", "-q", "-1"], &tar));
+    let xz = file_in(&directory, "data.xz", through("xz", &["-c", "-0", "-T1"], &data));
+    let option = format!("cache_dir={}", cache.path().display());
+    let decoded = cache.path().join("decoded");
+    let files = || {
+        let entries = fs::read_dir(&decoded).into_iter().flatten().flatten();
+        let mut found: Vec<_> =
+            entries.map(|entry| (entry.file_name(), entry.metadata().unwrap().ino())).collect();
+        found.sort();
+        found
+    };
+    let says = "cannot be read in the middle: it is decoded to";
+    for_each_transport(|transport| {
+        for source in [&zstd, &xz] {
+            let known = files().len();
+            let mount = Mount::new(transport, source, &[&option]);
+            run(Command::new("cmp").arg(mount.path("data")).arg(&original)).ok();
+            // The first mount has decoded it, and says so; those that follow find it.
+            assert_eq!(mount.log().contains(says), files().len() > known, "{}", mount.log());
+            let again = Mount::new(transport, source, &[&option]);
+            assert!(!again.log().contains(says), "{}", again.log());
+            assert_eq!(again.list(""), mount.list(""));
+        }
+        assert_eq!(files().len(), 2);
+    });
+    let before = files();
+    let listed = run(Command::new(crate::common::FFRFS)
+        .arg("ls")
+        .arg(&zstd)
+        .args(["--cache-dir", cache.path().to_str().unwrap()]));
+    assert_eq!((listed.code, listed.text()), (0, "data\nsmall\n".to_owned()), "{listed:?}");
+    assert_eq!(files(), before, "it is used, and not written again");
+    // Another version is another file.
+    fs::write(&zstd, through("zstd", &["-c", "-q", "-1"], &write::tar(&[("new", &data)]))).unwrap();
+    for_each_transport(|transport| {
+        assert_eq!(Mount::new(transport, &zstd, &[&option]).list(""), ["new"]);
+    });
+    assert_eq!(files().len(), before.len() + 1);
 }
 
 #[test]

@@ -3,10 +3,12 @@
 use super::write::{deflated, stored, tar, zip};
 use super::{file_in, tree};
 use crate::common::{
-    Mount, Need, container_in, flip_byte, for_each_transport, have, noise, samples, temp_dir,
+    FFRFS, Mount, Need, container_in, flip_byte, for_each_transport, have, noise, run, samples,
+    temp_dir,
 };
 use std::collections::BTreeMap;
 use std::fs;
+use std::process::Command;
 
 type Tree = BTreeMap<String, Vec<u8>>;
 
@@ -26,7 +28,6 @@ fn zip_and_tar_in_zip_are_directories_of_their_names() {
         stored("plain", "plain"),
         stored("sub/inner.zip", &inner_zip),
         stored("inner.tar", &inner_tar),
-        // Not served in place: it stays a file.
         deflated("packed.zip", &packed),
     ];
     let outer = file_in(&directory, "outer.zip", zip(&members));
@@ -36,7 +37,7 @@ fn zip_and_tar_in_zip_are_directories_of_their_names() {
         ("sub/inner.zip/a/text", &text),
         ("inner.tar/b/y", &large),
         ("inner.tar/z", b"zed"),
-        ("packed.zip", &packed),
+        ("packed.zip/in", b"packed"),
     ]);
     let closed = expected(&[
         ("plain", b"plain"),
@@ -99,6 +100,132 @@ fn compressed_containers_within_are_read_in_the_middle() {
             assert!(mount.read(name).unwrap() == large, "{name}");
         }
         assert_eq!(mount.read("z.zip/in.tar.gz/small").unwrap(), b"s");
+    });
+}
+
+#[test]
+fn containers_that_are_compressed_members_are_directories() {
+    let directory = temp_dir();
+    let large = super::write::text(5, 6 << 20);
+    let small = super::write::text(6, 40_000);
+    let image = noise(7, 300_000);
+    let inner_tar = tar(&[("d/large", &large), ("image", &image), ("empty", b"")]);
+    let of_ranges = zip(&[stored("image", &image), stored("large", &large), stored("empty", "")]);
+    let encoded_twice = zip(&[deflated("large", &large), deflated("small", &small)]);
+    let samples = samples(7, 3000);
+    let ffr = fs::read(container_in(&directory, &samples)).unwrap();
+    let members = [
+        deflated("in.tar", &inner_tar),
+        deflated("ranges.zip", &of_ranges),
+        deflated("twice.zip", &encoded_twice),
+        deflated("in.ffr", &ffr),
+    ];
+    let outer = file_in(&directory, "outer.zip", zip(&members));
+    let mut expected = expected(&[
+        ("in.tar/d/large", &large),
+        ("in.tar/image", &image),
+        ("in.tar/empty", b""),
+        ("ranges.zip/image", &image),
+        ("ranges.zip/large", &large),
+        ("ranges.zip/empty", b""),
+        ("twice.zip/large", &large),
+        ("twice.zip/small", &small),
+    ]);
+    for (number, sample) in samples.iter().enumerate() {
+        expected.insert(format!("in.ffr/{number:06}"), sample.clone());
+    }
+    for_each_transport(|transport| {
+        let mount = Mount::new(transport, &outer, &["nested=1"]);
+        assert!(tree(mount.point()) == expected, "{:?}", tree(mount.point()).keys());
+        assert!(mount.bad().is_empty());
+    });
+    for_each_transport(|transport| {
+        // Nothing was read yet.
+        let mount = Mount::new(transport, &outer, &["nested=1"]);
+        read_in_the_middle(
+            &mount,
+            &["in.tar/d/large", "ranges.zip/large", "twice.zip/large"],
+            &large,
+        );
+    });
+    let verified = run(Command::new(FFRFS).args(["verify", "--nested=1"]).arg(&outer));
+    assert_eq!(verified.code, 0, "{verified:?}");
+    let out = directory.path().join("out");
+    run(Command::new(FFRFS).args(["extract", "--nested=1"]).arg(&outer).arg(&out)).ok();
+    assert!(fs::read(out.join("twice.zip/large")).unwrap() == large);
+    assert!(fs::read(out.join("in.tar/image")).unwrap() == image);
+}
+
+/// Reads pieces of files that hold the same.
+#[track_caller]
+fn read_in_the_middle(mount: &Mount, names: &[&str], expected: &[u8]) {
+    use std::os::unix::fs::FileExt;
+    for name in names {
+        let file = fs::File::open(mount.path(name)).unwrap();
+        for offset in [5_000_001, 4_194_300, 5] {
+            let mut bytes = [0; 1000];
+            file.read_exact_at(&mut bytes, offset).unwrap();
+            assert!(bytes[..] == expected[offset as usize..][..1000], "{name} at {offset}");
+        }
+    }
+}
+
+#[test]
+fn containers_in_a_compressed_archive_are_directories() {
+    if !have(Need::Program("gzip")) {
+        return;
+    }
+    let directory = temp_dir();
+    let large = super::write::text(8, 6 << 20);
+    let inner_zip = zip(&[deflated("large", &large), stored("x", "x")]);
+    let innermost = tar(&[("leaf", &large)]);
+    let middle = tar(&[("innermost.tar", &innermost[..]), ("m", b"m")]);
+    let archive =
+        tar(&[("before", &noise(1, 5 << 20)), ("in.zip", &inner_zip), ("middle.tar", &middle)]);
+    let packed = super::write::through("gzip", &["-c", "-1"], &archive);
+    let outer = file_in(&directory, "outer.tar.gz", packed);
+    for_each_transport(|transport| {
+        let mount = Mount::new(transport, &outer, &["nested=2"]);
+        assert!(mount.read("before").unwrap() == noise(1, 5 << 20));
+        assert_eq!(mount.read("in.zip/x").unwrap(), b"x");
+        assert_eq!(mount.read("middle.tar/m").unwrap(), b"m");
+        for name in ["in.zip/large", "middle.tar/innermost.tar/leaf"] {
+            assert!(mount.read(name).unwrap() == large, "{name}");
+        }
+        read_in_the_middle(&mount, &["middle.tar/innermost.tar/leaf"], &large);
+    });
+}
+
+#[test]
+fn in_a_compressed_member_a_bad_sample_is_one_bad_file_and_a_damaged_stream_stays_a_file() {
+    let directory = temp_dir();
+    let mut inner = zip(&[stored("bad", noise(1, 3000)), stored("good", noise(2, 3000))]);
+    let at = inner.windows(3000).position(|window| window == noise(1, 3000)).unwrap();
+    inner[at + 1500] ^= 1;
+    let mut twice = zip(&[deflated("bad", super::write::text(3, 9000)), stored("good", "good")]);
+    twice[100] ^= 0x40;
+    let text = super::write::text(4, 50_000);
+    let whole = zip(&[stored("x", &text)]);
+    let (outer, places) = super::write::zip_with_places(&[
+        deflated("in.zip", &inner),
+        deflated("twice.zip", &twice),
+        deflated("torn.zip", &whole),
+    ]);
+    let path = file_in(&directory, "outer.zip", outer);
+    flip_byte(&path, places[2] + 60);
+    for_each_transport(|transport| {
+        let mount = Mount::new(transport, &path, &["nested=1"]);
+        crate::common::assert_errno(mount.read("in.zip/bad"), libc::EIO);
+        assert!(mount.read("in.zip/good").unwrap() == noise(2, 3000));
+        crate::common::assert_errno(mount.read("twice.zip/bad"), libc::EIO);
+        assert_eq!(mount.read("twice.zip/good").unwrap(), b"good");
+        let bad: Vec<_> = mount.bad().into_iter().map(|line| line[0].clone()).collect();
+        assert_eq!(bad, ["in.zip/bad", "twice.zip/bad"]);
+        // What is in it is not served, and its own bytes do not match.
+        assert!(fs::metadata(mount.path("torn.zip")).unwrap().is_file());
+        crate::common::assert_errno(mount.read("torn.zip"), libc::EIO);
+        let says = |line: &str| line.contains("torn.zip") && line.contains("shown as a file");
+        assert!(mount.log().lines().any(says), "{}", mount.log());
     });
 }
 

@@ -1,0 +1,342 @@
+//! Compressed streams that cannot be read in the middle (one large frame or block): decoded to files, which are the
+//! parts of the dataset then. To the directory that `--spool` names, or else once to the user's cache directory, where
+//! the next mount finds them.
+//!
+//! ```text
+//! CACHE/decoded/NAME-PATH-KEY   the decoded bytes; PATH and KEY are hashes of the container's path and version
+//! CACHE/decoded/.decoding-…     what is being decoded
+//! ```
+//! Who uses a file has it locked; the others are removed when there is no room, the one that was used longest ago
+//! first. Imports `index_head.rs` of this directory.
+
+use super::index_head::KEY_BYTES;
+use crate::failure::{Failure, Reason};
+use crate::format::{self, Container, Format, OpenOptions, PartName, Source};
+use crate::io::{self as system, File};
+use crate::store::remote::{CacheMax, CachePlace, RemoteOptions};
+use indicatif::HumanBytes;
+use sha2::{Digest, Sha256};
+use std::fs::{self, DirBuilder};
+use std::io::{self, BufWriter, ErrorKind, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+/// This share of the file system stays free.
+const FREE_SHARE: u64 = 20;
+/// After so many bytes it is asked again whether there is room.
+const ASK_BYTES: u64 = 64 << 20;
+/// Others may write to a directory with one of these bits.
+const SHARED: u32 = 0o022;
+
+/// A container in a file that it was decoded to, and that file.
+pub(super) type Unpacked = (Box<dyn Container>, File);
+
+/// Why a stream was not decoded to a file.
+pub(super) enum NotDecoded {
+    /// The file cannot be written.
+    Output(io::Error),
+    /// The stream cannot be read.
+    Source(format::Error),
+}
+
+/// Decodes all of a compressed file to a file without a name, and opens that.
+pub(super) fn unpack_in(
+    directory: &Path,
+    format: &dyn Format,
+    source: &dyn Source,
+    options: &OpenOptions,
+) -> Result<Unpacked, Failure> {
+    let failed = |e| Failure::output(format_args!("--spool {}", directory.display()), e);
+    let file = tempfile::tempfile_in(directory).map_err(failed)?;
+    let file = decode_to(file, format, source, &mut |_| Ok(())).map_err(|why| match why {
+        NotDecoded::Output(error) => failed(error),
+        NotDecoded::Source(error) => error.into(),
+    })?;
+    open(file, format, source, options)
+}
+
+fn decode_to(
+    file: fs::File,
+    format: &dyn Format,
+    source: &dyn Source,
+    may_grow: &mut dyn FnMut(u64) -> io::Result<()>,
+) -> Result<fs::File, NotDecoded> {
+    let out = BufWriter::with_capacity(1 << 20, file);
+    let mut out = Recording { out, written_bytes: 0, may_grow, error: None };
+    let decoded = format.unpack(source, &mut out);
+    if let Some(error) = out.error {
+        return Err(NotDecoded::Output(error));
+    }
+    decoded.map_err(NotDecoded::Source)?;
+    let file = out.out.into_inner().map_err(io::IntoInnerError::into_error);
+    file.map_err(NotDecoded::Output)
+}
+
+/// Opens a file that a stream was decoded to.
+fn open(
+    file: fs::File,
+    format: &dyn Format,
+    source: &dyn Source,
+    options: &OpenOptions,
+) -> Result<Unpacked, Failure> {
+    let opened = || -> io::Result<File> { File::of(file.try_clone()?, source.name().clone()) };
+    let failed = |e| Failure::unreadable(source.name(), e);
+    let decoded: Arc<dyn Source> = Arc::new(opened().map_err(failed)?);
+    let name = format.unpacked_name(source)?;
+    let container = format::compressed::open_decoded(decoded, name, options)?;
+    Ok((container, opened().map_err(failed)?))
+}
+
+/// Asks whether there is room for what is written, and remembers why nothing more could be.
+struct Recording<'a, W: Write> {
+    out: W,
+    written_bytes: u64,
+    may_grow: &'a mut dyn FnMut(u64) -> io::Result<()>,
+    error: Option<io::Error>,
+}
+
+impl<W: Write> Write for Recording<'_, W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.written_bytes += bytes.len() as u64;
+        let written = (self.may_grow)(self.written_bytes).and_then(|()| self.out.write_all(bytes));
+        match written {
+            Ok(()) => Ok(bytes.len()),
+            Err(error) => {
+                let kind = error.kind();
+                self.error = Some(error);
+                Err(kind.into())
+            }
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+}
+
+/// The decoded streams in a cache directory.
+pub(super) struct DecodedCache {
+    directory: PathBuf,
+    most: Option<CacheMax>,
+}
+
+impl DecodedCache {
+    /// `None`: nothing is to be cached on disk, or there is no home for it.
+    pub(super) fn new(options: &RemoteOptions) -> Option<Self> {
+        let cache = match &options.cache {
+            CachePlace::None => return None,
+            CachePlace::Directory(directory) => directory.clone(),
+            CachePlace::User => system::cache_directory()?,
+        };
+        Some(Self { directory: cache.join("decoded"), most: options.cache_max })
+    }
+
+    fn path(&self, container: &PartName, key: &[u8; KEY_BYTES]) -> PathBuf {
+        let path = container.as_path().and_then(|path| path.canonicalize().ok());
+        let whole = path.map_or_else(|| container.clone(), PartName::from);
+        let mut name = whole.file_name().as_os_str().to_owned();
+        let digest = Sha256::digest(key);
+        let version: String = digest[..8].iter().map(|byte| format!("{byte:02x}")).collect();
+        name.push(format!("-{:08x}-{version}", crc32fast::hash(whole.as_bytes())));
+        self.directory.join(name)
+    }
+
+    /// Opens what a container was decoded to before, if it is of this version.
+    pub(super) fn find(
+        &self,
+        format: &dyn Format,
+        source: &dyn Source,
+        key: &[u8; KEY_BYTES],
+        options: &OpenOptions,
+    ) -> Option<Unpacked> {
+        if !self.is_private() {
+            return None;
+        }
+        let path = self.path(source.name(), key);
+        let file = fs::File::open(&path).ok()?;
+        file.lock_shared().ok()?;
+        // The one that was used longest ago is removed first.
+        let _ = file.set_modified(SystemTime::now());
+        let found = open(file, format, source, options);
+        found.inspect_err(|error| tracing::info!("{}: {error}: decoded again", path.display())).ok()
+    }
+
+    /// Decodes a container. It is kept for the next mount, if `keeps`. `Ok(None)`: there is no room, which is logged.
+    pub(super) fn decode(
+        &self,
+        format: &dyn Format,
+        source: &dyn Source,
+        (key, keeps): (&[u8; KEY_BYTES], bool),
+        options: &OpenOptions,
+    ) -> Result<Option<Unpacked>, Failure> {
+        let directory = self.directory.display();
+        let refused = |why: Reason| {
+            tracing::warn!("{}: not decoded to {directory}: {why}", source.name());
+            Ok(None)
+        };
+        if let Err(error) = self.prepare(source.len()) {
+            return refused(error.into());
+        }
+        tracing::warn!(
+            "{}: {} in one piece cannot be read in the middle: it is decoded to {directory}, once; in frames or blocks \
+             (zstd: pzstd, xz: -T0) it needs no copy",
+            source.name(),
+            format.name()
+        );
+        match self.decoded(format, source, keeps.then(|| self.path(source.name(), key))) {
+            Ok(file) => open(file, format, source, options).map(Some),
+            Err(NotDecoded::Output(error)) => refused(error.into()),
+            Err(NotDecoded::Source(error)) => Err(error.into()),
+        }
+    }
+
+    /// Decodes a container to a file of this name, or to one without.
+    fn decoded(
+        &self,
+        format: &dyn Format,
+        source: &dyn Source,
+        path: Option<PathBuf>,
+    ) -> Result<fs::File, NotDecoded> {
+        let mut asked_at = 0;
+        let mut may_grow = |bytes: u64| {
+            if bytes < asked_at {
+                return Ok(());
+            }
+            asked_at = bytes + ASK_BYTES;
+            self.make_room(ASK_BYTES)
+        };
+        let file = tempfile::Builder::new().prefix(".decoding-").tempfile_in(&self.directory);
+        let file = file.map_err(NotDecoded::Output)?;
+        let handle = file.as_file().try_clone().map_err(NotDecoded::Output)?;
+        handle.lock().map_err(NotDecoded::Output)?;
+        let decoded = decode_to(handle, format, source, &mut may_grow)?;
+        let Some(path) = path else { return Ok(decoded) };
+        let keep = || -> io::Result<()> {
+            // Whoever finds it after a crash of the machine finds all of it.
+            decoded.sync_all()?;
+            file.persist(&path)?;
+            decoded.unlock()?;
+            decoded.lock_shared()
+        };
+        keep().map_err(NotDecoded::Output)?;
+        Ok(decoded)
+    }
+
+    /// Makes the directory, and room in it for what cannot be smaller than `stored_bytes`.
+    fn prepare(&self, stored_bytes: u64) -> io::Result<()> {
+        DirBuilder::new().recursive(true).mode(0o700).create(&self.directory)?;
+        if !self.is_private() {
+            return Err(io::Error::new(ErrorKind::PermissionDenied, "other users can write there"));
+        }
+        self.make_room(stored_bytes)
+    }
+
+    fn is_private(&self) -> bool {
+        let user = nix::unistd::geteuid().as_raw();
+        fs::metadata(&self.directory)
+            .is_ok_and(|found| found.uid() == user && found.mode() & SHARED == 0)
+    }
+
+    /// Removes files that nobody uses until there is room for so many bytes.
+    fn make_room(&self, bytes: u64) -> io::Result<()> {
+        let mut unused: Option<Vec<PathBuf>> = None;
+        loop {
+            let room = self.room()?;
+            if room >= bytes {
+                return Ok(());
+            }
+            let files = unused.get_or_insert_with(|| self.by_age());
+            match files.pop() {
+                Some(path) => remove_unused(&path),
+                None => {
+                    let why = format!("there is room for {}", HumanBytes(room));
+                    return Err(io::Error::new(ErrorKind::StorageFull, why));
+                }
+            }
+        }
+    }
+
+    fn room(&self) -> io::Result<u64> {
+        let space = system::space(&self.directory)?;
+        let free = space.available_bytes.saturating_sub(space.total_bytes / FREE_SHARE);
+        let most = match self.most {
+            None => return Ok(free),
+            Some(CacheMax::Bytes(most)) => most,
+            Some(CacheMax::Percent(percent)) => space.total_bytes / 100 * u64::from(percent),
+        };
+        let sizes = self.files().into_iter().map(|(_, metadata)| metadata.blocks() * 512);
+        Ok(free.min(most.saturating_sub(sizes.sum())))
+    }
+
+    fn files(&self) -> Vec<(PathBuf, fs::Metadata)> {
+        let entries = fs::read_dir(&self.directory).into_iter().flatten().flatten();
+        let files = entries.filter_map(|entry| Some((entry.path(), entry.metadata().ok()?)));
+        files.filter(|(_, metadata)| metadata.is_file()).collect()
+    }
+
+    /// All files, the one that was used longest ago last.
+    fn by_age(&self) -> Vec<PathBuf> {
+        let mut files = self.files();
+        files.sort_by_key(|(_, metadata)| std::cmp::Reverse(metadata.modified().ok()));
+        files.into_iter().map(|(path, _)| path).collect()
+    }
+}
+
+/// Removes a file, unless a mount uses it or it is being written.
+fn remove_unused(path: &Path) {
+    if let Ok(file) = fs::File::open(path)
+        && file.try_lock().is_ok()
+        && fs::remove_file(path).is_ok()
+    {
+        tracing::info!("{}: removed to make room", path.display());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cache(directory: &Path, most_bytes: u64) -> DecodedCache {
+        let most = Some(CacheMax::Bytes(most_bytes));
+        let cache = DecodedCache { directory: directory.join("decoded"), most };
+        cache.prepare(0).unwrap();
+        cache
+    }
+
+    fn write(cache: &DecodedCache, name: &str, age: u64) -> PathBuf {
+        let path = cache.directory.join(name);
+        fs::write(&path, vec![1; 100_000]).unwrap();
+        let file = fs::File::options().write(true).open(&path).unwrap();
+        file.set_modified(SystemTime::now() - std::time::Duration::from_secs(age)).unwrap();
+        path
+    }
+
+    #[test]
+    fn room_is_made_by_removing_what_nobody_uses_the_oldest_first() {
+        let directory = tempfile::tempdir().unwrap();
+        let cache = cache(directory.path(), 500_000);
+        let [old, used, new] =
+            [("old", 90), ("used", 60), ("new", 30)].map(|(name, age)| write(&cache, name, age));
+        let user = fs::File::open(&used).unwrap();
+        user.lock_shared().unwrap();
+        cache.make_room(250_000).unwrap();
+        assert_eq!([&old, &used, &new].map(|path| path.exists()), [false, true, true]);
+        let full = cache.make_room(450_000).unwrap_err();
+        assert_eq!(full.kind(), ErrorKind::StorageFull);
+        assert_eq!([&used, &new].map(|path| path.exists()), [true, false]);
+        drop(user);
+        cache.make_room(450_000).unwrap();
+        assert!(!used.exists());
+    }
+
+    #[test]
+    fn a_directory_that_others_can_write_to_is_not_believed() {
+        use std::os::unix::fs::PermissionsExt;
+        let directory = tempfile::tempdir().unwrap();
+        let cache = cache(directory.path(), 1 << 30);
+        fs::set_permissions(&cache.directory, fs::Permissions::from_mode(0o770)).unwrap();
+        assert_eq!(cache.prepare(0).unwrap_err().kind(), ErrorKind::PermissionDenied);
+    }
+}
