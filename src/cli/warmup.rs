@@ -59,7 +59,12 @@ fn report(root: &Path, announced: usize, before: &Figures, end: &Figures) -> Exi
     let waiting = end.prefetch.waiting;
     let done = (announced as u64).saturating_sub(waiting);
     say(format_args!("{done} samples warmed up, {bytes} read"));
-    if waiting > 0 {
+    if waiting > 0 && end.prefetch.cache_is_full {
+        say(format_args!(
+            "the other {waiting} samples find no room in this node's cache; `ffrfs cache ls` shows what fills it, and \
+             `cache-max=` of the mount gives it more"
+        ));
+    } else if waiting > 0 {
         say(format_args!(
             "the other {waiting} samples do not fit into memory now (a quarter of it holds samples that \
              nobody has read yet): they are fetched as samples are read"

@@ -9,13 +9,30 @@ pub const MAX_ANNOUNCEMENT_BYTES: usize = 16_376;
 
 /// `_IOC(_IOC_WRITE, 0xf1, 1, size)` without the size.
 const ANNOUNCE: u32 = 1 << 30 | 0xf1 << 8 | 1;
+/// `_IOC(_IOC_WRITE, 0xf1, 2, size)` without the size.
+const WARM_UP: u32 = 1 << 30 | 0xf1 << 8 | 2;
 const SIZE_SHIFT: u32 = 16;
 const SIZE_BITS: u32 = 0x3fff;
 
-/// Whether a request with this number brings an announcement, of whatever size.
-#[must_use]
-pub fn is_announcement(request: u32) -> bool {
-    request & !(SIZE_BITS << SIZE_SHIFT) == ANNOUNCE
+/// What an ioctl of a control file asks for, with whatever number of bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ControlRequest {
+    /// To take the bytes as if they were written to the file: see [`announce`].
+    Write,
+    /// To fetch samples: see [`warm_up`].
+    WarmUp,
+}
+
+impl ControlRequest {
+    /// The request with this number, if it is one.
+    #[must_use]
+    pub fn of(number: u32) -> Option<Self> {
+        match number & !(SIZE_BITS << SIZE_SHIFT) {
+            ANNOUNCE => Some(Self::Write),
+            WARM_UP => Some(Self::WarmUp),
+            _ => None,
+        }
+    }
 }
 
 /// Gives `bytes` to a control file (`prefetch`, `settings`), open for reading, as if they were written to it.
@@ -26,8 +43,25 @@ pub fn is_announcement(request: u32) -> bool {
 /// # Panics
 /// There are more than [`MAX_ANNOUNCEMENT_BYTES`].
 pub fn announce(prefetch: &File, bytes: &[u8]) -> io::Result<()> {
+    send(prefetch, ANNOUNCE, bytes)
+}
+
+/// Has a mount fetch samples, by numbers of 8 bytes (little-endian), that will be read some time in some order: into the
+/// node's cache, where they come from a store and are kept, else as [`announce`] does.
+///
+/// # Errors
+/// EINVAL: there is no such sample. ENOSPC: too many are waiting; try it again later. ENOTTY: it is another file, or the
+/// daemon of the mount is older than this request.
+///
+/// # Panics
+/// There are more than [`MAX_ANNOUNCEMENT_BYTES`].
+pub fn warm_up(prefetch: &File, samples: &[u8]) -> io::Result<()> {
+    send(prefetch, WARM_UP, samples)
+}
+
+fn send(prefetch: &File, request: u32, bytes: &[u8]) -> io::Result<()> {
     assert!(bytes.len() <= MAX_ANNOUNCEMENT_BYTES, "too much for one call");
-    let request = ANNOUNCE | (bytes.len() as u32) << SIZE_SHIFT;
+    let request = request | (bytes.len() as u32) << SIZE_SHIFT;
     // SAFETY: the request says that the kernel reads as many bytes as `bytes` has, and writes none; they
     // are borrowed for the time of the call.
     let result = unsafe { libc::ioctl(prefetch.as_raw_fd(), request.into(), bytes.as_ptr()) };
@@ -40,8 +74,14 @@ mod tests {
 
     #[test]
     fn an_announcement_is_known_whatever_its_size() {
-        assert!(is_announcement(ANNOUNCE) && is_announcement(ANNOUNCE | 16 << SIZE_SHIFT));
+        for size in [0, 16 << SIZE_SHIFT] {
+            assert_eq!(ControlRequest::of(ANNOUNCE | size), Some(ControlRequest::Write));
+            assert_eq!(ControlRequest::of(WARM_UP | size), Some(ControlRequest::WarmUp));
+        }
         // TCGETS, and the same in the other direction.
-        assert!(!is_announcement(0x5401) && !is_announcement(2 << 30 | 0xf101));
+        assert_eq!(
+            (ControlRequest::of(0x5401), ControlRequest::of(2 << 30 | 0xf101)),
+            (None, None)
+        );
     }
 }

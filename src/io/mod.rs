@@ -24,7 +24,7 @@ mod space;
 mod user_directory;
 mod write;
 
-pub use announce::{MAX_ANNOUNCEMENT_BYTES, announce, is_announcement};
+pub use announce::{ControlRequest, MAX_ANNOUNCEMENT_BYTES, announce, warm_up};
 pub use buffer::{Buffer, BufferPool};
 pub use direct::{Access, Io};
 pub use file::{Change, File, FileVersion, Held, ReadError};

@@ -18,6 +18,9 @@ pub enum Cause {
     Prefetch,
     /// A container is being opened.
     Open,
+    /// They are to be in the part's file, and nobody takes them now. The arrival comes when the file has them; if it
+    /// cannot take them, that is an error of the kind `StorageFull`.
+    Fill,
 }
 
 impl Cause {
@@ -28,7 +31,14 @@ impl Cause {
             Self::Demand => "demand",
             Self::Prefetch => "prefetch",
             Self::Open => "open",
+            Self::Fill => "fill",
         }
+    }
+
+    /// Whether somebody waits for the bytes, so that they come before those that are fetched ahead.
+    #[must_use]
+    pub fn is_urgent(self) -> bool {
+        matches!(self, Self::Demand | Self::Open)
     }
 }
 
@@ -200,6 +210,8 @@ pub(super) fn begin(
     let (of, then): (_, Then) = (range.clone(), Box::new(then));
     let awaited = Awaited { remote: Arc::clone(remote), range: of, then: Mutex::new(Some(then)) };
     let awaited = Arc::new(awaited);
+    // Nobody waits for what only fills a cache: the store's own limits are enough for a slow link.
+    let patience = if cause == Cause::Fill { patience * 20 } else { patience };
     DEADLINES.add(patience, &awaited);
     remote.begin(range, cause, Arrival(awaited));
 }

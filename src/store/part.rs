@@ -153,6 +153,12 @@ impl Part {
         }
     }
 
+    /// Whether it is an object whose bytes are kept in a cache of this node.
+    #[must_use]
+    pub fn has_cache(&self) -> bool {
+        matches!(&self.bytes, Bytes::Remote(remote) if remote.file().is_some())
+    }
+
     /// What brings its bytes to this machine, if it is an object.
     pub(super) fn remote_of(&self) -> Option<&Arc<dyn Remote>> {
         match &self.bytes {

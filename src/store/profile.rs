@@ -16,6 +16,8 @@ pub struct Profile {
     pub merge_gap_bytes: u64,
     /// Merged reads are not longer than this.
     pub max_merged_bytes: u64,
+    /// A cache is filled with ranges that cross no multiple of this.
+    pub fill_bytes: u64,
     /// Reads ahead of the reader, at a time: at first.
     pub first_depth: usize,
     /// Reads ahead of the reader, at a time: at most.
@@ -34,6 +36,7 @@ impl Profile {
         max_small_bytes: 32 << 10,
         merge_gap_bytes: 16 << 10,
         max_merged_bytes: 1 << 20,
+        fill_bytes: 8 << 20,
         first_depth: 8,
         max_depth: 64,
         polite_depth: 2,
@@ -52,6 +55,7 @@ impl Profile {
         max_small_bytes: 0,
         merge_gap_bytes: 64 << 10,
         max_merged_bytes: 8 << 20,
+        fill_bytes: 8 << 20,
         first_depth: 32,
         max_depth: 256,
         polite_depth: 16,

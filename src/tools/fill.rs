@@ -9,14 +9,11 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
-use std::time::{Duration, Instant};
 
 /// What is fetched with one request: the parts in which most tools upload objects.
 const CHUNK_BYTES: u64 = 8 << 20;
-/// Chunks that are fetched at a time; each is in memory until it has come.
+/// Chunks that are fetched at a time.
 const TOGETHER: usize = 16;
-/// How long the last blocks may take to get from memory into the cache.
-const PATIENCE: Duration = Duration::from_secs(2);
 
 /// What was fetched.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -37,40 +34,45 @@ pub(crate) fn fill(
     came: &(dyn Fn(u64) + Sync),
 ) -> Result<Filled, Failure> {
     let chunks: Vec<_> = parts.iter().flat_map(chunks_of).collect();
-    let (next, cached) = (AtomicUsize::new(0), AtomicU64::new(0));
+    let (next, cached, refused) = (AtomicUsize::new(0), AtomicU64::new(0), AtomicU64::new(0));
     let failure = Mutex::new(None);
     let failed = || failure.lock().unwrap_or_else(PoisonError::into_inner);
     let work = || {
         while failed().is_none()
             && let Some((part, range)) = chunks.get(next.fetch_add(1, Relaxed))
         {
-            let fetched = part.wait(range.clone(), Cause::Prefetch).map(drop);
-            let fetched = fetched.map_err(|error| match error {
-                ReadError::Io(error) => Failure::unreadable(part.name(), error),
-                error => Failure::unreadable(part.name(), io::Error::other(error)),
-            });
-            if let Err(why) = fetched.and_then(|()| interrupt.check()) {
+            let bytes = range.end - range.start;
+            let count = match part.wait(range.clone(), Cause::Fill) {
+                Ok(_) => &cached,
+                Err(ReadError::Io(error)) if error.kind() == io::ErrorKind::StorageFull => &refused,
+                Err(error) => {
+                    failed().get_or_insert(unreadable(part, error));
+                    return;
+                }
+            };
+            count.fetch_add(bytes, Relaxed);
+            if let Err(why) = interrupt.check() {
                 failed().get_or_insert(why);
                 return;
             }
-            came(range.end - range.start);
+            came(bytes);
         }
     };
     thread::scope(|scope| (0..TOGETHER.min(chunks.len())).for_each(|_| drop(scope.spawn(work))));
-    if let Some(why) = failed().take() {
-        return Err(why);
-    }
-    let deadline = Instant::now() + PATIENCE;
-    for (part, range) in &chunks {
-        while !is_cached(part, range) && Instant::now() < deadline && has_file(part) {
-            thread::sleep(Duration::from_millis(5));
+    match failed().take() {
+        Some(why) => Err(why),
+        None => {
+            Ok(Filled { cached_bytes: cached.into_inner(), refused_bytes: refused.into_inner() })
         }
-        let bytes = if is_cached(part, range) { range.end - range.start } else { 0 };
-        cached.fetch_add(bytes, Relaxed);
     }
-    let all: u64 = chunks.iter().map(|(_, range)| range.end - range.start).sum();
-    let cached_bytes = cached.into_inner();
-    Ok(Filled { cached_bytes, refused_bytes: all - cached_bytes })
+}
+
+fn unreadable(part: &Part, error: ReadError) -> Failure {
+    let error = match error {
+        ReadError::Io(error) => error,
+        error => io::Error::other(error),
+    };
+    Failure::unreadable(part.name(), error)
 }
 
 fn chunks_of(part: &Arc<Part>) -> impl Iterator<Item = (Arc<Part>, Range<u64>)> {
@@ -83,12 +85,4 @@ fn chunks_of(part: &Arc<Part>) -> impl Iterator<Item = (Arc<Part>, Range<u64>)> 
         let start = chunk * CHUNK_BYTES;
         (Arc::clone(&part), start..(start + CHUNK_BYTES).min(length))
     })
-}
-
-fn is_cached(part: &Part, range: &Range<u64>) -> bool {
-    matches!(part.bytes(), Bytes::Remote(remote) if remote.pin(range).is_some())
-}
-
-fn has_file(part: &Part) -> bool {
-    part.file().is_some()
 }

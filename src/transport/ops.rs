@@ -4,7 +4,7 @@
 use super::invalidate::Invalidator;
 use super::negotiation::Negotiation;
 use super::wire::{ABSENT, fopen, op, valid};
-use crate::io::is_announcement;
+use crate::io::ControlRequest;
 use crate::vfs::{Attr, Errno, FOREVER, Listed, Lookup, Operation, Totals, Traced, Vfs};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -240,9 +240,10 @@ impl Ops {
         number: u32,
         bytes: &[u8],
     ) -> Result<(), Errno> {
-        let taken = match is_announcement(number) {
-            true => self.vfs.write_by_ioctl(ino, bytes),
-            false => Err(Errno::ENOTTY),
+        let taken = match ControlRequest::of(number) {
+            Some(ControlRequest::Write) => self.vfs.write_by_ioctl(ino, bytes),
+            Some(ControlRequest::WarmUp) => self.vfs.warm_up_by_ioctl(ino, bytes),
+            None => Err(Errno::ENOTTY),
         };
         self.count(caller, Operation::Other, ino, taken)
     }

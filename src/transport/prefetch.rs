@@ -94,7 +94,14 @@ impl Work {
             while !stop.load(Ordering::Relaxed)
                 && let Some(mut fetch) = self.vfs.next_fetch()
             {
-                let fetched = reads::fetch_waiting(self.vfs.store(), fetch.span());
+                let store = self.vfs.store();
+                let fetched = match fetch.is_fill() {
+                    true => {
+                        let (part, range) = (fetch.span().part(), fetch.span().range());
+                        store.part(part).wait(range, Cause::Fill).map(drop)
+                    }
+                    false => reads::fetch_waiting(store, fetch.span()),
+                };
                 self.store(self.vfs.land(fetch, fetched));
             }
             let _ = match has_lines {
@@ -197,6 +204,10 @@ impl Worker {
         let arrivals = self.arrivals.lock().drain(..).collect::<Vec<_>>();
         for (id, arrived) in arrivals {
             let Some((mut fetch, done)) = self.reads[id].take() else { continue };
+            if fetch.is_fill() {
+                self.land(fetch, arrived.map(drop));
+                continue;
+            }
             match arrived.map(|arrived| reads::take(fetch.span(), arrived)) {
                 // The pin lasts until the read is in the ring, which holds one of its own.
                 Ok(Some(_pin)) => self.submit(id, fetch, done),
@@ -214,11 +225,20 @@ impl Worker {
                 return true;
             }
             let Some(mut fetch) = self.work.vfs.next_fetch() else { return false };
-            match reads::fetch(self.work.vfs.store(), fetch.span(), false) {
-                Err(ReadError::WouldBlock) => {
+            let store = self.work.vfs.store();
+            let fetched = match fetch.is_fill() {
+                true if reads::is_cached(store, fetch.span()) => Ok(()),
+                true => Err(ReadError::Absent),
+                false => reads::fetch(store, fetch.span(), false),
+            };
+            match fetched {
+                Err(error @ (ReadError::WouldBlock | ReadError::Absent)) => {
                     let free = self.reads.iter().position(Option::is_none).unwrap_or_default();
                     self.reading += 1;
-                    self.submit(free, fetch, 0);
+                    match error {
+                        ReadError::Absent => self.request_bytes(free, fetch, 0),
+                        _ => self.submit(free, fetch, 0),
+                    }
                 }
                 fetched => self.work.store(self.work.vfs.land(fetch, fetched)),
             }
@@ -237,9 +257,10 @@ impl Worker {
     /// Asks the store for bytes that are not on this machine. Other reads go on meanwhile.
     fn request_bytes(&mut self, id: usize, mut fetch: Fetch, done: usize) {
         let (part, range) = (fetch.span().part(), fetch.span().range());
+        let cause = if fetch.is_fill() { Cause::Fill } else { Cause::Prefetch };
         self.reads[id] = Some((fetch, done));
         let arrivals = Arc::clone(&self.arrivals);
-        self.work.vfs.store().begin(part, range, Cause::Prefetch, move |arrived| {
+        self.work.vfs.store().begin(part, range, cause, move |arrived| {
             arrivals.lock().push((id, arrived));
             arrivals.waker.wake();
         });

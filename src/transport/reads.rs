@@ -57,6 +57,12 @@ pub(super) fn take(span: &mut Span, arrived: Arrived) -> Option<Pin> {
     arrived.take(span.target(1).1)
 }
 
+/// Whether the cache of this node holds all of a span.
+pub(super) fn is_cached(store: &Store, span: &Span) -> bool {
+    let bytes = store.part(span.part()).bytes();
+    matches!(bytes, Bytes::Remote(remote) if remote.pin(&span.range()).is_some())
+}
+
 /// As [`fetch`], and waits for the disk and for the store.
 pub(super) fn fetch_waiting(store: &Store, span: &mut Span) -> Result<(), ReadError> {
     match fetch(store, span, true) {

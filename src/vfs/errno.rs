@@ -72,6 +72,7 @@ impl From<&StoreError> for Errno {
             ErrorKind::Changed | ErrorKind::NotFound => Self::ESTALE,
             ErrorKind::Denied => Self::EACCES,
             ErrorKind::Interrupted => Self::EINTR,
+            ErrorKind::NoRoom => Self::ENOSPC,
             ErrorKind::Throttled
             | ErrorKind::Unavailable
             | ErrorKind::Broken

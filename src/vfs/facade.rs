@@ -465,6 +465,15 @@ impl Vfs {
         self.control.write_by_ioctl(ino, bytes)
     }
 
+    /// Has samples fetched that will be read some time: little-endian numbers of 8 bytes, given to `.ffrfs/prefetch`.
+    ///
+    /// # Errors
+    /// ENOTTY: it is another file. EINVAL: there is no such sample. ENOSPC: too many are waiting; try it again later.
+    /// After an error nothing was taken.
+    pub fn warm_up_by_ioctl(&self, ino: u64, bytes: &[u8]) -> Result<(), Errno> {
+        self.control.warm_up(ino, bytes)
+    }
+
     /// Ends the last line of writers that have written nothing for a while, but keep the file open. True: there
     /// are more of them; call this again in 100 ms or so.
     pub fn tick_announcements(&self) -> bool {

@@ -74,7 +74,7 @@ impl Counters {
     pub(super) fn gets_for(&self, cause: Cause) -> &AtomicU64 {
         match cause {
             Cause::Demand => &self.gets_demand,
-            Cause::Prefetch => &self.gets_prefetch,
+            Cause::Prefetch | Cause::Fill => &self.gets_prefetch,
             Cause::Open => &self.gets_open,
         }
     }

@@ -27,6 +27,8 @@ pub enum ErrorKind {
     Refused,
     /// The reader no longer waits.
     Interrupted,
+    /// The cache of this node does not take the bytes.
+    NoRoom,
 }
 
 /// Why a request to a store failed.
@@ -52,6 +54,12 @@ impl StoreError {
     pub fn new(url: impl Into<String>, kind: ErrorKind, message: impl Into<String>) -> Self {
         let (url, message) = (url.into(), message.into());
         Self { url, kind, status: None, message, request_id: None, retry_after: None }
+    }
+
+    /// The cache takes nothing more of this object.
+    #[must_use]
+    pub fn no_room(url: impl Into<String>) -> Self {
+        Self::new(url, ErrorKind::NoRoom, "the cache has no room for it; see `ffrfs cache ls`")
     }
 
     /// The store's error that an error of the system stands for, if it stands for one.
@@ -110,6 +118,7 @@ impl From<StoreError> for io::Error {
             ErrorKind::TimedOut => io::ErrorKind::TimedOut,
             ErrorKind::Interrupted => io::ErrorKind::Interrupted,
             ErrorKind::Malformed => io::ErrorKind::InvalidData,
+            ErrorKind::NoRoom => io::ErrorKind::StorageFull,
             _ => io::ErrorKind::Other,
         };
         io::Error::new(kind, error)

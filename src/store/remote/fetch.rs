@@ -135,7 +135,7 @@ impl Fetcher {
         let (sources, starts) = {
             let mut flights = self.lock();
             let mut sources = Sources::default();
-            if let (Some(entry), true) = (&self.entry, target != part) {
+            if let (Some(entry), true) = (&self.entry, target != part || is_bulk) {
                 // In order, so that of several daemons one gets the whole chunk.
                 let blocks = target.start / BLOCK_BYTES..target.end.div_ceil(BLOCK_BYTES);
                 self.claim_all(&flights, entry, blocks, &mut sources.claimed);
@@ -174,7 +174,7 @@ impl Fetcher {
         sources: &mut Sources,
     ) {
         let ours: Vec<u64> = sources.claimed.iter().map(Fetching::block).collect();
-        let is_urgent = cause != Cause::Prefetch;
+        let is_urgent = cause.is_urgent();
         let has_room = self.entry.as_ref().is_some_and(|entry| entry.has_room());
         for piece in
             split(part.clone(), if self.entry.is_some() { BLOCK_BYTES } else { CHUNK_BYTES })
@@ -244,7 +244,7 @@ impl Fetcher {
         (part, cause): (&Range<u64>, Cause),
         sources: &mut Sources,
     ) -> Vec<Start> {
-        let is_urgent = cause != Cause::Prefetch;
+        let is_urgent = cause.is_urgent();
         let mut starts = self.kept_starts(flights, is_urgent, std::mem::take(&mut sources.claimed));
         for start in &starts {
             let Range { start, end } = start.begun.range;
@@ -264,6 +264,10 @@ impl Fetcher {
             }
         }
         for range in unkept {
+            if waiting.is_fill() {
+                waiting.fail(&StoreError::no_room(self.object.location.to_string()));
+                break;
+            }
             let begun = flights.begin(range.clone(), false, is_urgent);
             flights.join(waiting, &range, is_urgent);
             starts.push(Start { begun, blocks: Vec::new() });
@@ -358,6 +362,10 @@ impl Fetcher {
     /// Gives somebody bytes out of the file.
     fn read_now(&self, (waiting, part): &Share) -> bool {
         let Some(entry) = &self.entry else { return false };
+        if waiting.is_fill() {
+            waiting.note_kept(part);
+            return true;
+        }
         let mut bytes = vec![0; (part.end - part.start) as usize];
         match entry.file().read_exact_at(&mut bytes, part.start) {
             Ok(()) => {

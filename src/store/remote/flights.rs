@@ -20,8 +20,8 @@ pub(super) type Share = (Arc<Waiting>, Range<u64>);
 pub(super) struct Flights {
     flights: Vec<Flight>,
     last: u64,
-    /// Bytes that have passed already and are not readable yet: they are read from the file as soon as their block is
-    /// published.
+    /// Bytes that have passed already and are not readable yet, and those that are wanted in the file: they are read
+    /// from there, or reported, as soon as their block is published.
     passed: Vec<Share>,
     /// Chunks that are announced.
     pub(super) announced: HashSet<u64>,
@@ -57,23 +57,25 @@ impl Flights {
         begun
     }
 
-    /// Lets somebody wait for a fetch that brings all of `part`, if there is one. `part` lies in one block.
+    /// Lets somebody wait for a fetch that brings all of `part` (who wants it in the file: for one that is kept), if
+    /// there is one. `part` lies in one block.
     pub(super) fn join(
         &mut self,
         waiting: &Arc<Waiting>,
         part: &Range<u64>,
         is_urgent: bool,
     ) -> bool {
+        let is_fill = waiting.is_fill();
         let covers = |flight: &&mut Flight| {
             flight.range.start <= part.start
                 && part.end <= flight.range.end
-                && (flight.is_kept || flight.position <= part.start)
+                && (flight.is_kept || !is_fill && flight.position <= part.start)
         };
         let Some(flight) = self.flights.iter_mut().find(covers) else { return false };
         if is_urgent {
             flight.is_urgent.store(true, Ordering::Relaxed);
         }
-        let middle = flight.position.clamp(part.start, part.end);
+        let middle = if is_fill { part.end } else { flight.position.clamp(part.start, part.end) };
         if part.start < middle {
             self.passed.push((Arc::clone(waiting), part.start..middle));
         }

@@ -15,14 +15,15 @@ const MOST_AT_ONCE: f64 = 10.0;
 /// So many more on credit: if requests that hang had to wait until others pay for them, and all readers waited for such
 /// requests, nothing would go on.
 const DEBT: f64 = 24.0;
-/// The less is left, the longer a request must have waited, in times of what is usual: what is only a little slow then
-/// gets no second request that one that hangs will need.
+/// How long a request must have waited, in times of what is usual: with all of the budget, and with none. It grows with
+/// the square of what is used, so that a burst hardly waits longer, while what is only a little slow gets no second
+/// request that one that hangs will need.
 const LEAST_WAIT: f64 = 1.0;
 const LONGEST_WAIT: f64 = 1.5;
 /// No second requests for so long after the store has asked for fewer.
 const QUIET: Duration = Duration::from_secs(5);
 /// The times of so many answers are remembered.
-const REMEMBERED: usize = 128;
+const REMEMBERED: usize = 512;
 /// The usual time is computed anew after so many answers.
 const JUDGED: usize = 16;
 
@@ -64,7 +65,7 @@ impl Hedging {
     pub(super) fn take(&self, now: Instant, waiting: Duration) -> bool {
         let mut state = self.lock();
         let used = (MOST_AT_ONCE - state.budget) / (MOST_AT_ONCE + DEBT);
-        let least = LEAST_WAIT + (LONGEST_WAIT - LEAST_WAIT) * used.clamp(0.0, 1.0);
+        let least = LEAST_WAIT + (LONGEST_WAIT - LEAST_WAIT) * used.clamp(0.0, 1.0).powi(2);
         let is_paid = state.budget >= 1.0 - DEBT && waiting >= state.delay.mul_f64(least);
         if !is_paid || state.quiet_until.is_some_and(|until| now < until) {
             return false;
@@ -107,7 +108,7 @@ mod tests {
             hedging.answered(Duration::from_millis(if answer % 50 == 0 { 900 } else { 70 }));
         }
         assert_eq!(hedging.requested(), Some(Duration::from_millis(70)));
-        (0..200).for_each(|_| hedging.answered(Duration::from_millis(3)));
+        (0..REMEMBERED).for_each(|_| hedging.answered(Duration::from_millis(3)));
         assert_eq!(hedging.requested(), Some(LEAST_DELAY));
         assert_eq!(Hedging::new(false).requested(), None);
     }

@@ -17,6 +17,7 @@ use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use tokio::runtime::Handle;
 
 /// At least this much is fetched to open a container of which nothing is kept.
 const OPENING_BYTES: u64 = 256 << 10;
@@ -69,6 +70,16 @@ impl RemoteObject {
                 self.fill.add(runtime, &self.fetcher, chunk);
             }
         }
+    }
+
+    /// Has the cache's file hold the chunks around `range`.
+    fn fill_range(&self, runtime: &Handle, range: Range<u64>, arrival: Arrival) {
+        let waiting =
+            Waiting::for_file(range.clone(), arrival.watch(), move |kept: Result<(), _>| {
+                arrival.finish(kept.map_err(failed));
+            });
+        let fetcher = Arc::clone(&self.fetcher);
+        runtime.spawn(fetcher.bring(Arc::new(waiting), range, Cause::Fill, true));
     }
 
     /// What waits for `range`, and fetches what lies around it for the reads that follow.
@@ -135,6 +146,9 @@ impl Remote for RemoteObject {
             Ok(runtime) => runtime,
             Err(error) => return arrival.finish(Err(error.into())),
         };
+        if cause == Cause::Fill {
+            return self.fill_range(runtime, range, arrival);
+        }
         let counters = &self.fetcher.engine.counters;
         add(&counters.misses, 1);
         if let Some(entry) = &self.fetcher.entry {

@@ -11,6 +11,8 @@ type Then = Box<dyn FnOnce(Result<Vec<Bytes>, StoreError>) + Send>;
 /// A range that somebody waits for.
 pub(super) struct Waiting {
     range: Range<u64>,
+    /// Whether the bytes need only be in the cache's file.
+    is_fill: bool,
     state: Mutex<State>,
 }
 
@@ -35,7 +37,21 @@ impl Waiting {
             (Box::new(then), Box::new(is_wanted));
         let (pieces, missing_bytes) = (BTreeMap::new(), range.end - range.start);
         let state = State { pieces, missing_bytes, then: Some(then), is_wanted };
-        Self { range, state: Mutex::new(state) }
+        Self { range, is_fill: false, state: Mutex::new(state) }
+    }
+
+    /// As [`Waiting::new`], for somebody who wants the range in the cache's file, and no bytes.
+    pub(super) fn for_file(
+        range: Range<u64>,
+        is_wanted: impl Fn() -> bool + Send + 'static,
+        then: impl FnOnce(Result<(), StoreError>) + Send + 'static,
+    ) -> Self {
+        let waiting = Self::new(range, is_wanted, move |arrived| then(arrived.map(drop)));
+        Self { is_fill: true, ..waiting }
+    }
+
+    pub(super) fn is_fill(&self) -> bool {
+        self.is_fill
     }
 
     pub(super) fn range(&self) -> &Range<u64> {
@@ -55,10 +71,18 @@ impl Waiting {
         if start >= end {
             return;
         }
-        let piece = bytes.slice((start - offset) as usize..(end - offset) as usize);
+        self.add(start..end, bytes.slice((start - offset) as usize..(end - offset) as usize));
+    }
+
+    /// The cache's file holds `part` now.
+    pub(super) fn note_kept(&self, part: &Range<u64>) {
+        self.add(part.clone(), Bytes::new());
+    }
+
+    fn add(&self, part: Range<u64>, piece: Bytes) {
         let mut state = self.lock();
-        if state.pieces.insert(start, piece).is_none() {
-            state.missing_bytes = state.missing_bytes.saturating_sub(end - start);
+        if state.pieces.insert(part.start, piece).is_none() {
+            state.missing_bytes = state.missing_bytes.saturating_sub(part.end - part.start);
         }
         if state.missing_bytes > 0 {
             return;

@@ -11,12 +11,15 @@ pub(crate) use mounted::{Figures, Mounted};
 
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
+use mounted::Order;
 use std::time::Duration;
 
-/// Between two looks at the figures.
+/// Between two looks at the figures, at most.
 const PAUSE: Duration = Duration::from_millis(100);
+/// Each pause is longer than the one before by this: what is done soon is noticed soon.
+const PAUSE_GROWTH: Duration = Duration::from_millis(5);
 /// After this many looks in a row that find no room, nobody reads.
-const MAX_FULL_LOOKS: u32 = 20;
+const MAX_FULL_LOOKS: u32 = 30;
 
 /// How a warm-up ended.
 #[derive(Debug)]
@@ -49,7 +52,8 @@ pub(crate) fn warm_up(
     let Some(samples) = samples else { return Ok(Warmup::NotBegun) };
     let before = mount.figures()?;
     let mut show = |now: &Figures| show(samples.len(), &before, now);
-    let announced = mount.announce(&samples, interrupt, &mut |now| {
+    let order = if list.is_some() { Order::Given } else { Order::Any };
+    let announced = mount.announce((&samples, order), interrupt, &mut |now| {
         show(now);
         std::thread::sleep(PAUSE);
     })?;
@@ -59,7 +63,8 @@ pub(crate) fn warm_up(
     if !waits {
         return Ok(Warmup::Announced(announced));
     }
-    let end = watch(|| mount.figures(), || interrupt.requested(), show, PAUSE)?;
+    let pause = |look: u32| PAUSE.min(PAUSE_GROWTH * look);
+    let end = watch(|| mount.figures(), || interrupt.requested(), show, pause)?;
     Ok(end.map_or(Warmup::Fetching, |end| Warmup::Done { announced, before, end }))
 }
 
@@ -68,13 +73,15 @@ fn watch(
     mut look: impl FnMut() -> Result<Figures, Failure>,
     interrupted: impl Fn() -> bool,
     mut show: impl FnMut(&Figures),
-    pause: Duration,
+    pause: impl Fn(u32) -> Duration,
 ) -> Result<Option<Figures>, Failure> {
-    let mut full_looks = 0;
+    let (mut looks, mut full_looks) = (0u32, 0);
     loop {
+        looks = looks.saturating_add(1);
         let now = look()?;
         show(&now);
-        full_looks = if now.prefetch.is_full { full_looks + 1 } else { 0 };
+        let is_full = now.prefetch.is_full || now.prefetch.cache_is_full;
+        full_looks = if is_full { full_looks + 1 } else { 0 };
         let is_stuck = full_looks > MAX_FULL_LOOKS;
         if now.prefetch.in_flight == 0 && (now.prefetch.waiting == 0 || is_stuck) {
             return Ok(Some(now));
@@ -82,7 +89,7 @@ fn watch(
         if interrupted() {
             return Ok(None);
         }
-        std::thread::sleep(pause);
+        std::thread::sleep(pause(looks));
     }
 }
 
@@ -93,9 +100,11 @@ mod tests {
     use crate::failure::Exit;
     use std::cell::Cell;
 
+    const NO_PAUSE: fn(u32) -> Duration = |_| Duration::ZERO;
+
     fn figures(waiting: u64, in_flight: u64) -> Figures {
         let done = 10 - waiting - in_flight;
-        let prefetch = PrefetchFigures { waiting, is_full: false, in_flight, done, failed: 0 };
+        let prefetch = PrefetchFigures { waiting, in_flight, done, ..PrefetchFigures::default() };
         Figures { bytes_fetched: 0, prefetch }
     }
 
@@ -105,7 +114,7 @@ mod tests {
         let shown = Cell::new(0);
         let show = |now: &Figures| shown.set(shown.get().max(now.prefetch.done));
         let look = || Ok(states.next().expect("it goes on when all is done"));
-        let end = watch(look, || false, show, Duration::ZERO).unwrap();
+        let end = watch(look, || false, show, NO_PAUSE).unwrap();
         assert_eq!((end.unwrap().prefetch.done, shown.get()), (10, 10));
         assert!(states.next().is_none(), "it has ended too early");
     }
@@ -119,7 +128,7 @@ mod tests {
             now.prefetch.is_full = looks != 3;
             Ok(now)
         };
-        let end = watch(look, || false, |_| (), Duration::ZERO).unwrap();
+        let end = watch(look, || false, |_| (), NO_PAUSE).unwrap();
         assert_eq!(end.unwrap().prefetch.waiting, 5);
         assert_eq!(looks, 3 + MAX_FULL_LOOKS + 1, "from the last time that there was room");
     }
@@ -127,13 +136,13 @@ mod tests {
     #[test]
     fn an_interrupt_ends_the_watching_unless_all_is_done() {
         let look = || Ok(figures(5, 1));
-        assert!(watch(look, || true, |_| (), Duration::ZERO).unwrap().is_none());
-        assert!(watch(|| Ok(figures(0, 0)), || true, |_| (), PAUSE).unwrap().is_some());
+        assert!(watch(look, || true, |_| (), NO_PAUSE).unwrap().is_none());
+        assert!(watch(|| Ok(figures(0, 0)), || true, |_| (), NO_PAUSE).unwrap().is_some());
     }
 
     #[test]
     fn a_mount_that_goes_away_ends_it_with_an_error() {
         let gone = || Err(Failure::new(Exit::Mount, "gone"));
-        assert_eq!(watch(gone, || false, |_| (), PAUSE).unwrap_err().exit, Exit::Mount);
+        assert_eq!(watch(gone, || false, |_| (), NO_PAUSE).unwrap_err().exit, Exit::Mount);
     }
 }

@@ -5,7 +5,7 @@
 use super::list::{Line, List};
 use crate::failure::{Exit, Failure};
 use crate::interrupt::Interrupt;
-use crate::io::{MAX_ANNOUNCEMENT_BYTES, announce};
+use crate::io::{MAX_ANNOUNCEMENT_BYTES, announce, warm_up};
 use crate::vfs::{CONTROL_DIRECTORY, sample_of_inode};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -38,9 +38,20 @@ pub(crate) struct Figures {
 pub(crate) struct PrefetchFigures {
     pub(crate) waiting: u64,
     pub(crate) is_full: bool,
+    #[serde(default)]
+    pub(crate) cache_is_full: bool,
     pub(crate) in_flight: u64,
     pub(crate) done: u64,
     pub(crate) failed: u64,
+}
+
+/// In which order samples will be read.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Order {
+    /// As they are announced: the first of them are held in memory for their readers.
+    Given,
+    /// Nobody knows.
+    Any,
 }
 
 /// A mount of this program, by its root.
@@ -157,11 +168,11 @@ impl Mounted {
             .ok_or_else(|| list.wrong(place, &format!("{} is no sample", path.display())))
     }
 
-    /// Announces samples; calls `wait` while the mount has too many. Gives how many were announced: less than all
+    /// Has the mount fetch samples; calls `wait` while the mount has too many. Gives how many were announced: less than all
     /// if it was interrupted.
     pub(crate) fn announce(
         &self,
-        samples: &[u64],
+        (samples, order): (&[u64], Order),
         interrupt: &Interrupt,
         wait: &mut dyn FnMut(&Figures),
     ) -> Result<usize, Failure> {
@@ -170,7 +181,15 @@ impl Mounted {
             let end = (announced + MAX_ANNOUNCED).min(samples.len());
             let bytes: Vec<u8> =
                 samples[announced..end].iter().flat_map(|s| s.to_le_bytes()).collect();
-            match announce(&self.prefetch, &bytes) {
+            let taken = match order {
+                Order::Given => announce(&self.prefetch, &bytes),
+                Order::Any => warm_up(&self.prefetch, &bytes).or_else(|e| match e.raw_os_error() {
+                    // The daemon is older than this program.
+                    Some(libc::ENOTTY) => announce(&self.prefetch, &bytes),
+                    _ => Err(e),
+                }),
+            };
+            match taken {
                 Ok(()) => announced = end,
                 Err(e) if e.kind() == ErrorKind::Interrupted => {}
                 Err(e) if e.kind() == ErrorKind::StorageFull => wait(&self.figures()?),

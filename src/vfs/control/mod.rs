@@ -224,6 +224,18 @@ impl Control {
         }
     }
 
+    /// See `Vfs::warm_up_by_ioctl`.
+    pub(in crate::vfs) fn warm_up(&self, ino: u64, bytes: &[u8]) -> Result<(), Errno> {
+        match (self.taken_by(ino), bytes.as_chunks()) {
+            (Takes::Announcements(_), (numbers, [])) => {
+                let samples: Vec<u64> = numbers.iter().copied().map(u64::from_le_bytes).collect();
+                self.prefetch.warm_up(&samples)
+            }
+            (Takes::Announcements(_), _) => Err(Errno::EINVAL),
+            (Takes::Nothing | Takes::Settings, _) => Err(Errno::ENOTTY),
+        }
+    }
+
     fn take_written(&self, takes: Takes, offset: u64, bytes: &[u8]) -> Result<(), Errno> {
         match takes {
             Takes::Nothing => Err(Errno::EROFS),

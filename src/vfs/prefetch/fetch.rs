@@ -26,12 +26,20 @@ pub struct Fetch {
 pub(super) enum Target {
     Samples(Vec<(u64, Located, Leader)>, Rights),
     Block(BlockLeader),
+    /// So many samples, for a cache of the node.
+    Cache(u64),
 }
 
 impl Fetch {
     /// What to fetch.
     pub fn span(&mut self) -> &mut Span {
         &mut self.span
+    }
+
+    /// Whether the bytes belong into a cache of the node, and need not be read.
+    #[must_use]
+    pub fn is_fill(&self) -> bool {
+        matches!(self.target, Target::Cache(_))
     }
 }
 

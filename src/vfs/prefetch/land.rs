@@ -27,6 +27,12 @@ impl Prefetch {
         fetched: Result<(), ReadError>,
     ) -> Vec<Delivery> {
         let mut traced = self.trace_ahead(&fetch);
+        if let Target::Cache(samples) = fetch.target {
+            let outcome = fetched.as_ref().map(|()| fetch.span.length() as u64);
+            self.trace.end(traced, outcome.map_err(Errno::from));
+            self.filled(&fetch, samples, fetched);
+            return Vec::new();
+        }
         if let Err(error) = fetched {
             self.trace.end(traced, Err(Errno::from(&error)));
             self.not_fetched(fetch, &error);
@@ -47,6 +53,7 @@ impl Prefetch {
                 leader.end_with(buffer, fetch.span.place());
                 Vec::new()
             }
+            Target::Cache(_) => Vec::new(),
             Target::Samples(samples, rights) => {
                 let chunk = Arc::new(Chunk::new(buffer, fetch.span.place(), rights));
                 self.land_samples(samples, &chunk, fetch.span.range().start, fetch.is_announced)
@@ -59,6 +66,7 @@ impl Prefetch {
     fn trace_ahead(&self, fetch: &Fetch) -> Traced {
         let (first, samples) = match &fetch.target {
             Target::Block(_) => (None, 0),
+            Target::Cache(samples) => (None, *samples as usize),
             Target::Samples(samples, _) => {
                 (samples.first().map(|(sample, ..)| *sample), samples.len())
             }

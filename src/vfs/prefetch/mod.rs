@@ -7,6 +7,7 @@
 
 mod demand;
 mod fetch;
+mod fill;
 mod land;
 mod patterns;
 mod plan;
@@ -193,8 +194,10 @@ impl Prefetch {
         let batch: usize = queue.batch.iter().map(|read| read.samples.len()).sum();
         PrefetchFigures {
             announced: get(&counts.announced),
-            waiting: (queue.announced.len() + batch) as u64,
+            waiting: (queue.announced.len() + batch) as u64
+                + queue.fills.iter().map(|fill| fill.samples).sum::<u64>(),
             is_full: self.lacks_room.load(Ordering::Relaxed),
+            cache_is_full: queue.cache_is_full,
             in_flight: get(&counts.in_flight),
             done: get(&counts.done),
             failed: get(&counts.failed),

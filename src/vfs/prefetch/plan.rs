@@ -36,7 +36,8 @@ impl Prefetch {
                 }
             }
             if queue.batch.is_empty() && !self.begin_batch(&mut queue) {
-                return None;
+                let has_room = !queue.cache_is_full;
+                return has_room.then(|| self.next_fill(&mut queue.fills)).flatten();
             }
             let Some(read) = queue.batch.pop_front() else { continue };
             let Some(rights) = self.room_for(&mut queue, &read) else {

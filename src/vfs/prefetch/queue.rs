@@ -16,6 +16,10 @@ pub(super) struct Queue {
     pub(super) announced: VecDeque<u64>,
     /// Reads of the batch that is being fetched.
     pub(super) batch: VecDeque<MergedRead>,
+    /// What a warm-up wants in a cache of the node.
+    pub(super) fills: VecDeque<Fill>,
+    /// Whether that cache took no more.
+    pub(super) cache_is_full: bool,
     pub(super) batch_bytes: u64,
     /// The most samples that a batch had.
     pub(super) batch_samples: u64,
@@ -36,6 +40,13 @@ pub(super) struct MergedRead {
     pub(super) range: Range<u64>,
     pub(super) samples: Vec<(u64, Located)>,
     pub(super) is_announced: bool,
+}
+
+/// A range of a part, with so many samples in it, for a cache of the node.
+pub(super) struct Fill {
+    pub(super) part: usize,
+    pub(super) range: Range<u64>,
+    pub(super) samples: u64,
 }
 
 #[derive(Default)]
@@ -70,6 +81,8 @@ pub struct PrefetchFigures {
     pub waiting: u64,
     /// Whether waiting samples find no room until some of the prefetched ones were read.
     pub is_full: bool,
+    /// Whether the samples of a warm-up that wait find no room in the node's cache.
+    pub cache_is_full: bool,
     /// Samples that are being fetched, or put into the kernel's page cache.
     pub in_flight: u64,
     /// Announced samples finished: fetched, there already, or failed.

@@ -68,6 +68,52 @@ fn what_two_urls_hold_is_not_mixed_up() {
 }
 
 #[test]
+fn a_warmup_fills_the_cache_with_whole_ranges_and_reads_nothing_back() {
+    for_each_transport(|transport| {
+        let samples = even_samples(300, 110_000);
+        let remote = Remote::with_samples(&samples);
+        let mount = remote.data(transport, &[]);
+        remote.store.forget_requests();
+        let outcome = run(Command::new(FFRFS).arg("warmup").arg(mount.point())).ok();
+        assert!(outcome.stderr.contains("300 samples warmed up"), "{}", outcome.stderr);
+        let (gets, ranges) = (remote.store.summary().gets, (300u64 * 110_000).div_ceil(BLOCK));
+        assert!(gets <= ranges + 1, "{gets} requests for {ranges} ranges of 8 MiB");
+        let stats = mount.stats();
+        assert_eq!(stats["prefetch"]["stored_bytes"], 0, "{stats:#}");
+        remote.store.forget_requests();
+        check(&mount, &samples, shuffled(300, 1));
+        assert_eq!(remote.sent(), 0, "{:#?}", remote.store.gets());
+    });
+}
+
+#[test]
+fn a_warmup_that_finds_no_room_in_the_cache_says_so_and_ends() {
+    for_each_transport(|transport| {
+        let samples = even_samples(400, 110_000);
+        let remote = Remote::with_samples(&samples);
+        let mount = remote.data(transport, &["cache-max=20M"]);
+        let outcome = run(Command::new(FFRFS).arg("warmup").arg(mount.point())).ok();
+        assert!(outcome.stderr.contains("no room in this node's cache"), "{}", outcome.stderr);
+        check(&mount, &samples, shuffled(400, 1));
+        let again = run(Command::new(FFRFS).arg("warmup").arg(mount.point())).ok();
+        assert!(again.stderr.contains("no room in this node's cache"), "{}", again.stderr);
+    });
+}
+
+#[test]
+fn a_warmup_ends_with_an_error_if_the_store_fails() {
+    for_each_transport(|transport| {
+        let samples = even_samples(100, 110_000);
+        let remote = Remote::with_samples(&samples);
+        let mount = remote.data(transport, &["timeout=1"]);
+        remote.store.require_token(Some("a token that this user has not"));
+        let outcome = run(Command::new(FFRFS).arg("warmup").arg(mount.point()));
+        assert_eq!(outcome.code, 4, "{}", outcome.stderr);
+        assert!(outcome.stderr.contains("could not be fetched"), "{}", outcome.stderr);
+    });
+}
+
+#[test]
 fn no_cache_writes_no_file() {
     for_each_transport(|transport| {
         let samples = even_samples(100, 20_000);

@@ -1,0 +1,96 @@
+//! Warming up: what lies in a store goes into the node's cache, without a copy in memory; what lies on a local disk is
+//! announced.
+
+use super::Prefetch;
+use super::fetch::{Fetch, Target};
+use super::queue::{Fill, add};
+use crate::io::{Buffer, ReadError};
+use crate::vfs::Errno;
+use crate::vfs::span::Span;
+use std::io::ErrorKind;
+use std::ops::Range;
+use std::time::Instant;
+
+impl Prefetch {
+    /// Has samples fetched that will be read some time, by number: into the cache of this node if their part has one,
+    /// else as [`Prefetch::announce`] does. All of them are queued or none.
+    ///
+    /// # Errors
+    /// EINVAL: there is no such sample. ENOSPC: as of `announce`.
+    pub(in crate::vfs) fn warm_up(&self, samples: &[u64]) -> Result<(), Errno> {
+        let count = self.samples.dataset().len();
+        if samples.iter().any(|sample| *sample >= count) {
+            return Err(Errno::EINVAL);
+        }
+        let (mut extents, mut announced) = (Vec::new(), Vec::new());
+        for &sample in samples {
+            match self.samples.locate(sample) {
+                Ok(at) if self.samples.store().part(at.part).has_cache() => {
+                    extents.push((at.part, at.sample.extent()));
+                }
+                _ => announced.push(sample),
+            }
+        }
+        self.announce(&announced)?;
+        add(&self.counts.announced, extents.len() as u64);
+        let fills = self.fills(extents);
+        let mut queue = self.lock();
+        if std::mem::take(&mut queue.cache_is_full) {
+            let left: u64 = queue.fills.drain(..).map(|fill| fill.samples).sum();
+            add(&self.counts.done, left);
+        }
+        queue.fills.extend(fills);
+        drop(queue);
+        self.wake();
+        Ok(())
+    }
+
+    /// The ranges that hold these extents, in order.
+    fn fills(&self, mut extents: Vec<(usize, Range<u64>)>) -> Vec<Fill> {
+        extents.sort_unstable_by_key(|(part, extent)| (*part, extent.start));
+        let mut fills: Vec<Fill> = Vec::new();
+        for (part, extent) in extents {
+            let unit = self.samples.store().part(part).profile().fill_bytes;
+            match fills.last_mut() {
+                Some(last)
+                    if last.part == part
+                        && last.range.start / unit == extent.end.saturating_sub(1) / unit =>
+                {
+                    last.range.end = last.range.end.max(extent.end);
+                    last.samples += 1;
+                }
+                _ => fills.push(Fill { part, range: extent, samples: 1 }),
+            }
+        }
+        fills
+    }
+
+    /// The next range that a cache is to hold.
+    pub(super) fn next_fill(&self, fills: &mut std::collections::VecDeque<Fill>) -> Option<Fetch> {
+        let Fill { part, range, samples } = fills.pop_front()?;
+        let (_in_flight, since) = (self.in_flight(samples), Instant::now());
+        let span = Span::new(part, range, Buffer::empty());
+        Some(Fetch { span, target: Target::Cache(samples), is_announced: true, since, _in_flight })
+    }
+
+    /// A cache holds a range now, or does not.
+    pub(super) fn filled(&self, fetch: &Fetch, samples: u64, filled: Result<(), ReadError>) {
+        match filled {
+            Ok(()) => {
+                self.samples.stats().fetched(fetch.span.length() as u64);
+                add(&self.counts.done, samples);
+            }
+            Err(ReadError::Io(error)) if error.kind() == ErrorKind::StorageFull => {
+                let (part, range) = (fetch.span.part(), fetch.span.range());
+                let mut queue = self.lock();
+                queue.cache_is_full = true;
+                queue.fills.push_front(Fill { part, range, samples });
+            }
+            Err(error) => {
+                tracing::warn!("{}: {error}", self.samples.store().part(fetch.span.part()).name());
+                add(&self.counts.done, samples);
+                add(&self.counts.failed, samples);
+            }
+        }
+    }
+}
