@@ -3,7 +3,7 @@
 function __fish_ffrfs_options
     set -l before (commandline -ct | string match -r '^.*,')
     for option in (ffrfs completions --offer options 2>/dev/null)
-        echo $before$option
+        echo "$before$option"
     end
 end
 complete -c ffrfs -n "__fish_ffrfs_using_subcommand mount" -s o -l options -x -a "(__fish_ffrfs_options)"
