@@ -40,7 +40,7 @@ fn vfs(opened: Opened, catalog: Catalog, verify: Verify) -> Vfs {
 fn read(vfs: &Vfs, file: &[u8], ino: u64, length: u64) {
     let request = ReadRequest { ino, offset_bytes: 0, length_bytes: length };
     let reply = vfs.read_blocking(request, |span| {
-        let (at, target) = span.target(1);
+        let (at, target) = span.target(1).unwrap();
         let at = at as usize;
         target.copy_from_slice(&file[at..at + target.len()]);
         Ok(())

@@ -10,7 +10,7 @@
 //! | [`store`] | where the bytes of a dataset lie: all its parts, local or elsewhere |
 //! | [`vfs`] | what each call means: lookup, readdir, `read` as a step machine, verification, cache |
 //! | [`dataset`] | names on a command line → an open dataset: expand, recognise, nest, kept indexes |
-//! | [`transport`] | kernel ↔ vfs: `ops` answers a decoded request, `devfuse` and `queue` decode and encode |
+//! | [`transport`] | kernel ↔ vfs: `dispatch` and `ops` answer what `devfuse` and `queue` receive |
 //! | `tools` | offline work: read samples as a mount does, verify, sum, extract, convert |
 //! | `daemon` | what runs while a dataset is mounted: serve, reload, settings, logging, metrics |
 //! | [`cli`] | arguments and printing, one file a sub-command |

@@ -104,6 +104,7 @@ pub(crate) fn for_daemon(level: &str, file: Option<&Path>, labels: &Labels) -> R
     let terminal = stderr().with_filter(LevelFilter::WARN).boxed();
     let terminal = (!stderr_is_the_journal()).then_some(terminal);
     start(level, terminal.into_iter().chain(sink).collect());
+    log_panics();
     Ok(())
 }
 
@@ -119,7 +120,19 @@ pub(crate) fn in_foreground(
         None => None,
     };
     start(level, vec![sink.unwrap_or_else(stderr)]);
+    log_panics();
     Ok(())
+}
+
+/// A panic is logged as other messages are: nobody sees the standard error of a daemon.
+fn log_panics() {
+    std::panic::set_hook(Box::new(|panic| {
+        let thread = std::thread::current();
+        let name = thread.name().unwrap_or("without a name");
+        let place = panic.location().map(ToString::to_string).unwrap_or_default();
+        let why = panic.payload_as_str().unwrap_or("no reason is given");
+        tracing::error!("thread {name} panicked at {place}: {why}; please report this");
+    }));
 }
 
 /// The level, and the handle that changes it.
@@ -138,9 +151,8 @@ fn start(level: &str, sinks: Vec<Sink>) {
 }
 
 fn filter(level: &str) -> EnvFilter {
-    // Messages of the fuser crate are of use for debugging only.
     // What hdfs-native warns of (a dead node of several) it gets over by itself.
-    EnvFilter::new(format!("{level},fuser=warn,hdfs_native=error"))
+    EnvFilter::new(format!("{level},hdfs_native=error"))
 }
 
 /// The level; empty before logging has started.

@@ -3,6 +3,7 @@
 use crossbeam_queue::ArrayQueue;
 use memmap2::MmapMut;
 use std::cell::Cell;
+use std::io;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -41,15 +42,15 @@ impl Buffer {
 
     /// A buffer of at least `bytes` bytes.
     ///
-    /// # Panics
+    /// # Errors
     /// There is no memory.
-    #[must_use]
-    pub fn with_capacity(bytes: usize) -> Self {
+    pub fn with_capacity(bytes: usize) -> io::Result<Self> {
         if bytes == 0 {
-            return Self::empty();
+            return Ok(Self::empty());
         }
-        let memory = MmapMut::map_anon(bytes.next_multiple_of(GRANULE_BYTES));
-        Self(Memory::Own(memory.expect("there is memory for a buffer")))
+        let bytes = bytes.checked_next_multiple_of(GRANULE_BYTES);
+        let memory = MmapMut::map_anon(bytes.ok_or(io::ErrorKind::OutOfMemory)?)?;
+        Ok(Self(Memory::Own(memory)))
     }
 
     /// Lends the memory of `owner` out as a buffer, unless somebody has it already. As long as the loan
@@ -75,10 +76,23 @@ impl Buffer {
     }
 
     /// Makes room for `bytes` bytes; the content may be lost.
-    pub fn reserve(&mut self, bytes: usize) {
+    ///
+    /// # Errors
+    /// There is no memory; the buffer is as it was.
+    pub fn try_reserve(&mut self, bytes: usize) -> io::Result<()> {
         if self.capacity() < bytes {
-            *self = Self::with_capacity(bytes.next_power_of_two());
+            let bytes = bytes.checked_next_power_of_two().ok_or(io::ErrorKind::OutOfMemory)?;
+            *self = Self::with_capacity(bytes)?;
         }
+        Ok(())
+    }
+
+    /// As [`Buffer::try_reserve`], for programs that can as well end.
+    ///
+    /// # Panics
+    /// There is no memory.
+    pub fn reserve(&mut self, bytes: usize) {
+        self.try_reserve(bytes).expect("there is memory for a buffer");
     }
 
     /// All of its memory.
@@ -130,14 +144,23 @@ impl BufferPool {
     }
 
     /// A buffer of at least `bytes` bytes.
+    ///
+    /// # Errors
+    /// There is no memory.
+    pub fn take(&self, bytes: usize) -> io::Result<Buffer> {
+        let mut buffer = self.take_any();
+        buffer.try_reserve(bytes)?;
+        Ok(buffer)
+    }
+
+    /// A buffer of any size, perhaps an empty one: what this thread has used last.
     #[must_use]
-    pub fn take(&self, bytes: usize) -> Buffer {
-        let mut buffer = LAST.replace(Buffer::empty());
-        if buffer.capacity() == 0 {
-            buffer = self.idle.pop().unwrap_or(Buffer::empty());
+    pub fn take_any(&self) -> Buffer {
+        let buffer = LAST.replace(Buffer::empty());
+        match buffer.capacity() {
+            0 => self.idle.pop().unwrap_or(Buffer::empty()),
+            _ => buffer,
         }
-        buffer.reserve(bytes);
-        buffer
     }
 
     /// Gives a buffer back. It is freed if enough are idle.
@@ -157,7 +180,7 @@ mod tests {
 
     #[test]
     fn buffers_are_page_aligned_and_keep_what_is_written() {
-        let mut buffer = Buffer::with_capacity(5000);
+        let mut buffer = Buffer::with_capacity(5000).unwrap();
         assert_eq!(buffer.capacity(), 8192);
         assert_eq!(buffer.as_slice().as_ptr().align_offset(crate::io::page_bytes()), 0);
         buffer.as_mut_slice()[8191] = 7;
@@ -170,7 +193,7 @@ mod tests {
 
     #[test]
     fn lent_memory_has_one_user_at_a_time_and_comes_back_with_what_was_written() {
-        let mut owner = Arc::new(Buffer::with_capacity(4096));
+        let mut owner = Arc::new(Buffer::with_capacity(4096).unwrap());
         let mut loan = Buffer::lend(&mut owner).unwrap();
         assert!(Buffer::lend(&mut owner).is_none() && Arc::get_mut(&mut owner).is_none());
         loan.as_mut_slice()[7] = 1;
@@ -183,18 +206,28 @@ mod tests {
     }
 
     #[test]
+    fn memory_that_there_is_not_is_an_error() {
+        assert!(Buffer::with_capacity(usize::MAX).is_err());
+        let mut buffer = Buffer::with_capacity(4096).unwrap();
+        buffer.as_mut_slice()[0] = 5;
+        assert!(buffer.try_reserve(1 << 62).is_err() && buffer.try_reserve(usize::MAX).is_err());
+        assert_eq!(buffer.as_slice()[0], 5);
+        assert!(BufferPool::new(1).take(1 << 62).is_err());
+    }
+
+    #[test]
     fn an_empty_buffer_is_an_empty_slice() {
         assert!(Buffer::empty().as_slice().is_empty());
-        assert!(Buffer::with_capacity(0).as_mut_slice().is_empty());
+        assert!(Buffer::with_capacity(0).unwrap().as_mut_slice().is_empty());
     }
 
     #[test]
     fn a_pool_hands_out_buffers_that_came_back() {
         let pool = BufferPool::new(1);
-        let mut buffer = pool.take(4096);
+        let mut buffer = pool.take(4096).unwrap();
         buffer.as_mut_slice()[0] = 9;
         pool.give(buffer);
-        assert_eq!(pool.take(100).as_slice()[0], 9);
-        assert_eq!(pool.take(100).as_slice()[0], 0);
+        assert_eq!(pool.take(100).unwrap().as_slice()[0], 9);
+        assert_eq!(pool.take(100).unwrap().as_slice()[0], 0);
     }
 }

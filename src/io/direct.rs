@@ -151,7 +151,7 @@ fn reopen(file: &File, flags: i32) -> io::Result<File> {
 /// Opens the file past the page cache, and reads a little to try that. Returns the alignment that works, too.
 fn open_directly(file: &File) -> io::Result<(File, u64)> {
     let direct = reopen(file, libc::O_DIRECT)?;
-    let mut buffer = Buffer::with_capacity(USUAL_ALIGNMENT_BYTES as usize);
+    let mut buffer = Buffer::with_capacity(USUAL_ALIGNMENT_BYTES as usize)?;
     let mut failed = None;
     for alignment in [stated_alignment(file), Some(USUAL_ALIGNMENT_BYTES)].into_iter().flatten() {
         match direct.read_at(&mut buffer.as_mut_slice()[..alignment as usize], 0) {
@@ -188,7 +188,7 @@ mod tests {
         for io in [Io::Auto, Io::Direct, Io::Buffered] {
             // Not every file system has O_DIRECT.
             let Ok(access) = Access::new(file.as_file(), io) else { continue };
-            let mut buffer = Buffer::with_capacity(16384);
+            let mut buffer = Buffer::with_capacity(16384).unwrap();
             let read = access.read_at(file.as_file(), &mut buffer.as_mut_slice()[..8192], 4096);
             assert_eq!(read.unwrap(), 8192, "{io:?}");
             assert_eq!(&buffer.as_slice()[..8192], &content[4096..12288], "{io:?}");

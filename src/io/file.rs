@@ -4,6 +4,7 @@ use super::Mapping;
 use super::direct::{Access, Io};
 use super::pool::{Handles, Pool, Pooled};
 use super::residency::Residency;
+use super::space;
 use crate::format::{PartName, Source, Table};
 use std::os::fd::RawFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -35,6 +36,7 @@ pub struct File {
     is_direct: bool,
     alignment_bytes: u64,
     may_use_cache: bool,
+    may_hang: bool,
 }
 
 #[derive(Debug)]
@@ -131,8 +133,7 @@ impl File {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
         }
         let file = fs::File::open(path)?;
-        let metadata = file.metadata()?;
-        if metadata.is_dir() {
+        if file.metadata()?.is_dir() {
             return Err(io::Error::from_raw_os_error(libc::EISDIR));
         }
         let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
@@ -159,6 +160,7 @@ impl File {
             is_direct: access.is_direct(),
             alignment_bytes: access.alignment_bytes(),
             may_use_cache: access.may_use_cache(),
+            may_hang: space::is_elsewhere(&file),
             holding: Holding::Open(Arc::new(Handles { file, access })),
         })
     }
@@ -257,6 +259,12 @@ impl File {
     #[must_use]
     pub fn alignment_bytes(&self) -> u64 {
         self.alignment_bytes
+    }
+
+    /// Whether calls on the file may take for ever: another program or machine gives its bytes.
+    #[must_use]
+    pub fn may_hang(&self) -> bool {
+        self.may_hang
     }
 
     fn align_down(&self, bytes: usize) -> usize {

@@ -52,15 +52,20 @@ pub fn device_number(connection: &OwnedFd) -> Option<String> {
     Some(format!("0:{}", number.trim().parse::<u32>().ok()?))
 }
 
-/// Whether each thread can have a descriptor of its own for a mounted connection. In many containers it cannot:
-/// they must not open /dev/fuse.
-#[must_use]
-pub fn can_be_cloned(connection: &OwnedFd) -> bool {
-    let Ok(clone) = File::options().read(true).write(true).open("/dev/fuse") else { return false };
+/// Another descriptor of a mounted connection: requests that are read through it are answered through it. In many
+/// containers there is none: they must not open /dev/fuse.
+///
+/// # Errors
+/// /dev/fuse cannot be opened, or the connection is not mounted.
+pub fn clone_device(connection: &OwnedFd) -> io::Result<OwnedFd> {
+    let clone = File::options().read(true).write(true).open("/dev/fuse")?;
     let number = connection.as_raw_fd().unsigned_abs();
     // SAFETY: this request makes the kernel read a `u32` through the pointer; the number outlives the call. Both
     // descriptors are open as long as their owners, which are borrowed.
-    unsafe { libc::ioctl(clone.as_raw_fd(), CLONE, &raw const number) == 0 }
+    match unsafe { libc::ioctl(clone.as_raw_fd(), CLONE, &raw const number) } {
+        0 => Ok(clone.into()),
+        _ => Err(io::Error::last_os_error()),
+    }
 }
 
 #[cfg(test)]

@@ -49,7 +49,7 @@ pub(super) fn stated_alignment(file: &File) -> Option<(u32, u32)> {
 /// Finds the alignment by reads of growing length at the beginning of the file.
 fn found_alignment(file: &File) -> io::Result<Direct> {
     for bytes in [512, 4096] {
-        let mut buffer = Buffer::with_capacity(bytes);
+        let mut buffer = Buffer::with_capacity(bytes)?;
         match file.read_at(&mut buffer.as_mut_slice()[..bytes], 0) {
             Ok(_) => {
                 let bytes = bytes as u32;
@@ -77,7 +77,7 @@ mod tests {
         };
         assert!(memory_bytes.is_power_of_two() && offset_bytes.is_power_of_two());
         let direct = File::options().read(true).custom_flags(libc::O_DIRECT).open(file.path());
-        let mut buffer = Buffer::with_capacity(2 * offset_bytes as usize);
+        let mut buffer = Buffer::with_capacity(2 * offset_bytes as usize).unwrap();
         let target = &mut buffer.as_mut_slice()[..offset_bytes as usize];
         let read = direct.unwrap().read_at(target, u64::from(offset_bytes)).unwrap();
         assert!(read > 0 && target[..read].iter().all(|&byte| byte == 7));

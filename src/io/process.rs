@@ -210,9 +210,65 @@ pub fn may_administer(status: &str, name: &str) -> Option<bool> {
     Some(mask >> SYS_ADMIN_BIT & 1 == 1)
 }
 
+/// Whether a thread has got a signal that will end its process, or is ending already. `None` if it cannot be known: the
+/// thread is gone, or not visible to this process.
+#[must_use]
+pub fn is_dying(thread: u32) -> Option<bool> {
+    if thread == 0 {
+        return None;
+    }
+    let status = std::fs::read(format!("/proc/{thread}/status")).ok()?;
+    Some(says_dying(&String::from_utf8_lossy(&status)))
+}
+
+/// Signals that end a process and write its memory to a file, unless it handles them: the kernel makes no SIGKILL of
+/// these until the process takes them.
+const DUMPING: [i32; 10] = [
+    libc::SIGQUIT,
+    libc::SIGILL,
+    libc::SIGTRAP,
+    libc::SIGABRT,
+    libc::SIGBUS,
+    libc::SIGFPE,
+    libc::SIGSEGV,
+    libc::SIGXCPU,
+    libc::SIGXFSZ,
+    libc::SIGSYS,
+];
+
+fn says_dying(status: &str) -> bool {
+    let mask = |name| {
+        let mask = status_field(status, name).and_then(|mask| u64::from_str_radix(mask, 16).ok());
+        mask.unwrap_or(0)
+    };
+    let bit = |signal: i32| 1_u64 << (signal - 1);
+    let dumping = DUMPING.iter().map(|&signal| bit(signal)).sum::<u64>();
+    let kept = mask("SigBlk") | mask("SigIgn") | mask("SigCgt");
+    let pending = mask("SigPnd");
+    // A process that is ending has given up its memory first.
+    pending & bit(libc::SIGKILL) != 0
+        || (pending | mask("ShdPnd")) & dumping & !kept != 0
+        || (!status.is_empty() && status_field(status, "VmSize").is_none())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_thread_with_a_deadly_signal_is_dying_and_one_that_handles_its_signals_is_not() {
+        let status = |pending: &str, shared: &str, caught: &str| {
+            format!("VmSize:\t8 kB\nSigPnd:\t{pending}\nShdPnd:\t{shared}\nSigCgt:\t{caught}\n")
+        };
+        assert!(!says_dying(&status("0", "0", "0")) && !says_dying(""));
+        assert!(says_dying(&status("0000000000000100", "0", "0")), "SIGKILL");
+        assert!(!says_dying(&status("2000", "2000", "0")), "SIGALRM that is not yet taken");
+        assert!(says_dying(&status("0", "4", "0")), "SIGQUIT");
+        assert!(!says_dying(&status("0", "4", "4")), "SIGQUIT that is handled");
+        assert!(says_dying("SigPnd:\t0\n"), "without memory");
+        assert_eq!(is_dying(std::process::id()), Some(false));
+        assert_eq!((is_dying(0), is_dying(u32::MAX)), (None, None));
+    }
 
     #[test]
     fn rights_are_read_from_masks_and_from_nothing_else() {

@@ -46,12 +46,8 @@ const KIND_WAKE: u64 = 2;
 /// A FUSE request as it came.
 #[derive(Debug, Clone, Copy)]
 pub struct Request<'a> {
-    /// Which operation.
-    pub opcode: u32,
-    /// On which inode.
-    pub nodeid: u64,
-    /// The thread that asks; 0: the kernel.
-    pub pid: u32,
+    /// What every request begins with.
+    pub header: InHeader,
     /// The operation's header, padded with anything.
     pub operation: &'a [u8; 128],
     /// What comes with it, such as a name.
@@ -136,7 +132,7 @@ impl Ring {
     /// beside the reads that have a slot's number it takes `spare_reads` with numbers above those.
     ///
     /// # Errors
-    /// The system has no io_uring, or forbids it.
+    /// The system has no io_uring, or forbids it; there is no memory for the slots.
     pub fn new(
         device: &impl AsFd,
         queues: &[u16],
@@ -148,7 +144,7 @@ impl Ring {
             .iter()
             .flat_map(|&queue| (0..depth).map(move |_| queue))
             .map(|queue| Slot::new(queue, payload_bytes))
-            .collect();
+            .collect::<io::Result<_>>()?;
         let mut this = Self::with(slots, spare_reads)?;
         this.device = Some(device.as_fd().try_clone_to_owned()?);
         for slot in 0..this.slots.len() {
@@ -299,9 +295,8 @@ impl Ring {
         let Slot { header, payload, ours, .. } = &self.slots[slot];
         assert!(*ours && Arc::strong_count(payload) == 1, "no request in this slot");
         let bytes = (header.ring_ent_in_out.payload_sz as usize).min(payload.capacity());
-        let InHeader { opcode, nodeid, pid, .. } = header.in_header();
         let (operation, payload) = (&header.op_in, &payload.as_slice()[..bytes]);
-        Request { opcode, nodeid, pid, operation, payload }
+        Request { header: header.in_header(), operation, payload }
     }
 
     /// Where the answer's bytes go, after [`Event::Request`] and before [`Ring::answer`].
@@ -322,6 +317,12 @@ impl Ring {
     pub fn lend_payload(&mut self, slot: usize) -> Buffer {
         assert!(self.slots[slot].ours, "no request in this slot");
         Buffer::lend(&mut self.slots[slot].payload).expect("the payload is not lent")
+    }
+
+    /// Whether the payload is lent to a task.
+    #[must_use]
+    pub fn is_payload_lent(&self, slot: usize) -> bool {
+        Arc::strong_count(&self.slots[slot].payload) > 1
     }
 
     /// Where in the payload `bytes` lie, if they do.
@@ -438,10 +439,10 @@ impl Drop for Ring {
 }
 
 impl Slot {
-    fn new(queue: u16, payload_bytes: usize) -> Self {
+    fn new(queue: u16, payload_bytes: usize) -> io::Result<Self> {
         let mut header = Box::new(ReqHeader::new_zeroed());
         // More than the kernel is told of: a read past the page cache may begin before the answer.
-        let mut payload = Buffer::with_capacity(payload_bytes + MARGIN_BYTES);
+        let mut payload = Buffer::with_capacity(payload_bytes + MARGIN_BYTES)?;
         let vectors = Box::new([
             libc::iovec {
                 iov_base: std::ptr::from_mut(header.as_mut()).cast(),
@@ -454,7 +455,7 @@ impl Slot {
         ]);
         let address = payload.as_slice().as_ptr() as usize;
         let payload = Arc::new(payload);
-        Self { queue, header, payload, address, payload_bytes, vectors, ours: false }
+        Ok(Self { queue, header, payload, address, payload_bytes, vectors, ours: false })
     }
 }
 

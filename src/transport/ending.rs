@@ -1,6 +1,7 @@
 //! Reads that wait for a store when the mount has ended are given up, so that the threads that serve them end, too.
 //! Imports the store.
 
+use super::threads;
 use crate::store::Store;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::io;
@@ -38,7 +39,7 @@ impl Ending {
                 }
             }
         };
-        let thread = std::thread::Builder::new().name("ffrfs-ending".to_owned()).spawn(run)?;
+        let thread = threads::spawn("ffrfs-ending", run)?;
         Ok(Some(Self { stop, thread: thread.thread().clone(), store: store.clone() }))
     }
 

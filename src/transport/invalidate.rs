@@ -1,27 +1,28 @@
-//! Drops the pages that a refused write has left in the kernel's page cache. Imports the vfs.
+//! Drops the pages that a refused write has left in the kernel's page cache. Imports `connection` and the vfs.
 //!
 //! Root can open a sample for writing though its permissions do not allow it. The kernel itself forgets a
 //! `write` that is refused; but pages that were changed through a shared mapping keep the change when their
 //! WRITE is refused, and every reader would see it. So these pages are dropped. Readers do see the change until the
 //! kernel writes the pages back (msync, munmap and some seconds, unmount), because no request comes before that.
 
+use super::connection::Device;
+use super::threads;
 use crate::vfs::Vfs;
-use fuser::{INodeNo, Notifier};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// Drops inodes' pages from the kernel's page cache.
 #[derive(Default)]
 pub(super) struct Invalidator {
-    notifier: OnceLock<Notifier>,
+    device: OnceLock<Arc<Device>>,
     /// The inodes whose pages are to be dropped; `None`: no thread is at work.
     pending: Mutex<Option<BTreeSet<u64>>>,
 }
 
 impl Invalidator {
     /// Sets the connection to the kernel.
-    pub(super) fn connect(&self, notifier: Notifier) {
-        let _ = self.notifier.set(notifier);
+    pub(super) fn connect(&self, device: Arc<Device>) {
+        let _ = self.device.set(device);
     }
 
     /// Drops an inode's pages soon, after a refused write to it. A thread of its own does it: the kernel lets
@@ -38,8 +39,7 @@ impl Invalidator {
         }
         *pending = Some(BTreeSet::from([ino]));
         let this = Arc::clone(self);
-        let thread = std::thread::Builder::new().name("ffrfs-invalid".to_owned());
-        if let Err(error) = thread.spawn(move || this.work()) {
+        if let Err(error) = threads::spawn("ffrfs-invalid", move || this.work()) {
             tracing::warn!("cannot start a thread to drop pages that were written to: {error}");
             *pending = None;
         }
@@ -52,9 +52,8 @@ impl Invalidator {
     /// Drops pages until no inode is pending.
     fn work(&self) {
         while let Some(ino) = self.next() {
-            let Some(notifier) = self.notifier.get() else { continue };
-            // An offset below 0 would spare the pages; a length of 0 means up to the end.
-            if let Err(error) = notifier.inval_inode(INodeNo(ino), 0, 0) {
+            let Some(device) = self.device.get() else { continue };
+            if let Err(error) = device.invalidate(ino, 0) {
                 tracing::warn!("inode {ino}: pages that were written to stay: {error}");
             }
         }

@@ -1,14 +1,18 @@
 //! Kernel ↔ vfs. Thin: what a request means is decided in [`crate::vfs`].
 //!
-//! `ops` answers decoded requests. `devfuse` decodes those that come from /dev/fuse through fuser, a thread
-//! a CPU, and encodes the answers; `uring` and `queue` do so for FUSE-over-io_uring, a queue a CPU; `support`
-//! says what keeps a host from that. [`Mounted`] is a mount with its transport, whichever it is.
+//! `dispatch` decodes requests, has `ops` answer them, and encodes the answers. They come over /dev/fuse
+//! (`connection`, `devfuse`), a thread a CPU, or by FUSE-over-io_uring (`uring`, `queue`), a queue a CPU; `support`
+//! says what keeps a host from that. `interrupts` ends reads whose reader is killed. [`Mounted`] is a mount with its
+//! transport, whichever it is.
 //!
 //! Imports from [`crate::vfs`], [`crate::store`] and [`crate::io`]; `reads` also the trait of sources in
 //! [`crate::format`].
 
+mod connection;
 mod devfuse;
+mod dispatch;
 mod ending;
+mod interrupts;
 mod invalidate;
 mod mount;
 mod negotiation;
@@ -18,6 +22,7 @@ mod prefetch;
 mod queue;
 mod reads;
 pub mod support;
+mod threads;
 mod uring;
 mod watch;
 pub mod wire;

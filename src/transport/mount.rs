@@ -1,7 +1,9 @@
 //! Mounting and unmounting: directly where that is allowed, through fusermount3 where it is not.
 
-use super::devfuse::DevFuse;
+use super::connection::Device;
+use super::devfuse::{Channels, Shared};
 use super::ending::Ending;
+use super::interrupts::{Interrupts, Lookout};
 use super::invalidate::Invalidator;
 use super::negotiation::Negotiation;
 use super::ops::Ops;
@@ -9,12 +11,12 @@ use super::options::{MountOptions, Transport};
 use super::prefetch::Prefetcher;
 use super::uring::{self, Plan, Queues};
 use super::watch::Watch;
+use super::workers::Workers;
 use crate::io::{fusermount, mounts, passed_connection};
 use crate::vfs::Vfs;
-use fuser::{Config, Session, SessionACL};
 use nix::errno::Errno;
 use nix::mount::{MsFlags, mount};
-use nix::unistd::{getgid, getuid};
+use nix::unistd::{geteuid, getgid, getuid};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -91,10 +93,11 @@ pub enum ServeError {
     Queue(io::Error),
 }
 
-/// A mount whose requests are not served yet.
+/// A mount, with the threads that serve its requests.
 pub struct Mounted {
-    session: Session<DevFuse>,
+    channels: Channels,
     queues: Option<Queues>,
+    _lookout: Lookout,
     prefetcher: Option<Prefetcher>,
     watch: Option<Watch>,
     ending: Option<Ending>,
@@ -153,50 +156,52 @@ impl Mounted {
             Arc::clone(&invalidator),
             options.xattrs,
         );
-        let ops = Arc::new(ops);
-        let serving = DevFuse::new(Arc::clone(&ops), options.workers, Arc::clone(&negotiation));
-        let device = connect(target, options)?;
-        let config = config(target, options, &device);
-        let session = Session::from_fd(serving, device, config.acl, config);
-        let session = session.map_err(|e| {
+        let device = Arc::new(Device::new(connect(target, options)?));
+        let failed = |error: io::Error| {
             undo_mount(target);
-            refused(target, e)
-        })?;
-        invalidator.connect(session.notifier());
-        let failed = |why: String| {
-            undo_mount(target);
-            MountError::Transport(why)
+            refused(target, error)
         };
-        let queues = match (plan, negotiation.uring()) {
-            (None, _) => None,
-            (Some(_), false) if options.transport == Transport::Auto => {
-                tracing::info!(
-                    "requests come through /dev/fuse: the kernel did not agree to io_uring"
-                );
-                None
-            }
-            (Some(_), false) => return Err(failed("the kernel did not agree to it".to_owned())),
-            (Some(plan), true) => {
-                let queues = Queues::start(&ops, &session, plan);
-                Some(queues.map_err(|e| failed(format!("its queues cannot be registered: {e}")))?)
+        device.negotiate(&negotiation).map_err(failed)?;
+        invalidator.connect(Arc::clone(&device));
+        let (interrupts, lookout) = Interrupts::start().map_err(failed)?;
+        let shared = Arc::new(Shared {
+            ops: Arc::new(ops),
+            workers: Arc::new(Workers::new(options.workers)),
+            interrupts,
+            // The caller that has mounted the connection has told the kernel which users it admits.
+            owner: (!options.allow_other && target.directory().is_some())
+                .then(|| geteuid().as_raw()),
+        });
+        let plan = plan.filter(|_| agreed(&negotiation, options.transport));
+        let queues = plan.map(|plan| Queues::start(&shared, &*device, plan)).transpose();
+        let queues = queues.map_err(|e| format!("its queues cannot be registered: {e}"));
+        let queues = match (queues, plan.is_none() && options.transport == Transport::Uring) {
+            (Ok(queues), false) => queues,
+            (queues, _) => {
+                undo_mount(target);
+                let why = queues.err().unwrap_or_else(|| "the kernel did not agree to it".into());
+                return Err(MountError::Transport(why));
             }
         };
-        match plan.filter(|_| queues.is_some()) {
+        match plan {
             Some(plan) => vfs.set_transport("uring", plan.memory_bytes()),
             None => vfs.set_transport("devfuse", 0),
         }
-        let prefetcher = Prefetcher::start(vfs, session.notifier());
+        let prefetcher = Prefetcher::start(vfs, Arc::clone(&device));
         let prefetcher = prefetcher
             .inspect_err(|error| tracing::warn!("nothing is fetched ahead: {error}"))
             .ok();
-        let watch = Watch::start(vfs, session.notifier()).inspect_err(|error| {
+        let watch = Watch::start(vfs, Arc::clone(&device)).inspect_err(|error| {
             tracing::warn!("changed containers are noticed by reads alone: {error}");
         });
-        let ending = Ending::start(vfs.store(), session.as_fd()).inspect_err(|error| {
+        let ending = Ending::start(vfs.store(), device.as_fd()).inspect_err(|error| {
             tracing::warn!("an unmount waits for a store that hangs: {error}");
         });
         let (watch, ending) = (watch.ok(), ending.unwrap_or_default());
-        Ok(Self { session, queues, prefetcher, watch, ending, device: String::new() })
+        let channels =
+            Channels::start(&shared, device, options.threads, largest).map_err(failed)?;
+        let (device, _lookout) = (String::new(), lookout);
+        Ok(Self { channels, queues, _lookout, prefetcher, watch, ending, device })
     }
 
     /// The device number that its files show, as `MAJOR:MINOR`.
@@ -205,21 +210,16 @@ impl Mounted {
         &self.device
     }
 
-    /// Serves requests until it is unmounted.
+    /// Waits until it is unmounted.
     ///
     /// # Errors
     /// See [`ServeError`].
     pub fn serve(self) -> Result<(), ServeError> {
-        let Self { session, queues, prefetcher, watch, ending, .. } = self;
-        let served = match queues {
-            None => session.run(),
-            Some(queues) => {
-                let thread = std::thread::Builder::new().name("ffrfs-session".to_owned());
-                let session = thread.spawn(move || session.run())?;
-                queues.join().map_err(ServeError::Queue)?;
-                session.join().unwrap_or_else(|_| Err(io::Error::other("the session panicked")))
-            }
-        };
+        let Self { channels, queues, prefetcher, watch, ending, _lookout, .. } = self;
+        if let Some(queues) = queues {
+            queues.join().map_err(ServeError::Queue)?;
+        }
+        let served = channels.join();
         if let Some(prefetcher) = prefetcher {
             prefetcher.stop();
         }
@@ -257,14 +257,13 @@ fn undo_mount(target: &Target) {
     }
 }
 
-fn config(target: &Target, options: &MountOptions, device: &OwnedFd) -> Config {
-    let mut config = Config::default();
-    // The caller that has mounted the connection has told the kernel which users it admits.
-    let all = options.allow_other || target.directory().is_none();
-    config.acl = if all { SessionACL::All } else { SessionACL::Owner };
-    config.n_threads = Some(options.threads);
-    config.clone_fd = passed_connection::can_be_cloned(device);
-    config
+/// Whether the kernel has agreed to io_uring; if not, and any transport will do, the log says so.
+fn agreed(negotiation: &Negotiation, wanted: Transport) -> bool {
+    let agreed = negotiation.uring();
+    if !agreed && wanted == Transport::Auto {
+        tracing::info!("requests come through /dev/fuse: the kernel did not agree to io_uring");
+    }
+    agreed
 }
 
 /// The options for fusermount3: a comma separates them, and a backslash escapes.

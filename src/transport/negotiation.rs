@@ -1,11 +1,18 @@
-//! What a mount asks of the kernel in INIT, and what the kernel grants. Imports `options`.
+//! What a mount asks of the kernel in INIT, and what the kernel grants. Imports `options` and `wire`.
 
 use super::options::Readdirplus;
-use fuser::{InitFlags, KernelConfig};
+use super::wire::{InitIn, InitOut, init};
+use crate::io::page_bytes;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// How many background requests, mostly read-ahead, the kernel may have in flight.
 pub const MAX_BACKGROUND: u16 = 128;
+
+/// The version of the protocol that we speak.
+const MAJOR: u32 = 7;
+const MINOR: u32 = 40;
+/// That of Linux 5.4, the oldest whose messages are all laid out as ours.
+const LEAST_MINOR: u32 = 31;
 
 /// What is asked of the kernel in INIT, and what it has granted.
 #[derive(Default)]
@@ -18,6 +25,15 @@ pub(super) struct Negotiation {
     uring: AtomicBool,
     no_open: AtomicBool,
     no_opendir: AtomicBool,
+}
+
+/// The kernel speaks another version.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Unsupported {
+    /// A later one: it is told ours, and sends INIT again.
+    TooNew(Box<InitOut>),
+    /// One that is too old.
+    TooOld,
 }
 
 impl Negotiation {
@@ -40,35 +56,106 @@ impl Negotiation {
         self.no_opendir.load(Ordering::Relaxed)
     }
 
-    /// Asks, and notes what is granted.
-    pub(super) fn negotiate(&self, config: &mut KernelConfig) {
-        let mut has = |flag| config.add_capabilities(flag).is_ok();
-        let granted = |flag: &AtomicBool, value| flag.store(value, Ordering::Relaxed);
-        granted(&self.no_open, has(InitFlags::FUSE_NO_OPEN_SUPPORT));
-        granted(&self.no_opendir, has(InitFlags::FUSE_NO_OPENDIR_SUPPORT));
-        granted(&self.uring, self.wants_uring && has(InitFlags::FUSE_OVER_IO_URING));
-        for flag in [
-            InitFlags::FUSE_ASYNC_DIO,
-            InitFlags::FUSE_MAX_PAGES,
-            InitFlags::FUSE_PARALLEL_DIROPS,
-            // Without FUSE_READDIRPLUS_AUTO it means: always.
-            InitFlags::FUSE_DO_READDIRPLUS,
-            InitFlags::FUSE_READDIRPLUS_AUTO,
-        ] {
-            let unwanted = match flag {
-                InitFlags::FUSE_DO_READDIRPLUS => self.readdirplus == Readdirplus::Never,
-                InitFlags::FUSE_READDIRPLUS_AUTO => self.readdirplus != Readdirplus::Auto,
-                _ => false,
-            };
-            if !unwanted && !has(flag) {
-                tracing::debug!("the kernel lacks {flag:?}");
-            }
+    /// The flags to ask for.
+    fn wanted(&self) -> u64 {
+        // READDIRPLUS without AUTO means: always.
+        let listing = match self.readdirplus {
+            Readdirplus::Auto => init::DO_READDIRPLUS | init::READDIRPLUS_AUTO,
+            Readdirplus::Always => init::DO_READDIRPLUS,
+            Readdirplus::Never => 0,
+        };
+        let uring = if self.wants_uring { init::OVER_IO_URING } else { 0 };
+        init::ASYNC_READ
+            | init::BIG_WRITES
+            | init::ASYNC_DIO
+            | init::MAX_PAGES
+            | init::PARALLEL_DIROPS
+            | init::NO_OPEN_SUPPORT
+            | init::NO_OPENDIR_SUPPORT
+            | listing
+            | uring
+    }
+
+    /// The answer to INIT; notes what is granted.
+    ///
+    /// # Errors
+    /// See [`Unsupported`].
+    pub(super) fn negotiate(&self, asked: &InitIn) -> Result<InitOut, Unsupported> {
+        let version = InitOut { major: MAJOR, minor: MINOR, ..InitOut::default() };
+        if asked.major > MAJOR {
+            return Err(Unsupported::TooNew(Box::new(version)));
         }
-        // Each setter answers with the nearest value that the kernel takes.
-        let _ = config.set_max_write(self.max_request_bytes);
-        if let Err(most) = config.set_max_readahead(self.max_request_bytes) {
-            let _ = config.set_max_readahead(most);
+        if (asked.major, asked.minor) < (MAJOR, LEAST_MINOR) {
+            return Err(Unsupported::TooOld);
         }
-        let _ = config.set_max_background(MAX_BACKGROUND);
+        let mut offered = u64::from(asked.flags);
+        if offered & init::INIT_EXT != 0 {
+            offered |= u64::from(asked.flags2) << 32;
+        }
+        let granted = offered & self.wanted();
+        let lacking = self.wanted() & !offered;
+        if lacking != 0 {
+            tracing::debug!("the kernel lacks the INIT flags {lacking:#x}");
+        }
+        let note = |flag: &AtomicBool, bit| flag.store(granted & bit != 0, Ordering::Relaxed);
+        note(&self.no_open, init::NO_OPEN_SUPPORT);
+        note(&self.no_opendir, init::NO_OPENDIR_SUPPORT);
+        note(&self.uring, init::OVER_IO_URING);
+        let flags = granted | (offered & init::INIT_EXT);
+        let max_readahead = self.max_request_bytes.min(asked.max_readahead);
+        let largest = self.max_request_bytes.max(max_readahead) as usize;
+        Ok(InitOut {
+            max_readahead,
+            flags: flags as u32,
+            flags2: (flags >> 32) as u32,
+            max_background: MAX_BACKGROUND,
+            congestion_threshold: MAX_BACKGROUND / 4 * 3,
+            max_write: self.max_request_bytes,
+            time_gran: 1,
+            max_pages: largest.div_ceil(page_bytes()) as u16,
+            ..version
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MAX_REQUEST_BYTES: u32 = 1 << 20;
+
+    fn kernel(minor: u32, flags: u64) -> InitIn {
+        let (flags, flags2) = (flags as u32, (flags >> 32) as u32);
+        InitIn { major: 7, minor, max_readahead: 128 << 10, flags, flags2, ..InitIn::default() }
+    }
+
+    #[test]
+    fn what_the_kernel_offers_and_we_want_is_granted() {
+        let wants = Negotiation::new(MAX_REQUEST_BYTES, Readdirplus::Auto, true);
+        let out = wants.negotiate(&kernel(45, u64::MAX)).unwrap();
+        assert!(wants.uring() && wants.no_open() && wants.no_opendir());
+        assert_eq!(out.flags2, (init::OVER_IO_URING >> 32) as u32);
+        assert_eq!((out.max_readahead, out.max_write), (128 << 10, MAX_REQUEST_BYTES));
+        assert_eq!(usize::from(out.max_pages) * page_bytes(), MAX_REQUEST_BYTES as usize);
+        assert_eq!((out.max_background, out.congestion_threshold), (128, 96));
+    }
+
+    #[test]
+    fn a_kernel_without_extended_flags_has_no_io_uring() {
+        let wants = Negotiation::new(MAX_REQUEST_BYTES, Readdirplus::Always, true);
+        let out = wants.negotiate(&kernel(31, !init::INIT_EXT)).unwrap();
+        assert!(!wants.uring() && wants.no_open());
+        assert_eq!(out.flags2, 0);
+        assert_eq!(u64::from(out.flags) & init::READDIRPLUS_AUTO, 0);
+        assert_ne!(u64::from(out.flags) & init::DO_READDIRPLUS, 0);
+    }
+
+    #[test]
+    fn other_versions_are_told_ours_or_refused() {
+        let wants = Negotiation::new(MAX_REQUEST_BYTES, Readdirplus::Never, false);
+        assert_eq!(wants.negotiate(&kernel(30, u64::MAX)), Err(Unsupported::TooOld));
+        let newer = InitIn { major: 8, ..kernel(0, 0) };
+        let Err(Unsupported::TooNew(told)) = wants.negotiate(&newer) else { panic!("refused") };
+        assert_eq!((told.major, told.flags), (7, 0));
     }
 }

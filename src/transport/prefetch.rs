@@ -5,12 +5,13 @@
 //! prefetch thread. If this thread stored pages itself, it could wait for its own read; so a second thread
 //! stores them, and no request ever waits for that one.
 
+use super::connection::Device;
 use super::reads::{self, Progress, Submitted};
+use super::threads;
 use crate::io::ring::{Event, Ring, Waker};
 use crate::io::{Buffer, ReadError};
 use crate::store::{Arrived, Cause, Profile};
 use crate::vfs::{Delivery, Fetch, Vfs};
-use fuser::{INodeNo, Notifier};
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
@@ -31,10 +32,10 @@ pub(super) struct Prefetcher {
 
 impl Prefetcher {
     /// Starts to fetch the samples that `vfs` expects to be read.
-    pub(super) fn start(vfs: &Arc<Vfs>, notifier: Notifier) -> io::Result<Self> {
+    pub(super) fn start(vfs: &Arc<Vfs>, device: Arc<Device>) -> io::Result<Self> {
         let (report, reported) = mpsc::channel();
         let stop = Arc::new(AtomicBool::new(false));
-        let stores = start_storing(vfs, notifier)
+        let stores = start_storing(vfs, device)
             .inspect_err(|error| {
                 tracing::warn!("prefetched samples stay out of the kernel's page cache: {error}")
             })
@@ -62,7 +63,7 @@ impl Prefetcher {
                 }
             }
         };
-        let thread = std::thread::Builder::new().name("ffrfs-ahead".to_owned()).spawn(run)?;
+        let thread = threads::spawn("ffrfs-ahead", run)?;
         let wake = reported.recv().map_err(io::Error::other)?;
         let look = Arc::clone(&wake);
         vfs.when_there_is_something_to_fetch(move || look());
@@ -121,7 +122,7 @@ impl Work {
 
 /// Starts the thread that puts samples into the kernel's page cache. Samples that wait for it still count as
 /// prefetched, so the memory for prefetch bounds them.
-fn start_storing(vfs: &Arc<Vfs>, notifier: Notifier) -> io::Result<mpsc::Sender<Vec<Delivery>>> {
+fn start_storing(vfs: &Arc<Vfs>, device: Arc<Device>) -> io::Result<mpsc::Sender<Vec<Delivery>>> {
     let (stores, to_store) = mpsc::channel::<Vec<Delivery>>();
     let vfs = Arc::clone(vfs);
     let run = move || {
@@ -129,7 +130,7 @@ fn start_storing(vfs: &Arc<Vfs>, notifier: Notifier) -> io::Result<mpsc::Sender<
             if !vfs.may_store(&store) {
                 continue;
             }
-            let stored = notifier.store(INodeNo(store.ino()), 0, store.bytes());
+            let stored = device.store(store.ino(), store.bytes());
             if let Err(error) = &stored
                 && error.kind() != io::ErrorKind::NotFound
             {
@@ -138,7 +139,7 @@ fn start_storing(vfs: &Arc<Vfs>, notifier: Notifier) -> io::Result<mpsc::Sender<
             vfs.stored(store, stored.is_ok());
         }
     };
-    std::thread::Builder::new().name("ffrfs-store".to_owned()).spawn(run)?;
+    threads::spawn("ffrfs-store", run)?;
     Ok(stores)
 }
 
@@ -208,7 +209,7 @@ impl Worker {
                 self.land(fetch, arrived.map(drop));
                 continue;
             }
-            match arrived.map(|arrived| reads::take(fetch.span(), arrived)) {
+            match arrived.and_then(|arrived| reads::take(fetch.span(), arrived)) {
                 // The pin lasts until the read is in the ring, which holds one of its own.
                 Ok(Some(_pin)) => self.submit(id, fetch, done),
                 fetched => self.land(fetch, fetched.map(drop)),

@@ -16,6 +16,7 @@ use std::io;
 /// calls again.
 pub(super) fn fetch(store: &Store, span: &mut Span, may_wait: bool) -> Result<(), ReadError> {
     match store.part(span.part()).bytes() {
+        Bytes::Local(file) if file.may_hang() && !may_wait => Err(ReadError::WouldBlock),
         Bytes::Local(file) => fetch_from(file, span, may_wait),
         Bytes::Remote(remote) => {
             if let Some((file, _pin)) = remote.file().zip(remote.pin(&span.range())) {
@@ -32,7 +33,7 @@ pub(super) fn fetch(store: &Store, span: &mut Span, may_wait: bool) -> Result<()
             Err(if may_wait { ReadError::Absent } else { ReadError::WouldBlock })
         }
         Bytes::Memory(memory) => {
-            let (offset_bytes, target) = span.target(1);
+            let (offset_bytes, target) = span.target(1)?;
             Ok(memory.read_exact_at(target, offset_bytes)?)
         }
     }
@@ -40,11 +41,11 @@ pub(super) fn fetch(store: &Store, span: &mut Span, may_wait: bool) -> Result<()
 
 fn fetch_from(file: &File, span: &mut Span, may_wait: bool) -> Result<(), ReadError> {
     if !may_wait {
-        let (offset_bytes, target) = span.target(1);
+        let (offset_bytes, target) = span.target(1)?;
         return file.read_cached(target, offset_bytes);
     }
     let alignment_bytes = file.alignment_bytes();
-    let (offset_bytes, mut buffer, length) = span.take_buffer(alignment_bytes);
+    let (offset_bytes, mut buffer, length) = span.take_buffer(alignment_bytes)?;
     let target = &mut buffer.as_mut_slice()[..length];
     let fetched = file.read(target, offset_bytes, span.needed_bytes());
     span.put_buffer(buffer);
@@ -53,8 +54,17 @@ fn fetch_from(file: &File, span: &mut Span, may_wait: bool) -> Result<(), ReadEr
 
 /// Takes what [`Store::begin`] has brought: bytes go into the span, which has them all then; those in the part's file are
 /// to be read while the pin is held.
-pub(super) fn take(span: &mut Span, arrived: Arrived) -> Option<Pin> {
-    arrived.take(span.target(1).1)
+///
+/// # Errors
+/// There is no memory for them.
+pub(super) fn take(span: &mut Span, arrived: Arrived) -> Result<Option<Pin>, ReadError> {
+    Ok(arrived.take(span.target(1)?.1))
+}
+
+/// Whether a read of the span, and a look at its file, may take for ever, as a file server or another FUSE file system
+/// that does not answer: no thread that serves requests may do either.
+pub(super) fn may_hang(store: &Store, span: &Span) -> bool {
+    matches!(store.part(span.part()).bytes(), Bytes::Local(file) if file.may_hang())
 }
 
 /// Whether the cache of this node holds all of a span.
@@ -67,7 +77,7 @@ pub(super) fn is_cached(store: &Store, span: &Span) -> bool {
 pub(super) fn fetch_waiting(store: &Store, span: &mut Span) -> Result<(), ReadError> {
     match fetch(store, span, true) {
         Err(ReadError::Absent) => {
-            match take(span, store.part(span.part()).wait(span.range(), Cause::Prefetch)?) {
+            match take(span, store.part(span.part()).wait(span.range(), Cause::Prefetch)?)? {
                 Some(_pin) => fetch(store, span, true),
                 None => Ok(()),
             }
@@ -107,7 +117,7 @@ pub(super) fn submit(
             (file, pin.into_held())
         }
         Bytes::Memory(memory) => {
-            let (offset_bytes, target) = span.target(1);
+            let (offset_bytes, target) = span.target(1)?;
             memory.read_exact_at(target, offset_bytes)?;
             return Ok(Submitted::Done);
         }
@@ -116,7 +126,7 @@ pub(super) fn submit(
         Err(error) if part.lose_file(&error) => return Err(ReadError::Absent),
         held => held?.with(pin),
     };
-    let (offset_bytes, buffer, length) = span.take_buffer(file.alignment_bytes());
+    let (offset_bytes, buffer, length) = span.take_buffer(file.alignment_bytes())?;
     ring.read(id, held, offset_bytes + done as u64, buffer, done..length);
     Ok(Submitted::Reading)
 }

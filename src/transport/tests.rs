@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const SAMPLES: usize = 40;
 const SAMPLE_BYTES: usize = 100_000;
@@ -192,6 +192,40 @@ fn a_killed_program_goes_away_while_the_store_hangs(transport: Transport) {
     program.kill().unwrap();
     assert_eq!(program.wait().unwrap().signal(), Some(libc::SIGKILL));
     assert!(mount.store.unanswered() > 0, "the store hangs still");
+}
+
+/// With `O_DIRECT` the kernel waits for the answer whatever happens, and tells nobody of the signal.
+fn a_killed_program_that_reads_directly_goes_away_while_the_store_hangs(transport: Transport) {
+    let Some(mount) = Mount::new(transport, LONG_PATIENCE) else { return };
+    let silent = (0..SAMPLES).filter(|sample| fate_of(*sample) == Fate::Silent);
+    let mut times = Vec::new();
+    for (number, sample) in silent.enumerate() {
+        let input = format!("if={}", mount.path(sample).display());
+        let arguments = [&input, "of=/dev/null", "bs=64K", "iflag=direct"];
+        let mut program = Command::new("dd").args(arguments).stderr(Stdio::null()).spawn().unwrap();
+        while mount.store.unanswered() <= number {
+            thread::sleep(Duration::from_millis(1));
+        }
+        thread::sleep(SILENCE);
+        assert!(program.try_wait().unwrap().is_none(), "it waits");
+        let killed = Instant::now();
+        program.kill().unwrap();
+        assert_eq!(program.wait().unwrap().signal(), Some(libc::SIGKILL));
+        times.push(killed.elapsed());
+    }
+    assert!(mount.store.unanswered() > 0, "the store hangs still");
+    // Others may use the CPUs: the best of some.
+    assert!(times.iter().min() < Some(&Duration::from_millis(100)), "{times:?}");
+}
+
+#[test]
+fn a_killed_program_that_reads_directly_goes_away_while_the_store_hangs_through_dev_fuse() {
+    a_killed_program_that_reads_directly_goes_away_while_the_store_hangs(Transport::DevFuse);
+}
+
+#[test]
+fn a_killed_program_that_reads_directly_goes_away_while_the_store_hangs_through_io_uring() {
+    a_killed_program_that_reads_directly_goes_away_while_the_store_hangs(Transport::Uring);
 }
 
 #[test]

@@ -1,11 +1,12 @@
 //! Requests through FUSE-over-io_uring: each CPU has a queue, whose thread is pinned to that CPU and has one ring for
 //! answers and disk reads. Bytes in the page cache are read at once, all others through the ring.
 //!
-//! FORGET and INTERRUPT, which have no answer, still come through fuser's session.
+//! FORGET and INTERRUPT, which have no answer, still come over /dev/fuse.
 
-use super::ops::Ops;
+use super::devfuse::Shared;
 use super::queue::{AHEAD, QueueThread};
 use super::support::{self, Obstacle};
+use super::threads;
 use crate::io::ring::Ring;
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::Pid;
@@ -106,7 +107,7 @@ pub(super) struct Queues {
 impl Queues {
     /// Starts to serve `device`, whose INIT has agreed on io_uring. The kernel holds all requests back until it has
     /// all queues: if this fails, the caller must unmount.
-    pub(super) fn start(ops: &Arc<Ops>, device: &impl AsFd, plan: &Plan) -> io::Result<Self> {
+    pub(super) fn start(shared: &Arc<Shared>, device: &impl AsFd, plan: &Plan) -> io::Result<Self> {
         // What each thread serves: its queues, the slots of each, and its CPU.
         let mut shares: Vec<(Vec<u16>, usize, Option<usize>)> = Vec::new();
         let mut spare = Vec::new();
@@ -124,7 +125,7 @@ impl Queues {
         let (failed, failures) = mpsc::channel();
         let mut threads = Vec::new();
         for (number, (queues, depth, cpu)) in shares.into_iter().enumerate() {
-            let ops = Arc::clone(ops);
+            let shared = Arc::clone(shared);
             let device: OwnedFd = device.as_fd().try_clone_to_owned()?;
             let (payload_bytes, report, failed) =
                 (plan.payload_bytes, report.clone(), failed.clone());
@@ -135,7 +136,10 @@ impl Queues {
                     Ok(ring) => {
                         let _ = report.send(Ok(()));
                         drop(report);
-                        if let Err(error) = QueueThread::new(ring, ops).serve() {
+                        let Shared { ops, workers, interrupts, .. } = &*shared;
+                        let (ops, workers) = (Arc::clone(ops), Arc::clone(workers));
+                        let queue = QueueThread::new(ring, ops, workers, interrupts);
+                        if let Err(error) = queue.serve() {
                             let _ = failed.send(error);
                         }
                     }
@@ -144,8 +148,7 @@ impl Queues {
                     }
                 }
             };
-            let thread = std::thread::Builder::new().name(format!("ffrfs-queue-{number}"));
-            threads.push(thread.spawn(serve)?);
+            threads.push(threads::spawn(format!("ffrfs-queue-{number}"), serve)?);
         }
         drop((report, failed));
         reports.into_iter().collect::<io::Result<()>>()?;

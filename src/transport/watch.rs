@@ -1,8 +1,9 @@
 //! A thread that checks whether containers have changed, soon after requests have used them, and has the kernel drop
-//! attributes that it was told of meanwhile. Imports the vfs.
+//! attributes that it was told of meanwhile. Imports `connection` and the vfs.
 
+use super::connection::Device;
+use super::threads;
 use crate::vfs::Vfs;
-use fuser::{INodeNo, Notifier};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,7 +20,7 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    pub(super) fn start(vfs: &Arc<Vfs>, notifier: Notifier) -> io::Result<Self> {
+    pub(super) fn start(vfs: &Arc<Vfs>, device: Arc<Device>) -> io::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         let (watched, stopped) = (Arc::downgrade(vfs), Arc::clone(&stop));
         let run = move || {
@@ -29,16 +30,16 @@ impl Watch {
                 let checked = vfs.check_containers();
                 drop(vfs);
                 // What was dropped after the last check, too: an answer may have been on its way then.
-                drop_attributes(&notifier, &outdated);
+                drop_attributes(&device, &outdated);
                 outdated = checked.outdated_inodes;
-                drop_attributes(&notifier, &outdated);
+                drop_attributes(&device, &outdated);
                 match checked.any {
                     true => std::thread::park_timeout(PAUSE),
                     false => std::thread::park(),
                 }
             }
         };
-        let thread = std::thread::Builder::new().name("ffrfs-watch".to_owned()).spawn(run)?;
+        let thread = threads::spawn("ffrfs-watch", run)?;
         let thread = thread.thread().clone();
         let watching = thread.clone();
         vfs.when_containers_are_noted(move || watching.unpark());
@@ -55,10 +56,10 @@ impl Watch {
 }
 
 /// Has the kernel ask again for the attributes of inodes that it knows.
-fn drop_attributes(notifier: &Notifier, inodes: &[u64]) {
+fn drop_attributes(device: &Device, inodes: &[u64]) {
     for &ino in inodes {
         // An offset below 0 spares the pages: they hold bytes of the file that was mounted. An error says that the
         // kernel does not know the inode, or that there is no mount any more.
-        let _ = notifier.inval_inode(INodeNo(ino), -1, 0);
+        let _ = device.invalidate(ino, -1);
     }
 }

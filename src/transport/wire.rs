@@ -12,32 +12,35 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 /// Operation codes.
 pub(super) mod op {
     pub(crate) const LOOKUP: u32 = 1;
+    pub(crate) const FORGET: u32 = 2;
     pub(crate) const GETATTR: u32 = 3;
     pub(crate) const SETATTR: u32 = 4;
     pub(crate) const READLINK: u32 = 5;
     pub(crate) const SYMLINK: u32 = 6;
     pub(crate) const MKNOD: u32 = 8;
-    pub(crate) const MKDIR: u32 = 9;
-    pub(crate) const UNLINK: u32 = 10;
-    pub(crate) const RMDIR: u32 = 11;
-    pub(crate) const RENAME: u32 = 12;
     pub(crate) const LINK: u32 = 13;
     pub(crate) const OPEN: u32 = 14;
     pub(crate) const READ: u32 = 15;
     pub(crate) const WRITE: u32 = 16;
     pub(crate) const STATFS: u32 = 17;
+    pub(crate) const RELEASE: u32 = 18;
     pub(crate) const FSYNC: u32 = 20;
     pub(crate) const SETXATTR: u32 = 21;
     pub(crate) const GETXATTR: u32 = 22;
     pub(crate) const LISTXATTR: u32 = 23;
     pub(crate) const REMOVEXATTR: u32 = 24;
     pub(crate) const FLUSH: u32 = 25;
+    pub(crate) const INIT: u32 = 26;
     pub(crate) const OPENDIR: u32 = 27;
     pub(crate) const READDIR: u32 = 28;
+    pub(crate) const RELEASEDIR: u32 = 29;
     pub(crate) const FSYNCDIR: u32 = 30;
     pub(crate) const ACCESS: u32 = 34;
     pub(crate) const CREATE: u32 = 35;
+    pub(crate) const INTERRUPT: u32 = 36;
+    pub(crate) const DESTROY: u32 = 38;
     pub(crate) const IOCTL: u32 = 39;
+    pub(crate) const BATCH_FORGET: u32 = 42;
     pub(crate) const FALLOCATE: u32 = 43;
     pub(crate) const READDIRPLUS: u32 = 44;
     pub(crate) const RENAME2: u32 = 45;
@@ -50,6 +53,32 @@ pub(super) mod valid {
     pub(crate) const UID: u32 = 1 << 1;
     pub(crate) const GID: u32 = 1 << 2;
     pub(crate) const SIZE: u32 = 1 << 3;
+}
+
+/// Bits of [`IoctlIn::flags`].
+pub(super) mod ioctl {
+    pub(crate) const UNRESTRICTED: u32 = 1 << 1;
+}
+
+/// Bits of [`InitIn::flags`], and above them those of [`InitIn::flags2`].
+pub(super) mod init {
+    pub(crate) const ASYNC_READ: u64 = 1;
+    pub(crate) const BIG_WRITES: u64 = 1 << 5;
+    pub(crate) const DO_READDIRPLUS: u64 = 1 << 13;
+    pub(crate) const READDIRPLUS_AUTO: u64 = 1 << 14;
+    pub(crate) const ASYNC_DIO: u64 = 1 << 15;
+    pub(crate) const NO_OPEN_SUPPORT: u64 = 1 << 17;
+    pub(crate) const PARALLEL_DIROPS: u64 = 1 << 18;
+    pub(crate) const MAX_PAGES: u64 = 1 << 22;
+    pub(crate) const NO_OPENDIR_SUPPORT: u64 = 1 << 24;
+    pub(crate) const INIT_EXT: u64 = 1 << 30;
+    pub(crate) const OVER_IO_URING: u64 = 1 << 41;
+}
+
+/// Notices to the kernel: they have the place of an answer's error.
+pub(super) mod notice {
+    pub(crate) const INVAL_INODE: i32 = 2;
+    pub(crate) const STORE: i32 = 4;
 }
 
 /// Bits of [`OpenOut::open_flags`].
@@ -90,6 +119,24 @@ structures! {
         bsize: u32, namelen: u32, frsize: u32, padding: u32, spare: [u32; 6],
     }
     StatfsOut { st: Kstatfs }
+    /// Kernels before 7.36 send the first 16 bytes.
+    InitIn {
+        major: u32, minor: u32, max_readahead: u32, flags: u32, flags2: u32, unused: [u32; 11],
+    }
+    InitOut {
+        major: u32, minor: u32, max_readahead: u32, flags: u32,
+        max_background: u16, congestion_threshold: u16, max_write: u32, time_gran: u32,
+        max_pages: u16, map_alignment: u16, flags2: u32, unused: [u32; 7],
+    }
+    ForgetIn { nlookup: u64 }
+    /// That many [`ForgetOne`] follow.
+    BatchForgetIn { count: u32, dummy: u32 }
+    ForgetOne { nodeid: u64, nlookup: u64 }
+    /// Which request is interrupted.
+    InterruptIn { unique: u64 }
+    /// The bytes follow.
+    NotifyStoreOut { nodeid: u64, offset: u64, size: u32, padding: u32 }
+    NotifyInvalInodeOut { ino: u64, off: i64, len: i64 }
     OpenIn { flags: u32, open_flags: u32 }
     OpenOut { fh: u64, open_flags: u32, padding: u32 }
     SetattrIn {

@@ -1,6 +1,7 @@
 //! Threads for jobs that wait: reads of bytes that the page cache does not hold, and long decoding of one sample. They
-//! start with the first such job, so that a mount of cached data has none. Imports nothing of ours.
+//! start with the first such job, so that a mount of cached data has none. Imports `threads`.
 
+use super::threads;
 use crossbeam_channel::Sender;
 use std::sync::OnceLock;
 
@@ -28,8 +29,9 @@ impl Workers {
         let (send, receive) = crossbeam_channel::unbounded::<Job>();
         for number in 0..self.threads {
             let receive = receive.clone();
-            let thread = std::thread::Builder::new().name(format!("ffrfs-read-{number}"));
-            let started = thread.spawn(move || receive.into_iter().for_each(|job| job()));
+            let started = threads::spawn(format!("ffrfs-read-{number}"), move || {
+                receive.into_iter().for_each(|job| job());
+            });
             if let Err(error) = started {
                 tracing::warn!("cannot start a reading thread: {error}");
             }

@@ -1,6 +1,7 @@
 //! A range of a part on its way into memory.
 
 use crate::io::Buffer;
+use std::io;
 use std::ops::Range;
 
 /// What to fetch, and the memory for it. It may have to be fetched with what lies before and behind it:
@@ -42,12 +43,15 @@ impl Span {
 
     /// Where to read from, a multiple of `alignment_bytes`, and where to put it: as long as to reach the
     /// next multiple behind the end. The first [`Span::needed_bytes`] of it must be there.
-    pub fn target(&mut self, alignment_bytes: u64) -> (u64, &mut [u8]) {
+    ///
+    /// # Errors
+    /// There is no memory.
+    pub fn target(&mut self, alignment_bytes: u64) -> io::Result<(u64, &mut [u8])> {
         let start = self.range.start - self.range.start % alignment_bytes;
         let length = (self.range.end.next_multiple_of(alignment_bytes) - start) as usize;
         self.lead_in = (self.range.start - start) as usize;
-        self.buffer.reserve(length);
-        (start, &mut self.buffer.as_mut_slice()[..length])
+        self.buffer.try_reserve(length)?;
+        Ok((start, &mut self.buffer.as_mut_slice()[..length]))
     }
 
     /// How many bytes of [`Span::target`] must be read.
@@ -57,11 +61,13 @@ impl Span {
     }
 
     /// The memory of [`Span::target`], to be filled elsewhere: where to read from, and how much.
-    #[must_use]
-    pub fn take_buffer(&mut self, alignment_bytes: u64) -> (u64, Buffer, usize) {
-        let (offset_bytes, target) = self.target(alignment_bytes);
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn take_buffer(&mut self, alignment_bytes: u64) -> io::Result<(u64, Buffer, usize)> {
+        let (offset_bytes, target) = self.target(alignment_bytes)?;
         let length = target.len();
-        (offset_bytes, self.swap_buffer(Buffer::empty()), length)
+        Ok((offset_bytes, self.swap_buffer(Buffer::empty()), length))
     }
 
     /// Puts back what [`Span::take_buffer`] gave.
@@ -108,12 +114,12 @@ mod tests {
     #[test]
     fn a_span_is_widened_to_multiples_and_finds_its_bytes_again() {
         let mut span = Span::new(0, 5000..9000, Buffer::empty());
-        let (start, target) = span.target(4096);
+        let (start, target) = span.target(4096).unwrap();
         assert_eq!((start, target.len()), (4096, 8192));
         target[904..4904].fill(7);
         assert!(span.bytes().iter().all(|&byte| byte == 7));
         assert_eq!((span.needed_bytes(), span.place_of(&(5001..5003))), (4904, 905..907));
-        let (start, target) = span.target(1);
+        let (start, target) = span.target(1).unwrap();
         assert_eq!((start, target.len(), span.needed_bytes()), (5000, 4000, 4000));
     }
 }

@@ -127,7 +127,7 @@ impl World {
     /// What a disk does that reads whole blocks; what lies behind the file's end is anything.
     fn fetch_aligned(&self, span: &mut Span, alignment_bytes: u64) {
         let bytes = &self.disk[span.part()];
-        let (start, target) = span.target(alignment_bytes);
+        let (start, target) = span.target(alignment_bytes).unwrap();
         let there = (bytes.len() - start as usize).min(target.len());
         target[..there].copy_from_slice(&bytes[start as usize..][..there]);
         target[there..].fill(0xee);
@@ -142,7 +142,7 @@ impl World {
             && span.range().contains(&(offset as u64))
         {
             let start = span.range().start;
-            span.target(1).1[(offset as u64 - start) as usize] ^= 0x40;
+            span.target(1).unwrap().1[(offset as u64 - start) as usize] ^= 0x40;
         }
     }
 
@@ -274,10 +274,10 @@ fn followers_are_woken_however_the_fetch_ends() {
             assert_eq!(world.drive(world.vfs.resume(task, changed)), Err(Errno::EIO));
         }),
         ("a mismatch", |world, mut task| {
-            task.span().target(1).1.fill(0x11);
+            task.span().target(1).unwrap().1.fill(0x11);
             let mut step = world.vfs.resume(task, Ok(()));
             while let Step::Read(mut next) = step {
-                next.span().target(1).1.fill(0x11);
+                next.span().target(1).unwrap().1.fill(0x11);
                 step = world.vfs.resume(next, Ok(()));
             }
             assert_eq!(world.drive(step), Err(Errno::EIO));
@@ -310,7 +310,7 @@ fn a_large_sample_is_passed_over_once_and_then_read_in_blocks() {
     let mut leader = world.lead(0);
     let mut fetches = Vec::new();
     let reply = loop {
-        fetches.push(leader.span().target(1).1.len());
+        fetches.push(leader.span().target(1).unwrap().1.len());
         assert_eq!(leader.is_long(), fetches.len() <= 3);
         world.fetch(leader.span());
         match world.vfs.resume(leader, Ok(())) {

@@ -35,7 +35,7 @@ pub(crate) const FFRFS: &str = env!("CARGO_BIN_EXE_ffrfs");
 /// The engines that can carry requests. Every test that mounts runs with each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Transport {
-    /// fuser on /dev/fuse.
+    /// /dev/fuse.
     DevFuse,
     /// FUSE-over-io_uring; only where the host has switched it on.
     Uring,

@@ -127,7 +127,7 @@ fn read_file(vfs: &Vfs, disk: &[u8], ino: u64) -> Result<Vec<u8>, Errno> {
 fn read(vfs: &Vfs, disk: &[u8], ino: u64, offset: u64, length: u64) -> Result<Vec<u8>, Errno> {
     let request = ReadRequest { ino, offset_bytes: offset, length_bytes: length };
     let reply = vfs.read_blocking(request, |span| {
-        let (start, target) = span.target(1);
+        let (start, target) = span.target(1).unwrap();
         let start = usize::try_from(start).unwrap();
         let found = start.checked_add(target.len()).and_then(|end| disk.get(start..end));
         let bytes = found.ok_or_else(|| ReadError::Io(std::io::ErrorKind::UnexpectedEof.into()))?;

@@ -24,6 +24,7 @@ mod fixtures;
 mod formats;
 mod hostile;
 mod integrity;
+mod killed;
 mod lifecycle;
 mod manual;
 mod memory;

@@ -1,10 +1,14 @@
 //! Large samples in bounded memory. The containers are sparse files: no disk is filled.
 
-use crate::common::{Mount, ffrfs, for_each_transport, noise, peak_memory_bytes, temp_dir};
+use crate::common::{
+    Mount, ffrfs, for_each_transport, noise, one_of, peak_memory_bytes, run, temp_dir, wait_until,
+};
 use ffrfs::format::ffrecord::header_bytes;
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
 /// A sample of zeros, with its number and the place at every multiple of [`STEP`] bytes.
 struct Sparse {
@@ -208,5 +212,43 @@ fn members_of_a_zip_are_read_into_memory_that_was_used_before() {
         let faults = faults(mount.pid()) - before;
         // Memory that is new takes 25 for each of them.
         assert!(faults < 200 * 5, "{transport:?}: {faults}");
+    });
+}
+
+#[test]
+fn nobody_hangs_when_the_daemon_gets_no_more_memory() {
+    if one_of(&["prlimit"]).is_none() {
+        return;
+    }
+    let samples: Vec<_> = (0..64).map(|number| noise(number, 700_000)).collect();
+    for_each_transport(|transport| {
+        for spare_kib in [0, 1024] {
+            let mount = Mount::with_samples(transport, &samples, &[]);
+            let status = fs::read_to_string(format!("/proc/{}/status", mount.pid())).unwrap();
+            let size = status.lines().find_map(|line| line.strip_prefix("VmSize:")).unwrap();
+            let size: u64 = size.trim().trim_end_matches(" kB").parse().unwrap();
+            let limit = (size + spare_kib) << 10;
+            let pid = mount.pid().to_string();
+            run(Command::new("prlimit").args(["--pid", &pid, &format!("--as={limit}")])).ok();
+            let mut readers: Vec<_> = (0..16)
+                .map(|reader| {
+                    let mut cat = Command::new("cat");
+                    cat.args((0..4).map(|turn| mount.path(format!("{:06}", reader * 4 + turn))));
+                    cat.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap()
+                })
+                .collect();
+            let all = readers
+                .drain(..)
+                .map(|reader| std::thread::spawn(move || reader.wait_with_output().unwrap()));
+            let all: Vec<_> = all.collect();
+            wait_until("all readers end", Duration::from_secs(60), || {
+                all.iter().all(std::thread::JoinHandle::is_finished)
+            });
+            for (reader, ended) in all.into_iter().enumerate() {
+                let ended = ended.join().unwrap();
+                let expected = samples[reader * 4..reader * 4 + 4].concat();
+                assert!(!ended.status.success() || ended.stdout == expected, "reader {reader}");
+            }
+        }
     });
 }

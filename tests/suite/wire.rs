@@ -3,8 +3,10 @@
 use crate::common::{one_of, run, skip, temp_dir};
 use ffrfs::io::ring::{CmdReq, EntInOut, InHeader, OutHeader, ReqHeader};
 use ffrfs::transport::wire::{
-    Attr, AttrOut, Dirent, Direntplus, EntryOut, GetxattrIn, GetxattrOut, IoctlIn, IoctlOut,
-    Kstatfs, LseekIn, LseekOut, OpenIn, OpenOut, ReadIn, SetattrIn, StatfsOut, WriteIn, WriteOut,
+    Attr, AttrOut, BatchForgetIn, Dirent, Direntplus, EntryOut, ForgetIn, ForgetOne, GetxattrIn,
+    GetxattrOut, InitIn, InitOut, InterruptIn, IoctlIn, IoctlOut, Kstatfs, LseekIn, LseekOut,
+    NotifyInvalInodeOut, NotifyStoreOut, OpenIn, OpenOut, ReadIn, SetattrIn, StatfsOut, WriteIn,
+    WriteOut,
 };
 use std::fs;
 use std::mem::offset_of;
@@ -51,6 +53,17 @@ const LAYOUTS: &[Layout] = layouts! {
         blocks, bfree, bavail, files, ffree, bsize, namelen, frsize, padding, spare
     }
     fuse_statfs_out: StatfsOut { st }
+    fuse_init_in: InitIn { major, minor, max_readahead, flags, flags2 }
+    fuse_init_out: InitOut {
+        major, minor, max_readahead, flags, max_background, congestion_threshold, max_write,
+        time_gran, max_pages, map_alignment, flags2
+    }
+    fuse_forget_in: ForgetIn { nlookup }
+    fuse_batch_forget_in: BatchForgetIn { count, dummy }
+    fuse_forget_one: ForgetOne { nodeid, nlookup }
+    fuse_interrupt_in: InterruptIn { unique }
+    fuse_notify_store_out: NotifyStoreOut { nodeid, offset, size, padding }
+    fuse_notify_inval_inode_out: NotifyInvalInodeOut { ino, off, len }
     fuse_open_in: OpenIn { flags, open_flags }
     fuse_open_out: OpenOut { fh, open_flags }
     fuse_setattr_in: SetattrIn {

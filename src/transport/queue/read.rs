@@ -5,6 +5,7 @@ use super::QueueThread;
 use crate::io::ring::Waker;
 use crate::io::{Buffer, ReadError};
 use crate::store::{Arrived, Cause};
+use crate::transport::interrupts::{Interruptible, Reader, Waiting};
 use crate::transport::reads::{self, Progress, Submitted};
 use crate::vfs::{
     Driver, Errno, InFlightRead, Operation, Phase, ReadRequest, Reply, Step, Task, Traced, Vfs,
@@ -27,16 +28,31 @@ pub(super) enum State {
     Parked(Job),
 }
 
+impl State {
+    /// The request that waits for a message, if there is one.
+    fn unique(&self) -> Option<u64> {
+        match self {
+            State::Bringing(job, ..) | State::Parked(job) => Some(job.unique),
+            State::Free | State::Reading(..) => None,
+        }
+    }
+}
+
 /// A read that is not answered yet.
 pub(super) struct Job {
     pub(super) read: ReadRequest,
+    pub(super) unique: u64,
+    pub(super) reader: Reader,
     pub(super) start: Instant,
     pub(super) traced: Traced,
+    /// It is among the requests that can be interrupted.
+    pub(super) waits: bool,
 }
 
-/// Slots whose wait has ended; any thread adds to it.
+/// Requests that wait, and those whose wait has ended; any thread adds to these.
 pub(super) struct Ready {
-    slots: Mutex<Vec<(usize, Awaited)>>,
+    slots: Mutex<Vec<(usize, u64, Awaited)>>,
+    waiting: Waiting,
     waker: Waker,
 }
 
@@ -46,18 +62,35 @@ enum Awaited {
     InFlightRead,
     /// File I/O for its task.
     Work(Box<Task>),
+    /// Bytes of a file that may hang, for its task.
+    Fetched(Box<Task>, Result<(), ReadError>),
     /// Bytes that were not on this machine.
     Bytes(Result<Arrived, ReadError>),
+    /// Its reader is dying.
+    Interrupt,
 }
 
 impl Ready {
-    pub(super) fn new(waker: Waker) -> Self {
-        Self { slots: Mutex::default(), waker }
+    pub(super) fn new(waker: Waker, waiting: Waiting) -> Self {
+        Self { slots: Mutex::default(), waiting, waker }
     }
 
-    fn add(&self, slot: usize, awaited: Awaited) {
-        self.slots.lock().unwrap_or_else(PoisonError::into_inner).push((slot, awaited));
+    /// The request `unique` in this slot need not wait any longer; if the slot has another one by now, nothing happens.
+    fn add(&self, slot: usize, unique: u64, awaited: Awaited) {
+        let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
+        slots.push((slot, unique, awaited));
+        drop(slots);
         self.waker.wake();
+    }
+}
+
+impl Interruptible for Ready {
+    fn waiting(&self) -> &Waiting {
+        &self.waiting
+    }
+
+    fn interrupt(&self, unique: u64, reader: &Reader) {
+        self.add(reader.slot, unique, Awaited::Interrupt);
     }
 }
 
@@ -91,21 +124,49 @@ impl QueueThread {
         Ok(length)
     }
 
+    /// From now on the request waits, and can be interrupted.
+    fn wait(&self, job: &mut Job) {
+        if !job.waits {
+            job.waits = true;
+            self.ready.waiting.add(job.unique, job.reader);
+        }
+    }
+
     fn park(&mut self, slot: usize, mut job: Job, read: &InFlightRead) {
         job.traced.enter(Phase::Wait);
+        self.wait(&mut job);
+        let (ready, unique) = (Arc::clone(&self.ready), job.unique);
         self.slots[slot] = State::Parked(job);
-        let ready = Arc::clone(&self.ready);
-        read.when_ended(move || ready.add(slot, Awaited::InFlightRead));
+        read.when_ended(move || ready.add(slot, unique, Awaited::InFlightRead));
     }
 
     /// Does a task's file I/O on a worker thread.
     fn work(&mut self, slot: usize, mut job: Job, mut task: Task) {
         job.traced.enter(Phase::Queue);
+        self.wait(&mut job);
+        let (ready, unique) = (Arc::clone(&self.ready), job.unique);
         self.slots[slot] = State::Parked(job);
-        let ready = Arc::clone(&self.ready);
         self.workers.run(move || {
             task.work();
-            ready.add(slot, Awaited::Work(Box::new(task)));
+            ready.add(slot, unique, Awaited::Work(Box::new(task)));
+        });
+    }
+
+    /// Reads a file that may hang, on a worker thread: a read in the ring could not be given up, and this thread must
+    /// not look at the file.
+    fn fetch_slowly(&mut self, slot: usize, mut job: Job, mut task: Task) {
+        job.traced.enter(Phase::Disk);
+        self.wait(&mut job);
+        let (ready, unique) = (Arc::clone(&self.ready), job.unique);
+        self.slots[slot] = State::Parked(job);
+        let vfs = Arc::clone(&self.vfs);
+        vfs.shelve(&mut task);
+        self.slow.run(move || {
+            if ready.waiting.has(unique) {
+                vfs.unshelve(&mut task);
+                let fetched = reads::fetch(vfs.store(), task.span(), true);
+                ready.add(slot, unique, Awaited::Fetched(Box::new(task), fetched));
+            }
         });
     }
 
@@ -114,30 +175,50 @@ impl QueueThread {
             let mut ready = self.ready.slots.lock().unwrap_or_else(PoisonError::into_inner);
             std::mem::take(&mut *ready)
         };
-        for (slot, awaited) in slots {
-            match (std::mem::replace(&mut self.slots[slot], State::Free), awaited) {
-                (State::Parked(mut job), Awaited::Work(task)) => {
-                    job.traced.leave();
-                    let step = self.vfs.worked(*task);
-                    self.drive(slot, job, step);
-                }
-                (State::Parked(mut job), _) => {
-                    job.traced.leave();
-                    self.begin(slot, job);
-                }
-                (State::Bringing(mut job, mut task, done), Awaited::Bytes(arrived)) => {
-                    job.traced.enter(Phase::Verify);
-                    match arrived.map(|arrived| reads::take(task.span(), arrived)) {
-                        // The pin lasts until the read is in the ring, which holds one of its own.
-                        Ok(Some(_pin)) => self.fetch(slot, job, *task, done),
-                        fetched => {
-                            let step = self.vfs.resume(*task, fetched.map(drop));
-                            self.drive(slot, job, step);
-                        }
+        for (slot, unique, awaited) in slots {
+            // An interrupted request leaves messages behind.
+            if self.slots[slot].unique() == Some(unique) {
+                self.go_on(slot, awaited);
+            }
+        }
+    }
+
+    fn go_on(&mut self, slot: usize, awaited: Awaited) {
+        match (std::mem::replace(&mut self.slots[slot], State::Free), awaited) {
+            (State::Parked(mut job), Awaited::Work(task)) => {
+                job.traced.leave();
+                let step = self.vfs.worked(*task);
+                self.drive(slot, job, step);
+            }
+            (State::Parked(mut job), Awaited::Fetched(task, fetched)) => {
+                job.traced.enter(Phase::Verify);
+                let step = self.vfs.resume(*task, fetched);
+                self.drive(slot, job, step);
+            }
+            // The bytes are on their way to the payload: the message comes again.
+            (State::Parked(job), Awaited::Interrupt) if self.ring.is_payload_lent(slot) => {
+                self.slots[slot] = State::Parked(job);
+            }
+            (State::Parked(job) | State::Bringing(job, ..), Awaited::Interrupt) => {
+                SlotRead { queue: self, slot, job }.end(Err(Errno::EINTR));
+            }
+            (State::Parked(mut job), _) => {
+                job.traced.leave();
+                self.begin(slot, job);
+            }
+            (State::Bringing(mut job, mut task, done), Awaited::Bytes(arrived)) => {
+                job.traced.enter(Phase::Verify);
+                let arrived = arrived.and_then(|arrived| reads::take(task.span(), arrived));
+                match arrived {
+                    // The pin lasts until the read is in the ring, which holds one of its own.
+                    Ok(Some(_pin)) => self.fetch(slot, job, *task, done),
+                    fetched => {
+                        let step = self.vfs.resume(*task, fetched.map(drop));
+                        self.drive(slot, job, step);
                     }
                 }
-                (state, _) => self.slots[slot] = state,
             }
+            (state, _) => self.slots[slot] = state,
         }
     }
 
@@ -145,11 +226,12 @@ impl QueueThread {
     fn bring(&mut self, slot: usize, mut job: Job, mut task: Task, done: usize) {
         job.traced.cancel();
         job.traced.enter(Phase::Store);
-        let (ready, vfs) = (Arc::clone(&self.ready), Arc::clone(&self.vfs));
+        self.wait(&mut job);
+        let (ready, vfs, unique) = (Arc::clone(&self.ready), Arc::clone(&self.vfs), job.unique);
         let (part, range) = (task.span().part(), task.span().range());
         self.slots[slot] = State::Bringing(job, Box::new(task), done);
         vfs.store().begin(part, range, Cause::Demand, move |arrived| {
-            ready.add(slot, Awaited::Bytes(arrived));
+            ready.add(slot, unique, Awaited::Bytes(arrived));
         });
     }
 
@@ -206,6 +288,13 @@ impl Driver for SlotRead<'_> {
     }
 
     fn fetch(mut self, mut task: Task) -> ControlFlow<(), (Self, Task, Result<(), ReadError>)> {
+        if reads::may_hang(self.queue.vfs.store(), task.span()) {
+            if task.waits() {
+                self.queue.fetch_slowly(self.slot, self.job, task);
+                return Break(());
+            }
+            return Continue((self, task, Err(ReadError::WouldBlock)));
+        }
         if !task.span().has_loan() {
             let payload = self.queue.ring.lend_payload(self.slot);
             self.queue.vfs.lend(&mut task, payload);
@@ -237,10 +326,20 @@ impl Driver for SlotRead<'_> {
         Break(())
     }
 
-    fn answer(self, reply: Reply) {
-        let Self { queue, slot, mut job } = self;
-        job.traced.enter(Phase::Reply);
-        let answer = queue.place(slot, reply);
+    fn answer(mut self, reply: Reply) {
+        self.job.traced.enter(Phase::Reply);
+        let answer = self.queue.place(self.slot, reply);
+        self.end(answer);
+    }
+}
+
+impl SlotRead<'_> {
+    /// Answers with the first bytes of the payload, or the error.
+    fn end(self, answer: Result<usize, Errno>) {
+        let Self { queue, slot, job } = self;
+        if job.waits {
+            queue.ready.waiting.remove(job.unique);
+        }
         queue.answer(slot, answer);
         queue.vfs.trace().end(job.traced, answer.map(|bytes| bytes as u64));
         let control = queue.vfs.is_control(job.read.ino);

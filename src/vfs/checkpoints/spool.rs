@@ -39,7 +39,7 @@ impl Spool {
     pub(in crate::vfs) fn read(&self, range: &Range<u64>, crc32: u32) -> Result<Buffer, Fault> {
         let failed = |error: io::Error| failed(&self.directory, &error);
         let length = (range.end - range.start) as usize;
-        let mut buffer = Buffer::with_capacity(length);
+        let mut buffer = Buffer::with_capacity(length).map_err(failed)?;
         let out = &mut buffer.as_mut_slice()[..length];
         let missing = || failed(io::ErrorKind::UnexpectedEof.into());
         self.file.as_ref().ok_or_else(missing)?.read_exact_at(out, range.start).map_err(failed)?;

@@ -383,7 +383,7 @@ mod tests {
 
     fn fetch(blocks: &Arc<Blocks>, number: u64) -> bool {
         let Some(lead) = blocks.lead((0, number)) else { return false };
-        lead.end_with(Buffer::with_capacity(256 << 10), 0..256 << 10).is_some()
+        lead.end_with(Buffer::with_capacity(256 << 10).unwrap(), 0..256 << 10).is_some()
     }
 
     #[test]

@@ -14,7 +14,7 @@ use std::sync::Arc;
 const BYTES: usize = 4096;
 
 fn whole() -> Arc<Verified> {
-    let bytes = Bytes::Own(Buffer::with_capacity(BYTES));
+    let bytes = Bytes::Own(Buffer::with_capacity(BYTES).unwrap());
     Arc::new(Verified::check(bytes, 0..BYTES, None).ok().unwrap())
 }
 

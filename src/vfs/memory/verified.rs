@@ -90,7 +90,7 @@ mod tests {
     #[test]
     fn bytes_that_do_not_match_are_never_verified() {
         let memory = || {
-            let mut buffer = Buffer::with_capacity(10);
+            let mut buffer = Buffer::with_capacity(10).unwrap();
             buffer.as_mut_slice()[..3].copy_from_slice(b"abc");
             Bytes::Own(buffer)
         };

@@ -99,7 +99,7 @@ impl Prefetch {
     fn fetch_of_block(&self, id: BlockId) -> Option<Fetch> {
         let leader = self.memory.blocks().lead(id)?;
         let range = self.memory.blocks().range(id, self.samples.bytes_of(id.0));
-        let span = Span::new(id.0, range, self.samples.buffers().take(0));
+        let span = Span::new(id.0, range, self.samples.buffers().take_any());
         let _in_flight = self.in_flight(0);
         let since = Instant::now();
         let target = Target::Block(leader);
@@ -145,7 +145,7 @@ impl Prefetch {
             MergedRead { part, range: start..range.end, samples: behind, is_announced }
         });
         let fetch = span.map(|range| {
-            let span = Span::new(part, range, self.samples.buffers().take(0));
+            let span = Span::new(part, range, self.samples.buffers().take_any());
             let _in_flight = self.in_flight(samples.len() as u64);
             let (target, since) = (Target::Samples(samples, rights), Instant::now());
             Fetch { span, target, is_announced, since, _in_flight }

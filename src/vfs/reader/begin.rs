@@ -89,7 +89,7 @@ impl Reader {
 
     /// A task that fetches nothing yet.
     fn task(&self, sample: u64, located: Located, want: Range<u64>) -> Task {
-        let span = Span::new(located.part, 0..0, self.samples.buffers().take(0));
+        let span = Span::new(located.part, 0..0, self.samples.buffers().take_any());
         let (state, leader, wait) = (State::Stored, None, None);
         let (waits, has_failed, is_distrusted) = (false, false, false);
         Task { sample, located, want, span, state, leader, waits, has_failed, is_distrusted, wait }

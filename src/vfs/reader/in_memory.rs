@@ -123,7 +123,7 @@ impl Reader {
         let block = self.memory.blocks().range(id, self.samples.bytes_of(located.part));
         let head = first.get((range.start - block.start) as usize..)?;
         let tail = second.get(..length.checked_sub(head.len())?)?;
-        let mut buffer = self.samples.buffers().take(length);
+        let mut buffer = self.samples.buffer(length).ok()?;
         buffer.as_mut_slice()[..head.len()].copy_from_slice(head);
         buffer.as_mut_slice()[head.len()..length].copy_from_slice(tail);
         let verified =

@@ -9,6 +9,7 @@ use crate::io::Buffer;
 use crate::vfs::checkpoints::Interval;
 use crate::vfs::memory::cache::{CacheAnswer, CacheKey, Cached};
 use crate::vfs::memory::verified::Verified;
+use crate::vfs::samples::no_memory;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -40,8 +41,10 @@ impl Part {
 impl Reader {
     /// Reads the wanted range of a file whose intervals are known.
     pub(super) fn read_intervals(&self, task: Task, source: &IntervalSource) -> Step {
-        let pieces = self.begin_pieces(&task.want);
-        self.next_interval(task, source, pieces)
+        match self.begin_pieces(&task.want) {
+            Ok(pieces) => self.next_interval(task, source, pieces),
+            Err(fault) => self.fail(task, fault),
+        }
     }
 
     /// Reads the next interval that the wanted range lies in, or answers when the range is complete.
@@ -181,16 +184,26 @@ impl Reader {
         number: u64,
     ) -> Result<Verified, Fault> {
         let (bytes, container) = (task.span.bytes(), self.samples.container(&task.located));
+        let decoded = match source {
+            IntervalSource::Sample(checkpoints) => {
+                checkpoints.interval(number).map(|interval| interval.decoded.clone())
+            }
+            IntervalSource::Container => {
+                let interval = container.stream().and_then(|stream| stream.nth(number));
+                interval.map(|interval| interval.decoded)
+            }
+        };
+        let decoded = decoded.ok_or_else(|| Fault::Structure("no such interval".to_owned()))?;
+        let length = (decoded.end - decoded.start) as usize;
+        let buffer = Buffer::with_capacity(length).map_err(|error| no_memory(&error))?;
         let decode = || match source {
             IntervalSource::Sample(checkpoints) => {
                 let interval = checkpoints.interval(number).ok_or("no such interval")?;
-                self.decode_from_checkpoint(task, interval)
+                self.decode_from_checkpoint(task, interval, (buffer, length))
             }
             IntervalSource::Container => {
                 let stream = container.stream().ok_or("no stream")?;
-                let interval = stream.nth(number).ok_or("no such interval")?;
-                let length = (interval.decoded.end - interval.decoded.start) as usize;
-                let mut buffer = Buffer::with_capacity(length);
+                let mut buffer = buffer;
                 stream.decode(number, bytes, &mut buffer.as_mut_slice()[..length])?;
                 Ok(Verified::made(buffer, 0..length))
             }
@@ -200,9 +213,12 @@ impl Reader {
             .map_err(Fault::Structure)
     }
 
-    fn decode_from_checkpoint(&self, task: &Task, interval: &Interval) -> Result<Verified, String> {
-        let length = (interval.decoded.end - interval.decoded.start) as usize;
-        let mut buffer = Buffer::with_capacity(length);
+    fn decode_from_checkpoint(
+        &self,
+        task: &Task,
+        interval: &Interval,
+        (mut buffer, length): (Buffer, usize),
+    ) -> Result<Verified, String> {
         let out = &mut buffer.as_mut_slice()[..length];
         let container = self.samples.container(&task.located);
         let decoder = container.decoder(task.located.index, interval.from.as_ref());

@@ -73,6 +73,6 @@ impl Reader {
 
     /// Gives it memory again, what this thread used last: new pages cost a fault each.
     pub(super) fn unshelve(&self, task: &mut Task) {
-        task.span.put_buffer(self.samples.buffers().take(0));
+        task.span.put_buffer(self.samples.buffers().take_any());
     }
 }

@@ -11,9 +11,9 @@ use std::ops::Range;
 use std::sync::Arc;
 
 impl Reader {
-    pub(super) fn begin_pieces(&self, want: &Range<u64>) -> Box<Pieces> {
-        let buffer = self.samples.buffers().take((want.end - want.start) as usize);
-        Pieces::new(buffer, want)
+    pub(super) fn begin_pieces(&self, want: &Range<u64>) -> Result<Box<Pieces>, Fault> {
+        let buffer = self.samples.buffer((want.end - want.start) as usize)?;
+        Ok(Pieces::new(buffer, want))
     }
 
     /// Reads a file with holes: all that is stored of it is read first, if it must be checked.
@@ -39,7 +39,10 @@ impl Reader {
 
     /// Reads the wanted range of a file with holes.
     pub(super) fn read_pieces(&self, task: Task, checksums: Option<Arc<BlockChecksums>>) -> Step {
-        let mut pieces = self.begin_pieces(&task.want);
+        let mut pieces = match self.begin_pieces(&task.want) {
+            Ok(pieces) => pieces,
+            Err(fault) => return self.fail(task, fault),
+        };
         pieces.checksums = checksums;
         self.next_piece(task, pieces)
     }

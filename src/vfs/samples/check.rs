@@ -75,7 +75,7 @@ impl Samples {
 
     fn decode(&self, located: &Located, stored: &[u8], size: u64) -> Result<Buffer, Unfit> {
         let size = size as usize;
-        let mut buffer = self.buffers.take(size);
+        let mut buffer = self.buffer(size).map_err(Unfit::Fault)?;
         let out = &mut buffer.as_mut_slice()[..size];
         match shown::decode(self.container(located), located.index, stored, out) {
             Ok(()) => Ok(buffer),
@@ -89,7 +89,7 @@ impl Samples {
     fn behind_prefix(&self, located: &Located, stored: &Verified) -> Result<Verified, Unfit> {
         let prefix = self.prefix(located).map_err(Unfit::Fault)?;
         let (first, length) = (prefix.len(), prefix.len() + stored.bytes().len());
-        let mut buffer = self.buffers.take(length);
+        let mut buffer = self.buffer(length).map_err(Unfit::Fault)?;
         buffer.as_mut_slice()[..first].copy_from_slice(&prefix);
         buffer.as_mut_slice()[first..length].copy_from_slice(stored.bytes());
         Ok(Verified::made(buffer, 0..length))

@@ -10,15 +10,21 @@ use super::options::Verify;
 use super::{Errno, Stats};
 use crate::catalog::{Dataset, Located};
 use crate::format::{Container, Error, Fault, PartName};
-use crate::io::BufferPool;
+use crate::io::{Buffer, BufferPool};
 use crate::store::Store;
 use bad::{Bad, BadList};
 use changes::Changes;
 pub use changes::ContainersChecked;
 use crossbeam_utils::atomic::AtomicCell;
+use std::io;
 
 /// Buffers that are kept for later.
 const POOLED_BUFFERS: usize = 16;
+
+/// A sample that cannot be read for want of memory; it can be tried again.
+pub(super) fn no_memory(error: &io::Error) -> Fault {
+    Fault::Unreadable(format!("no memory: {error}"))
+}
 
 /// A dataset and what is known of its samples.
 pub(super) struct Samples {
@@ -71,6 +77,11 @@ impl Samples {
 
     pub(super) fn bad(&self) -> &BadList {
         &self.bad
+    }
+
+    /// A buffer of at least `bytes` bytes.
+    pub(super) fn buffer(&self, bytes: usize) -> Result<Buffer, Fault> {
+        self.buffers.take(bytes).map_err(|error| no_memory(&error))
     }
 
     pub(super) fn buffers(&self) -> &BufferPool {

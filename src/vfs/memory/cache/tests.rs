@@ -7,7 +7,7 @@ use crate::io::Buffer;
 use crate::vfs::memory::verified::Bytes;
 
 fn whole(bytes: usize) -> Cached {
-    let buffer = Buffer::with_capacity(bytes);
+    let buffer = Buffer::with_capacity(bytes).unwrap();
     let crc = ChecksumKind::Crc32.of(&buffer.as_slice()[..bytes]);
     Cached::Whole(Arc::new(Verified::check(Bytes::Own(buffer), 0..bytes, Some(crc)).ok().unwrap()))
 }

@@ -1,0 +1,178 @@
+//! A descriptor of the connection to the kernel: requests are read from it, and answers and notices written to it.
+//! Imports `io`, `negotiation` and `wire`.
+
+use super::negotiation::{Negotiation, Unsupported};
+use super::wire::{InitIn, NotifyInvalInodeOut, NotifyStoreOut, notice, op};
+use crate::io::ring::{InHeader, OutHeader};
+use crate::io::{Buffer, passed_connection};
+use crate::vfs::Errno;
+use nix::errno;
+use nix::sys::uio::writev;
+use nix::unistd::{read, write};
+use std::io::{self, IoSlice};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use zerocopy::{FromBytes, FromZeros, IntoBytes};
+
+/// What a request has beside the bytes that are written: its headers, and the name that comes with it.
+const REQUEST_MARGIN_BYTES: usize = 4096;
+/// The smallest buffer that the kernel lets a request be read to.
+const MIN_READ_BYTES: usize = 8192;
+
+/// /dev/fuse, or a clone of it. What was read through one descriptor must be answered through the same.
+pub(super) struct Device(OwnedFd);
+
+impl AsFd for Device {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// The first bytes of a request, before the operation's own header.
+pub(super) const HEADER_BYTES: usize = size_of::<InHeader>();
+/// The first bytes of an answer.
+pub(super) const ANSWER_HEADER_BYTES: usize = size_of::<OutHeader>();
+
+impl Device {
+    pub(super) fn new(device: OwnedFd) -> Self {
+        Self(device)
+    }
+
+    /// Another descriptor of the same connection.
+    ///
+    /// # Errors
+    /// See [`passed_connection::clone_device`].
+    pub(super) fn clone_device(&self) -> io::Result<Self> {
+        passed_connection::clone_device(&self.0).map(Self)
+    }
+
+    /// Memory for requests of up to `max_request_bytes` bytes.
+    ///
+    /// # Errors
+    /// There is none.
+    pub(super) fn buffer(max_request_bytes: u32) -> io::Result<Buffer> {
+        Buffer::with_capacity(
+            (max_request_bytes as usize).max(MIN_READ_BYTES) + REQUEST_MARGIN_BYTES,
+        )
+    }
+
+    /// Waits for a request, and gives its length; `None` once the mount has ended.
+    ///
+    /// # Errors
+    /// The connection broke.
+    pub(super) fn read(&self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+        loop {
+            match read(&self.0, buffer) {
+                Ok(bytes) => return Ok(Some(bytes)),
+                // ENOENT: the request was withdrawn while it was read.
+                Err(errno::Errno::ENOENT | errno::Errno::EINTR | errno::Errno::EAGAIN) => {}
+                Err(errno::Errno::ENODEV) => return Ok(None),
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Answers a request with bytes, wherever they lie, or with an error.
+    pub(super) fn answer(&self, unique: u64, answer: Result<&[u8], Errno>) {
+        let header = answer_header(unique, answer.map(<[u8]>::len));
+        let sent = match answer {
+            Ok(bytes) => writev(&self.0, &[IoSlice::new(header.as_bytes()), IoSlice::new(bytes)]),
+            Err(_) => write(&self.0, header.as_bytes()),
+        };
+        note(unique, sent);
+    }
+
+    /// Answers with the bytes of `buffer` behind its first [`ANSWER_HEADER_BYTES`], or with an error.
+    pub(super) fn answer_from(&self, unique: u64, buffer: &mut [u8], answer: Result<usize, Errno>) {
+        let header = answer_header(unique, answer);
+        buffer[..ANSWER_HEADER_BYTES].copy_from_slice(header.as_bytes());
+        note(unique, write(&self.0, &buffer[..header.len as usize]));
+    }
+
+    /// Puts bytes at the beginning of an inode into the kernel's page cache. It waits for pages that requests hold.
+    ///
+    /// # Errors
+    /// ENOENT: the kernel does not know the inode.
+    pub(super) fn store(&self, ino: u64, bytes: &[u8]) -> io::Result<()> {
+        let size = u32::try_from(bytes.len()).map_err(io::Error::other)?;
+        let store = NotifyStoreOut { nodeid: ino, offset: 0, size, padding: 0 };
+        self.notify(notice::STORE, store.as_bytes(), bytes)
+    }
+
+    /// Drops an inode's attributes, and its pages from `offset` on; a negative offset spares them. It waits for
+    /// requests that hold these pages.
+    ///
+    /// # Errors
+    /// ENOENT: the kernel does not know the inode.
+    pub(super) fn invalidate(&self, ino: u64, offset: i64) -> io::Result<()> {
+        let range = NotifyInvalInodeOut { ino, off: offset, len: 0 };
+        self.notify(notice::INVAL_INODE, range.as_bytes(), &[])
+    }
+
+    fn notify(&self, code: i32, head: &[u8], bytes: &[u8]) -> io::Result<()> {
+        let length = ANSWER_HEADER_BYTES + head.len() + bytes.len();
+        let len = u32::try_from(length).map_err(io::Error::other)?;
+        let header = OutHeader { len, error: code, unique: 0 };
+        let parts = [header.as_bytes(), head, bytes].map(IoSlice::new);
+        writev(&self.0, &parts)?;
+        Ok(())
+    }
+
+    /// Answers INIT, the first request of a connection.
+    ///
+    /// # Errors
+    /// The connection broke, it is not mounted, or the kernel speaks too old a version.
+    pub(super) fn negotiate(&self, negotiation: &Negotiation) -> io::Result<()> {
+        let mut buffer = Self::buffer(0)?;
+        let buffer = buffer.as_mut_slice();
+        loop {
+            let length = self.read(buffer)?.ok_or(io::ErrorKind::NotConnected)?;
+            let request = InHeader::read_from_prefix(&buffer[..length]);
+            let Ok((header, init)) = request.map(|(header, rest)| (header, init_of(rest))) else {
+                return Err(io::Error::new(io::ErrorKind::InvalidData, "a request without header"));
+            };
+            let unique = header.unique;
+            if header.opcode != op::INIT {
+                self.answer(unique, Err(Errno::EIO));
+                return Err(io::Error::new(io::ErrorKind::InvalidData, "a request before INIT"));
+            }
+            match negotiation.negotiate(&init) {
+                Ok(out) => {
+                    self.answer(unique, Ok(out.as_bytes()));
+                    return Ok(());
+                }
+                // The kernel asks again, with this version.
+                Err(Unsupported::TooNew(out)) => self.answer(unique, Ok(out.as_bytes())),
+                Err(Unsupported::TooOld) => {
+                    self.answer(unique, Err(Errno(libc::EPROTO)));
+                    let said = format!("this kernel speaks FUSE {}.{}", init.major, init.minor);
+                    return Err(io::Error::new(io::ErrorKind::Unsupported, said));
+                }
+            }
+        }
+    }
+}
+
+/// Older kernels send fewer fields: the others are 0.
+fn init_of(bytes: &[u8]) -> InitIn {
+    let mut init = InitIn::new_zeroed();
+    let length = bytes.len().min(size_of::<InitIn>());
+    init.as_mut_bytes()[..length].copy_from_slice(&bytes[..length]);
+    init
+}
+
+fn answer_header(unique: u64, answer: Result<usize, Errno>) -> OutHeader {
+    let (bytes, error) = match answer {
+        Ok(bytes) => (bytes, 0),
+        Err(Errno(errno)) => (0, -errno),
+    };
+    OutHeader { len: (ANSWER_HEADER_BYTES + bytes) as u32, error, unique }
+}
+
+/// ENOENT: the request was withdrawn; ENODEV: the mount has ended.
+fn note(unique: u64, sent: nix::Result<usize>) {
+    if let Err(error) = sent
+        && !matches!(error, errno::Errno::ENOENT | errno::Errno::ENODEV)
+    {
+        tracing::warn!("request {unique} is not answered: {error}");
+    }
+}
