@@ -2,6 +2,7 @@
 """Writes small containers into fuzz/corpus/, for the fuzz targets to begin with: random bytes alone do not get
 past the first headers of zip, Syrah and FFCV. Then: cargo +nightly fuzz run zip -- -max_len=8192"""
 import io
+import json
 import stat
 import struct
 import subprocess
@@ -175,8 +176,47 @@ def ffcvs():
         write("ffcv", name, data, [0, 1, 2])
 
 
+# ---- safetensors -----------------------------------------------------------------------------------
+
+
+def safetensors():
+    def entry(dtype, shape, start, end):
+        return {"dtype": dtype, "shape": shape, "data_offsets": [start, end]}
+
+    seeds = {
+        "arrays": {"a": entry("F32", [2, 3], 0, 24), "b/c": entry("BF16", [2], 24, 28), "s": entry("I64", [], 28, 36)},
+        "metadata": {"__metadata__": {"format": "pt"}, "x": entry("BOOL", [0, 4], 0, 0), "y": entry("F4", [2], 0, 1)},
+    }
+    for name, header in seeds.items():
+        text = json.dumps(header).encode()
+        write("safetensors", name, struct.pack("<Q", len(text)) + text + bytes(36 if name == "arrays" else 1), [0, 2, 6])
+
+
+# ---- LMDB ------------------------------------------------------------------------------------------
+
+
+def databases():
+    """What the package writes, if it is there; else the project's fixtures of it."""
+    fixtures = Path(__file__).parent.parent / "tests/fixtures"
+    seeds = {"several": (fixtures / "data.mdb").read_bytes(), "empty": (fixtures / "empty.mdb").read_bytes()}
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            import lmdb
+        except ImportError:
+            folder = None
+        if folder:
+            with lmdb.open(folder, map_size=1 << 20) as env, env.begin(write=True) as txn:
+                txn.put(b"a", b"[1]")
+                txn.put(b"long", bytes(5000))
+            seeds["small"] = (Path(folder) / "data.mdb").read_bytes()
+    for name, data in seeds.items():
+        write("lmdb", name, data, [0, 2, 6])
+
+
 if __name__ == "__main__":
     zips()
     syrahs()
     ffcvs()
+    safetensors()
+    databases()
     print(f"seeds are in {CORPUS}")

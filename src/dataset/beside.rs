@@ -1,6 +1,6 @@
-//! The names of what lies beside a container: its kept index, and its sidecar of checksums.
+//! The names of what lies beside a container: its kept index, its sidecar of checksums, and lock files.
 
-use crate::format::sidecar;
+use crate::format::{lmdb, sidecar};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
@@ -16,7 +16,8 @@ pub(crate) fn beside(container: &Path, ending: &str) -> PathBuf {
     name.into()
 }
 
-/// Whether a name is that of an index or a sidecar, which is not a container.
+/// Whether a name is that of an index, a sidecar or a lock file, which is not a container.
 pub(crate) fn is_no_container(name: &Path) -> bool {
-    name.extension().is_some_and(|ending: &OsStr| ending == INDEX || ending == SIDECAR)
+    let is_beside = |ending: &OsStr| ending == INDEX || ending == SIDECAR;
+    name.extension().is_some_and(is_beside) || lmdb::is_lock_file(name)
 }

@@ -1,7 +1,7 @@
 //! What the file of a kept index begins with: what it is, and of which container, opened in which way.
 
 use super::beside::INDEX;
-use crate::format::{OpenOptions, PartName, Source};
+use crate::format::{OpenOptions, PartName, Source, View};
 use crate::store::{Part, Version};
 use sha2::{Digest, Sha256};
 use std::io::{self, Read};
@@ -70,8 +70,11 @@ pub(crate) fn key(
         Ok(crc32fast::hash(&bytes))
     };
     let (version, extra, kind) = version(part);
-    let opened =
-        format!("{} {} {:?}", env!("CARGO_PKG_VERSION"), options.allow_damaged, options.encoding);
+    let OpenOptions { allow_damaged, encoding, view, .. } = options;
+    let mut opened = format!("{} {allow_damaged} {encoding:?}", env!("CARGO_PKG_VERSION"));
+    if *view != View::default() {
+        opened.push_str(&format!(" {view:?}"));
+    }
     let mut key = Vec::with_capacity(KEY_BYTES);
     key.extend(size.to_le_bytes());
     key.extend(version.to_le_bytes());

@@ -44,7 +44,9 @@ const ROWS: &[Row] = &[
     (0, b"ARROW1\0\0", "an Arrow file", EXPORT),
     (0, b"ORC", "ORC", EXPORT),
     (0, b"Obj\x01", "Avro", EXPORT),
-    (16, b"\xde\xc0\xef\xbe", "an LMDB database", EXPORT),
+    (0, b"\xde\xc0\xef\xbe", "the lock file of an LMDB database", "name its data.mdb"),
+    (12, b"\xde\xc0\xef\xbe", "an LMDB database of a 32-bit machine", EXPORT),
+    (16, b"\xbe\xef\xc0\xde", "an LMDB database of a big-endian machine", EXPORT),
     (0, b"SQLite format 3\0", "an SQLite database", EXPORT),
     (0, b"\x0a\x23\xd7\xce", "RecordIO", EXPORT),
     (

@@ -45,12 +45,14 @@ pub mod checksum;
 pub mod codec;
 pub mod compressed;
 mod decode;
+mod ending;
 mod error;
 mod fault;
 pub mod ffcv;
 pub mod ffrecord;
 pub mod file;
 mod foreign;
+pub mod lmdb;
 pub mod magic;
 mod member;
 pub(crate) mod name;
@@ -58,6 +60,7 @@ mod npy;
 mod options;
 mod part_name;
 mod reader;
+pub mod safetensors;
 mod sample;
 pub mod scanned;
 pub mod shown;
@@ -99,6 +102,8 @@ pub static FORMATS: &[&dyn Format] = &[
     &syrah::Syrah,
     &zip::Zip,
     &tar::Tar,
+    &lmdb::Lmdb,
+    &safetensors::Safetensors,
     &ffcv::Ffcv,
     &ffrecord::FfRecord,
 ];
@@ -447,6 +452,9 @@ pub fn recognize(source: &dyn Source, options: &OpenOptions) -> Result<&'static 
 /// Whether a file name ends as some format's files do: what a directory of containers is searched for.
 #[must_use]
 pub fn has_known_extension(path: &std::path::Path) -> bool {
+    if lmdb::is_lock_file(path) {
+        return false;
+    }
     let Some(extension) = path.extension().and_then(|e| e.to_str()) else { return false };
     FORMATS.iter().any(|f| f.extensions().iter().any(|e| e.eq_ignore_ascii_case(extension)))
 }

@@ -1,6 +1,6 @@
 //! A source in the hands of the format that reads it: the errors name both.
 
-use super::{Error, Result, Source, Table};
+use super::{Error, PartName, Result, Source, Table};
 
 /// Reads a container's structure.
 #[derive(Clone, Copy)]
@@ -17,6 +17,11 @@ impl<'a> Reader<'a> {
     /// Length of the source, in bytes.
     pub(super) fn len(&self) -> u64 {
         self.source.len()
+    }
+
+    /// What errors call the source.
+    pub(super) fn part(&self) -> &'a PartName {
+        self.source.name()
     }
 
     /// Fills `buf` from `offset_bytes`.

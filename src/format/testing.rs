@@ -1,6 +1,6 @@
 //! What the tests of the formats share.
 
-use super::{Container, Content, FORMATS, MemorySource, OpenOptions, Result};
+use super::{Container, Content, FORMATS, Member, MemorySource, Node, OpenOptions, Result};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, BTreeSet};
@@ -58,11 +58,12 @@ pub(super) fn shown(file: &[u8], container: &dyn Container, index: u64) -> Optio
     Some(bytes)
 }
 
-/// All files of a container of records, by path.
+/// All files of a container of records or of named members, by path.
 pub(super) fn files(file: &[u8], container: &dyn Container) -> BTreeMap<String, Option<Vec<u8>>> {
     let fields = match container.names(container.len()).unwrap() {
         super::Names::Fields(fields) => fields,
         super::Names::None => 1,
+        super::Names::Members => return members(file, container),
         other => panic!("{other:?}"),
     };
     let mut all = BTreeMap::new();
@@ -71,6 +72,21 @@ pub(super) fn files(file: &[u8], container: &dyn Container) -> BTreeMap<String, 
         let path = format!("{:06}/{name}", index / fields);
         assert!(all.insert(path, shown(file, container, index)).is_none(), "{name} twice");
     }
+    all
+}
+
+/// All named members of a container, by path.
+fn members(file: &[u8], container: &dyn Container) -> BTreeMap<String, Option<Vec<u8>>> {
+    let mut all = BTreeMap::new();
+    let visit = &mut |member: Member<'_>| {
+        let Node::Sample(index) = member.node else { return Ok(()) };
+        assert!(index < container.len());
+        let path = String::from_utf8(member.path.to_vec()).unwrap();
+        let twice = all.insert(path, shown(file, container, index));
+        assert!(twice.is_none(), "{:?} twice", member.path.escape_ascii());
+        Ok(())
+    };
+    container.members(visit).unwrap();
     all
 }
 
@@ -113,6 +129,7 @@ fn size_and_hash(entry: &Value) -> (u64, &str) {
 pub(super) fn look_at(file: &[u8], container: &dyn Container) {
     let fields = match container.names(container.len()).unwrap() {
         super::Names::Fields(fields) => fields,
+        super::Names::Members => return look_at_members(file, container),
         _ => 1,
     };
     // Every sample takes 8 bytes of metadata.
@@ -130,6 +147,18 @@ pub(super) fn look_at(file: &[u8], container: &dyn Container) {
     }
     assert!(container.sample(container.len()).is_err());
     assert!(container.field_name(u64::MAX).is_err());
+}
+
+/// The same of named members; two of them may have the same name.
+fn look_at_members(file: &[u8], container: &dyn Container) {
+    let visit = &mut |member: Member<'_>| {
+        if let Node::Sample(index) = member.node {
+            shown(file, container, index);
+        }
+        Ok(())
+    };
+    container.members(visit).unwrap();
+    assert!(container.sample(container.len()).is_err());
 }
 
 /// Opens every truncation of a file, and the file with any one bit flipped.

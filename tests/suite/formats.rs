@@ -5,6 +5,7 @@ mod compressed;
 mod damage;
 mod encrypted;
 mod index;
+mod keyed;
 mod nested;
 mod shards;
 mod sums;

@@ -1,6 +1,8 @@
-//! What the targets of the formats with typed fields share.
+//! What the targets of the formats with typed values share.
 
-use ffrfs::format::{Container, Content, FORMATS, MemorySource, Names, OpenOptions, View};
+use ffrfs::format::{
+    Container, Content, FORMATS, MemorySource, Names, Node, OpenOptions, View,
+};
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -26,11 +28,12 @@ pub fn open(format: &str, input: &[u8]) {
 
 fn look_at(container: &dyn Container, file_bytes: u64) {
     let samples = container.len();
-    assert!(samples <= file_bytes / 8, "every sample takes 8 bytes of metadata");
     let fields = match container.names(samples).expect("memory can be read") {
         Names::Fields(fields) => fields,
+        Names::Members => return look_at_members(container, file_bytes),
         _ => return assert_eq!(samples, 0),
     };
+    assert!(samples <= file_bytes / 8, "every sample takes 8 bytes of metadata");
     assert!(samples.is_multiple_of(fields));
     let last = samples.saturating_sub(fields)..samples;
     for first in [0..samples, last] {
@@ -54,17 +57,32 @@ fn look_at_records(
         assert!((1..=255).contains(&name.len()) && !name.iter().any(|b| matches!(b, 0 | b'/')));
         assert!(name != b"." && name != b"..");
         assert!(names.insert(name), "two fields of one name");
-        let sample = container.sample(index).expect("memory can be read");
-        if sample.damaged {
-            assert_ne!(sample.length_bytes, 0);
-            continue;
+        look_at_sample(container, index, file_bytes);
+    }
+}
+
+fn look_at_members(container: &dyn Container, file_bytes: u64) {
+    let visit = &mut |member: ffrfs::format::Member<'_>| {
+        if let Node::Sample(index) = member.node {
+            look_at_sample(container, index, file_bytes);
         }
-        assert!(sample.end_bytes() <= file_bytes);
-        let prefix = container.prefix(index).expect("memory can be read").len() as u64;
-        match sample.content {
-            Content::Stored => assert_eq!(prefix, 0),
-            Content::Prefixed(bytes) => assert_eq!(prefix, u64::from(bytes)),
-            other => panic!("{other:?}"),
-        }
+        Ok(())
+    };
+    container.members(visit).expect("memory can be read");
+    assert!(container.sample(container.len()).is_err());
+}
+
+fn look_at_sample(container: &dyn Container, index: u64, file_bytes: u64) {
+    let sample = container.sample(index).expect("memory can be read");
+    if sample.damaged {
+        assert_ne!(sample.length_bytes, 0);
+        return;
+    }
+    assert!(sample.end_bytes() <= file_bytes);
+    let prefix = container.prefix(index).expect("memory can be read").len() as u64;
+    match sample.content {
+        Content::Stored => assert_eq!(prefix, 0),
+        Content::Prefixed(bytes) => assert_eq!(prefix, u64::from(bytes)),
+        other => panic!("{other:?}"),
     }
 }

@@ -10,7 +10,7 @@ const NEAR_BYTES: u64 = 8 << 10;
 const MEAN_OVER: u64 = 8;
 
 /// What of a source was read last.
-pub(super) struct Window<'a> {
+pub(in crate::format) struct Window<'a> {
     source: &'a dyn Source,
     start: u64,
     bytes: Vec<u8>,
@@ -23,7 +23,7 @@ pub(super) struct Window<'a> {
 }
 
 impl<'a> Window<'a> {
-    pub(super) fn new(source: &'a dyn Source) -> Self {
+    pub(in crate::format) fn new(source: &'a dyn Source) -> Self {
         Self {
             source,
             start: 0,
@@ -35,7 +35,7 @@ impl<'a> Window<'a> {
     }
 
     /// The bytes from `at` on: `length` of them, or as many as there are.
-    pub(super) fn get(&mut self, at: u64, length: u64) -> Result<&[u8]> {
+    pub(in crate::format) fn get(&mut self, at: u64, length: u64) -> Result<&[u8]> {
         let end = at.saturating_add(length).min(self.source.len());
         let length = end.saturating_sub(at);
         self.learn(at, length);

@@ -1,0 +1,97 @@
+//! The ending that the file of a value has whose container says nothing of its kind: by the value itself.
+//!
+//! Imports only `magic`.
+
+use super::magic;
+use serde::de::IgnoredAny;
+
+/// Every ending; the place of one here is its code, which kept indexes hold.
+pub(super) const ENDINGS: [&str; 11] =
+    ["", ".jpg", ".png", ".gif", ".webp", ".bmp", ".tif", ".npy", ".json", ".txt", ".bin"];
+
+/// The code of a name without an ending.
+pub(super) const NONE: u8 = 0;
+
+/// The ending with this code; none if there is no such code.
+pub(super) fn named(code: u8) -> &'static str {
+    ENDINGS.get(usize::from(code)).copied().unwrap_or("")
+}
+
+/// The code of an ending; that of `.bin` for one that has no code.
+pub(super) fn code(ending: &str) -> u8 {
+    let place = ENDINGS.iter().position(|known| *known == ending);
+    u8::try_from(place.unwrap_or(ENDINGS.len().saturating_sub(1))).unwrap_or(NONE)
+}
+
+/// The code of the ending of a value.
+pub(super) fn code_of(value: &[u8]) -> u8 {
+    code_of_head(value, value.len() as u64).unwrap_or_else(|| {
+        code(match value {
+            _ if is_json(value) => ".json",
+            _ if is_text(value) => ".txt",
+            _ => ".bin",
+        })
+    })
+}
+
+/// The same, if the first [`magic::HEAD_BYTES`] of a value of `length_bytes` suffice.
+pub(super) fn code_of_head(head: &[u8], length_bytes: u64) -> Option<u8> {
+    if is_bitmap(head, length_bytes) {
+        return Some(code(".bmp"));
+    }
+    let suffix = magic::sniff(head)?.suffix;
+    ENDINGS.contains(&suffix).then(|| code(suffix))
+}
+
+/// A Windows bitmap, which tells its own length.
+fn is_bitmap(head: &[u8], length_bytes: u64) -> bool {
+    let length = head.strip_prefix(b"BM").and_then(<[u8]>::first_chunk::<4>);
+    length.is_some_and(|length| u64::from(u32::from_le_bytes(*length)) == length_bytes)
+}
+
+/// An object or an array that parses.
+fn is_json(value: &[u8]) -> bool {
+    let text = value.trim_ascii();
+    let is_closed =
+        matches!((text.first(), text.last()), (Some(b'{'), Some(b'}')) | (Some(b'['), Some(b']')));
+    is_closed && serde_json::from_slice::<IgnoredAny>(text).is_ok()
+}
+
+/// UTF-8 without control characters but tab and newline.
+fn is_text(value: &[u8]) -> bool {
+    let is_shown = |c: char| !c.is_control() || matches!(c, '\t' | '\n');
+    std::str::from_utf8(value).is_ok_and(|text| text.chars().all(is_shown))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_tells_the_ending_of_its_file() {
+        for (value, ending) in [
+            (&b"\xff\xd8\xff\xe0JFIF"[..], ".jpg"),
+            (b"\x89PNG\r\n\x1a\n", ".png"),
+            (b"RIFF\0\0\0\0WEBPVP8 ", ".webp"),
+            (b"BM\x0a\0\0\0\0\0\0\0", ".bmp"),
+            (b"BM\x0b\0\0\0\0\0\0\0", ".bin"),
+            (b"II*\0", ".tif"),
+            (b"\x93NUMPY\x01\0", ".npy"),
+            (b" {\"a\": [1, 2]}\n", ".json"),
+            (b"[1, 2", ".txt"),
+            (b"7", ".txt"),
+            (b"", ".txt"),
+            ("käse\tund\n".as_bytes(), ".txt"),
+            (b"a\rb", ".bin"),
+            (b"\xff", ".bin"),
+            // A kind of its own, but none of these endings.
+            (b"%PDF-1.7", ".txt"),
+        ] {
+            assert_eq!(named(code_of(value)), ending, "{value:?}");
+        }
+        // Deeper than any parser of a program goes: no panic.
+        let deep = [vec![b'['; 100_000], vec![b']'; 100_000]].concat();
+        assert_eq!(named(code_of(&deep)), ".json");
+        assert_eq!(named(200), "");
+    }
+}

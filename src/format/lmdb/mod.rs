@@ -1,0 +1,164 @@
+//! LMDB (`data.mdb`), as lmdb 0.9 of 64-bit little-endian machines writes it: read only, without its lock file.
+//!
+//! Two pages at the start say where the trees are that hold keys and values: the newer valid one counts. The trees are
+//! walked once; what is found is an index that can be kept: 24 bytes a value, and its name. There is no checksum.
+//! `page` has the layout.
+
+mod key;
+mod page;
+mod row;
+#[cfg(test)]
+mod tests;
+mod walk;
+
+use super::reader::Reader;
+use super::{
+    Container, Detected, Format, IndexChecksum, Member, Names, OpenOptions, Result, Sample, Source,
+    View,
+};
+use page::{HEAD_BYTES, MAGIC, META_BYTES, Meta};
+use row::Index;
+use std::path::Path;
+use std::sync::Arc;
+use walk::Walk;
+
+const NAME: &str = "LMDB";
+/// Page sizes with which the second meta page is looked for, if the first one says nothing.
+const PAGE_SIZES: [u64; 9] = [4096, 16_384, 65_536, 8192, 32_768, 2048, 1024, 512, 256];
+/// Where the main database is described in a meta page.
+const MAIN_AT: u64 = 88;
+
+/// Whether a file name is that of the lock file that lies beside `data.mdb`.
+#[must_use]
+pub fn is_lock_file(path: &Path) -> bool {
+    path.file_name().is_some_and(|name| name == "lock.mdb")
+}
+
+/// The format LMDB.
+#[derive(Debug)]
+pub struct Lmdb;
+
+impl Format for Lmdb {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn extensions(&self) -> &'static [&'static str] {
+        &["mdb", "lmdb"]
+    }
+
+    fn detect(&self, source: &dyn Source) -> Result<Detected> {
+        let reader = Reader::new(source, NAME);
+        if reader.len() < META_BYTES as u64 {
+            return Ok(Detected::No);
+        }
+        let magic = u32::from_le_bytes(reader.bytes("the first page", HEAD_BYTES as u64)?);
+        Ok(if magic == MAGIC { Detected::Yes } else { Detected::No })
+    }
+
+    fn open(&self, source: Arc<dyn Source>, options: &OpenOptions) -> Result<Box<dyn Container>> {
+        let (meta, at) = read_meta(Reader::new(source.as_ref(), NAME))?;
+        let shown = (options.allow_damaged, options.view != View::Raw);
+        let mut walk = Walk::new(source.as_ref(), meta.page_bytes, shown);
+        walk.main(&meta.main, at.saturating_add(MAIN_AT))?;
+        let index = walk.build.finish(source.name().clone());
+        Ok(Box::new(LmdbFile { source, index }))
+    }
+
+    fn is_scanned(&self) -> bool {
+        true
+    }
+
+    fn open_kept(
+        &self,
+        source: Arc<dyn Source>,
+        kept: Arc<dyn Source>,
+    ) -> Result<Option<Box<dyn Container>>> {
+        let Some(index) = Index::read(kept.as_ref())? else { return Ok(None) };
+        Ok(Some(Box::new(LmdbFile { source, index })))
+    }
+}
+
+/// The meta page that counts, and where it stands.
+fn read_meta(reader: Reader<'_>) -> Result<(Meta, u64)> {
+    let first = meta_at(reader, 0);
+    let sizes = match &first {
+        Ok(meta) => vec![u64::from(meta.page_bytes)],
+        Err(_) => PAGE_SIZES.to_vec(),
+    };
+    let is_second = |meta: &Meta, at: u64| u64::from(meta.page_bytes) == at;
+    let second = sizes.into_iter().find_map(|at| {
+        meta_at(reader, at).ok().filter(|meta| is_second(meta, at)).map(|meta| (meta, at))
+    });
+    match (first, second) {
+        (Ok(first), Some(second)) if second.0.transaction > first.transaction => Ok(second),
+        (Ok(first), _) => Ok((first, 0)),
+        (Err(_), Some(second)) => Ok(second),
+        (Err(error), None) => Err(error),
+    }
+}
+
+fn meta_at(reader: Reader<'_>, at: u64) -> Result<Meta> {
+    let end = at.saturating_add(META_BYTES as u64);
+    if end > reader.len() {
+        let found = format!("a file of {} bytes", reader.len());
+        return Err(reader.malformed(reader.len(), "two pages that describe it", found, ""));
+    }
+    let page: [u8; META_BYTES] = reader.bytes("a meta page", at)?;
+    Meta::read(&page).map_err(|wrong| {
+        let at = at.saturating_add(wrong.at as u64);
+        reader.malformed(at, wrong.expected, wrong.found, "")
+    })
+}
+
+/// An open database.
+struct LmdbFile {
+    source: Arc<dyn Source>,
+    index: Index,
+}
+
+impl Container for LmdbFile {
+    fn format(&self) -> &'static str {
+        NAME
+    }
+
+    fn len(&self) -> u64 {
+        self.index.len()
+    }
+
+    fn sample(&self, index: u64) -> Result<Sample> {
+        self.index.sample(index).map(|row| row.sample())
+    }
+
+    fn check_unchanged(&self) -> std::io::Result<()> {
+        self.source.check_unchanged()
+    }
+
+    fn index_is_fixed(&self) -> bool {
+        true
+    }
+
+    fn data_bytes(&self) -> u64 {
+        self.index.data_bytes()
+    }
+
+    fn members(&self, visit: &mut dyn FnMut(Member) -> Result<()>) -> Result<()> {
+        self.index.members(visit)
+    }
+
+    fn keep(&self, out: &mut dyn std::io::Write) -> std::io::Result<()> {
+        self.index.write(out)
+    }
+
+    fn names(&self, _samples: u64) -> Result<Names> {
+        Ok(Names::Members)
+    }
+
+    fn index_checksum(&self) -> IndexChecksum {
+        IndexChecksum::None
+    }
+
+    fn warnings(&self) -> &[String] {
+        self.index.warnings()
+    }
+}

@@ -1,0 +1,332 @@
+//! One pass over the trees of a database, in the order of the keys.
+//!
+//! Pages may point anywhere. Each read of a page of a tree, and each page of a long value, is taken off the number of
+//! pages that the file has: whatever points at itself, or is shared, comes to an end. A tree is no deeper than it says,
+//! and says no more than LMDB's own limit.
+
+use super::key;
+use super::page::{self, DATABASE_BYTES, Database, HEAD_BYTES, Node, Page, Value, Wrong};
+use super::row::{Builder, Row};
+use crate::format::ending;
+use crate::format::magic;
+use crate::format::reader::Reader;
+use crate::format::scanned::Window;
+use crate::format::{Error, Result, Source};
+use std::ops::Range;
+
+/// LMDB's cursors have room for so many levels.
+const MAX_DEPTH: u16 = 32;
+/// A larger value is not read to see whether it is text.
+const MAX_TEXT_BYTES: u32 = 16 << 20;
+/// Paths may take so many times the bytes of the file, and these: names of databases stand before each key in them.
+const PATH_FACTOR: u64 = 16;
+const PATH_BYTES_FREE: u64 = 1 << 20;
+const TRUNCATED: &str = ": the file is truncated, or was copied while it was written \
+     (--allow-damaged serves the values that are whole)";
+
+/// What the leaves of a tree hold.
+enum Holds {
+    /// The entries of the main database: values, and other databases.
+    Main,
+    /// The entries of the database that `path` names.
+    Entries,
+    /// The values of the key that `path` names.
+    Values,
+}
+
+/// A pass.
+pub(super) struct Walk<'a> {
+    reader: Reader<'a>,
+    pages: Window<'a>,
+    heads: Window<'a>,
+    page_bytes: u32,
+    allow_damaged: bool,
+    /// Whether names get endings.
+    has_endings: bool,
+    /// Pages that may still be used.
+    pages_left: u64,
+    path_bytes_left: u64,
+    pub(super) build: Builder,
+    damaged: u64,
+    /// The path that is being made: of a database, then of a key in it.
+    path: Vec<u8>,
+    /// Entries of the tree that is walked.
+    found: u64,
+}
+
+impl<'a> Walk<'a> {
+    pub(super) fn new(
+        source: &'a dyn Source,
+        page_bytes: u32,
+        (allow_damaged, has_endings): (bool, bool),
+    ) -> Self {
+        let pages = source.len().div_ceil(page_bytes.max(1).into());
+        Self {
+            reader: Reader::new(source, super::NAME),
+            pages: Window::new(source),
+            heads: Window::new(source),
+            page_bytes,
+            allow_damaged,
+            has_endings,
+            pages_left: pages,
+            path_bytes_left: source
+                .len()
+                .saturating_mul(PATH_FACTOR)
+                .saturating_add(PATH_BYTES_FREE),
+            build: Builder::default(),
+            damaged: 0,
+            path: Vec::new(),
+            found: 0,
+        }
+    }
+
+    /// Walks the main database, and all that it names.
+    pub(super) fn main(&mut self, main: &Database, described_at: u64) -> Result<()> {
+        self.tree(main, described_at, &Holds::Main)?;
+        if self.damaged > 0 {
+            let text =
+                format!("{}: {} values are not where they should be", self.part(), self.damaged);
+            self.build.warn(text);
+        }
+        Ok(())
+    }
+
+    fn part(&self) -> &crate::format::PartName {
+        self.reader.part()
+    }
+
+    /// Walks a tree whose description stands at `described_at`.
+    fn tree(&mut self, database: &Database, described_at: u64, holds: &Holds) -> Result<()> {
+        let before = std::mem::take(&mut self.found);
+        if database.root != page::NO_PAGE {
+            if !(1..=MAX_DEPTH).contains(&database.depth) {
+                let expected = format!("a tree of 1 to {MAX_DEPTH} levels");
+                let at = described_at.saturating_add(6);
+                let error = self.reader.malformed(at, expected, database.depth.to_string(), "");
+                self.tolerate(error)?;
+            } else {
+                let is_integer = database.has_integer_keys();
+                let mut pending = vec![(database.root, database.depth)];
+                while let Some((number, level)) = pending.pop() {
+                    if let Err(error) = self.page(number, level, &mut pending, (holds, is_integer))
+                    {
+                        self.tolerate(error)?;
+                    }
+                }
+            }
+        }
+        let found = std::mem::replace(&mut self.found, before);
+        if found != database.entries {
+            let (at, expected) = (described_at.saturating_add(32), database.entries);
+            let expected = format!("a tree of {expected} entries");
+            let error = self.reader.malformed(at, expected, format!("{found} entries"), "");
+            self.tolerate(error)?;
+        }
+        Ok(())
+    }
+
+    /// Damage of a part of a tree is a warning, if that is allowed.
+    fn tolerate(&mut self, error: Error) -> Result<()> {
+        match error {
+            Error::Malformed { .. } if self.allow_damaged => {
+                self.build.warn(error.to_string());
+                Ok(())
+            }
+            error => Err(error),
+        }
+    }
+
+    /// Takes pages off those that the file has.
+    fn spend(&mut self, pages: u64, at: u64) -> Result<()> {
+        let Some(left) = self.pages_left.checked_sub(pages) else {
+            let found = "more: pages point at themselves, or at the same pages";
+            let expected = "trees of no more pages than the file has";
+            return Err(self.reader.malformed(at, expected, found, ""));
+        };
+        self.pages_left = left;
+        Ok(())
+    }
+
+    fn page(
+        &mut self,
+        number: u64,
+        level: u16,
+        pending: &mut Vec<(u64, u16)>,
+        (holds, is_integer): (&Holds, bool),
+    ) -> Result<()> {
+        let length = u64::from(self.page_bytes);
+        let end = number.checked_add(1).and_then(|next| next.checked_mul(length));
+        let Some(end) = end.filter(|end| *end <= self.reader.len()) else {
+            let expected = format!("pages within the file of {} bytes", self.reader.len());
+            let found = format!("page {number}");
+            return Err(self.reader.malformed(self.reader.len(), expected, found, TRUNCATED));
+        };
+        let at = end.saturating_sub(length);
+        self.spend(1, at)?;
+        // Owned: what it points at is read while it is looked at.
+        let bytes = self.pages.get(at, length)?.to_vec();
+        let wrong = |reader: Reader<'_>, wrong: Wrong| {
+            reader.malformed(at.saturating_add(wrong.at as u64), wrong.expected, wrong.found, "")
+        };
+        let reader = self.reader;
+        let page = Page::read(&bytes, Some(number)).map_err(|w| wrong(reader, w))?;
+        if level > 1 {
+            let below = page.children().map_err(|w| wrong(reader, w))?;
+            let level = level.saturating_sub(1);
+            pending.extend(below.into_iter().rev().map(|child| (child, level)));
+            return Ok(());
+        }
+        if let Holds::Values = holds {
+            let values = page.values().map_err(|w| wrong(reader, w))?;
+            return values.into_iter().try_for_each(|value| self.one_of_many(&bytes, value, at));
+        }
+        for node in page.nodes().map_err(|w| wrong(reader, w))? {
+            self.node(&bytes, &node, at, (holds, is_integer))?;
+        }
+        Ok(())
+    }
+
+    /// An entry of a leaf that stands at `at`.
+    fn node(
+        &mut self,
+        bytes: &[u8],
+        node: &Node,
+        at: u64,
+        (holds, is_integer): (&Holds, bool),
+    ) -> Result<()> {
+        let within = |range: &Range<usize>| bytes.get(range.clone()).unwrap_or_default();
+        let before = self.path.len();
+        key::push(&mut self.path, within(&node.key), is_integer);
+        let done = match &node.value {
+            Value::Here(range) => {
+                let ending = self.ending_of(|| key::ending_of(within(range)));
+                let place = (at.saturating_add(range.start as u64), range.len());
+                self.value(place, ending, true)
+            }
+            Value::Overflow(page, length) => self.overflow(*page, *length, at),
+            Value::Named(database) if matches!(holds, Holds::Main) => {
+                let described_at = at.saturating_add(node.key.end as u64);
+                self.found = self.found.saturating_add(1);
+                self.path.push(b'/');
+                self.tree(database, described_at, &Holds::Entries)
+            }
+            Value::Named(_) => {
+                let found = "a database in a database";
+                let at = at.saturating_add(node.key.end as u64);
+                Err(self.reader.malformed(at, "a value", found, ""))
+            }
+            Value::Duplicates(range) => {
+                self.path.push(b'/');
+                self.duplicates(within(range), at.saturating_add(range.start as u64))
+            }
+            Value::Tree(database) => {
+                let described_at = at.saturating_add(node.key.end as u64);
+                self.path.push(b'/');
+                let done = self.tree(database, described_at, &Holds::Values);
+                // They are entries of the tree that the key stands in.
+                self.found = self.found.saturating_add(database.entries);
+                done
+            }
+        };
+        self.path.truncate(before);
+        done
+    }
+
+    /// The values of a key that lie in a page within its node.
+    fn duplicates(&mut self, bytes: &[u8], at: u64) -> Result<()> {
+        let values = Page::read(bytes, None).and_then(|page| page.values());
+        let values = values.map_err(|w| {
+            let at = at.saturating_add(w.at as u64);
+            self.reader.malformed(at, w.expected, w.found, "")
+        })?;
+        let before = std::mem::take(&mut self.found);
+        let mut values = values.into_iter();
+        let done = values.try_for_each(|value| self.one_of_many(bytes, value, at));
+        self.found = before.saturating_add(self.found);
+        done
+    }
+
+    /// One of several values of a key, in a page that stands at `at`.
+    fn one_of_many(&mut self, page: &[u8], range: Range<usize>, at: u64) -> Result<()> {
+        let before = self.path.len();
+        self.path.extend_from_slice(format!("{:06}", self.found).as_bytes());
+        let value = page.get(range.clone()).unwrap_or_default();
+        let ending = self.ending_of(|| key::ending_of(value));
+        let place = (at.saturating_add(range.start as u64), range.len());
+        let done = self.value(place, ending, true);
+        self.path.truncate(before);
+        done
+    }
+
+    fn ending_of(&self, ending: impl FnOnce() -> &'static str) -> &'static str {
+        if self.has_endings { ending() } else { "" }
+    }
+
+    /// A value on pages of its own, from `number` on; the leaf that says so stands at `leaf_at`.
+    fn overflow(&mut self, number: u64, length: u32, leaf_at: u64) -> Result<()> {
+        let page_bytes = u64::from(self.page_bytes);
+        let all = u64::from(length).saturating_add(HEAD_BYTES as u64);
+        let at = number.checked_mul(page_bytes);
+        let end = at.and_then(|at| at.checked_add(all));
+        let (Some(at), Some(_)) = (at, end.filter(|end| *end <= self.reader.len())) else {
+            let expected = format!("a value within the file of {} bytes", self.reader.len());
+            let found = format!("{length} bytes from page {number} on");
+            let error = self.reader.malformed(leaf_at, expected, found, TRUNCATED);
+            if !self.allow_damaged {
+                return Err(error);
+            }
+            return self.value((0, length as usize), self.ending_of(|| ".bin"), false);
+        };
+        self.spend(all.div_ceil(page_bytes), leaf_at)?;
+        let value_at = at.saturating_add(HEAD_BYTES as u64);
+        let seen =
+            (HEAD_BYTES as u64).saturating_add(u64::from(length).min(magic::HEAD_BYTES as u64));
+        let head = self.heads.get(at, seen)?;
+        let is_whole = page::is_overflow(head, number, length, self.page_bytes);
+        let head = head.get(HEAD_BYTES..).unwrap_or_default().to_vec();
+        let ending = match self.has_endings {
+            true => self.ending_of_long(&head, value_at, length)?,
+            false => "",
+        };
+        self.value((value_at, length as usize), ending, is_whole)
+    }
+
+    fn ending_of_long(&self, head: &[u8], at: u64, length: u32) -> Result<&'static str> {
+        if let Some(code) = ending::code_of_head(head, length.into()) {
+            return Ok(ending::named(code));
+        }
+        if key::is_binary(head) || length > MAX_TEXT_BYTES {
+            return Ok(".bin");
+        }
+        let mut value = vec![0; length as usize];
+        self.reader.read("a value", &mut value, at)?;
+        Ok(key::ending_of(&value))
+    }
+
+    /// Adds a value under the path.
+    fn value(
+        &mut self,
+        (offset, length): (u64, usize),
+        ending: &str,
+        is_whole: bool,
+    ) -> Result<()> {
+        let before = self.path.len();
+        key::end(&mut self.path, ending);
+        let length = u32::try_from(length).unwrap_or(u32::MAX);
+        let row = Row { offset, length, is_damaged: !is_whole };
+        let sample = self.build.sample(&row, if is_whole { length.into() } else { 0 });
+        let left = self.path_bytes_left.checked_sub(self.path.len() as u64);
+        let added = self.build.name(&self.path, sample).is_ok();
+        self.path.truncate(before);
+        self.found = self.found.saturating_add(1);
+        self.damaged = self.damaged.saturating_add(u64::from(!is_whole));
+        let (Some(left), true) = (left, added) else {
+            let expected = "names that a mount can hold";
+            return Err(self.reader.malformed(offset, expected, "too many, or too long ones", ""));
+        };
+        self.path_bytes_left = left;
+        Ok(())
+    }
+}
+
+const _: () = assert!(DATABASE_BYTES == 48);
