@@ -9,6 +9,7 @@ use crate::format::PartName;
 use crate::interrupt::Interrupt;
 use crate::tools::checkpoints::find_checkpoints;
 use clap::Args;
+use std::fmt;
 
 /// Build what a first mount would have to build: the indexes of tar and compressed files, and the checkpoints of
 /// large compressed members
@@ -29,16 +30,26 @@ pub(super) fn run(mut args: IndexCommandArgs) -> Result<Exit, Failure> {
     let opened = args.open.open(&args.sources)?;
     let samples = opened.dataset.len();
     let catalog = opened.catalog(&args.view, &args.open)?;
-    let written = opened.written_indexes();
+    let (written, containers) = (opened.written_indexes(), opened.unwritten_indexes());
     let found = find_checkpoints(opened, catalog, &args.open.options()?, &Interrupt::listen());
-    let exit = match found {
-        Ok(()) => Exit::Ok,
-        Err(failure) if failure.exit == Exit::Interrupted => Exit::Interrupted,
+    let (exit, members) = match found {
+        Ok(unwritten) => (Exit::Ok, unwritten),
+        Err(failure) if failure.exit == Exit::Interrupted => (Exit::Interrupted, 0),
         Err(failure) => return Err(failure),
     };
     for path in &written {
         say(format_args!("{}", path.display()));
     }
     say(format_args!("{samples} samples, {} indexes written", written.len()));
-    Ok(exit)
+    match (containers, members) {
+        (0, 0) => Ok(exit),
+        (0, _) => Err(unwritten(format_args!("checkpoints of {members} members"))),
+        _ => Err(unwritten(format_args!("{containers} indexes"))),
+    }
+}
+
+/// A warning has said why.
+fn unwritten(what: fmt::Arguments) -> Failure {
+    let message = format!("{what} could not be written; --index-dir names another directory");
+    Failure::new(Exit::Output, message)
 }

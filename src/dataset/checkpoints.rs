@@ -18,6 +18,7 @@ use std::fs;
 use std::io::{self, Write};
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
@@ -31,6 +32,8 @@ pub struct KeptCheckpoints {
     options: OpenOptions,
     books: Mutex<HashMap<usize, Arc<Book>>>,
     writers: Mutex<Vec<JoinHandle<()>>>,
+    /// For how many members they could not be written.
+    failures: Arc<AtomicU64>,
 }
 
 /// Where the points of one container are kept.
@@ -59,6 +62,7 @@ impl KeptCheckpoints {
             options: options.clone(),
             books: Mutex::default(),
             writers: Mutex::default(),
+            failures: Arc::default(),
         })
     }
 
@@ -83,21 +87,39 @@ impl CheckpointStore for KeptCheckpoints {
 
     fn keep(&self, key: &CheckpointKey, bytes: Vec<u8>) {
         let Some(book) = self.book(key.file).filter(|book| book.writes) else { return };
-        let key = *key;
-        let thread = std::thread::Builder::new().name("ffrfs-index".to_owned());
-        if let Ok(writer) = thread.spawn(move || book.keep(&key, &bytes)) {
-            let mut writers = lock(&self.writers);
-            writers.retain(|writer| !writer.is_finished());
-            writers.push(writer);
+        let (key, failures) = (*key, Arc::clone(&self.failures));
+        let keep = move || {
+            if !book.keep(&key, &bytes) {
+                failures.fetch_add(1, Ordering::Relaxed);
+            }
+        };
+        match std::thread::Builder::new().name("ffrfs-index".to_owned()).spawn(keep) {
+            Ok(writer) => {
+                let mut writers = lock(&self.writers);
+                writers.retain(|writer| !writer.is_finished());
+                writers.push(writer);
+            }
+            Err(error) => {
+                self.failures.fetch_add(1, Ordering::Relaxed);
+                tracing::warn!("checkpoints cannot be kept: no thread can be started: {error}");
+            }
         }
+    }
+}
+
+impl KeptCheckpoints {
+    /// Waits until all that was to be kept is written. Gives for how many members that failed; the log says why.
+    pub(crate) fn finish(&self) -> u64 {
+        for writer in lock(&self.writers).drain(..) {
+            let _ = writer.join();
+        }
+        self.failures.load(Ordering::Relaxed)
     }
 }
 
 impl Drop for KeptCheckpoints {
     fn drop(&mut self) {
-        for writer in lock(&self.writers).drain(..) {
-            let _ = writer.join();
-        }
+        self.finish();
     }
 }
 
@@ -133,14 +155,15 @@ impl Book {
         file.read_exact_at(&mut found, 0).is_ok() && found == self.head()
     }
 
-    /// Adds a record in the first place that takes it.
-    fn keep(&self, key: &CheckpointKey, points: &[u8]) {
+    /// Adds a record in the first place that takes it. False: none does.
+    fn keep(&self, key: &CheckpointKey, points: &[u8]) -> bool {
         let mut errors = Vec::new();
         for path in &self.paths {
             match self.keep_in(path, key, points) {
                 Ok(()) => {
                     let (path, container) = (path.display(), &self.container);
-                    return tracing::info!("checkpoints of a member of {container} kept in {path}");
+                    tracing::info!("checkpoints of a member of {container} kept in {path}");
+                    return true;
                 }
                 Err(error) => errors.push(format!("{}: {error}", path.display())),
             }
@@ -149,6 +172,7 @@ impl Book {
             "checkpoints cannot be kept, the next mount decodes the member again: {}",
             errors.join("; ")
         );
+        false
     }
 
     fn keep_in(&self, path: &Path, key: &CheckpointKey, points: &[u8]) -> io::Result<()> {

@@ -26,6 +26,9 @@ pub(crate) struct Unkept {
     format: &'static str,
 }
 
+/// No place took an index; the log says why.
+pub(crate) struct NotKept;
+
 /// A container, and what was kept of it.
 pub(crate) struct Found {
     pub(crate) container: Box<dyn Container>,
@@ -177,11 +180,15 @@ impl IndexOptions {
 
 impl Unkept {
     /// Writes the index to the first place that takes it.
-    pub(crate) fn write(&self, container: &dyn Container, tree: Option<&Tree>) -> Option<PathBuf> {
+    pub(crate) fn write(
+        &self,
+        container: &dyn Container,
+        tree: Option<&Tree>,
+    ) -> Result<PathBuf, NotKept> {
         let mut errors = Vec::new();
         for path in &self.paths {
             match self.write_to(path, container, tree) {
-                Ok(()) => return Some(path.clone()),
+                Ok(()) => return Ok(path.clone()),
                 Err(error) => errors.push(format!("{}: {error}", path.display())),
             }
         }
@@ -189,7 +196,7 @@ impl Unkept {
             "the index cannot be kept, the next mount reads everything again: {}",
             errors.join("; ")
         );
-        None
+        Err(NotKept)
     }
 
     fn write_to(

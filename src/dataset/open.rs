@@ -3,7 +3,7 @@
 use super::ahead::Ahead;
 use super::checksums::{self, CheckedBy, Sidecars, has_checksum};
 use super::expand::{Place, expand};
-use super::kept::{Found, Unkept};
+use super::kept::{Found, NotKept, Unkept};
 use super::nest::{MAX_LOOKS, Nest};
 use super::objects::Objects;
 use super::opening::{Opening, Together, Unopened};
@@ -19,6 +19,7 @@ use crate::vfs::{self, Vfs};
 use std::collections::{BTreeMap, HashSet};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Of more files than this not all are open at a time.
@@ -50,6 +51,8 @@ pub struct Opened {
     pub(crate) spool: Option<PathBuf>,
     /// Indexes that were written.
     written: Mutex<Vec<PathBuf>>,
+    /// How many could not be written.
+    unwritten: AtomicU64,
     /// What objects are read through until their names are there.
     aheads: Vec<Arc<Ahead>>,
     /// What is asked of the stores that parts lie in.
@@ -217,7 +220,7 @@ fn open_containers(
     let mut parts = Vec::new();
     let mut nest = Nest::new(watch);
     let (mut tree, mut later, mut written) = (None, None, Vec::new());
-    let mut sums = Vec::new();
+    let (mut sums, mut unwritten) = (Vec::new(), 0);
     if let Some(expected) = &options.checksums.digest {
         let parts: Vec<_> = containers.iter().map(|one| Arc::clone(&one.part)).collect();
         digest::check(&parts, expected, watch.as_ref())?;
@@ -227,7 +230,11 @@ fn open_containers(
         let One { part, source, found, sums: found_sums, written: index, ahead } = one;
         sums.push(found_sums);
         aheads.extend(ahead);
-        written.extend(index);
+        match index {
+            Some(Ok(path)) => written.push(path),
+            Some(Err(NotKept)) => unwritten += 1,
+            None => {}
+        }
         let Found { container, tree: kept, unkept, .. } = found;
         if is_single {
             (tree, later) = (kept, unkept);
@@ -259,6 +266,7 @@ fn open_containers(
         tree,
         unkept: later,
         written,
+        unwritten: AtomicU64::new(unwritten),
         spool,
         aheads,
         counters: None,
@@ -276,8 +284,8 @@ struct One {
     source: Arc<dyn Source>,
     found: Found,
     sums: Option<checksums::Found>,
-    /// The index of it that was written.
-    written: Option<PathBuf>,
+    /// The index of it that was to be written.
+    written: Option<Result<PathBuf, NotKept>>,
     ahead: Option<Arc<Ahead>>,
 }
 
@@ -298,7 +306,7 @@ fn open_each(
         match one.found.unkept.take_if(|_| !is_single) {
             Some(unkept) => {
                 let written = unkept.write(one.found.container.as_ref(), None);
-                Ok(One { written, ..one })
+                Ok(One { written: Some(written), ..one })
             }
             None => Ok(one),
         }
@@ -358,8 +366,15 @@ impl Opened {
     /// Keeps the index of a dataset of one container, with its names if they are as stored.
     pub(crate) fn keep_index(&self, tree: Option<&Tree>) {
         let Some(unkept) = &self.unkept else { return };
-        let path = unkept.write(self.dataset.containers()[0].as_ref(), tree);
-        self.written.lock().unwrap_or_else(PoisonError::into_inner).extend(path);
+        match unkept.write(self.dataset.containers()[0].as_ref(), tree) {
+            Ok(path) => self.written.lock().unwrap_or_else(PoisonError::into_inner).push(path),
+            Err(NotKept) => _ = self.unwritten.fetch_add(1, Ordering::Relaxed),
+        }
+    }
+
+    /// How many indexes could not be written.
+    pub(crate) fn unwritten_indexes(&self) -> u64 {
+        self.unwritten.load(Ordering::Relaxed)
     }
 
     /// The indexes that were written.

@@ -42,7 +42,7 @@ pub enum Error {
     },
 
     /// A file of a kind that no format here reads.
-    #[error("{part} is {kind}, which ffrfs does not mount: {advice}")]
+    #[error("{part} is {kind}, which ffrfs does not mount: {advice}{hint}")]
     Foreign {
         /// The file.
         part: PartName,
@@ -50,6 +50,8 @@ pub enum Error {
         kind: &'static str,
         /// What to do about it.
         advice: &'static str,
+        /// What else can be done; empty, or text that begins with its own punctuation.
+        hint: &'static str,
     },
 
     /// A password that does not decrypt what it should.

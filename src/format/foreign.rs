@@ -58,8 +58,11 @@ const ROWS: &[Row] = &[
     (0, b"<!DOCTYPE html", "a web page", "the download has failed: look at its text"),
     (0, b"<!doctype html", "a web page", "the download has failed: look at its text"),
     (0, b"<html", "a web page", "the download has failed: look at its text"),
-    (0, b"\x7fELF", "a program", "name the container"),
+    (0, b"\x7fELF", PROGRAM, "name the container"),
 ];
+
+const PROGRAM: &str = "a program";
+const ZIP_AT_ITS_END: &str = "; --format zip mounts the zip archive at its end";
 
 /// More than the place of any mark, and its length.
 const LONGEST_MARK: usize = 40;
@@ -67,7 +70,18 @@ const LONGEST_MARK: usize = 40;
 /// The error for a file that no format here reads, if its first bytes tell what it is.
 pub(super) fn refuse(source: &dyn Source) -> Option<Error> {
     let Foreign { name, advice } = recognize(source)?;
-    Some(Error::Foreign { part: source.name().clone(), kind: name, advice })
+    Some(Error::Foreign { part: source.name().clone(), kind: name, advice, hint: "" })
+}
+
+/// The error for a file that ends in a zip archive and begins as one of another format, of which the archive is a part
+/// by design or by chance. A program is not refused: it may be one that unpacks the archive.
+pub(super) fn refuse_with_zip(source: &dyn Source) -> Option<Error> {
+    if read(source, 0, &mut [0; 2]) == b"PK" {
+        return None;
+    }
+    let Foreign { name, advice } = recognize(source).filter(|found| found.name != PROGRAM)?;
+    let (part, hint) = (source.name().clone(), ZIP_AT_ITS_END);
+    Some(Error::Foreign { part, kind: name, advice, hint })
 }
 
 fn recognize(source: &dyn Source) -> Option<Foreign> {
@@ -141,6 +155,42 @@ mod tests {
             let said = message(bytes);
             let wanted = format!("/data/train.x is {name}, which ffrfs does not mount: {advice}");
             assert_eq!(said, wanted);
+        }
+    }
+
+    /// An empty file of this name, and the directory and the end record of it.
+    fn zip() -> Vec<u8> {
+        let mut out = b"PK\x03\x04\x14".to_vec();
+        out.extend([0; 21]);
+        out.extend(b"\x01\0\0\0a");
+        out.extend(b"PK\x01\x02\x14\0\x14");
+        out.extend([0; 21]);
+        out.extend(b"\x01\0");
+        out.extend([0; 16]);
+        out.extend(b"a");
+        out.extend(b"PK\x05\x06\0\0\0\0\x01\0\x01\0\x2f\0\0\0\x1f\0\0\0\0\0");
+        out
+    }
+
+    #[test]
+    fn a_file_of_another_format_that_ends_in_a_zip_is_refused_with_the_way_to_mount_that() {
+        let zip = zip();
+        for &(at, mark, name, _) in ROWS.iter().filter(|row| row.2 != PROGRAM) {
+            let mut bytes = vec![b'x'; at];
+            bytes.extend_from_slice(mark);
+            bytes.resize(40_000, b'x');
+            bytes.extend_from_slice(&zip);
+            let source = MemorySource::new("/data/a.x", bytes);
+            let refused = super::super::recognize(&source, &OpenOptions::default());
+            let said = refused.err().expect("another format").to_string();
+            assert!(said.contains(name) && said.ends_with(ZIP_AT_ITS_END), "{said}");
+            let meant = OpenOptions { format: Some("zip"), ..OpenOptions::default() };
+            assert_eq!(super::super::recognize(&source, &meant).expect("a zip").name(), "zip");
+        }
+        for front in [&b""[..], b"\x7fELF", b"MZ", b"#!/bin/sh\n"] {
+            let source = MemorySource::new("/data/a.x", [front, &zip].concat());
+            let found = super::super::recognize(&source, &OpenOptions::default());
+            assert_eq!(found.expect("a zip").name(), "zip", "{front:?}");
         }
     }
 

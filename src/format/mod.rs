@@ -435,8 +435,10 @@ pub fn recognize(source: &dyn Source, options: &OpenOptions) -> Result<&'static 
             break;
         }
     }
-    if let Some((_, format)) = best {
-        return Ok(format);
+    if let Some((detected, format)) = best {
+        let may_be_a_part = detected == Detected::Perhaps && format.name() == zip::Zip.name();
+        let refused = may_be_a_part.then(|| foreign::refuse_with_zip(source)).flatten();
+        return refused.map_or(Ok(format), Err);
     }
     if let Some(error) = foreign::refuse(source) {
         return Err(error);

@@ -14,7 +14,7 @@ use std::sync::Arc;
 const DECODED_AT_ONCE_BYTES: u64 = 4 << 20;
 
 /// Decodes each large compressed member once, so that its checkpoints are kept. A member that cannot be read is
-/// logged with the reason.
+/// logged with the reason. Gives for how many members the checkpoints could not be written.
 ///
 /// # Errors
 /// A container was changed so that its index cannot be read; or the user has interrupted the work.
@@ -23,13 +23,14 @@ pub(crate) fn find_checkpoints(
     catalog: Catalog,
     options: &dataset::Options,
     interrupt: &Interrupt,
-) -> Result<(), Failure> {
+) -> Result<u64, Failure> {
     let large = large_members(&opened.dataset)?;
     let vfs = opened.into_vfs(catalog, Options::default());
     let Some(kept) = KeptCheckpoints::new(vfs.store(), &options.indexes, &options.format) else {
-        return Ok(());
+        return Ok(0);
     };
-    vfs.keep_checkpoints(Arc::new(kept));
+    let kept = Arc::new(kept);
+    vfs.keep_checkpoints(Arc::clone(&kept) as Arc<_>);
     let bytes = large.iter().map(|(_, size_bytes)| size_bytes).sum();
     let progress = progress::of_large_members(bytes);
     for (sample, size_bytes) in large {
@@ -39,7 +40,7 @@ pub(crate) fn find_checkpoints(
         progress.inc(size_bytes);
     }
     progress.finish_and_clear();
-    Ok(())
+    Ok(kept.finish())
 }
 
 /// The samples whose checkpoints are worth keeping, with their sizes in bytes.

@@ -194,11 +194,11 @@ fn state(source: &dyn Source, record: &[u8], at: u64) -> Found<Stated> {
         Some(locator) => mark_at(source, locator)? == Some(*LOCATOR_MARK),
         None => false,
     };
-    if has_locator {
-        let (record64, at64) = match end64(source, at)? {
-            Ok(found) => found,
-            Err(why) => return Ok(Err(why)),
-        };
+    let zip64 = if has_locator { end64(source, at)? } else { None };
+    let refers_to_zip64 = short(10) == u16::MAX || [12, 16].map(long).contains(&u32::MAX);
+    // A last name, extra field or comment may hold a locator's signature by chance.
+    let zip64 = zip64.filter(|(record64, _)| refers_to_zip64 || agrees(record, record64));
+    if let Some((record64, at64)) = zip64 {
         let wide = |offset| u64_at(&record64, offset).unwrap_or_default();
         stated.is_zip64 = true;
         stated.limit = at64;
@@ -209,10 +209,23 @@ fn state(source: &dyn Source, record: &[u8], at: u64) -> Found<Stated> {
         if disks64.iter().any(|disk| disk.is_some_and(|disk| disk != 0)) {
             return split(at64);
         }
+    } else if has_locator && refers_to_zip64 {
+        let expected = "a zip64 end record where its locator says";
+        let hint = ": the file is damaged";
+        return reject(at.saturating_sub(LOCATOR_BYTES), expected, "none".to_owned(), hint);
     } else if disks != [0, 0] {
         return split(at);
     }
     Ok(Ok(stated))
+}
+
+/// Whether zip64's end record says the same as the end record, which has no room for all of its bits.
+fn agrees(record: &[u8], record64: &[u8; END64_BYTES]) -> bool {
+    let same = |offset: usize, offset64: usize, bytes: usize| {
+        let low = record64.get(offset64..).and_then(|field| field.get(..bytes));
+        low.is_some() && low == record.get(offset..).and_then(|field| field.get(..bytes))
+    };
+    same(10, 32, 2) && same(12, 40, 4) && same(16, 48, 4)
 }
 
 fn split<T>(at: u64) -> Found<T> {
@@ -221,7 +234,7 @@ fn split<T>(at: u64) -> Found<T> {
 }
 
 /// Zip64's end record, and where it is: where the locator says, or right before the locator.
-fn end64(source: &dyn Source, end_at: u64) -> Found<([u8; END64_BYTES], u64)> {
+fn end64(source: &dyn Source, end_at: u64) -> Result<Option<([u8; END64_BYTES], u64)>> {
     let locator_at = end_at.saturating_sub(LOCATOR_BYTES);
     let mut locator = [0; LOCATOR_BYTES as usize];
     read(source, "the zip64 locator", &mut locator, locator_at)?;
@@ -231,11 +244,10 @@ fn end64(source: &dyn Source, end_at: u64) -> Found<([u8; END64_BYTES], u64)> {
         if fits && mark_at(source, at)? == Some(*END64_MARK) {
             let mut record = [0; END64_BYTES];
             read(source, "the zip64 end record", &mut record, at)?;
-            return Ok(Ok((record, at)));
+            return Ok(Some((record, at)));
         }
     }
-    let expected = "a zip64 end record where its locator says";
-    reject(locator_at, expected, format!("none at byte {stated}"), ": the file is damaged")
+    Ok(None)
 }
 
 fn mark_at(source: &dyn Source, at: u64) -> Result<Option<[u8; 4]>> {

@@ -1,17 +1,25 @@
 //! In what character set the names are that do not say so.
 //!
 //! Names with the UTF-8 flag or a valid Unicode field, and names that are valid UTF-8 anyway, are taken as they
-//! are. For the others one character set is guessed from all of them together, unless the user names one.
+//! are. For the others one character set is guessed from all of them together, unless the user names one; cp437 if
+//! the guess is weak.
 
 use super::super::charset::Charset;
 use super::record::{EXTRA_UNICODE_PATH, Row, field};
 use crate::format::bytes::u32_at;
 use chardetng::{EncodingDetector, Iso2022JpDetection, Utf8Detection};
-use encoding_rs::WINDOWS_1252;
 use std::borrow::Cow;
 
-/// More do not tell more.
+/// The detector learns nothing from more bytes of names than these.
 const GUESS_FROM_BYTES: usize = 1 << 20;
+/// So many bytes of names are decoded to see whether the guess makes sense.
+const JUDGED_BYTES: usize = 1 << 16;
+/// Letters of Latin scripts come before this one.
+const AFTER_LATIN: char = '\u{250}';
+/// Letters of all other scripts come from here on.
+const OTHER_SCRIPTS: char = '\u{370}';
+/// Latin letters as wide as an ideograph: a sign of a wrong guess rather than of a script.
+const FULL_WIDTH_LATIN: std::ops::RangeInclusive<char> = '\u{ff01}'..='\u{ff5e}';
 /// The code page of the first PCs, which the format's definition names.
 const CP437: u16 = 437;
 
@@ -59,6 +67,8 @@ pub(super) struct Guess {
     detector: EncodingDetector,
     /// Bytes above ASCII, to tell two sets of Western Europe apart.
     counts: [u32; 128],
+    /// The first names, each with a newline behind it.
+    names: Vec<u8>,
     left: usize,
     is_fed: bool,
 }
@@ -68,6 +78,7 @@ impl Guess {
         Self {
             detector: EncodingDetector::new(Iso2022JpDetection::Deny),
             counts: [0; 128],
+            names: Vec::new(),
             left: GUESS_FROM_BYTES,
             is_fed: false,
         }
@@ -82,6 +93,10 @@ impl Guess {
         self.left = left;
         self.detector.feed(row.name, false);
         self.detector.feed(b"\n", false);
+        if self.names.len().saturating_add(row.name.len()) < JUDGED_BYTES {
+            self.names.extend_from_slice(row.name);
+            self.names.push(b'\n');
+        }
         for byte in row.name.iter().filter(|byte| !byte.is_ascii()) {
             if let Some(count) = self.counts.get_mut(usize::from(byte & 0x7f)) {
                 *count = count.saturating_add(1);
@@ -96,19 +111,50 @@ impl Guess {
         }
         self.detector.feed(b"", true);
         let found = self.detector.guess(None, Utf8Detection::Deny);
-        // What it says when nothing else fits; the format's definition says another.
-        let is_dos = found == WINDOWS_1252
-            && self.letters(Charset::Dos(CP437)) >= self.letters(Charset::Web(found));
-        Some(if is_dos { Charset::Dos(CP437) } else { Charset::Web(found) })
+        let (names, _) = found.decode_without_bom_handling(&self.names);
+        let is_right = if names.chars().any(is_of_other_script) {
+            is_plausible(&names)
+        } else {
+            self.letters(Charset::Web(found)) > self.letters(Charset::Dos(CP437))
+        };
+        // Below that confidence it is the set that the format's definition names.
+        Some(if is_right { Charset::Web(found) } else { Charset::Dos(CP437) })
     }
 
-    /// How many of the bytes above ASCII are letters in this set: names are made of letters.
+    /// How many of the bytes above ASCII are Latin letters in this set: names are made of letters.
     fn letters(&self, charset: Charset) -> u64 {
+        let is_latin = |letter: char| letter.is_alphabetic() && letter < AFTER_LATIN;
         let is_letter = |byte: u8| {
             let decoded = charset.decode(&[byte]).into_owned();
-            String::from_utf8(decoded).is_ok_and(|text| text.chars().all(char::is_alphabetic))
+            String::from_utf8(decoded).is_ok_and(|text| text.chars().all(is_latin))
         };
         let bytes = (0x80..=0xff).zip(&self.counts);
         bytes.filter(|(byte, _)| is_letter(*byte)).map(|(_, &count)| u64::from(count)).sum()
     }
+}
+
+/// A letter of Greek, Cyrillic, Japanese and so on.
+fn is_of_other_script(letter: char) -> bool {
+    letter >= OTHER_SCRIPTS && letter.is_alphabetic() && !FULL_WIDTH_LATIN.contains(&letter)
+}
+
+/// Whether letters of another script stand together, as in its words. An accented letter of a Latin word that was
+/// decoded wrongly stands alone between ASCII letters (and may have taken the next one with it).
+fn is_plausible(names: &str) -> bool {
+    let (mut together, mut alone) = (0_u64, 0_u64);
+    let (mut run, mut before) = (0_u64, '\n');
+    for letter in names.chars() {
+        if is_of_other_script(letter) {
+            run = run.saturating_add(1);
+            continue;
+        }
+        let touches_ascii = before.is_ascii_alphabetic() || letter.is_ascii_alphabetic();
+        if run == 1 && touches_ascii {
+            alone = alone.saturating_add(1);
+        } else {
+            together = together.saturating_add(run);
+        }
+        (run, before) = (0, letter);
+    }
+    together > alone
 }

@@ -1,10 +1,10 @@
 //! Kept indexes: where they lie, when they are used, and when they are made anew.
 
-use super::write::{tar, through};
+use super::write::{self, tar, through};
 use super::{file_in, tree};
 use crate::common::{
-    Disk, FFRFS, Mount, Need, TempDir, Transport, flip_byte, for_each_transport, have, noise, run,
-    temp_dir, unmount, wait_until,
+    Disk, FFRFS, Mount, Need, Outcome, TempDir, Transport, flip_byte, for_each_transport, have,
+    noise, run, temp_dir, unmount, wait_until,
 };
 use nix::mount::MsFlags;
 use nix::sys::signal::{Signal, kill};
@@ -311,8 +311,9 @@ fn a_file_that_is_no_index_is_not_replaced_by_one() {
     let index =
         |at: &Path| run(Command::new(FFRFS).arg("index").arg("--index").args([at, &source]));
     for path in [&source, &precious] {
-        let said = index(path).ok().stderr;
+        let Outcome { code, stderr: said, .. } = index(path);
         assert!(said.contains("is not an index") && said.contains("0 indexes written"), "{said}");
+        assert_eq!(code, 6, "{said}");
     }
     assert!(fs::read(&source).unwrap() == bytes);
     assert_eq!(fs::read(&precious).unwrap(), b"work");
@@ -361,6 +362,27 @@ fn index_builds_ahead_and_says_what_it_wrote() {
 }
 
 /// Whether a process has a handler for SIGINT.
+#[test]
+fn index_that_can_write_no_index_ends_with_exit_code_6() {
+    let directory = temp_dir();
+    let source = archive_in(&directory);
+    let (nowhere, taken) = (directory.path().join("missing"), directory.path().join("taken"));
+    fs::write(&taken, "text").unwrap();
+    let large = write::deflated("large", write::text(1, 9 << 20));
+    let zip = file_in(&directory, "x.zip", write::zip(&[large]));
+    for (source, option, place, says) in [
+        (&source, "--index-dir", &nowhere, "1 indexes could not be written"),
+        (&source, "--index", &taken, "1 indexes could not be written"),
+        (&zip, "--index-dir", &nowhere, "checkpoints of 1 members could not be written"),
+    ] {
+        let args = ["index".as_ref(), source.as_os_str(), option.as_ref(), place.as_os_str()];
+        let outcome = run(Command::new(FFRFS).args(args));
+        assert_eq!(outcome.code, 6, "{}", outcome.stderr);
+        assert!(outcome.stderr.contains(says), "{}", outcome.stderr);
+        assert!(outcome.stderr.contains("0 indexes written"), "{}", outcome.stderr);
+    }
+}
+
 fn catches_sigint(pid: u32) -> bool {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));

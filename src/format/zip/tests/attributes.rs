@@ -38,6 +38,17 @@ fn the_finest_time_counts() {
 }
 
 #[test]
+fn a_time_field_that_is_empty_or_cut_is_left_out_and_the_member_is_read() {
+    let dos_time = 20 << 25 | 2 << 21 | 29 << 16 | 12 << 11 | 30 << 5 | 29;
+    for value in [&b""[..], b"\x01", b"\x01\x02\x03\x04", b"\x06\x01\x02\x03\x04"] {
+        let extra = field(0x5455, value);
+        let member = Spec { dos_time, extra: extra.clone(), local_extra: extra, ..file("a", "x") };
+        assert_eq!(attributes_of(member.clone()).modified, Some((951_827_458, 0)));
+        assert_eq!(only(zip(&[member])), Some(b"x".to_vec()));
+    }
+}
+
+#[test]
 fn directories_are_members_without_bytes() {
     let members = [
         unix("d/", "", 0o040_750),
@@ -165,6 +176,26 @@ fn names_are_in_the_set_that_all_of_them_together_suggest() {
     assert_eq!(names_with(stored(&[b"\xdcbung \xe4hnlich.txt"]), None), ["Übung ähnlich.txt"]);
     let warnings = open(stored(&[b"\x81bung \x84hnlich.txt"])).unwrap().warnings().join("");
     assert!(warnings.contains("cp437"), "{warnings}");
+}
+
+#[test]
+fn a_weak_guess_gives_way_to_cp437() {
+    let names: &[(&[u8], &str)] = &[
+        (b"fran\x87ais", "français"),
+        (b"cr\x82ation/l'\x82t\x82s.txt", "création/l'étés.txt"),
+        (b"No\x89l.txt", "Noël.txt"),
+        (b"gar\x87on.txt", "garçon.txt"),
+        (b"ma\xa4ana.txt", "mañana.txt"),
+    ];
+    for (stored, shown) in names {
+        assert_eq!(names_with(zip(&[file(stored, "")]), None), [*shown]);
+    }
+    let all: Vec<_> = names.iter().map(|(stored, _)| file(stored, "")).collect();
+    let shown: Vec<_> = names.iter().map(|(_, shown)| *shown).collect();
+    assert_eq!(names_with(zip(&all), None), shown);
+    // Short names that are Japanese all the same.
+    let shift_jis = [&b"\x90}1.png"[..], b"\x93\xfa\x96{.txt"].map(|name| file(name, ""));
+    assert_eq!(names_with(zip(&shift_jis), None), ["図1.png", "日本.txt"]);
 }
 
 #[test]

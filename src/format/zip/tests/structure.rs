@@ -36,6 +36,44 @@ fn zip64_sizes_offsets_and_end_record_are_read() {
     assert_eq!(listed(archive.write(&members)), content(&members));
 }
 
+/// Twenty bytes that begin as the locator of zip64's end record does.
+const LOOKS_LIKE_A_LOCATOR: &[u8; 20] = b"PK\x06\x07 is in this name";
+
+#[test]
+fn the_signature_of_a_zip64_locator_may_stand_in_the_last_row_by_chance() {
+    let in_name = file(LOOKS_LIKE_A_LOCATOR, "x");
+    let in_extra = Spec { extra: field(0xcafe, LOOKS_LIKE_A_LOCATOR), ..file("a", "x") };
+    // It even points to something with the right signature.
+    let mut pointing = *LOOKS_LIKE_A_LOCATOR;
+    pointing[8..16].copy_from_slice(&37u64.to_le_bytes());
+    let fake = [&b"none"[..], b"PK\x06\x06", &[7; 60]].concat();
+    let pointed = vec![file("abc", fake), Spec { extra: field(1, &pointing), ..file("b", "x") }];
+    for members in [vec![in_name], vec![in_extra], pointed] {
+        assert_eq!(listed(zip(&members)), content(&members));
+    }
+    let gap = Archive { gap: LOOKS_LIKE_A_LOCATOR.to_vec(), ..Archive::default() };
+    assert_eq!(listed(gap.write(&two())), content(&two()));
+}
+
+#[test]
+fn a_zip64_end_record_beside_an_end_record_that_needs_none_counts_if_they_agree() {
+    let archive = Archive { zip64: true, ..Archive::default() };
+    let mut bytes = archive.write(&two());
+    let directory = bytes.windows(4).position(|mark| mark == b"PK\x01\x02").unwrap();
+    let end = bytes.len() - 22;
+    let length = (end - 20 - 56 - directory) as u32;
+    bytes[end + 8..end + 12].copy_from_slice(&[2, 0, 2, 0]);
+    bytes[end + 12..end + 16].copy_from_slice(&length.to_le_bytes());
+    bytes[end + 16..end + 20].copy_from_slice(&(directory as u32).to_le_bytes());
+    assert_eq!(listed(bytes.clone()), content(&two()));
+    assert!(end::find(&MemorySource::new("x", bytes)).unwrap().is_zip64);
+    // Where the end record has no room for the truth, a missing zip64 record is damage.
+    let mut bytes = archive.write(&two());
+    let record = bytes.windows(4).position(|mark| mark == b"PK\x06\x06").unwrap();
+    bytes[record] = b'x';
+    assert!(refusal(bytes).contains("a zip64 end record where its locator says"));
+}
+
 #[test]
 fn what_stands_before_and_behind_is_skipped_and_mentioned() {
     for (prefix, trailing) in
