@@ -1,7 +1,7 @@
 //! `ffrfs list`: the mounts of this user, or of all users for root.
 
 use super::print::to_stdout;
-use crate::daemon::live::{Live, Reached};
+use crate::daemon::live::{Answer, Live, Reached};
 use crate::failure::{Exit, Failure};
 use crate::vfs::report;
 use clap::Args;
@@ -29,7 +29,7 @@ pub(super) struct ListArgs {
 struct Row {
     source: String,
     mountpoint: PathBuf,
-    /// `serving`, `dead` (its daemon is gone) or `silent` (mounted with --no-control).
+    /// `serving`, `dead` (its daemon is gone), `stopped` (it does not answer) or `silent` (mounted with --no-control).
     state: &'static str,
     transport: Option<String>,
     age_seconds: Option<f64>,
@@ -49,11 +49,12 @@ pub(super) fn print(json: bool) -> Result<Exit, Failure> {
 }
 
 fn row(mount: Reached) -> Row {
-    let Reached { source, target, live, is_dead } = mount;
-    let state = match (&live, is_dead) {
-        (Some(_), _) => "serving",
-        (None, true) => "dead",
-        (None, false) => "silent",
+    let Reached { source, target, state } = mount;
+    let (state, live) = match state {
+        Answer::Live(live) => ("serving", Some(live)),
+        Answer::Dead => ("dead", None),
+        Answer::Stopped => ("stopped", None),
+        Answer::Silent => ("silent", None),
     };
     let figures = live.and_then(|live| Some((live.info().ok()?, live.stats().ok()?)));
     let (info, stats) = figures.unzip();

@@ -4,6 +4,7 @@ mod log;
 
 use crate::daemon::trace::{Chrome, Follow, Sink, record};
 use crate::failure::{Exit, Failure, say};
+use crate::interrupt::Interrupt;
 use crate::store::remote::RequestKind;
 use crate::vfs::{AHEAD, Operation, TraceEvent};
 use clap::Args;
@@ -60,6 +61,8 @@ pub(super) struct TraceArgs {
 }
 
 pub(super) fn run(args: &TraceArgs) -> Result<Exit, Failure> {
+    // Before the first request is traced: from then on, Ctrl-C ends the recording and not the process.
+    Interrupt::listen();
     let follow = Follow::new(&args.target)?;
     let sink: Box<dyn Sink> = match &args.chrome {
         Some(path) => Box::new(Chrome::create(path, follow.daemon())?),

@@ -1,8 +1,9 @@
-//! `ffrfs umount`: also mounts whose daemon is dead, and with `-z` those with open files.
+//! `ffrfs umount`: also mounts whose daemon is dead, with `-z` those with open files, and with `-f` those whose daemon does
+//! not answer.
 
 use super::config;
 use crate::daemon::config::Config;
-use crate::daemon::unmount::{unmount, unmount_if_dead};
+use crate::daemon::unmount::{Manner, unmount, unmount_if_dead};
 use crate::failure::{Exit, Failure};
 use clap::Args;
 use std::path::PathBuf;
@@ -13,6 +14,9 @@ pub(super) struct UmountArgs {
     /// Detach now; open files can be read until they are closed
     #[arg(short = 'z', long)]
     lazy: bool,
+    /// End it by force: open files are lost, and all who wait for the daemon get an error
+    #[arg(short = 'f', long, conflicts_with_all = ["lazy", "dead"])]
+    force: bool,
     /// Unmount only where the daemon is dead; it is no error if there is no such mount
     #[arg(long)]
     dead: bool,
@@ -26,11 +30,16 @@ pub(super) struct UmountArgs {
 
 pub(super) fn run(args: &UmountArgs) -> Result<Exit, Failure> {
     let mut exit = Exit::Ok;
+    let manner = match (args.force, args.lazy) {
+        (true, _) => Manner::Force,
+        (false, true) => Manner::Lazy,
+        (false, false) => Manner::Whole,
+    };
     let configured =
         args.config.as_ref().map(|file| Config::read(file, config::OPTIONS)).transpose()?;
     let configured = configured.map(|config| config.mountpoint());
     for target in args.targets.iter().chain(&configured) {
-        let done = if args.dead { unmount_if_dead(target) } else { unmount(target, args.lazy) };
+        let done = if args.dead { unmount_if_dead(target) } else { unmount(target, manner) };
         if let Err(failure) = done {
             super::print::print(&failure);
             exit = failure.exit;

@@ -1,18 +1,20 @@
 //! The client of a mount in use: reads and writes its control files.
 
+use super::patience::{self, PATIENCE, Patient};
 use super::settings::{self, Shown};
 use crate::failure::{Exit, Failure, Reason};
-use crate::io::{MAX_ANNOUNCEMENT_BYTES, announce, mounts};
+use crate::io::{MAX_ANNOUNCEMENT_BYTES, mounts};
 use crate::vfs::CONTROL_DIRECTORY;
 use crate::vfs::report::{MountInfo, MountStats};
 use serde::de::DeserializeOwned;
-use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
-/// A mount of ours.
+/// A mount of ours. What is asked of it fails if its daemon does not answer in time.
 pub(crate) struct Live {
     root: PathBuf,
+    patient: Patient,
 }
 
 /// A mount of the host's that is the business of this user.
@@ -21,9 +23,19 @@ pub(crate) struct Reached {
     pub(crate) source: String,
     /// The mount point.
     pub(crate) target: PathBuf,
-    /// `None`: its daemon is dead, or it has no control directory.
-    pub(crate) live: Option<Live>,
-    pub(crate) is_dead: bool,
+    pub(crate) state: Answer,
+}
+
+/// How a mount answers.
+pub(crate) enum Answer {
+    /// It can be asked.
+    Live(Live),
+    /// Its daemon has ended.
+    Dead,
+    /// Its daemon does not answer in time.
+    Stopped,
+    /// It has no control directory.
+    Silent,
 }
 
 impl Live {
@@ -33,28 +45,37 @@ impl Live {
     /// The mount table cannot be read.
     pub(crate) fn reach_all() -> Result<Vec<Reached>, Failure> {
         let table = mounts::table().map_err(|e| Failure::new(Exit::Mount, e))?;
-        let mut found: Vec<Reached> = Vec::new();
+        let mut lives: Vec<(mounts::Mount, Live)> = Vec::new();
         for mount in table.into_iter().filter(|mount| mount.fs_type == mounts::FS_TYPE) {
-            let (live, target) = (Self::at(&mount.target), mount.target);
-            found.retain(|other| other.target != target);
-            let Ok(live) = live else { continue };
-            let user = nix::unistd::geteuid();
-            // The owner of this file is who has mounted it.
-            let settings = fs::metadata(live.path("settings"));
-            let owner = settings.as_ref().map(std::os::unix::fs::MetadataExt::uid);
-            let kind = settings.as_ref().err().and_then(io::Error::raw_os_error);
-            let is_dead = matches!(kind, Some(libc::ENOTCONN | libc::ECONNABORTED));
-            let is_meant = match owner {
-                Ok(owner) => user.is_root() || owner == user.as_raw(),
-                Err(_) => is_dead || kind == Some(libc::ENOENT),
-            };
-            if is_meant {
-                let live = settings.is_ok().then_some(live);
-                let source = mount.source.to_string_lossy().into_owned();
-                found.push(Reached { source, target, live, is_dead });
+            lives.retain(|(other, _)| other.target != mount.target);
+            if let Ok(live) = Self::at(&mount.target) {
+                lives.push((mount, live));
             }
         }
-        Ok(found)
+        // All are asked before the first answer is waited for: several may be stopped.
+        let asked: Vec<_> = lives.iter().map(|(_, live)| live.ask_owner()).collect();
+        let deadline = Instant::now() + PATIENCE;
+        let owners = asked.into_iter().map(|asked| asked.and_then(|asked| asked.owner(deadline)));
+        let owners: Vec<_> = owners.collect();
+        let user = nix::unistd::geteuid();
+        let reached = lives.into_iter().zip(owners).filter_map(|((mount, live), owner)| {
+            let state = match owner {
+                Ok(owner) if user.is_root() || owner == user.as_raw() => Answer::Live(live),
+                Ok(_) => return None,
+                Err(e) if mounts::is_dead(&e) => Answer::Dead,
+                Err(e) if e.kind() == io::ErrorKind::TimedOut => Answer::Stopped,
+                Err(e) if e.kind() == io::ErrorKind::NotFound => Answer::Silent,
+                Err(_) => return None,
+            };
+            let source = mount.source.to_string_lossy().into_owned();
+            Some(Reached { source, target: mount.target, state })
+        });
+        Ok(reached.collect())
+    }
+
+    /// The owner of this file is who has mounted it.
+    fn ask_owner(&self) -> io::Result<patience::Asked<'_>> {
+        self.patient.ask_owner(&self.path("settings"))
     }
 
     /// The mount on `target`.
@@ -65,7 +86,9 @@ impl Live {
         let failed = |e: Reason| Failure::new(Exit::Mount, e).context(target.display());
         let root = mounts::resolve(target).map_err(|e| failed(e.into()))?;
         match mounts::at(&root).map_err(|e| failed(e.into()))? {
-            Some(mount) if mount.fs_type == mounts::FS_TYPE => Ok(Self { root }),
+            Some(mount) if mount.fs_type == mounts::FS_TYPE => {
+                Ok(Self { root, patient: Patient::new() })
+            }
             _ => Err(failed(
                 "no dataset of ffrfs is mounted there (ffrfs list shows where there is)".into(),
             )),
@@ -128,10 +151,13 @@ impl Live {
         if lines.len() > MAX_ANNOUNCEMENT_BYTES {
             return Err(Failure::usage("too many settings at once"));
         }
-        let changed = announce(&self.open("settings")?, lines.as_bytes());
+        let changed = self.patient.announce(&self.path("settings"), lines.as_bytes());
         let after = self.settings()?;
         match changed {
             Ok(()) => Ok(settings::differences(&before, &after)),
+            Err(error) if error.kind() == io::ErrorKind::TimedOut => {
+                Err(self.failed(&self.path("settings"), error))
+            }
             Err(error) => {
                 let why = after.refused.unwrap_or_else(|| error.to_string());
                 Err(Failure::new(Exit::Usage, why).context(self.root.display()))
@@ -139,10 +165,9 @@ impl Live {
         }
     }
 
-    /// A control file, open for reading.
-    pub(crate) fn open(&self, name: &str) -> Result<File, Failure> {
-        let path = self.path(name);
-        File::open(&path).map_err(|e| self.failed(&path, e))
+    /// All bytes of a control file.
+    pub(crate) fn read(&self, name: &str) -> io::Result<Vec<u8>> {
+        self.patient.read(&self.path(name))
     }
 
     /// Whether it is still there.
@@ -153,11 +178,14 @@ impl Live {
 
     fn json<T: DeserializeOwned>(&self, name: &str) -> Result<T, Failure> {
         let path = self.path(name);
-        let text = fs::read(&path).map_err(|e| self.failed(&path, e))?;
+        let text = self.read(name).map_err(|e| self.failed(&path, e))?;
         serde_json::from_slice(&text).map_err(|e| self.failed(&path, io::Error::other(e)))
     }
 
     pub(crate) fn failed(&self, path: &Path, error: io::Error) -> Failure {
+        if error.kind() == io::ErrorKind::TimedOut {
+            return patience::unanswered(&self.root, &error);
+        }
         let advice = match error.kind() {
             io::ErrorKind::PermissionDenied => {
                 "; only root and the user who mounted it may do this"

@@ -1,8 +1,10 @@
 //! Changing the kernel's flags of a mount in use.
 
+use super::patience;
 use crate::failure::{Exit, Failure, Reason};
 use crate::io::mounts;
 use nix::sys::statvfs::{FsFlags, statvfs};
+use std::io;
 use std::path::{Path, PathBuf};
 
 /// The absolute path of a mount in use.
@@ -14,7 +16,11 @@ pub(crate) fn mounted_at(target: &Path) -> Result<PathBuf, Failure> {
         Failure::new(Exit::Mount, e).context(format_args!("cannot remount {}", target.display()))
     };
     let resolved = mounts::resolve(target).map_err(|e| failed(e.into()))?;
-    match mounts::state(&resolved).map_err(|e| failed(e.into()))? {
+    let state = patience::state(&resolved).map_err(|e| match e.kind() {
+        io::ErrorKind::TimedOut => patience::unanswered(&resolved, &e),
+        _ => failed(e.into()),
+    })?;
+    match state {
         mounts::State::Mounted(_) => Ok(resolved),
         mounts::State::Dead(_) => {
             Err(failed("its daemon is dead: mount it again, without remount".into()))

@@ -1,44 +1,75 @@
-//! Unmounting, also after the daemon has died.
+//! Unmounting, also after the daemon has died, and of a daemon that does not answer.
 
-use crate::failure::{Exit, Failure, Reason};
-use crate::io::mounts;
+use super::live::Live;
+use super::patience::{self, PATIENCE};
+use crate::failure::{Exit, Failure, Reason, say};
+use crate::io::fuse_connection::{self, Activity, Process};
+use crate::io::mounts::{self, Mount};
 use std::io;
 use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// How long a daemon that runs may take to end: it finishes reads and writes what it keeps.
+const END: Duration = Duration::from_secs(20);
+/// Between two looks whether it has ended.
+const LOOK: Duration = Duration::from_millis(2);
+
+/// How a mount is to end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Manner {
+    /// Once nobody uses it; its daemon has ended then, too.
+    Whole,
+    /// At once for all who have no file open in it.
+    Lazy,
+    /// At once; whoever waits for its daemon gets an error.
+    Force,
+}
 
 /// Unmounts if the daemon is dead; all else is left alone.
 ///
 /// # Errors
 /// A dead mount cannot be unmounted.
 pub(crate) fn unmount_if_dead(target: &Path) -> Result<(), Failure> {
-    let dead = |target: &Path| matches!(mounts::state(target), Ok(mounts::State::Dead(_)));
+    let dead = |target: &Path| matches!(patience::state(target), Ok(mounts::State::Dead(_)));
     match mounts::resolve(target) {
-        Ok(resolved) if dead(&resolved) => unmount(&resolved, true),
+        Ok(resolved) if dead(&resolved) => unmount(&resolved, Manner::Lazy),
         _ => Ok(()),
     }
 }
 
-/// Unmounts the dataset on `target`; with `lazy` also while files in it are open.
+/// Unmounts the dataset on `target`, and waits for the end of its daemon unless that serves on.
 ///
 /// # Errors
-/// No dataset is mounted there, or it cannot be unmounted.
-pub(crate) fn unmount(target: &Path, lazy: bool) -> Result<(), Failure> {
+/// No dataset is mounted there, or it cannot be unmounted, or its daemon does not answer or does not end.
+pub(crate) fn unmount(target: &Path, manner: Manner) -> Result<(), Failure> {
     let failed = |e: Reason| {
         Failure::new(Exit::Mount, e).context(format_args!("cannot unmount {}", target.display()))
     };
     let resolved = mounts::resolve(target).map_err(|e| failed(e.into()))?;
-    let mount = mounts::at(&resolved).map_err(|e| failed(e.into()))?;
-    match mount {
-        Some(mount) if mount.fs_type == mounts::FS_TYPE => {}
+    let mount = match mounts::at(&resolved).map_err(|e| failed(e.into()))? {
+        Some(mount) if mount.fs_type == mounts::FS_TYPE => mount,
         Some(mount) => {
-            return Err(failed(
-                format!("a file system of type {}, not of ffrfs", mount.fs_type).into(),
-            ));
+            let why = format!("a file system of type {}, not of ffrfs", mount.fs_type);
+            return Err(failed(why.into()));
         }
         None => return Err(failed("nothing is mounted there".into())),
-    }
-    // A dead mount is of no use: files of it that are still open must not keep it.
-    let lazy = lazy || matches!(mounts::state(&resolved), Ok(mounts::State::Dead(_)));
-    mounts::unmount(&resolved, lazy).map_err(|e| {
+    };
+    let unmounted = match manner {
+        Manner::Force => return force(&mount).map_err(|e| failed(e.into())),
+        Manner::Lazy => return mounts::unmount(&resolved, true).map_err(|e| failed(e.into())),
+        Manner::Whole => match patience::state(&resolved) {
+            // A dead mount is of no use: files of it that are still open must not keep it.
+            Ok(mounts::State::Dead(_)) => mounts::unmount(&resolved, true).map(|()| None),
+            Err(e) if e.kind() == io::ErrorKind::TimedOut => {
+                return Err(patience::unanswered(&resolved, &e));
+            }
+            _ => {
+                let server = server(&mount);
+                mounts::unmount(&resolved, false).map(|()| server)
+            }
+        },
+    };
+    let server = unmounted.map_err(|e| {
         let hint = match e.kind() {
             io::ErrorKind::ResourceBusy => {
                 "; files in it are open (fuser -vm lists who has them); -z detaches it anyway"
@@ -46,5 +77,73 @@ pub(crate) fn unmount(target: &Path, lazy: bool) -> Result<(), Failure> {
             _ => "",
         };
         failed(format!("{e}{hint}").into())
+    })?;
+    server.map_or(Ok(()), |server| wait_for_end(server, &mount))
+}
+
+/// The process that serves a mount, if this user may see which it is.
+fn server(mount: &Mount) -> Option<Process> {
+    fuse_connection::server(&mount.device, None).or_else(|| {
+        let told = Live::at(&mount.target).and_then(|live| live.info()).ok()?.pid;
+        fuse_connection::server(&mount.device, Some(told))
     })
+}
+
+/// Waits until the daemon has let go of the containers and what they lie on.
+fn wait_for_end(server: Process, mount: &Mount) -> Result<(), Failure> {
+    // Mounted elsewhere as well: in another mount namespace, or by `mount --bind`.
+    if fuse_connection::directory(&mount.device).is_some() {
+        return Ok(());
+    }
+    let (start, pid) = (Instant::now(), server.pid);
+    loop {
+        match server.activity() {
+            Activity::Ended => return Ok(()),
+            Activity::Stopped if start.elapsed() > PATIENCE => {
+                let target = mount.target.display();
+                let why = format!(
+                    "{target} is unmounted, but its daemon still holds the containers: process {pid} is \
+                     stopped, kill -CONT {pid} lets it end"
+                );
+                return Err(Failure::new(Exit::Mount, why));
+            }
+            Activity::Runs if start.elapsed() > END => {
+                say(format_args!(
+                    "ffrfs: {} is unmounted; its daemon (process {pid}) has not ended yet",
+                    mount.target.display()
+                ));
+                return Ok(());
+            }
+            _ => std::thread::sleep(LOOK),
+        }
+    }
+}
+
+/// Aborts the connection; the daemon ends then. One that was stopped goes on for that: with io_uring, the kernel has it
+/// return the requests that it holds.
+fn force(mount: &Mount) -> io::Result<()> {
+    let server = fuse_connection::server(&mount.device, None);
+    mounts::unmount_by_force(mount)?;
+    let start = Instant::now();
+    if let Some(server) = server {
+        server.go_on();
+    }
+    while let Some(server) = server {
+        match server.activity() {
+            Activity::Ended => break,
+            _ if start.elapsed() < PATIENCE => std::thread::sleep(LOOK),
+            activity => {
+                let (pid, target) = (server.pid, mount.target.display());
+                let what = match activity {
+                    Activity::Stopped => "is stopped",
+                    _ => "has not ended yet",
+                };
+                say(format_args!(
+                    "ffrfs: {target} is unmounted; its daemon {what}: kill -9 {pid} ends it"
+                ));
+                break;
+            }
+        }
+    }
+    Ok(())
 }

@@ -1,5 +1,6 @@
-//! The mount table of this process: finding mounts, telling dead ones, unmounting. Imports nothing of ours.
+//! The mount table of this process: finding mounts, telling dead ones, unmounting. Imports the connections.
 
+use super::fuse_connection;
 use nix::errno::Errno;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use std::ffi::OsString;
@@ -36,6 +37,35 @@ pub enum State {
     Mounted(Mount),
     /// A mount of ours whose daemon has ended.
     Dead(Mount),
+}
+
+impl Mount {
+    /// The state of a mount of ours, by what [`ask`] has given.
+    ///
+    /// # Errors
+    /// It could not be asked.
+    pub fn state(self, asked: io::Result<()>) -> io::Result<State> {
+        match asked {
+            Ok(()) => Ok(State::Mounted(self)),
+            Err(e) if is_dead(&e) => Ok(State::Dead(self)),
+            Err(e) => Err(e),
+        }
+    }
+}
+
+/// Sends a request to the daemon of a mount, and waits for its answer.
+///
+/// # Errors
+/// The mount is dead ([`is_dead`]), or cannot be reached.
+pub fn ask(target: &Path) -> io::Result<()> {
+    Ok(nix::sys::statvfs::statvfs(target).map(drop)?)
+}
+
+/// Whether a system call on a mount has failed because its daemon has ended.
+#[must_use]
+pub fn is_dead(error: &io::Error) -> bool {
+    // The last two mean that the daemon died while it had our request, or while its ring had it.
+    matches!(error.raw_os_error(), Some(libc::ENOTCONN | libc::ECONNABORTED | libc::ECANCELED))
 }
 
 /// The mounts that this process sees, in the order in which they were mounted.
@@ -97,12 +127,7 @@ pub fn state(target: &Path) -> io::Result<State> {
     let ours = at(target)?.filter(|mount| mount.fs_type == FS_TYPE);
     // The kernel caches the attributes of the root, also when the daemon is dead; statfs always asks the daemon.
     if let Some(mount) = ours {
-        return match nix::sys::statvfs::statvfs(target) {
-            // The last two mean that the daemon died while it had our request, or while its ring had it.
-            Err(Errno::ENOTCONN | Errno::ECONNABORTED | Errno::ECANCELED) => Ok(State::Dead(mount)),
-            Err(e) => Err(e.into()),
-            Ok(_) => Ok(State::Mounted(mount)),
-        };
+        return mount.state(ask(target));
     }
     let metadata = std::fs::metadata(target)?;
     if metadata.is_dir() {
@@ -112,14 +137,21 @@ pub fn state(target: &Path) -> io::Result<State> {
     }
 }
 
-/// The absolute path of a mount point, also of one whose daemon is dead (which cannot be resolved itself).
+/// The absolute path of a mount point, also of one whose daemon is dead (which cannot be resolved itself) or stopped
+/// (which would not answer).
 ///
 /// # Errors
 /// The mount point's parent directory cannot be resolved.
 pub fn resolve(target: &Path) -> io::Result<PathBuf> {
+    let absolute = std::path::absolute(target)?;
+    if let (Some(parent), Some(name)) = (absolute.parent(), absolute.file_name())
+        && let Ok(parent) = parent.canonicalize()
+        && at(&parent.join(name)).is_ok_and(|there| there.is_some_and(|it| it.fs_type == FS_TYPE))
+    {
+        return Ok(parent.join(name));
+    }
     match target.canonicalize() {
         Err(e) if e.raw_os_error() == Some(libc::ENOTCONN) => {
-            let absolute = std::path::absolute(target)?;
             let (Some(parent), Some(name)) = (absolute.parent(), absolute.file_name()) else {
                 return Err(e);
             };
@@ -140,6 +172,21 @@ pub fn unmount(target: &Path, lazy: bool) -> io::Result<()> {
         Ok(()) => Ok(()),
         Err(Errno::EPERM) => unmount_by_helper(target, lazy),
         Err(e) => Err(e.into()),
+    }
+}
+
+/// Aborts the connection of a mount, so that all who wait for its daemon get an error, and detaches it.
+///
+/// # Errors
+/// As for [`unmount`].
+pub fn unmount_by_force(mount: &Mount) -> io::Result<()> {
+    let flags = MntFlags::UMOUNT_NOFOLLOW | MntFlags::MNT_FORCE | MntFlags::MNT_DETACH;
+    match umount2(&mount.target, flags) {
+        Err(Errno::EPERM) => {
+            fuse_connection::abort(&mount.device)?;
+            unmount_by_helper(&mount.target, true)
+        }
+        other => Ok(other?),
     }
 }
 

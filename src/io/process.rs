@@ -121,6 +121,42 @@ pub fn in_child(work: impl FnOnce() -> Vec<u8>) -> io::Result<Option<Vec<u8>>> {
     }
 }
 
+/// Which of the two processes this is, after [`fork_alone`].
+pub enum Side {
+    /// The original one, and the number of the new one.
+    Parent(Pid),
+    /// The new one.
+    Child,
+}
+
+/// Forks; the child shares nothing of the terminal and of the caller's files but `kept`. `None` if threads are running,
+/// which the child would not have.
+///
+/// # Errors
+/// The process cannot be made.
+pub fn fork_alone(kept: &impl AsFd) -> io::Result<Option<Side>> {
+    if threads()? != 1 {
+        return Ok(None);
+    }
+    // SAFETY: as in `fork_daemon`.
+    match unsafe { nix::unistd::fork() }? {
+        nix::unistd::ForkResult::Parent { child } => Ok(Some(Side::Parent(child))),
+        nix::unistd::ForkResult::Child => {
+            close_inherited(std::iter::once(kept.as_fd()));
+            // Ctrl-C ends the caller, who may have to finish something with answers from here.
+            let _ = nix::unistd::setsid();
+            detach_from_terminal();
+            Ok(Some(Side::Child))
+        }
+    }
+}
+
+/// Ends a child of [`fork_alone`] at once, without what the original process does at its end.
+pub fn end_child() -> ! {
+    // SAFETY: it does not return, and touches no memory.
+    unsafe { libc::_exit(0) }
+}
+
 /// Closes the descriptors that the caller has left open, but for the standard streams and `kept`: one may be a lock, or
 /// a pipe whose reader waits for its end, and a daemon would hold it for weeks.
 fn close_inherited<'a>(kept: impl Iterator<Item = BorrowedFd<'a>>) {
@@ -132,7 +168,8 @@ fn close_inherited<'a>(kept: impl Iterator<Item = BorrowedFd<'a>>) {
     {
         if first <= last {
             // SAFETY: at this point of a fresh child, this program owns no descriptor above 2 but `kept`,
-            // which are left out: no `OwnedFd` is closed behind its owner's back.
+            // which are left out: no `OwnedFd` is closed behind its owner's back. (A child of
+            // `fork_alone` has copies of its parent's, but ends by `end_child`, which drops none of them.)
             unsafe { libc::close_range(first, last, 0) };
         }
         first = next;

@@ -1,6 +1,7 @@
 //! Mounting, unmounting, and ends of all kinds: nothing hangs, and nothing stays behind.
 
 mod ending;
+mod stopped;
 
 use crate::common::{
     FFRFS, Fusectl, Mount, Need, Outcome, TempDir, Transport, clean_up, container_in, drop_cached,

@@ -3,13 +3,14 @@
 use super::bottleneck;
 use super::check::{Check, State, number, text};
 use crate::daemon::live::Live;
+use crate::io::fuse_connection;
 use crate::io::mounts::{self, Mount};
 use crate::vfs::CONTROL_DIRECTORY;
 use crate::vfs::report::MountStats;
 use serde_json::Value;
 use std::fs;
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
@@ -19,8 +20,6 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// An exit code that is no error number.
 const DEAD: i32 = 255;
 
-/// Where the kernel shows its FUSE connections, once somebody has mounted that.
-const CONNECTIONS: &str = "/sys/fs/fuse/connections";
 /// What the kernel reads ahead in a mount that nobody has told more.
 const LITTLE_READ_AHEAD_KIB: u64 = 128;
 
@@ -37,7 +36,7 @@ pub(super) fn checks(name: &str, mount: &Mount, pause: Duration, ask: Ask) -> Ve
     }
     let knob = |mount: &Mount| format!("/sys/class/bdi/{}/read_ahead_kb", mount.device);
     checks.push(read_ahead(name, text(knob(mount)).as_deref()));
-    checks.extend(connection(name, directory_of(mount).as_deref()));
+    checks.extend(connection(name, fuse_connection::directory(&mount.device).as_deref()));
     checks
 }
 
@@ -74,13 +73,6 @@ pub(crate) fn answer(target: &Path) -> i32 {
     state(target).unwrap_or_else(|e: io::Error| e.raw_os_error().unwrap_or(libc::EIO))
 }
 
-/// The number of a connection is that of its device.
-fn directory_of(mount: &Mount) -> Option<PathBuf> {
-    let (_, number) = mount.device.split_once(':')?;
-    let directory = Path::new(CONNECTIONS).join(number.parse::<u64>().ok()?.to_string());
-    directory.is_dir().then_some(directory)
-}
-
 /// From the daemon's answer (see [`asked`]).
 fn daemon(name: &str, answer: Option<io::Result<Option<Vec<u8>>>>) -> Vec<Check> {
     let check = name.to_owned();
@@ -91,7 +83,7 @@ fn daemon(name: &str, answer: Option<io::Result<Option<Vec<u8>>>>) -> Vec<Check>
             return vec![Check::problem(
                 check,
                 found,
-                "see its log; kill it, and mount the dataset again",
+                format!("see its log; ffrfs umount --force {name} ends the mount"),
             )];
         }
         Some(Ok(None)) => return vec![Check::problem(check, "its daemon is dead", gone)],
@@ -189,7 +181,7 @@ fn read_ahead(name: &str, kib: Option<&str>) -> Check {
 
 fn connection(name: &str, directory: Option<&Path>) -> Vec<Check> {
     let Some(directory) = directory else {
-        let advice = format!("as root: mount -t fusectl none {CONNECTIONS}");
+        let advice = format!("as root: mount -t fusectl none {}", fuse_connection::CONNECTIONS);
         return vec![Check::note(format!("{name}: connection"), "cannot be read", advice)];
     };
     let figure = |file: &str| {

@@ -4,6 +4,7 @@ use super::request::{MountRequest, MountSettings};
 use crate::catalog::Catalog;
 use crate::daemon::logging;
 use crate::daemon::metrics::Metrics;
+use crate::daemon::patience;
 use crate::daemon::serve::Service;
 use crate::daemon::settings::Runtime;
 use crate::dataset::{self, KeptCheckpoints, Opened};
@@ -135,7 +136,11 @@ fn free_mount_point(target: &Path) -> Result<PathBuf, Failure> {
         Failure::new(Exit::Mount, format!("mount point {point}: {e}{hint}"))
     };
     let target = mounts::resolve(target).map_err(cannot)?;
-    match mounts::state(&target).map_err(cannot)? {
+    let state = patience::state(&target).map_err(|e| match e.kind() {
+        io::ErrorKind::TimedOut => patience::unanswered(&target, &e),
+        _ => cannot(e),
+    })?;
+    match state {
         mounts::State::Free => Ok(target),
         mounts::State::Dead(_) => {
             tracing::warn!("{}: removing a mount whose daemon is dead", target.display());

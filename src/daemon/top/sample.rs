@@ -2,7 +2,6 @@
 
 use crate::daemon::live::Live;
 use crate::vfs::report::{MountInfo, MountStats};
-use std::fs;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread::Thread;
@@ -63,10 +62,10 @@ fn sample(mount: &Live) -> Result<Sample, String> {
     let look = || {
         let (info, stats) = (mount.info()?, mount.stats()?);
         let bad = match stats.bad_samples + stats.bad_containers {
-            0 => Vec::new(),
-            _ => fs::read_to_string(mount.path("bad")).map(|text| bad(&text)).unwrap_or_default(),
+            0 => Ok(Vec::new()),
+            _ => mount.read("bad").map(|text| bad(&String::from_utf8_lossy(&text))),
         };
-        Ok(Sample { info, stats, bad })
+        Ok(Sample { info, stats, bad: bad.unwrap_or_default() })
     };
     look().map_err(|failure: crate::failure::Failure| match mount.is_mounted() {
         true => failure.to_string(),

@@ -3,9 +3,9 @@
 use crate::daemon::live::Live;
 use crate::failure::Failure;
 use crate::vfs::{TraceEvent, TraceHead};
+use std::io;
 use std::path::Path;
 use std::time::SystemTime;
-use std::{fs, io};
 
 /// A reader of a mount's trace, with a name of its own.
 pub(crate) struct Follow {
@@ -42,9 +42,9 @@ impl Follow {
     /// What has ended since the last page.
     pub(super) fn next(&mut self) -> Result<Page, Failure> {
         let path = self.live.path(&self.name);
-        let text = match fs::read(&path) {
+        let text = match self.live.read(&self.name) {
             // Too many readers at a time: the page was gone before it was read.
-            Err(e) if e.raw_os_error() == Some(libc::ESTALE) => fs::read(&path),
+            Err(e) if e.raw_os_error() == Some(libc::ESTALE) => self.live.read(&self.name),
             other => other,
         };
         text.and_then(|text| parse(&text)).map_err(|e| self.live.failed(&path, e))

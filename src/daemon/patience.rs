@@ -1,0 +1,174 @@
+//! System calls on a mount, for commands that must not wait for ever: they give up on a daemon that is stopped, or hangs.
+//! Imports `io` and `failure`.
+
+use crate::failure::{Exit, Failure};
+use crate::io::{Helper, announce, fuse_connection, mounts};
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// How long a daemon may take to answer.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
+
+/// A system call on a mount.
+#[derive(Debug, Clone, Copy)]
+#[repr(u8)]
+enum Call {
+    /// All bytes of a file.
+    Read = 1,
+    /// The owner of a file, as 4 bytes.
+    Owner = 2,
+    /// Gives bytes to a control file.
+    Announce = 3,
+    /// Whether the daemon answers at all.
+    Ask = 4,
+}
+
+/// Makes system calls on a mount in a child, which is left behind if they do not return. Where threads are running
+/// already, no child can be made, and they are made here.
+pub(crate) struct Patient(Option<Helper>);
+
+/// A question to which the answer has not been taken yet.
+pub(crate) struct Asked<'a> {
+    patient: &'a Patient,
+    question: Vec<u8>,
+}
+
+impl Patient {
+    pub(crate) fn new() -> Self {
+        Self(Helper::start(serve).ok().flatten())
+    }
+
+    /// All bytes of a file.
+    pub(crate) fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        self.ask(Call::Read, path, &[])?.answer(Instant::now() + PATIENCE)
+    }
+
+    /// Gives bytes to a control file.
+    pub(crate) fn announce(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        self.ask(Call::Announce, path, bytes)?.answer(Instant::now() + PATIENCE).map(drop)
+    }
+
+    /// Begins to ask for the owner of a file.
+    pub(crate) fn ask_owner(&self, path: &Path) -> io::Result<Asked<'_>> {
+        self.ask(Call::Owner, path, &[])
+    }
+
+    fn ask(&self, call: Call, path: &Path, bytes: &[u8]) -> io::Result<Asked<'_>> {
+        let path = path.as_os_str().as_bytes();
+        let length = (path.len() as u64).to_le_bytes();
+        let question = [&[call as u8][..], &length, path, bytes].concat();
+        if let Some(helper) = &self.0 {
+            helper.ask(&question)?;
+        }
+        Ok(Asked { patient: self, question })
+    }
+}
+
+impl Asked<'_> {
+    /// The owner that was asked for.
+    pub(crate) fn owner(self, deadline: Instant) -> io::Result<u32> {
+        let answer = self.answer(deadline)?;
+        let bytes = answer.try_into().map_err(|_| io::Error::from(io::ErrorKind::InvalidData))?;
+        Ok(u32::from_le_bytes(bytes))
+    }
+
+    fn answer(self, deadline: Instant) -> io::Result<Vec<u8>> {
+        let answer = match &self.patient.0 {
+            None => serve(&self.question),
+            Some(helper) => helper.answer(deadline)?.ok_or_else(|| {
+                let why = format!("its daemon has not answered for {} s", PATIENCE.as_secs());
+                io::Error::new(io::ErrorKind::TimedOut, why)
+            })?,
+        };
+        let (errno, bytes) = answer.split_first_chunk().ok_or(io::ErrorKind::UnexpectedEof)?;
+        match i32::from_le_bytes(*errno) {
+            0 => Ok(bytes.to_vec()),
+            errno => Err(io::Error::from_raw_os_error(errno)),
+        }
+    }
+}
+
+/// Makes the system call of a question: the error number, and what it has given.
+fn serve(question: &[u8]) -> Vec<u8> {
+    let made = (|| {
+        let (call, rest) = question.split_first()?;
+        let (length, rest) = rest.split_first_chunk()?;
+        let length = usize::try_from(u64::from_le_bytes(*length)).ok()?;
+        let (path, bytes) = rest.split_at_checked(length)?;
+        Some(make(*call, Path::new(OsStr::from_bytes(path)), bytes))
+    })();
+    let made = made.unwrap_or_else(|| Err(io::Error::from_raw_os_error(libc::EINVAL)));
+    let errno = |e: &io::Error| e.raw_os_error().unwrap_or(libc::EIO);
+    let number = made.as_ref().err().map_or(0, errno);
+    [&number.to_le_bytes()[..], &made.unwrap_or_default()].concat()
+}
+
+fn make(call: u8, path: &Path, bytes: &[u8]) -> io::Result<Vec<u8>> {
+    match call {
+        call if call == Call::Read as u8 => fs::read(path),
+        call if call == Call::Owner as u8 => Ok(fs::metadata(path)?.uid().to_le_bytes().to_vec()),
+        call if call == Call::Announce as u8 => {
+            announce(&File::open(path)?, bytes).map(|()| Vec::new())
+        }
+        _ => mounts::ask(path).map(|()| Vec::new()),
+    }
+}
+
+/// As [`mounts::state`], of a mount whose daemon may be stopped.
+///
+/// # Errors
+/// As there; or the daemon does not answer ([`io::ErrorKind::TimedOut`]).
+pub(crate) fn state(target: &Path) -> io::Result<mounts::State> {
+    match mounts::at(target)?.filter(|mount| mount.fs_type == mounts::FS_TYPE) {
+        None => mounts::state(target),
+        Some(mount) => {
+            let asked = Patient::new()
+                .ask(Call::Ask, target, &[])
+                .and_then(|asked| asked.answer(Instant::now() + PATIENCE))
+                .map(drop);
+            mount.state(asked)
+        }
+    }
+}
+
+/// The failure of a command whose mount does not answer, with what helps.
+pub(crate) fn unanswered(target: &Path, error: &io::Error) -> Failure {
+    let mount = mounts::at(target).ok().flatten();
+    let server = mount.and_then(|mount| fuse_connection::server(&mount.device, None));
+    let what = match server.map(|server| (server.pid, server.activity())) {
+        Some((pid, fuse_connection::Activity::Stopped)) => {
+            format!(": process {pid} is stopped, kill -CONT {pid} lets it go on")
+        }
+        Some((pid, _)) => format!(": process {pid} hangs, its log may say why"),
+        None => String::new(),
+    };
+    let target = target.display();
+    let message = format!("{target}: {error}{what}; ffrfs umount --force {target} ends the mount");
+    Failure::new(Exit::Mount, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_give_what_they_would_give_here() {
+        // The tests run in threads, so that no child is made.
+        let (patient, directory) = (Patient::new(), tempfile::tempdir().unwrap());
+        let file = directory.path().join("x");
+        fs::write(&file, "text").unwrap();
+        assert_eq!(patient.read(&file).unwrap(), b"text");
+        let owner = patient.ask_owner(&file).unwrap().owner(Instant::now() + PATIENCE);
+        assert_eq!(owner.unwrap(), fs::metadata(&file).unwrap().uid());
+        let missing = patient.read(&directory.path().join("missing")).unwrap_err();
+        assert_eq!(missing.kind(), io::ErrorKind::NotFound);
+        assert!(patient.announce(&file, b"12345678").is_err(), "it is no control file");
+        assert!(matches!(state(directory.path()), Ok(mounts::State::Free)));
+        assert_eq!(&serve(b"nonsense")[..4], libc::EINVAL.to_le_bytes());
+    }
+}

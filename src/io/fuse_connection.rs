@@ -1,0 +1,128 @@
+//! The processes that serve a FUSE connection, and the kernel's control files for it. Nothing here waits for the daemon.
+//! Imports nothing of ours.
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Where the kernel shows its FUSE connections, once somebody has mounted that.
+pub const CONNECTIONS: &str = "/sys/fs/fuse/connections";
+const DEVICE: &str = "/dev/fuse";
+
+/// A process, which keeps its identity though numbers are used again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Process {
+    /// Its number.
+    pub pid: u32,
+    /// When it was started, in ticks since the boot.
+    started: u64,
+}
+
+/// What a process is doing, as far as others see it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Activity {
+    /// It runs, or sleeps.
+    Runs,
+    /// SIGSTOP, a debugger or a frozen cgroup keeps it from running.
+    Stopped,
+    /// It has let go of all that it held.
+    Ended,
+}
+
+impl Process {
+    fn with_pid(pid: u32) -> Option<Self> {
+        let (_, started) = stat(pid)?;
+        Some(Self { pid, started })
+    }
+
+    /// Lets it go on if it was stopped. Whether this user may do so, its activity tells.
+    pub fn go_on(&self) {
+        if self.activity() == Activity::Stopped {
+            let _ = kill(Pid::from_raw(self.pid.cast_signed()), Signal::SIGCONT);
+        }
+    }
+
+    /// What it is doing now.
+    #[must_use]
+    pub fn activity(&self) -> Activity {
+        match stat(self.pid) {
+            Some((state, started)) if started == self.started => match state {
+                'Z' | 'X' => Activity::Ended,
+                'T' | 't' => Activity::Stopped,
+                _ => Activity::Runs,
+            },
+            _ => Activity::Ended,
+        }
+    }
+}
+
+/// The state letter of a process, and when it was started.
+fn stat(pid: u32) -> Option<(char, u64)> {
+    let bytes = fs::read(format!("/proc/{pid}/stat")).ok()?;
+    let text = String::from_utf8_lossy(&bytes);
+    // The name before it may hold anything.
+    let (_, rest) = text.rsplit_once(") ")?;
+    let mut fields = rest.split(' ');
+    let state = fields.next()?.chars().next()?;
+    Some((state, fields.nth(18)?.parse().ok()?))
+}
+
+/// The process that serves the connection whose files show `device` (`MAJOR:MINOR`), as far as this user may see that.
+/// `told` is the number that the daemon itself gives, for kernels that do not show whose descriptor is of which
+/// connection.
+#[must_use]
+pub fn server(device: &str, told: Option<u32>) -> Option<Process> {
+    let number = device.split_once(':')?.1;
+    let processes = fs::read_dir("/proc").ok()?.flatten();
+    let mut pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let found = pids.find(|&pid| connections(pid).any(|found| found.as_deref() == Some(number)));
+    let told = told.filter(|&pid| connections(pid).any(|found| found.is_none()));
+    Process::with_pid(found.or(told)?)
+}
+
+/// The numbers of the connections that a process has open; `None` for one whose number the kernel does not show.
+fn connections(pid: u32) -> impl Iterator<Item = Option<String>> {
+    let descriptors = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+    let of_fuse = descriptors
+        .filter(|fd| fs::read_link(fd.path()).is_ok_and(|file| file == Path::new(DEVICE)));
+    of_fuse.map(move |fd| {
+        let info = format!("/proc/{pid}/fdinfo/{}", fd.file_name().display());
+        let text = fs::read_to_string(info).unwrap_or_default();
+        let number = text.lines().find_map(|line| line.strip_prefix("fuse_connection:"));
+        number.map(|number| number.trim().to_owned())
+    })
+}
+
+/// The directory of the kernel's control files for a connection; `None` where nobody has mounted that.
+#[must_use]
+pub fn directory(device: &str) -> Option<PathBuf> {
+    let (_, number) = device.split_once(':')?;
+    let directory = Path::new(CONNECTIONS).join(number.parse::<u64>().ok()?.to_string());
+    directory.is_dir().then_some(directory)
+}
+
+/// Ends a connection by force: all who wait for its daemon get an error.
+///
+/// # Errors
+/// The control files are not mounted, or the connection belongs to another user.
+pub fn abort(device: &str) -> io::Result<()> {
+    let directory = directory(device).ok_or(io::ErrorKind::NotFound)?;
+    fs::write(directory.join("abort"), "1")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_is_known_by_its_start_as_well() {
+        let this = Process::with_pid(std::process::id()).unwrap();
+        assert_eq!(this.activity(), Activity::Runs);
+        let other = Process { started: this.started + 1, ..this };
+        assert_eq!(other.activity(), Activity::Ended);
+        assert_eq!(server("0:999999", Some(this.pid)), None);
+        assert_eq!(server("none", None), None);
+    }
+}

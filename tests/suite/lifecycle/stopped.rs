@@ -1,0 +1,115 @@
+//! A daemon that is stopped: commands give up, say so, and say what helps.
+
+use super::*;
+
+/// How long commands wait for a daemon, with what a busy machine takes beside it.
+const GIVEN_UP: Duration = Duration::from_secs(20);
+
+/// Lets a stopped daemon go on when the test ends, however it does.
+struct Stopped(i32);
+
+impl Stopped {
+    fn new(mount: &Mount) -> Self {
+        send(mount, Signal::SIGSTOP);
+        Self(mount.pid())
+    }
+}
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        let _ = kill(Pid::from_raw(self.0), Signal::SIGCONT);
+    }
+}
+
+#[test]
+fn commands_give_up_on_a_stopped_daemon_and_say_what_helps() {
+    for_each_transport(|transport| {
+        let mount = mount(transport);
+        let point = mount.point().to_str().unwrap();
+        let pid = mount.pid();
+        let stopped = Stopped::new(&mount);
+        let container = mount.container();
+        let commands: [&[&str]; 6] = [
+            &["stats", point],
+            &["set", point, "verify=once"],
+            &["trace", point, "--seconds=1"],
+            &["umount", point],
+            &["mount", container.to_str().unwrap(), point],
+            &["list"],
+        ];
+        std::thread::scope(|scope| {
+            for command in commands {
+                scope.spawn(move || {
+                    let start = Instant::now();
+                    let outcome = ffrfs(command);
+                    assert!(start.elapsed() < GIVEN_UP, "{command:?}: {:?}", start.elapsed());
+                    if command == ["list"] {
+                        let text = outcome.ok().text();
+                        let line = text.lines().find(|line| line.contains(point));
+                        return assert!(
+                            line.is_some_and(|line| line.contains("stopped")),
+                            "{text}"
+                        );
+                    }
+                    assert_eq!(outcome.code, 5, "{command:?}: {}", outcome.stderr);
+                    let continues = format!("kill -CONT {pid}");
+                    for words in ["has not answered for 5 s", &continues, "ffrfs umount --force"] {
+                        assert!(outcome.stderr.contains(words), "{command:?}: {}", outcome.stderr);
+                    }
+                });
+            }
+        });
+        drop(stopped);
+        assert!(mount.is_mounted());
+        assert_eq!(mount.read("000000").unwrap(), some()[0]);
+        umount(&[mount.point()]).ok();
+        mount.wait_for_end();
+    });
+}
+
+#[test]
+fn umount_by_force_ends_a_stopped_mount_and_whoever_waits_for_it() {
+    for_each_transport(|transport| {
+        let mount = mount(transport);
+        let stopped = Stopped::new(&mount);
+        let path = mount.path("000002");
+        let (started, result) = std::sync::mpsc::channel();
+        let reader = std::thread::spawn(move || {
+            started.send(()).unwrap();
+            fs::read(path)
+        });
+        result.recv().unwrap();
+        // The reader's request is with the kernel by then, or comes to a mount that is gone: both end.
+        std::thread::sleep(Duration::from_millis(200));
+        ffrfs(&[Path::new("umount"), Path::new("--force"), mount.point()]).ok();
+        assert!(!mount.is_mounted());
+        wait_until("the reader ends", IN_TIME, || reader.is_finished());
+        assert!(reader.join().unwrap().is_err());
+        drop(stopped);
+        mount.wait_for_end();
+    });
+}
+
+#[test]
+fn umount_by_force_ends_a_daemon_that_runs_though_files_are_open() {
+    for_each_transport(|transport| {
+        let mount = mount(transport);
+        let file = File::open(mount.path("000001")).unwrap();
+        ffrfs(&[Path::new("umount"), Path::new("-f"), mount.point()]).ok();
+        assert!(!mount.is_mounted());
+        wait_until("the daemon ends", IN_TIME, || !mount.is_served());
+        assert!(file.read_at(&mut [0; 10], 5 << 20).is_err());
+    });
+}
+
+#[test]
+fn when_umount_ends_so_has_the_daemon() {
+    for_each_transport(|transport| {
+        for _ in 0..10 {
+            let mount = mount(transport);
+            mount.read("000001").unwrap();
+            umount(&[mount.point()]).ok();
+            assert!(!is_running(mount.pid()));
+        }
+    });
+}
