@@ -6,6 +6,7 @@
 //! Magic numbers: RFC 1952 2.3.1, bzip2's `decompress.c`, .xz format 2.1.1.1, RFC 8878 3.1.
 
 mod decoded;
+mod examined;
 mod feed;
 mod file;
 mod inside;

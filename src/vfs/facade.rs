@@ -442,8 +442,8 @@ impl Vfs {
         self.control.set_size(ino)
     }
 
-    /// Takes the next bytes of an announcement, or changes of settings. The offset does not matter, except that a
-    /// write that ends at a page's end is probably followed by more of the same line.
+    /// Takes the next bytes of an announcement, or changes of settings. The offset counts only in that a write that ends
+    /// at a page's end is probably followed by more of the same line.
     ///
     /// # Errors
     /// * EROFS: as [`Vfs::open_for_writing`].
@@ -456,8 +456,7 @@ impl Vfs {
         self.control.write(ino, offset_bytes, bytes)
     }
 
-    /// As [`Vfs::write`], by a process that has the file open for reading only: on a mount that the kernel
-    /// takes for read-only there is no other way.
+    /// As [`Vfs::write`], by a process that has the file open for reading only, as it must on a read-only mount.
     ///
     /// # Errors
     /// ENOTTY: it is not a control file that can be written to. Else as [`Vfs::write`].

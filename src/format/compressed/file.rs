@@ -1,16 +1,15 @@
 //! An open compressed file: samples are ranges of the decoded stream; or a container that is a compressed member of
 //! another one, whose samples may be encoded once more in there.
 
+use super::examined::Examined;
 use super::inside::Inside;
 use super::kept;
-use super::member::Looked;
 use crate::format::codec;
 use crate::format::stream::{Interval, StreamIndex};
 use crate::format::{
     Attributes, Checkpoint, Container, Content, Decoder, Error, IndexChecksum, Member, Names,
     Piece, Result, Sample, Source,
 };
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// An open compressed file.
@@ -21,7 +20,7 @@ pub(super) struct CompressedFile {
     inside: Inside,
     /// Where in the decoded stream it begins.
     base_bytes: u64,
-    found: Looked,
+    examined: Examined,
     warnings: Vec<String>,
 }
 
@@ -48,9 +47,9 @@ impl CompressedFile {
             ));
         }
         // What is found in streams is checked with them.
-        let found = Looked { has_ranges: true, bad: BTreeSet::new() };
+        let examined = Examined::all_good();
         warnings.extend_from_slice(inside.container().map_or(&[], Container::warnings));
-        Self { format, source, stream, inside, base_bytes: 0, found, warnings }
+        Self { format, source, stream, inside, base_bytes: 0, examined, warnings }
     }
 
     /// A container that begins at byte `base_bytes` of a decoded stream.
@@ -58,11 +57,11 @@ impl CompressedFile {
         source: Arc<dyn Source>,
         stream: Arc<StreamIndex>,
         base_bytes: u64,
-        (container, found): (Box<dyn Container>, Looked),
+        (container, examined): (Box<dyn Container>, Examined),
     ) -> Self {
         let (format, warnings) = (container.format(), container.warnings().to_vec());
         let inside = Inside::Container(container);
-        Self { format, source, stream, inside, base_bytes, found, warnings }
+        Self { format, source, stream, inside, base_bytes, examined, warnings }
     }
 
     fn malformed(&self, at: u64, expected: &str, found: String) -> Error {
@@ -82,7 +81,7 @@ impl CompressedFile {
         let mut sample =
             sample.ok_or_else(|| self.malformed(0, "sample 0 only", index.to_string()))?;
         sample.offset_bytes = sample.offset_bytes.saturating_add(self.base_bytes);
-        if self.found.bad.contains(&index) {
+        if self.examined.bad.contains(&index) {
             sample = Sample {
                 header_bytes: 0,
                 damaged: true,
@@ -298,7 +297,7 @@ impl Container for CompressedFile {
     }
 
     fn stream(&self) -> Option<&Arc<StreamIndex>> {
-        self.found.has_ranges.then_some(&self.stream)
+        self.examined.has_ranges.then_some(&self.stream)
     }
 
     fn attributes(&self, index: u64) -> Result<Attributes> {

@@ -1,0 +1,89 @@
+//! The check of all samples of a container that lies in a compressed stream, at its opening.
+
+use crate::format::{Container, Content, Error, Result, Sample, Source};
+use std::collections::BTreeSet;
+
+/// A header is read at most so often: the first read may tell that it is longer.
+const MAX_HEADER_READS: u32 = 3;
+/// Bytes that are hashed at a time.
+const PIECE_BYTES: usize = 256 << 10;
+
+/// What was found when each sample of a container was examined at its opening.
+pub(super) struct Examined {
+    /// Whether all samples are ranges of the container.
+    pub(super) has_ranges: bool,
+    /// Samples that are not whole.
+    pub(super) bad: BTreeSet<u64>,
+}
+
+impl Examined {
+    /// Samples that are ranges, and good: those of a container that the checks of its stream cover.
+    pub(super) fn all_good() -> Self {
+        Self { has_ranges: true, bad: BTreeSet::new() }
+    }
+
+    /// Checks the header of each sample, and the checksums of ranges, in the order of their places. Later reads of ranges
+    /// check only that the stream is unchanged.
+    pub(super) fn of(container: &dyn Container, source: &dyn Source) -> Result<Self> {
+        let mut examined = Self::all_good();
+        let mut places = Vec::new();
+        for index in 0..container.len() {
+            let at = container.sample(index)?;
+            examined.has_ranges &= matches!(at.content, Content::Stored | Content::Sparse(_));
+            if !at.damaged {
+                places.push((at.extent().start, index));
+            }
+        }
+        places.sort_unstable();
+        for (_, index) in places {
+            let is_whole = check_header(container, index, source)?
+                && (!examined.has_ranges || matches_checksum(&container.sample(index)?, source)?);
+            if !is_whole {
+                examined.bad.insert(index);
+            }
+        }
+        Ok(examined)
+    }
+}
+
+/// Whether the header of a sample is right.
+fn check_header(container: &dyn Container, index: u64, source: &dyn Source) -> Result<bool> {
+    for _ in 0..MAX_HEADER_READS {
+        let at = container.sample(index)?;
+        if at.header_bytes == 0 {
+            return Ok(true);
+        }
+        let mut header = vec![0; usize::try_from(at.header_bytes).unwrap_or(0)];
+        read(source, &mut header, at.extent().start)?;
+        if container.check_header(index, &header).is_err() {
+            return Ok(false);
+        }
+    }
+    Ok(container.sample(index)?.header_bytes == 0)
+}
+
+/// Whether a sample that is a range matches its checksum, if it has one.
+fn matches_checksum(at: &Sample, source: &dyn Source) -> Result<bool> {
+    let (Some(expected), Content::Stored) = (at.checksum, at.content) else { return Ok(true) };
+    let mut hasher = expected.hasher();
+    let mut place = at.offset_bytes;
+    let mut piece = vec![0; PIECE_BYTES];
+    while place < at.end_bytes() {
+        let left = at.end_bytes().saturating_sub(place);
+        let length = usize::try_from(left).unwrap_or(usize::MAX).min(PIECE_BYTES);
+        let bytes = piece.get_mut(..length).unwrap_or_default();
+        read(source, bytes, place)?;
+        hasher.update(bytes);
+        place = place.saturating_add(length as u64);
+    }
+    Ok(expected.compare(hasher.finish()).is_ok())
+}
+
+fn read(source: &dyn Source, bytes: &mut [u8], offset_bytes: u64) -> Result<()> {
+    source.read_exact_at(bytes, offset_bytes).map_err(|e| Error::Unreadable {
+        part: source.name().clone(),
+        what: "a member of the member",
+        offset_bytes,
+        source: e,
+    })
+}
