@@ -1,4 +1,4 @@
-//! Bytes that are not on this machine yet: asked for, and waited for no longer than the store's patience.
+//! Waiting for bytes that are not on this machine, no longer than the profile's patience.
 
 use crate::io::{File, ReadError};
 use bytes::Bytes;
@@ -9,22 +9,22 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 use std::{io, thread};
 
-/// Why bytes are fetched: what a store fetches first, and how much of what lies around them.
+/// Why bytes are fetched. Decides the order of requests, and how much around the range is fetched with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Cause {
-    /// A program waits for them.
+    /// A program waits for the bytes.
     Demand,
-    /// They were announced, or a pattern foresees them.
+    /// A program has announced that it will read them, or a pattern of reads predicts it.
     Prefetch,
     /// A container is being opened.
     Open,
-    /// They are to be in the part's file, and nobody takes them now. The arrival comes when the file has them; if it
-    /// cannot take them, that is an error of the kind `StorageFull`.
+    /// The bytes go into the part's file, and no reader waits for them. The arrival finishes when the file has them; if
+    /// the file cannot take them, with an error of the kind `StorageFull`.
     Fill,
 }
 
 impl Cause {
-    /// The name that reports use.
+    /// The name in reports.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -35,72 +35,71 @@ impl Cause {
         }
     }
 
-    /// Whether somebody waits for the bytes, so that they come before those that are fetched ahead.
+    /// Whether a reader waits for the bytes, so that they are fetched before prefetched ones.
     #[must_use]
     pub fn is_urgent(self) -> bool {
         matches!(self, Self::Demand | Self::Open)
     }
 }
 
-/// What brings the bytes of one part to this machine: a client of an object store.
+/// Fetches the bytes of one part to this machine: a client of an object store.
 pub trait Remote: Send + Sync {
     /// The length of the part.
     fn len_bytes(&self) -> u64;
 
-    /// The file that holds the ranges that are present, at the same offsets; as long as the part. `None` if
-    /// nothing is kept.
+    /// The file with the present ranges, at the same offsets and as long as the part. `None` without a cache.
     fn file(&self) -> Option<&File>;
 
-    /// Holds `range` in the file, if all of it is present. Called for each read, so it must be cheap. A range stays
-    /// present, for others too, as long as one of its pins is held.
+    /// Pins `range` in the file, if all of it is present. Called for each read, so it must be cheap. A range stays
+    /// present for all readers while one of its pins is held.
     fn pin(&self, range: &Range<u64>) -> Option<Pin>;
 
-    /// A read found all its bytes in the file.
+    /// Counts a read that found all its bytes in the file.
     fn note_hit(&self, bytes: u64) {
         let _ = bytes;
     }
 
-    /// Begins to fetch `range` and returns at once; `arrival` hears how that ended. Demands for the
-    /// same bytes may come from several threads at a time.
+    /// Begins to fetch `range` and returns at once; `arrival` takes the result. Several threads may request the same
+    /// bytes at a time.
     fn begin(&self, range: Range<u64>, cause: Cause, arrival: Arrival);
 
-    /// `range` will be read: announced, in the order in which ranges are given here. A store with room to keep it
-    /// fetches it in the background.
+    /// Announces that `range` will be read; ranges are announced in reading order. A store with a cache that has room
+    /// fetches the range in the background.
     fn announce(&self, range: Range<u64>) {
         let _ = range;
     }
 
-    /// Nothing is read any more, and the process may end without dropping this.
+    /// Notes that no more reads will come, and that the process may end without dropping this.
     fn note_end(&self) {}
 
-    /// The file could not be read, as when somebody has deleted it. Tells whether the bytes can be asked for anew: they
-    /// come without the file from then on.
+    /// Notes that the file could not be read, for example because a user has deleted it. Returns whether the bytes can
+    /// be requested again; from then on they come without the file.
     fn lose(&self, why: &dyn Display) -> bool {
         let _ = why;
         false
     }
 
-    /// What was read of `range` failed its check. Tells whether it was kept here and is forgotten now, so that it
-    /// should be fetched once more.
+    /// Notes that the bytes of `range` failed their check. Returns whether they came from the cache, which has now
+    /// dropped them, so that they should be fetched again.
     fn distrust(&self, range: Range<u64>) -> bool {
         let _ = range;
         false
     }
 }
 
-/// How bytes that were absent have come.
+/// How absent bytes have arrived.
 pub enum Arrived {
-    /// They are in the part's file, at least as long as the pin is held.
+    /// In the part's file, where they stay at least while the pin is held.
     InFile(Pin),
-    /// All of them, in order.
+    /// In memory: all of the range, in order.
     Bytes(Vec<Bytes>),
 }
 
 impl Arrived {
-    /// Copies bytes that came without a file to the beginning of `target`; gives the pin of those in the file.
+    /// Copies bytes that arrived in memory to the beginning of `target`; returns the pin of bytes in the file.
     ///
     /// # Panics
-    /// `target` is shorter than the range that was asked for.
+    /// `target` is shorter than the requested range.
     pub fn take(self, target: &mut [u8]) -> Option<Pin> {
         match self {
             Self::InFile(pin) => Some(pin),
@@ -117,23 +116,23 @@ impl Arrived {
     }
 }
 
-/// As long as it is held, a range that is present stays present.
+/// While a pin is held, its present range stays present.
 pub struct Pin(Option<Box<dyn Send>>);
 
 impl Pin {
-    /// A pin that `held` is dropped with.
+    /// A pin that owns `held` and drops it with itself.
     #[must_use]
     pub fn new(held: impl Send + 'static) -> Self {
         Self(Some(Box::new(held)))
     }
 
-    /// For bytes that stay present.
+    /// A pin for bytes that always stay present.
     #[must_use]
     pub fn none() -> Self {
         Self(None)
     }
 
-    /// What is held.
+    /// The value that the pin owns.
     #[must_use]
     pub fn into_held(self) -> Option<Box<dyn Send>> {
         self.0
@@ -142,32 +141,32 @@ impl Pin {
 
 type Then = Box<dyn FnOnce(Result<Arrived, ReadError>) + Send>;
 
-/// The duty to say how the fetch of a range ended. Dropped, it says that nothing came.
+/// The duty to report how the fetch of a range ended. Dropping it reports that the store gave no answer.
 pub struct Arrival(Arc<Awaited>);
 
 /// A range that a reader waits for.
 struct Awaited {
     remote: Arc<dyn Remote>,
     range: Range<u64>,
-    /// Taken by whoever comes first: the client, or the deadline.
+    /// Taken by the first to finish the wait: the client or the deadline.
     then: Mutex<Option<Then>>,
 }
 
 impl Arrival {
-    /// The range is in the part's file, or does not come. To say `Ok` of a range that is not present is an error of the
-    /// client, which its reader sees as one.
+    /// Reports that the range is in the part's file, or why the fetch failed. `Ok` for an absent range is an error of
+    /// the client, and the reader gets an error.
     pub fn finish(self, fetched: Result<(), ReadError>) {
         self.0.finish(fetched.and_then(|()| self.0.pin()));
     }
 
-    /// The bytes of the range, in order. Other than all of them are an error of the client, as above.
+    /// Delivers the bytes of the range, in order. Any other length is an error of the client, as above.
     pub fn deliver(self, pieces: Vec<Bytes>) {
         let length: u64 = pieces.iter().map(|piece| piece.len() as u64).sum();
         let is_whole = length == self.0.range.end - self.0.range.start;
         self.0.finish(if is_whole { Ok(Arrived::Bytes(pieces)) } else { Err(short()) });
     }
 
-    /// Tells whether the reader still waits.
+    /// A function that tells whether the reader still waits.
     pub fn watch(&self) -> impl Fn() -> bool + Send + use<> {
         let awaited = Arc::downgrade(&self.0);
         move || awaited.upgrade().is_some_and(|awaited| lock(&awaited.then).is_some())
@@ -200,7 +199,7 @@ impl Awaited {
     }
 }
 
-/// Asks for a range of a remote part.
+/// Requests a range of a remote part.
 pub(super) fn begin(
     remote: &Arc<dyn Remote>,
     patience: Duration,
@@ -210,13 +209,13 @@ pub(super) fn begin(
     let (of, then): (_, Then) = (range.clone(), Box::new(then));
     let awaited = Awaited { remote: Arc::clone(remote), range: of, then: Mutex::new(Some(then)) };
     let awaited = Arc::new(awaited);
-    // Nobody waits for what only fills a cache: the store's own limits are enough for a slow link.
+    // No reader waits for a fill: on a slow link the store's own limits are enough.
     let patience = if cause == Cause::Fill { patience * 20 } else { patience };
     DEADLINES.add(patience, &awaited);
     remote.begin(range, cause, Arrival(awaited));
 }
 
-/// Ends all waits for bytes of these, as interrupted.
+/// Ends all waits for bytes of these remotes with the error `Interrupted`.
 pub(super) fn give_up<'a>(remotes: impl Iterator<Item = &'a Arc<dyn Remote>>) {
     let address = |remote: &Arc<dyn Remote>| Arc::as_ptr(remote).cast::<()>();
     let ended: HashSet<_> = remotes.map(address).collect();
@@ -230,7 +229,7 @@ pub(super) fn give_up<'a>(remotes: impl Iterator<Item = &'a Arc<dyn Remote>>) {
     }
 }
 
-/// Ends the wait for what does not come. Its thread runs while there is something to watch.
+/// Ends waits whose deadline has passed. The thread runs only while there are waits.
 static DEADLINES: Deadlines =
     Deadlines { watched: Mutex::new(Watched::NONE), added: Condvar::new() };
 
@@ -241,9 +240,9 @@ struct Deadlines {
 
 struct Watched {
     awaited: Vec<(Instant, Weak<Awaited>)>,
-    /// What has ended is taken off the list when it gets longer than this.
+    /// Finished waits are removed from the list when it is longer than this.
     limit: usize,
-    /// When the thread wakes by itself.
+    /// When the thread's timer fires.
     next: Option<Instant>,
     has_thread: bool,
 }
@@ -257,7 +256,7 @@ impl Watched {
     }
 }
 
-/// A thread without anything to watch ends after this.
+/// The thread ends after this long without a wait.
 const IDLE: Duration = Duration::from_secs(10);
 
 impl Deadlines {
@@ -275,7 +274,7 @@ impl Deadlines {
                 Err(error) => tracing::warn!("a store that hangs will not be noticed: {error}"),
             }
         }
-        // Each read adds one, mostly later than what the thread waits for.
+        // Each read adds a deadline, usually later than the one that the thread sleeps until.
         if watched.next.is_none_or(|next| deadline < next) {
             watched.next = Some(deadline);
             drop(watched);

@@ -1,8 +1,8 @@
 //! Where the bytes of a dataset lie: one [`Store`] of all its parts.
 //!
-//! A part is one container file: a local file, or an object elsewhere that a [`Remote`] fetches. Everything above knows a part by its number in the store, its [`PartName`] in messages and
-//! figures, its [`Version`], its length, and the [`Profile`] of what it likes. Only the reads of the transports
-//! ask what a part is made of.
+//! A part is one container file: a local file, or an object in a store, which a [`Remote`] fetches. The rooms above use
+//! a part's number in the store, its [`PartName`] in messages and statistics, its [`Version`], its length, and the
+//! [`Profile`] by which its reads are planned. Only the transports' reads ask whether a part is local or remote.
 //!
 //! Imports from [`crate::format`] and [`crate::io`].
 //!
@@ -28,7 +28,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-/// All parts of a dataset, by number. A copy shares them.
+/// All parts of a dataset, by number. Clones share the parts.
 #[derive(Clone)]
 pub struct Store {
     parts: Arc<[Arc<Part>]>,
@@ -50,56 +50,56 @@ impl Store {
     /// Part number `part`.
     ///
     /// # Panics
-    /// There is none of that number.
+    /// The store has no part of that number.
     #[must_use]
     pub fn part(&self, part: usize) -> &Part {
         &self.parts[part]
     }
 
-    /// How many parts there are.
+    /// The number of parts.
     #[must_use]
     pub fn len(&self) -> usize {
         self.parts.len()
     }
 
-    /// Whether there is no part.
+    /// Whether the store has no parts.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.parts.is_empty()
     }
 
-    /// When the part that was modified last was modified.
+    /// The latest modification time of any part.
     #[must_use]
     pub fn modified(&self) -> Option<SystemTime> {
         self.parts.iter().map(|part| part.modified()).max()
     }
 
-    /// What a dataset of these parts is tuned for: the part that wants the most reads at a time decides.
+    /// The profile for a dataset of these parts: that of the part with the largest `max_depth`.
     #[must_use]
     pub fn profile(&self) -> &Profile {
         let profiles = self.parts.iter().map(|part| part.profile());
         profiles.max_by_key(|profile| profile.max_depth).unwrap_or(&Profile::DISK)
     }
 
-    /// Whether some parts are objects, which may have to be waited for.
+    /// Whether some parts are objects, whose bytes may have to be fetched.
     #[must_use]
     pub fn has_objects(&self) -> bool {
         self.parts.iter().any(|part| part.remote_of().is_some())
     }
 
-    /// Ends all waits for bytes of this store, as interrupted.
+    /// Ends all waits for bytes of this store with the error `Interrupted`.
     pub fn give_up(&self) {
         arrival::give_up(self.parts.iter().filter_map(|part| part.remote_of()));
     }
 
-    /// Nothing is read any more, and the process may end without dropping this.
+    /// Notes that no more reads will come, and that the process may end without dropping this store.
     pub fn note_end(&self) {
         self.parts.iter().filter_map(|part| part.remote_of()).for_each(|remote| remote.note_end());
     }
 
-    /// Begins to bring `range` of a part to this machine, and returns at once. `then` is called exactly once,
-    /// on any thread, perhaps before this returns, and at the latest after the profile's `patience`: with the
-    /// bytes or a pin, while which is held the range can be read, or with the reason why it does not come.
+    /// Begins to fetch `range` of a part, and returns at once. `then` is called exactly once, on any thread, possibly
+    /// before this returns, and no later than the profile's `patience`: with the bytes, with a pin under which the
+    /// range can be read from the part's file, or with the error.
     pub fn begin(
         &self,
         part: usize,

@@ -1,4 +1,4 @@
-//! One container file of a dataset, wherever it lies.
+//! One container file of a dataset, local or remote.
 
 use super::Profile;
 use super::arrival::{self, Arrived, Cause, Pin, Remote};
@@ -10,12 +10,12 @@ use std::ops::Range;
 use std::sync::{Arc, mpsc};
 use std::time::SystemTime;
 
-/// What tells a part from what it was before, or will be.
+/// Tells a part from earlier and later content under the same name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Version {
-    /// A local file, as it was when it was opened.
+    /// A local file, as of its opening.
     File(FileVersion),
-    /// An object: what its store calls this version (an ETag, a version id, a generation).
+    /// An object: the name of its version in the store (an ETag, a version id, a generation).
     Object {
         /// The version, as the store writes it.
         tag: String,
@@ -24,13 +24,13 @@ pub enum Version {
     Fixed,
 }
 
-/// Where a part's bytes are. Only the reads of the transports ask this.
+/// Where a part's bytes are. Only the transports' reads match on this.
 pub enum Bytes {
     /// In a local file.
     Local(File),
-    /// Elsewhere: what is kept here is in a local file at the same offsets.
+    /// In a store; cached bytes are in a local file at the same offsets.
     Remote(Arc<dyn Remote>),
-    /// In memory: benches, fuzz targets and tests.
+    /// In memory, for benches, fuzz targets and tests.
     Memory(MemorySource),
 }
 
@@ -60,7 +60,7 @@ impl From<File> for Part {
 }
 
 impl Part {
-    /// Bytes in memory that are called `name`, and were modified at `modified`.
+    /// A part of the given bytes in memory, with this name and modification time.
     #[must_use]
     pub fn in_memory(name: impl Into<PartName>, bytes: Vec<u8>, modified: SystemTime) -> Self {
         let (name, length_bytes) = (name.into(), bytes.len() as u64);
@@ -75,7 +75,7 @@ impl Part {
         }
     }
 
-    /// A part whose bytes lie elsewhere: `remote` fetches them.
+    /// A part whose bytes `remote` fetches from a store.
     #[must_use]
     pub fn remote(
         name: PartName,
@@ -95,55 +95,55 @@ impl Part {
         }
     }
 
-    /// What messages and figures call it.
+    /// The name in messages and statistics.
     #[must_use]
     pub fn name(&self) -> &PartName {
         &self.name
     }
 
-    /// Which version of it was opened.
+    /// The version that was opened.
     #[must_use]
     pub fn version(&self) -> &Version {
         &self.version
     }
 
-    /// Its length.
+    /// The part's length.
     #[must_use]
     pub fn len_bytes(&self) -> u64 {
         self.length_bytes
     }
 
-    /// What the place and length of a read that waits are multiples of.
+    /// The alignment that direct reads of the part need, of offset and length.
     #[must_use]
     pub fn alignment_bytes(&self) -> u64 {
         self.alignment_bytes
     }
 
-    /// Whether its bytes come from a store.
+    /// Whether the part's bytes come from a store.
     #[must_use]
     pub fn is_remote(&self) -> bool {
         matches!(self.bytes, Bytes::Remote(_))
     }
 
-    /// When it was modified, as of its opening: the time of its samples.
+    /// The modification time as of the opening, which its samples show.
     #[must_use]
     pub fn modified(&self) -> SystemTime {
         self.modified
     }
 
-    /// What it likes.
+    /// The constants by which reads of the part are planned.
     #[must_use]
     pub fn profile(&self) -> &Profile {
         &self.profile
     }
 
-    /// Where its bytes are.
+    /// Where the part's bytes are.
     #[must_use]
     pub fn bytes(&self) -> &Bytes {
         &self.bytes
     }
 
-    /// The local file that its bytes are read from, if it has one.
+    /// The local file from which the part's bytes are read, if there is one.
     #[must_use]
     pub fn file(&self) -> Option<&File> {
         match &self.bytes {
@@ -153,13 +153,13 @@ impl Part {
         }
     }
 
-    /// Whether it is an object whose bytes are kept in a cache of this node.
+    /// Whether the part is an object that this node's cache keeps.
     #[must_use]
     pub fn has_cache(&self) -> bool {
         matches!(&self.bytes, Bytes::Remote(remote) if remote.file().is_some())
     }
 
-    /// What brings its bytes to this machine, if it is an object.
+    /// The client that fetches the part's bytes, if the part is an object.
     pub(super) fn remote_of(&self) -> Option<&Arc<dyn Remote>> {
         match &self.bytes {
             Bytes::Remote(remote) => Some(remote),
@@ -167,31 +167,31 @@ impl Part {
         }
     }
 
-    /// Whether samples are likely to have to be waited for.
+    /// Whether reads of the part are likely to wait for a disk.
     #[must_use]
     pub fn is_cold(&self) -> bool {
         match &self.bytes {
             Bytes::Local(file) => file.is_cold(),
-            // To ask the store a little earlier gains nothing.
+            // Asking the store slightly earlier gains nothing.
             Bytes::Remote(remote) => remote.file().is_some_and(File::is_cold),
             Bytes::Memory(_) => false,
         }
     }
 
-    /// Whether it still is what was opened.
+    /// Checks that a local file is still the version that was opened.
     ///
     /// # Errors
-    /// [`ReadError::Changed`] if not.
+    /// [`ReadError::Changed`] if it is not.
     pub fn check_unchanged(&self) -> Result<(), ReadError> {
         match &self.bytes {
             Bytes::Local(file) => file.check_unchanged(),
-            // The client compares versions with each answer.
+            // The client compares the version in each response.
             Bytes::Remote(_) | Bytes::Memory(_) => Ok(()),
         }
     }
 
-    /// Fills at least the first `needed` bytes of `buf` from `offset_bytes`, waiting as long as it takes, as
-    /// [`File::read`] does.
+    /// Fills at least the first `needed` bytes of `buf` from `offset_bytes`, and waits as long as that takes, like
+    /// [`File::read`].
     ///
     /// # Errors
     /// See [`ReadError`]; neither `WouldBlock` nor `Absent`.
@@ -203,7 +203,7 @@ impl Part {
                 self.read_remote(&**remote, (range, Cause::Demand), buf, |file, buf| {
                     match is_aligned(buf, offset_bytes, file) {
                         true => file.read(buf, offset_bytes, needed),
-                        // A whole object is read past the page cache by whoever can.
+                        // Only aligned reads can bypass the page cache; tools that read a whole object make such reads.
                         false => Ok(file.read_exact_at(&mut buf[..needed], offset_bytes)?),
                     }
                 })
@@ -212,7 +212,7 @@ impl Part {
         }
     }
 
-    /// Waits for a range, and has `read` read it if it has come into the file.
+    /// Waits for a range; if it is in the file, calls `read` to read it from there.
     fn read_remote(
         &self,
         remote: &dyn Remote,
@@ -232,20 +232,21 @@ impl Part {
         }
     }
 
-    /// The file that holds its bytes here could not be read. Tells whether they can be asked for anew.
+    /// Notes that the cache file could not be read. Returns whether the bytes can be requested from the store instead.
     #[must_use]
     pub fn lose_file(&self, why: &dyn Display) -> bool {
         matches!(&self.bytes, Bytes::Remote(remote) if remote.lose(why))
     }
 
-    /// `range` will be read, in the order in which ranges are announced.
+    /// Announces that `range` will be read; ranges are announced in reading order.
     pub fn announce(&self, range: Range<u64>) {
         if let Bytes::Remote(remote) = &self.bytes {
             remote.announce(range);
         }
     }
 
-    /// What was read of `range` failed its check. Tells whether it came out of a cache, and should be read once more.
+    /// Notes that the bytes of `range` failed their check. Returns whether they came from a cache and should be fetched
+    /// again.
     #[must_use]
     pub fn distrust(&self, range: Range<u64>) -> bool {
         match &self.bytes {
@@ -257,7 +258,7 @@ impl Part {
     /// Waits until `range` can be read.
     ///
     /// # Errors
-    /// Why it does not come.
+    /// The error that ended the fetch.
     pub fn wait(&self, range: Range<u64>, cause: Cause) -> Result<Arrived, ReadError> {
         if let Bytes::Remote(remote) = &self.bytes
             && let Some(pin) = remote.pin(&range)
@@ -285,14 +286,14 @@ impl Part {
     }
 }
 
-/// Whether a read can go past the page cache.
+/// Whether a read can bypass the page cache.
 fn is_aligned(buf: &[u8], offset_bytes: u64, file: &File) -> bool {
     let alignment = file.alignment_bytes().max(1);
     let places = [buf.as_ptr() as u64, buf.len() as u64, offset_bytes];
     places.iter().all(|place| place.is_multiple_of(alignment))
 }
 
-/// Reads that open a container: they may wait.
+/// Reads that open a container; they may block.
 impl Source for Part {
     fn name(&self) -> &PartName {
         &self.name
@@ -329,7 +330,7 @@ impl Source for Part {
     fn table(&self, offset_bytes: u64, length_bytes: u64) -> io::Result<Box<dyn Table>> {
         match &self.bytes {
             Bytes::Local(file) => file.table(offset_bytes, length_bytes),
-            // Into memory: a cache file may lose what it holds.
+            // Copied into memory, since a cache file may lose its blocks.
             Bytes::Remote(_) => {
                 let end = offset_bytes.checked_add(length_bytes);
                 if end.is_none_or(|end| end > self.length_bytes) {

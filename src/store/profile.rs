@@ -1,30 +1,29 @@
-//! What a kind of store likes: how much at a time, and how many reads at once.
+//! The tuning of reads for one kind of store: block sizes, merging, and the number of concurrent reads.
 
 use std::time::Duration;
 
-/// The numbers that reads are planned by. Measured once for each kind of store, and used by everything that
-/// plans reads.
+/// Tuning constants, measured once for each kind of store and used by all code that plans reads.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Profile {
-    /// The least that takes about as long as less: small samples are fetched in blocks of at least this size.
+    /// The minimum size of the blocks in which small samples are fetched: a shorter read takes about as long.
     pub min_block_bytes: u64,
-    /// Blocks are not larger than this.
+    /// The maximum size of such blocks.
     pub max_block_bytes: u64,
     /// Samples above this size are fetched alone, not with the block around them.
     pub max_small_bytes: u64,
-    /// Announced samples at most this far apart are fetched with one read.
+    /// Announced samples are fetched with one read if the gap between them is at most this long.
     pub merge_gap_bytes: u64,
-    /// Merged reads are not longer than this.
+    /// The maximum length of a merged read.
     pub max_merged_bytes: u64,
-    /// A cache is filled with ranges that cross no multiple of this.
+    /// Fills of a cache are split at multiples of this.
     pub fill_bytes: u64,
-    /// Reads ahead of the reader, at a time: at first.
+    /// The number of concurrent prefetch reads to begin with.
     pub first_depth: usize,
-    /// Reads ahead of the reader, at a time: at most.
+    /// The maximum number of concurrent prefetch reads.
     pub max_depth: usize,
-    /// Reads ahead of the reader, at a time: while a reader waits.
+    /// The maximum number of concurrent prefetch reads while a reader waits.
     pub polite_depth: usize,
-    /// How long bytes may take that are not on this machine, until their readers get an error.
+    /// How long a fetch of absent bytes may take before its readers get an error.
     pub patience: Duration,
 }
 
@@ -43,12 +42,12 @@ impl Profile {
         patience: Duration::from_secs(60),
     };
 
-    /// An object store whose bytes are kept in a cache file: read as a file is, once they are present.
+    /// An object store with a cache file: present bytes are read like those of any file.
     pub const CACHED: Self =
         Self { first_depth: 32, polite_depth: 16, patience: Duration::from_secs(90), ..Self::DISK };
 
-    /// An object store of which nothing is kept. The time to the first byte is the same from 128 KiB to 2 MiB, and
-    /// what was not asked for is paid for: neither blocks around samples nor wide gaps.
+    /// An object store without a cache. The time to the first byte is the same from 128 KiB to 2 MiB, and bytes that no
+    /// reader needs cost transfer time and money: no blocks around samples, no wide gaps.
     pub const OBJECT: Self = Self {
         min_block_bytes: 64 << 10,
         max_block_bytes: 1 << 20,

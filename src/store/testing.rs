@@ -1,4 +1,5 @@
-//! A part that answers late, out of order, short, or not at all: the second kind that the seam is tried with.
+//! A part that answers late, out of order, short, or not at all: the second kind of part, to test the store's
+//! interface.
 
 use super::{Arrival, Cause, Part, Pin, Profile, Remote, Version};
 use crate::format::PartName;
@@ -10,50 +11,50 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::{Duration, SystemTime};
 use std::{fs, io, thread};
 
-/// What becomes of the requests that touch a range.
+/// How the store treats requests that touch a range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fate {
     /// Answered at once, on the thread that asks.
     Prompt,
-    /// Answered at once with the bytes, which are not kept.
+    /// Answered at once with bytes in memory, which no file keeps.
     Unkept,
-    /// Answered after a while, several requests in reverse order.
+    /// Answered after a delay; several requests are answered in reverse order.
     Late,
-    /// Refused the first time.
+    /// Refused the first time, then late.
     Flaky,
-    /// Told to be there, but the last byte is missing.
+    /// Reported as present, though the last byte is missing.
     Short,
     /// Refused.
     Refused,
-    /// Given up without a word.
+    /// Dropped without an answer.
     Dropped,
     /// Never answered.
     Silent,
 }
 
 impl Fate {
-    /// Whether its readers get the bytes.
+    /// Whether the readers of the range get its bytes.
     pub(crate) fn is_good(self) -> bool {
         matches!(self, Fate::Prompt | Fate::Unkept | Fate::Late | Fate::Flaky)
     }
 }
 
-/// How long [`Fate::Late`] takes.
+/// The delay of [`Fate::Late`].
 const LATE: Duration = Duration::from_millis(15);
-/// How long [`Fate::Silent`] is waited for, where a test waits for the deadline.
+/// The deadline of [`Fate::Silent`], for tests that wait for it.
 pub(crate) const PATIENCE: Duration = Duration::from_millis(300);
-/// For a test in which something must arrive: no machine is so busy that an answer takes this long.
+/// For tests in which the bytes must arrive: no machine is so busy that an answer takes this long.
 pub(crate) const LONG_PATIENCE: Duration = Duration::from_secs(600);
 
 type Demand = (Range<u64>, Arrival);
 
-/// The store that a part lies in.
+/// The store that holds a part.
 pub(crate) struct Faraway {
-    /// What is present, at its place; zeros elsewhere.
+    /// The present bytes at their offsets; zeros elsewhere.
     file: File,
     cache: fs::File,
     bytes: Vec<u8>,
-    /// By their starts; what no range covers is prompt.
+    /// By the start of the range; all other ranges are prompt.
     fates: BTreeMap<u64, (u64, Fate)>,
     state: Mutex<State>,
     late: Mutex<mpsc::Sender<Demand>>,
@@ -61,13 +62,13 @@ pub(crate) struct Faraway {
 
 #[derive(Default)]
 struct State {
-    /// Per byte: containers of tests are small.
+    /// One flag for each byte: the tests' containers are small.
     present: Vec<bool>,
     refused: HashSet<u64>,
-    /// Each pin has a share.
+    /// Each pin holds a clone.
     pins: Arc<()>,
     unanswered: Vec<Arrival>,
-    /// What is silent is dropped.
+    /// Drop silent requests at once.
     gives_up: bool,
     demands: usize,
 }
@@ -109,17 +110,17 @@ impl Faraway {
         (Part::remote(name, version, SystemTime::UNIX_EPOCH, profile, remote), store)
     }
 
-    /// How often bytes were asked for.
+    /// The number of requests so far.
     pub(crate) fn demands(&self) -> usize {
         self.lock().demands
     }
 
-    /// How many requests are silent now.
+    /// The number of silent requests now.
     pub(crate) fn unanswered(&self) -> usize {
         self.lock().unanswered.len()
     }
 
-    /// Ends all silence: what is asked for later is dropped too.
+    /// Drops all silent requests, and later ones at once.
     pub(crate) fn give_up(&self) {
         self.lock().gives_up = true;
         self.drop_unanswered();
@@ -131,7 +132,7 @@ impl Faraway {
         drop(unanswered);
     }
 
-    /// Loses all that is present, as soon as nothing of it is pinned.
+    /// Makes all bytes absent, as soon as no pin is held.
     pub(crate) fn evict(&self) {
         loop {
             let mut state = self.lock();
@@ -203,7 +204,7 @@ impl Remote for Faraway {
             Fate::Flaky if is_first => arrival.finish(Err(refused().into())),
             Fate::Refused => arrival.finish(Err(refused().into())),
             Fate::Short => {
-                // Also of a longer range: the sample's own last byte never comes.
+                // Longer requests end here too: the last byte of the sample never arrives.
                 let end = self.fates[&start].0.min(range.end);
                 self.fill(&(range.start..end - 1));
                 arrival.finish(Ok(()));

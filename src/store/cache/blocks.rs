@@ -1,11 +1,12 @@
-//! Which blocks of an entry this process knows to be present, and which ones it is fetching. Imports nothing of ours.
+//! The blocks of an entry that this process knows to be present, and those that it is fetching. Imports nothing of
+//! ours.
 
 use std::collections::HashSet;
 use std::ops::{Range, RangeInclusive};
 use std::time::Duration;
 use sync::{AtomicU64, Condvar, Mutex, MutexGuard, Ordering};
 
-/// Locks and atomics: those of `std`, or of `loom` where its models try their interleavings.
+/// Locks and atomics: from `std`, or from `loom` when its models explore the interleavings.
 mod sync {
     #[cfg(all(loom, test))]
     pub(super) use loom::sync::{
@@ -19,14 +20,14 @@ mod sync {
     };
 }
 
-/// What a process may do with a block.
+/// What a thread may do with a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Turn {
-    /// It is present.
+    /// The block is present.
     Present,
-    /// The caller alone may fetch it, until it calls [`Blocks::end`].
+    /// The calling thread alone may fetch the block, until it calls [`Blocks::end`].
     Mine,
-    /// Another thread has its turn.
+    /// Another thread has the turn.
     Taken,
 }
 
@@ -34,10 +35,10 @@ pub(super) enum Turn {
 pub(super) struct Blocks {
     total: u64,
     present: Box<[AtomicU64]>,
-    /// How many are present.
+    /// The number of present blocks.
     count: AtomicU64,
     taken: Mutex<HashSet<u64>>,
-    /// A turn has ended.
+    /// Notified when a turn has ended.
     ended: Condvar,
 }
 
@@ -56,12 +57,12 @@ impl Blocks {
         self.total
     }
 
-    /// How many blocks are known to be present.
+    /// The number of blocks known to be present.
     pub(super) fn count(&self) -> u64 {
         self.count.load(Ordering::Relaxed)
     }
 
-    /// Whether all of these blocks are known to be present: one load if all of the object is.
+    /// Whether all of these blocks are known to be present. One load decides if the whole object is.
     pub(super) fn are_present(&self, mut blocks: RangeInclusive<u64>) -> bool {
         self.count.load(Ordering::Acquire) == self.total || blocks.all(|block| self.has(block))
     }
@@ -72,7 +73,7 @@ impl Blocks {
         word.is_some_and(|word| word & bit(block) != 0)
     }
 
-    /// Its bytes are in the file: who sees the mark can read them.
+    /// Marks a block whose bytes are in the file: a thread that sees the mark can read them.
     pub(super) fn set(&self, block: u64) {
         let Some(word) = self.word(block) else { return };
         if word.fetch_or(bit(block), Ordering::AcqRel) & bit(block) == 0 {
@@ -80,7 +81,7 @@ impl Blocks {
         }
     }
 
-    /// Its bytes are not to be used.
+    /// Removes the mark of a block whose bytes must not be used.
     pub(super) fn clear(&self, block: u64) {
         let Some(word) = self.word(block) else { return };
         if word.fetch_and(!bit(block), Ordering::AcqRel) & bit(block) != 0 {
@@ -114,18 +115,18 @@ impl Blocks {
         true
     }
 
-    /// Whether a thread has a turn with a block.
+    /// Whether some thread has the turn to fetch a block.
     pub(super) fn is_taken(&self, block: u64) -> bool {
         self.lock().contains(&block)
     }
 
-    /// Ends a turn; a block that was fetched has been [`Blocks::set`] before.
+    /// Ends a turn. The caller has called [`Blocks::set`] before if it fetched the block.
     pub(super) fn end(&self, block: u64) {
         self.lock().remove(&block);
         self.ended.notify_all();
     }
 
-    /// Waits until no thread of this process has a turn with the block, or the time is over.
+    /// Waits until no thread of this process has the turn to fetch the block, at most for `timeout`.
     pub(super) fn wait(&self, block: u64, timeout: Duration) {
         let taken = self.lock();
         #[cfg(not(all(loom, test)))]
@@ -160,7 +161,8 @@ mod loom_tests {
     use loom::sync::atomic::AtomicUsize;
     use loom::thread;
 
-    /// Fetches block 1 if it is its turn; tells whether it was. What is written is an ordinary value.
+    /// Fetches block 1 if this thread gets the turn, and tells whether it did. The written value is not synchronized
+    /// itself.
     fn fetch(blocks: &Blocks, written: &AtomicUsize, publishes: bool) -> bool {
         match blocks.take(1) {
             Turn::Mine => {

@@ -1,9 +1,10 @@
-//! The cache's directory: who may use it, where an entry's files are, and the lock that excludes removal while an
-//! entry is opened. Imports `key`.
+//! The cache's directory: which users may use it, where an entry's files are, and the lock that prevents the removal of
+//! an entry that is being opened. Imports `key`.
 //!
 //! `objects/lock` is locked (flock) shared while an entry is opened, exclusively while one is made or removed;
 //! `objects/entries` holds `ID.data`, `ID.map`, `ID.meta` and `ID.use` of each entry, and `ID.pin` of a pinned one;
-//! `objects/users` holds a file a process, which says what it has open; `objects/trash` is being deleted.
+//! `objects/users` holds a file for each process, with the entries that it has open; files in `objects/trash` are being
+//! deleted.
 
 use super::key::EntryId;
 use std::fs::{self, DirBuilder, File, Permissions};
@@ -12,7 +13,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsE
 use std::path::{Path, PathBuf};
 
 const SUBDIRECTORIES: [&str; 3] = ["entries", "users", "trash"];
-/// Programs that make backups leave a directory with this file out.
+/// Backup programs skip a directory with this file.
 const TAG: (&str, &str) = ("CACHEDIR.TAG", "Signature: 8a477f597d28d172789f06886806bc55\n");
 const OTHERS_MAY_WRITE: u32 = 0o002;
 const GROUP_MAY_WRITE: u32 = 0o020;
@@ -22,7 +23,7 @@ const SETGID: u32 = 0o2000;
 #[derive(Debug, Clone)]
 pub(super) struct Directory {
     objects: PathBuf,
-    /// Of the group that root made the directory for.
+    /// Whether root made the directory for a group, whose members share it.
     is_shared: bool,
 }
 
@@ -36,7 +37,7 @@ pub(super) struct Paths {
     pub(super) usage: PathBuf,
 }
 
-/// As long as it is held, the directory is locked. The kernel unlocks it when the file is closed.
+/// Holds the lock on the directory. The kernel releases it when the file is closed.
 pub(super) struct Locked(#[expect(dead_code, reason = "closing it unlocks")] File);
 
 impl Directory {
@@ -48,14 +49,14 @@ impl Directory {
         Ok(directory)
     }
 
-    /// A directory that exists; nothing in it is made.
+    /// An existing directory; creates nothing in it.
     pub(super) fn existing(path: &Path) -> io::Result<Self> {
         let directory = Self::of(path)?;
         fs::metadata(&directory.objects)?;
         Ok(directory)
     }
 
-    /// Where it is.
+    /// The path of the directory.
     pub(super) fn place(&self) -> &Path {
         self.objects.parent().unwrap_or(&self.objects)
     }
@@ -66,7 +67,7 @@ impl Directory {
         Ok(Self { objects: path.join("objects"), is_shared })
     }
 
-    /// Makes what it consists of; all of it may have been deleted since.
+    /// Makes the subdirectories, which may have been deleted in the meantime.
     pub(super) fn make(&self) -> io::Result<()> {
         self.make_directory(&self.objects)?;
         trust(&self.objects, self.is_shared)?;
@@ -83,14 +84,14 @@ impl Directory {
     fn make_directory(&self, path: &Path) -> io::Result<()> {
         let mode = if self.is_shared { SETGID | 0o770 } else { 0o700 };
         match DirBuilder::new().mode(mode).create(path) {
-            // What the umask took away, and what mkdir does not set.
+            // Sets the bits that the umask cleared, and the setgid bit, which mkdir does not set.
             Ok(()) => fs::set_permissions(path, Permissions::from_mode(mode)),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
             Err(error) => Err(error),
         }
     }
 
-    /// Opens or makes a file that this user, or the group, can write.
+    /// Opens or creates a file that this user, or the group, can write.
     pub(super) fn create(&self, path: &Path, is_new: bool) -> io::Result<File> {
         let mode = if self.is_shared { 0o660 } else { 0o600 };
         let mut options = File::options();
@@ -120,14 +121,14 @@ impl Directory {
         }
     }
 
-    /// Excludes removal.
+    /// Locks the directory against removal of entries.
     pub(super) fn lock_shared(&self) -> io::Result<Locked> {
         let lock = self.open_lock()?;
         lock.lock_shared()?;
         Ok(Locked(lock))
     }
 
-    /// Excludes everybody who opens, makes or removes an entry.
+    /// Locks the directory against opening, making and removing entries.
     pub(super) fn lock_exclusively(&self) -> io::Result<Locked> {
         let lock = self.open_lock()?;
         lock.lock()?;
@@ -159,7 +160,7 @@ impl Directory {
     }
 }
 
-/// Opens a regular file for reading; a link is not followed, a pipe not waited for.
+/// Opens a regular file; does not follow a link or wait for a pipe.
 pub(super) fn open_plain(path: &Path, may_write: bool) -> io::Result<File> {
     let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
     let file = File::options().read(true).write(may_write).custom_flags(flags).open(path)?;
@@ -169,7 +170,7 @@ pub(super) fn open_plain(path: &Path, may_write: bool) -> io::Result<File> {
     }
 }
 
-/// Refuses a directory that others may write, unless root has made it setgid for a group. Tells whether it has.
+/// Refuses a directory that others may write, unless root has made it setgid for a group, and tells whether root has.
 /// Within such a directory (`in_shared`) the members of the group are trusted.
 fn trust(path: &Path, in_shared: bool) -> io::Result<bool> {
     let found = fs::metadata(path)?;

@@ -1,4 +1,4 @@
-//! One version of one object in the cache, open. Imports `fetching`, `map` and `state`.
+//! An open entry: one version of one object in the cache. Imports `fetching`, `map` and `state`.
 
 use super::blocks::Turn;
 use super::fetching::{Claim, lock, lock_run};
@@ -11,11 +11,11 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How often a block that another daemon fetches is looked at: at first, and at most.
+/// How often to look whether another daemon has fetched a block: the first and the longest pause.
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
 const LONGEST_PAUSE: Duration = Duration::from_millis(16);
 
-/// One version of one object in the cache. It is not evicted as long as somebody has it open.
+/// One version of one object in the cache. It is not evicted while a process has it open.
 pub struct Entry {
     state: Arc<State>,
 }
@@ -25,7 +25,7 @@ impl Entry {
         Self { state }
     }
 
-    /// The data: as long as the object, with holes where blocks are absent.
+    /// The data file: as long as the object, with holes where blocks are absent.
     #[must_use]
     pub fn file(&self) -> &File {
         &self.state.file
@@ -37,20 +37,20 @@ impl Entry {
         self.state.length_bytes
     }
 
-    /// Whether all of a range can be read from [`Entry::file`]. A range behind the end of the object is present.
+    /// Whether all of a range can be read from [`Entry::file`]. A range past the end of the object counts as present.
     #[must_use]
     pub fn is_present(&self, range: &Range<u64>) -> bool {
         let Some(blocks) = self.state.blocks_of(range) else { return true };
         self.state.blocks.are_present(blocks.clone()) || self.state.look(blocks)
     }
 
-    /// Whether all of the object is known to be present.
+    /// Whether the whole object is known to be present.
     #[must_use]
     pub fn is_whole(&self) -> bool {
         self.state.blocks.count() == self.state.blocks.total()
     }
 
-    /// Bytes of the object that this process knows to be present.
+    /// The number of the object's bytes that this process knows to be present.
     #[must_use]
     pub fn present_bytes(&self) -> u64 {
         (self.state.blocks.count() * super::map::BLOCK_BYTES).min(self.state.length_bytes)
@@ -66,15 +66,15 @@ impl Entry {
         }
     }
 
-    /// Claims blocks that lie side by side, all or none of them: of several daemons that want them at once, one gets them
-    /// all and fetches them with one request. `None` if one of them is not to be had. Never waits.
+    /// Claims adjacent blocks, all or none: of several daemons that want them at once, one gets them all and fetches
+    /// them with one request. `None` if one of them is present or being fetched. Never waits.
     #[must_use]
     pub fn claim_run(&self, blocks: Range<u64>) -> Option<Vec<Claim>> {
         self.state.blocks.take_run(blocks.clone()).then(|| lock_run(&self.state, blocks))?
     }
 
-    /// Waits until nobody fetches a block any more, but no longer than `timeout`. Tells whether it is present. This blocks
-    /// the thread.
+    /// Waits until no thread or daemon is fetching a block, at most for `timeout`. Tells whether the block is present.
+    /// Blocks the thread.
     #[must_use]
     pub fn wait(&self, block: u64, timeout: Duration) -> bool {
         let deadline = Instant::now() + timeout;
@@ -93,13 +93,13 @@ impl Entry {
         }
     }
 
-    /// Whether another thread or daemon fetches a block.
+    /// Whether another thread or daemon is fetching a block.
     #[must_use]
     pub fn is_fetched_elsewhere(&self, block: u64) -> bool {
         self.state.blocks.is_taken(block) || self.state.is_locked_elsewhere(block)
     }
 
-    /// A block has wrong bytes: it is absent from now on, for all daemons that have not read its mark yet.
+    /// Marks a block with wrong bytes as absent, for all daemons that have not read its record yet.
     pub fn invalidate(&self, block: u64) {
         self.state.blocks.clear(block);
         if let Ok(writing) = self.state.open_for_writing()
@@ -109,7 +109,7 @@ impl Entry {
         }
     }
 
-    /// A read found its bytes in [`Entry::file`], or did not.
+    /// Counts a read that found its bytes in [`Entry::file`] (`is_hit`) or did not.
     pub fn note_use(&self, is_hit: bool) {
         match is_hit {
             true => self.state.usage.note_hit(),
@@ -117,8 +117,8 @@ impl Entry {
         }
     }
 
-    /// Notes in the cache how often it was used until now, and when: what was mounted for a week and has just ended is
-    /// evicted last. For processes that end without dropping it.
+    /// Writes the counts and the time of use to the cache, so that an entry whose week-long mount has just ended is
+    /// evicted last. Processes call this if they end without dropping the entry.
     pub fn note_end(&self) {
         if !self.state.is_gone() {
             let _ = self.state.usage.save(&self.state.paths.usage);
@@ -126,13 +126,13 @@ impl Entry {
         }
     }
 
-    /// [`Entry::file`] could not be read, as when somebody has deleted the cache: nothing is present from now on, and
-    /// nothing is cached.
+    /// Notes that [`Entry::file`] could not be read, for example because a user has deleted the cache: no block is
+    /// present from now on, and none is cached.
     pub fn lose(&self) {
         self.state.lose();
     }
 
-    /// Whether the cache would take another block.
+    /// Whether the cache has room for another block.
     #[must_use]
     pub fn has_room(&self) -> bool {
         !self.state.is_gone() && self.state.room.has_room()

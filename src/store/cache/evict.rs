@@ -1,4 +1,4 @@
-//! Looking through the entries of a cache, and removing whole ones. Imports `directory`, `key` and `lease`.
+//! Listing the entries of a cache, and removing whole entries. Imports `directory`, `key` and `lease`.
 
 use super::directory::Directory;
 use super::key::EntryId;
@@ -9,21 +9,21 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::time::SystemTime;
 
-/// Bytes that `st_blocks` counts in.
+/// The unit of `st_blocks`.
 const SECTOR_BYTES: u64 = 512;
 
-/// An entry, as its files tell.
+/// An entry, as described by its files.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Stored {
     pub(super) id: EntryId,
-    /// What its data occupies.
+    /// Disk space that its data file occupies.
     pub(super) bytes: u64,
-    /// When it was opened or closed last.
+    /// When it was last opened or closed.
     pub(super) last_used: SystemTime,
     pub(super) is_pinned: bool,
 }
 
-/// All entries that have data.
+/// All entries with a data file.
 pub(super) fn stored(directory: &Directory) -> io::Result<Vec<Stored>> {
     let mut entries = Vec::new();
     for found in fs::read_dir(directory.entries())? {
@@ -32,7 +32,7 @@ pub(super) fn stored(directory: &Directory) -> io::Result<Vec<Stored>> {
             continue;
         };
         let Some(id) = EntryId::from_stem(stem) else { continue };
-        // It may be removed meanwhile.
+        // Another process may remove the entry meanwhile.
         entries.extend(entry(directory, id));
     }
     Ok(entries)
@@ -50,8 +50,8 @@ fn entry(directory: &Directory, id: EntryId) -> Option<Stored> {
     })
 }
 
-/// Removes entries that nobody has open and that are not pinned, until `bytes` are freed: first other versions of objects
-/// that are in use, then those that were not used for longest. Returns what was removed.
+/// Removes entries that are neither open nor pinned, until `bytes` are freed: first other versions of objects that are
+/// in use, then the least recently used entries. Returns the removed entries.
 pub(super) fn evict(
     directory: &Directory,
     mut entries: Vec<Stored>,
@@ -73,20 +73,20 @@ pub(super) fn evict(
     Ok(entries)
 }
 
-/// Takes an entry's files out of the cache. The caller has locked the directory exclusively, and empties the trash when it
-/// has unlocked it: to delete a large file takes long.
+/// Takes an entry's files out of the cache. The caller has locked the directory exclusively, and empties the trash
+/// after unlocking it, as deleting a large file takes long.
 pub(super) fn discard(directory: &Directory, id: &EntryId) -> io::Result<()> {
     let paths = directory.paths(id);
     let gone = |done: io::Result<()>| match done {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => Ok(()),
     };
-    // Without its map an entry counts for nothing, should this end here.
+    // Without its map an entry is unusable, so a crash after this line is harmless.
     gone(fs::remove_file(&paths.map))?;
     if fs::symlink_metadata(&paths.data).is_ok() {
         let unique = tempfile::Builder::new().prefix("data-").tempfile_in(directory.trash())?;
         fs::rename(&paths.data, unique.path())?;
-        // The name is that of the data now.
+        // The data file has this name now.
         let _ = unique.keep();
     }
     gone(fs::remove_file(&paths.meta))?;
@@ -94,7 +94,7 @@ pub(super) fn discard(directory: &Directory, id: &EntryId) -> io::Result<()> {
     gone(fs::remove_file(&paths.pin))
 }
 
-/// Deletes what was taken out of the cache, by this process or one that was killed.
+/// Deletes the files in the trash, including those of processes that were killed.
 pub(super) fn empty_trash(directory: &Directory) {
     let Ok(found) = fs::read_dir(directory.trash()) else { return };
     for entry in found.flatten() {

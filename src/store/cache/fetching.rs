@@ -1,4 +1,4 @@
-//! The turn to fetch a block: its holder alone, of all daemons of the node, writes the block. Imports `map` and `state`.
+//! The turn to fetch a block: of all daemons on the node, only its holder writes the block. Imports `map` and `state`.
 
 use super::map::{BLOCK_BYTES, Record, block_range, record_range};
 use super::state::{State, Writing, read_up_to};
@@ -9,15 +9,16 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// What [`Entry::claim`](super::Entry::claim) says of a block.
+/// The result of [`Entry::claim`](super::Entry::claim) for a block.
 pub enum Claim {
-    /// The caller fetches it.
+    /// The caller is to fetch the block.
     Fetch(Fetching),
-    /// It can be read.
+    /// The block can be read.
     Present,
-    /// Another thread or another daemon fetches it; [`Entry::wait`](super::Entry::wait), or claim again later.
+    /// Another thread or daemon is fetching the block: call [`Entry::wait`](super::Entry::wait), or claim it again
+    /// later.
     Elsewhere,
-    /// It is in the cache, and the machine was started anew since: to be checked before it is read.
+    /// The block was cached before the machine last booted: check it before reading it.
     Unchecked(Unchecked),
     /// The cache is full, or cannot be written.
     NoRoom,
@@ -47,7 +48,7 @@ impl Held {
         block_range(self.block, self.state.length_bytes)
     }
 
-    /// What is to be done with the block, which may have been published between the look and the lock.
+    /// Decides about the block, which may have been published before this process got the lock.
     fn claim(self) -> Claim {
         match self.state.record(&self.writing.map, self.block) {
             Record::Present(_) => {
@@ -59,7 +60,7 @@ impl Held {
         }
     }
 
-    /// Goes on with a block that has to be fetched.
+    /// Takes room for a block that has to be fetched.
     fn fetch(self) -> Claim {
         let range = self.range();
         if !self.state.room.take(range.end - range.start) {
@@ -70,7 +71,7 @@ impl Held {
     }
 }
 
-/// Ends the turns of this process that led to no lock.
+/// Ends this process's turns for blocks that it could not lock.
 struct Turns<'a>(&'a State, Range<u64>);
 
 impl Drop for Turns<'_> {
@@ -79,7 +80,7 @@ impl Drop for Turns<'_> {
     }
 }
 
-/// Goes on with a block whose turn this process has: looks whether another one has fetched it or fetches it.
+/// Locks a block whose turn this process has, unless another process has fetched it or is fetching it.
 pub(super) fn lock(state: &Arc<State>, block: u64) -> Claim {
     let turn = Turns(state, block..block + 1);
     if state.look(block..=block) {
@@ -91,14 +92,13 @@ pub(super) fn lock(state: &Arc<State>, block: u64) -> Claim {
     }
 }
 
-/// Goes on with blocks that lie side by side and whose turns this process has, in one step: `None` if another daemon has
-/// one of them.
+/// Locks adjacent blocks whose turns this process has, in one step. `None` if another daemon has locked one.
 pub(super) fn lock_run(state: &Arc<State>, blocks: Range<u64>) -> Option<Vec<Claim>> {
     let held = lock_all(state, Turns(state, blocks)).ok()?;
     Some(held.into_iter().map(Held::claim).collect())
 }
 
-/// Locks blocks for this process. An error is what becomes of all of them.
+/// Locks blocks for this process. An error is the claim for all of them.
 fn lock_all(state: &Arc<State>, mut turns: Turns<'_>) -> Result<Vec<Held>, Claim> {
     if state.is_gone() {
         return Err(Claim::NoRoom);
@@ -122,7 +122,7 @@ fn lock_all(state: &Arc<State>, mut turns: Turns<'_>) -> Result<Vec<Held>, Claim
             Err(Claim::Elsewhere)
         }
         Err(error) => {
-            // Somebody has deleted the files: what is open can still be read.
+            // The files were deleted, but the open data file can still be read.
             match error.kind() {
                 io::ErrorKind::NotFound => state.is_gone.store(true, Relaxed),
                 _ => state.room.refuse(&error),
@@ -132,14 +132,14 @@ fn lock_all(state: &Arc<State>, mut turns: Turns<'_>) -> Result<Vec<Held>, Claim
     }
 }
 
-/// A block that was whole when it was written, before the machine was started last.
+/// A block that was whole when it was written, before the machine last booted.
 pub struct Unchecked {
     held: Held,
     crc: u32,
 }
 
 impl Unchecked {
-    /// Compares the block with its CRC-32C. This reads a block from the disk.
+    /// Compares the block with its CRC-32C. Reads the block from the disk.
     #[must_use]
     pub fn check(self) -> Claim {
         let Self { held, crc } = self;
@@ -157,19 +157,19 @@ impl Unchecked {
     }
 }
 
-/// The turn to fetch a block. Dropped before [`Fetching::publish`], the block is absent as before.
+/// The turn to fetch a block. If it is dropped before [`Fetching::publish`], the block stays absent.
 pub struct Fetching {
     held: Held,
     range: Range<u64>,
-    /// Behind the last byte that was written.
+    /// The end of the written bytes.
     next: u64,
-    /// CRC-32C of what was written.
+    /// CRC-32C of the written bytes.
     crc: u32,
     is_published: bool,
 }
 
 impl Fetching {
-    /// The bytes of the object that the block has.
+    /// The block's byte range in the object.
     #[must_use]
     pub fn range(&self) -> Range<u64> {
         self.range.clone()
@@ -181,18 +181,18 @@ impl Fetching {
         self.held.block
     }
 
-    /// Behind the last byte that was written: where a body that broke is to go on.
+    /// The end of the written bytes: where to resume after a broken response body.
     #[must_use]
     pub fn next(&self) -> u64 {
         self.next
     }
 
-    /// Writes bytes of the object from `offset_bytes`, which is [`Fetching::next`] or before it: what was written already is
-    /// skipped, and so is what lies behind the block.
+    /// Writes bytes of the object from `offset_bytes`, which is at most [`Fetching::next`]: bytes that were written
+    /// before and bytes past the block are skipped.
     ///
     /// # Errors
-    /// The cache takes no bytes (no space, quota, an error of the disk): drop this, and serve the bytes without it. Or
-    /// bytes are missing before these.
+    /// The cache cannot take the bytes (no space, quota, disk error): drop this, and serve the bytes without it. Or
+    /// there is a gap before these bytes.
     pub fn write(&mut self, offset_bytes: u64, bytes: &[u8]) -> io::Result<()> {
         if offset_bytes > self.next {
             return Err(io::Error::new(
@@ -212,10 +212,10 @@ impl Fetching {
         Ok(())
     }
 
-    /// Lets all daemons read the block.
+    /// Makes the block readable for all daemons.
     ///
     /// # Errors
-    /// Bytes are missing at its end, or the cache takes no bytes: the block is absent as before.
+    /// The block is incomplete, or the cache cannot be written: the block stays absent.
     pub fn publish(mut self) -> io::Result<()> {
         if self.next != self.range.end {
             return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the block is not whole"));

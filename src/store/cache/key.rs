@@ -1,16 +1,16 @@
-//! What an object's version is called in the cache. Imports the types of remote objects.
+//! The name of an object's version in the cache. Imports the types of remote objects.
 
 use crate::store::remote::Object;
 use std::fmt;
 
-/// Bytes of the name of an object, and of that of a version.
+/// The length of the object's half of an entry's name, and of the version's half.
 const NAME_BYTES: usize = 16;
 
 /// The name of one version of one object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct EntryId([u8; 2 * NAME_BYTES]);
 
-/// Parameters of signed URLs: they differ each time and say nothing about what is fetched.
+/// Parameters of signed URLs: they differ each time and do not identify the object.
 const SIGNATURE: [&str; 22] = [
     "AWSAccessKeyId",
     "Signature",
@@ -68,7 +68,7 @@ impl EntryId {
         (id != [0; Self::BYTES]).then_some(Self(id))
     }
 
-    /// From the name of a file of the entry, without its extension.
+    /// Parses the name of one of the entry's files, without its extension.
     pub(super) fn from_stem(stem: &str) -> Option<Self> {
         let (object, version) = stem.split_once('-')?;
         let mut id = [0; Self::BYTES];
@@ -87,13 +87,13 @@ impl EntryId {
         &self.0
     }
 
-    /// What all versions of an object have in common.
+    /// The half that all versions of an object share.
     pub(super) fn object(&self) -> &[u8] {
         &self.0[..NAME_BYTES]
     }
 }
 
-/// As the entry's files are called.
+/// The stem of the names of the entry's files.
 impl fmt::Display for EntryId {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (at, byte) in self.0.iter().enumerate() {
@@ -104,13 +104,13 @@ impl fmt::Display for EntryId {
     }
 }
 
-/// A field that cannot run into the next one.
+/// Hashes a field with its length, so that adjacent fields stay distinct.
 fn field(hash: &mut blake3::Hasher, bytes: &[u8]) {
     hash.update(&(bytes.len() as u64).to_le_bytes());
     hash.update(bytes);
 }
 
-/// The version: the ETag before the version id, since a listing has no version ids.
+/// The version: the ETag if there is one, as a listing has no version ids; else the version id or the time.
 pub(super) fn version_of(object: &Object) -> String {
     match (&object.etag, &object.version_id, object.modified) {
         (Some(etag), _, _) => etag.clone(),

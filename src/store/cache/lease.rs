@@ -1,5 +1,5 @@
-//! What each process has open: a file a process, which holds it locked and names its entries in it. The kernel drops
-//! the lock with the process, so that a process that was killed has nothing open. Imports `directory` and `key`.
+//! The entries that each process has open: each process keeps a locked file with their names. The kernel releases the
+//! lock when the process ends, so that the entries of a killed process count as closed. Imports `directory` and `key`.
 
 use super::directory::{Directory, open_plain};
 use super::key::EntryId;
@@ -11,10 +11,10 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 const SLOT_BYTES: u64 = EntryId::BYTES as u64;
-/// More than any process opens: a file that is longer is not read to its end.
+/// More than any process opens; the rest of a longer file is ignored.
 const MOST_BYTES: u64 = (1 << 20) * SLOT_BYTES;
 
-/// What this process has open.
+/// The entries that this process has open.
 pub(super) struct Leases {
     directory: Directory,
     current: Mutex<Option<Arc<LeaseFile>>>,
@@ -33,7 +33,7 @@ struct Slots {
     used: u64,
 }
 
-/// An entry is not removed while this is held.
+/// While this is held, the entry is not removed.
 pub(super) struct Lease {
     file: Arc<LeaseFile>,
     slot: u64,
@@ -44,7 +44,7 @@ impl Leases {
         Self { directory, current: Mutex::new(None) }
     }
 
-    /// Notes that this process has the entry open. The caller has locked the directory.
+    /// Notes that this process opens the entry. The caller has locked the directory.
     pub(super) fn take(&self, id: &EntryId) -> io::Result<Lease> {
         let file = self.file()?;
         let slot = {
@@ -59,7 +59,7 @@ impl Leases {
         Ok(lease)
     }
 
-    /// The file of this process; a new one, if there is none or somebody has deleted it.
+    /// The file of this process; makes one if it is missing or was deleted.
     fn file(&self) -> io::Result<Arc<LeaseFile>> {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(file) = current.as_ref().filter(|file| file.has_its_name()) {
@@ -102,17 +102,17 @@ impl Drop for Lease {
     }
 }
 
-/// What the processes that live have open.
+/// The entries that running processes have open.
 #[derive(Debug, Default)]
 pub(super) struct InUse {
-    /// How many processes use the cache.
+    /// The number of processes that use the cache.
     pub(super) processes: usize,
-    /// By how many processes each entry is open.
+    /// For each open entry, the number of processes that have it open.
     pub(super) entries: HashMap<EntryId, usize>,
 }
 
-/// Looks what is open. The caller has locked the directory; `removes` the files of processes that have ended, for which
-/// it must be locked exclusively.
+/// Finds the open entries. The caller has locked the directory, exclusively if this `removes` the files of processes
+/// that have ended.
 pub(super) fn in_use(directory: &Directory, removes: bool) -> io::Result<InUse> {
     let mut in_use = InUse::default();
     for found in fs::read_dir(directory.users())? {

@@ -1,5 +1,5 @@
-//! What a cache holds, and how a person changes that. Imports `directory`, `evict`, `key`, `lease`, `map`, `meta`, `open`
-//! and `state`.
+//! Listing and changing the content of a cache for a user. Imports `directory`, `evict`, `key`, `lease`, `map`, `meta`,
+//! `open` and `state`.
 
 use super::directory::{Directory, open_plain};
 use super::evict::{self, Stored};
@@ -17,7 +17,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-/// A cache directory, to be looked at and changed, whether or not it is in use.
+/// A cache directory, to be listed and changed whether or not it is in use.
 pub struct Contents {
     directory: Directory,
 }
@@ -25,29 +25,29 @@ pub struct Contents {
 /// One version of an object that a cache holds.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct CachedObject {
-    /// The object, without a query.
+    /// The object's URL, without a query.
     pub url: String,
-    /// What the store calls the version.
+    /// The store's name of the version.
     pub version: String,
     /// The object's length.
     pub length_bytes: u64,
-    /// What of it occupies the cache.
+    /// Disk space that it occupies in the cache.
     pub cached_bytes: u64,
-    /// When it was opened or closed last: seconds since 1970.
+    /// When it was last opened or closed: seconds since 1970.
     pub last_used: u64,
-    /// By how many processes it is open.
+    /// The number of processes that have it open.
     pub users: usize,
-    /// It is never evicted.
+    /// Whether it is exempt from eviction.
     pub is_pinned: bool,
-    /// Reads that found their bytes in it, of all mounts that have ended. `None`: they were not counted.
+    /// Reads that found their bytes in the cache, in all mounts that have ended. `None` if they were not counted.
     pub hits: Option<u64>,
-    /// Reads that did not.
+    /// Reads that did not find their bytes in the cache.
     pub misses: Option<u64>,
     #[serde(skip)]
     id: EntryId,
 }
 
-/// What a check has found.
+/// The result of a check.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Checked {
     /// Blocks that are whole.
@@ -69,7 +69,7 @@ impl Contents {
         }
     }
 
-    /// All that is cached, by URL, what was used last first.
+    /// All cached objects by URL; of each URL the most recently used version first.
     ///
     /// # Errors
     /// The directory cannot be read.
@@ -107,7 +107,7 @@ impl Contents {
         }
     }
 
-    /// Removes these objects, but for those that are in use. Returns those that were removed.
+    /// Removes these objects, except those in use. Returns the removed ones.
     ///
     /// # Errors
     /// The directory cannot be written.
@@ -124,7 +124,7 @@ impl Contents {
         Ok(removed)
     }
 
-    /// Lets an object be evicted, or not any more.
+    /// Exempts an object from eviction, or ends the exemption.
     ///
     /// # Errors
     /// The directory cannot be written.
@@ -132,7 +132,7 @@ impl Contents {
         let _locked = self.directory.lock_exclusively()?;
         let paths = self.directory.paths(&object.id);
         if is_pinned {
-            // It may have been removed since it was listed.
+            // The object may have been removed since it was listed.
             fs::metadata(&paths.data)?;
             return self.directory.create(&paths.pin, false).map(drop);
         }
@@ -142,8 +142,8 @@ impl Contents {
         }
     }
 
-    /// Compares all blocks of an object with their CRC-32C; a damaged block is absent from then on. Blocks that are being
-    /// fetched are left out. `more` hears of the bytes that were read, and ends the check with `false`.
+    /// Compares all blocks of an object with their CRC-32C, and marks damaged ones as absent. Skips blocks that are
+    /// being fetched. Calls `more` with the number of bytes read; `false` from it ends the check.
     ///
     /// # Errors
     /// The object was removed, or its files cannot be read.

@@ -1,16 +1,16 @@
-//! The map of an entry: which blocks of its data are whole. A header, then a record a block. What is torn, foreign or
-//! made up is taken for an absent block. Imports `key`.
+//! The map of an entry: which blocks of its data are whole. It has a header, then a record for each block. A torn,
+//! foreign or forged record counts as an absent block. Imports `key`.
 
 use super::key::EntryId;
 use std::ops::Range;
 
-/// Bytes of a block: the unit that is fetched for all daemons of a node at once.
+/// The size of a block: the unit that one daemon fetches for all daemons of a node.
 pub const BLOCK_BYTES: u64 = 1 << 20;
 
 /// Where the records begin.
 pub(super) const HEADER_BYTES: u64 = 4096;
 pub(super) const RECORD_BYTES: u64 = 16;
-/// What of the header is used: magic, block size, length, name of the entry, CRC-32C of these.
+/// The used part of the header: magic, block size, length, name of the entry, CRC-32C of these.
 pub(super) const HEAD_BYTES: usize = 8 + 8 + 8 + EntryId::BYTES + 4;
 const MAGIC: [u8; 8] = *b"FFRFSMP1";
 
@@ -18,30 +18,30 @@ const MAGIC: [u8; 8] = *b"FFRFSMP1";
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Record {
     Absent,
-    /// Whole, and written or checked since the machine was started. With the block's CRC-32C.
+    /// Whole, and written or checked since the machine booted; with the block's CRC-32C.
     Present(u32),
-    /// Whole when it was written; the machine may have crashed since.
+    /// Whole when it was written, but the machine may have crashed since; with the block's CRC-32C.
     Unchecked(u32),
 }
 
-/// How many blocks an object has.
+/// The number of blocks of an object.
 pub(super) fn blocks_of(length_bytes: u64) -> u64 {
     length_bytes.div_ceil(BLOCK_BYTES)
 }
 
-/// The bytes of a block of an object.
+/// The byte range of a block in the object.
 pub(super) fn block_range(block: u64, length_bytes: u64) -> Range<u64> {
     let start = block.saturating_mul(BLOCK_BYTES).min(length_bytes);
     start..start.saturating_add(BLOCK_BYTES).min(length_bytes)
 }
 
-/// Where the record of a block lies.
+/// The byte range of a block's record in the map.
 pub(super) fn record_range(block: u64) -> Range<u64> {
     let start = HEADER_BYTES + block * RECORD_BYTES;
     start..start + RECORD_BYTES
 }
 
-/// The header of the map of an object of `length_bytes`.
+/// The header for the map of an object of `length_bytes`.
 pub(super) fn header(id: &EntryId, length_bytes: u64) -> [u8; HEAD_BYTES] {
     let mut head = [0; HEAD_BYTES];
     head[..8].copy_from_slice(&MAGIC);
@@ -56,9 +56,9 @@ pub(super) fn header(id: &EntryId, length_bytes: u64) -> [u8; HEAD_BYTES] {
 /// Writes and reads records of one entry's map.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Records {
-    /// CRC-32C of the entry's name: a record of another entry is none of this one.
+    /// CRC-32C of the entry's name, so that a record of another entry does not match.
     seed: u32,
-    /// This start of the machine, and this data file.
+    /// Identifies the data file and the boot of the machine.
     epoch: u64,
 }
 
@@ -68,7 +68,7 @@ impl Records {
         Self { seed: crc32c::crc32c(id.as_bytes()), epoch: epoch | 1 }
     }
 
-    /// The record of a whole block with this CRC-32C.
+    /// Encodes the record of a whole block with this CRC-32C.
     pub(super) fn write(&self, block: u64, crc: u32) -> [u8; RECORD_BYTES as usize] {
         let mut record = [0; RECORD_BYTES as usize];
         record[..8].copy_from_slice(&self.epoch.to_le_bytes());
@@ -78,7 +78,7 @@ impl Records {
         record
     }
 
-    /// What a record says; a short one says that the block is absent.
+    /// Decodes a record; a short one means that the block is absent.
     pub(super) fn read(&self, block: u64, record: &[u8]) -> Record {
         let Some((record, _)) = record.split_first_chunk::<{ RECORD_BYTES as usize }>() else {
             return Record::Absent;

@@ -1,4 +1,4 @@
-//! What an entry is, for people: the URL and version of its object. Imports nothing of ours.
+//! A description of an entry for users: the URL and version of its object. Imports nothing of ours.
 
 use serde::{Deserialize, Serialize};
 use std::fs::File;
@@ -11,9 +11,9 @@ const MOST_BYTES: u64 = 64 << 10;
 /// The `meta` file of an entry, as JSON.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Meta {
-    /// Without a query, which may hold secrets.
+    /// Without the query, which may hold secrets.
     pub(super) url: String,
-    /// What the store calls the version.
+    /// The store's name of the version.
     pub(super) version: String,
     pub(super) length_bytes: u64,
     /// When the entry was made: seconds since 1970.
@@ -30,14 +30,14 @@ impl Meta {
     }
 
     /// # Errors
-    /// It cannot be read, or is something else.
+    /// The file cannot be read, or is no valid description.
     pub(super) fn read(file: File) -> io::Result<Self> {
         let mut text = Vec::new();
         file.take(MOST_BYTES).read_to_end(&mut text)?;
         Self::parse(&text).ok_or_else(|| io::ErrorKind::InvalidData.into())
     }
 
-    /// Text of a `meta` file; control characters in it would reach a terminal.
+    /// Parses a `meta` file. Rejects control characters, which would reach a terminal.
     pub(super) fn parse(text: &[u8]) -> Option<Self> {
         let meta: Self = serde_json::from_slice(text).ok()?;
         let is_plain = |text: &str| !text.chars().any(char::is_control);

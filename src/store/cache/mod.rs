@@ -1,11 +1,11 @@
 //! The node's cache of remote objects: one directory for all mounts of a user, which any number of daemons use at a
-//! time. A block is fetched by one of them, and read by all once it is whole.
+//! time. One daemon fetches a block, and all read it once it is whole.
 //!
-//! An entry is one version of one object: a sparse file of its data, and a map with the CRC-32C of each block that is
-//! whole. To know that a block is present takes no lock: each process remembers what it has seen in the map. A record
-//! of the map carries its own checksum, and says in which run of the machine the block was written, so that after a
-//! crash each block is checked once, when it is first used. Only whole entries are evicted, and only if nobody has them
-//! open; when nothing can be evicted the cache takes no more blocks, since an epoch is a permutation.
+//! An entry is one version of one object: a sparse file of its data, and a map with the CRC-32C of each whole block.
+//! Finding a block present takes no lock: each process remembers the records that it has read in the map. A record
+//! carries its own checksum, and names the boot of the machine in which the block was written, so that after a crash
+//! each block is checked once, when it is first used. Only whole entries are evicted, and only if no process has them
+//! open; when none can be evicted the cache takes no more blocks, since an epoch is a permutation.
 //!
 //! Imports from [`crate::format`] and [`crate::io`], and the types of remote objects.
 
@@ -49,7 +49,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use usage::Usage;
 
-/// At most so many entries keep their data open; each takes up to three descriptors.
+/// The maximum number of entries with an open data file; each takes up to three descriptors.
 const MOST_OPEN: usize = 1024;
 
 /// A cache directory, as this process uses it.
@@ -57,38 +57,38 @@ pub struct Cache {
     directory: Directory,
     room: Arc<Room>,
     leases: Leases,
-    /// This run of the machine.
+    /// Identifies the current boot of the machine.
     boot: Vec<u8>,
     pool: Arc<Pool>,
     counters: Arc<Counters>,
     entries: Mutex<HashMap<EntryId, Weak<Entry>>>,
 }
 
-/// What this process has done with the cache.
+/// Counters of this process's use of the cache.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CacheFigures {
-    /// Blocks that were fetched and kept.
+    /// Blocks that this process fetched and cached.
     pub published: u64,
     /// Blocks that another daemon was fetching already.
     pub joined: u64,
-    /// Blocks of an earlier run of the machine that were checked, and were right.
+    /// Blocks from before the last boot that passed their check.
     pub checked: u64,
-    /// Blocks of an earlier run of the machine that were damaged.
+    /// Blocks from before the last boot that were damaged.
     pub damaged: u64,
     /// Blocks that the cache had no room for.
     pub refused: u64,
     /// Entries that were evicted.
     pub evicted: u64,
-    /// What these had occupied.
+    /// Disk space that the evicted entries had occupied.
     pub evicted_bytes: u64,
 }
 
 impl Cache {
-    /// Opens a cache directory, which is made if it does not exist. By default the cache takes what its file system has
-    /// room for.
+    /// Opens a cache directory, and makes it if it does not exist. Without `max` the cache may fill its file system, up
+    /// to a reserve.
     ///
     /// # Errors
-    /// Others may write the directory, or it cannot be made or written.
+    /// Others may write the directory, or it cannot be created or written.
     pub fn open(directory: &Path, max: Option<CacheMax>) -> io::Result<Arc<Self>> {
         Self::open_in_run(directory, max, open::boot())
     }
@@ -110,8 +110,8 @@ impl Cache {
         }))
     }
 
-    /// Opens the entry of an object's version. `origin` tells stores apart whose URLs are the same, such as two
-    /// endpoints; it may be empty.
+    /// Opens the entry of an object's version. `origin` distinguishes stores with the same URLs, such as two endpoints;
+    /// it may be empty.
     ///
     /// # Errors
     /// The cache cannot be written.
@@ -170,19 +170,19 @@ impl Cache {
         }))
     }
 
-    /// The directory.
+    /// The path of the directory.
     #[must_use]
     pub fn place(&self) -> &Path {
         self.directory.place()
     }
 
-    /// Why nothing is written into it for now.
+    /// Why the cache takes no blocks at the moment.
     #[must_use]
     pub fn refusal(&self) -> Option<String> {
         self.room.refusal()
     }
 
-    /// What this process has done with the cache.
+    /// Counters of this process's use of the cache.
     #[must_use]
     pub fn figures(&self) -> CacheFigures {
         CacheFigures {
@@ -197,7 +197,7 @@ impl Cache {
     }
 }
 
-/// How many entries keep their data open.
+/// The number of entries that keep their data file open.
 fn open_files() -> usize {
     use nix::sys::resource::{Resource, getrlimit};
     let soft = getrlimit(Resource::RLIMIT_NOFILE).map_or(1024, |(soft, _)| soft);

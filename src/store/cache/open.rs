@@ -23,7 +23,7 @@ pub(super) struct Files {
     pub(super) map: MapFile,
 }
 
-/// Opens the files of an entry. `None`: there are none, or none that can be used. The caller has locked the directory.
+/// Opens the files of an entry. `None` if they are missing or unusable. The caller has locked the directory.
 pub(super) fn open(
     paths: &Paths,
     id: &EntryId,
@@ -45,7 +45,7 @@ pub(super) fn open(
     }
     let records = records(id, &data, boot)?;
     let version = MapVersion::from(&map.metadata()?);
-    // A block that was just fetched is in the page cache; past it, it would have to be written first.
+    // A block that was just fetched is in the page cache; a direct read would first have to write it to the disk.
     let is_full = found.blocks() * 512 >= length_bytes;
     let mut file = File::filled(data, paths.data.as_path())?;
     file.set_io(if is_full { Io::Auto } else { Io::Buffered })?;
@@ -53,7 +53,7 @@ pub(super) fn open(
     Ok(Some(Files { file, map: MapFile { records, version } }))
 }
 
-/// Makes the files of an entry, instead of those that cannot be used. The caller has locked the directory exclusively.
+/// Makes the files of an entry, in place of unusable ones. The caller has locked the directory exclusively.
 pub(super) fn make(
     directory: &Directory,
     paths: &Paths,
@@ -68,22 +68,22 @@ pub(super) fn make(
     map.write_all_at(&map::header(id, meta.length_bytes), 0)
 }
 
-/// Notes that an entry is in use now.
+/// Records that the entry is in use now.
 pub(super) fn touch(meta: &Path) {
     let now = TimeSpec::UTIME_NOW;
     let _ = utimensat(nix::fcntl::AT_FDCWD, meta, &now, &now, UtimensatFlags::NoFollowSymlink);
 }
 
-/// How the records of an entry with this data are read. What was written since the machine was started, and into this
-/// file, need not be checked.
+/// The codec for the records of an entry with this data file. Blocks that were written into this file since the machine
+/// booted need no check.
 pub(super) fn records(id: &EntryId, data: &fs::File, boot: &[u8]) -> io::Result<Records> {
     Ok(Records::new(id, epoch(boot, data.metadata()?.ino())))
 }
 
-/// What tells this run of the machine from others.
+/// Identifies the current boot of the machine.
 pub(super) fn boot() -> Vec<u8> {
     fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_else(|_| {
-        // Then every process checks for itself.
+        // Without a boot id each process checks the blocks again.
         format!("{} {:?}", std::process::id(), SystemTime::now()).into_bytes()
     })
 }

@@ -1,5 +1,5 @@
-//! How much more this process may write into the cache. What it may hold, and what the file system has left, is looked at
-//! in the background; what is found is shared among the processes that use the cache. Imports `directory`, `evict` and
+//! How much more this process may write into the cache. A background thread measures the size of the cache and the free
+//! space of the file system; the processes that use the cache share the result. Imports `directory`, `evict` and
 //! `lease`.
 
 use super::directory::Directory;
@@ -14,22 +14,22 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// So many percent of the file system stay free.
+/// The percentage of the file system that stays free.
 const FREE_PERCENT: u64 = 5;
-/// What is written before the first look, at most.
+/// The maximum that is written before the first measurement.
 const FIRST_BYTES: u64 = 64 << 20;
-/// At most so much is made free at a time.
+/// The maximum that one eviction frees.
 const EVICTED_BYTES: u64 = 1 << 30;
-/// Others write, too: an older look counts no more.
+/// A measurement is out of date after this long, as other processes write too.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
-/// The least time between two looks.
+/// The minimum time between two measurements.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
-/// A cache that took no bytes is tried again after this.
+/// After a failed write the cache is not written for this long.
 const REFUSED_FOR: Duration = Duration::from_secs(10);
-/// Of its time, a process spends at most this part on looking.
+/// Measurements take at most one part in this many of a process's time.
 const LOOK_PART: u32 = 10;
 
-/// What this process may write.
+/// The bytes that this process may write.
 pub(super) struct Room {
     directory: Directory,
     max: Option<CacheMax>,
@@ -44,18 +44,18 @@ pub(super) struct Room {
 struct State {
     /// Bytes that may be taken.
     left: u64,
-    /// Taken, and neither in the file nor given back.
+    /// Bytes that were taken, and are neither in the file nor given back.
     in_flight: u64,
-    /// All that was ever taken.
+    /// The total that was ever taken.
     taken: u64,
-    /// What the last look has found.
+    /// This process's share by the last measurement.
     share: u64,
-    /// There may be more room than the last look found: blocks that were written meanwhile may have been counted twice,
-    /// or nothing was evicted.
+    /// Whether there may be more room than the last measurement found: it may have counted blocks twice that were
+    /// written meanwhile, or it evicted nothing.
     is_rough: bool,
-    /// When the last look ended, and how long it took.
+    /// When the last measurement ended, and how long it took.
     looked: Option<(Instant, Duration)>,
-    /// Until when the cache is not tried again, and why.
+    /// Until when the cache is not written, and why.
     refused: Option<(Instant, String)>,
 }
 
@@ -64,7 +64,8 @@ impl State {
         self.refused.as_ref().is_some_and(|(until, _)| now < *until)
     }
 
-    /// Whether the last look is old, or most of what it has found is used, or it may have missed the last room.
+    /// Whether the last measurement is out of date, or most of the share is used, or the last free blocks may have been
+    /// missed.
     fn is_look_due(&self, now: Instant) -> bool {
         let Some((looked, took)) = self.looked else { return true };
         let is_used = self.share >= BLOCK_BYTES && self.left < self.share / 2;
@@ -76,7 +77,7 @@ impl State {
 
 impl Room {
     /// # Errors
-    /// The file system does not answer.
+    /// The file system cannot be queried.
     pub(super) fn new(directory: Directory, max: Option<CacheMax>) -> io::Result<Arc<Self>> {
         let room = Self {
             directory,
@@ -88,7 +89,8 @@ impl Room {
             evicted_bytes: AtomicU64::new(0),
         };
         if room.max.is_some() {
-            // The cache may be full. Nothing makes room yet: what is about to be opened is not in use.
+            // The cache may be full. Evict nothing yet: the entries that are about to be opened are not marked as in
+            // use.
             room.measure(false)?;
         } else {
             room.lock().left = (room.free_bytes()? / 8).min(FIRST_BYTES);
@@ -96,7 +98,7 @@ impl Room {
         Ok(Arc::new(room))
     }
 
-    /// Takes room for a block. What was taken is [`settled`](Room::settle) in any case.
+    /// Takes room for a block. The caller must [`settle`](Room::settle) it in any case.
     pub(super) fn take(self: &Arc<Self>, bytes: u64) -> bool {
         let now = Instant::now();
         let mut state = self.lock();
@@ -110,7 +112,7 @@ impl Room {
         is_granted
     }
 
-    /// Looks in the background, if what is known is old.
+    /// Starts a measurement in the background if one is due.
     fn look_if_due(self: &Arc<Self>, state: MutexGuard<'_, State>, now: Instant) {
         let is_due = !state.is_refused(now) && state.is_look_due(now);
         drop(state);
@@ -130,7 +132,7 @@ impl Room {
         }
     }
 
-    /// Ends what [`Room::take`] began: the bytes were written, or are given back.
+    /// Settles what [`Room::take`] took: the bytes were written, or are given back.
     pub(super) fn settle(&self, bytes: u64, is_written: bool) {
         let mut state = self.lock();
         state.in_flight = state.in_flight.saturating_sub(bytes);
@@ -139,16 +141,16 @@ impl Room {
         }
     }
 
-    /// Whether a block would get room now.
+    /// Whether [`Room::take`] would now grant a block.
     pub(super) fn has_room(self: &Arc<Self>) -> bool {
         let (state, now) = (self.lock(), Instant::now());
         let has_room = !state.is_refused(now) && state.left >= BLOCK_BYTES;
-        // Who is told that there is none takes none, and nobody else might look again.
+        // A caller that sees no room calls no `take`, and without `take` there may be no further measurement.
         self.look_if_due(state, now);
         has_room
     }
 
-    /// The cache takes no bytes: nothing is written for a while.
+    /// Notes that the cache could not be written: nothing is written for a while.
     pub(super) fn refuse(&self, error: &io::Error) {
         self.lock().refused = Some((Instant::now() + REFUSED_FOR, error.to_string()));
         if !self.is_told.swap(true, Relaxed) {
@@ -157,14 +159,14 @@ impl Room {
         }
     }
 
-    /// Why nothing is written for now.
+    /// Why the cache takes no blocks at the moment.
     pub(super) fn refusal(&self) -> Option<String> {
         let state = self.lock();
         let (_, why) = state.refused.as_ref().filter(|_| state.is_refused(Instant::now()))?;
         Some(why.clone())
     }
 
-    /// Looks what the cache holds and what the file system has left, and evicts what is not in use.
+    /// Measures the cache and the free space of the file system, and evicts entries if there is too little room.
     pub(super) fn look(&self) -> io::Result<()> {
         self.measure(true)
     }
@@ -192,7 +194,7 @@ impl Room {
         let took = began.elapsed();
         let mut state = self.lock();
         let since = in_flight + (state.taken - taken);
-        // The last blocks go to whoever comes first.
+        // The last block is offered to every process; the first one to write it gets it.
         let share = (left / processes).max(left.min(BLOCK_BYTES));
         state.left = share.saturating_sub(since);
         state.share = state.left;
@@ -201,7 +203,7 @@ impl Room {
         Ok(())
     }
 
-    /// How much should be free before something is evicted for it.
+    /// How much room there should be: with less, entries are evicted.
     fn wanted(&self) -> io::Result<u64> {
         let max = self.max_bytes(&self.space()?).unwrap_or(u64::MAX);
         Ok((max / 16).clamp(BLOCK_BYTES, EVICTED_BYTES))
@@ -215,7 +217,7 @@ impl Room {
         Ok(freed)
     }
 
-    /// What may still be written if the cache holds `held_bytes`, or by the file system alone.
+    /// How much may still be written: by the limit if the cache's size (`held_bytes`) is given, and by the file system.
     fn left(&self, held_bytes: Option<u64>) -> io::Result<u64> {
         let free = self.free_bytes()?;
         let max = self.max_bytes(&self.space()?);

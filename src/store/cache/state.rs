@@ -1,5 +1,4 @@
-//! An open entry: its files, and which of its blocks are present. Imports `blocks`, `directory`, `lease`, `map` and
-//! `room`.
+//! An open entry: its files, and its present blocks. Imports `blocks`, `directory`, `lease`, `map` and `room`.
 
 use super::blocks::Blocks;
 use super::directory::{Paths, open_plain};
@@ -16,13 +15,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::SystemTime;
 
-/// Records that are read at a time: a page of the map.
+/// The number of records that are read at a time: a page of the map.
 const PAGE_RECORDS: u64 = 4096 / RECORD_BYTES;
 
-/// What a cache has done, of all its entries.
+/// Counters for all entries of a cache.
 #[derive(Debug, Default)]
 pub(super) struct Counters {
-    /// Blocks that another daemon was fetching.
+    /// Blocks that another daemon was already fetching.
     pub(super) joined: AtomicU64,
     pub(super) published: AtomicU64,
     pub(super) checked: AtomicU64,
@@ -39,20 +38,20 @@ pub(super) struct State {
     pub(super) blocks: Blocks,
     pub(super) room: Arc<Room>,
     pub(super) counters: Arc<Counters>,
-    /// Its files have lost their names: nothing more is written.
+    /// The entry's files were deleted: nothing more is written.
     pub(super) is_gone: AtomicBool,
     pub(super) writing: Mutex<Weak<Writing>>,
     pub(super) usage: Usage,
     pub(super) _lease: Lease,
 }
 
-/// Which map was opened, and how its records are read. It is not kept open.
+/// The map that was opened, and the codec for its records. The file is not kept open.
 pub(super) struct MapFile {
     pub(super) records: Records,
     pub(super) version: MapVersion,
 }
 
-/// Tells a map from another one of its name: inode, and when it was made.
+/// Tells a map from another one of the same name, by inode and creation time.
 #[derive(PartialEq, Eq)]
 pub(super) struct MapVersion(u64, Option<SystemTime>);
 
@@ -62,14 +61,14 @@ impl From<&fs::Metadata> for MapVersion {
     }
 }
 
-/// The files of an entry, open as long as one of its blocks is being fetched.
+/// The files of an entry, open while one of its blocks is being fetched.
 pub(super) struct Writing {
     pub(super) data: fs::File,
     pub(super) map: fs::File,
 }
 
 impl State {
-    /// The blocks that a range touches; `None` if it is empty.
+    /// The blocks that a range touches; `None` if the range is empty.
     pub(super) fn blocks_of(&self, range: &Range<u64>) -> Option<RangeInclusive<u64>> {
         let end = range.end.min(self.length_bytes);
         (range.start < end).then(|| range.start / BLOCK_BYTES..=(end - 1) / BLOCK_BYTES)
@@ -79,13 +78,14 @@ impl State {
         self.is_gone.load(Relaxed)
     }
 
-    /// Its files are gone, or cannot be used.
+    /// Notes that the entry's files were deleted or cannot be used.
     pub(super) fn lose(&self) {
         self.is_gone.store(true, Relaxed);
         self.blocks.clear_all();
     }
 
-    /// Looks in the map, where other processes note what they have fetched. Tells whether all of these blocks are present.
+    /// Reads the map, where other processes record the blocks that they have fetched. Tells whether all of these blocks
+    /// are present.
     #[cold]
     pub(super) fn look(&self, blocks: RangeInclusive<u64>) -> bool {
         if self.is_gone() {
@@ -141,7 +141,7 @@ impl State {
         }
         let map = self.open_map(true)?;
         let data = open_plain(&self.paths.data, true)?;
-        // Another daemon may have made the entry anew after somebody had deleted it.
+        // The entry may have been deleted, and made anew by another daemon.
         let is_other = |_| io::Error::from(io::ErrorKind::NotFound);
         self.file.check_identity(&data.metadata()?).map_err(is_other)?;
         let writing = Arc::new(Writing { data, map });
@@ -159,7 +159,7 @@ impl State {
         matches!(locked, Ok(Ok(true)))
     }
 
-    /// What the map says of a block.
+    /// Reads a block's record from the map.
     pub(super) fn record(&self, map: &fs::File, block: u64) -> Record {
         let mut record = [0; RECORD_BYTES as usize];
         let bytes = read_up_to(map, &mut record, record_range(block).start);
@@ -167,7 +167,7 @@ impl State {
     }
 }
 
-/// Reads what a file has of a range; nothing, if it cannot be read.
+/// Reads as much of `buf` as the file has, up to the first error; returns the number of bytes read.
 pub(super) fn read_up_to(file: &fs::File, buf: &mut [u8], offset_bytes: u64) -> usize {
     let mut done = 0;
     while let Some(rest) = buf.get_mut(done..).filter(|rest| !rest.is_empty()) {

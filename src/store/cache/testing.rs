@@ -1,4 +1,4 @@
-//! Objects that tests put into caches.
+//! Objects for the tests of the cache.
 
 use crate::store::remote::{Location, Object};
 use std::ops::Range;
@@ -16,7 +16,7 @@ pub(super) fn object(url: &str, etag: &str, length_bytes: u64) -> Object {
     }
 }
 
-/// Every object of the tests repeats this many bytes: a prime number, so that no two blocks are equal.
+/// The period of every test object's bytes: a prime number, so that no two blocks are equal.
 const PERIOD: u64 = 1_000_003;
 
 /// The bytes of a range of every object.
@@ -35,7 +35,7 @@ pub(super) fn bytes(range: Range<u64>) -> Vec<u8> {
     bytes
 }
 
-/// Numbers that look random and are the same each time.
+/// Reproducible pseudo-random numbers.
 pub(super) struct Random(u64);
 
 impl Random {

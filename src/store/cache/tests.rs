@@ -1,4 +1,4 @@
-//! A cache, used as clients in several daemons use it: each `Cache` stands for one.
+//! A cache, used by the clients of several daemons: each `Cache` stands for one daemon.
 
 mod damage;
 mod eviction;
@@ -14,8 +14,8 @@ use tempfile::TempDir;
 
 const LENGTH: u64 = 3 * BLOCK_BYTES + 1000;
 
-/// A directory for a cache, which is removed at the end.
-/// In memory, if there is some: a cache leaves a part of its file system free, which a disk of builds may not have.
+/// A temporary directory for a cache, in memory if possible: a cache leaves part of its file system free, which a build
+/// disk may not have.
 fn place() -> TempDir {
     tempfile::tempdir_in("/dev/shm").unwrap_or_else(|_| tempfile::tempdir().unwrap())
 }
@@ -24,12 +24,12 @@ fn daemon(directory: &TempDir) -> Arc<Cache> {
     Cache::open(directory.path(), None).unwrap()
 }
 
-/// As [`daemon`], after the machine was started for the time number `run`.
+/// As [`daemon`], after boot number `run` of the machine.
 fn daemon_in_run(directory: &TempDir, run: u8) -> Arc<Cache> {
     Cache::open_in_run(directory.path(), None, vec![run]).unwrap()
 }
 
-/// Writes a block and publishes it, if the cache takes it.
+/// Writes a block and publishes it, if the cache has room.
 fn fill(entry: &Entry, block: u64) -> bool {
     let mut claim = entry.claim(block);
     if let Claim::Unchecked(unchecked) = claim {
@@ -54,7 +54,7 @@ fn fill_all(entry: &Entry) {
     }
 }
 
-/// What the file has of a range.
+/// Reads a range from the entry's file.
 fn read(entry: &Entry, range: std::ops::Range<u64>) -> Vec<u8> {
     let mut read = vec![0; (range.end - range.start) as usize];
     entry.file().read_exact_at(&mut read, range.start).unwrap();
@@ -79,7 +79,7 @@ fn a_block_is_present_once_it_is_published_and_for_other_daemons_too() {
     assert!(fetching.write(range.start + 1001, &[0]).is_err());
     assert!(fetching.publish().is_err());
     let Claim::Fetch(mut fetching) = theirs.claim(1) else { panic!() };
-    // In pieces that overlap, and reach behind the block.
+    // Pieces that overlap, and extend past the block.
     fetching.write(range.start, &bytes(range.start..range.start + 1000)).unwrap();
     fetching.write(range.start + 10, &bytes(range.start + 10..range.end + 10)).unwrap();
     fetching.publish().unwrap();

@@ -1,5 +1,6 @@
-//! How often an entry had the bytes that a read asked for. Each process counts for itself, and adds its counts to a file
-//! of the entry when it closes it; those of a process that is killed are lost. Imports `directory`.
+//! Hits and misses of an entry: how many reads found their bytes in it. Each process counts separately, and adds its
+//! counts to a file of the entry when it closes the entry; a process that is killed loses its counts. Imports
+//! `directory`.
 
 use super::directory::open_plain;
 use crate::io as system;
@@ -12,7 +13,7 @@ use std::time::Duration;
 
 /// The length of the file: hits and misses, little-endian.
 pub(super) const FILE_BYTES: usize = 16;
-/// How often a file that another process has locked is tried, and how long between.
+/// How often to try to lock the file while another process holds the lock, and the pause between attempts.
 const TRIES: u32 = 20;
 const PAUSE: Duration = Duration::from_millis(1);
 
@@ -24,20 +25,20 @@ pub(super) struct Usage {
 }
 
 impl Usage {
-    /// A read found all its bytes.
+    /// Counts a read that found all its bytes.
     pub(super) fn note_hit(&self) {
         self.hits.fetch_add(1, Relaxed);
     }
 
-    /// A read did not.
+    /// Counts a read that did not find all its bytes.
     pub(super) fn note_miss(&self) {
         self.misses.fetch_add(1, Relaxed);
     }
 
-    /// Adds the counts to those in the file, which exists.
+    /// Adds the counts to those in the file, which must exist.
     ///
     /// # Errors
-    /// The file cannot be written, or others have it locked all the time.
+    /// The file cannot be written, or others keep it locked.
     pub(super) fn save(&self, path: &Path) -> io::Result<()> {
         let more = (self.hits.swap(0, Relaxed), self.misses.swap(0, Relaxed));
         if more == (0, 0) {
@@ -46,7 +47,7 @@ impl Usage {
         let file = open_plain(path, true)?;
         let all = 0..FILE_BYTES as u64;
         for _ in 0..TRIES {
-            // The lock goes with the file.
+            // Closing the file releases the lock.
             if system::try_lock_range(&file, &all)? {
                 let (hits, misses) = parse(&file)?;
                 let sums = [hits.saturating_add(more.0), misses.saturating_add(more.1)];
@@ -57,7 +58,7 @@ impl Usage {
         Err(io::ErrorKind::WouldBlock.into())
     }
 
-    /// Hits and misses of all processes that have closed the entry. `None`: they were not counted.
+    /// Hits and misses of all processes that have closed the entry. `None` if they were not counted.
     pub(super) fn read(path: &Path) -> Option<(u64, u64)> {
         parse(&open_plain(path, false).ok()?).ok()
     }

@@ -1,4 +1,4 @@
-//! What a client of a store can do: one attempt at one request.
+//! The interface of a store's client: one attempt at one request.
 
 use super::{Location, StoreError};
 use bytes::Bytes;
@@ -10,31 +10,31 @@ use std::time::SystemTime;
 /// An object as its store describes it, pinned to one version.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Object {
-    /// Where it lies.
+    /// The object's location.
     pub location: Location,
-    /// Its length.
+    /// The object's length.
     pub length_bytes: u64,
-    /// When it was modified, if the store says so.
+    /// The modification time, if the store reports it.
     pub modified: Option<SystemTime>,
-    /// The version id or generation, which is asked for by name: the object may change and this version stays.
+    /// The version id or generation, which requests name: this version stays readable when the object changes.
     pub version_id: Option<String>,
-    /// The strong ETag, quoted, which each answer must have.
+    /// The strong ETag, quoted, which each response must have.
     pub etag: Option<String>,
 }
 
-/// The bytes of one answer, in order. It gives exactly the range that was asked for, or ends with an error:
+/// The bytes of one response, in order: exactly the requested range, or an error,
 /// [`ErrorKind::Broken`](super::ErrorKind::Broken) if the body ends early.
 pub type Body = BoxStream<'static, Result<Bytes, StoreError>>;
 
 /// One store: a bucket, a container, an HTTP server, a name service of HDFS. Runs on the runtime of the remote parts.
 ///
-/// A client makes one attempt at each request: it neither tries again nor limits the time. It compares the version and
-/// the range of each answer with what was asked for, and gives no byte of another version.
+/// A client makes one attempt at each request: it neither retries nor limits the time. It compares the version and the
+/// range of each response with the request, and returns no byte of another version.
 pub trait Client: Send + Sync {
     /// Looks an object up, and pins the version that is current.
     fn head<'a>(&'a self, location: &'a Location) -> BoxFuture<'a, Result<Object, StoreError>>;
 
-    /// Begins to read a range, which is neither empty nor reaches behind the end, of this version of the object.
+    /// Begins to read a range of this version of the object; the range is not empty and ends within the object.
     fn get<'a>(
         &'a self,
         object: &'a Object,
@@ -44,8 +44,8 @@ pub trait Client: Send + Sync {
     /// The objects whose keys begin with that of `prefix`, in order, each with its length and version.
     fn list<'a>(&'a self, prefix: &'a Location) -> BoxStream<'a, Result<Object, StoreError>>;
 
-    /// Where the credentials of its requests come from, in words without secrets; asks for them. `None`: requests have
-    /// none.
+    /// Where the credentials of the requests come from, in words without secrets; looks for them. `None` for unsigned
+    /// requests.
     fn identity<'a>(
         &'a self,
         location: &'a Location,
@@ -54,7 +54,8 @@ pub trait Client: Send + Sync {
         Box::pin(async { Ok(None) })
     }
 
-    /// By how many seconds the store's clock was ahead of ours when it last answered. `None`: it has not told.
+    /// By how many seconds the store's clock was ahead of ours at its last response. `None` if no response had the
+    /// time.
     fn clock_ahead_seconds(&self) -> Option<i64> {
         None
     }

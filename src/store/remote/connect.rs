@@ -1,4 +1,4 @@
-//! From a location to the client that reads it.
+//! Makes the client for a location.
 
 use super::clients::{Azure, Environment, Gcs, Http, HuggingFace, S3};
 #[cfg(feature = "hdfs")]
@@ -6,8 +6,8 @@ use super::hdfs;
 use super::{Client, ErrorKind, Location, RemoteOptions, Scheme, StoreError};
 use std::sync::Arc;
 
-/// The client for the bucket, container or server of `location`. Makes no request; the client runs on whichever
-/// runtime polls it.
+/// The client for the bucket, container or server of `location`. Makes no request; the client runs on the runtime that
+/// polls it.
 ///
 /// # Errors
 /// The options or the environment are unusable, or this build has no client for the scheme.
@@ -36,7 +36,7 @@ pub fn connect(
     })
 }
 
-/// Secrets in an endpoint would be seen as those in a URL are.
+/// Secrets in an endpoint would show up in messages, as those in a URL would.
 fn check_endpoint(options: &RemoteOptions) -> Result<(), StoreError> {
     match options.endpoint.as_deref().map(Location::parse) {
         Some(Some(Err(error))) => Err(error),

@@ -1,4 +1,4 @@
-//! Counts of what is asked of stores, and of what they answer. Imports the description of requests.
+//! Counts of requests to stores and of their responses. Imports the description of requests.
 
 use super::requests::{Observer, Watch};
 use crate::store::Cause;
@@ -7,70 +7,71 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{OnceLock, Weak};
 use std::time::Duration;
 
-/// Classes of the histograms: class `n` counts what took less than 2^n microseconds, the last one all else.
+/// The number of classes of the histograms: class `n` counts times under 2^n microseconds, the last class all longer
+/// times.
 pub const TIME_CLASSES: usize = 26;
 
-/// Counts since the process began. Each is only ever added to, but `in_flight`.
+/// Counters since the process began. All but `in_flight` only grow.
 #[derive(Debug, Default)]
 pub struct Counters {
     /// Requests for the attributes of an object.
     pub heads: AtomicU64,
     /// Requests for pages of a listing.
     pub lists: AtomicU64,
-    /// Requests for bytes, because a reader waited.
+    /// Requests for bytes that a reader waits for.
     pub gets_demand: AtomicU64,
-    /// Requests for bytes, ahead of a reader.
+    /// Requests for bytes that are prefetched.
     pub gets_prefetch: AtomicU64,
-    /// Requests for bytes, to open a container.
+    /// Requests for bytes to open a container.
     pub gets_open: AtomicU64,
-    /// Requests for bytes, a second time because the first one took long.
+    /// Second requests for bytes (hedges), because the first one took long.
     pub gets_hedge: AtomicU64,
-    /// Requests, again after an error.
+    /// Retries because the store asked for fewer requests (429, 503).
     pub retries_throttled: AtomicU64,
-    /// As above: 5xx, or no connection.
+    /// Retries after 5xx, or without a connection.
     pub retries_unavailable: AtomicU64,
-    /// As above: the connection or the body ended early.
+    /// Retries because the connection or the body ended early.
     pub retries_broken: AtomicU64,
-    /// As above: nothing came for too long.
+    /// Retries after a timeout.
     pub retries_timed_out: AtomicU64,
-    /// As above: all other reasons.
+    /// Retries for all other reasons.
     pub retries_other: AtomicU64,
     /// Requests that failed for good.
     pub failures: AtomicU64,
     /// Second requests that were faster than the first.
     pub hedges_won: AtomicU64,
-    /// Bytes of bodies.
+    /// Bytes of response bodies.
     pub fetched_bytes: AtomicU64,
-    /// Bytes that readers and openings have asked for.
+    /// Bytes that readers and openings requested.
     pub used_bytes: AtomicU64,
     /// Reads that found all their bytes in the cache.
     pub hits: AtomicU64,
-    /// Reads that did not.
+    /// Reads that did not find all their bytes in the cache.
     pub misses: AtomicU64,
-    /// Reads that waited for a fetch that was under way.
+    /// Reads that waited for a fetch in flight.
     pub joins: AtomicU64,
     /// Blocks that another daemon on this machine was fetching.
     pub lock_joins: AtomicU64,
     /// Blocks that the cache had no room for.
     pub no_room: AtomicU64,
-    /// Requests that have no complete answer yet.
+    /// Requests without a complete response.
     pub in_flight: AtomicU64,
-    /// The time to the first byte of each answer.
+    /// The time to the first byte of each response.
     pub first_byte: Times,
-    /// The time to the last byte of each answer.
+    /// The time to the last byte of each response.
     pub total: Times,
-    /// What the cache tells of itself.
+    /// Where the cache's statistics come from.
     pub(super) cache: CacheTells,
     pub(super) watch: Watch,
 }
 
 impl Counters {
-    /// Tells `observer` of each request from now on, one by one. The first call counts.
+    /// Reports each request from now on to `observer`. Only the first call has an effect.
     pub fn observe(&self, observer: Weak<dyn Observer>) {
         self.watch.set(observer);
     }
 
-    /// The counter of requests for bytes for this reason.
+    /// The counter of requests for bytes with this cause.
     pub(super) fn gets_for(&self, cause: Cause) -> &AtomicU64 {
         match cause {
             Cause::Demand => &self.gets_demand,
@@ -80,14 +81,14 @@ impl Counters {
     }
 }
 
-/// The cache on disk, or why there is none, at one moment.
+/// The state of the cache on disk at one moment, or why there is none.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct DiskCacheState {
-    /// Where fetched bytes are kept.
+    /// The cache directory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub directory: Option<String>,
-    /// Why they are not, or not for now.
+    /// Why the cache is not used, or not at the moment.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unused_because: Option<String>,
     /// Entries that were removed to make room.
@@ -95,7 +96,7 @@ pub struct DiskCacheState {
     pub evictions: u64,
 }
 
-/// Asks the cache, as soon as it is known whether there is one.
+/// Queries the cache, once it is known whether there is one.
 #[derive(Default)]
 pub(super) struct CacheTells(OnceLock<Box<dyn Fn() -> DiskCacheState + Send + Sync>>);
 
@@ -147,14 +148,15 @@ impl Times {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct TimeFigures {
-    /// How many took less than 2^n microseconds and not less than half of that, by n; the last class has all else.
+    /// By n, the number of times under 2^n microseconds that belong to no earlier class; the last class has all longer
+    /// times.
     pub classes: Vec<u64>,
-    /// All times together, in microseconds.
+    /// The sum of all times, in microseconds.
     pub sum_micros: u64,
 }
 
 impl TimeFigures {
-    /// How many there were.
+    /// The number of times.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.classes.iter().sum()
@@ -163,23 +165,23 @@ impl TimeFigures {
 
 macro_rules! figures {
     ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
-        /// The counters at one moment; see [`Counters`] for what each means.
+        /// The values of the counters at one moment; see [`Counters`] for their meaning.
         #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
         #[serde(default)]
         pub struct RemoteFigures {
             $($(#[$doc])* pub $name: u64,)*
             /// Entries that were removed from the cache to make room.
             pub evictions: u64,
-            /// The time to the first byte of each answer.
+            /// The time to the first byte of each response.
             pub first_byte: TimeFigures,
-            /// The time to the last byte of each answer.
+            /// The time to the last byte of each response.
             pub total: TimeFigures,
             /// The cache on disk.
             pub disk_cache: DiskCacheState,
         }
 
         impl Counters {
-            /// The counters now.
+            /// The values of the counters now.
             #[must_use]
             pub fn figures(&self) -> RemoteFigures {
                 let disk_cache = self.cache.state();
@@ -200,43 +202,43 @@ figures! {
     heads,
     /// Requests for pages of a listing.
     lists,
-    /// Requests for bytes on demand.
+    /// Requests for bytes that a reader waits for.
     gets_demand,
-    /// Requests for bytes ahead of a reader.
+    /// Requests for bytes that are prefetched.
     gets_prefetch,
     /// Requests for bytes to open a container.
     gets_open,
-    /// Second requests for bytes.
+    /// Second requests for bytes (hedges).
     gets_hedge,
-    /// Retries after 429 and 503.
+    /// Retries because the store asked for fewer requests (429, 503).
     retries_throttled,
     /// Retries after 5xx, or without a connection.
     retries_unavailable,
-    /// Retries after a broken answer.
+    /// Retries after a broken response.
     retries_broken,
-    /// Retries after silence.
+    /// Retries after a timeout.
     retries_timed_out,
     /// Retries for other reasons.
     retries_other,
     /// Requests that failed for good.
     failures,
-    /// Second requests that were faster.
+    /// Second requests that were faster than the first.
     hedges_won,
-    /// Bytes of bodies.
+    /// Bytes of response bodies.
     fetched_bytes,
-    /// Bytes asked for.
+    /// Bytes that readers and openings requested.
     used_bytes,
-    /// Reads out of the cache.
+    /// Reads that found all their bytes in the cache.
     hits,
-    /// Reads that had to wait for a store.
+    /// Reads that did not find all their bytes in the cache.
     misses,
-    /// Reads that joined a fetch.
+    /// Reads that waited for a fetch in flight.
     joins,
-    /// Blocks that another daemon fetched.
+    /// Blocks that another daemon on this machine was fetching.
     lock_joins,
-    /// Blocks without room in the cache.
+    /// Blocks that the cache had no room for.
     no_room,
-    /// Requests under way.
+    /// Requests without a complete response.
     in_flight,
 }
 

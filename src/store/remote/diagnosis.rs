@@ -1,13 +1,13 @@
-//! What `doctor` asks of a store before anything is read. Imports the errors.
+//! What `doctor` finds out about a store before any read. Imports the errors.
 
 use super::StoreError;
 
-/// What a store says of itself and of who asks.
+/// A store's view of the credentials and of the time.
 #[derive(Debug)]
 pub struct Diagnosis {
-    /// Where credentials come from, in words; `None` if requests have none.
+    /// Where credentials come from, in words; `None` if requests are not signed.
     pub identity: Result<Option<String>, StoreError>,
-    /// By how many seconds the store's clock is ahead of ours, to a second or two. `None`: there was no answer, or none
-    /// that says the time.
+    /// By how many seconds the store's clock is ahead of ours, to a second or two. `None` without a response, or if the
+    /// response has no time.
     pub clock_ahead_seconds: Option<i64>,
 }

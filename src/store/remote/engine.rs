@@ -1,5 +1,5 @@
-//! Requests by the rules that all clients share: in their turn, again after a failure, a second time if one takes
-//! long. Imports the client and the rules.
+//! Sends requests by the rules that all clients share: the order of requests, retries, and hedges (second requests).
+//! Imports the client and the rules.
 
 use super::client::{Body, Client, Object};
 use super::counters::{Counters, add};
@@ -21,10 +21,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout};
 
-/// How often a request that takes long asks whether it may be sent again.
+/// The pause between two questions whether a slow request may be hedged.
 const HEDGE_PAUSE: Duration = Duration::from_millis(2);
 
-/// What sends requests.
+/// Sends requests.
 pub(super) struct Engine {
     pub(super) flow: Arc<Flow>,
     pub(super) counters: Arc<Counters>,
@@ -32,9 +32,9 @@ pub(super) struct Engine {
     timeout: Duration,
 }
 
-/// What takes the bytes of an answer, in order and each once.
+/// Takes the bytes of a response, in order and each once.
 pub(super) trait Sink: Send {
-    /// The next bytes. `false`: nobody needs those behind them.
+    /// Takes the next bytes. Returns whether a reader or the cache needs the bytes after them.
     fn push(&mut self, piece: Bytes) -> impl Future<Output = bool> + Send;
 }
 
@@ -45,14 +45,14 @@ impl Sink for Vec<Bytes> {
     }
 }
 
-/// A range of an object to get.
+/// A request for a range of an object.
 pub(super) struct Get<'a> {
     pub(super) client: &'a dyn Client,
     pub(super) object: &'a Object,
     pub(super) range: Range<u64>,
-    /// Whether a reader waits for it; it may be set later.
+    /// Whether a reader waits for the range; may be set later.
     pub(super) is_urgent: &'a Arc<AtomicBool>,
-    /// Why it is fetched.
+    /// Why the range is fetched.
     pub(super) cause: Cause,
 }
 
@@ -62,7 +62,7 @@ impl Get<'_> {
     }
 }
 
-/// Counts a request as under way.
+/// Counts a request as in flight.
 struct UnderWay<'a>(&'a AtomicU64);
 
 impl<'a> UnderWay<'a> {
@@ -88,7 +88,7 @@ impl Engine {
         }
     }
 
-    /// Gets a range. The first request may have its turn already.
+    /// Fetches a range. The first attempt uses `permit` if there is one.
     pub(super) async fn get(
         &self,
         get: Get<'_>,
@@ -128,7 +128,7 @@ impl Engine {
         }
     }
 
-    /// One answer, from where the last one has ended.
+    /// Makes one attempt at the rest of the range.
     async fn attempt(
         &self,
         get: &Get<'_>,
@@ -166,7 +166,7 @@ impl Engine {
         get.error(ErrorKind::TimedOut, &message)
     }
 
-    /// The first bytes of the answer that comes first, and how long its request took.
+    /// The first bytes of the fastest response, and how long its request took.
     async fn first_bytes(
         &self,
         get: &Get<'_>,
@@ -229,7 +229,7 @@ impl Engine {
         }
     }
 
-    /// Waits until a failed request can be sent again; gives the counter of such requests.
+    /// Notes a failed attempt, and waits until the request can be retried; returns the counter for that kind of retry.
     async fn again(
         &self,
         error: &StoreError,
@@ -238,7 +238,7 @@ impl Engine {
     ) -> Result<&AtomicU64, StoreError> {
         self.note_throttling(error);
         let Some(pause) = retries.pause(error, elapsed, random()) else {
-            // That a container has no sidecar is an answer.
+            // A missing object is no failure: most containers have no sidecar.
             add(&self.counters.failures, u64::from(error.kind != ErrorKind::NotFound));
             return Err(match error.is_passing() {
                 true => error.clone().given_up(retries.attempts(), elapsed),
@@ -265,7 +265,7 @@ impl Engine {
         self.retrying(location, &self.counters.heads, || client.head(location)).await
     }
 
-    /// All objects whose keys begin with that of `prefix`. A listing that fails begins anew.
+    /// All objects whose keys begin with that of `prefix`. A failed listing starts over.
     pub(super) async fn list(
         &self,
         client: &dyn Client,
@@ -294,7 +294,7 @@ impl Engine {
         }
     }
 
-    /// A request without a body has ended.
+    /// Reports the end of a request without a body.
     fn note_plain(
         &self,
         (kind, location): (RequestKind, &Location),
@@ -347,7 +347,7 @@ impl Engine {
     }
 }
 
-/// The first bytes of one request's answer, and how long they took.
+/// The first bytes of one request's response, and how long they took.
 async fn one_answer(
     get: &Get<'_>,
     range: Range<u64>,

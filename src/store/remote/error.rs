@@ -1,4 +1,4 @@
-//! Why a request to a store failed: for messages, error numbers, and whether to try again.
+//! Why a request to a store failed. The class decides the message, the error number, and whether to retry.
 
 use std::fmt;
 use std::io;
@@ -9,25 +9,25 @@ use std::time::Duration;
 pub enum ErrorKind {
     /// There is no such object (404).
     NotFound,
-    /// The credentials are missing, wrong, expired, or do not allow this (401, 403).
+    /// The credentials are missing, wrong or expired, or do not allow the request (401, 403).
     Denied,
-    /// The object is not the version that was opened (412, another ETag, generation, length or time).
+    /// The object is no longer the version that was opened (412, another ETag, generation, length or time).
     Changed,
     /// The store asks for fewer requests (429, 503).
     Throttled,
-    /// The store or the way to it fails for now (5xx, no connection).
+    /// The store or the connection to it fails at the moment (5xx, no connection).
     Unavailable,
     /// The connection or the body ended early.
     Broken,
-    /// Nothing came for too long.
+    /// No byte came within the timeout.
     TimedOut,
-    /// The answer is not one to the request: no range, another range, another length, not the protocol.
+    /// The response does not match the request: no range, another range or length, a violation of the protocol.
     Malformed,
     /// The request cannot work (other 4xx, an unusable configuration).
     Refused,
     /// The reader no longer waits.
     Interrupted,
-    /// The cache of this node does not take the bytes.
+    /// The cache of this node has no room for the bytes.
     NoRoom,
 }
 
@@ -40,29 +40,29 @@ pub struct StoreError {
     pub kind: ErrorKind,
     /// The HTTP status, if there was an answer.
     pub status: Option<u16>,
-    /// What the store said, or what is wrong; and what to do, where that is known.
+    /// The store's message or the problem found, and what to do if that is known.
     pub message: String,
-    /// The store's own number of the request.
+    /// The request's id at the store.
     pub request_id: Option<String>,
     /// How long the store asks to wait.
     pub retry_after: Option<Duration>,
 }
 
 impl StoreError {
-    /// An error of this class without an answer of the store.
+    /// An error of this class without a response of the store.
     #[must_use]
     pub fn new(url: impl Into<String>, kind: ErrorKind, message: impl Into<String>) -> Self {
         let (url, message) = (url.into(), message.into());
         Self { url, kind, status: None, message, request_id: None, retry_after: None }
     }
 
-    /// The cache takes nothing more of this object.
+    /// The error of a cache without room for this object's bytes.
     #[must_use]
     pub fn no_room(url: impl Into<String>) -> Self {
         Self::new(url, ErrorKind::NoRoom, "the cache has no room for it; see `ffrfs cache ls`")
     }
 
-    /// The store's error that an error of the system stands for, if it stands for one.
+    /// The store's error inside of an error of the system, if there is one.
     #[must_use]
     pub fn of(error: &io::Error) -> Option<&Self> {
         error.get_ref()?.downcast_ref()
@@ -74,7 +74,7 @@ impl StoreError {
         matches!(self.kind, ErrorKind::Changed | ErrorKind::NotFound)
     }
 
-    /// Says that a request was sent so often, the last time after so long.
+    /// Adds to the message the number of attempts, and the time since the first.
     #[must_use]
     pub fn given_up(mut self, attempts: u32, elapsed: Duration) -> Self {
         if attempts > 1 {
@@ -108,7 +108,7 @@ impl fmt::Display for StoreError {
 
 impl std::error::Error for StoreError {}
 
-/// The kind tells the error number: ENOENT and a change become ESTALE for open files, see [`crate::vfs`].
+/// The kind decides the error number: `NotFound` and `Changed` become ESTALE for open files, see [`crate::vfs`].
 impl From<StoreError> for io::Error {
     fn from(error: StoreError) -> Self {
         let kind = match error.kind {

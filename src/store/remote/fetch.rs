@@ -1,5 +1,5 @@
-//! Fetching: where each byte that somebody waits for comes from, and what is fetched around it. Imports the cache, the
-//! engine and the flights.
+//! Decides for each byte that a reader waits for which source it comes from, and how much around it is fetched. Imports
+//! the cache, the engine and the flights.
 
 use super::client::{Client, Object};
 use super::counters::add;
@@ -19,42 +19,42 @@ use std::time::{Duration, Instant};
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
-/// How often a block that another daemon fetches is looked at.
+/// The pause between two looks at a block that another daemon is fetching.
 const ELSEWHERE_PAUSE: Duration = Duration::from_millis(2);
 
-/// For so long a failure is the answer to others that ask for the same bytes.
+/// Requests for bytes whose fetch failed less than this ago fail with the same error.
 const REMEMBERED: Duration = Duration::from_secs(1);
 const MOST_FAILURES: usize = 1000;
 
-/// One version of an object: what reads it, what keeps it, and what is being fetched of it.
+/// One version of an object: its client, its cache entry, and its fetches in flight.
 pub(super) struct Fetcher {
     pub(super) object: Object,
     pub(super) client: Arc<dyn Client>,
     pub(super) engine: Arc<Engine>,
     pub(super) entry: Option<Arc<Entry>>,
     flights: Mutex<Flights>,
-    /// The version is gone for good.
+    /// Set once the version is known to be gone for good.
     gone: OnceLock<StoreError>,
-    /// What could not be fetched a moment ago.
+    /// Ranges whose fetch has failed recently.
     failures: Mutex<Vec<(Range<u64>, Instant, StoreError)>>,
 }
 
-/// Where the bytes for one reader come from, other than from fetches that are under way.
+/// Where the bytes for one reader come from, apart from fetches in flight.
 #[derive(Default)]
 struct Sources {
-    /// In the file.
+    /// Present in the cache's file.
     present: Vec<Range<u64>>,
-    /// In the file, since before the machine was started.
+    /// In the cache's file since before the machine last booted.
     unchecked: Vec<(Range<u64>, Unchecked)>,
-    /// Other daemons fetch these.
+    /// Being fetched by other daemons.
     elsewhere: Vec<Range<u64>>,
-    /// Blocks to fetch and to keep, in order.
+    /// Blocks that this daemon fetches and caches, in order.
     claimed: Vec<Fetching>,
-    /// The cache has no room for these.
+    /// Bytes that the cache has no room for.
     unkept: Vec<Range<u64>>,
 }
 
-/// A fetch that is about to run.
+/// A fetch that is about to start.
 struct Start {
     begun: Begun,
     blocks: Vec<Fetching>,
@@ -75,8 +75,8 @@ impl Fetcher {
         self.flights.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Why a range cannot be read: the object is gone, or the store was asked for these bytes until a moment ago, in
-    /// vain. Whoever followed that read, or has the kernel try it again, must not wait as long once more.
+    /// Why a range cannot be read: the version is gone, or a fetch of these bytes has just failed. Without this, a
+    /// follower of the failed read, or the kernel's retry, would wait for as long again.
     pub(super) fn refused(&self, range: &Range<u64>) -> Option<StoreError> {
         if let Some(gone) = self.gone.get() {
             return Some(gone.clone());
@@ -107,8 +107,8 @@ impl Fetcher {
         start..(start + BLOCK_BYTES).min(self.object.length_bytes)
     }
 
-    /// What is fetched for `range`: whole chunks if more of them is likely to be read, else the blocks around it; only
-    /// the range itself if there is no room to keep more.
+    /// The range to fetch for `range`: whole chunks if more of them is likely to be read, otherwise the blocks around
+    /// it; only `range` itself if the cache has no room.
     fn target(&self, range: &Range<u64>, is_bulk: bool) -> Range<u64> {
         let length = self.object.length_bytes;
         match &self.entry {
@@ -123,7 +123,7 @@ impl Fetcher {
         }
     }
 
-    /// Brings `part` of what somebody waits for. `is_bulk`: what lies around it is likely to be read.
+    /// Brings `part` of a waiting reader's range. `is_bulk`: the bytes around it are likely to be read too.
     pub(super) async fn bring(
         self: Arc<Self>,
         waiting: Arc<Waiting>,
@@ -136,7 +136,7 @@ impl Fetcher {
             let mut flights = self.lock();
             let mut sources = Sources::default();
             if let (Some(entry), true) = (&self.entry, target != part || is_bulk) {
-                // In order, so that of several daemons one gets the whole chunk.
+                // In order, so that one of several daemons gets the whole chunk.
                 let blocks = target.start / BLOCK_BYTES..target.end.div_ceil(BLOCK_BYTES);
                 self.claim_all(&flights, entry, blocks, &mut sources.claimed);
             }
@@ -154,7 +154,7 @@ impl Fetcher {
         for (part, unchecked) in unchecked {
             let (fetcher, waiting) = (Arc::clone(&self), Arc::clone(&waiting));
             tokio::spawn(async move {
-                // A block that is damaged is claimed anew.
+                // A damaged block is claimed again.
                 let _ = spawn_blocking(move || drop(unchecked.check())).await;
                 fetcher.bring_later((waiting, part), cause);
             });
@@ -165,7 +165,7 @@ impl Fetcher {
         }
     }
 
-    /// Finds a source for each block of `part` that is not claimed already.
+    /// Finds a source for each block of `part` that is not claimed yet.
     fn find_sources(
         &self,
         flights: &mut Flights,
@@ -181,7 +181,7 @@ impl Fetcher {
         {
             let block = piece.start / BLOCK_BYTES;
             if ours.contains(&block) {
-                // Its reader is told when the fetch begins.
+                // The reader joins when the fetch begins.
             } else if let Some(entry) = &self.entry
                 && entry.is_present(&piece)
             {
@@ -205,8 +205,8 @@ impl Fetcher {
         }
     }
 
-    /// Claims the blocks that nobody fetches: all in one step where that can be done, so that another daemon which wants
-    /// them gets none between them. If another daemon has the first of them, it has the others too.
+    /// Claims the blocks that are not being fetched, adjacent ones in one step if possible, so that no other daemon
+    /// takes one from their middle. A daemon that holds the first block is assumed to fetch the others too.
     fn claim_all(
         &self,
         flights: &Flights,
@@ -236,7 +236,7 @@ impl Fetcher {
         }
     }
 
-    /// The fetches that begin now: of claimed blocks that lie side by side, and of what is not kept.
+    /// The fetches that begin now: of adjacent claimed blocks, and of ranges that are not cached.
     fn starts(
         &self,
         flights: &mut Flights,
@@ -302,7 +302,7 @@ impl Fetcher {
         runs.into_iter().filter_map(start).collect()
     }
 
-    /// Fetches a chunk that is announced into the cache. Gives the permit back if there is nothing to fetch.
+    /// Fetches an announced chunk into the cache. Returns the permit if the chunk needs no fetch.
     pub(super) fn fill(self: &Arc<Self>, chunk: u64, permit: Permit) -> Option<Permit> {
         let Some(entry) = self.entry.as_ref().filter(|_| self.gone.get().is_none()) else {
             return Some(permit);
@@ -349,7 +349,7 @@ impl Fetcher {
         }
     }
 
-    /// A block can be read from the file now. May block.
+    /// Serves the readers of a block that can now be read from the file. May block.
     fn published(self: &Arc<Self>, block: &Range<u64>, cause: Cause) {
         let shares = self.lock().published(block);
         for share in shares {
@@ -359,7 +359,7 @@ impl Fetcher {
         }
     }
 
-    /// Gives somebody bytes out of the file.
+    /// Serves a reader from the cache's file. Returns whether that worked.
     fn read_now(&self, (waiting, part): &Share) -> bool {
         let Some(entry) = &self.entry else { return false };
         if waiting.is_fill() {
@@ -406,20 +406,20 @@ impl Fetcher {
         }
     }
 
-    /// Looks anew for the source of a part that has lost its own.
+    /// Finds a new source for a part whose source has failed.
     pub(super) fn bring_later(self: &Arc<Self>, (waiting, part): Share, cause: Cause) {
         tokio::spawn(boxed(Arc::clone(self).bring(waiting, part, cause, false)));
     }
 }
 
-/// A future whose type does not contain itself.
+/// Boxes a future whose type would otherwise contain itself.
 fn boxed(
     work: impl Future<Output = ()> + Send + 'static,
 ) -> futures_util::future::BoxFuture<'static, ()> {
     Box::pin(work)
 }
 
-/// Gives the bytes of a fetch to those who wait for them, and to the cache.
+/// Passes the bytes of a fetch to the readers that wait for them, and to the cache.
 struct Stream<'a> {
     fetcher: &'a Arc<Fetcher>,
     number: u64,

@@ -1,5 +1,5 @@
-//! What is announced goes into the cache in the background: far ahead of its readers, as fast as the requests that may
-//! be under way allow, after all demands. Imports the fetcher.
+//! Fetches announced chunks into the cache in the background: far ahead of the readers, as fast as the limit of
+//! requests allows, and after all demands. Imports the fetcher.
 
 use super::fetch::Fetcher;
 use super::flow::Flow;
@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use tokio::runtime::Handle;
 
-/// Chunks that are announced, in the order in which they will be read.
+/// Announced chunks, in reading order.
 pub(super) struct Fill {
     flow: Arc<Flow>,
     queue: Mutex<Queue>,
@@ -38,7 +38,7 @@ impl Fill {
         }
     }
 
-    /// Begins one fetch after the other, each as soon as it has its turn.
+    /// Begins one fetch after the other, each when it gets a permit.
     async fn run(self: Arc<Self>) {
         let (is_urgent, mut permit) = (Arc::new(AtomicBool::new(false)), None);
         loop {

@@ -1,4 +1,4 @@
-//! The fetches of one object that are under way, and who waits for them. Imports `waiting`.
+//! The fetches of one object that are in flight, and the readers that wait for them. Imports `waiting`.
 
 use super::error::StoreError;
 use super::waiting::Waiting;
@@ -8,37 +8,37 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Ranges of this length are fetched with one request, and none crosses a multiple of it: stores keep objects in parts
-/// of this length, and what lies in two of them costs more.
+/// The length of a chunk. One request fetches at most one chunk, and none crosses a multiple of this: stores keep
+/// objects in parts of this length, and a range in two parts takes longer.
 pub(super) const CHUNK_BYTES: u64 = 8 << 20;
 
-/// A part of what somebody waits for, from one source.
+/// The part of a waiting reader's range that comes from one source.
 pub(super) type Share = (Arc<Waiting>, Range<u64>);
 
-/// What is being fetched of an object.
+/// The fetches of an object that are in flight.
 #[derive(Default)]
 pub(super) struct Flights {
     flights: Vec<Flight>,
     last: u64,
-    /// Bytes that have passed already and are not readable yet, and those that are wanted in the file: they are read
-    /// from there, or reported, as soon as their block is published.
+    /// Shares whose bytes came before their reader joined, and shares of fills: when their block is published, readers
+    /// get the bytes from the file, and fills are told.
     passed: Vec<Share>,
-    /// Chunks that are announced.
+    /// Announced chunks.
     pub(super) announced: HashSet<u64>,
 }
 
 struct Flight {
     number: u64,
     range: Range<u64>,
-    /// What lies before this has passed.
+    /// The end of the bytes that have arrived.
     position: u64,
-    /// Whether its blocks are published.
+    /// Whether the fetched blocks go into the cache.
     is_kept: bool,
     is_urgent: Arc<AtomicBool>,
     shares: Vec<Share>,
 }
 
-/// What a fetch that has begun needs.
+/// The description of a fetch that has begun.
 pub(super) struct Begun {
     pub(super) number: u64,
     pub(super) range: Range<u64>,
@@ -46,7 +46,7 @@ pub(super) struct Begun {
 }
 
 impl Flights {
-    /// Notes a fetch.
+    /// Adds a fetch.
     pub(super) fn begin(&mut self, range: Range<u64>, is_kept: bool, is_urgent: bool) -> Begun {
         self.last += 1;
         let is_urgent = Arc::new(AtomicBool::new(is_urgent));
@@ -57,8 +57,8 @@ impl Flights {
         begun
     }
 
-    /// Lets somebody wait for a fetch that brings all of `part` (who wants it in the file: for one that is kept), if
-    /// there is one. `part` lies in one block.
+    /// Lets a reader wait for a fetch that covers all of `part`, if there is one (for a fill: one that goes into the
+    /// cache). `part` lies in one block.
     pub(super) fn join(
         &mut self,
         waiting: &Arc<Waiting>,
@@ -85,7 +85,7 @@ impl Flights {
         true
     }
 
-    /// Whether a fetch brings this block into the cache.
+    /// Whether a fetch in flight brings this block into the cache.
     pub(super) fn keeps(&self, block: &Range<u64>) -> bool {
         let holds = |flight: &Flight| {
             flight.is_kept && flight.range.start <= block.start && block.end <= flight.range.end
@@ -93,7 +93,8 @@ impl Flights {
         self.flights.iter().any(holds)
     }
 
-    /// Bytes have come; gives who waits for some of them, and whether anybody waits for what follows.
+    /// Notes that bytes have arrived. Returns the shares that they belong to, and whether a reader or the cache needs
+    /// the bytes that follow.
     pub(super) fn arrived(
         &mut self,
         number: u64,
@@ -113,7 +114,7 @@ impl Flights {
         (shares, is_needed)
     }
 
-    /// A block can be read from the file; gives who has missed bytes of it.
+    /// Notes that a block can be read from the file. Returns the shares that wait for it.
     pub(super) fn published(&mut self, block: &Range<u64>) -> Vec<Share> {
         self.take_passed(block)
     }
@@ -123,8 +124,8 @@ impl Flights {
         self.passed.extract_if(.., lies_in).collect()
     }
 
-    /// A fetch has ended. Its error is everybody's who waits for it; else gives who has missed bytes that the cache
-    /// did not take.
+    /// Removes a fetch that has ended. Returns the shares that still wait for its bytes, which fail if it failed, and
+    /// those that wait for blocks that the cache did not take.
     pub(super) fn end(&mut self, number: u64) -> (Vec<Share>, Vec<Share>) {
         let Some(place) = self.flights.iter().position(|flight| flight.number == number) else {
             return (Vec::new(), Vec::new());
@@ -135,12 +136,12 @@ impl Flights {
     }
 }
 
-/// Tells all of them that their bytes do not come.
+/// Fails the waits of these shares.
 pub(super) fn fail(shares: &[Share], error: &StoreError) {
     shares.iter().for_each(|(waiting, _)| waiting.fail(error));
 }
 
-/// `range` in pieces that cross no multiple of `length`.
+/// Splits `range` at the multiples of `length`.
 pub(super) fn split(range: Range<u64>, length: u64) -> impl Iterator<Item = Range<u64>> {
     let mut next = range.start;
     std::iter::from_fn(move || {
@@ -150,7 +151,7 @@ pub(super) fn split(range: Range<u64>, length: u64) -> impl Iterator<Item = Rang
     })
 }
 
-/// The multiples of `length` around `range`, but not beyond `end`.
+/// Widens `range` to multiples of `length`, at most to `end`.
 pub(super) fn around(range: &Range<u64>, length: u64, end: u64) -> Range<u64> {
     range.start - range.start % length..range.end.next_multiple_of(length).min(end)
 }

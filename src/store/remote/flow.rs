@@ -1,5 +1,5 @@
-//! How many requests are under way at a time, and which is sent next: demands before prefetches. Imports nothing of
-//! ours.
+//! Limits the number of requests in flight, and decides which one is sent next: demands before prefetches. Imports
+//! nothing of ours.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,18 +8,18 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-/// Requests at a time, at first.
+/// The initial limit.
 const FIRST_LIMIT: usize = 32;
-/// Requests at a time, however often the store asks for fewer.
+/// The smallest limit, however often the store asks for fewer requests.
 const LEAST_LIMIT: usize = 4;
-/// A larger limit must raise the rate by this factor, or it is taken back.
+/// A larger limit must raise the rate by this factor to be kept.
 const WORTHWHILE: f64 = 1.05;
-/// Windows until a limit that brought nothing is tried again.
+/// The number of windows until a larger limit is tried again after one that gained nothing.
 const HOLD_WINDOWS: u32 = 16;
-/// No pause that a store asks for is kept longer.
+/// The longest pause that is granted to a store.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
-/// The limit of requests that are under way.
+/// The limit of requests in flight.
 pub(super) struct Flow {
     state: Mutex<State>,
 }
@@ -32,12 +32,12 @@ struct State {
 }
 
 struct Ticket {
-    /// Set as soon as a reader waits.
+    /// Set when a reader waits for the request.
     is_urgent: Arc<AtomicBool>,
     grant: oneshot::Sender<Permit>,
 }
 
-/// The right to have one request under way, as long as it is held.
+/// The right to have one request in flight, while it is held.
 pub(super) struct Permit(Option<Arc<Flow>>);
 
 impl Drop for Permit {
@@ -60,13 +60,13 @@ impl Flow {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for the turn of a request, which becomes urgent when `is_urgent` is set.
+    /// Waits for a permit; setting `is_urgent` moves the request before those that are not urgent.
     pub(super) async fn enter(self: &Arc<Self>, is_urgent: &Arc<AtomicBool>) -> Permit {
         loop {
             let (grant, granted) = oneshot::channel();
             self.lock().waiting.push_back(Ticket { is_urgent: Arc::clone(is_urgent), grant });
             self.grant();
-            // The sender is dropped only with the whole flow.
+            // Only dropping the whole flow drops the sender.
             let Ok(permit) = granted.await else { continue };
             let not_before = self.lock().not_before.filter(|then| *then > Instant::now());
             if let Some(then) = not_before {
@@ -76,7 +76,7 @@ impl Flow {
         }
     }
 
-    /// Lets requests go that there is room for.
+    /// Grants permits up to the limit.
     fn grant(self: &Arc<Self>) {
         loop {
             let ticket = {
@@ -92,20 +92,20 @@ impl Flow {
                 ticket
             };
             if let Err(mut permit) = ticket.grant.send(Permit(Some(Arc::clone(self)))) {
-                // It no longer waits.
+                // The requester no longer waits.
                 permit.0 = None;
                 self.lock().in_flight -= 1;
             }
         }
     }
 
-    /// A request has brought its bytes, the first of them after `first_byte`.
+    /// Notes a successful request of so many bytes, and its time to the first byte.
     pub(super) fn succeeded(self: &Arc<Self>, bytes: u64, first_byte: Duration) {
         self.lock().limit.succeeded(bytes, first_byte, Instant::now());
         self.grant();
     }
 
-    /// The store asks for fewer requests, and perhaps for a pause.
+    /// Notes that the store asks for fewer requests, and perhaps for a pause.
     pub(super) fn throttled(&self, pause: Option<Duration>) {
         let mut state = self.lock();
         let now = Instant::now();
@@ -115,21 +115,21 @@ impl Flow {
     }
 }
 
-/// The limit, and what changes it.
+/// The limit, and the measurements that change it.
 struct Limit {
     requests: usize,
     max: usize,
-    /// What the limit was before it was halved; up to this it grows with each answer.
+    /// The limit before it was halved: up to this it grows with each response.
     before: usize,
     halved: Option<Instant>,
     round_trip: Duration,
-    /// Whether a request has had to wait in this window.
+    /// Whether a request had to wait in this window.
     is_reached: bool,
-    /// Answers and bytes in this window, and when it began.
+    /// Responses and bytes in this window, and its beginning.
     answers: usize,
     bytes: u64,
     since: Option<Instant>,
-    /// Bytes a second in the last window.
+    /// Bytes per second in the last window.
     rate: f64,
     has_grown: bool,
     hold: u32,
@@ -173,7 +173,7 @@ impl Limit {
         (self.answers, self.bytes, self.since, self.is_reached) = (0, 0, Some(now), false);
     }
 
-    /// Grows as long as that raises the rate.
+    /// Raises the limit while that raises the rate.
     fn judge(&mut self, rate: f64) {
         if self.has_grown && rate < self.rate * WORTHWHILE {
             self.requests = (self.requests * 4 / 5).max(LEAST_LIMIT.min(self.max));
@@ -188,7 +188,7 @@ impl Limit {
         self.rate = rate;
     }
 
-    /// Halves it, once for all requests of a round trip.
+    /// Halves the limit, once for all requests of a round trip.
     fn throttled(&mut self, now: Instant) {
         if self.halved.is_some_and(|halved| now < halved + self.round_trip) {
             return;
@@ -275,7 +275,7 @@ mod tests {
     fn the_limit_grows_as_long_as_that_raises_the_rate() {
         let mut limit = Limit::new(256);
         for _ in 0..40 {
-            // The link carries what 100 requests bring.
+            // The link carries the bytes of 100 requests.
             let rate = limit.requests.min(100) as f64;
             limit.judge(rate);
         }

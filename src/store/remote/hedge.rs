@@ -1,40 +1,40 @@
-//! Whether a request that takes long is sent a second time. Imports nothing of ours.
+//! Decides whether a slow request is hedged, that is, sent a second time. Imports nothing of ours.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// No second request is sent earlier.
+/// The shortest delay before a hedge.
 const LEAST_DELAY: Duration = Duration::from_millis(50);
-/// Until enough answers have come to know what is usual.
+/// The delay until enough responses have come to know the usual time.
 const FIRST_DELAY: Duration = Duration::from_millis(200);
-/// So many second requests a first one.
+/// How many hedges each first request earns.
 const SHARE: f64 = 0.05;
-/// So many second requests at once, at most, on what earlier first ones have left.
+/// The most hedges that earlier first requests can have earned.
 const MOST_AT_ONCE: f64 = 10.0;
-/// So many more on credit: if requests that hang had to wait until others pay for them, and all readers waited for such
-/// requests, nothing would go on.
+/// How many more hedges are granted on credit. Without credit, once every reader waits for a hanging request, no first
+/// request would be sent to earn another hedge.
 const DEBT: f64 = 24.0;
-/// How long a request must have waited, in times of what is usual: with all of the budget, and with none. It grows with
-/// the square of what is used, so that a burst hardly waits longer, while what is only a little slow gets no second
-/// request that one that hangs will need.
+/// How long a request must have waited for its hedge, as multiples of the usual time: with a full budget and with an
+/// empty one. Between them it grows with the square of the used part: a burst hardly waits longer, and slightly slow
+/// requests do not use up the hedges that hanging ones will need.
 const LEAST_WAIT: f64 = 1.0;
 const LONGEST_WAIT: f64 = 1.5;
-/// No second requests for so long after the store has asked for fewer.
+/// After the store has asked for fewer requests, none is hedged for this long.
 const QUIET: Duration = Duration::from_secs(5);
-/// The times of so many answers are remembered.
+/// The number of response times that are remembered.
 const REMEMBERED: usize = 512;
-/// The usual time is computed anew after so many answers.
+/// The usual time is recomputed after this many responses.
 const JUDGED: usize = 16;
 
-/// Decides on second requests.
+/// Decides on hedges.
 pub(super) struct Hedging {
     is_on: bool,
     state: Mutex<State>,
 }
 
 struct State {
-    /// Second requests that may be sent.
+    /// The hedges that may be sent; less than zero on credit.
     budget: f64,
     times: Vec<Duration>,
     answers: usize,
@@ -53,15 +53,15 @@ impl Hedging {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A first request is sent. Gives how long to wait until it may be sent again, if it may.
+    /// Notes a first request. Returns the delay after which it may be hedged, if hedging is on.
     pub(super) fn requested(&self) -> Option<Duration> {
         let mut state = self.lock();
         state.budget = (state.budget + SHARE).min(MOST_AT_ONCE);
         self.is_on.then_some(state.delay)
     }
 
-    /// Takes a second request, for one that has been `waiting`, out of the budget. If that is not long enough for what is
-    /// left, the caller asks again later: most requests that are only a little slow end meanwhile.
+    /// Takes a hedge from the budget for a request that has waited for `waiting`. If that is too short for the rest of
+    /// the budget, the caller asks again later: by then most slightly slow requests have ended.
     pub(super) fn take(&self, now: Instant, waiting: Duration) -> bool {
         let mut state = self.lock();
         let used = (MOST_AT_ONCE - state.budget) / (MOST_AT_ONCE + DEBT);
@@ -74,7 +74,7 @@ impl Hedging {
         true
     }
 
-    /// A request, by itself, took this long to its first byte.
+    /// Notes the time from one request to its first byte.
     pub(super) fn answered(&self, time: Duration) {
         let mut state = self.lock();
         let place = state.answers % REMEMBERED;
@@ -90,7 +90,7 @@ impl Hedging {
         }
     }
 
-    /// The store asks for fewer requests.
+    /// Notes that the store asks for fewer requests.
     pub(super) fn throttled(&self, now: Instant) {
         self.lock().quiet_until = Some(now + QUIET);
     }

@@ -1,4 +1,4 @@
-//! Writing what is fetched into the cache, on threads that may block, while the next bytes come. Imports the cache.
+//! Writes fetched bytes into the cache, on threads that may block, while the next bytes arrive. Imports the cache.
 
 use crate::store::cache::Fetching;
 use bytes::Bytes;
@@ -7,24 +7,24 @@ use std::ops::Range;
 use std::sync::Arc;
 use tokio::task::{JoinHandle, spawn_blocking};
 
-/// So much is written at a time.
+/// The number of bytes that are written at a time.
 const BATCH_BYTES: u64 = 256 << 10;
 
-/// Called for each block as soon as it can be read from the file, where it may block.
+/// Called for each block once it can be read from the file, on a thread that may block.
 type Published = Arc<dyn Fn(Range<u64>) + Send + Sync>;
 
-/// Keeps the bytes of one fetch.
+/// Caches the bytes of one fetch.
 pub(super) struct Keeper {
     published: Published,
     batch: Vec<(u64, Bytes)>,
     batch_bytes: u64,
-    /// `None` while the blocks are with a thread that writes, or if the cache takes none.
+    /// `None` while a thread writes the blocks, or if the cache takes none.
     blocks: Option<VecDeque<Fetching>>,
     writing: Option<JoinHandle<VecDeque<Fetching>>>,
 }
 
 impl Keeper {
-    /// Keeps these blocks, which lie side by side.
+    /// A keeper for these blocks, which are adjacent.
     pub(super) fn new(
         blocks: Vec<Fetching>,
         published: impl Fn(Range<u64>) + Send + Sync + 'static,
@@ -62,7 +62,7 @@ impl Keeper {
         }));
     }
 
-    /// Writes what is left.
+    /// Writes the remaining bytes.
     pub(super) async fn finish(mut self) {
         while self.writing.is_some() || !self.batch.is_empty() {
             self.flush().await;
@@ -73,8 +73,8 @@ impl Keeper {
     }
 }
 
-/// Writes a piece into the blocks that it touches, and publishes those that are whole. If the cache does not take it, the
-/// blocks that are left stay absent.
+/// Writes a piece into the blocks that it touches, and publishes those that are whole. If a write fails, the remaining
+/// blocks stay absent.
 fn write(published: &Published, blocks: &mut VecDeque<Fetching>, offset: u64, piece: &Bytes) {
     while let Some(block) = blocks.front_mut() {
         let range = block.range();

@@ -1,7 +1,7 @@
-//! Where an object lies: its URL, taken apart.
+//! The location of an object: its URL in parts.
 //!
-//! Keys of object stores and paths of HDFS stand in a URL as they are, as in the stores' own programs. Paths of HTTP
-//! stay percent-encoded, for only the server knows what they mean. Imports from [`crate::format`].
+//! A URL has the keys of object stores and the paths of HDFS unencoded, as in the stores' own programs. Paths of HTTP
+//! stay percent-encoded, as only the server knows their meaning. Imports from [`crate::format`].
 
 use super::{ErrorKind, StoreError};
 use crate::format::PartName;
@@ -28,7 +28,7 @@ pub enum Scheme {
     HuggingFace,
 }
 
-/// Where an object lies, or the objects whose keys begin so.
+/// The location of an object, or the common prefix of several.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Location {
     /// The protocol.
@@ -36,13 +36,13 @@ pub struct Location {
     /// The bucket, container (for Azure perhaps with `@account.host`), host and port, name service (may be empty), or
     /// `datasets/ORG/NAME[@REV]`.
     pub authority: String,
-    /// The key or path in it, without a slash in front; percent-encoded for HTTP, as it is elsewhere.
+    /// The key or path, without a leading slash; percent-encoded for HTTP, otherwise not.
     pub key: String,
-    /// The query of an HTTP URL, such as that of a signed one, with its question mark; a secret, never displayed.
+    /// The query of an HTTP URL, such as a signature, with its question mark; a secret, never displayed.
     pub query: String,
 }
 
-/// What may not stand in the path of an HTTP URL as it is.
+/// The characters to encode in the path of an HTTP URL.
 const PATH: &AsciiSet = &CONTROLS
     .add(b' ')
     .add(b'"')
@@ -56,11 +56,11 @@ const PATH: &AsciiSet = &CONTROLS
     .add(b'{')
     .add(b'|')
     .add(b'}');
-/// The same of a name that is not encoded yet.
+/// The characters to encode in a name that is not encoded yet.
 const NAME: &AsciiSet = &PATH.add(b'%');
 
 impl Scheme {
-    /// The first name of each scheme is the one that is displayed.
+    /// The first name of each scheme is the displayed one.
     const ALL: [(&str, Scheme); 10] = [
         ("s3", Scheme::S3),
         ("s3a", Scheme::S3),
@@ -74,7 +74,7 @@ impl Scheme {
         ("hf", Scheme::HuggingFace),
     ];
 
-    /// What stands before `://`.
+    /// The name before `://`.
     #[must_use]
     pub fn name(self) -> &'static str {
         Self::ALL.iter().find(|(_, scheme)| *scheme == self).map_or("", |(name, _)| name)
@@ -86,7 +86,7 @@ impl Scheme {
 }
 
 impl Location {
-    /// Takes a URL apart. `None` if the text is no URL but a path; `file://` is a path, too, of the caller's.
+    /// Parses a URL. `None` for a path; `file://` is left to the caller as a path, too.
     ///
     /// # Errors
     /// A URL of an unknown scheme, without a bucket or host, or with a password in it. The error names the URL
@@ -100,7 +100,7 @@ impl Location {
         Some(parsed.map_err(|why| StoreError::new(without_secrets(text), ErrorKind::Refused, why)))
     }
 
-    /// What messages and figures call it: without its query.
+    /// The name in messages and statistics, without the query.
     #[must_use]
     pub fn name(&self) -> PartName {
         PartName::Url(self.to_string())
@@ -125,7 +125,7 @@ impl Location {
         Self { key: format!("{}{slash}{encoded}", self.key), ..self.clone() }
     }
 
-    /// The object whose name goes on with `suffix`, such as `.ffrsum`: what lies beside this one.
+    /// The object beside this one whose name has `suffix` added, such as `.ffrsum`.
     #[must_use]
     pub fn with_suffix(&self, suffix: &str) -> Self {
         Self { key: format!("{}{}", self.key, self.encoded(suffix)), ..self.clone() }
@@ -137,7 +137,7 @@ impl Location {
         Self { key: self.encoded(key).into_owned(), ..self.clone() }
     }
 
-    /// The prefix that this object or prefix lies in, with its slash; `None` for a whole bucket or server.
+    /// The prefix that contains this object or prefix, with its slash; `None` for a whole bucket or server.
     #[must_use]
     pub fn parent(&self) -> Option<Self> {
         if self.key.is_empty() {
@@ -148,7 +148,7 @@ impl Location {
         Some(Self { key: key.to_owned(), ..self.clone() })
     }
 
-    /// Whether it can only be a prefix: the whole bucket or server, or what ends with a slash.
+    /// Whether it can only be a prefix: a whole bucket or server, or a key with a trailing slash.
     #[must_use]
     pub fn is_prefix(&self) -> bool {
         self.key.is_empty() || self.key.ends_with('/')
@@ -188,7 +188,7 @@ fn parse(scheme: &str, rest: &str) -> Result<Location, String> {
     Ok(Location { scheme, authority, key, query })
 }
 
-/// What may not stand in a query as it is.
+/// The characters to encode in a query.
 const QUERY: &AsciiSet = &CONTROLS.add(b' ').add(b'"').add(b'<').add(b'>');
 
 fn is_dot(segment: &str) -> bool {
@@ -196,7 +196,7 @@ fn is_dot(segment: &str) -> bool {
     segment == "." || segment == ".."
 }
 
-/// A per cent sign that begins no escape stands for itself.
+/// A percent sign that begins no escape stands for itself.
 fn encode_path(path: &str) -> String {
     let mut encoded = String::with_capacity(path.len());
     for (i, piece) in path.split('%').enumerate() {
@@ -210,7 +210,7 @@ fn encode_path(path: &str) -> String {
     encoded
 }
 
-/// `datasets/ORG/NAME[@REV]` and the path in it. A revision such as `refs/convert/parquet` has slashes.
+/// Splits `datasets/ORG/NAME[@REV]` from the path. A revision such as `refs/convert/parquet` has slashes.
 fn split_repository(rest: &str) -> Result<(&str, &str), String> {
     let wrong = || "use hf://datasets/ORG/NAME[@REV]/path".to_owned();
     if !rest.starts_with("datasets/") {
@@ -230,7 +230,7 @@ fn split_repository(rest: &str) -> Result<(&str, &str), String> {
     Ok((&rest[..end], rest.get(end + 1..).unwrap_or_default()))
 }
 
-/// It becomes a part of host names, paths and headers: nothing in it may be more than that.
+/// The authority becomes part of host names, paths and headers, so it must not contain their delimiters.
 fn check_authority(scheme: Scheme, authority: &str) -> Result<(), String> {
     let is_name = |text: &str| {
         !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b))
@@ -282,7 +282,7 @@ fn check_authority(scheme: Scheme, authority: &str) -> Result<(), String> {
     }
 }
 
-/// For messages about a URL that cannot be taken apart: where its password may be is not known.
+/// For messages about a URL that cannot be parsed, whose password may be anywhere.
 fn without_secrets(text: &str) -> String {
     let text = text.split(['?', '#']).next().unwrap_or_default();
     let (scheme, rest) = text.split_once("://").unwrap_or(("", text));

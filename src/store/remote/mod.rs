@@ -1,6 +1,6 @@
-//! Objects in object stores, HDFS and behind HTTP: their URLs, the clients that read them, and how a client is
-//! configured. A client makes one attempt at one request; when to try again, how much to ask for and what to keep is
-//! decided above it, once for all clients.
+//! Objects in object stores, HDFS and behind HTTP: their URLs, the clients that read them, and the configuration of
+//! clients. A client makes one attempt at one request; the code above the clients decides once for all of them on
+//! retries, on the length of requests and on caching.
 
 #[cfg(feature = "remote")]
 mod client;

@@ -1,4 +1,4 @@
-//! An object as a part of a dataset. Imports the fetcher and the seam.
+//! An object as a part of a dataset. Imports the fetcher and the interface of remote parts.
 
 use super::counters::add;
 use super::error::StoreError;
@@ -19,13 +19,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::runtime::Handle;
 
-/// At least this much is fetched to open a container of which nothing is kept.
+/// The minimum that is fetched to open a container without a cache.
 const OPENING_BYTES: u64 = 256 << 10;
-/// Reads that skip no more than this follow each other.
+/// A read that skips at most this much after the last one counts as sequential.
 const SKIPPED_BYTES: u64 = 1 << 20;
-/// After so many reads that follow each other, more of them are expected.
+/// After this many sequential reads, more of them are expected.
 const SEQUENTIAL_READS: u64 = 2;
-/// A container that is scanned to open it is fetched so far ahead.
+/// How far ahead a container is fetched that is scanned to open it.
 const SCAN_CHUNKS: u64 = 16;
 
 static LAST: AtomicU64 = AtomicU64::new(0);
@@ -36,7 +36,7 @@ pub(super) struct RemoteObject {
     fill: Arc<Fill>,
     opening: Arc<Opening>,
     number: u64,
-    /// The end of the last read, and how many before it followed each other.
+    /// The end of the last read, and the number of sequential reads before it.
     last_end: AtomicU64,
     sequential: AtomicU64,
 }
@@ -72,7 +72,7 @@ impl RemoteObject {
         }
     }
 
-    /// Has the cache's file hold the chunks around `range`.
+    /// Fills the cache's file with the chunks around `range`.
     fn fill_range(&self, runtime: &Handle, range: Range<u64>, arrival: Arrival) {
         let waiting =
             Waiting::for_file(range.clone(), arrival.watch(), move |kept: Result<(), _>| {
@@ -82,7 +82,7 @@ impl RemoteObject {
         runtime.spawn(fetcher.bring(Arc::new(waiting), range, Cause::Fill, true));
     }
 
-    /// What waits for `range`, and fetches what lies around it for the reads that follow.
+    /// The wait for `range`, widened for the reads that follow. `None` if the bytes were remembered, and are delivered.
     fn open(&self, range: Range<u64>, is_bulk: bool, arrival: Arrival) -> Option<Waiting> {
         if let Some(pieces) = self.opening.get(self.number, &range) {
             arrival.deliver(pieces);
@@ -97,7 +97,7 @@ impl RemoteObject {
             move |arrived| match arrived {
                 Ok(pieces) => {
                     let asked = cut(&pieces, kept.start, &range);
-                    // First, so that a read that follows finds it.
+                    // Before the reader is told, so that its next read finds the bytes.
                     opening.keep(number, kept, pieces);
                     arrival.deliver(asked);
                 }
@@ -120,7 +120,7 @@ impl Remote for RemoteObject {
         self.fetcher.entry.as_ref().map(|entry| entry.file())
     }
 
-    /// What is in use is not evicted, so that a hit holds nothing.
+    /// An entry in use is not evicted, so the pin of a hit need not hold anything.
     fn pin(&self, range: &Range<u64>) -> Option<Pin> {
         let entry = self.fetcher.entry.as_ref()?;
         entry.is_present(range).then(Pin::none)

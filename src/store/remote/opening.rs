@@ -1,15 +1,15 @@
-//! What was fetched to open containers of which nothing is kept: many small reads lie close together. Imports nothing
-//! of ours.
+//! Bytes that were fetched to open containers without a cache: opening makes many small reads close together. Imports
+//! nothing of ours.
 
 use bytes::Bytes;
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
-/// All of it together is not more than this.
+/// The limit of all remembered bytes.
 const MOST_BYTES: u64 = 32 << 20;
 
-/// Ranges that were fetched last, of all objects.
+/// The ranges of all objects that were fetched last.
 #[derive(Default)]
 pub(super) struct Opening(Mutex<VecDeque<Kept>>);
 
@@ -30,7 +30,7 @@ impl Opening {
         Some(cut(&found.pieces, found.range.start, range))
     }
 
-    /// Remembers a range in place of what was fetched longest ago.
+    /// Remembers a range, and forgets the oldest ones beyond the limit.
     pub(super) fn keep(&self, object: u64, range: Range<u64>, pieces: Vec<Bytes>) {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         kept.push_back(Kept { object, range, pieces });
@@ -41,7 +41,7 @@ impl Opening {
     }
 }
 
-/// `range` out of pieces that begin at `start`.
+/// Cuts `range` out of pieces that begin at `start`.
 pub(super) fn cut(pieces: &[Bytes], start: u64, range: &Range<u64>) -> Vec<Bytes> {
     let (mut found, mut place) = (Vec::new(), start);
     for piece in pieces {

@@ -1,41 +1,41 @@
-//! How stores are reached and cached: what the command line, `-o`, fstab and config files say under the same names.
+//! How stores are reached and cached: options with the same names on the command line, in `-o`, fstab and config files.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// How stores are reached and cached. The environment of the usual command-line programs counts where this says
-/// nothing.
+/// How stores are reached and cached. Options that are not set come from the environment variables of the usual
+/// command-line programs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RemoteOptions {
-    /// Another server of the same protocol, such as MinIO; `http://` only if it says so.
+    /// Another server of the same protocol, such as MinIO; without encryption only for `http://`.
     pub endpoint: Option<String>,
     /// The region of S3 buckets.
     pub region: Option<String>,
-    /// Requests are not signed.
+    /// Do not sign requests.
     pub anonymous: bool,
     /// The profile in the AWS configuration.
     pub profile: Option<String>,
     /// A file with credentials, in the form that the store's own programs use.
     pub credentials: Option<PathBuf>,
-    /// A file with further headers for HTTP requests, one a line.
+    /// A file with additional headers for HTTP requests, one per line.
     pub header: Option<PathBuf>,
-    /// Whether the bucket stands in the path, not in the host name; by default with an endpoint.
+    /// Whether the bucket is in the URL's path instead of the host name; by default only with an endpoint.
     pub path_style: Option<bool>,
-    /// Certificates to trust beside the system's, in PEM.
+    /// Certificates to trust in addition to the system's, in PEM.
     pub ca: Option<PathBuf>,
-    /// Where fetched bytes are kept.
+    /// Where fetched bytes are cached.
     pub cache: CachePlace,
-    /// What the cache may hold; by default what the file system has room for.
+    /// The maximum size of the cache; by default the free space of the file system.
     pub cache_max: Option<CacheMax>,
-    /// Whether a request that takes long is sent a second time.
+    /// Whether slow requests are sent a second time.
     pub hedge: bool,
-    /// At most so many requests at a time.
+    /// The maximum number of concurrent requests.
     pub max_in_flight: usize,
-    /// How long an answer may make no progress.
+    /// How long a response may make no progress.
     pub timeout: Duration,
 }
 
-/// Where fetched bytes are kept.
+/// Where fetched bytes are cached.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum CachePlace {
     /// In the user's cache directory.
@@ -43,16 +43,16 @@ pub enum CachePlace {
     User,
     /// In this directory.
     Directory(PathBuf),
-    /// Nowhere: in memory, until they are read.
+    /// Only in memory, until they are read.
     None,
 }
 
-/// What the cache may hold.
+/// The maximum size of the cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CacheMax {
-    /// So many bytes.
+    /// In bytes.
     Bytes(u64),
-    /// So much of its file system, in percent.
+    /// In percent of its file system.
     Percent(u8),
 }
 

@@ -1,4 +1,5 @@
-//! Requests to stores, described as they end, for whoever watches them. Imports the errors and the causes of fetches.
+//! Descriptions of requests to stores, reported to an observer when they end. Imports the errors and the causes of
+//! fetches.
 
 use super::error::StoreError;
 use crate::store::Cause;
@@ -6,7 +7,7 @@ use std::ops::Range;
 use std::sync::{OnceLock, Weak};
 use std::time::Instant;
 
-/// What a store is asked for.
+/// What a request asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RequestKind {
     /// A range of an object.
@@ -21,7 +22,7 @@ impl RequestKind {
     /// All kinds.
     pub const ALL: [Self; 3] = [Self::Get, Self::Head, Self::List];
 
-    /// The name that reports use.
+    /// The name in reports.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -32,20 +33,20 @@ impl RequestKind {
     }
 }
 
-/// When the steps of one attempt at a request were.
+/// The times of the steps of one attempt at a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Steps {
-    /// It began to wait for its turn.
+    /// The request began to wait for its turn.
     pub asked: Instant,
-    /// It was sent.
+    /// The request was sent.
     pub sent: Option<Instant>,
-    /// It was sent a second time, because the answer took long.
+    /// The request was sent a second time, because the response took long.
     pub hedged: Option<Instant>,
-    /// Whether the second request was answered first.
+    /// Whether the second request got the first response.
     pub hedge_won: bool,
-    /// The first byte of the answer came.
+    /// The first byte of the response came.
     pub first_byte: Option<Instant>,
-    /// The answer was complete, or failed.
+    /// The response was complete, or failed.
     pub ended: Option<Instant>,
 }
 
@@ -73,32 +74,32 @@ impl Steps {
 pub struct Request {
     /// What was asked for.
     pub kind: RequestKind,
-    /// The object, or what is listed; without secrets.
+    /// The object, or the listed prefix; without secrets.
     pub url: String,
     /// Why bytes were fetched.
     pub cause: Option<Cause>,
     /// 1 for the first attempt, 2 for the first retry …
     pub attempt: u32,
-    /// The bytes that were asked for.
+    /// The requested bytes.
     pub range: Range<u64>,
-    /// How many of them came.
+    /// How many bytes came.
     pub bytes: u64,
-    /// When it was sent and answered.
+    /// When it was sent and got its response.
     pub steps: Steps,
     /// Why it failed.
     pub error: Option<StoreError>,
 }
 
-/// Is told of requests that have ended.
+/// Receives the descriptions of requests that have ended.
 pub trait Observer: Send + Sync {
-    /// Whether it wants to be told at present.
+    /// Whether to send descriptions at present.
     fn is_watching(&self) -> bool;
 
-    /// A request has ended.
+    /// Takes the description of a request that has ended.
     fn ended(&self, request: Request);
 }
 
-/// Who watches the requests of a process, if anybody does.
+/// The observer of the process's requests, if there is one.
 #[derive(Default)]
 pub(super) struct Watch(OnceLock<Weak<dyn Observer>>);
 
@@ -107,7 +108,7 @@ impl Watch {
         let _ = self.0.set(observer);
     }
 
-    /// Describes a request to the observer, if it watches.
+    /// Describes a request to the observer, if that is watching.
     pub(super) fn ended(&self, describe: impl FnOnce() -> Request) {
         let observer = self.0.get().and_then(Weak::upgrade);
         if let Some(observer) = observer.filter(|observer| observer.is_watching()) {

@@ -1,28 +1,28 @@
-//! When a failed request is sent again. Decides only: the caller sleeps. Imports the errors.
+//! Decides when a failed request is sent again; the caller sleeps. Imports the errors.
 
 use super::error::StoreError;
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
-/// After so many failures without a byte in between, a request has failed.
+/// A request has failed for good after this many retries without a byte in between.
 const MAX_RETRIES: u32 = 8;
-/// The most that the first pause can be; each one after it can be twice as long.
+/// The maximum of the first pause; it doubles for each further one.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
-/// The most that a pause can be, unless the store asks for more.
+/// The maximum of any pause, unless the store asks for more.
 const MAX_PAUSE: Duration = Duration::from_secs(5);
-/// No request is sent again later than this.
+/// A request is not retried later than this.
 const TOTAL: Duration = Duration::from_secs(60);
 
 /// The failures of one request.
 #[derive(Debug, Default)]
 pub(super) struct Retries {
-    /// Since bytes last came.
+    /// Failures since bytes last came.
     failures: u32,
     attempts: u32,
 }
 
 impl Retries {
-    /// How long to wait before the request is sent again, `elapsed` after its beginning; `None`: it has failed.
+    /// The pause before the request is sent again, `elapsed` after its beginning; `None` if it has failed for good.
     /// `random` is between 0 and 1.
     pub(super) fn pause(
         &mut self,
@@ -41,12 +41,12 @@ impl Retries {
         (elapsed + pause < TOTAL).then_some(pause)
     }
 
-    /// How often the request was sent and failed.
+    /// The number of failed attempts.
     pub(super) fn attempts(&self) -> u32 {
         self.attempts
     }
 
-    /// Bytes have come: what fails after them fails anew.
+    /// Notes that bytes have come: the count of failures starts again.
     pub(super) fn progressed(&mut self) {
         self.failures = 0;
     }

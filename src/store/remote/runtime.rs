@@ -1,5 +1,5 @@
-//! The runtime that all requests to stores run on: a few threads, started with the first request, so that none exists
-//! before a daemon has left its parent. Imports nothing of ours.
+//! The runtime for all requests to stores: a few threads, started with the first request, so that none runs before a
+//! daemon has left its parent. Imports nothing of ours.
 
 use std::future::Future;
 use std::io;
@@ -8,7 +8,7 @@ use tokio::runtime::{Builder, Handle, Runtime};
 
 /// Requests wait more than they compute.
 const THREADS: usize = 2;
-/// Threads for what blocks: writes to the cache, names of hosts, files with credentials.
+/// Threads for blocking work: cache writes, host name lookups, files with credentials.
 const BLOCKING_THREADS: usize = 16;
 
 static RUNTIME: OnceLock<Runtime> = OnceLock::new();
@@ -27,14 +27,14 @@ pub(super) fn handle() -> io::Result<&'static Handle> {
         .thread_name("ffrfs-remote")
         .enable_all()
         .build()?;
-    // Of two that are made at the same time one goes again, which must not wait for its threads.
+    // If two threads make one at a time, the second one is dropped, without waiting for its threads.
     if let Err(second) = RUNTIME.set(runtime) {
         second.shutdown_background();
     }
     RUNTIME.get().map(Runtime::handle).ok_or_else(|| io::Error::other("no runtime"))
 }
 
-/// Runs `work` on the runtime and waits for it, on a thread that is not one of the runtime's.
+/// Runs `work` on the runtime and waits for it. Must not be called on a thread of the runtime.
 ///
 /// # Errors
 /// No thread can be started, or `work` has panicked.

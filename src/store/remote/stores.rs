@@ -1,4 +1,5 @@
-//! All stores that a process reads from: their clients, and objects as parts. Imports the clients and the seam.
+//! All stores that a process reads from: their clients, and objects as parts. Imports the clients and the interface of
+//! remote parts.
 
 use super::client::{Client, Object};
 use super::connect::connect;
@@ -23,13 +24,13 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::SystemTime;
 
-/// A kept index or a sidecar that is longer is not one.
+/// A longer file is neither a kept index nor a sidecar.
 const MAX_SMALL_BYTES: u64 = 4 << 30;
 
 type Connect =
     dyn Fn(&Location, &RemoteOptions) -> Result<Arc<dyn Client>, StoreError> + Send + Sync;
 
-/// The stores that a process reads from. Its methods may wait; none may be called on a thread of the runtime.
+/// The stores that a process reads from. Methods may block; none may be called on a thread of the runtime.
 pub struct Stores {
     options: RemoteOptions,
     connect: Box<Connect>,
@@ -42,7 +43,7 @@ pub struct Stores {
 }
 
 impl Stores {
-    /// No request is made before something is opened.
+    /// Makes no request; the first opening does.
     #[must_use]
     pub fn new(options: RemoteOptions) -> Arc<Self> {
         Self::with(options, connect)
@@ -68,19 +69,19 @@ impl Stores {
         })
     }
 
-    /// How stores are reached.
+    /// The options of all stores.
     #[must_use]
     pub fn options(&self) -> &RemoteOptions {
         &self.options
     }
 
-    /// What was asked of all stores, and what they answered.
+    /// Counts of requests to all stores.
     #[must_use]
     pub fn counters(&self) -> &Arc<Counters> {
         &self.engine.counters
     }
 
-    /// The cache that fetched bytes are kept in; `None` if there is none, or if it cannot be used.
+    /// The cache of fetched bytes; `None` if there is none, or if it cannot be used.
     pub fn cache(&self) -> Option<&Arc<Cache>> {
         let opened = self.cache.get_or_init(|| {
             let opened = self.open_cache();
@@ -101,7 +102,7 @@ impl Stores {
         opened.as_ref()
     }
 
-    /// The cache, or why there is none.
+    /// Opens the cache, or says why there is none.
     fn open_cache(&self) -> Result<Arc<Cache>, String> {
         let directory = match &self.options.cache {
             CachePlace::None => return Err("cache=none".to_owned()),
@@ -126,7 +127,7 @@ impl Stores {
     /// Opens the current version of an object, with one request.
     ///
     /// # Errors
-    /// There is none, or the store cannot be reached.
+    /// There is no such object, or the store cannot be reached.
     pub fn open(&self, location: &Location) -> Result<Part, StoreError> {
         let object = self.head(location)?;
         self.part(object)
@@ -135,17 +136,17 @@ impl Stores {
     /// The current version of an object, with one request.
     ///
     /// # Errors
-    /// There is none, or the store cannot be reached.
+    /// There is no such object, or the store cannot be reached.
     pub fn head(&self, location: &Location) -> Result<Object, StoreError> {
         let (client, asked) = (self.client(location)?, location.clone());
         let engine = Arc::clone(&self.engine);
         wait_for(location, async move { engine.head(&*client, &asked).await })?
     }
 
-    /// What the store of a location says of itself and of who asks, with one request.
+    /// What the store of a location reports of the credentials and the time, with one request.
     ///
     /// # Errors
-    /// There is no client for it.
+    /// This build has no client for the location, or its options are unusable.
     pub fn diagnose(&self, location: &Location) -> Result<Diagnosis, StoreError> {
         let (client, asked) = (self.client(location)?, location.clone());
         let timeout = self.options.timeout;
@@ -155,17 +156,17 @@ impl Stores {
                 StoreError::new(asked.to_string(), ErrorKind::TimedOut, why)
             };
             let identity = tokio::time::timeout(timeout, client.identity(&asked)).await;
-            // Whether there is such an object does not matter: any answer has a date.
+            // The result does not matter: any response has a date.
             let _ = tokio::time::timeout(timeout, client.head(&asked)).await;
             let clock_ahead_seconds = client.clock_ahead_seconds();
             Diagnosis { identity: identity.unwrap_or_else(|_| Err(late())), clock_ahead_seconds }
         })
     }
 
-    /// A part of a version that is known, as from a listing, without a request.
+    /// A part for a version that is known, for example from a listing; makes no request.
     ///
     /// # Errors
-    /// There is no client for its store.
+    /// This build has no client for the store, or its options are unusable.
     pub fn part(&self, object: Object) -> Result<Part, StoreError> {
         let client = self.client(&object.location)?;
         let name = object.location.name();
@@ -189,8 +190,8 @@ impl Stores {
         wait_for(prefix, async move { engine.list(&*client, &asked).await })?
     }
 
-    /// All bytes of a small object beside a container, such as a sidecar. `None` if there is no such object: stores that
-    /// do not let their users list say "denied" of one that is missing.
+    /// All bytes of a small object beside a container, such as a sidecar. `None` if there is no such object: stores
+    /// that do not allow listing answer "denied" for a missing object.
     ///
     /// # Errors
     /// The store cannot be reached.
@@ -238,7 +239,7 @@ impl Stores {
     }
 }
 
-/// What tells this version of an object from others.
+/// The name of this version of the object.
 fn tag(object: &Object) -> String {
     let named = object.version_id.as_ref().or(object.etag.as_ref());
     named

@@ -1,4 +1,4 @@
-//! A store in memory, whose answers come as late, as broken and as refused as a test wants.
+//! A store in memory with faults: late, broken and refused responses, as a test wants.
 
 use super::client::{Body, Client, Object};
 use super::error::{ErrorKind, StoreError};
@@ -12,20 +12,20 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 use tokio::time::sleep;
 
-/// What becomes of a request for bytes.
+/// The response to a request for bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Answer {
     /// All bytes, after the usual time.
     Good,
-    /// All bytes, after this time.
+    /// All bytes, after the given time.
     After(Duration),
-    /// None.
+    /// No bytes but this error.
     Fails(ErrorKind),
-    /// None, and to be asked again after this time.
+    /// No bytes but the demand to retry after this time.
     Throttled(Duration),
-    /// This many bytes, and then the connection breaks.
+    /// The given number of bytes, then a broken connection.
     Breaks(usize),
-    /// This many bytes, and then nothing more.
+    /// The given number of bytes, then silence.
     Hangs(usize),
 }
 
@@ -34,7 +34,7 @@ pub(crate) struct MemoryStore {
     pub(crate) bytes: Bytes,
     /// The time to the first byte.
     pub(crate) latency: Duration,
-    /// How much comes at a time, and how long that takes.
+    /// The length of each piece, and the time that it takes.
     pub(crate) piece: (usize, Duration),
     state: Mutex<State>,
 }
@@ -65,12 +65,12 @@ impl MemoryStore {
         Arc::new(Self { bytes, latency, piece, state })
     }
 
-    /// What becomes of the next requests; those behind them are good.
+    /// Sets the responses to the next requests; later ones are good.
     pub(crate) fn answer(&self, answers: impl IntoIterator<Item = Answer>) {
         self.lock().answers.extend(answers);
     }
 
-    /// The ranges that were asked for.
+    /// The ranges of all requests so far.
     pub(crate) fn asked(&self) -> Vec<Range<u64>> {
         self.lock().asked.clone()
     }

@@ -1,4 +1,4 @@
-//! Requests as the rules have them, in time that the tests control; parts, with and without a cache.
+//! The rules of requests, in time that the tests control; parts with and without a cache.
 
 use super::counters::Counters;
 use super::engine::{Engine, Get};
@@ -63,7 +63,7 @@ async fn a_store_that_fails_for_a_while_is_asked_again_and_one_that_refuses_is_n
         store.answer([Answer::Fails(kind)]);
         assert_eq!(get(&engine, &store, 0..1_000).await.unwrap_err().kind, kind);
     }
-    // That there is no such object is an answer.
+    // A missing object is no failure.
     assert_eq!((store.asked().len(), engine.counters.figures().failures), (22, 4));
 }
 
@@ -99,7 +99,7 @@ async fn a_request_that_takes_long_is_sent_twice_and_the_first_answer_wins() {
     assert!((50..70).contains(&start.elapsed().as_millis()), "{:?}", start.elapsed());
     let figures = engine.counters.figures();
     assert_eq!((figures.gets_hedge, figures.hedges_won, figures.in_flight), (1, 1, 0));
-    // The second one fails: the first one still counts.
+    // The second request fails, but the first one still counts.
     store.answer([Answer::After(Duration::from_secs(2)), Answer::Fails(ErrorKind::Throttled)]);
     assert!(get(&engine, &store, 0..1_000).await.is_ok());
     store.answer([Answer::After(Duration::from_secs(2))]);
@@ -110,13 +110,13 @@ async fn a_request_that_takes_long_is_sent_twice_and_the_first_answer_wins() {
 
 fn stores(store: &Arc<MemoryStore>, cache: Option<&Path>) -> Arc<Stores> {
     let cache = cache.map_or(CachePlace::None, |place| CachePlace::Directory(place.to_owned()));
-    // On a busy machine any request may take long.
+    // On a busy machine any request may be slow.
     let options = RemoteOptions { cache, hedge: false, ..RemoteOptions::default() };
     let store = Arc::clone(store);
     Stores::with(options, move |_, _| Ok(Arc::clone(&store) as Arc<_>))
 }
 
-/// For a cache, which takes nothing where the disk is nearly full: in memory, if that can be.
+/// A directory for a cache, in memory if possible: a cache takes nothing if the disk is nearly full.
 fn directory() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
 }
@@ -139,7 +139,7 @@ fn a_part_without_a_cache_fetches_exactly_what_is_read_and_more_to_open_it() {
     let part = stores.open(&location()).unwrap();
     assert!(part.file().is_none());
     assert!(read(&part, 5_000..6_000) == all[5_000..6_000]);
-    // Across a boundary: two requests.
+    // A range across a chunk boundary takes two requests.
     assert!(read(&part, 8 * MIB - 10..8 * MIB + 10) == all[(8 << 20) - 10..(8 << 20) + 10]);
     assert_eq!(store.asked()[0], 5_000..6_000);
     assert_eq!(figures(&stores).fetched_bytes, 1_020);
@@ -253,7 +253,7 @@ fn a_block_that_is_not_trusted_is_fetched_once_more() {
     let crate::store::Bytes::Remote(remote) = part.bytes() else { panic!("it is remote") };
     assert!(!remote.distrust(5..10));
     read(&part, 1_200_000..1_300_000);
-    // Its readers are served before it is kept.
+    // Readers are served before the block is in the file.
     while remote.pin(&(MIB..2 * MIB)).is_none() {
         thread::yield_now();
     }

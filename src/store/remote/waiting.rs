@@ -1,4 +1,4 @@
-//! A range that a reader waits for, and the pieces of it that have come. Imports the errors.
+//! A range that a reader waits for, and the pieces of it that have arrived. Imports the errors.
 
 use super::error::StoreError;
 use bytes::Bytes;
@@ -8,16 +8,16 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 type Then = Box<dyn FnOnce(Result<Vec<Bytes>, StoreError>) + Send>;
 
-/// A range that somebody waits for.
+/// A range that a reader waits for.
 pub(super) struct Waiting {
     range: Range<u64>,
-    /// Whether the bytes need only be in the cache's file.
+    /// Whether the reader needs the range in the cache's file only.
     is_fill: bool,
     state: Mutex<State>,
 }
 
 struct State {
-    /// By their places; none overlaps another.
+    /// By their offsets; they do not overlap.
     pieces: BTreeMap<u64, Bytes>,
     missing_bytes: u64,
     /// `None` once the wait has ended.
@@ -26,8 +26,8 @@ struct State {
 }
 
 impl Waiting {
-    /// `then` is called once, with all of the range in order or with an error. `is_wanted` tells whether anybody still
-    /// listens.
+    /// A wait that calls `then` once, with the whole range in order or with an error. `is_wanted` tells whether the
+    /// reader still waits.
     pub(super) fn new(
         range: Range<u64>,
         is_wanted: impl Fn() -> bool + Send + 'static,
@@ -40,7 +40,7 @@ impl Waiting {
         Self { range, is_fill: false, state: Mutex::new(state) }
     }
 
-    /// As [`Waiting::new`], for somebody who wants the range in the cache's file, and no bytes.
+    /// Like [`Waiting::new`], for a fill, which needs the range in the cache's file and no bytes.
     pub(super) fn for_file(
         range: Range<u64>,
         is_wanted: impl Fn() -> bool + Send + 'static,
@@ -58,13 +58,13 @@ impl Waiting {
         &self.range
     }
 
-    /// Whether the wait goes on, and somebody listens.
+    /// Whether the wait has not ended, and the reader still wants the range.
     pub(super) fn is_waiting(&self) -> bool {
         let state = self.lock();
         state.then.is_some() && (state.is_wanted)()
     }
 
-    /// Takes what of `bytes` at `offset` lies in `part`, a part of the range that comes from one source.
+    /// Takes those of `bytes` at `offset` that lie in `part`, which is a part of the range that comes from one source.
     pub(super) fn offer(&self, part: &Range<u64>, offset: u64, bytes: &Bytes) {
         let end = part.end.min(offset + bytes.len() as u64);
         let start = part.start.max(offset);
@@ -74,7 +74,7 @@ impl Waiting {
         self.add(start..end, bytes.slice((start - offset) as usize..(end - offset) as usize));
     }
 
-    /// The cache's file holds `part` now.
+    /// Notes that the cache's file holds `part`.
     pub(super) fn note_kept(&self, part: &Range<u64>) {
         self.add(part.clone(), Bytes::new());
     }
@@ -94,7 +94,7 @@ impl Waiting {
         }
     }
 
-    /// The bytes do not come.
+    /// Ends the wait with an error.
     pub(super) fn fail(&self, error: &StoreError) {
         let mut state = self.lock();
         let then = state.then.take();

@@ -1,4 +1,4 @@
-//! Files of a cache that are torn, truncated, replaced, made up or deleted.
+//! Cache files that are torn, truncated, replaced, forged or deleted.
 
 use super::*;
 use proptest::prelude::*;
@@ -13,7 +13,7 @@ fn file(directory: &TempDir, extension: &str) -> PathBuf {
     paths.find(|path| path.extension().is_some_and(|found| found == extension)).unwrap()
 }
 
-/// What a file goes through.
+/// A change to a file.
 #[derive(Debug, Clone)]
 enum Change {
     Set {
@@ -24,7 +24,7 @@ enum Change {
     Append(Vec<u8>),
     Replace(Vec<u8>),
     Delete,
-    /// A directory stands in its place.
+    /// Replaced by a directory.
     Directory,
 }
 
@@ -64,7 +64,7 @@ fn change(path: &PathBuf, change: &Change) {
     }
 }
 
-/// What counts as present has the right bytes.
+/// Checks that all blocks that count as present have the right bytes.
 fn check(entry: &Entry) {
     for block in 0..BLOCKS {
         let range = map::block_range(block, entry.length_bytes());
@@ -106,7 +106,7 @@ proptest! {
         }
         drop((held, first));
         let next = daemon_in_run(&directory, if restarts { 2 } else { 1 });
-        // Only a directory in the place of a file cannot be mended.
+        // The cache repairs everything except a directory in the place of a file.
         if let Ok(entry) = next.entry(&object, "") {
             check(&entry);
             fill_all(&entry);
@@ -165,7 +165,7 @@ fn a_cache_that_is_deleted_serves_what_is_open_and_takes_new_entries() {
     assert!(read(&entry, 0..BLOCK_BYTES) == bytes(0..BLOCK_BYTES));
     assert!(matches!(entry.claim(1), Claim::NoRoom) && !entry.has_room());
     fill_all(&cache.entry(&other, "").unwrap());
-    // Another daemon makes the entry anew: what it writes is not in the file that is open here.
+    // Another daemon makes the entry anew, with a new file: its blocks are not in the file that is open here.
     fill_all(&daemon(&directory).entry(&one, "").unwrap());
     assert!(!entry.is_present(&(0..LENGTH)));
     assert!(matches!(entry.claim(1), Claim::NoRoom));
@@ -186,7 +186,7 @@ fn a_full_file_system_is_served_on_without_the_cache() {
     let entry = cache.entry(&object("s3://b/k", "\"1\"", 64 * BLOCK_BYTES), "").unwrap();
     assert!(fill(&entry, 0));
     let Claim::Fetch(mut fetching) = entry.claim(1) else { panic!() };
-    // Something else fills the file system.
+    // Another program fills the file system.
     let other = fs::File::create(directory.path().join("other")).unwrap();
     let mut filled = 0;
     while std::os::unix::fs::FileExt::write_at(&other, &[1; 4096], filled).is_ok_and(|n| n > 0) {

@@ -1,4 +1,4 @@
-//! Which entries are evicted, and when the cache takes no more.
+//! Which entries are evicted, and when the cache takes no more blocks.
 
 use super::*;
 
@@ -11,7 +11,7 @@ fn urls(directory: &TempDir) -> Vec<String> {
     listed.into_iter().filter(|object| object.cached_bytes > 0).map(|object| object.url).collect()
 }
 
-/// A block of a new object is cached; the cache is given the time to look.
+/// Caches a block of a new object, giving the cache time to measure.
 fn fill_new(cache: &Cache, url: &str) -> bool {
     let entry = cache.entry(&object(url, "\"1\"", BLOCK_BYTES), "").unwrap();
     cache.room.look().unwrap();
@@ -69,7 +69,7 @@ fn a_cache_that_is_smaller_than_what_is_open_keeps_what_it_has_and_refuses_more(
     cache.room.look().unwrap();
     assert!(!entry.has_room() && !fill(&entry, 7));
     assert!(entry.is_present(&(0..3 * BLOCK_BYTES)));
-    // What is given back can be taken.
+    // Room that was given back can be taken again.
     let other = limited(&directory, 4);
     let theirs = other.entry(&object("s3://b/k", "\"1\"", 8 * BLOCK_BYTES), "").unwrap();
     drop((cache, entry));
@@ -126,7 +126,7 @@ fn what_is_in_use_is_not_removed_and_a_killed_daemon_uses_nothing() {
         (1, BLOCK_BYTES, BLOCK_BYTES)
     );
     assert_eq!(contents.remove(&[&listed[0]]).unwrap(), Vec::<&CachedObject>::new());
-    // A file as a killed process leaves it: it is not locked.
+    // A file as a killed process leaves it, unlocked.
     let users = directory.path().join("objects/users");
     let lease = fs::read_dir(&users).unwrap().next().unwrap().unwrap().path();
     fs::copy(lease, users.join("user-dead")).unwrap();

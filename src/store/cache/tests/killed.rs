@@ -1,4 +1,4 @@
-//! Daemons that are killed at any point: what they leave behind gives no wrong byte, and blocks nobody.
+//! Daemons that are killed at any point leave no wrong byte and no lock.
 
 use super::*;
 use crate::store::cache::testing::Random;
@@ -15,7 +15,7 @@ fn the_object() -> crate::store::remote::Object {
     object("s3://bucket/killed", "\"1\"", (BLOCKS - 1) * BLOCK_BYTES + 12345)
 }
 
-/// Run by the test below in processes of its own: reads and fetches at random until it is killed.
+/// The test below runs this in separate processes: reads and fetches at random until it is killed.
 #[test]
 fn a_worker_reads_and_fetches_until_it_is_killed() {
     let Some(directory) = std::env::var_os(DIRECTORY) else { return };

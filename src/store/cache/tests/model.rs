@@ -1,4 +1,4 @@
-//! A cache beside a model of it: what is present, and who fetches what.
+//! A cache compared with a model: which blocks are present, and which daemon fetches a block.
 
 use super::*;
 use proptest::prelude::*;
@@ -53,7 +53,7 @@ fn acts() -> impl Strategy<Value = Act> {
     ]
 }
 
-/// One daemon, and what it fetches.
+/// A daemon, with the blocks that it is fetching.
 struct Daemon {
     entry: Arc<Entry>,
     _cache: Arc<Cache>,
@@ -64,9 +64,9 @@ struct World {
     directory: TempDir,
     run: u8,
     daemons: Vec<Daemon>,
-    /// Blocks that are whole, and whether they were checked since the machine was started.
+    /// Whole blocks, and whether each was checked since the machine booted.
     whole: HashMap<u64, bool>,
-    /// What each daemon may believe to be present.
+    /// The blocks that each daemon may know to be present.
     seen: [HashMap<u64, ()>; DAEMONS],
 }
 

@@ -1,6 +1,6 @@
-//! What the answers of stores say about an object and about themselves: headers, dates, XML.
+//! Parses the responses of stores: headers, dates, XML.
 //!
-//! Everything here is read from a network: nothing in it panics, and what does not parse is absent.
+//! The input comes from a network: nothing here panics, and values that do not parse count as absent.
 
 use quick_xml::Reader;
 use quick_xml::events::Event;
@@ -13,12 +13,12 @@ pub(super) fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> 
     headers.get(name)?.to_str().ok().map(str::trim).filter(|value| !value.is_empty())
 }
 
-/// The strong ETag, in quotes. A weak one says nothing about bytes.
+/// The strong ETag, in quotes. A weak one does not identify bytes.
 pub(super) fn strong_etag(headers: &HeaderMap) -> Option<String> {
     quoted(header(headers, ETAG.as_str())?)
 }
 
-/// An ETag in quotes, which some lists leave out; `None` for a weak one.
+/// An ETag in quotes, which some listings leave out; `None` for a weak one.
 pub(super) fn quoted(etag: &str) -> Option<String> {
     let etag = etag.trim();
     if etag.is_empty() || etag.starts_with("W/") {
@@ -30,17 +30,17 @@ pub(super) fn quoted(etag: &str) -> Option<String> {
     }
 }
 
-/// When the object was modified, to the second.
+/// The object's modification time, to the second.
 pub(super) fn last_modified(headers: &HeaderMap) -> Option<SystemTime> {
     httpdate::parse_http_date(header(headers, LAST_MODIFIED.as_str())?).ok()
 }
 
-/// What time it was for the server.
+/// The server's time.
 pub(super) fn date(headers: &HeaderMap) -> Option<SystemTime> {
     httpdate::parse_http_date(header(headers, DATE.as_str())?).ok()
 }
 
-/// How long the server asks to wait: seconds or a date.
+/// The pause that the server asks for, in seconds or until a date.
 pub(super) fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     let value = header(headers, RETRY_AFTER.as_str())?;
     if let Ok(seconds) = value.parse::<u64>() {
@@ -50,7 +50,7 @@ pub(super) fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Durati
     Some(date.duration_since(now).unwrap_or_default())
 }
 
-/// The store's own number of a request.
+/// The request's id at the store.
 pub(super) fn request_id(headers: &HeaderMap) -> Option<String> {
     let names = [
         "x-amz-request-id",
@@ -63,12 +63,12 @@ pub(super) fn request_id(headers: &HeaderMap) -> Option<String> {
     names.iter().find_map(|name| header(headers, name)).map(|id| shortened(id, 200))
 }
 
-/// `bytes 5-9/100`: first, last and all bytes. An answer to what lies behind the end has `bytes */100`.
+/// `bytes 5-9/100`: the first and last byte, and the length. For a range past the end the header is `bytes */100`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ContentRange {
     /// The first and the last byte.
     pub(super) range: Option<(u64, u64)>,
-    /// The object's length, if the server says it.
+    /// The object's length, if the server reports it.
     pub(super) total: Option<u64>,
 }
 
@@ -102,7 +102,7 @@ pub(super) fn parse_content_range(value: &str) -> Option<ContentRange> {
     Some(ContentRange { range, total })
 }
 
-/// A date of lists of S3 and GCS: `2024-05-06T07:08:09.123Z`, to the second, as `Last-Modified` has it.
+/// Parses a date in listings of S3 and GCS, `2024-05-06T07:08:09.123Z`, to the second, like `Last-Modified`.
 pub(super) fn parse_timestamp(text: &str) -> Option<SystemTime> {
     let (date, time) = text.strip_suffix('Z')?.split_once('T')?;
     let numbers = |text: &str, separator: char| -> Option<[u64; 3]> {
@@ -121,23 +121,23 @@ pub(super) fn parse_timestamp(text: &str) -> Option<SystemTime> {
     if !fits {
         return None;
     }
-    // The year begins in March, so that a leap day is its last.
+    // The year begins in March, so that a leap day is its last day.
     let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
     let days = year * 365 + year / 4 - year / 100 + year / 400 + (month * 153 + 2) / 5 + day - 1;
     let days = days.checked_sub(719_468)?;
     UNIX_EPOCH.checked_add(Duration::from_secs(((days * 24 + hour) * 60 + minute) * 60 + second))
 }
 
-/// The texts of an XML document: of elements that repeat, such as the objects of a list, and of the others.
+/// The texts of an XML document: those in repeated elements, such as the objects of a listing, and the others.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Texts {
-    /// By name, the texts within each element of the name that was asked for.
+    /// By name, the texts within each element of the requested name.
     pub(super) records: Vec<HashMap<String, String>>,
-    /// By name, the texts outside these.
+    /// By name, the texts outside of these elements.
     pub(super) others: HashMap<String, String>,
 }
 
-/// Takes an XML document apart. `None`: it is no XML, or ends early.
+/// Parses an XML document. `None` if it is not XML, or is truncated.
 pub(super) fn texts(xml: &str, record_name: &str) -> Option<Texts> {
     let mut reader = Reader::from_str(xml);
     let mut found = Texts::default();
@@ -184,7 +184,7 @@ pub(super) fn texts(xml: &str, record_name: &str) -> Option<Texts> {
     }
 }
 
-/// What a store says in the body of an answer that refuses, in a line: code and message of XML or JSON, or its text.
+/// The message in the body of an error response, as one line: code and message of XML or JSON, or the text itself.
 pub(super) fn complaint(body: &str) -> String {
     let (mut code, mut message) = (None, None);
     if let Some(mut texts) = texts(body, "") {
@@ -203,7 +203,7 @@ pub(super) fn complaint(body: &str) -> String {
     shortened(&said.join(": "), 400)
 }
 
-/// In one line without control characters, and not long.
+/// The text in one line without control characters, and cut to a length.
 pub(super) fn shortened(text: &str, characters: usize) -> String {
     let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
     let mut clean = words.chars().filter(|c| !c.is_control());

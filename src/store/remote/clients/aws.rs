@@ -1,4 +1,4 @@
-//! Credentials, regions and endpoints of S3, where the programs of AWS find them.
+//! Finds credentials, regions and endpoints of S3 where the programs of AWS do.
 
 use super::credentials::{Credentials, Provider};
 use super::environment::Environment;
@@ -8,32 +8,32 @@ use crate::store::remote::{ErrorKind, Location, RemoteOptions, StoreError};
 use object_store::aws::{AmazonS3Builder, AwsCredential};
 use std::sync::Arc;
 
-/// What to do without credentials.
+/// Advice for users without credentials.
 const ADVICE: &str = "Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, name a profile (option `profile`), or give the \
                       option `anonymous` for a public bucket";
 
-/// How a bucket is reached.
+/// The connection settings of a bucket.
 pub(super) struct Settings {
-    /// Another server than that of AWS.
+    /// A server other than AWS.
     pub(super) endpoint: Option<String>,
     pub(super) region: String,
-    /// Whether the bucket stands in the path, not in the host name.
+    /// Whether the bucket is in the URL's path instead of the host name.
     pub(super) path_style: bool,
     pub(super) requester_pays: bool,
-    /// `None`: requests are not signed.
+    /// `None` for unsigned requests.
     pub(super) credentials: Option<Credentials<AwsCredential>>,
-    /// The options, with what the environment says of connections.
+    /// The options, completed with the connection settings of the environment.
     pub(super) web: RemoteOptions,
 }
 
-/// What the options, the environment and the files of AWS say, in this order.
+/// The settings from the options, the environment and the files of AWS, in this order.
 pub(super) fn settings(
     location: &Location,
     options: &RemoteOptions,
     environment: &Environment,
 ) -> Result<Settings, StoreError> {
     let file = environment.credentials(location, options);
-    // A profile that was asked for, not one that happens to be there.
+    // The user has named the profile; it is not just the default one.
     let is_explicit = options.profile.is_some() || file.is_some();
     let name = options.profile.as_deref().or_else(|| environment.first(&["AWS_PROFILE"]));
     let profile = Profile::new(name.unwrap_or("default"), file, environment);
@@ -47,7 +47,7 @@ pub(super) fn settings(
     let region = options.region.as_deref();
     let region = region.or_else(|| environment.first(&["AWS_REGION", "AWS_DEFAULT_REGION"]));
     let region = region.or_else(|| of_profile("region")).unwrap_or("us-east-1").to_owned();
-    // A certificate for *.s3.amazonaws.com does not fit two names.
+    // A certificate for *.s3.amazonaws.com does not cover a bucket's name with a dot.
     let path_style = endpoint.is_some() || location.authority.contains('.');
     let mut web = options.clone();
     let ca = environment.first(&["AWS_CA_BUNDLE"]).or_else(|| of_profile("ca_bundle"));
@@ -90,7 +90,7 @@ pub(super) fn settings(
     })
 }
 
-/// Whether a profile means to give credentials, not only a region.
+/// Whether a profile is meant to provide credentials, not only a region.
 fn gives_credentials(profile: &Section) -> bool {
     let is_one = |name: &String| {
         name.starts_with("sso_")
@@ -99,7 +99,7 @@ fn gives_credentials(profile: &Section) -> bool {
     profile.keys().any(is_one)
 }
 
-/// Which of the sources of [`of_environment`] `object_store` takes.
+/// The source of [`of_environment`] that `object_store` uses.
 fn origin_of_environment(environment: &Environment) -> &'static str {
     let is_set = |name| environment.first(&[name]).is_some();
     if is_set("AWS_ACCESS_KEY_ID") && is_set("AWS_SECRET_ACCESS_KEY") {
@@ -115,7 +115,7 @@ fn origin_of_environment(environment: &Environment) -> &'static str {
     }
 }
 
-/// Keys of the environment, web identity, ECS, EKS, or the metadata service of the machine.
+/// Credentials from keys in the environment, web identity, ECS, EKS, or the metadata service of the machine.
 fn of_environment(
     location: &Location,
     options: &RemoteOptions,

@@ -1,4 +1,4 @@
-//! Azure Blob Storage, also what is written through its Data Lake interface, with the credentials of `object_store`.
+//! Azure Blob Storage, including blobs written through its Data Lake interface, with the credentials of `object_store`.
 
 use super::credentials::{Credentials, missing};
 use super::environment::Environment;
@@ -15,7 +15,7 @@ use reqwest::{Method, Request, Response, Url};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// What to do without credentials.
+/// Advice for users without credentials.
 const ADVICE: &str = "Set AZURE_STORAGE_ACCOUNT_KEY or AZURE_STORAGE_SAS_TOKEN, or AZURE_CLIENT_ID, AZURE_TENANT_ID and \
                       AZURE_CLIENT_SECRET, or give the option `anonymous` for a public container";
 
@@ -25,7 +25,7 @@ pub(in crate::store::remote) struct Azure {
     endpoint: String,
     account: String,
     container: String,
-    /// `None`: requests are not signed.
+    /// `None` for unsigned requests.
     credentials: Option<Credentials<AzureCredential>>,
 }
 
@@ -57,7 +57,7 @@ impl Azure {
         let names = ["AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT", "AZURITE_BLOB_STORAGE_URL"];
         let given = options.endpoint.as_deref().or_else(|| environment.first(&names));
         let endpoint = match given.or_else(|| is_emulator.then_some("http://127.0.0.1:10000")) {
-            // A server by its address has the account in its path.
+            // The URL of a server without the account in its host name has the account in its path.
             Some(given) => with_account(given, account),
             None => of_host.unwrap_or_else(|| format!("https://{account}.blob.core.windows.net")),
         };
@@ -154,7 +154,7 @@ impl WebStore for Azure {
     }
 }
 
-/// The environment, with what the file of credentials and the connection string say.
+/// The environment, completed from the credentials file and the connection string.
 fn with_files(
     location: &Location,
     options: &RemoteOptions,
@@ -227,7 +227,7 @@ fn credentials(
     Ok(Credentials::new(Arc::clone(store.credentials()), origin, ADVICE))
 }
 
-/// The signer takes it for granted that a token can be a header.
+/// The signer assumes that a token is a valid header value.
 fn check_credential(location: &Location, credential: &AzureCredential) -> Result<(), StoreError> {
     match credential {
         AzureCredential::BearerToken(token) if HeaderValue::from_str(token).is_err() => {

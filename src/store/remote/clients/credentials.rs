@@ -1,4 +1,4 @@
-//! Credentials that `object_store` or a profile gives out, and renews.
+//! Credentials that `object_store` or a profile provides and renews.
 
 use super::web::chain;
 use crate::store::remote::{ErrorKind, Location, StoreError};
@@ -6,17 +6,17 @@ use object_store::client::CredentialProvider;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-/// Gives out credentials of the kind `T`.
+/// Provides credentials of the type `T`.
 pub(super) type Provider<T> = Arc<dyn CredentialProvider<Credential = T>>;
 
 /// The credentials of a store.
 pub(super) struct Credentials<T> {
     provider: Provider<T>,
-    /// Where they are found, in words.
+    /// Where the credentials come from, in words.
     origin: String,
-    /// What to do if there are none.
+    /// Advice if there are none.
     advice: &'static str,
-    /// Whether there were some before.
+    /// Whether there were credentials before.
     were_there: AtomicBool,
 }
 
@@ -25,12 +25,12 @@ impl<T> Credentials<T> {
         Self { provider, origin, advice, were_there: AtomicBool::new(false) }
     }
 
-    /// Where they are found, in words.
+    /// Where the credentials come from, in words.
     pub(super) fn origin(&self) -> &str {
         &self.origin
     }
 
-    /// The credentials of now.
+    /// The current credentials.
     pub(super) async fn get(&self, location: &Location) -> Result<Arc<T>, StoreError> {
         match self.provider.get_credential().await {
             Ok(credential) => {
@@ -41,7 +41,7 @@ impl<T> Credentials<T> {
             }
             Err(error) => {
                 let error = missing(location, self.advice, &error);
-                // What once worked is renewed at the next attempt, most likely.
+                // Credentials that worked once will most likely be renewed at the next attempt.
                 let kind = match self.were_there.load(Relaxed) {
                     true => ErrorKind::Unavailable,
                     false => error.kind,
@@ -52,13 +52,13 @@ impl<T> Credentials<T> {
     }
 }
 
-/// Credentials that do not come.
+/// The error for missing credentials.
 pub(super) fn missing(
     location: &Location,
     advice: &str,
     error: &object_store::Error,
 ) -> StoreError {
-    // "Generic S3 error" says nothing to those who read it.
+    // "Generic S3 error" tells users nothing.
     let said = match error {
         object_store::Error::Generic { source, .. } => chain(&**source),
         other => chain(other),

@@ -1,4 +1,4 @@
-//! The environment of the process, which the stores' own programs read, too; and files with credentials, which are
+//! The environment variables of the process, which the stores' own programs read too, and credential files, which are
 //! read again when they change.
 
 use crate::store::remote::{ErrorKind, Location, RemoteOptions, Scheme, StoreError};
@@ -8,17 +8,17 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
-/// How often a file is looked at.
+/// How often a file is checked for changes.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// Variables by name; a test brings its own.
+/// Variables by name; tests make their own.
 #[derive(Clone, Default)]
 pub(in crate::store::remote) struct Environment {
     variables: BTreeMap<String, String>,
 }
 
 impl Environment {
-    /// That of the process, without what is not UTF-8.
+    /// The variables of the process, except those that are not UTF-8.
     pub(in crate::store::remote) fn of_process() -> Self {
         let text = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
             Some((name.into_string().ok()?, value.into_string().ok()?))
@@ -31,7 +31,7 @@ impl Environment {
         self.variables.insert(name.to_owned(), value.to_owned());
     }
 
-    /// Takes a variable out of this copy of the environment.
+    /// Removes a variable from this copy of the environment.
     pub(super) fn unset(&mut self, name: &str) {
         self.variables.remove(name);
     }
@@ -42,13 +42,13 @@ impl Environment {
         Self { variables: variables.iter().map(own).collect() }
     }
 
-    /// The first of these variables that is set and not empty.
+    /// The value of the first of these variables that is set and not empty.
     pub(super) fn first(&self, names: &[&str]) -> Option<&str> {
         let mut values = names.iter().filter_map(|name| self.variables.get(*name));
         values.find(|value| !value.is_empty()).map(String::as_str)
     }
 
-    /// All variables whose names begin so.
+    /// All variables whose names begin with a prefix.
     pub(super) fn starting_with<'a>(
         &'a self,
         prefix: &'a str,
@@ -57,13 +57,13 @@ impl Environment {
         all.take_while(move |(name, _)| name.starts_with(prefix)).map(|(n, v)| (&**n, &**v))
     }
 
-    /// A file or directory in the home directory.
+    /// The path of a file or directory in the home directory.
     pub(super) fn in_home(&self, path: &str) -> Option<PathBuf> {
         Some(Path::new(self.first(&["HOME"])?).join(path))
     }
 
-    /// The file of credentials for the scheme of `location`: what the option names, which may be a name in systemd's
-    /// directory of credentials; or, there, the one that is called like the scheme.
+    /// The credentials file for the scheme of `location`: the one that the option names, possibly in systemd's
+    /// credentials directory; without the option, the one in that directory with the scheme's name.
     pub(in crate::store::remote) fn credentials(
         &self,
         location: &Location,
@@ -86,7 +86,7 @@ impl Environment {
     }
 }
 
-/// A file whose meaning is kept until the file changes.
+/// A parsed file, parsed again when the file changes.
 pub(super) struct Watched<T> {
     path: PathBuf,
     parse: fn(&str) -> Result<T, String>,
@@ -104,12 +104,12 @@ impl<T> Watched<T> {
         Self { path, parse, kept: Mutex::new(None) }
     }
 
-    /// Where it is.
+    /// The file's path.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// What the file says now, or said a second ago.
+    /// The content of the file, at most a second old.
     pub(super) fn get(&self) -> Result<Arc<T>, StoreError> {
         let mut kept = self.kept.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         if let Some(kept) = kept.as_ref().filter(|kept| kept.looked.elapsed() < LOOK_EVERY) {

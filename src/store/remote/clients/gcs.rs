@@ -16,7 +16,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-/// What to do without credentials.
+/// Advice for users without credentials.
 const ADVICE: &str = "Set GOOGLE_APPLICATION_CREDENTIALS, run `gcloud auth application-default login`, or give the option \
                       `anonymous` for a public bucket";
 
@@ -24,7 +24,7 @@ const ADVICE: &str = "Set GOOGLE_APPLICATION_CREDENTIALS, run `gcloud auth appli
 pub(in crate::store::remote) struct Gcs {
     web: Web,
     endpoint: String,
-    /// `None`: requests have no token.
+    /// `None` for requests without a token.
     credentials: Option<Credentials<GcpCredential>>,
 }
 
@@ -67,7 +67,7 @@ impl Gcs {
             StoreError::new(location.to_string(), ErrorKind::Refused, e.to_string())
         })?;
         let mut request = Request::new(method, url);
-        // Else an object that is stored compressed is decompressed on its way, and has no ranges.
+        // Without this, the server decompresses objects that are stored compressed, and ignores ranges.
         *request.headers_mut() = headers_of(location, &[(ACCEPT_ENCODING, "gzip")])?;
         if let Some(range) = range {
             request.headers_mut().insert(RANGE, value(location, &range_header(range))?);
@@ -103,7 +103,7 @@ impl WebStore for Gcs {
 
     async fn look_up(&self, location: &Location) -> Result<Object, StoreError> {
         let answer = match self.send(location, "", (Method::HEAD, None)).await {
-            // An answer to HEAD has no body that says why.
+            // An error response to HEAD has no body with the reason.
             Err(error) if matches!(error.status, Some(400 | 401 | 403)) => {
                 return match self.send(location, "", (Method::GET, Some(&(0..1)))).await {
                     Err(said) if said.status == error.status => Err(said),
@@ -114,7 +114,7 @@ impl WebStore for Gcs {
         };
         let object = described(location, answer.headers())?;
         match header(answer.headers(), "x-goog-generation") {
-            // The ETag of a generation may change with its metadata.
+            // The ETag of a generation can change with the object's metadata.
             Some(id) => Ok(Object { version_id: Some(id.to_owned()), etag: None, ..object }),
             None => Ok(object),
         }

@@ -1,4 +1,4 @@
-//! Plain HTTP servers that know ranges.
+//! Plain HTTP servers that support ranges.
 
 use super::answer::{self, ContentRange};
 use super::environment::Environment;
@@ -49,7 +49,8 @@ impl WebStore for Http {
         self.servers.web()
     }
 
-    /// HEAD would not say whether the server knows ranges, and a signed URL is signed for GET: so the first byte.
+    /// Requests the first byte: HEAD would not show whether the server supports ranges, and signed URLs are signed for
+    /// GET.
     async fn look_up(&self, location: &Location) -> Result<Object, StoreError> {
         match self.servers.get(&self.ask(location, &(0..1))?).await {
             Ok(answer) => first_byte(location, &answer),

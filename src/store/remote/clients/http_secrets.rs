@@ -1,4 +1,4 @@
-//! What an HTTP server wants to know before it gives anything: passwords of netrc, and headers in a file.
+//! Secrets for HTTP servers: passwords from netrc, and headers from a file.
 
 use super::environment::{Environment, Watched};
 use crate::store::remote::{ErrorKind, Location, RemoteOptions, StoreError};
@@ -6,14 +6,14 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 
-/// The files of an HTTP server's secrets.
+/// The files with an HTTP server's secrets.
 pub(super) struct Secrets {
     host: String,
     headers: Option<Watched<HeaderMap>>,
     netrc: Option<Watched<Vec<Machine>>>,
 }
 
-/// An entry of netrc; without a name, for all machines.
+/// An entry of netrc; an entry without a name is for all machines.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(super) struct Machine {
     name: Option<String>,
@@ -45,7 +45,7 @@ impl Secrets {
         }
     }
 
-    /// The files that give headers for this server; `None` if it gets none.
+    /// The files with headers for this server; `None` if there are none.
     pub(super) fn origin(&self, location: &Location) -> Result<Option<String>, StoreError> {
         let has_any = !self.headers(location)?.is_empty();
         let netrc = self.netrc.as_ref().map(Watched::path);
@@ -54,7 +54,7 @@ impl Secrets {
         Ok(has_any.then(|| files.join(" and ")))
     }
 
-    /// The headers for this server; those of the file of headers count more.
+    /// The headers for this server; those of the header file take precedence.
     pub(super) fn headers(&self, location: &Location) -> Result<HeaderMap, StoreError> {
         let mut headers = HeaderMap::new();
         if let Some(netrc) = &self.netrc {
@@ -79,7 +79,7 @@ impl Secrets {
     }
 }
 
-/// One header a line. What is wrong with one is told without it.
+/// Parses one header per line. Error messages do not quote the line, which may hold a secret.
 fn parse_headers(text: &str) -> Result<HeaderMap, String> {
     let lines = text.lines().enumerate().map(|(i, line)| (i + 1, line.trim()));
     let lines = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
@@ -95,7 +95,7 @@ fn parse_headers(text: &str) -> Result<HeaderMap, String> {
     Ok(headers)
 }
 
-/// As `ftp` and `curl` read it.
+/// Parses netrc like `ftp` and `curl`.
 pub(super) fn parse_netrc(text: &str) -> Vec<Machine> {
     let mut machines: Vec<Machine> = Vec::new();
     let mut is_macro = false;
@@ -127,7 +127,7 @@ pub(super) fn parse_netrc(text: &str) -> Vec<Machine> {
     machines
 }
 
-/// Words of a line; one in quotes may have spaces and escapes.
+/// Splits a line into words; a quoted word may have spaces and escapes.
 fn words(line: &str) -> Vec<String> {
     let mut words = Vec::new();
     let mut rest = line.trim_start();

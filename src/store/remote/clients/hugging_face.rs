@@ -1,5 +1,5 @@
-//! Datasets on the Hugging Face Hub: a revision is pinned to its commit, and the bytes come from wherever the Hub sends
-//! us, by signed URLs that expire.
+//! Datasets on the Hugging Face Hub. A revision is pinned to its commit; the Hub redirects reads to other servers, by
+//! signed URLs that expire.
 
 use super::answer::{self, header};
 use super::environment::{Environment, Watched};
@@ -16,7 +16,7 @@ use serde_json::Value;
 use std::ops::Range;
 use std::path::PathBuf;
 
-/// A renamed dataset sends us to its new name.
+/// The Hub redirects from a renamed dataset to its new name.
 const MOST_RENAMES: usize = 5;
 
 /// A dataset.
@@ -26,12 +26,12 @@ pub(in crate::store::remote) struct HuggingFace {
     endpoint: String,
     /// `datasets/ORG/NAME`.
     dataset: String,
-    /// A branch, tag or commit, encoded.
+    /// A branch, tag or commit, percent-encoded.
     revision: String,
     token: Token,
 }
 
-/// What the Hub wants to see before it shows a private or gated dataset.
+/// The token for private and gated datasets.
 enum Token {
     None,
     Fixed(String),
@@ -183,7 +183,7 @@ impl WebStore for HuggingFace {
             secrets: self.secrets(location)?,
         };
         let answer = self.servers.get(&ask).await.map_err(|refused| refused.error)?;
-        // The commit pins the bytes; the ETag is the Hub's, not that of the server which has them.
+        // The commit pins the bytes; the ETag is the Hub's, not the one of the server with the bytes.
         checked_body(&Object { etag: None, ..object.clone() }, &range, answer)
     }
 

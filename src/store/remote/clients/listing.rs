@@ -1,4 +1,4 @@
-//! Lists of objects, page by page.
+//! Listings of objects, page by page.
 
 use super::answer::{self, Texts};
 use super::web::malformed;
@@ -7,16 +7,16 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::{self, BoxStream, StreamExt, TryStreamExt};
 use std::collections::HashMap;
 
-/// At most so long is a page: 5,000 keys of 1 KiB, each byte of which may be an entity.
+/// The maximum length of a page: 5,000 keys of 1 KiB, each byte of which may be an XML entity.
 pub(super) const PAGE_BYTES: usize = 64 << 20;
 
-/// Objects, and what to ask for the next ones.
+/// Objects, and the token for the next page.
 pub(super) struct Page {
     pub(super) objects: Vec<Object>,
     pub(super) next: Option<String>,
 }
 
-/// The objects of all pages; `page` is asked for the first without a token.
+/// The objects of all pages; the first call of `page` gets no token.
 pub(super) fn pages<'a>(
     page: impl Fn(Option<String>) -> BoxFuture<'a, Result<Page, StoreError>> + Send + 'a,
 ) -> BoxStream<'a, Result<Object, StoreError>> {

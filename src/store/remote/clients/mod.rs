@@ -1,5 +1,5 @@
-//! Clients that speak HTTP: S3, GCS, Azure, the Hugging Face Hub, plain servers. `object_store` gives credentials and signatures; requests,
-//! answers and their checks are here, so that one set of rules holds for all.
+//! Clients that speak HTTP: S3, GCS, Azure, the Hugging Face Hub, plain servers. `object_store` finds credentials and
+//! signs requests; requests, responses and their checks are here, so that one set of rules holds for all clients.
 
 mod answer;
 mod aws;

@@ -1,4 +1,4 @@
-//! Profiles of the programs of AWS: `~/.aws/config` and `~/.aws/credentials`, and programs that print credentials.
+//! Profiles of the AWS programs: `~/.aws/config` and `~/.aws/credentials`, and programs that print credentials.
 
 use super::answer::parse_timestamp;
 use super::environment::{Environment, Watched};
@@ -12,11 +12,11 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-/// How long a program that prints credentials is waited for.
+/// How long to wait for a program that prints credentials.
 const PROCESS_PATIENCE: Duration = Duration::from_secs(60);
-/// Credentials are renewed so long before they expire, as `object_store` does it.
+/// How long before their expiry credentials are renewed, as in `object_store`.
 const RENEW_BEFORE: Duration = Duration::from_secs(300);
-/// Credentials that never expire are asked for again after this time, as the program may know better.
+/// Credentials that never expire are still requested again after this time, as the program may have newer ones.
 const RENEW_ANYWAY: Duration = Duration::from_secs(3600);
 
 /// The settings of a section.
@@ -31,7 +31,7 @@ pub(super) struct Profile {
     printed: tokio::sync::Mutex<Option<Printed>>,
 }
 
-/// What a program printed.
+/// The output of a program.
 struct Printed {
     command: String,
     until: SystemTime,
@@ -39,7 +39,7 @@ struct Printed {
 }
 
 impl Profile {
-    /// The profile `name`. `credentials` is a file of credentials in place of the usual one.
+    /// The profile `name`. `credentials` replaces the usual credentials file.
     pub(super) fn new(name: &str, credentials: Option<PathBuf>, environment: &Environment) -> Self {
         let usual = |variable: &str, path: &str| {
             let named = environment.first(&[variable]).map(PathBuf::from);
@@ -56,14 +56,14 @@ impl Profile {
         }
     }
 
-    /// The files that it is read from, for messages.
+    /// The files with the profile, for messages.
     pub(super) fn files(&self) -> String {
         let files = [&self.config, &self.credentials].into_iter().flatten();
         let files: Vec<_> = files.map(|file| file.path().display().to_string()).collect();
         if files.is_empty() { "~/.aws".to_owned() } else { files.join(" and ") }
     }
 
-    /// All settings of the profile; empty if there is none. The file of credentials counts more.
+    /// All settings of the profile; empty if it does not exist. The credentials file takes precedence.
     pub(super) fn settings(&self) -> Result<Section, StoreError> {
         let mut all = Section::new();
         for file in [&self.config, &self.credentials].into_iter().flatten() {
@@ -101,7 +101,7 @@ impl Profile {
         }))
     }
 
-    /// Runs a program, one at a time, unless what it last printed is still good.
+    /// Runs a program, one at a time, unless its last output is still valid.
     async fn run(&self, command: String) -> Result<Arc<AwsCredential>, String> {
         let mut printed = self.printed.lock().await;
         let now = SystemTime::now();
@@ -181,7 +181,7 @@ impl std::fmt::Debug for Profile {
     }
 }
 
-// What the attribute `async_trait` would write.
+// Written out in place of the attribute `async_trait`.
 impl CredentialProvider for Profile {
     type Credential = AwsCredential;
 

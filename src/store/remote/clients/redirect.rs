@@ -1,4 +1,4 @@
-//! Requests to servers that send one elsewhere: to a mirror, or to a signed URL that expires.
+//! Requests to servers that redirect, to a mirror or to a signed URL that expires.
 
 use super::web::{Refused, Web, malformed};
 use crate::store::remote::{ErrorKind, Location, StoreError};
@@ -7,23 +7,23 @@ use reqwest::{Method, Request, Response, Url};
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// As many as browsers follow, about.
+/// About as many redirections as browsers follow.
 const MOST_REDIRECTIONS: usize = 10;
-/// So many objects' targets are kept.
+/// The maximum number of remembered targets, one per object.
 const MOST_TARGETS: usize = 100_000;
 
 /// A request for one URL.
 pub(super) struct Ask<'a> {
-    /// What messages name.
+    /// The object that messages name.
     pub(super) location: &'a Location,
     pub(super) url: Url,
-    /// For whichever server answers in the end.
+    /// Headers for the server that finally responds.
     pub(super) headers: HeaderMap,
-    /// For the server of `url` alone: secrets.
+    /// Secret headers, for the server of `url` alone.
     pub(super) secrets: HeaderMap,
 }
 
-/// Connections, and where the servers sent us.
+/// Connections, and the remembered targets of redirections.
 pub(super) struct Redirects {
     web: Web,
     targets: Mutex<HashMap<String, Url>>,
@@ -43,14 +43,14 @@ impl Redirects {
         self.targets.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The answer to GET, from where the server sent the last request for this URL, as long as that works.
+    /// The response to GET, from the target that the last request for this URL was redirected to, while that works.
     pub(super) async fn get(&self, ask: &Ask<'_>) -> Result<Response, Refused> {
         let target = self.targets().get(ask.url.as_str()).cloned();
         if let Some(target) = target {
             match self.one(ask, &target).await {
                 Ok(answer) if answer.status().is_success() => return Ok(answer),
                 Err(refused) if !is_of_target(&refused.error) => return Err(refused),
-                // It has expired, or moved.
+                // The target has expired, or moved.
                 _ => drop(self.targets().remove(ask.url.as_str())),
             }
         }
@@ -89,12 +89,12 @@ impl Redirects {
     }
 }
 
-/// Whether a server that we were sent to refuses in a way that the one that sent us may mend.
+/// Whether a refusal of the target may be mended by asking the redirecting server again.
 fn is_of_target(error: &StoreError) -> bool {
     matches!(error.kind, ErrorKind::Denied | ErrorKind::NotFound | ErrorKind::Refused)
 }
 
-/// Where an answer sends us.
+/// The target of a redirection.
 pub(super) fn next(location: &Location, url: &Url, headers: &HeaderMap) -> Result<Url, StoreError> {
     let target = headers.get(LOCATION).and_then(|target| target.to_str().ok());
     let target = target.and_then(|target| url.join(target).ok());

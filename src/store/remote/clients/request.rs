@@ -1,4 +1,4 @@
-//! What requests to stores are made of: encoded keys, and values of headers.
+//! The parts of requests to stores: encoded keys, and values of headers.
 
 use super::web::malformed;
 use crate::store::remote::{Location, StoreError};
@@ -6,23 +6,23 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use std::ops::Range;
 
-/// What is encoded in a key, as the signatures of S3 demand.
+/// The characters to encode in a key, as S3's signatures require.
 pub(super) const KEY: &AsciiSet =
     &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'/');
-/// The same in a query.
+/// The characters to encode in a query.
 pub(super) const VALUE: &AsciiSet = &KEY.add(b'/');
 
-/// What the `Range` header says.
+/// The value of the `Range` header.
 pub(super) fn range_header(range: &Range<u64>) -> String {
     format!("bytes={}-{}", range.start, range.end.saturating_sub(1))
 }
 
-/// A value of a header.
+/// Makes a value of a header.
 pub(super) fn value(location: &Location, text: &str) -> Result<HeaderValue, StoreError> {
     HeaderValue::from_str(text).map_err(|_| malformed(location, "the store's words cannot be sent"))
 }
 
-/// Headers of a request.
+/// Makes the headers of a request.
 pub(super) fn headers_of(
     location: &Location,
     pairs: &[(HeaderName, &str)],
@@ -30,7 +30,7 @@ pub(super) fn headers_of(
     pairs.iter().map(|(name, text)| Ok((name.clone(), value(location, text)?))).collect()
 }
 
-/// The query for a page of the objects of S3 or GCS: the first, or the one that the token of the page before it asks for.
+/// The query for a page of a listing of S3 or GCS: the first page, or the one of the previous page's token.
 pub(super) fn s3_list_query(prefix: &Location, token: Option<String>) -> String {
     let mut query = String::from("?");
     if let Some(token) = token {

@@ -1,4 +1,4 @@
-//! S3 and what speaks its protocol: requests signed with the credentials of `object_store`, keys exactly as they are.
+//! S3 and compatible stores: requests signed with the credentials of `object_store`, keys kept byte for byte.
 
 use super::answer::header;
 use super::aws::{self, Settings};
@@ -22,9 +22,9 @@ pub(in crate::store::remote) struct S3 {
     web: Web,
     settings: Settings,
     bucket: String,
-    /// Where the bucket lies, as soon as the store says that it lies elsewhere.
+    /// The bucket's region, updated when the store reports another one.
     region: RwLock<String>,
-    /// The credentials do not allow to read versions by name: ETags must do.
+    /// Set if the credentials do not allow reading versions by id: then ETags pin versions.
     without_versions: AtomicBool,
 }
 
@@ -96,7 +96,7 @@ impl S3 {
         Ok(signed)
     }
 
-    /// Sends a request, once more if the store says that the bucket lies in another region.
+    /// Sends a request, and again if the store reports that the bucket is in another region.
     async fn send(
         &self,
         location: &Location,
@@ -131,7 +131,7 @@ impl WebStore for S3 {
     async fn identity(&self, location: &Location) -> Result<Option<String>, StoreError> {
         let Some(credentials) = &self.settings.credentials else { return Ok(None) };
         let credential = credentials.get(location).await?;
-        // The id of a key is no secret; enough of it to tell it from others.
+        // A key's id is no secret; this much of it tells it from others.
         let id: String = credential.key_id.chars().take(8).collect();
         Ok(Some(format!("{}, key {id}…", credentials.origin())))
     }
@@ -143,7 +143,7 @@ impl WebStore for S3 {
     async fn look_up(&self, location: &Location) -> Result<Object, StoreError> {
         let none = HeaderMap::new();
         let answer = match self.send(location, "", (Method::HEAD, &none)).await {
-            // An answer to HEAD has no body that says why.
+            // An error response to HEAD has no body with the reason.
             Err(error) if matches!(error.status, Some(400 | 401 | 403)) => {
                 let first = headers_of(location, &[(RANGE, "bytes=0-0")])?;
                 return match self.send(location, "", (Method::GET, &first)).await {
@@ -172,7 +172,7 @@ impl WebStore for S3 {
         if let Some(id) = by_name {
             let query = format!("?versionId={}", utf8_percent_encode(id, VALUE));
             match self.send(location, &query, (Method::GET, &headers)).await {
-                // GetObjectVersion is a permission of its own. The ETag pins the version, too.
+                // GetObjectVersion is a separate permission. The ETag pins the version, too.
                 Err(error) if error.status == Some(403) && object.etag.is_some() => {
                     let Ok(answer) = self.send(location, "", (Method::GET, &headers)).await else {
                         return Err(error);
@@ -197,7 +197,7 @@ impl WebStore for S3 {
     }
 }
 
-/// The signer takes it for granted that these can be headers.
+/// The signer assumes that these are valid header values.
 fn check_credential(location: &Location, credential: &AwsCredential) -> Result<(), StoreError> {
     let token = credential.token.as_deref().unwrap_or_default();
     if [&credential.key_id, token].iter().all(|text| HeaderValue::from_str(text).is_ok()) {

@@ -1,4 +1,4 @@
-//! Clients against servers that lie, fail and send elsewhere.
+//! Clients against servers that lie, fail and redirect.
 
 use super::{Environment, Http, HuggingFace, S3};
 use crate::store::remote::ErrorKind::{
@@ -12,7 +12,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// A server that answers one request a connection, in the words of a test.
+/// A server that responds to one request per connection with a test's text.
 struct Server {
     /// `http://127.0.0.1:PORT`
     url: String,
@@ -53,7 +53,7 @@ impl Server {
     }
 }
 
-/// An answer: its status, headers and body.
+/// A response with this status, headers and body.
 fn answer(status: &str, headers: &[&str], body: &str) -> String {
     let headers: String = headers.iter().map(|header| format!("{header}\r\n")).collect();
     format!("HTTP/1.1 {status} x\r\nConnection: close\r\n{headers}\r\n{body}")
@@ -85,7 +85,7 @@ fn http(url: &str, options: &RemoteOptions) -> (Http, Location) {
 const TAG: &str = "ETag: \"a\"";
 const TAKEN: &str = "Content-Range: bytes 2-5/10";
 
-/// What comes of reading bytes 2 to 5 of 10 with the ETag "a", when the server answers so.
+/// The result of reading bytes 2 to 5 of 10 with the ETag "a", when the server responds with `reply`.
 fn outcome(reply: String) -> Result<String, StoreError> {
     let server = Server::new(move |_| reply.clone());
     let (client, location) = http(&format!("{}/x", server.url), &RemoteOptions::default());
@@ -212,7 +212,7 @@ fn secrets_of_one_server_do_not_go_to_another_and_an_expired_target_is_asked_for
     let target = Server::new(move |head| {
         let mut times = times.lock().expect("a number");
         *times += 1;
-        // The second request finds its URL expired.
+        // The second request finds that its URL has expired.
         match *times == 2 || head.contains("if-none") {
             true => answer("403", &[], "expired"),
             false if head.contains("0-0") => {

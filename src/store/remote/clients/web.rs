@@ -1,5 +1,5 @@
-//! One HTTP request and its answer: connections, TLS, what a refusal means, and whether a range is the range that was
-//! asked for. All clients but HDFS's stand on it.
+//! One HTTP request and its response: connections, TLS, the classes of refusals, and the check that a response has the
+//! requested range. All clients except HDFS's are built on it.
 
 use super::answer::{self, ContentRange};
 use crate::store::remote::{Body, ErrorKind, Location, Object, RemoteOptions, StoreError};
@@ -17,20 +17,20 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::{Duration, SystemTime};
 
-/// What is read of the body of a refusal, in bytes.
+/// The maximum that is read of a refusal's body, in bytes.
 const COMPLAINT_BYTES: usize = 16 << 10;
-/// How long the body of a refusal is waited for.
+/// How long to wait for a refusal's body.
 const COMPLAINT_PATIENCE: Duration = Duration::from_secs(2);
-/// For connections to stores and to services that give out credentials.
+/// The connect timeout, for stores and for services that provide credentials.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(10);
 
-/// An answer that refuses.
+/// A response that refuses the request.
 pub(super) struct Refused {
     pub(super) headers: HeaderMap,
     pub(super) error: StoreError,
 }
 
-/// Without an answer.
+/// The error of a request without a response.
 impl From<StoreError> for Refused {
     fn from(error: StoreError) -> Self {
         Self { headers: HeaderMap::new(), error }
@@ -41,18 +41,18 @@ impl From<StoreError> for Refused {
 #[derive(Debug, Clone)]
 pub(super) struct Web {
     client: Client,
-    /// By how many seconds the server's clock is ahead of ours, by its last answer.
+    /// By how many seconds the server's clock is ahead of ours, by its last response.
     clock: Arc<Mutex<Option<i64>>>,
 }
 
 impl Web {
-    /// With the certificates of the system, and those that the options add.
+    /// Connections that trust the system's certificates, and those that the options add.
     pub(super) fn new(options: &RemoteOptions) -> Result<Self, StoreError> {
         Self::trusting(true, options)
     }
 
-    /// For one server, which redirects to no other. Without TLS the certificates of the system are not read, which takes
-    /// 20 ms.
+    /// Connections to one server, which follow no redirections to others. Without TLS the system's certificates are not
+    /// read, which would take 20 ms.
     pub(super) fn for_endpoint(
         endpoint: &str,
         options: &RemoteOptions,
@@ -65,14 +65,14 @@ impl Web {
 
     fn trusting(system: bool, options: &RemoteOptions) -> Result<Self, StoreError> {
         let client = build(system, &certificates(options)?, |builder| {
-            // Many connections, for each gives only so much; HTTP/2 would put all requests on one.
+            // Many connections, as each has limited throughput; HTTP/2 would put all requests on one.
             let builder = builder.http1_only().pool_max_idle_per_host(options.max_in_flight.max(8));
             builder.connect_timeout(CONNECT_PATIENCE).tcp_nodelay(true)
         })?;
         Ok(Self { client, clock: Arc::default() })
     }
 
-    /// Sends a request. An answer is one of success or a redirection; all others are errors.
+    /// Sends a request. Success and redirections are responses; all other statuses are errors.
     pub(super) async fn send(
         &self,
         location: &Location,
@@ -81,7 +81,7 @@ impl Web {
         self.try_send(location, request).await.map_err(|refused| refused.error)
     }
 
-    /// As [`Self::send`], with the headers of a refusal.
+    /// Like [`Self::send`], but the error has the headers of the refusal.
     pub(super) async fn try_send(
         &self,
         location: &Location,
@@ -113,7 +113,7 @@ impl Web {
         *self.clock.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The whole body of an answer of at most `limit` bytes, such as a list.
+    /// The whole body of a response of at most `limit` bytes, such as a listing.
     pub(super) async fn text(
         location: &Location,
         answer: Response,
@@ -147,16 +147,16 @@ fn build(
     certificates: &[Certificate],
     configure: impl Fn(ClientBuilder) -> ClientBuilder,
 ) -> Result<Client, StoreError> {
-    // Another part of the program may have been first; it chose the same.
+    // Another part of the program may have installed it first, the same one.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let builder = || {
         let name = concat!("ffrfs/", env!("CARGO_PKG_VERSION"));
         let builder =
             Client::builder().user_agent(name).redirect(reqwest::redirect::Policy::none());
-        // When to try again is decided once, for all clients.
+        // One policy for all clients decides on retries.
         configure(builder.retry(reqwest::retry::never()))
     };
-    // Without certificates of the system, servers without TLS can still be used, and those of the options.
+    // Without the system's certificates, servers without TLS and those with certificates from the options still work.
     let alone = || builder().tls_certs_only(certificates.iter().cloned()).build();
     let client = match trusts_system {
         true => {
@@ -167,13 +167,13 @@ fn build(
     client.map_err(|e| StoreError::new("TLS", ErrorKind::Refused, chain(&e)))
 }
 
-/// How often services that give out credentials are asked: no policy above knows of these requests.
+/// How often requests for credentials are retried: the policy for requests to stores does not cover them.
 pub(super) fn credential_retry() -> RetryConfig {
     let retry_timeout = Duration::from_secs(5);
     RetryConfig { max_retries: 2, retry_timeout, ..RetryConfig::default() }
 }
 
-/// Connections of `object_store` to services that give out credentials.
+/// The connections of `object_store` to services that provide credentials.
 #[derive(Debug)]
 pub(super) struct Connector {
     certificates: Vec<Certificate>,
@@ -188,7 +188,7 @@ impl Connector {
 impl HttpConnector for Connector {
     fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
         use object_store::ClientConfigKey::ConnectTimeout;
-        // A second for the metadata service of a machine that has none.
+        // One second for the metadata service, which many machines do not have.
         let is_short =
             options.get_config_value(&ConnectTimeout).is_some_and(|t| t.starts_with("1 "));
         let patience = if is_short { Duration::from_secs(1) } else { CONNECT_PATIENCE };
@@ -203,7 +203,7 @@ impl HttpConnector for Connector {
     }
 }
 
-/// An error that is no answer of the store.
+/// The error for a response that does not match the request.
 pub(super) fn malformed(location: &Location, why: impl Into<String>) -> StoreError {
     StoreError::new(location.to_string(), ErrorKind::Malformed, why)
 }
@@ -224,7 +224,7 @@ async fn complaint_of(answer: Response) -> String {
     String::from_utf8_lossy(&body).into_owned()
 }
 
-/// What a status means, and what the store says with it.
+/// The class of a status, with the store's message.
 pub(super) fn refusal(
     location: &Location,
     status: StatusCode,
@@ -249,7 +249,7 @@ pub(super) fn refusal(
         _ => ErrorKind::Refused,
     };
     if said.is_empty() && kind == ErrorKind::NotFound {
-        // An answer to HEAD has no body that says more.
+        // An error response to HEAD has no body with the reason.
         said = "there is no such object, or nothing of that name above it".to_owned();
     }
     if said.is_empty() {
@@ -266,7 +266,7 @@ pub(super) fn refusal(
     }
 }
 
-/// A request without an answer, or a body that ended early.
+/// The error for a request without a response, or with a body that ended early.
 fn failed(location: &Location, error: reqwest::Error) -> StoreError {
     let server = error.url().and_then(server_of);
     let error = error.without_url();
@@ -290,13 +290,13 @@ fn failed(location: &Location, error: reqwest::Error) -> StoreError {
     StoreError::new(location.to_string(), kind, message)
 }
 
-/// The server of a URL, which an endpoint or a redirection may have made another than that of the object's.
+/// The server of a URL, which may differ from the object's because of an endpoint or a redirection.
 fn server_of(url: &Url) -> Option<String> {
     let host = url.host_str()?;
     Some(url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}")))
 }
 
-/// What the innermost error of a chain says.
+/// The message of the innermost error of a chain.
 fn deepest(error: &dyn Error) -> String {
     let mut inner = error;
     while let Some(source) = inner.source() {
@@ -305,7 +305,7 @@ fn deepest(error: &dyn Error) -> String {
     answer::shortened(&inner.to_string(), 400)
 }
 
-/// Each error of the chain says a little.
+/// The messages of all errors of a chain.
 pub(super) fn chain(error: &dyn Error) -> String {
     let mut said = error.to_string();
     let mut source = error.source();
@@ -322,7 +322,7 @@ pub(super) fn chain(error: &dyn Error) -> String {
 fn is_certificate(error: &reqwest::Error) -> bool {
     let mut source = error.source();
     while let Some(error) = source {
-        // An I/O error hides the one that it was made of, which may be another I/O error.
+        // An I/O error hides its inner error, which may be another I/O error.
         let mut inner = error;
         while let Some(next) = inner.downcast_ref::<io::Error>().and_then(io::Error::get_ref) {
             inner = next;
@@ -335,7 +335,7 @@ fn is_certificate(error: &reqwest::Error) -> bool {
     false
 }
 
-/// What an answer to HEAD says about the object.
+/// The object, as described by a response to HEAD.
 pub(super) fn described(location: &Location, headers: &HeaderMap) -> Result<Object, StoreError> {
     let length = answer::header(headers, CONTENT_LENGTH.as_str()).and_then(|l| l.parse().ok());
     let length = length.ok_or_else(|| malformed(location, "the server does not say the length"))?;
@@ -352,7 +352,7 @@ pub(super) fn object_of(location: &Location, headers: &HeaderMap, length_bytes: 
     }
 }
 
-/// The body of an answer that is this range of this version of the object, and nothing else.
+/// The body of a response, checked to be this range of this version of the object.
 pub(super) fn checked_body(
     object: &Object,
     range: &Range<u64>,
@@ -369,13 +369,13 @@ pub(super) fn checked_body(
     Ok(Box::pin(Exactly { inner: answer.bytes_stream(), left: range.end - range.start, location }))
 }
 
-/// Whether an answer is of the version that was opened.
+/// Checks that a response is of the version that was opened.
 pub(super) fn check_version(object: &Object, headers: &HeaderMap) -> Result<(), StoreError> {
     let changed = |why: &str| StoreError::new(object.location.to_string(), ErrorKind::Changed, why);
     match (&object.etag, answer::strong_etag(headers)) {
         (Some(pinned), Some(etag)) if *pinned == etag => Ok(()),
         (Some(_), Some(_)) => Err(changed("the object has changed: its ETag is another")),
-        // A version that was asked for by name needs no witness.
+        // A version that the request named needs no further check.
         (Some(_), None) if object.version_id.is_some() => Ok(()),
         (Some(_), None) => Err(changed("the answer has no ETag: it may be of another version")),
         (None, _) if object.version_id.is_some() => Ok(()),
@@ -417,7 +417,7 @@ fn check_range(object: &Object, range: &Range<u64>, answer: &Response) -> Result
     Ok(())
 }
 
-/// A body of so many bytes: ended early it is broken, and no more than that comes out.
+/// A body of exactly the length of its range: a shorter or longer one ends with an error.
 struct Exactly<S> {
     inner: S,
     left: u64,

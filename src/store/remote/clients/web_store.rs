@@ -1,4 +1,4 @@
-//! What a store behind HTTP must do to be a client: three requests. Imports lists of objects.
+//! The interface of a store behind HTTP: three requests make it a client. Imports listings.
 
 use super::listing::{self, Page};
 use super::web::Web;
@@ -7,29 +7,29 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
 use std::ops::Range;
 
-/// A store that lists its objects in pages. The methods and their duties are those of [`Client`].
+/// A store that lists its objects in pages. Its methods have the duties of those of [`Client`].
 pub(super) trait WebStore: Send + Sync {
-    /// As [`Client::head`].
+    /// See [`Client::head`].
     fn look_up(
         &self,
         location: &Location,
     ) -> impl Future<Output = Result<Object, StoreError>> + Send;
 
-    /// As [`Client::get`].
+    /// See [`Client::get`].
     fn read(
         &self,
         object: &Object,
         range: Range<u64>,
     ) -> impl Future<Output = Result<Body, StoreError>> + Send;
 
-    /// A page of [`Client::list`]: the first, or the one that `token` of the page before it asks for.
+    /// A page of [`Client::list`]: the first page, or the one of the previous page's `token`.
     fn page(
         &self,
         prefix: &Location,
         token: Option<String>,
     ) -> impl Future<Output = Result<Page, StoreError>> + Send;
 
-    /// As [`Client::identity`].
+    /// See [`Client::identity`].
     fn identity(
         &self,
         location: &Location,

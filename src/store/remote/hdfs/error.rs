@@ -1,10 +1,10 @@
-//! What the errors of `hdfs-native` and the exceptions of the servers mean.
+//! Classifies the errors of `hdfs-native` and the exceptions of the servers.
 
 use super::super::{ErrorKind, Location, StoreError};
 use hdfs_native::HdfsError;
 use std::io;
 
-/// What a server says can be a page of Java; so much of its first line is quoted.
+/// A server's message can be a page of Java; this much of its first line is quoted.
 const QUOTED_CHARACTERS: usize = 300;
 
 pub(super) fn store_error(location: &Location, error: &HdfsError) -> StoreError {
@@ -38,7 +38,7 @@ fn kind(error: &HdfsError) -> ErrorKind {
     }
 }
 
-/// An exception by its Java class, such as `org.apache.hadoop.security.AccessControlException`.
+/// Classifies an exception by its Java class, such as `org.apache.hadoop.security.AccessControlException`.
 fn kind_of_exception(exception: &str, said: &str) -> ErrorKind {
     match simple_name(exception) {
         "FileNotFoundException" | "ParentNotDirectoryException" => ErrorKind::NotFound,
@@ -53,7 +53,7 @@ fn kind_of_exception(exception: &str, said: &str) -> ErrorKind {
         }
         "CallQueueOverflowException" => ErrorKind::Throttled,
         "RetriableException" if said.contains("busy") => ErrorKind::Throttled,
-        // A standby NameNode, one that starts, safe mode; and whatever else went wrong over there.
+        // A NameNode that is standby, starting, or in safe mode, and all other failures of the servers.
         _ => ErrorKind::Unavailable,
     }
 }
@@ -81,7 +81,7 @@ fn message(error: &HdfsError) -> String {
         HdfsError::RPCError(exception, said) | HdfsError::FatalRPCError(exception, said) => {
             format!("{}: {}", simple_name(exception), first_line(said))
         }
-        // The message has all that is known of each DataNode.
+        // The message has the details of each DataNode.
         HdfsError::DataTransferError(said) if said.starts_with("All DataNodes failed") => {
             "none of the DataNodes that hold the block gives it".to_owned()
         }

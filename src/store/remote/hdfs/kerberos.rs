@@ -1,11 +1,11 @@
-//! Kerberos identities in files: who a keytab or a ticket cache is for. The keys and tickets themselves are read by the
-//! Kerberos library, again whenever it needs them.
+//! Kerberos identities in files: the principal of a keytab or a ticket cache. The Kerberos library reads the keys and
+//! tickets themselves, whenever it needs them.
 //!
 //! Imports nothing of the project.
 
 use std::path::Path;
 
-/// A principal, and the file that proves it.
+/// A principal, and the file with its keys or tickets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Identity {
     /// `name@REALM` or `name/host@REALM`.
@@ -13,7 +13,7 @@ pub(super) struct Identity {
     pub(super) proof: Proof,
 }
 
-/// What kind of file it is, by its path.
+/// The kind of file, with its path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Proof {
     Keytab(String),
@@ -39,7 +39,7 @@ pub(super) fn identity(path: &Path) -> Result<Identity, String> {
     Ok(Identity { principal, proof })
 }
 
-/// What is left of a file, integers in network order.
+/// The unread rest of a file, with integers in network order.
 struct Rest<'a>(&'a [u8]);
 
 impl<'a> Rest<'a> {
@@ -57,7 +57,7 @@ impl<'a> Rest<'a> {
         self.take(4).and_then(|bytes| bytes.try_into().ok()).map(u32::from_be_bytes)
     }
 
-    /// A text with its length in front, of 16 or 32 bits.
+    /// A text after its length, which has 16 or 32 bits.
     fn text(&mut self, wide: bool) -> Option<&'a str> {
         let length = if wide { usize::try_from(self.u32()?).ok()? } else { self.u16()? };
         std::str::from_utf8(self.take(length)?).ok()
@@ -75,7 +75,7 @@ impl<'a> Rest<'a> {
     }
 }
 
-/// Entries, each with its length in front; a negative length is a hole of that many bytes.
+/// The first entry. Each entry follows its length; a negative length is a hole of that many bytes.
 fn first_of_keytab(bytes: &[u8]) -> Option<String> {
     let mut rest = Rest(bytes.get(2..)?);
     loop {
@@ -92,7 +92,7 @@ fn first_of_keytab(bytes: &[u8]) -> Option<String> {
     }
 }
 
-/// A header in version 4, then the default principal: its type, the count of its components, the realm and they.
+/// The default principal, after the header of version 4: its type, number of components, realm and components.
 fn default_of_tickets(bytes: &[u8]) -> Option<String> {
     let mut rest = Rest(bytes.get(2..)?);
     if bytes.get(1) == Some(&4) {

@@ -5,10 +5,10 @@ use super::namenode::{NameNode, object};
 use futures_util::stream::{self, Stream};
 use hdfs_native::client::FileStatus;
 
-/// Directories that are being listed, the innermost last; of each what is still to come.
+/// The directories that are being listed, the innermost last, each with its remaining entries.
 type Levels = Vec<std::vec::IntoIter<FileStatus>>;
 
-/// All files whose keys begin with that of `prefix`. A directory is read when its turn comes.
+/// All files whose keys begin with that of `prefix`. Each directory is read when the listing reaches it.
 pub(super) fn list<'a>(
     name_node: &'a NameNode,
     prefix: &'a Location,
@@ -32,7 +32,7 @@ pub(super) fn list<'a>(
     })
 }
 
-/// What begins with the prefix in the directory that its last slash ends.
+/// The entries that begin with the prefix, in the directory that the prefix's last slash ends.
 async fn first_level(
     name_node: &NameNode,
     prefix: &Location,
@@ -45,7 +45,7 @@ async fn first_level(
     Ok(found)
 }
 
-/// What is in a directory, in order; nothing if it is not there, or no longer.
+/// The entries of a directory, in order; none if it does not exist, or no longer.
 async fn directory(
     name_node: &NameNode,
     prefix: &Location,
@@ -53,7 +53,7 @@ async fn directory(
 ) -> Result<Vec<FileStatus>, StoreError> {
     let found = name_node.ask(prefix, move |native| async move {
         let mut found = native.list_status(&path, false).await?;
-        // Of a file HDFS lists the file itself.
+        // For a file, HDFS lists the file itself.
         found.retain(|status| status.path.len() > path.len());
         Ok(found)
     });
@@ -67,7 +67,7 @@ async fn directory(
     }
 }
 
-/// A path, of a directory with the slash that all keys below it have.
+/// A path; a directory's path with the trailing slash that all keys below it contain.
 fn sort_key(status: &FileStatus) -> String {
     format!("{}{}", status.path, if status.isdir { "/" } else { "" })
 }

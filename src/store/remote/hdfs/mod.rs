@@ -1,11 +1,11 @@
 //! HDFS, through `hdfs-native`: statuses and listings from the NameNode, bytes from the DataNodes.
 //!
 //! Name services and the default file system come from `HADOOP_CONF_DIR` (else `$HADOOP_HOME/etc/hadoop`). The user is
-//! `HADOOP_USER_NAME` or the one who runs the program; where `core-site.xml` asks for Kerberos, the ticket is that of
-//! `KRB5CCNAME`. The option `credentials` names a keytab or a ticket cache, and then Kerberos is used in any case.
+//! `HADOOP_USER_NAME`, or the user of the process; if `core-site.xml` requires Kerberos, the ticket is that of
+//! `KRB5CCNAME`. The option `credentials` names a keytab or a ticket cache, and always turns Kerberos on.
 //!
-//! HDFS has no id of a file's version. What holds a version together are its blocks, which never change: a reader knows
-//! the blocks that the file had when the reader was opened, and gives no other bytes ([`readers`]).
+//! HDFS has no id of a file's version. A version is identified by its blocks, which never change: a reader keeps the
+//! blocks that the file had when the reader was opened, and returns no other bytes ([`readers`]).
 //!
 //! Imports the types of the remote parts from [`super`].
 
@@ -26,11 +26,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A client of the name service or NameNode of `location`, with the identity in the file of credentials, if there is
-/// one. An answer may make no progress for `timeout`. Makes no request.
+/// A client of the name service or NameNode of `location`, with the identity in the credentials file, if there is one.
+/// A response may make no progress for `timeout`. Makes no request.
 ///
 /// # Errors
-/// The file of credentials cannot be read, or is neither a keytab nor a ticket cache.
+/// The credentials file cannot be read, or is neither a keytab nor a ticket cache.
 pub(super) fn connect(
     location: &Location,
     credentials: Option<&Path>,

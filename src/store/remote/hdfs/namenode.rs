@@ -1,4 +1,4 @@
-//! Questions to the NameNode: how a client of `hdfs-native` is made, and when it is made anew.
+//! Requests to the NameNode, and the lifetime of the `hdfs-native` client that makes them.
 
 use super::super::{ErrorKind, Location, Object, StoreError};
 use super::error::store_error;
@@ -10,28 +10,28 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 use tokio::runtime::Handle;
 
-/// Where a NameNode listens, if neither the URL nor the configuration says it.
+/// The NameNode's port, if neither the URL nor the configuration has one.
 const DEFAULT_PORT: u16 = 8020;
-/// The next NameNode of a name service is tried this often, so that each of them is; that is still one attempt.
+/// The number of failovers to the next NameNode of a name service, enough to try each; all of it is one attempt.
 const FAILOVERS: &str = "5";
-/// How long a failover that has tried them all waits, in milliseconds, and at most.
+/// The first and the longest pause of a failover that has tried all NameNodes, in milliseconds.
 const FAILOVER_PAUSE: (&str, &str) = ("20", "100");
 
 /// A name service, or one NameNode.
 pub(super) struct NameNode {
-    /// Empty: the default file system of the configuration.
+    /// Empty for the default file system of the configuration.
     authority: String,
     identity: Option<Identity>,
     /// How long a request may make no progress.
     timeout: Duration,
-    /// Made by the first request, on the runtime that it runs on.
+    /// Made by the first request, on that request's runtime.
     current: Mutex<Option<Arc<Native>>>,
 }
 
 /// A client with its connections.
 struct Native {
     client: Client,
-    /// Whether a NameNode has answered it.
+    /// Whether a NameNode has responded to it.
     answered: AtomicBool,
 }
 
@@ -40,7 +40,7 @@ impl NameNode {
         Self { authority: authority.to_owned(), identity, timeout, current: Mutex::default() }
     }
 
-    /// Who asks, in words.
+    /// The user of the requests, in words.
     pub(super) fn identity(&self) -> String {
         match &self.identity {
             Some(Identity { principal, proof: Proof::Keytab(path) | Proof::Tickets(path) }) => {
@@ -53,7 +53,7 @@ impl NameNode {
         }
     }
 
-    /// The file at `location`, as it is now.
+    /// The current status of the file at `location`.
     pub(super) async fn status(&self, location: &Location) -> Result<Object, StoreError> {
         let path = path(location);
         let status = self
@@ -66,10 +66,10 @@ impl NameNode {
         Ok(object(location, &status))
     }
 
-    /// Asks the NameNode, in a task that goes on if the caller no longer waits: a connection that is being
-    /// made to a NameNode whose machine is off then still fails in the end, and the next NameNode is used.
+    /// Sends a request to the NameNode, in a task that goes on after the caller has given up: a connection attempt to a
+    /// NameNode whose machine is off then still fails in the end, and the next NameNode is used.
     ///
-    /// A client whose NameNode has answered and is now silent is given up with its connection.
+    /// If the NameNode has responded before and is now silent, the client is dropped with its connection.
     pub(super) async fn ask<T, F>(
         &self,
         location: &Location,
@@ -88,7 +88,7 @@ impl NameNode {
             }
             answer
         });
-        // Before the caller gives up.
+        // Shorter than the caller's timeout.
         let patience = self.timeout.mul_f32(0.8);
         match tokio::time::timeout(patience, task).await {
             Ok(Ok(answer)) => answer.map_err(|error| store_error(location, &error)),
@@ -135,10 +135,10 @@ impl NameNode {
         }
     }
 
-    /// What all clients have in common.
+    /// The settings that all clients share.
     fn builder(&self) -> ClientBuilder {
-        // A DataNode that is silent is given up after at most twice that time, before the caller gives up: the
-        // client then takes another replica, and remembers.
+        // A silent DataNode is given up after at most twice that time, before the caller gives up: the client then
+        // takes another replica, and remembers it.
         let socket_timeout = (self.timeout / 3).as_millis().max(1).to_string();
         let mut config = vec![
             ("dfs.client.socket-timeout", socket_timeout.as_str()),
@@ -159,12 +159,12 @@ impl NameNode {
     }
 }
 
-/// The path of a location in its file system.
+/// The path of a location within its file system.
 pub(super) fn path(location: &Location) -> String {
     format!("/{}", location.key)
 }
 
-/// A file of the file system that `location` lies in.
+/// The object for a file in the file system of `location`.
 pub(super) fn object(location: &Location, status: &FileStatus) -> Object {
     let key = status.path.trim_start_matches('/').to_owned();
     let modified = Duration::from_millis(status.modification_time);

@@ -1,12 +1,12 @@
-//! Readers of files, each kept for the version of a file that it was opened for.
+//! Readers of files, each for one version of a file.
 //!
-//! A reader knows the blocks of its file, and a block never changes: an overwritten file has other blocks, and those of
-//! the old one give the old bytes or, soon, nothing. So no answer mixes two versions. That a file has changed is seen
-//! by its length and its time of modification, which are compared when a reader is opened, after its blocks are known,
-//! and again while it is used, once in [`LOOK_INTERVAL`] at most.
+//! A reader has the list of its file's blocks, and a block never changes: an overwritten file has other blocks, and the
+//! old blocks give the old bytes or, soon, none. So no response mixes two versions. A changed file shows in its length
+//! and modification time, which are compared after a reader has got its blocks, and while it is used, at most once
+//! every [`LOOK_INTERVAL`].
 //!
-//! A reader never forgets a DataNode that has failed, nor learns where blocks have moved, nor renews the right to read
-//! them. It is opened anew after an error, and after [`MAX_AGE`].
+//! A reader never retries a failed DataNode, learns where blocks have moved, or renews its access tokens. So it is
+//! reopened after an error, and after [`MAX_AGE`].
 
 use super::super::{Body, ErrorKind, Object, StoreError};
 use super::error::store_error;
@@ -22,18 +22,18 @@ use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-/// How long a change of a file that is being read stays unseen.
+/// How long a change of a file in use may go unnoticed.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
-/// How long a read waits for the NameNode to say that nothing has changed; it goes on without.
+/// How long a read waits for the NameNode to confirm the version; after that it goes on without.
 const LOOK_PATIENCE: Duration = Duration::from_secs(1);
-/// How much later it is asked again, if it did not say.
+/// The pause before the next question to a NameNode that did not respond.
 const RESPITE: Duration = Duration::from_secs(10);
-/// Blocks are moved, and the right to read them ends after ten hours.
+/// Blocks move, and access tokens expire after ten hours.
 const MAX_AGE: Duration = Duration::from_secs(600);
-/// Readers kept at a time. One knows some 500 bytes of each replica of each block.
+/// The maximum number of open readers. Each takes about 500 bytes for each replica of each block.
 const KEPT: NonZeroUsize = NonZeroUsize::new(1024).unwrap();
 
-/// A version of a file: its key, length and time of modification.
+/// A version of a file: its key, length and modification time.
 type Version = (String, u64, Option<SystemTime>);
 
 /// The readers of one name service.
@@ -49,7 +49,7 @@ impl Default for Readers {
 #[derive(Default)]
 struct Slot {
     reader: Mutex<Option<Arc<Reader>>>,
-    /// Held by the one who opens it.
+    /// Held by the task that opens the reader.
     opening: tokio::sync::Mutex<()>,
 }
 
@@ -59,7 +59,7 @@ struct Reader {
     looked: Mutex<Instant>,
 }
 
-/// What `hdfs-native` gives: bytes, an error, or a panic that was caught.
+/// The results of `hdfs-native`: bytes, an error, or a caught panic.
 type Raw = BoxStream<'static, std::thread::Result<hdfs_native::Result<Bytes>>>;
 
 impl Readers {
@@ -78,7 +78,7 @@ impl Readers {
         })?;
         let raw = reader.file.read_range_stream(offset, length);
         let mut raw: Raw = AssertUnwindSafe(raw.boxed()).catch_unwind().boxed();
-        // A stream does nothing before it is asked for its first bytes.
+        // The stream does nothing until its first bytes are requested.
         let (unchanged, first) = future::join(reader.look(name_node, object), raw.next()).await;
         if let Err(error) = unchanged {
             slot.forget(&reader);
@@ -134,7 +134,7 @@ impl Reader {
         let file = name_node
             .ask(&object.location, move |native| async move { native.read(&path).await })
             .await?;
-        // Not before: the blocks of a later version would pass for those of the pinned one.
+        // Only now: an earlier check would let the blocks of a later version pass for those of the pinned one.
         compare(name_node, object).await?;
         if file.file_length() as u64 != object.length_bytes {
             let why = "the file is still being written";
@@ -144,7 +144,7 @@ impl Reader {
         Ok(Self { file, opened: now, looked: Mutex::new(now) })
     }
 
-    /// Looks whether the file has changed, if it is time to. A NameNode that does not say keeps nobody from reading.
+    /// Checks whether the file has changed, if the check is due. A NameNode that does not respond holds up no reads.
     async fn look(&self, name_node: &NameNode, object: &Object) -> Result<(), StoreError> {
         {
             let mut looked = lock(&self.looked);
@@ -162,7 +162,7 @@ impl Reader {
     }
 }
 
-/// Whether the file still has the length and time that it had when it was pinned.
+/// Compares the file's length and time with those of the pinned version.
 async fn compare(name_node: &NameNode, object: &Object) -> Result<(), StoreError> {
     let now = name_node.status(&object.location).await?;
     if (now.length_bytes, now.modified) == (object.length_bytes, object.modified) {
@@ -172,10 +172,10 @@ async fn compare(name_node: &NameNode, object: &Object) -> Result<(), StoreError
     Err(StoreError::new(object.location.to_string(), ErrorKind::Changed, why))
 }
 
-/// One range on its way.
+/// A range that is being read.
 struct Reading {
     raw: Raw,
-    /// How much of it is to come.
+    /// The number of bytes that are still to come.
     left: u64,
     slot: Arc<Slot>,
     reader: Arc<Reader>,
@@ -219,7 +219,7 @@ impl Reading {
     }
 }
 
-/// The offset and length of a range that lies in a file of this length and is not empty.
+/// The offset and length of the range, if it is not empty and lies within a file of this length.
 fn within(range: &Range<u64>, file_length: usize) -> Option<(usize, usize)> {
     let (start, end) = (usize::try_from(range.start).ok()?, usize::try_from(range.end).ok()?);
     (start < end && end <= file_length).then(|| (start, end - start))
