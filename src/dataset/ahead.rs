@@ -1,5 +1,5 @@
-//! Reads that open a container in a store: a request costs a round trip, so its first and last bytes come at once, its
-//! index in large pieces at a time, and a pass over all of it is read ahead of.
+//! Reads that open a container in a store. A request costs a round trip, so both ends of the container are fetched at
+//! once, its index in several large pieces at a time, and a pass over the whole container is read ahead.
 
 use crate::format::{PartName, Source, Table};
 use crate::store::{Bytes, Part};
@@ -12,38 +12,38 @@ use std::thread::{self, JoinHandle};
 
 /// Fetched from the beginning of a container.
 const HEAD_BYTES: u64 = 64 << 10;
-/// Fetched from its end, where a zip has its directory and a kept index is compared.
+/// Fetched from the end of a container, where a zip has its directory and a kept index's key has a checksum.
 const TAIL_BYTES: u64 = 128 << 10;
-/// The least that is asked for while a container is opened.
+/// The minimum fetch while a container is opened.
 const PIECE_BYTES: u64 = 256 << 10;
-/// So many such pieces are remembered.
+/// The maximum number of such pieces that are remembered.
 const PIECES: usize = 8;
-/// Those of both ends come first.
+/// The first pieces are those of both ends.
 const ENDS: usize = 2;
-/// Large ranges come in aligned pieces of this size, and a pass is read ahead in them.
+/// The alignment and size of the pieces of large ranges, and of a pass's read-ahead.
 const LARGE_BYTES: u64 = 8 << 20;
-/// So many large pieces come at a time, over all containers that are opened together.
+/// The number of large pieces that are fetched at a time, over all containers that are opened together.
 const LARGE_PIECES: usize = 8;
-/// Pieces of a pass where many passes go on at a time.
+/// The size of a pass's pieces when many passes run at a time.
 const SHARED_BYTES: u64 = 1 << 20;
 
-/// A container in a store while it is opened.
+/// A container in a store while it is being opened.
 pub(crate) struct Ahead {
     part: Arc<Part>,
     is_opened: AtomicBool,
     state: Mutex<State>,
-    /// A pass reads so far ahead: the bytes of a piece, and how many.
+    /// The read-ahead of a pass: the size of a piece, and the number of pieces.
     pass: (u64, usize),
 }
 
 #[derive(Default)]
 struct State {
-    /// What was read, by its offset.
+    /// The bytes that were read, by offset.
     pieces: VecDeque<(u64, Arc<Vec<u8>>)>,
-    /// Read ahead by a pass, in order.
+    /// The pieces that a pass's read-ahead is fetching, in order.
     coming: VecDeque<Coming>,
     is_pass: bool,
-    /// Where the pass read last.
+    /// Where the pass last read.
     passed: u64,
 }
 
@@ -52,7 +52,7 @@ struct Coming {
     fetch: JoinHandle<io::Result<Vec<u8>>>,
 }
 
-/// What a pass over a container reads it through; `together` is how many passes go on at a time.
+/// The source for a pass over a container; `together` is the number of concurrent passes.
 pub(super) fn pass(part: &Arc<Part>, together: usize) -> Arc<dyn Source> {
     match part.bytes() {
         Bytes::Remote(_) => {
@@ -65,7 +65,7 @@ pub(super) fn pass(part: &Arc<Part>, together: usize) -> Arc<dyn Source> {
 }
 
 impl Ahead {
-    /// Fetches both ends of a container; `together` is how many containers are opened at a time.
+    /// Fetches both ends of a container; `together` is the number of containers that are opened at a time.
     pub(crate) fn new(part: Arc<Part>, together: usize) -> Arc<Self> {
         let pass = match LARGE_PIECES / together.max(1) {
             0 => (SHARED_BYTES, 1),
@@ -76,7 +76,7 @@ impl Ahead {
         let ahead = Arc::new(Self { part, is_opened, state, pass });
         let tail = length.saturating_sub(TAIL_BYTES).max(HEAD_BYTES)..length;
         thread::scope(|scope| {
-            // Who needs the bytes sees the error.
+            // The read that needs the bytes reports the error.
             if !tail.is_empty() {
                 scope.spawn(|| ahead.piece(tail).is_ok());
             }
@@ -85,19 +85,19 @@ impl Ahead {
         ahead
     }
 
-    /// A pass over the whole container begins.
+    /// Notes the beginning of a pass over the whole container.
     pub(crate) fn begin_pass(&self) {
         self.state().is_pass = true;
     }
 
-    /// The pass has ended.
+    /// Notes the end of the pass.
     pub(crate) fn end_pass(&self) {
         let mut state = self.state();
         state.is_pass = false;
         state.coming.clear();
     }
 
-    /// The container is open: nothing is held in memory any more.
+    /// Notes that the container is open, and frees the remembered bytes.
     pub(crate) fn end(&self) {
         self.is_opened.store(true, Ordering::Relaxed);
         *self.state() = State::default();
@@ -107,7 +107,7 @@ impl Ahead {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Fetches a range, and remembers it.
+    /// Fetches a range and remembers it.
     fn piece(&self, range: Range<u64>) -> io::Result<Arc<Vec<u8>>> {
         let start = range.start;
         let bytes = Arc::new(read(&self.part, range)?);
@@ -115,7 +115,7 @@ impl Ahead {
         Ok(bytes)
     }
 
-    /// A range that is not longer than a piece.
+    /// Reads a range that is not longer than a piece.
     fn small(&self, buf: &mut [u8], offset_bytes: u64) -> io::Result<()> {
         let end = offset_bytes.saturating_add(PIECE_BYTES).min(self.part.len_bytes());
         match self.piece(offset_bytes..end).as_ref().map(|bytes| bytes.get(..buf.len())) {
@@ -123,12 +123,12 @@ impl Ahead {
                 buf.copy_from_slice(bytes);
                 Ok(())
             }
-            // What fails may be what was asked for beside it.
+            // The bytes behind the requested range may be the ones that fail.
             _ => self.part.read_exact_at(buf, offset_bytes),
         }
     }
 
-    /// A range of any length, in pieces that come at the same time.
+    /// Reads a range of any length, in pieces that are fetched at the same time.
     fn large(&self, buf: &mut [u8], offset_bytes: u64) -> io::Result<()> {
         let first = LARGE_BYTES - offset_bytes % LARGE_BYTES;
         let (head, rest) = buf.split_at_mut(buf.len().min(first as usize));
@@ -150,7 +150,7 @@ impl Ahead {
         Ok(())
     }
 
-    /// Copies what a pass needs next out of what is read ahead of it. `false`: it is not there.
+    /// Copies the bytes that a pass needs next from its read-ahead. `false` if they are not there.
     fn pass(&self, buf: &mut [u8], offset_bytes: u64) -> bool {
         let (piece_bytes, depth) = self.pass;
         let (mut done, length) = (0, self.part.len_bytes());
@@ -162,7 +162,7 @@ impl Ahead {
             state.passed = at;
             let found = state.found(at);
             if is_jump && found.is_none() {
-                // A large member was passed over: perhaps only headers are read from here on.
+                // The pass skipped a large member: it may read only headers from here on.
                 return false;
             }
             let (start, bytes) = match found {
@@ -190,7 +190,7 @@ impl Ahead {
 
 impl State {
     fn remember(&mut self, start: u64, bytes: &Arc<Vec<u8>>) {
-        // A pass needs each piece once; both ends of the container stay.
+        // A pass needs each piece once; the pieces of both ends stay.
         let most = if self.is_pass { ENDS } else { PIECES };
         while self.pieces.len() > most {
             self.pieces.remove(ENDS);
@@ -198,7 +198,7 @@ impl State {
         self.pieces.push_back((start, Arc::clone(bytes)));
     }
 
-    /// The piece that holds a byte.
+    /// The piece that contains a byte.
     fn found(&self, at: u64) -> Option<(u64, Arc<Vec<u8>>)> {
         let holds = |(start, bytes): &&(u64, Arc<Vec<u8>>)| {
             (*start..*start + bytes.len() as u64).contains(&at)
@@ -206,7 +206,7 @@ impl State {
         self.pieces.iter().rev().find(holds).cloned()
     }
 
-    /// The piece of a pass that begins at `start`; those behind it are fetched as far as `until`.
+    /// The piece of a pass that begins at `start`; also starts fetching the pieces up to `until`.
     fn next(&mut self, start: u64, bytes: u64, until: u64, part: &Arc<Part>) -> Option<Coming> {
         while self.coming.front().is_some_and(|coming| coming.start != start) {
             self.coming.pop_front();
@@ -347,7 +347,7 @@ mod tests {
             check(&ahead, &bytes, at, 512);
         }
         assert_eq!(store.demands() - before, 5);
-        // Across the border of two pieces.
+        // A range across the border of two pieces.
         let (ahead, _, bytes) = super::tests::ahead(20 << 20);
         ahead.begin_pass();
         check(&ahead, &bytes, (8 << 20) - 100, 300);

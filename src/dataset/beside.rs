@@ -1,15 +1,15 @@
-//! The names of what lies beside a container: its kept index, its sidecar of checksums, and lock files.
+//! The names of files beside a container: its kept index, its sidecar with checksums, and lock files.
 
 use crate::format::{lmdb, sidecar};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-/// Behind the name of a container: its kept index.
+/// The extension that a kept index adds to its container's name.
 pub(crate) const INDEX: &str = "ffrfs-index";
-/// Behind the name of a container: its sidecar.
+/// The extension that a sidecar adds to its container's name.
 pub(crate) const SIDECAR: &str = sidecar::ENDING;
 
-/// The place of a container's index or sidecar.
+/// The path of a container's index or sidecar.
 pub(crate) fn beside(container: &Path, ending: &str) -> PathBuf {
     let mut name = container.as_os_str().to_owned();
     name.push(format!(".{ending}"));

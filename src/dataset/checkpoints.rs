@@ -6,7 +6,7 @@
 //! records: u32 CRC-32 of the following 40 bytes | u64 offset | u64 stored | u64 decoded bytes
 //!          | u32 kind of the member's checksum (0: none) | u32 that checksum | u32 CRC-32 of the points | u32 their length | points
 //! ```
-//! Mounts that share the file add records under its lock; whoever reads takes those that are whole.
+//! Mounts that share the file add records under its lock; readers use those that are whole.
 
 use super::index_head::{HEAD_BYTES, KEY_BYTES, head, key, may_replace};
 use super::options::IndexOptions;
@@ -32,11 +32,11 @@ pub struct KeptCheckpoints {
     options: OpenOptions,
     books: Mutex<HashMap<usize, Arc<Book>>>,
     writers: Mutex<Vec<JoinHandle<()>>>,
-    /// For how many members they could not be written.
+    /// The number of members whose checkpoints could not be written.
     failures: Arc<AtomicU64>,
 }
 
-/// Where the points of one container are kept.
+/// The files that hold the checkpoints of one container.
 struct Book {
     container: PartName,
     paths: Vec<PathBuf>,
@@ -44,7 +44,7 @@ struct Book {
     writes: bool,
 }
 
-/// A record in its file: of what, and where its points are.
+/// A record in its file: the member's key, and where its checkpoints are.
 struct Record {
     key: CheckpointKey,
     at: u64,
@@ -53,7 +53,7 @@ struct Record {
 }
 
 impl KeptCheckpoints {
-    /// `None`: nothing is to be kept, nor what was kept to be used.
+    /// `None` if checkpoints are neither written nor read.
     #[must_use]
     pub fn new(store: &Store, indexes: &IndexOptions, options: &OpenOptions) -> Option<Self> {
         indexes.is_used().then(|| Self {
@@ -108,7 +108,8 @@ impl CheckpointStore for KeptCheckpoints {
 }
 
 impl KeptCheckpoints {
-    /// Waits until all that was to be kept is written. Gives for how many members that failed; the log says why.
+    /// Waits until all checkpoints are written. Returns the number of members for which that failed; the log has the
+    /// reasons.
     pub(crate) fn finish(&self) -> u64 {
         for writer in lock(&self.writers).drain(..) {
             let _ = writer.join();
@@ -134,7 +135,7 @@ impl Book {
             if !self.is_ours(&file) {
                 return None;
             }
-            // The last one counts: it was made because an earlier one was not good.
+            // The last record is valid: it was written because the earlier ones were not usable.
             let (records, _) = records(&file);
             let record = records
                 .into_iter()
@@ -155,7 +156,7 @@ impl Book {
         file.read_exact_at(&mut found, 0).is_ok() && found == self.head()
     }
 
-    /// Adds a record in the first place that takes it. False: none does.
+    /// Adds a record to the first file that can be written. False if none can.
     fn keep(&self, key: &CheckpointKey, points: &[u8]) -> bool {
         let mut errors = Vec::new();
         for path in &self.paths {
@@ -184,7 +185,7 @@ impl Book {
             Err(error) => return Err(error),
         };
         file.lock()?;
-        // Another mount may have died while it added one.
+        // A mount may have been killed while it added a record.
         let (_, end) = records(&file);
         file.set_len(end)?;
         let mut record = record_head(key, length, crc32fast::hash(points));
@@ -194,7 +195,7 @@ impl Book {
         })
     }
 
-    /// Whole from its first moment under its name.
+    /// Makes the file under a temporary name, so that it is whole when it gets its own.
     fn create(&self, path: &Path) -> io::Result<fs::File> {
         let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());
         let directory = directory.unwrap_or(Path::new("."));
@@ -225,7 +226,7 @@ fn record_head(key: &CheckpointKey, length: u32, crc32: u32) -> Vec<u8> {
     head
 }
 
-/// All records that are whole, and where they end.
+/// All whole records, and the end of the last one.
 fn records(file: &fs::File) -> (Vec<Record>, u64) {
     let mut records = Vec::new();
     let mut at = HEAD_BYTES as u64;

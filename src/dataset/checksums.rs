@@ -1,4 +1,4 @@
-//! What containers are checked by: sidecars, whether each sample must have a checksum, and a digest of all.
+//! How containers are checked: sidecars, the requirement that each sample has a checksum, and a digest of all parts.
 
 use super::beside::{SIDECAR, beside};
 use super::objects::Neighbours;
@@ -10,13 +10,13 @@ use crate::io::File;
 use std::path::Path;
 use std::sync::Arc;
 
-/// The checksums of a container, and the file that they are from.
+/// The checksums of a container, and the name of their file.
 pub(crate) type Found = (Arc<Section>, PartName);
 
 /// The sidecar of an object: its name and bytes, if it has one.
 pub(crate) type Fetched = Option<(PartName, Vec<u8>)>;
 
-/// Where checksums come from.
+/// Where checksums outside of the containers come from.
 pub(crate) enum Sidecars {
     None,
     Beside,
@@ -24,7 +24,7 @@ pub(crate) enum Sidecars {
 }
 
 impl SidecarPlace {
-    /// Reads the file that was named.
+    /// Reads the sidecar that the user named.
     pub(super) fn read(&self) -> Result<Sidecars, Failure> {
         match self {
             SidecarPlace::Auto => Ok(Sidecars::Beside),
@@ -44,7 +44,7 @@ fn sections(source: Arc<dyn Source>) -> Result<Vec<Arc<Section>>, Failure> {
 }
 
 impl Sidecars {
-    /// What lies beside an object, if that counts.
+    /// The sidecar beside an object, if such sidecars are used.
     pub(crate) fn fetch(&self, neighbours: &Neighbours) -> Result<Fetched, Failure> {
         match self {
             Sidecars::Beside => neighbours.sidecar(),
@@ -52,8 +52,8 @@ impl Sidecars {
         }
     }
 
-    /// The checksums of a container, whose samples lie in `data` (itself, or what it was decoded to); `fetched`
-    /// is the sidecar of an object. `None`: there are none, or it needs none.
+    /// The checksums of a container, whose samples lie in `data` (itself, or its decoded file); `fetched` is the
+    /// sidecar of an object. `None` if there is no sidecar, or if the container needs none.
     pub(crate) fn find(
         &self,
         source: &dyn Source,
@@ -86,7 +86,7 @@ impl Sidecars {
     }
 }
 
-/// The section that is of a container.
+/// The section with the checksums of a container.
 fn choose(
     source: &dyn Source,
     data: &dyn Source,
@@ -125,17 +125,17 @@ fn is_verifiable(container: &dyn Container) -> Result<bool, Failure> {
     Ok(true)
 }
 
-/// Whether a container has something to check a sample by. Encodings of members have their own (AES); a
-/// stream's is no member's, and there may be none.
+/// Whether a sample has a checksum of its container or its encoding. Encodings of members have their own (AES); the
+/// checksum of a stream does not cover a member, and may be missing.
 pub(crate) fn has_checksum(container: &dyn Container, sample: &crate::format::Sample) -> bool {
     let is_encoded = matches!(sample.content, crate::format::Content::Encoded(_));
     sample.checksum.is_some() || is_encoded && container.stream().is_none()
 }
 
-/// What samples are checked by.
+/// What checks a sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CheckedBy {
-    /// What their container has.
+    /// A checksum in its container.
     Container,
     /// A sidecar.
     Sidecar,

@@ -1,13 +1,12 @@
-//! Compressed streams that cannot be read in the middle (one large frame or block): decoded to files, which are the
-//! parts of the dataset then. To the directory that `--spool` names, or else once to the user's cache directory, where
-//! the next mount finds them.
+//! Compressed streams without random access (one large frame or block) are decoded to files, which become the parts of
+//! the dataset: in the directory that `--spool` names, or else once in the user's cache directory, where the next mount
+//! finds them.
 //!
 //! ```text
 //! CACHE/decoded/NAME-PATH-KEY   the decoded bytes; PATH and KEY are hashes of the container's path and version
 //! CACHE/decoded/.decoding-…     what is being decoded
-//! ```
-//! Who uses a file has it locked; the others are removed when there is no room, the one that was used longest ago
-//! first. Imports `index_head.rs` of this directory.
+//! A mount locks the files that it uses; when space runs out the others are removed, the least recently used first.
+//! Imports `index_head.rs` of this directory.
 
 use super::index_head::KEY_BYTES;
 use crate::failure::{Failure, Reason};
@@ -23,14 +22,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-/// This share of the file system stays free.
+/// One part in this many of the file system stays free.
 const FREE_SHARE: u64 = 20;
-/// After so many bytes it is asked again whether there is room.
+/// Free space is checked after each write of this many bytes.
 const ASK_BYTES: u64 = 64 << 20;
-/// Others may write to a directory with one of these bits.
+/// Mode bits that let others write to a directory.
 const SHARED: u32 = 0o022;
 
-/// A container in a file that it was decoded to, and that file.
+/// A container in its decoded file, and that file.
 pub(super) type Unpacked = (Box<dyn Container>, File);
 
 /// Why a stream was not decoded to a file.
@@ -41,7 +40,7 @@ pub(super) enum NotDecoded {
     Source(format::Error),
 }
 
-/// Decodes all of a compressed file to a file without a name, and opens that.
+/// Decodes a whole compressed file to an unnamed file, and opens that.
 pub(super) fn unpack_in(
     directory: &Path,
     format: &dyn Format,
@@ -74,7 +73,7 @@ fn decode_to(
     file.map_err(NotDecoded::Output)
 }
 
-/// Opens a file that a stream was decoded to.
+/// Opens a stream's decoded file.
 fn open(
     file: fs::File,
     format: &dyn Format,
@@ -89,7 +88,7 @@ fn open(
     Ok((container, opened().map_err(failed)?))
 }
 
-/// Asks whether there is room for what is written, and remembers why nothing more could be.
+/// Checks the free space before each write, and remembers the error of a failed write.
 struct Recording<'a, W: Write> {
     out: W,
     written_bytes: u64,
@@ -123,7 +122,7 @@ pub(super) struct DecodedCache {
 }
 
 impl DecodedCache {
-    /// `None`: nothing is to be cached on disk, or there is no home for it.
+    /// `None` if nothing is to be cached on disk, or if there is no home directory.
     pub(super) fn new(options: &RemoteOptions) -> Option<Self> {
         let cache = match &options.cache {
             CachePlace::None => return None,
@@ -143,7 +142,7 @@ impl DecodedCache {
         self.directory.join(name)
     }
 
-    /// Opens what a container was decoded to before, if it is of this version.
+    /// Opens the file to which this version of the container was decoded before, if there is one.
     pub(super) fn find(
         &self,
         format: &dyn Format,
@@ -157,13 +156,14 @@ impl DecodedCache {
         let path = self.path(source.name(), key);
         let file = fs::File::open(&path).ok()?;
         file.lock_shared().ok()?;
-        // The one that was used longest ago is removed first.
+        // The least recently used file is removed first.
         let _ = file.set_modified(SystemTime::now());
         let found = open(file, format, source, options);
         found.inspect_err(|error| tracing::info!("{}: {error}: decoded again", path.display())).ok()
     }
 
-    /// Decodes a container. It is kept for the next mount, if `keeps`. `Ok(None)`: there is no room, which is logged.
+    /// Decodes a container. With `keeps`, the file stays for the next mount. `Ok(None)` if there is no space, which is
+    /// logged.
     pub(super) fn decode(
         &self,
         format: &dyn Format,
@@ -192,7 +192,7 @@ impl DecodedCache {
         }
     }
 
-    /// Decodes a container to a file of this name, or to one without.
+    /// Decodes a container to a file of this name, or to an unnamed one.
     fn decoded(
         &self,
         format: &dyn Format,
@@ -214,7 +214,7 @@ impl DecodedCache {
         let decoded = decode_to(handle, format, source, &mut may_grow)?;
         let Some(path) = path else { return Ok(decoded) };
         let keep = || -> io::Result<()> {
-            // Whoever finds it after a crash of the machine finds all of it.
+            // A file with this name is whole even after a crash of the machine.
             decoded.sync_all()?;
             file.persist(&path)?;
             decoded.unlock()?;
@@ -224,7 +224,7 @@ impl DecodedCache {
         Ok(decoded)
     }
 
-    /// Makes the directory, and room in it for what cannot be smaller than `stored_bytes`.
+    /// Makes the directory, and space in it for the decoded bytes, which are at least `stored_bytes`.
     fn prepare(&self, stored_bytes: u64) -> io::Result<()> {
         DirBuilder::new().recursive(true).mode(0o700).create(&self.directory)?;
         if !self.is_private() {
@@ -239,7 +239,7 @@ impl DecodedCache {
             .is_ok_and(|found| found.uid() == user && found.mode() & SHARED == 0)
     }
 
-    /// Removes files that nobody uses until there is room for so many bytes.
+    /// Removes unused files until there is space for so many bytes.
     fn make_room(&self, bytes: u64) -> io::Result<()> {
         let mut unused: Option<Vec<PathBuf>> = None;
         loop {
@@ -276,7 +276,7 @@ impl DecodedCache {
         files.filter(|(_, metadata)| metadata.is_file()).collect()
     }
 
-    /// All files, the one that was used longest ago last.
+    /// All files, the least recently used last.
     fn by_age(&self) -> Vec<PathBuf> {
         let mut files = self.files();
         files.sort_by_key(|(_, metadata)| std::cmp::Reverse(metadata.modified().ok()));

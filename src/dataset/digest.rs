@@ -1,4 +1,4 @@
-//! The SHA-256 of containers as a whole, so that no other ones can take their place.
+//! The SHA-256 of whole containers, so that no other containers can be substituted.
 
 use super::ahead;
 use super::options::{Watch, Work};
@@ -14,10 +14,10 @@ use std::time::Instant;
 const PREFIX: &str = "sha256:";
 const STEP_BYTES: usize = 1 << 20;
 
-/// `sha256:` and 64 digits.
+/// Parses `sha256:` and 64 digits.
 ///
 /// # Errors
-/// It is not that.
+/// The text has another form.
 pub fn parse(text: &str) -> Result<[u8; 32], String> {
     let wrong = || "sha256: and 64 hexadecimal digits are needed".to_owned();
     let digits = text.strip_prefix(PREFIX).ok_or_else(wrong)?;
@@ -26,13 +26,13 @@ pub fn parse(text: &str) -> Result<[u8; 32], String> {
         .ok_or_else(wrong)
 }
 
-/// As [`parse`] reads it.
+/// The digest as text, in the form that [`parse`] reads.
 #[must_use]
 pub fn show(digest: &[u8; 32]) -> String {
     format!("{PREFIX}{}", super::hash::hex(digest))
 }
 
-/// Refuses containers whose digest is another one.
+/// Refuses containers with another digest.
 pub(super) fn check(
     parts: &[Arc<Part>],
     expected: &[u8; 32],
@@ -55,11 +55,11 @@ pub(super) fn check(
     Ok(())
 }
 
-/// Of one container its SHA-256; of several the SHA-256 of the list of theirs, in hexadecimal, a line each:
-/// `sha256sum A B | cut -c1-64 | sha256sum`.
+/// The digest of containers: the SHA-256 of a single one; for several, the SHA-256 of the list of theirs in
+/// hexadecimal, one per line: `sha256sum A B | cut -c1-64 | sha256sum`.
 ///
 /// # Errors
-/// A part cannot be read, or was changed meanwhile; or it was cancelled.
+/// A part cannot be read, or was changed meanwhile; or `watch` cancels.
 pub fn of(parts: &[Arc<Part>], watch: &dyn Watch) -> Result<[u8; 32], Failure> {
     let work = Hashing { done_bytes: AtomicU64::new(0), watch };
     watch.begin(Work::Digest, parts.iter().map(|part| part.len_bytes()).sum());

@@ -1,4 +1,4 @@
-//! Which files sources stand for: directories, globs, and lists such as `train-{000000..000146}.tar`.
+//! Expands sources to files: directories, globs, and lists such as `train-{000000..000146}.tar`.
 
 use super::beside::is_no_container;
 use super::objects::{self, Objects};
@@ -9,10 +9,10 @@ use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-/// More files than this are a slip of the finger.
+/// More files than this are a typing error.
 const MAX_FILES: usize = 1_000_000;
 
-/// Where a container lies.
+/// The location of a container.
 #[derive(Debug, Clone)]
 pub(crate) enum Place {
     /// In a local file.
@@ -21,11 +21,11 @@ pub(crate) enum Place {
     Object(objects::Place),
 }
 
-/// The containers, in order: sources as they are given, what a directory, a prefix or a glob holds by name.
+/// The containers, in order: sources as given, and by name those of a directory, a prefix or a glob.
 pub(crate) fn expand(sources: &[PartName], objects: &Objects) -> Result<Vec<Place>, Failure> {
     let mut places = Vec::new();
     for source in sources {
-        // A file of exactly this name goes before what a pattern matches.
+        // A file of exactly this name takes precedence over the matches of a pattern.
         if let PartName::Path(path) = source
             && path.symlink_metadata().is_ok()
         {
@@ -42,11 +42,11 @@ pub(crate) fn expand(sources: &[PartName], objects: &Objects) -> Result<Vec<Plac
     Ok(places)
 }
 
-/// What a source with brace lists stands for; one list may name paths and URLs.
+/// Expands a source with brace lists; one list may name paths and URLs.
 fn expand_lists(source: &[u8], objects: &Objects, places: &mut Vec<Place>) -> Result<(), Failure> {
     let start = first_list(source).map_or(source, |(before, ..)| before);
     let start = String::from_utf8_lossy(start);
-    // URLs that follow each other are asked for together.
+    // Adjacent URLs are looked up together.
     let mut urls = Vec::new();
     let ask = |urls: &mut Vec<String>, places: &mut Vec<Place>| -> Result<(), Failure> {
         if !urls.is_empty() {
@@ -76,7 +76,7 @@ fn too_many() -> Failure {
     Failure::usage(format!("more than {MAX_FILES} containers"))
 }
 
-/// A container, or those in a directory.
+/// Adds a container, or those in a directory.
 fn add(path: &Path, paths: &mut Vec<PathBuf>) -> Result<(), Failure> {
     if path.is_dir() {
         paths.extend(containers_in(path)?);
@@ -146,7 +146,7 @@ fn braces(pattern: &[u8]) -> Result<Vec<Vec<u8>>, Failure> {
     Ok(all)
 }
 
-/// What stands before the first list, its inside, and what stands behind it.
+/// The text before the first list, the list's inside, and the text after it.
 fn first_list(text: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
     let mut from = 0;
     loop {
@@ -160,7 +160,7 @@ fn first_list(text: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
     }
 }
 
-/// What a list stands for; nothing if it is none.
+/// The items of a list; none if the text is not a list.
 fn items(list: &[u8]) -> Vec<Vec<u8>> {
     if let Some(range) = std::str::from_utf8(list).ok().and_then(|text| text.split_once("..")) {
         return numbers(range.0, range.1).unwrap_or_default();
@@ -171,7 +171,7 @@ fn items(list: &[u8]) -> Vec<Vec<u8>> {
     }
 }
 
-/// `first..last`, with leading zeros if one of them has some.
+/// Expands `first..last`, with leading zeros if one of them has some.
 fn numbers(first: &str, last: &str) -> Option<Vec<Vec<u8>>> {
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
     if !is_number(first) || !is_number(last) {
@@ -182,13 +182,13 @@ fn numbers(first: &str, last: &str) -> Option<Vec<Vec<u8>>> {
     let width = if padded { first.len().max(last.len()) } else { 1 };
     let (first, last): (u64, u64) = (first.parse().ok()?, last.parse().ok()?);
     let count = first.abs_diff(last);
-    // One more than is taken: the caller says that they are too many.
+    // One more than allowed: the caller reports that there are too many.
     let count = count.min(MAX_FILES as u64 + 1);
     let number = |step| if first <= last { first + step } else { first - step };
     Some((0..=count).map(|step| format!("{:01$}", number(step), width).into_bytes()).collect())
 }
 
-/// The name of a container's directory: that of its file.
+/// The name of a container's directory, which is that of its file.
 pub(crate) fn directory_name(part: &PartName) -> Vec<u8> {
     part.file_name().as_os_str().as_bytes().to_vec()
 }

@@ -1,10 +1,10 @@
-//! The hashes that `sum` knows, and their hexadecimal form.
+//! The hashes of `sum`, and their hexadecimal form.
 
 use crate::format::ChecksumKind;
 use crate::format::checksum::Hasher;
 use sha2::{Digest, Sha256, Sha512};
 
-/// The hash that a line of a list holds.
+/// The hash in each line of a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Algorithm {
     /// For `sha256sum --check`
@@ -13,14 +13,14 @@ pub(crate) enum Algorithm {
     Sha512,
     /// For `b3sum --check`
     Blake3,
-    /// As in zip, gzip and FFRecord; finds what broke, not who changed it
+    /// As in zip, gzip and FFRecord; finds damage, not tampering
     Crc32,
-    /// Castagnoli, as clouds store it; likewise
+    /// Castagnoli, as object stores keep it; finds damage, not tampering
     Crc32c,
 }
 
 impl Algorithm {
-    /// The algorithm whose hashes have this length, if the user names none.
+    /// The algorithm whose hashes have this length, for users who name none.
     pub(crate) fn of_length(bytes: usize) -> Option<Self> {
         match bytes {
             4 => Some(Algorithm::Crc32),
@@ -49,7 +49,7 @@ impl Algorithm {
     }
 }
 
-/// A hash that takes bytes.
+/// A hash that is being computed.
 pub(crate) enum Hash {
     Sha256(Sha256),
     Sha512(Sha512),
@@ -67,7 +67,7 @@ impl Hash {
         }
     }
 
-    /// The first digit first, as it is printed.
+    /// The hash, in the order in which its digits are printed.
     pub(crate) fn finish(self) -> Vec<u8> {
         match self {
             Hash::Sha256(hash) => hash.finalize().to_vec(),
@@ -78,14 +78,14 @@ impl Hash {
     }
 }
 
-/// Two digits a byte.
+/// Formats each byte as two digits.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let digit = |value: u8| char::from(DIGITS[usize::from(value)]);
     bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
 }
 
-/// Bytes of two digits each, in either case. `None`: these are not all digits, or not pairs.
+/// Parses pairs of digits, in either case. `None` for other characters or an odd number.
 pub(crate) fn from_hex(digits: &[u8]) -> Option<Vec<u8>> {
     let value = |digit: u8| char::from(digit).to_digit(16).map(|value| value as u8);
     let (pairs, []) = digits.as_chunks::<2>() else { return None };

@@ -1,4 +1,4 @@
-//! What the file of a kept index begins with: what it is, and of which container, opened in which way.
+//! The head of a kept index's file: which container it is of, and the options with which that was opened.
 
 use super::beside::INDEX;
 use crate::format::{OpenOptions, PartName, Source, View};
@@ -14,16 +14,17 @@ const MAGIC: [u8; 8] = *b"FFRFSIX1";
 pub(crate) const HEAD_BYTES: usize = 8 + 4 + KEY_BYTES + NAME_BYTES + 16;
 pub(crate) const KEY_BYTES: usize = 36;
 const NAME_BYTES: usize = 16;
-/// In a key: the length of the container, what stands behind its version, and what the version is of.
+/// The fields of a key: the container's length, the fields after its version, and the kind of version.
 const LENGTH: Range<usize> = 0..8;
 const BEHIND_VERSION: Range<usize> = 20..32;
 const KIND: Range<usize> = 32..36;
 const OF_FILE: u32 = 0;
 const OF_OBJECT: u32 = 1;
-/// So much of a container's beginning and end tells whether it is another one.
+/// How much of a container's beginning and end the key covers.
 const SAMPLE_BYTES: u64 = 64 << 10;
 
-/// A file that was named by mistake must not be lost: the container itself, say.
+/// Whether an index may replace this file. Another file must not be lost if a user names it by mistake, such as the
+/// container itself.
 pub(crate) fn may_replace(path: &Path) -> io::Result<bool> {
     if path.extension().is_some_and(|ending| ending == INDEX) {
         return Ok(true);
@@ -57,7 +58,7 @@ pub(crate) fn head(
     head
 }
 
-/// What tells a container from another one, and from itself opened in another way.
+/// The key of a container's version and of the options with which it is opened.
 pub(crate) fn key(
     part: &Part,
     source: &dyn Source,
@@ -88,8 +89,8 @@ pub(crate) fn key(
     Ok(out)
 }
 
-/// The version of a part in 12 bytes, and what they are made of: the time of a file, or the hash of what a store
-/// calls the version.
+/// The version of a part in 12 bytes (the modification time of a file, or the hash of a store's version name), and its
+/// kind.
 fn version(part: &Part) -> (i64, u32, u32) {
     if let Version::Object { tag } = part.version() {
         let digest = Sha256::digest(tag);
@@ -106,8 +107,8 @@ fn version(part: &Part) -> (i64, u32, u32) {
     }
 }
 
-/// An index that lies beside an object as that of the object, if it is: it was made of this version, or of a
-/// file that was uploaded. Of a file not its time counts, but its length, both ends and the way it was opened.
+/// The index beside an object, rewritten for the object's key. It is accepted if it was made of this version, or of a
+/// local file with the same length, both ends and opening options, whatever its modification time.
 pub(super) fn adopted(
     name: &PartName,
     mut index: Vec<u8>,

@@ -1,5 +1,5 @@
-//! Indexes that are kept: what was found by reading all of a container, and the tree of its names, so that
-//! the next mount maps them. Beside the container, or in the user's cache.
+//! Kept indexes: the result of scanning a whole container, and the tree of its names, which the next mount maps. They
+//! lie beside the container, or in the user's cache.
 
 use super::beside::{INDEX, beside};
 use super::decoded::{DecodedCache, Unpacked, unpack_in};
@@ -19,34 +19,34 @@ use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// An index that is to be written once the names are there.
+/// An index to be written once the names are known.
 pub(crate) struct Unkept {
     paths: Vec<PathBuf>,
     key: [u8; KEY_BYTES],
     format: &'static str,
 }
 
-/// No place took an index; the log says why.
+/// No index could be written; the log has the reasons.
 pub(crate) struct NotKept;
 
-/// A container, and what was kept of it.
+/// A container, and what its kept index holds.
 pub(crate) struct Found {
     pub(crate) container: Box<dyn Container>,
     pub(crate) tree: Option<Tree>,
     pub(crate) unkept: Option<Unkept>,
-    /// What it was decoded to.
+    /// The file to which it was decoded.
     pub(crate) spooled: Option<File>,
 }
 
 impl Found {
-    /// What was decoded to a file is scanned at each mount: nothing but the names of an archive is read.
+    /// A container in a decoded file is scanned at each mount: that reads only the headers of an archive.
     fn unpacked((container, file): Unpacked) -> Self {
         Self { container, tree: None, unkept: None, spooled: Some(file) }
     }
 }
 
 impl IndexOptions {
-    /// Opens a container by its index, or reads all of it.
+    /// Opens a container by its index, or by reading all of it.
     pub(super) fn open(
         &self,
         part: &Arc<Part>,
@@ -115,7 +115,7 @@ impl IndexOptions {
         Ok(Found { unkept, ..found(container) })
     }
 
-    /// Puts the index of an object where the next mount finds it, or else into memory.
+    /// Stores the index of an object where the next mount finds it, or else in memory.
     fn place_adopted(&self, index: Vec<u8>, name: &PartName, paths: &[PathBuf]) -> Arc<dyn Source> {
         let place = |path: &Path| -> io::Result<File> {
             let directory = path.parent().unwrap_or(Path::new("."));
@@ -135,7 +135,7 @@ impl IndexOptions {
         Arc::new(MemorySource::new(name.clone(), index))
     }
 
-    /// The directory that `--spool` names, in which a file can be made: else a reader would be the first to see.
+    /// The directory that `--spool` names. Makes a file in it to report problems now, not to the first reader.
     pub(crate) fn spool(&self) -> Result<Option<PathBuf>, Failure> {
         let Some(directory) = &self.spool else { return Ok(None) };
         let is_usable = tempfile::tempfile_in(directory).map(|_| Some(directory.clone()));
@@ -152,19 +152,19 @@ impl IndexOptions {
         self.writes && !matches!(self.place, IndexPlace::None | IndexPlace::Memory)
     }
 
-    /// Whether all indexes would be the same file.
+    /// Whether one file is named for all indexes.
     pub(super) fn is_one_file(&self) -> bool {
         matches!(self.place, IndexPlace::File(_))
     }
 
-    /// Where an index may lie, the best place first.
+    /// The possible paths of an index, the preferred one first.
     pub(crate) fn paths(&self, container: &PartName) -> Vec<PathBuf> {
         if let IndexPlace::File(file) = &self.place {
             return vec![file.clone()];
         }
         let canonical = container.as_path().and_then(|path| path.canonicalize().ok());
         let whole = canonical.map_or_else(|| container.clone(), PartName::from);
-        // The same name may stand in many directories.
+        // Containers in different directories may have the same name.
         let name = whole.file_name().to_string_lossy().into_owned();
         let digest = crc32fast::hash(whole.as_bytes());
         let elsewhere = |directory: &Path| directory.join(format!("{name}-{digest:08x}.{INDEX}"));
@@ -179,7 +179,7 @@ impl IndexOptions {
 }
 
 impl Unkept {
-    /// Writes the index to the first place that takes it.
+    /// Writes the index to the first path that can be written.
     pub(crate) fn write(
         &self,
         container: &dyn Container,
@@ -208,13 +208,13 @@ impl Unkept {
         let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());
         let directory = directory.unwrap_or(Path::new("."));
         if directory.ends_with("ffrfs") {
-            // Remote objects are cached there, too: nobody else may write it.
+            // Remote objects are cached there too, so no other user may write to it.
             DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
         }
         if !may_replace(path)? {
             return Err(io::Error::other("the file exists and is not an index: name another one"));
         }
-        // Under another name until it is whole: who finds it finds all of it.
+        // The file gets its name when it is whole.
         let file = tempfile::Builder::new().prefix(".ffrfs-index-").tempfile_in(directory)?;
         let mut out = BufWriter::with_capacity(1 << 20, file);
         out.write_all(&[0; HEAD_BYTES])?;
@@ -235,7 +235,7 @@ impl Unkept {
     }
 }
 
-/// An index that is there, of this container, and whole.
+/// The index at `path`, if it is whole and of this container.
 fn load(
     path: &Path,
     key: &[u8; KEY_BYTES],

@@ -1,9 +1,9 @@
-//! Names on a command line → an open dataset: expand, recognise, nest, kept indexes, checkpoints, sidecars,
-//! digests, and the names of its samples. The daemon, the tools, the benches, the fuzz targets and the tests
-//! open containers with [`open`] or, what does not lie in files, with [`open_parts`].
+//! Opens the names on a command line as a dataset: expand, recognise, nest, kept indexes, checkpoints, sidecars,
+//! digests, and the names of its samples. The daemon, the tools, the benches, the fuzz targets and the tests open
+//! containers with [`open`], or with [`open_parts`] if they are not in files.
 //!
-//! Imports from [`crate::format`], [`crate::catalog`], [`crate::io`], [`crate::store`] and [`crate::vfs`]. Nothing
-//! here knows a terminal: [`Watch`] hears how far long work is.
+//! Imports from [`crate::format`], [`crate::catalog`], [`crate::io`], [`crate::store`] and [`crate::vfs`]. Nothing here
+//! uses a terminal: [`Watch`] gets the progress of long work.
 //!
 //! ```
 //! use ffrfs::dataset::{self, Options, Unwatched, Watch};

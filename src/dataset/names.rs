@@ -1,4 +1,4 @@
-//! The names that the samples of an open dataset are shown under: stored ones, those of a file, or numbers.
+//! The names under which a dataset's samples are shown: stored names, those of a file, or numbers.
 
 use super::expand::directory_name;
 use super::open::Opened;
@@ -11,22 +11,22 @@ use crate::vfs::CONTROL_DIRECTORY;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
-/// Which names samples are shown under.
+/// Which names samples have.
 #[derive(Debug, Clone, Default)]
 pub struct NameOptions {
-    /// What ends a numbered name: `.jpg`, …, or `auto` to choose by the first bytes of samples.
+    /// The end of a numbered name: `.jpg`, …, or `auto` to choose by the first bytes of samples.
     pub suffix: Option<String>,
-    /// Numbered samples in a directory.
+    /// The number of numbered samples per directory.
     pub fanout: Option<u64>,
     /// A file of names: line i is the relative path of sample i.
     pub names: Option<PathBuf>,
-    /// Numbers also for samples that have stored names.
+    /// Number all samples, even those with stored names.
     pub flat: bool,
-    /// How several members of one name are shown.
+    /// How several members with the same name are shown.
     pub duplicates: Duplicates,
     /// How several containers are shown.
     pub layout: Layout,
-    /// Also what macOS and Windows leave beside people's own files.
+    /// Also show the files that macOS and Windows add to archives.
     pub all: bool,
     /// Which of these names are shown.
     pub selection: Selection,
@@ -37,15 +37,15 @@ pub struct NameOptions {
 /// How several containers are shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Layout {
-    /// As one tree; numbers go on from one container to the next.
+    /// In one tree; numbers continue from one container to the next.
     #[default]
     Merge,
-    /// A directory for each, named as its file.
+    /// In a directory for each, with the name of its file.
     Shards,
 }
 
 impl NameOptions {
-    /// Whether the names are those of a kept index.
+    /// Whether the options give the names that a kept index holds.
     fn is_plain(&self) -> bool {
         let is_default =
             self.duplicates == Duplicates::default() && self.layout == Layout::default();
@@ -68,7 +68,7 @@ impl NameOptions {
     }
 }
 
-/// The directory that each container is shown in.
+/// The directory of each container.
 fn directories(opened: &Opened, layout: Layout) -> Vec<Vec<u8>> {
     let files = match layout {
         Layout::Merge => vec![Vec::new(); opened.store.len()],
@@ -86,7 +86,7 @@ fn directories(opened: &Opened, layout: Layout) -> Vec<Vec<u8>> {
     directories
 }
 
-/// Gives directories of the same name different ones: containers must not fall together.
+/// Renames directories with the same name, so that containers stay separate.
 fn unique(mut directories: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
     let mut taken: HashSet<Vec<u8>> = HashSet::new();
     for directory in &mut directories {
@@ -101,10 +101,10 @@ fn unique(mut directories: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
 }
 
 impl Opened {
-    /// The tree of names. With `allow_damaged`, samples whose stored names cannot be read are numbered.
+    /// The tree of names. With `allow_damaged`, all samples are numbered if their stored names cannot be read.
     ///
     /// # Errors
-    /// The options do not suit the dataset; stored names, or the file of names, cannot be read.
+    /// The options do not suit the dataset; stored names or the file of names cannot be read.
     pub fn named(&self, options: &NameOptions, allow_damaged: bool) -> Result<Catalog, Failure> {
         let catalog = self.all_named(options, allow_damaged)?;
         let catalog = options.selection.apply(catalog, &self.dataset, options.duplicates)?;
@@ -114,7 +114,7 @@ impl Opened {
         Ok(catalog)
     }
 
-    /// The tree of all names.
+    /// The tree of all names, before the selection.
     fn all_named(&self, options: &NameOptions, allow_damaged: bool) -> Result<Catalog, Failure> {
         if let Some(names) = &options.names {
             return self.named_by(names);
@@ -164,7 +164,7 @@ impl Opened {
         Ok(Numbered::new(self.dataset.len(), options.fanout, suffix).into())
     }
 
-    /// Two samples, or a sample and a directory, have one path.
+    /// The error for a path that two samples, or a sample and a directory, share.
     fn twice(&self, path: &str, samples: [Option<u64>; 2]) -> Failure {
         let container = |sample: Option<u64>| {
             let (container, _) = self.dataset.container_of(sample?)?;
@@ -217,7 +217,7 @@ impl Opened {
         Ok(tree.into())
     }
 
-    /// The control directory has the same name in every mount: no sample can have it.
+    /// Checks that no sample has the name of the control directory, which is the same in every mount.
     fn check_reserved(&self, catalog: &Catalog, is_refused: bool) -> Result<(), Failure> {
         let reserved = CONTROL_DIRECTORY.as_bytes();
         if catalog.lookup(&self.dataset, ROOT, reserved)?.is_none() {
@@ -247,7 +247,7 @@ impl Opened {
     }
 }
 
-/// The first line (from 1) whose path, or a directory on its way, is named before as something else.
+/// The first line (from 1) whose path, or a directory of it, was named before as something else.
 fn first_clash(lines: &[u8]) -> Option<(usize, &[u8])> {
     let (mut files, mut directories) = (HashSet::new(), HashSet::new());
     for (number, line) in lines.split(|&b| b == b'\n').enumerate() {

@@ -1,4 +1,4 @@
-//! Members that are containers themselves, opened in place: stored ones where they lie, compressed ones through the
+//! Members that are containers themselves, opened in place: stored ones at their offset, compressed ones through the
 //! interval index of their stream.
 
 use super::opening::Watched;
@@ -13,21 +13,21 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 
-/// What stands before a sample is looked at so often at most.
+/// How often header bytes are read at most to find where a sample lies.
 pub(crate) const MAX_LOOKS: u32 = 3;
-/// More containers than this in one dataset are an attack, or a mistake.
+/// More containers than this in one dataset are an attack or a mistake.
 const MAX_CONTAINERS: usize = 100_000;
 
-/// Containers, and those that are members of them.
+/// Containers, including those that are members of others.
 pub(super) struct Nest {
     pub(super) containers: Vec<Box<dyn Container>>,
     pub(super) places: Vec<Place>,
-    /// Per container: the one that it is a member of, and its path there.
+    /// For each container, the one that contains it as a member, and the member's path.
     pub(super) inside: Vec<Option<(usize, Vec<u8>)>>,
-    /// Samples that were opened: container, and number there.
+    /// The samples that were opened: container, and number in it.
     pub(super) opened: Vec<(usize, u64)>,
     sources: Vec<Arc<dyn Source>>,
-    /// Hears of members that are decoded for their index.
+    /// Watches the decoding of members for their index.
     watch: Arc<dyn Watch>,
 }
 
@@ -56,7 +56,7 @@ impl Nest {
         self.inside.push(inside);
     }
 
-    /// Opens members, and members of those, `depth` deep. One that cannot be opened stays a file.
+    /// Opens members, and members of those, `depth` levels deep. A member that cannot be opened stays a file.
     pub(super) fn open_members(&mut self, depth: u8, options: &OpenOptions) -> Result<(), Failure> {
         let mut level = 0..self.containers.len();
         for _ in 0..depth {
@@ -90,7 +90,7 @@ impl Nest {
     ) -> format::Result<()> {
         let (container, outer) = (self.containers[number].as_ref(), &self.sources[number]);
         let mut at = container.sample(sample)?;
-        // The first look may tell where to look.
+        // The header bytes may say that the sample lies elsewhere.
         for _ in 0..MAX_LOOKS {
             if at.header_bytes == 0 {
                 break;
@@ -146,7 +146,7 @@ impl Nest {
     }
 }
 
-/// Where a file of `size` bytes lies in its container's decoded stream, if it has no holes.
+/// The range of a file of `size` bytes in its container's decoded stream, if the file has no holes.
 fn only_piece(
     container: &dyn Container,
     sample: u64,
@@ -157,7 +157,7 @@ fn only_piece(
     Ok(whole.map(|piece| piece.offset_bytes..piece.offset_bytes.saturating_add(size)))
 }
 
-/// Members whose names say that they are containers.
+/// Members with the name of a container.
 fn candidates(container: &dyn Container) -> format::Result<Vec<(u64, Vec<u8>)>> {
     let mut found = Vec::new();
     container.members(&mut |member| {

@@ -1,4 +1,5 @@
-//! In a program that was built without clients of stores: a URL is refused, and nothing lies beside an object.
+//! Replaces `objects` in a program that was built without clients of stores: URLs are refused, and objects do not
+//! exist.
 
 use crate::failure::Failure;
 use crate::format::PartName;
@@ -10,11 +11,11 @@ use std::sync::Arc;
 /// No store can be reached.
 pub(crate) struct Objects;
 
-/// There is no object.
+/// No object exists.
 #[derive(Debug, Clone)]
 pub(crate) struct Place(Infallible);
 
-/// Nothing lies beside an object.
+/// No file lies beside an object.
 pub(crate) struct Neighbours(Infallible);
 
 impl Objects {

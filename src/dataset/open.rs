@@ -22,50 +22,50 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Of more files than this not all are open at a time.
+/// The maximum number of files that are open at a time; a dataset with more opens and closes them.
 pub(crate) const MANY_FILES: usize = 512;
-/// Descriptors of a mount that are none of a container.
+/// Descriptors of a mount other than those of containers.
 const OTHER_DESCRIPTORS: u64 = 48;
-/// Descriptors that an open container takes at most, while it is opened or read.
+/// The maximum number of descriptors of an open container, while it is opened or read.
 const A_FILE: u64 = 3;
-/// So many objects are opened at a time.
+/// The number of objects that are opened at a time.
 const TOGETHER: usize = 32;
-/// Of more objects than this no bytes are held once they are open, though their names are still to be read.
+/// With more objects than this, each frees its bytes once it is open, although its names have yet to be read.
 const FEW: usize = 16;
 
-/// Open containers as one dataset.
+/// Open containers that form one dataset.
 pub struct Opened {
-    /// All parts; of a container that was decoded to disk, the decoded file.
+    /// All parts; for a container that was decoded to disk, the decoded file.
     pub store: Store,
-    /// The containers, and those that are members of them.
+    /// The containers, including those that are members of others.
     pub dataset: Dataset,
-    /// Per container: the one that it is a member of, and its path there.
+    /// For each container, the one that contains it as a member, and the member's path.
     pub(crate) inside: Vec<Option<(usize, Vec<u8>)>>,
-    /// Samples that are containers of the dataset, too.
+    /// Samples that were opened as containers of the dataset.
     pub(crate) opened: HashSet<u64>,
-    /// The kept tree of a dataset of one container.
+    /// The kept tree of names of a dataset with one container.
     pub(crate) tree: Mutex<Option<Tree>>,
-    /// The index to keep of it once its names are there.
+    /// The index of that container, to be written once the names are known.
     pub(crate) unkept: Option<Unkept>,
-    /// Where samples are decoded to that cannot be read in the middle.
+    /// The directory in which samples without random access are decoded.
     pub(crate) spool: Option<PathBuf>,
     /// Indexes that were written.
     written: Mutex<Vec<PathBuf>>,
-    /// How many could not be written.
+    /// The number of indexes that could not be written.
     unwritten: AtomicU64,
-    /// What objects are read through until their names are there.
+    /// The read-ahead of objects, in use until their names have been read.
     aheads: Vec<Arc<Ahead>>,
-    /// What is asked of the stores that parts lie in.
+    /// The counters of requests to stores.
     pub(crate) counters: Option<Arc<Counters>>,
-    /// Hears of what takes long, and may cancel it.
+    /// Gets the progress of long work, and may cancel it.
     pub(super) watch: Arc<dyn Watch>,
 }
 
-/// Opens containers in the given order; a directory stands for the containers in it, by name, and globs and
-/// brace lists for what they match.
+/// Opens containers in the given order; a directory stands for the containers in it, by name, and globs and brace lists
+/// for their matches.
 ///
 /// # Errors
-/// A source cannot be read, is not a usable container, or is not what the options ask for; or `watch` cancels.
+/// A source cannot be read, is not a usable container, or does not fit the options; or `watch` cancels.
 pub fn open(
     sources: &[PartName],
     options: &Options,
@@ -79,7 +79,7 @@ pub fn open(
     Ok(opened)
 }
 
-/// The containers that sources stand for, none of which is looked into.
+/// The parts that sources stand for; no container is opened.
 ///
 /// # Errors
 /// A source does not exist or cannot be read, or a pattern matches nothing.
@@ -88,15 +88,15 @@ pub(crate) fn parts(sources: &[PartName], options: &Options) -> Result<Vec<Arc<P
     Ok(unopened.into_iter().map(|unopened| unopened.part).collect())
 }
 
-/// What the store of a URL says of itself and of who asks.
+/// What the store of a URL reports of the credentials and the time.
 ///
 /// # Errors
-/// There is no client for it.
+/// There is no client for the URL, or its options are unusable.
 pub(crate) fn diagnose(url: &str, options: &Options) -> Result<Diagnosis, Failure> {
     Objects::new(&options.remote).diagnose(url)
 }
 
-/// The files that sources stand for on this machine; no store is asked.
+/// The local files that sources stand for; no request is made.
 ///
 /// # Errors
 /// A pattern matches nothing, or a directory cannot be read.
@@ -108,7 +108,7 @@ pub(crate) fn local_files(sources: &[PartName]) -> Result<Vec<PathBuf>, Failure>
     Ok(places.into_iter().filter_map(file).collect())
 }
 
-/// `has_sidecars`: what lies beside objects will be asked for.
+/// `has_sidecars`: the sidecars of objects will be needed.
 fn unopened(
     sources: &[PartName],
     options: &Options,
@@ -138,14 +138,13 @@ fn unopened(
     })
 }
 
-/// The first source that cannot be read without a password. Containers that must be read whole for that are
-/// not looked into.
+/// The first source that needs a password. Containers that must be scanned to find that out are not checked.
 ///
 /// # Errors
 /// A source does not exist, or a pattern matches nothing.
 pub fn wants_password(sources: &[PartName], options: &Options) -> Result<Option<PathBuf>, Failure> {
     for path in local_files(sources)? {
-        // The error is reported when the dataset is opened.
+        // Opening the dataset will report the error.
         let Ok(file) = File::open(&path) else { continue };
         if is_locked(Arc::new(file), options) {
             return Ok(Some(path));
@@ -154,18 +153,18 @@ pub fn wants_password(sources: &[PartName], options: &Options) -> Result<Option<
     Ok(None)
 }
 
-/// The same for sources in stores: the first one that is named by itself and, by its name, may be encrypted. Starts the
-/// threads of stores.
+/// Like [`wants_password`] for sources in stores: the first single object that needs a password and whose name allows
+/// encryption. Starts the threads of stores.
 pub(crate) fn remote_wants_password(sources: &[PartName], options: &Options) -> Option<PartName> {
     let is_locked = |source: &PartName| {
-        // The error is reported when the dataset is opened.
+        // Opening the dataset will report the error.
         let parts = parts(std::slice::from_ref(source), options).unwrap_or_default();
         parts.into_iter().any(|part| is_locked(part, options))
     };
     sources.iter().find(|source| may_be_locked(source) && is_locked(source)).cloned()
 }
 
-/// Whether a source is one object whose format has passwords.
+/// Whether a source is a single object of a format with passwords.
 pub(crate) fn may_be_locked(source: &PartName) -> bool {
     let PartName::Url(url) = source else { return false };
     let name = url.split(['?', '#']).next().unwrap_or_default();
@@ -178,7 +177,7 @@ fn is_locked(source: Arc<dyn Source>, options: &Options) -> bool {
         && format.open(source, &options.format).is_ok_and(|opened| opened.wants_password())
 }
 
-/// Has the samples of a file read as the options say.
+/// Sets the way in which the samples of a file are read.
 fn with_io(mut file: File, options: &Options) -> Result<File, Failure> {
     if let Some(io) = options.io {
         file.set_io(io).map_err(|e| {
@@ -192,10 +191,10 @@ fn with_io(mut file: File, options: &Options) -> Result<File, Failure> {
     Ok(file)
 }
 
-/// Opens containers that lie in these parts, one each: files, memory, or what a store has.
+/// Opens the containers in these parts, one in each: files, memory, or objects.
 ///
 /// # Errors
-/// As [`open`].
+/// See [`open`].
 pub fn open_parts(
     parts: Vec<Part>,
     options: &Options,
@@ -246,7 +245,7 @@ fn open_containers(
     nest.open_members(options.nested, &options.format)?;
     let Nest { containers, places, inside, opened, .. } = nest;
     let mut dataset = Dataset::nested(containers, places);
-    // Members that are containers stand behind the files.
+    // Nested containers come after the others, and have no sidecars.
     for (container, sums) in sums.into_iter().enumerate() {
         if let Some((section, path)) = sums {
             dataset.set_sums(container, section, path);
@@ -278,18 +277,18 @@ fn open_containers(
     Ok(opened)
 }
 
-/// One container, open.
+/// An open container.
 struct One {
     part: Arc<Part>,
     source: Arc<dyn Source>,
     found: Found,
     sums: Option<checksums::Found>,
-    /// The index of it that was to be written.
+    /// The outcome of writing its index.
     written: Option<Result<PathBuf, NotKept>>,
     ahead: Option<Arc<Ahead>>,
 }
 
-/// Opens each container: files one after the other, objects many at a time, because each takes round trips.
+/// Opens each container: files one after the other, many objects at a time because each takes round trips.
 fn open_each(
     containers: Vec<Unopened>,
     options: &Options,
@@ -321,7 +320,7 @@ fn open_each(
     opened
 }
 
-/// Opens one container, `together` with others, while what lies beside it is fetched.
+/// Opens one container, `together` with others, and meanwhile fetches its sidecar.
 fn open_one(
     one: Unopened,
     options: &Options,
@@ -332,7 +331,7 @@ fn open_one(
     let Unopened { part: whole, neighbours } = one;
     let (found, ahead, fetched) = std::thread::scope(|scope| {
         let neighbours = neighbours.as_ref();
-        // Of thousands of small shards whose list has told all, each thread would cost more than the rest.
+        // Without a sidecar to fetch no thread is started, which would dominate the time for thousands of small shards.
         let asked = neighbours.filter(|beside| beside.may_have_sidecar());
         let fetch = asked.map(|beside| scope.spawn(|| sidecars.fetch(beside)));
         let ahead = is_remote.then(|| Ahead::new(Arc::clone(&whole), together));
@@ -358,12 +357,12 @@ fn open_one(
 }
 
 impl Opened {
-    /// The kept tree of names, if there is one; it is given once.
+    /// The kept tree of names, if there is one; only the first call gets it.
     pub(crate) fn kept_tree(&self) -> Option<Tree> {
         self.tree.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// Keeps the index of a dataset of one container, with its names if they are as stored.
+    /// Writes the index of a dataset with one container, with its tree if the names are the stored ones.
     pub(crate) fn keep_index(&self, tree: Option<&Tree>) {
         let Some(unkept) = &self.unkept else { return };
         match unkept.write(self.dataset.containers()[0].as_ref(), tree) {
@@ -372,7 +371,7 @@ impl Opened {
         }
     }
 
-    /// How many indexes could not be written.
+    /// The number of indexes that could not be written.
     pub(crate) fn unwritten_indexes(&self) -> u64 {
         self.unwritten.load(Ordering::Relaxed)
     }
@@ -382,7 +381,7 @@ impl Opened {
         self.written.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// How large they are together.
+    /// The total size of the indexes that were written.
     pub(crate) fn written_bytes(&self) -> u64 {
         let size = |path: PathBuf| std::fs::metadata(path).map_or(0, |metadata| metadata.len());
         self.written_indexes().into_iter().map(size).sum()
@@ -400,7 +399,7 @@ impl Opened {
         }
     }
 
-    /// Refuses samples that cannot be checked. Those that are shown as directories are none.
+    /// Refuses samples without a checksum, except those that are shown as directories.
     fn require_checksums(&self) -> Result<(), Failure> {
         let mut without: BTreeMap<&str, u64> = BTreeMap::new();
         let mut first = None;
@@ -446,7 +445,7 @@ impl Opened {
     }
 }
 
-/// Where a sample really lies, if only what stands before it tells.
+/// The exact place of a sample, if its header bytes must be read to know it.
 pub(crate) fn exact(
     dataset: &Dataset,
     store: &Store,
@@ -454,7 +453,7 @@ pub(crate) fn exact(
 ) -> format::Result<Located> {
     let container = dataset.containers()[located.container].as_ref();
     let mut located = *located;
-    // The first look may tell where to look.
+    // The header bytes may say that the sample lies elsewhere.
     for _ in 0..MAX_LOOKS {
         let at = located.sample;
         if at.header_bytes == 0 {
@@ -484,7 +483,7 @@ pub(super) fn read_stored(
     Ok(bytes)
 }
 
-/// A path from the command line as the names of a tree are stored.
+/// A path from the command line in the form of a tree's names.
 pub(crate) fn path_bytes(path: &Path) -> &[u8] {
     path.as_os_str().as_bytes()
 }

@@ -1,4 +1,4 @@
-//! What belongs to the opening of one container: how it is read meanwhile, what lies beside it, and how far it is.
+//! The opening of one container: its source, the files beside it, and its progress.
 
 use super::ahead::Ahead;
 use super::objects::Neighbours;
@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 /// A container that is to be opened.
 pub(super) struct Unopened {
     pub(super) part: Arc<Part>,
-    /// What lies beside an object.
+    /// The files beside an object.
     pub(super) neighbours: Option<Neighbours>,
 }
 
@@ -29,21 +29,21 @@ impl Unopened {
     }
 }
 
-/// A container while it is opened.
+/// A container that is being opened.
 pub(super) struct Opening<'a> {
-    /// What lies beside an object.
+    /// The files beside an object.
     pub(super) neighbours: Option<&'a Neighbours>,
-    /// How a part is read that lies in a store.
+    /// The read-ahead of a part in a store.
     pub(super) ahead: Option<Arc<Ahead>>,
-    /// Where the user's cache is.
+    /// The options with the user's cache.
     pub(super) remote: &'a RemoteOptions,
 }
 
-/// As long as it is held, a container is read from one end to the other.
+/// Held while a container is read from one end to the other.
 pub(super) struct Pass<'a>(&'a Opening<'a>);
 
 impl Opening<'_> {
-    /// What formats read the container from.
+    /// The source from which formats read the container.
     pub(super) fn source(&self, part: &Arc<Part>) -> Arc<dyn Source> {
         match &self.ahead {
             Some(ahead) => Arc::clone(ahead) as Arc<dyn Source>,
@@ -67,7 +67,7 @@ impl Drop for Pass<'_> {
     }
 }
 
-/// Adds up how far the opening of several containers is.
+/// Sums the progress of several containers that are opened together.
 pub(super) struct Together {
     watch: Arc<dyn Watch>,
     bytes: u64,
@@ -75,25 +75,25 @@ pub(super) struct Together {
     done_bytes: AtomicU64,
 }
 
-/// The share of one container in it.
+/// The progress of one container.
 struct Share {
     of: Arc<Together>,
     done_bytes: AtomicU64,
 }
 
 impl Together {
-    /// `bytes` are what there is to read if all containers must be read whole.
+    /// `bytes` is the total length of all containers.
     pub(super) fn new(watch: &Arc<dyn Watch>, bytes: u64) -> Arc<Self> {
         let (has_begun, done_bytes) = (AtomicBool::new(false), AtomicU64::new(0));
         Arc::new(Self { watch: Arc::clone(watch), bytes, has_begun, done_bytes })
     }
 
-    /// Hears of one container.
+    /// A watch for one container.
     pub(super) fn share(self: &Arc<Self>) -> Arc<dyn Watch> {
         Arc::new(Share { of: Arc::clone(self), done_bytes: AtomicU64::new(0) })
     }
 
-    /// All of them are open.
+    /// Notes that all containers are open.
     pub(super) fn end(&self) {
         if self.has_begun.load(Ordering::Relaxed) {
             self.watch.end();
@@ -122,7 +122,7 @@ impl Watch for Share {
     }
 }
 
-/// A container that is read whole: tells how far that is, and ends when it is cancelled.
+/// A container that is read as a whole: reports its progress, and fails when the work is cancelled.
 pub(super) struct Watched {
     inner: Arc<dyn Source>,
     watch: Arc<dyn Watch>,

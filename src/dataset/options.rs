@@ -1,4 +1,4 @@
-//! How a dataset is opened, and who hears of it while that takes long.
+//! The options for opening a dataset, and the watch of long work.
 
 use crate::format::OpenOptions;
 use crate::io::Io;
@@ -8,29 +8,29 @@ use std::path::PathBuf;
 /// How a dataset is opened.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
-    /// What the formats are told.
+    /// The options of the formats.
     pub format: OpenOptions,
-    /// Stored members that are containers themselves are directories: so many levels deep.
+    /// How many levels of stored members that are containers are shown as directories.
     pub nested: u8,
     /// Where indexes are kept.
     pub indexes: IndexOptions,
-    /// What samples and containers are checked by.
+    /// How samples and containers are checked.
     pub checksums: ChecksumOptions,
-    /// How stores are reached, and cached on this machine.
+    /// How stores are reached and cached on this machine.
     pub remote: RemoteOptions,
-    /// How samples are read from local files; `None`: through the page cache as any program reads.
+    /// How samples are read from local files; `None` for ordinary reads through the page cache.
     pub io: Option<Io>,
 }
 
-/// Where the indexes of containers that must be read whole are kept.
+/// Where the indexes of scanned containers are kept.
 #[derive(Debug, Clone, Default)]
 pub struct IndexOptions {
-    /// The place of each.
+    /// The place of each index.
     pub place: IndexPlace,
     /// A directory for all of them, instead of beside the containers.
     pub directory: Option<PathBuf>,
-    /// The directory that is decoded to where an encoding cannot be read in the middle: to files without a
-    /// name, which go with the dataset.
+    /// The directory in which streams without random access are decoded, to unnamed files that are freed with the
+    /// dataset.
     pub spool: Option<PathBuf>,
     /// Whether new indexes are written.
     pub writes: bool,
@@ -42,43 +42,43 @@ pub enum IndexPlace {
     /// Beside its container, else in the user's cache.
     #[default]
     Auto,
-    /// Likewise, but none is written.
+    /// As `Auto`, but no index is written.
     Memory,
-    /// None is used or written.
+    /// No index is read or written.
     None,
-    /// This file, of the only container.
+    /// This file, for the only container.
     File(PathBuf),
 }
 
-/// What samples and containers are checked by, beside the checksums that formats have.
+/// How samples and containers are checked, in addition to the checksums of formats.
 #[derive(Debug, Clone, Default)]
 pub struct ChecksumOptions {
     /// Checksums of samples whose format has none.
     pub sidecars: SidecarPlace,
     /// Refuse containers with samples that have no checksum.
     pub require: bool,
-    /// Refuse all containers but those with this SHA-256, which are read whole for that.
+    /// Refuse containers with another SHA-256; all of them are read to compute it.
     pub digest: Option<[u8; 32]>,
 }
 
 /// The place of a sidecar.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum SidecarPlace {
-    /// Beside its container, if it has one.
+    /// Beside its container, if it exists.
     #[default]
     Auto,
-    /// None is used.
+    /// No sidecar is used.
     None,
-    /// This file, of all containers that need one.
+    /// This file, for all containers that need one.
     File(PathBuf),
 }
 
-/// Work that takes long.
+/// The kinds of long work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Work {
     /// A container is read whole for its index.
     Index,
-    /// A stream that cannot be read in the middle is decoded to a file.
+    /// A stream without random access is decoded to a file.
     Decode,
     /// All containers are read whole for their digest.
     Digest,
@@ -86,22 +86,22 @@ pub enum Work {
     Suffixes,
 }
 
-/// Hears how far long work is, and may end it. It is told so from several threads.
+/// Gets the progress of long work, and may cancel it. Called on several threads.
 pub trait Watch: Send + Sync {
-    /// Work over so many bytes, or samples, begins.
+    /// Work on this many bytes or samples begins.
     fn begin(&self, work: Work, amount: u64);
 
-    /// So much is done, from the first on.
+    /// The amount that is done so far.
     fn done(&self, amount: u64);
 
     /// The work has ended.
     fn end(&self);
 
-    /// Whether it is to end before that: then it fails, and leaves nothing half done.
+    /// Whether the work is cancelled: then it fails, and leaves nothing half done.
     fn is_cancelled(&self) -> bool;
 }
 
-/// Nobody hears, and nothing is cancelled.
+/// Ignores progress, and cancels nothing.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Unwatched;
 

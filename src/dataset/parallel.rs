@@ -1,4 +1,4 @@
-//! The same work on many items, on several threads.
+//! Runs the same work on many items, on several threads.
 
 use crate::failure::Failure;
 use std::sync::atomic::{AtomicUsize, Ordering};

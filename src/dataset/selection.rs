@@ -1,5 +1,5 @@
-//! Which names of a dataset are shown, and below which directory: applied once to the tree of names, so that
-//! mounts and tools see the same. Nothing is stored, and nothing costs time, where nothing is selected.
+//! Selects the names of a dataset that are shown, and their root. The selection is applied once to the tree of names,
+//! so that mounts and tools see the same. Without a selection it costs neither time nor memory.
 
 use super::open::{not_found, path_bytes};
 use crate::catalog::{Catalog, Dataset, Duplicates, NameError, Node, ROOT, TreeBuilder};
@@ -7,21 +7,21 @@ use crate::failure::Failure;
 use globset::{Candidate, GlobBuilder, GlobMatcher};
 use std::path::{Path, PathBuf};
 
-/// Which names are shown. Paths are those below [`Selection::below`].
+/// Which names are shown. Paths are relative to [`Selection::below`].
 #[derive(Debug, Clone, Default)]
 pub struct Selection {
-    /// Only what one of these matches; all, if there is none.
+    /// Show only paths that match one of these; if there are none, all paths.
     pub include: Vec<NamePattern>,
-    /// Not what one of these matches.
+    /// Hide paths that match one of these.
     pub exclude: Vec<NamePattern>,
-    /// Only what lies in this directory, which becomes the root.
+    /// Show only this directory, which becomes the root.
     pub below: Option<PathBuf>,
-    /// How many names are cut off at the start of each path. What has no more names is not shown.
+    /// The number of leading names to cut off each path. A path without further names is not shown.
     pub strip: usize,
 }
 
-/// A pattern of paths: `*` and `?` within a name, `**` for any directories, `[a-z]`, `{a,b}`. One without a slash
-/// matches names at any depth. What lies in a directory that matches, matches.
+/// A pattern of paths: `*` and `?` within a name, `**` for any directories, `[a-z]`, `{a,b}`. A pattern without a slash
+/// matches names at any depth. It also matches all paths below a directory that matches.
 #[derive(Debug, Clone)]
 pub struct NamePattern {
     text: String,
@@ -29,10 +29,10 @@ pub struct NamePattern {
 }
 
 impl NamePattern {
-    /// Reads a pattern.
+    /// Parses a pattern.
     ///
     /// # Errors
-    /// It is none: why, in words for people.
+    /// The text is no pattern: the reason, in words for users.
     pub fn new(text: &str) -> Result<Self, String> {
         let path = text.strip_suffix('/').unwrap_or(text);
         let glob = match (path, path.contains('/')) {
@@ -45,7 +45,7 @@ impl NamePattern {
         Ok(Self { text: text.to_owned(), matcher })
     }
 
-    /// Whether it matches a path, or a directory on its way.
+    /// Whether the pattern matches a path or one of its directories.
     #[must_use]
     pub fn matches(&self, path: &[u8]) -> bool {
         let ends = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at);
@@ -55,27 +55,27 @@ impl NamePattern {
 }
 
 impl Selection {
-    /// Whether everything is shown as it is.
+    /// Whether nothing is selected, cut off or hidden.
     #[must_use]
     pub fn is_everything(&self) -> bool {
         let no_pattern = self.include.is_empty() && self.exclude.is_empty();
         no_pattern && self.below.is_none() && self.strip == 0
     }
 
-    /// Whether the patterns want a path.
+    /// Whether the patterns select a path.
     pub(crate) fn wants(&self, path: &[u8]) -> bool {
         let any = |patterns: &[NamePattern]| patterns.iter().any(|pattern| pattern.matches(path));
         (self.include.is_empty() || any(&self.include)) && !any(&self.exclude)
     }
 
-    /// What is left of a path; `None` if nothing is.
+    /// The rest of a path after its leading names are cut off; `None` if no name is left.
     fn stripped<'a>(&self, path: &'a [u8]) -> Option<&'a [u8]> {
         (0..self.strip).try_fold(path, |path, _| {
             path.iter().position(|byte| *byte == b'/').map(|slash| &path[slash + 1..])
         })
     }
 
-    /// The tree of what is selected of `catalog`.
+    /// The tree of the selected part of `catalog`.
     ///
     /// # Errors
     /// There is no such directory, or nothing is selected; or the dataset's names cannot be read.
@@ -135,7 +135,7 @@ impl Selection {
 }
 
 impl std::fmt::Display for Selection {
-    /// As it is written on a command line.
+    /// As on the command line.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let mut words = Vec::new();
         words.extend(self.below.iter().map(|path| format!("--subdir {}", path.display())));

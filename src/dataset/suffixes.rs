@@ -1,8 +1,8 @@
-//! `suffix=auto`: the first bytes of samples, and the suffixes that they ask for.
+//! `suffix=auto`: reads the first bytes of samples, and chooses suffixes by them.
 //!
-//! Where samples differ, the first bytes of all of them are read when the names are made: no lookup reads. Several
-//! threads take batches of samples; of a batch, those that lie near each other are read with one read. In memory
-//! a sample costs a byte.
+//! If samples differ, the first bytes of all of them are read when the names are made, so that lookups read nothing.
+//! Several threads take batches of samples; samples of a batch that lie close together are read with one read. Each
+//! sample takes one byte of memory.
 //!
 //! Imports `open.rs`, `options.rs` and `parallel.rs` of this directory.
 
@@ -17,21 +17,21 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// Samples whose first bytes tell whether all are of one kind.
+/// The number of samples that decide whether all are of one kind.
 const LOOK_AT: u64 = 64;
-/// Samples of objects that are looked at together.
+/// The number of objects' samples that are read at a time.
 const LOOKS_TOGETHER: usize = 16;
-/// A sample that is larger than this is not decoded for a look at its first bytes.
+/// A larger sample is not decoded for its first bytes.
 const LOOK_BYTES: u64 = 4 << 20;
-/// Samples that a thread takes at a time.
+/// The number of samples in a thread's batch.
 const BATCH: usize = 4096;
 
 impl Opened {
     /// The suffixes by the first bytes of samples: one for all if some samples, spread over the dataset, agree;
-    /// else each by its own. With `allow_damaged`, a sample that cannot be read has no suffix.
+    /// otherwise one for each. With `allow_damaged`, a sample that cannot be read has no suffix.
     ///
     /// # Errors
-    /// First bytes cannot be read; or the work was cancelled.
+    /// First bytes cannot be read, or the work was cancelled.
     pub(super) fn suffix_by_content(&self, allow_damaged: bool) -> Result<Suffix, Failure> {
         let kinds = self.look()?;
         let mut suffixes = kinds.iter().map(|kind| kind.map_or("", |k| k.suffix));
@@ -46,9 +46,9 @@ impl Opened {
     pub(crate) fn look(&self) -> Result<Vec<Option<magic::Kind>>, Failure> {
         let samples = self.dataset.len();
         let looks = samples.min(LOOK_AT);
-        // Evenly, without overflow for any number of samples.
+        // Evenly spread, without overflow for any number of samples.
         let place = |look| (u128::from(samples) * u128::from(look) / u128::from(looks)) as u64;
-        // Each look at an object waits for its store.
+        // Reads of an object wait for its store.
         let threads = if self.store.has_objects() { LOOKS_TOGETHER } else { 1 };
         let heads = parallel::map((0..looks).map(place).collect(), threads, &|sample| {
             Ok(head(&self.dataset, &self.store, sample)?)
@@ -56,7 +56,7 @@ impl Opened {
         Ok(heads.iter().filter(|head| !head.is_empty()).map(|head| magic::sniff(head)).collect())
     }
 
-    /// The codes of all samples, as [`Suffixes::new`] takes them.
+    /// The codes of all samples, for [`Suffixes::new`].
     fn suffix_codes(&self, allow_damaged: bool) -> Result<Vec<u8>, Failure> {
         let samples = self.dataset.len();
         let length = usize::try_from(samples)
@@ -92,7 +92,7 @@ impl Opened {
     }
 }
 
-/// A look at the first bytes of all samples.
+/// A pass over the first bytes of all samples.
 struct Scan<'a> {
     opened: &'a Opened,
     table: Vec<&'static str>,
@@ -102,7 +102,7 @@ struct Scan<'a> {
 }
 
 impl Scan<'_> {
-    /// Finds the codes of the samples from `first` on; false if the work is to end.
+    /// Finds the codes of the samples from `first` on; false if the pass is to end.
     fn take(&self, first: u64, codes: &mut [u8]) -> bool {
         let mut failure = self.failure();
         if failure.is_none() && self.opened.watch.is_cancelled() {
@@ -152,7 +152,7 @@ impl Scan<'_> {
         Ok(())
     }
 
-    /// Reads what is wanted of these samples with one read, or with one each if that fails.
+    /// Reads the ranges of these samples with one read, or each with its own if that fails.
     fn read(&self, span: &[Wanted], codes: &mut [u8]) -> format::Result<()> {
         let Opened { dataset, store, .. } = self.opened;
         let start = span.first().map_or(0, |wanted| wanted.range.start);
@@ -185,8 +185,8 @@ impl Scan<'_> {
         number.and_then(|number| u8::try_from(number + 1).ok()).unwrap_or(0)
     }
 
-    /// What is corrupt has no suffix, as what cannot be decoded; but a read that fails may not fail next time,
-    /// and a name must not depend on that.
+    /// Ignores corrupt samples, which get no suffix. A failed read is an error: it may succeed next time, and names
+    /// must not depend on that.
     fn unless_corrupt(&self, error: format::Error) -> format::Result<()> {
         match error {
             format::Error::Unreadable { .. } if !self.allow_damaged => Err(error),
@@ -195,16 +195,16 @@ impl Scan<'_> {
     }
 }
 
-/// What is read of a sample.
+/// The bytes to read of a sample.
 struct Wanted {
-    /// Its place in the batch.
+    /// Its position in the batch.
     place: usize,
     located: Located,
-    /// In its part: the header bytes, and what follows them as far as it is needed.
+    /// The range in its part: the header bytes, and the stored bytes that are needed.
     range: Range<u64>,
 }
 
-/// How many of these, which are in the order of their parts, are read together.
+/// The number of samples, in the order of their offsets, that are read together.
 fn span_length(wanted: &[Wanted], profile: &Profile) -> usize {
     let Some(first) = wanted.first() else { return 0 };
     let mut end = first.range.end;
@@ -220,7 +220,7 @@ fn span_length(wanted: &[Wanted], profile: &Profile) -> usize {
     wanted.len()
 }
 
-/// How many of a sample's stored bytes must be read for its first bytes. `None`: they are not looked at.
+/// How many of a sample's stored bytes its first bytes need. `None` if they are not read.
 fn needed(sample: &Sample) -> Option<u64> {
     match sample.content {
         _ if sample.damaged => None,
@@ -234,7 +234,7 @@ fn needed(sample: &Sample) -> Option<u64> {
     }
 }
 
-/// The first bytes of a sample's file, unchecked: good for a guess. Empty if they are not looked at.
+/// The unchecked first bytes of a sample's file, for a guess. Empty if they are not read.
 fn head(dataset: &Dataset, store: &Store, sample: u64) -> format::Result<Vec<u8>> {
     let Some(located) = dataset.locate(sample)? else { return Ok(Vec::new()) };
     if located.sample.damaged {
@@ -247,8 +247,8 @@ fn head(dataset: &Dataset, store: &Store, sample: u64) -> format::Result<Vec<u8>
     decode(dataset.containers()[located.container].as_ref(), &located, stored)
 }
 
-/// As [`head`], where the header bytes and those that are needed behind them are in `extent`. `None`: the header
-/// says that the sample lies elsewhere.
+/// Like [`head`], from the sample's header bytes and stored bytes in `extent`. `None` if the header says that the
+/// sample lies elsewhere.
 fn head_in(dataset: &Dataset, located: &Located, extent: &[u8]) -> format::Result<Option<Vec<u8>>> {
     let container = dataset.containers()[located.container].as_ref();
     let (header, stored) =
@@ -268,7 +268,7 @@ fn head_in(dataset: &Dataset, located: &Located, extent: &[u8]) -> format::Resul
     decode(container, located, stored.to_vec()).map(Some)
 }
 
-/// The first bytes of the file whose stored bytes begin so.
+/// Decodes the first bytes of a file from its stored bytes.
 fn decode(
     container: &dyn Container,
     located: &Located,
@@ -299,7 +299,7 @@ mod tests {
     use std::io::Cursor;
     use std::sync::Arc;
 
-    /// Samples that are JPEG images, PNG images, text or empty, in turn.
+    /// Samples that are JPEG images, PNG images, text, or empty, in turn.
     fn samples(count: usize) -> Vec<Vec<u8>> {
         let kinds: [&[u8]; 4] = [b"\xff\xd8\xff\xe0", b"\x89PNG\r\n\x1a\n", b"text", b""];
         let sample = |number: usize| match kinds[number % 4] {
@@ -347,7 +347,7 @@ mod tests {
         let (opened, store) = opened(&samples(10_000), |_| Vec::new());
         let before = store.demands();
         let catalog = opened.named(&auto(), false).unwrap();
-        // 64 looks, and few reads of what lies together.
+        // 64 samples take few reads, as adjacent ones are read together.
         let reads = store.demands() - before;
         assert!(reads < 100, "{reads} reads");
         store.evict();
@@ -365,7 +365,7 @@ mod tests {
     fn first_bytes_that_cannot_be_read_are_an_error_or_with_allow_damaged_no_suffix() {
         let samples = samples(4000);
         let bad: usize = samples[..101].iter().map(Vec::len).sum();
-        // A PNG image that is none of those that are looked at first.
+        // A PNG image that is not among the samples that are looked at first.
         let fates = |bytes: &[u8]| {
             let data = (bytes.len() - samples.iter().map(Vec::len).sum::<usize>() + bad) as u64;
             vec![(data..data + 1, Fate::Refused)]

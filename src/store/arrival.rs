@@ -271,7 +271,9 @@ impl Deadlines {
             let thread = thread::Builder::new().name("ffrfs-deadlines".to_owned());
             match thread.spawn(|| self.watch()) {
                 Ok(_) => watched.has_thread = true,
-                Err(error) => tracing::warn!("a store that hangs will not be noticed: {error}"),
+                Err(error) => {
+                    tracing::warn!("reads of a store that hangs will not time out: {error}")
+                }
             }
         }
         // Each read adds a deadline, usually later than the one that the thread sleeps until.

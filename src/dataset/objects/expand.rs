@@ -1,5 +1,5 @@
-//! Which objects a URL stands for: one, those below a prefix, those that a pattern matches. A listing gives the
-//! length and version of each, and tells what lies beside it.
+//! Expands a URL to objects: a single one, those below a prefix, those that match a pattern. A listing gives the length
+//! and version of each, and the files beside it.
 
 use super::neighbours::{Presence, neighbour};
 use super::{Asked, Place};
@@ -11,10 +11,10 @@ use glob::{MatchOptions, Pattern};
 use std::collections::HashMap;
 use std::path::Path;
 
-/// Lists the objects whose keys begin as a location's.
+/// Lists the objects whose keys begin with that of a location.
 pub(super) type Listing<'a> = &'a dyn Fn(&Location) -> Result<Vec<Object>, StoreError>;
 
-/// So many objects of one brace list are looked up one by one; more by a listing.
+/// Up to this many objects of a brace list are looked up one by one; more by a listing.
 const FEW: usize = 8;
 
 const MATCHING: MatchOptions = MatchOptions {
@@ -73,13 +73,13 @@ impl From<Vec<Object>> for Listed {
     }
 }
 
-/// Lists what begins as all texts do, if they are many plain names. Who may not list can still look them up.
+/// Lists the common prefix of many plain names. Users who may not list can still look each one up.
 fn listed_at_once(texts: &[String], start: &str, list: Listing) -> Result<Option<Listed>, Failure> {
     let is_plain = |text: &String| pattern_start(text) == text.len() && !text.ends_with('/');
     if texts.len() <= FEW || !texts.iter().all(is_plain) {
         return Ok(None);
     }
-    // A list may stand in the name of the bucket.
+    // The brace list may be in the name of the bucket.
     let Some((_, path)) = start.split_once("://") else { return Ok(None) };
     let prefix = location(start)?;
     if !path.contains('/') || prefix.key.is_empty() || !can_list(prefix.scheme) {
@@ -99,8 +99,8 @@ fn can_list(scheme: Scheme) -> bool {
     !matches!(scheme, Scheme::Http | Scheme::Https)
 }
 
-/// Where the pattern in a URL begins; its length if there is none. Behind HTTP a question mark begins the query, and
-/// nothing can be matched.
+/// Where the pattern in a URL begins; its length if there is none. In an HTTP URL a question mark begins the query, and
+/// there are no patterns.
 fn pattern_start(text: &str) -> usize {
     if text.starts_with("http://") || text.starts_with("https://") {
         return text.len();
@@ -114,7 +114,7 @@ fn matches_of(text: &str, fixed: &str, list: Listing) -> Result<Vec<Place>, Fail
         return Err(Failure::usage(format!("{text}: {why}")));
     }
     let prefix = location(fixed)?;
-    // What stands before the pattern is literal, however it is written.
+    // The prefix before the pattern is literal, even if it contains special characters.
     let pattern = format!("{}{}", Pattern::escape(&prefix.key), &text[fixed.len()..]);
     let pattern = Pattern::new(&pattern).map_err(|e| Failure::usage(format!("{text}: {e}")))?;
     let is_meant =
@@ -127,7 +127,7 @@ fn matches_of(text: &str, fixed: &str, list: Listing) -> Result<Vec<Place>, Fail
     Ok(found)
 }
 
-/// The containers in a directory, as for one of files: not those in directories below it.
+/// The containers in a directory, but not those in its subdirectories.
 fn containers_below(prefix: &Location, list: Listing) -> Result<Vec<Place>, Failure> {
     if !can_list(prefix.scheme) {
         let why = "HTTP servers do not list what they have: name each object, {000..146} if they are numbered";
@@ -145,7 +145,7 @@ fn containers_below(prefix: &Location, list: Listing) -> Result<Vec<Place>, Fail
     Ok(found)
 }
 
-/// The objects whose keys are meant, by key.
+/// The objects whose keys are wanted, by key.
 fn chosen(objects: Vec<Object>, is_meant: impl Fn(&str) -> bool) -> Vec<Place> {
     let objects = Listed::from(objects);
     let mut meant: Vec<_> = objects.0.values().map(|object| &object.location).collect();
@@ -159,7 +159,7 @@ fn missing(location: &Location) -> Failure {
         .into()
 }
 
-/// The object that a URL names.
+/// Parses a URL.
 pub(super) fn location(text: &str) -> Result<Location, Failure> {
     match Location::parse(text) {
         Some(location) => Ok(location?),
@@ -182,7 +182,7 @@ mod tests {
         }
     }
 
-    /// What the URLs of a brace list that begin with `start` become, in a store that has `keys`; and the listings.
+    /// The expansion of URLs that begin with `start`, in a store that has `keys`; and the listings.
     fn expanded(texts: &[&str], keys: &[&str]) -> Result<(Vec<String>, Vec<String>), Failure> {
         let listings = RefCell::new(Vec::new());
         let list = |prefix: &Location| {

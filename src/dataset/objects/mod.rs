@@ -1,6 +1,6 @@
-//! Sources that are URLs: which objects they stand for, opened, and what lies beside them.
+//! Sources that are URLs: expands them to objects, opens these, and finds the files beside them.
 //!
-//! Imports from [`crate::store`] and [`crate::format`]; of this directory's parent only the names of sidecars and
+//! Imports from [`crate::store`] and [`crate::format`], and from the parent directory only the names of sidecars and
 //! kept indexes.
 
 mod expand;
@@ -16,7 +16,7 @@ use crate::store::remote::{
 use neighbours::Presence;
 use std::sync::{Arc, OnceLock};
 
-/// The stores that the URLs of one dataset lead to. They are reached for at the first URL.
+/// The stores of one dataset's URLs. They are set up at the first URL.
 pub(crate) struct Objects {
     options: RemoteOptions,
     stores: OnceLock<Arc<Stores>>,
@@ -30,12 +30,12 @@ pub(crate) struct Place {
     sums: Presence,
 }
 
-/// What is known of an object.
+/// How much is known of an object.
 #[derive(Debug, Clone)]
 enum Asked {
-    /// Its store has not been asked.
+    /// The object was not looked up.
     Not(Location),
-    /// A listing has its version.
+    /// The listing gave its version.
     Listed(Object),
 }
 
@@ -48,25 +48,25 @@ impl Objects {
         self.stores.get_or_init(|| Stores::new(self.options.clone()))
     }
 
-    /// What is asked of the stores, if there was a URL.
+    /// The counters of requests to stores, if there was a URL.
     pub(crate) fn counters(&self) -> Option<Arc<Counters>> {
         self.stores.get().map(|stores| Arc::clone(stores.counters()))
     }
 
-    /// What the store of a URL says of itself and of who asks.
+    /// What the store of a URL reports of the credentials and the time.
     pub(crate) fn diagnose(&self, url: &str) -> Result<Diagnosis, Failure> {
         let location = Location::parse(url).transpose()?;
         let location = location.ok_or_else(|| Failure::usage(format!("{url}: this is no URL")))?;
         Ok(self.stores().diagnose(&location)?)
     }
 
-    /// The objects that the texts stand for, in order; `start` is where all of them begin.
+    /// The objects of these texts, in order; `start` is their common beginning.
     pub(crate) fn expand(&self, texts: &[String], start: &str) -> Result<Vec<Place>, Failure> {
         expand::expand(texts, start, &|prefix| self.stores().list(prefix))
     }
 
-    /// Opens an object: asks for its version, unless a listing has told it, and at the same time for its sidecar, if
-    /// that is wanted: each takes a round trip.
+    /// Opens an object. Looks up its version, unless a listing gave it, and at the same time its sidecar if that is
+    /// wanted, as each takes a round trip.
     pub(crate) fn open(
         &self,
         place: Place,
@@ -91,7 +91,7 @@ impl Objects {
     }
 }
 
-/// A prefix that was meant is easily written without its slash.
+/// Users easily forget the slash at the end of a prefix.
 fn with_hint(mut error: StoreError, location: &Location) -> StoreError {
     if error.kind == ErrorKind::NotFound && !location.file_name().contains('.') {
         error.message += "; with / at its end it stands for the containers below it";

@@ -1,4 +1,4 @@
-//! What lies beside an object: a sidecar with checksums, a kept index.
+//! The files beside an object: a sidecar with checksums, a kept index.
 
 use crate::dataset::beside;
 use crate::failure::Failure;
@@ -6,28 +6,28 @@ use crate::format::PartName;
 use crate::store::remote::{Location, Stores};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Whether something lies beside an object.
+/// Whether there is a certain file beside an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Presence {
-    /// A listing has it.
+    /// The listing has it.
     Yes,
-    /// A listing does not have it.
+    /// The listing does not have it.
     No,
-    /// Its store has not been asked.
+    /// It was not looked up.
     Unknown,
 }
 
-/// What lies beside an object.
+/// The files beside an object.
 pub(crate) struct Neighbours {
     stores: Arc<Stores>,
     object: Location,
     index: Presence,
     sums: Presence,
-    /// What was asked for already.
+    /// The result of an early request for the sidecar.
     sidecar: Mutex<Option<Beside>>,
 }
 
-/// A neighbour, if there is one: its name and its bytes.
+/// The name and bytes of a file beside an object, if there is one.
 type Beside = Result<Option<(PartName, Vec<u8>)>, Failure>;
 
 impl Neighbours {
@@ -40,29 +40,29 @@ impl Neighbours {
         Self { stores, object, index, sums, sidecar: Mutex::default() }
     }
 
-    /// Asks for the sidecar, before it is known whether there is the object.
+    /// Requests the sidecar, before it is known whether the object exists.
     pub(super) fn begin_sidecar(&self) {
         let found = self.get(beside::SIDECAR, self.sums);
         *self.sidecar.lock().unwrap_or_else(PoisonError::into_inner) = Some(found);
     }
 
-    /// Whether it takes a request to tell if there is a sidecar, or to read it.
+    /// Whether finding or reading the sidecar takes a request.
     pub(crate) fn may_have_sidecar(&self) -> bool {
         self.may_have(self.sums)
     }
 
-    /// The sidecar, if there is one: its name and its bytes.
+    /// The name and bytes of the sidecar, if there is one.
     pub(crate) fn sidecar(&self) -> Beside {
         let asked = self.sidecar.lock().unwrap_or_else(PoisonError::into_inner).take();
         asked.unwrap_or_else(|| self.get(beside::SIDECAR, self.sums))
     }
 
-    /// The kept index, if there is one: its name and its bytes.
+    /// The name and bytes of the kept index, if there is one.
     pub(crate) fn index(&self) -> Beside {
         self.get(beside::INDEX, self.index)
     }
 
-    /// A signed URL is for one object.
+    /// Whether a request for such a file makes sense. A signed URL is valid for one object only.
     fn may_have(&self, presence: Presence) -> bool {
         presence != Presence::No && self.object.query.is_empty()
     }
@@ -76,7 +76,7 @@ impl Neighbours {
     }
 }
 
-/// The location of what has the object's name and an ending of its own.
+/// The location of the file beside an object with this extension.
 pub(super) fn neighbour(object: &Location, ending: &str) -> Location {
     object.with_suffix(&format!(".{ending}"))
 }

@@ -30,7 +30,7 @@ pub fn connect(
         }
         #[cfg(not(feature = "hdfs"))]
         Scheme::Hdfs => {
-            let why = "this build cannot read from there";
+            let why = "this build has no client for such URLs";
             return Err(StoreError::new(location.to_string(), ErrorKind::Refused, why));
         }
     })

@@ -243,7 +243,7 @@ fn check_authority(scheme: Scheme, authority: &str) -> Result<(), String> {
         (Scheme::HuggingFace, _) => {
             let fits = |c: char| c.is_ascii_alphanumeric() || "-_./@%".contains(c);
             let fits = authority.chars().all(fits) && !authority.split('/').any(is_dot);
-            return fits.then_some(()).ok_or_else(|| "the name of the dataset is none".into());
+            return fits.then_some(()).ok_or_else(|| "this cannot be the name of a dataset".into());
         }
         (Scheme::Azure, Some(container)) if is_name(container) && is_name(host) => return Ok(()),
         (Scheme::Hdfs, None) if host.is_empty() => return Ok(()),

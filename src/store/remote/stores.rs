@@ -152,7 +152,7 @@ impl Stores {
         let timeout = self.options.timeout;
         wait_for(location, async move {
             let late = || {
-                let why = "the credentials do not come";
+                let why = "no credentials arrived in time";
                 StoreError::new(asked.to_string(), ErrorKind::TimedOut, why)
             };
             let identity = tokio::time::timeout(timeout, client.identity(&asked)).await;

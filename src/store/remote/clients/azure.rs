@@ -86,7 +86,8 @@ impl Azure {
         let url = format!("{}/{}{slash}{key}{query}", self.endpoint, self.container);
         let mut request = HttpRequest::new(HttpRequestBody::empty());
         *request.method_mut() = method;
-        *request.uri_mut() = url.parse().map_err(|_| refused("this key is no URL".into()))?;
+        *request.uri_mut() =
+            url.parse().map_err(|_| refused("this key cannot be part of a URL".into()))?;
         *request.headers_mut() = headers;
         request.headers_mut().insert("x-ms-version", HeaderValue::from_static("2023-11-03"));
         if let Some(provider) = &self.credentials {
@@ -102,7 +103,7 @@ impl Azure {
         let answer = self.web.send(location, signed).await?;
         match answer.status().is_success() {
             true => Ok(answer),
-            false => Err(refused("the server sends us elsewhere: is the endpoint right?".into())),
+            false => Err(refused("the server redirects: check the endpoint".into())),
         }
     }
 }
@@ -231,7 +232,7 @@ fn credentials(
 fn check_credential(location: &Location, credential: &AzureCredential) -> Result<(), StoreError> {
     match credential {
         AzureCredential::BearerToken(token) if HeaderValue::from_str(token).is_err() => {
-            let why = "the token of Azure has characters that cannot be part of one";
+            let why = "the Azure token has characters that no token can have";
             Err(StoreError::new(location.to_string(), ErrorKind::Denied, why))
         }
         _ => Ok(()),

@@ -83,7 +83,7 @@ impl Gcs {
         match answer.status().is_success() {
             true => Ok(answer),
             false => {
-                let why = "the server sends us elsewhere: is the endpoint right?";
+                let why = "the server redirects: check the endpoint";
                 Err(StoreError::new(location.to_string(), ErrorKind::Refused, why))
             }
         }
@@ -155,7 +155,7 @@ fn read_key(location: &Location, path: &Path) -> Result<serde_json::Value, Store
     };
     let text = std::fs::read_to_string(path).map_err(|e| wrong(e.to_string()))?;
     let key: serde_json::Value = serde_json::from_str(&text)
-        .map_err(|_| wrong("this is no key of Google in JSON".into()))?;
+        .map_err(|_| wrong("this is not a Google key in JSON".into()))?;
     match key.get("type").and_then(|kind| kind.as_str()) {
         None | Some("service_account" | "authorized_user") => Ok(key),
         Some(kind) => Err(wrong(format!(

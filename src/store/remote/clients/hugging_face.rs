@@ -169,7 +169,7 @@ impl WebStore for HuggingFace {
             let (version_id, etag) = (Some(commit.to_owned()), linked.or(object.etag));
             return Ok(Object { version_id, etag, modified: None, ..object });
         }
-        Err(malformed(location, "the Hub sends us round in circles"))
+        Err(malformed(location, "the Hub redirects too often"))
     }
 
     async fn read(&self, object: &Object, range: Range<u64>) -> Result<Body, StoreError> {
@@ -206,7 +206,8 @@ impl WebStore for HuggingFace {
         };
         let (headers, entries) = self.json(prefix, &url).await?;
         let commit = url.strip_prefix(&tree).and_then(|rest| rest.split(['/', '?']).next());
-        let commit = commit.ok_or_else(|| malformed(prefix, "the Hub's next page is elsewhere"))?;
+        let commit =
+            commit.ok_or_else(|| malformed(prefix, "the Hub's next page is on another server"))?;
         let entries =
             entries.as_array().ok_or_else(|| malformed(prefix, "the Hub gives no list"))?;
         let objects = entries.iter().filter_map(|entry| listed(prefix, commit, entry)).collect();

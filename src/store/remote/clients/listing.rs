@@ -33,7 +33,7 @@ pub(super) fn pages<'a>(
 }
 
 fn page_texts(prefix: &Location, xml: &str, record: &str) -> Result<Texts, StoreError> {
-    answer::texts(xml, record).ok_or_else(|| malformed(prefix, "the list of objects is no XML"))
+    answer::texts(xml, record).ok_or_else(|| malformed(prefix, "the list of objects is not XML"))
 }
 
 /// A page of S3 or GCS.
@@ -80,7 +80,7 @@ fn listed(
 ) -> Result<Object, StoreError> {
     let key = key.ok_or_else(|| malformed(prefix, "an object in the list has no key"))?;
     if !key.starts_with(&prefix.key) {
-        return Err(malformed(prefix, "the list has objects that were not asked for"));
+        return Err(malformed(prefix, "the list has objects without the requested prefix"));
     }
     let length_bytes = length.and_then(|length| length.parse().ok());
     let length_bytes =

@@ -74,7 +74,7 @@ impl Redirects {
             }
             url = next(ask.location, &url, answer.headers())?;
         }
-        Err(malformed(ask.location, "the server sends us round in circles").into())
+        Err(malformed(ask.location, "the server redirects too often").into())
     }
 
     async fn one(&self, ask: &Ask<'_>, url: &Url) -> Result<Response, Refused> {
@@ -100,9 +100,9 @@ pub(super) fn next(location: &Location, url: &Url, headers: &HeaderMap) -> Resul
     let target = target.and_then(|target| url.join(target).ok());
     let target = target.filter(|target| matches!(target.scheme(), "http" | "https"));
     let target = target
-        .ok_or_else(|| malformed(location, "the server sends us elsewhere, not saying where"))?;
+        .ok_or_else(|| malformed(location, "the server redirects without a usable target"))?;
     if url.scheme() == "https" && target.scheme() == "http" {
-        return Err(malformed(location, "the server sends us from https to http"));
+        return Err(malformed(location, "the server redirects from https to http"));
     }
     Ok(target)
 }

@@ -19,7 +19,8 @@ pub(super) fn range_header(range: &Range<u64>) -> String {
 
 /// Makes a value of a header.
 pub(super) fn value(location: &Location, text: &str) -> Result<HeaderValue, StoreError> {
-    HeaderValue::from_str(text).map_err(|_| malformed(location, "the store's words cannot be sent"))
+    HeaderValue::from_str(text)
+        .map_err(|_| malformed(location, "this value cannot be sent in a header"))
 }
 
 /// Makes the headers of a request.

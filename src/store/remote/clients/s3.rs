@@ -80,7 +80,8 @@ impl S3 {
         let url = self.url(&region, &location.key, query);
         let mut request = HttpRequest::new(HttpRequestBody::empty());
         *request.method_mut() = method;
-        *request.uri_mut() = url.parse().map_err(|_| refused("this key is no URL".into()))?;
+        *request.uri_mut() =
+            url.parse().map_err(|_| refused("this key cannot be part of a URL".into()))?;
         *request.headers_mut() = headers.clone();
         if let Some(provider) = &self.settings.credentials {
             let credential = provider.get(location).await?;
@@ -121,7 +122,7 @@ impl S3 {
             }
         }
         Err(error.unwrap_or_else(|| {
-            let why = "the bucket lies elsewhere: give its region or endpoint";
+            let why = "the bucket is in another region: set its region or endpoint";
             StoreError::new(location.to_string(), ErrorKind::Refused, why)
         }))
     }

@@ -250,7 +250,7 @@ pub(super) fn refusal(
     };
     if said.is_empty() && kind == ErrorKind::NotFound {
         // An error response to HEAD has no body with the reason.
-        said = "there is no such object, or nothing of that name above it".to_owned();
+        said = "there is no such object, or no such bucket".to_owned();
     }
     if said.is_empty() {
         said = status.canonical_reason().unwrap_or("the server refuses").to_owned();
@@ -374,7 +374,7 @@ pub(super) fn check_version(object: &Object, headers: &HeaderMap) -> Result<(), 
     let changed = |why: &str| StoreError::new(object.location.to_string(), ErrorKind::Changed, why);
     match (&object.etag, answer::strong_etag(headers)) {
         (Some(pinned), Some(etag)) if *pinned == etag => Ok(()),
-        (Some(_), Some(_)) => Err(changed("the object has changed: its ETag is another")),
+        (Some(_), Some(_)) => Err(changed("the object has changed: it has another ETag")),
         // A version that the request named needs no further check.
         (Some(_), None) if object.version_id.is_some() => Ok(()),
         (Some(_), None) => Err(changed("the answer has no ETag: it may be of another version")),

@@ -83,7 +83,7 @@ fn message(error: &HdfsError) -> String {
         }
         // The message has the details of each DataNode.
         HdfsError::DataTransferError(said) if said.starts_with("All DataNodes failed") => {
-            "none of the DataNodes that hold the block gives it".to_owned()
+            "no DataNode with the block could be read".to_owned()
         }
         HdfsError::FileNotFound(_) => "there is no such file".to_owned(),
         HdfsError::InvalidArgument(said) if said.contains("fs.defaultFS") => {

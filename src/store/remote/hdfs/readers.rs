@@ -213,7 +213,7 @@ impl Reading {
             Some(Err(_)) => {
                 failed(ErrorKind::Malformed, "the answer of a DataNode cannot be understood")
             }
-            None if self.left > 0 => failed(ErrorKind::Broken, "the bytes end early"),
+            None if self.left > 0 => failed(ErrorKind::Broken, "the response ends early"),
             None => None,
         }
     }
