@@ -1,4 +1,4 @@
-//! Checkpoints of large compressed members, found ahead of the first mount.
+//! Finds the checkpoints of large compressed members before the first mount.
 
 use crate::catalog::{Catalog, Dataset};
 use crate::dataset::{self, KeptCheckpoints, Opened};
@@ -10,11 +10,11 @@ use crate::tools::read::read_waiting;
 use crate::vfs::{Options, inode_of_sample};
 use std::sync::Arc;
 
-/// Members up to this size are decoded at once, and need no checkpoints.
+/// Members up to this size are decoded as a whole, and need no checkpoints.
 const DECODED_AT_ONCE_BYTES: u64 = 4 << 20;
 
-/// Decodes each large compressed member once, so that its checkpoints are kept. A member that cannot be read is
-/// logged with the reason. Gives for how many members the checkpoints could not be written.
+/// Decodes each large compressed member once to find and write its checkpoints. A member that cannot be read is logged
+/// with the reason. Returns the number of members whose checkpoints could not be written.
 ///
 /// # Errors
 /// A container was changed so that its index cannot be read; or the user has interrupted the work.
@@ -35,7 +35,7 @@ pub(crate) fn find_checkpoints(
     let progress = progress::of_large_members(bytes);
     for (sample, size_bytes) in large {
         interrupt.check()?;
-        // Reading the last byte takes a pass over all of them.
+        // Reading the last byte decodes the whole member.
         vfs.finish(read_waiting(&vfs, inode_of_sample(sample), size_bytes - 1, 1));
         progress.inc(size_bytes);
     }
@@ -43,7 +43,7 @@ pub(crate) fn find_checkpoints(
     Ok(kept.finish())
 }
 
-/// The samples whose checkpoints are worth keeping, with their sizes in bytes.
+/// The samples that need checkpoints, with their sizes in bytes.
 fn large_members(dataset: &Dataset) -> format::Result<Vec<(u64, u64)>> {
     let mut large = Vec::new();
     for sample in 0..dataset.len() {

@@ -1,4 +1,4 @@
-//! Fetching all of some objects into the node's cache. Imports from [`crate::store`].
+//! Fetches whole objects into the node's cache. Imports from [`crate::store`].
 
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
@@ -10,24 +10,24 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
-/// What is fetched with one request: the parts in which most tools upload objects.
+/// The length of a request: most tools upload objects in parts of this length.
 const CHUNK_BYTES: u64 = 8 << 20;
-/// Chunks that are fetched at a time.
+/// The number of chunks that are fetched at a time.
 const TOGETHER: usize = 16;
 
-/// What was fetched.
+/// The result of a fill.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Filled {
-    /// Bytes of the objects that are in the cache now.
+    /// Bytes of the objects that are now in the cache.
     pub(crate) cached_bytes: u64,
     /// Bytes that the cache did not take.
     pub(crate) refused_bytes: u64,
 }
 
-/// Fetches the objects among these parts, in order; `came` hears of the bytes that are in the cache.
+/// Fetches the objects among these parts, in order; calls `came` with the number of bytes that are in the cache.
 ///
 /// # Errors
-/// A store does not give the bytes, or the user interrupts the work.
+/// A store does not deliver the bytes, or the user interrupts the work.
 pub(crate) fn fill(
     parts: &[Arc<Part>],
     interrupt: &Interrupt,

@@ -1,4 +1,4 @@
-//! Figures of a dataset: the sizes of its samples, and how many can be checked.
+//! Statistics of a dataset: the sizes of its samples, and how many have checksums.
 
 use crate::catalog::Catalog;
 use crate::dataset::Opened;
@@ -6,18 +6,18 @@ use crate::dataset::checksums::CheckedBy;
 use crate::format::{self, Container, Names};
 use serde::Serialize;
 
-/// How many samples are checked by a checksum of which kind of file.
+/// The number of samples by the place of their checksum.
 #[derive(Debug, Serialize, Clone, Copy, Default)]
 pub(crate) struct CheckedCounts {
-    /// By a checksum that their container has.
+    /// Samples with a checksum in their container.
     pub(crate) container: u64,
-    /// By a sidecar.
+    /// Samples with a checksum in a sidecar.
     pub(crate) sidecar: u64,
     /// Samples without a checksum.
     pub(crate) nothing: u64,
 }
 
-/// The sizes of samples in bytes, and how many samples are empty or damaged.
+/// The sizes of samples in bytes, and the numbers of empty and damaged samples.
 #[derive(Debug, Serialize, Clone, Copy)]
 pub(crate) struct Sizes {
     pub(crate) min: u64,
@@ -25,25 +25,25 @@ pub(crate) struct Sizes {
     pub(crate) max: u64,
     pub(crate) empty: u64,
     pub(crate) damaged: u64,
-    /// Encrypted, without a password.
+    /// Encrypted samples, if there is no password.
     pub(crate) encrypted: u64,
 }
 
-/// The samples of a dataset that are files, as its names show them.
+/// The samples of a dataset that its names show as files.
 #[derive(Debug, Default)]
 pub(crate) struct Files {
     /// Their number.
     pub(crate) count: u64,
     /// Their bytes.
     pub(crate) bytes: u64,
-    /// By container: the samples that are none, but the names of the others.
+    /// The samples, one per container, that hold the names of the others and are no files.
     pub(crate) indexes: Vec<u64>,
-    /// The sizes of all that are whole.
+    /// The sizes of all whole files.
     pub(crate) sizes: Option<Sizes>,
     pub(crate) checked: CheckedCounts,
 }
 
-/// By container: its last sample if that holds the names of a packed directory.
+/// For each container, its last sample if that holds the names of a packed directory.
 fn indexes(opened: &Opened, catalog: &Catalog) -> Vec<u64> {
     let last = |container: &dyn Container| {
         let is_index = matches!(catalog, Catalog::Tree(_))
@@ -53,7 +53,7 @@ fn indexes(opened: &Opened, catalog: &Catalog) -> Vec<u64> {
     opened.dataset.containers().iter().map(|container| last(container.as_ref())).collect()
 }
 
-/// What is in a dataset: how many files of which sizes, and how many can be checked.
+/// Counts the files of a dataset, their sizes, and how many can be checked.
 pub(crate) fn files(opened: &Opened, catalog: &Catalog) -> format::Result<Files> {
     let samples = opened.dataset.len();
     let indexes = indexes(opened, catalog);

@@ -1,8 +1,8 @@
-//! Offline work on datasets: each sub-command that is neither a mount nor about one is a tool, and `cli` prints its
-//! results. Tools know no options and print nothing; progress is a bar on a terminal (`progress`).
+//! Offline work on datasets. Each sub-command that does not concern a mount is a tool, and `cli` prints its results.
+//! Tools parse no options and print nothing; progress is a bar on a terminal (`progress`).
 //!
-//! Samples are read by one [`reader`], on which `verify`, `sum`, `extract`, `convert`, `pack` and `cat` stand.
-//! Imports from [`crate::dataset`] and the rooms below it.
+//! One [`reader`] reads samples for `verify`, `sum`, `extract`, `convert`, `pack` and `cat`. Imports from
+//! [`crate::dataset`] and the rooms below it.
 
 pub(crate) mod bench;
 pub(crate) mod checkpoints;

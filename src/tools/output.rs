@@ -1,4 +1,4 @@
-//! Outputs that appear under their names only when they are whole, and are gone if that never happens.
+//! Outputs that get their names only when they are whole, and are removed otherwise.
 
 use crate::failure::Failure;
 use crate::io::{preallocate, start_writing};
@@ -8,10 +8,10 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use tempfile::{NamedTempFile, TempDir};
 
-/// So much is written before the disk is told to begin with it, so that little is left to do at the end.
+/// After this many bytes the kernel is told to start writing them to the disk, so that little is left for the end.
 const BEGIN_BYTES: u64 = 16 << 20;
 
-/// Refuses an output that exists, unless it may be replaced, and is a file.
+/// Refuses an existing output, unless it may be replaced and is a file.
 pub(crate) fn check_free(output: &Path, force: bool) -> Result<(), Failure> {
     match output.symlink_metadata() {
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -32,7 +32,7 @@ pub(crate) fn check_is_file(output: &Path) -> io::Result<()> {
     }
 }
 
-/// What is written must not become part of the directory that is read.
+/// Refuses an output inside of the directory that is read.
 pub(crate) fn check_outside(directory: &Path, output: &Path, done: &str) -> Result<(), Failure> {
     let whole =
         directory.canonicalize().map_err(|e| Failure::unreadable(directory.display(), e))?;
@@ -52,7 +52,7 @@ pub(crate) fn parent_of(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// A file that vanishes unless it is given a name; readable like any file that the user makes.
+/// A file that is removed unless it is given a name; with the permissions of any file that the user makes.
 pub(crate) fn file_beside(output: &Path) -> io::Result<NamedTempFile> {
     tempfile::Builder::new()
         .prefix(".ffrfs-")
@@ -60,7 +60,7 @@ pub(crate) fn file_beside(output: &Path) -> io::Result<NamedTempFile> {
         .tempfile_in(parent_of(output))
 }
 
-/// A directory that vanishes unless it is given a name.
+/// A directory that is removed unless it is given a name.
 pub(crate) fn directory_beside(output: &Path) -> io::Result<TempDir> {
     tempfile::Builder::new()
         .prefix(".ffrfs-")
@@ -68,7 +68,7 @@ pub(crate) fn directory_beside(output: &Path) -> io::Result<TempDir> {
         .tempdir_in(parent_of(output))
 }
 
-/// Gives a whole file its name, and makes that durable.
+/// Gives a whole file its name, and makes the name durable.
 pub(crate) fn give_name(
     temporary: tempfile::TempPath,
     output: &Path,
@@ -81,7 +81,7 @@ pub(crate) fn give_name(
     sync_directory(parent_of(output))
 }
 
-/// Gives a whole directory its name. What has the name steps aside first, and is removed afterwards.
+/// Gives a whole directory its name. An existing directory is moved aside first, and removed afterwards.
 pub(crate) fn give_directory_name(
     directory: TempDir,
     output: &Path,
@@ -100,7 +100,7 @@ pub(crate) fn give_directory_name(
     sync_directory(parent_of(output))
 }
 
-/// It can only be read by setting it; nobody else creates files meanwhile.
+/// The umask can only be read by setting it; no other thread creates files meanwhile.
 pub(crate) fn umask() -> u32 {
     use nix::sys::stat::{Mode, umask};
     let mask = umask(Mode::from_bits_truncate(0o077));
@@ -108,12 +108,12 @@ pub(crate) fn umask() -> u32 {
     mask.bits()
 }
 
-/// Makes the names in a directory durable.
+/// Makes the entries of a directory durable.
 fn sync_directory(path: &Path) -> io::Result<()> {
     File::open(path)?.sync_all()
 }
 
-/// A large file that is written once: room for it is found at the beginning, and the disk is kept busy.
+/// A large file that is written once: its space is allocated first, and the disk is kept busy.
 pub(crate) struct LargeFile<'a> {
     file: &'a File,
     position: u64,
@@ -121,13 +121,13 @@ pub(crate) struct LargeFile<'a> {
 }
 
 impl<'a> LargeFile<'a> {
-    /// `bytes`: about how long it will be.
+    /// `bytes` is the approximate length of the file.
     pub(crate) fn new(file: &'a File, bytes: u64) -> io::Result<Self> {
         preallocate(file, bytes)?;
         Ok(Self { file, position: 0, begun: 0 })
     }
 
-    /// Writes the rest to the disk, and gives back the room that was not needed.
+    /// Writes the rest to the disk, and frees the space that was not needed.
     pub(crate) fn finish(file: &File) -> io::Result<()> {
         file.set_len(file.metadata()?.len())?;
         file.sync_all()
@@ -157,7 +157,7 @@ impl Seek for LargeFile<'_> {
     }
 }
 
-/// Where the files of a set are, before they have their names.
+/// The temporary files of a set of outputs.
 pub(crate) struct Set {
     files: Vec<(tempfile::TempPath, PathBuf)>,
 }
@@ -171,7 +171,7 @@ impl Set {
         self.files.push((temporary.into_temp_path(), output));
     }
 
-    /// Gives all their names.
+    /// Gives all files their names.
     pub(crate) fn give_names(self, force: bool) -> Result<(), Failure> {
         for (temporary, output) in self.files {
             give_name(temporary, &output, force)

@@ -1,4 +1,4 @@
-//! A directory as FFRecord, as the reference package packs it.
+//! Packs a directory as FFRecord, like the reference package.
 
 use crate::failure::Failure;
 use crate::format::ffrecord::{PackedNames, WriteFfRecord};
@@ -12,17 +12,17 @@ use std::num::{NonZeroU32, NonZeroU64};
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-/// What is packed, and how.
+/// What to pack, and how.
 pub(crate) struct Pack<'a> {
     /// The directory whose files become samples, in order of their names.
     pub(crate) directory: &'a Path,
     /// The container to write, or the directory of parts.
     pub(crate) output: &'a Path,
-    /// Whether no names are stored.
+    /// Whether to store no names.
     pub(crate) is_flat: bool,
-    /// How many containers of about the same size are written; `None`: one.
+    /// The number of containers of about the same size; `None` for one.
     pub(crate) parts: Option<NonZeroU32>,
-    /// Whether the output is replaced if it is there.
+    /// Whether an existing output is replaced.
     pub(crate) force: bool,
     pub(crate) interrupt: &'a Interrupt,
 }
@@ -57,7 +57,7 @@ fn write(args: &Pack, tree: &DirectoryEntries) -> Result<(), Failure> {
         let ranges = cut(tree, write.format, Cut::One)?;
         return write.all(&[args.output.to_owned()], &ranges).map(drop);
     };
-    // The last part has the names of all: so the reference package has it.
+    // The last part has the names of all samples, as in the reference package.
     if !args.is_flat {
         write.last = Some(names(tree).map_err(failed)?);
     }
@@ -70,7 +70,7 @@ fn write(args: &Pack, tree: &DirectoryEntries) -> Result<(), Failure> {
     output::give_directory_name(directory, args.output, args.force).map_err(failed)
 }
 
-/// The names of all files, as they are stored.
+/// The names of all files, in stored form.
 fn names(tree: &DirectoryEntries) -> io::Result<Vec<u8>> {
     let (mut names, mut sample) = (PackedNames::default(), 0);
     for (number, item) in tree.list().iter().enumerate() {
@@ -111,7 +111,7 @@ fn check_places(args: &Pack) -> Result<(), Failure> {
     check_parts(out).map_err(|e| Failure::output(out.display(), e))
 }
 
-/// A directory is replaced only if `pack` could have written it.
+/// Refuses a directory that `pack` cannot have written, so that it is not replaced.
 fn check_parts(directory: &Path) -> io::Result<()> {
     for entry in fs::read_dir(directory)? {
         let name = entry?.file_name().to_string_lossy().into_owned();

@@ -1,4 +1,4 @@
-//! Bars for long work: on a terminal only.
+//! Progress bars for long work, only on a terminal.
 
 use crate::dataset::{Watch, Work};
 use crate::interrupt::Interrupt;
@@ -40,10 +40,10 @@ fn bar(length: u64, template: &str) -> ProgressBar {
     bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
 }
 
-/// Shows how far the opening of containers is, and cancels it when the user interrupts the program.
+/// Shows the progress of opening containers, and cancels it when the user interrupts the program.
 pub(crate) struct Terminal {
     bar: Mutex<ProgressBar>,
-    /// Set once long work has begun. Until then a signal ends the process, also one that waits for a pipe with names.
+    /// Set once long work has begun. Until then a signal ends the process, even one that waits for a named pipe.
     interrupt: OnceLock<Interrupt>,
 }
 

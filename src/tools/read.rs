@@ -1,8 +1,8 @@
-//! Reading samples as a mount does, by threads that may wait.
+//! Reads samples as a mount does, on threads that may block.
 
 use crate::vfs::{ReadRequest, Reply, Vfs};
 
-/// Up to `length` bytes of a file, from `offset` on.
+/// Reads up to `length` bytes of a file from `offset`.
 pub(crate) fn read_waiting(vfs: &Vfs, ino: u64, offset: u64, length: u64) -> Reply {
     let request = ReadRequest { ino, offset_bytes: offset, length_bytes: length };
     vfs.read_blocking(request, |span| {

@@ -1,4 +1,4 @@
-//! Every sample of a dataset against its checksum, on several threads, in the order of the containers.
+//! Checks every sample of a dataset against its checksum, on several threads, in the order of the containers.
 
 use crate::catalog::Catalog;
 use crate::dataset::Opened;
@@ -15,26 +15,26 @@ use serde::Serialize;
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// What was found.
+/// The result of the check.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct Verified {
     pub(crate) first_sample: u64,
-    /// One past the last.
+    /// One past the last sample.
     pub(crate) end_sample: u64,
-    /// All samples from the first up to this were checked, as far as they were to be.
+    /// All samples to check from the first up to this one were checked.
     pub(crate) checked_to: u64,
-    /// How many were.
+    /// The number of samples that were checked.
     pub(crate) samples: u64,
     pub(crate) bytes: u64,
     /// Samples of formats without checksums.
     pub(crate) not_verifiable: u64,
-    /// Encrypted samples, without a password.
+    /// Encrypted samples, if there is no password.
     pub(crate) encrypted: u64,
     pub(crate) complete: bool,
     pub(crate) bad: Vec<BadSample>,
 }
 
-/// A sample whose bytes are wrong, or cannot be read.
+/// A sample whose bytes are wrong or cannot be read.
 #[derive(Debug, Serialize)]
 pub(crate) struct BadSample {
     pub(crate) sample: u64,
@@ -49,7 +49,7 @@ pub(crate) struct BadSample {
     pub(crate) fault: Fault,
 }
 
-/// A [`Fault`] as it stands in JSON.
+/// A [`Fault`] in JSON.
 #[derive(Debug, Serialize)]
 #[serde(tag = "reason", rename_all = "snake_case")]
 enum Reason {
@@ -100,16 +100,16 @@ impl Verified {
     }
 }
 
-/// Which samples are checked.
+/// The samples to check.
 pub(crate) enum Wanted {
-    /// All from one to before another.
+    /// All samples of a range.
     Range(Range<u64>),
-    /// These, in order.
+    /// These samples, in order.
     List(Vec<u64>),
 }
 
 impl Wanted {
-    /// From the first to behind the last.
+    /// The range from the first to the last sample.
     fn range(&self) -> Range<u64> {
         match self {
             Wanted::Range(range) => range.clone(),
@@ -127,7 +127,7 @@ impl Wanted {
     }
 }
 
-/// Checks the samples that are wanted on `threads` threads. When the user interrupts it, the result says how far it came.
+/// Checks the wanted samples on `threads` threads. If the user interrupts it, the result says how far it got.
 ///
 /// # Errors
 /// A container was changed so that its index cannot be read.
@@ -147,7 +147,7 @@ pub(crate) fn verify(
         state: Mutex::new(State { next: range.start, ..State::default() }),
     };
     let checked = for_each(threads, interrupt, &|| run.take(), &|span: Span, scratch| {
-        // A span that was not checked to its end stays under way.
+        // A span whose check was interrupted stays in `under_way`.
         let checked = run.checker.check_span(&span.located, scratch)?;
         run.note(&span, checked);
         Ok(())
@@ -167,7 +167,7 @@ pub(crate) fn verify(
     Ok(outcome)
 }
 
-/// What the threads share.
+/// The state that the threads share.
 struct Run<'a> {
     opened: &'a Opened,
     wanted: Wanted,

@@ -1,9 +1,9 @@
-//! How fast the files of datasets are opened, read and closed: through the kernel, as programs do it.
+//! Measures how fast the files of datasets are opened, read and closed: through the kernel, as programs do it.
 //!
 //! | file | what it holds |
 //! | --- | --- |
 //! | `row` | results, and the orders in which files are read |
-//! | `target` | private mounts of containers, or directories that are there |
+//! | `target` | private mounts of containers, or existing directories |
 //! | `passes` | one pass over files |
 
 mod passes;
@@ -20,23 +20,23 @@ use std::path::PathBuf;
 use std::time::Duration;
 use target::Target;
 
-/// What is measured, and how.
+/// What to measure, and how.
 pub(crate) struct Bench<'a> {
     /// Containers, mounts or directories.
     pub(crate) targets: &'a [PathBuf],
     pub(crate) modes: &'a [Mode],
-    /// Threads of all modes but [`Mode::Sequential`].
+    /// Threads in all modes except [`Mode::Sequential`].
     pub(crate) threads: u16,
     /// Files in a batch of [`Mode::Loader`].
     pub(crate) batch: u32,
     /// Passes in a round.
     pub(crate) epochs: u32,
     pub(crate) rounds: u32,
-    /// No pass takes longer.
+    /// The time limit of a pass.
     pub(crate) limit: Duration,
-    /// No pass reads more files.
+    /// The maximum number of files of a pass.
     pub(crate) samples: Option<NonZeroU64>,
-    /// Whether the caches of the machine are dropped before each first pass.
+    /// Whether to drop the machine's caches before each first pass.
     pub(crate) is_cold: bool,
     /// Options for the mounts of containers.
     pub(crate) options: &'a [String],
@@ -44,7 +44,7 @@ pub(crate) struct Bench<'a> {
 }
 
 impl Bench<'_> {
-    /// Measures every target in every mode. When the user interrupts it, the rows hold the passes until then.
+    /// Measures every target in every mode. If the user interrupts it, the rows have the passes that were finished.
     pub(crate) fn run(&self) -> Result<Vec<Row>, Failure> {
         let targets = self.targets.iter().flat_map(|path| Target::all_of(path, self.options));
         let targets: Vec<Target> = targets.collect();
@@ -56,7 +56,7 @@ impl Bench<'_> {
                 rows.push(Row { target, access, mode, threads, first: vec![], later: vec![] });
             }
         }
-        // A B A B: changes of the machine's state meanwhile meet all of them.
+        // Targets take turns (A B A B), so that changes of the machine's state affect all of them.
         for round in 0..self.rounds {
             for mode in 0..self.modes.len() {
                 for (number, target) in targets.iter().enumerate() {
@@ -93,7 +93,7 @@ impl Bench<'_> {
             }
             match epoch {
                 0 => {
-                    // Later passes read the files that this one had time for: only those were read before.
+                    // Later passes read the same files as this one, which the time limit may have cut short.
                     plan.count = figures.files as usize;
                     row.first.push(figures);
                 }

@@ -11,12 +11,12 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// Batches that a worker has ready before they are asked for.
+/// The number of finished batches by which a worker may be ahead.
 const AHEAD: usize = 2;
-/// What a file is read to is at least so large.
+/// The minimum size of a read buffer.
 const BUFFER_BYTES: usize = 64 << 10;
 
-/// What is read, and how.
+/// What a pass reads, and how.
 pub(super) struct Plan<'a> {
     pub(super) files: &'a [PathBuf],
     pub(super) mode: Mode,
@@ -24,12 +24,12 @@ pub(super) struct Plan<'a> {
     pub(super) batch: usize,
     pub(super) limit: Duration,
     pub(super) seed: u64,
-    /// So many of them, in the order in which they are read.
+    /// The number of files to read, in the order of the pass.
     pub(super) count: usize,
     pub(super) interrupt: &'a Interrupt,
 }
 
-/// What a thread has read.
+/// The reads of a thread.
 #[derive(Default)]
 struct Tally {
     bytes: u64,
@@ -71,7 +71,7 @@ fn share(plan: &Plan, order: &[usize], is_over: &(dyn Fn() -> bool + Sync)) -> V
     })
 }
 
-/// Worker n reads batches n, n + workers …; they are taken in order.
+/// Worker n reads batches n, n + workers …; the batches are taken in order.
 fn load(plan: &Plan, order: &[usize], is_over: &(dyn Fn() -> bool + Sync)) -> Vec<Tally> {
     let batches: Vec<&[usize]> = order.chunks(plan.batch).collect();
     let batches = &batches;
@@ -97,7 +97,7 @@ fn load(plan: &Plan, order: &[usize], is_over: &(dyn Fn() -> bool + Sync)) -> Ve
             workers.push((receiver, thread));
         }
         for number in 0..batches.len() {
-            // A worker that has no more has seen that time is over.
+            // A worker without another batch has stopped because the time is over.
             if workers[number % plan.threads].0.recv().is_err() {
                 break;
             }
@@ -108,7 +108,7 @@ fn load(plan: &Plan, order: &[usize], is_over: &(dyn Fn() -> bool + Sync)) -> Ve
     })
 }
 
-/// A thread with open files of its own, as a process has: else threads would wait for each other to open.
+/// Gives the thread a file table of its own, like that of a process: threads that share one contend in `open`.
 fn worker() -> (Tally, Vec<u8>) {
     let _ = nix::sched::unshare(nix::sched::CloneFlags::CLONE_FILES);
     (Tally::default(), vec![0; BUFFER_BYTES])
@@ -125,7 +125,7 @@ impl Tally {
     }
 }
 
-/// As Python's `open(path, "rb").read()`: its size, all of it, and once more to see the end.
+/// Reads like Python's `open(path, "rb").read()`: asks for the size, reads everything, and reads again to see the end.
 fn read(path: &Path, buffer: &mut Vec<u8>) -> std::io::Result<u64> {
     let mut file = File::open(path)?;
     let size = file.metadata()?.len();
@@ -160,7 +160,7 @@ fn figures(tallies: Vec<Tally>, elapsed: Duration) -> PassFigures {
     }
 }
 
-/// The same order for the same seed (Fisher and Yates; `SplitMix64`).
+/// Shuffles reproducibly for each seed (Fisher and Yates; `SplitMix64`).
 fn shuffle(order: &mut [usize], seed: u64) {
     let mut state = seed;
     let mut random = || {

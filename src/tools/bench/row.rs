@@ -4,15 +4,15 @@
 
 use serde::Serialize;
 
-/// In what order files are read, and by which threads.
+/// The order in which files are read, and the threads that read them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Mode {
-    /// All files as they are listed, by one thread.
+    /// In listed order, by one thread.
     Sequential,
     /// In random order, each by the next free thread.
     Shuffled,
-    /// In random order, in batches, each by one worker and passed on in order, as a `DataLoader` does it.
+    /// In random order and in batches: one worker reads a batch, and batches are taken in order, as in a `DataLoader`.
     Loader,
 }
 
@@ -33,13 +33,13 @@ impl Mode {
 #[derive(Debug, Serialize)]
 pub(crate) struct Row {
     pub(crate) target: String,
-    /// How it is read: `mounted for this`, `mounted for this with rw`, `as it is`.
+    /// How the target is read: `mounted for this`, `mounted for this with rw`, `as it is`.
     pub(crate) access: &'static str,
     pub(crate) mode: Mode,
     pub(crate) threads: u16,
     /// The first pass of each round.
     pub(crate) first: Vec<PassFigures>,
-    /// Those that followed.
+    /// The later passes of each round.
     pub(crate) later: Vec<PassFigures>,
 }
 
@@ -50,7 +50,7 @@ pub(crate) struct PassFigures {
     pub(crate) bytes: u64,
     pub(crate) failed: u64,
     pub(crate) seconds: f64,
-    /// From open to close, in microseconds.
+    /// The time from open to close, in microseconds.
     pub(crate) p50_us: f64,
     pub(crate) p99_us: f64,
 }
@@ -65,7 +65,7 @@ impl PassFigures {
     }
 }
 
-/// The middle one, or the mean of the two in the middle.
+/// The middle value, or the mean of the two middle values.
 pub(crate) fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
     let mut values: Vec<f64> = values.collect();
     values.sort_by(f64::total_cmp);

@@ -1,4 +1,4 @@
-//! What is measured: a private mount of containers, or a directory that is there.
+//! The targets of the benchmark: a private mount of containers, or an existing directory.
 
 use crate::failure::{Exit, Failure};
 use crate::interrupt::Interrupt;
@@ -19,15 +19,15 @@ pub(super) struct Target {
 /// How a target is read.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Access {
-    /// A directory, as it is found.
+    /// A directory, as it is.
     Directory,
     /// A container, mounted with the options that the user gave.
     Mounted,
-    /// The same, writable: the kernel then forgets the attributes of a file after each read.
+    /// As `Mounted`, but writable: the kernel then forgets the attributes of a file after each read.
     Writable,
 }
 
-/// Mount options that decide whether the kernel takes a mount for read-only.
+/// Mount options that decide whether the kernel regards the mount as read-only.
 const WRITABLE: [&str; 3] = ["ro", "rw", "control"];
 
 /// A target, ready to be read.
@@ -36,15 +36,15 @@ pub(super) enum Opened<'a> {
     Mount(Private),
 }
 
-/// A mount of its own, gone with the value.
+/// A private mount, which is unmounted when the value is dropped.
 pub(super) struct Private {
     point: PathBuf,
     _directory: TempDir,
 }
 
 impl Target {
-    /// A directory; or a container as a mount with these options shows it, and as one with `rw` does, unless the
-    /// options choose between the two.
+    /// The targets of a path: a directory itself; a container mounted with these options and also with `rw`, unless the
+    /// options choose one of the two.
     pub(super) fn all_of(path: &Path, options: &[String]) -> Vec<Self> {
         let names = options.iter().flat_map(|options| options.split(','));
         let mut names = names.filter_map(|option| option.split('=').next());
@@ -121,7 +121,7 @@ impl Opened<'_> {
 
 impl Drop for Private {
     fn drop(&mut self) {
-        // What listed all mounts just now may keep it busy for a moment.
+        // A program that has just listed all mounts may keep the mount busy for a moment.
         for _ in 0..50 {
             if !is_mounted(&self.point) || mounts::unmount(&self.point, false).is_ok() {
                 return;
@@ -136,7 +136,7 @@ fn is_mounted(point: &Path) -> bool {
     mounts::at(point).ok().flatten().is_some()
 }
 
-/// The files below a directory in the order of a listing; if there are more, `limit` of them, evenly spread.
+/// The files below a directory in listed order, or `limit` of them, evenly spread, if there are more.
 pub(super) fn files(
     root: &Path,
     limit: Option<NonZeroU64>,

@@ -1,23 +1,23 @@
-//! What the format of the output cannot hold: nothing is left out in silence.
+//! Reports what the output's format cannot hold: nothing is left out silently.
 
-/// What was left out, or is kept in another form.
+/// The number of entries or properties that were left out, or changed.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Losses {
     pub(crate) symlinks: u64,
     pub(crate) modes: u64,
     pub(crate) times: u64,
-    /// Times that are kept less finely.
+    /// Times that lost precision.
     pub(crate) fine_times: u64,
     /// Further names of a file, which became files of their own.
     pub(crate) hard_links: u64,
     /// Holes that became zeros.
     pub(crate) holes: u64,
-    /// Names that are not UTF-8, and that others may read otherwise.
+    /// Names that are not UTF-8, which other programs may read differently.
     pub(crate) names: u64,
 }
 
 impl Losses {
-    /// One line; `None`: nothing was left out.
+    /// A summary in one line; `None` if nothing was lost.
     pub(crate) fn summary(&self) -> Option<String> {
         let counts = [
             (self.symlinks, "symbolic links left out"),

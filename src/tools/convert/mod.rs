@@ -1,9 +1,9 @@
-//! Entries of containers, or of a directory, as another container or as a directory.
+//! Writes the entries of containers or of a directory as another container or as a directory.
 //!
 //! | file | what it holds |
 //! | --- | --- |
 //! | `shards` | which entries go to which of several outputs |
-//! | `ordered` | files read by several threads, given out in order |
+//! | `ordered` | files read by several threads, delivered in order |
 //! | `write` | entries in order as containers |
 //! | `losses` | what the format of the output cannot hold |
 
@@ -26,25 +26,25 @@ use crate::tools::{output, progress};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// How entries are written elsewhere.
+/// How entries are written to another place.
 pub(crate) struct Conversion<'a> {
     pub(crate) output: &'a Path,
-    /// Whether samples are called by their numbers.
+    /// Whether samples are named by their numbers.
     pub(crate) is_numbered: bool,
     /// Whether times are cut to seconds.
     pub(crate) whole_seconds: bool,
-    /// Whether the output is replaced if it is there.
+    /// Whether an existing output is replaced.
     pub(crate) force: bool,
     pub(crate) threads: usize,
     pub(crate) interrupt: &'a Interrupt,
 }
 
 impl Conversion<'_> {
-    /// Writes containers. Gives the properties that they could not hold, and their names.
+    /// Writes containers. Returns the properties that they could not hold, and their names.
     ///
     /// # Errors
-    /// A file of `entries` is bad, the output cannot be written, or the user has interrupted the work; nothing is
-    /// written then.
+    /// A file of `entries` is bad, the output cannot be written, or the user has interrupted the work; then there is no
+    /// output.
     pub(crate) fn to_containers(
         &self,
         entries: &dyn Entries,
@@ -74,7 +74,7 @@ impl Conversion<'_> {
         Ok((write.all(&names, &ranges)?, names))
     }
 
-    /// Writes a directory, which has its name only if no file is bad.
+    /// Writes a directory, which gets its name only if no file is bad.
     ///
     /// # Errors
     /// The directory is not empty, or cannot be written.

@@ -1,4 +1,4 @@
-//! Files read by several threads, and given out in order.
+//! Reads files with several threads, and delivers them in order.
 
 use crate::failure::Failure;
 use crate::format::{Checksum, Fault};
@@ -9,12 +9,12 @@ use crate::tools::reader::{Chunk, OrderedWork, Scratch, Stop, WholeFile, in_orde
 use crossbeam_channel::{Receiver, Sender};
 use crossbeam_queue::ArrayQueue;
 
-/// Chunks of one large file that may wait to be written.
+/// The number of chunks of one large file that may wait to be written.
 const CHUNKS: usize = 3;
-/// Batches of files, or large files, that may wait.
+/// The number of batches of files, or of large files, that may wait.
 const AHEAD: usize = 16;
 
-/// Gives `consume` the files `files` of `entries` in order, read by `threads` threads.
+/// Passes the files `files` of `entries` to `consume` in order, read by `threads` threads.
 pub(crate) fn read_ordered<T>(
     entries: &dyn Entries,
     files: &[usize],
@@ -51,14 +51,14 @@ pub(crate) fn read_ordered<T>(
 }
 
 enum Message {
-    /// Files that were read together, and the buffer in which they lie.
+    /// Files that were read together, and the buffer that holds them.
     Batch(Vec<Result<WholeFile, Fault>>, Buffer),
     Chunk(Buffer, usize),
     Hole(u64),
     End(Result<(), Fault>),
 }
 
-/// Sends one file chunk by chunk; false if nobody wants it any more.
+/// Sends one file chunk by chunk; false if the receiver is gone.
 fn send_chunks(
     entries: &dyn Entries,
     file: usize,
@@ -92,14 +92,14 @@ pub(crate) struct Ordered<'a> {
     batch: Option<(std::vec::IntoIter<Result<WholeFile, Fault>>, Buffer)>,
 }
 
-/// Takes a file: first its checksum if it is known, then its bytes.
+/// Takes a file: first its checksum, if it is known, then its bytes.
 pub(crate) trait Sink {
     fn begin(&mut self, checksum: Option<Checksum>) -> Result<(), Failure>;
     fn chunk(&mut self, chunk: &Chunk) -> Result<(), Failure>;
 }
 
 impl Ordered<'_> {
-    /// Gives the next file to `sink`. The inner error: the file is bad, which may be known only at its end.
+    /// Passes the next file to `sink`. The inner error says that the file is bad, which may only show at its end.
     pub(crate) fn next(
         &mut self,
         stored: Option<Checksum>,
@@ -146,7 +146,7 @@ impl Ordered<'_> {
                 }
                 Message::Hole(length) => sink.chunk(&Chunk::Hole(length))?,
                 Message::End(result) => return Ok(result),
-                // One receiver has either files that were read together, or one.
+                // A receiver gets either one batch, or one file in chunks.
                 Message::Batch(..) => return Ok(Err(Fault::Damaged)),
             }
             message = messages.recv().map_err(interrupted)?;
@@ -154,7 +154,7 @@ impl Ordered<'_> {
     }
 
     fn give_back(&self, buffer: Buffer) {
-        // One too many is not kept.
+        // A buffer beyond the pool's capacity is freed.
         let _ = self.buffers.push(buffer);
     }
 }

@@ -1,4 +1,4 @@
-//! Which entries go to which of several outputs, and the names of the outputs.
+//! Distributes entries to several outputs, and names the outputs.
 
 use crate::failure::Failure;
 use crate::format::{NewMember, NewNode, WriteFormat};
@@ -8,10 +8,10 @@ use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// The most outputs that can be asked for.
+/// The maximum number of outputs.
 pub(crate) const MAX_SHARDS: u64 = 1_000_000;
 
-/// Into how many outputs, or how large ones.
+/// The number of outputs, or their size.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Cut {
     One,
@@ -19,7 +19,7 @@ pub(crate) enum Cut {
     Bytes(NonZeroU64),
 }
 
-/// Ranges of items. What belongs together stays together.
+/// Cuts the items into ranges. Items that belong together stay together.
 pub(crate) fn cut(
     entries: &dyn Entries,
     format: &dyn WriteFormat,
@@ -38,7 +38,7 @@ pub(crate) fn cut(
     Ok(starts.iter().copied().zip(ends).map(|(start, end)| start..end).collect())
 }
 
-/// Items that belong together: the first of them, and their bytes.
+/// Items that belong together: the first one, and their total bytes.
 struct Unit {
     first: usize,
     bytes: u64,
@@ -68,8 +68,8 @@ fn units(entries: &dyn Entries, format: &dyn WriteFormat) -> Result<Vec<Unit>, F
     Ok(units)
 }
 
-/// What members of one sample share: the directory of a record; else, as WebDataset has it, the path up to the
-/// first dot of the name.
+/// The common part of the paths of one sample's members: the directory of a record; otherwise, as in WebDataset, the
+/// path up to the first dot of the name.
 fn key_of(path: &[u8], has_records: bool) -> &[u8] {
     let name = path.iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
     if has_records {
@@ -96,7 +96,7 @@ fn by_count(units: &[Unit], shards: u64, end: usize) -> Vec<usize> {
     starts
 }
 
-/// Ranges of as many units as fit; a unit that is larger by itself is alone.
+/// Ranges with as many units as fit; a unit that is too large gets a range of its own.
 fn by_size(units: &[Unit], how: Cut) -> Vec<usize> {
     let limit = if let Cut::Bytes(bytes) = how { bytes.get() } else { u64::MAX };
     let (mut starts, mut sum) = (vec![0], 0u64);
@@ -110,7 +110,7 @@ fn by_size(units: &[Unit], how: Cut) -> Vec<usize> {
     starts
 }
 
-/// The names of `count` outputs: `%06d` in the name is the number; else it stands before the ending.
+/// The names of `count` outputs: the number replaces `%06d` in the name, or precedes the extension.
 pub(crate) fn shard_names(output: &Path, count: usize) -> Vec<PathBuf> {
     let name = output.file_name().unwrap_or_default();
     let (before, width, behind) = number_in(&name.to_string_lossy()).unwrap_or_else(|| {
@@ -121,7 +121,7 @@ pub(crate) fn shard_names(output: &Path, count: usize) -> Vec<PathBuf> {
     (0..count).map(|n| output.with_file_name(format!("{before}{n:0width$}{behind}"))).collect()
 }
 
-/// The parts of `train-%06d.tar`.
+/// Splits `train-%06d.tar` at the number.
 fn number_in(name: &str) -> Option<(String, usize, String)> {
     let (before, rest) = name.split_once('%')?;
     let (digits, behind) = rest.split_once('d')?;
@@ -134,7 +134,7 @@ pub(crate) fn is_numbered(output: &Path) -> bool {
     number_in(&output.file_name().unwrap_or_default().to_string_lossy()).is_some()
 }
 
-/// All of them in one word, as mount takes it.
+/// All names in one word with a brace list, as `mount` accepts it.
 pub(crate) fn summary(names: &[PathBuf]) -> String {
     let (Some(first), Some(last)) = (names.first(), names.last()) else { return String::new() };
     let (a, b) = (first.as_os_str().as_bytes(), last.as_os_str().as_bytes());

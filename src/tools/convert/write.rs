@@ -1,4 +1,4 @@
-//! Entries in order as containers.
+//! Writes entries in order to containers.
 
 use super::losses::Losses;
 use super::ordered::{Ordered, Sink, read_ordered};
@@ -14,7 +14,7 @@ use std::io::BufWriter;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-/// What is smaller is gathered, so that writes are large.
+/// Smaller writes are gathered up to this size.
 const WRITE_BYTES: usize = 1 << 20;
 
 /// Writes entries as containers.
@@ -22,9 +22,9 @@ pub(crate) struct WriteContainers<'a> {
     pub(crate) entries: &'a dyn Entries,
     pub(crate) format: &'a dyn WriteFormat,
     pub(crate) is_numbered: bool,
-    /// The directory that errors name, while the outputs lie in a temporary one.
+    /// The directory to name in errors, while the outputs are in a temporary one.
     pub(crate) shown_in: Option<&'a Path>,
-    /// A file to be added behind all others.
+    /// A file to add after all others.
     pub(crate) last: Option<Vec<u8>>,
     pub(crate) whole_seconds: bool,
     pub(crate) threads: usize,
@@ -34,7 +34,7 @@ pub(crate) struct WriteContainers<'a> {
 }
 
 impl WriteContainers<'_> {
-    /// Writes a container for each range of items; all get their names at the end.
+    /// Writes a container for each range of items; they get their names when all are whole.
     pub(crate) fn all(
         &self,
         names: &[PathBuf],
@@ -67,7 +67,7 @@ impl WriteContainers<'_> {
         Ok(losses)
     }
 
-    /// Whether the bytes of an item are read: those of a hard link only if it cannot be one.
+    /// Whether the bytes of an item are read: those of a hard link only if the output cannot have it as a link.
     fn is_read(&self, item: usize, range: &Range<usize>) -> bool {
         match self.entries.list()[item].kind {
             EntryKind::File => true,
@@ -145,7 +145,7 @@ impl WriteContainers<'_> {
         whole.map_err(|fault| bad_file(&path, &fault))
     }
 
-    /// A member as the format holds it; counts the properties that it does not hold.
+    /// Describes a member for the format, and counts the properties that the format cannot hold.
     fn describe<'a>(
         &self,
         path: &'a [u8],
@@ -168,7 +168,7 @@ impl WriteContainers<'_> {
 
 /// A container of a set.
 struct Part<'a> {
-    /// What errors call it.
+    /// The name in errors.
     shown: &'a Path,
     range: &'a Range<usize>,
     last: Option<&'a [u8]>,

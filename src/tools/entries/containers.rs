@@ -1,4 +1,4 @@
-//! The entries of containers, named as a mount shows them, and read through the offline reader.
+//! The entries of containers, with the names that a mount shows, read by the offline reader.
 
 use super::list::{Place, list};
 use super::types::{Entries, Entry, EntryKind, EntryMetadata};
@@ -22,7 +22,7 @@ pub(crate) struct ContainerEntries {
 }
 
 impl ContainerEntries {
-    /// Lists the names of `catalog` for which `is_wanted` says so.
+    /// Lists the names in `catalog` that `is_wanted` accepts.
     pub(crate) fn new(
         opened: Opened,
         catalog: Catalog,
@@ -84,7 +84,7 @@ impl ContainerEntries {
         SampleReader::new(&self.opened, &self.interrupt)
     }
 
-    /// The time of an entry that has none of its own, as a mount shows it: that of the container.
+    /// The time of an entry without one of its own: that of the container, as in a mount.
     fn modified(&self, part: usize) -> (i64, u32) {
         self.opened.store.parts().get(part).map_or((0, 0), |part| since_epoch(part.modified()))
     }
@@ -146,7 +146,7 @@ impl Entries for ContainerEntries {
         let located = entries.iter().map(|entry| self.located(*entry));
         match located.collect::<Result<Vec<Located>, Fault>>() {
             Ok(span) => self.reader().read_span(&span, scratch),
-            // The container was changed since the batch was put together.
+            // The container was changed after the batch was made.
             Err(fault) => Ok(entries.iter().map(|_| Err(fault.clone())).collect()),
         }
     }
@@ -161,7 +161,7 @@ impl Entries for ContainerEntries {
     }
 }
 
-/// Seconds and nanoseconds since 1970; before it the nanoseconds count up all the same.
+/// Seconds and nanoseconds since 1970; for earlier times the nanoseconds still count forward.
 fn since_epoch(time: SystemTime) -> (i64, u32) {
     match time.duration_since(UNIX_EPOCH) {
         Ok(since) => (since.as_secs().cast_signed(), since.subsec_nanos()),
@@ -176,7 +176,7 @@ fn since_epoch(time: SystemTime) -> (i64, u32) {
     }
 }
 
-/// The checksum of the file that is shown, if it is stored: a prefix and holes are not stored.
+/// The checksum of the shown file, if it is stored: stored checksums do not cover prefixes and holes.
 fn file_checksum(located: &Located) -> Option<Checksum> {
     let is_of_file = !matches!(located.sample.content, Content::Prefixed(_) | Content::Sparse(_));
     located.sample.checksum.filter(|_| is_of_file && !located.sample.damaged)

@@ -1,4 +1,4 @@
-//! The entries in a directory, by name, directory by directory.
+//! The entries of a directory tree, sorted by name within each directory.
 
 use super::types::{Entries, Entry, EntryKind, EntryMetadata};
 use crate::failure::Failure;
@@ -14,15 +14,15 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// Deeper directories are refused: they are more likely a loop than a dataset, and readers refuse them too.
+/// Deeper directories are refused: they are more likely a loop than a dataset, and readers refuse them as well.
 const MAX_DEPTH: usize = 250;
-/// Files read together.
+/// The maximum number of files that are read together.
 const MAX_TOGETHER: usize = 256;
 
 /// A directory whose tree was walked.
 pub(crate) struct DirectoryEntries {
     root: PathBuf,
-    /// Whether links are followed, and their targets stand for them.
+    /// Whether links are followed, so that their targets replace them.
     follows: bool,
     entries: Vec<Entry>,
     stats: Vec<Stat>,
@@ -36,7 +36,7 @@ struct Stat {
 }
 
 impl DirectoryEntries {
-    /// Walks the tree of a directory, without what `is_wanted` refuses; `None` if it was interrupted.
+    /// Walks the tree of a directory, except names that `is_wanted` refuses; `None` if the user interrupts it.
     pub(crate) fn walk(
         root: &Path,
         follows: bool,
@@ -55,7 +55,7 @@ impl DirectoryEntries {
     }
 
     fn open(&self, entry: usize) -> io::Result<File> {
-        // It may have become something else since: a link to elsewhere, or a pipe, which would wait.
+        // The file may have been replaced by a link to elsewhere, or by a pipe, on which `open` would block.
         let no_follow = if self.follows { 0 } else { libc::O_NOFOLLOW };
         let flags = no_follow | libc::O_NONBLOCK;
         OpenOptions::new().read(true).custom_flags(flags).open(self.whole_path(entry))
@@ -64,7 +64,7 @@ impl DirectoryEntries {
 
 struct Walk<'a> {
     tree: DirectoryEntries,
-    /// The directories above the present one, to notice links that lead back.
+    /// The directories above the present one, to detect links to one of them.
     above: Vec<(u64, u64)>,
     /// Files with several names, by device and inode.
     first_names: HashMap<(u64, u64), usize>,
@@ -73,7 +73,7 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// False if it was interrupted.
+    /// False if the user interrupts it.
     fn directory(&mut self, path: &mut Vec<u8>) -> Result<bool, Failure> {
         let whole = self.tree.root.join(OsStr::from_bytes(path));
         let unreadable = |e| Failure::unreadable(whole.display(), e);
@@ -121,7 +121,7 @@ impl Walk<'_> {
             self.add(path, EntryKind::Directory, &metadata);
             let is_whole = self.directory(path)?;
             if self.tree.entries.len() == before.0 + 1 && !(self.is_wanted)(path) {
-                // Nothing in it is wanted, nor is the directory itself.
+                // Neither the directory nor an entry in it is wanted.
                 self.tree.entries.truncate(before.0);
                 self.tree.stats.truncate(before.0);
                 self.tree.names.truncate(before.1);

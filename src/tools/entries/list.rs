@@ -1,4 +1,4 @@
-//! The names of a catalog, in the order in which the samples lie in their containers.
+//! The names of a catalog, in the order of the samples in their containers.
 
 use crate::catalog::{Catalog, Node, ROOT};
 use crate::dataset::Opened;
@@ -6,7 +6,7 @@ use crate::failure::Failure;
 use std::collections::HashMap;
 use std::ops::Range;
 
-/// The node that an entry is in the catalog, and where its path lies.
+/// The catalog node of an entry, and the range of its path in the names.
 pub(crate) struct Place {
     pub(crate) node: Node,
     pub(crate) path: Range<usize>,
@@ -19,8 +19,8 @@ pub(crate) struct Listed {
     pub(crate) places: Vec<Place>,
 }
 
-/// The names of a catalog in the order in which the samples lie there; directories that are stored as such, or
-/// are empty, stand before the first sample in them.
+/// The names of a catalog in the order of the samples in their containers; directories that are stored or empty precede
+/// the first sample in them.
 pub(crate) fn list(
     opened: &Opened,
     catalog: &Catalog,
@@ -30,7 +30,7 @@ pub(crate) fn list(
     let mut is_empty = HashMap::new();
     catalog.walk(&opened.dataset, ROOT, &mut |path, node| {
         if let Some(end) = path.iter().rposition(|byte| *byte == b'/') {
-            // The path of every directory on the way was there before.
+            // The walk has visited the parent directory before.
             if let Some(empty) = is_empty.get_mut(&path[..end]) {
                 *empty = false;
             }
@@ -59,7 +59,7 @@ pub(crate) fn list(
     Ok(listed)
 }
 
-/// Directories take the place of the first sample below them; the walk gave them before it.
+/// Sorts directories to the position of the first sample below them; the walk listed them before that sample.
 fn sort(listed: &mut Listed) {
     if listed.places.is_sorted_by_key(|place| match place.node {
         Node::Sample(sample) => sample,
@@ -86,6 +86,6 @@ fn sort(listed: &mut Listed) {
         Node::Sample(sample) => (sample, true),
         Node::Directory(_) => (first[&names[place.path.clone()]], false),
     };
-    // Stable: directories in directories stay in order, and so do several names of a sample.
+    // A stable sort keeps the order of nested directories, and of several names of a sample.
     listed.places.sort_by_cached_key(key);
 }

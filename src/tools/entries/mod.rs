@@ -1,6 +1,6 @@
-//! Entries to be written elsewhere: those of containers of any format, or those in a directory.
+//! Entries to be written to another place: those of containers of any format, or of a directory.
 //!
-//! Both are read in the order in which they lie there, many small files at a time, and checked.
+//! Both are read in the order of their bytes in the source, many small files at a time, and checked.
 
 mod containers;
 mod directory;

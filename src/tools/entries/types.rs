@@ -1,4 +1,4 @@
-//! Entries of a directory tree that are written elsewhere.
+//! The entries of a tree that are written to another place.
 //!
 //! Imports no other file of this directory.
 
@@ -8,10 +8,10 @@ use crate::tools::reader::{Scratch, Stop, TakeChunk, WholeFile};
 
 /// Files, directories and links with their names, and the bytes of the files.
 pub(crate) trait Entries: Sync {
-    /// All entries in the order of their bytes in the source; directories stand before the entries in them.
+    /// All entries in the order of their bytes in the source; directories precede the entries in them.
     fn list(&self) -> &[Entry];
 
-    /// Whether every directory is one record, and the files in it are its fields.
+    /// Whether every directory is one record whose files are its fields.
     fn has_records(&self) -> bool {
         false
     }
@@ -19,13 +19,13 @@ pub(crate) trait Entries: Sync {
     /// The path of an entry.
     fn path(&self, entry: usize) -> Vec<u8>;
 
-    /// What is known of an entry beside its bytes.
+    /// The properties of an entry other than its bytes.
     fn metadata(&self, entry: usize) -> Result<EntryMetadata, Failure>;
 
-    /// How many of `entries`, which are files, are best read together; at least one.
+    /// The number of leading `entries`, all files, that are best read together; at least one.
     fn batch_len(&self, entries: &[usize]) -> usize;
 
-    /// Reads files whole, and checks them; where they lie in [`Scratch::buffer`] then.
+    /// Reads and checks whole files; their bytes are then in [`Scratch::buffer`].
     ///
     /// # Errors
     /// The user has interrupted the work.
@@ -35,7 +35,7 @@ pub(crate) trait Entries: Sync {
         scratch: &mut Scratch,
     ) -> Result<Vec<Result<WholeFile, Fault>>, Failure>;
 
-    /// Gives one file chunk by chunk. Whether these were the right bytes is known at the end.
+    /// Passes one file to `take` chunk by chunk. Only the final result says whether the bytes were right.
     fn stream(&self, entry: usize, scratch: &mut Scratch, take: &mut TakeChunk)
     -> Result<(), Stop>;
 }
@@ -44,39 +44,39 @@ pub(crate) trait Entries: Sync {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(crate) kind: EntryKind,
-    /// Length of a file in bytes.
+    /// The length of a file in bytes.
     pub(crate) size_bytes: u64,
 }
 
-/// What an entry is.
+/// The kind of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum EntryKind {
     File,
     Directory,
     Symlink,
-    /// Another name of the file that the entry of this number is.
+    /// Another name of the file with this entry number.
     HardLink(usize),
 }
 
-/// What is known of an entry beside its bytes.
+/// The properties of an entry other than its bytes.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct EntryMetadata {
     pub(crate) mode: Option<u16>,
     pub(crate) modified: (i64, u32),
-    /// Whether this time is its own, and not that of its container.
+    /// Whether the entry has a time of its own, not that of its container.
     pub(crate) has_time: bool,
     /// The checksum of a file, if it is stored.
     pub(crate) checksum: Option<Checksum>,
-    /// Where a symbolic link leads.
+    /// The target of a symbolic link.
     pub(crate) target: Vec<u8>,
 }
 
-/// The sizes of entries together. Containers state them, and they need not be true.
+/// The total size of entries, as their containers state it, which may be wrong.
 pub(crate) fn total_bytes(entries: impl Iterator<Item = Entry>) -> u64 {
     entries.fold(0, |sum, entry| sum.saturating_add(entry.size_bytes))
 }
 
-/// The bytes of all files, without further names of the same file.
+/// The total size of all files, each counted once even if it has several names.
 pub(crate) fn file_bytes(entries: &dyn Entries) -> u64 {
     let files = entries.list().iter().filter(|entry| entry.kind == EntryKind::File);
     total_bytes(files.copied())

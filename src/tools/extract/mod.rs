@@ -1,10 +1,10 @@
-//! Entries as files of a directory.
+//! Writes entries to a directory as files.
 //!
 //! | file | what it holds |
 //! | --- | --- |
 //! | `writer` | writes entries to a directory |
 //! | `place` | the directories and temporary names that files are written to |
-//! | `patterns` | which paths are extracted |
+//! | `patterns` | the paths to extract |
 
 mod patterns;
 mod place;
@@ -21,11 +21,10 @@ use crate::tools::progress;
 use std::fs;
 use std::path::Path;
 
-/// Writes entries to the directory `root`, which is made if need be.
+/// Writes entries to the directory `root`, which is created if it does not exist.
 ///
 /// # Errors
-/// A file is in the way, the directory cannot be written, or a container was changed so that its index cannot be
-/// read.
+/// A file is in the way, the directory cannot be written, or a container was changed so that its index cannot be read.
 pub(crate) fn extract(
     entries: &dyn Entries,
     root: &Path,
@@ -42,7 +41,7 @@ pub(crate) fn extract(
     let writer = TreeWriter { entries, root, directory, existing, interrupt, progress };
     writer.write(threads, is_empty).inspect_err(|_| {
         if !was_there {
-            // Only if nothing is in it.
+            // Removes the directory only if it is empty.
             let _ = fs::remove_dir(root);
         }
     })

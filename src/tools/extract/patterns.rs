@@ -1,4 +1,4 @@
-//! Which paths are extracted.
+//! Selects the paths to extract.
 //!
 //! Imports no other file of this directory.
 
@@ -12,7 +12,7 @@ pub(crate) struct PathPatterns {
     patterns: Vec<(PathPattern, bool)>,
 }
 
-/// A path, which may also be meant as a pattern.
+/// A path from the user, which may also be a pattern.
 struct PathPattern {
     text: String,
     pattern: NamePattern,
@@ -51,7 +51,7 @@ impl PathPattern {
         Ok(Self { text: text.to_owned(), pattern })
     }
 
-    /// Whether the path matches, or a directory on its way does.
+    /// Whether the pattern matches the path or one of its directories.
     fn matches(&self, path: &[u8]) -> bool {
         let is_it = path.strip_prefix(self.text.as_bytes());
         is_it.is_some_and(|rest| matches!(rest, [] | [b'/', ..])) || self.pattern.matches(path)

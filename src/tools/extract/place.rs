@@ -9,12 +9,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The directory that was used last: the next file is mostly in it, too.
+/// The most recently used directory: the next file is usually in it, too.
 #[derive(Default)]
 pub(super) struct LastDirectory(Option<(PathBuf, Beneath)>);
 
 impl LastDirectory {
-    /// The directory that `path` lies in, made if `makes`.
+    /// The directory that contains `path`, created if `makes`.
     pub(super) fn open(
         &mut self,
         root: &Beneath,
@@ -33,7 +33,7 @@ impl LastDirectory {
     }
 }
 
-/// A name that no file has yet. The file that gets it is removed unless it is given another name.
+/// A name that no file has yet. A file with this name is removed unless it is renamed.
 pub(super) struct Temporary<'a> {
     directory: &'a Beneath,
     pub(super) name: PathBuf,

@@ -1,7 +1,7 @@
 //! Writes entries to a directory, several at a time. Each file gets its name when it is whole and checked.
 //!
-//! Symbolic links are made last, and are never followed: whatever a container holds, nothing is written
-//! outside of the directory. Imports `place.rs`.
+//! Symbolic links are made last, and are never followed: whatever a container holds, nothing is written outside of the
+//! directory. Imports `place.rs`.
 
 use super::place::{LastDirectory, Temporary, name_of, path_of};
 use crate::failure::{Exit, Failure};
@@ -19,22 +19,22 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Bits that give rights of others than the reader: they are not taken from a container.
+/// Mode bits that let a program run with the rights of others; they are not taken from a container.
 const SPECIAL_BITS: u16 = 0o7000;
 
-/// What becomes of a file that is there already.
+/// How existing files are treated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Existing {
-    /// Whether it is replaced.
+    /// Whether they are replaced.
     pub(crate) overwrite: bool,
-    /// Whether it is left if it has the right size and time.
+    /// Whether those with the right size and time are left alone.
     pub(crate) resume: bool,
 }
 
 /// Writes entries to a directory.
 pub(crate) struct TreeWriter<'a> {
     pub(crate) entries: &'a dyn Entries,
-    /// The directory, as errors name it.
+    /// The name of the directory in errors.
     pub(crate) root: &'a Path,
     pub(crate) directory: Beneath,
     pub(crate) existing: Existing,
@@ -42,24 +42,24 @@ pub(crate) struct TreeWriter<'a> {
     pub(crate) progress: ProgressBar,
 }
 
-/// What became of the entries.
+/// The outcome for all entries.
 #[derive(Debug, Default)]
 pub(crate) struct Extracted {
-    /// Those that are bad, by item.
+    /// Bad entries, by item.
     pub(crate) bad: Vec<(usize, Fault)>,
     /// Files that were written without their set-user-ID, set-group-ID or sticky bit.
     pub(crate) special: u64,
     pub(crate) is_interrupted: bool,
 }
 
-/// What the threads share.
+/// The state that the threads share.
 #[derive(Default)]
 struct State {
     next: usize,
     extracted: Extracted,
 }
 
-/// What a thread keeps from one batch to the next.
+/// Buffers that a thread reuses for each batch.
 #[derive(Default)]
 struct Thread {
     scratch: Scratch,
@@ -67,7 +67,7 @@ struct Thread {
 }
 
 impl TreeWriter<'_> {
-    /// Writes all entries on `threads` threads; `is_empty`: there is nothing in the directory yet.
+    /// Writes all entries on `threads` threads; `is_empty`: the directory has no entries yet.
     pub(crate) fn write(&self, threads: usize, is_empty: bool) -> Result<Extracted, Failure> {
         let all: Vec<usize> = (0..self.entries.list().len()).collect();
         let todo = if is_empty { all } else { self.missing(all)? };
@@ -111,7 +111,7 @@ impl TreeWriter<'_> {
         Failure::output(self.root.join(path).display(), error)
     }
 
-    /// What is not there yet. What is in the way is refused before anything is written.
+    /// The items that do not exist yet. Refuses existing files that are in the way, before anything is written.
     fn missing(&self, all: Vec<usize>) -> Result<Vec<usize>, Failure> {
         let (mut missing, mut in_the_way) = (Vec::new(), Vec::new());
         let mut directory = LastDirectory::default();
@@ -148,7 +148,7 @@ impl TreeWriter<'_> {
         Err(Failure::output(self.root.join(first).display(), io::Error::other(why)))
     }
 
-    /// Whether it was written before: files have their name only when they are whole, and their time.
+    /// Whether the entry was extracted before: a file gets its name and time only when it is whole.
     fn is_same(&self, item: usize, found: &FileStat) -> Result<bool, Failure> {
         let (entry, metadata) = (self.item(item), self.entries.metadata(item)?);
         let kind = found.st_mode & libc::S_IFMT;
@@ -196,7 +196,7 @@ impl TreeWriter<'_> {
         Ok(())
     }
 
-    /// Makes something under a temporary name, and then gives it its own.
+    /// Makes an entry under a temporary name, and then renames it.
     fn make(
         &self,
         directory: &mut LastDirectory,
@@ -212,7 +212,7 @@ impl TreeWriter<'_> {
         temporary.give_name(name_of(path), true)
     }
 
-    /// Directories get their permissions and times when nothing is put in them any more.
+    /// Sets the permissions and times of directories, after their last entry was written.
     fn finish_directories(&self, todo: &[usize]) -> Result<(), Failure> {
         for &item in todo.iter().rev().filter(|item| self.item(**item).kind == EntryKind::Directory)
         {
@@ -260,7 +260,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// The next files, to be read together.
+    /// The next files that are read together.
     fn take(&self) -> Option<&[usize]> {
         let mut state = self.lock();
         let rest = &self.todo[state.next..];
@@ -323,7 +323,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Makes a file, has it filled, and gives it its name.
+    /// Makes a file, fills it, and gives it its name.
     fn place(
         &self,
         item: usize,
@@ -354,7 +354,7 @@ impl Run<'_> {
     }
 }
 
-/// Why a file does not get its name.
+/// Why a file did not get its name.
 enum Unplaced {
     /// Its bytes are wrong.
     Bad,

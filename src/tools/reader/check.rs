@@ -1,7 +1,7 @@
-//! Samples that are only checked: nobody wants their bytes.
+//! Checks samples without delivering their bytes.
 //!
-//! Each interval of a compressed stream is decoded once, however many samples lie in it. Imports the reader of
-//! single samples and of spans.
+//! Each interval of a compressed stream is decoded once, however many samples lie in it. Imports the reader of single
+//! samples and of spans.
 
 use super::samples::{Hashing, SampleReader};
 use super::together::{Checked, check_extent, decoded_bytes, extent_of, place_in};
@@ -14,15 +14,15 @@ use crate::format::{Checksum, Fault};
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
-/// The checksum of the bytes that a container holds for a sample, if it was computed.
+/// The checksum of a sample's bytes in its container, if it was computed.
 pub(crate) type CheckedSample = Result<Option<Checksum>, Fault>;
 
 /// Checks the samples of open containers.
 pub(crate) struct SampleChecker<'a> {
     reader: SampleReader<'a>,
-    /// The checksum to compute, beside the one that a sample has.
+    /// The checksum to compute, in addition to the sample's own.
     wanted: Option<ChecksumKind>,
-    /// What came of intervals of streams, by container and number.
+    /// The results for intervals of streams, by container and number.
     intervals: Mutex<HashMap<(usize, u64), Result<(), Fault>>>,
 }
 
@@ -57,7 +57,7 @@ impl<'a> SampleChecker<'a> {
             if self.reader.fetch(first, target, range.start).is_ok() {
                 return self.check_in_memory(span, range.start, length, scratch);
             }
-            // One of them is to blame; the others may be fine.
+            // One sample may be unreadable; the others are read without it.
         }
         span.iter().map(|one| self.check_one(one, scratch)).collect()
     }
@@ -98,7 +98,7 @@ impl<'a> SampleChecker<'a> {
         }
     }
 
-    /// Computes a checksum of a sample in a compressed stream.
+    /// Computes the checksum of a sample in a compressed stream.
     fn hash_in_stream(
         &self,
         kind: ChecksumKind,
@@ -117,7 +117,7 @@ impl<'a> SampleChecker<'a> {
         }
     }
 
-    /// Checks the intervals that a sample lies in.
+    /// Checks the intervals that contain a sample.
     fn check_in_stream(
         &self,
         stream: &StreamIndex,

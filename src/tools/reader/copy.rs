@@ -1,4 +1,4 @@
-//! One sample, checked before its first byte is given out.
+//! Copies one sample, checked before its first byte is written.
 //!
 //! Imports the reader of single samples and of spans.
 
@@ -10,8 +10,8 @@ use crate::format::Content;
 use std::io::Write;
 
 impl SampleReader<'_> {
-    /// Writes the file of a sample to `out`, which `name` names in errors. Small files are checked in memory;
-    /// large ones are read twice, if only a check of the whole tells that they are right.
+    /// Writes the file of a sample to `out`, which `name` names in errors. Small files are checked in memory; large
+    /// ones are read twice if only the whole file can be checked.
     pub(crate) fn copy_checked(
         &self,
         located: &Located,
@@ -26,7 +26,7 @@ impl SampleReader<'_> {
             }
             return Ok(());
         }
-        // Each interval of a compressed stream is checked by itself.
+        // Each interval of a compressed stream has its own checksum.
         let is_stream = self.container(located).stream().is_some();
         let is_encoded = matches!(located.sample.content, Content::Encoded(_));
         if !is_stream && (is_encoded || located.sample.checksum.is_some()) {

@@ -1,13 +1,13 @@
-//! The offline reader, on which all tools stand: samples are put into spans in the order of the container, fetched
-//! with one read, checked, decoded, and handed over; large ones chunk by chunk in bounded memory.
+//! The offline reader of all tools: groups samples into spans in the order of the container, fetches each span with one
+//! read, checks and decodes its samples, and passes them on; large samples chunk by chunk in bounded memory.
 //!
 //! | file | what it holds |
 //! | --- | --- |
 //! | `span` | which samples are fetched together |
 //! | `samples` | one sample of any size, chunk by chunk |
 //! | `together` | the samples of a span, whole, in memory |
-//! | `check` | samples whose bytes nobody wants |
-//! | `copy` | one sample, checked before its first byte is given out |
+//! | `check` | samples that are only checked |
+//! | `copy` | one sample, checked before its first byte is written |
 //! | `threads` | several threads, results as they come or in order |
 
 mod check;

@@ -1,6 +1,6 @@
-//! One sample of any size, chunk by chunk, in bounded memory.
+//! Reads one sample of any size, chunk by chunk, in bounded memory.
 //!
-//! Imports the types of this directory. Spans of samples stand in `together.rs`, checks alone in `check.rs`.
+//! Imports the types of this directory. `together.rs` reads spans of samples, `check.rs` only checks.
 
 use super::types::{Chunk, DecodedInterval, SPAN_BYTES, Scratch, Stop, TakeChunk};
 use crate::catalog::Located;
@@ -11,7 +11,7 @@ use crate::format::{Checksum, Container, Content, Fault, shown};
 use crate::interrupt::Interrupt;
 use crate::io::Buffer;
 
-/// The most that is decoded at once, where an encoding cannot be undone step by step.
+/// The maximum size that is decoded as a whole, if an encoding cannot be decoded step by step.
 const MAX_DECODED_BYTES: u64 = 1 << 30;
 
 /// Reads the samples of open containers.
@@ -21,15 +21,15 @@ pub(crate) struct SampleReader<'a> {
     pub(super) interrupt: &'a Interrupt,
 }
 
-/// Checksums of the bytes that a container holds for a sample, as they come chunk by chunk.
+/// Checksums of a sample's bytes in its container, updated chunk by chunk.
 pub(super) struct Hashing {
     expected: Option<(Checksum, Hasher)>,
-    /// A checksum that is wanted beside the expected one.
+    /// A checksum that is wanted in addition to the expected one.
     other: Option<Hasher>,
 }
 
 impl Hashing {
-    /// Compares with `expected`, and computes a checksum by `wanted`.
+    /// Compares with `expected`, and computes the checksum `wanted`.
     pub(super) fn new(expected: Option<Checksum>, wanted: Option<ChecksumKind>) -> Self {
         let other = wanted.filter(|kind| expected.is_none_or(|stored| stored.kind() != *kind));
         Self {
@@ -38,14 +38,14 @@ impl Hashing {
         }
     }
 
-    /// Holes are not stored, and have no part in the checksum.
+    /// Adds a chunk. Holes are not stored, and do not count in the checksum.
     pub(super) fn update(&mut self, chunk: &Chunk) {
         let Chunk::Data(bytes) = chunk else { return };
         let hashers = self.expected.iter_mut().map(|(_, hasher)| hasher).chain(&mut self.other);
         hashers.for_each(|hasher| hasher.update(bytes));
     }
 
-    /// The wanted checksum, or else the expected one, if the bytes match that.
+    /// The wanted checksum, or else the expected one; an error if the bytes do not match that.
     pub(super) fn finish(self) -> Result<Option<Checksum>, Fault> {
         let other = self.other.map(Hasher::finish);
         let Some((expected, hasher)) = self.expected else { return Ok(other) };
@@ -63,7 +63,7 @@ impl<'a> SampleReader<'a> {
         self.opened.dataset.containers()[located.container].as_ref()
     }
 
-    /// Fills `target` from a byte of the part that a sample lies in.
+    /// Reads `target` from an offset of the sample's part.
     pub(super) fn fetch(
         &self,
         located: &Located,
@@ -82,13 +82,13 @@ impl<'a> SampleReader<'a> {
         tracing::error!("{container}: sample {index} at byte {offset}: {fault}");
     }
 
-    /// Where a sample really lies, once its header bytes are checked.
+    /// The exact place of a sample, after its header bytes are checked.
     fn exact(&self, located: &Located) -> Result<Located, Fault> {
         shown::refuse_damaged(self.container(located), located.index, &located.sample)?;
         Ok(dataset::exact(&self.opened.dataset, &self.opened.store, located)?)
     }
 
-    /// Gives the file of a sample chunk by chunk. Whether these were the right bytes is known at the end.
+    /// Passes the file of a sample to `take` chunk by chunk. Only the result says whether the bytes were right.
     pub(crate) fn stream(
         &self,
         located: &Located,
@@ -120,8 +120,8 @@ impl<'a> SampleReader<'a> {
         Ok(hashing.finish().map(drop)?)
     }
 
-    /// Reads all bytes that the container holds for a sample, decoded if they are encoded, and compares their
-    /// checksum. Gives the checksum by `wanted`, or else the one that was compared.
+    /// Reads all bytes of a sample in its container, decoded if they are encoded, and compares their checksum. Returns
+    /// the checksum `wanted`, or else the compared one.
     pub(super) fn check_held(
         &self,
         located: &Located,
@@ -137,7 +137,7 @@ impl<'a> SampleReader<'a> {
         Ok(hashing.finish()?)
     }
 
-    /// Gives the bytes that the container holds for a sample, decoded if they are encoded.
+    /// Passes on the bytes of a sample in its container, decoded if they are encoded.
     fn held(
         &self,
         located: &Located,
@@ -154,7 +154,7 @@ impl<'a> SampleReader<'a> {
         }
     }
 
-    /// Gives the stored bytes of a sample; says of each slice whether it is the last.
+    /// Passes on the stored bytes of a sample; each slice says whether it is the last.
     fn stored(
         &self,
         located: &Located,
@@ -175,7 +175,7 @@ impl<'a> SampleReader<'a> {
         Ok(())
     }
 
-    /// Decodes a sample step by step, or at once if its encoding or its size says so.
+    /// Decodes a sample step by step, or as a whole if its encoding or size requires that.
     fn decoded(
         &self,
         located: &Located,
@@ -237,7 +237,7 @@ impl<'a> SampleReader<'a> {
         Ok(take(Chunk::Data(out))?)
     }
 
-    /// Gives a file that is pieces of its container, or of the compressed stream that the container is.
+    /// Passes on a file that consists of pieces of its container, or of the container's compressed stream.
     fn pieces(
         &self,
         located: &Located,
@@ -286,8 +286,8 @@ impl<'a> SampleReader<'a> {
         Ok(())
     }
 
-    /// The decoded bytes of an interval of a stream, checked. The last one is kept: the next sample mostly
-    /// lies in it, too.
+    /// The decoded and checked bytes of an interval of a stream. The last interval is remembered, as the next sample
+    /// usually lies in it.
     pub(super) fn interval<'s>(
         &self,
         located: &Located,
@@ -312,5 +312,5 @@ impl<'a> SampleReader<'a> {
     }
 }
 
-/// Takes stored bytes, and whether they are the last.
+/// Takes stored bytes, and whether they are the last ones.
 type TakeStored<'a> = dyn FnMut(&[u8], bool) -> Result<(), Stop> + 'a;

@@ -1,4 +1,4 @@
-//! Which samples are fetched with one read.
+//! Groups samples that are fetched with one read.
 //!
 //! Imports the sizes of `types.rs`.
 
@@ -6,20 +6,20 @@ use super::types::SPAN_BYTES;
 use crate::catalog::{Dataset, Located};
 use crate::format::Content;
 
-/// More samples than this are not read together, however small they are.
+/// The maximum number of samples in a span.
 const MAX_SAMPLES: usize = 4096;
-/// A gap between two samples may be this long, or as long as the samples before it together: it is read for nothing.
+/// The gap between two samples, which is read needlessly, may be this long, or as long as all samples before it.
 const MAX_GAP_BYTES: u64 = 64 << 10;
-/// One thread reads this much of a compressed stream: at its ends, threads decode the same interval.
+/// The length of a span of a compressed stream; the threads of adjacent spans both decode the interval between them.
 const STREAM_SPAN_BYTES: u64 = 16 << 20;
 
-/// Puts samples into a span as long as they lie near each other.
+/// Adds samples to a span while they lie close together.
 pub(crate) struct SpanPlan<'a> {
     dataset: &'a Dataset,
     span: Option<Extent>,
 }
 
-/// What the plan knows of the samples in the span.
+/// The extent of the span so far.
 struct Extent {
     container: usize,
     is_stream: bool,
@@ -27,9 +27,9 @@ struct Extent {
     start: u64,
     end: u64,
     samples: usize,
-    /// Bytes of the files.
+    /// Total bytes of the files.
     shown_bytes: u64,
-    /// Bytes of the extents.
+    /// Total bytes of the extents.
     stored_bytes: u64,
 }
 
@@ -38,7 +38,7 @@ impl<'a> SpanPlan<'a> {
         Self { dataset, span: None }
     }
 
-    /// Whether a sample is read together with those before it. The first always is.
+    /// Adds a sample and returns true if it is read together with the earlier ones. The first one always is.
     pub(crate) fn add(&mut self, located: &Located) -> bool {
         let (at, extent) = (located.sample, located.sample.extent());
         let is_stream = self.dataset.containers()[located.container].stream().is_some();
@@ -83,14 +83,14 @@ impl<'a> SpanPlan<'a> {
     }
 }
 
-/// Samples that are read together, with their numbers in the dataset.
+/// Samples that are read together, and their numbers in the dataset.
 #[derive(Default)]
 pub(crate) struct Span {
     pub(crate) samples: Vec<u64>,
     pub(crate) located: Vec<Located>,
 }
 
-/// The first of `samples` that are read together: at least one, unless `samples` is at its end.
+/// The next samples that are read together: at least one, unless `samples` is at its end.
 ///
 /// # Errors
 /// A container was changed so that its index cannot be read.

@@ -1,4 +1,4 @@
-//! Work on several threads: as it comes, or with results in order.
+//! Runs work on several threads, with results in any order or in the order of the items.
 //!
 //! Imports nothing of this directory.
 
@@ -8,7 +8,7 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 use std::num::NonZeroU16;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// How many threads there are to be: as many as CPUs, unless the user says.
+/// The number of threads: that of the CPUs, unless the user sets it.
 pub(crate) fn thread_count(wanted: Option<NonZeroU16>) -> usize {
     let cpus = || std::thread::available_parallelism().map_or(1, usize::from);
     wanted.map_or_else(cpus, |jobs| usize::from(jobs.get()))
@@ -18,7 +18,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Does `work` on everything that `next` gives, on `threads` threads with a state each, in no order.
+/// Runs `work` on all items of `next`, on `threads` threads with a state each, in no order.
 ///
 /// # Errors
 /// The first failure of `next` or `work`, after which no more work is begun.
@@ -51,20 +51,20 @@ pub(crate) fn for_each<T, S: Default>(
     failure.map_or(Ok(()), Err)
 }
 
-/// What the threads of [`in_order`] do.
+/// The work of the threads of [`in_order`].
 pub(crate) struct OrderedWork<'a, T, M, S> {
     pub(crate) threads: usize,
-    /// How many items may wait for the consumer. On a busy machine threads must not wait for each other at
+    /// How many items may wait for the consumer. On a busy machine threads should not have to wait for each other at
     /// each item.
     pub(crate) ahead: usize,
     /// How many messages of an item may wait.
     pub(crate) messages: usize,
-    /// Sends the messages of an item; false: nobody wants them any more.
+    /// Sends the messages of an item; returns false if the receiver is gone.
     pub(crate) work: &'a (dyn Fn(T, &mut S, &Sender<M>) -> bool + Sync),
 }
 
-/// Does work on everything that `next` gives, on several threads; `consume` gets a receiver for each item, in
-/// order. When the user interrupts the work, no more items come.
+/// Runs work on all items of `next`, on several threads; `consume` gets a receiver for each item, in order. When the
+/// user interrupts the work, no more items come.
 pub(crate) fn in_order<T, M: Send, S: Default, R>(
     how: &OrderedWork<T, M, S>,
     interrupt: &Interrupt,
@@ -86,22 +86,23 @@ pub(crate) fn in_order<T, M: Send, S: Default, R>(
             });
         }
         let consumed = consume(&receiver);
-        // Threads whose items nobody wants any more must not wait for that: each ends when it is told so.
+        // Drops the remaining receivers, so that no thread waits to send to them: each ends at its next send.
         receiver.iter().for_each(drop);
         consumed
     })
 }
 
-/// What the threads take from.
+/// The source of the threads' items.
 struct Queue<'a, T, M> {
     next: &'a mut (dyn FnMut() -> Option<T> + Send),
-    /// In the order of the items; `None` when there are no more.
+    /// Receivers in the order of the items; `None` when there are no more items.
     sender: Option<Sender<Receiver<M>>>,
     interrupt: &'a Interrupt,
 }
 
 impl<T, M> Queue<'_, T, M> {
-    /// The next item, and where its messages are to be sent. The place in the order is taken under the lock.
+    /// The next item, and the sender for its messages. The caller holds the lock, so that receivers are queued in
+    /// order.
     fn take(&mut self, messages: usize) -> Option<(T, Sender<M>)> {
         if self.interrupt.requested() {
             return None;
@@ -114,7 +115,7 @@ impl<T, M> Queue<'_, T, M> {
     }
 }
 
-/// When one thread ends, there is no more to do, or nobody wants it: then nothing more comes.
+/// Ends the queue when one thread ends, because no items are left or the receiver is gone.
 struct Ended<'a, 'b, T, M>(&'a Mutex<Queue<'b, T, M>>);
 
 impl<T, M> Drop for Ended<'_, '_, T, M> {

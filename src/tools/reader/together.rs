@@ -1,4 +1,4 @@
-//! Samples of one span: fetched with one read, checked in memory.
+//! Reads the samples of one span: fetched with one read, checked in memory.
 //!
 //! Imports the types of this directory, and the reader of single samples.
 
@@ -12,14 +12,14 @@ use std::ops::Range;
 
 /// A sample whose extent was checked in memory.
 pub(super) enum Checked {
-    /// The bytes are right. Their checksum, if it was computed.
+    /// The bytes are right. Has their checksum if it was computed.
     Here(Option<Checksum>),
-    /// The sample lies elsewhere; its container now knows where.
+    /// The sample lies elsewhere; its container now knows the place.
     Elsewhere,
 }
 
-/// Checks a sample whose extent is in memory. One that is encoded is decoded to `decoded`. Gives the checksum
-/// by `wanted`, or else the one that was compared.
+/// Checks a sample whose extent is in memory. An encoded sample is decoded to `decoded`. Returns the checksum `wanted`,
+/// or else the compared one.
 pub(super) fn check_extent(
     container: &dyn Container,
     located: &Located,
@@ -45,7 +45,7 @@ pub(super) fn check_extent(
     Ok(Checked::Here(hashing.finish()?))
 }
 
-/// How much memory a sample needs beside its extent to be checked.
+/// The memory that checking a sample needs in addition to its extent.
 pub(super) fn decoded_bytes(sample: &Sample) -> usize {
     match sample.content {
         Content::Encoded(size) => size as usize,
@@ -53,7 +53,7 @@ pub(super) fn decoded_bytes(sample: &Sample) -> usize {
     }
 }
 
-/// How much memory the file of a sample needs beside its extent.
+/// The memory that the file of a sample needs in addition to its extent.
 fn made_bytes(sample: &Sample) -> usize {
     match sample.content {
         Content::Stored | Content::Sparse(_) => 0,
@@ -61,21 +61,21 @@ fn made_bytes(sample: &Sample) -> usize {
     }
 }
 
-/// The bytes of a part that a span lies in.
+/// The range of a part that contains a span.
 pub(super) fn extent_of(span: &[Located]) -> Range<u64> {
     let start = span.iter().map(|l| l.sample.extent().start).min().unwrap_or_default();
     let end = span.iter().map(|l| l.sample.extent().end).max().unwrap_or(start);
     start..end
 }
 
-/// Where the extent of a sample lies in the memory that its span was read to.
+/// The place of a sample's extent in the memory with its span.
 pub(super) fn place_in(span: &Range<u64>, sample: &Sample) -> Range<usize> {
     let extent = sample.extent();
     (extent.start - span.start) as usize..(extent.end - span.start) as usize
 }
 
 impl SampleReader<'_> {
-    /// Reads the files of a span whole; where they lie in [`Scratch::buffer`] then.
+    /// Reads the whole files of a span; their bytes are then in [`Scratch::buffer`].
     ///
     /// # Errors
     /// The user has interrupted the work.
@@ -94,7 +94,7 @@ impl SampleReader<'_> {
         scratch.buffer.reserve(length + made);
         let target = &mut scratch.buffer.as_mut_slice()[..length];
         if self.fetch(first, target, range.start).is_err() {
-            // One of them is to blame; the others may be fine.
+            // One sample may be unreadable; the others are read without it.
             return span.iter().map(|located| self.read_one(located, scratch)).collect();
         }
         let (mut made, mut files) = (length, Vec::with_capacity(span.len()));
@@ -104,7 +104,7 @@ impl SampleReader<'_> {
             let memory = scratch.buffer.as_mut_slice();
             files.push(match self.file_in(located, place, &mut made, memory) {
                 Ok(Some(file)) => Ok(file),
-                // Not with this buffer: the others lie in it.
+                // Needs a buffer of its own, as this one holds the other samples.
                 Ok(None) => self.read_one(located, &mut other)?,
                 Err(fault) => Err(fault),
             });
@@ -112,8 +112,8 @@ impl SampleReader<'_> {
         Ok(files)
     }
 
-    /// The file of a sample whose extent lies in `memory`. Bytes that must be made from it are put behind `made`.
-    /// `None`: the sample lies elsewhere.
+    /// The file of a sample whose extent is in `memory`. Bytes that must be computed from the extent are written after
+    /// `made`. `None` if the sample lies elsewhere.
     fn file_in(
         &self,
         located: &Located,

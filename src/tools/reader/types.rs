@@ -1,4 +1,4 @@
-//! What the offline reader takes and gives: memory, chunks, whole files, and why a read stopped.
+//! The types of the offline reader: memory, chunks, whole files, and why a read stopped.
 //!
 //! Imports no other file of this directory.
 
@@ -7,17 +7,17 @@ use crate::format::{Checksum, Fault};
 use crate::io::Buffer;
 use std::ops::Range;
 
-/// How much is read at a time, so that small samples become large reads.
+/// The length of a span, so that small samples become large reads.
 pub(crate) const SPAN_BYTES: u64 = 4 << 20;
 
-/// Memory that one thread reads to, again and again.
+/// The memory that a thread reads to and reuses.
 pub(crate) struct Scratch {
     pub(crate) buffer: Buffer,
-    /// The interval of a compressed stream that was decoded last.
+    /// The most recently decoded interval of a compressed stream.
     pub(super) interval: Option<DecodedInterval>,
 }
 
-/// An interval of a compressed stream, decoded.
+/// A decoded interval of a compressed stream.
 pub(super) struct DecodedInterval {
     pub(super) container: usize,
     pub(super) number: u64,
@@ -45,7 +45,7 @@ pub(crate) enum FileBytes {
 }
 
 impl FileBytes {
-    /// The bytes; `buffer` is the one that was read to.
+    /// The bytes; `buffer` is the one that they were read to.
     pub(crate) fn get<'a>(&'a self, buffer: &'a Buffer) -> &'a [u8] {
         match self {
             FileBytes::InBuffer(range) => &buffer.as_slice()[range.clone()],
@@ -64,7 +64,7 @@ pub(crate) enum Chunk<'a> {
 static ZEROS: [u8; 65536] = [0; 65536];
 
 impl Chunk<'_> {
-    /// Gives the bytes of the chunk to `take`; those of a hole are zeros.
+    /// Passes the bytes of the chunk to `take`; a hole is zeros.
     pub(crate) fn each_slice<E>(
         &self,
         mut take: impl FnMut(&[u8]) -> Result<(), E>,
@@ -82,7 +82,7 @@ impl Chunk<'_> {
         }
     }
 
-    /// Length in bytes.
+    /// The length in bytes.
     pub(crate) fn len(&self) -> u64 {
         match *self {
             Chunk::Data(bytes) => bytes.len() as u64,
@@ -98,7 +98,7 @@ pub(crate) type TakeChunk<'a> = dyn FnMut(Chunk) -> Result<(), Failure> + 'a;
 pub(crate) enum Stop {
     /// The file is bad.
     Bad(Fault),
-    /// Whoever takes the chunks has failed, or the user has interrupted the work.
+    /// The receiver of the chunks has failed, or the user has interrupted the work.
     Failed(Failure),
 }
 
@@ -114,8 +114,8 @@ impl From<Fault> for Stop {
     }
 }
 
-/// The exit code for bad samples: whether all of them were just unreadable.
-/// Samples that are only encrypted count where there are no others.
+/// The exit code for bad samples, which tells unreadable samples from wrong ones. Encrypted samples decide it only if
+/// there are no others.
 pub(crate) fn exit_of<'a>(faults: impl Iterator<Item = &'a Fault>) -> Exit {
     let is_locked = std::cell::Cell::new(false);
     let mut faults = faults.filter(|fault| {
@@ -132,7 +132,7 @@ pub(crate) fn exit_of<'a>(faults: impl Iterator<Item = &'a Fault>) -> Exit {
     }
 }
 
-/// A bad file as a failure of the tool that reads it.
+/// The tool's failure for a bad file.
 pub(crate) fn bad_file(path: &[u8], fault: &Fault) -> Failure {
     let exit = exit_of(std::iter::once(fault));
     Failure::new(exit, format!("{}: {fault}", String::from_utf8_lossy(path)))

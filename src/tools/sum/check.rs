@@ -1,4 +1,4 @@
-//! Samples against a list of checksums, without a mount.
+//! Compares samples with a list of checksums, without a mount.
 
 use super::line::parse;
 use super::samples::Samples;
@@ -13,7 +13,7 @@ pub(crate) struct Line {
     algorithm: Algorithm,
 }
 
-/// What is found about a line.
+/// The result for a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Right,
@@ -21,11 +21,11 @@ pub(crate) enum Verdict {
     Wrong,
     /// The sample is bad in its container.
     Bad,
-    /// There is no such sample.
+    /// The sample does not exist.
     Missing,
 }
 
-/// How many lines have which verdict.
+/// The number of lines by verdict.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Tally {
     pub(crate) missing: u64,
@@ -33,7 +33,7 @@ pub(crate) struct Tally {
     pub(crate) wrong: u64,
 }
 
-/// The lines of a list, and how many lines are no checksum and path. Without `algorithm`, the length of the
+/// The lines of a list, and the number of lines without a checksum and path. Without `algorithm`, the length of the
 /// checksum decides.
 pub(crate) fn parse_list(text: &[u8], algorithm: Option<Algorithm>) -> (Vec<Line>, u64) {
     let (mut lines, mut wrong) = (Vec::new(), 0);
@@ -50,11 +50,11 @@ pub(crate) fn parse_list(text: &[u8], algorithm: Option<Algorithm>) -> (Vec<Line
     (lines, wrong)
 }
 
-/// Takes the path of a line, and what is found about it.
+/// Takes the path of a line and its verdict.
 type TakeVerdict<'a> = dyn FnMut(&[u8], Verdict) -> Result<(), Failure> + 'a;
 
-/// Compares samples with the lines of a list, and gives the path and the verdict of each line to `tell`: first
-/// those of missing samples, then in the order of the containers.
+/// Compares samples with the lines of a list, and passes the path and the verdict of each line to `tell`: first the
+/// missing samples, then the others in the order of the containers.
 pub(crate) fn check(
     samples: &Samples,
     lines: Vec<Line>,

@@ -1,8 +1,8 @@
-//! A line of a list of checksums, as coreutils write and read it: `HASH  PATH`.
+//! A line of a list of checksums, in the form of coreutils: `HASH  PATH`.
 
 use crate::dataset::hash::from_hex;
 
-/// A line, escaped as coreutils do. A file called `-` is not standard input.
+/// Formats a line, with the escapes of coreutils. A file called `-` is not standard input.
 pub(crate) fn format_line(digits: &str, path: &[u8]) -> Vec<u8> {
     let escapes = path.iter().any(|byte| matches!(byte, b'\\' | b'\n' | b'\r'));
     let mut line = if escapes { b"\\".to_vec() } else { Vec::new() };
@@ -20,7 +20,7 @@ pub(crate) fn format_line(digits: &str, path: &[u8]) -> Vec<u8> {
     line
 }
 
-/// Hash and path of a line. `None`: it is no such line.
+/// The hash and path of a line. `None` if the line has another form.
 pub(crate) fn parse(line: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
     let (line, escapes) = match line.strip_prefix(b"\\") {
         Some(rest) => (rest, true),
@@ -28,7 +28,7 @@ pub(crate) fn parse(line: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
     };
     let space = line.iter().position(|&byte| byte == b' ')?;
     let (digits, rest) = line.split_at(space);
-    // The second character says how the file was read: ` ` as text, `*` as it is.
+    // The second character is the mode of the file: ` ` for text, `*` for binary.
     let path = rest.strip_prefix(b"  ").or_else(|| rest.strip_prefix(b" *"))?;
     let hash = from_hex(digits).filter(|hash| !hash.is_empty())?;
     let path = if escapes { unescape(path)? } else { path.to_vec() };

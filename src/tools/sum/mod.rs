@@ -1,11 +1,11 @@
-//! Checksums of samples: lists that other programs check, checks against such lists, and sidecars.
+//! Checksums of samples: lists that other programs check, comparison with such lists, and sidecars.
 //!
 //! | file | what it holds |
 //! | --- | --- |
-//! | `samples` | the samples of containers through hashes, on several threads, in order |
+//! | `samples` | hashes the samples of containers on several threads, with results in order |
 //! | `names` | the names of samples, for lists |
 //! | `line` | a line of a list |
-//! | `check` | samples against a list |
+//! | `check` | compares samples with a list |
 //! | `sidecar` | checksums beside containers whose format has no checksums |
 
 mod check;

@@ -8,14 +8,15 @@ use crate::vfs::CONTROL_DIRECTORY;
 
 /// The names of files, by sample.
 pub(crate) enum Names {
-    /// They are computed.
+    /// Names that are computed.
     Computed(u64),
-    /// Sample, and where its path lies in the bytes; by sample, those of one sample in listed order.
+    /// For each name, its sample and the range of its path in `bytes`, sorted by sample; several names of a sample stay
+    /// in listed order.
     Listed { places: Vec<(u64, u64, u32)>, bytes: Vec<u8> },
 }
 
 impl Names {
-    /// Symbolic links are left out: their targets have names of their own, or are not in the mount.
+    /// Symbolic links are left out: their targets have names of their own, or lie outside of the mount.
     pub(crate) fn of(samples: &Samples) -> Result<Self, Failure> {
         let (dataset, catalog) = (samples.dataset(), &samples.catalog);
         if !matches!(catalog, Catalog::Tree(_)) {
@@ -42,7 +43,7 @@ impl Names {
         failure.map_or(Ok(Names::Listed { places, bytes }), |error| Err(error.into()))
     }
 
-    /// The samples that have names, in order.
+    /// The samples with names, in order.
     pub(crate) fn samples(&self) -> Box<dyn Iterator<Item = u64> + Send + '_> {
         match self {
             Names::Computed(samples) => Box::new(0..*samples),

@@ -1,5 +1,5 @@
-//! All bytes of samples through hashes: on several threads, with results in order, each sample checked by the
-//! checksum that its container or a sidecar has.
+//! Hashes all bytes of samples on several threads, with results in order; each sample is checked by the checksum in its
+//! container or in a sidecar.
 
 use crate::catalog::{Catalog, Dataset, Located};
 use crate::dataset::Opened;
@@ -12,13 +12,13 @@ use crate::tools::reader::{
 };
 use indicatif::ProgressBar;
 
-/// Spans that a thread may be ahead of the one whose results come next.
+/// The number of spans by which a thread may be ahead of the results that come next.
 const AHEAD: usize = 4;
 
-/// The hashes of a sample, one for each algorithm; `None`: it is bad, which was logged.
+/// The hashes of a sample, one for each algorithm; `None` for a bad sample, which was logged.
 pub(crate) type Hashes = Option<Vec<Vec<u8>>>;
 
-/// Gives a result for each sample of a span.
+/// Computes a result for each sample of a span.
 type SpanWork<'a, T> = dyn Fn(&Span, &mut Scratch) -> Result<Vec<T>, Failure> + Sync + 'a;
 
 /// The samples of open containers.
@@ -54,7 +54,7 @@ impl Samples {
         SampleReader::new(&self.opened, &self.interrupt)
     }
 
-    /// Hashes the files of samples by the algorithms that `algorithms` wants, and gives the hashes to `take`, in
+    /// Hashes the files of samples with the algorithms that `algorithms` chooses, and passes the hashes to `take`, in
     /// order.
     pub(crate) fn hash(
         &self,
@@ -67,8 +67,8 @@ impl Samples {
         self.in_order(wanted, threads, &work, take)
     }
 
-    /// Computes a checksum by `kind` of the bytes that containers hold for samples, and gives it to `take`, in
-    /// order. `None`: the sample is bad, which was logged.
+    /// Computes the checksum `kind` of the samples' bytes in their containers, and passes it to `take`, in order.
+    /// `None` for a bad sample, which was logged.
     pub(crate) fn checksums(
         &self,
         wanted: impl Iterator<Item = u64> + Send,
@@ -88,8 +88,7 @@ impl Samples {
         self.in_order(wanted, threads, &work, take)
     }
 
-    /// Does `work` for spans of samples on `threads` threads, and gives the result for each sample to `take`, in
-    /// order.
+    /// Runs `work` for spans of samples on `threads` threads, and passes the result of each sample to `take`, in order.
     fn in_order<T: Send>(
         &self,
         wanted: impl Iterator<Item = u64> + Send,

@@ -12,19 +12,19 @@ use std::fs;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-/// What became of the containers.
+/// The outcome for all containers.
 #[derive(Debug, Default)]
 pub(crate) struct Sidecars {
     /// Files that were written.
     pub(crate) written: Vec<PathBuf>,
-    /// Containers that have a checksum of every sample already.
+    /// Containers that already have a checksum of every sample.
     pub(crate) complete: Vec<PartName>,
-    /// Containers with bad samples, of which there is no sidecar.
+    /// Containers with bad samples, which get no sidecar.
     pub(crate) bad: Vec<PartName>,
 }
 
-/// Writes a sidecar beside each container that lacks checksums, or all of them to the file `output`, which has
-/// its name only if no container has bad samples.
+/// Writes a sidecar beside each container that lacks checksums, or all sections to the file `output`, which gets its
+/// name only if no container has bad samples.
 pub(crate) fn write_sidecars(
     samples: &Samples,
     output: Option<&Path>,
@@ -60,7 +60,7 @@ pub(crate) fn write_sidecars(
             }
         }
     }
-    // One file for all that lacks one of them would be refused where it is used.
+    // A file that lacks one of the containers would be refused when it is used.
     if let (Some(output), false, true) = (output, together.is_empty(), sidecars.bad.is_empty()) {
         write(output, &together)?;
         sidecars.written.push(output.to_owned());
@@ -68,8 +68,8 @@ pub(crate) fn write_sidecars(
     Ok(sidecars)
 }
 
-/// What tells a container from others: of the file itself, also if it was decoded to another one. If it
-/// changes while it is read, the reads say so.
+/// The key of a container: of the original file, even if that was decoded to another one. Reads report changes of the
+/// file.
 fn key(samples: &Samples, number: usize) -> Result<Key, Failure> {
     let container = samples.dataset().containers()[number].as_ref();
     let part = samples.opened.store.part(number);
@@ -91,8 +91,8 @@ fn lacks_checksums(samples: &Samples, container: usize) -> Result<bool, Failure>
     Ok(false)
 }
 
-/// The CRC-32 of each sample of a container; `None` if one is bad. A compressed stream was decoded and checked
-/// when it was indexed: its intervals have theirs.
+/// The CRC-32 of each sample of a container; `None` if one is bad. Empty for a compressed stream, whose intervals were
+/// decoded and got checksums when it was indexed.
 fn rows(samples: &Samples, container: usize, threads: usize) -> Result<Option<Vec<u32>>, Failure> {
     let part = samples.dataset().containers()[container].as_ref();
     if part.stream().is_some_and(|stream| stream.decoded_bytes() > 0) {
@@ -125,7 +125,7 @@ fn write(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
     })
 }
 
-/// Refuses a file that is not a sidecar: one that was named by mistake must not be lost.
+/// Refuses to replace a file that is not a sidecar: a user may have named it by mistake.
 pub(crate) fn may_replace(path: &Path) -> io::Result<()> {
     if path.extension().is_some_and(|ending| ending == ENDING) {
         return Ok(());

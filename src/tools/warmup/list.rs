@@ -1,13 +1,13 @@
-//! The list of samples to fetch: a number or a path a line.
+//! The list of samples to fetch: a number or a path per line.
 //!
 //! Imports no other file of this directory.
 
 use crate::failure::Failure;
 use std::fmt;
 
-/// The samples that the user wants to be fetched.
+/// The samples that the user wants the mount to fetch.
 pub(crate) struct List {
-    /// The name that errors give it.
+    /// The name in errors.
     pub(crate) name: String,
     pub(crate) text: Vec<u8>,
 }
@@ -16,7 +16,7 @@ pub(crate) struct List {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Line<'a> {
     Number(u64),
-    /// All digits, and beyond all numbers.
+    /// Digits whose value exceeds a `u64`.
     HugeNumber(&'a [u8]),
     Path(&'a [u8]),
 }
@@ -28,14 +28,14 @@ impl fmt::Display for List {
 }
 
 impl List {
-    /// The lines that are not empty, with their numbers from 1.
+    /// The lines that are not empty, with their line numbers from 1.
     pub(super) fn lines(&self) -> impl Iterator<Item = (usize, Line<'_>)> {
         let lines = self.text.split(|&b| b == b'\n').enumerate();
         let lines = lines.map(|(i, line)| (i + 1, line.strip_suffix(b"\r").unwrap_or(line)));
         lines.filter(|(_, line)| !line.is_empty()).map(|(place, line)| (place, parse(line)))
     }
 
-    /// A line that is wrong.
+    /// The error for a line.
     pub(super) fn wrong(&self, place: usize, why: &str) -> Failure {
         Failure::usage(format!("{self}:{place}: {why}"))
     }

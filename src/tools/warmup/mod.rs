@@ -1,7 +1,7 @@
-//! A mount fetches samples before they are read.
+//! Makes a mount fetch samples before they are read.
 //!
-//! The kernel is made to know the files first, by looking at each: the bytes that are fetched for a file that it
-//! knows can go straight into its page cache.
+//! First each file is looked up, so that the kernel knows it: the bytes of a known file can go straight into the
+//! kernel's page cache.
 
 mod list;
 mod mounted;
@@ -14,30 +14,30 @@ use crate::interrupt::Interrupt;
 use mounted::Order;
 use std::time::Duration;
 
-/// Between two looks at the figures, at most.
+/// The maximum pause between two looks at the statistics.
 const PAUSE: Duration = Duration::from_millis(100);
-/// Each pause is longer than the one before by this: what is done soon is noticed soon.
+/// Each pause is longer than the last one by this, so that a short warm-up ends without delay.
 const PAUSE_GROWTH: Duration = Duration::from_millis(5);
-/// After this many looks in a row that find no room, nobody reads.
+/// After this many consecutive looks without room, no reader will free any.
 const MAX_FULL_LOOKS: u32 = 30;
 
 /// How a warm-up ended.
 #[derive(Debug)]
 pub(crate) enum Warmup {
-    /// Interrupted while samples were looked for.
+    /// Interrupted while samples were being looked up.
     NotBegun,
-    /// Interrupted when this many samples were announced, of all.
+    /// Interrupted after this many of all samples were announced.
     Announcing(usize, usize),
-    /// All samples are announced; nobody waits for their fetching.
+    /// All samples are announced; the caller does not wait for the fetches.
     Announced(usize),
-    /// Interrupted while the mount fetches.
+    /// Interrupted while the mount was fetching.
     Fetching,
-    /// The mount has fetched what there is room for.
+    /// The mount has fetched all samples that it has room for.
     Done { announced: usize, before: Figures, end: Figures },
 }
 
-/// Has a mount fetch samples, all or those of a list, and waits for it unless that is left to the background.
-/// `show` is given the number of samples and the figures before and now.
+/// Makes a mount fetch all samples or those of a list, and waits for the end if `waits`. Calls `show` with the number
+/// of samples and the statistics before and now.
 pub(crate) fn warm_up(
     mount: &Mounted,
     list: Option<&List>,
@@ -68,7 +68,7 @@ pub(crate) fn warm_up(
     Ok(end.map_or(Warmup::Fetching, |end| Warmup::Done { announced, before, end }))
 }
 
-/// Looks at the figures again and again until nothing is left to fetch; `None` if it was interrupted.
+/// Polls the statistics until nothing is left to fetch; `None` if the user interrupts it.
 fn watch(
     mut look: impl FnMut() -> Result<Figures, Failure>,
     interrupted: impl Fn() -> bool,

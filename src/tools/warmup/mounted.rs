@@ -1,4 +1,4 @@
-//! A mount that is to fetch samples: which there are, how they are announced, and the figures of their fetching.
+//! A mount that fetches samples: lists its samples, announces them, and reads the statistics of the fetches.
 //!
 //! Imports the lists of this directory.
 
@@ -18,16 +18,16 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use walkdir::{DirEntryExt, WalkDir};
 
-/// Samples that are announced at a time.
+/// The maximum number of samples in one announcement.
 const MAX_ANNOUNCED: usize = MAX_ANNOUNCEMENT_BYTES / 8;
 
-/// The part of `info.json` that is needed.
+/// The fields of `info.json` that the warm-up reads.
 #[derive(Debug, Deserialize)]
 struct Info {
     samples: u64,
 }
 
-/// The part of `stats.json` that is needed.
+/// The fields of `stats.json` that the warm-up reads.
 #[derive(Debug, Clone, Copy, Default, Deserialize)]
 pub(crate) struct Figures {
     pub(crate) bytes_fetched: u64,
@@ -45,16 +45,16 @@ pub(crate) struct PrefetchFigures {
     pub(crate) failed: u64,
 }
 
-/// In which order samples will be read.
+/// The order in which samples will be read.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Order {
-    /// As they are announced: the first of them are held in memory for their readers.
+    /// The order of the announcement: the mount holds the first ones in memory for their readers.
     Given,
-    /// Nobody knows.
+    /// An unknown order.
     Any,
 }
 
-/// A mount of this program, by its root.
+/// A mount of ffrfs, by its root.
 pub(crate) struct Mounted {
     root: PathBuf,
     device: u64,
@@ -88,8 +88,8 @@ impl Mounted {
         })
     }
 
-    /// All samples that have a name, in order of their containers; the kernel knows their files then.
-    /// `None` if it was interrupted.
+    /// All samples with a name, in the order of their containers; the kernel then knows their files. `None` if the user
+    /// interrupts it.
     pub(crate) fn all(&self, interrupt: &Interrupt) -> Result<Option<Vec<u64>>, Failure> {
         let mut samples = Vec::new();
         let is_whole = self.visit(interrupt, |sample| {
@@ -100,7 +100,7 @@ impl Mounted {
         Ok(is_whole.then_some(samples))
     }
 
-    /// Visits all files, and looks at those for which `wanted` says so. False if it was interrupted.
+    /// Visits all files, and looks up those that `wanted` accepts. False if the user interrupts it.
     fn visit(
         &self,
         interrupt: &Interrupt,
@@ -123,7 +123,7 @@ impl Mounted {
         Failure::unreadable(self.root.display(), error.into())
     }
 
-    /// The samples of a list. `None` if it was interrupted.
+    /// The samples of a list. `None` if the user interrupts it.
     pub(crate) fn listed(
         &self,
         list: &List,
@@ -151,12 +151,12 @@ impl Mounted {
                 Line::Path(path) => self.sample_at(list, place, path)?,
             });
         }
-        // Numbers do not tell which files they are.
+        // Files that the list gives by number must still be looked up.
         let is_known = numbers.is_empty() || self.visit(interrupt, |s| numbers.contains(&s))?;
         Ok(is_known.then_some(samples))
     }
 
-    /// The sample that a path in the mount shows.
+    /// The sample at a path in the mount.
     fn sample_at(&self, list: &List, place: usize, path: &[u8]) -> Result<u64, Failure> {
         let start = path.iter().position(|&b| b != b'/').unwrap_or(path.len());
         let path = self.root.join(OsStr::from_bytes(&path[start..]));
@@ -168,8 +168,8 @@ impl Mounted {
             .ok_or_else(|| list.wrong(place, &format!("{} is no sample", path.display())))
     }
 
-    /// Has the mount fetch samples; calls `wait` while the mount has too many. Gives how many were announced: less than all
-    /// if it was interrupted.
+    /// Announces samples for fetching; calls `wait` while the mount has too many. Returns how many were announced,
+    /// which are not all if the user interrupts it.
     pub(crate) fn announce(
         &self,
         (samples, order): (&[u64], Order),
@@ -203,7 +203,7 @@ impl Mounted {
     }
 }
 
-/// A control file of the mount.
+/// Reads a control file of the mount.
 fn control<T: DeserializeOwned>(root: &Path, name: &str) -> io::Result<T> {
     let text = fs::read(root.join(CONTROL_DIRECTORY).join(name))?;
     serde_json::from_slice(&text).map_err(io::Error::other)
