@@ -228,7 +228,10 @@ impl DecodedCache {
     fn prepare(&self, stored_bytes: u64) -> io::Result<()> {
         DirBuilder::new().recursive(true).mode(0o700).create(&self.directory)?;
         if !self.is_private() {
-            return Err(io::Error::new(ErrorKind::PermissionDenied, "other users can write there"));
+            return Err(io::Error::new(
+                ErrorKind::PermissionDenied,
+                "other users can write to the directory",
+            ));
         }
         self.make_room(stored_bytes)
     }

@@ -46,7 +46,9 @@ pub(super) fn check(
             parts => format!("{} containers", parts.len()),
         };
         let (expected, found) = (show(expected), show(&found));
-        let error = format!("{which}: not what --digest names: expected {expected}, found {found}");
+        let error = format!(
+            "{which}: the digest differs from --digest: expected {expected}, found {found}"
+        );
         return Err(Failure::new(Exit::Checksum, error));
     }
     let bytes = parts.iter().map(|part| part.len_bytes()).sum();

@@ -422,7 +422,7 @@ impl Opened {
         let path = self.store.part(self.dataset.part_of(first)).name();
         let cure = match self.inside[first] {
             None => format!("write them once: ffrfs sum --sidecar {path}"),
-            Some(_) => "a container in a container can have none".to_owned(),
+            Some(_) => "a nested container can have no sidecar".to_owned(),
         };
         Err(Failure::new(
             Exit::Malformed,

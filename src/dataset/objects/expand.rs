@@ -110,7 +110,7 @@ fn pattern_start(text: &str) -> usize {
 
 fn matches_of(text: &str, fixed: &str, list: Listing) -> Result<Vec<Place>, Failure> {
     if !fixed.split_once("://").is_some_and(|(_, path)| path.contains('/')) {
-        let why = "a pattern can stand in the key, not in the name of the bucket";
+        let why = "only the key can have a pattern, not the name of the bucket";
         return Err(Failure::usage(format!("{text}: {why}")));
     }
     let prefix = location(fixed)?;
@@ -130,7 +130,7 @@ fn matches_of(text: &str, fixed: &str, list: Listing) -> Result<Vec<Place>, Fail
 /// The containers in a directory, but not those in its subdirectories.
 fn containers_below(prefix: &Location, list: Listing) -> Result<Vec<Place>, Failure> {
     if !can_list(prefix.scheme) {
-        let why = "HTTP servers do not list what they have: name each object, {000..146} if they are numbered";
+        let why = "HTTP servers do not list their files: name each object, {000..146} if they are numbered";
         return Err(Failure::usage(format!("{prefix}: {why}")));
     }
     let is_container = |key: &str| {

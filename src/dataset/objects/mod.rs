@@ -56,7 +56,8 @@ impl Objects {
     /// What the store of a URL reports of the credentials and the time.
     pub(crate) fn diagnose(&self, url: &str) -> Result<Diagnosis, Failure> {
         let location = Location::parse(url).transpose()?;
-        let location = location.ok_or_else(|| Failure::usage(format!("{url}: this is no URL")))?;
+        let location =
+            location.ok_or_else(|| Failure::usage(format!("{url}: this is not a URL")))?;
         Ok(self.stores().diagnose(&location)?)
     }
 
@@ -94,7 +95,7 @@ impl Objects {
 /// Users easily forget the slash at the end of a prefix.
 fn with_hint(mut error: StoreError, location: &Location) -> StoreError {
     if error.kind == ErrorKind::NotFound && !location.file_name().contains('.') {
-        error.message += "; with / at its end it stands for the containers below it";
+        error.message += "; for the containers below a prefix, add / at its end";
     }
     error
 }

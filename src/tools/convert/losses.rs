@@ -23,7 +23,7 @@ impl Losses {
             (self.symlinks, "symbolic links left out"),
             (self.modes, "permissions not kept"),
             (self.times, "times not kept"),
-            (self.fine_times, "times cut to what it holds"),
+            (self.fine_times, "times stored less precisely"),
             (self.hard_links, "hard links written as files of their own"),
             (self.holes, "holes written as zeros"),
             (self.names, "names that are not UTF-8, which programs may show otherwise"),

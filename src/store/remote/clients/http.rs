@@ -77,7 +77,7 @@ impl WebStore for Http {
     }
 
     async fn page(&self, prefix: &Location, _: Option<String>) -> Result<Page, StoreError> {
-        let why = "HTTP servers do not list what they have: name each file, or use braces";
+        let why = "HTTP servers do not list their files: name each file, or use braces";
         Err(StoreError::new(prefix.to_string(), ErrorKind::Refused, why))
     }
 }

@@ -37,7 +37,7 @@ fn members_of_a_container_in_a_container_need_checksums_of_their_own() {
     let source = file_in(&directory, "x.tar", tar(&[("in.tar", &inner), ("in.ffr", &ffr)]));
     sum(&source, &["--sidecar"]).ok();
     let outcome = refused(&source, &["require_checksums", "nested=1"]);
-    assert_words(&outcome, 3, &["2 of tar", "can have none"]);
+    assert_words(&outcome, 3, &["2 of tar", "can have no sidecar"]);
     for_each_transport(|transport| {
         let mount = Mount::new(transport, &source, &["nested=1"]);
         assert_eq!(mount.read("in.tar/a").unwrap(), b"1");
