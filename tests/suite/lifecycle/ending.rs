@@ -14,6 +14,33 @@ fn umount_ends_the_daemon_and_says_so_in_its_log() {
 }
 
 #[test]
+fn a_mount_point_that_mount_made_is_gone_when_umount_returns() {
+    if !have(Need::Fuse) {
+        return;
+    }
+    let directory = temp_dir();
+    container_in(&directory, some());
+    let made = directory.path().join("data");
+    for _ in 0..10 {
+        let mut command = Command::new(FFRFS);
+        run(command.args(["mount", "data.ffr"]).current_dir(directory.path())).ok();
+        let is_made = is_mount_point(&made);
+        let unmounted = umount(&[&made]);
+        clean_up(&made, 0);
+        unmounted.ok();
+        assert!(is_made && !made.exists());
+    }
+    // One that was there stays.
+    fs::create_dir(&made).unwrap();
+    let mut command = Command::new(FFRFS);
+    run(command.args(["mount", "data.ffr"]).current_dir(directory.path())).ok();
+    let unmounted = umount(&[&made]);
+    clean_up(&made, 0);
+    unmounted.ok();
+    assert!(made.is_dir());
+}
+
+#[test]
 fn sigterm_and_sigint_unmount() {
     for_each_transport(|transport| {
         for signal in [Signal::SIGTERM, Signal::SIGINT] {
