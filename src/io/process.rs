@@ -2,6 +2,7 @@
 
 use nix::sched::CloneFlags;
 use nix::sys::signal::{Signal, kill};
+use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::Pid;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -30,11 +31,23 @@ pub struct Report {
 pub struct Ready(File);
 
 impl Report {
-    /// Waits for the daemon's report: the exit code for the parent, or `None` if the daemon died without one.
-    #[must_use]
-    pub fn wait(mut self) -> Option<u8> {
+    /// Waits for the daemon's report: the exit code for the parent.
+    ///
+    /// # Errors
+    /// The daemon died without a report: how, if that is known.
+    pub fn wait(mut self) -> Result<u8, String> {
         let mut code = [0];
-        self.pipe.read_exact(&mut code).ok().map(|()| code[0])
+        match self.pipe.read_exact(&mut code) {
+            Ok(()) => Ok(code[0]),
+            Err(_) => Err(match waitpid(self.daemon, None) {
+                Ok(WaitStatus::Signaled(_, Signal::SIGKILL, _)) => {
+                    "killed by SIGKILL (is there too little memory?)".to_owned()
+                }
+                Ok(WaitStatus::Signaled(_, signal, _)) => format!("killed by {signal}"),
+                Ok(WaitStatus::Exited(_, code)) => format!("exit code {code}"),
+                _ => String::new(),
+            }),
+        }
     }
 
     /// From now on, SIGINT and SIGTERM to this process end the daemon. The flag says whether one has come.
@@ -173,6 +186,17 @@ fn close_inherited<'a>(kept: impl Iterator<Item = BorrowedFd<'a>>) {
             unsafe { libc::close_range(first, last, 0) };
         }
         first = next;
+    }
+}
+
+/// Has large memory that is freed go back to the system at once, whichever thread frees it: what decoders use for a
+/// moment would else stay with each thread that has ever decoded.
+pub fn return_large_memory() {
+    #[cfg(target_env = "gnu")]
+    {
+        const LARGE_BYTES: i32 = 1 << 20;
+        // SAFETY: it sets a number in the allocator, under the allocator's own lock.
+        unsafe { libc::mallopt(libc::M_MMAP_THRESHOLD, LARGE_BYTES) };
     }
 }
 

@@ -319,6 +319,23 @@ impl Driver for RequestRead<'_> {
         Break(())
     }
 
+    fn await_turn(self, task: Task, turn: Arc<InFlightRead>) -> ControlFlow<(), (Self, Task)> {
+        let (channel, mut job) = self.put_aside();
+        job.traced.enter(Phase::Wait);
+        turn.when_ended(move || {
+            let vfs = channel.shared.ops.vfs();
+            job.traced.leave();
+            if channel.waiting.has(job.unique) {
+                let step = vfs.worked(task);
+                drive(RequestRead { channel: &channel, job, may_wait: false }, step);
+            } else {
+                // Reads that follow this one begin anew.
+                vfs.trace().end(job.traced, Err(Errno::EINTR));
+            }
+        });
+        Break(())
+    }
+
     fn answer(self, reply: Reply) {
         let Self { channel, mut job, .. } = self;
         let vfs = channel.shared.ops.vfs();

@@ -40,11 +40,18 @@ pub trait Driver: Sized {
     /// [`Task::waits`] is fetched from storage.
     fn fetch(self, task: Task) -> ControlFlow<Self::Output, (Self, Task, Result<(), ReadError>)>;
 
-    /// Has [`Task::work`] done where the thread may block: file I/O beside the containers.
+    /// Has [`Task::work`] done where the thread may block or be busy: file I/O beside the containers, and decoding.
     fn work(self, task: Task) -> ControlFlow<Self::Output, (Self, Task)>;
 
     /// Waits until `read` has ended; a thread that serves others is not held for it.
     fn follow(self, read: Arc<InFlightRead>) -> ControlFlow<Self::Output, Self>;
+
+    /// Keeps the task until `turn` has ended; a thread that serves others is not held for it.
+    fn await_turn(
+        self,
+        task: Task,
+        turn: Arc<InFlightRead>,
+    ) -> ControlFlow<Self::Output, (Self, Task)>;
 
     /// Gives the answer, and takes its memory back with [`Vfs::finish`].
     fn answer(self, reply: Reply) -> Self::Output;
@@ -69,6 +76,13 @@ pub fn drive<D: Driver>(mut driver: D, mut step: Step) -> D::Output {
                     driver = same;
                     let ReadRequest { ino, offset_bytes, length_bytes } = driver.request();
                     driver.vfs().read(ino, offset_bytes, length_bytes)
+                }
+            },
+            Step::Turn(task, turn) => match driver.await_turn(task, turn) {
+                Break(output) => return output,
+                Continue((same, task)) => {
+                    driver = same;
+                    driver.vfs().worked(task)
                 }
             },
             Step::Work(task) => match driver.work(task) {
@@ -121,18 +135,28 @@ impl<F: FnMut(&mut Span) -> Result<(), ReadError>> Driver for Blocking<'_, F> {
     }
 
     fn follow(self, read: Arc<InFlightRead>) -> ControlFlow<Reply, Self> {
-        let (ended, end) = mpsc::sync_channel(1);
-        read.when_ended(move || {
-            let _ = ended.send(());
-        });
-        // An in-flight read ends whatever becomes of its leader: the message comes.
-        let _ = end.recv();
+        wait_for(&read);
         Continue(self)
+    }
+
+    fn await_turn(self, task: Task, turn: Arc<InFlightRead>) -> ControlFlow<Reply, (Self, Task)> {
+        wait_for(&turn);
+        Continue((self, task))
     }
 
     fn answer(self, reply: Reply) -> Reply {
         reply
     }
+}
+
+/// Blocks this thread until a read has ended.
+fn wait_for(read: &InFlightRead) {
+    let (ended, end) = mpsc::sync_channel(1);
+    read.when_ended(move || {
+        let _ = ended.send(());
+    });
+    // An in-flight read ends whatever becomes of its leader: the message comes.
+    let _ = end.recv();
 }
 
 impl Vfs {

@@ -36,8 +36,9 @@ impl Vfs {
     #[must_use]
     pub fn new(dataset: Dataset, catalog: Catalog, store: Store, options: Options) -> Self {
         let (count, bytes) = (dataset.len(), dataset.data_bytes());
-        let Options { cache_bytes, concurrency, .. } = options;
-        let memory = Memory::new(cache_bytes, count, bytes, concurrency, store.profile());
+        let Options { cache_bytes, concurrency, threads, .. } = options;
+        let at_a_time = (concurrency, threads);
+        let memory = Memory::new(cache_bytes, count, bytes, at_a_time, store.profile());
         let memory = Arc::new(memory);
         let samples = Arc::new(Samples::new(dataset, store, options.verify));
         let trace = Arc::new(Trace::default());

@@ -160,7 +160,9 @@ impl World {
     fn lead(&self, sample: u64) -> Task {
         match self.vfs.read(ino_of(sample), 0, 1) {
             Step::Read(task) => task,
-            Step::Done(_) | Step::Work(_) | Step::Wait(_) => panic!("it must be fetched"),
+            Step::Done(_) | Step::Work(_) | Step::Wait(_) | Step::Turn(..) => {
+                panic!("it must be fetched")
+            }
         }
     }
 
@@ -232,6 +234,10 @@ impl<F: FnMut(&mut Span)> Driver for Alone<'_, F> {
 
     fn follow(self, _: Arc<InFlightRead>) -> ControlFlow<Self::Output, Self> {
         panic!("nobody else reads: an in-flight read was left behind")
+    }
+
+    fn await_turn(self, _: Task, _: Arc<InFlightRead>) -> ControlFlow<Self::Output, (Self, Task)> {
+        panic!("nobody else reads: a turn was not given back")
     }
 
     fn answer(self, reply: Reply) -> Self::Output {

@@ -1,5 +1,7 @@
 //! Large samples in bounded memory. The containers are sparse files: no disk is filled.
 
+mod compressed;
+
 use crate::common::{
     Mount, ffrfs, for_each_transport, noise, one_of, peak_memory_bytes, run, temp_dir, wait_until,
 };

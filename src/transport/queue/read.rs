@@ -24,7 +24,7 @@ pub(super) enum State {
     Reading(Job, Box<Task>, usize),
     /// Waiting for bytes that are not on this machine; with the same number.
     Bringing(Job, Box<Task>, usize),
-    /// Waiting for another read to end, or for file I/O on a worker thread.
+    /// Waiting for another read to end, for its turn to decode, or for work on a worker thread.
     Parked(Job),
 }
 
@@ -60,7 +60,7 @@ pub(super) struct Ready {
 enum Awaited {
     /// Another read.
     InFlightRead,
-    /// File I/O for its task.
+    /// File I/O for its task, or its turn to decode.
     Work(Box<Task>),
     /// Bytes of a file that may hang, for its task.
     Fetched(Box<Task>, Result<(), ReadError>),
@@ -323,6 +323,16 @@ impl Driver for SlotRead<'_> {
 
     fn follow(self, read: Arc<InFlightRead>) -> ControlFlow<(), Self> {
         self.queue.park(self.slot, self.job, &read);
+        Break(())
+    }
+
+    fn await_turn(self, task: Task, turn: Arc<InFlightRead>) -> ControlFlow<(), (Self, Task)> {
+        let Self { queue, slot, mut job } = self;
+        job.traced.enter(Phase::Wait);
+        queue.wait(&mut job);
+        let (ready, unique) = (Arc::clone(&queue.ready), job.unique);
+        queue.slots[slot] = State::Parked(job);
+        turn.when_ended(move || ready.add(slot, unique, Awaited::Work(Box::new(task))));
         Break(())
     }
 

@@ -111,9 +111,17 @@ pub(in crate::vfs) struct Leader {
 }
 
 impl Leader {
-    /// Caches what was fetched, of which `read_bytes` are given out at once, and ends the read.
+    /// Caches what was fetched, of which `read_bytes` are given out at once, and ends the read. What there is no room for
+    /// is given to the followers that go on at once.
     pub(in crate::vfs) fn end_with(self, found: Cached, read_bytes: u64) {
-        self.cache.keep(self.key, found, read_bytes);
+        let (cache, key) = (Arc::clone(&self.cache), self.key);
+        if cache.keep(key, &found, read_bytes) {
+            return;
+        }
+        cache.shard(key).passing.insert(key, found);
+        drop(self);
+        let passed = cache.shard(key).passing.remove(&key);
+        drop(passed);
     }
 
     /// Caches what was prefetched, as number `order` that arrived, and ends the read.
@@ -158,6 +166,8 @@ struct Shard {
     /// By sample number.
     prefetched: HashMap<u64, Prefetched>,
     in_flight: HashMap<CacheKey, Arc<InFlightRead>>,
+    /// What did not fit into the cache, while the followers of its read go on.
+    passing: HashMap<CacheKey, Cached>,
 }
 
 struct Entry {
@@ -181,6 +191,7 @@ impl SampleCache {
             cached: LruCache::unbounded(),
             prefetched: HashMap::new(),
             in_flight: HashMap::new(),
+            passing: HashMap::new(),
         };
         Self {
             shards: (0..SHARDS).map(|_| Mutex::new(shard())).collect(),
@@ -241,6 +252,9 @@ impl SampleCache {
         if let Some(cached) = shard.read_cached(key, bytes) {
             self.hits.fetch_add(1, Ordering::Relaxed);
             return Some(CacheAnswer::Cached(cached));
+        }
+        if let Some(passing) = shard.passing.get(&key) {
+            return Some(CacheAnswer::Cached(passing.clone()));
         }
         shard.in_flight.get(&key).map(|read| CacheAnswer::InFlight(Arc::clone(read)))
     }
@@ -333,10 +347,12 @@ impl SampleCache {
         self.shards.iter().flat_map(of).collect()
     }
 
-    fn keep(&self, key: CacheKey, cached: Cached, read_bytes: u64) {
-        let Some(reservation) = self.reserve(key.spread(), cached.bytes()) else { return };
-        let entry = Entry { cached, read_bytes, _reservation: reservation };
+    /// False: there is no room for it.
+    fn keep(&self, key: CacheKey, found: &Cached, read_bytes: u64) -> bool {
+        let Some(reservation) = self.reserve(key.spread(), found.bytes()) else { return false };
+        let entry = Entry { cached: found.clone(), read_bytes, _reservation: reservation };
         self.shard(key).cached.put(key, entry);
+        true
     }
 
     /// Makes room, first where blocks are, then in the key's own shard, then in others.

@@ -10,6 +10,7 @@ pub(super) mod in_flight;
 #[cfg(all(loom, test))]
 mod loom;
 mod sync;
+pub(super) mod turns;
 pub(super) mod verified;
 
 use crate::format::{Content, Sample};
@@ -18,28 +19,32 @@ use blocks::Blocks;
 use budget::Budget;
 use cache::SampleCache;
 use std::sync::Arc;
+use turns::Turns;
 
 /// The caches of a mount and what limits them.
 pub(super) struct Memory {
     budget: Budget,
     blocks: Arc<Blocks>,
     cache: Arc<SampleCache>,
+    turns: Arc<Turns>,
 }
 
 impl Memory {
     /// Up to `cap_bytes` for a dataset of `samples` samples with `data_bytes` bytes, of which `concurrency`
-    /// are read at a time, in a store of this profile.
+    /// are read and `threads` decoded at a time, in a store of this profile.
     pub(super) fn new(
         cap_bytes: u64,
         samples: u64,
         data_bytes: u64,
-        concurrency: u64,
+        (concurrency, threads): (u64, u64),
         profile: &Profile,
     ) -> Self {
         let budget = Budget::new(cap_bytes);
         let blocks = Arc::new(Blocks::new(budget.clone(), samples, data_bytes, profile));
         let cache = SampleCache::new(budget.clone(), Arc::clone(&blocks), concurrency);
-        Self { budget, blocks, cache: Arc::new(cache) }
+        // One more than CPUs: while one is fetched, the others are decoded.
+        let turns = Arc::new(Turns::new(threads as usize + 1, budget.clone()));
+        Self { budget, blocks, cache: Arc::new(cache), turns }
     }
 
     pub(super) fn budget(&self) -> &Budget {
@@ -48,6 +53,11 @@ impl Memory {
 
     pub(super) fn blocks(&self) -> &Arc<Blocks> {
         &self.blocks
+    }
+
+    /// Turns to decode intervals.
+    pub(super) fn turns(&self) -> &Arc<Turns> {
+        &self.turns
     }
 
     pub(super) fn cache(&self) -> &Arc<SampleCache> {

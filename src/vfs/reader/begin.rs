@@ -1,7 +1,8 @@
 //! Where a read begins: in memory, behind another read, or with a first fetch.
 
 use super::Reader;
-use super::task::{IntervalSource, Payload, State, Step, Task};
+use super::interval_decode::IntervalSource;
+use super::task::{Payload, State, Step, Task};
 use crate::catalog::Located;
 use crate::format::{Checksum, Content, Fault, shown};
 use crate::vfs::memory::block_checksums::BlockChecksumBuilder;
@@ -90,9 +91,19 @@ impl Reader {
     /// A task that fetches nothing yet.
     fn task(&self, sample: u64, located: Located, want: Range<u64>) -> Task {
         let span = Span::new(located.part, 0..0, self.samples.buffers().take_any());
-        let (state, leader, wait) = (State::Stored, None, None);
-        let (waits, has_failed, is_distrusted) = (false, false, false);
-        Task { sample, located, want, span, state, leader, waits, has_failed, is_distrusted, wait }
+        Task {
+            sample,
+            located,
+            want,
+            span,
+            state: State::Stored,
+            leader: None,
+            turn: None,
+            waits: false,
+            has_failed: false,
+            is_distrusted: false,
+            wait: None,
+        }
     }
 
     /// An answer that only the index tells: the index may be mapped, and of a rewritten file be another one.

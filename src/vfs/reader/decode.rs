@@ -2,7 +2,8 @@
 //! record them; where there can be none, to the spool.
 
 use super::Reader;
-use super::task::{IntervalSource, Load, Spooling, State, Step, Task, take_guarded};
+use super::interval_decode::IntervalSource;
+use super::task::{Load, Spooling, State, Step, Task, take_guarded};
 use crate::catalog::Located;
 use crate::format::Fault;
 use crate::vfs::checkpoints::decode::{FullDecode, Stop};

@@ -2,16 +2,14 @@
 //! for the reads that follow.
 
 use super::Reader;
+use super::interval_decode::{IntervalDecode, IntervalSource};
 use super::pieces::Pieces;
-use super::task::{IntervalSource, SpooledInterval, State, Step, Task};
-use crate::format::{Decoder, Fault};
+use super::task::{AwaitedInterval, SpooledInterval, State, Step, Task};
+use crate::format::Fault;
 use crate::io::Buffer;
-use crate::vfs::checkpoints::Interval;
 use crate::vfs::memory::cache::{CacheAnswer, CacheKey, Cached};
 use crate::vfs::memory::verified::Verified;
-use crate::vfs::samples::no_memory;
 use std::ops::Range;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 /// An encoding can go on within a byte, and look a little ahead.
@@ -71,7 +69,7 @@ impl Reader {
                 CacheAnswer::InFlight(read) => return Step::Wait(read),
                 CacheAnswer::Lead(leader) => {
                     task.leader = Some(leader);
-                    return fetch_interval(task, source, &part, pieces);
+                    return self.begin_interval(task, source, &part, pieces);
                 }
                 // Nothing else is cached of intervals.
                 CacheAnswer::Cached(_) => return self.fail(task, Fault::Damaged),
@@ -79,16 +77,71 @@ impl Reader {
         }
     }
 
-    /// Decodes the interval that was fetched, and goes on with the range from there.
+    /// Begins to fetch an interval when its turn has come, or to read it from the spool.
+    fn begin_interval(
+        &self,
+        mut task: Task,
+        source: &IntervalSource,
+        part: &Part,
+        pieces: Box<Pieces>,
+    ) -> Step {
+        let (number, stored) = (part.number, part.stored.clone());
+        if let IntervalSource::Sample(checkpoints) = source
+            && checkpoints.spool().is_some()
+        {
+            let (checkpoints, read) = (Arc::clone(checkpoints), Err(Fault::Damaged));
+            let spooled = SpooledInterval { checkpoints, number, pieces, read };
+            return task.block_on(State::Spooled(Box::new(spooled)));
+        }
+        let length = |range: &Range<u64>| range.end - range.start;
+        // Decoders make copies of both, with a window before them.
+        let bytes = 2 * (length(&stored) + length(&part.decoded));
+        let (turn, comes) = self.memory.turns().take(bytes);
+        task.turn = Some(turn);
+        let Some(comes) = comes else {
+            return task.fetch(State::Interval(source.clone(), number, pieces), stored);
+        };
+        // Many may wait: what nothing was copied to yet is made again.
+        let pieces = Some(pieces).filter(|pieces| pieces.end() > task.want.start);
+        self.shelve(&mut task);
+        task.state = State::Turn(Box::new(AwaitedInterval {
+            source: source.clone(),
+            number,
+            stored,
+            pieces,
+        }));
+        Step::Turn(task, comes)
+    }
+
+    /// Fetches the interval whose turn has come.
+    pub(super) fn after_turn(&self, task: Task, awaited: AwaitedInterval) -> Step {
+        let AwaitedInterval { source, number, stored, pieces } = awaited;
+        match pieces.map_or_else(|| self.begin_pieces(&task.want), Ok) {
+            Ok(pieces) => task.fetch(State::Interval(source, number, pieces), stored),
+            Err(fault) => self.fail(task, fault),
+        }
+    }
+
+    /// Has the interval that was fetched decoded where that keeps nobody else waiting.
     pub(super) fn after_interval(
         &self,
         task: Task,
-        source: &IntervalSource,
+        source: IntervalSource,
         number: u64,
         pieces: Box<Pieces>,
     ) -> Step {
-        let decoded = self.decode_interval(&task, source, number);
-        self.after_decoded_interval(task, source, (number, decoded), pieces)
+        let (samples, decoded) = (Arc::clone(&self.samples), Err(Fault::Damaged));
+        let decode = IntervalDecode { source, number, pieces, samples, decoded };
+        task.block_on(State::DecodeInterval(Box::new(decode)))
+    }
+
+    /// Goes on with the range from the interval that was decoded.
+    pub(super) fn after_interval_decoded(&self, mut task: Task, decode: IntervalDecode) -> Step {
+        let IntervalDecode { source, number, pieces, decoded, .. } = decode;
+        // The stored bytes go before the next one has its turn.
+        drop(task.span.swap_buffer(Buffer::empty()));
+        drop(task.turn.take());
+        self.after_decoded_interval(task, &source, (number, decoded), pieces)
     }
 
     /// Takes the interval that was read from the spool.
@@ -176,90 +229,4 @@ impl Reader {
             stored: base + interval.stored.start..base + interval.stored.end,
         }))
     }
-
-    fn decode_interval(
-        &self,
-        task: &Task,
-        source: &IntervalSource,
-        number: u64,
-    ) -> Result<Verified, Fault> {
-        let (bytes, container) = (task.span.bytes(), self.samples.container(&task.located));
-        let decoded = match source {
-            IntervalSource::Sample(checkpoints) => {
-                checkpoints.interval(number).map(|interval| interval.decoded.clone())
-            }
-            IntervalSource::Container => {
-                let interval = container.stream().and_then(|stream| stream.nth(number));
-                interval.map(|interval| interval.decoded)
-            }
-        };
-        let decoded = decoded.ok_or_else(|| Fault::Structure("no such interval".to_owned()))?;
-        let length = (decoded.end - decoded.start) as usize;
-        let buffer = Buffer::with_capacity(length).map_err(|error| no_memory(&error))?;
-        let decode = || match source {
-            IntervalSource::Sample(checkpoints) => {
-                let interval = checkpoints.interval(number).ok_or("no such interval")?;
-                self.decode_from_checkpoint(task, interval, (buffer, length))
-            }
-            IntervalSource::Container => {
-                let stream = container.stream().ok_or("no stream")?;
-                let mut buffer = buffer;
-                stream.decode(number, bytes, &mut buffer.as_mut_slice()[..length])?;
-                Ok(Verified::made(buffer, 0..length))
-            }
-        };
-        catch_unwind(AssertUnwindSafe(decode))
-            .unwrap_or_else(|_| Err("the decoder failed; please report this".to_owned()))
-            .map_err(Fault::Structure)
-    }
-
-    fn decode_from_checkpoint(
-        &self,
-        task: &Task,
-        interval: &Interval,
-        (mut buffer, length): (Buffer, usize),
-    ) -> Result<Verified, String> {
-        let out = &mut buffer.as_mut_slice()[..length];
-        let container = self.samples.container(&task.located);
-        let decoder = container.decoder(task.located.index, interval.from.as_ref());
-        let mut decoder = decoder
-            .map_err(|error| error.to_string())?
-            .ok_or_else(|| "it cannot be decoded in parts".to_owned())?;
-        let is_last = task.span.range().end == task.located.sample.extent().end;
-        fill(decoder.as_mut(), task.span.bytes(), out, is_last)?;
-        match crc32fast::hash(out) == interval.crc32 {
-            true => Ok(Verified::made(buffer, 0..length)),
-            false => Err("an interval that was decoded again has changed".to_owned()),
-        }
-    }
-}
-
-/// Fetches an interval, or reads it from the spool.
-fn fetch_interval(task: Task, source: &IntervalSource, part: &Part, pieces: Box<Pieces>) -> Step {
-    match source {
-        IntervalSource::Sample(checkpoints) if checkpoints.spool().is_some() => {
-            let (checkpoints, read) = (Arc::clone(checkpoints), Err(Fault::Damaged));
-            let spooled = SpooledInterval { checkpoints, number: part.number, pieces, read };
-            task.block_on(State::Spooled(Box::new(spooled)))
-        }
-        _ => task.fetch(State::Interval(source.clone(), part.number, pieces), part.stored.clone()),
-    }
-}
-
-/// Decodes until `out` is full.
-fn fill(
-    decoder: &mut dyn Decoder,
-    mut input: &[u8],
-    mut out: &mut [u8],
-    is_last: bool,
-) -> Result<(), String> {
-    while !out.is_empty() {
-        let progress = decoder.decode(input, out, is_last)?;
-        if progress.taken == 0 && progress.given == 0 {
-            return Err("the encoding ends early".to_owned());
-        }
-        input = input.get(progress.taken..).unwrap_or_default();
-        out = out.get_mut(progress.given..).unwrap_or_default();
-    }
-    Ok(())
 }

@@ -14,8 +14,10 @@
 //! | `Load` | (work) checkpoints of a large encoded sample that an earlier mount kept | cached; `Interval`; or, if there are none, `Decode` |
 //! | `Decode` | the next step of a large encoded sample | decoded; `Decode` until its end; the whole checked, checkpoints cached and kept; `Interval`. Without checkpoints from the start again, to the spool |
 //! | `Spool` | (work) decodes what `Decode` has fetched and writes it to the spool | `Decode`, or `Spooled` |
-//! | `Interval` | the stored bytes of an interval | decoded, cached; `Interval` until the range is complete; the answer |
-//! | `Spooled` | (work) an interval from the spool | as `Interval` |
+//! | `Turn` | (waits) nothing, until it may decode an interval | `Interval` |
+//! | `Interval` | the stored bytes of an interval | `DecodeInterval` |
+//! | `DecodeInterval` | (work) decodes the interval | cached; `Turn` or `Interval` until the range is complete; the answer |
+//! | `Spooled` | (work) an interval from the spool | as `DecodeInterval` |
 //!
 //! Every state can end in an error instead: the sample is listed as bad, its followers begin anew and find
 //! that. A fetch that fails is tried once more; a `Block` that fails is left for the sample alone.
@@ -75,9 +77,11 @@ impl Reader {
             State::Load(load) => self.after_load(task, *load),
             State::Decode(decode) => self.after_decode(task, decode),
             State::Spool(spooling) => self.after_decoded(task, spooling.decode, spooling.taken),
+            State::Turn(awaited) => self.after_turn(task, *awaited),
             State::Interval(source, number, pieces) => {
-                self.after_interval(task, &source, number, pieces)
+                self.after_interval(task, source, number, pieces)
             }
+            State::DecodeInterval(decode) => self.after_interval_decoded(task, *decode),
             State::Spooled(spooled) => self.after_spooled(task, *spooled),
         }
     }

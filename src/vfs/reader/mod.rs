@@ -4,6 +4,7 @@ mod answer;
 mod begin;
 mod decode;
 mod in_memory;
+mod interval_decode;
 mod intervals;
 mod machine;
 mod pieces;

@@ -1,5 +1,6 @@
 //! A read on its way: what the machine and its drivers pass to each other.
 
+use super::interval_decode::{IntervalDecode, IntervalSource};
 use super::pieces::Pieces;
 use crate::catalog::Located;
 use crate::format::Fault;
@@ -12,6 +13,7 @@ use crate::vfs::memory::blocks::BlockLeader;
 use crate::vfs::memory::cache::Leader;
 use crate::vfs::memory::chunk::Chunk;
 use crate::vfs::memory::in_flight::InFlightRead;
+use crate::vfs::memory::turns::Turn;
 use crate::vfs::memory::verified::Verified;
 use crate::vfs::prefetch::WaitingRead;
 use crate::vfs::span::Span;
@@ -31,6 +33,8 @@ pub enum Step {
     Work(Task),
     /// Another request fetches the same bytes. When that read has ended, begin anew.
     Wait(Arc<InFlightRead>),
+    /// Others decode. When that read has ended it is this task's turn: go on with [`crate::vfs::Vfs::worked`].
+    Turn(Task, Arc<InFlightRead>),
 }
 
 impl Step {
@@ -85,6 +89,8 @@ pub struct Task {
     pub(super) state: State,
     /// If other reads follow this one.
     pub(super) leader: Option<Leader>,
+    /// While an interval is fetched and decoded, or waits for that.
+    pub(super) turn: Option<Turn>,
     /// Whether the machine has decided what to wait for.
     pub(super) waits: bool,
     /// Whether a fetch has failed before.
@@ -125,6 +131,10 @@ pub(super) enum State {
     Decode(Box<FullDecode>),
     /// Decodes what was fetched, to the spool.
     Spool(Box<Spooling>),
+    /// Waits for the turn to fetch and decode an interval of an encoding.
+    Turn(Box<AwaitedInterval>),
+    /// Decodes the interval that was fetched.
+    DecodeInterval(Box<IntervalDecode>),
     /// Fetches an interval of an encoding.
     Interval(IntervalSource, u64, Box<Pieces>),
     /// Reads an interval from the spool.
@@ -144,21 +154,22 @@ pub(super) struct Spooling {
     pub(super) taken: Result<usize, Stop>,
 }
 
+/// An interval whose turn has not come yet.
+pub(super) struct AwaitedInterval {
+    pub(super) source: IntervalSource,
+    pub(super) number: u64,
+    /// Where it is decoded from, in the container.
+    pub(super) stored: Range<u64>,
+    /// `None`: nothing of the wanted range is there yet.
+    pub(super) pieces: Option<Box<Pieces>>,
+}
+
 /// An interval of a spooled sample, and what came of reading it.
 pub(super) struct SpooledInterval {
     pub(super) checkpoints: Arc<Checkpoints>,
     pub(super) number: u64,
     pub(super) pieces: Box<Pieces>,
     pub(super) read: Result<Verified, Fault>,
-}
-
-/// What intervals are of.
-#[derive(Clone)]
-pub(super) enum IntervalSource {
-    /// A sample that is encoded by itself.
-    Sample(Arc<Checkpoints>),
-    /// A compressed container.
-    Container,
 }
 
 impl Task {
@@ -179,7 +190,7 @@ impl Task {
         matches!(self.state, State::Checksum(_) | State::Decode(_))
     }
 
-    /// Does the file I/O of a [`Step::Work`]: the thread may block.
+    /// Does the file I/O or the decoding of a [`Step::Work`]: the thread may block, or be busy for long.
     pub fn work(&mut self) {
         match &mut self.state {
             State::Load(load) => {
@@ -190,6 +201,7 @@ impl Task {
                 let is_last = self.span.range().end == self.located.sample.end_bytes();
                 spooling.taken = take_guarded(&mut spooling.decode, self.span.bytes(), is_last);
             }
+            State::DecodeInterval(decode) => decode.run(&self.located, &self.span),
             State::Spooled(spooled) => {
                 let SpooledInterval { checkpoints, number, .. } = &**spooled;
                 let read = catch_unwind(AssertUnwindSafe(|| checkpoints.read_spooled(*number)));

@@ -24,6 +24,8 @@ enum State {
     Reading(Box<Task>),
     /// The file I/O of its task is done.
     Working(Box<Task>),
+    /// Its task waits for its turn to decode.
+    Queued(Box<Task>),
     /// Waits to be woken.
     Waiting,
 }
@@ -62,10 +64,13 @@ impl Schedule<'_> {
             }
             for number in self.woken.lock().unwrap().drain(..) {
                 let reader = readers.iter_mut().find(|reader| reader.number == number).unwrap();
-                assert!(matches!(reader.state, State::Waiting), "woken twice");
-                reader.state = State::Ready;
+                reader.state = match std::mem::replace(&mut reader.state, State::Ready) {
+                    State::Waiting => State::Ready,
+                    State::Queued(task) => State::Working(task),
+                    _ => panic!("woken twice"),
+                };
             }
-            let able = |reader: &Reader| !matches!(reader.state, State::Waiting);
+            let able = |reader: &Reader| !matches!(reader.state, State::Waiting | State::Queued(_));
             let able: Vec<_> = (0..readers.len()).filter(|&i| able(&readers[i])).collect();
             let figures = self.world.vfs.cache_figures();
             assert!(figures.bytes <= figures.capacity_bytes, "the cap is hard");
@@ -108,7 +113,7 @@ impl Schedule<'_> {
     fn step(&mut self, mut reader: Reader) -> Option<Reader> {
         let vfs = &self.world.vfs;
         match std::mem::replace(&mut reader.state, State::Waiting) {
-            State::Waiting => unreachable!("it waits"),
+            State::Waiting | State::Queued(_) => unreachable!("it waits"),
             State::Ready => {
                 let sample = reader.request.sample;
                 if self.rng.once_in(10) {
@@ -188,6 +193,17 @@ impl Driver for Turn<'_, '_> {
     fn follow(self, read: Arc<InFlightRead>) -> ControlFlow<Self::Output, Self> {
         let (woken, number) = (Arc::clone(&self.schedule.woken), self.reader.number);
         read.when_ended(move || woken.lock().unwrap().push(number));
+        ControlFlow::Break(Some(self.reader))
+    }
+
+    fn await_turn(
+        mut self,
+        task: Task,
+        turn: Arc<InFlightRead>,
+    ) -> ControlFlow<Self::Output, (Self, Task)> {
+        let (woken, number) = (Arc::clone(&self.schedule.woken), self.reader.number);
+        self.reader.state = State::Queued(Box::new(task));
+        turn.when_ended(move || woken.lock().unwrap().push(number));
         ControlFlow::Break(Some(self.reader))
     }
 

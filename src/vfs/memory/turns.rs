@@ -1,0 +1,171 @@
+//! Turns to decode intervals: so many at a time as there are CPUs to decode and memory to decode in, in the order in
+//! which they were asked for. What waits for its turn holds no memory to speak of.
+
+use super::budget::Budget;
+use super::in_flight::InFlightRead;
+use super::sync::{Mutex, MutexGuard};
+use std::collections::VecDeque;
+use std::sync::{Arc, PoisonError};
+
+/// Decoding takes this part of the cap, in eighths, beside what the cap allows to be held.
+const EIGHTHS: u64 = 5;
+/// Decoding may always take so much.
+const LEAST_BYTES: u64 = 16 << 20;
+
+/// Who decodes, and who waits for it.
+pub(in crate::vfs) struct Turns {
+    most: usize,
+    budget: Budget,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    taken: usize,
+    taken_bytes: u64,
+    waiting: VecDeque<Arc<Ticket>>,
+}
+
+/// A place in the queue.
+struct Ticket {
+    bytes: u64,
+    /// Ends when the turn has come.
+    comes: Arc<InFlightRead>,
+}
+
+/// The right to decode, or a place in the queue for it. Dropped, it lets the next one have its turn.
+pub(in crate::vfs) struct Turn {
+    turns: Arc<Turns>,
+    ticket: Arc<Ticket>,
+}
+
+impl Turns {
+    /// At most `most` at a time, in a part of what `budget` allows to be held.
+    pub(super) fn new(most: usize, budget: Budget) -> Self {
+        Self { most: most.max(1), budget, state: Mutex::default() }
+    }
+
+    /// A turn that takes `bytes` bytes of memory; with what to wait for if it has not come yet.
+    pub(in crate::vfs) fn take(self: &Arc<Self>, bytes: u64) -> (Turn, Option<Arc<InFlightRead>>) {
+        let comes = Arc::new(InFlightRead::new());
+        let ticket = Arc::new(Ticket { bytes, comes: Arc::clone(&comes) });
+        let mut state = self.lock();
+        let waits = !state.waiting.is_empty() || !self.has_room(&state, bytes);
+        if waits {
+            state.waiting.push_back(Arc::clone(&ticket));
+        } else {
+            state.grant(bytes);
+        }
+        drop(state);
+        (Turn { turns: Arc::clone(self), ticket }, waits.then_some(comes))
+    }
+
+    /// Whoever is alone has room, however much it takes.
+    fn has_room(&self, state: &State, bytes: u64) -> bool {
+        let most_bytes = (self.budget.cap_bytes() / 8 * EIGHTHS).max(LEAST_BYTES);
+        state.taken == 0
+            || (state.taken < self.most && state.taken_bytes.saturating_add(bytes) <= most_bytes)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Gives a turn back, or leaves the queue; then those whose turn it is go on.
+    fn leave(&self, ticket: &Arc<Ticket>) {
+        let mut state = self.lock();
+        let place = state.waiting.iter().position(|other| Arc::ptr_eq(other, ticket));
+        match place {
+            Some(place) => _ = state.waiting.remove(place),
+            None => {
+                state.taken -= 1;
+                state.taken_bytes -= ticket.bytes;
+            }
+        }
+        let mut next = Vec::new();
+        while let Some(first) = state.waiting.front()
+            && self.has_room(&state, first.bytes)
+        {
+            let bytes = first.bytes;
+            next.extend(state.waiting.pop_front());
+            state.grant(bytes);
+        }
+        drop(state);
+        for ticket in next {
+            ticket.comes.end();
+        }
+    }
+}
+
+impl State {
+    fn grant(&mut self, bytes: u64) {
+        self.taken += 1;
+        self.taken_bytes += bytes;
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.turns.leave(&self.ticket);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    const MIB: u64 = 1 << 20;
+
+    fn turns(most: usize) -> Arc<Turns> {
+        Arc::new(Turns::new(most, Budget::new(MIB)))
+    }
+
+    #[test]
+    fn turns_come_in_the_order_in_which_they_were_asked_for() {
+        let turns = turns(1);
+        let (first, waits) = turns.take(MIB);
+        assert!(waits.is_none());
+        let come = Arc::new(AtomicUsize::new(0));
+        let wait = |place: usize| {
+            let (turn, comes) = turns.take(MIB);
+            let come = Arc::clone(&come);
+            comes.unwrap().when_ended(move || {
+                assert_eq!(come.fetch_add(1, Ordering::Relaxed), place);
+            });
+            turn
+        };
+        let waiting: Vec<_> = (0..3).map(wait).collect();
+        drop(first);
+        assert_eq!(come.load(Ordering::Relaxed), 1);
+        drop(waiting);
+        assert_eq!(come.load(Ordering::Relaxed), 3);
+        assert!(turns.take(MIB).1.is_none(), "all turns were given back");
+    }
+
+    #[test]
+    fn who_leaves_the_queue_leaves_its_turn_to_the_next() {
+        let turns = turns(1);
+        let (first, _) = turns.take(MIB);
+        let (second, _) = turns.take(MIB);
+        let (_third, comes) = turns.take(MIB);
+        drop(second);
+        let has_come = Arc::new(AtomicUsize::new(0));
+        let noted = Arc::clone(&has_come);
+        comes.unwrap().when_ended(move || noted.store(1, Ordering::Relaxed));
+        assert_eq!(has_come.load(Ordering::Relaxed), 0);
+        drop(first);
+        assert_eq!(has_come.load(Ordering::Relaxed), 1);
+    }
+
+    #[test]
+    fn memory_bounds_the_turns_but_one_may_always_decode() {
+        let turns = turns(100);
+        let (large, waits) = turns.take(1 << 40);
+        assert!(waits.is_none() && turns.take(1).1.is_some());
+        drop(large);
+        let taken: Vec<_> = (0..16).map(|_| turns.take(MIB)).collect();
+        assert!(taken.iter().all(|(_, waits)| waits.is_none()));
+        assert!(turns.take(MIB).1.is_some());
+    }
+}
