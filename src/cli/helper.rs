@@ -243,7 +243,7 @@ mod tests {
         assert_eq!(code_of(&Failure::unreadable("x", io(libc::ENOENT))), 32);
         assert_eq!(code_of(&Failure::unreadable("x", io(libc::EMFILE))), 2);
         assert_eq!(code_of(&MountError::Device(io(libc::ENOENT), "").into()), 2);
-        assert_eq!(code_of(&Failure::new(Exit::Mount, Died)), 4);
+        assert_eq!(code_of(&Failure::new(Exit::Mount, Died { how: String::new() })), 4);
         assert_eq!(code_of(&Failure::new(Exit::Interrupted, io(libc::EINTR))), 8);
         assert_eq!(code_of(&Failure::new(Exit::Mount, io(libc::EPERM))), 32);
     }

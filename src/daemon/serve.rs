@@ -26,23 +26,48 @@ pub(crate) struct Service {
     pub(crate) end: fn(Exit) -> !,
 }
 
+/// A mount that is served, with all threads for that.
+pub(crate) struct Serving {
+    mounted: Mounted,
+    target: Arc<Target>,
+    status: String,
+    _metrics: Option<Metrics>,
+}
+
 impl Service {
-    /// Serves until it is unmounted.
-    pub(crate) fn serve(self) -> Result<Exit, Failure> {
-        let Self { mounted, target, signals, status, configured, metrics: _metrics, end } = self;
-        notify::ready(&status);
-        if let Some(directory) = target.directory() {
-            notify::keep_alive(directory.to_owned());
-        }
+    /// Starts what still has to be started: after that the mount works.
+    ///
+    /// # Errors
+    /// No thread can be started; it is unmounted again.
+    pub(crate) fn start(self) -> Result<Serving, Failure> {
+        let Self { mounted, target, signals, status, configured, metrics, end } = self;
         let (target, device) = (Arc::new(target), mounted.device().to_owned());
         let listener = Listener {
             target: Arc::clone(&target),
-            device: device.clone(),
-            status,
+            device,
+            status: status.clone(),
             configured,
             end,
         };
-        listener.start(signals)?;
+        if let Err(failure) = listener.start(signals) {
+            if let Some(directory) = target.directory() {
+                let _ = mounts::unmount(directory, true);
+            }
+            return Err(failure);
+        }
+        if let Some(directory) = target.directory() {
+            notify::keep_alive(directory.to_owned());
+        }
+        Ok(Serving { mounted, target, status, _metrics: metrics })
+    }
+}
+
+impl Serving {
+    /// Serves until it is unmounted.
+    pub(crate) fn serve(self) -> Result<Exit, Failure> {
+        let Self { mounted, target, status, _metrics } = self;
+        notify::ready(&status);
+        let device = mounted.device().to_owned();
         let served = mounted.serve();
         if let Err(error @ ServeError::Queue(_)) = served {
             return Err(Failure::new(Exit::Mount, error));

@@ -47,8 +47,8 @@ mod suffixes;
 pub use checkpoints::KeptCheckpoints;
 pub use names::{Layout, NameOptions};
 pub(crate) use open::{
-    MANY_FILES, diagnose, exact, local_files, may_be_locked, not_found, parts, path_bytes,
-    remote_wants_password,
+    LEAST_OPEN_FILES, MANY_FILES, diagnose, exact, local_files, may_be_locked, not_found, parts,
+    path_bytes, remote_wants_password,
 };
 pub use open::{Opened, open, open_parts, wants_password};
 pub use options::{

@@ -28,6 +28,8 @@ pub(crate) const MANY_FILES: usize = 512;
 const OTHER_DESCRIPTORS: u64 = 48;
 /// The maximum number of descriptors of an open container, while it is opened or read.
 const A_FILE: u64 = 3;
+/// With so many descriptors a mount works, however many files it has.
+pub(crate) const LEAST_OPEN_FILES: u64 = OTHER_DESCRIPTORS + 2 * A_FILE;
 /// The number of objects that are opened at a time.
 const TOGETHER: usize = 32;
 /// With more objects than this, each frees its bytes once it is open, although its names have yet to be read.

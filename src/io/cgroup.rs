@@ -25,6 +25,26 @@ pub fn limits() -> Limits {
     limits_from(&String::from_utf8_lossy(&cgroups), |file| fs::read_to_string(file).ok())
 }
 
+/// The most processes and threads that the cgroups of this process allow; `None`: there is no limit.
+#[must_use]
+pub fn most_processes() -> Option<u64> {
+    let cgroups = fs::read("/proc/self/cgroup").unwrap_or_default();
+    let text = String::from_utf8_lossy(&cgroups);
+    let limit = |line: &str| {
+        let mut fields = line.splitn(3, ':').skip(1);
+        let (controllers, path) = (fields.next()?, fields.next()?);
+        let hierarchies: &[&str] = match controllers {
+            "" => &["", "unified"],
+            "pids" => &["pids"],
+            _ => return None,
+        };
+        let places = hierarchies.iter().flat_map(|hierarchy| directories(hierarchy, path));
+        let limits = places.filter_map(|at| fs::read_to_string(at.join("pids.max")).ok());
+        limits.filter_map(|limit| limit.trim().parse().ok()).min()
+    };
+    text.lines().filter_map(limit).min()
+}
+
 /// The limits of the cgroups in the text of /proc/self/cgroup: `0::/path` for version 2, `4:memory:/path` for version 1.
 fn limits_from(cgroups: &str, read: impl Fn(&Path) -> Option<String>) -> Limits {
     let mut limits = Limits::default();

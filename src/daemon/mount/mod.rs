@@ -1,5 +1,6 @@
 //! Mounting a dataset: the request, opening and mounting, and the daemon that serves it.
 
+mod limits;
 mod prepare;
 mod request;
 mod start;

@@ -145,6 +145,12 @@ impl MountSettings {
         self.threads.map_or(cpus(), usize::from)
     }
 
+    /// Threads of a daemon that is busy, about.
+    pub(super) fn most_threads(&self) -> usize {
+        const OTHERS: usize = 8;
+        2 * self.threads() + workers(false) + OTHERS
+    }
+
     /// For the vfs.
     pub(super) fn vfs(&self, has_objects: bool) -> Options {
         // The kernel can only open a mount to all users: permissions keep out all but the owner and root.

@@ -1,9 +1,11 @@
 //! Starts a mount: in this process, or in a daemon.
 
+use super::limits;
 use super::prepare::prepare;
 use super::request::{Caller, MountRequest};
 use crate::daemon::logging::{self, Destination, Labels};
-use crate::daemon::serve::Service;
+use crate::daemon::serve::{Service, Serving};
+use crate::daemon::unmount::unmount_if_dead;
 use crate::failure::{Exit, Failure, say};
 use crate::io::{mounts, passed_connection, process};
 use crate::transport::Target;
@@ -15,8 +17,11 @@ use std::sync::atomic::Ordering;
 
 /// The daemon ended before it reported success or failure.
 #[derive(Debug, thiserror::Error)]
-#[error("the daemon died while it was starting")]
-pub(crate) struct Died;
+#[error("the daemon died while it was starting{}{how}", if how.is_empty() { "" } else { ": " })]
+pub(crate) struct Died {
+    /// How it died, if that is known.
+    pub(crate) how: String,
+}
 
 /// Makes the mount. In the foreground also serves it until its end; else returns when a daemon serves it, and
 /// in that daemon when the mount has ended.
@@ -49,7 +54,10 @@ fn try_start(request: &mut MountRequest, caller: Caller) -> Result<u8, Failure> 
         let log_file = settings.log_file.as_deref();
         logging::in_foreground(settings.live.log_level(), log_file, &labels)?;
         let made = request.make_target()?;
-        let served = prepare(request, target, caller.end).and_then(Service::serve);
+        process::return_large_memory();
+        let served = prepare(request, target, caller.end).and_then(Service::start);
+        let served = served.map_err(|failure| limits::explain(failure, request));
+        let served = served.and_then(Serving::serve);
         remove(made.as_deref());
         return served.map(|exit| exit as u8);
     }
@@ -58,9 +66,10 @@ fn try_start(request: &mut MountRequest, caller: Caller) -> Result<u8, Failure> 
         Target::Directory(_) => None,
         Target::PassedConnection(connection) => Some(connection.as_fd()),
     };
-    match process::fork_daemon(inherited).map_err(|e| Failure::new(Exit::Mount, e))? {
+    let forked = process::fork_daemon(inherited).map_err(|e| Failure::new(Exit::Mount, e));
+    match forked.map_err(|failure| limits::explain(failure, request))? {
         process::Forked::Parent(report) => {
-            let code = wait_for_daemon(report)?;
+            let code = wait_for_daemon(report, request)?;
             if let (0, Some(made)) = (code, &made) {
                 say(format_args!("ffrfs: mounted on {}", made.display()));
             }
@@ -91,18 +100,22 @@ fn be_the_daemon(
     let settings = &request.settings;
     let log_file = settings.log_file.as_deref();
     let prepared = logging::for_daemon(settings.live.log_level(), log_file, labels)
-        .and_then(|()| prepare(request, target, caller.end));
+        .and_then(|()| {
+            process::return_large_memory();
+            prepare(request, target, caller.end)
+        })
+        .and_then(Service::start);
     match prepared {
-        Ok(service) => {
+        Ok(serving) => {
             say_where_messages_go();
             ready.report(0);
-            let served = service.serve();
+            let served = serving.serve();
             remove(made);
             served.map(|exit| exit as u8)
         }
         Err(failure) => {
             remove(made);
-            let failure = request.name_in(failure);
+            let failure = request.name_in(limits::explain(failure, request));
             (caller.print)(&failure);
             ready.report((caller.exit_code)(&failure));
             // The user sees the exit code of the parent, not this one.
@@ -139,13 +152,18 @@ fn target(path: &Path) -> Result<Target, Failure> {
     Ok(Target::PassedConnection(connection))
 }
 
-fn wait_for_daemon(report: process::Report) -> Result<u8, Failure> {
-    let interrupted = report.pass_on_interrupts().map_err(|e| Failure::new(Exit::Mount, e))?;
+fn wait_for_daemon(report: process::Report, request: &MountRequest) -> Result<u8, Failure> {
+    // Without a thread for it, Ctrl-C reaches the daemon all the same: it is in the same process group.
+    let interrupted = report.pass_on_interrupts().unwrap_or_default();
     let code = report.wait();
-    if interrupted.load(Ordering::Relaxed) && matches!(code, None | Some(0)) {
+    if code.is_err() {
+        // What it has mounted before it died is of no use.
+        let _ = unmount_if_dead(&request.target);
+    }
+    if interrupted.load(Ordering::Relaxed) && matches!(code, Err(_) | Ok(0)) {
         return Err(Failure::interrupted());
     }
-    code.ok_or_else(|| Failure::new(Exit::Mount, Died))
+    code.map_err(|how| Failure::new(Exit::Mount, Died { how }))
 }
 
 /// Fields of each message in the journal.
