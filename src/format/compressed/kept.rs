@@ -66,12 +66,9 @@ pub(super) fn read(source: &Arc<dyn Source>, kept: &Arc<dyn Source>) -> Result<O
         let found = format!("{stream_bytes} bytes of {}", kept.len());
         return Err(malformed(16, "the length of a stream's index within the file", found));
     };
-    // No more than the file has.
-    let mut bytes = vec![0; usize::try_from(stream_bytes).unwrap_or(0)];
-    kept.read_exact_at(&mut bytes, HEAD_BYTES as u64)
+    let stream = StreamIndex::read_kept(kept.as_ref(), HEAD_BYTES as u64..container_at)
         .map_err(|e| unreadable(HEAD_BYTES as u64, e))?;
-    let stream = StreamIndex::read(&bytes).map(Arc::new);
-    let stream = stream.ok_or_else(|| {
+    let stream = stream.map(Arc::new).ok_or_else(|| {
         malformed(HEAD_BYTES as u64, "the index of a stream", "damaged bytes".to_owned())
     })?;
     let name = head.last_chunk::<NAME_BYTES>().map_or(&[][..], |name| name);

@@ -6,10 +6,13 @@
 //! states | u32 CRC-32 of all before it                                             little-endian
 //! ```
 
-use crate::format::Checkpoint;
 use crate::format::bytes::{u32_at, u64_at};
 use crate::format::codec::{Codec, decode_part};
+use crate::format::{Checkpoint, MemorySource, Source, Table};
+use std::borrow::Cow;
 use std::ops::Range;
+use std::sync::Arc;
+use std::{fmt, io};
 
 /// How far apart checkpoints are at least, unless the caller says otherwise, in decoded bytes.
 pub const INTERVAL_BYTES: u64 = 4 << 20;
@@ -22,6 +25,9 @@ const VERSION: u32 = 2;
 const CUT: u32 = 1 << 31;
 const HEAD_BYTES: usize = 48;
 const ROW_BYTES: usize = 24;
+const CRC_BYTES: u64 = 4;
+/// How much of the states is read at a time to check them.
+const CHUNK_BYTES: usize = 1 << 20;
 const CODECS: [Codec; 4] = [Codec::Gzip, Codec::Bzip2, Codec::Xz, Codec::Zstd];
 const OTHER_CODECS: [Codec; 4] = [Codec::Deflate, Codec::Deflate64, Codec::Lzma, Codec::Ppmd];
 
@@ -34,7 +40,30 @@ pub struct StreamIndex {
     pub(super) is_cut: bool,
     pub(super) rows: Vec<Row>,
     pub(super) states: Vec<u8>,
+    /// The states of a kept index, which stay in its file; then there are none in memory.
+    mapped: Option<Mapped>,
 }
+
+/// States in a file.
+#[derive(Clone)]
+struct Mapped {
+    table: Arc<dyn Table>,
+    length: usize,
+}
+
+impl fmt::Debug for Mapped {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{} bytes", self.length)
+    }
+}
+
+impl PartialEq for Mapped {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.table, &other.table)
+    }
+}
+
+impl Eq for Mapped {}
 
 /// One interval. Its end is where the next one begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -60,6 +89,19 @@ pub struct Interval {
 }
 
 impl StreamIndex {
+    /// Of an empty stream.
+    pub(super) fn new(codec: Codec) -> Self {
+        Self {
+            codec,
+            stored_bytes: 0,
+            decoded_bytes: 0,
+            is_cut: false,
+            rows: Vec::new(),
+            states: Vec::new(),
+            mapped: None,
+        }
+    }
+
     /// The codec.
     #[must_use]
     pub fn codec(&self) -> Codec {
@@ -145,21 +187,38 @@ impl StreamIndex {
         let from = self.state(number).filter(|_| number > 0).map(|state| Checkpoint {
             stored_bytes: interval.stored.start,
             decoded_bytes: interval.decoded.start,
-            state: state.into(),
+            state: state.into_owned().into(),
         });
         let next = number.checked_add(1).and_then(|next| self.state(next));
-        decode_part(self.codec, from.as_ref(), next, stored, out)?;
+        decode_part(self.codec, from.as_ref(), next.as_deref(), stored, out)?;
         match crc32fast::hash(out) == interval.crc32 {
             true => Ok(()),
             false => Err(format!("interval {number} does not match its checksum")),
         }
     }
 
-    pub(super) fn state(&self, number: u64) -> Option<&[u8]> {
+    pub(super) fn state(&self, number: u64) -> Option<Cow<'_, [u8]>> {
         let at = usize::try_from(number).ok()?;
         let row = self.rows.get(at)?;
         let before = at.checked_sub(1).and_then(|before| self.rows.get(before));
-        self.states.get(before.map_or(0, |row| row.state_end)..row.state_end)
+        self.states_at(before.map_or(0, |row| row.state_end)..row.state_end)
+    }
+
+    /// `None`: they are not there, or their file cannot be read any more.
+    fn states_at(&self, range: Range<usize>) -> Option<Cow<'_, [u8]>> {
+        let Some(Mapped { table, length }) = &self.mapped else {
+            return self.states.get(range).map(Cow::Borrowed);
+        };
+        if range.end > *length {
+            return None;
+        }
+        let mut bytes = vec![0; range.end.checked_sub(range.start)?];
+        table.copy_to(range.start as u64, &mut bytes).ok()?;
+        Some(bytes.into())
+    }
+
+    fn states_length(&self) -> usize {
+        self.mapped.as_ref().map_or(self.states.len(), |mapped| mapped.length)
     }
 
     /// The index as bytes, to be kept.
@@ -170,7 +229,8 @@ impl StreamIndex {
         out.extend_from_slice(&VERSION.to_le_bytes());
         let cut = if self.is_cut { CUT } else { 0 };
         out.extend_from_slice(&(number | cut).to_le_bytes());
-        let counts = [self.rows.len() as u64, self.states.len() as u64];
+        let states = self.states_at(0..self.states_length()).unwrap_or_default();
+        let counts = [self.rows.len() as u64, states.len() as u64];
         for value in [self.stored_bytes, self.decoded_bytes].into_iter().chain(counts) {
             out.extend_from_slice(&value.to_le_bytes());
         }
@@ -182,7 +242,7 @@ impl StreamIndex {
             out.extend_from_slice(&(row.state_end.saturating_sub(before) as u32).to_le_bytes());
             before = row.state_end;
         }
-        out.extend_from_slice(&self.states);
+        out.extend_from_slice(&states);
         let crc32 = crc32fast::hash(&out);
         out.extend_from_slice(&crc32.to_le_bytes());
         out
@@ -191,27 +251,70 @@ impl StreamIndex {
     /// Reads what [`StreamIndex::write`] wrote. `None`: these bytes are not that, or of another version.
     #[must_use]
     pub fn read(bytes: &[u8]) -> Option<Self> {
-        let (bytes, crc32) = bytes.split_last_chunk()?;
-        if crc32fast::hash(bytes) != u32::from_le_bytes(*crc32) || !bytes.starts_with(&MAGIC) {
-            return None;
+        let source = MemorySource::new("an index in memory", bytes.to_vec());
+        let mut index = Self::read_kept(&source, 0..bytes.len() as u64).ok()??;
+        index.states = index.states_at(0..index.states_length())?.into_owned();
+        index.mapped = None;
+        Some(index)
+    }
+
+    /// As [`StreamIndex::read`], of a range of a file, where the states stay. There are no more bytes than `range` has.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn read_kept(source: &dyn Source, range: Range<u64>) -> io::Result<Option<Self>> {
+        let mut head = [0; HEAD_BYTES];
+        let length = range.end.saturating_sub(range.start);
+        if length < (HEAD_BYTES as u64).saturating_add(CRC_BYTES) {
+            return Ok(None);
         }
-        let (head, rest) = bytes.split_at_checked(HEAD_BYTES)?;
-        if u32_at(head, 8)? != VERSION {
+        source.read_exact_at(&mut head, range.start)?;
+        let Some((mut index, row_bytes, state_bytes)) = Self::from_head(&head) else {
+            return Ok(None);
+        };
+        let lengths = [HEAD_BYTES as u64, row_bytes, state_bytes, CRC_BYTES];
+        if lengths.iter().try_fold(0_u64, |sum, &next| sum.checked_add(next)) != Some(length) {
+            return Ok(None);
+        }
+        let rows_at = range.start.saturating_add(HEAD_BYTES as u64);
+        let mut rows = vec![0; usize::try_from(row_bytes).unwrap_or(0)];
+        source.read_exact_at(&mut rows, rows_at)?;
+        let mut crc32 = crc32fast::Hasher::new();
+        crc32.update(&head);
+        crc32.update(&rows);
+        let (states_at, mut at) = (rows_at.saturating_add(row_bytes), 0);
+        let mut chunk = vec![0; CHUNK_BYTES.min(usize::try_from(state_bytes).unwrap_or(0))];
+        while at < state_bytes {
+            let left = usize::try_from(state_bytes.saturating_sub(at)).unwrap_or(usize::MAX);
+            let Some(next) = chunk.get_mut(..left.min(CHUNK_BYTES)) else { return Ok(None) };
+            source.read_exact_at(next, states_at.saturating_add(at))?;
+            crc32.update(next);
+            at = at.saturating_add(next.len() as u64);
+        }
+        let mut stored = [0; CRC_BYTES as usize];
+        source.read_exact_at(&mut stored, states_at.saturating_add(state_bytes))?;
+        let (Some(rows), Ok(length)) = (read_rows(&rows), usize::try_from(state_bytes)) else {
+            return Ok(None);
+        };
+        index.rows = rows;
+        index.mapped = Some(Mapped { table: source.table(states_at, state_bytes)?.into(), length });
+        let is_right = u32::from_le_bytes(stored) == crc32.finalize() && index.is_in_order();
+        Ok(is_right.then_some(index))
+    }
+
+    /// An index without its rows and states; and how many bytes these have.
+    fn from_head(head: &[u8]) -> Option<(Self, u64, u64)> {
+        if !head.starts_with(&MAGIC) || u32_at(head, 8)? != VERSION {
             return None;
         }
         let number = u32_at(head, 12)?;
-        let codec = codecs().nth(usize::try_from(number & !CUT).ok()?)?;
-        let row_count = usize::try_from(u64_at(head, 32)?).ok()?;
-        let (rows, states) = rest.split_at_checked(row_count.checked_mul(ROW_BYTES)?)?;
         let index = Self {
-            codec,
             stored_bytes: u64_at(head, 16)?,
             decoded_bytes: u64_at(head, 24)?,
             is_cut: number & CUT != 0,
-            rows: read_rows(rows)?,
-            states: states.to_vec(),
+            ..Self::new(codecs().nth(usize::try_from(number & !CUT).ok()?)?)
         };
-        (states.len() as u64 == u64_at(head, 40)? && index.is_in_order()).then_some(index)
+        Some((index, u64_at(head, 32)?.checked_mul(ROW_BYTES as u64)?, u64_at(head, 40)?))
     }
 
     /// Every interval begins where it may, so that all ranges are ranges.
@@ -220,7 +323,7 @@ impl StreamIndex {
             stored: self.stored_bytes,
             decoded: self.decoded_bytes,
             crc32: 0,
-            state_end: self.states.len(),
+            state_end: self.states_length(),
         };
         let starts = self.rows.first().is_none_or(|row| row.stored == 0 && row.decoded == 0);
         let next = self.rows.iter().skip(1).chain(std::iter::once(&ends));

@@ -83,14 +83,7 @@ impl<'a> Indexer<'a> {
         let Some(decoder) = decoder else {
             return Err(no_checkpoints(source, codec, 0, "none".into()));
         };
-        let index = StreamIndex {
-            codec,
-            stored_bytes: 0,
-            decoded_bytes: 0,
-            is_cut: false,
-            rows: Vec::new(),
-            states: Vec::new(),
-        };
+        let index = StreamIndex::new(codec);
         let interval_bytes = interval_bytes.clamp(1, MAX_INTERVAL_BYTES);
         let (input, crc) = (Vec::new(), crc32fast::Hasher::new());
         Ok(Self {
