@@ -213,10 +213,43 @@ def databases():
         write("lmdb", name, data, [0, 2, 6])
 
 
+# ---- records ---------------------------------------------------------------------------------------
+
+
+def message(number, data):
+    return bytes([number << 3 | 2, len(data)]) + data
+
+
+def example(features):
+    def entry(key, kind, body):
+        return message(1, message(1, key) + message(2, message(kind, body)))
+    return message(1, b"".join(entry(*feature) for feature in features))
+
+
+def records():
+    plain = example([(b"image", 1, message(1, b"\xff\xd8\xff\xe0")), (b"label", 3, message(1, b"\x05"))])
+    nested = example([(b"a/b", 1, message(1, b"x") + message(1, b"[]")), (b"f", 2, message(1, bytes(8))),
+                      (b"g", 2, b"\x0d" + bytes(4)), (b"i", 3, b"\x08\xff\x01")])
+    steps = message(1, message(1, b"s") + message(2, message(1, message(2, message(1, bytes(4))))))
+    sequence = plain + message(2, steps)
+    for name, parts in {"alike": [plain, plain], "mixed": [plain, nested, b"raw"], "sequence": [sequence]}.items():
+        write("tfrecord", name, b"".join(bytes([len(part)]) + part for part in parts), [2, 3, 6])
+    header = struct.pack("<IfQQ", 0, 1.5, 7, 0)
+    labels = struct.pack("<IfQQff", 2, 0, 7, 0, 1, 2)
+    for name, parts in {"image": [(0, header + b"\xff\xd8\xffxx"), (0, labels + b"text")],
+                        "parts": [(1, header + b"abcd"), (2, b"efgh"), (3, b"ij")]}.items():
+        write("recordio", name, b"".join(bytes([kind << 6 | len(part)]) + part for kind, part in parts), [2, 3, 10])
+    columns = b'{"column_encodings":["ndarray","int","str"],"column_names":["a","i","s"],"column_sizes":[null,8,null]}'
+    sample = struct.pack("<II", 4, 2) + b"\x08\x08\x01\x01" + bytes(8) + b"hi"
+    offsets = [16 + len(columns) + number * len(sample) for number in range(3)]
+    write("mds", "samples", struct.pack("<4I", 2, *offsets) + columns + sample * 2, [0, 1, 8])
+
+
 if __name__ == "__main__":
     zips()
     syrahs()
     ffcvs()
     safetensors()
     databases()
+    records()
     print(f"seeds are in {CORPUS}")

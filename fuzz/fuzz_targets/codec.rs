@@ -8,7 +8,7 @@ use ffrfs::format::stream::StreamIndex;
 use ffrfs::format::{MemorySource, Progress, Checkpoint};
 use libfuzzer_sys::fuzz_target;
 
-const CODECS: [Codec; 8] = [
+const CODECS: [Codec; 9] = [
     Codec::Deflate,
     Codec::Deflate64,
     Codec::Bzip2,
@@ -16,6 +16,7 @@ const CODECS: [Codec; 8] = [
     Codec::Xz,
     Codec::Zstd,
     Codec::Gzip,
+    Codec::Zlib,
     Codec::Ppmd,
 ];
 const MAX_BYTES: usize = 1 << 20;

@@ -59,17 +59,26 @@ impl Dataset {
                 return Ok(tree(naming.all, &directory));
             }
             Names::Refused(why) => return Ok(StoredNames::Unused(why)),
-            Names::None | Names::Fields(_) | Names::Members | Names::Tree(_) => {}
+            Names::None
+            | Names::Fields(_)
+            | Names::Members
+            | Names::Records(_)
+            | Names::Tree(_) => {}
         }
         let own: Vec<Names> = self
             .containers()
             .iter()
             .map(|container| container.names(container.len().saturating_sub(1)))
             .collect::<Result<_>>()?;
-        let has_paths = own.iter().any(|names| matches!(names, Names::Members | Names::Fields(_)));
+        let has_paths = own
+            .iter()
+            .any(|names| matches!(names, Names::Members | Names::Fields(_) | Names::Records(_)));
         match own.first() {
             _ if own.last() == Some(&Names::None) && !has_paths => Ok(StoredNames::None),
-            Some(&Names::Fields(fields)) if own.iter().all(|n| *n == Names::Fields(fields)) => {
+            Some(&Names::Fields(fields))
+                if own.iter().all(|n| *n == Names::Fields(fields))
+                    && !self.has_directories(fields)? =>
+            {
                 Ok(StoredNames::Fields(fields))
             }
             _ if own.iter().any(|names| matches!(names, Names::Tree(_)))
@@ -82,6 +91,18 @@ impl Dataset {
             }
             _ => self.united(naming),
         }
+    }
+
+    /// Whether a field lies in a directory of its record. Records of one container are alike in that.
+    fn has_directories(&self, fields: u64) -> Result<bool> {
+        for container in self.containers() {
+            for field in 0..fields.min(container.len()) {
+                if container.field_name(field)?.contains(&b'/') {
+                    return Ok(true);
+                }
+            }
+        }
+        Ok(false)
     }
 
     /// All names of all containers.
@@ -98,41 +119,28 @@ impl Dataset {
                 wrong.get_or_insert(why);
             }
         };
+        let counts: Vec<u64> = self
+            .containers()
+            .iter()
+            .map(|container| count_records(container.as_ref()))
+            .collect::<Result<_>>()?;
+        let all_records = counts.iter().fold(0_u64, |sum, count| sum.saturating_add(*count));
+        let mut records_before = 0_u64;
         for (number, container) in self.containers().iter().enumerate() {
             let above = naming.directories.get(number).map_or(&b""[..], |name| name);
             let (start, container) = (self.start(number), container.as_ref());
-            let samples = if is_merged { self.len() } else { container.len() };
             let names = container.names(container.len().saturating_sub(1))?;
             only_trees &= matches!(names, Names::Tree(_));
             if container.replaces_members() {
                 builder.replace_within(start..start.saturating_add(container.len()));
             }
-            match names {
-                Names::Tree(directory) => check(builder.add_directory(above, &directory, start)),
-                Names::Members => container.members(&mut |member| {
-                    let is_opened = match member.node {
-                        format::Node::Sample(sample) => naming.opened.contains(&(start + sample)),
-                        format::Node::Directory(_) => false,
-                    };
-                    if !is_opened {
-                        check(builder.add_member(above, &member, start));
-                    }
-                    Ok(())
-                })?,
-                Names::None | Names::Refused(_) => {
-                    let first = if is_merged { start } else { 0 };
-                    for sample in 0..container.len() {
-                        let path = format!("{:01$}", first + sample, width(samples));
-                        check(builder.add_member(above, &file(&path, sample), start));
-                    }
-                }
-                Names::Fields(fields) => {
-                    let first = if is_merged { start / fields.max(1) } else { 0 };
-                    let width = width(samples / fields.max(1));
-                    let numbers = (first, start, fields, width);
-                    add_records(&mut builder, container, above, numbers, &mut check)?;
-                }
-            }
+            // Numbers go on from one container to the next only in one tree.
+            let (first, records) =
+                if is_merged { (records_before, all_records) } else { (0, counts[number]) };
+            records_before = records_before.saturating_add(counts[number]);
+            let numbers = Numbers { first, width: width(records) };
+            let one = Named { container, above, start, numbers, opened: &naming.opened };
+            one.add(names, &mut builder, &mut check)?;
         }
         // Names of packed directories stand once, or are not used at all.
         let is_strict = only_trees && is_merged;
@@ -147,24 +155,94 @@ impl Dataset {
     }
 }
 
-fn add_records(
-    builder: &mut TreeBuilder,
-    container: &dyn Container,
-    above: &[u8],
-    (first, start, fields, width): (u64, u64, u64, usize),
-    check: &mut dyn FnMut(Result<(), NameError>),
-) -> Result<()> {
-    for sample in 0..container.len() {
-        let record = format!("{:01$}/", first + sample / fields.max(1), width);
-        let path = [record.as_bytes(), &container.field_name(sample)?].concat();
-        let node = format::Node::Sample(sample);
-        check(builder.add_member(above, &Member { path: &path, node }, start));
-    }
-    Ok(())
+/// How many records, or numbered samples, a container has.
+fn count_records(container: &dyn Container) -> Result<u64> {
+    Ok(match container.names(container.len().saturating_sub(1))? {
+        Names::Fields(fields) => container.len() / fields.max(1),
+        Names::Records(records) => records,
+        Names::None | Names::Refused(_) | Names::Members | Names::Tree(_) => container.len(),
+    })
 }
 
-fn file(path: &str, sample: u64) -> Member<'_> {
-    Member { path: path.as_bytes(), node: format::Node::Sample(sample) }
+/// The numbers of a container's records.
+#[derive(Clone, Copy)]
+struct Numbers {
+    /// Of the first record.
+    first: u64,
+    /// In digits.
+    width: usize,
+}
+
+impl Numbers {
+    fn path(&self, record: u64) -> String {
+        format!("{:01$}", self.first.saturating_add(record), self.width)
+    }
+
+    /// A path that begins with the number of a record in the container.
+    fn path_of(&self, path: &[u8]) -> Vec<u8> {
+        let end = path.iter().position(|byte| *byte == b'/').unwrap_or(path.len());
+        let number = std::str::from_utf8(&path[..end]).ok().and_then(|text| text.parse().ok());
+        [self.path(number.unwrap_or(0)).as_bytes(), &path[end..]].concat()
+    }
+}
+
+/// A container whose names are added.
+struct Named<'a> {
+    container: &'a dyn Container,
+    /// Below this directory, if that is not empty.
+    above: &'a [u8],
+    /// The number of its first sample.
+    start: u64,
+    numbers: Numbers,
+    /// Samples that are shown as directories.
+    opened: &'a HashSet<u64>,
+}
+
+impl Named<'_> {
+    fn add(
+        &self,
+        names: Names,
+        builder: &mut TreeBuilder,
+        check: &mut dyn FnMut(Result<(), NameError>),
+    ) -> Result<()> {
+        let Self { container, above, start, numbers, opened } = *self;
+        match names {
+            Names::Tree(directory) => check(builder.add_directory(above, &directory, start)),
+            Names::Members => container.members(&mut |member| {
+                let is_opened = match member.node {
+                    format::Node::Sample(sample) => opened.contains(&(start + sample)),
+                    format::Node::Directory(_) => false,
+                };
+                if !is_opened {
+                    check(builder.add_member(above, &member, start));
+                }
+                Ok(())
+            })?,
+            Names::Records(_) => container.members(&mut |member| {
+                let path = numbers.path_of(member.path);
+                check(builder.add_member(above, &Member { path: &path, ..member }, start));
+                Ok(())
+            })?,
+            Names::None | Names::Refused(_) => {
+                for sample in 0..container.len() {
+                    let path = numbers.path(sample);
+                    check(builder.add_member(above, &file(path.as_bytes(), sample), start));
+                }
+            }
+            Names::Fields(fields) => {
+                for sample in 0..container.len() {
+                    let record = numbers.path(sample / fields.max(1));
+                    let path = [record.as_bytes(), b"/", &container.field_name(sample)?].concat();
+                    check(builder.add_member(above, &file(&path, sample), start));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn file(path: &[u8], sample: u64) -> Member<'_> {
+    Member { path, node: format::Node::Sample(sample) }
 }
 
 fn width(samples: u64) -> usize {

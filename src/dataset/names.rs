@@ -144,6 +144,7 @@ impl Opened {
                              --suffix is for numbered samples",
                         ));
                     }
+                    self.keep_index(None);
                     return Ok(Records::new(self.dataset.len(), fields, options.fanout).into());
                 }
                 Ok(StoredNames::None) => {}

@@ -1,4 +1,4 @@
-//! A file that is one compressed stream (gzip, bzip2, xz, zstd): of a container of a scanned format (tar),
+//! A file that is one compressed stream (gzip, bzip2, xz, zstd, zlib): of a container of a scanned format (tar),
 //! whose samples are then ranges of the decoded stream, or of any other file, which is shown as the only one.
 //!
 //! It is decoded once when it is opened, which makes a [`StreamIndex`] and, on the way, the index of the container
@@ -17,7 +17,7 @@ mod tests;
 
 pub use member::{open_encoded, open_range};
 
-use super::codec::{Codec, GzipHeader};
+use super::codec::{Codec, GzipHeader, is_zlib_header};
 use super::file::PlainFile;
 use super::scanned;
 use super::stream::{INTERVAL_BYTES, StreamIndex};
@@ -51,7 +51,10 @@ impl Compressed {
     /// xz.
     pub const XZ: Self = Self { codec: Codec::Xz, name: "xz", endings: &["xz", "txz"] };
     /// zstd.
-    pub const ZSTD: Self = Self { codec: Codec::Zstd, name: "zstd", endings: &["zst", "tzst"] };
+    pub const ZSTD: Self =
+        Self { codec: Codec::Zstd, name: "zstd", endings: &["zst", "zstd", "tzst"] };
+    /// zlib, as TensorFlow compresses records.
+    pub const ZLIB: Self = Self { codec: Codec::Zlib, name: "zlib", endings: &["zlib", "zz"] };
 
     fn is_magic(&self, head: &[u8]) -> bool {
         match (self.codec, head) {
@@ -63,6 +66,7 @@ impl Compressed {
             // A frame, or one that is to be skipped.
             (Codec::Zstd, [0x28, 0xb5, 0x2f, 0xfd, ..]) => true,
             (Codec::Zstd, [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..]) => true,
+            (Codec::Zlib, head) => is_zlib_header(head),
             _ => false,
         }
     }
@@ -139,7 +143,12 @@ impl Format for Compressed {
         let length = usize::try_from(source.len()).unwrap_or(MAGIC_BYTES).min(MAGIC_BYTES);
         let head = head.get_mut(..length).unwrap_or_default();
         read(source, head)?;
-        Ok(if self.is_magic(head) { Detected::Yes } else { Detected::No })
+        Ok(match self.is_magic(head) {
+            false => Detected::No,
+            // Two bytes may be anything.
+            true if self.codec == Codec::Zlib => Detected::Perhaps,
+            true => Detected::Yes,
+        })
     }
 
     fn open(&self, source: Arc<dyn Source>, options: &OpenOptions) -> Result<Box<dyn Container>> {

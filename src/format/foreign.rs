@@ -1,7 +1,6 @@
 //! Files that people try to mount and that no format here reads: named by their first bytes, with what to do.
-//! Imports `checksum`, `error`, `magic` and `source`.
+//! Imports `error`, `magic` and `source`.
 
-use super::checksum::{ChecksumKind, unmask};
 use super::{Error, Source, magic};
 
 /// What a file is instead of a container.
@@ -48,7 +47,6 @@ const ROWS: &[Row] = &[
     (12, b"\xde\xc0\xef\xbe", "an LMDB database of a 32-bit machine", EXPORT),
     (16, b"\xbe\xef\xc0\xde", "an LMDB database of a big-endian machine", EXPORT),
     (0, b"SQLite format 3\0", "an SQLite database", EXPORT),
-    (0, b"\x0a\x23\xd7\xce", "RecordIO", EXPORT),
     (
         0,
         b"version https://git-lfs.github.com/",
@@ -92,9 +90,7 @@ fn recognize(source: &dyn Source) -> Option<Foreign> {
         _ => read(source, at as u64, &mut [0; LONGEST_MARK]).starts_with(mark),
     };
     let row = ROWS.iter().find(|row| has(row));
-    row.map(|&(_, _, name, advice)| Foreign { name, advice })
-        .or_else(|| is_tfrecord(head).then_some(Foreign { name: "TFRecord", advice: EXPORT }))
-        .or_else(|| of_a_sample(head))
+    row.map(|&(_, _, name, advice)| Foreign { name, advice }).or_else(|| of_a_sample(head))
 }
 
 /// A file that would be one sample of a dataset.
@@ -114,13 +110,6 @@ fn of_a_sample(head: &[u8]) -> Option<Foreign> {
         _ => return None,
     };
     Some(Foreign { name, advice: KEEP })
-}
-
-/// A record's length, of 8 bytes, and the masked CRC-32C of these.
-fn is_tfrecord(head: &[u8]) -> bool {
-    let Some((length, rest)) = head.split_first_chunk::<8>() else { return false };
-    let Some((stored, _)) = rest.split_first_chunk::<4>() else { return false };
-    unmask(u32::from_le_bytes(*stored)) == unmask(ChecksumKind::MaskedCrc32c.of(length).value())
 }
 
 /// The bytes at a place, as many as there are; none if they cannot be read.
@@ -195,14 +184,9 @@ mod tests {
     }
 
     #[test]
-    fn samples_and_tfrecords_are_named_too() {
+    fn samples_are_named_too() {
         let png = b"\x89PNG\r\n\x1a\n0123456789".to_vec();
         assert!(message(png).contains("is a PNG image, which ffrfs does not mount: it is one"));
-        let mut record = 5u64.to_le_bytes().to_vec();
-        let crc = ChecksumKind::MaskedCrc32c.of(&record).value();
-        record.extend_from_slice(&crc.to_le_bytes());
-        record.extend_from_slice(b"hello....");
-        assert!(message(record).contains("is TFRecord, which"));
     }
 
     #[test]

@@ -54,12 +54,15 @@ pub mod file;
 mod foreign;
 pub mod lmdb;
 pub mod magic;
+pub mod mds;
 mod member;
 pub(crate) mod name;
 mod npy;
 mod options;
 mod part_name;
 mod reader;
+pub mod recordio;
+mod records;
 pub mod safetensors;
 mod sample;
 pub mod scanned;
@@ -71,6 +74,7 @@ pub mod syrah;
 pub mod tar;
 #[cfg(test)]
 mod testing;
+pub mod tfrecord;
 pub mod write;
 pub mod zip;
 
@@ -99,13 +103,17 @@ pub static FORMATS: &[&dyn Format] = &[
     &compressed::Compressed::BZIP2,
     &compressed::Compressed::XZ,
     &compressed::Compressed::ZSTD,
+    &tfrecord::TfRecord,
+    &recordio::RecordIo,
     &syrah::Syrah,
     &zip::Zip,
     &tar::Tar,
     &lmdb::Lmdb,
     &safetensors::Safetensors,
+    &mds::Mds,
     &ffcv::Ffcv,
     &ffrecord::FfRecord,
+    &compressed::Compressed::ZLIB,
 ];
 
 /// A kind of container.
@@ -133,8 +141,7 @@ pub trait Format: Sync {
         false
     }
 
-    /// Whether it is looked for in compressed streams: it is scanned, and all of its samples are
-    /// [`Content::Stored`] or [`Content::Sparse`].
+    /// Whether it is looked for in compressed streams: it is scanned, and no sample has header bytes.
     fn scans_streams(&self) -> bool {
         false
     }
@@ -316,6 +323,26 @@ pub trait Container: Send + Sync {
         None
     }
 
+    /// With [`Container::stream`]: how the file of a sample comes from its ranges of the decoded stream. Of
+    /// [`Content::Prefixed`] the pieces lie behind [`Container::prefix`]; of [`Content::Encoded`] they are one range, from
+    /// which [`Container::decode_in_stream`] makes the file.
+    ///
+    /// # Errors
+    /// As [`Container::sample`].
+    fn content_in_stream(&self, index: u64) -> Result<Content> {
+        let _ = index;
+        Ok(Content::Stored)
+    }
+
+    /// Makes the file of a sample from its range of the decoded stream; `out` is as long as the sample says.
+    ///
+    /// # Errors
+    /// The range is no encoding of so many bytes.
+    fn decode_in_stream(&self, index: u64, range: &[u8], out: &mut [u8]) -> Result<()> {
+        let _ = (index, range, out);
+        Ok(())
+    }
+
     /// What is known of a sample beside its bytes.
     ///
     /// # Errors
@@ -334,8 +361,8 @@ pub trait Container: Send + Sync {
         Ok(Vec::new())
     }
 
-    /// With [`Names::Fields`]: the name of a file in its record's directory. It can be a directory entry, and
-    /// no other field of the record has it.
+    /// With [`Names::Fields`]: the path of a file in its record's directory, of names that can be directory entries. No
+    /// other field of the record has it.
     ///
     /// # Errors
     /// As [`Container::sample`].
@@ -345,7 +372,8 @@ pub trait Container: Send + Sync {
     }
 
     /// With [`Names::Members`]: visits every name, in the order of the container. A sample may have several
-    /// names (hard links), names may stand twice, and are what the container says: nothing is checked.
+    /// names (hard links), names may stand twice, and are what the container says: nothing is checked. With
+    /// [`Names::Records`] each path begins with the number of its record in the container.
     ///
     /// # Errors
     /// As [`Container::sample`]; or what `visit` says.
@@ -393,6 +421,8 @@ pub enum Names {
     Fields(u64),
     /// Every sample has a path: [`Container::members`].
     Members,
+    /// So many records have numbers, each is a file or a directory of files of its own: [`Container::members`].
+    Records(u64),
     /// Something that looks like a tree of names and is none that may be trusted: why.
     Refused(String),
 }
@@ -458,5 +488,7 @@ pub fn has_known_extension(path: &std::path::Path) -> bool {
         return false;
     }
     let Some(extension) = path.extension().and_then(|e| e.to_str()) else { return false };
+    // As in `train.tfrecord-00000-of-00064`.
+    let extension = extension.split_once('-').map_or(extension, |(ending, _)| ending);
     FORMATS.iter().any(|f| f.extensions().iter().any(|e| e.eq_ignore_ascii_case(extension)))
 }

@@ -53,7 +53,24 @@ pub fn decode(
     stored: &[u8],
     out: &mut [u8],
 ) -> Result<(), Fault> {
-    match catch_unwind(AssertUnwindSafe(|| container.decode(index, stored, out))) {
+    guarded(|| container.decode(index, stored, out))
+}
+
+/// Makes the file of a sample from its range of a decoded stream ([`Container::decode_in_stream`]), and fills `out`.
+///
+/// # Errors
+/// The range is no encoding of so many bytes.
+pub fn decode_in_stream(
+    container: &dyn Container,
+    index: u64,
+    range: &[u8],
+    out: &mut [u8],
+) -> Result<(), Fault> {
+    guarded(|| container.decode_in_stream(index, range, out))
+}
+
+fn guarded(decode: impl FnOnce() -> super::Result<()>) -> Result<(), Fault> {
+    match catch_unwind(AssertUnwindSafe(decode)) {
         Ok(decoded) => Ok(decoded?),
         // A bug of a decoder must not end the whole mount.
         Err(_) => Err(Fault::Structure("the decoder failed; please report this".to_owned())),

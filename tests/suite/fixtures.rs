@@ -161,6 +161,8 @@ fn every_fixture_has_a_test_here() {
     ]);
     // In `formats::keyed`.
     tested.extend(["data.mdb", "empty.mdb", "empty.safetensors", "tensors.safetensors"]);
+    // In `formats::records`.
+    tested.extend(["alike.tfrecord", "mds", "mixed.tfrecord", "steps.tfrecord"]);
     tested.sort_unstable();
     assert_eq!(names, tested);
 }

@@ -11,12 +11,14 @@ mod ppmd;
 #[cfg(test)]
 pub(super) mod tests;
 mod xz;
+mod zlib;
 mod zstd;
 
 pub use gzip::GzipHeader;
 pub(super) use part::decode_part;
 #[cfg(test)]
 pub(super) use part::quick as quick_part;
+pub(super) use zlib::is_header as is_zlib_header;
 
 use super::{Checkpoint, Decoder, Progress};
 
@@ -43,6 +45,8 @@ pub enum Codec {
     Ppmd,
     /// gzip members, concatenated; RFC 1952.
     Gzip,
+    /// One zlib stream; RFC 1950.
+    Zlib,
 }
 
 impl Codec {
@@ -58,6 +62,7 @@ impl Codec {
             Codec::Zstd => "zstd",
             Codec::Ppmd => "PPMd",
             Codec::Gzip => "gzip",
+            Codec::Zlib => "zlib",
         }
     }
 }
@@ -70,6 +75,7 @@ pub fn decode(codec: Codec, input: &[u8], out: &mut [u8]) -> Result<(), String> 
     match codec {
         Codec::Deflate => deflate::decode(input, out),
         Codec::Gzip => gzip::decode(input, out),
+        Codec::Zlib => zlib::decode(input, out),
         Codec::Lzma => lzma::decode(input, out),
         Codec::Ppmd => ppmd::decode(input, out),
         Codec::Zstd => zstd::decode(input, out),
@@ -97,6 +103,7 @@ pub fn decoder(
         Codec::Xz => Box::new(xz::Xz::new(from)?),
         Codec::Zstd => Box::new(zstd::Zstd::new(from)?),
         Codec::Gzip => Box::new(gzip::Gzip::new(from)?),
+        Codec::Zlib => Box::new(zlib::Zlib::new(from)?),
         Codec::Ppmd => return Ok(None),
     }))
 }

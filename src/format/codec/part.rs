@@ -4,7 +4,7 @@
 //! the first bit to where it was in its byte, the part's own blocks, and an empty last block.
 
 use super::deflate::{self, State, WINDOW_BYTES};
-use super::{Codec, Part, decoder, gzip};
+use super::{Codec, Part, decoder, gzip, zlib};
 use crate::format::{Checkpoint, Progress};
 use libdeflater::Decompressor;
 
@@ -57,6 +57,7 @@ pub(in crate::format) fn quick(
     let Part { stored, state, next } = match codec {
         Codec::Deflate => Part { stored, state, next },
         Codec::Gzip => gzip::deflate_part(&Part { stored, state, next })?,
+        Codec::Zlib => zlib::deflate_part(&Part { stored, state, next })?,
         _ => return None,
     };
     let state = match state {

@@ -99,6 +99,7 @@ pub(in crate::format) fn streams(data: &[u8]) -> Vec<(Codec, Vec<u8>)> {
         (Codec::Deflate64, deflated64(data)),
         (Codec::Gzip, gzipped(data)),
         (Codec::Gzip, [gzipped(a), gzipped(b), vec![0; 100]].concat()),
+        (Codec::Zlib, miniz_oxide::deflate::compress_to_vec_zlib(data, 6)),
         (Codec::Bzip2, bzipped(data)),
         (Codec::Bzip2, [bzipped(a), bzipped(b)].concat()),
         (Codec::Xz, xzipped(data, 70_000)),

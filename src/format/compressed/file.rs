@@ -280,6 +280,14 @@ impl Container for CompressedFile {
         self.inside.container().map_or(Ok(Vec::new()), |container| container.prefix(index))
     }
 
+    fn content_in_stream(&self, index: u64) -> Result<Content> {
+        Ok(self.inner(index)?.content)
+    }
+
+    fn decode_in_stream(&self, index: u64, range: &[u8], out: &mut [u8]) -> Result<()> {
+        self.inside.decode(index, range, out)
+    }
+
     fn field_name(&self, index: u64) -> Result<Vec<u8>> {
         self.inside.container().map_or(Ok(Vec::new()), |container| container.field_name(index))
     }

@@ -42,7 +42,7 @@ impl Inside {
         }
     }
 
-    /// The piece of a sample at or behind `offset_bytes` of its file.
+    /// The piece of a sample at or behind `offset_bytes` of its file; of an encoded one, of the range that it is made from.
     pub(super) fn piece(
         &self,
         index: u64,
@@ -53,12 +53,24 @@ impl Inside {
             (Inside::Container(container), Content::Sparse(_)) => {
                 container.piece(index, offset_bytes)
             }
-            _ => Ok((offset_bytes < sample.length_bytes).then_some(Piece {
-                at_bytes: 0,
-                length_bytes: sample.length_bytes,
-                offset_bytes: sample.offset_bytes,
-            })),
+            _ => {
+                let at_bytes = match sample.content {
+                    Content::Prefixed(prefix) => u64::from(prefix),
+                    _ => 0,
+                };
+                let end = at_bytes.saturating_add(sample.length_bytes);
+                Ok((offset_bytes < end && sample.length_bytes > 0).then_some(Piece {
+                    at_bytes,
+                    length_bytes: sample.length_bytes,
+                    offset_bytes: sample.offset_bytes,
+                }))
+            }
         }
+    }
+
+    /// Makes the file of a sample from the range that it is encoded in.
+    pub(super) fn decode(&self, index: u64, range: &[u8], out: &mut [u8]) -> Result<()> {
+        self.container().map_or(Ok(()), |container| container.decode(index, range, out))
     }
 
     pub(super) fn attributes(&self, index: u64) -> Result<Attributes> {

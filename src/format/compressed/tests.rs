@@ -77,7 +77,7 @@ fn shown_through_stream(container: &dyn Container, stored: &[u8], index: u64) ->
     out
 }
 
-const MOUNTABLE: [Codec; 4] = [Codec::Gzip, Codec::Bzip2, Codec::Xz, Codec::Zstd];
+const MOUNTABLE: [Codec; 5] = [Codec::Gzip, Codec::Bzip2, Codec::Xz, Codec::Zstd, Codec::Zlib];
 
 #[test]
 fn members_of_a_compressed_tar_are_ranges_of_its_stream() {
@@ -141,6 +141,7 @@ fn another_file_is_shown_alone_under_its_own_name() {
                 Codec::Gzip => name.ends_with("gz"),
                 Codec::Bzip2 => name.ends_with("bz2"),
                 Codec::Xz => name.ends_with("xz"),
+                Codec::Zlib => name.ends_with("zlib"),
                 _ => name.ends_with("zst"),
             };
             let expected = if fits { "x.json".to_owned() } else { format!("{name}.out") };

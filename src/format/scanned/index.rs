@@ -263,6 +263,21 @@ impl<R: SampleRow> Index<R> {
         Ok(())
     }
 
+    /// The first names in the order of the container, `most` of them at most.
+    ///
+    /// # Errors
+    /// As [`Index::sample`].
+    pub(in crate::format) fn first_names(&self, most: u64) -> Result<Vec<Vec<u8>>> {
+        let mut at = 0_u64;
+        let name = |number| {
+            let row: NameRow = self.row(Part::Names, number)?;
+            let path = self.text(Part::Paths, at, row.path_bytes.into())?;
+            at = at.saturating_add(row.path_bytes.into());
+            Ok(path)
+        };
+        (0..self.rows::<NameRow>(Part::Names).min(most)).map(name).collect()
+    }
+
     fn directory(&self, node: u32) -> Result<Attributes> {
         let stamp: Stamp = self.row(Part::Directories, u64::from(node & !DIRECTORY_BIT))?;
         Ok(stamp.attributes())

@@ -4,6 +4,8 @@ use crate::format::{Error, Result, Source};
 
 /// Read at a time where headers are close to each other.
 const CHUNK_BYTES: u64 = 64 << 10;
+/// Read at a time where nothing was passed over for this long.
+const LONG_BYTES: u64 = 1 << 20;
 /// Up to this distance reading on costs less than asking again.
 const NEAR_BYTES: u64 = 8 << 10;
 /// The distance of headers is a running mean over about so many.
@@ -63,9 +65,13 @@ impl<'a> Window<'a> {
     }
 
     fn fill(&mut self, at: u64, length: u64) -> Result<()> {
-        let ahead = if self.mean_distance <= NEAR_BYTES { CHUNK_BYTES } else { self.run.1 };
+        let ahead = match self.run.0 {
+            LONG_BYTES.. => LONG_BYTES,
+            _ if self.mean_distance <= NEAR_BYTES => CHUNK_BYTES,
+            _ => self.run.1.min(CHUNK_BYTES),
+        };
         let left = self.source.len().saturating_sub(at);
-        let length = length.max(ahead.min(CHUNK_BYTES)).min(left);
+        let length = length.max(ahead).min(left);
         // Bounded by the length of the source, and the scan asks for no more than its own limits.
         self.bytes.resize(usize::try_from(length).unwrap_or(usize::MAX), 0);
         self.start = at;

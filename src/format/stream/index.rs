@@ -29,7 +29,8 @@ const CRC_BYTES: u64 = 4;
 /// How much of the states is read at a time to check them.
 const CHUNK_BYTES: usize = 1 << 20;
 const CODECS: [Codec; 4] = [Codec::Gzip, Codec::Bzip2, Codec::Xz, Codec::Zstd];
-const OTHER_CODECS: [Codec; 4] = [Codec::Deflate, Codec::Deflate64, Codec::Lzma, Codec::Ppmd];
+const OTHER_CODECS: [Codec; 5] =
+    [Codec::Deflate, Codec::Deflate64, Codec::Lzma, Codec::Ppmd, Codec::Zlib];
 
 /// Where a stream can be decoded from.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -59,7 +59,7 @@ fn the_fast_way_decodes_every_interval_of_deflate() {
     let data = text(3_000_000);
     let mut alignments = std::collections::HashSet::new();
     for (codec, stream) in streams(&data) {
-        if !matches!(codec, Codec::Deflate | Codec::Gzip) {
+        if !matches!(codec, Codec::Deflate | Codec::Gzip | Codec::Zlib) {
             continue;
         }
         let (index, _) = build(&stream, codec, 1).unwrap();
@@ -74,6 +74,7 @@ fn the_fast_way_decodes_every_interval_of_deflate() {
             alignments.extend(from.as_ref().filter(|f| f.state.len() > 1).map(
                 |from| match codec {
                     Codec::Gzip => from.state[13],
+                    Codec::Zlib => from.state[4],
                     _ => from.state[0],
                 },
             ));

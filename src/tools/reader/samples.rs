@@ -10,6 +10,7 @@ use crate::format::stream::{Interval, StreamIndex};
 use crate::format::{Checksum, Container, Content, Fault, shown};
 use crate::interrupt::Interrupt;
 use crate::io::Buffer;
+use std::ops::Range;
 
 /// The maximum size that is decoded as a whole, if an encoding cannot be decoded step by step.
 const MAX_DECODED_BYTES: u64 = 1 << 30;
@@ -98,7 +99,7 @@ impl<'a> SampleReader<'a> {
         let mut hashing = Hashing::new(located.sample.checksum, None);
         shown::refuse_damaged(self.container(located), located.index, &located.sample)?;
         if let Some(stream) = self.container(located).stream() {
-            self.pieces(located, Some(stream), scratch, &mut |chunk| {
+            self.in_stream(located, stream, scratch, &mut |chunk| {
                 hashing.update(&chunk);
                 take(chunk)
             })?;
@@ -114,7 +115,7 @@ impl<'a> SampleReader<'a> {
             take(chunk)
         };
         match located.sample.content {
-            Content::Sparse(_) => self.pieces(&located, None, scratch, take)?,
+            Content::Sparse(size) => self.pieces(&located, None, 0..size, scratch, take)?,
             _ => self.held(&located, scratch, take)?,
         }
         Ok(hashing.finish().map(drop)?)
@@ -237,16 +238,55 @@ impl<'a> SampleReader<'a> {
         Ok(take(Chunk::Data(out))?)
     }
 
-    /// Passes on a file that consists of pieces of its container, or of the container's compressed stream.
-    fn pieces(
+    /// Passes on the file of a sample that lies in a compressed stream.
+    fn in_stream(
         &self,
         located: &Located,
-        stream: Option<&StreamIndex>,
+        stream: &StreamIndex,
         scratch: &mut Scratch,
         take: &mut TakeChunk,
     ) -> Result<(), Stop> {
         let (size, container) = (located.sample.size_bytes(), self.container(located));
-        let mut at = 0;
+        match container.content_in_stream(located.index).map_err(Fault::from)? {
+            Content::Stored | Content::Sparse(_) => {
+                self.pieces(located, Some(stream), 0..size, scratch, take)
+            }
+            Content::Prefixed(_) => {
+                let prefix = container.prefix(located.index).map_err(Fault::from)?;
+                take(Chunk::Data(&prefix))?;
+                self.pieces(located, Some(stream), prefix.len() as u64..size, scratch, take)
+            }
+            Content::Encoded(_) => {
+                let range = container.piece(located.index, 0).map_err(Fault::from)?;
+                let length = range.map_or(0, |range| range.length_bytes);
+                if size.max(length) > MAX_DECODED_BYTES {
+                    let error = format!("more than {MAX_DECODED_BYTES} bytes to decode at once");
+                    return Err(Fault::Structure(error).into());
+                }
+                let (mut range, mut made) = (Vec::new(), vec![0; size as usize]);
+                self.pieces(located, Some(stream), 0..length, scratch, &mut |chunk| {
+                    if let Chunk::Data(bytes) = chunk {
+                        range.extend_from_slice(bytes);
+                    }
+                    Ok(())
+                })?;
+                shown::decode_in_stream(container, located.index, &range, &mut made)?;
+                Ok(take(Chunk::Data(&made))?)
+            }
+        }
+    }
+
+    /// Passes on a part of a file that consists of pieces of its container, or of the container's compressed stream.
+    fn pieces(
+        &self,
+        located: &Located,
+        stream: Option<&StreamIndex>,
+        part: Range<u64>,
+        scratch: &mut Scratch,
+        take: &mut TakeChunk,
+    ) -> Result<(), Stop> {
+        let container = self.container(located);
+        let (mut at, size) = (part.start, part.end);
         while at < size {
             let piece = container.piece(located.index, at).map_err(Fault::from)?;
             let Some(piece) = piece.filter(|piece| piece.at_bytes < size) else {

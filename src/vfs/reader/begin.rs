@@ -53,7 +53,7 @@ impl Reader {
         if is_compressed || matches!(at.content, Content::Sparse(_)) {
             let task = self.task(sample, located, want);
             return match is_compressed {
-                true => self.read_intervals(task, &IntervalSource::Container),
+                true => self.read_stream(task),
                 false => self.read_sparse(task),
             };
         }

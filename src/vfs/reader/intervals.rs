@@ -46,7 +46,7 @@ impl Reader {
     }
 
     /// Reads the next interval that the wanted range lies in, or answers when the range is complete.
-    fn next_interval(
+    pub(super) fn next_interval(
         &self,
         mut task: Task,
         source: &IntervalSource,
@@ -57,7 +57,7 @@ impl Reader {
             let at = pieces.end();
             let part = match self.part_at(&task, source, at) {
                 Ok(Some(part)) if at < want.end && part.file.start < want.end => part,
-                Ok(_) => return self.answer_pieces(&want, *pieces),
+                Ok(_) => return self.answer_intervals(task, *pieces),
                 Err(fault) => return self.fail(task, fault),
             };
             let end = part.file.end.min(want.end);
@@ -101,8 +101,9 @@ impl Reader {
         let Some(comes) = comes else {
             return task.fetch(State::Interval(source.clone(), number, pieces), stored);
         };
-        // Many may wait: what nothing was copied to yet is made again.
-        let pieces = Some(pieces).filter(|pieces| pieces.end() > task.want.start);
+        // Many may wait: what nothing was copied to yet is made again, unless it says what the range is for.
+        let is_kept = pieces.end() > task.want.start || pieces.made.is_some();
+        let pieces = Some(pieces).filter(|_| is_kept);
         self.shelve(&mut task);
         task.state = State::Turn(Box::new(AwaitedInterval {
             source: source.clone(),
@@ -183,7 +184,7 @@ impl Reader {
         at: u64,
     ) -> Result<Option<Part>, Fault> {
         let sample = task.located.sample;
-        if at >= sample.size_bytes() {
+        if at >= task.want.end {
             return Ok(None);
         }
         match source {

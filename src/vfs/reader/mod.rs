@@ -9,6 +9,7 @@ mod intervals;
 mod machine;
 mod pieces;
 mod sparse;
+mod stream;
 mod task;
 mod wait;
 

@@ -2,6 +2,7 @@
 
 use crate::io::Buffer;
 use crate::vfs::memory::block_checksums::BlockChecksums;
+use crate::vfs::memory::cache::Leader;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -14,13 +15,29 @@ pub(super) struct Pieces {
     pub(super) first: u64,
     /// What the blocks of the stored bytes must match, if they are checked.
     pub(super) checksums: Option<Arc<BlockChecksums>>,
+    /// The range is one that the file is made from.
+    pub(super) made: Option<Made>,
+}
+
+/// What is made from a range, once it is complete.
+pub(super) struct Made {
+    /// What was asked for of the file.
+    pub(super) want: Range<u64>,
+    /// Reads of the same file follow this one.
+    pub(super) leader: Leader,
 }
 
 impl Pieces {
     /// For the range `want`, in `buffer`, which is as large.
     pub(super) fn new(mut buffer: Buffer, want: &Range<u64>) -> Box<Self> {
         buffer.as_mut_slice()[..(want.end - want.start) as usize].fill(0);
-        Box::new(Self { buffer, current: want.start..want.start, first: 0, checksums: None })
+        Box::new(Self {
+            buffer,
+            current: want.start..want.start,
+            first: 0,
+            checksums: None,
+            made: None,
+        })
     }
 
     /// Up to where the range is complete.

@@ -210,7 +210,7 @@ fn locked(data: &[u8]) -> Vec<Spec> {
         Codec::Lzma => Some(14),
         Codec::Zstd => Some(93),
         Codec::Xz => Some(95),
-        Codec::Ppmd | Codec::Gzip => None,
+        Codec::Ppmd | Codec::Gzip | Codec::Zlib => None,
     };
     let coded = streams(data).into_iter().filter_map(|(codec, to)| Some((number(codec)?, to)));
     let mut all = Vec::new();

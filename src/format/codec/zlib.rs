@@ -1,0 +1,168 @@
+//! zlib streams (RFC 1950): deflate between two bytes of header and the Adler-32 of what it decodes to. Checkpoints
+//! between deflate's blocks.
+
+use super::deflate::Inflate;
+use super::{FOREIGN_CHECKPOINT, Part as StreamPart, Place, Step, fill};
+use crate::format::{Checkpoint, Decoder, Progress};
+
+const HEADER_BYTES: usize = 2;
+const TRAILER_BYTES: usize = 4;
+/// In a checkpoint's state: the Adler-32 before it.
+const STATE_BYTES: usize = 4;
+const MODULUS: u32 = 65_521;
+/// So many bytes can be added up before 32 bits overflow.
+const CHUNK_BYTES: usize = 5552;
+
+/// Whether a stream begins so: deflate, a window of 32 KiB, no dictionary.
+pub(in crate::format) fn is_header(bytes: &[u8]) -> bool {
+    let Some(&header) = bytes.first_chunk::<HEADER_BYTES>() else { return false };
+    let [method, flags] = header;
+    method == 0x78 && flags & 0x20 == 0 && u16::from_be_bytes(header).is_multiple_of(31)
+}
+
+pub(super) fn decode(input: &[u8], out: &mut [u8]) -> Result<(), String> {
+    fill(&mut Zlib::new(None)?, input, out)
+}
+
+/// The part of the deflate stream that the bytes between two checkpoints begin with.
+pub(super) fn deflate_part<'a>(part: &StreamPart<'a>) -> Option<StreamPart<'a>> {
+    let (stored, state) = match part.state {
+        None => (part.stored.get(HEADER_BYTES..)?, None),
+        Some(state) => (part.stored, Some(state.get(STATE_BYTES..)?)),
+    };
+    let next = match part.next {
+        None => None,
+        Some(state) => Some(state.get(STATE_BYTES..)?),
+    };
+    Some(StreamPart { stored, state, next })
+}
+
+/// A stream, step by step.
+pub(super) struct Zlib {
+    phase: Phase,
+    inflate: Inflate,
+    /// Of what was given.
+    adler: Adler,
+    place: Place,
+}
+
+enum Phase {
+    Header(Vec<u8>),
+    Body,
+    Trailer(usize),
+    End,
+}
+
+impl Zlib {
+    pub(super) fn new(from: Option<&Checkpoint>) -> Result<Self, String> {
+        let place = Place::of(from);
+        let Some(from) = from else {
+            let (phase, inflate) = (Phase::Header(Vec::new()), Inflate::new(None)?);
+            return Ok(Self { phase, inflate, adler: Adler::default(), place });
+        };
+        let state = from.state.split_first_chunk().ok_or_else(|| FOREIGN_CHECKPOINT.to_owned());
+        let (adler, state) = state?;
+        let inflate = Inflate::new(Some(&place.checkpoint(state)))?;
+        Ok(Self { phase: Phase::Body, inflate, adler: Adler::resume(*adler), place })
+    }
+
+    /// Goes on as far as the step reaches; false: more input is needed, or room for output.
+    fn advance(&mut self, step: &mut Step, is_last: bool) -> Result<bool, String> {
+        match &mut self.phase {
+            Phase::Header(seen) => {
+                let Some(byte) = step.take_byte() else { return Ok(false) };
+                seen.push(byte);
+                if seen.len() == HEADER_BYTES {
+                    if !is_header(seen) {
+                        return Err("this is not a zlib header".to_owned());
+                    }
+                    self.phase = Phase::Body;
+                }
+            }
+            Phase::Body => {
+                let before = step.done;
+                let rest = step.rest();
+                let room = step.room();
+                let did = self.inflate.decode(rest, room, is_last)?;
+                self.adler.update(room.get(..did.given).unwrap_or_default());
+                step.take(did.taken);
+                step.give(did.given);
+                if !did.is_end {
+                    return Ok(step.done != before && !self.inflate.is_at_boundary());
+                }
+                self.phase = Phase::Trailer(0);
+            }
+            Phase::Trailer(seen) => {
+                let Some(byte) = step.take_byte() else { return Ok(false) };
+                if self.adler.value().get(*seen) != Some(&byte) {
+                    return Err("the zlib stream does not match its checksum".to_owned());
+                }
+                *seen = seen.saturating_add(1);
+                if *seen == TRAILER_BYTES {
+                    self.phase = Phase::End;
+                }
+            }
+            Phase::End => return Ok(false),
+        }
+        Ok(true)
+    }
+}
+
+impl Decoder for Zlib {
+    fn decode(
+        &mut self,
+        input: &[u8],
+        output: &mut [u8],
+        is_last: bool,
+    ) -> Result<Progress, String> {
+        let mut step = Step::new(input, output);
+        while self.advance(&mut step, is_last)? {}
+        step.done.is_end = matches!(self.phase, Phase::End);
+        self.place.pass(step.done);
+        if !step.done.is_end && !step.room().is_empty() {
+            return step.starved(is_last);
+        }
+        Ok(step.done)
+    }
+
+    fn checkpoint(&self) -> Option<Checkpoint> {
+        let Phase::Body = self.phase else { return None };
+        let inflate = self.inflate.state()?;
+        Some(self.place.checkpoint(&[&self.adler.value()[..], &inflate].concat()))
+    }
+}
+
+/// Adler-32, RFC 1950.
+struct Adler {
+    low: u32,
+    high: u32,
+}
+
+impl Default for Adler {
+    fn default() -> Self {
+        Self { low: 1, high: 0 }
+    }
+}
+
+impl Adler {
+    fn resume(value: [u8; STATE_BYTES]) -> Self {
+        let value = u32::from_be_bytes(value);
+        Self { low: value & 0xffff, high: value >> 16 }
+    }
+
+    fn update(&mut self, bytes: &[u8]) {
+        for chunk in bytes.chunks(CHUNK_BYTES) {
+            for byte in chunk {
+                self.low = self.low.wrapping_add(u32::from(*byte));
+                self.high = self.high.wrapping_add(self.low);
+            }
+            self.low = self.low.checked_rem(MODULUS).unwrap_or(0);
+            self.high = self.high.checked_rem(MODULUS).unwrap_or(0);
+        }
+    }
+
+    /// As it stands behind a stream.
+    fn value(&self) -> [u8; STATE_BYTES] {
+        (self.high << 16 | self.low).to_be_bytes()
+    }
+}

@@ -1,0 +1,181 @@
+//! The columns of a shard: what their values are, and how they are shown.
+//!
+//! Imports `npy` and `ending`.
+
+use super::Mds;
+use crate::format::ending;
+use crate::format::npy;
+use crate::format::records::{Builder, Row};
+use serde::Deserialize;
+
+/// What a value of a dynamic array may begin with: its type, its dimensions, 63 lengths of 8 bytes.
+const MAX_SHAPE_BYTES: u64 = 2 + 63 * 8;
+
+/// The types of numbers: what the package calls them, what NumPy does, and their code in an array.
+const DTYPES: &[(&str, &str, u8)] = &[
+    ("uint8", "|u1", 8),
+    ("int8", "|i1", 9),
+    ("uint16", "<u2", 16),
+    ("int16", "<i2", 17),
+    ("float16", "<f2", 18),
+    ("uint32", "<u4", 32),
+    ("int32", "<i4", 33),
+    ("float32", "<f4", 34),
+    ("uint64", "<u8", 64),
+    ("int64", "<i8", 65),
+    ("float64", "<f8", 66),
+];
+
+/// The part of a shard's JSON that counts here.
+#[derive(Debug, Deserialize)]
+struct Config {
+    column_names: Vec<String>,
+    column_encodings: Vec<String>,
+    column_sizes: Vec<Option<u64>>,
+}
+
+/// A column.
+#[derive(Debug)]
+pub(super) struct Column {
+    pub(super) name: Vec<u8>,
+    /// Of each value, if all have the same.
+    pub(super) size: Option<u64>,
+    kind: Kind,
+}
+
+#[derive(Debug)]
+enum Kind {
+    /// Shown as stored, with the ending of this code.
+    Stored(u8),
+    /// One number of this type.
+    Number(&'static str),
+    /// An array; what is not known here stands before its elements.
+    Array(Option<&'static str>, Option<Vec<u64>>),
+}
+
+/// The columns that the JSON names, and those of an encoding that is not known.
+///
+/// # Errors
+/// It is no such JSON: why.
+pub(super) fn read(json: &[u8], is_raw: bool) -> Result<(Vec<Column>, Vec<String>), String> {
+    let config: Config = serde_json::from_slice(json).map_err(|error| error.to_string())?;
+    let Config { column_names, column_encodings, column_sizes } = config;
+    let count = column_names.len();
+    if count == 0 || column_encodings.len() != count || column_sizes.len() != count {
+        let counts = (count, column_encodings.len(), column_sizes.len());
+        return Err(format!("{counts:?} names, encodings and sizes of columns"));
+    }
+    let mut unknown = Vec::new();
+    let mut columns = Vec::with_capacity(count);
+    for ((name, encoding), size) in column_names.into_iter().zip(column_encodings).zip(column_sizes)
+    {
+        let kind = match is_raw {
+            true => Kind::Stored(ending::NONE),
+            false => kind_of(&encoding).unwrap_or_else(|| {
+                unknown.push(format!("{name:?} is of the unknown encoding {encoding:?}"));
+                Kind::Stored(ending::code(".bin"))
+            }),
+        };
+        columns.push(Column { name: name.into_bytes(), size, kind });
+    }
+    Ok((columns, unknown))
+}
+
+fn descr_of(dtype: &str) -> Option<&'static str> {
+    DTYPES.iter().find(|(name, ..)| *name == dtype).map(|(_, descr, _)| *descr)
+}
+
+fn kind_of(encoding: &str) -> Option<Kind> {
+    let (name, arguments) = encoding.split_once(':').unwrap_or((encoding, ""));
+    let stored = |ending| Some(Kind::Stored(ending::code(ending)));
+    match name {
+        "bytes" | "pkl" | "pil" => stored(".bin"),
+        "str" | "str_int" | "str_float" | "str_decimal" => stored(".txt"),
+        "json" => stored(".json"),
+        "jpeg" => stored(".jpg"),
+        "png" => stored(".png"),
+        "int" => Some(Kind::Number("<i8")),
+        "ndarray" => {
+            let (dtype, shape) = arguments.split_once(':').unwrap_or((arguments, ""));
+            let descr = if dtype.is_empty() { None } else { Some(descr_of(dtype)?) };
+            let lengths = shape.split(',').map(|length| length.trim().parse().ok());
+            let shape = match shape {
+                "" => None,
+                _ => Some(lengths.collect::<Option<Vec<u64>>>()?),
+            };
+            Some(Kind::Array(descr, shape))
+        }
+        _ => descr_of(name).map(Kind::Number),
+    }
+}
+
+impl Column {
+    /// How much of a value's beginning must be read to know how it is shown.
+    pub(super) fn look_bytes(&self) -> u64 {
+        match self.kind {
+            Kind::Array(Some(_), Some(_)) | Kind::Stored(_) | Kind::Number(_) => 0,
+            Kind::Array(None, Some(_)) => 1,
+            Kind::Array(_, None) => MAX_SHAPE_BYTES,
+        }
+    }
+
+    /// How a value is shown that lies at `(offset, length)` and begins with `head`. `None`: it is no such value.
+    pub(super) fn row(
+        &self,
+        (offset, length): (u64, u64),
+        head: &[u8],
+        builder: &mut Builder<Mds>,
+    ) -> Option<Row<Mds>> {
+        match &self.kind {
+            Kind::Stored(code) => Some(Row::stored(offset, length, *code)),
+            Kind::Number(descr) if npy::item_bytes(descr) == Some(length) => {
+                builder.array((offset, length), descr, &[])
+            }
+            Kind::Number(_) => None,
+            Kind::Array(descr, shape) => {
+                let mut head = Head { bytes: head, taken: 0 };
+                let descr = match descr {
+                    Some(descr) => *descr,
+                    None => {
+                        let code = head.number(1)?;
+                        let row = DTYPES.iter().find(|(.., known)| u64::from(*known) == code)?;
+                        row.1
+                    }
+                };
+                let shape = match shape {
+                    Some(shape) => shape.clone(),
+                    None => head.shape()?,
+                };
+                let item = npy::item_bytes(descr)?;
+                let bytes =
+                    shape.iter().try_fold(item, |bytes, length| bytes.checked_mul(*length))?;
+                let left = length.checked_sub(head.taken)?;
+                let offset = offset.checked_add(head.taken)?;
+                (bytes == left).then(|| builder.array((offset, left), descr, &shape)).flatten()
+            }
+        }
+    }
+}
+
+/// The beginning of an array's value.
+struct Head<'a> {
+    bytes: &'a [u8],
+    taken: u64,
+}
+
+impl Head<'_> {
+    /// A little-endian number of 1 to 8 bytes.
+    fn number(&mut self, bytes: usize) -> Option<u64> {
+        let (number, rest) = self.bytes.split_at_checked(bytes)?;
+        self.bytes = rest;
+        self.taken = self.taken.checked_add(bytes as u64)?;
+        Some(number.iter().rev().fold(0, |sum, byte| sum << 8 | u64::from(*byte)))
+    }
+
+    /// `dimensions << 2 | width of their lengths`, and the lengths.
+    fn shape(&mut self) -> Option<Vec<u64>> {
+        let packed = self.number(1)?;
+        let width = 1_usize << (packed & 3);
+        (0..packed >> 2).map(|_| self.number(width)).collect()
+    }
+}

@@ -1,0 +1,306 @@
+//! Finds the values of a shard, sample by sample, as a state machine: see [`Scanner`].
+
+use super::columns::{self, Column};
+use super::{Mds, json_range};
+use crate::format::bytes::u32_at;
+use crate::format::records::{Builder, Record, Row};
+use crate::format::scanned::{Scanner, TooMany};
+use crate::format::{Container, Error, OpenOptions, PartName, Result, Source, View, ending};
+use std::sync::Arc;
+
+/// The JSON of a shard is no longer.
+const MAX_JSON_BYTES: u64 = 16 << 20;
+const TRUNCATED: &str =
+    ": the shard is truncated (--allow-damaged serves the samples before its end)";
+
+/// A pass over a shard.
+pub(super) struct MdsScanner {
+    part: PartName,
+    allow_damaged: bool,
+    is_raw: bool,
+    want: Option<(u64, u64)>,
+    state: State,
+    columns: Vec<Column>,
+    /// Of all samples, and the end of the last: 4 bytes each.
+    offsets: Vec<u8>,
+    builder: Builder<Mds>,
+    record: Record<Mds>,
+    /// Samples whose values are not where they should be.
+    damaged: u64,
+}
+
+enum State {
+    /// The number of samples, and the first offset.
+    Head,
+    /// The other offsets, and the JSON.
+    Columns { json_at: u64 },
+    /// The sizes of a sample's values.
+    Sizes(u64),
+    /// The beginning of a value.
+    Value(Sample),
+}
+
+/// A sample whose values are being looked at.
+struct Sample {
+    number: u64,
+    /// Where the next value begins.
+    at: u64,
+    sizes: Vec<u64>,
+    /// Values that were added.
+    done: usize,
+}
+
+impl MdsScanner {
+    /// Begins at the first byte. Errors call the shard `part`.
+    pub(super) fn new(part: &PartName, options: &OpenOptions) -> Self {
+        Self {
+            part: part.clone(),
+            allow_damaged: options.allow_damaged,
+            is_raw: options.view == View::Raw,
+            want: Some((0, 8)),
+            state: State::Head,
+            columns: Vec::new(),
+            offsets: Vec::new(),
+            builder: Builder::default(),
+            record: Record::default(),
+            damaged: 0,
+        }
+    }
+
+    fn head(&mut self, bytes: &[u8]) -> Result<()> {
+        let range = json_range(bytes)
+            .filter(|(json_at, samples_at)| samples_at.saturating_sub(*json_at) <= MAX_JSON_BYTES);
+        let Some((json_at, samples_at)) = range else {
+            let expected = "a number of samples, and the offset of the first behind all offsets";
+            let (count, first) = (u32_at(bytes, 0), u32_at(bytes, 4));
+            let found = match count.zip(first) {
+                Some((count, first)) => format!("{count} samples, the first at byte {first}"),
+                None => format!("a file of {} bytes", bytes.len()),
+            };
+            return Err(self.malformed(0, expected, found, ""));
+        };
+        self.offsets = bytes.get(4..8).unwrap_or_default().to_vec();
+        self.want = Some((8, samples_at.saturating_sub(8)));
+        self.state = State::Columns { json_at };
+        Ok(())
+    }
+
+    fn columns(&mut self, json_at: u64, bytes: &[u8]) -> Result<()> {
+        let asked = self.want.map_or(0, |(_, length)| length);
+        if (bytes.len() as u64) < asked {
+            let found = format!("the end of the file at byte {}", bytes.len().saturating_add(8));
+            return Err(self.malformed(
+                8,
+                "offsets and columns",
+                found,
+                ": the shard is truncated",
+            ));
+        }
+        let json_at_here = usize::try_from(json_at.saturating_sub(8)).unwrap_or(usize::MAX);
+        let (offsets, json) = bytes.split_at_checked(json_at_here).unwrap_or((bytes, &[]));
+        self.offsets.extend_from_slice(offsets);
+        let read = columns::read(json, self.is_raw);
+        let (columns, unknown) =
+            read.map_err(|why| self.malformed(json_at, "the columns in JSON", why, ""))?;
+        self.columns = columns;
+        for text in unknown {
+            self.builder.warn(format!("{}: {text}: shown as it is stored", self.part));
+        }
+        let mut before = 0;
+        for number in 0..=self.samples() {
+            let offset = self.offset(number);
+            if offset < before {
+                let expected = format!("an offset of {before} or more");
+                let at = number.saturating_add(1).saturating_mul(4);
+                return Err(self.malformed(at, &expected, offset.to_string(), ""));
+            }
+            before = offset;
+        }
+        self.sample(0)
+    }
+
+    fn samples(&self) -> u64 {
+        (self.offsets.len() as u64 / 4).saturating_sub(1)
+    }
+
+    fn offset(&self, number: u64) -> u64 {
+        let at = usize::try_from(number.saturating_mul(4)).unwrap_or(usize::MAX);
+        u32_at(&self.offsets, at).map_or(0, u64::from)
+    }
+
+    /// Goes on with the sizes of a sample.
+    fn sample(&mut self, mut number: u64) -> Result<()> {
+        // A byte at least: that it is there shows that the offsets do not lie.
+        let length = self.sizes_bytes().max(1);
+        while number < self.samples() {
+            let at = self.offset(number);
+            if self.offset(number.saturating_add(1)) > at {
+                self.want = Some((at, length));
+                self.state = State::Sizes(number);
+                return Ok(());
+            }
+            if let Some(next) = self.sizes(number, &[])? {
+                self.state = State::Value(next);
+                return Ok(());
+            }
+            number = number.saturating_add(1);
+        }
+        self.want = None;
+        Ok(())
+    }
+
+    /// Length of the sizes that stand before a sample's values.
+    fn sizes_bytes(&self) -> u64 {
+        let varying = self.columns.iter().filter(|column| column.size.is_none()).count();
+        (varying as u64).saturating_mul(4)
+    }
+
+    /// The sizes of a sample's values: adds it, or gives it if there is a value to look at.
+    fn sizes(&mut self, number: u64, bytes: &[u8]) -> Result<Option<Sample>> {
+        let sizes_bytes = self.sizes_bytes();
+        let bytes = usize::try_from(sizes_bytes).ok().and_then(|length| bytes.get(..length));
+        let mut stored = bytes
+            .unwrap_or_default()
+            .chunks_exact(4)
+            .map(|size| u32_at(size, 0).map_or(0, u64::from));
+        let sizes: Vec<u64> = self
+            .columns
+            .iter()
+            .map(|column| column.size.or_else(|| stored.next()).unwrap_or(u64::MAX))
+            .collect();
+        let at = self.offset(number).saturating_add(sizes_bytes);
+        let end = sizes.iter().try_fold(at, |at, size| at.checked_add(*size));
+        self.record.clear();
+        if end != Some(self.offset(number.saturating_add(1))) {
+            self.add_damaged(number)?;
+            return Ok(None);
+        }
+        self.values(Sample { number, at, sizes, done: 0 }, None)
+    }
+
+    /// Adds the values of a sample up to one that must be looked at; `head` is the beginning of the next.
+    fn values(&mut self, mut sample: Sample, mut head: Option<&[u8]>) -> Result<Option<Sample>> {
+        while let Some((column, &size)) =
+            self.columns.get(sample.done).zip(sample.sizes.get(sample.done))
+        {
+            let look = column.look_bytes().min(size);
+            if look > 0 && head.is_none() {
+                self.want = Some((sample.at, look));
+                return Ok(Some(sample));
+            }
+            let place = (sample.at, size);
+            let row = column.row(place, head.take().unwrap_or_default(), &mut self.builder);
+            let row = row.unwrap_or_else(|| {
+                self.damaged = self.damaged.saturating_add(1);
+                damaged(place)
+            });
+            self.record.file(&[&column.name], row);
+            sample.at = sample.at.saturating_add(size);
+            sample.done = sample.done.saturating_add(1);
+        }
+        self.add(sample.number)?;
+        Ok(None)
+    }
+
+    /// A sample whose sizes are not those of what is there: none of its values can be found.
+    fn add_damaged(&mut self, number: u64) -> Result<()> {
+        self.damaged = self.damaged.saturating_add(1);
+        let (at, end) = (self.offset(number), self.offset(number.saturating_add(1)));
+        for column in &self.columns {
+            self.record.file(&[&column.name], damaged((at, end.saturating_sub(at))));
+        }
+        self.add(number)
+    }
+
+    /// Adds a sample; all before it was seen.
+    fn add(&mut self, number: u64) -> Result<()> {
+        let seen = self.offset(number);
+        let added = match self.builder.has_room(&self.record, seen, seen) {
+            true => self.builder.add(&self.record),
+            false => Err(TooMany),
+        };
+        added.map_err(|TooMany| {
+            let found = format!("sample {number} of {} values", self.columns.len());
+            self.malformed(seen, "values of a byte or more, and fewer than 2³¹", found, "")
+        })
+    }
+
+    /// The sample that was asked for lies behind the end of the file: as do all that follow.
+    fn cut(&mut self, number: u64, at: u64, found: usize) -> Result<()> {
+        self.want = None;
+        let expected = format!("sample {number}");
+        if !self.allow_damaged {
+            let found = format!("the end of the file at byte {}", at.saturating_add(found as u64));
+            return Err(self.malformed(at, &expected, found, TRUNCATED));
+        }
+        for number in number..self.samples() {
+            self.record.clear();
+            self.add_damaged(number)?;
+        }
+        Ok(())
+    }
+
+    fn malformed(&self, at: u64, expected: &str, found: String, hint: &'static str) -> Error {
+        Error::Malformed {
+            part: self.part.clone(),
+            format: super::NAME,
+            offset_bytes: at,
+            expected: expected.to_owned(),
+            found,
+            hint,
+        }
+    }
+}
+
+/// A value that cannot be read.
+fn damaged((at, length): (u64, u64)) -> Row<Mds> {
+    let mut row = Row::stored(at, length.max(1), ending::code(".bin"));
+    row.is_damaged = true;
+    row
+}
+
+impl Scanner for MdsScanner {
+    fn want(&self) -> Option<(u64, u64)> {
+        self.want
+    }
+
+    fn take(&mut self, bytes: &[u8]) -> Result<()> {
+        let Some((at, length)) = self.want else { return Ok(()) };
+        let is_cut = (bytes.len() as u64) < length;
+        let (number, next) = match std::mem::replace(&mut self.state, State::Head) {
+            State::Head => return self.head(bytes),
+            State::Columns { json_at } => return self.columns(json_at, bytes),
+            State::Sizes(number) if is_cut => return self.cut(number, at, bytes.len()),
+            State::Value(sample) if is_cut => return self.cut(sample.number, at, bytes.len()),
+            State::Sizes(number) => (number, self.sizes(number, bytes)?),
+            State::Value(sample) => (sample.number, self.values(sample, Some(bytes))?),
+        };
+        match next {
+            Some(sample) => {
+                self.state = State::Value(sample);
+                Ok(())
+            }
+            None => self.sample(number.saturating_add(1)),
+        }
+    }
+
+    fn finish(mut self: Box<Self>, source: Arc<dyn Source>) -> Result<Box<dyn Container>> {
+        let end = self.offset(self.samples());
+        if end > source.len() && !self.allow_damaged {
+            let found = format!("a file of {} bytes", source.len());
+            return Err(self.malformed(source.len(), &format!("{end} bytes"), found, TRUNCATED));
+        }
+        let behind = source.len().saturating_sub(end);
+        if behind > 0 {
+            self.builder.warn(format!("{}: {behind} bytes behind the last sample", self.part));
+        }
+        if self.damaged > 0 {
+            let (part, count) = (&self.part, self.damaged);
+            self.builder.warn(format!(
+                "{part}: {count} samples or values are not what their sizes say: reading them fails"
+            ));
+        }
+        let file = self.builder.finish(self.part, source)?;
+        Ok(Box::new(file))
+    }
+}

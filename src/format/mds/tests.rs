@@ -1,0 +1,203 @@
+use super::*;
+use crate::format::records::tests::{Files, all_files, array, opened, truncate_and_flip};
+use crate::format::testing::open_as;
+use crate::format::{Names, View};
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+/// Columns with their encodings and sizes, and the stored values of each sample.
+struct Model<'a> {
+    columns: &'a [(&'a str, &'a str, Option<u64>)],
+    samples: Vec<Vec<Vec<u8>>>,
+}
+
+impl Model<'_> {
+    /// As `MDSWriter` does.
+    fn write(&self) -> Vec<u8> {
+        let names: Vec<_> = self.columns.iter().map(|(name, ..)| name).collect();
+        let encodings: Vec<_> = self.columns.iter().map(|(_, encoding, _)| encoding).collect();
+        let sizes: Vec<_> = self.columns.iter().map(|(.., size)| size).collect();
+        let json = serde_json::json!({
+            "column_encodings": encodings, "column_names": names, "column_sizes": sizes,
+            "compression": null, "format": "mds", "hashes": [], "size_limit": 67_108_864, "version": 2,
+        });
+        let json = json.to_string().into_bytes();
+        let sample = |values: &Vec<Vec<u8>>| {
+            let varying = self.columns.iter().zip(values).filter(|((.., size), _)| size.is_none());
+            let sizes: Vec<u8> =
+                varying.flat_map(|(_, value)| (value.len() as u32).to_le_bytes()).collect();
+            [sizes, values.concat()].concat()
+        };
+        let samples: Vec<Vec<u8>> = self.samples.iter().map(sample).collect();
+        let mut at = (8 + 4 * samples.len() + json.len()) as u32;
+        let mut out = (samples.len() as u32).to_le_bytes().to_vec();
+        out.extend(at.to_le_bytes());
+        for sample in &samples {
+            at += sample.len() as u32;
+            out.extend(at.to_le_bytes());
+        }
+        [out, json, samples.concat()].concat()
+    }
+}
+
+fn open(file: &[u8], allow_damaged: bool) -> Result<Box<dyn Container>> {
+    open_as(NAME, file, &OpenOptions { allow_damaged, ..OpenOptions::default() })
+}
+
+const COLUMNS: &[(&str, &str, Option<u64>)] = &[
+    ("array", "ndarray", None),
+    ("fixed", "ndarray:int16:2,2", Some(8)),
+    ("image", "jpeg:90", None),
+    ("label", "int", Some(8)),
+    ("text", "str", None),
+    ("weight", "float32", Some(4)),
+];
+
+fn sample(number: u8) -> Vec<Vec<u8>> {
+    // uint16, two dimensions whose lengths take a byte: 1 × 3.
+    let values = [[16, 2 << 2, 1, 3].to_vec(), vec![number; 6]].concat();
+    vec![
+        values,
+        vec![number; 8],
+        b"\xff\xd8\xff".to_vec(),
+        u64::from(number).to_le_bytes().to_vec(),
+        vec![b'a'; number.into()],
+        1.5_f32.to_le_bytes().to_vec(),
+    ]
+}
+
+fn small() -> Vec<u8> {
+    Model { columns: COLUMNS, samples: (0..3).map(sample).collect() }.write()
+}
+
+#[test]
+fn a_sample_is_a_directory_of_its_columns() {
+    let file = small();
+    let detected = Mds.detect(&crate::format::MemorySource::new("x", file.clone()));
+    assert_eq!(detected.unwrap(), Detected::Yes);
+    assert_eq!(open(&file, false).unwrap().names(0).unwrap(), Names::Fields(6));
+    let files = opened(NAME, &file, &OpenOptions::default());
+    assert_eq!(files.len(), 18);
+    for (path, bytes) in [
+        ("2/array.npy", array("<u2", &[1, 3], &[2; 6])),
+        ("2/fixed.npy", array("<i2", &[2, 2], &[2; 8])),
+        ("2/image.jpg", Some(b"\xff\xd8\xff".to_vec())),
+        ("2/label.npy", array("<i8", &[], &2_u64.to_le_bytes())),
+        ("2/text.txt", Some(b"aa".to_vec())),
+        ("2/weight.npy", array("<f4", &[], &1.5_f32.to_le_bytes())),
+    ] {
+        assert_eq!(files[path], bytes, "{path}");
+    }
+    let raw = OpenOptions { view: View::Raw, ..OpenOptions::default() };
+    assert_eq!(opened(NAME, &file, &raw)["1/array"], Some(sample(1)[0].clone()));
+}
+
+#[test]
+fn a_value_that_is_no_array_of_its_type_is_damaged_and_the_others_are_served() {
+    let mut samples: Vec<_> = (0..3).map(sample).collect();
+    samples[1][0][2] = 7;
+    let file = Model { columns: COLUMNS, samples }.write();
+    let container = open(&file, false).unwrap();
+    assert_eq!(container.warnings().len(), 1);
+    let files = all_files(&file, container.as_ref());
+    let bad: Vec<_> =
+        files.iter().filter(|(_, bytes)| bytes.is_none()).map(|(p, _)| &**p).collect();
+    assert_eq!(bad, ["1/array.npy"].map(|path| path.replace(".npy", ".bin")));
+}
+
+#[test]
+fn a_sample_whose_sizes_are_wrong_is_damaged_and_the_others_are_served() {
+    let mut file = small();
+    let first = u32_at(&file, 4).unwrap() as usize;
+    file[first] ^= 1;
+    let files = all_files(&file, open(&file, false).unwrap().as_ref());
+    assert_eq!(files.values().filter(|bytes| bytes.is_none()).count(), 6);
+    assert!(files.iter().all(|(path, bytes)| bytes.is_none() == path.starts_with("0/")));
+}
+
+#[test]
+fn a_truncated_shard_is_refused_or_serves_what_is_before_its_end() {
+    let file = small();
+    let last = u32_at(&file, 12).unwrap() as usize;
+    for length in last..file.len() {
+        let error = open(&file[..length], false).err().unwrap().to_string();
+        assert!(error.contains("truncated") && error.contains("at byte"), "{error}");
+        let container = open(&file[..length], true).unwrap();
+        let files = all_files(&file[..length], container.as_ref());
+        assert_eq!(files.len(), 18, "{length}");
+        assert!(files.iter().all(|(path, bytes)| path.starts_with("2/") || bytes.is_some()));
+    }
+    for (cut, byte) in [(4, 0), (10, 8), (40, 8)] {
+        let error = open(&file[..cut], true).err().unwrap().to_string();
+        assert!(error.contains(&format!("at byte {byte}")), "{error}");
+    }
+}
+
+#[test]
+fn small_lies_do_not_take_much_memory() {
+    // A million empty samples of a thousand empty columns.
+    let names: Vec<String> = (0..1000).map(|number| format!("c{number}")).collect();
+    let columns: Vec<_> = names.iter().map(|name| (&**name, "bytes", Some(0))).collect();
+    let file = Model { columns: &columns, samples: vec![vec![Vec::new(); 1000]; 3] }.write();
+    let (json_at, samples_at) = json_range(&file).unwrap();
+    let json = &file[json_at as usize..samples_at as usize];
+    let count = 1_000_000_u32;
+    let at = 8 + 4 * count + json.len() as u32;
+    let offsets = at.to_le_bytes().repeat(count as usize + 1);
+    let file = [&count.to_le_bytes()[..], &offsets, json].concat();
+    let error = open(&file, true).err().unwrap().to_string();
+    assert!(error.contains("values of a byte or more"), "{error}");
+}
+
+#[test]
+fn an_encoding_that_is_not_known_is_shown_as_stored() {
+    let columns = [("a", "pil", None), ("b", "of_my_own:3", None), ("c", "pkl", None)];
+    let samples = vec![vec![b"1".to_vec(), b"2".to_vec(), b"3".to_vec()]];
+    let file = Model { columns: &columns, samples }.write();
+    let container = open(&file, false).unwrap();
+    assert!(container.warnings()[0].contains("of_my_own:3"));
+    let files = all_files(&file, container.as_ref());
+    assert!(files.keys().eq(["0/a.bin", "0/b.bin", "0/c.bin"].iter()));
+}
+
+#[test]
+fn every_truncation_and_flip_is_refused_or_right() {
+    let columns = [("a", "ndarray", None), ("i", "int8", Some(1)), ("s", "str", None)];
+    let samples = vec![
+        vec![vec![8, 4, 2, 5, 6], vec![1], vec![]],
+        vec![vec![8, 4, 1, 5], vec![2], vec![b'x']],
+    ];
+    truncate_and_flip(NAME, &Model { columns: &columns, samples }.write());
+}
+
+proptest! {
+    #[test]
+    fn any_samples_come_back(samples in vec((vec(any::<u8>(), 0..20), vec(any::<u8>(), 0..9), any::<i64>()), 0..9)) {
+        let columns = [("a", "bytes", None), ("n", "int64", Some(8)), ("v", "ndarray:uint8", None)];
+        let mut expected = Files::new();
+        let stored = samples.iter().enumerate().map(|(number, (bytes, array_bytes, integer))| {
+            let length = array_bytes.len() as u64;
+            expected.insert(format!("{number}/a.bin"), Some(bytes.clone()));
+            expected.insert(format!("{number}/n.npy"), array("<i8", &[], &integer.to_le_bytes()));
+            expected.insert(format!("{number}/v.npy"), array("|u1", &[length], array_bytes));
+            let value = [&[1 << 2 | 1, length as u8, 0][..], array_bytes].concat();
+            vec![bytes.clone(), integer.to_le_bytes().to_vec(), value]
+        });
+        let file = Model { columns: &columns, samples: stored.collect() }.write();
+        prop_assert_eq!(opened(NAME, &file, &OpenOptions::default()), expected);
+    }
+
+    #[test]
+    fn any_bytes_behind_the_columns_do_no_harm(noise in vec(any::<u8>(), 0..100), places in vec((4..16_usize, any::<u8>()), 0..3)) {
+        let mut file = small();
+        let at = u32_at(&file, 4).unwrap() as usize;
+        file.truncate(at);
+        file.extend(noise);
+        for (place, value) in places {
+            file[place] = value;
+        }
+        for container in [open(&file, false), open(&file, true)].into_iter().flatten() {
+            all_files(&file, container.as_ref());
+        }
+    }
+}

@@ -1,0 +1,302 @@
+//! Finds the records of a file, header by header, as a state machine: see [`Scanner`]. Of a record's data only so much is
+//! read as tells its labels and the kind of its value.
+
+use super::{MAGIC, RecordIo};
+use crate::format::bytes::u32_at;
+use crate::format::magic;
+use crate::format::records::{Builder, Record, Row, Shown};
+use crate::format::scanned::{Scanner, TooMany};
+use crate::format::{Container, Error, OpenOptions, PartName, Piece, Result, Source, View, ending};
+use std::sync::Arc;
+
+pub(super) const HEAD_BYTES: u64 = 8;
+const KIND_SHIFT: u32 = 29;
+const LENGTH_MASK: u32 = (1 << KIND_SHIFT) - 1;
+/// What stands before the labels of an image record.
+const LABELS_AT: u64 = 24;
+/// A larger value is not read to find out whether it is text.
+const MAX_LOOK_BYTES: u64 = 1 << 20;
+/// A record has no more parts.
+const MAX_PARTS: usize = 1 << 16;
+const HINT: &str = " (--allow-damaged serves the records before this byte)";
+
+/// A pass over a file.
+pub(super) struct RecordIoScanner {
+    part: PartName,
+    allow_damaged: bool,
+    is_typed: bool,
+    want: Option<(u64, u64)>,
+    state: State,
+    builder: Builder<RecordIo>,
+    record: Record<RecordIo>,
+    records: u64,
+    /// The last record; whether the file has all of it is known later.
+    last: Option<Found>,
+}
+
+enum State {
+    /// A header comes.
+    Header(Option<Found>),
+    /// More of the first part's data comes.
+    Data(Found),
+}
+
+/// A record as far as it is known.
+struct Found {
+    /// Where it begins.
+    at: u64,
+    /// The data of its parts: offset and length. The magic number between two of them is a part, too.
+    parts: Vec<(u64, u64)>,
+    /// More parts follow.
+    goes_on: bool,
+    /// The beginning of the first part's data.
+    seen: Vec<u8>,
+    /// The number of labels, and the code of the value's ending, if it is an image record.
+    image: Option<(u32, u8)>,
+}
+
+impl Found {
+    fn length(&self) -> u64 {
+        self.parts.iter().fold(0, |sum, (_, length)| sum.saturating_add(*length))
+    }
+
+    /// Length of the first part.
+    fn first(&self) -> (u64, u64) {
+        self.parts.first().copied().unwrap_or_default()
+    }
+
+    fn end(&self) -> u64 {
+        self.parts.last().map_or(0, |(at, length)| at.saturating_add(*length))
+    }
+
+    /// Where the value begins in the data, and its length. `None`: its labels do not fit.
+    fn value(&self) -> Option<(u32, u64, u64)> {
+        let labels = u32_at(&self.seen, 0).filter(|_| self.seen.len() as u64 >= LABELS_AT)?;
+        let start = LABELS_AT.checked_add(u64::from(labels).checked_mul(4)?)?;
+        let is_whole = start <= self.first().1;
+        is_whole.then_some((labels, start, self.length().saturating_sub(start)))
+    }
+
+    /// How much of the first part must be seen to know what the record is; `None`: that is known.
+    fn look(&mut self) -> Option<u64> {
+        let (_, first_bytes) = self.first();
+        if (self.seen.len() as u64) < first_bytes.min(LABELS_AT) {
+            return Some(LABELS_AT);
+        }
+        let (labels, start, length) = self.value()?;
+        let bin = ending::code(".bin");
+        if start > MAX_LOOK_BYTES {
+            self.image = Some((labels, bin));
+            return None;
+        }
+        let head_end = start.saturating_add(magic::HEAD_BYTES as u64).min(first_bytes);
+        if (self.seen.len() as u64) < head_end {
+            return Some(head_end);
+        }
+        let value = self.seen.get(usize::try_from(start).ok()?..)?;
+        // Of a record in parts the length is not known yet: it is one of a million.
+        let known = ending::code_of_head(value, length);
+        let is_small = length <= MAX_LOOK_BYTES && !self.goes_on;
+        if known.is_none() && is_small && (self.seen.len() as u64) < first_bytes {
+            return Some(first_bytes);
+        }
+        let code = known.unwrap_or_else(|| if is_small { ending::code_of(value) } else { bin });
+        self.image = Some((labels, code));
+        None
+    }
+}
+
+impl RecordIoScanner {
+    /// Begins at the first byte. Errors call the file `part`.
+    pub(super) fn new(part: &PartName, options: &OpenOptions) -> Self {
+        Self {
+            part: part.clone(),
+            allow_damaged: options.allow_damaged,
+            is_typed: options.view != View::Raw,
+            want: Some((0, HEAD_BYTES)),
+            state: State::Header(None),
+            builder: Builder::default(),
+            record: Record::default(),
+            records: 0,
+            last: None,
+        }
+    }
+
+    /// A header at `at`: of a record, or of a further part of `found`.
+    fn header(&mut self, at: u64, bytes: &[u8], found: Option<Found>) -> Result<()> {
+        if bytes.is_empty() && found.is_none() {
+            self.want = None;
+            return Ok(());
+        }
+        if let Some(last) = self.last.take() {
+            self.add(&last)?;
+        }
+        let (Some(magic), Some(word)) = (u32_at(bytes, 0), u32_at(bytes, 4)) else {
+            let what = format!("{} bytes", bytes.len());
+            return self.end(at, "a header of 8 bytes", what, ": the file is truncated");
+        };
+        if magic != MAGIC {
+            let found = format!("{magic:#010x}");
+            return self.end(at, "the magic number 0xced7230a", found, ": the file is damaged");
+        }
+        let (kind, length) = (word >> KIND_SHIFT, u64::from(word & LENGTH_MASK));
+        let data_at = at.saturating_add(HEAD_BYTES);
+        let is_right = match &found {
+            None => matches!(kind, 0 | 1),
+            Some(found) => matches!(kind, 2 | 3) && found.parts.len() < MAX_PARTS,
+        };
+        if !is_right {
+            let found = format!("a part of kind {kind}");
+            return self.end(at, "the next part of a record", found, ": the file is damaged");
+        }
+        let Some(mut found) = found else {
+            let parts = vec![(data_at, length)];
+            let goes_on = kind == 1;
+            let found = Found { at, parts, goes_on, seen: Vec::new(), image: None };
+            return self.data(found);
+        };
+        found.parts.extend([(at, 4), (data_at, length)]);
+        found.goes_on = kind == 2;
+        self.next(found);
+        Ok(())
+    }
+
+    /// Asks for more of the data of a record's first part, or goes on to what follows it.
+    fn data(&mut self, mut found: Found) -> Result<()> {
+        let wanted = if self.is_typed { found.look() } else { None };
+        let Some(wanted) = wanted else {
+            self.next(found);
+            return Ok(());
+        };
+        let ((at, length), seen) = (found.first(), found.seen.len() as u64);
+        self.want = Some((at.saturating_add(seen), wanted.min(length).saturating_sub(seen)));
+        self.state = State::Data(found);
+        Ok(())
+    }
+
+    /// Goes on behind the last part that is known.
+    fn next(&mut self, found: Found) {
+        let end = found.end().checked_next_multiple_of(4).unwrap_or(u64::MAX);
+        self.want = Some((end, HEAD_BYTES));
+        self.state = match found.goes_on {
+            true => State::Header(Some(found)),
+            false => {
+                self.last = Some(found);
+                State::Header(None)
+            }
+        };
+    }
+
+    /// Adds a record that the file has all of.
+    fn add(&mut self, found: &Found) -> Result<()> {
+        let at = found.at;
+        self.fill(found).and_then(|()| self.builder.add(&self.record)).map_err(|TooMany| {
+            let records = format!("{} records", self.records);
+            self.malformed(at, "fewer files than 2³¹", records, "")
+        })?;
+        self.records = self.records.saturating_add(1);
+        Ok(())
+    }
+
+    fn fill(&mut self, found: &Found) -> Result<(), TooMany> {
+        self.record.clear();
+        let ((at, _), length) = (found.first(), found.length());
+        let image = found.image.zip(found.value());
+        let Some(((labels, code), (_, start, value_bytes))) = image else {
+            let row = self.row(found, 0, ending::NONE)?;
+            self.record.whole(row, length);
+            return Ok(());
+        };
+        let label = match labels {
+            0 => self.builder.array((at.saturating_add(4), 4), "<f4", &[]),
+            count => {
+                let bytes = u64::from(count).saturating_mul(4);
+                let place = (at.saturating_add(LABELS_AT), bytes);
+                self.builder.array(place, "<f4", &[count.into()])
+            }
+        };
+        self.record.file(&[b"label"], label.ok_or(TooMany)?);
+        let row = self.row(found, start, code)?;
+        self.record.pieced(&[b"data"], row, value_bytes);
+        Ok(())
+    }
+
+    /// The data of a record from byte `start` on.
+    fn row(&mut self, found: &Found, start: u64, code: u8) -> Result<Row<RecordIo>, TooMany> {
+        let (at, length) = found.first();
+        let (at, length) = (at.saturating_add(start), length.saturating_sub(start));
+        if found.parts.len() == 1 {
+            return Ok(Row::stored(at, length, code));
+        }
+        let rest = found.parts.iter().skip(1).copied();
+        let mut file_at = 0_u64;
+        let pieces = std::iter::once((at, length)).chain(rest).filter(|(_, length)| *length > 0);
+        let pieces = pieces.map(|(offset_bytes, length_bytes)| {
+            let at_bytes = file_at;
+            file_at = file_at.saturating_add(length_bytes);
+            Piece { at_bytes, length_bytes, offset_bytes }
+        });
+        let number = self.builder.pieces(found.length().saturating_sub(start), pieces)?;
+        let extent = found.end().saturating_sub(at);
+        Ok(Row { shown: Shown::Pieced, number, ..Row::stored(at, extent, code) })
+    }
+
+    /// The rest of the file is of no use: refused, or passed over.
+    fn end(&mut self, at: u64, expected: &str, found: String, hint: &str) -> Result<()> {
+        self.want = None;
+        if !self.allow_damaged {
+            let hint = if hint.is_empty() || self.records == 0 { "" } else { HINT };
+            return Err(self.malformed(at, expected, found, hint));
+        }
+        let part = &self.part;
+        self.builder.warn(format!(
+            "{part}: at byte {at}: expected {expected}, found {found}{hint}: nothing behind it is shown"
+        ));
+        Ok(())
+    }
+
+    fn malformed(&self, at: u64, expected: &str, found: String, hint: &'static str) -> Error {
+        Error::Malformed {
+            part: self.part.clone(),
+            format: super::NAME,
+            offset_bytes: at,
+            expected: expected.to_owned(),
+            found,
+            hint,
+        }
+    }
+}
+
+impl Scanner for RecordIoScanner {
+    fn want(&self) -> Option<(u64, u64)> {
+        self.want
+    }
+
+    fn take(&mut self, bytes: &[u8]) -> Result<()> {
+        let Some((at, length)) = self.want else { return Ok(()) };
+        match std::mem::replace(&mut self.state, State::Header(None)) {
+            State::Header(found) => self.header(at, bytes, found),
+            State::Data(found) if (bytes.len() as u64) < length => {
+                let (expected, what) = ("the data of a record", "the end of the file");
+                self.end(found.at, expected, what.to_owned(), ": the file is truncated")
+            }
+            State::Data(mut found) => {
+                found.seen.extend_from_slice(bytes);
+                self.data(found)
+            }
+        }
+    }
+
+    fn finish(mut self: Box<Self>, source: Arc<dyn Source>) -> Result<Box<dyn Container>> {
+        if let Some(last) = self.last.take() {
+            if last.end() > source.len() {
+                let expected = format!("a record that ends at byte {}", last.end());
+                let what = format!("a file of {} bytes", source.len());
+                self.end(last.at, &expected, what, ": the file is truncated")?;
+            } else {
+                self.add(&last)?;
+            }
+        }
+        Ok(Box::new(self.builder.finish(self.part, source)?))
+    }
+}

@@ -1,0 +1,337 @@
+//! Collects the files of records as a pass finds them. Names are stored once as long as all records have the same files.
+
+use super::file::RecordFile;
+use super::row::{HEADER_BLOCK_BYTES, LIST_HEADER_BYTES, RecordFormat, Row, Shown};
+use crate::format::scanned::{self, TooMany};
+use crate::format::{Attributes, PartName, Piece, Source, npy};
+use std::collections::{HashMap, HashSet};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// In the first byte of a stored name: its file, or directory, is the first of its record.
+pub(super) const IS_FIRST: u8 = 1;
+/// The file is the record.
+pub(super) const IS_RECORD: u8 = 2;
+/// It is the name of a file of every record.
+pub(super) const IS_OF_ALL: u8 = 4;
+/// Of records with more files than this each has names of its own: they are looked up one after the other.
+pub(super) const MAX_FIELDS: usize = 256;
+/// So many files, and bytes of their names, are taken whatever their container's length is.
+const FREE_FILES: u64 = 1 << 16;
+const FREE_NAME_BYTES: u64 = 16 << 20;
+/// And so many bytes of names for each byte of the container.
+const NAME_BYTES_A_BYTE: u64 = 4;
+
+/// The files of one record.
+#[derive(Debug)]
+pub(in crate::format) struct Record<F> {
+    /// Names, without their endings, one behind the other.
+    names: Vec<u8>,
+    files: Vec<File<F>>,
+    directories: Vec<Range<usize>>,
+}
+
+#[derive(Debug)]
+struct File<F> {
+    name: Range<usize>,
+    /// The record has no files: this is it.
+    is_record: bool,
+    row: Row<F>,
+    /// Of the file that is shown.
+    size_bytes: u64,
+}
+
+impl<F> Default for Record<F> {
+    fn default() -> Self {
+        Self { names: Vec::new(), files: Vec::new(), directories: Vec::new() }
+    }
+}
+
+impl<F> Record<F> {
+    pub(in crate::format) fn clear(&mut self) {
+        self.names.clear();
+        self.files.clear();
+        self.directories.clear();
+    }
+
+    /// Whether nothing was added.
+    pub(in crate::format) fn is_empty(&self) -> bool {
+        self.files.is_empty() && self.directories.is_empty()
+    }
+
+    /// How many files it has.
+    pub(in crate::format) fn len(&self) -> usize {
+        self.files.len().saturating_add(self.directories.len())
+    }
+
+    /// Adds a file. `name` is its path without the ending, in parts.
+    pub(in crate::format) fn file(&mut self, name: &[&[u8]], row: Row<F>) {
+        let name = self.add_name(name);
+        let size_bytes = match row.shown {
+            Shown::Stored | Shown::Pieced => row.length,
+            Shown::Array => row.length.saturating_add(row.header_bytes().into()),
+            Shown::Integers | Shown::Floats => row
+                .elements()
+                .map_or(0, |(header, bytes)| bytes.saturating_add(header.len() as u64)),
+        };
+        self.files.push(File { name, is_record: false, row, size_bytes });
+    }
+
+    /// The record is this file, of so many bytes.
+    pub(in crate::format) fn whole(&mut self, row: Row<F>, size_bytes: u64) {
+        self.files.push(File { name: 0..0, is_record: true, row, size_bytes });
+    }
+
+    /// Adds a file in pieces, of so many bytes.
+    pub(in crate::format) fn pieced(&mut self, name: &[&[u8]], row: Row<F>, size_bytes: u64) {
+        let name = self.add_name(name);
+        self.files.push(File { name, is_record: false, row, size_bytes });
+    }
+
+    /// Adds a directory without files.
+    pub(in crate::format) fn directory(&mut self, name: &[&[u8]]) {
+        let name = self.add_name(name);
+        self.directories.push(name);
+    }
+
+    /// None of its bytes can be believed.
+    pub(in crate::format) fn set_damaged(&mut self) {
+        for file in &mut self.files {
+            file.row.is_damaged = true;
+            file.row.length = file.row.length.max(1);
+        }
+    }
+
+    fn add_name(&mut self, parts: &[&[u8]]) -> Range<usize> {
+        let start = self.names.len();
+        for (number, part) in parts.iter().enumerate() {
+            if number > 0 {
+                self.names.push(b'/');
+            }
+            self.names.extend_from_slice(part);
+        }
+        start..self.names.len()
+    }
+
+    fn name(&self, range: &Range<usize>) -> &[u8] {
+        self.names.get(range.clone()).unwrap_or_default()
+    }
+}
+
+/// What the records so far have in common.
+#[derive(Debug)]
+enum Alike {
+    /// There is none yet.
+    Empty,
+    /// Each is a file.
+    Files,
+    /// Each has files of these names, in this order.
+    Fields(Vec<Vec<u8>>),
+    /// Nothing: the names of all files are stored.
+    Mixed,
+}
+
+/// The index of a container of records as it grows.
+#[derive(Debug)]
+pub(in crate::format) struct Builder<F> {
+    index: scanned::Builder<Row<F>>,
+    alike: Alike,
+    files: u64,
+    /// Of names that are stored for each file.
+    name_bytes: u64,
+    /// Types and shapes of arrays: where the text lies, and the header's length in blocks.
+    shapes: HashMap<String, (u32, u8)>,
+    /// Where the next text will lie.
+    text_bytes: u64,
+    name: Vec<u8>,
+}
+
+impl<F: RecordFormat> Default for Builder<F> {
+    fn default() -> Self {
+        Self {
+            index: scanned::Builder::default(),
+            alike: Alike::Empty,
+            files: 0,
+            name_bytes: 0,
+            shapes: HashMap::new(),
+            text_bytes: 0,
+            name: Vec::new(),
+        }
+    }
+}
+
+impl<F: RecordFormat> Builder<F> {
+    pub(in crate::format) fn warn(&mut self, text: String) {
+        self.index.warn(text);
+    }
+
+    /// Whether a container of which `bytes` were seen may have the files of a record beside those it has, `most` of them
+    /// in all: small lies must not take much memory.
+    pub(in crate::format) fn has_room(&self, record: &Record<F>, most: u64, bytes: u64) -> bool {
+        let files = self.files.saturating_add(record.len() as u64);
+        let name_bytes = self.name_bytes.saturating_add(record.names.len() as u64);
+        let most_bytes = FREE_NAME_BYTES.saturating_add(bytes.saturating_mul(NAME_BYTES_A_BYTE));
+        files <= FREE_FILES.saturating_add(most) && name_bytes <= most_bytes
+    }
+
+    /// A file that is an array of type `descr` and this shape, its elements stored as they are. `None`: no program
+    /// reads an array of so many dimensions.
+    pub(in crate::format) fn array(
+        &mut self,
+        (offset, length): (u64, u64),
+        descr: &str,
+        shape: &[u64],
+    ) -> Option<Row<F>> {
+        let mut text = descr.to_owned();
+        for length in shape {
+            text.push(',');
+            text.push_str(&length.to_string());
+        }
+        let (number, blocks) = match self.shapes.get(&text) {
+            Some(found) => *found,
+            None => {
+                let header = u32::try_from(npy::header(descr, shape).len()).ok()?;
+                let blocks = u8::try_from(header.checked_div(HEADER_BLOCK_BYTES)?).ok()?;
+                let number = u32::try_from(self.text_bytes).ok()?;
+                let length = u16::try_from(text.len()).ok()?;
+                self.index.target(&length.to_le_bytes());
+                self.index.target(text.as_bytes());
+                self.text_bytes =
+                    self.text_bytes.saturating_add(u64::from(length)).saturating_add(2);
+                self.shapes.insert(text, (number, blocks));
+                (number, blocks)
+            }
+        };
+        Some(Row { shown: Shown::Array, number, ..Row::stored(offset, length, blocks) })
+    }
+
+    /// The number of a file in pieces.
+    pub(in crate::format) fn pieces(
+        &mut self,
+        size_bytes: u64,
+        pieces: impl Iterator<Item = Piece>,
+    ) -> Result<u32, TooMany> {
+        self.index.pieced(size_bytes, pieces)
+    }
+
+    /// Adds the next record, which has a file at least, or a directory.
+    pub(in crate::format) fn add(&mut self, record: &Record<F>) -> Result<(), TooMany> {
+        match self.order(record) {
+            Some(order) => order.into_iter().for_each(|place| self.add_row(record, place)),
+            None => {
+                self.mix()?;
+                self.add_named(record)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The files of a record in the order of the others' files, if it has the same ones.
+    fn order(&mut self, record: &Record<F>) -> Option<Vec<usize>> {
+        if let Alike::Empty = self.alike {
+            self.alike = self.alike_of(record)?;
+        }
+        let files = record.files.len();
+        match &self.alike {
+            Alike::Files => {
+                record.files.first().filter(|file| file.is_record && files == 1).map(|_| vec![0])
+            }
+            Alike::Fields(fields) if fields.len() == files && record.directories.is_empty() => {
+                let mut order = Vec::with_capacity(files);
+                for (place, name) in fields.iter().enumerate() {
+                    let has_it = |place: &usize| {
+                        let file = record.files.get(*place);
+                        file.is_some_and(|file| !file.is_record && record.name(&file.name) == name)
+                    };
+                    // Mostly all records have the same order.
+                    order.push(Some(place).filter(has_it).or_else(|| (0..files).find(has_it))?);
+                }
+                Some(order)
+            }
+            _ => None,
+        }
+    }
+
+    /// What records have in common of which this is the first.
+    fn alike_of(&mut self, record: &Record<F>) -> Option<Alike> {
+        if record.files.first().is_some_and(|file| file.is_record) {
+            return Some(Alike::Files);
+        }
+        let names: Vec<_> =
+            record.files.iter().map(|file| record.name(&file.name).to_vec()).collect();
+        let different: HashSet<_> = names.iter().collect();
+        let is_plain = different.len() == names.len()
+            && !names.is_empty()
+            && names.len() <= MAX_FIELDS
+            && record.directories.is_empty();
+        is_plain.then_some(Alike::Fields(names))
+    }
+
+    fn add_row(&mut self, record: &Record<F>, place: usize) {
+        let Some(file) = record.files.get(place) else { return };
+        self.index.sample(&file.row, file.size_bytes);
+        self.files = self.files.saturating_add(1);
+    }
+
+    /// From here on each file's name is stored, and those of all before.
+    fn mix(&mut self) -> Result<(), TooMany> {
+        match std::mem::replace(&mut self.alike, Alike::Mixed) {
+            Alike::Empty | Alike::Mixed => Ok(()),
+            Alike::Files => (0..self.files)
+                .try_for_each(|sample| self.index.name(&[IS_FIRST | IS_RECORD], sample)),
+            Alike::Fields(fields) => {
+                let names: Vec<Vec<u8>> = (fields.iter().enumerate())
+                    .map(|(place, name)| [&[u8::from(place == 0)], &name[..]].concat())
+                    .collect();
+                let all = names.iter().cycle();
+                (0..self.files)
+                    .zip(all)
+                    .try_for_each(|(sample, name)| self.index.name(name, sample))
+            }
+        }
+    }
+
+    fn add_named(&mut self, record: &Record<F>) -> Result<(), TooMany> {
+        let mut flags = IS_FIRST;
+        self.name_bytes = self.name_bytes.saturating_add(record.names.len() as u64);
+        for (place, file) in record.files.iter().enumerate() {
+            let flag = if file.is_record { IS_RECORD } else { 0 };
+            self.name.clear();
+            self.name.push(flags | flag);
+            self.name.extend_from_slice(record.name(&file.name));
+            let sample = self.files;
+            self.add_row(record, place);
+            self.index.name(&self.name, sample)?;
+            flags = 0;
+        }
+        for directory in &record.directories {
+            self.name.clear();
+            self.name.push(flags);
+            self.name.extend_from_slice(record.name(directory));
+            self.index.directory(&self.name, &Attributes::default())?;
+            flags = 0;
+        }
+        Ok(())
+    }
+
+    /// The container, whose bytes `source` has.
+    pub(in crate::format) fn finish(
+        mut self,
+        part: PartName,
+        source: Arc<dyn Source>,
+    ) -> crate::format::Result<RecordFile<F>> {
+        if let Alike::Fields(fields) = &self.alike {
+            for (place, name) in (0_u64..).zip(fields) {
+                self.name.clear();
+                self.name.push(IS_OF_ALL);
+                self.name.extend_from_slice(name);
+                // There are as many samples at least, and few.
+                let _ = self.index.name(&self.name, place);
+            }
+        }
+        RecordFile::new(source, self.index.finish(part))
+    }
+}
+
+// A list's header has its length without being made.
+const _: () = assert!(LIST_HEADER_BYTES == 2 * HEADER_BLOCK_BYTES as u64);

@@ -1,0 +1,233 @@
+//! An open container of records.
+
+use super::builder::{IS_FIRST, IS_OF_ALL, IS_RECORD, MAX_FIELDS};
+use super::row::{LIST_HEADER_BYTES, RecordFormat, Row, SCALAR, Shown};
+use crate::format::ending;
+use crate::format::name::{FieldNames, escape};
+use crate::format::scanned::Index;
+use crate::format::{
+    Container, Content, Error, IndexChecksum, Member, Names, Node, Piece, Result, Sample, Source,
+    npy,
+};
+use std::collections::HashMap;
+use std::io::Write;
+use std::sync::{Arc, OnceLock};
+
+/// An open container of records.
+pub(in crate::format) struct RecordFile<F> {
+    source: Arc<dyn Source>,
+    index: Index<Row<F>>,
+    /// Where all records have the same files: the names of each, by the code of its ending.
+    fields: Vec<Vec<Vec<u8>>>,
+    has_names: bool,
+    /// The number of records, where it takes a look at all names.
+    records: OnceLock<u64>,
+}
+
+impl<F: RecordFormat> RecordFile<F> {
+    pub(in crate::format) fn new(source: Arc<dyn Source>, index: Index<Row<F>>) -> Result<Self> {
+        let stored = index.first_names(MAX_FIELDS as u64)?;
+        let is_of_all = stored.first().is_some_and(|name| name.first() == Some(&IS_OF_ALL));
+        let has_names = !stored.is_empty() && !is_of_all;
+        let fields = if is_of_all { field_names(&stored) } else { Vec::new() };
+        Ok(Self { source, index, fields, has_names, records: OnceLock::new() })
+    }
+
+    /// Opens a container by its kept index. `None`: it was kept by another version.
+    ///
+    /// # Errors
+    /// The index cannot be read, or is damaged.
+    pub(in crate::format) fn open_kept(
+        source: Arc<dyn Source>,
+        kept: &dyn Source,
+    ) -> Result<Option<Box<dyn Container>>> {
+        let Some(index) = Index::read(kept)? else { return Ok(None) };
+        Ok(Some(Box::new(Self::new(source, index)?)))
+    }
+
+    fn malformed(&self, at: u64, expected: &str, found: String) -> Error {
+        Error::Malformed {
+            part: self.source.name().clone(),
+            format: F::NAME,
+            offset_bytes: at,
+            expected: expected.to_owned(),
+            found,
+            hint: "",
+        }
+    }
+
+    /// The header of an array whose elements are stored as they are.
+    fn header(&self, row: &Row<F>) -> Result<Vec<u8>> {
+        let at = u64::from(row.number);
+        let length = self.index.target(at, 2)?.first_chunk().copied().unwrap_or_default();
+        let text = self.index.target(at.saturating_add(2), u16::from_le_bytes(length).into())?;
+        let text = String::from_utf8_lossy(&text);
+        let mut parts = text.split(',');
+        let descr = parts.next().unwrap_or_default();
+        let shape: Vec<u64> = parts.filter_map(|length| length.parse().ok()).collect();
+        Ok(npy::header(descr, &shape))
+    }
+
+    fn count_records(&self) -> Result<u64> {
+        if let Some(records) = self.records.get() {
+            return Ok(*records);
+        }
+        let mut records = 0_u64;
+        self.index.members(&mut |member| {
+            let is_first = member.path.first().is_some_and(|flags| flags & IS_FIRST != 0);
+            records = records.saturating_add(u64::from(is_first));
+            Ok(())
+        })?;
+        Ok(*self.records.get_or_init(|| records))
+    }
+}
+
+/// The names that the files of each record can have, by the code of their ending. A slash in a stored name leads into a
+/// directory.
+fn field_names(stored: &[Vec<u8>]) -> Vec<Vec<Vec<u8>>> {
+    let mut taken: HashMap<Vec<u8>, FieldNames> = HashMap::new();
+    let mut names_of = |name: &[u8]| {
+        let mut parts = name.rsplitn(2, |byte| *byte == b'/');
+        let (last, above) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+        let mut directory = Vec::new();
+        for part in above.split(|byte| *byte == b'/').filter(|part| !matches!(*part, b"" | b".")) {
+            directory.extend_from_slice(&escape(part));
+            directory.push(b'/');
+        }
+        let names = taken.entry(directory.clone()).or_default().take(last, &ending::ENDINGS);
+        names.into_iter().map(|name| [&directory[..], &name].concat()).collect()
+    };
+    stored.iter().map(|name| names_of(name.get(1..).unwrap_or_default())).collect()
+}
+
+impl<F: RecordFormat> Container for RecordFile<F> {
+    fn format(&self) -> &'static str {
+        F::NAME
+    }
+
+    fn len(&self) -> u64 {
+        self.index.len()
+    }
+
+    fn sample(&self, index: u64) -> Result<Sample> {
+        let row = self.index.sample(index)?;
+        let list_bytes = |element: u64| {
+            let count = if row.number == SCALAR { 1 } else { u64::from(row.number) };
+            LIST_HEADER_BYTES.saturating_add(element.saturating_mul(count))
+        };
+        let content = match row.shown {
+            Shown::Stored => Content::Stored,
+            Shown::Array => Content::Prefixed(row.header_bytes()),
+            Shown::Integers => Content::Encoded(list_bytes(8)),
+            Shown::Floats => Content::Encoded(list_bytes(4)),
+            Shown::Pieced => Content::Sparse(self.index.pieced_bytes(row.number.into())?),
+        };
+        let is_cut = row.offset.saturating_add(row.length) > self.source.len();
+        let damaged = row.is_damaged || is_cut;
+        Ok(Sample {
+            offset_bytes: row.offset,
+            length_bytes: if damaged { row.length.max(1) } else { row.length },
+            header_bytes: 0,
+            checksum: row.checksum,
+            damaged,
+            content,
+        })
+    }
+
+    fn check_unchanged(&self) -> std::io::Result<()> {
+        self.source.check_unchanged()
+    }
+
+    fn index_is_fixed(&self) -> bool {
+        true
+    }
+
+    fn data_bytes(&self) -> u64 {
+        self.index.data_bytes()
+    }
+
+    fn prefix(&self, index: u64) -> Result<Vec<u8>> {
+        let row = self.index.sample(index)?;
+        match row.shown {
+            Shown::Array => self.header(&row),
+            _ => Ok(Vec::new()),
+        }
+    }
+
+    fn decode(&self, index: u64, stored: &[u8], out: &mut [u8]) -> Result<()> {
+        let row = self.index.sample(index)?;
+        let decoded = row.elements().and_then(|(header, _)| {
+            let (head, values) = out.split_at_mut_checked(header.len())?;
+            head.copy_from_slice(&header);
+            F::decode(row.shown, stored, values).then_some(())
+        });
+        decoded.ok_or_else(|| {
+            let found = "other bytes than when it was indexed".to_owned();
+            self.malformed(row.offset, "the elements of a list", found)
+        })
+    }
+
+    fn piece(&self, index: u64, offset_bytes: u64) -> Result<Option<Piece>> {
+        let row = self.index.sample(index)?;
+        match row.shown {
+            Shown::Pieced => self.index.piece(row.number.into(), offset_bytes),
+            _ => Ok(None),
+        }
+    }
+
+    /// Pieces leave no holes between them.
+    fn has_holes(&self) -> bool {
+        self.index.has_pieces()
+    }
+
+    fn field_name(&self, index: u64) -> Result<Vec<u8>> {
+        let row = self.index.sample(index)?;
+        let place = usize::try_from(index).unwrap_or(usize::MAX);
+        let field = place.checked_rem(self.fields.len()).and_then(|field| self.fields.get(field));
+        let name = field.and_then(|names| names.get(usize::from(row.ending_code())));
+        Ok(name.cloned().unwrap_or_default())
+    }
+
+    fn members(&self, visit: &mut dyn FnMut(Member) -> Result<()>) -> Result<()> {
+        if !self.has_names {
+            return Ok(());
+        }
+        let (mut behind, mut path) = (0_u64, Vec::new());
+        self.index.members(&mut |member| {
+            let Some((&flags, name)) = member.path.split_first() else { return Ok(()) };
+            behind = behind.saturating_add(u64::from(flags & IS_FIRST != 0));
+            path.clear();
+            // Writing to memory does not fail.
+            let _ = write!(path, "{}", behind.saturating_sub(1));
+            if flags & IS_RECORD == 0 {
+                path.push(b'/');
+                path.extend_from_slice(name);
+                if let Node::Sample(sample) = member.node {
+                    let code = self.index.sample(sample)?.ending_code();
+                    path.extend_from_slice(ending::named(code).as_bytes());
+                }
+            }
+            visit(Member { path: &path, node: member.node })
+        })
+    }
+
+    fn keep(&self, out: &mut dyn std::io::Write) -> std::io::Result<()> {
+        self.index.write(out)
+    }
+
+    fn names(&self, _samples: u64) -> Result<Names> {
+        Ok(match self.fields.len() as u64 {
+            0 if self.has_names => Names::Records(self.count_records()?),
+            0 => Names::None,
+            fields => Names::Fields(fields),
+        })
+    }
+
+    fn index_checksum(&self) -> IndexChecksum {
+        F::INDEX_CHECKSUM
+    }
+
+    fn warnings(&self) -> &[String] {
+        self.index.warnings()
+    }
+}

@@ -1,0 +1,283 @@
+//! A record that is a `tf.Example` or a `tf.SequenceExample` → its files. Anything else is none.
+//!
+//! ```text
+//! Example { Features 1 }    SequenceExample { Features context 1, FeatureLists 2 }
+//! Features, FeatureLists { map<string, …> 1 }    FeatureList { repeated Feature 1 }
+//! Feature { one of: BytesList 1, FloatList 2, Int64List 3 }    each list { repeated value 1 }, numbers packed or not
+//! ```
+//! Imports `wire`, and `records` of this room.
+
+use super::TfRecord;
+use super::wire::{Message, NoMessage, Value};
+use crate::format::checksum::Hasher;
+use crate::format::records::{Builder, Record, Row, Shown};
+use crate::format::{ChecksumKind, ending, npy};
+
+/// One file for so many bytes of a container is the most; a record with more is one file.
+const BYTES_A_FILE: u64 = 8;
+
+/// Parses records.
+pub(super) struct Parser<'a> {
+    /// Where the record's data begin in the container.
+    pub(super) at: u64,
+    pub(super) builder: &'a mut Builder<TfRecord>,
+    /// The files that were found.
+    pub(super) record: &'a mut Record<TfRecord>,
+    /// Memory to decode numbers in.
+    pub(super) values: &'a mut Vec<u8>,
+    /// Where the record ends: so much of the container was seen.
+    pub(super) end: u64,
+}
+
+impl Parser<'_> {
+    /// Adds the files of a record. False: it is no example, or one without features.
+    pub(super) fn parse(&mut self, data: &[u8]) -> bool {
+        self.record.clear();
+        let is_example = self.example(Message::new(data)).is_ok() && !self.record.is_empty();
+        if !is_example {
+            self.record.clear();
+        }
+        is_example
+    }
+
+    fn example(&mut self, message: Message) -> Result<(), NoMessage> {
+        let mut fields = message;
+        let mut is_sequence = false;
+        while let Some((number, value)) = fields.next()? {
+            match (number, value) {
+                (1 | 2, Value::Bytes(_)) => is_sequence |= number == 2,
+                _ => return Err(NoMessage),
+            }
+        }
+        let mut fields = message;
+        while let Some((number, value)) = fields.next()? {
+            match (number, value) {
+                (1, Value::Bytes(features)) if is_sequence => {
+                    self.features(features, &[b"context"])?
+                }
+                (1, Value::Bytes(features)) => self.features(features, &[])?,
+                (_, Value::Bytes(lists)) => self.lists(lists)?,
+                _ => return Err(NoMessage),
+            }
+        }
+        Ok(())
+    }
+
+    fn features(&mut self, mut features: Message, above: &[&[u8]]) -> Result<(), NoMessage> {
+        while let Some(entry) = entry(&mut features)? {
+            let (key, feature) = entry;
+            self.feature(feature, &[above, &[key]].concat())?;
+        }
+        Ok(())
+    }
+
+    fn lists(&mut self, mut lists: Message) -> Result<(), NoMessage> {
+        while let Some((key, mut list)) = entry(&mut lists)? {
+            let mut number = 0_u64;
+            while let Some(feature) = field_1(&mut list)? {
+                let step = format!("{number:06}");
+                self.feature(feature, &[b"sequence", key, step.as_bytes()])?;
+                number = number.saturating_add(1);
+            }
+            if number == 0 {
+                self.record.directory(&[b"sequence", key]);
+            }
+        }
+        Ok(())
+    }
+
+    fn feature(&mut self, mut feature: Message, name: &[&[u8]]) -> Result<(), NoMessage> {
+        let mut last = None;
+        self.check_room()?;
+        while let Some((number, value)) = feature.next()? {
+            match value {
+                // Of several kinds the last counts.
+                Value::Bytes(list) if (1..=3).contains(&number) => last = Some((number, list)),
+                _ => return Err(NoMessage),
+            }
+        }
+        match last {
+            Some((1, list)) => self.bytes(list, name),
+            Some((2, list)) => self.floats(list, name),
+            Some((_, list)) => self.integers(list, name),
+            // Of no kind: it has no values.
+            None => {
+                self.record.directory(name);
+                Ok(())
+            }
+        }
+    }
+
+    fn bytes(&mut self, list: Message, name: &[&[u8]]) -> Result<(), NoMessage> {
+        let (mut values, mut count) = (list, 0_u64);
+        while field_1(&mut values)?.is_some() {
+            count = count.saturating_add(1);
+        }
+        let (mut values, mut number) = (list, 0_u64);
+        while let Some(value) = field_1(&mut values)? {
+            self.check_room()?;
+            let mut row = Row::stored(
+                self.place(value),
+                value.bytes.len() as u64,
+                ending::code_of(value.bytes),
+            );
+            row.checksum = Some(ChecksumKind::Crc32c.of(value.bytes));
+            match count {
+                1 => self.record.file(name, row),
+                _ => self.record.file(&[name, &[number.to_string().as_bytes()]].concat(), row),
+            }
+            number = number.saturating_add(1);
+        }
+        if count == 0 {
+            self.record.directory(name);
+        }
+        Ok(())
+    }
+
+    fn floats(&mut self, list: Message, name: &[&[u8]]) -> Result<(), NoMessage> {
+        self.values.clear();
+        let (mut fields, mut parts, mut stored) = (list, 0_u64, list);
+        while let Some((number, value)) = fields.next()? {
+            match (number, value) {
+                (1, Value::Bytes(packed)) if packed.bytes.len().is_multiple_of(4) => {
+                    stored = packed;
+                    self.values.extend_from_slice(packed.bytes);
+                    parts = parts.saturating_add(1);
+                }
+                (1, Value::Fixed32(bytes)) => {
+                    self.values.extend_from_slice(&bytes);
+                    parts = parts.saturating_add(2);
+                }
+                _ => return Err(NoMessage),
+            }
+        }
+        if parts > 1 {
+            return self.encoded(list, name, Shown::Floats, 4);
+        }
+        self.array(stored, name, "<f4", 4)
+    }
+
+    fn integers(&mut self, list: Message, name: &[&[u8]]) -> Result<(), NoMessage> {
+        self.values.clear();
+        decode_integers(list, self.values)?;
+        match self.values.is_empty() {
+            true => self.array(Message { bytes: &[], ..list }, name, "<i8", 8),
+            false => self.encoded(list, name, Shown::Integers, 8),
+        }
+    }
+
+    /// A list whose elements are stored as they are.
+    fn array(
+        &mut self,
+        stored: Message,
+        name: &[&[u8]],
+        descr: &str,
+        element_bytes: u64,
+    ) -> Result<(), NoMessage> {
+        let length = stored.bytes.len() as u64;
+        let count = length.checked_div(element_bytes).ok_or(NoMessage)?;
+        let place = (self.place(stored), length);
+        let mut row = self.builder.array(place, descr, &[count]).ok_or(NoMessage)?;
+        row.checksum = Some(ChecksumKind::Crc32c.of(stored.bytes));
+        self.record.file(name, row);
+        Ok(())
+    }
+
+    /// A list whose elements, which were decoded, are stored otherwise.
+    fn encoded(
+        &mut self,
+        list: Message,
+        name: &[&[u8]],
+        shown: Shown,
+        element_bytes: usize,
+    ) -> Result<(), NoMessage> {
+        let count = self.values.len().checked_div(element_bytes).ok_or(NoMessage)?;
+        let number = u32::try_from(count).map_err(|_| NoMessage)?;
+        let row = Row::encoded(self.place(list), list.bytes.len() as u64, shown, number);
+        let descr = if shown == Shown::Floats { "<f4" } else { "<i8" };
+        let mut hasher = Hasher::new(ChecksumKind::Crc32c);
+        hasher.update(&npy::header(descr, &[number.into()]));
+        hasher.update(self.values);
+        self.record.file(name, Row { checksum: Some(hasher.finish()), ..row });
+        Ok(())
+    }
+
+    /// Whether the container is large enough for so many files.
+    fn check_room(&self) -> Result<(), NoMessage> {
+        let has_room = self.builder.has_room(self.record, self.end / BYTES_A_FILE, self.end);
+        has_room.then_some(()).ok_or(NoMessage)
+    }
+
+    fn place(&self, message: Message) -> u64 {
+        self.at.saturating_add(message.at as u64)
+    }
+}
+
+/// The next entry of a map: its key, which is text, and its value.
+fn entry<'a>(map: &mut Message<'a>) -> Result<Option<(&'a [u8], Message<'a>)>, NoMessage> {
+    let Some(mut entry) = field_1(map)? else { return Ok(None) };
+    // What is missing is empty.
+    let (mut key, mut found) = (&[][..], Message { bytes: &[], at: entry.at });
+    while let Some((number, value)) = entry.next()? {
+        match (number, value) {
+            (1, Value::Bytes(text)) => key = text.bytes,
+            (2, Value::Bytes(message)) => found = message,
+            _ => return Err(NoMessage),
+        }
+    }
+    let is_text = std::str::from_utf8(key).is_ok() && !key.contains(&0);
+    is_text.then_some(Some((key, found))).ok_or(NoMessage)
+}
+
+/// The next value of a message that has field 1 alone.
+fn field_1<'a>(message: &mut Message<'a>) -> Result<Option<Message<'a>>, NoMessage> {
+    match message.next()? {
+        Some((1, Value::Bytes(value))) => Ok(Some(value)),
+        Some(_) => Err(NoMessage),
+        None => Ok(None),
+    }
+}
+
+/// Appends the integers of a list, 8 bytes each.
+fn decode_integers(mut list: Message, values: &mut Vec<u8>) -> Result<(), NoMessage> {
+    while let Some((number, value)) = list.next()? {
+        match (number, value) {
+            (1, Value::Varint(number)) => values.extend_from_slice(&number.to_le_bytes()),
+            (1, Value::Bytes(mut packed)) => {
+                while !packed.bytes.is_empty() {
+                    values.extend_from_slice(&packed.varint()?.to_le_bytes());
+                }
+            }
+            _ => return Err(NoMessage),
+        }
+    }
+    Ok(())
+}
+
+/// Appends the floats of a list, 4 bytes each.
+fn decode_floats(mut list: Message, values: &mut Vec<u8>) -> Result<(), NoMessage> {
+    while let Some((number, value)) = list.next()? {
+        match (number, value) {
+            (1, Value::Fixed32(bytes)) => values.extend_from_slice(&bytes),
+            (1, Value::Bytes(packed)) => values.extend_from_slice(packed.bytes),
+            _ => return Err(NoMessage),
+        }
+    }
+    Ok(())
+}
+
+/// Fills `values` with the elements of a stored list. False: it has not as many.
+pub(super) fn decode(shown: Shown, stored: &[u8], values: &mut [u8]) -> bool {
+    let mut found = Vec::with_capacity(values.len());
+    let list = Message::new(stored);
+    let decoded = match shown {
+        Shown::Integers => decode_integers(list, &mut found),
+        Shown::Floats => decode_floats(list, &mut found),
+        Shown::Stored | Shown::Array | Shown::Pieced => Err(NoMessage),
+    };
+    let is_whole = decoded.is_ok() && found.len() == values.len();
+    if is_whole {
+        values.copy_from_slice(&found);
+    }
+    is_whole
+}

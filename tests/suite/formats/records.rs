@@ -1,0 +1,254 @@
+//! Formats of records: TFRecord as its package wrote it, in whatever it lies; RecordIO and MDS as they are documented.
+
+use super::write::{stored, text, through, zip};
+use super::{file_in, tree};
+use crate::common::{
+    Mount, Need, assert_errno, ffrfs, fixture, flip_byte, for_each_transport, have, noise, temp_dir,
+};
+use crate::fixtures::check;
+use std::fs;
+use std::path::Path;
+
+/// What `numpy.save` writes for one element, or a vector: the header is as long for all of them.
+fn elements(file: &[u8]) -> &[u8] {
+    &file[128..]
+}
+
+/// An image record of RecordIO, as MXNet packs it.
+fn image_record(label: f32, value: &[u8]) -> Vec<u8> {
+    let header = [&0_u32.to_le_bytes()[..], &label.to_le_bytes(), &[0; 16]].concat();
+    let length = (header.len() + value.len()) as u32;
+    let mut out = [0xced7_230a_u32.to_le_bytes(), length.to_le_bytes()].concat();
+    out.extend(header.iter().chain(value));
+    out.resize(out.len().next_multiple_of(4), 0);
+    out
+}
+
+/// A shard of MDS with a text and a number.
+fn shard(samples: &[(&str, i64)]) -> Vec<u8> {
+    let json = br#"{"column_encodings": ["int", "str"], "column_names": ["n", "t"], "column_sizes": [8, null], "format": "mds"}"#;
+    let mut at = (8 + 4 * samples.len() + json.len()) as u32;
+    let (mut head, mut data) = ((samples.len() as u32).to_le_bytes().to_vec(), Vec::new());
+    head.extend(at.to_le_bytes());
+    for (text, number) in samples {
+        at += 12 + text.len() as u32;
+        head.extend(at.to_le_bytes());
+        data.extend((text.len() as u32).to_le_bytes());
+        data.extend(number.to_le_bytes());
+        data.extend(text.as_bytes());
+    }
+    [&head[..], json, &data].concat()
+}
+
+#[test]
+fn tfrecords_are_served_as_the_package_reads_them() {
+    check("alike.tfrecord");
+    check("mixed.tfrecord");
+    check("steps.tfrecord");
+}
+
+#[test]
+fn mds_is_served_as_the_package_reads_it() {
+    check("mds");
+}
+
+#[test]
+fn compressed_and_nested_tfrecords_are_the_same_files() {
+    let directory = temp_dir();
+    for name in ["alike", "mixed"] {
+        let bytes = fs::read(fixture(&format!("{name}.tfrecord"))).unwrap();
+        let zlib = miniz_oxide::deflate::compress_to_vec_zlib(&bytes, 6);
+        let mut sources = vec![
+            (file_in(&directory, &format!("{name}.tfrecord"), bytes.clone()), "", ""),
+            (file_in(&directory, &format!("{name}.zz"), zlib), "", ""),
+        ];
+        if have(Need::Program("gzip")) {
+            let gzip = through("gzip", &["-c"], &bytes);
+            sources.push((file_in(&directory, &format!("{name}.gz"), gzip), "", ""));
+        }
+        let outer = zip(&[stored("in/x.tfrecord", &bytes)]);
+        let outer = file_in(&directory, &format!("{name}.zip"), outer);
+        sources.push((outer, "nested=1", "in/x.tfrecord/"));
+        for_each_transport(|transport| {
+            let plain =
+                Mount::new(transport, fixture(&format!("{name}.tfrecord")), &["index=none"]);
+            let expected = tree(plain.point());
+            assert!(!expected.is_empty());
+            for (source, option, below) in &sources {
+                // Once by a pass, and once by its kept index.
+                for _ in 0..2 {
+                    let options: &[&str] = if option.is_empty() { &[] } else { &[option] };
+                    let mount = Mount::new(transport, source, options);
+                    assert!(tree(&mount.point().join(below)) == expected, "{}", source.display());
+                    assert!(mount.bad().is_empty());
+                }
+            }
+        });
+    }
+}
+
+#[test]
+fn shards_of_records_are_numbered_on_and_tools_take_them() {
+    let directory = temp_dir();
+    for (number, name) in ["alike", "mixed", "alike"].iter().enumerate() {
+        let shard = directory.path().join(format!("train.tfrecord-0000{number}-of-00003"));
+        fs::copy(fixture(&format!("{name}.tfrecord")), shard).unwrap();
+    }
+    for_each_transport(|transport| {
+        let mount = Mount::new(transport, directory.path(), &["index=none"]);
+        let names: Vec<_> = (0..18).map(|number| format!("{number:06}")).collect();
+        let mut found: Vec<_> = fs::read_dir(mount.point())
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        found.sort();
+        assert_eq!(found, names);
+        let label = mount.read("000013/label.npy").unwrap();
+        assert_eq!(elements(&label), (-1_i64).to_le_bytes());
+        assert!(mount.read("000007/image/encoded.jpg").unwrap().starts_with(b"\xff\xd8\xff"));
+        let shards = Mount::new(transport, directory.path(), &["layout=shards", "index=none"]);
+        let path = "train.tfrecord-00002-of-00003/000001/label.npy";
+        assert_eq!(shards.read(path).unwrap(), label);
+    });
+    // A directory by itself would be packed.
+    let source = &format!("{}/train.*-of-00003", directory.path().display());
+    let verified = ffrfs(&["verify", source]).ok();
+    assert!(verified.stderr.contains("0 bad") || verified.text().contains("0 bad"));
+    let outputs = temp_dir();
+    let converted = outputs.path().join("out.zip");
+    ffrfs(&["convert", source, converted.to_str().unwrap()]).ok();
+    let out = outputs.path().join("out");
+    ffrfs(&["extract", source, out.to_str().unwrap()]).ok();
+    for_each_transport(|transport| {
+        let mount = Mount::new(transport, &converted, &[]);
+        assert!(tree(mount.point()) == tree(&out));
+    });
+}
+
+#[test]
+fn raw_records_are_files_that_can_have_a_suffix() {
+    let source = fixture("alike.tfrecord");
+    for_each_transport(|transport| {
+        let mount = Mount::new(transport, &source, &["view=raw", "suffix=.pb", "index=none"]);
+        let file = mount.read("000003.pb").unwrap();
+        assert_eq!(file[0], 0x0a, "field 1 of a tf.Example");
+    });
+}
+
+#[test]
+fn a_record_that_does_not_match_its_checksum_is_an_error_and_the_others_are_served() {
+    let directory = temp_dir();
+    let path = directory.path().join("x.tfrecord");
+    let check = |expected: &[&str], options: &[&str]| {
+        for_each_transport(|transport| {
+            let options = [options, &["index=none"]].concat();
+            let mount = Mount::new(transport, &path, &options);
+            let mut bad = Vec::new();
+            for record in 0..6 {
+                for file in ["box.npy", "image.jpg", "label.npy", "text.txt"] {
+                    let name = format!("{record:06}/{file}");
+                    match mount.read(&name) {
+                        Ok(bytes) => assert!(!bytes.is_empty()),
+                        Err(error) => {
+                            assert_errno::<()>(Err(error), libc::EIO);
+                            bad.push(name);
+                        }
+                    }
+                }
+            }
+            assert_eq!(bad, expected);
+        });
+    };
+    // Damage that the pass sees: none of the record's bytes can be believed.
+    fs::copy(fixture("alike.tfrecord"), &path).unwrap();
+    let bytes = fs::read(&path).unwrap();
+    let image = bytes.windows(4).position(|bytes| bytes == b"\xff\xd8\xff\xe0").unwrap() as u64;
+    flip_byte(&path, image + 100);
+    let files = ["box.npy", "image.jpg", "label.npy", "text.txt"];
+    let all: Vec<_> = files.iter().map(|file| format!("000000/{file}")).collect();
+    check(&all.iter().map(String::as_str).collect::<Vec<_>>(), &[]);
+    let verified = ffrfs(&["verify", "--index", "none", path.to_str().unwrap()]);
+    assert_ne!(verified.code, 0);
+    // Damage behind the pass: each file has a checksum of its own.
+    for_each_transport(|transport| {
+        fs::copy(fixture("alike.tfrecord"), &path).unwrap();
+        let mount = Mount::new(transport, &path, &["index=none"]);
+        flip_byte(&path, image + 100);
+        assert!(mount.read("000000/label.npy").is_ok());
+        assert_errno(mount.read("000000/image.jpg"), libc::EIO);
+    });
+}
+
+#[test]
+fn recordio_shows_labels_and_data() {
+    let directory = temp_dir();
+    let values: Vec<Vec<u8>> = (0..300)
+        .map(|number| [b"\xff\xd8\xff\xe0", &noise(number, number as usize * 40)[..]].concat())
+        .collect();
+    let records: Vec<u8> = values
+        .iter()
+        .enumerate()
+        .flat_map(|(number, value)| image_record(number as f32, value))
+        .collect();
+    let source = file_in(&directory, "x.rec", records);
+    for_each_transport(|transport| {
+        for _ in 0..2 {
+            let mount = Mount::new(transport, &source, &[]);
+            for (number, value) in values.iter().enumerate() {
+                let label = mount.read(format!("{number:06}/label.npy")).unwrap();
+                assert_eq!(elements(&label), (number as f32).to_le_bytes());
+                assert!(mount.read(format!("{number:06}/data.jpg")).unwrap() == *value);
+            }
+        }
+    });
+    let info = ffrfs(&["info", source.to_str().unwrap()]).ok().text();
+    assert!(info.contains("RecordIO") && info.contains("not verifiable"), "{info}");
+}
+
+#[test]
+fn a_directory_of_mds_shards_is_one_dataset_compressed_or_not() {
+    let (directory, packed) = (temp_dir(), temp_dir());
+    let long = text(1, 50_000);
+    let long = String::from_utf8_lossy(&long);
+    for first in [0, 3] {
+        let samples = [("a", first), ("", first + 1), (&*long, first + 2)];
+        let name = format!("shard.0000{}.mds", first / 3);
+        let bytes = shard(&samples);
+        if have(Need::Program("zstd")) {
+            let zstd = through("zstd", &["-c", "-q"], &bytes);
+            file_in(&packed, &format!("{name}.zstd"), zstd);
+        }
+        file_in(&directory, &name, bytes);
+    }
+    let look = |source: &Path| {
+        for_each_transport(|transport| {
+            for _ in 0..2 {
+                let mount = Mount::new(transport, source, &[]);
+                for number in 0..6_i64 {
+                    let found = mount.read(format!("{number:06}/n.npy")).unwrap();
+                    assert_eq!(elements(&found), number.to_le_bytes());
+                }
+                assert_eq!(mount.read("000004/t.txt").unwrap(), b"");
+                assert!(mount.read("000005/t.txt").unwrap() == long.as_bytes());
+            }
+        });
+    };
+    look(directory.path());
+    if have(Need::Program("zstd")) {
+        look(packed.path());
+    }
+}
+
+#[test]
+fn a_cut_file_of_records_is_refused_with_the_byte_and_served_up_to_there_if_damage_is_allowed() {
+    let directory = temp_dir();
+    let bytes = fs::read(fixture("alike.tfrecord")).unwrap();
+    let source = file_in(&directory, "cut.tfrecord", &bytes[..bytes.len() - 100]);
+    let refused = ffrfs(&["info", source.to_str().unwrap()]);
+    assert_eq!(refused.code, 3);
+    for word in ["cut.tfrecord", "at byte", "truncated", "--allow-damaged"] {
+        assert!(refused.stderr.contains(word), "{}", refused.stderr);
+    }
+    let served = ffrfs(&["ls", "--allow-damaged", source.to_str().unwrap()]).ok().text();
+    assert_eq!(served.lines().count(), 5, "{served}");
+}
