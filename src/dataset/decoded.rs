@@ -11,7 +11,7 @@
 use super::index_head::KEY_BYTES;
 use crate::failure::{Failure, Reason};
 use crate::format::{self, Container, Format, OpenOptions, PartName, Source};
-use crate::io::{self as system, File};
+use crate::io::{self as system, File, Space};
 use crate::store::remote::{CacheMax, CachePlace, RemoteOptions};
 use indicatif::HumanBytes;
 use sha2::{Digest, Sha256};
@@ -119,6 +119,8 @@ impl<W: Write> Write for Recording<'_, W> {
 pub(super) struct DecodedCache {
     directory: PathBuf,
     most: Option<CacheMax>,
+    /// The space of the file system; tests must not depend on that of the machine.
+    space: fn(&Path) -> io::Result<Space>,
 }
 
 impl DecodedCache {
@@ -129,7 +131,8 @@ impl DecodedCache {
             CachePlace::Directory(directory) => directory.clone(),
             CachePlace::User => system::cache_directory()?,
         };
-        Some(Self { directory: cache.join("decoded"), most: options.cache_max })
+        let (directory, space) = (cache.join("decoded"), system::space);
+        Some(Self { directory, most: options.cache_max, space })
     }
 
     fn path(&self, container: &PartName, key: &[u8; KEY_BYTES]) -> PathBuf {
@@ -262,7 +265,7 @@ impl DecodedCache {
     }
 
     fn room(&self) -> io::Result<u64> {
-        let space = system::space(&self.directory)?;
+        let space = (self.space)(&self.directory)?;
         let free = space.available_bytes.saturating_sub(space.total_bytes / FREE_SHARE);
         let most = match self.most {
             None => return Ok(free),
@@ -303,7 +306,8 @@ mod tests {
 
     fn cache(directory: &Path, most_bytes: u64) -> DecodedCache {
         let most = Some(CacheMax::Bytes(most_bytes));
-        let cache = DecodedCache { directory: directory.join("decoded"), most };
+        let space = |_: &Path| Ok(Space { total_bytes: 1 << 40, available_bytes: 1 << 39 });
+        let cache = DecodedCache { directory: directory.join("decoded"), most, space };
         cache.prepare(0).unwrap();
         cache
     }
