@@ -160,7 +160,9 @@ impl DecodedCache {
         let file = fs::File::open(&path).ok()?;
         file.lock_shared().ok()?;
         // The least recently used file is removed first.
-        let _ = file.set_modified(SystemTime::now());
+        let used = fs::FileTimes::new().set_accessed(SystemTime::now());
+        // Not the time of its change: mounts that use it would take it for another file.
+        let _ = file.set_times(used);
         let found = open(file, format, source, options);
         found.inspect_err(|error| tracing::info!("{}: {error}: decoded again", path.display())).ok()
     }
@@ -285,7 +287,7 @@ impl DecodedCache {
     /// All files, the least recently used last.
     fn by_age(&self) -> Vec<PathBuf> {
         let mut files = self.files();
-        files.sort_by_key(|(_, metadata)| std::cmp::Reverse(metadata.modified().ok()));
+        files.sort_by_key(|(_, metadata)| std::cmp::Reverse(metadata.accessed().ok()));
         files.into_iter().map(|(path, _)| path).collect()
     }
 }
@@ -316,7 +318,8 @@ mod tests {
         let path = cache.directory.join(name);
         fs::write(&path, vec![1; 100_000]).unwrap();
         let file = fs::File::options().write(true).open(&path).unwrap();
-        file.set_modified(SystemTime::now() - std::time::Duration::from_secs(age)).unwrap();
+        let used = SystemTime::now() - std::time::Duration::from_secs(age);
+        file.set_times(fs::FileTimes::new().set_accessed(used)).unwrap();
         path
     }
 
