@@ -3,6 +3,7 @@
 past the first headers of zip, Syrah and FFCV. Then: cargo +nightly fuzz run zip -- -max_len=8192"""
 import io
 import json
+import pickle
 import stat
 import struct
 import subprocess
@@ -245,7 +246,26 @@ def records():
     write("mds", "samples", struct.pack("<4I", 2, *offsets) + columns + sample * 2, [0, 1, 8])
 
 
+# ---- pickled samples -------------------------------------------------------------------------------
+
+
+def pickles():
+    values = {"tuple": (b"\xff\xd8\xff\xe0", 7, "text"), "dict": {"a": [1.5, None], "b": {"c": b"\x80"}, 3: True}}
+    try:
+        import numpy
+
+        values["arrays"] = [numpy.arange(6, dtype="<f4").reshape(2, 3), numpy.int64(3), numpy.zeros((2, 2), order="F")]
+    except ImportError:
+        pass
+    folder = CORPUS / "pickled"
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, value in values.items():
+        for protocol in range(2, 6):
+            (folder / f"seed-{name}-{protocol}").write_bytes(pickle.dumps(value, protocol))
+
+
 if __name__ == "__main__":
+    pickles()
     zips()
     syrahs()
     ffcvs()

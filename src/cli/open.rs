@@ -30,6 +30,10 @@ pub(super) struct OpenArgs {
     /// How samples with a type are shown
     #[arg(long, value_name = "HOW", default_value = "typed")]
     pub(super) view: ViewChoice,
+    /// Show samples of FFRecord that are Python pickles as the files that they hold: tuples and dicts as directories,
+    /// arrays as .npy, images, text; nothing in them is executed, and what is not known stays one file
+    #[arg(long)]
+    pub(super) pickles: bool,
     /// Character set of names whose container states none, such as cp437, shift-jis or gbk [default: guessed]
     #[arg(long, value_name = "NAME", value_parser = encoding)]
     pub(super) encoding: Option<String>,
@@ -186,6 +190,7 @@ impl OpenArgs {
                 ViewChoice::Raw => View::Raw,
                 ViewChoice::Npy => View::Npy,
             },
+            pickles: self.pickles,
             encoding: self.encoding.clone(),
             password: self.secret.clone().map_or_else(|| self.password(), |s| Ok(Some(s)))?,
         };

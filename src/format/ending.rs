@@ -6,8 +6,10 @@ use super::magic;
 use serde::de::IgnoredAny;
 
 /// Every ending; the place of one here is its code, which kept indexes hold.
-pub(super) const ENDINGS: [&str; 11] =
-    ["", ".jpg", ".png", ".gif", ".webp", ".bmp", ".tif", ".npy", ".json", ".txt", ".bin"];
+pub(super) const ENDINGS: [&str; 13] = [
+    "", ".jpg", ".png", ".gif", ".webp", ".bmp", ".tif", ".npy", ".json", ".txt", ".ppm", ".pgm",
+    ".bin",
+];
 
 /// The code of a name without an ending.
 pub(super) const NONE: u8 = 0;

@@ -60,6 +60,7 @@ pub(crate) mod name;
 mod npy;
 mod options;
 mod part_name;
+pub mod pickled;
 mod reader;
 pub mod recordio;
 mod records;
@@ -451,6 +452,12 @@ pub fn open(source: Arc<dyn Source>, options: &OpenOptions) -> Result<Box<dyn Co
 /// # Errors
 /// The source cannot be read, or no format knows the content.
 pub fn recognize(source: &dyn Source, options: &OpenOptions) -> Result<&'static dyn Format> {
+    let format = stored_format(source, options)?;
+    Ok(pickled::over(format, options).unwrap_or(format))
+}
+
+/// The same, whatever its samples hold.
+fn stored_format(source: &dyn Source, options: &OpenOptions) -> Result<&'static dyn Format> {
     if let Some(format) = options.format.and_then(|name| FORMATS.iter().find(|f| f.name() == name))
     {
         return Ok(*format);

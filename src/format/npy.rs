@@ -15,11 +15,22 @@ const FIRST_DIGITS: usize = 21;
 /// What stands before the elements of an array in C order. `descr` is its type as NumPy writes it, such as
 /// `<f4`; it holds nothing that Python would escape.
 pub(super) fn header(descr: &str, shape: &[u64]) -> Vec<u8> {
+    ordered_header(descr, shape, "False")
+}
+
+/// The same of an array in Fortran's order.
+pub(super) fn fortran_header(descr: &str, shape: &[u64]) -> Vec<u8> {
+    ordered_header(descr, shape, "True")
+}
+
+fn ordered_header(descr: &str, shape: &[u64], is_fortran: &str) -> Vec<u8> {
     let dimensions: Vec<_> = shape.iter().map(u64::to_string).collect();
-    let spare = dimensions.first().map_or(0, |first| FIRST_DIGITS.saturating_sub(first.len()));
+    // NumPy leaves room in the dimension along which an array grows.
+    let growing = if is_fortran == "True" { dimensions.last() } else { dimensions.first() };
+    let spare = growing.map_or(0, |first| FIRST_DIGITS.saturating_sub(first.len()));
     let comma = if dimensions.len() == 1 { "," } else { "" };
     let text = format!(
-        "{{'descr': '{descr}', 'fortran_order': False, 'shape': ({}{comma}), }}{:spare$}",
+        "{{'descr': '{descr}', 'fortran_order': {is_fortran}, 'shape': ({}{comma}), }}{:spare$}",
         dimensions.join(", "),
         "",
     );

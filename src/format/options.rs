@@ -12,6 +12,8 @@ pub struct OpenOptions {
     pub format: Option<&'static str>,
     /// How samples with a type are shown.
     pub view: View,
+    /// Show samples that are pickles as the files that they hold.
+    pub pickles: bool,
     /// In what character set names are stored that do not say so themselves; `None`: it is guessed.
     pub encoding: Option<String>,
     /// What encrypted samples are decrypted with.

@@ -217,7 +217,7 @@ impl RecordIoScanner {
         };
         self.record.file(&[b"label"], label.ok_or(TooMany)?);
         let row = self.row(found, start, code)?;
-        self.record.pieced(&[b"data"], row, value_bytes);
+        self.record.sized(&[b"data"], row, value_bytes);
         Ok(())
     }
 

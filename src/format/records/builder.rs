@@ -68,7 +68,7 @@ impl<F> Record<F> {
     pub(in crate::format) fn file(&mut self, name: &[&[u8]], row: Row<F>) {
         let name = self.add_name(name);
         let size_bytes = match row.shown {
-            Shown::Stored | Shown::Pieced => row.length,
+            Shown::Stored | Shown::Pieced | Shown::Headed | Shown::Coded => row.length,
             Shown::Array => row.length.saturating_add(row.header_bytes().into()),
             Shown::Integers | Shown::Floats => row
                 .elements()
@@ -82,8 +82,8 @@ impl<F> Record<F> {
         self.files.push(File { name: 0..0, is_record: true, row, size_bytes });
     }
 
-    /// Adds a file in pieces, of so many bytes.
-    pub(in crate::format) fn pieced(&mut self, name: &[&[u8]], row: Row<F>, size_bytes: u64) {
+    /// Adds a file of so many bytes.
+    pub(in crate::format) fn sized(&mut self, name: &[&[u8]], row: Row<F>, size_bytes: u64) {
         let name = self.add_name(name);
         self.files.push(File { name, is_record: false, row, size_bytes });
     }
@@ -141,6 +141,8 @@ pub(in crate::format) struct Builder<F> {
     name_bytes: u64,
     /// Types and shapes of arrays: where the text lies, and the header's length in blocks.
     shapes: HashMap<String, (u32, u8)>,
+    /// Where headers lie.
+    headers: HashMap<Vec<u8>, u32>,
     /// Where the next text will lie.
     text_bytes: u64,
     name: Vec<u8>,
@@ -154,6 +156,7 @@ impl<F: RecordFormat> Default for Builder<F> {
             files: 0,
             name_bytes: 0,
             shapes: HashMap::new(),
+            headers: HashMap::new(),
             text_bytes: 0,
             name: Vec::new(),
         }
@@ -203,6 +206,43 @@ impl<F: RecordFormat> Builder<F> {
             }
         };
         Some(Row { shown: Shown::Array, number, ..Row::stored(offset, length, blocks) })
+    }
+
+    /// A file that is stored bytes behind a header. `None`: there are too many headers, or this one is too long.
+    pub(in crate::format) fn headed(
+        &mut self,
+        (offset, length): (u64, u64),
+        header: &[u8],
+        ending: u8,
+    ) -> Option<Row<F>> {
+        let number = self.header(header, &[])?;
+        Some(Row { shown: Shown::Headed, number, ..Row::stored(offset, length, ending) })
+    }
+
+    /// The same of stored bytes that encode `decoded_bytes` bytes.
+    pub(in crate::format) fn coded(
+        &mut self,
+        (offset, length): (u64, u64),
+        header: &[u8],
+        decoded_bytes: usize,
+        ending: u8,
+    ) -> Option<Row<F>> {
+        let number = self.header(header, &(decoded_bytes as u64).to_le_bytes())?;
+        Some(Row { shown: Shown::Coded, number, ..Row::stored(offset, length, ending) })
+    }
+
+    /// The place of a header, and of what stands behind it. Each stands once.
+    fn header(&mut self, header: &[u8], behind: &[u8]) -> Option<u32> {
+        let length = u16::try_from(header.len()).ok()?;
+        let text = [&length.to_le_bytes(), header, behind].concat();
+        if let Some(number) = self.headers.get(&text) {
+            return Some(*number);
+        }
+        let number = u32::try_from(self.text_bytes).ok()?;
+        self.index.target(&text);
+        self.text_bytes = self.text_bytes.saturating_add(text.len() as u64);
+        self.headers.insert(text, number);
+        Some(number)
     }
 
     /// The number of a file in pieces.

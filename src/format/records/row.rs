@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! u64 offset | u48 length | u8 what it is | u8 ending, or 64-byte blocks of a header | u32 number | u32 checksum
-//! what it is: 0 stored, 1 array behind a header, 2 integers, 3 floats, 4 in pieces; 8 damaged; 16 × kind of checksum
+//! what it is: 0 stored, 1 array behind a header, 2 integers, 3 floats, 4 in pieces, 5 behind any header, 6 coded; 8 damaged; 16 × kind of checksum
 //! ```
 
 use crate::format::checksum::ChecksumKind;
@@ -31,7 +31,7 @@ pub(in crate::format) trait RecordFormat: Send + Sync + 'static {
     const INDEX_CHECKSUM: IndexChecksum;
 
     /// Fills `values` with the little-endian elements that `stored` encodes ([`Shown::Integers`] and
-    /// [`Shown::Floats`]), which are as many as were found in the pass. False: it encodes no such elements.
+    /// [`Shown::Floats`]) or with its bytes ([`Shown::Coded`]), which are as many as were found in the pass. False: it encodes no such elements.
     fn decode(shown: Shown, stored: &[u8], values: &mut [u8]) -> bool {
         let _ = (shown, stored, values);
         false
@@ -51,6 +51,10 @@ pub(in crate::format) enum Shown {
     Floats,
     /// They are pieces: the number is that of the file in pieces.
     Pieced,
+    /// They stand behind a header: the number is its place.
+    Headed,
+    /// They encode bytes behind a header: the number is the place of both.
+    Coded,
 }
 
 /// What is stored of a file of a format's record.
@@ -102,7 +106,9 @@ impl<F> Row<F> {
         let (descr, bytes) = match self.shown {
             Shown::Integers => ("<i8", 8_u64),
             Shown::Floats => ("<f4", 4),
-            Shown::Stored | Shown::Array | Shown::Pieced => return None,
+            Shown::Stored | Shown::Array | Shown::Pieced | Shown::Headed | Shown::Coded => {
+                return None;
+            }
         };
         Some(match self.number {
             SCALAR => (npy::header(descr, &[]), bytes),
@@ -113,7 +119,7 @@ impl<F> Row<F> {
     /// The ending of its name, by its code.
     pub(super) fn ending_code(&self) -> u8 {
         match self.shown {
-            Shown::Stored | Shown::Pieced => self.ending,
+            Shown::Stored | Shown::Pieced | Shown::Headed | Shown::Coded => self.ending,
             Shown::Array | Shown::Integers | Shown::Floats => ending::code(".npy"),
         }
     }
@@ -142,6 +148,8 @@ impl<F: RecordFormat> Packed for Row<F> {
             Shown::Integers => 2,
             Shown::Floats => 3,
             Shown::Pieced => 4,
+            Shown::Headed => 5,
+            Shown::Coded => 6,
         };
         let damaged = if self.is_damaged { IS_DAMAGED } else { 0 };
         let code = self.checksum.map_or(0, |checksum| checksum.kind().code());
@@ -165,6 +173,8 @@ impl<F: RecordFormat> Packed for Row<F> {
             2 => Shown::Integers,
             3 => Shown::Floats,
             4 => Shown::Pieced,
+            5 => Shown::Headed,
+            6 => Shown::Coded,
             _ => Shown::Stored,
         };
         Self {

@@ -273,7 +273,7 @@ pub(super) fn decode(shown: Shown, stored: &[u8], values: &mut [u8]) -> bool {
     let decoded = match shown {
         Shown::Integers => decode_integers(list, &mut found),
         Shown::Floats => decode_floats(list, &mut found),
-        Shown::Stored | Shown::Array | Shown::Pieced => Err(NoMessage),
+        _ => Err(NoMessage),
     };
     let is_whole = decoded.is_ok() && found.len() == values.len();
     if is_whole {

@@ -6,9 +6,9 @@ use super::{MAX_NAME_BYTES, Reason, check_name};
 pub(super) type Name = Box<[u8]>;
 
 /// The pickle, and how far it has been read.
-pub(super) struct Input<'a> {
-    pub(super) bytes: &'a [u8],
-    pub(super) at: usize,
+pub(in crate::format) struct Input<'a> {
+    pub(in crate::format) bytes: &'a [u8],
+    pub(in crate::format) at: usize,
 }
 
 impl<'a> Input<'a> {
@@ -16,24 +16,24 @@ impl<'a> Input<'a> {
         self.bytes.get(self.at..).unwrap_or_default()
     }
 
-    fn take(&mut self, len: u64) -> Result<&'a [u8], Reason> {
+    pub(in crate::format) fn take(&mut self, len: u64) -> Result<&'a [u8], Reason> {
         let len = usize::try_from(len).map_err(|_| Reason::Truncated)?;
         let taken = self.rest().get(..len).ok_or(Reason::Truncated)?;
         self.at = self.at.saturating_add(len);
         Ok(taken)
     }
 
-    pub(super) fn array<const N: usize>(&mut self) -> Result<[u8; N], Reason> {
+    pub(in crate::format) fn array<const N: usize>(&mut self) -> Result<[u8; N], Reason> {
         let taken = self.take(N as u64)?;
         taken.first_chunk().copied().ok_or(Reason::Truncated)
     }
 
-    pub(super) fn byte(&mut self) -> Result<u8, Reason> {
+    pub(in crate::format) fn byte(&mut self) -> Result<u8, Reason> {
         self.array().map(|[byte]| byte)
     }
 
     /// A line, without its line feed.
-    pub(super) fn line(&mut self) -> Result<&'a [u8], Reason> {
+    pub(in crate::format) fn line(&mut self) -> Result<&'a [u8], Reason> {
         let len = self.rest().iter().position(|&byte| byte == b'\n').ok_or(Reason::Truncated)?;
         let line = self.take(len as u64)?;
         self.take(1)?;
@@ -45,7 +45,7 @@ impl<'a> Input<'a> {
     }
 
     /// A frame is a hint for reading ahead; it has to lie inside the pickle, no more.
-    pub(super) fn frame(&mut self) -> Result<(), Reason> {
+    pub(in crate::format) fn frame(&mut self) -> Result<(), Reason> {
         let len = u64::from_le_bytes(self.array()?);
         if len > self.rest().len() as u64 {
             return Err(Reason::Truncated);

@@ -8,12 +8,13 @@
 mod decode;
 mod encode;
 mod input;
-mod opcode;
+pub(in crate::format) mod opcode;
 #[cfg(test)]
 mod tests;
 
 pub use decode::decode;
 pub use encode::encode;
+pub(in crate::format) use input::Input;
 
 /// The most directories that may lie inside each other, the root included.
 ///

@@ -1,0 +1,260 @@
+//! Values → files: what a pickled sample shows, and where its bytes lie.
+
+use super::machine::Unpickled;
+use super::value::{Array, Bytes, Id, Image, Value};
+use crate::format::{ending, npy};
+use std::collections::HashMap;
+
+/// Lists and dictionaries may lie so deep in each other.
+const MAX_DEPTH: usize = 16;
+/// A sample of more files and empty directories stays one.
+const MAX_FILES: usize = 4096;
+/// So many values are looked at: those that stand in several places count each time.
+const MAX_LOOKS: usize = 1 << 16;
+
+/// What a sample shows.
+#[derive(Debug, Default)]
+pub(super) struct Files {
+    pub(super) files: Vec<File>,
+    /// Lists and dictionaries without anything in them.
+    pub(super) directories: Vec<Vec<Vec<u8>>>,
+    looks: usize,
+}
+
+/// A file of a sample.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct File {
+    /// Empty: the sample is this file.
+    pub(super) path: Vec<Vec<u8>>,
+    /// The code of its ending.
+    pub(super) ending: u8,
+    /// What stands before the bytes.
+    pub(super) header: Vec<u8>,
+    /// Bytes of the pickle.
+    pub(super) data: Bytes,
+}
+
+/// The files of a pickle. `None`: there is something in it that is no file.
+pub(super) fn files(bytes: &[u8], pickle: &Unpickled) -> Option<Files> {
+    let mut all = Files::default();
+    all.visit(bytes, pickle, pickle.top, &mut Vec::new())?;
+    (!all.files.is_empty() || !all.directories.is_empty()).then_some(all)
+}
+
+impl Files {
+    fn visit(
+        &mut self,
+        bytes: &[u8],
+        pickle: &Unpickled,
+        id: Id,
+        path: &mut Vec<Vec<u8>>,
+    ) -> Option<()> {
+        self.looks = self.looks.saturating_add(1);
+        let all = self.files.len().saturating_add(self.directories.len());
+        if path.len() > MAX_DEPTH || all >= MAX_FILES || self.looks > MAX_LOOKS {
+            return None;
+        }
+        let nothing = Bytes { range: 0..0, latin1: None };
+        let (header, data, kind) = match pickle.get(id)? {
+            Value::None => return Some(()),
+            Value::Tuple(items) | Value::List(items) => {
+                let names = (0..items.len()).map(|number| number.to_string().into_bytes());
+                let entries: Vec<_> = names.zip(items.iter().copied()).collect();
+                return self.directory(bytes, pickle, &entries, path);
+            }
+            Value::Dict(items) => {
+                let entries = unique(bytes, pickle, items)?;
+                return self.directory(bytes, pickle, &entries, path);
+            }
+            Value::Bool(value) => {
+                let text = if *value { "True" } else { "False" };
+                (text.as_bytes().to_vec(), nothing, ".txt")
+            }
+            Value::Int(value) => (value.to_string().into_bytes(), nothing, ".txt"),
+            Value::Float(value) => (float(*value).into_bytes(), nothing, ".txt"),
+            Value::Text(range) => {
+                (Vec::new(), Bytes { range: range.clone(), latin1: None }, ".txt")
+            }
+            Value::Bytes(data) => {
+                let ending = ending::named(ending::code_of(&decoded(bytes, data)));
+                (Vec::new(), data.clone(), ending)
+            }
+            Value::Array(array) => {
+                let (header, ending) = of_array(array);
+                (header, array.data.clone(), ending)
+            }
+            Value::Image(image) => {
+                let (header, ending) = of_image(image)?;
+                (header, image.data.clone(), ending)
+            }
+            Value::Known(_)
+            | Value::Dtype(_)
+            | Value::NewArray
+            | Value::NewImage
+            | Value::Storage(_) => return None,
+        };
+        self.files.push(File { path: path.clone(), ending: ending::code(kind), header, data });
+        Some(())
+    }
+
+    fn directory(
+        &mut self,
+        bytes: &[u8],
+        pickle: &Unpickled,
+        entries: &[(Vec<u8>, Id)],
+        path: &mut Vec<Vec<u8>>,
+    ) -> Option<()> {
+        if entries.is_empty() && !path.is_empty() {
+            self.directories.push(path.clone());
+        }
+        for (name, id) in entries {
+            path.push(name.clone());
+            self.visit(bytes, pickle, *id, path)?;
+            path.pop();
+        }
+        Some(())
+    }
+}
+
+/// The entries of a dictionary: of those with the same key the last.
+fn unique(bytes: &[u8], pickle: &Unpickled, items: &[(Id, Id)]) -> Option<Vec<(Vec<u8>, Id)>> {
+    let mut places: HashMap<Vec<u8>, usize> = HashMap::new();
+    let mut entries: Vec<(Vec<u8>, Id)> = Vec::with_capacity(items.len());
+    for (key, value) in items {
+        let name = match pickle.get(*key)? {
+            Value::Text(range) | Value::Bytes(Bytes { range, latin1: None }) => {
+                let name = bytes.get(range.clone())?;
+                str::from_utf8(name).ok()?;
+                name.to_vec()
+            }
+            Value::Int(number) => number.to_string().into_bytes(),
+            _ => return None,
+        };
+        match places.get(&name).and_then(|place| entries.get_mut(*place)) {
+            Some(entry) => entry.1 = *value,
+            None => {
+                places.insert(name.clone(), entries.len());
+                entries.push((name, *value));
+            }
+        }
+    }
+    Some(entries)
+}
+
+/// What bytes are, however they lie in the pickle.
+pub(super) fn decoded(bytes: &[u8], data: &Bytes) -> Vec<u8> {
+    let stored = bytes.get(data.range.clone()).unwrap_or_default();
+    match data.latin1 {
+        None => stored.to_vec(),
+        Some(count) => {
+            let mut out = vec![0; count];
+            // It was looked at when it was found.
+            latin1(stored, &mut out);
+            out
+        }
+    }
+}
+
+/// Fills `out` with the bytes that characters of UTF-8 stand for. False: they are others, or not as many.
+pub(super) fn latin1(stored: &[u8], out: &mut [u8]) -> bool {
+    let Ok(text) = str::from_utf8(stored) else { return false };
+    let mut bytes = text.chars().map(|character| u8::try_from(u32::from(character)));
+    let is_filled = out.iter_mut().all(|to| match bytes.next() {
+        Some(Ok(byte)) => {
+            *to = byte;
+            true
+        }
+        _ => false,
+    });
+    is_filled && bytes.next().is_none()
+}
+
+fn of_array(array: &Array) -> (Vec<u8>, &'static str) {
+    match &array.descr {
+        Some(descr) => {
+            let header = match array.is_fortran {
+                true => npy::fortran_header(descr, &array.shape),
+                false => npy::header(descr, &array.shape),
+            };
+            (header, ".npy")
+        }
+        None => (Vec::new(), ".bin"),
+    }
+}
+
+/// Images that PNM can hold are PNM; those of other bands and numbers are arrays.
+fn of_image(image: &Image) -> Option<(Vec<u8>, &'static str)> {
+    let Image { mode, width, height, data } = image;
+    let pixels = width.checked_mul(*height)?;
+    let is_of = |bytes: u64| pixels.checked_mul(bytes) == Some(data.len() as u64);
+    let pnm = |kind: &str| format!("{kind}\n{width} {height}\n255\n").into_bytes();
+    let array =
+        |descr: &str, bands: &[u64]| npy::header(descr, &[&[*height, *width], bands].concat());
+    let (bytes, header, ending) = match mode.as_str() {
+        "RGB" => (3, pnm("P6"), ".ppm"),
+        "L" => (1, pnm("P5"), ".pgm"),
+        "LA" => (2, array("|u1", &[2]), ".npy"),
+        "YCbCr" | "LAB" | "HSV" => (3, array("|u1", &[3]), ".npy"),
+        "RGBA" | "RGBX" | "CMYK" => (4, array("|u1", &[4]), ".npy"),
+        "I" => (4, array("<i4", &[]), ".npy"),
+        "F" => (4, array("<f4", &[]), ".npy"),
+        "I;16" => (2, array("<u2", &[]), ".npy"),
+        // Of a palette the numbers alone say nothing, and bits lie otherwise than in PNM.
+        _ => return None,
+    };
+    is_of(bytes).then_some((header, ending))
+}
+
+/// A float as Python writes it.
+fn float(value: f64) -> String {
+    if value.is_nan() {
+        return "nan".to_owned();
+    }
+    if value.is_infinite() {
+        return if value > 0.0 { "inf" } else { "-inf" }.to_owned();
+    }
+    let exponent = format!("{value:e}");
+    let (digits, power) = exponent.split_once('e').unwrap_or((&exponent, "0"));
+    let power: i32 = power.parse().unwrap_or(0);
+    if value != 0.0 && !(-4..16).contains(&power) {
+        let sign = if power < 0 { '-' } else { '+' };
+        return format!("{digits}e{sign}{:02}", power.unsigned_abs());
+    }
+    format!("{value:?}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn floats_are_written_as_python_writes_them() {
+        for (value, text) in [
+            (0.0, "0.0"),
+            (-0.0, "-0.0"),
+            (1.0, "1.0"),
+            (0.1, "0.1"),
+            (1e15, "1000000000000000.0"),
+            (1e16, "1e+16"),
+            (1.5e300, "1.5e+300"),
+            (0.0001, "0.0001"),
+            (0.00001, "1e-05"),
+            (-2.5e-7, "-2.5e-07"),
+            (f64::NAN, "nan"),
+            (f64::NEG_INFINITY, "-inf"),
+            (123_456.789, "123456.789"),
+        ] {
+            assert_eq!(float(value), text);
+        }
+    }
+
+    #[test]
+    fn characters_stand_for_bytes_or_for_none() {
+        let mut out = [0; 3];
+        assert!(latin1("aÿ\u{80}".as_bytes(), &mut out));
+        assert_eq!(out, [b'a', 0xff, 0x80]);
+        for wrong in ["aÿ", "aÿ\u{80}b", "aÿ\u{100}"] {
+            assert!(!latin1(wrong.as_bytes(), &mut out), "{wrong}");
+        }
+    }
+}

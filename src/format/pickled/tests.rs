@@ -1,0 +1,258 @@
+//! Samples that are taken apart, those that stay one file, and pickles that lie.
+
+use super::*;
+use crate::format::MemorySource;
+use proptest::collection::vec;
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+
+type Shown = BTreeMap<String, Option<Vec<u8>>>;
+
+/// A container of these samples.
+fn container(samples: &[Vec<u8>]) -> Vec<u8> {
+    let mut file = vec![0; 4];
+    file.extend_from_slice(&(samples.len() as u64).to_le_bytes());
+    let crcs = samples.iter().map(|sample| crc32fast::hash(sample));
+    file.extend(crcs.flat_map(u32::to_le_bytes));
+    let mut at = 12 + 12 * samples.len() as u64;
+    for sample in samples {
+        file.extend_from_slice(&at.to_le_bytes());
+        at += sample.len() as u64;
+    }
+    file.extend(samples.concat());
+    file
+}
+
+fn open(file: &[u8]) -> Box<dyn Container> {
+    let options = OpenOptions { pickles: true, ..OpenOptions::default() };
+    let source = Arc::new(MemorySource::new("t", file.to_vec()));
+    let format = crate::format::recognize(source.as_ref(), &options).unwrap();
+    format.open(source, &options).unwrap()
+}
+
+/// What a file shows; its checksum must be right.
+fn shown_of(file: &[u8], container: &dyn Container, index: u64) -> Option<Vec<u8>> {
+    let sample = container.sample(index).unwrap();
+    let stored = &file[sample.offset_bytes as usize..sample.end_bytes() as usize];
+    let (checked, all) = match sample.content {
+        Content::Encoded(size) => {
+            let mut out = vec![0; size as usize];
+            container.decode(index, stored, &mut out).unwrap();
+            (out.clone(), out)
+        }
+        _ => (stored.to_vec(), [&container.prefix(index).unwrap(), stored].concat()),
+    };
+    assert_eq!(sample.checksum, Some(ChecksumKind::Crc32.of(&checked)));
+    assert_eq!(all.len() as u64, sample.size_bytes());
+    Some(all)
+}
+
+/// All files, by path.
+fn shown(samples: &[Vec<u8>]) -> Shown {
+    let file = container(samples);
+    let container = open(&file);
+    let container = container.as_ref();
+    let mut all = Shown::new();
+    let mut add = |path: String, index: u64| {
+        let bytes = shown_of(&file, container, index);
+        assert!(all.insert(path, bytes).is_none());
+    };
+    match container.names(container.len()).unwrap() {
+        Names::None => (0..container.len()).for_each(|index| add(format!("{index}"), index)),
+        Names::Fields(fields) => (0..container.len()).for_each(|index| {
+            let name = String::from_utf8(container.field_name(index).unwrap()).unwrap();
+            add(format!("{}/{name}", index / fields), index);
+        }),
+        _ => container
+            .members(&mut |member| {
+                if let crate::format::Node::Sample(index) = member.node {
+                    add(String::from_utf8(member.path.to_vec()).unwrap(), index);
+                }
+                Ok(())
+            })
+            .unwrap(),
+    }
+    all
+}
+
+fn one(pickle: &[u8]) -> Shown {
+    shown(&[pickle.to_vec()])
+}
+
+fn expected(files: &[(&str, &[u8])]) -> Shown {
+    files.iter().map(|(path, bytes)| ((*path).to_owned(), Some(bytes.to_vec()))).collect()
+}
+
+#[track_caller]
+fn stays_one(pickle: &[u8]) {
+    assert_eq!(one(pickle), expected(&[("0", pickle)]));
+}
+
+/// `pickle.dumps((b"\xff\xd8\xff", 7, "text", 0.5, True, None), 4)`
+const TUPLE: &[u8] = b"\x80\x04\x95\x1e\0\0\0\0\0\0\0(C\x03\xff\xd8\xff\x94K\x07\x8c\x04text\x94\
+    G?\xe0\0\0\0\0\0\0\x88Nt\x94.";
+
+#[test]
+fn a_tuple_is_a_directory_of_its_values() {
+    let files = [
+        ("0/0.jpg", &b"\xff\xd8\xff"[..]),
+        ("0/1.txt", b"7"),
+        ("0/2.txt", b"text"),
+        ("0/3.txt", b"0.5"),
+        ("0/4.txt", b"True"),
+    ];
+    assert_eq!(one(TUPLE), expected(&files));
+}
+
+#[test]
+fn a_dict_is_a_directory_of_its_keys_and_of_equal_ones_the_last_counts() {
+    // {"a": 1, 2: [], "a": b"x"}, and nothing in a list.
+    let pickle = b"\x80\x04}(\x8c\x01aK\x01K\x02]\x8c\x01aC\x01\x01u.";
+    assert_eq!(one(pickle), expected(&[("0/a.bin", b"\x01")]));
+}
+
+#[test]
+fn bytes_of_protocol_2_are_decoded() {
+    // pickle.dumps((b"\xff\xd8\xff\x01",), 2)
+    let pickle = [
+        &b"\x80\x02c_codecs\nencode\nq\0X\x07\0\0\0"[..],
+        "ÿØÿ\u{1}".as_bytes(),
+        b"q\x01X\x06\0\0\0latin1q\x02\x86q\x03Rq\x04\x85q\x05.",
+    ]
+    .concat();
+    assert_eq!(one(&pickle), expected(&[("0/0.jpg", b"\xff\xd8\xff\x01")]));
+}
+
+#[test]
+fn samples_of_other_files_have_names_of_their_own() {
+    let other = b"\x80\x04K\x05\x85.".to_vec();
+    let plain = b"no pickle".to_vec();
+    let shown = shown(&[TUPLE.to_vec(), other, plain]);
+    assert_eq!(shown.len(), 7);
+    assert_eq!(shown["1/0.txt"].as_deref(), Some(&b"5"[..]));
+    assert_eq!(shown["2"].as_deref(), Some(&b"no pickle"[..]));
+}
+
+#[test]
+fn what_is_not_known_stays_one_file_and_nothing_is_called() {
+    for pickle in [
+        &b""[..],
+        b"\x80\x04N.",
+        b"\x80\x04).",
+        b"\x80\x04cos\nsystem\n(\x8c\x02lstR.",
+        b"\x80\x04cbuiltins\neval\n.",
+        b"\x80\x04ccollections\nOrderedDict\n.",
+        b"\x80\x04K\x01.trailing",
+        b"\x80\x04K\x01",
+        b"\x80\x06K\x01.",
+        b"(I1\nt.",
+        // A list that holds itself.
+        b"\x80\x04]q\0h\0a.",
+        b"\x80\x04}(CK\x01K\x02u.",
+    ] {
+        stays_one(pickle);
+    }
+    let mut doubled = b"\x80\x04(]q\0".to_vec();
+    for level in 0..14_u8 {
+        doubled.extend_from_slice(&[b']', b'q', level + 1, b'(', b'h', level, b'h', level, b'e']);
+    }
+    doubled.extend_from_slice(b"t.");
+    stays_one(&doubled);
+    let deep = [&b"\x80\x04K\x01"[..], &b"\x85".repeat(100), b"."].concat();
+    stays_one(&deep);
+    let many = [&b"\x80\x04("[..], &b"K\x01".repeat(5000), b"t."].concat();
+    stays_one(&many);
+    let long = [&b"\x80\x04("[..], &b"N".repeat(400_000), b"t."].concat();
+    stays_one(&long);
+}
+
+#[test]
+fn arrays_whose_sizes_lie_stay_one_file() {
+    let array = |shape: u8, data: &[u8]| {
+        let dtype = b"cnumpy\ndtype\n(\x8c\x02u1\x89\x88tR(K\x03\x8c\x01|NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\0tb";
+        let start = b"\x80\x04cnumpy.core.multiarray\n_reconstruct\n(cnumpy\nndarray\nK\0\x85C\x01btR(K\x01";
+        let length = [data.len() as u8];
+        [start, &[b'K', shape, 0x85][..], dtype, b"\x89C", &length, data, b"tb\x85."].concat()
+    };
+    let header = crate::format::npy::header("|u1", &[3]);
+    let whole = [&header[..], b"abc"].concat();
+    assert_eq!(one(&array(3, b"abc")), expected(&[("0/0.npy", &whole)]));
+    stays_one(&array(4, b"abc"));
+    stays_one(&array(2, b"abc"));
+}
+
+#[test]
+fn a_sample_that_fails_its_checksum_stays_one_file_with_that_checksum() {
+    let mut file = container(&[TUPLE.to_vec(), TUPLE.to_vec()]);
+    let last = file.len() - 3;
+    file[last] ^= 1;
+    let container = open(&file);
+    let sample = container.sample(container.len() - 1).unwrap();
+    assert_eq!(sample.length_bytes, TUPLE.len() as u64);
+    assert_eq!(sample.checksum.unwrap().value(), crc32fast::hash(TUPLE));
+}
+
+#[test]
+fn an_index_is_kept_and_found_again() {
+    let file = container(&[TUPLE.to_vec(), b"other".to_vec()]);
+    let first = open(&file);
+    let mut kept = Vec::new();
+    first.keep(&mut kept).unwrap();
+    let source =
+        |bytes: &[u8]| -> Arc<dyn Source> { Arc::new(MemorySource::new("t", bytes.to_vec())) };
+    let again = Pickled.open_kept(source(&file), source(&kept)).unwrap().unwrap();
+    assert_eq!(again.len(), first.len());
+    for index in 0..first.len() {
+        assert_eq!(again.sample(index).unwrap(), first.sample(index).unwrap());
+        assert_eq!(again.prefix(index).unwrap(), first.prefix(index).unwrap());
+    }
+}
+
+#[test]
+fn nothing_that_is_cut_or_flipped_panics() {
+    for end in 0..TUPLE.len() {
+        shown(&[TUPLE[..end].to_vec()]);
+    }
+    for bit in 0..TUPLE.len() * 8 {
+        let mut bad = TUPLE.to_vec();
+        bad[bit / 8] ^= 1 << (bit % 8);
+        shown(&[bad]);
+    }
+}
+
+proptest! {
+    #[test]
+    fn any_tuple_is_shown_as_the_model_has_it(
+        values in vec((vec(any::<u8>(), 0..90), any::<i32>(), "[a-z]{0,9}"), 1..9),
+    ) {
+        let mut samples = Vec::new();
+        let mut model = Shown::new();
+        for (number, (bytes, int, text)) in values.into_iter().enumerate() {
+            let jpeg = [b"\xff\xd8\xff", &bytes[..]].concat();
+            let mut pickle = b"\x80\x03B".to_vec();
+            pickle.extend_from_slice(&(jpeg.len() as u32).to_le_bytes());
+            pickle.extend_from_slice(&jpeg);
+            pickle.push(b'J');
+            pickle.extend_from_slice(&int.to_le_bytes());
+            pickle.extend_from_slice(&[0x8c, text.len() as u8]);
+            pickle.extend_from_slice(text.as_bytes());
+            pickle.extend_from_slice(b"\x87.");
+            samples.push(pickle);
+            model.insert(format!("{number}/0.jpg"), Some(jpeg));
+            model.insert(format!("{number}/1.txt"), Some(int.to_string().into_bytes()));
+            model.insert(format!("{number}/2.txt"), Some(text.into_bytes()));
+        }
+        prop_assert_eq!(shown(&samples), model);
+    }
+
+    #[test]
+    fn any_opcodes_stay_one_file_or_can_be_looked_at(
+        rest in vec(prop_oneof![
+            Just(b'('), Just(b'N'), Just(b']'), Just(b'}'), Just(b')'), Just(b't'), Just(b'e'), Just(b'a'),
+            Just(b'u'), Just(b's'), Just(0x85), Just(0x86), Just(0x94), Just(b'R'), Just(b'b'), Just(b'h'),
+            Just(b'K'), Just(b'C'), Just(0x8c), Just(b'.'), any::<u8>(),
+        ], 0..40),
+    ) {
+        shown(&[[&b"\x80\x04"[..], &rest, b"."].concat()]);
+    }
+}

@@ -1,0 +1,164 @@
+//! What a pickle holds, as values that refer to each other and to the bytes of the pickle.
+//!
+//! Imports nothing.
+
+use std::ops::Range;
+
+/// The number of a value.
+pub(super) type Id = u32;
+
+/// A value. Ranges are of bytes of the pickle.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Value {
+    None,
+    Bool(bool),
+    Int(i128),
+    Float(f64),
+    /// UTF-8.
+    Text(Range<usize>),
+    Bytes(Bytes),
+    List(Vec<Id>),
+    Tuple(Vec<Id>),
+    Dict(Vec<(Id, Id)>),
+    /// A class or a function that is known by its name.
+    Known(Known),
+    /// The type of an array's elements, as NumPy writes it: `<f4`.
+    Dtype(Dtype),
+    /// An array before its state is set.
+    NewArray,
+    Array(Array),
+    /// An image before its state is set.
+    NewImage,
+    Image(Image),
+    /// The numbers of a tensor of PyTorch.
+    Storage(Storage),
+}
+
+/// Bytes, and how they lie in the pickle.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Bytes {
+    pub(super) range: Range<usize>,
+    /// They are characters of UTF-8 up to U+00FF, so many: as protocol 2 has them.
+    pub(super) latin1: Option<usize>,
+}
+
+impl Bytes {
+    /// How many they are.
+    pub(super) fn len(&self) -> usize {
+        self.latin1.unwrap_or(self.range.end.saturating_sub(self.range.start))
+    }
+}
+
+/// A type of elements: what stands behind the byte order, and that.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Dtype {
+    pub(super) kind: String,
+    pub(super) order: char,
+}
+
+impl Dtype {
+    pub(super) fn descr(&self) -> String {
+        format!("{}{}", self.order, self.kind)
+    }
+}
+
+/// An array, or a tensor.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Array {
+    /// `None`: NumPy does not have the type.
+    pub(super) descr: Option<String>,
+    pub(super) shape: Vec<u64>,
+    pub(super) is_fortran: bool,
+    pub(super) data: Bytes,
+}
+
+/// An image of PIL.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Image {
+    pub(super) mode: String,
+    pub(super) width: u64,
+    pub(super) height: u64,
+    pub(super) data: Bytes,
+}
+
+/// Numbers of PyTorch.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Storage {
+    /// What NumPy calls the type; `None`: it does not have it.
+    pub(super) descr: Option<&'static str>,
+    pub(super) item_bytes: usize,
+    pub(super) range: Range<usize>,
+}
+
+/// Classes and functions that are known. None of them is called.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Known {
+    OrderedDict,
+    BytesType,
+    ByteArray,
+    CodecsEncode,
+    NdArray,
+    Reconstruct,
+    Scalar,
+    DtypeType,
+    FromBuffer,
+    ImageType,
+    RebuildTensor,
+    LoadFromBytes,
+    /// A row of [`STORAGES`].
+    StorageType(u8),
+}
+
+/// PyTorch's storages: class, what NumPy calls the type, bytes of an element.
+static STORAGES: &[(&str, Option<&str>, usize)] = &[
+    ("FloatStorage", Some("<f4"), 4),
+    ("DoubleStorage", Some("<f8"), 8),
+    ("HalfStorage", Some("<f2"), 2),
+    ("BFloat16Storage", None, 2),
+    ("LongStorage", Some("<i8"), 8),
+    ("IntStorage", Some("<i4"), 4),
+    ("ShortStorage", Some("<i2"), 2),
+    ("CharStorage", Some("|i1"), 1),
+    ("ByteStorage", Some("|u1"), 1),
+    ("BoolStorage", Some("|b1"), 1),
+    ("ComplexFloatStorage", Some("<c8"), 8),
+    ("ComplexDoubleStorage", Some("<c16"), 16),
+];
+
+/// Finds a class or a function by its name.
+pub(super) fn known(module: &[u8], name: &[u8]) -> Option<Known> {
+    Some(match (module, name) {
+        (b"collections", b"OrderedDict") => Known::OrderedDict,
+        (b"builtins" | b"__builtin__", b"bytes") => Known::BytesType,
+        (b"builtins" | b"__builtin__", b"bytearray") => Known::ByteArray,
+        (b"_codecs", b"encode") => Known::CodecsEncode,
+        (b"numpy", b"ndarray") => Known::NdArray,
+        (b"numpy", b"dtype") => Known::DtypeType,
+        (b"numpy.core.multiarray" | b"numpy._core.multiarray", b"_reconstruct") => {
+            Known::Reconstruct
+        }
+        (b"numpy.core.multiarray" | b"numpy._core.multiarray", b"scalar") => Known::Scalar,
+        (b"numpy.core.numeric" | b"numpy._core.numeric", b"_frombuffer") => Known::FromBuffer,
+        (b"PIL.Image", b"Image") => Known::ImageType,
+        (module, name)
+            if module.starts_with(b"PIL.")
+                && module.ends_with(b"ImagePlugin")
+                && name.ends_with(b"ImageFile") =>
+        {
+            Known::ImageType
+        }
+        (b"torch._utils", b"_rebuild_tensor_v2") => Known::RebuildTensor,
+        (b"torch.storage", b"_load_from_bytes") => Known::LoadFromBytes,
+        (b"torch", name) => {
+            let place = STORAGES.iter().position(|(class, ..)| class.as_bytes() == name)?;
+            Known::StorageType(u8::try_from(place).ok()?)
+        }
+        _ => return None,
+    })
+}
+
+/// What NumPy calls the elements of a storage's class, and how many bytes each has.
+pub(super) fn storage_type(known: Known) -> Option<(Option<&'static str>, usize)> {
+    let Known::StorageType(row) = known else { return None };
+    STORAGES.get(usize::from(row)).map(|(_, descr, bytes)| (*descr, *bytes))
+}

@@ -1,0 +1,126 @@
+"""Pickled samples of FFRecord, shown as files, are what pickle.loads gives; of all protocols, over thousands of samples."""
+
+import collections
+import io
+import pickle
+import struct
+import zlib
+
+import numpy
+import pytest
+import torch
+from PIL import Image
+
+from conftest import TRANSPORTS, mount, need
+
+SAMPLES = 3000
+
+
+@pytest.fixture(params=TRANSPORTS)
+def transport(request):
+    need(request.param)
+    return request.param
+
+
+def write(path, samples):
+    """As the package writes it: u32 crc | i64 n | u32 crcs[n] | i64 offsets[n] | data."""
+    offsets, at = [], 12 + 12 * len(samples)
+    for sample in samples:
+        offsets.append(at)
+        at += len(sample)
+    index = struct.pack(f"<q{len(samples)}I{len(samples)}q", len(samples), *map(zlib.crc32, samples), *offsets)
+    path.write_bytes(struct.pack("<I", zlib.crc32(index)) + index + b"".join(samples))
+
+
+def jpeg(number):
+    out = io.BytesIO()
+    Image.new("RGB", (8 + number % 70, 30), (number % 256, 1, 2)).save(out, "JPEG")
+    return out.getvalue()
+
+
+def image_of(mode, number):
+    noise = numpy.random.default_rng(number).integers(0, 256, (11, 7 + number % 5, 3), dtype=numpy.uint8)
+    return Image.fromarray(noise).convert(mode)
+
+
+def value_of(number):
+    """A sample of one of several kinds."""
+    noise = numpy.random.default_rng(number)
+    match number % 8:
+        case 0: return jpeg(number), number
+        case 1: return {"image": jpeg(number), "label": number / 7, "name": f"ünï {number}", "none": None, 3: number % 2 == 0}
+        case 2: return noise.random((number % 9, 3), dtype=numpy.float32), numpy.int64(number), numpy.float32(0.5)
+        case 3: return [numpy.asfortranarray(noise.random((3, number % 5 + 2))), numpy.arange(number % 40, dtype=">i2")]
+        case 4: return image_of("RGB", number), image_of("L", number), image_of("RGBA", number), image_of("F", number)
+        case 5: return collections.OrderedDict(a=(bytes(range(256)) * (number % 9), bytearray(b"\xff" * 9)), b=-number << 70)
+        case 6: return {"x": torch.arange(number % 50).reshape(-1, 1), "y": torch.rand(3, 4).T, "z": torch.rand(2, 3)[1]}
+        case _: return noise.random(3) > 0.5, noise.integers(0, 9, 4).astype("datetime64[s]").astype("i8"), "x" * (number % 300)
+
+
+def check(folder, value):
+    """Compares a value with the files at a path without an ending."""
+    if value is None:
+        assert not list(folder.parent.glob(f"{folder.name}.*")) and not folder.exists()
+    elif isinstance(value, dict):
+        for key, inner in value.items():
+            check(folder / str(key), inner)
+    elif isinstance(value, (tuple, list)):
+        for number, inner in enumerate(value):
+            check(folder / str(number), inner)
+    elif isinstance(value, (numpy.ndarray, numpy.generic, torch.Tensor)):
+        wanted = value.numpy() if isinstance(value, torch.Tensor) else value
+        found = numpy.load(f"{folder}.npy", allow_pickle=False)
+        assert found.dtype == wanted.dtype and found.shape == wanted.shape and numpy.array_equal(found, wanted)
+    elif isinstance(value, Image.Image):
+        if value.mode in ("RGB", "L"):
+            with Image.open(f"{folder}.{'ppm' if value.mode == 'RGB' else 'pgm'}") as found:
+                assert found.mode == value.mode and found.tobytes() == value.tobytes()
+        else:
+            assert numpy.array_equal(numpy.load(f"{folder}.npy"), numpy.asarray(value))
+    elif isinstance(value, (bytes, bytearray)):
+        [path] = folder.parent.glob(f"{folder.name}.*")
+        assert path.read_bytes() == value
+        assert not value.startswith(b"\xff\xd8\xff\xe0") or path.suffix == ".jpg"
+    else:
+        [path] = folder.parent.glob(f"{folder.name}.txt")
+        assert path.read_text() == str(value)
+
+
+@pytest.mark.parametrize("protocol", range(2, 6))
+def test_every_sample_is_what_pickle_loads(ffrfs, tmp_path, transport, protocol):
+    values = [value_of(number) for number in range(SAMPLES // 4)]
+    write(tmp_path / "p.ffr", [pickle.dumps(value, protocol) for value in values])
+    for _ in range(2):
+        with mount(ffrfs, [tmp_path / "p.ffr"], transport, "--pickles") as folder:
+            assert len(list(folder.iterdir())) == len(values)
+            for number, value in enumerate(values):
+                # Protocol 2 has bytes as characters, among them the file that a tensor's numbers are in.
+                if protocol == 2 and number % 8 == 6:
+                    assert (folder / f"{number:06}").read_bytes() == pickle.dumps(value, 2)
+                else:
+                    check(folder / f"{number:06}", value)
+    assert (tmp_path / "p.ffr.ffrfs-index").exists()
+
+
+def test_samples_alike_are_numbered_on_through_files(ffrfs, tmp_path, transport):
+    for part in range(2):
+        write(tmp_path / f"{part}.ffr", [pickle.dumps((jpeg(number), part), 4) for number in range(SAMPLES // 2)])
+    with mount(ffrfs, [tmp_path], transport, "--pickles") as folder:
+        for number in range(SAMPLES):
+            check(folder / f"{number:06}", (jpeg(number % (SAMPLES // 2)), number // (SAMPLES // 2)))
+
+
+class Unknown:
+    """What a decoder must not make."""
+
+    def __reduce__(self):
+        return print, ("executed",)
+
+
+def test_what_is_not_known_stays_one_file(ffrfs, tmp_path, transport, capfd):
+    values = [Unknown(), (1, Unknown()), numpy.array([None]), {1, 2}, numpy.zeros(2, [("a", "i4")]), 3 + 4j]
+    samples = [pickle.dumps(value, 4) for value in values] + [b"no pickle"]
+    write(tmp_path / "p.ffr", samples)
+    with mount(ffrfs, [tmp_path / "p.ffr"], transport, "--pickles") as folder:
+        assert [(folder / f"{number:06}").read_bytes() for number in range(len(samples))] == samples
+    assert "executed" not in capfd.readouterr().out
