@@ -190,6 +190,9 @@ struct Settings {
         help_heading = "Sharing, and the kernel"
     )]
     transport: TransportChoice,
+    /// Start another daemon when one dies, up to so often in a minute (docs/mount.md says what readers see)
+    #[arg(long, value_name = "N", default_value = "0", value_parser = clap::value_parser!(u16).range(0..=1000))]
+    restarts: u16,
     /// Threads that serve requests [default: one a CPU]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
@@ -341,6 +344,7 @@ impl Settings {
                 TransportChoice::Uring => Transport::Uring,
                 TransportChoice::Devfuse => Transport::DevFuse,
             },
+            restarts: self.restarts,
             threads: self.threads,
             metrics: self.metrics,
             log_file: self.log_file,

@@ -3,6 +3,7 @@
 use sd_notify::{NotifyState, notify, watchdog_enabled};
 use std::path::PathBuf;
 use std::thread;
+use std::time::Duration;
 
 /// The mount works; `status` is what `systemctl status` shows.
 pub(crate) fn ready(status: &str) {
@@ -40,6 +41,16 @@ pub(crate) fn keep_alive(target: PathBuf) {
             "cannot start the thread that answers the watchdog of the service manager: {error}"
         );
     }
+}
+
+/// How often the service manager's watchdog wants to hear from this process, if there is one.
+pub(crate) fn watchdog() -> Option<Duration> {
+    watchdog_enabled().map(|timeout| timeout / 2)
+}
+
+/// This process lives.
+pub(crate) fn alive() {
+    send(&[NotifyState::Watchdog]);
 }
 
 fn send(state: &[NotifyState]) {

@@ -10,10 +10,16 @@ use signal_hook::consts::SIGHUP;
 use signal_hook::iterator::Signals;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// A second signal within this time counts as the first.
+const SAME_SIGNAL: Duration = Duration::from_millis(100);
 
 /// A mount that the kernel has accepted, ready to be served.
 pub(crate) struct Service {
     pub(crate) mounted: Mounted,
+    /// Of the parts that it shows.
+    pub(crate) digest: [u8; 32],
     pub(crate) target: Target,
     pub(crate) signals: Signals,
     /// In a line, for `systemctl status`.
@@ -28,9 +34,11 @@ pub(crate) struct Service {
 
 /// A mount that is served, with all threads for that.
 pub(crate) struct Serving {
-    mounted: Mounted,
+    pub(crate) mounted: Mounted,
+    /// Of the parts that it shows.
+    pub(crate) digest: [u8; 32],
     target: Arc<Target>,
-    status: String,
+    pub(crate) status: String,
     _metrics: Option<Metrics>,
 }
 
@@ -40,7 +48,7 @@ impl Service {
     /// # Errors
     /// No thread can be started; it is unmounted again.
     pub(crate) fn start(self) -> Result<Serving, Failure> {
-        let Self { mounted, target, signals, status, configured, metrics, end } = self;
+        let Self { mounted, target, signals, status, configured, metrics, end, digest } = self;
         let (target, device) = (Arc::new(target), mounted.device().to_owned());
         let listener = Listener {
             target: Arc::clone(&target),
@@ -58,14 +66,14 @@ impl Service {
         if let Some(directory) = target.directory() {
             notify::keep_alive(directory.to_owned());
         }
-        Ok(Serving { mounted, target, status, _metrics: metrics })
+        Ok(Serving { mounted, digest, target, status, _metrics: metrics })
     }
 }
 
 impl Serving {
     /// Serves until it is unmounted.
     pub(crate) fn serve(self) -> Result<Exit, Failure> {
-        let Self { mounted, target, status, _metrics } = self;
+        let Self { mounted, target, status, _metrics, .. } = self;
         notify::ready(&status);
         let device = mounted.device().to_owned();
         let served = mounted.serve();
@@ -104,13 +112,15 @@ impl Listener {
 
     /// The first signal unmounts, lazily where files are open; a second one ends the process.
     fn listen(mut self, mut signals: Signals) {
-        let mut leaving = false;
+        let mut leaving: Option<Instant> = None;
         for signal in &mut signals {
             match signal {
                 SIGHUP => reload(self.configured.as_mut(), self.target.directory(), &self.status),
-                _ if leaving => (self.end)(Exit::Mount),
+                // Who sends a signal to all processes of a mount, and to a supervisor, sends it twice.
+                _ if leaving.is_some_and(|since| since.elapsed() < SAME_SIGNAL) => {}
+                _ if leaving.is_some() => (self.end)(Exit::Mount),
                 _ => {
-                    leaving = true;
+                    leaving = Some(Instant::now());
                     notify::stopping(&format!("unmounting {}", self.target));
                     match self.target.directory() {
                         Some(directory) => unmount(directory, &self.device),

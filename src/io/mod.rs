@@ -24,6 +24,7 @@ mod residency;
 pub mod ring;
 mod space;
 mod user_directory;
+pub mod workers;
 mod write;
 
 pub use announce::{ControlRequest, MAX_ANNOUNCEMENT_BYTES, announce, warm_up};

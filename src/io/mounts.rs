@@ -175,6 +175,14 @@ pub fn unmount(target: &Path, lazy: bool) -> io::Result<()> {
     }
 }
 
+/// Has all requests to a mount fail, also those that wait.
+pub fn abort(mount: &Mount) {
+    if fuse_connection::abort(&mount.device).is_err() {
+        // It may say that the mount is busy, and has aborted it nevertheless.
+        let _ = umount2(&mount.target, MntFlags::MNT_FORCE | MntFlags::UMOUNT_NOFOLLOW);
+    }
+}
+
 /// Aborts the connection of a mount, so that all who wait for its daemon get an error, and detaches it.
 ///
 /// # Errors

@@ -73,8 +73,7 @@ impl Ready {
     /// Tells the parent to exit with `code`. If that is 0, the daemon leaves the terminal for a session of its own.
     pub fn report(mut self, code: u8) {
         if code == 0 {
-            let _ = nix::unistd::setsid();
-            detach_from_terminal();
+            leave_terminal();
         }
         // Fails only if the parent was killed meanwhile.
         let _ = self.0.write_all(&[code]);
@@ -112,9 +111,7 @@ pub fn fork_daemon(kept: Option<BorrowedFd<'_>>) -> io::Result<Forked> {
 /// # Errors
 /// The pipe or the process cannot be made, or other threads are running, which the child would not have.
 pub fn in_child(work: impl FnOnce() -> Vec<u8>) -> io::Result<Option<Vec<u8>>> {
-    if threads()? != 1 {
-        return Err(io::Error::other("no child can be made: threads are running already"));
-    }
+    check_single_thread()?;
     let (read, write): (OwnedFd, OwnedFd) = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC)?;
     // SAFETY: as in `fork_daemon`.
     match unsafe { nix::unistd::fork() }? {
@@ -210,6 +207,20 @@ pub fn enter_mount_namespace(file: &Path) -> io::Result<()> {
     // The working directory is shared with other threads, and none that is shared can be left.
     nix::sched::unshare(CloneFlags::CLONE_FS)?;
     Ok(nix::sched::setns(namespace, CloneFlags::CLONE_NEWNS)?)
+}
+
+/// An error if there are other threads than this one: a child that is forked would not have them.
+pub(super) fn check_single_thread() -> io::Result<()> {
+    match threads()? {
+        1 => Ok(()),
+        _ => Err(io::Error::other("no child can be made: threads are running already")),
+    }
+}
+
+/// Leaves the terminal for a session of its own.
+pub fn leave_terminal() {
+    let _ = nix::unistd::setsid();
+    detach_from_terminal();
 }
 
 fn threads() -> io::Result<usize> {

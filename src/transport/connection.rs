@@ -4,6 +4,7 @@
 use super::negotiation::{Negotiation, Unsupported};
 use super::wire::{InitIn, NotifyInvalInodeOut, NotifyStoreOut, notice, op};
 use crate::io::ring::{InHeader, OutHeader};
+use crate::io::workers::MAX_DESCRIPTORS;
 use crate::io::{Buffer, passed_connection};
 use crate::vfs::Errno;
 use nix::errno;
@@ -11,6 +12,7 @@ use nix::sys::uio::writev;
 use nix::unistd::{read, write};
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 /// What a request has beside the bytes that are written: its headers, and the name that comes with it.
@@ -37,12 +39,21 @@ impl Device {
         Self(device)
     }
 
-    /// Another descriptor of the same connection.
-    ///
-    /// # Errors
-    /// See [`passed_connection::clone_device`].
-    pub(super) fn clone_device(&self) -> io::Result<Self> {
-        passed_connection::clone_device(&self.0).map(Self)
+    /// Descriptors of the same connection for up to `threads` threads, this one at the end; fewer where they cannot be
+    /// had.
+    pub(super) fn for_threads(self, threads: usize) -> Vec<Arc<Self>> {
+        let mut devices = Vec::new();
+        for _ in 1..threads.min(MAX_DESCRIPTORS) {
+            match passed_connection::clone_device(&self.0) {
+                Ok(clone) => devices.push(Arc::new(Self(clone))),
+                Err(error) => {
+                    tracing::debug!("the threads share a descriptor: {error}");
+                    break;
+                }
+            }
+        }
+        devices.push(Arc::new(self));
+        devices
     }
 
     /// Memory for requests of up to `max_request_bytes` bytes.
@@ -106,6 +117,14 @@ impl Device {
     pub(super) fn invalidate(&self, ino: u64, offset: i64) -> io::Result<()> {
         let range = NotifyInvalInodeOut { ino, off: offset, len: 0 };
         self.notify(notice::INVAL_INODE, range.as_bytes(), &[])
+    }
+
+    /// Asks for the requests that another process has taken, and not answered before it died (Linux 6.9).
+    ///
+    /// # Errors
+    /// The mount has ended.
+    pub(super) fn resend(&self) -> io::Result<()> {
+        self.notify(notice::RESEND, &[], &[])
     }
 
     fn notify(&self, code: i32, head: &[u8], bytes: &[u8]) -> io::Result<()> {

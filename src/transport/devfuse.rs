@@ -57,39 +57,31 @@ impl Interruptible for Channel {
 }
 
 /// The threads that read requests from /dev/fuse.
-pub(super) struct Channels(Vec<JoinHandle<io::Result<()>>>);
+pub(super) struct Channels {
+    threads: Vec<JoinHandle<io::Result<()>>>,
+    devices: Vec<Arc<Device>>,
+}
 
 impl Channels {
-    /// Starts `threads` threads, each with a descriptor of its own where that can be had. They take requests of up to
-    /// `max_request_bytes` bytes.
+    /// Starts `threads` threads, which share the descriptors. They take requests of up to `max_request_bytes` bytes.
     ///
     /// # Errors
     /// There is no memory, or no thread can be started.
     pub(super) fn start(
         shared: &Arc<Shared>,
-        device: Arc<Device>,
+        devices: Vec<Arc<Device>>,
         threads: usize,
         max_request_bytes: u32,
     ) -> io::Result<Self> {
-        let channel = |device| {
-            let waiting = shared.interrupts.table();
+        let channels = devices.iter().map(|device| {
+            let (device, waiting) = (Arc::clone(device), shared.interrupts.table());
             let ahead = AtomicUsize::new(0);
             let channel = Channel { shared: Arc::clone(shared), device, waiting, ahead };
             let channel = Arc::new(channel);
             shared.interrupts.watch(Arc::clone(&channel) as Arc<dyn Interruptible>);
             channel
-        };
-        let mut channels = Vec::new();
-        for _ in 1..threads {
-            match device.clone_device() {
-                Ok(clone) => channels.push(channel(Arc::new(clone))),
-                Err(error) => {
-                    tracing::debug!("the threads share one descriptor: {error}");
-                    break;
-                }
-            }
-        }
-        channels.push(channel(device));
+        });
+        let channels: Vec<_> = channels.collect();
         let buffers = (0..threads).map(|_| Device::buffer(max_request_bytes));
         let buffers = buffers.collect::<io::Result<Vec<_>>>()?;
         let mut started = Vec::new();
@@ -99,7 +91,12 @@ impl Channels {
                 channel.serve(buffer)
             })?);
         }
-        Ok(Self(started))
+        Ok(Self { threads: started, devices })
+    }
+
+    /// The descriptors that requests are taken from.
+    pub(super) fn devices(&self) -> &[Arc<Device>] {
+        &self.devices
     }
 
     /// Waits until the mount has ended.
@@ -108,7 +105,7 @@ impl Channels {
     /// The connection broke.
     pub(super) fn join(self) -> io::Result<()> {
         let mut all = Ok(());
-        for thread in self.0 {
+        for thread in self.threads {
             let ended = thread.join();
             all = all.and(ended.unwrap_or_else(|_| Err(io::Error::other("a thread panicked"))));
         }

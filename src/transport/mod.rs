@@ -28,8 +28,8 @@ mod watch;
 pub mod wire;
 mod workers;
 
-pub use mount::{MountError, Mounted, ServeError, Target};
-pub use negotiation::MAX_BACKGROUND;
+pub use mount::{Handover, MountError, Mounted, ServeError, Target};
+pub use negotiation::{Granted, MAX_BACKGROUND};
 pub use options::{MountOptions, Readdirplus, Transport};
 pub use uring::uring_support;
 

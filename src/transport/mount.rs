@@ -5,7 +5,7 @@ use super::devfuse::{Channels, Shared};
 use super::ending::Ending;
 use super::interrupts::{Interrupts, Lookout};
 use super::invalidate::Invalidator;
-use super::negotiation::Negotiation;
+use super::negotiation::{Granted, Negotiation};
 use super::ops::Ops;
 use super::options::{MountOptions, Transport};
 use super::prefetch::Prefetcher;
@@ -17,7 +17,7 @@ use crate::vfs::Vfs;
 use nix::errno::Errno;
 use nix::mount::{MsFlags, mount};
 use nix::unistd::{geteuid, getgid, getuid};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::{fmt, io};
@@ -93,6 +93,15 @@ pub enum ServeError {
     Queue(io::Error),
 }
 
+/// What a process that serves a mount leaves to the next one: the descriptors, so that the kernel keeps the requests that
+/// were taken through them, and what was granted.
+pub struct Handover {
+    /// The descriptors of the connection.
+    pub devices: Vec<OwnedFd>,
+    /// What the kernel has granted.
+    pub granted: Granted,
+}
+
 /// A mount, with the threads that serve its requests.
 pub struct Mounted {
     channels: Channels,
@@ -103,6 +112,7 @@ pub struct Mounted {
     ending: Option<Ending>,
     /// As the mount table shows it.
     device: String,
+    granted: Option<Granted>,
 }
 
 impl Mounted {
@@ -130,15 +140,47 @@ impl Mounted {
             attempt = Self::attempt(&vfs, target, &options, None);
         }
         let mut mounted = attempt?;
-        mounted.device = match target {
+        mounted.find_device(target);
+        mounts::raise_read_ahead(&mounted.device, READ_AHEAD_KILOBYTES);
+        Ok(mounted)
+    }
+
+    /// Goes on with the mount of a process that has died: answers what it had taken, too.
+    ///
+    /// # Errors
+    /// See [`MountError`].
+    pub fn resume(
+        vfs: &Arc<Vfs>,
+        target: &Target,
+        options: &MountOptions,
+        handover: Handover,
+    ) -> Result<Self, MountError> {
+        let devices = handover.devices.into_iter().map(|device| Arc::new(Device::new(device)));
+        let negotiation = Arc::new(Negotiation::resumed(handover.granted));
+        let devices = devices.collect::<Vec<_>>();
+        let mut mounted = Self::serving(vfs, target, options, None, devices, negotiation)?;
+        mounted.find_device(target);
+        if let Some(device) = mounted.channels.devices().last() {
+            device.resend().map_err(|error| refused(target, error))?;
+        }
+        Ok(mounted)
+    }
+
+    /// What the next process needs if this one dies; `None`: no other can go on with this mount.
+    #[must_use]
+    pub fn handover(&self) -> Option<(Granted, Vec<BorrowedFd<'_>>)> {
+        let devices = self.channels.devices().iter().map(|device| device.as_fd());
+        self.granted.map(|granted| (granted, devices.collect()))
+    }
+
+    fn find_device(&mut self, target: &Target) {
+        self.device = match target {
             Target::Directory(directory) => {
                 mounts::at(directory).ok().flatten().map(|mount| mount.device)
             }
             Target::PassedConnection(connection) => passed_connection::device_number(connection),
         }
         .unwrap_or_default();
-        mounts::raise_read_ahead(&mounted.device, READ_AHEAD_KILOBYTES);
-        Ok(mounted)
     }
 
     fn attempt(
@@ -149,6 +191,24 @@ impl Mounted {
     ) -> Result<Self, MountError> {
         let largest = plan.map_or(MAX_REQUEST_BYTES, |plan| plan.payload_bytes as u32);
         let negotiation = Arc::new(Negotiation::new(largest, options.readdirplus, plan.is_some()));
+        let device = Device::new(connect(target, options)?);
+        device.negotiate(&negotiation).map_err(|error| {
+            undo_mount(target);
+            refused(target, error)
+        })?;
+        let devices = device.for_threads(options.threads);
+        Self::serving(vfs, target, options, plan, devices, negotiation)
+    }
+
+    /// Serves a connection on which INIT was answered.
+    fn serving(
+        vfs: &Arc<Vfs>,
+        target: &Target,
+        options: &MountOptions,
+        plan: Option<&Plan>,
+        devices: Vec<Arc<Device>>,
+        negotiation: Arc<Negotiation>,
+    ) -> Result<Self, MountError> {
         let invalidator = Arc::new(Invalidator::default());
         let ops = Ops::new(
             Arc::clone(vfs),
@@ -156,12 +216,12 @@ impl Mounted {
             Arc::clone(&invalidator),
             options.xattrs,
         );
-        let device = Arc::new(Device::new(connect(target, options)?));
         let failed = |error: io::Error| {
             undo_mount(target);
             refused(target, error)
         };
-        device.negotiate(&negotiation).map_err(failed)?;
+        let none = || failed(io::ErrorKind::NotConnected.into());
+        let device = Arc::clone(devices.last().ok_or_else(none)?);
         invalidator.connect(Arc::clone(&device));
         let (interrupts, lookout) = Interrupts::start().map_err(failed)?;
         let shared = Arc::new(Shared {
@@ -198,10 +258,10 @@ impl Mounted {
             tracing::warn!("an unmount waits for a store that hangs: {error}");
         });
         let (watch, ending) = (watch.ok(), ending.unwrap_or_default());
-        let channels =
-            Channels::start(&shared, device, options.threads, largest).map_err(failed)?;
-        let (device, _lookout) = (String::new(), lookout);
-        Ok(Self { channels, queues, _lookout, prefetcher, watch, ending, device })
+        let (threads, largest) = (options.threads, negotiation.max_request_bytes());
+        let channels = Channels::start(&shared, devices, threads, largest).map_err(failed)?;
+        let (device, _lookout, granted) = (String::new(), lookout, negotiation.granted());
+        Ok(Self { channels, queues, _lookout, prefetcher, watch, ending, device, granted })
     }
 
     /// The device number that its files show, as `MAJOR:MINOR`.

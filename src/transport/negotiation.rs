@@ -4,6 +4,7 @@ use super::options::Readdirplus;
 use super::wire::{InitIn, InitOut, init};
 use crate::io::page_bytes;
 use std::sync::atomic::{AtomicBool, Ordering};
+use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 /// How many background requests, mostly read-ahead, the kernel may have in flight.
 pub const MAX_BACKGROUND: u16 = 128;
@@ -25,6 +26,17 @@ pub(super) struct Negotiation {
     uring: AtomicBool,
     no_open: AtomicBool,
     no_opendir: AtomicBool,
+    resend: AtomicBool,
+}
+
+/// What the kernel has granted to a process, for the one that serves after it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable)]
+#[repr(C)]
+pub struct Granted {
+    max_request_bytes: u32,
+    no_open: u8,
+    no_opendir: u8,
+    padding: u16,
 }
 
 /// The kernel speaks another version.
@@ -39,6 +51,35 @@ pub(super) enum Unsupported {
 impl Negotiation {
     pub(super) fn new(max_request_bytes: u32, readdirplus: Readdirplus, wants_uring: bool) -> Self {
         Self { max_request_bytes, readdirplus, wants_uring, ..Self::default() }
+    }
+
+    /// What another process was granted, who has served the mount before.
+    pub(super) fn resumed(granted: Granted) -> Self {
+        let Granted { max_request_bytes, no_open, no_opendir, .. } = granted;
+        Self {
+            max_request_bytes,
+            no_open: AtomicBool::new(no_open != 0),
+            no_opendir: AtomicBool::new(no_opendir != 0),
+            resend: AtomicBool::new(true),
+            ..Self::default()
+        }
+    }
+
+    /// What another process needs that is to serve after this one; `None` if none can: the kernel must send again what
+    /// this one has taken, and knows nothing of what is in its rings.
+    pub(super) fn granted(&self) -> Option<Granted> {
+        let can_resume = self.resend.load(Ordering::Relaxed) && !self.uring();
+        can_resume.then(|| Granted {
+            max_request_bytes: self.max_request_bytes,
+            no_open: self.no_open().into(),
+            no_opendir: self.no_opendir().into(),
+            padding: 0,
+        })
+    }
+
+    /// The largest single request.
+    pub(super) fn max_request_bytes(&self) -> u32 {
+        self.max_request_bytes
     }
 
     /// Whether requests will come through io_uring.
@@ -72,6 +113,7 @@ impl Negotiation {
             | init::PARALLEL_DIROPS
             | init::NO_OPEN_SUPPORT
             | init::NO_OPENDIR_SUPPORT
+            | init::HAS_RESEND
             | listing
             | uring
     }
@@ -101,6 +143,7 @@ impl Negotiation {
         note(&self.no_open, init::NO_OPEN_SUPPORT);
         note(&self.no_opendir, init::NO_OPENDIR_SUPPORT);
         note(&self.uring, init::OVER_IO_URING);
+        note(&self.resend, init::HAS_RESEND);
         let flags = granted | (offered & init::INIT_EXT);
         let max_readahead = self.max_request_bytes.min(asked.max_readahead);
         let largest = self.max_request_bytes.max(max_readahead) as usize;
@@ -134,7 +177,8 @@ mod tests {
         let wants = Negotiation::new(MAX_REQUEST_BYTES, Readdirplus::Auto, true);
         let out = wants.negotiate(&kernel(45, u64::MAX)).unwrap();
         assert!(wants.uring() && wants.no_open() && wants.no_opendir());
-        assert_eq!(out.flags2, (init::OVER_IO_URING >> 32) as u32);
+        assert_eq!(out.flags2, ((init::OVER_IO_URING | init::HAS_RESEND) >> 32) as u32);
+        assert_eq!(wants.granted(), None, "a ring cannot be taken over");
         assert_eq!((out.max_readahead, out.max_write), (128 << 10, MAX_REQUEST_BYTES));
         assert_eq!(usize::from(out.max_pages) * page_bytes(), MAX_REQUEST_BYTES as usize);
         assert_eq!((out.max_background, out.congestion_threshold), (128, 96));
@@ -144,10 +188,21 @@ mod tests {
     fn a_kernel_without_extended_flags_has_no_io_uring() {
         let wants = Negotiation::new(MAX_REQUEST_BYTES, Readdirplus::Always, true);
         let out = wants.negotiate(&kernel(31, !init::INIT_EXT)).unwrap();
-        assert!(!wants.uring() && wants.no_open());
+        assert!(!wants.uring() && wants.no_open() && wants.granted().is_none());
         assert_eq!(out.flags2, 0);
         assert_eq!(u64::from(out.flags) & init::READDIRPLUS_AUTO, 0);
         assert_ne!(u64::from(out.flags) & init::DO_READDIRPLUS, 0);
+    }
+
+    #[test]
+    fn what_was_granted_is_known_to_the_process_that_serves_next() {
+        let wants = Negotiation::new(MAX_REQUEST_BYTES, Readdirplus::Auto, false);
+        let lacking = !init::NO_OPENDIR_SUPPORT;
+        wants.negotiate(&kernel(45, lacking)).unwrap();
+        let granted = wants.granted().unwrap();
+        let next = Negotiation::resumed(Granted::read_from_bytes(granted.as_bytes()).unwrap());
+        assert!(next.no_open() && !next.no_opendir() && !next.uring());
+        assert_eq!((next.max_request_bytes(), next.granted()), (MAX_REQUEST_BYTES, Some(granted)));
     }
 
     #[test]

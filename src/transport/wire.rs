@@ -72,6 +72,7 @@ pub(super) mod init {
     pub(crate) const MAX_PAGES: u64 = 1 << 22;
     pub(crate) const NO_OPENDIR_SUPPORT: u64 = 1 << 24;
     pub(crate) const INIT_EXT: u64 = 1 << 30;
+    pub(crate) const HAS_RESEND: u64 = 1 << 39;
     pub(crate) const OVER_IO_URING: u64 = 1 << 41;
 }
 
@@ -79,6 +80,7 @@ pub(super) mod init {
 pub(super) mod notice {
     pub(crate) const INVAL_INODE: i32 = 2;
     pub(crate) const STORE: i32 = 4;
+    pub(crate) const RESEND: i32 = 7;
 }
 
 /// Bits of [`OpenOut::open_flags`].

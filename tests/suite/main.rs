@@ -36,6 +36,7 @@ mod python_package;
 mod readonly;
 #[cfg(feature = "remote")]
 mod remote;
+mod restarts;
 mod selection;
 mod service;
 mod settings;

@@ -4,6 +4,7 @@ mod limits;
 mod prepare;
 mod request;
 mod start;
+mod supervise;
 
 pub(crate) use request::{Caller, MountRequest, MountSettings};
 pub(crate) use start::{Died, start};

@@ -12,7 +12,7 @@ use crate::failure::{Exit, Failure};
 use crate::io::{File, mounts, process};
 use crate::store::{Part, Store};
 use crate::tools::progress::Terminal;
-use crate::transport::{Mounted, Target};
+use crate::transport::{Handover, Mounted, Target};
 use crate::vfs::Options;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -23,16 +23,27 @@ use std::sync::Arc;
 /// A kept index of at least this size is mapped rather than held on the heap.
 const WORTH_MAPPING_BYTES: u64 = 16 << 20;
 
+/// The mount of a process that has died, which this one goes on with.
+pub(super) struct Resumed {
+    pub(super) handover: Handover,
+    /// Of the parts that it showed: see [`digest`].
+    pub(super) digest: [u8; DIGEST_BYTES],
+}
+
+/// The length of a [`digest`].
+pub(super) const DIGEST_BYTES: usize = 32;
+
 /// Everything up to a mount that the kernel has accepted.
 pub(super) fn prepare(
     request: &MountRequest,
     target: Target,
+    resumed: Option<Resumed>,
     end: fn(Exit) -> !,
 ) -> Result<Service, Failure> {
     let MountRequest { settings, namespace, .. } = request;
     // Checked before the containers are opened, which may take long.
-    let here = namespace.is_none();
-    let target = if here { free(target, settings)? } else { target };
+    let is_here = namespace.is_none() && resumed.is_none();
+    let target = if is_here { free(target, settings)? } else { target };
     let (opened, catalog) = open(request)?;
     let renamed = catalog.renamed();
     if let Some(summary) = renamed.summary() {
@@ -62,7 +73,7 @@ pub(super) fn prepare(
         None => target,
         Some(namespace) => {
             enter(namespace, vfs.store().len())?;
-            free(target, settings)?
+            if resumed.is_some() { target } else { free(target, settings)? }
         }
     };
     let vfs = Arc::new(vfs);
@@ -70,11 +81,31 @@ pub(super) fn prepare(
         let served = metrics.serve(&vfs, &target.to_string(), &request.name());
         served.map_err(|e| Failure::new(Exit::Mount, e))?;
     }
-    let mounted = Mounted::new(vfs, &target, options)?;
+    let digest = digest(vfs.store());
+    let mounted = match resumed {
+        None => Mounted::new(vfs, &target, options)?,
+        Some(resumed) if resumed.digest == digest => {
+            Mounted::resume(&vfs, &target, &options, resumed.handover)?
+        }
+        Some(_) => {
+            let why = "the containers have changed since they were mounted";
+            return Err(Failure::new(Exit::Mount, why));
+        }
+    };
     tracing::info!(samples, "mounted on {target}");
     let status = format!("{samples} samples of {} on {target}", request.name());
     let configured = request.configured.clone();
-    Ok(Service { mounted, target, signals, status, configured, metrics, end })
+    Ok(Service { mounted, digest, target, signals, status, configured, metrics, end })
+}
+
+/// Tells whether the parts are still the same, by their names and versions.
+fn digest(store: &Store) -> [u8; DIGEST_BYTES] {
+    let mut digest = blake3::Hasher::new();
+    for part in store.parts() {
+        digest
+            .update(format!("{:?}\n", (part.name(), part.version(), part.len_bytes())).as_bytes());
+    }
+    *digest.finalize().as_bytes()
 }
 
 fn open(request: &MountRequest) -> Result<(Opened, Catalog), Failure> {

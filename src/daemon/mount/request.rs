@@ -70,6 +70,8 @@ pub(crate) struct MountSettings {
     pub(crate) readdirplus: Readdirplus,
     /// How requests come from the kernel.
     pub(crate) transport: Transport,
+    /// How often in a minute another process goes on if the one that serves dies.
+    pub(crate) restarts: u16,
     /// Threads that serve requests, if not one a CPU.
     pub(crate) threads: Option<u16>,
     /// Where counters for Prometheus are served.

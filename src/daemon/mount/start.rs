@@ -3,6 +3,7 @@
 use super::limits;
 use super::prepare::prepare;
 use super::request::{Caller, MountRequest};
+use super::supervise::supervise;
 use crate::daemon::logging::{self, Destination, Labels};
 use crate::daemon::serve::{Service, Serving};
 use crate::daemon::unmount::unmount_if_dead;
@@ -55,11 +56,16 @@ fn try_start(request: &mut MountRequest, caller: Caller) -> Result<u8, Failure> 
         logging::in_foreground(settings.live.log_level(), log_file, &labels)?;
         let made = request.make_target()?;
         process::return_large_memory();
-        let served = prepare(request, target, caller.end).and_then(Service::start);
-        let served = served.map_err(|failure| limits::explain(failure, request));
-        let served = served.and_then(Serving::serve);
+        let served = match request.settings.restarts {
+            1.. => supervise(request, target, None, caller),
+            0 => {
+                let served = prepare(request, target, None, caller.end).and_then(Service::start);
+                let served = served.map_err(|failure| limits::explain(failure, request));
+                served.and_then(Serving::serve).map(|exit| exit as u8)
+            }
+        };
         remove(made.as_deref());
-        return served.map(|exit| exit as u8);
+        return served;
     }
     let made = request.make_target()?;
     let inherited = match &target {
@@ -99,12 +105,15 @@ fn be_the_daemon(
 ) -> Result<u8, Failure> {
     let settings = &request.settings;
     let log_file = settings.log_file.as_deref();
-    let prepared = logging::for_daemon(settings.live.log_level(), log_file, labels)
-        .and_then(|()| {
-            process::return_large_memory();
-            prepare(request, target, caller.end)
-        })
-        .and_then(Service::start);
+    let logs = logging::for_daemon(settings.live.log_level(), log_file, labels);
+    process::return_large_memory();
+    if settings.restarts > 0 && logs.is_ok() {
+        let supervised = supervise(request, target, Some(ready), caller);
+        remove(made);
+        return supervised;
+    }
+    let prepared =
+        logs.and_then(|()| prepare(request, target, None, caller.end)).and_then(Service::start);
     match prepared {
         Ok(serving) => {
             say_where_messages_go();
@@ -125,7 +134,7 @@ fn be_the_daemon(
 }
 
 /// Said where nobody would look for them.
-fn say_where_messages_go() {
+pub(super) fn say_where_messages_go() {
     match logging::destination() {
         Destination::State(path) if std::io::stderr().is_terminal() => {
             let path = path.display();

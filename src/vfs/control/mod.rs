@@ -90,7 +90,7 @@ impl Control {
             namespace,
             prefetch,
             trace,
-            snapshots: Snapshots::default(),
+            snapshots: Snapshots::new(),
             has_lines: AtomicBool::new(false),
             access: Access { uid, master, file_mode, prefetch_mode },
             tuning: Tuning::new(parts.0, parts.1, parts.2),

@@ -6,7 +6,7 @@ use crate::vfs::inode::{CONTROL_DIRECTORY, Inode};
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 /// So many pages of `trace` are kept for readers that may still come for them.
 const TRACE_PAGES: usize = 16;
@@ -79,6 +79,15 @@ impl Writer {
 }
 
 impl Snapshots {
+    /// The numbers begin at the time: the process that served the mount before this one, and died, has used lower ones, and
+    /// the kernel may know them still.
+    pub(super) fn new() -> Self {
+        let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        // Nobody makes 256 snapshots in a microsecond.
+        let next = AtomicU64::new((time.as_micros() as u64 & (u64::MAX >> 12)) << 8);
+        Self { next, ..Self::default() }
+    }
+
     fn lock(&self) -> MutexGuard<'_, HashMap<u64, Snapshot>> {
         self.by_number.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,0 +1,222 @@
+//! A mount that outlives the process that serves it.
+
+use crate::common::{
+    FFRFS, Mount, Transport, container_in, for_each_transport, is_mount_point, is_running, noise,
+    run, temp_dir, wait_until,
+};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use std::fs::{self, File};
+use std::io::{Read, Seek, SeekFrom};
+use std::os::unix::fs::OpenOptionsExt;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+const LIMIT: Duration = Duration::from_secs(30);
+const COUNT: usize = 60;
+
+fn content() -> Vec<Vec<u8>> {
+    (0..COUNT).map(|number| noise(number as u64, 20_000 + number * 4001)).collect()
+}
+
+fn name(number: usize) -> String {
+    format!("{number:06}")
+}
+
+/// A kernel that can send requests again.
+fn can_resume() -> bool {
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|n| n.parse().unwrap_or(0));
+    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) >= (6, 9)
+}
+
+/// The process that serves the mount now, which may be another one than at first.
+fn serving(mount: &Mount) -> i32 {
+    mount.info()["pid"].as_i64().unwrap() as i32
+}
+
+fn parent_of(pid: i32) -> i32 {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let (_, fields) = stat.rsplit_once(')').unwrap();
+    fields.split_whitespace().nth(1).unwrap().parse().unwrap()
+}
+
+fn kill_server(mount: &Mount, signal: Signal) {
+    kill(Pid::from_raw(serving(mount)), signal).unwrap();
+}
+
+/// Reads samples again and again, by all means, until it is told to stop; panics at the first error or wrong byte.
+fn read_on(mount: &Mount, samples: &[Vec<u8>], first: usize, stop: &AtomicBool) -> usize {
+    let mut open = File::open(mount.path(name(first))).unwrap();
+    let mut reads = 0;
+    while !stop.load(Ordering::Relaxed) {
+        let number = (first + reads * 7) % samples.len();
+        let path = mount.path(name(number));
+        match reads % 4 {
+            0 => {
+                // Past the page cache, so that each read is a request.
+                let mut direct = File::options();
+                let mut direct =
+                    direct.read(true).custom_flags(libc::O_DIRECT).open(&path).unwrap();
+                let mut bytes = Vec::new();
+                direct.read_to_end(&mut bytes).unwrap();
+                assert!(bytes == samples[number], "sample {number}");
+            }
+            1 => assert!(fs::read(&path).unwrap() == samples[number], "sample {number}"),
+            2 => {
+                let mut bytes = Vec::new();
+                open.seek(SeekFrom::Start(0)).unwrap();
+                open.read_to_end(&mut bytes).unwrap();
+                assert!(bytes == samples[first], "a file that stays open");
+            }
+            _ => assert_eq!(mount.list("").len(), samples.len()),
+        }
+        reads += 1;
+    }
+    reads
+}
+
+/// Stops the readers, also when the test fails.
+struct Stop<'a>(&'a AtomicBool);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn readers_see_no_error_however_often_the_daemon_is_killed() {
+    if !can_resume() {
+        return;
+    }
+    let samples = content();
+    let mount = Mount::with_samples(Transport::DevFuse, &samples, &["restarts=1000"]);
+    let supervisor = parent_of(mount.pid());
+    let (stop, reads) = (AtomicBool::new(false), AtomicUsize::new(0));
+    std::thread::scope(|scope| {
+        for reader in 0..8 {
+            let (mount, samples, stop, reads) = (&mount, &samples, &stop, &reads);
+            scope.spawn(move || {
+                let done = read_on(mount, samples, reader * 5, stop);
+                reads.fetch_add(done, Ordering::Relaxed);
+            });
+        }
+        let _stop = Stop(&stop);
+        let signals = [Signal::SIGKILL, Signal::SIGABRT, Signal::SIGKILL, Signal::SIGILL];
+        for turn in 0..12 {
+            let before = serving(&mount);
+            kill(Pid::from_raw(before), signals[turn % signals.len()]).unwrap();
+            wait_until("another process serves", LIMIT, || serving(&mount) != before);
+            // Caches are dropped, so that requests are sent.
+            let _ = fs::write("/proc/sys/vm/drop_caches", "1");
+            std::thread::sleep(Duration::from_millis(37 * (turn as u64 % 5)));
+        }
+    });
+    assert!(reads.load(Ordering::Relaxed) > 100, "{reads:?}");
+    assert!(is_running(supervisor));
+    assert!(mount.log().contains("has died"), "{}", mount.log());
+    let last = serving(&mount);
+    mount.unmount();
+    wait_until("all processes end", LIMIT, || !is_running(last) && !is_running(supervisor));
+}
+
+#[test]
+fn a_daemon_that_is_killed_while_it_is_read_from_is_followed_by_another() {
+    for_each_transport(|transport| {
+        let samples = content();
+        let mount = Mount::with_samples(transport, &samples, &["restarts=5"]);
+        let supervisor = parent_of(mount.pid());
+        for number in 0..2 {
+            let before = if number == 0 { mount.pid() } else { serving(&mount) };
+            kill(Pid::from_raw(before), Signal::SIGKILL).unwrap();
+            wait_until("another process serves", LIMIT, || {
+                fs::read(mount.path(".ffrfs/info.json")).is_ok() && serving(&mount) != before
+            });
+            for (number, sample) in samples.iter().enumerate() {
+                assert!(mount.read(name(number)).unwrap() == *sample, "{transport:?}: {number}");
+            }
+        }
+        let last = serving(&mount);
+        mount.unmount();
+        wait_until("all processes end", LIMIT, || !is_running(last) && !is_running(supervisor));
+    });
+}
+
+#[test]
+fn after_too_many_deaths_everyone_gets_an_error_and_nobody_hangs() {
+    for_each_transport(|transport| {
+        let mount = Mount::with_samples(transport, &content(), &["restarts=2"]);
+        let supervisor = parent_of(mount.pid());
+        let mut before = 0;
+        for _ in 0..3 {
+            wait_until("another process serves", LIMIT, || {
+                fs::read(mount.path(".ffrfs/info.json")).is_ok() && serving(&mount) != before
+            });
+            before = serving(&mount);
+            kill(Pid::from_raw(before), Signal::SIGKILL).unwrap();
+        }
+        wait_until("the supervisor gives up", LIMIT, || !is_running(supervisor));
+        fs::read(mount.path(name(1))).unwrap_err();
+        assert!(mount.log().contains("given up"), "{}", mount.log());
+    });
+}
+
+#[test]
+fn a_container_that_has_changed_is_not_served_by_another_process() {
+    for_each_transport(|transport| {
+        let mount = Mount::with_samples(transport, &content(), &["restarts=5"]);
+        let supervisor = parent_of(mount.pid());
+        let touched = File::options().append(true).open(mount.container()).unwrap();
+        touched.set_modified(std::time::SystemTime::UNIX_EPOCH).unwrap();
+        if transport == Transport::DevFuse && can_resume() {
+            kill_server(&mount, Signal::SIGKILL);
+            wait_until("the supervisor gives up", LIMIT, || !is_running(supervisor));
+            fs::read(mount.path(name(1))).unwrap_err();
+            assert!(mount.log().contains("have changed"), "{}", mount.log());
+        }
+    });
+}
+
+#[test]
+fn signals_to_the_supervisor_or_the_daemon_unmount() {
+    for_each_transport(|transport| {
+        for to_supervisor in [true, false] {
+            let mount = Mount::with_samples(transport, &content(), &["restarts=5"]);
+            let supervisor = parent_of(mount.pid());
+            let pid = if to_supervisor { supervisor } else { mount.pid() };
+            kill(Pid::from_raw(pid), Signal::SIGTERM).unwrap();
+            mount.wait_for_end();
+            wait_until("the supervisor ends", LIMIT, || !is_running(supervisor));
+            assert!(!mount.is_mounted());
+        }
+    });
+}
+
+#[test]
+fn relative_paths_and_a_failing_mount_are_as_without_a_supervisor() {
+    let directory = temp_dir();
+    container_in(&directory, &content());
+    let point = directory.path().join("mnt");
+    fs::create_dir(&point).unwrap();
+    let mount = |source: &str| {
+        let mut command = Command::new(FFRFS);
+        command.args(["mount", source, "mnt", "-o", "restarts=5,transport=devfuse"]);
+        run(command.current_dir(directory.path()))
+    };
+    let missing = mount("missing.ffr");
+    assert!(missing.code == 2 && missing.stderr.contains("missing.ffr"), "{missing:?}");
+    mount("data.ffr").ok();
+    let pid = || -> i32 {
+        let info = fs::read(point.join(".ffrfs/info.json")).unwrap_or_default();
+        let info: serde_json::Value = serde_json::from_slice(&info).unwrap_or_default();
+        info["pid"].as_i64().unwrap_or(0) as i32
+    };
+    let first = pid();
+    kill(Pid::from_raw(first), Signal::SIGKILL).unwrap();
+    wait_until("another process serves", LIMIT, || ![0, first].contains(&pid()));
+    assert!(fs::read(point.join(name(3))).unwrap() == content()[3]);
+    run(Command::new(FFRFS).arg("umount").arg(&point)).ok();
+    wait_until("it is unmounted", LIMIT, || !is_mount_point(&point));
+}
