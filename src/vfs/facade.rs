@@ -468,8 +468,7 @@ impl Vfs {
     /// Has samples fetched that will be read some time: little-endian numbers of 8 bytes, given to `.ffrfs/prefetch`.
     ///
     /// # Errors
-    /// ENOTTY: it is another file. EINVAL: there is no such sample. ENOSPC: too many are waiting; try it again later.
-    /// After an error nothing was taken.
+    /// ENOTTY: another file. EINVAL: no such sample. ENOSPC: too many wait; try again later. Nothing was taken then.
     pub fn warm_up_by_ioctl(&self, ino: u64, bytes: &[u8]) -> Result<(), Errno> {
         self.control.warm_up(ino, bytes)
     }

@@ -1,21 +1,16 @@
 //! Collects the files of records as a pass finds them. Names are stored once as long as all records have the same files.
 
 use super::file::RecordFile;
-use super::row::{HEADER_BLOCK_BYTES, LIST_HEADER_BYTES, RecordFormat, Row, Shown};
+use super::row::{
+    HEADER_BLOCK_BYTES, IS_FIRST, IS_OF_ALL, IS_RECORD, LIST_HEADER_BYTES, MAX_FIELDS,
+    RecordFormat, Row, Shown,
+};
 use crate::format::scanned::{self, TooMany};
 use crate::format::{Attributes, PartName, Piece, Source, npy};
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// In the first byte of a stored name: its file, or directory, is the first of its record.
-pub(super) const IS_FIRST: u8 = 1;
-/// The file is the record.
-pub(super) const IS_RECORD: u8 = 2;
-/// It is the name of a file of every record.
-pub(super) const IS_OF_ALL: u8 = 4;
-/// Of records with more files than this each has names of its own: they are looked up one after the other.
-pub(super) const MAX_FIELDS: usize = 256;
 /// So many files, and bytes of their names, are taken whatever their container's length is.
 const FREE_FILES: u64 = 1 << 16;
 const FREE_NAME_BYTES: u64 = 16 << 20;

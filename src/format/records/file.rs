@@ -1,7 +1,8 @@
 //! An open container of records.
 
-use super::builder::{IS_FIRST, IS_OF_ALL, IS_RECORD, MAX_FIELDS};
-use super::row::{LIST_HEADER_BYTES, RecordFormat, Row, SCALAR, Shown};
+use super::row::{
+    IS_FIRST, IS_OF_ALL, IS_RECORD, LIST_HEADER_BYTES, MAX_FIELDS, RecordFormat, Row, SCALAR, Shown,
+};
 use crate::format::ending;
 use crate::format::name::{FieldNames, escape};
 use crate::format::scanned::Index;

@@ -11,6 +11,14 @@ use crate::format::scanned::{Fields, Packed, SampleRow};
 use crate::format::{Checksum, IndexChecksum, npy};
 use std::marker::PhantomData;
 
+/// In the first byte of a stored name: its file, or directory, is the first of its record.
+pub(super) const IS_FIRST: u8 = 1;
+/// The file is the record.
+pub(super) const IS_RECORD: u8 = 2;
+/// It is the name of a file of every record.
+pub(super) const IS_OF_ALL: u8 = 4;
+/// Of records with more files than this each has names of its own: they are looked up one after the other.
+pub(super) const MAX_FIELDS: usize = 256;
 /// Longer values are none of a file that exists.
 const MAX_LENGTH_BYTES: u64 = (1 << 48) - 1;
 const KIND: u8 = 7;
