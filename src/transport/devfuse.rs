@@ -12,8 +12,8 @@ use crate::io::ring::InHeader;
 use crate::io::{Buffer, ReadError};
 use crate::store::Cause;
 use crate::vfs::{
-    Driver, Errno, InFlightRead, Operation, Phase, ReadRequest, Reply, Step, Task, Traced, Vfs,
-    begin, drive,
+    Driver, Errno, Fetch, InFlightRead, Operation, Phase, ReadRequest, Reply, Step, Task, Traced,
+    Vfs, begin, drive,
 };
 use std::io;
 use std::ops::ControlFlow::{self, Break, Continue};
@@ -160,9 +160,11 @@ impl Channel {
             op::READ => return self.read(&received, caller),
             op::LOOKUP => {
                 let (answer, found) = dispatch::lookup(ops, caller, &mut received);
+                // Begun before the answer: the read that follows it, perhaps on another thread, joins this fetch.
+                let fetch = found.and_then(|ino| self.looked_up(ino));
                 self.device.answer_from(unique, received.buffer, answer);
-                if let Some(ino) = found {
-                    self.fetch_looked_up(ino);
+                if let Some(fetch) = fetch {
+                    self.fetch_ahead(fetch);
                 }
                 return;
             }
@@ -220,14 +222,16 @@ impl Channel {
         begin(RequestRead { channel: self, job, may_wait: false });
     }
 
-    /// Fetches a sample that was looked up, if the vfs expects it to be read.
-    fn fetch_looked_up(self: &Arc<Self>, ino: u64) {
+    /// What to fetch because a sample was looked up, if the vfs expects it to be read.
+    fn looked_up(&self, ino: u64) -> Option<Fetch> {
         if self.ahead.load(Ordering::Relaxed) >= MAX_AHEAD {
-            return;
+            return None;
         }
         let vfs = self.shared.ops.vfs();
-        let looked_up = vfs.looked_up(ino, |part| vfs.store().part(part).is_cold());
-        let Some(mut fetch) = looked_up else { return };
+        vfs.looked_up(ino, |part| vfs.store().part(part).is_cold())
+    }
+
+    fn fetch_ahead(self: &Arc<Self>, mut fetch: Fetch) {
         self.ahead.fetch_add(1, Ordering::Relaxed);
         let channel = Arc::clone(self);
         self.shared.workers.run(move || {

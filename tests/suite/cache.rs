@@ -24,6 +24,12 @@ fn requests_of(mount: &Mount, what: impl FnOnce()) -> BTreeMap<String, u64> {
 fn second_time_is_free(mount: &Mount, what: impl Fn()) {
     let first = requests_of(mount, &what);
     assert!(!first.is_empty(), "the first time asked nothing: the test is wrong");
+    next_time_is_free(mount, &first, what);
+}
+
+/// The same of what asked this when it was done first.
+#[track_caller]
+fn next_time_is_free(mount: &Mount, first: &BTreeMap<String, u64>, what: impl Fn()) {
     for _ in 0..5 {
         let second = requests_of(mount, &what);
         if second.is_empty() {
@@ -56,11 +62,11 @@ fn without_ro_a_file_is_asked_once_for_its_attributes_after_it_was_read() {
                 mount.read(format!("{number:06}")).unwrap();
             }
         };
-        read_all();
+        let first = requests_of(&mount, read_all);
         let second = requests_of(&mount, read_all);
         assert!(second.keys().all(|kind| kind == "getattr"), "{second:?}");
         assert!(second.values().all(|&count| count <= 100), "{second:?}");
-        assert!(requests_of(&mount, read_all).is_empty());
+        next_time_is_free(&mount, &first, read_all);
     });
 }
 
