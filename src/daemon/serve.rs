@@ -120,13 +120,14 @@ impl Listener {
                 _ if leaving.is_some_and(|since| since.elapsed() < SAME_SIGNAL) => {}
                 _ if leaving.is_some() => (self.end)(Exit::Mount),
                 _ => {
-                    leaving = Some(Instant::now());
                     notify::stopping(&format!("unmounting {}", self.target));
                     match self.target.directory() {
                         Some(directory) => unmount(directory, &self.device),
                         // Only the program that made the mount can unmount it; until then it is dead.
                         None => (self.end)(Exit::Ok),
                     }
+                    // From here on: unmounting may have taken long, and the same signal waits.
+                    leaving = Some(Instant::now());
                 }
             }
         }

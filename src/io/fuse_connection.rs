@@ -69,17 +69,20 @@ fn stat(pid: u32) -> Option<(char, u64)> {
     Some((state, fields.nth(18)?.parse().ok()?))
 }
 
-/// The process that serves the connection whose files show `device` (`MAJOR:MINOR`), as far as this user may see that.
+/// The process that serves the connection whose files show `device` (`MAJOR:MINOR`), as far as this user may see that: of
+/// several that hold it, one that is stopped, since nothing goes on without it.
 /// `told` is the number that the daemon itself gives, for kernels that do not show whose descriptor is of which
 /// connection.
 #[must_use]
 pub fn server(device: &str, told: Option<u32>) -> Option<Process> {
     let number = device.split_once(':')?.1;
     let processes = fs::read_dir("/proc").ok()?.flatten();
-    let mut pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-    let found = pids.find(|&pid| connections(pid).any(|found| found.as_deref() == Some(number)));
+    let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let holds = |&pid: &u32| connections(pid).any(|found| found.as_deref() == Some(number));
+    let holders: Vec<Process> = pids.filter(holds).filter_map(Process::with_pid).collect();
+    let stopped = holders.iter().find(|process| process.activity() == Activity::Stopped);
     let told = told.filter(|&pid| connections(pid).any(|found| found.is_none()));
-    Process::with_pid(found.or(told)?)
+    stopped.or(holders.first()).copied().or_else(|| Process::with_pid(told?))
 }
 
 /// The numbers of the connections that a process has open; `None` for one whose number the kernel does not show.

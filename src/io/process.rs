@@ -309,6 +309,10 @@ const DUMPING: [i32; 10] = [
 ];
 
 fn says_dying(status: &str) -> bool {
+    // A loop device reads in a thread of the kernel, which has no memory of its own.
+    if status_field(status, "Kthread") == Some("1") || status_field(status, "PPid") == Some("2") {
+        return false;
+    }
     let mask = |name| {
         let mask = status_field(status, name).and_then(|mask| u64::from_str_radix(mask, 16).ok());
         mask.unwrap_or(0)
@@ -338,6 +342,8 @@ mod tests {
         assert!(says_dying(&status("0", "4", "0")), "SIGQUIT");
         assert!(!says_dying(&status("0", "4", "4")), "SIGQUIT that is handled");
         assert!(says_dying("SigPnd:\t0\n"), "without memory");
+        assert!(!says_dying("PPid:\t2\nKthread:\t1\nSigPnd:\t0\n"), "a thread of the kernel");
+        assert!(!says_dying("PPid:\t2\nSigPnd:\t0\n"), "one of an older kernel");
         assert_eq!(is_dying(std::process::id()), Some(false));
         assert_eq!((is_dying(0), is_dying(u32::MAX)), (None, None));
     }

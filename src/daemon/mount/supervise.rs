@@ -8,13 +8,15 @@ use super::start::{Died, say_where_messages_go};
 use crate::daemon::notify;
 use crate::daemon::serve::{Service, Serving};
 use crate::failure::{Exit, Failure};
+use crate::format::PartName;
 use crate::io::workers::{Ending, Event, Forked, Messages, Supervisor, Worker};
-use crate::io::{mounts, process};
+use crate::io::{fuse_connection, mounts, process};
 use crate::transport::{Granted, Handover, Target};
 use nix::sys::signal::Signal;
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::time::{Duration, Instant};
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -51,7 +53,9 @@ pub(super) fn supervise(
     let is_daemon = ready.is_some();
     let supervisor = Supervisor::new().map_err(failed)?;
     let (mut told, mut deaths): (Option<Told>, _) = (None, Deaths::default());
-    let directory = std::env::current_dir().ok();
+    let target = resolved(request, target)?;
+    // The paths of the command line begin there; a daemon has left it.
+    let directory = std::env::current_dir().ok().filter(|_| is_daemon);
     // A worker that hangs holds the connection: closing our own descriptors does not end it.
     let mut hangs = false;
     loop {
@@ -61,8 +65,10 @@ pub(super) fn supervise(
             Forked::Worker(messages) => {
                 drop((supervisor, ready));
                 if let (true, Some(directory)) = (told.is_some(), directory) {
-                    // The paths of the command line begin there.
-                    std::env::set_current_dir(directory).map_err(failed)?;
+                    std::env::set_current_dir(&directory).map_err(|error| {
+                        tracing::error!("{}: {error}", directory.display());
+                        failed(error)
+                    })?;
                 }
                 return work(request, target, told, (&messages, is_daemon), caller);
             }
@@ -109,6 +115,31 @@ pub(super) fn supervise(
             return Ok(Exit::Ok as u8);
         }
     }
+}
+
+/// The target by a path that is true in each worker, wherever it runs.
+///
+/// # Errors
+/// The mount would hide what another worker must open again, which would then wait for itself.
+fn resolved(request: &MountRequest, target: Target) -> Result<Target, Failure> {
+    let (Target::Directory(directory), None) = (&target, &request.namespace) else {
+        return Ok(target);
+    };
+    // What is wrong with the directory is said when it is mounted on.
+    let Ok(directory) = mounts::resolve(directory) else { return Ok(target) };
+    let sources = request.sources.iter().filter_map(PartName::as_path);
+    let absolute = |path: &Path| path.canonicalize().or_else(|_| std::path::absolute(path)).ok();
+    let opened_again = sources.filter_map(absolute).chain(std::env::current_dir().ok());
+    for path in opened_again {
+        if path.starts_with(&directory) {
+            let (path, directory) = (path.display(), directory.display());
+            return Err(Failure::usage(format!(
+                "--restarts: the mount on {directory} would hide {path}, which another daemon must open \
+                 again; mount on a directory beside it"
+            )));
+        }
+    }
+    Ok(Target::Directory(directory))
 }
 
 /// The deaths of workers.
@@ -256,6 +287,9 @@ fn give_up(target: &Target, told: Option<Told>, hangs: bool, why: &str) {
 
 /// Has all requests of our mount fail.
 fn abort(target: &Target, device: &str) {
+    if fuse_connection::abort(device).is_ok() {
+        return;
+    }
     if let Some(directory) = target.directory()
         && let Ok(directory) = mounts::resolve(directory)
         && let Ok(Some(mount)) = mounts::at(&directory)
