@@ -1,6 +1,6 @@
 //! Values → files: what a pickled sample shows, and where its bytes lie.
 
-use super::machine::Unpickled;
+use super::machine::{Unpickled, most_decoded};
 use super::value::{Array, Bytes, Id, Image, Value};
 use crate::format::{ending, npy};
 use std::collections::HashMap;
@@ -19,6 +19,8 @@ pub(super) struct Files {
     /// Lists and dictionaries without anything in them.
     pub(super) directories: Vec<Vec<Vec<u8>>>,
     looks: usize,
+    /// Bytes of values and names that were looked at.
+    decoded_bytes: usize,
 }
 
 /// A file of a sample.
@@ -50,6 +52,19 @@ impl Files {
         path: &mut Vec<Vec<u8>>,
     ) -> Option<()> {
         self.looks = self.looks.saturating_add(1);
+        let of_value = match pickle.get(id)? {
+            Value::Bytes(data) => data.range.len(),
+            Value::Text(range) => range.len(),
+            Value::Array(array) => array.data.range.len(),
+            Value::Image(image) => image.data.range.len(),
+            Value::Dict(items) => items.len(),
+            _ => 0,
+        };
+        let of_path: usize = path.iter().map(Vec::len).sum();
+        self.decoded_bytes = self.decoded_bytes.saturating_add(of_value).saturating_add(of_path);
+        if self.decoded_bytes > most_decoded(bytes.len()) {
+            return None;
+        }
         let all = self.files.len().saturating_add(self.directories.len());
         if path.len() > MAX_DEPTH || all >= MAX_FILES || self.looks > MAX_LOOKS {
             return None;
@@ -116,24 +131,23 @@ impl Files {
     }
 }
 
-/// The entries of a dictionary: of those with the same key the last.
+/// The entries of a dictionary. A later one with an equal key takes the place of the first, as in Python, where `1` and
+/// `'1'` are two keys: those are shown under names that are made different.
 fn unique(bytes: &[u8], pickle: &Unpickled, items: &[(Id, Id)]) -> Option<Vec<(Vec<u8>, Id)>> {
-    let mut places: HashMap<Vec<u8>, usize> = HashMap::new();
+    let mut places: HashMap<(u8, Vec<u8>), usize> = HashMap::new();
     let mut entries: Vec<(Vec<u8>, Id)> = Vec::with_capacity(items.len());
     for (key, value) in items {
-        let name = match pickle.get(*key)? {
-            Value::Text(range) | Value::Bytes(Bytes { range, latin1: None }) => {
-                let name = bytes.get(range.clone())?;
-                str::from_utf8(name).ok()?;
-                name.to_vec()
-            }
-            Value::Int(number) => number.to_string().into_bytes(),
+        let (kind, name) = match pickle.get(*key)? {
+            Value::Text(range) => (0, bytes.get(range.clone())?.to_vec()),
+            Value::Bytes(Bytes { range, latin1: None }) => (1, bytes.get(range.clone())?.to_vec()),
+            Value::Int(number) => (2, number.to_string().into_bytes()),
             _ => return None,
         };
-        match places.get(&name).and_then(|place| entries.get_mut(*place)) {
+        str::from_utf8(&name).ok()?;
+        match places.get(&(kind, name.clone())).and_then(|place| entries.get_mut(*place)) {
             Some(entry) => entry.1 = *value,
             None => {
-                places.insert(name.clone(), entries.len());
+                places.insert((kind, name.clone()), entries.len());
                 entries.push((name, *value));
             }
         }

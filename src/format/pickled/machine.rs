@@ -18,6 +18,8 @@ const MIN_PROTOCOL: u8 = 2;
 
 /// Follows one pickle.
 pub(super) struct Machine<'a> {
+    /// It lies in another one, as a part of a storage of PyTorch.
+    is_inside: bool,
     input: Input<'a>,
     heap: Heap<'a>,
     stack: Vec<Id>,
@@ -25,6 +27,8 @@ pub(super) struct Machine<'a> {
     memo: BTreeMap<u64, Id>,
     /// How many references lists, tuples and dictionaries hold.
     held: usize,
+    /// Bytes that were decoded, which a pickle may refer to again and again.
+    decoded_bytes: usize,
 }
 
 /// All values of a pickle, and which of them it is of.
@@ -43,13 +47,24 @@ impl Unpickled {
 
 /// Reads the pickle that begins at `at`.
 pub(super) fn read(bytes: &[u8], at: usize) -> Option<Unpickled> {
+    follow(bytes, at, false)
+}
+
+/// How many bytes may be decoded, or compared, for a pickle of this length.
+pub(super) fn most_decoded(length: usize) -> usize {
+    length.saturating_mul(4).saturating_add(1 << 20)
+}
+
+fn follow(bytes: &[u8], at: usize, is_inside: bool) -> Option<Unpickled> {
     let mut machine = Machine {
+        is_inside,
         input: Input { bytes, at },
         heap: Heap { bytes, values: Vec::new() },
         stack: Vec::new(),
         marks: Vec::new(),
         memo: BTreeMap::new(),
         held: 0,
+        decoded_bytes: 0,
     };
     // What was pickled by protocols 0 and 1 does not begin so.
     let (first, version) = (machine.input.byte().ok()?, machine.input.byte().ok()?);
@@ -116,6 +131,8 @@ impl Machine<'_> {
         }
         (self.stack.len() <= MAX_VALUES
             && self.held <= MAX_VALUES
+            && self.memo.len() <= MAX_VALUES
+            && self.decoded_bytes <= most_decoded(self.input.bytes.len())
             && self.marks.len() <= MAX_VALUES)
             .then_some(false)
     }
@@ -169,17 +186,32 @@ impl Machine<'_> {
                 let (arguments, callable) = (self.pop()?, self.pop()?);
                 let Value::Known(callable) = *self.heap.get(callable)? else { return None };
                 match callable {
+                    // A storage holds no other one.
+                    Known::LoadFromBytes if self.is_inside => return None,
                     Known::LoadFromBytes => self.load(arguments)?,
-                    _ => objects::call(&self.heap, callable, arguments, code == NEWOBJ)?,
+                    _ => self.called(callable, arguments, code == NEWOBJ)?,
                 }
             }
             // A storage of PyTorch: ('storage', class, key, location, number of elements, view).
-            BINPERSID => {
+            BINPERSID if self.is_inside => {
                 let id = self.pop()?;
                 objects::persistent(&self.heap, id)?
             }
             _ => return None,
         })
+    }
+
+    /// What a class or function gives, which may be as large as its arguments.
+    fn called(&mut self, callable: Known, arguments: Id, is_new: bool) -> Option<Value> {
+        let value = objects::call(&self.heap, callable, arguments, is_new)?;
+        match &value {
+            Value::Dict(entries) => self.held = self.held.saturating_add(entries.len()),
+            Value::Bytes(bytes) => {
+                self.decoded_bytes = self.decoded_bytes.saturating_add(bytes.range.len());
+            }
+            _ => {}
+        }
+        Some(value)
     }
 
     fn push(&mut self, value: Value) -> Option<()> {
@@ -262,13 +294,13 @@ fn integer(bytes: &[u8]) -> Option<i128> {
 /// A storage as the older file format of PyTorch has it: several pickles, then the number of elements and their bytes.
 fn storage(bytes: &[u8], range: &Range<usize>) -> Option<Storage> {
     let inside = bytes.get(..range.end)?;
-    let magic = read(inside, range.start)?;
+    let magic = follow(inside, range.start, true)?;
     let is_magic = matches!(magic.get(magic.top)?, Value::Int(0x1950_a86a_20f9_469c_fc6c));
-    let version = read(inside, magic.end)?;
+    let version = follow(inside, magic.end, true)?;
     let is_version = matches!(version.get(version.top)?, Value::Int(1001));
-    let system = read(inside, version.end)?;
-    let object = read(inside, system.end)?;
-    let keys = read(inside, object.end)?;
+    let system = follow(inside, version.end, true)?;
+    let object = follow(inside, system.end, true)?;
+    let keys = follow(inside, object.end, true)?;
     if !is_magic || !is_version || !is_little_endian(inside, &system) {
         return None;
     }

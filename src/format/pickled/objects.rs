@@ -64,7 +64,10 @@ pub(super) fn build(heap: &Heap<'_>, target: Id, state: Id) -> Option<Value> {
         Value::Dtype(dtype) => {
             let order = text(heap, field(1)?)?;
             let (mut order, rest) = (order.chars(), (field(2)?, field(3)?, field(4)?));
-            if rest != (&Value::None, &Value::None, &Value::None) {
+            // Nor are dates and times, whose unit stands in a further field.
+            if rest != (&Value::None, &Value::None, &Value::None)
+                || dtype.kind.starts_with(['M', 'm'])
+            {
                 return None;
             }
             Value::Dtype(Dtype { kind: dtype.kind.clone(), order: order.next()? })

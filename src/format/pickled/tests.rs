@@ -166,6 +166,52 @@ fn what_is_not_known_stays_one_file_and_nothing_is_called() {
     stays_one(&long);
 }
 
+/// Opcodes for `_load_from_bytes` of a pickle.
+fn loaded(pickle: &[u8]) -> Vec<u8> {
+    let length = (pickle.len() as u32).to_le_bytes();
+    let load: &[u8] = b"\x80\x04ctorch.storage\n_load_from_bytes\nB";
+    [load, &length, pickle, b"\x85R."].concat()
+}
+
+#[test]
+fn a_small_pickle_cannot_make_work_or_memory_without_end() {
+    let nested = (0..3000).fold(b"\x80\x04N.".to_vec(), |inner, _| loaded(&inner));
+    stays_one(&nested);
+    stays_one(&[&b"\x80\x04N"[..], &b"\x94".repeat(300_000), b"."].concat());
+    // One list of pairs, of which dictionaries are made again and again.
+    let pairs = [&b"\x80\x04]q\0("[..], &b"K\x01K\x02\x86".repeat(1000), b"e"].concat();
+    let calls = [&b"ccollections\nOrderedDict\nq\x01("[..], &b"h\x01h\0\x85R".repeat(300)].concat();
+    stays_one(&[&pairs[..], &calls, b"t."].concat());
+    // The same bytes in many places; a long name of many files.
+    let large = [&b"\x80\x04(B\0\0\x01\0"[..], &[7; 1 << 16], b"q\0"].concat();
+    stays_one(&[&large[..], &b"h\0".repeat(4000), b"t."].concat());
+    let key = [&b"\x80\x04}X\0\0\x01\0"[..], &[b'x'; 1 << 16], b"]("].concat();
+    stays_one(&[&key[..], &b"K\x01".repeat(4000), b"es."].concat());
+    // What only stands in a storage.
+    stays_one(
+        b"\x80\x04(X\x07\0\0\0storagectorch\nByteStorage\nX\x01\0\0\0kX\x03\0\0\0cpuK\x01NtQ.",
+    );
+}
+
+#[test]
+fn keys_that_are_written_alike_are_two_files() {
+    // {1: b"abc", "1": b"def"}
+    let pickle = b"\x80\x04}(K\x01C\x03abc\x8c\x011C\x03defu.".to_vec();
+    assert_eq!(open(&container(&[pickle])).len(), 2);
+}
+
+#[test]
+fn arrays_of_dates_stay_one_file() {
+    // pickle.dumps(numpy.array(["2020-01-01"], "M8[D]"), 4)
+    stays_one(
+        b"\x80\x04\x95\xa1\x00\x00\x00\x00\x00\x00\x00\x8c\x16numpy._core.multiarray\x94\x8c\x0c_reconstru\
+        ct\x94\x93\x94\x8c\x05numpy\x94\x8c\x07ndarray\x94\x93\x94K\x00\x85\x94C\x01b\x94\x87\x94R\x94(K\
+        \x01K\x01\x85\x94h\x03\x8c\x05dtype\x94\x93\x94\x8c\x02M8\x94\x89\x88\x87\x94R\x94(K\x04\x8c\x01\
+        <\x94NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\x00N(C\x01D\x94K\x01K\x01K\x01t\x94\x86\x94t\x94b\
+        \x89C\x08VG\x00\x00\x00\x00\x00\x00\x94t\x94b.",
+    );
+}
+
 #[test]
 fn arrays_whose_sizes_lie_stay_one_file() {
     let array = |shape: u8, data: &[u8]| {
