@@ -238,17 +238,23 @@ fn field_1<'a>(message: &mut Message<'a>) -> Result<Option<Message<'a>>, NoMessa
     }
 }
 
+/// Integers take up to eight times the memory of what is stored: a record with a longer list is one file.
+const MAX_INTEGER_BYTES: usize = 64 << 20;
+
 /// Appends the integers of a list, 8 bytes each.
 fn decode_integers(mut list: Message, values: &mut Vec<u8>) -> Result<(), NoMessage> {
     while let Some((number, value)) = list.next()? {
         match (number, value) {
             (1, Value::Varint(number)) => values.extend_from_slice(&number.to_le_bytes()),
             (1, Value::Bytes(mut packed)) => {
-                while !packed.bytes.is_empty() {
+                while !packed.bytes.is_empty() && values.len() <= MAX_INTEGER_BYTES {
                     values.extend_from_slice(&packed.varint()?.to_le_bytes());
                 }
             }
             _ => return Err(NoMessage),
+        }
+        if values.len() > MAX_INTEGER_BYTES {
+            return Err(NoMessage);
         }
     }
     Ok(())

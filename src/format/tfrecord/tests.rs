@@ -213,6 +213,11 @@ fn small_lies_do_not_take_much_memory() {
     let list = List::Integers(vec![1], 1);
     let file = record(&example(keys.iter().map(|key| (&**key, &list))));
     assert_eq!(open(&file, false).unwrap().names(0).unwrap(), Names::Records(1));
+    // More integers than are decoded, in a byte each.
+    let list = field(3, &field(1, &vec![0; (8 << 20) + 1]));
+    let entry = field(1, &[field(1, b"k"), field(2, &list)].concat());
+    let container = open(&record(&field(1, &entry)), false).unwrap();
+    assert_eq!((container.len(), container.names(0).unwrap()), (1, Names::None));
 }
 
 #[test]
