@@ -10,8 +10,15 @@ struct Stopped(i32);
 
 impl Stopped {
     fn new(mount: &Mount) -> Self {
+        let stopped = Self(mount.pid());
         send(mount, Signal::SIGSTOP);
-        Self(mount.pid())
+        // The signal has been sent, and a thread that runs may answer a request before it takes it.
+        wait_until("all threads have stopped", IN_TIME, || {
+            let threads = fs::read_dir(format!("/proc/{}/task", stopped.0)).unwrap().flatten();
+            let states = threads.map(|thread| fs::read_to_string(thread.path().join("stat")));
+            states.flatten().all(|stat| stat.rsplit_once(") ").unwrap().1.starts_with('T'))
+        });
+        stopped
     }
 }
 
