@@ -79,7 +79,7 @@ fn read(vfs: &Vfs, bytes: &[u8], attr: &Attr) {
 fn read_at(vfs: &Vfs, bytes: &[u8], ino: u64, offset: u64, length: u64) -> Option<Vec<u8>> {
     let request = ReadRequest { ino, offset_bytes: offset, length_bytes: length };
     let reply = vfs.read_blocking(request, |span| {
-        let (at, target) = span.target(1);
+        let (at, target) = span.target(1)?;
         let at = at as usize;
         match bytes.get(at..at + target.len()) {
             Some(found) => Ok(target.copy_from_slice(found)),

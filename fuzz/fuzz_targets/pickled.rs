@@ -3,7 +3,7 @@
 #![no_main]
 
 use ffrfs::format::pickled::Pickled;
-use ffrfs::format::{Container, Content, Format, MemorySource, OpenOptions};
+use ffrfs::format::{Content, Format, MemorySource, OpenOptions};
 use libfuzzer_sys::fuzz_target;
 use std::sync::Arc;
 
