@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -161,6 +162,17 @@ def stats(path: StrPath) -> dict[str, Any]:
         Error: no dataset of ffrfs is mounted there.
         OSError: the mount cannot be read.
     """
-    with open(root_of(path) / CONTROL / "stats.json", encoding="utf-8") as file:
-        counters: dict[str, Any] = json.load(file)
+    text = _read_control(root_of(path) / CONTROL / "stats.json")
+    counters: dict[str, Any] = json.loads(text)
     return counters
+
+
+def _read_control(path: Path) -> str:
+    """A control file; read again if the daemon that had opened it has died, and another one has followed."""
+    for _ in range(3):
+        try:
+            return path.read_text(encoding="utf-8")
+        except OSError as error:
+            if error.errno != errno.ESTALE:
+                raise
+    return path.read_text(encoding="utf-8")

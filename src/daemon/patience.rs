@@ -110,7 +110,7 @@ fn serve(question: &[u8]) -> Vec<u8> {
 
 fn make(call: u8, path: &Path, bytes: &[u8]) -> io::Result<Vec<u8>> {
     match call {
-        call if call == Call::Read as u8 => fs::read(path),
+        call if call == Call::Read as u8 => mounts::read_control(path),
         call if call == Call::Owner as u8 => Ok(fs::metadata(path)?.uid().to_le_bytes().to_vec()),
         call if call == Call::Announce as u8 => {
             announce(&File::open(path)?, bytes).map(|()| Vec::new())

@@ -220,3 +220,27 @@ fn relative_paths_and_a_failing_mount_are_as_without_a_supervisor() {
     run(Command::new(FFRFS).arg("umount").arg(&point)).ok();
     wait_until("it is unmounted", LIMIT, || !is_mount_point(&point));
 }
+
+#[test]
+fn the_figures_of_a_mount_are_shown_while_its_daemon_is_killed_again_and_again() {
+    if !can_resume() {
+        return;
+    }
+    let mount = Mount::with_samples(Transport::DevFuse, &content(), &["restarts=1000"]);
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let (mount, stop) = (&mount, &stop);
+        let _stop = Stop(stop);
+        scope.spawn(move || {
+            while !stop.load(Ordering::Relaxed) {
+                let shown = run(Command::new(FFRFS).arg("stats").arg("--json").arg(mount.point()));
+                assert_eq!(shown.code, 0, "{}", shown.stderr);
+            }
+        });
+        for _ in 0..6 {
+            let before = serving(mount);
+            kill(Pid::from_raw(before), Signal::SIGKILL).unwrap();
+            wait_until("another process serves", LIMIT, || serving(mount) != before);
+        }
+    });
+}

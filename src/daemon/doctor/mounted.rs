@@ -66,7 +66,7 @@ pub(crate) fn answer(target: &Path) -> i32 {
     let state = |target: &Path| match mounts::state(target)? {
         mounts::State::Dead(_) => Ok(DEAD),
         _ => {
-            let info = fs::read(target.join(CONTROL_DIRECTORY).join("info.json"))?;
+            let info = mounts::read_control(&target.join(CONTROL_DIRECTORY).join("info.json"))?;
             io::stdout().write_all(&info).map(|()| 0)
         }
     };

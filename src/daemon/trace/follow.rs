@@ -42,11 +42,7 @@ impl Follow {
     /// What has ended since the last page.
     pub(super) fn next(&mut self) -> Result<Page, Failure> {
         let path = self.live.path(&self.name);
-        let text = match self.live.read(&self.name) {
-            // Too many readers at a time: the page was gone before it was read.
-            Err(e) if e.raw_os_error() == Some(libc::ESTALE) => self.live.read(&self.name),
-            other => other,
-        };
+        let text = self.live.read(&self.name);
         text.and_then(|text| parse(&text)).map_err(|e| self.live.failed(&path, e))
     }
 }

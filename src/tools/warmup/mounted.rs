@@ -5,7 +5,7 @@
 use super::list::{Line, List};
 use crate::failure::{Exit, Failure};
 use crate::interrupt::Interrupt;
-use crate::io::{MAX_ANNOUNCEMENT_BYTES, announce, warm_up};
+use crate::io::{MAX_ANNOUNCEMENT_BYTES, announce, mounts, warm_up};
 use crate::vfs::{CONTROL_DIRECTORY, sample_of_inode};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -205,6 +205,6 @@ impl Mounted {
 
 /// Reads a control file of the mount.
 fn control<T: DeserializeOwned>(root: &Path, name: &str) -> io::Result<T> {
-    let text = fs::read(root.join(CONTROL_DIRECTORY).join(name))?;
+    let text = mounts::read_control(&root.join(CONTROL_DIRECTORY).join(name))?;
     serde_json::from_slice(&text).map_err(io::Error::other)
 }

@@ -155,8 +155,12 @@ impl Mount {
         entries.map(|entry| name(entry).into_string().expect("UTF-8")).collect()
     }
 
+    /// A control file. One that was opened at a daemon that has died is stale, and opened again.
     fn json(&self, name: &str) -> Value {
-        let text = self.read(Path::new(".ffrfs").join(name)).expect("a control file");
+        let read = || self.read(Path::new(".ffrfs").join(name));
+        let is_stale = |e: &io::Error| e.raw_os_error() == Some(libc::ESTALE);
+        let text = read().or_else(|e| if is_stale(&e) { read() } else { Err(e) });
+        let text = text.expect("a control file");
         serde_json::from_slice(&text).unwrap_or_else(|e| panic!("{name}: {e}"))
     }
 
