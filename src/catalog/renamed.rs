@@ -51,7 +51,7 @@ impl Renamed {
             (self.escaped, "escaped: no directory can hold them, or they point out of it"),
             (self.numbered, "numbered: they stand more than once"),
             (self.hidden, "hidden by others of the same name"),
-            (self.left_out, "left out: files that macOS and Windows make (--all shows them)"),
+            (self.left_out, "left out: files that macOS and Windows make (mount --all shows them)"),
         ];
         let counts = counts.iter().filter(|(count, _)| *count > 0);
         let parts: Vec<_> = counts.map(|(count, what)| format!("{count} {what}")).collect();

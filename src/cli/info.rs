@@ -56,9 +56,14 @@ pub(super) fn run(args: &InfoArgs) -> Result<Exit, Failure> {
         opened.catalog(&ViewArgs { flat: true, ..view }, &args.open)
     })?;
     let names = opened.store.parts().iter().map(|part| part.name());
-    let Files { count, bytes, indexes, sizes, checked } = files(&opened, &catalog)?;
+    let Files { count, bytes, indexes, records, sizes, checked } = files(&opened, &catalog)?;
+    let mut info = report::info(&opened.dataset, &catalog, names);
+    for (container, records) in info.containers.iter_mut().zip(&records) {
+        container.records += records;
+    }
+    info.records += records.iter().sum::<u64>();
     let report = Report {
-        info: report::info(&opened.dataset, &catalog, names),
+        info,
         files: count,
         file_bytes: bytes,
         indexes,

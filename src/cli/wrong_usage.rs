@@ -38,6 +38,9 @@ pub(super) fn suggested(error: &clap::Error) -> Option<String> {
     let kinds =
         [ContextKind::SuggestedArg, ContextKind::SuggestedValue, ContextKind::SuggestedSubcommand];
     let names = kinds.into_iter().map(|kind| text(error, kind)).find(|name| !name.is_empty())?;
+    // Long options have aliases with underscores, which no help shows.
+    let is_option = names.starts_with("--");
+    let names = if is_option { names.replace('_', "-") } else { names };
     Some(names.replace(", ", " or "))
 }
 
@@ -127,6 +130,8 @@ mod tests {
         let unknown =
             "unknown option --alow-other; did you mean --allow-other? (ffrfs mount --help)";
         assert_eq!(said(&["mount", "a.zip", "m", "--alow-other"]), unknown);
+        let all = said(&["info", "x", "--all"]);
+        assert!(all.contains("did you mean --allow-damaged?"), "{all}");
         let typo = said(&["verfy", "x"]);
         assert!(typo.starts_with("unknown command verfy; did you mean verify?"), "{typo}");
         let missing = said(&["ls"]);

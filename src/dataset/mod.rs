@@ -32,6 +32,7 @@ mod index_head;
 mod kept;
 mod names;
 mod nest;
+mod nested_indexes;
 #[cfg(feature = "remote")]
 mod objects;
 #[cfg(not(feature = "remote"))]
@@ -41,6 +42,7 @@ mod open;
 mod opening;
 mod options;
 mod parallel;
+mod record_file;
 mod selection;
 mod suffixes;
 

@@ -1,19 +1,24 @@
 //! Members that are containers themselves, opened in place: stored ones at their offset, compressed ones through the
-//! interval index of their stream.
+//! interval index of their stream. They are opened with the dataset and not at their first use: their samples are
+//! numbered on from those of the other containers, and a member that turns out to be no container is a file. What
+//! decoding them told is kept, so that the next opening decodes nothing.
 
+use super::nested_indexes::NestedIndexes;
 use super::opening::{Together, Watched};
-use super::options::Watch;
+use super::options::{Options, Watch};
 use super::parallel;
 use crate::catalog::Place;
 use crate::failure::Failure;
-use crate::format::compressed::{open_encoded, open_range};
+use crate::format::compressed::{Coding, MemberSource, open_kept_member, open_member};
 use crate::format::{
     self, Container, Content, Kind, Node, OpenOptions, Sample, SliceSource, Source,
 };
+use crate::store::Part;
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// How often header bytes are read at most to find where a sample lies.
@@ -31,6 +36,8 @@ pub(super) struct Nest {
     pub(super) inside: Vec<Option<(usize, Vec<u8>)>>,
     /// The samples that were opened: container, and number in it.
     pub(super) opened: Vec<(usize, u64)>,
+    /// For each container, the sample numbers that lead to it from the outermost one.
+    numbers: Vec<Vec<u64>>,
     sources: Vec<Arc<dyn Source>>,
     /// Watches the decoding of members for their index.
     watch: Arc<dyn Watch>,
@@ -43,51 +50,73 @@ impl Nest {
             places: Vec::new(),
             inside: Vec::new(),
             opened: Vec::new(),
+            numbers: Vec::new(),
             sources: Vec::new(),
             watch: Arc::clone(watch),
         }
     }
 
+    /// Adds a container that is no member of another one.
     pub(super) fn add(
         &mut self,
         container: Box<dyn Container>,
         source: Arc<dyn Source>,
         place: Place,
-        inside: Option<(usize, Vec<u8>)>,
     ) {
+        self.push(container, source, place);
+        self.inside.push(None);
+        self.numbers.push(Vec::new());
+    }
+
+    fn push(&mut self, container: Box<dyn Container>, source: Arc<dyn Source>, place: Place) {
         self.containers.push(container);
         self.sources.push(source);
         self.places.push(place);
-        self.inside.push(inside);
     }
 
-    /// Opens members, and members of those, `depth` levels deep. A member that cannot be opened stays a file.
-    pub(super) fn open_members(&mut self, depth: u8, options: &OpenOptions) -> Result<(), Failure> {
-        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    /// Opens members, and members of those, as deep as the options say. A member that cannot be opened stays a file.
+    /// Returns what [`NestedIndexes::outcome`] does.
+    pub(super) fn open_members(
+        &mut self,
+        parts: &[Arc<Part>],
+        options: &Options,
+    ) -> Result<(BTreeSet<PathBuf>, u64), Failure> {
+        let indexes = NestedIndexes::new(parts, &options.indexes, &options.format);
         let mut level = 0..self.containers.len();
-        for _ in 0..depth {
+        for _ in 0..options.nested {
             let mut members = Vec::new();
             for number in level {
                 candidates(self.containers[number].as_ref(), number, &mut members)?;
             }
             level = self.containers.len()..self.containers.len();
-            let sample = |member: &Member| self.containers[member.container].sample(member.sample);
-            let samples = members.iter().filter_map(|member| sample(member).ok());
-            let together = Together::new(&self.watch, samples.map(|at| at.length_bytes).sum());
-            for some in members.chunks(MEMBERS_TOGETHER) {
-                let opened = parallel::map(some.to_vec(), threads, &|member| {
-                    let opened = self.open(&member, options, &together.share());
-                    if self.watch.is_cancelled() {
-                        return Err(Failure::interrupted());
-                    }
-                    let opened = opened.inspect_err(|e| tracing::warn!("{e}: shown as a file"));
-                    Ok(opened.ok().flatten().map(|opened| (member, opened)))
-                })?;
-                self.add_members(opened.into_iter().flatten())?;
-            }
-            together.end();
+            self.open_level(members, &options.format, &indexes)?;
             level.end = self.containers.len();
         }
+        Ok(indexes.outcome())
+    }
+
+    fn open_level(
+        &mut self,
+        members: Vec<Member>,
+        options: &OpenOptions,
+        indexes: &NestedIndexes<'_>,
+    ) -> Result<(), Failure> {
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        let sample = |member: &Member| self.containers[member.container].sample(member.sample);
+        let samples = members.iter().filter_map(|member| sample(member).ok());
+        let together = Together::new(&self.watch, samples.map(|at| at.length_bytes).sum());
+        for some in members.chunks(MEMBERS_TOGETHER) {
+            let opened = parallel::map(some.to_vec(), threads, &|member| {
+                let opened = self.open(&member, options, (indexes, &together));
+                if self.watch.is_cancelled() {
+                    return Err(Failure::interrupted());
+                }
+                let opened = opened.inspect_err(|e| tracing::warn!("{e}: shown as a file"));
+                Ok(opened.ok().flatten().map(|opened| (member, opened)))
+            })?;
+            self.add_members(opened.into_iter().flatten())?;
+        }
+        together.end();
         Ok(())
     }
 
@@ -104,9 +133,16 @@ impl Nest {
             let Member { container: outer, sample, path } = member;
             let place = Place { base_bytes, ..self.places[outer] };
             self.opened.push((outer, sample));
-            self.add(container, source, place, Some((outer, path)));
+            self.numbers.push(self.numbers_to(outer, sample));
+            self.push(container, source, place);
+            self.inside.push(Some((outer, path)));
         }
         Ok(())
+    }
+
+    /// The sample numbers that lead from the outermost container to a member.
+    fn numbers_to(&self, outer: usize, sample: u64) -> Vec<u64> {
+        [&self.numbers[outer][..], &[sample]].concat()
     }
 
     /// Opens a member. `None`: it stays a file, and that is no error.
@@ -114,8 +150,37 @@ impl Nest {
         &self,
         member: &Member,
         options: &OpenOptions,
-        watch: &Arc<dyn Watch>,
+        (indexes, together): (&NestedIndexes<'_>, &Arc<Together>),
     ) -> format::Result<Option<Inner>> {
+        let Some((found, base_bytes)) = self.place_of(member)? else { return Ok(None) };
+        let Place { part, .. } = self.places[member.container];
+        let numbers = self.numbers_to(member.container, member.sample);
+        let source = Arc::clone(&found.source);
+        if let Some(kept) = indexes.find(part, &numbers) {
+            match open_kept_member(found.clone(), &kept, options) {
+                Ok(Some(container)) => return Ok(Some(Inner { container, source, base_bytes })),
+                Ok(None) => tracing::info!("{}: its kept index is of no use", found.name),
+                Err(error) => {
+                    tracing::info!("{}: its kept index is of no use: {error}", found.name)
+                }
+            }
+        }
+        let read = match &found.coding {
+            Coding::Range(..) => found,
+            _ => {
+                let watched = Watched::new(Arc::clone(&source), together.share());
+                MemberSource { source: Arc::new(watched), ..found }
+            }
+        };
+        let (container, kept) = open_member(read, options, indexes.keeps(part))?;
+        if let Some(kept) = kept {
+            indexes.keep(part, &numbers, &kept);
+        }
+        Ok(Some(Inner { container, source, base_bytes }))
+    }
+
+    /// Where a member lies, and where the source of that begins in the part. `None`: it cannot be a container.
+    fn place_of(&self, member: &Member) -> format::Result<Option<(MemberSource, u64)>> {
         let outer = &self.sources[member.container];
         let container = self.containers[member.container].as_ref();
         let at = located(container, outer.as_ref(), member.sample)?;
@@ -125,24 +190,21 @@ impl Nest {
         let name = outer.name().member(&member.path);
         let base_bytes = self.places[member.container].base_bytes;
         if let (Content::Encoded(size), Some(stream)) = (at.content, container.stream()) {
-            let Some(range) = only_piece(container, member.sample, size)? else { return Ok(None) };
+            let range = only_piece(container, member.sample, size)?;
             let (source, stream) = (Arc::clone(outer), Arc::clone(stream));
-            let container = open_range(Arc::clone(&source), stream, range, name, options)?;
-            return Ok(Some(Inner { container, source, base_bytes }));
+            let member =
+                |range| MemberSource { source, name, coding: Coding::Range(stream, range) };
+            return Ok(range.map(|range| (member(range), base_bytes)));
         }
-        let (whole, length_bytes) = (Arc::clone(outer), at.length_bytes);
-        let source: Arc<dyn Source> =
-            Arc::new(SliceSource::new(name, whole, at.offset_bytes, length_bytes));
-        let watched = Arc::new(Watched::new(Arc::clone(&source), Arc::clone(watch)));
-        let container = match (at.content, container.codec(member.sample)) {
-            (Content::Stored, _) => format::open(watched, options)?,
-            (Content::Encoded(_), Some(codec)) => {
-                open_encoded(watched, codec, at.checksum, options)?
-            }
+        let coding = match (at.content, container.codec(member.sample)) {
+            (Content::Stored, _) => Coding::Stored,
+            (Content::Encoded(_), Some(codec)) => Coding::Stream(codec, at.checksum),
             _ => return Ok(None),
         };
-        let base_bytes = base_bytes.saturating_add(at.offset_bytes);
-        Ok(Some(Inner { container, source, base_bytes }))
+        let whole = Arc::clone(outer);
+        let slice = SliceSource::new(name.clone(), whole, at.offset_bytes, at.length_bytes);
+        let found = MemberSource { source: Arc::new(slice), name, coding };
+        Ok(Some((found, base_bytes.saturating_add(at.offset_bytes))))
     }
 }
 

@@ -241,10 +241,12 @@ fn open_containers(
             (tree, later) = (kept, unkept);
         }
         let at = catalog::Place { part: parts.len(), base_bytes: 0 };
-        nest.add(container, source, at, None);
+        nest.add(container, source, at);
         parts.push(part);
     }
-    nest.open_members(options.nested, &options.format)?;
+    let (kept, failures) = nest.open_members(&parts, options)?;
+    written.extend(kept);
+    unwritten += failures;
     let Nest { containers, places, inside, opened, .. } = nest;
     let mut dataset = Dataset::nested(containers, places);
     // Nested containers come after the others, and have no sidecars.

@@ -12,10 +12,11 @@ mod file;
 mod inside;
 mod kept;
 mod member;
+mod recorded;
 #[cfg(test)]
 mod tests;
 
-pub use member::{open_encoded, open_range};
+pub use member::{Coding, MemberSource, OpenedMember, open_kept as open_kept_member, open_member};
 
 use super::codec::{Codec, GzipHeader, is_zlib_header};
 use super::file::PlainFile;

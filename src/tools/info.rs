@@ -38,25 +38,30 @@ pub(crate) struct Files {
     pub(crate) bytes: u64,
     /// The samples, one per container, that hold the names of the others and are no files.
     pub(crate) indexes: Vec<u64>,
+    /// By container: the number of its records that are files or directories by a name of their own.
+    pub(crate) records: Vec<u64>,
     /// The sizes of all whole files.
     pub(crate) sizes: Option<Sizes>,
     pub(crate) checked: CheckedCounts,
 }
 
-/// For each container, its last sample if that holds the names of a packed directory.
-fn indexes(opened: &Opened, catalog: &Catalog) -> Vec<u64> {
-    let last = |container: &dyn Container| {
-        let is_index = matches!(catalog, Catalog::Tree(_))
-            && matches!(container.names(container.len().saturating_sub(1)), Ok(Names::Tree(_)));
-        u64::from(is_index)
+/// For each container, its last sample if that holds the names of a packed directory; and the number of its records.
+fn indexes_and_records(opened: &Opened, catalog: &Catalog) -> (Vec<u64>, Vec<u64>) {
+    let of_container = |container: &dyn Container| match catalog {
+        Catalog::Tree(_) => match container.names(container.len().saturating_sub(1)) {
+            Ok(Names::Tree(_)) => (1, 0),
+            Ok(Names::Records(records)) => (0, records),
+            _ => (0, 0),
+        },
+        _ => (0, 0),
     };
-    opened.dataset.containers().iter().map(|container| last(container.as_ref())).collect()
+    opened.dataset.containers().iter().map(|one| of_container(one.as_ref())).unzip()
 }
 
 /// Counts the files of a dataset, their sizes, and how many can be checked.
 pub(crate) fn files(opened: &Opened, catalog: &Catalog) -> format::Result<Files> {
     let samples = opened.dataset.len();
-    let indexes = indexes(opened, catalog);
+    let (indexes, records) = indexes_and_records(opened, catalog);
     let mut sizes = Sizes { min: u64::MAX, mean: 0, max: 0, empty: 0, damaged: 0, encrypted: 0 };
     let (mut sum, mut checked) = (0u128, CheckedCounts::default());
     let mut count = 0;
@@ -89,5 +94,6 @@ pub(crate) fn files(opened: &Opened, catalog: &Catalog) -> format::Result<Files>
     let whole = count - sizes.damaged - sizes.encrypted;
     sizes.mean = u64::try_from(sum / u128::from(whole.max(1))).unwrap_or(u64::MAX);
     let bytes = u64::try_from(sum).unwrap_or(u64::MAX);
-    Ok(Files { count, bytes, indexes, sizes: (count > 0).then_some(sizes), checked })
+    let sizes = (count > 0).then_some(sizes);
+    Ok(Files { count, bytes, indexes, records, sizes, checked })
 }

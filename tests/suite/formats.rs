@@ -7,6 +7,7 @@ mod encrypted;
 mod index;
 mod keyed;
 mod nested;
+mod nested_kept;
 mod pickles;
 mod records;
 mod shards;

@@ -23,8 +23,40 @@ impl Examined {
     }
 
     /// Checks the header of each sample, and the checksums of ranges, in the order of their places. Later reads of ranges
-    /// check only that the stream is unchanged.
-    pub(super) fn of(container: &dyn Container, source: &dyn Source) -> Result<Self> {
+    /// check only that the stream is unchanged. Headers are read from `headers`, and all else from `data`, which holds the
+    /// same bytes.
+    pub(super) fn of(
+        container: &dyn Container,
+        headers: &dyn Source,
+        data: &dyn Source,
+    ) -> Result<Self> {
+        let (mut examined, places) = Self::unchecked(container)?;
+        for (_, index) in places {
+            let is_whole = check_header(container, index, headers)?
+                && (!examined.has_ranges || matches_checksum(&container.sample(index)?, data)?);
+            if !is_whole {
+                examined.bad.insert(index);
+            }
+        }
+        Ok(examined)
+    }
+
+    /// What an earlier opening of the same bytes found: the headers say once more where samples lie, and `bad` says which
+    /// are not whole.
+    pub(super) fn again(
+        container: &dyn Container,
+        source: &dyn Source,
+        bad: BTreeSet<u64>,
+    ) -> Result<Self> {
+        let (examined, places) = Self::unchecked(container)?;
+        for (_, index) in places {
+            check_header(container, index, source)?;
+        }
+        Ok(Self { bad, ..examined })
+    }
+
+    /// Whether all samples are ranges; and where each begins, in that order.
+    fn unchecked(container: &dyn Container) -> Result<(Self, Vec<(u64, u64)>)> {
         let mut examined = Self::all_good();
         let mut places = Vec::new();
         for index in 0..container.len() {
@@ -35,14 +67,7 @@ impl Examined {
             }
         }
         places.sort_unstable();
-        for (_, index) in places {
-            let is_whole = check_header(container, index, source)?
-                && (!examined.has_ranges || matches_checksum(&container.sample(index)?, source)?);
-            if !is_whole {
-                examined.bad.insert(index);
-            }
-        }
-        Ok(examined)
+        Ok((examined, places))
     }
 }
 

@@ -1,4 +1,5 @@
 mod kept;
+mod member;
 
 use super::*;
 use crate::format::codec::tests::{streams, text};

@@ -295,6 +295,10 @@ fn info_counts_records_and_files_apart_and_no_hidden_index() {
     };
     let records = json("jpg.beton");
     assert_eq!((&records["records"], &records["files"]), (&24.into(), &168.into()));
+    let text = on("info", &fixture("mixed.tfrecord"), &[]).ok().text();
+    for part in ["mixed.tfrecord: TFRecord, 6 records", "records:    6\n", "files:      31 ("] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
     let text = on("info", &fixture("packed_folder.ffr"), &[]).ok().text();
     for part in ["FFRecord, 6 files", "files:      6 (", "6 files are checked"] {
         assert!(text.contains(part), "{part}: {text}");

@@ -443,3 +443,21 @@ fn a_wrong_password_and_none_have_an_exit_code_of_their_own_and_are_never_called
         assert_eq!((bad[0][0].as_str(), bad[0][1].as_str()), ("one", "encrypted"));
     });
 }
+
+#[test]
+fn nothing_is_kept_of_a_nested_container_with_encrypted_members() {
+    let directory = temp_dir();
+    let inner = write::zip(&[aes(stored("secret", noise(1, 9000))), stored("clear", "clear")]);
+    let outer = file_in(&directory, "outer.zip", write::zip(&[write::deflated("in.zip", &inner)]));
+    let option = password_file(&directory, PASSWORD);
+    for_each_transport(|transport| {
+        let mount = Mount::new(transport, &outer, &["nested=1"]);
+        assert_errno(mount.read("in.zip/secret"), libc::EIO);
+        assert_eq!(mount.read("in.zip/clear").unwrap(), b"clear");
+        mount.unmount();
+        let mount = Mount::new(transport, &outer, &["nested=1", &option]);
+        assert!(mount.read("in.zip/secret").unwrap() == noise(1, 9000));
+        mount.unmount();
+        assert!(!directory.path().join("outer.zip.nested.ffrfs-index").exists());
+    });
+}

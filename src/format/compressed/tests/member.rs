@@ -1,0 +1,123 @@
+//! Containers that are members of others, opened by what was kept of them.
+
+use super::*;
+use crate::format::testing::fixture;
+use crate::format::{ChecksumKind, PartName};
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::sample::Index as Place;
+use std::sync::LazyLock;
+
+/// Of formats that scan and that do not. Mounts have tests with zip, whose samples have headers.
+const FIXTURES: [&str; 4] =
+    ["packed_folder.ffr", "pickled.ffr", "tensors.safetensors", "mixed.tfrecord"];
+
+fn containers() -> Vec<Vec<u8>> {
+    let mut all = FIXTURES.map(|name| std::fs::read(fixture(name)).unwrap()).to_vec();
+    all.push(tar(&[("a".to_owned(), text(900)), ("b".to_owned(), text(40))]));
+    all
+}
+
+fn gzip(bytes: &[u8]) -> Vec<u8> {
+    streams(bytes).into_iter().find(|(codec, _)| *codec == Codec::Gzip).unwrap().1
+}
+
+/// A member of these stored bytes that is a gzip stream of `bytes`.
+fn member(stored: &[u8], bytes: &[u8]) -> MemberSource {
+    let name = PartName::from("in");
+    let checksum = ChecksumKind::Crc32.with_value(crc32fast::hash(bytes));
+    MemberSource {
+        source: Arc::new(MemorySource::new(name.clone(), stored.to_vec())),
+        name,
+        coding: Coding::Stream(Codec::Gzip, Some(checksum)),
+    }
+}
+
+fn again(member: MemberSource, kept: &[u8]) -> Result<Option<Box<dyn Container>>> {
+    let kept: Arc<dyn Source> = Arc::new(MemorySource::new("index", kept.to_vec()));
+    open_kept_member(member, &kept, &OpenOptions::default())
+}
+
+/// All that a mount asks of a container before the first read.
+fn described(container: &dyn Container) -> String {
+    let mut said = format!("{} {:?}", container.format(), container.names(container.len()));
+    for index in 0..container.len() {
+        let (sample, attributes) = (container.sample(index), container.attributes(index));
+        said += &format!("\n{:?} {:?}", sample.unwrap(), attributes.unwrap());
+    }
+    container
+        .members(&mut |member| {
+            said += &format!("\n{:?} {:?}", String::from_utf8_lossy(member.path), member.node);
+            Ok(())
+        })
+        .unwrap();
+    said
+}
+
+#[test]
+fn a_member_is_opened_by_what_was_kept_of_it_without_a_byte_of_its_stream() {
+    for bytes in containers() {
+        let stored = gzip(&bytes);
+        let options = OpenOptions::default();
+        let (first, kept) = open_member(member(&stored, &bytes), &options, true).unwrap();
+        let (_, nothing) = open_member(member(&stored, &bytes), &options, false).unwrap();
+        assert!(nothing.is_none());
+        let blind = vec![0; stored.len()];
+        let second = again(member(&blind, &bytes), &kept.unwrap()).unwrap().unwrap();
+        assert_eq!(described(first.as_ref()), described(second.as_ref()));
+    }
+}
+
+#[test]
+fn what_was_kept_of_another_version_or_is_cut_is_of_no_use() {
+    let bytes = containers().swap_remove(0);
+    let stored = gzip(&bytes);
+    let (_, kept) = open_member(member(&stored, &bytes), &OpenOptions::default(), true).unwrap();
+    let kept = kept.unwrap();
+    for at in 0..20 {
+        let mut wrong = kept.clone();
+        wrong[at] ^= 1;
+        assert!(!matches!(again(member(&stored, &bytes), &wrong), Ok(Some(_))), "byte {at}");
+    }
+    for end in 0..kept.len() {
+        let cut = again(member(&stored, &bytes), &kept[..end]);
+        assert!(!matches!(cut, Ok(Some(_))), "cut at {end} of {}", kept.len());
+    }
+}
+
+/// The bytes of each container, compressed ones, and what is kept of it.
+static KEPT: LazyLock<Vec<[Vec<u8>; 3]>> = LazyLock::new(|| {
+    let kept = |bytes: Vec<u8>| {
+        let stored = gzip(&bytes);
+        let opened = open_member(member(&stored, &bytes), &OpenOptions::default(), true);
+        [bytes, stored, opened.unwrap().1.unwrap()]
+    };
+    containers().into_iter().map(kept).collect()
+});
+
+proptest! {
+    #[test]
+    fn whatever_was_kept_of_a_member_nothing_panics(
+        number in 0..FIXTURES.len() + 1,
+        changes in vec((any::<Place>(), any::<u8>()), 1..6),
+        in_head in vec((0_usize..56, any::<u8>()), 0..3),
+    ) {
+        let [bytes, stored, kept] = &KEPT[number];
+        let mut kept = kept.clone();
+        for (at, value) in changes {
+            let at = at.index(kept.len());
+            kept[at] = value;
+        }
+        for (at, value) in in_head {
+            kept[at] = value;
+        }
+        if let Ok(Some(container)) = again(member(stored, bytes), &kept) {
+            for index in 0..container.len() {
+                let _ = container.sample(index);
+                let _ = container.piece(index, 0);
+            }
+            let _ = container.names(container.len());
+            let _ = container.members(&mut |_| Ok(()));
+        }
+    }
+}
