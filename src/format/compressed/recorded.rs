@@ -3,6 +3,7 @@
 use crate::format::bytes::u64_at;
 use crate::format::{PartName, Source, Table};
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -58,8 +59,8 @@ impl RecordedSource {
             *guard = None;
             return Ok(());
         }
-        if !record.reads.contains_key(&(offset_bytes, length_bytes)) {
-            record.reads.insert((offset_bytes, length_bytes), bytes()?);
+        if let Entry::Vacant(place) = record.reads.entry((offset_bytes, length_bytes)) {
+            place.insert(bytes()?);
         }
         Ok(())
     }
@@ -137,7 +138,7 @@ impl ReplayedSource {
         let length = usize::try_from(rows_end.saturating_sub(at)).map_err(io::Error::other)?;
         let mut rows = vec![0; length];
         kept.read_exact_at(&mut rows, at)?;
-        let mut reads = Vec::with_capacity(rows.len() / ROW_BYTES as usize);
+        let mut reads = Vec::new();
         let mut place = rows_end;
         for row in rows.chunks_exact(ROW_BYTES as usize) {
             let (Some(offset_bytes), Some(length_bytes)) = (u64_at(row, 0), u64_at(row, 8)) else {
