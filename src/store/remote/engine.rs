@@ -22,7 +22,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout};
 
 /// The pause between two questions whether a slow request may be hedged.
-const HEDGE_PAUSE: Duration = Duration::from_millis(2);
+const HEDGE_PAUSE: Duration = Duration::from_millis(1);
 
 /// Sends requests.
 pub(super) struct Engine {

@@ -16,10 +16,11 @@ const MOST_AT_ONCE: f64 = 10.0;
 /// request would be sent to earn another hedge.
 const DEBT: f64 = 24.0;
 /// How long a request must have waited for its hedge, as multiples of the usual time: with a full budget and with an
-/// empty one. Between them it grows with the square of the used part: a burst hardly waits longer, and slightly slow
+/// empty one. Between them it grows with a power of the used part: a burst hardly waits longer, and slightly slow
 /// requests do not use up the hedges that hanging ones will need.
 const LEAST_WAIT: f64 = 1.0;
 const LONGEST_WAIT: f64 = 1.5;
+const WAIT_POWER: i32 = 6;
 /// After the store has asked for fewer requests, none is hedged for this long.
 const QUIET: Duration = Duration::from_secs(5);
 /// The number of response times that are remembered.
@@ -65,7 +66,8 @@ impl Hedging {
     pub(super) fn take(&self, now: Instant, waiting: Duration) -> bool {
         let mut state = self.lock();
         let used = (MOST_AT_ONCE - state.budget) / (MOST_AT_ONCE + DEBT);
-        let least = LEAST_WAIT + (LONGEST_WAIT - LEAST_WAIT) * used.clamp(0.0, 1.0).powi(2);
+        let least =
+            LEAST_WAIT + (LONGEST_WAIT - LEAST_WAIT) * used.clamp(0.0, 1.0).powi(WAIT_POWER);
         let is_paid = state.budget >= 1.0 - DEBT && waiting >= state.delay.mul_f64(least);
         if !is_paid || state.quiet_until.is_some_and(|until| now < until) {
             return false;
@@ -140,7 +142,7 @@ mod tests {
         let waits: Vec<_> = std::iter::from_fn(shortest).collect();
         assert_eq!(waits.len(), (MOST_AT_ONCE + DEBT) as usize);
         assert_eq!(waits[0], FIRST_DELAY);
-        assert!(waits.is_sorted() && waits[waits.len() - 1] > FIRST_DELAY.mul_f64(1.45));
+        assert!(waits.is_sorted() && waits[waits.len() - 1] > FIRST_DELAY.mul_f64(1.4));
         (0..2000).for_each(|_| assert!(hedging.requested().is_some()));
         assert!(hedging.take(now, FIRST_DELAY), "what was paid back can be used again");
     }

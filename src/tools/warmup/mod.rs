@@ -12,12 +12,13 @@ pub(crate) use mounted::{Figures, Mounted};
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
 use mounted::Order;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The maximum pause between two looks at the statistics.
 const PAUSE: Duration = Duration::from_millis(100);
-/// Each pause is longer than the last one by this, so that a short warm-up ends without delay.
-const PAUSE_GROWTH: Duration = Duration::from_millis(5);
+/// A pause is this part of the time since the beginning, so that a short warm-up ends without delay.
+const PAUSE_PART: u32 = 32;
+const MIN_PAUSE: Duration = Duration::from_millis(1);
 /// After this many consecutive looks without room, no reader will free any.
 const MAX_FULL_LOOKS: u32 = 30;
 
@@ -63,21 +64,25 @@ pub(crate) fn warm_up(
     if !waits {
         return Ok(Warmup::Announced(announced));
     }
-    let pause = |look: u32| PAUSE.min(PAUSE_GROWTH * look);
+    let start = Instant::now();
+    let pause = |is_full: bool| match is_full {
+        true => PAUSE,
+        false => (start.elapsed() / PAUSE_PART).clamp(MIN_PAUSE, PAUSE),
+    };
     let end = watch(|| mount.figures(), || interrupt.requested(), show, pause)?;
     Ok(end.map_or(Warmup::Fetching, |end| Warmup::Done { announced, before, end }))
 }
 
-/// Polls the statistics until nothing is left to fetch; `None` if the user interrupts it.
+/// Polls the statistics until nothing is left to fetch; `None` if the user interrupts it. `pause` hears whether there is no
+/// room.
 fn watch(
     mut look: impl FnMut() -> Result<Figures, Failure>,
     interrupted: impl Fn() -> bool,
     mut show: impl FnMut(&Figures),
-    pause: impl Fn(u32) -> Duration,
+    pause: impl Fn(bool) -> Duration,
 ) -> Result<Option<Figures>, Failure> {
-    let (mut looks, mut full_looks) = (0u32, 0);
+    let mut full_looks = 0;
     loop {
-        looks = looks.saturating_add(1);
         let now = look()?;
         show(&now);
         let is_full = now.prefetch.is_full || now.prefetch.cache_is_full;
@@ -89,7 +94,7 @@ fn watch(
         if interrupted() {
             return Ok(None);
         }
-        std::thread::sleep(pause(looks));
+        std::thread::sleep(pause(is_full));
     }
 }
 
@@ -100,7 +105,7 @@ mod tests {
     use crate::failure::Exit;
     use std::cell::Cell;
 
-    const NO_PAUSE: fn(u32) -> Duration = |_| Duration::ZERO;
+    const NO_PAUSE: fn(bool) -> Duration = |_| Duration::ZERO;
 
     fn figures(waiting: u64, in_flight: u64) -> Figures {
         let done = 10 - waiting - in_flight;

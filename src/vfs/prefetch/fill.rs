@@ -33,7 +33,8 @@ impl Prefetch {
         }
         self.announce(&announced)?;
         add(&self.counts.announced, extents.len() as u64);
-        let fills = self.fills(extents);
+        let unit = |part: usize| self.samples.store().part(part).profile().fill_bytes;
+        let fills = fills(extents, unit);
         let mut queue = self.lock();
         if std::mem::take(&mut queue.cache_is_full) {
             let left: u64 = queue.fills.drain(..).map(|fill| fill.samples).sum();
@@ -43,26 +44,6 @@ impl Prefetch {
         drop(queue);
         self.wake();
         Ok(())
-    }
-
-    /// The ranges that hold these extents, in order.
-    fn fills(&self, mut extents: Vec<(usize, Range<u64>)>) -> Vec<Fill> {
-        extents.sort_unstable_by_key(|(part, extent)| (*part, extent.start));
-        let mut fills: Vec<Fill> = Vec::new();
-        for (part, extent) in extents {
-            let unit = self.samples.store().part(part).profile().fill_bytes;
-            match fills.last_mut() {
-                Some(last)
-                    if last.part == part
-                        && last.range.start / unit == extent.end.saturating_sub(1) / unit =>
-                {
-                    last.range.end = last.range.end.max(extent.end);
-                    last.samples += 1;
-                }
-                _ => fills.push(Fill { part, range: extent, samples: 1 }),
-            }
-        }
-        fills
     }
 
     /// The next range that a cache is to hold.
@@ -92,5 +73,38 @@ impl Prefetch {
                 add(&self.counts.failed, samples);
             }
         }
+    }
+}
+
+/// The ranges that hold these extents, in order: one for each unit of its part (in bytes) in which some begin. An extent
+/// that ends in the next unit makes no range of its own: that would wait beside the others for bytes that they fetch,
+/// and take the place of a fetch.
+fn fills(mut extents: Vec<(usize, Range<u64>)>, unit: impl Fn(usize) -> u64) -> Vec<Fill> {
+    extents.sort_unstable_by_key(|(part, extent)| (*part, extent.start));
+    let mut fills: Vec<Fill> = Vec::new();
+    for (part, extent) in extents {
+        let unit = unit(part);
+        match fills.last_mut() {
+            Some(last) if last.part == part && last.range.start / unit == extent.start / unit => {
+                last.range.end = last.range.end.max(extent.end);
+                last.samples += 1;
+            }
+            _ => fills.push(Fill { part, range: extent, samples: 1 }),
+        }
+    }
+    fills
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn extents_make_one_range_for_each_unit_in_which_some_begin() {
+        let extents =
+            [(0, 5..30), (0, 40..95), (0, 95..110), (0, 110..260), (0, 260..270), (1, 0..9)];
+        let fills = fills(extents.into_iter().rev().collect(), |_| 100);
+        let shown: Vec<_> = fills.iter().map(|f| (f.part, f.range.clone(), f.samples)).collect();
+        assert_eq!(shown, [(0, 5..110, 3), (0, 110..260, 1), (0, 260..270, 1), (1, 0..9, 1)]);
     }
 }
