@@ -31,6 +31,7 @@ mod sum;
 mod top;
 mod trace;
 mod umount;
+mod upgrade;
 mod verify;
 mod view;
 mod warmup;
@@ -88,6 +89,7 @@ enum Command {
     Bench(bench::BenchArgs),
     Doctor(doctor::DoctorArgs),
     Set(set::SetArgs),
+    Upgrade(upgrade::UpgradeArgs),
     Stats(stats::StatsArgs),
     List(list::ListArgs),
     Completions(completions::CompletionsArgs),
@@ -121,6 +123,7 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
         Command::Bench(args) => bench::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Set(args) => set::run(&args),
+        Command::Upgrade(args) => upgrade::run(&args),
         Command::Stats(args) => stats::run(&args),
         Command::List(args) => list::run(&args),
         Command::Completions(args) => completions::run(&args),

@@ -21,6 +21,7 @@ pub(crate) mod settings;
 pub(crate) mod top;
 pub(crate) mod trace;
 pub(crate) mod unmount;
+pub(crate) mod upgrade;
 
 use crate::failure::{Exit, Failure};
 use crate::transport::MountError;

@@ -5,8 +5,8 @@ use super::notify;
 use super::reload::{Configured, reload};
 use crate::failure::{Exit, Failure};
 use crate::io::mounts;
-use crate::transport::{Mounted, ServeError, Target};
-use signal_hook::consts::SIGHUP;
+use crate::transport::{Leaver, Mounted, ServeError, Target};
+use signal_hook::consts::{SIGHUP, SIGUSR2};
 use signal_hook::iterator::Signals;
 use std::path::Path;
 use std::sync::Arc;
@@ -30,6 +30,8 @@ pub(crate) struct Service {
     pub(crate) metrics: Option<Metrics>,
     /// Ends the process at once.
     pub(crate) end: fn(Exit) -> !,
+    /// Another process has made the mount: a failure leaves it as it is.
+    pub(crate) is_resumed: bool,
 }
 
 /// A mount that is served, with all threads for that.
@@ -37,9 +39,9 @@ pub(crate) struct Serving {
     pub(crate) mounted: Mounted,
     /// Of the parts that it shows.
     pub(crate) digest: [u8; 32],
-    target: Arc<Target>,
+    pub(crate) target: Arc<Target>,
     pub(crate) status: String,
-    _metrics: Option<Metrics>,
+    pub(crate) metrics: Option<Metrics>,
 }
 
 impl Service {
@@ -48,7 +50,8 @@ impl Service {
     /// # Errors
     /// No thread can be started; it is unmounted again.
     pub(crate) fn start(self) -> Result<Serving, Failure> {
-        let Self { mounted, target, signals, status, configured, metrics, end, digest } = self;
+        let Self { mounted, target, signals, status, configured, mut metrics, .. } = self;
+        let (end, digest) = (self.end, self.digest);
         let (target, device) = (Arc::new(target), mounted.device().to_owned());
         let listener = Listener {
             target: Arc::clone(&target),
@@ -56,9 +59,10 @@ impl Service {
             status: status.clone(),
             configured,
             end,
+            leaver: mounted.leaver(),
         };
         if let Err(failure) = listener.start(signals) {
-            if let Some(directory) = target.directory() {
+            if let (Some(directory), false) = (target.directory(), self.is_resumed) {
                 let _ = mounts::unmount(directory, true);
             }
             return Err(failure);
@@ -66,19 +70,25 @@ impl Service {
         if let Some(directory) = target.directory() {
             notify::keep_alive(directory.to_owned());
         }
-        Ok(Serving { mounted, digest, target, status, _metrics: metrics })
+        metrics.iter_mut().for_each(|metrics| metrics.set_ours(true));
+        Ok(Serving { mounted, digest, target, status, metrics })
     }
 }
 
 impl Serving {
-    /// Serves until it is unmounted.
+    /// Serves until it is unmounted, or left to another process.
     pub(crate) fn serve(self) -> Result<Exit, Failure> {
-        let Self { mounted, target, status, _metrics, .. } = self;
+        let Self { mounted, target, status, mut metrics, .. } = self;
         notify::ready(&status);
-        let device = mounted.device().to_owned();
+        let (device, leaver) = (mounted.device().to_owned(), mounted.leaver());
         let served = mounted.serve();
         if let Err(error @ ServeError::Queue(_)) = served {
             return Err(Failure::new(Exit::Mount, error));
+        }
+        if leaver.has_left() {
+            metrics.iter_mut().for_each(|metrics| metrics.set_ours(false));
+            tracing::info!("another process serves {target} from now on");
+            return served.map(|()| Exit::Ok).map_err(|e| Failure::new(Exit::Mount, e));
         }
         // After an abort (fusectl, a broken connection) the dead mount is still in place. The mount table is
         // read first: a system call on the directory could have autofs mount the dataset again.
@@ -101,6 +111,7 @@ struct Listener {
     status: String,
     configured: Option<Configured>,
     end: fn(Exit) -> !,
+    leaver: Leaver,
 }
 
 impl Listener {
@@ -116,6 +127,8 @@ impl Listener {
         for signal in &mut signals {
             match signal {
                 SIGHUP => reload(self.configured.as_mut(), self.target.directory(), &self.status),
+                // Only a supervised process is asked for this signal.
+                SIGUSR2 => self.leaver.leave(),
                 // Who sends a signal to all processes of a mount, and to a supervisor, sends it twice.
                 _ if leaving.is_some_and(|since| since.elapsed() < SAME_SIGNAL) => {}
                 _ if leaving.is_some() => (self.end)(Exit::Mount),

@@ -44,6 +44,30 @@ impl Process {
         }
     }
 
+    /// Sends it a signal.
+    ///
+    /// # Errors
+    /// It has ended, or belongs to another user.
+    pub fn send(&self, signal: Signal) -> io::Result<()> {
+        Ok(kill(Pid::from_raw(self.pid.cast_signed()), signal)?)
+    }
+
+    /// Whether it keeps this signal from ending it.
+    #[must_use]
+    pub fn blocks(&self, signal: Signal) -> bool {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.pid)).unwrap_or_default();
+        let mask = status.lines().find_map(|line| line.strip_prefix("SigBlk:"));
+        let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+        mask >> (signal as i32 - 1) & 1 == 1
+    }
+
+    /// What `ps` shows of it.
+    #[must_use]
+    pub fn name(&self) -> String {
+        let name = fs::read_to_string(format!("/proc/{}/comm", self.pid)).unwrap_or_default();
+        name.trim_end().to_owned()
+    }
+
     /// What it is doing now.
     #[must_use]
     pub fn activity(&self) -> Activity {
@@ -83,6 +107,23 @@ pub fn server(device: &str, told: Option<u32>) -> Option<Process> {
     let stopped = holders.iter().find(|process| process.activity() == Activity::Stopped);
     let told = told.filter(|&pid| connections(pid).any(|found| found.is_none()));
     stopped.or(holders.first()).copied().or_else(|| Process::with_pid(told?))
+}
+
+/// The process that watches the one that serves a connection, and starts another one if that dies: its parent, which holds
+/// the connection, too. `None` if there is none, or this user may not see it.
+#[must_use]
+pub fn supervisor(device: &str, server: u32) -> Option<Process> {
+    let number = device.split_once(':')?.1;
+    let parent = parent(server)?;
+    let holds = |found: Option<String>| found.is_none_or(|found| found == number);
+    connections(parent).any(holds).then(|| Process::with_pid(parent)).flatten()
+}
+
+fn parent(pid: u32) -> Option<u32> {
+    let bytes = fs::read(format!("/proc/{pid}/stat")).ok()?;
+    let text = String::from_utf8_lossy(&bytes);
+    let (_, rest) = text.rsplit_once(") ")?;
+    rest.split(' ').nth(1)?.parse().ok()
 }
 
 /// The numbers of the connections that a process has open; `None` for one whose number the kernel does not show.
@@ -127,5 +168,7 @@ mod tests {
         assert_eq!(other.activity(), Activity::Ended);
         assert_eq!(server("0:999999", Some(this.pid)), None);
         assert_eq!(server("none", None), None);
+        assert_eq!(supervisor("0:999999", this.pid), None);
+        assert!(!this.blocks(Signal::SIGUSR2) && !this.name().is_empty());
     }
 }

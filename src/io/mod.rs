@@ -9,6 +9,7 @@ mod buffer;
 pub mod cgroup;
 mod direct;
 mod file;
+pub mod footprint;
 pub mod fuse_connection;
 pub mod fusermount;
 mod helper;

@@ -1,7 +1,7 @@
 //! This process: going to the background, its namespace, limits and rights. Imports nothing of ours.
 
 use nix::sched::CloneFlags;
-use nix::sys::signal::{Signal, kill};
+use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, kill, sigaction};
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::Pid;
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -214,6 +214,49 @@ pub(super) fn check_single_thread() -> io::Result<()> {
     match threads()? {
         1 => Ok(()),
         _ => Err(io::Error::other("no child can be made: threads are running already")),
+    }
+}
+
+/// How likely a process is to be killed when memory is short: from -1000 (never) to 1000.
+const OOM_SCORE: &str = "/proc/self/oom_score_adj";
+
+/// Has the kernel kill other processes first when memory is short, if this one may ask for that. Gives what was set before.
+pub(super) fn be_killed_last() -> Option<String> {
+    let before = std::fs::read_to_string(OOM_SCORE).ok()?;
+    std::fs::write(OOM_SCORE, "-1000").ok().map(|()| before)
+}
+
+/// Sets how likely this process is to be killed when memory is short, as [`be_killed_last`] has found it.
+pub(super) fn set_oom_score(score: Option<&str>) {
+    if let Some(score) = score {
+        let _ = std::fs::write(OOM_SCORE, score.trim());
+    }
+}
+
+/// What `ps` shows of this process.
+pub fn set_name(name: &std::ffi::CStr) {
+    let _ = nix::sys::prctl::set_name(name);
+}
+
+/// This thread, for [`wake`].
+#[must_use]
+pub fn this_thread() -> Pid {
+    nix::unistd::gettid()
+}
+
+/// From now on, [`wake`] ends system calls of this process.
+pub fn allow_wakes() {
+    extern "C" fn nothing(_: i32) {}
+    let action = SigAction::new(SigHandler::Handler(nothing), SaFlags::empty(), SigSet::empty());
+    // SAFETY: the handler does nothing, so that it may run at any time. Nothing else of this program uses SIGUSR1.
+    let _ = unsafe { sigaction(Signal::SIGUSR1, &action) };
+}
+
+/// Ends the system call in which a thread of this process waits, with EINTR. Needs [`allow_wakes`].
+pub fn wake(thread: Pid) {
+    // SAFETY: tgkill(2) takes three numbers, and touches no memory; a thread that has ended is not found.
+    unsafe {
+        libc::syscall(libc::SYS_tgkill, std::process::id(), thread.as_raw(), libc::SIGUSR1);
     }
 }
 

@@ -1,25 +1,41 @@
-//! Worker processes of a supervisor: to start them, to notice that one has died, and to be told by one what the next one
-//! needs. Imports `process`.
+//! Worker processes of a supervisor: to start them, in this program or in another one, to notice that one has died, and to
+//! be told by one what the next one needs. Imports `process`.
 
 use super::process;
 use nix::cmsg_space;
+use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, kill};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::socket::{
-    AddressFamily, ControlMessage, ControlMessageOwned, MsgFlags, SockFlag, SockType, recvmsg,
-    sendmsg, socketpair,
+    AddressFamily, ControlMessage, ControlMessageOwned, MsgFlags, SockFlag, SockType, getsockopt,
+    recvmsg, sendmsg, socketpair, sockopt,
 };
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{ForkResult, Pid, fork};
+use std::ffi::OsString;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+use std::{env, fmt};
 
-/// The most descriptors that one message carries.
+/// The most descriptors of a connection that one message carries.
 pub const MAX_DESCRIPTORS: usize = 250;
-/// The longest message.
-const MAX_MESSAGE_BYTES: usize = 4096;
+/// All descriptors that one message carries: a socket comes with those of the connection. The kernel takes 253.
+const MAX_CARRIED: usize = MAX_DESCRIPTORS + 1;
+/// The longest message: three paths, and some numbers.
+const MAX_MESSAGE_BYTES: usize = 16 << 10;
+/// Says to a program that a supervisor started it: `PID:DESCRIPTOR`. The number of the process tells it from a program that
+/// a worker runs.
+const VARIABLE: &str = "FFRFS_WORKER";
+/// Tells a worker that another one serves from now on.
+pub const LEAVE: Signal = Signal::SIGUSR2;
+/// Asks a supervisor to have the program that is at its path now serve.
+pub const UPGRADE: Signal = Signal::SIGUSR2;
 /// `PIDFD_THREAD`: tells of the end of one thread (Linux 6.9).
 const PIDFD_THREAD: libc::c_uint = libc::O_EXCL.cast_unsigned();
 /// How long the threads of a worker that was killed may take to end.
@@ -31,11 +47,19 @@ pub struct Worker {
     /// Readable once the main thread has ended.
     end: OwnedFd,
     /// `None` once it is closed.
-    messages: Option<OwnedFd>,
+    messages: Option<Messages>,
 }
 
-/// The worker's end, to tell the supervisor something.
+/// An end of the socket between a supervisor and a worker.
 pub struct Messages(OwnedFd);
+
+/// What [`Messages::receive`] brings.
+pub struct Message {
+    /// Its bytes.
+    pub bytes: Vec<u8>,
+    /// The descriptors that came with it.
+    pub descriptors: Vec<OwnedFd>,
+}
 
 /// The two sides of [`Supervisor::fork`].
 pub enum Forked {
@@ -49,10 +73,10 @@ pub enum Forked {
 pub enum Event {
     /// A signal to this process.
     Signal(Signal),
-    /// The worker has something to tell.
-    Message(Vec<u8>, Vec<OwnedFd>),
-    /// The main thread of the worker has ended.
-    Ended,
+    /// The worker with this number has something to tell.
+    Message(usize, Message),
+    /// The main thread of the worker with this number has ended.
+    Ended(usize),
     /// The time is over.
     Timeout,
 }
@@ -68,25 +92,38 @@ pub enum Ending {
     Hangs,
 }
 
+impl fmt::Display for Ending {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Exited(code) => write!(out, "with exit code {code}"),
+            Self::Killed(signal) => write!(out, "by {signal}"),
+            Self::Hangs => out.write_str("and hangs"),
+        }
+    }
+}
+
 /// Takes the signals of this process one by one; a worker has them as they were before.
 pub struct Supervisor {
     signals: SignalFd,
     before: SigSet,
+    /// How likely the process was to be killed for memory.
+    oom_score: Option<String>,
 }
 
 impl Supervisor {
-    /// From now on, SIGTERM, SIGINT and SIGHUP to this process are events.
+    /// From now on, SIGTERM, SIGINT, SIGHUP and [`UPGRADE`] to this process are events, and the kernel kills other processes
+    /// first when memory is short, as far as this one may ask for that.
     ///
     /// # Errors
     /// There is no descriptor left.
     pub fn new() -> io::Result<Self> {
         let mut taken = SigSet::empty();
-        for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP] {
+        for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, UPGRADE] {
             taken.add(signal);
         }
         let before = taken.thread_swap_mask(SigmaskHow::SIG_BLOCK)?;
         let signals = SignalFd::with_flags(&taken, SfdFlags::SFD_CLOEXEC)?;
-        Ok(Self { signals, before })
+        Ok(Self { signals, before, oom_score: process::be_killed_last() })
     }
 
     /// Starts a worker, which has all that this process has but its signals.
@@ -95,21 +132,28 @@ impl Supervisor {
     /// No process can be made, or other threads are running, which it would not have.
     pub fn fork(&self) -> io::Result<Forked> {
         process::check_single_thread()?;
-        // Workers that hung, and have ended since.
-        while matches!(waitpid(None, Some(WaitPidFlag::WNOHANG)), Ok(found) if found.pid().is_some())
-        {
-        }
         let (ours, theirs) =
             socketpair(AddressFamily::Unix, SockType::SeqPacket, None, SockFlag::SOCK_CLOEXEC)?;
         // SAFETY: the process has one thread (checked above; only this thread could start another), so the
         // child has no lock held by a thread that is not there.
         match unsafe { fork() }? {
-            ForkResult::Parent { child } => {
-                let end = open_pid(child)?;
-                Ok(Forked::Supervisor(Worker { pid: child, end, messages: Some(ours) }))
-            }
+            ForkResult::Parent { child } => match open_pid(child) {
+                Ok(end) => Ok(Forked::Supervisor(Worker {
+                    pid: child,
+                    end,
+                    messages: Some(Messages(ours)),
+                })),
+                // Nobody could watch it.
+                Err(error) => {
+                    let _ = kill(child, Signal::SIGKILL);
+                    let _ = waitpid(child, None);
+                    Err(error)
+                }
+            },
             ForkResult::Child => {
-                self.before.thread_set_mask()?;
+                process::set_oom_score(self.oom_score.as_deref());
+                // It fails for no mask that this process has had.
+                let _ = self.before.thread_set_mask();
                 Ok(Forked::Worker(Messages(theirs)))
             }
         }
@@ -121,56 +165,75 @@ impl Supervisor {
     /// A descriptor broke.
     pub fn wait(
         &self,
-        worker: Option<&mut Worker>,
+        workers: &mut [&mut Worker],
         at_most: Option<Duration>,
     ) -> io::Result<Event> {
         let until = at_most.map(|time| Instant::now() + time);
-        let mut worker = worker;
         loop {
             let left = until.map(|until| until.saturating_duration_since(Instant::now()));
             let timeout = left.map_or(PollTimeout::NONE, |left| {
                 PollTimeout::try_from(left + Duration::from_millis(1)).unwrap_or(PollTimeout::MAX)
             });
+            // What a worker has told comes before its end.
             let mut polled = vec![PollFd::new(self.signals.as_fd(), PollFlags::POLLIN)];
-            if let Some(worker) = &worker {
-                let messages = worker.messages.as_ref().map(AsFd::as_fd);
-                let both = std::iter::once(worker.end.as_fd()).chain(messages);
-                polled.extend(both.map(|fd| PollFd::new(fd, PollFlags::POLLIN)));
+            let messages = |worker: &Worker| worker.messages.is_some();
+            let telling: Vec<usize> =
+                (0..workers.len()).filter(|&number| messages(workers[number])).collect();
+            for &number in &telling {
+                let messages = workers[number].messages.as_ref();
+                polled.extend(
+                    messages.map(|Messages(fd)| PollFd::new(fd.as_fd(), PollFlags::POLLIN)),
+                );
             }
+            let ends = workers.iter().map(|worker| worker.end.as_fd());
+            polled.extend(ends.map(|end| PollFd::new(end, PollFlags::POLLIN)));
             match poll(&mut polled, timeout) {
                 Ok(0) if left.is_some_and(|left| left.is_zero()) => return Ok(Event::Timeout),
                 Ok(_) | Err(nix::errno::Errno::EINTR) => {}
                 Err(error) => return Err(error.into()),
             }
-            let ready = |at: usize| {
-                let polled: Option<&PollFd<'_>> = polled.get(at);
-                polled.and_then(PollFd::any).unwrap_or(false)
-            };
-            let (signal, ended, message) = (ready(0), ready(1), ready(2));
+            let ready = polled.iter().map(|polled| polled.any().unwrap_or(false));
+            let ready: Vec<bool> = ready.collect();
             drop(polled);
-            if signal && let Some(info) = self.signals.read_signal()? {
+            if ready[0]
+                && let Some(info) = self.signals.read_signal()?
+            {
                 let number = i32::try_from(info.ssi_signo).map_err(io::Error::other)?;
                 return Ok(Event::Signal(Signal::try_from(number)?));
             }
-            // What it has told comes before its end.
-            if message && let Some(worker) = worker.as_deref_mut() {
-                if let Some(event) = worker.receive()? {
-                    return Ok(event);
+            let (told, ended) = ready[1..].split_at(telling.len());
+            if let Some(at) = told.iter().position(|&ready| ready) {
+                let (number, worker) = (telling[at], &mut *workers[telling[at]]);
+                // One that has ended before it took a message breaks the socket.
+                match worker.messages.as_ref().and_then(|messages| messages.receive().ok()?) {
+                    Some(message) => return Ok(Event::Message(number, message)),
+                    None => worker.messages = None,
                 }
-                worker.messages = None;
                 continue;
             }
-            if ended {
-                return Ok(Event::Ended);
+            if let Some(number) = ended.iter().position(|&ready| ready) {
+                return Ok(Event::Ended(number));
             }
         }
     }
 }
 
 impl Worker {
+    /// Its number as a process.
+    #[must_use]
+    pub fn pid(&self) -> i32 {
+        self.pid.as_raw()
+    }
+
     /// Sends it a signal, unless it has ended.
     pub fn send(&self, signal: Signal) {
         let _ = kill(self.pid, signal);
+    }
+
+    /// The socket to it, unless it has closed its end.
+    #[must_use]
+    pub fn messages(&self) -> Option<&Messages> {
+        self.messages.as_ref()
     }
 
     /// After [`Event::Ended`]: how it has ended. Waits a moment for its other threads.
@@ -178,27 +241,80 @@ impl Worker {
     pub fn ending(&self) -> Ending {
         let since = Instant::now();
         loop {
-            match waitpid(self.pid, Some(WaitPidFlag::WNOHANG)) {
-                Ok(WaitStatus::Exited(_, code)) => return Ending::Exited(code),
-                Ok(WaitStatus::Signaled(_, signal, _)) => return Ending::Killed(signal),
-                Ok(_) if since.elapsed() < ENDING => {
-                    std::thread::sleep(Duration::from_millis(1));
-                }
-                _ => return Ending::Hangs,
+            match self.ended() {
+                Some(ending) => return ending,
+                None if since.elapsed() < ENDING => std::thread::sleep(Duration::from_millis(1)),
+                None => return Ending::Hangs,
             }
         }
     }
 
-    /// `None`: it has closed its end.
-    fn receive(&self) -> io::Result<Option<Event>> {
-        let Some(messages) = &self.messages else { return Ok(None) };
+    /// How it has ended, with all threads; `None` while it has not.
+    #[must_use]
+    pub fn ended(&self) -> Option<Ending> {
+        match waitpid(self.pid, Some(WaitPidFlag::WNOHANG)) {
+            Ok(WaitStatus::Exited(_, code)) => Some(Ending::Exited(code)),
+            Ok(WaitStatus::Signaled(_, signal, _)) => Some(Ending::Killed(signal)),
+            _ => None,
+        }
+    }
+}
+
+impl Messages {
+    /// The end of a program that a supervisor has started as a worker; `None` in any other program. Only the first call
+    /// gives it.
+    ///
+    /// # Errors
+    /// The descriptor is not that of a supervisor.
+    pub fn inherited() -> io::Result<Option<Self>> {
+        static IS_TAKEN: AtomicBool = AtomicBool::new(false);
+        let text = env::var(VARIABLE).unwrap_or_default();
+        let Some((pid, number)) = text.split_once(':') else { return Ok(None) };
+        let (pid, number) = (pid.parse::<u32>(), number.parse::<RawFd>());
+        let (Ok(pid), Ok(number)) = (pid, number) else { return Ok(None) };
+        if pid != std::process::id() || number <= 2 || IS_TAKEN.swap(true, Ordering::Relaxed) {
+            return Ok(None);
+        }
+        // SAFETY: only these two calls use it, which fail with EBADF if it is not open.
+        let named = unsafe { BorrowedFd::borrow_raw(number) };
+        if getsockopt(&named, sockopt::SockType)? != SockType::SeqPacket {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        fcntl(named, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC))?;
+        // SAFETY: the supervisor has left this descriptor, which is open, to this program alone, and has said so by
+        // the number of this process; no other owner exists, as this is done once (`IS_TAKEN`).
+        Ok(Some(Self(unsafe { OwnedFd::from_raw_fd(number) })))
+    }
+
+    /// Turns this process into another program, which is called as this one was, and finds this end by
+    /// [`Messages::inherited`]. Gives the reason if that fails.
+    #[must_use]
+    pub fn become_program(self, program: &Path, directory: Option<&Path>) -> io::Error {
+        if let Err(error) = fcntl(&self.0, FcntlArg::F_SETFD(FdFlag::empty())) {
+            return error.into();
+        }
+        let mut arguments = env::args_os();
+        let mut command = Command::new(program);
+        command.arg0(arguments.next().unwrap_or_else(|| OsString::from("ffrfs")));
+        let found_by = format!("{}:{}", std::process::id(), self.0.as_raw_fd());
+        command.args(arguments).env(VARIABLE, found_by);
+        if let Some(directory) = directory {
+            command.current_dir(directory);
+        }
+        command.exec()
+    }
+
+    /// Takes a message, and waits for one; `None`: the other end is closed.
+    ///
+    /// # Errors
+    /// The socket broke.
+    pub fn receive(&self) -> io::Result<Option<Message>> {
         let mut bytes = vec![0; MAX_MESSAGE_BYTES];
-        let mut space = cmsg_space!([RawFd; MAX_DESCRIPTORS]);
+        let mut space = cmsg_space!([RawFd; MAX_CARRIED]);
         let (length, descriptors) = {
             let mut vectors = [IoSliceMut::new(&mut bytes)];
             let flags = MsgFlags::MSG_CMSG_CLOEXEC;
-            let message =
-                recvmsg::<()>(messages.as_raw_fd(), &mut vectors, Some(&mut space), flags)?;
+            let message = recvmsg::<()>(self.0.as_raw_fd(), &mut vectors, Some(&mut space), flags)?;
             let mut descriptors = Vec::new();
             for control in message.cmsgs()? {
                 if let ControlMessageOwned::ScmRights(received) = control {
@@ -211,20 +327,20 @@ impl Worker {
             (message.bytes, descriptors)
         };
         bytes.truncate(length);
-        Ok((length > 0).then_some(Event::Message(bytes, descriptors)))
+        Ok((length > 0).then_some(Message { bytes, descriptors }))
     }
-}
 
-impl Messages {
-    /// Tells the supervisor something, and gives it duplicates of at most [`MAX_DESCRIPTORS`] descriptors.
+    /// Sends a message to the other end, with duplicates of the descriptors: at most [`MAX_DESCRIPTORS`] and one.
     ///
     /// # Errors
-    /// The supervisor is gone.
+    /// The other end is closed, or the message is too long.
     pub fn send(&self, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+        if bytes.len() > MAX_MESSAGE_BYTES {
+            return Err(io::Error::other("too long a message"));
+        }
         let raw: Vec<RawFd> = descriptors.iter().map(AsRawFd::as_raw_fd).collect();
         let control = [ControlMessage::ScmRights(&raw)];
         let control = if raw.is_empty() { &control[..0] } else { &control[..] };
-        let bytes = &bytes[..bytes.len().min(MAX_MESSAGE_BYTES)];
         let flags = MsgFlags::MSG_NOSIGNAL;
         sendmsg::<()>(self.0.as_raw_fd(), &[IoSlice::new(bytes)], control, flags, None)?;
         Ok(())
@@ -258,19 +374,21 @@ mod tests {
         let (ours, theirs) =
             socketpair(AddressFamily::Unix, SockType::SeqPacket, None, SockFlag::SOCK_CLOEXEC)
                 .unwrap();
-        let end = open_pid(Pid::this()).unwrap();
-        let worker = Worker { pid: Pid::this(), end, messages: Some(ours) };
-        let messages = Messages(theirs);
-        messages.send(b"told", &[std::io::stdin().as_fd(), std::io::stderr().as_fd()]).unwrap();
-        messages.send(b"again", &[]).unwrap();
-        let Ok(Some(Event::Message(bytes, descriptors))) = worker.receive() else {
-            panic!("a message")
-        };
-        assert_eq!((&bytes[..], descriptors.len()), (&b"told"[..], 2));
-        assert!(
-            matches!(worker.receive(), Ok(Some(Event::Message(bytes, _))) if bytes == b"again")
-        );
-        drop(messages);
-        assert!(matches!(worker.receive(), Ok(None)));
+        let (ours, theirs) = (Messages(ours), Messages(theirs));
+        theirs.send(b"told", &[std::io::stdin().as_fd(), std::io::stderr().as_fd()]).unwrap();
+        theirs.send(b"again", &[]).unwrap();
+        let message = ours.receive().unwrap().unwrap();
+        assert_eq!((&message.bytes[..], message.descriptors.len()), (&b"told"[..], 2));
+        assert_eq!(ours.receive().unwrap().unwrap().bytes, b"again");
+        ours.send(b"answer", &[]).unwrap();
+        assert_eq!(theirs.receive().unwrap().unwrap().bytes, b"answer");
+        assert!(ours.send(&[0; MAX_MESSAGE_BYTES + 1], &[]).is_err());
+        drop(theirs);
+        assert!(ours.receive().unwrap().is_none());
+    }
+
+    #[test]
+    fn a_program_that_no_supervisor_has_started_is_no_worker() {
+        assert!(Messages::inherited().unwrap().is_none());
     }
 }

@@ -13,6 +13,7 @@ use nix::unistd::{read, write};
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 /// What a request has beside the bytes that are written: its headers, and the name that comes with it.
@@ -66,12 +67,20 @@ impl Device {
         )
     }
 
-    /// Waits for a request, and gives its length; `None` once the mount has ended.
+    /// Waits for a request, and gives its length; `None` once the mount has ended, or `is_over` is set: who sets it must
+    /// also interrupt the system call.
     ///
     /// # Errors
     /// The connection broke.
-    pub(super) fn read(&self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+    pub(super) fn read(
+        &self,
+        buffer: &mut [u8],
+        is_over: &AtomicBool,
+    ) -> io::Result<Option<usize>> {
         loop {
+            if is_over.load(Ordering::Relaxed) {
+                return Ok(None);
+            }
             match read(&self.0, buffer) {
                 Ok(bytes) => return Ok(Some(bytes)),
                 // ENOENT: the request was withdrawn while it was read.
@@ -119,21 +128,8 @@ impl Device {
         self.notify(notice::INVAL_INODE, range.as_bytes(), &[])
     }
 
-    /// Asks for the requests that another process has taken, and not answered before it died (Linux 6.9).
-    ///
-    /// # Errors
-    /// The mount has ended.
-    pub(super) fn resend(&self) -> io::Result<()> {
-        self.notify(notice::RESEND, &[], &[])
-    }
-
     fn notify(&self, code: i32, head: &[u8], bytes: &[u8]) -> io::Result<()> {
-        let length = ANSWER_HEADER_BYTES + head.len() + bytes.len();
-        let len = u32::try_from(length).map_err(io::Error::other)?;
-        let header = OutHeader { len, error: code, unique: 0 };
-        let parts = [header.as_bytes(), head, bytes].map(IoSlice::new);
-        writev(&self.0, &parts)?;
-        Ok(())
+        notify(self.as_fd(), code, head, bytes)
     }
 
     /// Answers INIT, the first request of a connection.
@@ -144,7 +140,8 @@ impl Device {
         let mut buffer = Self::buffer(0)?;
         let buffer = buffer.as_mut_slice();
         loop {
-            let length = self.read(buffer)?.ok_or(io::ErrorKind::NotConnected)?;
+            let length =
+                self.read(buffer, &AtomicBool::new(false))?.ok_or(io::ErrorKind::NotConnected)?;
             let request = InHeader::read_from_prefix(&buffer[..length]);
             let Ok((header, init)) = request.map(|(header, rest)| (header, init_of(rest))) else {
                 return Err(io::Error::new(io::ErrorKind::InvalidData, "a request without header"));
@@ -169,6 +166,24 @@ impl Device {
             }
         }
     }
+}
+
+/// Has the kernel send again all requests of a connection that were taken, and not answered (Linux 6.9): those of a process
+/// that has died. One that still works on a request has done so in vain; its answer is refused.
+///
+/// # Errors
+/// The mount has ended.
+pub(super) fn resend(device: BorrowedFd<'_>) -> io::Result<()> {
+    notify(device, notice::RESEND, &[], &[])
+}
+
+fn notify(device: BorrowedFd<'_>, code: i32, head: &[u8], bytes: &[u8]) -> io::Result<()> {
+    let length = ANSWER_HEADER_BYTES + head.len() + bytes.len();
+    let len = u32::try_from(length).map_err(io::Error::other)?;
+    let header = OutHeader { len, error: code, unique: 0 };
+    let parts = [header.as_bytes(), head, bytes].map(IoSlice::new);
+    writev(device, &parts)?;
+    Ok(())
 }
 
 /// Older kernels send fewer fields: the others are 0.

@@ -3,6 +3,7 @@
 use super::connection::{ANSWER_HEADER_BYTES, Device, HEADER_BYTES};
 use super::dispatch::{self, Exchange};
 use super::interrupts::{Interruptible, Interrupts, Reader, Waiting};
+use super::leaving::Leaving;
 use super::ops::{Caller, Ops};
 use super::reads;
 use super::threads;
@@ -31,6 +32,7 @@ pub(super) struct Shared {
     pub(super) ops: Arc<Ops>,
     pub(super) workers: Arc<Workers>,
     pub(super) interrupts: Arc<Interrupts>,
+    pub(super) leaving: Arc<Leaving>,
     /// The only user whose requests are answered, beside those of the kernel; `None`: each user's are.
     pub(super) owner: Option<u32>,
 }
@@ -140,7 +142,9 @@ impl Channel {
     /// Serves until the mount has ended.
     fn serve(self: Arc<Self>, mut buffer: Buffer) -> io::Result<()> {
         let buffer = buffer.as_mut_slice();
-        while let Some(length) = self.device.read(buffer)? {
+        let leaving = &self.shared.leaving;
+        let _taking = leaving.taking();
+        while let Some(length) = self.device.read(buffer, leaving.has_begun())? {
             let Ok((header, _)) = InHeader::read_from_prefix(&buffer[..length]) else {
                 return Err(io::Error::new(io::ErrorKind::InvalidData, "a request without header"));
             };

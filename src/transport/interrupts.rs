@@ -149,6 +149,13 @@ pub(super) struct Interrupts {
 /// Ends the thread that looks at readers when it is dropped, with the mount.
 pub(super) struct Lookout(Arc<Interrupts>);
 
+impl Lookout {
+    /// How many requests wait.
+    pub(super) fn waiting(&self) -> usize {
+        self.0.lock().iter().map(|place| place.waiting().lock().readers.len()).sum()
+    }
+}
+
 impl Drop for Lookout {
     fn drop(&mut self) {
         self.0.stop();

@@ -14,6 +14,7 @@ mod dispatch;
 mod ending;
 mod interrupts;
 mod invalidate;
+mod leaving;
 mod mount;
 mod negotiation;
 mod ops;
@@ -28,6 +29,7 @@ mod watch;
 pub mod wire;
 mod workers;
 
+pub use leaving::Leaver;
 pub use mount::{Handover, MountError, Mounted, ServeError, Target};
 pub use negotiation::{Granted, MAX_BACKGROUND};
 pub use options::{MountOptions, Readdirplus, Transport};

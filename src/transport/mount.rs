@@ -1,10 +1,11 @@
 //! Mounting and unmounting: directly where that is allowed, through fusermount3 where it is not.
 
-use super::connection::Device;
+use super::connection::{self, Device};
 use super::devfuse::{Channels, Shared};
 use super::ending::Ending;
 use super::interrupts::{Interrupts, Lookout};
 use super::invalidate::Invalidator;
+use super::leaving::{Leaver, Leaving};
 use super::negotiation::{Granted, Negotiation};
 use super::ops::Ops;
 use super::options::{MountOptions, Transport};
@@ -20,6 +21,7 @@ use nix::unistd::{geteuid, getgid, getuid};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 use std::{fmt, io};
 
 /// Large samples are read in requests of this size.
@@ -93,20 +95,38 @@ pub enum ServeError {
     Queue(io::Error),
 }
 
+/// How long a process that leaves waits for the last answers; the kernel can send the requests to the next one.
+const LAST_ANSWERS: Duration = Duration::from_secs(3);
+
 /// What a process that serves a mount leaves to the next one: the descriptors, so that the kernel keeps the requests that
 /// were taken through them, and what was granted.
+#[derive(Debug)]
 pub struct Handover {
     /// The descriptors of the connection.
     pub devices: Vec<OwnedFd>,
     /// What the kernel has granted.
     pub granted: Granted,
+    /// The device number that the mount's files show, as `MAJOR:MINOR`.
+    pub device: String,
+}
+
+impl Handover {
+    /// Has the kernel send again what a process has taken that has ended since, and what is not answered yet.
+    ///
+    /// # Errors
+    /// The mount has ended.
+    pub fn resend(&self) -> io::Result<()> {
+        let device = self.devices.last().ok_or(io::ErrorKind::NotConnected)?;
+        connection::resend(device.as_fd())
+    }
 }
 
 /// A mount, with the threads that serve its requests.
 pub struct Mounted {
     channels: Channels,
     queues: Option<Queues>,
-    _lookout: Lookout,
+    lookout: Lookout,
+    leaver: Leaver,
     prefetcher: Option<Prefetcher>,
     watch: Option<Watch>,
     ending: Option<Ending>,
@@ -145,10 +165,10 @@ impl Mounted {
         Ok(mounted)
     }
 
-    /// Goes on with the mount of a process that has died: answers what it had taken, too.
+    /// Goes on with the mount of another process. If that has died, what it had taken comes with [`Handover::resend`].
     ///
     /// # Errors
-    /// See [`MountError`].
+    /// See [`MountError`]; the mount stays.
     pub fn resume(
         vfs: &Arc<Vfs>,
         target: &Target,
@@ -159,10 +179,8 @@ impl Mounted {
         let negotiation = Arc::new(Negotiation::resumed(handover.granted));
         let devices = devices.collect::<Vec<_>>();
         let mut mounted = Self::serving(vfs, target, options, None, devices, negotiation)?;
-        mounted.find_device(target);
-        if let Some(device) = mounted.channels.devices().last() {
-            device.resend().map_err(|error| refused(target, error))?;
-        }
+        // Another mount may have taken its place, if it is detached.
+        mounted.device = handover.device;
         Ok(mounted)
     }
 
@@ -171,6 +189,12 @@ impl Mounted {
     pub fn handover(&self) -> Option<(Granted, Vec<BorrowedFd<'_>>)> {
         let devices = self.channels.devices().iter().map(|device| device.as_fd());
         self.granted.map(|granted| (granted, devices.collect()))
+    }
+
+    /// What has this process leave the mount to another one, which must serve by then.
+    #[must_use]
+    pub fn leaver(&self) -> Leaver {
+        self.leaver.clone()
     }
 
     fn find_device(&mut self, target: &Target) {
@@ -197,7 +221,8 @@ impl Mounted {
             refused(target, error)
         })?;
         let devices = device.for_threads(options.threads);
-        Self::serving(vfs, target, options, plan, devices, negotiation)
+        let serving = Self::serving(vfs, target, options, plan, devices, negotiation);
+        serving.inspect_err(|_| undo_mount(target))
     }
 
     /// Serves a connection on which INIT was answered.
@@ -216,18 +241,17 @@ impl Mounted {
             Arc::clone(&invalidator),
             options.xattrs,
         );
-        let failed = |error: io::Error| {
-            undo_mount(target);
-            refused(target, error)
-        };
+        let failed = |error: io::Error| refused(target, error);
         let none = || failed(io::ErrorKind::NotConnected.into());
         let device = Arc::clone(devices.last().ok_or_else(none)?);
         invalidator.connect(Arc::clone(&device));
         let (interrupts, lookout) = Interrupts::start().map_err(failed)?;
+        let leaver = Leaver(Arc::new(Leaving::default()));
         let shared = Arc::new(Shared {
             ops: Arc::new(ops),
             workers: Arc::new(Workers::new(options.workers)),
             interrupts,
+            leaving: Arc::clone(&leaver.0),
             // The caller that has mounted the connection has told the kernel which users it admits.
             owner: (!options.allow_other && target.directory().is_some())
                 .then(|| geteuid().as_raw()),
@@ -238,7 +262,6 @@ impl Mounted {
         let queues = match (queues, plan.is_none() && options.transport == Transport::Uring) {
             (Ok(queues), false) => queues,
             (queues, _) => {
-                undo_mount(target);
                 let why = queues.err().unwrap_or_else(|| "the kernel did not agree to it".into());
                 return Err(MountError::Transport(why));
             }
@@ -260,8 +283,8 @@ impl Mounted {
         let (watch, ending) = (watch.ok(), ending.unwrap_or_default());
         let (threads, largest) = (options.threads, negotiation.max_request_bytes());
         let channels = Channels::start(&shared, devices, threads, largest).map_err(failed)?;
-        let (device, _lookout, granted) = (String::new(), lookout, negotiation.granted());
-        Ok(Self { channels, queues, _lookout, prefetcher, watch, ending, device, granted })
+        let (device, granted) = (String::new(), negotiation.granted());
+        Ok(Self { channels, queues, lookout, leaver, prefetcher, watch, ending, device, granted })
     }
 
     /// The device number that its files show, as `MAJOR:MINOR`.
@@ -270,16 +293,22 @@ impl Mounted {
         &self.device
     }
 
-    /// Waits until it is unmounted.
+    /// Waits until it is unmounted, or was left to another process.
     ///
     /// # Errors
     /// See [`ServeError`].
     pub fn serve(self) -> Result<(), ServeError> {
-        let Self { channels, queues, prefetcher, watch, ending, _lookout, .. } = self;
+        let Self { channels, queues, prefetcher, watch, ending, lookout, leaver, .. } = self;
         if let Some(queues) = queues {
             queues.join().map_err(ServeError::Queue)?;
         }
         let served = channels.join();
+        if leaver.has_left() {
+            let start = Instant::now();
+            while lookout.waiting() > 0 && start.elapsed() < LAST_ANSWERS {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
         if let Some(prefetcher) = prefetcher {
             prefetcher.stop();
         }

@@ -203,7 +203,7 @@ fn completes_what_the_program_knows(offer: Offer) {
     }
     let mount = Mount::with_samples(Transport::DevFuse, &samples(1, 10), &[]);
     let point = mount.point().to_str().unwrap();
-    for command in ["umount", "set", "stats", "top", "doctor", "trace", "warmup"] {
+    for command in ["umount", "upgrade", "set", "stats", "top", "doctor", "trace", "warmup"] {
         has(&["ffrfs", command, &point[..point.len() - 1]], &[point]);
     }
     let offered = offer(&["ffrfs", "umount", "-z", ""]);

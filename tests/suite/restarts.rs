@@ -1,5 +1,8 @@
 //! A mount that outlives the process that serves it.
 
+mod supervisor;
+mod upgrade;
+
 use crate::common::{
     FFRFS, Mount, Transport, container_in, for_each_transport, is_mount_point, is_running, noise,
     run, temp_dir, wait_until,
@@ -34,6 +37,26 @@ fn can_resume() -> bool {
 /// The process that serves the mount now, which may be another one than at first.
 fn serving(mount: &Mount) -> i32 {
     mount.info()["pid"].as_i64().unwrap() as i32
+}
+
+/// The processes that a supervisor has started, and that have not ended.
+fn children_of(supervisor: i32) -> Vec<i32> {
+    let children = fs::read_to_string(format!("/proc/{supervisor}/task/{supervisor}/children"));
+    let children = children.unwrap_or_default();
+    let children = children.split_whitespace().map(|pid| pid.parse().unwrap());
+    children.filter(|&pid| is_running(pid)).collect()
+}
+
+/// Waits until another process serves than `before`, and gives its number.
+fn next_after(mount: &Mount, before: i32) -> i32 {
+    let mut pid = before;
+    wait_until("another process serves", LIMIT, || {
+        let info = fs::read(mount.path(".ffrfs/info.json")).unwrap_or_default();
+        let info: serde_json::Value = serde_json::from_slice(&info).unwrap_or_default();
+        pid = info["pid"].as_i64().unwrap_or(i64::from(before)) as i32;
+        pid != before
+    });
+    pid
 }
 
 fn parent_of(pid: i32) -> i32 {

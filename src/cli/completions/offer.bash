@@ -13,7 +13,7 @@ _ffrfs_with_offers() {
         mount) [[ ${COMP_WORDS[at-1]} == -o || ${COMP_WORDS[at-1]} == --options ]] && kind=options ;;
         bench) [[ ${COMP_WORDS[at-1]} == -O || ${COMP_WORDS[at-1]} == --mount-option ]] && kind=options ;;
         set) (( at == 2 )) && kind=mounts || kind=settings ;;
-        umount|stats|top|trace|warmup|doctor) kind=mounts ;;
+        umount|upgrade|stats|top|trace|warmup|doctor) kind=mounts ;;
     esac
     case ${COMP_WORDS[at-1]} in
         # What follows these is a value.

@@ -8,6 +8,6 @@ function __fish_ffrfs_options
 end
 complete -c ffrfs -n "__fish_ffrfs_using_subcommand mount" -s o -l options -x -a "(__fish_ffrfs_options)"
 complete -c ffrfs -n "__fish_ffrfs_using_subcommand bench" -s O -l mount-option -x -a "(__fish_ffrfs_options)"
-complete -c ffrfs -n "__fish_ffrfs_using_subcommand umount stats top trace warmup doctor bench" -a "(ffrfs completions --offer mounts 2>/dev/null)"
+complete -c ffrfs -n "__fish_ffrfs_using_subcommand umount upgrade stats top trace warmup doctor bench" -a "(ffrfs completions --offer mounts 2>/dev/null)"
 complete -c ffrfs -n "__fish_ffrfs_using_subcommand set; and test (count (commandline -opc)) -lt 3" -a "(ffrfs completions --offer mounts 2>/dev/null)"
 complete -c ffrfs -n "__fish_ffrfs_using_subcommand set; and test (count (commandline -opc)) -ge 3" -f -a "(ffrfs completions --offer settings 2>/dev/null)"

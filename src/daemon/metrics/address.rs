@@ -2,6 +2,7 @@
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -71,6 +72,17 @@ impl Address {
     }
 }
 
+/// Goes on with a socket that another process has bound to `address`.
+pub(super) fn listener(address: &Address, socket: OwnedFd) -> Listener {
+    match address {
+        Address::Tcp(_) => Listener::Tcp(socket.into()),
+        Address::Unix(path) => {
+            let file = fs::symlink_metadata(path).map(|file| (file.dev(), file.ino()));
+            Listener::Unix(socket.into(), path.clone(), file.unwrap_or_default())
+        }
+    }
+}
+
 /// Replaces the socket of a daemon that is dead.
 fn bind_unix(path: &Path) -> io::Result<UnixListener> {
     match UnixListener::bind(path) {
@@ -96,6 +108,15 @@ pub(crate) enum Listener {
     Tcp(TcpListener),
     /// With the path of its file, and its device and inode: another socket may have taken its place.
     Unix(UnixListener, PathBuf, (u64, u64)),
+}
+
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Tcp(listener) => listener.as_fd(),
+            Self::Unix(listener, ..) => listener.as_fd(),
+        }
+    }
 }
 
 impl Listener {

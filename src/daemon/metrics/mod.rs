@@ -10,6 +10,7 @@ use crate::failure::{Exit, Failure};
 use crate::vfs::Vfs;
 use address::{Listener, Stream};
 use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -19,22 +20,46 @@ const MAX_CONNECTIONS: usize = 8;
 /// After an `accept` that failed: descriptors may be scarce for a while.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// A bound socket. Dropping it removes its file.
+/// A bound socket. Dropping it removes its file, if it is this process's.
 pub(crate) struct Metrics {
     listener: Arc<Listener>,
     address: Address,
+    is_ours: bool,
+}
+
+/// The socket of a process that has served the mount before. It stays bound: whoever connects meanwhile waits.
+#[derive(Debug)]
+pub(crate) struct Bound {
+    /// As [`Address`] is written.
+    pub(crate) address: String,
+    pub(crate) socket: OwnedFd,
 }
 
 impl Metrics {
-    /// Takes the address.
+    /// Takes the address, or the socket that another process has bound to it; that is not ours yet.
     ///
     /// # Errors
     /// The address cannot be bound.
-    pub(crate) fn bind(address: &Address) -> Result<Self, Failure> {
-        let listener = address
-            .bind()
-            .map_err(|e| Failure::new(Exit::Mount, e).context(format!("metrics={address}")))?;
-        Ok(Self { listener: Arc::new(listener), address: address.clone() })
+    pub(crate) fn bind(address: &Address, bound: Option<Bound>) -> Result<Self, Failure> {
+        let bound = bound.filter(|bound| bound.address == address.to_string());
+        let is_ours = bound.is_none();
+        let listener = match bound {
+            Some(bound) => address::listener(address, bound.socket),
+            None => address
+                .bind()
+                .map_err(|e| Failure::new(Exit::Mount, e).context(format!("metrics={address}")))?,
+        };
+        Ok(Self { listener: Arc::new(listener), address: address.clone(), is_ours })
+    }
+
+    /// The mount is served by this process, or by another one from now on, which removes the socket's file in the end.
+    pub(crate) fn set_ours(&mut self, is_ours: bool) {
+        self.is_ours = is_ours;
+    }
+
+    /// The address, and the socket that is bound to it.
+    pub(crate) fn bound(&self) -> (String, BorrowedFd<'_>) {
+        (self.address.to_string(), self.listener.as_fd())
     }
 
     /// Answers connections on a thread of its own.
@@ -56,7 +81,9 @@ impl Metrics {
 
 impl Drop for Metrics {
     fn drop(&mut self) {
-        self.listener.remove();
+        if self.is_ours {
+            self.listener.remove();
+        }
     }
 }
 

@@ -1,10 +1,15 @@
 //! Mounting a dataset: the request, opening and mounting, and the daemon that serves it.
 
+mod deaths;
 mod limits;
+mod ours;
 mod prepare;
+mod program;
 mod request;
 mod start;
 mod supervise;
+mod told;
+mod worker;
 
 pub(crate) use request::{Caller, MountRequest, MountSettings};
 pub(crate) use start::{Died, start};

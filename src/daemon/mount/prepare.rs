@@ -1,15 +1,16 @@
-//! Opens the dataset and mounts it: everything up to a mount that the kernel has accepted.
+//! Opens the dataset and mounts it, or goes on with the mount of another process: everything up to a mount that the kernel
+//! has accepted.
 
 use super::request::{MountRequest, MountSettings};
-use crate::catalog::Catalog;
+use crate::catalog::{Catalog, Node, ROOT};
 use crate::daemon::logging;
-use crate::daemon::metrics::Metrics;
+use crate::daemon::metrics::{Bound, Metrics};
 use crate::daemon::patience;
 use crate::daemon::serve::Service;
 use crate::daemon::settings::Runtime;
 use crate::dataset::{self, KeptCheckpoints, Opened};
 use crate::failure::{Exit, Failure};
-use crate::io::{File, mounts, process};
+use crate::io::{File, mounts, process, workers};
 use crate::store::{Part, Store};
 use crate::tools::progress::Terminal;
 use crate::transport::{Handover, Mounted, Target};
@@ -23,11 +24,15 @@ use std::sync::Arc;
 /// A kept index of at least this size is mapped rather than held on the heap.
 const WORTH_MAPPING_BYTES: u64 = 16 << 20;
 
-/// The mount of a process that has died, which this one goes on with.
+/// What another process has left that has served the mount before.
+#[derive(Default)]
 pub(super) struct Resumed {
-    pub(super) handover: Handover,
-    /// Of the parts that it showed: see [`digest`].
+    /// `None`: the mount is made anew.
+    pub(super) handover: Option<Handover>,
+    /// Of what it showed: see [`digest`].
     pub(super) digest: [u8; DIGEST_BYTES],
+    /// The socket of its metrics.
+    pub(super) metrics: Option<Bound>,
 }
 
 /// The length of a [`digest`].
@@ -37,20 +42,23 @@ pub(super) const DIGEST_BYTES: usize = 32;
 pub(super) fn prepare(
     request: &MountRequest,
     target: Target,
-    resumed: Option<Resumed>,
+    resumed: Resumed,
     end: fn(Exit) -> !,
 ) -> Result<Service, Failure> {
     let MountRequest { settings, namespace, .. } = request;
+    let is_resumed = resumed.handover.is_some();
     // Checked before the containers are opened, which may take long.
-    let is_here = namespace.is_none() && resumed.is_none();
+    let is_here = namespace.is_none() && !is_resumed;
     let target = if is_here { free(target, settings)? } else { target };
     let (opened, catalog) = open(request)?;
-    let renamed = catalog.renamed();
-    if let Some(summary) = renamed.summary() {
-        match renamed.escaped + renamed.numbered + renamed.hidden {
-            0 => tracing::info!("not all names are shown: {summary}"),
-            _ => tracing::warn!("some names are shown changed: {summary}; ffrfs info has examples"),
-        }
+    say_renamed(&catalog);
+    let digest = match settings.restarts {
+        0 => [0; DIGEST_BYTES],
+        1.. => digest(&opened, &catalog, request)?,
+    };
+    if is_resumed && resumed.digest != digest {
+        let why = "the containers or their names have changed since they were mounted";
+        return Err(Failure::new(Exit::Mount, why));
     }
     let samples = opened.dataset.len();
     let (io, given) = (in_words(&opened.store), request.given.clone());
@@ -65,15 +73,17 @@ pub(super) fn prepare(
     let must_check = checksums.require;
     vfs.set_settings(Runtime::new(settings.live.memory_bytes(), must_check));
     // Before the mount: a signal that came between would end the process and leave a dead mount.
-    let signals = Signals::new([SIGTERM, SIGINT, SIGHUP]);
+    let supervisors = (settings.restarts > 0).then_some(workers::LEAVE as i32);
+    let signals = Signals::new([SIGTERM, SIGINT, SIGHUP].into_iter().chain(supervisors));
     let signals = signals.map_err(|e| Failure::new(Exit::Mount, e))?;
     let options = settings.mount(request.name(), has_objects);
-    let metrics = settings.metrics.as_ref().map(Metrics::bind).transpose()?;
+    let bind = |address| Metrics::bind(address, resumed.metrics);
+    let metrics = settings.metrics.as_ref().map(bind).transpose()?;
     let target = match namespace {
         None => target,
         Some(namespace) => {
             enter(namespace, vfs.store().len())?;
-            if resumed.is_some() { target } else { free(target, settings)? }
+            if is_resumed { target } else { free(target, settings)? }
         }
     };
     let vfs = Arc::new(vfs);
@@ -81,31 +91,61 @@ pub(super) fn prepare(
         let served = metrics.serve(&vfs, &target.to_string(), &request.name());
         served.map_err(|e| Failure::new(Exit::Mount, e))?;
     }
-    let digest = digest(vfs.store());
-    let mounted = match resumed {
+    let mounted = match resumed.handover {
         None => Mounted::new(vfs, &target, options)?,
-        Some(resumed) if resumed.digest == digest => {
-            Mounted::resume(&vfs, &target, &options, resumed.handover)?
-        }
-        Some(_) => {
-            let why = "the containers have changed since they were mounted";
-            return Err(Failure::new(Exit::Mount, why));
-        }
+        Some(handover) => Mounted::resume(&vfs, &target, &options, handover)?,
     };
     tracing::info!(samples, "mounted on {target}");
     let status = format!("{samples} samples of {} on {target}", request.name());
     let configured = request.configured.clone();
-    Ok(Service { mounted, digest, target, signals, status, configured, metrics, end })
+    Ok(Service { mounted, digest, target, signals, status, configured, metrics, end, is_resumed })
 }
 
-/// Tells whether the parts are still the same, by their names and versions.
-fn digest(store: &Store) -> [u8; DIGEST_BYTES] {
+fn say_renamed(catalog: &Catalog) {
+    let renamed = catalog.renamed();
+    let Some(summary) = renamed.summary() else { return };
+    match renamed.escaped + renamed.numbered + renamed.hidden {
+        0 => tracing::info!("not all names are shown: {summary}"),
+        _ => tracing::warn!("some names are shown changed: {summary}; ffrfs info has examples"),
+    }
+}
+
+/// Raised when a version of this program computes other numbers of inodes from samples than the one before: it cannot go on
+/// with a mount of that.
+const INODES: u64 = 1;
+/// How many entries of the root tell whether names are as before.
+const COMPARED_NAMES: usize = 1000;
+
+/// Tells whether another process shows the same: by the names and versions of the parts, the file of names, the counts of
+/// samples and directories, and the first entries of the root.
+fn digest(
+    opened: &Opened,
+    catalog: &Catalog,
+    request: &MountRequest,
+) -> Result<[u8; DIGEST_BYTES], Failure> {
     let mut digest = blake3::Hasher::new();
-    for part in store.parts() {
+    for part in opened.store.parts() {
         digest
             .update(format!("{:?}\n", (part.name(), part.version(), part.len_bytes())).as_bytes());
     }
-    *digest.finalize().as_bytes()
+    for count in [INODES, opened.dataset.len(), catalog.samples(), catalog.directories()] {
+        digest.update(&count.to_le_bytes());
+    }
+    if let Some(names) = &request.names.names {
+        let text = std::fs::read(names).map_err(|e| Failure::unreadable(names.display(), e))?;
+        digest.update(blake3::hash(&text).as_bytes());
+    }
+    let mut left = COMPARED_NAMES;
+    catalog.list(&opened.dataset, ROOT, 0, &mut |name, node| {
+        let (kind, number) = match node {
+            Node::Directory(number) => (b'd', number),
+            Node::Sample(number) => (b's', number),
+        };
+        digest.update(&[kind]).update(&number.to_le_bytes()).update(name).update(b"\0");
+        left -= 1;
+        left > 0
+    })?;
+    Ok(*digest.finalize().as_bytes())
 }
 
 fn open(request: &MountRequest) -> Result<(Opened, Catalog), Failure> {

@@ -1,13 +1,17 @@
 //! Starts a mount: in this process, or in a daemon.
 
 use super::limits;
-use super::prepare::prepare;
+use super::prepare::{Resumed, prepare};
 use super::request::{Caller, MountRequest};
 use super::supervise::supervise;
+use super::told::Told;
+use super::worker::{self, Work, work};
 use crate::daemon::logging::{self, Destination, Labels};
 use crate::daemon::serve::{Service, Serving};
 use crate::daemon::unmount::unmount_if_dead;
 use crate::failure::{Exit, Failure, say};
+use crate::format::PartName;
+use crate::io::workers::Messages;
 use crate::io::{mounts, passed_connection, process};
 use crate::transport::Target;
 use crate::vfs::Verify;
@@ -42,6 +46,9 @@ fn try_start(request: &mut MountRequest, caller: Caller) -> Result<u8, Failure> 
     if request.open.checksums.require && live.verify() == Verify::Off {
         return Err(Failure::usage("--require-checksums checks nothing with --verify off"));
     }
+    if let Some((messages, told)) = worker::inherited()? {
+        return go_on(request, told, &messages, caller);
+    }
     let labels = labels(request);
     let target = target(&request.target)?;
     if target.directory().is_none() && request.settings.ro == Some(true) {
@@ -56,14 +63,13 @@ fn try_start(request: &mut MountRequest, caller: Caller) -> Result<u8, Failure> 
         logging::in_foreground(settings.live.log_level(), log_file, &labels)?;
         let made = request.make_target()?;
         process::return_large_memory();
-        let served = match request.settings.restarts {
-            1.. => supervise(request, target, None, caller),
-            0 => {
-                let served = prepare(request, target, None, caller.end).and_then(Service::start);
-                let served = served.map_err(|failure| limits::explain(failure, request));
-                served.and_then(Serving::serve).map(|exit| exit as u8)
-            }
-        };
+        if request.settings.restarts > 0 {
+            return supervised(request, target, (None, made.as_deref()), caller);
+        }
+        let served = prepare(request, target, Resumed::default(), caller.end);
+        let served = served.and_then(Service::start);
+        let served = served.map_err(|failure| limits::explain(failure, request));
+        let served = served.and_then(Serving::serve).map(|exit| exit as u8);
         remove(made.as_deref());
         return served;
     }
@@ -87,6 +93,72 @@ fn try_start(request: &mut MountRequest, caller: Caller) -> Result<u8, Failure> 
     }
 }
 
+/// Serves the mount that another program has made, which has started this one.
+fn go_on(
+    request: &mut MountRequest,
+    told: Told,
+    messages: &Messages,
+    caller: Caller,
+) -> Result<u8, Failure> {
+    let target = told.target().map_err(|e| Failure::new(Exit::Mount, e))?;
+    if let Target::Directory(directory) = &target {
+        // Not looked up anew: perhaps nobody answers there.
+        request.target.clone_from(directory);
+    }
+    let labels = labels(request);
+    request.make_absolute()?;
+    request.open.indexes.writes = true;
+    let settings = &request.settings;
+    let (level, log_file) = (settings.live.log_level(), settings.log_file.as_deref());
+    match request.foreground {
+        true => logging::in_foreground(level, log_file, &labels)?,
+        false => logging::for_daemon(level, log_file, &labels)?,
+    }
+    process::return_large_memory();
+    let is_daemon = !request.foreground;
+    work(Work { request, target, told: Some(told), is_daemon, caller }, messages)
+}
+
+/// The target by a path that is true in each worker, wherever it runs.
+///
+/// # Errors
+/// The mount would hide what another worker must open again, which would then wait for itself.
+fn resolved(request: &MountRequest, target: Target) -> Result<Target, Failure> {
+    let (Target::Directory(directory), None) = (&target, &request.namespace) else {
+        return Ok(target);
+    };
+    // What is wrong with the directory is said when it is mounted on.
+    let Ok(directory) = mounts::resolve(directory) else { return Ok(target) };
+    let sources = request.sources.iter().filter_map(PartName::as_path);
+    let absolute = |path: &Path| path.canonicalize().or_else(|_| std::path::absolute(path)).ok();
+    let opened_again = sources.filter_map(absolute).chain(std::env::current_dir().ok());
+    for path in opened_again {
+        if path.starts_with(&directory) {
+            let (path, directory) = (path.display(), directory.display());
+            return Err(Failure::usage(format!(
+                "--restarts: the mount on {directory} would hide {path}, which another daemon must open \
+                 again; mount on a directory beside it"
+            )));
+        }
+    }
+    Ok(Target::Directory(directory))
+}
+
+/// As [`supervise`]; the supervisor also removes the mount point that was made for this mount.
+fn supervised(
+    request: &MountRequest,
+    target: Target,
+    (ready, made): (Option<process::Ready>, Option<&Path>),
+    caller: Caller,
+) -> Result<u8, Failure> {
+    let served =
+        resolved(request, target).and_then(|target| supervise(request, target, ready, caller));
+    if !served.as_ref().is_ok_and(|served| served.is_worker) {
+        remove(made);
+    }
+    served.map(|served| served.code)
+}
+
 /// Removes the mount point that was made for this mount; one that is in use again stays.
 fn remove(made: Option<&Path>) {
     if let Some(path) = made
@@ -108,12 +180,11 @@ fn be_the_daemon(
     let logs = logging::for_daemon(settings.live.log_level(), log_file, labels);
     process::return_large_memory();
     if settings.restarts > 0 && logs.is_ok() {
-        let supervised = supervise(request, target, Some(ready), caller);
-        remove(made);
-        return supervised;
+        return supervised(request, target, (Some(ready), made), caller);
     }
-    let prepared =
-        logs.and_then(|()| prepare(request, target, None, caller.end)).and_then(Service::start);
+    let prepared = logs
+        .and_then(|()| prepare(request, target, Resumed::default(), caller.end))
+        .and_then(Service::start);
     match prepared {
         Ok(serving) => {
             say_where_messages_go();

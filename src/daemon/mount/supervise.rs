@@ -1,300 +1,497 @@
 //! A mount that outlives the process that serves it: a supervisor, which does nothing but watch, holds the connection to
-//! the kernel, and starts another worker when one dies. See docs/architecture.md.
+//! the kernel, and starts another worker when one dies, or when another program is to serve. See docs/architecture.md.
 
-use super::limits;
-use super::prepare::{DIGEST_BYTES, Resumed, prepare};
+use super::deaths::Deaths;
+use super::ours;
+use super::program::{Program, Programs};
 use super::request::{Caller, MountRequest};
 use super::start::{Died, say_where_messages_go};
-use crate::daemon::notify;
-use crate::daemon::serve::{Service, Serving};
+use super::told::Told;
+use super::worker::{TRY_AGAIN, Work, work};
+use crate::daemon::{logging, notify, upgrade};
 use crate::failure::{Exit, Failure};
-use crate::format::PartName;
-use crate::io::workers::{Ending, Event, Forked, Messages, Supervisor, Worker};
-use crate::io::{fuse_connection, mounts, process};
-use crate::transport::{Granted, Handover, Target};
+use crate::io::workers::{
+    Ending, Event, Forked, LEAVE, Message, Messages, Supervisor, UPGRADE, Worker,
+};
+use crate::io::{footprint, process};
+use crate::transport::Target;
 use nix::sys::signal::Signal;
-use std::collections::VecDeque;
 use std::io;
-use std::os::fd::OwnedFd;
-use std::path::Path;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
-use zerocopy::{FromBytes, IntoBytes};
 
-/// The deaths of workers within this time are counted.
-const WITHIN: Duration = Duration::from_secs(60);
-/// A worker that dies within this time has died at once.
-const AT_ONCE: Duration = Duration::from_secs(1);
-/// The pause before another worker is started if some have died at once, one after another; it doubles with each.
-const PAUSE: Duration = Duration::from_millis(100);
-const MAX_PAUSE: Duration = Duration::from_secs(2);
+/// A worker that leaves and takes longer is killed; the next one answers what it has taken.
+const LEAVING: Duration = Duration::from_secs(10);
 
-/// What a worker has told of its mount.
-struct Told {
-    digest: [u8; DIGEST_BYTES],
-    /// `None`: no other process can go on with this mount; it can only be mounted anew.
-    handover: Option<Handover>,
-    /// As the mount table shows it.
-    device: String,
-    status: String,
+/// How a supervised mount has ended.
+pub(super) struct Supervised {
+    /// The exit code.
+    pub(super) code: u8,
+    /// This is a worker, and the supervisor clears up.
+    pub(super) is_worker: bool,
 }
 
-/// Serves a mount in a process of its own, and in another one when that dies. `ready` hears of the first mount. Gives the exit
-/// code, in the supervisor and in each worker.
+/// What a worker is there for.
+enum Role {
+    /// It serves, or will once it has opened the dataset.
+    Serves,
+    /// It is to serve in place of another one, and is a program of its own.
+    Follows(Program),
+    /// Another one serves in its place since then.
+    Leaves(Instant),
+}
+
+struct Running {
+    worker: Worker,
+    started: Instant,
+    /// It has told of its mount.
+    is_ready: bool,
+    role: Role,
+}
+
+struct Supervision<'a> {
+    request: &'a MountRequest,
+    target: Target,
+    /// Hears of the first mount.
+    ready: Option<process::Ready>,
+    is_daemon: bool,
+    /// The paths of the command line begin there; a daemon has left it.
+    directory: Option<PathBuf>,
+    supervisor: Supervisor,
+    workers: Vec<Running>,
+    /// Those that were killed and have not ended. They hold the connection: closing our own descriptors does not end it.
+    hung: Vec<Worker>,
+    told: Option<Told>,
+    deaths: Deaths,
+    programs: Programs,
+    /// When the next worker is to be started.
+    start_at: Option<Instant>,
+    /// A signal to unmount has come.
+    is_leaving: bool,
+    /// A SIGHUP waits for the worker to be ready.
+    has_hangup: bool,
+    /// How often an upgrade has failed.
+    refused: u32,
+}
+
+/// Serves a mount in a process of its own, and in another one when that dies. `ready` hears of the first mount. Returns in
+/// the supervisor and in each worker.
 ///
 /// # Errors
-/// The first worker died before it had mounted, or there are no descriptors or processes left.
+/// The first worker died before it had mounted, or there are no descriptors or processes left for it.
 pub(super) fn supervise(
     request: &MountRequest,
     target: Target,
-    mut ready: Option<process::Ready>,
+    ready: Option<process::Ready>,
     caller: Caller,
-) -> Result<u8, Failure> {
-    let failed = |error: io::Error| Failure::new(Exit::Mount, error);
+) -> Result<Supervised, Failure> {
     let is_daemon = ready.is_some();
-    let supervisor = Supervisor::new().map_err(failed)?;
-    let (mut told, mut deaths): (Option<Told>, _) = (None, Deaths::default());
-    let target = resolved(request, target)?;
-    // The paths of the command line begin there; a daemon has left it.
-    let directory = std::env::current_dir().ok().filter(|_| is_daemon);
-    // A worker that hangs holds the connection: closing our own descriptors does not end it.
-    let mut hangs = false;
-    loop {
-        let started = Instant::now();
-        let mut worker = match supervisor.fork().map_err(failed)? {
-            Forked::Supervisor(worker) => worker,
-            Forked::Worker(messages) => {
-                drop((supervisor, ready));
-                if let (true, Some(directory)) = (told.is_some(), directory) {
-                    std::env::set_current_dir(&directory).map_err(|error| {
-                        tracing::error!("{}: {error}", directory.display());
-                        failed(error)
-                    })?;
+    let supervision = Supervision {
+        request,
+        target,
+        ready,
+        is_daemon,
+        directory: std::env::current_dir().ok().filter(|_| is_daemon),
+        supervisor: Supervisor::new().map_err(failed)?,
+        workers: Vec::new(),
+        hung: Vec::new(),
+        told: None,
+        deaths: Deaths::default(),
+        programs: Programs::new(),
+        start_at: Some(Instant::now()),
+        is_leaving: false,
+        has_hangup: false,
+        refused: 0,
+    };
+    supervision.run(caller)
+}
+
+fn failed(error: io::Error) -> Failure {
+    Failure::new(Exit::Mount, error)
+}
+
+impl Supervision<'_> {
+    fn run(mut self, caller: Caller) -> Result<Supervised, Failure> {
+        let watchdog = notify::watchdog();
+        let mut alive_at = watchdog.map(|pause| Instant::now() + pause);
+        loop {
+            if self.start_at.is_some_and(|at| at <= Instant::now()) {
+                self.start_at = None;
+                match self.start(None) {
+                    Ok(None) => {}
+                    Ok(Some(messages)) => return self.work(&messages, caller),
+                    Err(error) if self.told.is_none() => return Err(failed(error)),
+                    Err(error) => {
+                        tracing::error!(
+                            "no process can be started to serve {}: {error}",
+                            self.target
+                        );
+                        if let Some(code) = self.start_later(Instant::now()) {
+                            return Ok(Supervised { code, is_worker: false });
+                        }
+                    }
                 }
-                return work(request, target, told, (&messages, is_daemon), caller);
+            }
+            if alive_at.is_some_and(|at| at <= Instant::now()) {
+                notify::alive();
+                alive_at = watchdog.map(|pause| Instant::now() + pause);
+            }
+            self.end_what_lingers();
+            let until = self.leaving_until().chain(self.start_at).chain(alive_at).min();
+            let at_most = until.map(|until| until.saturating_duration_since(Instant::now()));
+            let mut workers: Vec<_> = self.workers.iter_mut().map(|it| &mut it.worker).collect();
+            let ended = match self.supervisor.wait(&mut workers, at_most) {
+                Ok(Event::Signal(signal)) => self.signal(signal),
+                Ok(Event::Message(number, message)) => {
+                    self.hear(number, message);
+                    None
+                }
+                Ok(Event::Ended(number)) => self.ended(number)?,
+                Ok(Event::Timeout) => None,
+                Err(error) => Some(self.give_up(&format!("it cannot be watched: {error}"))),
+            };
+            if let Some(code) = ended {
+                return Ok(Supervised { code, is_worker: false });
+            }
+        }
+    }
+
+    /// In a new process: serves.
+    fn work(self, messages: &Messages, caller: Caller) -> Result<Supervised, Failure> {
+        let Self { request, target, directory, told, is_daemon, ready, supervisor, .. } = self;
+        drop((ready, supervisor, self.workers, self.hung, self.programs));
+        if let (true, Some(directory)) = (told.is_some(), directory) {
+            std::env::set_current_dir(&directory).map_err(|error| {
+                tracing::error!("{}: {error}", directory.display());
+                failed(error)
+            })?;
+        }
+        let served = work(Work { request, target, told, is_daemon, caller }, messages);
+        let code = served.unwrap_or_else(|failure| {
+            let failure = request.name_in(failure);
+            (caller.print)(&failure);
+            (caller.exit_code)(&failure)
+        });
+        Ok(Supervised { code, is_worker: true })
+    }
+
+    /// Starts a worker: a copy of this process unless `follower` or the program that serves is another one. Gives the
+    /// worker's end in the worker, if that is a copy.
+    fn start(&mut self, follower: Option<Program>) -> io::Result<Option<Messages>> {
+        let program = follower.as_ref().or(self.programs.serving.as_ref());
+        match self.supervisor.fork()? {
+            Forked::Supervisor(worker) => {
+                if let (Some(_), Some(told), Some(messages)) =
+                    (program, &self.told, worker.messages())
+                {
+                    // If the message is lost, the worker ends.
+                    let sent = told.send(messages);
+                    let _ = sent.inspect_err(|error| tracing::error!("{}: {error}", self.target));
+                }
+                let role = follower.map_or(Role::Serves, Role::Follows);
+                let started = Instant::now();
+                self.workers.push(Running { worker, started, is_ready: false, role });
+                Ok(None)
+            }
+            Forked::Worker(messages) => match program {
+                None => Ok(Some(messages)),
+                Some(program) => {
+                    let error = messages.become_program(&program.path(), self.directory.as_deref());
+                    tracing::error!("the program that is to serve {}: {error}", self.target);
+                    process::end_child()
+                }
+            },
+        }
+    }
+
+    fn signal(&mut self, signal: Signal) -> Option<u8> {
+        match signal {
+            UPGRADE => self.upgrade(),
+            Signal::SIGHUP => {
+                if let Err(error) = logging::reopen() {
+                    tracing::error!("{error}");
+                }
+                if self.programs.has_changed() && self.obstacle().is_none() {
+                    notify::reloading();
+                    self.upgrade();
+                } else {
+                    self.has_hangup = true;
+                    self.pass_on_hangup();
+                }
+            }
+            _ => {
+                self.is_leaving = true;
+                let leaves = |running: &&Running| matches!(running.role, Role::Leaves(_));
+                let mut others = self.workers.iter().filter(|running| !leaves(running)).peekable();
+                if others.peek().is_none() {
+                    return Some(self.leave());
+                }
+                others.for_each(|running| running.worker.send(signal));
+            }
+        }
+        None
+    }
+
+    /// A worker that is not ready yet would die of it.
+    fn pass_on_hangup(&mut self) {
+        let ready = |running: &&Running| matches!(running.role, Role::Serves) && running.is_ready;
+        if let (true, Some(running)) = (self.has_hangup, self.workers.iter().find(ready)) {
+            running.worker.send(Signal::SIGHUP);
+            self.has_hangup = false;
+        }
+    }
+
+    /// Why no other program can serve now.
+    fn obstacle(&self) -> Option<&'static str> {
+        let is = |test: fn(&Role) -> bool| self.workers.iter().any(|running| test(&running.role));
+        match &self.told {
+            None => Some("it is not mounted yet"),
+            Some(told) if told.handover.is_none() => Some(
+                "the kernel cannot hand over a mount with this transport (transport=devfuse, Linux 6.9)",
+            ),
+            _ if self.is_leaving => Some("it is being unmounted"),
+            _ if !is(|role| matches!(role, Role::Serves)) => {
+                Some("the process that served it has died")
+            }
+            _ if self.workers.len() > 1 => Some("one is taking over already"),
+            _ => None,
+        }
+    }
+
+    /// Starts the program that is at its path now, to serve in place of the one that does.
+    fn upgrade(&mut self) {
+        process::set_name(upgrade::BUSY);
+        let started = match self.obstacle() {
+            Some(why) => Err(why.to_owned()),
+            None => {
+                let program = self.programs.now();
+                program.and_then(|program| self.start(Some(program))).map_err(|e| e.to_string())
             }
         };
-        let mut watch = Watch { supervisor: &supervisor, is_leaving: false };
-        let was_mounted = told.is_some();
-        let (ending, news) = watch.until_end(&mut worker, &mut ready).map_err(failed)?;
-        let has_mounted = news.is_some();
-        told = news.or(told);
-        hangs |= ending == Ending::Hangs;
-        let how = match ending {
-            Ending::Exited(code) => {
-                if let Some(ready) = ready {
+        if let Err(why) = started {
+            tracing::error!("{}: no other program takes over: {why}", self.target);
+            self.refuse();
+        }
+    }
+
+    /// Shows that an upgrade has failed.
+    fn refuse(&mut self) {
+        self.refused += 1;
+        process::set_name(&upgrade::refused(self.refused));
+        if let Some(told) = &self.told {
+            notify::ready(&told.status);
+        }
+    }
+
+    /// A worker has told of its mount: it serves.
+    fn hear(&mut self, number: usize, message: Message) {
+        let Some(told) = Told::hear(message) else { return };
+        notify::ready(&told.status);
+        let is_first = self.told.replace(told).is_none();
+        let running = &mut self.workers[number];
+        running.is_ready = true;
+        let pid = running.worker.pid();
+        if let Role::Follows(program) = std::mem::replace(&mut running.role, Role::Serves) {
+            tracing::info!("{}: another program serves, as process {pid}", self.target);
+            self.programs.serving = Some(program);
+        }
+        let mut leaves = false;
+        for (other, running) in self.workers.iter_mut().enumerate() {
+            if other != number && matches!(running.role, Role::Serves) {
+                running.role = Role::Leaves(Instant::now());
+                running.worker.send(LEAVE);
+                leaves = true;
+            }
+        }
+        if !leaves && !is_first {
+            self.resend();
+        }
+        if !leaves {
+            process::set_name(c"ffrfs");
+        }
+        self.pass_on_hangup();
+        if let Some(ready) = self.ready.take() {
+            say_where_messages_go();
+            ready.report(0);
+        }
+        if is_first {
+            footprint::shrink_and_lock();
+        }
+    }
+
+    /// Has the kernel send again what a process had taken that has ended.
+    fn resend(&self) {
+        if let Some(handover) = self.told.as_ref().and_then(|told| told.handover.as_ref())
+            && let Err(error) = handover.resend()
+        {
+            tracing::debug!("{}: {error}", self.target);
+        }
+    }
+
+    /// A worker has ended. Gives the exit code if the mount ends with it.
+    fn ended(&mut self, number: usize) -> Result<Option<u8>, Failure> {
+        let Running { worker, started, is_ready, role } = self.workers.remove(number);
+        let ending = worker.ending();
+        if ending == Ending::Hangs {
+            self.hung.push(worker);
+        }
+        match role {
+            Role::Leaves(_) => {
+                self.resend();
+                process::set_name(c"ffrfs");
+            }
+            Role::Follows(_) => {
+                let how = ending.to_string();
+                tracing::error!(
+                    "{}: the program that was to take over has ended {how}",
+                    self.target
+                );
+                self.refuse();
+                let serves = |running: &Running| matches!(running.role, Role::Serves);
+                if !self.workers.iter().any(serves) {
+                    return Ok(self.died(started));
+                }
+            }
+            Role::Serves => return self.server_ended(ending, started, is_ready),
+        }
+        Ok(None)
+    }
+
+    fn server_ended(
+        &mut self,
+        ending: Ending,
+        started: Instant,
+        is_ready: bool,
+    ) -> Result<Option<u8>, Failure> {
+        match ending {
+            // The mount has ended, or was never made.
+            Ending::Exited(code) if is_ready || self.told.is_none() => {
+                for running in &self.workers {
+                    running.worker.send(Signal::SIGKILL);
+                }
+                if let Some(ready) = self.ready.take() {
                     ready.report(code as u8);
                 }
-                if was_mounted && !has_mounted {
-                    give_up(&target, told, hangs, "no other process can serve it");
+                return Ok(Some(code as u8));
+            }
+            Ending::Exited(_) if self.is_leaving => {}
+            Ending::Exited(code) if code == i32::from(TRY_AGAIN) => {}
+            Ending::Exited(_) if self.programs.serving.take().is_some() => {
+                tracing::error!(
+                    "{}: that program does not serve it; the former one does",
+                    self.target
+                );
+            }
+            Ending::Exited(_) => return Ok(Some(self.give_up("no other process can serve it"))),
+            Ending::Killed(_) | Ending::Hangs => {
+                let how = ending.to_string();
+                if self.told.is_none() {
+                    self.ready = None;
+                    return Err(Failure::new(Exit::Mount, Died { how }));
                 }
-                return Ok(code as u8);
+                tracing::error!("the process that serves {} has died ({how})", self.target);
             }
-            Ending::Killed(signal) => format!("by {signal}"),
-            Ending::Hangs => "and hangs".to_owned(),
-        };
-        let Some(mount) = &told else {
-            drop(ready);
-            return Err(Failure::new(Exit::Mount, Died { how }));
-        };
-        let can_resume = mount.handover.is_some();
-        tracing::error!("the process that serves {target} has died ({how})");
-        if watch.is_leaving || (target.directory().is_none() && !can_resume) {
-            give_up(&target, told, hangs, "no other process can go on");
-            return Ok(Exit::Mount as u8);
         }
-        let pause = deaths.add(started);
-        if deaths.last.len() > usize::from(request.settings.restarts) {
-            give_up(&target, told, hangs, "too many processes have died within a minute");
-            return Ok(Exit::Mount as u8);
-        }
-        if !can_resume && hangs {
-            abort(&target, &mount.device);
-        }
-        if watch.pause(pause).map_err(failed)? {
-            give_up(&target, told, hangs, "it is to end");
-            return Ok(Exit::Ok as u8);
-        }
+        Ok(self.died(started))
     }
-}
 
-/// The target by a path that is true in each worker, wherever it runs.
-///
-/// # Errors
-/// The mount would hide what another worker must open again, which would then wait for itself.
-fn resolved(request: &MountRequest, target: Target) -> Result<Target, Failure> {
-    let (Target::Directory(directory), None) = (&target, &request.namespace) else {
-        return Ok(target);
-    };
-    // What is wrong with the directory is said when it is mounted on.
-    let Ok(directory) = mounts::resolve(directory) else { return Ok(target) };
-    let sources = request.sources.iter().filter_map(PartName::as_path);
-    let absolute = |path: &Path| path.canonicalize().or_else(|_| std::path::absolute(path)).ok();
-    let opened_again = sources.filter_map(absolute).chain(std::env::current_dir().ok());
-    for path in opened_again {
-        if path.starts_with(&directory) {
-            let (path, directory) = (path.display(), directory.display());
-            return Err(Failure::usage(format!(
-                "--restarts: the mount on {directory} would hide {path}, which another daemon must open \
-                 again; mount on a directory beside it"
-            )));
+    /// No process serves the mount any more: starts another one, unless the mount is to end.
+    fn died(&mut self, started: Instant) -> Option<u8> {
+        if self.is_leaving {
+            return Some(self.leave());
         }
-    }
-    Ok(Target::Directory(directory))
-}
-
-/// The deaths of workers.
-#[derive(Default)]
-struct Deaths {
-    /// Those within a minute.
-    last: VecDeque<Instant>,
-    /// How many in a row have died at once.
-    at_once: u32,
-}
-
-impl Deaths {
-    /// Counts the death of a worker; gives the pause before the next is started.
-    fn add(&mut self, started: Instant) -> Duration {
-        self.last.push_back(Instant::now());
-        self.last.retain(|death| death.elapsed() < WITHIN);
-        self.at_once = if started.elapsed() < AT_ONCE { self.at_once + 1 } else { 0 };
-        match self.at_once {
-            0 | 1 => Duration::ZERO,
-            many => (PAUSE * (1 << (many - 2).min(10))).min(MAX_PAUSE),
-        }
-    }
-}
-
-/// Serves, in a process of its own.
-fn work(
-    request: &MountRequest,
-    target: Target,
-    told: Option<Told>,
-    (messages, is_daemon): (&Messages, bool),
-    caller: Caller,
-) -> Result<u8, Failure> {
-    let (is_first, digest) = (told.is_none(), told.as_ref().map(|told| told.digest));
-    let handover = told.and_then(|told| told.handover);
-    let resumed = handover.zip(digest).map(|(handover, digest)| Resumed { handover, digest });
-    let prepared = prepare(request, target, resumed, caller.end);
-    let prepared = prepared.and_then(Service::start).and_then(|serving| {
-        let sent = tell(messages, &serving);
-        sent.map_err(|error| Failure::new(Exit::Mount, error)).map(|()| serving)
-    });
-    match prepared.map_err(|failure| limits::explain(failure, request)) {
-        Ok(serving) => {
-            if is_daemon {
-                process::leave_terminal();
+        if !self.can_resume() {
+            if self.target.directory().is_none() {
+                return Some(self.give_up("no other process can go on"));
             }
-            serving.serve().map(|exit| exit as u8)
-        }
-        Err(failure) => {
-            let failure = request.name_in(failure);
-            match is_first {
-                true => (caller.print)(&failure),
-                false => tracing::error!("{failure}"),
+            let is_here = self.request.namespace.is_none();
+            if is_here && ours::find(&self.target, self.device()).is_none() {
+                tracing::info!("{} was unmounted before", self.target);
+                return Some(Exit::Ok as u8);
             }
-            Ok((caller.exit_code)(&failure))
+            if !self.hung.is_empty() {
+                ours::abort(&self.target, self.device());
+            }
         }
+        self.start_later(started)
     }
-}
 
-/// Tells the supervisor of the mount: the digest, then what was granted, if another process can go
-/// on, then the device and the status.
-fn tell(messages: &Messages, serving: &Serving) -> io::Result<()> {
-    let mut told = serving.digest.to_vec();
-    let handover = serving.mounted.handover();
-    let (granted, devices) = match handover {
-        Some((granted, devices)) => (Some(granted), devices),
-        None => (None, Vec::new()),
-    };
-    told.extend_from_slice(granted.unwrap_or_default().as_bytes());
-    let text = format!("{}\n{}", serving.mounted.device(), serving.status);
-    told.extend_from_slice(text.as_bytes());
-    messages.send(&told, &devices)
-}
+    /// Starts another worker after a pause, if there were not too many deaths.
+    fn start_later(&mut self, started: Instant) -> Option<u8> {
+        let pause = self.deaths.add(started);
+        if self.deaths.count() > usize::from(self.request.settings.restarts) {
+            return Some(self.give_up("too many processes have died within a minute"));
+        }
+        // A program that takes over serves soon.
+        if self.workers.iter().all(|running| matches!(running.role, Role::Leaves(_))) {
+            self.start_at = Some(Instant::now() + pause);
+        }
+        None
+    }
 
-fn hear(bytes: &[u8], devices: Vec<OwnedFd>) -> Option<Told> {
-    let (digest, rest) = bytes.split_first_chunk()?;
-    let (granted, text) = Granted::read_from_prefix(rest).ok()?;
-    let handover = (!devices.is_empty()).then_some(Handover { devices, granted });
-    let text = String::from_utf8_lossy(text);
-    let (device, status) = text.split_once('\n')?;
-    let (device, status) = (device.to_owned(), status.to_owned());
-    Some(Told { digest: *digest, handover, device, status })
-}
+    fn can_resume(&self) -> bool {
+        self.told.as_ref().is_some_and(|told| told.handover.is_some())
+    }
 
-/// Watches workers.
-struct Watch<'a> {
-    supervisor: &'a Supervisor,
-    /// A signal to unmount has come.
-    is_leaving: bool,
-}
+    /// The device number of the mount.
+    fn device(&self) -> &str {
+        self.told.as_ref().map_or("", |told| &told.device)
+    }
 
-impl Watch<'_> {
-    /// Passes signals on to a worker until it has ended; gives what it has told.
-    fn until_end(
-        &mut self,
-        worker: &mut Worker,
-        ready: &mut Option<process::Ready>,
-    ) -> io::Result<(Ending, Option<Told>)> {
-        let watchdog = notify::watchdog();
-        let mut told = None;
-        loop {
-            match self.supervisor.wait(Some(worker), watchdog)? {
-                Event::Signal(signal) => {
-                    self.is_leaving |= signal != Signal::SIGHUP;
-                    worker.send(signal);
-                }
-                Event::Message(bytes, devices) => {
-                    told = hear(&bytes, devices);
-                    if let Some(told) = &told {
-                        notify::ready(&told.status);
-                    }
-                    if let Some(ready) = ready.take() {
-                        say_where_messages_go();
-                        ready.report(0);
-                    }
-                }
-                Event::Timeout => notify::alive(),
-                Event::Ended => return Ok((worker.ending(), told)),
+    fn leaving_until(&self) -> impl Iterator<Item = Instant> {
+        let until = self.workers.iter().filter_map(|running| match running.role {
+            Role::Leaves(since) => Some(since + LEAVING),
+            _ => None,
+        });
+        until.collect::<Vec<_>>().into_iter()
+    }
+
+    /// Kills a worker that takes too long to leave, and lets go of those that have ended since they hung.
+    fn end_what_lingers(&mut self) {
+        self.hung.retain(|worker| worker.ended().is_none());
+        for running in &mut self.workers {
+            if let Role::Leaves(since) = &mut running.role
+                && since.elapsed() >= LEAVING
+            {
+                running.worker.send(Signal::SIGKILL);
+                *since = Instant::now();
             }
         }
     }
 
-    /// Waits; tells whether a signal to unmount has come.
-    fn pause(&self, time: Duration) -> io::Result<bool> {
-        let until = Instant::now() + time;
-        loop {
-            let left = until.saturating_duration_since(Instant::now());
-            match self.supervisor.wait(None, Some(left))? {
-                Event::Signal(signal) if signal != Signal::SIGHUP => return Ok(true),
-                Event::Timeout => return Ok(false),
-                _ => {}
+    /// Has all requests fail: nobody serves them any more. Gives the exit code.
+    fn give_up(&mut self, why: &str) -> u8 {
+        tracing::error!("{} is given up: {why}", self.target);
+        self.let_go();
+        Exit::Mount as u8
+    }
+
+    /// Unmounts: nobody serves the mount, and nobody is to. Gives the exit code.
+    fn leave(&mut self) -> u8 {
+        let device = self.device().to_owned();
+        self.let_go();
+        match ours::unmount(&self.target, &device) {
+            Ok(()) => {
+                tracing::info!("unmounted from {}", self.target);
+                Exit::Ok as u8
+            }
+            Err(error) => {
+                tracing::error!("{}: cannot unmount: {error}", self.target);
+                Exit::Mount as u8
             }
         }
     }
-}
 
-/// Has all requests fail: nobody serves them any more.
-fn give_up(target: &Target, told: Option<Told>, hangs: bool, why: &str) {
-    tracing::error!("{target} is given up: {why}");
-    // That closes the descriptors.
-    let device = told.map(|told| told.device).unwrap_or_default();
-    if hangs {
-        abort(target, &device);
-    }
-}
-
-/// Has all requests of our mount fail.
-fn abort(target: &Target, device: &str) {
-    if fuse_connection::abort(device).is_ok() {
-        return;
-    }
-    if let Some(directory) = target.directory()
-        && let Ok(directory) = mounts::resolve(directory)
-        && let Ok(Some(mount)) = mounts::at(&directory)
-        && mount.device == device
-    {
-        mounts::abort(&mount);
+    /// Ends the connection.
+    fn let_go(&mut self) {
+        for running in &self.workers {
+            running.worker.send(Signal::SIGKILL);
+        }
+        if !self.hung.is_empty() || !self.workers.is_empty() {
+            ours::abort(&self.target, self.device());
+        }
+        // That closes the descriptors.
+        self.told = None;
+        self.ready = None;
     }
 }

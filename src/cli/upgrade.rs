@@ -1,0 +1,40 @@
+//! `ffrfs upgrade`: another version of this program serves a mount in use.
+
+use super::print::print;
+use crate::daemon::upgrade::upgrade;
+use crate::failure::{Exit, Failure, say};
+use clap::Args;
+use std::path::PathBuf;
+
+const AFTER_HELP: &str = "\
+The mount must have been made with --restarts, and its requests must come through /dev/fuse
+(transport=devfuse, Linux 6.9 or newer). Readers notice nothing: open files, mappings and working
+directories go on. If the new program cannot serve the dataset, the one before goes on.
+
+Example:
+  ffrfs upgrade /mnt/ds";
+
+/// Have the program that is installed now serve a mount in use
+#[derive(Debug, Args)]
+#[command(after_help = AFTER_HELP)]
+pub(super) struct UpgradeArgs {
+    /// Where datasets are mounted
+    #[arg(required = true, value_name = "MOUNTPOINT")]
+    targets: Vec<PathBuf>,
+}
+
+pub(super) fn run(args: &UpgradeArgs) -> Result<Exit, Failure> {
+    let mut exit = Exit::Ok;
+    for target in &args.targets {
+        match upgrade(target) {
+            Ok(pid) => {
+                say(format_args!("ffrfs: {}: process {pid} serves now", target.display()));
+            }
+            Err(failure) => {
+                print(&failure);
+                exit = failure.exit;
+            }
+        }
+    }
+    Ok(exit)
+}

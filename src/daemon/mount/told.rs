@@ -1,0 +1,191 @@
+//! What a worker tells its supervisor of the mount, and the supervisor the next worker, which may be of another version.
+
+use super::prepare::{DIGEST_BYTES, Resumed};
+use crate::daemon::metrics::Bound;
+use crate::daemon::serve::Serving;
+use crate::io::workers::{Message, Messages};
+use crate::transport::{Granted, Handover, Target};
+use std::ffi::OsStr;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+/// Changes with the layout of a message: another version does not understand it then, and does not go on with the mount.
+const VERSION: u8 = 1;
+/// A status is a line for people, which may be cut.
+const MAX_STATUS_BYTES: usize = 1000;
+
+/// What a message begins with; four texts follow, each ended by a zero byte.
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+struct Head {
+    version: u8,
+    /// 1: another process can go on with the mount.
+    has_granted: u8,
+    /// How many descriptors of the connection come with it.
+    devices: [u8; 2],
+    granted: Granted,
+    digest: [u8; DIGEST_BYTES],
+}
+
+/// What is known of a mount.
+pub(super) struct Told {
+    pub(super) digest: [u8; DIGEST_BYTES],
+    /// `None`: no other process can go on with this mount; it can only be mounted anew.
+    pub(super) handover: Option<Handover>,
+    /// As the mount table shows it.
+    pub(super) device: String,
+    pub(super) status: String,
+    /// `None`: the caller has mounted.
+    pub(super) directory: Option<PathBuf>,
+    /// The socket of the metrics.
+    pub(super) metrics: Option<Bound>,
+}
+
+/// The parts of a message that are sent as they are.
+struct Texts<'a> {
+    device: &'a str,
+    status: &'a str,
+    metrics: &'a str,
+    directory: Option<&'a Path>,
+}
+
+/// Tells the supervisor of a mount.
+pub(super) fn tell(messages: &Messages, serving: &Serving) -> io::Result<()> {
+    let bound = serving.metrics.as_ref().map(|metrics| metrics.bound());
+    let texts = Texts {
+        device: serving.mounted.device(),
+        status: &serving.status,
+        metrics: bound.as_ref().map_or("", |(address, _)| address),
+        directory: serving.target.directory(),
+    };
+    let (granted, mut descriptors) = match serving.mounted.handover() {
+        Some((granted, devices)) => (Some(granted), devices),
+        None => (None, Vec::new()),
+    };
+    let bytes = encode(serving.digest, granted, descriptors.len(), &texts);
+    descriptors.extend(bound.as_ref().map(|&(_, socket)| socket));
+    messages.send(&bytes, &descriptors)
+}
+
+fn encode(
+    digest: [u8; DIGEST_BYTES],
+    granted: Option<Granted>,
+    devices: usize,
+    texts: &Texts<'_>,
+) -> Vec<u8> {
+    let head = Head {
+        version: VERSION,
+        has_granted: granted.is_some().into(),
+        devices: (devices as u16).to_le_bytes(),
+        granted: granted.unwrap_or_default(),
+        digest,
+    };
+    let mut bytes = head.as_bytes().to_vec();
+    let status = texts.status.as_bytes();
+    let status = &status[..status.len().min(MAX_STATUS_BYTES)];
+    let directory = texts.directory.map_or(&b""[..], |path| path.as_os_str().as_bytes());
+    for text in [texts.device.as_bytes(), status, texts.metrics.as_bytes(), directory] {
+        bytes.extend_from_slice(text);
+        bytes.push(0);
+    }
+    bytes
+}
+
+impl Told {
+    /// `None` if another version speaks.
+    pub(super) fn hear(message: Message) -> Option<Self> {
+        let Message { bytes, mut descriptors } = message;
+        let (head, texts) = Head::read_from_prefix(&bytes).ok()?;
+        if head.version != VERSION {
+            return None;
+        }
+        let mut texts = texts.split(|&byte| byte == 0);
+        let mut text = || Some(String::from_utf8_lossy(texts.next()?).into_owned());
+        let (device, status, address) = (text()?, text()?, text()?);
+        let directory = texts.next().filter(|path| !path.is_empty());
+        let directory = directory.map(|path| PathBuf::from(OsStr::from_bytes(path)));
+        let devices = usize::from(u16::from_le_bytes(head.devices));
+        let metrics = match address.is_empty() {
+            true => None,
+            false if descriptors.len() == devices + 1 => descriptors.pop(),
+            false => None,
+        };
+        let metrics = metrics.map(|socket| Bound { address, socket });
+        // With fewer, requests would be lost that were taken through the others.
+        let is_whole = descriptors.len() == devices && devices > 0 && head.has_granted == 1;
+        let handover = is_whole.then(|| Handover {
+            devices: descriptors,
+            granted: head.granted,
+            device: device.clone(),
+        });
+        Some(Self { digest: head.digest, handover, device, status, directory, metrics })
+    }
+
+    /// Tells another worker.
+    pub(super) fn send(&self, messages: &Messages) -> io::Result<()> {
+        let texts = Texts {
+            device: &self.device,
+            status: &self.status,
+            metrics: self.metrics.as_ref().map_or("", |bound| &bound.address),
+            directory: self.directory.as_deref(),
+        };
+        let granted = self.handover.as_ref().map(|handover| handover.granted);
+        let devices = self.handover.iter().flat_map(|handover| &handover.devices);
+        let mut descriptors: Vec<BorrowedFd<'_>> = devices.map(AsFd::as_fd).collect();
+        let bytes = encode(self.digest, granted, descriptors.len(), &texts);
+        descriptors.extend(self.metrics.as_ref().map(|bound| bound.socket.as_fd()));
+        messages.send(&bytes, &descriptors)
+    }
+
+    /// Where the mount is, for a process that has not made it.
+    ///
+    /// # Errors
+    /// There is no descriptor left, or none was told.
+    pub(super) fn target(&self) -> io::Result<Target> {
+        if let Some(directory) = &self.directory {
+            return Ok(Target::Directory(directory.clone()));
+        }
+        let devices = self.handover.iter().flat_map(|handover| &handover.devices);
+        let device: Option<&OwnedFd> = devices.last();
+        Ok(Target::PassedConnection(device.ok_or(io::ErrorKind::NotConnected)?.try_clone()?))
+    }
+
+    pub(super) fn resumed(self) -> Resumed {
+        Resumed { handover: self.handover, digest: self.digest, metrics: self.metrics }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_told_is_heard_but_of_no_other_version() {
+        let directory = Path::new("/mnt/a\nb");
+        let texts = Texts {
+            device: "0:51",
+            status: "60 samples",
+            metrics: "localhost:9100",
+            directory: Some(directory),
+        };
+        let socket = || OwnedFd::from(std::net::TcpListener::bind("127.0.0.1:0").unwrap());
+        let mut bytes = encode([7; DIGEST_BYTES], Some(Granted::default()), 2, &texts);
+        let hear = |bytes: &[u8], descriptors: usize| {
+            let descriptors = (0..descriptors).map(|_| socket()).collect();
+            Told::hear(Message { bytes: bytes.to_vec(), descriptors })
+        };
+        let told = hear(&bytes, 3).unwrap();
+        assert_eq!((told.digest, told.device.as_str()), ([7; DIGEST_BYTES], "0:51"));
+        assert_eq!(told.handover.unwrap().devices.len(), 2);
+        assert_eq!(told.metrics.unwrap().address, "localhost:9100");
+        assert_eq!(told.directory.as_deref(), Some(directory));
+        let cut = hear(&bytes, 1).unwrap();
+        assert!(cut.handover.is_none() && cut.metrics.is_none());
+        assert!(hear(&bytes[..20], 3).is_none());
+        bytes[0] = VERSION + 1;
+        assert!(hear(&bytes, 3).is_none());
+    }
+}

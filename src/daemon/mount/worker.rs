@@ -1,0 +1,85 @@
+//! A process that serves a mount for a supervisor.
+
+use super::limits;
+use super::prepare::{Resumed, prepare};
+use super::request::{Caller, MountRequest};
+use super::told::{self, Told};
+use crate::daemon::serve::Service;
+use crate::failure::{Exit, Failure};
+use crate::io::process;
+use crate::io::workers::Messages;
+use crate::transport::Target;
+use signal_hook::consts::SIGHUP;
+use std::io;
+use std::sync::Arc;
+
+/// The exit code of a worker that could not go on with a mount, but might at another time.
+pub(super) const TRY_AGAIN: u8 = 75;
+
+/// What a worker serves.
+pub(super) struct Work<'a> {
+    pub(super) request: &'a MountRequest,
+    pub(super) target: Target,
+    /// `None`: it is the first.
+    pub(super) told: Option<Told>,
+    pub(super) is_daemon: bool,
+    pub(super) caller: Caller,
+}
+
+/// Serves, and tells the supervisor of the mount. Gives the exit code.
+///
+/// # Errors
+/// The mount broke.
+pub(super) fn work(work: Work<'_>, messages: &Messages) -> Result<u8, Failure> {
+    let Work { request, target, told, is_daemon, caller } = work;
+    let is_first = told.is_none();
+    if !is_first {
+        // Until the signal is handled it must not end this process.
+        let _ = signal_hook::flag::register(SIGHUP, Arc::default());
+    }
+    let resumed = told.map_or_else(Resumed::default, Told::resumed);
+    let prepared = prepare(request, target, resumed, caller.end);
+    let serving = prepared.and_then(Service::start).and_then(|serving| {
+        let sent = told::tell(messages, &serving);
+        sent.map_err(|error| Failure::new(Exit::Mount, error)).map(|()| serving)
+    });
+    match serving.map_err(|failure| limits::explain(failure, request)) {
+        Ok(serving) => {
+            if is_daemon {
+                process::leave_terminal();
+            }
+            serving.serve().map(|exit| exit as u8)
+        }
+        Err(failure) => {
+            let failure = request.name_in(failure);
+            if is_first {
+                (caller.print)(&failure);
+                return Ok((caller.exit_code)(&failure));
+            }
+            tracing::error!("{failure}");
+            let lacking = [libc::ENOMEM, libc::EAGAIN, libc::EMFILE, libc::ENFILE];
+            let errno = failure.reason::<io::Error>().and_then(io::Error::raw_os_error);
+            let may_pass = errno.is_some_and(|errno| lacking.contains(&errno));
+            Ok(if may_pass { TRY_AGAIN } else { (caller.exit_code)(&failure) })
+        }
+    }
+}
+
+/// Goes on with a mount as a program that a supervisor has started in place of its own; `None` in any other program. The
+/// log must have been started.
+///
+/// # Errors
+/// What the supervisor told is not understood.
+pub(super) fn inherited() -> Result<Option<(Messages, Told)>, Failure> {
+    let failed = |error: io::Error| {
+        Failure::new(Exit::Mount, error).context("what the supervisor of this mount has told")
+    };
+    let Some(messages) = Messages::inherited().map_err(failed)? else { return Ok(None) };
+    process::set_name(c"ffrfs");
+    let told = messages.receive().map_err(failed)?.and_then(Told::hear);
+    let told = told.ok_or_else(|| {
+        let why = "the supervisor is of another version: unmount the dataset, and mount it again";
+        Failure::new(Exit::Mount, why)
+    })?;
+    Ok(Some((messages, told)))
+}

@@ -1,0 +1,376 @@
+//! The supervisor: what it keeps, and that it leaves nothing behind.
+
+use super::{COUNT, LIMIT, can_resume, children_of, content, name, next_after, parent_of};
+use crate::common::{
+    FFRFS, Mount, Need, Transport, container_in, for_each_transport, have, is_mount_point,
+    is_running, run, temp_dir, unmount, wait_until,
+};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+fn send(pid: i32, signal: Signal) {
+    kill(Pid::from_raw(pid), signal).unwrap();
+}
+
+/// Asks for metrics; empty if nobody answers.
+fn scrape(mut stream: impl Read + Write) -> String {
+    let _ = stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer);
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
+/// A process that holds what another one listens on, as one that was killed and hangs does.
+struct Holder(Child);
+
+impl Holder {
+    fn of_sockets(pid: i32) -> Self {
+        const HOLD: &str = "
+import ctypes, os, socket, sys
+pid = int(sys.argv[1])
+pidfd, held = os.pidfd_open(pid), 0
+for number in os.listdir(f'/proc/{pid}/fd'):
+    if os.readlink(f'/proc/{pid}/fd/{number}').startswith('socket:'):
+        ours = ctypes.CDLL(None).syscall(438, pidfd, int(number), 0)
+        held += socket.socket(fileno=os.dup(ours)).getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
+print(held, flush=True)
+sys.stdin.read()
+";
+        let mut child = Command::new("python3")
+            .args(["-c", HOLD, &pid.to_string()])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut held = [0];
+        child.stdout.as_mut().unwrap().read_exact(&mut held).unwrap();
+        assert_eq!(&held, b"1", "a socket that listens");
+        Self(child)
+    }
+}
+
+impl Drop for Holder {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn metrics_are_served_by_the_next_process_though_the_one_before_holds_the_port() {
+    if !have(Need::Root) || !have(Need::Program("python3")) {
+        return;
+    }
+    for_each_transport(|transport| {
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let option = format!("metrics=127.0.0.1:{port}");
+        let mount = Mount::with_samples(transport, &content(), &["restarts=5", &option]);
+        let _holder = Holder::of_sockets(mount.pid());
+        send(mount.pid(), Signal::SIGKILL);
+        next_after(&mount, mount.pid());
+        let answer = scrape(TcpStream::connect(("127.0.0.1", port)).unwrap());
+        assert!(answer.contains("ffrfs_requests_total"), "{answer}");
+    });
+}
+
+#[test]
+fn the_socket_of_metrics_goes_from_one_process_to_the_next_and_is_removed_in_the_end() {
+    for_each_transport(|transport| {
+        let directory = temp_dir();
+        let socket = directory.path().join("metrics");
+        let option = format!("metrics=unix:{}", socket.display());
+        let mount = Mount::with_samples(transport, &content(), &["restarts=5", &option]);
+        let supervisor = parent_of(mount.pid());
+        for turn in 0..2 {
+            let answer = scrape(UnixStream::connect(&socket).unwrap());
+            assert!(answer.contains("ffrfs_requests_total"), "{turn}: {answer}");
+            let before = super::serving(&mount);
+            send(before, Signal::SIGKILL);
+            // With all threads: one that still accepts would take the connection with it.
+            let process = PathBuf::from(format!("/proc/{before}"));
+            wait_until("it has died", LIMIT, || !process.exists());
+            // Whoever connects while nobody serves waits for the answer.
+            let waiting = UnixStream::connect(&socket).unwrap();
+            assert!(scrape(waiting).contains("ffrfs_requests_total"), "{turn}: while it restarts");
+            next_after(&mount, before);
+        }
+        mount.unmount();
+        wait_until("the supervisor ends", LIMIT, || !is_running(supervisor));
+        assert!(!socket.exists());
+    });
+}
+
+#[test]
+fn a_signal_to_end_while_nobody_serves_unmounts() {
+    for_each_transport(|transport| {
+        let mount = Mount::with_samples(transport, &content(), &["restarts=1000"]);
+        let supervisor = parent_of(mount.pid());
+        // Each death at once makes the next pause longer.
+        let mut before = Vec::new();
+        for _ in 0..6 {
+            let mut worker = 0;
+            wait_until("another process is started", LIMIT, || {
+                let others = children_of(supervisor);
+                worker = others.into_iter().find(|pid| !before.contains(pid)).unwrap_or(0);
+                worker != 0
+            });
+            // With io_uring the mount is made anew, and one that was never told of is not.
+            if transport != Transport::DevFuse || !can_resume() {
+                wait_until("it is mounted", LIMIT, || mount.read(name(0)).is_ok());
+            }
+            before.push(worker);
+            send(worker, Signal::SIGKILL);
+        }
+        wait_until("nobody serves", LIMIT, || children_of(supervisor).is_empty());
+        send(supervisor, Signal::SIGTERM);
+        wait_until("the supervisor ends", LIMIT, || !is_running(supervisor));
+        assert!(!mount.is_mounted(), "{}", mount.log());
+    });
+}
+
+#[test]
+fn a_signal_to_end_right_after_a_death_unmounts() {
+    for_each_transport(|transport| {
+        for _ in 0..4 {
+            let mount = Mount::with_samples(transport, &content(), &["restarts=5"]);
+            let supervisor = parent_of(mount.pid());
+            send(mount.pid(), Signal::SIGKILL);
+            send(supervisor, Signal::SIGTERM);
+            wait_until("the supervisor ends", LIMIT, || !is_running(supervisor));
+            assert!(!mount.is_mounted(), "{}", mount.log());
+        }
+    });
+}
+
+#[test]
+fn a_mount_that_its_user_has_detached_does_not_come_back() {
+    for_each_transport(|transport| {
+        let samples = content();
+        let mount = Mount::with_samples(transport, &samples, &["restarts=5"]);
+        let (first, supervisor) = (mount.pid(), parent_of(mount.pid()));
+        let mut file = File::open(mount.path(name(COUNT - 1))).unwrap();
+        unmount(mount.point(), true).unwrap();
+        send(first, Signal::SIGKILL);
+        if transport == Transport::DevFuse && can_resume() {
+            let mut bytes = Vec::new();
+            file.read_to_end(&mut bytes).unwrap();
+            assert!(bytes == samples[COUNT - 1], "a file that stays open");
+            drop(file);
+        }
+        wait_until("the supervisor ends", LIMIT, || !is_running(supervisor));
+        assert!(
+            !is_mount_point(mount.point()) && fs::read_dir(mount.point()).unwrap().count() == 0
+        );
+    });
+}
+
+#[test]
+fn a_hangup_reopens_the_log_of_the_supervisor_and_ends_nobody() {
+    for_each_transport(|transport| {
+        let mount = Mount::with_samples(transport, &content(), &["restarts=100"]);
+        let supervisor = parent_of(mount.pid());
+        let log = mount.scratch().join("log");
+        fs::rename(&log, mount.scratch().join("old")).unwrap();
+        for _ in 0..3 {
+            let before = super::serving(&mount);
+            send(before, Signal::SIGKILL);
+            for _ in 0..20 {
+                send(supervisor, Signal::SIGHUP);
+                std::thread::sleep(std::time::Duration::from_millis(3));
+            }
+            next_after(&mount, before);
+        }
+        assert!(is_running(supervisor));
+        let said = fs::read_to_string(&log).unwrap();
+        assert_eq!(said.matches("has died").count(), 3, "{said}");
+        assert!(!said.contains("SIGHUP"), "{said}");
+        assert!(!fs::read_to_string(mount.scratch().join("old")).unwrap().contains("has died"));
+    });
+}
+
+/// A control group that bounds the number of processes.
+struct Processes(PathBuf);
+
+impl Processes {
+    fn new() -> Option<Self> {
+        let name = format!("ffrfs-test-{}", std::process::id());
+        let places = ["/sys/fs/cgroup/pids", "/sys/fs/cgroup"];
+        let mut places = places.iter().map(|place| Path::new(place).join(&name));
+        let place = places.find(|place| {
+            fs::create_dir(place).is_ok()
+                && (place.join("pids.max").exists() || fs::remove_dir(place).is_err())
+        })?;
+        Some(Self(place))
+    }
+
+    fn set(&self, file: &str, value: impl ToString) {
+        fs::write(self.0.join(file), value.to_string()).unwrap();
+    }
+}
+
+impl Drop for Processes {
+    fn drop(&mut self) {
+        wait_until("the group is empty", LIMIT, || fs::remove_dir(&self.0).is_ok());
+    }
+}
+
+#[test]
+fn a_supervisor_that_can_start_no_process_says_so_and_tries_again() {
+    if !have(Need::Root) {
+        return;
+    }
+    let Some(group) = Processes::new() else { return };
+    for_each_transport(|transport| {
+        let samples = content();
+        let mount = Mount::with_samples(transport, &samples, &["restarts=1000"]);
+        let supervisor = parent_of(mount.pid());
+        group.set("cgroup.procs", supervisor);
+        group.set("pids.max", 1);
+        send(mount.pid(), Signal::SIGKILL);
+        let why = "no process can be started";
+        wait_until("it says so", LIMIT, || mount.log().contains(why));
+        assert!(is_running(supervisor));
+        group.set("pids.max", "max");
+        next_after(&mount, mount.pid());
+        assert!(mount.read(name(1)).unwrap() == samples[1]);
+        mount.unmount();
+        wait_until("the supervisor ends", LIMIT, || !is_running(supervisor));
+    });
+}
+
+#[test]
+fn a_supervisor_that_can_start_no_process_gives_up_in_the_end() {
+    if !have(Need::Root) {
+        return;
+    }
+    let Some(group) = Processes::new() else { return };
+    for_each_transport(|transport| {
+        let mount = Mount::with_samples(transport, &content(), &["restarts=2"]);
+        let supervisor = parent_of(mount.pid());
+        group.set("cgroup.procs", supervisor);
+        group.set("pids.max", 1);
+        send(mount.pid(), Signal::SIGKILL);
+        wait_until("it gives up", LIMIT, || !is_running(supervisor));
+        fs::read(mount.path(name(1))).unwrap_err();
+        assert!(mount.log().contains("given up"), "{}", mount.log());
+    });
+}
+
+#[test]
+fn a_file_of_names_that_has_changed_is_not_served_by_another_process() {
+    if !can_resume() {
+        return;
+    }
+    let names = temp_dir();
+    let file = names.path().join("names");
+    let lines = |last: &str| -> String {
+        let first: String = (1..COUNT).map(|number| format!("directory/{number}\n")).collect();
+        format!("{first}{last}\n")
+    };
+    fs::write(&file, lines("directory/last")).unwrap();
+    let option = format!("names={}", file.display());
+    let mount = Mount::with_samples(Transport::DevFuse, &content(), &["restarts=5", &option]);
+    let supervisor = parent_of(mount.pid());
+    send(mount.pid(), Signal::SIGKILL);
+    next_after(&mount, mount.pid());
+    fs::write(&file, lines("directory/other")).unwrap();
+    send(super::serving(&mount), Signal::SIGKILL);
+    wait_until("the supervisor gives up", LIMIT, || !is_running(supervisor));
+    assert!(mount.log().contains("have changed"), "{}", mount.log());
+}
+
+#[test]
+fn a_mount_point_that_the_mount_has_made_is_removed_once() {
+    let directory = temp_dir();
+    container_in(&directory, &content());
+    let (log, point) = (directory.path().join("log"), directory.path().join("data"));
+    let mut command = Command::new(FFRFS);
+    command.args(["mount", "data.ffr", "-o", "restarts=5", "--log-file"]).arg(&log);
+    run(command.current_dir(directory.path())).ok();
+    assert!(fs::read(point.join(name(3))).is_ok());
+    run(Command::new(FFRFS).arg("umount").arg(&point)).ok();
+    wait_until("it is removed", LIMIT, || !point.exists());
+    wait_until("it is said", LIMIT, || fs::read_to_string(&log).unwrap().contains("unmounted"));
+    let said = fs::read_to_string(&log).unwrap();
+    assert!(!said.contains("not removed"), "{said}");
+}
+
+#[test]
+fn a_supervisor_that_is_stopped_keeps_nobody_from_unmounting() {
+    for_each_transport(|transport| {
+        let mount = Mount::with_samples(transport, &content(), &["restarts=5"]);
+        let (worker, supervisor) = (mount.pid(), parent_of(mount.pid()));
+        send(supervisor, Signal::SIGSTOP);
+        assert!(mount.read(name(2)).unwrap() == content()[2]);
+        unmount(mount.point(), false).unwrap();
+        assert!(!mount.is_mounted());
+        wait_until("the worker ends", LIMIT, || !is_running(worker));
+        send(supervisor, Signal::SIGCONT);
+        wait_until("the supervisor ends", LIMIT, || !is_running(supervisor));
+    });
+}
+
+#[test]
+fn whoever_unmounts_by_whatever_means_leaves_no_process() {
+    for_each_transport(|transport| {
+        for means in ["umount", "fusermount3", "removed"] {
+            let mount = Mount::with_samples(transport, &content(), &["restarts=5"]);
+            let (worker, supervisor) = (mount.pid(), parent_of(mount.pid()));
+            let point = mount.point().to_str().unwrap().to_owned();
+            let mut command = match means {
+                "umount" => Command::new("umount"),
+                "fusermount3" => Command::new("fusermount3"),
+                _ => Command::new("unshare"),
+            };
+            match means {
+                "umount" => command.arg(&point),
+                "fusermount3" => command.args(["-u", &point]),
+                // In a namespace where nothing is mounted there the directory can be removed.
+                _ => command.args(["-m", "sh", "-c", "umount \"$0\" && rmdir \"$0\"", &point]),
+            };
+            if !have(Need::Root) && means != "fusermount3" {
+                continue;
+            }
+            if means == "fusermount3" && !have(Need::Program("fusermount3")) {
+                continue;
+            }
+            run(&mut command).ok();
+            let has_ended = || !is_running(worker) && !is_running(supervisor);
+            wait_until(&format!("all processes end after {means}"), LIMIT, has_ended);
+            assert!(!mount.is_mounted(), "{means}");
+        }
+    });
+}
+
+#[test]
+fn a_supervisor_is_small_and_is_killed_last_for_memory() {
+    if !have(Need::Root) {
+        return;
+    }
+    let mount = Mount::with_samples(Transport::DevFuse, &content(), &["restarts=5"]);
+    let supervisor = parent_of(mount.pid());
+    let read = |pid: i32, file: &str| fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap();
+    let field = |name: &str| -> u64 {
+        let status = read(supervisor, "status");
+        let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap().to_owned();
+        line.split_whitespace().next().unwrap().parse().unwrap()
+    };
+    let score = |pid| read(pid, "oom_score_adj").trim().to_owned();
+    wait_until("its memory is locked", LIMIT, || field("VmLck:") > 0);
+    // In kilobytes; the symbols of a test's program are larger.
+    assert!(field("VmLck:") < 4096, "{}", read(supervisor, "status"));
+    assert!(field("RssAnon:") < 4096, "{}", read(supervisor, "status"));
+    assert_eq!(field("Threads:"), 1);
+    let ours = score(std::process::id() as i32);
+    let lowest = run(Command::new("sh").args(["-c", "echo -1000 > /proc/self/oom_score_adj"]));
+    assert_eq!(score(supervisor), if lowest.code == 0 { "-1000" } else { &ours });
+    assert_eq!(score(mount.pid()), ours);
+    send(mount.pid(), Signal::SIGKILL);
+    assert_eq!(score(next_after(&mount, mount.pid())), ours);
+}

@@ -1,0 +1,196 @@
+//! `ffrfs upgrade`: another program serves, and readers notice nothing.
+
+use super::{
+    LIMIT, Stop, can_resume, children_of, content, name, next_after, parent_of, read_on, serving,
+};
+use crate::common::{
+    FFRFS, Mount, Need, TempDir, Transport, assert_errno, container_in, ffrfs, for_each_transport,
+    have, is_running, run, temp_dir, wait_until,
+};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+/// A program that is mounted with, and can be replaced.
+struct Installed {
+    directory: TempDir,
+}
+
+impl Installed {
+    fn new() -> Self {
+        let directory = temp_dir();
+        symlink(FFRFS, directory.path().join("ffrfs")).unwrap();
+        Self { directory }
+    }
+
+    fn program(&self) -> PathBuf {
+        self.directory.path().join("ffrfs")
+    }
+
+    fn replace_by(&self, program: &Path) {
+        let new = self.directory.path().join("new");
+        symlink(program, &new).unwrap();
+        fs::rename(new, self.program()).unwrap();
+    }
+
+    fn mount(&self, samples: &[Vec<u8>], options: &[&str]) -> Mount {
+        let directory = temp_dir();
+        let container = container_in(&directory, samples);
+        let mount = Mount::started(Transport::DevFuse, &[&container], options, |command| {
+            let mut changed = Command::new(self.program());
+            changed.args(command.get_args());
+            changed
+        });
+        // It must be there as long as the mount is.
+        std::mem::forget(directory);
+        mount
+    }
+}
+
+fn upgrade(mount: &Mount) -> crate::common::Outcome {
+    ffrfs(&["upgrade".as_ref(), mount.point().as_os_str()])
+}
+
+#[test]
+fn readers_see_no_error_however_often_the_program_is_replaced() {
+    if !can_resume() {
+        return;
+    }
+    let samples = content();
+    let mount = Mount::with_samples(Transport::DevFuse, &samples, &["restarts=100"]);
+    let supervisor = parent_of(mount.pid());
+    let (stop, reads) = (AtomicBool::new(false), AtomicUsize::new(0));
+    std::thread::scope(|scope| {
+        for reader in 0..8 {
+            let (mount, samples, stop, reads) = (&mount, &samples, &stop, &reads);
+            scope.spawn(move || {
+                let done = read_on(mount, samples, reader * 5, stop);
+                reads.fetch_add(done, Ordering::Relaxed);
+            });
+        }
+        let _stop = Stop(&stop);
+        for turn in 0..8 {
+            let before = serving(&mount);
+            upgrade(&mount).ok();
+            let after = serving(&mount);
+            assert!(after != before && !is_running(before), "{turn}: {}", mount.log());
+            assert_eq!(parent_of(after), supervisor);
+            // The next process is of the program that serves, not of the supervisor's.
+            if turn % 3 == 2 {
+                kill(Pid::from_raw(after), Signal::SIGKILL).unwrap();
+                next_after(&mount, after);
+            }
+            let _ = fs::write("/proc/sys/vm/drop_caches", "1");
+        }
+    });
+    assert!(reads.load(Ordering::Relaxed) > 100, "{reads:?}");
+    assert_eq!(children_of(supervisor).len(), 1);
+    let last = serving(&mount);
+    mount.unmount();
+    wait_until("all processes end", LIMIT, || !is_running(last) && !is_running(supervisor));
+}
+
+#[test]
+fn a_program_that_does_not_serve_leaves_the_mount_to_the_one_before() {
+    if !can_resume() {
+        return;
+    }
+    let (samples, installed) = (content(), Installed::new());
+    let mount = installed.mount(&samples, &["restarts=5"]);
+    let (first, supervisor) = (mount.pid(), parent_of(mount.pid()));
+    for broken in ["/bin/false", "/etc/hostname", "/no/such/program"] {
+        installed.replace_by(Path::new(broken));
+        let refused = upgrade(&mount);
+        assert!(refused.code == 5 && refused.stderr.contains("before serves"), "{refused:?}");
+        assert_eq!(serving(&mount), first, "{broken}");
+        assert!(mount.read(name(3)).unwrap() == samples[3]);
+    }
+    kill(Pid::from_raw(first), Signal::SIGKILL).unwrap();
+    next_after(&mount, first);
+    installed.replace_by(FFRFS.as_ref());
+    upgrade(&mount).ok();
+    assert!(mount.read(name(4)).unwrap() == samples[4]);
+    assert_eq!(children_of(supervisor).len(), 1);
+}
+
+#[test]
+fn a_hangup_after_the_program_was_replaced_has_the_new_one_serve() {
+    if !can_resume() {
+        return;
+    }
+    let (samples, installed) = (content(), Installed::new());
+    let mount = installed.mount(&samples, &["restarts=5"]);
+    let supervisor = parent_of(mount.pid());
+    let hang_up = || kill(Pid::from_raw(supervisor), Signal::SIGHUP).unwrap();
+    hang_up();
+    let copy = installed.directory.path().join("ffrfs-2");
+    fs::copy(FFRFS, &copy).unwrap();
+    assert_eq!(serving(&mount), mount.pid(), "nothing was replaced");
+    installed.replace_by(&copy);
+    hang_up();
+    let second = next_after(&mount, mount.pid());
+    let program = |pid| fs::read_link(format!("/proc/{pid}/exe")).unwrap();
+    assert_eq!(program(second), copy);
+    kill(Pid::from_raw(second), Signal::SIGKILL).unwrap();
+    let third = next_after(&mount, second);
+    assert_eq!(program(third), copy, "the next process is of the program that served");
+    assert!(mount.read(name(5)).unwrap() == samples[5]);
+}
+
+#[test]
+fn metrics_and_relative_paths_survive_an_upgrade() {
+    if !can_resume() {
+        return;
+    }
+    let directory = temp_dir();
+    container_in(&directory, &content());
+    let point = directory.path().join("mnt");
+    fs::create_dir(&point).unwrap();
+    let mut command = Command::new(FFRFS);
+    let options = "restarts=5,transport=devfuse,metrics=unix:metrics";
+    command.args(["mount", "data.ffr", "mnt", "-o", options]);
+    run(command.current_dir(directory.path())).ok();
+    run(Command::new(FFRFS).arg("upgrade").arg(&point)).ok();
+    let socket = directory.path().join("metrics");
+    assert!(std::os::unix::net::UnixStream::connect(&socket).is_ok());
+    assert!(fs::read(point.join(name(3))).unwrap() == content()[3]);
+    run(Command::new(FFRFS).arg("umount").arg(&point)).ok();
+    wait_until("the socket is removed", LIMIT, || !socket.exists());
+}
+
+#[test]
+fn a_mount_that_cannot_be_handed_over_says_why_and_goes_on() {
+    for_each_transport(|transport| {
+        let plain = Mount::with_samples(transport, &content(), &[]);
+        let refused = upgrade(&plain);
+        assert!(refused.code == 5 && refused.stderr.contains("--restarts"), "{refused:?}");
+        assert_eq!(serving(&plain), plain.pid());
+        if transport == Transport::Uring {
+            let mount = Mount::with_samples(transport, &content(), &["restarts=5"]);
+            let refused = upgrade(&mount);
+            assert!(refused.code == 5 && refused.stderr.contains("io_uring"), "{refused:?}");
+            assert_eq!(serving(&mount), mount.pid());
+        }
+    });
+    let directory = temp_dir();
+    let refused = ffrfs(&["upgrade".as_ref(), directory.path().as_os_str()]);
+    assert!(refused.code == 5 && refused.stderr.contains("no dataset"), "{refused:?}");
+}
+
+#[test]
+fn a_dataset_that_has_changed_is_not_handed_over() {
+    if !can_resume() || !have(Need::Root) {
+        return;
+    }
+    let mount = Mount::with_samples(Transport::DevFuse, &content(), &["restarts=5"]);
+    let changed = fs::File::options().append(true).open(mount.container()).unwrap();
+    changed.set_modified(std::time::SystemTime::UNIX_EPOCH).unwrap();
+    assert_eq!(upgrade(&mount).code, 5);
+    assert!(mount.log().contains("have changed"), "{}", mount.log());
+    assert_eq!(serving(&mount), mount.pid());
+    assert_errno(fs::read(mount.path("missing")), libc::ENOENT);
+}
