@@ -19,24 +19,29 @@ use std::path::{Path, PathBuf};
 
 const AFTER_HELP: &str = "\
 A directory as IN stands for the files in it; containers in a directory are given as
-'directory/*.tar'. The ending of OUT says what is written: .ffr, .zip, .tar, or OUT/ for a
-directory; else --to says it.
+'directory/*.tar'. The ending of OUT says what is written: .ffr, .zip, .tar, .tfrecord, .mds,
+.syr, .beton, or OUT/ for a directory; else --to says it.
+
+TFRecord, MDS, Syrah and FFCV hold samples with fields: the files in a numbered directory
+(000123/) are a sample, else those that differ only behind the first dot of their name. MDS is
+a directory with shards and their index.json.
 
 Examples:
   ffrfs convert photos.zip photos.ffr
   ffrfs convert train.ffr train.tar --shard-size 1G      # train-000000.tar, train-000001.tar …
   ffrfs convert images/ images.zip
   ffrfs convert 'train-{000000..000146}.tar' train.ffr -j 4
-  ffrfs convert train.beton train/ --view npy";
+  ffrfs convert train.beton train/ --view npy
+  ffrfs convert train.tar train/ --to mds                # train/index.json, train/shard.00000.mds …";
 
-/// Write FFRecord, zip, tar or a directory from anything that can be read
+/// Write FFRecord, zip, tar, TFRecord, MDS, Syrah, FFCV or a directory from anything that can be read
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP, override_usage = "ffrfs convert [OPTIONS] <IN>... <OUT>")]
 pub(super) struct ConvertArgs {
     /// Containers, globs or brace lists of them, or one directory of files; then the output
     #[arg(required = true, num_args = 2.., value_names = ["IN", "OUT"])]
     paths: Vec<PathBuf>,
-    /// What to write: ffr, zip, tar or directory [default: as the name of OUT ends]
+    /// What to write: ffr, zip, tar, tfrecord, mds, syr, beton or directory [default: as the name of OUT ends]
     #[arg(long, value_name = "FORMAT", value_parser = target_named)]
     to: Option<Target>,
     /// Write N outputs of about the same size, up to 1,000,000; `%06d` in OUT is the number, else it stands before the ending

@@ -1,6 +1,7 @@
-//! The names of files beside a container: its kept index, its sidecar with checksums, and lock files.
+//! The names of files beside a container: its kept index, its sidecar with checksums, lock files, and copies of it.
 
-use crate::format::{lmdb, sidecar};
+use crate::format::{lmdb, mds, sidecar};
+use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
@@ -14,6 +15,16 @@ pub(crate) fn beside(container: &Path, ending: &str) -> PathBuf {
     let mut name = container.as_os_str().to_owned();
     name.push(format!(".{ending}"));
     name.into()
+}
+
+/// Leaves out files of a directory that are compressed copies of others: each would be shown twice.
+pub(crate) fn leave_out_copies<T>(files: &mut Vec<T>, path: impl Fn(&T) -> PathBuf) {
+    let is_copy = |file: &T| mds::copied_shard(&path(file)).is_some();
+    if !files.iter().any(is_copy) {
+        return;
+    }
+    let all: HashSet<PathBuf> = files.iter().map(&path).collect();
+    files.retain(|file| mds::copied_shard(&path(file)).is_none_or(|shard| !all.contains(&shard)));
 }
 
 /// Whether a name is that of an index, a sidecar or a lock file, which is not a container.

@@ -1,6 +1,6 @@
 //! Expands sources to files: directories, globs, and lists such as `train-{000000..000146}.tar`.
 
-use super::beside::is_no_container;
+use super::beside::{is_no_container, leave_out_copies};
 use super::objects::{self, Objects};
 use crate::failure::Failure;
 use crate::format::{self, PartName};
@@ -98,6 +98,7 @@ fn matches_of(pattern: &str, paths: &mut Vec<PathBuf>) -> Result<(), Failure> {
             add(&path, paths)?;
         }
     }
+    leave_out_copies(paths, PathBuf::clone);
     if paths.len() == before {
         let error = io::Error::new(io::ErrorKind::NotFound, "no file matches");
         return Err(Failure::unreadable(pattern, error));
@@ -121,6 +122,7 @@ fn containers_in(directory: &Path) -> Result<Vec<PathBuf>, Failure> {
         let why = format!("the directory holds no file of a known format ({})", endings.join(", "));
         return Err(unreadable(io::Error::new(io::ErrorKind::NotFound, why)));
     }
+    leave_out_copies(&mut found, PathBuf::clone);
     found.sort();
     Ok(found)
 }

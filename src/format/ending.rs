@@ -25,6 +25,11 @@ pub(super) fn code(ending: &str) -> u8 {
     u8::try_from(place.unwrap_or(ENDINGS.len().saturating_sub(1))).unwrap_or(NONE)
 }
 
+/// Whether files have this ending by which they are told.
+pub(super) fn is_known(ending: &str) -> bool {
+    ENDINGS.contains(&ending) || ending == ".jpeg"
+}
+
 /// The code of the ending of a value.
 pub(super) fn code_of(value: &[u8]) -> u8 {
     code_of_head(value, value.len() as u64).unwrap_or_else(|| {

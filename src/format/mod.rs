@@ -1,15 +1,12 @@
 //! Bytes → samples: what lies where in a container, and how it is checked.
 //!
 //! One file (or directory) a format, the registry [`FORMATS`], positioned [`Source`]s and errors. This room imports nothing
-//! from the others: no FUSE, no threads, no system calls, no `unsafe`, and no panic on any input.
-//!
-//! A new format is one module (a file, or a directory) and one line in [`FORMATS`]; reads, names, checks, tools
+//! from the others: no FUSE, no threads, no system calls, no `unsafe`, and no panic on any input. A new format is one module (a file, or a directory) and one line in [`FORMATS`]; reads, names, checks, tools
 //! and `--format` know it by that. What it takes:
 //!
 //! 1. [`Format`]: `detect` by content (cheap, and only [`Detected::Yes`] if nothing else begins so), and `open`,
 //!    which checks all of the structure and leaves the index where it is ([`Source::table`]). If `open` must
-//!    read all of the container: `is_scanned`, `open_kept` and [`Container::keep`], for which [`scanned`] has the
-//!    index, its file and the pass; with `scan_stream` compressed files of it are read, too.
+//!    read all of the container: [`scanned`] has the index, its file and the pass, and `ScannedFormat` the rest.
 //! 2. [`Container`]: `sample` says where the bytes of sample i lie, and by its [`Content`] what more is needed:
 //!    nothing (`Stored`), or `prefix`, `decode` and perhaps `decoder`, `piece`. Samples that are whole may be
 //!    next to damaged ones: those are [`Sample::damaged`], or give an error when they are decoded.
@@ -90,7 +87,8 @@ pub use part_name::PartName;
 pub use sample::{Content, Piece, Sample};
 pub use source::{MemorySource, SliceSource, Source, Table};
 pub use write::{
-    Holds, MemberWriter, NewMember, NewNode, Outline, Output, WRITERS, WriteFormat, writer_named,
+    Grouping, Holds, Input, MemberWriter, NewMember, NewNode, Outline, Output, WRITERS,
+    WriteFormat, WriteList, writer_named,
 };
 
 use scanned::Scanner;

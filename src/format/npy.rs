@@ -89,6 +89,42 @@ pub(super) fn item_bytes(descr: &str) -> Option<u64> {
     if kind == 'U' { size.checked_mul(4) } else { Some(size) }
 }
 
+/// An array of a plain type in C's order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Array<'a> {
+    pub(super) descr: String,
+    pub(super) shape: Vec<u64>,
+    /// The bytes of all elements.
+    pub(super) elements: &'a [u8],
+}
+
+/// The array that a `.npy` file holds. `None`: it is no such file, of another order, or of no plain type.
+pub(super) fn read(file: &[u8]) -> Option<Array<'_>> {
+    let (version, rest) = file.strip_prefix(MAGIC)?.split_first_chunk::<2>()?;
+    let (length, rest) = match version {
+        [1, 0] => {
+            let (length, rest) = rest.split_first_chunk()?;
+            (u32::from(u16::from_le_bytes(*length)), rest)
+        }
+        [2 | 3, 0] => {
+            let (length, rest) = rest.split_first_chunk()?;
+            (u32::from_le_bytes(*length), rest)
+        }
+        _ => return None,
+    };
+    let (text, elements) = rest.split_at_checked(usize::try_from(length).ok()?)?;
+    let text = str::from_utf8(text).ok()?;
+    let value = |key: &str| Some(text.split_once(key)?.1.trim_start());
+    let descr = value("'descr':")?.strip_prefix('\'')?.split_once('\'')?.0.to_owned();
+    value("'fortran_order':")?.strip_prefix("False")?;
+    let shape = value("'shape':")?.strip_prefix('(')?.split_once(')')?.0;
+    let lengths = shape.split(',').map(str::trim).filter(|length| !length.is_empty());
+    let shape = lengths.map(|length| length.parse().ok()).collect::<Option<Vec<u64>>>()?;
+    let item = item_bytes(&descr)?;
+    let bytes = shape.iter().try_fold(item, |bytes, length| bytes.checked_mul(*length))?;
+    (bytes == elements.len() as u64).then_some(Array { descr, shape, elements })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -123,6 +159,20 @@ mod tests {
         ] {
             assert_eq!(header(descr, shape), line(text, length), "{text}");
         }
+    }
+
+    #[test]
+    fn arrays_come_back_from_their_files() {
+        for (descr, shape) in [("<f4", &[2, 3][..]), ("<i8", &[]), ("|u1", &[0]), ("|b1", &[5])] {
+            let bytes = shape.iter().product::<u64>() * item_bytes(descr).unwrap();
+            let elements = vec![7; bytes as usize];
+            let file = [header(descr, shape), elements.clone()].concat();
+            let (descr, shape) = (descr.to_owned(), shape.to_vec());
+            assert_eq!(read(&file), Some(Array { descr, shape, elements: &elements }));
+            assert_eq!(read(&[&file[..], b"x"].concat()), None);
+            (0..file.len()).for_each(|length| assert_eq!(read(&file[..length]), None));
+        }
+        assert_eq!(read(&[fortran_header("<f4", &[1, 1]), vec![0; 4]].concat()), None);
     }
 
     /// As NumPy 2.4.6 has it: with 13 dimensions of 1 behind the first the header has 128 bytes, with 14 it

@@ -2,12 +2,23 @@
 //!
 //! A new format's writer is one file, `writer.rs` in its directory, and one line in [`WRITERS`].
 
-use super::{Checksum, ffrecord, tar, zip};
-use std::io::{self, Seek, Write};
+mod records;
+
+pub(super) use records::{Field, Gather, RecordWriter, in_order};
+
+use super::{Checksum, ffcv, ffrecord, mds, syrah, tar, tfrecord, zip};
+use std::io::{self, Read, Seek, Write};
 
 /// Every format that can be written.
-pub static WRITERS: &[&dyn WriteFormat] =
-    &[&ffrecord::WriteFfRecord, &zip::WriteZip, &tar::WriteTar];
+pub static WRITERS: &[&dyn WriteFormat] = &[
+    &ffrecord::WriteFfRecord,
+    &zip::WriteZip,
+    &tar::WriteTar,
+    &tfrecord::WriteTfRecord,
+    &mds::WriteMds,
+    &syrah::WriteSyrah,
+    &ffcv::WriteFfcv,
+];
 
 /// A kind of container that can be written.
 pub trait WriteFormat: Sync {
@@ -23,6 +34,11 @@ pub trait WriteFormat: Sync {
     /// About how many bytes of the container a member takes, its headers and index entries included.
     fn member_bytes(&self, member: &NewMember) -> u64;
 
+    /// The list of the containers of a directory, for a format whose containers lie in one.
+    fn listed(&self) -> Option<&dyn WriteList> {
+        None
+    }
+
     /// Begins a container at the start of `out`.
     ///
     /// # Errors
@@ -33,6 +49,32 @@ pub trait WriteFormat: Sync {
         outline: &Outline,
     ) -> io::Result<Box<dyn MemberWriter + 'a>>;
 }
+
+/// A format whose containers lie in a directory, with a list of them.
+pub trait WriteList {
+    /// The name of the container of this number.
+    fn container_name(&self, number: usize) -> String;
+
+    /// How many bytes a container has at most if nothing else is asked for.
+    fn container_bytes(&self) -> u64;
+
+    /// The name of the list.
+    fn list_name(&self) -> &'static str;
+
+    /// The list of these containers, whose bytes are given, in order.
+    ///
+    /// # Errors
+    /// A container cannot be read.
+    fn list(
+        &self,
+        containers: &mut dyn Iterator<Item = io::Result<Box<dyn Input>>>,
+    ) -> io::Result<Vec<u8>>;
+}
+
+/// What a container that was written is read from.
+pub trait Input: Read + Seek {}
+
+impl<T: Read + Seek> Input for T {}
 
 /// What a container is written to.
 pub trait Output: Write + Seek {}
@@ -46,6 +88,65 @@ pub struct Outline {
     pub files: u64,
     /// Members are called by their numbers: a format that can do without names stores none.
     pub is_numbered: bool,
+    /// Which members are a sample, for formats whose samples have fields.
+    pub grouping: Grouping,
+    /// How many samples there are then.
+    pub records: u64,
+    /// Length of the largest file.
+    pub largest_bytes: u64,
+}
+
+/// Which members are a sample.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Grouping {
+    /// Each file by itself.
+    Files,
+    /// Those in one numbered directory, such as `000123/`; perhaps in a directory of such directories.
+    Records,
+    /// Those that differ only behind the first dot of their name, as in WebDataset.
+    Keys,
+}
+
+/// A numbered directory has so many digits at least, and a directory of such directories so many.
+const RECORD_DIGITS: usize = 6;
+const OUTER_DIGITS: usize = 3;
+
+impl Grouping {
+    /// The path of the numbered directory that a file lies in.
+    #[must_use]
+    pub fn record_directory(path: &[u8]) -> Option<&[u8]> {
+        let slash = |from: usize| {
+            let rest = path.get(from..)?;
+            rest.iter().position(|byte| *byte == b'/')?.checked_add(from)
+        };
+        let is_number = |from: usize, to: usize, digits: usize| {
+            let name = path.get(from..to).unwrap_or_default();
+            name.len() >= digits && name.iter().all(u8::is_ascii_digit)
+        };
+        let first = slash(0)?;
+        if let Some(second) = slash(first.saturating_add(1))
+            && is_number(0, first, OUTER_DIGITS)
+            && is_number(first.saturating_add(1), second, RECORD_DIGITS)
+        {
+            return path.get(..second);
+        }
+        is_number(0, first, RECORD_DIGITS).then(|| path.get(..first)).flatten()
+    }
+
+    /// What the paths of a sample's members begin with, and no other sample's.
+    #[must_use]
+    pub fn key(self, path: &[u8]) -> &[u8] {
+        let name = path.iter().rposition(|byte| *byte == b'/').map_or(0, |at| at.saturating_add(1));
+        match self {
+            Grouping::Files => path,
+            Grouping::Records => Self::record_directory(path).unwrap_or(path),
+            Grouping::Keys => {
+                let dot = path.iter().skip(name.saturating_add(1)).position(|byte| *byte == b'.');
+                let end = dot.map(|dot| dot.saturating_add(name).saturating_add(1));
+                end.and_then(|end| path.get(..end)).unwrap_or(path)
+            }
+        }
+    }
 }
 
 /// What a format keeps of a member.
@@ -61,6 +162,20 @@ pub struct Holds {
     pub hard_links: bool,
     /// Names that are not UTF-8, so that every reader shows the same bytes.
     pub any_names: bool,
+    /// Directories without files.
+    pub empty_directories: bool,
+}
+
+impl Holds {
+    /// Records and their fields, and nothing else.
+    pub(super) const FIELDS: Self = Self {
+        modes: false,
+        times_nanos: 0,
+        symlinks: false,
+        hard_links: false,
+        any_names: false,
+        empty_directories: false,
+    };
 }
 
 /// A member to be added.

@@ -2,7 +2,7 @@
 
 use crate::failure::Failure;
 use crate::format::ffrecord::{PackedNames, WriteFfRecord};
-use crate::format::{WriteFormat, writer_named};
+use crate::format::{Grouping, WriteFormat, writer_named};
 use crate::interrupt::Interrupt;
 use crate::tools::convert::{Cut, WriteContainers, cut};
 use crate::tools::entries::{DirectoryEntries, Entries, EntryKind, file_bytes};
@@ -45,6 +45,7 @@ fn write(args: &Pack, tree: &DirectoryEntries) -> Result<(), Failure> {
         entries: tree,
         format: &WriteFfRecord,
         is_numbered: args.is_flat,
+        grouping: Grouping::Keys,
         shown_in: args.parts.map(|_| args.output),
         last: None,
         whole_seconds: false,
@@ -54,7 +55,7 @@ fn write(args: &Pack, tree: &DirectoryEntries) -> Result<(), Failure> {
         progress: progress::of_bytes(file_bytes(tree)),
     };
     let Some(parts) = args.parts else {
-        let ranges = cut(tree, write.format, Cut::One)?;
+        let ranges = cut(tree, write.format, write.grouping, Cut::One)?;
         return write.all(&[args.output.to_owned()], &ranges).map(drop);
     };
     // The last part has the names of all samples, as in the reference package.
@@ -62,7 +63,7 @@ fn write(args: &Pack, tree: &DirectoryEntries) -> Result<(), Failure> {
         write.last = Some(names(tree).map_err(failed)?);
     }
     write.is_numbered = true;
-    let ranges = cut(tree, write.format, Cut::Count(NonZeroU64::from(parts)))?;
+    let ranges = cut(tree, write.format, write.grouping, Cut::Count(NonZeroU64::from(parts)))?;
     let directory = output::directory_beside(args.output).map_err(failed)?;
     let name = |part| directory.path().join(format!("PART_{part:05}.ffr"));
     let names: Vec<PathBuf> = (0..ranges.len()).map(name).collect();

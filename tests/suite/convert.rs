@@ -1,6 +1,8 @@
 //! `ffrfs convert`: what goes through any format comes back, others read what is written, and nothing is left
 //! where it fails.
 
+mod records;
+
 use super::common::{
     FFRFS, Loose, Need, Outcome, TempDir, Tmpfs, ffrfs, flip_byte, have, loose, mixed_directory,
     noise, offsets, python, run, temp_dir, wait_until, write_container,
@@ -293,7 +295,7 @@ fn wrong_usage_says_what_to_do() {
         ("in in/out.tar", "in the directory"),
         ("a.ffr out/ --shards 2", "directory is not cut"),
         ("a.ffr out.tar --shards 1000001", "more than 1000000"),
-        ("a.ffr out.tar --to rar", "ffr, zip, tar, directory"),
+        ("a.ffr out.tar --to rar", "ffr, zip, tar, tfrecord"),
     ] {
         let outcome = convert(&work, args);
         assert_eq!(outcome.code, 1, "{args}: {}", outcome.stderr);

@@ -1,6 +1,7 @@
 //! Containers of every format, mounted: what programs wrote is what programs read.
 
 mod checkpoints;
+mod combined;
 mod compressed;
 mod damage;
 mod encrypted;
@@ -127,7 +128,7 @@ fn file_in(directory: &TempDir, name: &str, bytes: impl AsRef<[u8]>) -> PathBuf 
 }
 
 /// Every file below a directory, by path, and its bytes.
-fn tree(directory: &Path) -> BTreeMap<String, Vec<u8>> {
+pub(crate) fn tree(directory: &Path) -> BTreeMap<String, Vec<u8>> {
     let files = walkdir::WalkDir::new(directory).into_iter().map(Result::unwrap);
     let files = files.filter(|entry| entry.file_type().is_file());
     let name = |path: &Path| path.strip_prefix(directory).unwrap().to_str().unwrap().to_owned();

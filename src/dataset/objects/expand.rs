@@ -3,13 +3,13 @@
 
 use super::neighbours::{Presence, neighbour};
 use super::{Asked, Place};
-use crate::dataset::beside;
+use crate::dataset::beside::{self, leave_out_copies};
 use crate::failure::{Exit, Failure};
 use crate::format;
 use crate::store::remote::{ErrorKind, Location, Object, Scheme, StoreError};
 use glob::{MatchOptions, Pattern};
 use std::collections::HashMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Lists the objects whose keys begin with that of a location.
 pub(super) type Listing<'a> = &'a dyn Fn(&Location) -> Result<Vec<Object>, StoreError>;
@@ -150,6 +150,7 @@ fn chosen(objects: Vec<Object>, is_meant: impl Fn(&str) -> bool) -> Vec<Place> {
     let objects = Listed::from(objects);
     let mut meant: Vec<_> = objects.0.values().map(|object| &object.location).collect();
     meant.retain(|location| is_meant(&location.key));
+    leave_out_copies(&mut meant, |location| PathBuf::from(&location.key));
     meant.sort_unstable();
     meant.into_iter().filter_map(|location| objects.place(location)).collect()
 }

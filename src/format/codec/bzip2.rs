@@ -9,7 +9,7 @@
 //! it: it is fed only up to such a place. As it gives a block's bytes only when it has all of its bits,
 //! and all of them before it reads on, the place is a block's end exactly if it has then given some.
 
-use super::{FOREIGN_CHECKPOINT, Place, Step};
+use super::{FOREIGN_CHECKPOINT, Phased, Place, Step};
 use crate::format::{Checkpoint, Decoder, Progress};
 use ::bzip2::{Decompress, Status};
 
@@ -172,40 +172,6 @@ impl Bzip2 {
         Ok(Self { phase, stream, place })
     }
 
-    /// Goes on; false: more input is needed, or room for output, or a checkpoint is reached.
-    fn advance(&mut self, step: &mut Step, is_last: bool) -> Result<bool, String> {
-        match self.phase {
-            Phase::Between { is_first } => match step.rest().first() {
-                None if is_last && !is_first => self.phase = Phase::End,
-                None => return Ok(false),
-                Some(b'B') => self.phase = Phase::Head(0),
-                Some(_) if is_first => return Err("this is not a bzip2 stream".to_owned()),
-                Some(_) => self.phase = Phase::End,
-            },
-            Phase::Head(seen) => {
-                let Some(byte) = step.take_byte() else { return Ok(false) };
-                self.phase = match (seen, byte) {
-                    (0, b'B') | (1, b'Z') | (2, b'h') => Phase::Head(seen.saturating_add(1)),
-                    (3, b'1'..=b'9') => {
-                        self.stream = Stream::new(byte, 0, &[], 0)?;
-                        Phase::Mark(0)
-                    }
-                    _ => return Err("this is not a bzip2 stream".to_owned()),
-                };
-            }
-            Phase::Mark(at_bit) => match self.stream.mark(at_bit) {
-                Some(mark) => return self.pass_mark(mark),
-                None => {
-                    let Some(byte) = step.take_byte() else { return Ok(false) };
-                    self.stream.push(byte);
-                }
-            },
-            Phase::Block => return self.advance_block(step),
-            Phase::End => return Ok(false),
-        }
-        Ok(true)
-    }
-
     fn pass_mark(&mut self, (magic, crc): (u64, u32)) -> Result<bool, String> {
         let stream = &mut self.stream;
         match magic {
@@ -254,6 +220,49 @@ impl Bzip2 {
     }
 }
 
+impl Phased for Bzip2 {
+    fn advance(&mut self, step: &mut Step, is_last: bool) -> Result<bool, String> {
+        match self.phase {
+            Phase::Between { is_first } => match step.rest().first() {
+                None if is_last && !is_first => self.phase = Phase::End,
+                None => return Ok(false),
+                Some(b'B') => self.phase = Phase::Head(0),
+                Some(_) if is_first => return Err("this is not a bzip2 stream".to_owned()),
+                Some(_) => self.phase = Phase::End,
+            },
+            Phase::Head(seen) => {
+                let Some(byte) = step.take_byte() else { return Ok(false) };
+                self.phase = match (seen, byte) {
+                    (0, b'B') | (1, b'Z') | (2, b'h') => Phase::Head(seen.saturating_add(1)),
+                    (3, b'1'..=b'9') => {
+                        self.stream = Stream::new(byte, 0, &[], 0)?;
+                        Phase::Mark(0)
+                    }
+                    _ => return Err("this is not a bzip2 stream".to_owned()),
+                };
+            }
+            Phase::Mark(at_bit) => match self.stream.mark(at_bit) {
+                Some(mark) => return self.pass_mark(mark),
+                None => {
+                    let Some(byte) = step.take_byte() else { return Ok(false) };
+                    self.stream.push(byte);
+                }
+            },
+            Phase::Block => return self.advance_block(step),
+            Phase::End => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    fn is_end(&self) -> bool {
+        self.phase == Phase::End
+    }
+
+    fn place_mut(&mut self) -> &mut Place {
+        &mut self.place
+    }
+}
+
 impl Decoder for Bzip2 {
     fn decode(
         &mut self,
@@ -261,14 +270,7 @@ impl Decoder for Bzip2 {
         output: &mut [u8],
         is_last: bool,
     ) -> Result<Progress, String> {
-        let mut step = Step::new(input, output);
-        while self.advance(&mut step, is_last)? {}
-        step.done.is_end = self.phase == Phase::End;
-        self.place.pass(step.done);
-        if !step.done.is_end && !step.room().is_empty() {
-            return step.starved(is_last);
-        }
-        Ok(step.done)
+        self.decode_phases(input, output, is_last)
     }
 
     fn checkpoint(&self) -> Option<Checkpoint> {

@@ -122,6 +122,24 @@ impl Inflate {
     }
 }
 
+impl Inflate {
+    /// One step of the stream around this one; shows `check` what was decoded. True: deflate's stream has ended.
+    pub(super) fn step(
+        &mut self,
+        step: &mut Step,
+        is_last: bool,
+        check: impl FnOnce(&[u8]),
+    ) -> Result<bool, String> {
+        let rest = step.rest();
+        let room = step.room();
+        let did = self.decode(rest, room, is_last)?;
+        check(room.get(..did.given).unwrap_or_default());
+        step.take(did.taken);
+        step.give(did.given);
+        Ok(did.is_end)
+    }
+}
+
 impl Decoder for Inflate {
     fn decode(
         &mut self,

@@ -1,7 +1,7 @@
 //! gzip members, concatenated (RFC 1952). Checkpoints at members and between deflate's blocks.
 
 use super::deflate::Inflate;
-use super::{FOREIGN_CHECKPOINT, Part as StreamPart, Place, Step, fill};
+use super::{FOREIGN_CHECKPOINT, Part as StreamPart, Phased, Place, Step, fill};
 use crate::format::{Checkpoint, Decoder, Progress};
 use libdeflater::Decompressor;
 
@@ -224,8 +224,57 @@ impl Gzip {
         };
         Ok(Self { phase, place: Place::of(from) })
     }
+}
 
-    /// Goes on as far as the step reaches; false: more input is needed, or room for output.
+impl Body {
+    fn new(from: Option<&Checkpoint>) -> Result<Self, String> {
+        let inflate = Inflate::new(from)?;
+        Ok(Self { inflate, crc: crc32fast::Hasher::new(), length_bytes: 0 })
+    }
+
+    fn resume(from: Option<&Checkpoint>, state: &[u8]) -> Result<Self, String> {
+        let foreign = || FOREIGN_CHECKPOINT.to_owned();
+        let (crc, state) = state.split_first_chunk().ok_or_else(foreign)?;
+        let (length, state) = state.split_first_chunk().ok_or_else(foreign)?;
+        let length_bytes = u64::from_le_bytes(*length);
+        let crc = u32::from_le_bytes(*crc);
+        let place = Place::of(from).checkpoint(state);
+        Ok(Self {
+            inflate: Inflate::new(Some(&place))?,
+            crc: crc32fast::Hasher::new_with_initial_len(crc, length_bytes),
+            length_bytes,
+        })
+    }
+
+    /// True: the deflate stream has ended.
+    fn advance(&mut self, step: &mut Step, is_last: bool) -> Result<bool, String> {
+        let Self { inflate, crc, length_bytes } = self;
+        inflate.step(step, is_last, |decoded| {
+            crc.update(decoded);
+            *length_bytes = length_bytes.saturating_add(decoded.len() as u64);
+        })
+    }
+
+    fn is_at_boundary(&self) -> bool {
+        self.inflate.is_at_boundary()
+    }
+
+    fn trailer(&self) -> [u8; TRAILER_BYTES] {
+        let crc = u64::from(self.crc.clone().finalize());
+        (crc | self.length_bytes << 32).to_le_bytes()
+    }
+
+    fn state(&self) -> Option<Vec<u8>> {
+        let inflate = self.inflate.state()?;
+        let mut state = vec![IN_MEMBER];
+        state.extend_from_slice(&self.crc.clone().finalize().to_le_bytes());
+        state.extend_from_slice(&self.length_bytes.to_le_bytes());
+        state.extend_from_slice(&inflate);
+        Some(state)
+    }
+}
+
+impl Phased for Gzip {
     fn advance(&mut self, step: &mut Step, is_last: bool) -> Result<bool, String> {
         match &mut self.phase {
             Phase::Between { is_start } => match step.rest().first() {
@@ -266,56 +315,13 @@ impl Gzip {
         }
         Ok(true)
     }
-}
 
-impl Body {
-    fn new(from: Option<&Checkpoint>) -> Result<Self, String> {
-        let inflate = Inflate::new(from)?;
-        Ok(Self { inflate, crc: crc32fast::Hasher::new(), length_bytes: 0 })
+    fn is_end(&self) -> bool {
+        matches!(self.phase, Phase::End)
     }
 
-    fn resume(from: Option<&Checkpoint>, state: &[u8]) -> Result<Self, String> {
-        let foreign = || FOREIGN_CHECKPOINT.to_owned();
-        let (crc, state) = state.split_first_chunk().ok_or_else(foreign)?;
-        let (length, state) = state.split_first_chunk().ok_or_else(foreign)?;
-        let length_bytes = u64::from_le_bytes(*length);
-        let crc = u32::from_le_bytes(*crc);
-        let place = Place::of(from).checkpoint(state);
-        Ok(Self {
-            inflate: Inflate::new(Some(&place))?,
-            crc: crc32fast::Hasher::new_with_initial_len(crc, length_bytes),
-            length_bytes,
-        })
-    }
-
-    /// True: the deflate stream has ended.
-    fn advance(&mut self, step: &mut Step, is_last: bool) -> Result<bool, String> {
-        let rest = step.rest();
-        let room = step.room();
-        let did = self.inflate.decode(rest, room, is_last)?;
-        self.crc.update(room.get(..did.given).unwrap_or_default());
-        self.length_bytes = self.length_bytes.saturating_add(did.given as u64);
-        step.take(did.taken);
-        step.give(did.given);
-        Ok(did.is_end)
-    }
-
-    fn is_at_boundary(&self) -> bool {
-        self.inflate.is_at_boundary()
-    }
-
-    fn trailer(&self) -> [u8; TRAILER_BYTES] {
-        let crc = u64::from(self.crc.clone().finalize());
-        (crc | self.length_bytes << 32).to_le_bytes()
-    }
-
-    fn state(&self) -> Option<Vec<u8>> {
-        let inflate = self.inflate.state()?;
-        let mut state = vec![IN_MEMBER];
-        state.extend_from_slice(&self.crc.clone().finalize().to_le_bytes());
-        state.extend_from_slice(&self.length_bytes.to_le_bytes());
-        state.extend_from_slice(&inflate);
-        Some(state)
+    fn place_mut(&mut self) -> &mut Place {
+        &mut self.place
     }
 }
 
@@ -326,14 +332,7 @@ impl Decoder for Gzip {
         output: &mut [u8],
         is_last: bool,
     ) -> Result<Progress, String> {
-        let mut step = Step::new(input, output);
-        while self.advance(&mut step, is_last)? {}
-        step.done.is_end = matches!(self.phase, Phase::End);
-        self.place.pass(step.done);
-        if !step.done.is_end && !step.room().is_empty() {
-            return step.starved(is_last);
-        }
-        Ok(step.done)
+        self.decode_phases(input, output, is_last)
     }
 
     fn checkpoint(&self) -> Option<Checkpoint> {

@@ -215,6 +215,34 @@ impl<'a> Step<'a> {
     }
 }
 
+/// A decoder that goes on by phases.
+trait Phased {
+    /// Goes on within a phase; false: more input is needed, or room for output, or a checkpoint is reached.
+    fn advance(&mut self, step: &mut Step, is_last: bool) -> Result<bool, String>;
+
+    /// Whether the stream has ended.
+    fn is_end(&self) -> bool;
+
+    fn place_mut(&mut self) -> &mut Place;
+
+    /// As [`Decoder::decode`].
+    fn decode_phases(
+        &mut self,
+        input: &[u8],
+        output: &mut [u8],
+        is_last: bool,
+    ) -> Result<Progress, String> {
+        let mut step = Step::new(input, output);
+        while self.advance(&mut step, is_last)? {}
+        step.done.is_end = self.is_end();
+        self.place_mut().pass(step.done);
+        if !step.done.is_end && !step.room().is_empty() {
+            return step.starved(is_last);
+        }
+        Ok(step.done)
+    }
+}
+
 /// The bytes between two checkpoints, and the states of the decoder there.
 struct Part<'a> {
     stored: &'a [u8],

@@ -7,7 +7,7 @@
 //! ```
 
 use super::lzma::process;
-use super::{FOREIGN_CHECKPOINT, MAX_WINDOW_BYTES, Place, Step};
+use super::{FOREIGN_CHECKPOINT, MAX_WINDOW_BYTES, Phased, Place, Step};
 use crate::format::{Checkpoint, Decoder, Progress};
 use liblzma::stream::Stream;
 
@@ -212,9 +212,9 @@ impl Xz {
         }
         Ok(true)
     }
+}
 
-    /// Goes on within a part of the frame; false: more input is needed, or room for output, or here is a
-    /// checkpoint.
+impl Phased for Xz {
     fn advance(&mut self, step: &mut Step, is_last: bool) -> Result<bool, String> {
         if matches!(self.frame.at, At::Start | At::Between) {
             return self.between(step, is_last);
@@ -234,6 +234,14 @@ impl Xz {
         let is_moving = did.taken > 0 || did.given > 0;
         Ok(is_moving && !(did.taken > 0 && self.frame.at == At::Block))
     }
+
+    fn is_end(&self) -> bool {
+        self.frame.at == At::End
+    }
+
+    fn place_mut(&mut self) -> &mut Place {
+        &mut self.place
+    }
 }
 
 impl Decoder for Xz {
@@ -243,14 +251,7 @@ impl Decoder for Xz {
         output: &mut [u8],
         is_last: bool,
     ) -> Result<Progress, String> {
-        let mut step = Step::new(input, output);
-        while self.advance(&mut step, is_last)? {}
-        step.done.is_end = self.frame.at == At::End;
-        self.place.pass(step.done);
-        if !step.done.is_end && !step.room().is_empty() {
-            return step.starved(is_last);
-        }
-        Ok(step.done)
+        self.decode_phases(input, output, is_last)
     }
 
     fn checkpoint(&self) -> Option<Checkpoint> {

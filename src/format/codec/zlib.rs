@@ -2,7 +2,7 @@
 //! between deflate's blocks.
 
 use super::deflate::Inflate;
-use super::{FOREIGN_CHECKPOINT, Part as StreamPart, Place, Step, fill};
+use super::{FOREIGN_CHECKPOINT, Part as StreamPart, Phased, Place, Step, fill};
 use crate::format::{Checkpoint, Decoder, Progress};
 
 const HEADER_BYTES: usize = 2;
@@ -65,8 +65,9 @@ impl Zlib {
         let inflate = Inflate::new(Some(&place.checkpoint(state)))?;
         Ok(Self { phase: Phase::Body, inflate, adler: Adler::resume(*adler), place })
     }
+}
 
-    /// Goes on as far as the step reaches; false: more input is needed, or room for output.
+impl Phased for Zlib {
     fn advance(&mut self, step: &mut Step, is_last: bool) -> Result<bool, String> {
         match &mut self.phase {
             Phase::Header(seen) => {
@@ -81,13 +82,8 @@ impl Zlib {
             }
             Phase::Body => {
                 let before = step.done;
-                let rest = step.rest();
-                let room = step.room();
-                let did = self.inflate.decode(rest, room, is_last)?;
-                self.adler.update(room.get(..did.given).unwrap_or_default());
-                step.take(did.taken);
-                step.give(did.given);
-                if !did.is_end {
+                let adler = &mut self.adler;
+                if !self.inflate.step(step, is_last, |decoded| adler.update(decoded))? {
                     return Ok(step.done != before && !self.inflate.is_at_boundary());
                 }
                 self.phase = Phase::Trailer(0);
@@ -106,6 +102,14 @@ impl Zlib {
         }
         Ok(true)
     }
+
+    fn is_end(&self) -> bool {
+        matches!(self.phase, Phase::End)
+    }
+
+    fn place_mut(&mut self) -> &mut Place {
+        &mut self.place
+    }
 }
 
 impl Decoder for Zlib {
@@ -115,14 +119,7 @@ impl Decoder for Zlib {
         output: &mut [u8],
         is_last: bool,
     ) -> Result<Progress, String> {
-        let mut step = Step::new(input, output);
-        while self.advance(&mut step, is_last)? {}
-        step.done.is_end = matches!(self.phase, Phase::End);
-        self.place.pass(step.done);
-        if !step.done.is_end && !step.room().is_empty() {
-            return step.starved(is_last);
-        }
-        Ok(step.done)
+        self.decode_phases(input, output, is_last)
     }
 
     fn checkpoint(&self) -> Option<Checkpoint> {

@@ -54,6 +54,11 @@ impl Kind {
         usize::try_from(self.layout().0).unwrap_or_default()
     }
 
+    /// Alignment in a metadata record.
+    pub(super) fn alignment(self) -> usize {
+        usize::try_from(self.layout().1).unwrap_or(1)
+    }
+
     /// Size and alignment in a metadata record.
     fn layout(self) -> (u64, u64) {
         match self {

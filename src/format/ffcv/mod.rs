@@ -10,6 +10,9 @@
 
 mod fields;
 mod rows;
+mod writer;
+
+pub use writer::WriteFfcv;
 
 use super::reader::Reader;
 use super::{

@@ -98,6 +98,12 @@ impl Head {
     }
 }
 
+/// Whether a container's header has a checksum; false also if it cannot be read any more.
+pub(super) fn has_header_checksum(source: &dyn Source) -> bool {
+    let mut crc = [0; 4];
+    source.read_exact_at(&mut crc, 0).is_ok() && crc != [0; 4]
+}
+
 /// An open `.ffr` file. Its index stays where it is (mapped, for a large one): 12 bytes a sample.
 struct FfRecordFile {
     source: Arc<dyn Source>,

@@ -124,7 +124,14 @@ impl WriteFormat for WriteFfRecord {
     }
 
     fn holds(&self) -> Holds {
-        Holds { modes: false, times_nanos: 0, symlinks: false, hard_links: false, any_names: true }
+        Holds {
+            modes: false,
+            times_nanos: 0,
+            symlinks: false,
+            hard_links: false,
+            any_names: true,
+            empty_directories: true,
+        }
     }
 
     fn member_bytes(&self, member: &NewMember) -> u64 {

@@ -12,10 +12,8 @@ mod tests;
 mod walk;
 
 use super::reader::Reader;
-use super::{
-    Container, Detected, Format, IndexChecksum, Member, Names, OpenOptions, Result, Sample, Source,
-    View,
-};
+use super::scanned::MembersFile;
+use super::{Container, Detected, Format, OpenOptions, Result, Source, View};
 use page::{HEAD_BYTES, MAGIC, META_BYTES, Meta};
 use row::Index;
 use std::path::Path;
@@ -62,7 +60,7 @@ impl Format for Lmdb {
         let mut walk = Walk::new(source.as_ref(), meta.page_bytes, shown);
         walk.main(&meta.main, at.saturating_add(MAIN_AT))?;
         let index = walk.build.finish(source.name().clone());
-        Ok(Box::new(LmdbFile { source, index }))
+        Ok(Box::new(MembersFile::new(source, index)))
     }
 
     fn is_scanned(&self) -> bool {
@@ -74,8 +72,8 @@ impl Format for Lmdb {
         source: Arc<dyn Source>,
         kept: Arc<dyn Source>,
     ) -> Result<Option<Box<dyn Container>>> {
-        let Some(index) = Index::read(kept.as_ref())? else { return Ok(None) };
-        Ok(Some(Box::new(LmdbFile { source, index })))
+        let index = Index::read(kept.as_ref())?;
+        Ok(index.map(|index| Box::new(MembersFile::new(source, index)) as Box<dyn Container>))
     }
 }
 
@@ -109,56 +107,4 @@ fn meta_at(reader: Reader<'_>, at: u64) -> Result<Meta> {
         let at = at.saturating_add(wrong.at as u64);
         reader.malformed(at, wrong.expected, wrong.found, "")
     })
-}
-
-/// An open database.
-struct LmdbFile {
-    source: Arc<dyn Source>,
-    index: Index,
-}
-
-impl Container for LmdbFile {
-    fn format(&self) -> &'static str {
-        NAME
-    }
-
-    fn len(&self) -> u64 {
-        self.index.len()
-    }
-
-    fn sample(&self, index: u64) -> Result<Sample> {
-        self.index.sample(index).map(|row| row.sample())
-    }
-
-    fn check_unchanged(&self) -> std::io::Result<()> {
-        self.source.check_unchanged()
-    }
-
-    fn index_is_fixed(&self) -> bool {
-        true
-    }
-
-    fn data_bytes(&self) -> u64 {
-        self.index.data_bytes()
-    }
-
-    fn members(&self, visit: &mut dyn FnMut(Member) -> Result<()>) -> Result<()> {
-        self.index.members(visit)
-    }
-
-    fn keep(&self, out: &mut dyn std::io::Write) -> std::io::Result<()> {
-        self.index.write(out)
-    }
-
-    fn names(&self, _samples: u64) -> Result<Names> {
-        Ok(Names::Members)
-    }
-
-    fn index_checksum(&self) -> IndexChecksum {
-        IndexChecksum::None
-    }
-
-    fn warnings(&self) -> &[String] {
-        self.index.warnings()
-    }
 }

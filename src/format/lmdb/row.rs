@@ -4,8 +4,8 @@
 //! u64 offset and, in bit 63, whether it is damaged | u32 length | u32 0        little-endian
 //! ```
 
-use crate::format::Sample;
-use crate::format::scanned::{self, Fields, Packed, SampleRow};
+use crate::format::scanned::{self, Fields, MemberRow, Packed, SampleRow};
+use crate::format::{IndexChecksum, Result, Sample};
 
 /// The index of a database.
 pub(super) type Index = scanned::Index<Row>;
@@ -43,14 +43,17 @@ impl Packed for Row {
     }
 }
 
-impl Row {
-    pub(super) fn sample(&self) -> Sample {
+impl MemberRow for Row {
+    const REPLACES: bool = false;
+    const INDEX_CHECKSUM: IndexChecksum = IndexChecksum::None;
+
+    fn sample(&self, _index: &Index) -> Result<Sample> {
         let length = if self.is_damaged { self.length.max(1) } else { self.length };
-        Sample {
+        Ok(Sample {
             offset_bytes: self.offset,
             length_bytes: length.into(),
             damaged: self.is_damaged,
             ..Sample::default()
-        }
+        })
     }
 }

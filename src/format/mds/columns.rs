@@ -6,10 +6,15 @@ use super::Mds;
 use crate::format::ending;
 use crate::format::npy;
 use crate::format::records::{Builder, Row};
-use serde::Deserialize;
+use serde::de::{Error as _, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+use std::marker::PhantomData;
 
 /// What a value of a dynamic array may begin with: its type, its dimensions, 63 lengths of 8 bytes.
 const MAX_SHAPE_BYTES: u64 = 2 + 63 * 8;
+
+/// A shard has no more columns: each takes memory for every sample that is looked at.
+const MAX_COLUMNS: usize = 1 << 16;
 
 /// The types of numbers: what the package calls them, what NumPy does, and their code in an array.
 const DTYPES: &[(&str, &str, u8)] = &[
@@ -29,9 +34,42 @@ const DTYPES: &[(&str, &str, u8)] = &[
 /// The part of a shard's JSON that counts here.
 #[derive(Debug, Deserialize)]
 struct Config {
+    #[serde(deserialize_with = "of_columns")]
     column_names: Vec<String>,
+    #[serde(deserialize_with = "of_columns")]
     column_encodings: Vec<String>,
+    #[serde(deserialize_with = "of_columns")]
     column_sizes: Vec<Option<u64>>,
+}
+
+/// A list of something of each column. Fails as soon as it is too long: a text of many commas must not take much memory.
+fn of_columns<'de, D, T>(deserializer: D) -> Result<Vec<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    deserializer.deserialize_seq(OfColumns(PhantomData))
+}
+
+struct OfColumns<T>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>> Visitor<'de> for OfColumns<T> {
+    type Value = Vec<T>;
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "a list for at most {MAX_COLUMNS} columns")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Vec<T>, A::Error> {
+        let mut found = Vec::new();
+        while let Some(item) = list.next_element()? {
+            if found.len() == MAX_COLUMNS {
+                return Err(A::Error::custom(format_args!("over {MAX_COLUMNS} columns")));
+            }
+            found.push(item);
+        }
+        Ok(found)
+    }
 }
 
 /// A column.
@@ -83,6 +121,16 @@ pub(super) fn read(json: &[u8], is_raw: bool) -> Result<(Vec<Column>, Vec<String
 
 fn descr_of(dtype: &str) -> Option<&'static str> {
     DTYPES.iter().find(|(name, ..)| *name == dtype).map(|(_, descr, _)| *descr)
+}
+
+/// The names of a type of NumPy: the package's, and NumPy's own.
+pub(super) fn dtype_of(descr: &str) -> Option<(&'static str, &'static str)> {
+    DTYPES.iter().find(|(_, known, _)| *known == descr).map(|(name, known, _)| (*name, *known))
+}
+
+/// The code of a type of NumPy in an array.
+pub(super) fn code_of(descr: &str) -> Option<u8> {
+    DTYPES.iter().find(|(_, known, _)| *known == descr).map(|(.., code)| *code)
 }
 
 fn kind_of(encoding: &str) -> Option<Kind> {

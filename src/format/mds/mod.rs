@@ -8,21 +8,40 @@
 //! passed over. There is no checksum in a shard.
 
 mod columns;
+mod encoding;
 mod scan;
 #[cfg(test)]
 mod tests;
+mod writer;
+
+pub use writer::WriteMds;
 
 use super::bytes::u32_at;
 use super::reader::Reader;
-use super::records::{RecordFile, RecordFormat};
-use super::scanned::{self, Scanner};
-use super::{Container, Detected, Format, IndexChecksum, OpenOptions, PartName, Result, Source};
+use super::records::{RecordFile, RecordFormat, Row};
+use super::scanned::{Index, ScannedFormat, Scanner};
+use super::{Container, Detected, IndexChecksum, OpenOptions, PartName, Result, Source};
 use scan::MdsScanner;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 const NAME: &str = "MDS";
+/// What is appended to the names of compressed shards.
+const COMPRESSED: [&str; 5] = ["zstd", "zst", "gz", "bz2", "xz"];
 /// Of the JSON so much is looked at to recognise it.
 const LOOK_BYTES: u64 = 4 << 10;
+/// The number of samples, and the first offset.
+const HEAD_BYTES: u64 = 8;
+
+/// The shard that a file beside it is a compressed copy of, by its name: `shard.00000.mds` of `shard.00000.mds.zstd`.
+/// MosaicML Streaming keeps both where it is told to (`keep_zip`).
+#[must_use]
+pub fn copied_shard(path: &Path) -> Option<PathBuf> {
+    let ending = path.extension()?.to_str()?;
+    let is_compressed = COMPRESSED.iter().any(|known| known.eq_ignore_ascii_case(ending));
+    let shard = path.with_extension("");
+    (is_compressed && shard.extension().is_some_and(|ending| ending == "mds")).then_some(shard)
+}
 
 /// The format MDS.
 #[derive(Debug)]
@@ -31,25 +50,23 @@ pub struct Mds;
 impl RecordFormat for Mds {
     const NAME: &'static str = NAME;
     const VERSION: u32 = 1;
-    const INDEX_CHECKSUM: IndexChecksum = IndexChecksum::None;
+
+    fn index_checksum(_source: &dyn Source) -> IndexChecksum {
+        IndexChecksum::None
+    }
 }
 
-impl Format for Mds {
-    fn name(&self) -> &'static str {
-        NAME
-    }
-
-    fn extensions(&self) -> &'static [&'static str] {
-        &["mds"]
-    }
+impl ScannedFormat for Mds {
+    type Row = Row<Mds>;
+    const EXTENSIONS: &'static [&'static str] = &["mds"];
 
     /// The first offset leads behind an object of JSON that names the columns.
-    fn detect(&self, source: &dyn Source) -> Result<Detected> {
+    fn looks_like(source: &dyn Source) -> Result<Detected> {
         let reader = Reader::new(source, NAME);
-        if reader.len() < 8 {
+        if reader.len() < HEAD_BYTES {
             return Ok(Detected::No);
         }
-        let head: [u8; 8] = reader.bytes("the header", 0)?;
+        let head: [u8; HEAD_BYTES as usize] = reader.bytes("the header", 0)?;
         let Some((json_at, samples_at)) = json_range(&head) else { return Ok(Detected::No) };
         if samples_at > reader.len() {
             return Ok(Detected::No);
@@ -62,38 +79,19 @@ impl Format for Mds {
         Ok(if is_it { Detected::Yes } else { Detected::No })
     }
 
-    fn open(&self, source: Arc<dyn Source>, options: &OpenOptions) -> Result<Box<dyn Container>> {
-        let scanner = MdsScanner::new(source.name(), options);
-        scanned::scan(source, Box::new(scanner))
-    }
-
-    fn is_scanned(&self) -> bool {
-        true
-    }
-
-    fn scans_streams(&self) -> bool {
-        true
-    }
-
     /// The columns stand behind thousands of offsets: the name must tell.
-    fn scan_stream(
-        &self,
-        part: &PartName,
-        first: &[u8],
-        options: &OpenOptions,
-    ) -> Result<Option<Box<dyn Scanner>>> {
-        let name =
-            part.file_name().file_name().unwrap_or_default().to_string_lossy().to_lowercase();
-        let is_it = name.contains(".mds") && json_range(first).is_some();
-        Ok(is_it.then(|| Box::new(MdsScanner::new(part, options)) as Box<dyn Scanner>))
+    fn is_stream(part: &PartName, first: &[u8]) -> Result<bool> {
+        let name = part.file_name().file_name().unwrap_or_default();
+        let name = name.to_string_lossy().to_lowercase();
+        Ok(name.contains(".mds") && json_range(first).is_some())
     }
 
-    fn open_kept(
-        &self,
-        source: Arc<dyn Source>,
-        kept: Arc<dyn Source>,
-    ) -> Result<Option<Box<dyn Container>>> {
-        RecordFile::<Mds>::open_kept(source, kept.as_ref())
+    fn pass(part: &PartName, options: &OpenOptions) -> Result<Box<dyn Scanner>> {
+        Ok(Box::new(MdsScanner::new(part, options)))
+    }
+
+    fn with_index(source: Arc<dyn Source>, index: Index<Row<Mds>>) -> Result<Box<dyn Container>> {
+        RecordFile::boxed(source, index)
     }
 }
 

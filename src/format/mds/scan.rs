@@ -1,11 +1,11 @@
 //! Finds the values of a shard, sample by sample, as a state machine: see [`Scanner`].
 
 use super::columns::{self, Column};
-use super::{Mds, json_range};
+use super::{HEAD_BYTES, Mds, json_range};
 use crate::format::bytes::u32_at;
-use crate::format::records::{Builder, Record, Row};
-use crate::format::scanned::{Scanner, TooMany};
-use crate::format::{Container, Error, OpenOptions, PartName, Result, Source, View, ending};
+use crate::format::records::{Full, Pass, Row};
+use crate::format::scanned::Scanner;
+use crate::format::{Container, OpenOptions, PartName, Result, Source, ending};
 use std::sync::Arc;
 
 /// The JSON of a shard is no longer.
@@ -15,16 +15,11 @@ const TRUNCATED: &str =
 
 /// A pass over a shard.
 pub(super) struct MdsScanner {
-    part: PartName,
-    allow_damaged: bool,
-    is_raw: bool,
-    want: Option<(u64, u64)>,
+    pass: Pass<Mds>,
     state: State,
     columns: Vec<Column>,
     /// Of all samples, and the end of the last: 4 bytes each.
     offsets: Vec<u8>,
-    builder: Builder<Mds>,
-    record: Record<Mds>,
     /// Samples whose values are not where they should be.
     damaged: u64,
 }
@@ -53,18 +48,8 @@ struct Sample {
 impl MdsScanner {
     /// Begins at the first byte. Errors call the shard `part`.
     pub(super) fn new(part: &PartName, options: &OpenOptions) -> Self {
-        Self {
-            part: part.clone(),
-            allow_damaged: options.allow_damaged,
-            is_raw: options.view == View::Raw,
-            want: Some((0, 8)),
-            state: State::Head,
-            columns: Vec::new(),
-            offsets: Vec::new(),
-            builder: Builder::default(),
-            record: Record::default(),
-            damaged: 0,
-        }
+        let pass = Pass::new(part, options, HEAD_BYTES);
+        Self { pass, state: State::Head, columns: Vec::new(), offsets: Vec::new(), damaged: 0 }
     }
 
     fn head(&mut self, bytes: &[u8]) -> Result<()> {
@@ -77,19 +62,19 @@ impl MdsScanner {
                 Some((count, first)) => format!("{count} samples, the first at byte {first}"),
                 None => format!("a file of {} bytes", bytes.len()),
             };
-            return Err(self.malformed(0, expected, found, ""));
+            return Err(self.pass.malformed(0, expected, found, ""));
         };
         self.offsets = bytes.get(4..8).unwrap_or_default().to_vec();
-        self.want = Some((8, samples_at.saturating_sub(8)));
+        self.pass.want = Some((8, samples_at.saturating_sub(8)));
         self.state = State::Columns { json_at };
         Ok(())
     }
 
     fn columns(&mut self, json_at: u64, bytes: &[u8]) -> Result<()> {
-        let asked = self.want.map_or(0, |(_, length)| length);
+        let asked = self.pass.want.map_or(0, |(_, length)| length);
         if (bytes.len() as u64) < asked {
             let found = format!("the end of the file at byte {}", bytes.len().saturating_add(8));
-            return Err(self.malformed(
+            return Err(self.pass.malformed(
                 8,
                 "offsets and columns",
                 found,
@@ -99,12 +84,12 @@ impl MdsScanner {
         let json_at_here = usize::try_from(json_at.saturating_sub(8)).unwrap_or(usize::MAX);
         let (offsets, json) = bytes.split_at_checked(json_at_here).unwrap_or((bytes, &[]));
         self.offsets.extend_from_slice(offsets);
-        let read = columns::read(json, self.is_raw);
+        let read = columns::read(json, !self.pass.is_typed);
         let (columns, unknown) =
-            read.map_err(|why| self.malformed(json_at, "the columns in JSON", why, ""))?;
+            read.map_err(|why| self.pass.malformed(json_at, "the columns in JSON", why, ""))?;
         self.columns = columns;
         for text in unknown {
-            self.builder.warn(format!("{}: {text}: shown as it is stored", self.part));
+            self.pass.builder.warn(format!("{}: {text}: shown as it is stored", self.pass.part));
         }
         let mut before = 0;
         for number in 0..=self.samples() {
@@ -112,7 +97,7 @@ impl MdsScanner {
             if offset < before {
                 let expected = format!("an offset of {before} or more");
                 let at = number.saturating_add(1).saturating_mul(4);
-                return Err(self.malformed(at, &expected, offset.to_string(), ""));
+                return Err(self.pass.malformed(at, &expected, offset.to_string(), ""));
             }
             before = offset;
         }
@@ -135,7 +120,7 @@ impl MdsScanner {
         while number < self.samples() {
             let at = self.offset(number);
             if self.offset(number.saturating_add(1)) > at {
-                self.want = Some((at, length));
+                self.pass.want = Some((at, length));
                 self.state = State::Sizes(number);
                 return Ok(());
             }
@@ -145,7 +130,7 @@ impl MdsScanner {
             }
             number = number.saturating_add(1);
         }
-        self.want = None;
+        self.pass.want = None;
         Ok(())
     }
 
@@ -170,7 +155,7 @@ impl MdsScanner {
             .collect();
         let at = self.offset(number).saturating_add(sizes_bytes);
         let end = sizes.iter().try_fold(at, |at, size| at.checked_add(*size));
-        self.record.clear();
+        self.pass.record.clear();
         if end != Some(self.offset(number.saturating_add(1))) {
             self.add_damaged(number)?;
             return Ok(None);
@@ -185,16 +170,16 @@ impl MdsScanner {
         {
             let look = column.look_bytes().min(size);
             if look > 0 && head.is_none() {
-                self.want = Some((sample.at, look));
+                self.pass.want = Some((sample.at, look));
                 return Ok(Some(sample));
             }
             let place = (sample.at, size);
-            let row = column.row(place, head.take().unwrap_or_default(), &mut self.builder);
+            let row = column.row(place, head.take().unwrap_or_default(), &mut self.pass.builder);
             let row = row.unwrap_or_else(|| {
                 self.damaged = self.damaged.saturating_add(1);
                 damaged(place)
             });
-            self.record.file(&[&column.name], row);
+            self.pass.record.file(&[&column.name], row);
             sample.at = sample.at.saturating_add(size);
             sample.done = sample.done.saturating_add(1);
         }
@@ -207,7 +192,7 @@ impl MdsScanner {
         self.damaged = self.damaged.saturating_add(1);
         let (at, end) = (self.offset(number), self.offset(number.saturating_add(1)));
         for column in &self.columns {
-            self.record.file(&[&column.name], damaged((at, end.saturating_sub(at))));
+            self.pass.record.file(&[&column.name], damaged((at, end.saturating_sub(at))));
         }
         self.add(number)
     }
@@ -215,40 +200,35 @@ impl MdsScanner {
     /// Adds a sample; all before it was seen.
     fn add(&mut self, number: u64) -> Result<()> {
         let seen = self.offset(number);
-        let added = match self.builder.has_room(&self.record, seen, seen) {
-            true => self.builder.add(&self.record),
-            false => Err(TooMany),
-        };
-        added.map_err(|TooMany| {
-            let found = format!("sample {number} of {} values", self.columns.len());
-            self.malformed(seen, "values of a byte or more, and fewer than 2³¹", found, "")
-        })
+        let room = self.pass.builder.room(&self.pass.record, seen, seen);
+        room.map_err(|full| {
+            let columns = self.columns.len();
+            let names: usize = self.columns.iter().map(|column| column.name.len()).sum();
+            let (expected, found) = match full {
+                Full::Files => ("values of a byte or more", format!("{columns} values")),
+                Full::Names => (
+                    "names of columns that are at most 4 times as long as the samples",
+                    format!("{columns} columns whose names have {names} bytes"),
+                ),
+            };
+            self.pass.malformed(seen, expected, format!("sample {number} of {found}"), "")
+        })?;
+        self.pass.add(seen)
     }
 
     /// The sample that was asked for lies behind the end of the file: as do all that follow.
     fn cut(&mut self, number: u64, at: u64, found: usize) -> Result<()> {
-        self.want = None;
+        self.pass.want = None;
         let expected = format!("sample {number}");
-        if !self.allow_damaged {
+        if !self.pass.allow_damaged {
             let found = format!("the end of the file at byte {}", at.saturating_add(found as u64));
-            return Err(self.malformed(at, &expected, found, TRUNCATED));
+            return Err(self.pass.malformed(at, &expected, found, TRUNCATED));
         }
         for number in number..self.samples() {
-            self.record.clear();
+            self.pass.record.clear();
             self.add_damaged(number)?;
         }
         Ok(())
-    }
-
-    fn malformed(&self, at: u64, expected: &str, found: String, hint: &'static str) -> Error {
-        Error::Malformed {
-            part: self.part.clone(),
-            format: super::NAME,
-            offset_bytes: at,
-            expected: expected.to_owned(),
-            found,
-            hint,
-        }
     }
 }
 
@@ -261,11 +241,11 @@ fn damaged((at, length): (u64, u64)) -> Row<Mds> {
 
 impl Scanner for MdsScanner {
     fn want(&self) -> Option<(u64, u64)> {
-        self.want
+        self.pass.want
     }
 
     fn take(&mut self, bytes: &[u8]) -> Result<()> {
-        let Some((at, length)) = self.want else { return Ok(()) };
+        let Some((at, length)) = self.pass.want else { return Ok(()) };
         let is_cut = (bytes.len() as u64) < length;
         let (number, next) = match std::mem::replace(&mut self.state, State::Head) {
             State::Head => return self.head(bytes),
@@ -286,21 +266,27 @@ impl Scanner for MdsScanner {
 
     fn finish(mut self: Box<Self>, source: Arc<dyn Source>) -> Result<Box<dyn Container>> {
         let end = self.offset(self.samples());
-        if end > source.len() && !self.allow_damaged {
+        if end > source.len() && !self.pass.allow_damaged {
             let found = format!("a file of {} bytes", source.len());
-            return Err(self.malformed(source.len(), &format!("{end} bytes"), found, TRUNCATED));
+            return Err(self.pass.malformed(
+                source.len(),
+                &format!("{end} bytes"),
+                found,
+                TRUNCATED,
+            ));
         }
         let behind = source.len().saturating_sub(end);
         if behind > 0 {
-            self.builder.warn(format!("{}: {behind} bytes behind the last sample", self.part));
+            self.pass
+                .builder
+                .warn(format!("{}: {behind} bytes behind the last sample", self.pass.part));
         }
         if self.damaged > 0 {
-            let (part, count) = (&self.part, self.damaged);
-            self.builder.warn(format!(
+            let (part, count) = (&self.pass.part, self.damaged);
+            self.pass.builder.warn(format!(
                 "{part}: {count} samples or values are not what their sizes say: reading them fails"
             ));
         }
-        let file = self.builder.finish(self.part, source)?;
-        Ok(Box::new(file))
+        self.pass.finish(source)
     }
 }

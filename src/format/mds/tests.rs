@@ -1,7 +1,7 @@
 use super::*;
 use crate::format::records::tests::{Files, all_files, array, opened, truncate_and_flip};
 use crate::format::testing::open_as;
-use crate::format::{Names, View};
+use crate::format::{Format, Names, View};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -147,6 +147,39 @@ fn small_lies_do_not_take_much_memory() {
     let file = [&count.to_le_bytes()[..], &offsets, json].concat();
     let error = open(&file, true).err().unwrap().to_string();
     assert!(error.contains("values of a byte or more"), "{error}");
+}
+
+#[test]
+fn names_that_are_long_beside_their_values_are_refused_with_their_length() {
+    // More columns than are stored once for all samples, of names that are longer than the values.
+    let names: Vec<String> = (0..300).map(|number| format!("{number:0400}")).collect();
+    let columns: Vec<_> = names.iter().map(|name| (&**name, "uint8", Some(1))).collect();
+    let file = Model { columns: &columns, samples: vec![vec![vec![7]; 300]; 200] }.write();
+    let error = open(&file, true).err().unwrap().to_string();
+    assert!(error.contains("at most 4 times as long as the samples"), "{error}");
+    assert!(error.contains("300 columns whose names have 120000 bytes"), "{error}");
+}
+
+#[test]
+fn a_list_of_very_many_columns_is_refused() {
+    let count = (1 << 16) + 1;
+    let columns: Vec<_> = (0..count).map(|_| ("", "bytes", Some(0))).collect();
+    let file = Model { columns: &columns, samples: Vec::new() }.write();
+    let error = open(&file, true).err().unwrap().to_string();
+    assert!(error.contains("over 65536 columns"), "{error}");
+}
+
+#[test]
+fn a_compressed_copy_is_told_by_its_name() {
+    for (name, shard) in [
+        ("d/shard.00000.mds.zstd", Some("d/shard.00000.mds")),
+        ("shard.00000.mds.gz", Some("shard.00000.mds")),
+        ("d/shard.00000.mds", None),
+        ("d/train.tar.gz", None),
+        ("zstd", None),
+    ] {
+        assert_eq!(copied_shard(Path::new(name)), shard.map(PathBuf::from), "{name}");
+    }
 }
 
 #[test]

@@ -15,9 +15,10 @@ mod objects;
 mod tests;
 mod value;
 
-use super::ffrecord::FfRecord;
+use super::ffrecord::{self, FfRecord};
 use super::reader::Reader;
 use super::records::{Builder, Record, RecordFile, RecordFormat, Row, Shown};
+use super::scanned::Index;
 use super::{
     ChecksumKind, Container, Content, Detected, Format, IndexChecksum, Names, OpenOptions, Result,
     Sample, Source, View, ending,
@@ -84,15 +85,22 @@ impl Format for Pickled {
         source: Arc<dyn Source>,
         kept: Arc<dyn Source>,
     ) -> Result<Option<Box<dyn Container>>> {
-        RecordFile::<Files>::open_kept(source, kept.as_ref())
+        let index = Index::read(kept.as_ref())?;
+        index.map(|index| RecordFile::<Files>::boxed(source, index)).transpose()
     }
 }
 
 impl RecordFormat for Files {
     const NAME: &'static str = NAME;
     const VERSION: u32 = 1;
+
     /// FFRecord's, which was right or absent when the samples were read.
-    const INDEX_CHECKSUM: IndexChecksum = IndexChecksum::Ok;
+    fn index_checksum(source: &dyn Source) -> IndexChecksum {
+        match ffrecord::has_header_checksum(source) {
+            true => IndexChecksum::Ok,
+            false => IndexChecksum::Absent,
+        }
+    }
 
     fn decode(shown: Shown, stored: &[u8], values: &mut [u8]) -> bool {
         shown == Shown::Coded && files::latin1(stored, values)
@@ -115,7 +123,7 @@ impl Pass<'_> {
         let reader = Reader::new(self.source, NAME);
         let seen = sample.end_bytes();
         let has_room =
-            |record: &Record<Files>| self.build.has_room(record, seen / BYTES_A_FILE, seen);
+            |record: &Record<Files>| self.build.room(record, seen / BYTES_A_FILE, seen).is_ok();
         let record = record.filter(has_room).unwrap_or_else(|| whole(sample));
         self.build.add(&record).map_err(|_| {
             let expected = "files that an index can hold";

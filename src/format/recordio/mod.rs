@@ -13,9 +13,9 @@ mod tests;
 
 use super::bytes::u32_at;
 use super::reader::Reader;
-use super::records::{RecordFile, RecordFormat};
-use super::scanned::{self, Scanner};
-use super::{Container, Detected, Format, IndexChecksum, OpenOptions, PartName, Result, Source};
+use super::records::{RecordFile, RecordFormat, Row};
+use super::scanned::{Index, ScannedFormat, Scanner};
+use super::{Container, Detected, IndexChecksum, OpenOptions, PartName, Result, Source};
 use scan::{HEAD_BYTES, RecordIoScanner};
 use std::sync::Arc;
 
@@ -29,19 +29,17 @@ pub struct RecordIo;
 impl RecordFormat for RecordIo {
     const NAME: &'static str = NAME;
     const VERSION: u32 = 1;
-    const INDEX_CHECKSUM: IndexChecksum = IndexChecksum::None;
+
+    fn index_checksum(_source: &dyn Source) -> IndexChecksum {
+        IndexChecksum::None
+    }
 }
 
-impl Format for RecordIo {
-    fn name(&self) -> &'static str {
-        NAME
-    }
+impl ScannedFormat for RecordIo {
+    type Row = Row<RecordIo>;
+    const EXTENSIONS: &'static [&'static str] = &["rec"];
 
-    fn extensions(&self) -> &'static [&'static str] {
-        &["rec"]
-    }
-
-    fn detect(&self, source: &dyn Source) -> Result<Detected> {
+    fn looks_like(source: &dyn Source) -> Result<Detected> {
         if source.len() < HEAD_BYTES {
             return Ok(Detected::No);
         }
@@ -49,34 +47,18 @@ impl Format for RecordIo {
         Ok(if u32::from_le_bytes(head) == MAGIC { Detected::Yes } else { Detected::No })
     }
 
-    fn open(&self, source: Arc<dyn Source>, options: &OpenOptions) -> Result<Box<dyn Container>> {
-        let scanner = RecordIoScanner::new(source.name(), options);
-        scanned::scan(source, Box::new(scanner))
+    fn is_stream(_part: &PartName, first: &[u8]) -> Result<bool> {
+        Ok(u32_at(first, 0) == Some(MAGIC))
     }
 
-    fn is_scanned(&self) -> bool {
-        true
+    fn pass(part: &PartName, options: &OpenOptions) -> Result<Box<dyn Scanner>> {
+        Ok(Box::new(RecordIoScanner::new(part, options)))
     }
 
-    fn scans_streams(&self) -> bool {
-        true
-    }
-
-    fn scan_stream(
-        &self,
-        part: &PartName,
-        first: &[u8],
-        options: &OpenOptions,
-    ) -> Result<Option<Box<dyn Scanner>>> {
-        let is_it = u32_at(first, 0) == Some(MAGIC);
-        Ok(is_it.then(|| Box::new(RecordIoScanner::new(part, options)) as Box<dyn Scanner>))
-    }
-
-    fn open_kept(
-        &self,
+    fn with_index(
         source: Arc<dyn Source>,
-        kept: Arc<dyn Source>,
-    ) -> Result<Option<Box<dyn Container>>> {
-        RecordFile::<RecordIo>::open_kept(source, kept.as_ref())
+        index: Index<Row<RecordIo>>,
+    ) -> Result<Box<dyn Container>> {
+        RecordFile::boxed(source, index)
     }
 }

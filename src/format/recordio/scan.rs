@@ -4,9 +4,9 @@
 use super::{MAGIC, RecordIo};
 use crate::format::bytes::u32_at;
 use crate::format::magic;
-use crate::format::records::{Builder, Record, Row, Shown};
+use crate::format::records::{DAMAGED, Pass, Row, Shown, TRUNCATED};
 use crate::format::scanned::{Scanner, TooMany};
-use crate::format::{Container, Error, OpenOptions, PartName, Piece, Result, Source, View, ending};
+use crate::format::{Container, OpenOptions, PartName, Piece, Result, Source, ending};
 use std::sync::Arc;
 
 pub(super) const HEAD_BYTES: u64 = 8;
@@ -18,18 +18,11 @@ const LABELS_AT: u64 = 24;
 const MAX_LOOK_BYTES: u64 = 1 << 20;
 /// A record has no more parts.
 const MAX_PARTS: usize = 1 << 16;
-const HINT: &str = " (--allow-damaged serves the records before this byte)";
 
 /// A pass over a file.
 pub(super) struct RecordIoScanner {
-    part: PartName,
-    allow_damaged: bool,
-    is_typed: bool,
-    want: Option<(u64, u64)>,
+    pass: Pass<RecordIo>,
     state: State,
-    builder: Builder<RecordIo>,
-    record: Record<RecordIo>,
-    records: u64,
     /// The last record; whether the file has all of it is known later.
     last: Option<Found>,
 }
@@ -109,23 +102,14 @@ impl Found {
 impl RecordIoScanner {
     /// Begins at the first byte. Errors call the file `part`.
     pub(super) fn new(part: &PartName, options: &OpenOptions) -> Self {
-        Self {
-            part: part.clone(),
-            allow_damaged: options.allow_damaged,
-            is_typed: options.view != View::Raw,
-            want: Some((0, HEAD_BYTES)),
-            state: State::Header(None),
-            builder: Builder::default(),
-            record: Record::default(),
-            records: 0,
-            last: None,
-        }
+        let pass = Pass::new(part, options, HEAD_BYTES);
+        Self { pass, state: State::Header(None), last: None }
     }
 
     /// A header at `at`: of a record, or of a further part of `found`.
     fn header(&mut self, at: u64, bytes: &[u8], found: Option<Found>) -> Result<()> {
         if bytes.is_empty() && found.is_none() {
-            self.want = None;
+            self.pass.want = None;
             return Ok(());
         }
         if let Some(last) = self.last.take() {
@@ -133,11 +117,11 @@ impl RecordIoScanner {
         }
         let (Some(magic), Some(word)) = (u32_at(bytes, 0), u32_at(bytes, 4)) else {
             let what = format!("{} bytes", bytes.len());
-            return self.end(at, "a header of 8 bytes", what, ": the file is truncated");
+            return self.pass.end(at, "a header of 8 bytes", what, TRUNCATED);
         };
         if magic != MAGIC {
             let found = format!("{magic:#010x}");
-            return self.end(at, "the magic number 0xced7230a", found, ": the file is damaged");
+            return self.pass.end(at, "the magic number 0xced7230a", found, DAMAGED);
         }
         let (kind, length) = (word >> KIND_SHIFT, u64::from(word & LENGTH_MASK));
         let data_at = at.saturating_add(HEAD_BYTES);
@@ -147,7 +131,7 @@ impl RecordIoScanner {
         };
         if !is_right {
             let found = format!("a part of kind {kind}");
-            return self.end(at, "the next part of a record", found, ": the file is damaged");
+            return self.pass.end(at, "the next part of a record", found, DAMAGED);
         }
         let Some(mut found) = found else {
             let parts = vec![(data_at, length)];
@@ -163,13 +147,13 @@ impl RecordIoScanner {
 
     /// Asks for more of the data of a record's first part, or goes on to what follows it.
     fn data(&mut self, mut found: Found) -> Result<()> {
-        let wanted = if self.is_typed { found.look() } else { None };
+        let wanted = if self.pass.is_typed { found.look() } else { None };
         let Some(wanted) = wanted else {
             self.next(found);
             return Ok(());
         };
         let ((at, length), seen) = (found.first(), found.seen.len() as u64);
-        self.want = Some((at.saturating_add(seen), wanted.min(length).saturating_sub(seen)));
+        self.pass.want = Some((at.saturating_add(seen), wanted.min(length).saturating_sub(seen)));
         self.state = State::Data(found);
         Ok(())
     }
@@ -177,7 +161,7 @@ impl RecordIoScanner {
     /// Goes on behind the last part that is known.
     fn next(&mut self, found: Found) {
         let end = found.end().checked_next_multiple_of(4).unwrap_or(u64::MAX);
-        self.want = Some((end, HEAD_BYTES));
+        self.pass.want = Some((end, HEAD_BYTES));
         self.state = match found.goes_on {
             true => State::Header(Some(found)),
             false => {
@@ -189,35 +173,32 @@ impl RecordIoScanner {
 
     /// Adds a record that the file has all of.
     fn add(&mut self, found: &Found) -> Result<()> {
-        let at = found.at;
-        self.fill(found).and_then(|()| self.builder.add(&self.record)).map_err(|TooMany| {
-            let records = format!("{} records", self.records);
-            self.malformed(at, "fewer files than 2³¹", records, "")
+        self.fill(found).map_err(|TooMany| {
+            self.pass.malformed(found.at, "fewer than 2³¹ files in parts", "more".to_owned(), "")
         })?;
-        self.records = self.records.saturating_add(1);
-        Ok(())
+        self.pass.add(found.at)
     }
 
     fn fill(&mut self, found: &Found) -> Result<(), TooMany> {
-        self.record.clear();
+        self.pass.record.clear();
         let ((at, _), length) = (found.first(), found.length());
         let image = found.image.zip(found.value());
         let Some(((labels, code), (_, start, value_bytes))) = image else {
             let row = self.row(found, 0, ending::NONE)?;
-            self.record.whole(row, length);
+            self.pass.record.whole(row, length);
             return Ok(());
         };
         let label = match labels {
-            0 => self.builder.array((at.saturating_add(4), 4), "<f4", &[]),
+            0 => self.pass.builder.array((at.saturating_add(4), 4), "<f4", &[]),
             count => {
                 let bytes = u64::from(count).saturating_mul(4);
                 let place = (at.saturating_add(LABELS_AT), bytes);
-                self.builder.array(place, "<f4", &[count.into()])
+                self.pass.builder.array(place, "<f4", &[count.into()])
             }
         };
-        self.record.file(&[b"label"], label.ok_or(TooMany)?);
+        self.pass.record.file(&[b"label"], label.ok_or(TooMany)?);
         let row = self.row(found, start, code)?;
-        self.record.sized(&[b"data"], row, value_bytes);
+        self.pass.record.sized(&[b"data"], row, value_bytes);
         Ok(())
     }
 
@@ -236,49 +217,24 @@ impl RecordIoScanner {
             file_at = file_at.saturating_add(length_bytes);
             Piece { at_bytes, length_bytes, offset_bytes }
         });
-        let number = self.builder.pieces(found.length().saturating_sub(start), pieces)?;
+        let number = self.pass.builder.pieces(found.length().saturating_sub(start), pieces)?;
         let extent = found.end().saturating_sub(at);
         Ok(Row { shown: Shown::Pieced, number, ..Row::stored(at, extent, code) })
-    }
-
-    /// The rest of the file is of no use: refused, or passed over.
-    fn end(&mut self, at: u64, expected: &str, found: String, hint: &str) -> Result<()> {
-        self.want = None;
-        if !self.allow_damaged {
-            let hint = if hint.is_empty() || self.records == 0 { "" } else { HINT };
-            return Err(self.malformed(at, expected, found, hint));
-        }
-        let part = &self.part;
-        self.builder.warn(format!(
-            "{part}: at byte {at}: expected {expected}, found {found}{hint}: nothing behind it is shown"
-        ));
-        Ok(())
-    }
-
-    fn malformed(&self, at: u64, expected: &str, found: String, hint: &'static str) -> Error {
-        Error::Malformed {
-            part: self.part.clone(),
-            format: super::NAME,
-            offset_bytes: at,
-            expected: expected.to_owned(),
-            found,
-            hint,
-        }
     }
 }
 
 impl Scanner for RecordIoScanner {
     fn want(&self) -> Option<(u64, u64)> {
-        self.want
+        self.pass.want
     }
 
     fn take(&mut self, bytes: &[u8]) -> Result<()> {
-        let Some((at, length)) = self.want else { return Ok(()) };
+        let Some((at, length)) = self.pass.want else { return Ok(()) };
         match std::mem::replace(&mut self.state, State::Header(None)) {
             State::Header(found) => self.header(at, bytes, found),
             State::Data(found) if (bytes.len() as u64) < length => {
                 let (expected, what) = ("the data of a record", "the end of the file");
-                self.end(found.at, expected, what.to_owned(), ": the file is truncated")
+                self.pass.end(found.at, expected, what.to_owned(), TRUNCATED)
             }
             State::Data(mut found) => {
                 found.seen.extend_from_slice(bytes);
@@ -292,11 +248,11 @@ impl Scanner for RecordIoScanner {
             if last.end() > source.len() {
                 let expected = format!("a record that ends at byte {}", last.end());
                 let what = format!("a file of {} bytes", source.len());
-                self.end(last.at, &expected, what, ": the file is truncated")?;
+                self.pass.end(last.at, &expected, what, TRUNCATED)?;
             } else {
                 self.add(&last)?;
             }
         }
-        Ok(Box::new(self.builder.finish(self.part, source)?))
+        self.pass.finish(source)
     }
 }

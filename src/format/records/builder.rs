@@ -113,6 +113,14 @@ impl<F> Record<F> {
     }
 }
 
+/// What a container has too much of for its length.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::format) enum Full {
+    Files,
+    /// Bytes of names that are stored for each file.
+    Names,
+}
+
 /// What the records so far have in common.
 #[derive(Debug)]
 enum Alike {
@@ -165,11 +173,22 @@ impl<F: RecordFormat> Builder<F> {
 
     /// Whether a container of which `bytes` were seen may have the files of a record beside those it has, `most` of them
     /// in all: small lies must not take much memory.
-    pub(in crate::format) fn has_room(&self, record: &Record<F>, most: u64, bytes: u64) -> bool {
+    ///
+    /// # Errors
+    /// Of what there would be too much.
+    pub(in crate::format) fn room(
+        &self,
+        record: &Record<F>,
+        most: u64,
+        bytes: u64,
+    ) -> Result<(), Full> {
         let files = self.files.saturating_add(record.len() as u64);
         let name_bytes = self.name_bytes.saturating_add(record.names.len() as u64);
         let most_bytes = FREE_NAME_BYTES.saturating_add(bytes.saturating_mul(NAME_BYTES_A_BYTE));
-        files <= FREE_FILES.saturating_add(most) && name_bytes <= most_bytes
+        if files > FREE_FILES.saturating_add(most) {
+            return Err(Full::Files);
+        }
+        if name_bytes > most_bytes { Err(Full::Names) } else { Ok(()) }
     }
 
     /// A file that is an array of type `descr` and this shape, its elements stored as they are. `None`: no program

@@ -34,16 +34,15 @@ impl<F: RecordFormat> RecordFile<F> {
         Ok(Self { source, index, fields, has_names, records: OnceLock::new() })
     }
 
-    /// Opens a container by its kept index. `None`: it was kept by another version.
+    /// The container of an index.
     ///
     /// # Errors
-    /// The index cannot be read, or is damaged.
-    pub(in crate::format) fn open_kept(
+    /// The index cannot be read.
+    pub(in crate::format) fn boxed(
         source: Arc<dyn Source>,
-        kept: &dyn Source,
-    ) -> Result<Option<Box<dyn Container>>> {
-        let Some(index) = Index::read(kept)? else { return Ok(None) };
-        Ok(Some(Box::new(Self::new(source, index)?)))
+        index: Index<Row<F>>,
+    ) -> Result<Box<dyn Container>> {
+        Ok(Box::new(Self::new(source, index)?))
     }
 
     fn malformed(&self, at: u64, expected: &str, found: String) -> Error {
@@ -252,7 +251,7 @@ impl<F: RecordFormat> Container for RecordFile<F> {
     }
 
     fn index_checksum(&self) -> IndexChecksum {
-        F::INDEX_CHECKSUM
+        F::index_checksum(self.source.as_ref())
     }
 
     fn warnings(&self) -> &[String] {

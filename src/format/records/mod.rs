@@ -1,15 +1,17 @@
 //! What formats of records share that are found by one pass (TFRecord, RecordIO, MDS): a row a file, the names of the
-//! files of each record, and the open container.
+//! files of each record, what their passes have in common, and the open container.
 //!
 //! A record is a directory of files, or one file. Where all records have the same files, names are stored once
 //! ([`Names::Fields`](crate::format::Names::Fields)); else each file's. Imports `scanned`, `npy`, `ending` and `name`.
 
 mod builder;
 mod file;
+mod pass;
 mod row;
 #[cfg(test)]
 pub(in crate::format) mod tests;
 
-pub(in crate::format) use builder::{Builder, Record};
+pub(in crate::format) use builder::{Builder, Full, Record};
 pub(in crate::format) use file::RecordFile;
+pub(in crate::format) use pass::{DAMAGED, Pass, TRUNCATED};
 pub(in crate::format) use row::{RecordFormat, Row, Shown};

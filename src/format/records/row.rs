@@ -8,7 +8,7 @@
 use crate::format::checksum::ChecksumKind;
 use crate::format::ending;
 use crate::format::scanned::{Fields, Packed, SampleRow};
-use crate::format::{Checksum, IndexChecksum, npy};
+use crate::format::{Checksum, IndexChecksum, Source, npy};
 use std::marker::PhantomData;
 
 /// In the first byte of a stored name: its file, or directory, is the first of its record.
@@ -35,8 +35,9 @@ pub(in crate::format) trait RecordFormat: Send + Sync + 'static {
     const NAME: &'static str;
     /// Raised when the meaning of its rows changes.
     const VERSION: u32;
+
     /// Whether what says where records lie has a checksum.
-    const INDEX_CHECKSUM: IndexChecksum;
+    fn index_checksum(source: &dyn Source) -> IndexChecksum;
 
     /// Fills `values` with the little-endian elements that `stored` encodes ([`Shown::Integers`] and
     /// [`Shown::Floats`]) or with its bytes ([`Shown::Coded`]), which are as many as were found in the pass. False: it encodes no such elements.

@@ -7,6 +7,8 @@
 //! Imports from [`crate::format`] alone.
 
 mod builder;
+mod file;
+mod format;
 mod index;
 mod row;
 #[cfg(test)]
@@ -14,6 +16,8 @@ mod tests;
 mod window;
 
 pub(in crate::format) use builder::{Builder, TooMany};
+pub(in crate::format) use file::{MemberRow, MembersFile};
+pub(in crate::format) use format::ScannedFormat;
 pub(in crate::format) use index::Index;
 pub(in crate::format) use row::{Fields, Packed, SampleRow, Stamp};
 

@@ -8,6 +8,9 @@
 //! An item is a directory of one array a key. Arrays have no shape, and there is no checksum.
 
 mod bson;
+mod writer;
+
+pub use writer::WriteSyrah;
 
 use super::name::FieldNames;
 use super::reader::Reader;

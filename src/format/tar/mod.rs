@@ -3,7 +3,6 @@
 //! An archive is read once, header by header (`scan`); what is found is an index that can be kept
 //! ([`scanned`]). Members are served in place. What is done where readers differ is in `docs/formats.md`.
 
-mod archive;
 mod builder;
 mod fault;
 mod header;
@@ -20,14 +19,13 @@ mod writer;
 
 pub use writer::WriteTar;
 
-use super::scanned::{self, Scanner};
+use super::reader::Reader;
+use super::scanned::{MembersFile, ScannedFormat, Scanner};
 use super::{
-    Container, Detected, Error, Format, MemorySource, OpenOptions, PartName, Result, Source,
-    has_known_extension,
+    Container, Detected, MemorySource, OpenOptions, PartName, Result, Source, has_known_extension,
 };
-use archive::Archive;
 use header::{BLOCK_BYTES, Header};
-use row::Index;
+use row::{Index, Row};
 use state::TarScanner;
 use std::path::Path;
 use std::sync::Arc;
@@ -40,24 +38,20 @@ const MAX_EMPTY_BYTES: u64 = 1 << 20;
 #[derive(Debug)]
 pub struct Tar;
 
-impl Format for Tar {
-    fn name(&self) -> &'static str {
-        NAME
-    }
-
-    fn extensions(&self) -> &'static [&'static str] {
-        &["tar"]
-    }
+impl ScannedFormat for Tar {
+    type Row = Row;
+    const EXTENSIONS: &'static [&'static str] = &["tar"];
 
     /// The first block has the right checksum; or all is zeros, in whole blocks, unless the name is one of
     /// another format, whose writer died.
-    fn detect(&self, source: &dyn Source) -> Result<Detected> {
+    fn looks_like(source: &dyn Source) -> Result<Detected> {
         let length = source.len();
         if length < BLOCK_BYTES {
             return Ok(Detected::No);
         }
+        let reader = Reader::new(source, NAME);
         let mut block = [0; BLOCK_BYTES as usize];
-        read(source, &mut block, 0)?;
+        reader.read("the first header", &mut block, 0)?;
         let header = Header::new(&block);
         if !header.is_zero() {
             let is_tar = header.has_right_checksum();
@@ -72,48 +66,25 @@ impl Format for Tar {
             return Ok(Detected::No);
         }
         let mut rest = vec![0; usize::try_from(length.saturating_sub(BLOCK_BYTES)).unwrap_or(0)];
-        read(source, &mut rest, BLOCK_BYTES)?;
+        reader.read("the first header", &mut rest, BLOCK_BYTES)?;
         let is_zero = rest.iter().all(|byte| *byte == 0);
         Ok(if is_zero { Detected::Perhaps } else { Detected::No })
     }
 
-    fn open(&self, source: Arc<dyn Source>, options: &OpenOptions) -> Result<Box<dyn Container>> {
-        let scanner = TarScanner::new(source.name(), options)?;
-        scanned::scan(source, Box::new(scanner))
-    }
-
-    fn scans_streams(&self) -> bool {
-        true
-    }
-
     /// An archive without a member is zeros, which by themselves say nothing: the name must.
-    fn scan_stream(
-        &self,
-        part: &PartName,
-        first: &[u8],
-        options: &OpenOptions,
-    ) -> Result<Option<Box<dyn Scanner>>> {
-        let Some(block) = first.get(..BLOCK_BYTES as usize) else { return Ok(None) };
-        let is_tar =
-            self.detect(&MemorySource::new(part.clone(), block.to_vec()))? == Detected::Yes;
-        let is_empty_tar = Header::new(block).is_zero() && is_stream_named_so(part.file_name());
-        if !is_tar && !is_empty_tar {
-            return Ok(None);
-        }
-        Ok(Some(Box::new(TarScanner::new(part, options)?)))
+    fn is_stream(part: &PartName, first: &[u8]) -> Result<bool> {
+        let Some(block) = first.get(..BLOCK_BYTES as usize) else { return Ok(false) };
+        let source = MemorySource::new(part.clone(), block.to_vec());
+        let is_tar = Tar::looks_like(&source)? == Detected::Yes;
+        Ok(is_tar || Header::new(block).is_zero() && is_stream_named_so(part.file_name()))
     }
 
-    fn is_scanned(&self) -> bool {
-        true
+    fn pass(part: &PartName, options: &OpenOptions) -> Result<Box<dyn Scanner>> {
+        Ok(Box::new(TarScanner::new(part, options)?))
     }
 
-    fn open_kept(
-        &self,
-        source: Arc<dyn Source>,
-        kept: Arc<dyn Source>,
-    ) -> Result<Option<Box<dyn Container>>> {
-        let index = Index::read(kept.as_ref())?;
-        Ok(index.map(|index| Box::new(Archive::new(source, index)) as Box<dyn Container>))
+    fn with_index(source: Arc<dyn Source>, index: Index) -> Result<Box<dyn Container>> {
+        Ok(Box::new(MembersFile::new(source, index)))
     }
 }
 
@@ -126,13 +97,4 @@ fn is_stream_named_so(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
     let is_short = ["tgz", "tbz", "tbz2", "txz", "tzst"].iter().any(|e| name.ends_with(e));
     is_short || name.contains(".tar.")
-}
-
-fn read(source: &dyn Source, buf: &mut [u8], offset_bytes: u64) -> Result<()> {
-    source.read_exact_at(buf, offset_bytes).map_err(|source_error| Error::Unreadable {
-        part: source.name().clone(),
-        what: "the first header",
-        offset_bytes,
-        source: source_error,
-    })
 }

@@ -5,8 +5,8 @@
 //! ```
 //! A symbolic link's offset and length are those of its target among the targets.
 
-use crate::format::scanned::{self, Fields, Packed, SampleRow, Stamp};
-use crate::format::{Attributes, Content, Kind, Result, Sample};
+use crate::format::scanned::{self, Fields, MemberRow, Packed, SampleRow, Stamp};
+use crate::format::{Attributes, Content, IndexChecksum, Kind, Result, Sample};
 
 /// The index of an archive.
 pub(super) type Index = scanned::Index<Row>;
@@ -18,7 +18,7 @@ pub(super) const IS_DAMAGED: u16 = 1 << 10;
 
 /// What is stored of a member.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Row {
+pub(in crate::format) struct Row {
     pub(super) offset: u64,
     pub(super) length: u64,
     pub(super) links: u32,
@@ -65,9 +65,15 @@ impl Row {
     pub(super) fn is(&self, flag: u16) -> bool {
         self.stamp.flags & flag != 0
     }
+}
 
-    /// Where the member lies in the archive that `index` is of.
-    pub(super) fn sample(&self, index: &Index) -> Result<Sample> {
+impl MemberRow for Row {
+    /// What was appended replaces what stood before.
+    const REPLACES: bool = true;
+    /// Of headers, which were checked; there is none over the members' data.
+    const INDEX_CHECKSUM: IndexChecksum = IndexChecksum::Ok;
+
+    fn sample(&self, index: &Index) -> Result<Sample> {
         if self.is(IS_SYMLINK) {
             return Ok(Sample::default());
         }
@@ -85,8 +91,16 @@ impl Row {
         })
     }
 
-    pub(super) fn attributes(&self) -> Attributes {
+    fn attributes(&self) -> Attributes {
         let kind = if self.is(IS_SYMLINK) { Kind::Symlink } else { Kind::File };
         Attributes { kind, links: self.links, ..self.stamp.attributes() }
+    }
+
+    fn pieced(&self) -> Option<u32> {
+        self.is(IS_SPARSE).then_some(self.sparse)
+    }
+
+    fn target(&self) -> Option<(u64, u64)> {
+        self.is(IS_SYMLINK).then_some((self.offset, self.length))
     }
 }

@@ -1,6 +1,5 @@
 //! Finds the members of an archive, header by header, as a state machine: see [`Scanner`].
 
-use super::archive::Archive;
 use super::builder::Builder;
 use super::fault::{DAMAGED, Fault, NO_HINT, TRUNCATED, no_size};
 use super::header::{BLOCK_BYTES, Header, until_nul};
@@ -8,7 +7,7 @@ use super::names;
 use super::pax::{self, Pax};
 use super::row::Index;
 use super::state::{Member, Pending, State, TarScanner, round_up};
-use crate::format::scanned::{Scanner, TooMany};
+use crate::format::scanned::{MembersFile, Scanner, TooMany};
 use crate::format::{Container, OpenOptions, PartName, Result, Source};
 use std::sync::Arc;
 
@@ -282,6 +281,6 @@ impl Scanner for TarScanner {
     fn finish(self: Box<Self>, source: Arc<dyn Source>) -> Result<Box<dyn Container>> {
         let part = self.part.clone();
         let index = self.end(source.len()).map_err(|fault| fault.into_error(&part))?;
-        Ok(Box::new(Archive::new(source, index)))
+        Ok(Box::new(MembersFile::new(source, index)))
     }
 }

@@ -29,7 +29,14 @@ impl WriteFormat for WriteTar {
     }
 
     fn holds(&self) -> Holds {
-        Holds { modes: true, times_nanos: 1, symlinks: true, hard_links: true, any_names: true }
+        Holds {
+            modes: true,
+            times_nanos: 1,
+            symlinks: true,
+            hard_links: true,
+            any_names: true,
+            empty_directories: true,
+        }
     }
 
     fn member_bytes(&self, member: &NewMember) -> u64 {
@@ -237,7 +244,13 @@ mod tests {
 
     #[test]
     fn a_member_that_gets_too_few_or_too_many_bytes_is_an_error() {
-        let outline = Outline { files: 2, is_numbered: false };
+        let outline = Outline {
+            files: 2,
+            is_numbered: false,
+            grouping: crate::format::Grouping::Keys,
+            records: 2,
+            largest_bytes: 9,
+        };
         let node = NewNode::File { size_bytes: 3, checksum: None };
         let member = NewMember { path: b"a", node, mode: None, modified: (0, 0) };
         let mut writer = WriteTar.begin(Box::new(io::Cursor::new(Vec::new())), &outline).unwrap();

@@ -86,17 +86,9 @@ impl Parser<'_> {
         Ok(())
     }
 
-    fn feature(&mut self, mut feature: Message, name: &[&[u8]]) -> Result<(), NoMessage> {
-        let mut last = None;
+    fn feature(&mut self, feature: Message, name: &[&[u8]]) -> Result<(), NoMessage> {
         self.check_room()?;
-        while let Some((number, value)) = feature.next()? {
-            match value {
-                // Of several kinds the last counts.
-                Value::Bytes(list) if (1..=3).contains(&number) => last = Some((number, list)),
-                _ => return Err(NoMessage),
-            }
-        }
-        match last {
+        match List::of(feature)? {
             Some((1, list)) => self.bytes(list, name),
             Some((2, list)) => self.floats(list, name),
             Some((_, list)) => self.integers(list, name),
@@ -108,61 +100,61 @@ impl Parser<'_> {
         }
     }
 
-    fn bytes(&mut self, list: Message, name: &[&[u8]]) -> Result<(), NoMessage> {
-        let (mut values, mut count) = (list, 0_u64);
-        while field_1(&mut values)?.is_some() {
-            count = count.saturating_add(1);
-        }
-        let (mut values, mut number) = (list, 0_u64);
-        while let Some(value) = field_1(&mut values)? {
-            self.check_room()?;
-            let mut row = Row::stored(
-                self.place(value),
-                value.bytes.len() as u64,
-                ending::code_of(value.bytes),
-            );
-            row.checksum = Some(ChecksumKind::Crc32c.of(value.bytes));
-            match count {
-                1 => self.record.file(name, row),
-                _ => self.record.file(&[name, &[number.to_string().as_bytes()]].concat(), row),
+    fn bytes(&mut self, list: List, name: &[&[u8]]) -> Result<(), NoMessage> {
+        let mut count = 0_u64;
+        list.each_part(&mut |mut values| {
+            while field_1(&mut values)?.is_some() {
+                count = count.saturating_add(1);
             }
-            number = number.saturating_add(1);
-        }
+            Ok(())
+        })?;
+        let mut number = 0_u64;
+        list.each_part(&mut |mut values| {
+            while let Some(value) = field_1(&mut values)? {
+                self.check_room()?;
+                let (at, length) = (self.place(value), value.bytes.len() as u64);
+                let mut row = Row::stored(at, length, ending::code_of(value.bytes));
+                row.checksum = Some(ChecksumKind::Crc32c.of(value.bytes));
+                match count {
+                    1 => self.record.file(name, row),
+                    _ => self.record.file(&[name, &[number.to_string().as_bytes()]].concat(), row),
+                }
+                number = number.saturating_add(1);
+            }
+            Ok(())
+        })?;
         if count == 0 {
             self.record.directory(name);
         }
         Ok(())
     }
 
-    fn floats(&mut self, list: Message, name: &[&[u8]]) -> Result<(), NoMessage> {
+    fn floats(&mut self, list: List, name: &[&[u8]]) -> Result<(), NoMessage> {
         self.values.clear();
-        let (mut fields, mut parts, mut stored) = (list, 0_u64, list);
-        while let Some((number, value)) = fields.next()? {
-            match (number, value) {
-                (1, Value::Bytes(packed)) if packed.bytes.len().is_multiple_of(4) => {
-                    stored = packed;
-                    self.values.extend_from_slice(packed.bytes);
-                    parts = parts.saturating_add(1);
+        // Packed in one run they are served in place.
+        let mut run = list.message;
+        let is_run = !list.is_in_parts
+            && match run.next()? {
+                None => true,
+                Some((1, Value::Bytes(packed))) if run.bytes.is_empty() => {
+                    run = packed;
+                    packed.bytes.len().is_multiple_of(4)
                 }
-                (1, Value::Fixed32(bytes)) => {
-                    self.values.extend_from_slice(&bytes);
-                    parts = parts.saturating_add(2);
-                }
-                _ => return Err(NoMessage),
-            }
+                _ => false,
+            };
+        if is_run {
+            return self.array(run, name, "<f4", 4);
         }
-        if parts > 1 {
-            return self.encoded(list, name, Shown::Floats, 4);
-        }
-        self.array(stored, name, "<f4", 4)
+        list.each_part(&mut |part| decode_floats(part, self.values))?;
+        self.encoded(list.message, name, Shown::Floats, 4)
     }
 
-    fn integers(&mut self, list: Message, name: &[&[u8]]) -> Result<(), NoMessage> {
+    fn integers(&mut self, list: List, name: &[&[u8]]) -> Result<(), NoMessage> {
         self.values.clear();
-        decode_integers(list, self.values)?;
+        list.each_part(&mut |part| decode_integers(part, self.values))?;
         match self.values.is_empty() {
-            true => self.array(Message { bytes: &[], ..list }, name, "<i8", 8),
-            false => self.encoded(list, name, Shown::Integers, 8),
+            true => self.array(Message { bytes: &[], ..list.message }, name, "<i8", 8),
+            false => self.encoded(list.message, name, Shown::Integers, 8),
         }
     }
 
@@ -204,8 +196,7 @@ impl Parser<'_> {
 
     /// Whether the container is large enough for so many files.
     fn check_room(&self) -> Result<(), NoMessage> {
-        let has_room = self.builder.has_room(self.record, self.end / BYTES_A_FILE, self.end);
-        has_room.then_some(()).ok_or(NoMessage)
+        self.builder.room(self.record, self.end / BYTES_A_FILE, self.end).map_err(|_| NoMessage)
     }
 
     fn place(&self, message: Message) -> u64 {
@@ -213,18 +204,69 @@ impl Parser<'_> {
     }
 }
 
+/// A feature's list.
+#[derive(Clone, Copy)]
+struct List<'a> {
+    message: Message<'a>,
+    /// The message is several fields, each a part of the list.
+    is_in_parts: bool,
+}
+
+impl<'a> List<'a> {
+    /// The list that a feature has, and its field's number. A list of another kind replaces what stood before; one of
+    /// the same kind goes on with it, as protocol buffers merge messages.
+    fn of(feature: Message<'a>) -> Result<Option<(u64, Self)>, NoMessage> {
+        let (mut fields, mut found) = (feature, None::<(u64, Self, Message<'a>)>);
+        loop {
+            let here = fields;
+            let (number, list) = match fields.next()? {
+                Some((number @ 1..=3, Value::Bytes(list))) => (number, list),
+                Some(_) => return Err(NoMessage),
+                None => return Ok(found.map(|(number, list, _)| (number, list))),
+            };
+            found = Some(match found {
+                Some((kind, _, first)) if kind == number => {
+                    let length = fields.at.saturating_sub(first.at);
+                    let bytes = first.bytes.get(..length).ok_or(NoMessage)?;
+                    let message = Message { bytes, at: first.at };
+                    (number, List { message, is_in_parts: true }, first)
+                }
+                _ => (number, List { message: list, is_in_parts: false }, here),
+            });
+        }
+    }
+
+    /// Visits the parts in order.
+    fn each_part(
+        &self,
+        visit: &mut dyn FnMut(Message<'a>) -> Result<(), NoMessage>,
+    ) -> Result<(), NoMessage> {
+        if !self.is_in_parts {
+            return visit(self.message);
+        }
+        let mut fields = self.message;
+        while let Some((_, value)) = fields.next()? {
+            let Value::Bytes(part) = value else { return Err(NoMessage) };
+            visit(part)?;
+        }
+        Ok(())
+    }
+}
+
 /// The next entry of a map: its key, which is text, and its value.
 fn entry<'a>(map: &mut Message<'a>) -> Result<Option<(&'a [u8], Message<'a>)>, NoMessage> {
     let Some(mut entry) = field_1(map)? else { return Ok(None) };
     // What is missing is empty.
-    let (mut key, mut found) = (&[][..], Message { bytes: &[], at: entry.at });
+    let (mut key, mut found) = (&[][..], None);
     while let Some((number, value)) = entry.next()? {
         match (number, value) {
             (1, Value::Bytes(text)) => key = text.bytes,
-            (2, Value::Bytes(message)) => found = message,
+            // Two would have to be merged, and no writer has them.
+            (2, Value::Bytes(message)) if found.is_none() => found = Some(message),
             _ => return Err(NoMessage),
         }
     }
+    let found = found.unwrap_or(Message { bytes: &[], at: entry.at });
     let is_text = std::str::from_utf8(key).is_ok() && !key.contains(&0);
     is_text.then_some(Some((key, found))).ok_or(NoMessage)
 }
@@ -265,7 +307,9 @@ fn decode_floats(mut list: Message, values: &mut Vec<u8>) -> Result<(), NoMessag
     while let Some((number, value)) = list.next()? {
         match (number, value) {
             (1, Value::Fixed32(bytes)) => values.extend_from_slice(&bytes),
-            (1, Value::Bytes(packed)) => values.extend_from_slice(packed.bytes),
+            (1, Value::Bytes(packed)) if packed.bytes.len().is_multiple_of(4) => {
+                values.extend_from_slice(packed.bytes);
+            }
             _ => return Err(NoMessage),
         }
     }
@@ -276,11 +320,14 @@ fn decode_floats(mut list: Message, values: &mut Vec<u8>) -> Result<(), NoMessag
 pub(super) fn decode(shown: Shown, stored: &[u8], values: &mut [u8]) -> bool {
     let mut found = Vec::with_capacity(values.len());
     let list = Message::new(stored);
-    let decoded = match shown {
-        Shown::Integers => decode_integers(list, &mut found),
-        Shown::Floats => decode_floats(list, &mut found),
+    // Elements are field 1; parts of a list are fields of other numbers.
+    let mut first = list;
+    let is_in_parts = !matches!(first.next(), Ok(None | Some((1, _))));
+    let decoded = List { message: list, is_in_parts }.each_part(&mut |part| match shown {
+        Shown::Integers => decode_integers(part, &mut found),
+        Shown::Floats => decode_floats(part, &mut found),
         _ => Err(NoMessage),
-    };
+    });
     let is_whole = decoded.is_ok() && found.len() == values.len();
     if is_whole {
         values.copy_from_slice(&found);

@@ -11,12 +11,16 @@ mod scan;
 #[cfg(test)]
 mod tests;
 mod wire;
+mod writer;
 
-use super::records::{RecordFile, RecordFormat, Shown};
-use super::scanned::{self, Scanner};
+pub use writer::WriteTfRecord;
+
+use super::reader::Reader;
+use super::records::{RecordFile, RecordFormat, Row, Shown};
+use super::scanned::{Index, ScannedFormat, Scanner};
 use super::{
-    Checksum, ChecksumKind, Container, Detected, Format, IndexChecksum, OpenOptions, PartName,
-    Result, Source,
+    Checksum, ChecksumKind, Container, Detected, IndexChecksum, OpenOptions, PartName, Result,
+    Source,
 };
 use scan::{HEAD_BYTES, TfRecordScanner};
 use std::sync::Arc;
@@ -29,63 +33,44 @@ pub struct TfRecord;
 
 impl RecordFormat for TfRecord {
     const NAME: &'static str = NAME;
-    const VERSION: u32 = 1;
+    const VERSION: u32 = 2;
+
     /// Of lengths, which were checked.
-    const INDEX_CHECKSUM: IndexChecksum = IndexChecksum::Ok;
+    fn index_checksum(_source: &dyn Source) -> IndexChecksum {
+        IndexChecksum::Ok
+    }
 
     fn decode(shown: Shown, stored: &[u8], values: &mut [u8]) -> bool {
         example::decode(shown, stored, values)
     }
 }
 
-impl Format for TfRecord {
-    fn name(&self) -> &'static str {
-        NAME
-    }
-
-    fn extensions(&self) -> &'static [&'static str] {
-        &["tfrecord", "tfrecords", "tfrec"]
-    }
+impl ScannedFormat for TfRecord {
+    type Row = Row<TfRecord>;
+    const EXTENSIONS: &'static [&'static str] = &["tfrecord", "tfrecords", "tfrec"];
 
     /// The first length has the right checksum.
-    fn detect(&self, source: &dyn Source) -> Result<Detected> {
-        let mut head = [0; HEAD_BYTES as usize];
+    fn looks_like(source: &dyn Source) -> Result<Detected> {
         if source.len() < HEAD_BYTES {
             return Ok(Detected::No);
         }
-        super::reader::Reader::new(source, NAME).read("the first length", &mut head, 0)?;
+        let head = Reader::new(source, NAME).bytes("the first length", 0)?;
         Ok(if length_of(&head).is_some() { Detected::Yes } else { Detected::No })
     }
 
-    fn open(&self, source: Arc<dyn Source>, options: &OpenOptions) -> Result<Box<dyn Container>> {
-        let scanner = TfRecordScanner::new(source.name(), options);
-        scanned::scan(source, Box::new(scanner))
+    fn is_stream(_part: &PartName, first: &[u8]) -> Result<bool> {
+        Ok(first.first_chunk().is_some_and(|head| length_of(head).is_some()))
     }
 
-    fn is_scanned(&self) -> bool {
-        true
+    fn pass(part: &PartName, options: &OpenOptions) -> Result<Box<dyn Scanner>> {
+        Ok(Box::new(TfRecordScanner::new(part, options)))
     }
 
-    fn scans_streams(&self) -> bool {
-        true
-    }
-
-    fn scan_stream(
-        &self,
-        part: &PartName,
-        first: &[u8],
-        options: &OpenOptions,
-    ) -> Result<Option<Box<dyn Scanner>>> {
-        let is_it = first.first_chunk().is_some_and(|head| length_of(head).is_some());
-        Ok(is_it.then(|| Box::new(TfRecordScanner::new(part, options)) as Box<dyn Scanner>))
-    }
-
-    fn open_kept(
-        &self,
+    fn with_index(
         source: Arc<dyn Source>,
-        kept: Arc<dyn Source>,
-    ) -> Result<Option<Box<dyn Container>>> {
-        RecordFile::<TfRecord>::open_kept(source, kept.as_ref())
+        index: Index<Row<TfRecord>>,
+    ) -> Result<Box<dyn Container>> {
+        RecordFile::boxed(source, index)
     }
 }
 

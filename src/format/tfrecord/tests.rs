@@ -112,6 +112,28 @@ fn simple(label: i64) -> Vec<u8> {
 }
 
 #[test]
+fn a_list_that_a_feature_has_several_times_goes_on_and_one_of_another_kind_replaces_it() {
+    let of = |lists: &[List]| lists.iter().flat_map(feature).collect::<Vec<u8>>();
+    let entry = |key: &str, lists: &[List]| {
+        field(1, &[field(1, key.as_bytes()), field(2, &of(lists))].concat())
+    };
+    let bytes = |text: &str| List::Bytes(vec![text.as_bytes().to_vec()]);
+    let data = [
+        entry("bytes", &[bytes("a"), bytes("b")]),
+        entry("last", &[bytes("a"), List::Integers(vec![3], 1), bytes("c")]),
+        entry("integers", &[List::Integers(vec![1, -2], 2), List::Integers(vec![300], 0)]),
+        entry("floats", &[bytes("x"), List::Floats(vec![7, 8], 2), List::Floats(vec![9], 1)]),
+    ];
+    let file = record(&field(1, &data.concat()));
+    let mut expected = Files::new();
+    files_of("0/bytes", &List::Bytes(vec![b"a".to_vec(), b"b".to_vec()]), &mut expected);
+    files_of("0/last", &bytes("c"), &mut expected);
+    files_of("0/integers", &List::Integers(vec![1, -2, 300], 1), &mut expected);
+    files_of("0/floats", &List::Floats(vec![7, 8, 9], 1), &mut expected);
+    assert_eq!(opened(NAME, &file, &OpenOptions::default()), expected);
+}
+
+#[test]
 fn records_that_are_alike_store_no_names_in_whatever_order_their_features_stand() {
     let label = List::Integers(vec![-1], 1);
     let other = example([("label", &label), ("image", &List::Bytes(vec![b"text".to_vec()]))]);

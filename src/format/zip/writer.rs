@@ -32,7 +32,14 @@ impl WriteFormat for WriteZip {
     }
 
     fn holds(&self) -> Holds {
-        Holds { modes: true, times_nanos: 100, symlinks: true, hard_links: false, any_names: false }
+        Holds {
+            modes: true,
+            times_nanos: 100,
+            symlinks: true,
+            hard_links: false,
+            any_names: false,
+            empty_directories: true,
+        }
     }
 
     fn member_bytes(&self, member: &NewMember) -> u64 {

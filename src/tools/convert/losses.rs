@@ -4,6 +4,8 @@
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Losses {
     pub(crate) symlinks: u64,
+    /// Directories with nothing in them.
+    pub(crate) directories: u64,
     pub(crate) modes: u64,
     pub(crate) times: u64,
     /// Times that lost precision.
@@ -21,6 +23,7 @@ impl Losses {
     pub(crate) fn summary(&self) -> Option<String> {
         let counts = [
             (self.symlinks, "symbolic links left out"),
+            (self.directories, "empty directories left out"),
             (self.modes, "permissions not kept"),
             (self.times, "times not kept"),
             (self.fine_times, "times stored less precisely"),

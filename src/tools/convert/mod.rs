@@ -13,17 +13,20 @@ mod shards;
 mod write;
 
 pub(crate) use losses::Losses;
+use shards::grouping;
 pub(crate) use shards::{Cut, MAX_SHARDS, cut, is_numbered, shard_names, summary};
 pub(crate) use write::WriteContainers;
 
 use crate::failure::{Exit, Failure};
-use crate::format::WriteFormat;
+use crate::format::{Input, WriteFormat, WriteList};
 use crate::interrupt::Interrupt;
 use crate::io::beneath::Beneath;
 use crate::tools::entries::{Entries, file_bytes};
 use crate::tools::extract::{Existing, Extracted, TreeWriter};
 use crate::tools::{output, progress};
+use std::fs::{self, File};
 use std::io;
+use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 
 /// How entries are written to another place.
@@ -51,7 +54,11 @@ impl Conversion<'_> {
         format: &dyn WriteFormat,
         how: Cut,
     ) -> Result<(Losses, Vec<PathBuf>), Failure> {
-        let ranges = cut(entries, format, how)?;
+        if let Some(list) = format.listed() {
+            return self.to_listed(entries, format, list, how);
+        }
+        let write = self.writer(entries, format);
+        let ranges = cut(entries, format, write.grouping, how)?;
         let names = match how {
             Cut::One => vec![self.output.to_owned()],
             Cut::Count(_) | Cut::Bytes(_) => shard_names(self.output, ranges.len()),
@@ -59,10 +66,19 @@ impl Conversion<'_> {
         for name in &names {
             output::check_free(name, self.force)?;
         }
-        let write = WriteContainers {
+        Ok((write.all(&names, &ranges)?, names))
+    }
+
+    fn writer<'b>(
+        &'b self,
+        entries: &'b dyn Entries,
+        format: &'b dyn WriteFormat,
+    ) -> WriteContainers<'b> {
+        WriteContainers {
             entries,
             format,
             is_numbered: self.is_numbered,
+            grouping: grouping(entries, self.is_numbered),
             shown_in: None,
             last: None,
             whole_seconds: self.whole_seconds,
@@ -70,8 +86,48 @@ impl Conversion<'_> {
             force: self.force,
             interrupt: self.interrupt,
             progress: progress::of_bytes(file_bytes(entries)),
+        }
+    }
+
+    /// Writes a directory of containers with a list of them, which gets its name only when it is whole.
+    fn to_listed(
+        &self,
+        entries: &dyn Entries,
+        format: &dyn WriteFormat,
+        list: &dyn WriteList,
+        how: Cut,
+    ) -> Result<(Losses, Vec<PathBuf>), Failure> {
+        let failed = |e| Failure::output(self.output.display(), e);
+        self.check_directory()?;
+        let how = match (how, NonZeroU64::new(list.container_bytes())) {
+            (Cut::One, Some(bytes)) => Cut::Bytes(bytes),
+            (how, _) => how,
         };
-        Ok((write.all(&names, &ranges)?, names))
+        let write = WriteContainers { shown_in: Some(self.output), ..self.writer(entries, format) };
+        let ranges = cut(entries, format, write.grouping, how)?;
+        let directory = output::directory_beside(self.output).map_err(failed)?;
+        let name = |number| directory.path().join(list.container_name(number));
+        let names: Vec<PathBuf> = (0..ranges.len()).map(name).collect();
+        let losses = write.all(&names, &ranges)?;
+        let open = |name: &PathBuf| Ok(Box::new(File::open(name)?) as Box<dyn Input>);
+        let text = list.list(&mut names.iter().map(open)).map_err(failed)?;
+        fs::write(directory.path().join(list.list_name()), text).map_err(failed)?;
+        output::give_directory_name(directory, self.output, false).map_err(failed)?;
+        Ok((losses, vec![self.output.to_owned()]))
+    }
+
+    /// Refuses a directory as output that has something in it.
+    fn check_directory(&self) -> Result<(), Failure> {
+        let failed = |e| Failure::output(self.output.display(), e);
+        let is_free = match self.output.read_dir() {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => true,
+            listed => listed.map_err(failed)?.next().is_none(),
+        };
+        if is_free {
+            return Ok(());
+        }
+        let why = "the directory is not empty (`ffrfs extract` adds to one)";
+        Err(failed(io::Error::new(io::ErrorKind::AlreadyExists, why)))
     }
 
     /// Writes a directory, which gets its name only if no file is bad.
@@ -80,14 +136,7 @@ impl Conversion<'_> {
     /// The directory is not empty, or cannot be written.
     pub(crate) fn to_directory(&self, entries: &dyn Entries) -> Result<Extracted, Failure> {
         let failed = |e| Failure::output(self.output.display(), e);
-        let is_free = match self.output.read_dir() {
-            Err(e) if e.kind() == io::ErrorKind::NotFound => true,
-            listed => listed.map_err(failed)?.next().is_none(),
-        };
-        if !is_free {
-            let why = "the directory is not empty (`ffrfs extract` adds to one)";
-            return Err(failed(io::Error::new(io::ErrorKind::AlreadyExists, why)));
-        }
+        self.check_directory()?;
         let directory = output::directory_beside(self.output).map_err(failed)?;
         let writer = TreeWriter {
             entries,

@@ -1,7 +1,7 @@
 //! Distributes entries to several outputs, and names the outputs.
 
 use crate::failure::Failure;
-use crate::format::{NewMember, NewNode, WriteFormat};
+use crate::format::{Grouping, NewMember, NewNode, WriteFormat};
 use crate::tools::entries::{Entries, EntryKind};
 use std::num::NonZeroU64;
 use std::ops::Range;
@@ -19,16 +19,30 @@ pub(crate) enum Cut {
     Bytes(NonZeroU64),
 }
 
+/// Which files are a sample: by numbered directories if all files lie in such, else as in WebDataset.
+pub(crate) fn grouping(entries: &dyn Entries, is_numbered: bool) -> Grouping {
+    if is_numbered {
+        return Grouping::Files;
+    }
+    let mut files = (0..entries.list().len())
+        .filter(|item| entries.list()[*item].kind != EntryKind::Directory)
+        .peekable();
+    let is_empty = files.peek().is_none();
+    let in_records = |item| Grouping::record_directory(&entries.path(item)).is_some();
+    if !is_empty && files.all(in_records) { Grouping::Records } else { Grouping::Keys }
+}
+
 /// Cuts the items into ranges. Items that belong together stay together.
 pub(crate) fn cut(
     entries: &dyn Entries,
     format: &dyn WriteFormat,
+    grouping: Grouping,
     how: Cut,
 ) -> Result<Vec<Range<usize>>, Failure> {
     let count = entries.list().len();
     let units = match how {
         Cut::One => return Ok(std::iter::once(0..count).collect()),
-        Cut::Count(_) | Cut::Bytes(_) => units(entries, format)?,
+        Cut::Count(_) | Cut::Bytes(_) => units(entries, format, grouping)?,
     };
     let starts = match how {
         Cut::Count(shards) => by_count(&units, shards.get(), count),
@@ -44,7 +58,11 @@ struct Unit {
     bytes: u64,
 }
 
-fn units(entries: &dyn Entries, format: &dyn WriteFormat) -> Result<Vec<Unit>, Failure> {
+fn units(
+    entries: &dyn Entries,
+    format: &dyn WriteFormat,
+    grouping: Grouping,
+) -> Result<Vec<Unit>, Failure> {
     let mut units: Vec<Unit> = Vec::new();
     let mut before: Option<Vec<u8>> = None;
     for (number, item) in entries.list().iter().enumerate() {
@@ -58,7 +76,7 @@ fn units(entries: &dyn Entries, format: &dyn WriteFormat) -> Result<Vec<Unit>, F
         };
         let (mode, modified) = (metadata.mode, metadata.modified);
         let bytes = format.member_bytes(&NewMember { path: &path, node, mode, modified });
-        let key = key_of(&path, entries.has_records()).to_vec();
+        let key = grouping.key(&path).to_vec();
         match units.last_mut().filter(|_| before.as_ref() == Some(&key)) {
             Some(unit) => unit.bytes = unit.bytes.saturating_add(bytes),
             None => units.push(Unit { first: number, bytes }),
@@ -66,19 +84,6 @@ fn units(entries: &dyn Entries, format: &dyn WriteFormat) -> Result<Vec<Unit>, F
         before = Some(key);
     }
     Ok(units)
-}
-
-/// The common part of the paths of one sample's members: the directory of a record; otherwise, as in WebDataset, the
-/// path up to the first dot of the name.
-fn key_of(path: &[u8], has_records: bool) -> &[u8] {
-    let name = path.iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
-    if has_records {
-        return &path[..name];
-    }
-    match path[name..].iter().skip(1).position(|byte| *byte == b'.') {
-        Some(dot) => &path[..name + 1 + dot],
-        None => path,
-    }
 }
 
 /// Exactly `shards` ranges of about the same size; some may be empty.
@@ -166,9 +171,16 @@ mod tests {
             (".hidden.txt", ".hidden"),
             ("d/.x", "d/.x"),
         ] {
-            assert_eq!(key_of(path.as_bytes(), false), key.as_bytes(), "{path}");
+            assert_eq!(Grouping::Keys.key(path.as_bytes()), key.as_bytes(), "{path}");
         }
-        assert_eq!(key_of(b"000012/image.jpg", true), b"000012/");
+        for (path, key) in [
+            ("000012/image/encoded.jpg", "000012"),
+            ("000/000012/0/1.npy", "000/000012"),
+            ("000012/000003/1.npy", "000012/000003"),
+            ("a/000012/x", "a/000012/x"),
+        ] {
+            assert_eq!(Grouping::Records.key(path.as_bytes()), key.as_bytes(), "{path}");
+        }
     }
 
     #[test]

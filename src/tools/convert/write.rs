@@ -3,7 +3,7 @@
 use super::losses::Losses;
 use super::ordered::{Ordered, Sink, read_ordered};
 use crate::failure::Failure;
-use crate::format::{Checksum, MemberWriter, NewMember, NewNode, Outline, WriteFormat};
+use crate::format::{Checksum, Grouping, MemberWriter, NewMember, NewNode, Outline, WriteFormat};
 use crate::interrupt::Interrupt;
 use crate::tools::entries::{Entries, EntryKind, EntryMetadata, total_bytes};
 use crate::tools::output::{LargeFile, Set, file_beside};
@@ -22,6 +22,7 @@ pub(crate) struct WriteContainers<'a> {
     pub(crate) entries: &'a dyn Entries,
     pub(crate) format: &'a dyn WriteFormat,
     pub(crate) is_numbered: bool,
+    pub(crate) grouping: Grouping,
     /// The directory to name in errors, while the outputs are in a temporary one.
     pub(crate) shown_in: Option<&'a Path>,
     /// A file to add after all others.
@@ -90,7 +91,16 @@ impl WriteContainers<'_> {
         let read = || range.clone().filter(|item| self.is_read(*item, range));
         let bytes = total_bytes(read().map(|item| self.entries.list()[item]));
         let files = (read().count() + usize::from(last.is_some())) as u64;
-        let outline = Outline { files, is_numbered: self.is_numbered };
+        let outline = Outline {
+            files,
+            is_numbered: self.is_numbered,
+            grouping: self.grouping,
+            records: self.count_records(read()),
+            largest_bytes: read()
+                .map(|item| self.entries.list()[item].size_bytes)
+                .max()
+                .unwrap_or(0),
+        };
         let large = LargeFile::new(file, bytes).map_err(failed)?;
         let out = Box::new(BufWriter::with_capacity(WRITE_BYTES, large));
         let mut writer = self.format.begin(out, &outline).map_err(failed)?;
@@ -104,6 +114,25 @@ impl WriteContainers<'_> {
             writer.begin(&member).and_then(|()| writer.write(last)).map_err(failed)?;
         }
         writer.finish().map_err(failed)
+    }
+
+    /// The number of samples that files are, those of a sample next to each other.
+    fn count_records(&self, files: impl Iterator<Item = usize>) -> u64 {
+        let (mut count, mut before) = (0, None);
+        for item in files {
+            let path = self.entries.path(item);
+            let key = Some(self.grouping.key(&path).to_vec());
+            count += u64::from(self.grouping == Grouping::Files || key != before);
+            before = key;
+        }
+        count
+    }
+
+    /// Whether nothing lies in a directory.
+    fn is_empty(&self, directory: usize) -> bool {
+        let path = [&self.entries.path(directory)[..], b"/"].concat();
+        let next = directory + 1;
+        next >= self.entries.list().len() || !self.entries.path(next).starts_with(&path)
     }
 
     fn member(
@@ -122,6 +151,10 @@ impl WriteContainers<'_> {
         let node = match entry.kind {
             EntryKind::Symlink if !self.format.holds().symlinks => {
                 losses.symlinks += 1;
+                return Ok(());
+            }
+            EntryKind::Directory if !self.format.holds().empty_directories => {
+                losses.directories += u64::from(self.is_empty(item));
                 return Ok(());
             }
             EntryKind::Symlink => NewNode::Symlink(&metadata.target),

@@ -95,10 +95,6 @@ impl Entries for ContainerEntries {
         &self.entries
     }
 
-    fn has_records(&self) -> bool {
-        matches!(&self.catalog, Catalog::Records(_))
-    }
-
     fn path(&self, entry: usize) -> Vec<u8> {
         self.names[self.places[entry].path.clone()].to_vec()
     }

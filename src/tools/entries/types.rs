@@ -11,11 +11,6 @@ pub(crate) trait Entries: Sync {
     /// All entries in the order of their bytes in the source; directories precede the entries in them.
     fn list(&self) -> &[Entry];
 
-    /// Whether every directory is one record whose files are its fields.
-    fn has_records(&self) -> bool {
-        false
-    }
-
     /// The path of an entry.
     fn path(&self, entry: usize) -> Vec<u8>;
 

@@ -27,8 +27,10 @@ fn containers(directory: &TempDir) -> Vec<PathBuf> {
     let mut all: Vec<_> = ["basic.ffr", "packed_folder.ffr", "features.syr", "mixed.syr"]
         .into_iter()
         .chain(["jpg.beton", "raw.beton"])
+        .chain(["alike.tfrecord", "mixed.tfrecord", "mds/shard.00000.mds"])
+        .chain(["data.mdb", "tensors.safetensors"])
         .map(|name| {
-            let copy = directory.path().join(name);
+            let copy = directory.path().join(name.rsplit('/').next().unwrap());
             fs::copy(fixture(name), &copy).unwrap();
             copy
         })

@@ -2,6 +2,7 @@
 
 use super::writer::Block;
 use super::*;
+use crate::format::Format;
 
 fn attributes(bytes: &[u8], index: u64) -> Attributes {
     opened(bytes).unwrap().attributes(index).unwrap()

@@ -2,6 +2,7 @@
 
 use super::writer::Block;
 use super::*;
+use crate::format::Format;
 
 fn small() -> Vec<u8> {
     let mut writer = Writer::default();

@@ -1,6 +1,7 @@
 //! The index as it is kept, and the scan as others drive it.
 
 use super::*;
+use crate::format::Format;
 
 fn archive() -> Vec<u8> {
     let mut writer = Writer::default();

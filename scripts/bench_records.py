@@ -1,0 +1,111 @@
+"""Containers of records for bench-formats: how they are written, and how Python reads them without a mount."""
+
+import json
+import struct
+
+from bench_support import WRITERS, BenchError
+
+RECORDIO_MAGIC = 0xced7230a
+# What stands behind a sample's directory or name in a mount; `view` is the option that shows plain bytes.
+KINDS = {"tfrecord": ("", "raw"), "rec": ("/data.bin", ""), "mds": ("/data.bin", ""), "mdb": (".bin", ""),
+         "safetensors": ("", "raw")}
+
+
+def crc32c():
+    try:
+        import crc32c as package
+    except ImportError:
+        raise BenchError("TFRecord needs crc32c: pip install crc32c") from None
+    return lambda data: (((crc := package.crc32c(data)) >> 15 | crc << 17) + 0xa282ead8) & 0xffffffff
+
+
+def write_tfrecord(path, count, sample):
+    masked = crc32c()
+    with open(path, "wb", buffering=1 << 20) as out:
+        for index in range(count):
+            data = sample(index)
+            length = struct.pack("<Q", len(data))
+            out.write(length + struct.pack("<I", masked(length)) + data + struct.pack("<I", masked(data)))
+
+
+def write_rec(path, count, sample):
+    """Image records with one label, as MXNet packs them."""
+    with open(path, "wb", buffering=1 << 20) as out:
+        for index in range(count):
+            data = struct.pack("<IfQQ", 0, index % 1000, index, 0) + sample(index)
+            out.write(struct.pack("<II", RECORDIO_MAGIC, len(data)) + data + bytes(-len(data) % 4))
+
+
+def write_mds(path, count, sample):
+    """One shard with a column of bytes."""
+    columns = json.dumps({"column_encodings": ["bytes"], "column_names": ["data"], "column_sizes": [None],
+                          "compression": None, "format": "mds", "hashes": [], "size_limit": None, "version": 2}).encode()
+    offsets = [8 + 4 * count + len(columns)]
+    with open(path, "wb", buffering=1 << 20) as out:
+        out.seek(offsets[0])
+        for index in range(count):
+            data = sample(index)
+            out.write(struct.pack("<I", len(data)) + data)
+            offsets.append(offsets[-1] + 4 + len(data))
+        if offsets[-1] >= 1 << 32:
+            raise BenchError("a shard of MDS has at most 4 GiB")
+        out.seek(0)
+        out.write(struct.pack(f"<I{count + 1}I", count, *offsets) + columns)
+
+
+def lmdb():
+    try:
+        import lmdb as package
+    except ImportError:
+        raise BenchError("LMDB needs its package: pip install lmdb") from None
+    return package
+
+
+def write_mdb(path, count, sample):
+    with lmdb().open(str(path), map_size=1 << 40, subdir=False, lock=False) as database:
+        for start in range(0, count, 1000):
+            with database.begin(write=True) as transaction:
+                for index in range(start, min(start + 1000, count)):
+                    transaction.put(b"%06d" % index, sample(index), append=True)
+
+
+def write_safetensors(path, count, sample):
+    size = len(sample(0))
+    tensors = {f"{index:06}": {"dtype": "U8", "shape": [size], "data_offsets": [index * size, (index + 1) * size]}
+               for index in range(count)}
+    header = json.dumps(tensors).encode()
+    header += b" " * (-len(header) % 8)
+    with open(path, "wb", buffering=1 << 20) as out:
+        out.write(struct.pack("<Q", len(header)) + header)
+        for index in range(count):
+            out.write(sample(index))
+
+
+def read_rec(path):
+    """All records in order, as MXNet's `recordio.py` unpacks them; gives how many bytes they have."""
+    total = 0
+    with open(path, "rb") as file:
+        while head := file.read(8):
+            magic, length = struct.unpack("<II", head)
+            assert magic == RECORDIO_MAGIC
+            data = file.read(length + -length % 4)[:length]
+            struct.unpack("<IfQQ", data[:24])
+            total += len(data[24:])
+    return total
+
+
+def read_mdb(path):
+    total = 0
+    with lmdb().open(str(path), readonly=True, lock=False, subdir=False) as database, database.begin() as transaction:
+        for _, value in transaction.cursor():
+            total += len(value)
+    return total
+
+
+def index_beside(path):
+    """The index that a mount keeps beside a container."""
+    return path.with_name(path.name + ".ffrfs-index")
+
+
+WRITERS.update({"tfrecord": write_tfrecord, "rec": write_rec, "mds": write_mds, "mdb": write_mdb,
+                "safetensors": write_safetensors})

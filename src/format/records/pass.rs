@@ -1,0 +1,97 @@
+//! What the passes over containers of records have in common: what is wanted next, the files found so far, and how a pass
+//! ends that can go no further.
+
+use super::builder::{Builder, Record};
+use super::row::RecordFormat;
+use crate::format::scanned::TooMany;
+use crate::format::{Container, Error, OpenOptions, PartName, Result, Source, View};
+use std::sync::Arc;
+
+/// Hints of errors where the rest of a container is of no use.
+pub(in crate::format) const DAMAGED: &str =
+    ": the file is damaged (--allow-damaged serves the records before this byte)";
+pub(in crate::format) const TRUNCATED: &str =
+    ": the file is truncated (--allow-damaged serves the records before this byte)";
+
+/// A pass over a container of records.
+pub(in crate::format) struct Pass<F> {
+    pub(in crate::format) part: PartName,
+    pub(in crate::format) allow_damaged: bool,
+    /// Records are taken apart.
+    pub(in crate::format) is_typed: bool,
+    /// As [`crate::format::scanned::Scanner::want`].
+    pub(in crate::format) want: Option<(u64, u64)>,
+    pub(in crate::format) builder: Builder<F>,
+    /// The files of the record that is being read.
+    pub(in crate::format) record: Record<F>,
+    /// Records that were added.
+    pub(in crate::format) records: u64,
+}
+
+impl<F: RecordFormat> Pass<F> {
+    /// Begins with the container's first `head_bytes`. Errors call it `part`.
+    pub(in crate::format) fn new(part: &PartName, options: &OpenOptions, head_bytes: u64) -> Self {
+        Self {
+            part: part.clone(),
+            allow_damaged: options.allow_damaged,
+            is_typed: options.view != View::Raw,
+            want: Some((0, head_bytes)),
+            builder: Builder::default(),
+            record: Record::default(),
+            records: 0,
+        }
+    }
+
+    /// Adds the record that was read; it begins at `at`.
+    pub(in crate::format) fn add(&mut self, at: u64) -> Result<()> {
+        self.builder.add(&self.record).map_err(|TooMany| {
+            let found = format!("{} records", self.records);
+            self.malformed(at, "fewer than 2³¹ files", found, "")
+        })?;
+        self.records = self.records.saturating_add(1);
+        Ok(())
+    }
+
+    /// Ends the pass: what stands at `at` and behind it is of no use. An error, unless damage is allowed.
+    pub(in crate::format) fn end(
+        &mut self,
+        at: u64,
+        expected: &str,
+        found: String,
+        hint: &'static str,
+    ) -> Result<()> {
+        self.want = None;
+        if !self.allow_damaged {
+            let hint = if self.records == 0 && hint == DAMAGED { "" } else { hint };
+            return Err(self.malformed(at, expected, found, hint));
+        }
+        let part = &self.part;
+        self.builder.warn(format!(
+            "{part}: at byte {at}: expected {expected}, found {found}: nothing behind it is shown"
+        ));
+        Ok(())
+    }
+
+    /// The container is malformed at `at`.
+    pub(in crate::format) fn malformed(
+        &self,
+        at: u64,
+        expected: &str,
+        found: String,
+        hint: &'static str,
+    ) -> Error {
+        Error::Malformed {
+            part: self.part.clone(),
+            format: F::NAME,
+            offset_bytes: at,
+            expected: expected.to_owned(),
+            found,
+            hint,
+        }
+    }
+
+    /// The container that was found, whose bytes `source` has.
+    pub(in crate::format) fn finish(self, source: Arc<dyn Source>) -> Result<Box<dyn Container>> {
+        Ok(Box::new(self.builder.finish(self.part, source)?))
+    }
+}

@@ -1,0 +1,213 @@
+//! `ffrfs convert` to formats whose samples have fields: TFRecord, MDS, Syrah and FFCV. What the formats' own packages read
+//! of it is in tests/python/test_written.py.
+
+use super::convert;
+use crate::common::{TempDir, ffrfs, fixture, noise, temp_dir, write_container};
+use crate::formats::tree;
+use std::collections::BTreeMap;
+use std::fs;
+
+type Contents = BTreeMap<String, Vec<u8>>;
+
+const SAMPLES: u64 = 30;
+
+/// What a container shows, by way of a directory.
+#[track_caller]
+fn shown(work: &TempDir, container: &str) -> Contents {
+    let name = format!("shown-{}", container.replace('/', "-"));
+    convert(work, &format!("{container} {name}/")).ok();
+    tree(&work.path().join(name))
+}
+
+/// What `numpy.save` writes.
+fn npy(descr: &str, shape: &str, elements: &[u8]) -> Vec<u8> {
+    let text = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}");
+    [&b"\x93NUMPY\x01\0\x76\0"[..], format!("{text:117}\n").as_bytes(), elements].concat()
+}
+
+/// The header of a JPEG image of this size, and something behind it.
+fn jpeg(width: u16, number: u64) -> Vec<u8> {
+    let head = [&b"\xff\xd8\xff\xe0\0\x04ab\xff\xff\xc0\0\x0b\x08\0\x07"[..], &width.to_be_bytes()];
+    [&head.concat()[..], b"\x01\x01\x11\0\xff\xda", &noise(number, 900)].concat()
+}
+
+/// The fields of a sample as files.
+fn sample(number: u64) -> [(&'static str, Vec<u8>); 5] {
+    let floats: Vec<u8> =
+        [0.5, number as f32, 3.0, -1.0].iter().flat_map(|v: &f32| v.to_le_bytes()).collect();
+    [
+        ("box.npy", npy("<f4", "(4,)", &floats)),
+        ("image.jpg", jpeg(8 + number as u16, number)),
+        ("label.npy", npy("<i8", "()", &(number as i64 - 3).to_le_bytes())),
+        ("meta.json", format!("{{\"n\": {number}}}").into_bytes()),
+        ("text.txt", format!("käse {number}").into_bytes()),
+    ]
+}
+
+fn records() -> TempDir {
+    let work = temp_dir();
+    for number in 0..SAMPLES {
+        let directory = work.path().join(format!("in/{number:06}"));
+        fs::create_dir_all(&directory).unwrap();
+        sample(number)
+            .iter()
+            .for_each(|(name, bytes)| fs::write(directory.join(name), bytes).unwrap());
+    }
+    work
+}
+
+#[track_caller]
+fn assert_same(found: &Contents, expected: &Contents) {
+    assert_eq!(found.keys().collect::<Vec<_>>(), expected.keys().collect::<Vec<_>>());
+    let other: Vec<_> = expected.iter().filter(|(path, bytes)| found[*path] != **bytes).collect();
+    assert!(other.is_empty(), "{other:?}");
+}
+
+/// The files of all samples, each as a format shows it.
+fn expected(change: impl Fn(&str, Vec<u8>) -> (String, Vec<u8>)) -> Contents {
+    let of = |number| {
+        sample(number).map(|(name, bytes)| {
+            let (name, bytes) = change(name, bytes);
+            (format!("{number:06}/{name}"), bytes)
+        })
+    };
+    (0..SAMPLES).flat_map(of).collect()
+}
+
+/// A number as a vector of one.
+fn vector(file: &[u8]) -> Vec<u8> {
+    npy("<i8", "(1,)", &file[128..])
+}
+
+#[test]
+fn fields_of_records_come_back_from_each_format_as_it_can_hold_them() {
+    let work = records();
+    for format in ["tfrecord", "mds", "syr", "beton"] {
+        convert(&work, &format!("in out.{format}")).ok();
+        let verified =
+            ffrfs(&["verify", work.path().join(format!("out.{format}")).to_str().unwrap()]);
+        assert_eq!(verified.code, 0, "{format}: {}", verified.stderr);
+    }
+    let same = |name: &str, bytes| (name.to_owned(), bytes);
+    assert_same(
+        &shown(&work, "out.tfrecord"),
+        &expected(|name, bytes| match name {
+            "label.npy" => same(name, vector(&bytes)),
+            _ => same(name, bytes),
+        }),
+    );
+    assert_same(&shown(&work, "out.mds/shard.00000.mds"), &expected(same));
+    assert_same(
+        &shown(&work, "out.syr"),
+        &expected(|name, bytes| match name {
+            "label.npy" => same(name, vector(&bytes)),
+            "image.jpg" => same("image.npy", npy("|u1", &format!("({},)", bytes.len()), &bytes)),
+            "meta.json" => same("meta.txt", bytes),
+            _ => same(name, bytes),
+        }),
+    );
+    assert_same(
+        &shown(&work, "out.beton"),
+        &expected(|name, bytes| match name {
+            "text.txt" => same("text.bin", bytes),
+            "box.npy" => same("box.bin", bytes),
+            _ => same(name, bytes),
+        }),
+    );
+}
+
+#[test]
+fn samples_that_are_one_file_are_records_of_one_field() {
+    let work = temp_dir();
+    let samples: Vec<_> = (0..20).map(|number| noise(number, 100 + number as usize)).collect();
+    write_container(&work.path().join("in.ffr"), &samples);
+    for (format, path) in
+        [("tfrecord", ""), ("mds", "/data.bin"), ("syr", "/data.npy"), ("beton", "/data.bin")]
+    {
+        convert(&work, &format!("in.ffr out.{format}")).ok();
+        let source =
+            if format == "mds" { "out.mds/shard.00000.mds" } else { &format!("out.{format}") };
+        let found = shown(&work, source);
+        assert_eq!(found.len(), 20, "{format}");
+        for (number, bytes) in samples.iter().enumerate() {
+            assert!(found[&format!("{number:06}{path}")].ends_with(bytes), "{format} {number}");
+        }
+    }
+}
+
+#[test]
+fn files_that_differ_behind_their_first_dot_are_a_sample_that_keeps_its_name() {
+    let work = temp_dir();
+    fs::create_dir_all(work.path().join("in/cat")).unwrap();
+    for number in 0..9 {
+        let file = |ending: &str| work.path().join(format!("in/cat/{number}.{ending}"));
+        fs::write(file("jpg"), jpeg(5, number)).unwrap();
+        fs::write(file("seg.png"), b"\x89PNG\r\n\x1a\n").unwrap();
+    }
+    for format in ["tfrecord", "beton"] {
+        convert(&work, &format!("in out.{format}")).ok();
+        let found = shown(&work, &format!("out.{format}"));
+        let name = if format == "beton" { "__key__.bin" } else { "__key__.txt" };
+        assert_eq!(found[&format!("000007/{name}")], b"cat/7");
+        assert_eq!(found["000007/jpg.jpg"], jpeg(5, 7));
+        assert_eq!(found.len(), 27);
+    }
+}
+
+#[test]
+fn tfrecords_come_back_with_lists_of_several_values() {
+    let work = temp_dir();
+    for name in ["alike", "mixed"] {
+        fs::copy(
+            fixture(&format!("{name}.tfrecord")),
+            work.path().join(format!("{name}.tfrecord")),
+        )
+        .unwrap();
+        convert(&work, &format!("{name}.tfrecord again-{name}.tfrecord")).ok();
+        let again = format!("again-{name}.tfrecord");
+        assert_same(&shown(&work, &again), &shown(&work, &format!("{name}.tfrecord")));
+    }
+    let said = convert(&work, "mixed.tfrecord mixed.syr");
+    assert!(said.code == 6 && said.stderr.contains("first sample has"), "{}", said.stderr);
+}
+
+#[test]
+fn shards_of_records_keep_each_record_whole() {
+    let work = records();
+    convert(&work, "in part.tfrecord --shards 4").ok();
+    convert(&work, "in parts/ --to mds --shard-size 8K").ok();
+    let index = fs::read_to_string(work.path().join("parts/index.json")).unwrap();
+    let index: serde_json::Value = serde_json::from_str(&index).unwrap();
+    let shards = index["shards"].as_array().unwrap();
+    assert!(shards.len() > 3, "{}", shards.len());
+    let samples: u64 = shards.iter().map(|shard| shard["samples"].as_u64().unwrap()).sum();
+    assert_eq!(samples, SAMPLES);
+    for shard in shards {
+        let path = work.path().join("parts").join(shard["raw_data"]["basename"].as_str().unwrap());
+        assert_eq!(fs::metadata(path).unwrap().len(), shard["raw_data"]["bytes"].as_u64().unwrap());
+    }
+    let all = "part-{000000..000003}.tfrecord";
+    let count = shown(&work, all).len() as u64;
+    assert_eq!(count, SAMPLES * 5);
+    assert_same(
+        &shown(&work, "parts/shard.*.mds"),
+        &expected(|name, bytes| (name.to_owned(), bytes)),
+    );
+}
+
+#[test]
+fn what_a_format_cannot_hold_names_the_sample_and_nothing_is_written() {
+    let work = records();
+    fs::write(work.path().join("in/000011/image.jpg"), b"no image").unwrap();
+    let said = convert(&work, "in out.beton");
+    assert!(said.code == 6 && said.stderr.contains("000011"), "{}", said.stderr);
+    assert!(said.stderr.contains("no JPEG image"), "{}", said.stderr);
+    fs::remove_file(work.path().join("in/000012/text.txt")).unwrap();
+    for out in ["out.mds", "out.syr"] {
+        let said = convert(&work, &format!("in {out}"));
+        assert!(said.code == 6 && said.stderr.contains("sample 000012"), "{}", said.stderr);
+        assert!(!work.path().join(out).exists());
+    }
+    // The fields of a TFRecord need not be alike.
+    convert(&work, "in out.tfrecord").ok();
+}
