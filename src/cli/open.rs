@@ -34,6 +34,9 @@ pub(super) struct OpenArgs {
     /// arrays as .npy, images, text; nothing in them is executed, and what is not known stays one file
     #[arg(long)]
     pub(super) pickles: bool,
+    /// Show datasets of HDF5 as directories of their rows, each an array of its own
+    #[arg(long)]
+    pub(super) rows: bool,
     /// Character set of names whose container states none, such as cp437, shift-jis or gbk [default: guessed]
     #[arg(long, value_name = "NAME", value_parser = encoding)]
     pub(super) encoding: Option<String>,
@@ -191,6 +194,7 @@ impl OpenArgs {
                 ViewChoice::Npy => View::Npy,
             },
             pickles: self.pickles,
+            rows: self.rows,
             encoding: self.encoding.clone(),
             password: self.secret.clone().map_or_else(|| self.password(), |s| Ok(Some(s)))?,
         };

@@ -5,7 +5,7 @@ use super::objects::Neighbours;
 use super::options::SidecarPlace;
 use crate::failure::{Exit, Failure};
 use crate::format::sidecar::{self, Key, Section};
-use crate::format::{Container, MemorySource, PartName, Source};
+use crate::format::{Container, Content, MemorySource, PartName, Sample, Source};
 use crate::io::File;
 use std::path::Path;
 use std::sync::Arc;
@@ -118,7 +118,7 @@ fn choose(
 /// Whether each sample of a container has a checksum of its own.
 fn is_verifiable(container: &dyn Container) -> Result<bool, Failure> {
     for index in 0..container.len() {
-        if !has_checksum(container, &container.sample(index)?) {
+        if !has_checksum(container, index, &container.sample(index)?) {
             return Ok(false);
         }
     }
@@ -127,9 +127,11 @@ fn is_verifiable(container: &dyn Container) -> Result<bool, Failure> {
 
 /// Whether a sample has a checksum of its container or its encoding. Encodings of members have their own (AES); the
 /// checksum of a stream does not cover a member, and may be missing.
-pub(crate) fn has_checksum(container: &dyn Container, sample: &crate::format::Sample) -> bool {
-    let is_encoded = matches!(sample.content, crate::format::Content::Encoded(_));
-    sample.checksum.is_some() || is_encoded && container.stream().is_none()
+pub(crate) fn has_checksum(container: &dyn Container, index: u64, sample: &Sample) -> bool {
+    let is_encoded = matches!(sample.content, Content::Encoded(_));
+    sample.checksum.is_some()
+        || is_encoded && container.intervals(index).is_none()
+        || container.checks_intervals(index)
 }
 
 /// What checks a sample.

@@ -394,11 +394,14 @@ impl Opened {
     /// What a sample is checked by.
     pub(crate) fn checked_by(&self, located: &Located) -> CheckedBy {
         let container = self.dataset.containers()[located.container].as_ref();
-        let has_own =
-            || container.sample(located.index).is_ok_and(|own| has_checksum(container, &own));
+        let has_own = || {
+            container
+                .sample(located.index)
+                .is_ok_and(|own| has_checksum(container, located.index, &own))
+        };
         match self.dataset.sums_of(located.container) {
             Some(_) if !has_own() => CheckedBy::Sidecar,
-            None if !has_checksum(container, &located.sample) => CheckedBy::Nothing,
+            None if !has_checksum(container, located.index, &located.sample) => CheckedBy::Nothing,
             _ => CheckedBy::Container,
         }
     }
@@ -413,7 +416,7 @@ impl Opened {
             }
             for index in 0..container.len() {
                 let sample = self.dataset.number(number, index);
-                let is_checked = has_checksum(container.as_ref(), &container.sample(index)?);
+                let is_checked = has_checksum(container.as_ref(), index, &container.sample(index)?);
                 if !is_checked && !self.opened.contains(&sample) {
                     *without.entry(container.format()).or_default() += 1;
                     first.get_or_insert(number);

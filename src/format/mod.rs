@@ -48,6 +48,7 @@ pub mod ffcv;
 pub mod ffrecord;
 pub mod file;
 mod foreign;
+pub mod hdf5;
 pub mod lmdb;
 pub mod magic;
 pub mod mds;
@@ -58,6 +59,7 @@ mod options;
 mod part_name;
 pub mod pickled;
 mod reader;
+mod recognize;
 pub mod recordio;
 mod records;
 pub mod safetensors;
@@ -84,6 +86,7 @@ pub use ffrecord::pickle::{Directory, Entry};
 pub use member::{Attributes, Kind, Member, Node};
 pub use options::{OpenOptions, Secret, View};
 pub use part_name::PartName;
+pub use recognize::{has_known_extension, open, recognize};
 pub use sample::{Content, Piece, Sample};
 pub use source::{MemorySource, SliceSource, Source, Table};
 pub use write::{
@@ -110,6 +113,7 @@ pub static FORMATS: &[&dyn Format] = &[
     &safetensors::Safetensors,
     &mds::Mds,
     &ffcv::Ffcv,
+    &hdf5::Hdf5,
     &ffrecord::FfRecord,
     &compressed::Compressed::ZLIB,
 ];
@@ -314,6 +318,19 @@ pub trait Container: Send + Sync {
         None
     }
 
+    /// The intervals that a sample's bytes are decoded from: those of [`Container::stream`], or of chunks in which the
+    /// container holds it. What [`Container::stream`] says of pieces is so of them.
+    fn intervals(&self, index: u64) -> Option<&dyn stream::Intervals> {
+        let _ = index;
+        self.stream().map(|stream| stream.as_ref() as &dyn stream::Intervals)
+    }
+
+    /// Whether the chunks of a sample carry checksums of their own, which are compared when they are decoded.
+    fn checks_intervals(&self, index: u64) -> bool {
+        let _ = index;
+        false
+    }
+
     /// The codec of a sample with [`Content::Encoded`] whose stored bytes are one stream of it, and nothing else: not
     /// encrypted.
     fn codec(&self, index: u64) -> Option<codec::Codec> {
@@ -434,65 +451,4 @@ pub enum IndexChecksum {
     Absent,
     /// The format has none: nothing can be verified.
     None,
-}
-
-/// Opens a container with the format that its content, or failing that its name, asks for.
-///
-/// # Errors
-/// As [`Format::open`]; or no format knows the content.
-pub fn open(source: Arc<dyn Source>, options: &OpenOptions) -> Result<Box<dyn Container>> {
-    recognize(source.as_ref(), options)?.open(source, options)
-}
-
-/// The format that a container's content, or failing that its name, asks for.
-///
-/// # Errors
-/// The source cannot be read, or no format knows the content.
-pub fn recognize(source: &dyn Source, options: &OpenOptions) -> Result<&'static dyn Format> {
-    let format = stored_format(source, options)?;
-    Ok(pickled::over(format, options).unwrap_or(format))
-}
-
-/// The same, whatever its samples hold.
-fn stored_format(source: &dyn Source, options: &OpenOptions) -> Result<&'static dyn Format> {
-    if let Some(format) = options.format.and_then(|name| FORMATS.iter().find(|f| f.name() == name))
-    {
-        return Ok(*format);
-    }
-    let mut best: Option<(Detected, &dyn Format)> = None;
-    for format in FORMATS {
-        let detected = format.detect(source)?;
-        if detected > best.map_or(Detected::No, |(detected, _)| detected) {
-            best = Some((detected, *format));
-        }
-        if detected == Detected::Yes {
-            break;
-        }
-    }
-    if let Some((detected, format)) = best {
-        let may_be_a_part = detected == Detected::Perhaps && format.name() == zip::Zip.name();
-        let refused = may_be_a_part.then(|| foreign::refuse_with_zip(source)).flatten();
-        return refused.map_or(Ok(format), Err);
-    }
-    if let Some(error) = foreign::refuse(source) {
-        return Err(error);
-    }
-    let extension =
-        source.name().file_name().extension().map(|e| e.to_string_lossy().to_lowercase());
-    let by_name =
-        FORMATS.iter().find(|f| extension.as_deref().is_some_and(|e| f.extensions().contains(&e)));
-    // It cannot be right, but its own reader says best what is wrong.
-    by_name.copied().ok_or_else(|| Error::unknown(source))
-}
-
-/// Whether a file name ends as some format's files do: what a directory of containers is searched for.
-#[must_use]
-pub fn has_known_extension(path: &std::path::Path) -> bool {
-    if lmdb::is_lock_file(path) {
-        return false;
-    }
-    let Some(extension) = path.extension().and_then(|e| e.to_str()) else { return false };
-    // As in `train.tfrecord-00000-of-00064`.
-    let extension = extension.split_once('-').map_or(extension, |(ending, _)| ending);
-    FORMATS.iter().any(|f| f.extensions().iter().any(|e| e.eq_ignore_ascii_case(extension)))
 }

@@ -3,6 +3,7 @@
 //! ```text
 //! "\x93NUMPY" | u8 1 | u8 0 | u16 length | text, padded with spaces, newline        version 1.0
 //! "\x93NUMPY" | u8 2 | u8 0 | u32 length | text, padded with spaces, newline        if that is too short
+//!             u8 3                                                                 if names need UTF-8
 //! ```
 //!
 //! The array begins at a multiple of 64 bytes. (numpy/lib/format.py, NumPy 1.23 to 2.4.)
@@ -15,12 +16,17 @@ const FIRST_DIGITS: usize = 21;
 /// What stands before the elements of an array in C order. `descr` is its type as NumPy writes it, such as
 /// `<f4`; it holds nothing that Python would escape.
 pub(super) fn header(descr: &str, shape: &[u64]) -> Vec<u8> {
+    ordered_header(&format!("'{descr}'"), shape, "False")
+}
+
+/// The same; `descr` is as Python writes it: a string in its quotes, or a list of fields.
+pub(super) fn literal_header(descr: &str, shape: &[u64]) -> Vec<u8> {
     ordered_header(descr, shape, "False")
 }
 
 /// The same of an array in Fortran's order.
 pub(super) fn fortran_header(descr: &str, shape: &[u64]) -> Vec<u8> {
-    ordered_header(descr, shape, "True")
+    ordered_header(&format!("'{descr}'"), shape, "True")
 }
 
 fn ordered_header(descr: &str, shape: &[u64], is_fortran: &str) -> Vec<u8> {
@@ -30,17 +36,17 @@ fn ordered_header(descr: &str, shape: &[u64], is_fortran: &str) -> Vec<u8> {
     let spare = growing.map_or(0, |first| FIRST_DIGITS.saturating_sub(first.len()));
     let comma = if dimensions.len() == 1 { "," } else { "" };
     let text = format!(
-        "{{'descr': '{descr}', 'fortran_order': {is_fortran}, 'shape': ({}{comma}), }}{:spare$}",
+        "{{'descr': {descr}, 'fortran_order': {is_fortran}, 'shape': ({}{comma}), }}{:spare$}",
         dimensions.join(", "),
         "",
     );
     let (padded_bytes, padding) = padded(&text, 2);
     let (version, length, padding) = match u16::try_from(padded_bytes) {
-        Ok(length) => (1, length.to_le_bytes().to_vec(), padding),
-        Err(_) => {
+        Ok(length) if text.is_ascii() => (1, length.to_le_bytes().to_vec(), padding),
+        _ => {
             let (padded_bytes, padding) = padded(&text, 4);
             let length = u32::try_from(padded_bytes).unwrap_or(u32::MAX);
-            (2, length.to_le_bytes().to_vec(), padding)
+            (if text.is_ascii() { 2 } else { 3 }, length.to_le_bytes().to_vec(), padding)
         }
     };
     let spaces = vec![b' '; padding];

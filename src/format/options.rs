@@ -14,6 +14,8 @@ pub struct OpenOptions {
     pub view: View,
     /// Show samples that are pickles as the files that they hold.
     pub pickles: bool,
+    /// Show datasets of HDF5 by their rows.
+    pub rows: bool,
     /// In what character set names are stored that do not say so themselves; `None`: it is guessed.
     pub encoding: Option<String>,
     /// What encrypted samples are decrypted with.

@@ -1,6 +1,6 @@
 //! What the tests of the formats share.
 
-use super::{Container, Content, FORMATS, Member, MemorySource, Node, OpenOptions, Result};
+use super::{Container, Content, FORMATS, Kind, Member, MemorySource, Node, OpenOptions, Result};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, BTreeSet};
@@ -51,6 +51,12 @@ pub(super) fn shown(file: &[u8], container: &dyn Container, index: u64) -> Optio
             assert_eq!(prefix.len(), length as usize);
             prefix
         }
+        // What is made of nothing may be as long as it likes.
+        Content::Encoded(size) if size > 16 << 20 => return None,
+        Content::Encoded(size) => {
+            let mut bytes = vec![0; size as usize];
+            return container.decode(index, stored, &mut bytes).ok().map(|()| bytes);
+        }
         other => panic!("{other:?}"),
     };
     bytes.extend_from_slice(stored);
@@ -81,6 +87,9 @@ fn members(file: &[u8], container: &dyn Container) -> BTreeMap<String, Option<Ve
     let visit = &mut |member: Member<'_>| {
         let Node::Sample(index) = member.node else { return Ok(()) };
         assert!(index < container.len());
+        if container.attributes(index).unwrap().kind == Kind::Symlink {
+            return Ok(());
+        }
         let path = String::from_utf8(member.path.to_vec()).unwrap();
         let twice = all.insert(path, shown(file, container, index));
         assert!(twice.is_none(), "{:?} twice", member.path.escape_ascii());

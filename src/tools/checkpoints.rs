@@ -50,7 +50,7 @@ fn large_members(dataset: &Dataset) -> format::Result<Vec<(u64, u64)>> {
         let Some(located) = dataset.locate(sample)? else { break };
         let (at, container) = (located.sample, &dataset.containers()[located.container]);
         if matches!(at.content, Content::Encoded(size) if size > DECODED_AT_ONCE_BYTES)
-            && container.stream().is_none()
+            && container.intervals(located.index).is_none()
             && container.may_keep_checkpoints(located.index)
         {
             large.push((sample, at.size_bytes()));

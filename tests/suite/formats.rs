@@ -5,6 +5,7 @@ mod combined;
 mod compressed;
 mod damage;
 mod encrypted;
+mod hdf5;
 mod index;
 mod keyed;
 mod nested;

@@ -4,6 +4,7 @@
 use super::deflate::Inflate;
 use super::{FOREIGN_CHECKPOINT, Part as StreamPart, Phased, Place, Step, fill};
 use crate::format::{Checkpoint, Decoder, Progress};
+use libdeflater::Decompressor;
 
 const HEADER_BYTES: usize = 2;
 const TRAILER_BYTES: usize = 4;
@@ -21,6 +22,10 @@ pub(in crate::format) fn is_header(bytes: &[u8]) -> bool {
 }
 
 pub(super) fn decode(input: &[u8], out: &mut [u8]) -> Result<(), String> {
+    // All at once is two to three times as fast. The other decoder says what is wrong.
+    if Decompressor::new().zlib_decompress(input, out) == Ok(out.len()) {
+        return Ok(());
+    }
     fill(&mut Zlib::new(None)?, input, out)
 }
 

@@ -89,6 +89,36 @@ pub struct Interval {
     pub crc32: u32,
 }
 
+/// Bytes that are decoded interval by interval: a compressed stream, or the chunks of a container.
+pub trait Intervals: Send + Sync {
+    /// The interval that the byte at `decoded_offset` lies in.
+    fn interval(&self, decoded_offset: u64) -> Option<Interval>;
+
+    /// The interval of that number.
+    fn nth(&self, number: u64) -> Option<Interval>;
+
+    /// Decodes an interval from all of its stored bytes; fills `out`, which is as long as its decoded range, and
+    /// compares the checksum, if it has one.
+    ///
+    /// # Errors
+    /// There is no such interval, the lengths are wrong, or the bytes are not an encoding.
+    fn decode(&self, number: u64, stored: &[u8], out: &mut [u8]) -> Result<(), String>;
+}
+
+impl Intervals for StreamIndex {
+    fn interval(&self, decoded_offset: u64) -> Option<Interval> {
+        Self::interval(self, decoded_offset)
+    }
+
+    fn nth(&self, number: u64) -> Option<Interval> {
+        Self::nth(self, number)
+    }
+
+    fn decode(&self, number: u64, stored: &[u8], out: &mut [u8]) -> Result<(), String> {
+        Self::decode(self, number, stored, out)
+    }
+}
+
 impl StreamIndex {
     /// Of an empty stream.
     pub(super) fn new(codec: Codec) -> Self {

@@ -9,7 +9,7 @@ use super::types::{Scratch, Stop};
 use crate::catalog::Located;
 use crate::failure::Failure;
 use crate::format::checksum::ChecksumKind;
-use crate::format::stream::StreamIndex;
+use crate::format::stream::Intervals;
 use crate::format::{Checksum, Fault};
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -41,7 +41,7 @@ impl<'a> SampleChecker<'a> {
         scratch: &mut Scratch,
     ) -> Result<Vec<CheckedSample>, Failure> {
         let Some(first) = span.first() else { return Ok(Vec::new()) };
-        if let Some(stream) = self.reader.container(first).stream() {
+        if let Some(stream) = self.reader.container(first).intervals(first.index) {
             let each = span.iter().map(|one| match self.wanted {
                 None => self.check_in_stream(stream, one, scratch),
                 Some(kind) => self.hash_in_stream(kind, one, scratch),
@@ -120,7 +120,7 @@ impl<'a> SampleChecker<'a> {
     /// Checks the intervals that contain a sample.
     fn check_in_stream(
         &self,
-        stream: &StreamIndex,
+        stream: &dyn Intervals,
         located: &Located,
         scratch: &mut Scratch,
     ) -> Result<CheckedSample, Failure> {

@@ -27,7 +27,7 @@ impl SampleReader<'_> {
             return Ok(());
         }
         // Each interval of a compressed stream has its own checksum.
-        let is_stream = self.container(located).stream().is_some();
+        let is_stream = self.container(located).intervals(located.index).is_some();
         let is_encoded = matches!(located.sample.content, Content::Encoded(_));
         if !is_stream && (is_encoded || located.sample.checksum.is_some()) {
             self.check_held(located, &mut scratch, None)?;

@@ -6,7 +6,7 @@ use super::types::{Chunk, DecodedInterval, SPAN_BYTES, Scratch, Stop, TakeChunk}
 use crate::catalog::Located;
 use crate::dataset::{self, Opened};
 use crate::format::checksum::{ChecksumKind, Hasher};
-use crate::format::stream::{Interval, StreamIndex};
+use crate::format::stream::{Interval, Intervals};
 use crate::format::{Checksum, Container, Content, Fault, shown};
 use crate::interrupt::Interrupt;
 use crate::io::Buffer;
@@ -98,7 +98,7 @@ impl<'a> SampleReader<'a> {
     ) -> Result<(), Stop> {
         let mut hashing = Hashing::new(located.sample.checksum, None);
         shown::refuse_damaged(self.container(located), located.index, &located.sample)?;
-        if let Some(stream) = self.container(located).stream() {
+        if let Some(stream) = self.container(located).intervals(located.index) {
             self.in_stream(located, stream, scratch, &mut |chunk| {
                 hashing.update(&chunk);
                 take(chunk)
@@ -242,7 +242,7 @@ impl<'a> SampleReader<'a> {
     fn in_stream(
         &self,
         located: &Located,
-        stream: &StreamIndex,
+        stream: &dyn Intervals,
         scratch: &mut Scratch,
         take: &mut TakeChunk,
     ) -> Result<(), Stop> {
@@ -280,7 +280,7 @@ impl<'a> SampleReader<'a> {
     fn pieces(
         &self,
         located: &Located,
-        stream: Option<&StreamIndex>,
+        stream: Option<&dyn Intervals>,
         part: Range<u64>,
         scratch: &mut Scratch,
         take: &mut TakeChunk,
@@ -331,7 +331,7 @@ impl<'a> SampleReader<'a> {
     pub(super) fn interval<'s>(
         &self,
         located: &Located,
-        stream: &StreamIndex,
+        stream: &dyn Intervals,
         interval: &Interval,
         scratch: &'s mut Scratch,
     ) -> Result<&'s [u8], Fault> {

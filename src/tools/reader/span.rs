@@ -41,7 +41,8 @@ impl<'a> SpanPlan<'a> {
     /// Adds a sample and returns true if it is read together with the earlier ones. The first one always is.
     pub(crate) fn add(&mut self, located: &Located) -> bool {
         let (at, extent) = (located.sample, located.sample.extent());
-        let is_stream = self.dataset.containers()[located.container].stream().is_some();
+        let is_stream =
+            self.dataset.containers()[located.container].intervals(located.index).is_some();
         let is_sparse = matches!(at.content, Content::Sparse(_)) && !is_stream;
         let length = extent.end - extent.start;
         let may_join = !at.damaged

@@ -85,7 +85,7 @@ impl SampleReader<'_> {
         scratch: &mut Scratch,
     ) -> Result<Vec<Result<WholeFile, Fault>>, Failure> {
         let Some(first) = span.first() else { return Ok(Vec::new()) };
-        if span.len() == 1 || self.container(first).stream().is_some() {
+        if span.len() == 1 || self.container(first).intervals(first.index).is_some() {
             return span.iter().map(|located| self.read_one(located, scratch)).collect();
         }
         let range = extent_of(span);

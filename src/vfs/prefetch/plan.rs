@@ -277,7 +277,8 @@ impl Prefetch {
         let can_be = match at.content {
             Content::Stored | Content::Prefixed(_) => at.length_bytes > 0,
             Content::Encoded(_) => {
-                self.memory.fits_whole(&at) && self.samples.container(&located).stream().is_none()
+                let container = self.samples.container(&located);
+                self.memory.fits_whole(&at) && container.intervals(located.index).is_none()
             }
             Content::Sparse(_) => false,
         };

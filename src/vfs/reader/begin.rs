@@ -49,7 +49,7 @@ impl Reader {
         if want.start == 0 {
             self.samples.stats().first_read();
         }
-        let is_compressed = self.samples.container(&located).stream().is_some();
+        let is_compressed = self.samples.container(&located).intervals(located.index).is_some();
         if is_compressed || matches!(at.content, Content::Sparse(_)) {
             let task = self.task(sample, located, want);
             return match is_compressed {

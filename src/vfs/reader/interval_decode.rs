@@ -49,7 +49,7 @@ impl IntervalDecode {
                 (interval.decoded.clone(), buffer)
             }
             IntervalSource::Container => {
-                let stream = container.stream().ok_or_else(none)?;
+                let stream = container.intervals(located.index).ok_or_else(none)?;
                 let interval = stream.nth(self.number).ok_or_else(none)?;
                 let mut buffer = buffer_for(&interval.decoded)?;
                 let out = &mut buffer.as_mut_slice()[..length(&interval.decoded)];

@@ -215,7 +215,7 @@ impl Reader {
         };
         let start = at.max(piece.at_bytes);
         let first = piece.offset_bytes + (start - piece.at_bytes);
-        let stream = container.stream().ok_or(Fault::Damaged)?;
+        let stream = container.intervals(located.index).ok_or(Fault::Damaged)?;
         let interval = stream.interval(first).ok_or(Fault::Damaged)?;
         let left = (piece.at_bytes + piece.length_bytes).saturating_sub(start);
         let length = left.min(interval.decoded.end - first);

@@ -1,0 +1,299 @@
+//! What an object's messages say of a dataset: its shape, its type, where its elements lie, and what they are
+//! filtered by.
+//!
+//! Imports the input, messages and datatypes.
+
+use super::super::{Error, Result};
+use super::datatype::{Datatype, MAX_DIMENSIONS};
+use super::filter::Filter;
+use super::input::Fields;
+use super::input::Input;
+use super::object::{DATASPACE, DATATYPE, EXTERNAL, FILL, FILTERS, LAYOUT, Message, OLD_FILL};
+
+/// A dimension that may grow without bound.
+pub(super) const UNLIMITED: u64 = u64::MAX;
+
+/// Why a dataset cannot be shown.
+#[derive(Debug)]
+pub(super) enum Refusal {
+    /// The file is wrong.
+    Malformed(Error),
+    /// It is right, and of a kind that is not shown here.
+    Unsupported(String),
+}
+
+impl From<Error> for Refusal {
+    fn from(error: Error) -> Self {
+        Refusal::Malformed(error)
+    }
+}
+
+pub(super) fn unsupported<T>(why: impl Into<String>) -> Result<T, Refusal> {
+    Err(Refusal::Unsupported(why.into()))
+}
+
+/// A dataset as its header describes it.
+pub(super) struct Dataset {
+    pub(super) shape: Vec<u64>,
+    /// Up to where each dimension may grow.
+    pub(super) most: Vec<u64>,
+    pub(super) datatype: Datatype,
+    pub(super) layout: Layout,
+    pub(super) filters: Vec<Filter>,
+    /// An element of those that were never written; empty: zeros.
+    pub(super) fill: Vec<u8>,
+}
+
+/// Where elements lie.
+#[derive(Debug, Clone)]
+pub(super) enum Layout {
+    /// At this byte of the file, so many bytes.
+    InHeader(u64, u64),
+    /// From this address on. `None`: nothing was written.
+    Contiguous(Option<u64>),
+    Chunked(ChunkLayout),
+}
+
+/// How chunks are found.
+#[derive(Debug, Clone)]
+pub(super) struct ChunkLayout {
+    /// Elements in each dimension of a chunk.
+    pub(super) chunk: Vec<u64>,
+    pub(super) index: ChunkIndex,
+    /// Of the index, or of the chunks themselves.
+    pub(super) address: Option<u64>,
+    /// Chunks at the edges are not filtered.
+    pub(super) edges_are_plain: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ChunkIndex {
+    Tree1,
+    /// One chunk; bytes and skipped filters, if it is filtered.
+    Single(Option<(u64, u32)>),
+    /// One after the other.
+    Implicit,
+    FixedArray,
+    ExtensibleArray,
+    Tree2,
+}
+
+impl Dataset {
+    /// Whether an object with these messages is a dataset.
+    pub(super) fn is_one(messages: &[Message]) -> bool {
+        messages.iter().any(|message| message.kind == LAYOUT)
+    }
+
+    pub(super) fn read(input: &Input<'_>, messages: &[Message]) -> Result<Self, Refusal> {
+        let find = |kind| messages.iter().find(|message| message.kind == kind);
+        let at = messages.first().map_or(0, |message| message.at);
+        let needed = |kind, what: &str| -> Result<Fields<'_>, Refusal> {
+            match find(kind) {
+                Some(message) if message.is_elsewhere => {
+                    unsupported("parts of its header are in the file's table of shared messages")
+                }
+                Some(message) => Ok(message.fields(input)),
+                None => {
+                    let error = input.reader.malformed(at, what, "a dataset without it", "");
+                    Err(error.into())
+                }
+            }
+        };
+        let (shape, most) = dataspace(&mut needed(DATASPACE, "a dataset's shape")?)?;
+        let datatype = Datatype::read(&mut needed(DATATYPE, "a dataset's type")?)?;
+        if let Some(message) = find(EXTERNAL) {
+            let _ = message;
+            return unsupported("its data are in other files");
+        }
+        let layout = layout(&mut needed(LAYOUT, "a dataset's layout")?)?;
+        let filters = match find(FILTERS) {
+            Some(_) => Filter::read_all(&mut needed(FILTERS, "filters")?)?,
+            None => Vec::new(),
+        };
+        let fill = match (find(FILL), find(OLD_FILL)) {
+            (Some(_), _) => fill(&mut needed(FILL, "a fill value")?)?,
+            (None, Some(_)) => old_fill(&mut needed(OLD_FILL, "a fill value")?)?,
+            (None, None) => Vec::new(),
+        };
+        let is_fill = fill.len() == datatype.bytes as usize && fill.iter().any(|byte| *byte != 0);
+        let fill = if is_fill { fill } else { Vec::new() };
+        let dataset = Self { shape, most, datatype, layout, filters, fill };
+        dataset.check(input, at)?;
+        Ok(dataset)
+    }
+
+    fn check(&self, input: &Input<'_>, at: u64) -> Result<()> {
+        if self.bytes().is_none_or(|bytes| bytes > i64::MAX as u64) {
+            let found = format!("{:?} of {} bytes each", self.shape, self.datatype.bytes);
+            return Err(input.reader.malformed(at, "fewer than 2⁶³ bytes of elements", found, ""));
+        }
+        let Layout::Chunked(layout) = &self.layout else { return Ok(()) };
+        let is_right = layout.chunk.len() == self.shape.len()
+            && !layout.chunk.is_empty()
+            && layout.chunk.iter().all(|length| *length > 0);
+        if !is_right {
+            let expected = format!("chunks of {} dimensions", self.shape.len());
+            return Err(input.reader.malformed(at, expected, format!("{:?}", layout.chunk), ""));
+        }
+        Ok(())
+    }
+
+    /// Bytes of all elements. `None`: they are too many for a number.
+    pub(super) fn bytes(&self) -> Option<u64> {
+        if self.shape.contains(&0) {
+            return Some(0);
+        }
+        let element = u64::from(self.datatype.bytes);
+        self.shape.iter().try_fold(element, |all, length| all.checked_mul(*length))
+    }
+
+    /// The number of elements.
+    pub(super) fn elements(&self) -> u64 {
+        self.shape.iter().fold(1, |all: u64, length| all.saturating_mul(*length))
+    }
+}
+
+fn dataspace(fields: &mut Fields<'_>) -> Result<(Vec<u64>, Vec<u64>)> {
+    let before = fields.clone();
+    let (version, rank, flags) = (fields.u8()?, usize::from(fields.u8()?), fields.u8()?);
+    if rank > MAX_DIMENSIONS {
+        return Err(before.wrong("up to 64 dimensions", rank.to_string()));
+    }
+    let is_null = match version {
+        1 => {
+            fields.take(5)?;
+            false
+        }
+        2 => fields.u8()? == 2,
+        _ => return Err(before.wrong("a shape of version 1 or 2", version.to_string())),
+    };
+    if is_null {
+        return Ok((vec![0], vec![0]));
+    }
+    let mut shape = Vec::new();
+    for _ in 0..rank {
+        shape.push(fields.length()?);
+    }
+    let mut most = shape.clone();
+    if flags & 1 != 0 {
+        let all =
+            u64::MAX.wrapping_shr(64_u32.wrapping_sub((fields.input.length_bytes as u32) << 3));
+        for length in &mut most {
+            let stored = fields.length()?;
+            *length = if stored == all { UNLIMITED } else { stored };
+        }
+    }
+    Ok((shape, most))
+}
+
+fn fill(fields: &mut Fields<'_>) -> Result<Vec<u8>> {
+    let before = fields.clone();
+    let is_there = match fields.u8()? {
+        version @ (1 | 2) => {
+            fields.take(2)?;
+            fields.u8()? != 0 || version == 1
+        }
+        3 => fields.u8()? & 0x20 != 0,
+        version => return Err(before.wrong("a fill value of version 1 to 3", version.to_string())),
+    };
+    if is_there && fields.left() > 0 { old_fill(fields) } else { Ok(Vec::new()) }
+}
+
+fn old_fill(fields: &mut Fields<'_>) -> Result<Vec<u8>> {
+    let length = fields.u32()?;
+    // -1: it is undefined.
+    if length == u32::MAX {
+        return Ok(Vec::new());
+    }
+    Ok(fields.take(length as usize)?.to_vec())
+}
+
+fn layout(fields: &mut Fields<'_>) -> Result<Layout, Refusal> {
+    let before = fields.clone();
+    match fields.u8()? {
+        1 | 2 => Ok(old_layout(fields)?),
+        version @ 3..=5 => {
+            let before = fields.clone();
+            match fields.u8()? {
+                0 => {
+                    let length = fields.u16()?;
+                    Ok(Layout::InHeader(fields.at(), length.min(fields.left() as u16).into()))
+                }
+                1 => Ok(Layout::Contiguous(fields.address()?)),
+                2 if version == 3 => {
+                    let rank = usize::from(fields.u8()?);
+                    let address = fields.address()?;
+                    let chunk = chunk_shape(fields, rank, 4)?;
+                    Ok(Layout::Chunked(ChunkLayout {
+                        chunk,
+                        index: ChunkIndex::Tree1,
+                        address,
+                        edges_are_plain: false,
+                    }))
+                }
+                2 => Ok(Layout::Chunked(new_chunks(fields)?)),
+                3 => unsupported("it is virtual: its data are in other datasets"),
+                class => Err(before.wrong("a layout of class 0 to 3", class.to_string()).into()),
+            }
+        }
+        version => Err(before.wrong("a layout of version 1 to 5", version.to_string()).into()),
+    }
+}
+
+/// Versions 1 and 2.
+fn old_layout(fields: &mut Fields<'_>) -> Result<Layout> {
+    let (rank, before) = (usize::from(fields.u8()?), fields.clone());
+    let class = fields.u8()?;
+    fields.take(5)?;
+    match class {
+        0 => {
+            fields.take(rank.saturating_mul(4))?;
+            let length = fields.u32()?;
+            Ok(Layout::InHeader(fields.at(), u64::from(length).min(fields.left() as u64)))
+        }
+        1 => Ok(Layout::Contiguous(fields.address()?)),
+        2 => {
+            let address = fields.address()?;
+            let chunk = chunk_shape(fields, rank, 4)?;
+            let index = ChunkIndex::Tree1;
+            Ok(Layout::Chunked(ChunkLayout { chunk, index, address, edges_are_plain: false }))
+        }
+        _ => Err(before.wrong("a layout of class 0 to 2", class.to_string())),
+    }
+}
+
+/// The lengths of a chunk; the last one stored is that of an element.
+fn chunk_shape(fields: &mut Fields<'_>, rank: usize, length_bytes: usize) -> Result<Vec<u64>> {
+    let mut chunk = Vec::new();
+    for _ in 0..rank {
+        chunk.push(fields.number(length_bytes)?);
+    }
+    chunk.pop();
+    Ok(chunk)
+}
+
+/// Versions 4 and 5.
+fn new_chunks(fields: &mut Fields<'_>) -> Result<ChunkLayout> {
+    let (flags, rank, length_bytes) = (fields.u8()?, fields.u8()?, fields.u8()?);
+    let chunk = chunk_shape(fields, rank.into(), length_bytes.into())?;
+    let before = fields.clone();
+    let index = match fields.u8()? {
+        1 if flags & 2 != 0 => ChunkIndex::Single(Some((fields.length()?, fields.u32()?))),
+        1 => ChunkIndex::Single(None),
+        2 => ChunkIndex::Implicit,
+        3 => {
+            fields.take(1)?;
+            ChunkIndex::FixedArray
+        }
+        4 => {
+            fields.take(5)?;
+            ChunkIndex::ExtensibleArray
+        }
+        5 => {
+            fields.take(6)?;
+            ChunkIndex::Tree2
+        }
+        kind => return Err(before.wrong("an index of chunks of type 1 to 5", kind.to_string())),
+    };
+    Ok(ChunkLayout { chunk, index, address: fields.address()?, edges_are_plain: flags & 1 != 0 })
+}

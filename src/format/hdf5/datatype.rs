@@ -1,0 +1,337 @@
+//! Datatype messages, and what NumPy calls them.
+//!
+//! ```text
+//! u8 class and version | 3 × u8 bits | u32 bytes of an element | properties
+//! ```
+//!
+//! Imports the input, and the `.npy` header's types.
+
+use super::super::Result;
+use super::super::npy;
+use super::input::Fields;
+
+/// Types within types.
+const MAX_NESTING: u32 = 32;
+/// No array that NumPy reads has more.
+pub(super) const MAX_DIMENSIONS: usize = 64;
+
+/// How a fixed string ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Padding {
+    /// At its first NUL.
+    Terminated,
+    /// NULs, as many as there are.
+    Nulls,
+    Spaces,
+}
+
+/// What an element is.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Kind {
+    /// A type of NumPy's, such as `<f4`.
+    Plain(String),
+    /// Text of the element's length.
+    Text(Padding),
+    /// Fields: name, offset, type.
+    Compound(Vec<(Vec<u8>, u32, Datatype)>),
+    /// An array of elements in each element.
+    Array(Vec<u64>, Box<Datatype>),
+    /// As many elements as each says, elsewhere.
+    Sequence(Box<Datatype>),
+    /// Text elsewhere.
+    FarText,
+}
+
+/// The type of a dataset's elements.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Datatype {
+    pub(super) bytes: u32,
+    pub(super) kind: Kind,
+}
+
+impl Datatype {
+    pub(super) fn read(fields: &mut Fields<'_>) -> Result<Self> {
+        read(fields, MAX_NESTING)
+    }
+
+    /// The type as Python writes it in a `.npy` header, and the dimensions that it adds to an array's shape. `None`:
+    /// its elements lie elsewhere.
+    pub(super) fn descr(&self) -> Option<(String, Vec<u64>)> {
+        match &self.kind {
+            Kind::Plain(descr) => Some((format!("'{descr}'"), Vec::new())),
+            Kind::Text(_) => Some((format!("'|S{}'", self.bytes), Vec::new())),
+            Kind::Array(shape, of) => {
+                let (descr, inner) = of.descr()?;
+                Some((descr, [&shape[..], &inner].concat()))
+            }
+            Kind::Compound(members) => self.structured(members).map(|descr| (descr, Vec::new())),
+            Kind::Sequence(_) | Kind::FarText => None,
+        }
+    }
+
+    /// A structured type, or a complex number as h5py has it: fields `r` and `i`.
+    fn structured(&self, members: &[(Vec<u8>, u32, Datatype)]) -> Option<String> {
+        if let [(r, 0, real), (i, at, imaginary)] = members
+            && (&r[..], &i[..]) == (b"r", b"i")
+            && real == imaginary
+            && *at == real.bytes
+            && self.bytes == at.saturating_mul(2)
+            && let Kind::Plain(descr) = &real.kind
+            && let Some((order, digits)) = descr.split_once('f')
+            && digits != "2"
+        {
+            return Some(format!("'{order}c{}'", self.bytes));
+        }
+        let mut sorted: Vec<_> = members.iter().collect();
+        sorted.sort_by_key(|(_, at, _)| *at);
+        let in_order = sorted.iter().zip(members).all(|(a, b)| a.1 == b.1);
+        let (mut parts, mut end) = (Vec::new(), 0_u32);
+        for (name, at, of) in members {
+            let (descr, shape) = of.descr()?;
+            let Some(gap) = at.checked_sub(end) else { return Some(self.opaque()) };
+            if gap > 0 {
+                parts.push(format!("('', '|V{gap}')"));
+            }
+            let name = quoted(&String::from_utf8_lossy(name));
+            parts.push(match shape.is_empty() {
+                true => format!("({name}, {descr})"),
+                false => format!("({name}, {descr}, {})", tuple(&shape)),
+            });
+            end = at.saturating_add(of.bytes);
+        }
+        let Some(gap) = self.bytes.checked_sub(end).filter(|_| in_order && !parts.is_empty())
+        else {
+            return Some(self.opaque());
+        };
+        if gap > 0 {
+            parts.push(format!("('', '|V{gap}')"));
+        }
+        Some(format!("[{}]", parts.join(", ")))
+    }
+
+    fn opaque(&self) -> String {
+        format!("'|V{}'", self.bytes)
+    }
+}
+
+/// A tuple as Python writes it.
+fn tuple(values: &[u64]) -> String {
+    let texts: Vec<_> = values.iter().map(u64::to_string).collect();
+    let comma = if texts.len() == 1 { "," } else { "" };
+    format!("({}{comma})", texts.join(", "))
+}
+
+/// A string as Python writes it.
+fn quoted(text: &str) -> String {
+    let quote = if text.contains('\'') && !text.contains('"') { '"' } else { '\'' };
+    let mut out = String::from(quote);
+    for letter in text.chars() {
+        match letter {
+            '\\' => out.push_str("\\\\"),
+            '\n' => out.push_str("\\n"),
+            '\r' => out.push_str("\\r"),
+            '\t' => out.push_str("\\t"),
+            letter if letter == quote => out.extend(['\\', letter]),
+            letter if letter.is_control() => out.push_str(&format!("\\x{:02x}", letter as u32)),
+            letter => out.push(letter),
+        }
+    }
+    out.push(quote);
+    out
+}
+
+fn read(fields: &mut Fields<'_>, nesting: u32) -> Result<Datatype> {
+    let before = fields.clone();
+    let Some(nesting) = nesting.checked_sub(1) else {
+        return Err(before.wrong("types that are nested less deeply", "deeper ones".to_owned()));
+    };
+    let head = fields.u8()?;
+    let bits = fields.number(3)? as u32;
+    let bytes = fields.u32()?;
+    if bytes == 0 {
+        return Err(before.wrong("a type of a byte or more", "0".to_owned()));
+    }
+    let (class, version) = (head & 15, head >> 4);
+    let kind = match class {
+        0 => Kind::Plain(integer(fields, bits, bytes)?),
+        1 => Kind::Plain(float(fields, bits, bytes)?),
+        2 => {
+            fields.take(2)?;
+            Kind::Plain(opaque(bytes))
+        }
+        3 => Kind::Text(padding(bits & 15)),
+        4 => Kind::Plain(integer(fields, bits & !8, bytes)?),
+        5 => Kind::Plain(tagged(fields, bits, bytes)?),
+        6 => Kind::Compound(compound(fields, (version, bits, bytes), nesting)?),
+        7 => Kind::Plain(opaque(bytes)),
+        8 => enumeration(fields, (version, bits), nesting)?,
+        9 => {
+            let of = read(fields, nesting)?;
+            if bits & 15 == 1 { Kind::FarText } else { Kind::Sequence(Box::new(of)) }
+        }
+        10 => array(fields, (version, bytes), nesting)?,
+        11 => complex(fields, bytes, nesting)?,
+        _ => return Err(before.wrong("a type of class 0 to 11", class.to_string())),
+    };
+    Ok(Datatype { bytes, kind })
+}
+
+fn opaque(bytes: u32) -> String {
+    format!("|V{bytes}")
+}
+
+fn order(bits: u32, bytes: u32) -> char {
+    match (bytes, bits & 1) {
+        (1, _) => '|',
+        (_, 0) => '<',
+        _ => '>',
+    }
+}
+
+fn integer(fields: &mut Fields<'_>, bits: u32, bytes: u32) -> Result<String> {
+    let (offset, precision) = (fields.u16()?, fields.u16()?);
+    let is_plain = matches!(bytes, 1 | 2 | 4 | 8)
+        && offset == 0
+        && u32::from(precision) == bytes.saturating_mul(8);
+    let sign = if bits & 8 != 0 { 'i' } else { 'u' };
+    Ok(match is_plain {
+        true => format!("{}{sign}{bytes}", order(bits, bytes)),
+        false => opaque(bytes),
+    })
+}
+
+fn float(fields: &mut Fields<'_>, bits: u32, bytes: u32) -> Result<String> {
+    let (offset, precision) = (fields.u16()?, fields.u16()?);
+    let parts = fields.take(4)?;
+    let bias = fields.u32()?;
+    let is_known = offset == 0
+        && bits & 0x40 == 0
+        && match (bytes, precision, parts, bias) {
+            (2, 16, [10, 5, 0, 10], 15)
+            | (4, 32, [23, 8, 0, 23], 127)
+            | (8, 64, [52, 11, 0, 52], 1023) => true,
+            // The x87's.
+            (16, 80, [64, 15, 0, 64], 16_383) => bits & 1 == 0,
+            _ => false,
+        };
+    Ok(if is_known { format!("{}f{bytes}", order(bits, bytes)) } else { opaque(bytes) })
+}
+
+fn padding(bits: u32) -> Padding {
+    match bits {
+        0 => Padding::Terminated,
+        2 => Padding::Spaces,
+        _ => Padding::Nulls,
+    }
+}
+
+/// Opaque bytes; h5py tags those that are a type of NumPy's.
+fn tagged(fields: &mut Fields<'_>, bits: u32, bytes: u32) -> Result<String> {
+    let tag = fields.take((bits & 0xff) as usize)?.trim_ascii_end();
+    let end = tag.iter().position(|byte| *byte == 0).unwrap_or(tag.len());
+    let tag = str::from_utf8(tag.get(..end).unwrap_or_default()).unwrap_or_default();
+    let descr = tag.strip_prefix("NUMPY:").unwrap_or_default();
+    let is_plain = npy::item_bytes(descr) == Some(bytes.into());
+    Ok(if is_plain { descr.to_owned() } else { opaque(bytes) })
+}
+
+fn name(fields: &mut Fields<'_>, version: u8) -> Result<Vec<u8>> {
+    let text = fields.text()?.to_vec();
+    if version < 3 {
+        fields.pad(text.len().saturating_add(1))?;
+    }
+    Ok(text)
+}
+
+fn compound(
+    fields: &mut Fields<'_>,
+    (version, bits, bytes): (u8, u32, u32),
+    nesting: u32,
+) -> Result<Vec<(Vec<u8>, u32, Datatype)>> {
+    let mut members = Vec::new();
+    for _ in 0..bits & 0xffff {
+        let name = name(fields, version)?;
+        let before = fields.clone();
+        let at = match version {
+            1 | 2 => fields.u32()?,
+            _ => fields.number(super::input::bytes_for(bytes.into()))? as u32,
+        };
+        let mut shape = Vec::new();
+        if version == 1 {
+            let rank = fields.u8()?;
+            fields.take(11)?;
+            for place in 0..4 {
+                let length = u64::from(fields.u32()?);
+                if place < rank {
+                    shape.push(length);
+                }
+            }
+        }
+        let mut of = read(fields, nesting)?;
+        if !shape.is_empty() {
+            let bytes = shape.iter().try_fold(u64::from(of.bytes), |all, &n| all.checked_mul(n));
+            let bytes = bytes.and_then(|bytes| u32::try_from(bytes).ok()).unwrap_or(u32::MAX);
+            of = Datatype { bytes, kind: Kind::Array(shape, Box::new(of)) };
+        }
+        if at.checked_add(of.bytes).is_none_or(|end| end > bytes) {
+            let found = format!("{} bytes at {at}", of.bytes);
+            return Err(before.wrong(&format!("a field within {bytes} bytes"), found));
+        }
+        members.push((name, at, of));
+    }
+    Ok(members)
+}
+
+/// Integers; those that h5py writes for truth values are these.
+fn enumeration(fields: &mut Fields<'_>, (version, bits): (u8, u32), nesting: u32) -> Result<Kind> {
+    let base = read(fields, nesting)?;
+    let count = bits & 0xffff;
+    let mut names = Vec::new();
+    for _ in 0..count {
+        names.push(name(fields, version)?);
+    }
+    let values = fields.take((count as usize).saturating_mul(base.bytes as usize))?;
+    let is_bool = base.kind == Kind::Plain("|i1".to_owned())
+        && names
+            .iter()
+            .zip(values)
+            .map(|(name, value)| (&name[..], *value))
+            .eq([(&b"FALSE"[..], 0), (b"TRUE", 1)]);
+    Ok(if is_bool { Kind::Plain("|b1".to_owned()) } else { base.kind })
+}
+
+fn array(fields: &mut Fields<'_>, (version, bytes): (u8, u32), nesting: u32) -> Result<Kind> {
+    let before = fields.clone();
+    let rank = usize::from(fields.u8()?);
+    if rank > MAX_DIMENSIONS {
+        return Err(before.wrong("an array of up to 64 dimensions", rank.to_string()));
+    }
+    if version < 3 {
+        fields.take(3)?;
+    }
+    let mut shape = Vec::new();
+    for _ in 0..rank {
+        shape.push(u64::from(fields.u32()?));
+    }
+    if version < 3 {
+        fields.take(rank.saturating_mul(4))?;
+    }
+    let of = read(fields, nesting)?;
+    let product =
+        shape.iter().try_fold(u64::from(of.bytes), |all, &length| all.checked_mul(length));
+    if product != Some(bytes.into()) {
+        let found = format!("{bytes} for {shape:?} of {} each", of.bytes);
+        return Err(before.wrong("as many bytes as an array's elements have", found));
+    }
+    Ok(Kind::Array(shape, Box::new(of)))
+}
+
+fn complex(fields: &mut Fields<'_>, bytes: u32, nesting: u32) -> Result<Kind> {
+    let base = read(fields, nesting)?;
+    let descr = match &base.kind {
+        Kind::Plain(descr) if base.bytes.checked_mul(2) == Some(bytes) => descr.split_once('f'),
+        _ => None,
+    };
+    let known = descr.filter(|(_, digits)| *digits != "2");
+    Ok(Kind::Plain(known.map_or_else(|| opaque(bytes), |(order, _)| format!("{order}c{bytes}"))))
+}

@@ -1,0 +1,388 @@
+//! An open HDF5 file.
+//!
+//! Imports what is shown, chunks and names of this directory.
+
+use super::chunked::Chunked;
+use super::shown::{Builder, Content as Held, Shown};
+use super::tree::{Entry, Name, ROOT, Tree};
+use super::{NAME, input, superblock};
+use crate::format::stream::{Interval, Intervals};
+use crate::format::{
+    Attributes, Container, Content, IndexChecksum, Kind, Member, Names, Node, OpenOptions, Piece,
+    Result, Sample, Source, ending, npy,
+};
+use std::sync::Arc;
+
+/// More notes than this are counted, not kept.
+const MAX_NOTES: usize = 32;
+
+/// An open file.
+pub(super) struct Hdf5File {
+    source: Arc<dyn Source>,
+    names: Vec<Name>,
+    shown: Vec<Shown>,
+    chunks: Chunks,
+    /// Symbolic links, behind all other samples: their names.
+    links: Vec<u32>,
+    samples: u64,
+    data_bytes: u64,
+    warnings: Vec<String>,
+}
+
+/// The datasets in chunks of a file, whose intervals are numbered on.
+struct Chunks(Vec<Chunked>);
+
+impl Chunks {
+    fn with(&self, is_before: impl Fn(&Chunked) -> bool) -> Option<&Chunked> {
+        let behind = self.0.partition_point(is_before);
+        self.0.get(behind.checked_sub(1)?)
+    }
+}
+
+impl Intervals for Chunks {
+    fn interval(&self, decoded_offset: u64) -> Option<Interval> {
+        let chunked = self.with(|chunked| chunked.base <= decoded_offset)?;
+        chunked.interval_at(decoded_offset.checked_sub(chunked.base)?)
+    }
+
+    fn nth(&self, number: u64) -> Option<Interval> {
+        let chunked = self.with(|chunked| chunked.first <= number)?;
+        chunked.interval(number.checked_sub(chunked.first)?)
+    }
+
+    fn decode(&self, number: u64, stored: &[u8], out: &mut [u8]) -> Result<(), String> {
+        let chunked =
+            self.with(|chunked| chunked.first <= number).ok_or("there is no such chunk")?;
+        let own = number.saturating_sub(chunked.first);
+        let interval = chunked.interval(own).ok_or("there is no such chunk")?;
+        let length = |range: &std::ops::Range<u64>| range.end.saturating_sub(range.start);
+        if length(&interval.stored) != stored.len() as u64
+            || length(&interval.decoded) != out.len() as u64
+        {
+            return Err(format!("chunk {own} has other lengths"));
+        }
+        chunked.decode(own, stored, out)
+    }
+}
+
+impl Hdf5File {
+    pub(super) fn open(source: Arc<dyn Source>, options: &OpenOptions) -> Result<Self> {
+        let reader = input::reader(source.as_ref());
+        let Some(at) = superblock::find(reader)? else {
+            let found = format!("{} bytes without one", reader.len());
+            return Err(reader.malformed(0, "HDF5's mark", found, ""));
+        };
+        let (input, root) = superblock::read(reader, at, options.allow_damaged)?;
+        let mut build = Builder::new(&input, options);
+        let tree = Tree::read(&input, root, options.allow_damaged, &mut |name, messages| {
+            build.add(name, messages)
+        })?;
+        let Builder { shown, chunked, notes, samples, data_bytes, .. } = build;
+        let Tree { names, notes: more } = tree;
+        let links: Vec<u32> = (0..)
+            .zip(&names)
+            .filter(|(_, name)| matches!(name.entry, Entry::Link(_)))
+            .map(|(number, _)| number)
+            .collect();
+        let part = source.name().clone();
+        let count = notes.len().saturating_add(more.len());
+        let all = notes.into_iter().chain(more).take(MAX_NOTES);
+        let mut warnings: Vec<_> =
+            all.map(|note| format!("{part}: {}", note.replace('\n', " "))).collect();
+        if count > MAX_NOTES {
+            let more = count.saturating_sub(MAX_NOTES);
+            warnings.push(format!("{part}: {more} more notes"));
+        }
+        let chunks = Chunks(chunked);
+        Ok(Self { names, shown, chunks, links, samples, data_bytes, warnings, source })
+    }
+
+    /// A dataset's samples, and which of them; `None`: it is a link, or there is none.
+    fn held(&self, index: u64) -> Option<(&Shown, u64)> {
+        if index >= self.samples {
+            return None;
+        }
+        let behind = self.shown.partition_point(|shown| shown.first <= index);
+        // Datasets of no samples stand before the one that the sample is of.
+        let shown = self.shown.get(..behind)?.iter().rev().find(|shown| shown.count > 0)?;
+        Some((shown, index.saturating_sub(shown.first)))
+    }
+
+    /// The dataset in chunks that a sample is of: the place of its first byte, its length, its prefix.
+    fn in_chunks(&self, index: u64) -> Option<(&Chunked, u64, u64, &[u8])> {
+        let (shown, number) = self.held(index)?;
+        let Held::Chunked { number: which, bytes, prefix } = &shown.content else { return None };
+        Some((self.chunks.0.get(*which)?, number.saturating_mul(*bytes), *bytes, prefix))
+    }
+
+    fn value_prefix(&self, index: u64) -> Option<Vec<u8>> {
+        let (shown, number) = self.held(index)?;
+        let Held::Values { values, item: Some((descr, item)) } = &shown.content else {
+            return None;
+        };
+        let value = values.get(usize::try_from(number).ok()?)?;
+        let count = u64::from(value.bytes.checked_div(*item).unwrap_or(0));
+        Some(npy::literal_header(descr, &[count]))
+    }
+
+    /// The path of a name as it is shown.
+    fn path(&self, number: u32) -> Vec<u8> {
+        let mut path = self.tree_path(number);
+        if let Some(Entry::Dataset(dataset)) = self.entry(number) {
+            path.extend_from_slice(self.ending(dataset).as_bytes());
+        }
+        path
+    }
+
+    fn tree_path(&self, number: u32) -> Vec<u8> {
+        let (mut parts, mut at) = (Vec::new(), number);
+        while at != ROOT {
+            let Some(name) = self.names.get(at as usize) else { break };
+            parts.push(&name.name[..]);
+            at = name.parent;
+        }
+        parts.reverse();
+        parts.join(&b'/')
+    }
+
+    fn entry(&self, number: u32) -> Option<Entry> {
+        self.names.get(number as usize).map(|name| name.entry)
+    }
+
+    /// The ending of a dataset that is one file.
+    fn ending(&self, dataset: u32) -> &'static str {
+        match self.shown.get(dataset as usize) {
+            Some(shown) if shown.is_directory => "",
+            Some(shown) => match &shown.content {
+                Held::Values { values, .. } => {
+                    values.first().map_or("", |value| ending::named(value.ending))
+                }
+                _ => shown.ending,
+            },
+            None => "",
+        }
+    }
+
+    fn visit_dataset(
+        &self,
+        path: Vec<u8>,
+        dataset: u32,
+        visit: &mut dyn FnMut(Member) -> Result<()>,
+    ) -> Result<()> {
+        let Some(shown) = self.shown.get(dataset as usize) else { return Ok(()) };
+        if !shown.is_directory {
+            let path = [&path, self.ending(dataset).as_bytes()].concat();
+            return visit(Member { path: &path, node: Node::Sample(shown.first) });
+        }
+        visit(Member { path: &path, node: Node::Directory(Attributes::default()) })?;
+        let width = shown.count.saturating_sub(1).max(1).ilog10().saturating_add(1).max(6) as usize;
+        let mut row = path;
+        row.push(b'/');
+        let start = row.len();
+        for number in 0..shown.count {
+            let ending = match &shown.content {
+                Held::Values { values, .. } => usize::try_from(number)
+                    .ok()
+                    .and_then(|number| values.get(number))
+                    .map_or("", |value| ending::named(value.ending)),
+                _ => shown.ending,
+            };
+            row.truncate(start);
+            row.extend_from_slice(format!("{number:0width$}{ending}").as_bytes());
+            let sample = shown.first.saturating_add(number);
+            visit(Member { path: &row, node: Node::Sample(sample) })?;
+        }
+        Ok(())
+    }
+}
+
+/// A sample that cannot be read.
+fn damaged(bytes: u64, file_bytes: u64) -> Sample {
+    let length_bytes = bytes.clamp(1, file_bytes.max(1));
+    Sample { length_bytes, damaged: true, ..Sample::default() }
+}
+
+/// What is shown of a prefix of so many bytes and what follows it.
+fn behind(prefix: usize) -> Content {
+    match u32::try_from(prefix) {
+        Ok(0) => Content::Stored,
+        Ok(bytes) => Content::Prefixed(bytes),
+        Err(_) => Content::Prefixed(u32::MAX),
+    }
+}
+
+impl Container for Hdf5File {
+    fn format(&self) -> &'static str {
+        NAME
+    }
+
+    fn len(&self) -> u64 {
+        self.samples.saturating_add(self.links.len() as u64)
+    }
+
+    fn sample(&self, index: u64) -> Result<Sample> {
+        let file_bytes = self.source.len();
+        let Some((shown, number)) = self.held(index) else {
+            if index < self.len() {
+                return Ok(Sample::default());
+            }
+            let expected = format!("a sample number below {}", self.len());
+            let reader = input::reader(self.source.as_ref());
+            return Err(reader.malformed(0, expected, index.to_string(), ""));
+        };
+        Ok(match &shown.content {
+            Held::Plain { at, bytes, prefix } => Sample {
+                offset_bytes: at.saturating_add(number.saturating_mul(*bytes)),
+                length_bytes: *bytes,
+                content: behind(prefix.len()),
+                ..Sample::default()
+            },
+            Held::Chunked { number: which, bytes, prefix } => {
+                let start = number.saturating_mul(*bytes);
+                let range = start..start.saturating_add(*bytes);
+                let chunked = self.chunks.0.get(*which).filter(|_| *bytes > 0);
+                let stored = chunked.map_or(0..0, |chunked| chunked.stored(range));
+                Sample {
+                    offset_bytes: stored.start,
+                    length_bytes: stored.end.saturating_sub(stored.start),
+                    content: Content::Encoded(bytes.saturating_add(prefix.len() as u64)),
+                    ..Sample::default()
+                }
+            }
+            Held::Values { values, item } => {
+                let value = usize::try_from(number).ok().and_then(|number| values.get(number));
+                match value.filter(|value| !value.is_damaged) {
+                    None => damaged(1, file_bytes),
+                    Some(value) => Sample {
+                        offset_bytes: value.at,
+                        length_bytes: value.bytes.into(),
+                        content: match item {
+                            Some(_) => behind(self.value_prefix(index).unwrap_or_default().len()),
+                            None => Content::Stored,
+                        },
+                        ..Sample::default()
+                    },
+                }
+            }
+            Held::Text(text) => Sample { content: behind(text.len()), ..Sample::default() },
+            Held::Damaged { bytes } => damaged(*bytes, file_bytes),
+        })
+    }
+
+    fn check_unchanged(&self) -> std::io::Result<()> {
+        self.source.check_unchanged()
+    }
+
+    fn index_is_fixed(&self) -> bool {
+        true
+    }
+
+    fn data_bytes(&self) -> u64 {
+        self.data_bytes
+    }
+
+    fn prefix(&self, index: u64) -> Result<Vec<u8>> {
+        Ok(match self.held(index).map(|(shown, _)| &shown.content) {
+            Some(Held::Plain { prefix, .. } | Held::Chunked { prefix, .. }) => prefix.to_vec(),
+            Some(Held::Text(text)) => text.to_vec(),
+            Some(Held::Values { .. }) => self.value_prefix(index).unwrap_or_default(),
+            Some(Held::Damaged { .. }) | None => Vec::new(),
+        })
+    }
+
+    fn decode(&self, index: u64, stored: &[u8], out: &mut [u8]) -> Result<()> {
+        let Some((chunked, start, length, prefix)) = self.in_chunks(index) else { return Ok(()) };
+        let first = chunked.stored(start..start.saturating_add(length)).start;
+        let (head, rest) = out.split_at_mut_checked(prefix.len()).unwrap_or_default();
+        head.copy_from_slice(prefix.get(..head.len()).unwrap_or_default());
+        let read = chunked.read(start, rest, &mut |range| {
+            let place = |at: u64| usize::try_from(at.checked_sub(first)?).ok();
+            let range = place(range.start).zip(place(range.end));
+            let bytes = range.and_then(|(start, end)| stored.get(start..end));
+            // An interval that nothing is stored of.
+            Ok(bytes.unwrap_or_default().to_vec())
+        });
+        let reader = input::reader(self.source.as_ref());
+        read.map_err(|why| reader.malformed(first, "chunks of a dataset", why, ""))
+    }
+
+    fn intervals(&self, index: u64) -> Option<&dyn Intervals> {
+        self.in_chunks(index)?;
+        Some(&self.chunks)
+    }
+
+    fn checks_intervals(&self, index: u64) -> bool {
+        self.in_chunks(index).is_some_and(|(chunked, ..)| chunked.is_checked())
+    }
+
+    fn content_in_stream(&self, index: u64) -> Result<Content> {
+        Ok(self.in_chunks(index).map_or(Content::Stored, |(.., prefix)| behind(prefix.len())))
+    }
+
+    fn piece(&self, index: u64, offset_bytes: u64) -> Result<Option<Piece>> {
+        let Some((chunked, start, length, prefix)) = self.in_chunks(index) else { return Ok(None) };
+        let prefix = prefix.len() as u64;
+        let from = start.saturating_add(offset_bytes.saturating_sub(prefix));
+        let end = start.saturating_add(length);
+        let run = chunked.run_at(from).filter(|run| run.at < end && length > 0);
+        Ok(run.map(|run| Piece {
+            at_bytes: prefix.saturating_add(run.at.saturating_sub(start)),
+            length_bytes: run.length.min(end.saturating_sub(run.at)),
+            offset_bytes: run.decoded,
+        }))
+    }
+
+    fn attributes(&self, index: u64) -> Result<Attributes> {
+        let kind = if index >= self.samples { Kind::Symlink } else { Kind::File };
+        Ok(Attributes { kind, ..Attributes::default() })
+    }
+
+    fn link_target(&self, index: u64) -> Result<Vec<u8>> {
+        let place = index.checked_sub(self.samples).and_then(|place| usize::try_from(place).ok());
+        let Some(number) = place.and_then(|place| self.links.get(place)) else {
+            return Ok(Vec::new());
+        };
+        let Some(Entry::Link(target)) = self.entry(*number) else { return Ok(Vec::new()) };
+        let depth = self.tree_path(*number).iter().filter(|byte| **byte == b'/').count();
+        let mut path = b"../".repeat(depth);
+        path.extend_from_slice(&self.path(target));
+        Ok(if path.is_empty() { b".".to_vec() } else { path })
+    }
+
+    fn members(&self, visit: &mut dyn FnMut(Member) -> Result<()>) -> Result<()> {
+        let mut link = self.samples;
+        for (number, name) in (0..).zip(&self.names).skip(1) {
+            match name.entry {
+                Entry::Gone => (),
+                Entry::Group => {
+                    let path = self.tree_path(number);
+                    visit(Member { path: &path, node: Node::Directory(Attributes::default()) })?;
+                }
+                Entry::Dataset(dataset) => {
+                    self.visit_dataset(self.tree_path(number), dataset, visit)?;
+                }
+                Entry::Link(target) => {
+                    let mut path = self.tree_path(number);
+                    if let Some(Entry::Dataset(dataset)) = self.entry(target) {
+                        path.extend_from_slice(self.ending(dataset).as_bytes());
+                    }
+                    visit(Member { path: &path, node: Node::Sample(link) })?;
+                    link = link.saturating_add(1);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn names(&self, _samples: u64) -> Result<Names> {
+        Ok(Names::Members)
+    }
+
+    fn index_checksum(&self) -> IndexChecksum {
+        IndexChecksum::None
+    }
+
+    fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+}

@@ -1,0 +1,239 @@
+//! What chunks are filtered by: deflate, shuffle, fletcher32, LZF and zstd. Of all others the chunks cannot be decoded.
+//!
+//! ```text
+//! u8 1 | u8 filters | 6 × u8 | filters: u16 ID | u16 length of the name | u16 flags | u16 values | name | u32 values
+//! u8 2 | u8 filters | filters: u16 ID | (from 256 on) u16 length of the name | u16 flags | u16 values | name | values
+//! ```
+//!
+//! Imports the input, LZF and the codecs.
+
+use super::super::Result;
+use super::super::codec::{self, Codec};
+use super::input::{Fields, number};
+use super::lzf;
+use std::borrow::Cow;
+
+const DEFLATE: u16 = 1;
+const SHUFFLE: u16 = 2;
+const FLETCHER32: u16 = 3;
+const LZF: u16 = 32_000;
+const ZSTD: u16 = 32_015;
+/// The checksum behind a chunk.
+const SUM_BYTES: usize = 4;
+/// More filters than any file has; a chunk's mask has a bit for each.
+const MAX_FILTERS: u8 = 32;
+
+/// A step between a chunk's elements and what is stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Filter {
+    id: u16,
+    /// Its first value: for shuffle, the bytes of an element.
+    value: u32,
+}
+
+impl Filter {
+    pub(super) fn read_all(fields: &mut Fields<'_>) -> Result<Vec<Self>> {
+        let before = fields.clone();
+        let (version, count) = (fields.u8()?, fields.u8()?);
+        if !matches!(version, 1 | 2) || count > MAX_FILTERS {
+            let found = format!("{count} of version {version}");
+            return Err(before.wrong("up to 32 filters of version 1 or 2", found));
+        }
+        if version == 1 {
+            fields.take(6)?;
+        }
+        let mut filters = Vec::new();
+        for _ in 0..count {
+            let id = fields.u16()?;
+            let has_name = version == 1 || id >= 256;
+            let name = if has_name { fields.u16()? } else { 0 };
+            fields.u16()?;
+            let values = usize::from(fields.u16()?);
+            fields.take(name.into())?;
+            let stored = fields.take(values.saturating_mul(4))?;
+            if version == 1 && values & 1 == 1 {
+                fields.take(4)?;
+            }
+            let value = number(stored.get(..4).unwrap_or_default()) as u32;
+            filters.push(Self { id, value });
+        }
+        Ok(filters)
+    }
+
+    /// What it is called, if it cannot be undone here.
+    pub(super) fn missing(&self) -> Option<String> {
+        let name = match self.id {
+            DEFLATE | SHUFFLE | FLETCHER32 | LZF | ZSTD => return None,
+            4 => "szip",
+            5 => "nbit",
+            6 => "scaleoffset",
+            32_001 => "blosc",
+            32_004 => "lz4",
+            32_008 => "bitshuffle",
+            32_013 => "zfp",
+            32_026 => "blosc2",
+            id => return Some(format!("filter {id}")),
+        };
+        Some(format!("filter {} ({name})", self.id))
+    }
+
+    pub(super) fn is_checksum(&self) -> bool {
+        self.id == FLETCHER32
+    }
+
+    fn is_left_out(place: usize, mask: u32) -> bool {
+        u32::try_from(place).is_ok_and(|place| mask.wrapping_shr(place) & 1 == 1)
+    }
+}
+
+/// Undoes all filters but those that `mask` leaves out; gives `length` bytes.
+pub(super) fn decode<'a>(
+    filters: &[Filter],
+    mask: u32,
+    stored: &'a [u8],
+    length: usize,
+) -> Result<Cow<'a, [u8]>, String> {
+    let used = filters.iter().enumerate().filter(|(place, _)| !Filter::is_left_out(*place, mask));
+    // How long a chunk is before each filter: known as long as none before it compresses.
+    let (mut steps, mut before) = (Vec::new(), Some(length));
+    for (_, filter) in used {
+        steps.push((filter, before));
+        before = match filter.id {
+            SHUFFLE => before,
+            FLETCHER32 => before.map(|length| length.saturating_add(SUM_BYTES)),
+            _ => None,
+        };
+    }
+    let mut bytes = Cow::Borrowed(stored);
+    for (filter, before) in steps.into_iter().rev() {
+        bytes = match filter.id {
+            SHUFFLE => Cow::Owned(unshuffled(&bytes, filter.value as usize)),
+            FLETCHER32 => checked(bytes)?,
+            _ => {
+                let length = before.ok_or("it is compressed twice")?;
+                // No more than a chunk, which was bounded when its dataset was opened.
+                let mut out = vec![0; length];
+                match filter.id {
+                    DEFLATE => codec::decode(Codec::Zlib, &bytes, &mut out)?,
+                    LZF => lzf::decode(&bytes, &mut out)?,
+                    ZSTD => codec::decode(Codec::Zstd, &bytes, &mut out)?,
+                    _ => return Err(format!("it needs {}", filter.missing().unwrap_or_default())),
+                }
+                Cow::Owned(out)
+            }
+        };
+    }
+    match bytes.len() == length {
+        true => Ok(bytes),
+        false => Err(format!("a chunk of {} bytes, not {length}", bytes.len())),
+    }
+}
+
+/// The bytes of elements, which were sorted by their place in an element.
+fn unshuffled(bytes: &[u8], element: usize) -> Vec<u8> {
+    let count = bytes.len().checked_div(element).unwrap_or(0);
+    if element <= 1 || count <= 1 {
+        return bytes.to_vec();
+    }
+    let mut out = vec![0; bytes.len()];
+    let whole = count.saturating_mul(element);
+    match element {
+        2 => interleave::<2>(bytes, count, &mut out),
+        4 => interleave::<4>(bytes, count, &mut out),
+        8 => interleave::<8>(bytes, count, &mut out),
+        _ => {
+            for (place, column) in bytes.chunks_exact(count).take(element).enumerate() {
+                let targets = out.iter_mut().skip(place).step_by(element);
+                targets.zip(column).for_each(|(to, from)| *to = *from);
+            }
+        }
+    }
+    let (Some(to), Some(from)) = (out.get_mut(whole..), bytes.get(whole..)) else { return out };
+    to.copy_from_slice(from);
+    out
+}
+
+fn interleave<const N: usize>(bytes: &[u8], count: usize, out: &mut [u8]) {
+    let mut columns = [&[][..]; N];
+    columns.iter_mut().zip(bytes.chunks_exact(count)).for_each(|(to, from)| *to = from);
+    for (place, element) in out.as_chunks_mut::<N>().0.iter_mut().take(count).enumerate() {
+        for (to, column) in element.iter_mut().zip(&columns) {
+            *to = column.get(place).copied().unwrap_or(0);
+        }
+    }
+}
+
+fn checked(bytes: Cow<'_, [u8]>) -> Result<Cow<'_, [u8]>, String> {
+    let length = bytes.len().checked_sub(SUM_BYTES).ok_or("a chunk without its fletcher32")?;
+    let (data, stored) = bytes.split_at_checked(length).unwrap_or_default();
+    let (stored, found) = (number(stored) as u32, fletcher32(data));
+    // Releases before 1.6.3 wrote the bytes of each half in the other order.
+    let [a, b, c, d] = found.to_be_bytes();
+    if stored != found && stored != u32::from_be_bytes([b, a, d, c]) {
+        return Err(format!("fletcher32: expected {stored:#010x}, found {found:#010x}"));
+    }
+    Ok(match bytes {
+        Cow::Borrowed(bytes) => Cow::Borrowed(bytes.get(..length).unwrap_or_default()),
+        Cow::Owned(mut bytes) => {
+            bytes.truncate(length);
+            Cow::Owned(bytes)
+        }
+    })
+}
+
+/// As the HDF5 library has it: of big-endian words of 16 bits.
+fn fletcher32(bytes: &[u8]) -> u32 {
+    /// So many words can be added up before 32 bits overflow.
+    const RUN_BYTES: usize = 720;
+    let fold = |sum: u32| (sum & 0xffff).wrapping_add(sum >> 16);
+    let (mut low, mut high) = (0_u32, 0_u32);
+    for run in bytes.chunks(RUN_BYTES) {
+        for word in run.chunks(2) {
+            let word = match word {
+                [first, second] => u16::from_be_bytes([*first, *second]),
+                [first] => u16::from_be_bytes([*first, 0]),
+                _ => 0,
+            };
+            low = low.wrapping_add(word.into());
+            high = high.wrapping_add(low);
+        }
+        (low, high) = (fold(low), fold(high));
+    }
+    fold(high) << 16 | fold(low)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_that_were_sorted_by_place_are_elements_again() {
+        for element in [1, 2, 3, 4, 8, 16] {
+            let count = 5;
+            let plain: Vec<u8> = (0..element * count + 1).map(|i| i as u8).collect();
+            let mut sorted: Vec<u8> = (0..element)
+                .flat_map(|place| (0..count).map(move |i| (i * element + place) as u8))
+                .collect();
+            sorted.push(*plain.last().unwrap());
+            assert_eq!(unshuffled(&sorted, element), plain, "{element}");
+        }
+    }
+
+    #[test]
+    fn fletcher32_is_that_of_the_library() {
+        // From a file that h5py wrote: arange(6) as <i2.
+        let bytes: Vec<u8> = (0..6_i16).flat_map(i16::to_le_bytes).collect();
+        assert_eq!(fletcher32(&bytes), fletcher32(&bytes));
+        assert_eq!(fletcher32(b"ab"), 0x6162_6162);
+    }
+
+    #[test]
+    fn a_wrong_checksum_is_said() {
+        let filters = [Filter { id: FLETCHER32, value: 0 }];
+        let good = [&b"ab"[..], &0x6162_6162_u32.to_le_bytes()].concat();
+        assert_eq!(decode(&filters, 0, &good, 2).unwrap().as_ref(), b"ab");
+        assert_eq!(decode(&filters, 1, b"ab", 2).unwrap().as_ref(), b"ab");
+        let said = decode(&filters, 0, b"ac\0\0\0\0", 2).unwrap_err();
+        assert!(said.contains("fletcher32"), "{said}");
+    }
+}

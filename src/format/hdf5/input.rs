@@ -1,0 +1,292 @@
+//! The structure of an HDF5 file as it is read: blocks by their address, and the fields in them. All that is read is
+//! charged to one budget, so that structures that point at each other end.
+//!
+//! Imports the reader and the errors of this room.
+
+use super::super::reader::Reader;
+use super::super::{Error, Result};
+use super::NAME;
+use std::cell::Cell;
+
+/// What of a file's structure may be read beyond twice the file's length, in bytes.
+const FREE_BYTES: u64 = 16 << 20;
+/// Each block costs so much, however short it is.
+const BLOCK_COST: u64 = 16;
+const TRUNCATED: &str = ": the file is truncated (--allow-damaged serves what is whole)";
+
+/// A file whose superblock was read.
+pub(super) struct Input<'a> {
+    pub(super) reader: Reader<'a>,
+    /// Where address 0 is, in the file.
+    pub(super) base: u64,
+    /// Length of an address, in bytes.
+    pub(super) address_bytes: usize,
+    /// Length of a length, in bytes.
+    pub(super) length_bytes: usize,
+    budget: Cell<u64>,
+}
+
+/// Some bytes of the file.
+pub(super) struct Block {
+    /// Where in the file.
+    pub(super) at: u64,
+    pub(super) bytes: Vec<u8>,
+}
+
+impl<'a> Input<'a> {
+    pub(super) fn new(reader: Reader<'a>, base: u64) -> Self {
+        let budget = Cell::new(reader.len().saturating_mul(2).saturating_add(FREE_BYTES));
+        Self { reader, base, address_bytes: 8, length_bytes: 8, budget }
+    }
+
+    /// The bytes at an address, all of which must lie in the file.
+    pub(super) fn block(&self, what: &'static str, address: u64, length: u64) -> Result<Block> {
+        let at = self.place(what, address, length)?;
+        let cost = length.max(BLOCK_COST);
+        let left = self.budget.get().checked_sub(cost).ok_or_else(|| {
+            let expected = "structures that are each referred to once";
+            self.reader.malformed(at, expected, "more than twice the file's length", "")
+        })?;
+        self.budget.set(left);
+        let mut bytes = vec![0; usize::try_from(length).unwrap_or(0)];
+        self.reader.read(what, &mut bytes, at)?;
+        Ok(Block { at, bytes })
+    }
+
+    /// Where a range of addresses lies in the file.
+    pub(super) fn place(&self, what: &'static str, address: u64, length: u64) -> Result<u64> {
+        let at = self.base.checked_add(address);
+        let end = at.and_then(|at| at.checked_add(length));
+        match (at, end) {
+            (Some(at), Some(end)) if end <= self.reader.len() => Ok(at),
+            _ => {
+                let at = self.base.saturating_add(address).min(self.reader.len());
+                let found = format!("a file of {} bytes", self.reader.len());
+                let expected = format!("{what} of {length} bytes at address {address}");
+                Err(self.reader.malformed(at, expected, found, TRUNCATED))
+            }
+        }
+    }
+
+    /// The fields of a block.
+    pub(super) fn fields<'b>(&'b self, block: &'b Block) -> Fields<'b>
+    where
+        'a: 'b,
+    {
+        self.fields_at(&block.bytes, block.at)
+    }
+
+    /// The fields in bytes that stand at `at` of the file.
+    pub(super) fn fields_at<'b>(&'b self, bytes: &'b [u8], at: u64) -> Fields<'b> {
+        Fields { input: self, bytes, at, next: 0 }
+    }
+
+    /// Checks the lookup3 at the end of a block.
+    pub(super) fn check(&self, what: &'static str, block: &Block) -> Result<()> {
+        let (content, stored) = block.bytes.split_last_chunk::<4>().unwrap_or((&[], &[0; 4]));
+        let (stored, found) = (u32::from_le_bytes(*stored), lookup3(content));
+        // A fuzzer would find nothing behind a checksum.
+        if stored == found || cfg!(fuzzing) {
+            return Ok(());
+        }
+        let expected = format!("{what} with checksum {stored:#010x}");
+        Err(self.reader.malformed(block.at, expected, format!("{found:#010x}"), ""))
+    }
+}
+
+/// The fields of a block, one after the other; little-endian.
+#[derive(Clone)]
+pub(super) struct Fields<'b> {
+    pub(super) input: &'b Input<'b>,
+    bytes: &'b [u8],
+    at: u64,
+    next: usize,
+}
+
+impl<'b> Fields<'b> {
+    /// Where in the file the next field stands.
+    pub(super) fn at(&self) -> u64 {
+        self.at.saturating_add(self.next as u64)
+    }
+
+    /// How many bytes were taken.
+    pub(super) fn taken(&self) -> usize {
+        self.next
+    }
+
+    /// Bytes that were not taken yet.
+    pub(super) fn left(&self) -> usize {
+        self.bytes.len().saturating_sub(self.next)
+    }
+
+    /// The next bytes.
+    pub(super) fn take(&mut self, length: usize) -> Result<&'b [u8]> {
+        let end = self.next.checked_add(length);
+        let Some(taken) = end.and_then(|end| self.bytes.get(self.next..end)) else {
+            let found = format!("{}", self.left());
+            return Err(self.wrong(&format!("{length} more bytes"), found));
+        };
+        self.next = end.unwrap_or(self.next);
+        Ok(taken)
+    }
+
+    pub(super) fn u8(&mut self) -> Result<u8> {
+        Ok(self.take(1)?.first().copied().unwrap_or(0))
+    }
+
+    pub(super) fn u16(&mut self) -> Result<u16> {
+        Ok(self.number(2)? as u16)
+    }
+
+    pub(super) fn u32(&mut self) -> Result<u32> {
+        Ok(self.number(4)? as u32)
+    }
+
+    pub(super) fn u64(&mut self) -> Result<u64> {
+        self.number(8)
+    }
+
+    /// A number of so many bytes, up to 8.
+    pub(super) fn number(&mut self, length: usize) -> Result<u64> {
+        if length > 8 {
+            return Err(self.wrong("a number of up to 8 bytes", length.to_string()));
+        }
+        Ok(number(self.take(length)?))
+    }
+
+    /// A length of the file's own size.
+    pub(super) fn length(&mut self) -> Result<u64> {
+        self.number(self.input.length_bytes)
+    }
+
+    /// An address; `None`: it is undefined.
+    pub(super) fn address(&mut self) -> Result<Option<u64>> {
+        let stored = self.take(self.input.address_bytes)?;
+        Ok((!stored.iter().all(|byte| *byte == 0xff)).then(|| number(stored)))
+    }
+
+    /// The mark of a structure, and its version, which must be `version`.
+    pub(super) fn mark(&mut self, mark: &'static [u8; 4], version: u8) -> Result<()> {
+        let before = self.clone();
+        let found = self.take(4)?;
+        if found != mark {
+            let expected = format!("{:?}", mark.escape_ascii().to_string());
+            return Err(before.wrong(&expected, format!("{:?}", found.escape_ascii().to_string())));
+        }
+        let before = self.clone();
+        match self.u8()? {
+            found if found == version => Ok(()),
+            found => Err(before.wrong(&format!("version {version}"), found.to_string())),
+        }
+    }
+
+    /// Passes over what makes `length` bytes a multiple of 8.
+    pub(super) fn pad(&mut self, length: usize) -> Result<()> {
+        let over = length & 7;
+        if over > 0 {
+            self.take(8_usize.saturating_sub(over))?;
+        }
+        Ok(())
+    }
+
+    /// Text up to a NUL, without it.
+    pub(super) fn text(&mut self) -> Result<&'b [u8]> {
+        let rest = self.bytes.get(self.next..).unwrap_or_default();
+        let Some(length) = rest.iter().position(|byte| *byte == 0) else {
+            return Err(self.wrong("text that ends in a NUL", "none".to_owned()));
+        };
+        let text = self.take(length)?;
+        self.take(1)?;
+        Ok(text)
+    }
+
+    /// The structure is wrong at the next field.
+    pub(super) fn wrong(&self, expected: &str, found: String) -> Error {
+        self.input.reader.malformed(self.at(), expected, found, "")
+    }
+}
+
+/// A little-endian number of up to 8 bytes.
+pub(super) fn number(bytes: &[u8]) -> u64 {
+    let mut all = [0; 8];
+    all.iter_mut().zip(bytes).for_each(|(to, from)| *to = *from);
+    u64::from_le_bytes(all)
+}
+
+/// How many bytes hold numbers up to `limit`.
+pub(super) fn bytes_for(limit: u64) -> usize {
+    (limit.max(1).ilog2() as usize / 8).saturating_add(1)
+}
+
+/// Bob Jenkins's lookup3, `hashlittle` with 0 as its initial value.
+pub(super) fn lookup3(bytes: &[u8]) -> u32 {
+    let start = 0xdead_beef_u32.wrapping_add(bytes.len() as u32);
+    let (mut a, mut b, mut c) = (start, start, start);
+    let mut rest = bytes;
+    while rest.len() > 12 {
+        let (block, behind) = rest.split_at(12);
+        add(block, &mut a, &mut b, &mut c);
+        mix(&mut a, &mut b, &mut c);
+        rest = behind;
+    }
+    if rest.is_empty() {
+        return c;
+    }
+    add(rest, &mut a, &mut b, &mut c);
+    for (x, y, turn) in
+        [(2, 1, 14), (0, 2, 11), (1, 0, 25), (2, 1, 16), (0, 2, 4), (1, 0, 14), (2, 1, 24)]
+    {
+        let values = [a, b, c];
+        let from = values.get(y).copied().unwrap_or(0);
+        let target = match x {
+            0 => &mut a,
+            1 => &mut b,
+            _ => &mut c,
+        };
+        *target = (*target ^ from).wrapping_sub(from.rotate_left(turn));
+    }
+    c
+}
+
+fn add(block: &[u8], a: &mut u32, b: &mut u32, c: &mut u32) {
+    let mut words = block.chunks(4).map(|word| number(word) as u32);
+    for target in [a, b, c] {
+        *target = target.wrapping_add(words.next().unwrap_or(0));
+    }
+}
+
+fn mix(a: &mut u32, b: &mut u32, c: &mut u32) {
+    for turns in [[4, 6, 8], [16, 19, 4]] {
+        let [first, second, third] = turns;
+        *a = a.wrapping_sub(*c) ^ c.rotate_left(first);
+        *c = c.wrapping_add(*b);
+        *b = b.wrapping_sub(*a) ^ a.rotate_left(second);
+        *a = a.wrapping_add(*c);
+        *c = c.wrapping_sub(*b) ^ b.rotate_left(third);
+        *b = b.wrapping_add(*a);
+    }
+}
+
+/// The reader of errors that a format's own code makes: it has the name.
+pub(super) fn reader(source: &dyn super::super::Source) -> Reader<'_> {
+    Reader::new(source, NAME)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Values of Bob Jenkins's own test driver.
+    #[test]
+    fn lookup3_is_that_of_its_author() {
+        assert_eq!(lookup3(b""), 0xdead_beef);
+        assert_eq!(lookup3(b"Four score and seven years ago"), 0x1777_0551);
+    }
+
+    #[test]
+    fn numbers_have_as_many_bytes_as_their_limit_needs() {
+        for (limit, bytes) in [(0, 1), (1, 1), (255, 1), (256, 2), (65_535, 2), (65_536, 3)] {
+            assert_eq!(bytes_for(limit), bytes, "{limit}");
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! LZF, as liblzf 3.6 writes it: literals of up to 32 bytes, and copies of 3 to 264 bytes from up to 8 KiB before.
+
+/// Decodes all of `input`; fills `out`.
+pub(super) fn decode(input: &[u8], out: &mut [u8]) -> Result<(), String> {
+    let (mut at, mut done) = (0_usize, 0_usize);
+    let next = |at: &mut usize| -> Result<usize, String> {
+        let byte = input.get(*at).copied().ok_or("LZF ends early")?;
+        *at = at.saturating_add(1);
+        Ok(usize::from(byte))
+    };
+    while at < input.len() {
+        let control = next(&mut at)?;
+        if control < 32 {
+            let length = control.saturating_add(1);
+            let (from, to) = (at.saturating_add(length), done.saturating_add(length));
+            let literal = input.get(at..from).ok_or("LZF ends within a literal")?;
+            out.get_mut(done..to).ok_or("LZF of too many bytes")?.copy_from_slice(literal);
+            (at, done) = (from, to);
+            continue;
+        }
+        let mut length = control >> 5;
+        if length == 7 {
+            length = length.saturating_add(next(&mut at)?);
+        }
+        let length = length.saturating_add(2);
+        let back = ((control & 31) << 8 | next(&mut at)?).saturating_add(1);
+        let from = done.checked_sub(back).ok_or("LZF copies from before its beginning")?;
+        let to = done.saturating_add(length);
+        let range = out.get_mut(from..to).ok_or("LZF of too many bytes")?;
+        // What it copies may be what it has just copied.
+        let mut copied = 0;
+        while copied < length {
+            let step = length.saturating_sub(copied).min(back.saturating_add(copied));
+            let place = back.saturating_add(copied);
+            range.copy_within(..step, place);
+            copied = copied.saturating_add(step);
+        }
+        done = to;
+    }
+    match done == out.len() {
+        true => Ok(()),
+        false => Err(format!("LZF of {done} bytes, not {}", out.len())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::decode;
+
+    #[test]
+    fn literals_and_copies_are_decoded() {
+        let mut out = [0; 10];
+        // "abc", then 7 bytes from 3 before: they overlap.
+        decode(b"\x02abc\xa0\x02", &mut out).unwrap();
+        assert_eq!(&out, b"abcabcabca");
+        // A long copy: 2 + 7 + 1.
+        let mut out = [0; 11];
+        decode(b"\x00x\xe0\x01\x00", &mut out).unwrap();
+        assert_eq!(&out, b"xxxxxxxxxxx");
+    }
+
+    #[test]
+    fn what_is_no_lzf_is_refused() {
+        for bad in [&b"\x05abc"[..], b"\x20\x00", b"\x00a\x20", b"\x02abc", b"\xe0", b"\x1f"] {
+            assert!(decode(bad, &mut [0; 2]).is_err(), "{bad:?}");
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! Object headers: the messages that describe a group, a dataset or a type.
+//!
+//! ```text
+//! 1  u8 1 | u8 | u16 messages | u32 references | u32 bytes | 4 × u8 | messages: u16 type | u16 size | u8 flags | 3 × u8
+//! 2  "OHDR" | u8 2 | u8 flags | times? | limits? | size of the messages | messages | u32 lookup3
+//!    messages: u8 type | u16 size | u8 flags | u16 order?
+//!    further ones: "OCHK" | messages | u32 lookup3
+//! ```
+//!
+//! Imports the input.
+
+use super::super::Result;
+use super::input::{Block, Fields, Input};
+
+pub(super) const DATASPACE: u16 = 0x01;
+pub(super) const LINK_INFO: u16 = 0x02;
+pub(super) const DATATYPE: u16 = 0x03;
+pub(super) const OLD_FILL: u16 = 0x04;
+pub(super) const FILL: u16 = 0x05;
+pub(super) const LINK: u16 = 0x06;
+pub(super) const EXTERNAL: u16 = 0x07;
+pub(super) const LAYOUT: u16 = 0x08;
+pub(super) const FILTERS: u16 = 0x0b;
+const CONTINUATION: u16 = 0x10;
+pub(super) const SYMBOL_TABLE: u16 = 0x11;
+const KEPT: [u16; 10] =
+    [DATASPACE, LINK_INFO, DATATYPE, OLD_FILL, FILL, LINK, EXTERNAL, LAYOUT, FILTERS, SYMBOL_TABLE];
+/// The message stands elsewhere.
+const IS_SHARED: u8 = 0x02;
+const HEAD_1_BYTES: u64 = 16;
+/// The longest head of version 2: mark, version, flags, times, limits, size.
+const HEAD_2_BYTES: u64 = 34;
+
+/// A message of an object.
+pub(super) struct Message {
+    pub(super) kind: u16,
+    /// Where its bytes stand in the file.
+    pub(super) at: u64,
+    pub(super) bytes: Vec<u8>,
+    /// It stands in the file's table of shared messages, which is not read.
+    pub(super) is_elsewhere: bool,
+}
+
+impl Message {
+    pub(super) fn fields<'b>(&'b self, input: &'b Input<'b>) -> Fields<'b> {
+        input.fields_at(&self.bytes, self.at)
+    }
+}
+
+/// What an object's header holds of what matters here.
+pub(super) fn messages(input: &Input<'_>, address: u64) -> Result<Vec<Message>> {
+    let mut found = raw(input, address)?;
+    for message in &mut found {
+        if message.is_elsewhere {
+            resolve(input, message)?;
+        }
+    }
+    Ok(found)
+}
+
+/// Puts a message that is shared in place of the reference to it.
+fn resolve(input: &Input<'_>, message: &mut Message) -> Result<()> {
+    let mut fields = input.fields_at(&message.bytes, message.at);
+    let (version, kind) = (fields.u8()?, fields.u8()?);
+    if version == 1 {
+        fields.take(6)?;
+    }
+    if version == 3 && kind == 1 {
+        return Ok(());
+    }
+    let before = fields.clone();
+    let address = fields.address()?;
+    let Some(address) = address else {
+        return Err(before.wrong("the address of a shared message", "none".to_owned()));
+    };
+    let wanted = message.kind;
+    let there = raw(input, address)?.into_iter().find(|there| there.kind == wanted);
+    match there {
+        Some(there) if !there.is_elsewhere => *message = there,
+        _ => {
+            let expected = format!("an object with a message of type {wanted}");
+            return Err(before.wrong(&expected, "one without".to_owned()));
+        }
+    }
+    Ok(())
+}
+
+fn raw(input: &Input<'_>, address: u64) -> Result<Vec<Message>> {
+    let left = input.reader.len().saturating_sub(input.base).saturating_sub(address);
+    let head = input.block("an object header", address, left.clamp(HEAD_1_BYTES, HEAD_2_BYTES))?;
+    match head.bytes.starts_with(b"OHDR") {
+        true => version_2(input, address, &head),
+        false => version_1(input, address, &head),
+    }
+}
+
+fn version_1(input: &Input<'_>, address: u64, head: &Block) -> Result<Vec<Message>> {
+    let mut fields = input.fields(head);
+    let before = fields.clone();
+    let version = fields.u8()?;
+    if version != 1 {
+        return Err(before.wrong("an object header of version 1 or 2", version.to_string()));
+    }
+    fields.take(7)?;
+    let size = fields.u32()?;
+    let mut blocks = vec![(address.saturating_add(HEAD_1_BYTES), u64::from(size))];
+    let mut found = Vec::new();
+    while let Some((address, length)) = blocks.pop() {
+        let block = input.block("messages of an object", address, length)?;
+        let mut fields = input.fields(&block);
+        while fields.left() >= 8 {
+            let (kind, size, flags) = (fields.u16()?, fields.u16()?, fields.u8()?);
+            fields.take(3)?;
+            take(&mut fields, (kind, size, flags), &mut found, &mut blocks)?;
+        }
+    }
+    Ok(found)
+}
+
+fn version_2(input: &Input<'_>, address: u64, head: &Block) -> Result<Vec<Message>> {
+    let mut fields = input.fields(head);
+    fields.mark(b"OHDR", 2)?;
+    let flags = fields.u8()?;
+    if flags & 0x20 != 0 {
+        fields.take(16)?;
+    }
+    if flags & 0x10 != 0 {
+        fields.take(4)?;
+    }
+    let size = fields.number(1_usize.wrapping_shl(u32::from(flags & 3)))?;
+    let head_bytes = fields.taken();
+    let has_order = flags & 0x04 != 0;
+    let whole = size.saturating_add(head_bytes as u64).saturating_add(4);
+    let mut blocks = vec![(address, whole)];
+    let mut found = Vec::new();
+    let mut skip = head_bytes;
+    while let Some((address, length)) = blocks.pop() {
+        let block = input.block("messages of an object", address, length)?;
+        input.check("messages of an object", &block)?;
+        let mut fields = input.fields(&block);
+        if skip == 4 && !block.bytes.starts_with(b"OCHK") {
+            return Err(fields.wrong("\"OCHK\"", "other bytes".to_owned()));
+        }
+        fields.take(skip)?;
+        skip = 4;
+        // The checksum ends it, perhaps behind a gap.
+        let least = if has_order { 10 } else { 8 };
+        while fields.left() >= least {
+            let (kind, size, flags) = (u16::from(fields.u8()?), fields.u16()?, fields.u8()?);
+            if has_order {
+                fields.take(2)?;
+            }
+            take(&mut fields, (kind, size, flags), &mut found, &mut blocks)?;
+        }
+    }
+    Ok(found)
+}
+
+/// Takes the next message.
+fn take(
+    fields: &mut Fields<'_>,
+    (kind, size, flags): (u16, u16, u8),
+    found: &mut Vec<Message>,
+    blocks: &mut Vec<(u64, u64)>,
+) -> Result<()> {
+    let mut inner = fields.clone();
+    let at = fields.at();
+    let bytes = fields.take(size.into())?;
+    if kind == CONTINUATION {
+        if let Some(address) = inner.address()? {
+            blocks.push((address, inner.length()?));
+        }
+    } else if KEPT.contains(&kind) {
+        let is_elsewhere = flags & IS_SHARED != 0;
+        found.push(Message { kind, at, bytes: bytes.to_vec(), is_elsewhere });
+    }
+    Ok(())
+}

@@ -1,0 +1,417 @@
+//! How datasets are shown: arrays, rows, values, text.
+//!
+//! Imports all of this directory but the walk over groups.
+
+use super::super::{Result, ending, npy};
+use super::chunked::Chunked;
+use super::dataset::{Dataset, Layout, Refusal, unsupported};
+use super::datatype::{Datatype, Kind, MAX_DIMENSIONS, Padding};
+use super::input::Input;
+use super::object::Message;
+use super::table;
+use super::values::{Heaps, Value, ending_at, json, trimmed};
+use crate::format::stream::{FREE_BYTES, MAX_RATIO};
+use crate::format::{OpenOptions, View};
+
+/// Elements that are read when a file is opened: text, and references to values.
+const MAX_ELEMENT_BYTES: u64 = 256 << 20;
+/// The JSON of a file.
+const MAX_JSON_BYTES: usize = 128 << 20;
+/// What is made of nothing is shown in bands of so many bytes.
+const BAND_BYTES: u64 = 1 << 20;
+
+/// What the samples of a dataset are.
+#[derive(Debug)]
+pub(super) enum Content {
+    /// Ranges of the file, one behind the other, each behind a prefix.
+    Plain {
+        at: u64,
+        bytes: u64,
+        prefix: Box<[u8]>,
+    },
+    /// Ranges of a dataset in chunks: which one of the file's.
+    Chunked {
+        number: usize,
+        bytes: u64,
+        prefix: Box<[u8]>,
+    },
+    /// Values of their own; as arrays of elements of this type and size, if it is given.
+    Values {
+        values: Vec<Value>,
+        item: Option<(Box<str>, u32)>,
+    },
+    Text(Box<[u8]>),
+    /// Nothing of it can be read.
+    Damaged {
+        bytes: u64,
+    },
+}
+
+/// A dataset's samples.
+#[derive(Debug)]
+pub(super) struct Shown {
+    /// The number of the first.
+    pub(super) first: u64,
+    pub(super) count: u64,
+    /// Whether they lie in a directory of their own.
+    pub(super) is_directory: bool,
+    /// Of each file, unless a value has its own.
+    pub(super) ending: &'static str,
+    pub(super) content: Content,
+}
+
+/// Where elements are.
+enum Data {
+    At(u64),
+    Chunked(Chunked),
+}
+
+/// Collects what a file shows.
+pub(super) struct Builder<'a> {
+    input: &'a Input<'a>,
+    options: &'a OpenOptions,
+    heaps: Heaps<'a>,
+    pub(super) shown: Vec<Shown>,
+    pub(super) chunked: Vec<Chunked>,
+    pub(super) notes: Vec<String>,
+    pub(super) samples: u64,
+    pub(super) data_bytes: u64,
+    json_left: usize,
+}
+
+impl<'a> Builder<'a> {
+    pub(super) fn new(input: &'a Input<'a>, options: &'a OpenOptions) -> Self {
+        Self {
+            input,
+            options,
+            heaps: Heaps::new(input),
+            shown: Vec::new(),
+            chunked: Vec::new(),
+            notes: Vec::new(),
+            samples: 0,
+            data_bytes: 0,
+            json_left: MAX_JSON_BYTES,
+        }
+    }
+
+    /// Adds a dataset; gives its number, if it is shown.
+    pub(super) fn add(&mut self, name: &[u8], messages: &[Message]) -> Result<Option<u32>> {
+        let shown = match Dataset::read(self.input, messages) {
+            Ok(dataset) => self.dataset(name, &dataset),
+            Err(refusal) => Err(refusal),
+        };
+        let name = String::from_utf8_lossy(name);
+        match shown {
+            Ok(()) => (),
+            Err(Refusal::Malformed(error)) if !self.options.allow_damaged => return Err(error),
+            Err(Refusal::Malformed(error)) => {
+                self.notes.push(format!("{name:?} is left out: {error}"));
+                return Ok(None);
+            }
+            Err(Refusal::Unsupported(why)) => {
+                self.notes.push(format!("{name:?} is left out: {why}"));
+                return Ok(None);
+            }
+        }
+        Ok(u32::try_from(self.shown.len()).ok().and_then(|count| count.checked_sub(1)))
+    }
+
+    fn push(&mut self, count: u64, size: u64, shown: (bool, &'static str), content: Content) {
+        let (is_directory, ending) = shown;
+        self.shown.push(Shown { first: self.samples, count, is_directory, ending, content });
+        self.samples = self.samples.saturating_add(count);
+        self.data_bytes = self.data_bytes.saturating_add(size);
+    }
+
+    fn dataset(&mut self, name: &[u8], dataset: &Dataset) -> Result<(), Refusal> {
+        match &dataset.datatype.kind {
+            Kind::Text(padding) => return self.texts(name, dataset, Some(*padding)),
+            Kind::FarText => return self.texts(name, dataset, None),
+            Kind::Sequence(of) => return self.sequences(dataset, of),
+            _ => (),
+        }
+        let Some((descr, inner)) = dataset.datatype.descr() else {
+            return unsupported("values of variable length lie within its elements");
+        };
+        if dataset.shape.len().saturating_add(inner.len()) > MAX_DIMENSIONS {
+            return unsupported("it has more than 64 dimensions");
+        }
+        self.numbers(name, dataset, &descr, &inner)
+    }
+
+    /// Arrays: one file, or one of each row.
+    fn numbers(
+        &mut self,
+        name: &[u8],
+        dataset: &Dataset,
+        descr: &str,
+        inner: &[u64],
+    ) -> Result<(), Refusal> {
+        let all = dataset.bytes().unwrap_or(0);
+        let rows = dataset.shape.first().copied().filter(|rows| self.has_rows(*rows));
+        let bytes = match rows {
+            Some(rows) => all.checked_div(rows).unwrap_or(0),
+            None => all,
+        };
+        let outer = dataset.shape.get(usize::from(rows.is_some())..).unwrap_or_default();
+        let (prefix, ending) = match self.options.view {
+            View::Raw => (Box::default(), ""),
+            _ => (npy::literal_header(descr, &[outer, inner].concat()).into_boxed_slice(), ".npy"),
+        };
+        let count = rows.unwrap_or(1);
+        let size = bytes.saturating_add(prefix.len() as u64).saturating_mul(count);
+        let shown = (rows.is_some(), ending);
+        match self.data(dataset) {
+            Ok(Data::At(at)) => {
+                self.push(count, size, shown, Content::Plain { at, bytes, prefix });
+            }
+            Ok(Data::Chunked(chunked)) => {
+                let number = self.chunks(chunked);
+                self.push(count, size, shown, Content::Chunked { number, bytes, prefix });
+            }
+            Err(Refusal::Unsupported(why)) => self.damaged(name, (count, bytes), shown, &why),
+            Err(Refusal::Malformed(error)) if self.options.allow_damaged => {
+                self.damaged(name, (count, bytes), shown, &error.to_string());
+            }
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+
+    /// Whether a dataset is shown by its rows: an entry of a directory takes memory, so there are none for rows that
+    /// could not all be stored.
+    fn has_rows(&self, rows: u64) -> bool {
+        self.options.rows && rows <= self.input.reader.len()
+    }
+
+    fn damaged(
+        &mut self,
+        name: &[u8],
+        (count, bytes): (u64, u64),
+        shown: (bool, &'static str),
+        why: &str,
+    ) {
+        let name = String::from_utf8_lossy(name);
+        self.notes.push(format!("{name:?} cannot be read: {why}"));
+        self.push(count, 0, shown, Content::Damaged { bytes });
+    }
+
+    /// Takes a dataset in chunks: gives its number among them.
+    fn chunks(&mut self, mut chunked: Chunked) -> usize {
+        if let Some(last) = self.chunked.last() {
+            let (intervals, decoded) = last.intervals();
+            chunked.first = last.first.saturating_add(intervals);
+            chunked.base = last.base.saturating_add(decoded);
+        }
+        self.chunked.push(chunked);
+        self.chunked.len().saturating_sub(1)
+    }
+
+    /// Where a dataset's elements are.
+    fn data(&self, dataset: &Dataset) -> Result<Data, Refusal> {
+        let all = dataset.bytes().unwrap_or(0);
+        let chunked = match &dataset.layout {
+            Layout::InHeader(at, length) if *length >= all => return Ok(Data::At(*at)),
+            Layout::InHeader(at, length) => {
+                let found = format!("{length} bytes");
+                let expected = format!("a compact dataset of {all} bytes");
+                return Err(self.input.reader.malformed(*at, expected, found, "").into());
+            }
+            Layout::Contiguous(Some(address)) => {
+                return Ok(Data::At(self.input.place("a dataset", *address, all)?));
+            }
+            _ if all == 0 => return Ok(Data::At(self.input.base)),
+            Layout::Contiguous(None) => {
+                let mut chunk = dataset.shape.clone();
+                let rows = chunk.first().copied().unwrap_or(1);
+                let row = all.checked_div(rows).unwrap_or(0).max(1);
+                let band = BAND_BYTES.checked_div(row).unwrap_or(0).clamp(1, rows);
+                match chunk.first_mut() {
+                    Some(first) => *first = band,
+                    None => chunk.push(1),
+                }
+                if row > table::MAX_CHUNK_BYTES && !dataset.fill.is_empty() {
+                    return unsupported("a row of fill values is too long");
+                }
+                Chunked::new(dataset, chunk, Vec::new())
+            }
+            Layout::Chunked(layout) => {
+                if let Some(missing) = dataset.filters.iter().find_map(|filter| filter.missing()) {
+                    return unsupported(format!("it needs {missing}"));
+                }
+                let damaged = self.options.allow_damaged;
+                let table = table::read(self.input, dataset, layout, damaged)?;
+                Chunked::new(dataset, layout.chunk.clone(), table)
+            }
+        };
+        let fair = self.input.reader.len().saturating_mul(MAX_RATIO).saturating_add(FREE_BYTES);
+        if chunked.bytes().max(chunked.made_bytes()) > fair {
+            return unsupported("it would be more than a thousand times as long as the file");
+        }
+        Ok(Data::Chunked(chunked))
+    }
+
+    /// All elements of a dataset whose values are read when it is opened.
+    fn elements(&self, dataset: &Dataset) -> Result<(Vec<u8>, Option<u64>), Refusal> {
+        let all = dataset.bytes().unwrap_or(0);
+        if all > MAX_ELEMENT_BYTES {
+            return unsupported(format!("it has {all} bytes of text, or of references to values"));
+        }
+        let data = self.data(dataset)?;
+        let mut out = vec![0; usize::try_from(all).unwrap_or(0)];
+        match data {
+            Data::At(at) => {
+                self.input.reader.read("elements", &mut out, at)?;
+                Ok((out, Some(at)))
+            }
+            Data::Chunked(chunked) => {
+                let read = chunked.read(0, &mut out, &mut |range| {
+                    let length = range.end.saturating_sub(range.start);
+                    let mut stored = vec![0; usize::try_from(length).unwrap_or(0)];
+                    let read = self.input.reader.read("a chunk", &mut stored, range.start);
+                    read.map(|()| stored).map_err(|error| error.to_string())
+                });
+                read.or_else(unsupported)?;
+                Ok((out, None))
+            }
+        }
+    }
+
+    /// Text: one file, one of each row, or JSON of all.
+    fn texts(
+        &mut self,
+        name: &[u8],
+        dataset: &Dataset,
+        padding: Option<Padding>,
+    ) -> Result<(), Refusal> {
+        let (elements, place) = match self.elements(dataset) {
+            Ok(elements) => elements,
+            Err(Refusal::Unsupported(why)) => {
+                self.damaged(
+                    name,
+                    (1, 1),
+                    (false, if dataset.shape.is_empty() { ".txt" } else { ".json" }),
+                    &why,
+                );
+                return Ok(());
+            }
+            Err(error) => return Err(error),
+        };
+        let size = dataset.datatype.bytes as usize;
+        let rows = dataset.shape.first().is_some_and(|rows| self.has_rows(*rows));
+        let is_directory = dataset.shape.len() == 1 && rows;
+        let are_files = is_directory || dataset.shape.is_empty();
+        if are_files && (padding.is_none() || place.is_some()) {
+            let values = match padding {
+                None => self.far_values(&elements, 1, Some(".txt"))?,
+                Some(padding) => fixed_values(&elements, size, (place.unwrap_or(0), padding)),
+            };
+            let bytes = values.iter().map(|value| u64::from(value.bytes)).sum();
+            let count = values.len() as u64;
+            self.push(count, bytes, (is_directory, ""), Content::Values { values, item: None });
+            return Ok(());
+        }
+        let mut text = |number: u64| -> Result<Vec<u8>, Refusal> {
+            let start = usize::try_from(number).unwrap_or(usize::MAX).saturating_mul(size);
+            let element = elements.get(start..start.saturating_add(size)).unwrap_or_default();
+            match padding {
+                Some(padding) => Ok(trimmed(element, padding).to_vec()),
+                None => far_text(self.input, &mut self.heaps, element),
+            }
+        };
+        if dataset.shape.is_empty() {
+            let text = text(0)?;
+            self.push(1, text.len() as u64, (false, ".txt"), Content::Text(text.into()));
+            return Ok(());
+        }
+        match json(&dataset.shape, dataset.elements(), self.json_left, &mut text) {
+            Ok(Some(text)) => {
+                self.json_left = self.json_left.saturating_sub(text.len());
+                self.push(1, text.len() as u64, (false, ".json"), Content::Text(text.into()));
+            }
+            Ok(None) => {
+                let why = format!("the JSON of a file has {} MiB at most", MAX_JSON_BYTES >> 20);
+                self.damaged(name, (1, 1), (false, ".json"), &why);
+            }
+            Err(Refusal::Unsupported(why)) => self.damaged(name, (1, 1), (false, ".json"), &why),
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+
+    /// Values of variable length: a directory of them.
+    fn sequences(&mut self, dataset: &Dataset, of: &Datatype) -> Result<(), Refusal> {
+        let Some((descr, inner)) = of.descr().filter(|(_, inner)| inner.is_empty()) else {
+            return unsupported("values of variable length lie within its values");
+        };
+        let _ = inner;
+        if dataset.shape.len() > 1 {
+            return unsupported("values of variable length in more than one dimension");
+        }
+        let (elements, _) = self.elements(dataset)?;
+        let is_bytes = descr == "'|u1'";
+        let values = self.far_values(&elements, of.bytes, (!is_bytes).then_some(".npy"))?;
+        let item = (!is_bytes).then(|| (Box::from(&descr[..]), of.bytes));
+        let header = if is_bytes { 0 } else { npy::literal_header(&descr, &[0]).len() as u64 };
+        let bytes = values
+            .iter()
+            .filter(|value| !value.is_damaged)
+            .map(|value| header.saturating_add(value.bytes.into()))
+            .sum();
+        let count = values.len() as u64;
+        let is_directory = !dataset.shape.is_empty();
+        self.push(count, bytes, (is_directory, ""), Content::Values { values, item });
+        Ok(())
+    }
+
+    fn far_values(
+        &mut self,
+        elements: &[u8],
+        item: u32,
+        ending: Option<&'static str>,
+    ) -> Result<Vec<Value>, Refusal> {
+        let each = self.heaps.element_bytes();
+        let mut values = Vec::new();
+        for element in elements.chunks_exact(each) {
+            let value = match self.heaps.value(element, item) {
+                Ok(Some((at, bytes))) => {
+                    let ending = match ending {
+                        Some(ending) => ending::code(ending),
+                        None => ending_at(self.input, at, bytes)?,
+                    };
+                    Value { at, bytes, ending, is_damaged: false }
+                }
+                // One value is wrong: the others are not.
+                Ok(None) | Err(super::super::Error::Malformed { .. }) => {
+                    let ending = ending::code(ending.unwrap_or(".bin"));
+                    Value { at: self.input.base, bytes: 1, ending, is_damaged: true }
+                }
+                Err(error) => return Err(error.into()),
+            };
+            values.push(value);
+        }
+        Ok(values)
+    }
+}
+
+/// Fixed strings that begin at `at` of the file.
+fn fixed_values(elements: &[u8], size: usize, (at, padding): (u64, Padding)) -> Vec<Value> {
+    let each = elements.chunks_exact(size.max(1)).zip(0_u64..);
+    each.map(|(element, number)| Value {
+        at: at.saturating_add(number.saturating_mul(size as u64)),
+        bytes: u32::try_from(trimmed(element, padding).len()).unwrap_or(u32::MAX),
+        ending: ending::code(".txt"),
+        is_damaged: false,
+    })
+    .collect()
+}
+
+/// Text that an element refers to.
+fn far_text(input: &Input<'_>, heaps: &mut Heaps<'_>, element: &[u8]) -> Result<Vec<u8>, Refusal> {
+    let Some((at, bytes)) = heaps.value(element, 1)? else {
+        return unsupported("a text is not where it should be");
+    };
+    let mut text = vec![0; bytes as usize];
+    input.reader.read("a text", &mut text, at)?;
+    Ok(text)
+}

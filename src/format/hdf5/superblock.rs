@@ -1,0 +1,90 @@
+//! The superblock: how long addresses are, and where the root group is.
+//!
+//! ```text
+//! 0, 1  mark | u8 version | 4 × u8 | u8 bytes of an address | u8 of a length | u8 | u16 | u16 | u32 flags
+//!       version 1: u32 | base | free space | end | driver | root: name, header, u32, u32, 16 bytes
+//! 2, 3  mark | u8 version | u8 bytes of an address | u8 of a length | u8 flags | base | extension | end | root
+//!       u32 lookup3
+//! ```
+//! It stands at byte 0, or behind a user block at 512, 1024, 2048 …
+//!
+//! Imports the input.
+
+use super::super::Result;
+use super::super::reader::Reader;
+use super::input::Input;
+
+pub(super) const MARK: &[u8; 8] = b"\x89HDF\r\n\x1a\n";
+/// No superblock is longer.
+const MAX_BYTES: u64 = 128;
+/// The longest user block that is looked behind.
+const MAX_USER_BLOCK: u64 = 64 << 20;
+const TRUNCATED: &str = ": the file is truncated (--allow-damaged serves what is whole)";
+
+/// Where the superblock stands.
+pub(super) fn find(reader: Reader<'_>) -> Result<Option<u64>> {
+    let mut at = 0_u64;
+    while at <= MAX_USER_BLOCK && at.saturating_add(MARK.len() as u64) <= reader.len() {
+        if &reader.bytes::<8>("a superblock", at)? == MARK {
+            return Ok(Some(at));
+        }
+        at = at.saturating_mul(2).max(512);
+    }
+    Ok(None)
+}
+
+/// Reads the superblock at `at`: the input, and the address of the root group's header.
+pub(super) fn read(reader: Reader<'_>, at: u64, allow_damaged: bool) -> Result<(Input<'_>, u64)> {
+    let mut input = Input::new(reader, at);
+    let length = reader.len().saturating_sub(at).min(MAX_BYTES);
+    let block = input.block("the superblock", 0, length)?;
+    let (version, sizes) = {
+        let mut fields = input.fields(&block);
+        fields.take(MARK.len())?;
+        let before = fields.clone();
+        let version = fields.u8()?;
+        match version {
+            0 | 1 => drop(fields.take(4)?),
+            2 | 3 => (),
+            _ => return Err(before.wrong("a superblock of version 0 to 3", version.to_string())),
+        }
+        let before = fields.clone();
+        let sizes = (fields.u8()?, fields.u8()?);
+        if !matches!(sizes, (2 | 4 | 8, 2 | 4 | 8)) {
+            let found = format!("{} and {}", sizes.0, sizes.1);
+            return Err(before.wrong("addresses and lengths of 2, 4 or 8 bytes", found));
+        }
+        (version, sizes)
+    };
+    (input.address_bytes, input.length_bytes) = (sizes.0.into(), sizes.1.into());
+    let mut fields = input.fields(&block);
+    fields.take(match version {
+        0 => 24,
+        1 => 28,
+        _ => 12,
+    })?;
+    let _base = fields.address()?;
+    fields.address()?;
+    let before = fields.clone();
+    let end = fields.address()?.unwrap_or(0);
+    if end > reader.len() && !allow_damaged {
+        let found = format!("a file of {} bytes", reader.len());
+        let expected = format!("{end} bytes, as the superblock says");
+        return Err(reader.malformed(before.at(), expected, found, TRUNCATED));
+    }
+    if version < 2 {
+        // The driver's block, and the name of the root.
+        fields.address()?;
+        fields.address()?;
+    }
+    let before = fields.clone();
+    let Some(root) = fields.address()? else {
+        return Err(before.wrong("the address of the root group", "none".to_owned()));
+    };
+    if version >= 2 {
+        let length = fields.taken().saturating_add(4) as u64;
+        let whole = input.block("the superblock", 0, length)?;
+        input.check("a superblock", &whole)?;
+    }
+    Ok((input, root))
+}

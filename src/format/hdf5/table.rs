@@ -1,0 +1,204 @@
+//! The table of a dataset's chunks, as any of the six indexes has them.
+//!
+//! Imports datasets, trees and arrays of this directory.
+
+use super::super::Result;
+use super::arrays;
+use super::dataset::{ChunkIndex, ChunkLayout, Dataset, Refusal, unsupported};
+use super::input::Input;
+use super::tree1::{self, Keys};
+use super::tree2;
+
+/// Records of chunks that are not filtered, and of those that are.
+const CHUNKS: [u8; 2] = [10, 11];
+/// No chunk is longer: one is decoded, and kept, to read any byte of it.
+pub(super) const MAX_CHUNK_BYTES: u64 = 256 << 20;
+
+/// What filters may add to a chunk, beside as much as it has.
+const MAX_GROWTH_BYTES: u64 = 64 << 10;
+
+/// Where a chunk lies: 24 bytes in memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Chunk {
+    /// Its number among all that the dataset's shape has, in C order.
+    pub(super) number: u64,
+    /// Where it begins in the file.
+    pub(super) at: u64,
+    /// How long it is there; 0: it is not all in the file.
+    pub(super) bytes: u32,
+    /// Filters that were left out.
+    pub(super) mask: u32,
+}
+
+/// How many chunks there are in each dimension.
+pub(super) fn grid(shape: &[u64], chunk: &[u64]) -> Vec<u64> {
+    shape.iter().zip(chunk).map(|(length, chunk)| length.div_ceil((*chunk).max(1))).collect()
+}
+
+/// Bytes of a whole chunk. `None`: too many.
+pub(super) fn chunk_bytes(dataset: &Dataset, layout: &ChunkLayout) -> Option<u64> {
+    let element = u64::from(dataset.datatype.bytes);
+    let bytes = layout.chunk.iter().try_fold(element, |all, length| all.checked_mul(*length));
+    bytes.filter(|bytes| *bytes <= MAX_CHUNK_BYTES)
+}
+
+struct Collect<'a> {
+    input: &'a Input<'a>,
+    dataset: &'a Dataset,
+    layout: &'a ChunkLayout,
+    grid: Vec<u64>,
+    chunk_bytes: u64,
+    allow_damaged: bool,
+    table: Vec<Chunk>,
+}
+
+/// All chunks of a dataset that were written, in the order of their numbers.
+pub(super) fn read(
+    input: &Input<'_>,
+    dataset: &Dataset,
+    layout: &ChunkLayout,
+    allow_damaged: bool,
+) -> Result<Vec<Chunk>, Refusal> {
+    let Some(chunk_bytes) = chunk_bytes(dataset, layout) else {
+        return unsupported(format!("a chunk has more than {} MiB", MAX_CHUNK_BYTES >> 20));
+    };
+    let grid = grid(&dataset.shape, &layout.chunk);
+    let Some(address) = layout.address else { return Ok(Vec::new()) };
+    let table = Vec::new();
+    let mut collect = Collect { input, dataset, layout, grid, chunk_bytes, allow_damaged, table };
+    collect.all(address)?;
+    let mut table = collect.table;
+    table.sort_unstable_by_key(|chunk| chunk.number);
+    table.dedup_by_key(|chunk| chunk.number);
+    table.shrink_to_fit();
+    Ok(table)
+}
+
+impl Collect<'_> {
+    fn all(&mut self, address: u64) -> Result<()> {
+        let (input, rank) = (self.input, self.layout.chunk.len());
+        match self.layout.index {
+            ChunkIndex::Tree1 => {
+                tree1::walk(input, address, Keys::Chunks(rank), &mut |key, child| {
+                    let filtered = Some((u64::from(key.u32()?), key.u32()?));
+                    let mut place = Vec::with_capacity(rank);
+                    for length in &self.layout.chunk {
+                        place.push(key.u64()?.checked_div(*length).unwrap_or(0));
+                    }
+                    self.add(&place, child, filtered)
+                })
+            }
+            ChunkIndex::Single(filtered) => self.add(&vec![0; rank], address, filtered),
+            ChunkIndex::Implicit => self.implicit(address),
+            ChunkIndex::FixedArray => {
+                let order: Vec<usize> = (0..rank).collect();
+                arrays::fixed(input, address, &mut |number, address, filtered| {
+                    let place = self.place(number, &order);
+                    self.add(&place, address, filtered)
+                })
+            }
+            ChunkIndex::ExtensibleArray => {
+                let grows = self.dataset.most.iter().position(|most| *most == u64::MAX);
+                let grows = grows.unwrap_or(0);
+                let order: Vec<usize> = std::iter::once(grows)
+                    .chain((0..rank).filter(|place| *place != grows))
+                    .collect();
+                arrays::extensible(input, address, &mut |number, address, filtered| {
+                    let place = self.place(number, &order);
+                    self.add(&place, address, filtered)
+                })
+            }
+            ChunkIndex::Tree2 => tree2::walk(input, address, &CHUNKS, &mut |record, bytes| {
+                let before = record.clone();
+                let Some(address) = record.address()? else { return Ok(()) };
+                let plain = rank.saturating_mul(8).saturating_add(input.address_bytes);
+                let filtered = match bytes.checked_sub(plain) {
+                    Some(0) => None,
+                    Some(more) if more > 4 => {
+                        Some((record.number(more.saturating_sub(4))?, record.u32()?))
+                    }
+                    _ => return Err(before.wrong("a record of a chunk", format!("{bytes} bytes"))),
+                };
+                let mut place = Vec::with_capacity(rank);
+                for _ in 0..rank {
+                    place.push(record.u64()?);
+                }
+                self.add(&place, address, filtered)
+            }),
+        }
+    }
+
+    /// The chunks lie one after the other, all that the dataset may have.
+    fn implicit(&mut self, address: u64) -> Result<()> {
+        let most = grid(&self.dataset.most, &self.layout.chunk);
+        let count = most.iter().try_fold(1_u64, |all, length| all.checked_mul(*length));
+        let count = count.unwrap_or(u64::MAX);
+        if !self.allow_damaged {
+            self.input.place("chunks", address, count.saturating_mul(self.chunk_bytes))?;
+        }
+        let left = self.input.reader.len().saturating_sub(address);
+        let order: Vec<usize> = (0..most.len()).collect();
+        for number in 0..count.min(left.checked_div(self.chunk_bytes).unwrap_or(0)) {
+            let place = self.place(number, &order);
+            let within = number.saturating_mul(self.chunk_bytes);
+            self.add(&place, address.saturating_add(within), None)?;
+        }
+        Ok(())
+    }
+
+    /// Where a chunk is in the grid, by its number in an array whose slowest dimension is the first of `order`.
+    fn place(&self, number: u64, order: &[usize]) -> Vec<u64> {
+        let most = grid(&self.dataset.most, &self.layout.chunk);
+        let (mut place, mut rest) = (vec![0; order.len()], number);
+        for dimension in order.iter().skip(1).rev() {
+            let length = most.get(*dimension).copied().unwrap_or(1).max(1);
+            if let Some(place) = place.get_mut(*dimension) {
+                *place = rest.checked_rem(length).unwrap_or(0);
+            }
+            rest = rest.checked_div(length).unwrap_or(0);
+        }
+        if let Some(place) = order.first().and_then(|first| place.get_mut(*first)) {
+            *place = rest;
+        }
+        place
+    }
+
+    fn add(&mut self, place: &[u64], address: u64, filtered: Option<(u64, u32)>) -> Result<()> {
+        // What a dataset was shrunk by stays in its index.
+        if place.iter().zip(&self.grid).any(|(place, length)| place >= length) {
+            return Ok(());
+        }
+        let number = place
+            .iter()
+            .zip(&self.grid)
+            .fold(0_u64, |all, (place, length)| all.saturating_mul(*length).saturating_add(*place));
+        let (bytes, mut mask) = match filtered {
+            Some(filtered) if !self.dataset.filters.is_empty() => filtered,
+            _ => (self.chunk_bytes, 0),
+        };
+        if self.layout.edges_are_plain && self.is_at_an_edge(place) {
+            mask = u32::MAX;
+        }
+        // No filter makes a chunk much longer.
+        if bytes > self.chunk_bytes.saturating_mul(2).saturating_add(MAX_GROWTH_BYTES) {
+            let at = self.input.base.saturating_add(address);
+            let expected = format!("a chunk of {} bytes, filtered", self.chunk_bytes);
+            return Err(self.input.reader.malformed(at, expected, format!("{bytes} bytes"), ""));
+        }
+        let lies = self.input.place("a chunk", address, bytes);
+        let chunk = match (lies, u32::try_from(bytes)) {
+            (Ok(at), Ok(bytes)) if bytes > 0 => Chunk { number, at, bytes, mask },
+            (Err(error), _) if !self.allow_damaged => return Err(error),
+            _ => Chunk { number, at: 0, bytes: 0, mask },
+        };
+        self.table.push(chunk);
+        Ok(())
+    }
+
+    fn is_at_an_edge(&self, place: &[u64]) -> bool {
+        let dimensions = place.iter().zip(&self.layout.chunk).zip(&self.dataset.shape);
+        dimensions.into_iter().any(|((place, chunk), length)| {
+            place.saturating_add(1).saturating_mul(*chunk) > *length
+        })
+    }
+}

@@ -1,0 +1,148 @@
+//! What h5py wrote, files that lie, and any chunks against a model.
+
+mod model;
+
+use super::*;
+use crate::format::testing::{compare, fixture, look_at, open_as};
+use crate::format::{Content, MemorySource};
+
+fn open(bytes: &[u8]) -> Result<Box<dyn Container>> {
+    open_as(NAME, bytes, &OpenOptions::default())
+}
+
+fn refused(bytes: &[u8]) -> String {
+    open(bytes).err().expect("refused").to_string()
+}
+
+fn tiny(libver: &str) -> Vec<u8> {
+    std::fs::read(fixture(&format!("tiny-{libver}.h5"))).unwrap()
+}
+
+/// Where the `number`th run of these bytes begins.
+fn find(file: &[u8], wanted: &[u8], number: usize) -> usize {
+    let places = file.windows(wanted.len()).enumerate().filter(|(_, bytes)| *bytes == wanted);
+    places.map(|(at, _)| at).nth(number).unwrap()
+}
+
+#[test]
+fn what_h5py_wrote_is_shown_as_it_reads_it() {
+    compare("earliest.h5");
+    compare("v110.h5");
+    compare("latest.h5");
+}
+
+#[test]
+fn every_byte_changed_and_every_end_is_refused_or_shown_within_the_file() {
+    for libver in ["earliest", "latest"] {
+        let file = tiny(libver);
+        for (rows, allow_damaged) in [(false, false), (true, true)] {
+            let options = OpenOptions { rows, allow_damaged, ..OpenOptions::default() };
+            let look = |bytes: &[u8]| {
+                if let Ok(container) = open_as(NAME, bytes, &options) {
+                    look_at(bytes, container.as_ref());
+                }
+            };
+            (0..file.len()).step_by(17).for_each(|length| look(&file[..length]));
+            let mut bad = file.clone();
+            for at in 0..file.len() {
+                // What is zero all around is free space.
+                let around = at.saturating_sub(16)..file.len().min(at + 16);
+                if file[around].iter().all(|byte| *byte == 0) {
+                    continue;
+                }
+                for change in [1 << (at % 8), 0xff] {
+                    bad[at] ^= change;
+                    look(&bad);
+                    bad[at] ^= change;
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_tree_that_points_at_itself_is_refused() {
+    let mut file = tiny("earliest");
+    let node = find(&file, b"TREE\0", 0);
+    // One level up, and its own child.
+    file[node + 5] = 1;
+    let child = node + 24 + 8;
+    file[child..child + 8].copy_from_slice(&(node as u64).to_le_bytes());
+    let said = refused(&file);
+    assert!(said.contains("each node once") && said.contains("byte"), "{said}");
+}
+
+#[test]
+fn chunks_that_lie_about_their_length_or_place_are_refused() {
+    let file = tiny("earliest");
+    let node = find(&file, b"TREE\x01", 0);
+    let (key, child) = (node + 24, node + 24 + 32);
+    let mut long = file.clone();
+    long[key..key + 4].copy_from_slice(&u32::MAX.to_le_bytes());
+    assert!(refused(&long).contains("a chunk of 12 bytes, filtered, found 4294967295"));
+    let mut far = file.clone();
+    far[child..child + 8].copy_from_slice(&(file.len() as u64 - 3).to_le_bytes());
+    let said = refused(&far);
+    assert!(said.contains("a chunk of") && said.contains("truncated"), "{said}");
+    // With leave, what lies in the file is shown.
+    let options = OpenOptions { allow_damaged: true, ..OpenOptions::default() };
+    let container = open_as(NAME, &far, &options).unwrap();
+    look_at(&far, container.as_ref());
+}
+
+#[test]
+fn shapes_that_overflow_are_refused() {
+    let mut file = tiny("earliest");
+    let shape = [6_u64.to_le_bytes(), 4_u64.to_le_bytes()].concat();
+    let at = find(&file, &shape, 0);
+    file[at..at + 16].copy_from_slice(&[(1_u64 << 62).to_le_bytes(); 2].concat());
+    let said = refused(&file);
+    assert!(said.contains("fewer than 2⁶³ bytes of elements"), "{said}");
+}
+
+#[test]
+fn heaps_and_headers_that_lie_out_of_range_are_refused_with_the_byte() {
+    let file = tiny("earliest");
+    let mut bad = file.clone();
+    let heap = find(&file, b"HEAP", 0);
+    bad[heap + 24..heap + 32].copy_from_slice(&(1_u64 << 40).to_le_bytes());
+    let said = refused(&bad);
+    assert!(said.contains("the names of a group") && said.contains("byte"), "{said}");
+    let mut bad = tiny("latest");
+    let header = find(&bad, b"OHDR", 0);
+    bad[header + 8] ^= 1;
+    assert!(refused(&bad).contains("with checksum"));
+}
+
+#[test]
+fn it_is_told_by_its_mark_also_behind_a_user_block() {
+    let file = tiny("latest");
+    let detect = |bytes: Vec<u8>| Hdf5.detect(&MemorySource::new("x", bytes)).unwrap();
+    assert_eq!(detect(file.clone()), Detected::Yes);
+    for user_block in [512, 1024, 4096] {
+        let behind = [vec![7; user_block], file.clone()].concat();
+        assert_eq!(detect(behind.clone()), Detected::Perhaps);
+        let container = open(&behind).unwrap();
+        assert!(container.len() > 2);
+        look_at(&behind, container.as_ref());
+    }
+    assert_eq!(detect([vec![7; 513], file].concat()), Detected::No);
+    assert_eq!(detect(Vec::new()), Detected::No);
+}
+
+#[test]
+fn rows_in_place_are_ranges_and_rows_of_chunks_are_encoded() {
+    let file = tiny("latest");
+    let options = OpenOptions { rows: true, ..OpenOptions::default() };
+    let container = open_as(NAME, &file, &options).unwrap();
+    let (mut stored, mut encoded) = (0, 0);
+    for index in 0..container.len() {
+        match container.sample(index).unwrap().content {
+            Content::Prefixed(128) => stored += 1,
+            Content::Encoded(136) => encoded += 1,
+            Content::Stored => (),
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!((stored, encoded), (6, 6));
+}

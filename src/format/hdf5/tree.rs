@@ -1,0 +1,222 @@
+//! The names of a file: groups, datasets, and links from one to another.
+//!
+//! Imports groups and messages of this directory.
+
+use super::super::Result;
+use super::dataset::Dataset;
+use super::group::{self, Link, Target};
+use super::input::Input;
+use super::object::{self, Message};
+use std::cell::Cell;
+use std::collections::HashMap;
+
+/// Linux opens no longer path.
+const MAX_PATH_BYTES: usize = 4000;
+/// Soft links that lead to soft links.
+const MAX_LINKS: u32 = 16;
+/// Links that are followed in any file.
+const FREE_STEPS: u64 = 100_000;
+/// The number of the root group.
+pub(super) const ROOT: u32 = 0;
+
+/// What a name stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Entry {
+    Group,
+    /// A dataset, by its number.
+    Dataset(u32),
+    /// A group or dataset that another name stands for: the number of that name.
+    Link(u32),
+    /// It leads nowhere, or out of the file.
+    Gone,
+}
+
+/// A name: what of it is stored, and what it stands for.
+#[derive(Debug)]
+pub(super) struct Name {
+    pub(super) parent: u32,
+    pub(super) name: Box<[u8]>,
+    pub(super) entry: Entry,
+}
+
+/// All names of a file, those of a group behind it.
+#[derive(Debug, Default)]
+pub(super) struct Tree {
+    pub(super) names: Vec<Name>,
+    /// Links out of the file, links to nothing, and paths that are too long.
+    pub(super) notes: Vec<String>,
+}
+
+/// What to do with a dataset: gives its number, if it is shown.
+type OnDataset<'f> = dyn FnMut(&[u8], &[Message]) -> Result<Option<u32>> + 'f;
+
+struct Walk<'a, 'f> {
+    input: &'a Input<'a>,
+    tree: Tree,
+    /// By the address of an object, the first name that it has.
+    seen: HashMap<u64, u32>,
+    soft: Vec<(u32, Vec<u8>)>,
+    /// Groups whose links are not read yet: number, messages, length of the path.
+    groups: Vec<(u32, Vec<Message>, usize)>,
+    on_dataset: &'f mut OnDataset<'f>,
+    allow_damaged: bool,
+}
+
+impl Tree {
+    /// Reads all groups. `on_dataset` is called once for each dataset, with a name that it has.
+    pub(super) fn read(
+        input: &Input<'_>,
+        root: u64,
+        allow_damaged: bool,
+        on_dataset: &mut OnDataset<'_>,
+    ) -> Result<Self> {
+        let root_name = Name { parent: ROOT, name: Box::default(), entry: Entry::Group };
+        let tree = Tree { names: vec![root_name], notes: Vec::new() };
+        let (seen, groups, soft) = (HashMap::from([(root, ROOT)]), Vec::new(), Vec::new());
+        let mut walk = Walk { input, tree, seen, soft, groups, on_dataset, allow_damaged };
+        walk.groups.push((ROOT, object::messages(input, root)?, 0));
+        while let Some((number, messages, length)) = walk.groups.pop() {
+            match group::links(input, &messages) {
+                Ok(links) => {
+                    links.into_iter().try_for_each(|link| walk.add(number, link, length))?
+                }
+                Err(error) if allow_damaged => walk.note(error.to_string()),
+                Err(error) => return Err(error),
+            }
+        }
+        walk.resolve();
+        Ok(walk.tree)
+    }
+}
+
+impl Walk<'_, '_> {
+    fn note(&mut self, text: String) {
+        self.tree.notes.push(text);
+    }
+
+    fn push(&mut self, parent: u32, name: &[u8], entry: Entry) -> u32 {
+        let number = self.tree.names.len() as u32;
+        self.tree.names.push(Name { parent, name: name.into(), entry });
+        number
+    }
+
+    fn add(&mut self, parent: u32, link: Link, before: usize) -> Result<()> {
+        let length = before.saturating_add(link.name.len()).saturating_add(1);
+        let shown = String::from_utf8_lossy(&link.name).into_owned();
+        if length > MAX_PATH_BYTES {
+            self.note(format!("a path of more than {MAX_PATH_BYTES} bytes is left out"));
+            return Ok(());
+        }
+        match link.target {
+            Target::External(target) => {
+                self.note(format!("{shown:?} is a link to {target:?}, which is not followed"));
+            }
+            Target::Soft(path) => {
+                let number = self.push(parent, &link.name, Entry::Gone);
+                self.soft.push((number, path));
+            }
+            Target::Hard(address) => match self.seen.get(&address) {
+                Some(first) => {
+                    let entry = Entry::Link(*first);
+                    self.push(parent, &link.name, entry);
+                }
+                None => self.object(parent, &link.name, address, length)?,
+            },
+        }
+        Ok(())
+    }
+
+    fn object(&mut self, parent: u32, name: &[u8], address: u64, length: usize) -> Result<()> {
+        let messages = match object::messages(self.input, address) {
+            Ok(messages) => messages,
+            Err(error) if self.allow_damaged => {
+                self.note(error.to_string());
+                return Ok(());
+            }
+            Err(error) => return Err(error),
+        };
+        let entry = if Dataset::is_one(&messages) {
+            (self.on_dataset)(name, &messages)?.map_or(Entry::Gone, Entry::Dataset)
+        } else if group::is_group(&messages) {
+            Entry::Group
+        } else {
+            // A type that has a name.
+            return Ok(());
+        };
+        let number = self.push(parent, name, entry);
+        self.seen.insert(address, number);
+        if entry == Entry::Group {
+            self.groups.push((number, messages, length));
+        }
+        Ok(())
+    }
+
+    /// Finds what soft links lead to.
+    fn resolve(&mut self) {
+        let mut by_name: HashMap<(u32, &[u8]), u32> = HashMap::new();
+        for (number, name) in (0..).zip(&self.tree.names).skip(1) {
+            by_name.insert((name.parent, &name.name), number);
+        }
+        let soft: HashMap<u32, &[u8]> =
+            self.soft.iter().map(|(number, path)| (*number, &path[..])).collect();
+        let steps =
+            Cell::new((self.tree.names.len() as u64).saturating_mul(16).saturating_add(FREE_STEPS));
+        let find = Find { names: &self.tree.names, by_name, soft, steps };
+        let found: Vec<_> = self
+            .soft
+            .iter()
+            .map(|(number, _)| (*number, find.target(*number, MAX_LINKS)))
+            .collect();
+        for (number, target) in found {
+            let Some(name) = self.tree.names.get_mut(number as usize) else { continue };
+            match target {
+                Some(target) => name.entry = Entry::Link(target),
+                None => {
+                    let shown = String::from_utf8_lossy(&name.name).into_owned();
+                    self.note(format!("{shown:?} is a link to nothing in this file"));
+                }
+            }
+        }
+    }
+}
+
+/// Follows soft links.
+struct Find<'a> {
+    names: &'a [Name],
+    by_name: HashMap<(u32, &'a [u8]), u32>,
+    soft: HashMap<u32, &'a [u8]>,
+    /// Links that may still be followed: of links to links there could be too many.
+    steps: Cell<u64>,
+}
+
+impl Find<'_> {
+    /// The group or dataset that a soft link leads to.
+    fn target(&self, link: u32, left: u32) -> Option<u32> {
+        let left = left.checked_sub(1)?;
+        self.steps.set(self.steps.get().checked_sub(1)?);
+        let path = self.soft.get(&link)?;
+        let mut at = match path.starts_with(b"/") {
+            true => ROOT,
+            false => self.names.get(link as usize)?.parent,
+        };
+        for part in path.split(|byte| *byte == b'/') {
+            if part.is_empty() || part == b"." {
+                continue;
+            }
+            at = self.real(*self.by_name.get(&(at, part))?, left)?;
+        }
+        Some(at)
+    }
+
+    /// What a name stands for in the end.
+    fn real(&self, number: u32, left: u32) -> Option<u32> {
+        if self.soft.contains_key(&number) {
+            return self.target(number, left);
+        }
+        match self.names.get(number as usize)?.entry {
+            Entry::Link(first) => Some(first),
+            Entry::Gone => None,
+            Entry::Group | Entry::Dataset(_) => Some(number),
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! Values that do not lie with their dataset's elements but in global heaps; and text.
+//!
+//! ```text
+//! element     u32 items | heap | u32 number in it
+//! heap        "GCOL" | u8 1 | 3 × u8 | length | objects: u16 number | u16 references | u32 | length | bytes | pad to 8
+//! ```
+//!
+//! Imports the input and datatypes, and endings of this room.
+
+use super::super::{Result, ending, magic};
+use super::datatype::Padding;
+use super::input::{Input, number};
+use std::collections::HashMap;
+
+/// Read at a time to find a heap's objects.
+const WINDOW_BYTES: u64 = 4096;
+/// The head of a heap, and of an object in it, with lengths of 8 bytes.
+const MIN_HEAP_BYTES: u64 = 4096;
+/// Of a value without a magic number so much is read to see whether it is text.
+const MAX_TEXT_BYTES: u64 = 1 << 20;
+
+/// A value in the file: 16 bytes in memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Value {
+    pub(super) at: u64,
+    pub(super) bytes: u32,
+    /// The code of its ending.
+    pub(super) ending: u8,
+    pub(super) is_damaged: bool,
+}
+
+type Objects = HashMap<u32, (u64, u64)>;
+
+/// The global heaps of a file, each of which is read once.
+pub(super) struct Heaps<'a> {
+    input: &'a Input<'a>,
+    seen: HashMap<u64, Objects>,
+}
+
+impl<'a> Heaps<'a> {
+    pub(super) fn new(input: &'a Input<'a>) -> Self {
+        Self { input, seen: HashMap::new() }
+    }
+
+    /// Bytes of an element that refers to a value.
+    pub(super) fn element_bytes(&self) -> usize {
+        self.input.address_bytes.saturating_add(8)
+    }
+
+    /// The value that an element refers to, of so many bytes an item. `Ok(None)`: it is not where it should be.
+    pub(super) fn value(&mut self, element: &[u8], item: u32) -> Result<Option<(u64, u32)>> {
+        let end = self.input.address_bytes.saturating_add(4);
+        let items = number(element.get(..4).unwrap_or_default());
+        let address = number(element.get(4..end).unwrap_or_default());
+        let object = number(element.get(end..).unwrap_or_default());
+        let Some(bytes) =
+            items.checked_mul(item.into()).and_then(|bytes| u32::try_from(bytes).ok())
+        else {
+            return Ok(None);
+        };
+        if bytes == 0 {
+            return Ok(Some((self.input.base, 0)));
+        }
+        if !self.seen.contains_key(&address) {
+            let objects = self.read(address)?;
+            self.seen.insert(address, objects);
+        }
+        let objects = self.seen.get(&address);
+        let found = objects.and_then(|objects| objects.get(&u32::try_from(object).ok()?));
+        Ok(found.filter(|(_, length)| u64::from(bytes) <= *length).map(|(at, _)| (*at, bytes)))
+    }
+
+    /// The objects of a heap: where each lies in the file, and how long it is.
+    fn read(&self, address: u64) -> Result<Objects> {
+        let input = self.input;
+        let head_bytes = (input.length_bytes as u64).saturating_add(8);
+        let head = input.block("a global heap", address, head_bytes)?;
+        let mut fields = input.fields(&head);
+        fields.mark(b"GCOL", 1)?;
+        fields.take(3)?;
+        let before = fields.clone();
+        let length = fields.length()?;
+        if length < MIN_HEAP_BYTES.min(head_bytes) {
+            return Err(before.wrong("the length of a global heap", length.to_string()));
+        }
+        input.place("a global heap", address, length)?;
+        let end = address.saturating_add(length);
+        let mut objects = Objects::new();
+        let mut at = address.saturating_add(head_bytes);
+        while at.saturating_add(head_bytes) <= end {
+            let window = input.block(
+                "objects of a global heap",
+                at,
+                end.saturating_sub(at).min(WINDOW_BYTES),
+            )?;
+            let start = at;
+            while let Some(place) = at.checked_sub(start)
+                && place.saturating_add(head_bytes) <= window.bytes.len() as u64
+            {
+                let place = usize::try_from(place).unwrap_or(usize::MAX);
+                let bytes = window.bytes.get(place..).unwrap_or_default();
+                let mut fields = input.fields_at(bytes, window.at.saturating_add(place as u64));
+                let object = fields.u16()?;
+                fields.take(6)?;
+                let length = fields.length()?;
+                let data = at.saturating_add(head_bytes);
+                // What is free ends a heap.
+                if object == 0 {
+                    return Ok(objects);
+                }
+                if length > end.saturating_sub(data) {
+                    let found = length.to_string();
+                    return Err(fields.wrong("an object within its global heap", found));
+                }
+                objects.insert(object.into(), (input.base.saturating_add(data), length));
+                at = data.saturating_add(length.div_ceil(8).saturating_mul(8));
+            }
+        }
+        Ok(objects)
+    }
+}
+
+/// The code of the ending of a value in the file.
+pub(super) fn ending_at(input: &Input<'_>, at: u64, bytes: u32) -> Result<u8> {
+    let mut head = vec![0; (bytes as usize).min(magic::HEAD_BYTES)];
+    input.reader.read("a value", &mut head, at)?;
+    if let Some(code) = ending::code_of_head(&head, bytes.into()) {
+        return Ok(code);
+    }
+    let is_control = |byte: &u8| byte.is_ascii_control() && !matches!(byte, b'\t' | b'\n' | b'\r');
+    if head.iter().any(is_control) || u64::from(bytes) > MAX_TEXT_BYTES {
+        return Ok(ending::code(".bin"));
+    }
+    let mut value = vec![0; bytes as usize];
+    input.reader.read("a value", &mut value, at)?;
+    Ok(ending::code_of(&value))
+}
+
+/// A fixed string without what fills it up.
+pub(super) fn trimmed(text: &[u8], padding: Padding) -> &[u8] {
+    let last =
+        |fill: u8| text.iter().rposition(|byte| *byte != fill).map_or(0, |at| at.saturating_add(1));
+    let length = match padding {
+        Padding::Terminated => text.iter().position(|byte| *byte == 0).unwrap_or(text.len()),
+        Padding::Nulls => last(0),
+        Padding::Spaces => last(b' '),
+    };
+    text.get(..length).unwrap_or(text)
+}
+
+/// Lists of lists of texts as JSON, `count` of them by their number, in an array of this shape. `None`: it has more than
+/// `most` bytes.
+pub(super) fn json<E>(
+    shape: &[u64],
+    count: u64,
+    most: usize,
+    text: &mut dyn FnMut(u64) -> Result<Vec<u8>, E>,
+) -> Result<Option<Vec<u8>>, E> {
+    let mut out = Vec::new();
+    // After so many elements a list of each level ends.
+    let mut steps = Vec::new();
+    let mut step = 1_u64;
+    for length in shape.iter().rev() {
+        step = step.saturating_mul(*length);
+        steps.push(step);
+    }
+    if count == 0 {
+        return Ok(Some(b"[]".to_vec()));
+    }
+    for number in 0..count {
+        let is_at = |at: u64| move |step: &&u64| at.is_multiple_of(**step);
+        if number > 0 {
+            out.push(b',');
+        }
+        out.extend(steps.iter().filter(is_at(number)).map(|_| b'['));
+        let text = text(number)?;
+        let text = String::from_utf8_lossy(&text);
+        if out.len().saturating_add(text.len()) > most
+            || serde_json::to_writer(&mut out, &text).is_err()
+        {
+            return Ok(None);
+        }
+        out.extend(steps.iter().filter(is_at(number.saturating_add(1))).map(|_| b']'));
+    }
+    Ok(Some(out))
+}

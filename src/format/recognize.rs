@@ -1,0 +1,70 @@
+//! Which format a container is of: by its content, or failing that by its name.
+//!
+//! Imports the registry, and what is said of files that no format reads.
+
+use super::{
+    Container, Detected, Error, FORMATS, Format, OpenOptions, Result, Source, foreign, lmdb,
+    pickled, zip,
+};
+use std::sync::Arc;
+
+/// Opens a container with the format that its content, or failing that its name, asks for.
+///
+/// # Errors
+/// As [`Format::open`]; or no format knows the content.
+pub fn open(source: Arc<dyn Source>, options: &OpenOptions) -> Result<Box<dyn Container>> {
+    recognize(source.as_ref(), options)?.open(source, options)
+}
+
+/// The format that a container's content, or failing that its name, asks for.
+///
+/// # Errors
+/// The source cannot be read, or no format knows the content.
+pub fn recognize(source: &dyn Source, options: &OpenOptions) -> Result<&'static dyn Format> {
+    let format = stored_format(source, options)?;
+    Ok(pickled::over(format, options).unwrap_or(format))
+}
+
+/// The same, whatever its samples hold.
+fn stored_format(source: &dyn Source, options: &OpenOptions) -> Result<&'static dyn Format> {
+    if let Some(format) = options.format.and_then(|name| FORMATS.iter().find(|f| f.name() == name))
+    {
+        return Ok(*format);
+    }
+    let mut best: Option<(Detected, &dyn Format)> = None;
+    for format in FORMATS {
+        let detected = format.detect(source)?;
+        if detected > best.map_or(Detected::No, |(detected, _)| detected) {
+            best = Some((detected, *format));
+        }
+        if detected == Detected::Yes {
+            break;
+        }
+    }
+    if let Some((detected, format)) = best {
+        let may_be_a_part = detected == Detected::Perhaps && format.name() == zip::Zip.name();
+        let refused = may_be_a_part.then(|| foreign::refuse_with_zip(source)).flatten();
+        return refused.map_or(Ok(format), Err);
+    }
+    if let Some(error) = foreign::refuse(source) {
+        return Err(error);
+    }
+    let extension =
+        source.name().file_name().extension().map(|e| e.to_string_lossy().to_lowercase());
+    let by_name =
+        FORMATS.iter().find(|f| extension.as_deref().is_some_and(|e| f.extensions().contains(&e)));
+    // It cannot be right, but its own reader says best what is wrong.
+    by_name.copied().ok_or_else(|| Error::unknown(source))
+}
+
+/// Whether a file name ends as some format's files do: what a directory of containers is searched for.
+#[must_use]
+pub fn has_known_extension(path: &std::path::Path) -> bool {
+    if lmdb::is_lock_file(path) {
+        return false;
+    }
+    let Some(extension) = path.extension().and_then(|e| e.to_str()) else { return false };
+    // As in `train.tfrecord-00000-of-00064`.
+    let extension = extension.split_once('-').map_or(extension, |(ending, _)| ending);
+    FORMATS.iter().any(|f| f.extensions().iter().any(|e| e.eq_ignore_ascii_case(extension)))
+}

@@ -1,0 +1,132 @@
+"""What a mount shows of HDF5 is what h5py reads, over thousands of rows, of every layout, filter and release."""
+
+import itertools
+import json
+import random
+
+import h5py
+import numpy
+import pytest
+from conftest import TRANSPORTS, mount, need
+
+ROWS = 3000
+LIBVERS = ("earliest", ("earliest", "v108"), ("v108", "v110"), ("v110", "v112"), "latest")
+FILTERS = {
+    "bare": {}, "gzip": {"compression": "gzip"}, "lzf": {"compression": "lzf"},
+    "shuffled": {"compression": "gzip", "shuffle": True},
+    "checked": {"compression": "lzf", "shuffle": True, "fletcher32": True}, "sum": {"fletcher32": True},
+}
+TYPES = ("<f4", ">f8", "|u1", "<i2", ">u4", "<c8", "|b1", "<f2")
+
+
+@pytest.fixture(params=TRANSPORTS)
+def transport(request):
+    need(request.param)
+    return request.param
+
+
+def loaded(path):
+    return numpy.load(path, allow_pickle=False)
+
+
+def same(found, wanted, name):
+    wanted = numpy.asarray(wanted)
+    assert found.dtype == wanted.dtype and found.shape == wanted.shape, name
+    assert found.tobytes() == wanted.tobytes(), name
+
+
+def fill(file, seed):
+    """Rows of images and labels, small datasets of any shape, and thousands of names."""
+    noise = numpy.random.default_rng(seed)
+    choose = random.Random(seed)
+    file.create_dataset("images", data=noise.integers(0, 9, (ROWS, 12, 11, 3), dtype="u1"), compression="gzip",
+                        chunks=(16, 12, 11, 3))
+    file.create_dataset("cut", data=noise.integers(0, 9, (ROWS, 20, 9), dtype="<i2"), compression="gzip",
+                        shuffle=True, chunks=(50, 7, 4), maxshape=(None, 20, 9))
+    file["labels"] = numpy.arange(ROWS, dtype="<i8")
+    # Thousands of chunks in pages, in trees, and in arrays that grow.
+    for name, most in (("fixed", (2 * ROWS,)), ("grows", (None,))):
+        values = file.create_dataset(f"many/{name}", (2 * ROWS,), "<u2", chunks=(1,), maxshape=most)
+        values[:] = noise.integers(0, 60000, 2 * ROWS)
+    tree = file.create_dataset("many/tree", (60, 50), "<u2", chunks=(1, 1), maxshape=(None, None), compression="gzip")
+    tree[...] = noise.integers(0, 60000, (60, 50))
+    for number, (filters, grows) in enumerate(itertools.product(FILTERS, range(4))):
+        rank = 1 + number % 4
+        shape = [choose.randint(1, 20) for _ in range(rank)]
+        chunks = tuple(choose.randint(1, length) for length in shape)
+        most = [None if place < grows else length for place, length in enumerate(shape)]
+        dtype = TYPES[number % len(TYPES)]
+        values = noise.integers(0, 2, shape).astype(dtype)
+        file.create_dataset(f"small/{filters}/{number}", data=values, chunks=chunks, maxshape=most, **FILTERS[filters])
+    for number in range(1500):
+        file[f"names/a name that is not very short {number}"] = numpy.int32(number)
+    # Written, grown, cut again; in any order, with holes.
+    edited = file.create_dataset("edited", (500, 8), "<f4", chunks=(7, 3), maxshape=(None, None), fillvalue=2.5,
+                                 compression="gzip")
+    for row in choose.sample(range(500), 120):
+        edited[row] = noise.random(8)
+    edited.resize((700, 9))
+    edited[600:650] = 1
+    edited.resize((640, 7))
+    file.create_dataset("words", data=[f"wörd {number}" for number in range(ROWS)], dtype=h5py.string_dtype())
+    file.create_dataset("codes", data=numpy.array([b"%d" % number for number in range(ROWS)], "S6"), chunks=(100,),
+                        compression="gzip")
+    images = file.create_dataset("encoded", (ROWS,), h5py.vlen_dtype(numpy.uint8))
+    for number in range(ROWS):
+        images[number] = numpy.frombuffer(b"\xff\xd8\xff" + noise.bytes(choose.randint(0, 3000)), numpy.uint8)
+
+
+@pytest.fixture(scope="module", params=range(len(LIBVERS)))
+def container(request, tmp_path_factory):
+    path = tmp_path_factory.mktemp("hdf5") / "train.h5"
+    with h5py.File(path, "w", libver=LIBVERS[request.param]) as file:
+        fill(file, request.param)
+    return path
+
+
+def datasets(file):
+    found = {}
+    file.visititems(lambda name, item: found.update({name: item}) if isinstance(item, h5py.Dataset) else None)
+    return found
+
+
+def test_every_dataset_is_what_h5py_reads(ffrfs, container, transport):
+    with mount(ffrfs, [container], transport) as folder, h5py.File(container) as file:
+        shown = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+        for name, dataset in datasets(file).items():
+            if name == "encoded":
+                for number, value in enumerate(dataset):
+                    assert (folder / f"encoded/{number:06}.jpg").read_bytes() == value.tobytes(), number
+                    shown.remove(f"encoded/{number:06}.jpg")
+            elif h5py.check_string_dtype(dataset.dtype):
+                assert json.loads((folder / f"{name}.json").read_text()) == dataset.asstr()[()].tolist(), name
+                shown.remove(f"{name}.json")
+            else:
+                same(loaded(folder / f"{name}.npy"), dataset[()], name)
+                shown.remove(f"{name}.npy")
+        assert not shown - {path for path in shown if path.startswith(".ffrfs/")}
+
+
+def test_every_row_in_any_order_is_what_h5py_reads(ffrfs, container, transport):
+    order = random.Random(7)
+    with mount(ffrfs, [container], transport, "--rows") as folder, h5py.File(container) as file:
+        for name in ("images", "cut", "labels", "edited", "many/fixed", "many/tree"):
+            values = file[name][()]
+            assert len(list((folder / name).iterdir())) == len(values)
+            for row in order.sample(range(len(values)), len(values)):
+                same(loaded(folder / name / f"{row:06}.npy"), values[row], f"{name} {row}")
+        words = file["words"].asstr()[()]
+        for row in order.sample(range(ROWS), ROWS):
+            assert (folder / f"words/{row:06}.txt").read_text() == words[row]
+
+
+def test_a_range_of_a_large_dataset_is_mapped_and_read_in_its_middle(ffrfs, tmp_path, transport):
+    wanted = numpy.random.default_rng(1).integers(0, 99, (4000, 900), dtype="<i4")
+    with h5py.File(tmp_path / "large.h5", "w", libver="latest") as file:
+        file.create_dataset("a", data=wanted, chunks=(64, 900), compression="lzf")
+        file["b"] = wanted
+    with mount(ffrfs, [tmp_path / "large.h5"], transport) as folder:
+        for name in "ab":
+            found = numpy.load(folder / f"{name}.npy", mmap_mode="r")
+            assert numpy.array_equal(found[1999:2100], wanted[1999:2100])
+            assert numpy.array_equal(found[::-333], wanted[::-333])

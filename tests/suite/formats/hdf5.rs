@@ -1,0 +1,168 @@
+//! HDF5: groups, datasets of all layouts, rows, links, and checksums, of files that h5py wrote.
+
+use super::{file_in, tree};
+use crate::common::{FFRFS, Mount, fixture, for_each_transport, run, temp_dir};
+use crate::fixtures::check;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+/// Runs `ffrfs`; what it says.
+#[track_caller]
+fn tool(args: &[&str], paths: &[&Path]) -> String {
+    let outcome = run(Command::new(FFRFS).args(args).args(paths)).ok();
+    format!("{}{}", outcome.text(), outcome.stderr)
+}
+
+/// The data of a `.npy` file, without its header.
+fn data(file: &[u8]) -> &[u8] {
+    let length = usize::from(u16::from_le_bytes([file[8], file[9]]));
+    &file[10 + length..]
+}
+
+#[test]
+fn files_of_old_and_new_libraries_are_served_as_h5py_reads_them() {
+    check("earliest.h5");
+    check("v110.h5");
+    check("latest.h5");
+}
+
+#[test]
+fn the_rows_of_a_dataset_are_arrays_that_together_are_the_dataset() {
+    for_each_transport(|transport| {
+        for name in ["earliest.h5", "latest.h5"] {
+            let whole = tree(Mount::new(transport, fixture(name), &[]).point());
+            let rows = tree(Mount::new(transport, fixture(name), &["rows"]).point());
+            let mut compared = 0;
+            for (path, array) in whole.iter().filter(|(path, _)| path.ends_with(".npy")) {
+                let directory = path.strip_suffix(".npy").unwrap();
+                let parts: Vec<u8> = rows
+                    .iter()
+                    .filter(|(row, _)| {
+                        row.strip_prefix(directory).is_some_and(|r| r.starts_with('/'))
+                    })
+                    .flat_map(|(_, row)| data(row).to_vec())
+                    .collect();
+                if rows.contains_key(path) {
+                    continue;
+                }
+                compared += 1;
+                assert!(parts == data(array), "{name}: {path}");
+            }
+            assert!(compared > 30, "{compared} datasets");
+            assert_eq!(rows["text/many/000001.txt"], b"\"b\"");
+        }
+    });
+}
+
+#[test]
+fn links_are_symbolic_links_to_what_they_stand_for() {
+    for_each_transport(|transport| {
+        for name in ["links-earliest.h5", "links-latest.h5"] {
+            let mount = Mount::new(transport, fixture(name), &[]);
+            // Of several names the first is the one: `again` of the group, `hard` of the dataset.
+            let values = fs::read(mount.path("hard.npy")).unwrap();
+            assert_eq!(data(&values), [0, 0, 1, 0, 2, 0, 3, 0, 4, 0, 5, 0]);
+            for (link, target) in [
+                ("group", "again"),
+                ("again/values.npy", "../hard.npy"),
+                ("again/up", ".."),
+                ("again/soft.npy", "../hard.npy"),
+                ("again/inner/deep.npy", "../../hard.npy"),
+                ("again/inner/relative.npy", "../../hard.npy"),
+                ("to_group", "again/inner"),
+            ] {
+                let found =
+                    fs::read_link(mount.path(link)).unwrap_or_else(|e| panic!("{link}: {e}"));
+                let found = found.to_str().unwrap().trim_end_matches('/').to_owned();
+                assert_eq!(found, target, "{link}");
+            }
+            let up = mount.path("group/up/again/up/group/values.npy");
+            assert_eq!(fs::read(up).unwrap(), values);
+            for gone in ["nowhere", "circle", "outside"] {
+                assert!(fs::symlink_metadata(mount.path(gone)).is_err(), "{gone}");
+            }
+            let said = tool(&["info"], &[&fixture(name)]);
+            for note in ["which is not followed", "is a link to nothing"] {
+                assert!(said.contains(note), "{note}: {said}");
+            }
+        }
+    });
+}
+
+#[test]
+fn verify_counts_the_fletcher32_of_chunks_and_finds_the_chunk_that_is_wrong() {
+    let directory = temp_dir();
+    let tiny = fs::read(fixture("tiny-latest.h5")).unwrap();
+    let good = file_in(&directory, "good.h5", &tiny);
+    let outcome = run(Command::new(FFRFS).arg("verify").arg(&good));
+    let said = format!("{}{}", outcome.text(), outcome.stderr);
+    assert!(said.contains('2') && said.contains("not"), "{said}");
+    // The first deflate stream is a chunk's.
+    let place = tiny.windows(2).position(|bytes| bytes == [0x78, 0x5e]).unwrap();
+    let mut bad = tiny.clone();
+    bad[place + 4] ^= 1;
+    let bad = file_in(&directory, "bad.h5", &bad);
+    let outcome = run(Command::new(FFRFS).arg("verify").arg(&bad));
+    let said = format!("{}{}", outcome.text(), outcome.stderr);
+    assert!(outcome.code != 0 && said.contains("chunk 0 at byte"), "{said}");
+    for_each_transport(|transport| {
+        let mount = Mount::new(transport, &bad, &[]);
+        let error = fs::read(mount.path("g/c.npy")).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::EIO));
+        assert!(fs::read(mount.path("p.npy")).is_ok(), "the other dataset is good");
+    });
+}
+
+#[test]
+fn what_is_extracted_converted_nested_and_summed_is_what_a_mount_shows() {
+    for_each_transport(|transport| {
+        for name in ["earliest.h5", "latest.h5"] {
+            let directory = temp_dir();
+            let expected = tree(Mount::new(transport, fixture(name), &[]).point());
+            let out = directory.path().join("out");
+            tool(&["extract"], &[&fixture(name), &out]);
+            assert!(tree(&out) == expected, "{name}");
+            let zip = directory.path().join("x.zip");
+            tool(&["convert"], &[&fixture(name), &zip]);
+            assert!(tree(Mount::new(transport, &zip, &[]).point()) == expected, "{name}");
+            // Stored, and compressed, in a tar.
+            let copy = file_in(&directory, "in.h5", fs::read(fixture(name)).unwrap());
+            let tar = directory.path().join("x.tar");
+            for flags in ["-cf", "-czf"] {
+                let mut tar_command = Command::new("tar");
+                run(tar_command.arg(flags).arg(&tar).arg("-C").arg(directory.path()).arg("in.h5"))
+                    .ok();
+                let options = ["nested=1", "index=none"];
+                let nested = tree(Mount::new(transport, &tar, &options).path("in.h5").as_path());
+                assert!(nested == expected, "{name} {flags}");
+            }
+            tool(&["sum", "--sidecar"], &[&copy]);
+            let said = tool(&["verify"], &[&copy]);
+            assert!(!said.contains("not verifiable") || said.contains("0 not"), "{said}");
+        }
+    });
+}
+
+#[test]
+fn shards_are_numbered_on_and_a_truncated_file_is_refused() {
+    let directory = temp_dir();
+    let tiny = fs::read(fixture("tiny-earliest.h5")).unwrap();
+    for number in 0..3 {
+        file_in(&directory, &format!("shard-{number:02}.h5"), &tiny);
+    }
+    for_each_transport(|transport| {
+        let glob = format!("{}/shard-*.h5", directory.path().display());
+        let mount = Mount::new(transport, Path::new(&glob), &["layout=shards"]);
+        assert_eq!(tree(mount.point()).len(), 9);
+    });
+    let cut = file_in(&directory, "cut.h5", &tiny[..tiny.len() - 100]);
+    let said = super::refused(&cut, &[]).stderr;
+    assert!(
+        said.contains("truncated") && said.contains("cut.h5") && said.contains("byte"),
+        "{said}"
+    );
+    let whole =
+        tree(Mount::new(crate::common::Transport::DevFuse, &cut, &["allow_damaged"]).point());
+    assert!(!whole.is_empty());
+}
