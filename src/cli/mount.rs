@@ -8,6 +8,7 @@ use super::view::ViewArgs;
 use crate::daemon::metrics::Address;
 use crate::daemon::mount::{self, Caller, MountRequest, MountSettings};
 use crate::daemon::reload::Configured;
+use crate::daemon::sandbox::Sandbox;
 use crate::dataset::{self, NameOptions};
 use crate::failure::{Exit, Failure};
 use crate::format::{self, PartName};
@@ -193,6 +194,9 @@ struct Settings {
     /// Start another daemon when one dies, up to so often in a minute (docs/mount.md says what readers see)
     #[arg(long, value_name = "N", default_value = "0", value_parser = clap::value_parser!(u16).range(0..=1000))]
     restarts: u16,
+    /// Whether the daemon is confined to the files, ports and system calls that it needs (docs/security.md)
+    #[arg(long, value_name = "HOW", default_value = "no")]
+    sandbox: SandboxChoice,
     /// Threads that serve requests [default: one a CPU]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
@@ -220,6 +224,16 @@ enum TransportChoice {
     Uring,
     /// Through /dev/fuse
     Devfuse,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum SandboxChoice {
+    /// It may do what the user who mounts may do
+    No,
+    /// As far as the kernel can; the log says what does not hold
+    Auto,
+    /// Entirely, or nothing is mounted; a forbidden system call ends the daemon
+    Strict,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -345,6 +359,11 @@ impl Settings {
                 TransportChoice::Devfuse => Transport::DevFuse,
             },
             restarts: self.restarts,
+            sandbox: match self.sandbox {
+                SandboxChoice::No => Sandbox::No,
+                SandboxChoice::Auto => Sandbox::Auto,
+                SandboxChoice::Strict => Sandbox::Strict,
+            },
             threads: self.threads,
             metrics: self.metrics,
             log_file: self.log_file,

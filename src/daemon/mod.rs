@@ -16,6 +16,7 @@ pub(crate) mod notify;
 mod patience;
 pub(crate) mod reload;
 pub(crate) mod remount;
+pub(crate) mod sandbox;
 pub(crate) mod serve;
 pub(crate) mod settings;
 pub(crate) mod top;

@@ -1,11 +1,12 @@
 //! SIGHUP: the log file is opened anew, and the config file, if there is one, read again.
 
 use super::config::{Config, OptionTable};
-use super::live::Live;
 use super::settings::{self, LiveSettings};
 use super::{logging, notify};
 use crate::failure::{Exit, Failure};
+use crate::vfs::Vfs;
 use std::path::{Path, PathBuf};
+use std::sync::Weak;
 
 /// A mount's config file, and the settings of it that are in effect.
 #[derive(Debug, Clone)]
@@ -23,8 +24,13 @@ impl Configured {
         Ok(Self { file, options, in_effect })
     }
 
+    /// The file.
+    pub(crate) fn file(&self) -> &Path {
+        &self.file
+    }
+
     /// Reads the file again, and applies the settings that can be changed while mounted: all of them, or none.
-    fn read_again(&mut self, target: Option<&Path>) -> Result<(), Failure> {
+    fn read_again(&mut self, vfs: &Vfs) -> Result<(), Failure> {
         let new = Config::read(&self.file, self.options)?;
         let differing = self.in_effect.differing(&new);
         let (now, later): (Vec<_>, Vec<_>) =
@@ -34,12 +40,12 @@ impl Configured {
             tracing::warn!("{file}: the new value of {name} takes effect at the next mount");
         }
         if !now.is_empty() {
-            let target = target.ok_or_else(|| {
-                let why =
-                    "the caller mounted /dev/fd/N, so the daemon does not know the mount point";
+            let changes = changes(&now, &new).into_iter();
+            let lines: String = changes.map(|(name, value)| format!("{name}={value}\n")).collect();
+            vfs.change_settings(lines.as_bytes()).map_err(|_| {
+                let why = format!("{}: a value is refused", self.file.display());
                 Failure::new(Exit::Mount, why)
             })?;
-            Live::at(target)?.set(&changes(&now, &new))?;
             now.iter().for_each(|name| self.in_effect.adopt(name, &new));
         }
         Ok(())
@@ -62,18 +68,30 @@ fn changes(names: &[String], config: &Config) -> Vec<(String, String)> {
     changes
 }
 
-/// Handles SIGHUP; the service manager shows `status` afterwards.
-pub(crate) fn reload(configured: Option<&mut Configured>, target: Option<&Path>, status: &str) {
-    // Without a config file there is only the log file to open anew (the terminal may have been closed).
-    if let Err(error) = logging::reopen() {
-        tracing::error!("{error}");
+/// What SIGHUP changes.
+pub(crate) struct Reload {
+    /// The config file, if there is one.
+    pub(crate) configured: Option<Configured>,
+    /// What is mounted.
+    pub(crate) vfs: Weak<Vfs>,
+}
+
+impl Reload {
+    /// Handles SIGHUP; the service manager shows `status` afterwards.
+    pub(crate) fn run(&mut self, status: &str) {
+        // Without a config file there is only the log file to open anew (the terminal may have been closed).
+        if let Err(error) = logging::reopen() {
+            tracing::error!("{error}");
+        }
+        let (Some(configured), Some(vfs)) = (&mut self.configured, self.vfs.upgrade()) else {
+            return;
+        };
+        notify::reloading();
+        if let Err(failure) = configured.read_again(&vfs) {
+            tracing::error!("{failure}; no setting is changed");
+        }
+        notify::ready(status);
     }
-    let Some(configured) = configured else { return };
-    notify::reloading();
-    if let Err(failure) = configured.read_again(target) {
-        tracing::error!("{failure}; no setting is changed");
-    }
-    notify::ready(status);
 }
 
 #[cfg(test)]

@@ -2,12 +2,14 @@
 
 use super::metrics::Metrics;
 use super::notify;
-use super::reload::{Configured, reload};
+use super::reload::Reload;
+use super::sandbox::{self, Unmounter};
 use crate::failure::{Exit, Failure};
 use crate::io::mounts;
 use crate::transport::{Leaver, Mounted, ServeError, Target};
 use signal_hook::consts::{SIGHUP, SIGUSR2};
 use signal_hook::iterator::Signals;
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -24,10 +26,11 @@ pub(crate) struct Service {
     pub(crate) signals: Signals,
     /// In a line, for `systemctl status`.
     pub(crate) status: String,
-    /// The config file, if there is one.
-    pub(crate) configured: Option<Configured>,
+    pub(crate) reload: Reload,
     /// The file of its socket is removed after the mount.
     pub(crate) metrics: Option<Metrics>,
+    /// Unmounts for this process, if it is confined.
+    pub(crate) unmounter: Option<Arc<Unmounter>>,
     /// Ends the process at once.
     pub(crate) end: fn(Exit) -> !,
     /// Another process has made the mount: a failure leaves it as it is.
@@ -42,6 +45,7 @@ pub(crate) struct Serving {
     pub(crate) target: Arc<Target>,
     pub(crate) status: String,
     pub(crate) metrics: Option<Metrics>,
+    unmounter: Option<Arc<Unmounter>>,
 }
 
 impl Service {
@@ -50,20 +54,21 @@ impl Service {
     /// # Errors
     /// No thread can be started; it is unmounted again.
     pub(crate) fn start(self) -> Result<Serving, Failure> {
-        let Self { mounted, target, signals, status, configured, mut metrics, .. } = self;
+        let Self { mounted, target, signals, status, reload, mut metrics, unmounter, .. } = self;
         let (end, digest) = (self.end, self.digest);
         let (target, device) = (Arc::new(target), mounted.device().to_owned());
         let listener = Listener {
             target: Arc::clone(&target),
             device,
             status: status.clone(),
-            configured,
+            reload,
+            unmounter: unmounter.clone(),
             end,
             leaver: mounted.leaver(),
         };
         if let Err(failure) = listener.start(signals) {
             if let (Some(directory), false) = (target.directory(), self.is_resumed) {
-                let _ = mounts::unmount(directory, true);
+                let _ = detach(directory, mounted.device(), unmounter.as_deref(), true);
             }
             return Err(failure);
         }
@@ -71,14 +76,15 @@ impl Service {
             notify::keep_alive(directory.to_owned());
         }
         metrics.iter_mut().for_each(|metrics| metrics.set_ours(true));
-        Ok(Serving { mounted, digest, target, status, metrics })
+        sandbox::try_to_escape();
+        Ok(Serving { mounted, digest, target, status, metrics, unmounter })
     }
 }
 
 impl Serving {
     /// Serves until it is unmounted, or left to another process.
     pub(crate) fn serve(self) -> Result<Exit, Failure> {
-        let Self { mounted, target, status, mut metrics, .. } = self;
+        let Self { mounted, target, status, mut metrics, unmounter, .. } = self;
         notify::ready(&status);
         let (device, leaver) = (mounted.device().to_owned(), mounted.leaver());
         let served = mounted.serve();
@@ -96,7 +102,7 @@ impl Serving {
             && mounts::at(directory).is_ok_and(|there| there.is_some_and(|it| it.device == device))
             && let Ok(mounts::State::Dead(_)) = mounts::state(directory)
         {
-            let _ = mounts::unmount(directory, true);
+            let _ = detach(directory, &device, unmounter.as_deref(), true);
         }
         served.map_err(|e| Failure::new(Exit::Mount, e))?;
         tracing::info!("unmounted from {target}");
@@ -109,7 +115,8 @@ struct Listener {
     target: Arc<Target>,
     device: String,
     status: String,
-    configured: Option<Configured>,
+    reload: Reload,
+    unmounter: Option<Arc<Unmounter>>,
     end: fn(Exit) -> !,
     leaver: Leaver,
 }
@@ -126,7 +133,10 @@ impl Listener {
         let mut leaving: Option<Instant> = None;
         for signal in &mut signals {
             match signal {
-                SIGHUP => reload(self.configured.as_mut(), self.target.directory(), &self.status),
+                SIGHUP => {
+                    self.reload.run(&self.status);
+                    sandbox::try_to_escape();
+                }
                 // Only a supervised process is asked for this signal.
                 SIGUSR2 => self.leaver.leave(),
                 // Who sends a signal to all processes of a mount, and to a supervisor, sends it twice.
@@ -135,7 +145,9 @@ impl Listener {
                 _ => {
                     notify::stopping(&format!("unmounting {}", self.target));
                     match self.target.directory() {
-                        Some(directory) => unmount(directory, &self.device),
+                        Some(directory) => {
+                            unmount(directory, &self.device, self.unmounter.as_deref());
+                        }
                         // Only the program that made the mount can unmount it; until then it is dead.
                         None => (self.end)(Exit::Ok),
                     }
@@ -148,17 +160,30 @@ impl Listener {
 }
 
 /// Unmounts our own mount only: if it was detached before, another one may be in its place.
-fn unmount(target: &Path, device: &str) {
+fn unmount(target: &Path, device: &str, unmounter: Option<&Unmounter>) {
     let there = mounts::at(target).ok().flatten();
     if there.is_none_or(|mount| mount.device != device) {
         return;
     }
-    let Err(error) = mounts::unmount(target, false) else { return };
+    let Err(error) = detach(target, device, unmounter, false) else { return };
     tracing::info!(
         "{}: {error}; it is detached now, and ends when its last open file is closed",
         target.display()
     );
-    if let Err(error) = mounts::unmount(target, true) {
+    if let Err(error) = detach(target, device, unmounter, true) {
         tracing::error!("{}: cannot unmount: {error}", target.display());
+    }
+}
+
+/// Unmounts, by the process outside if this one is confined.
+fn detach(
+    target: &Path,
+    device: &str,
+    unmounter: Option<&Unmounter>,
+    lazy: bool,
+) -> io::Result<()> {
+    match unmounter {
+        Some(unmounter) => unmounter.unmount(device, lazy),
+        None => mounts::unmount(target, lazy),
     }
 }

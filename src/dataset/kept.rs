@@ -148,7 +148,7 @@ impl IndexOptions {
     }
 
     /// Whether new indexes are written.
-    pub(super) fn may_write(&self) -> bool {
+    pub(crate) fn may_write(&self) -> bool {
         self.writes && !matches!(self.place, IndexPlace::None | IndexPlace::Memory)
     }
 

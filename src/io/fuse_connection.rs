@@ -128,15 +128,19 @@ fn parent(pid: u32) -> Option<u32> {
 
 /// The numbers of the connections that a process has open; `None` for one whose number the kernel does not show.
 fn connections(pid: u32) -> impl Iterator<Item = Option<String>> {
-    let descriptors = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+    let opened = fs::read_dir(format!("/proc/{pid}/fd"));
+    // A daemon with a password shows its descriptors to root alone.
+    let hides = opened.as_ref().is_err_and(|e| e.kind() == io::ErrorKind::PermissionDenied);
+    let descriptors = opened.into_iter().flatten().flatten();
     let of_fuse = descriptors
         .filter(|fd| fs::read_link(fd.path()).is_ok_and(|file| file == Path::new(DEVICE)));
-    of_fuse.map(move |fd| {
+    let hidden = hides.then_some(None).into_iter();
+    hidden.chain(of_fuse.map(move |fd| {
         let info = format!("/proc/{pid}/fdinfo/{}", fd.file_name().display());
         let text = fs::read_to_string(info).unwrap_or_default();
         let number = text.lines().find_map(|line| line.strip_prefix("fuse_connection:"));
         number.map(|number| number.trim().to_owned())
-    })
+    }))
 }
 
 /// The directory of the kernel's control files for a connection; `None` where nobody has mounted that.

@@ -7,6 +7,7 @@ mod announce;
 pub mod beneath;
 mod buffer;
 pub mod cgroup;
+pub mod confine;
 mod direct;
 mod file;
 pub mod footprint;

@@ -22,7 +22,7 @@ mod spin;
 pub use header::{CmdReq, EntInOut, InHeader, OutHeader, ReqHeader, prefix};
 
 use super::{Buffer, Held};
-use io_uring::{IoUring, cqueue, opcode, squeue, types};
+use io_uring::{IoUring, cqueue, opcode, register::Restriction, squeue, types};
 use spin::Spin;
 use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -464,7 +464,14 @@ impl Slot {
 unsafe impl Send for Slot {}
 
 fn build(entries: u32) -> io::Result<IoUring<squeue::Entry128, cqueue::Entry>> {
-    IoUring::builder().setup_coop_taskrun().setup_single_issuer().build(entries)
+    let mut ring = IoUring::builder();
+    ring.setup_coop_taskrun().setup_single_issuer().setup_r_disabled();
+    let ring = ring.build(entries)?;
+    // No filter of system calls sees what a ring does: it can do nothing but what it is for.
+    let operations = [opcode::Read::CODE, opcode::UringCmd80::CODE];
+    ring.submitter().register_restrictions(&mut operations.map(Restriction::sqe_op))?;
+    ring.submitter().register_enable_rings()?;
+    Ok(ring)
 }
 
 /// Whether this process may make an io_uring with what this module needs.
@@ -477,11 +484,10 @@ pub fn probe() -> io::Result<()> {
 
 /// The builder has no setter for the number of vectors that REGISTER comes with.
 fn set_length(entry: &mut squeue::Entry128, length: u32) {
-    const LENGTH_AT: usize = 24;
     let entry = std::ptr::from_mut(entry).cast::<u8>();
     // SAFETY: an `Entry128` is a `struct io_uring_sqe` of 128 bytes (the crate declares it `repr(C)`, the
     // kernel takes it as such), in which `len` is the u32 at byte 24.
-    unsafe { entry.add(LENGTH_AT).cast::<u32>().write_unaligned(length) };
+    unsafe { entry.add(24).cast::<u32>().write_unaligned(length) };
 }
 
 /// Whether the fuse module lets file systems use io_uring; an error says why that cannot be known.

@@ -18,8 +18,8 @@ use crate::vfs::{
 };
 use std::io;
 use std::ops::ControlFlow::{self, Break, Continue};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Instant;
 use zerocopy::{FromBytes, IntoBytes};
@@ -35,6 +35,8 @@ pub(super) struct Shared {
     pub(super) leaving: Arc<Leaving>,
     /// The only user whose requests are answered, beside those of the kernel; `None`: each user's are.
     pub(super) owner: Option<u32>,
+    /// Set once requests may be taken: all threads wait for it, so that each can be confined before.
+    pub(super) is_open: OnceLock<()>,
 }
 
 /// A descriptor, and its requests that wait.
@@ -90,6 +92,7 @@ impl Channels {
         for (number, buffer) in buffers.into_iter().enumerate() {
             let channel = Arc::clone(&channels[number % channels.len()]);
             started.push(threads::spawn(format!("ffrfs-fuse-{number}"), move || {
+                channel.shared.is_open.wait();
                 channel.serve(buffer)
             })?);
         }

@@ -32,7 +32,7 @@ mod workers;
 pub use leaving::Leaver;
 pub use mount::{Handover, MountError, Mounted, ServeError, Target};
 pub use negotiation::{Granted, MAX_BACKGROUND};
-pub use options::{MountOptions, Readdirplus, Transport};
+pub use options::{BeforeRequests, MountOptions, Readdirplus, Transport};
 pub use uring::uring_support;
 
 #[cfg(test)]

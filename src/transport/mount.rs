@@ -20,7 +20,7 @@ use nix::mount::{MsFlags, mount};
 use nix::unistd::{geteuid, getgid, getuid};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 use std::{fmt, io};
 
@@ -81,6 +81,9 @@ pub enum MountError {
     /// The transport that was asked for cannot be used.
     #[error("transport=uring: {0}")]
     Transport(String),
+    /// What is to be done before requests are served has failed.
+    #[error("{0}")]
+    Forbidden(String),
 }
 
 /// Why serving a mount has ended.
@@ -159,10 +162,7 @@ impl Mounted {
             tracing::info!("requests come through /dev/fuse: {why}");
             attempt = Self::attempt(&vfs, target, &options, None);
         }
-        let mut mounted = attempt?;
-        mounted.find_device(target);
-        mounts::raise_read_ahead(&mounted.device, READ_AHEAD_KILOBYTES);
-        Ok(mounted)
+        attempt
     }
 
     /// Goes on with the mount of another process. If that has died, what it had taken comes with [`Handover::resend`].
@@ -177,11 +177,9 @@ impl Mounted {
     ) -> Result<Self, MountError> {
         let devices = handover.devices.into_iter().map(|device| Arc::new(Device::new(device)));
         let negotiation = Arc::new(Negotiation::resumed(handover.granted));
-        let devices = devices.collect::<Vec<_>>();
-        let mut mounted = Self::serving(vfs, target, options, None, devices, negotiation)?;
-        // Another mount may have taken its place, if it is detached.
-        mounted.device = handover.device;
-        Ok(mounted)
+        let connection =
+            Connection { devices: devices.collect(), negotiation, device_number: handover.device };
+        Self::serving(vfs, target, options, None, connection)
     }
 
     /// What the next process needs if this one dies; `None`: no other can go on with this mount.
@@ -195,16 +193,6 @@ impl Mounted {
     #[must_use]
     pub fn leaver(&self) -> Leaver {
         self.leaver.clone()
-    }
-
-    fn find_device(&mut self, target: &Target) {
-        self.device = match target {
-            Target::Directory(directory) => {
-                mounts::at(directory).ok().flatten().map(|mount| mount.device)
-            }
-            Target::PassedConnection(connection) => passed_connection::device_number(connection),
-        }
-        .unwrap_or_default();
     }
 
     fn attempt(
@@ -221,8 +209,14 @@ impl Mounted {
             refused(target, error)
         })?;
         let devices = device.for_threads(options.threads);
-        let serving = Self::serving(vfs, target, options, plan, devices, negotiation);
-        serving.inspect_err(|_| undo_mount(target))
+        let connection = Connection::new(target, devices, negotiation);
+        mounts::raise_read_ahead(&connection.device_number, READ_AHEAD_KILOBYTES);
+        let serving = Self::serving(vfs, target, options, plan, connection);
+        serving.inspect_err(|error| match error {
+            // This process may be forbidden to.
+            MountError::Forbidden(_) => {}
+            _ => undo_mount(target),
+        })
     }
 
     /// Serves a connection on which INIT was answered.
@@ -231,9 +225,9 @@ impl Mounted {
         target: &Target,
         options: &MountOptions,
         plan: Option<&Plan>,
-        devices: Vec<Arc<Device>>,
-        negotiation: Arc<Negotiation>,
+        connection: Connection,
     ) -> Result<Self, MountError> {
+        let Connection { devices, negotiation, device_number } = connection;
         let invalidator = Arc::new(Invalidator::default());
         let ops = Ops::new(
             Arc::clone(vfs),
@@ -255,6 +249,7 @@ impl Mounted {
             // The caller that has mounted the connection has told the kernel which users it admits.
             owner: (!options.allow_other && target.directory().is_some())
                 .then(|| geteuid().as_raw()),
+            is_open: OnceLock::new(),
         });
         let plan = plan.filter(|_| agreed(&negotiation, options.transport));
         let queues = plan.map(|plan| Queues::start(&shared, &*device, plan)).transpose();
@@ -262,6 +257,8 @@ impl Mounted {
         let queues = match (queues, plan.is_none() && options.transport == Transport::Uring) {
             (Ok(queues), false) => queues,
             (queues, _) => {
+                // Threads of queues that were registered end once it is unmounted.
+                let _ = shared.is_open.set(());
                 let why = queues.err().unwrap_or_else(|| "the kernel did not agree to it".into());
                 return Err(MountError::Transport(why));
             }
@@ -283,7 +280,9 @@ impl Mounted {
         let (watch, ending) = (watch.ok(), ending.unwrap_or_default());
         let (threads, largest) = (options.threads, negotiation.max_request_bytes());
         let channels = Channels::start(&shared, devices, threads, largest).map_err(failed)?;
-        let (device, granted) = (String::new(), negotiation.granted());
+        options.before_requests.run().map_err(MountError::Forbidden)?;
+        let _ = shared.is_open.set(());
+        let (device, granted) = (device_number, negotiation.granted());
         Ok(Self { channels, queues, lookout, leaver, prefetcher, watch, ending, device, granted })
     }
 
@@ -319,6 +318,26 @@ impl Mounted {
             ending.stop();
         }
         Ok(served?)
+    }
+}
+
+/// A connection on which INIT was answered.
+struct Connection {
+    devices: Vec<Arc<Device>>,
+    negotiation: Arc<Negotiation>,
+    /// As the mount table shows it.
+    device_number: String,
+}
+
+impl Connection {
+    fn new(target: &Target, devices: Vec<Arc<Device>>, negotiation: Arc<Negotiation>) -> Self {
+        let device_number = match target {
+            Target::Directory(directory) => {
+                mounts::at(directory).ok().flatten().map(|mount| mount.device)
+            }
+            Target::PassedConnection(connection) => passed_connection::device_number(connection),
+        };
+        Self { devices, negotiation, device_number: device_number.unwrap_or_default() }
     }
 }
 

@@ -1,5 +1,8 @@
 //! The options of a mount. Imports nothing of ours.
 
+use std::fmt;
+use std::sync::Arc;
+
 /// How requests come from the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Transport {
@@ -49,4 +52,29 @@ pub struct MountOptions {
     pub threads: usize,
     /// Threads for reads that must wait.
     pub workers: usize,
+    /// What is done before the first request.
+    pub before_requests: BeforeRequests,
+}
+
+type Confine = dyn Fn() -> Result<(), String> + Send + Sync;
+
+/// Called once, when all threads and rings of a mount exist, and no request has been taken.
+#[derive(Clone, Default)]
+pub struct BeforeRequests(Option<Arc<Confine>>);
+
+impl BeforeRequests {
+    /// An error of `confine` says why no request may be served.
+    pub fn new(confine: impl Fn() -> Result<(), String> + Send + Sync + 'static) -> Self {
+        Self(Some(Arc::new(confine)))
+    }
+
+    pub(super) fn run(&self) -> Result<(), String> {
+        self.0.as_ref().map_or(Ok(()), |confine| confine())
+    }
+}
+
+impl fmt::Debug for BeforeRequests {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(if self.0.is_some() { "BeforeRequests" } else { "nothing" })
+    }
 }

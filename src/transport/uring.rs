@@ -136,7 +136,8 @@ impl Queues {
                     Ok(ring) => {
                         let _ = report.send(Ok(()));
                         drop(report);
-                        let Shared { ops, workers, interrupts, .. } = &*shared;
+                        let Shared { ops, workers, interrupts, is_open, .. } = &*shared;
+                        is_open.wait();
                         let (ops, workers) = (Arc::clone(ops), Arc::clone(workers));
                         let queue = QueueThread::new(ring, ops, workers, interrupts);
                         if let Err(error) = queue.serve() {

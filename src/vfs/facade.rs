@@ -38,8 +38,7 @@ impl Vfs {
         let (count, bytes) = (dataset.len(), dataset.data_bytes());
         let Options { cache_bytes, concurrency, threads, .. } = options;
         let at_a_time = (concurrency, threads);
-        let memory = Memory::new(cache_bytes, count, bytes, at_a_time, store.profile());
-        let memory = Arc::new(memory);
+        let memory = Arc::new(Memory::new(cache_bytes, count, bytes, at_a_time, store.profile()));
         let samples = Arc::new(Samples::new(dataset, store, options.verify));
         let trace = Arc::new(Trace::default());
         let namespace = Arc::new(Namespace::new(Arc::clone(&samples), catalog, &options));
@@ -75,8 +74,7 @@ impl Vfs {
         self.reader.keep_checkpoints(store);
     }
 
-    /// Says in which directory samples are decoded that cannot be decoded from the middle. What was said
-    /// first counts.
+    /// Says where samples are decoded that cannot be decoded from the middle. The first call counts.
     pub fn spool_to(&self, directory: PathBuf) {
         self.reader.spool_to(directory);
     }
@@ -84,6 +82,14 @@ impl Vfs {
     /// Makes the control file `settings` work. The first call counts.
     pub fn set_settings(&self, settings: impl Settings + 'static) {
         self.control.set_settings(Box::new(settings));
+    }
+
+    /// Changes settings, lines `NAME=VALUE`: all of them, or none. The log says why not.
+    ///
+    /// # Errors
+    /// One of them cannot be changed.
+    pub fn change_settings(&self, lines: &[u8]) -> Result<(), Errno> {
+        self.control.change_settings(lines)
     }
 
     /// Where its bytes lie.
@@ -299,17 +305,10 @@ impl Vfs {
     pub fn read(&self, ino: u64, offset: u64, length: u64) -> Step {
         match Inode::of(ino) {
             Inode::Node(Node::Sample(sample)) => self.reader.read(sample, offset, length),
-            Inode::Snapshot(number) => {
-                let end = offset.saturating_add(length);
-                match self.control.read(number, end) {
-                    Ok(bytes) => {
-                        let end = end.min(bytes.len() as u64);
-                        let range = offset.min(end) as usize..end as usize;
-                        Step::done(Payload::Control(bytes, range))
-                    }
-                    Err(errno) => Step::failed(errno),
-                }
-            }
+            Inode::Snapshot(number) => match self.control.read(number, offset, length) {
+                Ok((bytes, range)) => Step::done(Payload::Control(bytes, range)),
+                Err(errno) => Step::failed(errno),
+            },
             Inode::Node(Node::Directory(_)) | Inode::ControlDirectory => {
                 Step::failed(Errno::EISDIR)
             }
@@ -355,9 +354,8 @@ impl Vfs {
 
 /// Whether containers have changed.
 impl Vfs {
-    /// Looks at the containers that answers told of since the last look. A thread of the transport calls it,
-    /// at most every so often; once there was none, only after `wake` of
-    /// [`Vfs::when_containers_are_noted`] was called.
+    /// Looks at the containers that answers told of since the last look. A thread of the transport calls it now and
+    /// then; once there was none, only after `wake` of [`Vfs::when_containers_are_noted`] was called.
     pub fn check_containers(&self) -> ContainersChecked {
         self.samples.check_noted()
     }

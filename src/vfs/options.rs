@@ -1,7 +1,7 @@
 //! How a dataset is mounted: what the user decides.
 
 use crate::store::remote::Counters;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// How long the kernel may keep a sample's entry and attributes: nothing changes while it is mounted.
@@ -32,6 +32,8 @@ pub struct Options {
     pub io: &'static str,
     /// Where messages go, for `info.json`.
     pub log: String,
+    /// How far the daemon is confined, once that is known, for `info.json`.
+    pub sandbox: Arc<OnceLock<String>>,
     /// The mount options that were given, for `info.json`.
     pub given: Vec<String>,
     /// What is asked of the stores that containers lie in, for `stats.json`.
@@ -70,6 +72,7 @@ impl Default for Options {
             kernel_bytes: 1 << 30,
             io: "buffered",
             log: String::new(),
+            sandbox: Arc::default(),
             given: Vec::new(),
             stores: None,
             concurrency: 1,

@@ -115,6 +115,8 @@ pub struct MountInfo {
     pub io: Cow<'static, str>,
     /// Where messages go: `journald`, `syslog`, `stderr`, a file, or `nowhere` and why.
     pub log: String,
+    /// How far the daemon is confined: `off`, or what it is confined in, and what not and why.
+    pub sandbox: String,
     /// Threads that serve requests from /dev/fuse.
     pub threads: u64,
     /// Threads that wait for the disk for them.

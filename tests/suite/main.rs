@@ -37,6 +37,7 @@ mod readonly;
 #[cfg(feature = "remote")]
 mod remote;
 mod restarts;
+mod sandbox;
 mod selection;
 mod service;
 mod settings;

@@ -3,6 +3,7 @@
 use super::check::{Check, mebibytes, number, text};
 use crate::daemon::logging::Destination;
 use crate::daemon::memory;
+use crate::io::confine::{LANDLOCK_WITH_PORTS, LEAST_LANDLOCK, landlock_version};
 use crate::io::{page_bytes, process};
 use crate::transport::support::{self, Obstacle};
 use crate::transport::{MAX_BACKGROUND, uring_support};
@@ -31,6 +32,7 @@ pub(super) fn checks() -> Vec<Check> {
         ),
         transport(uring_support(memory::for_requests(memory::Limit::bytes(None)))),
         log(Destination::of_daemons()),
+        sandbox(landlock_version()),
     ];
     checks.extend(limit("locked memory", Resource::RLIMIT_MEMLOCK, mebibytes));
     checks.extend(limit("open files", Resource::RLIMIT_NOFILE, |files| files.to_string()));
@@ -47,6 +49,28 @@ fn kernel(release: Option<&str>) -> Check {
     match release {
         Some(release) => Check::ok("kernel", format!("Linux {release}")),
         None => Check::note("kernel", "its version cannot be read", "mount /proc"),
+    }
+}
+
+/// How far a daemon could be confined. Filters of system calls are older than all else that a mount needs.
+fn sandbox(landlock: Option<i32>) -> Check {
+    let (name, old) = ("sandbox", "a newer kernel has it: files Linux 5.19, network 6.7");
+    match landlock {
+        None => Check::note(
+            name,
+            "system calls, capabilities; not files, not network: no Landlock",
+            "the kernel needs CONFIG_SECURITY_LANDLOCK, and landlock in lsm=",
+        ),
+        Some(version) if version < LEAST_LANDLOCK => {
+            Check::note(name, "system calls, capabilities; not files, not network", old)
+        }
+        Some(version) if version < LANDLOCK_WITH_PORTS => {
+            Check::note(name, "files, system calls, capabilities; not network", old)
+        }
+        Some(version) => Check::ok(
+            name,
+            format!("files and network (Landlock {version}), system calls, capabilities"),
+        ),
     }
 }
 

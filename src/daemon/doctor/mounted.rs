@@ -102,6 +102,7 @@ fn daemon(name: &str, answer: Option<io::Result<Option<Vec<u8>>>>) -> Vec<Check>
     let pid = info["pid"].as_u64();
     let mut checks = vec![describe(check, &info), transport(name, &info, pid.map(queues))];
     checks.extend(log(name, &info));
+    checks.extend(sandbox(name, &info));
     checks
 }
 
@@ -127,6 +128,15 @@ fn log(name: &str, info: &Value) -> Option<Check> {
     })
 }
 
+/// How far its daemon is confined; one of another version may not say that.
+fn sandbox(name: &str, info: &Value) -> Option<Check> {
+    let (check, held) = (format!("{name}: sandbox"), info["sandbox"].as_str()?);
+    Some(match held.contains("not ") {
+        true => Check::note(check, held, "docs/security.md says what each part needs"),
+        false => Check::ok(check, held),
+    })
+}
+
 fn describe(check: String, info: &Value) -> Check {
     let Value::Object(fields) = info else {
         return Check::note(
@@ -136,7 +146,7 @@ fn describe(check: String, info: &Value) -> Check {
         );
     };
     // Fields that this version does not know are shown, too, if they are numbers or strings.
-    let hidden = ["transport", "folders", "names", "bytes", "log"];
+    let hidden = ["transport", "folders", "names", "bytes", "log", "sandbox"];
     let words = fields.iter().filter(|(key, value)| {
         !hidden.contains(&key.as_str()) && !value.is_array() && !value.is_object()
     });

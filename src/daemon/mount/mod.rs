@@ -1,11 +1,13 @@
 //! Mounting a dataset: the request, opening and mounting, and the daemon that serves it.
 
+mod confine;
 mod deaths;
 mod limits;
 mod ours;
 mod prepare;
 mod program;
 mod request;
+mod rules;
 mod start;
 mod supervise;
 mod told;

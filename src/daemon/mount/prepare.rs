@@ -1,11 +1,14 @@
 //! Opens the dataset and mounts it, or goes on with the mount of another process: everything up to a mount that the kernel
 //! has accepted.
 
+use super::confine::{Shown, confinement};
 use super::request::{MountRequest, MountSettings};
 use crate::catalog::{Catalog, Node, ROOT};
 use crate::daemon::logging;
 use crate::daemon::metrics::{Bound, Metrics};
 use crate::daemon::patience;
+use crate::daemon::reload::Reload;
+use crate::daemon::sandbox::{Sandbox, Unmounter};
 use crate::daemon::serve::Service;
 use crate::daemon::settings::Runtime;
 use crate::dataset::{self, KeptCheckpoints, Opened};
@@ -50,6 +53,8 @@ pub(super) fn prepare(
     // Checked before the containers are opened, which may take long.
     let is_here = namespace.is_none() && !is_resumed;
     let target = if is_here { free(target, settings)? } else { target };
+    // Made as long as this process has one thread.
+    let unmounter = unmounter(request, &target);
     let (opened, catalog) = open(request)?;
     say_renamed(&catalog);
     let digest = match settings.restarts {
@@ -64,7 +69,10 @@ pub(super) fn prepare(
     let (io, given) = (in_words(&opened.store), request.given.clone());
     let log = logging::destination().to_string();
     let (stores, has_objects) = (opened.counters.clone(), opened.store.has_objects());
-    let options = Options { io, log, given, stores, ..settings.vfs(has_objects) };
+    let shown = Shown::default();
+    let confined = Arc::clone(&shown);
+    let options =
+        Options { io, log, sandbox: confined, given, stores, ..settings.vfs(has_objects) };
     let vfs = opened.into_vfs(catalog, options);
     let dataset::Options { indexes, format, checksums, .. } = &request.open;
     if let Some(kept) = KeptCheckpoints::new(vfs.store(), indexes, format) {
@@ -76,9 +84,11 @@ pub(super) fn prepare(
     let supervisors = (settings.restarts > 0).then_some(workers::LEAVE as i32);
     let signals = Signals::new([SIGTERM, SIGINT, SIGHUP].into_iter().chain(supervisors));
     let signals = signals.map_err(|e| Failure::new(Exit::Mount, e))?;
-    let options = settings.mount(request.name(), has_objects);
+    let mut options = settings.mount(request.name(), has_objects);
     let bind = |address| Metrics::bind(address, resumed.metrics);
     let metrics = settings.metrics.as_ref().map(bind).transpose()?;
+    // Paths are those of this mount namespace.
+    options.before_requests = confinement(request, &vfs, &target, unmounter.clone(), &shown)?;
     let target = match namespace {
         None => target,
         Some(namespace) => {
@@ -91,6 +101,7 @@ pub(super) fn prepare(
         let served = metrics.serve(&vfs, &target.to_string(), &request.name());
         served.map_err(|e| Failure::new(Exit::Mount, e))?;
     }
+    let served = Arc::downgrade(&vfs);
     let mounted = match resumed.handover {
         None => Mounted::new(vfs, &target, options)?,
         Some(handover) => Mounted::resume(&vfs, &target, &options, handover)?,
@@ -98,7 +109,25 @@ pub(super) fn prepare(
     tracing::info!(samples, "mounted on {target}");
     let status = format!("{samples} samples of {} on {target}", request.name());
     let configured = request.configured.clone();
-    Ok(Service { mounted, digest, target, signals, status, configured, metrics, end, is_resumed })
+    let reload = Reload { configured, vfs: served };
+    Ok(Service {
+        mounted,
+        digest,
+        target,
+        signals,
+        status,
+        reload,
+        metrics,
+        unmounter,
+        end,
+        is_resumed,
+    })
+}
+
+/// The process that unmounts for one that is confined.
+fn unmounter(request: &MountRequest, target: &Target) -> Option<Arc<Unmounter>> {
+    let directory = target.directory().filter(|_| request.settings.sandbox != Sandbox::No)?;
+    Unmounter::start(directory, request.namespace.as_deref()).map(Arc::new)
 }
 
 fn say_renamed(catalog: &Catalog) {

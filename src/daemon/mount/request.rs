@@ -3,6 +3,7 @@
 use crate::daemon::memory;
 use crate::daemon::metrics::Address;
 use crate::daemon::reload::Configured;
+use crate::daemon::sandbox::Sandbox;
 use crate::daemon::settings::LiveSettings;
 use crate::dataset::{self, NameOptions};
 use crate::failure::{Exit, Failure};
@@ -72,6 +73,8 @@ pub(crate) struct MountSettings {
     pub(crate) transport: Transport,
     /// How often in a minute another process goes on if the one that serves dies.
     pub(crate) restarts: u16,
+    /// Whether the daemon is confined.
+    pub(crate) sandbox: Sandbox,
     /// Threads that serve requests, if not one a CPU.
     pub(crate) threads: Option<u16>,
     /// Where counters for Prometheus are served.
@@ -194,6 +197,7 @@ impl MountSettings {
             transport: self.transport,
             threads: self.threads(),
             workers: workers(has_objects),
+            ..MountOptions::default()
         }
     }
 

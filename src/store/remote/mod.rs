@@ -30,6 +30,8 @@ mod hedge;
 mod keep;
 mod location;
 #[cfg(feature = "remote")]
+mod needs;
+#[cfg(feature = "remote")]
 mod object;
 #[cfg(feature = "remote")]
 mod opening;
@@ -57,6 +59,8 @@ pub use counters::{Counters, DiskCacheState, RemoteFigures, TIME_CLASSES, TimeFi
 pub use diagnosis::Diagnosis;
 pub use error::{ErrorKind, StoreError};
 pub use location::{Location, Scheme};
+#[cfg(feature = "remote")]
+pub use needs::{Needs, needs};
 pub use options::{CacheMax, CachePlace, RemoteOptions};
 pub use requests::{Observer, Request, RequestKind, Steps};
 #[cfg(feature = "remote")]

@@ -23,6 +23,7 @@ use super::prefetch::Prefetch;
 use super::samples::Samples;
 use super::{Errno, Trace, report};
 use snapshots::{Snapshots, Takes, Writer};
+use std::ops::Range;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::SystemTime;
@@ -109,6 +110,11 @@ impl Control {
         let _ = self.settings.set(settings);
     }
 
+    /// See `Vfs::change_settings`.
+    pub(in crate::vfs) fn change_settings(&self, lines: &[u8]) -> Result<(), Errno> {
+        self.settings.get().ok_or(Errno::EROFS)?.change(&self.tuning, lines)
+    }
+
     /// A new snapshot of a control file.
     pub(super) fn lookup(&self, name: &[u8]) -> Option<Attr> {
         // A lookup shows all that was written.
@@ -153,13 +159,21 @@ impl Control {
         FILES.into_iter().enumerate().skip(from).map(|(place, name)| (LISTED + place as u64, name))
     }
 
-    /// The content of a snapshot, for somebody who reads up to `end`.
-    pub(super) fn read(&self, number: u64, end: u64) -> Result<Arc<[u8]>, Errno> {
+    /// The content of a snapshot, and where in it the bytes are that somebody reads.
+    pub(super) fn read(
+        &self,
+        number: u64,
+        offset_bytes: u64,
+        length_bytes: u64,
+    ) -> Result<(Arc<[u8]>, Range<usize>), Errno> {
+        let end = offset_bytes.saturating_add(length_bytes);
         let (content, page) = self.snapshots.read(number, end)?;
         if let Some((reader, last)) = page {
             self.trace.was_read(&reader, last);
         }
-        Ok(content)
+        let end = end.min(content.len() as u64);
+        let range = offset_bytes.min(end) as usize..end as usize;
+        Ok((content, range))
     }
 
     /// Owner and permission bits of a snapshot. The kernel checks them: who may change settings is the owner
@@ -240,7 +254,7 @@ impl Control {
         match takes {
             Takes::Nothing => Err(Errno::EROFS),
             Takes::Announcements(writer) => self.written(&writer, offset, bytes),
-            Takes::Settings => self.settings.get().ok_or(Errno::EROFS)?.change(&self.tuning, bytes),
+            Takes::Settings => self.change_settings(bytes),
         }
     }
 }

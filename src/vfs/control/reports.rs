@@ -8,12 +8,13 @@ use crate::vfs::options::Options;
 use crate::vfs::report::{MountInfo, MountStats, info};
 use crate::vfs::samples::bad::{AllBad, Bad};
 use std::fmt::Write;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// What `info.json` says of how it was mounted.
 pub(super) struct Mounted {
     io: &'static str,
     log: String,
+    sandbox: Arc<OnceLock<String>>,
     given: Vec<String>,
     stores: Option<Arc<Counters>>,
     threads: u64,
@@ -22,8 +23,8 @@ pub(super) struct Mounted {
 
 impl Mounted {
     pub(super) fn new(options: Options) -> Self {
-        let Options { io, log, given, stores, threads, workers, .. } = options;
-        Self { io, log, given, stores, threads, workers }
+        let Options { io, log, sandbox, given, stores, threads, workers, .. } = options;
+        Self { io, log, sandbox, given, stores, threads, workers }
     }
 }
 
@@ -41,6 +42,7 @@ impl Control {
             request_bytes: self.tuning.request_bytes(),
             io: self.mounted.io.into(),
             log: self.mounted.log.clone(),
+            sandbox: self.mounted.sandbox.get().cloned().unwrap_or_default(),
             threads: self.mounted.threads,
             workers: self.mounted.workers,
             options: self.mounted.given.clone(),

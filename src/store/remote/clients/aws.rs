@@ -6,6 +6,7 @@ use super::profile::{Profile, Section};
 use super::web::{Connector, chain, credential_retry};
 use crate::store::remote::{ErrorKind, Location, RemoteOptions, StoreError};
 use object_store::aws::{AmazonS3Builder, AwsCredential};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Advice for users without credentials.
@@ -26,6 +27,26 @@ pub(super) struct Settings {
     pub(super) web: RemoteOptions,
 }
 
+/// What the files of AWS say of the profile in use; empty if they say nothing, or cannot be read.
+pub(in crate::store::remote) fn profile_of(
+    location: &Location,
+    options: &RemoteOptions,
+    environment: &Environment,
+) -> BTreeMap<String, String> {
+    let file = environment.credentials(location, options);
+    let profile = Profile::new(name_of_profile(options, environment).1, file, environment);
+    if options.anonymous { Section::new() } else { profile.settings().unwrap_or_default() }
+}
+
+/// The name of the profile that the user has chosen, and of the one that is used.
+fn name_of_profile<'a>(
+    options: &'a RemoteOptions,
+    environment: &'a Environment,
+) -> (Option<&'a str>, &'a str) {
+    let name = options.profile.as_deref().or_else(|| environment.first(&["AWS_PROFILE"]));
+    (name, name.unwrap_or("default"))
+}
+
 /// The settings from the options, the environment and the files of AWS, in this order.
 pub(super) fn settings(
     location: &Location,
@@ -35,8 +56,8 @@ pub(super) fn settings(
     let file = environment.credentials(location, options);
     // The user has named the profile; it is not just the default one.
     let is_explicit = options.profile.is_some() || file.is_some();
-    let name = options.profile.as_deref().or_else(|| environment.first(&["AWS_PROFILE"]));
-    let profile = Profile::new(name.unwrap_or("default"), file, environment);
+    let (name, shown) = name_of_profile(options, environment);
+    let profile = Profile::new(shown, file, environment);
     let said = if options.anonymous { Section::new() } else { profile.settings()? };
     let of_profile = |name: &str| said.get(name).map(String::as_str).filter(|v| !v.is_empty());
 
@@ -58,7 +79,6 @@ pub(super) fn settings(
         environment.first(&["AWS_ACCESS_KEY_ID", "AWS_WEB_IDENTITY_TOKEN_FILE"]).is_some();
     let counts = is_explicit || !has_keys;
     let identity = (of_profile("web_identity_token_file"), of_profile("role_arn"));
-    let shown = name.unwrap_or("default");
     let found: Option<(Provider<AwsCredential>, String)> = match identity {
         _ if options.anonymous => None,
         (Some(file), Some(role)) if counts => {

@@ -37,19 +37,19 @@ impl Environment {
     }
 
     #[cfg(test)]
-    pub(super) fn of(variables: &[(&str, &str)]) -> Self {
+    pub(in crate::store::remote) fn of(variables: &[(&str, &str)]) -> Self {
         let own = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
         Self { variables: variables.iter().map(own).collect() }
     }
 
     /// The value of the first of these variables that is set and not empty.
-    pub(super) fn first(&self, names: &[&str]) -> Option<&str> {
+    pub(in crate::store::remote) fn first(&self, names: &[&str]) -> Option<&str> {
         let mut values = names.iter().filter_map(|name| self.variables.get(*name));
         values.find(|value| !value.is_empty()).map(String::as_str)
     }
 
     /// All variables whose names begin with a prefix.
-    pub(super) fn starting_with<'a>(
+    pub(in crate::store::remote) fn starting_with<'a>(
         &'a self,
         prefix: &'a str,
     ) -> impl Iterator<Item = (&'a str, &'a str)> {
@@ -58,7 +58,7 @@ impl Environment {
     }
 
     /// The path of a file or directory in the home directory.
-    pub(super) fn in_home(&self, path: &str) -> Option<PathBuf> {
+    pub(in crate::store::remote) fn in_home(&self, path: &str) -> Option<PathBuf> {
         Some(Path::new(self.first(&["HOME"])?).join(path))
     }
 

@@ -20,6 +20,7 @@ mod tests;
 mod web;
 mod web_store;
 
+pub(super) use aws::profile_of;
 pub(super) use azure::Azure;
 pub(super) use environment::Environment;
 pub(super) use gcs::Gcs;

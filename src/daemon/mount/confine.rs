@@ -1,0 +1,73 @@
+//! The daemon is confined before it serves: to the files, ports, system calls and capabilities that it needs from then on.
+
+use super::request::MountRequest;
+use super::rules::rules;
+use crate::daemon::sandbox::{Sandbox, Unmounter};
+use crate::failure::{Exit, Failure};
+use crate::io::confine::{Cage, Measure, Outcome};
+use crate::transport::{BeforeRequests, Target};
+use crate::vfs::Vfs;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+/// What holds, in words, once it is known: `info.json` shows it.
+pub(super) type Shown = Arc<OnceLock<String>>;
+
+/// Prepares the confinement of this process. Nothing is confined yet. `unmounter` is the process outside.
+///
+/// # Errors
+/// It must be whole, and this host cannot do that.
+pub(super) fn confinement(
+    request: &MountRequest,
+    vfs: &Vfs,
+    target: &Target,
+    unmounter: Option<Arc<Unmounter>>,
+    shown: &Shown,
+) -> Result<BeforeRequests, Failure> {
+    let sandbox = request.settings.sandbox;
+    if sandbox == Sandbox::No {
+        let _ = shown.set("off".to_owned());
+        return Ok(BeforeRequests::default());
+    }
+    if unmounter.is_none() && target.directory().is_some() {
+        let outcome = Outcome {
+            held: Vec::new(),
+            missing: vec![(Measure::Files, "no process could be made to unmount".to_owned())],
+        };
+        refuse(sandbox, &outcome.missing)?;
+        tell(&outcome, shown);
+        return Ok(BeforeRequests::default());
+    }
+    let cage = Cage::new(&rules(request, vfs, target));
+    refuse(sandbox, cage.missing())?;
+    let (cage, shown) = (Mutex::new(Some(cage)), Arc::clone(shown));
+    let target = target.directory().map(ToOwned::to_owned);
+    Ok(BeforeRequests::new(move || {
+        let cage = cage.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some(cage) = cage else { return Ok(()) };
+        let outcome = cage.enter();
+        tell(&outcome, &shown);
+        refuse(sandbox, &outcome.missing).map_err(|failure| {
+            // This process cannot do it any more.
+            if let (Some(unmounter), Some(target)) = (&unmounter, &target) {
+                unmounter.undo(target);
+            }
+            failure.to_string()
+        })
+    }))
+}
+
+fn refuse(sandbox: Sandbox, missing: &[(Measure, String)]) -> Result<(), Failure> {
+    match missing.first() {
+        Some((measure, why)) if sandbox == Sandbox::Strict => {
+            let hint = "--sandbox auto takes what there is";
+            let why = format!("--sandbox strict: {measure}: {why}; {hint}");
+            Err(Failure::new(Exit::Mount, why))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn tell(outcome: &Outcome, shown: &Shown) {
+    tracing::info!("confined: {outcome}");
+    let _ = shown.set(outcome.to_string());
+}

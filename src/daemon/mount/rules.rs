@@ -1,0 +1,137 @@
+//! What a daemon needs while it serves: see docs/security.md, which lists it for users.
+
+use super::request::MountRequest;
+use crate::daemon::logging::{self, Destination};
+use crate::daemon::metrics::Address;
+use crate::daemon::sandbox::Sandbox;
+use crate::dataset::IndexPlace;
+use crate::format::PartName;
+use crate::io::confine::{self, Network, Rules};
+use crate::io::{cache_directory, user_cache_directory};
+use crate::store::Store;
+use crate::store::remote::CachePlace;
+use crate::transport::Target;
+use crate::vfs::Vfs;
+use std::collections::BTreeSet;
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+/// This process and those that read, the memory and the CPUs of the host, time zones.
+const OF_THE_SYSTEM: [&str; 6] = [
+    "/proc",
+    "/sys/devices/system",
+    "/sys/fs/cgroup",
+    "/sys/fs/fuse",
+    "/etc/localtime",
+    "/usr/share/zoneinfo",
+];
+/// Where the terminal's streams lead once a daemon has left it.
+const NULL: &str = "/dev/null";
+/// The format whose members get checkpoints while they are read.
+const WITH_CHECKPOINTS: &str = "zip";
+
+/// The rules for the daemon of this mount.
+pub(super) fn rules(request: &MountRequest, vfs: &Vfs, target: &Target) -> Rules {
+    let (settings, store) = (&request.settings, vfs.store());
+    let mut rules = Rules {
+        has_secret: request.open.format.password.is_some(),
+        is_fatal: settings.sandbox == Sandbox::Strict,
+        ..Rules::default()
+    };
+    rules.reads.extend(OF_THE_SYSTEM.iter().map(PathBuf::from));
+    rules.reads.extend(std::env::current_exe());
+    rules.writes.insert(NULL.into());
+    let containers = containers(store);
+    let directories: BTreeSet<PathBuf> =
+        containers.iter().filter_map(|path| parent(path)).collect();
+    rules.reads.extend(directories.iter().cloned());
+    if vfs.dataset().containers().iter().any(|container| container.format() == WITH_CHECKPOINTS) {
+        checkpoints(&mut rules, request, &directories);
+    }
+    rules.writes.extend(request.open.indexes.spool.clone());
+    match logging::destination() {
+        Destination::File(path) => rules.creates.extend(parent(path)),
+        Destination::State(path) => rules.writes.extend(parent(path)),
+        _ => {}
+    }
+    let configured = request.configured.as_ref();
+    rules.reads.extend(configured.and_then(|configured| parent(configured.file())));
+    if let Some(Address::Unix(path)) = &settings.metrics {
+        rules.removes.extend(parent(path));
+    }
+    if let (true, Some(directory)) = (request.makes_target, target.directory()) {
+        rules.removes.extend(parent(directory));
+    }
+    if store.has_objects() {
+        objects(&mut rules, request);
+    }
+    let reads = containers.iter().chain(&rules.reads);
+    let writes = rules.writes.iter().chain(&rules.creates).chain(&rules.removes);
+    rules.capabilities = confine::needed(reads, writes);
+    rules
+}
+
+/// The paths of all local parts, and those that they lead to.
+fn containers(store: &Store) -> BTreeSet<PathBuf> {
+    let local = store.parts().iter().filter(|part| !part.is_remote());
+    local.filter_map(|part| part.name().as_path().map(Path::to_owned)).collect()
+}
+
+/// The directory of a file, which may be replaced or opened again.
+fn parent(path: &Path) -> Option<PathBuf> {
+    std::path::absolute(path).ok()?.parent().map(Path::to_owned)
+}
+
+/// Checkpoints of large members are kept where the index would be.
+fn checkpoints(rules: &mut Rules, request: &MountRequest, directories: &BTreeSet<PathBuf>) {
+    let indexes = &request.open.indexes;
+    let (mut places, mut user) = (BTreeSet::new(), None);
+    match (&indexes.place, &indexes.directory) {
+        (IndexPlace::None, _) => {}
+        (IndexPlace::File(file), _) => places.extend(parent(file)),
+        (_, Some(directory)) => places.extend(std::path::absolute(directory)),
+        _ => {
+            places.extend(directories.iter().cloned());
+            user = user_cache_directory();
+        }
+    }
+    let is_writable = |path: &PathBuf| {
+        let may = nix::unistd::access(path, nix::unistd::AccessFlags::W_OK);
+        may.is_ok()
+    };
+    // A directory must be there to be open; it is used where a container's own cannot be written.
+    if let Some(user) = user {
+        if indexes.may_write() && !(!places.is_empty() && places.iter().all(is_writable)) {
+            let _ = DirBuilder::new().recursive(true).mode(0o700).create(&user);
+        }
+        places.insert(user);
+    }
+    match indexes.may_write() {
+        true => rules.writes.extend(places),
+        false => rules.reads.extend(places),
+    }
+}
+
+#[cfg(feature = "remote")]
+fn objects(rules: &mut Rules, request: &MountRequest) {
+    use crate::store::remote::{Location, needs};
+    let urls = request.sources.iter().filter_map(|source| match source {
+        PartName::Url(url) => Location::parse(url)?.ok(),
+        PartName::Path(_) => None,
+    });
+    let needs = needs(&urls.collect::<Vec<_>>(), &request.open.remote);
+    rules.reads.extend(needs.files);
+    rules.network = needs.ports.map_or(Network::Everybody, Network::Ports);
+    rules.starts_programs = needs.starts_programs;
+    rules.writes.extend(match &request.open.remote.cache {
+        CachePlace::None => None,
+        CachePlace::Directory(directory) => std::path::absolute(directory).ok(),
+        CachePlace::User => cache_directory(),
+    });
+    // Kept indexes and checkpoints of objects.
+    rules.writes.extend(user_cache_directory());
+}
+
+#[cfg(not(feature = "remote"))]
+fn objects(_: &mut Rules, _: &MountRequest) {}

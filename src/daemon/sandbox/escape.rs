@@ -1,0 +1,43 @@
+//! A daemon that behaves as if a container had taken it over, for the tests: it tries what it must not, and says how that
+//! ended. Only debug builds have it.
+
+use std::fs::File;
+use std::io;
+use std::net::TcpStream;
+use std::process::Command;
+
+/// Names what is tried: `open`, `exec`, `connect`, `ptrace` and so on, with commas.
+const VARIABLE: &str = "FFRFS_TEST_ESCAPE";
+
+/// Tries what the variable names, on a thread of its own.
+pub(super) fn try_all() {
+    let Ok(wanted) = std::env::var(VARIABLE) else { return };
+    let tried = std::thread::spawn(move || {
+        for what in wanted.split(',') {
+            let how = match attempt(what) {
+                Ok(()) => "done".to_owned(),
+                Err(error) => error.to_string(),
+            };
+            tracing::warn!("escape: {what}: {how}");
+        }
+    });
+    let _ = tried.join();
+}
+
+fn attempt(what: &str) -> io::Result<()> {
+    match what.split_once('=') {
+        Some(("open", path)) => File::open(path).map(drop),
+        Some(("write", path)) => {
+            File::options().write(true).create(true).truncate(false).open(path).map(drop)
+        }
+        Some(("exec", program)) => {
+            Command::new(program).spawn().and_then(|mut child| child.wait()).map(drop)
+        }
+        Some(("connect", address)) => TcpStream::connect(address).map(drop),
+        Some(("stream", path)) => std::os::unix::net::UnixStream::connect(path).map(drop),
+        None if what == "ptrace" => crate::io::confine::trace_parent(),
+        None if what == "mount" => Ok(nix::mount::umount("/proc")?),
+        None if what == "fork" => crate::io::process::in_child(Vec::new).map(drop),
+        _ => Err(io::ErrorKind::InvalidInput.into()),
+    }
+}

@@ -1,0 +1,169 @@
+//! What the clients of stores need of this host beside their own requests, once the containers are open: files that are
+//! read again, ports, and programs that print credentials. Imports the clients' environment and the options.
+
+use super::clients::{Environment, profile_of};
+use super::location::{Location, Scheme};
+use super::options::RemoteOptions;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+/// What clients need after a dataset was opened.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct Needs {
+    /// Files and directories that are read: names of hosts, certificates, credentials.
+    pub files: BTreeSet<PathBuf>,
+    /// The TCP ports of servers; `None`: servers name further servers, with any port.
+    pub ports: Option<BTreeSet<u16>>,
+    /// Whether a program is started that prints credentials.
+    pub starts_programs: bool,
+}
+
+/// Names of hosts, certificates, time zones and the libraries that look names up. They may be replaced at any time.
+const OF_THE_SYSTEM: [&str; 7] = ["/etc", "/usr", "/lib", "/lib64", "/run", "/var/run", "/opt"];
+/// HTTP, HTTPS, and names of hosts with long answers.
+const USUAL_PORTS: [u16; 3] = [80, 443, 53];
+/// Variables that name a file or a directory.
+const PATHS: [&str; 20] = [
+    "AWS_CA_BUNDLE",
+    "AWS_CONFIG_FILE",
+    "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE",
+    "AWS_SHARED_CREDENTIALS_FILE",
+    "AWS_WEB_IDENTITY_TOKEN_FILE",
+    "AZURE_FEDERATED_TOKEN_FILE",
+    "CREDENTIALS_DIRECTORY",
+    "GOOGLE_APPLICATION_CREDENTIALS",
+    "GOOGLE_SERVICE_ACCOUNT",
+    "GOOGLE_SERVICE_ACCOUNT_PATH",
+    "HADOOP_CONF_DIR",
+    "HADOOP_HOME",
+    "HF_HOME",
+    "HF_TOKEN_PATH",
+    "KRB5CCNAME",
+    "KRB5_CONFIG",
+    "KRB5_KTNAME",
+    "NETRC",
+    "SSL_CERT_DIR",
+    "SSL_CERT_FILE",
+];
+/// In the home directory.
+const IN_HOME: [&str; 5] = [".aws", ".azure", ".cache/huggingface", ".config/gcloud", ".netrc"];
+/// Where tickets of Kerberos are.
+const TICKETS: [&str; 3] = ["/tmp", "/var/lib/sss", "/var/kerberos"];
+
+/// What the clients of these locations need.
+#[must_use]
+pub fn needs(locations: &[Location], options: &RemoteOptions) -> Needs {
+    needs_in(locations, options, &Environment::of_process())
+}
+
+fn needs_in(locations: &[Location], options: &RemoteOptions, environment: &Environment) -> Needs {
+    let home = environment.in_home("");
+    let mut files: BTreeSet<PathBuf> = OF_THE_SYSTEM.iter().map(PathBuf::from).collect();
+    files.extend(IN_HOME.iter().filter_map(|path| environment.in_home(path)));
+    let mut named: Vec<PathBuf> =
+        PATHS.iter().filter_map(|name| environment.first(&[name]).map(path_in)).collect();
+    named.extend(
+        [&options.credentials, &options.header, &options.ca].into_iter().flatten().cloned(),
+    );
+    let mut ports: BTreeSet<u16> = USUAL_PORTS.into();
+    ports.extend(options.endpoint.as_deref().and_then(port_of));
+    ports.extend(environment.starting_with("").filter_map(|(_, value)| port_of(value)));
+    let mut needs = Needs::default();
+    let mut has_any_port = locations.is_empty();
+    for location in locations {
+        named.extend(environment.credentials(location, options));
+        match location.scheme {
+            Scheme::Hdfs => {
+                has_any_port = true;
+                files.extend(TICKETS.iter().map(PathBuf::from));
+            }
+            Scheme::Http | Scheme::Https => ports.extend(port_in(&location.authority)),
+            Scheme::S3 => {
+                let profile = profile_of(location, options, environment);
+                needs.starts_programs |= profile.contains_key("credential_process");
+                ports.extend(profile.get("endpoint_url").and_then(|url| port_of(url)));
+                let paths = ["ca_bundle", "web_identity_token_file"];
+                named.extend(paths.iter().filter_map(|name| profile.get(*name)).map(PathBuf::from));
+            }
+            _ => {}
+        }
+    }
+    for path in named {
+        files.extend(with_directory(&path, home.as_deref()));
+    }
+    Needs { files, ports: (!has_any_port).then_some(ports), ..needs }
+}
+
+/// `FILE:/path` is a file to Kerberos.
+fn path_in(value: &str) -> PathBuf {
+    value.split_once(':').map_or(value, |(_, path)| path).into()
+}
+
+/// A file that may be replaced by another one of its name: its directory, unless that holds all kinds of files.
+fn with_directory(path: &Path, home: Option<&Path>) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for path in [std::path::absolute(path).ok(), path.canonicalize().ok()].into_iter().flatten() {
+        let parent = path.parent().filter(|parent| {
+            !path.is_dir() && parent.parent().is_some() && home.is_none_or(|home| home != *parent)
+        });
+        found.push(parent.map_or_else(|| path.clone(), Path::to_owned));
+    }
+    found
+}
+
+/// The port that a URL names.
+fn port_of(url: &str) -> Option<u16> {
+    let (_, rest) = url.split_once("://")?;
+    port_in(rest.split(['/', '?']).next()?)
+}
+
+/// The port in `host:port` or `[host]:port`.
+fn port_in(authority: &str) -> Option<u16> {
+    authority.rsplit_once(':')?.1.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(url: &str, variables: &[(&str, &str)]) -> Needs {
+        let location = Location::parse(url).unwrap().unwrap();
+        needs_in(&[location], &RemoteOptions::default(), &Environment::of(variables))
+    }
+
+    #[test]
+    fn ports_are_those_of_urls_and_the_usual_ones() {
+        let proxy = [("HTTPS_PROXY", "http://user:word@proxy:3128/"), ("OTHER", "x:1")];
+        let ports = |url, variables| asked(url, variables).ports.unwrap();
+        assert_eq!(ports("https://host:8443/a.zip", &[]), [53, 80, 443, 8443].into());
+        assert_eq!(ports("https://[::1]:8443/a.zip", &proxy), [53, 80, 443, 3128, 8443].into());
+        assert_eq!(ports("s3://bucket/a.zip", &[]), USUAL_PORTS.into());
+        assert_eq!(asked("hdfs://name/a.zip", &[]).ports, None);
+    }
+
+    #[test]
+    fn credentials_may_be_replaced_in_their_directory_but_not_all_of_a_home_is_open() {
+        let variables = [
+            ("HOME", "/home/u"),
+            ("AWS_CONFIG_FILE", "/srv/aws/config"),
+            ("NETRC", "/home/u/netrc"),
+            ("KRB5CCNAME", "FILE:/srv/tickets/u"),
+        ];
+        let files = asked("s3://bucket/a.zip", &variables).files;
+        for path in ["/srv/aws", "/home/u/netrc", "/srv/tickets", "/home/u/.aws", "/etc"] {
+            assert!(files.contains(Path::new(path)), "{path} is not in {files:?}");
+        }
+        assert!(!files.contains(Path::new("/home/u")) && !files.contains(Path::new("/")));
+    }
+
+    #[test]
+    fn a_profile_with_a_program_starts_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let config = directory.path().join("config");
+        let text = "[default]\nendpoint_url = http://x:9000\ncredential_process = /bin/x\n";
+        std::fs::write(&config, text).unwrap();
+        let needs = asked("s3://b/a.zip", &[("AWS_CONFIG_FILE", config.to_str().unwrap())]);
+        assert!(needs.starts_programs && needs.ports.unwrap().contains(&9000));
+        assert!(!asked("s3://b/a.zip", &[]).starts_programs);
+    }
+}
