@@ -102,7 +102,7 @@ fn checkpoints(rules: &mut Rules, request: &MountRequest, directories: &BTreeSet
     };
     // A directory must be there to be open; it is used where a container's own cannot be written.
     if let Some(user) = user {
-        if indexes.may_write() && !(!places.is_empty() && places.iter().all(is_writable)) {
+        if indexes.may_write() && (places.is_empty() || !places.iter().all(is_writable)) {
             let _ = DirBuilder::new().recursive(true).mode(0o700).create(&user);
         }
         places.insert(user);
