@@ -224,7 +224,12 @@ fn split_repository(rest: &str) -> Result<(&str, &str), String> {
         return Err(wrong());
     }
     if name.ends_with("@refs") {
-        end = slashes.nth(1);
+        let kind = end.ok_or_else(wrong)?;
+        let revision = slashes.next().filter(|at| *at > kind + 1).ok_or_else(wrong)?;
+        end = slashes.next();
+        if end.unwrap_or(rest.len()) == revision + 1 {
+            return Err(wrong());
+        }
     }
     let end = end.unwrap_or(rest.len());
     Ok((&rest[..end], rest.get(end + 1..).unwrap_or_default()))
@@ -379,6 +384,11 @@ mod tests {
             "hf://models/o/n",
             "hf://datasets/o",
             "hf://datasets//n/x",
+            "hf://datasets/o/n@refs",
+            "hf://datasets/o/n@refs/convert",
+            "hf://datasets/o/n@refs/convert/",
+            "hf://datasets/o/n@refs//parquet/a",
+            "hf://datasets/o/n@refs/convert//a",
             "s3://b/../x",
             "s3://b/\n",
             "http://h/%2e%2E/x",
