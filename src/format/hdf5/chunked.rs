@@ -34,6 +34,8 @@ pub(super) struct Chunked {
     filters: Vec<Filter>,
     fill: Vec<u8>,
     table: Vec<Chunk>,
+    /// From the first chunk to the last, in the file.
+    all_stored: Range<u64>,
     is_banded: bool,
     /// The number of its first interval in the file, and where that begins in all that is decoded.
     pub(super) first: u64,
@@ -73,6 +75,7 @@ impl Chunked {
             chunk,
             element,
             row_bytes,
+            all_stored: extent(&table),
             table,
             is_banded: false,
             first: 0,
@@ -182,6 +185,10 @@ impl Chunked {
 
     /// What is stored of a range of its bytes: from the first chunk to the last.
     pub(super) fn stored(&self, range: Range<u64>) -> Range<u64> {
+        // Asked for with each read: not by looking at all chunks.
+        if range == (0..self.bytes()) {
+            return self.all_stored.clone();
+        }
         let each = self.band_bytes();
         let band = |at: u64| at.checked_div(each).unwrap_or(0);
         let (first, last) = (band(range.start), band(range.end.saturating_sub(1)));
