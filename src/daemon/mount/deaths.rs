@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 /// The deaths of workers within this time are counted.
 const WITHIN: Duration = Duration::from_secs(60);
-/// A worker that dies within this time has died at once.
-const AT_ONCE: Duration = Duration::from_secs(1);
+/// A worker that dies within this time of its start, or after it has begun to serve, has died at once.
+const AT_ONCE: Duration = Duration::from_millis(250);
 /// The pause before another worker is started if some have died at once, one after another; it doubles with each.
 const PAUSE: Duration = Duration::from_millis(100);
 const MAX_PAUSE: Duration = Duration::from_secs(2);
@@ -21,7 +21,7 @@ pub(super) struct Deaths {
 }
 
 impl Deaths {
-    /// Counts the death of a worker; gives the pause before the next is started.
+    /// Counts the death of a worker that was started, or has begun to serve, at this time; gives the pause before the next is started.
     pub(super) fn add(&mut self, started: Instant) -> Duration {
         self.last.push_back(Instant::now());
         self.last.retain(|death| death.elapsed() < WITHIN);

@@ -43,6 +43,7 @@ enum Role {
 
 struct Running {
     worker: Worker,
+    /// When it was started, or has begun to serve.
     started: Instant,
     /// It has told of its mount.
     is_ready: bool,
@@ -289,7 +290,7 @@ impl Supervision<'_> {
         notify::ready(&told.status);
         let is_first = self.told.replace(told).is_none();
         let running = &mut self.workers[number];
-        running.is_ready = true;
+        (running.is_ready, running.started) = (true, Instant::now());
         let pid = running.worker.pid();
         if let Role::Follows(program) = std::mem::replace(&mut running.role, Role::Serves) {
             tracing::info!("{}: another program serves, as process {pid}", self.target);
