@@ -118,9 +118,10 @@ impl MdsScanner {
         // A byte at least: that it is there shows that the offsets do not lie.
         let length = self.sizes_bytes().max(1);
         while number < self.samples() {
-            let at = self.offset(number);
-            if self.offset(number.saturating_add(1)) > at {
-                self.pass.want = Some((at, length));
+            let (at, end) = (self.offset(number), self.offset(number.saturating_add(1)));
+            if end > at {
+                // Not into the next sample, which is asked for after this one: a pass never goes back.
+                self.pass.want = Some((at, length.min(end.saturating_sub(at))));
                 self.state = State::Sizes(number);
                 return Ok(());
             }

@@ -116,6 +116,24 @@ fn a_sample_whose_sizes_are_wrong_is_damaged_and_the_others_are_served() {
 }
 
 #[test]
+fn a_sample_that_is_shorter_than_its_sizes_is_not_read_into_the_next_one() {
+    use crate::format::scanned::Scanner as _;
+    let mut file = small();
+    let first = crate::format::bytes::u32_at(&file, 4).unwrap();
+    file[8..12].copy_from_slice(&(first + 3).to_le_bytes());
+    let mut scanner = super::scan::MdsScanner::new(&"x.mds".into(), &OpenOptions::default());
+    let mut end = 0;
+    while let Some((at, length)) = scanner.want() {
+        assert!(at >= end, "it goes back from {end} to {at}");
+        end = at + length;
+        scanner.take(&file[at as usize..end as usize]).unwrap();
+    }
+    let container = open(&file, true).unwrap();
+    let is_damaged = |sample| container.sample(sample).unwrap().damaged;
+    assert!(is_damaged(0) && is_damaged(6) && !is_damaged(12));
+}
+
+#[test]
 fn a_truncated_shard_is_refused_or_serves_what_is_before_its_end() {
     let file = small();
     let last = u32_at(&file, 12).unwrap() as usize;
