@@ -11,7 +11,7 @@ The mount must have been made with --restarts, and its requests must come throug
 (transport=devfuse, Linux 6.9 or newer). Readers notice nothing: open files, mappings and working
 directories go on. If the new program cannot serve the dataset, the one before goes on.
 
-Example:
+Examples:
   ffrfs upgrade /mnt/ds";
 
 /// Have the program that is installed now serve a mount in use

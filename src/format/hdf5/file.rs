@@ -68,7 +68,7 @@ impl Intervals for Chunks {
 impl Hdf5File {
     pub(super) fn open(source: Arc<dyn Source>, options: &OpenOptions) -> Result<Self> {
         let reader = input::reader(source.as_ref());
-        let Some(at) = superblock::find(reader)? else {
+        let Some(at) = superblock::find(reader, superblock::MAX_USER_BLOCK)? else {
             let found = format!("{} bytes without one", reader.len());
             return Err(reader.malformed(0, "HDF5's mark", found, ""));
         };

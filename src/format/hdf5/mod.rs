@@ -46,7 +46,7 @@ impl Format for Hdf5 {
 
     /// Behind a user block the mark may be that of a file in another container.
     fn detect(&self, source: &dyn Source) -> Result<Detected> {
-        Ok(match superblock::find(input::reader(source))? {
+        Ok(match superblock::find(input::reader(source), superblock::MAX_FOREIGN_USER_BLOCK)? {
             Some(0) => Detected::Yes,
             Some(_) => Detected::Perhaps,
             None => Detected::No,

@@ -17,14 +17,16 @@ use super::input::Input;
 pub(super) const MARK: &[u8; 8] = b"\x89HDF\r\n\x1a\n";
 /// No superblock is longer.
 const MAX_BYTES: u64 = 128;
-/// The longest user block that is looked behind.
-const MAX_USER_BLOCK: u64 = 64 << 20;
+/// The longest user block that is looked behind in a file of this format.
+pub(super) const MAX_USER_BLOCK: u64 = 64 << 20;
+/// The same in a file of which nothing is known: those of MATLAB have 512 bytes, and a look is a request to a store.
+pub(super) const MAX_FOREIGN_USER_BLOCK: u64 = 2048;
 const TRUNCATED: &str = ": the file is truncated (--allow-damaged serves what is whole)";
 
-/// Where the superblock stands.
-pub(super) fn find(reader: Reader<'_>) -> Result<Option<u64>> {
+/// Where the superblock stands, behind a user block of at most so many bytes.
+pub(super) fn find(reader: Reader<'_>, max_user_block: u64) -> Result<Option<u64>> {
     let mut at = 0_u64;
-    while at <= MAX_USER_BLOCK && at.saturating_add(MARK.len() as u64) <= reader.len() {
+    while at <= max_user_block && at.saturating_add(MARK.len() as u64) <= reader.len() {
         if &reader.bytes::<8>("a superblock", at)? == MARK {
             return Ok(Some(at));
         }
