@@ -2,11 +2,27 @@
 
 use super::request::MountRequest;
 use crate::dataset;
-use crate::failure::Failure;
+use crate::failure::{Exit, Failure};
 use crate::io::{cgroup, process};
 use crate::transport::MountError;
 use nix::sys::resource::{Resource, getrlimit};
+use std::hint::black_box;
 use std::io;
+
+/// A mount needs more address space than this for its threads and buffers.
+const LEAST_MEMORY: usize = 32 << 20;
+
+/// Looks whether there is memory for a mount: an allocation of the C library or of Rust's that fails later ends the process
+/// without a word.
+///
+/// # Errors
+/// There is not (ENOMEM).
+pub(super) fn check_memory() -> Result<(), Failure> {
+    let mut room: Vec<u8> = Vec::new();
+    let reserved = room.try_reserve_exact(LEAST_MEMORY);
+    black_box(&room);
+    reserved.map_err(|_| Failure::new(Exit::Mount, io::Error::from_raw_os_error(libc::ENOMEM)))
+}
 
 /// Says which limit a failure comes from, if it comes from one.
 pub(super) fn explain(failure: Failure, request: &MountRequest) -> Failure {
@@ -19,9 +35,24 @@ pub(super) fn explain(failure: Failure, request: &MountRequest) -> Failure {
     });
     match errno.or(refused) {
         Some(libc::EMFILE) => failure.context(open_files()),
+        Some(libc::ENOMEM) => failure.context(memory()),
         Some(libc::EAGAIN) => failure.context(processes(request.settings.most_threads())),
         _ => failure,
     }
+}
+
+fn memory() -> String {
+    let limit = address_space().map_or("no limit".to_owned(), |kib| kib.to_string());
+    let needed = LEAST_MEMORY >> 20;
+    format!(
+        "a mount needs over {needed} MiB beside what the program itself takes (ulimit -v: {limit})"
+    )
+}
+
+/// The limit of address space, in KiB.
+fn address_space() -> Option<u64> {
+    let limit = getrlimit(Resource::RLIMIT_AS).ok().map(|(soft, _)| soft);
+    limit.filter(|&soft| soft != libc::RLIM_INFINITY).map(|bytes| bytes >> 10)
 }
 
 fn open_files() -> String {
@@ -35,9 +66,11 @@ fn processes(needed: usize) -> String {
     let limit = |limit: Option<u64>| limit.map_or("no limit".to_owned(), |limit| limit.to_string());
     let own = getrlimit(Resource::RLIMIT_NPROC).ok().map(|(soft, _)| soft);
     let own = own.filter(|&soft| soft != libc::RLIM_INFINITY);
+    // A thread for whose stack there is no room is refused with the same error.
+    let memory = address_space().map_or(String::new(), |kib| format!("; ulimit -v: {kib}"));
     format!(
         "no more processes and threads can be started, and a mount needs {needed} (ulimit -u: {}; pids.max \
-         of the cgroup: {})",
+         of the cgroup: {}{memory})",
         limit(own),
         limit(cgroup::most_processes())
     )

@@ -2,6 +2,7 @@
 //! has accepted.
 
 use super::confine::{Shown, confinement};
+use super::limits;
 use super::request::{MountRequest, MountSettings};
 use crate::catalog::{Catalog, Node, ROOT};
 use crate::daemon::logging;
@@ -48,6 +49,7 @@ pub(super) fn prepare(
     resumed: Resumed,
     end: fn(Exit) -> !,
 ) -> Result<Service, Failure> {
+    limits::check_memory()?;
     let MountRequest { settings, namespace, .. } = request;
     let is_resumed = resumed.handover.is_some();
     // Checked before the containers are opened, which may take long.
