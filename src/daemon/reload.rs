@@ -68,6 +68,13 @@ fn changes(names: &[String], config: &Config) -> Vec<(String, String)> {
     changes
 }
 
+/// Opens the log file anew: the former one may have been moved away.
+pub(crate) fn reopen_log() {
+    if let Err(error) = logging::reopen() {
+        tracing::error!("{error}");
+    }
+}
+
 /// What SIGHUP changes.
 pub(crate) struct Reload {
     /// The config file, if there is one.
@@ -80,9 +87,7 @@ impl Reload {
     /// Handles SIGHUP; the service manager shows `status` afterwards.
     pub(crate) fn run(&mut self, status: &str) {
         // Without a config file there is only the log file to open anew (the terminal may have been closed).
-        if let Err(error) = logging::reopen() {
-            tracing::error!("{error}");
-        }
+        reopen_log();
         let (Some(configured), Some(vfs)) = (&mut self.configured, self.vfs.upgrade()) else {
             return;
         };

@@ -16,7 +16,7 @@ pub(crate) const BUSY: &CStr = c"ffrfs-upgrade";
 pub(crate) fn refused(times: u32) -> CString {
     CString::new(format!("ffrfs-refused{}", times % 100)).unwrap_or_default()
 }
-/// How long a supervisor may take to begin.
+/// How long a supervisor may take to begin, and may be stopped.
 const BEGINNING: Duration = Duration::from_secs(5);
 /// Between two looks.
 const LOOK: Duration = Duration::from_millis(5);
@@ -66,6 +66,7 @@ enum Outcome {
     /// By the process with this number.
     Served(u32),
     Refused,
+    /// The supervisor does nothing, or has ended.
     Stopped,
 }
 
@@ -81,25 +82,24 @@ fn wait(live: &Live, supervisor: &Process, before: &Before) -> Result<Outcome, F
     let start = Instant::now();
     let mut has_begun = false;
     loop {
+        let is_late = start.elapsed() > BEGINNING;
         // In this order: a program that serves has told so before the supervisor is done.
         let name = supervisor.name();
         let is_busy = name.as_bytes() == BUSY.to_bytes();
         has_begun |= is_busy || name != before.name;
         if !is_busy {
             // What was opened at one process cannot be read from another: it is tried again.
-            let info = live.info();
-            match info {
+            match live.info() {
                 Ok(info) if info.pid != before.pid => return Ok(Outcome::Served(info.pid)),
-                Err(failure) if start.elapsed() > BEGINNING => return Err(failure),
-                Err(_) => continue,
-                Ok(_) => {}
+                Ok(_) if has_begun || supervisor.activity() == Activity::Ended => {
+                    return Ok(Outcome::Refused);
+                }
+                Ok(_) if is_late => return Ok(Outcome::Stopped),
+                Err(failure) if is_late => return Err(failure),
+                Ok(_) | Err(_) => {}
             }
-            if has_begun || supervisor.activity() == Activity::Ended {
-                return Ok(Outcome::Refused);
-            }
-            if start.elapsed() > BEGINNING {
-                return Ok(Outcome::Stopped);
-            }
+        } else if is_late && supervisor.activity() != Activity::Runs {
+            return Ok(Outcome::Stopped);
         }
         std::thread::sleep(LOOK);
     }

@@ -273,6 +273,30 @@ fn a_mount_in_another_namespace_reads_a_source_of_this_one() {
 }
 
 #[test]
+fn a_confined_daemon_unmounts_in_another_namespace_whose_process_has_ended() {
+    with_mount8(
+        r#"
+        unshare --mount --propagation private sleep 60 & other=$!
+        while [ "$(readlink /proc/$other/ns/mnt)" = "$(readlink /proc/self/ns/mnt)" ]; do sleep 0.01; done
+        exec 9</proc/$other/ns/mnt
+        mount -N $other -t ffrfs "$1/data.ffr" "$1/mnt" -o "$options,sandbox=auto" || exit 1
+        there() { nsenter --mount=/proc/self/fd/9 grep -qF " $1/mnt fuse.ffrfs " /proc/self/mounts; }
+        there "$1" || exit 2
+        kill $other
+        wait $other
+        pids=
+        for process in /proc/[0-9]*; do
+            [ "$(readlink $process/exe)" = "$1/ffrfs" ] && pids="$pids ${process#/proc/}"
+        done
+        [ -n "$pids" ] || exit 3
+        kill $pids
+        for turn in $(seq 500); do there "$1" || exit 0; sleep 0.02; done
+        exit 4
+        "#,
+    );
+}
+
+#[test]
 fn the_helper_tells_how_it_is_called() {
     let directory = crate::common::temp_dir();
     let helper = directory.path().join("mount.ffrfs");

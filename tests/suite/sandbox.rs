@@ -104,15 +104,57 @@ fn the_next_daemon_is_confined_as_the_one_that_has_died() {
 fn every_thread_has_no_capabilities_and_a_filter() {
     for_each_transport(|transport| {
         let mount = Mount::with_samples(transport, &samples(5, 100), &["sandbox=auto"]);
+        let mut threads = 0;
         for thread in fs::read_dir(format!("/proc/{}/task", mount.pid())).unwrap() {
-            let status = fs::read_to_string(thread.unwrap().path().join("status")).unwrap();
+            // A thread may end meanwhile.
+            let status = thread.and_then(|thread| fs::read_to_string(thread.path().join("status")));
+            let Ok(status) = status else { continue };
+            threads += 1;
             for line in ["CapEff:\t0000000000000000", "NoNewPrivs:\t1", "Seccomp:\t2"] {
                 assert!(status.contains(line), "{line} is not in {status}");
             }
         }
+        assert!(threads > 1, "{threads}");
         mount.unmount();
     });
 }
+
+#[test]
+fn with_a_password_the_user_cannot_look_into_any_of_the_processes() {
+    if !crate::user::have_sandbox() {
+        return;
+    }
+    for_each_transport(|transport| {
+        let options = crate::user::options(transport, "restarts=5,sandbox=auto");
+        let script = format!("options={options}\n{}", LOOK);
+        let outcome = crate::user::Sandbox::new("").run(&script);
+        assert_eq!(outcome.code, 0, "{outcome:?}");
+    });
+}
+
+/// At the supervisor, the daemon and the process that unmounts.
+const LOOK: &str = r#"
+echo secret >password
+chmod 644 password
+look() {
+    shown=0 hidden=0
+    for process in /proc/[0-9]*; do
+        [ "$(readlink $process/exe)" = "$1/ffrfs" ] || continue
+        if somebody cat $process/environ >/dev/null 2>&1; then shown=$((shown + 1)); else hidden=$((hidden + 1)); fi
+    done
+    echo "$shown $hidden"
+}
+# Without a password all of them are shown: the look is right.
+somebody ./ffrfs mount data.ffr mnt -o "$options" || exit 5
+[ "$(look "$1")" = "3 0" ] || { look "$1"; exit 6; }
+somebody ./ffrfs umount mnt || exit 7
+for turn in $(seq 500); do [ "$(look "$1")" = "0 0" ] && break; sleep 0.02; done
+somebody ./ffrfs mount data.ffr mnt -o "$options" --password-file password || exit 1
+somebody cmp mnt/000001 expected || exit 2
+[ "$(look "$1")" = "0 3" ] || { look "$1"; exit 3; }
+somebody ./ffrfs umount mnt || exit 4
+code=0
+"#;
 
 #[test]
 fn with_strict_a_forbidden_call_ends_the_daemon() {

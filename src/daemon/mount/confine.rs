@@ -4,7 +4,7 @@ use super::request::MountRequest;
 use super::rules::rules;
 use crate::daemon::sandbox::{Sandbox, Unmounter};
 use crate::failure::{Exit, Failure};
-use crate::io::confine::{Cage, Measure, Outcome};
+use crate::io::confine::{self, Cage, Measure, Outcome};
 use crate::transport::{BeforeRequests, Target};
 use crate::vfs::Vfs;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -12,7 +12,16 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 /// What holds, in words, once it is known: `info.json` shows it.
 pub(super) type Shown = Arc<OnceLock<String>>;
 
-/// Prepares the confinement of this process. Nothing is confined yet. `unmounter` is the process outside.
+/// If the daemon is to be confined and holds a password, hides the memory of this process and of those that it forks:
+/// the password would be in the supervisor's and in the unmounter's, too.
+pub(super) fn hide_password(request: &MountRequest) {
+    if request.settings.sandbox != Sandbox::No && request.open.format.password.is_some() {
+        confine::hide_memory();
+    }
+}
+
+/// Prepares the confinement of this process. Nothing is confined yet. `unmounter` is the process outside; if
+/// confining fails, it unmounts, unless this process goes on with the mount of another one (`is_resumed`).
 ///
 /// # Errors
 /// It must be whole, and this host cannot do that.
@@ -22,6 +31,7 @@ pub(super) fn confinement(
     target: &Target,
     unmounter: Option<Arc<Unmounter>>,
     shown: &Shown,
+    is_resumed: bool,
 ) -> Result<BeforeRequests, Failure> {
     let sandbox = request.settings.sandbox;
     if sandbox == Sandbox::No {
@@ -47,8 +57,8 @@ pub(super) fn confinement(
         let outcome = cage.enter();
         tell(&outcome, &shown);
         refuse(sandbox, &outcome.missing).map_err(|failure| {
-            // This process cannot do it any more.
-            if let (Some(unmounter), Some(target)) = (&unmounter, &target) {
+            // This process cannot do it any more. A mount that it has not made is not its to end.
+            if let (false, Some(unmounter), Some(target)) = (is_resumed, &unmounter, &target) {
                 unmounter.undo(target);
             }
             failure.to_string()

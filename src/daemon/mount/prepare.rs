@@ -1,7 +1,7 @@
 //! Opens the dataset and mounts it, or goes on with the mount of another process: everything up to a mount that the kernel
 //! has accepted.
 
-use super::confine::{Shown, confinement};
+use super::confine::{Shown, confinement, hide_password};
 use super::limits;
 use super::request::{MountRequest, MountSettings};
 use crate::catalog::{Catalog, Node, ROOT};
@@ -55,6 +55,7 @@ pub(super) fn prepare(
     // Checked before the containers are opened, which may take long.
     let is_here = namespace.is_none() && !is_resumed;
     let target = if is_here { free(target, settings)? } else { target };
+    hide_password(request);
     // Made as long as this process has one thread.
     let unmounter = unmounter(request, &target);
     let (opened, catalog) = open(request)?;
@@ -90,7 +91,8 @@ pub(super) fn prepare(
     let bind = |address| Metrics::bind(address, resumed.metrics);
     let metrics = settings.metrics.as_ref().map(bind).transpose()?;
     // Paths are those of this mount namespace.
-    options.before_requests = confinement(request, &vfs, &target, unmounter.clone(), &shown)?;
+    options.before_requests =
+        confinement(request, &vfs, &target, unmounter.clone(), &shown, is_resumed)?;
     let target = match namespace {
         None => target,
         Some(namespace) => {

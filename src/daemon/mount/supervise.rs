@@ -8,7 +8,7 @@ use super::request::{Caller, MountRequest};
 use super::start::{Died, say_where_messages_go};
 use super::told::Told;
 use super::worker::{TRY_AGAIN, Work, work};
-use crate::daemon::{logging, notify, upgrade};
+use crate::daemon::{notify, reload, upgrade};
 use crate::failure::{Exit, Failure};
 use crate::io::workers::{
     Ending, Event, Forked, LEAVE, Message, Messages, Supervisor, UPGRADE, Worker,
@@ -69,7 +69,7 @@ struct Supervision<'a> {
     start_at: Option<Instant>,
     /// A signal to unmount has come.
     is_leaving: bool,
-    /// A SIGHUP waits for the worker to be ready.
+    /// A SIGHUP waits for a worker to be ready.
     has_hangup: bool,
     /// How often an upgrade has failed.
     refused: u32,
@@ -86,6 +86,7 @@ pub(super) fn supervise(
     ready: Option<process::Ready>,
     caller: Caller,
 ) -> Result<Supervised, Failure> {
+    super::confine::hide_password(request);
     let is_daemon = ready.is_some();
     let supervision = Supervision {
         request,
@@ -209,14 +210,12 @@ impl Supervision<'_> {
         match signal {
             UPGRADE => self.upgrade(),
             Signal::SIGHUP => {
-                if let Err(error) = logging::reopen() {
-                    tracing::error!("{error}");
-                }
+                reload::reopen_log();
+                self.has_hangup = true;
                 if self.programs.has_changed() && self.obstacle().is_none() {
                     notify::reloading();
                     self.upgrade();
                 } else {
-                    self.has_hangup = true;
                     self.pass_on_hangup();
                 }
             }
@@ -233,10 +232,12 @@ impl Supervision<'_> {
         None
     }
 
-    /// A worker that is not ready yet would die of it.
+    /// A worker that is not ready yet would die of it. If one is taking over, the signal is for the one that then serves.
     fn pass_on_hangup(&mut self) {
+        let follows = |running: &Running| matches!(running.role, Role::Follows(_));
         let ready = |running: &&Running| matches!(running.role, Role::Serves) && running.is_ready;
-        if let (true, Some(running)) = (self.has_hangup, self.workers.iter().find(ready)) {
+        let is_due = self.has_hangup && !self.workers.iter().any(follows);
+        if let (true, Some(running)) = (is_due, self.workers.iter().find(ready)) {
             running.worker.send(Signal::SIGHUP);
             self.has_hangup = false;
         }
@@ -282,6 +283,7 @@ impl Supervision<'_> {
         if let Some(told) = &self.told {
             notify::ready(&told.status);
         }
+        self.pass_on_hangup();
     }
 
     /// A worker has told of its mount: it serves.

@@ -93,11 +93,12 @@ const TYPE_MASK: i32 = 0xf;
 /// With netlink the C library finds out which protocols this host speaks.
 const FAMILIES: [i32; 4] = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
 /// What sockets, and looks whether a file is a terminal, need.
-const IOCTLS: [i32; 5] = [
+const IOCTLS: [i32; 6] = [
     libc::FIONBIO as i32,
     libc::FIONREAD as i32,
     libc::FIOCLEX as i32,
     libc::TCGETS as i32,
+    libc::TCGETS2 as i32,
     libc::TIOCGWINSZ as i32,
 ];
 /// Names of threads and of memory. The last two install the filter itself, a second time.

@@ -10,7 +10,7 @@ mod threads;
 pub use files::landlock_version;
 #[cfg(debug_assertions)]
 pub use rights::trace_parent;
-pub use rights::{Capability, needed};
+pub use rights::{Capability, hide_memory, needed};
 
 use std::collections::BTreeSet;
 use std::fmt;

@@ -112,8 +112,9 @@ pub fn needed<'a>(
     needed
 }
 
-/// No other process of this user may look into the memory of this one, and none is dumped.
-pub(super) fn hide_memory() {
+/// No other process of this user may look into the memory of this one, and none is dumped. Holds for processes that it
+/// forks, too, until they become another program.
+pub fn hide_memory() {
     // SAFETY: it sets a flag of the process, and touches no memory.
     unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0) };
 }

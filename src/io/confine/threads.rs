@@ -65,7 +65,8 @@ fn confine_this() {
         PRIVILEGES.store(errno(), Ordering::SeqCst);
     }
     let ruleset = RULESET.load(Ordering::SeqCst);
-    // SAFETY: the descriptor is open: its owner waits for this thread's answer.
+    // SAFETY: it touches no memory. The owner of the descriptor waits for this thread's answer; if it has given up, the
+    // number may be that of another file, which is no ruleset and gives an error.
     if ruleset >= 0 && unsafe { libc::syscall(libc::SYS_landlock_restrict_self, ruleset, 0) } != 0 {
         FILES.store(errno(), Ordering::SeqCst);
     }
@@ -118,13 +119,14 @@ fn confine_others() -> io::Result<()> {
 /// Has another thread confine itself, unless it has ended.
 fn confine(thread: i32) -> io::Result<()> {
     ANSWERED.store(0, Ordering::SeqCst);
-    if !send(thread, signal()) {
-        return Ok(());
-    }
-    let start = Instant::now();
+    let (start, mut is_sent) = (Instant::now(), false);
     while ANSWERED.load(Ordering::SeqCst) != thread {
-        if !send(thread, 0) {
-            return Ok(());
+        match send(thread, if is_sent { 0 } else { signal() }) {
+            Ok(()) => is_sent = true,
+            Err(libc::ESRCH) => return Ok(()),
+            // Too many signals of this user wait to be delivered.
+            Err(libc::EAGAIN) => {}
+            Err(error) => return Err(io::Error::from_raw_os_error(error)),
         }
         if start.elapsed() > PATIENCE {
             let why = format!("thread {thread} does not answer");
@@ -135,11 +137,14 @@ fn confine(thread: i32) -> io::Result<()> {
     Ok(())
 }
 
-/// False if the thread has ended.
-fn send(thread: i32, signal: libc::c_int) -> bool {
+/// Sends a signal, or none (0) to see whether the thread runs. ESRCH: it has ended.
+fn send(thread: i32, signal: libc::c_int) -> Result<(), i32> {
     let process = nix::unistd::getpid().as_raw();
     // SAFETY: it sends a signal that has a handler, or none (0), to a thread of this process.
-    unsafe { libc::syscall(libc::SYS_tgkill, process, thread, signal) == 0 }
+    match unsafe { libc::syscall(libc::SYS_tgkill, process, thread, signal) } {
+        0 => Ok(()),
+        _ => Err(errno()),
+    }
 }
 
 fn running() -> io::Result<impl Iterator<Item = i32>> {
