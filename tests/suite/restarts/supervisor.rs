@@ -168,6 +168,9 @@ fn a_hangup_reopens_the_log_of_the_supervisor_and_ends_nobody() {
         let supervisor = parent_of(mount.pid());
         let log = mount.scratch().join("log");
         fs::rename(&log, mount.scratch().join("old")).unwrap();
+        // Before the first death, of which the supervisor might else hear before it hears of the signal.
+        send(supervisor, Signal::SIGHUP);
+        wait_until("there is a new file", LIMIT, || log.exists());
         for _ in 0..3 {
             let before = super::serving(&mount);
             send(before, Signal::SIGKILL);
