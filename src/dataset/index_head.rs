@@ -71,10 +71,15 @@ pub(crate) fn key(
         Ok(crc32fast::hash(&bytes))
     };
     let (version, extra, kind) = version(part);
-    let OpenOptions { allow_damaged, encoding, view, .. } = options;
+    let OpenOptions { allow_damaged, encoding, view, rows, pickles, .. } = options;
     let mut opened = format!("{} {allow_damaged} {encoding:?}", env!("CARGO_PKG_VERSION"));
     if *view != View::default() {
         opened.push_str(&format!(" {view:?}"));
+    }
+    for (is_set, name) in [(*rows, " rows"), (*pickles, " pickles")] {
+        if is_set {
+            opened.push_str(name);
+        }
     }
     let mut key = Vec::with_capacity(KEY_BYTES);
     key.extend(size.to_le_bytes());

@@ -154,7 +154,13 @@ impl Nest {
     ) -> format::Result<Option<Inner>> {
         let Some((found, base_bytes)) = self.place_of(member)? else { return Ok(None) };
         let Place { part, .. } = self.places[member.container];
-        let numbers = self.numbers_to(member.container, member.sample);
+        // A member that was replaced in place has another length, as a rule.
+        let length = match &found.coding {
+            Coding::Range(_, range) => range.end.saturating_sub(range.start),
+            _ => found.source.len(),
+        };
+        let mut numbers = self.numbers_to(member.container, member.sample);
+        numbers.push(length);
         let source = Arc::clone(&found.source);
         if let Some(kept) = indexes.find(part, &numbers) {
             match open_kept_member(found.clone(), &kept, options) {

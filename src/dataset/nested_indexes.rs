@@ -1,5 +1,5 @@
 //! What is kept of containers that are members of others, from one mount to the next: in a [`RecordFile`] of the outermost
-//! container, whose records have the SHA-256 of the sample numbers that lead to the member.
+//! container, whose records have the SHA-256 of the sample numbers that lead to the member, and of its length.
 
 use super::beside::INDEX;
 use super::options::IndexOptions;
@@ -60,7 +60,7 @@ impl<'a> NestedIndexes<'a> {
         self.indexes.may_write() && self.found(part).is_some()
     }
 
-    /// What is kept of the member to which these sample numbers lead.
+    /// What is kept of the member to which these sample numbers lead; the last of `numbers` is its length in bytes.
     pub(super) fn find(&self, part: usize, numbers: &[u64]) -> Option<Arc<dyn Source>> {
         let found = self.found(part)?;
         let (record, file) = found.records.get(&key_of(numbers))?;

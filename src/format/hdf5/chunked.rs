@@ -18,6 +18,9 @@ const NOTHING_STORED: Range<u64> = 0..8;
 /// What may lie between the chunks of a band, beside as much as they have themselves.
 const MAX_GAP_BYTES: u64 = 64 << 10;
 
+/// After so many holes a read is given zeros: who asks for one byte does not wait until all holes are passed.
+const MAX_HOLES: u32 = 4096;
+
 /// What is fetched at once for a band.
 const MAX_BAND_BYTES: u64 = 2 * MAX_INTERVAL_BYTES;
 
@@ -287,7 +290,7 @@ impl Chunked {
 
     /// The first bytes at or behind `at` that are not a hole.
     pub(super) fn run_at(&self, mut at: u64) -> Option<Run> {
-        let all = self.bytes();
+        let (all, mut holes) = (self.bytes(), 0_u32);
         while at < all {
             let band_bytes = self.band_bytes();
             let band = at.checked_div(band_bytes)?;
@@ -311,7 +314,8 @@ impl Chunked {
             let found = self.table.binary_search_by_key(&number, |chunk| chunk.number);
             let interval = match found {
                 Ok(place) => place,
-                Err(_) if self.fill.is_empty() => {
+                Err(_) if self.fill.is_empty() && holes < MAX_HOLES => {
+                    holes = holes.saturating_add(1);
                     at = at.saturating_add(length);
                     continue;
                 }
@@ -360,6 +364,9 @@ impl Chunked {
         out: &mut [u8],
         fetch: &mut dyn FnMut(Range<u64>) -> Result<Vec<u8>, String>,
     ) -> Result<(), String> {
+        if !self.is_banded && start == 0 && out.len() as u64 == self.bytes() {
+            return self.read_all(out, fetch);
+        }
         out.fill(0);
         let end = start.saturating_add(out.len() as u64);
         let (mut at, mut kept) = (start, (None, Vec::new()));
@@ -383,6 +390,25 @@ impl Chunked {
             };
             target.copy_from_slice(source);
             at = run.at.saturating_add(length);
+        }
+        Ok(())
+    }
+
+    /// Puts all of its bytes together, chunk by chunk: in the order of the bytes, each chunk has many runs.
+    fn read_all(
+        &self,
+        out: &mut [u8],
+        fetch: &mut dyn FnMut(Range<u64>) -> Result<Vec<u8>, String>,
+    ) -> Result<(), String> {
+        self.fill(out);
+        for chunk in &self.table {
+            let stored = fetch(extent(std::slice::from_ref(chunk)))?;
+            let decoded = self.decode_chunk(chunk, &stored)?;
+            let origin = self.origin(chunk.number);
+            let (row, column) = origin.split_first().unwrap_or((&0, &[]));
+            let place = self.place(column).ok_or("a chunk that is out of range")?;
+            let to = size(row.saturating_mul(self.row_bytes)).saturating_add(place);
+            self.copy(0, &origin, &decoded, out.get_mut(to..).unwrap_or_default());
         }
         Ok(())
     }

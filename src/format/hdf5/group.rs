@@ -140,7 +140,10 @@ fn symbols(input: &Input<'_>, tree: u64, heap: u64, links: &mut Vec<Link>) -> Re
     let name_at = |offset: u64| -> Result<Vec<u8>> {
         let mut fields = input.fields(&names);
         fields.take(usize::try_from(offset).unwrap_or(usize::MAX))?;
-        Ok(fields.text()?.to_vec())
+        let (at, text) = (fields.at(), fields.text()?);
+        // Many symbols may refer to one text.
+        input.charge(at, text.len() as u64)?;
+        Ok(text.to_vec())
     };
     let symbol_bytes = l.saturating_add(a).saturating_add(24);
     tree1::walk(input, tree, Keys::Group, &mut |_, node| {

@@ -131,7 +131,10 @@ impl<'a> Heap<'a> {
         let range = usize::try_from(first).ok().zip(usize::try_from(end).ok());
         let bytes = range.and_then(|(first, end)| block.bytes.get(first..end));
         let bytes = bytes.filter(|_| first >= head).ok_or_else(|| wrong(block.at))?;
-        Ok((bytes.to_vec(), block.at.saturating_add(first)))
+        let at = block.at.saturating_add(first);
+        // Many links may refer to one object.
+        self.input.charge(at, length)?;
+        Ok((bytes.to_vec(), at))
     }
 
     /// Mark, version, address of the heap, offset.

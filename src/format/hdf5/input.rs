@@ -12,6 +12,8 @@ use std::cell::Cell;
 const FREE_BYTES: u64 = 16 << 20;
 /// Each block costs so much, however short it is.
 const BLOCK_COST: u64 = 16;
+/// No structure is longer: it is read into memory as a whole.
+const MAX_BLOCK_BYTES: u64 = 1 << 30;
 const TRUNCATED: &str = ": the file is truncated (--allow-damaged serves what is whole)";
 
 /// A file whose superblock was read.
@@ -42,15 +44,24 @@ impl<'a> Input<'a> {
     /// The bytes at an address, all of which must lie in the file.
     pub(super) fn block(&self, what: &'static str, address: u64, length: u64) -> Result<Block> {
         let at = self.place(what, address, length)?;
-        let cost = length.max(BLOCK_COST);
+        if length > MAX_BLOCK_BYTES {
+            let expected = format!("{what} of {MAX_BLOCK_BYTES} bytes at most");
+            return Err(self.reader.malformed(at, expected, format!("{length} bytes"), ""));
+        }
+        self.charge(at, length.max(BLOCK_COST))?;
+        let mut bytes = vec![0; usize::try_from(length).unwrap_or(0)];
+        self.reader.read(what, &mut bytes, at)?;
+        Ok(Block { at, bytes })
+    }
+
+    /// Takes the cost, in bytes, of what is read or copied at byte `at` of the file from the budget.
+    pub(super) fn charge(&self, at: u64, cost: u64) -> Result<()> {
         let left = self.budget.get().checked_sub(cost).ok_or_else(|| {
             let expected = "structures that are each referred to once";
             self.reader.malformed(at, expected, "more than twice the file's length", "")
         })?;
         self.budget.set(left);
-        let mut bytes = vec![0; usize::try_from(length).unwrap_or(0)];
-        self.reader.read(what, &mut bytes, at)?;
-        Ok(Block { at, bytes })
+        Ok(())
     }
 
     /// Where a range of addresses lies in the file.

@@ -15,6 +15,10 @@ use crate::format::{OpenOptions, View};
 
 /// Elements that are read when a file is opened: text, and references to values.
 const MAX_ELEMENT_BYTES: u64 = 256 << 20;
+/// Elements of all datasets of a file that are read when it is opened, beside twice the file's length.
+const MAX_ALL_ELEMENT_BYTES: u64 = 4 * MAX_ELEMENT_BYTES;
+/// Of values that are read to see what they are, beside twice the file's length.
+const FREE_LOOK_BYTES: u64 = 16 << 20;
 /// The JSON of a file.
 const MAX_JSON_BYTES: usize = 128 << 20;
 /// What is made of nothing is shown in bands of so many bytes.
@@ -77,10 +81,18 @@ pub(super) struct Builder<'a> {
     pub(super) samples: u64,
     pub(super) data_bytes: u64,
     json_left: usize,
+    /// Elements, in bytes, that may still be read.
+    elements_left: u64,
+    /// Bytes of values that may still be read to see what they are.
+    looks_left: u64,
+    /// Rows that may still be shown as files.
+    rows_left: u64,
 }
 
 impl<'a> Builder<'a> {
     pub(super) fn new(input: &'a Input<'a>, options: &'a OpenOptions) -> Self {
+        let length = input.reader.len();
+        let twice = length.saturating_mul(2);
         Self {
             input,
             options,
@@ -91,6 +103,9 @@ impl<'a> Builder<'a> {
             samples: 0,
             data_bytes: 0,
             json_left: MAX_JSON_BYTES,
+            elements_left: twice.saturating_add(MAX_ALL_ELEMENT_BYTES),
+            looks_left: twice.saturating_add(FREE_LOOK_BYTES),
+            rows_left: length,
         }
     }
 
@@ -148,7 +163,7 @@ impl<'a> Builder<'a> {
         inner: &[u64],
     ) -> Result<(), Refusal> {
         let all = dataset.bytes().unwrap_or(0);
-        let rows = dataset.shape.first().copied().filter(|rows| self.has_rows(*rows));
+        let rows = dataset.shape.first().copied().filter(|rows| self.take_rows(*rows));
         let bytes = match rows {
             Some(rows) => all.checked_div(rows).unwrap_or(0),
             None => all,
@@ -180,8 +195,10 @@ impl<'a> Builder<'a> {
 
     /// Whether a dataset is shown by its rows: an entry of a directory takes memory, so there are none for rows that
     /// could not all be stored.
-    fn has_rows(&self, rows: u64) -> bool {
-        self.options.rows && rows <= self.input.reader.len()
+    fn take_rows(&mut self, rows: u64) -> bool {
+        let left = self.rows_left.checked_sub(rows).filter(|_| self.options.rows);
+        self.rows_left = left.unwrap_or(self.rows_left);
+        left.is_some()
     }
 
     fn damaged(
@@ -252,11 +269,15 @@ impl<'a> Builder<'a> {
     }
 
     /// All elements of a dataset whose values are read when it is opened.
-    fn elements(&self, dataset: &Dataset) -> Result<(Vec<u8>, Option<u64>), Refusal> {
+    fn elements(&mut self, dataset: &Dataset) -> Result<(Vec<u8>, Option<u64>), Refusal> {
         let all = dataset.bytes().unwrap_or(0);
         if all > MAX_ELEMENT_BYTES {
             return unsupported(format!("it has {all} bytes of text, or of references to values"));
         }
+        let Some(left) = self.elements_left.checked_sub(all) else {
+            return unsupported("the file has too much text, or too many references to values");
+        };
+        self.elements_left = left;
         let data = self.data(dataset)?;
         let mut out = vec![0; usize::try_from(all).unwrap_or(0)];
         match data {
@@ -298,8 +319,10 @@ impl<'a> Builder<'a> {
             Err(error) => return Err(error),
         };
         let size = dataset.datatype.bytes as usize;
-        let rows = dataset.shape.first().is_some_and(|rows| self.has_rows(*rows));
-        let is_directory = dataset.shape.len() == 1 && rows;
+        let is_directory = match dataset.shape[..] {
+            [rows] => self.take_rows(rows),
+            _ => false,
+        };
         let are_files = is_directory || dataset.shape.is_empty();
         if are_files && (padding.is_none() || place.is_some()) {
             let values = match padding {
@@ -311,12 +334,13 @@ impl<'a> Builder<'a> {
             self.push(count, bytes, (is_directory, ""), Content::Values { values, item: None });
             return Ok(());
         }
+        let most = self.json_left;
         let mut text = |number: u64| -> Result<Vec<u8>, Refusal> {
             let start = usize::try_from(number).unwrap_or(usize::MAX).saturating_mul(size);
             let element = elements.get(start..start.saturating_add(size)).unwrap_or_default();
             match padding {
                 Some(padding) => Ok(trimmed(element, padding).to_vec()),
-                None => far_text(self.input, &mut self.heaps, element),
+                None => far_text(self.input, &mut self.heaps, element, most),
             }
         };
         if dataset.shape.is_empty() {
@@ -330,8 +354,9 @@ impl<'a> Builder<'a> {
                 self.push(1, text.len() as u64, (false, ".json"), Content::Text(text.into()));
             }
             Ok(None) => {
-                let why = format!("the JSON of a file has {} MiB at most", MAX_JSON_BYTES >> 20);
-                self.damaged(name, (1, 1), (false, ".json"), &why);
+                // So that many such datasets take no longer than two, and a short one behind them is still shown.
+                self.json_left >>= 1;
+                self.damaged(name, (1, 1), (false, ".json"), &too_much_json());
             }
             Err(Refusal::Unsupported(why)) => self.damaged(name, (1, 1), (false, ".json"), &why),
             Err(error) => return Err(error),
@@ -377,7 +402,7 @@ impl<'a> Builder<'a> {
                 Ok(Some((at, bytes))) => {
                     let ending = match ending {
                         Some(ending) => ending::code(ending),
-                        None => ending_at(self.input, at, bytes)?,
+                        None => ending_at(self.input, at, bytes, &mut self.looks_left)?,
                     };
                     Value { at, bytes, ending, is_damaged: false }
                 }
@@ -406,11 +431,23 @@ fn fixed_values(elements: &[u8], size: usize, (at, padding): (u64, Padding)) -> 
     .collect()
 }
 
-/// Text that an element refers to.
-fn far_text(input: &Input<'_>, heaps: &mut Heaps<'_>, element: &[u8]) -> Result<Vec<u8>, Refusal> {
+fn too_much_json() -> String {
+    format!("the JSON of a file has {} MiB at most", MAX_JSON_BYTES >> 20)
+}
+
+/// Text of up to `most` bytes that an element refers to.
+fn far_text(
+    input: &Input<'_>,
+    heaps: &mut Heaps<'_>,
+    element: &[u8],
+    most: usize,
+) -> Result<Vec<u8>, Refusal> {
     let Some((at, bytes)) = heaps.value(element, 1)? else {
         return unsupported("a text is not where it should be");
     };
+    if bytes as usize > most {
+        return unsupported(too_much_json());
+    }
     let mut text = vec![0; bytes as usize];
     input.reader.read("a text", &mut text, at)?;
     Ok(text)

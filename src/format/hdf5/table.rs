@@ -17,6 +17,9 @@ pub(super) const MAX_CHUNK_BYTES: u64 = 256 << 20;
 /// What filters may add to a chunk, beside as much as it has.
 const MAX_GROWTH_BYTES: u64 = 64 << 10;
 
+/// Each chunk of a table costs so much of what may be read: a dataset's chunks are often named in few bytes or none.
+const CHUNK_COST: u64 = 8;
+
 /// Where a chunk lies: 24 bytes in memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Chunk {
@@ -191,6 +194,7 @@ impl Collect<'_> {
             (Err(error), _) if !self.allow_damaged => return Err(error),
             _ => Chunk { number, at: 0, bytes: 0, mask },
         };
+        self.input.charge(self.input.base.saturating_add(address), CHUNK_COST)?;
         self.table.push(chunk);
         Ok(())
     }

@@ -14,7 +14,7 @@ use std::collections::HashMap;
 const MAX_PATH_BYTES: usize = 4000;
 /// Soft links that lead to soft links.
 const MAX_LINKS: u32 = 16;
-/// Links that are followed in any file.
+/// Parts of links' paths that are followed in any file.
 const FREE_STEPS: u64 = 100_000;
 /// The number of the root group.
 pub(super) const ROOT: u32 = 0;
@@ -117,7 +117,10 @@ impl Walk<'_, '_> {
             }
             Target::Hard(address) => match self.seen.get(&address) {
                 Some(first) => {
-                    let entry = Entry::Link(*first);
+                    let entry = match self.tree.names.get(*first as usize).map(|name| name.entry) {
+                        Some(Entry::Gone) => Entry::Gone,
+                        _ => Entry::Link(*first),
+                    };
                     self.push(parent, &link.name, entry);
                 }
                 None => self.object(parent, &link.name, address, length)?,
@@ -185,7 +188,7 @@ struct Find<'a> {
     names: &'a [Name],
     by_name: HashMap<(u32, &'a [u8]), u32>,
     soft: HashMap<u32, &'a [u8]>,
-    /// Links that may still be followed: of links to links there could be too many.
+    /// Parts of links' paths that may still be followed: of links to links there could be too many.
     steps: Cell<u64>,
 }
 
@@ -193,13 +196,13 @@ impl Find<'_> {
     /// The group or dataset that a soft link leads to.
     fn target(&self, link: u32, left: u32) -> Option<u32> {
         let left = left.checked_sub(1)?;
-        self.steps.set(self.steps.get().checked_sub(1)?);
         let path = self.soft.get(&link)?;
         let mut at = match path.starts_with(b"/") {
             true => ROOT,
             false => self.names.get(link as usize)?.parent,
         };
         for part in path.split(|byte| *byte == b'/') {
+            self.steps.set(self.steps.get().checked_sub(1)?);
             if part.is_empty() || part == b"." {
                 continue;
             }

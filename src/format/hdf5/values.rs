@@ -73,7 +73,7 @@ impl<'a> Heaps<'a> {
     /// The objects of a heap: where each lies in the file, and how long it is.
     fn read(&self, address: u64) -> Result<Objects> {
         let input = self.input;
-        let head_bytes = (input.length_bytes as u64).saturating_add(8);
+        let head_bytes = (input.length_bytes as u64).saturating_add(8).next_multiple_of(8);
         let head = input.block("a global heap", address, head_bytes)?;
         let mut fields = input.fields(&head);
         fields.mark(b"GCOL", 1)?;
@@ -120,15 +120,24 @@ impl<'a> Heaps<'a> {
     }
 }
 
-/// The code of the ending of a value in the file.
-pub(super) fn ending_at(input: &Input<'_>, at: u64, bytes: u32) -> Result<u8> {
+/// The code of the ending of a value in the file. What is read for it is taken from `left`; when that is used up, values
+/// are not looked at.
+pub(super) fn ending_at(input: &Input<'_>, at: u64, bytes: u32, left: &mut u64) -> Result<u8> {
+    let mut take = |bytes: usize| {
+        let rest = left.checked_sub(bytes as u64);
+        *left = rest.unwrap_or(0);
+        rest.is_some()
+    };
     let mut head = vec![0; (bytes as usize).min(magic::HEAD_BYTES)];
+    if !take(head.len()) {
+        return Ok(ending::code(".bin"));
+    }
     input.reader.read("a value", &mut head, at)?;
     if let Some(code) = ending::code_of_head(&head, bytes.into()) {
         return Ok(code);
     }
     let is_control = |byte: &u8| byte.is_ascii_control() && !matches!(byte, b'\t' | b'\n' | b'\r');
-    if head.iter().any(is_control) || u64::from(bytes) > MAX_TEXT_BYTES {
+    if head.iter().any(is_control) || u64::from(bytes) > MAX_TEXT_BYTES || !take(bytes as usize) {
         return Ok(ending::code(".bin"));
     }
     let mut value = vec![0; bytes as usize];

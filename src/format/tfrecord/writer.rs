@@ -60,7 +60,9 @@ impl Records<'_> {
 impl RecordWriter for Records<'_> {
     fn record(&mut self, fields: &[Field]) -> io::Result<()> {
         let mut features = Vec::new();
-        let mut rest = fields;
+        let mut fields = fields.to_vec();
+        sort_lists(&mut fields);
+        let mut rest = &fields[..];
         while let Some((first, behind)) = rest.split_first() {
             let several = numbered(rest);
             let (name, list, used) = match several {
@@ -91,6 +93,24 @@ impl RecordWriter for Records<'_> {
     fn finish(&mut self) -> io::Result<()> {
         self.out.flush()
     }
+}
+
+/// Sorts the values of each list by their numbers: a directory has them as text, `words/10` before `words/2`.
+fn sort_lists(fields: &mut [Field]) {
+    let number = |field: &Field| place(field.name).map(|(_, number)| number);
+    fields
+        .chunk_by_mut(|a, b| {
+            let (a, b) = (place(a.name), place(b.name));
+            a.zip(b).is_some_and(|((a, _), (b, _))| a == b)
+        })
+        .for_each(|list| list.sort_by_key(number));
+}
+
+/// The list that a field of this name is a value of, and its number there.
+fn place(name: &str) -> Option<(&str, u64)> {
+    let (list, number) = name.rsplit_once('/')?;
+    let is_number = number == "0" || !number.starts_with(['0', '+']);
+    Some((list, number.parse().ok().filter(|_| is_number)?))
 }
 
 /// How many of these fields, from the first on, are the values of one list: `words/0`, `words/1` …; 0: not two.

@@ -336,19 +336,20 @@ impl<'a> SampleReader<'a> {
         scratch: &'s mut Scratch,
     ) -> Result<&'s [u8], Fault> {
         let (container, number) = (located.container, interval.number);
-        let is_kept = |kept: &DecodedInterval| (kept.container, kept.number) == (container, number);
-        if !scratch.interval.as_ref().is_some_and(is_kept) {
-            let mut bytes = scratch.interval.take().map_or_else(Vec::new, |kept| kept.bytes);
+        if !scratch.intervals.touch(container, number) {
             let length = (interval.stored.end - interval.stored.start) as usize;
             let offset = self.opened.dataset.base_of(container) + interval.stored.start;
             scratch.buffer.reserve(length);
             let stored = &mut scratch.buffer.as_mut_slice()[..length];
             self.fetch(located, stored, offset)?;
-            bytes.resize((interval.decoded.end - interval.decoded.start) as usize, 0);
+            let decoded = (interval.decoded.end - interval.decoded.start) as usize;
+            let mut bytes =
+                scratch.intervals.make_room((container, located.index), number, decoded);
+            bytes.resize(decoded, 0);
             stream.decode(number, stored, &mut bytes).map_err(Fault::Structure)?;
-            scratch.interval = Some(DecodedInterval { container, number, bytes });
+            scratch.intervals.keep(DecodedInterval { container, number, bytes });
         }
-        Ok(scratch.interval.as_ref().map_or(&[][..], |kept| &kept.bytes))
+        Ok(scratch.intervals.latest())
     }
 }
 

@@ -5,16 +5,23 @@
 use crate::failure::{Exit, Failure};
 use crate::format::{Checksum, Fault};
 use crate::io::Buffer;
+use std::collections::VecDeque;
 use std::ops::Range;
 
 /// The length of a span, so that small samples become large reads.
 pub(crate) const SPAN_BYTES: u64 = 4 << 20;
 
+/// The maximum size of the decoded intervals that a thread keeps, if there are several.
+const KEPT_BYTES: usize = 256 << 20;
+
+/// How far a thread goes on to the next sample that it reads in order, as others read those between.
+const NEAR_SAMPLES: u64 = 64;
+
 /// The memory that a thread reads to and reuses.
 pub(crate) struct Scratch {
     pub(crate) buffer: Buffer,
-    /// The most recently decoded interval of a compressed stream.
-    pub(super) interval: Option<DecodedInterval>,
+    /// The most recently decoded intervals of a compressed stream.
+    pub(super) intervals: DecodedIntervals,
 }
 
 /// A decoded interval of a compressed stream.
@@ -26,7 +33,63 @@ pub(super) struct DecodedInterval {
 
 impl Default for Scratch {
     fn default() -> Self {
-        Self { buffer: Buffer::empty(), interval: None }
+        Self { buffer: Buffer::empty(), intervals: DecodedIntervals::default() }
+    }
+}
+
+/// The most recently decoded intervals of a container, the latest one last. It is one, unless a sample, or one soon
+/// after it, goes back to an earlier one, as they do where the rows of an array lie in several chunks: then it is as
+/// many as fit.
+#[derive(Default)]
+pub(super) struct DecodedIntervals {
+    kept: VecDeque<DecodedInterval>,
+    /// Bytes of those that are kept.
+    bytes: usize,
+    /// The sample that the latest one was decoded for.
+    sample: u64,
+    goes_back: bool,
+}
+
+impl DecodedIntervals {
+    /// Makes an interval that is kept the latest one; whether it is kept.
+    pub(super) fn touch(&mut self, container: usize, number: u64) -> bool {
+        let is_it = |kept: &DecodedInterval| (kept.container, kept.number) == (container, number);
+        // Usually the latest one, and the first that is looked at.
+        let Some(place) = self.kept.iter().rposition(is_it) else { return false };
+        if let Some(found) = self.kept.remove(place) {
+            self.kept.push_back(found);
+        }
+        true
+    }
+
+    /// Makes room for an interval of so many bytes; gives the memory of one that is no longer kept. `place` is the
+    /// container and the sample that is read.
+    pub(super) fn make_room(&mut self, place: (usize, u64), number: u64, bytes: usize) -> Vec<u8> {
+        let (container, sample) = place;
+        let is_near = sample.checked_sub(self.sample).is_some_and(|ahead| ahead <= NEAR_SAMPLES);
+        self.goes_back = self.kept.back().is_some_and(|last| {
+            is_near && last.container == container && (self.goes_back || number < last.number)
+        });
+        self.sample = sample;
+        let most = if self.goes_back { KEPT_BYTES } else { 0 };
+        let mut memory = Vec::new();
+        while self.bytes.saturating_add(bytes) > most
+            && let Some(oldest) = self.kept.pop_front()
+        {
+            self.bytes -= oldest.bytes.len();
+            memory = oldest.bytes;
+        }
+        memory
+    }
+
+    pub(super) fn keep(&mut self, decoded: DecodedInterval) {
+        self.bytes += decoded.bytes.len();
+        self.kept.push_back(decoded);
+    }
+
+    /// The bytes of the latest one.
+    pub(super) fn latest(&self) -> &[u8] {
+        self.kept.back().map_or(&[], |latest| &latest.bytes)
     }
 }
 
@@ -136,4 +199,41 @@ pub(crate) fn exit_of<'a>(faults: impl Iterator<Item = &'a Fault>) -> Exit {
 pub(crate) fn bad_file(path: &[u8], fault: &Fault) -> Failure {
     let exit = exit_of(std::iter::once(fault));
     Failure::new(exit, format!("{}: {fault}", String::from_utf8_lossy(path)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Reads these intervals of 10 bytes for these samples; gives which were decoded.
+    fn decoded(reads: impl IntoIterator<Item = (u64, u64)>) -> Vec<u64> {
+        let (mut intervals, mut decoded) = (DecodedIntervals::default(), Vec::new());
+        for (sample, number) in reads {
+            if !intervals.touch(0, number) {
+                decoded.push(number);
+                let mut bytes = intervals.make_room((0, sample), number, 10);
+                bytes.clear();
+                bytes.resize(10, number as u8);
+                intervals.keep(DecodedInterval { container: 0, number, bytes });
+            }
+            assert_eq!(intervals.latest(), [number as u8; 10]);
+            assert_eq!(intervals.bytes, intervals.kept.len() * 10);
+        }
+        decoded
+    }
+
+    #[test]
+    fn intervals_that_rows_go_back_to_are_decoded_twice_at_most() {
+        // The second row finds that rows go back, and from then on all are kept.
+        let rows = (0..100).flat_map(|row| (0..20).map(move |number| (row, number)));
+        assert_eq!(decoded(rows).len(), 39);
+        let runs = (0..100).flat_map(|_| (0..20).map(|number| (7, number)));
+        assert_eq!(decoded(runs).len(), 39);
+    }
+
+    #[test]
+    fn samples_in_any_order_keep_one_interval() {
+        let far = [(0, 0), (900, 9), (100, 1), (800, 8), (101, 1), (801, 8)];
+        assert_eq!(decoded(far), [0, 9, 1, 8, 1, 8]);
+    }
 }

@@ -172,6 +172,22 @@ fn tfrecords_come_back_with_lists_of_several_values() {
 }
 
 #[test]
+fn a_list_of_more_than_ten_values_in_a_directory_is_one_list_in_a_tfrecord() {
+    let work = records();
+    let words = work.path().join("in/000000/words");
+    fs::create_dir(&words).unwrap();
+    for number in 0..12 {
+        fs::write(words.join(format!("{number}.txt")), format!("word {number}")).unwrap();
+    }
+    convert(&work, "in out.tfrecord").ok();
+    let written = fs::read(work.path().join("out.tfrecord")).unwrap();
+    assert!(!written.windows(6).any(|bytes| bytes == b"words/"));
+    let shown = shown(&work, "out.tfrecord");
+    let found = shown.iter().filter(|(path, _)| format!("{path:?}").contains("words/"));
+    assert_eq!(found.count(), 12);
+}
+
+#[test]
 fn shards_of_records_keep_each_record_whole() {
     let work = records();
     convert(&work, "in part.tfrecord --shards 4").ok();

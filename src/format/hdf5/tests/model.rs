@@ -7,6 +7,50 @@ use super::super::table::{Chunk, grid};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
+/// Bytes in chunks that lie far apart, so that each is an interval of its own: those with these numbers were written.
+fn far_apart(shape: [u64; 2], chunk: [u64; 2], numbers: impl Iterator<Item = u64>) -> Chunked {
+    let chunk = chunk.to_vec();
+    let bytes = chunk.iter().product::<u64>() as u32;
+    let table = numbers.map(|number| Chunk { number, at: number << 24, bytes, mask: 0 }).collect();
+    let dataset = Dataset {
+        shape: shape.to_vec(),
+        most: shape.to_vec(),
+        datatype: Datatype { bytes: 1, kind: Kind::Plain("|V1".to_owned()) },
+        layout: Layout::Contiguous(None),
+        filters: Vec::new(),
+        fill: Vec::new(),
+    };
+    Chunked::new(&dataset, chunk, table)
+}
+
+#[test]
+fn all_of_an_array_decodes_each_chunk_once() {
+    let chunked = far_apart([40, 40], [10, 10], 0..16);
+    let (mut fetched, mut out) = (0, vec![0; 1600]);
+    chunked
+        .read(0, &mut out, &mut |range| {
+            fetched += 1;
+            Ok(vec![(range.start >> 24) as u8 + 1; (range.end - range.start) as usize])
+        })
+        .unwrap();
+    assert_eq!(fetched, 16);
+    for (at, byte) in out.iter().enumerate() {
+        let (row, column) = (at / 40, at % 40);
+        assert_eq!(usize::from(*byte), row / 10 * 4 + column / 10 + 1, "{row}, {column}");
+    }
+}
+
+#[test]
+fn half_a_billion_holes_are_not_all_passed_for_one_byte() {
+    let chunked = far_apart([1, 1 << 29], [1, 1], std::iter::once((1 << 29) - 1));
+    let run = chunked.run_at(0).unwrap();
+    assert!(run.at < 10_000 && run.length == 1, "{run:?}");
+    // That interval was never written.
+    let mut out = [1];
+    chunked.decode(run.decoded, &[0; 8], &mut out).unwrap();
+    assert_eq!((run.decoded, out), (1, [0]));
+}
+
 /// An array, and its chunks in a file.
 #[derive(Debug)]
 struct Cut {
