@@ -394,11 +394,8 @@ impl Opened {
     /// What a sample is checked by.
     pub(crate) fn checked_by(&self, located: &Located) -> CheckedBy {
         let container = self.dataset.containers()[located.container].as_ref();
-        let has_own = || {
-            container
-                .sample(located.index)
-                .is_ok_and(|own| has_checksum(container, located.index, &own))
-        };
+        let own = || container.sample(located.index);
+        let has_own = || own().is_ok_and(|own| has_checksum(container, located.index, &own));
         match self.dataset.sums_of(located.container) {
             Some(_) if !has_own() => CheckedBy::Sidecar,
             None if !has_checksum(container, located.index, &located.sample) => CheckedBy::Nothing,

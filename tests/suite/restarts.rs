@@ -109,6 +109,23 @@ impl Drop for Stop<'_> {
     }
 }
 
+/// Eight readers verify samples while `disturb` runs; there is no error and no wrong byte.
+fn with_readers(mount: &Mount, samples: &[Vec<u8>], disturb: impl FnOnce()) {
+    let (stop, reads) = (AtomicBool::new(false), AtomicUsize::new(0));
+    std::thread::scope(|scope| {
+        for reader in 0..8 {
+            let (stop, reads) = (&stop, &reads);
+            scope.spawn(move || {
+                let done = read_on(mount, samples, reader * 5, stop);
+                reads.fetch_add(done, Ordering::Relaxed);
+            });
+        }
+        let _stop = Stop(&stop);
+        disturb();
+    });
+    assert!(reads.load(Ordering::Relaxed) > 100, "{reads:?}");
+}
+
 #[test]
 fn readers_see_no_error_however_often_the_daemon_is_killed() {
     if !can_resume() {
@@ -117,16 +134,7 @@ fn readers_see_no_error_however_often_the_daemon_is_killed() {
     let samples = content();
     let mount = Mount::with_samples(Transport::DevFuse, &samples, &["restarts=1000"]);
     let supervisor = parent_of(mount.pid());
-    let (stop, reads) = (AtomicBool::new(false), AtomicUsize::new(0));
-    std::thread::scope(|scope| {
-        for reader in 0..8 {
-            let (mount, samples, stop, reads) = (&mount, &samples, &stop, &reads);
-            scope.spawn(move || {
-                let done = read_on(mount, samples, reader * 5, stop);
-                reads.fetch_add(done, Ordering::Relaxed);
-            });
-        }
-        let _stop = Stop(&stop);
+    with_readers(&mount, &samples, || {
         let signals = [Signal::SIGKILL, Signal::SIGABRT, Signal::SIGKILL, Signal::SIGILL];
         for turn in 0..12 {
             let before = serving(&mount);
@@ -137,7 +145,6 @@ fn readers_see_no_error_however_often_the_daemon_is_killed() {
             std::thread::sleep(Duration::from_millis(37 * (turn as u64 % 5)));
         }
     });
-    assert!(reads.load(Ordering::Relaxed) > 100, "{reads:?}");
     assert!(is_running(supervisor));
     assert!(mount.log().contains("has died"), "{}", mount.log());
     let last = serving(&mount);

@@ -10,8 +10,10 @@ mod request;
 mod rules;
 mod start;
 mod supervise;
+mod terminal;
 mod told;
 mod worker;
 
 pub(crate) use request::{Caller, MountRequest, MountSettings};
-pub(crate) use start::{Died, start};
+pub(crate) use start::start;
+pub(crate) use terminal::Died;

@@ -4,9 +4,10 @@ use super::limits;
 use super::prepare::{Resumed, prepare};
 use super::request::{Caller, MountRequest};
 use super::supervise::supervise;
+use super::terminal::{Died, say_where_messages_go};
 use super::told::Told;
 use super::worker::{self, Work, work};
-use crate::daemon::logging::{self, Destination, Labels};
+use crate::daemon::logging::{self, Labels};
 use crate::daemon::serve::{Service, Serving};
 use crate::daemon::unmount::unmount_if_dead;
 use crate::failure::{Exit, Failure, say};
@@ -15,18 +16,9 @@ use crate::io::workers::Messages;
 use crate::io::{mounts, passed_connection, process};
 use crate::transport::Target;
 use crate::vfs::Verify;
-use std::io::IsTerminal;
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::atomic::Ordering;
-
-/// The daemon ended before it reported success or failure.
-#[derive(Debug, thiserror::Error)]
-#[error("the daemon died while it was starting{}{how}", if how.is_empty() { "" } else { ": " })]
-pub(crate) struct Died {
-    /// How it died, if that is known.
-    pub(crate) how: String,
-}
 
 /// Makes the mount. In the foreground also serves it until its end; else returns when a daemon serves it, and
 /// in that daemon when the mount has ended.
@@ -201,22 +193,6 @@ fn be_the_daemon(
             // The user sees the exit code of the parent, not this one.
             Ok(failure.exit as u8)
         }
-    }
-}
-
-/// Said where nobody would look for them.
-pub(super) fn say_where_messages_go() {
-    match logging::destination() {
-        Destination::State(path) if std::io::stderr().is_terminal() => {
-            let path = path.display();
-            say(format_args!(
-                "ffrfs: messages go to {path}: there is no journald and no syslog here"
-            ));
-        }
-        Destination::Nowhere(why) => {
-            tracing::warn!("messages go nowhere: {why}; name a file with --log-file");
-        }
-        _ => {}
     }
 }
 

@@ -5,7 +5,7 @@ use super::deaths::Deaths;
 use super::ours;
 use super::program::{Program, Programs};
 use super::request::{Caller, MountRequest};
-use super::start::{Died, say_where_messages_go};
+use super::terminal::{Died, say_where_messages_go};
 use super::told::Told;
 use super::worker::{TRY_AGAIN, Work, work};
 use crate::daemon::{notify, reload, upgrade};

@@ -1,7 +1,7 @@
 //! tar: V7, POSIX ustar and pax, GNU, star and Solaris, sparse files of all of them.
 //!
 //! An archive is read once, header by header (`scan`); what is found is an index that can be kept
-//! ([`scanned`]). Members are served in place. What is done where readers differ is in `docs/formats.md`.
+//! ([`super::scanned`]). Members are served in place. What is done where readers differ is in `docs/formats.md`.
 
 mod builder;
 mod fault;

@@ -3,6 +3,7 @@
 //! confined, and those that they start later. Imports nothing of ours.
 
 mod calls;
+mod errno;
 mod files;
 mod rights;
 mod threads;

@@ -1,5 +1,6 @@
 //! Capabilities of a thread, and what other processes may see of this one.
 
+use super::errno::errno;
 use nix::fcntl::{AT_FDCWD, AtFlags};
 use nix::unistd::{AccessFlags, faccessat};
 use std::io;
@@ -49,7 +50,7 @@ fn get() -> Result<[Masks; 2], i32> {
     // SAFETY: with this version capget(2) reads a header and writes two `Masks`, which outlive the call.
     match unsafe { libc::syscall(libc::SYS_capget, &raw const header, masks.as_mut_ptr()) } {
         0 => Ok(masks),
-        _ => Err(super::threads::errno()),
+        _ => Err(errno()),
     }
 }
 
@@ -58,7 +59,7 @@ fn set(masks: [Masks; 2]) -> Result<(), i32> {
     // SAFETY: capset(2) reads a header and two `Masks`, which outlive the call.
     match unsafe { libc::syscall(libc::SYS_capset, &raw const header, masks.as_ptr()) } {
         0 => Ok(()),
-        _ => Err(super::threads::errno()),
+        _ => Err(errno()),
     }
 }
 

@@ -2,6 +2,7 @@
 //! process only in part, and since late. So each thread is sent a signal, in whose handler it confines itself, as the
 //! C library does it for setuid(2).
 
+use super::errno::errno;
 use super::rights;
 use std::collections::HashSet;
 use std::io;
@@ -161,10 +162,4 @@ fn is_of_the_kernel(thread: i32) -> bool {
 
 fn this_thread() -> i32 {
     nix::unistd::gettid().as_raw()
-}
-
-/// The error of the last system call of this thread.
-pub(super) fn errno() -> i32 {
-    // SAFETY: the pointer is to a variable of this thread.
-    unsafe { *libc::__errno_location() }
 }
