@@ -60,14 +60,7 @@ pub(super) fn prepare(
     let unmounter = unmounter(request, &target);
     let (opened, catalog) = open(request)?;
     say_renamed(&catalog);
-    let digest = match settings.restarts {
-        0 => [0; DIGEST_BYTES],
-        1.. => digest(&opened, &catalog, request)?,
-    };
-    if is_resumed && resumed.digest != digest {
-        let why = "the containers or their names have changed since they were mounted";
-        return Err(Failure::new(Exit::Mount, why));
-    }
+    let digest = same_digest(request, &opened, &catalog, &resumed)?;
     let samples = opened.dataset.len();
     let (io, given) = (in_words(&opened.store), request.given.clone());
     let log = logging::destination().to_string();
@@ -84,9 +77,7 @@ pub(super) fn prepare(
     let must_check = checksums.require;
     vfs.set_settings(Runtime::new(settings.live.memory_bytes(), must_check));
     // Before the mount: a signal that came between would end the process and leave a dead mount.
-    let supervisors = (settings.restarts > 0).then_some(workers::LEAVE as i32);
-    let signals = Signals::new([SIGTERM, SIGINT, SIGHUP].into_iter().chain(supervisors));
-    let signals = signals.map_err(|e| Failure::new(Exit::Mount, e))?;
+    let signals = signals(settings)?;
     let mut options = settings.mount(request.name(), has_objects);
     let bind = |address| Metrics::bind(address, resumed.metrics);
     let metrics = settings.metrics.as_ref().map(bind).transpose()?;
@@ -126,6 +117,34 @@ pub(super) fn prepare(
         end,
         is_resumed,
     })
+}
+
+/// The digest of the containers and names of a mount that another process may go on with.
+///
+/// # Errors
+/// They are not those that the process before this one has served.
+fn same_digest(
+    request: &MountRequest,
+    opened: &Opened,
+    catalog: &Catalog,
+    resumed: &Resumed,
+) -> Result<[u8; DIGEST_BYTES], Failure> {
+    let digest = match request.settings.restarts {
+        0 => [0; DIGEST_BYTES],
+        1.. => digest(opened, catalog, request)?,
+    };
+    if resumed.handover.is_some() && resumed.digest != digest {
+        let why = "the containers or their names have changed since they were mounted";
+        return Err(Failure::new(Exit::Mount, why));
+    }
+    Ok(digest)
+}
+
+/// The signals that the daemon handles, its supervisor's among them if it has one.
+fn signals(settings: &MountSettings) -> Result<Signals, Failure> {
+    let supervisors = (settings.restarts > 0).then_some(workers::LEAVE as i32);
+    let signals = Signals::new([SIGTERM, SIGINT, SIGHUP].into_iter().chain(supervisors));
+    signals.map_err(|e| Failure::new(Exit::Mount, e))
 }
 
 /// The process that unmounts for one that is confined.
