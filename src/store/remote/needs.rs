@@ -1,7 +1,7 @@
 //! What the clients of stores need of this host beside their own requests, once the containers are open: files that are
 //! read again, ports, and programs that print credentials. Imports the clients' environment and the options.
 
-use super::clients::{Environment, profile_of};
+use super::clients::{Environment, azure_environment, identity_of_google, profiles_of};
 use super::location::{Location, Scheme};
 use super::options::RemoteOptions;
 use std::collections::BTreeSet;
@@ -23,22 +23,25 @@ const OF_THE_SYSTEM: [&str; 7] = ["/etc", "/usr", "/lib", "/lib64", "/run", "/va
 /// HTTP, HTTPS, and names of hosts with long answers.
 const USUAL_PORTS: [u16; 3] = [80, 443, 53];
 /// Variables that name a file or a directory.
-const PATHS: [&str; 20] = [
+const PATHS: [&str; 23] = [
     "AWS_CA_BUNDLE",
     "AWS_CONFIG_FILE",
     "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE",
     "AWS_SHARED_CREDENTIALS_FILE",
     "AWS_WEB_IDENTITY_TOKEN_FILE",
     "AZURE_FEDERATED_TOKEN_FILE",
+    "CLOUDSDK_CONFIG",
     "CREDENTIALS_DIRECTORY",
     "GOOGLE_APPLICATION_CREDENTIALS",
     "GOOGLE_SERVICE_ACCOUNT",
     "GOOGLE_SERVICE_ACCOUNT_PATH",
     "HADOOP_CONF_DIR",
     "HADOOP_HOME",
+    "HADOOP_TOKEN_FILE_LOCATION",
     "HF_HOME",
     "HF_TOKEN_PATH",
     "KRB5CCNAME",
+    "KRB5_CLIENT_KTNAME",
     "KRB5_CONFIG",
     "KRB5_KTNAME",
     "NETRC",
@@ -79,11 +82,23 @@ fn needs_in(locations: &[Location], options: &RemoteOptions, environment: &Envir
             }
             Scheme::Http | Scheme::Https => ports.extend(port_in(&location.authority)),
             Scheme::S3 => {
-                let profile = profile_of(location, options, environment);
-                needs.starts_programs |= profile.contains_key("credential_process");
-                ports.extend(profile.get("endpoint_url").and_then(|url| port_of(url)));
-                let paths = ["ca_bundle", "web_identity_token_file"];
-                named.extend(paths.iter().filter_map(|name| profile.get(*name)).map(PathBuf::from));
+                for profile in profiles_of(location, options, environment) {
+                    needs.starts_programs |= profile.contains_key("credential_process");
+                    ports.extend(profile.get("endpoint_url").and_then(|url| port_of(url)));
+                    let paths = ["ca_bundle", "web_identity_token_file"];
+                    let paths = paths.iter().filter_map(|name| profile.get(*name));
+                    named.extend(paths.map(PathBuf::from));
+                }
+            }
+            Scheme::Azure => {
+                let completed = azure_environment(location, options, environment);
+                named.extend(completed.first(&["AZURE_FEDERATED_TOKEN_FILE"]).map(PathBuf::from));
+                ports.extend(completed.starting_with("").filter_map(|(_, value)| port_of(value)));
+            }
+            Scheme::Gs => {
+                let (file, urls) = identity_of_google(location, options, environment);
+                named.extend(file);
+                ports.extend(urls.iter().filter_map(|url| port_of(url)));
             }
             _ => {}
         }
@@ -154,6 +169,39 @@ mod tests {
             assert!(files.contains(Path::new(path)), "{path} is not in {files:?}");
         }
         assert!(!files.contains(Path::new("/home/u")) && !files.contains(Path::new("/")));
+    }
+
+    #[test]
+    fn files_of_credentials_name_further_files_and_ports() {
+        let directory = tempfile::tempdir().unwrap();
+        let (google, azure) = (directory.path().join("google"), directory.path().join("azure"));
+        let key = r#"{"type": "external_account", "token_url": "https://sts:8443/token",
+            "credential_source": {"url": "http://10.0.0.1:5000/x", "file": "/srv/tokens/google"}}"#;
+        std::fs::write(&google, key).unwrap();
+        let text =
+            "AZURE_FEDERATED_TOKEN_FILE=/srv/tokens/azure\nAZURE_AUTHORITY_HOST=https://e:8444/\n";
+        std::fs::write(&azure, text).unwrap();
+        let of_google = [("GOOGLE_APPLICATION_CREDENTIALS", google.to_str().unwrap())];
+        let needs = asked("gs://b/a.zip", &of_google);
+        let ports = needs.ports.unwrap();
+        assert!(ports.contains(&8443) && ports.contains(&5000), "{ports:?}");
+        assert!(needs.files.contains(Path::new("/srv/tokens")));
+        let location = Location::parse("az://b/a.zip").unwrap().unwrap();
+        let options = RemoteOptions { credentials: Some(azure), ..RemoteOptions::default() };
+        let needs = needs_in(&[location], &options, &Environment::of(&[]));
+        assert!(needs.ports.unwrap().contains(&8444));
+        assert!(needs.files.contains(Path::new("/srv/tokens")));
+    }
+
+    #[test]
+    fn the_program_of_a_source_profile_is_started() {
+        let directory = tempfile::tempdir().unwrap();
+        let config = directory.path().join("config");
+        let text =
+            "[default]\nrole_arn = a\nsource_profile = x\n[profile x]\ncredential_process = y\n";
+        std::fs::write(&config, text).unwrap();
+        let needs = asked("s3://b/a.zip", &[("AWS_CONFIG_FILE", config.to_str().unwrap())]);
+        assert!(needs.starts_programs);
     }
 
     #[test]

@@ -203,6 +203,11 @@ pub(super) fn complaint(body: &str) -> String {
     shortened(&said.join(": "), 400)
 }
 
+/// The region that a refusal of S3 names.
+pub(super) fn region_in(body: &str) -> Option<String> {
+    texts(body, "")?.others.remove("Region").map(|region| region.trim().to_owned())
+}
+
 /// The text in one line without control characters, and cut to a length.
 pub(super) fn shortened(text: &str, characters: usize) -> String {
     let words = text.split_whitespace().collect::<Vec<_>>().join(" ");

@@ -1,9 +1,9 @@
 //! Azure Blob Storage, including blobs written through its Data Lake interface, with the credentials of `object_store`.
 
-use super::credentials::{Credentials, missing};
-use super::environment::Environment;
+use super::credentials::{Credentials, OfFile, Provider, missing};
+use super::environment::{Environment, Watched};
 use super::listing::{self, Page};
-use super::request::{KEY, VALUE, range_header, value};
+use super::request::{KEY, VALUE, range_header, signed, value};
 use super::web::{Connector, Web, checked_body, credential_retry, described, malformed};
 use super::web_store::WebStore;
 use crate::store::remote::{Body, ErrorKind, Location, Object, RemoteOptions, StoreError};
@@ -11,7 +11,7 @@ use object_store::azure::{AzureAuthorizer, AzureCredential, MicrosoftAzureBuilde
 use object_store::client::{HttpRequest, HttpRequestBody};
 use percent_encoding::utf8_percent_encode;
 use reqwest::header::{HeaderMap, HeaderValue, IF_MATCH, RANGE};
-use reqwest::{Method, Request, Response, Url};
+use reqwest::{Method, Response};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -35,7 +35,13 @@ impl Azure {
         options: &RemoteOptions,
         environment: &Environment,
     ) -> Result<Self, StoreError> {
-        let environment = &with_files(location, options, environment)?;
+        let file = environment.credentials(location, options);
+        let file = file.map(|path| Watched::new(path, parse_file));
+        let bare = environment;
+        let environment = &match &file {
+            Some(file) => completed(bare, &readable(location, file)?),
+            None => completed(bare, &[]),
+        };
         let (container, host) = match location.authority.split_once('@') {
             Some((container, host)) => (container, Some(host)),
             None => (&*location.authority, None),
@@ -63,7 +69,7 @@ impl Azure {
         };
         let credentials = match options.anonymous {
             true => None,
-            false => Some(credentials(location, options, (environment, account))?),
+            false => Some(credentials((location, options), (bare, account), file)?),
         };
         Ok(Self {
             web: Web::for_endpoint(&endpoint, options)?,
@@ -97,10 +103,7 @@ impl Azure {
                 .try_authorize(&mut request)
                 .map_err(|e| refused(e.to_string()))?;
         }
-        let url = Url::parse(&request.uri().to_string()).map_err(|e| refused(e.to_string()))?;
-        let mut signed = Request::new(request.method().clone(), url);
-        *signed.headers_mut() = std::mem::take(request.headers_mut());
-        let answer = self.web.send(location, signed).await?;
+        let answer = self.web.send(location, signed(location, request)?).await?;
         match answer.status().is_success() {
             true => Ok(answer),
             false => Err(refused("the server redirects: check the endpoint".into())),
@@ -155,22 +158,41 @@ impl WebStore for Azure {
     }
 }
 
-/// The environment, completed from the credentials file and the connection string.
-fn with_files(
+/// Variables and their values.
+type Variables = Vec<(String, String)>;
+
+/// Variables in the lines of a file, which may be a shell script's.
+fn parse_file(text: &str) -> Result<Variables, String> {
+    let lines = text.lines().map(|line| line.trim().trim_start_matches("export "));
+    let pair = |(name, value): (&str, &str)| {
+        (name.trim().to_owned(), value.trim().trim_matches(['"', '\'']).to_owned())
+    };
+    Ok(lines.filter_map(|line| line.split_once('=').map(pair)).collect())
+}
+
+fn readable(location: &Location, file: &Watched<Variables>) -> Result<Arc<Variables>, StoreError> {
+    file.get().map_err(|e| {
+        let why = format!("the credentials in {}: {}", e.url, e.message);
+        StoreError::new(location.to_string(), ErrorKind::Denied, why)
+    })
+}
+
+/// The environment, completed from the credentials file, for a look at what it names.
+pub(in crate::store::remote) fn environment_of(
     location: &Location,
     options: &RemoteOptions,
     environment: &Environment,
-) -> Result<Environment, StoreError> {
+) -> Environment {
+    let file = environment.credentials(location, options);
+    let text = file.and_then(|path| std::fs::read_to_string(path).ok()).unwrap_or_default();
+    completed(environment, &parse_file(&text).unwrap_or_default())
+}
+
+/// The environment, completed from the credentials file and the connection string.
+fn completed(environment: &Environment, file: &[(String, String)]) -> Environment {
     let mut environment = environment.clone();
-    if let Some(path) = environment.credentials(location, options) {
-        let text = std::fs::read_to_string(&path).map_err(|e| {
-            let why = format!("the credentials in {}: {e}", path.display());
-            StoreError::new(location.to_string(), ErrorKind::Denied, why)
-        })?;
-        let lines = text.lines().map(|line| line.trim().trim_start_matches("export "));
-        for (name, value) in lines.filter_map(|line| line.split_once('=')) {
-            environment.set(name.trim(), value.trim().trim_matches(['"', '\'']));
-        }
+    for (name, value) in file {
+        environment.set(name, value);
     }
     let connection = environment.first(&["AZURE_STORAGE_CONNECTION_STRING"]).map(str::to_owned);
     for (name, value) in
@@ -184,7 +206,11 @@ fn with_files(
             _ => {}
         }
     }
-    Ok(environment)
+    // Kubernetes sets it with a slash at the end, to which another one would be added.
+    if let Some(host) = environment.first(&["AZURE_AUTHORITY_HOST"]).map(str::to_owned) {
+        environment.set("AZURE_AUTHORITY_HOST", host.trim_end_matches('/'));
+    }
+    environment
 }
 
 fn with_account(endpoint: &str, account: &str) -> String {
@@ -196,10 +222,39 @@ fn with_account(endpoint: &str, account: &str) -> String {
 }
 
 fn credentials(
+    (location, options): (&Location, &RemoteOptions),
+    (environment, account): (&Environment, &str),
+    file: Option<Watched<Variables>>,
+) -> Result<Credentials<AzureCredential>, StoreError> {
+    let Some(file) = file else {
+        let environment = completed(environment, &[]);
+        let is_of_environment = environment.starting_with("AZURE_").any(|(name, _)| {
+            ["KEY", "TOKEN", "SECRET", "TOKEN_FILE"].iter().any(|end| name.ends_with(end))
+        });
+        let origin = match is_of_environment {
+            true => "AZURE_… in the environment",
+            false => "the managed identity of this machine",
+        };
+        let provider = of_environment(location, options, (&environment, account))?;
+        return Ok(Credentials::new(provider, origin.to_owned(), ADVICE));
+    };
+    let origin = file.path().display().to_string();
+    let (location, options) = (location.clone(), options.clone());
+    let (environment, account) = (environment.clone(), account.to_owned());
+    let provider = OfFile::new(file, move |variables: &Variables| {
+        let environment = completed(&environment, variables);
+        of_environment(&location, &options, (&environment, &account))
+    });
+    // Now, not with the first request: what cannot be used is refused before anything is mounted.
+    provider.current()?;
+    Ok(Credentials::new(Arc::new(provider), origin, ADVICE))
+}
+
+fn of_environment(
     location: &Location,
     options: &RemoteOptions,
     (environment, account): (&Environment, &str),
-) -> Result<Credentials<AzureCredential>, StoreError> {
+) -> Result<Provider<AzureCredential>, StoreError> {
     let mut builder = MicrosoftAzureBuilder::new();
     for (name, value) in environment.starting_with("AZURE_") {
         if let Ok(key) = name.to_ascii_lowercase().parse() {
@@ -217,15 +272,7 @@ fn credentials(
     let builder = builder.with_retry(credential_retry());
     let store = builder.with_http_connector(Connector::new(options)?).build();
     let store = store.map_err(|e| missing(location, ADVICE, &e))?;
-    let is_of_environment = environment.starting_with("AZURE_").any(|(name, _)| {
-        ["KEY", "TOKEN", "SECRET", "TOKEN_FILE"].iter().any(|end| name.ends_with(end))
-    });
-    let origin = match (environment.credentials(location, options), is_of_environment) {
-        (Some(file), _) => file.display().to_string(),
-        (None, true) => "AZURE_… in the environment".to_owned(),
-        (None, false) => "the managed identity of this machine".to_owned(),
-    };
-    Ok(Credentials::new(Arc::clone(store.credentials()), origin, ADVICE))
+    Ok(Arc::clone(store.credentials()))
 }
 
 /// The signer assumes that a token is a valid header value.

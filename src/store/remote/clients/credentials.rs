@@ -1,10 +1,14 @@
-//! Credentials that `object_store` or a profile provides and renews.
+//! Credentials that `object_store`, a profile or a [`Source`] provides and renews.
 
+use super::environment::Watched;
+use super::renewed::{Issued, Renewed};
 use super::web::chain;
 use crate::store::remote::{ErrorKind, Location, StoreError};
 use object_store::client::CredentialProvider;
-use std::sync::Arc;
+use std::fmt;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Provides credentials of the type `T`.
 pub(super) type Provider<T> = Arc<dyn CredentialProvider<Credential = T>>;
@@ -58,11 +62,118 @@ pub(super) fn missing(
     advice: &str,
     error: &object_store::Error,
 ) -> StoreError {
-    // "Generic S3 error" tells users nothing.
-    let said = match error {
+    let why = format!("no credentials: {}. {advice}", inner(error).trim_end_matches('.'));
+    StoreError::new(location.to_string(), ErrorKind::Denied, why)
+}
+
+/// The cause of an error: "Generic S3 error" tells users nothing.
+pub(super) fn inner(error: &object_store::Error) -> String {
+    match error {
         object_store::Error::Generic { source, .. } => chain(&**source),
         other => chain(other),
-    };
-    let why = format!("no credentials: {said}. {advice}");
-    StoreError::new(location.to_string(), ErrorKind::Denied, why)
+    }
+}
+
+/// Issues temporary credentials.
+pub(super) trait Source: Send + Sync {
+    type Credential: Send + Sync;
+
+    /// Requests a new credential.
+    fn issue(&self) -> impl Future<Output = Result<Issued<Self::Credential>, StoreError>> + Send;
+}
+
+/// Provides the credentials of a source, and renews them.
+pub(super) fn provider_of<S: Source + 'static>(source: S) -> Provider<S::Credential> {
+    Arc::new(OfSource { source, renewed: Renewed::default() })
+}
+
+struct OfSource<S: Source> {
+    source: S,
+    renewed: Renewed<S::Credential>,
+}
+
+/// Makes a provider from the content of a file.
+type Make<V, T> = Box<dyn Fn(&V) -> Result<Provider<T>, StoreError> + Send + Sync>;
+
+/// Credentials that a file describes, made again when it changes.
+pub(super) struct OfFile<V, T> {
+    file: Watched<V>,
+    make: Make<V, T>,
+    made: Mutex<Option<(Arc<V>, Provider<T>)>>,
+}
+
+impl<V, T> OfFile<V, T> {
+    pub(super) fn new(
+        file: Watched<V>,
+        make: impl Fn(&V) -> Result<Provider<T>, StoreError> + Send + Sync + 'static,
+    ) -> Self {
+        Self { file, make: Box::new(make), made: Mutex::new(None) }
+    }
+
+    /// The provider for the present content; the last one while the file is missing or unusable.
+    pub(super) fn current(&self) -> Result<Provider<T>, StoreError> {
+        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        let content = match (self.file.get(), &*made) {
+            (Ok(content), Some((of, provider))) if Arc::ptr_eq(&content, of) => {
+                return Ok(Arc::clone(provider));
+            }
+            (Ok(content), _) => content,
+            (Err(_), Some((_, provider))) => return Ok(Arc::clone(provider)),
+            (Err(error), None) => return Err(error),
+        };
+        match ((self.make)(&content), &*made) {
+            (Ok(provider), _) => {
+                *made = Some((content, Arc::clone(&provider)));
+                Ok(provider)
+            }
+            (Err(_), Some((_, provider))) => Ok(Arc::clone(provider)),
+            (Err(error), None) => Err(error),
+        }
+    }
+}
+
+impl<S: Source> fmt::Debug for OfSource<S> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("temporary credentials")
+    }
+}
+
+impl<V, T> fmt::Debug for OfFile<V, T> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "credentials in {}", self.file.path().display())
+    }
+}
+
+/// An error of ours as one of `object_store`.
+pub(super) fn generic(error: StoreError) -> object_store::Error {
+    object_store::Error::Generic { store: "credentials", source: Box::new(error) }
+}
+
+// Written out in place of the attribute `async_trait`, here and below.
+impl<S: Source> CredentialProvider for OfSource<S> {
+    type Credential = S::Credential;
+
+    fn get_credential<'a, 'b>(
+        &'a self,
+    ) -> Pin<Box<dyn Future<Output = object_store::Result<Arc<S::Credential>>> + Send + 'b>>
+    where
+        'a: 'b,
+        Self: 'b,
+    {
+        Box::pin(async move { self.renewed.get("", self.source.issue()).await.map_err(generic) })
+    }
+}
+
+impl<V: Send + Sync, T: Send + Sync> CredentialProvider for OfFile<V, T> {
+    type Credential = T;
+
+    fn get_credential<'a, 'b>(
+        &'a self,
+    ) -> Pin<Box<dyn Future<Output = object_store::Result<Arc<T>>> + Send + 'b>>
+    where
+        'a: 'b,
+        Self: 'b,
+    {
+        Box::pin(async move { self.current().map_err(generic)?.get_credential().await })
+    }
 }

@@ -1,8 +1,9 @@
 //! Google Cloud Storage, by its XML interface, with the credentials of `object_store`.
 
 use super::answer::header;
-use super::credentials::{Credentials, missing};
-use super::environment::Environment;
+use super::credentials::{Credentials, OfFile, Provider, missing};
+use super::environment::{Environment, Watched};
+use super::gcs_identity;
 use super::listing::{self, Page};
 use super::request::{KEY, VALUE, headers_of, range_header, s3_list_query, value};
 use super::web::{Connector, Web, checked_body, credential_retry, described};
@@ -12,8 +13,9 @@ use object_store::gcp::{GcpCredential, GoogleCloudStorageBuilder};
 use percent_encoding::utf8_percent_encode;
 use reqwest::header::{ACCEPT_ENCODING, AUTHORIZATION, RANGE};
 use reqwest::{Method, Request, Response, Url};
+use serde_json::Value;
 use std::ops::Range;
-use std::path::Path;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// Advice for users without credentials.
@@ -37,11 +39,13 @@ impl Gcs {
         let emulator = environment.first(&["STORAGE_EMULATOR_HOST"]).map(|host| {
             if host.contains("://") { host.to_owned() } else { format!("http://{host}") }
         });
-        let key = environment.credentials(location, options);
-        let key =
-            key.or_else(|| environment.first(&["GOOGLE_APPLICATION_CREDENTIALS"]).map(Into::into));
-        let key = key.map(|path| read_key(location, &path).map(|key| (path, key))).transpose()?;
-        let of_key = key.as_ref().and_then(|(_, key)| key.get("gcs_base_url")?.as_str());
+        let key = key_file(location, options, environment, emulator.is_none());
+        let key = key.filter(|_| !options.anonymous).map(|path| Watched::new(path, parse_key));
+        let content = key.as_ref().map(|key| key.get()).transpose().map_err(|e| {
+            let why = format!("the credentials in {}: {}", e.url, e.message);
+            StoreError::new(location.to_string(), ErrorKind::Denied, why)
+        })?;
+        let of_key = content.as_ref().and_then(|key| key.get("gcs_base_url")?.as_str());
         let endpoint = options.endpoint.clone().or_else(|| emulator.clone());
         let endpoint = endpoint.or_else(|| of_key.map(str::to_owned));
         let endpoint = endpoint.unwrap_or_else(|| "https://storage.googleapis.com".to_owned());
@@ -148,53 +152,103 @@ impl WebStore for Gcs {
     }
 }
 
-fn read_key(location: &Location, path: &Path) -> Result<serde_json::Value, StoreError> {
-    let wrong = |why: String| {
-        let why = format!("the credentials in {}: {why}", path.display());
-        StoreError::new(location.to_string(), ErrorKind::Denied, why)
-    };
-    let text = std::fs::read_to_string(path).map_err(|e| wrong(e.to_string()))?;
-    let key: serde_json::Value = serde_json::from_str(&text)
-        .map_err(|_| wrong("this is not a Google key in JSON".into()))?;
-    match key.get("type").and_then(|kind| kind.as_str()) {
-        None | Some("service_account" | "authorized_user") => Ok(key),
-        Some(kind) => Err(wrong(format!(
-            "`{kind}` cannot be used: take a key of a service account, or what `gcloud auth application-default login` \
-             writes"
-        ))),
+/// The file with the identity; `usual`: also the one that `gcloud` writes.
+fn key_file(
+    location: &Location,
+    options: &RemoteOptions,
+    environment: &Environment,
+    usual: bool,
+) -> Option<PathBuf> {
+    let given = environment.credentials(location, options);
+    let given =
+        given.or_else(|| environment.first(&["GOOGLE_APPLICATION_CREDENTIALS"]).map(PathBuf::from));
+    given.or_else(|| usual_key(environment).filter(|_| usual))
+}
+
+/// What the file with the identity names: a file with a token, and URLs of services.
+pub(in crate::store::remote) fn names_of_identity(
+    location: &Location,
+    options: &RemoteOptions,
+    environment: &Environment,
+) -> (Option<PathBuf>, Vec<String>) {
+    let text = key_file(location, options, environment, true)
+        .and_then(|path| std::fs::read_to_string(path).ok());
+    let key: Value = serde_json::from_str(&text.unwrap_or_default()).unwrap_or_default();
+    gcs_identity::names(&key)
+}
+
+/// Where `gcloud auth application-default login` writes, unless the environment names a service account.
+fn usual_key(environment: &Environment) -> Option<PathBuf> {
+    if environment.starting_with("GOOGLE_SERVICE_ACCOUNT").next().is_some() {
+        return None;
+    }
+    const NAME: &str = "application_default_credentials.json";
+    let directory = environment.first(&["CLOUDSDK_CONFIG"]).map(PathBuf::from);
+    let directory = directory.or_else(|| environment.in_home(".config/gcloud"))?;
+    Some(directory.join(NAME)).filter(|path| path.is_file())
+}
+
+fn parse_key(text: &str) -> Result<Value, String> {
+    let key: Value =
+        serde_json::from_str(text).map_err(|_| "this is not a Google key in JSON".to_owned())?;
+    match key.get("type").and_then(Value::as_str) {
+        None | Some("service_account") => Ok(key),
+        Some("authorized_user" | "external_account" | "impersonated_service_account") => Ok(key),
+        Some(kind) => Err(format!(
+            "`{kind}` cannot be used: take a key of a service account, a configuration of workload identity \
+             federation, or what `gcloud auth application-default login` writes"
+        )),
     }
 }
 
 fn credentials(
     location: &Location,
     options: &RemoteOptions,
-    (environment, key): (&Environment, Option<(std::path::PathBuf, serde_json::Value)>),
+    (environment, key): (&Environment, Option<Watched<Value>>),
 ) -> Result<Credentials<GcpCredential>, StoreError> {
+    let Some(key) = key else {
+        let origin = "the metadata service of this machine, or GOOGLE_… in the environment";
+        let provider = of_object_store(location, options, environment, None)?;
+        return Ok(Credentials::new(provider, origin.to_owned(), ADVICE));
+    };
+    let origin = key.path().display().to_string();
+    let (location, options) = (location.clone(), options.clone());
+    let environment = environment.clone();
+    let provider = OfFile::new(key, move |key: &Value| {
+        let of_account =
+            |key: &Value| of_object_store(&location, &options, &environment, Some(key));
+        match gcs_identity::provider(&location, &options, key, &of_account)? {
+            Some(provider) => Ok(provider),
+            None => of_account(key),
+        }
+    });
+    // Now, not with the first request: what cannot be used is refused before anything is mounted.
+    provider.current()?;
+    Ok(Credentials::new(Arc::new(provider), origin, ADVICE))
+}
+
+/// The service account of a key, or without one what the environment or the metadata service of the machine gives.
+fn of_object_store(
+    location: &Location,
+    options: &RemoteOptions,
+    environment: &Environment,
+    key: Option<&Value>,
+) -> Result<Provider<GcpCredential>, StoreError> {
     let mut builder = GoogleCloudStorageBuilder::new();
     for (name, value) in environment.starting_with("GOOGLE_") {
-        if name == "GOOGLE_APPLICATION_CREDENTIALS" {
+        if name == "GOOGLE_APPLICATION_CREDENTIALS" || key.is_some() {
             continue;
         }
         if let Ok(config) = name.to_ascii_lowercase().parse() {
             builder = builder.with_config(config, value);
         }
     }
-    builder = match &key {
-        Some((path, key)) if key.get("type").is_some() => {
-            builder.with_application_credentials(path.to_string_lossy())
-        }
-        Some((_, key)) => builder.with_service_account_key(key.to_string()),
+    builder = match key {
+        Some(key) => builder.with_service_account_key(key.to_string()),
         None => builder,
     };
     let builder = builder.with_bucket_name(&location.authority).with_retry(credential_retry());
     let store = builder.with_http_connector(Connector::new(options)?).build();
     let store = store.map_err(|e| missing(location, ADVICE, &e))?;
-    let usual = environment.in_home(".config/gcloud/application_default_credentials.json");
-    let usual = usual.filter(|path| path.is_file());
-    let file = key.map(|(path, _)| path).or(usual);
-    let origin = match file {
-        Some(path) => path.display().to_string(),
-        None => "the metadata service of this machine, or GOOGLE_… in the environment".to_owned(),
-    };
-    Ok(Credentials::new(Arc::clone(store.credentials()), origin, ADVICE))
+    Ok(Arc::clone(store.credentials()))
 }

@@ -55,7 +55,7 @@ impl WebStore for Http {
         match self.servers.get(&self.ask(location, &(0..1))?).await {
             Ok(answer) => first_byte(location, &answer),
             // An empty file has no first byte.
-            Err(Refused { headers, error }) if error.status == Some(416) => {
+            Err(Refused { headers, error, .. }) if error.status == Some(416) => {
                 match answer::content_range(&headers) {
                     Some(ContentRange { total: Some(0), .. }) => {
                         Ok(object_of(location, &headers, 0))

@@ -1,7 +1,9 @@
 //! Profiles of the AWS programs: `~/.aws/config` and `~/.aws/credentials`, and programs that print credentials.
 
-use super::answer::parse_timestamp;
+use super::aws_answer;
+use super::credentials::generic;
 use super::environment::{Environment, Watched};
+use super::renewed::{Issued, Renewed};
 use crate::store::remote::{ErrorKind, StoreError};
 use object_store::aws::AwsCredential;
 use object_store::client::CredentialProvider;
@@ -10,15 +12,10 @@ use std::path::PathBuf;
 use std::pin::Pin;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 /// How long to wait for a program that prints credentials.
 const PROCESS_PATIENCE: Duration = Duration::from_secs(60);
-/// How long before their expiry credentials are renewed, as in `object_store`.
-const RENEW_BEFORE: Duration = Duration::from_secs(300);
-/// Credentials that never expire are still requested again after this time, as the program may have newer ones.
-const RENEW_ANYWAY: Duration = Duration::from_secs(3600);
-
 /// The settings of a section.
 pub(super) type Section = BTreeMap<String, String>;
 type Sections = BTreeMap<String, Section>;
@@ -28,14 +25,8 @@ pub(super) struct Profile {
     name: String,
     config: Option<Watched<Sections>>,
     credentials: Option<Watched<Sections>>,
-    printed: tokio::sync::Mutex<Option<Printed>>,
-}
-
-/// The output of a program.
-struct Printed {
-    command: String,
-    until: SystemTime,
-    credential: Arc<AwsCredential>,
+    /// By the program's command line.
+    printed: Renewed<AwsCredential>,
 }
 
 impl Profile {
@@ -52,7 +43,7 @@ impl Profile {
             name: name.to_owned(),
             config: config.map(|path| Watched::new(path, parse_sections)),
             credentials: credentials.map(|path| Watched::new(path, parse_sections)),
-            printed: tokio::sync::Mutex::new(None),
+            printed: Renewed::default(),
         }
     }
 
@@ -85,10 +76,9 @@ impl Profile {
             return Ok(Arc::new(AwsCredential { key_id, secret_key, token }));
         }
         if let Some(command) = setting("credential_process") {
-            return self.run(command).await.map_err(denied);
+            return self.printed.get(&command, run(&command)).await.map_err(denied);
         }
-        let needs_cli = settings.keys().any(|name| name.starts_with("sso_") || name == "role_arn");
-        Err(denied(if needs_cli {
+        Err(denied(if settings.keys().any(|name| name.starts_with("sso_")) {
             format!(
                 "add the line `credential_process = aws configure export-credentials --profile {} --format process` to \
                  a profile in ~/.aws/config and use that one (after `aws sso login`)",
@@ -100,47 +90,25 @@ impl Profile {
             "the profile has neither keys nor credential_process".into()
         }))
     }
-
-    /// Runs a program, one at a time, unless its last output is still valid.
-    async fn run(&self, command: String) -> Result<Arc<AwsCredential>, String> {
-        let mut printed = self.printed.lock().await;
-        let now = SystemTime::now();
-        let good = |printed: &&Printed| printed.command == command && printed.until > now;
-        if let Some(printed) = printed.as_ref().filter(good) {
-            return Ok(Arc::clone(&printed.credential));
-        }
-        let line = command.clone();
-        let output = tokio::task::spawn_blocking(move || {
-            Command::new("/bin/sh").args(["-c", &line]).stdin(Stdio::null()).output()
-        });
-        let output = tokio::time::timeout(PROCESS_PATIENCE, output).await;
-        let output = output.map_err(|_| "credential_process takes too long".to_owned())?;
-        let output = output.map_err(|e| e.to_string())?.map_err(|e| e.to_string())?;
-        if !output.status.success() {
-            let said = String::from_utf8_lossy(&output.stderr);
-            let said = super::answer::shortened(&said, 300);
-            return Err(format!("credential_process fails ({}): {said}", output.status));
-        }
-        let (credential, until) = parse_printed(&output.stdout, now)
-            .ok_or("credential_process prints no credentials as the programs of AWS expect them")?;
-        let credential = Arc::new(credential);
-        *printed = Some(Printed { command, until, credential: Arc::clone(&credential) });
-        Ok(credential)
-    }
 }
 
-fn parse_printed(json: &[u8], now: SystemTime) -> Option<(AwsCredential, SystemTime)> {
-    let json: serde_json::Value = serde_json::from_slice(json).ok()?;
-    let text = |name: &str| json.get(name).and_then(|v| v.as_str()).map(str::to_owned);
-    let token = text("SessionToken").filter(|token| !token.is_empty());
-    let credential =
-        AwsCredential { key_id: text("AccessKeyId")?, secret_key: text("SecretAccessKey")?, token };
-    let expires = text("Expiration").and_then(|date| parse_timestamp(&date.replace("+00:00", "Z")));
-    let until = match expires {
-        Some(date) => date.checked_sub(RENEW_BEFORE)?,
-        None => now.checked_add(RENEW_ANYWAY)?,
-    };
-    Some((credential, until))
+/// The credentials that a program prints.
+async fn run(command: &str) -> Result<Issued<AwsCredential>, String> {
+    let line = command.to_owned();
+    let output = tokio::task::spawn_blocking(move || {
+        Command::new("/bin/sh").args(["-c", &line]).stdin(Stdio::null()).output()
+    });
+    let output = tokio::time::timeout(PROCESS_PATIENCE, output).await;
+    let output = output.map_err(|_| "credential_process takes too long".to_owned())?;
+    let output = output.map_err(|e| e.to_string())?.map_err(|e| e.to_string())?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        let said = super::answer::shortened(&said, 300);
+        return Err(format!("credential_process fails ({}): {said}", output.status));
+    }
+    aws_answer::of_json(&output.stdout).ok_or_else(|| {
+        "credential_process prints no credentials as the programs of AWS expect them".to_owned()
+    })
 }
 
 /// Sections by the names of their profiles.
@@ -192,11 +160,7 @@ impl CredentialProvider for Profile {
         'a: 'b,
         Self: 'b,
     {
-        Box::pin(async move {
-            self.credential()
-                .await
-                .map_err(|e| object_store::Error::Generic { store: "AWS", source: Box::new(e) })
-        })
+        Box::pin(async move { self.credential().await.map_err(generic) })
     }
 }
 
@@ -264,7 +228,6 @@ mod tests {
     fn a_profile_without_credentials_says_what_to_do() {
         for (config, wanted) in [
             ("[profile x]\nsso_session = s", "export-credentials --profile x"),
-            ("[profile x]\nrole_arn = a\nsource_profile = y", "export-credentials"),
             ("[profile y]", "no such profile"),
             ("[profile x]\ncredential_process = echo hm >&2; exit 3", "hm"),
             ("[profile x]\ncredential_process = echo '{}'", "prints no credentials"),
@@ -279,7 +242,6 @@ mod tests {
         #[test]
         fn no_file_makes_the_parser_panic(text in "[\\[\\]a-z=# \n\"]{0,60}") {
             let _ = parse_sections(&text);
-            parse_printed(text.as_bytes(), SystemTime::now());
         }
     }
 }

@@ -1,10 +1,10 @@
 //! S3 and compatible stores: requests signed with the credentials of `object_store`, keys kept byte for byte.
 
-use super::answer::header;
+use super::answer::{header, region_in};
 use super::aws::{self, Settings};
 use super::environment::Environment;
 use super::listing::{self, Page};
-use super::request::{KEY, VALUE, headers_of, range_header, s3_list_query, value};
+use super::request::{KEY, VALUE, headers_of, range_header, s3_list_query, signed, value};
 use super::web::{Web, checked_body, described, malformed};
 use super::web_store::WebStore;
 use crate::store::remote::{Body, ErrorKind, Location, Object, RemoteOptions, StoreError};
@@ -12,7 +12,7 @@ use object_store::aws::{AwsAuthorizer, AwsCredential};
 use object_store::client::{HttpRequest, HttpRequestBody};
 use percent_encoding::utf8_percent_encode;
 use reqwest::header::{HeaderMap, HeaderValue, IF_MATCH, RANGE};
-use reqwest::{Method, Request, Response, Url};
+use reqwest::{Method, Request, Response};
 use std::ops::Range;
 use std::sync::RwLock;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -91,10 +91,7 @@ impl S3 {
                 .try_authorize(&mut request, None)
                 .map_err(|e| refused(e.to_string()))?;
         }
-        let url = Url::parse(&request.uri().to_string()).map_err(|e| refused(e.to_string()))?;
-        let mut signed = Request::new(request.method().clone(), url);
-        *signed.headers_mut() = std::mem::take(request.headers_mut());
-        Ok(signed)
+        signed(location, request)
     }
 
     /// Sends a request, and again if the store reports that the bucket is in another region.
@@ -106,12 +103,13 @@ impl S3 {
     ) -> Result<Response, StoreError> {
         let request = self.request(location, query, (method.clone(), headers)).await?;
         let tried = self.region();
-        let (answer, error) = match self.web.try_send(location, request).await {
+        let (answer, region, error) = match self.web.try_send(location, request).await {
             Ok(answer) if answer.status().is_success() => return Ok(answer),
-            Ok(answer) => (answer.headers().clone(), None),
-            Err(refused) => (refused.headers, Some(refused.error)),
+            Ok(answer) => (answer.headers().clone(), None, None),
+            // The header is missing where the signature was made for another region.
+            Err(refused) => (refused.headers, region_in(&refused.body), Some(refused.error)),
         };
-        let region = header(&answer, "x-amz-bucket-region").unwrap_or(&tried);
+        let region = header(&answer, "x-amz-bucket-region").or(region.as_deref()).unwrap_or(&tried);
         let is_name = |text: &str| text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-');
         if region != tried && is_name(region) {
             *self.region.write().unwrap_or_else(std::sync::PoisonError::into_inner) = region.into();
@@ -147,10 +145,15 @@ impl WebStore for S3 {
             // An error response to HEAD has no body with the reason.
             Err(error) if matches!(error.status, Some(400 | 401 | 403)) => {
                 let first = headers_of(location, &[(RANGE, "bytes=0-0")])?;
-                return match self.send(location, "", (Method::GET, &first)).await {
-                    Err(said) if said.status == error.status => Err(said),
-                    _ => Err(error),
-                };
+                let tried = self.region();
+                match self.send(location, "", (Method::GET, &first)).await {
+                    Err(said) if said.status == error.status => return Err(said),
+                    // That body has named the bucket's region.
+                    Ok(_) if self.region() != tried => {
+                        self.send(location, "", (Method::HEAD, &none)).await?
+                    }
+                    _ => return Err(error),
+                }
             }
             answer => answer?,
         };
@@ -199,7 +202,10 @@ impl WebStore for S3 {
 }
 
 /// The signer assumes that these are valid header values.
-fn check_credential(location: &Location, credential: &AwsCredential) -> Result<(), StoreError> {
+pub(super) fn check_credential(
+    location: &Location,
+    credential: &AwsCredential,
+) -> Result<(), StoreError> {
     let token = credential.token.as_deref().unwrap_or_default();
     if [&credential.key_id, token].iter().all(|text| HeaderValue::from_str(text).is_ok()) {
         return Ok(());

@@ -1,72 +1,15 @@
 //! Clients against servers that lie, fail and redirect.
 
+use super::test_server::{Server, TAG, answer, location, run};
 use super::{Environment, Http, HuggingFace, S3};
 use crate::store::remote::ErrorKind::{
     Broken, Changed, Denied, Malformed, NotFound, Refused, Throttled, Unavailable,
 };
 use crate::store::remote::{Client, ErrorKind, Location, Object, RemoteOptions, StoreError};
 use futures_util::TryStreamExt;
-use std::io::{Read, Write};
-use std::net::TcpListener;
 use std::ops::Range;
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 use std::time::Duration;
-
-/// A server that responds to one request per connection with a test's text.
-struct Server {
-    /// `http://127.0.0.1:PORT`
-    url: String,
-    heads: Arc<Mutex<Vec<String>>>,
-}
-
-impl Server {
-    fn new(answer: impl Fn(&str) -> String + Send + 'static) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-        let url = format!("http://{}", listener.local_addr().expect("an address"));
-        let heads = Arc::new(Mutex::new(Vec::new()));
-        let seen = Arc::clone(&heads);
-        std::thread::spawn(move || {
-            for mut stream in listener.incoming().flatten() {
-                let mut head = Vec::new();
-                while !head.ends_with(b"\r\n\r\n") {
-                    let mut byte = [0];
-                    if !stream.read(&mut byte).is_ok_and(|n| n == 1) {
-                        break;
-                    }
-                    head.push(byte[0]);
-                }
-                let head = String::from_utf8_lossy(&head).to_lowercase();
-                let answer = answer(&head);
-                seen.lock().expect("the list").push(head);
-                let _ = stream.write_all(answer.as_bytes());
-            }
-        });
-        Self { url, heads }
-    }
-
-    fn heads(&self) -> Vec<String> {
-        self.heads.lock().expect("the list").clone()
-    }
-
-    fn options(&self) -> RemoteOptions {
-        RemoteOptions { endpoint: Some(self.url.clone()), ..RemoteOptions::default() }
-    }
-}
-
-/// A response with this status, headers and body.
-fn answer(status: &str, headers: &[&str], body: &str) -> String {
-    let headers: String = headers.iter().map(|header| format!("{header}\r\n")).collect();
-    format!("HTTP/1.1 {status} x\r\nConnection: close\r\n{headers}\r\n{body}")
-}
-
-fn location(url: &str) -> Location {
-    Location::parse(url).expect("a URL").expect("a location")
-}
-
-fn run<T>(future: impl Future<Output = T>) -> T {
-    let mut builder = tokio::runtime::Builder::new_current_thread();
-    builder.enable_all().build().expect("a runtime").block_on(future)
-}
 
 /// Reads a range to its end.
 fn read(client: &dyn Client, object: &Object, range: Range<u64>) -> Result<String, StoreError> {
@@ -82,7 +25,6 @@ fn http(url: &str, options: &RemoteOptions) -> (Http, Location) {
     (client, location)
 }
 
-const TAG: &str = "ETag: \"a\"";
 const TAKEN: &str = "Content-Range: bytes 2-5/10";
 
 /// The result of reading bytes 2 to 5 of 10 with the ETag "a", when the server responds with `reply`.
@@ -268,6 +210,28 @@ fn a_bucket_in_another_region_is_asked_there() {
     assert_eq!(run(client.head(&location)).expect("an object").length_bytes, 4);
     run(client.head(&location)).expect("an object");
     assert_eq!(server.heads().len(), 3, "the region is remembered");
+}
+
+#[test]
+fn a_signature_for_another_region_is_made_again_for_the_one_that_the_store_names() {
+    let wrong = "<Error><Code>AuthorizationHeaderMalformed</Code><Message>expecting 'us-west-9'</Message>\
+        <Region>us-west-9</Region></Error>";
+    for is_in_header in [true, false] {
+        let server = Server::new(move |head| {
+            let header = if is_in_header { vec!["x-amz-bucket-region: us-west-9"] } else { vec![] };
+            match (head.contains("/us-west-9/s3"), head.starts_with("head")) {
+                (true, true) => answer("200", &[TAG, "Content-Length: 4"], ""),
+                (true, false) => answer("206", &[TAG, "Content-Range: bytes 0-0/4"], "a"),
+                (false, true) => answer("400", &header, ""),
+                (false, false) => answer("400", &header, wrong),
+            }
+        });
+        let (client, location) = s3(&server);
+        assert_eq!(run(client.head(&location)).expect("an object").length_bytes, 4);
+        let asked = server.heads().len();
+        run(client.head(&location)).expect("an object");
+        assert_eq!(server.heads().len(), asked + 1, "the region is remembered");
+    }
 }
 
 #[test]

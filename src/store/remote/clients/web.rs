@@ -27,13 +27,14 @@ const CONNECT_PATIENCE: Duration = Duration::from_secs(10);
 /// A response that refuses the request.
 pub(super) struct Refused {
     pub(super) headers: HeaderMap,
+    pub(super) body: String,
     pub(super) error: StoreError,
 }
 
 /// The error of a request without a response.
 impl From<StoreError> for Refused {
     fn from(error: StoreError) -> Self {
-        Self { headers: HeaderMap::new(), error }
+        Self { headers: HeaderMap::new(), body: String::new(), error }
     }
 }
 
@@ -81,7 +82,7 @@ impl Web {
         self.try_send(location, request).await.map_err(|refused| refused.error)
     }
 
-    /// Like [`Self::send`], but the error has the headers of the refusal.
+    /// Like [`Self::send`], but the error has the headers and the body of the refusal.
     pub(super) async fn try_send(
         &self,
         location: &Location,
@@ -96,7 +97,7 @@ impl Web {
         let headers = answer.headers().clone();
         let body = complaint_of(answer).await;
         let error = refusal(location, status, &headers, &body);
-        Err(Refused { headers, error })
+        Err(Refused { headers, body, error })
     }
 
     fn note_clock(&self, headers: &HeaderMap) {
