@@ -18,6 +18,8 @@ pub struct Fetch {
     pub(super) span: Span,
     pub(super) target: Target,
     pub(super) is_announced: bool,
+    /// The sample's reader follows at once, so the kernel's page cache need not be given it.
+    pub(super) is_looked_up: bool,
     pub(super) since: Instant,
     pub(super) _in_flight: InFlightCount,
 }

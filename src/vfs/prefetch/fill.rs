@@ -51,7 +51,8 @@ impl Prefetch {
         let Fill { part, range, samples } = fills.pop_front()?;
         let (_in_flight, since) = (self.in_flight(samples), Instant::now());
         let span = Span::new(part, range, Buffer::empty());
-        Some(Fetch { span, target: Target::Cache(samples), is_announced: true, since, _in_flight })
+        let (target, is_announced, is_looked_up) = (Target::Cache(samples), true, false);
+        Some(Fetch { span, target, is_announced, is_looked_up, since, _in_flight })
     }
 
     /// A cache holds a range now, or does not.

@@ -55,8 +55,11 @@ impl Prefetch {
             }
             Target::Cache(_) => Vec::new(),
             Target::Samples(samples, rights) => {
-                let chunk = Arc::new(Chunk::new(buffer, fetch.span.place(), rights));
-                self.land_samples(samples, &chunk, fetch.span.range().start, fetch.is_announced)
+                let chunk = Chunk::new(buffer, fetch.span.place(), rights);
+                let chunk = Arc::new(chunk.of_pool(self.samples.buffers()));
+                let start = fetch.span.range().start;
+                let (is_announced, is_looked_up) = (fetch.is_announced, fetch.is_looked_up);
+                self.land_samples(samples, &chunk, start, is_announced, is_looked_up)
             }
         };
         self.trace.end(traced, Ok(bytes));
@@ -119,6 +122,7 @@ impl Prefetch {
         chunk: &Arc<Chunk>,
         start: u64,
         is_announced: bool,
+        is_looked_up: bool,
     ) -> Vec<Delivery> {
         let mut stores = Vec::new();
         let mut arrived = Vec::with_capacity(samples.len());
@@ -131,11 +135,12 @@ impl Prefetch {
             match self.check_fetched(sample, &located, chunk, start) {
                 Some(verified) => {
                     let verified = Arc::new(verified);
-                    leader.end_prefetch(Arc::clone(&verified), order);
                     arrived.push((order, sample));
-                    if self.in_kernel.get(sample) {
+                    if !is_looked_up && self.in_kernel.get(sample) {
+                        let verified = Arc::clone(&verified);
                         stores.push(Delivery { sample, verified, _in_flight: self.in_flight(1) });
                     }
+                    leader.end_prefetch(verified, order);
                 }
                 None if is_announced => add(&self.counts.failed, 1),
                 None => {}

@@ -93,7 +93,7 @@ impl Prefetch {
         };
         let fetch = block.and_then(|id| self.fetch_of_block(id)).or_else(alone)?;
         add(&self.counts.looked_up, 1);
-        Some(fetch)
+        Some(Fetch { is_looked_up: true, ..fetch })
     }
 
     fn fetch_of_block(&self, id: BlockId) -> Option<Fetch> {
@@ -103,7 +103,8 @@ impl Prefetch {
         let _in_flight = self.in_flight(0);
         let since = Instant::now();
         let target = Target::Block(leader);
-        Some(Fetch { span, target, is_announced: false, since, _in_flight })
+        let (is_announced, is_looked_up) = (false, false);
+        Some(Fetch { span, target, is_announced, is_looked_up, since, _in_flight })
     }
 
     pub(super) fn in_flight(&self, samples: u64) -> InFlightCount {
@@ -148,7 +149,7 @@ impl Prefetch {
             let span = Span::new(part, range, self.samples.buffers().take_any());
             let _in_flight = self.in_flight(samples.len() as u64);
             let (target, since) = (Target::Samples(samples, rights), Instant::now());
-            Fetch { span, target, is_announced, since, _in_flight }
+            Fetch { span, target, is_announced, is_looked_up: false, since, _in_flight }
         });
         (fetch, rest)
     }

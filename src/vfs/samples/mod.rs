@@ -17,6 +17,7 @@ use changes::Changes;
 pub use changes::ContainersChecked;
 use crossbeam_utils::atomic::AtomicCell;
 use std::io;
+use std::sync::Arc;
 
 /// Buffers that are kept for later.
 const POOLED_BUFFERS: usize = 16;
@@ -36,7 +37,7 @@ pub(super) struct Samples {
     /// Samples whose checksum was found right.
     verified: Bits,
     verify: AtomicCell<Verify>,
-    buffers: BufferPool,
+    buffers: Arc<BufferPool>,
     stats: Stats,
 }
 
@@ -50,7 +51,7 @@ impl Samples {
             changes: Changes::new(dataset.containers().len(), dataset.len()),
             verified: Bits::new(dataset.len()),
             verify: AtomicCell::new(verify),
-            buffers: BufferPool::new(POOLED_BUFFERS),
+            buffers: Arc::new(BufferPool::new(POOLED_BUFFERS)),
             stats: Stats::default(),
             dataset,
             store,
@@ -84,7 +85,7 @@ impl Samples {
         self.buffers.take(bytes).map_err(|error| no_memory(&error))
     }
 
-    pub(super) fn buffers(&self) -> &BufferPool {
+    pub(super) fn buffers(&self) -> &Arc<BufferPool> {
         &self.buffers
     }
 
