@@ -53,6 +53,26 @@ need_rust() {
         fail "Rust $wanted or newer is needed, and this is $found (with rustup: rustup update stable)"
 }
 
+# need_target TRIPLE: Rust's library for it by rustup, and for aarch64 a C compiler, and an emulator for what is built
+# (an array, `emulator`).
+need_target() {
+    if ! has_rustup_target "$1"; then
+        have rustup || fail "Rust for $1 is missing: https://rustup.rs tells how to install rustup, which brings it"
+        rustup target add "$1" || fail "rustup has not brought Rust for $1"
+    fi
+    [ "$1" != aarch64-unknown-linux-gnu ] || need_aarch64_compiler
+}
+has_rustup_target() { rustup target list --installed 2>/dev/null | grep -qx "$1"; }
+need_aarch64_compiler() {
+    local missing
+    mapfile -t missing < <(packages_for aarch64-linux-gnu-gcc=gcc-aarch64-linux-gnu,libc6-dev-arm64-cross \
+        qemu-aarch64=qemu-user)
+    install_packages "${missing[@]}"
+    emulator=(qemu-aarch64 -L /usr/aarch64-linux-gnu)
+    export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc
+    export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER="${emulator[*]}"
+}
+
 # Where cargo builds, whatever says so.
 target_folder() {
     cargo metadata --format-version 1 --no-deps --locked |

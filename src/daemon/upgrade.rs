@@ -5,6 +5,7 @@ use crate::failure::{Exit, Failure};
 use crate::io::fuse_connection::{self, Activity, Process};
 use crate::io::mounts;
 use crate::io::workers::UPGRADE;
+use crate::transport::support;
 use std::ffi::{CStr, CString};
 use std::io;
 use std::path::Path;
@@ -39,6 +40,8 @@ pub(crate) fn upgrade(target: &Path) -> Result<u32, Failure> {
              mount it again (with --restarts and transport=devfuse, to upgrade it without a pause)",
         ));
     }
+    support::handover()
+        .map_err(|obstacle| failed(&format!("{obstacle}: unmount it, and mount it again")))?;
     let supervisor = fuse_connection::supervisor(&device, info.pid)
         .filter(|supervisor| supervisor.blocks(UPGRADE))
         .ok_or_else(|| {

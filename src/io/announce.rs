@@ -64,7 +64,8 @@ fn send(prefetch: &File, request: u32, bytes: &[u8]) -> io::Result<()> {
     let request = request | (bytes.len() as u32) << SIZE_SHIFT;
     // SAFETY: the request says that the kernel reads as many bytes as `bytes` has, and writes none; they
     // are borrowed for the time of the call.
-    let result = unsafe { libc::ioctl(prefetch.as_raw_fd(), request.into(), bytes.as_ptr()) };
+    let result =
+        unsafe { libc::ioctl(prefetch.as_raw_fd(), request as libc::Ioctl, bytes.as_ptr()) };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 

@@ -12,7 +12,7 @@ use std::path::Path;
 /// The major and the minor number of /dev/fuse.
 const DEVICE: (u64, u64) = (10, 229);
 /// `_IOR(229, 0, uint32_t)`.
-const CLONE: libc::Ioctl = 0x8004_e500;
+const CLONE: libc::Ioctl = 0x8004_e500_u32 as libc::Ioctl;
 
 /// The number of the descriptor that a mount point names: N of `/dev/fd/N`.
 #[must_use]

@@ -180,7 +180,7 @@ fn close_inherited<'a>(kept: impl Iterator<Item = BorrowedFd<'a>>) {
             // SAFETY: at this point of a fresh child, this program owns no descriptor above 2 but `kept`,
             // which are left out: no `OwnedFd` is closed behind its owner's back. (A child of
             // `fork_alone` has copies of its parent's, but ends by `end_child`, which drops none of them.)
-            unsafe { libc::close_range(first, last, 0) };
+            unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) };
         }
         first = next;
     }

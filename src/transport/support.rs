@@ -82,6 +82,22 @@ pub fn io_uring() -> Result<(), Obstacle> {
     ring::probe().map_err(|e| no_ring(&e, &Facts::gather()))
 }
 
+/// Whether another process can go on with a mount when the one that serves it dies or leaves, through `/dev/fuse`: whether
+/// the kernel sends requests again.
+///
+/// # Errors
+/// The kernel is too old.
+pub fn handover() -> Result<(), Obstacle> {
+    let release = Facts::gather().release;
+    match is_before(&release, (6, 9)) {
+        true => Err(Obstacle::new(
+            format!("Linux {release} cannot hand a mount over to another process"),
+            "that came with Linux 6.9",
+        )),
+        false => Ok(()),
+    }
+}
+
 /// Why the fuse module has no parameter enable_uring.
 fn no_parameter(facts: &Facts) -> Obstacle {
     let release = &facts.release;

@@ -33,6 +33,7 @@ pub(super) fn checks() -> Vec<Check> {
         transport(uring_support(memory::for_requests(memory::Limit::bytes(None)))),
         log(Destination::of_daemons()),
         sandbox(landlock_version()),
+        restarts(support::handover()),
     ];
     checks.extend(limit("locked memory", Resource::RLIMIT_MEMLOCK, mebibytes));
     checks.extend(limit("open files", Resource::RLIMIT_NOFILE, |files| files.to_string()));
@@ -49,6 +50,24 @@ fn kernel(release: Option<&str>) -> Check {
     match release {
         Some(release) => Check::ok("kernel", format!("Linux {release}")),
         None => Check::note("kernel", "its version cannot be read", "mount /proc"),
+    }
+}
+
+/// What happens to a mount whose daemon dies.
+fn restarts(handover: Result<(), Obstacle>) -> Check {
+    let name = "a daemon that dies";
+    match handover {
+        Ok(()) => Check::ok(
+            name,
+            "with restarts=5, transport=devfuse another one goes on, and readers see a pause",
+        ),
+        Err(Obstacle { why, cure }) => Check::note(
+            name,
+            format!(
+                "{why}: with restarts=5 the dataset is mounted anew; requests under way and open files fail"
+            ),
+            cure,
+        ),
     }
 }
 
@@ -364,10 +383,13 @@ mod tests {
         is(&sharing(&rights(true, true, false), None), State::Ok, &[]);
     }
 
+    fn obstacle() -> Obstacle {
+        Obstacle { why: "it is off".to_owned(), cure: "turn it on".to_owned() }
+    }
+
     #[test]
     fn the_transport_is_told_with_its_reason() {
         is(&transport(Ok("2 queues".to_owned())), State::Ok, &["uring; 2 queues"]);
-        let obstacle = || Obstacle { why: "it is off".to_owned(), cure: "turn it on".to_owned() };
         is(&transport(Err(obstacle())), State::Note, &["devfuse: it is off; turn it on"]);
         let check = io_uring(Err(obstacle()), Some("2"), None);
         is(&check, State::Note, &["io_uring_disabled=2", "no kernel.io_uring_group", "turn it on"]);
@@ -380,6 +402,12 @@ mod tests {
         ] {
             is(&enable_uring(value), state, &[]);
         }
+    }
+
+    #[test]
+    fn what_becomes_of_a_mount_whose_daemon_dies_is_told() {
+        is(&restarts(Ok(())), State::Ok, &["restarts=5", "goes on"]);
+        is(&restarts(Err(obstacle())), State::Note, &["it is off: with", "anew", "turn it on"]);
     }
 
     #[test]

@@ -23,6 +23,8 @@ use std::time::{Duration, Instant};
 /// A worker that leaves and takes longer is killed; the next one answers what it has taken.
 const LEAVING: Duration = Duration::from_secs(10);
 
+const NO_HANDOVER: &str = "it cannot be handed over (that takes transport=devfuse, Linux 6.9)";
+
 /// How a supervised mount has ended.
 pub(super) struct Supervised {
     /// The exit code.
@@ -124,10 +126,7 @@ impl Supervision<'_> {
                     Ok(Some(messages)) => return self.work(&messages, caller),
                     Err(error) if self.told.is_none() => return Err(failed(error)),
                     Err(error) => {
-                        tracing::error!(
-                            "no process can be started to serve {}: {error}",
-                            self.target
-                        );
+                        tracing::error!("no process can serve {} now: {error}", self.target);
                         if let Some(code) = self.start_later(Instant::now()) {
                             return Ok(Supervised { code, is_worker: false });
                         }
@@ -248,9 +247,7 @@ impl Supervision<'_> {
         let is = |test: fn(&Role) -> bool| self.workers.iter().any(|running| test(&running.role));
         match &self.told {
             None => Some("it is not mounted yet"),
-            Some(told) if told.handover.is_none() => Some(
-                "the kernel cannot hand over a mount with this transport (transport=devfuse, Linux 6.9)",
-            ),
+            Some(told) if told.handover.is_none() => Some(NO_HANDOVER),
             _ if self.is_leaving => Some("it is being unmounted"),
             _ if !is(|role| matches!(role, Role::Serves)) => {
                 Some("the process that served it has died")
@@ -415,6 +412,7 @@ impl Supervision<'_> {
             if !self.hung.is_empty() {
                 ours::abort(&self.target, self.device());
             }
+            tracing::warn!("{}: {NO_HANDOVER}: mounted anew, open files fail", self.target);
         }
         self.start_later(started)
     }
