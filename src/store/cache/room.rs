@@ -185,10 +185,13 @@ impl Room {
         let wanted = self.wanted()?;
         if left < wanted || self.max.is_some() {
             let entries = evict::stored(&self.directory)?;
-            let held = entries.iter().map(|entry| entry.bytes).sum();
+            let held: u64 = entries.iter().map(|entry| entry.bytes).sum();
             left = self.left(Some(held))?;
             if left < wanted && may_evict {
-                left += self.evict(entries, wanted - left)?;
+                // The cache may hold more than its maximum, which may have been larger.
+                let excess = self.excess(held)?;
+                let freed = self.evict(entries, wanted - left + excess)?;
+                left += freed.saturating_sub(excess);
             }
         }
         let took = began.elapsed();
@@ -223,6 +226,12 @@ impl Room {
         let max = self.max_bytes(&self.space()?);
         let allowed = max.zip(held_bytes).map(|(max, held)| max.saturating_sub(held));
         Ok(allowed.unwrap_or(u64::MAX).min(free))
+    }
+
+    /// By how much `held_bytes` exceed the limit.
+    fn excess(&self, held_bytes: u64) -> io::Result<u64> {
+        let max = self.max_bytes(&self.space()?);
+        Ok(max.map_or(0, |max| held_bytes.saturating_sub(max)))
     }
 
     fn max_bytes(&self, space: &Space) -> Option<u64> {

@@ -96,6 +96,21 @@ fn what_fills_the_cache_is_still_there_when_it_is_opened_again() {
 }
 
 #[test]
+fn a_cache_that_holds_more_than_a_new_smaller_maximum_evicts_the_excess_first() {
+    let directory = place();
+    let large = daemon(&directory);
+    let old = large.entry(&object("s3://b/old", "\"1\"", 8 * BLOCK_BYTES), "").unwrap();
+    assert!((0..8).all(|block| fill(&old, block)));
+    drop((old, large));
+    let cache = limited(&directory, 3);
+    let entry = cache.entry(&object("s3://b/k", "\"1\"", 8 * BLOCK_BYTES), "").unwrap();
+    cache.room.look().unwrap();
+    let cached: Vec<bool> = (0..8).map(|block| fill(&entry, block)).collect();
+    assert_eq!(cached.iter().filter(|cached| **cached).count(), 3);
+    assert_eq!(urls(&directory), ["s3://b/k"]);
+}
+
+#[test]
 fn a_client_that_was_told_that_there_is_no_room_learns_of_new_room() {
     let directory = place();
     let (cache, other) = (limited(&directory, 1), limited(&directory, 1));
