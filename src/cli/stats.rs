@@ -243,12 +243,13 @@ fn disk_cache(remote: &RemoteFigures) -> String {
     };
     format!(
         "cache on disk: {place}; reads that found their bytes: {}; waited for another read: {}, for another \
-         mount: {}; blocks without room: {}; objects evicted: {}",
+         mount: {}; blocks without room: {}; objects evicted: {}, blocks: {}",
         share(remote.hit_rate()),
         count(remote.joins),
         count(remote.lock_joins),
         count(remote.no_room),
         count(remote.evictions),
+        count(remote.evicted_blocks),
     )
 }
 

@@ -1,10 +1,10 @@
 //! A container file: positioned reads, and the check that it is still the file that was opened.
 
-use super::Mapping;
 use super::direct::{Access, Io};
 use super::pool::{Handles, Pool, Pooled};
+use super::reading::Kept;
 use super::residency::Residency;
-use super::space;
+use super::{Mapping, space};
 use crate::format::{PartName, Source, Table};
 use std::os::fd::RawFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -50,13 +50,13 @@ enum Holding {
 /// Keeps a file open while a ring reads it, and another value alive as long.
 pub struct Held {
     handles: Arc<Handles>,
-    _also: Option<Box<dyn Send>>,
+    _also: Kept,
 }
 
 impl Held {
     /// Holds `also` until the read has ended.
     #[must_use]
-    pub fn with(self, also: Option<Box<dyn Send>>) -> Self {
+    pub fn with(self, also: Kept) -> Self {
         Self { _also: also, ..self }
     }
 
@@ -225,7 +225,7 @@ impl File {
     /// # Errors
     /// The file cannot be opened again, or its path leads to another file now.
     pub fn hold(&self) -> Result<Held, ReadError> {
-        self.handles().map(|handles| Held { handles: handles.into_owned(), _also: None })
+        self.handles().map(|handles| Held { handles: handles.into_owned(), _also: Kept::Nothing })
     }
 
     /// Takes note that a read was refused for its flags. Tells whether another attempt makes sense.

@@ -1,8 +1,9 @@
-//! Writing large files. Imports nothing of ours.
+//! Writing large files, and taking bytes out of them. Imports nothing of ours.
 
 use nix::fcntl::{FallocateFlags, fallocate};
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::os::fd::AsRawFd;
 
 /// Reserves space for `bytes` bytes of a file, whose length does not change. Where the file system cannot reserve,
@@ -20,6 +21,25 @@ pub fn preallocate(file: &File, bytes: u64) -> io::Result<()> {
             Err(error.into())
         }
         _ => Ok(()),
+    }
+}
+
+/// Gives the space of a range of a file back; the range reads as zeros then. The length does not change.
+///
+/// # Errors
+/// The file system has no holes (`Unsupported`), or the disk failed, and part of the range may be zeros.
+pub fn punch_hole(file: &File, range: &Range<u64>) -> io::Result<()> {
+    let number = |bytes: u64| i64::try_from(bytes).map_err(io::Error::other);
+    let (start, length) = (number(range.start)?, number(range.end - range.start)?);
+    let flags = FallocateFlags::FALLOC_FL_PUNCH_HOLE | FallocateFlags::FALLOC_FL_KEEP_SIZE;
+    loop {
+        match fallocate(file, flags, start, length) {
+            Err(nix::Error::EINTR) => {}
+            Err(nix::Error::EOPNOTSUPP | nix::Error::ENOSYS | nix::Error::EPERM) => {
+                return Err(io::ErrorKind::Unsupported.into());
+            }
+            punched => return Ok(punched?),
+        }
     }
 }
 

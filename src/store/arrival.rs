@@ -1,6 +1,6 @@
-//! Waiting for bytes that are not on this machine, no longer than the profile's patience.
+//! Waiting for bytes that are not on this machine, no longer than the profile's patience. Imports `io`.
 
-use crate::io::{File, ReadError};
+use crate::io::{File, Kept, ReadError, Reading};
 use bytes::Bytes;
 use std::collections::HashSet;
 use std::fmt::Display;
@@ -42,6 +42,15 @@ impl Cause {
     }
 }
 
+/// The place of an announced read in the reading order of a dataset.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Place {
+    /// How many reads were announced before this one.
+    pub number: u64,
+    /// How many successive reads the memory holds: a read of the same bytes that follows sooner finds them there.
+    pub held: u64,
+}
+
 /// Fetches the bytes of one part to this machine: a client of an object store.
 pub trait Remote: Send + Sync {
     /// The length of the part.
@@ -50,8 +59,8 @@ pub trait Remote: Send + Sync {
     /// The file with the present ranges, at the same offsets and as long as the part. `None` without a cache.
     fn file(&self) -> Option<&File>;
 
-    /// Pins `range` in the file, if all of it is present. Called for each read, so it must be cheap. A range stays
-    /// present for all readers while one of its pins is held.
+    /// Pins `range` in the file, if all of it is present. Called for each read, so it must be cheap. While one of its
+    /// pins is held, the bytes of a range stay in the file, though another pin may be refused.
     fn pin(&self, range: &Range<u64>) -> Option<Pin>;
 
     /// Counts a read that found all its bytes in the file.
@@ -63,10 +72,16 @@ pub trait Remote: Send + Sync {
     /// bytes at a time.
     fn begin(&self, range: Range<u64>, cause: Cause, arrival: Arrival);
 
-    /// Announces that `range` will be read; ranges are announced in reading order. A store with a cache that has room
+    /// Announces that `range` will be read, at this place of the reading order. A store with a cache that has room
     /// fetches the range in the background.
-    fn announce(&self, range: Range<u64>) {
-        let _ = range;
+    fn announce(&self, range: Range<u64>, place: Place) {
+        let _ = (range, place);
+    }
+
+    /// Notes that the announced reads with lower numbers than this one have begun or will not come, for all parts of the
+    /// dataset.
+    fn note_reached(&self, number: u64) {
+        let _ = number;
     }
 
     /// Notes that no more reads will come, and that the process may end without dropping this.
@@ -116,26 +131,32 @@ impl Arrived {
     }
 }
 
-/// While a pin is held, its present range stays present.
-pub struct Pin(Option<Box<dyn Send>>);
+/// While a pin is held, the bytes of its range stay in the file.
+pub struct Pin(Kept);
 
 impl Pin {
     /// A pin that owns `held` and drops it with itself.
     #[must_use]
     pub fn new(held: impl Send + 'static) -> Self {
-        Self(Some(Box::new(held)))
+        Self(Kept::Value(Box::new(held)))
     }
 
     /// A pin for bytes that always stay present.
     #[must_use]
     pub fn none() -> Self {
-        Self(None)
+        Self(Kept::Nothing)
     }
 
     /// The value that the pin owns.
     #[must_use]
-    pub fn into_held(self) -> Option<Box<dyn Send>> {
+    pub fn into_held(self) -> Kept {
         self.0
+    }
+}
+
+impl From<Reading> for Pin {
+    fn from(reading: Reading) -> Self {
+        Self(Kept::Reading(reading))
     }
 }
 
@@ -148,6 +169,7 @@ pub struct Arrival(Arc<Awaited>);
 struct Awaited {
     remote: Arc<dyn Remote>,
     range: Range<u64>,
+    is_fill: bool,
     /// Taken by the first to finish the wait: the client or the deadline.
     then: Mutex<Option<Then>>,
 }
@@ -195,7 +217,9 @@ impl Awaited {
     }
 
     fn pin(&self) -> Result<Arrived, ReadError> {
-        self.remote.pin(&self.range).map(Arrived::InFile).ok_or_else(short)
+        let pin = self.remote.pin(&self.range);
+        // Of a range that was filled, some may be evicted again by now.
+        pin.or_else(|| self.is_fill.then(Pin::none)).map(Arrived::InFile).ok_or_else(short)
     }
 }
 
@@ -207,10 +231,11 @@ pub(super) fn begin(
     then: impl FnOnce(Result<Arrived, ReadError>) + Send + 'static,
 ) {
     let (of, then): (_, Then) = (range.clone(), Box::new(then));
-    let awaited = Awaited { remote: Arc::clone(remote), range: of, then: Mutex::new(Some(then)) };
+    let (remote_, is_fill) = (Arc::clone(remote), cause == Cause::Fill);
+    let awaited = Awaited { remote: remote_, range: of, is_fill, then: Mutex::new(Some(then)) };
     let awaited = Arc::new(awaited);
     // No reader waits for a fill: on a slow link the store's own limits are enough.
-    let patience = if cause == Cause::Fill { patience * 20 } else { patience };
+    let patience = if is_fill { patience * 20 } else { patience };
     DEADLINES.add(patience, &awaited);
     remote.begin(range, cause, Arrival(awaited));
 }

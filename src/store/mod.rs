@@ -19,7 +19,7 @@ pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
 
-pub use arrival::{Arrival, Arrived, Cause, Pin, Remote};
+pub use arrival::{Arrival, Arrived, Cause, Pin, Place, Remote};
 pub use part::{Bytes, Part, Version};
 pub use profile::Profile;
 
@@ -90,6 +90,15 @@ impl Store {
     /// Ends all waits for bytes of this store with the error `Interrupted`.
     pub fn give_up(&self) {
         arrival::give_up(self.parts.iter().filter_map(|part| part.remote_of()));
+    }
+
+    /// Notes that the announced reads with lower numbers than this one have begun or will not come.
+    pub fn note_reached(&self, number: u64) {
+        // The parts of a dataset share what they remember of the order.
+        let part = self.parts.iter().find(|part| part.has_cache());
+        if let Some(remote) = part.and_then(|part| part.remote_of()) {
+            remote.note_reached(number);
+        }
     }
 
     /// Notes that no more reads will come, and that the process may end without dropping this store.

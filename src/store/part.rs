@@ -1,7 +1,7 @@
 //! One container file of a dataset, local or remote.
 
 use super::Profile;
-use super::arrival::{self, Arrived, Cause, Pin, Remote};
+use super::arrival::{self, Arrived, Cause, Pin, Place, Remote};
 use crate::format::{MemorySource, PartName, Source, Table};
 use crate::io::{File, FileVersion, ReadError};
 use std::fmt::Display;
@@ -238,10 +238,10 @@ impl Part {
         matches!(&self.bytes, Bytes::Remote(remote) if remote.lose(why))
     }
 
-    /// Announces that `range` will be read; ranges are announced in reading order.
-    pub fn announce(&self, range: Range<u64>) {
+    /// Announces that `range` will be read, at this place of the reading order.
+    pub fn announce(&self, range: Range<u64>, place: Place) {
         if let Bytes::Remote(remote) = &self.bytes {
-            remote.announce(range);
+            remote.announce(range, place);
         }
     }
 

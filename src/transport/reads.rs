@@ -4,7 +4,7 @@
 
 use crate::format::Source;
 use crate::io::ring::Ring;
-use crate::io::{Buffer, File, ReadError};
+use crate::io::{Buffer, File, Kept, ReadError};
 use crate::store::{Arrived, Bytes, Cause, Part, Pin, Store};
 use crate::vfs::Span;
 use std::io;
@@ -75,14 +75,19 @@ pub(super) fn is_cached(store: &Store, span: &Span) -> bool {
 
 /// As [`fetch`], and waits for the disk and for the store.
 pub(super) fn fetch_waiting(store: &Store, span: &mut Span) -> Result<(), ReadError> {
-    match fetch(store, span, true) {
-        Err(ReadError::Absent) => {
-            match take(span, store.part(span.part()).wait(span.range(), Cause::Prefetch)?)? {
-                Some(_pin) => fetch(store, span, true),
-                None => Ok(()),
+    loop {
+        match fetch(store, span, true) {
+            // Bytes that were present may be evicted before the next look.
+            Err(ReadError::Absent) => {
+                let arrived = store.part(span.part()).wait(span.range(), Cause::Prefetch)?;
+                let Some(_pin) = take(span, arrived)? else { return Ok(()) };
+                match fetch(store, span, true) {
+                    Err(ReadError::Absent) => {}
+                    fetched => return fetched,
+                }
             }
+            fetched => return fetched,
         }
-        fetched => fetched,
     }
 }
 
@@ -107,7 +112,7 @@ pub(super) fn submit(
     done: usize,
 ) -> Result<Submitted, ReadError> {
     let (file, pin) = match part.bytes() {
-        Bytes::Local(file) => (file, None),
+        Bytes::Local(file) => (file, Kept::Nothing),
         Bytes::Remote(remote) => {
             let present = remote.file().zip(remote.pin(&span.range()));
             let (file, pin) = present.ok_or(ReadError::Absent)?;

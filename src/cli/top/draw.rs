@@ -219,9 +219,10 @@ fn paid(remote: &RemoteFigures) -> String {
 /// Since it was mounted: what the mounts of this machine did for each other, and what was dropped.
 fn shared(remote: &RemoteFigures) -> String {
     format!(
-        "in all waited for another mount {}  objects evicted {}",
+        "in all waited for another mount {}  objects evicted {}, blocks {}",
         count(remote.lock_joins),
         count(remote.evictions),
+        count(remote.evicted_blocks),
     )
 }
 

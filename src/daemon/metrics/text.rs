@@ -309,6 +309,11 @@ impl Page<'_> {
             ),
             ("ffrfs_disk_cache_no_room_total", remote.no_room, "Blocks that had no room."),
             ("ffrfs_disk_cache_evictions_total", remote.evictions, "Objects removed for room."),
+            (
+                "ffrfs_disk_cache_evicted_blocks_total",
+                remote.evicted_blocks,
+                "Blocks of objects in use removed for blocks with more announced reads.",
+            ),
         ] {
             self.counter(name, value, help);
         }

@@ -35,7 +35,7 @@ pub(super) enum Turn {
 pub(super) struct Blocks {
     total: u64,
     present: Box<[AtomicU64]>,
-    /// The number of present blocks.
+    /// The number of present blocks. Never more than there are: counted after a mark is set, and before one is removed.
     count: AtomicU64,
     taken: Mutex<HashSet<u64>>,
     /// Notified when a turn has ended.
@@ -59,7 +59,9 @@ impl Blocks {
 
     /// The number of blocks known to be present.
     pub(super) fn count(&self) -> u64 {
-        self.count.load(Ordering::Relaxed)
+        let count = self.count.load(Ordering::Relaxed);
+        // Below zero for the moment in which a mark is set by one thread and removed by another.
+        if count <= self.total { count } else { 0 }
     }
 
     /// Whether all of these blocks are known to be present. One load decides if the whole object is.
@@ -84,8 +86,9 @@ impl Blocks {
     /// Removes the mark of a block whose bytes must not be used.
     pub(super) fn clear(&self, block: u64) {
         let Some(word) = self.word(block) else { return };
-        if word.fetch_and(!bit(block), Ordering::AcqRel) & bit(block) != 0 {
-            self.count.fetch_sub(1, Ordering::AcqRel);
+        self.count.fetch_sub(1, Ordering::AcqRel);
+        if word.fetch_and(!bit(block), Ordering::AcqRel) & bit(block) == 0 {
+            self.count.fetch_add(1, Ordering::AcqRel);
         }
     }
 
@@ -105,6 +108,12 @@ impl Blocks {
         }
     }
 
+    /// Takes the turn to evict a block, if it is present and no thread has its turn.
+    pub(super) fn take_present(&self, block: u64) -> bool {
+        let mut taken = self.lock();
+        self.has(block) && taken.insert(block)
+    }
+
     /// Takes the turns to fetch all of these blocks, if none of them is present or taken.
     pub(super) fn take_run(&self, blocks: Range<u64>) -> bool {
         let mut taken = self.lock();
@@ -115,7 +124,7 @@ impl Blocks {
         true
     }
 
-    /// Whether some thread has the turn to fetch a block.
+    /// Whether some thread has the turn to fetch or to evict a block.
     pub(super) fn is_taken(&self, block: u64) -> bool {
         self.lock().contains(&block)
     }
@@ -126,7 +135,7 @@ impl Blocks {
         self.ended.notify_all();
     }
 
-    /// Waits until no thread of this process has the turn to fetch the block, at most for `timeout`.
+    /// Waits until no thread of this process has the turn of the block, at most for `timeout`.
     pub(super) fn wait(&self, block: u64, timeout: Duration) {
         let taken = self.lock();
         #[cfg(not(all(loom, test)))]

@@ -1,9 +1,11 @@
-//! An open entry: one version of one object in the cache. Imports `fetching`, `map` and `state`.
+//! An open entry: one version of one object in the cache. Imports `fetching`, `map`, `replace` and `state`.
 
 use super::blocks::Turn;
 use super::fetching::{Claim, lock, lock_run};
 use super::map::{Record, record_range};
 use super::open;
+use super::replace::replace;
+use super::room::Freed;
 use super::state::State;
 use crate::io::File;
 use std::ops::Range;
@@ -15,7 +17,7 @@ use std::time::{Duration, Instant};
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
 const LONGEST_PAUSE: Duration = Duration::from_millis(16);
 
-/// One version of one object in the cache. It is not evicted while a process has it open.
+/// One version of one object in the cache. As a whole it is not evicted while a process has it open.
 pub struct Entry {
     state: Arc<State>,
 }
@@ -37,11 +39,20 @@ impl Entry {
         self.state.length_bytes
     }
 
-    /// Whether all of a range can be read from [`Entry::file`]. A range past the end of the object counts as present.
+    /// Whether all of a range can be read from [`Entry::file`]: as long as the caller counts as a [`Reading`] since before
+    /// this call. A range past the end of the object counts as present.
+    ///
+    /// [`Reading`]: crate::io::Reading
     #[must_use]
     pub fn is_present(&self, range: &Range<u64>) -> bool {
         let Some(blocks) = self.state.blocks_of(range) else { return true };
         self.state.blocks.are_present(blocks.clone()) || self.state.look(blocks)
+    }
+
+    /// Whether this process knows that a block is present, without a look at the map.
+    #[must_use]
+    pub fn is_known(&self, block: u64) -> bool {
+        self.state.blocks.has(block)
     }
 
     /// Whether the whole object is known to be present.
@@ -67,10 +78,19 @@ impl Entry {
     }
 
     /// Claims adjacent blocks, all or none: of several daemons that want them at once, one gets them all and fetches
-    /// them with one request. `None` if one of them is present or being fetched. Never waits.
+    /// them with one request. They may take the room of `freed` blocks. `None` if one of them is present or being fetched.
+    /// Never waits.
     #[must_use]
-    pub fn claim_run(&self, blocks: Range<u64>) -> Option<Vec<Claim>> {
-        self.state.blocks.take_run(blocks.clone()).then(|| lock_run(&self.state, blocks))?
+    pub fn claim_run(&self, blocks: Range<u64>, freed: Option<&mut Freed>) -> Option<Vec<Claim>> {
+        self.state.blocks.take_run(blocks.clone()).then(|| lock_run(&self.state, blocks, freed))?
+    }
+
+    /// Evicts blocks, so that others can be cached in their place: only present ones, and only if no other process has
+    /// the entry open and no user has pinned it. Bytes that are being read stay until they were. Returns the room that
+    /// became free; `None` if there is none. Blocks the thread.
+    #[must_use]
+    pub fn replace(&self, blocks: &[u64]) -> Option<Freed> {
+        replace(&self.state, blocks)
     }
 
     /// Waits until no thread or daemon is fetching a block, at most for `timeout`. Tells whether the block is present.
@@ -93,7 +113,7 @@ impl Entry {
         }
     }
 
-    /// Whether another thread or daemon is fetching a block.
+    /// Whether another thread or daemon is fetching or evicting a block.
     #[must_use]
     pub fn is_fetched_elsewhere(&self, block: u64) -> bool {
         self.state.blocks.is_taken(block) || self.state.is_locked_elsewhere(block)

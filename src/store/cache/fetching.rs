@@ -1,6 +1,8 @@
-//! The turn to fetch a block: of all daemons on the node, only its holder writes the block. Imports `map` and `state`.
+//! The turn to fetch a block: of all daemons on the node, only its holder writes the block. Imports `map`,
+//! `room` and `state`.
 
 use super::map::{BLOCK_BYTES, Record, block_range, record_range};
+use super::room::Freed;
 use super::state::{State, Writing, read_up_to};
 use crate::io as system;
 use std::io;
@@ -25,10 +27,10 @@ pub enum Claim {
 }
 
 /// A block's lock among the daemons, and its turn in this process.
-struct Held {
-    state: Arc<State>,
-    writing: Arc<Writing>,
-    block: u64,
+pub(super) struct Held {
+    pub(super) state: Arc<State>,
+    pub(super) writing: Arc<Writing>,
+    pub(super) block: u64,
 }
 
 impl Drop for Held {
@@ -39,7 +41,8 @@ impl Drop for Held {
 }
 
 impl Held {
-    fn note(&self, crc: u32) -> io::Result<()> {
+    /// Records that the block is whole.
+    pub(super) fn note(&self, crc: u32) -> io::Result<()> {
         let record = self.state.map.records.write(self.block, crc);
         self.writing.map.write_all_at(&record, record_range(self.block).start)
     }
@@ -48,22 +51,25 @@ impl Held {
         block_range(self.block, self.state.length_bytes)
     }
 
-    /// Decides about the block, which may have been published before this process got the lock.
-    fn claim(self) -> Claim {
+    /// Decides about the block, which may have been published before this process got the lock. It may take the room of
+    /// `freed` blocks.
+    fn claim(self, freed: Option<&mut Freed>) -> Claim {
         match self.state.record(&self.writing.map, self.block) {
             Record::Present(_) => {
                 self.state.blocks.set(self.block);
                 Claim::Present
             }
             Record::Unchecked(crc) => Claim::Unchecked(Unchecked { held: self, crc }),
-            Record::Absent => self.fetch(),
+            Record::Absent => self.fetch(freed),
         }
     }
 
     /// Takes room for a block that has to be fetched.
-    fn fetch(self) -> Claim {
+    fn fetch(self, freed: Option<&mut Freed>) -> Claim {
         let range = self.range();
-        if !self.state.room.take(range.end - range.start) {
+        let bytes = range.end - range.start;
+        let has_freed = freed.is_some_and(|freed| freed.take(bytes));
+        if !has_freed && !self.state.room.take(bytes) {
             self.state.counters.refused.fetch_add(1, Relaxed);
             return Claim::NoRoom;
         }
@@ -87,15 +93,19 @@ pub(super) fn lock(state: &Arc<State>, block: u64) -> Claim {
         return Claim::Present;
     }
     match lock_all(state, turn) {
-        Ok(mut held) => held.pop().map_or(Claim::Elsewhere, Held::claim),
+        Ok(mut held) => held.pop().map_or(Claim::Elsewhere, |held| held.claim(None)),
         Err(claim) => claim,
     }
 }
 
 /// Locks adjacent blocks whose turns this process has, in one step. `None` if another daemon has locked one.
-pub(super) fn lock_run(state: &Arc<State>, blocks: Range<u64>) -> Option<Vec<Claim>> {
+pub(super) fn lock_run(
+    state: &Arc<State>,
+    blocks: Range<u64>,
+    mut freed: Option<&mut Freed>,
+) -> Option<Vec<Claim>> {
     let held = lock_all(state, Turns(state, blocks)).ok()?;
-    Some(held.into_iter().map(Held::claim).collect())
+    Some(held.into_iter().map(|held| held.claim(freed.as_deref_mut())).collect())
 }
 
 /// Locks blocks for this process. An error is the claim for all of them.
@@ -153,7 +163,7 @@ impl Unchecked {
             return Claim::Present;
         }
         counters.rotten.fetch_add(1, Relaxed);
-        held.fetch()
+        held.fetch(None)
     }
 }
 

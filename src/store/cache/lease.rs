@@ -84,6 +84,13 @@ impl LeaseFile {
     }
 }
 
+impl Lease {
+    /// Whether other processes can see this lease: the file may have been deleted with the directory.
+    pub(super) fn is_visible(&self) -> bool {
+        self.file.has_its_name()
+    }
+}
+
 impl Drop for LeaseFile {
     fn drop(&mut self) {
         if self.has_its_name() {

@@ -4,8 +4,9 @@
 //! An entry is one version of one object: a sparse file of its data, and a map with the CRC-32C of each whole block.
 //! Finding a block present takes no lock: each process remembers the records that it has read in the map. A record
 //! carries its own checksum, and names the boot of the machine in which the block was written, so that after a crash
-//! each block is checked once, when it is first used. Only whole entries are evicted, and only if no process has them
-//! open; when none can be evicted the cache takes no more blocks, since an epoch is a permutation.
+//! each block is checked once, when it is first used. A cache that is full evicts whole entries that no process has open.
+//! Of open entries it evicts single blocks for others whose announced reads are worth more, and only if no other process
+//! has the entry open; it takes no more blocks otherwise, since an epoch is a permutation.
 //!
 //! Imports from [`crate::format`] and [`crate::io`], and the types of remote objects.
 
@@ -20,6 +21,7 @@ mod manage;
 mod map;
 mod meta;
 mod open;
+mod replace;
 mod room;
 mod state;
 #[cfg(test)]
@@ -32,6 +34,7 @@ pub use entry::Entry;
 pub use fetching::{Claim, Fetching, Unchecked};
 pub use manage::{CachedObject, Checked, Contents};
 pub use map::BLOCK_BYTES;
+pub use room::Freed;
 
 use crate::io::Pool;
 use crate::store::remote::{CacheMax, Object};
@@ -46,7 +49,7 @@ use std::collections::HashMap;
 use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 use usage::Usage;
 
 /// The maximum number of entries with an open data file; each takes up to three descriptors.
@@ -81,6 +84,8 @@ pub struct CacheFigures {
     pub evicted: u64,
     /// Disk space that the evicted entries had occupied.
     pub evicted_bytes: u64,
+    /// Blocks of open entries that were evicted for others.
+    pub replaced: u64,
 }
 
 impl Cache {
@@ -166,7 +171,9 @@ impl Cache {
             is_gone: AtomicBool::new(false),
             writing: Mutex::default(),
             usage: Usage::default(),
-            _lease: lease,
+            records_lock: RwLock::default(),
+            id,
+            lease,
         }))
     }
 
@@ -193,6 +200,7 @@ impl Cache {
             refused: self.counters.refused.load(Relaxed),
             evicted: self.room.evicted.load(Relaxed),
             evicted_bytes: self.room.evicted_bytes.load(Relaxed),
+            replaced: self.counters.replaced.load(Relaxed),
         }
     }
 }

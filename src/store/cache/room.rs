@@ -36,6 +36,8 @@ pub(super) struct Room {
     state: Mutex<State>,
     is_looking: AtomicBool,
     is_told: AtomicBool,
+    /// The file system cannot punch holes.
+    has_no_holes: AtomicBool,
     pub(super) evicted: AtomicU64,
     pub(super) evicted_bytes: AtomicU64,
 }
@@ -75,6 +77,40 @@ impl State {
     }
 }
 
+/// The room of evicted blocks, for the blocks that they were evicted for. What is not used is given back.
+pub struct Freed {
+    room: Arc<Room>,
+    bytes: u64,
+}
+
+impl Freed {
+    /// The room that is left, in bytes.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Adds the room of other blocks of the same cache.
+    pub fn add(&mut self, mut other: Self) {
+        self.bytes += std::mem::take(&mut other.bytes);
+    }
+
+    /// Takes room for a block, which the caller must [`settle`](Room::settle).
+    pub(super) fn take(&mut self, bytes: u64) -> bool {
+        let is_granted = self.bytes >= bytes;
+        self.bytes -= if is_granted { bytes } else { 0 };
+        is_granted
+    }
+}
+
+impl Drop for Freed {
+    fn drop(&mut self) {
+        if self.bytes > 0 {
+            self.room.settle(self.bytes, false);
+        }
+    }
+}
+
 impl Room {
     /// # Errors
     /// The file system cannot be queried.
@@ -85,6 +121,7 @@ impl Room {
             state: Mutex::default(),
             is_looking: AtomicBool::new(false),
             is_told: AtomicBool::new(false),
+            has_no_holes: AtomicBool::new(false),
             evicted: AtomicU64::new(0),
             evicted_bytes: AtomicU64::new(0),
         };
@@ -130,6 +167,25 @@ impl Room {
                 self.is_looking.store(false, Relaxed);
             }
         }
+    }
+
+    /// Takes the room of blocks that were just evicted, before others can.
+    pub(super) fn free(self: &Arc<Self>, bytes: u64) -> Freed {
+        let mut state = self.lock();
+        state.in_flight += bytes;
+        state.taken += bytes;
+        drop(state);
+        Freed { room: Arc::clone(self), bytes }
+    }
+
+    /// Whether single blocks can be evicted from a file.
+    pub(super) fn can_punch(&self) -> bool {
+        !self.has_no_holes.load(Relaxed)
+    }
+
+    /// Notes that the file system cannot punch holes.
+    pub(super) fn note_no_holes(&self) {
+        self.has_no_holes.store(true, Relaxed);
     }
 
     /// Settles what [`Room::take`] took: the bytes were written, or are given back.
@@ -248,6 +304,11 @@ impl Room {
     fn free_bytes(&self) -> io::Result<u64> {
         let space = self.space()?;
         Ok(space.available_bytes.saturating_sub(space.total_bytes / 100 * FREE_PERCENT))
+    }
+
+    /// The directory of the cache.
+    pub(super) fn directory(&self) -> &Directory {
+        &self.directory
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

@@ -1,7 +1,8 @@
-//! An open entry: its files, and its present blocks. Imports `blocks`, `directory`, `lease`, `map` and `room`.
+//! An open entry: its files, and its present blocks. Imports `blocks`, `directory`, `key`, `lease`, `map` and `room`.
 
 use super::blocks::Blocks;
 use super::directory::{Paths, open_plain};
+use super::key::EntryId;
 use super::lease::Lease;
 use super::map::{BLOCK_BYTES, RECORD_BYTES, Record, Records, record_range};
 use super::room::Room;
@@ -12,7 +13,9 @@ use std::io;
 use std::ops::{Range, RangeInclusive};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{
+    Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak,
+};
 use std::time::SystemTime;
 
 /// The number of records that are read at a time: a page of the map.
@@ -27,6 +30,8 @@ pub(super) struct Counters {
     pub(super) checked: AtomicU64,
     pub(super) rotten: AtomicU64,
     pub(super) refused: AtomicU64,
+    /// Blocks of open entries that were evicted for others.
+    pub(super) replaced: AtomicU64,
 }
 
 /// An open entry.
@@ -42,7 +47,11 @@ pub(super) struct State {
     pub(super) is_gone: AtomicBool,
     pub(super) writing: Mutex<Weak<Writing>>,
     pub(super) usage: Usage,
-    pub(super) _lease: Lease,
+    /// Locked shared while records are read to mark blocks present, exclusively while a record and its mark are removed:
+    /// a mark never comes from a record that was removed meanwhile.
+    pub(super) records_lock: RwLock<()>,
+    pub(super) id: EntryId,
+    pub(super) lease: Lease,
 }
 
 /// The map that was opened, and the codec for its records. The file is not kept open.
@@ -110,12 +119,22 @@ impl State {
         let count = PAGE_RECORDS.min(self.blocks.total().saturating_sub(first));
         let mut records = [0; (PAGE_RECORDS * RECORD_BYTES) as usize];
         let records = &mut records[..(count * RECORD_BYTES) as usize];
+        let _records = self.lock_records_shared();
         let bytes = read_up_to(map, records, record_range(first).start);
         for (block, record) in (first..).zip(records[..bytes].chunks_exact(RECORD_BYTES as usize)) {
             if matches!(self.map.records.read(block, record), Record::Present(_)) {
                 self.blocks.set(block);
             }
         }
+    }
+
+    fn lock_records_shared(&self) -> RwLockReadGuard<'_, ()> {
+        self.records_lock.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps other threads from marking blocks present as the map says.
+    pub(super) fn lock_records(&self) -> RwLockWriteGuard<'_, ()> {
+        self.records_lock.write().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn with_map<T>(&self, then: impl FnOnce(&fs::File) -> T) -> io::Result<T> {
@@ -153,7 +172,7 @@ impl State {
         self.writing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether another daemon is fetching a block.
+    /// Whether another daemon is fetching or evicting a block.
     pub(super) fn is_locked_elsewhere(&self, block: u64) -> bool {
         let locked = self.with_map(|map| system::is_range_locked(map, &record_range(block)));
         matches!(locked, Ok(Ok(true)))

@@ -4,6 +4,7 @@ mod damage;
 mod eviction;
 mod killed;
 mod model;
+mod replaced;
 
 use super::testing::{bytes, object};
 use super::*;
@@ -102,16 +103,16 @@ fn one_daemon_gets_all_blocks_of_a_run_or_none() {
     let (one, other) = (daemon(&directory), daemon(&directory));
     let object = object("s3://bucket/key", "\"1\"", LENGTH);
     let (mine, theirs) = (one.entry(&object, "").unwrap(), other.entry(&object, "").unwrap());
-    let claims = mine.claim_run(1..4).unwrap();
+    let claims = mine.claim_run(1..4, None).unwrap();
     assert!(claims.len() == 3 && claims.iter().all(|claim| matches!(claim, Claim::Fetch(_))));
-    assert!(theirs.claim_run(0..2).is_none() && mine.claim_run(0..2).is_none());
+    assert!(theirs.claim_run(0..2, None).is_none() && mine.claim_run(0..2, None).is_none());
     assert!((1..4).all(|block| matches!(theirs.claim(block), Claim::Elsewhere)));
     let Claim::Fetch(_first) = theirs.claim(0) else {
         panic!("a run that is refused holds blocks")
     };
     drop(claims);
-    assert!(mine.claim_run(0..4).is_none() && theirs.claim_run(1..4).is_some());
-    assert!(mine.claim_run(1..4).is_some(), "what was dropped is held");
+    assert!(mine.claim_run(0..4, None).is_none() && theirs.claim_run(1..4, None).is_some());
+    assert!(mine.claim_run(1..4, None).is_some(), "what was dropped is held");
 }
 
 #[test]

@@ -94,6 +94,9 @@ pub struct DiskCacheState {
     /// Entries that were removed to make room.
     #[serde(skip)]
     pub evictions: u64,
+    /// Blocks of open entries that were removed to make room for others.
+    #[serde(skip)]
+    pub evicted_blocks: u64,
 }
 
 /// Queries the cache, once it is known whether there is one.
@@ -172,6 +175,8 @@ macro_rules! figures {
             $($(#[$doc])* pub $name: u64,)*
             /// Entries that were removed from the cache to make room.
             pub evictions: u64,
+            /// Blocks of objects in use that were removed from the cache to make room for others.
+            pub evicted_blocks: u64,
             /// The time to the first byte of each response.
             pub first_byte: TimeFigures,
             /// The time to the last byte of each response.
@@ -188,6 +193,7 @@ macro_rules! figures {
                 RemoteFigures {
                     $($name: self.$name.load(Ordering::Relaxed),)*
                     evictions: disk_cache.evictions,
+                    evicted_blocks: disk_cache.evicted_blocks,
                     disk_cache,
                     first_byte: self.first_byte.figures(),
                     total: self.total.figures(),

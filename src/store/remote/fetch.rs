@@ -8,10 +8,12 @@ use super::error::StoreError;
 use super::flights::{Begun, CHUNK_BYTES, Flights, Share, around, fail, split};
 use super::flow::Permit;
 use super::keep::Keeper;
+use super::replacing::{Replaced, ReplacingObject};
 use super::waiting::Waiting;
 use crate::format::Source;
+use crate::io::Reading;
 use crate::store::Cause;
-use crate::store::cache::{BLOCK_BYTES, Claim, Entry, Fetching, Unchecked};
+use crate::store::cache::{BLOCK_BYTES, Claim, Entry, Fetching, Freed, Unchecked};
 use bytes::Bytes;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -32,6 +34,8 @@ pub(super) struct Fetcher {
     pub(super) client: Arc<dyn Client>,
     pub(super) engine: Arc<Engine>,
     pub(super) entry: Option<Arc<Entry>>,
+    /// The announced reads of the object, if it has an entry.
+    pub(super) replacing: Option<ReplacingObject>,
     flights: Mutex<Flights>,
     /// Set once the version is known to be gone for good.
     gone: OnceLock<StoreError>,
@@ -65,10 +69,19 @@ impl Fetcher {
         object: Object,
         client: Arc<dyn Client>,
         engine: Arc<Engine>,
-        entry: Option<Arc<Entry>>,
+        kept: Option<(Arc<Entry>, ReplacingObject)>,
     ) -> Arc<Self> {
-        let (flights, gone, failures) = (Mutex::default(), OnceLock::new(), Mutex::default());
-        Arc::new(Self { object, client, engine, entry, flights, gone, failures })
+        let (entry, replacing) = kept.unzip();
+        Arc::new(Self {
+            object,
+            client,
+            engine,
+            entry,
+            replacing,
+            flights: Mutex::default(),
+            gone: OnceLock::new(),
+            failures: Mutex::default(),
+        })
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, Flights> {
@@ -132,13 +145,21 @@ impl Fetcher {
         is_bulk: bool,
     ) {
         let target = self.target(&part, is_bulk);
+        let replaced = self.replace(&part, cause).await;
         let (sources, starts) = {
             let mut flights = self.lock();
             let mut sources = Sources::default();
-            if let (Some(entry), true) = (&self.entry, target != part || is_bulk) {
+            if let (Some(entry), Some(Replaced { blocks, mut freed, turn: _turn })) =
+                (&self.entry, replaced)
+            {
+                for run in blocks.chunk_by(|block, next| block + 1 == *next) {
+                    let run = run[0]..run[run.len() - 1] + 1;
+                    self.claim_all(&flights, entry, run, Some(&mut freed), &mut sources.claimed);
+                }
+            } else if let (Some(entry), true) = (&self.entry, target != part || is_bulk) {
                 // In order, so that one of several daemons gets the whole chunk.
                 let blocks = target.start / BLOCK_BYTES..target.end.div_ceil(BLOCK_BYTES);
-                self.claim_all(&flights, entry, blocks, &mut sources.claimed);
+                self.claim_all(&flights, entry, blocks, None, &mut sources.claimed);
             }
             self.find_sources(&mut flights, &waiting, (&part, cause), &mut sources);
             let starts = self.starts(&mut flights, &waiting, (&part, cause), &mut sources);
@@ -163,6 +184,21 @@ impl Fetcher {
             add(&self.engine.counters.lock_joins, 1);
             tokio::spawn(Arc::clone(&self).wait_elsewhere((Arc::clone(&waiting), part), cause));
         }
+    }
+
+    /// Makes room in a full cache for the blocks around `part` that announced reads need more than others.
+    async fn replace(&self, part: &Range<u64>, cause: Cause) -> Option<Replaced<'_>> {
+        let (entry, replacing) = self.entry.as_ref().zip(self.replacing.as_ref())?;
+        if !matches!(cause, Cause::Demand | Cause::Prefetch) || entry.has_room() {
+            return None;
+        }
+        let blocks = |range: Range<u64>| range.start / BLOCK_BYTES..range.end.div_ceil(BLOCK_BYTES);
+        let around = blocks(around(part, CHUNK_BYTES, self.object.length_bytes));
+        let is_absent = |block| {
+            let range = self.block_range(block);
+            !self.lock().keeps(&range) && !entry.is_present(&range)
+        };
+        replacing.replace(blocks(part.clone()), around, is_absent).await
     }
 
     /// Finds a source for each block of `part` that is not claimed yet.
@@ -212,6 +248,7 @@ impl Fetcher {
         flights: &Flights,
         entry: &Arc<Entry>,
         blocks: Range<u64>,
+        mut freed: Option<&mut Freed>,
         claimed: &mut Vec<Fetching>,
     ) {
         let is_wanted = |&block: &u64| {
@@ -221,10 +258,11 @@ impl Fetcher {
         let wanted: Vec<u64> = blocks.filter(is_wanted).collect();
         for run in wanted.chunk_by(|block, next| block + 1 == *next) {
             let (first, last) = (run[0], run[run.len() - 1]);
-            let claims: Box<dyn Iterator<Item = Claim>> = match entry.claim_run(first..last + 1) {
-                Some(claims) => Box::new(claims.into_iter()),
-                None => Box::new(run.iter().map(|&block| entry.claim(block))),
-            };
+            let claims: Box<dyn Iterator<Item = Claim>> =
+                match entry.claim_run(first..last + 1, freed.as_deref_mut()) {
+                    Some(claims) => Box::new(claims.into_iter()),
+                    None => Box::new(run.iter().map(|&block| entry.claim(block))),
+                };
             for claim in claims {
                 match claim {
                     Claim::Fetch(fetching) => claimed.push(fetching),
@@ -312,7 +350,7 @@ impl Fetcher {
             let range = chunk * CHUNK_BYTES..(chunk + 1) * CHUNK_BYTES;
             let blocks = range.start / BLOCK_BYTES
                 ..range.end.min(self.object.length_bytes).div_ceil(BLOCK_BYTES);
-            self.claim_all(&flights, entry, blocks, &mut claimed);
+            self.claim_all(&flights, entry, blocks, None, &mut claimed);
             self.kept_starts(&mut flights, false, claimed)
         };
         let mut permit = Some(permit);
@@ -365,6 +403,10 @@ impl Fetcher {
         if waiting.is_fill() {
             waiting.note_kept(part);
             return true;
+        }
+        let _reading = Reading::begin();
+        if !entry.is_present(part) {
+            return false;
         }
         let mut bytes = vec![0; (part.end - part.start) as usize];
         match entry.file().read_exact_at(&mut bytes, part.start) {

@@ -36,6 +36,10 @@ mod object;
 #[cfg(feature = "remote")]
 mod opening;
 mod options;
+#[cfg(feature = "remote")]
+mod order;
+#[cfg(feature = "remote")]
+mod replacing;
 #[cfg_attr(not(feature = "remote"), allow(dead_code))]
 mod requests;
 #[cfg(feature = "remote")]

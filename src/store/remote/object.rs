@@ -8,9 +8,9 @@ use super::flights::{CHUNK_BYTES, around};
 use super::opening::{Opening, cut};
 use super::runtime;
 use super::waiting::Waiting;
-use crate::io::{File, ReadError};
+use crate::io::{File, ReadError, Reading};
 use crate::store::cache::BLOCK_BYTES;
-use crate::store::{Arrival, Cause, Pin, Remote};
+use crate::store::{Arrival, Cause, Pin, Place, Remote};
 use bytes::Bytes;
 use std::fmt::Display;
 use std::io;
@@ -120,10 +120,10 @@ impl Remote for RemoteObject {
         self.fetcher.entry.as_ref().map(|entry| entry.file())
     }
 
-    /// An entry in use is not evicted, so the pin of a hit need not hold anything.
     fn pin(&self, range: &Range<u64>) -> Option<Pin> {
         let entry = self.fetcher.entry.as_ref()?;
-        entry.is_present(range).then(Pin::none)
+        let reading = Reading::begin();
+        entry.is_present(range).then(|| reading.into())
     }
 
     fn note_hit(&self, bytes: u64) {
@@ -179,9 +179,18 @@ impl Remote for RemoteObject {
         runtime.spawn(fetcher.bring(Arc::new(waiting), part, cause, is_bulk));
     }
 
-    fn announce(&self, range: Range<u64>) {
+    fn announce(&self, range: Range<u64>, place: Place) {
+        if let Some(replacing) = &self.fetcher.replacing {
+            replacing.announce(&range, place);
+        }
         if !range.is_empty() && self.has_room() {
             self.expect(range.start / CHUNK_BYTES..range.end.div_ceil(CHUNK_BYTES));
+        }
+    }
+
+    fn note_reached(&self, number: u64) {
+        if let Some(replacing) = &self.fetcher.replacing {
+            replacing.advance(number);
         }
     }
 

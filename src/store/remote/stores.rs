@@ -13,6 +13,7 @@ use super::location::{Location, Scheme};
 use super::object::RemoteObject;
 use super::opening::Opening;
 use super::options::{CachePlace, RemoteOptions};
+use super::replacing::Replacing;
 use super::runtime;
 use crate::io::cache_directory;
 use crate::store::cache::{Cache, Entry};
@@ -39,6 +40,7 @@ pub struct Stores {
     engine: Arc<Engine>,
     fill: Arc<Fill>,
     opening: Arc<Opening>,
+    replacing: Arc<Replacing>,
     cache: OnceLock<Option<Arc<Cache>>>,
 }
 
@@ -65,6 +67,7 @@ impl Stores {
             fill: Fill::new(Arc::clone(&engine.flow)),
             engine,
             opening: Arc::default(),
+            replacing: Arc::default(),
             cache: OnceLock::new(),
         })
     }
@@ -91,6 +94,7 @@ impl Stores {
                     directory: Some(cache.place().display().to_string()),
                     unused_because: cache.refusal(),
                     evictions: cache.figures().evicted,
+                    evicted_blocks: cache.figures().replaced,
                 },
                 Err(why) => DiskCacheState {
                     unused_because: Some(why.clone()),
@@ -174,7 +178,11 @@ impl Stores {
         let modified = object.modified.unwrap_or(SystemTime::UNIX_EPOCH);
         let entry = self.entry(&object);
         let profile = if entry.is_some() { Profile::CACHED } else { Profile::OBJECT };
-        let fetcher = Fetcher::new(object, client, Arc::clone(&self.engine), entry);
+        let kept = entry.map(|entry| {
+            let replacing = self.replacing.object(&entry);
+            (entry, replacing)
+        });
+        let fetcher = Fetcher::new(object, client, Arc::clone(&self.engine), kept);
         let (fill, opening) = (Arc::clone(&self.fill), Arc::clone(&self.opening));
         let remote = Arc::new(RemoteObject::new(fetcher, fill, opening));
         Ok(Part::remote(name, version, modified, profile, remote))

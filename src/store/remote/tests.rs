@@ -3,14 +3,14 @@
 use super::counters::Counters;
 use super::engine::{Engine, Get};
 use super::testing::{Answer, MemoryStore, content, location};
-use super::{CachePlace, ErrorKind, RemoteFigures, RemoteOptions, StoreError, Stores};
+use super::{CacheMax, CachePlace, ErrorKind, RemoteFigures, RemoteOptions, StoreError, Stores};
 use crate::format::Source;
-use crate::store::{Cause, Part};
+use crate::store::{Cause, Part, Place};
 use bytes::Bytes;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -190,7 +190,7 @@ fn what_is_announced_comes_in_whole_chunks_before_it_is_read() {
     let part = stores.open(&location()).unwrap();
     let crate::store::Bytes::Remote(remote) = part.bytes() else { panic!("it is remote") };
     for start in [25_000_000, 100, 9_000_000, 17_000_000, 200, 29_000_000] {
-        remote.announce(start..start + 1_000);
+        remote.announce(start..start + 1_000, Place { number: 0, held: 0 });
     }
     assert!(read(&part, 17_000_000..17_200_000) == all[17_000_000..17_200_000]);
     assert!(part.wait(0..length as u64, Cause::Demand).is_ok());
@@ -260,4 +260,52 @@ fn a_block_that_is_not_trusted_is_fetched_once_more() {
     assert!(remote.distrust(1_200_000..1_300_000));
     read(&part, 1_200_000..1_300_000);
     assert_eq!(store.asked(), [MIB..2 * MIB, MIB..2 * MIB]);
+}
+
+/// The stores of these tests, with a cache of `blocks` blocks.
+fn limited(store: &Arc<MemoryStore>, cache: &Path, blocks: u64) -> Arc<Stores> {
+    let options = RemoteOptions {
+        cache: CachePlace::Directory(cache.to_owned()),
+        cache_max: Some(CacheMax::Bytes(blocks * MIB)),
+        hedge: false,
+        ..RemoteOptions::default()
+    };
+    let store = Arc::clone(store);
+    Stores::with(options, move |_, _| Ok(Arc::clone(&store) as Arc<_>))
+}
+
+#[test]
+fn readers_of_an_announced_order_find_right_bytes_while_blocks_take_each_others_places() {
+    const SAMPLE: u64 = 100_000;
+    let directory = directory();
+    let store = MemoryStore::with(24 << 20, Duration::from_millis(1), (256 << 10, Duration::ZERO));
+    let (stores, all) = (limited(&store, directory.path(), 6), content(24 << 20));
+    let part = stores.open(&location()).unwrap();
+    let crate::store::Bytes::Remote(remote) = part.bytes() else { panic!("it is remote") };
+    // Windows of 3 MiB, each read four times.
+    let order: Vec<u64> = (0..8)
+        .flat_map(|window| (0..4 * 30).map(move |at| window * 3 * MIB + at * 7 % 30 * SAMPLE))
+        .collect();
+    for (number, &start) in (0..).zip(&order) {
+        remote.announce(start..start + SAMPLE, Place { number, held: 8 });
+    }
+    let (next, reached) = (AtomicUsize::new(0), |at: usize| at.saturating_sub(16) as u64);
+    thread::scope(|scope| {
+        for _ in 0..16 {
+            scope.spawn(|| {
+                while let at = next.fetch_add(1, Ordering::Relaxed)
+                    && let Some(&start) = order.get(at)
+                {
+                    remote.note_reached(reached(at));
+                    let bytes = read(&part, start..start + SAMPLE);
+                    assert!(bytes == all[start as usize..(start + SAMPLE) as usize], "{start}");
+                }
+            });
+        }
+    });
+    let figures = figures(&stores);
+    assert!(figures.evicted_blocks > 8, "{figures:?}");
+    // Six blocks stay at first; of the others each sample would be fetched four times.
+    assert!(store.asked().len() < 18 * 40 / 2, "{} requests", store.asked().len());
+    assert!(read(&part, 0..24 * MIB) == all);
 }

@@ -45,6 +45,9 @@ impl Prefetch {
             let mut queue = self.lock();
             let dropped = queue.announced.len() + queue.batch.len();
             queue.announced.clear();
+            if self.has_remote_parts {
+                self.samples.store().note_reached(queue.first_number());
+            }
             self.is_announced.store(false, Ordering::Relaxed);
             queue.batch.clear();
             for (_, sample) in std::mem::take(&mut queue.arrived) {

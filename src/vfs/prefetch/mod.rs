@@ -22,6 +22,7 @@ use super::memory::Memory;
 use super::memory::budget::Budget;
 use super::samples::Samples;
 use super::{Errno, Trace};
+use crate::store::Place;
 use queue::{Counts, Queue, add};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -138,24 +139,35 @@ impl Prefetch {
             (queue.batch_bytes, queue.stored_bytes) = (0, 0);
         }
         queue.announced.extend(samples);
+        let first = queue.numbered;
+        queue.numbered += samples.len() as u64;
         self.is_announced.store(!queue.announced.is_empty(), Ordering::Relaxed);
         drop(queue);
         add(&self.counts.announced, samples.len() as u64);
-        self.announce_to_stores(samples);
+        self.announce_to_stores(samples, first);
         self.wake();
         Ok(())
     }
 
-    /// Tells stores the order in which samples will be read: what has room there is fetched long before it has room here.
-    fn announce_to_stores(&self, samples: &[u64]) {
+    /// Tells stores the order in which samples will be read, from number `first` on: what has room there is fetched long
+    /// before it has room here, and what is read last or not again makes room.
+    fn announce_to_stores(&self, samples: &[u64], first: u64) {
         if !self.has_remote_parts {
             return;
         }
-        for &sample in samples {
+        let held = self.memory.budget().cap_bytes() / self.mean_bytes();
+        for (number, &sample) in (first..).zip(samples) {
             if let Ok(located) = self.samples.locate(sample) {
-                self.samples.store().part(located.part).announce(located.sample.extent());
+                let place = Place { number, held };
+                self.samples.store().part(located.part).announce(located.sample.extent(), place);
             }
         }
+    }
+
+    /// The mean length of a sample where it lies, at least 1.
+    fn mean_bytes(&self) -> u64 {
+        let dataset = self.samples.dataset();
+        (dataset.data_bytes() / dataset.len().max(1)).max(1)
     }
 
     /// Whether what lies around a small sample is fetched with it: not while announced samples wait.

@@ -196,11 +196,12 @@ impl Prefetch {
         let most = (self.window.cap_bytes() / 4).max(1);
         let limit = queue.batch_bytes.clamp(FIRST_BATCH_BYTES.min(most), most);
         queue.batch_bytes = limit * 2;
-        let mean =
-            (self.samples.dataset().data_bytes() / self.samples.dataset().len().max(1)).max(1);
-        let count = usize::try_from(limit / mean).unwrap_or(usize::MAX);
+        let count = usize::try_from(limit / self.mean_bytes()).unwrap_or(usize::MAX);
         let count = count.clamp(1, MAX_BATCH_SAMPLES).min(queue.announced.len());
         self.is_announced.store(count > 0, Ordering::Relaxed);
+        if self.has_remote_parts {
+            self.samples.store().note_reached(queue.first_number());
+        }
         if count == 0 {
             return false;
         }

@@ -14,6 +14,8 @@ pub(super) struct Queue {
     pub(super) foreseen: VecDeque<u64>,
     pub(super) foreseen_blocks: VecDeque<BlockId>,
     pub(super) announced: VecDeque<u64>,
+    /// How many samples were ever announced.
+    pub(super) numbered: u64,
     /// Reads of the batch that is being fetched.
     pub(super) batch: VecDeque<MergedRead>,
     /// What a warm-up wants in a cache of the node.
@@ -32,6 +34,13 @@ pub(super) struct Queue {
     pub(super) arrivals: u64,
     /// How long that list may get before it is gone through.
     pub(super) arrived_limit: usize,
+}
+
+impl Queue {
+    /// The number, in the order of announcement, of the first sample that waits.
+    pub(super) fn first_number(&self) -> u64 {
+        self.numbered - self.announced.len() as u64
+    }
 }
 
 /// One read of samples that lie close together.

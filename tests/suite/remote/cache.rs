@@ -1,6 +1,7 @@
 //! The cache that all mounts of a node share.
 
 use super::*;
+use std::io::Write;
 use std::os::unix::fs::FileExt;
 
 const BLOCK: u64 = 8 << 20;
@@ -222,6 +223,48 @@ fn a_cache_of_half_of_the_data_hits_half_of_the_second_epoch() {
         // The cache holds whole blocks of 1 MiB, of which the last may have no room.
         assert!(sent <= used * 51 / 100 + (1 << 20), "{sent} bytes of {used} were not cached");
         mount.unmount();
+    });
+}
+
+#[test]
+fn windows_that_are_announced_several_times_take_the_place_of_those_that_are_done() {
+    for_each_transport(|transport| {
+        let samples = even_samples(480, 110_000);
+        let rounds: Vec<Vec<usize>> = (0..12)
+            .map(|round| {
+                let window = round / 3 * 120;
+                shuffled(120, round as u64).into_iter().map(|sample| window + sample).collect()
+            })
+            .collect();
+        let costs = |is_alone: bool| {
+            let remote = Remote::new();
+            let limit = format!("cache-max={}", remote.put_samples(&samples) / 2);
+            let options = [&*limit, "hedge=no", "memory=4M", "rw"];
+            let mount = remote.data(transport, &options);
+            // What another mount has open stays in the cache.
+            let _other = (!is_alone).then(|| remote.data(transport, &options));
+            remote.store.forget_requests();
+            let lines: String =
+                rounds.iter().flatten().map(|sample| format!("{sample}\n")).collect();
+            let control = fs::File::options().append(true).open(mount.path(".ffrfs/prefetch"));
+            control.unwrap().write_all(lines.as_bytes()).unwrap();
+            for round in &rounds {
+                check(&mount, &samples, round.iter().copied());
+                // As with a dataset that is larger than the page cache.
+                let forget = |sample: &usize| {
+                    drop_cached(&fs::File::open(mount.path(name(*sample))).unwrap())
+                };
+                round.iter().for_each(forget);
+            }
+            let evicted = mount.stats()["remote"]["evicted_blocks"].as_u64();
+            (remote.store.summary().gets, remote.sent(), evicted.expect("a count"))
+        };
+        let ((gets, sent, evicted), (most, all, none)) = (costs(true), costs(false));
+        let figures =
+            format!("{gets} GETs of {sent} bytes, {evicted} blocks evicted; {most}, {all}");
+        assert!(evicted > 0 && none == 0, "{figures}, {none}");
+        println!("{figures}");
+        assert!(gets * 3 < most * 2 && sent < all, "{figures}");
     });
 }
 

@@ -71,6 +71,7 @@ fn a_mount_of_a_store_shows_what_its_requests_cost_and_brought() {
             used_bytes: 2_000_000_000 * (look + 1),
             lock_joins: 7,
             evictions: 1234,
+            evicted_blocks: 56,
             ..RemoteFigures::default()
         });
         state.take(0, Ok(sample));
@@ -79,7 +80,7 @@ fn a_mount_of_a_store_shows_what_its_requests_cost_and_brought() {
     for what in [
         "3000.0 MB/s  1,000,000 GET/s",
         "in all about $1.2000  1.50 bytes fetched for each used",
-        "in all waited for another mount 7  objects evicted 1,234",
+        "in all waited for another mount 7  objects evicted 1,234, blocks 56",
         "first byte",
         "hits",
     ] {

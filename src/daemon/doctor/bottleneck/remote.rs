@@ -129,8 +129,8 @@ fn cache(name: &str, window: &RemoteFigures, all: &RemoteFigures) -> Check {
     }
     let place = all.disk_cache.directory.as_deref().unwrap_or("not used yet");
     let found = format!(
-        "{place}; hit rate {hits}, blocks that another mount fetched: {}, evicted: {}",
-        all.lock_joins, all.evictions
+        "{place}; hit rate {hits}, blocks that another mount fetched: {}, evicted: {}, blocks: {}",
+        all.lock_joins, all.evictions, all.evicted_blocks
     );
     Check::ok(check, found)
 }

@@ -1,6 +1,7 @@
 //! Daemons that are killed at any point leave no wrong byte and no lock.
 
 use super::*;
+use crate::io::Reading;
 use crate::store::cache::testing::Random;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
@@ -9,29 +10,43 @@ use std::time::Instant;
 
 const DIRECTORY: &str = "FFRFS_TEST_CACHE_WORKER";
 const BLOCKS: u64 = 12;
-const WORKERS: usize = 4;
+/// A file in the cache's directory, made by the first worker that evicts a block.
+const EVICTED: &str = "evicted";
 
 fn the_object() -> crate::store::remote::Object {
     object("s3://bucket/killed", "\"1\"", (BLOCKS - 1) * BLOCK_BYTES + 12345)
 }
 
-/// The test below runs this in separate processes: reads and fetches at random until it is killed.
+/// The test below runs this in separate processes: reads, fetches and evicts at random until it is killed. Now and then
+/// it closes the entry, so that another process has it alone.
 #[test]
-fn a_worker_reads_and_fetches_until_it_is_killed() {
+fn a_worker_reads_fetches_and_evicts_until_it_is_killed() {
     let Some(directory) = std::env::var_os(DIRECTORY) else { return };
     let cache = Cache::open(Path::new(&directory), None).unwrap();
-    let entry = cache.entry(&the_object(), "").unwrap();
+    let mut entry = cache.entry(&the_object(), "").unwrap();
     let mut random = Random::new(u64::from(std::process::id()));
     loop {
+        if random.below(20) == 0 {
+            drop(entry);
+            std::thread::sleep(Duration::from_millis(random.below(10)));
+            entry = cache.entry(&the_object(), "").unwrap();
+        }
         let block = random.below(BLOCKS);
         let range = map::block_range(block, entry.length_bytes());
+        let reading = Reading::begin();
         if entry.is_present(&range) {
             assert!(read(&entry, range.clone()) == bytes(range), "block {block}");
-            if random.below(3) == 0 {
-                entry.invalidate(block);
+            drop(reading);
+            match random.below(4) {
+                0 => entry.invalidate(block),
+                1 if entry.replace(&[block, random.below(BLOCKS)]).is_some() => {
+                    fs::write(Path::new(&directory).join(EVICTED), "").unwrap();
+                }
+                _ => {}
             }
             continue;
         }
+        drop(reading);
         match entry.claim(block) {
             Claim::Fetch(mut fetching) => {
                 let content = bytes(range.clone());
@@ -47,7 +62,7 @@ fn a_worker_reads_and_fetches_until_it_is_killed() {
 }
 
 fn worker(directory: &TempDir) -> Child {
-    let name = "store::cache::tests::killed::a_worker_reads_and_fetches_until_it_is_killed";
+    let name = "store::cache::tests::killed::a_worker_reads_fetches_and_evicts_until_it_is_killed";
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", name, "--nocapture", "--test-threads=1"]);
     command.env(DIRECTORY, directory.path()).stdout(Stdio::null()).stderr(Stdio::null());
@@ -56,13 +71,23 @@ fn worker(directory: &TempDir) -> Child {
 
 #[test]
 fn workers_that_are_killed_leave_no_wrong_byte_and_no_lock() {
+    kill_workers(4);
+}
+
+#[test]
+fn workers_that_are_killed_while_they_evict_leave_no_wrong_byte_and_no_lock() {
+    let directory = kill_workers(2);
+    assert!(directory.path().join(EVICTED).exists(), "no worker has evicted a block");
+}
+
+fn kill_workers(count: usize) -> TempDir {
     let directory = place();
     let mut random = Random::new(1);
-    let mut workers: Vec<_> = (0..WORKERS).map(|_| worker(&directory)).collect();
+    let mut workers: Vec<_> = (0..count).map(|_| worker(&directory)).collect();
     let end = Instant::now() + Duration::from_secs(4);
     while Instant::now() < end {
         std::thread::sleep(Duration::from_millis(5 + random.below(60)));
-        let killed = random.below(WORKERS as u64) as usize;
+        let killed = random.below(count as u64) as usize;
         workers[killed].kill().unwrap();
         let status = workers[killed].wait().unwrap();
         assert_eq!(status.signal(), Some(9), "a worker found something wrong: {status}");
@@ -80,4 +105,5 @@ fn workers_that_are_killed_leave_no_wrong_byte_and_no_lock() {
     fill_all(&entry);
     let all = 0..entry.length_bytes();
     assert!(read(&entry, all.clone()) == bytes(all));
+    directory
 }

@@ -118,7 +118,7 @@ impl World {
     }
 
     fn claim_run(&mut self, daemon: usize, blocks: Range<u64>) {
-        let Some(claims) = self.daemons[daemon].entry.claim_run(blocks.clone()) else {
+        let Some(claims) = self.daemons[daemon].entry.claim_run(blocks.clone(), None) else {
             let is_had = |block| self.is_fetched(block) || self.seen[daemon].contains_key(&block);
             assert!(blocks.into_iter().any(is_had), "nobody has one of them");
             return;

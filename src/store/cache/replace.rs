@@ -1,0 +1,121 @@
+//! Evicting single blocks of an open entry, for others. Imports `fetching`, `lease`, `map`, `room` and `state`.
+//!
+//! Each process remembers the blocks that it has found present, so a block can be evicted only if no other process has
+//! the entry open. The order of the steps makes sure that no byte of a hole is ever read, and that a crash at any point
+//! leaves each block whole or absent:
+//!
+//! 1. With the directory locked, so that no process can open the entry: nobody else has it open.
+//! 2. The block's turn in this process and its lock among the processes: nobody fetches it.
+//! 3. Its record and its mark are removed. New reads find it absent; a process that opens the entry from now on, too, and
+//!    waits for the lock. The directory is unlocked.
+//! 4. Reads that saw the mark come to an end. If they do not, the record and the mark are put back.
+//! 5. The hole is punched, and the lock and the turn are given up.
+
+use super::fetching::Held;
+use super::lease::in_use;
+use super::map::{BLOCK_BYTES, RECORD_BYTES, Record, record_range};
+use super::room::Freed;
+use super::state::{State, Writing};
+use crate::io as system;
+use std::fs;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+/// How long reads are waited for, until the blocks stay after all.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// A block whose record and mark were removed, with its CRC-32C.
+struct Removed {
+    held: Held,
+    crc: u32,
+}
+
+/// Evicts these blocks, as far as that is possible now. Returns the room that they occupied; `None` if none was evicted.
+pub(super) fn replace(state: &Arc<State>, blocks: &[u64]) -> Option<Freed> {
+    // A cache that cannot be written would lose the blocks for nothing.
+    if state.is_gone() || !state.room.can_punch() || state.room.refusal().is_some() {
+        return None;
+    }
+    let removed = remove(state, blocks).unwrap_or_else(|error| {
+        tracing::debug!("{}: no block is evicted: {error}", state.paths.data.display());
+        Vec::new()
+    });
+    if removed.is_empty() {
+        return None;
+    }
+    if !system::wait_for_readings(PATIENCE) {
+        removed.iter().for_each(Removed::put_back);
+        return None;
+    }
+    let freed: u64 = removed.iter().map(Removed::punch).sum();
+    // Before another thread can fetch the blocks again.
+    let freed = (freed > 0).then(|| state.room.free(freed));
+    drop(removed);
+    freed
+}
+
+/// Removes the records and the marks of those blocks that can be evicted.
+fn remove(state: &Arc<State>, blocks: &[u64]) -> io::Result<Vec<Removed>> {
+    let directory = state.room.directory();
+    let locked = directory.lock_exclusively()?;
+    let used = in_use(directory, false)?.entries;
+    let is_ours = state.lease.is_visible() && used.get(&state.id) == Some(&1);
+    if !is_ours || fs::symlink_metadata(&state.paths.pin).is_ok() {
+        return Ok(Vec::new());
+    }
+    let writing = state.open_for_writing()?;
+    let removed = blocks.iter().filter_map(|block| remove_one(state, &writing, *block)).collect();
+    drop(locked);
+    Ok(removed)
+}
+
+fn remove_one(state: &Arc<State>, writing: &Arc<Writing>, block: u64) -> Option<Removed> {
+    if !state.blocks.take_present(block) {
+        return None;
+    }
+    let at = record_range(block);
+    if !matches!(system::try_lock_range(&writing.map, &at), Ok(true)) {
+        state.blocks.end(block);
+        return None;
+    }
+    let held = Held { state: Arc::clone(state), writing: Arc::clone(writing), block };
+    let _records = state.lock_records();
+    // The record of a block that failed its check was removed already; an unchecked one is another boot's.
+    let Record::Present(crc) = state.record(&writing.map, block) else { return None };
+    writing.map.write_all_at(&[0; RECORD_BYTES as usize], at.start).ok()?;
+    state.blocks.clear(block);
+    Some(Removed { held, crc })
+}
+
+impl Removed {
+    fn put_back(&self) {
+        if self.held.note(self.crc).is_ok() && !self.held.state.is_gone() {
+            self.held.state.blocks.set(self.held.block);
+        }
+    }
+
+    /// Punches the hole; returns the bytes that became free.
+    fn punch(&self) -> u64 {
+        let Held { state, writing, block } = &self.held;
+        let range = block * BLOCK_BYTES..(block + 1) * BLOCK_BYTES;
+        match system::punch_hole(&writing.data, &range) {
+            Ok(()) => {
+                state.counters.replaced.fetch_add(1, Relaxed);
+                range.end.min(state.length_bytes) - range.start
+            }
+            Err(error) if error.kind() == io::ErrorKind::Unsupported => {
+                state.room.note_no_holes();
+                self.put_back();
+                0
+            }
+            Err(error) => {
+                // Some of the bytes may be gone: the block stays absent.
+                tracing::debug!("{}: {error}", state.paths.data.display());
+                0
+            }
+        }
+    }
+}
