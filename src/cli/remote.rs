@@ -4,7 +4,7 @@ use crate::daemon::memory;
 use crate::failure::Failure;
 use crate::store::remote::{CacheMax, CachePlace, RemoteOptions};
 use clap::{Args, ValueEnum};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Sources that are URLs: s3:// gs:// az:// https:// hdfs:// hf://
@@ -96,6 +96,7 @@ impl RemoteArgs {
         };
         // The name alone may be that of a credential which systemd gives.
         let is_name = |path: &&PathBuf| path.components().count() == 1 && !path.exists();
+        check_header(self.header.as_deref())?;
         let cache = match (self.cache, absolute(&self.cache_dir)?) {
             (Some(CacheChoice::None), _) => CachePlace::None,
             (_, Some(directory)) => CachePlace::Directory(directory),
@@ -122,24 +123,36 @@ impl RemoteArgs {
     }
 }
 
+/// Refuses a header itself in place of a file with headers, without quoting it.
+fn check_header(header: Option<&Path>) -> Result<(), Failure> {
+    let is_header = header.is_some_and(|path| {
+        let bytes = path.as_os_str().as_encoded_bytes();
+        bytes.contains(&b':') && !path.exists()
+    });
+    match is_header {
+        true => Err(Failure::usage(
+            "header=FILE names a file with one `Name: value` per line: a header itself would be seen by everybody, in the \
+             list of processes and among the mount options",
+        )),
+        false => Ok(()),
+    }
+}
+
 /// Why an option must not be given with `-o`, if it is a secret.
 pub(super) fn refusal(name: &str) -> Option<String> {
-    const SECRETS: [&str; 12] = [
-        "password",
-        "passwd",
-        "pass",
-        "token",
-        "session-token",
+    // As in AWS_SECRET_ACCESS_KEY, AZURE_CLIENT_SECRET, AZURE_STORAGE_SAS_TOKEN, HF_TOKEN.
+    const SECRETS: [&str; 6] = ["password", "passwd", "pass", "token", "bearer", "secret"];
+    const ENDS: [&str; 7] = [
+        "-password",
+        "-token",
+        "-secret",
+        "access-key",
         "access-key-id",
-        "secret-access-key",
-        "secret-key",
-        "secret",
         "account-key",
-        "sas-token",
-        "bearer",
+        "secret-key",
     ];
-    let plain = name.strip_prefix("aws-").or(name.strip_prefix("azure-")).unwrap_or(name);
-    SECRETS.contains(&plain).then(|| {
+    let is_secret = SECRETS.contains(&name) || ENDS.iter().any(|end| name.ends_with(end));
+    is_secret.then(|| {
         format!(
             "{name} is a secret, and everybody can read mount options: use credentials=FILE, profile=NAME, the \
              environment (EnvironmentFile= of a service), or password-file=FILE for an encrypted archive"
@@ -151,7 +164,6 @@ pub(super) fn refusal(name: &str) -> Option<String> {
 mod tests {
     use super::*;
     use clap::Parser;
-    use std::path::Path;
 
     #[derive(Parser)]
     struct Line {
@@ -190,6 +202,14 @@ mod tests {
     }
 
     #[test]
+    fn a_header_in_place_of_a_file_is_refused_and_not_quoted() {
+        let failure = parsed(&["--header=Authorization: Bearer hush"]).options().unwrap_err();
+        let said = failure.to_string();
+        assert!(said.contains("names a file") && !said.contains("hush"), "{said}");
+        assert!(parsed(&["--header=no-such-file"]).options().is_ok());
+    }
+
+    #[test]
     fn the_size_of_the_cache_is_bytes_or_a_share() {
         assert_eq!(cache_max("2G"), Ok(CacheMax::Bytes(2 << 30)));
         assert!(cache_max("0%").is_err() && cache_max("101%").is_err());
@@ -197,7 +217,16 @@ mod tests {
 
     #[test]
     fn a_secret_is_refused_with_what_to_do_instead() {
-        for name in ["password", "token", "aws-secret-access-key", "sas-token"] {
+        for name in [
+            "password",
+            "token",
+            "access-key-id",
+            "aws-secret-access-key",
+            "sas-token",
+            "azure-client-secret",
+            "storage-account-key",
+            "hf-token",
+        ] {
             let why = refusal(name).unwrap();
             assert!(why.contains("credentials=FILE"), "{why}");
         }

@@ -12,26 +12,42 @@ const THREADS: usize = 2;
 const BLOCKING_THREADS: usize = 16;
 
 static RUNTIME: OnceLock<Runtime> = OnceLock::new();
+#[cfg(feature = "hdfs")]
+static NAMENODES: OnceLock<Runtime> = OnceLock::new();
 
 /// The runtime of this process.
 ///
 /// # Errors
 /// No thread can be started.
 pub(super) fn handle() -> io::Result<&'static Handle> {
-    if let Some(runtime) = RUNTIME.get() {
+    started(&RUNTIME, "ffrfs-remote")
+}
+
+/// The runtime for requests to NameNodes: the Kerberos library blocks the thread that logs in, for minutes if the KDC
+/// hangs, and nothing else may wait for that, least of all timeouts.
+///
+/// # Errors
+/// No thread can be started.
+#[cfg(feature = "hdfs")]
+pub(super) fn for_namenodes() -> io::Result<&'static Handle> {
+    started(&NAMENODES, "ffrfs-namenode")
+}
+
+fn started(place: &'static OnceLock<Runtime>, name: &str) -> io::Result<&'static Handle> {
+    if let Some(runtime) = place.get() {
         return Ok(runtime.handle());
     }
     let runtime = Builder::new_multi_thread()
         .worker_threads(THREADS)
         .max_blocking_threads(BLOCKING_THREADS)
-        .thread_name("ffrfs-remote")
+        .thread_name(name)
         .enable_all()
         .build()?;
     // If two threads make one at a time, the second one is dropped, without waiting for its threads.
-    if let Err(second) = RUNTIME.set(runtime) {
+    if let Err(second) = place.set(runtime) {
         second.shutdown_background();
     }
-    RUNTIME.get().map(Runtime::handle).ok_or_else(|| io::Error::other("no runtime"))
+    place.get().map(Runtime::handle).ok_or_else(|| io::Error::other("no runtime"))
 }
 
 /// Runs `work` on the runtime and waits for it. Must not be called on a thread of the runtime.

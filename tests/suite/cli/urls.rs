@@ -41,13 +41,24 @@ fn a_url_is_a_source_and_no_target() {
 
 #[test]
 fn a_secret_in_an_option_or_a_url_is_refused_with_what_to_do_instead() {
-    for option in ["secret_access_key=x", "password=x", "token=x", "aws_session_token=x"] {
+    for option in [
+        "secret_access_key=x",
+        "password=x",
+        "token=x",
+        "aws_session_token=x",
+        "azure_client_secret=x",
+    ] {
         let outcome = ffrfs(&["mount", "s3://bucket/a.zip", "/mnt", "-o", option]);
         let name = option.split('=').next().unwrap().replace('_', "-");
         assert_eq!(outcome.code, 1, "{outcome:?}");
         assert!(outcome.stderr.contains(&format!("{name} is a secret")), "{outcome:?}");
         assert!(outcome.stderr.contains("credentials=FILE"), "{outcome:?}");
     }
+    let header = "header=Authorization: Bearer hunter2";
+    let outcome = ffrfs(&["mount", "https://host/a.zip", "/mnt", "-o", header]);
+    assert_eq!(outcome.code, 1, "{outcome:?}");
+    assert!(!outcome.stderr.contains("hunter2"), "{outcome:?}");
+    assert!(outcome.stderr.contains("header=FILE names a file"), "{outcome:?}");
     let outcome = ffrfs(&["info", "https://user:hunter2@host/a.zip"]);
     assert_eq!(outcome.code, 1, "{outcome:?}");
     assert!(!outcome.stderr.contains("hunter2") && outcome.stderr.contains("netrc"), "{outcome:?}");

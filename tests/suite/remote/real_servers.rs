@@ -218,6 +218,75 @@ fn a_container_in_hdfs_gives_every_byte_and_is_never_mixed() {
     hdfs(&server, "tests").never_mixes_versions();
 }
 
+/// A server with this protection of connections gives every byte to those with a ticket or a keytab, and to no others.
+fn hdfs_with_kerberos(protection: &str) {
+    let Some(server) = Server::start(&format!("hdfs-{protection}")) else { return };
+    let mut remote = hdfs(&server, "tests");
+    remote.environment.push(("KRB5_CONFIG".into(), server.setting("KRB5_CONFIG").into()));
+    let tickets = server.setting("KRB5CCNAME").to_owned();
+    let keytab = server.setting("KEYTAB").to_owned();
+    let none = format!("{keytab}-none");
+    let asked = |tickets: &str, more: &[&str]| {
+        let mut command = std::process::Command::new(FFRFS);
+        command.args(["info", &remote.url, "--cache=none"]).args(more);
+        run(command.envs(remote.environment.iter().cloned()).env("KRB5CCNAME", tickets))
+    };
+    server.put(remote.key, &equal_samples(1));
+    assert_eq!(asked(&tickets, &[]).code, 0);
+    assert_eq!(asked(&none, &["--credentials", &keytab]).code, 0);
+    let refused = asked(&none, &[]);
+    assert_eq!(refused.code, 7, "{}", refused.stderr);
+    assert!(refused.stderr.contains("run kinit, or name a keytab"), "{}", refused.stderr);
+    remote.environment.push(("KRB5CCNAME".into(), tickets));
+    let mount = remote.mount(Transport::DevFuse, &["cache=none"]);
+    let samples = equal_samples(1);
+    assert!(scattered().all(|number| mount.read(name(number)).unwrap() == samples[number]));
+    mount.unmount();
+}
+
+#[test]
+#[ignore = "Hadoop is large: scripts/test --full"]
+fn a_container_in_hdfs_with_kerberos_gives_every_byte() {
+    hdfs_with_kerberos("authentication");
+}
+
+#[test]
+#[ignore = "Hadoop is large: scripts/test --full"]
+fn a_container_in_hdfs_with_kerberos_and_integrity_gives_every_byte() {
+    hdfs_with_kerberos("integrity");
+}
+
+#[test]
+#[ignore = "Hadoop is large: scripts/test --full"]
+fn a_container_in_hdfs_with_kerberos_and_privacy_gives_every_byte() {
+    hdfs_with_kerberos("privacy");
+}
+
+/// The token service and the store are one server of moto, as with MinIO.
+#[test]
+fn a_container_in_s3_is_read_with_an_assumed_role() {
+    let Some(server) = Server::start("s3") else { return };
+    let home = temp_dir();
+    let config = home.path().join("config");
+    let text = "[profile reader]\nrole_arn = arn:aws:iam::123456789012:role/reader\nsource_profile = source\n\
+        [profile web]\nrole_arn = arn:aws:iam::123456789012:role/web\nweb_identity_token_file = TOKEN\n\
+        [profile source]\naws_access_key_id = key\naws_secret_access_key = secret\n";
+    let token = home.path().join("token");
+    std::fs::write(&token, "token").unwrap();
+    std::fs::write(&config, text.replace("TOKEN", &token.display().to_string())).unwrap();
+    let mut remote = s3(&server, "data/d/data.ffr");
+    remote.environment.retain(|(name, _)| !name.contains("KEY"));
+    remote.environment.push(("AWS_CONFIG_FILE".into(), config.display().to_string()));
+    server.put(remote.key, &equal_samples(1));
+    for profile in ["reader", "web"] {
+        let profile = format!("profile={profile}");
+        let mount = remote.mount(Transport::DevFuse, &["cache=none", "sandbox=auto", &profile]);
+        let samples = equal_samples(1);
+        assert!(scattered().all(|number| mount.read(name(number)).unwrap() == samples[number]));
+        mount.unmount();
+    }
+}
+
 #[test]
 #[ignore = "Hadoop is large: scripts/test --full"]
 fn datanodes_may_hang_and_die_while_a_container_in_hdfs_is_read() {

@@ -4,7 +4,7 @@ use super::container::Container;
 use super::credentials::{Provider, provider_of};
 use super::environment::Environment;
 use super::profile::{Profile, Section};
-use super::role::Role;
+use super::role::{Proof, Role};
 use super::token_service::refused;
 use super::web::{Connector, chain, credential_retry};
 use crate::store::remote::{ErrorKind, Location, RemoteOptions, StoreError};
@@ -53,8 +53,9 @@ impl Finder<'_> {
             return Ok((Arc::new(profile), origin));
         };
         if let Some(file) = setting("web_identity_token_file") {
-            let session = setting("role_session_name");
-            return self.web_identity(&said, (&file, &arn, session), name);
+            let origin = format!("web identity in {file}, by the profile {name}");
+            let proof = Proof::Token(file);
+            return Ok((self.role(proof, (&format!("the profile {name}"), &said))?, origin));
         }
         if setting("mfa_serial").is_some() {
             return Err(denied(format!(
@@ -77,9 +78,9 @@ impl Finder<'_> {
                     return Err(denied(why.to_owned()));
                 }
             };
-        let endpoint = (self.sts(&said), self.region.to_owned());
-        let role = Role::new((self.location, self.web), source, endpoint, (name, &said))?;
-        Ok((provider_of(role), format!("role {arn} of the profile {name}, by {source_name}")))
+        let user = format!("the profile {name}");
+        let role = self.role(Proof::Credentials(source), (&user, &said))?;
+        Ok((role, format!("role {arn} of the profile {name}, by {source_name}")))
     }
 
     /// What a role's `credential_source` names.
@@ -106,49 +107,51 @@ impl Finder<'_> {
         Finder { environment: &environment, file: None, ..*self }.of_environment(&Section::new())
     }
 
-    /// A role that a token in a file stands for.
-    fn web_identity(
+    /// The role that these settings of `user` describe.
+    fn role(
         &self,
-        said: &Section,
-        (file, arn, session): (&str, &str, Option<String>),
-        profile: &str,
-    ) -> Result<Found, StoreError> {
-        let mut environment = self.environment.clone();
-        environment.set("AWS_WEB_IDENTITY_TOKEN_FILE", file);
-        environment.set("AWS_ROLE_ARN", arn);
-        if let Some(session) = session {
-            environment.set("AWS_ROLE_SESSION_NAME", &session);
-        }
-        for key in &SELECTORS[..2] {
-            environment.unset(key);
-        }
-        let finder = Finder { environment: &environment, file: None, ..*self };
-        let (provider, _) = finder.of_environment(said)?;
-        Ok((provider, format!("web identity in {file}, by the profile {profile}")))
+        proof: Proof,
+        (user, said): (&str, &Section),
+    ) -> Result<Provider<AwsCredential>, StoreError> {
+        let endpoint = (self.sts(said), self.region.to_owned());
+        let role = Role::new((self.location, self.web), proof, endpoint, (user, said))?;
+        Ok(provider_of(role))
     }
 
     /// Credentials from keys in the environment, web identity, ECS, EKS, or the metadata service of the machine. The
     /// profile in use may name the security token service.
     pub(super) fn of_environment(&self, said: &Section) -> Result<Found, StoreError> {
-        let is_set = |name| self.environment.first(&[name]).is_some();
-        let has_identity = is_set("AWS_WEB_IDENTITY_TOKEN_FILE") && is_set("AWS_ROLE_ARN");
-        let origin = if is_set("AWS_ACCESS_KEY_ID") || is_set("AWS_SECRET_ACCESS_KEY") {
-            "AWS_ACCESS_KEY_ID in the environment"
-        } else if has_identity {
-            "web identity (AWS_WEB_IDENTITY_TOKEN_FILE)"
-        } else if let Some(container) = Container::new(self.location, self.web, self.environment)? {
+        let set = |name| self.environment.first(&[name]);
+        let identity = (set("AWS_WEB_IDENTITY_TOKEN_FILE"), set("AWS_ROLE_ARN"));
+        if set("AWS_ACCESS_KEY_ID").or(set("AWS_SECRET_ACCESS_KEY")).is_some() {
+            return Ok((
+                self.of_object_store()?,
+                "AWS_ACCESS_KEY_ID in the environment".to_owned(),
+            ));
+        }
+        if let (Some(file), Some(arn)) = identity {
+            let mut settings = said.clone();
+            settings.insert("role_arn".to_owned(), arn.to_owned());
+            let session = set("AWS_ROLE_SESSION_NAME").unwrap_or_default();
+            settings.insert("role_session_name".to_owned(), session.to_owned());
+            let role = self.role(Proof::Token(file.to_owned()), ("AWS_ROLE_ARN", &settings))?;
+            return Ok((role, "web identity (AWS_WEB_IDENTITY_TOKEN_FILE)".to_owned()));
+        }
+        if let Some(container) = Container::new(self.location, self.web, self.environment)? {
             return Ok((provider_of(container), Container::origin(self.environment).to_owned()));
-        } else if self.environment.first(&["AWS_EC2_METADATA_DISABLED"]) == Some("true") {
+        }
+        if set("AWS_EC2_METADATA_DISABLED") == Some("true") {
             return Err(refused(&self.location.to_string(), NONE));
-        } else {
-            "the metadata service of this machine (IMDS)"
-        };
-        Ok((self.of_object_store(said)?, origin.to_owned()))
+        }
+        Ok((self.of_object_store()?, "the metadata service of this machine (IMDS)".to_owned()))
     }
 
-    fn of_object_store(&self, said: &Section) -> Result<Provider<AwsCredential>, StoreError> {
+    /// Keys in the environment, or else the metadata service.
+    fn of_object_store(&self) -> Result<Provider<AwsCredential>, StoreError> {
         let mut environment = self.environment.clone();
-        environment.set("AWS_ENDPOINT_URL_STS", &self.sts(said));
+        for name in &SELECTORS[2..] {
+            environment.unset(name);
+        }
         let metadata = environment.first(&["AWS_EC2_METADATA_SERVICE_ENDPOINT"]);
         let is_6 = environment.first(&["AWS_EC2_METADATA_SERVICE_ENDPOINT_MODE"]);
         let is_6 = is_6.is_some_and(|mode| mode.eq_ignore_ascii_case("ipv6"));

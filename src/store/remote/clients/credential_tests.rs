@@ -89,13 +89,13 @@ fn aws(date: &'static str) -> Server {
             let key = if head.contains("a%3arole2") { "role2" } else { "role1" };
             aws_xml("AssumeRole", key, date)
         }
+        "/sts/" if head.contains("action=assumerolewithwebidentity&") => {
+            aws_xml("AssumeRoleWithWebIdentity", "web", date)
+        }
         "/imds/latest/api/token" if head.starts_with("put") => answer("200", &[], "imds-token"),
         "/imds/latest/meta-data/iam/security-credentials/" => answer("200", &[], "r"),
         "/imds/latest/meta-data/iam/security-credentials/r" => aws_json("imds", date),
         "/container" if head.contains("authorization: t") => aws_json("container", date),
-        path if path.starts_with("/sts/?action=assumerolewithwebidentity") => {
-            aws_xml("AssumeRoleWithWebIdentity", "web", date)
-        }
         path if path.starts_with("/b/k") => object(),
         _ => answer(
             "403",

@@ -44,7 +44,9 @@ impl<T> Credentials<T> {
                 Ok(credential)
             }
             Err(error) => {
-                let error = missing(location, self.advice, &error);
+                let mut error = missing(location, self.advice, &error);
+                let from = format!("no credentials from {}: ", self.origin);
+                error.message = error.message.replacen("no credentials: ", &from, 1);
                 // Credentials that worked once will most likely be renewed at the next attempt.
                 let kind = match self.were_there.load(Relaxed) {
                     true => ErrorKind::Unavailable,
@@ -68,10 +70,23 @@ pub(super) fn missing(
 
 /// The cause of an error: "Generic S3 error" tells users nothing.
 pub(super) fn inner(error: &object_store::Error) -> String {
-    match error {
+    let said = match error {
         object_store::Error::Generic { source, .. } => chain(&**source),
         other => chain(other),
-    }
+    };
+    plain(&said).unwrap_or(said)
+}
+
+/// `GET URL fails: CAUSE` for a request of `object_store`: without its query, time, policy of retries, and layers.
+fn plain(said: &str) -> Option<String> {
+    let (request, rest) = said.rsplit_once("Error performing ")?.1.split_once(" in ")?;
+    let (_, cause) = rest.split_once(" - ")?;
+    let layers = ["HTTP error: ", "error sending request: ", "client error (Connect): "];
+    let cause =
+        layers.iter().fold(cause, |cause, layer| cause.strip_prefix(layer).unwrap_or(cause));
+    let cause = cause.strip_prefix("tcp connect error: ").unwrap_or(cause);
+    let request = request.split('?').next().unwrap_or_default();
+    (request.split(' ').count() == 2).then(|| format!("{request} fails: {cause}"))
 }
 
 /// Issues temporary credentials.
@@ -175,5 +190,25 @@ impl<V: Send + Sync, T: Send + Sync> CredentialProvider for OfFile<V, T> {
         Self: 'b,
     {
         Box::pin(async move { self.current().map_err(generic)?.get_credential().await })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failed_request_for_credentials_is_told_without_its_layers() {
+        let said = "Error performing token request: Error performing GET http://169.254.169.254/x/token?a=b in 26.9ms, \
+            after 2 retries, max_retries: 2, retry_timeout: 5s - HTTP error: error sending request: client error \
+            (Connect): tcp connect error: Connection refused (os error 111)";
+        let wanted = "GET http://169.254.169.254/x/token fails: Connection refused (os error 111)";
+        let inner = said.split_once("token request: ").map(|(_, inner)| inner);
+        assert_eq!(plain(inner.unwrap_or_default()).as_deref(), Some(wanted));
+        assert_eq!(plain(said).as_deref(), Some(wanted));
+        let refused = "Error performing POST http://h/t in 2ms - Server returned non-2xx status code: 401: no";
+        let wanted = "POST http://h/t fails: Server returned non-2xx status code: 401: no";
+        assert_eq!(plain(refused).as_deref(), Some(wanted));
+        assert_eq!(plain("the private key is invalid"), None);
     }
 }

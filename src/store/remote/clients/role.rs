@@ -1,23 +1,33 @@
-//! Roles of AWS that are assumed with other credentials.
+//! Roles of AWS that are assumed with other credentials, or with a token that another service has issued.
 
 use super::aws_answer;
 use super::credentials::{Provider, Source, inner};
 use super::profile::Section;
 use super::renewed::Issued;
 use super::request::signed;
-use super::token_service::{FORM, TokenService, form, refused};
+use super::token_service::{FORM, TokenService, form, refused, request};
 use crate::store::remote::{Location, RemoteOptions, StoreError};
 use object_store::aws::{AwsAuthorizer, AwsCredential};
 use object_store::client::{HttpRequest, HttpRequestBody};
 use reqwest::Method;
 use reqwest::header::HeaderValue;
 
+/// Optional parameters of a request, and the settings that they come from.
+const OPTIONAL: [(&str, &str); 2] =
+    [("DurationSeconds", "duration_seconds"), ("ExternalId", "external_id")];
+
+/// What entitles to a role.
+pub(super) enum Proof {
+    Credentials(Provider<AwsCredential>),
+    /// A file with a token, which is read for each request.
+    Token(String),
+}
+
 /// A role, and how it is assumed.
 pub(super) struct Role {
     service: TokenService,
     location: Location,
-    /// The credentials that assume the role.
-    source: Provider<AwsCredential>,
+    proof: Proof,
     /// The URL of the security token service, and its region.
     endpoint: (String, String),
     /// The parameters of the request.
@@ -27,30 +37,33 @@ pub(super) struct Role {
 }
 
 impl Role {
-    /// The role that these settings of the profile `name` describe.
+    /// The role that these settings of a profile describe; `user` is that profile, in words.
     pub(super) fn new(
         (location, options): (&Location, &RemoteOptions),
-        source: Provider<AwsCredential>,
+        proof: Proof,
         endpoint: (String, String),
-        (name, settings): (&str, &Section),
+        (user, settings): (&str, &Section),
     ) -> Result<Self, StoreError> {
         let own = |name: &str| settings.get(name).filter(|value| !value.is_empty()).cloned();
         let arn = own("role_arn").unwrap_or_default();
+        let (action, others) = match proof {
+            Proof::Credentials(_) => ("AssumeRole", &OPTIONAL[..]),
+            Proof::Token(_) => ("AssumeRoleWithWebIdentity", &OPTIONAL[..1]),
+        };
         let mut parameters = vec![
-            ("Action", "AssumeRole".to_owned()),
+            ("Action", action.to_owned()),
             ("Version", "2011-06-15".to_owned()),
             ("RoleArn", arn.clone()),
             ("RoleSessionName", own("role_session_name").unwrap_or_else(|| "ffrfs".to_owned())),
         ];
-        let others = [("DurationSeconds", "duration_seconds"), ("ExternalId", "external_id")];
         parameters.extend(others.iter().filter_map(|(to, from)| Some((*to, own(from)?))));
         Ok(Self {
             service: TokenService::new(location, options)?,
             location: location.clone(),
-            source,
+            proof,
             endpoint,
             parameters,
-            name: format!("the role {arn} of the profile {name}"),
+            name: format!("the role {arn} of {user}"),
         })
     }
 }
@@ -60,20 +73,30 @@ impl Source for Role {
 
     async fn issue(&self) -> Result<Issued<AwsCredential>, StoreError> {
         let denied = |why: String| refused(&self.name, why);
-        let source = self.source.get_credential().await;
-        let source = source.map_err(|e| denied(format!("its source: {}", inner(&e))))?;
         let (url, region) = &self.endpoint;
-        let pairs: Vec<_> = self.parameters.iter().map(|(n, v)| (*n, v.as_str())).collect();
-        let mut request = HttpRequest::new(HttpRequestBody::from(form(&pairs)));
-        *request.method_mut() = Method::POST;
-        *request.uri_mut() =
-            url.parse().map_err(|_| denied(format!("`{url}` is no URL of a service")))?;
-        request.headers_mut().insert(FORM.0, HeaderValue::from_static(FORM.1));
-        super::s3::check_credential(&self.location, &source)?;
-        AwsAuthorizer::new(&source, "sts", region)
-            .try_authorize(&mut request, None)
-            .map_err(|e| denied(e.to_string()))?;
-        let request = signed(&self.location, request)?;
+        let mut pairs: Vec<_> = self.parameters.iter().map(|(n, v)| (*n, v.as_str())).collect();
+        let request = match &self.proof {
+            Proof::Token(path) => {
+                let token = std::fs::read_to_string(path);
+                let token = token.map_err(|e| denied(format!("its token in {path}: {e}")))?;
+                pairs.push(("WebIdentityToken", token.trim()));
+                request(&self.name, (Method::POST, url), &[FORM], form(&pairs))?
+            }
+            Proof::Credentials(source) => {
+                let source = source.get_credential().await;
+                let source = source.map_err(|e| denied(format!("its source: {}", inner(&e))))?;
+                super::s3::check_credential(&self.location, &source)?;
+                let mut request = HttpRequest::new(HttpRequestBody::from(form(&pairs)));
+                *request.method_mut() = Method::POST;
+                *request.uri_mut() =
+                    url.parse().map_err(|_| denied(format!("`{url}` is no URL of a service")))?;
+                request.headers_mut().insert(FORM.0, HeaderValue::from_static(FORM.1));
+                AwsAuthorizer::new(&source, "sts", region)
+                    .try_authorize(&mut request, None)
+                    .map_err(|e| denied(e.to_string()))?;
+                signed(&self.location, request)?
+            }
+        };
         let answer = self.service.ask(&self.name, &request).await?;
         aws_answer::of_xml(&answer)
             .ok_or_else(|| denied(format!("{url} gives no credentials: is this an STS?")))

@@ -47,7 +47,17 @@ impl TokenService {
     }
 
     async fn once(&self, request: Request) -> Result<String, StoreError> {
-        let answer = self.web.send(&self.location, request).await?;
+        let mut url = request.url().clone();
+        url.set_query(None);
+        let answer = self.web.send(&self.location, request).await.map_err(|error| {
+            // The words for objects would mislead.
+            match error.kind {
+                ErrorKind::NotFound => {
+                    StoreError { message: format!("{url} does not exist"), ..error }
+                }
+                _ => error,
+            }
+        })?;
         if !answer.status().is_success() {
             return Err(refused("", "the service redirects, which is not followed"));
         }

@@ -23,6 +23,9 @@ fn kind(error: &HdfsError) -> ErrorKind {
         | HdfsError::BlocksNotFound(_)
         | HdfsError::ErasureCodingError(_) => Unavailable,
         HdfsError::ChecksumError => Broken,
+        HdfsError::GSSAPIError(_, _, said) if said.contains("Cannot contact any KDC") => {
+            Unavailable
+        }
         HdfsError::SASLError(_) | HdfsError::GSSAPIError(..) | HdfsError::NoSASLMechanism => Denied,
         HdfsError::InvalidRPCResponse(_) | HdfsError::InternalError(_) => Malformed,
         HdfsError::InvalidPath(_)
@@ -86,6 +89,12 @@ fn message(error: &HdfsError) -> String {
             "no DataNode with the block could be read".to_owned()
         }
         HdfsError::FileNotFound(_) => "there is no such file".to_owned(),
+        HdfsError::GSSAPIError(_, _, said) => of_kerberos(said),
+        HdfsError::OperationFailed(said) if said.contains("libgssapi") => NO_LIBRARY.to_owned(),
+        HdfsError::NoSASLMechanism => format!("the NameNode accepts none of our logins{ADVICE}"),
+        HdfsError::IOError(error) if error.to_string().contains("listener disconnected") => {
+            format!("the NameNode closes the connection; if it requires Kerberos{SETTINGS}")
+        }
         HdfsError::InvalidArgument(said) if said.contains("fs.defaultFS") => {
             "the URL names no NameNode, and no core-site.xml in HADOOP_CONF_DIR names a default one \
              (fs.defaultFS)"
@@ -93,6 +102,28 @@ fn message(error: &HdfsError) -> String {
         }
         _ => first_line(&error.to_string()),
     }
+}
+
+/// What to do without a valid ticket.
+const ADVICE: &str =
+    "; run kinit, or name a keytab or a ticket cache with the option `credentials`";
+/// What to do if this side does not know that Kerberos is used.
+const SETTINGS: &str = ", HADOOP_CONF_DIR must name the cluster's configuration, or the option \
+                        `credentials` a keytab or a ticket cache";
+const NO_LIBRARY: &str = "Kerberos needs the library libgssapi_krb5.so.2, which is missing or cannot be loaded: install \
+                          libgssapi-krb5-2 (Debian, Ubuntu) or krb5-libs (Fedora, RHEL)";
+
+/// The words of the Kerberos library, without the general ones before them.
+fn of_kerberos(said: &str) -> String {
+    let said = first_line(said);
+    let general = [
+        "No credentials were supplied, or the credentials were unavailable or inaccessible: ",
+        "Unspecified GSS failure.  Minor code may provide more information: ",
+    ];
+    let cause = general.iter().find_map(|words| said.split_once(words)).map_or(&*said, |(_, c)| c);
+    let has_no_ticket = ["No Kerberos credentials", "expired"];
+    let advice = if has_no_ticket.iter().any(|words| cause.contains(words)) { ADVICE } else { "" };
+    format!("Kerberos: {cause}{advice}")
 }
 
 fn first_line(text: &str) -> String {
@@ -119,6 +150,21 @@ mod tests {
         assert_eq!(of(retry, "Server is too busy."), ErrorKind::Throttled);
         assert_eq!(of(retry, "NameNode still not started"), ErrorKind::Unavailable);
         assert_eq!(of("org.apache.hadoop.fs.InvalidPathException", "a/../b"), ErrorKind::Refused);
+    }
+
+    #[test]
+    fn what_kerberos_says_is_shown_without_codes_and_with_what_to_do() {
+        let no_ticket = "No credentials were supplied, or the credentials were unavailable or inaccessible: No \
+                         Kerberos credentials available (default cache: FILE:/tmp/krb5cc_0)";
+        let said = of_kerberos(no_ticket);
+        assert!(said.starts_with("Kerberos: No Kerberos credentials available (default"), "{said}");
+        assert!(said.ends_with("with the option `credentials`"), "{said}");
+        let expired =
+            "Unspecified GSS failure.  Minor code may provide more information: Ticket expired";
+        assert!(of_kerberos(expired).starts_with("Kerberos: Ticket expired; run kinit"));
+        assert_eq!(of_kerberos("Clock skew too great"), "Kerberos: Clock skew too great");
+        let library = HdfsError::OperationFailed("Failed to load libgssapi_krb".to_owned());
+        assert!(message(&library).contains("install libgssapi-krb5-2 (Debian"));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Requests to the NameNode, and the lifetime of the `hdfs-native` client that makes them.
 
+use super::super::runtime::for_namenodes;
 use super::super::{ErrorKind, Location, Object, StoreError};
 use super::error::store_error;
 use super::kerberos::{Identity, Proof};
@@ -66,7 +67,7 @@ impl NameNode {
         Ok(object(location, &status))
     }
 
-    /// Sends a request to the NameNode, in a task that goes on after the caller has given up: a connection attempt to a
+    /// Sends a request to the NameNode, in a task of another runtime that goes on after the caller has given up: a connection attempt to a
     /// NameNode whose machine is off then still fails in the end, and the next NameNode is used.
     ///
     /// If the NameNode has responded before and is now silent, the client is dropped with its connection.
@@ -81,7 +82,10 @@ impl NameNode {
     {
         let native = self.native().map_err(|error| store_error(location, &error))?;
         let asked = Arc::clone(&native);
-        let task = tokio::spawn(async move {
+        let runtime = for_namenodes().map_err(|error| {
+            StoreError::new(location.to_string(), ErrorKind::Unavailable, error.to_string())
+        })?;
+        let task = runtime.spawn(async move {
             let answer = request(asked.client.clone()).await;
             if matches!(answer, Ok(_) | Err(HdfsError::RPCError(..) | HdfsError::FileNotFound(_))) {
                 asked.answered.store(true, Ordering::Relaxed);
@@ -99,7 +103,7 @@ impl NameNode {
             )),
             Err(_) => {
                 self.give_up(&native);
-                let why = "the NameNode does not answer";
+                let why = "the NameNode does not answer, or with Kerberos perhaps the KDC";
                 Err(StoreError::new(location.to_string(), ErrorKind::TimedOut, why))
             }
         }
@@ -149,6 +153,14 @@ impl NameNode {
         let mut builder = ClientBuilder::new().with_io_runtime(Handle::current());
         if let Some(Identity { principal, proof }) = &self.identity {
             config.push(("hadoop.security.authentication", "kerberos"));
+            if ["HADOOP_CONF_DIR", "HADOOP_HOME"]
+                .iter()
+                .all(|name| std::env::var_os(name).is_none())
+            {
+                // Without the cluster's configuration: DataNodes of clusters with Kerberos either have a port below
+                // 1024, for which this means nothing, or protect their connections.
+                config.push(("dfs.data.transfer.protection", "authentication,integrity,privacy"));
+            }
             builder = builder.with_kerberos_principal(principal);
             builder = match proof {
                 Proof::Keytab(path) => builder.with_kerberos_keytab(path),
