@@ -88,14 +88,12 @@ pub fn io_uring() -> Result<(), Obstacle> {
 /// # Errors
 /// The kernel is too old.
 pub fn handover() -> Result<(), Obstacle> {
-    let release = Facts::gather().release;
-    match is_before(&release, (6, 9)) {
-        true => Err(Obstacle::new(
-            format!("Linux {release} cannot hand a mount over to another process"),
-            "that came with Linux 6.9",
-        )),
-        false => Ok(()),
-    }
+    no_handover(&Facts::gather().release).map_or(Ok(()), Err)
+}
+
+fn no_handover(release: &str) -> Option<Obstacle> {
+    let why = || format!("Linux {release} cannot hand a mount over to another process");
+    is_before(release, (6, 9)).then(|| Obstacle::new(why(), "that came with Linux 6.9"))
 }
 
 /// Why the fuse module has no parameter enable_uring.
@@ -257,6 +255,17 @@ mod tests {
         says(&said("7.0", false), &["modprobe fuse"], &["6.14"]);
         for odd in ["", "x", "6", "99999999999999.1", "-1.-1"] {
             says(&said(odd, false), &["modprobe fuse"], &["6.14"]);
+        }
+    }
+
+    #[test]
+    fn a_kernel_that_cannot_hand_a_mount_over_is_named() {
+        for release in ["5.10.0-32-amd64", "6.1.0-50-amd64", "6.8.12"] {
+            let obstacle = no_handover(release).expect("an old kernel").to_string();
+            says(&obstacle, &[release, "hand a mount over", "6.9"], &["6.14"]);
+        }
+        for release in ["6.9.0", "6.12.107+deb13-amd64", "7.0", "", "x"] {
+            assert_eq!(no_handover(release), None, "{release}");
         }
     }
 }
