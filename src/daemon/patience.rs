@@ -124,12 +124,20 @@ fn make(call: u8, path: &Path, bytes: &[u8]) -> io::Result<Vec<u8>> {
 /// # Errors
 /// As there; or the daemon does not answer ([`io::ErrorKind::TimedOut`]).
 pub(crate) fn state(target: &Path) -> io::Result<mounts::State> {
+    state_within(target, PATIENCE)
+}
+
+/// As [`state`], with another time for the answer.
+///
+/// # Errors
+/// As there.
+pub(crate) fn state_within(target: &Path, patience: Duration) -> io::Result<mounts::State> {
     match mounts::at(target)?.filter(|mount| mount.fs_type == mounts::FS_TYPE) {
         None => mounts::state(target),
         Some(mount) => {
             let asked = Patient::new()
                 .ask(Call::Ask, target, &[])
-                .and_then(|asked| asked.answer(Instant::now() + PATIENCE))
+                .and_then(|asked| asked.answer(Instant::now() + patience))
                 .map(drop);
             mount.state(asked)
         }

@@ -7,6 +7,7 @@ use super::sandbox::{self, Unmounter};
 use crate::failure::{Exit, Failure};
 use crate::io::mounts;
 use crate::transport::{Leaver, Mounted, ServeError, Target};
+use nix::unistd::{Pid, getppid};
 use signal_hook::consts::{SIGHUP, SIGUSR2};
 use signal_hook::iterator::Signals;
 use std::io;
@@ -35,6 +36,8 @@ pub(crate) struct Service {
     pub(crate) end: fn(Exit) -> !,
     /// Another process has made the mount: a failure leaves it as it is.
     pub(crate) is_resumed: bool,
+    /// Its number as a process, if the service manager keeps the connection when it dies.
+    pub(crate) supervisor: Option<Pid>,
 }
 
 /// A mount that is served, with all threads for that.
@@ -65,6 +68,7 @@ impl Service {
             unmounter: unmounter.clone(),
             end,
             leaver: mounted.leaver(),
+            supervisor: self.supervisor.filter(|_| mounted.handover().is_some()),
         };
         if let Err(failure) = listener.start(signals) {
             if let (Some(directory), false) = (target.directory(), self.is_resumed) {
@@ -93,7 +97,7 @@ impl Serving {
         }
         if leaver.has_left() {
             metrics.iter_mut().for_each(|metrics| metrics.set_ours(false));
-            tracing::info!("another process serves {target} from now on");
+            tracing::info!("{target} is left to another process");
             return served.map(|()| Exit::Ok).map_err(|e| Failure::new(Exit::Mount, e));
         }
         // After an abort (fusectl, a broken connection) the dead mount is still in place. The mount table is
@@ -119,6 +123,8 @@ struct Listener {
     unmounter: Option<Arc<Unmounter>>,
     end: fn(Exit) -> !,
     leaver: Leaver,
+    /// If the service manager keeps the connection.
+    supervisor: Option<Pid>,
 }
 
 impl Listener {
@@ -142,6 +148,9 @@ impl Listener {
                 // Who sends a signal to all processes of a mount, and to a supervisor, sends it twice.
                 _ if leaving.is_some_and(|since| since.elapsed() < SAME_SIGNAL) => {}
                 _ if leaving.is_some() => (self.end)(Exit::Mount),
+                // The service manager ends what the supervisor has left, and starts another one, for whom it keeps the
+                // connection.
+                _ if self.supervisor.is_some_and(|pid| pid != getppid()) => self.leaver.leave(),
                 _ => {
                     notify::stopping(&format!("unmounting {}", self.target));
                     match self.target.directory() {

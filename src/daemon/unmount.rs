@@ -3,6 +3,7 @@
 use super::live::Live;
 use super::patience::{self, PATIENCE};
 use crate::failure::{Exit, Failure, Reason, say};
+use crate::io::descriptor_store;
 use crate::io::fuse_connection::{self, Activity, Process};
 use crate::io::mounts::{self, Mount};
 use std::io;
@@ -11,6 +12,8 @@ use std::time::{Duration, Instant};
 
 /// How long a daemon that runs may take to end: it finishes reads and writes what it keeps.
 const END: Duration = Duration::from_secs(20);
+/// How long a mount may take to answer that a service manager may keep: a dead one answers at once.
+const KEPT: Duration = Duration::from_secs(1);
 /// Between two looks whether it has ended.
 const LOOK: Duration = Duration::from_millis(2);
 
@@ -30,7 +33,11 @@ pub(crate) enum Manner {
 /// # Errors
 /// A dead mount cannot be unmounted.
 pub(crate) fn unmount_if_dead(target: &Path) -> Result<(), Failure> {
-    let dead = |target: &Path| matches!(patience::state(target), Ok(mounts::State::Dead(_)));
+    // A service manager that keeps the connection of a mount starts another daemon for it. Nobody answers until then, and
+    // that is not to wait here.
+    let patience = if descriptor_store::capacity() > 0 { KEPT } else { PATIENCE };
+    let state = |target: &Path| patience::state_within(target, patience);
+    let dead = |target: &Path| matches!(state(target), Ok(mounts::State::Dead(_)));
     match mounts::resolve(target) {
         Ok(resolved) if dead(&resolved) => unmount(&resolved, Manner::Lazy),
         _ => Ok(()),

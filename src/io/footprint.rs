@@ -1,9 +1,13 @@
-//! The memory of a process that only waits: it holds little, and that little stays in memory. Imports nothing of ours.
+//! The memory of a process that only waits: it holds little, and that little stays in memory. Imports `page`.
 
+use super::page::page_bytes;
 use std::io;
+use std::ops::Range;
 
 /// More than this is not locked: somebody else's memory would be short.
-const MAX_LOCKED_BYTES: usize = 4 << 20;
+const MAX_LOCKED_BYTES: usize = 2 << 20;
+/// So much that is not in memory, between two parts that are, is locked with them: it is likely to be used.
+const MAX_GAP_BYTES: usize = 16 << 10;
 
 /// Gives back what the program has used to start, and keeps what it writes to in memory, if it may: when memory is short
 /// it must go on. What it runs through is read again from its file when it is needed.
@@ -18,12 +22,16 @@ pub fn shrink_and_lock() {
     for area in areas.iter().filter(|area| area.is_program) {
         area.forget();
     }
-    let written: usize = areas.iter().filter(|area| area.is_written).map(|area| area.bytes).sum();
-    if written <= MAX_LOCKED_BYTES {
-        for area in areas.iter().filter(|area| area.is_written) {
-            if let Err(error) = area.lock() {
-                return tracing::debug!("memory is not locked: {error}");
-            }
+    // What the heap has given back stays a part of it, and would count as locked.
+    let used: Vec<Area> =
+        areas.iter().filter(|area| area.is_written).flat_map(Area::in_memory).collect();
+    let bytes: usize = used.iter().map(|area| area.bytes).sum();
+    if bytes > MAX_LOCKED_BYTES {
+        return tracing::debug!("memory is not locked: {bytes} bytes are in use");
+    }
+    for area in used {
+        if let Err(error) = area.lock() {
+            return tracing::debug!("memory is not locked: {error}");
         }
     }
 }
@@ -60,6 +68,26 @@ impl Area {
         }
     }
 
+    /// The parts of this area that are in memory; all of it if that cannot be known.
+    fn in_memory(&self) -> Vec<Self> {
+        let page = page_bytes();
+        let mut present = vec![0_u8; self.bytes.div_ceil(page)];
+        // SAFETY: it reads nothing of the area, and writes a byte for each page of it to the vector, which has as many.
+        let known = unsafe {
+            libc::mincore(self.start as *mut libc::c_void, self.bytes, present.as_mut_ptr())
+        };
+        let pages = present.iter().map(|&flags| known != 0 || flags & 1 == 1);
+        runs(pages, MAX_GAP_BYTES / page)
+            .into_iter()
+            .map(|run| Self {
+                start: self.start + run.start * page,
+                bytes: run.len() * page,
+                is_program: false,
+                is_written: true,
+            })
+            .collect()
+    }
+
     fn lock(&self) -> io::Result<()> {
         // SAFETY: it changes nothing in memory.
         let done = unsafe {
@@ -69,9 +97,29 @@ impl Area {
     }
 }
 
+/// The runs of `true`, joined where no more than `gap` others lie between.
+fn runs(flags: impl Iterator<Item = bool>, gap: usize) -> Vec<Range<usize>> {
+    let mut runs: Vec<Range<usize>> = Vec::new();
+    for (at, _) in flags.enumerate().filter(|(_, flag)| *flag) {
+        match runs.last_mut() {
+            Some(last) if at - last.end <= gap => last.end = at + 1,
+            _ => runs.push(at..at + 1),
+        }
+    }
+    runs
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn runs_are_joined_over_short_gaps() {
+        let found = |text: &str, gap| runs(text.bytes().map(|byte| byte == b'x'), gap);
+        assert_eq!(found(" xx x   x", 1), [1..5, 8..9]);
+        assert_eq!(found("x x", 0), [0..1, 2..3]);
+        assert!(found("   ", 2).is_empty());
+    }
 
     #[test]
     fn areas_are_told_apart_by_their_rights() {

@@ -10,6 +10,8 @@ use std::path::{Path, PathBuf};
 /// Where the kernel shows its FUSE connections, once somebody has mounted that.
 pub const CONNECTIONS: &str = "/sys/fs/fuse/connections";
 const DEVICE: &str = "/dev/fuse";
+/// What `ps` shows of a service manager.
+const MANAGER: &str = "systemd";
 
 /// A process, which keeps its identity though numbers are used again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -103,7 +105,9 @@ pub fn server(device: &str, told: Option<u32>) -> Option<Process> {
     let processes = fs::read_dir("/proc").ok()?.flatten();
     let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
     let holds = |&pid: &u32| connections(pid).any(|found| found.as_deref() == Some(number));
-    let holders: Vec<Process> = pids.filter(holds).filter_map(Process::with_pid).collect();
+    let holders = pids.filter(holds).filter_map(Process::with_pid);
+    // A service manager keeps the connections of its services, and serves none.
+    let holders: Vec<Process> = holders.filter(|holder| holder.name() != MANAGER).collect();
     let stopped = holders.iter().find(|process| process.activity() == Activity::Stopped);
     let told = told.filter(|&pid| connections(pid).any(|found| found.is_none()));
     stopped.or(holders.first()).copied().or_else(|| Process::with_pid(told?))

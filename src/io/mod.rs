@@ -8,6 +8,7 @@ pub mod beneath;
 mod buffer;
 pub mod cgroup;
 pub mod confine;
+pub mod descriptor_store;
 mod direct;
 mod file;
 pub mod footprint;

@@ -4,6 +4,7 @@
 use super::confine::{Shown, confinement, hide_password};
 use super::limits;
 use super::request::{MountRequest, MountSettings};
+use super::stored;
 use crate::catalog::{Catalog, Node, ROOT};
 use crate::daemon::logging;
 use crate::daemon::metrics::{Bound, Metrics};
@@ -19,6 +20,7 @@ use crate::store::{Part, Store};
 use crate::tools::progress::Terminal;
 use crate::transport::{Handover, Mounted, Target};
 use crate::vfs::Options;
+use nix::unistd::Pid;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::io;
@@ -116,6 +118,7 @@ pub(super) fn prepare(
         unmounter,
         end,
         is_resumed,
+        supervisor: supervisor(settings),
     })
 }
 
@@ -145,6 +148,11 @@ fn signals(settings: &MountSettings) -> Result<Signals, Failure> {
     let supervisors = (settings.restarts > 0).then_some(workers::LEAVE as i32);
     let signals = Signals::new([SIGTERM, SIGINT, SIGHUP].into_iter().chain(supervisors));
     signals.map_err(|e| Failure::new(Exit::Mount, e))
+}
+
+/// The supervisor of this process, if the service manager may keep the mount when that dies.
+fn supervisor(settings: &MountSettings) -> Option<Pid> {
+    (settings.restarts > 0 && stored::is_possible()).then(nix::unistd::getppid)
 }
 
 /// The process that unmounts for one that is confined.

@@ -3,6 +3,7 @@
 use super::limits;
 use super::prepare::{Resumed, prepare};
 use super::request::{Caller, MountRequest};
+use super::stored;
 use super::supervise::supervise;
 use super::terminal::{Died, say_where_messages_go};
 use super::told::Told;
@@ -41,6 +42,14 @@ fn try_start(request: &mut MountRequest, caller: Caller) -> Result<u8, Failure> 
     if let Some((messages, told)) = worker::inherited()? {
         return go_on(request, told, &messages, caller);
     }
+    // Before anybody looks at the mount point: perhaps nobody answers there.
+    let (found, refused) = match request.foreground.then(|| stored::find(request)).transpose() {
+        Ok(found) => (found.flatten(), None),
+        Err(why) => (None, Some(why)),
+    };
+    if let Some(directory) = found.as_ref().and_then(|found| found.told.directory.as_ref()) {
+        request.target.clone_from(directory);
+    }
     let labels = labels(request);
     let target = target(&request.target)?;
     if target.directory().is_none() && request.settings.ro == Some(true) {
@@ -53,10 +62,17 @@ fn try_start(request: &mut MountRequest, caller: Caller) -> Result<u8, Failure> 
         let settings = &request.settings;
         let log_file = settings.log_file.as_deref();
         logging::in_foreground(settings.live.log_level(), log_file, &labels)?;
-        let made = request.make_target()?;
+        if let Some(why) = refused {
+            tracing::warn!("{why}; it is mounted anew");
+        }
+        let made = match &found {
+            Some(found) => found.made.then(|| request.target.clone()),
+            None => request.make_target()?,
+        };
         process::return_large_memory();
         if request.settings.restarts > 0 {
-            return supervised(request, target, (None, made.as_deref()), caller);
+            let found = found.map(|found| found.told);
+            return supervised(request, target, (None, made.as_deref()), found, caller);
         }
         let served = prepare(request, target, Resumed::default(), caller.end);
         let served = served.and_then(Service::start);
@@ -141,10 +157,15 @@ fn supervised(
     request: &MountRequest,
     target: Target,
     (ready, made): (Option<process::Ready>, Option<&Path>),
+    found: Option<Told>,
     caller: Caller,
 ) -> Result<u8, Failure> {
-    let served =
-        resolved(request, target).and_then(|target| supervise(request, target, ready, caller));
+    let target = match found {
+        Some(_) => Ok(target),
+        None => resolved(request, target),
+    };
+    let served = target
+        .and_then(|target| supervise(request, target, (ready, made.is_some()), found, caller));
     if !served.as_ref().is_ok_and(|served| served.is_worker) {
         remove(made);
     }
@@ -172,7 +193,7 @@ fn be_the_daemon(
     let logs = logging::for_daemon(settings.live.log_level(), log_file, labels);
     process::return_large_memory();
     if settings.restarts > 0 && logs.is_ok() {
-        return supervised(request, target, (Some(ready), made), caller);
+        return supervised(request, target, (Some(ready), made), None, caller);
     }
     let prepared = logs
         .and_then(|()| prepare(request, target, Resumed::default(), caller.end))

@@ -5,6 +5,8 @@ use super::deaths::Deaths;
 use super::ours;
 use super::program::{Program, Programs};
 use super::request::{Caller, MountRequest};
+use super::running::{Role, Running};
+use super::stored::{self, Stored};
 use super::terminal::{Died, say_where_messages_go};
 use super::told::Told;
 use super::worker::{TRY_AGAIN, Work, work};
@@ -33,25 +35,6 @@ pub(super) struct Supervised {
     pub(super) is_worker: bool,
 }
 
-/// What a worker is there for.
-enum Role {
-    /// It serves, or will once it has opened the dataset.
-    Serves,
-    /// It is to serve in place of another one, and is a program of its own.
-    Follows(Program),
-    /// Another one serves in its place since then.
-    Leaves(Instant),
-}
-
-struct Running {
-    worker: Worker,
-    /// When it was started, or has begun to serve.
-    started: Instant,
-    /// It has told of its mount.
-    is_ready: bool,
-    role: Role,
-}
-
 struct Supervision<'a> {
     request: &'a MountRequest,
     target: Target,
@@ -65,6 +48,8 @@ struct Supervision<'a> {
     /// Those that were killed and have not ended. They hold the connection: closing our own descriptors does not end it.
     hung: Vec<Worker>,
     told: Option<Told>,
+    /// What the service manager keeps of it.
+    stored: Stored,
     deaths: Deaths,
     programs: Programs,
     /// When the next worker is to be started.
@@ -75,17 +60,20 @@ struct Supervision<'a> {
     has_hangup: bool,
     /// How often an upgrade has failed.
     refused: u32,
+    /// A worker has told of the mount.
+    is_served: bool,
 }
 
-/// Serves a mount in a process of its own, and in another one when that dies. `ready` hears of the first mount. Returns in
-/// the supervisor and in each worker.
+/// Serves a mount in a process of its own, and in another one when that dies. `ready` hears of the first mount, which is
+/// `found` if another supervisor has died that had made it. Returns in the supervisor and in each worker.
 ///
 /// # Errors
 /// The first worker died before it had mounted, or there are no descriptors or processes left for it.
 pub(super) fn supervise(
     request: &MountRequest,
     target: Target,
-    ready: Option<process::Ready>,
+    (ready, made): (Option<process::Ready>, bool),
+    found: Option<Told>,
     caller: Caller,
 ) -> Result<Supervised, Failure> {
     super::confine::hide_password(request);
@@ -99,15 +87,21 @@ pub(super) fn supervise(
         supervisor: Supervisor::new().map_err(failed)?,
         workers: Vec::new(),
         hung: Vec::new(),
-        told: None,
+        stored: Stored::new(request, made, found.as_ref()),
+        told: found,
         deaths: Deaths::default(),
         programs: Programs::new(),
         start_at: Some(Instant::now()),
         is_leaving: false,
         has_hangup: false,
         refused: 0,
+        is_served: false,
     };
-    supervision.run(caller)
+    let served = supervision.run(caller);
+    if !is_daemon && stored::is_possible() && !served.as_ref().is_ok_and(|it| it.is_worker) {
+        stored::forget();
+    }
+    served
 }
 
 fn failed(error: io::Error) -> Failure {
@@ -286,6 +280,9 @@ impl Supervision<'_> {
     /// A worker has told of its mount: it serves.
     fn hear(&mut self, number: usize, message: Message) {
         let Some(told) = Told::hear(message) else { return };
+        if !self.is_daemon {
+            self.stored.keep(&told);
+        }
         notify::ready(&told.status);
         let is_first = self.told.replace(told).is_none();
         let running = &mut self.workers[number];
@@ -314,7 +311,7 @@ impl Supervision<'_> {
             say_where_messages_go();
             ready.report(0);
         }
-        if is_first {
+        if !std::mem::replace(&mut self.is_served, true) {
             footprint::shrink_and_lock();
         }
     }

@@ -126,6 +126,12 @@ impl Told {
 
     /// Tells another worker.
     pub(super) fn send(&self, messages: &Messages) -> io::Result<()> {
+        let (bytes, descriptors) = self.message();
+        messages.send(&bytes, &descriptors)
+    }
+
+    /// The message to another worker, and the descriptors that go with it: those of the connection, then the metrics'.
+    pub(super) fn message(&self) -> (Vec<u8>, Vec<BorrowedFd<'_>>) {
         let texts = Texts {
             device: &self.device,
             status: &self.status,
@@ -137,7 +143,7 @@ impl Told {
         let mut descriptors: Vec<BorrowedFd<'_>> = devices.map(AsFd::as_fd).collect();
         let bytes = encode(self.digest, granted, descriptors.len(), &texts);
         descriptors.extend(self.metrics.as_ref().map(|bound| bound.socket.as_fd()));
-        messages.send(&bytes, &descriptors)
+        (bytes, descriptors)
     }
 
     /// Where the mount is, for a process that has not made it.

@@ -1,0 +1,171 @@
+//! What the service manager keeps of a mount: with it, the mount outlives even the death of its supervisor. It holds the
+//! descriptors of the connection, so that the kernel keeps all requests, and what the supervisor was told of the mount.
+
+use super::ours;
+use super::request::MountRequest;
+use super::told::Told;
+use crate::failure::Failure;
+use crate::io::workers::Message;
+use crate::io::{descriptor_store, mounts};
+use crate::transport::Target;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+
+/// The names of all that is kept begin so.
+const PREFIX: &str = "ffrfs-";
+/// A file in memory: what was told, after a line with the settings that readers see and one that says whether the mount
+/// point was made for this mount.
+const TOLD: &str = "ffrfs-told";
+/// The descriptors of the connection.
+const CONNECTION: &str = "ffrfs-connection";
+/// The socket of the metrics.
+const METRICS: &str = "ffrfs-metrics";
+
+/// What a supervisor gives to the service manager.
+pub(super) struct Stored {
+    settings: String,
+    /// The mount point was made for this mount.
+    made: bool,
+    /// The device number of the mount that is kept.
+    device: Option<String>,
+}
+
+/// A mount that nobody serves, since its supervisor has died.
+pub(super) struct Found {
+    pub(super) told: Told,
+    /// The mount point was made for this mount.
+    pub(super) made: bool,
+}
+
+/// Whether the manager keeps descriptors for this service.
+pub(super) fn is_possible() -> bool {
+    descriptor_store::capacity() > 0
+}
+
+impl Stored {
+    /// `found`: it is kept already.
+    pub(super) fn new(request: &MountRequest, made: bool, found: Option<&Told>) -> Self {
+        let device = found.map(|told| told.device.clone());
+        Self { settings: seen(request), made, device }
+    }
+
+    /// Has the manager keep a mount in place of the one before, unless it is the same.
+    pub(super) fn keep(&mut self, told: &Told) {
+        if !is_possible() || self.device.as_deref() == Some(&told.device) {
+            return;
+        }
+        if self.device.take().is_some() {
+            forget();
+        }
+        let (bytes, descriptors) = told.message();
+        let Some(handover) = &told.handover else { return };
+        let (connection, metrics) = descriptors.split_at(handover.devices.len());
+        let needed = descriptors.len() + 1;
+        if needed > descriptor_store::capacity() {
+            let why = format!("FileDescriptorStoreMax= is less than {needed}");
+            return tracing::warn!("the mount will not outlive its supervisor: {why}");
+        }
+        let text = format!("{}\n{}\n", self.settings, u8::from(self.made));
+        let text = [text.as_bytes(), &bytes].concat();
+        let kept = descriptor_store::memory_file(TOLD, &text).and_then(|file| {
+            descriptor_store::keep(CONNECTION, connection)?;
+            if !metrics.is_empty() {
+                descriptor_store::keep(METRICS, metrics)?;
+            }
+            descriptor_store::keep(TOLD, &[file.as_fd()])
+        });
+        match kept {
+            Ok(()) => self.device = Some(told.device.clone()),
+            Err(error) => tracing::warn!("the mount will not outlive its supervisor: {error}"),
+        }
+    }
+}
+
+/// Has the manager let go of the mount.
+pub(super) fn forget() {
+    for name in [TOLD, CONNECTION, METRICS] {
+        let _ = descriptor_store::forget(name);
+    }
+}
+
+/// The mount that the manager has kept for this process; `None`: it has kept none.
+///
+/// # Errors
+/// This process cannot go on with it, and why; it is unmounted then, and the manager lets go of it.
+pub(super) fn find(request: &MountRequest) -> Result<Option<Found>, Failure> {
+    let kept = descriptor_store::inherited(PREFIX);
+    let found = match kept {
+        Ok(kept) if kept.is_empty() => return Ok(None),
+        Ok(kept) => read(kept),
+        Err(error) => Err(error),
+    };
+    let refused = match found {
+        Ok((found, settings)) => match obstacle(request, &found.told, &settings) {
+            None => return Ok(Some(found)),
+            Some(why) => {
+                unmount(found.told);
+                why.to_owned()
+            }
+        },
+        Err(error) => error.to_string(),
+    };
+    forget();
+    let why = "the mount that the service manager has kept";
+    Err(Failure::usage(refused).context(why))
+}
+
+fn read(kept: Vec<(String, OwnedFd)>) -> io::Result<(Found, String)> {
+    let (mut descriptors, mut metrics, mut text) = (Vec::new(), None, None);
+    for (name, descriptor) in kept {
+        match name.as_str() {
+            CONNECTION => descriptors.push(descriptor),
+            METRICS => metrics = Some(descriptor),
+            TOLD => text = Some(descriptor_store::read_memory_file(descriptor)?),
+            _ => {}
+        }
+    }
+    let text = text.ok_or(io::ErrorKind::NotFound)?;
+    let mut parts = text.splitn(3, |&byte| byte == b'\n');
+    let mut part = || parts.next().ok_or(io::ErrorKind::InvalidData);
+    let (settings, made, bytes) = (part()?, part()? == b"1", part()?.to_vec());
+    let settings = String::from_utf8_lossy(settings).into_owned();
+    descriptors.extend(metrics);
+    let told = Told::hear(Message { bytes, descriptors });
+    let told = told.ok_or_else(|| io::Error::other("another version of ffrfs has left it"))?;
+    Ok((Found { told, made }, settings))
+}
+
+/// Why this process cannot go on with what was told.
+fn obstacle(request: &MountRequest, told: &Told, settings: &str) -> Option<&'static str> {
+    let is_there = |directory| mounts::resolve(&request.target).is_ok_and(|it| it == directory);
+    match &told.directory {
+        _ if request.settings.restarts == 0 => Some("it is served without restarts now"),
+        Some(directory) if !is_there(directory.clone()) => Some("it has another mount point"),
+        None => Some("it has another mount point"),
+        _ if told.handover.is_none() => Some("not all descriptors of its connection are there"),
+        _ if seen(request) != settings => Some("its settings have changed"),
+        Some(directory) => {
+            let there = mounts::at(directory).ok().flatten();
+            let is_ours = there.is_some_and(|mount| mount.device == told.device);
+            (!is_ours).then_some("it was unmounted")
+        }
+    }
+}
+
+fn unmount(told: Told) {
+    let Told { device, directory, .. } = told;
+    if let Some(directory) = directory
+        && let Err(error) = ours::unmount(&Target::Directory(directory.clone()), &device)
+    {
+        tracing::warn!("{}: cannot unmount: {error}", directory.display());
+    }
+}
+
+/// The settings on which stands what readers see, and which the kernel was told of.
+fn seen(request: &MountRequest) -> String {
+    let settings = &request.settings;
+    let kernel = (settings.allow_other, settings.allow_root, settings.ro, settings.noexec);
+    let modes = (settings.uid, settings.gid, settings.fmask, settings.dmask);
+    let shown = (settings.control_ro, settings.no_control, settings.xattrs);
+    format!("{:?} {:?} {kernel:?} {modes:?} {shown:?}", request.sources, request.names)
+}

@@ -1,0 +1,126 @@
+//! The descriptor store of a service manager: what lies in it outlives this process, and comes to the next one that the
+//! manager starts for the service (`FileDescriptorStoreMax=`; sd_notify(3), sd_listen_fds(3)). Imports nothing of ours.
+
+use nix::sys::socket::{
+    AddressFamily, ControlMessage, MsgFlags, SockFlag, SockType, UnixAddr, sendmsg, socket,
+};
+use rustix::fs::{MemfdFlags, SealFlags};
+use std::env;
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{self, IoSlice, Read, Seek, Write};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Where the manager listens.
+const SOCKET: &str = "NOTIFY_SOCKET";
+/// How many descriptors it keeps for this service. systemd sets it from version 254 on, our unit sets it for older ones.
+const CAPACITY: &str = "FDSTORE";
+/// More is not read from one file.
+const MAX_BYTES: u64 = 1 << 20;
+
+/// How many descriptors the manager keeps for this service; 0: there is no manager, or it keeps none.
+#[must_use]
+pub fn capacity() -> usize {
+    let most = env::var(CAPACITY).ok().and_then(|most| most.parse().ok());
+    most.filter(|_| env::var_os(SOCKET).is_some()).unwrap_or(0)
+}
+
+/// Gives duplicates of descriptors to the manager, all of one name.
+///
+/// # Errors
+/// It cannot be reached. Whether it keeps them is not known.
+pub fn keep(name: &str, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+    // By default it polls what it keeps. It would be woken by each request that comes through /dev/fuse.
+    send(&format!("FDSTORE=1\nFDNAME={name}\nFDPOLL=0\n"), descriptors)
+}
+
+/// Has the manager close what it keeps by this name.
+///
+/// # Errors
+/// It cannot be reached.
+pub fn forget(name: &str) -> io::Result<()> {
+    send(&format!("FDSTOREREMOVE=1\nFDNAME={name}\n"), &[])
+}
+
+/// What the manager has kept for this process by names that begin with `prefix`. Only the first call gives it.
+///
+/// # Errors
+/// The manager's variables are wrong, or name a descriptor that is not open.
+pub fn inherited(prefix: &str) -> io::Result<Vec<(String, OwnedFd)>> {
+    static IS_TAKEN: AtomicBool = AtomicBool::new(false);
+    // By name: descriptors of sockets that the manager listens on are not ours to close.
+    let listed: Vec<(RawFd, String)> =
+        sd_notify::listen_fds_with_names()?.filter(|(_, name)| name.starts_with(prefix)).collect();
+    if listed.is_empty() || IS_TAKEN.swap(true, Ordering::Relaxed) {
+        return Ok(Vec::new());
+    }
+    // SAFETY: the manager has left these descriptors to this process, by its number; they are open, since they were just
+    // marked to be closed at exec. No other owner exists: this is done once (`IS_TAKEN`), and nothing that this program
+    // opens itself gets the number of a descriptor that it has from its start.
+    let own = |(number, name)| (name, unsafe { OwnedFd::from_raw_fd(number) });
+    Ok(listed.into_iter().map(own).collect())
+}
+
+/// A file in memory with these bytes, which nobody can change.
+///
+/// # Errors
+/// There is no memory or no descriptor left.
+pub fn memory_file(name: &str, bytes: &[u8]) -> io::Result<OwnedFd> {
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    let mut file = File::from(rustix::fs::memfd_create(name, flags)?);
+    file.write_all(bytes)?;
+    let seals = SealFlags::WRITE | SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL;
+    rustix::fs::fcntl_add_seals(&file, seals)?;
+    Ok(file.into())
+}
+
+/// The bytes of such a file.
+///
+/// # Errors
+/// It cannot be read.
+pub fn read_memory_file(file: OwnedFd) -> io::Result<Vec<u8>> {
+    let (mut file, mut bytes) = (File::from(file), Vec::new());
+    file.rewind()?;
+    file.take(MAX_BYTES).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+fn send(text: &str, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+    let Some(path) = env::var_os(SOCKET) else { return Ok(()) };
+    let address = address(&path)?;
+    let socket = socket(AddressFamily::Unix, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None)?;
+    let raw: Vec<RawFd> = descriptors.iter().map(AsRawFd::as_raw_fd).collect();
+    let control = [ControlMessage::ScmRights(&raw)];
+    let control = if raw.is_empty() { &control[..0] } else { &control[..] };
+    let text = [IoSlice::new(text.as_bytes())];
+    sendmsg(socket.as_raw_fd(), &text, control, MsgFlags::MSG_NOSIGNAL, Some(&address))?;
+    Ok(())
+}
+
+/// A path, or after an `@` a name in the kernel's own list.
+fn address(path: &OsStr) -> io::Result<UnixAddr> {
+    Ok(match path.as_bytes().strip_prefix(b"@") {
+        Some(name) => UnixAddr::new_abstract(name)?,
+        None => UnixAddr::new(path)?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_in_memory_gives_what_it_was_made_of_and_cannot_be_changed() {
+        let file = memory_file("test", b"told\0\n").unwrap();
+        let mut other = File::from(file.try_clone().unwrap());
+        assert!(other.write_all(b"x").is_err());
+        assert_eq!(read_memory_file(file).unwrap(), b"told\0\n");
+    }
+
+    #[test]
+    fn a_process_that_no_manager_has_started_inherits_nothing() {
+        assert!(inherited("ffrfs").unwrap().is_empty());
+    }
+}
