@@ -227,7 +227,7 @@ fn a_supervisor_that_can_start_no_process_says_so_and_tries_again() {
         group.set("cgroup.procs", supervisor);
         group.set("pids.max", 1);
         send(mount.pid(), Signal::SIGKILL);
-        let why = "no process can be started";
+        let why = "no process can serve";
         wait_until("it says so", LIMIT, || mount.log().contains(why));
         assert!(is_running(supervisor));
         group.set("pids.max", "max");
