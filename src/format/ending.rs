@@ -6,10 +6,14 @@ use super::magic;
 use serde::de::IgnoredAny;
 
 /// Every ending; the place of one here is its code, which kept indexes hold.
-pub(super) const ENDINGS: [&str; 13] = [
+pub(super) const ENDINGS: [&str; 33] = [
     "", ".jpg", ".png", ".gif", ".webp", ".bmp", ".tif", ".npy", ".json", ".txt", ".ppm", ".pgm",
-    ".bin",
+    ".bin", ".jpeg", ".JPEG", ".JPG", ".PNG", ".tiff", ".avif", ".jp2", ".wav", ".WAV", ".flac",
+    ".mp3", ".ogg", ".opus", ".m4a", ".aac", ".mp4", ".webm", ".avi", ".mkv", ".pdf",
 ];
+
+/// So many of them are given by the value itself; the others only by the path of a file.
+const BY_VALUE: usize = 13;
 
 /// The code of a name without an ending.
 pub(super) const NONE: u8 = 0;
@@ -22,12 +26,22 @@ pub(super) fn named(code: u8) -> &'static str {
 /// The code of an ending; that of `.bin` for one that has no code.
 pub(super) fn code(ending: &str) -> u8 {
     let place = ENDINGS.iter().position(|known| *known == ending);
-    u8::try_from(place.unwrap_or(ENDINGS.len().saturating_sub(1))).unwrap_or(NONE)
+    u8::try_from(place.unwrap_or(BY_VALUE.saturating_sub(1))).unwrap_or(NONE)
+}
+
+/// The code of the ending of a path as it is written, or else in small letters; [`NONE`] if that has no code.
+pub(super) fn code_of_path(path: &[u8]) -> u8 {
+    let start = path.iter().rposition(|byte| *byte == b'.').unwrap_or(path.len());
+    let ending = String::from_utf8_lossy(path.get(start..).unwrap_or_default());
+    let small = ending.to_ascii_lowercase();
+    let place = |wanted: &str| ENDINGS.iter().position(|known| *known == wanted);
+    let found = place(&ending).or_else(|| place(&small)).unwrap_or(0);
+    u8::try_from(found).unwrap_or(NONE)
 }
 
 /// Whether files have this ending by which they are told.
 pub(super) fn is_known(ending: &str) -> bool {
-    ENDINGS.contains(&ending) || ending == ".jpeg"
+    ENDINGS.contains(&ending)
 }
 
 /// The code of the ending of a value.
@@ -47,7 +61,7 @@ pub(super) fn code_of_head(head: &[u8], length_bytes: u64) -> Option<u8> {
         return Some(code(".bmp"));
     }
     let suffix = magic::sniff(head)?.suffix;
-    ENDINGS.contains(&suffix).then(|| code(suffix))
+    ENDINGS.iter().take(BY_VALUE).any(|known| *known == suffix).then(|| code(suffix))
 }
 
 /// A Windows bitmap, which tells its own length.

@@ -38,7 +38,6 @@ const ROWS: &[Row] = &[
     (1024, b"\xe2\xe1\xf5\xe0", "an erofs image", MOUNT),
     (1080, b"\x53\xef", "an ext2, ext3 or ext4 image", MOUNT),
     (32_769, b"CD001", "an ISO 9660 image", MOUNT),
-    (0, b"PAR1", "Parquet", EXPORT),
     (0, b"ARROW1\0\0", "an Arrow file", EXPORT),
     (0, b"ORC", "ORC", EXPORT),
     (0, b"Obj\x01", "Avro", EXPORT),

@@ -56,6 +56,7 @@ mod member;
 pub(crate) mod name;
 mod npy;
 mod options;
+pub mod parquet;
 mod part_name;
 pub mod pickled;
 mod reader;
@@ -114,6 +115,7 @@ pub static FORMATS: &[&dyn Format] = &[
     &mds::Mds,
     &ffcv::Ffcv,
     &hdf5::Hdf5,
+    &parquet::Parquet,
     &ffrecord::FfRecord,
     &compressed::Compressed::ZLIB,
 ];

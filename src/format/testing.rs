@@ -70,6 +70,7 @@ pub(super) fn files(file: &[u8], container: &dyn Container) -> BTreeMap<String, 
         super::Names::Fields(fields) => fields,
         super::Names::None => 1,
         super::Names::Members => return members(file, container),
+        super::Names::Records(_) => return numbered(members(file, container)),
         other => panic!("{other:?}"),
     };
     let mut all = BTreeMap::new();
@@ -79,6 +80,15 @@ pub(super) fn files(file: &[u8], container: &dyn Container) -> BTreeMap<String, 
         assert!(all.insert(path, shown(file, container, index)).is_none(), "{name} twice");
     }
     all
+}
+
+/// The numbers of records as a mount shows them.
+fn numbered(files: BTreeMap<String, Option<Vec<u8>>>) -> BTreeMap<String, Option<Vec<u8>>> {
+    let name = |path: String| match path.split_once('/') {
+        Some((number, rest)) => format!("{:06}/{rest}", number.parse::<u64>().unwrap()),
+        None => path,
+    };
+    files.into_iter().map(|(path, bytes)| (name(path), bytes)).collect()
 }
 
 /// All named members of a container, by path.

@@ -30,7 +30,7 @@ impl<F: RecordFormat> RecordFile<F> {
         let stored = index.first_names(MAX_FIELDS as u64)?;
         let is_of_all = stored.first().is_some_and(|name| name.first() == Some(&IS_OF_ALL));
         let has_names = !stored.is_empty() && !is_of_all;
-        let fields = if is_of_all { field_names(&stored) } else { Vec::new() };
+        let fields = if is_of_all { field_names::<F>(&stored) } else { Vec::new() };
         Ok(Self { source, index, fields, has_names, records: OnceLock::new() })
     }
 
@@ -94,9 +94,12 @@ impl<F: RecordFormat> RecordFile<F> {
 
 /// The names that the files of each record can have, by the code of their ending. A slash in a stored name leads into a
 /// directory.
-fn field_names(stored: &[Vec<u8>]) -> Vec<Vec<Vec<u8>>> {
+fn field_names<F: RecordFormat>(stored: &[Vec<u8>]) -> Vec<Vec<Vec<u8>>> {
     let mut taken: HashMap<Vec<u8>, FieldNames> = HashMap::new();
     let mut names_of = |name: &[u8]| {
+        let (name, ending) = split_ending::<F>(name);
+        let only = [ending.unwrap_or("")];
+        let endings = if ending.is_some() { &only[..] } else { &ending::ENDINGS[..] };
         let mut parts = name.rsplitn(2, |byte| *byte == b'/');
         let (last, above) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
         let mut directory = Vec::new();
@@ -104,10 +107,18 @@ fn field_names(stored: &[Vec<u8>]) -> Vec<Vec<Vec<u8>>> {
             directory.extend_from_slice(&escape(part));
             directory.push(b'/');
         }
-        let names = taken.entry(directory.clone()).or_default().take(last, &ending::ENDINGS);
+        let names = taken.entry(directory.clone()).or_default().take(last, endings);
         names.into_iter().map(|name| [&directory[..], &name].concat()).collect()
     };
     stored.iter().map(|name| names_of(name.get(1..).unwrap_or_default())).collect()
+}
+
+/// A stored name without its ending, and that if the name has it.
+fn split_ending<F: RecordFormat>(name: &[u8]) -> (&[u8], Option<&str>) {
+    let mark = name.iter().rposition(|byte| *byte == 0).filter(|_| F::ENDS_NAMES);
+    let (stem, ending) = mark.and_then(|at| name.split_at_checked(at)).unwrap_or((name, &[]));
+    let ending = ending.get(1..).and_then(|ending| std::str::from_utf8(ending).ok());
+    (stem, ending.filter(|ending| !ending.is_empty()))
 }
 
 impl<F: RecordFormat> Container for RecordFile<F> {
@@ -211,7 +222,11 @@ impl<F: RecordFormat> Container for RecordFile<F> {
         let row = self.index.sample(index)?;
         let place = usize::try_from(index).unwrap_or(usize::MAX);
         let field = place.checked_rem(self.fields.len()).and_then(|field| self.fields.get(field));
-        let name = field.and_then(|names| names.get(usize::from(row.ending_code())));
+        // A name that has its ending is the only one.
+        let name = field.and_then(|names| match &names[..] {
+            [only] => Some(only),
+            names => names.get(usize::from(row.ending_code())),
+        });
         Ok(name.cloned().unwrap_or_default())
     }
 
@@ -228,10 +243,12 @@ impl<F: RecordFormat> Container for RecordFile<F> {
             let _ = write!(path, "{}", behind.saturating_sub(1));
             if flags & IS_RECORD == 0 {
                 path.push(b'/');
-                path.extend_from_slice(name);
+                let (stem, ending) = split_ending::<F>(name);
+                path.extend_from_slice(stem);
                 if let Node::Sample(sample) = member.node {
                     let code = self.index.sample(sample)?.ending_code();
-                    path.extend_from_slice(ending::named(code).as_bytes());
+                    let ending = ending.unwrap_or(ending::named(code));
+                    path.extend_from_slice(ending.as_bytes());
                 }
             }
             visit(Member { path: &path, node: member.node })

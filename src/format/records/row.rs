@@ -35,6 +35,8 @@ pub(in crate::format) trait RecordFormat: Send + Sync + 'static {
     const NAME: &'static str;
     /// Raised when the meaning of its rows changes.
     const VERSION: u32;
+    /// Whether names are `STEM\0ENDING`: the file has that ending, or, if there is none, the one of its row.
+    const ENDS_NAMES: bool = false;
 
     /// Whether what says where records lie has a checksum.
     fn index_checksum(source: &dyn Source) -> IndexChecksum;

@@ -1,0 +1,268 @@
+//! Pages: their headers, and what is in them once they are decompressed.
+//!
+//! ```text
+//! v1   header | compressed: u32 length, repetition levels | u32 length, definition levels | values
+//! v2   header | repetition levels | definition levels | compressed: values
+//! ```
+//! Levels stand there only for columns that have some. Imports Thrift, codecs, encodings and the schema.
+
+use super::codecs::{self, UNCOMPRESSED};
+use super::encoding;
+use super::schema::Leaf;
+use super::thrift::{FALSE, I32, STRUCT, Thrift, Wrong};
+use std::borrow::Cow;
+
+/// No page is longer once it is decompressed: it is decoded as a whole, and kept in memory for the reads that follow.
+pub(super) const MAX_PAGE_BYTES: u32 = 256 << 20;
+/// Values of a page, nulls among them.
+const MAX_VALUES: u32 = 1 << 26;
+/// No header is longer: it may hold the smallest and the largest value.
+pub(super) const MAX_HEADER_BYTES: u64 = 4 << 20;
+
+/// What a page is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Data,
+    /// A data page of version 2: lengths of the levels, and whether the values are compressed.
+    DataV2 {
+        repetition: u32,
+        definition: u32,
+        is_compressed: bool,
+    },
+    Dictionary,
+    /// Nothing that is of use here.
+    Other,
+}
+
+/// The header of a page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Header {
+    pub(super) kind: Kind,
+    /// Bytes behind the header.
+    pub(super) stored: u32,
+    pub(super) decoded: u32,
+    pub(super) crc32: Option<u32>,
+    /// Nulls, and places of empty lists, among them.
+    pub(super) values: u32,
+    pub(super) encoding: i32,
+}
+
+type Read<T> = std::result::Result<T, Wrong>;
+
+#[derive(Default)]
+struct Fields {
+    kind: Option<i32>,
+    stored: Option<u64>,
+    decoded: Option<u64>,
+    crc32: Option<u32>,
+    data: [i32; 2],
+    dictionary: [i32; 2],
+    second: [i32; 2],
+    levels: [u64; 2],
+    is_compressed: bool,
+}
+
+impl Header {
+    /// The header that `bytes` begin with, and its length.
+    pub(super) fn read(bytes: &[u8]) -> Read<(Self, usize)> {
+        let (mut thrift, mut fields) =
+            (Thrift::new(bytes), Fields { is_compressed: true, ..Fields::default() });
+        thrift.structure(&mut |id, kind, thrift| {
+            match (id, kind) {
+                (1, I32) => fields.kind = Some(thrift.i32()?),
+                (2, I32) => fields.decoded = Some(thrift.size()?),
+                (3, I32) => fields.stored = Some(thrift.size()?),
+                (4, I32) => fields.crc32 = Some(thrift.i32()?.cast_unsigned()),
+                (5, STRUCT) => numbers(thrift, [1, 2], &mut fields.data)?,
+                (7, STRUCT) => numbers(thrift, [1, 2], &mut fields.dictionary)?,
+                (8, STRUCT) => fields.second_version(thrift)?,
+                _ => thrift.skip(kind)?,
+            }
+            Ok(())
+        })?;
+        let length = thrift.taken();
+        Ok((fields.header(&thrift)?, length))
+    }
+}
+
+/// Reads two numbers of a structure.
+fn numbers(thrift: &mut Thrift, wanted: [i16; 2], out: &mut [i32; 2]) -> Read<()> {
+    thrift.structure(&mut |id, kind, thrift| {
+        let place = wanted.iter().position(|known| *known == id && kind == I32);
+        match place.and_then(|place| out.get_mut(place)) {
+            Some(number) => *number = thrift.i32()?,
+            None => thrift.skip(kind)?,
+        }
+        Ok(())
+    })
+}
+
+impl Fields {
+    fn second_version(&mut self, thrift: &mut Thrift) -> Read<()> {
+        let [values, encoding] = &mut self.second;
+        let [definition, repetition] = &mut self.levels;
+        let is_compressed = &mut self.is_compressed;
+        thrift.structure(&mut |id, kind, thrift| {
+            match (id, kind) {
+                (1, I32) => *values = thrift.i32()?,
+                (4, I32) => *encoding = thrift.i32()?,
+                (5, I32) => *definition = thrift.size()?,
+                (6, I32) => *repetition = thrift.size()?,
+                (7, FALSE) => *is_compressed = false,
+                _ => thrift.skip(kind)?,
+            }
+            Ok(())
+        })
+    }
+
+    fn header(self, thrift: &Thrift) -> Read<Header> {
+        let [definition, repetition] = self.levels.map(|length| u32::try_from(length).ok());
+        let size = |bytes: Option<u64>| {
+            let bytes = bytes.and_then(|bytes| u32::try_from(bytes).ok());
+            bytes.filter(|bytes| *bytes <= MAX_PAGE_BYTES)
+        };
+        let levels = repetition.zip(definition);
+        let (kind, [values, encoding]) = match (self.kind, levels) {
+            (Some(0), _) => (Kind::Data, self.data),
+            (Some(2), _) => (Kind::Dictionary, self.dictionary),
+            (Some(3), Some((repetition, definition))) => {
+                let is_compressed = self.is_compressed;
+                (Kind::DataV2 { repetition, definition, is_compressed }, self.second)
+            }
+            (Some(_), _) => (Kind::Other, [0, 0]),
+            (None, _) => return Err(thrift.wrong("the type of a page")),
+        };
+        let Some((stored, decoded)) = size(self.stored).zip(size(self.decoded)) else {
+            return Err(thrift.wrong("a page of 256 MiB at most"));
+        };
+        let values = u32::try_from(values).ok().filter(|values| *values <= MAX_VALUES);
+        let values = values.ok_or_else(|| thrift.wrong("a page of 2²⁶ values at most"))?;
+        Ok(Header { kind, stored, decoded, crc32: self.crc32, values, encoding })
+    }
+}
+
+/// A page that is decompressed.
+#[derive(Debug)]
+pub(super) struct Page<'a> {
+    pub(super) header: Header,
+    /// All of a page of version 1; the values of one of version 2.
+    pub(super) bytes: Cow<'a, [u8]>,
+    /// Where the values begin in these.
+    pub(super) values_at: usize,
+    /// Levels of each value; empty where the column has none.
+    pub(super) repetition: Vec<u32>,
+    pub(super) definition: Vec<u32>,
+}
+
+/// Compares the checksum of what stands behind a page's header.
+pub(super) fn check(header: &Header, body: &[u8]) -> Result<(), String> {
+    let Some(expected) = header.crc32 else { return Ok(()) };
+    // A fuzzer would find nothing behind a checksum.
+    match crc32fast::hash(body) {
+        found if found == expected || cfg!(fuzzing) => Ok(()),
+        found => Err(format!("checksum of a page: expected {expected:#010x}, found {found:#010x}")),
+    }
+}
+
+impl Header {
+    /// Bytes of levels that stand before what is compressed.
+    pub(super) fn levels(&self) -> u32 {
+        match self.kind {
+            Kind::DataV2 { repetition, definition, .. } => repetition.saturating_add(definition),
+            _ => 0,
+        }
+    }
+
+    /// The codec of what is compressed, in a chunk of this one.
+    pub(super) fn codec(&self, codec: i32) -> i32 {
+        match self.kind {
+            Kind::DataV2 { is_compressed: false, .. } => UNCOMPRESSED,
+            _ => codec,
+        }
+    }
+}
+
+/// What stands before the compressed part of a page, that part, and how long it is once it is decompressed.
+pub(super) fn split<'a>(
+    header: &Header,
+    body: &'a [u8],
+) -> Result<(&'a [u8], &'a [u8], u32), String> {
+    let decoded = header.decoded.checked_sub(header.levels());
+    let parts = body.split_at_checked(header.levels() as usize).zip(decoded);
+    let ((levels, values), decoded) = parts.ok_or("levels that are longer than their page")?;
+    Ok((levels, values, decoded))
+}
+
+impl<'a> Page<'a> {
+    /// Decompresses a page from what stands behind its header.
+    pub(super) fn open(
+        header: Header,
+        body: &'a [u8],
+        leaf: &Leaf,
+        codec: i32,
+    ) -> Result<Self, String> {
+        check(&header, body)?;
+        let (levels, compressed, decoded) = split(&header, body)?;
+        let bytes = match header.codec(codec) {
+            UNCOMPRESSED if compressed.len() == decoded as usize => Cow::Borrowed(compressed),
+            // No values: some writers store nothing at all.
+            _ if decoded == 0 => Cow::Borrowed(&[][..]),
+            codec => {
+                let mut out = vec![0; decoded as usize];
+                codecs::decode(codec, compressed, &mut out)?;
+                Cow::Owned(out)
+            }
+        };
+        let mut page =
+            Page { header, bytes, values_at: 0, repetition: Vec::new(), definition: Vec::new() };
+        page.read_levels(levels, leaf)?;
+        Ok(page)
+    }
+
+    fn read_levels(&mut self, before: &[u8], leaf: &Leaf) -> Result<(), String> {
+        let count = self.header.values as usize;
+        match self.header.kind {
+            Kind::Data => {
+                let mut at = 0_usize;
+                for (most, into) in [
+                    (leaf.repetition, &mut self.repetition),
+                    (leaf.definition, &mut self.definition),
+                ] {
+                    if most == 0 {
+                        continue;
+                    }
+                    let rest = self.bytes.get(at..).unwrap_or_default();
+                    let (levels, taken) = encoding::prefixed(rest)?;
+                    *into = encoding::levels(levels, most, count)?;
+                    at = at.saturating_add(taken);
+                }
+                self.values_at = at;
+            }
+            Kind::DataV2 { repetition, .. } => {
+                let parts = before.split_at_checked(repetition as usize);
+                let (first, second) = parts.unwrap_or_default();
+                if leaf.repetition > 0 {
+                    self.repetition = encoding::levels(first, leaf.repetition, count)?;
+                }
+                if leaf.definition > 0 {
+                    self.definition = encoding::levels(second, leaf.definition, count)?;
+                }
+            }
+            Kind::Dictionary | Kind::Other => (),
+        }
+        Ok(())
+    }
+
+    /// The encoded values.
+    pub(super) fn values(&self) -> &[u8] {
+        self.bytes.get(self.values_at..).unwrap_or_default()
+    }
+
+    /// How many values are there: nulls are not.
+    pub(super) fn present(&self, leaf: &Leaf) -> usize {
+        match leaf.definition {
+            0 => self.header.values as usize,
+            most => self.definition.iter().filter(|level| **level == most).count(),
+        }
+    }
+}

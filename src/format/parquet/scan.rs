@@ -1,0 +1,320 @@
+//! Finds the files of all rows: a pass over the pages, row group by row group.
+//!
+//! Imports rows, units, fields and the footer; records of this room.
+
+use super::super::reader::Reader;
+use super::super::{Error, OpenOptions, Result, Source, View};
+use super::column::{Budget, Cell, DAMAGED, State};
+use super::fields::{self, Field};
+use super::file::ParquetFile;
+use super::rows::{Context, Rows, Shown};
+use super::schema::Schema;
+use super::units::{Kind, MAX_SLOTS, NO_DICTIONARY, SLOT_BYTES, Unit, Units};
+use super::{NAME, Parquet, footer};
+use crate::format::ending;
+use crate::format::records::{Builder, Record, Row};
+use crate::format::stream::{FREE_BYTES, MAX_RATIO};
+use std::cell::RefCell;
+use std::sync::Arc;
+
+/// So many values, nulls among them, are looked at whatever the file's length is, and so many for each byte of it.
+const FREE_VALUES: u64 = 4 << 20;
+const VALUES_A_BYTE: u64 = 16;
+/// For the room that names take.
+const FREE_NAMES_OF: u64 = 64 << 20;
+
+/// What the footer tells: all that need not be kept.
+pub(super) struct Outline {
+    pub(super) units: Units,
+    pub(super) fields: Vec<Field>,
+    /// The address of the first slot.
+    pub(super) first: u64,
+}
+
+/// Reads the footer, and what it says of the columns.
+pub(super) fn outline(reader: Reader<'_>) -> Result<Outline> {
+    let footer = footer::read(reader)?;
+    let refuse = |expected: &str, why| Err(reader.malformed(footer.at, expected, why, ""));
+    let schema = match Schema::new(&footer.schema) {
+        Ok(schema) => schema,
+        Err(why) => return refuse("a schema that is a tree", why),
+    };
+    for (number, group) in footer.groups.iter().enumerate() {
+        let both = group.chunks.iter().zip(&schema.leaves);
+        for (column, (chunk, leaf)) in both.enumerate() {
+            if chunk.physical != leaf.stored_type {
+                let found = format!("type {} in row group {number}", chunk.physical);
+                return refuse(&format!("type {} of column {column}", leaf.stored_type), found);
+            }
+        }
+    }
+    let fields = fields::of(&schema);
+    let slots = (footer.groups.len() as u64)
+        .saturating_mul(slots_of(&schema))
+        .saturating_add(fields.len() as u64);
+    if slots > MAX_SLOTS {
+        return refuse("fewer than 2²¹ chunks of columns", format!("{slots} with their JSON"));
+    }
+    let first = reader.len().checked_div(SLOT_BYTES).unwrap_or(0).saturating_add(1);
+    let labels = fields::labels(&schema, &fields, footer.hugging_face.as_deref());
+    let units = Units { footer, schema, labels, ..Units::default() };
+    Ok(Outline { units, fields, first: first.saturating_mul(SLOT_BYTES) })
+}
+
+/// Slots of a row group.
+fn slots_of(schema: &Schema) -> u64 {
+    (schema.leaves.len() as u64).saturating_mul(2)
+}
+
+/// A field whose files are added.
+struct Adding<'a> {
+    /// Its path; the last part without the mark of an ending.
+    parts: Vec<&'a [u8]>,
+    last: &'a [u8],
+    /// Of a number: the row of any, whose place is to be set.
+    number: Option<Row<Parquet>>,
+    /// Where the name of each label is.
+    labels: Vec<(u64, u64)>,
+}
+
+/// The pass over a file.
+struct Scan<'a> {
+    reader: Reader<'a>,
+    is_typed: bool,
+    builder: Builder<Parquet>,
+    record: Record<Parquet>,
+}
+
+/// Opens a file by reading it.
+pub(super) fn open(source: Arc<dyn Source>, options: &OpenOptions) -> Result<ParquetFile> {
+    let reader = Reader::new(source.as_ref(), NAME);
+    let Outline { mut units, fields, first } = outline(reader)?;
+    let values = reader.len().saturating_mul(VALUES_A_BYTE).saturating_add(FREE_VALUES);
+    let all = units.footer.rows.saturating_mul(fields.len() as u64);
+    if all > values {
+        let found = format!("{} rows of {} columns", units.footer.rows, fields.len());
+        let expected = format!("fewer than {values} values");
+        return Err(reader.malformed(units.footer.at, expected, found, ""));
+    }
+    let budget = Budget {
+        // Of the leaves that are of one file, each has its own.
+        values: values.saturating_mul(2).into(),
+        bytes: reader.len().saturating_mul(MAX_RATIO).saturating_add(FREE_BYTES).into(),
+        units: RefCell::default(),
+        dictionaries: RefCell::default(),
+        notes: RefCell::default(),
+    };
+    let mut scan = Scan {
+        reader,
+        is_typed: options.view != View::Raw,
+        builder: Builder::default(),
+        record: Record::default(),
+    };
+    let labels_at = (units.footer.groups.len() as u64)
+        .saturating_mul(slots_of(&units.schema))
+        .saturating_mul(SLOT_BYTES)
+        .saturating_add(first);
+    let adding = fields.iter().zip(&units.labels).enumerate();
+    let mut adding: Vec<_> = adding
+        .map(|(number, (field, names))| {
+            let number = number as u64;
+            let slot = number.saturating_mul(SLOT_BYTES).saturating_add(labels_at);
+            adding_of(field, names, slot, number, &budget)
+        })
+        .collect();
+    let mut row = 0_u64;
+    for (number, group) in (0_u32..).zip(&units.footer.groups) {
+        let slots = slots_of(&units.schema).saturating_mul(SLOT_BYTES);
+        let slots = u64::from(number).saturating_mul(slots).saturating_add(first);
+        let schema = &units.schema;
+        let context = Context { reader, schema, group, number, budget: &budget, slots };
+        let mut rows: Vec<_> = fields
+            .iter()
+            .zip(&adding)
+            .map(|(field, adding)| Rows::new(context, field, !adding.labels.is_empty()))
+            .collect();
+        for _ in 0..group.rows {
+            scan.row(&mut rows, &mut adding, row, options.allow_damaged)?;
+            if !budget.notes.borrow().is_empty() {
+                scan.warn(&budget, row);
+            }
+            row = row.saturating_add(1);
+        }
+    }
+    units.units = budget.units.into_inner();
+    units.dictionaries = budget.dictionaries.into_inner();
+    units.sort();
+    let builder = scan.builder;
+    ParquetFile::new(source, units, builder)
+}
+
+/// How a field is added; its labels are decoded at `slot`.
+fn adding_of<'a>(
+    field: &'a Field,
+    names: &[Vec<u8>],
+    slot: u64,
+    number: u64,
+    budget: &Budget,
+) -> Adding<'a> {
+    let (last, above) =
+        field.path.split_last().map_or((&[][..], &[][..]), |(last, above)| (&last[..], above));
+    let mut at = slot;
+    let mut labels = Vec::new();
+    for name in names {
+        labels.push((at, name.len() as u64));
+        at = at.saturating_add(name.len() as u64);
+    }
+    if at > slot {
+        budget.units.borrow_mut().push(Unit {
+            decoded: slot,
+            decoded_bytes: u32::try_from(at.saturating_sub(slot)).unwrap_or(u32::MAX),
+            stored: 0,
+            stored_bytes: footer::MARK.len() as u32,
+            kind: Kind::Labels,
+            has_checksum: false,
+            column: u32::try_from(number).unwrap_or(u32::MAX),
+            group: 0,
+            dictionary: NO_DICTIONARY,
+        });
+    }
+    Adding { parts: above.iter().map(Vec::as_slice).collect(), last, number: None, labels }
+}
+
+impl<'a> Scan<'a> {
+    /// Adds a row.
+    fn row(
+        &mut self,
+        rows: &mut [Rows],
+        adding: &mut [Adding],
+        number: u64,
+        allow_damaged: bool,
+    ) -> Result<()> {
+        self.record.clear();
+        for (rows, adding) in rows.iter_mut().zip(adding) {
+            let passed = rows.next(&mut |place, shown| self.add(adding, place, shown));
+            match passed {
+                Ok(()) => (),
+                Err(Error::Malformed { part, format, offset_bytes, expected, found, hint }) => {
+                    let column = adding.last.escape_ascii();
+                    let expected = format!("{expected} (column {column}, row {number})");
+                    let error =
+                        Error::Malformed { part, format, offset_bytes, expected, found, hint };
+                    if !allow_damaged {
+                        return Err(error);
+                    }
+                    self.builder.warn(error.to_string());
+                    rows.give_up();
+                    self.add(adding, None, Shown::Value(DAMAGED, None));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        if self.record.is_empty() {
+            // A row of nulls: a directory of no files.
+            self.record.directory(&[b""]);
+        }
+        let length = self.reader.len();
+        let most = length.saturating_mul(VALUES_A_BYTE).saturating_add(FREE_VALUES);
+        let names = length.saturating_mul(VALUES_A_BYTE).saturating_add(FREE_NAMES_OF);
+        let at = rows.first().map_or(0, Rows::at);
+        let refuse = |found: String| {
+            self.reader.malformed(at, "as many files as its length allows", found, "")
+        };
+        let room = self.builder.room(&self.record, most, names);
+        room.map_err(|full| refuse(format!("too many {full:?} at row {number}")))?;
+        self.builder.add(&self.record).map_err(|_| refuse(format!("2³¹ at row {number}")))
+    }
+
+    /// Says what was found of pages that cannot be read.
+    fn warn(&mut self, budget: &Budget, row: u64) {
+        let part = self.reader.part();
+        for note in budget.notes.take() {
+            self.builder
+                .warn(format!("{part}: from row {row} on: {note}: its rows cannot be read"));
+        }
+    }
+
+    /// Adds what a row has of a field.
+    fn add(&mut self, adding: &mut Adding, place: Option<u64>, shown: Shown) {
+        match shown {
+            Shown::Nothing => (),
+            Shown::Empty => {
+                let parts = [&adding.parts[..], &[adding.last]].concat();
+                self.record.directory(&parts);
+            }
+            Shown::Json(cell) => {
+                let code = ending::code(".json");
+                self.file(adding, None, row_of(cell, code), ending::named(code));
+            }
+            Shown::Value(cell, Some(descr)) => {
+                let row = self.number(adding, cell, descr);
+                self.file(adding, place, row, ".npy");
+                let label = usize::try_from(cell.label).ok();
+                let label = label.filter(|_| self.is_typed && cell.state == State::There);
+                if let Some(&(at, length)) = label.and_then(|label| adding.labels.get(label)) {
+                    let row = Row::stored(at, length, ending::NONE);
+                    self.name(adding, place, row, ".txt");
+                }
+            }
+            Shown::Value(cell, None) => {
+                let code =
+                    if cell.state == State::Damaged { ending::code(".bin") } else { cell.ending };
+                self.file(adding, place, row_of(cell, code), "");
+            }
+            Shown::Numbers(cell, descr, count) => {
+                let plain = row_of(cell, ending::NONE);
+                let place = (plain.offset, plain.length);
+                let array = self.builder.array(place, descr, &[count]).filter(|_| self.is_typed);
+                let row = match array {
+                    Some(array) if !plain.is_damaged => array,
+                    _ => plain,
+                };
+                self.file(adding, None, row, ".npy");
+            }
+        }
+    }
+
+    /// The row of a number.
+    fn number(&mut self, adding: &mut Adding, cell: Cell, descr: &str) -> Row<Parquet> {
+        let plain = row_of(cell, ending::NONE);
+        if !self.is_typed || plain.is_damaged {
+            return plain;
+        }
+        if adding.number.is_none() {
+            adding.number = self.builder.array((0, 0), descr, &[]);
+        }
+        let (offset, length) = (plain.offset, plain.length);
+        adding.number.map_or(plain, |row| Row { offset, length, ..row })
+    }
+
+    /// Adds a file; with this ending, or that of its row if it is empty. Stored bytes have none.
+    fn file(&mut self, adding: &Adding, place: Option<u64>, row: Row<Parquet>, ending: &str) {
+        match self.is_typed {
+            true => self.name(adding, place, row, ending),
+            false => self.name(adding, place, Row { ending: ending::NONE, ..row }, ""),
+        }
+    }
+
+    fn name(&mut self, adding: &Adding, place: Option<u64>, row: Row<Parquet>, ending: &str) {
+        let mark = |name: &[u8]| [name, b"\0", ending.as_bytes()].concat();
+        let mut parts = adding.parts.clone();
+        let name;
+        match place {
+            None => {
+                name = mark(adding.last);
+                parts.push(&name);
+            }
+            Some(place) => {
+                name = mark(place.to_string().as_bytes());
+                parts.extend([adding.last, &name]);
+            }
+        }
+        self.record.file(&parts, row);
+    }
+}
+
+fn row_of(cell: Cell, ending: u8) -> Row<Parquet> {
+    let mut row = Row::stored(cell.address, cell.length.into(), ending);
+    row.is_damaged = cell.state == State::Damaged;
+    row
+}

@@ -1,0 +1,305 @@
+//! The schema: leaves, which have values, and what of them a mount shows as files.
+//!
+//! Imports the footer, and `npy`'s types by their names.
+
+use super::footer::{Element, Logical};
+
+/// Groups within groups.
+const MAX_DEPTH: u32 = 40;
+/// A table has no more columns.
+const MAX_LEAVES: usize = 1 << 16;
+
+/// How values are stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Physical {
+    Boolean,
+    /// Of so many bytes, little-endian: INT32, INT64, INT96, FLOAT, DOUBLE, FIXED_LEN_BYTE_ARRAY.
+    Fixed(u32),
+    Bytes,
+}
+
+/// What values are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Meaning {
+    /// Numbers of NumPy's type, made by a [`Change`].
+    Number(&'static str, Change),
+    /// Digits, with so many behind the point.
+    Decimal(i32),
+    Text,
+    Bytes,
+}
+
+/// What makes NumPy's elements from stored numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Change {
+    Nothing,
+    /// The first so many bytes.
+    Narrow(u32),
+    /// To 8 bytes, with the sign.
+    Widen,
+    /// Nanoseconds of a day and Julian days → nanoseconds since 1970.
+    Days,
+}
+
+/// A column of values.
+#[derive(Debug, Clone)]
+pub(super) struct Leaf {
+    pub(super) physical: Physical,
+    /// As the footer has it, for chunks to agree.
+    pub(super) stored_type: i32,
+    pub(super) meaning: Meaning,
+    /// A timestamp in UTC.
+    pub(super) is_utc: bool,
+    /// The largest levels.
+    pub(super) definition: u32,
+    pub(super) repetition: u32,
+}
+
+/// A tree of values.
+#[derive(Debug, Clone)]
+pub(super) struct Node {
+    pub(super) name: Vec<u8>,
+    /// It is there from this definition level on.
+    pub(super) present: u32,
+    pub(super) kind: Kind,
+}
+
+#[derive(Debug, Clone)]
+pub(super) enum Kind {
+    Leaf(usize),
+    Struct(Vec<Node>),
+    /// Items are there from this definition level on, and each but the first has this repetition level.
+    List {
+        there: u32,
+        level: u32,
+        item: Box<Node>,
+    },
+    Map {
+        there: u32,
+        level: u32,
+        key: Box<Node>,
+        value: Option<Box<Node>>,
+    },
+}
+
+impl Node {
+    /// Its first leaf, and one past its last.
+    pub(super) fn leaves(&self) -> std::ops::Range<usize> {
+        match &self.kind {
+            Kind::Leaf(leaf) => *leaf..leaf.saturating_add(1),
+            Kind::Struct(fields) => {
+                let first = fields.first().map_or(0..0, Node::leaves);
+                first.start..fields.last().map_or(0, |last| last.leaves().end)
+            }
+            Kind::List { item, .. } => item.leaves(),
+            Kind::Map { key, value, .. } => {
+                let keys = key.leaves();
+                keys.start..value.as_ref().map_or(keys.end, |value| value.leaves().end)
+            }
+        }
+    }
+}
+
+/// Builds leaves and trees from the elements of a schema.
+#[derive(Debug, Default)]
+pub(super) struct Schema {
+    pub(super) leaves: Vec<Leaf>,
+    pub(super) columns: Vec<Node>,
+}
+
+struct Walk<'a> {
+    elements: std::slice::Iter<'a, Element>,
+    leaves: Vec<Leaf>,
+}
+
+/// Levels above an element.
+#[derive(Clone, Copy, Default)]
+struct Levels {
+    definition: u32,
+    repetition: u32,
+    depth: u32,
+}
+
+impl Schema {
+    /// # Errors
+    /// The elements are no tree: why.
+    pub(super) fn new(elements: &[Element]) -> Result<Self, String> {
+        let mut walk = Walk { elements: elements.iter(), leaves: Vec::new() };
+        let root = walk.elements.next().ok_or("a schema of no elements")?;
+        let mut columns = Vec::new();
+        for _ in 0..root.children {
+            columns.push(walk.node(Levels::default())?);
+        }
+        match walk.elements.next() {
+            None => Ok(Self { leaves: walk.leaves, columns }),
+            Some(_) => Err("elements of the schema that are in no group".to_owned()),
+        }
+    }
+}
+
+impl Walk<'_> {
+    fn node(&mut self, above: Levels) -> Result<Node, String> {
+        let element = self.elements.next().ok_or("a group with too few elements")?;
+        let mut levels = Levels { depth: above.depth.saturating_add(1), ..above };
+        if levels.depth > MAX_DEPTH {
+            return Err(format!("more than {MAX_DEPTH} groups in each other"));
+        }
+        levels.definition = levels.definition.saturating_add(u32::from(element.repetition != 0));
+        if element.repetition != 2 {
+            return self.content(element, levels);
+        }
+        // A repeated field in no list: a list whose items are always there.
+        levels.repetition = levels.repetition.saturating_add(1);
+        let item = Box::new(self.content(element, levels)?);
+        let (there, level) = (levels.definition, levels.repetition);
+        let kind = Kind::List { there, level, item };
+        Ok(Node { name: element.name.clone(), present: above.definition, kind })
+    }
+
+    /// An element whose own repetition was seen to.
+    fn content(&mut self, element: &Element, levels: Levels) -> Result<Node, String> {
+        let present = levels.definition;
+        let name = element.name.clone();
+        if element.physical.is_some() {
+            if self.leaves.len() >= MAX_LEAVES {
+                return Err(format!("more than {MAX_LEAVES} columns"));
+            }
+            self.leaves.push(leaf(element, levels)?);
+            let kind = Kind::Leaf(self.leaves.len().saturating_sub(1));
+            return Ok(Node { name, present, kind });
+        }
+        let is_map = element.logical == Logical::Map || matches!(element.converted, Some(1 | 2));
+        let is_list = element.logical == Logical::List || element.converted == Some(3);
+        let kind = match element.children {
+            1 if is_list || is_map => self.repeated(&name, levels, is_map)?,
+            0 => return Err("a group of no fields".to_owned()),
+            _ => Kind::Struct(self.fields(element.children, levels)?),
+        };
+        Ok(Node { name, present, kind })
+    }
+
+    fn fields(&mut self, count: u64, levels: Levels) -> Result<Vec<Node>, String> {
+        let mut fields = Vec::new();
+        for _ in 0..count {
+            fields.push(self.node(levels)?);
+        }
+        Ok(fields)
+    }
+
+    /// The one child of a list or a map.
+    fn repeated(&mut self, above: &[u8], levels: Levels, is_map: bool) -> Result<Kind, String> {
+        let Some(child) = self.elements.as_slice().first().filter(|child| child.repetition == 2)
+        else {
+            return Ok(Kind::Struct(self.fields(1, levels)?));
+        };
+        let levels = Levels {
+            definition: levels.definition.saturating_add(1),
+            repetition: levels.repetition.saturating_add(1),
+            depth: levels.depth.saturating_add(1),
+        };
+        let (there, level) = (levels.definition, levels.repetition);
+        let is_pair = child.physical.is_none() && matches!(child.children, 1 | 2);
+        if is_map && is_pair {
+            let child = self.elements.next().ok_or("a map of nothing")?;
+            let key = Box::new(self.node(levels)?);
+            let value = match child.children {
+                2 => Some(Box::new(self.node(levels)?)),
+                _ => None,
+            };
+            return Ok(Kind::Map { there, level, key, value });
+        }
+        // Old writers leave out the group around an item that has fields.
+        let is_item = child.physical.is_some()
+            || child.children != 1
+            || child.name == b"array"
+            || child.name == [above, b"_tuple"].concat();
+        let child = self.elements.next().ok_or("a list of nothing")?;
+        let item = match is_item {
+            true => self.content(child, levels)?,
+            false => self.node(levels)?,
+        };
+        Ok(Kind::List { there, level, item: Box::new(item) })
+    }
+}
+
+fn leaf(element: &Element, levels: Levels) -> Result<Leaf, String> {
+    let stored_type = element.physical.unwrap_or(-1);
+    let physical = match stored_type {
+        0 => Physical::Boolean,
+        1 | 4 => Physical::Fixed(4),
+        2 | 5 => Physical::Fixed(8),
+        3 => Physical::Fixed(12),
+        6 => Physical::Bytes,
+        7 if (1..=1 << 24).contains(&element.length) => Physical::Fixed(element.length),
+        7 => return Err(format!("values of {} bytes", element.length)),
+        other => return Err(format!("type {other} of values")),
+    };
+    Ok(Leaf {
+        physical,
+        stored_type,
+        meaning: meaning(element, stored_type),
+        is_utc: matches!(element.logical, Logical::Timestamp(_, true))
+            || matches!(element.converted, Some(9 | 10)) && element.logical == Logical::None,
+        definition: levels.definition,
+        repetition: levels.repetition,
+    })
+}
+
+fn meaning(element: &Element, stored_type: i32) -> Meaning {
+    use Change::{Days, Narrow, Nothing, Widen};
+    let (logical, converted) = (element.logical, element.converted);
+    let plain = |descr| Meaning::Number(descr, Nothing);
+    if logical == Logical::Decimal || converted == Some(5) {
+        let is_short = stored_type != 7 || element.length <= 16;
+        return if is_short { Meaning::Decimal(element.scale) } else { Meaning::Bytes };
+    }
+    match (stored_type, logical, converted) {
+        (0, ..) => plain("|b1"),
+        (1, Logical::Date, _) | (1, _, Some(6)) => Meaning::Number("<M8[D]", Widen),
+        (1, Logical::Time(_), _) | (1, _, Some(7)) => Meaning::Number("<m8[ms]", Widen),
+        (1, Logical::Integer(8, true), _) | (1, _, Some(15)) => Meaning::Number("|i1", Narrow(1)),
+        (1, Logical::Integer(16, true), _) | (1, _, Some(16)) => Meaning::Number("<i2", Narrow(2)),
+        (1, Logical::Integer(8, _), _) | (1, _, Some(11)) => Meaning::Number("|u1", Narrow(1)),
+        (1, Logical::Integer(16, _), _) | (1, _, Some(12)) => Meaning::Number("<u2", Narrow(2)),
+        (1, Logical::Integer(_, false), _) | (1, _, Some(13)) => plain("<u4"),
+        (1, ..) => plain("<i4"),
+        (2, Logical::Timestamp(1, _), _) => plain("<M8[ms]"),
+        (2, Logical::Timestamp(3, _), _) => plain("<M8[ns]"),
+        (2, Logical::Timestamp(..), _) | (2, _, Some(10)) => plain("<M8[us]"),
+        (2, _, Some(9)) => plain("<M8[ms]"),
+        (2, Logical::Time(3), _) => plain("<m8[ns]"),
+        (2, Logical::Time(_), _) | (2, _, Some(8)) => plain("<m8[us]"),
+        (2, Logical::Integer(_, false), _) | (2, _, Some(14)) => plain("<u8"),
+        (2, ..) => plain("<i8"),
+        (3, ..) => Meaning::Number("<M8[ns]", Days),
+        (4, ..) => plain("<f4"),
+        (5, ..) => plain("<f8"),
+        (6, Logical::String, _) | (6, _, Some(0 | 4 | 19)) => Meaning::Text,
+        (7, Logical::Float16, _) if element.length == 2 => plain("<f2"),
+        _ => Meaning::Bytes,
+    }
+}
+
+impl Leaf {
+    /// Bytes of each element that is shown, if all have the same.
+    pub(super) fn width(&self) -> Option<u32> {
+        match (self.meaning, self.physical) {
+            (Meaning::Number(_, Change::Narrow(width)), _) => Some(width),
+            (Meaning::Number(_, Change::Widen | Change::Days), _) => Some(8),
+            (_, Physical::Boolean) => Some(1),
+            (Meaning::Decimal(_), _) | (_, Physical::Bytes) => None,
+            (_, Physical::Fixed(width)) => Some(width),
+        }
+    }
+
+    /// Whether PLAIN values are shown as they are stored.
+    pub(super) fn is_plain(&self) -> bool {
+        match self.meaning {
+            Meaning::Number(_, change) => {
+                change == Change::Nothing && self.physical != Physical::Boolean
+            }
+            Meaning::Decimal(_) => false,
+            Meaning::Text | Meaning::Bytes => true,
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! Intervals: what is decoded at once of a file. A page is one; so is a dictionary, and all chunks of a row group that a
+//! column of lists and structures has, as JSON.
+//!
+//! What they decode to lies in one space of addresses behind the file's own bytes: a slot for each chunk of a leaf, and for
+//! the JSON of each column, of each row group. An address below the file's length is a byte of the file.
+//!
+//! Imports pages, values and JSON of this directory.
+
+use super::footer::Footer;
+use super::page::{self, Header, Kind as PageKind, Page};
+use super::schema::{Leaf, Schema};
+use super::values::{self, Values};
+use super::{codecs, json};
+use crate::format::stream::{Interval, Intervals};
+use std::ops::Range;
+
+/// Room for what is decoded of a chunk.
+pub(super) const SLOT_BYTES: u64 = 1 << 40;
+/// Slots of a file: all addresses are numbers of 63 bits.
+pub(super) const MAX_SLOTS: u64 = 1 << 22;
+/// Bytes of a unit in a kept index.
+pub(super) const UNIT_BYTES: usize = 40;
+/// Instead of the number of a dictionary.
+pub(super) const NO_DICTIONARY: u32 = u32::MAX;
+
+/// How a unit is decoded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// A page, decompressed; without its levels, if they stand beside what is compressed.
+    Raw,
+    /// What is shown of the values of a data page.
+    Values,
+    /// What is shown of the values of a dictionary.
+    Dictionary,
+    /// The JSON of a column's rows.
+    Json,
+    /// Names of labels, which stand in the footer.
+    Labels,
+}
+
+const KINDS: [Kind; 5] = [Kind::Raw, Kind::Values, Kind::Dictionary, Kind::Json, Kind::Labels];
+
+/// What is decoded at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Unit {
+    /// Its address.
+    pub(super) decoded: u64,
+    pub(super) decoded_bytes: u32,
+    /// Where in the file; of a page with its header.
+    pub(super) stored: u64,
+    pub(super) stored_bytes: u32,
+    pub(super) kind: Kind,
+    pub(super) has_checksum: bool,
+    /// The leaf, or of JSON and labels the field.
+    pub(super) column: u32,
+    pub(super) group: u32,
+    /// The dictionary of its values.
+    pub(super) dictionary: u32,
+}
+
+impl Unit {
+    fn range(&self) -> Range<u64> {
+        self.decoded..self.decoded.saturating_add(self.decoded_bytes.into())
+    }
+
+    pub(super) fn pack(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.decoded.to_le_bytes());
+        out.extend_from_slice(&self.stored.to_le_bytes());
+        let numbers = [self.decoded_bytes, self.stored_bytes, self.column, self.group];
+        numbers.iter().for_each(|number| out.extend_from_slice(&number.to_le_bytes()));
+        out.extend_from_slice(&self.dictionary.to_le_bytes());
+        let kind = KINDS.iter().position(|kind| *kind == self.kind).unwrap_or(0);
+        out.extend_from_slice(&[kind as u8, u8::from(self.has_checksum), 0, 0]);
+    }
+
+    /// Reads what [`Unit::pack`] wrote.
+    pub(super) fn unpack(bytes: &[u8; UNIT_BYTES]) -> Option<Self> {
+        let u32_at = |at| crate::format::bytes::u32_at(bytes, at);
+        let u64_at = |at| crate::format::bytes::u64_at(bytes, at);
+        Some(Self {
+            decoded: u64_at(0)?,
+            stored: u64_at(8)?,
+            decoded_bytes: u32_at(16)?,
+            stored_bytes: u32_at(20)?,
+            column: u32_at(24)?,
+            group: u32_at(28)?,
+            dictionary: u32_at(32)?,
+            kind: KINDS.get(usize::from(*bytes.get(36)?)).copied()?,
+            has_checksum: *bytes.get(37)? != 0,
+        })
+    }
+}
+
+/// All units of a file, by their address.
+#[derive(Debug, Default)]
+pub(super) struct Units {
+    pub(super) footer: Footer,
+    pub(super) schema: Schema,
+    /// Names of labels, by the field that they are of.
+    pub(super) labels: Vec<Vec<Vec<u8>>>,
+    pub(super) units: Vec<Unit>,
+    /// Pages of the dictionaries that several units need, with their headers.
+    pub(super) dictionaries: Vec<Vec<u8>>,
+}
+
+impl Units {
+    /// Brings them in order: they were added column by column.
+    pub(super) fn sort(&mut self) {
+        self.units.sort_unstable_by_key(|unit| unit.decoded);
+        self.units.shrink_to_fit();
+    }
+
+    fn number_at(&self, address: u64) -> Option<usize> {
+        let behind = self.units.partition_point(|unit| unit.decoded <= address);
+        behind.checked_sub(1)
+    }
+
+    fn unit_at(&self, address: u64) -> Option<&Unit> {
+        self.units.get(self.number_at(address)?).filter(|unit| unit.range().contains(&address))
+    }
+
+    /// Whether all units of a range carry checksums.
+    pub(super) fn are_checked(&self, range: Range<u64>) -> bool {
+        let (first, last) =
+            (self.number_at(range.start), self.number_at(range.end.saturating_sub(1)));
+        let Some((first, last)) = first.zip(last) else { return false };
+        let units = self.units.get(first..=last).unwrap_or_default();
+        !units.is_empty() && units.iter().all(|unit| unit.has_checksum)
+    }
+
+    fn leaf(&self, unit: &Unit) -> Result<(&Leaf, i32), String> {
+        let group = self.footer.groups.get(unit.group as usize);
+        let chunk = group.and_then(|group| group.chunks.get(unit.column as usize));
+        let leaf = self.schema.leaves.get(unit.column as usize);
+        let (leaf, chunk) = leaf.zip(chunk).ok_or("a column that is not in the footer")?;
+        Ok((leaf, chunk.codec))
+    }
+
+    fn fill(&self, unit: &Unit, stored: &[u8], out: &mut [u8]) -> Result<(), String> {
+        let made = match unit.kind {
+            Kind::Raw => {
+                let (header, body) = page(stored)?;
+                let (_, codec) = self.leaf(unit)?;
+                page::check(&header, body)?;
+                let (_, compressed, decoded) = page::split(&header, body)?;
+                if decoded as usize != out.len() {
+                    return Err(format!("a page of {decoded} bytes, not {}", out.len()));
+                }
+                return codecs::decode(header.codec(codec), compressed, out);
+            }
+            Kind::Values => {
+                let (leaf, codec) = self.leaf(unit)?;
+                let (header, body) = page(stored)?;
+                let page = Page::open(header, body, leaf, codec)?;
+                let kept = self.dictionaries.get(unit.dictionary as usize);
+                let dictionary = kept.map(|bytes| dictionary(bytes, leaf, codec)).transpose()?;
+                let (count, encoding) = (page.present(leaf), header.encoding);
+                values::decode(leaf, encoding, page.values(), count, dictionary.as_ref())?.bytes
+            }
+            Kind::Dictionary => {
+                let (leaf, codec) = self.leaf(unit)?;
+                dictionary(stored, leaf, codec)?.bytes
+            }
+            Kind::Json => {
+                let group = self.footer.groups.get(unit.group as usize);
+                let group = group.ok_or("a row group that is not in the footer")?;
+                let json = json::Source { schema: &self.schema, group, at: unit.stored };
+                json.texts(unit.column as usize, stored)?.0
+            }
+            Kind::Labels => {
+                let names = self.labels.get(unit.column as usize);
+                names.map_or(Vec::new(), |names| names.concat())
+            }
+        };
+        match made.len() == out.len() {
+            true => out.copy_from_slice(&made),
+            false => return Err(format!("{} bytes, not {}", made.len(), out.len())),
+        }
+        Ok(())
+    }
+}
+
+/// The header that a page's bytes begin with, and what stands behind it.
+pub(super) fn page(stored: &[u8]) -> Result<(Header, &[u8]), String> {
+    let (header, length) = Header::read(stored)
+        .map_err(|wrong| format!("the header of a page: expected {}", wrong.expected))?;
+    let body = stored.get(length..).and_then(|rest| rest.get(..header.stored as usize));
+    Ok((header, body.ok_or("a page that ends early")?))
+}
+
+/// The values of a dictionary, from its page.
+pub(super) fn dictionary(stored: &[u8], leaf: &Leaf, codec: i32) -> Result<Values, String> {
+    let (header, body) = page(stored)?;
+    let page = Page::open(header, body, leaf, codec)?;
+    if page.header.kind != PageKind::Dictionary {
+        return Err("another page than a dictionary".to_owned());
+    }
+    // PLAIN, whichever way it is called.
+    values::decode(leaf, 0, &page.bytes, header.values as usize, None)
+}
+
+impl Intervals for Units {
+    fn interval(&self, decoded_offset: u64) -> Option<Interval> {
+        self.unit_at(decoded_offset)?;
+        self.nth(self.number_at(decoded_offset)? as u64)
+    }
+
+    fn nth(&self, number: u64) -> Option<Interval> {
+        let unit = self.units.get(usize::try_from(number).ok()?)?;
+        let end = unit.stored.saturating_add(unit.stored_bytes.into());
+        Some(Interval { number, stored: unit.stored..end, decoded: unit.range(), crc32: 0 })
+    }
+
+    fn decode(&self, number: u64, stored: &[u8], out: &mut [u8]) -> Result<(), String> {
+        let unit = usize::try_from(number).ok().and_then(|number| self.units.get(number));
+        let unit = unit.ok_or_else(|| format!("there is no interval {number}"))?;
+        if stored.len() != unit.stored_bytes as usize || out.len() != unit.decoded_bytes as usize {
+            return Err(format!("interval {number} has other lengths"));
+        }
+        let decoded = self.fill(unit, stored, out);
+        decoded.map_err(|why| format!("the page at byte {}: {why}", unit.stored))
+    }
+}

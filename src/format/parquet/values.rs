@@ -1,0 +1,320 @@
+//! Encoded values → values as they are shown, one behind the other.
+//!
+//! Imports encodings, the schema, and pages.
+
+use super::encoding;
+use super::page::MAX_PAGE_BYTES;
+use super::schema::{Change, Leaf, Meaning, Physical};
+use crate::format::bytes::{u32_at, u64_at};
+
+const PLAIN: i32 = 0;
+const PLAIN_DICTIONARY: i32 = 2;
+const RLE: i32 = 3;
+const DELTA_BINARY_PACKED: i32 = 5;
+const DELTA_LENGTH_BYTE_ARRAY: i32 = 6;
+const DELTA_BYTE_ARRAY: i32 = 7;
+const RLE_DICTIONARY: i32 = 8;
+const BYTE_STREAM_SPLIT: i32 = 9;
+
+/// The Julian day of 1970-01-01.
+const EPOCH_DAY: i64 = 2_440_588;
+const DAY_NANOSECONDS: i64 = 86_400_000_000_000;
+
+/// Values, one behind the other.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Values {
+    pub(super) bytes: Vec<u8>,
+    /// Of each value, if all have the same length.
+    width: Option<u32>,
+    /// Else where each ends.
+    ends: Vec<u32>,
+}
+
+impl Values {
+    fn fixed(bytes: Vec<u8>, width: u32) -> Self {
+        Self { bytes, width: Some(width), ends: Vec::new() }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        match self.width {
+            Some(width) => self.bytes.len().checked_div(width as usize).unwrap_or(0),
+            None => self.ends.len(),
+        }
+    }
+
+    /// Where a value begins, and its length.
+    pub(super) fn place(&self, number: usize) -> Option<(u32, u32)> {
+        if let Some(width) = self.width {
+            let start = u32::try_from(number).ok()?.checked_mul(width)?;
+            return Some((start, width));
+        }
+        let end = *self.ends.get(number)?;
+        let before = number.checked_sub(1).and_then(|before| self.ends.get(before)).copied();
+        let start = before.unwrap_or(0);
+        Some((start, end.saturating_sub(start)))
+    }
+
+    pub(super) fn get(&self, number: usize) -> Option<&[u8]> {
+        let (start, length) = self.place(number)?;
+        self.bytes.get(start as usize..)?.get(..length as usize)
+    }
+
+    fn push(&mut self, value: &[u8]) -> Result<(), String> {
+        self.bytes.extend_from_slice(value);
+        let end = u32::try_from(self.bytes.len()).ok().filter(|end| *end <= MAX_PAGE_BYTES);
+        self.ends.push(end.ok_or("values of more than 256 MiB")?);
+        Ok(())
+    }
+}
+
+/// Whether values of this encoding are numbers of a dictionary's.
+pub(super) fn is_dictionary(encoding: i32) -> bool {
+    matches!(encoding, PLAIN_DICTIONARY | RLE_DICTIONARY)
+}
+
+pub(super) fn is_plain(encoding: i32) -> bool {
+    encoding == PLAIN
+}
+
+/// The numbers of a dictionary's values: `u8 width | runs`.
+pub(super) fn numbers(bytes: &[u8], count: usize) -> Result<Vec<u32>, String> {
+    match bytes.split_first() {
+        Some((width, rest)) => encoding::runs(rest, (*width).into(), count),
+        None if count == 0 => Ok(Vec::new()),
+        None => Err("numbers of a dictionary without their width".to_owned()),
+    }
+}
+
+/// PLAIN values of variable length: where each begins and how long it is, the length before it left out.
+pub(super) fn plain_places(bytes: &[u8], count: usize) -> Result<Vec<(u32, u32)>, String> {
+    // Each takes four bytes at least.
+    let mut places = Vec::with_capacity(count.min(bytes.len() / 4));
+    let mut at = 0_usize;
+    for _ in 0..count {
+        let length = u32_at(bytes, at).ok_or("its values end early")?;
+        let start = at.saturating_add(4);
+        at = start.saturating_add(length as usize);
+        if at > bytes.len() {
+            return Err("a value that is longer than its page".to_owned());
+        }
+        places.push((u32::try_from(start).unwrap_or(u32::MAX), length));
+    }
+    Ok(places)
+}
+
+/// Decodes `count` values of a page to what is shown of them.
+///
+/// # Errors
+/// They are no such values: why.
+pub(super) fn decode(
+    leaf: &Leaf,
+    encoding: i32,
+    bytes: &[u8],
+    count: usize,
+    dictionary: Option<&Values>,
+) -> Result<Values, String> {
+    if is_dictionary(encoding) {
+        let dictionary = dictionary.ok_or("there is no dictionary")?;
+        let numbers = numbers(bytes, count)?;
+        return looked_up(&numbers, dictionary);
+    }
+    let width = match leaf.physical {
+        Physical::Boolean => 1,
+        Physical::Fixed(width) => width,
+        Physical::Bytes => 0,
+    };
+    let all = u64::from(width).saturating_mul(count as u64);
+    if all > MAX_PAGE_BYTES.into() {
+        return Err("values of more than 256 MiB".to_owned());
+    }
+    let all = usize::try_from(all).unwrap_or(0);
+    let mut rest = bytes;
+    let stored = match (encoding, leaf.physical) {
+        (PLAIN, Physical::Boolean) => Values::fixed(encoding::booleans(bytes, count)?, 1),
+        (RLE, Physical::Boolean) => {
+            let (runs, _) = encoding::prefixed(bytes)?;
+            let found = encoding::runs(runs, 1, count)?;
+            Values::fixed(found.into_iter().map(|value| value as u8).collect(), 1)
+        }
+        (PLAIN, Physical::Fixed(width)) => {
+            let found = bytes.get(..all).ok_or("its values end early")?;
+            Values::fixed(found.to_vec(), width)
+        }
+        (BYTE_STREAM_SPLIT, Physical::Fixed(width)) => {
+            Values::fixed(encoding::joined(bytes, width as usize, count)?, width)
+        }
+        (DELTA_BINARY_PACKED, Physical::Fixed(width @ (4 | 8))) => {
+            let found = encoding::differences(&mut rest, count)?;
+            let each = |value: &i64| value.to_le_bytes().into_iter().take(width as usize);
+            Values::fixed(found.iter().flat_map(each).collect(), width)
+        }
+        (PLAIN, Physical::Bytes) => {
+            let mut values = Values::default();
+            for (start, length) in plain_places(bytes, count)? {
+                let value = bytes.get(start as usize..).and_then(|b| b.get(..length as usize));
+                values.push(value.unwrap_or_default())?;
+            }
+            values
+        }
+        (DELTA_LENGTH_BYTE_ARRAY, Physical::Bytes) => {
+            let lengths = encoding::lengths(&mut rest, count)?;
+            let mut values = Values::default();
+            for length in lengths {
+                let taken = rest.split_at_checked(length as usize).ok_or("its values end early")?;
+                values.push(taken.0)?;
+                rest = taken.1;
+            }
+            values
+        }
+        (DELTA_BYTE_ARRAY, _) => fronts(rest, count, leaf.physical)?,
+        (encoding, _) => return Err(format!("encoding {encoding} of its values")),
+    };
+    shown(leaf, stored)
+}
+
+/// Values of a dictionary, by their numbers.
+fn looked_up(numbers: &[u32], dictionary: &Values) -> Result<Values, String> {
+    let mut values = Values { width: dictionary.width, ..Values::default() };
+    for number in numbers {
+        let value = dictionary.get(*number as usize).ok_or("a number beyond its dictionary")?;
+        if values.bytes.len().saturating_add(value.len()) > MAX_PAGE_BYTES as usize {
+            return Err("values of more than 256 MiB".to_owned());
+        }
+        match dictionary.width {
+            Some(_) => values.bytes.extend_from_slice(value),
+            None => values.push(value)?,
+        }
+    }
+    Ok(values)
+}
+
+/// DELTA_BYTE_ARRAY: each begins as the one before it does.
+fn fronts(bytes: &[u8], count: usize, physical: Physical) -> Result<Values, String> {
+    let mut rest = bytes;
+    let fronts = encoding::lengths(&mut rest, count)?;
+    let lengths = encoding::lengths(&mut rest, count)?;
+    let mut values = Values::default();
+    let mut last = 0_usize..0_usize;
+    for (front, length) in fronts.into_iter().zip(lengths) {
+        let (end, rest_end) =
+            rest.split_at_checked(length as usize).ok_or("its values end early")?;
+        let start = values.bytes.len();
+        let same = last.start..last.start.saturating_add(front as usize);
+        if same.end > last.end {
+            return Err("a value that begins as a longer one before it".to_owned());
+        }
+        if start.saturating_add(same.len()).saturating_add(end.len()) > MAX_PAGE_BYTES as usize {
+            return Err("values of more than 256 MiB".to_owned());
+        }
+        values.bytes.extend_from_within(same);
+        values.push(end)?;
+        last = start..values.bytes.len();
+        rest = rest_end;
+    }
+    let Physical::Fixed(width) = physical else { return Ok(values) };
+    match (0..count).all(|number| values.place(number).is_some_and(|(_, found)| found == width)) {
+        true => Ok(Values::fixed(values.bytes, width)),
+        false => Err(format!("a value that has not {width} bytes")),
+    }
+}
+
+/// What is shown of stored values.
+fn shown(leaf: &Leaf, stored: Values) -> Result<Values, String> {
+    match leaf.meaning {
+        Meaning::Number(_, change) => Ok(changed(stored, change)),
+        Meaning::Text | Meaning::Bytes => Ok(stored),
+        Meaning::Decimal(scale) => {
+            let mut out = Values::default();
+            for number in 0..stored.len() {
+                let value = stored.get(number).unwrap_or_default();
+                out.push(decimal(value, scale, leaf.stored_type).as_bytes())?;
+            }
+            Ok(out)
+        }
+    }
+}
+
+fn changed(stored: Values, change: Change) -> Values {
+    let width = stored.width.unwrap_or(1) as usize;
+    let each = stored.bytes.chunks_exact(width.max(1));
+    match change {
+        Change::Nothing => stored,
+        Change::Narrow(bytes) => {
+            let narrow = each.flat_map(|value| value.get(..bytes as usize).unwrap_or_default());
+            Values::fixed(narrow.copied().collect(), bytes)
+        }
+        Change::Widen => {
+            let wide = |value| i64::from(u32_at(value, 0).unwrap_or(0).cast_signed());
+            Values::fixed(each.flat_map(|value| wide(value).to_le_bytes()).collect(), 8)
+        }
+        Change::Days => {
+            let nanoseconds = |value| {
+                let of_day = u64_at(value, 0).unwrap_or(0).cast_signed();
+                let day = i64::from(u32_at(value, 8).unwrap_or(0).cast_signed());
+                let since = day.wrapping_sub(EPOCH_DAY).wrapping_mul(DAY_NANOSECONDS);
+                since.wrapping_add(of_day)
+            };
+            Values::fixed(each.flat_map(|value| nanoseconds(value).to_le_bytes()).collect(), 8)
+        }
+    }
+}
+
+/// A decimal as text: integers are little-endian, bytes big-endian.
+fn decimal(value: &[u8], scale: i32, stored_type: i32) -> String {
+    let is_big_endian = matches!(stored_type, 6 | 7);
+    if value.len() > 16 || value.is_empty() {
+        return String::new();
+    }
+    let first = if is_big_endian { value.first() } else { value.last() };
+    let fill = if first.is_some_and(|byte| byte & 0x80 != 0) { 0xff } else { 0 };
+    let mut all = [fill; 16];
+    match is_big_endian {
+        true => {
+            let targets = all.iter_mut().rev().zip(value.iter().rev());
+            targets.for_each(|(to, from)| *to = *from);
+        }
+        false => {
+            let targets = all.iter_mut().rev().zip(value);
+            targets.for_each(|(to, from)| *to = *from);
+        }
+    }
+    let number = i128::from_be_bytes(all);
+    let scale = usize::try_from(scale).unwrap_or(0).min(64);
+    let digits = format!("{:0width$}", number.unsigned_abs(), width = scale.saturating_add(1));
+    let (whole, behind) = digits.split_at(digits.len().saturating_sub(scale));
+    let sign = if number < 0 { "-" } else { "" };
+    let point = if behind.is_empty() { "" } else { "." };
+    format!("{sign}{whole}{point}{behind}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn decimals_are_digits_with_a_point() {
+        assert_eq!(decimal(&(-12_345_i32).to_le_bytes(), 2, 1), "-123.45");
+        assert_eq!(decimal(&5_i64.to_le_bytes(), 3, 2), "0.005");
+        assert_eq!(decimal(&[0xff, 0x38], 0, 7), "-200");
+        assert_eq!(decimal(&[1, 0], 1, 6), "25.6");
+        assert_eq!(decimal(&[], 1, 6), "");
+    }
+
+    #[test]
+    fn values_that_begin_alike_are_put_together() {
+        // "axis", "axle", "babble", "babyhood": the example of the specification.
+        let lengths = |values: &[i64]| {
+            let mut out = vec![0x80, 1, 4, values.len() as u8];
+            out.push((values[0] << 1) as u8);
+            out.extend([0, 8, 8, 8, 8]);
+            // Differences from 0 up, of 8 bits: those of these tests never fall.
+            let mut packed: Vec<u8> = values.windows(2).map(|p| (p[1] - p[0]) as u8).collect();
+            packed.resize(32, 0);
+            out.extend(packed);
+            out
+        };
+        let bytes = [lengths(&[0, 2]), lengths(&[4, 4]), b"axisleXX".to_vec()].concat();
+        let found = fronts(&bytes, 2, Physical::Bytes).unwrap();
+        assert_eq!((found.get(0).unwrap(), found.get(1).unwrap()), (&b"axis"[..], &b"axleXX"[..]));
+    }
+}
