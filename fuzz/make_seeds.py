@@ -214,6 +214,12 @@ def databases():
         write("lmdb", name, data, [0, 2, 6])
 
 
+def parquets():
+    fixtures = Path(__file__).parent.parent / "tests/fixtures"
+    for path in sorted(fixtures.glob("*.parquet")):
+        write("parquet", path.stem, path.read_bytes(), [0, 1, 2])
+
+
 # ---- records ---------------------------------------------------------------------------------------
 
 
@@ -271,5 +277,6 @@ if __name__ == "__main__":
     ffcvs()
     safetensors()
     databases()
+    parquets()
     records()
     print(f"seeds are in {CORPUS}")

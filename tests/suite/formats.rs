@@ -10,6 +10,7 @@ mod index;
 mod keyed;
 mod nested;
 mod nested_kept;
+mod parquet;
 mod pickles;
 mod records;
 mod shards;

@@ -1,5 +1,8 @@
 //! What pyarrow wrote, files that lie, and any columns against a model.
 
+mod model;
+mod writer;
+
 use super::*;
 use crate::format::testing::{compare, files, fixture, open_as};
 use crate::format::{Content, Member, MemorySource, Names, Node, View};

@@ -28,7 +28,7 @@ fn containers(directory: &TempDir) -> Vec<PathBuf> {
         .into_iter()
         .chain(["jpg.beton", "raw.beton"])
         .chain(["alike.tfrecord", "mixed.tfrecord", "mds/shard.00000.mds"])
-        .chain(["data.mdb", "tensors.safetensors"])
+        .chain(["data.mdb", "tensors.safetensors", "rows.parquet", "nulls.parquet"])
         .map(|name| {
             let copy = directory.path().join(name.rsplit('/').next().unwrap());
             fs::copy(fixture(name), &copy).unwrap();
