@@ -10,7 +10,8 @@
 //! - the evicted block must have been announced, too: of others nobody knows when they are needed;
 //! - it must have no announced read left, or only reads after those by which the block has saved as much.
 //!
-//! Of blocks that are read to the end, the one goes that was read last: if the order repeats, it is needed last.
+//! Of blocks that are read to the end, the one goes that was read last: if the order repeats, it is needed last. An order
+//! that is announced in pieces may still return to what was evicted: then that is fetched again.
 
 use crate::store::Place;
 use crate::store::cache::BLOCK_BYTES;
