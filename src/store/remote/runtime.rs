@@ -1,4 +1,4 @@
-//! The runtime for all requests to stores: a few threads, started with the first request, so that none runs before a
+//! The runtimes for requests to stores: a few threads each, started with the first request, so that none runs before a
 //! daemon has left its parent. Imports nothing of ours.
 
 use std::future::Future;
