@@ -195,7 +195,7 @@ struct Settings {
     #[arg(long, value_name = "N", default_value = "0", value_parser = clap::value_parser!(u16).range(0..=1000))]
     restarts: u16,
     /// Whether the daemon is confined to the files, ports and system calls that it needs (docs/security.md)
-    #[arg(long, value_name = "HOW", default_value = "no")]
+    #[arg(long, value_name = "HOW", default_value = "auto")]
     sandbox: SandboxChoice,
     /// Threads that serve requests [default: one a CPU]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]

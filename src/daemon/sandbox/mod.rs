@@ -13,9 +13,9 @@ pub(crate) use unmounter::Unmounter;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Sandbox {
     /// It is not.
-    #[default]
     No,
     /// As far as the kernel can.
+    #[default]
     Auto,
     /// It mounts nothing unless the whole confinement holds.
     Strict,
