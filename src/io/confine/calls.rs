@@ -19,7 +19,7 @@ pub(super) struct Filters(Vec<BpfProgram>);
 impl Filters {
     /// For all threads.
     pub(super) fn install(&self) -> Result<(), String> {
-        self.0.iter().try_for_each(|filter| install(filter)).map_err(|error| error.to_string())
+        self.0.iter().try_for_each(install).map_err(|error| error.to_string())
     }
 }
 
