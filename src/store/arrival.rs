@@ -84,6 +84,9 @@ pub trait Remote: Send + Sync {
         let _ = number;
     }
 
+    /// Notes that the announced reads that have not begun will not come, for all parts of the dataset.
+    fn forget_announced(&self) {}
+
     /// Notes that no more reads will come, and that the process may end without dropping this.
     fn note_end(&self) {}
 

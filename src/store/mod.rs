@@ -94,11 +94,21 @@ impl Store {
 
     /// Notes that the announced reads with lower numbers than this one have begun or will not come.
     pub fn note_reached(&self, number: u64) {
-        // The parts of a dataset share what they remember of the order.
-        let part = self.parts.iter().find(|part| part.has_cache());
-        if let Some(remote) = part.and_then(|part| part.remote_of()) {
+        if let Some(remote) = self.cached_remote() {
             remote.note_reached(number);
         }
+    }
+
+    /// Notes that the announced reads that have not begun will not come.
+    pub fn forget_announced(&self) {
+        if let Some(remote) = self.cached_remote() {
+            remote.forget_announced();
+        }
+    }
+
+    /// A part with a cache: the parts of a dataset share what they remember of the order.
+    fn cached_remote(&self) -> Option<&Arc<dyn Remote>> {
+        self.parts.iter().find(|part| part.has_cache()).and_then(|part| part.remote_of())
     }
 
     /// Notes that no more reads will come, and that the process may end without dropping this store.

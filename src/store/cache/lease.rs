@@ -4,7 +4,7 @@
 use super::directory::{Directory, open_plain};
 use super::key::EntryId;
 use std::collections::HashMap;
-use std::fs::{self, File};
+use std::fs::{self, File, TryLockError};
 use std::io::{self, Read};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::PathBuf;
@@ -86,8 +86,39 @@ impl LeaseFile {
 
 impl Lease {
     /// Whether other processes can see this lease: the file may have been deleted with the directory.
-    pub(super) fn is_visible(&self) -> bool {
+    fn is_visible(&self) -> bool {
         self.file.has_its_name()
+    }
+
+    /// Whether this is the only lease of `id`. The caller has locked the directory exclusively.
+    ///
+    /// # Errors
+    /// A lease of another process cannot be read, so that nobody knows what it has open.
+    pub(super) fn is_alone(&self, directory: &Directory, id: &EntryId) -> io::Result<bool> {
+        if !self.is_visible() {
+            return Ok(false);
+        }
+        let name = |file: &File| file.metadata().map(|found| (found.dev(), found.ino()));
+        let mine = name(&self.file.file)?;
+        for found in fs::read_dir(directory.users())? {
+            let file = match open_plain(&found?.path(), false) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                opened => opened?,
+            };
+            if name(&file)? == mine {
+                continue;
+            }
+            match file.try_lock_shared() {
+                // Its process has ended.
+                Ok(()) => continue,
+                Err(TryLockError::WouldBlock) => {}
+                Err(TryLockError::Error(error)) => return Err(error),
+            }
+            if entries_of(file)?.contains(id) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 }
 
@@ -132,10 +163,7 @@ pub(super) fn in_use(directory: &Directory, removes: bool) -> io::Result<InUse> 
             continue;
         }
         in_use.processes += 1;
-        let mut slots = Vec::new();
-        file.take(MOST_BYTES).read_to_end(&mut slots)?;
-        let mut entries: Vec<_> =
-            slots.chunks_exact(EntryId::BYTES).filter_map(EntryId::from_bytes).collect();
+        let mut entries = entries_of(file)?;
         entries.sort_unstable();
         entries.dedup();
         for id in entries {
@@ -143,4 +171,11 @@ pub(super) fn in_use(directory: &Directory, removes: bool) -> io::Result<InUse> 
         }
     }
     Ok(in_use)
+}
+
+/// The entries that a lease file names.
+fn entries_of(file: File) -> io::Result<Vec<EntryId>> {
+    let mut slots = Vec::new();
+    file.take(MOST_BYTES).read_to_end(&mut slots)?;
+    Ok(slots.chunks_exact(EntryId::BYTES).filter_map(EntryId::from_bytes).collect())
 }

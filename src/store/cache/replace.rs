@@ -12,7 +12,6 @@
 //! 5. The hole is punched, and the lock and the turn are given up.
 
 use super::fetching::Held;
-use super::lease::in_use;
 use super::map::{BLOCK_BYTES, RECORD_BYTES, Record, record_range};
 use super::room::Freed;
 use super::state::{State, Writing};
@@ -25,7 +24,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 /// How long reads are waited for, until the blocks stay after all.
-const PATIENCE: Duration = Duration::from_millis(500);
+const PATIENCE: Duration = Duration::from_millis(100);
 
 /// A block whose record and mark were removed, with its CRC-32C.
 struct Removed {
@@ -36,7 +35,12 @@ struct Removed {
 /// Evicts these blocks, as far as that is possible now. Returns the room that they occupied; `None` if none was evicted.
 pub(super) fn replace(state: &Arc<State>, blocks: &[u64]) -> Option<Freed> {
     // A cache that cannot be written would lose the blocks for nothing.
-    if state.is_gone() || !state.room.can_punch() || state.room.refusal().is_some() {
+    // On a file system of several nodes, the others do not see this node's locks.
+    if state.is_gone()
+        || state.file.may_hang()
+        || !state.room.can_punch()
+        || state.room.refusal().is_some()
+    {
         return None;
     }
     let removed = remove(state, blocks).unwrap_or_else(|error| {
@@ -61,9 +65,9 @@ pub(super) fn replace(state: &Arc<State>, blocks: &[u64]) -> Option<Freed> {
 fn remove(state: &Arc<State>, blocks: &[u64]) -> io::Result<Vec<Removed>> {
     let directory = state.room.directory();
     let locked = directory.lock_exclusively()?;
-    let used = in_use(directory, false)?.entries;
-    let is_ours = state.lease.is_visible() && used.get(&state.id) == Some(&1);
-    if !is_ours || fs::symlink_metadata(&state.paths.pin).is_ok() {
+    if !state.lease.is_alone(directory, &state.id)?
+        || fs::symlink_metadata(&state.paths.pin).is_ok()
+    {
         return Ok(Vec::new());
     }
     let writing = state.open_for_writing()?;

@@ -189,7 +189,8 @@ impl Fetcher {
     /// Makes room in a full cache for the blocks around `part` that announced reads need more than others.
     async fn replace(&self, part: &Range<u64>, cause: Cause) -> Option<Replaced<'_>> {
         let (entry, replacing) = self.entry.as_ref().zip(self.replacing.as_ref())?;
-        if !matches!(cause, Cause::Demand | Cause::Prefetch) || entry.has_room() {
+        // A reader does not wait for an eviction: its sample is fetched alone.
+        if cause != Cause::Prefetch || entry.has_room() {
             return None;
         }
         let blocks = |range: Range<u64>| range.start / BLOCK_BYTES..range.end.div_ceil(BLOCK_BYTES);

@@ -194,6 +194,12 @@ impl Remote for RemoteObject {
         }
     }
 
+    fn forget_announced(&self) {
+        if let Some(replacing) = &self.fetcher.replacing {
+            replacing.forget_reads();
+        }
+    }
+
     fn note_end(&self) {
         if let Some(entry) = &self.fetcher.entry {
             entry.note_end();

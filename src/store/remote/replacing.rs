@@ -1,6 +1,6 @@
 //! Evicting blocks of a full cache for others that announced reads need more. Imports the order and the cache.
 
-use super::order::{BlockId, Order};
+use super::order::{BlockId, Eviction, Order};
 use crate::store::Place;
 use crate::store::cache::{BLOCK_BYTES, Entry, Freed};
 use std::collections::HashMap;
@@ -12,20 +12,28 @@ use tokio::task::spawn_blocking;
 
 /// After an attempt that has evicted nothing, the next one is made this much later.
 const PAUSE: Duration = Duration::from_secs(1);
+/// The same, if no block was found that may be evicted.
+const SHORT_PAUSE: Duration = Duration::from_millis(50);
+/// For how long an object of which nothing can be evicted is left alone: it is pinned, or another process has it open.
+const LEFT_ALONE: Duration = Duration::from_secs(10);
 
 /// The announced reads of all cached objects of a process.
 #[derive(Default)]
 pub(super) struct Replacing {
     state: Mutex<State>,
     objects: AtomicU64,
+    /// Held while blocks are evicted for others, until those are being fetched: one thread at a time waits for readers.
+    turn: tokio::sync::Mutex<()>,
 }
 
 #[derive(Default)]
 struct State {
     order: Order,
     entries: HashMap<u64, Weak<Entry>>,
-    /// When an attempt has evicted nothing.
-    failed: Option<Instant>,
+    /// No attempt is made before this time.
+    paused_until: Option<Instant>,
+    /// When nothing could be evicted of an object.
+    refused: HashMap<u64, Instant>,
 }
 
 /// The announced reads of one object.
@@ -33,8 +41,6 @@ pub(super) struct ReplacingObject {
     all: Arc<Replacing>,
     number: u64,
     length_bytes: u64,
-    /// Held while blocks are evicted for others, until those are being fetched.
-    turn: tokio::sync::Mutex<()>,
 }
 
 /// Blocks for which others were evicted, in order, and their room.
@@ -58,7 +64,7 @@ impl Replacing {
         let number = self.objects.fetch_add(1, Ordering::Relaxed);
         self.lock().entries.insert(number, Arc::downgrade(entry));
         let (all, length_bytes) = (Arc::clone(self), entry.length_bytes());
-        ReplacingObject { all, number, length_bytes, turn: tokio::sync::Mutex::default() }
+        ReplacingObject { all, number, length_bytes }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -67,10 +73,22 @@ impl Replacing {
 }
 
 impl State {
-    /// The entry of a block that the cache is known to hold.
-    fn present(&self, id: BlockId) -> Option<Arc<Entry>> {
-        self.entries.get(&id.object)?.upgrade().filter(|entry| entry.is_known(id.block))
+    fn is_paused(&self) -> bool {
+        self.paused_until.is_some_and(|until| Instant::now() < until)
     }
+
+    fn pause(&mut self, time: Duration) {
+        self.paused_until = Some(Instant::now() + time);
+    }
+
+    fn is_refused(&self, object: u64) -> bool {
+        self.refused.get(&object).is_some_and(|since| since.elapsed() < LEFT_ALONE)
+    }
+}
+
+/// The entry of a block that the cache is known to hold.
+fn cached(entries: &HashMap<u64, Weak<Entry>>, id: BlockId) -> Option<Arc<Entry>> {
+    entries.get(&id.object)?.upgrade().filter(|entry| entry.is_known(id.block))
 }
 
 impl ReplacingObject {
@@ -81,7 +99,13 @@ impl ReplacingObject {
 
     /// Notes that reads with lower numbers have been made, of all objects.
     pub(super) fn advance(&self, number: u64) {
-        self.all.lock().order.advance(number);
+        let State { order, entries, .. } = &mut *self.all.lock();
+        order.advance(number, |id| cached(entries, id).is_some());
+    }
+
+    /// Notes that the announced reads that have not begun will not come, of all objects.
+    pub(super) fn forget_reads(&self) {
+        self.all.lock().order.forget_reads();
     }
 
     fn bytes_of(&self, block: u64) -> u64 {
@@ -101,11 +125,12 @@ impl ReplacingObject {
             return None;
         }
         // One at a time: other reads of these blocks join the fetch.
-        let turn = self.turn.lock().await;
+        let turn = self.all.turn.lock().await;
         worthy.retain(|block| is_absent(*block));
-        let plan =
-            worthy.first().filter(|block| needed.contains(block)).map(|_| self.plan(&worthy));
-        let plan = plan.filter(|plan| !plan.blocks.is_empty())?;
+        if !worthy.first().is_some_and(|block| needed.contains(block)) {
+            return None;
+        }
+        let plan = self.plan(&worthy)?;
         let (blocks, freed) = spawn_blocking(move || plan.carry_out()).await.ok().flatten()?;
         Some(Replaced { blocks, freed, turn })
     }
@@ -117,8 +142,7 @@ impl ReplacingObject {
             let id = BlockId { object: self.number, block: *block };
             state.order.is_worthy(id, self.bytes_of(*block))
         };
-        let is_paused = state.failed.is_some_and(|failed| failed.elapsed() < PAUSE);
-        if is_paused || !blocks.first().is_some_and(is_worthy) {
+        if state.is_paused() || !blocks.first().is_some_and(is_worthy) {
             return Vec::new();
         }
         blocks.retain(is_worthy);
@@ -126,26 +150,44 @@ impl ReplacingObject {
     }
 
     /// Finds a block to evict for each of these.
-    fn plan(&self, blocks: &[u64]) -> Plan {
+    fn plan(&self, blocks: &[u64]) -> Option<Plan> {
         let mut state = self.all.lock();
+        if state.is_paused() {
+            return None;
+        }
         let (all, victims) = (Arc::clone(&self.all), HashMap::new());
         let mut plan = Plan { all, blocks: Vec::new(), victims };
         for &block in blocks {
-            let State { order, entries, .. } = &mut *state;
+            let mut order = std::mem::take(&mut state.order);
             let id = BlockId { object: self.number, block };
-            let is_present = |victim: BlockId| {
+            let eviction = |victim: BlockId| {
                 let is_planned = |(_, blocks): &(_, Vec<u64>)| blocks.contains(&victim.block);
-                let entry = entries.get(&victim.object).and_then(Weak::upgrade);
-                !plan.victims.get(&victim.object).is_some_and(is_planned)
-                    && entry.is_some_and(|entry| entry.is_known(victim.block))
+                match cached(&state.entries, victim) {
+                    None => Eviction::Absent,
+                    // The last block of an object may be too short to make room.
+                    Some(entry) if entry.length_bytes() / BLOCK_BYTES <= victim.block => {
+                        Eviction::NotNow
+                    }
+                    Some(_) if state.is_refused(victim.object) => Eviction::NotNow,
+                    Some(_) if plan.victims.get(&victim.object).is_some_and(is_planned) => {
+                        Eviction::NotNow
+                    }
+                    Some(_) => Eviction::Possible,
+                }
             };
-            let Some(victim) = order.victim(id, self.bytes_of(block), is_present) else { break };
-            let Some(entry) = state.present(victim) else { continue };
+            let victim = order.victim(id, self.bytes_of(block), eviction);
+            state.order = order;
+            let Some(victim) = victim else { break };
+            let Some(entry) = cached(&state.entries, victim) else { continue };
             plan.blocks.push(block);
             let victims = plan.victims.entry(victim.object).or_insert((entry, Vec::new()));
             victims.1.push(victim.block);
         }
-        plan
+        if plan.blocks.is_empty() {
+            state.pause(SHORT_PAUSE);
+            return None;
+        }
+        Some(plan)
     }
 }
 
@@ -154,6 +196,7 @@ impl Drop for ReplacingObject {
         let mut state = self.all.lock();
         state.order.forget(self.number);
         state.entries.remove(&self.number);
+        state.refused.remove(&self.number);
     }
 }
 
@@ -161,16 +204,22 @@ impl Plan {
     /// Evicts as planned. Returns the blocks for which there is room now, in order, and their room. May block.
     fn carry_out(self) -> Option<(Vec<u64>, Freed)> {
         let Self { all, mut blocks, victims } = self;
-        let freed = victims.into_values().filter_map(|(entry, blocks)| entry.replace(&blocks));
+        let freed = victims.into_iter().filter_map(|(object, (entry, blocks))| {
+            let freed = entry.replace(&blocks);
+            if freed.is_none() {
+                all.lock().refused.insert(object, Instant::now());
+            }
+            freed
+        });
         let freed = freed.reduce(|mut sum, more| {
             sum.add(more);
             sum
         });
         let Some(freed) = freed else {
-            all.lock().failed = Some(Instant::now());
+            all.lock().pause(PAUSE);
             return None;
         };
-        blocks.truncate(freed.bytes().div_ceil(BLOCK_BYTES) as usize);
+        blocks.truncate((freed.bytes() / BLOCK_BYTES) as usize);
         blocks.sort_unstable();
         Some((blocks, freed))
     }

@@ -46,7 +46,7 @@ impl Prefetch {
             let dropped = queue.announced.len() + queue.batch.len();
             queue.announced.clear();
             if self.has_remote_parts {
-                self.samples.store().note_reached(queue.first_number());
+                self.samples.store().forget_announced();
             }
             self.is_announced.store(false, Ordering::Relaxed);
             queue.batch.clear();

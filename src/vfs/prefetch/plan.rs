@@ -199,8 +199,10 @@ impl Prefetch {
         let count = usize::try_from(limit / self.mean_bytes()).unwrap_or(usize::MAX);
         let count = count.clamp(1, MAX_BATCH_SAMPLES).min(queue.announced.len());
         self.is_announced.store(count > 0, Ordering::Relaxed);
-        if self.has_remote_parts {
-            self.samples.store().note_reached(queue.first_number());
+        let reached = queue.first_number();
+        if self.has_remote_parts && reached > queue.reached {
+            queue.reached = reached;
+            self.samples.store().note_reached(reached);
         }
         if count == 0 {
             return false;

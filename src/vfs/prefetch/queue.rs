@@ -16,6 +16,8 @@ pub(super) struct Queue {
     pub(super) announced: VecDeque<u64>,
     /// How many samples were ever announced.
     pub(super) numbered: u64,
+    /// The number that stores were told last.
+    pub(super) reached: u64,
     /// Reads of the batch that is being fetched.
     pub(super) batch: VecDeque<MergedRead>,
     /// What a warm-up wants in a cache of the node.

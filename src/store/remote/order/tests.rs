@@ -47,15 +47,20 @@ impl World {
             self.order.announce(0, &(start..start + SAMPLE_BYTES), place);
         }
         for batch in samples.chunks(BATCH) {
-            self.order.advance(self.announced);
+            self.advance();
             for sample in batch {
                 self.read(*sample);
                 self.announced += 1;
             }
         }
-        self.order.advance(self.announced);
+        self.advance();
         let Cost { gets, bytes, hits } = self.cost;
         Cost { gets: gets - before.gets, bytes: bytes - before.bytes, hits: hits - before.hits }
+    }
+
+    fn advance(&mut self) {
+        let cached = &self.cached;
+        self.order.advance(self.announced, |id| cached.contains(&id.block));
     }
 
     fn read(&mut self, sample: u64) {
@@ -74,7 +79,7 @@ impl World {
         let evicts = !has_room && self.evicts && self.order.is_worthy(id, BLOCK_BYTES);
         let cached = &self.cached;
         let victim = evicts
-            .then(|| self.order.victim(id, BLOCK_BYTES, |id| cached.contains(&id.block)))
+            .then(|| self.order.victim(id, BLOCK_BYTES, |id| eviction(cached.contains(&id.block))))
             .flatten();
         if let Some(victim) = victim {
             assert!(self.cached.remove(&victim.block) && victim != id);
@@ -85,6 +90,10 @@ impl World {
         }
         self.cost.bytes += if is_kept { BLOCK_BYTES } else { SAMPLE_BYTES };
     }
+}
+
+fn eviction(is_cached: bool) -> Eviction {
+    if is_cached { Eviction::Possible } else { Eviction::Absent }
 }
 
 /// Numbers of a range in an order that has nothing to do with where they lie.
@@ -183,14 +192,42 @@ fn reads_that_follow_within_the_reach_of_memory_count_once() {
     assert_eq!(order.reads(id), [(0, whole), (5, 0), (9, 0), (30, whole)]);
     assert_eq!(Order::paid(&order.reads(id), whole + 1), Some(30));
     assert_eq!(Order::paid(&order.reads(id), 2 * BLOCK_BYTES), None);
-    order.advance(10);
+    order.advance(10, |_| true);
     assert_eq!(order.reads(id), [(30, whole)]);
-    order.advance(31);
+    order.advance(31, |_| true);
     assert!(order.reads(id).is_empty() && order.spent.len() == 1);
     order.announce(0, &range, Place { number: 40, held: 10 });
     assert!(order.spent.is_empty() && order.next.len() == 1 && order.uses == 1);
     order.forget(0);
     assert!(order.next.is_empty() && order.uses == 0);
+    order.announce(0, &range, Place { number: 50, held: 10 });
+    order.forget_reads();
+    assert!(order.reads(id).is_empty() && order.spent.is_empty() && order.uses == 0);
+}
+
+#[test]
+fn a_victim_that_could_not_be_evicted_is_found_again_behind_many_blocks_that_are_not_cached() {
+    let mut order = Order::default();
+    let block = |block: u64| block * BLOCK_BYTES..(block + 1) * BLOCK_BYTES;
+    order.announce(0, &block(1), Place { number: 0, held: 0 });
+    order.advance(1, |_| true);
+    for number in [1, 2, 3] {
+        order.announce(0, &block(2), Place { number, held: 0 });
+    }
+    for number in 10..1010 {
+        order.announce(1, &block(number), Place { number, held: 0 });
+    }
+    let (wanted, spent) = (BlockId { object: 0, block: 2 }, BlockId { object: 0, block: 1 });
+    let later = BlockId { object: 1, block: 20 };
+    let mut victim = |kept: BlockId| {
+        order.victim(wanted, BLOCK_BYTES, |id| match id {
+            id if id == kept => Eviction::NotNow,
+            id => eviction(id == spent || id == later),
+        })
+    };
+    assert_eq!(victim(later), Some(spent));
+    assert_eq!(victim(spent), Some(later));
+    assert_eq!(victim(later), Some(spent), "it is still a candidate");
 }
 
 #[test]
@@ -200,11 +237,11 @@ fn reads_announced_out_of_order_or_too_late_are_put_in_their_place() {
         order.announce(0, &(0..100), Place { number, held: 0 });
     }
     let numbers = |order: &Order| -> Vec<u32> {
-        order.objects[&0][0].left.iter().map(|read| read.number).collect()
+        order.left[&BlockId { object: 0, block: 0 }].iter().map(|read| read.number).collect()
     };
     assert_eq!(numbers(&order), [1, 3, 5, 7, 9]);
     assert_eq!(order.next.first().map(|(number, _)| *number), Some(1));
-    order.advance(4);
+    order.advance(4, |_| true);
     order.announce(0, &(0..100), Place { number: 2, held: 0 });
     assert_eq!(numbers(&order), [5, 7, 9]);
     assert_eq!((order.next.len(), order.uses), (1, 3));
