@@ -12,7 +12,7 @@
 //! 5. The hole is punched, and the lock and the turn are given up.
 
 use super::fetching::Held;
-use super::map::{BLOCK_BYTES, RECORD_BYTES, Record, record_range};
+use super::map::{BLOCK_BYTES, RECORD_BYTES, Record, block_range, record_range};
 use super::room::Freed;
 use super::state::{State, Writing};
 use crate::io as system;
@@ -54,11 +54,13 @@ pub(super) fn replace(state: &Arc<State>, blocks: &[u64]) -> Option<Freed> {
         removed.iter().for_each(Removed::put_back);
         return None;
     }
-    let freed: u64 = removed.iter().map(Removed::punch).sum();
-    // Before another thread can fetch the blocks again.
-    let freed = (freed > 0).then(|| state.room.free(freed));
+    // Before the holes appear: a measurement that saw them would give their room to anybody.
+    let mut freed = state.room.free(removed.iter().map(Removed::bytes).sum());
+    let punched: u64 = removed.iter().map(Removed::punch).sum();
+    freed.forget(freed.bytes() - punched);
+    // Now other threads can fetch the blocks again.
     drop(removed);
-    freed
+    (punched > 0).then_some(freed)
 }
 
 /// Removes the records and the marks of those blocks that can be evicted.
@@ -101,6 +103,11 @@ impl Removed {
         }
     }
 
+    fn bytes(&self) -> u64 {
+        let range = block_range(self.held.block, self.held.state.length_bytes);
+        range.end - range.start
+    }
+
     /// Punches the hole; returns the bytes that became free.
     fn punch(&self) -> u64 {
         let Held { state, writing, block } = &self.held;
@@ -108,7 +115,7 @@ impl Removed {
         match system::punch_hole(&writing.data, &range) {
             Ok(()) => {
                 state.counters.replaced.fetch_add(1, Relaxed);
-                range.end.min(state.length_bytes) - range.start
+                self.bytes()
             }
             Err(error) if error.kind() == io::ErrorKind::Unsupported => {
                 state.room.note_no_holes();

@@ -95,6 +95,12 @@ impl Freed {
         self.bytes += std::mem::take(&mut other.bytes);
     }
 
+    /// Gives up room that has not become free after all.
+    pub(super) fn forget(&mut self, bytes: u64) {
+        self.bytes -= bytes;
+        self.room.settle(bytes, true);
+    }
+
     /// Takes room for a block, which the caller must [`settle`](Room::settle).
     pub(super) fn take(&mut self, bytes: u64) -> bool {
         let is_granted = self.bytes >= bytes;
