@@ -163,6 +163,12 @@ impl BufferPool {
         }
     }
 
+    /// Frees the idle buffers, but for those of other threads.
+    pub fn clear(&self) {
+        drop(LAST.replace(Buffer::empty()));
+        while self.idle.pop().is_some() {}
+    }
+
     /// Gives a buffer back. It is freed if enough are idle.
     pub fn give(&self, buffer: Buffer) {
         if !buffer.is_loan() && (1..=MAX_IDLE_BYTES).contains(&buffer.capacity()) {
@@ -229,5 +235,17 @@ mod tests {
         pool.give(buffer);
         assert_eq!(pool.take(100).unwrap().as_slice()[0], 9);
         assert_eq!(pool.take(100).unwrap().as_slice()[0], 0);
+    }
+
+    #[test]
+    fn a_pool_that_is_cleared_hands_out_new_memory() {
+        let pool = BufferPool::new(4);
+        for mut buffer in [pool.take(4096).unwrap(), pool.take(4096).unwrap()] {
+            buffer.as_mut_slice()[0] = 9;
+            pool.give(buffer);
+        }
+        pool.clear();
+        let buffers = [pool.take(4096).unwrap(), pool.take(4096).unwrap()];
+        assert!(buffers.iter().all(|buffer| buffer.as_slice()[0] == 0));
     }
 }

@@ -57,6 +57,7 @@ impl Tuning {
     pub fn set_cache_bytes(&self, bytes: u64) {
         self.memory.budget().set_cap_bytes(bytes);
         self.memory.cache().shrink();
+        self.samples.buffers().clear();
         self.prefetch.set_cap_bytes(bytes);
     }
 
