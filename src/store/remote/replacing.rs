@@ -14,8 +14,9 @@ use tokio::task::spawn_blocking;
 const PAUSE: Duration = Duration::from_secs(1);
 /// The same, if no block was found that may be evicted.
 const SHORT_PAUSE: Duration = Duration::from_millis(50);
-/// For how long an object of which nothing can be evicted is left alone: it is pinned, or another process has it open.
-const LEFT_ALONE: Duration = Duration::from_secs(10);
+/// For how long an object is left alone of which nothing could be evicted: it is pinned, another process has it open, or
+/// a read of it takes long.
+const LEFT_ALONE: Duration = Duration::from_secs(2);
 
 /// The announced reads of all cached objects of a process.
 #[derive(Default)]
