@@ -5,9 +5,10 @@ use super::confine::{Shown, confinement, hide_password};
 use super::limits;
 use super::request::{MountRequest, MountSettings};
 use super::stored;
+use super::told::{DIGEST_BYTES, Resumed};
 use crate::catalog::{Catalog, Node, ROOT};
 use crate::daemon::logging;
-use crate::daemon::metrics::{Bound, Metrics};
+use crate::daemon::metrics::Metrics;
 use crate::daemon::patience;
 use crate::daemon::reload::Reload;
 use crate::daemon::sandbox::{Sandbox, Unmounter};
@@ -18,7 +19,7 @@ use crate::failure::{Exit, Failure};
 use crate::io::{File, mounts, process, workers};
 use crate::store::{Part, Store};
 use crate::tools::progress::Terminal;
-use crate::transport::{Handover, Mounted, Target};
+use crate::transport::{Mounted, Target};
 use crate::vfs::Options;
 use nix::unistd::Pid;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -29,20 +30,6 @@ use std::sync::Arc;
 
 /// A kept index of at least this size is mapped rather than held on the heap.
 const WORTH_MAPPING_BYTES: u64 = 16 << 20;
-
-/// What another process has left that has served the mount before.
-#[derive(Default)]
-pub(super) struct Resumed {
-    /// `None`: the mount is made anew.
-    pub(super) handover: Option<Handover>,
-    /// Of what it showed: see [`digest`].
-    pub(super) digest: [u8; DIGEST_BYTES],
-    /// The socket of its metrics.
-    pub(super) metrics: Option<Bound>,
-}
-
-/// The length of a [`digest`].
-pub(super) const DIGEST_BYTES: usize = 32;
 
 /// Everything up to a mount that the kernel has accepted.
 pub(super) fn prepare(

@@ -1,12 +1,12 @@
 //! Starts a mount: in this process, or in a daemon.
 
 use super::limits;
-use super::prepare::{Resumed, prepare};
+use super::prepare::prepare;
 use super::request::{Caller, MountRequest};
 use super::stored;
 use super::supervise::supervise;
 use super::terminal::{Died, say_where_messages_go};
-use super::told::Told;
+use super::told::{Resumed, Told};
 use super::worker::{self, Work, work};
 use crate::daemon::logging::{self, Labels};
 use crate::daemon::serve::{Service, Serving};

@@ -1,6 +1,5 @@
 //! What a worker tells its supervisor of the mount, and the supervisor the next worker, which may be of another version.
 
-use super::prepare::{DIGEST_BYTES, Resumed};
 use crate::daemon::metrics::Bound;
 use crate::daemon::serve::Serving;
 use crate::io::workers::{Message, Messages};
@@ -11,6 +10,20 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+/// What another process has left that has served the mount before.
+#[derive(Default)]
+pub(super) struct Resumed {
+    /// `None`: the mount is made anew.
+    pub(super) handover: Option<Handover>,
+    /// A digest of what it showed.
+    pub(super) digest: [u8; DIGEST_BYTES],
+    /// The socket of its metrics.
+    pub(super) metrics: Option<Bound>,
+}
+
+/// The length of a digest of what a mount shows.
+pub(super) const DIGEST_BYTES: usize = 32;
 
 /// Changes with the layout of a message: another version does not understand it then, and does not go on with the mount.
 const VERSION: u8 = 1;

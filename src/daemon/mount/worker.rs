@@ -1,9 +1,9 @@
 //! A process that serves a mount for a supervisor.
 
 use super::limits;
-use super::prepare::{Resumed, prepare};
+use super::prepare::prepare;
 use super::request::{Caller, MountRequest};
-use super::told::{self, Told};
+use super::told::{self, Resumed, Told};
 use crate::daemon::serve::Service;
 use crate::failure::{Exit, Failure};
 use crate::io::process;

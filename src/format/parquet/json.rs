@@ -3,9 +3,8 @@
 //! Imports pages, values and the schema.
 
 use super::footer::Group;
-use super::page::{Kind as PageKind, MAX_PAGE_BYTES, Page};
+use super::page::{Header, Kind as PageKind, MAX_PAGE_BYTES, Page};
 use super::schema::{Kind, Leaf, Meaning, Node, Physical, Schema};
-use super::units::page;
 use super::values::{self, Values};
 use crate::format::bytes::{u32_at, u64_at};
 use std::io::Write;
@@ -94,7 +93,7 @@ impl Source<'_> {
         };
         let (mut dictionary, mut bytes) = (None, 0_usize);
         while (cursor.count as u64) < chunk.values && !rest.is_empty() {
-            let (header, body) = page(rest)?;
+            let (header, body) = Header::split(rest)?;
             let end = (body.as_ptr() as usize).saturating_sub(rest.as_ptr() as usize);
             let behind = rest.get(end.saturating_add(body.len())..).unwrap_or_default();
             match header.kind {

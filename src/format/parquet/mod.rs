@@ -65,7 +65,8 @@ impl Format for Parquet {
     }
 
     fn open(&self, source: Arc<dyn Source>, options: &OpenOptions) -> Result<Box<dyn Container>> {
-        Ok(Box::new(scan::open(source, options)?))
+        let (units, builder) = scan::scan(source.as_ref(), options)?;
+        Ok(Box::new(ParquetFile::new(source, units, builder)?))
     }
 
     fn is_scanned(&self) -> bool {

@@ -63,6 +63,14 @@ struct Fields {
 }
 
 impl Header {
+    /// The header that a page's bytes begin with, and what stands behind it.
+    pub(super) fn split(stored: &[u8]) -> Result<(Self, &[u8]), String> {
+        let (header, length) = Self::read(stored)
+            .map_err(|wrong| format!("the header of a page: expected {}", wrong.expected))?;
+        let body = stored.get(length..).and_then(|rest| rest.get(..header.stored as usize));
+        Ok((header, body.ok_or("a page that ends early")?))
+    }
+
     /// The header that `bytes` begin with, and its length.
     pub(super) fn read(bytes: &[u8]) -> Read<(Self, usize)> {
         let (mut thrift, mut fields) =

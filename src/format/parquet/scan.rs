@@ -6,7 +6,6 @@ use super::super::reader::Reader;
 use super::super::{Error, OpenOptions, Result, Source, View};
 use super::column::{Budget, Cell, DAMAGED, State};
 use super::fields::{self, Field};
-use super::file::ParquetFile;
 use super::rows::{Context, Rows, Shown};
 use super::schema::Schema;
 use super::units::{Kind, MAX_SLOTS, NO_DICTIONARY, SLOT_BYTES, Unit, Units};
@@ -15,7 +14,6 @@ use crate::format::ending;
 use crate::format::records::{Builder, Record, Row};
 use crate::format::stream::{FREE_BYTES, MAX_RATIO};
 use std::cell::RefCell;
-use std::sync::Arc;
 
 /// So many values, nulls among them, are looked at whatever the file's length is, and so many for each byte of it.
 const FREE_VALUES: u64 = 4 << 20;
@@ -85,9 +83,12 @@ struct Scan<'a> {
     record: Record<Parquet>,
 }
 
-/// Opens a file by reading it.
-pub(super) fn open(source: Arc<dyn Source>, options: &OpenOptions) -> Result<ParquetFile> {
-    let reader = Reader::new(source.as_ref(), NAME);
+/// Reads a file: where its values lie, and its rows.
+pub(super) fn scan(
+    source: &dyn Source,
+    options: &OpenOptions,
+) -> Result<(Units, Builder<Parquet>)> {
+    let reader = Reader::new(source, NAME);
     let Outline { mut units, fields, first } = outline(reader)?;
     let values = reader.len().saturating_mul(VALUES_A_BYTE).saturating_add(FREE_VALUES);
     let all = units.footer.rows.saturating_mul(fields.len() as u64);
@@ -144,8 +145,7 @@ pub(super) fn open(source: Arc<dyn Source>, options: &OpenOptions) -> Result<Par
     units.units = budget.units.into_inner();
     units.dictionaries = budget.dictionaries.into_inner();
     units.sort();
-    let builder = scan.builder;
-    ParquetFile::new(source, units, builder)
+    Ok((units, scan.builder))
 }
 
 /// How a field is added; its labels are decoded at `slot`.

@@ -139,7 +139,7 @@ impl Units {
     fn fill(&self, unit: &Unit, stored: &[u8], out: &mut [u8]) -> Result<(), String> {
         let made = match unit.kind {
             Kind::Raw => {
-                let (header, body) = page(stored)?;
+                let (header, body) = Header::split(stored)?;
                 let (_, codec) = self.leaf(unit)?;
                 page::check(&header, body)?;
                 let (_, compressed, decoded) = page::split(&header, body)?;
@@ -150,7 +150,7 @@ impl Units {
             }
             Kind::Values => {
                 let (leaf, codec) = self.leaf(unit)?;
-                let (header, body) = page(stored)?;
+                let (header, body) = Header::split(stored)?;
                 let page = Page::open(header, body, leaf, codec)?;
                 let kept = self.dictionaries.get(unit.dictionary as usize);
                 let dictionary = kept.map(|bytes| dictionary(bytes, leaf, codec)).transpose()?;
@@ -180,17 +180,9 @@ impl Units {
     }
 }
 
-/// The header that a page's bytes begin with, and what stands behind it.
-pub(super) fn page(stored: &[u8]) -> Result<(Header, &[u8]), String> {
-    let (header, length) = Header::read(stored)
-        .map_err(|wrong| format!("the header of a page: expected {}", wrong.expected))?;
-    let body = stored.get(length..).and_then(|rest| rest.get(..header.stored as usize));
-    Ok((header, body.ok_or("a page that ends early")?))
-}
-
 /// The values of a dictionary, from its page.
 pub(super) fn dictionary(stored: &[u8], leaf: &Leaf, codec: i32) -> Result<Values, String> {
-    let (header, body) = page(stored)?;
+    let (header, body) = Header::split(stored)?;
     let page = Page::open(header, body, leaf, codec)?;
     if page.header.kind != PageKind::Dictionary {
         return Err("another page than a dictionary".to_owned());

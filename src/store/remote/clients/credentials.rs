@@ -4,7 +4,9 @@ use super::environment::Watched;
 use super::renewed::{Issued, Renewed};
 use super::web::chain;
 use crate::store::remote::{ErrorKind, Location, StoreError};
+use object_store::aws::AwsCredential;
 use object_store::client::CredentialProvider;
+use reqwest::header::HeaderValue;
 use std::fmt;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -191,6 +193,16 @@ impl<V: Send + Sync, T: Send + Sync> CredentialProvider for OfFile<V, T> {
     {
         Box::pin(async move { self.current().map_err(generic)?.get_credential().await })
     }
+}
+
+/// The signer assumes that these are valid header values.
+pub(super) fn check_aws(location: &Location, credential: &AwsCredential) -> Result<(), StoreError> {
+    let token = credential.token.as_deref().unwrap_or_default();
+    if [&credential.key_id, token].iter().all(|text| HeaderValue::from_str(text).is_ok()) {
+        return Ok(());
+    }
+    let why = "the AWS credentials have characters that cannot be part of credentials";
+    Err(StoreError::new(location.to_string(), ErrorKind::Denied, why))
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Roles of AWS that are assumed with other credentials, or with a token that another service has issued.
 
 use super::aws_answer;
-use super::credentials::{Provider, Source, inner};
+use super::credentials::{Provider, Source, check_aws, inner};
 use super::profile::Section;
 use super::renewed::Issued;
 use super::request::signed;
@@ -85,7 +85,7 @@ impl Source for Role {
             Proof::Credentials(source) => {
                 let source = source.get_credential().await;
                 let source = source.map_err(|e| denied(format!("its source: {}", inner(&e))))?;
-                super::s3::check_credential(&self.location, &source)?;
+                check_aws(&self.location, &source)?;
                 let mut request = HttpRequest::new(HttpRequestBody::from(form(&pairs)));
                 *request.method_mut() = Method::POST;
                 *request.uri_mut() =

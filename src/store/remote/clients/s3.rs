@@ -2,16 +2,17 @@
 
 use super::answer::{header, region_in};
 use super::aws::{self, Settings};
+use super::credentials::check_aws;
 use super::environment::Environment;
 use super::listing::{self, Page};
 use super::request::{KEY, VALUE, headers_of, range_header, s3_list_query, signed, value};
 use super::web::{Web, checked_body, described, malformed};
 use super::web_store::WebStore;
 use crate::store::remote::{Body, ErrorKind, Location, Object, RemoteOptions, StoreError};
-use object_store::aws::{AwsAuthorizer, AwsCredential};
+use object_store::aws::AwsAuthorizer;
 use object_store::client::{HttpRequest, HttpRequestBody};
 use percent_encoding::utf8_percent_encode;
-use reqwest::header::{HeaderMap, HeaderValue, IF_MATCH, RANGE};
+use reqwest::header::{HeaderMap, IF_MATCH, RANGE};
 use reqwest::{Method, Request, Response};
 use std::ops::Range;
 use std::sync::RwLock;
@@ -85,7 +86,7 @@ impl S3 {
         *request.headers_mut() = headers.clone();
         if let Some(provider) = &self.settings.credentials {
             let credential = provider.get(location).await?;
-            check_credential(location, &credential)?;
+            check_aws(location, &credential)?;
             AwsAuthorizer::new(&credential, "s3", &region)
                 .with_request_payer(self.settings.requester_pays)
                 .try_authorize(&mut request, None)
@@ -199,17 +200,4 @@ impl WebStore for S3 {
         let xml = Web::text(prefix, answer, listing::PAGE_BYTES).await?;
         listing::s3_page(prefix, &xml)
     }
-}
-
-/// The signer assumes that these are valid header values.
-pub(super) fn check_credential(
-    location: &Location,
-    credential: &AwsCredential,
-) -> Result<(), StoreError> {
-    let token = credential.token.as_deref().unwrap_or_default();
-    if [&credential.key_id, token].iter().all(|text| HeaderValue::from_str(text).is_ok()) {
-        return Ok(());
-    }
-    let why = "the AWS credentials have characters that cannot be part of credentials";
-    Err(StoreError::new(location.to_string(), ErrorKind::Denied, why))
 }
