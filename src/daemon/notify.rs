@@ -7,7 +7,7 @@ use std::time::Duration;
 
 /// The mount works; `status` is what `systemctl status` shows.
 pub(crate) fn ready(status: &str) {
-    send(&[NotifyState::Ready, NotifyState::Status(status)]);
+    send(&[NotifyState::Ready, NotifyState::Status(&line(status))]);
 }
 
 /// The config file is being read again; [`ready`] ends that.
@@ -20,7 +20,7 @@ pub(crate) fn reloading() {
 
 /// It is being unmounted.
 pub(crate) fn stopping(status: &str) {
-    send(&[NotifyState::Stopping, NotifyState::Status(status)]);
+    send(&[NotifyState::Stopping, NotifyState::Status(&line(status))]);
 }
 
 /// If the service manager has a watchdog, answers it for as long as the mount answers a statfs, which goes
@@ -53,8 +53,24 @@ pub(crate) fn alive() {
     send(&[NotifyState::Watchdog]);
 }
 
+/// In one line: after a line break another assignment to the service manager would begin, and names of sources may hold
+/// one.
+fn line(status: &str) -> String {
+    status.replace(char::is_control, "?")
+}
+
 fn send(state: &[NotifyState]) {
     if let Err(error) = notify(state) {
         tracing::warn!("cannot notify the service manager ($NOTIFY_SOCKET): {error}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_status_is_one_line() {
+        assert_eq!(line("5 samples of a\nFDSTORE=1\t\u{7f} é"), "5 samples of a?FDSTORE=1?? é");
     }
 }

@@ -35,7 +35,7 @@ pub(crate) enum Manner {
 pub(crate) fn unmount_if_dead(target: &Path) -> Result<(), Failure> {
     // A service manager that keeps the connection of a mount starts another daemon for it. Nobody answers until then, and
     // that is not to wait here.
-    let patience = if descriptor_store::capacity() > 0 { KEPT } else { PATIENCE };
+    let patience = if descriptor_store::service_capacity() > 0 { KEPT } else { PATIENCE };
     let state = |target: &Path| patience::state_within(target, patience);
     let dead = |target: &Path| matches!(state(target), Ok(mounts::State::Dead(_)));
     match mounts::resolve(target) {

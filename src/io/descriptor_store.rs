@@ -23,8 +23,14 @@ const MAX_BYTES: u64 = 1 << 20;
 /// How many descriptors the manager keeps for this service; 0: there is no manager, or it keeps none.
 #[must_use]
 pub fn capacity() -> usize {
-    let most = env::var(CAPACITY).ok().and_then(|most| most.parse().ok());
-    most.filter(|_| env::var_os(SOCKET).is_some()).unwrap_or(0)
+    if env::var_os(SOCKET).is_some() { service_capacity() } else { 0 }
+}
+
+/// The same for the service of this process, which may itself not reach the manager: a command that runs after the main
+/// process has ended (`ExecStopPost=`) is told no socket with `NotifyAccess=main`.
+#[must_use]
+pub fn service_capacity() -> usize {
+    env::var(CAPACITY).ok().and_then(|most| most.parse().ok()).unwrap_or(0)
 }
 
 /// Gives duplicates of descriptors to the manager, all of one name.

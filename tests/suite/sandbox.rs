@@ -26,6 +26,9 @@ fn attempts(container: &Path, directory: &Path) -> Vec<(String, &'static str)> {
         ("exec=/bin/true".to_owned(), forbidden),
         ("connect=127.0.0.1:1".to_owned(), forbidden),
         ("stream=/run/nothing".to_owned(), forbidden),
+        (format!("kill={}", std::process::id()), forbidden),
+        (format!("chmod={container}"), forbidden),
+        (format!("fchmod={container}"), forbidden),
         ("ptrace".to_owned(), forbidden),
         ("mount".to_owned(), forbidden),
     ]

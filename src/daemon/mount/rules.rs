@@ -51,12 +51,12 @@ pub(super) fn rules(request: &MountRequest, vfs: &Vfs, target: &Target) -> Rules
     }
     rules.writes.extend(request.open.indexes.spool.clone());
     match logging::destination() {
-        Destination::File(path) => rules.creates.extend(parent(path)),
-        Destination::State(path) => rules.writes.extend(parent(path)),
+        Destination::File(path) => rules.creates.extend(parents(path)),
+        Destination::State(path) => rules.writes.extend(parents(path)),
         _ => {}
     }
     let configured = request.configured.as_ref();
-    rules.reads.extend(configured.and_then(|configured| parent(configured.file())));
+    rules.reads.extend(configured.iter().flat_map(|configured| parents(configured.file())));
     if let Some(Address::Unix(path)) = &settings.metrics {
         rules.removes.extend(parent(path));
     }
@@ -81,6 +81,12 @@ fn containers(store: &Store) -> BTreeSet<PathBuf> {
 /// The directory of a file, which may be replaced or opened again.
 fn parent(path: &Path) -> Option<PathBuf> {
     std::path::absolute(path).ok()?.parent().map(Path::to_owned)
+}
+
+/// As [`parent`]; if the file is a symbolic link, also the directory of the file that it leads to.
+fn parents(path: &Path) -> BTreeSet<PathBuf> {
+    let file = path.canonicalize().ok();
+    [parent(path), file.as_deref().and_then(parent)].into_iter().flatten().collect()
 }
 
 /// Checkpoints of large members are kept where the index would be.
@@ -122,7 +128,9 @@ fn objects(rules: &mut Rules, request: &MountRequest) {
     });
     let needs = needs(&urls.collect::<Vec<_>>(), &request.open.remote);
     rules.reads.extend(needs.files);
-    rules.network = needs.ports.map_or(Network::Everybody, Network::Ports);
+    // With `strict` a client that is led to another port fails; otherwise users must not be in its way.
+    let ports = needs.ports.filter(|_| rules.is_fatal || !needs.may_leave_ports);
+    rules.network = ports.map_or(Network::Everybody, Network::Ports);
     rules.starts_programs = needs.starts_programs;
     rules.writes.extend(match &request.open.remote.cache {
         CachePlace::None => None,
@@ -135,3 +143,22 @@ fn objects(rules: &mut Rules, request: &MountRequest) {
 
 #[cfg(not(feature = "remote"))]
 fn objects(_: &mut Rules, _: &MountRequest) {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_opens_its_own_directory_and_that_of_its_file() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path().canonicalize().unwrap();
+        let (links, files) = (root.join("links"), root.join("files"));
+        std::fs::create_dir(&links).unwrap();
+        std::fs::create_dir(&files).unwrap();
+        std::fs::write(files.join("file"), "").unwrap();
+        std::os::unix::fs::symlink("../files/file", links.join("link")).unwrap();
+        assert_eq!(parents(&links.join("link")), [files.clone(), links.clone()].into());
+        assert_eq!(parents(&files.join("file")), [files].into());
+        assert_eq!(parents(&links.join("none")), [links].into());
+    }
+}

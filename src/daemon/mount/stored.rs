@@ -76,7 +76,11 @@ impl Stored {
         });
         match kept {
             Ok(()) => self.device = Some(told.device.clone()),
-            Err(error) => tracing::warn!("the mount will not outlive its supervisor: {error}"),
+            Err(error) => {
+                // A part of it is of no use.
+                forget();
+                tracing::warn!("the mount will not outlive its supervisor: {error}");
+            }
         }
     }
 }

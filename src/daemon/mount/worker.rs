@@ -38,7 +38,11 @@ pub(super) fn work(work: Work<'_>, messages: &Messages) -> Result<u8, Failure> {
         let _ = signal_hook::flag::register(SIGHUP, Arc::default());
     }
     let resumed = told.map_or_else(Resumed::default, Told::resumed);
-    let prepared = prepare(request, target, resumed, caller.end);
+    let prepared = prepare(request, target, resumed, caller.end).map(|service| Service {
+        // The manager keeps no mount of a daemon that has left it.
+        supervisor: service.supervisor.filter(|_| !is_daemon),
+        ..service
+    });
     let serving = prepared.and_then(Service::start).and_then(|serving| {
         let sent = told::tell(messages, &serving);
         sent.map_err(|error| Failure::new(Exit::Mount, error)).map(|()| serving)

@@ -89,6 +89,21 @@ fn allowed(rules: &Rules) -> Result<Allowed, seccompiler::BackendError> {
     allowed.insert(libc::SYS_prctl, any_of(0, &PRCTLS)?);
     let threads = SeccompRule::new(vec![masked(0, libc::CLONE_THREAD, libc::CLONE_THREAD)?])?;
     allowed.insert(libc::SYS_clone, vec![threads]);
+    // No fork follows: whoever enters the confinement has made these filters.
+    let own = std::process::id().cast_signed();
+    allowed.insert(libc::SYS_tgkill, any_of(0, &[own])?);
+    for call in [libc::SYS_prlimit64, libc::SYS_sched_setaffinity] {
+        allowed.insert(call, any_of(0, &[0])?);
+    }
+    // A file that root owns must not become one that anybody runs as root, or writes. Directories of a cache that a
+    // group shares have the setgid bit.
+    let modes = |argument| {
+        Ok(vec![
+            SeccompRule::new(vec![masked(argument, GIVEN_AWAY, 0)?])?,
+            SeccompRule::new(vec![equal(argument, SHARED_DIRECTORY)?])?,
+        ])
+    };
+    allowed.insert(libc::SYS_fchmod, modes(1)?);
     // Datagrams are enough for logs and the service manager; the doors of other services are streams.
     let datagrams = vec![equal(0, libc::AF_UNIX)?, masked(1, TYPE_MASK, libc::SOCK_DGRAM)?];
     allowed.insert(libc::SYS_socket, vec![SeccompRule::new(datagrams)?]);
@@ -98,8 +113,18 @@ fn allowed(rules: &Rules) -> Result<Allowed, seccompiler::BackendError> {
         for call in [libc::SYS_bind, libc::SYS_keyctl, libc::SYS_add_key, libc::SYS_request_key] {
             allowed.insert(call, Vec::new());
         }
+        // By its path, which Landlock does not look at: the cache makes directories, and nothing else does it.
+        let of_cache = [OWN_DIRECTORY, SHARED_DIRECTORY];
+        allowed.insert(libc::SYS_fchmodat, any_of(2, &of_cache)?);
+        #[cfg(target_arch = "x86_64")]
+        allowed.insert(libc::SYS_chmod, any_of(1, &of_cache)?);
     }
     if rules.starts_programs {
+        for call in [libc::SYS_fchmodat, FCHMODAT2] {
+            allowed.insert(call, modes(2)?);
+        }
+        #[cfg(target_arch = "x86_64")]
+        allowed.insert(libc::SYS_chmod, modes(1)?);
         allowed.extend(PROGRAMS.iter().map(|&call| (call, Vec::new())));
         #[cfg(target_arch = "x86_64")]
         allowed.extend(x86_64::PROGRAMS.iter().map(|&call| (call, Vec::new())));
@@ -107,6 +132,11 @@ fn allowed(rules: &Rules) -> Result<Allowed, seccompiler::BackendError> {
     Ok(allowed)
 }
 
+/// Bits of a mode: to run as the owner or the group, and to be written by everybody.
+const GIVEN_AWAY: i32 = 0o6002;
+/// The modes of directories of the cache of objects.
+const OWN_DIRECTORY: i32 = 0o700;
+const SHARED_DIRECTORY: i32 = 0o2770;
 /// The type of a socket, without its flags.
 const TYPE_MASK: i32 = 0xf;
 /// With netlink the C library finds out which protocols this host speaks.
@@ -189,9 +219,6 @@ const EVERYWHERE: &[i64] = &[
     libc::SYS_renameat,
     libc::SYS_renameat2,
     libc::SYS_linkat,
-    libc::SYS_fchmod,
-    libc::SYS_fchmodat,
-    FCHMODAT2,
     libc::SYS_utimensat,
     libc::SYS_umask,
     // Memory.
@@ -221,7 +248,6 @@ const EVERYWHERE: &[i64] = &[
     libc::SYS_rseq,
     libc::SYS_sched_yield,
     libc::SYS_sched_getaffinity,
-    libc::SYS_sched_setaffinity,
     libc::SYS_sched_getparam,
     libc::SYS_sched_getscheduler,
     libc::SYS_getcpu,
@@ -239,7 +265,7 @@ const EVERYWHERE: &[i64] = &[
     libc::SYS_exit_group,
     libc::SYS_restart_syscall,
     libc::SYS_setsid,
-    // Signals, among threads of this process.
+    // Signals; which ones can be sent has conditions.
     libc::SYS_rt_sigaction,
     libc::SYS_rt_sigprocmask,
     libc::SYS_rt_sigreturn,
@@ -247,7 +273,6 @@ const EVERYWHERE: &[i64] = &[
     libc::SYS_rt_sigtimedwait,
     libc::SYS_rt_sigsuspend,
     libc::SYS_sigaltstack,
-    libc::SYS_tgkill,
     // What a process may know of itself and of the host.
     libc::SYS_getpid,
     libc::SYS_getppid,
@@ -263,7 +288,6 @@ const EVERYWHERE: &[i64] = &[
     libc::SYS_getsid,
     libc::SYS_getrusage,
     libc::SYS_times,
-    libc::SYS_prlimit64,
     libc::SYS_getrlimit,
     libc::SYS_capget,
     libc::SYS_uname,
@@ -298,6 +322,9 @@ const PROGRAMS: &[i64] = &[
     libc::SYS_execve,
     libc::SYS_execveat,
     libc::SYS_kill,
+    libc::SYS_tgkill,
+    libc::SYS_prlimit64,
+    libc::SYS_sched_setaffinity,
     libc::SYS_pidfd_open,
     libc::SYS_pidfd_send_signal,
     libc::SYS_setpgid,
@@ -323,7 +350,6 @@ mod x86_64 {
         libc::SYS_unlink,
         libc::SYS_rename,
         libc::SYS_link,
-        libc::SYS_chmod,
         libc::SYS_dup2,
         libc::SYS_pipe,
         libc::SYS_poll,

@@ -9,9 +9,9 @@ mod rights;
 mod threads;
 
 pub use files::landlock_version;
-#[cfg(debug_assertions)]
-pub use rights::trace_parent;
 pub use rights::{Capability, hide_memory, needed};
+#[cfg(debug_assertions)]
+pub use rights::{reach, trace_parent};
 
 use std::collections::BTreeSet;
 use std::fmt;

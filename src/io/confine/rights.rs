@@ -120,6 +120,19 @@ pub fn hide_memory() {
     unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0) };
 }
 
+/// Looks whether a signal could be sent to another process of this user: for tests of the confinement.
+///
+/// # Errors
+/// It is forbidden.
+#[cfg(debug_assertions)]
+pub fn reach(process: i32) -> io::Result<()> {
+    // SAFETY: signal 0 is not sent; the call takes three numbers, and touches no memory.
+    match unsafe { libc::syscall(libc::SYS_tgkill, process, process, 0) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
 /// Attaches to the parent as a debugger does, and lets go of it: for tests of the confinement.
 ///
 /// # Errors

@@ -14,6 +14,8 @@ pub struct Needs {
     pub files: BTreeSet<PathBuf>,
     /// The TCP ports of servers; `None`: servers name further servers, with any port.
     pub ports: Option<BTreeSet<u16>>,
+    /// Whether clients may be led to any other port: servers redirect them, or the proxy is one whose port is not known.
+    pub may_leave_ports: bool,
     /// Whether a program is started that prints credentials.
     pub starts_programs: bool,
 }
@@ -71,10 +73,14 @@ fn needs_in(locations: &[Location], options: &RemoteOptions, environment: &Envir
     let mut ports: BTreeSet<u16> = USUAL_PORTS.into();
     ports.extend(options.endpoint.as_deref().and_then(port_of));
     ports.extend(environment.starting_with("").filter_map(|(_, value)| port_of(value)));
-    let mut needs = Needs::default();
+    let proxies: Vec<_> = proxies(environment).map(proxy_port).collect();
+    ports.extend(proxies.iter().flatten());
+    let mut needs = Needs { may_leave_ports: proxies.contains(&None), ..Needs::default() };
     let mut has_any_port = locations.is_empty();
     for location in locations {
         named.extend(environment.credentials(location, options));
+        let redirects = [Scheme::Http, Scheme::Https, Scheme::HuggingFace];
+        needs.may_leave_ports |= redirects.contains(&location.scheme);
         match location.scheme {
             Scheme::Hdfs => {
                 has_any_port = true;
@@ -126,6 +132,35 @@ fn with_directory(path: &Path, home: Option<&Path>) -> Vec<PathBuf> {
     found
 }
 
+/// The values of the variables that name proxies: `HTTPS_PROXY`, `all_proxy` and so on.
+fn proxies(environment: &Environment) -> impl Iterator<Item = &str> {
+    let named = environment.starting_with("").filter(|(name, value)| {
+        let name = name.to_ascii_lowercase();
+        let is_proxy = name.ends_with("_proxy") || name.ends_with("_proxy_url");
+        is_proxy && name != "no_proxy" && !value.trim().is_empty()
+    });
+    named.map(|(_, value)| value.trim())
+}
+
+/// The port of a proxy, which may be written without a scheme (`proxy:3128`); `None`: it cannot be told.
+fn proxy_port(value: &str) -> Option<u16> {
+    let (scheme, rest) = value.split_once("://").unwrap_or(("http", value));
+    let authority = rest.split(['/', '?', '#']).next()?;
+    let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+    // After the brackets of an IPv6 address.
+    let after = host.rfind(']').map_or(host, |end| &host[end..]);
+    match after.rsplit_once(':') {
+        Some(_) => port_in(host),
+        None => match scheme.to_ascii_lowercase().as_str() {
+            _ if host.is_empty() => None,
+            "http" => Some(80),
+            "https" => Some(443),
+            "socks4" | "socks4a" | "socks5" | "socks5h" => Some(1080),
+            _ => None,
+        },
+    }
+}
+
 /// The port that a URL names.
 fn port_of(url: &str) -> Option<u16> {
     let (_, rest) = url.split_once("://")?;
@@ -154,6 +189,44 @@ mod tests {
         assert_eq!(ports("https://[::1]:8443/a.zip", &proxy), [53, 80, 443, 3128, 8443].into());
         assert_eq!(ports("s3://bucket/a.zip", &[]), USUAL_PORTS.into());
         assert_eq!(asked("hdfs://name/a.zip", &[]).ports, None);
+    }
+
+    #[test]
+    fn proxies_may_have_no_scheme_and_no_port() {
+        let known = [
+            ("proxy.corp:3128", 3128),
+            ("user:word@proxy:3129", 3129),
+            ("http://user:word@proxy:3128/", 3128),
+            ("proxy", 80),
+            ("https://proxy", 443),
+            ("socks5://proxy", 1080),
+            ("socks5h://[::1]", 1080),
+            ("http://[::1]:8080", 8080),
+        ];
+        for (value, port) in known {
+            for name in ["HTTPS_PROXY", "all_proxy"] {
+                let needs = asked("s3://bucket/a.zip", &[(name, value)]);
+                assert!(needs.ports.unwrap().contains(&port), "{name}={value}");
+                assert!(!needs.may_leave_ports, "{name}={value}");
+            }
+        }
+        for value in ["other://proxy", "proxy:port", "http://"] {
+            assert!(
+                asked("s3://bucket/a.zip", &[("http_proxy", value)]).may_leave_ports,
+                "{value}"
+            );
+        }
+        for variable in [("NO_PROXY", "host:x"), ("HTTP_PROXY", "")] {
+            assert!(!asked("s3://bucket/a.zip", &[variable]).may_leave_ports);
+        }
+    }
+
+    #[test]
+    fn servers_of_files_may_redirect_to_any_port() {
+        for url in ["http://host/a.zip", "https://host/a.zip", "hf://datasets/o/n/a.zip"] {
+            assert!(asked(url, &[]).may_leave_ports, "{url}");
+        }
+        assert!(!asked("s3://bucket/a.zip", &[]).may_leave_ports);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use super::{LIMIT, can_resume, content, name, parent_of};
 use crate::common::{
     FFRFS, Need, TempDir, clean_up, container_in, ffrfs, have, is_mount_point, is_running,
-    temp_dir, wait_until, write_container,
+    skip_forced, temp_dir, wait_until, write_container,
 };
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -104,7 +104,11 @@ struct Manager {
 impl Manager {
     /// `None`: this machine cannot have it. In the options of the mount, `DIR` is a directory of its own.
     fn new(options: &str) -> Option<Self> {
-        if !have(Need::Root) || !have(Need::Program("python3")) || !can_resume() {
+        if !have(Need::Root) || !have(Need::Program("python3")) {
+            return None;
+        }
+        if !can_resume() {
+            skip_forced("needs Linux 6.9 to resume a mount");
             return None;
         }
         let directory = temp_dir();

@@ -95,9 +95,14 @@ pub(super) struct Watched<T> {
 
 struct Kept<T> {
     looked: Instant,
-    version: (Option<SystemTime>, u64),
+    version: Version,
     value: Arc<T>,
+    /// It was said that the file cannot be read any more.
+    is_denied: bool,
 }
+
+/// When a file was modified, and its length.
+type Version = (Option<SystemTime>, u64);
 
 impl<T> Watched<T> {
     pub(super) fn new(path: PathBuf, parse: fn(&str) -> Result<T, String>) -> Self {
@@ -109,28 +114,54 @@ impl<T> Watched<T> {
         &self.path
     }
 
-    /// The content of the file, at most a second old.
+    /// The content of the file, at most a second old; if this process may not read it any more, what it was.
     pub(super) fn get(&self) -> Result<Arc<T>, StoreError> {
+        self.get_by(|known| self.read(known))
+    }
+
+    fn get_by(
+        &self,
+        read: impl FnOnce(Option<Version>) -> io::Result<Option<(Version, String)>>,
+    ) -> Result<Arc<T>, StoreError> {
         let mut kept = self.kept.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         if let Some(kept) = kept.as_ref().filter(|kept| kept.looked.elapsed() < LOOK_EVERY) {
             return Ok(Arc::clone(&kept.value));
         }
         let wrong =
             |why: String| StoreError::new(self.path.display().to_string(), ErrorKind::Denied, why);
-        let version = self.version().map_err(|e| wrong(e.to_string()))?;
-        if let Some(kept) = kept.as_mut().filter(|kept| kept.version == version) {
-            kept.looked = Instant::now();
-            return Ok(Arc::clone(&kept.value));
-        }
-        let text = std::fs::read_to_string(&self.path).map_err(|e| wrong(e.to_string()))?;
+        let read = read(kept.as_ref().map(|kept| kept.version));
+        let looked = Instant::now();
+        let ((version, text), kept) = match (read, &mut *kept) {
+            (Ok(Some(changed)), kept) => (changed, kept),
+            (Ok(None), Some(kept)) => {
+                kept.looked = looked;
+                return Ok(Arc::clone(&kept.value));
+            }
+            // A confined process does not see a file that was put in its place in some directories.
+            (Err(error), Some(kept)) if error.kind() == io::ErrorKind::PermissionDenied => {
+                kept.looked = looked;
+                if !std::mem::replace(&mut kept.is_denied, true) {
+                    let path = self.path.display();
+                    tracing::warn!("{path}: {error}: its former content is used on");
+                }
+                return Ok(Arc::clone(&kept.value));
+            }
+            (Ok(None), None) => return Err(wrong("not read".to_owned())),
+            (Err(error), _) => return Err(wrong(error.to_string())),
+        };
         let value = Arc::new((self.parse)(&text).map_err(wrong)?);
-        *kept = Some(Kept { looked: Instant::now(), version, value: Arc::clone(&value) });
+        *kept = Some(Kept { looked, version, value: Arc::clone(&value), is_denied: false });
         Ok(value)
     }
 
-    fn version(&self) -> io::Result<(Option<SystemTime>, u64)> {
+    /// The file and its version; `None`: it is the known one.
+    fn read(&self, known: Option<Version>) -> io::Result<Option<(Version, String)>> {
         let metadata = std::fs::metadata(&self.path)?;
-        Ok((metadata.modified().ok(), metadata.len()))
+        let version = (metadata.modified().ok(), metadata.len());
+        match known == Some(version) {
+            true => Ok(None),
+            false => Ok(Some((version, std::fs::read_to_string(&self.path)?))),
+        }
     }
 }
 
@@ -148,6 +179,22 @@ mod tests {
         std::fs::write(&path, "the second").expect("write");
         std::thread::sleep(LOOK_EVERY + Duration::from_millis(50));
         assert_eq!(*watched.get().expect("a token"), "the second");
+    }
+
+    #[test]
+    fn a_file_that_may_not_be_read_any_more_is_used_on() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("token");
+        std::fs::write(&path, "first").expect("write");
+        let watched = Watched::new(path.clone(), |text| Ok(text.to_owned()));
+        let denied = |_| Err(io::ErrorKind::PermissionDenied.into());
+        assert!(watched.get_by(denied).is_err());
+        assert_eq!(*watched.get().expect("a token"), "first");
+        std::thread::sleep(LOOK_EVERY + Duration::from_millis(50));
+        assert_eq!(*watched.get_by(denied).expect("the token before"), "first");
+        std::thread::sleep(LOOK_EVERY + Duration::from_millis(50));
+        std::fs::remove_file(&path).expect("remove");
+        assert!(watched.get().is_err());
     }
 
     #[test]
