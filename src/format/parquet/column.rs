@@ -73,7 +73,7 @@ pub(super) struct Budget {
 impl Budget {
     fn take(&self, header: &Header) -> std::result::Result<(), String> {
         let values = self.values.get().checked_sub(header.values.into());
-        let bytes = self.bytes.get().checked_sub(header.decoded.into());
+        let bytes = self.bytes.get().checked_sub(header.stored.max(header.decoded).into());
         self.values.set(values.ok_or("there are too many values for the length of the file")?);
         self.bytes.set(bytes.ok_or("it would be more than a thousand times as long as the file")?);
         Ok(())
@@ -118,6 +118,8 @@ pub(super) struct Column<'a> {
     next: usize,
     /// Where the page lies that was read last.
     page_at: u64,
+    /// Values of a broken page are missing behind the last one.
+    is_cut: bool,
 }
 
 /// A value with its levels.
@@ -147,6 +149,7 @@ impl<'a> Column<'a> {
             definition: Vec::new(),
             next: 0,
             page_at: place.chunk.at,
+            is_cut: false,
         }
     }
 
@@ -181,6 +184,11 @@ impl<'a> Column<'a> {
     /// Where the page of the last value lies.
     pub(super) fn page_at(&self) -> u64 {
         self.page_at
+    }
+
+    /// Of a column at its end: whether values are missing there.
+    pub(super) fn is_cut(&self) -> bool {
+        self.is_cut || self.values_left > 0
     }
 
     fn end(&self) -> u64 {
@@ -240,7 +248,7 @@ impl<'a> Column<'a> {
         let stored = buffer.get(range).unwrap_or_default();
         let body = stored.get(usize::try_from(header_bytes).unwrap_or(0)..).unwrap_or_default();
         let done = match header.kind {
-            PageKind::Other => Ok(()),
+            PageKind::Other => self.budget.take(&header),
             PageKind::Dictionary => self.dictionary(header, stored, (body, at, body_at)),
             PageKind::Data | PageKind::DataV2 { .. } => {
                 self.values_left = self.values_left.saturating_sub(header.values.into());
@@ -252,18 +260,14 @@ impl<'a> Column<'a> {
             self.note(at, &why);
             self.cells.clear();
             // How many rows a page has is known if each value is one.
-            if is_data && self.place.leaf.repetition == 0 && self.fits(header.values.into()) {
+            let most = self.budget.values.get().max(1 << 16);
+            if is_data && self.place.leaf.repetition == 0 && u64::from(header.values) <= most {
                 self.cells.resize(header.values as usize, DAMAGED);
             } else if is_data {
-                self.values_left = 0;
+                (self.values_left, self.is_cut) = (0, true);
             }
         }
         Ok(true)
-    }
-
-    /// Whether there may be so many values that cannot be read.
-    fn fits(&self, values: u64) -> bool {
-        values <= self.budget.values.get().max(1 << 16)
     }
 
     fn note(&self, at: u64, why: &str) {
@@ -293,6 +297,9 @@ impl<'a> Column<'a> {
         let (leaf, codec) = (self.place.leaf, self.place.chunk.codec);
         let head = body_at.saturating_sub(at);
         let (mut cells, mut kept) = (Vec::new(), Vec::new());
+        if header.codec(codec) == codecs::UNCOMPRESSED && header.decoded != header.stored {
+            return Err(format!("{} stored bytes, not {}", header.stored, header.decoded));
+        }
         if self.look == Look::Element {
             kept = stored.to_vec();
         } else {
@@ -322,7 +329,10 @@ impl<'a> Column<'a> {
         let page = Page::open(header, body, leaf, codec)?;
         let count = page.present(leaf);
         let is_dictionary = values::is_dictionary(header.encoding);
-        let there = if self.look == Look::Element {
+        let there = if count == 0 {
+            // Only nulls: writers leave out the dictionary, and what stands before values.
+            Vec::new()
+        } else if self.look == Look::Element {
             self.elements(&page, count, (at, head))?
         } else if is_dictionary {
             let numbers = values::numbers(page.values(), count)?;

@@ -7,6 +7,10 @@ use serde_json::Value as Json;
 
 /// Names of labels have so many bytes in all.
 const MAX_LABEL_BYTES: usize = 16 << 20;
+/// What a name takes besides its bytes.
+const LABEL_BYTES: usize = 32;
+/// No longer metadata of `datasets` are looked at.
+const MAX_METADATA_BYTES: usize = 16 << 20;
 
 /// A column that is shown: a file a row, or several.
 #[derive(Debug)]
@@ -87,6 +91,7 @@ fn file_in(schema: &Schema, fields: &[Node]) -> Option<(usize, usize)> {
 
 /// The names of each field's labels, as `datasets` writes them to the footer; none where it has none.
 pub(super) fn labels(schema: &Schema, fields: &[Field], json: Option<&[u8]>) -> Vec<Vec<Vec<u8>>> {
+    let json = json.filter(|json| json.len() <= MAX_METADATA_BYTES);
     let info: Option<Json> = json.and_then(|json| serde_json::from_slice(json).ok());
     let features = info.as_ref().and_then(|info| info.get("info")?.get("features"));
     let mut left = MAX_LABEL_BYTES;
@@ -103,10 +108,11 @@ pub(super) fn labels(schema: &Schema, fields: &[Field], json: Option<&[u8]>) -> 
         (is_label && is_integer).then_some(names)
     };
     let mut texts = |field: &Field| {
-        let names = names(field)?.iter().map(|name| Some(name.as_str()?.as_bytes().to_vec()));
-        let names: Vec<Vec<u8>> = names.collect::<Option<_>>()?;
-        left = left.checked_sub(names.iter().map(Vec::len).sum())?;
-        Some(names)
+        let names = names(field)?;
+        let taken = |name: &Json| name.as_str().map_or(0, str::len).saturating_add(LABEL_BYTES);
+        left = left.checked_sub(names.iter().map(taken).sum())?;
+        let names = names.iter().map(|name| Some(name.as_str()?.as_bytes().to_vec()));
+        names.collect::<Option<Vec<Vec<u8>>>>()
     };
     fields.iter().map(|field| texts(field).unwrap_or_default()).collect()
 }

@@ -20,6 +20,10 @@ const FIRST_READ_BYTES: u64 = 64 << 10;
 const MAX_FOOTER_BYTES: u64 = 256 << 20;
 /// The key of what Hugging Face's `datasets` says of the columns.
 const HUGGING_FACE: &[u8] = b"huggingface";
+/// Elements of a schema, row groups, and chunks of all row groups: far more than any writer makes.
+const MAX_ELEMENTS: usize = 1 << 18;
+const MAX_GROUPS: usize = 1 << 21;
+const MAX_CHUNKS: u64 = 1 << 21;
 const TRUNCATED: &str = ": the file is truncated, or was not finished";
 
 /// What the footer says.
@@ -150,7 +154,7 @@ fn checked(footer: Footer, reader: Reader<'_>) -> Result<Footer> {
         return refuse("columns that can be read".to_owned(), "encrypted ones".to_owned());
     }
     let leaves = footer.schema.iter().filter(|element| element.physical.is_some()).count();
-    let mut rows = 0_u64;
+    let (mut rows, mut bytes) = (0_u64, 0_u64);
     for (number, group) in footer.groups.iter().enumerate() {
         rows = rows.saturating_add(group.rows);
         if group.chunks.len() != leaves {
@@ -168,7 +172,16 @@ fn checked(footer: Footer, reader: Reader<'_>) -> Result<Footer> {
                 let found = format!("{} bytes at byte {}", chunk.length, chunk.at);
                 return refuse(format!("{named} before the footer"), found);
             }
+            if chunk.values > 0 {
+                bytes = bytes.saturating_add(chunk.length);
+            }
         }
+    }
+    // The memory that each chunk may take is so bounded by the length of the file.
+    let room = at.saturating_sub(MARK.len() as u64);
+    if bytes > room {
+        let found = format!("{bytes} bytes of chunks in {room}");
+        return refuse("chunks that do not overlap".to_owned(), found);
     }
     match rows == footer.rows {
         true => Ok(footer),
@@ -179,16 +192,22 @@ fn checked(footer: Footer, reader: Reader<'_>) -> Result<Footer> {
 type Read<T> = std::result::Result<T, Wrong>;
 
 fn file(thrift: &mut Thrift) -> Read<Footer> {
-    let mut footer = Footer::default();
+    let (mut footer, mut chunks) = (Footer::default(), MAX_CHUNKS);
     thrift.structure(&mut |id, kind, thrift| {
         match (id, kind) {
             (2, LIST) => thrift.list(&mut |kind, thrift| {
+                if footer.schema.len() >= MAX_ELEMENTS {
+                    return Err(thrift.wrong("a schema of 2¹⁸ elements at most"));
+                }
                 footer.schema.push(element(kind, thrift)?);
                 Ok(())
             }),
             (3, I64) => thrift.size().map(|rows| footer.rows = rows),
             (4, LIST) => thrift.list(&mut |kind, thrift| {
-                footer.groups.push(group(kind, thrift)?);
+                if footer.groups.len() >= MAX_GROUPS {
+                    return Err(thrift.wrong("2²¹ row groups at most"));
+                }
+                footer.groups.push(group(kind, thrift, &mut chunks)?);
                 Ok(())
             }),
             (5, LIST) => thrift.list(&mut |kind, thrift| {
@@ -284,10 +303,13 @@ fn logical(thrift: &mut Thrift, mut scale: i32) -> Read<(Logical, i32)> {
     Ok((found, scale))
 }
 
-fn group(kind: u8, thrift: &mut Thrift) -> Read<Group> {
+/// A row group; `left` more chunks may follow in all.
+fn group(kind: u8, thrift: &mut Thrift, left: &mut u64) -> Read<Group> {
     let mut group = Group::default();
     structure(kind, thrift, &mut |id, kind, thrift| match (id, kind) {
         (1, LIST) => thrift.list(&mut |kind, thrift| {
+            let fewer = left.checked_sub(1);
+            *left = fewer.ok_or_else(|| thrift.wrong("2²¹ chunks of columns at most"))?;
             group.chunks.push(chunk(kind, thrift)?);
             Ok(())
         }),

@@ -12,6 +12,7 @@ mod fields;
 mod file;
 mod footer;
 mod json;
+mod literals;
 mod page;
 mod rows;
 mod scan;

@@ -14,8 +14,9 @@ use std::borrow::Cow;
 
 /// No page is longer once it is decompressed: it is decoded as a whole, and kept in memory for the reads that follow.
 pub(super) const MAX_PAGE_BYTES: u32 = 256 << 20;
-/// Values of a page, nulls among them.
-const MAX_VALUES: u32 = 1 << 26;
+/// Values of a page, nulls among them. Writers that fill a page of 1 MiB with numbers of one bit put 2²³ there.
+const MAX_VALUES: u32 = 1 << 24;
+const RLE: i32 = 3;
 /// No header is longer: it may hold the smallest and the largest value.
 pub(super) const MAX_HEADER_BYTES: u64 = 4 << 20;
 
@@ -45,6 +46,8 @@ pub(super) struct Header {
     /// Nulls, and places of empty lists, among them.
     pub(super) values: u32,
     pub(super) encoding: i32,
+    /// Encodings of definition and repetition levels.
+    pub(super) levels: [i32; 2],
 }
 
 type Read<T> = std::result::Result<T, Wrong>;
@@ -55,7 +58,8 @@ struct Fields {
     stored: Option<u64>,
     decoded: Option<u64>,
     crc32: Option<u32>,
-    data: [i32; 2],
+    /// Values, their encoding, and those of the definition and repetition levels.
+    data: [i32; 4],
     dictionary: [i32; 2],
     second: [i32; 2],
     levels: [u64; 2],
@@ -73,15 +77,16 @@ impl Header {
 
     /// The header that `bytes` begin with, and its length.
     pub(super) fn read(bytes: &[u8]) -> Read<(Self, usize)> {
+        let (data, is_compressed) = ([0, 0, RLE, RLE], true);
         let (mut thrift, mut fields) =
-            (Thrift::new(bytes), Fields { is_compressed: true, ..Fields::default() });
+            (Thrift::new(bytes), Fields { data, is_compressed, ..Fields::default() });
         thrift.structure(&mut |id, kind, thrift| {
             match (id, kind) {
                 (1, I32) => fields.kind = Some(thrift.i32()?),
                 (2, I32) => fields.decoded = Some(thrift.size()?),
                 (3, I32) => fields.stored = Some(thrift.size()?),
                 (4, I32) => fields.crc32 = Some(thrift.i32()?.cast_unsigned()),
-                (5, STRUCT) => numbers(thrift, [1, 2], &mut fields.data)?,
+                (5, STRUCT) => numbers(thrift, [1, 2, 3, 4], &mut fields.data)?,
                 (7, STRUCT) => numbers(thrift, [1, 2], &mut fields.dictionary)?,
                 (8, STRUCT) => fields.second_version(thrift)?,
                 _ => thrift.skip(kind)?,
@@ -93,8 +98,8 @@ impl Header {
     }
 }
 
-/// Reads two numbers of a structure.
-fn numbers(thrift: &mut Thrift, wanted: [i16; 2], out: &mut [i32; 2]) -> Read<()> {
+/// Reads numbers of a structure.
+fn numbers<const N: usize>(thrift: &mut Thrift, wanted: [i16; N], out: &mut [i32; N]) -> Read<()> {
     thrift.structure(&mut |id, kind, thrift| {
         let place = wanted.iter().position(|known| *known == id && kind == I32);
         match place.and_then(|place| out.get_mut(place)) {
@@ -130,8 +135,9 @@ impl Fields {
             bytes.filter(|bytes| *bytes <= MAX_PAGE_BYTES)
         };
         let levels = repetition.zip(definition);
+        let [data_values, data_encoding, encodings @ ..] = self.data;
         let (kind, [values, encoding]) = match (self.kind, levels) {
-            (Some(0), _) => (Kind::Data, self.data),
+            (Some(0), _) => (Kind::Data, [data_values, data_encoding]),
             (Some(2), _) => (Kind::Dictionary, self.dictionary),
             (Some(3), Some((repetition, definition))) => {
                 let is_compressed = self.is_compressed;
@@ -144,8 +150,9 @@ impl Fields {
             return Err(thrift.wrong("a page of 256 MiB at most"));
         };
         let values = u32::try_from(values).ok().filter(|values| *values <= MAX_VALUES);
-        let values = values.ok_or_else(|| thrift.wrong("a page of 2²⁶ values at most"))?;
-        Ok(Header { kind, stored, decoded, crc32: self.crc32, values, encoding })
+        let values = values.ok_or_else(|| thrift.wrong("a page of 2²⁴ values at most"))?;
+        let crc32 = self.crc32;
+        Ok(Header { kind, stored, decoded, crc32, values, encoding, levels: encodings })
     }
 }
 
@@ -232,12 +239,16 @@ impl<'a> Page<'a> {
         match self.header.kind {
             Kind::Data => {
                 let mut at = 0_usize;
-                for (most, into) in [
-                    (leaf.repetition, &mut self.repetition),
-                    (leaf.definition, &mut self.definition),
+                let [definition, repetition] = self.header.levels;
+                for (most, encoding, into) in [
+                    (leaf.repetition, repetition, &mut self.repetition),
+                    (leaf.definition, definition, &mut self.definition),
                 ] {
                     if most == 0 {
                         continue;
+                    }
+                    if encoding != RLE {
+                        return Err(format!("encoding {encoding} of its levels"));
                     }
                     let rest = self.bytes.get(at..).unwrap_or_default();
                     let (levels, taken) = encoding::prefixed(rest)?;

@@ -49,6 +49,9 @@ pub(super) struct Rows<'a> {
     row: u64,
 }
 
+/// Takes what is shown of a row: of a file of a list, with its number.
+pub(super) type Add<'a> = dyn FnMut(Option<u64>, Shown) -> Result<()> + 'a;
+
 fn descr_of(leaf: &Leaf) -> Option<&'static str> {
     match leaf.meaning {
         Meaning::Number(descr, _) => Some(descr),
@@ -99,21 +102,21 @@ impl<'a> Rows<'a> {
     /// Passes what the next row has to `add`: files of a list with their number.
     ///
     /// # Errors
-    /// The file cannot be read, or a page's header is wrong.
-    pub(super) fn next(&mut self, add: &mut dyn FnMut(Option<u64>, Shown)) -> Result<()> {
+    /// The file cannot be read, a page's header is wrong, or `add` fails.
+    pub(super) fn next(&mut self, add: &mut Add) -> Result<()> {
         match self.kind {
             FieldKind::Value { .. } => {
                 let cell = self.value()?.map_or(DAMAGED, |entry| entry.cell);
-                add(None, self.shown(cell));
+                add(None, self.shown(cell))?;
             }
             FieldKind::Files { there, .. } => self.files(there, add)?,
             FieldKind::Numbers { leaf, there } => {
                 let shown = self.numbers(leaf, there)?;
-                add(None, shown);
+                add(None, shown)?;
             }
             FieldKind::Json { leaf } => {
                 let shown = self.json(leaf)?;
-                add(None, shown);
+                add(None, shown)?;
             }
         }
         self.row = self.row.saturating_add(1);
@@ -141,10 +144,9 @@ impl<'a> Rows<'a> {
         Ok(entry)
     }
 
-    fn files(&mut self, there: u32, add: &mut dyn FnMut(Option<u64>, Shown)) -> Result<()> {
+    fn files(&mut self, there: u32, add: &mut Add) -> Result<()> {
         let Some(first) = self.value()? else {
-            add(None, Shown::Value(DAMAGED, None));
-            return Ok(());
+            return add(None, Shown::Value(DAMAGED, None));
         };
         if first.definition < there {
             let is_empty = first.definition.saturating_add(1) == there;
@@ -155,13 +157,16 @@ impl<'a> Rows<'a> {
             } else {
                 Shown::Nothing
             };
-            add(None, shown);
-            return Ok(());
+            return add(None, shown);
         }
         let (mut cell, mut number) = (first.cell, 0_u64);
         loop {
-            add(Some(number), self.shown(cell));
+            add(Some(number), self.shown(cell))?;
             let next = self.values.as_mut().map(Column::peek).transpose()?.flatten();
+            if next.is_none() && self.values.as_ref().is_some_and(Column::is_cut) {
+                // Files may be missing: the one that would follow tells so.
+                return add(Some(number.saturating_add(1)), Shown::Value(DAMAGED, None));
+            }
             if next.is_none_or(|next| next.repetition == 0) {
                 return Ok(());
             }
@@ -173,7 +178,9 @@ impl<'a> Rows<'a> {
 
     fn numbers(&mut self, leaf: usize, there: u32) -> Result<Shown> {
         let descr = self.descr.unwrap_or("|u1");
-        let Some(values) = &mut self.values else { return Ok(Shown::Nothing) };
+        let Some(values) = &mut self.values else {
+            return Ok(Shown::Numbers(DAMAGED, descr, 0));
+        };
         let Some(first) = values.take()? else {
             return Ok(Shown::Numbers(DAMAGED, descr, 0));
         };
@@ -189,6 +196,9 @@ impl<'a> Rows<'a> {
             count = count.saturating_add(1);
             bytes = bytes.saturating_add(next.cell.length.into());
             has_nulls |= next.cell.state != State::There;
+        }
+        if values.peek()?.is_none() && values.is_cut() {
+            return Ok(Shown::Numbers(DAMAGED, descr, 0));
         }
         if has_nulls {
             return self.json(leaf);

@@ -44,6 +44,13 @@ pub(super) fn outline(reader: Reader<'_>) -> Result<Outline> {
                 let found = format!("type {} in row group {number}", chunk.physical);
                 return refuse(&format!("type {} of column {column}", leaf.stored_type), found);
             }
+            let (values, rows) = (chunk.values, group.rows);
+            if values < rows || values > rows && leaf.repetition == 0 {
+                let found = format!("{values} in row group {number}");
+                let most = if leaf.repetition == 0 { "" } else { " or more" };
+                let expected = format!("{rows} values{most} of column {column}, one a row");
+                return refuse(&expected, found);
+            }
         }
     }
     let fields = fields::of(&schema);
@@ -191,7 +198,12 @@ impl<'a> Scan<'a> {
     ) -> Result<()> {
         self.record.clear();
         for (rows, adding) in rows.iter_mut().zip(adding) {
-            let passed = rows.next(&mut |place, shown| self.add(adding, place, shown));
+            let at = rows.at();
+            // A row may be a list of more files than there is room for.
+            let passed = rows.next(&mut |place, shown| {
+                self.add(adding, place, shown);
+                self.room(at, number)
+            });
             match passed {
                 Ok(()) => (),
                 Err(Error::Malformed { part, format, offset_bytes, expected, found, hint }) => {
@@ -213,16 +225,23 @@ impl<'a> Scan<'a> {
             // A row of nulls: a directory of no files.
             self.record.directory(&[b""]);
         }
+        let at = rows.first().map_or(0, Rows::at);
+        self.room(at, number)?;
+        let added = self.builder.add(&self.record);
+        added.map_err(|_| self.full(at, format!("2³¹ at row {number}")))
+    }
+
+    /// Refuses a row of more files than there is room for. `at` is about where it lies.
+    fn room(&self, at: u64, number: u64) -> Result<()> {
         let length = self.reader.len();
         let most = length.saturating_mul(VALUES_A_BYTE).saturating_add(FREE_VALUES);
         let names = length.saturating_mul(VALUES_A_BYTE).saturating_add(FREE_NAMES_OF);
-        let at = rows.first().map_or(0, Rows::at);
-        let refuse = |found: String| {
-            self.reader.malformed(at, "as many files as its length allows", found, "")
-        };
         let room = self.builder.room(&self.record, most, names);
-        room.map_err(|full| refuse(format!("too many {full:?} at row {number}")))?;
-        self.builder.add(&self.record).map_err(|_| refuse(format!("2³¹ at row {number}")))
+        room.map_err(|full| self.full(at, format!("too many {full:?} at row {number}")))
+    }
+
+    fn full(&self, at: u64, found: String) -> Error {
+        self.reader.malformed(at, "as many files as its length allows", found, "")
     }
 
     /// Says what was found of pages that cannot be read.

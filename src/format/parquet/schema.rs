@@ -85,17 +85,24 @@ pub(super) enum Kind {
 impl Node {
     /// Its first leaf, and one past its last.
     pub(super) fn leaves(&self) -> std::ops::Range<usize> {
+        self.first()..self.end()
+    }
+
+    fn first(&self) -> usize {
         match &self.kind {
-            Kind::Leaf(leaf) => *leaf..leaf.saturating_add(1),
-            Kind::Struct(fields) => {
-                let first = fields.first().map_or(0..0, Node::leaves);
-                first.start..fields.last().map_or(0, |last| last.leaves().end)
-            }
-            Kind::List { item, .. } => item.leaves(),
-            Kind::Map { key, value, .. } => {
-                let keys = key.leaves();
-                keys.start..value.as_ref().map_or(keys.end, |value| value.leaves().end)
-            }
+            Kind::Leaf(leaf) => *leaf,
+            Kind::Struct(fields) => fields.first().map_or(0, Node::first),
+            Kind::List { item, .. } => item.first(),
+            Kind::Map { key, .. } => key.first(),
+        }
+    }
+
+    fn end(&self) -> usize {
+        match &self.kind {
+            Kind::Leaf(leaf) => leaf.saturating_add(1),
+            Kind::Struct(fields) => fields.last().map_or(0, Node::end),
+            Kind::List { item, .. } => item.end(),
+            Kind::Map { key, value, .. } => value.as_ref().unwrap_or(key).end(),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! What pyarrow wrote, files that lie, and any columns against a model.
 
+mod limits;
 mod model;
 mod writer;
 

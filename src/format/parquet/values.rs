@@ -113,6 +113,9 @@ pub(super) fn decode(
     count: usize,
     dictionary: Option<&Values>,
 ) -> Result<Values, String> {
+    if count == 0 {
+        return Ok(Values::default());
+    }
     if is_dictionary(encoding) {
         let dictionary = dictionary.ok_or("there is no dictionary")?;
         let numbers = numbers(bytes, count)?;
@@ -227,7 +230,7 @@ fn shown(leaf: &Leaf, stored: Values) -> Result<Values, String> {
             let mut out = Values::default();
             for number in 0..stored.len() {
                 let value = stored.get(number).unwrap_or_default();
-                out.push(decimal(value, scale, leaf.stored_type).as_bytes())?;
+                out.push(decimal(value, scale, leaf.stored_type)?.as_bytes())?;
             }
             Ok(out)
         }
@@ -260,10 +263,21 @@ fn changed(stored: Values, change: Change) -> Values {
 }
 
 /// A decimal as text: integers are little-endian, bytes big-endian.
-fn decimal(value: &[u8], scale: i32, stored_type: i32) -> String {
+fn decimal(mut value: &[u8], scale: i32, stored_type: i32) -> Result<String, String> {
     let is_big_endian = matches!(stored_type, 6 | 7);
-    if value.len() > 16 || value.is_empty() {
-        return String::new();
+    // Bytes that only repeat the sign.
+    while is_big_endian
+        && value.len() > 16
+        && let [sign @ (0 | 0xff), rest @ ..] = value
+        && rest.first().is_some_and(|next| (next ^ sign) & 0x80 == 0)
+    {
+        value = rest;
+    }
+    if value.len() > 16 {
+        return Err(format!("a decimal of {} bytes", value.len()));
+    }
+    if value.is_empty() {
+        return Ok(String::new());
     }
     let first = if is_big_endian { value.first() } else { value.last() };
     let fill = if first.is_some_and(|byte| byte & 0x80 != 0) { 0xff } else { 0 };
@@ -284,7 +298,7 @@ fn decimal(value: &[u8], scale: i32, stored_type: i32) -> String {
     let (whole, behind) = digits.split_at(digits.len().saturating_sub(scale));
     let sign = if number < 0 { "-" } else { "" };
     let point = if behind.is_empty() { "" } else { "." };
-    format!("{sign}{whole}{point}{behind}")
+    Ok(format!("{sign}{whole}{point}{behind}"))
 }
 
 #[cfg(test)]
@@ -293,11 +307,22 @@ mod tests {
 
     #[test]
     fn decimals_are_digits_with_a_point() {
+        let decimal = |value: &[u8], scale, kind| super::decimal(value, scale, kind).unwrap();
         assert_eq!(decimal(&(-12_345_i32).to_le_bytes(), 2, 1), "-123.45");
         assert_eq!(decimal(&5_i64.to_le_bytes(), 3, 2), "0.005");
         assert_eq!(decimal(&[0xff, 0x38], 0, 7), "-200");
         assert_eq!(decimal(&[1, 0], 1, 6), "25.6");
         assert_eq!(decimal(&[], 1, 6), "");
+    }
+
+    #[test]
+    fn a_decimal_of_many_bytes_is_read_if_they_repeat_the_sign_and_else_refused() {
+        let long = |sign: u8, last: u8| [&[sign; 20][..], &[last]].concat();
+        assert_eq!(decimal(&long(0, 0xc8), 1, 6).unwrap(), "20.0");
+        assert_eq!(decimal(&long(0xff, 0x38), 1, 6).unwrap(), "-20.0");
+        assert_eq!(decimal(&[1; 17], 0, 6).unwrap_err(), "a decimal of 17 bytes");
+        let unlike = [&[0][..], &[0xff; 16]].concat();
+        assert!(decimal(&unlike, 0, 6).is_err());
     }
 
     #[test]

@@ -336,7 +336,7 @@ impl<'a> SampleReader<'a> {
         scratch: &'s mut Scratch,
     ) -> Result<&'s [u8], Fault> {
         let (container, number) = (located.container, interval.number);
-        if !scratch.intervals.touch(container, number) {
+        if !scratch.intervals.touch((container, located.index), number) {
             let length = (interval.stored.end - interval.stored.start) as usize;
             let offset = self.opened.dataset.base_of(container) + interval.stored.start;
             scratch.buffer.reserve(length);

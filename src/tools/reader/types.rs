@@ -45,20 +45,23 @@ pub(super) struct DecodedIntervals {
     kept: VecDeque<DecodedInterval>,
     /// Bytes of those that are kept.
     bytes: usize,
-    /// The sample that the latest one was decoded for.
+    /// The sample that was read last.
     sample: u64,
     goes_back: bool,
 }
 
 impl DecodedIntervals {
-    /// Makes an interval that is kept the latest one; whether it is kept.
-    pub(super) fn touch(&mut self, container: usize, number: u64) -> bool {
+    /// Makes an interval that is kept the latest one; whether it is kept. `place` is the container and the sample
+    /// that is read.
+    pub(super) fn touch(&mut self, place: (usize, u64), number: u64) -> bool {
+        let (container, sample) = place;
         let is_it = |kept: &DecodedInterval| (kept.container, kept.number) == (container, number);
         // Usually the latest one, and the first that is looked at.
         let Some(place) = self.kept.iter().rposition(is_it) else { return false };
         if let Some(found) = self.kept.remove(place) {
             self.kept.push_back(found);
         }
+        self.sample = sample;
         true
     }
 
@@ -209,7 +212,7 @@ mod tests {
     fn decoded(reads: impl IntoIterator<Item = (u64, u64)>) -> Vec<u64> {
         let (mut intervals, mut decoded) = (DecodedIntervals::default(), Vec::new());
         for (sample, number) in reads {
-            if !intervals.touch(0, number) {
+            if !intervals.touch((0, sample), number) {
                 decoded.push(number);
                 let mut bytes = intervals.make_room((0, sample), number, 10);
                 bytes.clear();
@@ -229,6 +232,13 @@ mod tests {
         assert_eq!(decoded(rows).len(), 39);
         let runs = (0..100).flat_map(|_| (0..20).map(|number| (7, number)));
         assert_eq!(decoded(runs).len(), 39);
+    }
+
+    #[test]
+    fn intervals_that_many_samples_shared_stay_when_one_more_is_decoded() {
+        let rows = (0..200).flat_map(|row| (0..20).map(move |number| (row, number)));
+        let next = (200..202).flat_map(|row| [0, 5, 25, 3].map(|number| (row, number)));
+        assert_eq!(decoded(rows.chain(next)).len(), 40);
     }
 
     #[test]

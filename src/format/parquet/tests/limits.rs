@@ -1,0 +1,187 @@
+//! Files that ask for more than they have, and lists that end in a broken page.
+
+use super::super::schema::Schema;
+use super::super::{footer, page};
+use super::writer::{Column, Entry, Style, Value, element, file};
+use super::*;
+
+/// A row group of so many rows, of integers: where each chunk lies, its length, and its values.
+fn raw(leaves: Vec<Value>, body: &[u8], rows: i64, chunks: &[(usize, usize, i64)]) -> Vec<u8> {
+    let mut out = [b"PAR1", body].concat();
+    let chunk = |&(at, length, values): &(usize, usize, i64)| {
+        let fields = [(1, 1), (4, 0)].map(|(id, value)| (id, Value::I32(value)));
+        let places = [(5, values), (7, length as i64), (9, at as i64)];
+        let places = places.map(|(id, value)| (id, Value::I64(value)));
+        let fields = fields.into_iter().chain(places).collect();
+        Value::Struct(vec![(2, Value::I64(0)), (3, Value::Struct(fields))])
+    };
+    let chunks = Value::List(chunks.iter().map(chunk).collect());
+    let group = Value::Struct(vec![(1, chunks), (2, Value::I64(0)), (3, Value::I64(rows))]);
+    let mut schema = vec![element("schema", None, 0, leaves.len() as i32, None)];
+    schema.extend(leaves);
+    let at = out.len();
+    let (rows, groups) = (Value::I64(rows), Value::List(vec![group]));
+    Value::Struct(vec![(1, Value::I32(2)), (2, Value::List(schema)), (3, rows), (4, groups)])
+        .write(&mut out);
+    let length = (out.len() - at) as u32;
+    [&out[..], &length.to_le_bytes(), b"PAR1"].concat()
+}
+
+/// A page of version 1: the encodings of its values and of its levels.
+fn data_page(values: i32, (encoding, levels): (i32, i32), body: &[u8]) -> Vec<u8> {
+    let header = [values, encoding, levels, levels].map(Value::I32);
+    let length = || Value::I32(body.len() as i32);
+    let header = Value::Struct((1..).zip(header).collect());
+    let mut out = Vec::new();
+    Value::Struct(vec![(1, Value::I32(0)), (2, length()), (3, length()), (5, header)])
+        .write(&mut out);
+    [&out[..], body].concat()
+}
+
+fn integers(name: &str, repetition: i32) -> Value {
+    element(name, Some(1), repetition, 0, None)
+}
+
+#[test]
+fn structures_of_one_field_in_each_other_are_passed_once() {
+    let group = footer::Element { children: 1, name: b"a".to_vec(), ..footer::Element::default() };
+    let leaf = footer::Element { physical: Some(1), name: b"b".to_vec(), ..group.clone() };
+    let mut elements = vec![group; 40];
+    elements.push(footer::Element { children: 0, ..leaf });
+    let schema = Schema::new(&elements).unwrap();
+    assert_eq!(schema.columns[0].leaves(), 0..1);
+}
+
+#[test]
+fn chunks_that_overlap_are_refused() {
+    let page = data_page(1, (0, 3), &7_u32.to_le_bytes());
+    let (leaves, length) = (|| vec![integers("a", 0), integers("b", 0)], page.len());
+    let body = [&page[..], &page].concat();
+    assert!(open(&raw(leaves(), &body, 1, &[(4, length, 1), (4 + length, length, 1)])).is_ok());
+    let said = refused(&raw(leaves(), &page, 1, &[(4, length, 1), (4, length, 1)]));
+    assert!(said.contains("chunks that do not overlap") && said.contains("byte"), "{said}");
+}
+
+#[test]
+fn chunks_of_other_counts_than_their_row_groups_are_refused() {
+    let body = data_page(2, (0, 3), &[0; 8]);
+    for (values, repetition) in [(1, 0), (3, 0), (1, 1), (3, 1), (1, 2)] {
+        let place = [(4, body.len(), values)];
+        let said = refused(&raw(vec![integers("a", repetition)], &body, 2, &place));
+        let is_said = said.contains("2 values") && said.contains(&format!("{values} in row"));
+        assert!(is_said, "{said}");
+    }
+}
+
+#[test]
+fn a_page_of_nulls_only_needs_no_dictionary() {
+    // Two values of level 0, and nothing behind them.
+    for encoding in [0, 5, 8] {
+        let body = data_page(2, (encoding, 3), &[2, 0, 0, 0, 4, 0]);
+        let container =
+            open(&raw(vec![integers("a", 1)], &body, 2, &[(4, body.len(), 2)])).unwrap();
+        assert!(container.warnings().is_empty(), "{:?}", container.warnings());
+        assert_eq!(container.len(), 0);
+    }
+}
+
+#[test]
+fn levels_in_another_encoding_are_named() {
+    let body = data_page(2, (0, 4), &[2, 0, 0, 0, 4, 0]);
+    let container = open(&raw(vec![integers("a", 1)], &body, 2, &[(4, body.len(), 2)])).unwrap();
+    let said = container.warnings().join("\n");
+    assert!(said.contains("encoding 4 of its levels"), "{said}");
+}
+
+#[test]
+fn a_page_of_more_values_than_its_chunk_is_not_made_json() {
+    let bytes = data_page(3, (0, 3), &[0; 12]);
+    let (header, _) = page::Header::split(&bytes).unwrap();
+    assert_eq!((header.kind, header.values), (page::Kind::Data, 3));
+    let leaf = footer::Element { physical: Some(1), ..footer::Element::default() };
+    let root = footer::Element { children: 1, ..footer::Element::default() };
+    let schema = Schema::new(&[root, leaf]).unwrap();
+    for (values, why) in [(2, "a page of 3 values, not 2"), (4, "3 values, not 4")] {
+        let mut chunk = footer::Chunk::default();
+        (chunk.at, chunk.length, chunk.values) = (4, bytes.len() as u64, values);
+        let group = footer::Group { rows: 2, chunks: vec![chunk] };
+        let source = super::super::json::Source { schema: &schema, group: &group, at: 4 };
+        let said = source.texts(0, &bytes).unwrap_err();
+        assert!(said.contains(why), "{said}");
+    }
+}
+
+const STYLE: Style = Style {
+    codec: 0,
+    is_second_version: false,
+    has_dictionary: false,
+    has_checksums: true,
+    page_values: 7,
+    group_rows: 100,
+};
+
+/// Four rows of a list of five each, in pages of seven, and where the second page begins and the third.
+fn lists(stored_type: i32) -> (Vec<u8>, usize, usize) {
+    let value = |number: u32| match stored_type {
+        1 => (number + 0x5a5a_0000).to_le_bytes().to_vec(),
+        _ => [&4_u32.to_le_bytes()[..], &(number + 0x5a5a_0000).to_le_bytes()].concat(),
+    };
+    let entry = |row: u32, place: u32| (place.min(1), 1, Some(value(row * 5 + place)));
+    let row = |row| (0..5).map(|place| entry(row, place)).collect::<Vec<Entry>>();
+    let column = Column {
+        elements: vec![element("list", Some(stored_type), 2, 0, None)],
+        stored_type,
+        levels: (1, 1),
+        rows: (0..4).map(row).collect(),
+    };
+    let bytes = file(STYLE, vec![column]);
+    let behind = |number: u32| {
+        let value = (number + 0x5a5a_0000).to_le_bytes();
+        bytes.windows(4).position(|found| found == value).unwrap() + 4
+    };
+    let (second, third) = (behind(6), behind(13));
+    (bytes, second, third)
+}
+
+/// Which rows have nothing but damaged files, and which have some.
+fn damaged(bytes: &[u8], options: &OpenOptions) -> Vec<(String, bool)> {
+    let container = open_as(NAME, bytes, options).unwrap();
+    assert!(!container.warnings().is_empty());
+    let found = files(bytes, container.as_ref());
+    found.into_iter().map(|(path, content)| (path, content.is_none())).collect()
+}
+
+#[test]
+fn a_list_that_runs_into_a_broken_page_is_damaged() {
+    let (mut bytes, _, third) = lists(1);
+    bytes[third - 1] ^= 1;
+    let found = damaged(&bytes, &OpenOptions::default());
+    let expected = [false, true, true, true];
+    assert_eq!(found.iter().map(|(_, is_bad)| *is_bad).collect::<Vec<_>>(), expected, "{found:?}");
+    // Of files: those that can be read, and one that tells that more are missing.
+    let (mut bytes, _, third) = lists(6);
+    bytes[third - 1] ^= 1;
+    let found = damaged(&bytes, &OpenOptions::default());
+    for row in 0..4 {
+        let of_row = found.iter().filter(|(path, _)| path.starts_with(&format!("00000{row}/")));
+        let of_row: Vec<bool> = of_row.map(|(_, is_bad)| *is_bad).collect();
+        let expected = match row {
+            0 => vec![false; 5],
+            1 => vec![false, false, true],
+            _ => vec![true],
+        };
+        assert_eq!(of_row, expected, "{row}: {found:?}");
+    }
+}
+
+#[test]
+fn lists_behind_a_wrong_header_of_a_page_stay_and_are_damaged() {
+    let (mut bytes, second, _) = lists(1);
+    // A field of no type.
+    bytes[second] = 0x1d;
+    assert!(refused(&bytes).contains("row 1"));
+    let options = OpenOptions { allow_damaged: true, ..OpenOptions::default() };
+    let found = damaged(&bytes, &options);
+    let expected = [false, true, true, true];
+    assert_eq!(found.iter().map(|(_, is_bad)| *is_bad).collect::<Vec<_>>(), expected, "{found:?}");
+}
