@@ -12,8 +12,13 @@ use std::time::{Duration, Instant};
 
 /// How long a daemon that runs may take to end: it finishes reads and writes what it keeps.
 const END: Duration = Duration::from_secs(20);
-/// How long a mount may take to answer that a service manager may keep: a dead one answers at once.
-const KEPT: Duration = Duration::from_secs(1);
+/// How long a mount may take to answer that a service manager may keep: a dead one answers at once. The next daemon is not
+/// started before.
+const KEPT: Duration = Duration::from_millis(250);
+/// What systemd tells a command that runs after the end of a service (systemd.exec(5)), and the ends after which it starts no
+/// other daemon: it was stopped.
+const RESULT: &str = "SERVICE_RESULT";
+const STOPPED: [&str; 2] = ["success", "timeout"];
 /// Between two looks whether it has ended.
 const LOOK: Duration = Duration::from_millis(2);
 
@@ -28,20 +33,33 @@ pub(crate) enum Manner {
     Force,
 }
 
-/// Unmounts if the daemon is dead; all else is left alone.
+/// Unmounts if the daemon is dead, or if its service was stopped and nobody serves the mount any more; all else is left
+/// alone.
 ///
 /// # Errors
 /// A dead mount cannot be unmounted.
 pub(crate) fn unmount_if_dead(target: &Path) -> Result<(), Failure> {
     // A service manager that keeps the connection of a mount starts another daemon for it. Nobody answers until then, and
     // that is not to wait here.
-    let patience = if descriptor_store::service_capacity() > 0 { KEPT } else { PATIENCE };
-    let state = |target: &Path| patience::state_within(target, patience);
-    let dead = |target: &Path| matches!(state(target), Ok(mounts::State::Dead(_)));
-    match mounts::resolve(target) {
-        Ok(resolved) if dead(&resolved) => unmount(&resolved, Manner::Lazy),
+    let is_kept = descriptor_store::service_capacity() > 0;
+    let patience = if is_kept { KEPT } else { PATIENCE };
+    let Ok(resolved) = mounts::resolve(target) else { return Ok(()) };
+    match patience::state_within(&resolved, patience) {
+        Ok(mounts::State::Dead(_)) => unmount(&resolved, Manner::Lazy),
+        // The manager lets go of the connection now: the mount would be dead.
+        Err(e) if e.kind() == io::ErrorKind::TimedOut && is_kept && is_stopped(&resolved) => {
+            unmount(&resolved, Manner::Lazy)
+        }
         _ => Ok(()),
     }
+}
+
+/// Whether the service of a mount was stopped, and no process serves the mount that is there.
+fn is_stopped(target: &Path) -> bool {
+    let result = std::env::var(RESULT).unwrap_or_default();
+    let mount = mounts::at(target).ok().flatten();
+    STOPPED.contains(&&*result)
+        && mount.is_some_and(|mount| fuse_connection::server(&mount.device, None).is_none())
 }
 
 /// Unmounts the dataset on `target`, and waits for the end of its daemon unless that serves on.

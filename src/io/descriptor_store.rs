@@ -1,17 +1,21 @@
 //! The descriptor store of a service manager: what lies in it outlives this process, and comes to the next one that the
 //! manager starts for the service (`FileDescriptorStoreMax=`; sd_notify(3), sd_listen_fds(3)). Imports nothing of ours.
 
+use nix::fcntl::OFlag;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{
     AddressFamily, ControlMessage, MsgFlags, SockFlag, SockType, UnixAddr, sendmsg, socket,
 };
+use nix::unistd::pipe2;
 use rustix::fs::{MemfdFlags, SealFlags};
 use std::env;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, IoSlice, Read, Seek, Write};
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 /// Where the manager listens.
 const SOCKET: &str = "NOTIFY_SOCKET";
@@ -36,10 +40,25 @@ pub fn service_capacity() -> usize {
 /// Gives duplicates of descriptors to the manager, all of one name.
 ///
 /// # Errors
-/// It cannot be reached. Whether it keeps them is not known.
+/// It cannot be reached. Whether it keeps them is not known; [`wait_until_taken`] tells when it has heard of them.
 pub fn keep(name: &str, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
     // By default it polls what it keeps. It would be woken by each request that comes through /dev/fuse.
     send(&format!("FDSTORE=1\nFDNAME={name}\nFDPOLL=0\n"), descriptors)
+}
+
+/// Waits until the manager has taken all that was sent to it. It takes nothing of a process that has ended before.
+/// `false`: it has not, for so long.
+///
+/// # Errors
+/// It cannot be reached, or no descriptor is left.
+pub fn wait_until_taken(at_most: Duration) -> io::Result<bool> {
+    // It closes the pipe when it comes to this message (sd_notify_barrier(3)).
+    let (read, write) = pipe2(OFlag::O_CLOEXEC)?;
+    send("BARRIER=1", &[write.as_fd()])?;
+    drop(write);
+    let mut polled = [PollFd::new(read.as_fd(), PollFlags::empty())];
+    let at_most = PollTimeout::try_from(at_most).map_err(io::Error::other)?;
+    Ok(poll(&mut polled, at_most)? > 0)
 }
 
 /// Has the manager close what it keeps by this name.

@@ -336,6 +336,12 @@ pub fn is_dying(thread: u32) -> Option<bool> {
     Some(says_dying(&String::from_utf8_lossy(&status)))
 }
 
+/// Whether a process writes its memory to a file, or to a program, as its last act.
+pub(super) fn dumps_core(process: Pid) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+    status_field(&status, "CoreDumping") == Some("1")
+}
+
 /// Signals that end a process and write its memory to a file, unless it handles them: the kernel makes no SIGKILL of
 /// these until the process takes them.
 const DUMPING: [i32; 10] = [

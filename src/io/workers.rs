@@ -36,10 +36,13 @@ const VARIABLE: &str = "FFRFS_WORKER";
 pub const LEAVE: Signal = Signal::SIGUSR2;
 /// Asks a supervisor to have the program that is at its path now serve.
 pub const UPGRADE: Signal = Signal::SIGUSR2;
-/// `PIDFD_THREAD`: tells of the end of one thread (Linux 6.9).
+/// `PIDFD_THREAD`: tells of the end of one thread (Linux 6.9). Of the main thread it tells only after all others from Linux
+/// 6.15 on.
 const PIDFD_THREAD: libc::c_uint = libc::O_EXCL.cast_unsigned();
 /// How long the threads of a worker that was killed may take to end.
 const ENDING: Duration = Duration::from_millis(50);
+/// The pause between two looks for a worker that is dying, and cannot end.
+const LOOK: Duration = Duration::from_millis(250);
 
 /// A process that is to serve.
 pub struct Worker {
@@ -48,6 +51,8 @@ pub struct Worker {
     end: OwnedFd,
     /// `None` once it is closed.
     messages: Option<Messages>,
+    /// Since when it is known to be dying.
+    dying_since: Option<Instant>,
 }
 
 /// An end of the socket between a supervisor and a worker.
@@ -75,7 +80,7 @@ pub enum Event {
     Signal(Signal),
     /// The worker with this number has something to tell.
     Message(usize, Message),
-    /// The main thread of the worker with this number has ended.
+    /// The main thread of the worker with this number has ended, or it is dying and does not come to its end.
     Ended(usize),
     /// The time is over.
     Timeout,
@@ -88,7 +93,7 @@ pub enum Ending {
     Exited(i32),
     /// By a signal.
     Killed(Signal),
-    /// It was killed, and one of its threads cannot end: it waits in the kernel.
+    /// It was killed, and one of its threads cannot end: it waits in the kernel, or writes a core dump.
     Hangs,
 }
 
@@ -142,6 +147,7 @@ impl Supervisor {
                     pid: child,
                     end,
                     messages: Some(Messages(ours)),
+                    dying_since: None,
                 })),
                 // Nobody could watch it.
                 Err(error) => {
@@ -171,8 +177,9 @@ impl Supervisor {
         let until = at_most.map(|time| Instant::now() + time);
         loop {
             let left = until.map(|until| until.saturating_duration_since(Instant::now()));
-            let timeout = left.map_or(PollTimeout::NONE, |left| {
-                PollTimeout::try_from(left + Duration::from_millis(1)).unwrap_or(PollTimeout::MAX)
+            let look = (!workers.is_empty()).then_some(LOOK);
+            let timeout = left.into_iter().chain(look).min().map_or(PollTimeout::NONE, |time| {
+                PollTimeout::try_from(time + Duration::from_millis(1)).unwrap_or(PollTimeout::MAX)
             });
             // What a worker has told comes before its end.
             let mut polled = vec![PollFd::new(self.signals.as_fd(), PollFlags::POLLIN)];
@@ -188,7 +195,16 @@ impl Supervisor {
             let ends = workers.iter().map(|worker| worker.end.as_fd());
             polled.extend(ends.map(|end| PollFd::new(end, PollFlags::POLLIN)));
             match poll(&mut polled, timeout) {
-                Ok(0) if left.is_some_and(|left| left.is_zero()) => return Ok(Event::Timeout),
+                Ok(0) => {
+                    drop(polled);
+                    if let Some(number) = workers.iter_mut().position(|worker| worker.hangs()) {
+                        return Ok(Event::Ended(number));
+                    }
+                    if until.is_some_and(|until| until <= Instant::now()) {
+                        return Ok(Event::Timeout);
+                    }
+                    continue;
+                }
                 Ok(_) | Err(nix::errno::Errno::EINTR) => {}
                 Err(error) => return Err(error.into()),
             }
@@ -247,6 +263,16 @@ impl Worker {
                 None => return Ending::Hangs,
             }
         }
+    }
+
+    /// Whether it has been dying for a while. The kernel does not tell when the main thread of a process has ended as long
+    /// as another thread waits in it, and all threads of a process that dumps its core wait for that one.
+    fn hangs(&mut self) -> bool {
+        let is_dying = process::is_dying(self.pid.as_raw().cast_unsigned()) == Some(true)
+            || process::dumps_core(self.pid);
+        let since = self.dying_since.filter(|_| is_dying);
+        self.dying_since = is_dying.then(|| since.unwrap_or_else(Instant::now));
+        since.is_some_and(|since| since.elapsed() >= LOOK / 2)
     }
 
     /// How it has ended, with all threads; `None` while it has not.

@@ -428,7 +428,8 @@ impl Vfs {
     /// Whether an inode may be opened for writing.
     ///
     /// # Errors
-    /// EROFS: it is not a control file that can be written to.
+    /// EROFS: it is not a control file that can be written to. ESTALE: it was one of the process that has served the mount
+    /// before.
     pub fn open_for_writing(&self, ino: u64) -> Result<(), Errno> {
         self.control.open_for_writing(ino)
     }

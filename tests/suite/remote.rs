@@ -5,6 +5,7 @@ mod answers;
 mod cache;
 mod changes;
 mod crashes;
+mod credentials;
 mod faults;
 mod formats;
 mod hanging;

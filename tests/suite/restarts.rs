@@ -1,5 +1,6 @@
 //! A mount that outlives the process that serves it.
 
+mod hanging;
 mod stored;
 mod supervisor;
 mod upgrade;

@@ -23,6 +23,7 @@ fn attempts(container: &Path, directory: &Path) -> Vec<(String, &'static str)> {
         ("open=/etc/passwd".to_owned(), denied),
         (format!("write={container}"), denied),
         (format!("write={other}"), denied),
+        (format!("setuid={other}"), forbidden),
         ("exec=/bin/true".to_owned(), forbidden),
         ("connect=127.0.0.1:1".to_owned(), forbidden),
         ("stream=/run/nothing".to_owned(), forbidden),

@@ -4,6 +4,7 @@
 use super::confine::{Shown, confinement, hide_password};
 use super::limits;
 use super::request::{MountRequest, MountSettings};
+use super::rules::run_programs_outside;
 use super::stored;
 use super::told::{DIGEST_BYTES, Resumed};
 use crate::catalog::{Catalog, Node, ROOT};
@@ -47,6 +48,7 @@ pub(super) fn prepare(
     hide_password(request);
     // Made as long as this process has one thread.
     let unmounter = unmounter(request, &target);
+    run_programs_outside(request);
     let (opened, catalog) = open(request)?;
     say_renamed(&catalog);
     let digest = same_digest(request, &opened, &catalog, &resumed)?;

@@ -119,14 +119,28 @@ fn checkpoints(rules: &mut Rules, request: &MountRequest, directories: &BTreeSet
     }
 }
 
+/// The objects that the request names.
 #[cfg(feature = "remote")]
-fn objects(rules: &mut Rules, request: &MountRequest) {
-    use crate::store::remote::{Location, needs};
+fn locations(request: &MountRequest) -> Vec<crate::store::remote::Location> {
     let urls = request.sources.iter().filter_map(|source| match source {
-        PartName::Url(url) => Location::parse(url)?.ok(),
+        PartName::Url(url) => crate::store::remote::Location::parse(url)?.ok(),
         PartName::Path(_) => None,
     });
-    let needs = needs(&urls.collect::<Vec<_>>(), &request.open.remote);
+    urls.collect()
+}
+
+/// Has a process that is not confined run the programs that print credentials for the objects of this mount. This one must
+/// have no other threads yet.
+#[cfg(feature = "remote")]
+pub(super) fn run_programs_outside(request: &MountRequest) {
+    if request.settings.sandbox != Sandbox::No {
+        crate::store::remote::run_programs_outside(&locations(request), &request.open.remote);
+    }
+}
+
+#[cfg(feature = "remote")]
+fn objects(rules: &mut Rules, request: &MountRequest) {
+    let needs = crate::store::remote::needs(&locations(request), &request.open.remote);
     rules.reads.extend(needs.files);
     // With `strict` a client that is led to another port fails; otherwise users must not be in its way.
     let ports = needs.ports.filter(|_| rules.is_fatal || !needs.may_leave_ports);
@@ -140,6 +154,9 @@ fn objects(rules: &mut Rules, request: &MountRequest) {
     // Kept indexes and checkpoints of objects.
     rules.writes.extend(user_cache_directory());
 }
+
+#[cfg(not(feature = "remote"))]
+pub(super) fn run_programs_outside(_: &MountRequest) {}
 
 #[cfg(not(feature = "remote"))]
 fn objects(_: &mut Rules, _: &MountRequest) {}

@@ -1,8 +1,13 @@
 //! The processes that a supervisor has started.
 
 use super::program::Program;
+use super::told::Told;
 use crate::io::workers::Worker;
 use std::time::Instant;
+
+/// Why a mount cannot be left to another process.
+pub(super) const NO_HANDOVER: &str =
+    "it cannot be handed over (that takes transport=devfuse, Linux 6.9)";
 
 /// What a worker is there for.
 pub(super) enum Role {
@@ -21,4 +26,22 @@ pub(super) struct Running {
     /// It has told of its mount.
     pub(super) is_ready: bool,
     pub(super) role: Role,
+}
+
+/// Why no other program can serve a mount now, in place of one of these workers.
+pub(super) fn obstacle(
+    workers: &[Running],
+    told: Option<&Told>,
+    is_leaving: bool,
+) -> Option<&'static str> {
+    match told {
+        None => Some("it is not mounted yet"),
+        Some(told) if told.handover.is_none() => Some(NO_HANDOVER),
+        _ if is_leaving => Some("it is being unmounted"),
+        _ if !workers.iter().any(|running| matches!(running.role, Role::Serves)) => {
+            Some("the process that served it has died")
+        }
+        _ if workers.len() > 1 => Some("one is taking over already"),
+        _ => None,
+    }
 }

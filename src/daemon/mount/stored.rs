@@ -10,6 +10,7 @@ use crate::io::{descriptor_store, mounts};
 use crate::transport::Target;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
 
 /// The names of all that is kept begin so.
 const PREFIX: &str = "ffrfs-";
@@ -20,6 +21,9 @@ const TOLD: &str = "ffrfs-told";
 const CONNECTION: &str = "ffrfs-connection";
 /// The socket of the metrics.
 const METRICS: &str = "ffrfs-metrics";
+
+/// How long the manager may take to hear what it is told; the supervisor does nothing else meanwhile.
+const TAKING: Duration = Duration::from_secs(2);
 
 /// What a supervisor gives to the service manager.
 pub(super) struct Stored {
@@ -72,10 +76,19 @@ impl Stored {
             if !metrics.is_empty() {
                 descriptor_store::keep(METRICS, metrics)?;
             }
-            descriptor_store::keep(TOLD, &[file.as_fd()])
+            descriptor_store::keep(TOLD, &[file.as_fd()])?;
+            descriptor_store::wait_until_taken(TAKING)
         });
         match kept {
-            Ok(()) => self.device = Some(told.device.clone()),
+            Ok(is_taken) => {
+                self.device = Some(told.device.clone());
+                if !is_taken {
+                    tracing::warn!(
+                        "the service manager is slow: until it has taken the connection, the mount does not outlive its \
+                         supervisor"
+                    );
+                }
+            }
             Err(error) => {
                 // A part of it is of no use.
                 forget();

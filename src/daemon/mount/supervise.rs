@@ -5,7 +5,7 @@ use super::deaths::Deaths;
 use super::ours;
 use super::program::{Program, Programs};
 use super::request::{Caller, MountRequest};
-use super::running::{Role, Running};
+use super::running::{NO_HANDOVER, Role, Running, obstacle};
 use super::stored::{self, Stored};
 use super::terminal::{Died, say_where_messages_go};
 use super::told::Told;
@@ -25,7 +25,8 @@ use std::time::{Duration, Instant};
 /// A worker that leaves and takes longer is killed; the next one answers what it has taken.
 const LEAVING: Duration = Duration::from_secs(10);
 
-const NO_HANDOVER: &str = "it cannot be handed over (that takes transport=devfuse, Linux 6.9)";
+/// The pause between two looks whether a worker that hung has ended.
+const REAP: Duration = Duration::from_secs(1);
 
 /// How a supervised mount has ended.
 pub(super) struct Supervised {
@@ -132,7 +133,7 @@ impl Supervision<'_> {
                 alive_at = watchdog.map(|pause| Instant::now() + pause);
             }
             self.end_what_lingers();
-            let until = self.leaving_until().chain(self.start_at).chain(alive_at).min();
+            let until = self.due().into_iter().chain(self.start_at).chain(alive_at).min();
             let at_most = until.map(|until| until.saturating_duration_since(Instant::now()));
             let mut workers: Vec<_> = self.workers.iter_mut().map(|it| &mut it.worker).collect();
             let ended = match self.supervisor.wait(&mut workers, at_most) {
@@ -238,17 +239,7 @@ impl Supervision<'_> {
 
     /// Why no other program can serve now.
     fn obstacle(&self) -> Option<&'static str> {
-        let is = |test: fn(&Role) -> bool| self.workers.iter().any(|running| test(&running.role));
-        match &self.told {
-            None => Some("it is not mounted yet"),
-            Some(told) if told.handover.is_none() => Some(NO_HANDOVER),
-            _ if self.is_leaving => Some("it is being unmounted"),
-            _ if !is(|role| matches!(role, Role::Serves)) => {
-                Some("the process that served it has died")
-            }
-            _ if self.workers.len() > 1 => Some("one is taking over already"),
-            _ => None,
-        }
+        obstacle(&self.workers, self.told.as_ref(), self.is_leaving)
     }
 
     /// Starts the program that is at its path now, to serve in place of the one that does.
@@ -383,13 +374,23 @@ impl Supervision<'_> {
             Ending::Killed(_) | Ending::Hangs => {
                 let how = ending.to_string();
                 if self.told.is_none() {
-                    self.ready = None;
-                    return Err(Failure::new(Exit::Mount, Died { how }));
+                    return self.died_first(how);
                 }
                 tracing::error!("the process that serves {} has died ({how})", self.target);
             }
         }
         Ok(self.died(started))
+    }
+
+    /// The first worker has died before it told of a mount.
+    fn died_first(&mut self, how: String) -> Result<Option<u8>, Failure> {
+        // It may have mounted.
+        let _ = ours::unmount(&self.target, "");
+        self.ready = None;
+        match self.is_leaving && !self.is_daemon {
+            true => Ok(Some(Exit::Ok as u8)),
+            false => Err(Failure::new(Exit::Mount, Died { how })),
+        }
     }
 
     /// No process serves the mount any more: starts another one, unless the mount is to end.
@@ -436,12 +437,13 @@ impl Supervision<'_> {
         self.told.as_ref().map_or("", |told| &told.device)
     }
 
-    fn leaving_until(&self) -> impl Iterator<Item = Instant> {
-        let until = self.workers.iter().filter_map(|running| match running.role {
+    /// When to look after workers that leave or hang.
+    fn due(&self) -> Option<Instant> {
+        let leaving = self.workers.iter().filter_map(|running| match running.role {
             Role::Leaves(since) => Some(since + LEAVING),
             _ => None,
         });
-        until.collect::<Vec<_>>().into_iter()
+        leaving.chain((!self.hung.is_empty()).then(|| Instant::now() + REAP)).min()
     }
 
     /// Kills a worker that takes too long to leave, and lets go of those that have ended since they hung.

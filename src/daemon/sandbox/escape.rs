@@ -4,7 +4,7 @@
 use std::fs::File;
 use std::io;
 use std::net::TcpStream;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::process::Command;
 
 /// Names what is tried: `open`, `exec`, `connect`, `ptrace` and so on, with commas.
@@ -31,6 +31,13 @@ fn attempt(what: &str) -> io::Result<()> {
         Some(("write", path)) => {
             File::options().write(true).create(true).truncate(false).open(path).map(drop)
         }
+        Some(("setuid", path)) => File::options()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o4755)
+            .open(path)
+            .map(drop),
         Some(("exec", program)) => {
             Command::new(program).spawn().and_then(|mut child| child.wait()).map(drop)
         }

@@ -84,8 +84,13 @@ impl Directory {
     fn make_directory(&self, path: &Path) -> io::Result<()> {
         let mode = if self.is_shared { SETGID | 0o770 } else { 0o700 };
         match DirBuilder::new().mode(mode).create(path) {
-            // Sets the bits that the umask cleared, and the setgid bit, which mkdir does not set.
-            Ok(()) => fs::set_permissions(path, Permissions::from_mode(mode)),
+            // Sets the bits that the umask cleared, and the setgid bit, which mkdir does not set; by a descriptor, since a
+            // confined process changes no mode by a path.
+            Ok(()) => {
+                let flags = libc::O_DIRECTORY | libc::O_NOFOLLOW;
+                let made = File::options().read(true).custom_flags(flags).open(path)?;
+                made.set_permissions(Permissions::from_mode(mode))
+            }
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
             Err(error) => Err(error),
         }

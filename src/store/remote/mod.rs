@@ -64,7 +64,7 @@ pub use diagnosis::Diagnosis;
 pub use error::{ErrorKind, StoreError};
 pub use location::{Location, Scheme};
 #[cfg(feature = "remote")]
-pub use needs::{Needs, needs};
+pub use needs::{Needs, needs, run_programs_outside};
 pub use options::{CacheMax, CachePlace, RemoteOptions};
 pub use requests::{Observer, Request, RequestKind, Steps};
 #[cfg(feature = "remote")]

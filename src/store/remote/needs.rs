@@ -1,7 +1,10 @@
 //! What the clients of stores need of this host beside their own requests, once the containers are open: files that are
 //! read again, ports, and programs that print credentials. Imports the clients' environment and the options.
 
-use super::clients::{Environment, azure_environment, identity_of_google, profiles_of};
+use super::clients::{
+    Environment, azure_environment, identity_of_google, profiles_of, programs_run_outside,
+    start_programs_outside,
+};
 use super::location::{Location, Scheme};
 use super::options::RemoteOptions;
 use std::collections::BTreeSet;
@@ -16,8 +19,30 @@ pub struct Needs {
     pub ports: Option<BTreeSet<u16>>,
     /// Whether clients may be led to any other port: servers redirect them, or the proxy is one whose port is not known.
     pub may_leave_ports: bool,
-    /// Whether a program is started that prints credentials.
+    /// Whether this process starts a program that prints credentials.
     pub starts_programs: bool,
+}
+
+/// Has another process run the programs that print credentials for these locations, if there are any, so that this one can be
+/// confined. Nothing happens if it has threads already.
+pub fn run_programs_outside(locations: &[Location], options: &RemoteOptions) {
+    let (locations, options) = (locations.to_vec(), options.clone());
+    let programs = move || programs_in(&locations, &options, &Environment::of_process());
+    if !programs().is_empty() {
+        // A profile may have changed when a program is run: that process reads it once more, itself.
+        start_programs_outside(move |line| programs().contains(line));
+    }
+}
+
+/// The command lines of programs that print credentials for these locations.
+fn programs_in(
+    locations: &[Location],
+    options: &RemoteOptions,
+    environment: &Environment,
+) -> BTreeSet<String> {
+    let of_s3 = locations.iter().filter(|location| location.scheme == Scheme::S3);
+    let profiles = of_s3.flat_map(|location| profiles_of(location, options, environment));
+    profiles.filter_map(|mut profile| profile.remove("credential_process")).collect()
 }
 
 /// Names of hosts, certificates, time zones and the libraries that look names up. They may be replaced at any time.
@@ -89,7 +114,8 @@ fn needs_in(locations: &[Location], options: &RemoteOptions, environment: &Envir
             Scheme::Http | Scheme::Https => ports.extend(port_in(&location.authority)),
             Scheme::S3 => {
                 for profile in profiles_of(location, options, environment) {
-                    needs.starts_programs |= profile.contains_key("credential_process");
+                    needs.starts_programs |=
+                        profile.contains_key("credential_process") && !programs_run_outside();
                     ports.extend(profile.get("endpoint_url").and_then(|url| port_of(url)));
                     let paths = ["ca_bundle", "web_identity_token_file"];
                     let paths = paths.iter().filter_map(|name| profile.get(*name));

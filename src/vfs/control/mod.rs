@@ -200,9 +200,16 @@ impl Control {
         }
     }
 
+    /// Whether it is the number of a snapshot that is not there.
+    fn is_unknown(&self, ino: u64) -> bool {
+        matches!(Inode::of(ino), Inode::Snapshot(number) if self.snapshots.content(number).is_none())
+    }
+
     /// What can be written, not by ioctl.
     fn writable(&self, ino: u64) -> Result<Takes, Errno> {
         match self.taken_by(ino) {
+            // Perhaps of a process that has died: the kernel looks the name up again for who opens it.
+            Takes::Nothing if self.is_unknown(ino) => Err(Errno::ESTALE),
             Takes::Nothing => Err(Errno::EROFS),
             Takes::Announcements(_) if self.access.prefetch_mode & 0o222 == 0 => Err(Errno::EROFS),
             takes => Ok(takes),

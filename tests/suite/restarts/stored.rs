@@ -2,7 +2,7 @@
 
 use super::{LIMIT, can_resume, content, name, parent_of};
 use crate::common::{
-    FFRFS, Need, TempDir, clean_up, container_in, ffrfs, have, is_mount_point, is_running,
+    FFRFS, Need, TempDir, clean_up, container_in, ffrfs, have, is_mount_point, is_running, run,
     skip_forced, temp_dir, wait_until, write_container,
 };
 use nix::sys::signal::{Signal, kill};
@@ -16,18 +16,21 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 /// A service manager: keeps descriptors as systemd does, and with each line that it reads starts the program (`start`), and
 /// says when that is ready; or says how many descriptors it keeps, by name (`kept`); or how the program has ended (`end`).
 const MANAGER: &str = r#"
-import fcntl, os, signal, socket, struct, sys, threading
+import ctypes, fcntl, os, signal, socket, struct, sys, threading
 # Then nothing is kept any more, and nobody waits for ever.
 signal.alarm(100)
+# By its name who holds a connection is known to serve none.
+PR_SET_NAME = 15
+ctypes.CDLL(None).prctl(PR_SET_NAME, b'systemd')
 directory, program = sys.argv[1], sys.argv[2:]
 listening = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
 listening.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
 listening.bind(f'{directory}/notify')
-kept, running, ready = [], None, None
+kept, running, ready, barriers = [], None, None, 0
 changed = threading.Condition()
 
 def hear():
-    global ready
+    global ready, barriers
     while True:
         space = socket.CMSG_SPACE(253 * 4) + socket.CMSG_SPACE(12)
         text, control, _, _ = listening.recvmsg(8192, space)
@@ -39,6 +42,12 @@ def hear():
                 sender = struct.unpack('iii', data)[0]
         lines = dict(line.split('=', 1) for line in text.decode().splitlines())
         name = lines.get('FDNAME')
+        if 'BARRIER' in lines:
+            # What was sent before it is taken.
+            barriers += sender == running and len(descriptors) == 1
+            for descriptor in descriptors:
+                os.close(descriptor)
+            continue
         with changed:
             # As NotifyAccess=main has it.
             if 'READY' in lines and sender == running:
@@ -90,6 +99,8 @@ for line in sys.stdin:
         with changed:
             names = [name for name, _ in kept]
         print(' '.join(f'{name}={names.count(name)}' for name in sorted(set(names))), flush=True)
+    elif what == 'barriers':
+        print(barriers, flush=True)
     else:
         print(os.waitstatus_to_exitcode(os.waitpid(running, 0)[1]), flush=True)
 "#;
@@ -216,6 +227,28 @@ fn a_mount_outlives_its_supervisor_and_the_daemon_where_the_service_manager_keep
         let is_empty = || manager.order("kept").is_empty();
         wait_until("nothing is kept of a mount that has ended", LIMIT, is_empty);
     }
+}
+
+/// As `ExecStopPost=` has it after the end of a service.
+fn after_the_service(result: &str, point: &Path) {
+    let mut command = Command::new(FFRFS);
+    command.args(["umount", "--dead"]).arg(point);
+    run(command.env("FDSTORE", "256").env("SERVICE_RESULT", result)).ok();
+}
+
+#[test]
+fn a_mount_that_is_kept_is_unmounted_once_its_service_is_stopped_and_not_before() {
+    let Some(mut manager) = Manager::new("transport=devfuse") else { return };
+    let supervisor = manager.start();
+    assert_eq!(manager.order("barriers"), "1", "it has waited for the manager");
+    let point = manager.path("");
+    after_the_service("success", &point);
+    assert!(is_mount_point(&point), "it is served");
+    manager.kill_all(supervisor, Signal::SIGKILL);
+    after_the_service("signal", &point);
+    assert!(is_mount_point(&point), "another process will serve it");
+    after_the_service("success", &point);
+    assert!(!is_mount_point(&point));
 }
 
 #[test]

@@ -18,6 +18,7 @@ mod http_secrets;
 mod hugging_face;
 mod listing;
 mod profile;
+mod program;
 mod redirect;
 mod renewed;
 mod request;
@@ -37,4 +38,7 @@ pub(super) use environment::Environment;
 pub(super) use gcs::{Gcs, names_of_identity as identity_of_google};
 pub(super) use http::Http;
 pub(super) use hugging_face::HuggingFace;
+pub(super) use program::{
+    run_outside as programs_run_outside, start_outside as start_programs_outside,
+};
 pub(super) use s3::S3;

@@ -3,6 +3,7 @@
 use super::aws_answer;
 use super::credentials::generic;
 use super::environment::{Environment, Watched};
+use super::program;
 use super::renewed::{Issued, Renewed};
 use crate::store::remote::{ErrorKind, StoreError};
 use object_store::aws::AwsCredential;
@@ -10,12 +11,8 @@ use object_store::client::CredentialProvider;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::pin::Pin;
-use std::process::{Command, Stdio};
 use std::sync::Arc;
-use std::time::Duration;
 
-/// How long to wait for a program that prints credentials.
-const PROCESS_PATIENCE: Duration = Duration::from_secs(60);
 /// The settings of a section.
 pub(super) type Section = BTreeMap<String, String>;
 type Sections = BTreeMap<String, Section>;
@@ -95,18 +92,9 @@ impl Profile {
 /// The credentials that a program prints.
 async fn run(command: &str) -> Result<Issued<AwsCredential>, String> {
     let line = command.to_owned();
-    let output = tokio::task::spawn_blocking(move || {
-        Command::new("/bin/sh").args(["-c", &line]).stdin(Stdio::null()).output()
-    });
-    let output = tokio::time::timeout(PROCESS_PATIENCE, output).await;
-    let output = output.map_err(|_| "credential_process takes too long".to_owned())?;
-    let output = output.map_err(|e| e.to_string())?.map_err(|e| e.to_string())?;
-    if !output.status.success() {
-        let said = String::from_utf8_lossy(&output.stderr);
-        let said = super::answer::shortened(&said, 300);
-        return Err(format!("credential_process fails ({}): {said}", output.status));
-    }
-    aws_answer::of_json(&output.stdout).ok_or_else(|| {
+    let printed = tokio::task::spawn_blocking(move || program::run(&line)).await;
+    let printed = printed.map_err(|e| e.to_string())??;
+    aws_answer::of_json(&printed).ok_or_else(|| {
         "credential_process prints no credentials as the programs of AWS expect them".to_owned()
     })
 }

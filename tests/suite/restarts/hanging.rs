@@ -1,0 +1,178 @@
+//! A daemon that was killed and cannot end: one of its threads waits in the kernel, for a page that an unanswered request
+//! holds, or for a disk.
+
+use super::{LIMIT, can_resume, content, name, next_after, parent_of};
+use crate::common::{
+    Disk, FFRFS, Mount, Need, Transport, for_each_transport, have, is_mount_point, is_running,
+    temp_dir, wait_until,
+};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Takes requests of a mount in place of the daemon, and answers none, until one of them is a READ. Then it announces that
+/// sample, which the daemon puts into the page cache, and says when the thread that does so waits for the page. In the end
+/// it says how many samples it has read, or what was wrong.
+const THIEF: &str = r#"
+import ctypes, hashlib, os, sys, threading, time
+pid, point, sums = int(sys.argv[1]), sys.argv[2], sys.argv[3].split(',')
+READ, PIDFD_GETFD = 15, 438
+pidfd = os.pidfd_open(pid)
+opened = f'/proc/{pid}/fd'
+own = [number for number in os.listdir(opened) if os.readlink(f'{opened}/{number}') == '/dev/fuse']
+device = ctypes.CDLL(None).syscall(PIDFD_GETFD, pidfd, int(own[0]), 0)
+assert device >= 0
+inodes = {os.stat(f'{point}/{number:06}').st_ino: number for number in range(len(sums))}
+hints = os.open(f'{point}/.ffrfs/prefetch', os.O_WRONLY)
+stolen, wrong, done = [], [], []
+
+def steal():
+    while not stolen:
+        request = os.read(device, 2 << 20)
+        if int.from_bytes(request[4:8], 'little') == READ:
+            stolen.append(inodes[int.from_bytes(request[16:24], 'little')])
+
+def read(number):
+    try:
+        with open(f'{point}/{number:06}', 'rb') as file:
+            if hashlib.sha256(file.read()).hexdigest() != sums[number]:
+                wrong.append(f'sample {number}')
+    except OSError as error:
+        wrong.append(str(error))
+    done.append(number)
+
+def stores():
+    for thread in os.listdir(f'/proc/{pid}/task'):
+        at = f'/proc/{pid}/task/{thread}'
+        if open(f'{at}/comm').read().strip() == 'ffrfs-store':
+            return open(f'{at}/stat').read().rsplit(')', 1)[1].split()[0] == 'D'
+
+threading.Thread(target=steal, daemon=True).start()
+readers = []
+for number in range(len(sums)):
+    time.sleep(0.05)
+    if stolen:
+        break
+    readers.append(threading.Thread(target=read, args=[number], daemon=True))
+    readers[-1].start()
+os.write(hints, f'{stolen[0]}\n'.encode())
+os.close(hints)
+while not stores():
+    time.sleep(0.01)
+print('waits', flush=True)
+for reader in readers:
+    reader.join(timeout=60)
+print(wrong or f'{len(done) - len(readers)} wait', flush=True)
+"#;
+
+/// The process that takes requests, which is killed when the test ends.
+struct Thief(Child, BufReader<ChildStdout>);
+
+impl Thief {
+    fn of(mount: &Mount) -> Self {
+        let sums: Vec<String> = content().iter().map(|sample| sha256(sample)).collect();
+        let mut child = Command::new("python3")
+            .args(["-c", THIEF, &mount.pid().to_string()])
+            .arg(mount.point())
+            .arg(sums.join(","))
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let said = BufReader::new(child.stdout.take().unwrap());
+        Self(child, said)
+    }
+
+    fn says(&mut self) -> String {
+        let mut line = String::new();
+        self.1.read_line(&mut line).unwrap();
+        line.trim().to_owned()
+    }
+}
+
+impl Drop for Thief {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn sha256(bytes: &[u8]) -> String {
+    use sha2::{Digest, Sha256};
+    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[test]
+fn a_daemon_that_cannot_end_for_a_page_of_an_unanswered_read_is_followed_by_another() {
+    if !can_resume() || !have(Need::Root) || !have(Need::Program("python3")) {
+        return;
+    }
+    // With the second, all threads wait for the one that writes a core dump, and that one for the thread that hangs.
+    for signal in [Signal::SIGKILL, Signal::SIGABRT] {
+        let options = ["restarts=5", "threads=2", "rw"];
+        let mount = Mount::with_samples(Transport::DevFuse, &content(), &options);
+        let supervisor = parent_of(mount.pid());
+        let mut thief = Thief::of(&mount);
+        assert_eq!(thief.says(), "waits", "{}", mount.log());
+        kill(Pid::from_raw(mount.pid()), signal).unwrap();
+        assert_eq!(thief.says(), "0 wait", "{}", mount.log());
+        assert!(mount.log().contains("and hangs"), "{}", mount.log());
+        // The answer has let it go.
+        let process = PathBuf::from(format!("/proc/{}", mount.pid()));
+        wait_until("the process that hung has ended", LIMIT, || !process.exists());
+        drop(thief);
+        let last = next_after(&mount, mount.pid());
+        assert!(mount.read(name(3)).unwrap() == content()[3]);
+        mount.unmount();
+        wait_until("all processes end", LIMIT, || !is_running(last) && !is_running(supervisor));
+    }
+}
+
+/// How long the disk does not answer a read: no process that waits for it ends before.
+const HANGS: Duration = Duration::from_secs(15);
+
+#[test]
+fn a_daemon_that_cannot_end_for_a_disk_that_hangs_is_followed_by_another() {
+    for_each_transport(|transport| {
+        let samples = content();
+        let disk = Disk::new(&samples);
+        let mount = Mount::new(transport, disk.container(), &["restarts=5"]);
+        assert!(mount.read(name(0)).unwrap() == samples[0]);
+        disk.slow_down(HANGS);
+        let path = mount.path(name(40));
+        let waiting = std::thread::spawn(move || fs::read(path));
+        wait_until("a read waits for the disk", LIMIT, || disk.waiting() > 0);
+        kill(Pid::from_raw(mount.pid()), Signal::SIGKILL).unwrap();
+        let killed = Instant::now();
+        disk.slow_down(Duration::ZERO);
+        next_after(&mount, mount.pid());
+        assert!(killed.elapsed() < HANGS - Duration::from_secs(3), "{:?}", killed.elapsed());
+        match waiting.join().unwrap() {
+            Ok(bytes) => assert!(bytes == samples[40]),
+            Err(error) => assert_eq!(transport, Transport::Uring, "{error}"),
+        }
+        assert!(mount.read(name(40)).unwrap() == samples[40]);
+    });
+}
+
+#[test]
+fn a_signal_to_end_while_the_first_process_waits_for_a_disk_ends_the_supervisor() {
+    for_each_transport(|transport| {
+        let disk = Disk::new(&content());
+        disk.slow_down(Duration::from_secs(5));
+        let directory = temp_dir();
+        let option = format!("restarts=5,{}", transport.option().unwrap());
+        let mut supervisor = Command::new(FFRFS)
+            .args(["mount", "--foreground", "-o", &option])
+            .args([disk.container().as_path(), directory.path()])
+            .spawn()
+            .unwrap();
+        wait_until("a read waits for the disk", LIMIT, || disk.waiting() > 0);
+        kill(Pid::from_raw(supervisor.id().cast_signed()), Signal::SIGTERM).unwrap();
+        assert_eq!(supervisor.wait().unwrap().code(), Some(0));
+        assert!(!is_mount_point(directory.path()));
+    });
+}
