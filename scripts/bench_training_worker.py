@@ -69,14 +69,17 @@ class Files:
 class Announced(Files):
     """Files of a mount that is told the order of each epoch before it begins."""
 
-    def expect(self, names):
+    def __init__(self, folder):
+        super().__init__(folder)
         import ffrfs
-        ffrfs.announce(self.folder, names)
+        self.ffrfs = ffrfs
+
+    def expect(self, names):
+        self.ffrfs.announce(self.folder, names)
 
     def sampler(self, data):
-        import ffrfs
         from torch.utils.data import RandomSampler
-        return ffrfs.Announced(RandomSampler(data), self.folder, files=[path for path, _ in data.samples])
+        return self.ffrfs.Announced(RandomSampler(data), self.folder, files=[path for path, _ in data.samples])
 
 
 class Container:
@@ -141,28 +144,44 @@ READERS = {"files": Files, "announced": Announced, "zipfile": Zipfile, "tarfile"
 
 # ---- programs: each reads one epoch after the other ---------------------------------------------------------------
 
-def opencv(place):
+def opencv():
     import cv2
     cv2.setNumThreads(1)
-    if isinstance(place, str):
-        image = cv2.imread(place)
-    else:
-        image = cv2.imdecode(numpy.frombuffer(place.getbuffer(), numpy.uint8), cv2.IMREAD_COLOR)
-    return image.shape[:2] == IMAGE_SIZE[::-1]
+
+    def read(place):
+        if isinstance(place, str):
+            image = cv2.imread(place)
+        else:
+            image = cv2.imdecode(numpy.frombuffer(place.getbuffer(), numpy.uint8), cv2.IMREAD_COLOR)
+        return image.shape[:2] == IMAGE_SIZE[::-1]
+
+    return read
 
 
-def pillow(place):
+def pillow():
+    images = loaded_pillow()
+
+    def read(place):
+        with images.open(place) as image:
+            image.load()
+            return image.size == IMAGE_SIZE
+
+    return read
+
+
+def loaded_pillow():
+    """With its decoders, which it would load from a cold disk with the first image."""
     from PIL import Image
-    with Image.open(place) as image:
-        image.load()
-        return image.size == IMAGE_SIZE
+    Image.preinit()
+    return Image
 
 
-def load_array(place):
-    return numpy.load(place).shape == ARRAY_SHAPE
+def arrays():
+    return lambda place: numpy.load(place).shape == ARRAY_SHAPE
 
 
-def one_by_one(read, part, reader, seed, epochs):
+def one_by_one(program, part, reader, seed, epochs):
+    read = program()
     names = sorted(name for name in reader.names() if name.startswith(part))
     for epoch in range(epochs):
         random.Random(seed + epoch).shuffle(names)
@@ -181,6 +200,7 @@ def imagefolder(reader, seed, epochs):
     torch.set_num_threads(1)
     torch.manual_seed(seed)
     crop = transforms.Compose([transforms.RandomResizedCrop(224), transforms.ToTensor()])
+    loaded_pillow()
     data = image_dataset(reader, crop)
     sampler = reader.sampler(data)
     loader = DataLoader(data, BATCH, shuffle=sampler is None, sampler=sampler, num_workers=WORKERS,
@@ -199,14 +219,15 @@ def webdataset(folder, seed, epochs):
     """As its users write it: workers share the shards, and shuffle what they read in order."""
     import torch
     import webdataset as wds
-    from PIL import Image
     from torchvision import transforms
     torch.set_num_threads(1)
     torch.manual_seed(seed)
     crop = transforms.Compose([transforms.RandomResizedCrop(224), transforms.ToTensor()])
 
+    images = loaded_pillow()
+
     def decoded(sample):
-        with Image.open(io.BytesIO(sample["jpg"])) as image:
+        with images.open(io.BytesIO(sample["jpg"])) as image:
             return crop(image.convert("RGB")), int(sample["__key__"].split("/")[1])
 
     shards = sorted(str(path) for path in Path(folder).glob("*.tar"))
@@ -240,7 +261,7 @@ def image_dataset(reader, transform):
 
 PROGRAMS = {"imagefolder": imagefolder, "opencv": functools.partial(one_by_one, opencv, "images/"),
             "pillow": functools.partial(one_by_one, pillow, "images/"),
-            "numpy": functools.partial(one_by_one, load_array, "arrays/")}
+            "numpy": functools.partial(one_by_one, arrays, "arrays/")}
 
 
 def main():

@@ -8,7 +8,7 @@ use nix::unistd::{UnlinkatFlags, linkat, symlinkat, unlinkat};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::Path;
+use std::path::{Component, Path};
 
 /// A directory in which files are made.
 pub struct Beneath(OwnedFd);
@@ -35,7 +35,36 @@ impl Beneath {
         let how = OpenHow::new()
             .flags(OFlag::O_DIRECTORY | OFlag::O_RDONLY | OFlag::O_CLOEXEC)
             .resolve(ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_SYMLINKS);
-        Ok(Self(openat2(&self.0, if is_itself { Path::new(".") } else { path }, how)?))
+        match openat2(&self.0, if is_itself { Path::new(".") } else { path }, how) {
+            // Before Linux 5.6, and under some sandboxes and emulators.
+            Err(nix::Error::ENOSYS) => self.walk(path),
+            found => Ok(Self(found?)),
+        }
+    }
+
+    /// As [`Beneath::directory`], one step after the other.
+    fn walk(&self, path: &Path) -> io::Result<Self> {
+        let flags = OFlag::O_DIRECTORY | OFlag::O_RDONLY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+        let mut found = Self(openat(&self.0, ".", flags, Mode::empty())?);
+        for step in path.components() {
+            let name = match step {
+                Component::CurDir => continue,
+                Component::Normal(name) => Path::new(name),
+                _ => return Err(nix::Error::EXDEV.into()),
+            };
+            found = match openat(&found.0, name, flags, Mode::empty()) {
+                Err(nix::Error::ENOTDIR) if found.is_symlink(name)? => {
+                    return Err(nix::Error::ELOOP.into());
+                }
+                next => Self(next?),
+            };
+        }
+        Ok(found)
+    }
+
+    fn is_symlink(&self, name: &Path) -> io::Result<bool> {
+        let found = self.look(name)?;
+        Ok(found.is_some_and(|found| found.st_mode & libc::S_IFMT == libc::S_IFLNK))
     }
 
     /// Opens a directory below it, and makes it and those on the way if they are missing.
@@ -156,4 +185,44 @@ pub fn close(file: File) -> io::Result<()> {
 
 fn spec((seconds, nanos): Modified) -> TimeSpec {
     TimeSpec::new(seconds, nanos.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn no_directory_is_opened_through_a_link_or_above_however_the_path_is_walked() {
+        let (outside, inside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        fs::create_dir_all(inside.path().join("a/b")).unwrap();
+        fs::create_dir(outside.path().join("b")).unwrap();
+        std::os::unix::fs::symlink(outside.path(), inside.path().join("link")).unwrap();
+        std::os::unix::fs::symlink("a", inside.path().join("near")).unwrap();
+        let top = Beneath::open(inside.path()).unwrap();
+        for path in ["", ".", "a", "a/b", "a/./b/"] {
+            assert!(top.directory(Path::new(path)).is_ok(), "{path:?}");
+            assert!(top.walk(Path::new(path)).is_ok(), "{path:?}");
+        }
+        fs::write(inside.path().join("file"), "").unwrap();
+        let above = outside.path().to_str().unwrap();
+        for (path, errno) in [
+            ("link", libc::ELOOP),
+            ("link/b", libc::ELOOP),
+            ("near", libc::ELOOP),
+            ("near/b", libc::ELOOP),
+            ("..", libc::EXDEV),
+            ("a/../..", libc::EXDEV),
+            ("/", libc::EXDEV),
+            (above, libc::EXDEV),
+            ("file", libc::ENOTDIR),
+            ("file/b", libc::ENOTDIR),
+            ("a/c", libc::ENOENT),
+        ] {
+            for found in [top.directory(Path::new(path)), top.walk(Path::new(path))] {
+                let error = found.err().and_then(|error| error.raw_os_error());
+                assert_eq!(error, Some(errno), "{path:?}");
+            }
+        }
+    }
 }

@@ -100,7 +100,9 @@ impl Access {
     /// Takes note that a read with the flags of [`Access::descriptor`] was refused. Tells whether another attempt, which has
     /// other flags, makes sense.
     pub(super) fn was_refused(&self, error: &io::Error) -> bool {
-        let unknown = matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EINVAL));
+        // ENOSYS: no call with flags at all, as under some sandboxes and emulators.
+        let unknown =
+            matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EINVAL | libc::ENOSYS));
         // The first refusal changes the flags; what was under way then has the old ones, and is refused, too.
         unknown
             && self.direct.is_none()
@@ -198,6 +200,8 @@ mod tests {
     #[test]
     fn a_refused_flag_is_not_tried_again() {
         let (file, _) = temporary(10);
+        let access = Access::new(file.as_file(), Io::Buffered).unwrap();
+        assert!(access.was_refused(&io::Error::from_raw_os_error(libc::ENOSYS)));
         let access = Access::new(file.as_file(), Io::Buffered).unwrap();
         assert_eq!(access.descriptor(file.as_file()).1, RWF_DONTCACHE);
         assert!(!access.was_refused(&io::Error::from_raw_os_error(libc::EIO)));

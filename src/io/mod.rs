@@ -27,6 +27,8 @@ mod reading;
 mod residency;
 pub mod ring;
 mod space;
+#[cfg(test)]
+pub(crate) mod testing;
 mod user_directory;
 pub mod workers;
 mod write;

@@ -93,6 +93,7 @@ fn is_cached(file: &File, offset_bytes: u64, length_bytes: u64) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::io::testing::skip;
     use std::io::Write;
 
     #[test]
@@ -100,8 +101,7 @@ mod tests {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         file.write_all(&[1; 20_000]).unwrap();
         if !is_cached(file.as_file(), 0, 20_000) {
-            eprintln!("skipped: this kernel has no cachestat");
-            return;
+            return skip("this kernel has no cachestat(2)");
         }
         assert!(is_cached(file.as_file(), 5000, 1) && is_cached(file.as_file(), 0, 0));
         assert!(!is_cached(file.as_file(), 0, 40_000), "the file ends before");
@@ -118,8 +118,7 @@ mod tests {
         file.write_all(&vec![1; 3 << 20]).unwrap();
         let residency = Residency::default();
         if !residency.is_mostly_cached(file.as_file(), 3 << 20) {
-            eprintln!("skipped: this kernel has no cachestat");
-            return;
+            return skip("this kernel has no cachestat(2)");
         }
         residency.missed();
         let looks =

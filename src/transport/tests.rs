@@ -5,6 +5,7 @@ use crate::catalog::{Dataset, Numbered, Suffix};
 use crate::format::ffrecord::Writer;
 use crate::format::{OpenOptions, Source};
 use crate::io::mounts;
+use crate::io::testing::skip;
 use crate::store::Store;
 use crate::store::testing::{Faraway, Fate, LONG_PATIENCE};
 use crate::vfs::{Options, Verify, Vfs};
@@ -53,7 +54,7 @@ impl Mount {
     /// `None`: the host does not have this transport.
     fn new(transport: Transport, patience: Duration) -> Option<Self> {
         if transport == Transport::Uring && super::uring_support(16 << 20).is_err() {
-            eprintln!("not tried: the host has no FUSE over io_uring");
+            skip("the host has no FUSE over io_uring");
             return None;
         }
         let mut writer = Writer::new(Cursor::new(Vec::new()), SAMPLES as u64).unwrap();

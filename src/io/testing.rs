@@ -1,0 +1,28 @@
+//! For the unit tests of all rooms: saying that a test checks nothing, and why. Imports nothing.
+
+use std::io::{self, Write};
+use std::process::{Command, Stdio};
+
+/// Says that the running test checks nothing here, and why.
+pub(crate) fn skip(reason: &str) {
+    let thread = std::thread::current();
+    let test = thread.name().unwrap_or("a test");
+    // Not a print macro: those are swallowed when a test passes.
+    let _ = writeln!(io::stderr(), "SKIPPED: {test}: {reason}");
+}
+
+/// Whether this program can be started once more; if not, the running test says so. A program that is emulated
+/// cannot: the kernel knows no programs of that machine.
+pub(crate) fn starts_again() -> bool {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "a test that there is not"]);
+    let started = command.stdout(Stdio::null()).stderr(Stdio::null()).status();
+    let is_unknown = match &started {
+        Ok(status) => status.code() == Some(127),
+        Err(error) => error.raw_os_error() == Some(libc::ENOEXEC),
+    };
+    if is_unknown {
+        skip("execve(2) cannot start this program, as under an emulator");
+    }
+    !is_unknown
+}
