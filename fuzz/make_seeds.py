@@ -252,6 +252,82 @@ def records():
     write("mds", "samples", struct.pack("<4I", 2, *offsets) + columns + sample * 2, [0, 1, 8])
 
 
+# ---- HDF5 ------------------------------------------------------------------------------------------
+
+
+def hdf5_values(h5py, numpy):
+    """What a file is filled with, a few things in each, so that it stays small."""
+    grid = numpy.arange(60, dtype="<i2").reshape(12, 5)
+    filters = {"deflate": {"compression": "gzip"}, "lzf": {"compression": "lzf"}, "sum": {"fletcher32": True},
+               "shuffle": {"compression": "lzf", "shuffle": True, "fletcher32": True}, "none": {},
+               "scale": {"scaleoffset": 3}}
+    indexes = {"fixed": {}, "grows": {"maxshape": (None, 5)}, "tree": {"maxshape": (None, None)},
+               "one": {"chunks": (12, 5)}}
+
+    def links(file):
+        file["a/b"] = grid[0]
+        file["hard"], file["a/up"] = file["a"], file["/"]
+        file["soft"], file["loop"] = h5py.SoftLink("/a/b"), h5py.SoftLink("loop")
+        file["out"] = h5py.ExternalLink("other.h5", "/x")
+
+    def types(file):
+        for name in ("|u1", ">f8", "<c8", "|b1", "|V3"):
+            file[name.strip("|<>")] = numpy.zeros(2, name)
+        file["record"] = numpy.zeros(2, [("x", "<f4"), ("y", ">i2", (2,)), ("s", "S3")])
+        file.create_dataset("enum", data=[0, 1], dtype=h5py.enum_dtype({"A": 0, "B": 1}))
+        file["scalar"], file["none"] = 1.5, h5py.Empty("f")
+
+    def strings(file):
+        file["one"], file["many"] = "text", ["a", "bc"]
+        file["fixed"] = numpy.array([b"x", b"yz"], "S4")
+        file.create_dataset("chunks", data=numpy.array([b"x", b"yz"] * 4, "S4"), chunks=(3,), compression="lzf")
+        ragged = file.create_dataset("ragged", (3,), h5py.vlen_dtype("u1"))
+        ragged[0], ragged[1] = numpy.frombuffer(b"\xff\xd8\xff\xe0", "u1"), [1, 2]
+        file.create_dataset("numbers", (2,), h5py.vlen_dtype("<f4"))[0] = [1.5]
+
+    def compact(file):
+        create = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+        create.set_layout(h5py.h5d.COMPACT)
+        space = h5py.h5s.create_simple((4,))
+        h5py.h5d.create(file.id, b"compact", h5py.h5t.STD_I32BE, space, create).write(space, space, numpy.ones(4, "i4"))
+        file["contiguous"] = grid
+
+    def sparse(file):
+        values = file.create_dataset("sparse", (40, 5), "<f4", chunks=(3, 2), maxshape=(None, 5), fillvalue=2.5)
+        values[7], values[30] = 1, 2
+
+    def attributes(file):
+        for number in range(12):
+            file.attrs[f"attribute {number}"] = number
+            file[f"group/name {number}"] = number
+
+    fills = {"links": links, "types": types, "strings": strings, "compact": compact, "sparse": sparse,
+             "attributes": attributes}
+    for filter, index in [(f, i) for f in filters for i in indexes if f in ("deflate", "none") or i == "grows"]:
+        chunks = {"chunks": (5, 3), **filters[filter], **indexes[index]}
+        fills[f"{filter}-{index}"] = lambda file, c=chunks: file.create_dataset("rows", data=grid, **c)
+    # Thousands of elements make pages of indexes and trees with levels.
+    for name, most in ("fixed", (1300,)), ("grows", (None,)):
+        fills[f"many-{name}"] = lambda file, m=most: file.create_dataset(
+            "many", data=numpy.arange(1300, dtype="u1"), chunks=(1,), maxshape=m)
+    return fills
+
+
+def hdf5s():
+    try:
+        import h5py
+        import numpy
+    except ImportError:
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        for name, fill in hdf5_values(h5py, numpy).items():
+            for number, libver in enumerate(("earliest", ("earliest", "v108"), ("v108", "v110"), "latest")):
+                path = Path(folder) / f"{name}-{number}.h5"
+                with h5py.File(path, "w", libver=libver, userblock_size=512 if name == "compact" else 0) as file:
+                    fill(file)
+                write("hdf5", path.stem, path.read_bytes(), [0, 4, 7] if number != 1 else [4])
+
+
 # ---- pickled samples -------------------------------------------------------------------------------
 
 
@@ -279,4 +355,5 @@ if __name__ == "__main__":
     databases()
     parquets()
     records()
+    hdf5s()
     print(f"seeds are in {CORPUS}")

@@ -1,7 +1,10 @@
 """Containers of records for bench-formats: how they are written, and how Python reads them without a mount."""
 
 import json
+import random
 import struct
+import time
+from multiprocessing import get_context
 
 from bench_support import WRITERS, BenchError
 
@@ -100,6 +103,58 @@ def read_mdb(path):
         for _, value in transaction.cursor():
             total += len(value)
     return total
+
+
+# ---- HDF5 ---------------------------------------------------------------------------------------------------------
+
+# Of a row: its shape, and how many are in a chunk.
+H5_ROWS = {3: ((32, 32, 3), 16), 110: ((192, 192, 3), 4)}
+H5_FILTERS = {"deflate": {"compression": "gzip", "compression_opts": 4}, "lzf": {"compression": "lzf"}}
+
+
+def h5py():
+    try:
+        import h5py as package
+    except ImportError:
+        raise BenchError("HDF5 needs its package: pip install h5py") from None
+    return package
+
+
+def write_h5(path, rows, kilobytes, filters):
+    """Images in chunks of several, which a filter halves, as it does with photographs that are not JPEG."""
+    import numpy
+    shape, in_chunk = H5_ROWS[kilobytes]
+    noise = numpy.random.default_rng(1)
+    with h5py().File(path, "w") as file:
+        values = file.create_dataset("rows", (rows, *shape), "u1", chunks=(in_chunk, *shape), **H5_FILTERS[filters])
+        for start in range(0, rows, 256):
+            count = min(256, rows - start)
+            steps = noise.integers(0, 64, (count, *shape), dtype="u1")
+            # LZF finds what is repeated byte for byte alone.
+            steps[:, ::2] = numpy.arange(shape[1], dtype="u1")[:, None]
+            values[start:start + count] = steps
+
+
+def read_rows_by_h5py(path, rows):
+    with h5py().File(path, "r") as file:
+        values = file["rows"]
+        return sum(values[row].nbytes for row in rows)
+
+
+def read_rows_by_mount(folder, rows):
+    import numpy
+    return sum(numpy.load(f"{folder}/rows/{row:06}.npy").nbytes for row in rows)
+
+
+def read_by_workers(read, place, count, seed, workers=2):
+    """Seconds that worker processes take to read all rows of an HDF5 file in random order, each its share."""
+    order = list(range(count))
+    random.Random(seed).shuffle(order)
+    with get_context("fork").Pool(workers) as pool:
+        pool.starmap(read, [(place, order[:1])] * workers)  # what a worker imports
+        start = time.monotonic()
+        pool.starmap(read, [(place, order[worker::workers]) for worker in range(workers)], chunksize=1)
+        return time.monotonic() - start
 
 
 def index_beside(path):

@@ -273,7 +273,7 @@ class Bench:
 
     def __init__(self, args, work):
         self.args, self.work, self.lines, self.raw = args, work, [], []
-        counts = (5000, 500) if args.quick else (200_000, 30_000)
+        counts = (5000, 500) if args.quick else args.counts
         self.small = Dataset(work, "small", counts[0], 3000)
         self.large = Dataset(work, "large", counts[1], 110_000)
         self.reader = work / "readbench"
@@ -376,6 +376,8 @@ def parser(about, rows):
     made.add_argument("--options", default="", metavar="OPT[,OPT]", help="-o options for every ffrfs mount")
     made.add_argument("--rounds", type=int, default=5, help="measured rounds (default: 5)")
     made.add_argument("--only", default=",".join(rows), metavar="ROW[,ROW]", help=f"rows: {', '.join(rows)}")
+    made.add_argument("--counts", type=lambda text: tuple(int(part) for part in text.split(",", 1)), metavar="SMALL,LARGE",
+                      default=(200_000, 30_000), help="how many small and large samples (default: 200000,30000)")
     made.add_argument("--quick", action="store_true", help="small data sets: shows that it works, not how fast")
     made.add_argument("--json", type=Path, metavar="FILE", help="write the raw figures")
     return made

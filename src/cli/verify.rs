@@ -8,9 +8,10 @@ use crate::daemon::logging;
 use crate::dataset::Opened;
 use crate::failure::{Exit, Failure, say};
 use crate::format::PartName;
+use crate::format::mds::LIST_NAME;
 use crate::interrupt::Interrupt;
 use crate::tools::reader::thread_count;
-use crate::tools::verify::{BadSample, Verified, Wanted, verify};
+use crate::tools::verify::{BadSample, ListedHashes, Verified, Wanted, WrongHash, verify};
 use crate::vfs::report;
 use clap::Args;
 use std::num::NonZeroU16;
@@ -111,9 +112,22 @@ fn print(args: &VerifyArgs, outcome: &Verified) -> Result<(), Failure> {
         let at = format!("at byte {offset}, {length} bytes");
         to_stdout(format!("{container}: sample {sample}{name} {at}: {fault}\n").as_bytes())?;
     }
+    for WrongHash { container, algorithm, expected, found } in &outcome.listed_hashes.wrong {
+        let text =
+            format!("{container}: {algorithm} of the file: expected {expected}, found {found}\n");
+        to_stdout(text.as_bytes())?;
+    }
     let checked = outcome.samples.saturating_sub(outcome.not_verifiable + outcome.encrypted);
     let bytes = indicatif::HumanBytes(outcome.bytes);
     say(format_args!("{checked} samples checked, {bytes} read: {} bad", outcome.bad.len()));
+    let ListedHashes { right, wrong, unchecked, .. } = &outcome.listed_hashes;
+    if *right > 0 || !wrong.is_empty() {
+        let bad = wrong.len();
+        say(format_args!("{right} files have the hashes that {LIST_NAME} lists: {bad} bad"));
+    }
+    for (algorithm, files) in unchecked {
+        say(format_args!("{algorithm} of {files} files in {LIST_NAME} is not checked"));
+    }
     if outcome.not_verifiable > 0 {
         let samples = outcome.not_verifiable;
         say(format_args!("{samples} samples have no checksum: not verifiable"));

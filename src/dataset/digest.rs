@@ -4,6 +4,7 @@ use super::ahead;
 use super::options::{Watch, Work};
 use super::parallel;
 use crate::failure::{Exit, Failure};
+use crate::format::Source;
 use crate::store::Part;
 use indicatif::HumanBytes;
 use sha2::{Digest, Sha256};
@@ -76,6 +77,29 @@ pub fn of(parts: &[Arc<Part>], watch: &dyn Watch) -> Result<[u8; 32], Failure> {
     Ok(Sha256::digest(list).into())
 }
 
+/// Gives all bytes of a source, from the first to the last.
+///
+/// # Errors
+/// It cannot be read; or `is_cancelled`.
+pub(crate) fn pass(
+    source: &dyn Source,
+    is_cancelled: &dyn Fn() -> bool,
+    take: &mut dyn FnMut(&[u8]),
+) -> Result<(), Failure> {
+    let (mut at, mut buffer) = (0, vec![0; STEP_BYTES]);
+    while at < source.len() {
+        if is_cancelled() {
+            return Err(Failure::interrupted());
+        }
+        let length = (source.len() - at).min(STEP_BYTES as u64) as usize;
+        let step = &mut buffer[..length];
+        source.read_exact_at(step, at).map_err(|e| Failure::unreadable(source.name(), e))?;
+        take(step);
+        at += length as u64;
+    }
+    Ok(())
+}
+
 struct Hashing<'a> {
     done_bytes: AtomicU64,
     watch: &'a dyn Watch,
@@ -83,21 +107,13 @@ struct Hashing<'a> {
 
 impl Hashing<'_> {
     fn one(&self, part: &Arc<Part>, together: usize) -> Result<[u8; 32], Failure> {
-        let (mut hash, mut at) = (Sha256::new(), 0);
+        let mut hash = Sha256::new();
         let source = ahead::pass(part, together);
-        let mut buffer = vec![0; STEP_BYTES];
-        while at < part.len_bytes() {
-            if self.watch.is_cancelled() {
-                return Err(Failure::interrupted());
-            }
-            let length = (part.len_bytes() - at).min(STEP_BYTES as u64) as usize;
-            let step = &mut buffer[..length];
-            source.read_exact_at(step, at).map_err(|e| Failure::unreadable(part.name(), e))?;
+        pass(source.as_ref(), &|| self.watch.is_cancelled(), &mut |step| {
             hash.update(step);
-            at += length as u64;
-            let before = self.done_bytes.fetch_add(length as u64, Ordering::Relaxed);
-            self.watch.done(before + length as u64);
-        }
+            let before = self.done_bytes.fetch_add(step.len() as u64, Ordering::Relaxed);
+            self.watch.done(before + step.len() as u64);
+        })?;
         let changed = |e| Failure::unreadable(part.name(), std::io::Error::other(e));
         part.check_unchanged().map_err(changed)?;
         Ok(hash.finalize().into())

@@ -60,8 +60,26 @@ pub(super) fn code_of_head(head: &[u8], length_bytes: u64) -> Option<u8> {
     if is_bitmap(head, length_bytes) {
         return Some(code(".bmp"));
     }
-    let suffix = magic::sniff(head)?.suffix;
-    ENDINGS.iter().take(BY_VALUE).any(|known| *known == suffix).then(|| code(suffix))
+    let suffix = magic::sniff(head).map_or("", |kind| kind.suffix);
+    let is_ending =
+        !suffix.is_empty() && ENDINGS.iter().take(BY_VALUE).any(|known| *known == suffix);
+    match is_ending {
+        true => Some(code(suffix)),
+        false => is_binary(head).then(|| code(".bin")),
+    }
+}
+
+/// Whether the head of a value shows that it is neither text nor JSON.
+fn is_binary(head: &[u8]) -> bool {
+    let head = head.get(..magic::HEAD_BYTES).unwrap_or(head);
+    let is_control = |byte: &u8| *byte < b' ' && !matches!(byte, b'\t' | b'\n' | b'\x0c' | b'\r');
+    let is_cut_text = || match std::str::from_utf8(head) {
+        Ok(_) => true,
+        Err(error) => error.error_len().is_none(),
+    };
+    // What a parser of JSON takes for text is its own affair.
+    let may_be_json = matches!(head.trim_ascii_start().first(), None | Some(b'{' | b'['));
+    head.iter().any(is_control) || !may_be_json && !is_cut_text()
 }
 
 /// A Windows bitmap, which tells its own length.
@@ -107,8 +125,21 @@ mod tests {
             (b"\xff", ".bin"),
             // A kind of its own, but none of these endings.
             (b"%PDF-1.7", ".txt"),
+            // A character that the head ends in.
+            ("fifteen bytes: ä".as_bytes(), ".txt"),
+            (b"\x0c{}", ".json"),
+            (b"{\"a\": \"\x7f\"}", ".json"),
         ] {
             assert_eq!(named(code_of(value)), ending, "{value:?}");
+        }
+        // The head alone shows that nothing is to be read of the rest.
+        for (head, is_known) in [
+            (&b"\x08\x03text text text"[..], true),
+            (b"\xfftext", true),
+            (b"text", false),
+            (b"{\"", false),
+        ] {
+            assert_eq!(code_of_head(head, 1 << 20).is_some(), is_known, "{head:?}");
         }
         // Deeper than any parser of a program goes: no panic.
         let deep = [vec![b'['; 100_000], vec![b']'; 100_000]].concat();

@@ -1,4 +1,7 @@
-//! Checks every sample of a dataset against its checksum, on several threads, in the order of the containers.
+//! Checks every sample of a dataset against its checksum, on several threads, in the order of the containers; and files
+//! against hashes that are listed of them.
+
+mod listed;
 
 use crate::catalog::Catalog;
 use crate::dataset::Opened;
@@ -11,6 +14,7 @@ use crate::tools::reader::{
     CheckedSample, SampleChecker, SampleReader, Span, exit_of, for_each, next_span,
 };
 use indicatif::ProgressBar;
+pub(crate) use listed::{ListedHashes, WrongHash};
 use serde::Serialize;
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -32,6 +36,8 @@ pub(crate) struct Verified {
     pub(crate) encrypted: u64,
     pub(crate) complete: bool,
     pub(crate) bad: Vec<BadSample>,
+    /// Of files as a whole; compared when all samples are checked.
+    pub(crate) listed_hashes: ListedHashes,
 }
 
 /// A sample whose bytes are wrong or cannot be read.
@@ -80,6 +86,7 @@ impl Verified {
     pub(crate) fn exit(&self) -> Exit {
         match self.complete {
             true if self.bad.is_empty() && self.encrypted > 0 => Exit::Password,
+            true if !self.listed_hashes.wrong.is_empty() => Exit::Checksum,
             true => exit_of(self.bad.iter().map(|bad| &bad.fault)),
             false => Exit::Interrupted,
         }
@@ -164,6 +171,15 @@ pub(crate) fn verify(
     outcome.checked_to = state.under_way.into_iter().min().unwrap_or(state.next);
     outcome.complete = outcome.checked_to >= range.end;
     outcome.bad.sort_by_key(|bad| bad.sample);
+    if outcome.complete && outcome.samples == opened.dataset.len() {
+        match listed::compare(opened, threads, interrupt) {
+            Ok(hashes) => outcome.listed_hashes = hashes,
+            Err(failure) if failure.exit == Exit::Interrupted => outcome.complete = false,
+            Err(failure) => return Err(failure),
+        }
+        let checked = outcome.listed_hashes.samples;
+        outcome.not_verifiable = outcome.not_verifiable.saturating_sub(checked);
+    }
     Ok(outcome)
 }
 

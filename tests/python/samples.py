@@ -2,7 +2,9 @@
 
 import hashlib
 import os
+import struct
 import subprocess
+import zlib
 from pathlib import Path
 
 import cv2
@@ -109,3 +111,13 @@ def flip_byte(container, member):
         byte = file.read(1)[0]
         file.seek(-1, os.SEEK_CUR)
         file.write(bytes([byte ^ 1]))
+
+
+def write_ffrecord(path, samples):
+    """As the package writes it: u32 crc | i64 n | u32 crcs[n] | i64 offsets[n] | data."""
+    offsets, at = [], 12 + 12 * len(samples)
+    for sample in samples:
+        offsets.append(at)
+        at += len(sample)
+    index = struct.pack(f"<q{len(samples)}I{len(samples)}q", len(samples), *map(zlib.crc32, samples), *offsets)
+    path.write_bytes(struct.pack("<I", zlib.crc32(index)) + index + b"".join(samples))

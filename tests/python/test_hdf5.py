@@ -118,6 +118,7 @@ def test_every_row_in_any_order_is_what_h5py_reads(ffrfs, container, transport):
         words = file["words"].asstr()[()]
         for row in order.sample(range(ROWS), ROWS):
             assert (folder / f"words/{row:06}.txt").read_text() == words[row]
+            assert (folder / f"codes/{row:06}.txt").read_text() == str(row)
 
 
 def test_a_range_of_a_large_dataset_is_mapped_and_read_in_its_middle(ffrfs, tmp_path, transport):
@@ -130,3 +131,15 @@ def test_a_range_of_a_large_dataset_is_mapped_and_read_in_its_middle(ffrfs, tmp_
             found = numpy.load(folder / f"{name}.npy", mmap_mode="r")
             assert numpy.array_equal(found[1999:2100], wanted[1999:2100])
             assert numpy.array_equal(found[::-333], wanted[::-333])
+
+
+def test_no_more_rows_are_files_than_the_container_has_bytes(ffrfs, tmp_path, transport):
+    with h5py.File(tmp_path / "hollow.h5", "w") as file:
+        for name, rows in (("few", 900), ("many", 1_000_000), ("more", 700)):
+            file.create_dataset(name, (rows, 3), "<f4", chunks=(100, 3), fillvalue=1.5)
+    room = (tmp_path / "hollow.h5").stat().st_size
+    with mount(ffrfs, [tmp_path / "hollow.h5"], transport, "--rows") as folder:
+        assert sum(1 for path in folder.rglob("*") if path.is_file()) < room < 1_000_000
+        assert numpy.array_equal(loaded(folder / "few/000899.npy"), [1.5] * 3)
+        assert numpy.array_equal(loaded(folder / "more/000000.npy"), [1.5] * 3)
+        assert loaded(folder / "many.npy").shape == (1_000_000, 3)

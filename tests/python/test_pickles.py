@@ -3,8 +3,6 @@
 import collections
 import io
 import pickle
-import struct
-import zlib
 
 import numpy
 import pytest
@@ -12,6 +10,7 @@ import torch
 from PIL import Image
 
 from conftest import TRANSPORTS, mount, need
+from samples import write_ffrecord as write
 
 SAMPLES = 3000
 
@@ -20,16 +19,6 @@ SAMPLES = 3000
 def transport(request):
     need(request.param)
     return request.param
-
-
-def write(path, samples):
-    """As the package writes it: u32 crc | i64 n | u32 crcs[n] | i64 offsets[n] | data."""
-    offsets, at = [], 12 + 12 * len(samples)
-    for sample in samples:
-        offsets.append(at)
-        at += len(sample)
-    index = struct.pack(f"<q{len(samples)}I{len(samples)}q", len(samples), *map(zlib.crc32, samples), *offsets)
-    path.write_bytes(struct.pack("<I", zlib.crc32(index)) + index + b"".join(samples))
 
 
 def jpeg(number):

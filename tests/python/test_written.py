@@ -94,3 +94,45 @@ def test_mds_is_read_by_its_package(ffrfs, samples, tmp_path, options):
         for key in ("box", "grid"):
             assert found[key].dtype == sample[key].dtype and numpy.array_equal(found[key], sample[key])
     assert number == SAMPLES
+
+
+def test_ffcv_is_read_by_its_package(ffrfs, samples):
+    """By its tables: what decodes values needs its C library."""
+    reader = pytest.importorskip("ffcv.reader")
+    folder, made = samples
+    for number in range(0, SAMPLES, 5):
+        (folder / "in" / f"{number:06}" / "text.txt").write_text("")
+    convert(ffrfs, folder, "f.beton")
+    found, data = reader.Reader(str(folder / "f.beton")), (folder / "f.beton").read_bytes()
+    sizes = dict(zip(found.alloc_table["ptr"].tolist(), found.alloc_table["size"].tolist()))
+    assert found.num_samples == SAMPLES and len(sizes) == len(found.alloc_table), "a pointer twice"
+    for number, sample in enumerate(made):
+        values = dict(zip(found.field_names, found.metadata[number]))
+        assert values["label"] == sample["label"]
+        image, text = int(values["image"]["data_ptr"]), int(values["text"]["ptr"])
+        assert data[image:image + sizes[image]] == sample["image"]
+        assert (int(values["image"]["height"]), int(values["image"]["width"])) == (9, 8)
+        wanted = b"" if number % 5 == 0 else sample["text"].encode()
+        assert data[text:text + sizes[text]] == wanted and int(values["text"]["size"]) == len(wanted)
+
+
+def test_syrah_is_read_by_its_package(ffrfs, tmp_path):
+    syrah = pytest.importorskip("syrah")
+    noise, made = numpy.random.default_rng(3), []
+    for number in range(SAMPLES):
+        sample = {"box": noise.random(4, dtype=numpy.float32), "tokens": noise.integers(0, 9, number % 7).astype("<i2"),
+                  "flags": noise.random(3) > 0.5, "image": noise.integers(0, 256, number % 900).astype("u1")}
+        place = tmp_path / "in" / f"{number:06}"
+        place.mkdir(parents=True)
+        for key, value in sample.items():
+            numpy.save(place / f"{key}.npy", value)
+        (place / "text.txt").write_text(f"käse {number}")
+        made.append(sample)
+    convert(ffrfs, tmp_path, "s.syr")
+    with syrah.File(str(tmp_path / "s.syr"), "r") as file:
+        assert file.num_items() == SAMPLES
+        for number, sample in enumerate(made):
+            found = file.get_item(number)
+            assert found.pop("text").item() == f"käse {number}" and set(found) == set(sample)
+            for key, value in sample.items():
+                assert found[key].dtype == value.dtype and numpy.array_equal(found[key], value), (number, key)

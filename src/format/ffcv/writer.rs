@@ -132,8 +132,10 @@ impl Samples<'_> {
     /// Writes a value in a page, and gives its pointer. A value lies in one page.
     fn value(&mut self, parts: [&[u8]; 2]) -> io::Result<u64> {
         let length = parts.iter().fold(0, |sum: u64, part| sum.saturating_add(part.len() as u64));
+        // The package finds a value's size by its pointer: an empty one must not share that of the next.
+        let room = length.max(1);
         let page_end = self.end.saturating_add(1).next_multiple_of(self.page_bytes);
-        if self.end.saturating_add(length) > page_end {
+        if self.end.saturating_add(room) > page_end {
             self.end = page_end;
         }
         let ptr = self.end;
@@ -141,8 +143,8 @@ impl Samples<'_> {
             self.out.seek(SeekFrom::Start(ptr))?;
         }
         parts.iter().try_for_each(|part| self.out.write_all(part))?;
-        self.end = ptr.saturating_add(length);
-        self.position = self.end;
+        self.end = ptr.saturating_add(room);
+        self.position = ptr.saturating_add(length);
         for number in [self.written, ptr, length] {
             self.table.extend_from_slice(&number.to_le_bytes());
         }

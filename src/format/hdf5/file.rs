@@ -265,6 +265,9 @@ impl Container for Hdf5File {
                 }
             }
             Held::Text(text) => Sample { content: behind(text.len()), ..Sample::default() },
+            Held::Texts(texts) => {
+                Sample { content: behind(texts.get(number).len()), ..Sample::default() }
+            }
             Held::Damaged { bytes } => damaged(*bytes, file_bytes),
         })
     }
@@ -282,11 +285,13 @@ impl Container for Hdf5File {
     }
 
     fn prefix(&self, index: u64) -> Result<Vec<u8>> {
-        Ok(match self.held(index).map(|(shown, _)| &shown.content) {
-            Some(Held::Plain { prefix, .. } | Held::Chunked { prefix, .. }) => prefix.to_vec(),
-            Some(Held::Text(text)) => text.to_vec(),
-            Some(Held::Values { .. }) => self.value_prefix(index).unwrap_or_default(),
-            Some(Held::Damaged { .. }) | None => Vec::new(),
+        let Some((shown, number)) = self.held(index) else { return Ok(Vec::new()) };
+        Ok(match &shown.content {
+            Held::Plain { prefix, .. } | Held::Chunked { prefix, .. } => prefix.to_vec(),
+            Held::Text(text) => text.to_vec(),
+            Held::Texts(texts) => texts.get(number).to_vec(),
+            Held::Values { .. } => self.value_prefix(index).unwrap_or_default(),
+            Held::Damaged { .. } => Vec::new(),
         })
     }
 

@@ -9,7 +9,7 @@ use super::datatype::{Datatype, Kind, MAX_DIMENSIONS, Padding};
 use super::input::Input;
 use super::object::Message;
 use super::table;
-use super::values::{Heaps, Value, ending_at, json, trimmed};
+use super::values::{Heaps, Texts, Value, ending_at, fixed_values, json, trimmed};
 use crate::format::stream::{FREE_BYTES, MAX_RATIO};
 use crate::format::{OpenOptions, View};
 
@@ -19,7 +19,7 @@ const MAX_ELEMENT_BYTES: u64 = 256 << 20;
 const MAX_ALL_ELEMENT_BYTES: u64 = 4 * MAX_ELEMENT_BYTES;
 /// Of values that are read to see what they are, beside twice the file's length.
 const FREE_LOOK_BYTES: u64 = 16 << 20;
-/// The JSON of a file.
+/// Text that is kept in memory: the JSON of a file, and fixed strings in chunks.
 const MAX_JSON_BYTES: usize = 128 << 20;
 /// What is made of nothing is shown in bands of so many bytes.
 const BAND_BYTES: u64 = 1 << 20;
@@ -45,6 +45,8 @@ pub(super) enum Content {
         item: Option<(Box<str>, u32)>,
     },
     Text(Box<[u8]>),
+    /// Text of each row, which was decoded when the file was opened.
+    Texts(Texts),
     /// Nothing of it can be read.
     Damaged {
         bytes: u64,
@@ -323,16 +325,12 @@ impl<'a> Builder<'a> {
             [rows] => self.take_rows(rows),
             _ => false,
         };
-        let are_files = is_directory || dataset.shape.is_empty();
-        if are_files && (padding.is_none() || place.is_some()) {
-            let values = match padding {
-                None => self.far_values(&elements, 1, Some(".txt"))?,
-                Some(padding) => fixed_values(&elements, size, (place.unwrap_or(0), padding)),
-            };
-            let bytes = values.iter().map(|value| u64::from(value.bytes)).sum();
-            let count = values.len() as u64;
-            self.push(count, bytes, (is_directory, ""), Content::Values { values, item: None });
-            return Ok(());
+        if is_directory || dataset.shape.is_empty() {
+            let files = self.text_files(&elements, size, padding, place)?;
+            if let Some((count, bytes, content)) = files {
+                self.push(count, bytes, (is_directory, ".txt"), content);
+                return Ok(());
+            }
         }
         let most = self.json_left;
         let mut text = |number: u64| -> Result<Vec<u8>, Refusal> {
@@ -362,6 +360,36 @@ impl<'a> Builder<'a> {
             Err(error) => return Err(error),
         }
         Ok(())
+    }
+
+    /// A file of each text: how many, and their bytes. `None`: there is too much of it.
+    fn text_files(
+        &mut self,
+        elements: &[u8],
+        size: usize,
+        padding: Option<Padding>,
+        place: Option<u64>,
+    ) -> Result<Option<(u64, u64, Content)>, Refusal> {
+        let values = match (padding, place) {
+            (None, _) => self.far_values(elements, 1, Some(".txt"))?,
+            (Some(padding), Some(at)) => fixed_values(elements, size, (at, padding)),
+            (Some(padding), None) => return Ok(self.decoded_texts(elements, size, padding)),
+        };
+        let bytes = values.iter().map(|value| u64::from(value.bytes)).sum();
+        Ok(Some((values.len() as u64, bytes, Content::Values { values, item: None })))
+    }
+
+    /// Fixed strings in chunks, which do not lie in the file as they are.
+    fn decoded_texts(
+        &mut self,
+        elements: &[u8],
+        size: usize,
+        padding: Padding,
+    ) -> Option<(u64, u64, Content)> {
+        let texts = Texts::of(elements, size, padding)?;
+        self.json_left = self.json_left.checked_sub(texts.bytes())?;
+        let (count, bytes) = (texts.count(), texts.bytes() as u64);
+        Some((count, bytes, Content::Texts(texts)))
     }
 
     /// Values of variable length: a directory of them.
@@ -417,18 +445,6 @@ impl<'a> Builder<'a> {
         }
         Ok(values)
     }
-}
-
-/// Fixed strings that begin at `at` of the file.
-fn fixed_values(elements: &[u8], size: usize, (at, padding): (u64, Padding)) -> Vec<Value> {
-    let each = elements.chunks_exact(size.max(1)).zip(0_u64..);
-    each.map(|(element, number)| Value {
-        at: at.saturating_add(number.saturating_mul(size as u64)),
-        bytes: u32::try_from(trimmed(element, padding).len()).unwrap_or(u32::MAX),
-        ending: ending::code(".txt"),
-        is_damaged: false,
-    })
-    .collect()
 }
 
 fn too_much_json() -> String {

@@ -136,8 +136,7 @@ pub(super) fn ending_at(input: &Input<'_>, at: u64, bytes: u32, left: &mut u64) 
     if let Some(code) = ending::code_of_head(&head, bytes.into()) {
         return Ok(code);
     }
-    let is_control = |byte: &u8| byte.is_ascii_control() && !matches!(byte, b'\t' | b'\n' | b'\r');
-    if head.iter().any(is_control) || u64::from(bytes) > MAX_TEXT_BYTES || !take(bytes as usize) {
+    if u64::from(bytes) > MAX_TEXT_BYTES || !take(bytes as usize) {
         return Ok(ending::code(".bin"));
     }
     let mut value = vec![0; bytes as usize];
@@ -155,6 +154,56 @@ pub(super) fn trimmed(text: &[u8], padding: Padding) -> &[u8] {
         Padding::Spaces => last(b' '),
     };
     text.get(..length).unwrap_or(text)
+}
+
+/// Fixed strings that begin at `at` of the file.
+pub(super) fn fixed_values(
+    elements: &[u8],
+    size: usize,
+    (at, padding): (u64, Padding),
+) -> Vec<Value> {
+    let each = elements.chunks_exact(size.max(1)).zip(0_u64..);
+    each.map(|(element, number)| Value {
+        at: at.saturating_add(number.saturating_mul(size as u64)),
+        bytes: u32::try_from(trimmed(element, padding).len()).unwrap_or(u32::MAX),
+        ending: ending::code(".txt"),
+        is_damaged: false,
+    })
+    .collect()
+}
+
+/// Texts one behind the other.
+#[derive(Debug, Default)]
+pub(super) struct Texts {
+    text: Vec<u8>,
+    ends: Vec<u32>,
+}
+
+impl Texts {
+    /// Fixed strings of so many bytes. `None`: they have 4 GiB.
+    pub(super) fn of(elements: &[u8], size: usize, padding: Padding) -> Option<Self> {
+        let mut texts = Texts::default();
+        for element in elements.chunks_exact(size.max(1)) {
+            texts.text.extend_from_slice(trimmed(element, padding));
+            texts.ends.push(u32::try_from(texts.text.len()).ok()?);
+        }
+        Some(texts)
+    }
+
+    pub(super) fn count(&self) -> u64 {
+        self.ends.len() as u64
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.text.len()
+    }
+
+    pub(super) fn get(&self, number: u64) -> &[u8] {
+        let number = usize::try_from(number).unwrap_or(usize::MAX);
+        let end = self.ends.get(number).map_or(0, |end| *end as usize);
+        let before = number.checked_sub(1).and_then(|before| self.ends.get(before));
+        self.text.get(before.map_or(0, |start| *start as usize)..end).unwrap_or_default()
+    }
 }
 
 /// Lists of lists of texts as JSON, `count` of them by their number, in an array of this shape. `None`: it has more than

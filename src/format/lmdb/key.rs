@@ -45,11 +45,6 @@ pub(super) fn end(path: &mut Vec<u8>, ending: &str) {
     }
 }
 
-/// Whether the head of a value shows that it is neither text nor JSON.
-pub(super) fn is_binary(head: &[u8]) -> bool {
-    head.iter().any(|byte| byte.is_ascii_control() && !matches!(byte, b'\t' | b'\n' | b'\r'))
-}
-
 /// The ending of a value that was read.
 pub(super) fn ending_of(value: &[u8]) -> &'static str {
     ending::named(ending::code_of(value))

@@ -295,7 +295,7 @@ impl<'a> Walk<'a> {
         if let Some(code) = ending::code_of_head(head, length.into()) {
             return Ok(ending::named(code));
         }
-        if key::is_binary(head) || length > MAX_TEXT_BYTES {
+        if length > MAX_TEXT_BYTES {
             return Ok(".bin");
         }
         let mut value = vec![0; length as usize];

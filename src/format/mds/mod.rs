@@ -9,11 +9,13 @@
 
 mod columns;
 mod encoding;
+mod listed;
 mod scan;
 #[cfg(test)]
 mod tests;
 mod writer;
 
+pub use listed::{FileHashes, LIST_NAME, listed_hashes};
 pub use writer::WriteMds;
 
 use super::bytes::u32_at;

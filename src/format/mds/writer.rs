@@ -14,7 +14,6 @@ use std::io::{self, Read, Seek, SeekFrom};
 const VALUE_BYTES: u64 = 8;
 /// As the package's own default.
 const SHARD_BYTES: u64 = 1 << 26;
-const LIST_NAME: &str = "index.json";
 
 /// Writes MDS.
 #[derive(Debug)]
@@ -68,7 +67,7 @@ impl WriteList for WriteMds {
     }
 
     fn list_name(&self) -> &'static str {
-        LIST_NAME
+        super::LIST_NAME
     }
 
     fn list(

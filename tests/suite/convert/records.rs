@@ -4,7 +4,7 @@
 use super::convert;
 use crate::common::{TempDir, ffrfs, fixture, noise, temp_dir, write_container};
 use crate::formats::tree;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
 type Contents = BTreeMap<String, Vec<u8>>;
@@ -226,4 +226,23 @@ fn what_a_format_cannot_hold_names_the_sample_and_nothing_is_written() {
     }
     // The fields of a TFRecord need not be alike.
     convert(&work, "in out.tfrecord").ok();
+}
+
+#[test]
+fn no_two_values_of_a_beton_have_one_pointer() {
+    let work = temp_dir();
+    for number in 0..4 {
+        let sample = work.path().join(format!("in/{number:06}"));
+        fs::create_dir_all(&sample).unwrap();
+        fs::write(sample.join("a.bin"), &b"\xff\xfe"[..number % 3]).unwrap();
+        fs::write(sample.join("b.bin"), b"\xff").unwrap();
+    }
+    convert(&work, "in out.beton").ok();
+    let file = fs::read(work.path().join("out.beton")).unwrap();
+    let word = |bytes: &[u8]| u64::from_le_bytes(bytes[..8].try_into().unwrap());
+    let table = &file[word(&file[16..]) as usize..];
+    let pointers: BTreeSet<u64> = table.chunks(24).map(|row| word(&row[8..])).collect();
+    // FFCV's own reader finds a value's size by its pointer.
+    assert_eq!((pointers.len(), table.len() / 24), (8, 8));
+    assert_eq!(shown(&work, "out.beton")["000000/a.bin"], b"");
 }

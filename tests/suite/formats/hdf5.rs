@@ -1,5 +1,6 @@
 //! HDF5: groups, datasets of all layouts, rows, links, and checksums, of files that h5py wrote.
 
+use super::write::{tar, through};
 use super::{file_in, tree};
 use crate::common::{FFRFS, Mount, fixture, for_each_transport, run, temp_dir};
 use crate::fixtures::check;
@@ -51,6 +52,24 @@ fn the_rows_of_a_dataset_are_arrays_that_together_are_the_dataset() {
             }
             assert!(compared > 30, "{compared} datasets");
             assert_eq!(rows["text/many/000001.txt"], b"\"b\"");
+        }
+    });
+}
+
+#[test]
+fn what_is_kept_of_a_file_in_another_is_used_only_with_the_same_options() {
+    let file = fs::read(fixture("tiny-earliest.h5")).unwrap();
+    let packed = through("gzip", &["-c"], &tar(&[("a.h5", &file)]));
+    for_each_transport(|transport| {
+        let directory = temp_dir();
+        let source = file_in(&directory, "x.tgz", &packed);
+        for options in
+            [&["nested=1"][..], &["nested=1", "rows"], &["nested=1"], &["nested=1", "rows"]]
+        {
+            let direct = Mount::new(transport, fixture("tiny-earliest.h5"), &options[1..]);
+            let expected = tree(direct.point());
+            let nested = Mount::new(transport, &source, options);
+            assert!(tree(&nested.point().join("a.h5")) == expected, "{options:?}");
         }
     });
 }

@@ -53,6 +53,45 @@ fn mds_is_served_as_the_package_reads_it() {
 }
 
 #[test]
+fn verify_compares_shards_of_mds_with_the_hashes_in_their_list() {
+    let directory = temp_dir();
+    for entry in fs::read_dir(fixture("mds")).unwrap() {
+        let path = entry.unwrap().path();
+        fs::copy(&path, directory.path().join(path.file_name().unwrap())).unwrap();
+    }
+    let source = directory.path().to_str().unwrap();
+    let right = ffrfs(&["verify", source]).ok();
+    assert!(right.stderr.contains("3 files have the hashes that index.json lists: 0 bad"));
+    assert!(!right.stderr.contains("not verifiable"), "{}", right.stderr);
+    // A part of the samples says nothing of files.
+    let part = ffrfs(&["verify", "--sample", "0-1", source]).ok();
+    assert!(part.stderr.contains("not verifiable") && !part.stderr.contains("index.json"));
+
+    let list = directory.path().join("index.json");
+    let text = fs::read_to_string(&list).unwrap();
+    fs::write(&list, text.replace("sha1", "blake2b")).unwrap();
+    let unchecked = ffrfs(&["verify", source]).ok();
+    assert!(unchecked.stderr.contains("blake2b of 3 files in index.json is not checked"));
+    assert!(unchecked.stderr.contains("not verifiable"), "{}", unchecked.stderr);
+
+    fs::write(&list, &text).unwrap();
+    let shard = directory.path().join("shard.00001.mds");
+    flip_byte(&shard, fs::metadata(&shard).unwrap().len() - 1);
+    let wrong = ffrfs(&["verify", source]);
+    assert_eq!(wrong.code, 4, "{}", wrong.stderr);
+    assert!(wrong.text().contains("shard.00001.mds: sha1 of the file: expected"));
+    assert!(wrong.stderr.contains("2 files have the hashes that index.json lists: 1 bad"));
+    let json = ffrfs(&["verify", "--json", source]);
+    let json: serde_json::Value = serde_json::from_str(&json.text()).unwrap();
+    assert_eq!(json["listed_hashes"]["right"], 2);
+    assert_eq!(json["listed_hashes"]["wrong"][0]["algorithm"], "sha1");
+
+    fs::write(&list, "[]").unwrap();
+    let ignored = ffrfs(&["verify", source]).ok();
+    assert!(ignored.stderr.contains("index.json: its hashes are not used"), "{}", ignored.stderr);
+}
+
+#[test]
 fn compressed_and_nested_tfrecords_are_the_same_files() {
     let directory = temp_dir();
     for name in ["alike", "mixed"] {

@@ -1,0 +1,63 @@
+//! What the list beside shards says of their files: the hashes of each.
+//!
+//! ```text
+//! {"shards": [{"raw_data": {"basename": "shard.00000.mds", "hashes": {"sha1": "…"}}, "zip_data": …}, …]}
+//! ```
+
+use serde::Deserialize;
+use std::collections::HashMap;
+
+/// The name of the list.
+pub const LIST_NAME: &str = "index.json";
+
+/// Hashes of a file: hexadecimal digits, by their algorithm.
+pub type FileHashes = HashMap<String, String>;
+
+#[derive(Deserialize)]
+struct List {
+    shards: Vec<Shard>,
+}
+
+#[derive(Deserialize)]
+struct Shard {
+    raw_data: Option<File>,
+    /// The same, compressed.
+    zip_data: Option<File>,
+}
+
+#[derive(Deserialize)]
+struct File {
+    basename: String,
+    #[serde(default)]
+    hashes: FileHashes,
+}
+
+/// The hashes of the files that a list names, of those that have some.
+///
+/// # Errors
+/// It is no such list.
+pub fn listed_hashes(json: &[u8]) -> Result<HashMap<String, FileHashes>, String> {
+    let list: List = serde_json::from_slice(json).map_err(|error| error.to_string())?;
+    let files = list.shards.into_iter().flat_map(|shard| [shard.raw_data, shard.zip_data]);
+    let hashed = files.flatten().filter(|file| !file.hashes.is_empty());
+    Ok(hashed.map(|file| (file.basename, file.hashes)).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_files_of_a_shard_may_have_hashes() {
+        let json = br#"{"version": 2, "shards": [
+            {"raw_data": {"basename": "a.mds", "bytes": 1, "hashes": {"sha1": "00"}},
+             "zip_data": {"basename": "a.mds.zstd", "hashes": {"xxh64": "01"}}},
+            {"raw_data": {"basename": "b.mds", "hashes": {}}, "zip_data": null}]}"#;
+        let listed = listed_hashes(json).unwrap();
+        assert_eq!(listed.len(), 2);
+        assert_eq!(listed["a.mds"]["sha1"], "00");
+        assert_eq!(listed["a.mds.zstd"]["xxh64"], "01");
+        assert!(listed_hashes(b"[]").is_err());
+        assert!(listed_hashes(b"{\"shards\": 3}").is_err());
+    }
+}
