@@ -27,6 +27,7 @@ mod reading;
 mod residency;
 pub mod ring;
 mod space;
+pub mod spin;
 #[cfg(test)]
 pub(crate) mod testing;
 mod user_directory;

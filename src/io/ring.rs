@@ -17,13 +17,12 @@
 //!   hold on the slots; then the buffers are freed.
 
 mod header;
-mod spin;
 
 pub use header::{CmdReq, EntInOut, InHeader, OutHeader, ReqHeader, prefix};
 
+use super::spin::Spin;
 use super::{Buffer, Held};
 use io_uring::{IoUring, cqueue, opcode, register::Restriction, squeue, types};
-use spin::Spin;
 use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
@@ -228,7 +227,7 @@ impl Ring {
             self.ring.submit()?;
             self.counts.submits += 1;
             let ring = &mut self.ring;
-            self.spin.until(|| !ring.completion().is_empty());
+            let _ = self.spin.until(|| !ring.completion().is_empty());
         }
         let wanted = usize::from(wanted > 0 && self.ring.completion().is_empty());
         self.counts.submits += 1;

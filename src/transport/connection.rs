@@ -8,6 +8,7 @@ use crate::io::workers::MAX_DESCRIPTORS;
 use crate::io::{Buffer, passed_connection};
 use crate::vfs::Errno;
 use nix::errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::uio::writev;
 use nix::unistd::{read, write};
 use std::io::{self, IoSlice};
@@ -89,6 +90,13 @@ impl Device {
                 Err(error) => return Err(error.into()),
             }
         }
+    }
+
+    /// Whether a request comes within `time`; also if the mount has ended.
+    pub(super) fn has_request(&self, time: PollTimeout) -> bool {
+        let mut descriptors = [PollFd::new(self.as_fd(), PollFlags::POLLIN)];
+        // A signal is noticed by who reads.
+        poll(&mut descriptors, time) != Ok(0)
     }
 
     /// Answers a request with bytes, wherever they lie, or with an error.

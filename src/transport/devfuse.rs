@@ -6,6 +6,7 @@ use super::interrupts::{Interruptible, Interrupts, Reader, Waiting};
 use super::leaving::Leaving;
 use super::ops::{Caller, Ops};
 use super::reads;
+use super::solo::{Solo, Taker};
 use super::threads;
 use super::wire::{BatchForgetIn, ForgetIn, ForgetOne, InterruptIn, op};
 use super::workers::Workers;
@@ -33,6 +34,7 @@ pub(super) struct Shared {
     pub(super) workers: Arc<Workers>,
     pub(super) interrupts: Arc<Interrupts>,
     pub(super) leaving: Arc<Leaving>,
+    pub(super) solo: Solo,
     /// The only user whose requests are answered, beside those of the kernel; `None`: each user's are.
     pub(super) owner: Option<u32>,
     /// Set once requests may be taken: all threads wait for it, so that each can be confined before.
@@ -147,13 +149,18 @@ impl Channel {
         let buffer = buffer.as_mut_slice();
         let leaving = &self.shared.leaving;
         let _taking = leaving.taking();
-        while let Some(length) = self.device.read(buffer, leaving.has_begun())? {
+        let mut taker = Taker::new(&self.shared.solo);
+        loop {
+            taker.wait(&self.device, leaving.has_begun());
+            let Some(length) = self.device.read(buffer, leaving.has_begun())? else {
+                return Ok(());
+            };
             let Ok((header, _)) = InHeader::read_from_prefix(&buffer[..length]) else {
                 return Err(io::Error::new(io::ErrorKind::InvalidData, "a request without header"));
             };
+            taker.took(header.pid);
             self.request(Received { header, buffer, length });
         }
-        Ok(())
     }
 
     fn request(self: &Arc<Self>, mut received: Received<'_>) {

@@ -22,6 +22,7 @@ mod options;
 mod prefetch;
 mod queue;
 mod reads;
+mod solo;
 pub mod support;
 mod threads;
 mod uring;

@@ -10,6 +10,7 @@ use super::negotiation::{Granted, Negotiation};
 use super::ops::Ops;
 use super::options::{MountOptions, Transport};
 use super::prefetch::Prefetcher;
+use super::solo::Solo;
 use super::uring::{self, Plan, Queues};
 use super::watch::Watch;
 use super::workers::Workers;
@@ -246,6 +247,7 @@ impl Mounted {
             workers: Arc::new(Workers::new(options.workers)),
             interrupts,
             leaving: Arc::clone(&leaver.0),
+            solo: Solo::new(options.threads),
             // The caller that has mounted the connection has told the kernel which users it admits.
             owner: (!options.allow_other && target.directory().is_some())
                 .then(|| geteuid().as_raw()),

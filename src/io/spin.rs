@@ -12,14 +12,15 @@ const WAITS_UNTIL_RETRY: u32 = 32;
 
 /// Decides whether a thread polls, by whether that has brought events lately.
 #[derive(Default)]
-pub(super) struct Spin {
+pub struct Spin {
     /// Polls in a row without an event, and then the waits without polling.
     failures: u32,
 }
 
 impl Spin {
     /// Whether to poll before the next sleep.
-    pub(super) fn is_worthwhile(&mut self) -> bool {
+    #[must_use]
+    pub fn is_worthwhile(&mut self) -> bool {
         if self.failures < MAX_FAILURES {
             return true;
         }
@@ -31,17 +32,18 @@ impl Spin {
         false
     }
 
-    /// Polls until `is_there` or the time is over, and lets other threads run meanwhile.
-    pub(super) fn until(&mut self, mut is_there: impl FnMut() -> bool) {
+    /// Polls until `is_there` or the time is over, and lets other threads run meanwhile. True: it is there.
+    pub fn until(&mut self, mut is_there: impl FnMut() -> bool) -> bool {
         let start = Instant::now();
         while start.elapsed() < POLL_TIME {
             if is_there() {
                 self.failures = 0;
-                return;
+                return true;
             }
             let _ = nix::sched::sched_yield();
         }
         self.failures += 1;
+        false
     }
 }
 
