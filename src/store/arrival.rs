@@ -233,10 +233,14 @@ pub(super) fn begin(
     (range, cause): (Range<u64>, Cause),
     then: impl FnOnce(Result<Arrived, ReadError>) + Send + 'static,
 ) {
-    let (of, then): (_, Then) = (range.clone(), Box::new(then));
-    let (remote_, is_fill) = (Arc::clone(remote), cause == Cause::Fill);
-    let awaited = Awaited { remote: remote_, range: of, is_fill, then: Mutex::new(Some(then)) };
-    let awaited = Arc::new(awaited);
+    let is_fill = cause == Cause::Fill;
+    let then: Then = Box::new(then);
+    let awaited = Arc::new(Awaited {
+        remote: Arc::clone(remote),
+        range: range.clone(),
+        is_fill,
+        then: Mutex::new(Some(then)),
+    });
     // No reader waits for a fill: on a slow link the store's own limits are enough.
     let patience = if is_fill { patience * 20 } else { patience };
     DEADLINES.add(patience, &awaited);
