@@ -157,10 +157,40 @@ def read_by_workers(read, place, count, seed, workers=2):
         return time.monotonic() - start
 
 
+# ---- Parquet ------------------------------------------------------------------------------------------------------
+
+def parquet():
+    try:
+        import pyarrow.parquet as package
+    except ImportError:
+        raise BenchError("Parquet needs its package: pip install pyarrow") from None
+    return package
+
+
+def write_parquet(path, count, sample):
+    """One column of bytes in snappy, as `datasets` writes it: a page index, row groups of 64 MiB, pages of about 1 MiB."""
+    import pyarrow
+    package, schema, size = parquet(), pyarrow.schema([("data", pyarrow.binary())]), len(sample(0))
+    rows = max(1, (64 << 20) // size)
+    with package.ParquetWriter(path, schema, compression="snappy", use_dictionary=False, write_page_index=True,
+                               write_batch_size=max(1, (1 << 20) // size)) as out:
+        for start in range(0, count, rows):
+            values = [sample(index) for index in range(start, min(start + rows, count))]
+            out.write_table(pyarrow.table([pyarrow.array(values, pyarrow.binary())], schema=schema), row_group_size=rows)
+
+
+def read_parquet(path, batch_rows):
+    """All values in order as Python's bytes, a batch of rows at a time; gives how many bytes they have."""
+    total = 0
+    for batch in parquet().ParquetFile(path).iter_batches(batch_size=batch_rows, columns=["data"]):
+        total += sum(map(len, batch.column(0).to_pylist()))
+    return total
+
+
 def index_beside(path):
     """The index that a mount keeps beside a container."""
     return path.with_name(path.name + ".ffrfs-index")
 
 
 WRITERS.update({"tfrecord": write_tfrecord, "rec": write_rec, "mds": write_mds, "mdb": write_mdb,
-                "safetensors": write_safetensors})
+                "safetensors": write_safetensors, "parquet": write_parquet})

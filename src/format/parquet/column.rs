@@ -1,84 +1,21 @@
 //! The values of a chunk of a leaf, page by page: where each is, without what it is.
 //!
-//! Imports pages, values, units and the schema.
+//! Imports cells, the budget, pages, values, units and the schema.
 
 use super::super::Result;
 use super::super::reader::Reader;
+use super::budget::{Budget, Held};
+use super::cells::{Cell, Cells, Look, room_for};
 use super::footer::{Chunk, wrong_at};
 use super::page::{Header, Kind as PageKind, MAX_HEADER_BYTES, Page};
+use super::page_index::{self, PageIndex};
 use super::schema::{Leaf, Physical};
 use super::units::{self, NO_DICTIONARY, Unit};
 use super::values::{self, Values};
 use super::{codecs, page};
-use crate::format::ending;
-use std::cell::{Cell as Shared, RefCell};
 
-/// Read at once.
-const WINDOW_BYTES: u64 = 1 << 20;
 /// Read first, to find where a header ends.
 const HEADER_BYTES: u64 = 64 << 10;
-
-/// What a value is looked at for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Look {
-    /// Nothing: it is a number.
-    Number,
-    /// It is the number of a label.
-    Label,
-    /// It is an element of an array: where it lies is all that counts, one behind the other.
-    Element,
-    /// What it is, by magic; text has its ending if nothing else does.
-    Magic { is_text: bool },
-    /// The ending of the file that it names.
-    Path,
-}
-
-/// Where a value is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Cell {
-    pub(super) state: State,
-    /// The code of its ending.
-    pub(super) ending: u8,
-    pub(super) length: u32,
-    /// A place in the file, or behind it in what is decoded.
-    pub(super) address: u64,
-    /// As a label.
-    pub(super) label: i64,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) enum State {
-    #[default]
-    Null,
-    There,
-    /// It cannot be read.
-    Damaged,
-}
-
-pub(super) const DAMAGED: Cell =
-    Cell { state: State::Damaged, ending: 0, length: 1, address: 0, label: -1 };
-
-/// What the scans of all columns share.
-pub(super) struct Budget {
-    /// Values that may still be looked at, nulls among them.
-    pub(super) values: Shared<u64>,
-    /// Bytes that may still be decoded.
-    pub(super) bytes: Shared<u64>,
-    pub(super) units: RefCell<Vec<Unit>>,
-    pub(super) dictionaries: RefCell<Vec<Vec<u8>>>,
-    /// What is said of pages that cannot be read.
-    pub(super) notes: RefCell<Vec<String>>,
-}
-
-impl Budget {
-    fn take(&self, header: &Header) -> std::result::Result<(), String> {
-        let values = self.values.get().checked_sub(header.values.into());
-        let bytes = self.bytes.get().checked_sub(header.stored.max(header.decoded).into());
-        self.values.set(values.ok_or("there are too many values for the length of the file")?);
-        self.bytes.set(bytes.ok_or("it would be more than a thousand times as long as the file")?);
-        Ok(())
-    }
-}
 
 /// Where a chunk is, and what it is of.
 #[derive(Clone, Copy)]
@@ -90,14 +27,31 @@ pub(super) struct Place<'a> {
     pub(super) chunk: Chunk,
     /// The address of what is decoded first.
     pub(super) slot: u64,
+    /// Read at once.
+    pub(super) window: u64,
 }
 
-/// The dictionary of a chunk: where each value is.
-struct Dictionary {
-    cells: Vec<Cell>,
+/// The dictionary of a chunk.
+struct Dictionary<'a> {
+    /// Where each value is, and how many there are.
+    cells: Cells,
+    count: usize,
+    _held: Held<'a>,
     /// Its page, for units that need it.
     page: Vec<u8>,
     kept: Option<u32>,
+}
+
+/// The values of a page.
+struct Loaded<'a> {
+    /// Nulls among them.
+    count: usize,
+    cells: Cells,
+    /// The definition level of those that are there.
+    most: u32,
+    repetition: Vec<u8>,
+    definition: Vec<u8>,
+    _held: Option<Held<'a>>,
 }
 
 /// The values of a chunk.
@@ -109,13 +63,16 @@ pub(super) struct Column<'a> {
     values_left: u64,
     buffer: Vec<u8>,
     buffer_at: u64,
-    dictionary: Option<Dictionary>,
+    dictionary: Option<Dictionary<'a>>,
+    /// Its pages, once they were asked for, and the number of their dictionary.
+    index: Option<(PageIndex, u32)>,
+    is_begun: bool,
     /// The address of what is decoded next.
     address: u64,
-    cells: Vec<Cell>,
-    repetition: Vec<u32>,
-    definition: Vec<u32>,
+    page: Loaded<'a>,
+    /// The next value of the page, and how many before it are there.
     next: usize,
+    passed: usize,
     /// Where the page lies that was read last.
     page_at: u64,
     /// Values of a broken page are missing behind the last one.
@@ -144,10 +101,11 @@ impl<'a> Column<'a> {
             buffer: Vec::new(),
             buffer_at: 0,
             dictionary: None,
-            cells: Vec::new(),
-            repetition: Vec::new(),
-            definition: Vec::new(),
+            index: None,
+            is_begun: false,
+            page: Loaded::damaged(0),
             next: 0,
+            passed: 0,
             page_at: place.chunk.at,
             is_cut: false,
         }
@@ -158,17 +116,21 @@ impl<'a> Column<'a> {
     /// # Errors
     /// The file cannot be read, or a page's header is wrong.
     pub(super) fn peek(&mut self) -> Result<Option<Entry>> {
-        while self.next >= self.cells.len() {
+        while self.next >= self.page.count {
             if !self.fill()? {
                 return Ok(None);
             }
         }
-        let level = |levels: &[u32]| levels.get(self.next).copied().unwrap_or(0);
-        Ok(self.cells.get(self.next).map(|cell| Entry {
-            cell: *cell,
-            repetition: level(&self.repetition),
-            definition: level(&self.definition),
-        }))
+        let level = |levels: &[u8]| levels.get(self.next).copied().unwrap_or(0).into();
+        let (repetition, definition) = (level(&self.page.repetition), level(&self.page.definition));
+        let cell = match self.page.is_there(self.next) {
+            true => {
+                let dictionary = self.dictionary.as_ref().map(|dictionary| &dictionary.cells);
+                self.page.cells.get(self.passed, dictionary.unwrap_or(&Cells::Damaged))
+            }
+            false => Cell::default(),
+        };
+        Ok(Some(Entry { cell, repetition, definition }))
     }
 
     /// The next value.
@@ -177,6 +139,7 @@ impl<'a> Column<'a> {
     /// As [`Column::peek`].
     pub(super) fn take(&mut self) -> Result<Option<Entry>> {
         let entry = self.peek()?;
+        self.passed = self.passed.saturating_add(usize::from(self.page.is_there(self.next)));
         self.next = self.next.saturating_add(1);
         Ok(entry)
     }
@@ -203,7 +166,7 @@ impl<'a> Column<'a> {
         if at >= self.buffer_at && have >= length.min(left) {
             return Ok(());
         }
-        let length = length.max(WINDOW_BYTES).min(left);
+        let length = length.max(self.place.window).min(left);
         self.buffer.clear();
         // No more than the chunk has, which lies within the file.
         self.buffer.resize(usize::try_from(length).unwrap_or(0), 0);
@@ -221,10 +184,16 @@ impl<'a> Column<'a> {
 
     /// Reads the next page of values. False: there is none.
     fn fill(&mut self) -> Result<bool> {
-        self.cells.clear();
-        self.next = 0;
+        (self.next, self.passed) = (0, 0);
+        self.page = Loaded::damaged(0);
         if self.values_left == 0 || self.at >= self.end() {
             return Ok(false);
+        }
+        if !std::mem::replace(&mut self.is_begun, true) {
+            self.find_index()?;
+        }
+        if self.index.is_some() {
+            return Ok(self.pass_indexed());
         }
         let at = self.at;
         self.page_at = at;
@@ -257,12 +226,11 @@ impl<'a> Column<'a> {
         };
         self.buffer = buffer;
         if let Err(why) = done {
-            self.note(at, &why);
-            self.cells.clear();
+            self.budget.note(format!("the page at byte {at}: {why}"));
             // How many rows a page has is known if each value is one.
             let most = self.budget.values.get().max(1 << 16);
             if is_data && self.place.leaf.repetition == 0 && u64::from(header.values) <= most {
-                self.cells.resize(header.values as usize, DAMAGED);
+                self.page = Loaded::damaged(header.values as usize);
             } else if is_data {
                 (self.values_left, self.is_cut) = (0, true);
             }
@@ -270,12 +238,48 @@ impl<'a> Column<'a> {
         Ok(true)
     }
 
-    fn note(&self, at: u64, why: &str) {
-        self.budget.notes.borrow_mut().push(format!("the page at byte {at}: {why}"));
+    /// Looks for an index of pages that need not be looked at: numbers without nulls, which are decompressed to be shown.
+    fn find_index(&mut self) -> Result<()> {
+        let Place { reader, leaf, chunk, .. } = self.place;
+        let is_number = self.look == Look::Number && leaf.repetition == 0;
+        if !is_number || chunk.codec == codecs::UNCOMPRESSED || chunk.offset_index.1 == 0 {
+            return Ok(());
+        }
+        self.index = page_index::read(reader, &chunk, leaf)?.map(|mut index| {
+            let dictionary = index.dictionary.take();
+            let number = dictionary.map(|page| self.budget.keep_dictionary(page));
+            (index, number.unwrap_or(NO_DICTIONARY))
+        });
+        Ok(())
+    }
+
+    /// Passes to the next page of the index. False: there is none.
+    fn pass_indexed(&mut self) -> bool {
+        let Some((index, dictionary)) = &mut self.index else { return false };
+        let Some(page) = index.pages.next() else { return false };
+        let width = self.place.leaf.width().unwrap_or(0);
+        let unit = Unit {
+            decoded: self.address,
+            decoded_bytes: page.rows.saturating_mul(width),
+            stored: page.at,
+            stored_bytes: page.length,
+            kind: units::Kind::Values,
+            has_checksum: index.has_checksum,
+            column: self.place.column,
+            group: self.place.group,
+            dictionary: *dictionary,
+        };
+        self.page_at = page.at;
+        self.at = page.at.saturating_add(page.length.into());
+        self.values_left = self.values_left.saturating_sub(page.rows.into());
+        self.add_unit(unit);
+        let cells = Cells::Rows { address: unit.decoded, width };
+        self.page = Loaded { cells, ..Loaded::damaged(page.rows as usize) };
+        true
     }
 
     fn header(&mut self, at: u64) -> Result<(Header, u64)> {
-        for length in [HEADER_BYTES, MAX_HEADER_BYTES] {
+        for length in [HEADER_BYTES.min(self.place.window), MAX_HEADER_BYTES] {
             self.bring(at, length)?;
             let range = self.brought(at, length);
             match Header::read(self.buffer.get(range).unwrap_or_default()) {
@@ -296,28 +300,26 @@ impl<'a> Column<'a> {
         self.budget.take(&header)?;
         let (leaf, codec) = (self.place.leaf, self.place.chunk.codec);
         let head = body_at.saturating_sub(at);
-        let (mut cells, mut kept) = (Vec::new(), Vec::new());
+        let (mut cells, mut kept) = (Cells::Damaged, Vec::new());
         if header.codec(codec) == codecs::UNCOMPRESSED && header.decoded != header.stored {
             return Err(format!("{} stored bytes, not {}", header.stored, header.decoded));
         }
+        let count = header.values as usize;
         if self.look == Look::Element {
             kept = stored.to_vec();
         } else {
             let page = Page::open(header, body, leaf, codec)?;
             let unit = self.unit(units::Kind::Raw, (at, &header, head), page.bytes.len())?;
             cells = match leaf.is_plain() {
-                true => self.plain(&page, header.values as usize, (unit, body_at))?,
+                true => self.plain(&page, count, (unit, body_at))?,
                 false => {
-                    let values =
-                        values::decode(leaf, 0, &page.bytes, header.values as usize, None)?;
-                    let kind = units::Kind::Dictionary;
-                    let unit = Unit { kind, decoded_bytes: length_of(&values)?, ..unit };
-                    self.add_unit(unit);
-                    self.cells_of(&values, unit.decoded)
+                    let values = values::decode(leaf, 0, &page.bytes, count, None)?;
+                    self.decoded(&values, Unit { kind: units::Kind::Dictionary, ..unit })?
                 }
             };
         }
-        self.dictionary = Some(Dictionary { cells, page: kept, kept: None });
+        let held = self.budget.hold(cells.held_bytes().saturating_add(kept.len() as u64))?;
+        self.dictionary = Some(Dictionary { cells, count, _held: held, page: kept, kept: None });
         Ok(())
     }
 
@@ -329,66 +331,64 @@ impl<'a> Column<'a> {
         let page = Page::open(header, body, leaf, codec)?;
         let count = page.present(leaf);
         let is_dictionary = values::is_dictionary(header.encoding);
-        let there = if count == 0 {
+        let cells = if count == 0 {
             // Only nulls: writers leave out the dictionary, and what stands before values.
-            Vec::new()
+            Cells::Damaged
         } else if self.look == Look::Element {
             self.elements(&page, count, (at, head))?
         } else if is_dictionary {
             let numbers = values::numbers(page.values(), count)?;
             let dictionary = self.dictionary.as_ref().ok_or("there is no dictionary")?;
-            let cell = |number: &u32| dictionary.cells.get(*number as usize).copied();
-            let cells = numbers.iter().map(cell).collect::<Option<Vec<_>>>();
-            cells.ok_or("a number beyond its dictionary")?
+            if numbers.iter().any(|number| *number as usize >= dictionary.count) {
+                return Err("a number beyond its dictionary".to_owned());
+            }
+            Cells::Numbers(numbers)
         } else if values::is_plain(header.encoding) && leaf.is_plain() {
             let unit = self.unit(units::Kind::Raw, (at, &header, head), page.bytes.len())?;
             self.plain(&page, count, (unit, body_at))?
         } else {
             let values = values::decode(leaf, header.encoding, page.values(), count, None)?;
             let unit = self.unit(units::Kind::Values, (at, &header, head), values.bytes.len())?;
-            self.add_unit(unit);
-            self.cells_of(&values, unit.decoded)
+            self.decoded(&values, unit)?
         };
-        if leaf.definition == 0 {
-            self.cells = there;
-        } else {
-            let mut there = there.into_iter();
-            let cells = page.definition.iter().map(|level| match *level == leaf.definition {
-                true => there.next().unwrap_or(DAMAGED),
-                false => Cell::default(),
-            });
-            self.cells = cells.collect();
-        }
-        (self.repetition, self.definition) = (page.repetition, page.definition);
+        let levels = page.repetition.len().saturating_add(page.definition.len()) as u64;
+        let held = self.budget.hold(cells.held_bytes().saturating_add(levels))?;
+        self.page = Loaded {
+            count: header.values as usize,
+            cells,
+            most: leaf.definition,
+            repetition: page.repetition,
+            definition: page.definition,
+            _held: Some(held),
+        };
         Ok(())
     }
 
+    /// Values that were decoded, in a unit of their own.
+    fn decoded(&mut self, values: &Values, unit: Unit) -> Decoded<Cells> {
+        let decoded_bytes = u32::try_from(values.bytes.len());
+        let decoded_bytes = decoded_bytes.map_err(|_| "values of more than 256 MiB".to_owned())?;
+        let cells = match (self.look, self.place.leaf.width()) {
+            (Look::Number, Some(width)) => Cells::Rows { address: unit.decoded, width },
+            _ => Cells::Listed(self.look.cells_of(values, unit.decoded)?),
+        };
+        self.add_unit(Unit { decoded_bytes, ..unit });
+        Ok(cells)
+    }
+
     /// Elements of arrays: one behind the other in all that the chunk decodes to.
-    fn elements(
-        &mut self,
-        page: &Page,
-        count: usize,
-        (at, head): (u64, u64),
-    ) -> Decoded<Vec<Cell>> {
+    fn elements(&mut self, page: &Page, count: usize, (at, head): (u64, u64)) -> Decoded<Cells> {
         let width = self.place.leaf.width().ok_or("elements of different lengths")?;
         let all = count.saturating_mul(width as usize);
         let mut unit = self.unit(units::Kind::Values, (at, &page.header, head), all)?;
         if values::is_dictionary(page.header.encoding) {
             let dictionary = self.dictionary.as_mut().ok_or("there is no dictionary")?;
-            let mut kept = self.budget.dictionaries.borrow_mut();
             unit.dictionary = *dictionary.kept.get_or_insert_with(|| {
-                kept.push(std::mem::take(&mut dictionary.page));
-                u32::try_from(kept.len().saturating_sub(1)).unwrap_or(NO_DICTIONARY)
+                self.budget.keep_dictionary(std::mem::take(&mut dictionary.page))
             });
         }
         self.add_unit(unit);
-        let cell = |number: usize| Cell {
-            state: State::There,
-            length: width,
-            address: unit.decoded.saturating_add((number as u64).saturating_mul(width.into())),
-            ..Cell::default()
-        };
-        Ok((0..count).map(cell).collect())
+        Ok(Cells::Rows { address: unit.decoded, width })
     }
 
     /// A unit of a page that decodes to so many bytes.
@@ -425,12 +425,7 @@ impl<'a> Column<'a> {
     }
 
     /// Values that are shown as they are stored: in place, if nothing is to be decompressed or compared.
-    fn plain(
-        &mut self,
-        page: &Page,
-        count: usize,
-        (unit, body_at): (Unit, u64),
-    ) -> Decoded<Vec<Cell>> {
+    fn plain(&mut self, page: &Page, count: usize, (unit, body_at): (Unit, u64)) -> Decoded<Cells> {
         let header = &page.header;
         let codec = header.codec(self.place.chunk.codec);
         let is_in_place = codec == codecs::UNCOMPRESSED && header.crc32.is_none();
@@ -439,61 +434,51 @@ impl<'a> Column<'a> {
             false => unit.decoded,
         };
         let base = base.saturating_add(page.values_at as u64);
+        let values = page.values();
+        let value = |start: u32, length: u32| {
+            let found = values.get(start as usize..).and_then(|rest| rest.get(..length as usize));
+            self.look.cell(base.saturating_add(start.into()), found.unwrap_or_default())
+        };
+        let width = self.place.leaf.width().unwrap_or(1);
+        if self.place.leaf.physical != Physical::Bytes
+            && count.saturating_mul(width as usize) > values.len()
+        {
+            return Err("its values end early".to_owned());
+        }
+        let cells = match (self.place.leaf.physical, self.look) {
+            (Physical::Bytes, _) => {
+                room_for(count)?;
+                let mut cells = Vec::with_capacity(count.min(values.len() / 4));
+                values::plain_places(values, count, |start, length| {
+                    cells.push(value(start, length));
+                    Ok(())
+                })?;
+                Cells::Listed(cells)
+            }
+            (_, Look::Number) => Cells::Rows { address: base, width },
+            _ => {
+                room_for(count)?;
+                let at = |number| u32::try_from(number).unwrap_or(u32::MAX).saturating_mul(width);
+                Cells::Listed((0..count).map(|number| value(at(number), width)).collect())
+            }
+        };
         if !is_in_place {
             self.add_unit(unit);
         }
-        let values = page.values();
-        let places = match self.place.leaf.physical {
-            Physical::Bytes => values::plain_places(values, count)?,
-            Physical::Boolean | Physical::Fixed(_) => {
-                let width = self.place.leaf.width().unwrap_or(1);
-                if count.saturating_mul(width as usize) > values.len() {
-                    return Err("its values end early".to_owned());
-                }
-                let at = |number| u32::try_from(number).unwrap_or(u32::MAX).saturating_mul(width);
-                (0..count).map(|number| (at(number), width)).collect()
-            }
-        };
-        let cell = |(start, length): (u32, u32)| {
-            let value = values.get(start as usize..).and_then(|rest| rest.get(..length as usize));
-            self.cell(base.saturating_add(start.into()), value.unwrap_or_default())
-        };
-        Ok(places.into_iter().map(cell).collect())
-    }
-
-    fn cells_of(&self, values: &Values, address: u64) -> Vec<Cell> {
-        let cell = |number| {
-            let (start, _) = values.place(number).unwrap_or_default();
-            self.cell(address.saturating_add(start.into()), values.get(number).unwrap_or_default())
-        };
-        (0..values.len()).map(cell).collect()
-    }
-
-    fn cell(&self, address: u64, value: &[u8]) -> Cell {
-        let mut cell = Cell {
-            state: State::There,
-            length: u32::try_from(value.len()).unwrap_or(u32::MAX),
-            address,
-            ..Cell::default()
-        };
-        match self.look {
-            Look::Number | Look::Element => (),
-            Look::Label => {
-                let mut number = [0; 8];
-                number.iter_mut().zip(value).for_each(|(to, from)| *to = *from);
-                cell.label = i64::from_le_bytes(number);
-            }
-            Look::Magic { is_text } => {
-                let code = ending::code_of(value);
-                let is_none = is_text && code == ending::code(".bin");
-                cell.ending = if is_none { ending::code(".txt") } else { code };
-            }
-            Look::Path => cell.ending = ending::code_of_path(value),
-        }
-        cell
+        Ok(cells)
     }
 }
 
-fn length_of(values: &Values) -> Decoded<u32> {
-    u32::try_from(values.bytes.len()).map_err(|_| "values of more than 256 MiB".to_owned())
+impl Loaded<'_> {
+    /// A page of so many values, none of which can be read.
+    fn damaged(count: usize) -> Self {
+        let (repetition, definition) = (Vec::new(), Vec::new());
+        Self { count, cells: Cells::Damaged, most: 0, repetition, definition, _held: None }
+    }
+
+    /// Whether a value is no null.
+    fn is_there(&self, number: usize) -> bool {
+        let level = self.definition.get(number).copied().unwrap_or(0);
+        u32::from(level) == self.most
+    }
 }

@@ -20,17 +20,27 @@ pub(super) fn prefixed(bytes: &[u8]) -> Result<(&[u8], usize), String> {
 }
 
 /// Levels from 0 to `most`.
-pub(super) fn levels(bytes: &[u8], most: u32, count: usize) -> Result<Vec<u32>, String> {
+pub(super) fn levels(bytes: &[u8], most: u32, count: usize) -> Result<Vec<u8>, String> {
     let width = u32::BITS.saturating_sub(most.leading_zeros());
-    let levels = runs(bytes, width, count)?;
-    match levels.iter().all(|level| *level <= most) {
+    // Groups in each other are fewer than 128.
+    let levels = runs_of(bytes, width.min(8), count, |level| level as u8)?;
+    match levels.iter().all(|level| u32::from(*level) <= most) {
         true => Ok(levels),
         false => Err(format!("a level above {most}")),
     }
 }
 
 /// `count` values of `width` bits, in runs.
-pub(super) fn runs(mut bytes: &[u8], width: u32, count: usize) -> Result<Vec<u32>, String> {
+pub(super) fn runs(bytes: &[u8], width: u32, count: usize) -> Result<Vec<u32>, String> {
+    runs_of(bytes, width, count, |value| value)
+}
+
+fn runs_of<T: Copy>(
+    mut bytes: &[u8],
+    width: u32,
+    count: usize,
+    of: impl Fn(u32) -> T,
+) -> Result<Vec<T>, String> {
     if width > 32 {
         return Err(format!("values of {width} bits"));
     }
@@ -46,7 +56,7 @@ pub(super) fn runs(mut bytes: &[u8], width: u32, count: usize) -> Result<Vec<u32
             if number == 0 {
                 return Err("a run of no values".to_owned());
             }
-            out.resize(out.len().saturating_add(number.min(left)), value);
+            out.resize(out.len().saturating_add(number.min(left)), of(value));
             bytes = rest;
             continue;
         }
@@ -57,7 +67,7 @@ pub(super) fn runs(mut bytes: &[u8], width: u32, count: usize) -> Result<Vec<u32
         if number == 0 {
             return Err("a run of no values".to_owned());
         }
-        unpack(packed, width, values, &mut |value| out.push(value as u32))?;
+        unpack(packed, width, values, &mut |value| out.push(of(value as u32)))?;
         bytes = rest;
     }
     Ok(out)

@@ -2,12 +2,15 @@
 //!
 //! ```text
 //! "FFRPARQ\0" | u32 version | u32 CRC-32 of what follows up to the records | u64 its length
-//! u64 where the footer begins | u32 units | u32 dictionaries | units | dictionaries: u32 length, page
+//! u64 where the footer begins | u32 units | u32 dictionaries | u32 JSON parts
+//! units | dictionaries: u32 length, page | parts: u32 rows, u32 leaves, places
 //! index of the records                                                              little-endian
 //! ```
 //! Imports units and the scan of this directory, and records of this room.
 
 use super::super::reader::Reader;
+use super::dictionaries::Dictionaries;
+use super::json::JsonPart;
 use super::scan::{Outline, outline};
 use super::units::{UNIT_BYTES, Unit, Units};
 use super::{NAME, Parquet};
@@ -24,7 +27,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 const MAGIC: &[u8; 8] = b"FFRPARQ\0";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 const HEAD_BYTES: usize = 24;
 
 /// An open file.
@@ -100,13 +103,14 @@ impl ParquetFile {
             return refuse("another checksum");
         }
         let Outline { mut units, .. } = outline(reader)?;
-        let Some((footer_at, found, dictionaries)) = unpack(&bytes) else {
+        let Some((footer_at, tables)) = unpack(&bytes) else {
             return refuse("tables that are cut");
         };
         if footer_at != units.footer.at {
             return Ok(None);
         }
-        (units.units, units.dictionaries) = (found, dictionaries);
+        (units.units, units.parts) = (tables.units, tables.parts);
+        units.dictionaries = Dictionaries::new(tables.dictionaries);
         let left = kept.len().saturating_sub(records_at);
         let slice = SliceSource::new(kept.name().clone(), kept, records_at, left);
         let Some(found) = Index::<Row<Parquet>>::read(&slice)? else { return Ok(None) };
@@ -156,24 +160,33 @@ fn within(range: &Range<u64>, start: u64) -> Range<usize> {
     place(range.start)..place(range.end)
 }
 
-/// Where the footer begins, units and dictionaries of a kept index.
-fn unpack(bytes: &[u8]) -> Option<(u64, Vec<Unit>, Vec<Vec<u8>>)> {
-    let (units, dictionaries) = (u32_at(bytes, 8)?, u32_at(bytes, 12)?);
-    let mut rest = bytes.get(16..)?;
-    let mut found = Vec::new();
+/// Tables of a kept index.
+#[derive(Default)]
+struct Tables {
+    units: Vec<Unit>,
+    dictionaries: Vec<Vec<u8>>,
+    parts: Vec<JsonPart>,
+}
+
+/// Where the footer begins, and the tables of a kept index.
+fn unpack(bytes: &[u8]) -> Option<(u64, Tables)> {
+    let [units, dictionaries, parts] = [u32_at(bytes, 8)?, u32_at(bytes, 12)?, u32_at(bytes, 16)?];
+    let (mut rest, mut tables) = (bytes.get(20..)?, Tables::default());
     for _ in 0..units {
         let (unit, behind) = rest.split_first_chunk::<UNIT_BYTES>()?;
-        found.push(Unit::unpack(unit)?);
+        tables.units.push(Unit::unpack(unit)?);
         rest = behind;
     }
-    let mut pages = Vec::new();
     for _ in 0..dictionaries {
         let (length, behind) = rest.split_first_chunk()?;
         let (page, behind) = behind.split_at_checked(u32::from_le_bytes(*length) as usize)?;
-        pages.push(page.to_vec());
+        tables.dictionaries.push(page.to_vec());
         rest = behind;
     }
-    Some((u64_at(bytes, 0)?, found, pages))
+    for _ in 0..parts {
+        tables.parts.push(JsonPart::unpack(&mut rest)?);
+    }
+    Some((u64_at(bytes, 0)?, tables))
 }
 
 impl Container for ParquetFile {
@@ -277,14 +290,16 @@ impl Container for ParquetFile {
 
     fn keep(&self, out: &mut dyn io::Write) -> io::Result<()> {
         let mut bytes = self.units.footer.at.to_le_bytes().to_vec();
-        for count in [self.units.units.len(), self.units.dictionaries.len()] {
+        let dictionaries = &self.units.dictionaries.pages;
+        for count in [self.units.units.len(), dictionaries.len(), self.units.parts.len()] {
             bytes.extend_from_slice(&(count as u32).to_le_bytes());
         }
         self.units.units.iter().for_each(|unit| unit.pack(&mut bytes));
-        for page in &self.units.dictionaries {
+        for page in dictionaries {
             bytes.extend_from_slice(&(page.len() as u32).to_le_bytes());
             bytes.extend_from_slice(page);
         }
+        self.units.parts.iter().for_each(|part| part.pack(&mut bytes));
         out.write_all(MAGIC)?;
         out.write_all(&VERSION.to_le_bytes())?;
         out.write_all(&crc32fast::hash(&bytes).to_le_bytes())?;

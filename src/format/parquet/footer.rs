@@ -91,6 +91,9 @@ pub(super) struct Chunk {
     pub(super) values: u64,
     pub(super) codec: i32,
     pub(super) physical: i32,
+    /// Where its page index lies, and how long that is; 0: it has none.
+    pub(super) offset_index: (u64, u32),
+    pub(super) column_index: (u64, u32),
     has_metadata: bool,
     is_elsewhere: bool,
 }
@@ -324,9 +327,17 @@ fn chunk(kind: u8, thrift: &mut Thrift) -> Read<Chunk> {
     structure(kind, thrift, &mut |id, kind, thrift| match (id, kind) {
         (1, BINARY) => thrift.binary().map(|path| chunk.is_elsewhere = !path.is_empty()),
         (3, STRUCT) => place(thrift, &mut chunk),
+        (4, I64) => thrift.size().map(|at| chunk.offset_index.0 = at),
+        (5, I32) => length(thrift).map(|length| chunk.offset_index.1 = length),
+        (6, I64) => thrift.size().map(|at| chunk.column_index.0 = at),
+        (7, I32) => length(thrift).map(|length| chunk.column_index.1 = length),
         (_, kind) => thrift.skip(kind),
     })?;
     Ok(chunk)
+}
+
+fn length(thrift: &mut Thrift) -> Read<u32> {
+    Ok(u32::try_from(thrift.size()?).unwrap_or(u32::MAX))
 }
 
 fn place(thrift: &mut Thrift, chunk: &mut Chunk) -> Read<()> {

@@ -1,161 +1,119 @@
-//! Lists, maps and structures as JSON: a text for each row of a column's chunks in a row group.
+//! Lists, maps and structures as JSON: a text for each row.
 //!
-//! Imports pages, values, their literals and the schema.
+//! Imports cursors, the literals of values, and the schema.
 
+use super::cursors::{Cursors, ENDS_EARLY, Read, Start, Stop, Stored, StoredPage};
 use super::footer::Group;
 use super::literals::{write_text, write_value};
-use super::page::{Header, Kind as PageKind, MAX_PAGE_BYTES, Page};
-use super::schema::{Kind, Leaf, Meaning, Node, Schema};
-use super::values::{self, Values};
-use std::ops::Range;
+use super::page::{Header, MAX_PAGE_BYTES};
+use super::schema::{Kind, Meaning, Node, Schema};
+use super::values::Values;
+use crate::format::bytes::{u32_at, u64_at};
+use std::borrow::Cow;
+use std::sync::Arc;
 
-/// The chunks of all leaves of a column in a row group lie in so many bytes at most.
-pub(super) const MAX_STORED_BYTES: u64 = 256 << 20;
-/// Values of all leaves together, nulls among them.
-const MAX_VALUES: u64 = 1 << 24;
+/// Bytes of a place in a kept index.
+const START_BYTES: usize = 24;
 
-/// Where a row group's columns are taken from.
+/// Some rows of a column: how many, and where the values of each leaf begin.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct JsonPart {
+    pub(super) rows: u32,
+    pub(super) starts: Vec<Start>,
+}
+
+impl JsonPart {
+    pub(super) fn pack(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.rows.to_le_bytes());
+        out.extend_from_slice(&(self.starts.len() as u32).to_le_bytes());
+        for start in &self.starts {
+            let (places, numbers) = ([start.page, start.left], [start.passed, start.dictionary]);
+            places.iter().for_each(|place| out.extend_from_slice(&place.to_le_bytes()));
+            numbers.iter().for_each(|number| out.extend_from_slice(&number.to_le_bytes()));
+        }
+    }
+
+    /// Reads what [`JsonPart::pack`] wrote; `rest` goes on behind it.
+    pub(super) fn unpack(rest: &mut &[u8]) -> Option<Self> {
+        let (rows, leaves) = (u32_at(rest, 0)?, u32_at(rest, 4)?);
+        let length = (leaves as usize).checked_mul(START_BYTES)?;
+        let (starts, behind) = rest.get(8..)?.split_at_checked(length)?;
+        let start = |bytes: &[u8]| {
+            Some(Start {
+                page: u64_at(bytes, 0)?,
+                left: u64_at(bytes, 8)?,
+                passed: u32_at(bytes, 16)?,
+                dictionary: u32_at(bytes, 20)?,
+            })
+        };
+        let starts = starts.chunks_exact(START_BYTES).map(start).collect::<Option<_>>()?;
+        *rest = behind;
+        Some(Self { rows, starts })
+    }
+}
+
+/// Bytes of a file.
+struct Slice<'a> {
+    /// Where they begin.
+    at: u64,
+    bytes: &'a [u8],
+}
+
+impl Stored for Slice<'_> {
+    fn page(&self, at: u64, end: u64) -> Read<StoredPage<'_>> {
+        let range = at.checked_sub(self.at).zip(end.checked_sub(self.at));
+        let range = range.and_then(|(start, end)| {
+            let end = usize::try_from(end).unwrap_or(usize::MAX).min(self.bytes.len());
+            Some(usize::try_from(start).ok()?..end)
+        });
+        let rest = range.and_then(|range| self.bytes.get(range)).unwrap_or_default();
+        let (header, body) = Header::split(rest)?;
+        let length = (body.as_ptr() as usize).saturating_sub(rest.as_ptr() as usize);
+        let page = rest.get(..length.saturating_add(body.len())).unwrap_or_default();
+        Ok((header, length, Cow::Borrowed(page)))
+    }
+}
+
+/// A column of a row group that is shown as JSON.
 pub(super) struct Source<'a> {
     pub(super) schema: &'a Schema,
     pub(super) group: &'a Group,
-    /// Where in the file the bytes that are given begin.
-    pub(super) at: u64,
-}
-
-/// The values of a leaf.
-struct Cursor<'a> {
-    leaf: &'a Leaf,
-    repetition: Vec<u32>,
-    definition: Vec<u32>,
-    count: usize,
-    pages: Vec<Values>,
-    /// The next level, and the next value: of which page, and which of it.
-    next: usize,
-    page: usize,
-    value: usize,
-}
-
-/// What is wrong.
-type Result<T> = std::result::Result<T, String>;
-
-/// The bytes that the chunks of a column lie in.
-pub(super) fn stored_range(node: &Node, group: &Group) -> Option<Range<u64>> {
-    let chunks = group.chunks.get(node.leaves())?;
-    let start = chunks.iter().map(|chunk| chunk.at).min()?;
-    let end = chunks.iter().map(|chunk| chunk.at.saturating_add(chunk.length)).max()?;
-    (end.saturating_sub(start) <= MAX_STORED_BYTES).then_some(start..end)
+    /// The first leaf.
+    pub(super) column: usize,
+    /// Finds a kept dictionary.
+    pub(super) kept: &'a dyn Fn(u32, &super::schema::Leaf, i32) -> Result<Arc<Values>, String>,
 }
 
 impl Source<'_> {
-    /// The texts of all rows, one behind the other, and where each ends. `column` is the number of the first leaf.
-    pub(super) fn texts(&self, column: usize, stored: &[u8]) -> Result<(Vec<u8>, Vec<u32>)> {
-        let node =
-            find(&self.schema.columns, column).ok_or("a column that is not in the schema")?;
-        let leaves = node.leaves();
-        let all: u64 = self
-            .group
-            .chunks
-            .get(leaves.clone())
-            .unwrap_or_default()
-            .iter()
-            .fold(0, |all, chunk| all.saturating_add(chunk.values));
-        if all > MAX_VALUES {
-            return Err(format!("more than {MAX_VALUES} values in a row group"));
-        }
-        let mut room = Room::default();
-        let cursors = leaves.clone().map(|leaf| self.cursor(leaf, stored, &mut room));
-        let mut cursors = cursors.collect::<Result<Vec<_>>>()?;
-        let (mut out, mut ends) = (Vec::new(), Vec::new());
-        for _ in 0..self.group.rows {
-            let mut writer = Writer { cursors: &mut cursors, first: leaves.start, out: &mut out };
-            writer.node(node)?;
-            ends.push(u32::try_from(out.len()).unwrap_or(u32::MAX));
-        }
-        Ok((out, ends))
-    }
-
-    fn cursor(&self, number: usize, stored: &[u8], room: &mut Room) -> Result<Cursor<'_>> {
-        let leaf = self.schema.leaves.get(number).ok_or("a column that is not in the schema")?;
-        let chunk = self.group.chunks.get(number).ok_or("a chunk that is not in the footer")?;
-        let start = chunk.at.checked_sub(self.at).and_then(|start| usize::try_from(start).ok());
-        let bytes = start.and_then(|start| stored.get(start..)).unwrap_or_default();
-        let length = usize::try_from(chunk.length).unwrap_or(usize::MAX).min(bytes.len());
-        let mut rest = bytes.get(..length).unwrap_or_default();
-        let mut cursor = Cursor {
-            leaf,
-            repetition: Vec::new(),
-            definition: Vec::new(),
-            count: 0,
-            pages: Vec::new(),
-            next: 0,
-            page: 0,
-            value: 0,
-        };
-        let mut dictionary = None;
-        while (cursor.count as u64) < chunk.values && !rest.is_empty() {
-            let (header, body) = Header::split(rest)?;
-            let end = (body.as_ptr() as usize).saturating_sub(rest.as_ptr() as usize);
-            let behind = rest.get(end.saturating_add(body.len())..).unwrap_or_default();
-            room.take_page(&header)?;
-            match header.kind {
-                PageKind::Other => (),
-                PageKind::Dictionary => {
-                    let page = Page::open(header, body, leaf, chunk.codec)?;
-                    let count = header.values as usize;
-                    let found = values::decode(leaf, 0, &page.bytes, count, None)?;
-                    room.take_values(&found)?;
-                    dictionary = Some(found);
-                }
-                PageKind::Data | PageKind::DataV2 { .. } => {
-                    let left = chunk.values.saturating_sub(cursor.count as u64);
-                    if u64::from(header.values) > left {
-                        return Err(format!("a page of {} values, not {left}", header.values));
-                    }
-                    let page = Page::open(header, body, leaf, chunk.codec)?;
-                    let (count, encoding) = (page.present(leaf), header.encoding);
-                    let found =
-                        values::decode(leaf, encoding, page.values(), count, dictionary.as_ref())?;
-                    room.take_values(&found)?;
-                    cursor.count = cursor.count.saturating_add(header.values as usize);
-                    cursor.repetition.extend(page.repetition);
-                    cursor.definition.extend(page.definition);
-                    cursor.pages.push(found);
+    /// The texts of some rows, one behind the other, from the stored bytes at a byte of the file.
+    ///
+    /// # Errors
+    /// They are no such rows: why.
+    pub(super) fn text(
+        &self,
+        part: &JsonPart,
+        (at, stored): (u64, &[u8]),
+        length: usize,
+    ) -> Result<Vec<u8>, String> {
+        let node = find(&self.schema.columns, self.column);
+        let node = node.ok_or("a column that is not in the schema")?;
+        let slice = Slice { at, bytes: stored };
+        let made = (|| {
+            let mut cursors = Cursors::new(&slice, self.schema, self.group, node)?;
+            cursors.go_to(&part.starts, self.kept)?;
+            let mut out = Vec::new();
+            for _ in 0..part.rows {
+                write_row(&mut cursors, node, &mut out)?;
+                if out.len() > length {
+                    return Err("texts that are longer than they were".into());
                 }
             }
-            rest = behind;
-        }
-        match (cursor.count as u64) < chunk.values {
-            true => Err(format!("{} values, not {}", cursor.count, chunk.values)),
-            false => Ok(cursor),
-        }
-    }
-}
-
-/// Bytes that all leaves of a column may still take in a row group.
-struct Room {
-    /// Of pages, as they are stored or as they are decompressed.
-    pages: u64,
-    /// Of what is decoded of them.
-    values: u64,
-}
-
-impl Default for Room {
-    fn default() -> Self {
-        Self { pages: MAX_PAGE_BYTES.into(), values: MAX_PAGE_BYTES.into() }
-    }
-}
-
-impl Room {
-    fn take_page(&mut self, header: &Header) -> Result<()> {
-        let left = self.pages.checked_sub(header.stored.max(header.decoded).into());
-        self.pages = left.ok_or("more than 256 MiB of pages in a row group")?;
-        Ok(())
-    }
-
-    fn take_values(&mut self, values: &Values) -> Result<()> {
-        let left = self.values.checked_sub(values.bytes.len() as u64);
-        self.values = left.ok_or("more than 256 MiB of values in a row group")?;
-        Ok(())
+            Ok(out)
+        })();
+        made.map_err(|stop| match stop {
+            Stop::Failed(error) => error.to_string(),
+            Stop::Wrong(why) => why,
+        })
     }
 }
 
@@ -168,65 +126,29 @@ pub(super) fn find(nodes: &[Node], leaf: usize) -> Option<&Node> {
     }
 }
 
-impl Cursor<'_> {
-    /// The levels of the next value.
-    fn levels(&self) -> Option<(u32, u32)> {
-        if self.next >= self.count {
-            return None;
-        }
-        let repetition =
-            if self.leaf.repetition == 0 { 0 } else { *self.repetition.get(self.next)? };
-        let definition =
-            if self.leaf.definition == 0 { 0 } else { *self.definition.get(self.next)? };
-        Some((repetition, definition))
-    }
-
-    /// Goes on behind the next value, which is not there.
-    fn pass(&mut self) {
-        self.next = self.next.saturating_add(1);
-    }
-
-    /// The next value; `None`: it is null.
-    fn take(&mut self) -> Result<Option<&[u8]>> {
-        let (_, definition) = self.levels().ok_or(ENDS_EARLY)?;
-        self.pass();
-        if definition < self.leaf.definition {
-            return Ok(None);
-        }
-        while self.pages.get(self.page).is_some_and(|page| self.value >= page.len()) {
-            (self.page, self.value) = (self.page.saturating_add(1), 0);
-        }
-        let value = self.value;
-        self.value = value.saturating_add(1);
-        let found = self.pages.get(self.page).and_then(|page| page.get(value));
-        found.map(Some).ok_or_else(|| ENDS_EARLY.to_owned())
-    }
-}
-
-const ENDS_EARLY: &str = "a column with fewer values than its row group has rows";
-
+/// Writes rows of a column.
 struct Writer<'a, 'b> {
-    cursors: &'a mut [Cursor<'b>],
-    /// The leaf that the first cursor is of.
-    first: usize,
+    cursors: &'a mut Cursors<'b>,
     out: &'a mut Vec<u8>,
 }
 
-impl<'b> Writer<'_, 'b> {
-    fn cursor(&mut self, leaf: usize) -> Result<&mut Cursor<'b>> {
-        let place = leaf.saturating_sub(self.first);
-        self.cursors.get_mut(place).ok_or_else(|| ENDS_EARLY.to_owned())
-    }
+/// Writes the next row of a column.
+///
+/// # Errors
+/// Its pages cannot be read, or are none of this column.
+pub(super) fn write_row(cursors: &mut Cursors, node: &Node, out: &mut Vec<u8>) -> Read<()> {
+    Writer { cursors, out }.node(node)
+}
 
-    fn levels(&mut self, node: &Node) -> Result<(u32, u32)> {
-        let leaf = node.leaves().start;
-        self.cursor(leaf)?.levels().ok_or_else(|| ENDS_EARLY.to_owned())
+impl Writer<'_, '_> {
+    fn levels(&mut self, node: &Node) -> Read<(u32, u32)> {
+        self.cursors.levels(node.leaves().start)
     }
 
     /// Writes a tree, unless it is not there.
-    fn node(&mut self, node: &Node) -> Result<()> {
+    fn node(&mut self, node: &Node) -> Read<()> {
         if self.out.len() > MAX_PAGE_BYTES as usize {
-            return Err("more than 256 MiB of JSON in a row group".to_owned());
+            return Err("more than 256 MiB of JSON in a row".into());
         }
         if let Kind::Leaf(leaf) = node.kind {
             return self.leaf(leaf);
@@ -274,10 +196,10 @@ impl<'b> Writer<'_, 'b> {
         }
     }
 
-    fn is_text(&mut self, key: &Node) -> bool {
+    fn is_text(&self, key: &Node) -> bool {
         match key.kind {
             Kind::Leaf(leaf) => {
-                self.cursor(leaf).is_ok_and(|cursor| cursor.leaf.meaning == Meaning::Text)
+                self.cursors.leaf(leaf).is_some_and(|leaf| leaf.meaning == Meaning::Text)
             }
             _ => false,
         }
@@ -288,8 +210,8 @@ impl<'b> Writer<'_, 'b> {
         node: &Node,
         (there, level): (u32, u32),
         around: &[u8; 2],
-        each: &mut dyn FnMut(&mut Self) -> Result<()>,
-    ) -> Result<()> {
+        each: &mut dyn FnMut(&mut Self) -> Read<()>,
+    ) -> Read<()> {
         let [open, close] = around;
         self.out.push(*open);
         let (_, definition) = self.levels(node)?;
@@ -299,8 +221,7 @@ impl<'b> Writer<'_, 'b> {
         }
         loop {
             each(self)?;
-            let leaf = node.leaves().start;
-            let next = self.cursor(leaf)?.levels();
+            let next = self.cursors.peek(node.leaves().start)?;
             if next.is_none_or(|(repetition, _)| repetition != level) {
                 break;
             }
@@ -311,50 +232,25 @@ impl<'b> Writer<'_, 'b> {
     }
 
     /// Passes over the next value of all leaves of a tree that is not there.
-    fn pass(&mut self, node: &Node) -> Result<()> {
+    fn pass(&mut self, node: &Node) -> Read<()> {
         for leaf in node.leaves() {
-            let cursor = self.cursor(leaf)?;
-            cursor.levels().ok_or(ENDS_EARLY)?;
-            cursor.pass();
+            self.cursors.take(leaf)?;
         }
         Ok(())
     }
 
-    fn leaf(&mut self, leaf: usize) -> Result<()> {
-        let place = leaf.saturating_sub(self.first);
-        let cursor = self.cursors.get_mut(place).ok_or(ENDS_EARLY)?;
-        let (meaning, physical, is_utc) =
-            (cursor.leaf.meaning, cursor.leaf.physical, cursor.leaf.is_utc);
-        match cursor.take()? {
+    fn leaf(&mut self, leaf: usize) -> Read<()> {
+        let known = self.cursors.leaf(leaf).ok_or(ENDS_EARLY)?;
+        match self.cursors.take(leaf)? {
             None => self.out.extend_from_slice(b"null"),
-            Some(value) => write_value(self.out, value, meaning, physical, is_utc),
+            Some(value) => {
+                write_value(self.out, value, known.meaning, known.physical, known.is_utc);
+            }
         }
         Ok(())
     }
 
     fn text(&mut self, text: &[u8]) {
         write_text(self.out, text);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn all_leaves_share_the_room_for_their_pages() {
-        let header = |stored, decoded| Header {
-            kind: PageKind::Data,
-            stored,
-            decoded,
-            crc32: None,
-            values: 1,
-            encoding: 0,
-            levels: [3; 2],
-        };
-        let mut room = Room::default();
-        room.take_page(&header(1, MAX_PAGE_BYTES / 2)).unwrap();
-        room.take_page(&header(MAX_PAGE_BYTES / 2, 1)).unwrap();
-        assert!(room.take_page(&header(1, 0)).is_err());
     }
 }

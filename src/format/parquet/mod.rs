@@ -5,8 +5,12 @@
 //! a file, 40 a page, and the dictionaries of lists. A read decodes one page (`units`); what is not compressed is served
 //! in place. Codecs alone are others' crates: all else of a file that may lie is read here, by lengths that were checked.
 
+mod budget;
+mod cells;
 mod codecs;
 mod column;
+mod cursors;
+mod dictionaries;
 mod encoding;
 mod fields;
 mod file;
@@ -14,11 +18,13 @@ mod footer;
 mod json;
 mod literals;
 mod page;
+mod page_index;
 mod rows;
 mod scan;
 mod schema;
 #[cfg(test)]
 mod tests;
+mod texts;
 mod thrift;
 mod units;
 mod values;

@@ -15,7 +15,7 @@ use std::borrow::Cow;
 /// No page is longer once it is decompressed: it is decoded as a whole, and kept in memory for the reads that follow.
 pub(super) const MAX_PAGE_BYTES: u32 = 256 << 20;
 /// Values of a page, nulls among them. Writers that fill a page of 1 MiB with numbers of one bit put 2²³ there.
-const MAX_VALUES: u32 = 1 << 24;
+pub(super) const MAX_VALUES: u32 = 1 << 24;
 const RLE: i32 = 3;
 /// No header is longer: it may hold the smallest and the largest value.
 pub(super) const MAX_HEADER_BYTES: u64 = 4 << 20;
@@ -165,8 +165,8 @@ pub(super) struct Page<'a> {
     /// Where the values begin in these.
     pub(super) values_at: usize,
     /// Levels of each value; empty where the column has none.
-    pub(super) repetition: Vec<u32>,
-    pub(super) definition: Vec<u32>,
+    pub(super) repetition: Vec<u8>,
+    pub(super) definition: Vec<u8>,
 }
 
 /// Compares the checksum of what stands behind a page's header.
@@ -186,6 +186,11 @@ impl Header {
             Kind::DataV2 { repetition, definition, .. } => repetition.saturating_add(definition),
             _ => 0,
         }
+    }
+
+    /// Bytes that a page takes once it is decompressed.
+    pub(super) fn held_bytes(&self) -> u64 {
+        self.stored.max(self.decoded).into()
     }
 
     /// The codec of what is compressed, in a chunk of this one.
@@ -281,7 +286,7 @@ impl<'a> Page<'a> {
     pub(super) fn present(&self, leaf: &Leaf) -> usize {
         match leaf.definition {
             0 => self.header.values as usize,
-            most => self.definition.iter().filter(|level| **level == most).count(),
+            most => self.definition.iter().filter(|level| u32::from(**level) == most).count(),
         }
     }
 }

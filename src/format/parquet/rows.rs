@@ -1,16 +1,20 @@
 //! The files of each row of a row group: all columns of it go forward together, a page of each in memory.
 //!
-//! Imports columns, fields, JSON and units of this directory.
+//! Imports columns, cells, fields, texts and units of this directory.
 
 use super::super::Result;
-use super::super::reader::Reader;
-use super::column::{Budget, Cell, Column, DAMAGED, Entry, Look, Place, State};
+use super::cells::{Cell, DAMAGED, Look, State};
+use super::column::{Column, Entry, Place};
 use super::fields::{Field, FieldKind};
 use super::footer::Group;
-use super::json;
 use super::schema::{Leaf, Meaning, Schema};
-use super::units::{Kind, NO_DICTIONARY, Unit};
+use super::texts::{Pages, Texts};
 use crate::format::ending;
+
+/// All columns together read so many bytes at once, and each no fewer or more.
+const WINDOWS_BYTES: u64 = 64 << 20;
+const MIN_WINDOW_BYTES: u64 = 4 << 10;
+const MAX_WINDOW_BYTES: u64 = 1 << 20;
 
 /// What of a field a row has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,11 +32,10 @@ pub(super) enum Shown {
 /// A row group, and what all that is read of it shares.
 #[derive(Clone, Copy)]
 pub(super) struct Context<'a> {
-    pub(super) reader: Reader<'a>,
+    pub(super) pages: &'a Pages<'a>,
     pub(super) schema: &'a Schema,
     pub(super) group: &'a Group,
     pub(super) number: u32,
-    pub(super) budget: &'a Budget,
     /// The address of the first slot of the group, and how far slots are apart.
     pub(super) slots: u64,
 }
@@ -44,8 +47,9 @@ pub(super) struct Rows<'a> {
     values: Option<Column<'a>>,
     names: Option<Column<'a>>,
     descr: Option<&'static str>,
-    /// Where the JSON of each row is.
-    json: Option<Vec<Cell>>,
+    /// The JSON of its rows, from the first on that is shown so.
+    json: Option<Texts<'a>>,
+    is_given_up: bool,
     row: u64,
 }
 
@@ -69,6 +73,7 @@ impl<'a> Rows<'a> {
             names: None,
             descr: None,
             json: None,
+            is_given_up: false,
             row: 0,
         };
         match field.kind {
@@ -210,70 +215,17 @@ impl<'a> Rows<'a> {
         })
     }
 
-    /// The JSON of the row that is passed; all of the row group's is made when the first is wanted.
+    /// The JSON of the row that is passed.
     fn json(&mut self, leaf: usize) -> Result<Shown> {
-        if self.json.is_none() {
-            self.json = Some(self.make_json(leaf)?);
+        if self.json.is_none() && !self.is_given_up {
+            let Context { pages, schema, group, number, slots } = self.context;
+            let slot = (schema.leaves.len() as u64).saturating_add(leaf as u64);
+            let slot = slots.saturating_add(slot.saturating_mul(super::units::SLOT_BYTES));
+            self.json = Texts::new(pages, (schema, group), (leaf, number), slot);
         }
-        let texts = self.json.as_deref().unwrap_or_default();
-        let row = usize::try_from(self.row).unwrap_or(usize::MAX);
-        let cell = texts.get(row).copied().unwrap_or(DAMAGED);
+        let cell = self.json.as_mut().map(|texts| texts.cell(self.row)).transpose()?;
+        let cell = cell.unwrap_or(DAMAGED);
         Ok(if cell.state == State::Null { Shown::Nothing } else { Shown::Json(cell) })
-    }
-
-    fn make_json(&self, leaf: usize) -> Result<Vec<Cell>> {
-        let Context { reader, schema, group, number, budget, slots } = self.context;
-        let node = json::find(&schema.columns, leaf);
-        let range = node.and_then(|node| json::stored_range(node, group));
-        let Some(range) = range else {
-            let why = "lists and structures that lie in more than 256 MiB of a row group";
-            budget.notes.borrow_mut().push(format!("row group {number}: {why}"));
-            return Ok(Vec::new());
-        };
-        let length = range.end.saturating_sub(range.start);
-        let mut stored = vec![0; usize::try_from(length).unwrap_or(0)];
-        reader.read("a column", &mut stored, range.start)?;
-        let source = json::Source { schema, group, at: range.start };
-        let made = source.texts(leaf, &stored).and_then(|(text, ends)| {
-            let left = budget.bytes.get().checked_sub(text.len() as u64);
-            let left = left.ok_or("it would be more than a thousand times as long as the file")?;
-            budget.bytes.set(left);
-            Ok((text, ends))
-        });
-        let (text, ends) = match made {
-            Ok(made) => made,
-            Err(why) => {
-                let at = range.start;
-                budget.notes.borrow_mut().push(format!("the column at byte {at}: {why}"));
-                return Ok(Vec::new());
-            }
-        };
-        let columns = schema.leaves.len() as u64;
-        let slot = slots.saturating_add(
-            columns.saturating_add(leaf as u64).saturating_mul(super::units::SLOT_BYTES),
-        );
-        if !text.is_empty() {
-            budget.units.borrow_mut().push(Unit {
-                decoded: slot,
-                decoded_bytes: u32::try_from(text.len()).unwrap_or(u32::MAX),
-                stored: range.start,
-                stored_bytes: u32::try_from(length).unwrap_or(u32::MAX),
-                kind: Kind::Json,
-                has_checksum: false,
-                column: u32::try_from(leaf).unwrap_or(u32::MAX),
-                group: number,
-                dictionary: NO_DICTIONARY,
-            });
-        }
-        let mut start = 0_u32;
-        let cell = |end: u32| {
-            let at = std::mem::replace(&mut start, end);
-            let value = text.get(at as usize..end as usize).unwrap_or_default();
-            let state = if value == b"null" { State::Null } else { State::There };
-            let address = slot.saturating_add(at.into());
-            Cell { state, length: end.saturating_sub(at), address, ..Cell::default() }
-        };
-        Ok(ends.into_iter().map(cell).collect())
     }
 }
 
@@ -282,21 +234,23 @@ fn column<'a>(context: Context<'a>, number: usize, look: Look) -> Option<Column<
     let chunk = *context.group.chunks.get(number)?;
     let slot = (number as u64).saturating_mul(super::units::SLOT_BYTES);
     let place = Place {
-        reader: context.reader,
+        reader: context.pages.reader,
         leaf,
         column: u32::try_from(number).ok()?,
         group: context.number,
         chunk,
         slot: context.slots.saturating_add(slot),
+        window: WINDOWS_BYTES.checked_div(context.schema.leaves.len() as u64).unwrap_or(0),
     };
-    Some(Column::new(place, context.budget, look))
+    let place = Place { window: place.window.clamp(MIN_WINDOW_BYTES, MAX_WINDOW_BYTES), ..place };
+    Some(Column::new(place, context.pages.budget, look))
 }
 
 impl Rows<'_> {
     /// What follows cannot be read.
     pub(super) fn give_up(&mut self) {
-        (self.values, self.names) = (None, None);
-        self.json = Some(Vec::new());
+        (self.values, self.names, self.json) = (None, None, None);
+        self.is_given_up = true;
         self.row = self.row.saturating_add(1);
     }
 }

@@ -4,16 +4,18 @@
 
 use super::super::reader::Reader;
 use super::super::{Error, OpenOptions, Result, Source, View};
-use super::column::{Budget, Cell, DAMAGED, State};
+use super::budget::Budget;
+use super::cells::{Cell, DAMAGED, State};
+use super::dictionaries::Dictionaries;
 use super::fields::{self, Field};
 use super::rows::{Context, Rows, Shown};
 use super::schema::Schema;
+use super::texts::Pages;
 use super::units::{Kind, MAX_SLOTS, NO_DICTIONARY, SLOT_BYTES, Unit, Units};
 use super::{NAME, Parquet, footer};
 use crate::format::ending;
 use crate::format::records::{Builder, Record, Row};
 use crate::format::stream::{FREE_BYTES, MAX_RATIO};
-use std::cell::RefCell;
 
 /// So many values, nulls among them, are looked at whatever the file's length is, and so many for each byte of it.
 const FREE_VALUES: u64 = 4 << 20;
@@ -104,14 +106,10 @@ pub(super) fn scan(
         let expected = format!("fewer than {values} values");
         return Err(reader.malformed(units.footer.at, expected, found, ""));
     }
-    let budget = Budget {
-        // Of the leaves that are of one file, each has its own.
-        values: values.saturating_mul(2).into(),
-        bytes: reader.len().saturating_mul(MAX_RATIO).saturating_add(FREE_BYTES).into(),
-        units: RefCell::default(),
-        dictionaries: RefCell::default(),
-        notes: RefCell::default(),
-    };
+    // Of the leaves that are of one file, each has its own.
+    let bytes = reader.len().saturating_mul(MAX_RATIO).saturating_add(FREE_BYTES);
+    let budget = Budget::new(values.saturating_mul(2), bytes);
+    let pages = Pages { reader, budget: &budget };
     let mut scan = Scan {
         reader,
         is_typed: options.view != View::Raw,
@@ -135,7 +133,7 @@ pub(super) fn scan(
         let slots = slots_of(&units.schema).saturating_mul(SLOT_BYTES);
         let slots = u64::from(number).saturating_mul(slots).saturating_add(first);
         let schema = &units.schema;
-        let context = Context { reader, schema, group, number, budget: &budget, slots };
+        let context = Context { pages: &pages, schema, group, number, slots };
         let mut rows: Vec<_> = fields
             .iter()
             .zip(&adding)
@@ -150,7 +148,8 @@ pub(super) fn scan(
         }
     }
     units.units = budget.units.into_inner();
-    units.dictionaries = budget.dictionaries.into_inner();
+    units.dictionaries = Dictionaries::new(budget.dictionaries.into_inner());
+    units.parts = budget.parts.into_inner();
     units.sort();
     Ok((units, scan.builder))
 }

@@ -1,5 +1,6 @@
 //! What pyarrow wrote, files that lie, and any columns against a model.
 
+mod bounds;
 mod limits;
 mod model;
 mod writer;
@@ -9,8 +10,14 @@ use crate::format::testing::{compare, files, fixture, open_as};
 use crate::format::{Content, Member, MemorySource, Names, Node, View};
 use std::collections::BTreeMap;
 
-const FIXTURES: [&str; 5] =
-    ["rows.parquet", "nulls.parquet", "plain.parquet", "checked.parquet", "split.parquet"];
+const FIXTURES: [&str; 6] = [
+    "rows.parquet",
+    "nulls.parquet",
+    "plain.parquet",
+    "checked.parquet",
+    "split.parquet",
+    "indexed.parquet",
+];
 
 fn read(name: &str) -> Vec<u8> {
     std::fs::read(fixture(name)).unwrap()
@@ -158,7 +165,7 @@ fn every_bit_flipped_and_every_end_is_refused_or_shown_within_the_file() {
 
 #[test]
 fn bytes_changed_in_files_of_all_encodings_are_refused_or_shown_within_the_file() {
-    for name in ["split.parquet", "plain.parquet", "checked.parquet"] {
+    for name in ["split.parquet", "plain.parquet", "checked.parquet", "indexed.parquet"] {
         let mut file = read(name);
         for at in (0..file.len()).step_by(17) {
             for change in [1 << (at % 8), 0xff] {

@@ -1,16 +1,17 @@
-//! Intervals: what is decoded at once of a file. A page is one; so is a dictionary, and all chunks of a row group that a
-//! column of lists and structures has, as JSON.
+//! Intervals: what is decoded at once of a file. A page is one; so is a dictionary, and some rows of a column of lists and
+//! structures, as JSON.
 //!
 //! What they decode to lies in one space of addresses behind the file's own bytes: a slot for each chunk of a leaf, and for
 //! the JSON of each column, of each row group. An address below the file's length is a byte of the file.
 //!
-//! Imports pages, values and JSON of this directory.
+//! Imports pages, values, dictionaries and JSON of this directory.
 
+use super::dictionaries::{self, Dictionaries};
 use super::footer::Footer;
-use super::page::{self, Header, Kind as PageKind, Page};
+use super::json::{self, JsonPart};
+use super::page::{self, Header, Page};
 use super::schema::{Leaf, Schema};
-use super::values::{self, Values};
-use super::{codecs, json};
+use super::{codecs, values};
 use crate::format::stream::{Interval, Intervals};
 use std::ops::Range;
 
@@ -32,7 +33,7 @@ pub(super) enum Kind {
     Values,
     /// What is shown of the values of a dictionary.
     Dictionary,
-    /// The JSON of a column's rows.
+    /// The JSON of some rows of a column.
     Json,
     /// Names of labels, which stand in the footer.
     Labels,
@@ -54,7 +55,7 @@ pub(super) struct Unit {
     /// The leaf, or of JSON and labels the field.
     pub(super) column: u32,
     pub(super) group: u32,
-    /// The dictionary of its values.
+    /// The dictionary of its values; of JSON its part.
     pub(super) dictionary: u32,
 }
 
@@ -99,8 +100,10 @@ pub(super) struct Units {
     /// Names of labels, by the field that they are of.
     pub(super) labels: Vec<Vec<Vec<u8>>>,
     pub(super) units: Vec<Unit>,
-    /// Pages of the dictionaries that several units need, with their headers.
-    pub(super) dictionaries: Vec<Vec<u8>>,
+    /// Those that several units need.
+    pub(super) dictionaries: Dictionaries,
+    /// The rows of units that are JSON.
+    pub(super) parts: Vec<JsonPart>,
 }
 
 impl Units {
@@ -151,21 +154,33 @@ impl Units {
             Kind::Values => {
                 let (leaf, codec) = self.leaf(unit)?;
                 let (header, body) = Header::split(stored)?;
+                if unit.has_checksum && header.crc32.is_none() {
+                    return Err(
+                        "a page without a checksum, in a chunk of pages with one".to_owned()
+                    );
+                }
                 let page = Page::open(header, body, leaf, codec)?;
-                let kept = self.dictionaries.get(unit.dictionary as usize);
-                let dictionary = kept.map(|bytes| dictionary(bytes, leaf, codec)).transpose()?;
                 let (count, encoding) = (page.present(leaf), header.encoding);
-                values::decode(leaf, encoding, page.values(), count, dictionary.as_ref())?.bytes
+                let dictionary = match unit.dictionary {
+                    NO_DICTIONARY => None,
+                    number => Some(self.dictionaries.get(number, leaf, codec)?),
+                };
+                let dictionary = dictionary.as_deref();
+                values::decode(leaf, encoding, page.values(), count, dictionary)?.bytes
             }
             Kind::Dictionary => {
                 let (leaf, codec) = self.leaf(unit)?;
-                dictionary(stored, leaf, codec)?.bytes
+                dictionaries::decode(stored, leaf, codec)?.bytes
             }
             Kind::Json => {
                 let group = self.footer.groups.get(unit.group as usize);
                 let group = group.ok_or("a row group that is not in the footer")?;
-                let json = json::Source { schema: &self.schema, group, at: unit.stored };
-                json.texts(unit.column as usize, stored)?.0
+                let part = self.parts.get(unit.dictionary as usize);
+                let part = part.ok_or("rows that are not in the index")?;
+                let kept = |number, leaf: &Leaf, codec| self.dictionaries.get(number, leaf, codec);
+                let (schema, column) = (&self.schema, unit.column as usize);
+                let source = json::Source { schema, group, column, kept: &kept };
+                source.text(part, (unit.stored, stored), out.len())?
             }
             Kind::Labels => {
                 let names = self.labels.get(unit.column as usize);
@@ -178,17 +193,6 @@ impl Units {
         }
         Ok(())
     }
-}
-
-/// The values of a dictionary, from its page.
-pub(super) fn dictionary(stored: &[u8], leaf: &Leaf, codec: i32) -> Result<Values, String> {
-    let (header, body) = Header::split(stored)?;
-    let page = Page::open(header, body, leaf, codec)?;
-    if page.header.kind != PageKind::Dictionary {
-        return Err("another page than a dictionary".to_owned());
-    }
-    // PLAIN, whichever way it is called.
-    values::decode(leaf, 0, &page.bytes, header.values as usize, None)
 }
 
 impl Intervals for Units {

@@ -54,6 +54,11 @@ impl Values {
         Some((start, end.saturating_sub(start)))
     }
 
+    /// Bytes of memory that they take.
+    pub(super) fn held_bytes(&self) -> u64 {
+        self.bytes.len().saturating_add(size_of_val(&self.ends[..])) as u64
+    }
+
     pub(super) fn get(&self, number: usize) -> Option<&[u8]> {
         let (start, length) = self.place(number)?;
         self.bytes.get(start as usize..)?.get(..length as usize)
@@ -86,9 +91,14 @@ pub(super) fn numbers(bytes: &[u8], count: usize) -> Result<Vec<u32>, String> {
 }
 
 /// PLAIN values of variable length: where each begins and how long it is, the length before it left out.
-pub(super) fn plain_places(bytes: &[u8], count: usize) -> Result<Vec<(u32, u32)>, String> {
-    // Each takes four bytes at least.
-    let mut places = Vec::with_capacity(count.min(bytes.len() / 4));
+///
+/// # Errors
+/// They end early, or `each` fails.
+pub(super) fn plain_places(
+    bytes: &[u8],
+    count: usize,
+    mut each: impl FnMut(u32, u32) -> Result<(), String>,
+) -> Result<(), String> {
     let mut at = 0_usize;
     for _ in 0..count {
         let length = u32_at(bytes, at).ok_or("its values end early")?;
@@ -97,9 +107,9 @@ pub(super) fn plain_places(bytes: &[u8], count: usize) -> Result<Vec<(u32, u32)>
         if at > bytes.len() {
             return Err("a value that is longer than its page".to_owned());
         }
-        places.push((u32::try_from(start).unwrap_or(u32::MAX), length));
+        each(u32::try_from(start).unwrap_or(u32::MAX), length)?;
     }
-    Ok(places)
+    Ok(())
 }
 
 /// Decodes `count` values of a page to what is shown of them.
@@ -153,10 +163,10 @@ pub(super) fn decode(
         }
         (PLAIN, Physical::Bytes) => {
             let mut values = Values::default();
-            for (start, length) in plain_places(bytes, count)? {
+            plain_places(bytes, count, |start, length| {
                 let value = bytes.get(start as usize..).and_then(|b| b.get(..length as usize));
-                values.push(value.unwrap_or_default())?;
-            }
+                values.push(value.unwrap_or_default())
+            })?;
             values
         }
         (DELTA_LENGTH_BYTE_ARRAY, Physical::Bytes) => {

@@ -9,8 +9,14 @@ use crate::fixtures::check;
 use std::fs;
 use std::process::Command;
 
-const ALL: [&str; 5] =
-    ["rows.parquet", "nulls.parquet", "plain.parquet", "checked.parquet", "split.parquet"];
+const ALL: [&str; 6] = [
+    "rows.parquet",
+    "nulls.parquet",
+    "plain.parquet",
+    "checked.parquet",
+    "split.parquet",
+    "indexed.parquet",
+];
 
 #[test]
 fn rows_are_served_as_pyarrow_reads_them() {

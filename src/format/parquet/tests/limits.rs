@@ -1,7 +1,7 @@
 //! Files that ask for more than they have, and lists that end in a broken page.
 
+use super::super::footer;
 use super::super::schema::Schema;
-use super::super::{footer, page};
 use super::writer::{Column, Entry, Style, Value, element, file};
 use super::*;
 
@@ -91,24 +91,6 @@ fn levels_in_another_encoding_are_named() {
     let container = open(&raw(vec![integers("a", 1)], &body, 2, &[(4, body.len(), 2)])).unwrap();
     let said = container.warnings().join("\n");
     assert!(said.contains("encoding 4 of its levels"), "{said}");
-}
-
-#[test]
-fn a_page_of_more_values_than_its_chunk_is_not_made_json() {
-    let bytes = data_page(3, (0, 3), &[0; 12]);
-    let (header, _) = page::Header::split(&bytes).unwrap();
-    assert_eq!((header.kind, header.values), (page::Kind::Data, 3));
-    let leaf = footer::Element { physical: Some(1), ..footer::Element::default() };
-    let root = footer::Element { children: 1, ..footer::Element::default() };
-    let schema = Schema::new(&[root, leaf]).unwrap();
-    for (values, why) in [(2, "a page of 3 values, not 2"), (4, "3 values, not 4")] {
-        let mut chunk = footer::Chunk::default();
-        (chunk.at, chunk.length, chunk.values) = (4, bytes.len() as u64, values);
-        let group = footer::Group { rows: 2, chunks: vec![chunk] };
-        let source = super::super::json::Source { schema: &schema, group: &group, at: 4 };
-        let said = source.texts(0, &bytes).unwrap_err();
-        assert!(said.contains(why), "{said}");
-    }
 }
 
 const STYLE: Style = Style {

@@ -1,0 +1,100 @@
+//! What the scans of all columns share: bounds of time and memory, and what was found.
+//!
+//! Imports pages, units and JSON of this directory.
+
+use super::json::JsonPart;
+use super::page::Header;
+use super::units::{NO_DICTIONARY, Unit};
+use std::cell::{Cell as Shared, RefCell};
+
+/// What the columns of a row group hold at once for the values of their pages: levels, numbers, places.
+pub(super) const MAX_HELD_BYTES: u64 = 512 << 20;
+
+/// What the scans of all columns share.
+pub(super) struct Budget {
+    /// Values that may still be looked at, nulls among them.
+    pub(super) values: Shared<u64>,
+    /// Bytes that may still be decoded.
+    pub(super) bytes: Shared<u64>,
+    /// Bytes that may still be held.
+    memory: Shared<u64>,
+    pub(super) units: RefCell<Vec<Unit>>,
+    pub(super) dictionaries: RefCell<Vec<Vec<u8>>>,
+    pub(super) parts: RefCell<Vec<JsonPart>>,
+    /// What is said of pages that cannot be read.
+    pub(super) notes: RefCell<Vec<String>>,
+}
+
+impl Budget {
+    pub(super) fn new(values: u64, bytes: u64) -> Self {
+        Self {
+            values: values.into(),
+            bytes: bytes.into(),
+            memory: MAX_HELD_BYTES.into(),
+            units: RefCell::default(),
+            dictionaries: RefCell::default(),
+            parts: RefCell::default(),
+            notes: RefCell::default(),
+        }
+    }
+
+    /// Takes a page from what may be decoded.
+    ///
+    /// # Errors
+    /// Its header asks for more than the length of the file allows: why.
+    pub(super) fn take(&self, header: &Header) -> Result<(), String> {
+        let values = self.values.get().checked_sub(header.values.into());
+        let bytes = self.bytes.get().checked_sub(header.stored.max(header.decoded).into());
+        self.values.set(values.ok_or("there are too many values for the length of the file")?);
+        self.bytes.set(bytes.ok_or(TOO_LONG)?);
+        Ok(())
+    }
+
+    /// Takes text that was made from what may be decoded.
+    ///
+    /// # Errors
+    /// As [`Budget::take`].
+    pub(super) fn take_text(&self, length: usize) -> Result<(), String> {
+        let left = self.bytes.get().checked_sub(length as u64);
+        self.bytes.set(left.ok_or(TOO_LONG)?);
+        Ok(())
+    }
+
+    /// The right to hold so many bytes for the values of a page, as long as it lives.
+    ///
+    /// # Errors
+    /// All columns together would hold too much: why.
+    pub(super) fn hold(&self, bytes: u64) -> Result<Held<'_>, String> {
+        let left = self.memory.get().checked_sub(bytes);
+        let left = left.ok_or_else(|| {
+            format!("its values take {bytes} bytes of memory, with all columns over 512 MiB")
+        })?;
+        self.memory.set(left);
+        Ok(Held { budget: self, bytes })
+    }
+
+    pub(super) fn note(&self, note: String) {
+        self.notes.borrow_mut().push(note);
+    }
+
+    /// Keeps the stored page of a dictionary, and gives its number.
+    pub(super) fn keep_dictionary(&self, page: Vec<u8>) -> u32 {
+        let mut kept = self.dictionaries.borrow_mut();
+        kept.push(page);
+        u32::try_from(kept.len().saturating_sub(1)).unwrap_or(NO_DICTIONARY)
+    }
+}
+
+const TOO_LONG: &str = "it would be more than a thousand times as long as the file";
+
+/// The right to hold bytes.
+pub(super) struct Held<'a> {
+    budget: &'a Budget,
+    bytes: u64,
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.budget.memory.set(self.budget.memory.get().saturating_add(self.bytes));
+    }
+}

@@ -1,0 +1,143 @@
+//! Where each value of a page is, without what it is.
+//!
+//! Imports values of this directory, and endings of this room.
+
+use super::values::Values;
+use crate::format::ending;
+
+/// What a value is looked at for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Look {
+    /// Nothing: it is a number.
+    Number,
+    /// It is the number of a label.
+    Label,
+    /// It is an element of an array: where it lies is all that counts, one behind the other.
+    Element,
+    /// What it is, by magic; text has its ending if nothing else does.
+    Magic { is_text: bool },
+    /// The ending of the file that it names.
+    Path,
+}
+
+/// Where a value is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Cell {
+    pub(super) state: State,
+    /// The code of its ending.
+    pub(super) ending: u8,
+    pub(super) length: u32,
+    /// A place in the file, or behind it in what is decoded.
+    pub(super) address: u64,
+    /// As a label.
+    pub(super) label: i64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum State {
+    #[default]
+    Null,
+    There,
+    /// It cannot be read.
+    Damaged,
+}
+
+pub(super) const DAMAGED: Cell =
+    Cell { state: State::Damaged, ending: 0, length: 1, address: 0, label: -1 };
+
+/// So many values of a page, or of a dictionary, are looked at one by one: a list of them is 100 MB.
+const MAX_CELLS: usize = 1 << 22;
+
+/// The values of a page that are there: nulls are not.
+#[derive(Debug)]
+pub(super) enum Cells {
+    /// The page cannot be read.
+    Damaged,
+    /// Each by itself.
+    Listed(Vec<Cell>),
+    /// The numbers of a dictionary's values.
+    Numbers(Vec<u32>),
+    /// One behind the other from an address on, all of a length.
+    Rows { address: u64, width: u32 },
+}
+
+impl Cells {
+    /// Where a value is.
+    pub(super) fn get(&self, number: usize, dictionary: &Self) -> Cell {
+        let found = match self {
+            Self::Damaged => None,
+            Self::Listed(cells) => cells.get(number).copied(),
+            // A dictionary has no dictionary.
+            Self::Numbers(numbers) => {
+                numbers.get(number).map(|number| dictionary.get(*number as usize, &Self::Damaged))
+            }
+            Self::Rows { address, width } => {
+                let behind = (number as u64).saturating_mul((*width).into());
+                let address = address.saturating_add(behind);
+                return Cell { state: State::There, length: *width, address, ..Cell::default() };
+            }
+        };
+        found.unwrap_or(DAMAGED)
+    }
+
+    /// Bytes of memory that they take.
+    pub(super) fn held_bytes(&self) -> u64 {
+        let bytes = match self {
+            Self::Damaged | Self::Rows { .. } => 0,
+            Self::Listed(cells) => size_of_val(&cells[..]),
+            Self::Numbers(numbers) => size_of_val(&numbers[..]),
+        };
+        bytes as u64
+    }
+}
+
+/// Refuses to list too many values.
+///
+/// # Errors
+/// They would take too much memory: why.
+pub(super) fn room_for(count: usize) -> Result<(), String> {
+    match count > MAX_CELLS {
+        true => Err(format!("{count} values of its kind, more than {MAX_CELLS}")),
+        false => Ok(()),
+    }
+}
+
+impl Look {
+    /// A value that is at an address.
+    pub(super) fn cell(self, address: u64, value: &[u8]) -> Cell {
+        let mut cell = Cell {
+            state: State::There,
+            length: u32::try_from(value.len()).unwrap_or(u32::MAX),
+            address,
+            ..Cell::default()
+        };
+        match self {
+            Look::Number | Look::Element => (),
+            Look::Label => {
+                let mut number = [0; 8];
+                number.iter_mut().zip(value).for_each(|(to, from)| *to = *from);
+                cell.label = i64::from_le_bytes(number);
+            }
+            Look::Magic { is_text } => {
+                let code = ending::code_of(value);
+                let is_none = is_text && code == ending::code(".bin");
+                cell.ending = if is_none { ending::code(".txt") } else { code };
+            }
+            Look::Path => cell.ending = ending::code_of_path(value),
+        }
+        cell
+    }
+
+    /// Values that are decoded to an address.
+    ///
+    /// # Errors
+    /// There are too many: why.
+    pub(super) fn cells_of(self, values: &Values, address: u64) -> Result<Vec<Cell>, String> {
+        room_for(values.len())?;
+        let cell = |number| {
+            let (start, _) = values.place(number).unwrap_or_default();
+            self.cell(address.saturating_add(start.into()), values.get(number).unwrap_or_default())
+        };
+        Ok((0..values.len()).map(cell).collect())
+    }
+}

@@ -1,0 +1,304 @@
+//! The values of all leaves of a column, page by page, from any row on: what JSON is made of.
+//!
+//! Imports pages, values, the footer and the schema.
+
+use super::footer::{Chunk, Group};
+use super::page::{Header, Kind as PageKind, MAX_PAGE_BYTES, Page};
+use super::schema::{Leaf, Node, Schema};
+use super::units::NO_DICTIONARY;
+use super::values::{self, Values};
+use crate::format::Error;
+use std::borrow::Cow;
+use std::sync::Arc;
+
+/// Why no more can be read.
+#[derive(Debug)]
+pub(super) enum Stop {
+    /// The file cannot be read.
+    Failed(Error),
+    /// It is no such column: why.
+    Wrong(String),
+}
+
+impl From<String> for Stop {
+    fn from(why: String) -> Self {
+        Self::Wrong(why)
+    }
+}
+
+impl From<&str> for Stop {
+    fn from(why: &str) -> Self {
+        Self::Wrong(why.to_owned())
+    }
+}
+
+pub(super) type Read<T> = Result<T, Stop>;
+
+/// A page with its header, whose length is also given.
+pub(super) type StoredPage<'a> = (Header, usize, Cow<'a, [u8]>);
+
+/// Where pages are taken from.
+pub(super) trait Stored {
+    /// The page at a byte of the file, before byte `end`.
+    fn page(&self, at: u64, end: u64) -> Read<StoredPage<'_>>;
+}
+
+/// Where the values of a leaf go on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Start {
+    /// The byte of a page, and how many values of the chunk follow from there on.
+    pub(super) page: u64,
+    pub(super) left: u64,
+    /// So many values of the page were passed.
+    pub(super) passed: u32,
+    /// The number of the dictionary that was kept.
+    pub(super) dictionary: u32,
+}
+
+/// The next values of a leaf.
+struct Cursor<'a> {
+    leaf: &'a Leaf,
+    chunk: Chunk,
+    /// The page that was read last, the one behind it, and how many values follow there.
+    page_at: u64,
+    at: u64,
+    left: u64,
+    repetition: Vec<u8>,
+    definition: Vec<u8>,
+    values: Values,
+    /// Values of the page, nulls among them; the next one, and how many before it are there.
+    count: usize,
+    next: usize,
+    passed: usize,
+    held: u64,
+    dictionary: Option<Dictionary>,
+}
+
+struct Dictionary {
+    values: Arc<Values>,
+    /// As it is stored, until it is kept; then its number.
+    page: Vec<u8>,
+    number: u32,
+}
+
+/// The next values of all leaves of a column.
+pub(super) struct Cursors<'a> {
+    stored: &'a dyn Stored,
+    cursors: Vec<Cursor<'a>>,
+    /// The leaf that the first cursor is of.
+    first: usize,
+    /// Bytes that the values of all pages take.
+    held: u64,
+    /// The end of the last page that was read.
+    end: u64,
+}
+
+pub(super) const ENDS_EARLY: &str = "a column with fewer values than its row group has rows";
+
+/// Finds the kept dictionary of a leaf, whose chunk has a codec, by its number.
+pub(super) type Kept<'a> = dyn Fn(u32, &Leaf, i32) -> Result<Arc<Values>, String> + 'a;
+
+impl<'a> Cursors<'a> {
+    /// From the first row of a row group on.
+    ///
+    /// # Errors
+    /// The column is not in the footer.
+    pub(super) fn new(
+        stored: &'a dyn Stored,
+        schema: &'a Schema,
+        group: &Group,
+        node: &Node,
+    ) -> Read<Self> {
+        let leaves = node.leaves();
+        let both = schema.leaves.get(leaves.clone()).zip(group.chunks.get(leaves.clone()));
+        let (schema, chunks) = both.ok_or("a column that is not in the footer")?;
+        let cursors = schema.iter().zip(chunks).map(|(leaf, chunk)| Cursor {
+            leaf,
+            chunk: *chunk,
+            page_at: chunk.at,
+            at: chunk.at,
+            left: chunk.values,
+            repetition: Vec::new(),
+            definition: Vec::new(),
+            values: Values::default(),
+            count: 0,
+            next: 0,
+            passed: 0,
+            held: 0,
+            dictionary: None,
+        });
+        let first = leaves.start;
+        Ok(Self { stored, cursors: cursors.collect(), first, held: 0, end: 0 })
+    }
+
+    /// Goes to where the values go on.
+    ///
+    /// # Errors
+    /// They are no places of this column, or their pages cannot be read.
+    pub(super) fn go_to(&mut self, starts: &[Start], kept: &Kept) -> Read<()> {
+        if starts.len() != self.cursors.len() {
+            return Err("places of another column".into());
+        }
+        for (number, start) in starts.iter().enumerate() {
+            let Some(cursor) = self.cursors.get_mut(number) else { continue };
+            (cursor.page_at, cursor.at, cursor.left) = (start.page, start.page, start.left);
+            if start.dictionary != NO_DICTIONARY {
+                let values = kept(start.dictionary, cursor.leaf, cursor.chunk.codec)?;
+                let number = start.dictionary;
+                cursor.dictionary = Some(Dictionary { values, page: Vec::new(), number });
+            }
+            if start.passed > 0 {
+                self.load(number)?;
+            }
+            let Some(cursor) = self.cursors.get_mut(number) else { continue };
+            cursor.next = start.passed as usize;
+            let before = cursor.definition.iter().take(cursor.next);
+            let is_there = |level: &&u8| u32::from(**level) == cursor.leaf.definition;
+            cursor.passed = match cursor.leaf.definition {
+                0 => cursor.next,
+                _ => before.filter(is_there).count(),
+            };
+        }
+        Ok(())
+    }
+
+    /// Where the values go on now. `keep` keeps the stored page of a dictionary, and gives its number.
+    pub(super) fn starts(&mut self, keep: &dyn Fn(Vec<u8>) -> u32) -> Vec<Start> {
+        let start = |cursor: &mut Cursor| {
+            let dictionary = cursor.dictionary.as_mut().map_or(NO_DICTIONARY, |dictionary| {
+                if dictionary.number == NO_DICTIONARY {
+                    dictionary.number = keep(std::mem::take(&mut dictionary.page));
+                }
+                dictionary.number
+            });
+            if cursor.next >= cursor.count {
+                return Start { page: cursor.at, left: cursor.left, passed: 0, dictionary };
+            }
+            let left = cursor.left.saturating_add(cursor.count as u64);
+            let passed = u32::try_from(cursor.next).unwrap_or(u32::MAX);
+            Start { page: cursor.page_at, left, passed, dictionary }
+        };
+        self.cursors.iter_mut().map(start).collect()
+    }
+
+    /// The end of the last page that was read.
+    pub(super) fn end(&self) -> u64 {
+        self.end
+    }
+
+    fn cursor(&mut self, leaf: usize) -> Read<&mut Cursor<'a>> {
+        let place = leaf.saturating_sub(self.first);
+        self.cursors.get_mut(place).ok_or_else(|| ENDS_EARLY.into())
+    }
+
+    pub(super) fn leaf(&self, leaf: usize) -> Option<&'a Leaf> {
+        self.cursors.get(leaf.saturating_sub(self.first)).map(|cursor| cursor.leaf)
+    }
+
+    /// Levels of the next value of a leaf, of its repetition and its definition. `None`: there is none.
+    pub(super) fn peek(&mut self, leaf: usize) -> Read<Option<(u32, u32)>> {
+        loop {
+            let cursor = self.cursor(leaf)?;
+            if let Some(levels) = cursor.levels() {
+                return Ok(Some(levels));
+            }
+            if !self.load(leaf.saturating_sub(self.first))? {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Levels of the next value of a leaf.
+    pub(super) fn levels(&mut self, leaf: usize) -> Read<(u32, u32)> {
+        self.peek(leaf)?.ok_or_else(|| ENDS_EARLY.into())
+    }
+
+    /// The next value of a leaf; `None`: it is null.
+    pub(super) fn take(&mut self, leaf: usize) -> Read<Option<&[u8]>> {
+        let (_, definition) = self.levels(leaf)?;
+        let cursor = self.cursor(leaf)?;
+        cursor.next = cursor.next.saturating_add(1);
+        if definition < cursor.leaf.definition {
+            return Ok(None);
+        }
+        let value = cursor.passed;
+        cursor.passed = value.saturating_add(1);
+        cursor.values.get(value).map(Some).ok_or_else(|| ENDS_EARLY.into())
+    }
+
+    /// Reads the next page of values. False: there is none.
+    fn load(&mut self, place: usize) -> Read<bool> {
+        let cursor = self.cursors.get_mut(place).ok_or(ENDS_EARLY)?;
+        let before = cursor.held;
+        while cursor.next >= cursor.count {
+            let end = cursor.chunk.at.saturating_add(cursor.chunk.length);
+            if cursor.left == 0 {
+                return Ok(false);
+            }
+            if cursor.at >= end {
+                return Err(format!("{} values fewer than its chunk has", cursor.left).into());
+            }
+            let (header, length, page) = self.stored.page(cursor.at, end)?;
+            let at = cursor.at;
+            let wrong = |why: String| Stop::Wrong(format!("the page at byte {at}: {why}"));
+            let held = self.held.saturating_sub(before).saturating_add(header.held_bytes());
+            if held > MAX_PAGE_BYTES.into() {
+                return Err(wrong("over 256 MiB of values of one row".to_owned()));
+            }
+            cursor.take_page(header, length, &page).map_err(wrong)?;
+            self.end = self.end.max(cursor.at);
+        }
+        self.held = self.held.saturating_sub(before).saturating_add(cursor.held);
+        if self.held > MAX_PAGE_BYTES.into() {
+            let why = "over 256 MiB of values of one row";
+            return Err(format!("the page at byte {}: {why}", cursor.page_at).into());
+        }
+        Ok(true)
+    }
+}
+
+impl Cursor<'_> {
+    fn levels(&self) -> Option<(u32, u32)> {
+        if self.next >= self.count {
+            return None;
+        }
+        let level = |levels: &[u8]| levels.get(self.next).copied().unwrap_or(0).into();
+        Some((level(&self.repetition), level(&self.definition)))
+    }
+
+    /// Decodes the next page.
+    fn take_page(&mut self, header: Header, length: usize, stored: &[u8]) -> Result<(), String> {
+        let body = stored.get(length..).unwrap_or_default();
+        let codec = self.chunk.codec;
+        match header.kind {
+            PageKind::Other => (),
+            PageKind::Dictionary => {
+                let page = Page::open(header, body, self.leaf, codec)?;
+                let found =
+                    values::decode(self.leaf, 0, &page.bytes, header.values as usize, None)?;
+                let (values, page) = (Arc::new(found), stored.to_vec());
+                self.dictionary = Some(Dictionary { values, page, number: NO_DICTIONARY });
+            }
+            PageKind::Data | PageKind::DataV2 { .. } => {
+                let left = self.left.checked_sub(header.values.into());
+                let left =
+                    left.ok_or_else(|| format!("{} values, not {}", header.values, self.left))?;
+                let page = Page::open(header, body, self.leaf, codec)?;
+                let (count, encoding) = (page.present(self.leaf), header.encoding);
+                let dictionary = self.dictionary.as_ref().map(|dictionary| &*dictionary.values);
+                self.values =
+                    values::decode(self.leaf, encoding, page.values(), count, dictionary)?;
+                (self.repetition, self.definition) = (page.repetition, page.definition);
+                (self.count, self.next, self.passed) = (header.values as usize, 0, 0);
+                (self.left, self.page_at) = (left, self.at);
+            }
+        }
+        let dictionary = self.dictionary.as_ref().map_or(0, |dictionary| {
+            dictionary.values.held_bytes().saturating_add(dictionary.page.len() as u64)
+        });
+        let levels = self.repetition.len().saturating_add(self.definition.len()) as u64;
+        self.held = self.values.held_bytes().saturating_add(levels).saturating_add(dictionary);
+        self.at = self.at.saturating_add(stored.len() as u64);
+        Ok(())
+    }
+}

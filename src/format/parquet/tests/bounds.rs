@@ -1,0 +1,263 @@
+//! What a footer, a page, or labels may ask for, and what is decoded of lists.
+
+use super::super::budget::{Budget, MAX_HELD_BYTES};
+use super::super::cells::room_for;
+use super::super::fields::{self, Field, FieldKind};
+use super::super::page::Header;
+use super::super::schema::Schema;
+use super::super::units::{Kind, Unit, Units};
+use super::super::{footer, scan};
+use super::writer::{Column, Entry, Style, Value, element, file};
+use super::*;
+use crate::format::stream::Intervals;
+use crate::format::{PartName, Source, Table};
+use std::io;
+use std::sync::Mutex;
+
+/// A file of nothing but this footer.
+fn with_footer(footer: &[u8]) -> Vec<u8> {
+    [b"PAR1", footer, &(footer.len() as u32).to_le_bytes(), b"PAR1"].concat()
+}
+
+/// A list of structures of no fields: its head, and a byte for each.
+fn nothings(count: usize) -> Vec<u8> {
+    let mut out = vec![0xfc];
+    let mut left = count;
+    while left >= 0x80 {
+        out.push(left as u8 | 0x80);
+        left >>= 7;
+    }
+    out.push(left as u8);
+    out.resize(out.len() + count, 0);
+    out
+}
+
+#[test]
+fn footers_of_more_parts_than_any_writer_makes_are_refused() {
+    // Fields 2 and 4 are lists; field 1 of a row group is one.
+    let elements = [&[0x29][..], &nothings((1 << 18) + 1)].concat();
+    assert!(refused(&with_footer(&elements)).contains("a schema of 2¹⁸ elements at most"));
+    let groups = [&[0x49][..], &nothings((1 << 21) + 1)].concat();
+    assert!(refused(&with_footer(&groups)).contains("2²¹ row groups at most"));
+    let chunks = [&[0x49, 0x1c, 0x19][..], &nothings((1 << 21) + 1)].concat();
+    assert!(refused(&with_footer(&chunks)).contains("2²¹ chunks of columns at most"));
+}
+
+#[test]
+fn labels_are_left_out_if_their_names_or_what_they_stand_in_take_too_much() {
+    let leaf = footer::Element { physical: Some(2), name: b"a".to_vec(), ..Default::default() };
+    let root = footer::Element { children: 1, ..Default::default() };
+    let schema = Schema::new(&[root, leaf]).unwrap();
+    let kind = FieldKind::Value { leaf: 0, name: None };
+    let fields = [Field { path: vec![b"a".to_vec()], kind }];
+    let labels = |names: &str, behind: usize| {
+        let names = format!(r#"{{"a":{{"_type":"ClassLabel","names":[{names}]}}}}"#);
+        let json = format!(r#"{{"info":{{"features":{names}}}}}{}"#, " ".repeat(behind));
+        fields::labels(&schema, &fields, Some(json.as_bytes()))[0].len()
+    };
+    assert_eq!(labels(r#""x","y""#, 100), 2);
+    assert_eq!(labels(r#""x","y""#, 16 << 20), 0);
+    // A name takes 32 bytes and its own, of 16 MiB.
+    let empty = |count: usize| vec![r#""""#; count].join(",");
+    assert_eq!(labels(&empty(1 << 19), 0), 1 << 19);
+    assert_eq!(labels(&empty((1 << 19) + 1), 0), 0);
+}
+
+#[test]
+fn what_the_columns_hold_and_decode_is_bounded_and_what_is_dropped_is_free_again() {
+    let budget = Budget::new(10, 1000);
+    let first = budget.hold(MAX_HELD_BYTES - 1).unwrap();
+    let why = budget.hold(2).err().unwrap();
+    assert!(why.contains("take 2 bytes of memory") && why.contains("512 MiB"), "{why}");
+    drop(first);
+    assert!(budget.hold(MAX_HELD_BYTES).is_ok());
+    let body = [0x15, 0, 0x15, 200, 1, 0x15, 2, 0x2c, 0x15, 12, 0x15, 0, 0, 0];
+    let (header, _) = Header::read(&body).unwrap();
+    assert_eq!((header.values, header.decoded), (6, 100));
+    budget.take(&header).unwrap();
+    assert!(budget.take(&header).unwrap_err().contains("too many values"));
+    assert!(budget.take_text(900).is_ok() && budget.take_text(1).is_err());
+    assert!(room_for(1 << 22).is_ok() && room_for((1 << 22) + 1).is_err());
+}
+
+const STYLE: Style = Style {
+    codec: 6,
+    is_second_version: true,
+    has_dictionary: true,
+    has_checksums: false,
+    page_values: 50,
+    group_rows: 100_000,
+};
+
+fn list(name: &str, item: Value) -> Vec<Value> {
+    vec![element(name, None, 1, 1, Some(3)), element("list", None, 2, 1, None), item]
+}
+
+fn numbers(rows: usize) -> Column {
+    let entry = |row: usize, place: usize| -> Entry {
+        (place.min(1) as u32, 2, Some((((row + place) % 7) as u32).to_le_bytes().to_vec()))
+    };
+    Column {
+        elements: list("n", element("element", Some(1), 0, 0, None)),
+        stored_type: 1,
+        levels: (1, 2),
+        rows: (0..rows).map(|row| (0..5).map(|place| entry(row, place)).collect()).collect(),
+    }
+}
+
+fn word(row: usize) -> String {
+    format!("{:04}{}", row % 20, "x".repeat(2000))
+}
+
+/// Lists of one word of two thousand letters and one of none.
+fn words(rows: usize) -> Column {
+    let stored = |word: String| [&(word.len() as u32).to_le_bytes()[..], word.as_bytes()].concat();
+    Column {
+        elements: list("w", element("element", Some(6), 1, 0, Some(0))),
+        stored_type: 6,
+        levels: (1, 3),
+        rows: (0..rows).map(|row| vec![(0, 3, Some(stored(word(row)))), (1, 2, None)]).collect(),
+    }
+}
+
+fn units(bytes: &[u8]) -> Units {
+    let source = MemorySource::new("x", bytes.to_vec());
+    scan::scan(&source, &OpenOptions::default()).unwrap().0
+}
+
+#[test]
+fn a_dictionary_of_lists_is_decoded_once_for_all_pages() {
+    let bytes = file(STYLE, vec![numbers(300)]);
+    let units = units(&bytes);
+    assert!(units.units.len() > 20);
+    assert_eq!((units.dictionaries.pages.len(), units.dictionaries.decoded()), (1, 0));
+    for (number, unit) in units.units.iter().enumerate() {
+        assert_eq!(unit.kind, Kind::Values);
+        let stored = unit.stored as usize..(unit.stored + u64::from(unit.stored_bytes)) as usize;
+        let mut out = vec![0; unit.decoded_bytes as usize];
+        units.decode(number as u64, &bytes[stored], &mut out).unwrap();
+        assert_eq!(units.dictionaries.decoded(), 1);
+    }
+}
+
+#[test]
+fn json_of_many_rows_is_several_units_each_of_which_is_decoded_by_itself() {
+    const ROWS: usize = 2000;
+    for has_dictionary in [false, true] {
+        let bytes = file(Style { has_dictionary, ..STYLE }, vec![words(ROWS)]);
+        let units = units(&bytes);
+        let json = units.units.iter().filter(|unit| unit.kind == Kind::Json).count();
+        assert!((3..20).contains(&json), "{json}");
+        assert!(units.units.iter().all(|unit| unit.decoded_bytes < 2 << 20));
+        // The first part begins with the chunk: the others need the dictionary.
+        assert_eq!(units.dictionaries.pages.len(), usize::from(has_dictionary));
+        let container = open(&bytes).unwrap();
+        let mut kept = Vec::new();
+        container.keep(&mut kept).unwrap();
+        let source = Arc::new(MemorySource::new("x", bytes.clone()));
+        let kept = Arc::new(MemorySource::new("kept", kept));
+        let again = Parquet.open_kept(source, kept).unwrap().unwrap();
+        let expected = |row| format!("[\"{}\",null]", word(row)).into_bytes();
+        for container in [container, again] {
+            let found = files(&bytes, container.as_ref());
+            assert_eq!(found.len(), ROWS);
+            for (row, (path, content)) in found.into_iter().enumerate() {
+                assert_eq!(path, format!("{row:06}/w.json"));
+                assert!(content == Some(expected(row)), "{row}");
+            }
+        }
+    }
+}
+
+#[test]
+fn json_behind_a_broken_page_is_damaged_and_that_before_it_stays() {
+    let style = Style { has_dictionary: false, codec: 0, has_checksums: true, ..STYLE };
+    let mut bytes = file(style, vec![words(2000)]);
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    let container = open(&bytes).unwrap();
+    let said = container.warnings().join("\n");
+    assert!(said.contains("page at byte") && said.contains("checksum"), "{said}");
+    let found: Vec<bool> =
+        files(&bytes, container.as_ref()).values().map(Option::is_some).collect();
+    let good = found.iter().take_while(|is_good| **is_good).count();
+    assert!((500..1500).contains(&good), "{good}");
+    assert!(found[good..].iter().all(|is_good| !is_good));
+    assert_eq!(found.len(), 2000);
+}
+
+/// A file that says what was read of it.
+struct Watched(MemorySource, Mutex<Vec<(u64, usize)>>);
+
+impl Source for Watched {
+    fn name(&self) -> &PartName {
+        self.0.name()
+    }
+
+    fn len(&self) -> u64 {
+        self.0.len()
+    }
+
+    fn read_exact_at(&self, buf: &mut [u8], offset_bytes: u64) -> io::Result<()> {
+        self.1.lock().unwrap().push((offset_bytes, buf.len()));
+        self.0.read_exact_at(buf, offset_bytes)
+    }
+
+    fn check_unchanged(&self) -> io::Result<()> {
+        self.0.check_unchanged()
+    }
+
+    fn table(&self, offset: u64, length: u64) -> io::Result<Box<dyn Table>> {
+        self.0.table(offset, length)
+    }
+}
+
+#[test]
+fn pages_of_numbers_that_have_an_index_are_not_read_when_a_file_is_opened() {
+    let bytes = read("indexed.parquet");
+    let footer = scan::outline(Reader::new(&MemorySource::new("x", bytes.clone()), NAME));
+    let footer = footer.unwrap().units.footer;
+    let watched = Watched(MemorySource::new("x", bytes), Mutex::default());
+    let (units, _) = scan::scan(&watched, &OpenOptions::default()).unwrap();
+    let reads = watched.1.into_inner().unwrap();
+    let columns = ["small", "flag", "f4", "f8", "when", "size"];
+    let elements = footer.schema.iter().filter(|element| element.physical.is_some());
+    let mut passed = 0;
+    for (column, element) in elements.enumerate() {
+        let chunk = footer.groups[0].chunks[column];
+        let of_column = |unit: &&Unit| unit.column as usize == column;
+        let last = units.units.iter().filter(of_column).map(|unit| unit.stored).max();
+        let is_number = columns.iter().any(|name| element.name == name.as_bytes());
+        // The footer's first read may go back far.
+        let is_read = reads.iter().skip(1).any(|(at, length)| {
+            let end = at + *length as u64;
+            *at >= chunk.at && last.is_some_and(|last| *at <= last && end > last)
+        });
+        assert!(!is_number || !is_read, "{:?}", element.name);
+        passed += usize::from(is_number);
+    }
+    assert_eq!(passed, columns.len());
+}
+
+#[test]
+fn an_index_that_does_not_agree_with_its_chunk_is_not_used() {
+    let bytes = read("indexed.parquet");
+    let expected = files(&bytes, open(&bytes).unwrap().as_ref());
+    let source = MemorySource::new("x", bytes.clone());
+    let reader = Reader::new(&source, NAME);
+    let groups = scan::outline(reader).unwrap().units.footer.groups;
+    for chunk in &groups[0].chunks {
+        for (at, length) in [chunk.offset_index, chunk.column_index] {
+            assert!(length > 0);
+            for place in at as usize..at as usize + length as usize {
+                let mut bad = bytes.clone();
+                bad[place] ^= 4;
+                let container = open(&bad).unwrap();
+                for (path, content) in files(&bad, container.as_ref()) {
+                    // What the index cannot be seen to lie about is found when the page is decoded.
+                    assert!(content.is_none() || expected[&path] == content, "{place}: {path}");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! The JSON of the rows of a column, as a file is scanned: some rows at a time are a unit.
+//!
+//! Imports cursors, JSON, cells, the budget and units.
+
+use super::super::Result;
+use super::super::reader::Reader;
+use super::budget::Budget;
+use super::cells::{Cell, DAMAGED, State};
+use super::cursors::{Cursors, Read, Stop, Stored, StoredPage};
+use super::footer::{Group, wrong_at};
+use super::json::{self, JsonPart};
+use super::page::{Header, MAX_HEADER_BYTES};
+use super::schema::{Node, Schema};
+use super::units::{Kind, NO_DICTIONARY, SLOT_BYTES, Unit};
+use std::borrow::Cow;
+
+/// A unit ends with the row that makes its text so long, and a share of the pages that it is decoded from.
+const TEXT_BYTES: u64 = 1 << 20;
+const TEXT_SHARE: u64 = 4;
+/// The pages of all leaves of a unit lie in so many bytes at most.
+const MAX_STORED_BYTES: u64 = 256 << 20;
+/// Read first, to find where a header ends.
+const HEADER_BYTES: u64 = 1 << 10;
+
+/// Reads pages from the file.
+pub(super) struct Pages<'a> {
+    pub(super) reader: Reader<'a>,
+    pub(super) budget: &'a Budget,
+}
+
+/// The JSON of a column in a row group.
+pub(super) struct Texts<'a> {
+    cursors: Cursors<'a>,
+    node: &'a Node,
+    budget: &'a Budget,
+    /// Of the next unit, all but where it is decoded from.
+    unit: Unit,
+    /// The end of the addresses that it may have.
+    slot_end: u64,
+    rows_left: u64,
+    block: Block,
+    /// The row behind those of the block.
+    row: u64,
+}
+
+/// The rows of a unit.
+#[derive(Default)]
+struct Block {
+    address: u64,
+    /// Where the text of each ends, and whether it is null.
+    ends: Vec<(u32, bool)>,
+    /// The unit, until one of its rows is shown.
+    unit: Option<(Unit, JsonPart)>,
+}
+
+impl Stored for Pages<'_> {
+    fn page(&self, at: u64, end: u64) -> Read<StoredPage<'_>> {
+        let left = end.saturating_sub(at);
+        let read = |length: u64| {
+            // No more than the chunk has, which lies within the file.
+            let mut bytes = vec![0; usize::try_from(length.min(left)).unwrap_or(0)];
+            let read = self.reader.read("a page", &mut bytes, at);
+            read.map(|()| bytes).map_err(Stop::Failed)
+        };
+        for length in [HEADER_BYTES, MAX_HEADER_BYTES] {
+            match Header::read(&read(length)?) {
+                Ok((header, head)) => {
+                    self.budget.take(&header)?;
+                    let whole = (head as u64).saturating_add(header.stored.into());
+                    if whole > left {
+                        return Err(format!("a page of {whole} bytes at byte {at}").into());
+                    }
+                    return Ok((header, head, Cow::Owned(read(whole)?)));
+                }
+                Err(_) if length < MAX_HEADER_BYTES && left > length => (),
+                Err(wrong) => return Err(wrong_at(self.reader, at, &wrong).to_string().into()),
+            }
+        }
+        Err(format!("a page's header at byte {at} that does not end").into())
+    }
+}
+
+impl<'a> Texts<'a> {
+    /// The column that begins with a leaf, in a row group whose JSON is decoded to a slot. `None`: there is none.
+    pub(super) fn new(
+        pages: &'a Pages<'a>,
+        (schema, group): (&'a Schema, &'a Group),
+        (leaf, number): (usize, u32),
+        slot: u64,
+    ) -> Option<Self> {
+        let node = json::find(&schema.columns, leaf)?;
+        let cursors = Cursors::new(pages, schema, group, node).ok()?;
+        let unit = Unit {
+            decoded: slot,
+            decoded_bytes: 0,
+            stored: 0,
+            stored_bytes: 0,
+            kind: Kind::Json,
+            has_checksum: false,
+            column: u32::try_from(leaf).ok()?,
+            group: number,
+            dictionary: NO_DICTIONARY,
+        };
+        Some(Self {
+            cursors,
+            node,
+            budget: pages.budget,
+            unit,
+            slot_end: slot.saturating_add(SLOT_BYTES),
+            rows_left: group.rows,
+            block: Block::default(),
+            row: 0,
+        })
+    }
+
+    /// Where the JSON of a row is: of one that is not before the last.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub(super) fn cell(&mut self, row: u64) -> Result<Cell> {
+        while row >= self.row {
+            if self.rows_left == 0 {
+                return Ok(DAMAGED);
+            }
+            self.next_block()?;
+        }
+        let first = self.row.saturating_sub(self.block.ends.len() as u64);
+        let number = row.checked_sub(first).and_then(|number| usize::try_from(number).ok());
+        let end_of = |number: usize| self.block.ends.get(number).copied();
+        let Some(&(end, is_null)) = number.and_then(|number| self.block.ends.get(number)) else {
+            return Ok(DAMAGED);
+        };
+        let before = number.and_then(|number| number.checked_sub(1)).and_then(end_of);
+        let start = before.map_or(0, |(end, _)| end);
+        if is_null {
+            return Ok(Cell::default());
+        }
+        if let Some((unit, part)) = self.block.unit.take() {
+            let mut parts = self.budget.parts.borrow_mut();
+            let dictionary = u32::try_from(parts.len()).unwrap_or(NO_DICTIONARY);
+            parts.push(part);
+            self.budget.units.borrow_mut().push(Unit { dictionary, ..unit });
+        }
+        let address = self.block.address.saturating_add(start.into());
+        let length = end.saturating_sub(start);
+        Ok(Cell { state: State::There, length, address, ..Cell::default() })
+    }
+
+    /// Makes the texts of the rows that follow. Behind one that cannot be made there are none.
+    fn next_block(&mut self) -> Result<()> {
+        let starts = self.cursors.starts(&|page| self.budget.keep_dictionary(page));
+        let stored = starts.iter().map(|start| start.page).min().unwrap_or(0);
+        let (mut text, mut ends) = (Vec::new(), Vec::new());
+        self.block = Block::default();
+        while self.rows_left > 0 {
+            let start = text.len();
+            let written = json::write_row(&mut self.cursors, self.node, &mut text);
+            let taken = text.len().saturating_sub(start);
+            match written.and_then(|()| Ok(self.budget.take_text(taken)?)) {
+                Ok(()) => (),
+                Err(Stop::Failed(error)) => return Err(error),
+                Err(Stop::Wrong(why)) => {
+                    let why = format!("the column from byte {stored} on: {why}");
+                    self.budget.note(why);
+                    self.rows_left = 0;
+                    text.truncate(start);
+                    break;
+                }
+            }
+            self.rows_left = self.rows_left.saturating_sub(1);
+            let is_null = text.get(start..) == Some(b"null");
+            ends.push((u32::try_from(text.len()).unwrap_or(u32::MAX), is_null));
+            let share = self.cursors.end().saturating_sub(stored) / TEXT_SHARE;
+            if text.len() as u64 >= TEXT_BYTES.max(share) {
+                break;
+            }
+        }
+        self.row = self.row.saturating_add(ends.len() as u64);
+        let stored_bytes = self.cursors.end().saturating_sub(stored);
+        let end = self.unit.decoded.saturating_add(text.len() as u64);
+        if stored_bytes > MAX_STORED_BYTES || end > self.slot_end {
+            let why = "lists and structures that lie in more than 256 MiB of a row group";
+            self.budget.note(format!("the column from byte {stored} on: {why}"));
+            ends.clear();
+        }
+        let part = JsonPart { rows: u32::try_from(ends.len()).unwrap_or(u32::MAX), starts };
+        let unit = Unit {
+            decoded_bytes: u32::try_from(text.len()).unwrap_or(u32::MAX),
+            stored,
+            stored_bytes: u32::try_from(stored_bytes).unwrap_or(u32::MAX),
+            ..self.unit
+        };
+        let unit = (!ends.is_empty()).then_some((unit, part));
+        self.block = Block { address: self.unit.decoded, ends, unit };
+        self.unit.decoded = end;
+        Ok(())
+    }
+}
