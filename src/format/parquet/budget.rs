@@ -16,6 +16,8 @@ pub(super) struct Budget {
     pub(super) values: Shared<u64>,
     /// Bytes that may still be decoded.
     pub(super) bytes: Shared<u64>,
+    /// Bytes of page indexes that may still be read.
+    indexes: Shared<u64>,
     /// Bytes that may still be held.
     memory: Shared<u64>,
     pub(super) units: RefCell<Vec<Unit>>,
@@ -26,8 +28,10 @@ pub(super) struct Budget {
 }
 
 impl Budget {
-    pub(super) fn new(values: u64, bytes: u64) -> Self {
+    /// Of a file of a length.
+    pub(super) fn new(length: u64, values: u64, bytes: u64) -> Self {
         Self {
+            indexes: length.into(),
             values: values.into(),
             bytes: bytes.into(),
             memory: MAX_HELD_BYTES.into(),
@@ -58,6 +62,13 @@ impl Budget {
         let left = self.bytes.get().checked_sub(length as u64);
         self.bytes.set(left.ok_or(TOO_LONG)?);
         Ok(())
+    }
+
+    /// Takes a page index from what may be read: all of them lie in the file, side by side. False: they do not.
+    pub(super) fn take_index(&self, length: u64) -> bool {
+        let left = self.indexes.get().checked_sub(length);
+        self.indexes.set(left.unwrap_or(0));
+        left.is_some()
     }
 
     /// The right to hold so many bytes for the values of a page, as long as it lives.

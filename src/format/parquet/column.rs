@@ -245,6 +245,10 @@ impl<'a> Column<'a> {
         if !is_number || chunk.codec == codecs::UNCOMPRESSED || chunk.offset_index.1 == 0 {
             return Ok(());
         }
+        let indexes = u64::from(chunk.offset_index.1).saturating_add(chunk.column_index.1.into());
+        if !self.budget.take_index(indexes) {
+            return Ok(());
+        }
         self.index = page_index::read(reader, &chunk, leaf)?.map(|mut index| {
             let dictionary = index.dictionary.take();
             let number = dictionary.map(|page| self.budget.keep_dictionary(page));

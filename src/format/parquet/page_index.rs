@@ -17,6 +17,8 @@ use super::thrift::{I32, I64, LIST, STRUCT, Thrift, Wrong};
 const MAX_INDEX_BYTES: u32 = 16 << 20;
 /// A longer dictionary is not kept in memory: its pages are looked at.
 const MAX_DICTIONARY_BYTES: u64 = 64 << 10;
+/// A header alone is longer.
+const MIN_PAGE_BYTES: u32 = 8;
 /// Read of the first page, to find its header.
 const HEADER_BYTES: u64 = 16 << 10;
 
@@ -118,7 +120,7 @@ fn checked(mut pages: Vec<Indexed>, chunk: &Chunk, leaf: &Leaf) -> Option<Vec<In
     }
     for (page, end) in pages.iter_mut().zip(ends) {
         let rows = end.checked_sub(page.first_row)?;
-        let is_page = page.at == at && page.first_row == row && page.length > 0;
+        let is_page = page.at == at && page.first_row == row && page.length >= MIN_PAGE_BYTES;
         let fits = rows <= MAX_VALUES.into() && rows.saturating_mul(width) <= MAX_PAGE_BYTES.into();
         if !is_page || !fits || rows == 0 {
             return None;
@@ -203,6 +205,7 @@ mod tests {
             &[(4, 60, 0), (64, 40, 10)],
             &[(4, 60, 0), (64, 40, u64::MAX)],
             &[(4, 100, 0), (104, 0, 7)],
+            &[(4, 97, 0), (101, 3, 7)],
             &[(u64::MAX, 100, 0)],
         ] {
             assert_eq!(found(pages), None, "{pages:?}");

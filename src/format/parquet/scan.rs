@@ -108,7 +108,7 @@ pub(super) fn scan(
     }
     // Of the leaves that are of one file, each has its own.
     let bytes = reader.len().saturating_mul(MAX_RATIO).saturating_add(FREE_BYTES);
-    let budget = Budget::new(values.saturating_mul(2), bytes);
+    let budget = Budget::new(reader.len(), values.saturating_mul(2), bytes);
     let pages = Pages { reader, budget: &budget };
     let mut scan = Scan {
         reader,

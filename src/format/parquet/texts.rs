@@ -17,6 +17,8 @@ use std::borrow::Cow;
 /// A unit ends with the row that makes its text so long, and a share of the pages that it is decoded from.
 const TEXT_BYTES: u64 = 1 << 20;
 const TEXT_SHARE: u64 = 4;
+/// And so many for each leaf, of which it keeps a place.
+const TEXT_BYTES_A_LEAF: u64 = 24 * 64;
 /// The pages of all leaves of a unit lie in so many bytes at most.
 const MAX_STORED_BYTES: u64 = 256 << 20;
 /// Read first, to find where a header ends.
@@ -62,7 +64,9 @@ impl Stored for Pages<'_> {
             let read = self.reader.read("a page", &mut bytes, at);
             read.map(|()| bytes).map_err(Stop::Failed)
         };
-        for length in [HEADER_BYTES, MAX_HEADER_BYTES] {
+        // A longer header is read again, so that none costs much more than it has.
+        let mut length = HEADER_BYTES;
+        loop {
             match Header::read(&read(length)?) {
                 Ok((header, head)) => {
                     self.budget.take(&header)?;
@@ -72,11 +76,12 @@ impl Stored for Pages<'_> {
                     }
                     return Ok((header, head, Cow::Owned(read(whole)?)));
                 }
-                Err(_) if length < MAX_HEADER_BYTES && left > length => (),
+                Err(_) if length < MAX_HEADER_BYTES && left > length => {
+                    length = length.saturating_mul(4);
+                }
                 Err(wrong) => return Err(wrong_at(self.reader, at, &wrong).to_string().into()),
             }
         }
-        Err(format!("a page's header at byte {at} that does not end").into())
     }
 }
 
@@ -151,6 +156,7 @@ impl<'a> Texts<'a> {
         let starts = self.cursors.starts(&|page| self.budget.keep_dictionary(page));
         let stored = starts.iter().map(|start| start.page).min().unwrap_or(0);
         let (mut text, mut ends) = (Vec::new(), Vec::new());
+        let least = TEXT_BYTES.max(TEXT_BYTES_A_LEAF.saturating_mul(starts.len() as u64));
         self.block = Block::default();
         while self.rows_left > 0 {
             let start = text.len();
@@ -171,7 +177,7 @@ impl<'a> Texts<'a> {
             let is_null = text.get(start..) == Some(b"null");
             ends.push((u32::try_from(text.len()).unwrap_or(u32::MAX), is_null));
             let share = self.cursors.end().saturating_sub(stored) / TEXT_SHARE;
-            if text.len() as u64 >= TEXT_BYTES.max(share) {
+            if text.len() as u64 >= least.max(share) {
                 break;
             }
         }

@@ -65,7 +65,8 @@ fn labels_are_left_out_if_their_names_or_what_they_stand_in_take_too_much() {
 
 #[test]
 fn what_the_columns_hold_and_decode_is_bounded_and_what_is_dropped_is_free_again() {
-    let budget = Budget::new(10, 1000);
+    let budget = Budget::new(50, 10, 1000);
+    assert!(budget.take_index(50) && !budget.take_index(1));
     let first = budget.hold(MAX_HELD_BYTES - 1).unwrap();
     let why = budget.hold(2).err().unwrap();
     assert!(why.contains("take 2 bytes of memory") && why.contains("512 MiB"), "{why}");
@@ -226,17 +227,22 @@ fn pages_of_numbers_that_have_an_index_are_not_read_when_a_file_is_opened() {
     for (column, element) in elements.enumerate() {
         let chunk = footer.groups[0].chunks[column];
         let of_column = |unit: &&Unit| unit.column as usize == column;
-        let last = units.units.iter().filter(of_column).map(|unit| unit.stored).max();
-        let is_number = columns.iter().any(|name| element.name == name.as_bytes());
+        let pages: Vec<u64> =
+            units.units.iter().filter(of_column).map(|unit| unit.stored).collect();
+        let last = pages.iter().copied().max().unwrap_or(0);
+        // The header of the first page is read.
+        if pages.len() < 2 || !columns.iter().any(|name| element.name == name.as_bytes()) {
+            continue;
+        }
         // The footer's first read may go back far.
-        let is_read = reads.iter().skip(1).any(|(at, length)| {
-            let end = at + *length as u64;
-            *at >= chunk.at && last.is_some_and(|last| *at <= last && end > last)
-        });
-        assert!(!is_number || !is_read, "{:?}", element.name);
-        passed += usize::from(is_number);
+        let is_read = reads
+            .iter()
+            .skip(1)
+            .any(|(at, length)| (chunk.at..=last).contains(at) && at + *length as u64 > last);
+        assert!(!is_read, "{:?}", element.name);
+        passed += 1;
     }
-    assert_eq!(passed, columns.len());
+    assert!(passed >= 3, "{passed}");
 }
 
 #[test]
