@@ -2,15 +2,13 @@
 //!
 //! Imports cursors, the literals of values, and the schema.
 
-use super::cursors::{Cursors, ENDS_EARLY, Read, Start, Stop, Stored, StoredPage};
+use super::cursors::{Cursors, ENDS_EARLY, Kept, Read, Start, Stop, Stored, StoredPage};
 use super::footer::Group;
 use super::literals::{write_text, write_value};
 use super::page::{Header, MAX_PAGE_BYTES};
 use super::schema::{Kind, Meaning, Node, Schema};
-use super::values::Values;
 use crate::format::bytes::{u32_at, u64_at};
 use std::borrow::Cow;
-use std::sync::Arc;
 
 /// Bytes of a place in a kept index.
 const START_BYTES: usize = 24;
@@ -81,7 +79,7 @@ pub(super) struct Source<'a> {
     /// The first leaf.
     pub(super) column: usize,
     /// Finds a kept dictionary.
-    pub(super) kept: &'a dyn Fn(u32, &super::schema::Leaf, i32) -> Result<Arc<Values>, String>,
+    pub(super) kept: &'a Kept<'a>,
 }
 
 impl Source<'_> {
