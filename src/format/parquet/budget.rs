@@ -2,9 +2,10 @@
 //!
 //! Imports pages, units and JSON of this directory.
 
+use super::dictionaries::NO_DICTIONARY;
 use super::json::JsonPart;
 use super::page::Header;
-use super::units::{NO_DICTIONARY, Unit};
+use super::units::Unit;
 use std::cell::{Cell as Shared, RefCell};
 
 /// What the columns of a row group hold at once for the values of their pages: levels, numbers, places.

@@ -6,11 +6,12 @@ use super::super::Result;
 use super::super::reader::Reader;
 use super::budget::{Budget, Held};
 use super::cells::{Cell, Cells, Look, room_for};
+use super::dictionaries::NO_DICTIONARY;
 use super::footer::{Chunk, wrong_at};
 use super::page::{Header, Kind as PageKind, MAX_HEADER_BYTES, Page};
 use super::page_index::{self, PageIndex};
 use super::schema::{Leaf, Physical};
-use super::units::{self, NO_DICTIONARY, Unit};
+use super::units::{self, Unit};
 use super::values::{self, Values};
 use super::{codecs, page};
 

@@ -2,10 +2,10 @@
 //!
 //! Imports pages, values, the footer and the schema.
 
+use super::dictionaries::NO_DICTIONARY;
 use super::footer::{Chunk, Group};
 use super::page::{Header, Kind as PageKind, MAX_PAGE_BYTES, Page};
 use super::schema::{Leaf, Node, Schema};
-use super::units::NO_DICTIONARY;
 use super::values::{self, Values};
 use crate::format::Error;
 use std::borrow::Cow;

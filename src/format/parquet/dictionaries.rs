@@ -7,6 +7,8 @@ use super::schema::Leaf;
 use super::values::{self, Values};
 use std::sync::{Arc, Mutex, PoisonError};
 
+/// Instead of the number of a dictionary.
+pub(super) const NO_DICTIONARY: u32 = u32::MAX;
 /// Decoded dictionaries take so much memory in all.
 const MAX_DECODED_BYTES: u64 = 64 << 20;
 

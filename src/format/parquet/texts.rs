@@ -7,11 +7,12 @@ use super::super::reader::Reader;
 use super::budget::Budget;
 use super::cells::{Cell, DAMAGED, State};
 use super::cursors::{Cursors, Read, Stop, Stored, StoredPage};
+use super::dictionaries::NO_DICTIONARY;
 use super::footer::{Group, wrong_at};
 use super::json::{self, JsonPart};
 use super::page::{Header, MAX_HEADER_BYTES};
 use super::schema::{Node, Schema};
-use super::units::{Kind, NO_DICTIONARY, SLOT_BYTES, Unit};
+use super::units::{Kind, SLOT_BYTES, Unit};
 use std::borrow::Cow;
 
 /// A unit ends with the row that makes its text so long, and a share of the pages that it is decoded from.

@@ -6,7 +6,7 @@
 //!
 //! Imports pages, values, dictionaries and JSON of this directory.
 
-use super::dictionaries::{self, Dictionaries};
+use super::dictionaries::{self, Dictionaries, NO_DICTIONARY};
 use super::footer::Footer;
 use super::json::{self, JsonPart};
 use super::page::{self, Header, Page};
@@ -21,8 +21,6 @@ pub(super) const SLOT_BYTES: u64 = 1 << 40;
 pub(super) const MAX_SLOTS: u64 = 1 << 22;
 /// Bytes of a unit in a kept index.
 pub(super) const UNIT_BYTES: usize = 40;
-/// Instead of the number of a dictionary.
-pub(super) const NO_DICTIONARY: u32 = u32::MAX;
 
 /// How a unit is decoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
