@@ -158,7 +158,7 @@ impl Channel {
             let Ok((header, _)) = InHeader::read_from_prefix(&buffer[..length]) else {
                 return Err(io::Error::new(io::ErrorKind::InvalidData, "a request without header"));
             };
-            taker.took(header.pid);
+            taker.took(header.opcode, header.pid);
             self.request(Received { header, buffer, length });
         }
     }

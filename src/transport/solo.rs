@@ -3,12 +3,14 @@
 //! The kernel wakes a thread for each request. A program that reads alone waits for each answer, and much of its time goes
 //! into these wake-ups, most of all where they wake an idle CPU. So one thread, the soloist, polls for a short time before it
 //! sleeps. The other threads rest meanwhile, as the kernel would wake those that wait in it. They come back as soon as
-//! another program sends requests, or the soloist works on one request for long. Imports `connection`.
+//! another program sends requests, or the soloist works on one request for long. Imports
+//! `connection` and `wire`.
 //!
 //! The soloist is not pinned to the program's CPU, where it would cost the least: the scheduler then moves the program to
 //! the idle CPU within some thousand requests.
 
 use super::connection::Device;
+use super::wire::op;
 use crate::io::spin::Spin;
 use nix::poll::PollTimeout;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -27,6 +29,8 @@ const MAX_GATHERING: u64 = 1024;
 /// A request of another program outweighs so many of the one that reads; at this weight a solo ends.
 const STRANGER: u32 = 8;
 const MAX_STRANGERS: u32 = 4 * STRANGER;
+/// A program that sends so many requests before the answers, one after the other, is served faster by several threads.
+const MAX_QUEUED: u32 = 64;
 /// How long a soloist waits for a request in milliseconds, before all threads wait in the kernel.
 const IDLE_MILLISECONDS: u16 = 200;
 /// How long the other requests wait at most for a soloist that works on one.
@@ -168,6 +172,8 @@ struct Own {
     requests: u64,
     /// The weight of other programs' requests.
     strangers: u32,
+    /// Requests in a row that waited already when this thread had answered the one before.
+    queued: u32,
     spin: Spin,
 }
 
@@ -198,19 +204,26 @@ impl<'a> Taker<'a> {
         }
     }
 
-    /// Notes a request that this thread has taken. The kernel sends some for no program, 0.
-    pub(super) fn took(&mut self, program: u32) {
-        let is_same = program == 0 || program == self.program;
+    /// Notes a request that this thread has taken. `program` is 0 for those that come for no program, and for those of
+    /// programs that cannot be told apart, in other PID namespaces.
+    pub(super) fn took(&mut self, opcode: u32, program: u32) {
+        let is_same = match program {
+            0 => has_no_program(opcode),
+            program => program == self.program,
+        };
         if let Some(own) = &mut self.own {
             return own.took(self.solo, is_same);
         }
         (self.program, self.streak) = match is_same {
             true => (self.program, self.streak.saturating_add(1)),
-            false => (program, 1),
+            false => (program, u32::from(program != 0)),
         };
         if self.streak >= self.solo.streak.load(Ordering::Relaxed) {
             self.streak = 0;
             self.own = self.solo.begin().map(Own::new);
+            if let Some(own) = &mut self.own {
+                own.took(self.solo, true);
+            }
         }
     }
 
@@ -226,6 +239,11 @@ impl<'a> Taker<'a> {
     }
 }
 
+/// Whether the kernel sends requests of this kind for no program.
+fn has_no_program(opcode: u32) -> bool {
+    matches!(opcode, op::FORGET | op::BATCH_FORGET | op::INTERRUPT | op::RELEASE | op::RELEASEDIR)
+}
+
 impl Drop for Taker<'_> {
     fn drop(&mut self) {
         self.stop(&Stop::Idle);
@@ -234,7 +252,14 @@ impl Drop for Taker<'_> {
 
 impl Own {
     fn new(number: u64) -> Self {
-        Self { number, is_alone: false, requests: 0, strangers: 0, spin: Spin::default() }
+        Self {
+            number,
+            is_alone: false,
+            requests: 0,
+            strangers: 0,
+            queued: 0,
+            spin: Spin::default(),
+        }
     }
 
     fn took(&mut self, solo: &Solo, is_same: bool) {
@@ -260,6 +285,13 @@ impl Own {
             // The kernel wakes threads in turn: each of the others will take a request, and then rest.
             self.is_alone = solo.all_rest();
             return if self.requests < MAX_GATHERING { Ok(()) } else { Err(Stop::Useless) };
+        }
+        self.queued = if device.has_request(PollTimeout::ZERO) { self.queued + 1 } else { 0 };
+        if self.queued >= MAX_QUEUED {
+            return Err(Stop::Useless);
+        }
+        if self.queued > 0 {
+            return Ok(());
         }
         if self.spin.is_worthwhile() {
             let start = Instant::now();
@@ -317,7 +349,7 @@ mod tests {
 
     fn soloist(solo: &Solo) -> Taker<'_> {
         let mut taker = Taker::new(solo);
-        (0..FIRST_STREAK).for_each(|_| taker.took(READER));
+        (0..FIRST_STREAK).for_each(|_| taker.took(op::READ, READER));
         assert_ne!(solo.current(), 0);
         taker
     }
@@ -327,14 +359,14 @@ mod tests {
         let solo = Solo::new(2);
         let mut taker = Taker::new(&solo);
         for _ in 0..1000 {
-            taker.took(READER);
-            taker.took(OTHER);
+            taker.took(op::READ, READER);
+            taker.took(op::READ, OTHER);
         }
         assert_eq!(solo.current(), 0);
         // Requests for no program are between those of one.
         for _ in 0..FIRST_STREAK {
-            taker.took(READER);
-            taker.took(0);
+            taker.took(op::READ, READER);
+            taker.took(op::FORGET, 0);
         }
         assert_ne!(solo.current(), 0);
         drop(taker);
@@ -342,10 +374,18 @@ mod tests {
     }
 
     #[test]
+    fn programs_of_other_namespaces_begin_no_solo() {
+        let solo = Solo::new(2);
+        let mut taker = Taker::new(&solo);
+        (0..1000).for_each(|_| taker.took(op::READ, 0));
+        assert_eq!(solo.current(), 0);
+    }
+
+    #[test]
     fn the_only_thread_has_nobody_to_rest() {
         let solo = Solo::new(1);
         let mut taker = Taker::new(&solo);
-        (0..1000).for_each(|_| taker.took(READER));
+        (0..1000).for_each(|_| taker.took(op::READ, READER));
         assert_eq!(solo.current(), 0);
     }
 
@@ -357,14 +397,14 @@ mod tests {
         let device = request();
         taker.wait(&device, &GOES_ON);
         for _ in 0..MAX_STRANGERS / STRANGER {
-            taker.took(OTHER);
+            taker.took(op::READ, OTHER);
         }
         taker.wait(&device, &GOES_ON);
         assert_eq!(solo.current(), 0);
         resting.join().unwrap();
-        (0..FIRST_STREAK * STREAK_GROWTH - 1).for_each(|_| taker.took(READER));
+        (0..FIRST_STREAK * STREAK_GROWTH - 1).for_each(|_| taker.took(op::READ, READER));
         assert_eq!(solo.current(), 0);
-        (0..2).for_each(|_| taker.took(READER));
+        (0..2).for_each(|_| taker.took(op::READ, READER));
         assert_ne!(solo.current(), 0);
     }
 
