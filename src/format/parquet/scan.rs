@@ -178,6 +178,7 @@ fn adding_of<'a>(
             stored_bytes: footer::MARK.len() as u32,
             kind: Kind::Labels,
             has_checksum: false,
+            is_indexed: false,
             column: u32::try_from(number).unwrap_or(u32::MAX),
             group: 0,
             dictionary: NO_DICTIONARY,

@@ -103,6 +103,7 @@ impl<'a> Texts<'a> {
             stored_bytes: 0,
             kind: Kind::Json,
             has_checksum: false,
+            is_indexed: false,
             column: u32::try_from(leaf).ok()?,
             group: number,
             dictionary: NO_DICTIONARY,

@@ -50,6 +50,8 @@ pub(super) struct Unit {
     pub(super) stored_bytes: u32,
     pub(super) kind: Kind,
     pub(super) has_checksum: bool,
+    /// Whether the page index tells of it: nobody has looked at its header.
+    pub(super) is_indexed: bool,
     /// The leaf, or of JSON and labels the field.
     pub(super) column: u32,
     pub(super) group: u32,
@@ -69,7 +71,12 @@ impl Unit {
         numbers.iter().for_each(|number| out.extend_from_slice(&number.to_le_bytes()));
         out.extend_from_slice(&self.dictionary.to_le_bytes());
         let kind = KINDS.iter().position(|kind| *kind == self.kind).unwrap_or(0);
-        out.extend_from_slice(&[kind as u8, u8::from(self.has_checksum), 0, 0]);
+        out.extend_from_slice(&[
+            kind as u8,
+            u8::from(self.has_checksum),
+            u8::from(self.is_indexed),
+            0,
+        ]);
     }
 
     /// Reads what [`Unit::pack`] wrote.
@@ -86,6 +93,7 @@ impl Unit {
             dictionary: u32_at(32)?,
             kind: KINDS.get(usize::from(*bytes.get(36)?)).copied()?,
             has_checksum: *bytes.get(37)? != 0,
+            is_indexed: *bytes.get(38)? != 0,
         })
     }
 }
@@ -159,6 +167,13 @@ impl Units {
                 }
                 let page = Page::open(header, body, leaf, codec)?;
                 let (count, encoding) = (page.present(leaf), header.encoding);
+                let is_data = matches!(header.kind, page::Kind::Data | page::Kind::DataV2 { .. });
+                let rows = leaf.width().and_then(|width| unit.decoded_bytes.checked_div(width));
+                let agrees =
+                    is_data && header.values as usize == count && rows == Some(header.values);
+                if unit.is_indexed && !agrees {
+                    return Err(format!("{count} values, other than the page index says"));
+                }
                 let dictionary = match unit.dictionary {
                     NO_DICTIONARY => None,
                     number => Some(self.dictionaries.get(number, leaf, codec)?),

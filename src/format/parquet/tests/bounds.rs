@@ -272,3 +272,23 @@ fn an_index_that_does_not_agree_with_its_chunk_is_not_used() {
         }
     }
 }
+
+#[test]
+fn a_page_with_nulls_is_refused_where_the_page_index_says_that_it_has_none() {
+    let bytes = read("nulls.parquet");
+    let mut units = units(&bytes);
+    let mut refused = 0;
+    for number in 0..units.units.len() {
+        let unit = units.units[number];
+        if unit.kind != Kind::Values {
+            continue;
+        }
+        let stored = &bytes[unit.stored as usize..][..unit.stored_bytes as usize];
+        let mut out = vec![0; unit.decoded_bytes as usize];
+        units.decode(number as u64, stored, &mut out).unwrap();
+        units.units[number].is_indexed = true;
+        let found = units.decode(number as u64, stored, &mut out);
+        refused += usize::from(found.is_err_and(|why| why.contains("the page index says")));
+    }
+    assert!(refused > 0);
+}
