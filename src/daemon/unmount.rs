@@ -59,7 +59,7 @@ fn is_stopped(target: &Path) -> bool {
     let result = std::env::var(RESULT).unwrap_or_default();
     let mount = mounts::at(target).ok().flatten();
     STOPPED.contains(&&*result)
-        && mount.is_some_and(|mount| fuse_connection::server(&mount.device, None).is_none())
+        && mount.is_some_and(|mount| !fuse_connection::may_be_served(&mount.device))
 }
 
 /// Unmounts the dataset on `target`, and waits for the end of its daemon unless that serves on.

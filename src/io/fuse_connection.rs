@@ -1,6 +1,7 @@
 //! The processes that serve a FUSE connection, and the kernel's control files for it. Nothing here waits for the daemon.
-//! Imports nothing of ours.
+//! Imports `process`.
 
+use super::process;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::fs;
@@ -111,6 +112,18 @@ pub fn server(device: &str, told: Option<u32>) -> Option<Process> {
     let stopped = holders.iter().find(|process| process.activity() == Activity::Stopped);
     let told = told.filter(|&pid| connections(pid).any(|found| found.is_none()));
     stopped.or(holders.first()).copied().or_else(|| Process::with_pid(told?))
+}
+
+/// Whether a living process may serve a connection: also one whose descriptor of /dev/fuse the kernel does not tell the
+/// connection of, but not one that was killed and cannot end.
+#[must_use]
+pub fn may_be_served(device: &str) -> bool {
+    let Some((_, number)) = device.split_once(':') else { return true };
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let mut pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let holds = |pid: u32| connections(pid).any(|found| found.is_none_or(|found| found == number));
+    let manages = |pid: u32| Process::with_pid(pid).is_none_or(|found| found.name() == MANAGER);
+    pids.any(|pid| holds(pid) && !manages(pid) && process::is_dying(pid) == Some(false))
 }
 
 /// The process that watches the one that serves a connection, and starts another one if that dies: its parent, which holds

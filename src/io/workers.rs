@@ -43,6 +43,8 @@ const PIDFD_THREAD: libc::c_uint = libc::O_EXCL.cast_unsigned();
 const ENDING: Duration = Duration::from_millis(50);
 /// The pause between two looks for a worker that is dying, and cannot end.
 const LOOK: Duration = Duration::from_millis(250);
+/// A process that ends as it should may take so long to give back its memory and rings, on a busy host.
+const SLOW_END: Duration = Duration::from_secs(3);
 
 /// A process that is to serve.
 pub struct Worker {
@@ -272,7 +274,7 @@ impl Worker {
             || process::dumps_core(self.pid);
         let since = self.dying_since.filter(|_| is_dying);
         self.dying_since = is_dying.then(|| since.unwrap_or_else(Instant::now));
-        since.is_some_and(|since| since.elapsed() >= LOOK / 2)
+        since.is_some_and(|since| since.elapsed() >= SLOW_END)
     }
 
     /// How it has ended, with all threads; `None` while it has not.
