@@ -76,9 +76,6 @@ impl Service {
             }
             return Err(failure);
         }
-        if let Some(directory) = target.directory() {
-            notify::keep_alive(directory.to_owned());
-        }
         metrics.iter_mut().for_each(|metrics| metrics.set_ours(true));
         sandbox::try_to_escape();
         Ok(Serving { mounted, digest, target, status, metrics, unmounter })
@@ -90,6 +87,9 @@ impl Serving {
     pub(crate) fn serve(self) -> Result<Exit, Failure> {
         let Self { mounted, target, status, mut metrics, unmounter, .. } = self;
         notify::ready(&status);
+        if let Some(directory) = target.directory() {
+            notify::keep_alive(directory.to_owned());
+        }
         let (device, leaver) = (mounted.device().to_owned(), mounted.leaver());
         let served = mounted.serve();
         if let Err(error @ ServeError::Queue(_)) = served {

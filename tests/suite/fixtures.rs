@@ -164,7 +164,7 @@ fn every_fixture_has_a_test_here() {
     // In `formats::hdf5`.
     tested.extend(["earliest.h5", "latest.h5", "short-lengths.h5", "v110.h5"]);
     // In `formats::parquet`.
-    tested.extend(["checked.parquet", "nulls.parquet", "plain.parquet"]);
+    tested.extend(["checked.parquet", "indexed.parquet", "nulls.parquet", "plain.parquet"]);
     tested.extend(["rows.parquet", "split.parquet"]);
     // In `formats::records`.
     tested.extend(["alike.tfrecord", "mds", "mixed.tfrecord", "steps.tfrecord"]);

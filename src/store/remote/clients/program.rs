@@ -71,7 +71,12 @@ fn run_here(line: &str) -> Result<Vec<u8>, String> {
     let child = command.process_group(0).spawn().map_err(said)?;
     let group = nix::unistd::Pid::from_raw(child.id().cast_signed());
     let (sender, ended) = mpsc::channel();
-    std::thread::spawn(move || sender.send(child.wait_with_output()));
+    let wait = move || sender.send(child.wait_with_output());
+    let started = std::thread::Builder::new().spawn(wait);
+    if let Err(error) = started {
+        let _ = nix::sys::signal::killpg(group, nix::sys::signal::Signal::SIGKILL);
+        return Err(said(error));
+    }
     let Ok(output) = ended.recv_timeout(PATIENCE) else {
         let _ = nix::sys::signal::killpg(group, nix::sys::signal::Signal::SIGKILL);
         return Err("credential_process takes too long".to_owned());
