@@ -116,8 +116,10 @@ fn server(mount: &Mount) -> Option<Process> {
 
 /// Waits until the daemon has let go of the containers and what they lie on.
 fn wait_for_end(server: Process, mount: &Mount) -> Result<(), Failure> {
-    // Mounted elsewhere as well: in another mount namespace, or by `mount --bind`.
-    if fuse_connection::directory(&mount.device).is_some() {
+    // Mounted elsewhere as well: by `mount --bind`, or in another mount namespace.
+    if fuse_connection::directory(&mount.device).is_some()
+        || mounts::is_mounted_anywhere(&mount.device)
+    {
         return Ok(());
     }
     let (start, pid) = (Instant::now(), server.pid);

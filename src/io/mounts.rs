@@ -3,6 +3,7 @@
 use super::fuse_connection;
 use nix::errno::Errno;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs;
 use std::io;
@@ -88,8 +89,24 @@ pub fn is_dead(error: &io::Error) -> bool {
 /// # Errors
 /// /proc is not mounted.
 pub fn table() -> io::Result<Vec<Mount>> {
-    let text = std::fs::read("/proc/self/mountinfo")?;
-    Ok(text.split(|&b| b == b'\n').filter_map(parse_line).collect())
+    let text = fs::read("/proc/self/mountinfo")?;
+    Ok(parse(&text).collect())
+}
+
+/// Whether a file system is mounted in the mount namespace of any process, as far as this user may see that.
+#[must_use]
+pub fn is_mounted_anywhere(device: &str) -> bool {
+    let mut seen = BTreeSet::new();
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    processes.map(|process| process.path()).any(|process| {
+        let is_new = fs::read_link(process.join("ns/mnt")).is_ok_and(|found| seen.insert(found));
+        let text = if is_new { fs::read(process.join("mountinfo")) } else { Ok(Vec::new()) };
+        text.is_ok_and(|text| parse(&text).any(|mount| mount.device == device))
+    })
+}
+
+fn parse(table: &[u8]) -> impl Iterator<Item = Mount> {
+    table.split(|&b| b == b'\n').filter_map(parse_line)
 }
 
 /// Parses `36 35 98:0 /root /target options … - type source options`, where blanks and backslashes are octal escapes.

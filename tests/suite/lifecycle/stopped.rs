@@ -1,6 +1,8 @@
 //! A daemon that is stopped: commands give up, say so, and say what helps.
 
 use super::*;
+use nix::mount::MsFlags;
+use nix::sched::{CloneFlags, unshare};
 
 /// How long commands wait for a daemon, with what a busy machine takes beside it.
 const GIVEN_UP: Duration = Duration::from_secs(20);
@@ -109,8 +111,52 @@ fn umount_by_force_ends_a_daemon_that_runs_though_files_are_open() {
     });
 }
 
+/// A process with a mount namespace of its own, which holds all that is mounted now; ended with the value.
+struct OtherNamespace(Child);
+
+impl OtherNamespace {
+    fn new() -> Self {
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "--propagation", "private", "sleep", "300"]);
+        let other = Self(command.spawn().unwrap());
+        let namespace = |process: &str| fs::read_link(format!("/proc/{process}/ns/mnt")).unwrap();
+        let pid = other.0.id().to_string();
+        wait_until("it has its own namespace", IN_TIME, || namespace(&pid) != namespace("self"));
+        other
+    }
+}
+
+impl Drop for OtherNamespace {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn umount_does_not_wait_for_a_daemon_that_serves_another_namespace() {
+    if !have(Need::Root) || !have(Need::Program("unshare")) {
+        return;
+    }
+    for_each_transport(|transport| {
+        let mount = mount(transport);
+        let other = OtherNamespace::new();
+        let outcome = umount(&[mount.point()]).ok();
+        assert_eq!(outcome.stderr, "", "it does not say that the daemon has not ended yet");
+        assert!(!mount.is_mounted() && is_running(mount.pid()));
+        drop(other);
+        mount.wait_for_end();
+    });
+}
+
 #[test]
 fn when_umount_ends_so_has_the_daemon() {
+    if have(Need::Root) {
+        // A test beside this one may copy this namespace, which would keep the mount.
+        unshare(CloneFlags::CLONE_NEWNS).unwrap();
+        let flags = MsFlags::MS_REC | MsFlags::MS_PRIVATE;
+        nix::mount::mount(None::<&str>, "/", None::<&str>, flags, None::<&str>).unwrap();
+    }
     for_each_transport(|transport| {
         for _ in 0..10 {
             let mount = mount(transport);
