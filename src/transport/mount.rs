@@ -10,6 +10,7 @@ use super::negotiation::{Granted, Negotiation};
 use super::ops::Ops;
 use super::options::{MountOptions, Transport};
 use super::prefetch::Prefetcher;
+use super::reads;
 use super::solo::Solo;
 use super::uring::{self, Plan, Queues};
 use super::watch::Watch;
@@ -145,13 +146,11 @@ impl Mounted {
     /// # Errors
     /// See [`MountError`].
     pub fn new(vfs: Arc<Vfs>, target: &Target, options: MountOptions) -> Result<Self, MountError> {
+        let plan = || uring::plan(options.request_bytes, reads::may_wait(vfs.store()));
         let plan = match options.transport {
             Transport::DevFuse => None,
-            Transport::Uring => {
-                let plan = uring::plan(options.request_bytes);
-                Some(plan.map_err(|why| MountError::Transport(why.to_string()))?)
-            }
-            Transport::Auto => uring::plan(options.request_bytes)
+            Transport::Uring => Some(plan().map_err(|why| MountError::Transport(why.to_string()))?),
+            Transport::Auto => plan()
                 .inspect_err(|why| tracing::info!("requests come through /dev/fuse: {why}"))
                 .ok(),
         };

@@ -67,6 +67,15 @@ pub(super) fn may_hang(store: &Store, span: &Span) -> bool {
     matches!(store.part(span.part()).bytes(), Bytes::Local(file) if file.may_hang())
 }
 
+/// Whether reads of some part may take for ever: those of [`may_hang`], and those of remote objects.
+pub(super) fn may_wait(store: &Store) -> bool {
+    store.parts().iter().any(|part| match part.bytes() {
+        Bytes::Local(file) => file.may_hang(),
+        Bytes::Remote(_) => true,
+        Bytes::Memory(_) => false,
+    })
+}
+
 /// Whether the cache of this node holds all of a span.
 pub(super) fn is_cached(store: &Store, span: &Span) -> bool {
     let bytes = store.part(span.part()).bytes();

@@ -4,6 +4,7 @@
 //! FORGET and INTERRUPT, which have no answer, still come over /dev/fuse.
 
 use super::devfuse::Shared;
+use super::negotiation::MAX_BACKGROUND;
 use super::queue::{AHEAD, QueueThread};
 use super::support::{self, Obstacle};
 use super::threads;
@@ -17,6 +18,11 @@ use std::thread::JoinHandle;
 
 /// How many requests of a CPU may be under way.
 const DEPTH: usize = 16;
+/// How many reads of a CPU may wait for a source beside these: all that the kernel sends at a time, so that names are
+/// answered meanwhile. The kernel gives out the slot that was used last, so that their memory is used only while so many
+/// reads wait. A host of many CPUs has fewer: each slot is a mapping.
+const WAITING: usize = MAX_BACKGROUND as usize;
+const MAX_WAITING: usize = 1 << 14;
 /// The payload of the largest request that we ask for, and the smallest payload that the kernel accepts.
 const MAX_PAYLOAD_BYTES: usize = 1 << 20;
 const MIN_PAYLOAD_BYTES: usize = 128 << 10;
@@ -27,6 +33,8 @@ pub(super) struct Plan {
     /// For each queue the CPU to which its thread is pinned; `None` for a CPU on which this process may not run.
     queues: Vec<Option<usize>>,
     depth: usize,
+    /// The slots of each queue for reads that wait for a source.
+    waiting: usize,
     /// The memory for one request; also the largest request to agree on with the kernel.
     pub(super) payload_bytes: usize,
 }
@@ -38,26 +46,31 @@ impl Plan {
         (pinned, self.queues.len() - pinned)
     }
 
-    /// The memory for the payloads of all queues.
+    /// The memory for the payloads of all queues, without those of reads that wait.
     pub(super) fn memory_bytes(&self) -> u64 {
         let (pinned, spare) = self.pinned_and_spare();
         ((pinned * self.depth + spare) * self.payload_bytes) as u64
     }
+
+    fn with_waiting_reads(self) -> Self {
+        Self { waiting: WAITING.min(MAX_WAITING / self.queues.len().max(1)), ..self }
+    }
 }
 
 /// Plans the queues for this host. The payloads of all queues take `memory_bytes` at most, or more where the smallest
-/// payloads that the kernel accepts do not fit into that.
+/// payloads that the kernel accepts do not fit into that. `may_wait`: reads of the dataset may take for ever.
 ///
 /// # Errors
 /// Why this host does not support the transport, and what to do, in one line.
-pub(super) fn plan(memory_bytes: u64) -> Result<Plan, Obstacle> {
+pub(super) fn plan(memory_bytes: u64, may_wait: bool) -> Result<Plan, Obstacle> {
     support::fuse_over_io_uring()?;
     let unreadable = |what: &str| Obstacle::new(what, "check that /proc and /sys are mounted");
     let possible = possible_cpus().ok_or_else(|| unreadable("the CPUs cannot be counted"))?;
     let mine = sched_getaffinity(Pid::from_raw(0));
     let mine = mine.map_err(|e| unreadable(&format!("the CPU affinity cannot be read: {e}")))?;
     let memory = usize::try_from(memory_bytes).unwrap_or(usize::MAX);
-    Ok(plan_for(memory, possible, |cpu| mine.is_set(cpu).unwrap_or(false)))
+    let plan = plan_for(memory, possible, |cpu| mine.is_set(cpu).unwrap_or(false));
+    Ok(if may_wait { plan.with_waiting_reads() } else { plan })
 }
 
 /// Describes the queues that a mount with `memory_bytes` for requests would have on this host.
@@ -65,7 +78,7 @@ pub(super) fn plan(memory_bytes: u64) -> Result<Plan, Obstacle> {
 /// # Errors
 /// Why this host does not support FUSE-over-io_uring, so that `transport=auto` uses /dev/fuse.
 pub fn uring_support(memory_bytes: u64) -> Result<String, Obstacle> {
-    let plan = plan(memory_bytes)?;
+    let plan = plan(memory_bytes, false)?;
     let (pinned, spare) = plan.pinned_and_spare();
     let Plan { depth, payload_bytes, .. } = plan;
     Ok(format!(
@@ -83,7 +96,7 @@ fn plan_for(memory: usize, possible: usize, mine: impl Fn(usize) -> bool) -> Pla
     let budget = memory / (pinned * DEPTH + (possible - pinned.min(possible)));
     let payload_bytes = floor_power_of_two(budget).clamp(MIN_PAYLOAD_BYTES, MAX_PAYLOAD_BYTES);
     let depth = (memory / (pinned * payload_bytes)).clamp(1, DEPTH);
-    Plan { queues, depth, payload_bytes }
+    Plan { queues, depth, waiting: 0, payload_bytes }
 }
 
 fn floor_power_of_two(number: usize) -> usize {
@@ -114,12 +127,12 @@ impl Queues {
         for (queue, cpu) in plan.queues.iter().enumerate() {
             let queue = u16::try_from(queue).map_err(io::Error::other)?;
             match cpu {
-                Some(cpu) => shares.push((vec![queue], plan.depth, Some(*cpu))),
+                Some(cpu) => shares.push((vec![queue], plan.depth + plan.waiting, Some(*cpu))),
                 None => spare.push(queue),
             }
         }
         if !spare.is_empty() {
-            shares.push((spare, 1, None));
+            shares.push((spare, 1 + plan.waiting, None));
         }
         let (report, reports) = mpsc::channel();
         let (failed, failures) = mpsc::channel();
@@ -195,7 +208,7 @@ mod tests {
         let plan = plan_for(MEMORY_BYTES, 2, |_| true);
         assert_eq!(
             plan,
-            Plan { queues: vec![Some(0), Some(1)], depth: 16, payload_bytes: 1 << 20 }
+            Plan { queues: vec![Some(0), Some(1)], depth: 16, waiting: 0, payload_bytes: 1 << 20 }
         );
     }
 
@@ -208,6 +221,12 @@ mod tests {
             assert!(bytes <= MEMORY_BYTES + spare * MIN_PAYLOAD_BYTES, "{possible} CPUs: {bytes}");
             assert_eq!(plan.queues.len(), possible);
         }
+    }
+
+    #[test]
+    fn reads_that_wait_have_slots_of_their_own_and_a_huge_host_has_fewer_of_them() {
+        let waiting = |cpus| plan_for(MEMORY_BYTES, cpus, |_| true).with_waiting_reads().waiting;
+        assert_eq!([2, 128, 256, 4096].map(waiting), [128, 128, 64, 4]);
     }
 
     #[test]

@@ -114,3 +114,26 @@ fn killed_readers_go_away_at_once_and_names_are_answered_while_the_source_hangs(
         mount.unmount();
     });
 }
+
+#[test]
+fn names_are_answered_while_hundreds_of_reads_wait_for_the_source() {
+    for_each_transport(|transport| {
+        let source = Source::new();
+        let mount = Mount::new(transport, source.container(), &[]);
+        source.stop();
+        let readers: Vec<_> =
+            (0..300).map(|turn| cat(&mount.path(format!("{:06}", turn % COUNT)))).collect();
+        std::thread::sleep(Duration::from_millis(500));
+        let asked = Instant::now();
+        for number in 0..COUNT {
+            fs::metadata(mount.path(format!("{number:06}"))).unwrap();
+            assert!(!mount.path(format!("absent {number}")).exists());
+        }
+        assert!(asked.elapsed() < LIMIT, "names do not wait");
+        source.send(Signal::SIGCONT);
+        for mut reader in readers {
+            assert!(reader.wait().unwrap().success());
+        }
+        mount.unmount();
+    });
+}
