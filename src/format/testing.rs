@@ -1,11 +1,48 @@
 //! What the tests of the formats share.
 
-use super::{Container, Content, FORMATS, Kind, Member, MemorySource, Node, OpenOptions, Result};
+use super::{
+    Container, Content, FORMATS, Kind, Member, MemorySource, Node, OpenOptions, PartName, Result,
+    Source, Table,
+};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
+
+/// A file that notes what is read of it: offsets and lengths.
+pub(super) struct Noted(MemorySource, Mutex<Vec<(u64, u64)>>);
+
+impl Noted {
+    pub(super) fn new(bytes: Vec<u8>) -> Self {
+        Self(MemorySource::new("noted", bytes), Mutex::default())
+    }
+
+    /// The reads so far, in order.
+    pub(super) fn reads(&self) -> Vec<(u64, u64)> {
+        self.1.lock().unwrap().clone()
+    }
+}
+
+impl Source for Noted {
+    fn name(&self) -> &PartName {
+        self.0.name()
+    }
+
+    fn len(&self) -> u64 {
+        self.0.len()
+    }
+
+    fn read_exact_at(&self, buf: &mut [u8], offset_bytes: u64) -> io::Result<()> {
+        self.1.lock().unwrap().push((offset_bytes, buf.len() as u64));
+        self.0.read_exact_at(buf, offset_bytes)
+    }
+
+    fn table(&self, offset_bytes: u64, length_bytes: u64) -> io::Result<Box<dyn Table>> {
+        self.0.table(offset_bytes, length_bytes)
+    }
+}
 
 pub(super) fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name)

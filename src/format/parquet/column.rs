@@ -1,6 +1,6 @@
 //! The values of a chunk of a leaf, page by page: where each is, without what it is.
 //!
-//! Imports cells, the budget, pages, values, units and the schema.
+//! Imports cells, the budget, pages, values, units and the schema; the windows of scans of this room.
 
 use super::super::Result;
 use super::super::reader::Reader;
@@ -14,6 +14,7 @@ use super::schema::{Leaf, Physical};
 use super::units::{self, Unit};
 use super::values::{self, Values};
 use super::{codecs, page};
+use crate::format::scanned::keep_behind;
 
 /// Read first, to find where a header ends.
 const HEADER_BYTES: u64 = 64 << 10;
@@ -167,12 +168,17 @@ impl<'a> Column<'a> {
         if at >= self.buffer_at && have >= length.min(left) {
             return Ok(());
         }
-        let length = length.max(self.place.window).min(left);
-        self.buffer.clear();
+        let kept = keep_behind(&mut self.buffer, self.buffer_at, at);
+        let length = length.max(self.place.window.saturating_add(kept as u64)).min(left);
         // No more than the chunk has, which lies within the file.
         self.buffer.resize(usize::try_from(length).unwrap_or(0), 0);
         self.buffer_at = at;
-        self.place.reader.read("a page", &mut self.buffer, at)
+        let rest = self.buffer.get_mut(kept..).unwrap_or_default();
+        let read = self.place.reader.read("a page", rest, at.saturating_add(kept as u64));
+        if read.is_err() {
+            self.buffer.clear();
+        }
+        read
     }
 
     /// Where the bytes from `at` on are in the buffer; fewer, if there are no more.

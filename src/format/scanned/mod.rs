@@ -23,7 +23,7 @@ pub(in crate::format) use row::{Fields, Packed, SampleRow, Stamp};
 
 use super::{Container, Result, Source};
 use std::sync::Arc;
-pub(in crate::format) use window::Window;
+pub(in crate::format) use window::{Window, keep_behind};
 
 /// Formats recognise a decoded stream by so many bytes at most.
 pub const FIRST_BYTES: usize = 512;

@@ -71,15 +71,53 @@ impl<'a> Window<'a> {
             _ => self.run.1.min(CHUNK_BYTES),
         };
         let left = self.source.len().saturating_sub(at);
-        let length = length.max(ahead).min(left);
+        let kept = keep_behind(&mut self.bytes, self.start, at);
+        let length = length.max(ahead.saturating_add(kept as u64)).min(left);
         // Bounded by the length of the source, and the scan asks for no more than its own limits.
         self.bytes.resize(usize::try_from(length).unwrap_or(usize::MAX), 0);
         self.start = at;
-        self.source.read_exact_at(&mut self.bytes, at).map_err(|source| Error::Unreadable {
-            part: self.source.name().clone(),
-            what: "the headers",
-            offset_bytes: at,
-            source,
+        let offset_bytes = at.saturating_add(kept as u64);
+        let rest = self.bytes.get_mut(kept..).unwrap_or_default();
+        self.source.read_exact_at(rest, offset_bytes).map_err(|source| {
+            self.bytes.clear();
+            let (part, what) = (self.source.name().clone(), "the headers");
+            Error::Unreadable { part, what, offset_bytes, source }
         })
+    }
+}
+
+/// Moves what `bytes`, which begin at `start`, have from `at` on to their beginning, and gives its length: it need not be read
+/// again.
+pub(in crate::format) fn keep_behind(bytes: &mut [u8], start: u64, at: u64) -> usize {
+    let passed = at.checked_sub(start).and_then(|passed| usize::try_from(passed).ok());
+    let passed = passed.unwrap_or(usize::MAX).min(bytes.len());
+    bytes.copy_within(passed.., 0);
+    bytes.len().saturating_sub(passed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::testing::Noted;
+
+    #[test]
+    fn a_pass_over_all_bytes_reads_each_once_and_one_behind_the_other() {
+        const LENGTH: u64 = 9 << 20;
+        let bytes: Vec<u8> = (0..LENGTH).map(|at| (at * 7 + at / 251) as u8).collect();
+        for record in [100, 3_000, 110_000, 700_000, 1_500_000] {
+            let source = Noted::new(bytes.clone());
+            let mut window = Window::new(&source);
+            for at in (0..LENGTH).step_by(record as usize) {
+                let found = window.get(at, record).unwrap();
+                let end = LENGTH.min(at + record) as usize;
+                assert!(found == &bytes[at as usize..end], "{record} at {at}");
+            }
+            let mut end = 0;
+            for (at, length) in source.reads() {
+                assert_eq!(at, end, "{record}");
+                end = at + length;
+            }
+            assert_eq!(end, LENGTH);
+        }
     }
 }
