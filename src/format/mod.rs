@@ -35,6 +35,8 @@
     )
 )]
 
+#[cfg(test)]
+mod bounds;
 mod bytes;
 mod charset;
 pub mod checksum;

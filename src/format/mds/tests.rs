@@ -188,6 +188,21 @@ fn a_list_of_very_many_columns_is_refused() {
 }
 
 #[test]
+fn columns_of_very_long_json_are_refused() {
+    use crate::format::scanned::Scanner as _;
+    for (json_bytes, is_refused) in [(16 << 20, false), ((16 << 20) + 1, true)] {
+        let head = [3_u32, 8 + 4 * 3 + json_bytes].map(u32::to_le_bytes).concat();
+        let mut scanner = super::scan::MdsScanner::new(&"x.mds".into(), &OpenOptions::default());
+        let said = scanner.take(&head).err().map(|error| error.to_string()).unwrap_or_default();
+        assert_eq!(
+            said.contains("the offset of the first behind all offsets"),
+            is_refused,
+            "{said}"
+        );
+    }
+}
+
+#[test]
 fn a_compressed_copy_is_told_by_its_name() {
     for (name, shard) in [
         ("d/shard.00000.mds.zstd", Some("d/shard.00000.mds")),

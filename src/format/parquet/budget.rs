@@ -85,6 +85,15 @@ impl Budget {
         Ok(Held { budget: self, bytes })
     }
 
+    /// Keeps the stored page of a dictionary that nothing else stands for, which takes memory to the end of the pass. `None`:
+    /// no more than half of all memory may be taken so.
+    pub(super) fn keep_for_good(&self, page: Vec<u8>) -> Option<u32> {
+        let left = self.memory.get().checked_sub(page.len() as u64);
+        let left = left.filter(|left| *left >= MAX_HELD_BYTES / 2)?;
+        self.memory.set(left);
+        Some(self.keep_dictionary(page))
+    }
+
     pub(super) fn note(&self, note: String) {
         self.notes.borrow_mut().push(note);
     }

@@ -256,11 +256,13 @@ impl<'a> Column<'a> {
         if !self.budget.take_index(indexes) {
             return Ok(());
         }
-        self.index = page_index::read(reader, &chunk, leaf)?.map(|mut index| {
-            let dictionary = index.dictionary.take();
-            let number = dictionary.map(|page| self.budget.keep_dictionary(page));
-            (index, number.unwrap_or(NO_DICTIONARY))
-        });
+        let Some(mut index) = page_index::read(reader, &chunk, leaf)? else { return Ok(()) };
+        let number = match index.dictionary.take() {
+            None => Some(NO_DICTIONARY),
+            Some(page) => self.budget.keep_for_good(page),
+        };
+        // Without its dictionary the pages are looked at.
+        self.index = number.map(|number| (index, number));
         Ok(())
     }
 

@@ -130,6 +130,35 @@ fn what_is_no_record_refuses_the_file_and_is_named_or_ends_what_is_shown() {
 }
 
 #[test]
+fn a_record_of_very_many_parts_is_refused() {
+    // Two for each magic number in the data: it, and what follows.
+    for (numbers, is_refused) in [(1 << 15, false), ((1 << 15) + 1, true), (1 << 17, true)] {
+        let file = record(&MAGIC.to_le_bytes().repeat(numbers));
+        let error = open(&file, false).err().map(|error| error.to_string());
+        let said = error.unwrap_or_default();
+        assert_eq!(said.contains("the next part of a record"), is_refused, "{said}");
+        // Nothing of it is shown.
+        assert_eq!(open(&file, true).unwrap().len(), u64::from(!is_refused));
+    }
+}
+
+#[test]
+fn long_values_and_many_labels_are_not_read_to_find_an_ending() {
+    let text = |length: usize| image(&[1.0], &vec![b'a'; length]);
+    let labels = |count: usize| image(&vec![1.0; count], b"text");
+    for (data, ending) in [
+        (text(1 << 20), ".txt"),
+        (text((1 << 20) + 1), ".bin"),
+        (labels(((1 << 20) - 24) / 4), ".txt"),
+        (labels(((1 << 20) - 20) / 4), ".bin"),
+    ] {
+        let container = open(&record(&data), false).unwrap();
+        let name = String::from_utf8(container.field_name(1).unwrap()).unwrap();
+        assert_eq!(name, format!("data{ending}"));
+    }
+}
+
+#[test]
 fn every_truncation_and_flip_is_refused_or_right() {
     let value = [&b"12345678"[..], &MAGIC.to_le_bytes(), b"abcd"].concat();
     let file = [record(&image(&[1.0], &value)), record(&image(&[1.0, 2.0], JPEG)), record(b"x")];

@@ -243,6 +243,20 @@ fn small_lies_do_not_take_much_memory() {
 }
 
 #[test]
+fn a_record_over_256_mib_is_passed_over_and_one_file() {
+    use crate::format::scanned::Scanner as _;
+    for (length, is_read) in [(256 << 20, true), ((256 << 20) + 1, false)] {
+        let bytes = u64::to_le_bytes(length);
+        let crc = ChecksumKind::MaskedCrc32c.of(&bytes).value().to_le_bytes();
+        let mut scanner = TfRecordScanner::new(&"x".into(), &OpenOptions::default());
+        scanner.take(&[&bytes[..], &crc].concat()).unwrap();
+        // With the checksum, and the head of the next record.
+        let wanted = if is_read { (12, length + 16) } else { (12 + length, 16) };
+        assert_eq!(scanner.want(), Some(wanted));
+    }
+}
+
+#[test]
 fn every_truncation_and_flip_is_refused_or_right() {
     let more = example([
         ("a/b", &List::Bytes(vec![b"x".to_vec(), b"{}".to_vec()])),

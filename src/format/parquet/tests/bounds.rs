@@ -1,19 +1,19 @@
 //! What a footer, a page, or labels may ask for, and what is decoded of lists.
 
 use super::super::budget::{Budget, MAX_HELD_BYTES};
-use super::super::cells::room_for;
+use super::super::cells::{State, room_for};
+use super::super::dictionaries::NO_DICTIONARY;
 use super::super::fields::{self, Field, FieldKind};
 use super::super::page::Header;
+use super::super::rows::{Context, Rows, Shown};
 use super::super::schema::Schema;
+use super::super::texts::Pages;
 use super::super::units::{Kind, Unit, Units};
 use super::super::{footer, scan};
 use super::writer::{Column, Entry, Style, Value, element, file};
 use super::*;
 use crate::format::stream::Intervals;
-use crate::format::testing::shown;
-use crate::format::{PartName, Source, Table};
-use std::io;
-use std::sync::Mutex;
+use crate::format::testing::{Noted, shown};
 
 /// A file of nothing but this footer.
 fn with_footer(footer: &[u8]) -> Vec<u8> {
@@ -191,40 +191,14 @@ fn json_behind_a_broken_page_is_damaged_and_that_before_it_stays() {
     }
 }
 
-/// A file that says what was read of it.
-struct Watched(MemorySource, Mutex<Vec<(u64, usize)>>);
-
-impl Source for Watched {
-    fn name(&self) -> &PartName {
-        self.0.name()
-    }
-
-    fn len(&self) -> u64 {
-        self.0.len()
-    }
-
-    fn read_exact_at(&self, buf: &mut [u8], offset_bytes: u64) -> io::Result<()> {
-        self.1.lock().unwrap().push((offset_bytes, buf.len()));
-        self.0.read_exact_at(buf, offset_bytes)
-    }
-
-    fn check_unchanged(&self) -> io::Result<()> {
-        self.0.check_unchanged()
-    }
-
-    fn table(&self, offset: u64, length: u64) -> io::Result<Box<dyn Table>> {
-        self.0.table(offset, length)
-    }
-}
-
 #[test]
 fn pages_of_numbers_that_have_an_index_are_not_read_when_a_file_is_opened() {
     let bytes = read("indexed.parquet");
     let footer = scan::outline(Reader::new(&MemorySource::new("x", bytes.clone()), NAME));
     let footer = footer.unwrap().units.footer;
-    let watched = Watched(MemorySource::new("x", bytes), Mutex::default());
-    let (units, _) = scan::scan(&watched, &OpenOptions::default()).unwrap();
-    let reads = watched.1.into_inner().unwrap();
+    let noted = Noted::new(bytes);
+    let (units, _) = scan::scan(&noted, &OpenOptions::default()).unwrap();
+    let reads = noted.reads();
     let columns = ["small", "flag", "f4", "f8", "when", "size"];
     let elements = footer.schema.iter().filter(|element| element.physical.is_some());
     let mut passed = 0;
@@ -242,11 +216,52 @@ fn pages_of_numbers_that_have_an_index_are_not_read_when_a_file_is_opened() {
         let is_read = reads
             .iter()
             .skip(1)
-            .any(|(at, length)| (chunk.at..=last).contains(at) && at + *length as u64 > last);
+            .any(|(at, length)| (chunk.at..=last).contains(at) && at + length > last);
         assert!(!is_read, "{:?}", element.name);
         passed += 1;
     }
     assert!(passed >= 3, "{passed}");
+}
+
+#[test]
+fn dictionaries_of_indexed_pages_take_half_of_the_memory_at_most_to_the_end_of_the_pass() {
+    let budget = Budget::new(50, 10, 1000);
+    let others = budget.hold(MAX_HELD_BYTES / 2 - 10).unwrap();
+    assert_eq!(budget.keep_for_good(vec![0; 10]), Some(0));
+    assert_eq!(budget.keep_for_good(vec![0; 1]), None);
+    drop(others);
+    assert!(budget.hold(MAX_HELD_BYTES - 9).is_err() && budget.hold(MAX_HELD_BYTES - 10).is_ok());
+    assert_eq!(budget.keep_for_good(vec![0; 1]), Some(1));
+}
+
+#[test]
+fn pages_whose_dictionary_finds_no_room_are_looked_at() {
+    let source = MemorySource::new("x", read("indexed.parquet"));
+    let reader = Reader::new(&source, NAME);
+    let outline = scan::outline(reader).unwrap();
+    let (schema, group) = (&outline.units.schema, &outline.units.footer.groups[0]);
+    for is_full in [false, true] {
+        let budget = Budget::new(1 << 20, 1 << 20, 1 << 30);
+        let _others = is_full.then(|| budget.hold(MAX_HELD_BYTES / 2).unwrap());
+        let pages = Pages { reader, budget: &budget };
+        let context = Context { pages: &pages, schema, group, number: 0, slots: 1 << 40 };
+        for field in &outline.fields {
+            let mut rows = Rows::new(context, field, false);
+            for _ in 0..group.rows {
+                let add = &mut |_, shown| {
+                    let is_bad =
+                        matches!(shown, Shown::Value(cell, _) if cell.state == State::Damaged);
+                    assert!(!is_bad);
+                    Ok(())
+                };
+                rows.next(add).unwrap();
+            }
+        }
+        let units = budget.units.borrow();
+        let is_kept = |unit: &Unit| unit.is_indexed && unit.dictionary != NO_DICTIONARY;
+        assert_eq!(units.iter().any(is_kept), !is_full);
+        assert!(units.iter().any(|unit| unit.is_indexed) && budget.notes.borrow().is_empty());
+    }
 }
 
 #[test]
