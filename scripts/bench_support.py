@@ -25,6 +25,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 DROP_CACHES = "/proc/sys/vm/drop_caches"
+WORDS = [f"{word:x} " for word in random.Random(1).choices(range(1 << 20), k=4096)]
 
 
 class BenchError(Exception):
@@ -42,6 +43,14 @@ def random_bytes(size):
     if size <= 1:  # millions of them, which nobody would compress
         return lambda index: bytes([index & 255])[:size]
     return lambda index: random.Random(index).randbytes(size)
+
+
+def text(size):
+    """Compressible, and the same in every run."""
+    def sample(index):
+        rng = random.Random(index)
+        return "".join(rng.choices(WORDS, k=size // 4)).encode()[:size]
+    return sample
 
 
 def write_folder(path, count, sample):
@@ -95,6 +104,15 @@ def write_deflated(path, count, sample):
             out.writestr(info, sample(index))
 
 
+def write_tar_gz(path, count, sample):
+    """As `tar -cz` makes it."""
+    with tarfile.open(path, "w:gz", compresslevel=6) as out:
+        for index in range(count):
+            data, info = sample(index), tarfile.TarInfo(f"{index:06}")
+            info.size = len(data)
+            out.addfile(info, io.BytesIO(data))
+
+
 def bson(*fields):
     """A document of (name, value): bytes as binary, text as text, lists of fields as documents."""
     body = b""
@@ -127,7 +145,7 @@ def write_syr(path, count, sample):
 
 
 WRITERS = {"files": write_folder, "ffr": write_ffr, "zip": write_zip, "tar": write_tar,
-           "deflated.zip": write_deflated, "syr": write_syr}
+           "tar.gz": write_tar_gz, "deflated.zip": write_deflated, "syr": write_syr}
 
 
 class Dataset:
@@ -286,12 +304,17 @@ class Bench:
         return Program("ffrfs", [*shlex.split(self.args.ffrfs), "mount"], kind, flags)
 
     def read(self, folder, data, threads, seed, order="random", suffix=""):
+        return self.read_and_slowest(folder, data, threads, seed, order, suffix)[0]
+
+    def read_and_slowest(self, folder, data, threads, seed, order="random", suffix=""):
+        """Seconds for all samples, and for the slowest one."""
         command = [self.reader, folder, data.count, threads, seed, data.size]
         done = subprocess.run([str(part) for part in command], stdout=subprocess.PIPE, text=True,
                               env={**os.environ, "ORDER": order, "SUFFIX": suffix})
         if done.returncode:
             raise BenchError(f"reading {folder} failed")
-        return float(done.stdout.split()[0])
+        words = done.stdout.split()
+        return float(words[0]), float(words[-2])
 
     def read_fresh(self, program, data, threads, seed, cold=False, order="random", suffix=""):
         """Mount, read everything once, unmount; gives the seconds of reading, and those of mounting and reading."""

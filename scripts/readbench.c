@@ -7,7 +7,7 @@
  * its end and closed, as image readers do. Another size, a short read or any error ends the run with status 1.
  * ORDER=forward in the environment reads them in order instead; SUFFIX=/data reads 000000/data, 000001/data, ... --print-order reads nothing: the order comes out as
  * 64-bit integers of the machine's kind.
- * One line comes out: seconds, files a second, megabytes (10^6 bytes) a second. */
+ * One line comes out: seconds, files a second, megabytes (10^6 bytes) a second, seconds of the slowest file. */
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -20,14 +20,16 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { CHUNK_BYTES = 1 << 20, MAX_THREADS = 64 };
+enum { CHUNK_BYTES = 1 << 20, MAX_THREADS = 256 };
 
 struct run {
     const char *folder, *suffix;
     uint32_t *order;
     uint32_t files;
     int64_t bytes_each;
+    size_t chunk_bytes;
     atomic_uint next;
+    _Atomic uint64_t slowest_nanos;
 };
 
 static _Noreturn void fail(const char *what, const char *why) {
@@ -87,7 +89,7 @@ static void read_file(const struct run *run, uint32_t index, char *buffer) {
     if (fd < 0 || fstat(fd, &info) < 0) fail(name, strerror(errno));
     if (info.st_size != run->bytes_each) fail(name, "unexpected size");
     for (int64_t left = info.st_size; left > 0;) {
-        ssize_t got = read(fd, buffer, left < CHUNK_BYTES ? (size_t)left : CHUNK_BYTES);
+        ssize_t got = read(fd, buffer, left < (int64_t)run->chunk_bytes ? (size_t)left : run->chunk_bytes);
         if (got < 0) fail(name, strerror(errno));
         if (got == 0) fail(name, "ends early");
         left -= got;
@@ -95,21 +97,25 @@ static void read_file(const struct run *run, uint32_t index, char *buffer) {
     close(fd);
 }
 
-static void *reader(void *argument) {
-    struct run *run = argument;
-    char *buffer = aligned_alloc(4096, CHUNK_BYTES);
-    if (!buffer) fail("buffer", strerror(errno));
-    memset(buffer, 1, CHUNK_BYTES); /* its page faults are not what is measured */
-    for (uint32_t i; (i = atomic_fetch_add(&run->next, 1)) < run->files;)
-        read_file(run, run->order[i], buffer);
-    free(buffer);
-    return NULL;
-}
-
 static double now_seconds(void) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static void *reader(void *argument) {
+    struct run *run = argument;
+    char *buffer = aligned_alloc(4096, run->chunk_bytes);
+    if (!buffer) fail("buffer", strerror(errno));
+    memset(buffer, 1, run->chunk_bytes); /* its page faults are not what is measured */
+    for (uint32_t i; (i = atomic_fetch_add(&run->next, 1)) < run->files;) {
+        double start = now_seconds();
+        read_file(run, run->order[i], buffer);
+        uint64_t nanos = (uint64_t)((now_seconds() - start) * 1e9), slowest = atomic_load(&run->slowest_nanos);
+        while (nanos > slowest && !atomic_compare_exchange_weak(&run->slowest_nanos, &slowest, nanos)) {}
+    }
+    free(buffer);
+    return NULL;
 }
 
 int main(int argc, char **argv) {
@@ -126,6 +132,8 @@ int main(int argc, char **argv) {
         .files = (uint32_t)number(argv[2], 1u << 30),
         .bytes_each = (int64_t)number(argv[5], INT64_MAX),
     };
+    /* No more than a file needs: many threads share the memory. */
+    run.chunk_bytes = run.bytes_each < CHUNK_BYTES ? ((size_t)run.bytes_each / 4096 + 1) * 4096 : CHUNK_BYTES;
     unsigned threads = (unsigned)number(argv[3], MAX_THREADS);
     const char *order = getenv("ORDER");
     uint64_t seed = number(argv[4], UINT64_MAX);
@@ -138,7 +146,7 @@ int main(int argc, char **argv) {
     for (unsigned i = 0; i < threads; i++) pthread_join(ids[i], NULL);
     double seconds = now_seconds() - start;
 
-    printf("%.6f s %.0f files/s %.1f MB/s\n", seconds, run.files / seconds,
-           (double)run.files * (double)run.bytes_each / seconds / 1e6);
+    printf("%.6f s %.0f files/s %.1f MB/s slowest %.6f s\n", seconds, run.files / seconds,
+           (double)run.files * (double)run.bytes_each / seconds / 1e6, (double)run.slowest_nanos * 1e-9);
     return 0;
 }

@@ -2,13 +2,14 @@
 //!
 //! `dispatch` decodes requests, has `ops` answer them, and encodes the answers. They come over /dev/fuse
 //! (`connection`, `devfuse`), a thread a CPU, or by FUSE-over-io_uring (`uring`, `queue`), a queue a CPU; `support`
-//! says what keeps a host from that. `interrupts` ends reads whose reader is killed. [`Mounted`] is a mount with its
+//! says what keeps a host from that. Threads that serve no request fetch (`prefetch`) and decode (`decode`) ahead. `interrupts` ends reads whose reader is killed. [`Mounted`] is a mount with its
 //! transport, whichever it is.
 //!
 //! Imports from [`crate::vfs`], [`crate::store`] and [`crate::io`]; `reads` also the trait of sources in
 //! [`crate::format`].
 
 mod connection;
+mod decode;
 mod devfuse;
 mod dispatch;
 mod ending;

@@ -1,6 +1,7 @@
 //! Mounting and unmounting: directly where that is allowed, through fusermount3 where it is not.
 
 use super::connection::{self, Device};
+use super::decode;
 use super::devfuse::{Channels, Shared};
 use super::ending::Ending;
 use super::interrupts::{Interrupts, Lookout};
@@ -272,6 +273,9 @@ impl Mounted {
         let prefetcher = prefetcher
             .inspect_err(|error| tracing::warn!("nothing is fetched ahead: {error}"))
             .ok();
+        if let Err(error) = decode::start(vfs, options.threads) {
+            tracing::warn!("nothing is decoded ahead: {error}");
+        }
         let watch = Watch::start(vfs, Arc::clone(&device)).inspect_err(|error| {
             tracing::warn!("changed containers are noticed by reads alone: {error}");
         });

@@ -7,7 +7,7 @@ use super::memory::Memory;
 use super::namespace::{Attr, FileKind, Listed, Lookup, Namespace, Totals};
 use super::options::{FOREVER, Options, Verify};
 use super::prefetch::{Delivery, Fetch, Prefetch, PrefetchFigures};
-use super::reader::{Payload, Reader, Reply, Step, Task};
+use super::reader::{Ahead, Payload, Reader, Reply, Step, Task};
 use super::report::{MountInfo, MountStats};
 use super::samples::{ContainersChecked, Samples};
 use super::{Errno, Stats, Trace};
@@ -48,7 +48,12 @@ impl Vfs {
             Arc::clone(&trace),
             options.kernel_bytes,
         ));
-        let reader = Reader::new(Arc::clone(&samples), Arc::clone(&memory), Arc::clone(&prefetch));
+        let reader = Reader::new(
+            Arc::clone(&samples),
+            Arc::clone(&memory),
+            Arc::clone(&prefetch),
+            Arc::clone(&trace),
+        );
         let shown = Shown {
             samples: Arc::clone(&samples),
             memory,
@@ -393,6 +398,12 @@ impl Vfs {
         self.prefetch.figures()
     }
 
+    /// What is decoded before it is read.
+    #[must_use]
+    pub fn ahead(&self) -> &Ahead {
+        self.reader.ahead()
+    }
+
     /// What to fetch next; `None` if nothing is to be, or there is no room for it now.
     pub fn next_fetch(&self) -> Option<Fetch> {
         self.prefetch.next_fetch()
@@ -480,20 +491,4 @@ impl Vfs {
 }
 
 #[cfg(test)]
-impl Vfs {
-    pub(super) fn cache_figures(&self) -> super::CacheFigures {
-        self.control.mount_stats().cache
-    }
-
-    pub(super) fn bad_list(&self) -> String {
-        self.control.bad_list()
-    }
-
-    pub(super) fn control(&self) -> &Control {
-        &self.control
-    }
-
-    pub(super) fn prefetch(&self) -> &Prefetch {
-        &self.prefetch
-    }
-}
+mod testing;

@@ -67,7 +67,8 @@ impl Snapshot {
         });
         let (ring, before) = (&self.ring, &earlier.ring);
         let counted = since!(Snapshot, self, earlier, control_requests first_reads bytes_served
-            bytes_fetched samples_verified checksum_failures io_errors);
+            bytes_fetched samples_verified checksum_failures io_errors intervals_decoded
+            intervals_decoded_ahead);
         Snapshot {
             uptime_seconds: (self.uptime_seconds - earlier.uptime_seconds).max(0.0),
             requests: requests.collect(),
@@ -170,7 +171,8 @@ impl MountStats {
     pub fn since(&self, earlier: &Self) -> Self {
         Self {
             counters: self.counters.since(&earlier.counters),
-            cache: since!(CacheFigures, self.cache, earlier.cache, hits misses evictions),
+            cache: since!(CacheFigures, self.cache, earlier.cache, hits misses evictions
+                intervals_used intervals_unused),
             blocks: since!(BlockFigures, self.blocks, earlier.blocks, fetched hits refused evicted),
             prefetch: since!(PrefetchFigures, self.prefetch, earlier.prefetch, announced done failed
                 foreseen looked_up reads merged fetched_bytes stored_bytes unused_bytes used),

@@ -14,7 +14,7 @@
 //! | `memory` | the budget, blocks, the sample cache, which reads are in flight |
 //! | `namespace` | names and attributes |
 //! | `prefetch` | announcements, patterns, what is fetched ahead, what the kernel knows and was given |
-//! | `reader` | the step machine, checkpoints and the spool |
+//! | `reader` | the step machine, checkpoints and the spool, what is decoded ahead |
 //! | `control` | `/.ffrfs`: reports, settings, announcements as they are written, traces |
 
 mod bits;
@@ -49,7 +49,7 @@ pub use memory::verified::Verified;
 pub use namespace::{Attr, FileKind, Listed, Lookup, Totals, XATTR_PREFIX};
 pub use options::{FOREVER, Options, Verify};
 pub use prefetch::{Delivery, Fetch, PrefetchFigures};
-pub use reader::{Reply, Step, Task};
+pub use reader::{Ahead, DecodeAhead, Reply, Step, Task};
 pub use samples::ContainersChecked;
 pub use span::Span;
 pub use stats::{Histogram, Operation, RingFigures, Snapshot, Stage, Stats};

@@ -113,6 +113,8 @@ struct Shard {
     samples_verified: AtomicU64,
     checksum_failures: AtomicU64,
     io_errors: AtomicU64,
+    intervals_decoded: AtomicU64,
+    intervals_decoded_ahead: AtomicU64,
     latencies: [Times; OPERATIONS],
     stages: [Times; Stage::ALL.len()],
     ring_submits: AtomicU64,
@@ -156,6 +158,10 @@ pub struct Snapshot {
     pub checksum_failures: u64,
     /// Reads that the operating system failed.
     pub io_errors: u64,
+    /// Intervals of encodings that were decoded.
+    pub intervals_decoded: u64,
+    /// Those of them that nobody had asked for yet.
+    pub intervals_decoded_ahead: u64,
     /// Per kind of request: how many took up to `le` µs (and no bucket before).
     pub latency_us: BTreeMap<String, Histogram>,
     /// The same for the stages of reads that had to wait.
@@ -275,6 +281,12 @@ impl Stats {
         add(&self.shard().io_errors, 1);
     }
 
+    pub(super) fn interval_decoded(&self, is_ahead: bool) {
+        let shard = self.shard();
+        add(&shard.intervals_decoded, 1);
+        add(&shard.intervals_decoded_ahead, u64::from(is_ahead));
+    }
+
     fn sum(&self, of: impl Fn(&Shard) -> &AtomicU64) -> u64 {
         self.shards.iter().map(|shard| of(shard).load(Ordering::Relaxed)).sum()
     }
@@ -317,6 +329,8 @@ impl Stats {
             samples_verified: self.sum(|s| &s.samples_verified),
             checksum_failures: self.sum(|s| &s.checksum_failures),
             io_errors: self.sum(|s| &s.io_errors),
+            intervals_decoded: self.sum(|s| &s.intervals_decoded),
+            intervals_decoded_ahead: self.sum(|s| &s.intervals_decoded_ahead),
             latency_us,
             stage_us: stages.into_iter().collect(),
             ring,

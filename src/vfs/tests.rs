@@ -1,5 +1,6 @@
 //! The file system on a simulated disk: what is fetched, when it is checked, who waits for whom.
 
+mod ahead;
 mod announce;
 mod changes;
 mod names;

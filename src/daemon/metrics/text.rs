@@ -55,6 +55,7 @@ pub(crate) fn render(
     page.requests(stats);
     page.memory(info, stats);
     page.prefetch(stats);
+    page.intervals(stats);
     page.ring(stats);
     if let Some(remote) = &stats.remote {
         page.stores(remote);
@@ -268,6 +269,32 @@ impl Page<'_> {
         }
         self.gauge("ffrfs_prefetch_waiting", figures.waiting, "Samples announced and not begun.");
         self.gauge("ffrfs_prefetch_in_flight", figures.in_flight, "Samples being fetched ahead.");
+    }
+
+    fn intervals(&mut self, stats: &MountStats) {
+        let (counters, cache) = (&stats.counters, &stats.cache);
+        for (name, value, help) in [
+            ("ffrfs_intervals_decoded_total", counters.intervals_decoded, "Intervals decoded."),
+            (
+                "ffrfs_intervals_decoded_ahead_total",
+                counters.intervals_decoded_ahead,
+                "Intervals decoded before they were asked for.",
+            ),
+            (
+                "ffrfs_intervals_used_total",
+                cache.intervals_used,
+                "Intervals asked for after they had been decoded ahead.",
+            ),
+            (
+                "ffrfs_intervals_unused_total",
+                cache.intervals_unused,
+                "Intervals decoded ahead and dropped unused.",
+            ),
+        ] {
+            self.counter(name, value, help);
+        }
+        let ahead = cache.intervals_ahead;
+        self.gauge("ffrfs_intervals_ahead", ahead, "Intervals held that were decoded ahead.");
     }
 
     fn stores(&mut self, remote: &RemoteFigures) {

@@ -153,7 +153,7 @@ impl MountSettings {
     /// Threads of a daemon that is busy, about.
     pub(super) fn most_threads(&self) -> usize {
         const OTHERS: usize = 8;
-        2 * self.threads() + workers(false) + OTHERS
+        3 * self.threads() + workers(false) + OTHERS
     }
 
     /// For the vfs.

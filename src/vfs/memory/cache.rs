@@ -2,12 +2,16 @@
 //!
 //! In shards, each with its own lock: no lock is shared by all readers. What is left over of a sample that
 //! was read in part is evicted when others need the room; what was prefetched stays until it is read, or
-//! until [`SampleCache::drop_prefetched`]. A sample that a single request reads whole, and that was not
-//! prefetched, is never cached.
+//! until [`SampleCache::drop_prefetched`]; likewise intervals that were decoded ahead (`ahead`). A sample that a
+//! single request reads whole, and that was not prefetched, is never cached.
+
+mod ahead;
+mod key;
 
 use super::block_checksums::BlockChecksums;
 use super::blocks::Blocks;
 use super::budget::{Budget, Reservation};
+use super::chunk::Rights;
 use super::in_flight::InFlightRead;
 use super::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use super::sync::{Mutex, MutexGuard};
@@ -15,59 +19,15 @@ use super::verified::Verified;
 use crate::vfs::checkpoints::Checkpoints;
 use lru::LruCache;
 use std::collections::HashMap;
-use std::hash::{Hash, Hasher};
 use std::sync::{Arc, PoisonError};
+
+pub(in crate::vfs) use key::CacheKey;
 
 /// The largest sample that is kept whole; larger ones are remembered by their blocks' checksums.
 const MAX_WHOLE_BYTES: u64 = 4 << 20;
 /// What is being fetched must not take more than this in all.
 const FETCHING_BYTES: u64 = 64 << 20;
 const SHARDS: u64 = 16;
-
-/// What an entry or an in-flight read is of.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::vfs) enum CacheKey {
-    /// A sample, by number.
-    Sample(u64),
-    /// The turn to decode a large sample at once, which only one read has at a time. Nothing is cached.
-    DecodeTurn,
-    /// A decoded interval of a sample.
-    Interval {
-        /// The id of the sample's [`Checkpoints`].
-        checkpoints: u64,
-        /// The interval, from 0.
-        number: u32,
-    },
-    /// A decoded interval of a compressed container.
-    ContainerInterval {
-        /// The container, from 0.
-        container: u32,
-        /// The interval, from 0.
-        number: u64,
-    },
-}
-
-impl CacheKey {
-    /// As one number: keys that are often in use together have different ones.
-    fn spread(&self) -> u64 {
-        match *self {
-            CacheKey::Sample(sample) => sample,
-            CacheKey::DecodeTurn => 1 << 61,
-            CacheKey::Interval { checkpoints, number } => {
-                (1 << 62) ^ (checkpoints << 24) ^ u64::from(number)
-            }
-            CacheKey::ContainerInterval { container, number } => {
-                (1 << 63) ^ (u64::from(container) << 36) ^ number
-            }
-        }
-    }
-}
-
-impl Hash for CacheKey {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        state.write_u64(self.spread());
-    }
-}
 
 /// What is cached under a key.
 #[derive(Clone)]
@@ -159,12 +119,16 @@ pub(in crate::vfs) struct SampleCache {
     hits: AtomicU64,
     misses: AtomicU64,
     evictions: AtomicU64,
+    ahead_used: AtomicU64,
+    ahead_unused: AtomicU64,
 }
 
 struct Shard {
     cached: LruCache<CacheKey, Entry>,
     /// By sample number.
     prefetched: HashMap<u64, Prefetched>,
+    /// Intervals that were decoded ahead, and not asked for yet.
+    ahead: HashMap<CacheKey, DecodedAhead>,
     in_flight: HashMap<CacheKey, Arc<InFlightRead>>,
     /// What did not fit into the cache, while the followers of its read go on.
     passing: HashMap<CacheKey, Cached>,
@@ -175,6 +139,12 @@ struct Entry {
     /// Bytes of a whole sample that were read; once all were, nobody is expected to ask again.
     read_bytes: u64,
     _reservation: Reservation,
+}
+
+/// An interval that was decoded ahead, and the right to hold it.
+struct DecodedAhead {
+    verified: Arc<Verified>,
+    rights: Rights,
 }
 
 struct Prefetched {
@@ -190,6 +160,7 @@ impl SampleCache {
         let shard = || Shard {
             cached: LruCache::unbounded(),
             prefetched: HashMap::new(),
+            ahead: HashMap::new(),
             in_flight: HashMap::new(),
             passing: HashMap::new(),
         };
@@ -202,6 +173,8 @@ impl SampleCache {
             hits: AtomicU64::new(0),
             misses: AtomicU64::new(0),
             evictions: AtomicU64::new(0),
+            ahead_used: AtomicU64::new(0),
+            ahead_unused: AtomicU64::new(0),
         }
     }
 
@@ -252,6 +225,10 @@ impl SampleCache {
         if let Some(cached) = shard.read_cached(key, bytes) {
             self.hits.fetch_add(1, Ordering::Relaxed);
             return Some(CacheAnswer::Cached(cached));
+        }
+        if let Some(decoded) = shard.take_ahead(key, bytes) {
+            self.ahead_used.fetch_add(1, Ordering::Relaxed);
+            return Some(CacheAnswer::Cached(decoded));
         }
         if let Some(passing) = shard.passing.get(&key) {
             return Some(CacheAnswer::Cached(passing.clone()));
@@ -321,6 +298,7 @@ impl SampleCache {
                 self.evictions.fetch_add(1, Ordering::Relaxed);
             }
         }
+        while self.budget.is_overdrawn() && self.give_up_any() {}
         for sample in self.prefetched() {
             if self.budget.is_overdrawn() {
                 self.drop_prefetched(sample);
@@ -333,6 +311,7 @@ impl SampleCache {
         for shard in &self.shards {
             shard.lock().unwrap_or_else(PoisonError::into_inner).cached.clear();
         }
+        while self.give_up_any() {}
         for sample in self.prefetched() {
             self.drop_prefetched(sample);
         }
@@ -349,7 +328,10 @@ impl SampleCache {
 
     /// False: there is no room for it.
     fn keep(&self, key: CacheKey, found: &Cached, read_bytes: u64) -> bool {
-        let Some(reservation) = self.reserve(key.spread(), found.bytes()) else { return false };
+        let room = self.reserve(key.spread(), found.bytes());
+        let Some(reservation) = room.or_else(|| self.reserve_of_ahead(found.bytes())) else {
+            return false;
+        };
         let entry = Entry { cached: found.clone(), read_bytes, _reservation: reservation };
         self.shard(key).cached.put(key, entry);
         true
@@ -385,6 +367,9 @@ impl SampleCache {
             evictions: self.evictions.load(Ordering::Relaxed),
             entries: 0,
             ahead_entries: 0,
+            intervals_ahead: 0,
+            intervals_used: self.ahead_used.load(Ordering::Relaxed),
+            intervals_unused: self.ahead_unused.load(Ordering::Relaxed),
             bytes: self.budget.held_bytes(),
             capacity_bytes: self.budget.cap_bytes(),
         };
@@ -392,6 +377,7 @@ impl SampleCache {
             let shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
             figures.entries += shard.cached.len() as u64;
             figures.ahead_entries += shard.prefetched.len() as u64;
+            figures.intervals_ahead += shard.ahead.len() as u64;
         }
         figures
     }
@@ -409,6 +395,12 @@ pub struct CacheFigures {
     pub entries: u64,
     /// Samples held now because they were fetched ahead.
     pub ahead_entries: u64,
+    /// Intervals held now because they were decoded ahead.
+    pub intervals_ahead: u64,
+    /// Intervals that were asked for after they had been decoded ahead.
+    pub intervals_used: u64,
+    /// Intervals that were decoded ahead and dropped unused.
+    pub intervals_unused: u64,
     /// Bytes held now, blocks and what is being fetched ahead included.
     pub bytes: u64,
     /// The cap.
@@ -422,7 +414,11 @@ impl Shard {
     fn has(&self, key: CacheKey) -> bool {
         let is_prefetched =
             matches!(key, CacheKey::Sample(sample) if self.prefetched.contains_key(&sample));
-        is_prefetched || self.cached.contains(&key) || self.in_flight.contains_key(&key)
+        is_prefetched
+            || self.cached.contains(&key)
+            || self.ahead.contains_key(&key)
+            || self.in_flight.contains_key(&key)
+            || self.passing.contains_key(&key)
     }
 
     /// A cached entry of which `bytes` are read now. A whole sample leaves with its last byte.

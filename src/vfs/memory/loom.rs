@@ -122,6 +122,31 @@ fn loom_of_two_prefetches_of_a_sample_one_fetches_it() {
 }
 
 #[test]
+fn loom_an_interval_is_decoded_once_whether_ahead_or_for_its_reader() {
+    loom::model(|| {
+        let (cache, led, followed) = (cache(), counter(), counter());
+        let key = CacheKey::Sample(0);
+        let ahead = {
+            let (cache, led) = (Arc::clone(&cache), Arc::clone(&led));
+            thread::spawn(move || {
+                let room = cache.room_ahead(key, BYTES as u64).unwrap();
+                if let Some(leader) = cache.lead_ahead(key) {
+                    led.fetch_add(1, Ordering::Relaxed);
+                    leader.hold(whole(), (room, None));
+                }
+            })
+        };
+        let follows = read_part(&cache, &led, &followed);
+        ahead.join().unwrap();
+        assert_eq!(led.load(Ordering::Relaxed), 1);
+        assert_eq!(followed.load(Ordering::Relaxed), follows);
+        let figures = cache.figures();
+        assert_eq!(figures.entries + figures.intervals_ahead, 1);
+        assert!(cache.lead(key).is_ok(), "nothing is in flight");
+    });
+}
+
+#[test]
 fn loom_a_block_whose_leader_gives_up_lets_its_follower_go_and_frees_its_memory() {
     loom::model(|| {
         let budget = Budget::new(8 << 20);

@@ -4,6 +4,7 @@
 use super::budget::Budget;
 use super::in_flight::InFlightRead;
 use super::sync::{Mutex, MutexGuard};
+use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::sync::{Arc, PoisonError};
 
@@ -60,11 +61,36 @@ impl Turns {
         (Turn { turns: Arc::clone(self), ticket }, waits.then_some(comes))
     }
 
+    /// A turn for work that nobody waits for: only if nobody waits for a turn, and another one as large is left for whoever
+    /// comes next.
+    pub(in crate::vfs) fn take_spare(self: &Arc<Self>, bytes: u64) -> Option<Turn> {
+        let mut state = self.lock();
+        let is_spare = state.waiting.is_empty()
+            && state.taken + 1 < self.most
+            && state.taken_bytes.saturating_add(bytes.saturating_mul(2)) <= self.most_bytes();
+        if !is_spare {
+            return None;
+        }
+        state.grant(bytes);
+        drop(state);
+        let ticket = Arc::new(Ticket { bytes, comes: Arc::new(InFlightRead::new()) });
+        Some(Turn { turns: Arc::clone(self), ticket })
+    }
+
+    /// How many turns [`Turns::take_spare`] gives at a time.
+    pub(in crate::vfs) fn spare(&self) -> usize {
+        self.most - 1
+    }
+
+    fn most_bytes(&self) -> u64 {
+        (self.budget.cap_bytes() / 8 * EIGHTHS).max(LEAST_BYTES)
+    }
+
     /// Whoever is alone has room, however much it takes.
     fn has_room(&self, state: &State, bytes: u64) -> bool {
-        let most_bytes = (self.budget.cap_bytes() / 8 * EIGHTHS).max(LEAST_BYTES);
         state.taken == 0
-            || (state.taken < self.most && state.taken_bytes.saturating_add(bytes) <= most_bytes)
+            || (state.taken < self.most
+                && state.taken_bytes.saturating_add(bytes) <= self.most_bytes())
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -91,9 +117,37 @@ impl Turns {
             state.grant(bytes);
         }
         drop(state);
-        for ticket in next {
-            ticket.comes.end();
+        tell(next);
+    }
+}
+
+/// Tells those whose turn has come. One that leaves at once, as its reader is gone, gives its turn to the next one in
+/// here: that one is told by the loop that runs already, so that the stack does not grow with the queue.
+fn tell(tickets: Vec<Arc<Ticket>>) {
+    thread_local!(static COMING: RefCell<Option<VecDeque<Arc<Ticket>>>> = const { RefCell::new(None) });
+    /// Also after a panic of whoever was told.
+    struct Done;
+    impl Drop for Done {
+        fn drop(&mut self) {
+            COMING.set(None);
         }
+    }
+    let is_told = COMING.with_borrow_mut(|coming| match coming {
+        Some(coming) => {
+            coming.extend(tickets);
+            true
+        }
+        None => {
+            *coming = Some(tickets.into());
+            false
+        }
+    });
+    if is_told {
+        return;
+    }
+    let _done = Done;
+    while let Some(ticket) = COMING.with_borrow_mut(|coming| coming.as_mut()?.pop_front()) {
+        ticket.comes.end();
     }
 }
 
@@ -156,6 +210,44 @@ mod tests {
         assert_eq!(has_come.load(Ordering::Relaxed), 0);
         drop(first);
         assert_eq!(has_come.load(Ordering::Relaxed), 1);
+    }
+
+    #[test]
+    fn a_spare_turn_leaves_one_for_whoever_comes_and_is_none_while_somebody_waits() {
+        let turns = turns(3);
+        let spare = (turns.take_spare(MIB).unwrap(), turns.take_spare(MIB).unwrap());
+        assert!(turns.take_spare(MIB).is_none());
+        let (asked, waits) = turns.take(MIB);
+        assert!(waits.is_none());
+        let (waiting, waits) = turns.take(MIB);
+        assert!(waits.is_some());
+        drop(spare);
+        // Both of those that asked have a turn now.
+        assert!(turns.take_spare(MIB).is_none());
+        drop((asked, waiting));
+        assert!(turns.take_spare(LEAST_BYTES / 2).is_some());
+        assert!(turns.take_spare(LEAST_BYTES / 2 + 1).is_none(), "none as large would be left");
+        assert!(Arc::new(Turns::new(0, Budget::new(MIB))).take_spare(1).is_none());
+    }
+
+    #[test]
+    fn of_many_who_leave_when_their_turn_comes_none_is_told_by_the_one_before() {
+        const MANY: usize = 10_000;
+        let turns = turns(1);
+        let (first, _) = turns.take(MIB);
+        let told = Arc::new(AtomicUsize::new(0));
+        for _ in 0..MANY {
+            let (turn, comes) = turns.take(MIB);
+            let told = Arc::clone(&told);
+            comes.unwrap().when_ended(move || {
+                told.fetch_add(1, Ordering::Relaxed);
+                drop(turn);
+            });
+        }
+        // Each one inside the one before would need more than the stack of a thread.
+        drop(first);
+        assert_eq!(told.load(Ordering::Relaxed), MANY);
+        assert!(turns.take(MIB).1.is_none(), "all turns were given back");
     }
 
     #[test]

@@ -1,10 +1,11 @@
-//! Decoding of one interval of an encoding, on a thread that may be busy for long.
+//! Where the intervals of an encoding lie, and the decoding of one, on a thread that may be busy for long.
 
 use super::pieces::Pieces;
 use crate::catalog::Located;
-use crate::format::{Decoder, Fault};
+use crate::format::stream::Interval;
+use crate::format::{Container, Decoder, Fault};
 use crate::io::Buffer;
-use crate::vfs::checkpoints::{Checkpoints, Interval};
+use crate::vfs::checkpoints::{self, Checkpoints};
 use crate::vfs::memory::verified::Verified;
 use crate::vfs::samples::{Samples, no_memory};
 use crate::vfs::span::Span;
@@ -30,56 +31,118 @@ pub(super) struct IntervalDecode {
     pub(super) decoded: Result<Verified, Fault>,
 }
 
-impl IntervalDecode {
-    /// Decodes the bytes in `span`.
-    pub(super) fn run(&mut self, located: &Located, span: &Span) {
-        let decoded = catch_unwind(AssertUnwindSafe(|| self.decode(located, span)));
-        self.decoded = decoded
-            .unwrap_or_else(|_| Err(structure("the decoder failed; please report this".into())));
+/// An encoding can go on within a byte, and look a little ahead.
+const SLACK_BYTES: u64 = 16;
+
+/// Where an interval lies.
+pub(super) struct Place {
+    /// Where it is decoded from, in the part.
+    pub(super) stored: Range<u64>,
+    /// What it is of the decoded bytes.
+    pub(super) decoded: Range<u64>,
+}
+
+impl Place {
+    /// The memory that decoding it takes: decoders make copies of both, with a window before them.
+    pub(super) fn memory_bytes(&self) -> u64 {
+        2 * (length(&self.stored) + length(&self.decoded)) as u64
     }
 
-    fn decode(&self, located: &Located, span: &Span) -> Result<Verified, Fault> {
-        let none = || structure("no such interval".into());
-        let container = self.samples.container(located);
-        let (range, buffer) = match &self.source {
+    /// An interval of a compressed container.
+    pub(super) fn in_container(samples: &Samples, located: &Located, interval: Interval) -> Self {
+        let base = samples.dataset().base_of(located.container);
+        let Interval { stored, decoded, .. } = interval;
+        Self { stored: base + stored.start..base + stored.end, decoded }
+    }
+}
+
+impl IntervalSource {
+    /// Where the interval `number` lies; `None`: there is none.
+    pub(super) fn place(&self, samples: &Samples, located: &Located, number: u64) -> Option<Place> {
+        match self {
             IntervalSource::Sample(checkpoints) => {
-                let interval = checkpoints.interval(self.number).ok_or_else(none)?;
+                let interval = checkpoints.interval(number)?;
+                let (at, first) = (located.sample, located.sample.offset_bytes);
+                let last = (interval.stored.end + SLACK_BYTES).min(at.length_bytes);
+                let stored = first + interval.stored.start..first + last;
+                Some(Place { stored, decoded: interval.decoded.clone() })
+            }
+            IntervalSource::Container => {
+                let stream = samples.container(located).intervals(located.index)?;
+                Some(Place::in_container(samples, located, stream.nth(number)?))
+            }
+        }
+    }
+
+    /// Decodes the interval `number`, whose stored bytes lie in `span`.
+    pub(super) fn decode(
+        &self,
+        samples: &Samples,
+        located: &Located,
+        number: u64,
+        span: &Span,
+    ) -> Result<Verified, Fault> {
+        let decode = || self.decode_unguarded(samples, located, number, span);
+        let decoded = catch_unwind(AssertUnwindSafe(decode));
+        decoded.unwrap_or_else(|_| Err(structure("the decoder failed; please report this".into())))
+    }
+
+    fn decode_unguarded(
+        &self,
+        samples: &Samples,
+        located: &Located,
+        number: u64,
+        span: &Span,
+    ) -> Result<Verified, Fault> {
+        let none = || structure("no such interval".into());
+        let container = samples.container(located);
+        let (range, buffer) = match self {
+            IntervalSource::Sample(checkpoints) => {
+                let interval = checkpoints.interval(number).ok_or_else(none)?;
                 let mut buffer = buffer_for(&interval.decoded)?;
-                self.resume(located, span, interval, buffer.as_mut_slice()).map_err(structure)?;
+                resume(container, located, span, interval, buffer.as_mut_slice())
+                    .map_err(structure)?;
                 (interval.decoded.clone(), buffer)
             }
             IntervalSource::Container => {
                 let stream = container.intervals(located.index).ok_or_else(none)?;
-                let interval = stream.nth(self.number).ok_or_else(none)?;
+                let interval = stream.nth(number).ok_or_else(none)?;
                 let mut buffer = buffer_for(&interval.decoded)?;
                 let out = &mut buffer.as_mut_slice()[..length(&interval.decoded)];
-                stream.decode(self.number, span.bytes(), out).map_err(structure)?;
+                stream.decode(number, span.bytes(), out).map_err(structure)?;
                 (interval.decoded, buffer)
             }
         };
         Ok(Verified::made(buffer, 0..length(&range)))
     }
+}
 
-    /// Decodes from a checkpoint of a sample that is encoded by itself.
-    fn resume(
-        &self,
-        located: &Located,
-        span: &Span,
-        interval: &Interval,
-        buffer: &mut [u8],
-    ) -> Result<(), String> {
-        let out = &mut buffer[..length(&interval.decoded)];
-        let container = self.samples.container(located);
-        let decoder = container.decoder(located.index, interval.from.as_ref());
-        let mut decoder = decoder
-            .map_err(|error| error.to_string())?
-            .ok_or_else(|| "it cannot be decoded in parts".to_owned())?;
-        let is_last = span.range().end == located.sample.extent().end;
-        fill(decoder.as_mut(), span.bytes(), out, is_last)?;
-        match crc32fast::hash(out) == interval.crc32 {
-            true => Ok(()),
-            false => Err("an interval that was decoded again has changed".to_owned()),
-        }
+impl IntervalDecode {
+    /// Decodes the bytes in `span`.
+    pub(super) fn run(&mut self, located: &Located, span: &Span) {
+        self.decoded = self.source.decode(&self.samples, located, self.number, span);
+        self.samples.stats().interval_decoded(false);
+    }
+}
+
+/// Decodes from a checkpoint of a sample that is encoded by itself.
+fn resume(
+    container: &dyn Container,
+    located: &Located,
+    span: &Span,
+    interval: &checkpoints::Interval,
+    buffer: &mut [u8],
+) -> Result<(), String> {
+    let out = &mut buffer[..length(&interval.decoded)];
+    let decoder = container.decoder(located.index, interval.from.as_ref());
+    let mut decoder = decoder
+        .map_err(|error| error.to_string())?
+        .ok_or_else(|| "it cannot be decoded in parts".to_owned())?;
+    let is_last = span.range().end == located.sample.extent().end;
+    fill(decoder.as_mut(), span.bytes(), out, is_last)?;
+    match crc32fast::hash(out) == interval.crc32 {
+        true => Ok(()),
+        false => Err("an interval that was decoded again has changed".to_owned()),
     }
 }
 

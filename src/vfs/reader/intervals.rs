@@ -2,7 +2,8 @@
 //! for the reads that follow.
 
 use super::Reader;
-use super::interval_decode::{IntervalDecode, IntervalSource};
+use super::ahead::Seen;
+use super::interval_decode::{IntervalDecode, IntervalSource, Place};
 use super::pieces::Pieces;
 use super::task::{AwaitedInterval, SpooledInterval, State, Step, Task};
 use crate::format::Fault;
@@ -12,26 +13,24 @@ use crate::vfs::memory::verified::Verified;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// An encoding can go on within a byte, and look a little ahead.
-const SLACK_BYTES: u64 = 16;
-
 /// The bytes of a file that lie in one interval.
 struct Part {
     number: u64,
     key: CacheKey,
     /// Which bytes of the file.
     file: Range<u64>,
-    /// The interval in the decoded bytes, and where in those the part begins.
-    decoded: Range<u64>,
+    /// The interval.
+    place: Place,
+    /// Where in the decoded bytes the part begins.
     first: u64,
-    /// Where it is decoded from, in the container.
-    stored: Range<u64>,
+    /// Where in those the bytes of the file end that lie together.
+    run_end: u64,
 }
 
 impl Part {
     /// The bytes of the file up to byte `end`.
     fn of<'a>(&self, decoded: &'a Verified, end: u64) -> &'a [u8] {
-        let start = (self.first - self.decoded.start) as usize;
+        let start = (self.first - self.place.decoded.start) as usize;
         &decoded.bytes()[start..start + (end - self.file.start) as usize]
     }
 }
@@ -61,6 +60,7 @@ impl Reader {
                 Err(fault) => return self.fail(task, fault),
             };
             let end = part.file.end.min(want.end);
+            self.observe(&task, source, &part, end);
             match self.memory.cache().get_or_lead(part.key, end - part.file.start) {
                 CacheAnswer::Cached(Cached::Whole(decoded))
                 | CacheAnswer::Prefetched(decoded, _) => {
@@ -85,7 +85,7 @@ impl Reader {
         part: &Part,
         pieces: Box<Pieces>,
     ) -> Step {
-        let (number, stored) = (part.number, part.stored.clone());
+        let (number, stored) = (part.number, part.place.stored.clone());
         if let IntervalSource::Sample(checkpoints) = source
             && checkpoints.spool().is_some()
         {
@@ -93,10 +93,7 @@ impl Reader {
             let spooled = SpooledInterval { checkpoints, number, pieces, read };
             return task.block_on(State::Spooled(Box::new(spooled)));
         }
-        let length = |range: &Range<u64>| range.end - range.start;
-        // Decoders make copies of both, with a window before them.
-        let bytes = 2 * (length(&stored) + length(&part.decoded));
-        let (turn, comes) = self.memory.turns().take(bytes);
+        let (turn, comes) = self.memory.turns().take(part.place.memory_bytes());
         task.turn = Some(turn);
         let Some(comes) = comes else {
             return task.fetch(State::Interval(source.clone(), number, pieces), stored);
@@ -190,16 +187,16 @@ impl Reader {
         match source {
             IntervalSource::Sample(checkpoints) => {
                 let number = checkpoints.number_at(at);
-                let interval = checkpoints.interval(number).ok_or(Fault::Damaged)?;
-                let last = (interval.stored.end + SLACK_BYTES).min(sample.length_bytes);
+                let place = source.place(&self.samples, &task.located, number);
+                let place = place.ok_or(Fault::Damaged)?;
                 let short = u32::try_from(number).map_err(|_| Fault::Damaged)?;
                 Ok(Some(Part {
                     number,
                     key: CacheKey::Interval { checkpoints: checkpoints.id(), number: short },
-                    file: at..interval.decoded.end,
-                    decoded: interval.decoded.clone(),
+                    file: at..place.decoded.end,
+                    place,
                     first: at,
-                    stored: task.in_container(interval.stored.start, last),
+                    run_end: sample.size_bytes(),
                 }))
             }
             IntervalSource::Container => self.part_of_container_at(task, at),
@@ -219,15 +216,27 @@ impl Reader {
         let interval = stream.interval(first).ok_or(Fault::Damaged)?;
         let left = (piece.at_bytes + piece.length_bytes).saturating_sub(start);
         let length = left.min(interval.decoded.end - first);
-        let base = self.samples.dataset().base_of(located.container);
         let short = u32::try_from(located.container).map_err(|_| Fault::Damaged)?;
+        let number = interval.number;
         Ok(Some(Part {
-            number: interval.number,
-            key: CacheKey::ContainerInterval { container: short, number: interval.number },
+            number,
+            key: CacheKey::ContainerInterval { container: short, number },
             file: start..start + length,
-            decoded: interval.decoded,
+            place: Place::in_container(&self.samples, located, interval),
             first,
-            stored: base + interval.stored.start..base + interval.stored.end,
+            run_end: first + left,
         }))
+    }
+
+    /// Takes note of the read of a part up to byte `end` of the file: what follows may be decoded ahead.
+    fn observe(&self, task: &Task, source: &IntervalSource, part: &Part, end: u64) {
+        let Range { start, end: interval_end } = part.place.decoded;
+        let seen = Seen {
+            key: part.key,
+            interval_bytes: interval_end - start,
+            read: part.first..part.first + (end - part.file.start),
+            sample: task.sample,
+        };
+        self.ahead.observe(&seen, source, &task.located, part.run_end);
     }
 }

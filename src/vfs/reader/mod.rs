@@ -1,5 +1,6 @@
 //! Reads: the step machine over the samples, the caches and the prefetcher.
 
+mod ahead;
 mod answer;
 mod begin;
 mod decode;
@@ -13,9 +14,11 @@ mod stream;
 mod task;
 mod wait;
 
+pub use ahead::{Ahead, DecodeAhead};
 pub(super) use task::Payload;
 pub use task::{Reply, Step, Task};
 
+use super::Trace;
 use super::checkpoints::CheckpointStore;
 use super::memory::Memory;
 use super::prefetch::Prefetch;
@@ -33,6 +36,7 @@ pub(super) struct Reader {
     samples: Arc<Samples>,
     memory: Arc<Memory>,
     prefetch: Arc<Prefetch>,
+    ahead: Ahead,
     /// Where checkpoints of large encoded samples are kept.
     checkpoints: OnceLock<Arc<dyn CheckpointStore>>,
     /// Where samples are decoded to that have no checkpoints.
@@ -42,10 +46,21 @@ pub(super) struct Reader {
 }
 
 impl Reader {
-    pub(super) fn new(samples: Arc<Samples>, memory: Arc<Memory>, prefetch: Arc<Prefetch>) -> Self {
+    pub(super) fn new(
+        samples: Arc<Samples>,
+        memory: Arc<Memory>,
+        prefetch: Arc<Prefetch>,
+        trace: Arc<Trace>,
+    ) -> Self {
         let (checkpoints, spool) = (OnceLock::new(), OnceLock::new());
         let checkpoint_bytes = memory.budget().cap_bytes();
-        Self { samples, memory, prefetch, checkpoints, spool, checkpoint_bytes }
+        let ahead = Ahead::new(Arc::clone(&samples), Arc::clone(&memory), trace);
+        Self { samples, memory, prefetch, ahead, checkpoints, spool, checkpoint_bytes }
+    }
+
+    /// What is decoded ahead.
+    pub(super) fn ahead(&self) -> &Ahead {
+        &self.ahead
     }
 
     /// Says where checkpoints are kept. The first call counts.

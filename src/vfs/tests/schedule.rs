@@ -11,10 +11,10 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 
 #[derive(Debug, Clone)]
-struct Request {
-    sample: u64,
-    offset: u64,
-    length: u64,
+pub(super) struct Request {
+    pub(super) sample: u64,
+    pub(super) offset: u64,
+    pub(super) length: u64,
 }
 
 enum State {
@@ -38,19 +38,27 @@ struct Reader {
     failures: u64,
 }
 
-/// Serves requests, `at_once` at a time, each step that of a reader, or of the thread that fetches ahead,
+/// Serves requests, `at_once` at a time, each step that of a reader, or of the threads that fetch and decode ahead,
 /// chosen at random.
-struct Schedule<'a> {
+pub(super) struct Schedule<'a> {
     world: &'a World,
     rng: Rng,
     fail_once_in: usize,
     woken: Arc<Mutex<Vec<usize>>>,
-    replies: BTreeMap<usize, (Result<Vec<u8>, Errno>, u64)>,
+    /// What each request was answered with, and how often the disk failed for it.
+    pub(super) replies: BTreeMap<usize, (Result<Vec<u8>, Errno>, u64)>,
     ahead: Vec<Fetch>,
+    decodes: Vec<DecodeAhead>,
 }
 
-impl Schedule<'_> {
-    fn run(&mut self, requests: &[Request], at_once: usize) {
+impl<'a> Schedule<'a> {
+    pub(super) fn new(world: &'a World, seed: u64, fail_once_in: usize) -> Self {
+        let (rng, woken, replies) = (Rng(seed), Arc::default(), BTreeMap::new());
+        let (ahead, decodes) = (Vec::new(), Vec::new());
+        Self { world, rng, fail_once_in, woken, replies, ahead, decodes }
+    }
+
+    pub(super) fn run(&mut self, requests: &[Request], at_once: usize) {
         let mut coming = requests.iter().cloned().enumerate().rev().collect::<Vec<_>>();
         let mut readers: Vec<Reader> = Vec::new();
         loop {
@@ -61,6 +69,7 @@ impl Schedule<'_> {
             }
             if self.rng.once_in(4) {
                 self.fetch_ahead();
+                self.decode_ahead();
             }
             for number in self.woken.lock().unwrap().drain(..) {
                 let reader = readers.iter_mut().find(|reader| reader.number == number).unwrap();
@@ -75,8 +84,9 @@ impl Schedule<'_> {
             let figures = self.world.vfs.cache_figures();
             assert!(figures.bytes <= figures.capacity_bytes, "the cap is hard");
             if able.is_empty() {
-                if !self.ahead.is_empty() {
+                if !self.ahead.is_empty() || !self.decodes.is_empty() {
                     self.fetch_ahead();
+                    self.decode_ahead();
                     continue;
                 }
                 assert!(readers.is_empty(), "{} readers were never woken", readers.len());
@@ -107,6 +117,24 @@ impl Schedule<'_> {
                 vfs.stored(store, is_stored);
             }
         }
+    }
+
+    /// Begins to decode ahead, or ends one of those that are under way, perhaps without having decoded.
+    fn decode_ahead(&mut self) {
+        let ahead = self.world.vfs.ahead();
+        if self.decodes.is_empty() || self.rng.once_in(3) {
+            self.decodes.extend(ahead.next());
+            return;
+        }
+        let mut decode = self.decodes.swap_remove(self.rng.below(self.decodes.len()));
+        if self.rng.once_in(self.fail_once_in) {
+            return match self.rng.once_in(2) {
+                true => ahead.decode(decode, fails()),
+                false => drop(decode),
+            };
+        }
+        self.world.fetch_aligned(decode.span(), [1, 512, 4096][self.rng.below(3)]);
+        ahead.decode(decode, Ok(()));
     }
 
     /// One step of a reader; the reader, if it was not answered.
@@ -320,14 +348,7 @@ impl Scenario {
             }
         }
         let requests = self.requests(&samples);
-        let mut schedule = Schedule {
-            world: &world,
-            rng: Rng(self.seed),
-            fail_once_in: self.fail_once_in,
-            woken: Arc::default(),
-            replies: BTreeMap::new(),
-            ahead: Vec::new(),
-        };
+        let mut schedule = Schedule::new(&world, self.seed, self.fail_once_in);
         schedule.run(&requests, self.at_once);
         let replies = schedule.replies;
         let (mut served, mut failures) = (0, 0);

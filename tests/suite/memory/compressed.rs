@@ -1,6 +1,7 @@
 //! Many readers of a compressed archive.
 
 use super::*;
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
@@ -73,6 +74,49 @@ fn readers_of_a_tar_gz_share_what_is_decoded_and_keep_the_daemon_within_its_memo
         );
         assert!(peak <= MEMORY + (32 << 20), "{} MiB", peak >> 20);
         assert!(decoded * 4 <= reads as u64, "{decoded} intervals were decoded for {reads} reads");
+        mount.unmount();
+    });
+}
+
+#[test]
+fn an_archive_that_is_read_in_order_is_decoded_ahead_and_what_nobody_reads_is_given_back() {
+    const IN_TIME: Duration = Duration::from_secs(60);
+    let directory = temp_dir();
+    let source = directory.path().join("x.tar.gz");
+    run(packing(directory.path()).arg("--sort=name")).ok();
+    // An interval is 4 MiB or more, but for the last one.
+    let most = (FILES * (FILE_BYTES + 1024)).div_ceil(4 << 20) as u64;
+    for_each_transport(|transport| {
+        let mount = Mount::new(transport, &source, &["memory=256M"]);
+        let counted = |name: &str| mount.stats()[name].as_u64().unwrap();
+        let read = |files: Range<usize>| {
+            for number in files {
+                let bytes = mount.read(format!("d/{number:04}")).unwrap();
+                assert!(bytes == content(number), "{number}");
+            }
+        };
+        // What is to be decoded ahead is known by then, whenever the threads come to it.
+        read(0..FILES / 3);
+        wait_until("it is decoded ahead", IN_TIME, || counted("intervals_decoded_ahead") > 0);
+        read(FILES / 3..FILES);
+        let (decoded, cache) = (counted("intervals_decoded"), &mount.stats()["cache"]);
+        let [used, unused] =
+            ["used", "unused"].map(|what| cache[format!("intervals_{what}")].as_u64());
+        println!("{transport:?}: {decoded} of {most} intervals; ahead {used:?}, unused {unused:?}");
+        // On a machine that stands still for seconds the reader seems to have gone.
+        let (used, unused) = (used.unwrap(), unused.unwrap());
+        assert!(decoded <= most + unused, "{decoded} intervals of {most}: some were decoded twice");
+        assert!(used + unused > 0);
+        mount.unmount();
+        // A reader that goes away.
+        let mount = Mount::new(transport, &source, &["memory=256M"]);
+        for number in 0..FILES / 3 {
+            mount.read(format!("d/{number:04}")).unwrap();
+        }
+        let cached = |name: &str| mount.stats()["cache"][name].as_u64().unwrap();
+        wait_until("what is ahead is given back", IN_TIME, || {
+            cached("intervals_unused") > 0 && cached("intervals_ahead") == 0
+        });
         mount.unmount();
     });
 }

@@ -1,0 +1,69 @@
+//! Intervals that were decoded ahead. They are held beside what readers leave over, so that what was used does not push
+//! out what will be: until a reader asks for them, or until they are given up.
+
+use super::*;
+
+impl SampleCache {
+    /// Makes the caller the leader of an interval to decode ahead, unless it is cached or in flight.
+    pub(in crate::vfs) fn lead_ahead(self: &Arc<Self>, key: CacheKey) -> Option<Leader> {
+        // Looked up and led under one lock, as in `get_or_lead`.
+        let mut shard = self.shard(key);
+        (!shard.has(key)).then(|| self.lead_in(&mut shard, key, false))
+    }
+
+    /// Room for an interval to decode ahead. Blocks and what readers have left over make it, what else was decoded ahead
+    /// does not.
+    pub(in crate::vfs) fn room_ahead(&self, key: CacheKey, bytes: u64) -> Option<Reservation> {
+        self.reserve(key.spread(), bytes)
+    }
+
+    /// Drops an interval that was decoded ahead, if nobody has asked for it.
+    pub(in crate::vfs) fn give_up(&self, key: CacheKey) {
+        let unused = self.shard(key).ahead.remove(&key);
+        self.ahead_unused.fetch_add(u64::from(unused.is_some()), Ordering::Relaxed);
+    }
+
+    /// Drops any interval that was decoded ahead; false if there is none.
+    pub(super) fn give_up_any(&self) -> bool {
+        let any = self.shards.iter().find_map(|shard| {
+            let shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+            shard.ahead.keys().next().copied()
+        });
+        any.map(|key| self.give_up(key)).is_some()
+    }
+
+    /// Room for what was asked for, where intervals that were decoded ahead lie.
+    pub(super) fn reserve_of_ahead(&self, bytes: u64) -> Option<Reservation> {
+        if bytes > self.budget.cap_bytes() {
+            return None;
+        }
+        loop {
+            match self.budget.reserve(bytes) {
+                None if self.give_up_any() => {}
+                reserved => return reserved,
+            }
+        }
+    }
+}
+
+impl Leader {
+    /// Holds what was decoded ahead. The read is still in flight: it ends when the leader is dropped.
+    pub(in crate::vfs) fn hold(&self, verified: Arc<Verified>, rights: Rights) {
+        self.cache.shard(self.key).ahead.insert(self.key, DecodedAhead { verified, rights });
+    }
+}
+
+impl Shard {
+    /// Takes an interval that was decoded ahead, of which `bytes` are read now, to what readers leave over.
+    pub(super) fn take_ahead(&mut self, key: CacheKey, bytes: u64) -> Option<Cached> {
+        let DecodedAhead { verified, rights: (reservation, _) } = self.ahead.remove(&key)?;
+        let is_used_up = bytes >= verified.bytes().len() as u64;
+        let cached = Cached::Whole(verified);
+        if !is_used_up {
+            let entry =
+                Entry { cached: cached.clone(), read_bytes: bytes, _reservation: reservation };
+            self.cached.put(key, entry);
+        }
+        Some(cached)
+    }
+}

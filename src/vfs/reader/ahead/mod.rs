@@ -1,0 +1,303 @@
+//! Intervals of streams that are read in order are decoded ahead of their readers, on threads that serve none.
+//!
+//! Decides what to decode and holds what was decoded; threads of the transport fetch and decode ([`Ahead::next`],
+//! [`Ahead::decode`]). An interval is one in-flight read, whether it is decoded ahead or for a reader: who comes late
+//! follows. It is begun only with a spare turn, so that a reader that must decode never waits for one, and
+//! with room for the result, a quarter of the memory at most for all that is ahead. What fails is left to its reader.
+
+mod runs;
+
+use super::interval_decode::{IntervalSource, Place};
+use crate::catalog::Located;
+use crate::io::{Buffer, ReadError};
+use crate::vfs::memory::Memory;
+use crate::vfs::memory::budget::Budget;
+use crate::vfs::memory::cache::{CacheKey, Cached, Leader};
+use crate::vfs::memory::chunk::Rights;
+use crate::vfs::memory::turns::Turn;
+use crate::vfs::samples::Samples;
+use crate::vfs::span::Span;
+use crate::vfs::{Errno, Phase, Stage, Trace};
+use runs::{PATIENCE, Runs};
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+pub(super) use runs::Seen;
+
+/// So much of the memory may hold what is ahead of all readers.
+const SHARE: u64 = 4;
+/// A run that has not gone on for so long makes room for others.
+const SHORT_PATIENCE: Duration = Duration::from_millis(250);
+
+/// Decodes ahead.
+pub struct Ahead {
+    samples: Arc<Samples>,
+    memory: Arc<Memory>,
+    trace: Arc<Trace>,
+    /// What may be held of what is ahead.
+    window: Budget,
+    state: Mutex<State>,
+    /// Called when there is something to do.
+    waker: OnceLock<Box<dyn Fn() + Send + Sync>>,
+}
+
+#[derive(Default)]
+struct State {
+    runs: Runs,
+    /// What was not begun yet, in the order of being foreseen.
+    foreseen: VecDeque<Foreseen>,
+}
+
+/// An interval that will be asked for.
+struct Foreseen {
+    key: CacheKey,
+    source: IntervalSource,
+    located: Located,
+}
+
+/// An interval to decode ahead. Owned by whoever does it; dropped, it ends the in-flight read that it leads.
+pub struct DecodeAhead {
+    key: CacheKey,
+    source: IntervalSource,
+    located: Located,
+    span: Span,
+    since: Instant,
+    rights: Rights,
+    // In this order: who follows goes on before another one has the turn.
+    leader: Leader,
+    turn: Turn,
+}
+
+impl DecodeAhead {
+    /// What to fetch.
+    pub fn span(&mut self) -> &mut Span {
+        &mut self.span
+    }
+}
+
+impl Ahead {
+    pub(super) fn new(samples: Arc<Samples>, memory: Arc<Memory>, trace: Arc<Trace>) -> Self {
+        let (window, state, waker) = (Budget::new(0), Mutex::default(), OnceLock::new());
+        Self { samples, memory, trace, window, state, waker }
+    }
+
+    /// Calls `waker` whenever [`Ahead::next`] may have something new.
+    pub fn when_there_is_something(&self, waker: impl Fn() + Send + Sync + 'static) {
+        let _ = self.waker.set(Box::new(waker));
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes note of a read of a sample whose bytes lie together up to byte `sample_end` of the decoded stream.
+    pub(super) fn observe(
+        &self,
+        seen: &Seen,
+        source: &IntervalSource,
+        located: &Located,
+        sample_end: u64,
+    ) {
+        if !self.is_worthwhile(source, located) {
+            return;
+        }
+        let most = self.memory.turns().spare() as u64;
+        let mut state = self.lock();
+        let next = state.runs.observe(seen, Instant::now(), most, |has_crossed| {
+            self.last_interval(source, located, sample_end, has_crossed)
+        });
+        let foreseen = next.map(|number| Foreseen {
+            key: seen.key.interval(number),
+            source: source.clone(),
+            located: *located,
+        });
+        state.foreseen.extend(foreseen);
+        let is_something = !state.foreseen.is_empty();
+        self.unlock(state);
+        self.wake(is_something);
+    }
+
+    fn wake(&self, is_something: bool) {
+        if is_something && let Some(waker) = self.waker.get() {
+            waker();
+        }
+    }
+
+    /// Chunks of tables and matrices do not follow each other as they are read, and what is spooled is decoded.
+    fn is_worthwhile(&self, source: &IntervalSource, located: &Located) -> bool {
+        match source {
+            IntervalSource::Sample(checkpoints) => checkpoints.spool().is_none(),
+            IntervalSource::Container => self.samples.container(located).stream().is_some(),
+        }
+    }
+
+    /// The last interval that the readers of a stream can come to: of the sample, until they have gone from one to another.
+    fn last_interval(
+        &self,
+        source: &IntervalSource,
+        located: &Located,
+        sample_end: u64,
+        has_crossed: bool,
+    ) -> u64 {
+        let container = self.samples.container(located);
+        match source {
+            IntervalSource::Sample(checkpoints) => checkpoints.number_at(sample_end - 1),
+            IntervalSource::Container => {
+                let is_nested = located.container >= self.samples.store().parts().len();
+                let end = match (has_crossed, is_nested) {
+                    (false, _) => sample_end,
+                    (true, false) => return u64::MAX,
+                    // Behind its samples lie others, of the container that it is in.
+                    (true, true) => {
+                        let last = container.piece(container.len().saturating_sub(1), 0);
+                        let end = last
+                            .ok()
+                            .flatten()
+                            .map(|at| at.offset_bytes.saturating_add(at.length_bytes));
+                        end.unwrap_or(0).max(sample_end)
+                    }
+                };
+                let last = container.stream().and_then(|stream| stream.interval(end - 1));
+                last.map_or(0, |interval| interval.number)
+            }
+        }
+    }
+
+    /// Drops what nobody will ask for, once nothing is locked.
+    fn unlock(&self, mut state: MutexGuard<'_, State>) {
+        let given_up = state.runs.take_given_up();
+        if !given_up.is_empty() {
+            let State { runs, foreseen } = &mut *state;
+            foreseen.retain(|foreseen| runs.awaits(foreseen.key));
+        }
+        drop(state);
+        given_up.into_iter().for_each(|key| self.memory.cache().give_up(key));
+    }
+
+    /// What to decode next; `None` if nothing is to be, or there is no room or no spare turn for it now.
+    pub fn next(&self) -> Option<DecodeAhead> {
+        self.end_idle(PATIENCE);
+        loop {
+            let foreseen = self.lock().foreseen.pop_front()?;
+            let place = self.place(&foreseen);
+            let Some(place) = place.filter(|_| self.lock().runs.awaits(foreseen.key)) else {
+                continue;
+            };
+            match self.begin(foreseen, place) {
+                Begun::Lead(decode) => {
+                    let is_more = !self.lock().foreseen.is_empty();
+                    self.wake(is_more);
+                    return Some(*decode);
+                }
+                Begun::NotNeeded => {}
+                Begun::NoRoom(foreseen) => {
+                    self.lock().foreseen.push_front(foreseen);
+                    return None;
+                }
+            }
+        }
+    }
+
+    fn place(&self, foreseen: &Foreseen) -> Option<Place> {
+        let number = foreseen.key.in_stream().1;
+        foreseen.source.place(&self.samples, &foreseen.located, number)
+    }
+
+    fn begin(&self, foreseen: Foreseen, place: Place) -> Begun {
+        let decoded_bytes = (place.decoded.end - place.decoded.start).next_multiple_of(PAGE_BYTES);
+        self.window.set_cap_bytes(self.memory.budget().cap_bytes() / SHARE);
+        if decoded_bytes > self.window.cap_bytes() {
+            return Begun::NotNeeded;
+        }
+        let Some(turn) = self.memory.turns().take_spare(place.memory_bytes()) else {
+            return Begun::NoRoom(foreseen);
+        };
+        let window = self.window.reserve(decoded_bytes).or_else(|| {
+            self.end_idle(SHORT_PATIENCE);
+            self.window.reserve(decoded_bytes)
+        });
+        let Foreseen { key, source, located } = foreseen;
+        let room =
+            |window| Some((self.memory.cache().room_ahead(key, decoded_bytes)?, Some(window)));
+        let Some(rights) = window.and_then(room) else {
+            return Begun::NoRoom(Foreseen { key, source, located });
+        };
+        let Some(leader) = self.memory.cache().lead_ahead(key) else { return Begun::NotNeeded };
+        let span = Span::new(located.part, place.stored, self.samples.buffers().take_any());
+        let since = Instant::now();
+        let decode = DecodeAhead { key, source, located, span, since, rights, leader, turn };
+        Begun::Lead(Box::new(decode))
+    }
+
+    fn end_idle(&self, patience: Duration) {
+        let mut state = self.lock();
+        state.runs.end_idle(Instant::now(), patience);
+        self.unlock(state);
+    }
+
+    /// Decodes what was fetched, or not, and lets those go on who wait for it.
+    pub fn decode(&self, decode: DecodeAhead, fetched: Result<(), ReadError>) {
+        let DecodeAhead { key, source, located, mut span, since, rights, leader, turn } = decode;
+        let mut traced = self.trace.begin_ahead(&span, None, 0, since);
+        if let Err(error) = fetched {
+            self.trace.end(traced, Err(Errno::from(&error)));
+            drop(leader);
+            return drop(turn);
+        }
+        let stats = self.samples.stats();
+        let bytes = span.length() as u64;
+        stats.fetched(bytes);
+        stats.stage(Stage::Ahead, since);
+        traced.enter(Phase::Verify);
+        let decoded = source.decode(&self.samples, &located, key.in_stream().1, &span);
+        stats.interval_decoded(true);
+        // Not to the pool: each thread would keep as much.
+        drop(span.swap_buffer(Buffer::empty()));
+        let outcome = decoded.as_ref().map(|_| bytes).map_err(|_| Errno::EIO);
+        // Its reader finds a fault once more, and says of which sample.
+        if let Ok(decoded) = decoded {
+            let decoded = Arc::new(decoded);
+            let state = self.lock();
+            if state.runs.holds(key) {
+                // With its run locked: who ends that finds it.
+                leader.hold(decoded, rights);
+                drop(state);
+                drop(leader);
+            } else {
+                drop(state);
+                drop(rights);
+                leader.end_with(Cached::Whole(decoded), 0);
+            }
+        } else {
+            drop(leader);
+        }
+        self.trace.end(traced, outcome);
+        drop(turn);
+    }
+
+    #[cfg(test)]
+    pub(in crate::vfs) fn end_runs(&self) {
+        let mut state = self.lock();
+        state.runs.end_idle(Instant::now() + 2 * PATIENCE, PATIENCE);
+        self.unlock(state);
+    }
+
+    /// How long a thread that has nothing to decode waits, at most, before it calls [`Ahead::next`] again: what is held for
+    /// readers that have gone is dropped then. `None`: nothing is held.
+    #[must_use]
+    pub fn patience(&self) -> Option<Duration> {
+        self.lock().runs.are_ahead().then_some(PATIENCE)
+    }
+}
+
+/// Memory is given in pages.
+const PAGE_BYTES: u64 = 4096;
+
+/// What became of an attempt to begin.
+enum Begun {
+    Lead(Box<DecodeAhead>),
+    /// It is there, or on its way, or too large.
+    NotNeeded,
+    NoRoom(Foreseen),
+}

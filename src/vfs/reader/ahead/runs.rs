@@ -1,0 +1,330 @@
+//! Streams that are read in order, and which of their intervals will be asked for next. Only what was read counts: a run
+//! goes on where its next bytes are asked for, wherever they came from.
+
+use crate::vfs::memory::cache::CacheKey;
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::time::{Duration, Instant};
+
+/// So many runs are remembered; the one that went on longest ago makes room.
+const RUNS: usize = 16;
+/// What may lie between two reads of a run: headers, padding, a small file that is passed over.
+const GAP_BYTES: u64 = 256 << 10;
+/// How far behind its front a run may be read: requests and readers overtake one another.
+const TAIL_BYTES: u64 = 8 << 20;
+/// So much, and an interval at least, is read in order before anything is decoded ahead.
+const PROOF_BYTES: u64 = 4 << 20;
+/// A run that has not gone on for so long has ended.
+pub(super) const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The runs that are going on, the one that went on longest ago first.
+#[derive(Default)]
+pub(super) struct Runs {
+    runs: Vec<Run>,
+    /// Intervals that were to be decoded ahead, and that nobody will ask for.
+    given_up: Vec<CacheKey>,
+}
+
+/// A part of a stream that was read in order.
+struct Run {
+    stream: CacheKey,
+    /// Which decoded bytes.
+    read: Range<u64>,
+    /// The interval that they end in.
+    number: u64,
+    /// The sample that was read last, and whether it is another one than the first.
+    sample: u64,
+    has_crossed: bool,
+    /// No interval from this one on was given out to be decoded ahead.
+    next: u64,
+    /// Those that were given out and are not passed, in order.
+    ahead: VecDeque<u64>,
+    went_on: Instant,
+}
+
+/// A read of bytes that lie in one interval.
+pub(in crate::vfs::reader) struct Seen {
+    /// The interval.
+    pub(in crate::vfs::reader) key: CacheKey,
+    /// Its length.
+    pub(in crate::vfs::reader) interval_bytes: u64,
+    /// Which decoded bytes of the stream were asked for.
+    pub(in crate::vfs::reader) read: Range<u64>,
+    /// Of which sample.
+    pub(in crate::vfs::reader) sample: u64,
+}
+
+impl Run {
+    /// A run of one read.
+    fn new(seen: &Seen, now: Instant) -> Self {
+        let (stream, number) = seen.key.in_stream();
+        let (read, sample, ahead) = (seen.read.clone(), seen.sample, VecDeque::new());
+        Self { stream, read, number, sample, has_crossed: false, next: 0, ahead, went_on: now }
+    }
+
+    /// Whether another run of the same stream begins, ends or lies where this one ends.
+    fn touches(&self, other: &Run) -> bool {
+        let first = self.read.start.max(self.read.end.saturating_sub(TAIL_BYTES));
+        self.stream == other.stream
+            && other.read.start <= self.read.end.saturating_add(GAP_BYTES)
+            && first <= other.read.end.saturating_add(GAP_BYTES)
+    }
+
+    /// Makes one run of two that touch.
+    fn join(&mut self, other: Run) {
+        if other.read.end > self.read.end {
+            (self.read.end, self.number) = (other.read.end, other.number);
+        }
+        self.read.start = self.read.start.min(other.read.start);
+        self.has_crossed |= other.has_crossed || self.sample != other.sample;
+        self.next = self.next.max(other.next);
+        if self.ahead.is_empty() {
+            self.ahead = other.ahead;
+        } else if !other.ahead.is_empty() {
+            self.ahead.extend(other.ahead);
+            self.ahead.make_contiguous().sort_unstable();
+        }
+    }
+
+    /// How many intervals are decoded ahead of it: 1, 2, 4 … as it goes on.
+    fn depth(&self, interval_bytes: u64, most: u64) -> u64 {
+        let proofs = (self.read.end - self.read.start) / interval_bytes.max(PROOF_BYTES);
+        match proofs.checked_sub(1) {
+            Some(doublings) => (1 << doublings.min(32)).min(most),
+            None => 0,
+        }
+    }
+}
+
+impl Runs {
+    /// Takes note of a read. Gives the intervals of its stream to decode now, so that its run is up to `most` intervals
+    /// ahead; `last` says which interval is the last one that the run can come to, if it `has_crossed` from one sample
+    /// into another.
+    pub(super) fn observe(
+        &mut self,
+        seen: &Seen,
+        now: Instant,
+        most: u64,
+        last: impl FnOnce(bool) -> u64,
+    ) -> Range<u64> {
+        self.end_idle(now, PATIENCE);
+        let mut run = Run::new(seen, now);
+        let mut touched = self.runs.iter_mut().filter(|other| other.touches(&run));
+        if let (Some(only), None) = (touched.next(), touched.next())
+            && only.read.end >= run.read.end
+        {
+            // It was read before, or comes late: that does not keep a run alive.
+            only.read.start = only.read.start.min(run.read.start);
+            return 0..0;
+        }
+        let mut at = 0;
+        while at < self.runs.len() {
+            match self.runs[at].touches(&run) {
+                true => run.join(self.runs.remove(at)),
+                false => at += 1,
+            }
+        }
+        let stream = run.stream;
+        while run.ahead.front().is_some_and(|&number| number < run.number) {
+            self.given_up.extend(run.ahead.pop_front().map(|number| stream.interval(number)));
+        }
+        let (first, depth) = (run.next.max(run.number + 1), run.depth(seen.interval_bytes, most));
+        let mut next = first..run.number + 1 + depth;
+        if !next.is_empty() {
+            next.end = next.end.min(last(run.has_crossed).saturating_add(1)).max(first);
+            run.ahead.extend(next.clone());
+            run.next = next.end;
+        }
+        if self.runs.len() == RUNS {
+            let oldest = self.runs.remove(0);
+            self.give_up(oldest);
+        }
+        self.runs.push(run);
+        next
+    }
+
+    /// Ends the runs that have not gone on for so long.
+    pub(super) fn end_idle(&mut self, now: Instant, patience: Duration) {
+        let idle = |run: &Run| now.saturating_duration_since(run.went_on) > patience;
+        while self.runs.first().is_some_and(idle) {
+            let oldest = self.runs.remove(0);
+            self.give_up(oldest);
+        }
+    }
+
+    fn give_up(&mut self, run: Run) {
+        self.given_up.extend(run.ahead.iter().map(|&number| run.stream.interval(number)));
+    }
+
+    /// Intervals that nobody will ask for; each is named once.
+    pub(super) fn take_given_up(&mut self) -> Vec<CacheKey> {
+        std::mem::take(&mut self.given_up)
+    }
+
+    /// Whether a run comes to an interval, or is there.
+    pub(super) fn holds(&self, key: CacheKey) -> bool {
+        let (stream, number) = key.in_stream();
+        self.runs.iter().any(|run| run.stream == stream && run.ahead.contains(&number))
+    }
+
+    /// Whether a run comes to an interval, and is not there yet.
+    pub(super) fn awaits(&self, key: CacheKey) -> bool {
+        let (stream, number) = key.in_stream();
+        let awaits =
+            |run: &Run| run.stream == stream && run.number < number && run.ahead.contains(&number);
+        self.runs.iter().any(awaits)
+    }
+
+    /// Whether intervals were given out that are not passed.
+    pub(super) fn are_ahead(&self) -> bool {
+        self.runs.iter().any(|run| !run.ahead.is_empty())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const INTERVAL: u64 = PROOF_BYTES;
+    const FILE: u64 = 110_000;
+    const END: u64 = 1000;
+    const MOST: u64 = 8;
+
+    fn key(stream: u32, number: u64) -> CacheKey {
+        CacheKey::ContainerInterval { container: stream, number }
+    }
+
+    /// Reads within one interval, of a stream and a sample.
+    fn seen(stream: u32, read: Range<u64>, sample: u64) -> Seen {
+        let key = key(stream, (read.end - 1) / INTERVAL);
+        Seen { key, interval_bytes: INTERVAL, read, sample }
+    }
+
+    /// Files of a stream, as they lie in it; gives what is to be decoded ahead.
+    fn read_files(runs: &mut Runs, stream: u32, files: impl IntoIterator<Item = u64>) -> Vec<u64> {
+        let now = Instant::now();
+        let ahead = files.into_iter().flat_map(|file| {
+            let read = file * FILE + 512..(file + 1) * FILE;
+            runs.observe(&seen(stream, read, file), now, MOST, |_| END)
+        });
+        ahead.collect()
+    }
+
+    fn first_files() -> Range<u64> {
+        0..200
+    }
+
+    #[test]
+    fn what_is_read_in_order_is_foreseen_each_interval_once_and_ever_further_ahead() {
+        let mut runs = Runs::default();
+        let (mut ahead, mut depths) = (Vec::new(), Vec::new());
+        for file in first_files() {
+            ahead.extend(read_files(&mut runs, 0, [file]));
+            let number = ((file + 1) * FILE - 1) / INTERVAL;
+            depths.push(ahead.last().map_or(0, |last| last - number.min(*last)));
+        }
+        assert_eq!(ahead, (2..2 + ahead.len() as u64).collect::<Vec<_>>());
+        let first = depths.iter().position(|&depth| depth > 0).unwrap() as u64;
+        assert!(first * FILE >= INTERVAL - FILE, "file {first} is an early one");
+        depths.dedup();
+        assert_eq!(depths[..4], [0, 1, 2, 4]);
+        assert!(depths.iter().all(|&depth| depth <= MOST) && depths.contains(&MOST));
+    }
+
+    #[test]
+    fn requests_and_readers_that_overtake_one_another_are_one_run() {
+        let mut runs = Runs::default();
+        let swapped = (0..100).flat_map(|pair| [pair * 2 + 1, pair * 2]);
+        let ahead = read_files(&mut runs, 0, swapped);
+        assert_eq!(ahead, (2..2 + ahead.len() as u64).collect::<Vec<_>>());
+        assert_eq!(runs.runs.len(), 1);
+        let four = (0..50).flat_map(|i| [3, 0, 2, 1].map(|worker| i * 4 + worker));
+        let ahead = read_files(&mut Runs::default(), 0, four);
+        assert_eq!(ahead, (2..2 + ahead.len() as u64).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn random_and_backward_orders_foresee_nothing() {
+        let mut runs = Runs::default();
+        let mut state = 88_172_645_463_325_252_u64;
+        let random = (0..100_000).map(|_| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state % 900
+        });
+        assert_eq!(read_files(&mut runs, 0, random), [0; 0]);
+        assert_eq!(read_files(&mut Runs::default(), 0, first_files().rev()), [0; 0]);
+        assert!(!runs.are_ahead());
+    }
+
+    #[test]
+    fn a_file_that_is_read_alone_is_not_left() {
+        let mut runs = Runs::default();
+        let now = Instant::now();
+        let mut ahead = Vec::new();
+        for piece in 0..12 {
+            let read = piece << 20..(piece + 1) << 20;
+            let last = |has_crossed| if has_crossed { END } else { 3 };
+            ahead.extend(runs.observe(&seen(0, read, 7), now, MOST, last));
+        }
+        assert_eq!(ahead, [1, 2, 3]);
+        let read = 12 << 20..13 << 20;
+        let ahead = runs.observe(&seen(0, read, 8), now, MOST, |crossed| {
+            assert!(crossed);
+            END
+        });
+        assert_eq!(ahead, 4..8);
+    }
+
+    #[test]
+    fn a_run_whose_reader_has_gone_ends_and_gives_up_what_is_ahead() {
+        let mut runs = Runs::default();
+        let ahead = read_files(&mut runs, 0, first_files());
+        let passed = runs.take_given_up().len();
+        assert!(runs.are_ahead() && ahead.iter().filter(|n| runs.holds(key(0, **n))).count() > 1);
+        // Reads of what was read before do not keep it alive.
+        let later = Instant::now() + PATIENCE / 2;
+        let last = first_files().end - 1;
+        let again = seen(0, last * FILE + 512..(last + 1) * FILE, last);
+        assert_eq!(runs.observe(&again, later, MOST, |_| END), 0..0);
+        runs.end_idle(later + PATIENCE / 2 + Duration::from_secs(1), PATIENCE);
+        let given_up = runs.take_given_up();
+        assert_eq!(passed + given_up.len(), ahead.len());
+        assert!(!runs.are_ahead() && !ahead.iter().any(|number| runs.holds(key(0, *number))));
+    }
+
+    #[test]
+    fn the_run_that_went_on_longest_ago_makes_room_for_new_ones() {
+        let mut runs = Runs::default();
+        read_files(&mut runs, 0, first_files());
+        runs.take_given_up();
+        let others = 1..RUNS as u32 + 1;
+        others.for_each(|stream| _ = read_files(&mut runs, stream, 0..3));
+        assert_eq!(runs.runs.len(), RUNS);
+        assert!(!runs.are_ahead() && !runs.take_given_up().is_empty());
+    }
+
+    #[test]
+    fn a_second_reader_of_a_stream_is_another_run_until_it_comes_to_the_first() {
+        let mut runs = Runs::default();
+        let first = read_files(&mut runs, 0, first_files());
+        let second = read_files(&mut runs, 0, 0..100);
+        assert_eq!(second, (2..2 + second.len() as u64).collect::<Vec<_>>());
+        assert_eq!(runs.runs.len(), 2);
+        let more = read_files(&mut runs, 0, 100..250);
+        assert_eq!(runs.runs.len(), 1);
+        assert!(more.windows(2).all(|pair| pair[0] < pair[1]), "{more:?}");
+        assert!(more.last() > first.last());
+    }
+
+    #[test]
+    fn an_interval_that_its_reader_has_come_to_is_awaited_no_more() {
+        let mut runs = Runs::default();
+        let ahead = read_files(&mut runs, 0, 0..60);
+        let next = *ahead.last().unwrap();
+        assert!(runs.awaits(key(0, next)) && runs.holds(key(0, next)));
+        read_files(&mut runs, 0, 60..=next * INTERVAL / FILE);
+        assert!(!runs.awaits(key(0, next)) && runs.holds(key(0, next)));
+    }
+}

@@ -1,0 +1,244 @@
+//! Streams that are read in order: their intervals are decoded ahead, each once, and given back where nobody asks.
+
+use super::schedule::{Request, Schedule};
+use super::*;
+
+const MIB: u64 = 1 << 20;
+const INTERVAL: u64 = 4 * MIB;
+const INTERVALS: u64 = 12;
+const SIZE: u64 = INTERVALS * INTERVAL;
+
+/// Each MiB has a byte of its own.
+fn mib(at: u64) -> Vec<u8> {
+    vec![at as u8 ^ 0x5a; MIB as usize]
+}
+
+fn content() -> Vec<u8> {
+    (0..SIZE / MIB).map(mib).collect::<Vec<_>>().concat()
+}
+
+/// A file that decodes from every fourth of its frames.
+fn world(cache_bytes: u64, threads: u64) -> World {
+    let frames = (0..SIZE / MIB).map(|at| zstd::bulk::compress(&mib(at), 1).unwrap());
+    let bytes: Vec<u8> = frames.flatten().collect();
+    let source = MemorySource::new("x.zst".to_owned(), bytes.clone());
+    let container = crate::format::open(Arc::new(source), &OpenOptions::default()).unwrap();
+    let dataset = Dataset::new(vec![container]);
+    let names = Numbered::new(dataset.len(), None, Suffix::Fixed(String::new())).into();
+    let part = Part::in_memory("/x.zst", bytes.clone(), SystemTime::UNIX_EPOCH);
+    let options = Options { threads, ..options(Verify::Always, cache_bytes) };
+    let vfs = Vfs::new(dataset, names, Store::new(vec![Arc::new(part)]), options);
+    World { vfs, disk: vec![bytes] }
+}
+
+impl World {
+    /// Reads a MiB, as the kernel does.
+    fn read_mib(&self, at: u64) -> Vec<u8> {
+        self.read(0, at * MIB, MIB).unwrap()
+    }
+
+    /// Reads in order up to a MiB; nothing is decoded ahead meanwhile.
+    fn read_up_to(&self, end: u64) {
+        (0..end).for_each(|at| _ = self.read_mib(at));
+    }
+
+    fn decode(&self, mut decode: DecodeAhead) {
+        self.fetch(decode.span());
+        self.vfs.ahead().decode(decode, Ok(()));
+    }
+
+    /// What the threads do that decode ahead; gives how many intervals they decoded.
+    fn decode_all(&self) -> u64 {
+        let decodes = std::iter::from_fn(|| self.vfs.ahead().next());
+        decodes.map(|decode| self.decode(decode)).count() as u64
+    }
+
+    fn decoded(&self) -> (u64, u64) {
+        let stats = self.snapshot();
+        let get = |name| stats[name].as_u64().unwrap();
+        (get("intervals_decoded"), get("intervals_decoded_ahead"))
+    }
+}
+
+#[test]
+fn a_stream_that_is_read_in_order_is_decoded_ahead_and_no_interval_twice() {
+    let (world, content) = (world(256 * MIB, 4), content());
+    for at in 0..SIZE / MIB {
+        let bytes = world.read_mib(at);
+        assert!(bytes == content[(at * MIB) as usize..][..MIB as usize], "MiB {at}");
+        let is_proven = (at + 1) * MIB >= INTERVAL;
+        assert!(is_proven || world.decode_all() == 0, "nothing is proven by MiB {at}");
+        world.decode_all();
+    }
+    assert_eq!(world.decoded(), (INTERVALS, INTERVALS - 1));
+    let figures = world.vfs.cache_figures();
+    assert_eq!((figures.intervals_used, figures.intervals_unused), (INTERVALS - 1, 0));
+    assert_eq!(figures.intervals_ahead, 0);
+}
+
+#[test]
+fn a_reader_that_comes_to_an_interval_while_it_is_decoded_ahead_follows() {
+    let world = world(256 * MIB, 4);
+    world.read_up_to(4);
+    let mut decode = world.vfs.ahead().next().unwrap();
+    let followers: Vec<_> = (0..3)
+        .map(|reader| {
+            let Step::Wait(flight) = world.vfs.read(ino_of(0), INTERVAL + reader, 1) else {
+                panic!("it must wait")
+            };
+            let woken = Arc::new(AtomicU64::new(0));
+            let told = Arc::clone(&woken);
+            flight.when_ended(move || _ = told.fetch_add(1, Ordering::Relaxed));
+            woken
+        })
+        .collect();
+    world.fetch(decode.span());
+    world.vfs.ahead().decode(decode, Ok(()));
+    assert!(followers.iter().all(|woken| woken.load(Ordering::Relaxed) == 1));
+    assert_eq!(world.read_mib(4), mib(4));
+    assert_eq!(world.decoded(), (2, 1));
+}
+
+#[test]
+fn a_failure_ahead_is_left_to_the_reader_and_leaves_nothing_behind() {
+    type End = fn(&World, DecodeAhead);
+    let ends: [(&str, End); 4] = [
+        ("a disk that fails", |world, decode| world.vfs.ahead().decode(decode, fails())),
+        ("a changed file", |world, decode| {
+            world.vfs.ahead().decode(decode, Err(ReadError::Changed(Change::Truncated)));
+        }),
+        ("an error of the decoder", |world, mut decode| {
+            decode.span().target(1).unwrap().1.fill(0x11);
+            world.vfs.ahead().decode(decode, Ok(()));
+        }),
+        ("nothing", |_, decode| drop(decode)),
+    ];
+    for (what, end) in ends {
+        let world = world(256 * MIB, 4);
+        world.read_up_to(4);
+        end(&world, world.vfs.ahead().next().unwrap());
+        // A turn or an in-flight read that were left behind would panic: the reader is alone.
+        assert_eq!(world.read_mib(4), mib(4), "after {what}");
+        world.read_up_to(SIZE / MIB);
+        world.vfs.ahead().end_runs();
+        world.vfs.control().tuning().set_cache_bytes(0);
+        let figures = world.vfs.cache_figures();
+        assert_eq!((figures.intervals_ahead, figures.bytes), (0, 0), "after {what}");
+    }
+}
+
+#[test]
+fn a_broken_interval_gives_eio_to_its_reader_alone() {
+    let mut world = world(256 * MIB, 4);
+    // In the third interval.
+    let broken = world.disk[0].len() / INTERVALS as usize * 2 + 20;
+    world.disk[0][broken..broken + 8].fill(0xff);
+    world.read_up_to(4);
+    world.decode_all();
+    world.read_up_to(8);
+    world.decode_all();
+    assert_eq!(world.read(0, 2 * INTERVAL, 1), Err(Errno::EIO));
+}
+
+#[test]
+fn what_is_ahead_of_a_reader_that_has_gone_is_given_back() {
+    let world = world(256 * MIB, 4);
+    world.read_up_to(16);
+    let ahead = world.decode_all();
+    let held = world.vfs.cache_figures();
+    assert!(ahead >= 2 && held.intervals_ahead == ahead);
+    assert!(world.vfs.ahead().patience().is_some());
+    world.vfs.ahead().end_runs();
+    let figures = world.vfs.cache_figures();
+    assert_eq!((figures.intervals_ahead, figures.intervals_unused), (0, ahead));
+    assert_eq!(figures.bytes, held.bytes - ahead * INTERVAL);
+    assert!(world.vfs.ahead().patience().is_none() && world.vfs.ahead().next().is_none());
+    // One that is under way then serves whoever comes, like any other.
+    let world = self::world(256 * MIB, 4);
+    world.read_up_to(4);
+    let decode = world.vfs.ahead().next().unwrap();
+    world.vfs.ahead().end_runs();
+    world.decode(decode);
+    let figures = world.vfs.cache_figures();
+    assert_eq!((figures.intervals_ahead, figures.entries), (0, 1));
+    world.read_mib(4);
+    assert_eq!(world.decoded(), (2, 1));
+}
+
+#[test]
+fn what_is_ahead_takes_a_quarter_of_the_memory_and_makes_room_for_what_is_asked_for() {
+    let world = world(9 * INTERVAL, 8);
+    for at in 0..SIZE / MIB / 2 {
+        world.read_mib(at);
+        world.decode_all();
+        let figures = world.vfs.cache_figures();
+        assert!(figures.intervals_ahead <= 2 && figures.bytes <= figures.capacity_bytes);
+    }
+    assert_eq!(world.vfs.cache_figures().intervals_ahead, 2);
+    assert_eq!(world.decoded().0, INTERVALS / 2 + 2, "none was decoded twice");
+    // No reader finds less room for what is ahead of another.
+    world.vfs.control().tuning().set_cache_bytes(2 * INTERVAL);
+    for at in (0..SIZE / MIB).rev() {
+        assert_eq!(world.read_mib(at), mib(at));
+    }
+    let decoded = world.decoded().0 - (INTERVALS / 2 + 2);
+    assert!(decoded <= INTERVALS, "{decoded} were decoded to read them in order");
+    // An interval that is larger than the quarter is not decoded ahead.
+    let world = self::world(3 * INTERVAL, 8);
+    for at in 0..SIZE / MIB {
+        world.read_mib(at);
+        assert_eq!(world.decode_all(), 0);
+    }
+}
+
+#[test]
+fn nothing_is_decoded_ahead_while_a_reader_waits_for_its_turn() {
+    let world = world(256 * MIB, 1);
+    world.read_up_to(4);
+    // Both turns are taken, and a third reader waits.
+    let reads: Vec<_> =
+        [5, 7, 9].map(|interval| world.vfs.read(ino_of(0), interval * INTERVAL, 1)).into();
+    assert!(matches!(reads[..], [Step::Read(_), Step::Read(_), Step::Turn(..)]));
+    assert!(world.vfs.ahead().next().is_none());
+    drop(reads);
+    assert!(world.vfs.ahead().next().is_some(), "it was put off");
+}
+
+#[test]
+fn readers_in_any_order_beside_what_is_decoded_ahead_get_the_right_bytes() {
+    let content = content();
+    for seed in 1..16 {
+        let mut rng = Rng(seed);
+        let cache_bytes = [2 * INTERVAL, 9 * INTERVAL, 256 * MIB][rng.below(3)];
+        let fail_once_in = [0, 30][rng.below(2)];
+        let world = world(cache_bytes, 1 + rng.below(4) as u64);
+        // Two that read in order, of which one goes away, and one that does not.
+        let (first, second) = (rng.below(6) as u64, rng.below(20) as u64);
+        let mut offsets = Vec::new();
+        for step in 0..24 {
+            offsets.push((first + step) * MIB);
+            offsets.extend((step < 12).then_some((second + step) * MIB));
+            offsets.push(rng.below((SIZE - MIB) as usize) as u64);
+        }
+        let length = |offset: u64| if offset % MIB == 0 { MIB } else { 1000 };
+        let requests: Vec<_> = offsets
+            .iter()
+            .map(|&offset| Request { sample: 0, offset, length: length(offset) })
+            .collect();
+        let mut schedule = Schedule::new(&world, seed, fail_once_in);
+        schedule.run(&requests, 1 + rng.below(6));
+        for (number, Request { offset, length, .. }) in requests.iter().enumerate() {
+            match &schedule.replies[&number] {
+                (Ok(bytes), _) => {
+                    let place = *offset as usize..(offset + length) as usize;
+                    assert!(bytes == &content[place], "seed {seed}, byte {offset}");
+                }
+                (Err(errno), failed) => assert!(*errno == Errno::EIO && *failed > 1),
+            }
+        }
+        world.vfs.ahead().end_runs();
+        let figures = world.vfs.cache_figures();
+        assert_eq!(figures.intervals_ahead, 0);
+        assert!(figures.intervals_used + figures.intervals_unused <= world.decoded().1);
+    }
+}
