@@ -220,7 +220,7 @@ fn readers_in_any_order_beside_what_is_decoded_ahead_get_the_right_bytes() {
             offsets.extend((step < 12).then_some((second + step) * MIB));
             offsets.push(rng.below((SIZE - MIB) as usize) as u64);
         }
-        let length = |offset: u64| if offset % MIB == 0 { MIB } else { 1000 };
+        let length = |offset: u64| if offset.is_multiple_of(MIB) { MIB } else { 1000 };
         let requests: Vec<_> = offsets
             .iter()
             .map(|&offset| Request { sample: 0, offset, length: length(offset) })
