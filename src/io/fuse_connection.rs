@@ -102,16 +102,30 @@ fn stat(pid: u32) -> Option<(char, u64)> {
 /// connection.
 #[must_use]
 pub fn server(device: &str, told: Option<u32>) -> Option<Process> {
-    let number = device.split_once(':')?.1;
-    let processes = fs::read_dir("/proc").ok()?.flatten();
-    let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-    let holds = |&pid: &u32| connections(pid).any(|found| found.as_deref() == Some(number));
-    let holders = pids.filter(holds).filter_map(Process::with_pid);
-    // A service manager keeps the connections of its services, and serves none.
-    let holders: Vec<Process> = holders.filter(|holder| holder.name() != MANAGER).collect();
+    let holders: Vec<Process> = holders(device.split_once(':')?.1).collect();
     let stopped = holders.iter().find(|process| process.activity() == Activity::Stopped);
     let told = told.filter(|&pid| connections(pid).any(|found| found.is_none()));
     stopped.or(holders.first()).copied().or_else(|| Process::with_pid(told?))
+}
+
+/// The processes that are known to hold the connection of this number, and may serve it.
+fn holders(number: &str) -> impl Iterator<Item = Process> {
+    let holds = move |&pid: &u32| connections(pid).any(|found| found.as_deref() == Some(number));
+    let holders = pids().filter(holds).filter_map(Process::with_pid);
+    // A service manager keeps the connections of its services, and serves none.
+    holders.filter(|holder| holder.name() != MANAGER)
+}
+
+fn pids() -> impl Iterator<Item = u32> {
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+}
+
+/// Whether a process is known to serve a connection that was not killed.
+#[must_use]
+pub fn is_served(device: &str) -> bool {
+    let Some((_, number)) = device.split_once(':') else { return false };
+    holders(number).any(|holder| process::is_dying(holder.pid) == Some(false))
 }
 
 /// Whether a living process may serve a connection: also one whose descriptor of /dev/fuse the kernel does not tell the
@@ -119,11 +133,9 @@ pub fn server(device: &str, told: Option<u32>) -> Option<Process> {
 #[must_use]
 pub fn may_be_served(device: &str) -> bool {
     let Some((_, number)) = device.split_once(':') else { return true };
-    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
-    let mut pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
     let holds = |pid: u32| connections(pid).any(|found| found.is_none_or(|found| found == number));
     let manages = |pid: u32| Process::with_pid(pid).is_none_or(|found| found.name() == MANAGER);
-    pids.any(|pid| holds(pid) && !manages(pid) && process::is_dying(pid) == Some(false))
+    pids().any(|pid| holds(pid) && !manages(pid) && process::is_dying(pid) == Some(false))
 }
 
 /// The process that watches the one that serves a connection, and starts another one if that dies: its parent, which holds
@@ -190,6 +202,7 @@ mod tests {
         assert_eq!(server("0:999999", Some(this.pid)), None);
         assert_eq!(server("none", None), None);
         assert_eq!(supervisor("0:999999", this.pid), None);
+        assert!(!is_served("0:999999") && !is_served("none"));
         assert!(!this.blocks(Signal::SIGUSR2) && !this.name().is_empty());
     }
 }

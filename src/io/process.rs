@@ -8,7 +8,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -301,6 +301,27 @@ pub fn stderr_is_the_journal() -> bool {
     stderr.is_ok_and(|stderr| stream == format!("{}:{}", stderr.dev(), stderr.ino()))
 }
 
+/// `PIDFD_THREAD`: tells of the end of one thread (Linux 6.9). Of the main thread it tells only after all others from Linux
+/// 6.15 on.
+const PIDFD_THREAD: libc::c_uint = libc::O_EXCL.cast_unsigned();
+/// A descriptor that is readable once the main thread of the process has ended, whatever its other threads do; where the
+/// kernel cannot do that, once all have ended.
+pub(super) fn open_pid(pid: Pid) -> io::Result<OwnedFd> {
+    let open = |flags: libc::c_uint| {
+        // SAFETY: pidfd_open(2) takes two numbers, and touches no memory.
+        unsafe { libc::syscall(libc::SYS_pidfd_open, pid.as_raw(), flags) }
+    };
+    let found = match open(PIDFD_THREAD) {
+        -1 => open(0),
+        found => found,
+    };
+    match RawFd::try_from(found) {
+        // SAFETY: the kernel has just made this descriptor for this process; no other owner exists.
+        Ok(found) if found >= 0 => Ok(unsafe { OwnedFd::from_raw_fd(found) }),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
 /// The bit of `CAP_SYS_ADMIN` in a mask of capabilities.
 const SYS_ADMIN_BIT: u32 = 21;
 
@@ -342,6 +363,27 @@ pub(super) fn dumps_core(process: Pid) -> bool {
     status_field(&status, "CoreDumping") == Some("1")
 }
 
+/// Whether a process that is dying was killed by a signal, rather than ends by itself. `false` also where this process may
+/// not see that.
+pub(super) fn is_killed(process: Pid) -> bool {
+    let stat = std::fs::read(format!("/proc/{process}/stat")).unwrap_or_default();
+    says_killed(&String::from_utf8_lossy(&stat))
+}
+
+/// Of the fields behind the state, the one with the exit code as wait(2) gives it. It is 0 for whoever may not trace the
+/// process.
+const EXIT_CODE: usize = 48;
+
+fn says_killed(stat: &str) -> bool {
+    // The name before it may hold anything.
+    let Some((_, fields)) = stat.rsplit_once(") ") else { return false };
+    let mut fields = fields.split_whitespace();
+    // Of one that is stopped, the field has the signal that stopped it.
+    let is_stopped = matches!(fields.next(), Some("T" | "t"));
+    let code = fields.nth(EXIT_CODE).and_then(|code| code.parse::<i32>().ok());
+    !is_stopped && code.is_some_and(|code| code & 0x7f != 0)
+}
+
 /// Signals that end a process and write its memory to a file, unless it handles them: the kernel makes no SIGKILL of
 /// these until the process takes them.
 const DUMPING: [i32; 10] = [
@@ -379,6 +421,7 @@ fn says_dying(status: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use nix::sys::wait::{Id, WaitPidFlag, waitid};
 
     #[test]
     fn a_thread_with_a_deadly_signal_is_dying_and_one_that_handles_its_signals_is_not() {
@@ -395,6 +438,31 @@ mod tests {
         assert!(!says_dying("PPid:\t2\nSigPnd:\t0\n"), "one of an older kernel");
         assert_eq!(is_dying(std::process::id()), Some(false));
         assert_eq!((is_dying(0), is_dying(u32::MAX)), (None, None));
+    }
+
+    #[test]
+    fn a_process_that_was_killed_is_told_from_one_that_has_ended_by_itself() {
+        for (script, is_killed_by_it) in
+            [("kill -9 $$", true), ("ulimit -c 0; kill -6 $$", true), ("exit 9", false)]
+        {
+            let mut child = std::process::Command::new("sh").args(["-c", script]).spawn().unwrap();
+            let pid = Pid::from_raw(child.id().cast_signed());
+            // Its numbers stay until it is waited for.
+            let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT;
+            waitid(Id::Pid(pid), flags).unwrap();
+            assert_eq!(is_dying(child.id()), Some(true), "{script}");
+            assert_eq!(is_killed(pid), is_killed_by_it, "{script}");
+            child.wait().unwrap();
+            assert!(!is_killed(pid), "it is gone");
+        }
+        let stat =
+            |state: &str, code: &str| format!("7 (a) S 1) {state} {} {code}", "0 ".repeat(48));
+        assert!(says_killed(&stat("Z", "9")) && says_killed(&stat("D", "134")));
+        assert!(!says_killed(&stat("T", "19")), "stopped");
+        assert!(!says_killed(&stat("Z", "0")) && !says_killed(&stat("Z", "512")));
+        for odd in ["", "7 (a", "7 (a) Z", "7 (a) Z 1 2 3", &stat("Z", "x")] {
+            assert!(!says_killed(odd), "{odd:?}");
+        }
     }
 
     #[test]

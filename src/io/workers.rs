@@ -36,14 +36,12 @@ const VARIABLE: &str = "FFRFS_WORKER";
 pub const LEAVE: Signal = Signal::SIGUSR2;
 /// Asks a supervisor to have the program that is at its path now serve.
 pub const UPGRADE: Signal = Signal::SIGUSR2;
-/// `PIDFD_THREAD`: tells of the end of one thread (Linux 6.9). Of the main thread it tells only after all others from Linux
-/// 6.15 on.
-const PIDFD_THREAD: libc::c_uint = libc::O_EXCL.cast_unsigned();
 /// How long the threads of a worker that was killed may take to end.
 const ENDING: Duration = Duration::from_millis(50);
 /// The pause between two looks for a worker that is dying, and cannot end.
 const LOOK: Duration = Duration::from_millis(250);
-/// A process that ends as it should may take so long to give back its memory and rings, on a busy host.
+/// A process that ends by itself may take so long to give back its memory and rings, on a busy host. One that was killed
+/// is not waited for longer than from one look to the next.
 const SLOW_END: Duration = Duration::from_secs(3);
 
 /// A process that is to serve.
@@ -144,7 +142,7 @@ impl Supervisor {
         // SAFETY: the process has one thread (checked above; only this thread could start another), so the
         // child has no lock held by a thread that is not there.
         match unsafe { fork() }? {
-            ForkResult::Parent { child } => match open_pid(child) {
+            ForkResult::Parent { child } => match process::open_pid(child) {
                 Ok(end) => Ok(Forked::Supervisor(Worker {
                     pid: child,
                     end,
@@ -274,7 +272,10 @@ impl Worker {
             || process::dumps_core(self.pid);
         let since = self.dying_since.filter(|_| is_dying);
         self.dying_since = is_dying.then(|| since.unwrap_or_else(Instant::now));
-        since.is_some_and(|since| since.elapsed() >= SLOW_END)
+        since.is_some_and(|since| {
+            let patience = if process::is_killed(self.pid) { LOOK / 2 } else { SLOW_END };
+            since.elapsed() >= patience
+        })
     }
 
     /// How it has ended, with all threads; `None` while it has not.
@@ -372,24 +373,6 @@ impl Messages {
         let flags = MsgFlags::MSG_NOSIGNAL;
         sendmsg::<()>(self.0.as_raw_fd(), &[IoSlice::new(bytes)], control, flags, None)?;
         Ok(())
-    }
-}
-
-/// A descriptor that is readable once the main thread of the process has ended, whatever its other threads do; where the
-/// kernel cannot do that, once all have ended.
-fn open_pid(pid: Pid) -> io::Result<OwnedFd> {
-    let open = |flags: libc::c_uint| {
-        // SAFETY: pidfd_open(2) takes two numbers, and touches no memory.
-        unsafe { libc::syscall(libc::SYS_pidfd_open, pid.as_raw(), flags) }
-    };
-    let found = match open(PIDFD_THREAD) {
-        -1 => open(0),
-        found => found,
-    };
-    match RawFd::try_from(found) {
-        // SAFETY: the kernel has just made this descriptor for this process; no other owner exists.
-        Ok(found) if found >= 0 => Ok(unsafe { OwnedFd::from_raw_fd(found) }),
-        _ => Err(io::Error::last_os_error()),
     }
 }
 

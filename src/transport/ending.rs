@@ -52,7 +52,7 @@ impl Ending {
 }
 
 /// Whether the kernel sends no more requests.
-fn is_closed(device: &OwnedFd) -> bool {
+pub(super) fn is_closed(device: &OwnedFd) -> bool {
     let mut polled = [PollFd::new(device.as_fd(), PollFlags::empty())];
     let found = poll(&mut polled, PollTimeout::ZERO);
     found.is_ok() && polled[0].revents().is_some_and(|found| found.contains(PollFlags::POLLERR))

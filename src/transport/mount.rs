@@ -3,7 +3,7 @@
 use super::connection::{self, Device};
 use super::decode;
 use super::devfuse::{Channels, Shared};
-use super::ending::Ending;
+use super::ending::{self, Ending};
 use super::interrupts::{Interrupts, Lookout};
 use super::invalidate::Invalidator;
 use super::leaving::{Leaver, Leaving};
@@ -124,6 +124,12 @@ impl Handover {
     pub fn resend(&self) -> io::Result<()> {
         let device = self.devices.last().ok_or(io::ErrorKind::NotConnected)?;
         connection::resend(device.as_fd())
+    }
+
+    /// Whether the mount has ended, so that nobody can go on with it.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        self.devices.last().is_none_or(ending::is_closed)
     }
 }
 

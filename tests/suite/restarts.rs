@@ -7,7 +7,7 @@ mod upgrade;
 
 use crate::common::{
     FFRFS, Mount, Transport, container_in, for_each_transport, is_mount_point, is_running, noise,
-    run, temp_dir, wait_until,
+    parent_of, run, temp_dir, wait_until,
 };
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -59,12 +59,6 @@ fn next_after(mount: &Mount, before: i32) -> i32 {
         pid != before
     });
     pid
-}
-
-fn parent_of(pid: i32) -> i32 {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
-    let (_, fields) = stat.rsplit_once(')').unwrap();
-    fields.split_whitespace().nth(1).unwrap().parse().unwrap()
 }
 
 fn kill_server(mount: &Mount, signal: Signal) {

@@ -1,5 +1,6 @@
 //! Our own mount, in the mount table: another one may be in its place by now.
 
+use super::told::Told;
 use crate::daemon::patience;
 use crate::io::{fuse_connection, mounts};
 use crate::transport::Target;
@@ -22,6 +23,37 @@ pub(super) fn abort(target: &Target, device: &str) {
     {
         mounts::abort(&mount);
     }
+}
+
+/// Whether somebody has unmounted it. `is_here`: it is in the mount namespace of this process.
+pub(super) fn is_unmounted(target: &Target, told: &Told, is_here: bool) -> bool {
+    match &told.handover {
+        // One that was detached goes on until its last file is closed.
+        Some(handover) => handover.has_ended(),
+        None => is_here && target.directory().is_some() && find(target, &told.device).is_none(),
+    }
+}
+
+/// The device number of what is mounted on the target.
+pub(super) fn there(target: &Target) -> Option<String> {
+    mounts::at(target.directory()?).ok()?.map(|mount| mount.device)
+}
+
+/// Unmounts what a process has mounted that died before it told of it. `before`: what was [`there`] when it was started.
+///
+/// # Errors
+/// This user may not unmount it.
+pub(super) fn undo(target: &Target, before: Option<&str>) -> io::Result<()> {
+    let there = target.directory().and_then(|directory| mounts::at(directory).ok()?);
+    let made = there.filter(|mount| {
+        mount.fs_type == mounts::FS_TYPE
+            && before != Some(&*mount.device)
+            && !fuse_connection::is_served(&mount.device)
+    });
+    let Some(made) = made else { return unmount(target, "") };
+    // If that process hangs, it holds the connection, and whoever asks whether the mount is dead gets no answer.
+    mounts::abort(&made);
+    mounts::unmount(&made.target, true)
 }
 
 /// Unmounts what nobody serves, whoever has files of it open.

@@ -3,7 +3,11 @@
 use super::program::Program;
 use super::told::Told;
 use crate::io::workers::Worker;
-use std::time::Instant;
+use nix::sys::signal::Signal;
+use std::time::{Duration, Instant};
+
+/// A worker that leaves and takes longer is killed; the next one answers what it has taken.
+const LEAVING: Duration = Duration::from_secs(10);
 
 /// Why a mount cannot be left to another process.
 pub(super) const NO_HANDOVER: &str =
@@ -26,6 +30,24 @@ pub(super) struct Running {
     /// It has told of its mount.
     pub(super) is_ready: bool,
     pub(super) role: Role,
+}
+
+impl Running {
+    /// If it leaves: when it is killed.
+    pub(super) fn leaves_until(&self) -> Option<Instant> {
+        match self.role {
+            Role::Leaves(since) => Some(since + LEAVING),
+            _ => None,
+        }
+    }
+
+    /// Kills it if it takes too long to leave.
+    pub(super) fn kill_if_late(&mut self) {
+        if self.leaves_until().is_some_and(|until| until <= Instant::now()) {
+            self.worker.send(Signal::SIGKILL);
+            self.role = Role::Leaves(Instant::now());
+        }
+    }
 }
 
 /// Why no other program can serve a mount now, in place of one of these workers.

@@ -22,9 +22,6 @@ use std::io;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// A worker that leaves and takes longer is killed; the next one answers what it has taken.
-const LEAVING: Duration = Duration::from_secs(10);
-
 /// The pause between two looks whether a worker that hung has ended.
 const REAP: Duration = Duration::from_secs(1);
 
@@ -49,6 +46,8 @@ struct Supervision<'a> {
     /// Those that were killed and have not ended. They hold the connection: closing our own descriptors does not end it.
     hung: Vec<Worker>,
     told: Option<Told>,
+    /// The device number of what was there before the first mount.
+    before: Option<String>,
     /// What the service manager keeps of it.
     stored: Stored,
     deaths: Deaths,
@@ -81,6 +80,7 @@ pub(super) fn supervise(
     let is_daemon = ready.is_some();
     let supervision = Supervision {
         request,
+        before: ours::there(&target),
         target,
         ready,
         is_daemon,
@@ -329,9 +329,8 @@ impl Supervision<'_> {
                 process::set_name(c"ffrfs");
             }
             Role::Follows(_) => {
-                let how = ending.to_string();
                 tracing::error!(
-                    "{}: the program that was to take over has ended {how}",
+                    "{}: the program that was to take over has ended {ending}",
                     self.target
                 );
                 self.refuse();
@@ -376,7 +375,9 @@ impl Supervision<'_> {
                 if self.told.is_none() {
                     return self.died_first(how);
                 }
-                tracing::error!("the process that serves {} has died ({how})", self.target);
+                if !self.is_unmounted() {
+                    tracing::error!("the process that serves {} has died ({how})", self.target);
+                }
             }
         }
         Ok(self.died(started))
@@ -385,7 +386,7 @@ impl Supervision<'_> {
     /// The first worker has died before it told of a mount.
     fn died_first(&mut self, how: String) -> Result<Option<u8>, Failure> {
         // It may have mounted.
-        let _ = ours::unmount(&self.target, "");
+        let _ = ours::undo(&self.target, self.before.as_deref());
         self.ready = None;
         match self.is_leaving && !self.is_daemon {
             true => Ok(Some(Exit::Ok as u8)),
@@ -398,14 +399,15 @@ impl Supervision<'_> {
         if self.is_leaving {
             return Some(self.leave());
         }
+        if self.is_unmounted() {
+            tracing::info!("{} was unmounted before", self.target);
+            // One whose connection was aborted is still there.
+            let _ = ours::unmount(&self.target, self.device());
+            return Some(Exit::Ok as u8);
+        }
         if !self.can_resume() {
             if self.target.directory().is_none() {
                 return Some(self.give_up("no other process can go on"));
-            }
-            let is_here = self.request.namespace.is_none();
-            if is_here && ours::find(&self.target, self.device()).is_none() {
-                tracing::info!("{} was unmounted before", self.target);
-                return Some(Exit::Ok as u8);
             }
             if !self.hung.is_empty() {
                 ours::abort(&self.target, self.device());
@@ -432,6 +434,12 @@ impl Supervision<'_> {
         self.told.as_ref().is_some_and(|told| told.handover.is_some())
     }
 
+    /// Whether another process would have nothing to serve.
+    fn is_unmounted(&self) -> bool {
+        let is_here = self.request.namespace.is_none();
+        self.told.as_ref().is_some_and(|told| ours::is_unmounted(&self.target, told, is_here))
+    }
+
     /// The device number of the mount.
     fn device(&self) -> &str {
         self.told.as_ref().map_or("", |told| &told.device)
@@ -439,24 +447,17 @@ impl Supervision<'_> {
 
     /// When to look after workers that leave or hang.
     fn due(&self) -> Option<Instant> {
-        let leaving = self.workers.iter().filter_map(|running| match running.role {
-            Role::Leaves(since) => Some(since + LEAVING),
-            _ => None,
-        });
-        leaving.chain((!self.hung.is_empty()).then(|| Instant::now() + REAP)).min()
+        let reap = (!self.hung.is_empty()).then(|| Instant::now() + REAP);
+        self.workers.iter().filter_map(Running::leaves_until).chain(reap).min()
     }
 
     /// Kills a worker that takes too long to leave, and lets go of those that have ended since they hung.
     fn end_what_lingers(&mut self) {
-        self.hung.retain(|worker| worker.ended().is_none());
-        for running in &mut self.workers {
-            if let Role::Leaves(since) = &mut running.role
-                && since.elapsed() >= LEAVING
-            {
-                running.worker.send(Signal::SIGKILL);
-                *since = Instant::now();
-            }
+        if self.hung.extract_if(.., |worker| worker.ended().is_some()).count() > 0 {
+            // A thread of it may have taken one more request since the next one began to serve.
+            self.resend();
         }
+        self.workers.iter_mut().for_each(Running::kill_if_late);
     }
 
     /// Has all requests fail: nobody serves them any more. Gives the exit code.

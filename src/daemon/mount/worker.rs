@@ -44,6 +44,8 @@ pub(super) fn work(work: Work<'_>, messages: &Messages) -> Result<u8, Failure> {
         ..service
     });
     let serving = prepared.and_then(Service::start).and_then(|serving| {
+        #[cfg(debug_assertions)]
+        wait_before_telling();
         let sent = told::tell(messages, &serving);
         sent.map_err(|error| Failure::new(Exit::Mount, error)).map(|()| serving)
     });
@@ -67,6 +69,17 @@ pub(super) fn work(work: Work<'_>, messages: &Messages) -> Result<u8, Failure> {
             Ok(if may_pass { TRY_AGAIN } else { (caller.exit_code)(&failure) })
         }
     }
+}
+
+/// Reads the file that a variable names, past the page cache: for tests of a process that dies or hangs once it has mounted,
+/// before it has told of that. Only debug builds do so.
+#[cfg(debug_assertions)]
+fn wait_before_telling() {
+    use std::io::Read;
+    use std::os::unix::fs::OpenOptionsExt;
+    let Some(path) = std::env::var_os("FFRFS_TEST_BEFORE_TELLING") else { return };
+    let file = std::fs::File::options().read(true).custom_flags(libc::O_DIRECT).open(path);
+    let _ = file.and_then(|mut file| file.read(&mut [0; 4096]));
 }
 
 /// Goes on with a mount as a program that a supervisor has started in place of its own; `None` in any other program. The

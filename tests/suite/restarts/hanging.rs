@@ -1,13 +1,15 @@
 //! A daemon that was killed and cannot end: one of its threads waits in the kernel, for a page that an unanswered request
 //! holds, or for a disk.
 
-use super::{LIMIT, can_resume, content, name, next_after, parent_of};
+use super::{LIMIT, can_resume, children_of, content, name, next_after, parent_of};
 use crate::common::{
-    Disk, FFRFS, Mount, Need, Transport, for_each_transport, have, is_mount_point, is_running,
-    temp_dir, wait_until,
+    Disk, FFRFS, Mount, Need, Transport, container_in, for_each_transport, have, is_mount_point,
+    is_running, temp_dir, wait_until,
 };
+use nix::mount::{MntFlags, umount2};
 use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use nix::sys::stat::Mode;
+use nix::unistd::{Pid, mkfifo};
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
@@ -177,5 +179,71 @@ fn a_signal_to_end_while_the_first_process_waits_for_a_disk_ends_the_supervisor(
         kill(Pid::from_raw(supervisor.id().cast_signed()), Signal::SIGTERM).unwrap();
         assert_eq!(supervisor.wait().unwrap().code(), Some(0));
         assert!(!is_mount_point(directory.path()));
+    });
+}
+
+#[test]
+fn what_a_process_has_mounted_that_dies_before_it_tells_of_it_is_unmounted() {
+    if !have(Need::Root) {
+        return;
+    }
+    for_each_transport(|transport| {
+        let directory = temp_dir();
+        let (container, point) =
+            (container_in(&directory, &content()), directory.path().join("mnt"));
+        let (disk, pipe) = (Disk::new(&content()), directory.path().join("pipe"));
+        fs::create_dir(&point).unwrap();
+        mkfifo(&pipe, Mode::S_IRWXU).unwrap();
+        disk.slow_down(HANGS);
+        let option = format!("restarts=5,sandbox=no,{}", transport.option().unwrap());
+        for hangs in [false, true] {
+            let mut supervisor = Command::new(FFRFS)
+                .args(["mount", "--foreground", "-o", &option])
+                .args([&container, &point])
+                .env(
+                    "FFRFS_TEST_BEFORE_TELLING",
+                    if hangs { disk.container() } else { pipe.clone() },
+                )
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .spawn()
+                .unwrap();
+            wait_until("it is mounted", LIMIT, || is_mount_point(&point));
+            wait_until("a read waits for the disk", LIMIT, || !hangs || disk.waiting() > 0);
+            for worker in children_of(supervisor.id().cast_signed()) {
+                kill(Pid::from_raw(worker), Signal::SIGKILL).unwrap();
+            }
+            assert_eq!(supervisor.wait().unwrap().code(), Some(5), "{transport:?}, hangs: {hangs}");
+            assert!(!is_mount_point(&point), "{transport:?}, hangs: {hangs}");
+        }
+    });
+}
+
+#[test]
+fn a_mount_that_was_unmounted_while_its_daemon_hangs_is_not_made_anew() {
+    if !have(Need::Root) {
+        return;
+    }
+    for_each_transport(|transport| {
+        let disk = Disk::new(&content());
+        let mount = Mount::new(transport, disk.container(), &["restarts=5"]);
+        let supervisor = Pid::from_raw(parent_of(mount.pid()));
+        disk.slow_down(HANGS);
+        let path = mount.path(name(40));
+        let waiting = std::thread::spawn(move || fs::read(path));
+        wait_until("a read waits for the disk", LIMIT, || disk.waiting() > 0);
+        // It looks only once all of this has happened.
+        kill(supervisor, Signal::SIGSTOP).unwrap();
+        kill(Pid::from_raw(mount.pid()), Signal::SIGKILL).unwrap();
+        let by_force = MntFlags::MNT_FORCE | MntFlags::MNT_DETACH;
+        umount2(mount.point(), by_force).unwrap();
+        assert!(!mount.is_mounted());
+        waiting.join().unwrap().unwrap_err();
+        kill(supervisor, Signal::SIGCONT).unwrap();
+        wait_until("the supervisor ends", LIMIT, || !is_running(supervisor.as_raw()));
+        assert!(!mount.is_mounted());
+        assert!(mount.log().contains("was unmounted before"), "{}", mount.log());
+        assert!(!mount.log().contains("has died"), "{}", mount.log());
+        disk.slow_down(Duration::ZERO);
     });
 }
