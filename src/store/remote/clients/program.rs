@@ -1,28 +1,28 @@
 //! Programs that print credentials, which the user has named. A confined process may start none: one that was started before,
-//! and stays outside, runs them. Imports the helper of `io`.
+//! and stays outside, runs them; it is started again when it dies or hangs. Imports the helper of `io`.
 
 use super::answer;
-use crate::io::Helper;
+use crate::io::LastingHelper;
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Output, Stdio};
 use std::sync::{Mutex, OnceLock, PoisonError, mpsc};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// How long a program may take.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// The process outside answers a moment later than that at the latest.
+/// The process outside answers a moment later than that at the latest; it is taken for one that hangs otherwise.
 const ANSWER: Duration = Duration::from_secs(65);
 /// What an answer of the process outside begins with: what the program has printed follows, or what is wrong.
 const PRINTED: u8 = 0;
 const FAILED: u8 = 1;
 
-static OUTSIDE: OnceLock<Mutex<Helper>> = OnceLock::new();
+static OUTSIDE: OnceLock<Mutex<LastingHelper>> = OnceLock::new();
 
 /// Starts a process that runs programs for this one, if it is asked for command lines that `is_wanted`. None can be made once
 /// threads are running.
 pub(in crate::store::remote) fn start_outside(is_wanted: impl Fn(&str) -> bool) {
-    let started = Helper::start(move |line| {
+    let started = LastingHelper::start(patience(), move |line| {
         let line = String::from_utf8_lossy(line);
         let ran = match is_wanted(&line) {
             true => run_here(&line),
@@ -52,15 +52,38 @@ pub(in crate::store::remote) fn run_outside() -> bool {
 /// It cannot be started, takes too long, or fails.
 pub(super) fn run(line: &str) -> Result<Vec<u8>, String> {
     let Some(helper) = OUTSIDE.get() else { return run_here(line) };
-    let helper = helper.lock().unwrap_or_else(PoisonError::into_inner);
-    let asked = helper.ask(line.as_bytes());
-    let answer = asked.and_then(|()| helper.answer(Instant::now() + ANSWER));
-    let answer = answer.map_err(|e| format!("the process that runs credential_process: {e}"))?;
-    match answer.as_deref().and_then(<[u8]>::split_first) {
+    let mut helper = helper.lock().unwrap_or_else(PoisonError::into_inner);
+    let answer = helper.ask(line.as_bytes()).map_err(|error| {
+        let why = match error.kind() {
+            io::ErrorKind::TimedOut => {
+                "hung, and was started again: look whether the files in ~/.aws can be read, and whether it was stopped"
+            }
+            io::ErrorKind::Interrupted => {
+                "was killed each time, and was started again: look whether there is enough memory, and what the program does \
+                 when it is called by hand"
+            }
+            io::ErrorKind::BrokenPipe => {
+                "was killed, and the one that starts it again, too: unmount the dataset, and mount it again"
+            }
+            _ => return format!("the process that runs credential_process: {error}"),
+        };
+        format!("the process that runs credential_process {why}")
+    })?;
+    match answer.split_first() {
         Some((&PRINTED, printed)) => Ok(printed.to_vec()),
         Some((_, why)) => Err(String::from_utf8_lossy(why).into_owned()),
-        None => Err("the process that runs credential_process does not answer".to_owned()),
+        None => Err("the process that runs credential_process gives no answer".to_owned()),
     }
+}
+
+/// How long the process outside may take; debug builds can be told to wait for less, for tests of one that hangs.
+fn patience() -> Duration {
+    #[cfg(debug_assertions)]
+    if let Some(millis) = std::env::var("FFRFS_TEST_PROGRAM_MS").ok().and_then(|it| it.parse().ok())
+    {
+        return Duration::from_millis(millis);
+    }
+    ANSWER
 }
 
 fn run_here(line: &str) -> Result<Vec<u8>, String> {
