@@ -3,6 +3,11 @@
 mod confine;
 mod deaths;
 mod limits;
+#[cfg(feature = "remote")]
+mod objects;
+#[cfg(not(feature = "remote"))]
+#[path = "objects_off.rs"]
+mod objects;
 mod ours;
 mod prepare;
 mod program;

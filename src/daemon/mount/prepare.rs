@@ -3,8 +3,8 @@
 
 use super::confine::{Shown, confinement, hide_password};
 use super::limits;
+use super::objects::run_programs_outside;
 use super::request::{MountRequest, MountSettings};
-use super::rules::run_programs_outside;
 use super::stored;
 use super::told::{DIGEST_BYTES, Resumed};
 use crate::catalog::{Catalog, Node, ROOT};

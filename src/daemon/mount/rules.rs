@@ -1,15 +1,14 @@
 //! What a daemon needs while it serves: see docs/security.md, which lists it for users.
 
+use super::objects;
 use super::request::MountRequest;
 use crate::daemon::logging::{self, Destination};
 use crate::daemon::metrics::Address;
 use crate::daemon::sandbox::Sandbox;
 use crate::dataset::IndexPlace;
-use crate::format::PartName;
-use crate::io::confine::{self, Network, Rules};
-use crate::io::{cache_directory, user_cache_directory};
+use crate::io::confine::{self, Rules};
+use crate::io::user_cache_directory;
 use crate::store::Store;
-use crate::store::remote::CachePlace;
 use crate::transport::Target;
 use crate::vfs::Vfs;
 use std::collections::BTreeSet;
@@ -64,7 +63,7 @@ pub(super) fn rules(request: &MountRequest, vfs: &Vfs, target: &Target) -> Rules
         rules.removes.extend(parent(directory));
     }
     if store.has_objects() {
-        objects(&mut rules, request);
+        objects::add_needs(&mut rules, request);
     }
     let reads = containers.iter().chain(&rules.reads);
     let writes = rules.writes.iter().chain(&rules.creates).chain(&rules.removes);
@@ -118,48 +117,6 @@ fn checkpoints(rules: &mut Rules, request: &MountRequest, directories: &BTreeSet
         false => rules.reads.extend(places),
     }
 }
-
-/// The objects that the request names.
-#[cfg(feature = "remote")]
-fn locations(request: &MountRequest) -> Vec<crate::store::remote::Location> {
-    let urls = request.sources.iter().filter_map(|source| match source {
-        PartName::Url(url) => crate::store::remote::Location::parse(url)?.ok(),
-        PartName::Path(_) => None,
-    });
-    urls.collect()
-}
-
-/// Has a process that is not confined run the programs that print credentials for the objects of this mount. This one must
-/// have no other threads yet.
-#[cfg(feature = "remote")]
-pub(super) fn run_programs_outside(request: &MountRequest) {
-    if request.settings.sandbox != Sandbox::No {
-        crate::store::remote::run_programs_outside(&locations(request), &request.open.remote);
-    }
-}
-
-#[cfg(feature = "remote")]
-fn objects(rules: &mut Rules, request: &MountRequest) {
-    let needs = crate::store::remote::needs(&locations(request), &request.open.remote);
-    rules.reads.extend(needs.files);
-    // With `strict` a client that is led to another port fails; otherwise users must not be in its way.
-    let ports = needs.ports.filter(|_| rules.is_fatal || !needs.may_leave_ports);
-    rules.network = ports.map_or(Network::Everybody, Network::Ports);
-    rules.starts_programs = needs.starts_programs;
-    rules.writes.extend(match &request.open.remote.cache {
-        CachePlace::None => None,
-        CachePlace::Directory(directory) => std::path::absolute(directory).ok(),
-        CachePlace::User => cache_directory(),
-    });
-    // Kept indexes and checkpoints of objects.
-    rules.writes.extend(user_cache_directory());
-}
-
-#[cfg(not(feature = "remote"))]
-pub(super) fn run_programs_outside(_: &MountRequest) {}
-
-#[cfg(not(feature = "remote"))]
-fn objects(_: &mut Rules, _: &MountRequest) {}
 
 #[cfg(test)]
 mod tests {
