@@ -5,6 +5,7 @@ mod table;
 
 use crate::daemon::logging;
 use crate::failure::{Exit, Failure, say};
+use crate::format::counted;
 use crate::interrupt::Interrupt;
 use crate::tools::bench::{Bench, Mode, Row};
 use crate::tools::output;
@@ -127,13 +128,16 @@ pub(super) fn run(args: &BenchArgs) -> Result<Exit, Failure> {
     let short = passes().filter(|pass| pass.seconds < SHORT_SECONDS).count();
     if short > 0 {
         say(format_args!(
-            "ffrfs: {short} of {} passes took less than {SHORT_SECONDS} s: read more files, or do not trust the figures",
-            passes().count()
+            "ffrfs: {short} of {} took less than {SHORT_SECONDS} s: read more files, or do not trust the figures",
+            counted(passes().count(), "pass")
         ));
     }
     let failed: u64 = passes().map(|pass| pass.failed).sum();
     if failed > 0 {
-        say(format_args!("ffrfs: {failed} reads failed; each counts as a file of 0 bytes"));
+        say(format_args!(
+            "ffrfs: {} failed; each counts as a file of 0 bytes",
+            counted(failed, "read")
+        ));
         return Ok(Exit::Checksum);
     }
     Ok(Exit::Ok)

@@ -5,6 +5,7 @@ use crate::daemon::logging;
 use crate::dataset::{self, Options};
 use crate::failure::{Exit, Failure, say};
 use crate::format::PartName;
+use crate::format::counted;
 use crate::interrupt::Interrupt;
 use crate::io::cache_directory;
 use crate::store::cache::{CachedObject, Contents};
@@ -156,7 +157,7 @@ fn add(urls: &[String], remote: RemoteOptions) -> Result<Exit, Failure> {
     let filled = fill(&parts, &Interrupt::listen(), &|bytes| bar.inc(bytes));
     bar.finish_and_clear();
     let filled = filled?;
-    let (objects, cached) = (count(parts.len(), "object"), HumanBytes(filled.cached_bytes));
+    let (objects, cached) = (counted(parts.len(), "object"), HumanBytes(filled.cached_bytes));
     say(format_args!("{objects}, {cached} cached"));
     if filled.refused_bytes == 0 {
         return Ok(Exit::Ok);
@@ -168,10 +169,10 @@ fn add(urls: &[String], remote: RemoteOptions) -> Result<Exit, Failure> {
 fn remove(contents: &Contents, objects: &[&CachedObject], is_named: bool) -> io::Result<Exit> {
     let removed = contents.remove(objects)?;
     let freed: u64 = removed.iter().map(|object| object.cached_bytes).sum();
-    say(format_args!("{} removed, {}", count(removed.len(), "object"), HumanBytes(freed)));
+    say(format_args!("{} removed, {}", counted(removed.len(), "object"), HumanBytes(freed)));
     let left = objects.len() - removed.len();
     if left > 0 {
-        say(format_args!("{} in use: unmount first", count(left, "object")));
+        say(format_args!("{} in use: unmount first", counted(left, "object")));
     }
     Ok(if left > 0 && is_named { Exit::Output } else { Exit::Ok })
 }
@@ -192,7 +193,7 @@ fn verify(contents: &Contents, objects: &[&CachedObject], json: bool) -> Result<
         total.blocks += checked.blocks;
         total.damaged += checked.damaged;
         if checked.damaged > 0 {
-            let damaged = count(checked.damaged as usize, "damaged block");
+            let damaged = counted(checked.damaged as usize, "damaged block");
             say(format_args!("{}: {damaged}, to be fetched again when needed", object.url));
         }
     }
@@ -200,8 +201,8 @@ fn verify(contents: &Contents, objects: &[&CachedObject], json: bool) -> Result<
         true => report::json(&total),
         false => format!(
             "{}, {} checked, {} damaged\n",
-            count(total.objects, "object"),
-            count((total.blocks + total.damaged) as usize, "block"),
+            counted(total.objects, "object"),
+            counted((total.blocks + total.damaged) as usize, "block"),
             total.damaged
         )
         .into_bytes(),
@@ -237,7 +238,7 @@ fn print(json: bool, objects: &[&CachedObject]) -> Result<Exit, Failure> {
             object.url
         );
     }
-    let _ = writeln!(text, "{}, {}", count(objects.len(), "object"), HumanBytes(cached_bytes));
+    let _ = writeln!(text, "{}, {}", counted(objects.len(), "object"), HumanBytes(cached_bytes));
     write(text.as_bytes())?;
     Ok(Exit::Ok)
 }
@@ -249,10 +250,6 @@ fn hit_rate(object: &CachedObject) -> String {
         0 => "-".to_owned(),
         reads => format!("{}%", u128::from(hits) * 100 / u128::from(reads)),
     }
-}
-
-fn count(number: usize, noun: &str) -> String {
-    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
 
 fn write(text: &[u8]) -> Result<(), Failure> {

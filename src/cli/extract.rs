@@ -5,6 +5,7 @@ use super::view::ViewArgs;
 use crate::daemon::logging;
 use crate::failure::{Exit, Failure, say};
 use crate::format::Fault;
+use crate::format::one_or_many;
 use crate::interrupt::Interrupt;
 use crate::tools::entries::{ContainerEntries, Entries};
 use crate::tools::extract::{Existing, Extracted, PathPatterns, extract};
@@ -77,7 +78,10 @@ pub(super) fn run(args: &ExtractArgs) -> Result<Exit, Failure> {
 pub(super) fn report(entries: &dyn Entries, extracted: &Extracted) {
     let locked = extracted.bad.iter().filter(|(_, fault)| *fault == Fault::Locked).count();
     if locked > 0 {
-        say(format_args!("ffrfs: {locked} files are encrypted: give --password-file"));
+        say(format_args!(
+            "ffrfs: {} encrypted: give --password-file",
+            one_or_many(locked, "file is", "files are")
+        ));
     }
     for (entry, fault) in extracted.bad.iter().filter(|(_, fault)| *fault != Fault::Locked) {
         let path = entries.path(*entry);
@@ -85,8 +89,8 @@ pub(super) fn report(entries: &dyn Entries, extracted: &Extracted) {
     }
     if extracted.special > 0 {
         say(format_args!(
-            "ffrfs: {} files without their set-user-ID, set-group-ID or sticky bit",
-            extracted.special
+            "ffrfs: {} set-user-ID, set-group-ID or sticky bit",
+            one_or_many(extracted.special, "file without its", "files without their")
         ));
     }
 }

@@ -6,6 +6,7 @@ use super::view::ViewArgs;
 use crate::daemon::logging;
 use crate::failure::{Exit, Failure, say};
 use crate::format::PartName;
+use crate::format::counted;
 use crate::interrupt::Interrupt;
 use crate::tools::checkpoints::find_checkpoints;
 use clap::Args;
@@ -40,11 +41,15 @@ pub(super) fn run(mut args: IndexCommandArgs) -> Result<Exit, Failure> {
     for path in &written {
         say(format_args!("{}", path.display()));
     }
-    say(format_args!("{samples} samples, {} indexes written", written.len()));
+    say(format_args!(
+        "{}, {} written",
+        counted(samples, "sample"),
+        counted(written.len(), "index")
+    ));
     match (containers, members) {
         (0, 0) => Ok(exit),
-        (0, _) => Err(unwritten(format_args!("checkpoints of {members} members"))),
-        _ => Err(unwritten(format_args!("{containers} indexes"))),
+        (0, _) => Err(unwritten(format_args!("checkpoints of {}", counted(members, "member")))),
+        _ => Err(unwritten(format_args!("{}", counted(containers, "index")))),
     }
 }
 

@@ -6,6 +6,7 @@ use crate::daemon::logging;
 use crate::dataset::Opened;
 use crate::failure::{Exit, Failure};
 use crate::format::PartName;
+use crate::format::{counted, one_or_many};
 use crate::tools::info::{CheckedCounts, Files, Sizes, files};
 use crate::vfs::report::{self, Info};
 use clap::Args;
@@ -89,9 +90,16 @@ fn looks_like(opened: &Opened) -> Result<BTreeMap<String, usize>, Failure> {
 fn names(info: &Info) -> Vec<String> {
     let (files, directories) = (HumanCount(info.named_samples), HumanCount(info.directories));
     let mut lines = vec![match info.names.as_ref() {
-        "tree" => format!("names:      stored: {files} files in {directories} directories"),
+        "tree" => format!(
+            "names:      stored: {} in {}",
+            counted(files, "file"),
+            counted(directories, "directory")
+        ),
         "records" => {
-            format!("names:      numbered records, a directory each: {files} files in all")
+            format!(
+                "names:      numbered records, a directory each: {} in all",
+                counted(files, "file")
+            )
         }
         _ => "names:      numbered".to_owned(),
     }];
@@ -109,7 +117,8 @@ fn checksums(checked_by: &CheckedCounts) -> String {
         (checked_by.nothing, "have none: not verifiable (ffrfs sum --sidecar writes some)"),
     ];
     let some = words.iter().filter(|(samples, _)| *samples > 0);
-    let some = some.map(|(samples, what)| format!("{} files {what}", HumanCount(*samples)));
+    let some =
+        some.map(|(samples, what)| format!("{} {what}", counted(HumanCount(*samples), "file")));
     let some: Vec<_> = some.collect();
     format!("checksums:  {}", if some.is_empty() { "no file".into() } else { some.join("; ") })
 }
@@ -120,8 +129,8 @@ fn describe(report: &Report) -> String {
     for (number, container) in info.containers.iter().enumerate() {
         let index = report.indexes.get(number).copied().unwrap_or(0);
         let count = match container.records {
-            0 => format!("{} files", HumanCount(container.samples - index)),
-            records => format!("{} records", HumanCount(records)),
+            0 => counted(HumanCount(container.samples - index), "file"),
+            records => counted(HumanCount(records), "record"),
         };
         let checksum = match container.index_checksum.as_ref() {
             "ok" => "index checksum ok",
@@ -157,10 +166,13 @@ fn describe(report: &Report) -> String {
         ));
         if sizes.encrypted > 0 {
             let files = HumanCount(sizes.encrypted);
-            lines.push(format!("encrypted:  {files} files; give --password-file"));
+            lines.push(format!("encrypted:  {}; give --password-file", counted(files, "file")));
         }
         if sizes.damaged > 0 {
-            lines.push(format!("damaged:    {} files are not whole", HumanCount(sizes.damaged)));
+            lines.push(format!(
+                "damaged:    {} not whole",
+                one_or_many(HumanCount(sizes.damaged), "file is", "files are")
+            ));
         }
     }
     lines.push(checksums(&report.checked_by));

@@ -4,6 +4,7 @@ use crate::daemon::figures::hit_rate;
 use crate::daemon::live::Live;
 use crate::daemon::memory::in_words;
 use crate::failure::{Exit, Failure};
+use crate::format::counted;
 use crate::store::remote::RemoteFigures;
 use crate::vfs::Histogram;
 use crate::vfs::report::{self, MountInfo, MountStats};
@@ -117,7 +118,10 @@ fn table(report: &Report) -> String {
     };
     let dataset = &info.dataset;
     row("mount point", clean(&mountpoint.to_string_lossy()));
-    row("dataset", format!("{} samples, {}", count(dataset.samples), bytes(dataset.bytes)));
+    row(
+        "dataset",
+        format!("{}, {}", counted(count(dataset.samples), "sample"), bytes(dataset.bytes)),
+    );
     row("uptime", HumanDuration(Duration::from_secs_f64(counters.uptime_seconds)).to_string());
     row("transport", format!("{}; reads: {}; verify: {}", info.transport, info.io, info.verify));
     row("served", bytes(counters.bytes_served));
@@ -141,10 +145,10 @@ fn table(report: &Report) -> String {
     row(
         "verified",
         format!(
-            "{} samples; mismatches: {}; read errors: {}",
-            count(counters.samples_verified),
+            "{}; mismatches: {}; read errors: {}",
+            counted(count(counters.samples_verified), "sample"),
             count(counters.checksum_failures),
-            count(counters.io_errors),
+            count(counters.io_errors)
         ),
     );
     row(

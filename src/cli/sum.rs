@@ -5,6 +5,7 @@ use super::view::ViewArgs;
 use crate::catalog::Catalog;
 use crate::daemon::logging;
 use crate::dataset::{Opened, Options, digest, parts};
+use crate::format::one_or_many;
 
 use crate::dataset::hash::{Algorithm, hex};
 use crate::failure::{Exit, Failure, say, visible};
@@ -130,7 +131,11 @@ fn print_check(
         return Err(Failure::usage(message));
     }
     if unusable > 0 {
-        tracing::warn!("{}: {unusable} lines are not a checksum and a path", list.display());
+        tracing::warn!(
+            "{}: {} not a checksum and a path",
+            list.display(),
+            one_or_many(unusable, "line is", "lines are")
+        );
     }
     let mut out = Output::new(None, &opened)?;
     let samples = samples(opened, catalog, out.is_terminal());
@@ -146,13 +151,13 @@ fn print_check(
         out.write(&[path, b": ", words.as_bytes(), b"\n"].concat())
     })?;
     out.finish()?;
-    for (count, words) in [
-        (missing, "listed samples do not exist"),
-        (bad, "samples are bad"),
-        (wrong, "checksums did not match"),
+    for (count, one, many) in [
+        (missing, "listed sample does not exist", "listed samples do not exist"),
+        (bad, "sample is bad", "samples are bad"),
+        (wrong, "checksum did not match", "checksums did not match"),
     ] {
         if count > 0 {
-            say(format_args!("ffrfs: {count} {words}"));
+            say(format_args!("ffrfs: {}", one_or_many(count, one, many)));
         }
     }
     Ok(if missing + bad + wrong > 0 { Exit::Checksum } else { Exit::Ok })
@@ -205,7 +210,7 @@ fn print_sidecars(args: &SumArgs) -> Result<Exit, Failure> {
 /// The exit code for so many bad samples, each of which was named.
 fn exit(bad: u64) -> Exit {
     if bad > 0 {
-        say(format_args!("{bad} bad samples are left out"));
+        say(format_args!("{} left out", one_or_many(bad, "bad sample is", "bad samples are")));
     }
     if bad > 0 { Exit::Checksum } else { Exit::Ok }
 }

@@ -4,6 +4,7 @@ mod log;
 
 use crate::daemon::trace::{Chrome, Follow, Sink, record};
 use crate::failure::{Exit, Failure, say};
+use crate::format::counted;
 use crate::interrupt::Interrupt;
 use crate::store::remote::RequestKind;
 use crate::vfs::{AHEAD, Operation, TraceEvent};
@@ -71,7 +72,7 @@ pub(super) fn run(args: &TraceArgs) -> Result<Exit, Failure> {
     };
     let (lost, recorded) = record(follow, sink, |event| args.wants(event), args.seconds);
     if lost > 0 {
-        say(format_args!("ffrfs: {lost} requests came too fast to be recorded"));
+        say(format_args!("ffrfs: {} came too fast to be recorded", counted(lost, "request")));
     }
     recorded.map(|()| Exit::Ok)
 }

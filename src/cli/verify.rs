@@ -9,6 +9,7 @@ use crate::dataset::Opened;
 use crate::failure::{Exit, Failure, say};
 use crate::format::PartName;
 use crate::format::mds::LIST_NAME;
+use crate::format::{counted, one_or_many};
 use crate::interrupt::Interrupt;
 use crate::tools::reader::thread_count;
 use crate::tools::verify::{BadSample, ListedHashes, Verified, Wanted, WrongHash, verify};
@@ -109,7 +110,7 @@ fn print(args: &VerifyArgs, outcome: &Verified) -> Result<(), Failure> {
     for bad in &outcome.bad {
         let BadSample { sample, path, container, offset, length, fault, .. } = bad;
         let name = if path.is_empty() { String::new() } else { format!(" ({path})") };
-        let at = format!("at byte {offset}, {length} bytes");
+        let at = format!("at byte {offset}, {}", counted(length, "byte"));
         to_stdout(format!("{container}: sample {sample}{name} {at}: {fault}\n").as_bytes())?;
     }
     for WrongHash { container, algorithm, expected, found } in &outcome.listed_hashes.wrong {
@@ -119,22 +120,38 @@ fn print(args: &VerifyArgs, outcome: &Verified) -> Result<(), Failure> {
     }
     let checked = outcome.samples.saturating_sub(outcome.not_verifiable + outcome.encrypted);
     let bytes = indicatif::HumanBytes(outcome.bytes);
-    say(format_args!("{checked} samples checked, {bytes} read: {} bad", outcome.bad.len()));
+    say(format_args!(
+        "{} checked, {bytes} read: {} bad",
+        counted(checked, "sample"),
+        outcome.bad.len()
+    ));
     let ListedHashes { right, wrong, unchecked, .. } = &outcome.listed_hashes;
     if *right > 0 || !wrong.is_empty() {
         let bad = wrong.len();
-        say(format_args!("{right} files have the hashes that {LIST_NAME} lists: {bad} bad"));
+        say(format_args!(
+            "{} that {LIST_NAME} lists: {bad} bad",
+            one_or_many(right, "file has the hash", "files have the hashes")
+        ));
     }
     for (algorithm, files) in unchecked {
-        say(format_args!("{algorithm} of {files} files in {LIST_NAME} is not checked"));
+        say(format_args!(
+            "{algorithm} of {} in {LIST_NAME} is not checked",
+            counted(files, "file")
+        ));
     }
     if outcome.not_verifiable > 0 {
         let samples = outcome.not_verifiable;
-        say(format_args!("{samples} samples have no checksum: not verifiable"));
+        say(format_args!(
+            "{} no checksum: not verifiable",
+            one_or_many(samples, "sample has", "samples have")
+        ));
     }
     if outcome.encrypted > 0 {
         let samples = outcome.encrypted;
-        say(format_args!("{samples} samples are encrypted: give --password-file"));
+        say(format_args!(
+            "{} encrypted: give --password-file",
+            one_or_many(samples, "sample is", "samples are")
+        ));
     }
     if !outcome.complete {
         let to = args.sample.and_then(|(_, last)| last).map_or(String::new(), |l| l.to_string());

@@ -1,6 +1,7 @@
 //! `ffrfs warmup`: a mount fetches samples before they are read.
 
 use crate::failure::{Exit, Failure, say};
+use crate::format::{counted, one_or_many};
 use crate::interrupt::Interrupt;
 use crate::tools::progress;
 use crate::tools::warmup::{Figures, List, Mounted, Warmup, warm_up};
@@ -39,10 +40,16 @@ pub(super) fn run(args: &WarmupArgs) -> Result<Exit, Failure> {
     match ended? {
         Warmup::NotBegun => say(format_args!("interrupted; nothing was announced")),
         Warmup::Announcing(announced, all) => {
-            say(format_args!("interrupted; the fetching of {announced} of {all} samples goes on"));
+            say(format_args!(
+                "interrupted; the fetching of {announced} of {} goes on",
+                counted(all, "sample")
+            ));
         }
         Warmup::Announced(announced) => {
-            say(format_args!("{announced} samples are being fetched"));
+            say(format_args!(
+                "{} being fetched",
+                one_or_many(announced, "sample is", "samples are")
+            ));
             return Ok(Exit::Ok);
         }
         Warmup::Fetching => say(format_args!("interrupted; the fetching goes on")),
@@ -58,23 +65,29 @@ fn report(root: &Path, announced: usize, before: &Figures, end: &Figures) -> Exi
     let bytes = HumanBytes(end.bytes_fetched.saturating_sub(before.bytes_fetched));
     let waiting = end.prefetch.waiting;
     let done = (announced as u64).saturating_sub(waiting);
-    say(format_args!("{done} samples warmed up, {bytes} read"));
+    say(format_args!("{} warmed up, {bytes} read", counted(done, "sample")));
     if waiting > 0 && end.prefetch.cache_is_full {
         say(format_args!(
-            "the other {waiting} samples find no room in this node's cache; `ffrfs cache ls` shows what fills it, and \
-             `cache-max=` of the mount gives it more"
+            "{} no room in this node's cache; `ffrfs cache ls` shows what fills it, and `cache-max=` of the mount \
+             gives it more",
+            one_or_many(waiting, "other sample finds", "other samples find")
         ));
     } else if waiting > 0 {
         say(format_args!(
-            "the other {waiting} samples do not fit into memory now (a quarter of it holds samples that \
-             nobody has read yet): they are fetched as samples are read"
+            "{} not fit into memory now (a quarter of it holds samples that nobody has read yet): they are fetched \
+             as samples are read",
+            one_or_many(waiting, "other sample does", "other samples do")
         ));
     }
     match end.prefetch.failed.saturating_sub(before.prefetch.failed) {
         0 => Exit::Ok,
         failed => {
             let bad = root.join(CONTROL_DIRECTORY).join("bad");
-            say(format_args!("{failed} samples could not be fetched: see {}", bad.display()));
+            say(format_args!(
+                "{} could not be fetched: see {}",
+                counted(failed, "sample"),
+                bad.display()
+            ));
             Exit::Checksum
         }
     }

@@ -4,6 +4,7 @@ use super::beside::{SIDECAR, beside};
 use super::objects::Neighbours;
 use super::options::SidecarPlace;
 use crate::failure::{Exit, Failure};
+use crate::format::counted;
 use crate::format::sidecar::{self, Key, Section};
 use crate::format::{Container, Content, MemorySource, PartName, Sample, Source};
 use crate::io::File;
@@ -104,7 +105,9 @@ fn choose(
     let path = source.name();
     let why = match sections {
         [one] => format!("which {}", differs(one).unwrap_or("has other bytes in its samples")),
-        all => format!("which is not one of the {} containers that it covers", all.len()),
+        all => {
+            format!("which is not one of the {} that it covers", counted(all.len(), "container"))
+        }
     };
     Err(Failure::new(
         Exit::Malformed,

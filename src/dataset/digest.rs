@@ -5,6 +5,7 @@ use super::options::{Watch, Work};
 use super::parallel;
 use crate::failure::{Exit, Failure};
 use crate::format::Source;
+use crate::format::counted;
 use crate::store::Part;
 use indicatif::HumanBytes;
 use sha2::{Digest, Sha256};
@@ -44,7 +45,7 @@ pub(super) fn check(
     if found != *expected {
         let which = match parts {
             [one] => one.name().to_string(),
-            parts => format!("{} containers", parts.len()),
+            parts => counted(parts.len(), "container"),
         };
         let (expected, found) = (show(expected), show(&found));
         let error = format!(

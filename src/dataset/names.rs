@@ -7,6 +7,7 @@ use crate::catalog::{
     Catalog, Duplicates, Naming, Numbered, ROOT, Records, StoredNames, Suffix, TreeBuilder,
 };
 use crate::failure::{Exit, Failure};
+use crate::format::counted;
 use crate::vfs::CONTROL_DIRECTORY;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -202,9 +203,10 @@ impl Opened {
         }
         if count != self.dataset.len() {
             return Err(Failure::usage(format!(
-                "{}: {count} names for {} samples; each sample needs a line",
+                "{}: {} for {}; each sample needs a line",
                 path.display(),
-                self.dataset.len()
+                counted(count, "name"),
+                counted(self.dataset.len(), "sample")
             )));
         }
         let tree = builder.build().map_err(|why| match first_clash(lines) {

@@ -1,6 +1,7 @@
 //! What can be wrong with a container, always with the file and the byte.
 
 use super::{Checksum, FORMATS, PartName, Source};
+use crate::format::counted;
 use std::io;
 
 /// Result of reading a container.
@@ -106,7 +107,7 @@ impl Error {
             format: "dataset",
             offset_bytes: 0,
             expected: format!("a container of a known format ({})", names.join(", ")),
-            found: format!("{} bytes of no known format", source.len()),
+            found: format!("{} of no known format", counted(source.len(), "byte")),
             hint: "",
         }
     }

@@ -42,6 +42,7 @@ mod charset;
 pub mod checksum;
 pub mod codec;
 pub mod compressed;
+mod counted;
 mod decode;
 mod ending;
 mod error;
@@ -82,6 +83,7 @@ pub mod zip;
 
 pub use charset::is_charset;
 pub use checksum::{Checksum, ChecksumKind, Mismatch};
+pub(crate) use counted::{counted, one_or_many};
 pub use decode::{Checkpoint, Decoder, Progress};
 pub use error::{Error, Result};
 pub use fault::Fault;

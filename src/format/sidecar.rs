@@ -16,6 +16,7 @@
 
 use super::reader::Reader;
 use super::{Checksum, Container, Content, Error, Result, Source, Table};
+use crate::format::counted;
 use std::io::{self, Write};
 use std::sync::Arc;
 
@@ -203,7 +204,7 @@ pub fn read(source: &Arc<dyn Source>) -> Result<Vec<Section>> {
 fn section_at(reader: &Reader, source: &dyn Source, at: u64) -> Result<(Section, u64)> {
     let left = reader.len().saturating_sub(at);
     if left < HEAD_BYTES as u64 {
-        let found = format!("{left} bytes");
+        let found = counted(left, "byte");
         return Err(reader.malformed(at, format!("a header of {HEAD_BYTES} bytes"), found, CUT));
     }
     let head: [u8; HEAD_BYTES] = reader.bytes("a head", at)?;
@@ -230,8 +231,9 @@ fn section_at(reader: &Reader, source: &dyn Source, at: u64) -> Result<(Section,
     let end = rows.checked_mul(4).and_then(|bytes| bytes.checked_next_multiple_of(8));
     let end = end.and_then(|bytes| rows_at.checked_add(bytes)).filter(|&end| end <= reader.len());
     let Some(end) = end.filter(|_| rows == if stream_bytes > 0 { 0 } else { samples }) else {
-        let found = format!("{} bytes after the header", reader.len().saturating_sub(rows_at));
-        let expected = format!("{rows} rows for {samples} samples");
+        let found =
+            format!("{} after the header", counted(reader.len().saturating_sub(rows_at), "byte"));
+        let expected = format!("{} for {}", counted(rows, "row"), counted(samples, "sample"));
         return Err(reader.malformed(rows_at, expected, found, CUT));
     };
     let table = reader.table("the rows", rows_at, end.saturating_sub(rows_at))?;

@@ -150,7 +150,7 @@ fn special_bits_are_not_taken_from_a_container() {
     fs::set_permissions(input.join("program"), fs::Permissions::from_mode(0o4755)).unwrap();
     run(Command::new(FFRFS).args(["convert", "in", "in.tar"]).current_dir(work.path())).ok();
     let said = extract(&work, "in.tar out").ok().stderr;
-    assert!(said.contains("1 files without their set-user-ID"), "{said}");
+    assert!(said.contains("1 file without its set-user-ID"), "{said}");
     let mode = fs::metadata(work.path().join("out/program")).unwrap().mode();
     assert_eq!(mode & 0o7777, 0o755);
 }

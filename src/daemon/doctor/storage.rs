@@ -2,6 +2,7 @@
 
 use super::check::{Check, number, text};
 use crate::dataset::{self, Options};
+use crate::format::counted;
 use crate::io::mounts::{self, Mount};
 use crate::io::probe::{self, Direct};
 use crate::tools::progress::Terminal;
@@ -21,7 +22,7 @@ pub(crate) fn checks(name: &str, path: &Path) -> Vec<Check> {
         }
     };
     let samples = HumanCount(opened.dataset.len());
-    let mut checks = vec![Check::ok(name, format!("{samples} samples"))];
+    let mut checks = vec![Check::ok(name, counted(samples, "sample"))];
     let first = opened.store.parts().first();
     let Some(path) = first.and_then(|part| part.name().as_path()) else { return checks };
     let device = fs::metadata(path).map_or(0, |metadata| metadata.dev());
@@ -50,7 +51,10 @@ fn direct(name: &str, outcome: io::Result<Direct>) -> Check {
     match outcome {
         Ok(Direct::Works { memory_bytes, offset_bytes }) => Check::ok(
             check,
-            format!("works; memory aligned to {memory_bytes} bytes, offsets to {offset_bytes}"),
+            format!(
+                "works; memory aligned to {}, offsets to {offset_bytes}",
+                counted(memory_bytes, "byte")
+            ),
         ),
         Ok(Direct::Refused) => Check::note(
             check,

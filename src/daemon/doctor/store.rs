@@ -5,6 +5,7 @@ use super::check::{Check, mebibytes};
 use crate::dataset::{self, Options};
 use crate::failure::{Exit, Failure};
 use crate::format::PartName;
+use crate::format::counted;
 use crate::io::{self, ReadError};
 use crate::store::remote::{CacheMax, CachePlace, Diagnosis, ErrorKind, RemoteFigures, StoreError};
 use crate::store::{Cause, Part};
@@ -54,8 +55,8 @@ pub(crate) fn checks(name: &PartName, options: &Options) -> (Vec<Check>, Exit) {
     let mut checks = vec![Check::ok(
         &shown,
         format!(
-            "{} objects, {}; reached and allowed after {}",
-            HumanCount(parts.len() as u64),
+            "{}, {}; reached and allowed after {}",
+            counted(HumanCount(parts.len() as u64), "object"),
             HumanBytes(bytes),
             millis(start.elapsed())
         ),
@@ -199,10 +200,10 @@ fn throughput_of(name: &str, part: &Part, requests: u64) -> Check {
     let Some(stretches) = Stretches::new(part.len_bytes(), requests) else {
         let found =
             format!("not measured: the largest object has {}", HumanBytes(part.len_bytes()));
-        return Check::ok(format!("{name}: {requests} requests at a time"), found);
+        return Check::ok(format!("{name}: {} at a time", counted(requests, "request")), found);
     };
     let bytes_each = mebibytes(stretches.read_bytes);
-    let check = format!("{name}: {requests} requests of {bytes_each} at a time");
+    let check = format!("{name}: {} of {bytes_each} at a time", counted(requests, "request"));
     let (start, reads, stretches) = (Instant::now(), AtomicU64::new(0), &stretches);
     let failed = std::thread::scope(|scope| {
         let reads = &reads;
@@ -301,8 +302,10 @@ fn container(name: &str, source: &PartName, options: &Options) -> Check {
             let figures = figures.unwrap_or_default();
             let requests = figures.gets() + figures.heads + figures.lists;
             let found = format!(
-                "{samples} samples, opened in {} with {requests} requests and {}",
+                "{}, opened in {} with {} and {}",
+                counted(samples, "sample"),
                 millis(start.elapsed()),
+                counted(requests, "request"),
                 HumanBytes(figures.fetched_bytes)
             );
             Check::ok(check, found)

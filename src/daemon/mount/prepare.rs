@@ -17,6 +17,7 @@ use crate::daemon::serve::Service;
 use crate::daemon::settings::Runtime;
 use crate::dataset::{self, KeptCheckpoints, Opened};
 use crate::failure::{Exit, Failure};
+use crate::format::counted;
 use crate::io::{File, mounts, process, workers};
 use crate::store::{Part, Store};
 use crate::tools::progress::Terminal;
@@ -93,7 +94,7 @@ pub(super) fn prepare(
         Some(handover) => Mounted::resume(&vfs, &target, &options, handover)?,
     };
     tracing::info!(samples, "mounted on {target}");
-    let status = format!("{samples} samples of {} on {target}", request.name());
+    let status = format!("{} of {} on {target}", counted(samples, "sample"), request.name());
     let configured = request.configured.clone();
     let reload = Reload { configured, vfs: served };
     Ok(Service {
@@ -216,7 +217,10 @@ fn open(request: &MountRequest) -> Result<(Opened, Catalog), Failure> {
 fn enter(namespace: &Path, containers: usize) -> Result<(), Failure> {
     if containers > dataset::MANY_FILES {
         let most = dataset::MANY_FILES;
-        return Err(Failure::usage(format!("-N cannot mount more than {most} containers")));
+        return Err(Failure::usage(format!(
+            "-N cannot mount more than {}",
+            counted(most, "container")
+        )));
     }
     process::enter_mount_namespace(namespace).map_err(|e| {
         let what = format!("cannot enter the mount namespace {}", namespace.display());

@@ -1,6 +1,7 @@
 //! Deflate (RFC 1951): whole by libdeflate, in steps by miniz_oxide, which can stop between blocks.
 
 use super::{ENDS_EARLY, FOREIGN_CHECKPOINT, Place, Step, fill};
+use crate::format::counted;
 use crate::format::{Checkpoint, Decoder, Progress};
 use libdeflater::{DecompressionError, Decompressor};
 use miniz_oxide::inflate::TINFLStatus as Status;
@@ -17,9 +18,9 @@ const RING_BYTES: usize = 128 << 10;
 pub(super) fn decode(input: &[u8], out: &mut [u8]) -> Result<(), String> {
     match Decompressor::new().deflate_decompress(input, out) {
         Ok(given) if given == out.len() => Ok(()),
-        Ok(given) => Err(format!("it ends after {given} of {} bytes", out.len())),
+        Ok(given) => Err(format!("it ends after {given} of {}", counted(out.len(), "byte"))),
         Err(DecompressionError::InsufficientSpace) => {
-            Err(format!("there are more than the {} bytes that were expected", out.len()))
+            Err(format!("there are more bytes than the {} that were expected", out.len()))
         }
         Err(DecompressionError::BadData) => explain(input, out),
     }

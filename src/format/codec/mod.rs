@@ -21,6 +21,7 @@ pub(super) use part::quick as quick_part;
 pub(super) use zlib::is_header as is_zlib_header;
 
 use super::{Checkpoint, Decoder, Progress};
+use crate::format::counted;
 
 /// The largest window (dictionary) that a stream may ask for, in bytes: what `zstd --ultra` and `xz -9e`
 /// need at most. More (`--long=28`, `dict=256MiB`) is refused: concurrent readers have one each.
@@ -118,7 +119,7 @@ fn fill(decoder: &mut dyn Decoder, mut input: &[u8], out: &mut [u8]) -> Result<(
         let target = if is_full { &mut spill[..] } else { &mut *left };
         let step = decoder.decode(input, target, true)?;
         if is_full && step.given > 0 {
-            return Err(format!("there are more than the {wanted} bytes that were expected"));
+            return Err(format!("there are more bytes than the {wanted} that were expected"));
         }
         input = input.get(step.taken..).unwrap_or_default();
         if !is_full {
@@ -129,7 +130,7 @@ fn fill(decoder: &mut dyn Decoder, mut input: &[u8], out: &mut [u8]) -> Result<(
         }
         if step.is_end || step == Progress::default() {
             let given = wanted.saturating_sub(left.len());
-            return Err(format!("it ends after {given} of {wanted} bytes"));
+            return Err(format!("it ends after {given} of {}", counted(wanted, "byte")));
         }
     }
 }

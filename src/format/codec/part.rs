@@ -5,6 +5,7 @@
 
 use super::deflate::{self, State, WINDOW_BYTES};
 use super::{Codec, Part, decoder, gzip, zlib};
+use crate::format::counted;
 use crate::format::{Checkpoint, Progress};
 use libdeflater::Decompressor;
 
@@ -39,7 +40,7 @@ pub(in crate::format) fn decode_part(
         left = left.get_mut(step.given..).unwrap_or_default();
         if !left.is_empty() && (step.is_end || step == Progress::default()) {
             let given = wanted.saturating_sub(left.len());
-            return Err(format!("it ends after {given} of {wanted} bytes"));
+            return Err(format!("it ends after {given} of {}", counted(wanted, "byte")));
         }
     }
     Ok(())

@@ -1,6 +1,7 @@
 //! zstd (RFC 8878) by the reference library. Checkpoints between frames.
 
 use super::{FOREIGN_CHECKPOINT, MAX_WINDOW_BYTES, Place, Step};
+use crate::format::counted;
 use crate::format::{Checkpoint, Decoder, Progress};
 use ::zstd::stream::raw::{DParameter, Decoder as Core, InBuffer, Operation, OutBuffer};
 
@@ -13,7 +14,7 @@ pub(super) fn decode(input: &[u8], out: &mut [u8]) -> Result<(), String> {
     let mut core = ::zstd::bulk::Decompressor::new().map_err(|e| e.to_string())?;
     match core.decompress_to_buffer(input, out) {
         Ok(given) if given == wanted => Ok(()),
-        Ok(given) => Err(format!("it ends after {given} of {wanted} bytes")),
+        Ok(given) => Err(format!("it ends after {given} of {}", counted(wanted, "byte"))),
         Err(e) => Err(damaged(&e)),
     }
 }

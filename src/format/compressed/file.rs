@@ -5,6 +5,7 @@ use super::examined::Examined;
 use super::inside::Inside;
 use super::kept;
 use crate::format::codec;
+use crate::format::one_or_many;
 use crate::format::stream::{Interval, StreamIndex};
 use crate::format::{
     Attributes, Checkpoint, Container, Content, Decoder, Error, IndexChecksum, Member, Names,
@@ -36,14 +37,20 @@ impl CompressedFile {
         let mut warnings = Vec::new();
         let behind = source.len().saturating_sub(stream.stored_bytes());
         if behind > 0 {
-            warnings
-                .push(format!("{part}: {behind} bytes after the end of the stream are ignored"));
+            warnings.push(format!(
+                "{part}: {} ignored",
+                one_or_many(
+                    behind,
+                    "byte after the end of the stream is",
+                    "bytes after the end of the stream are"
+                )
+            ));
         }
         if stream.is_cut() {
             let (stored, decoded) = (stream.stored_bytes(), stream.decoded_bytes());
+            let before = one_or_many(decoded, "byte before was", "bytes before were");
             warnings.push(format!(
-                "{part}: the stream is cut at byte {stored}: the {decoded} bytes before were decoded, and \
-                 could not all be checked"
+                "{part}: the stream is cut at byte {stored}: {before} decoded, and could not all be checked"
             ));
         }
         // What is found in streams is checked with them.

@@ -7,6 +7,7 @@
 
 use super::decoded::DecodedSource;
 use crate::format::bytes::u64_at;
+use crate::format::counted;
 use crate::format::stream::StreamIndex;
 use crate::format::{Container, Error, FORMATS, Result, SliceSource, Source};
 use std::io;
@@ -63,7 +64,7 @@ pub(super) fn read(source: &Arc<dyn Source>, kept: &Arc<dyn Source>) -> Result<O
     let stream_bytes = u64_at(&head, 16).unwrap_or_default();
     let container_at = (HEAD_BYTES as u64).saturating_add(stream_bytes);
     let Some(container_bytes) = kept.len().checked_sub(container_at) else {
-        let found = format!("{stream_bytes} bytes of {}", kept.len());
+        let found = format!("{} of {}", counted(stream_bytes, "byte"), kept.len());
         return Err(malformed(16, "the length of a stream's index within the file", found));
     };
     let stream = StreamIndex::read_kept(kept.as_ref(), HEAD_BYTES as u64..container_at)

@@ -19,6 +19,7 @@ use super::{
     Container, Content, Detected, Format, IndexChecksum, Names, OpenOptions, Result, Sample,
     Source, Table, View, npy,
 };
+use crate::format::counted;
 use fields::{FIELD_BYTES, Field, Image, Kind};
 use rows::{ROW_BYTES, Rows};
 use std::sync::Arc;
@@ -109,8 +110,8 @@ impl Head {
             return Err(reader.malformed(4, "a page size that is a power of 2", found, ""));
         }
         if self.fields_end() > file_bytes {
-            let expected = format!("descriptions of {} fields", self.fields);
-            let found = format!("a file of {file_bytes} bytes");
+            let expected = format!("descriptions of {}", counted(self.fields, "field"));
+            let found = format!("a file of {}", counted(file_bytes, "byte"));
             return Err(reader.malformed(2, expected, found, ": the file is truncated"));
         }
         Ok(())
@@ -122,9 +123,12 @@ impl Head {
         let records_end = self.samples.checked_mul(record_bytes);
         let records_end = records_end.and_then(|bytes| bytes.checked_add(self.fields_end()));
         let Some(records_end) = records_end.filter(|end| *end <= file_bytes) else {
-            let expected =
-                format!("metadata of {} samples, {record_bytes} bytes each", self.samples);
-            let found = format!("a file of {file_bytes} bytes");
+            let expected = format!(
+                "metadata of {}, {} each",
+                counted(self.samples, "sample"),
+                counted(record_bytes, "byte")
+            );
+            let found = format!("a file of {}", counted(file_bytes, "byte"));
             return Err(reader.malformed(8, expected, found, ": the file is truncated"));
         };
         let expected = format!("an allocation table at {records_end} to {file_bytes}");
@@ -138,7 +142,7 @@ impl Head {
         }
         let table_bytes = file_bytes.saturating_sub(self.table_at);
         if !table_bytes.is_multiple_of(ROW_BYTES) {
-            let found = format!("{table_bytes} bytes");
+            let found = counted(table_bytes, "byte");
             let hint = ": the file is truncated, or something was appended";
             return Err(reader.malformed(self.table_at, "rows of 24 bytes", found, hint));
         }
@@ -191,7 +195,7 @@ impl FfcvFile {
     fn open(source: Arc<dyn Source>, options: &OpenOptions) -> Result<Self> {
         let reader = Reader::new(source.as_ref(), NAME);
         if reader.len() < HEAD_BYTES {
-            let found = format!("a file of {} bytes", reader.len());
+            let found = format!("a file of {}", counted(reader.len(), "byte"));
             return Err(reader.malformed(reader.len(), "a header of 24 bytes", found, ""));
         }
         let head = Head::read(reader)?;

@@ -7,6 +7,7 @@
 use super::super::Table;
 use super::super::reader::Reader;
 use super::Result;
+use crate::format::counted;
 use std::io;
 
 /// u64 sample, u64 ptr, u64 size.
@@ -35,7 +36,7 @@ impl Rows {
     /// Reads all `count` rows at `at`.
     pub(super) fn read(reader: Reader<'_>, at: u64, count: u64, page_bytes: u64) -> Result<Self> {
         if u32::try_from(count).is_err() {
-            let expected = format!("at most {} rows", u32::MAX);
+            let expected = format!("at most {}", counted(u32::MAX, "row"));
             return Err(reader.malformed(at, expected, count.to_string(), ""));
         }
         let table = reader.table(WHAT, at, count.saturating_mul(ROW_BYTES))?;

@@ -17,6 +17,7 @@ use super::{
     Result, Sample, Source, Table,
 };
 use crate::format::reader::Reader;
+use crate::format::{counted, one_or_many};
 use std::sync::Arc;
 
 const NAME: &str = "FFRecord";
@@ -133,8 +134,9 @@ impl FfRecordFile {
         let gap = first_offset.saturating_sub(data_start);
         if gap > 0 {
             warnings.push(format!(
-                "{}: {gap} bytes after the index belong to no sample",
-                source.name()
+                "{}: {} to no sample",
+                source.name(),
+                one_or_many(gap, "byte after the index belongs", "bytes after the index belong")
             ));
         }
         let index_bytes = data_start.saturating_sub(HEAD_BYTES);
@@ -280,7 +282,7 @@ impl FfRecordFile {
 fn check_head(source: &dyn Source) -> Result<(Head, u64)> {
     let file_bytes = source.len();
     if file_bytes < HEAD_BYTES {
-        let found = format!("a file of {file_bytes} bytes");
+        let found = format!("a file of {}", counted(file_bytes, "byte"));
         return Err(malformed(source, file_bytes, "a header of 12 bytes", found, ""));
     }
     let head = Head::read(source)?;
@@ -289,14 +291,16 @@ fn check_head(source: &dyn Source) -> Result<(Head, u64)> {
         return Err(malformed(source, 4, "a number of samples", found, ""));
     }
     if head.crc == 0 && head.samples == 0 && file_bytes > HEAD_BYTES {
-        let found =
-            format!("zeros, and {} bytes after them", file_bytes.saturating_sub(HEAD_BYTES));
+        let found = format!(
+            "zeros, and {} after them",
+            counted(file_bytes.saturating_sub(HEAD_BYTES), "byte")
+        );
         let hint = ": the writer died before it finished; write the file again";
         return Err(malformed(source, 0, "a header", found, hint));
     }
     let Some(data_start) = head.data_start(file_bytes) else {
-        let found = format!("a file of {file_bytes} bytes");
-        let expected = format!("an index of {} samples, 12 bytes each", head.samples);
+        let found = format!("a file of {}", counted(file_bytes, "byte"));
+        let expected = format!("an index of {}, 12 bytes each", counted(head.samples, "sample"));
         let hint = ": the file is truncated, or is not an FFRecord file";
         return Err(malformed(source, 4, &expected, found, hint));
     };
@@ -336,7 +340,11 @@ fn check_index(
     if head.crc != 0 && found != head.crc {
         return Err(Error::Checksum {
             part: source.name().clone(),
-            what: format!("the header ({} samples, {data_start} bytes)", head.samples),
+            what: format!(
+                "the header ({}, {})",
+                counted(head.samples, "sample"),
+                counted(data_start, "byte")
+            ),
             offset_bytes: 0,
             expected: Checksum::Crc32(head.crc),
             found: Checksum::Crc32(found),

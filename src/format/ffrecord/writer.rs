@@ -1,6 +1,7 @@
 //! Writes a `.ffr` file sample by sample; only the index and the names are held in memory.
 
 use super::{ENTRY_BYTES, PACKED_DIRECTORY_MAGIC, pickle};
+use crate::format::counted;
 use crate::format::write::{Announced, invalid};
 use crate::format::{
     Checksum, Directory, Entry, Holds, MemberWriter, NewMember, NewNode, Outline, Output,
@@ -93,7 +94,11 @@ impl<W: Write + Seek> Writer<W> {
     /// Writing failed; or fewer samples than announced.
     pub fn finish(mut self) -> io::Result<W> {
         if self.written() != self.samples {
-            let message = format!("{} samples announced, {} written", self.samples, self.written());
+            let message = format!(
+                "{} announced, {} written",
+                counted(self.samples, "sample"),
+                self.written()
+            );
             return Err(invalid(&message));
         }
         let count = self.samples.to_le_bytes();

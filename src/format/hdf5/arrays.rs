@@ -15,6 +15,7 @@
 
 use super::super::Result;
 use super::input::{Fields, Input};
+use crate::format::counted;
 
 /// A chunk as an index has it: its number, its address, its bytes and skipped filters if it is filtered.
 pub(super) type Visit<'v> = dyn FnMut(u64, u64, Option<(u64, u32)>) -> Result<()> + 'v;
@@ -34,7 +35,7 @@ impl Elements {
         let room = bytes.checked_sub(if is_filtered { a.saturating_add(4) } else { a });
         let is_right = kind <= 1 && page_bits < 32 && room.is_some_and(|size| size <= 8);
         if !is_right || is_filtered && room == Some(0) || !is_filtered && room != Some(0) {
-            let found = format!("{bytes} bytes of kind {kind}");
+            let found = format!("{} of kind {kind}", counted(bytes, "byte"));
             return Err(before.wrong("elements that say where a chunk is", found));
         }
         Ok(Self { bytes, is_filtered, page: 1_u64.wrapping_shl(page_bits.into()) })
@@ -154,7 +155,12 @@ pub(super) fn extensible(input: &Input<'_>, address: u64, visit: &mut Visit<'_>)
     let is_right = bits <= 64 && min_elements.is_power_of_two() && min_pointers.is_power_of_two();
     let supers = u32::from(bits).checked_sub(min_elements.max(1).ilog2());
     let Some(supers) = supers.filter(|_| is_right).map(|supers| supers.saturating_add(1)) else {
-        let found = format!("{bits} bits, {min_elements} elements, {min_pointers} blocks");
+        let found = format!(
+            "{}, {}, {}",
+            counted(bits, "bit"),
+            counted(min_elements, "element"),
+            counted(min_pointers, "block")
+        );
         return Err(before.wrong("an extensible array by powers of 2", found));
     };
     fields.take(usize::try_from(l.saturating_mul(6)).unwrap_or(usize::MAX))?;

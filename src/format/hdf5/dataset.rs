@@ -9,6 +9,7 @@ use super::filter::Filter;
 use super::input::Fields;
 use super::input::Input;
 use super::object::{DATASPACE, DATATYPE, EXTERNAL, FILL, FILTERS, LAYOUT, Message, OLD_FILL};
+use crate::format::counted;
 
 /// A dimension that may grow without bound.
 pub(super) const UNLIMITED: u64 = u64::MAX;
@@ -124,7 +125,8 @@ impl Dataset {
 
     fn check(&self, input: &Input<'_>, at: u64) -> Result<()> {
         if self.bytes().is_none_or(|bytes| bytes > i64::MAX as u64) {
-            let found = format!("{:?} of {} bytes each", self.shape, self.datatype.bytes);
+            let found =
+                format!("{:?} of {} each", self.shape, counted(self.datatype.bytes, "byte"));
             return Err(input.reader.malformed(at, "fewer than 2⁶³ bytes of elements", found, ""));
         }
         let Layout::Chunked(layout) = &self.layout else { return Ok(()) };
@@ -132,7 +134,7 @@ impl Dataset {
             && !layout.chunk.is_empty()
             && layout.chunk.iter().all(|length| *length > 0);
         if !is_right {
-            let expected = format!("chunks of {} dimensions", self.shape.len());
+            let expected = format!("chunks of {}", counted(self.shape.len(), "dimension"));
             return Err(input.reader.malformed(at, expected, format!("{:?}", layout.chunk), ""));
         }
         Ok(())

@@ -9,6 +9,7 @@
 use super::super::Result;
 use super::super::npy;
 use super::input::Fields;
+use crate::format::counted;
 
 /// Types within types.
 const MAX_NESTING: u32 = 32;
@@ -274,8 +275,8 @@ fn compound(
             of = Datatype { bytes, kind: Kind::Array(shape, Box::new(of)) };
         }
         if at.checked_add(of.bytes).is_none_or(|end| end > bytes) {
-            let found = format!("{} bytes at {at}", of.bytes);
-            return Err(before.wrong(&format!("a field within {bytes} bytes"), found));
+            let found = format!("{} at {at}", counted(of.bytes, "byte"));
+            return Err(before.wrong(&format!("a field within {}", counted(bytes, "byte")), found));
         }
         members.push((name, at, of));
     }

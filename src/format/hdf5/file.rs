@@ -6,6 +6,7 @@ use super::chunked::Chunked;
 use super::shown::{Builder, Content as Held, Shown};
 use super::tree::{Entry, Name, ROOT, Tree};
 use super::{NAME, input, superblock};
+use crate::format::counted;
 use crate::format::stream::{Interval, Intervals};
 use crate::format::{
     Attributes, Container, Content, IndexChecksum, Kind, Member, Names, Node, OpenOptions, Piece,
@@ -69,7 +70,7 @@ impl Hdf5File {
     pub(super) fn open(source: Arc<dyn Source>, options: &OpenOptions) -> Result<Self> {
         let reader = input::reader(source.as_ref());
         let Some(at) = superblock::find(reader, superblock::MAX_USER_BLOCK)? else {
-            let found = format!("{} bytes without one", reader.len());
+            let found = format!("{} without one", counted(reader.len(), "byte"));
             return Err(reader.malformed(0, "HDF5's mark", found, ""));
         };
         let (input, root) = superblock::read(reader, at, options.allow_damaged)?;
@@ -91,7 +92,7 @@ impl Hdf5File {
             all.map(|note| format!("{part}: {}", note.replace('\n', " "))).collect();
         if count > MAX_NOTES {
             let more = count.saturating_sub(MAX_NOTES);
-            warnings.push(format!("{part}: {more} more notes"));
+            warnings.push(format!("{part}: {}", counted(more, "more note")));
         }
         let chunks = Chunks(chunked);
         Ok(Self { names, shown, chunks, links, samples, data_bytes, warnings, source })

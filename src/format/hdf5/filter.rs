@@ -11,6 +11,7 @@ use super::super::Result;
 use super::super::codec::{self, Codec};
 use super::input::{Fields, number};
 use super::lzf;
+use crate::format::counted;
 use std::borrow::Cow;
 
 const DEFLATE: u16 = 1;
@@ -125,7 +126,7 @@ pub(super) fn decode<'a>(
     }
     match bytes.len() == length {
         true => Ok(bytes),
-        false => Err(format!("a chunk of {} bytes, not {length}", bytes.len())),
+        false => Err(format!("a chunk of {}, not {length}", counted(bytes.len(), "byte"))),
     }
 }
 

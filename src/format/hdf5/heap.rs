@@ -13,6 +13,7 @@
 
 use super::super::Result;
 use super::input::{Block, Fields, Input, bytes_for, lookup3, number};
+use crate::format::counted;
 use std::collections::HashMap;
 
 const DIRECT_HAS_CHECKSUM: u8 = 0x02;
@@ -66,7 +67,11 @@ impl<'a> Heap<'a> {
             && largest_bytes <= u64::from(u32::MAX)
             && (1..=64).contains(&offset_bits);
         if !is_right {
-            let found = format!("{width} blocks of {first_bytes} to {largest_bytes} bytes");
+            let found = format!(
+                "{} of {first_bytes} to {}",
+                counted(width, "block"),
+                counted(largest_bytes, "byte")
+            );
             return Err(before.wrong("rows of blocks whose sizes are powers of 2", found));
         }
         let length_bytes = bytes_for(largest_bytes).min(bytes_for(largest_object));
@@ -124,7 +129,7 @@ impl<'a> Heap<'a> {
         }
         let wrong = |at| {
             let expected = "an object within a block of its heap";
-            let found = format!("{length} bytes at byte {first} of {size}");
+            let found = format!("{} at byte {first} of {size}", counted(length, "byte"));
             self.input.reader.malformed(at, expected, found, "")
         };
         let Some(block) = self.blocks.get(&address) else { return Err(wrong(self.at)) };
@@ -199,8 +204,10 @@ impl<'a> Heap<'a> {
     }
 
     fn no_block(&self, offset: u64) -> super::super::Error {
-        let expected =
-            format!("a heap with a block for offset {offset} of {} bits", self.offset_bits);
+        let expected = format!(
+            "a heap with a block for offset {offset} of {}",
+            counted(self.offset_bits, "bit")
+        );
         self.input.reader.malformed(self.at, expected, "none", "")
     }
 }

@@ -6,6 +6,7 @@
 use super::super::reader::Reader;
 use super::super::{Error, Result};
 use super::NAME;
+use crate::format::counted;
 use std::cell::Cell;
 
 /// What of a file's structure may be read beyond twice the file's length, in bytes.
@@ -46,7 +47,7 @@ impl<'a> Input<'a> {
         let at = self.place(what, address, length)?;
         if length > MAX_BLOCK_BYTES {
             let expected = format!("{what} of {MAX_BLOCK_BYTES} bytes at most");
-            return Err(self.reader.malformed(at, expected, format!("{length} bytes"), ""));
+            return Err(self.reader.malformed(at, expected, counted(length, "byte"), ""));
         }
         self.charge(at, length.max(BLOCK_COST))?;
         let mut bytes = vec![0; usize::try_from(length).unwrap_or(0)];
@@ -72,8 +73,9 @@ impl<'a> Input<'a> {
             (Some(at), Some(end)) if end <= self.reader.len() => Ok(at),
             _ => {
                 let at = self.base.saturating_add(address).min(self.reader.len());
-                let found = format!("a file of {} bytes", self.reader.len());
-                let expected = format!("{what} of {length} bytes at address {address}");
+                let found = format!("a file of {}", counted(self.reader.len(), "byte"));
+                let expected =
+                    format!("{what} of {} at address {address}", counted(length, "byte"));
                 Err(self.reader.malformed(at, expected, found, TRUNCATED))
             }
         }
@@ -135,7 +137,7 @@ impl<'b> Fields<'b> {
         let end = self.next.checked_add(length);
         let Some(taken) = end.and_then(|end| self.bytes.get(self.next..end)) else {
             let found = format!("{}", self.left());
-            return Err(self.wrong(&format!("{length} more bytes"), found));
+            return Err(self.wrong(&counted(length, "more byte"), found));
         };
         self.next = end.unwrap_or(self.next);
         Ok(taken)

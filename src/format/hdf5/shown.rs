@@ -10,6 +10,7 @@ use super::input::Input;
 use super::object::Message;
 use super::table;
 use super::values::{Heaps, Texts, Value, ending_at, fixed_values, json, trimmed};
+use crate::format::counted;
 use crate::format::stream::{FREE_BYTES, MAX_RATIO};
 use crate::format::{OpenOptions, View};
 
@@ -232,8 +233,8 @@ impl<'a> Builder<'a> {
         let chunked = match &dataset.layout {
             Layout::InHeader(at, length) if *length >= all => return Ok(Data::At(*at)),
             Layout::InHeader(at, length) => {
-                let found = format!("{length} bytes");
-                let expected = format!("a compact dataset of {all} bytes");
+                let found = counted(length, "byte");
+                let expected = format!("a compact dataset of {}", counted(all, "byte"));
                 return Err(self.input.reader.malformed(*at, expected, found, "").into());
             }
             Layout::Contiguous(Some(address)) => {
@@ -274,7 +275,10 @@ impl<'a> Builder<'a> {
     fn elements(&mut self, dataset: &Dataset) -> Result<(Vec<u8>, Option<u64>), Refusal> {
         let all = dataset.bytes().unwrap_or(0);
         if all > MAX_ELEMENT_BYTES {
-            return unsupported(format!("it has {all} bytes of text, or of references to values"));
+            return unsupported(format!(
+                "it has {} of text, or of references to values",
+                counted(all, "byte")
+            ));
         }
         let Some(left) = self.elements_left.checked_sub(all) else {
             return unsupported("the file has too much text, or too many references to values");

@@ -13,6 +13,7 @@
 use super::super::Result;
 use super::super::reader::Reader;
 use super::input::Input;
+use crate::format::counted;
 
 pub(super) const MARK: &[u8; 8] = b"\x89HDF\r\n\x1a\n";
 /// No superblock is longer.
@@ -70,8 +71,8 @@ pub(super) fn read(reader: Reader<'_>, at: u64, allow_damaged: bool) -> Result<(
     let before = fields.clone();
     let end = fields.address()?.unwrap_or(0);
     if end > reader.len() && !allow_damaged {
-        let found = format!("a file of {} bytes", reader.len());
-        let expected = format!("{end} bytes, as the superblock says");
+        let found = format!("a file of {}", counted(reader.len(), "byte"));
+        let expected = format!("{}, as the superblock says", counted(end, "byte"));
         return Err(reader.malformed(before.at(), expected, found, TRUNCATED));
     }
     if version < 2 {

@@ -8,6 +8,7 @@ use super::dataset::{ChunkIndex, ChunkLayout, Dataset, Refusal, unsupported};
 use super::input::Input;
 use super::tree1::{self, Keys};
 use super::tree2;
+use crate::format::counted;
 
 /// Records of chunks that are not filtered, and of those that are.
 const CHUNKS: [u8; 2] = [10, 11];
@@ -120,7 +121,7 @@ impl Collect<'_> {
                     Some(more) if more > 4 => {
                         Some((record.number(more.saturating_sub(4))?, record.u32()?))
                     }
-                    _ => return Err(before.wrong("a record of a chunk", format!("{bytes} bytes"))),
+                    _ => return Err(before.wrong("a record of a chunk", counted(bytes, "byte"))),
                 };
                 let mut place = Vec::with_capacity(rank);
                 for _ in 0..rank {
@@ -185,8 +186,8 @@ impl Collect<'_> {
         // No filter makes a chunk much longer.
         if bytes > self.chunk_bytes.saturating_mul(2).saturating_add(MAX_GROWTH_BYTES) {
             let at = self.input.base.saturating_add(address);
-            let expected = format!("a chunk of {} bytes, filtered", self.chunk_bytes);
-            return Err(self.input.reader.malformed(at, expected, format!("{bytes} bytes"), ""));
+            let expected = format!("a chunk of {}, filtered", counted(self.chunk_bytes, "byte"));
+            return Err(self.input.reader.malformed(at, expected, counted(bytes, "byte"), ""));
         }
         let lies = self.input.place("a chunk", address, bytes);
         let chunk = match (lies, u32::try_from(bytes)) {

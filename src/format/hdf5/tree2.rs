@@ -11,6 +11,7 @@
 
 use super::super::Result;
 use super::input::{Fields, Input, bytes_for};
+use crate::format::counted;
 use std::collections::HashSet;
 
 /// Mark, version, type, checksum.
@@ -46,8 +47,10 @@ pub(super) fn walk(
     fields.take(2)?;
     let (root, records) = (fields.address()?, fields.u16()?);
     if node_bytes <= OVERHEAD_BYTES || record_bytes == 0 || depth > MAX_DEPTH {
-        let found =
-            format!("nodes of {node_bytes} bytes, records of {record_bytes}, depth {depth}");
+        let found = format!(
+            "nodes of {}, records of {record_bytes}, depth {depth}",
+            counted(node_bytes, "byte")
+        );
         return Err(before.wrong("nodes that have room for records", found));
     }
     let Some(root) = root else { return Ok(()) };
@@ -67,7 +70,7 @@ pub(super) fn walk(
             .saturating_add(children.saturating_mul(child_bytes))
             .saturating_add(OVERHEAD_BYTES);
         if used > node_bytes {
-            let expected = format!("records that fit in a node of {node_bytes} bytes");
+            let expected = format!("records that fit in a node of {}", counted(node_bytes, "byte"));
             let at = input.base.saturating_add(address);
             return Err(input.reader.malformed(at, expected, records.to_string(), ""));
         }

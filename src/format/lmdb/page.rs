@@ -14,6 +14,7 @@
 //! Imports numbers at places of this room.
 
 use super::super::bytes::{u16_at, u32_at, u64_at};
+use crate::format::counted;
 use std::ops::Range;
 
 /// What stands before the nodes, or the value, of a page.
@@ -234,7 +235,7 @@ impl<'a> Page<'a> {
         let kind = flags & (NODE_DATABASE | NODE_DUPLICATES);
         let database = || match Database::read(stored).filter(|_| here == DATABASE_BYTES) {
             Some(database) if !is_big => Ok(database),
-            _ => wrong(value_at, "a database of 48 bytes", format!("{length} bytes")),
+            _ => wrong(value_at, "a database of 48 bytes", counted(length, "byte")),
         };
         let value = match kind {
             0 if is_big => Value::Overflow(u64_at(stored, 0).unwrap_or(NO_PAGE), length),

@@ -12,6 +12,7 @@ use crate::format::magic;
 use crate::format::reader::Reader;
 use crate::format::scanned::Window;
 use crate::format::{Error, Result, Source};
+use crate::format::{counted, one_or_many};
 use std::ops::Range;
 
 /// LMDB's cursors have room for so many levels.
@@ -84,8 +85,11 @@ impl<'a> Walk<'a> {
     pub(super) fn main(&mut self, main: &Database, described_at: u64) -> Result<()> {
         self.tree(main, described_at, &Holds::Main)?;
         if self.damaged > 0 {
-            let text =
-                format!("{}: {} values are not where they should be", self.part(), self.damaged);
+            let text = format!(
+                "{}: {} not where they should be",
+                self.part(),
+                one_or_many(self.damaged, "value is", "values are")
+            );
             self.build.warn(text);
         }
         Ok(())
@@ -118,8 +122,8 @@ impl<'a> Walk<'a> {
         let found = std::mem::replace(&mut self.found, before);
         if found != database.entries {
             let (at, expected) = (described_at.saturating_add(32), database.entries);
-            let expected = format!("a tree of {expected} entries");
-            let error = self.reader.malformed(at, expected, format!("{found} entries"), "");
+            let expected = format!("a tree of {}", counted(expected, "entry"));
+            let error = self.reader.malformed(at, expected, counted(found, "entry"), "");
             self.tolerate(error)?;
         }
         Ok(())
@@ -157,7 +161,8 @@ impl<'a> Walk<'a> {
         let length = u64::from(self.page_bytes);
         let end = number.checked_add(1).and_then(|next| next.checked_mul(length));
         let Some(end) = end.filter(|end| *end <= self.reader.len()) else {
-            let expected = format!("pages within the file of {} bytes", self.reader.len());
+            let expected =
+                format!("pages within the file of {}", counted(self.reader.len(), "byte"));
             let found = format!("page {number}");
             return Err(self.reader.malformed(self.reader.len(), expected, found, TRUNCATED));
         };
@@ -269,8 +274,9 @@ impl<'a> Walk<'a> {
         let at = number.checked_mul(page_bytes);
         let end = at.and_then(|at| at.checked_add(all));
         let (Some(at), Some(_)) = (at, end.filter(|end| *end <= self.reader.len())) else {
-            let expected = format!("a value within the file of {} bytes", self.reader.len());
-            let found = format!("{length} bytes from page {number} on");
+            let expected =
+                format!("a value within the file of {}", counted(self.reader.len(), "byte"));
+            let found = format!("{} from page {number} on", counted(length, "byte"));
             let error = self.reader.malformed(leaf_at, expected, found, TRUNCATED);
             if !self.allow_damaged {
                 return Err(error);

@@ -6,6 +6,7 @@ use crate::format::bytes::u32_at;
 use crate::format::records::{Full, Pass, Row};
 use crate::format::scanned::Scanner;
 use crate::format::{Container, OpenOptions, PartName, Result, Source, ending};
+use crate::format::{counted, one_or_many};
 use std::sync::Arc;
 
 /// The JSON of a shard is no longer.
@@ -59,8 +60,10 @@ impl MdsScanner {
             let expected = "a number of samples, and the offset of the first behind all offsets";
             let (count, first) = (u32_at(bytes, 0), u32_at(bytes, 4));
             let found = match count.zip(first) {
-                Some((count, first)) => format!("{count} samples, the first at byte {first}"),
-                None => format!("a file of {} bytes", bytes.len()),
+                Some((count, first)) => {
+                    format!("{}, the first at byte {first}", counted(count, "sample"))
+                }
+                None => format!("a file of {}", counted(bytes.len(), "byte")),
             };
             return Err(self.pass.malformed(0, expected, found, ""));
         };
@@ -206,10 +209,14 @@ impl MdsScanner {
             let columns = self.columns.len();
             let names: usize = self.columns.iter().map(|column| column.name.len()).sum();
             let (expected, found) = match full {
-                Full::Files => ("values of a byte or more", format!("{columns} values")),
+                Full::Files => ("values of a byte or more", counted(columns, "value")),
                 Full::Names => (
                     "names of columns that are at most 4 times as long as the samples",
-                    format!("{columns} columns whose names have {names} bytes"),
+                    format!(
+                        "{} whose names have {}",
+                        counted(columns, "column"),
+                        counted(names, "byte")
+                    ),
                 ),
             };
             self.pass.malformed(seen, expected, format!("sample {number} of {found}"), "")
@@ -268,24 +275,22 @@ impl Scanner for MdsScanner {
     fn finish(mut self: Box<Self>, source: Arc<dyn Source>) -> Result<Box<dyn Container>> {
         let end = self.offset(self.samples());
         if end > source.len() && !self.pass.allow_damaged {
-            let found = format!("a file of {} bytes", source.len());
-            return Err(self.pass.malformed(
-                source.len(),
-                &format!("{end} bytes"),
-                found,
-                TRUNCATED,
-            ));
+            let found = format!("a file of {}", counted(source.len(), "byte"));
+            return Err(self.pass.malformed(source.len(), &counted(end, "byte"), found, TRUNCATED));
         }
         let behind = source.len().saturating_sub(end);
         if behind > 0 {
-            self.pass
-                .builder
-                .warn(format!("{}: {behind} bytes behind the last sample", self.pass.part));
+            self.pass.builder.warn(format!(
+                "{}: {} behind the last sample",
+                self.pass.part,
+                counted(behind, "byte")
+            ));
         }
         if self.damaged > 0 {
             let (part, count) = (&self.pass.part, self.damaged);
             self.pass.builder.warn(format!(
-                "{part}: {count} samples or values are not what their sizes say: reading them fails"
+                "{part}: {} not what the sizes say: reading fails",
+                one_or_many(count, "sample or value is", "samples or values are")
             ));
         }
         self.pass.finish(source)

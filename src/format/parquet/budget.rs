@@ -6,6 +6,7 @@ use super::dictionaries::NO_DICTIONARY;
 use super::json::JsonPart;
 use super::page::Header;
 use super::units::Unit;
+use crate::format::counted;
 use std::cell::{Cell as Shared, RefCell};
 
 /// What the columns of a row group hold at once for the values of their pages: levels, numbers, places.
@@ -79,7 +80,10 @@ impl Budget {
     pub(super) fn hold(&self, bytes: u64) -> Result<Held<'_>, String> {
         let left = self.memory.get().checked_sub(bytes);
         let left = left.ok_or_else(|| {
-            format!("its values take {bytes} bytes of memory, with all columns over 512 MiB")
+            format!(
+                "its values take {} of memory, with all columns over 512 MiB",
+                counted(bytes, "byte")
+            )
         })?;
         self.memory.set(left);
         Ok(Held { budget: self, bytes })

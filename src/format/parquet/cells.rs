@@ -3,6 +3,7 @@
 //! Imports values of this directory, and endings of this room.
 
 use super::values::Values;
+use crate::format::counted;
 use crate::format::ending;
 
 /// What a value is looked at for.
@@ -97,7 +98,7 @@ impl Cells {
 /// They would take too much memory: why.
 pub(super) fn room_for(count: usize) -> Result<(), String> {
     match count > MAX_CELLS {
-        true => Err(format!("{count} values of its kind, more than {MAX_CELLS}")),
+        true => Err(format!("{} of its kind, more than {MAX_CELLS}", counted(count, "value"))),
         false => Ok(()),
     }
 }

@@ -3,6 +3,7 @@
 //! Imports `codec` of this room.
 
 use crate::format::codec::{self, Codec};
+use crate::format::counted;
 use std::io::Read;
 
 pub(super) const UNCOMPRESSED: i32 = 0;
@@ -32,7 +33,7 @@ pub(super) fn decode(number: i32, input: &[u8], out: &mut [u8]) -> Result<(), St
             out.copy_from_slice(input);
             Ok(())
         }
-        UNCOMPRESSED => Err(format!("{} bytes, not {}", input.len(), out.len())),
+        UNCOMPRESSED => Err(format!("{}, not {}", counted(input.len(), "byte"), out.len())),
         SNAPPY => snappy(input, out),
         GZIP => codec::decode(Codec::Gzip, input, out),
         BROTLI => brotli(input, out),
@@ -47,7 +48,7 @@ fn snappy(input: &[u8], out: &mut [u8]) -> Result<(), String> {
     let said = |error: snap::Error| format!("snappy: {error}");
     let length = snap::raw::decompress_len(input).map_err(said)?;
     if length != out.len() {
-        return Err(format!("snappy of {length} bytes, not {}", out.len()));
+        return Err(format!("snappy of {}, not {}", counted(length, "byte"), out.len()));
     }
     snap::raw::Decoder::new().decompress(input, out).map(drop).map_err(said)
 }
@@ -55,7 +56,7 @@ fn snappy(input: &[u8], out: &mut [u8]) -> Result<(), String> {
 fn lz4(input: &[u8], out: &mut [u8]) -> Result<(), String> {
     match lz4_flex::block::decompress_into(input, out) {
         Ok(length) if length == out.len() => Ok(()),
-        Ok(length) => Err(format!("LZ4 of {length} bytes, not {}", out.len())),
+        Ok(length) => Err(format!("LZ4 of {}, not {}", counted(length, "byte"), out.len())),
         Err(error) => Err(format!("LZ4: {error}")),
     }
 }
@@ -85,6 +86,6 @@ fn brotli(input: &[u8], out: &mut [u8]) -> Result<(), String> {
     decoder.read_exact(out).map_err(said)?;
     match decoder.read(&mut [0; 1]).map_err(said)? {
         0 => Ok(()),
-        _ => Err(format!("brotli of more than {} bytes", out.len())),
+        _ => Err(format!("brotli of more than {}", counted(out.len(), "byte"))),
     }
 }

@@ -8,6 +8,7 @@ use super::page::{Header, Kind as PageKind, MAX_PAGE_BYTES, Page};
 use super::schema::{Leaf, Node, Schema};
 use super::values::{self, Values};
 use crate::format::Error;
+use crate::format::counted;
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -236,7 +237,9 @@ impl<'a> Cursors<'a> {
                 return Ok(false);
             }
             if cursor.at >= end {
-                return Err(format!("{} values fewer than its chunk has", cursor.left).into());
+                return Err(
+                    format!("{} fewer than its chunk has", counted(cursor.left, "value")).into()
+                );
             }
             let (header, length, page) = self.stored.page(cursor.at, end)?;
             let at = cursor.at;
@@ -281,8 +284,9 @@ impl Cursor<'_> {
             }
             PageKind::Data | PageKind::DataV2 { .. } => {
                 let left = self.left.checked_sub(header.values.into());
-                let left =
-                    left.ok_or_else(|| format!("{} values, not {}", header.values, self.left))?;
+                let left = left.ok_or_else(|| {
+                    format!("{}, not {}", counted(header.values, "value"), self.left)
+                })?;
                 let page = Page::open(header, body, self.leaf, codec)?;
                 let (count, encoding) = (page.present(self.leaf), header.encoding);
                 let dictionary = self.dictionary.as_ref().map(|dictionary| &*dictionary.values);

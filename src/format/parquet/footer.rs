@@ -8,6 +8,7 @@
 use super::super::reader::Reader;
 use super::super::{Error, Result};
 use super::thrift::{BINARY, BYTE, I32, I64, LIST, STRUCT, TRUE, Thrift, Wrong};
+use crate::format::counted;
 
 pub(super) const MARK: &[u8; 4] = b"PAR1";
 /// The mark of a file whose footer is encrypted.
@@ -109,7 +110,7 @@ pub(super) fn read(reader: Reader<'_>) -> Result<Footer> {
     reader.read("the end of the file", &mut last, first_at)?;
     let tail_at = length.saturating_sub(TAIL_BYTES);
     let Some((rest, tail)) = last.split_last_chunk::<8>() else {
-        return refuse(0, "12 bytes or more", format!("a file of {length} bytes"));
+        return refuse(0, "12 bytes or more", format!("a file of {}", counted(length, "byte")));
     };
     let [a, b, c, d, mark @ ..] = tail;
     if mark == ENCRYPTED {
@@ -123,7 +124,7 @@ pub(super) fn read(reader: Reader<'_>) -> Result<Footer> {
     let footer_bytes = u64::from(u32::from_le_bytes([*a, *b, *c, *d]));
     let place = tail_at.checked_sub(footer_bytes).filter(|at| *at >= MARK.len() as u64);
     let Some(at) = place.filter(|_| footer_bytes <= MAX_FOOTER_BYTES) else {
-        let found = format!("{footer_bytes} bytes");
+        let found = counted(footer_bytes, "byte");
         let expected = "the length of a footer that is within the file";
         return Err(reader.malformed(tail_at, expected, found, ""));
     };
@@ -162,7 +163,7 @@ fn checked(footer: Footer, reader: Reader<'_>) -> Result<Footer> {
         rows = rows.saturating_add(group.rows);
         if group.chunks.len() != leaves {
             let found = format!("{} in row group {number}", group.chunks.len());
-            return refuse(format!("chunks of {leaves} columns"), found);
+            return refuse(format!("chunks of {}", counted(leaves, "column")), found);
         }
         for (column, chunk) in group.chunks.iter().enumerate() {
             let named = format!("the chunk of column {column} of row group {number}");
@@ -172,7 +173,7 @@ fn checked(footer: Footer, reader: Reader<'_>) -> Result<Footer> {
                 return refuse(format!("{named} in this file"), "none".to_owned());
             }
             if !is_within && chunk.values > 0 {
-                let found = format!("{} bytes at byte {}", chunk.length, chunk.at);
+                let found = format!("{} at byte {}", counted(chunk.length, "byte"), chunk.at);
                 return refuse(format!("{named} before the footer"), found);
             }
             if chunk.values > 0 {
@@ -183,12 +184,12 @@ fn checked(footer: Footer, reader: Reader<'_>) -> Result<Footer> {
     // The memory that each chunk may take is so bounded by the length of the file.
     let room = at.saturating_sub(MARK.len() as u64);
     if bytes > room {
-        let found = format!("{bytes} bytes of chunks in {room}");
+        let found = format!("{} of chunks in {room}", counted(bytes, "byte"));
         return refuse("chunks that do not overlap".to_owned(), found);
     }
     match rows == footer.rows {
         true => Ok(footer),
-        false => refuse(format!("row groups of {} rows", footer.rows), rows.to_string()),
+        false => refuse(format!("row groups of {}", counted(footer.rows, "row")), rows.to_string()),
     }
 }
 

@@ -13,6 +13,7 @@ use super::schema::Schema;
 use super::texts::Pages;
 use super::units::{Kind, MAX_SLOTS, SLOT_BYTES, Unit, Units};
 use super::{NAME, Parquet, footer};
+use crate::format::counted;
 use crate::format::ending;
 use crate::format::records::{Builder, Record, Row};
 use crate::format::stream::{FREE_BYTES, MAX_RATIO};
@@ -50,7 +51,8 @@ pub(super) fn outline(reader: Reader<'_>) -> Result<Outline> {
             if values < rows || values > rows && leaf.repetition == 0 {
                 let found = format!("{values} in row group {number}");
                 let most = if leaf.repetition == 0 { "" } else { " or more" };
-                let expected = format!("{rows} values{most} of column {column}, one a row");
+                let expected =
+                    format!("{}{most} of column {column}, one a row", counted(rows, "value"));
                 return refuse(&expected, found);
             }
         }
@@ -102,8 +104,9 @@ pub(super) fn scan(
     let values = reader.len().saturating_mul(VALUES_A_BYTE).saturating_add(FREE_VALUES);
     let all = units.footer.rows.saturating_mul(fields.len() as u64);
     if all > values {
-        let found = format!("{} rows of {} columns", units.footer.rows, fields.len());
-        let expected = format!("fewer than {values} values");
+        let found =
+            format!("{} of {}", counted(units.footer.rows, "row"), counted(fields.len(), "column"));
+        let expected = format!("fewer than {}", counted(values, "value"));
         return Err(reader.malformed(units.footer.at, expected, found, ""));
     }
     // Of the leaves that are of one file, each has its own.

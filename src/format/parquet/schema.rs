@@ -3,6 +3,7 @@
 //! Imports the footer, and `npy`'s types by their names.
 
 use super::footer::{Element, Logical};
+use crate::format::counted;
 
 /// Groups within groups.
 const MAX_DEPTH: u32 = 40;
@@ -238,7 +239,7 @@ fn leaf(element: &Element, levels: Levels) -> Result<Leaf, String> {
         3 => Physical::Fixed(12),
         6 => Physical::Bytes,
         7 if (1..=1 << 24).contains(&element.length) => Physical::Fixed(element.length),
-        7 => return Err(format!("values of {} bytes", element.length)),
+        7 => return Err(format!("values of {}", counted(element.length, "byte"))),
         other => return Err(format!("type {other} of values")),
     };
     Ok(Leaf {

@@ -13,6 +13,7 @@ use super::json::{self, JsonPart};
 use super::page::{Header, MAX_HEADER_BYTES};
 use super::schema::{Node, Schema};
 use super::units::{Kind, SLOT_BYTES, Unit};
+use crate::format::counted;
 use std::borrow::Cow;
 
 /// A unit ends with the row that makes its text so long, and a share of the pages that it is decoded from.
@@ -73,7 +74,9 @@ impl Stored for Pages<'_> {
                     self.budget.take(&header)?;
                     let whole = (head as u64).saturating_add(header.stored.into());
                     if whole > left {
-                        return Err(format!("a page of {whole} bytes at byte {at}").into());
+                        return Err(
+                            format!("a page of {} at byte {at}", counted(whole, "byte")).into()
+                        );
                     }
                     return Ok((header, head, Cow::Owned(read(whole)?)));
                 }

@@ -12,6 +12,7 @@ use super::json::{self, JsonPart};
 use super::page::{self, Header, Page};
 use super::schema::{Leaf, Schema};
 use super::{codecs, values};
+use crate::format::counted;
 use crate::format::stream::{Interval, Intervals};
 use std::ops::Range;
 
@@ -153,7 +154,11 @@ impl Units {
                 page::check(&header, body)?;
                 let (_, compressed, decoded) = page::split(&header, body)?;
                 if decoded as usize != out.len() {
-                    return Err(format!("a page of {decoded} bytes, not {}", out.len()));
+                    return Err(format!(
+                        "a page of {}, not {}",
+                        counted(decoded, "byte"),
+                        out.len()
+                    ));
                 }
                 return codecs::decode(header.codec(codec), compressed, out);
             }
@@ -172,7 +177,10 @@ impl Units {
                 let agrees =
                     is_data && header.values as usize == count && rows == Some(header.values);
                 if unit.is_indexed && !agrees {
-                    return Err(format!("{count} values, other than the page index says"));
+                    return Err(format!(
+                        "{}, other than the page index says",
+                        counted(count, "value")
+                    ));
                 }
                 let dictionary = match unit.dictionary {
                     NO_DICTIONARY => None,
@@ -202,7 +210,7 @@ impl Units {
         };
         match made.len() == out.len() {
             true => out.copy_from_slice(&made),
-            false => return Err(format!("{} bytes, not {}", made.len(), out.len())),
+            false => return Err(format!("{}, not {}", counted(made.len(), "byte"), out.len())),
         }
         Ok(())
     }

@@ -6,6 +6,7 @@ use super::encoding;
 use super::page::MAX_PAGE_BYTES;
 use super::schema::{Change, Leaf, Meaning, Physical};
 use crate::format::bytes::{u32_at, u64_at};
+use crate::format::counted;
 
 const PLAIN: i32 = 0;
 const PLAIN_DICTIONARY: i32 = 2;
@@ -227,7 +228,7 @@ fn fronts(bytes: &[u8], count: usize, physical: Physical) -> Result<Values, Stri
     let Physical::Fixed(width) = physical else { return Ok(values) };
     match (0..count).all(|number| values.place(number).is_some_and(|(_, found)| found == width)) {
         true => Ok(Values::fixed(values.bytes, width)),
-        false => Err(format!("a value that has not {width} bytes")),
+        false => Err(format!("a value that has not {}", counted(width, "byte"))),
     }
 }
 
@@ -284,7 +285,7 @@ fn decimal(mut value: &[u8], scale: i32, stored_type: i32) -> Result<String, Str
         value = rest;
     }
     if value.len() > 16 {
-        return Err(format!("a decimal of {} bytes", value.len()));
+        return Err(format!("a decimal of {}", counted(value.len(), "byte")));
     }
     if value.is_empty() {
         return Ok(String::new());

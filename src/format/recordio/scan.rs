@@ -3,6 +3,7 @@
 
 use super::{MAGIC, RecordIo};
 use crate::format::bytes::u32_at;
+use crate::format::counted;
 use crate::format::magic;
 use crate::format::records::{DAMAGED, Pass, Row, Shown, TRUNCATED};
 use crate::format::scanned::{Scanner, TooMany};
@@ -116,7 +117,7 @@ impl RecordIoScanner {
             self.add(&last)?;
         }
         let (Some(magic), Some(word)) = (u32_at(bytes, 0), u32_at(bytes, 4)) else {
-            let what = format!("{} bytes", bytes.len());
+            let what = counted(bytes.len(), "byte");
             return self.pass.end(at, "a header of 8 bytes", what, TRUNCATED);
         };
         if magic != MAGIC {
@@ -247,7 +248,7 @@ impl Scanner for RecordIoScanner {
         if let Some(last) = self.last.take() {
             if last.end() > source.len() {
                 let expected = format!("a record that ends at byte {}", last.end());
-                let what = format!("a file of {} bytes", source.len());
+                let what = format!("a file of {}", counted(source.len(), "byte"));
                 self.pass.end(last.at, &expected, what, TRUNCATED)?;
             } else {
                 self.add(&last)?;

@@ -3,6 +3,7 @@
 
 use super::builder::{Builder, Record};
 use super::row::RecordFormat;
+use crate::format::counted;
 use crate::format::scanned::TooMany;
 use crate::format::{Container, Error, OpenOptions, PartName, Result, Source, View};
 use std::sync::Arc;
@@ -45,7 +46,7 @@ impl<F: RecordFormat> Pass<F> {
     /// Adds the record that was read; it begins at `at`.
     pub(in crate::format) fn add(&mut self, at: u64) -> Result<()> {
         self.builder.add(&self.record).map_err(|TooMany| {
-            let found = format!("{} records", self.records);
+            let found = counted(self.records, "record");
             self.malformed(at, "fewer than 2³¹ files", found, "")
         })?;
         self.records = self.records.saturating_add(1);

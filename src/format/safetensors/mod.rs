@@ -16,6 +16,7 @@ use super::{
     Container, Content, Detected, Format, IndexChecksum, Member, Names, Node, OpenOptions, Result,
     Sample, Source, View, npy,
 };
+use crate::format::counted;
 use header::{Header, Tensor};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -169,7 +170,7 @@ impl SafetensorsFile {
             return Ok(());
         }
         let at = self.data_at.saturating_add(end);
-        let found = format!("{behind} bytes that belong to no tensor");
+        let found = format!("{} of no tensor", counted(behind, "byte"));
         let error = reader.malformed(at, "the end of the file", found, ALLOW_DAMAGED);
         if !options.allow_damaged {
             return Err(error);
@@ -196,7 +197,8 @@ impl SafetensorsFile {
         for (name, count) in counts {
             let path = self.source.name();
             let text = format!(
-                "{path}: {count} tensors of {name}, which NumPy does not have: shown as they are stored (.bin)"
+                "{path}: {} of {name}, which NumPy does not have: shown as stored (.bin)",
+                counted(count, "tensor")
             );
             self.warn(text);
         }
@@ -229,7 +231,7 @@ impl SafetensorsFile {
 fn read_header(reader: Reader<'_>) -> Result<(Vec<u8>, u64)> {
     let file_bytes = reader.len();
     if file_bytes < LENGTH_BYTES {
-        let found = format!("a file of {file_bytes} bytes");
+        let found = format!("a file of {}", counted(file_bytes, "byte"));
         return Err(reader.malformed(file_bytes, "the length of a header", found, ""));
     }
     let length = u64::from_le_bytes(reader.bytes("the header's length", 0)?);
@@ -238,7 +240,7 @@ fn read_header(reader: Reader<'_>) -> Result<(Vec<u8>, u64)> {
         let most = left.min(MAX_HEADER_BYTES);
         let hint = if length <= MAX_HEADER_BYTES { ": the file is truncated" } else { "" };
         let expected = format!("a header of up to {most} bytes");
-        return Err(reader.malformed(0, expected, format!("{length} bytes"), hint));
+        return Err(reader.malformed(0, expected, counted(length, "byte"), hint));
     }
     let mut text = vec![0; usize::try_from(length).unwrap_or(0)];
     reader.read("the header", &mut text, LENGTH_BYTES)?;
@@ -262,8 +264,9 @@ fn check(reader: Reader<'_>, tensor: &Tensor, end: u64, data_bytes: u64) -> Resu
     let size = last.saturating_sub(first);
     if tensor.dtype.row().is_some() && tensor.bytes() != Some(size) {
         let bytes = tensor.bytes().map_or("whole".to_owned(), |bytes| bytes.to_string());
-        let expected = format!("{bytes} bytes of {name:?}, as its type and shape ask for");
-        return Err(reader.malformed(at, expected, format!("{size} bytes"), ALLOW_DAMAGED));
+        let expected =
+            format!("{} of {name:?}, as its type and shape ask for", counted(bytes, "byte"));
+        return Err(reader.malformed(at, expected, counted(size, "byte"), ALLOW_DAMAGED));
     }
     Ok(())
 }

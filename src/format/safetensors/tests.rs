@@ -45,7 +45,7 @@ fn tensors_are_arrays_and_what_numpy_does_not_have_is_shown_as_it_is() {
     assert_eq!(shown["b.weight.npy"], Some(array.clone()));
     assert_eq!(container.data_bytes(), (16 + 4 + array.len()) as u64);
     let [note] = container.warnings() else { panic!("{:?}", container.warnings()) };
-    assert!(note.contains("1 tensors of BF16, which NumPy does not have"), "{note}");
+    assert!(note.contains("1 tensor of BF16, which NumPy does not have"), "{note}");
 }
 
 #[test]
@@ -80,7 +80,7 @@ fn a_header_that_lies_is_refused_with_the_byte() {
             "12 bytes of \"t\", as its type and shape ask for, found 8",
         ),
         (fields("F4", "[3]", "[0, 8]"), "expected whole bytes"),
-        (fields("U8", "[4]", "[0, 4]"), "found 4 bytes that belong to no tensor"),
+        (fields("U8", "[4]", "[0, 4]"), "found 4 bytes of no tensor"),
         (fields("U8", "[4294967296, 4294967296]", "[0, 8]"), "expected whole bytes"),
         (fields("U8", &many, "[0, 8]"), "list of up to 64 lengths"),
         (fields("U8", "[-1]", "[0, 8]"), "expected u64"),
@@ -138,7 +138,7 @@ fn damage_is_confined_to_the_tensors_that_have_it_if_that_is_allowed() {
     let behind = file(TWO, 30);
     let container = open_as(NAME, &behind, &options).unwrap();
     assert!(files(&behind, container.as_ref()).values().all(Option::is_some));
-    assert!(container.warnings().iter().any(|text| text.contains("2 bytes that belong to no")));
+    assert!(container.warnings().iter().any(|text| text.contains("2 bytes of no")));
 }
 
 #[test]
@@ -147,7 +147,7 @@ fn a_type_that_is_not_known_is_shown_as_it_is_stored() {
     let bytes = file(header, 5);
     let container = open(&bytes, View::Typed);
     assert_eq!(files(&bytes, container.as_ref())["t.bin"].as_deref(), Some(&[0, 1, 2, 3, 4][..]));
-    assert!(container.warnings()[0].contains("1 tensors of an unknown type"));
+    assert!(container.warnings()[0].contains("1 tensor of an unknown type"));
 }
 
 #[test]

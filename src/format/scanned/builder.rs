@@ -2,6 +2,7 @@
 
 use super::index::Index;
 use super::row::{DIRECTORY_BIT, Fields, NO_SAMPLE, NameRow, Packed, PiecedRow, SampleRow, Stamp};
+use crate::format::counted;
 use crate::format::{Attributes, PartName, Piece};
 use std::marker::PhantomData;
 
@@ -175,7 +176,7 @@ impl<R: SampleRow> Builder<R> {
     /// The index; errors call the container `part`.
     pub(in crate::format) fn finish(mut self, part: PartName) -> Index<R> {
         if self.more_warnings > 0 {
-            self.warnings.push(format!("{part}: {} more warnings", self.more_warnings));
+            self.warnings.push(format!("{part}: {}", counted(self.more_warnings, "more warning")));
         }
         // A line each.
         let warnings: Vec<_> = self.warnings.iter().map(|text| text.replace('\n', " ")).collect();

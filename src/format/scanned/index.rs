@@ -19,6 +19,7 @@
 
 use super::row::{DIRECTORY_BIT, Fields, MAX_ROW_BYTES, NameRow, Packed, PiecedRow};
 use super::row::{SampleRow, Stamp};
+use crate::format::counted;
 use crate::format::{
     Attributes, Checksum, Error, Member, Node, PartName, Piece, Result, Source, Table,
 };
@@ -104,14 +105,14 @@ impl<R: SampleRow> Index<R> {
             let length = fields.u64();
             let end = at.checked_add(length).filter(|&end| end <= source.len());
             let Some(end) = end.filter(|_| length.is_multiple_of(row_bytes as u64)) else {
-                let found = format!("{length} bytes of {}", source.len());
+                let found = format!("{} of {}", counted(length, "byte"), source.len());
                 return Err(malformed(part, at, "a table of whole rows within the file", found));
             };
             tables.push((source.table(at, length).map_err(|e| unreadable(at, e))?, length));
             at = end;
         }
         if at != source.len() {
-            let found = format!("a file of {} bytes", source.len());
+            let found = format!("a file of {}", counted(source.len(), "byte"));
             return Err(malformed(part, at, "the end of the index", found));
         }
         let part = part.clone();
@@ -254,7 +255,7 @@ impl<R: SampleRow> Index<R> {
                 node if node & DIRECTORY_BIT != 0 => Node::Directory(self.directory(node)?),
                 node if u64::from(node) < self.len() => Node::Sample(node.into()),
                 node => {
-                    let expected = format!("one of {} samples", self.len());
+                    let expected = format!("one of {}", counted(self.len(), "sample"));
                     return Err(malformed(&self.part, 0, &expected, format!("sample {node}")));
                 }
             };

@@ -184,7 +184,7 @@ fn a_name_of_a_sample_that_is_not_there_is_an_error() {
     builder.name(b"a", 1).unwrap();
     let index = builder.finish("index".into());
     let error = index.members(&mut |_| Ok(())).unwrap_err().to_string();
-    assert!(error.contains("expected one of 1 samples, found sample 1"), "{error}");
+    assert!(error.contains("expected one of 1 sample, found sample 1"), "{error}");
     let mut builder = Builder::<Row>::default();
     assert!(builder.name(b"a", u64::from(DIRECTORY_BIT) - 1).is_err());
 }

@@ -8,6 +8,7 @@
 
 use crate::format::bytes::{u32_at, u64_at};
 use crate::format::codec::{Codec, decode_part};
+use crate::format::counted;
 use crate::format::{Checkpoint, MemorySource, Source, Table};
 use std::borrow::Cow;
 use std::ops::Range;
@@ -54,7 +55,7 @@ struct Mapped {
 
 impl fmt::Debug for Mapped {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{} bytes", self.length)
+        write!(out, "{}", counted(self.length, "byte"))
     }
 }
 

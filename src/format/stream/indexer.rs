@@ -2,6 +2,7 @@
 
 use super::index::{MAX_INTERVAL_BYTES, Row, StreamIndex};
 use crate::format::codec::{Codec, ENDS_EARLY, decoder};
+use crate::format::counted;
 use crate::format::{Decoder, Error, Progress, Result, Source};
 
 /// How much a byte may become: no deflate stream exceeds 1032, so what every tool reads passes, and a bzip2
@@ -174,12 +175,15 @@ impl<'a> Indexer<'a> {
         let decoded = self.index.decoded_bytes;
         let fair = self.index.stored_bytes.saturating_mul(MAX_RATIO).saturating_add(FREE_BYTES);
         if decoded > fair.min(MAX_DECODED_BYTES) {
-            let found =
-                format!("{decoded} bytes or more, decoded from {}", self.index.stored_bytes);
+            let found = format!(
+                "{} or more, decoded from {}",
+                counted(decoded, "byte"),
+                self.index.stored_bytes
+            );
             return Err(self.refuse(found, ": it looks like a decompression bomb"));
         }
         if self.open_bytes() > MAX_INTERVAL_BYTES && self.needs_checkpoints {
-            let found = format!("{} bytes without one", self.open_bytes());
+            let found = format!("{} without one", counted(self.open_bytes(), "byte"));
             let codec = self.index.codec;
             return Err(no_checkpoints(self.source, codec, self.index.stored_bytes, found));
         }

@@ -8,6 +8,7 @@
 
 use super::super::reader::Reader;
 use super::Result;
+use crate::format::counted;
 use std::collections::HashSet;
 
 const STRING: u8 = 0x02;
@@ -40,7 +41,7 @@ pub(super) struct Binary {
 pub(super) fn entries(reader: Reader<'_>, start: u64, end: u64) -> Result<Vec<Entry>> {
     let mut top = Document::enter(reader, start, end)?;
     if top.end != end {
-        let expected = format!("a BSON document of {} bytes", end.saturating_sub(start));
+        let expected = format!("a BSON document of {}", counted(end.saturating_sub(start), "byte"));
         let found = format!("one of {}", top.end.saturating_sub(start));
         return Err(reader.malformed(start, expected, found, ""));
     }
@@ -81,13 +82,13 @@ impl<'a> Document<'a> {
     fn enter(reader: Reader<'a>, at: u64, limit: u64) -> Result<Self> {
         let room = limit.saturating_sub(at);
         if room < 5 {
-            let found = format!("{room} bytes");
+            let found = counted(room, "byte");
             return Err(reader.malformed(at, "a BSON document", found, ""));
         }
         let length = i32::from_le_bytes(reader.bytes(WHAT, at)?);
         let end = u64::try_from(length).ok().filter(|length| (5..=room).contains(length));
         let Some(end) = end.and_then(|length| at.checked_add(length)) else {
-            let expected = format!("a BSON document of 5 to {room} bytes");
+            let expected = format!("a BSON document of 5 to {}", counted(room, "byte"));
             return Err(reader.malformed(at, expected, length.to_string(), ""));
         };
         Ok(Self { reader, at: at.saturating_add(4), end })
@@ -116,7 +117,8 @@ impl<'a> Document<'a> {
     fn skip(&mut self, bytes: u64) -> Result<()> {
         let end = self.at.checked_add(bytes).filter(|end| *end <= self.end);
         let Some(end) = end else {
-            let expected = format!("{bytes} bytes in a document that ends at {}", self.end);
+            let expected =
+                format!("{} in a document that ends at {}", counted(bytes, "byte"), self.end);
             let found = self.end.saturating_sub(self.at).to_string();
             return Err(self.reader.malformed(self.at, expected, found, ""));
         };
@@ -227,7 +229,7 @@ impl<'a> Document<'a> {
             Err(self.reader.malformed(start, expected, found, ""))
         };
         if length > MAX_TEXT_BYTES {
-            return wrong(&format!("{length} bytes"));
+            return wrong(&counted(length, "byte"));
         }
         let mut text = vec![0; usize::try_from(length).unwrap_or_default()];
         self.reader.read(WHAT, &mut text, start)?;

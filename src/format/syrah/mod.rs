@@ -18,6 +18,7 @@ use super::{
     Container, Content, Detected, Error, Format, IndexChecksum, Names, OpenOptions, Result, Sample,
     Source, Table, View, npy,
 };
+use crate::format::{counted, one_or_many};
 use bson::{Binary, Entry};
 use std::sync::Arc;
 
@@ -126,7 +127,7 @@ impl Head {
         let is_offset = u64::try_from(self.offset).is_ok_and(|at| at >= HEAD_BYTES && at < bytes);
         let (at, expected, found) = if is_offset {
             let left = bytes.saturating_sub(self.offset.cast_unsigned());
-            (14, format!("metadata of 5 to {left} bytes"), self.length)
+            (14, format!("metadata of 5 to {}", counted(left, "byte")), self.length)
         } else {
             (6, format!("metadata that begin at {HEAD_BYTES} to {bytes}"), self.offset)
         };
@@ -198,7 +199,7 @@ impl SyrahFile {
         let reader = Reader::new(source.as_ref(), NAME);
         let file_bytes = reader.len();
         if file_bytes < HEAD_BYTES {
-            let found = format!("a file of {file_bytes} bytes");
+            let found = format!("a file of {}", counted(file_bytes, "byte"));
             return Err(reader.malformed(file_bytes, "a header of 22 bytes", found, ""));
         }
         let (start, end) = Head::read(reader)?.check(reader)?;
@@ -215,7 +216,16 @@ impl SyrahFile {
         };
         let behind = file_bytes.saturating_sub(end);
         if behind > 0 {
-            file.warn(|| format!("{behind} bytes after the metadata belong to no item"));
+            file.warn(|| {
+                format!(
+                    "{} to no item",
+                    one_or_many(
+                        behind,
+                        "byte after the metadata belongs",
+                        "bytes after the metadata belong"
+                    )
+                )
+            });
         }
         let mut names = FieldNames::default();
         for entry in &entries {
@@ -295,13 +305,19 @@ impl SyrahFile {
         }
         let name = String::from_utf8_lossy(&entry.key);
         if outside > 0 {
-            self.warn(|| format!("{outside} arrays of {name:?} lie outside the data"));
+            self.warn(|| {
+                format!(
+                    "{name:?}: {} outside the data",
+                    one_or_many(outside, "array lies", "arrays lie")
+                )
+            });
         }
         if odd > 0 {
             self.warn(|| {
                 let dtype = String::from_utf8_lossy(&entry.dtype);
                 format!(
-                    "{odd} arrays of {name:?} hold a part of an element of {dtype}: shown as they are stored"
+                    "{name:?}: {} a part of an element of {dtype}: shown as stored",
+                    one_or_many(odd, "array holds", "arrays hold")
                 )
             });
         }
@@ -312,7 +328,7 @@ impl SyrahFile {
         let at = entry.offsets.offset_bytes.saturating_add(item.saturating_mul(8));
         let key = String::from_utf8_lossy(&entry.key);
         let expected = format!("{key:?} of item {item} within {HEAD_BYTES}..{}", self.data_end);
-        let found = format!("{} bytes at {}", extent.size, extent.offset);
+        let found = format!("{} at {}", counted(extent.size, "byte"), extent.offset);
         let hint = " (--allow-damaged serves the arrays that are whole)";
         reader.malformed(at, expected, found, hint)
     }
@@ -359,10 +375,10 @@ fn check_lengths(reader: Reader<'_>, entries: &[Entry]) -> Result<u64> {
         let (at, found) = (array.offset_bytes, array.length_bytes.to_string());
         if array.length_bytes % 8 != 0 {
             let expected = "an array of 8-byte numbers";
-            return Err(reader.malformed(at, expected, format!("{found} bytes"), ""));
+            return Err(reader.malformed(at, expected, counted(found, "byte"), ""));
         }
         if array.length_bytes != length {
-            let expected = format!("an array of {length} bytes, as the first one");
+            let expected = format!("an array of {}, as the first one", counted(length, "byte"));
             return Err(reader.malformed(at, expected, found, ""));
         }
     }

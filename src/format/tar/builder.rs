@@ -1,6 +1,7 @@
 //! Collects the members of an archive; at the end hard links find their targets.
 
 use super::row::{IS_DAMAGED, IS_SPARSE, IS_SYMLINK, Index, Row};
+use crate::format::one_or_many;
 use crate::format::scanned::{self, TooMany};
 use crate::format::{Attributes, Content, PartName, Piece, Sample};
 use std::collections::HashMap;
@@ -115,7 +116,8 @@ impl Builder {
         self.index.set_samples(samples.into_iter())?;
         if missing > 0 {
             self.warn(format!(
-                "{missing} hard links lead to members that are not in the archive: reading them fails"
+                "{} to a member that is not in the archive: reading fails",
+                one_or_many(missing, "hard link leads", "hard links lead")
             ));
         }
         Ok(())

@@ -9,6 +9,7 @@ use super::row::Index;
 use super::state::{Member, Pending, State, TarScanner, round_up};
 use crate::format::scanned::{MembersFile, Scanner, TooMany};
 use crate::format::{Container, OpenOptions, PartName, Result, Source};
+use crate::format::{counted, one_or_many};
 use std::sync::Arc;
 
 /// Extended headers and long names may have so many bytes.
@@ -52,8 +53,10 @@ impl TarScanner {
             State::Header if is_cut => self.end_of_file(at, bytes),
             State::AfterLink(member) => self.after_link(*member, bytes),
             _ if is_cut => {
-                let found =
-                    format!("its end, {} bytes before", length.saturating_sub(bytes.len() as u64));
+                let found = format!(
+                    "its end, {} before",
+                    counted(length.saturating_sub(bytes.len() as u64), "byte")
+                );
                 self.want = None;
                 Err(Fault::new(at, "a header that goes on", found, TRUNCATED))
             }
@@ -105,12 +108,12 @@ impl TarScanner {
             return Err(Fault::new(
                 at,
                 "a header of 512 bytes",
-                format!("{} bytes", rest.len()),
+                counted(rest.len(), "byte"),
                 TRUNCATED,
             ));
         }
         if self.headers == 0 {
-            return Err(Fault::new(at, "a tar archive", format!("{} bytes", rest.len()), NO_HINT));
+            return Err(Fault::new(at, "a tar archive", counted(rest.len(), "byte"), NO_HINT));
         }
         self.build.warn(format!(
             "{}: no end mark (two blocks of zeros): it may have been cut off between two members",
@@ -254,12 +257,15 @@ impl TarScanner {
         }
         let part = &self.part;
         if self.special > 0 {
-            self.build.warn(format!("{part}: {} devices and pipes are not shown", self.special));
+            self.build.warn(format!(
+                "{part}: {} not shown",
+                one_or_many(self.special, "device or pipe is", "devices and pipes are")
+            ));
         }
         if self.damaged_maps > 0 {
             self.build.warn(format!(
-                "{part}: {} sparse files have maps that are invalid: reading them fails",
-                self.damaged_maps
+                "{part}: {} an invalid map: reading fails",
+                one_or_many(self.damaged_maps, "sparse file has", "sparse files have")
             ));
         }
         let names = self.build.name_count();

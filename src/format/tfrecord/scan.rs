@@ -5,6 +5,7 @@ use super::{TfRecord, length_of, stored_checksum};
 use crate::format::records::{DAMAGED, Pass, Row, TRUNCATED};
 use crate::format::scanned::Scanner;
 use crate::format::{Container, OpenOptions, PartName, Result, Source, ending};
+use crate::format::{counted, one_or_many};
 use std::sync::Arc;
 
 /// What stands before the data of a record, and what behind it.
@@ -37,7 +38,7 @@ impl TfRecordScanner {
             return Ok(());
         }
         let Some(head) = bytes.first_chunk() else {
-            let found = format!("{} bytes", bytes.len());
+            let found = counted(bytes.len(), "byte");
             return self.pass.end(at, "a length and its checksum, 12 bytes", found, TRUNCATED);
         };
         let Some(length) = length_of(head) else {
@@ -65,7 +66,7 @@ impl TfRecordScanner {
         let behind = bytes.get(data_bytes..).unwrap_or_default();
         let (Some(data), Some((tail, next))) = (data, behind.split_first_chunk::<4>()) else {
             let at = at.saturating_sub(HEAD_BYTES);
-            let expected = format!("a record of {length} bytes");
+            let expected = format!("a record of {}", counted(length, "byte"));
             return self.pass.end(
                 at,
                 &expected,
@@ -115,7 +116,8 @@ impl Scanner for TfRecordScanner {
         if self.mismatches > 0 {
             let (part, count) = (&self.pass.part, self.mismatches);
             self.pass.builder.warn(format!(
-                "{part}: {count} records do not match their checksum: reading them fails"
+                "{part}: {} not match the checksum: reading fails",
+                one_or_many(count, "record does", "records do")
             ));
         }
         self.pass.finish(source)

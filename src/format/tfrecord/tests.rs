@@ -190,7 +190,7 @@ fn a_record_that_does_not_match_its_checksum_gives_errors_and_the_others_are_ser
     assert!(at > second);
     file[at] ^= 1;
     let container = open(&file, false).unwrap();
-    assert!(container.warnings()[0].contains("1 records do not match"));
+    assert!(container.warnings()[0].contains("1 record does not match"));
     let files = all_files(&file, container.as_ref());
     let bad: Vec<_> =
         files.iter().filter(|(_, bytes)| bytes.is_none()).map(|(p, _)| &**p).collect();

@@ -3,6 +3,7 @@
 use super::record::{CENTRAL_MARK, LOCAL_MARK};
 use super::{malformed, read};
 use crate::format::bytes::{u16_at, u32_at, u64_at};
+use crate::format::counted;
 use crate::format::{Result, Source};
 
 const END_MARK: &[u8; 4] = b"PK\x05\x06";
@@ -152,14 +153,14 @@ fn examine(source: &dyn Source, record: &[u8], at: u64) -> Found<End> {
     };
     let expected = "a central directory before the end record";
     let Some(before) = stated.limit.checked_sub(stated.directory_bytes) else {
-        let found = format!("one of {} bytes", stated.directory_bytes);
+        let found = format!("one of {}", counted(stated.directory_bytes, "byte"));
         return reject(at, expected, found, ": the file lacks its beginning, or is not a zip file");
     };
     if stated.directory_bytes == 0 {
         if stated.rows == 0 {
             return end(before, 0);
         }
-        return reject(at, expected, format!("none, for {} members", stated.rows), "");
+        return reject(at, expected, format!("none, for {}", counted(stated.rows, "member")), "");
     }
     let is_row = |at| Ok(mark_at(source, at)?.is_some_and(|found| found == *CENTRAL_MARK));
     if is_row(before)? {

@@ -13,6 +13,7 @@ mod end;
 mod links;
 mod method;
 mod names;
+mod oddities;
 mod open;
 mod record;
 mod unlock;

@@ -5,11 +5,13 @@ use super::end::{self, End};
 use super::links::{Candidate, HardLinks, Targets, resolve};
 use super::method::{Fault, fault};
 use super::names::Guess;
+use super::oddities::Oddities;
 use super::record::{CENTRAL_BYTES, Class, Head, LOCAL_BYTES, Row};
 use super::walk::{Walked, walk};
 use super::{ZipFile, malformed, read, room, unreadable};
 use crate::format::bytes::u16_at;
 use crate::format::charset::Charset;
+use crate::format::counted;
 use crate::format::{Container, Content, Error, OpenOptions, Result, Source, Table};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
@@ -141,22 +143,8 @@ struct Scan<'a> {
     last_end: u64,
     is_sorted: bool,
     data_bytes: u64,
-    counts: Counts,
+    counts: Oddities,
     warnings: Vec<String>,
-}
-
-/// How many members are odd, by oddity.
-#[derive(Default)]
-struct Counts {
-    special: u64,
-    full_directories: u64,
-    locked: u64,
-    without_password: u64,
-    unknown_method: u64,
-    wrong_size: u64,
-    outside: u64,
-    unresolved_links: u64,
-    backslashes: u64,
 }
 
 impl<'a> Scan<'a> {
@@ -177,7 +165,7 @@ impl<'a> Scan<'a> {
             last_end: 0,
             is_sorted: true,
             data_bytes: 0,
-            counts: Counts::default(),
+            counts: Oddities::default(),
             warnings: Vec::new(),
         }
     }
@@ -235,7 +223,8 @@ impl<'a> Scan<'a> {
                 add(&mut self.counts.outside, true);
                 return Ok(());
             }
-            let found = format!("{} bytes at byte {}", head.stored_bytes, head.offset_bytes);
+            let found =
+                format!("{} at byte {}", counted(head.stored_bytes, "byte"), head.offset_bytes);
             let hint = ": the file is damaged (--allow-damaged serves the other members)";
             let expected = "a member before the central directory";
             return Err(malformed(self.source, self.at(at), expected, found, hint));
@@ -255,7 +244,7 @@ impl<'a> Scan<'a> {
             return Ok(());
         }
         let at = self.at(walked.end_bytes);
-        let expected = format!("{} members in the central directory", self.end.rows);
+        let expected = format!("{} in the central directory", counted(self.end.rows, "member"));
         let found = format!("{}, and then other bytes", walked.rows);
         if !self.allow_damaged {
             let hint = ": it is damaged (--allow-damaged serves those that were found)";
@@ -316,34 +305,9 @@ impl<'a> Scan<'a> {
     }
 
     fn report(&mut self) {
-        let counts = std::mem::take(&mut self.counts);
-        let texts = [
-            (counts.without_password, "members are encrypted: they give EIO without a password"),
-            (counts.locked, "members are encrypted with an unknown method: they give EIO"),
-            (counts.unknown_method, "members are encoded with an unknown method: they give EIO"),
-            (counts.wrong_size, "members claim sizes that cannot be right: they give EIO"),
-            (counts.outside, "members do not lie within the file: they give EIO"),
-            (counts.special, "members are devices, pipes or sockets: they are not shown"),
-            (counts.full_directories, "directories contain data, which is not shown"),
-            (
-                counts.unresolved_links,
-                "hard links lead to no member: they are shown as empty files",
-            ),
-            (
-                counts.backslashes,
-                "names have backslashes, as programs on Windows write them: they are shown as paths",
-            ),
-        ];
-        for (count, text) in texts.into_iter().filter(|(count, _)| *count > 0) {
-            self.warn(format!("{count} {text}"));
-        }
-        let (front, behind) = (self.end.shift_bytes, self.end.trailing_bytes);
-        if front > 0 {
-            self.warn(format!("{front} bytes before the archive belong to no member"));
-        }
-        if behind > 0 {
-            self.warn(format!("{behind} bytes after the archive belong to no member"));
-        }
+        let mut counts = std::mem::take(&mut self.counts);
+        (counts.before, counts.behind) = (self.end.shift_bytes, self.end.trailing_bytes);
+        counts.texts().for_each(|text| self.warn(text));
     }
 }
 
@@ -456,7 +420,8 @@ impl ZipFile {
         self.targets = targets;
         if unread > 0 {
             let path = self.source.name();
-            self.warnings.push(format!("{path}: {unread} symbolic links cannot be read"));
+            self.warnings
+                .push(format!("{path}: {} cannot be read", counted(unread, "symbolic link")));
         }
     }
 

@@ -1,5 +1,6 @@
 //! Why a request to a store failed. The class decides the message, the error number, and whether to retry.
 
+use crate::format::counted;
 use std::fmt;
 use std::io;
 use std::time::Duration;
@@ -79,7 +80,8 @@ impl StoreError {
     pub fn given_up(mut self, attempts: u32, elapsed: Duration) -> Self {
         if attempts > 1 {
             let seconds = elapsed.as_secs_f64();
-            self.message += &format!("; given up after {attempts} attempts in {seconds:.1} s");
+            self.message +=
+                &format!("; given up after {} in {seconds:.1} s", counted(attempts, "attempt"));
         }
         self
     }

@@ -6,6 +6,7 @@ use super::types::{Chunk, DecodedInterval, SPAN_BYTES, Scratch, Stop, TakeChunk}
 use crate::catalog::Located;
 use crate::dataset::{self, Opened};
 use crate::format::checksum::{ChecksumKind, Hasher};
+use crate::format::counted;
 use crate::format::stream::{Interval, Intervals};
 use crate::format::{Checksum, Container, Content, Fault, shown};
 use crate::interrupt::Interrupt;
@@ -195,8 +196,10 @@ impl<'a> SampleReader<'a> {
                 given += step.given as u64;
                 bytes = &bytes[step.taken..];
                 if given > at.size_bytes() {
-                    let error =
-                        format!("more than the {} bytes that it should be", at.size_bytes());
+                    let error = format!(
+                        "more than the {} that it should be",
+                        counted(at.size_bytes(), "byte")
+                    );
                     return Err(Fault::Structure(error).into());
                 }
                 if step.given > 0 {
@@ -212,7 +215,7 @@ impl<'a> SampleReader<'a> {
         })?;
         match given < at.size_bytes() {
             true => {
-                let error = format!("{given} bytes instead of {}", at.size_bytes());
+                let error = format!("{} instead of {}", counted(given, "byte"), at.size_bytes());
                 Err(Fault::Structure(error).into())
             }
             false => Ok(()),

@@ -4,6 +4,7 @@
 use super::spool::Spool;
 use super::{Checkpoints, Interval, MAX_INTERVAL_BYTES, STEP_BYTES};
 use crate::format::checksum::Hasher;
+use crate::format::counted;
 use crate::format::{Checkpoint, Checksum, Decoder, Fault};
 
 /// The thread that decodes has other requests to serve: after this many bytes or steps it is their turn.
@@ -106,7 +107,7 @@ impl FullDecode {
             self.stored += progress.taken as u64;
             self.decoded += progress.given as u64;
             if self.decoded > self.size {
-                let why = format!("more than the {} bytes that it should be", self.size);
+                let why = format!("more than the {} that it should be", counted(self.size, "byte"));
                 return Err(Stop::from(why));
             }
             if let Some(spool) = &mut self.spool {
@@ -157,7 +158,11 @@ impl FullDecode {
     pub(in crate::vfs) fn finish(mut self, must_check: bool) -> Result<Checkpoints, Fault> {
         if self.decoded != self.size {
             let found = self.decoded;
-            return Err(Fault::Structure(format!("{found} bytes instead of {}", self.size)));
+            return Err(Fault::Structure(format!(
+                "{} instead of {}",
+                counted(found, "byte"),
+                self.size
+            )));
         }
         // What stands at the end (such as an HMAC) has not been seen otherwise.
         if !self.is_ended {

@@ -1,6 +1,7 @@
 //! What the control files `info.json`, `stats.json`, `prefetch` and `bad` say.
 
 use super::Control;
+use crate::format::counted;
 use crate::format::{Fault, Mismatch};
 use crate::store::remote::Counters;
 use crate::vfs::PrefetchFigures;
@@ -103,8 +104,11 @@ impl Control {
             let _ = writeln!(out, "-\t{what}\t{container}\t-\t-\t-\t-\t-");
         }
         if unlisted > 0 {
-            let _ =
-                writeln!(out, "-\tand {unlisted} more requests for bad samples\t-\t-\t-\t-\t-\t-");
+            let _ = writeln!(
+                out,
+                "-\tand {} for bad samples\t-\t-\t-\t-\t-\t-",
+                counted(unlisted, "more request")
+            );
         }
         out
     }

@@ -101,7 +101,7 @@ fn doctor_tries_a_store_and_says_what_a_mount_would_use() {
     let outcome = remote(&store, &directory, &["doctor", "s3://bucket/a.ffr"]);
     let text = outcome.text();
     for said in [
-        "1 objects",
+        "1 object,",
         "credentials: none",
         "clock: as the store's",
         "latency",

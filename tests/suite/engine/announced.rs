@@ -174,7 +174,7 @@ fn a_warmup_that_meets_a_corrupt_sample_names_it_and_the_others_are_fine() {
         let mount = mount(&data, transport, &[]);
         let outcome = warmup(&mount);
         assert_eq!(outcome.code, 4, "{}", outcome.stderr);
-        assert!(outcome.stderr.contains("1 samples could not be fetched"), "{}", outcome.stderr);
+        assert!(outcome.stderr.contains("1 sample could not be fetched"), "{}", outcome.stderr);
         let bad = mount.bad();
         assert_eq!(bad.len(), 1, "{bad:?}");
         assert_eq!(bad[0][0], name(700));

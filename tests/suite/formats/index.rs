@@ -319,9 +319,9 @@ fn a_file_that_is_no_index_is_not_replaced_by_one() {
     assert_eq!(fs::read(&precious).unwrap(), b"work");
     // An empty one, as mktemp makes it, is replaced; so is an index of another container.
     let empty = file_in(&directory, "empty", "");
-    assert!(index(&empty).ok().stderr.contains("1 indexes written"));
+    assert!(index(&empty).ok().stderr.contains("1 index written"));
     fs::write(&source, archive(2)).unwrap();
-    assert!(index(&empty).ok().stderr.contains("1 indexes written"));
+    assert!(index(&empty).ok().stderr.contains("1 index written"));
 }
 
 #[test]
@@ -345,13 +345,13 @@ fn index_builds_ahead_and_says_what_it_wrote() {
     let said = index(&[&source]);
     let path = beside(&source.canonicalize().unwrap());
     assert!(said.contains(&path.display().to_string()), "{said}");
-    assert!(said.contains("50 samples, 1 indexes written"), "{said}");
+    assert!(said.contains("50 samples, 1 index written"), "{said}");
     let before = identity(&path);
     let said = index(&[&source]);
     assert!(said.contains("50 samples, 0 indexes written"), "{said}");
     let other = file_in(&directory, "y.tar", archive(2));
     let said = index(&[&source, &other]);
-    assert!(said.contains("100 samples, 1 indexes written"), "{said}");
+    assert!(said.contains("100 samples, 1 index written"), "{said}");
     assert!(said.contains("y.tar.ffrfs-index"), "{said}");
     assert_eq!(identity(&path), before);
     for_each_transport(|transport| {
@@ -371,9 +371,9 @@ fn index_that_can_write_no_index_ends_with_exit_code_6() {
     let large = write::deflated("large", write::text(1, 9 << 20));
     let zip = file_in(&directory, "x.zip", write::zip(&[large]));
     for (source, option, place, says) in [
-        (&source, "--index-dir", &nowhere, "1 indexes could not be written"),
-        (&source, "--index", &taken, "1 indexes could not be written"),
-        (&zip, "--index-dir", &nowhere, "checkpoints of 1 members could not be written"),
+        (&source, "--index-dir", &nowhere, "1 index could not be written"),
+        (&source, "--index", &taken, "1 index could not be written"),
+        (&zip, "--index-dir", &nowhere, "checkpoints of 1 member could not be written"),
     ] {
         let args = ["index".as_ref(), source.as_os_str(), option.as_ref(), place.as_os_str()];
         let outcome = run(Command::new(FFRFS).args(args));

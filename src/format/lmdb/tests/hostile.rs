@@ -143,7 +143,7 @@ fn a_value_behind_the_end_is_refused_and_alone_damaged_if_that_is_allowed() {
     let shown = files(&file, container.as_ref());
     assert_eq!(shown["far.bin"], None);
     assert_eq!(shown["here.txt"].as_deref(), Some(&b"1"[..]));
-    assert!(container.warnings()[0].contains("1 values are not where"));
+    assert!(container.warnings()[0].contains("1 value is not where"));
 }
 
 #[test]
@@ -168,7 +168,7 @@ fn a_value_whose_pages_are_others_is_damaged_alone() {
 fn a_number_of_entries_that_is_not_found_is_refused() {
     let leaf = page(2, 2, &[(1, 0, b"k", b"v")]);
     let said = refused(&file(&description(0, 1, 2, 2), &[leaf]));
-    assert!(said.contains("at byte 120: expected a tree of 2 entries, found 1 entries"), "{said}");
+    assert!(said.contains("at byte 120: expected a tree of 2 entries, found 1 entry"), "{said}");
 }
 
 #[test]

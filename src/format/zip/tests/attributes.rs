@@ -61,7 +61,7 @@ fn directories_are_members_without_bytes() {
     let full = Seen::File(Some(b"content".to_vec()));
     assert_eq!(seen, [Seen::Directory, Seen::Directory, Seen::Directory, full, Seen::Directory]);
     let container = open(zip(&members)).unwrap();
-    assert!(container.warnings()[0].contains("1 directories contain data"));
+    assert!(container.warnings()[0].contains("1 directory contains data"));
     let mut modes = Vec::new();
     let mut see = |member: Member| {
         modes.push(match member.node {
@@ -85,7 +85,7 @@ fn devices_and_pipes_are_counted_not_shown_but_what_came_from_a_pipe_is() {
         unix("empty", "", 0o010_600),
     ];
     let container = open(zip(&members)).unwrap();
-    assert!(container.warnings()[0].contains("4 members are devices"));
+    assert!(container.warnings()[0].contains("4 members are no file"));
     let seen = listed(zip(&members));
     let from_pipe = Seen::File(Some(b"content".to_vec()));
     assert_eq!(seen[0], (b"-".to_vec(), from_pipe));

@@ -34,7 +34,7 @@ fn sizes_that_no_coding_can_reach_are_damaged() {
         let sample = container.sample(0).unwrap();
         assert!(sample.damaged && sample.length_bytes > 0 && sample.size_bytes() == size);
         assert_eq!(container.data_bytes(), 0);
-        assert!(container.warnings()[0].contains("1 members claim sizes"));
+        assert!(container.warnings()[0].contains("1 member claims a size"));
     }
     let wide = Spec { zip64: true, ..claims(u64::MAX) };
     let sample = open(zip(&[wide])).unwrap().sample(0).unwrap();

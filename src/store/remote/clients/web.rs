@@ -2,6 +2,7 @@
 //! requested range. All clients except HDFS's are built on it.
 
 use super::answer::{self, ContentRange};
+use crate::format::counted;
 use crate::store::remote::{Body, ErrorKind, Location, Object, RemoteOptions, StoreError};
 use bytes::Bytes;
 use futures_util::stream::{Stream, StreamExt};
@@ -406,7 +407,7 @@ fn check_range(object: &Object, range: &Range<u64>, answer: &Response) -> Result
     match total {
         Some(total) if total == object.length_bytes => {}
         Some(total) => {
-            let why = format!("the object has changed: it has {total} bytes now");
+            let why = format!("the object has changed: it has {} now", counted(total, "byte"));
             return Err(StoreError::new(location.to_string(), ErrorKind::Changed, why));
         }
         None => return Err(malformed(location, "the answer does not say how long the object is")),

@@ -161,7 +161,7 @@ fn what_differs_from_a_list_is_told_by_name_with_exit_code_4() {
     assert_eq!(outcome.text(), "gone: FAILED: no such sample\nc: OK\nd: FAILED\n");
     assert_eq!(outcome.code, 4);
     for words in
-        ["1 lines are not a checksum", "1 listed samples do not exist", "1 checksums did not"]
+        ["1 line is not a checksum", "1 listed sample does not exist", "1 checksum did not"]
     {
         assert!(outcome.stderr.contains(words), "{}", outcome.stderr);
     }
