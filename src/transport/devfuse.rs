@@ -245,14 +245,11 @@ impl Channel {
         vfs.looked_up(ino, |part| vfs.store().part(part).is_cold())
     }
 
-    fn fetch_ahead(self: &Arc<Self>, mut fetch: Fetch) {
+    fn fetch_ahead(self: &Arc<Self>, fetch: Fetch) {
         self.ahead.fetch_add(1, Ordering::Relaxed);
         let channel = Arc::clone(self);
         self.shared.workers.run(move || {
-            let vfs = channel.shared.ops.vfs();
-            let fetched = reads::fetch(vfs.store(), fetch.span(), true);
-            // The program's read follows at once: the page cache need not be filled.
-            vfs.land(fetch, fetched);
+            reads::fetch_looked_up(channel.shared.ops.vfs(), fetch);
             channel.ahead.fetch_sub(1, Ordering::Relaxed);
         });
     }

@@ -14,6 +14,7 @@ use crate::vfs::{Errno, Fetch, Operation, Vfs};
 use read::{Job, Ready, State};
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -30,6 +31,8 @@ pub(super) struct QueueThread {
     /// Fetches that no request waits for yet, and how many bytes of each have arrived. Their numbers in the ring follow
     /// those of the slots.
     ahead: Vec<Option<(Fetch, usize)>>,
+    /// How many more of them the threads for reads that may hang have.
+    ahead_slowly: Arc<AtomicUsize>,
     ready: Arc<Ready>,
     /// A thread for file I/O that the ring does not do; it starts with the first such I/O.
     workers: Workers,
@@ -52,7 +55,8 @@ impl QueueThread {
         interrupts.watch(Arc::clone(&ready) as Arc<dyn Interruptible>);
         let ahead = (0..AHEAD).map(|_| None).collect();
         let workers = Workers::new(1);
-        Self { ring, ops, vfs, slots, ahead, ready, workers, slow, arrived: None }
+        let ahead_slowly = Arc::default();
+        Self { ring, ops, vfs, slots, ahead, ahead_slowly, ready, workers, slow, arrived: None }
     }
 
     /// Serves until the kernel has closed all slots.
@@ -119,9 +123,23 @@ impl QueueThread {
     /// Fetches a sample that was looked up, if the vfs expects it to be read.
     fn fetch_looked_up(&mut self, ino: u64) {
         let Some(free) = self.ahead.iter().position(Option::is_none) else { return };
-        if let Some(fetch) = self.vfs.looked_up(ino, |part| self.vfs.store().part(part).is_cold()) {
-            self.fetch_ahead(free, fetch, 0);
+        if self.ahead_slowly.load(Ordering::Relaxed) >= AHEAD {
+            return;
         }
+        let store = self.vfs.store();
+        let Some(mut fetch) = self.vfs.looked_up(ino, |part| store.part(part).is_cold()) else {
+            return;
+        };
+        if !reads::may_hang(store, fetch.span()) {
+            return self.fetch_ahead(free, fetch, 0);
+        }
+        // To begin a read of such a file, the ring asks whoever serves it, and waits for that.
+        let (vfs, count) = (Arc::clone(&self.vfs), Arc::clone(&self.ahead_slowly));
+        count.fetch_add(1, Ordering::Relaxed);
+        self.slow.run(move || {
+            reads::fetch_looked_up(&vfs, fetch);
+            count.fetch_sub(1, Ordering::Relaxed);
+        });
     }
 
     fn fetch_ahead(&mut self, number: usize, mut fetch: Fetch, done: usize) {

@@ -6,7 +6,7 @@ use crate::format::Source;
 use crate::io::ring::Ring;
 use crate::io::{Buffer, File, Kept, ReadError};
 use crate::store::{Arrived, Bytes, Cause, Part, Pin, Store};
-use crate::vfs::Span;
+use crate::vfs::{Fetch, Span, Vfs};
 use std::io;
 
 /// Reads a span from the page cache or, if it `may_wait`, from the disk.
@@ -98,6 +98,13 @@ pub(super) fn fetch_waiting(store: &Store, span: &mut Span) -> Result<(), ReadEr
             fetched => return fetched,
         }
     }
+}
+
+/// Fetches a sample that was looked up, on a thread that may wait. The program's read follows at once: the page cache need
+/// not be filled.
+pub(super) fn fetch_looked_up(vfs: &Vfs, mut ahead: Fetch) {
+    let fetched = fetch(vfs.store(), ahead.span(), true);
+    vfs.land(ahead, fetched);
 }
 
 /// How [`submit`] has begun a read.

@@ -4,7 +4,6 @@
 //! FORGET and INTERRUPT, which have no answer, still come over /dev/fuse.
 
 use super::devfuse::Shared;
-use super::negotiation::MAX_BACKGROUND;
 use super::queue::{AHEAD, QueueThread};
 use super::support::{self, Obstacle};
 use super::threads;
@@ -18,11 +17,10 @@ use std::thread::JoinHandle;
 
 /// How many requests of a CPU may be under way.
 const DEPTH: usize = 16;
-/// How many reads of a CPU may wait for a source beside these: all that the kernel sends at a time, so that names are
-/// answered meanwhile. The kernel gives out the slot that was used last, so that their memory is used only while so many
-/// reads wait. A host of many CPUs has fewer: each slot is a mapping.
-const WAITING: usize = MAX_BACKGROUND as usize;
-const MAX_WAITING: usize = 1 << 14;
+/// How many reads of a CPU may wait for a source beside these, and those of all CPUs, so that names are answered
+/// meanwhile. The kernel gives out the slot that was used last: their memory is used only while so many reads wait.
+const WAITING: usize = 512;
+const MAX_WAITING: usize = 4096;
 /// The payload of the largest request that we ask for, and the smallest payload that the kernel accepts.
 const MAX_PAYLOAD_BYTES: usize = 1 << 20;
 const MIN_PAYLOAD_BYTES: usize = 128 << 10;
@@ -226,7 +224,7 @@ mod tests {
     #[test]
     fn reads_that_wait_have_slots_of_their_own_and_a_huge_host_has_fewer_of_them() {
         let waiting = |cpus| plan_for(MEMORY_BYTES, cpus, |_| true).with_waiting_reads().waiting;
-        assert_eq!([2, 128, 256, 4096].map(waiting), [128, 128, 64, 4]);
+        assert_eq!([2, 8, 64, 1024].map(waiting), [512, 512, 64, 4]);
     }
 
     #[test]

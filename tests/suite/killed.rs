@@ -130,8 +130,14 @@ fn names_are_answered_while_hundreds_of_reads_wait_for_the_source() {
             assert!(!mount.path(format!("absent {number}")).exists());
         }
         assert!(asked.elapsed() < LIMIT, "names do not wait");
+        let (mut killed, others): (Vec<_>, Vec<_>) =
+            readers.into_iter().enumerate().partition(|(number, _)| number % 2 == 0);
+        killed.iter_mut().for_each(|(_, reader)| reader.kill().unwrap());
+        wait_until("the killed readers are gone", LIMIT, || {
+            killed.iter_mut().all(|(_, reader)| reader.try_wait().unwrap().is_some())
+        });
         source.send(Signal::SIGCONT);
-        for mut reader in readers {
+        for (_, mut reader) in others {
             assert!(reader.wait().unwrap().success());
         }
         mount.unmount();
