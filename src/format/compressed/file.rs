@@ -186,13 +186,13 @@ impl Container for CompressedFile {
         let inner = self.inner(index)?;
         let content = Content::Encoded(inner.size_bytes());
         let is_range = matches!(inner.content, Content::Stored | Content::Sparse(_));
-        if inner.damaged || inner.length_bytes == 0 && !matches!(inner.content, Content::Sparse(_))
-        {
-            return Ok(Sample { offset_bytes: 0, ..inner });
-        }
         // A checksum is that of the bytes behind a prefix; the bytes of the file are checked.
         let is_prefixed = matches!(inner.content, Content::Prefixed(_));
         let checksum = inner.checksum.filter(|_| !is_prefixed);
+        if inner.damaged || inner.length_bytes == 0 && !matches!(inner.content, Content::Sparse(_))
+        {
+            return Ok(Sample { offset_bytes: 0, checksum, ..inner });
+        }
         let Some((first, last)) = self.intervals(&inner) else {
             // A sparse file of holes alone has no stored bytes; else its data is not all there.
             let damaged = inner.length_bytes > 0 || !is_range;

@@ -3,7 +3,7 @@ mod member;
 
 use super::*;
 use crate::format::codec::tests::{streams, text};
-use crate::format::{Content, Kind, MemorySource, open};
+use crate::format::{ChecksumKind, Content, Kind, MemorySource, open};
 
 fn opened(name: &str, bytes: Vec<u8>) -> Result<Box<dyn Container>> {
     open(Arc::new(MemorySource::new(name, bytes)), &OpenOptions::default())
@@ -246,5 +246,31 @@ fn of_a_cut_archive_the_members_before_the_cut_are_served_if_damage_is_allowed()
             most_whole = most_whole.max(whole);
         }
         assert!(most_whole > 0, "{codec:?}: nothing was served");
+    }
+}
+
+#[test]
+fn empty_lists_of_a_tfrecord_in_a_stream_are_arrays_of_no_elements() {
+    let crc = |bytes: &[u8]| ChecksumKind::MaskedCrc32c.of(bytes).value().to_le_bytes();
+    // tf.Example: {"f": FloatList{}, "i": Int64List{}}
+    let data = b"\x0a\x12\x0a\x07\x0a\x01f\x12\x02\x12\0\x0a\x07\x0a\x01i\x12\x02\x1a\0";
+    let length = (data.len() as u64).to_le_bytes();
+    let record = [&length[..], &crc(&length), data, &crc(data)].concat();
+    for (codec, stored) in streams(&record).into_iter().filter(|(c, _)| MOUNTABLE.contains(c)) {
+        let container = opened("x.tfrecord.x", stored).unwrap();
+        assert_eq!(container.len(), 2, "{codec:?}");
+        for index in 0..2 {
+            let sample = container.sample(index).unwrap();
+            let bytes = match sample.content {
+                Content::Encoded(size) => {
+                    let mut out = vec![0; size as usize];
+                    container.decode_in_stream(index, &[], &mut out).unwrap();
+                    out
+                }
+                _ => container.prefix(index).unwrap(),
+            };
+            assert_eq!((bytes.len(), sample.size_bytes()), (128, 128));
+            assert!(sample.checksum.is_none_or(|checksum| checksum.check(&bytes).is_ok()));
+        }
     }
 }

@@ -127,6 +127,28 @@ fn compressed_and_nested_tfrecords_are_the_same_files() {
 }
 
 #[test]
+fn empty_lists_of_a_compressed_tfrecord_are_mounted_and_extracted() {
+    // tf.Example: {"f": FloatList{}, "i": Int64List{}}
+    let record = [
+        &b"\x14\0\0\0\0\0\0\0^=)\x15"[..],
+        b"\x0a\x12\x0a\x07\x0a\x01f\x12\x02\x12\0\x0a\x07\x0a\x01i\x12\x02\x1a\0",
+        b"\xa4=*\xec",
+    ]
+    .concat();
+    let zlib = miniz_oxide::deflate::compress_to_vec_zlib(&record.repeat(3), 6);
+    let directory = temp_dir();
+    let source = file_in(&directory, "x.tfrecord.zz", zlib);
+    for_each_transport(|transport| {
+        let shown = tree(Mount::new(transport, &source, &[]).point());
+        assert_eq!(shown.len(), 6);
+        assert!(shown.values().all(|array| array.len() == 128));
+        let out = directory.path().join(format!("{transport:?}"));
+        ffrfs(&["extract", source.to_str().unwrap(), out.to_str().unwrap()]).ok();
+        assert!(tree(&out) == shown);
+    });
+}
+
+#[test]
 fn shards_of_records_are_numbered_on_and_tools_take_them() {
     let directory = temp_dir();
     for (number, name) in ["alike", "mixed", "alike"].iter().enumerate() {
