@@ -196,7 +196,7 @@ fn of_array(array: &Array) -> (Vec<u8>, &'static str) {
     }
 }
 
-/// Images that PNM can hold are PNM; those of other bands and numbers are arrays.
+/// Images that PNM can hold are PNM; those of other bands and numbers, and of no pixels, are arrays.
 fn of_image(image: &Image) -> Option<(Vec<u8>, &'static str)> {
     let Image { mode, width, height, data } = image;
     let pixels = width.checked_mul(*height)?;
@@ -205,6 +205,8 @@ fn of_image(image: &Image) -> Option<(Vec<u8>, &'static str)> {
     let array =
         |descr: &str, bands: &[u64]| npy::header(descr, &[&[*height, *width], bands].concat());
     let (bytes, header, ending) = match mode.as_str() {
+        "RGB" if pixels == 0 => (3, array("|u1", &[3]), ".npy"),
+        "L" if pixels == 0 => (1, array("|u1", &[]), ".npy"),
         "RGB" => (3, pnm("P6"), ".ppm"),
         "L" => (1, pnm("P5"), ".pgm"),
         "LA" => (2, array("|u1", &[2]), ".npy"),

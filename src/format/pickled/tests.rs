@@ -112,6 +112,25 @@ fn a_dict_is_a_directory_of_its_keys_and_of_equal_ones_the_last_counts() {
 }
 
 #[test]
+fn an_image_of_no_pixels_is_an_array_as_pnm_has_none() {
+    for (mode, width, shape) in [("RGB", 3_u8, "(0, 3, 3)"), ("L", 0, "(0, 0)")] {
+        // pickle.dumps(Image.new(mode, (width, 0)), 4)
+        let pickle = [
+            &b"\x80\x04\x8c\x09PIL.Image\x8c\x05Image\x93)\x81](}\x8c"[..],
+            &[mode.len() as u8],
+            mode.as_bytes(),
+            &[b'K', width],
+            b"K\0\x86NC\0eb.",
+        ]
+        .concat();
+        let shown = one(&pickle);
+        let array = shown["0"].as_ref().unwrap();
+        assert_eq!(array.len(), 128);
+        assert!(String::from_utf8_lossy(array).contains(shape), "{mode}");
+    }
+}
+
+#[test]
 fn bytes_of_protocol_2_are_decoded() {
     // pickle.dumps((b"\xff\xd8\xff\x01",), 2)
     let pickle = [
