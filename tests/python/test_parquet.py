@@ -38,6 +38,11 @@ def media(noise, number, ending):
     return {"bytes": b"\xff\xd8\xff" + noise.bytes(int(noise.integers(0, 3000))), "path": f"a/{number}{ending}"}
 
 
+def wide(number):
+    """A decimal of up to 76 digits, 38 of them behind the point."""
+    return decimal.Decimal(number).scaleb(-38, decimal.Context(prec=76))
+
+
 def table(seed, has_nulls):
     """Columns of all types; with nulls in all of them, or in none."""
     noise, choose = numpy.random.default_rng(seed), random.Random(seed)
@@ -66,6 +71,7 @@ def table(seed, has_nulls):
         "f4": column(lambda n: choose.random(), pyarrow.float32()),
         "f8": column(lambda n: choose.random(), pyarrow.float64()),
         "price": column(lambda n: decimal.Decimal(choose.randint(-99999, 99999)).scaleb(-2), pyarrow.decimal128(9, 2)),
+        "wide": column(lambda n: wide(choose.randint(-10**70, 10**70)), pyarrow.decimal256(76, 38)),
         "day": column(lambda n: (start + datetime.timedelta(days=n)).date(), pyarrow.date32()),
         "when": column(lambda n: start + datetime.timedelta(seconds=n, microseconds=n), pyarrow.timestamp("us", "UTC")),
         "code": column(lambda n: noise.bytes(16), pyarrow.binary(16)),
@@ -125,7 +131,7 @@ def expected(name, value, kind):
     if types.is_nested(kind):
         return {f"{name}.json": plain(value)}
     if types.is_decimal(kind):
-        return {f"{name}.txt": str(value).encode()}
+        return {f"{name}.txt": format(value, "f").encode()}
     if types.is_string(kind) or types.is_large_string(kind):
         return {f"{name}{'.json' if name == 'json' else '.txt'}": value.encode()}
     if name == "image":

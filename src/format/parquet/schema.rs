@@ -7,6 +7,8 @@ use crate::format::counted;
 
 /// Groups within groups.
 const MAX_DEPTH: u32 = 40;
+/// Decimals of more bytes are shown as those: to make digits takes the square of their number. Arrow has up to 32.
+pub(super) const MAX_DECIMAL_BYTES: u32 = 128;
 /// A table has no more columns.
 const MAX_LEAVES: usize = 1 << 16;
 
@@ -258,7 +260,7 @@ fn meaning(element: &Element, stored_type: i32) -> Meaning {
     let (logical, converted) = (element.logical, element.converted);
     let plain = |descr| Meaning::Number(descr, Nothing);
     if logical == Logical::Decimal || converted == Some(5) {
-        let is_short = stored_type != 7 || element.length <= 16;
+        let is_short = stored_type != 7 || element.length <= MAX_DECIMAL_BYTES;
         return if is_short { Meaning::Decimal(element.scale) } else { Meaning::Bytes };
     }
     match (stored_type, logical, converted) {

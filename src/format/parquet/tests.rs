@@ -228,3 +228,36 @@ fn it_is_told_by_its_first_mark() {
     assert_eq!(detect(b"PAR1".to_vec()), Detected::No);
     assert_eq!(detect(vec![0; 100]), Detected::No);
 }
+
+#[test]
+fn decimals_of_256_bits_are_the_digits_that_pyarrow_reads() {
+    let file = read("decimals.parquet");
+    let shown = files(&file, open(&file).unwrap().as_ref());
+    let nines = "9".repeat(38);
+    let wide = [
+        format!("{nines}.{nines}"),
+        format!("-{nines}.{nines}"),
+        format!("0.{}", "0".repeat(38)),
+        format!("-0.{:038}", 1),
+        format!("0.{:038}", 12_345_678_901_234_567_890_123_456_789_005_u128),
+    ];
+    let whole = [
+        (1_u128 << 127).to_string(),
+        format!("-{}", 1_u128 << 127),
+        "-1".to_owned(),
+        "9".repeat(39),
+        "7".to_owned(),
+        "0".to_owned(),
+    ];
+    let named = |name: &str, texts: &[String]| -> Vec<_> {
+        let texts = texts.iter().enumerate();
+        texts.map(|(row, text)| (format!("{row:06}/{name}.txt"), text.clone())).collect()
+    };
+    let expected: BTreeMap<_, _> =
+        named("wide", &wide).into_iter().chain(named("whole", &whole)).collect();
+    let shown: BTreeMap<_, _> = shown
+        .into_iter()
+        .map(|(path, bytes)| (path, String::from_utf8(bytes.unwrap()).unwrap()))
+        .collect();
+    assert_eq!(shown, expected);
+}

@@ -4,7 +4,7 @@
 
 use super::encoding;
 use super::page::MAX_PAGE_BYTES;
-use super::schema::{Change, Leaf, Meaning, Physical};
+use super::schema::{Change, Leaf, MAX_DECIMAL_BYTES, Meaning, Physical};
 use crate::format::bytes::{u32_at, u64_at};
 use crate::format::counted;
 
@@ -17,6 +17,8 @@ const DELTA_BYTE_ARRAY: i32 = 7;
 const RLE_DICTIONARY: i32 = 8;
 const BYTE_STREAM_SPLIT: i32 = 9;
 
+/// Digits behind a decimal's point: no number of [`MAX_DECIMAL_BYTES`] has more.
+const MAX_SCALE: usize = 308;
 /// The Julian day of 1970-01-01.
 const EPOCH_DAY: i64 = 2_440_588;
 const DAY_NANOSECONDS: i64 = 86_400_000_000_000;
@@ -278,38 +280,68 @@ fn decimal(mut value: &[u8], scale: i32, stored_type: i32) -> Result<String, Str
     let is_big_endian = matches!(stored_type, 6 | 7);
     // Bytes that only repeat the sign.
     while is_big_endian
-        && value.len() > 16
+        && value.len() > MAX_DECIMAL_BYTES as usize
         && let [sign @ (0 | 0xff), rest @ ..] = value
         && rest.first().is_some_and(|next| (next ^ sign) & 0x80 == 0)
     {
         value = rest;
     }
-    if value.len() > 16 {
+    if value.len() > MAX_DECIMAL_BYTES as usize {
         return Err(format!("a decimal of {}", counted(value.len(), "byte")));
     }
     if value.is_empty() {
         return Ok(String::new());
     }
-    let first = if is_big_endian { value.first() } else { value.last() };
-    let fill = if first.is_some_and(|byte| byte & 0x80 != 0) { 0xff } else { 0 };
-    let mut all = [fill; 16];
-    match is_big_endian {
-        true => {
-            let targets = all.iter_mut().rev().zip(value.iter().rev());
-            targets.for_each(|(to, from)| *to = *from);
-        }
-        false => {
-            let targets = all.iter_mut().rev().zip(value);
-            targets.for_each(|(to, from)| *to = *from);
-        }
+    let mut bytes = value.to_vec();
+    if is_big_endian {
+        bytes.reverse();
     }
-    let number = i128::from_be_bytes(all);
-    let scale = usize::try_from(scale).unwrap_or(0).min(64);
-    let digits = format!("{:0width$}", number.unsigned_abs(), width = scale.saturating_add(1));
+    let is_negative = bytes.last().is_some_and(|last| last & 0x80 != 0);
+    let scale = usize::try_from(scale).unwrap_or(0).min(MAX_SCALE);
+    let width = scale.saturating_add(1);
+    let digits = format!("{:0>width$}", digits(&bytes, is_negative));
     let (whole, behind) = digits.split_at(digits.len().saturating_sub(scale));
-    let sign = if number < 0 { "-" } else { "" };
+    let sign = if is_negative { "-" } else { "" };
     let point = if behind.is_empty() { "" } else { "." };
     Ok(format!("{sign}{whole}{point}{behind}"))
+}
+
+/// The digits of a little-endian number in two's complement, without its sign.
+fn digits(bytes: &[u8], is_negative: bool) -> String {
+    let fill = if is_negative { u32::MAX } else { 0 };
+    if bytes.len() <= 16 {
+        let mut all = [(fill & 0xff) as u8; 16];
+        all.iter_mut().zip(bytes).for_each(|(to, from)| *to = *from);
+        return i128::from_le_bytes(all).unsigned_abs().to_string();
+    }
+    let (mut words, mut carry) = (Vec::new(), is_negative);
+    for four in bytes.chunks(4) {
+        let word = (0..4).rev().fold(0, |word, place| {
+            let byte = four.get(place).map_or(fill & 0xff, |byte| u32::from(*byte));
+            word << 8 | byte
+        });
+        // What is negative is inverted, and one is added.
+        let (word, is_over) = (word ^ fill).overflowing_add(carry.into());
+        carry = is_over;
+        words.push(word);
+    }
+    let mut groups = Vec::new();
+    while let Some(last) = words.last() {
+        if *last == 0 {
+            words.pop();
+            continue;
+        }
+        let mut rest = 0_u64;
+        for word in words.iter_mut().rev() {
+            let all = rest << 32 | u64::from(*word);
+            *word = (all / 1_000_000_000) as u32;
+            rest = all % 1_000_000_000;
+        }
+        groups.push(rest);
+    }
+    let mut groups = groups.iter().rev();
+    let first = groups.next().map_or_else(|| "0".to_owned(), u64::to_string);
+    groups.fold(first, |digits, group| format!("{digits}{group:09}"))
 }
 
 #[cfg(test)]
@@ -328,12 +360,29 @@ mod tests {
 
     #[test]
     fn a_decimal_of_many_bytes_is_read_if_they_repeat_the_sign_and_else_refused() {
-        let long = |sign: u8, last: u8| [&[sign; 20][..], &[last]].concat();
+        let long = |sign: u8, last: u8| [&[sign; 200][..], &[last]].concat();
         assert_eq!(decimal(&long(0, 0xc8), 1, 6).unwrap(), "20.0");
         assert_eq!(decimal(&long(0xff, 0x38), 1, 6).unwrap(), "-20.0");
-        assert_eq!(decimal(&[1; 17], 0, 6).unwrap_err(), "a decimal of 17 bytes");
-        let unlike = [&[0][..], &[0xff; 16]].concat();
+        assert_eq!(decimal(&[1; 129], 0, 6).unwrap_err(), "a decimal of 129 bytes");
+        let unlike = [&[0][..], &[0xff; 128]].concat();
         assert!(decimal(&unlike, 0, 6).is_err());
+    }
+
+    /// 2²⁵⁵, as Python has it.
+    const HALF: &str =
+        "57896044618658097711785492504343953926634992332820282019728792003956564819968";
+
+    #[test]
+    fn decimals_have_all_digits_of_256_bits_and_more() {
+        let decimal = |value: &[u8], scale| super::decimal(value, scale, 7).unwrap();
+        let first = |byte: u8, others: u8| [&[byte][..], &[others; 31]].concat();
+        assert_eq!(decimal(&first(0x80, 0), 0), format!("-{HALF}"));
+        assert_eq!(decimal(&first(0x80, 0), 70), format!("-{}.{}", &HALF[..7], &HALF[7..]));
+        assert_eq!(decimal(&first(0x7f, 0xff), 0), format!("{}7", &HALF[..HALF.len() - 1]));
+        assert_eq!(decimal(&first(0xff, 0xff), 76), format!("-0.{:076}", 1));
+        assert_eq!(decimal(&[0; 32], 2), "0.00");
+        assert_eq!(decimal(&[&[0xff][..], &[0; 4]].concat(), 0), "-4294967296");
+        assert_eq!(decimal(&[&[0][..], &[0xff; 16]].concat(), 0), u128::MAX.to_string());
     }
 
     #[test]
