@@ -52,6 +52,7 @@ pub mod ffrecord;
 pub mod file;
 mod foreign;
 pub mod hdf5;
+mod json;
 pub mod lmdb;
 pub mod magic;
 pub mod mds;

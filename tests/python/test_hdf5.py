@@ -133,6 +133,22 @@ def test_a_range_of_a_large_dataset_is_mapped_and_read_in_its_middle(ffrfs, tmp_
             assert numpy.array_equal(found[::-333], wanted[::-333])
 
 
+@pytest.mark.parametrize("options", ({}, {"fletcher32": True}), ids=("bare", "filtered"))
+def test_any_of_very_many_chunks_is_what_h5py_reads(ffrfs, tmp_path, transport, options):
+    choose = random.Random(11)
+    # Super blocks begin there; their data blocks have 1, 2, 4 and 8 pages.
+    edges = [(1 << power) - 12 + step for power in range(15, 21) for step in (-1, 0, 1)]
+    with h5py.File(tmp_path / "many.h5", "w", libver="latest") as file:
+        full = file.create_dataset("full", (200_000,), "u1", chunks=(1,), maxshape=(None,), **options)
+        full[...] = numpy.random.default_rng(2).integers(1, 255, 200_000, dtype="u1")
+        sparse = file.create_dataset("sparse", (1 << 20,), "u1", chunks=(1,), maxshape=(None,), **options)
+        for place in sorted({*edges, *choose.sample(range(1 << 20), 300)} & set(range(1 << 20))):
+            sparse[place] = place % 255 + 1
+    with mount(ffrfs, [tmp_path / "many.h5"], transport) as folder, h5py.File(tmp_path / "many.h5") as file:
+        for name in ("full", "sparse"):
+            same(loaded(folder / f"{name}.npy"), file[name][()], name)
+
+
 def test_no_more_rows_are_files_than_the_container_has_bytes(ffrfs, tmp_path, transport):
     with h5py.File(tmp_path / "hollow.h5", "w") as file:
         for name, rows in (("few", 900), ("many", 1_000_000), ("more", 700)):

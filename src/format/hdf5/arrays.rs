@@ -227,7 +227,8 @@ impl Extensible<'_> {
         visit: &mut Visit<'_>,
     ) -> Result<()> {
         let (blocks, count) = (super_blocks(level), self.block_elements(level));
-        let bits = self.elements.pages(count).div_ceil(8);
+        let pages = self.elements.pages(count);
+        let bits = pages.div_ceil(8);
         let length = bits
             .saturating_add(self.input.address_bytes as u64)
             .saturating_mul(blocks)
@@ -241,13 +242,13 @@ impl Extensible<'_> {
         fields.take(usize::try_from(skip).unwrap_or(usize::MAX))?;
         let all =
             fields.take(usize::try_from(bits.saturating_mul(blocks)).unwrap_or(usize::MAX))?;
-        let per_block = usize::try_from(bits).unwrap_or(usize::MAX);
         for number in 0..blocks {
-            let start = usize::try_from(number.saturating_mul(bits)).unwrap_or(usize::MAX);
-            let mine = all.get(start..start.saturating_add(per_block)).unwrap_or_default();
+            // There is room for whole bytes of each block, but its bits follow those of the block before.
+            let before = number.saturating_mul(pages);
             if let Some(address) = fields.address()? {
                 let first = first.saturating_add(number.saturating_mul(count));
-                self.block(address, (first, count), &|page| bit(mine, page), visit)?;
+                let is_there = |page: u64| bit(all, before.saturating_add(page));
+                self.block(address, (first, count), &is_there, visit)?;
             }
         }
         Ok(())

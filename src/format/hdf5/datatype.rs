@@ -283,7 +283,7 @@ fn compound(
     Ok(members)
 }
 
-/// Integers; those that h5py writes for truth values are these.
+/// Integers; those of a byte that h5py takes for truth values are these.
 fn enumeration(fields: &mut Fields<'_>, (version, bits): (u8, u32), nesting: u32) -> Result<Kind> {
     let base = read(fields, nesting)?;
     let count = bits & 0xffff;
@@ -292,12 +292,10 @@ fn enumeration(fields: &mut Fields<'_>, (version, bits): (u8, u32), nesting: u32
         names.push(name(fields, version)?);
     }
     let values = fields.take((count as usize).saturating_mul(base.bytes as usize))?;
-    let is_bool = base.kind == Kind::Plain("|i1".to_owned())
-        && names
-            .iter()
-            .zip(values)
-            .map(|(name, value)| (&name[..], *value))
-            .eq([(&b"FALSE"[..], 0), (b"TRUE", 1)]);
+    let is_byte = matches!(&base.kind, Kind::Plain(descr) if descr == "|i1" || descr == "|u1");
+    let mut members: Vec<_> = names.iter().map(Vec::as_slice).zip(values).collect();
+    members.sort_unstable();
+    let is_bool = is_byte && members == [(&b"FALSE"[..], &0), (b"TRUE", &1)];
     Ok(if is_bool { Kind::Plain("|b1".to_owned()) } else { base.kind })
 }
 

@@ -5,20 +5,23 @@
 //!         u16 width | first block | largest direct block | u16 bits of an offset | u16 | root | u16 rows | u32 lookup3
 //! "FHDB" | u8 0 | heap | offset | u32 lookup3? | objects
 //! "FHIB" | u8 0 | heap | offset | addresses of blocks | u32 lookup3
-//! ID      u8 kind | offset | length; or the object itself
+//! ID      u8 kind | offset | length; or the object itself; or (of a huge one) address | length, or its key in a B-tree
 //! ```
 //! Blocks lie in rows of `width`: those of rows 0 and 1 have the first size, those of each further row twice as much.
 //!
-//! Imports the input.
+//! Imports the input and B-trees.
 
 use super::super::Result;
 use super::input::{Block, Fields, Input, bytes_for, lookup3, number};
+use super::tree2;
 use crate::format::counted;
 use std::collections::HashMap;
 
 const DIRECT_HAS_CHECKSUM: u8 = 0x02;
 /// No heap nests deeper: each level has blocks of at least twice the size.
 const MAX_NESTING: u32 = 64;
+/// Records of huge objects: address, length, key.
+const HUGE: u8 = 1;
 
 /// A heap whose head was read.
 pub(super) struct Heap<'a> {
@@ -34,6 +37,18 @@ pub(super) struct Heap<'a> {
     root: Option<u64>,
     rows: u16,
     blocks: HashMap<u64, Block>,
+    huge: Huge,
+}
+
+/// Objects that are too long for blocks: each lies by itself.
+struct Huge {
+    /// Whether an ID says where, as it has room for that.
+    is_direct: bool,
+    /// Bytes of a key in an ID.
+    key_bytes: usize,
+    tree: Option<u64>,
+    /// Address and length by the key, once the tree was read.
+    places: Option<HashMap<u64, (u64, u64)>>,
 }
 
 impl<'a> Heap<'a> {
@@ -43,7 +58,7 @@ impl<'a> Heap<'a> {
         let head = input.block("the head of a heap", address, length)?;
         let mut fields = input.fields(&head);
         fields.mark(b"FRHP", 0)?;
-        fields.take(2)?;
+        let behind_kind = usize::from(fields.u16()?).saturating_sub(1);
         let before = fields.clone();
         let filters = fields.u16()?;
         if filters > 0 {
@@ -52,8 +67,15 @@ impl<'a> Heap<'a> {
         input.check("the head of a heap", &head)?;
         let flags = fields.u8()?;
         let largest_object = u64::from(fields.u32()?);
-        // What huge objects, free space and statistics have.
-        let skip = l.saturating_mul(10).saturating_add(a.saturating_mul(2));
+        fields.length()?;
+        let huge = Huge {
+            is_direct: a.saturating_add(l) <= behind_kind as u64,
+            key_bytes: behind_kind.min(8),
+            tree: fields.address()?,
+            places: None,
+        };
+        // What free space and statistics have.
+        let skip = l.saturating_mul(9).saturating_add(a);
         fields.take(usize::try_from(skip).unwrap_or(usize::MAX))?;
         let before = fields.clone();
         let (width, first_bytes) = (u64::from(fields.u16()?), fields.length()?);
@@ -90,6 +112,7 @@ impl<'a> Heap<'a> {
             root,
             rows,
             blocks,
+            huge,
         })
     }
 
@@ -104,12 +127,45 @@ impl<'a> Heap<'a> {
                 let length = fields.number(self.id_bytes.1)?;
                 self.managed(offset, length)
             }
+            1 => self.huge(&mut fields),
             2 => {
                 let length = usize::from(head & 15).saturating_add(1);
                 Ok((fields.take(length)?.to_vec(), id_at.saturating_add(1)))
             }
-            kind => Err(before.wrong("an object in a block of the heap", format!("kind {kind}"))),
+            kind => Err(before.wrong("an object of kind 0, 1 or 2", format!("kind {kind}"))),
         }
+    }
+
+    fn huge(&mut self, id: &mut Fields<'_>) -> Result<(Vec<u8>, u64)> {
+        let before = id.clone();
+        let place = match self.huge.is_direct {
+            true => id.address()?.zip(Some(id.length()?)),
+            false => {
+                let key = id.number(self.huge.key_bytes)?;
+                self.huge_places()?.get(&key).copied()
+            }
+        };
+        let Some((address, length)) = place else {
+            return Err(before.wrong("a huge object that its heap has", "none".to_owned()));
+        };
+        let block = self.input.block("a huge object of a heap", address, length)?;
+        Ok((block.bytes, block.at))
+    }
+
+    fn huge_places(&mut self) -> Result<&HashMap<u64, (u64, u64)>> {
+        if self.huge.places.is_none() {
+            let mut places = HashMap::new();
+            if let Some(tree) = self.huge.tree {
+                tree2::walk(self.input, tree, &[HUGE], &mut |record, _| {
+                    let (address, length) = (record.address()?, record.length()?);
+                    let key = record.length()?;
+                    places.extend(address.map(|address| (key, (address, length))));
+                    Ok(())
+                })?;
+            }
+            self.huge.places = Some(places);
+        }
+        Ok(self.huge.places.get_or_insert_default())
     }
 
     fn managed(&mut self, offset: u64, length: u64) -> Result<(Vec<u8>, u64)> {

@@ -3,8 +3,9 @@
 mod model;
 
 use super::*;
-use crate::format::testing::{compare, fixture, look_at, open_as};
+use crate::format::testing::{compare, files, fixture, look_at, open_as};
 use crate::format::{Content, MemorySource, SliceSource};
+use std::collections::BTreeMap;
 
 fn open(bytes: &[u8]) -> Result<Box<dyn Container>> {
     open_as(NAME, bytes, &OpenOptions::default())
@@ -193,4 +194,55 @@ fn rows_in_place_are_ranges_and_rows_of_chunks_are_encoded() {
         }
     }
     assert_eq!((stored, encoded), (6, 6));
+}
+
+/// All that is shown of a fixture that is compressed, as it is mostly empty; and the warnings.
+fn decompressed(name: &str) -> (BTreeMap<String, Vec<u8>>, Vec<String>) {
+    let stored = std::fs::read(fixture(name)).unwrap();
+    let file = miniz_oxide::inflate::decompress_to_vec_zlib(&stored).unwrap();
+    let container = open(&file).unwrap();
+    let shown = files(&file, container.as_ref());
+    let shown = shown.into_iter().map(|(path, bytes)| (path, bytes.unwrap())).collect();
+    (shown, container.warnings().to_vec())
+}
+
+#[test]
+fn chunks_in_any_page_of_an_extensible_array_are_found() {
+    let (shown, _) = decompressed("pages.h5.zz");
+    let mut expected = vec![0; 1_200_000];
+    for at in [3, 50_000, 131_059, 131_060, 140_000, 149_491, 149_492, 163_827, 163_828, 170_000]
+        .into_iter()
+        .chain([199_999, 262_131, 262_132, 400_000, 1_048_560, 1_199_999])
+    {
+        expected[at] = (at % 251 + 1) as u8;
+    }
+    for name in ["bare.npy", "filtered.npy"] {
+        let found = &shown[name][128..];
+        let wrong = found.iter().zip(&expected).position(|(found, wanted)| found != wanted);
+        assert_eq!((found.len(), wrong), (expected.len(), None), "{name}");
+    }
+}
+
+#[test]
+fn a_link_too_long_for_the_blocks_of_its_heap_loses_no_other() {
+    let (shown, warnings) = decompressed("odd.h5.zz");
+    assert_eq!(shown.keys().filter(|path| path.starts_with('n')).count(), 20);
+    assert!(warnings.iter().any(|said| said.contains("\"far\" is a link to nothing")));
+    assert!(!warnings.iter().any(|said| said.contains("near")), "{warnings:?}");
+}
+
+#[test]
+fn truth_values_are_those_that_h5py_takes_for_them() {
+    let (shown, _) = decompressed("odd.h5.zz");
+    for name in ["truth.npy", "turned.npy"] {
+        let (header, values) = shown[name].split_at(128);
+        assert!(String::from_utf8_lossy(header).contains("'|b1'"), "{name}");
+        assert_eq!(values, [1, 0, 1], "{name}");
+    }
+}
+
+#[test]
+fn texts_that_are_not_utf_8_stay_different() {
+    let (shown, _) = decompressed("odd.h5.zz");
+    assert_eq!(shown["latin.json"], b"[\"a+RzZQ==\",\"a/ZzZQ==\",\"text\"]");
 }

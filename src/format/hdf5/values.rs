@@ -5,8 +5,9 @@
 //! heap        "GCOL" | u8 1 | 3 × u8 | length | objects: u16 number | u16 references | u32 | length | bytes | pad to 8
 //! ```
 //!
-//! Imports the input and datatypes, and endings of this room.
+//! Imports the input and datatypes, and endings and JSON of this room.
 
+use super::super::json::write_text;
 use super::super::{Result, ending, magic};
 use super::datatype::Padding;
 use super::input::{Input, number};
@@ -232,12 +233,10 @@ pub(super) fn json<E>(
         }
         out.extend(steps.iter().filter(is_at(number)).map(|_| b'['));
         let text = text(number)?;
-        let text = String::from_utf8_lossy(&text);
-        if out.len().saturating_add(text.len()) > most
-            || serde_json::to_writer(&mut out, &text).is_err()
-        {
+        if out.len().saturating_add(text.len()) > most {
             return Ok(None);
         }
+        write_text(&mut out, &text);
         out.extend(steps.iter().filter(is_at(number.saturating_add(1))).map(|_| b']'));
     }
     Ok(Some(out))

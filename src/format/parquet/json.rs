@@ -1,13 +1,14 @@
 //! Lists, maps and structures as JSON: a text for each row.
 //!
-//! Imports cursors, the literals of values, and the schema.
+//! Imports cursors, the literals of values, and the schema; and text of this room.
 
 use super::cursors::{Cursors, ENDS_EARLY, Kept, Read, Start, Stop, Stored, StoredPage};
 use super::footer::Group;
-use super::literals::{write_text, write_value};
+use super::literals::write_value;
 use super::page::{Header, MAX_PAGE_BYTES};
 use super::schema::{Kind, Meaning, Node, Schema};
 use crate::format::bytes::{u32_at, u64_at};
+use crate::format::json::write_text;
 use std::borrow::Cow;
 
 /// Bytes of a place in a kept index.

@@ -1,15 +1,11 @@
 //! Values as JSON: numbers, dates, text, and bytes.
 //!
-//! Imports the schema.
+//! Imports the schema, and JSON of this room.
 
 use super::schema::{Meaning, Physical};
 use crate::format::bytes::{u32_at, u64_at};
+use crate::format::json::{write_base64, write_text};
 use std::io::Write;
-
-/// Writing to memory does not fail.
-pub(super) fn write_text(out: &mut Vec<u8>, text: &[u8]) {
-    let _ = serde_json::to_writer(out, &String::from_utf8_lossy(text));
-}
 
 pub(super) fn write_value(
     out: &mut Vec<u8>,
@@ -20,10 +16,8 @@ pub(super) fn write_value(
 ) {
     match meaning {
         Meaning::Text | Meaning::Decimal(_) => write_text(out, value),
-        Meaning::Bytes => match std::str::from_utf8(value) {
-            Ok(_) if physical == Physical::Bytes => write_text(out, value),
-            _ => write_text(out, &base64(value)),
-        },
+        Meaning::Bytes if physical != Physical::Bytes => write_base64(out, value),
+        Meaning::Bytes => write_text(out, value),
         Meaning::Number(descr, _) => write_number(out, value, descr, is_utc),
     }
 }
@@ -129,22 +123,6 @@ fn date(days: i64) -> (i64, i64, i64) {
     (year, month, day.saturating_sub(first).saturating_add(1))
 }
 
-const BASE64: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-
-/// RFC 4648, with padding.
-fn base64(bytes: &[u8]) -> Vec<u8> {
-    let mut out = Vec::new();
-    for group in bytes.chunks(3) {
-        let all = (0..3)
-            .fold(0_u32, |all, place| all << 8 | u32::from(group.get(place).copied().unwrap_or(0)));
-        for (place, shift) in [18, 12, 6, 0].into_iter().enumerate() {
-            let digit = BASE64.get((all.wrapping_shr(shift) & 63) as usize);
-            out.push(if place > group.len() { b'=' } else { digit.copied().unwrap_or(b'A') });
-        }
-    }
-    out
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -162,13 +140,6 @@ mod tests {
         assert_eq!(time(-1, "<M8[D]", false), "1969-12-31");
         assert_eq!(time(951_868_800_000, "<M8[ms]", true), "2000-03-01T00:00:00.000Z");
         assert_eq!(time(-1, "<M8[us]", false), "1969-12-31T23:59:59.999999");
-    }
-
-    #[test]
-    fn bytes_that_are_no_text_are_base64() {
-        for (bytes, text) in [(&b""[..], ""), (b"f", "Zg=="), (b"fo", "Zm8="), (b"foo", "Zm9v")] {
-            assert_eq!(base64(bytes), text.as_bytes());
-        }
     }
 
     #[test]

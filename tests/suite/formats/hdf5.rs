@@ -110,6 +110,26 @@ fn links_are_symbolic_links_to_what_they_stand_for() {
 }
 
 #[test]
+fn chunks_beyond_a_hundred_thousand_of_a_dataset_that_grows_are_served_and_extracted() {
+    let stored = fs::read(fixture("pages.h5.zz")).unwrap();
+    let file = miniz_oxide::inflate::decompress_to_vec_zlib(&stored).unwrap();
+    let directory = temp_dir();
+    let source = file_in(&directory, "pages.h5", file);
+    for_each_transport(|transport| {
+        let shown = tree(Mount::new(transport, &source, &[]).point());
+        for name in ["bare.npy", "filtered.npy"] {
+            let there: Vec<_> =
+                (0..).zip(data(&shown[name])).filter(|(_, value)| **value > 0).collect();
+            assert_eq!(there.len(), 16, "{name}");
+            assert!(there.iter().all(|(at, value)| at % 251 + 1 == i32::from(**value)), "{name}");
+        }
+        let out = directory.path().join(format!("{transport:?}"));
+        tool(&["extract"], &[&source, &out]);
+        assert!(tree(&out) == shown);
+    });
+}
+
+#[test]
 fn verify_counts_the_fletcher32_of_chunks_and_finds_the_chunk_that_is_wrong() {
     let directory = temp_dir();
     let tiny = fs::read(fixture("tiny-latest.h5")).unwrap();
