@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import json
 import operator
 import os
+import stat
 import sys
 import time
 from array import array
 from itertools import chain
+from pathlib import Path
 from typing import Any, Callable, Iterable, Iterator, Optional, Sequence, Sized, Union
 
-from ._mounts import CONTROL, root_of
+from ._mounts import CONTROL, control_errors, read_control, root_of
 from ._program import Error, StrPath, run
 
 #: ``_IOC(_IOC_WRITE, 0xf1, 1, size)`` without the size, and the most bytes that one call carries.
 _ANNOUNCE, _SIZE_SHIFT, _MOST_BYTES = 1 << 30 | 0xF1 << 8 | 1, 16, 16_376
+#: ``_IOC(_IOC_WRITE, 0xf1, 3, 8)``: drops what is left of the order with this name, and names what follows.
+_BEGIN_ORDER = 1 << 30 | 8 << 16 | 0xF1 << 8 | 3
+#: The name that means all orders.
+_ALL_ORDERS = 0
 #: What the mount answers to something that is not a sample.
 _NOT_A_SAMPLE = (errno.EINVAL, errno.ENOENT, errno.EISDIR, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG)
 #: Between two tries while too many samples wait.
@@ -25,8 +32,8 @@ _PAUSE_SECONDS = 0.05
 Order = Union[Iterable[int], Iterable[StrPath]]
 
 
-def announce(path: StrPath, order: Order, *, wait: bool = False) -> int:
-    """Announces samples that will be read, in that order. Works on read-only mounts.
+def announce(path: StrPath, order: Order, *, wait: bool = False, replace: bool = False) -> int:
+    """Announces samples that will be read, in that order, after what was announced before. Works on read-only mounts.
 
     Args:
         path: the mount point, or a path in it.
@@ -34,21 +41,35 @@ def announce(path: StrPath, order: Order, *, wait: bool = False) -> int:
             paths of files: absolute, or relative to the mount point.
         wait: if the mount has no room for more announcements, wait until it has. Without it, announcing ends there:
             what comes later would not be fetched soon anyway.
+        replace: drop first what was announced, by anybody, and is not read yet. With an empty order, that is all it does.
 
     Returns:
         How many samples were announced.
 
     Raises:
-        Error: no dataset of ffrfs is mounted there.
+        Error: no dataset of ffrfs is mounted there, or the mount takes no announcements.
+        TypeError: the order is not a list, nor anything else to iterate over.
         ValueError: the order has something that is not a sample. Samples before it stay announced.
     """
+    return _announce(path, order, wait, _ALL_ORDERS if replace else None)
+
+
+def _announce(path: StrPath, order: Order, wait: bool, name: Optional[int]) -> int:
+    """With a name, what is left of the order that had it is dropped."""
+    _check_is_list(order)
     root = root_of(path)
-    descriptor = os.open(root / CONTROL / "prefetch", os.O_RDONLY | os.O_CLOEXEC)
+    with control_errors(root):
+        descriptor = os.open(root / CONTROL / "prefetch", os.O_RDONLY | os.O_CLOEXEC)
     try:
+        if name is not None:
+            _begin_order(descriptor, name)
         announced = 0
-        for count, chunk in _chunks(root, order):
-            if not _send(descriptor, chunk, wait):
-                break
+        for count, chunk, is_text in _chunks(root, order):
+            try:
+                if not _send(descriptor, chunk, wait):
+                    break
+            except OSError as error:
+                raise ValueError(_wrong_item(root, chunk, is_text)) from error
             announced += count
         return announced
     finally:
@@ -70,13 +91,17 @@ def warmup(path: StrPath, order: Optional[Order] = None, *, background: bool = F
     arguments: list[StrPath] = ["--background"] if background else []
     text: Optional[bytes] = None
     if order is not None:
+        _check_is_list(order)
         arguments += ["--list", "-"]
-        text = b"".join(_line(root, item) for item in order)
+        line = _lines_of(root)
+        text = b"".join(map(line, order))
     run("warmup", [*arguments, root], stdin=text)
 
 
 class Announced:
     """A sampler for a DataLoader that announces each epoch's order before it begins.
+
+    What is left of its order of the epoch before, if that was not read to its end, is dropped.
 
     Wraps any sampler or batch sampler, also ``DistributedSampler``; ``set_epoch`` and all else reaches that one::
 
@@ -103,8 +128,21 @@ class Announced:
     def __iter__(self) -> Iterator[Any]:
         order = list(self.sampler)
         indices: Iterable[int] = chain.from_iterable(order) if order and _is_batch(order[0]) else order
-        announce(self.path, indices if self._file_of is None else map(self._file_of, map(int, indices)))
+        files = indices if self._file_of is None else map(self._file_of, map(int, indices))
+        _announce(self.path, files, False, self._name())
         return iter(order)
+
+    def _name(self) -> int:
+        """Of its orders, on this mount: another one in each process."""
+        process, name = self.__dict__.get("_named", (None, _ALL_ORDERS))
+        if process != os.getpid():
+            name = int.from_bytes(os.urandom(8), "little") | 1
+            self._named = os.getpid(), name
+        return int(name)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # A copy has orders of its own.
+        return {key: value for key, value in self.__dict__.items() if key != "_named"}
 
     def __len__(self) -> int:
         if isinstance(self.sampler, Sized):
@@ -121,8 +159,22 @@ def _is_batch(item: Any) -> bool:
     return isinstance(item, (list, tuple))
 
 
-def _chunks(root: StrPath, order: Order) -> Iterator[tuple[int, bytearray]]:
-    """What fits into a call each, and how many samples that is."""
+def _check_is_list(order: Any) -> None:
+    if isinstance(order, (str, bytes, os.PathLike)) or not hasattr(type(order), "__iter__"):
+        raise TypeError(f"a list of samples is needed, not {order!r}")
+
+
+def _begin_order(descriptor: int, name: int) -> None:
+    try:
+        fcntl.ioctl(descriptor, _BEGIN_ORDER, name.to_bytes(8, "little"))
+    except OSError as error:
+        # The daemon may be older than this package: then orders are not dropped.
+        if error.errno != errno.ENOTTY or name == _ALL_ORDERS:
+            raise Error(f"the mount does not drop announcements: {error.strerror}", 5) from error
+
+
+def _chunks(root: StrPath, order: Order) -> Iterator[tuple[int, bytearray, bool]]:
+    """What fits into a call each, how many samples that is, and whether it is text."""
     items = iter(order)
     try:
         first = next(items)
@@ -130,7 +182,8 @@ def _chunks(root: StrPath, order: Order) -> Iterator[tuple[int, bytearray]]:
         return
     items = chain([first], items)
     if isinstance(first, (str, bytes, os.PathLike)):
-        yield from _chunks_of_lines(_line(root, item) for item in items)
+        for count, lines in _chunks_of_lines(map(_lines_of(root), items)):
+            yield count, lines, True
         return
     while True:
         numbers = array("Q")
@@ -145,7 +198,7 @@ def _chunks(root: StrPath, order: Order) -> Iterator[tuple[int, bytearray]]:
             return
         if sys.byteorder == "big":
             numbers.byteswap()
-        yield len(numbers), bytearray(numbers.tobytes())
+        yield len(numbers), bytearray(numbers.tobytes()), False
 
 
 def _chunks_of_lines(lines: Iterable[bytes]) -> Iterator[tuple[int, bytearray]]:
@@ -167,21 +220,62 @@ def _number(item: Any) -> int:
     return operator.index(item)
 
 
-def _line(root: StrPath, item: Any) -> bytes:
-    """A sample for a list: its number, or its path below the mount point."""
-    if not isinstance(item, (str, bytes, os.PathLike)):
-        return b"%d\n" % _number(item)
-    path = os.fsencode(item)
-    if path.startswith(b"/"):
-        path = os.path.relpath(path, os.fsencode(root))
-    if b"\n" in path:
-        raise ValueError(f"{item!r}: a path with a newline cannot be announced; give the sample's number")
-    # A line of digits alone is a number.
-    return b"./" + path + b"\n"
+def _lines_of(root: StrPath) -> Callable[[Any], bytes]:
+    """Gives a sample for a list: its number, or its path below the mount point."""
+    top = os.path.join(os.fsencode(root), b"")
+    real: dict[bytes, bytes] = {}
+
+    def line(item: Any) -> bytes:
+        if not isinstance(item, (str, bytes, os.PathLike)):
+            return b"%d\n" % _number(item)
+        path = os.fsencode(item)
+        if path.startswith(b"/"):
+            path = os.path.normpath(path)
+            if not path.startswith(top):
+                # Perhaps a symbolic link leads to the mount.
+                directory, name = os.path.split(path)
+                if directory not in real:
+                    real[directory] = os.path.realpath(directory)
+                path = os.path.join(real[directory], name)
+            path = os.path.relpath(path, top)
+        if b"\n" in path:
+            raise ValueError(f"{item!r}: a path with a newline cannot be announced; give the sample's number")
+        # A line of digits alone is a number.
+        return b"./" + path + b"\n"
+
+    return line
+
+
+def _wrong_item(root: Path, chunk: bytearray, is_text: bool) -> str:
+    """What the mount has refused of a chunk: it says that there is something, not which."""
+    if is_text:
+        for line in bytes(chunk).splitlines():
+            path = os.path.join(os.fsencode(root), line)
+            try:
+                if not stat.S_ISDIR(os.lstat(path).st_mode):
+                    continue
+                why = "is a directory, not a sample"
+            except OSError as error:
+                why = f"is not a sample of this mount: {error.strerror}"
+            return f"{os.fsdecode(line[2:])!r} {why}"
+    else:
+        numbers = array("Q", bytes(chunk))
+        if sys.byteorder == "big":
+            numbers.byteswap()
+        samples = json.loads(read_control(root, "info.json"))["samples"]
+        for number in numbers:
+            if number >= samples:
+                return f"there is no sample {number}, there are {samples}"
+    return "the order has a number or a path that is not a sample of this mount; the mount's log names it"
 
 
 def _send(descriptor: int, chunk: bytearray, wait: bool) -> bool:
-    """False: there is no room."""
+    """False: there is no room.
+
+    Raises:
+        OSError: something of it is not a sample.
+        Error: the mount takes no announcements.
+    """
     request = _ANNOUNCE | len(chunk) << _SIZE_SHIFT
     while True:
         try:
@@ -193,10 +287,6 @@ def _send(descriptor: int, chunk: bytearray, wait: bool) -> bool:
                     return False
                 time.sleep(_PAUSE_SECONDS)
             elif error.errno in _NOT_A_SAMPLE:
-                raise ValueError(
-                    "the order has a number or a path that is not a sample of this mount; the mount's log names it"
-                ) from error
-            elif error.errno in (errno.ENOTTY, errno.ENOTCONN):
-                raise Error(f"the mount does not take announcements: {error.strerror}", 5) from error
-            else:
                 raise
+            else:
+                raise Error(f"the mount does not take announcements: {error.strerror}", 5) from error

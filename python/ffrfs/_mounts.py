@@ -7,10 +7,11 @@ import json
 import os
 import re
 import tempfile
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Optional, Sequence, Union
+from typing import Any, Iterator, Optional, Sequence, Union
 
 from ._program import Error, StrPath, flags, run
 
@@ -21,7 +22,7 @@ TYPE = "fuse.ffrfs"
 class Mount:
     """A mount. Usable in ``with``, which gives :attr:`path` and unmounts at the end of the block."""
 
-    #: Where the samples are.
+    #: Where the samples are: the mount point, without symbolic links.
     path: Path
 
     def __init__(self, path: Path, made: bool) -> None:
@@ -98,7 +99,7 @@ def mount(
     """
     sources = [source] if isinstance(source, (str, os.PathLike)) else list(source)
     made = path is None
-    point = Path(tempfile.mkdtemp(prefix="ffrfs-") if path is None else path).absolute()
+    point = Path(os.path.realpath(tempfile.mkdtemp(prefix="ffrfs-") if path is None else path))
     pipe: list[int] = []
     try:
         if password is not None:
@@ -145,7 +146,7 @@ def root_of(path: StrPath) -> Path:
     Raises:
         Error: it lies in no mount of ffrfs.
     """
-    here = Path(path).resolve()
+    here = Path(os.path.realpath(path))
     points = {info.path for info in mounts()}
     for candidate in (here, *here.parents):
         if candidate in points:
@@ -159,20 +160,35 @@ def stats(path: StrPath) -> dict[str, Any]:
     """The counters of a mount, ``stats`` of ``ffrfs stats --json``; docs/monitoring.md explains each.
 
     Raises:
-        Error: no dataset of ffrfs is mounted there.
-        OSError: the mount cannot be read.
+        Error: no dataset of ffrfs is mounted there, or the mount has no control directory, or its daemon is gone.
     """
-    text = _read_control(root_of(path) / CONTROL / "stats.json")
-    counters: dict[str, Any] = json.loads(text)
+    counters: dict[str, Any] = json.loads(read_control(root_of(path), "stats.json"))
     return counters
 
 
-def _read_control(path: Path) -> str:
+def read_control(root: Path, name: str) -> str:
     """A control file; read again if the daemon that had opened it has died, and another one has followed."""
-    for _ in range(3):
-        try:
-            return path.read_text(encoding="utf-8")
-        except OSError as error:
-            if error.errno != errno.ESTALE:
-                raise
-    return path.read_text(encoding="utf-8")
+    path = root / CONTROL / name
+    with control_errors(root):
+        for _ in range(3):
+            try:
+                return path.read_text(encoding="utf-8")
+            except OSError as error:
+                if error.errno != errno.ESTALE:
+                    raise
+        return path.read_text(encoding="utf-8")
+
+
+@contextmanager
+def control_errors(root: Path) -> Iterator[None]:
+    """A control file that cannot be opened or read is an :class:`Error` that says why."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise Error(f"{root}: it is mounted with --no-control, without the directory {CONTROL}", 5) from error
+    except OSError as error:
+        if error.errno in (errno.ENOTCONN, errno.ECONNABORTED):
+            why = f"its daemon is gone; `ffrfs umount {root}` removes the mount"
+        else:
+            why = f"its control files cannot be read: {error.strerror}"
+        raise Error(f"{root}: {why}", 5) from error

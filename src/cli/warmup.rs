@@ -25,10 +25,17 @@ pub(super) struct WarmupArgs {
     /// Return at once; the mount goes on fetching
     #[arg(long)]
     background: bool,
+    /// Fetch nothing: drop what is announced and not read yet, such as the order of an epoch that was given up
+    #[arg(long, conflicts_with_all = ["list", "background"])]
+    drop: bool,
 }
 
 pub(super) fn run(args: &WarmupArgs) -> Result<Exit, Failure> {
     let mount = Mounted::open(&args.target)?;
+    if args.drop {
+        mount.drop_announced()?;
+        return Ok(Exit::Ok);
+    }
     let list = args.list.as_deref().map(read_list).transpose()?;
     let mut progress = Progress::new(args.background);
     let interrupt = Interrupt::listen();
@@ -45,28 +52,34 @@ pub(super) fn run(args: &WarmupArgs) -> Result<Exit, Failure> {
                 counted(all, "sample")
             ));
         }
-        Warmup::Announced(announced) => {
+        Warmup::Announced(announced, all) => {
             say(format_args!(
                 "{} being fetched",
                 one_or_many(announced, "sample is", "samples are")
             ));
+            if announced < all {
+                say_no_room(mount.root(), (all - announced) as u64);
+            }
             return Ok(Exit::Ok);
         }
         Warmup::Fetching => say(format_args!("interrupted; the fetching goes on")),
-        Warmup::Done { announced, before, end } => {
-            return Ok(report(mount.root(), announced, &before, &end));
+        Warmup::Done { all, announced, before, end } => {
+            return Ok(report(mount.root(), (all, announced), &before, &end));
         }
     }
     Ok(Exit::Interrupted)
 }
 
 /// Says how many samples were fetched, and which were not.
-fn report(root: &Path, announced: usize, before: &Figures, end: &Figures) -> Exit {
+fn report(root: &Path, (all, announced): (usize, usize), before: &Figures, end: &Figures) -> Exit {
     let bytes = HumanBytes(end.bytes_fetched.saturating_sub(before.bytes_fetched));
+    let (announced, unannounced) = (announced as u64, (all - announced) as u64);
     let waiting = end.prefetch.waiting;
-    let done = (announced as u64).saturating_sub(waiting);
+    let done = announced.saturating_sub(waiting);
     say(format_args!("{} warmed up, {bytes} read", counted(done, "sample")));
-    if waiting > 0 && end.prefetch.cache_is_full {
+    if unannounced > 0 {
+        say_no_room(root, unannounced + end.prefetch.waiting.min(announced));
+    } else if waiting > 0 && end.prefetch.cache_is_full {
         say(format_args!(
             "{} no room in this node's cache; `ffrfs cache ls` shows what fills it, and `cache-max=` of the mount \
              gives it more",
@@ -91,6 +104,15 @@ fn report(root: &Path, announced: usize, before: &Figures, end: &Figures) -> Exi
             Exit::Checksum
         }
     }
+}
+
+/// Says that the mount takes no more announcements.
+fn say_no_room(root: &Path, samples: u64) {
+    say(format_args!(
+        "the {} not fit: nobody reads what is announced already; `ffrfs warmup --drop {}` drops that",
+        one_or_many(samples, "other sample does", "other samples do"),
+        root.display()
+    ));
 }
 
 /// The bar on a terminal.
@@ -142,7 +164,8 @@ mod tests {
             figures.prefetch.failed = failed;
             figures
         };
-        let exit = |before, end| report(Path::new("/mnt"), 10, &figures(before), &figures(end));
+        let exit =
+            |before, end| report(Path::new("/mnt"), (10, 10), &figures(before), &figures(end));
         assert_eq!((exit(3, 3), exit(3, 4)), (Exit::Ok, Exit::Checksum));
     }
 }

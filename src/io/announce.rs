@@ -11,6 +11,8 @@ pub const MAX_ANNOUNCEMENT_BYTES: usize = 16_376;
 const ANNOUNCE: u32 = 1 << 30 | 0xf1 << 8 | 1;
 /// `_IOC(_IOC_WRITE, 0xf1, 2, size)` without the size.
 const WARM_UP: u32 = 1 << 30 | 0xf1 << 8 | 2;
+/// `_IOC(_IOC_WRITE, 0xf1, 3, size)` without the size.
+const BEGIN_ORDER: u32 = 1 << 30 | 0xf1 << 8 | 3;
 const SIZE_SHIFT: u32 = 16;
 const SIZE_BITS: u32 = 0x3fff;
 
@@ -21,6 +23,8 @@ pub enum ControlRequest {
     Write,
     /// To fetch samples: see [`warm_up`].
     WarmUp,
+    /// To drop an order that was announced, and to announce it anew.
+    BeginOrder,
 }
 
 impl ControlRequest {
@@ -30,6 +34,7 @@ impl ControlRequest {
         match number & !(SIZE_BITS << SIZE_SHIFT) {
             ANNOUNCE => Some(Self::Write),
             WARM_UP => Some(Self::WarmUp),
+            BEGIN_ORDER => Some(Self::BeginOrder),
             _ => None,
         }
     }
@@ -59,6 +64,14 @@ pub fn warm_up(prefetch: &File, samples: &[u8]) -> io::Result<()> {
     send(prefetch, WARM_UP, samples)
 }
 
+/// Drops all that is announced to a mount and not read yet, and what was fetched of it.
+///
+/// # Errors
+/// ENOTTY: it is another file, or the daemon of the mount is older than this request.
+pub fn drop_orders(prefetch: &File) -> io::Result<()> {
+    send(prefetch, BEGIN_ORDER, &0u64.to_le_bytes())
+}
+
 fn send(prefetch: &File, request: u32, bytes: &[u8]) -> io::Result<()> {
     assert!(bytes.len() <= MAX_ANNOUNCEMENT_BYTES, "too much for one call");
     let request = request | (bytes.len() as u32) << SIZE_SHIFT;
@@ -78,6 +91,7 @@ mod tests {
         for size in [0, 16 << SIZE_SHIFT] {
             assert_eq!(ControlRequest::of(ANNOUNCE | size), Some(ControlRequest::Write));
             assert_eq!(ControlRequest::of(WARM_UP | size), Some(ControlRequest::WarmUp));
+            assert_eq!(ControlRequest::of(BEGIN_ORDER | size), Some(ControlRequest::BeginOrder));
         }
         // TCGETS, and the same in the other direction.
         assert_eq!(

@@ -35,7 +35,7 @@ mod user_directory;
 pub mod workers;
 mod write;
 
-pub use announce::{ControlRequest, MAX_ANNOUNCEMENT_BYTES, announce, warm_up};
+pub use announce::{ControlRequest, MAX_ANNOUNCEMENT_BYTES, announce, drop_orders, warm_up};
 pub use buffer::{Buffer, BufferPool};
 pub use direct::{Access, Io};
 pub use file::{Change, File, FileVersion, Held, ReadError};

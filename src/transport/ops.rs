@@ -240,11 +240,8 @@ impl Ops {
         number: u32,
         bytes: &[u8],
     ) -> Result<(), Errno> {
-        let taken = match ControlRequest::of(number) {
-            Some(ControlRequest::Write) => self.vfs.write_by_ioctl(ino, bytes),
-            Some(ControlRequest::WarmUp) => self.vfs.warm_up_by_ioctl(ino, bytes),
-            None => Err(Errno::ENOTTY),
-        };
+        let request = ControlRequest::of(number).ok_or(Errno::ENOTTY);
+        let taken = request.and_then(|request| self.vfs.take_ioctl(ino, request, bytes));
         self.count(caller, Operation::Other, ino, taken)
     }
 

@@ -6,13 +6,13 @@ use super::inode::Inode;
 use super::memory::Memory;
 use super::namespace::{Attr, FileKind, Listed, Lookup, Namespace, Totals};
 use super::options::{FOREVER, Options, Verify};
-use super::prefetch::{Delivery, Fetch, Prefetch, PrefetchFigures};
+use super::prefetch::{Delivery, Fetch, Prefetch, PrefetchFigures, UNNAMED};
 use super::reader::{Ahead, Payload, Reader, Reply, Step, Task};
 use super::report::{MountInfo, MountStats};
 use super::samples::{ContainersChecked, Samples};
 use super::{Errno, Stats, Trace};
 use crate::catalog::{Catalog, Dataset, Node};
-use crate::io::{Buffer, ReadError};
+use crate::io::{Buffer, ControlRequest, ReadError};
 use crate::store::Store;
 use std::path::PathBuf;
 use std::sync::{Arc, Weak};
@@ -378,7 +378,7 @@ impl Vfs {
     /// # Errors
     /// ENOSPC: too many are waiting. Try again later.
     pub fn announce(&self, samples: &[u64]) -> Result<(), Errno> {
-        self.prefetch.announce(samples)
+        self.prefetch.announce(UNNAMED, samples)
     }
 
     /// Calls `waker` whenever [`Vfs::next_fetch`] may have something new.
@@ -467,20 +467,14 @@ impl Vfs {
         self.control.write(ino, offset_bytes, bytes)
     }
 
-    /// As [`Vfs::write`], by a process that has the file open for reading only, as it must on a read-only mount.
+    /// Takes a request to a control file from a process that may have it open for reading only, as it must on a read-only
+    /// mount: see [`ControlRequest`].
     ///
     /// # Errors
-    /// ENOTTY: it is not a control file that can be written to. Else as [`Vfs::write`].
-    pub fn write_by_ioctl(&self, ino: u64, bytes: &[u8]) -> Result<(), Errno> {
-        self.control.write_by_ioctl(ino, bytes)
-    }
-
-    /// Has samples fetched that will be read some time: little-endian numbers of 8 bytes, given to `.ffrfs/prefetch`.
-    ///
-    /// # Errors
-    /// ENOTTY: another file. EINVAL: no such sample. ENOSPC: too many wait; try again later. Nothing was taken then.
-    pub fn warm_up_by_ioctl(&self, ino: u64, bytes: &[u8]) -> Result<(), Errno> {
-        self.control.warm_up(ino, bytes)
+    /// ENOTTY: the file takes no such request. EINVAL: the bytes are no samples or no name. ENOSPC: too many samples wait;
+    /// try again later. Else as [`Vfs::write`].
+    pub fn take_ioctl(&self, ino: u64, request: ControlRequest, bytes: &[u8]) -> Result<(), Errno> {
+        self.control.take_ioctl(ino, request, bytes)
     }
 
     /// Ends the last line of writers that have written nothing for a while, but keep the file open. True: there

@@ -3,10 +3,13 @@
 Run by tests/suite/python_package.rs, or by hand: FFRFS=target/debug/ffrfs PYTHONPATH=python python tests/python/package.py
 """
 
+import json
 import os
 import pickle
+import signal
 import subprocess
 import tempfile
+import time
 import unittest
 from pathlib import Path
 
@@ -15,6 +18,20 @@ import numpy
 
 SAMPLES, BYTES = 300, 2000
 FFRFS = os.environ["FFRFS"]
+
+
+def large_container(folder):
+    container = folder.with_suffix(".ffr")
+    subprocess.run([FFRFS, "pack", folder, container], check=True, stderr=subprocess.DEVNULL)
+    return container
+
+
+def wait_until(happened):
+    for _ in range(1000):
+        if happened():
+            return
+        time.sleep(0.02)
+    raise AssertionError("it does not happen")
 
 
 class PackageTest(unittest.TestCase):
@@ -100,6 +117,47 @@ class PackageTest(unittest.TestCase):
                 ffrfs.announce(path, wrong)
         self.assertEqual(self.counters(path)["announced"], 0)
 
+    def test_what_is_no_sample_is_named(self):
+        path = self.mounted()
+        for wrong, said in (([1, SAMPLES + 5], f"no sample {SAMPLES + 5}"), (["0001.bin", "absent/x"], "'absent/x' is not"),
+                            ([path / "0002.bin", "."], "'.' is a directory")):
+            with self.subTest(said), self.assertRaisesRegex(ValueError, said):
+                ffrfs.announce(path, wrong)
+        for wrong in ("0001.bin", path / "0001.bin", b"0001.bin", 5, None):
+            with self.subTest(str(wrong)), self.assertRaisesRegex(TypeError, "a list of samples is needed"):
+                ffrfs.announce(path, wrong)
+
+    def test_symbolic_links_that_lead_to_the_mount_do_not_matter(self):
+        real, link = Path(self.place.name) / "real", Path(self.place.name) / "link"
+        real.mkdir()
+        link.symlink_to(real)
+        self.addCleanup(setattr, tempfile, "tempdir", tempfile.tempdir)
+        tempfile.tempdir = str(link)
+        path = self.mounted()
+        self.assertIn(path, [mount.path for mount in ffrfs.mounts()])
+        ds = Path(self.place.name) / "ds"
+        ds.symlink_to(path)
+        files = [link / path.name / "0001.bin", ds / "0002.bin", path / "0003.bin"]
+        self.assertEqual(ffrfs.announce(ds, files), 3)
+        self.assertEqual(ffrfs.announce(link / path.name, files[:2]), 2)
+        self.assertEqual(list(ffrfs.Announced(range(3), ds, files)), [0, 1, 2])
+        self.assertEqual(self.counters(ds)["announced"], 8)
+
+    def test_a_mount_without_control_files_or_daemon_is_an_error_that_says_so(self):
+        without = self.mounted(no_control=True)
+        for call in (ffrfs.stats, lambda path: ffrfs.announce(path, [1])):
+            with self.assertRaisesRegex(ffrfs.Error, "--no-control") as caught:
+                call(without)
+            self.assertEqual(caught.exception.code, 5)
+        dead = self.mounted()
+        daemon = json.loads((dead / ".ffrfs/info.json").read_text())["pid"]
+        os.kill(daemon, signal.SIGKILL)
+        wait_until(lambda: not os.path.exists(f"/proc/{daemon}/exe"))
+        for call in (ffrfs.stats, lambda path: ffrfs.announce(path, [1])):
+            with self.assertRaisesRegex(ffrfs.Error, "daemon is gone|control files cannot be read") as caught:
+                call(dead)
+            self.assertEqual(caught.exception.code, 5)
+
     def test_warmup_waits_until_samples_are_in_the_page_cache(self):
         path = self.mounted()
         ffrfs.warmup(path, [path / "0005.bin", 6])
@@ -125,6 +183,33 @@ class PackageTest(unittest.TestCase):
             self.assertEqual([list(wrapped), len(wrapped)], [list(sampler), len(sampler)])
             self.assertEqual(self.counters(path)["announced"] - before, announced)
         self.assertEqual(len(pickle.loads(pickle.dumps(ffrfs.Announced(batches, path)))), 2)
+
+    def test_the_next_epoch_replaces_an_order_that_was_given_up(self):
+        # 36 MB of samples, and little memory.
+        large = Path(self.place.name) / "large"
+        large.mkdir(exist_ok=True)
+        for number in range(600):
+            (large / f"{number:04}.bin").write_bytes(bytes([number % 256]) * 60_000)
+        mount = ffrfs.mount(large_container(large), memory="16M")
+        self.addCleanup(mount.unmount, lazy=True)
+        path = mount.path
+        first, other = ffrfs.Announced(range(600), path), ffrfs.Announced([598, 599], path)
+        iter(first), iter(other)
+        wait_until(lambda: self.counters(path)["is_full"])
+        self.assertGreater(self.counters(path)["waiting"], 100)
+        # The next epoch, of the same sampler; the other's order stays.
+        first.sampler = [250, 240, 230]
+        iter(first)
+        wait_until(lambda: self.counters(path)["waiting"] == 0)
+        # All orders.
+        ffrfs.announce(path, range(600))
+        wait_until(lambda: self.counters(path)["is_full"])
+        self.assertEqual(ffrfs.announce(path, [], replace=True), 0)
+        self.assertEqual(self.counters(path)["waiting"], 0)
+        ffrfs.announce(path, range(600))
+        wait_until(lambda: self.counters(path)["is_full"])
+        subprocess.run([FFRFS, "warmup", "--drop", path], check=True)
+        self.assertEqual(self.counters(path)["waiting"], 0)
 
     def test_indices_become_files_where_they_are_no_sample_numbers(self):
         path = self.mounted()

@@ -7,8 +7,8 @@ use crate::common::{
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::ffi::OsStr;
-use std::fs;
-use std::io::Write;
+use std::fs::{self, File};
+use std::io::{ErrorKind, Write};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -123,6 +123,24 @@ fn what_is_no_mount_is_exit_code_5_as_for_umount() {
         let mount = mount(transport);
         let inside = mount.path("train");
         assert_eq!(ffrfs(&["warmup", inside.to_str().unwrap()]).code, 5, "not its root");
+    });
+}
+
+#[test]
+fn warmup_ends_where_nobody_reads_what_is_announced_already_until_that_is_dropped() {
+    for_each_transport(|transport| {
+        let samples = samples(900, 60_000);
+        let mount = Mount::with_samples(transport, &samples, &["rw", "memory=16M"]);
+        let mut file = File::options().append(true).open(mount.path(".ffrfs/prefetch")).unwrap();
+        let numbers: Vec<u8> = (0..512_u64).flat_map(u64::to_le_bytes).collect();
+        let refused = (0..4000).find_map(|_| file.write_all(&numbers).err()).expect("it is full");
+        assert_eq!(refused.kind(), ErrorKind::StorageFull);
+        let says = "0 samples are being fetched\nthe other 900 samples do not fit: ";
+        let outcome = warmup(&mount, NOTHING).ok();
+        assert!(outcome.stderr.starts_with(says), "{}", outcome.stderr);
+        ffrfs(&["warmup", "--drop", mount.point().to_str().unwrap()]).ok();
+        assert_eq!(mount.stats()["prefetch"]["waiting"], 0);
+        assert_eq!(warmup(&mount, NOTHING).ok().stderr, "900 samples are being fetched\n");
     });
 }
 

@@ -11,7 +11,7 @@ pub(crate) use mounted::{Figures, Mounted};
 
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
-use mounted::Order;
+use mounted::{Order, Wait};
 use std::time::{Duration, Instant};
 
 /// The maximum pause between two looks at the statistics.
@@ -29,12 +29,12 @@ pub(crate) enum Warmup {
     NotBegun,
     /// Interrupted after this many of all samples were announced.
     Announcing(usize, usize),
-    /// All samples are announced; the caller does not wait for the fetches.
-    Announced(usize),
+    /// This many of all samples are announced: all that found room. The caller does not wait for the fetches.
+    Announced(usize, usize),
     /// Interrupted while the mount was fetching.
     Fetching,
-    /// The mount has fetched all samples that it has room for.
-    Done { announced: usize, before: Figures, end: Figures },
+    /// The mount has fetched all samples that it has room for; of this many samples that many were announced.
+    Done { all: usize, announced: usize, before: Figures, end: Figures },
 }
 
 /// Makes a mount fetch all samples or those of a list, and waits for the end if `waits`. Calls `show` with the number
@@ -54,15 +54,20 @@ pub(crate) fn warm_up(
     let before = mount.figures()?;
     let mut show = |now: &Figures| show(samples.len(), &before, now);
     let order = if list.is_some() { Order::Given } else { Order::Any };
+    let (all, mut looks) = (samples.len(), Looks::default());
     let announced = mount.announce((&samples, order), interrupt, &mut |now| {
         show(now);
+        if looks.is_stuck(now) {
+            return Wait::NoRoom;
+        }
         std::thread::sleep(PAUSE);
+        Wait::More
     })?;
-    if announced < samples.len() {
-        return Ok(Warmup::Announcing(announced, samples.len()));
+    if announced < all && interrupt.requested() {
+        return Ok(Warmup::Announcing(announced, all));
     }
     if !waits {
-        return Ok(Warmup::Announced(announced));
+        return Ok(Warmup::Announced(announced, all));
     }
     let start = Instant::now();
     let pause = |is_full: bool| match is_full {
@@ -70,7 +75,25 @@ pub(crate) fn warm_up(
         false => (start.elapsed() / PAUSE_PART).clamp(MIN_PAUSE, PAUSE),
     };
     let end = watch(|| mount.figures(), || interrupt.requested(), show, pause)?;
-    Ok(end.map_or(Warmup::Fetching, |end| Warmup::Done { announced, before, end }))
+    Ok(end.map_or(Warmup::Fetching, |end| Warmup::Done { all, announced, before, end }))
+}
+
+/// Counts consecutive looks that found no room.
+#[derive(Default)]
+struct Looks {
+    full: u32,
+}
+
+impl Looks {
+    /// Whether nothing is under way and no reader has made room for so long that none will.
+    fn is_stuck(&mut self, now: &Figures) -> bool {
+        self.full = if has_no_room(now) { self.full + 1 } else { 0 };
+        self.full > MAX_FULL_LOOKS && now.prefetch.in_flight == 0
+    }
+}
+
+fn has_no_room(now: &Figures) -> bool {
+    now.prefetch.is_full || now.prefetch.cache_is_full
 }
 
 /// Polls the statistics until nothing is left to fetch; `None` if the user interrupts it. `pause` hears whether there is no
@@ -81,20 +104,18 @@ fn watch(
     mut show: impl FnMut(&Figures),
     pause: impl Fn(bool) -> Duration,
 ) -> Result<Option<Figures>, Failure> {
-    let mut full_looks = 0;
+    let mut looks = Looks::default();
     loop {
         let now = look()?;
         show(&now);
-        let is_full = now.prefetch.is_full || now.prefetch.cache_is_full;
-        full_looks = if is_full { full_looks + 1 } else { 0 };
-        let is_stuck = full_looks > MAX_FULL_LOOKS;
-        if now.prefetch.in_flight == 0 && (now.prefetch.waiting == 0 || is_stuck) {
+        let is_stuck = looks.is_stuck(&now);
+        if is_stuck || (now.prefetch.in_flight == 0 && now.prefetch.waiting == 0) {
             return Ok(Some(now));
         }
         if interrupted() {
             return Ok(None);
         }
-        std::thread::sleep(pause(is_full));
+        std::thread::sleep(pause(has_no_room(&now)));
     }
 }
 

@@ -5,7 +5,7 @@
 use super::list::{Line, List};
 use crate::failure::{Exit, Failure};
 use crate::interrupt::Interrupt;
-use crate::io::{MAX_ANNOUNCEMENT_BYTES, announce, mounts, warm_up};
+use crate::io::{MAX_ANNOUNCEMENT_BYTES, announce, drop_orders, mounts, warm_up};
 use crate::vfs::{CONTROL_DIRECTORY, sample_of_inode};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -43,6 +43,13 @@ pub(crate) struct PrefetchFigures {
     pub(crate) in_flight: u64,
     pub(crate) done: u64,
     pub(crate) failed: u64,
+}
+
+/// Whether a mount that has no room may have some later.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Wait {
+    More,
+    NoRoom,
 }
 
 /// The order in which samples will be read.
@@ -168,13 +175,21 @@ impl Mounted {
             .ok_or_else(|| list.wrong(place, &format!("{} is no sample", path.display())))
     }
 
-    /// Announces samples for fetching; calls `wait` while the mount has too many. Returns how many were announced,
-    /// which are not all if the user interrupts it.
+    /// Drops what is announced and not read yet.
+    pub(crate) fn drop_announced(&self) -> Result<(), Failure> {
+        drop_orders(&self.prefetch).map_err(|e| {
+            let refused = format!("{}: cannot drop what is announced", self.root.display());
+            Failure::new(Exit::Mount, e).context(refused)
+        })
+    }
+
+    /// Announces samples for fetching; calls `wait` while the mount has too many, and ends when that says that there will
+    /// be no room. Returns how many were announced, which are not all then, or if the user interrupts it.
     pub(crate) fn announce(
         &self,
         (samples, order): (&[u64], Order),
         interrupt: &Interrupt,
-        wait: &mut dyn FnMut(&Figures),
+        wait: &mut dyn FnMut(&Figures) -> Wait,
     ) -> Result<usize, Failure> {
         let mut announced = 0;
         while announced < samples.len() && !interrupt.requested() {
@@ -192,7 +207,10 @@ impl Mounted {
             match taken {
                 Ok(()) => announced = end,
                 Err(e) if e.kind() == ErrorKind::Interrupted => {}
-                Err(e) if e.kind() == ErrorKind::StorageFull => wait(&self.figures()?),
+                Err(e) if e.kind() == ErrorKind::StorageFull => match wait(&self.figures()?) {
+                    Wait::More => {}
+                    Wait::NoRoom => break,
+                },
                 Err(e) => {
                     let refused = format!("{}: cannot announce", self.root.display());
                     return Err(Failure::new(Exit::Mount, e).context(refused));

@@ -22,6 +22,7 @@ use super::options::Options;
 use super::prefetch::Prefetch;
 use super::samples::Samples;
 use super::{Errno, Trace, report};
+use crate::io::ControlRequest;
 use snapshots::{Snapshots, Takes, Writer};
 use std::ops::Range;
 use std::sync::atomic::AtomicBool;
@@ -237,23 +238,27 @@ impl Control {
         self.take_written(self.writable(ino)?, offset_bytes, bytes)
     }
 
-    /// See `Vfs::write_by_ioctl`.
-    pub(in crate::vfs) fn write_by_ioctl(&self, ino: u64, bytes: &[u8]) -> Result<(), Errno> {
-        match self.taken_by(ino) {
-            Takes::Nothing => Err(Errno::ENOTTY),
-            takes => self.take_written(takes, 1, bytes),
-        }
-    }
-
-    /// See `Vfs::warm_up_by_ioctl`.
-    pub(in crate::vfs) fn warm_up(&self, ino: u64, bytes: &[u8]) -> Result<(), Errno> {
-        match (self.taken_by(ino), bytes.as_chunks()) {
-            (Takes::Announcements(_), (numbers, [])) => {
-                let samples: Vec<u64> = numbers.iter().copied().map(u64::from_le_bytes).collect();
-                self.prefetch.warm_up(&samples)
+    /// See `Vfs::take_ioctl`.
+    pub(in crate::vfs) fn take_ioctl(
+        &self,
+        ino: u64,
+        request: ControlRequest,
+        bytes: &[u8],
+    ) -> Result<(), Errno> {
+        let (numbers, rest) = bytes.as_chunks();
+        let mut numbers = numbers.iter().copied().map(u64::from_le_bytes);
+        match (self.taken_by(ino), request) {
+            (Takes::Nothing, _) => Err(Errno::ENOTTY),
+            (takes, ControlRequest::Write) => self.take_written(takes, 1, bytes),
+            (Takes::Settings, _) => Err(Errno::ENOTTY),
+            (Takes::Announcements(_), _) if !rest.is_empty() => Err(Errno::EINVAL),
+            (Takes::Announcements(_), ControlRequest::WarmUp) => {
+                self.prefetch.warm_up(&numbers.collect::<Vec<_>>())
             }
-            (Takes::Announcements(_), _) => Err(Errno::EINVAL),
-            (Takes::Nothing | Takes::Settings, _) => Err(Errno::ENOTTY),
+            (Takes::Announcements(writer), ControlRequest::BeginOrder) => {
+                self.begin_order(&writer, numbers.next().ok_or(Errno::EINVAL)?);
+                Ok(())
+            }
         }
     }
 

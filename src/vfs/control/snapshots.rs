@@ -3,6 +3,7 @@
 use super::announce::Parser;
 use crate::vfs::Errno;
 use crate::vfs::inode::{CONTROL_DIRECTORY, Inode};
+use crate::vfs::prefetch::UNNAMED;
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -57,11 +58,13 @@ pub(super) struct Writer {
     pub(super) over: Instant,
     /// It was told once in the log what is wrong with what it writes.
     warned: bool,
+    /// The name of the order that it announces.
+    pub(super) order: u64,
 }
 
 impl Writer {
     pub(super) fn new() -> Self {
-        Self { parser: Parser::default(), over: Instant::now(), warned: false }
+        Self { parser: Parser::default(), over: Instant::now(), warned: false, order: UNNAMED }
     }
 
     pub(super) fn warn(&mut self, item: &str, errno: Errno) {

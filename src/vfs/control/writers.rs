@@ -42,6 +42,13 @@ impl Control {
         taken
     }
 
+    /// What is left of an order is dropped; what this writer announces from now on is of that order. [`UNNAMED`]: of all
+    /// orders, and the writer's has no name.
+    pub(super) fn begin_order(&self, writer: &Mutex<Writer>, order: u64) {
+        lock(writer).order = order;
+        self.prefetch.drop_order(order);
+    }
+
     /// Lets a writer's parser work, and announces what it finds: all of it, or the parser stays as it was.
     fn take(
         &self,
@@ -54,7 +61,7 @@ impl Control {
             samples.push(self.announced(item)?);
             Ok(())
         });
-        if let Err(errno) = self.prefetch.announce(&samples) {
+        if let Err(errno) = self.prefetch.announce(writer.order, &samples) {
             writer.parser = before;
             return Err(errno);
         }

@@ -43,16 +43,7 @@ impl Prefetch {
         if demanded > UNFORESEEN_LIMIT && self.lacks_room.swap(false, Ordering::Relaxed) {
             self.demanded.store(0, Ordering::Relaxed);
             let mut queue = self.lock();
-            let dropped = queue.announced.len() + queue.batch.len();
-            queue.announced.clear();
-            if self.has_remote_parts {
-                self.samples.store().forget_announced();
-            }
-            self.is_announced.store(false, Ordering::Relaxed);
-            queue.batch.clear();
-            for (_, sample) in std::mem::take(&mut queue.arrived) {
-                self.drop_unused(sample);
-            }
+            let dropped = self.drop_announced(&mut queue);
             tracing::info!(
                 dropped,
                 "the reads do not follow the announced order: the prefetch hints are dropped"

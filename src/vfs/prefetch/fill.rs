@@ -3,6 +3,7 @@
 
 use super::Prefetch;
 use super::fetch::{Fetch, Target};
+use super::orders::UNNAMED;
 use super::queue::{Fill, add};
 use crate::io::{Buffer, ReadError};
 use crate::vfs::Errno;
@@ -31,7 +32,7 @@ impl Prefetch {
                 _ => announced.push(sample),
             }
         }
-        self.announce(&announced)?;
+        self.announce(UNNAMED, &announced)?;
         add(&self.counts.announced, extents.len() as u64);
         let unit = |part: usize| self.samples.store().part(part).profile().fill_bytes;
         let fills = fills(extents, unit);

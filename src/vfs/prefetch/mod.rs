@@ -9,12 +9,14 @@ mod demand;
 mod fetch;
 mod fill;
 mod land;
+mod orders;
 mod patterns;
 mod plan;
 mod queue;
 
 pub(super) use fetch::WaitingRead;
 pub use fetch::{Delivery, Fetch};
+pub(super) use orders::UNNAMED;
 pub use queue::PrefetchFigures;
 
 use super::bits::Bits;
@@ -126,19 +128,21 @@ impl Prefetch {
         }
     }
 
-    /// Queues samples, by number, to be fetched in this order: all of them or none.
+    /// Queues samples, by number, to be fetched in this order, after what was announced before: all of them or none. The
+    /// order's name is what [`Prefetch::drop_order`] knows it by.
     ///
     /// # Errors
     /// ENOSPC: too many are waiting. Try again later.
-    pub(in crate::vfs) fn announce(&self, samples: &[u64]) -> Result<(), Errno> {
+    pub(in crate::vfs) fn announce(&self, order: u64, samples: &[u64]) -> Result<(), Errno> {
         let mut queue = self.lock();
-        if queue.announced.len() + samples.len() > self.capacity() {
+        let has_room = queue.announced.len() + samples.len() <= self.capacity();
+        if !has_room || !queue.announced.has_room_for(order) {
             return Err(Errno::ENOSPC);
         }
         if queue.announced.is_empty() && queue.batch.is_empty() {
             (queue.batch_bytes, queue.stored_bytes) = (0, 0);
         }
-        queue.announced.extend(samples);
+        queue.announced.extend(order, samples);
         let first = queue.numbered;
         queue.numbered += samples.len() as u64;
         self.is_announced.store(!queue.announced.is_empty(), Ordering::Relaxed);
@@ -147,6 +151,63 @@ impl Prefetch {
         self.announce_to_stores(samples, first);
         self.wake();
         Ok(())
+    }
+
+    /// Drops what is left of an order, because its reader reads something else now; [`UNNAMED`]: of all orders.
+    ///
+    /// What was fetched for it goes with it, or it would keep its room until it is read. Of several orders that are fetched
+    /// at the same time the others lose that much, too: their readers fetch it on demand.
+    pub(in crate::vfs) fn drop_order(&self, order: u64) {
+        let mut queue = self.lock();
+        if order == UNNAMED {
+            self.drop_announced(&mut queue);
+        } else {
+            let was_last = queue.announced.took_last(order);
+            let dropped = queue.announced.drop_order(order);
+            if dropped == 0 && !was_last {
+                return;
+            }
+            self.drop_fetched(&mut queue);
+            if dropped > 0 {
+                self.announce_anew(&mut queue);
+            }
+        }
+        self.lacks_room.store(false, Ordering::Relaxed);
+        drop(queue);
+        self.wake();
+    }
+
+    /// Drops all announcements and what was fetched for them; gives the number of samples that waited.
+    fn drop_announced(&self, queue: &mut Queue) -> usize {
+        let dropped = queue.announced.len();
+        queue.announced.clear();
+        if self.has_remote_parts {
+            self.samples.store().forget_announced();
+        }
+        self.is_announced.store(false, Ordering::Relaxed);
+        dropped + self.drop_fetched(queue)
+    }
+
+    /// Drops what is being fetched and what nobody has read yet; gives the number of reads that were left.
+    fn drop_fetched(&self, queue: &mut Queue) -> usize {
+        let dropped = queue.batch.len();
+        queue.batch.clear();
+        for (_, sample) in std::mem::take(&mut queue.arrived) {
+            self.drop_unused(sample);
+        }
+        dropped
+    }
+
+    /// Tells stores of what still waits as if it had been announced now: their numbers of the others have gone.
+    fn announce_anew(&self, queue: &mut Queue) {
+        self.is_announced.store(!queue.announced.is_empty(), Ordering::Relaxed);
+        if self.has_remote_parts {
+            self.samples.store().forget_announced();
+            let first = queue.numbered;
+            queue.numbered += queue.announced.len() as u64;
+            let left: Vec<u64> = queue.announced.iter().copied().collect();
+            self.announce_to_stores(&left, first);
+        }
     }
 
     /// Tells stores the order in which samples will be read, from number `first` on: what has room there is fetched long

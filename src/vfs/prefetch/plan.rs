@@ -207,7 +207,7 @@ impl Prefetch {
         if count == 0 {
             return false;
         }
-        let mut samples: Vec<u64> = queue.announced.drain(..count).collect();
+        let mut samples = queue.announced.take(count);
         queue.batch_samples = queue.batch_samples.max(count as u64);
         if self.memory.blocks().is_worthwhile()
             && self.samples.dataset().data_bytes() < self.memory.budget().cap_bytes() / 8 * 7

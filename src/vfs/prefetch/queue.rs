@@ -1,5 +1,6 @@
 //! What waits to be prefetched, and the counters.
 
+use super::orders::Orders;
 use super::patterns::Patterns;
 use crate::catalog::Located;
 use crate::vfs::memory::blocks::BlockId;
@@ -13,7 +14,7 @@ pub(super) struct Queue {
     /// Foreseen by a pattern.
     pub(super) foreseen: VecDeque<u64>,
     pub(super) foreseen_blocks: VecDeque<BlockId>,
-    pub(super) announced: VecDeque<u64>,
+    pub(super) announced: Orders,
     /// How many samples were ever announced.
     pub(super) numbered: u64,
     /// The number that stores were told last.

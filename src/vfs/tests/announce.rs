@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::catalog::TreeBuilder;
+use crate::io::ControlRequest;
 
 /// Ten samples with numbers for names.
 fn world() -> World {
@@ -179,11 +180,11 @@ fn without_permission_to_write_it_is_a_file_to_read() {
     assert_eq!(vfs.getattr(writer).unwrap().mode, 0o444);
     assert_eq!(vfs.write(writer, 1, b"0\n"), Err(Errno::EROFS));
     assert!(vfs.prefetch().announced_order().is_empty());
-    vfs.write_by_ioctl(writer, b"0\n").unwrap();
-    assert_eq!(vfs.write_by_ioctl(writer, b"1\n"), Err(Errno::EINVAL));
+    vfs.take_ioctl(writer, ControlRequest::Write, b"0\n").unwrap();
+    assert_eq!(vfs.take_ioctl(writer, ControlRequest::Write, b"1\n"), Err(Errno::EINVAL));
     assert_eq!(vfs.prefetch().announced_order(), [0]);
     for ino in [1, ino_of(0), u64::MAX] {
-        assert_eq!(vfs.write_by_ioctl(ino, b"0\n"), Err(Errno::ENOTTY));
+        assert_eq!(vfs.take_ioctl(ino, ControlRequest::Write, b"0\n"), Err(Errno::ENOTTY));
     }
 }
 
@@ -229,4 +230,49 @@ fn what_a_reader_is_fetching_is_not_read_with_its_neighbours() {
     assert_eq!(lengths, [2 * BYTES, 2 * BYTES]);
     assert_eq!(world.drive(Step::Read(task)).unwrap(), [7; 10]);
     assert_eq!(vfs.prefetch().figures().done, 5);
+}
+
+#[test]
+fn an_order_that_is_begun_anew_drops_what_is_left_of_it_and_not_of_others() {
+    const BYTES: usize = 120_000;
+    let world = World::of(&vec![vec![7; BYTES]; 40], options(Verify::Always, 4 << 20));
+    let vfs = &world.vfs;
+    let announce = |order: u64, samples: &[u64]| {
+        let writer = open(vfs);
+        vfs.take_ioctl(writer, ControlRequest::BeginOrder, &order.to_le_bytes()).unwrap();
+        let bytes: Vec<u8> = samples.iter().flat_map(|sample| sample.to_le_bytes()).collect();
+        vfs.take_ioctl(writer, ControlRequest::Write, &bytes).unwrap();
+        vfs.forget(writer, 1);
+    };
+    let fetch_all = || {
+        let mut fetched = 0;
+        while let Some(mut fetch) = vfs.next_fetch() {
+            fetched += 1;
+            world.fetch(fetch.span());
+            drop(vfs.land(fetch, Ok(())));
+        }
+        fetched
+    };
+    let stale: Vec<u64> = (0..20).collect();
+    announce(7, &stale);
+    announce(9, &[38, 39]);
+    assert!(fetch_all() > 0);
+    let before = vfs.prefetch_figures();
+    assert!(before.is_full && before.waiting > 2, "{before:?}");
+    // Nobody reads of it: what was fetched holds all the room, unless the next epoch drops it.
+    announce(7, &[35, 33, 31]);
+    let order = vfs.prefetch().announced_order();
+    assert_eq!(order, [38, 39, 35, 33, 31]);
+    assert!(fetch_all() > 0);
+    let after = vfs.prefetch_figures();
+    assert_eq!((after.waiting, after.done - before.done), (0, 5), "{after:?}");
+    // All of them.
+    announce(7, &stale);
+    let zero = 0u64.to_le_bytes();
+    vfs.take_ioctl(open(vfs), ControlRequest::BeginOrder, &zero).unwrap();
+    assert_eq!((vfs.prefetch_figures().waiting, fetch_all()), (0, 0));
+    for wrong in [&[][..], &[1; 7], &[1; 9]] {
+        let refused = vfs.take_ioctl(open(vfs), ControlRequest::BeginOrder, wrong);
+        assert_eq!(refused, Err(Errno::EINVAL));
+    }
 }
