@@ -80,8 +80,9 @@ fn open(
     source: &dyn Source,
     options: &OpenOptions,
 ) -> Result<Unpacked, Failure> {
-    let opened = || -> io::Result<File> { File::of(file.try_clone()?, source.name().clone()) };
-    let failed = |e| Failure::unreadable(source.name(), e);
+    // It is called after its container, and has a name of its own or none: `rm` in the cache directory must not matter.
+    let opened = || Ok(File::of(file.try_clone()?, source.name().clone())?.nameless());
+    let failed = |e: io::Error| Failure::unreadable(source.name(), e);
     let decoded: Arc<dyn Source> = Arc::new(opened().map_err(failed)?);
     let name = format.unpacked_name(source)?;
     let container = format::compressed::open_decoded(decoded, name, options)?;

@@ -165,6 +165,12 @@ impl File {
         })
     }
 
+    /// It stays open: that its name is removed is no change.
+    #[must_use]
+    pub fn nameless(self) -> Self {
+        Self { is_nameless: true, ..self }
+    }
+
     /// As [`File::of`], for a file that this program fills while it is read: a change of the file is no error.
     ///
     /// # Errors
@@ -361,13 +367,12 @@ impl File {
         }
         let now = match &self.holding {
             Holding::Open(handles) => handles.file.metadata()?.into(),
-            Holding::Pooled(pooled) => match pooled.status() {
-                Ok(status) => Status::from(status),
-                Err(e) if e.kind() == io::ErrorKind::NotFound => {
-                    return Err(ReadError::Changed(Change::Replaced));
-                }
-                Err(e) => return Err(e.into()),
-            },
+            Holding::Pooled(pooled) => {
+                Status::from(pooled.status().map_err(|e| match e.kind() {
+                    io::ErrorKind::NotFound => ReadError::Changed(Change::Replaced),
+                    _ => ReadError::Io(e),
+                })?)
+            }
         };
         self.check(&now)
     }

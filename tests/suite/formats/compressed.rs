@@ -284,6 +284,28 @@ fn what_cannot_be_read_in_the_middle_is_decoded_once_to_the_cache_directory() {
 }
 
 #[test]
+fn a_decoded_file_that_somebody_removes_is_served_as_long_as_its_mount_lives() {
+    if !have(Need::Program("zstd")) {
+        return;
+    }
+    let (directory, cache) = (temp_dir(), temp_dir());
+    if !has_room(cache.path(), 1 << 30) {
+        return crate::common::skip("needs 1 GiB beside the 5 % of the file system that stay free");
+    }
+    let data = [vec![0; 65 << 20], text(8, 100_000)].concat();
+    let original = file_in(&directory, "original", &data);
+    let tar = write::tar(&[("data", &data)]);
+    let zstd = file_in(&directory, "x.tar.zst", through("zstd", &["-c", "-q", "-1"], &tar));
+    let option = format!("cache_dir={}", cache.path().display());
+    for_each_transport(|transport| {
+        let mount = Mount::new(transport, &zstd, &[&option]);
+        fs::remove_dir_all(cache.path().join("decoded")).unwrap();
+        run(Command::new("cmp").arg(mount.path("data")).arg(&original)).ok();
+        assert!(mount.bad().is_empty(), "{:?}", mount.bad());
+    });
+}
+
+#[test]
 fn what_cannot_be_read_in_the_middle_is_decoded_to_the_directory_that_spool_names() {
     if !have(Need::Program("zstd")) {
         return;
