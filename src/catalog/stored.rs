@@ -85,7 +85,8 @@ impl Dataset {
                 && !own.iter().all(|names| matches!(names, Names::Tree(_))) =>
             {
                 Ok(StoredNames::Unused(
-                    "they are neither for all files of the dataset nor stored in each of them"
+                    "they are neither for all files of the dataset nor stored in each of them; --layout \
+                     shards keeps them, a directory for each file, --names gives all samples names"
                         .to_owned(),
                 ))
             }

@@ -19,7 +19,7 @@ pub(super) struct LiveSettingsArgs {
     /// Memory of it for the caches: samples and blocks that were read ahead [default: the rest]
     #[arg(long, alias = "cache_size", value_name = "SIZE", value_parser = memory::size)]
     cache_size: Option<u64>,
-    /// error, warn, info, debug or trace [default: info]
+    /// How much the log says [default: info]
     #[arg(long, alias = "log_level", value_name = "LEVEL", value_parser = LOG_LEVELS)]
     log_level: Option<String>,
 }

@@ -83,13 +83,13 @@ pub(crate) fn limit(text: &str) -> Result<Limit, String> {
     let Some(percent) = text.strip_suffix('%') else { return size(text).map(Limit::Bytes) };
     match percent.parse() {
         Ok(percent) if (1..=100).contains(&percent) => Ok(Limit::Percent(percent)),
-        _ => Err(format!("{text:?} is not a share of the memory, from 1% to 100%")),
+        _ => Err("not a share of the memory, from 1% to 100%".to_owned()),
     }
 }
 
 /// `4096`, `256M`, `1G`, `512MiB`: powers of 1024.
 pub(crate) fn size(text: &str) -> Result<u64, String> {
-    let wrong = || format!("{text:?} is not a size such as 268435456, 256M or 1G");
+    let wrong = || "not a size such as 268435456, 256M or 1G".to_owned();
     let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
     let number: u64 = digits.parse().map_err(|_| wrong())?;
     let unit = text[digits.len()..].to_ascii_lowercase();

@@ -146,11 +146,22 @@ fn the_readme_takes_two_minutes_and_the_index_names_every_document() {
 fn every_line_of_fstab_in_the_documents_mounts() {
     let pages = documents();
     let code = pages.iter().flat_map(|(_, text)| lines(text).1);
-    let fstab: Vec<&str> = code
-        .filter(|(language, line)| *language == "fstab" && !line.starts_with('#'))
-        .map(|(_, line)| line)
-        .collect();
-    assert!(fstab.len() > 4, "{fstab:?}");
+    let manual = fs::read_to_string(root().join("docs/man/mount.ffrfs.roff")).unwrap();
+    let manual = manual.replace("\\e", "\\").replace("\\-", "-");
+    let is_entry = |line: &&str| line.split_whitespace().nth(2) == Some("ffrfs");
+    let mut fstab: Vec<&str> = manual.lines().filter(|line| line.starts_with('/')).collect();
+    fstab.retain(|line| is_entry(line));
+    assert!(fstab.len() > 1, "{fstab:?}");
+    for (language, line) in code {
+        assert!(
+            language == "fstab" || !is_entry(&line) || !line.starts_with('/'),
+            "no ```fstab: {line}"
+        );
+        if language == "fstab" && !line.starts_with('#') {
+            fstab.push(line);
+        }
+    }
+    assert!(fstab.len() > 7, "{fstab:?}");
     let script = r#"
         mkdir -p data/shards raid etc/ffrfs
         echo secret >"etc/ffrfs/my photos"
