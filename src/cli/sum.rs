@@ -9,7 +9,7 @@ use crate::format::one_or_many;
 
 use crate::dataset::hash::{Algorithm, hex};
 use crate::failure::{Exit, Failure, say, visible};
-use crate::format::PartName;
+use crate::format::{Fault, PartName};
 use crate::interrupt::Interrupt;
 use crate::tools::output::{file_beside, give_name};
 use crate::tools::progress::{self, Terminal};
@@ -105,17 +105,26 @@ fn print_list(args: &SumArgs, opened: Opened, catalog: Catalog) -> Result<Exit, 
     let mut out = Output::new(args.output.as_deref(), &opened)?;
     let samples = samples(opened, catalog, out.is_terminal());
     let names = Names::of(&samples)?;
-    let (mut bad, threads) = (0, thread_count(args.jobs));
+    let (mut bad, mut locked, threads) = (0, 0, thread_count(args.jobs));
     samples.hash(names.samples(), threads, &|_| vec![algorithm], &mut |sample, hashes| {
-        let Some([hash]) = hashes.as_deref() else {
-            bad += 1;
-            return Ok(());
+        let digits = match hashes {
+            Ok(hashes) => hashes.first().map(|hash| hex(hash)).unwrap_or_default(),
+            Err(fault) => {
+                *if fault == Fault::Locked { &mut locked } else { &mut bad } += 1;
+                return Ok(());
+            }
         };
-        let digits = hex(hash);
         names.paths(&samples, sample, &mut |path| out.write(&format_line(&digits, path)))
     })?;
     out.finish()?;
-    Ok(exit(bad))
+    if bad > 0 {
+        say(format_args!(
+            "ffrfs: {} left out",
+            one_or_many(bad, "bad sample is", "bad samples are")
+        ));
+    }
+    say_locked(locked);
+    Ok(exit(bad, locked))
 }
 
 /// The lines of a list with what is found about them.
@@ -140,16 +149,18 @@ fn print_check(
     let mut out = Output::new(None, &opened)?;
     let samples = samples(opened, catalog, out.is_terminal());
     let threads = thread_count(args.jobs);
-    let Tally { missing, bad, wrong } = check(&samples, lines, threads, &mut |path, verdict| {
-        let words = match verdict {
-            Verdict::Right if args.quiet => return Ok(()),
-            Verdict::Right => "OK",
-            Verdict::Wrong => "FAILED",
-            Verdict::Bad => "FAILED: bad in its container",
-            Verdict::Missing => "FAILED: no such sample",
-        };
-        out.write(&[path, b": ", words.as_bytes(), b"\n"].concat())
-    })?;
+    let Tally { missing, bad, locked, wrong } =
+        check(&samples, lines, threads, &mut |path, verdict| {
+            let words = match verdict {
+                Verdict::Right if args.quiet => return Ok(()),
+                Verdict::Right => "OK",
+                Verdict::Wrong => "FAILED",
+                Verdict::Bad => "FAILED: bad in its container",
+                Verdict::Locked => "FAILED: encrypted",
+                Verdict::Missing => "FAILED: no such sample",
+            };
+            out.write(&[path, b": ", words.as_bytes(), b"\n"].concat())
+        })?;
     out.finish()?;
     for (count, one, many) in [
         (missing, "listed sample does not exist", "listed samples do not exist"),
@@ -160,7 +171,8 @@ fn print_check(
             say(format_args!("ffrfs: {}", one_or_many(count, one, many)));
         }
     }
-    Ok(if missing + bad + wrong > 0 { Exit::Checksum } else { Exit::Ok })
+    say_locked(locked);
+    Ok(exit(missing + bad + wrong, locked))
 }
 
 fn read_list(list: &Path) -> Result<Vec<u8>, Failure> {
@@ -207,12 +219,20 @@ fn print_sidecars(args: &SumArgs) -> Result<Exit, Failure> {
     Ok(if sidecars.bad.is_empty() { Exit::Ok } else { Exit::Checksum })
 }
 
-/// The exit code for so many bad samples, each of which was named.
-fn exit(bad: u64) -> Exit {
-    if bad > 0 {
-        say(format_args!("{} left out", one_or_many(bad, "bad sample is", "bad samples are")));
+fn say_locked(locked: u64) {
+    if locked > 0 {
+        let many = one_or_many(locked, "sample is", "samples are");
+        say(format_args!("ffrfs: {many} encrypted: give --password-file"));
     }
-    if bad > 0 { Exit::Checksum } else { Exit::Ok }
+}
+
+/// The exit code for so many bad samples and encrypted ones.
+fn exit(bad: u64, locked: u64) -> Exit {
+    match (bad, locked) {
+        (0, 0) => Exit::Ok,
+        (0, _) => Exit::Password,
+        _ => Exit::Checksum,
+    }
 }
 
 /// Standard output, or a file that has its name once it is whole.

@@ -12,7 +12,7 @@ pub enum Fault {
     Checksum(Mismatch),
     /// The index shows that they are not all there.
     Damaged,
-    /// They are encrypted, and there is no password.
+    /// They are encrypted, and there is no password that fits.
     Locked,
     /// They are not an encoding of what they should be, or are not where they should be.
     Structure(String),

@@ -15,6 +15,7 @@ mod method;
 mod names;
 mod oddities;
 mod open;
+mod password;
 mod record;
 mod unlock;
 mod walk;

@@ -8,11 +8,10 @@ use super::names::Guess;
 use super::oddities::Oddities;
 use super::record::{CENTRAL_BYTES, Class, Head, LOCAL_BYTES, Row};
 use super::walk::{Walked, walk};
-use super::{ZipFile, malformed, read, room, unreadable};
-use crate::format::bytes::u16_at;
+use super::{ZipFile, malformed, room, unreadable};
 use crate::format::charset::Charset;
 use crate::format::counted;
-use crate::format::{Container, Content, Error, OpenOptions, Result, Source, Table};
+use crate::format::{Container, Content, OpenOptions, Result, Source, Table};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 
@@ -24,8 +23,6 @@ const MAX_STORED_TARGET_BYTES: u64 = 1 << 16;
 const MAX_TARGETS_BYTES: usize = 64 << 20;
 /// So many encrypted members are asked whether a password is right.
 const MAX_ASKED: usize = 8;
-/// Members of at most this size are decrypted for that.
-const MAX_PROOF_BYTES: u64 = 256 << 10;
 /// Decrypting takes thousands of hashes each.
 const MAX_ENCRYPTED_LINKS: u32 = 4096;
 /// The disk number of a member that stands in a zip64 field.
@@ -81,7 +78,7 @@ pub(super) fn open(source: Arc<dyn Source>, options: &OpenOptions) -> Result<Zip
         source,
     };
     file.learn_leads();
-    file.check_password(&encrypted, options)?;
+    file.try_password(&encrypted, options)?;
     file.read_targets(&symlinks);
     Ok(file)
 }
@@ -348,61 +345,6 @@ impl ZipFile {
             }
         }
         None
-    }
-
-    /// A wrong password is better refused than found out by every reader. The first encrypted member must accept
-    /// it. The traditional cipher accepts one wrong password of 256: there, of the first few members one must also
-    /// match its CRC, or at least another one accept it.
-    fn check_password(&self, rows: &[u64], options: &OpenOptions) -> Result<()> {
-        let Some(password) = self.password.as_ref().filter(|_| !options.allow_damaged) else {
-            return Ok(());
-        };
-        let wrong = || Err(Error::WrongPassword { part: self.source.name().clone() });
-        let (mut asked, mut accepting, mut tried) = (0_u32, 0_u32, false);
-        for row in rows {
-            let head = self.head(*row)?;
-            let Some(stored) = self.stored_front(&head)? else { continue };
-            let accepts = head.lock.accepts(password, &stored, Self::check_bytes(&head));
-            if asked == 0 && !accepts {
-                return wrong();
-            }
-            if head.lock != Lock::ZipCrypto {
-                return Ok(());
-            }
-            asked = asked.saturating_add(1);
-            accepting = accepting.saturating_add(accepts.into());
-            if accepts && stored.len() as u64 == head.stored_bytes {
-                let mut out = vec![0; usize::try_from(head.size_bytes).unwrap_or(0)];
-                if self.decode_as(&head, &stored, &mut out).is_ok()
-                    && crc32fast::hash(&out) == head.crc32
-                {
-                    return Ok(());
-                }
-                tried = true;
-            }
-        }
-        // The first one accepts what any password would have to be accepted by, or there is no other proof.
-        if tried || (asked > 1 && accepting < 2) { wrong() } else { Ok(()) }
-    }
-
-    /// What an encrypted member begins with, or all of a small one; `None` if it cannot be read.
-    fn stored_front(&self, head: &Head) -> Result<Option<Vec<u8>>> {
-        let Some((at, room)) = self.room(head).filter(|_| self.fault(head).is_none()) else {
-            return Ok(None);
-        };
-        let mut fixed = [0; LOCAL_BYTES as usize];
-        read(self.source.as_ref(), "a local header", &mut fixed, at)?;
-        let field = |at| u64::from(u16_at(&fixed, at).unwrap_or_default());
-        let length = LOCAL_BYTES.saturating_add(field(26)).saturating_add(field(28));
-        if length > room {
-            return Ok(None);
-        }
-        let is_small = head.stored_bytes.max(head.size_bytes) <= MAX_PROOF_BYTES;
-        let whole = usize::try_from(head.stored_bytes).ok().filter(|_| is_small);
-        let mut front = vec![0; whole.unwrap_or(0).max(head.lock.head_bytes())];
-        let data_at = at.saturating_add(length);
-        read(self.source.as_ref(), "an encrypted member", &mut front, data_at)?;
-        Ok(Some(front))
     }
 
     /// Reads where the symbolic links lead.

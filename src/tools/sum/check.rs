@@ -5,6 +5,7 @@ use super::samples::Samples;
 use crate::catalog::Node;
 use crate::dataset::hash::Algorithm;
 use crate::failure::Failure;
+use crate::format::Fault;
 
 /// A line of a list.
 pub(crate) struct Line {
@@ -21,6 +22,8 @@ pub(crate) enum Verdict {
     Wrong,
     /// The sample is bad in its container.
     Bad,
+    /// The sample is encrypted, and there is no password for it.
+    Locked,
     /// The sample does not exist.
     Missing,
 }
@@ -30,6 +33,7 @@ pub(crate) enum Verdict {
 pub(crate) struct Tally {
     pub(crate) missing: u64,
     pub(crate) bad: u64,
+    pub(crate) locked: u64,
     pub(crate) wrong: u64,
 }
 
@@ -82,11 +86,13 @@ pub(crate) fn check(
     samples.hash(wanted, threads, &algorithms, &mut |_, hashes| {
         for (number, (_, line)) in next.next().copied().unwrap_or_default().iter().enumerate() {
             let verdict = match &hashes {
-                None => Verdict::Bad,
-                Some(hashes) if hashes.get(number) == Some(&line.hash) => Verdict::Right,
-                Some(_) => Verdict::Wrong,
+                Err(Fault::Locked) => Verdict::Locked,
+                Err(_) => Verdict::Bad,
+                Ok(hashes) if hashes.get(number) == Some(&line.hash) => Verdict::Right,
+                Ok(_) => Verdict::Wrong,
             };
             tally.bad += u64::from(verdict == Verdict::Bad);
+            tally.locked += u64::from(verdict == Verdict::Locked);
             tally.wrong += u64::from(verdict == Verdict::Wrong);
             tell(&line.path, verdict)?;
         }

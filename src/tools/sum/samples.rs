@@ -5,7 +5,7 @@ use crate::catalog::{Catalog, Dataset, Located};
 use crate::dataset::Opened;
 use crate::dataset::hash::{Algorithm, Hash};
 use crate::failure::Failure;
-use crate::format::{Checksum, ChecksumKind};
+use crate::format::{Checksum, ChecksumKind, Fault};
 use crate::interrupt::Interrupt;
 use crate::tools::reader::{
     OrderedWork, SampleChecker, SampleReader, Scratch, Span, Stop, in_order, next_span,
@@ -15,8 +15,8 @@ use indicatif::ProgressBar;
 /// The number of spans by which a thread may be ahead of the results that come next.
 const AHEAD: usize = 4;
 
-/// The hashes of a sample, one for each algorithm; `None` for a bad sample, which was logged.
-pub(crate) type Hashes = Option<Vec<Vec<u8>>>;
+/// The hashes of a sample, one for each algorithm; the fault of a bad sample, which was logged unless it is encrypted.
+pub(crate) type Hashes = Result<Vec<Vec<u8>>, Fault>;
 
 /// Computes a result for each sample of a span.
 type SpanWork<'a, T> = dyn Fn(&Span, &mut Scratch) -> Result<Vec<T>, Failure> + Sync + 'a;
@@ -122,6 +122,13 @@ impl Samples {
         })
     }
 
+    /// Encrypted samples are counted, not named one by one.
+    fn say_bad(&self, located: &Located, fault: &Fault) {
+        if *fault != Fault::Locked {
+            self.reader().log_bad(located, fault);
+        }
+    }
+
     fn hash_span(
         &self,
         span: &Span,
@@ -135,11 +142,11 @@ impl Samples {
         let each = span.samples.iter().zip(&span.located).zip(files);
         let each = each.map(|((sample, located), file)| {
             self.progress.inc(located.sample.size_bytes());
-            let file = file.map_err(|fault| self.reader().log_bad(located, &fault)).ok()?;
+            let file = file.inspect_err(|fault| self.say_bad(located, fault))?;
             let bytes = file.bytes.get(&scratch.buffer);
             let mut hashes: Vec<Hash> = algorithms(*sample).iter().map(|a| a.begin()).collect();
             hashes.iter_mut().for_each(|hash| hash.update(bytes));
-            Some(hashes.into_iter().map(Hash::finish).collect())
+            Ok(hashes.into_iter().map(Hash::finish).collect())
         });
         Ok(each.collect())
     }
@@ -159,11 +166,11 @@ impl Samples {
             })
         });
         match read {
-            Ok(()) => Ok(Some(hashes.into_iter().map(Hash::finish).collect())),
+            Ok(()) => Ok(Ok(hashes.into_iter().map(Hash::finish).collect())),
             Err(Stop::Failed(failure)) => Err(failure),
             Err(Stop::Bad(fault)) => {
-                self.reader().log_bad(located, &fault);
-                Ok(None)
+                self.say_bad(located, &fault);
+                Ok(Err(fault))
             }
         }
     }

@@ -248,10 +248,31 @@ fn a_wrong_password_is_refused_unless_damage_is_allowed() {
         assert!(outcome.stderr.contains("wrong password"), "{}", outcome.stderr);
         assert!(!outcome.stderr.contains("wrong horse"), "{}", outcome.stderr);
     }
+    let password = directory.path().join("password");
+    for archive in &archives {
+        let on = |command: &str, more: Option<&Path>| {
+            let mut ffrfs = Command::new(FFRFS);
+            ffrfs.args([command, "--allow-damaged", "--password-file"]).arg(&password);
+            run(ffrfs.arg(archive).args(more))
+        };
+        let out = directory.path().join(format!("{}.out", archive.display()));
+        for outcome in [on("verify", None), on("sum", None), on("extract", Some(&out))] {
+            assert_eq!(outcome.code, 9, "{}", outcome.stderr);
+            for says in ["wrong password", "2 "] {
+                assert!(outcome.stderr.contains(says), "{}", outcome.stderr);
+            }
+            assert!(!outcome.stderr.contains("damaged"), "{}", outcome.stderr);
+        }
+        let info = on("info", None).ok().text();
+        assert!(info.contains("encrypted:  2 files") && info.contains("wrong password"), "{info}");
+        assert!(info.contains("sizes:      7 B to 87.89 KiB"), "as a mount shows them: {info}");
+    }
     for_each_transport(|transport| {
         for archive in &archives {
             let mount = Mount::new(transport, archive, &[&option, "allow_damaged"]);
             clear_alone_is_served(&mount);
+            assert!(mount.log().contains("wrong password"), "{}", mount.log());
+            assert!(mount.bad().iter().all(|row| row[1] == "encrypted"), "{:?}", mount.bad());
             nobody_sees("wrong horse", &mount);
         }
     });
@@ -434,6 +455,13 @@ fn a_wrong_password_and_none_have_an_exit_code_of_their_own_and_are_never_called
     assert_eq!(extracted.code, 9, "{}", extracted.stderr);
     assert!(extracted.stderr.contains("2 files are encrypted"), "{}", extracted.stderr);
     assert!(!extracted.stderr.contains("damaged"), "{}", extracted.stderr);
+    let sum = on("sum");
+    assert_eq!((sum.code, sum.text()), (9, String::new()), "{}", sum.stderr);
+    let said = "ffrfs: 2 samples are encrypted: give --password-file";
+    assert!(sum.stderr.contains(said) && !sum.stderr.contains("bad"), "{}", sum.stderr);
+    let list = file_in(&directory, "list", format!("{}  one\n", "0".repeat(64)));
+    let check = run(Command::new(FFRFS).args(["sum", "--check"]).arg(list).arg(&archive));
+    assert_eq!((check.code, check.text()), (9, "one: FAILED: encrypted\n".to_owned()));
     let cat = run(Command::new(FFRFS).arg("cat").arg(&archive).arg("one"));
     assert!(cat.code == 9 && cat.stderr.contains("give --password-file"), "{}", cat.stderr);
     for_each_transport(|transport| {
