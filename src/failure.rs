@@ -15,10 +15,26 @@ pub(crate) type Reason = Box<dyn Error + Send + Sync>;
 
 /// A line on stderr. A closed stderr changes nothing.
 pub(crate) fn say(line: fmt::Arguments) {
-    let line = line.to_string();
+    let line = without_numbers(line.to_string());
     let mut shown = visible(line.as_bytes(), true).into_owned();
     shown.push(b'\n');
     let _ = io::stderr().write_all(&shown);
+}
+
+/// Text in which errors of the system end without ` (os error 2)`, which says nothing more to people.
+pub(crate) fn without_numbers(mut text: String) -> String {
+    const BEGIN: &str = " (os error ";
+    let mut from = 0;
+    while let Some(at) = text[from..].find(BEGIN).map(|at| from + at) {
+        let rest = text[at + BEGIN.len()..].trim_start_matches(|c: char| c.is_ascii_digit());
+        let end = text.len() - rest.len() + 1;
+        from = at;
+        match rest.starts_with(')') {
+            true => text.replace_range(at..end, ""),
+            false => from += BEGIN.len(),
+        }
+    }
+    text
 }
 
 /// Text whose control characters, which could command a terminal, are written as `\x1b`; newlines and tabs stay if
@@ -138,14 +154,9 @@ impl Failure {
 
 impl fmt::Display for Failure {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for context in &self.contexts {
-            write!(out, "{context}: ")?;
-        }
-        for (number, reason) in self.reasons().enumerate() {
-            let separator = if number == 0 { "" } else { ": " };
-            write!(out, "{separator}{reason}")?;
-        }
-        Ok(())
+        let reasons = self.reasons().map(ToString::to_string);
+        let parts: Vec<_> = self.contexts.iter().cloned().chain(reasons).collect();
+        out.write_str(&without_numbers(parts.join(": ")))
     }
 }
 
@@ -190,6 +201,18 @@ mod tests {
         assert_eq!(shown("größer €  日本"), "größer €  日本");
         assert_eq!(visible(b"a\tb\n", true), &b"a\tb\n"[..]);
         assert_eq!(visible(b"\x9b\xff", false), &b"\x9b\xff"[..], "no character at all");
+    }
+
+    #[test]
+    fn errors_of_the_system_are_said_without_their_numbers() {
+        let error = io::Error::from_raw_os_error(libc::ENOENT);
+        let failure = Failure::unreadable("a.zip", error)
+            .context(format_args!("{} (x)", io::Error::from_raw_os_error(libc::EACCES)));
+        let said = "Permission denied (x): a.zip: No such file or directory";
+        assert_eq!(failure.to_string(), said);
+        for odd in ["a (os error x)", "a (os error 5", " (os error ", "(os error 5)"] {
+            assert_eq!(without_numbers(odd.to_owned()), odd);
+        }
     }
 
     #[test]

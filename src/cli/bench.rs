@@ -3,6 +3,7 @@
 mod chart;
 mod table;
 
+use super::print::to_stdout;
 use crate::daemon::logging;
 use crate::failure::{Exit, Failure, say};
 use crate::format::counted;
@@ -10,6 +11,7 @@ use crate::interrupt::Interrupt;
 use crate::tools::bench::{Bench, Mode, Row};
 use crate::tools::output;
 use crate::tools::reader::thread_count;
+use crate::vfs::report;
 use clap::builder::PossibleValue;
 use clap::{Args, ValueEnum};
 use std::io::Write;
@@ -145,13 +147,10 @@ pub(super) fn run(args: &BenchArgs) -> Result<Exit, Failure> {
 
 impl BenchArgs {
     fn print(&self, rows: &[Row]) -> Result<(), Failure> {
-        let failed = |e| Failure::output("standard output", e);
-        let mut out = std::io::stdout().lock();
-        if self.json {
-            serde_json::to_writer_pretty(&mut out, &rows).map_err(|e| failed(e.into()))?;
-            return writeln!(out).map_err(failed);
+        match self.json {
+            true => to_stdout(&report::json(&rows)),
+            false => to_stdout(table::of(rows).as_bytes()),
         }
-        out.write_all(table::of(rows).as_bytes()).map_err(failed)
     }
 
     fn draw(&self, rows: &[Row], path: &std::path::Path) -> Result<(), Failure> {

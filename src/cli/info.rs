@@ -38,6 +38,9 @@ struct Report {
     /// By container: how many samples hold names.
     #[serde(skip)]
     indexes: Vec<u64>,
+    /// By container: the bytes of these.
+    #[serde(skip)]
+    index_bytes: Vec<u64>,
     sample_bytes: Option<Sizes>,
     /// Samples that nothing has a checksum of.
     not_verifiable: u64,
@@ -57,7 +60,8 @@ pub(super) fn run(args: &InfoArgs) -> Result<Exit, Failure> {
         opened.catalog(&ViewArgs { flat: true, ..view }, &args.open)
     })?;
     let names = opened.store.parts().iter().map(|part| part.name());
-    let Files { count, bytes, indexes, records, sizes, checked } = files(&opened, &catalog)?;
+    let Files { count, bytes, indexes, index_bytes, records, sizes, checked } =
+        files(&opened, &catalog)?;
     let mut info = report::info(&opened.dataset, &catalog, names);
     for (container, records) in info.containers.iter_mut().zip(&records) {
         container.records += records;
@@ -67,20 +71,27 @@ pub(super) fn run(args: &InfoArgs) -> Result<Exit, Failure> {
         info,
         files: count,
         file_bytes: bytes,
+        looks_like: looks_like(&opened, &indexes)?,
         indexes,
+        index_bytes,
         sample_bytes: sizes,
         not_verifiable: checked.nothing,
         checked_by: checked,
-        looks_like: looks_like(&opened)?,
     };
     let text = if args.json { report::json(&report) } else { describe(&report).into_bytes() };
     super::print::to_stdout(&text)?;
     Ok(Exit::Ok)
 }
 
-fn looks_like(opened: &Opened) -> Result<BTreeMap<String, usize>, Failure> {
+/// `indexes`: by container, how many samples at its end hold names.
+fn looks_like(opened: &Opened, indexes: &[u64]) -> Result<BTreeMap<String, usize>, Failure> {
     let mut kinds = BTreeMap::new();
-    for kind in opened.look()? {
+    let is_shown = |sample| {
+        let (container, index) = opened.dataset.container_of(sample).unwrap_or_default();
+        let named = opened.dataset.containers().get(container).map_or(0, |one| one.len());
+        index < named - indexes.get(container).copied().unwrap_or(0)
+    };
+    for kind in opened.look(&is_shown)? {
         let name = kind.map_or("unknown", |kind| kind.name);
         *kinds.entry(name.to_owned()).or_default() += 1;
     }
@@ -128,6 +139,7 @@ fn describe(report: &Report) -> String {
     let mut lines = Vec::new();
     for (number, container) in info.containers.iter().enumerate() {
         let index = report.indexes.get(number).copied().unwrap_or(0);
+        let index_bytes = report.index_bytes.get(number).copied().unwrap_or(0);
         let count = match container.records {
             0 => counted(HumanCount(container.samples - index), "file"),
             records => counted(HumanCount(records), "record"),
@@ -141,7 +153,7 @@ fn describe(report: &Report) -> String {
             "{}: {}, {count}, {}, {checksum}",
             container.path,
             container.format,
-            HumanBytes(container.bytes),
+            HumanBytes(container.bytes.saturating_sub(index_bytes)),
         ));
         if let Some(sidecar) = &container.checksums {
             lines.push(format!("  checksums of samples: {}", sidecar));

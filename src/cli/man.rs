@@ -13,7 +13,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Write the manual pages to a directory
+/// Write the manual pages to a directory, as man(1) looks for them: man1/ffrfs.1, man8/mount.ffrfs.8 …
 #[derive(Debug, Args)]
 pub(super) struct ManArgs {
     /// The directory, which is created if it is missing
@@ -52,7 +52,10 @@ pub(super) fn run(args: &ManArgs) -> Result<Exit, Failure> {
     let failed = |path: &Path, error| Failure::output(path.display(), error);
     fs::create_dir_all(&args.directory).map_err(|e| failed(&args.directory, e))?;
     for (name, text) in pages(&date()) {
-        let path = args.directory.join(name);
+        let (_, section) = name.rsplit_once('.').unwrap_or_default();
+        let directory = args.directory.join(format!("man{section}"));
+        fs::create_dir_all(&directory).map_err(|e| failed(&directory, e))?;
+        let path = directory.join(name);
         fs::write(&path, text).map_err(|e| failed(&path, e))?;
     }
     Ok(Exit::Ok)

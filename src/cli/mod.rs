@@ -164,14 +164,29 @@ fn is_source(arg: &OsStr) -> bool {
     name.as_path().is_none_or(|path| path.exists() || format::has_known_extension(path))
 }
 
+/// As a shell takes them.
 fn shown(args: &[OsString]) -> String {
-    let words = args.iter().map(|arg| arg.to_string_lossy().into_owned());
+    let is_plain = |c: char| c.is_alphanumeric() || "/._-=:,@%+".contains(c);
+    let words = args.iter().map(|arg| {
+        let arg = arg.to_string_lossy();
+        match !arg.is_empty() && arg.chars().all(is_plain) {
+            true => arg.into_owned(),
+            false => format!("'{}'", arg.replace('\'', r"'\''")),
+        }
+    });
     words.collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]
 mod tests {
     use super::CommandFactory;
+
+    #[test]
+    fn a_command_line_that_is_suggested_can_be_pasted() {
+        let args = ["with space & é.zip", "m", "", "it's", "a[1]", "s3://b/k?v=1"];
+        let shown = super::shown(&args.map(Into::into));
+        assert_eq!(shown, r"'with space & é.zip' m '' 'it'\''s' 'a[1]' 's3://b/k?v=1'");
+    }
 
     #[test]
     fn the_command_line_is_consistent() {

@@ -221,23 +221,18 @@ fn dashed(name: &[u8]) -> String {
     String::from_utf8_lossy(name).replace('_', "-")
 }
 
-/// clap finds names alike that have two letters in common.
-fn is_near(name: &str, other: &str) -> bool {
-    let has_same_end = name.chars().next() == other.chars().next()
-        || name.chars().next_back() == other.chars().next_back();
-    has_same_end && name.len().abs_diff(other.len()) <= 2
-}
-
 /// Refuses an option, and names the one that was probably meant.
 pub(crate) fn unknown(option: &str, name: &str) -> String {
     let parsed =
         super::Cli::command().try_get_matches_from(["ffrfs", "mount", &format!("--{name}")]);
     let meant = parsed.err().and_then(|error| wrong_usage::suggested(&error));
-    match meant.as_deref().and_then(|flag| flag.strip_prefix("--")) {
-        Some(meant) if takes(meant).is_some() && is_near(name, meant) => {
-            format!("unknown mount option `{option}`; did you mean {}?", meant.replace('-', "_"))
-        }
-        _ => format!("unknown mount option `{option}` (ffrfs mount --help lists them)"),
+    let meant = meant.as_deref().and_then(|flag| flag.strip_prefix("--"));
+    let meant = meant.filter(|meant| takes(meant).is_some()).map(|meant| meant.replace('-', "_"));
+    let given = option.split('=').next().unwrap_or_default();
+    let accepted = || IGNORED.iter().find(|known| wrong_usage::is_near(given, known));
+    match meant.or_else(|| accepted().map(|known| (*known).to_owned())) {
+        Some(meant) => format!("unknown mount option `{option}`; did you mean {meant}?"),
+        None => format!("unknown mount option `{option}` (ffrfs mount --help lists them)"),
     }
 }
 
@@ -307,6 +302,13 @@ mod tests {
     fn an_unknown_option_is_refused_by_name() {
         let error = expanded(&["ffrfs", "mount", "-o", "allow_other,frobnicate=1"]).unwrap_err();
         assert!(error.contains("frobnicate=1"), "{error}");
+        for (given, meant) in [("nonempt", "nonempty"), ("nofial", "nofail"), ("_netde", "_netdev")]
+        {
+            let said = unknown(given, &dashed(given.as_bytes()));
+            assert!(said.ends_with(&format!("did you mean {meant}?")), "{said}");
+        }
+        let said = unknown("frob=1", "frob");
+        assert!(!said.contains("did you mean"), "{said}");
     }
 
     #[test]

@@ -155,7 +155,7 @@ fn print(args: &VerifyArgs, outcome: &Verified) -> Result<(), Failure> {
     }
     if !outcome.complete {
         let to = args.sample.and_then(|(_, last)| last).map_or(String::new(), |l| l.to_string());
-        say(format_args!("interrupted; go on with --sample {}-{to}", outcome.checked_to));
+        say(format_args!("ffrfs: interrupted; go on with --sample {}-{to}", outcome.checked_to));
     }
     Ok(())
 }

@@ -114,7 +114,8 @@ impl ViewArgs {
             },
             all: self.all,
             selection: self.selection.selection(),
-            without_control: false,
+            // What a mount says otherwise; tools show all names.
+            without_control: true,
         }
     }
 }

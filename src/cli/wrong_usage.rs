@@ -6,24 +6,43 @@ use std::num::{IntErrorKind, ParseIntError};
 
 /// clap's message without usage and help, and with the option's name in front.
 pub(super) fn in_one_line(error: &clap::Error) -> String {
-    let arg = text(error, ContextKind::InvalidArg);
-    // `--uid <N>`
-    let arg = arg.split(" <").next().unwrap_or_default();
+    let arg = plain(&text(error, ContextKind::InvalidArg));
     let value = text(error, ContextKind::InvalidValue);
+    // What has no name is told by its value.
+    let named = if arg.starts_with('-') { format!("{arg} {value}") } else { value.clone() };
     let said = match error.kind() {
-        ErrorKind::InvalidValue if value.is_empty() => format!("{arg} needs a value"),
+        ErrorKind::InvalidValue if value.is_empty() && arg.starts_with('-') => {
+            format!("{arg} needs a value")
+        }
+        ErrorKind::InvalidValue if value.is_empty() => format!("{arg}: an empty name"),
         ErrorKind::InvalidValue => {
             let valid = text(error, ContextKind::ValidValue);
-            format!("{arg} {value}: not one of {valid}")
+            format!("{named}: not one of {valid}")
         }
-        ErrorKind::ValueValidation => format!("{arg} {value}: {}", why(error)),
+        ErrorKind::ValueValidation => {
+            let why = why(error);
+            match named == value && why.contains(&format!("{value:?}")) {
+                true => why,
+                false => format!("{named}: {why}"),
+            }
+        }
+        ErrorKind::ArgumentConflict if !arg.is_empty() => {
+            let others = texts(error, ContextKind::PriorArg);
+            let others: Vec<_> = others.iter().map(|other| plain(other)).collect();
+            match others.contains(&arg) {
+                true => format!("{arg} is given twice"),
+                false => format!("{arg} cannot be used with {}", others.join(" and ")),
+            }
+        }
         ErrorKind::UnknownArgument if arg.starts_with('-') => format!("unknown option {arg}"),
         ErrorKind::UnknownArgument => format!("unexpected argument {arg}"),
         ErrorKind::InvalidSubcommand => {
             format!("unknown command {}", text(error, ContextKind::InvalidSubcommand))
         }
         ErrorKind::MissingRequiredArgument => {
-            format!("missing: {}", text(error, ContextKind::InvalidArg))
+            let missing = texts(error, ContextKind::InvalidArg);
+            let missing: Vec<_> = missing.iter().map(|arg| plain(arg)).collect();
+            format!("missing: {}", missing.join(", "))
         }
         _ => first_paragraph(error),
     };
@@ -33,23 +52,70 @@ pub(super) fn in_one_line(error: &clap::Error) -> String {
     format!("{said}{suggested}{help}")
 }
 
-/// What clap would have understood instead.
+/// What clap would have understood instead, if that is near what was given.
 pub(super) fn suggested(error: &clap::Error) -> Option<String> {
-    let kinds =
-        [ContextKind::SuggestedArg, ContextKind::SuggestedValue, ContextKind::SuggestedSubcommand];
-    let names = kinds.into_iter().map(|kind| text(error, kind)).find(|name| !name.is_empty())?;
-    // Long options have aliases with underscores, which no help shows.
-    let is_option = names.starts_with("--");
-    let names = if is_option { names.replace('_', "-") } else { names };
-    Some(names.replace(", ", " or "))
+    let kinds = [
+        (ContextKind::InvalidArg, ContextKind::SuggestedArg),
+        (ContextKind::InvalidValue, ContextKind::SuggestedValue),
+        (ContextKind::InvalidSubcommand, ContextKind::SuggestedSubcommand),
+    ];
+    let near = kinds.into_iter().map(|(given, suggested)| {
+        let given = text(error, given);
+        let mut names = texts(error, suggested);
+        names.retain(|name| is_near(&given.replace('_', "-"), &name.replace('_', "-")));
+        names
+    });
+    let mut names = near.into_iter().find(|names| !names.is_empty())?;
+    for name in names.iter_mut().filter(|name| name.starts_with("--")) {
+        // Long options have aliases with underscores, which no help shows.
+        *name = name.replace('_', "-");
+    }
+    names.dedup();
+    Some(names.join(" or "))
+}
+
+/// Whether one name was probably meant by the other: a few letters are wrong, missing, too many or in another order.
+pub(super) fn is_near(given: &str, name: &str) -> bool {
+    let letters = |text: &str| text.trim_start_matches('-').chars().collect::<Vec<_>>();
+    let (given, name) = (letters(given), letters(name));
+    let most = (given.len().saturating_sub(1) / 3).clamp(1, 3);
+    given.len().abs_diff(name.len()) <= most && distance(&given, &name) <= most
+}
+
+/// How many letters must be changed, put in, left out or swapped with the next one.
+fn distance(a: &[char], b: &[char]) -> usize {
+    let (mut before, mut last): (Vec<usize>, Vec<usize>) = (Vec::new(), (0..=b.len()).collect());
+    for (row, letter) in a.iter().enumerate() {
+        let mut now = vec![row + 1];
+        for (column, other) in b.iter().enumerate() {
+            let changed = last[column] + usize::from(letter != other);
+            let mut least = changed.min(last[column + 1] + 1).min(now[column] + 1);
+            if row > 0 && column > 0 && *letter == b[column - 1] && a[row - 1] == *other {
+                least = least.min(before[column - 1] + 1);
+            }
+            now.push(least);
+        }
+        before = std::mem::replace(&mut last, now);
+    }
+    last[b.len()]
+}
+
+/// Of `--uid <N>` the option, of `<SOURCE>...` the word.
+fn plain(arg: &str) -> String {
+    let arg = if arg.starts_with('-') { arg.split([' ', '=']).next().unwrap_or(arg) } else { arg };
+    arg.trim_end_matches("...").trim_matches(['[', ']', '<', '>']).to_owned()
+}
+
+fn texts(error: &clap::Error, kind: ContextKind) -> Vec<String> {
+    match error.get(kind) {
+        Some(ContextValue::String(text)) => vec![text.clone()],
+        Some(ContextValue::Strings(all)) => all.clone(),
+        _ => Vec::new(),
+    }
 }
 
 fn text(error: &clap::Error, kind: ContextKind) -> String {
-    match error.get(kind) {
-        Some(ContextValue::String(text)) => text.clone(),
-        Some(ContextValue::Strings(all)) => all.join(", "),
-        _ => String::new(),
-    }
+    texts(error, kind).join(", ")
 }
 
 /// Why a value is wrong, without the words of a programming language.
@@ -130,11 +196,46 @@ mod tests {
         let unknown =
             "unknown option --alow-other; did you mean --allow-other? (ffrfs mount --help)";
         assert_eq!(said(&["mount", "a.zip", "m", "--alow-other"]), unknown);
-        let all = said(&["info", "x", "--all"]);
-        assert!(all.contains("did you mean --allow-damaged?"), "{all}");
+        for far in [&["info", "x", "--all"][..], &["info", "--include"], &["bench", "--include"]] {
+            let far = said(far);
+            assert!(far.starts_with("unknown option ") && !far.contains("did you mean"), "{far}");
+        }
         let typo = said(&["verfy", "x"]);
         assert!(typo.starts_with("unknown command verfy; did you mean verify?"), "{typo}");
         let missing = said(&["ls"]);
-        assert!(missing.starts_with("missing: <SOURCE>"), "{missing}");
+        assert!(missing.starts_with("missing: SOURCE"), "{missing}");
+    }
+
+    #[test]
+    fn what_contradicts_itself_or_is_empty_is_refused_without_placeholders() {
+        let both = said(&["ls", "a", "--flat", "--names", "x"]);
+        assert!(both.starts_with("--flat cannot be used with --names (ffrfs ls"), "{both}");
+        let files = said(&["mount", "a", "m", "--password-file", "x", "--password-fd", "3"]);
+        let wanted = "--password-file cannot be used with --password-fd";
+        assert!(files.starts_with(wanted), "{files}");
+        assert_eq!(said(&["mount", "a", ""]), "SOURCE… MOUNTPOINT: an empty name");
+        assert_eq!(said(&["completions", "tcsh"]), "tcsh: not one of bash, zsh, fish");
+        let set = said(&["set", "m", "verify:"]);
+        assert_eq!(set, "\"verify:\" is not NAME=VALUE");
+    }
+
+    #[test]
+    fn a_name_is_near_another_if_few_letters_differ() {
+        for (given, name) in [
+            ("nofial", "nofail"),
+            ("nonempt", "nonempty"),
+            ("_netde", "_netdev"),
+            ("--alow-other", "--allow-other"),
+            ("verfy", "verify"),
+        ] {
+            assert!(is_near(given, name) && is_near(name, given), "{given}");
+        }
+        for (given, name) in
+            [("frob", "ro"), ("tcsh", "zsh"), ("include", "pickles"), ("", "ro"), ("a", "")]
+        {
+            assert!(!is_near(given, name) || given.len() < 2, "{given}");
+        }
+        assert_eq!(distance(&['a', 'b', 'c'], &['b', 'a', 'c']), 1);
+        assert_eq!(distance(&['a'], &[]), 1);
     }
 }

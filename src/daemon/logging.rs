@@ -2,7 +2,7 @@
 //! the user's state directory.
 
 use super::log_file::LogFile;
-use crate::failure::{Failure, visible};
+use crate::failure::{Failure, visible, without_numbers};
 use crate::io::process::stderr_is_the_journal;
 use crate::io::user_state_directory;
 use std::fmt;
@@ -179,7 +179,8 @@ fn stderr() -> Sink {
 }
 
 fn to_file(path: &Path) -> Result<Sink, Failure> {
-    let log = LogFile::open(path).map_err(|e| Failure::output(path.display(), e))?;
+    let log = LogFile::open(path)
+        .map_err(|e| Failure::output(format_args!("--log-file {}", path.display()), e))?;
     Ok(in_lines(LOG_FILE.get_or_init(|| log)))
 }
 
@@ -277,6 +278,7 @@ where
         };
         let mut line = format!("ffrfs: {level}");
         context.format_fields(Writer::new(&mut line), event)?;
+        let line = without_numbers(line);
         let shown = visible(line.as_bytes(), true);
         writeln!(out, "{}", String::from_utf8_lossy(&shown))
     }

@@ -185,9 +185,13 @@ impl DecodedCache {
         if let Err(error) = self.prepare(source.len()) {
             return refused(error.into());
         }
+        let how_long = match keeps {
+            true => "once",
+            false => "for this command alone (a mount keeps it)",
+        };
         tracing::warn!(
-            "{}: {} in one piece cannot be read in the middle: it is decoded to {directory}, once; in frames or blocks \
-             (zstd: pzstd, xz: -T0) it needs no copy",
+            "{}: {} in one piece cannot be read in the middle: it is decoded to {directory}, {how_long}; in frames or \
+             blocks (zstd: pzstd, xz: -T0) it needs no copy",
             source.name(),
             format.name()
         );

@@ -90,7 +90,8 @@ fn add(path: &Path, paths: &mut Vec<PathBuf>) -> Result<(), Failure> {
 }
 
 fn matches_of(pattern: &str, paths: &mut Vec<PathBuf>) -> Result<(), Failure> {
-    let found = glob::glob(pattern).map_err(|e| Failure::usage(format!("{pattern}: {e}")))?;
+    // What is no pattern is a name; whether there is such a file is seen when it is opened.
+    let Ok(found) = glob::glob(pattern) else { return add(Path::new(pattern), paths) };
     let before = paths.len();
     for path in found {
         let path = path.map_err(|e| Failure::unreadable(pattern, e.into()))?;

@@ -231,7 +231,7 @@ impl Opened {
         if is_refused {
             return Err(Failure::usage(format!("{message}: choose another name")));
         }
-        tracing::warn!("{message}: the sample of that name is not shown (--flat shows it)");
+        tracing::warn!("{message}: the sample of that name is not shown (--no-control shows it)");
         Ok(())
     }
 

@@ -1,11 +1,11 @@
 //! Selects the names of a dataset that are shown, and their root. The selection is applied once to the tree of names,
 //! so that mounts and tools see the same. Without a selection it costs neither time nor memory.
 
-use super::open::{not_found, path_bytes};
+use super::open::path_bytes;
 use crate::catalog::{Catalog, Dataset, Duplicates, NameError, Node, ROOT, TreeBuilder};
 use crate::failure::Failure;
 use globset::{Candidate, GlobBuilder, GlobMatcher};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Which names are shown. Paths are relative to [`Selection::below`].
 #[derive(Debug, Clone, Default)]
@@ -129,7 +129,7 @@ impl Selection {
             Some(Node::Sample(_)) => {
                 Err(Failure::usage(format!("--subdir {}: is a file", path.display())))
             }
-            None => Err(not_found(&Path::new("--subdir").join(path))),
+            None => Err(Failure::usage(format!("--subdir {}: no such directory", path.display()))),
         }
     }
 }

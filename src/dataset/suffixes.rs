@@ -33,7 +33,7 @@ impl Opened {
     /// # Errors
     /// First bytes cannot be read, or the work was cancelled.
     pub(super) fn suffix_by_content(&self, allow_damaged: bool) -> Result<Suffix, Failure> {
-        let kinds = self.look()?;
+        let kinds = self.look(&|_| true)?;
         let mut suffixes = kinds.iter().map(|kind| kind.map_or("", |k| k.suffix));
         let first = suffixes.next().unwrap_or("");
         if suffixes.all(|suffix| suffix == first) {
@@ -42,15 +42,19 @@ impl Opened {
         Ok(Suffix::PerSample(Suffixes::new(self.suffix_codes(allow_damaged)?)))
     }
 
-    /// The kinds of some samples, spread over the dataset, by their first bytes.
-    pub(crate) fn look(&self) -> Result<Vec<Option<magic::Kind>>, Failure> {
+    /// The kinds of some of the samples that `is_shown` admits, spread over the dataset, by their first bytes.
+    pub(crate) fn look(
+        &self,
+        is_shown: &dyn Fn(u64) -> bool,
+    ) -> Result<Vec<Option<magic::Kind>>, Failure> {
         let samples = self.dataset.len();
         let looks = samples.min(LOOK_AT);
         // Evenly spread, without overflow for any number of samples.
         let place = |look| (u128::from(samples) * u128::from(look) / u128::from(looks)) as u64;
         // Reads of an object wait for its store.
         let threads = if self.store.has_objects() { LOOKS_TOGETHER } else { 1 };
-        let heads = parallel::map((0..looks).map(place).collect(), threads, &|sample| {
+        let places = (0..looks).map(place).filter(|sample| is_shown(*sample)).collect();
+        let heads = parallel::map(places, threads, &|sample| {
             Ok(head(&self.dataset, &self.store, sample)?)
         })?;
         Ok(heads.iter().filter(|head| !head.is_empty()).map(|head| magic::sniff(head)).collect())

@@ -38,9 +38,11 @@ pub(crate) struct Files {
     pub(crate) bytes: u64,
     /// The samples, one per container, that hold the names of the others and are no files.
     pub(crate) indexes: Vec<u64>,
+    /// Their bytes, one per container.
+    pub(crate) index_bytes: Vec<u64>,
     /// By container: the number of its records that are files or directories by a name of their own.
     pub(crate) records: Vec<u64>,
-    /// The sizes of all whole files.
+    /// The sizes of all files that are not damaged.
     pub(crate) sizes: Option<Sizes>,
     pub(crate) checked: CheckedCounts,
 }
@@ -64,14 +66,19 @@ pub(crate) fn files(opened: &Opened, catalog: &Catalog) -> format::Result<Files>
     let (indexes, records) = indexes_and_records(opened, catalog);
     let mut sizes = Sizes { min: u64::MAX, mean: 0, max: 0, empty: 0, damaged: 0, encrypted: 0 };
     let (mut sum, mut checked) = (0u128, CheckedCounts::default());
-    let mut count = 0;
+    let (mut count, mut index_bytes) = (0, vec![0; indexes.len()]);
     for sample in 0..samples {
         let Some((container, index)) = opened.dataset.container_of(sample) else { break };
+        let Some(located) = opened.dataset.locate(sample)? else { break };
         if index >= opened.dataset.containers()[container].len() - indexes[container] {
+            index_bytes[container] += located.sample.size_bytes();
+            continue;
+        }
+        // It is shown as a directory.
+        if opened.opened.contains(&sample) {
             continue;
         }
         count += 1;
-        let Some(located) = opened.dataset.locate(sample)? else { break };
         *match opened.checked_by(&located) {
             CheckedBy::Container => &mut checked.container,
             CheckedBy::Sidecar => &mut checked.sidecar,
@@ -80,7 +87,9 @@ pub(crate) fn files(opened: &Opened, catalog: &Catalog) -> format::Result<Files>
         if located.sample.damaged {
             let is_locked = opened.dataset.containers()[container].is_locked(index);
             *if is_locked { &mut sizes.encrypted } else { &mut sizes.damaged } += 1;
-            continue;
+            if !is_locked {
+                continue;
+            }
         }
         let bytes = located.sample.size_bytes();
         sizes.min = sizes.min.min(bytes);
@@ -91,9 +100,9 @@ pub(crate) fn files(opened: &Opened, catalog: &Catalog) -> format::Result<Files>
     if sizes.min > sizes.max {
         sizes.min = 0;
     }
-    let whole = count - sizes.damaged - sizes.encrypted;
+    let whole = count - sizes.damaged;
     sizes.mean = u64::try_from(sum / u128::from(whole.max(1))).unwrap_or(u64::MAX);
     let bytes = u64::try_from(sum).unwrap_or(u64::MAX);
     let sizes = (count > 0).then_some(sizes);
-    Ok(Files { count, bytes, indexes, records, sizes, checked })
+    Ok(Files { count, bytes, indexes, index_bytes, records, sizes, checked })
 }

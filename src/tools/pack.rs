@@ -2,7 +2,7 @@
 
 use crate::failure::Failure;
 use crate::format::ffrecord::{PackedNames, WriteFfRecord};
-use crate::format::{Grouping, WriteFormat, writer_named};
+use crate::format::{self, Grouping, WriteFormat, writer_named};
 use crate::interrupt::Interrupt;
 use crate::tools::convert::{Cut, WriteContainers, cut};
 use crate::tools::entries::{DirectoryEntries, Entries, EntryKind, file_bytes};
@@ -105,11 +105,31 @@ fn check_places(args: &Pack) -> Result<(), Failure> {
             other.name()
         )));
     }
+    if format::has_known_extension(out) && !is_named_ffrecord(out) || is_foreign(out) {
+        return Err(Failure::usage(format!(
+            "{}: pack writes FFRecord, and the name says something else: name it {}",
+            out.display(),
+            out.with_extension("ffr").display()
+        )));
+    }
     output::check_outside(&directory, out, "packed")?;
     if args.parts.is_none() || !args.force || out.symlink_metadata().is_err() {
         return output::check_free(out, args.force);
     }
     check_parts(out).map_err(|e| Failure::output(out.display(), e))
+}
+
+fn is_named_ffrecord(path: &Path) -> bool {
+    let endings = WriteFfRecord.extensions();
+    path.extension().is_some_and(|ending| endings.iter().any(|known| ending == *known))
+}
+
+/// Whether a name ends as files that people know, of formats that nothing here reads or writes.
+fn is_foreign(path: &Path) -> bool {
+    const ENDINGS: [&str; 10] =
+        ["7z", "rar", "iso", "cpio", "squashfs", "lz4", "lz", "arrow", "avro", "npz"];
+    path.extension()
+        .is_some_and(|ending| ENDINGS.iter().any(|known| ending.eq_ignore_ascii_case(known)))
 }
 
 /// Refuses a directory that `pack` cannot have written, so that it is not replaced.

@@ -148,6 +148,8 @@ fn wrong_usage_is_exit_code_1_and_says_what_is_wrong() {
 #[test]
 fn a_source_that_cannot_be_read_is_exit_code_2_and_named() {
     let directory = temp_dir();
+    let bracket = ffrfs(&["info", "/nowhere/a[b.zip"]);
+    refused(&bracket, 2, &["/nowhere/a[b.zip: No such file or directory\n"]);
     let empty = directory.path().join("no containers");
     fs::create_dir(&empty).unwrap();
     for command in ["info", "ls", "verify"] {

@@ -12,8 +12,10 @@ use std::process::Command;
 fn manual() -> (TempDir, Vec<PathBuf>) {
     let directory = temp_dir();
     ffrfs(&["man".as_ref(), directory.path().as_os_str()]).ok();
-    let pages =
-        fs::read_dir(directory.path()).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let within = |path: &Path| -> Vec<PathBuf> {
+        fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path()).collect()
+    };
+    let pages = within(directory.path()).iter().flat_map(|section| within(section)).collect();
     (directory, pages)
 }
 
@@ -50,6 +52,16 @@ fn every_command_has_a_page_and_there_are_no_others() {
     wanted.extend(["ffrfs.1".to_owned(), "mount.ffrfs.8".to_owned()]);
     assert!(commands.len() >= 10);
     assert_eq!(found, wanted);
+}
+
+#[test]
+fn each_page_lies_in_the_directory_of_its_section() {
+    let (directory, pages) = manual();
+    for page in &pages {
+        let (_, section) = name(page).rsplit_once('.').unwrap();
+        assert_eq!(page.parent(), Some(&*directory.path().join(format!("man{section}"))));
+    }
+    assert!(pages.iter().any(|page| page.ends_with("man8/mount.ffrfs.8")));
 }
 
 #[test]
@@ -137,7 +149,7 @@ fn the_date_of_a_page_can_be_given() {
     let directory = temp_dir();
     let mut command = Command::new(FFRFS);
     run(command.env("SOURCE_DATE_EPOCH", "951782400").arg("man").arg(directory.path())).ok();
-    let page = fs::read_to_string(directory.path().join("ffrfs.1")).unwrap();
+    let page = fs::read_to_string(directory.path().join("man1/ffrfs.1")).unwrap();
     assert!(page.contains("\n.TH FFRFS 1 2000-02-29 "), "{page}");
 }
 

@@ -123,6 +123,11 @@ fn what_is_no_mount_is_exit_code_5_as_for_umount() {
         let mount = mount(transport);
         let inside = mount.path("train");
         assert_eq!(ffrfs(&["warmup", inside.to_str().unwrap()]).code, 5, "not its root");
+        kill(Pid::from_raw(mount.pid()), Signal::SIGKILL).unwrap();
+        mount.wait_for_end();
+        let dead = warmup(&mount, NOTHING);
+        assert_eq!(dead.code, 5, "{}", dead.stderr);
+        assert!(dead.stderr.contains("its daemon is dead: run ffrfs umount"), "{}", dead.stderr);
     });
 }
 

@@ -94,6 +94,11 @@ fn daemon(name: &str, answer: Option<io::Result<Option<Vec<u8>>>>) -> Vec<Check>
                 io::ErrorKind::PermissionDenied => {
                     Check::note(check, found, "ask the user who mounted it, or root")
                 }
+                // The daemon was asked before, and has answered.
+                io::ErrorKind::NotFound => {
+                    let found = "its daemon answers; --no-control hides everything else";
+                    Check::note(check, found, "")
+                }
                 _ => Check::problem(check, found, gone),
             }];
         }
@@ -219,6 +224,7 @@ mod tests {
         let error = |errno| Some(Err(io::Error::from_raw_os_error(errno)));
         assert_eq!(states(&daemon("m", error(libc::EIO))), [State::Problem]);
         assert_eq!(states(&daemon("m", error(libc::EACCES))), [State::Note]);
+        assert_eq!(states(&daemon("m", error(libc::ENOENT))), [State::Note], "--no-control");
     }
 
     #[test]

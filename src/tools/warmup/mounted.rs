@@ -71,11 +71,7 @@ pub(crate) struct Mounted {
 
 impl Mounted {
     pub(crate) fn open(root: &Path) -> Result<Self, Failure> {
-        let info: Info = control(root, "info.json").map_err(|e| {
-            let failure =
-                Failure::new(Exit::Mount, e).context("no dataset of ffrfs is mounted there");
-            failure.context(root.display())
-        })?;
+        let info: Info = control(root, "info.json").map_err(|e| unreached(root, e))?;
         let metadata = fs::metadata(root).map_err(|e| Failure::unreadable(root.display(), e))?;
         let path = root.join(CONTROL_DIRECTORY).join("prefetch");
         let prefetch =
@@ -222,6 +218,22 @@ impl Mounted {
 }
 
 /// Reads a control file of the mount.
+/// Why a mount cannot be asked to fetch.
+fn unreached(root: &Path, error: io::Error) -> Failure {
+    let mount = mounts::resolve(root).and_then(|target| mounts::at(&target)).ok().flatten();
+    let is_ours = mount.is_some_and(|mount| mount.fs_type == mounts::FS_TYPE);
+    let shown = root.display();
+    let failure = if is_ours && mounts::is_dead(&error) {
+        let cure = format!("its daemon is dead: run ffrfs umount {shown}, and mount it again");
+        Failure::new(Exit::Mount, cure)
+    } else if is_ours && error.kind() == ErrorKind::NotFound {
+        Failure::new(Exit::Mount, "it was mounted with --no-control, and takes no announcement")
+    } else {
+        Failure::new(Exit::Mount, error).context("no dataset of ffrfs is mounted there")
+    };
+    failure.context(shown)
+}
+
 fn control<T: DeserializeOwned>(root: &Path, name: &str) -> io::Result<T> {
     let text = mounts::read_control(&root.join(CONTROL_DIRECTORY).join(name))?;
     serde_json::from_slice(&text).map_err(io::Error::other)

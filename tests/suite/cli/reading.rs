@@ -279,6 +279,12 @@ fn control_characters_of_names_do_not_reach_a_terminal() {
     let ls = format!("{FFRFS} ls {}", source.display());
     let shown = run(Command::new("script").args(["-qec", &ls, "/dev/null"])).ok().text();
     assert!(shown.contains(r"\x1b[31mred\x07") && !shown.contains('\x1b'), "{shown:?}");
+    let tree = directory.path().join("tree");
+    let bench = format!("{FFRFS} bench {} --rounds 1 --seconds 1", tree.join("\x1b").display());
+    fs::create_dir(tree.join("\x1b")).unwrap();
+    fs::write(tree.join("\x1b/x"), "x").unwrap();
+    let shown = run(Command::new("script").args(["-qec", &bench, "/dev/null"])).ok().text();
+    assert!(shown.contains(r"\x1b") && !shown.contains('\x1b'), "{shown:?}");
     let missing = on("cat", &source, &["no\x1b[2J"]);
     refused(&missing, 1, &[r"no\x1b[2J: no such sample"]);
 }
@@ -303,6 +309,12 @@ fn info_counts_records_and_files_apart_and_no_hidden_index() {
     for part in ["FFRecord, 6 files", "files:      6 (", "6 files are checked"] {
         assert!(text.contains(part), "{part}: {text}");
     }
+    let bytes = text.lines().find_map(|line| line.strip_prefix("files:      6 ("));
+    let bytes = bytes.and_then(|rest| rest.strip_suffix(" in all)")).unwrap();
+    assert!(text.lines().next().unwrap().contains(&format!(" {bytes}, ")), "{text}");
+    let kinds = text.lines().find(|line| line.starts_with("looks like: ")).unwrap();
+    let counts = kinds.split(['(', ')']).filter_map(|word| word.parse::<u64>().ok());
+    assert_eq!(counts.sum::<u64>(), 5, "one is empty: {text}");
     let packed = json("packed_folder.ffr");
     assert_eq!((&packed["records"], &packed["files"]), (&0.into(), &6.into()));
     assert_eq!(packed["samples"], 7, "one of them holds the names of the others");

@@ -275,6 +275,13 @@ fn what_cannot_be_read_in_the_middle_is_decoded_once_to_the_cache_directory() {
         .args(["--cache-dir", cache.path().to_str().unwrap()]));
     assert_eq!((listed.code, listed.text()), (0, "data\nsmall\n".to_owned()), "{listed:?}");
     assert_eq!(files(), before, "it is used, and not written again");
+    let again = temp_dir();
+    let listed = run(Command::new(crate::common::FFRFS)
+        .arg("ls")
+        .arg(&zstd)
+        .env_clear()
+        .args(["--cache-dir", again.path().to_str().unwrap()]));
+    assert!(listed.stderr.contains("for this command alone"), "{listed:?}");
     // Another version is another file.
     fs::write(&zstd, through("zstd", &["-c", "-q", "-1"], &write::tar(&[("new", &data)]))).unwrap();
     for_each_transport(|transport| {
