@@ -3,7 +3,7 @@
 
 use super::{Cli, Command, mount, options, parse, remount};
 use crate::daemon::mount::Died;
-use crate::dataset::{Options, local_files, parts};
+use crate::dataset::local_files;
 use crate::failure::{Exit, Failure};
 use crate::store::remote::{ErrorKind, StoreError};
 use crate::transport::MountError;
@@ -48,7 +48,7 @@ struct HelperArgs {
     /// Ignore unknown options
     #[arg(short)]
     sloppy: bool,
-    /// Check options, source and mount point, but do not mount
+    /// Check options, containers and mount point, but do not mount
     #[arg(short)]
     fake: bool,
     /// Write no entry to /etc/mtab (ffrfs never does)
@@ -120,7 +120,7 @@ fn try_run(args: HelperArgs) -> Result<u8, Failure> {
             return Ok(0);
         }
         if args.fake {
-            check(&args.source, &args.target, &mount.open_options()?)?;
+            mount::check(mount)?;
         } else {
             let is_missing = |code| nofail && code == NO_OBJECT;
             match mount::start(mount, if nofail { code_with_nofail } else { code_of })? {
@@ -179,19 +179,6 @@ fn is_missing(source: &Path) -> Result<bool, Failure> {
         Err(failure) if failure.reason().is_some_and(not_there) => Ok(true),
         Err(failure) => Err(failure),
     }
-}
-
-/// Checks for which no container need be read, and nothing mounted.
-fn check(source: &Path, target: &Path, options: &Options) -> Result<(), Failure> {
-    parts(&[source.as_os_str().to_owned().into()], options)?;
-    let directory = target.metadata().and_then(|metadata| match metadata.is_dir() {
-        true => Ok(()),
-        false => Err(io::Error::from_raw_os_error(libc::ENOTDIR)),
-    });
-    directory.map_err(|e| {
-        let what = format!("mount point {}", target.display());
-        Failure::new(Exit::Mount, e).context(what)
-    })
 }
 
 /// The exit codes of mount(8).

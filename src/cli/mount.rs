@@ -5,6 +5,7 @@ use super::open::{OpenArgs, names, refuse_url};
 use super::print::print;
 use super::settings::LiveSettingsArgs;
 use super::view::ViewArgs;
+use crate::daemon::logging;
 use crate::daemon::metrics::Address;
 use crate::daemon::mount::{self, Caller, MountRequest, MountSettings};
 use crate::daemon::reload::Configured;
@@ -15,6 +16,7 @@ use crate::format::{self, PartName};
 use crate::io::Io;
 use crate::transport::{Readdirplus, Transport};
 use clap::{Arg, Args, ValueEnum};
+use std::io;
 use std::path::{Path, PathBuf};
 
 const AFTER_HELP: &str = "\
@@ -288,12 +290,14 @@ pub(super) fn start(args: MountArgs, exit_code: fn(&Failure) -> u8) -> Result<u8
     mount::start(args.request()?, Caller { print, exit_code, end })
 }
 
-impl MountArgs {
-    /// How containers are opened, without the password.
-    pub(super) fn open_options(&self) -> Result<dataset::Options, Failure> {
-        self.open.options()
-    }
+/// Looks whether [`start`] would mount.
+pub(super) fn check(args: MountArgs) -> Result<(), Failure> {
+    let request = args.request()?;
+    logging::to_stderr("warn");
+    mount::check(&request)
+}
 
+impl MountArgs {
     fn request(mut self) -> Result<MountRequest, Failure> {
         let mut configured = None;
         if let Some(file) = &self.config {
@@ -309,14 +313,18 @@ impl MountArgs {
         }
         refuse_url(&target)?;
         let sources = names(&self.paths);
-        self.open.read_password(&sources)?;
+        let open = self.open.read_password(&sources).and_then(|()| self.open.options());
+        let open = open.map_err(|failure| {
+            let first = sources.first().map(ToString::to_string).unwrap_or_default();
+            mount::name_in(failure, &first, &sources, &target)
+        })?;
         let io = Some(self.settings.io.io());
         let without_control = self.settings.no_control;
         Ok(MountRequest {
             sources,
             target,
             makes_target,
-            open: dataset::Options { io, ..self.open.options()? },
+            open: dataset::Options { io, ..open },
             names: NameOptions { without_control, ..self.view.options() },
             settings: self.settings.plain(),
             configured,
@@ -380,12 +388,22 @@ fn mount_point_for(source: &Path) -> Result<PathBuf, Failure> {
     while format::has_known_extension(&stem) {
         stem = stem.file_stem().unwrap_or_default().into();
     }
+    if let Some(path) = name.as_path().filter(|path| is_missing(path)) {
+        let error = io::Error::from_raw_os_error(libc::ENOENT);
+        return Err(Failure::unreadable(path.display(), error));
+    }
     if !is_one || stem.as_os_str().is_empty() || stem == name.file_name() {
         return Err(Failure::usage(
             "a source and a mount point are needed: ffrfs mount SOURCE... MOUNTPOINT",
         ));
     }
     Ok(stem)
+}
+
+/// Whether a path can only be a container, and there is none.
+fn is_missing(path: &Path) -> bool {
+    let is_pattern = path.to_string_lossy().contains(['*', '?', '[', '{']);
+    !is_pattern && format::has_known_extension(path) && path.symlink_metadata().is_err()
 }
 
 fn octal(text: &str) -> Result<u16, String> {

@@ -11,7 +11,7 @@ use crate::io::process::in_child;
 use crate::tools::progress::Terminal;
 use clap::{Args, ValueEnum};
 use std::fmt::Display;
-use std::io::{IsTerminal, Read};
+use std::io::{ErrorKind, IsTerminal, Read};
 use std::path::{Path, PathBuf};
 
 /// No password is longer.
@@ -237,13 +237,13 @@ impl OpenArgs {
         let (name, mut file) = match (&self.password_file, self.password_fd) {
             (Some(path), _) => {
                 let file = std::fs::File::open(path);
-                let name = path.display().to_string();
-                (name, file.map_err(|e| Failure::unreadable(path.display(), e))?)
+                let name = format!("--password-file {}", path.display());
+                (name.clone(), file.map_err(|e| Failure::unreadable(name, e))?)
             }
             (None, Some(number)) => {
-                let name = format!("/dev/fd/{number}");
-                let file = std::fs::File::open(&name).map_err(|e| Failure::unreadable(&name, e))?;
-                (name, file)
+                let name = format!("--password-fd {number}");
+                let file = std::fs::File::open(format!("/dev/fd/{number}"));
+                (name.clone(), file.map_err(|e| Failure::unreadable(name, e))?)
             }
             (None, None) => return Ok(None),
         };
@@ -262,6 +262,10 @@ impl OpenArgs {
 fn ask_password(source: &dyn Display) -> Result<Option<Secret>, Failure> {
     let question = format!("Password for {source} (none: Enter): ");
     let answer = rpassword::prompt_password(question);
-    let answer = answer.map_err(|e| Failure::unreadable("the terminal", e))?;
+    let answer = match answer {
+        // Ctrl-D.
+        Err(e) if e.kind() == ErrorKind::UnexpectedEof => String::new(),
+        answer => answer.map_err(|e| Failure::unreadable("the terminal", e))?,
+    };
     Ok((!answer.is_empty()).then(|| Secret::new(answer.as_bytes())))
 }

@@ -305,7 +305,19 @@ fn a_container_alone_is_mounted_beside_where_the_user_is_and_the_directory_goes_
     fs::write(directory.path().join("bad.zip"), "no zip").unwrap();
     assert_eq!(ffrfs(&["mount", "bad.zip"]).code, 3);
     assert!(!directory.path().join("bad").exists());
-    for source in ["nosuch.zip", "."] {
-        assert_eq!(ffrfs(&["mount", source]).code, 1, "{source}");
-    }
+    assert_eq!(ffrfs(&["mount", "."]).code, 1);
+    let missing = ffrfs(&["mount", "nosuch.zip"]);
+    let said = "ffrfs: nosuch.zip: No such file or directory\n";
+    assert_eq!((missing.code, missing.stderr.as_str()), (2, said));
+    // Files that somebody has there are not hidden.
+    fs::create_dir(&point).unwrap();
+    let there = ffrfs(&["mount", "train.ffr"]);
+    assert!(there.ok().stderr.contains("mounted on"), "an empty directory");
+    assert_eq!(ffrfs(&["mount", "train.ffr"]).code, 5, "mounted already");
+    ffrfs(&["umount", "train"]).ok();
+    fs::write(point.join("mine"), "mine").unwrap();
+    let hidden = ffrfs(&["mount", "train.ffr"]);
+    assert_eq!(hidden.code, 5, "{}", hidden.stderr);
+    assert!(hidden.stderr.contains("would hide the files in it"), "{}", hidden.stderr);
+    assert_eq!(fs::read(point.join("mine")).unwrap(), b"mine");
 }

@@ -99,7 +99,7 @@ fn whatis_finds_each_page_by_the_line_that_help_prints() {
     }
     let (directory, _) = manual();
     for (command, about) in commands() {
-        let page = directory.path().join(format!("ffrfs-{command}.1"));
+        let page = directory.path().join(format!("man1/ffrfs-{command}.1"));
         let said = run(Command::new("lexgrog").arg(&page)).ok().text();
         assert_eq!(said, format!("{}: \"ffrfs-{command} - {about}\"\n", page.display()));
     }
@@ -126,7 +126,7 @@ fn a_page_names_every_option_of_its_command() {
     };
     let mut count = 0;
     for (command, _) in commands() {
-        let page = plain(read(&format!("ffrfs-{command}.1")));
+        let page = plain(read(&format!("man1/ffrfs-{command}.1")));
         let help = ffrfs(&[&command, "--help"]).ok().text();
         let options = help.lines().filter_map(|line| line.trim_start().strip_prefix('-'));
         // "- typed: …" is a value.
@@ -137,7 +137,7 @@ fn a_page_names_every_option_of_its_command() {
         }
     }
     assert!(count > 100, "{count}");
-    let helper = plain(read("mount.ffrfs.8"));
+    let helper = plain(read("man8/mount.ffrfs.8"));
     for option in ["allow_other", "cache_size=SIZE", "memory=SIZE|N%", "verify=WHEN", "ro"] {
         assert!(helper.lines().any(|line| line.trim_start().starts_with(option)), "{option}");
     }

@@ -122,6 +122,20 @@ fn the_helper_takes_the_flags_of_mount() {
         is_mounted "$1/mnt" && exit 2
         mount -f -t ffrfs nowhere.ffr mnt -o "$options" 2>/dev/null && exit 3
         mount -f -t ffrfs data.ffr expected -o "$options" 2>/dev/null && exit 4
+        mkdir tree && echo x >tree/a.jpg && ./ffrfs convert tree named.zip || exit 20
+        head -c 60 named.zip >cut.zip
+        printf '7z\274\257\047\034rest' >foreign.zip
+        for wrong in suffix=.jpg subdir=nosuch names=/nowhere index_dir=/nowhere memory=0 \
+            cache_size=1G,memory=64M password_file=/nowhere; do
+            mount -f -t ffrfs named.zip mnt -o "$wrong,$options" 2>said && { echo "$wrong" >&2; exit 21; }
+            grep -q "named.zip on $1/mnt: " said || { cat said >&2; exit 22; }
+        done
+        for wrong in cut.zip foreign.zip; do
+            mount -f -t ffrfs $wrong mnt -o "$options" 2>said && exit 23
+        done
+        mount -f -t ffrfs named.zip mnt -o "$options" || exit 24
+        mount -f -t ffrfs data.ffr /proc -o "$options" 2>said && exit 25
+        grep -q "the system needs" said || exit 26
         mount -t ffrfs data.ffr mnt -o "frobnicate,$options" 2>said && exit 5
         grep -q frobnicate said || exit 6
         mount -s -n -v -t ffrfs data.ffr mnt -o "frobnicate=a\,b,noexec,$options,x-a=b" 2>said || exit 7

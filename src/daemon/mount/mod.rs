@@ -21,6 +21,6 @@ mod terminal;
 mod told;
 mod worker;
 
-pub(crate) use request::{Caller, MountRequest, MountSettings};
-pub(crate) use start::start;
+pub(crate) use request::{Caller, MountRequest, MountSettings, name_in};
+pub(crate) use start::{check, start};
 pub(crate) use terminal::Died;

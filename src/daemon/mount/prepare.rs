@@ -249,26 +249,59 @@ fn free(target: Target, settings: &MountSettings) -> Result<Target, Failure> {
     }
 }
 
-/// The mount point as an absolute path, cleared of a mount whose daemon is dead.
-fn free_mount_point(target: &Path) -> Result<PathBuf, Failure> {
-    let cannot = |e: io::Error| {
-        let point = target.display();
-        let hint = match e.kind() {
-            io::ErrorKind::NotFound => format!("; make it first: mkdir -p {point}"),
-            _ => String::new(),
-        };
-        Failure::new(Exit::Mount, format!("mount point {point}: {e}{hint}"))
-    };
+/// Directories without which neither the daemon nor anybody else can work.
+const NEEDED: [&str; 4] = ["/", "/dev", "/proc", "/sys"];
+
+/// The mount point as an absolute path, and what is there.
+fn look_at(target: &Path) -> Result<(PathBuf, mounts::State), Failure> {
+    let cannot = |e| cannot_mount_on(target, &e);
     let target = mounts::resolve(target).map_err(cannot)?;
+    if NEEDED.iter().any(|needed| target == Path::new(needed)) {
+        let why = "the system needs what is there, and a mount would hide it";
+        return Err(Failure::new(Exit::Mount, format!("mount point {}: {why}", target.display())));
+    }
     let state = patience::state(&target).map_err(|e| match e.kind() {
         io::ErrorKind::TimedOut => patience::unanswered(&target, &e),
         _ => cannot(e),
     })?;
+    Ok((target, state))
+}
+
+fn cannot_mount_on(target: &Path, error: &io::Error) -> Failure {
+    let point = target.display();
+    let hint = match error.kind() {
+        io::ErrorKind::NotFound => format!("; make it first: mkdir -p {point}"),
+        _ => String::new(),
+    };
+    Failure::new(Exit::Mount, format!("mount point {point}: {error}{hint}"))
+}
+
+/// Looks at all that a mount would need, also at the containers, and mounts and writes nothing.
+///
+/// # Errors
+/// It could not be mounted.
+pub(super) fn check(request: &MountRequest, target: &Target) -> Result<(), Failure> {
+    if let (Some(directory), None) = (target.directory(), &request.namespace) {
+        // Also where something is mounted: mount(8) calls this for what it has mounted before.
+        look_at(directory)?;
+    }
+    if let Some(directory) = &request.open.indexes.directory
+        && !directory.is_dir()
+    {
+        let why = format!("--index-dir {}: no such directory", directory.display());
+        return Err(Failure::new(Exit::Output, why));
+    }
+    open(request).map(drop)
+}
+
+/// The mount point as an absolute path, cleared of a mount whose daemon is dead.
+fn free_mount_point(target: &Path) -> Result<PathBuf, Failure> {
+    let (target, state) = look_at(target)?;
     match state {
         mounts::State::Free => Ok(target),
         mounts::State::Dead(_) => {
             tracing::warn!("{}: removing a mount whose daemon is dead", target.display());
-            mounts::unmount(&target, true).map_err(cannot)?;
+            mounts::unmount(&target, true).map_err(|e| cannot_mount_on(&target, &e))?;
             free_mount_point(&target)
         }
         mounts::State::Mounted(mount) => Err(Failure::new(
@@ -280,5 +313,22 @@ fn free_mount_point(target: &Path) -> Result<PathBuf, Failure> {
                 target.display()
             ),
         )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_system_needs_is_no_mount_point() {
+        let link = tempfile::tempdir().unwrap();
+        std::os::unix::fs::symlink("/proc", link.path().join("link")).unwrap();
+        for needed in ["/", "/proc", "/proc/", "/sys", "/dev", "/tmp/../dev"] {
+            let refused = look_at(Path::new(needed)).unwrap_err();
+            assert!(refused.to_string().contains("the system needs"), "{needed}: {refused}");
+        }
+        assert!(look_at(&link.path().join("link")).is_err());
+        assert!(look_at(link.path()).is_ok());
     }
 }

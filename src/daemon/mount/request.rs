@@ -8,10 +8,11 @@ use crate::daemon::settings::LiveSettings;
 use crate::dataset::{self, NameOptions};
 use crate::failure::{Exit, Failure};
 use crate::format::PartName;
+use crate::io::mounts;
 use crate::transport::{MountOptions, Readdirplus, Transport};
 use crate::vfs::Options;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// A mount to be made.
 #[derive(Debug)]
@@ -103,16 +104,7 @@ impl MountRequest {
 
     /// An error with the source and the mount point in it: mount(8) mounts several at once.
     pub(crate) fn name_in(&self, failure: Failure) -> Failure {
-        let said = failure.to_string();
-        let source = self.sources.first().map(ToString::to_string).unwrap_or_default();
-        let target = std::path::absolute(&self.target).unwrap_or_else(|_| self.target.clone());
-        let target = target.display().to_string();
-        match said.contains(&source) && said.replace(&source, "").contains(&target) {
-            true => failure,
-            // Of several sources the message names the one that is meant.
-            false if self.sources.len() > 1 => failure.context(target),
-            false => failure.context(format_args!("{} on {target}", self.name())),
-        }
+        name_in(failure, &self.name(), &self.sources, &self.target)
     }
 
     /// Makes the mount point, if that is wanted and it is missing; gives its path then.
@@ -123,7 +115,7 @@ impl MountRequest {
         }
         let path = std::path::absolute(target).and_then(|path| match std::fs::create_dir(&path) {
             Ok(()) => Ok(Some(path)),
-            Err(e) if e.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(None),
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists && may_hide(&path)? => Ok(None),
             Err(e) => Err(e),
         });
         let hint = "; name another mount point: ffrfs mount SOURCE MOUNTPOINT";
@@ -142,6 +134,40 @@ impl MountRequest {
             address.absolute().map_err(|e| Failure::output("metrics", e))?;
         }
         Ok(())
+    }
+}
+
+/// As [`MountRequest::name_in`], for who has no request yet; `name` is what the dataset is called.
+pub(crate) fn name_in(
+    failure: Failure,
+    name: &str,
+    sources: &[PartName],
+    target: &Path,
+) -> Failure {
+    let said = failure.to_string();
+    let source = sources.first().map(ToString::to_string).unwrap_or_default();
+    let target = std::path::absolute(target).unwrap_or_else(|_| target.to_owned());
+    let target = target.display().to_string();
+    match said.contains(&source) && said.replace(&source, "").contains(&target) {
+        true => failure,
+        // Of several sources the message names the one that is meant.
+        false if sources.len() > 1 => failure.context(target),
+        false => failure.context(format_args!("{name} on {target}")),
+    }
+}
+
+/// Whether a mount that its user has given no place to may be put over this: an empty directory, or a mount of ours, of
+/// which more is said later.
+fn may_hide(path: &Path) -> io::Result<bool> {
+    if mounts::at(path)?.is_some_and(|mount| mount.fs_type == mounts::FS_TYPE) {
+        return Ok(true);
+    }
+    if !path.is_dir() {
+        return Ok(false);
+    }
+    match std::fs::read_dir(path)?.next() {
+        None => Ok(true),
+        Some(_) => Err(io::Error::other("it is there, and the mount would hide the files in it")),
     }
 }
 

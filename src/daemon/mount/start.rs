@@ -1,7 +1,7 @@
 //! Starts a mount: in this process, or in a daemon.
 
 use super::limits;
-use super::prepare::prepare;
+use super::prepare::{self, prepare};
 use super::request::{Caller, MountRequest};
 use super::stored;
 use super::supervise::supervise;
@@ -33,12 +33,27 @@ pub(crate) fn start(mut request: MountRequest, caller: Caller) -> Result<u8, Fai
     started.map_err(|failure| request.name_in(failure))
 }
 
-fn try_start(request: &mut MountRequest, caller: Caller) -> Result<u8, Failure> {
+/// Looks whether [`start`] would mount.
+///
+/// # Errors
+/// As for [`start`].
+pub(crate) fn check(request: &MountRequest) -> Result<(), Failure> {
+    let target = check_settings(request).and_then(|()| target(&request.target));
+    let checked = target.and_then(|target| prepare::check(request, &target));
+    checked.map_err(|failure| request.name_in(limits::explain(failure, request)))
+}
+
+fn check_settings(request: &MountRequest) -> Result<(), Failure> {
     let live = &request.settings.live;
     live.check().map_err(Failure::usage)?;
     if request.open.checksums.require && live.verify() == Verify::Off {
         return Err(Failure::usage("--require-checksums checks nothing with --verify off"));
     }
+    Ok(())
+}
+
+fn try_start(request: &mut MountRequest, caller: Caller) -> Result<u8, Failure> {
+    check_settings(request)?;
     if let Some((messages, told)) = worker::inherited()? {
         return go_on(request, told, &messages, caller);
     }
@@ -90,8 +105,11 @@ fn try_start(request: &mut MountRequest, caller: Caller) -> Result<u8, Failure> 
     match forked.map_err(|failure| limits::explain(failure, request))? {
         process::Forked::Parent(report) => {
             let code = wait_for_daemon(report, request)?;
-            if let (0, Some(made)) = (code, &made) {
-                say(format_args!("ffrfs: mounted on {}", made.display()));
+            // Nobody has named it.
+            if code == 0 && request.makes_target {
+                let target = std::path::absolute(&request.target);
+                let target = target.unwrap_or_else(|_| request.target.clone());
+                say(format_args!("ffrfs: mounted on {}", target.display()));
             }
             Ok(code)
         }

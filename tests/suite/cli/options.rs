@@ -171,6 +171,10 @@ fn whoever_forgets_mount_is_told_so() {
     let outcome = ffrfs(&[source.as_os_str(), "/mnt".as_ref()]);
     let line = format!("did you mean: ffrfs mount {} /mnt", source.display());
     refused(&outcome, 1, &[&line]);
+    let odd = directory.path().join("a b & c.zip");
+    fs::write(&odd, "x").unwrap();
+    let outcome = ffrfs(&[odd.as_os_str(), "/mnt".as_ref()]);
+    refused(&outcome, 1, &[&format!("did you mean: ffrfs mount '{}' /mnt", odd.display())]);
     refused(&ffrfs(&["s3://bucket/a.tar", "/mnt"]), 1, &["ffrfs mount s3://bucket/a.tar /mnt"]);
     let typo = ffrfs(&["moutn", "x"]);
     assert!(typo.code == 1 && typo.stderr.contains("mount?"), "{}", typo.stderr);
@@ -198,6 +202,16 @@ fn a_mount_option_that_is_wrong_is_named_with_what_would_do() {
         ("memory=64M,cache_size=1G", &["cache_size=1G", "memory, which is 64M"]),
     ] {
         refused(&mount(options), 1, says);
+    }
+    refused(&mount("nofial"), 1, &["did you mean nofail?"]);
+    let log = format!("log_file={}", directory.path().display());
+    refused(&mount(&log), 6, &["--log-file ", "Is a directory"]);
+    for (option, named) in [
+        ("password_file=/nowhere", "--password-file /nowhere: No such file or directory\n"),
+        ("password_fd=99", "--password-fd 99: No such file or directory\n"),
+    ] {
+        let place = format!("{} on {}: {named}", source.display(), directory.path().display());
+        refused(&mount(option), 2, &[&place]);
     }
     let frob = mount("frobnicate");
     assert!(!frob.stderr.contains("did you mean"), "{}", frob.stderr);
@@ -232,6 +246,16 @@ fn pack_does_not_write_another_format_under_a_name_that_says_so() {
     let outcome = ffrfs(&["pack".as_ref(), directory.path().as_os_str(), target.as_os_str()]);
     refused(&outcome, 1, &["x.zip", "ffrfs convert"]);
     assert!(!target.exists());
+    for name in ["x.tar.gz", "x.tgz", "x.zip.gz", "x.h5", "x.parquet", "x.7z", "x.ISO"] {
+        let target = out.path().join(name);
+        let outcome = ffrfs(&["pack".as_ref(), directory.path().as_os_str(), target.as_os_str()]);
+        refused(&outcome, 1, &[name, "pack writes FFRecord", ".ffr"]);
+        assert!(!target.exists());
+    }
+    for name in ["x.ffr", "x.bin", "x"] {
+        let target = out.path().join(name);
+        ffrfs(&["pack".as_ref(), directory.path().as_os_str(), target.as_os_str()]).ok();
+    }
 }
 
 #[test]
