@@ -207,13 +207,7 @@ impl File {
                     };
                     checked.map_err(io::Error::other)
                 });
-                handles.map(Cow::Own).map_err(|e| match e.kind() {
-                    io::ErrorKind::NotFound => ReadError::Changed(Change::Replaced),
-                    _ => match e.downcast::<ReadError>() {
-                        Ok(changed) => changed,
-                        Err(e) => ReadError::Io(e),
-                    },
-                })
+                handles.map(Cow::Own).map_err(of_pooled)
             }
         }
     }
@@ -367,12 +361,7 @@ impl File {
         }
         let now = match &self.holding {
             Holding::Open(handles) => handles.file.metadata()?.into(),
-            Holding::Pooled(pooled) => {
-                Status::from(pooled.status().map_err(|e| match e.kind() {
-                    io::ErrorKind::NotFound => ReadError::Changed(Change::Replaced),
-                    _ => ReadError::Io(e),
-                })?)
-            }
+            Holding::Pooled(pooled) => Status::from(pooled.status().map_err(of_pooled)?),
         };
         self.check(&now)
     }
@@ -481,19 +470,24 @@ impl Source for File {
         if offset_bytes.checked_add(length_bytes).is_none_or(|end| end > self.size) {
             return Err(out_of_range());
         }
-        if length_bytes > COPY_BELOW_BYTES
-            && let Some(mapping) = Mapping::new(
-                &self.handles().map_err(io::Error::other)?.file,
-                offset_bytes,
-                length_bytes,
-            )?
-        {
-            return Ok(Box::new(mapping));
+        if length_bytes > COPY_BELOW_BYTES {
+            let handles = self.handles().map_err(io::Error::other)?;
+            if let Some(mapping) = Mapping::new(&handles.file, offset_bytes, length_bytes)? {
+                return Ok(Box::new(mapping));
+            }
         }
         let length = usize::try_from(length_bytes).map_err(|_| out_of_range())?;
         let mut bytes = vec![0; length];
         self.read_exact_at(&mut bytes, offset_bytes)?;
         Ok(Box::new(bytes))
+    }
+}
+
+/// Why a file of a pool cannot be opened, or is another one.
+fn of_pooled(error: io::Error) -> ReadError {
+    match error.kind() {
+        io::ErrorKind::NotFound => ReadError::Changed(Change::Replaced),
+        _ => error.downcast().unwrap_or_else(ReadError::Io),
     }
 }
 
