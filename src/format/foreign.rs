@@ -54,10 +54,9 @@ const ROWS: &[Row] = &[
     (0, b"<!DOCTYPE html", "a web page", "the download has failed: look at its text"),
     (0, b"<!doctype html", "a web page", "the download has failed: look at its text"),
     (0, b"<html", "a web page", "the download has failed: look at its text"),
-    (0, b"\x7fELF", PROGRAM, "name the container"),
+    (0, b"\x7fELF", "a program", "name the container"),
 ];
 
-const PROGRAM: &str = "a program";
 const ZIP_AT_ITS_END: &str = "; --format zip mounts the zip archive at its end";
 
 /// More than the place of any mark, and its length.
@@ -69,13 +68,18 @@ pub(super) fn refuse(source: &dyn Source) -> Option<Error> {
     Some(Error::Foreign { part: source.name().clone(), kind: name, advice, hint: "" })
 }
 
+/// What zip archives begin with, and programs that unpack the archive at their end.
+const BEFORE_ZIP: [&[u8]; 4] = [b"PK", b"MZ", b"\x7fELF", b"#!"];
+
 /// The error for a file that ends in a zip archive and begins as one of another format, of which the archive is a part
-/// by design or by chance. A program is not refused: it may be one that unpacks the archive.
+/// by design or by chance.
 pub(super) fn refuse_with_zip(source: &dyn Source) -> Option<Error> {
-    if read(source, 0, &mut [0; 2]) == b"PK" {
+    let mut head = [0; 4];
+    let head = read(source, 0, &mut head);
+    if BEFORE_ZIP.iter().any(|mark| head.starts_with(mark)) {
         return None;
     }
-    let Foreign { name, advice } = recognize(source).filter(|found| found.name != PROGRAM)?;
+    let Foreign { name, advice } = recognize(source)?;
     let (part, hint) = (source.name().clone(), ZIP_AT_ITS_END);
     Some(Error::Foreign { part, kind: name, advice, hint })
 }
@@ -162,7 +166,7 @@ mod tests {
     #[test]
     fn a_file_of_another_format_that_ends_in_a_zip_is_refused_with_the_way_to_mount_that() {
         let zip = zip();
-        for &(at, mark, name, _) in ROWS.iter().filter(|row| row.2 != PROGRAM) {
+        for &(at, mark, name, _) in ROWS.iter().filter(|row| !BEFORE_ZIP.contains(&row.1)) {
             let mut bytes = vec![b'x'; at];
             bytes.extend_from_slice(mark);
             bytes.resize(40_000, b'x');
@@ -174,7 +178,9 @@ mod tests {
             let meant = OpenOptions { format: Some("zip"), ..OpenOptions::default() };
             assert_eq!(super::super::recognize(&source, &meant).expect("a zip").name(), "zip");
         }
-        for front in [&b""[..], b"\x7fELF", b"MZ", b"#!/bin/sh\n"] {
+        // A program may have a file system's mark by chance.
+        let program = [&b"MZ"[..], &[0; 1078], b"\x53\xef"].concat();
+        for front in [&b""[..], b"\x7fELF", b"MZ", b"#!/bin/sh\n", &program] {
             let source = MemorySource::new("/data/a.x", [front, &zip].concat());
             let found = super::super::recognize(&source, &OpenOptions::default());
             assert_eq!(found.expect("a zip").name(), "zip", "{front:?}");

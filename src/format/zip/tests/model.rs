@@ -21,7 +21,8 @@ fn archive() -> impl Strategy<Value = Archive> {
         |(comment, zip64, prefix, trailing)| Archive {
             comment,
             zip64,
-            prefix,
+            // Other bytes may be those that a foreign format begins with.
+            prefix: if prefix.is_empty() { prefix } else { [b"MZ", &prefix[..]].concat() },
             trailing,
             ..Archive::default()
         },
