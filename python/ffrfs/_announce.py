@@ -160,8 +160,13 @@ def _is_batch(item: Any) -> bool:
 
 
 def _check_is_list(order: Any) -> None:
-    if isinstance(order, (str, bytes, os.PathLike)) or not hasattr(type(order), "__iter__"):
-        raise TypeError(f"a list of samples is needed, not {order!r}")
+    wrong = TypeError(f"a list of samples is needed, not {order!r}")
+    if isinstance(order, (str, bytes, os.PathLike)):
+        raise wrong
+    try:
+        iter(order)
+    except TypeError:
+        raise wrong from None
 
 
 def _begin_order(descriptor: int, name: int) -> None:
@@ -249,7 +254,9 @@ def _lines_of(root: StrPath) -> Callable[[Any], bytes]:
 def _wrong_item(root: Path, chunk: bytearray, is_text: bool) -> str:
     """What the mount has refused of a chunk: it says that there is something, not which."""
     if is_text:
-        for line in bytes(chunk).splitlines():
+        for line in bytes(chunk).split(b"\n"):
+            if not line.startswith(b"./"):
+                continue
             path = os.path.join(os.fsencode(root), line)
             try:
                 if not stat.S_ISDIR(os.lstat(path).st_mode):

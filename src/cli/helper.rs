@@ -120,7 +120,13 @@ fn try_run(args: HelperArgs) -> Result<u8, Failure> {
             return Ok(0);
         }
         if args.fake {
-            mount::check(mount)?;
+            match mount::check(mount) {
+                Err(failure) if nofail && code_with_nofail(&failure) == NO_OBJECT => {
+                    args.say("the source is missing, which is no error with nofail");
+                    return Ok(0);
+                }
+                checked => checked?,
+            }
         } else {
             let is_missing = |code| nofail && code == NO_OBJECT;
             match mount::start(mount, if nofail { code_with_nofail } else { code_of })? {

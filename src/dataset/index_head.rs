@@ -58,6 +58,9 @@ pub(crate) fn head(
     head
 }
 
+/// Another number whenever a container is shown as other files than by the builds before.
+const SHOWN: u32 = 1;
+
 /// The key of a container's version and of the options with which it is opened.
 pub(crate) fn key(
     part: &Part,
@@ -72,7 +75,8 @@ pub(crate) fn key(
     };
     let (version, extra, kind) = version(part);
     let OpenOptions { allow_damaged, encoding, view, rows, pickles, .. } = options;
-    let mut opened = format!("{} {allow_damaged} {encoding:?}", env!("CARGO_PKG_VERSION"));
+    let program = env!("CARGO_PKG_VERSION");
+    let mut opened = format!("{program} {SHOWN} {allow_damaged} {encoding:?}");
     if *view != View::default() {
         opened.push_str(&format!(" {view:?}"));
     }

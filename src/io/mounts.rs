@@ -99,9 +99,13 @@ pub fn is_mounted_anywhere(device: &str) -> bool {
     let mut seen = BTreeSet::new();
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
     processes.map(|process| process.path()).any(|process| {
-        let is_new = fs::read_link(process.join("ns/mnt")).is_ok_and(|found| seen.insert(found));
-        let text = if is_new { fs::read(process.join("mountinfo")) } else { Ok(Vec::new()) };
-        text.is_ok_and(|text| parse(&text).any(|mount| mount.device == device))
+        let Ok(namespace) = fs::read_link(process.join("ns/mnt")) else { return false };
+        if seen.contains(&namespace) {
+            return false;
+        }
+        let Ok(text) = fs::read(process.join("mountinfo")) else { return false };
+        seen.insert(namespace);
+        parse(&text).any(|mount| mount.device == device)
     })
 }
 

@@ -4,6 +4,7 @@
 use super::reads;
 use super::threads;
 use crate::io::ReadError;
+use crate::store::Cause;
 use crate::vfs::Vfs;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use std::io;
@@ -70,7 +71,10 @@ impl Decoder {
 fn decode_all(vfs: &Vfs) {
     while let Some(mut decode) = vfs.ahead().next() {
         let fetched = match reads::fetch(vfs.store(), decode.span(), false) {
-            Err(ReadError::WouldBlock) => reads::fetch_waiting(vfs.store(), decode.span()),
+            // A reader that comes to it meanwhile follows, and cannot hurry the store any more.
+            Err(ReadError::WouldBlock) => {
+                reads::fetch_waiting(vfs.store(), decode.span(), Cause::Demand)
+            }
             fetched => fetched,
         };
         vfs.ahead().decode(decode, fetched);

@@ -101,7 +101,7 @@ impl Work {
                         let (part, range) = (fetch.span().part(), fetch.span().range());
                         store.part(part).wait(range, Cause::Fill).map(drop)
                     }
-                    false => reads::fetch_waiting(store, fetch.span()),
+                    false => reads::fetch_waiting(store, fetch.span(), Cause::Prefetch),
                 };
                 self.store(self.vfs.land(fetch, fetched));
             }

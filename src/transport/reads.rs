@@ -82,13 +82,13 @@ pub(super) fn is_cached(store: &Store, span: &Span) -> bool {
     matches!(bytes, Bytes::Remote(remote) if remote.pin(&span.range()).is_some())
 }
 
-/// As [`fetch`], and waits for the disk and for the store.
-pub(super) fn fetch_waiting(store: &Store, span: &mut Span) -> Result<(), ReadError> {
+/// As [`fetch`], and waits for the disk and for the store, which fetches for this `cause`.
+pub(super) fn fetch_waiting(store: &Store, span: &mut Span, cause: Cause) -> Result<(), ReadError> {
     loop {
         match fetch(store, span, true) {
             // Bytes that were present may be evicted before the next look.
             Err(ReadError::Absent) => {
-                let arrived = store.part(span.part()).wait(span.range(), Cause::Prefetch)?;
+                let arrived = store.part(span.part()).wait(span.range(), cause)?;
                 let Some(_pin) = take(span, arrived)? else { return Ok(()) };
                 match fetch(store, span, true) {
                     Err(ReadError::Absent) => {}

@@ -34,9 +34,13 @@ pub(super) fn is_unmounted(target: &Target, told: &Told, is_here: bool) -> bool 
     }
 }
 
-/// The device number of what is mounted on the target.
+/// The device number of what is mounted on the target; `None` also for a dead mount, which makes room for the next one, and
+/// its number, too.
 pub(super) fn there(target: &Target) -> Option<String> {
-    mounts::at(target.directory()?).ok()?.map(|mount| mount.device)
+    let mount = mounts::at(target.directory()?).ok()??;
+    let is_dead = mount.fs_type == mounts::FS_TYPE
+        && matches!(patience::state(&mount.target), Ok(mounts::State::Dead(_)));
+    (!is_dead).then_some(mount.device)
 }
 
 /// Unmounts what a process has mounted that died before it told of it. `before`: what was [`there`] when it was started.
@@ -51,8 +55,13 @@ pub(super) fn undo(target: &Target, before: Option<&str>) -> io::Result<()> {
             && !fuse_connection::is_served(&mount.device)
     });
     let Some(made) = made else { return unmount(target, "") };
-    // If that process hangs, it holds the connection, and whoever asks whether the mount is dead gets no answer.
-    mounts::abort(&made);
+    match patience::state(&made.target) {
+        // Another process serves it, which has mounted meanwhile.
+        Ok(mounts::State::Mounted(_)) => return Ok(()),
+        // That process hangs, and holds the connection.
+        Err(error) if error.kind() == io::ErrorKind::TimedOut => mounts::abort(&made),
+        _ => {}
+    }
     mounts::unmount(&made.target, true)
 }
 

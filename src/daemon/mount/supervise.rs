@@ -401,8 +401,8 @@ impl Supervision<'_> {
         }
         if self.is_unmounted() {
             tracing::info!("{} was unmounted before", self.target);
-            // One whose connection was aborted is still there.
-            let _ = ours::unmount(&self.target, self.device());
+            // One whose connection was aborted is still there, dead; by its number it could be a new mount.
+            let _ = ours::unmount(&self.target, "");
             return Some(Exit::Ok as u8);
         }
         if !self.can_resume() {

@@ -9,6 +9,8 @@ use crate::format::counted;
 const MAX_DEPTH: u32 = 40;
 /// Decimals of more bytes are shown as those: to make digits takes the square of their number. Arrow has up to 32.
 pub(super) const MAX_DECIMAL_BYTES: u32 = 128;
+/// Nor has a number of so many bytes more digits behind its point.
+pub(super) const MAX_SCALE: i32 = 308;
 /// A table has no more columns.
 const MAX_LEAVES: usize = 1 << 16;
 
@@ -261,7 +263,12 @@ fn meaning(element: &Element, stored_type: i32) -> Meaning {
     let plain = |descr| Meaning::Number(descr, Nothing);
     if logical == Logical::Decimal || converted == Some(5) {
         let is_short = stored_type != 7 || element.length <= MAX_DECIMAL_BYTES;
-        return if is_short { Meaning::Decimal(element.scale) } else { Meaning::Bytes };
+        let has_point = (0..=MAX_SCALE).contains(&element.scale);
+        return if is_short && has_point {
+            Meaning::Decimal(element.scale)
+        } else {
+            Meaning::Bytes
+        };
     }
     match (stored_type, logical, converted) {
         (0, ..) => plain("|b1"),

@@ -4,7 +4,7 @@
 
 use super::encoding;
 use super::page::MAX_PAGE_BYTES;
-use super::schema::{Change, Leaf, MAX_DECIMAL_BYTES, Meaning, Physical};
+use super::schema::{Change, Leaf, MAX_DECIMAL_BYTES, MAX_SCALE, Meaning, Physical};
 use crate::format::bytes::{u32_at, u64_at};
 use crate::format::counted;
 
@@ -17,8 +17,6 @@ const DELTA_BYTE_ARRAY: i32 = 7;
 const RLE_DICTIONARY: i32 = 8;
 const BYTE_STREAM_SPLIT: i32 = 9;
 
-/// Digits behind a decimal's point: no number of [`MAX_DECIMAL_BYTES`] has more.
-const MAX_SCALE: usize = 308;
 /// The Julian day of 1970-01-01.
 const EPOCH_DAY: i64 = 2_440_588;
 const DAY_NANOSECONDS: i64 = 86_400_000_000_000;
@@ -297,7 +295,7 @@ fn decimal(mut value: &[u8], scale: i32, stored_type: i32) -> Result<String, Str
         bytes.reverse();
     }
     let is_negative = bytes.last().is_some_and(|last| last & 0x80 != 0);
-    let scale = usize::try_from(scale).unwrap_or(0).min(MAX_SCALE);
+    let scale = usize::try_from(scale.clamp(0, MAX_SCALE)).unwrap_or(0);
     let width = scale.saturating_add(1);
     let digits = format!("{:0>width$}", digits(&bytes, is_negative));
     let (whole, behind) = digits.split_at(digits.len().saturating_sub(scale));

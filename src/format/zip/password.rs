@@ -58,6 +58,10 @@ impl ZipFile {
                 tried = true;
             }
         }
+        if any && accepting >= 2 {
+            // Those that do not match their CRC are damaged.
+            return Ok(true);
+        }
         // The first one accepts what any password would have to be accepted by, or there is no other proof.
         let unproven = if any { asked > 0 && accepting == 0 } else { asked > 1 && accepting < 2 };
         Ok(!tried && !unproven)

@@ -217,7 +217,6 @@ impl Mounted {
     }
 }
 
-/// Reads a control file of the mount.
 /// Why a mount cannot be asked to fetch.
 fn unreached(root: &Path, error: io::Error) -> Failure {
     let mount = mounts::resolve(root).and_then(|target| mounts::at(&target)).ok().flatten();

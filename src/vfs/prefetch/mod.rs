@@ -155,8 +155,8 @@ impl Prefetch {
 
     /// Drops what is left of an order, because its reader reads something else now; [`UNNAMED`]: of all orders.
     ///
-    /// What was fetched for it goes with it, or it would keep its room until it is read. Of several orders that are fetched
-    /// at the same time the others lose that much, too: their readers fetch it on demand.
+    /// If it was fetched last, what was fetched goes with it, or that would keep its room until it is read. Other orders that
+    /// were fetched just before lose that much, too: their readers fetch it on demand.
     pub(in crate::vfs) fn drop_order(&self, order: u64) {
         let mut queue = self.lock();
         if order == UNNAMED {
@@ -167,7 +167,9 @@ impl Prefetch {
             if dropped == 0 && !was_last {
                 return;
             }
-            self.drop_fetched(&mut queue);
+            if was_last {
+                self.drop_fetched(&mut queue);
+            }
             if dropped > 0 {
                 self.announce_anew(&mut queue);
             }

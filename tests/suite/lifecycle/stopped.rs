@@ -1,7 +1,7 @@
 //! A daemon that is stopped: commands give up, say so, and say what helps.
 
 use super::*;
-use nix::mount::MsFlags;
+use nix::mount::{MntFlags, MsFlags, umount2};
 use nix::sched::{CloneFlags, unshare};
 
 /// How long commands wait for a daemon, with what a busy machine takes beside it.
@@ -115,9 +115,14 @@ fn umount_by_force_ends_a_daemon_that_runs_though_files_are_open() {
 struct OtherNamespace(Child);
 
 impl OtherNamespace {
-    fn new() -> Self {
+    fn new(kept: &Path) -> Self {
         let mut command = Command::new("unshare");
-        command.args(["--mount", "--propagation", "private", "sleep", "300"]);
+        // Mounts of other tests shall end when they are unmounted.
+        let script = r#"
+            grep ' fuse.ffrfs ' /proc/self/mounts | cut -d' ' -f2 | grep -vxF "$0" |
+                while read -r point; do umount -l "$point"; done 2>/dev/null
+            exec sleep 300"#;
+        command.args(["--mount", "--propagation", "private", "sh", "-c", script]).arg(kept);
         let other = Self(command.spawn().unwrap());
         let namespace = |process: &str| fs::read_link(format!("/proc/{process}/ns/mnt")).unwrap();
         let pid = other.0.id().to_string();
@@ -140,7 +145,7 @@ fn umount_does_not_wait_for_a_daemon_that_serves_another_namespace() {
     }
     for_each_transport(|transport| {
         let mount = mount(transport);
-        let other = OtherNamespace::new();
+        let other = OtherNamespace::new(mount.point());
         let outcome = umount(&[mount.point()]).ok();
         assert_eq!(outcome.stderr, "", "it does not say that the daemon has not ended yet");
         assert!(!mount.is_mounted() && is_running(mount.pid()));
@@ -156,6 +161,11 @@ fn when_umount_ends_so_has_the_daemon() {
         unshare(CloneFlags::CLONE_NEWNS).unwrap();
         let flags = MsFlags::MS_REC | MsFlags::MS_PRIVATE;
         nix::mount::mount(None::<&str>, "/", None::<&str>, flags, None::<&str>).unwrap();
+        // And this one has copied theirs.
+        let table = fs::read_to_string("/proc/thread-self/mounts").unwrap();
+        for mount in table.lines().filter(|line| line.contains(" fuse.ffrfs ")) {
+            let _ = umount2(mount.split(' ').nth(1).unwrap(), MntFlags::MNT_DETACH);
+        }
     }
     for_each_transport(|transport| {
         for _ in 0..10 {

@@ -140,7 +140,7 @@ fn the_process_that_runs_the_program_for_credentials_is_started_again_when_it_di
 fn the_process_that_runs_the_program_for_credentials_is_started_again_when_it_hangs() {
     for_each_transport(|transport| {
         let printed = Printed::by(HARMFUL, 10);
-        let mount = printed.mount(transport, Some(Duration::from_secs(2)));
+        let mount = printed.mount(transport, Some(Duration::from_secs(6)));
         let first = printed.runner();
         printed.set("STOP", true);
         printed.check(&mount, 8);

@@ -177,7 +177,7 @@ impl Ahead {
 
     /// What to decode next; `None` if nothing is to be, or there is no room or no spare turn for it now.
     pub fn next(&self) -> Option<DecodeAhead> {
-        self.end_idle(PATIENCE);
+        self.end_idle(PATIENCE, None);
         loop {
             let foreseen = self.lock().foreseen.pop_front()?;
             let place = self.place(&foreseen);
@@ -214,7 +214,7 @@ impl Ahead {
             return Begun::NoRoom(foreseen);
         };
         let window = self.window.reserve(decoded_bytes).or_else(|| {
-            self.end_idle(SHORT_PATIENCE);
+            self.end_idle(SHORT_PATIENCE, Some(foreseen.key));
             self.window.reserve(decoded_bytes)
         });
         let Foreseen { key, source, located } = foreseen;
@@ -230,9 +230,9 @@ impl Ahead {
         Begun::Lead(Box::new(decode))
     }
 
-    fn end_idle(&self, patience: Duration) {
+    fn end_idle(&self, patience: Duration, but: Option<CacheKey>) {
         let mut state = self.lock();
-        state.runs.end_idle(Instant::now(), patience);
+        state.runs.end_idle(Instant::now(), patience, but);
         self.unlock(state);
     }
 
@@ -279,7 +279,7 @@ impl Ahead {
     #[cfg(test)]
     pub(in crate::vfs) fn end_runs(&self) {
         let mut state = self.lock();
-        state.runs.end_idle(Instant::now() + 2 * PATIENCE, PATIENCE);
+        state.runs.end_idle(Instant::now() + 2 * PATIENCE, PATIENCE, None);
         self.unlock(state);
     }
 

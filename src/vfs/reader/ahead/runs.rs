@@ -62,6 +62,11 @@ impl Run {
         Self { stream, read, number, sample, has_crossed: false, next: 0, ahead, went_on: now }
     }
 
+    fn awaits(&self, key: CacheKey) -> bool {
+        let (stream, number) = key.in_stream();
+        self.stream == stream && self.number < number && self.ahead.contains(&number)
+    }
+
     /// Whether another run of the same stream begins, ends or lies where this one ends.
     fn touches(&self, other: &Run) -> bool {
         let first = self.read.start.max(self.read.end.saturating_sub(TAIL_BYTES));
@@ -107,7 +112,7 @@ impl Runs {
         most: u64,
         last: impl FnOnce(bool) -> u64,
     ) -> Range<u64> {
-        self.end_idle(now, PATIENCE);
+        self.end_idle(now, PATIENCE, None);
         let mut run = Run::new(seen, now);
         let mut touched = self.runs.iter_mut().filter(|other| other.touches(&run));
         if let (Some(only), None) = (touched.next(), touched.next())
@@ -143,12 +148,18 @@ impl Runs {
         next
     }
 
-    /// Ends the runs that have not gone on for so long.
-    pub(super) fn end_idle(&mut self, now: Instant, patience: Duration) {
-        let idle = |run: &Run| now.saturating_duration_since(run.went_on) > patience;
-        while self.runs.first().is_some_and(idle) {
-            let oldest = self.runs.remove(0);
-            self.give_up(oldest);
+    /// Ends the runs that have not gone on for so long, but for those that come to the interval `but`.
+    pub(super) fn end_idle(&mut self, now: Instant, patience: Duration, but: Option<CacheKey>) {
+        let mut at = 0;
+        while let Some(run) = self.runs.get(at)
+            && now.saturating_duration_since(run.went_on) > patience
+        {
+            if but.is_some_and(|key| run.awaits(key)) {
+                at += 1;
+            } else {
+                let idle = self.runs.remove(at);
+                self.give_up(idle);
+            }
         }
     }
 
@@ -169,10 +180,7 @@ impl Runs {
 
     /// Whether a run comes to an interval, and is not there yet.
     pub(super) fn awaits(&self, key: CacheKey) -> bool {
-        let (stream, number) = key.in_stream();
-        let awaits =
-            |run: &Run| run.stream == stream && run.number < number && run.ahead.contains(&number);
-        self.runs.iter().any(awaits)
+        self.runs.iter().any(|run| run.awaits(key))
     }
 
     /// Whether intervals were given out that are not passed.
@@ -288,7 +296,7 @@ mod tests {
         let last = first_files().end - 1;
         let again = seen(0, last * FILE + 512..(last + 1) * FILE, last);
         assert_eq!(runs.observe(&again, later, MOST, |_| END), 0..0);
-        runs.end_idle(later + PATIENCE / 2 + Duration::from_secs(1), PATIENCE);
+        runs.end_idle(later + PATIENCE / 2 + Duration::from_secs(1), PATIENCE, None);
         let given_up = runs.take_given_up();
         assert_eq!(passed + given_up.len(), ahead.len());
         assert!(!runs.are_ahead() && !ahead.iter().any(|number| runs.holds(key(0, *number))));
