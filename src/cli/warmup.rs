@@ -1,5 +1,6 @@
 //! `ffrfs warmup`: a mount fetches samples before they are read.
 
+use crate::daemon::patience;
 use crate::failure::{Exit, Failure, say};
 use crate::format::{counted, one_or_many};
 use crate::interrupt::Interrupt;
@@ -31,6 +32,7 @@ pub(super) struct WarmupArgs {
 }
 
 pub(super) fn run(args: &WarmupArgs) -> Result<Exit, Failure> {
+    patience::check(&args.target)?;
     let mount = Mounted::open(&args.target)?;
     if args.drop {
         mount.drop_announced()?;

@@ -13,7 +13,7 @@ pub(crate) mod memory;
 pub(crate) mod metrics;
 pub(crate) mod mount;
 pub(crate) mod notify;
-mod patience;
+pub(crate) mod patience;
 pub(crate) mod reload;
 pub(crate) mod remount;
 pub(crate) mod sandbox;

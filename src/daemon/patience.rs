@@ -144,6 +144,19 @@ pub(crate) fn state_within(target: &Path, patience: Duration) -> io::Result<moun
     }
 }
 
+/// Checks that what is mounted there answers, before system calls that would wait for ever.
+///
+/// # Errors
+/// The daemon does not answer.
+pub(crate) fn check(target: &Path) -> Result<(), Failure> {
+    // A wrong path is for others to name.
+    let Ok(resolved) = mounts::resolve(target) else { return Ok(()) };
+    match state(&resolved) {
+        Err(error) if error.kind() == io::ErrorKind::TimedOut => Err(unanswered(&resolved, &error)),
+        _ => Ok(()),
+    }
+}
+
 /// The failure of a command whose mount does not answer, with what helps.
 pub(crate) fn unanswered(target: &Path, error: &io::Error) -> Failure {
     let mount = mounts::at(target).ok().flatten();

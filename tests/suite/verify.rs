@@ -132,7 +132,8 @@ fn only_the_samples_that_were_asked_for_are_checked() {
                 (outcome.code, bad_in(&outcome)),
                 (if bad.is_empty() { 0 } else { 4 }, bad.to_vec())
             );
-            let said = format!("{checked} samples checked");
+            let samples = if checked == 1 { "sample" } else { "samples" };
+            let said = format!("{checked} {samples} checked");
             assert!(outcome.stderr.starts_with(&said), "{range}: {}", outcome.stderr);
         }
     }

@@ -140,7 +140,7 @@ fn warmup_ends_where_nobody_reads_what_is_announced_already_until_that_is_droppe
         let numbers: Vec<u8> = (0..512_u64).flat_map(u64::to_le_bytes).collect();
         let refused = (0..4000).find_map(|_| file.write_all(&numbers).err()).expect("it is full");
         assert_eq!(refused.kind(), ErrorKind::StorageFull);
-        let says = "0 samples are being fetched\nthe other 900 samples do not fit: ";
+        let says = "0 samples are being fetched\nthe 900 other samples do not fit: ";
         let outcome = warmup(&mount, NOTHING).ok();
         assert!(outcome.stderr.starts_with(says), "{}", outcome.stderr);
         ffrfs(&["warmup", "--drop", mount.point().to_str().unwrap()]).ok();

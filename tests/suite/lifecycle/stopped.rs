@@ -38,11 +38,12 @@ fn commands_give_up_on_a_stopped_daemon_and_say_what_helps() {
         let pid = mount.pid();
         let stopped = Stopped::new(&mount);
         let container = mount.container();
-        let commands: [&[&str]; 6] = [
+        let commands: [&[&str]; 7] = [
             &["stats", point],
             &["set", point, "verify=once"],
             &["trace", point, "--seconds=1"],
             &["umount", point],
+            &["warmup", point],
             &["mount", container.to_str().unwrap(), point],
             &["list"],
         ];
