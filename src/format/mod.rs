@@ -1,8 +1,9 @@
 //! Bytes → samples: what lies where in a container, and how it is checked.
 //!
 //! One file (or directory) a format, the registry [`FORMATS`], positioned [`Source`]s and errors. This room imports nothing
-//! from the others: no FUSE, no threads, no system calls, no `unsafe`, and no panic on any input. A new format is one module (a file, or a directory) and one line in [`FORMATS`]; reads, names, checks, tools
-//! and `--format` know it by that. What it takes:
+//! from the others: no FUSE, no threads, no system calls, no `unsafe`, and no panic on any input. A new format is one module
+//! (a file, or a directory) and one line in [`FORMATS`]; reads, names, checks, tools and `--format` know it by that. What it
+//! takes:
 //!
 //! 1. [`Format`]: `detect` by content (cheap, and only [`Detected::Yes`] if nothing else begins so), and `open`,
 //!    which checks all of the structure and leaves the index where it is ([`Source::table`]). If `open` must
