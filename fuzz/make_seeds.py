@@ -1,14 +1,21 @@
 #!/usr/bin/env python3
 """Writes small containers into fuzz/corpus/, for the fuzz targets to begin with: random bytes alone do not get
 past the first headers of zip, Syrah and FFCV. Then: cargo +nightly fuzz run zip -- -max_len=8192"""
+import bz2
+import collections
+import gzip
 import io
 import json
+import lzma
 import pickle
+import shutil
 import stat
 import struct
 import subprocess
+import tarfile
 import tempfile
 import zipfile
+import zlib
 from pathlib import Path
 
 CORPUS = Path(__file__).parent / "corpus"
@@ -344,6 +351,91 @@ def pickles():
     for name, value in values.items():
         for protocol in range(2, 6):
             (folder / f"seed-{name}-{protocol}").write_bytes(pickle.dumps(value, protocol))
+    trees = {"tree": {"a": 0, "b": {"c": 1, "\u00fc": 2}}, "ordered": collections.OrderedDict(x=0, y={"z": 1})}
+    for name, tree in trees.items():
+        for protocol in range(6):
+            write("pickle", f"{name}-{protocol}", pickle.dumps(tree, protocol), [8, 60], mode_is_last=True)
+
+
+# ---- tar, streams, FFRecord, sidecars, announcements ------------------------------------------------
+
+
+def tar(kind, fill):
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w", format=kind) as file:
+        fill(file)
+    return out.getvalue().rstrip(b"\0") + bytes(1024)
+
+
+def tars():
+    def add(file, name, data=b"", **fields):
+        info = tarfile.TarInfo(name)
+        info.size = len(data)
+        for field, value in fields.items():
+            setattr(info, field, value)
+        file.addfile(info, io.BytesIO(data))
+
+    def members(file):
+        add(file, "a/b.jpg", b"\xff\xd8\xff\xe0" * 9)
+        add(file, "n" * 120 + ".txt", b"long")
+        add(file, "link", type=tarfile.SYMTYPE, linkname="a/b.jpg")
+        add(file, "hard", type=tarfile.LNKTYPE, linkname="a/b.jpg")
+        add(file, "\u00fc", b"umlaut", mtime=1.5)
+        add(file, "folder", type=tarfile.DIRTYPE)
+
+    def sparse(file):
+        pieces = {"GNU.sparse.major": "1", "GNU.sparse.minor": "0", "GNU.sparse.name": "holes",
+                  "GNU.sparse.realsize": "4000"}
+        add(file, "GNUSparseFile.0/holes", b"2\n0\n3\n3000\n3\n".ljust(512, b"\0") + b"abcdef", pax_headers=pieces)
+        old = {"GNU.sparse.map": "0,3,3000,3", "GNU.sparse.size": "4000", "GNU.sparse.numblocks": "2"}
+        add(file, "old", b"abcdef", pax_headers=old)
+
+    kinds = {"ustar": tarfile.USTAR_FORMAT, "gnu": tarfile.GNU_FORMAT, "pax": tarfile.PAX_FORMAT}
+    for name, kind in kinds.items():
+        fill = members if name != "ustar" else lambda file: add(file, "d" * 60 + "/" + "f" * 60, b"split name")
+        write("tar", name, tar(kind, fill), range(8))
+    write("tar", "sparse", tar(tarfile.PAX_FORMAT, sparse), range(4))
+
+
+def streams():
+    """The bytes of a codec behind its number, and how much is given and taken at a time."""
+    text = b"hello hello hello " * 30 + bytes(range(256))
+    raw = zlib.compressobj(6, zlib.DEFLATED, -15)
+    filters = [{"id": lzma.FILTER_LZMA2, "preset": 0}]
+    coded = {0: raw.compress(text) + raw.flush(), 2: bz2.compress(text) + bz2.compress(b"two"),
+             3: lzma.compress(text, lzma.FORMAT_ALONE), 4: lzma.compress(text, filters=filters) * 2,
+             6: gzip.compress(text) + gzip.compress(b"two"), 7: zlib.compress(text)}
+    if shutil.which("zstd"):
+        run = subprocess.run(["zstd", "-q", "-c"], input=text, capture_output=True, check=True)
+        coded[5] = run.stdout * 2
+    folder = CORPUS / "codec"
+    folder.mkdir(parents=True, exist_ok=True)
+    for codec, data in coded.items():
+        for piece, room in (0, 0), (255, 255), (13, 2):
+            (folder / f"seed-{codec}-{piece}").write_bytes(bytes([codec, piece, room]) + data)
+
+
+def ffrecords():
+    fixtures = Path(__file__).parent.parent / "tests/fixtures"
+    for name in "packed_folder", "pickled", "truncated_index", "empty":
+        write("container", name, (fixtures / f"{name}.ffr").read_bytes(), range(4))
+
+
+def sidecars():
+    """One section with rows and one without; the target makes their checksums right."""
+    head = lambda rows: b"FFRFSUM1" + bytes(8) + bytes([rows, 1]) + bytes(54)
+    write("sidecar", "rows", head(3) + bytes(range(12)), range(2))
+    write("sidecar", "two", head(1) + b"abcd" + head(0), range(2))
+
+
+def announcements():
+    folder = CORPUS / "announce"
+    folder.mkdir(parents=True, exist_ok=True)
+    lines = {"numbers": b"0\n7\n9\n", "paths": b"000003\n000001\n", "binary": struct.pack("<4Q", 1, 5, 0, 9),
+             "range": b"0-9\n", "wrong": b"12\n\xff\n-1\n"}
+    for name, data in lines.items():
+        for first, step in (0, 0), (3, 1), (8, 200):
+            (folder / f"seed-{name}-{first}").write_bytes(bytes([first, step]) + data)
 
 
 if __name__ == "__main__":
@@ -356,4 +448,9 @@ if __name__ == "__main__":
     parquets()
     records()
     hdf5s()
+    tars()
+    streams()
+    ffrecords()
+    sidecars()
+    announcements()
     print(f"seeds are in {CORPUS}")
