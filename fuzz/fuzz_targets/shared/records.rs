@@ -10,8 +10,7 @@ pub fn open(format: &str, mode: u8, bytes: &[u8]) {
     let format = FORMATS.iter().find(|known| known.name() == format).expect("a known format");
     let view = if mode & 8 != 0 { View::Raw } else { View::Typed };
     let options = OpenOptions { allow_damaged: mode & 1 != 0, view, ..OpenOptions::default() };
-    let names = ("fuzz.mds", "fuzz.mds");
-    if let Some(container) = scanned::open(*format, bytes, names, &options) {
+    if let Some(container) = scanned::open(*format, bytes, "fuzz.mds", &options) {
         look_at(container.as_ref(), bytes);
     }
 }

@@ -4,18 +4,18 @@ use ffrfs::format::scanned::FIRST_BYTES;
 use ffrfs::format::{Container, Format, MemorySource, OpenOptions, PartName, Source};
 use std::sync::Arc;
 
-/// Opens bytes called `name` by a pass, by a pass over a stream called `stream_name`, and by the kept index. `None`: they are
-/// refused.
+/// Opens bytes called `name` by a pass, by a pass over a stream, and by the kept index. `None`: they are refused. Both passes
+/// have one name, as it is in the notes that are kept.
 pub fn open(
     format: &dyn Format,
     bytes: &[u8],
-    (name, stream_name): (&str, &str),
+    name: &str,
     options: &OpenOptions,
 ) -> Option<Box<dyn Container>> {
     let source: Arc<dyn Source> = Arc::new(MemorySource::new(name, bytes.to_vec()));
     let _ = format.detect(source.as_ref()).expect("memory can be read");
     let scanned = format.open(Arc::clone(&source), options);
-    if let Some(streamed) = stream(format, bytes, (&source, &stream_name.into()), options) {
+    if let Some(streamed) = stream(format, bytes, (&source, &name.into()), options) {
         assert_eq!(scanned.is_ok(), streamed.is_some(), "the two ways to scan differ");
         if let (Ok(first), Some(second)) = (&scanned, &streamed) {
             assert!(kept(first.as_ref()) == kept(second.as_ref()), "the two ways to scan differ");
