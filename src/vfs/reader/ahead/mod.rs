@@ -224,6 +224,10 @@ impl Ahead {
             return Begun::NoRoom(Foreseen { key, source, located });
         };
         let Some(leader) = self.memory.cache().lead_ahead(key) else { return Begun::NotNeeded };
+        // Its reader may have come, decoded it and left while room was made. A reader is observed before it leads.
+        if !self.lock().runs.awaits(key) {
+            return Begun::NotNeeded;
+        }
         let span = Span::new(located.part, place.stored, self.samples.buffers().take_any());
         let since = Instant::now();
         let decode = DecodeAhead { key, source, located, span, since, rights, leader, turn };
