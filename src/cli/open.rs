@@ -30,8 +30,8 @@ pub(super) struct OpenArgs {
     /// How samples with a type are shown
     #[arg(long, value_name = "HOW", default_value = "typed")]
     pub(super) view: ViewChoice,
-    /// Show samples of FFRecord that are Python pickles as the files that they hold: tuples and dicts as directories,
-    /// arrays as .npy, images, text; nothing in them is executed, and what is not known stays one file
+    /// Show what is pickled by Python (in FFRecord, LMDB, MDS) as the files that it holds: tuples and dicts as directories,
+    /// arrays as .npy, images, text; nothing in it is executed, and what is not known stays one file
     #[arg(long)]
     pub(super) pickles: bool,
     /// Show datasets of HDF5 as directories of their rows, each an array of its own

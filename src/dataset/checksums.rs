@@ -133,7 +133,7 @@ fn is_verifiable(container: &dyn Container) -> Result<bool, Failure> {
 pub(crate) fn has_checksum(container: &dyn Container, index: u64, sample: &Sample) -> bool {
     let is_encoded = matches!(sample.content, Content::Encoded(_));
     sample.checksum.is_some()
-        || is_encoded && container.intervals(index).is_none()
+        || is_encoded && container.checks_encoding(index)
         || container.checks_intervals(index)
 }
 

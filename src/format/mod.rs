@@ -333,6 +333,12 @@ pub trait Container: Send + Sync {
         self.stream().map(|stream| stream.as_ref() as &dyn stream::Intervals)
     }
 
+    /// Whether a sample with [`Content::Encoded`] has in its encoding what is compared when it is decoded: AES does.
+    fn checks_encoding(&self, index: u64) -> bool {
+        let _ = index;
+        false
+    }
+
     /// Whether the chunks of a sample carry checksums of their own, which are compared when they are decoded.
     fn checks_intervals(&self, index: u64) -> bool {
         let _ = index;

@@ -9,7 +9,8 @@ mod scanned;
 pub fn open(format: &str, mode: u8, bytes: &[u8]) {
     let format = FORMATS.iter().find(|known| known.name() == format).expect("a known format");
     let view = if mode & 8 != 0 { View::Raw } else { View::Typed };
-    let options = OpenOptions { allow_damaged: mode & 1 != 0, view, ..OpenOptions::default() };
+    let (allow_damaged, pickles) = (mode & 1 != 0, mode & 16 != 0);
+    let options = OpenOptions { allow_damaged, pickles, view, ..OpenOptions::default() };
     if let Some(container) = scanned::open(*format, bytes, "fuzz.mds", &options) {
         look_at(container.as_ref(), bytes);
     }

@@ -20,7 +20,8 @@ pub fn open(format: &str, input: &[u8]) {
         1 => View::Npy,
         _ => View::Typed,
     };
-    let options = OpenOptions { allow_damaged: mode & 4 != 0, view, ..OpenOptions::default() };
+    let (allow_damaged, pickles) = (mode & 4 != 0, mode & 8 != 0);
+    let options = OpenOptions { allow_damaged, pickles, view, ..OpenOptions::default() };
     if let Ok(container) = format.open(source, &options) {
         look_at(container.as_ref(), bytes.len() as u64);
     }
@@ -83,6 +84,8 @@ fn look_at_sample(container: &dyn Container, index: u64, file_bytes: u64) {
     match sample.content {
         Content::Stored => assert_eq!(prefix, 0),
         Content::Prefixed(bytes) => assert_eq!(prefix, u64::from(bytes)),
+        // Characters of a pickle, which stand for fewer bytes, behind a header.
+        Content::Encoded(bytes) => assert!(bytes <= sample.length_bytes + u64::from(u16::MAX)),
         other => panic!("{other:?}"),
     }
 }

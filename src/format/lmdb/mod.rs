@@ -6,6 +6,7 @@
 
 mod key;
 mod page;
+mod pickles;
 mod row;
 #[cfg(test)]
 mod tests;
@@ -13,7 +14,7 @@ mod walk;
 
 use super::reader::Reader;
 use super::scanned::MembersFile;
-use super::{Container, Detected, Format, OpenOptions, Result, Source, View};
+use super::{Container, Detected, Format, OpenOptions, Result, Source, counted};
 use page::{HEAD_BYTES, MAGIC, META_BYTES, Meta};
 use row::Index;
 use std::path::Path;
@@ -56,8 +57,7 @@ impl Format for Lmdb {
 
     fn open(&self, source: Arc<dyn Source>, options: &OpenOptions) -> Result<Box<dyn Container>> {
         let (meta, at) = read_meta(Reader::new(source.as_ref(), NAME))?;
-        let shown = (options.allow_damaged, options.view != View::Raw);
-        let mut walk = Walk::new(source.as_ref(), meta.page_bytes, shown);
+        let mut walk = Walk::new(source.as_ref(), meta.page_bytes, options);
         walk.main(&meta.main, at.saturating_add(MAIN_AT))?;
         let index = walk.build.finish(source.name().clone());
         Ok(Box::new(MembersFile::new(source, index)))
@@ -99,7 +99,7 @@ fn read_meta(reader: Reader<'_>) -> Result<(Meta, u64)> {
 fn meta_at(reader: Reader<'_>, at: u64) -> Result<Meta> {
     let end = at.saturating_add(META_BYTES as u64);
     if end > reader.len() {
-        let found = format!("a file of {} bytes", reader.len());
+        let found = format!("a file of {}", counted(reader.len(), "byte"));
         return Err(reader.malformed(reader.len(), "two pages that describe it", found, ""));
     }
     let page: [u8; META_BYTES] = reader.bytes("a meta page", at)?;

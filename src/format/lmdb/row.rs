@@ -1,11 +1,13 @@
 //! What is stored of a value: 16 bytes.
 //!
 //! ```text
-//! u64 offset and, in bit 63, whether it is damaged | u32 length | u32 0        little-endian
+//! u64 offset, in bit 63 whether it is damaged, in bit 62 whether it is coded | u32 length | u32 header      little-endian
+//! header: 0, or 1 + the place of what stands before the value's bytes
 //! ```
 
+use crate::format::pickled;
 use crate::format::scanned::{self, Fields, MemberRow, Packed, SampleRow};
-use crate::format::{IndexChecksum, Result, Sample};
+use crate::format::{Content, IndexChecksum, Result, Sample};
 
 /// The index of a database.
 pub(super) type Index = scanned::Index<Row>;
@@ -13,18 +15,30 @@ pub(super) type Index = scanned::Index<Row>;
 pub(super) type Builder = scanned::Builder<Row>;
 
 const IS_DAMAGED: u64 = 1 << 63;
+const IS_CODED: u64 = 1 << 62;
 
-/// Where a value lies.
-#[derive(Debug, Clone, Copy)]
+/// Where a value lies, or a value in a pickle.
+#[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Row {
     pub(super) offset: u64,
     pub(super) length: u32,
     pub(super) is_damaged: bool,
+    /// Its bytes are characters, as protocol 2 has them; how many they stand for is said with the header.
+    pub(super) is_coded: bool,
+    /// The place of what stands before its bytes.
+    pub(super) header: Option<u32>,
+}
+
+impl Row {
+    /// The header's place as it is stored.
+    fn packed_header(&self) -> u32 {
+        self.header.map_or(0, |place| place.saturating_add(1))
+    }
 }
 
 impl SampleRow for Row {
     const FORMAT: &'static str = super::NAME;
-    const VERSION: u32 = 1;
+    const VERSION: u32 = 2;
 }
 
 impl Packed for Row {
@@ -32,14 +46,22 @@ impl Packed for Row {
 
     fn pack(&self, out: &mut Vec<u8>) {
         let damaged = if self.is_damaged { IS_DAMAGED } else { 0 };
-        out.extend_from_slice(&(self.offset & !IS_DAMAGED | damaged).to_le_bytes());
+        let coded = if self.is_coded { IS_CODED } else { 0 };
+        let offset = self.offset & !(IS_DAMAGED | IS_CODED);
+        out.extend_from_slice(&(offset | damaged | coded).to_le_bytes());
         out.extend_from_slice(&self.length.to_le_bytes());
-        out.extend_from_slice(&[0; 4]);
+        out.extend_from_slice(&self.packed_header().to_le_bytes());
     }
 
     fn unpack(fields: &mut Fields) -> Self {
-        let (offset, length, _) = (fields.u64(), fields.u32(), fields.u32());
-        Self { offset: offset & !IS_DAMAGED, length, is_damaged: offset & IS_DAMAGED != 0 }
+        let (offset, length, header) = (fields.u64(), fields.u32(), fields.u32());
+        Self {
+            offset: offset & !(IS_DAMAGED | IS_CODED),
+            length,
+            is_damaged: offset & IS_DAMAGED != 0,
+            is_coded: offset & IS_CODED != 0,
+            header: header.checked_sub(1),
+        }
     }
 }
 
@@ -47,13 +69,31 @@ impl MemberRow for Row {
     const REPLACES: bool = false;
     const INDEX_CHECKSUM: IndexChecksum = IndexChecksum::None;
 
-    fn sample(&self, _index: &Index) -> Result<Sample> {
+    fn sample(&self, index: &Index) -> Result<Sample> {
         let length = if self.is_damaged { self.length.max(1) } else { self.length };
+        let content = match self.header {
+            Some(place) if self.is_coded => Content::Encoded(index.decoded_bytes(place)?),
+            Some(place) => Content::Prefixed(index.header_bytes(place)?.into()),
+            None => Content::Stored,
+        };
         Ok(Sample {
             offset_bytes: self.offset,
             length_bytes: length.into(),
             damaged: self.is_damaged,
+            content,
             ..Sample::default()
         })
+    }
+
+    fn prefix(&self, index: &Index) -> Result<Vec<u8>> {
+        let header = self.header.filter(|_| !self.is_coded);
+        header.map_or(Ok(Vec::new()), |place| index.header(place))
+    }
+
+    fn decode(&self, index: &Index, stored: &[u8], out: &mut [u8]) -> Result<bool> {
+        let header = self.header.map_or(Ok(Vec::new()), |place| index.header(place))?;
+        let Some((head, values)) = out.split_at_mut_checked(header.len()) else { return Ok(false) };
+        head.copy_from_slice(&header);
+        Ok(pickled::latin1(stored, values))
     }
 }

@@ -4,6 +4,7 @@ mod hostile;
 mod writer;
 
 use super::*;
+use crate::format::View;
 use crate::format::testing::{compare, files, open_as, truncate_and_flip};
 use proptest::collection::{btree_map, vec};
 use proptest::prelude::*;
@@ -91,6 +92,89 @@ fn the_raw_view_adds_no_endings() {
     assert_eq!(shown.keys().collect::<Vec<_>>(), ["a", "b"]);
 }
 
+/// `pickle.dumps((b"\xff\xd8\xff", 7), 4)`, of so many further bytes.
+fn pickled(more: usize) -> (Vec<u8>, Vec<u8>) {
+    let jpeg = [&b"\xff\xd8\xff"[..], &vec![5; more]].concat();
+    let length = (jpeg.len() as u32).to_le_bytes();
+    ([&b"\x80\x04B"[..], &length, &jpeg, b"K\x07\x86."].concat(), jpeg)
+}
+
+/// Values of which some are pickles, and what they are shown as.
+fn pickles() -> (Vec<u8>, Files) {
+    let ((short, small), (long, large)) = (pickled(1), pickled(3000));
+    let array = b"\x80\x04cnumpy.core.multiarray\n_reconstruct\n(cnumpy\nndarray\nK\0\x85C\x01btR(K\x01K\x03\x85\
+        cnumpy\ndtype\n(\x8c\x02u1\x89\x88tR(K\x03\x8c\x01|NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\0tb\x89C\x03abctb.";
+    let text = "ÿØÿ\u{1}";
+    let coded = [
+        &b"\x80\x02c_codecs\nencode\nX\x07\0\0\0"[..],
+        text.as_bytes(),
+        b"X\x06\0\0\0latin1\x86R.",
+    ];
+    let coded = coded.concat();
+    let several = [b"1".to_vec(), b"\x80\x04K\x05.".to_vec(), b"\x80\x04]K\x05a.".to_vec()];
+    let file = write(
+        1024,
+        &[
+            entry("array", Under::Value(array)),
+            entry("coded", Under::Value(&coded)),
+            entry("empty", Under::Value(b"\x80\x04}\x8c\x01x]s.")),
+            entry("long", Under::Value(&long)),
+            entry("none", Under::Value(b"\x80\x04N.")),
+            entry("several", Under::Values(&several, false)),
+            entry("short", Under::Value(&short)),
+            entry("wrong", Under::Value(b"\x80\x04cos\nsystem\n.")),
+        ],
+    );
+    let npy = [&crate::format::npy::header("|u1", &[3])[..], b"abc"].concat();
+    let shown = expected(&[
+        ("array.npy", &npy),
+        ("coded.jpg", b"\xff\xd8\xff\x01"),
+        ("long/0.jpg", &large),
+        ("long/1.txt", b"7"),
+        ("none.bin", b"\x80\x04N."),
+        ("several/000000.txt", b"1"),
+        ("several/000001.txt", b"5"),
+        ("several/000002/0.txt", b"5"),
+        ("short/0.jpg", &small),
+        ("short/1.txt", b"7"),
+        ("wrong.bin", b"\x80\x04cos\nsystem\n."),
+    ]);
+    (file, shown)
+}
+
+#[test]
+fn values_that_are_pickles_are_the_files_that_they_hold_if_that_is_asked_for() {
+    let (file, wanted) = pickles();
+    let options = OpenOptions { pickles: true, ..OpenOptions::default() };
+    let container = open(&file, &options);
+    assert_eq!(files(&file, container.as_ref()), wanted);
+    assert!(container.warnings().is_empty(), "{:?}", container.warnings());
+    let bytes: usize = wanted.values().flatten().map(Vec::len).sum();
+    assert_eq!(container.data_bytes(), bytes as u64);
+    let mut directories = Vec::new();
+    let visit = &mut |member: crate::format::Member<'_>| {
+        if let crate::format::Node::Directory(_) = member.node {
+            directories.push(String::from_utf8_lossy(member.path).into_owned());
+        }
+        Ok(())
+    };
+    container.members(visit).unwrap();
+    assert_eq!(directories, ["empty/x"]);
+    let mut kept = Vec::new();
+    container.keep(&mut kept).unwrap();
+    let source = |bytes: &[u8]| -> Arc<dyn Source> {
+        Arc::new(crate::format::MemorySource::new("t", bytes.to_vec()))
+    };
+    let again = Lmdb.open_kept(source(&file), source(&kept)).unwrap().unwrap();
+    assert_eq!(files(&file, again.as_ref()), wanted);
+    // Else they are values as any others.
+    let raw = OpenOptions { view: View::Raw, ..options };
+    for (options, long) in [(raw, "long"), (OpenOptions::default(), "long.bin")] {
+        let shown = files(&file, open(&file, &options).as_ref());
+        assert_eq!((shown.len(), &shown[long]), (10, &Some(pickled(3000).0)));
+    }
+}
+
 #[test]
 fn the_newer_valid_meta_page_counts() {
     let good = write(512, &[entry("a", Under::Value(b"1"))]);
@@ -140,6 +224,8 @@ fn nothing_that_is_cut_or_flipped_panics() {
         let options = OpenOptions { allow_damaged, ..OpenOptions::default() };
         truncate_and_flip(NAME, &file, &options);
     }
+    let options = OpenOptions { pickles: true, allow_damaged: true, ..OpenOptions::default() };
+    truncate_and_flip(NAME, &pickles().0, &options);
 }
 
 proptest! {

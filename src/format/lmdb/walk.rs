@@ -6,12 +6,13 @@
 
 use super::key;
 use super::page::{self, DATABASE_BYTES, Database, HEAD_BYTES, Node, Page, Value, Wrong};
+use super::pickles::Unpickler;
 use super::row::{Builder, Row};
 use crate::format::ending;
 use crate::format::magic;
 use crate::format::reader::Reader;
 use crate::format::scanned::Window;
-use crate::format::{Error, Result, Source};
+use crate::format::{Attributes, Error, OpenOptions, Result, Source, View};
 use crate::format::{counted, one_or_many};
 use std::ops::Range;
 
@@ -44,6 +45,7 @@ pub(super) struct Walk<'a> {
     allow_damaged: bool,
     /// Whether names get endings.
     has_endings: bool,
+    unpickler: Unpickler,
     /// Pages that may still be used.
     pages_left: u64,
     path_bytes_left: u64,
@@ -56,19 +58,16 @@ pub(super) struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    pub(super) fn new(
-        source: &'a dyn Source,
-        page_bytes: u32,
-        (allow_damaged, has_endings): (bool, bool),
-    ) -> Self {
+    pub(super) fn new(source: &'a dyn Source, page_bytes: u32, options: &OpenOptions) -> Self {
         let pages = source.len().div_ceil(page_bytes.max(1).into());
         Self {
             reader: Reader::new(source, super::NAME),
             pages: Window::new(source),
             heads: Window::new(source),
             page_bytes,
-            allow_damaged,
-            has_endings,
+            allow_damaged: options.allow_damaged,
+            has_endings: options.view != View::Raw,
+            unpickler: Unpickler::new(source.len(), options),
             pages_left: pages,
             path_bytes_left: source
                 .len()
@@ -203,11 +202,7 @@ impl<'a> Walk<'a> {
         let before = self.path.len();
         key::push(&mut self.path, within(&node.key), is_integer);
         let done = match &node.value {
-            Value::Here(range) => {
-                let ending = self.ending_of(|| key::ending_of(within(range)));
-                let place = (at.saturating_add(range.start as u64), range.len());
-                self.value(place, ending, true)
-            }
+            Value::Here(range) => self.here(within(range), at.saturating_add(range.start as u64)),
             Value::Overflow(page, length) => self.overflow(*page, *length, at),
             Value::Named(database) if matches!(holds, Holds::Main) => {
                 let described_at = at.saturating_add(node.key.end as u64);
@@ -256,11 +251,18 @@ impl<'a> Walk<'a> {
         let before = self.path.len();
         self.path.extend_from_slice(format!("{:06}", self.found).as_bytes());
         let value = page.get(range.clone()).unwrap_or_default();
-        let ending = self.ending_of(|| key::ending_of(value));
-        let place = (at.saturating_add(range.start as u64), range.len());
-        let done = self.value(place, ending, true);
+        let done = self.here(value, at.saturating_add(range.start as u64));
         self.path.truncate(before);
         done
+    }
+
+    /// A value that lies in a page, at `at` of the file.
+    fn here(&mut self, value: &[u8], at: u64) -> Result<()> {
+        if self.is_taken_apart(value, at)? {
+            return Ok(());
+        }
+        let ending = self.ending_of(|| key::ending_of(value));
+        self.value((at, value.len()), ending, true)
     }
 
     fn ending_of(&self, ending: impl FnOnce() -> &'static str) -> &'static str {
@@ -290,6 +292,13 @@ impl<'a> Walk<'a> {
         let head = self.heads.get(at, seen)?;
         let is_whole = page::is_overflow(head, number, length, self.page_bytes);
         let head = head.get(HEAD_BYTES..).unwrap_or_default().to_vec();
+        if is_whole && self.unpickler.may_take(&head, length) {
+            let mut value = vec![0; length as usize];
+            self.reader.read("a value", &mut value, value_at)?;
+            if self.is_taken_apart(&value, value_at)? {
+                return Ok(());
+            }
+        }
         let ending = match self.has_endings {
             true => self.ending_of_long(&head, value_at, length)?,
             false => "",
@@ -316,19 +325,58 @@ impl<'a> Walk<'a> {
         ending: &str,
         is_whole: bool,
     ) -> Result<()> {
-        let before = self.path.len();
-        key::end(&mut self.path, ending);
         let length = u32::try_from(length).unwrap_or(u32::MAX);
-        let row = Row { offset, length, is_damaged: !is_whole };
-        let sample = self.build.sample(&row, if is_whole { length.into() } else { 0 });
-        let left = self.path_bytes_left.checked_sub(self.path.len() as u64);
-        let added = self.build.name(&self.path, sample).is_ok();
-        self.path.truncate(before);
+        let row = Row { offset, length, is_damaged: !is_whole, ..Row::default() };
         self.found = self.found.saturating_add(1);
         self.damaged = self.damaged.saturating_add(u64::from(!is_whole));
-        let (Some(left), true) = (left, added) else {
+        self.file(&row, if is_whole { length.into() } else { 0 }, ending)
+    }
+
+    /// Adds the files of a value that is a pickle. False: it stays one.
+    fn is_taken_apart(&mut self, value: &[u8], at: u64) -> Result<bool> {
+        let room = self.path_bytes_left / 2;
+        let taken = self.unpickler.take(value, at, (self.path.len(), room), &mut self.build);
+        let Some(files) = taken else { return Ok(false) };
+        let before = self.path.len();
+        for file in files {
+            for name in &file.path {
+                self.path.push(b'/');
+                self.path.extend_from_slice(name);
+            }
+            let added = match &file.row {
+                Some(row) => self.file(row, file.size_bytes, file.ending),
+                None => self.directory(at),
+            };
+            self.path.truncate(before);
+            added?;
+        }
+        self.found = self.found.saturating_add(1);
+        Ok(true)
+    }
+
+    /// Adds a file under the path.
+    fn file(&mut self, row: &Row, size_bytes: u64, ending: &str) -> Result<()> {
+        let before = self.path.len();
+        key::end(&mut self.path, ending);
+        let sample = self.build.sample(row, size_bytes);
+        let added = self.build.name(&self.path, sample).is_ok();
+        let done = self.named(added, row.offset);
+        self.path.truncate(before);
+        done
+    }
+
+    /// Adds a directory under the path, of a value that stands at `at`.
+    fn directory(&mut self, at: u64) -> Result<()> {
+        let added = self.build.directory(&self.path, &Attributes::default()).is_ok();
+        self.named(added, at)
+    }
+
+    /// Takes the path, which was added, off those that there may be.
+    fn named(&mut self, is_added: bool, at: u64) -> Result<()> {
+        let left = self.path_bytes_left.checked_sub(self.path.len() as u64);
+        let (Some(left), true) = (left, is_added) else {
             let expected = "names that a mount can hold";
-            return Err(self.reader.malformed(offset, expected, "too many, or too long ones", ""));
+            return Err(self.reader.malformed(at, expected, "too many, or too long ones", ""));
         };
         self.path_bytes_left = left;
         Ok(())

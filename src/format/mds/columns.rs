@@ -1,10 +1,11 @@
 //! The columns of a shard: what their values are, and how they are shown.
 //!
-//! Imports `npy` and `ending`.
+//! Imports `npy`, `ending` and `pickled`.
 
 use super::Mds;
 use crate::format::ending;
 use crate::format::npy;
+use crate::format::pickled;
 use crate::format::records::{Builder, Row};
 use serde::de::{Error as _, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
@@ -87,15 +88,26 @@ enum Kind {
     Stored(u8),
     /// One number of this type.
     Number(&'static str),
+    /// A pickle, to be taken apart.
+    Pickle,
     /// An array; what is not known here stands before its elements.
     Array(Option<&'static str>, Option<Vec<u64>>),
+}
+
+/// How values are shown.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Shown {
+    /// All as they are stored.
+    pub(super) is_raw: bool,
+    /// Pickles are taken apart.
+    pub(super) is_unpickled: bool,
 }
 
 /// The columns that the JSON names, and those of an encoding that is not known.
 ///
 /// # Errors
 /// It is no such JSON: why.
-pub(super) fn read(json: &[u8], is_raw: bool) -> Result<(Vec<Column>, Vec<String>), String> {
+pub(super) fn read(json: &[u8], shown: Shown) -> Result<(Vec<Column>, Vec<String>), String> {
     let config: Config = serde_json::from_slice(json).map_err(|error| error.to_string())?;
     let Config { column_names, column_encodings, column_sizes } = config;
     let count = column_names.len();
@@ -107,8 +119,9 @@ pub(super) fn read(json: &[u8], is_raw: bool) -> Result<(Vec<Column>, Vec<String
     let mut columns = Vec::with_capacity(count);
     for ((name, encoding), size) in column_names.into_iter().zip(column_encodings).zip(column_sizes)
     {
-        let kind = match is_raw {
+        let kind = match shown.is_raw {
             true => Kind::Stored(ending::NONE),
+            false if shown.is_unpickled && encoding == "pkl" && !name.is_empty() => Kind::Pickle,
             false => kind_of(&encoding).unwrap_or_else(|| {
                 unknown.push(format!("{name:?} is of the unknown encoding {encoding:?}"));
                 Kind::Stored(ending::code(".bin"))
@@ -158,13 +171,21 @@ fn kind_of(encoding: &str) -> Option<Kind> {
 }
 
 impl Column {
-    /// How much of a value's beginning must be read to know how it is shown.
-    pub(super) fn look_bytes(&self) -> u64 {
-        match self.kind {
+    /// Whether its values are pickles that are taken apart.
+    pub(super) fn is_pickle(&self) -> bool {
+        matches!(self.kind, Kind::Pickle)
+    }
+
+    /// How much of the beginning of a value of `size` bytes must be read to know how it is shown.
+    pub(super) fn look_bytes(&self, size: u64) -> u64 {
+        let most = match self.kind {
             Kind::Array(Some(_), Some(_)) | Kind::Stored(_) | Kind::Number(_) => 0,
             Kind::Array(None, Some(_)) => 1,
             Kind::Array(_, None) => MAX_SHAPE_BYTES,
-        }
+            Kind::Pickle if size > pickled::MAX_SAMPLE_BYTES => 0,
+            Kind::Pickle => size,
+        };
+        most.min(size)
     }
 
     /// How a value is shown that lies at `(offset, length)` and begins with `head`. `None`: it is no such value.
@@ -176,6 +197,7 @@ impl Column {
     ) -> Option<Row<Mds>> {
         match &self.kind {
             Kind::Stored(code) => Some(Row::stored(offset, length, *code)),
+            Kind::Pickle => Some(Row::stored(offset, length, ending::code(".bin"))),
             Kind::Number(descr) if npy::item_bytes(descr) == Some(length) => {
                 builder.array((offset, length), descr, &[])
             }

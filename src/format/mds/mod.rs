@@ -5,7 +5,7 @@
 //! a sample: u32 sizes of the columns that have none of their own | values
 //! ```
 //! Where the values of a sample lie stands before it, so a shard is read once, sample by sample (`scan`); values are
-//! passed over. There is no checksum in a shard.
+//! passed over, but pickles that are to be taken apart. There is no checksum in a shard.
 
 mod columns;
 mod encoding;
@@ -19,8 +19,9 @@ pub use listed::{FileHashes, LIST_NAME, listed_hashes};
 pub use writer::WriteMds;
 
 use super::bytes::u32_at;
+use super::pickled;
 use super::reader::Reader;
-use super::records::{RecordFile, RecordFormat, Row};
+use super::records::{RecordFile, RecordFormat, Row, Shown};
 use super::scanned::{Index, ScannedFormat, Scanner};
 use super::{Container, Detected, IndexChecksum, OpenOptions, PartName, Result, Source};
 use scan::MdsScanner;
@@ -51,10 +52,15 @@ pub struct Mds;
 
 impl RecordFormat for Mds {
     const NAME: &'static str = NAME;
-    const VERSION: u32 = 1;
+    const VERSION: u32 = 2;
 
     fn index_checksum(_source: &dyn Source) -> IndexChecksum {
         IndexChecksum::None
+    }
+
+    /// Bytes in pickles.
+    fn decode(shown: Shown, stored: &[u8], values: &mut [u8]) -> bool {
+        shown == Shown::Coded && pickled::latin1(stored, values)
     }
 }
 

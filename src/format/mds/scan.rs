@@ -1,8 +1,9 @@
 //! Finds the values of a shard, sample by sample, as a state machine: see [`Scanner`].
 
-use super::columns::{self, Column};
+use super::columns::{self, Column, Shown};
 use super::{HEAD_BYTES, Mds, json_range};
 use crate::format::bytes::u32_at;
+use crate::format::pickled;
 use crate::format::records::{Full, Pass, Row};
 use crate::format::scanned::Scanner;
 use crate::format::{Container, OpenOptions, PartName, Result, Source, ending};
@@ -23,6 +24,7 @@ pub(super) struct MdsScanner {
     offsets: Vec<u8>,
     /// Samples whose values are not where they should be.
     damaged: u64,
+    shown: Shown,
 }
 
 enum State {
@@ -50,7 +52,9 @@ impl MdsScanner {
     /// Begins at the first byte. Errors call the shard `part`.
     pub(super) fn new(part: &PartName, options: &OpenOptions) -> Self {
         let pass = Pass::new(part, options, HEAD_BYTES);
-        Self { pass, state: State::Head, columns: Vec::new(), offsets: Vec::new(), damaged: 0 }
+        let shown = Shown { is_raw: !pass.is_typed, is_unpickled: pickled::is_asked(options) };
+        let (columns, offsets) = (Vec::new(), Vec::new());
+        Self { pass, state: State::Head, columns, offsets, damaged: 0, shown }
     }
 
     fn head(&mut self, bytes: &[u8]) -> Result<()> {
@@ -87,7 +91,7 @@ impl MdsScanner {
         let json_at_here = usize::try_from(json_at.saturating_sub(8)).unwrap_or(usize::MAX);
         let (offsets, json) = bytes.split_at_checked(json_at_here).unwrap_or((bytes, &[]));
         self.offsets.extend_from_slice(offsets);
-        let read = columns::read(json, !self.pass.is_typed);
+        let read = columns::read(json, self.shown);
         let (columns, unknown) =
             read.map_err(|why| self.pass.malformed(json_at, "the columns in JSON", why, ""))?;
         self.columns = columns;
@@ -172,18 +176,21 @@ impl MdsScanner {
         while let Some((column, &size)) =
             self.columns.get(sample.done).zip(sample.sizes.get(sample.done))
         {
-            let look = column.look_bytes().min(size);
+            let look = column.look_bytes(size);
             if look > 0 && head.is_none() {
                 self.pass.want = Some((sample.at, look));
                 return Ok(Some(sample));
             }
             let place = (sample.at, size);
-            let row = column.row(place, head.take().unwrap_or_default(), &mut self.pass.builder);
-            let row = row.unwrap_or_else(|| {
-                self.damaged = self.damaged.saturating_add(1);
-                damaged(place)
-            });
-            self.pass.record.file(&[&column.name], row);
+            let head = head.take().unwrap_or_default();
+            if !unpickled(&mut self.pass, column, (head, sample.at)) {
+                let row = column.row(place, head, &mut self.pass.builder);
+                let row = row.unwrap_or_else(|| {
+                    self.damaged = self.damaged.saturating_add(1);
+                    damaged(place)
+                });
+                self.pass.record.file(&[&column.name], row);
+            }
             sample.at = sample.at.saturating_add(size);
             sample.done = sample.done.saturating_add(1);
         }
@@ -238,6 +245,25 @@ impl MdsScanner {
         }
         Ok(())
     }
+}
+
+/// Adds the files of a pickle, which begins at an offset. False: the value stays one file.
+fn unpickled(pass: &mut Pass<Mds>, column: &Column, value: (&[u8], u64)) -> bool {
+    let files = match column.is_pickle() {
+        true => pickled::take_apart(value.0),
+        false => None,
+    };
+    let Some(files) = files else { return false };
+    let before = pass.record.mark();
+    let (build, record) = (&mut pass.builder, &mut pass.record);
+    let added = pickled::add(value, &files, &column.name, None, build, record);
+    // Half of the room for names is left to the columns that follow: without any the shard would be refused.
+    let (most, seen) = (value.1 / pickled::BYTES_A_FILE, value.1 / 2);
+    if added.is_some() && build.room(record, most, seen).is_ok() {
+        return true;
+    }
+    record.cut(&before);
+    false
 }
 
 /// A value that cannot be read.

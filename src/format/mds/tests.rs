@@ -226,6 +226,58 @@ fn an_encoding_that_is_not_known_is_shown_as_stored() {
     assert!(files.keys().eq(["0/a.bin", "0/b.bin", "0/c.bin"].iter()));
 }
 
+/// Samples with pickles, and what they are shown as: the second holds others than the first.
+fn pickles(second: &[u8]) -> Vec<u8> {
+    let columns = [("a/b", "pkl", None), ("n", "int8", Some(1)), ("z", "pkl", None)];
+    let first = b"\x80\x04C\x04\xff\xd8\xff\x01K\x07\x86.".to_vec();
+    let coded = "\u{80}\u{2}c_codecs\nencode\nX\u{7}\0\0\0ÿØÿ\u{1}X\u{6}\0\0\0latin1\u{86}R.";
+    // All but the three letters is ASCII, or opcodes of one byte.
+    let coded: Vec<u8> = coded
+        .chars()
+        .flat_map(|c| match c {
+            'ÿ' | 'Ø' => c.to_string().into_bytes(),
+            c => vec![c as u8],
+        })
+        .collect();
+    let samples = vec![
+        vec![first.clone(), vec![1], coded.clone()],
+        vec![second.to_vec(), vec![2], coded],
+        vec![first, vec![3], Vec::new()],
+    ];
+    Model { columns: &columns, samples }.write()
+}
+
+#[test]
+fn columns_of_pickles_are_the_files_that_they_hold_if_that_is_asked_for() {
+    let options = OpenOptions { pickles: true, ..OpenOptions::default() };
+    let number = |number: u8| array("|i1", &[], &[number]);
+    for (second, shown) in [
+        (&b"\x80\x04}\x8c\x03keyK\x05s."[..], ("1/a/b/key.txt", &b"5"[..])),
+        (b"\x80\x04cos\nsystem\n.", ("1/a/b.bin", b"\x80\x04cos\nsystem\n.")),
+    ] {
+        let file = pickles(second);
+        let jpeg = || Some(b"\xff\xd8\xff\x01".to_vec());
+        let wanted: Files = [
+            ("0/a/b/0.jpg", jpeg()),
+            ("0/a/b/1.txt", Some(b"7".to_vec())),
+            ("0/n.npy", number(1)),
+            ("0/z.jpg", jpeg()),
+            (shown.0, Some(shown.1.to_vec())),
+            ("1/n.npy", number(2)),
+            ("1/z.jpg", jpeg()),
+            ("2/a/b/0.jpg", jpeg()),
+            ("2/a/b/1.txt", Some(b"7".to_vec())),
+            ("2/n.npy", number(3)),
+            ("2/z.bin", Some(Vec::new())),
+        ]
+        .map(|(path, bytes)| (path.to_owned(), bytes))
+        .into();
+        assert_eq!(opened(NAME, &file, &options), wanted);
+        let plain = opened(NAME, &file, &OpenOptions::default());
+        assert_eq!((plain.len(), plain["1/a/b.bin"].as_deref()), (9, Some(second)));
+    }
+}
+
 #[test]
 fn every_truncation_and_flip_is_refused_or_right() {
     let columns = [("a", "ndarray", None), ("i", "int8", Some(1)), ("s", "str", None)];
@@ -234,6 +286,15 @@ fn every_truncation_and_flip_is_refused_or_right() {
         vec![vec![8, 4, 1, 5], vec![2], vec![b'x']],
     ];
     truncate_and_flip(NAME, &Model { columns: &columns, samples }.write());
+    let mut bad = pickles(b"\x80\x04N.");
+    for bit in 0..bad.len() * 8 {
+        bad[bit / 8] ^= 1 << (bit % 8);
+        let options = OpenOptions { pickles: true, ..OpenOptions::default() };
+        if let Ok(container) = open_as(NAME, &bad, &options) {
+            all_files(&bad, container.as_ref());
+        }
+        bad[bit / 8] ^= 1 << (bit % 8);
+    }
 }
 
 proptest! {

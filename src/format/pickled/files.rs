@@ -1,7 +1,8 @@
 //! Values → files: what a pickled sample shows, and where its bytes lie.
 
+use super::images::of_image;
 use super::machine::{Unpickled, most_decoded};
-use super::value::{Array, Bytes, Id, Image, Value};
+use super::value::{Array, Bytes, Id, Value};
 use crate::format::{ending, npy};
 use std::collections::HashMap;
 
@@ -9,31 +10,36 @@ use std::collections::HashMap;
 const MAX_DEPTH: usize = 16;
 /// A sample of more files and empty directories stays one.
 const MAX_FILES: usize = 4096;
+/// Headers may take so many bytes, or so many times the sample's: an index holds them.
+const MAX_HEADER_BYTES: usize = 4 << 10;
+const HEADERS_A_BYTE: usize = 16;
 /// So many values are looked at: those that stand in several places count each time.
 const MAX_LOOKS: usize = 1 << 16;
 
 /// What a sample shows.
 #[derive(Debug, Default)]
-pub(super) struct Files {
-    pub(super) files: Vec<File>,
+pub(in crate::format) struct Files {
+    pub(in crate::format) files: Vec<File>,
     /// Lists and dictionaries without anything in them.
-    pub(super) directories: Vec<Vec<Vec<u8>>>,
+    pub(in crate::format) directories: Vec<Vec<Vec<u8>>>,
     looks: usize,
+    /// Of the headers of all files.
+    header_bytes: usize,
     /// Bytes of values and names that were looked at.
     decoded_bytes: usize,
 }
 
 /// A file of a sample.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct File {
+pub(in crate::format) struct File {
     /// Empty: the sample is this file.
-    pub(super) path: Vec<Vec<u8>>,
+    pub(in crate::format) path: Vec<Vec<u8>>,
     /// The code of its ending.
-    pub(super) ending: u8,
+    pub(in crate::format) ending: u8,
     /// What stands before the bytes.
-    pub(super) header: Vec<u8>,
+    pub(in crate::format) header: Vec<u8>,
     /// Bytes of the pickle.
-    pub(super) data: Bytes,
+    pub(in crate::format) data: Bytes,
 }
 
 /// The files of a pickle. `None`: there is something in it that is no file.
@@ -99,7 +105,7 @@ impl Files {
                 (header, array.data.clone(), ending)
             }
             Value::Image(image) => {
-                let (header, ending) = of_image(image)?;
+                let (header, ending) = of_image(pickle, image)?;
                 (header, image.data.clone(), ending)
             }
             Value::Known(_)
@@ -108,6 +114,10 @@ impl Files {
             | Value::NewImage
             | Value::Storage(_) => return None,
         };
+        self.header_bytes = self.header_bytes.saturating_add(header.len());
+        if self.header_bytes > MAX_HEADER_BYTES.max(bytes.len().saturating_mul(HEADERS_A_BYTE)) {
+            return None;
+        }
         self.files.push(File { path: path.clone(), ending: ending::code(kind), header, data });
         Some(())
     }
@@ -170,7 +180,7 @@ pub(super) fn decoded(bytes: &[u8], data: &Bytes) -> Vec<u8> {
 }
 
 /// Fills `out` with the bytes that characters of UTF-8 stand for. False: they are others, or not as many.
-pub(super) fn latin1(stored: &[u8], out: &mut [u8]) -> bool {
+pub(in crate::format) fn latin1(stored: &[u8], out: &mut [u8]) -> bool {
     let Ok(text) = str::from_utf8(stored) else { return false };
     let mut bytes = text.chars().map(|character| u8::try_from(u32::from(character)));
     let is_filled = out.iter_mut().all(|to| match bytes.next() {
@@ -194,31 +204,6 @@ fn of_array(array: &Array) -> (Vec<u8>, &'static str) {
         }
         None => (Vec::new(), ".bin"),
     }
-}
-
-/// Images that PNM can hold are PNM; those of other bands and numbers, and of no pixels, are arrays.
-fn of_image(image: &Image) -> Option<(Vec<u8>, &'static str)> {
-    let Image { mode, width, height, data } = image;
-    let pixels = width.checked_mul(*height)?;
-    let is_of = |bytes: u64| pixels.checked_mul(bytes) == Some(data.len() as u64);
-    let pnm = |kind: &str| format!("{kind}\n{width} {height}\n255\n").into_bytes();
-    let array =
-        |descr: &str, bands: &[u64]| npy::header(descr, &[&[*height, *width], bands].concat());
-    let (bytes, header, ending) = match mode.as_str() {
-        "RGB" if pixels == 0 => (3, array("|u1", &[3]), ".npy"),
-        "L" if pixels == 0 => (1, array("|u1", &[]), ".npy"),
-        "RGB" => (3, pnm("P6"), ".ppm"),
-        "L" => (1, pnm("P5"), ".pgm"),
-        "LA" => (2, array("|u1", &[2]), ".npy"),
-        "YCbCr" | "LAB" | "HSV" => (3, array("|u1", &[3]), ".npy"),
-        "RGBA" | "RGBX" | "CMYK" => (4, array("|u1", &[4]), ".npy"),
-        "I" => (4, array("<i4", &[]), ".npy"),
-        "F" => (4, array("<f4", &[]), ".npy"),
-        "I;16" => (2, array("<u2", &[]), ".npy"),
-        // Of a palette the numbers alone say nothing, and bits lie otherwise than in PNM.
-        _ => return None,
-    };
-    is_of(bytes).then_some((header, ending))
 }
 
 /// A float as Python writes it.

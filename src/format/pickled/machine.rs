@@ -50,6 +50,11 @@ pub(super) fn read(bytes: &[u8], at: usize) -> Option<Unpickled> {
     follow(bytes, at, false)
 }
 
+/// Whether a pickle begins so. What was pickled by protocols 0 and 1 does not.
+pub(super) fn begins(head: &[u8]) -> bool {
+    matches!(head, [PROTO, MIN_PROTOCOL..=MAX_PROTOCOL, ..])
+}
+
 /// How many bytes may be decoded, or compared, for a pickle of this length.
 pub(super) fn most_decoded(length: usize) -> usize {
     length.saturating_mul(4).saturating_add(1 << 20)
@@ -66,9 +71,7 @@ fn follow(bytes: &[u8], at: usize, is_inside: bool) -> Option<Unpickled> {
         held: 0,
         decoded_bytes: 0,
     };
-    // What was pickled by protocols 0 and 1 does not begin so.
-    let (first, version) = (machine.input.byte().ok()?, machine.input.byte().ok()?);
-    if first != PROTO || !(MIN_PROTOCOL..=MAX_PROTOCOL).contains(&version) {
+    if !begins(&[machine.input.byte().ok()?, machine.input.byte().ok()?]) {
         return None;
     }
     loop {

@@ -1,19 +1,25 @@
 //! Pickled samples as files: a tuple is a directory, a dictionary its keys, an array a `.npy` file.
 //!
-//! Most datasets of FFRecord hold pickles of Python objects. With `--pickles` each sample is read once, checked, and
-//! taken apart: by a decoder that knows a few types and executes nothing. What it does not know stays one file. What was
-//! found is an index that can be kept (`records`). Bytes that lie together in a pickle are served in place, each file
-//! with a checksum of its own.
+//! Most datasets of FFRecord hold pickles of Python objects, and many of LMDB and MDS. With `--pickles` each is read once
+//! and taken apart: by a decoder that knows a few types and executes nothing. What it does not know stays one file. What
+//! was found is an index that can be kept (`records`; LMDB's own). Bytes that lie together in a pickle are served in
+//! place; those of FFRecord were checked, and each file has a checksum of its own.
 //!
-//! `machine` follows opcodes, `objects` knows classes, `files` makes files of values.
+//! `machine` follows opcodes, `objects` knows classes, `files` makes files of values, `rows` makes them a record's. LMDB
+//! and MDS begin here with [`take_apart`]; FFRecord, whose own format knows nothing of it, is opened as [`Pickled`].
 
 mod files;
 mod heap;
+mod images;
 mod machine;
 mod objects;
+mod rows;
 #[cfg(test)]
 mod tests;
 mod value;
+
+pub(super) use files::{Files, latin1};
+pub(super) use rows::add;
 
 use super::ffrecord::{self, FfRecord};
 use super::reader::Reader;
@@ -23,14 +29,29 @@ use super::{
     ChecksumKind, Container, Content, Detected, Format, IndexChecksum, Names, OpenOptions, Result,
     Sample, Source, View, ending,
 };
-use files::{Files, decoded, files};
 use std::sync::Arc;
 
 const NAME: &str = "FFRecord pickles";
 /// A larger sample stays one file: to be taken apart it must fit in memory.
-const MAX_SAMPLE_BYTES: u64 = 256 << 20;
+pub(super) const MAX_SAMPLE_BYTES: u64 = 256 << 20;
 /// So many bytes of the container may be a file, on average.
-const BYTES_A_FILE: u64 = 16;
+pub(super) const BYTES_A_FILE: u64 = 16;
+
+/// Whether the samples, or values, of a container that is opened so are to be taken apart.
+pub(super) fn is_asked(options: &OpenOptions) -> bool {
+    options.pickles && options.view != View::Raw
+}
+
+/// Whether bytes that begin so may be a pickle that can be taken apart.
+pub(super) fn may_be(head: &[u8]) -> bool {
+    machine::begins(head)
+}
+
+/// The files of a value that is a pickle. `None`: it stays one.
+pub(super) fn take_apart(bytes: &[u8]) -> Option<Files> {
+    let pickle = machine::read(bytes, 0).filter(|pickle| pickle.end == bytes.len())?;
+    files::files(bytes, &pickle)
+}
 
 /// FFRecord whose samples are taken apart.
 #[derive(Debug)]
@@ -41,8 +62,7 @@ pub(super) fn over(
     format: &'static dyn Format,
     options: &OpenOptions,
 ) -> Option<&'static dyn Format> {
-    let is_asked = options.pickles && options.view != View::Raw;
-    (is_asked && format.name() == FfRecord.name()).then_some(&Pickled)
+    (is_asked(options) && format.name() == FfRecord.name()).then_some(&Pickled)
 }
 
 impl Format for Pickled {
@@ -86,13 +106,16 @@ impl Format for Pickled {
         kept: Arc<dyn Source>,
     ) -> Result<Option<Box<dyn Container>>> {
         let index = Index::read(kept.as_ref())?;
-        index.map(|index| RecordFile::<Files>::boxed(source, index)).transpose()
+        index.map(|index| RecordFile::<OfSamples>::boxed(source, index)).transpose()
     }
 }
 
-impl RecordFormat for Files {
+/// The files of FFRecord's samples.
+struct OfSamples;
+
+impl RecordFormat for OfSamples {
     const NAME: &'static str = NAME;
-    const VERSION: u32 = 1;
+    const VERSION: u32 = 2;
 
     /// FFRecord's, which was right or absent when the samples were read.
     fn index_checksum(source: &dyn Source) -> IndexChecksum {
@@ -103,14 +126,14 @@ impl RecordFormat for Files {
     }
 
     fn decode(shown: Shown, stored: &[u8], values: &mut [u8]) -> bool {
-        shown == Shown::Coded && files::latin1(stored, values)
+        shown == Shown::Coded && latin1(stored, values)
     }
 }
 
 /// Reads all samples, one after the other.
 struct Pass<'a> {
     source: &'a dyn Source,
-    build: Builder<Files>,
+    build: Builder<OfSamples>,
     bytes: Vec<u8>,
 }
 
@@ -123,7 +146,7 @@ impl Pass<'_> {
         let reader = Reader::new(self.source, NAME);
         let seen = sample.end_bytes();
         let has_room =
-            |record: &Record<Files>| self.build.room(record, seen / BYTES_A_FILE, seen).is_ok();
+            |record: &Record<OfSamples>| self.build.room(record, seen / BYTES_A_FILE, seen).is_ok();
         let record = record.filter(has_room).unwrap_or_else(|| whole(sample));
         self.build.add(&record).map_err(|_| {
             let expected = "files that an index can hold";
@@ -144,44 +167,18 @@ impl Pass<'_> {
     }
 
     /// The files of the sample that was read. `None`: it stays one.
-    fn taken_apart(&mut self, offset: u64) -> Option<Record<Files>> {
-        let bytes = &self.bytes;
-        let pickle = machine::read(bytes, 0).filter(|pickle| pickle.end == bytes.len())?;
-        let all = files(bytes, &pickle)?;
+    fn taken_apart(&mut self, offset: u64) -> Option<Record<OfSamples>> {
+        let files = take_apart(&self.bytes)?;
         let mut record = Record::default();
-        for file in all.files {
-            let shown = decoded(bytes, &file.data);
-            let at = offset.saturating_add(file.data.range.start as u64);
-            let length = file.data.range.len() as u64;
-            let size = (file.header.len() as u64).saturating_add(shown.len() as u64);
-            let (mut row, checked) = match file.data.latin1 {
-                None if file.header.is_empty() => (Row::stored(at, length, file.ending), shown),
-                None => (self.build.headed((at, length), &file.header, file.ending)?, shown),
-                Some(_) => {
-                    let row =
-                        self.build.coded((at, length), &file.header, shown.len(), file.ending)?;
-                    (row, [file.header, shown].concat())
-                }
-            };
-            row.checksum = Some(ChecksumKind::Crc32.of(&checked));
-            match file.path.is_empty() {
-                true => record.whole(row, size),
-                false => {
-                    let parts: Vec<&[u8]> = file.path.iter().map(Vec::as_slice).collect();
-                    record.sized(&parts, row, size);
-                }
-            }
-        }
-        for path in &all.directories {
-            let parts: Vec<&[u8]> = path.iter().map(Vec::as_slice).collect();
-            record.directory(&parts);
-        }
+        let checksum = Some(ChecksumKind::Crc32);
+        let place = (&self.bytes[..], offset);
+        add(place, &files, b"", checksum, &mut self.build, &mut record)?;
         Some(record)
     }
 }
 
 /// A sample that stays one file.
-fn whole(sample: &Sample) -> Record<Files> {
+fn whole(sample: &Sample) -> Record<OfSamples> {
     let mut record = Record::default();
     let row = Row::stored(sample.offset_bytes, sample.length_bytes, ending::NONE);
     let row = Row { checksum: sample.checksum, is_damaged: sample.damaged, ..row };

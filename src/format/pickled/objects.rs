@@ -82,7 +82,7 @@ pub(super) fn build(heap: &Heap<'_>, target: Id, state: Id) -> Option<Value> {
         Value::NewImage if matches!(fields.len(), 5 | 6) => {
             let [width, height] = lengths(heap, field(2)?)?[..] else { return None };
             let (mode, data) = (text(heap, field(1)?)?, bytes(field(4)?)?.clone());
-            Value::Image(Image { mode, width, height, data })
+            Value::Image(Image { mode, width, height, data, palette: *fields.get(3)? })
         }
         _ => return None,
     })

@@ -111,19 +111,76 @@ fn a_dict_is_a_directory_of_its_keys_and_of_equal_ones_the_last_counts() {
     assert_eq!(one(pickle), expected(&[("0/a.bin", b"\x01")]));
 }
 
+/// An image as it is pickled, but for the end of the pickle.
+fn image(mode: &str, (width, height): (u8, u8), palette: &[u8], data: &[u8]) -> Vec<u8> {
+    let mut pickle = b"cPIL.Image\nImage\n)\x81](}\x8c".to_vec();
+    pickle.push(mode.len() as u8);
+    pickle.extend_from_slice(mode.as_bytes());
+    pickle.extend_from_slice(&[b'K', width, b'K', height, 0x86]);
+    match palette {
+        [] => pickle.push(b'N'),
+        _ => {
+            let numbers = palette.iter().flat_map(|number| [b'K', *number]);
+            pickle.extend([b']', b'('].into_iter().chain(numbers).chain([b'e']));
+        }
+    }
+    pickle.extend_from_slice(&[b'C', data.len() as u8]);
+    pickle.extend_from_slice(data);
+    pickle.extend_from_slice(b"eb");
+    pickle
+}
+
+fn pickle_of(image: &[u8]) -> Vec<u8> {
+    [b"\x80\x04", image, b"."].concat()
+}
+
+#[test]
+fn images_with_a_palette_or_of_single_bits_are_tiff_around_their_bytes() {
+    let palette = [9, 8, 7, 6, 5, 4];
+    for mode in ["P", "L"] {
+        let shown = one(&pickle_of(&image(mode, (3, 1), &palette, &[0, 1, 1])));
+        let file = shown["0"].as_ref().unwrap();
+        assert_eq!((&file[..4], file.len()), (&b"II*\0"[..], 8 + 2 + 10 * 12 + 4 + 768 * 2 + 3));
+        let colours = &file[134..file.len() - 3];
+        for (band, first) in [9, 8, 7].into_iter().enumerate() {
+            assert_eq!(colours[band * 512..][..6], [first, first, first - 3, first - 3, 0, 0]);
+        }
+        assert_eq!(file[file.len() - 3..], [0, 1, 1]);
+    }
+    let bits = [0xff, 0xc0, 0, 0x40];
+    let shown = one(&pickle_of(&image("1", (10, 2), &[], &bits)));
+    let file = shown["0"].as_ref().unwrap();
+    assert_eq!((&file[..4], &file[122..]), (&b"II*\0"[..], &bits[..]));
+    let shown = one(&pickle_of(&image("PA", (1, 1), &palette, &[1, 255])));
+    assert_eq!(shown["0"].as_ref().unwrap().len(), 8 + 2 + 11 * 12 + 4 + 768 * 2 + 2);
+}
+
+#[test]
+fn images_whose_sizes_or_palettes_lie_stay_one_file() {
+    for (mode, size, palette, data) in [
+        ("P", (3, 1), &[1, 2, 3][..], &[0, 1][..]),
+        ("P", (2, 1), &[1, 2, 3, 4], &[0, 1]),
+        ("1", (10, 2), &[], &[0; 3]),
+        ("1", (8, 1), &[], &[0; 2]),
+        ("X;7", (1, 1), &[], &[0]),
+    ] {
+        stays_one(&pickle_of(&image(mode, size, palette, data)));
+    }
+    let number = [&b"](M\0\x01K\0K\0e"[..], b"C\x01\0eb"].concat();
+    let large = image("P", (1, 1), &[], &[0]);
+    let start = large.strip_suffix(b"NC\x01\0eb").unwrap();
+    stays_one(&pickle_of(&[start, &number].concat()));
+    // An index would hold a palette for each.
+    let many = image("P", (1, 1), &[], &[0]).repeat(30);
+    stays_one(&pickle_of(&[b"(", &many[..], b"t"].concat()));
+}
+
 #[test]
 fn an_image_of_no_pixels_is_an_array_as_pnm_has_none() {
-    for (mode, width, shape) in [("RGB", 3_u8, "(0, 3, 3)"), ("L", 0, "(0, 0)")] {
-        // pickle.dumps(Image.new(mode, (width, 0)), 4)
-        let pickle = [
-            &b"\x80\x04\x8c\x09PIL.Image\x8c\x05Image\x93)\x81](}\x8c"[..],
-            &[mode.len() as u8],
-            mode.as_bytes(),
-            &[b'K', width],
-            b"K\0\x86NC\0eb.",
-        ]
-        .concat();
-        let shown = one(&pickle);
+    for (mode, width, shape) in
+        [("RGB", 3_u8, "(0, 3, 3)"), ("L", 0, "(0, 0)"), ("P", 3, "(0, 3)"), ("1", 9, "(0, 9)")]
+    {
+        let shown = one(&pickle_of(&image(mode, (width, 0), &[], &[])));
         let array = shown["0"].as_ref().unwrap();
         assert_eq!(array.len(), 128);
         assert!(String::from_utf8_lossy(array).contains(shape), "{mode}");

@@ -36,15 +36,15 @@ pub(super) enum Value {
 
 /// Bytes, and how they lie in the pickle.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Bytes {
-    pub(super) range: Range<usize>,
+pub(in crate::format) struct Bytes {
+    pub(in crate::format) range: Range<usize>,
     /// They are characters of UTF-8 up to U+00FF, so many: as protocol 2 has them.
-    pub(super) latin1: Option<usize>,
+    pub(in crate::format) latin1: Option<usize>,
 }
 
 impl Bytes {
     /// How many they are.
-    pub(super) fn len(&self) -> usize {
+    pub(in crate::format) fn len(&self) -> usize {
         self.latin1.unwrap_or(self.range.end.saturating_sub(self.range.start))
     }
 }
@@ -79,6 +79,8 @@ pub(super) struct Image {
     pub(super) width: u64,
     pub(super) height: u64,
     pub(super) data: Bytes,
+    /// None, or the list of the colours' numbers.
+    pub(super) palette: Id,
 }
 
 /// Numbers of PyTorch.

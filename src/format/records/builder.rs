@@ -5,7 +5,7 @@ use super::row::{
     HEADER_BLOCK_BYTES, IS_FIRST, IS_OF_ALL, IS_RECORD, LIST_HEADER_BYTES, MAX_FIELDS,
     RecordFormat, Row, Shown,
 };
-use crate::format::scanned::{self, TooMany};
+use crate::format::scanned::{self, Headers, TooMany};
 use crate::format::{Attributes, PartName, Piece, Source, npy};
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -36,6 +36,14 @@ struct File<F> {
     size_bytes: u64,
 }
 
+/// Where a record ended when it was smaller.
+#[derive(Debug, Default)]
+pub(in crate::format) struct Mark {
+    names: usize,
+    files: usize,
+    directories: usize,
+}
+
 impl<F> Default for Record<F> {
     fn default() -> Self {
         Self { names: Vec::new(), files: Vec::new(), directories: Vec::new() }
@@ -44,9 +52,23 @@ impl<F> Default for Record<F> {
 
 impl<F> Record<F> {
     pub(in crate::format) fn clear(&mut self) {
-        self.names.clear();
-        self.files.clear();
-        self.directories.clear();
+        self.cut(&Mark::default());
+    }
+
+    /// Where it ends so far.
+    pub(in crate::format) fn mark(&self) -> Mark {
+        Mark {
+            names: self.names.len(),
+            files: self.files.len(),
+            directories: self.directories.len(),
+        }
+    }
+
+    /// Leaves out what was added behind a mark.
+    pub(in crate::format) fn cut(&mut self, mark: &Mark) {
+        self.names.truncate(mark.names);
+        self.files.truncate(mark.files);
+        self.directories.truncate(mark.directories);
     }
 
     /// Whether nothing was added.
@@ -144,10 +166,7 @@ pub(in crate::format) struct Builder<F> {
     name_bytes: u64,
     /// Types and shapes of arrays: where the text lies, and the header's length in blocks.
     shapes: HashMap<String, (u32, u8)>,
-    /// Where headers lie.
-    headers: HashMap<Vec<u8>, u32>,
-    /// Where the next text will lie.
-    text_bytes: u64,
+    headers: Headers,
     name: Vec<u8>,
 }
 
@@ -159,8 +178,7 @@ impl<F: RecordFormat> Default for Builder<F> {
             files: 0,
             name_bytes: 0,
             shapes: HashMap::new(),
-            headers: HashMap::new(),
-            text_bytes: 0,
+            headers: Headers::default(),
             name: Vec::new(),
         }
     }
@@ -209,12 +227,7 @@ impl<F: RecordFormat> Builder<F> {
             None => {
                 let header = u32::try_from(npy::header(descr, shape).len()).ok()?;
                 let blocks = u8::try_from(header.checked_div(HEADER_BLOCK_BYTES)?).ok()?;
-                let number = u32::try_from(self.text_bytes).ok()?;
-                let length = u16::try_from(text.len()).ok()?;
-                self.index.target(&length.to_le_bytes());
-                self.index.target(text.as_bytes());
-                self.text_bytes =
-                    self.text_bytes.saturating_add(u64::from(length)).saturating_add(2);
+                let number = self.headers.place(&mut self.index, text.as_bytes(), None)?;
                 self.shapes.insert(text, (number, blocks));
                 (number, blocks)
             }
@@ -229,7 +242,7 @@ impl<F: RecordFormat> Builder<F> {
         header: &[u8],
         ending: u8,
     ) -> Option<Row<F>> {
-        let number = self.header(header, &[])?;
+        let number = self.headers.place(&mut self.index, header, None)?;
         Some(Row { shown: Shown::Headed, number, ..Row::stored(offset, length, ending) })
     }
 
@@ -241,22 +254,9 @@ impl<F: RecordFormat> Builder<F> {
         decoded_bytes: usize,
         ending: u8,
     ) -> Option<Row<F>> {
-        let number = self.header(header, &(decoded_bytes as u64).to_le_bytes())?;
+        let decoded_bytes = Some(decoded_bytes as u64);
+        let number = self.headers.place(&mut self.index, header, decoded_bytes)?;
         Some(Row { shown: Shown::Coded, number, ..Row::stored(offset, length, ending) })
-    }
-
-    /// The place of a header, and of what stands behind it. Each stands once.
-    fn header(&mut self, header: &[u8], behind: &[u8]) -> Option<u32> {
-        let length = u16::try_from(header.len()).ok()?;
-        let text = [&length.to_le_bytes(), header, behind].concat();
-        if let Some(number) = self.headers.get(&text) {
-            return Some(*number);
-        }
-        let number = u32::try_from(self.text_bytes).ok()?;
-        self.index.target(&text);
-        self.text_bytes = self.text_bytes.saturating_add(text.len() as u64);
-        self.headers.insert(text, number);
-        Some(number)
     }
 
     /// The number of a file in pieces.

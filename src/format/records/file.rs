@@ -58,24 +58,12 @@ impl<F: RecordFormat> RecordFile<F> {
 
     /// The header of an array whose elements are stored as they are.
     fn header(&self, row: &Row<F>) -> Result<Vec<u8>> {
-        let text = self.any_header(row)?;
+        let text = self.index.header(row.number)?;
         let text = String::from_utf8_lossy(&text);
         let mut parts = text.split(',');
         let descr = parts.next().unwrap_or_default();
         let shape: Vec<u64> = parts.filter_map(|length| length.parse().ok()).collect();
         Ok(npy::header(descr, &shape))
-    }
-
-    /// The length of what stands before a file's bytes.
-    fn header_bytes(&self, row: &Row<F>) -> Result<u16> {
-        let length = self.index.target(row.number.into(), 2)?.first_chunk().copied();
-        Ok(u16::from_le_bytes(length.unwrap_or_default()))
-    }
-
-    /// What stands before a file's bytes.
-    fn any_header(&self, row: &Row<F>) -> Result<Vec<u8>> {
-        let length = self.header_bytes(row)?;
-        self.index.target(u64::from(row.number).saturating_add(2), length.into())
     }
 
     fn count_records(&self) -> Result<u64> {
@@ -142,18 +130,11 @@ impl<F: RecordFormat> Container for RecordFile<F> {
             Shown::Integers => Content::Encoded(list_bytes(8)),
             Shown::Floats => Content::Encoded(list_bytes(4)),
             Shown::Pieced => Content::Sparse(self.index.pieced_bytes(row.number.into())?),
-            Shown::Headed => match self.header_bytes(&row)? {
+            Shown::Headed => match self.index.header_bytes(row.number)? {
                 0 => Content::Stored,
                 bytes => Content::Prefixed(bytes.into()),
             },
-            Shown::Coded => {
-                let header_bytes = self.header_bytes(&row)?;
-                let behind =
-                    u64::from(row.number).saturating_add(2).saturating_add(header_bytes.into());
-                let decoded = self.index.target(behind, 8)?.first_chunk().copied();
-                let decoded = u64::from_le_bytes(decoded.unwrap_or_default());
-                Content::Encoded(decoded.saturating_add(header_bytes.into()))
-            }
+            Shown::Coded => Content::Encoded(self.index.decoded_bytes(row.number)?),
         };
         let is_cut = row.offset.saturating_add(row.length) > self.source.len();
         let damaged = row.is_damaged || is_cut;
@@ -183,7 +164,7 @@ impl<F: RecordFormat> Container for RecordFile<F> {
         let row = self.index.sample(index)?;
         match row.shown {
             Shown::Array => self.header(&row),
-            Shown::Headed => self.any_header(&row),
+            Shown::Headed => self.index.header(row.number),
             _ => Ok(Vec::new()),
         }
     }
@@ -191,7 +172,7 @@ impl<F: RecordFormat> Container for RecordFile<F> {
     fn decode(&self, index: u64, stored: &[u8], out: &mut [u8]) -> Result<()> {
         let row = self.index.sample(index)?;
         let header = match row.shown {
-            Shown::Coded => Some(self.any_header(&row)?),
+            Shown::Coded => Some(self.index.header(row.number)?),
             _ => row.elements().map(|(header, _)| header),
         };
         let decoded = header.and_then(|header| {

@@ -3,7 +3,8 @@
 use super::index::Index;
 use super::row::SampleRow;
 use crate::format::{
-    Attributes, Container, IndexChecksum, Member, Names, Piece, Result, Sample, Source,
+    Attributes, Container, Error, IndexChecksum, Member, Names, Piece, Result, Sample, Source,
+    counted,
 };
 use std::sync::Arc;
 
@@ -19,6 +20,24 @@ pub(in crate::format) trait MemberRow: SampleRow + 'static {
     /// # Errors
     /// The index cannot be read.
     fn sample(&self, index: &Index<Self>) -> Result<Sample>;
+
+    /// As [`Container::prefix`].
+    ///
+    /// # Errors
+    /// The index cannot be read.
+    fn prefix(&self, index: &Index<Self>) -> Result<Vec<u8>> {
+        let _ = index;
+        Ok(Vec::new())
+    }
+
+    /// As [`Container::decode`]. False: the stored bytes are no encoding of so many bytes.
+    ///
+    /// # Errors
+    /// The index cannot be read.
+    fn decode(&self, index: &Index<Self>, stored: &[u8], out: &mut [u8]) -> Result<bool> {
+        let _ = (index, stored, out);
+        Ok(false)
+    }
 
     /// As [`Container::attributes`].
     fn attributes(&self) -> Attributes {
@@ -82,6 +101,25 @@ impl<R: MemberRow> Container for MembersFile<R> {
             Some(number) => self.index.piece(number.into(), offset_bytes),
             None => Ok(None),
         }
+    }
+
+    fn prefix(&self, index: u64) -> Result<Vec<u8>> {
+        self.index.sample(index)?.prefix(&self.index)
+    }
+
+    fn decode(&self, index: u64, stored: &[u8], out: &mut [u8]) -> Result<()> {
+        let row = self.index.sample(index)?;
+        if row.decode(&self.index, stored, out)? {
+            return Ok(());
+        }
+        Err(Error::Malformed {
+            part: self.source.name().clone(),
+            format: R::FORMAT,
+            offset_bytes: row.sample(&self.index)?.offset_bytes,
+            expected: format!("what encodes {}", counted(out.len(), "byte")),
+            found: "other bytes than when it was indexed".to_owned(),
+            hint: "",
+        })
     }
 
     fn has_holes(&self) -> bool {

@@ -9,6 +9,7 @@
 mod builder;
 mod file;
 mod format;
+mod headers;
 mod index;
 mod row;
 #[cfg(test)]
@@ -18,6 +19,7 @@ mod window;
 pub(in crate::format) use builder::{Builder, TooMany};
 pub(in crate::format) use file::{MemberRow, MembersFile};
 pub(in crate::format) use format::ScannedFormat;
+pub(in crate::format) use headers::Headers;
 pub(in crate::format) use index::Index;
 pub(in crate::format) use row::{Fields, Packed, SampleRow, Stamp};
 

@@ -33,6 +33,7 @@ use super::{
 };
 use crate::format::bytes::u16_at;
 use crate::format::charset::Charset;
+use crate::format::counted;
 use crate::format::reader::Reader;
 use crypto::Lock;
 use links::{HardLinks, Targets};
@@ -202,7 +203,7 @@ impl ZipFile {
                 out.copy_from_slice(coded);
                 Ok(())
             }
-            Some(Method::Stored) => Err(format!("{} bytes", coded.len())),
+            Some(Method::Stored) => Err(counted(coded.len(), "byte")),
             Some(Method::Coded(codec)) => codec::decode(codec, coded, out),
             None => Err(format!("method {}", head.method)),
         }
@@ -328,11 +329,17 @@ impl Container for ZipFile {
         self.data_bytes
     }
 
+    /// What has no CRC is encrypted by AES, as AE-2 says it.
+    fn checks_encoding(&self, _index: u64) -> bool {
+        true
+    }
+
     fn decode(&self, index: u64, stored: &[u8], out: &mut [u8]) -> Result<()> {
         let head = self.head(self.row_at(index)?)?;
         let at = head.offset_bytes.saturating_add(self.shift_bytes);
         self.decode_as(&head, stored, out).map_err(|why| {
-            let expected = format!("{} bytes, encoded with method {}", out.len(), head.method);
+            let bytes = counted(out.len(), "byte");
+            let expected = format!("{bytes}, encoded with method {}", head.method);
             self.malformed(at, &expected, why, ": the member is damaged")
         })
     }
@@ -365,7 +372,7 @@ impl Container for ZipFile {
         let length = self.compare_headers(row_at, &head, header_at, header)?;
         if length > room {
             let expected = "data that end before the central directory";
-            let found = format!("a local header of {length} bytes");
+            let found = format!("a local header of {}", counted(length, "byte"));
             return Err(self.malformed(header_at, expected, found, ": the member is damaged"));
         }
         let is_whole = length == header.len() as u64;
