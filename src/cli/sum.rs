@@ -215,8 +215,14 @@ fn print_sidecars(args: &SumArgs) -> Result<Exit, Failure> {
     for name in &sidecars.bad {
         say(format_args!("ffrfs: {name}: has bad samples: no sidecar was written"));
     }
+    for (name, count) in &sidecars.encrypted {
+        let many = one_or_many(*count, "sample is", "samples are");
+        say(format_args!(
+            "ffrfs: {name}: {many} encrypted: no sidecar was written: give --password-file"
+        ));
+    }
     sidecars.written.iter().for_each(|path| say(format_args!("{}", path.display())));
-    Ok(if sidecars.bad.is_empty() { Exit::Ok } else { Exit::Checksum })
+    Ok(exit(sidecars.bad.len() as u64, sidecars.encrypted.len() as u64))
 }
 
 fn say_locked(locked: u64) {

@@ -68,20 +68,20 @@ impl Samples {
     }
 
     /// Computes the checksum `kind` of the samples' bytes in their containers, and passes it to `take`, in order.
-    /// `None` for a bad sample, which was logged.
+    /// The fault of a bad sample, which was logged unless it is encrypted.
     pub(crate) fn checksums(
         &self,
         wanted: impl Iterator<Item = u64> + Send,
         threads: usize,
         kind: ChecksumKind,
-        take: &mut dyn FnMut(u64, Option<Checksum>) -> Result<(), Failure>,
+        take: &mut dyn FnMut(u64, Result<Option<Checksum>, Fault>) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
         let checker = SampleChecker::new(self.reader(), Some(kind));
         let work = |span: &Span, scratch: &mut Scratch| {
             let checked = checker.check_span(&span.located, scratch)?;
             let each = span.located.iter().zip(checked).map(|(located, checked)| {
                 self.progress.inc(located.sample.size_bytes());
-                checked.map_err(|fault| self.reader().log_bad(located, &fault)).ok().flatten()
+                checked.inspect_err(|fault| self.say_bad(located, fault))
             });
             Ok(each.collect())
         };

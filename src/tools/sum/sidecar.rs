@@ -5,7 +5,7 @@ use crate::dataset::beside::{SIDECAR, beside};
 use crate::dataset::checksums::CheckedBy;
 use crate::failure::Failure;
 use crate::format::sidecar::{self, ENDING, Key};
-use crate::format::{ChecksumKind, PartName};
+use crate::format::{ChecksumKind, Fault, PartName};
 use crate::io::File;
 use crate::tools::output::{file_beside, give_name};
 use std::fs;
@@ -21,10 +21,19 @@ pub(crate) struct Sidecars {
     pub(crate) complete: Vec<PartName>,
     /// Containers with bad samples, which get no sidecar.
     pub(crate) bad: Vec<PartName>,
+    /// Containers with encrypted samples, and how many, if there is no password: they get none either.
+    pub(crate) encrypted: Vec<(PartName, u64)>,
+}
+
+/// How many samples have no checksum.
+#[derive(Debug, Default)]
+struct Unread {
+    bad: u64,
+    encrypted: u64,
 }
 
 /// Writes a sidecar beside each container that lacks checksums, or all sections to the file `output`, which gets its
-/// name only if no container has bad samples.
+/// name only if no container has bad or encrypted samples.
 pub(crate) fn write_sidecars(
     samples: &Samples,
     output: Option<&Path>,
@@ -43,9 +52,17 @@ pub(crate) fn write_sidecars(
                 "{name}: nothing is written to a store: -o FILE writes the sidecar to a file; upload it as {name}.{ENDING}"
             )));
         }
-        let Some(rows) = rows(samples, number, threads)? else {
-            sidecars.bad.push(name);
-            continue;
+        let rows = match rows(samples, number, threads)? {
+            Ok(rows) => rows,
+            Err(Unread { bad, encrypted }) => {
+                if encrypted > 0 {
+                    sidecars.encrypted.push((name.clone(), encrypted));
+                }
+                if bad > 0 {
+                    sidecars.bad.push(name);
+                }
+                continue;
+            }
         };
         let mut section = Vec::new();
         let memory = |e| Failure::output("memory", e);
@@ -61,7 +78,8 @@ pub(crate) fn write_sidecars(
         }
     }
     // A file that lacks one of the containers would be refused when it is used.
-    if let (Some(output), false, true) = (output, together.is_empty(), sidecars.bad.is_empty()) {
+    let is_whole = sidecars.bad.is_empty() && sidecars.encrypted.is_empty();
+    if let (Some(output), false, true) = (output, together.is_empty(), is_whole) {
         write(output, &together)?;
         sidecars.written.push(output.to_owned());
     }
@@ -91,23 +109,29 @@ fn lacks_checksums(samples: &Samples, container: usize) -> Result<bool, Failure>
     Ok(false)
 }
 
-/// The CRC-32 of each sample of a container; `None` if one is bad. Empty for a compressed stream, whose intervals were
+/// The CRC-32 of each sample of a container, unless one is bad or encrypted. Empty for a compressed stream, whose intervals were
 /// decoded and got checksums when it was indexed.
-fn rows(samples: &Samples, container: usize, threads: usize) -> Result<Option<Vec<u32>>, Failure> {
+fn rows(
+    samples: &Samples,
+    container: usize,
+    threads: usize,
+) -> Result<Result<Vec<u32>, Unread>, Failure> {
     let part = samples.dataset().containers()[container].as_ref();
     if part.stream().is_some_and(|stream| stream.decoded_bytes() > 0) {
-        return Ok(Some(Vec::new()));
+        return Ok(Ok(Vec::new()));
     }
     let first = samples.dataset().number(container, 0);
     let wanted = first..first + part.len();
-    let (mut rows, mut bad) = (Vec::new(), 0_u64);
+    let (mut rows, mut unread) = (Vec::new(), Unread::default());
     samples.checksums(wanted, threads, ChecksumKind::Crc32, &mut |_, checksum| {
-        let crc32 = checksum.and_then(|checksum| checksum.crc32());
-        bad += u64::from(crc32.is_none());
-        rows.push(crc32.unwrap_or_default());
+        match checksum.map(|checksum| checksum.and_then(|checksum| checksum.crc32())) {
+            Ok(Some(crc32)) => rows.push(crc32),
+            Err(Fault::Locked) => unread.encrypted += 1,
+            Ok(None) | Err(_) => unread.bad += 1,
+        }
         Ok(())
     })?;
-    Ok((bad == 0).then_some(rows))
+    Ok(if let Unread { bad: 0, encrypted: 0 } = unread { Ok(rows) } else { Err(unread) })
 }
 
 fn write(path: &Path, bytes: &[u8]) -> Result<(), Failure> {

@@ -473,6 +473,17 @@ fn a_wrong_password_and_none_have_an_exit_code_of_their_own_and_are_never_called
 }
 
 #[test]
+fn encrypted_samples_have_checksums_of_their_own_and_need_no_sidecar() {
+    let directory = temp_dir();
+    let secret = aes(stored("secret", noise(1, 900)));
+    let archive = file_in(&directory, "aes.zip", write::zip(&[stored("clear", "for all"), secret]));
+    let outcome = run(Command::new(FFRFS).args(["sum", "--sidecar"]).arg(&archive)).ok();
+    let said = "aes.zip: every sample has a checksum already";
+    assert!(outcome.stderr.contains(said), "{}", outcome.stderr);
+    assert!(!directory.path().join("aes.zip.ffrsum").exists());
+}
+
+#[test]
 fn nothing_is_kept_of_a_nested_container_with_encrypted_members() {
     let directory = temp_dir();
     let inner = write::zip(&[aes(stored("secret", noise(1, 9000))), stored("clear", "clear")]);
