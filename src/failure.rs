@@ -21,17 +21,32 @@ pub(crate) fn say(line: fmt::Arguments) {
     let _ = io::stderr().write_all(&shown);
 }
 
-/// Text in which errors of the system end without ` (os error 2)`, which says nothing more to people.
+/// What an [`io::Error`] of the system puts between its text and its number.
+const NUMBER: &str = " (os error ";
+
+/// Whether [`without_numbers`] may change a text.
+pub(crate) fn may_have_numbers(text: &str) -> bool {
+    text.contains(NUMBER)
+}
+
+/// Text in which errors of the system end without ` (os error 2)`, which says nothing more to people. Names of files that
+/// hold such words stay as they are: only what stands behind that error's own text goes, at the end of a name or word.
 pub(crate) fn without_numbers(mut text: String) -> String {
-    const BEGIN: &str = " (os error ";
     let mut from = 0;
-    while let Some(at) = text[from..].find(BEGIN).map(|at| from + at) {
-        let rest = text[at + BEGIN.len()..].trim_start_matches(|c: char| c.is_ascii_digit());
-        let end = text.len() - rest.len() + 1;
-        from = at;
-        match rest.starts_with(')') {
-            true => text.replace_range(at..end, ""),
-            false => from += BEGIN.len(),
+    while let Some(at) = text[from..].find(NUMBER).map(|at| from + at) {
+        let digits_at = at + NUMBER.len();
+        let rest = text[digits_at..].trim_start_matches(|c: char| c.is_ascii_digit());
+        let digits_end = text.len() - rest.len();
+        from = digits_at;
+        let Ok(number) = text[digits_at..digits_end].parse() else { continue };
+        let said = io::Error::from_raw_os_error(number).to_string();
+        let Some((before, behind)) = text.split_at_checked(digits_end + 1) else { continue };
+        let is_name = behind
+            .trim_start_matches(['.', '-', '_'])
+            .starts_with(|c: char| c.is_alphanumeric() || c == '/');
+        if before.ends_with(&said) && !is_name {
+            text.replace_range(at..=digits_end, "");
+            from = at;
         }
     }
     text
@@ -213,6 +228,16 @@ mod tests {
         for odd in ["a (os error x)", "a (os error 5", " (os error ", "(os error 5)"] {
             assert_eq!(without_numbers(odd.to_owned()), odd);
         }
+        // Names of files are no errors.
+        for name in
+            ["run (os error 5)", "run (os error 5).zip", "Input/output error (os error 5).zip"]
+        {
+            let error = io::Error::from_raw_os_error(libc::ENOENT);
+            let said = Failure::unreadable(name, error).to_string();
+            assert_eq!(said, format!("{name}: No such file or directory"));
+        }
+        let both = format!("x: {}; y", io::Error::from_raw_os_error(libc::EIO));
+        assert_eq!(without_numbers(both), "x: Input/output error; y");
     }
 
     #[test]

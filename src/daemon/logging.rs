@@ -2,6 +2,7 @@
 //! the user's state directory.
 
 use super::log_file::LogFile;
+use super::log_journal::WithoutNumbers;
 use crate::failure::{Failure, visible, without_numbers};
 use crate::io::process::stderr_is_the_journal;
 use crate::io::user_state_directory;
@@ -216,7 +217,7 @@ fn to_journal(labels: &Labels) -> Option<Sink> {
         .with_syslog_identifier("ffrfs".to_owned())
         .with_field_prefix(Some("FFRFS".to_owned()))
         .with_custom_fields(fields);
-    Some(journald.boxed())
+    Some(WithoutNumbers(journald).boxed())
 }
 
 /// syslog, where there is no journald; a bare container has neither.
@@ -248,11 +249,12 @@ pub(crate) fn reopen() -> Result<(), Failure> {
 
 /// A message and its fields, but for those that the message names in words: they are for the journal alone.
 fn in_text(out: &mut Writer<'_>, field: &Field, value: &dyn fmt::Debug) -> fmt::Result {
-    match field.name() {
-        "message" => write!(out, "{value:?}"),
-        "container" | "sample" => Ok(()),
-        name => write!(out, "{name}={value:?}"),
-    }
+    let text = match field.name() {
+        "message" => format!("{value:?}"),
+        "container" | "sample" => return Ok(()),
+        name => format!("{name}={value:?}"),
+    };
+    out.write_str(&without_numbers(text))
 }
 
 /// `ffrfs: warning: message key=value`.
@@ -278,8 +280,27 @@ where
         };
         let mut line = format!("ffrfs: {level}");
         context.format_fields(Writer::new(&mut line), event)?;
-        let line = without_numbers(line);
         let shown = visible(line.as_bytes(), true);
         writeln!(out, "{}", String::from_utf8_lossy(&shown))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_a_log_end_errors_of_the_system_without_their_numbers() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("log");
+        let log: &'static LogFile = Box::leak(Box::new(LogFile::open(&path).unwrap()));
+        let subscriber = Registry::default().with(vec![in_lines(log)]);
+        tracing::subscriber::with_default(subscriber, || {
+            let error = io::Error::from_raw_os_error(libc::EIO);
+            tracing::warn!(error = %error, "a (os error 5).zip: {error}");
+        });
+        let line = std::fs::read_to_string(path).unwrap();
+        let said = "a (os error 5).zip: Input/output error error=Input/output error\n";
+        assert!(line.ends_with(said), "{line}");
     }
 }

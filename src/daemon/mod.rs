@@ -8,6 +8,7 @@ pub(crate) mod doctor;
 pub(crate) mod figures;
 pub(crate) mod live;
 mod log_file;
+mod log_journal;
 pub(crate) mod logging;
 pub(crate) mod memory;
 pub(crate) mod metrics;

@@ -1,0 +1,108 @@
+//! What goes to journald as it goes elsewhere: errors of the system end without their numbers.
+//!
+//! Other sinks write lines, which are changed as text; journald's takes the fields of an event. Imports nothing of this
+//! directory.
+
+use crate::failure::{may_have_numbers, without_numbers};
+use std::fmt;
+use tracing::field::{Field, Value, Visit, display};
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Subscriber};
+use tracing_subscriber::Layer;
+use tracing_subscriber::layer::Context;
+
+/// Passes events on, with other texts where they hold such numbers.
+pub(super) struct WithoutNumbers<L>(pub(super) L);
+
+/// The text of each field that an event has, by its place.
+struct Texts(Vec<Option<String>>);
+
+impl Texts {
+    fn put(&mut self, field: &Field, text: String) {
+        if let Some(place) = self.0.get_mut(field.index()) {
+            *place = Some(text);
+        }
+    }
+}
+
+impl Visit for Texts {
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.put(field, value.to_owned());
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        self.put(field, format!("{value:?}"));
+    }
+}
+
+impl<S: Subscriber, L: Layer<S>> Layer<S> for WithoutNumbers<L> {
+    fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
+        self.0.on_new_span(attributes, id, context);
+    }
+
+    fn on_record(&self, id: &Id, values: &Record<'_>, context: Context<'_, S>) {
+        self.0.on_record(id, values, context);
+    }
+
+    fn on_event(&self, event: &Event<'_>, context: Context<'_, S>) {
+        let fields = event.metadata().fields();
+        let mut texts = Texts(vec![None; fields.len()]);
+        event.record(&mut texts);
+        if !texts.0.iter().flatten().any(|text| may_have_numbers(text)) {
+            return self.0.on_event(event, context);
+        }
+        let shown: Vec<_> = texts
+            .0
+            .into_iter()
+            .map(|text| text.map(|text| display(without_numbers(text))))
+            .collect();
+        let values: Vec<_> =
+            shown.iter().map(|text| text.as_ref().map(|text| text as &dyn Value)).collect();
+        let values = fields.value_set_all(&values);
+        self.0.on_event(&Event::new(event.metadata(), &values), context);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io;
+    use std::sync::{Arc, Mutex};
+    use tracing_subscriber::layer::SubscriberExt;
+
+    /// Keeps what it is told.
+    #[derive(Clone, Default)]
+    struct Told(Arc<Mutex<Vec<String>>>);
+
+    impl Visit for Told {
+        fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+            self.0.lock().unwrap().push(format!("{}={value:?}", field.name()));
+        }
+    }
+
+    impl<S: Subscriber> Layer<S> for Told {
+        fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+            event.record(&mut self.clone());
+        }
+    }
+
+    #[test]
+    fn journald_is_told_of_errors_without_their_numbers() {
+        let told = Told::default();
+        let subscriber = tracing_subscriber::registry().with(WithoutNumbers(told.clone()));
+        tracing::subscriber::with_default(subscriber, || {
+            let error = io::Error::from_raw_os_error(libc::EIO);
+            tracing::warn!(sample = 7, error = %error, "a (os error 5).zip: {error}");
+            tracing::warn!(sample = 8, "all is well");
+        });
+        let lines = told.0.lock().unwrap().clone();
+        let expected = [
+            "message=a (os error 5).zip: Input/output error",
+            "sample=7",
+            "error=Input/output error",
+            "message=all is well",
+            "sample=8",
+        ];
+        assert_eq!(lines, expected);
+    }
+}
