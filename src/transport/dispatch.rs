@@ -76,7 +76,8 @@ pub(super) fn answer(
             let found = ops.lseek(caller, ino, offset, whence.cast_signed());
             put(exchange, found.map(|offset| LseekOut { offset }))
         }
-        op::FLUSH | op::FSYNC | op::FSYNCDIR | op::ACCESS | op::LISTXATTR => {
+        op::FLUSH => ops.flush(caller, ino).map(|()| 0),
+        op::FSYNC | op::FSYNCDIR | op::ACCESS | op::LISTXATTR => {
             Err(ops.not_needed(caller, opcode, ino))
         }
         // Open files have no state. DESTROY comes with some unmounts, before the connection ends.

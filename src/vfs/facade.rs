@@ -467,6 +467,14 @@ impl Vfs {
         self.control.write(ino, offset_bytes, bytes)
     }
 
+    /// A descriptor of a control file is closed: see [`Control`].
+    ///
+    /// # Errors
+    /// As [`Vfs::write`]: what was written last has no newline and is no sample.
+    pub fn flush(&self, ino: u64) -> Result<(), Errno> {
+        self.control.flush(ino)
+    }
+
     /// Takes a request to a control file from a process that may have it open for reading only, as it must on a read-only
     /// mount: see [`ControlRequest`].
     ///

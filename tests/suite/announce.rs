@@ -2,7 +2,7 @@
 
 use crate::common::{
     Mount, Need, Transport, assert_errno, fixture, for_each_transport, have, python, run, samples,
-    wait_until,
+    temp_dir, wait_until,
 };
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -122,6 +122,30 @@ fn a_last_line_without_newline_that_can_name_nothing_is_an_error() {
         assert_announced(&mount, 2);
         let script = "printf nothing > .ffrfs/prefetch";
         let outcome = run(Command::new("sh").args(["-c", script]).current_dir(mount.point()));
+        assert_ne!(outcome.code, 0, "{}", outcome.stderr);
+    });
+}
+
+#[test]
+fn a_last_line_that_could_have_become_a_name_is_an_error_at_close() {
+    for_each_transport(|transport| {
+        let mount = mount(transport);
+        for (parts, errno) in [
+            ([&b"1\n"[..], b"train/cat/00"], libc::ENOENT),
+            ([b"", b"train"], libc::EISDIR),
+            ([b"\x01\0\0\0\0\0\0\0", b"\x02"], libc::EINVAL),
+        ] {
+            let mut file = writer(&mount);
+            parts.iter().for_each(|part| file.write_all(part).unwrap());
+            assert_eq!(nix::unistd::close(file), Err(nix::Error::from_raw(errno)), "{parts:?}");
+        }
+        let mut file = writer(&mount);
+        file.write_all(b"train/cat/001.jpg").unwrap();
+        assert_eq!(nix::unistd::close(file), Ok(()));
+        let directory = temp_dir();
+        let order = directory.path().join("order");
+        fs::write(&order, "train/cat/001.jp").unwrap();
+        let outcome = run(Command::new("cp").arg(&order).arg(mount.path(".ffrfs/prefetch")));
         assert_ne!(outcome.code, 0, "{}", outcome.stderr);
     });
 }

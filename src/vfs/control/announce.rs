@@ -6,6 +6,7 @@
 //! | raw | sample numbers as little-endian u64 | the first write has one, as every number below 2^56 |
 
 use super::Errno;
+use crate::format::one_or_many;
 
 /// A longer line is no path.
 const MAX_LINE_BYTES: usize = 64 << 10;
@@ -109,7 +110,10 @@ impl Parser {
             (Some(Form::Text), _) => self.line(&rest, take),
             (Some(Form::Raw), bytes) => Err(refused(
                 Errno::EINVAL,
-                format!("the last {bytes} bytes are not a whole number"),
+                format!(
+                    "the last {} not a whole number",
+                    one_or_many(bytes, "byte is", "bytes are")
+                ),
             )),
         }
     }

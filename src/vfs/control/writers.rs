@@ -2,7 +2,7 @@
 
 use super::Control;
 use super::announce::{Item, Parser, Refused, Take};
-use super::snapshots::Writer;
+use super::snapshots::{Takes, Writer};
 use crate::catalog::Node;
 use crate::vfs::Errno;
 use std::sync::atomic::Ordering;
@@ -112,6 +112,15 @@ impl Control {
             _ if is_number => Err(Errno::EINVAL),
             _ => Err(Errno::ENOENT),
         }
+    }
+
+    /// A descriptor is closed: whether what its writer left without newline would be a sample if nothing followed. It stays
+    /// as it is, since another process may have the file open and go on. See `Vfs::flush`.
+    pub(in crate::vfs) fn flush(&self, ino: u64) -> Result<(), Errno> {
+        let Takes::Announcements(writer) = self.taken_by(ino) else { return Ok(()) };
+        let mut parser = lock(&writer).parser.clone();
+        let ended = parser.end(&mut |item| self.announced(item).map(drop));
+        ended.map_err(|refused| refused.errno)
     }
 
     /// A snapshot is gone: what its writer left without newline counts now.
