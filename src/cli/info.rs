@@ -99,8 +99,11 @@ fn looks_like(opened: &Opened, indexes: &[u64]) -> Result<BTreeMap<String, usize
 }
 
 fn names(info: &Info) -> Vec<String> {
-    let (files, directories) = (HumanCount(info.named_samples), HumanCount(info.directories));
+    let files = HumanCount(info.named_samples);
+    // But for the root, which is none that a container names.
+    let directories = HumanCount(info.directories.saturating_sub(1));
     let mut lines = vec![match info.names.as_ref() {
+        "tree" if directories.0 == 0 => format!("names:      stored: {}", counted(files, "file")),
         "tree" => format!(
             "names:      stored: {} in {}",
             counted(files, "file"),

@@ -22,7 +22,7 @@ use super::codec::{Codec, GzipHeader, is_zlib_header};
 use super::file::PlainFile;
 use super::scanned;
 use super::stream::{INTERVAL_BYTES, StreamIndex};
-use super::{Container, Detected, Error, Format, OpenOptions, Result, Source};
+use super::{Container, Detected, Error, Format, OpenOptions, Result, Source, counted};
 use decoded::DecodedSource;
 use feed::Feed;
 use file::CompressedFile;
@@ -168,7 +168,7 @@ impl Format for Compressed {
                 format: self.name,
                 offset_bytes: stream.stored_bytes(),
                 expected: "a whole file".to_owned(),
-                found: format!("{} bytes of it, and the end", stream.decoded_bytes()),
+                found: format!("{} of it, and the end", counted(stream.decoded_bytes(), "byte")),
                 hint: ": the file is truncated, and nothing in it is complete",
             });
         }

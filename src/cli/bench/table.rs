@@ -1,5 +1,6 @@
 //! Figures as text.
 
+use crate::format::counted;
 use crate::tools::bench::{Mode, PassFigures, Row, median};
 
 const HEAD: [&str; 8] =
@@ -58,8 +59,10 @@ fn notes(rows: &[Row]) -> String {
         let mean = figures.bytes as f64 / figures.files.max(1) as f64;
         let rounds = row.first.len();
         out += &format!(
-            "{}: {}, medians of {rounds} rounds, files of {mean:.0} bytes on average\n",
-            row.target, row.access
+            "{}: {}, medians of {}, files of {mean:.0} bytes on average\n",
+            row.target,
+            row.access,
+            counted(rounds, "round")
         );
     }
     out

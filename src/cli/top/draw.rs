@@ -4,6 +4,7 @@ use super::state::State;
 use crate::cli::stats::{bytes, count, share, time};
 use crate::daemon::memory::in_words;
 use crate::daemon::top::figures::MountFigures;
+use crate::format::counted;
 use crate::store::remote::RemoteFigures;
 use crate::vfs::Histogram;
 use indicatif::FormattedDuration;
@@ -122,7 +123,8 @@ fn header(state: &State, silence: Option<String>, palette: Palette, columns: u16
         let dataset = &view.info.dataset;
         let up = FormattedDuration(Duration::from_secs_f64(stats.counters.uptime_seconds));
         let up = format!("up {up} ");
-        let more = [up, format!("{} samples, {} ", count(dataset.samples), bytes(dataset.bytes))];
+        let samples = counted(count(dataset.samples), "sample");
+        let more = [up, format!("{samples}, {} ", bytes(dataset.bytes))];
         let mut left = usize::from(columns).saturating_sub(Line::from(spans.clone()).width());
         for text in more {
             let text = format!("  {text}");

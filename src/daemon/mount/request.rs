@@ -145,14 +145,21 @@ pub(crate) fn name_in(
     target: &Path,
 ) -> Failure {
     let said = failure.to_string();
-    let source = sources.first().map(ToString::to_string).unwrap_or_default();
+    let sources: Vec<_> = sources.iter().map(ToString::to_string).collect();
     let target = std::path::absolute(target).unwrap_or_else(|_| target.to_owned());
     let target = target.display().to_string();
-    match said.contains(&source) && said.replace(&source, "").contains(&target) {
-        true => failure,
+    let has_source = sources.iter().any(|source| said.contains(source));
+    // A source may lie below the mount point, and names it thereby.
+    let longer = sources.iter().filter(|source| source.contains(&target));
+    let rest = longer.fold(said.clone(), |said, source| said.replace(source, ""));
+    let begins = said.strip_prefix(&target).is_some_and(|rest| rest.starts_with(": "));
+    match (has_source, rest.contains(&target)) {
+        (true, true) => failure,
+        // The mount point stands in it already, and would be read twice.
+        (false, true) if begins || sources.len() > 1 => failure.context(name),
         // Of several sources the message names the one that is meant.
-        false if sources.len() > 1 => failure.context(target),
-        false => failure.context(format_args!("{name} on {target}")),
+        _ if sources.len() > 1 => failure.context(target),
+        _ => failure.context(format_args!("{name} on {target}")),
     }
 }
 

@@ -1,5 +1,7 @@
 //! LZF, as liblzf 3.6 writes it: literals of up to 32 bytes, and copies of 3 to 264 bytes from up to 8 KiB before.
 
+use crate::format::counted;
+
 /// Decodes all of `input`; fills `out`.
 pub(super) fn decode(input: &[u8], out: &mut [u8]) -> Result<(), String> {
     let (mut at, mut done) = (0_usize, 0_usize);
@@ -39,7 +41,7 @@ pub(super) fn decode(input: &[u8], out: &mut [u8]) -> Result<(), String> {
     }
     match done == out.len() {
         true => Ok(()),
-        false => Err(format!("LZF of {done} bytes, not {}", out.len())),
+        false => Err(format!("LZF of {}, not {}", counted(done, "byte"), out.len())),
     }
 }
 

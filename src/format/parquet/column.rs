@@ -14,6 +14,7 @@ use super::schema::{Leaf, Physical};
 use super::units::{self, Unit};
 use super::values::{self, Values};
 use super::{codecs, page};
+use crate::format::counted;
 use crate::format::scanned::keep_behind;
 
 /// Read first, to find where a header ends.
@@ -208,7 +209,11 @@ impl<'a> Column<'a> {
         let body_at = at.saturating_add(header_bytes);
         let all = header_bytes.saturating_add(header.stored.into());
         if body_at.saturating_add(header.stored.into()) > self.end() {
-            let found = format!("{} bytes in a chunk that ends at {}", header.stored, self.end());
+            let found = format!(
+                "{} in a chunk that ends at {}",
+                counted(header.stored, "byte"),
+                self.end()
+            );
             return Err(self.place.reader.malformed(at, "a page within its chunk", found, ""));
         }
         self.bring(at, all)?;
@@ -216,7 +221,7 @@ impl<'a> Column<'a> {
         let is_data = matches!(header.kind, PageKind::Data | PageKind::DataV2 { .. });
         if is_data && u64::from(header.values) > self.values_left {
             let found = header.values.to_string();
-            let expected = format!("{} values at most", self.values_left);
+            let expected = format!("{} at most", counted(self.values_left, "value"));
             return Err(self.place.reader.malformed(at, expected, found, ""));
         }
         let range = self.brought(at, all);

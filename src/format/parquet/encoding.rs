@@ -4,7 +4,9 @@
 //! runs                  (varint count << 1 | value) or (varint groups << 1 | 1 | groups × 8 packed values)
 //! DELTA_BINARY_PACKED   block size | miniblocks | count | first | blocks: smallest | widths | packed differences
 //! ```
-//! No memory is taken for more values than the caller expects. Imports nothing.
+//! No memory is taken for more values than the caller expects. Imports how counts are said.
+
+use crate::format::counted;
 
 /// Of differences; writers use 128 and 256.
 const MAX_BLOCK_VALUES: u64 = 1 << 16;
@@ -132,7 +134,7 @@ pub(super) fn differences(bytes: &mut &[u8], count: usize) -> Result<Vec<i64>, S
         return Err(format!("blocks of {block} differences in {miniblocks}"));
     }
     if total != count as u64 {
-        return Err(format!("{total} values, not {count}"));
+        return Err(format!("{}, not {count}", counted(total, "value")));
     }
     let mut out = Vec::with_capacity(count.min(1 << 16));
     if count > 0 {

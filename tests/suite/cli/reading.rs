@@ -21,7 +21,7 @@ fn info_describes_a_container_in_a_few_lines() {
         assert!(text.contains(part), "{part}: {text}");
     }
     let text = on("info", &fixture("packed_folder.ffr"), &[]).ok().text();
-    assert!(text.contains("stored: 6 files"), "{text}");
+    assert!(text.contains("stored: 6 files in 8 directories"), "{text}");
     let text = on("info", &fixture("pickled.ffr"), &[]).ok().text();
     assert!(text.contains("Python pickle (20)") && text.contains("image reader"), "{text}");
     let text = on("info", &fixture("no_header_checksum.ffr"), &[]).ok().text();
