@@ -32,7 +32,7 @@ Examples:
   ffrfs mount shards/ /mnt/ds --layout shards --verify once --cache-size 1G";
 
 /// What `-h` shows; `--help` shows all options.
-const COMMON: [&str; 20] = [
+const COMMON: [&str; 19] = [
     "options",
     "foreground",
     "config",
@@ -50,7 +50,6 @@ const COMMON: [&str; 20] = [
     "rw",
     "verify",
     "memory",
-    "log-file",
     "endpoint",
     "cache-dir",
 ];
@@ -93,11 +92,11 @@ pub(super) struct MountArgs {
     foreground: bool,
 
     #[command(flatten)]
-    open: OpenArgs,
-    #[command(flatten)]
     view: ViewArgs,
     #[command(flatten)]
     settings: Settings,
+    #[command(flatten)]
+    open: OpenArgs,
 
     /// The mount options of the command line, as `name` or `name=value`.
     #[arg(skip)]
@@ -108,7 +107,7 @@ pub(super) struct MountArgs {
 }
 
 #[derive(Debug, Args)]
-#[command(next_help_heading = "Sharing, and the kernel")]
+#[command(next_help_heading = "Sharing")]
 struct Settings {
     /// Let all users access the mount
     #[arg(long, alias = "allow_other")]
@@ -116,6 +115,57 @@ struct Settings {
     /// Let root access the mount, and no other user but you
     #[arg(long, alias = "allow_root", conflicts_with = "allow_other")]
     allow_root: bool,
+    /// Owner of all files [default: the user who mounts]
+    #[arg(long, value_name = "N")]
+    uid: Option<u32>,
+    /// Group of all files [default: that of the user who mounts]
+    #[arg(long, value_name = "N")]
+    gid: Option<u32>,
+    /// Permission bits that files are shown without, in octal
+    #[arg(long, value_name = "OCTAL", value_parser = octal)]
+    fmask: Option<u16>,
+    /// Permission bits that directories are shown without, in octal
+    #[arg(long, value_name = "OCTAL", value_parser = octal)]
+    dmask: Option<u16>,
+    /// As --fmask and --dmask, where these are not given
+    #[arg(long, value_name = "OCTAL", value_parser = octal, default_value = "0")]
+    umask: u16,
+    #[command(flatten)]
+    kernel: KernelArgs,
+    #[command(flatten)]
+    live: LiveSettingsArgs,
+    /// How containers are read
+    #[arg(long, value_name = "HOW", default_value = "auto")]
+    io: IoChoice,
+    /// Threads that serve requests [default: one a CPU]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    threads: Option<u16>,
+    #[command(flatten)]
+    daemon: DaemonArgs,
+}
+
+/// What the process does that serves the mount.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "The daemon")]
+struct DaemonArgs {
+    /// Start another daemon when one dies, up to so often in a minute (docs/mount.md says what readers see)
+    #[arg(long, value_name = "N", default_value = "0", value_parser = clap::value_parser!(u16).range(0..=1000))]
+    restarts: u16,
+    /// Whether the daemon is confined to the files, ports and system calls that it needs (docs/security.md)
+    #[arg(long, value_name = "HOW", default_value = "auto")]
+    sandbox: SandboxChoice,
+    /// Serve counters for Prometheus, at http://HOST:PORT/metrics or on a socket
+    #[arg(long, value_name = "unix:PATH|HOST:PORT")]
+    metrics: Option<Address>,
+    /// Write messages to this file [default: journald, else syslog, else ~/.local/state/ffrfs/ffrfs.log]
+    #[arg(long, alias = "log_file", value_name = "FILE")]
+    log_file: Option<PathBuf>,
+}
+
+/// What the kernel is told of the mount.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Kernel")]
+struct KernelArgs {
     /// Have the kernel check permissions (it always does)
     #[arg(long, alias = "default_permissions")]
     default_permissions: bool,
@@ -149,65 +199,15 @@ struct Settings {
     /// The source that findmnt and df show [default: the container]
     #[arg(long, value_name = "NAME")]
     fsname: Option<String>,
-    /// Owner of all files [default: the user who mounts]
-    #[arg(long, value_name = "N")]
-    uid: Option<u32>,
-    /// Group of all files [default: that of the user who mounts]
-    #[arg(long, value_name = "N")]
-    gid: Option<u32>,
-    /// Permission bits that files are shown without, in octal
-    #[arg(long, value_name = "OCTAL", value_parser = octal)]
-    fmask: Option<u16>,
-    /// Permission bits that directories are shown without, in octal
-    #[arg(long, value_name = "OCTAL", value_parser = octal)]
-    dmask: Option<u16>,
-    /// As --fmask and --dmask, where these are not given
-    #[arg(long, value_name = "OCTAL", value_parser = octal, default_value = "0")]
-    umask: u16,
-    #[command(flatten)]
-    live: LiveSettingsArgs,
-    /// How containers are read
-    #[arg(long, value_name = "HOW", default_value = "auto")]
-    io: IoChoice,
     /// Whether listing a directory also gives the kernel the attributes of its files
-    #[arg(
-        long,
-        value_name = "WHEN",
-        default_value = "auto",
-        help_heading = "Sharing, and the kernel"
-    )]
+    #[arg(long, value_name = "WHEN", default_value = "auto")]
     readdirplus: ReaddirplusWhen,
     /// Whether samples have extended attributes user.ffrfs.*, which tell where they lie
-    #[arg(
-        long,
-        value_name = "WHETHER",
-        default_value = "yes",
-        help_heading = "Sharing, and the kernel"
-    )]
+    #[arg(long, value_name = "WHETHER", default_value = "yes")]
     xattr: XattrChoice,
     /// How requests come from the kernel
-    #[arg(
-        long,
-        value_name = "HOW",
-        default_value = "auto",
-        help_heading = "Sharing, and the kernel"
-    )]
-    transport: TransportChoice,
-    /// Start another daemon when one dies, up to so often in a minute (docs/mount.md says what readers see)
-    #[arg(long, value_name = "N", default_value = "0", value_parser = clap::value_parser!(u16).range(0..=1000))]
-    restarts: u16,
-    /// Whether the daemon is confined to the files, ports and system calls that it needs (docs/security.md)
     #[arg(long, value_name = "HOW", default_value = "auto")]
-    sandbox: SandboxChoice,
-    /// Threads that serve requests [default: one a CPU]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
-    threads: Option<u16>,
-    /// Serve counters for Prometheus, at http://HOST:PORT/metrics or on a socket
-    #[arg(long, value_name = "unix:PATH|HOST:PORT")]
-    metrics: Option<Address>,
-    /// Write messages to this file [default: journald, else syslog, else ~/.local/state/ffrfs/ffrfs.log]
-    #[arg(long, alias = "log_file", value_name = "FILE")]
-    log_file: Option<PathBuf>,
+    transport: TransportChoice,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -319,7 +319,7 @@ impl MountArgs {
             mount::name_in(failure, &first, &sources, &target)
         })?;
         let io = Some(self.settings.io.io());
-        let without_control = self.settings.no_control;
+        let without_control = self.settings.kernel.no_control;
         Ok(MountRequest {
             sources,
             target,
@@ -338,43 +338,44 @@ impl MountArgs {
 impl Settings {
     /// The settings, without clap.
     fn plain(self) -> MountSettings {
+        let (kernel, daemon) = (self.kernel, self.daemon);
         MountSettings {
             allow_other: self.allow_other,
             allow_root: self.allow_root,
-            ro: match self.control {
-                _ if self.ro => Some(true),
+            ro: match kernel.control {
+                _ if kernel.ro => Some(true),
                 Some(Control::Rw) => Some(false),
-                _ => self.rw.then_some(false),
+                _ => kernel.rw.then_some(false),
             },
-            control_ro: self.control == Some(Control::Ro),
-            no_control: self.no_control,
-            noexec: self.noexec,
-            fsname: self.fsname,
+            control_ro: kernel.control == Some(Control::Ro),
+            no_control: kernel.no_control,
+            noexec: kernel.noexec,
+            fsname: kernel.fsname,
             uid: self.uid,
             gid: self.gid,
             fmask: self.fmask.unwrap_or(self.umask),
             dmask: self.dmask.unwrap_or(self.umask),
             live: self.live.values(),
-            xattrs: self.xattr == XattrChoice::Yes,
-            readdirplus: match self.readdirplus {
+            xattrs: kernel.xattr == XattrChoice::Yes,
+            readdirplus: match kernel.readdirplus {
                 ReaddirplusWhen::Auto => Readdirplus::Auto,
                 ReaddirplusWhen::Yes => Readdirplus::Always,
                 ReaddirplusWhen::No => Readdirplus::Never,
             },
-            transport: match self.transport {
+            transport: match kernel.transport {
                 TransportChoice::Auto => Transport::Auto,
                 TransportChoice::Uring => Transport::Uring,
                 TransportChoice::Devfuse => Transport::DevFuse,
             },
-            restarts: self.restarts,
-            sandbox: match self.sandbox {
+            restarts: daemon.restarts,
+            sandbox: match daemon.sandbox {
                 SandboxChoice::No => Sandbox::No,
                 SandboxChoice::Auto => Sandbox::Auto,
                 SandboxChoice::Strict => Sandbox::Strict,
             },
             threads: self.threads,
-            metrics: self.metrics,
-            log_file: self.log_file,
+            metrics: daemon.metrics,
+            log_file: daemon.log_file,
         }
     }
 }

@@ -7,11 +7,12 @@ use clap::{Args, ValueEnum};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+/// The options about what of such sources is kept here.
+const CACHE: &str = "The cache of remote sources";
+
 /// Sources that are URLs: s3:// gs:// az:// https:// hdfs:// hf://
 #[derive(Debug, Args, Clone, Default)]
-#[command(
-    next_help_heading = "Options for sources that are URLs (s3:// gs:// az:// https:// hdfs:// hf://)"
-)]
+#[command(next_help_heading = "Remote sources (s3:// gs:// az:// https:// hdfs:// hf://)")]
 pub(super) struct RemoteArgs {
     /// Another server of the same protocol, such as MinIO, Ceph or R2
     #[arg(long, value_name = "URL")]
@@ -38,15 +39,6 @@ pub(super) struct RemoteArgs {
     /// Certificates to trust beside the system's, in PEM
     #[arg(long, value_name = "FILE")]
     ca: Option<PathBuf>,
-    /// Where fetched bytes are kept for later mounts [default: ~/.cache/ffrfs, for root /var/cache/ffrfs]
-    #[arg(long, alias = "cache_dir", value_name = "DIR")]
-    cache_dir: Option<PathBuf>,
-    /// How large that directory may grow (--cache-size is another thing, a part of the memory)
-    #[arg(long, alias = "cache_max", value_name = "SIZE|PERCENT", value_parser = cache_max)]
-    cache_max: Option<CacheMax>,
-    /// Whether fetched bytes are kept on this machine
-    #[arg(long, value_name = "WHERE", conflicts_with = "cache_dir")]
-    cache: Option<CacheChoice>,
     /// Whether a request that takes unusually long is sent a second time
     #[arg(long, value_name = "yes|no")]
     hedge: Option<Hedge>,
@@ -57,6 +49,18 @@ pub(super) struct RemoteArgs {
     /// How long an answer may make no progress until the request is sent again [default: 10]
     #[arg(long, value_name = "SECONDS", value_parser = super::stats::seconds)]
     timeout: Option<Duration>,
+    /// Where fetched bytes are kept for later mounts [default: ~/.cache/ffrfs, for root /var/cache/ffrfs]
+    #[arg(long, alias = "cache_dir", value_name = "DIR")]
+    #[arg(help_heading = CACHE)]
+    cache_dir: Option<PathBuf>,
+    /// How large that directory may grow (--cache-size is another thing, a part of the memory)
+    #[arg(long, alias = "cache_max", value_name = "SIZE|PERCENT", value_parser = cache_max)]
+    #[arg(help_heading = CACHE)]
+    cache_max: Option<CacheMax>,
+    /// Whether fetched bytes are kept on this machine
+    #[arg(long, value_name = "WHERE", conflicts_with = "cache_dir")]
+    #[arg(help_heading = CACHE)]
+    cache: Option<CacheChoice>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -8,10 +8,10 @@ use clap::{Args, ValueEnum};
 
 /// The options, as clap declares them; the values are parsed as those of `ffrfs set`.
 #[derive(Debug, Default, Args)]
-#[command(next_help_heading = "Memory, I/O and messages")]
+#[command(next_help_heading = "Memory and I/O")]
 pub(super) struct LiveSettingsArgs {
     /// When a sample is checked before it is given out [default: always]
-    #[arg(long, value_name = "WHEN")]
+    #[arg(long, value_name = "WHEN", help_heading = "Checks")]
     verify: Option<VerifyWhen>,
     /// Memory for everything: requests, reads, caches [default: 5% of the host's memory, at most 512M]
     #[arg(long, value_name = "SIZE|N%", value_parser = memory::limit)]
@@ -21,6 +21,7 @@ pub(super) struct LiveSettingsArgs {
     cache_size: Option<u64>,
     /// How much the log says [default: info]
     #[arg(long, alias = "log_level", value_name = "LEVEL", value_parser = LOG_LEVELS)]
+    #[arg(help_heading = "The daemon")]
     log_level: Option<String>,
 }
 

@@ -239,6 +239,36 @@ fn an_error_of_a_mount_names_the_source_and_the_mount_point() {
 }
 
 #[test]
+fn an_error_about_the_mount_point_names_it_once() {
+    let (directory, point) = (temp_dir(), temp_dir());
+    let source = container_in(&directory, &["x"]);
+    let other = directory.path().join("other.ffr");
+    fs::copy(&source, &other).unwrap();
+    for_each_transport(|transport| {
+        let mount = Mount::new(transport, &source, &[]);
+        let place = mount.point().display().to_string();
+        for sources in [&[&other][..], &[&other, &source], &[&source]] {
+            let outcome = run(Command::new(FFRFS).arg("mount").args(sources).arg(mount.point()));
+            assert_eq!(outcome.code, 5, "{}", outcome.stderr);
+            let said = format!("{place}: {} is already mounted there", source.display());
+            assert_eq!(outcome.stderr.matches(&said).count(), 1, "{}", outcome.stderr);
+            let before = outcome.stderr.split(&said).next().unwrap_or_default();
+            assert!(!before.contains(&place), "{}", outcome.stderr);
+            assert!(
+                sources
+                    .iter()
+                    .any(|source| { outcome.stderr.contains(&source.display().to_string()) })
+            );
+        }
+    });
+    // A source below the mount point does not stand for it.
+    let inner = point.path().join("missing.zip");
+    let outcome = run(Command::new(FFRFS).arg("mount").arg(&inner).arg(point.path()));
+    let said = format!("{} on {}: ", inner.display(), point.path().display());
+    assert!(outcome.stderr.contains(&said), "{}", outcome.stderr);
+}
+
+#[test]
 fn pack_does_not_write_another_format_under_a_name_that_says_so() {
     let (directory, out) = (temp_dir(), temp_dir());
     fs::write(directory.path().join("x"), "x").unwrap();
@@ -292,7 +322,15 @@ fn many_shards_are_mounted_with_few_descriptors() {
 fn the_options_of_mount_stand_in_groups() {
     let help = ffrfs(&["mount", "--help"]).ok().text();
     let heading = |option: &str| {
-        let at = help.find(&format!("--{option}")).unwrap_or_else(|| panic!("no {option}: {help}"));
+        let begins = |line: &str| {
+            line.trim().trim_start_matches('-').split([' ', '=']).next() == Some(option)
+        };
+        let mut at = 0;
+        let found = help.split_inclusive('\n').any(|line| {
+            at += line.len();
+            line.trim_start().starts_with('-') && begins(line)
+        });
+        assert!(found, "no {option}: {help}");
         let lines = help[..at].lines().rev();
         let mut headings = lines.filter(|line| line.ends_with(':') && !line.starts_with(' '));
         headings.next().unwrap_or_default().trim_end_matches(':').to_owned()
@@ -300,10 +338,20 @@ fn the_options_of_mount_stand_in_groups() {
     for (option, group) in [
         ("suffix", "Names"),
         ("include", "Names"),
-        ("allow-other", "Sharing, and the kernel"),
-        ("transport", "Sharing, and the kernel"),
-        ("memory", "Memory, I/O and messages"),
-        ("threads", "Memory, I/O and messages"),
+        ("allow-other", "Sharing"),
+        ("umask", "Sharing"),
+        ("ro", "Kernel"),
+        ("no-control", "Kernel"),
+        ("transport", "Kernel"),
+        ("memory", "Memory and I/O"),
+        ("threads", "Memory and I/O"),
+        ("restarts", "The daemon"),
+        ("sandbox", "The daemon"),
+        ("log-file", "The daemon"),
+        ("log-level", "The daemon"),
+        ("verify", "Checks"),
+        ("endpoint", "Remote sources (s3:// gs:// az:// https:// hdfs:// hf://)"),
+        ("cache-dir", "The cache of remote sources"),
         ("index-dir", "Indexes and compressed data"),
         ("digest", "Checks"),
         ("password-file", "Containers"),
@@ -332,7 +380,7 @@ fn the_short_help_of_mount_has_what_most_people_need_and_the_long_one_all_option
         !short.contains("--readdirplus") && short.contains("see more with '--help'"),
         "{short}"
     );
-    for group in ["Sharing, and the kernel:", "Memory, I/O and messages:", "Containers:"] {
+    for group in ["Sharing:", "Kernel:", "Memory and I/O:", "The daemon:", "Containers:"] {
         assert!(long.contains(group), "{group}");
     }
 }
