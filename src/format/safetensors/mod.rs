@@ -253,7 +253,7 @@ fn check(reader: Reader<'_>, tensor: &Tensor, end: u64, data_bytes: u64) -> Resu
     let (first, last) = tensor.data;
     let (at, name) = (tensor.described_at, &tensor.name);
     if last > data_bytes || first > last {
-        let expected = format!("{name:?} within {} of data", counted(data_bytes, "byte"));
+        let expected = format!("{name:?} within the {} of data", counted(data_bytes, "byte"));
         let hint = if first > last { ALLOW_DAMAGED } else { TRUNCATED };
         return Err(reader.malformed(at, expected, format!("{first} to {last}"), hint));
     }
