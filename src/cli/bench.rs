@@ -4,7 +4,7 @@ mod chart;
 mod table;
 
 use super::print::to_stdout;
-use crate::daemon::logging;
+use crate::daemon::{logging, patience};
 use crate::failure::{Exit, Failure, say};
 use crate::format::counted;
 use crate::interrupt::Interrupt;
@@ -99,6 +99,7 @@ impl ValueEnum for Mode {
 
 pub(super) fn run(args: &BenchArgs) -> Result<Exit, Failure> {
     logging::to_stderr("warn");
+    patience::check(args.targets.iter().map(PathBuf::as_path))?;
     let interrupt = Interrupt::listen();
     if let Some(svg) = &args.svg {
         output::check_free(svg, args.force)?;

@@ -1,6 +1,7 @@
 //! The command line that mount(8) knows: `mount.ffrfs SOURCE MOUNTPOINT [-sfnvrw] [-N NAMESPACE] [-t TYPE]
 //! [-o OPTIONS]`. It is this program under another name, for fstab, systemd and autofs.
 
+use super::open::check_answered;
 use super::{Cli, Command, mount, options, parse, remount};
 use crate::daemon::mount::Died;
 use crate::dataset::local_files;
@@ -180,7 +181,9 @@ impl HelperArgs {
 /// Whether one of the files that a source names is missing.
 fn is_missing(source: &Path) -> Result<bool, Failure> {
     let not_there = |e: &io::Error| e.kind() == io::ErrorKind::NotFound;
-    match local_files(&[source.as_os_str().to_owned().into()]) {
+    let sources = [source.as_os_str().to_owned().into()];
+    check_answered(&sources)?;
+    match local_files(&sources) {
         Ok(paths) => Ok(paths.iter().any(|path| path.metadata().is_err_and(|e| not_there(&e)))),
         Err(failure) if failure.reason().is_some_and(not_there) => Ok(true),
         Err(failure) => Err(failure),

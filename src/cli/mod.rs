@@ -40,9 +40,11 @@ mod wrong_usage;
 pub use crate::failure::{Exit, Failure};
 
 use crate::format::{self, PartName};
+use crate::io::mounts::Ours;
 use clap::error::ErrorKind;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::ffi::{OsStr, OsString};
+use std::path::Path;
 use std::process::ExitCode;
 
 const EXIT_CODES: &str = "\
@@ -161,7 +163,10 @@ fn parse(args: Vec<OsString>) -> Result<Cli, Failure> {
 /// Whether an argument is what people mount, and no command with a slip of the finger.
 fn is_source(arg: &OsStr) -> bool {
     let name = PartName::from(arg.to_owned());
-    name.as_path().is_none_or(|path| path.exists() || format::has_known_extension(path))
+    // A stopped daemon would not say whether a file is in its mount.
+    let is_in_ours = |path: &Path| Ours::now().is_ok_and(|ours| ours.met_by(path).is_some());
+    name.as_path()
+        .is_none_or(|path| format::has_known_extension(path) || is_in_ours(path) || path.exists())
 }
 
 /// As a shell takes them.

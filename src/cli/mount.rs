@@ -5,11 +5,11 @@ use super::open::{OpenArgs, names, refuse_url};
 use super::print::print;
 use super::settings::LiveSettingsArgs;
 use super::view::ViewArgs;
-use crate::daemon::logging;
 use crate::daemon::metrics::Address;
 use crate::daemon::mount::{self, Caller, MountRequest, MountSettings};
 use crate::daemon::reload::Configured;
 use crate::daemon::sandbox::Sandbox;
+use crate::daemon::{logging, patience};
 use crate::dataset::{self, NameOptions};
 use crate::failure::{Exit, Failure};
 use crate::format::{self, PartName};
@@ -382,6 +382,7 @@ impl Settings {
 
 /// What the mount point of a container is called that is given alone: as the container, without what its name ends in.
 fn mount_point_for(source: &Path) -> Result<PathBuf, Failure> {
+    patience::check([source])?;
     let name = PartName::from(source.as_os_str().to_owned());
     let is_one = name.as_path().is_none_or(Path::is_file);
     let mut stem = name.file_name().to_owned();

@@ -1,6 +1,8 @@
 //! Options for opening containers, and passwords.
 
 use super::remote::RemoteArgs;
+use crate::daemon::patience;
+use crate::dataset::expand::local_paths;
 use crate::dataset::{
     ChecksumOptions, IndexOptions, IndexPlace, Opened, Options, SidecarPlace, digest,
     may_be_locked, open, remote_wants_password, wants_password,
@@ -126,6 +128,12 @@ pub(super) fn names(paths: &[PathBuf]) -> Vec<PartName> {
     paths.iter().map(|path| path.clone().into_os_string().into()).collect()
 }
 
+/// Checks that mounts of ours answer in which sources lie. No thread may run yet.
+pub(super) fn check_answered(sources: &[PartName]) -> Result<(), Failure> {
+    let paths: Vec<PathBuf> = local_paths(sources).collect();
+    patience::check(paths.iter().map(PathBuf::as_path))
+}
+
 /// Refuses an output that is a URL.
 pub(super) fn refuse_url(output: &Path) -> Result<(), Failure> {
     match PartName::from(output.as_os_str().to_owned()) {
@@ -205,11 +213,13 @@ impl OpenArgs {
 
     /// Opens containers, with a bar on a terminal while that takes long.
     pub(super) fn open(&self, sources: &[PartName]) -> Result<Opened, Failure> {
+        check_answered(sources)?;
         open(sources, &self.options()?, &Terminal::watch())
     }
 
     /// Reads the password now: a daemon has neither the caller's descriptors nor its directory and terminal.
     pub(super) fn read_password(&mut self, sources: &[PartName]) -> Result<(), Failure> {
+        check_answered(sources)?;
         self.secret = self.password()?;
         if self.secret.is_some() || !std::io::stdin().is_terminal() {
             return Ok(());

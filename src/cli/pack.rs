@@ -1,6 +1,6 @@
 //! `ffrfs pack`: a directory as FFRecord, as the reference package packs it.
 
-use crate::daemon::logging;
+use crate::daemon::{logging, patience};
 use crate::failure::{Exit, Failure, say};
 use crate::interrupt::Interrupt;
 use crate::tools::pack::{Pack, pack};
@@ -30,6 +30,7 @@ pub(super) struct PackArgs {
 
 pub(super) fn run(args: &PackArgs) -> Result<Exit, Failure> {
     logging::to_stderr("warn");
+    patience::check([args.directory.as_path()])?;
     let packed = pack(&Pack {
         directory: &args.directory,
         output: &args.output,

@@ -1,6 +1,6 @@
 //! `ffrfs sum`: checksums of samples, as lists that other programs check, and as sidecars.
 
-use super::open::OpenArgs;
+use super::open::{OpenArgs, check_answered};
 use super::view::ViewArgs;
 use crate::catalog::Catalog;
 use crate::daemon::logging;
@@ -70,6 +70,7 @@ pub(super) struct SumArgs {
 pub(super) fn run(mut args: SumArgs) -> Result<Exit, Failure> {
     logging::to_stderr("warn");
     if args.container {
+        check_answered(&args.sources)?;
         return print_digest(&args.sources, &args.open.options()?);
     }
     args.open.read_password(&args.sources)?;

@@ -3,6 +3,7 @@
 
 use crate::failure::{Exit, Failure};
 use crate::io::{Helper, announce, fuse_connection, mounts};
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io;
@@ -132,34 +133,53 @@ pub(crate) fn state(target: &Path) -> io::Result<mounts::State> {
 /// # Errors
 /// As there.
 pub(crate) fn state_within(target: &Path, patience: Duration) -> io::Result<mounts::State> {
-    match mounts::at(target)?.filter(|mount| mount.fs_type == mounts::FS_TYPE) {
+    match mounts::Ours::now()?.met_by(target) {
         None => mounts::state(target),
-        Some(mount) => {
-            let asked = Patient::new()
-                .ask(Call::Ask, target, &[])
-                .and_then(|asked| asked.answer(Instant::now() + patience))
-                .map(drop);
-            mount.state(asked)
+        Some(met) => {
+            let asked = ask(&met.mount.target, patience);
+            match met.rest.as_os_str().is_empty() {
+                true => met.mount.clone().state(asked),
+                // Something in it.
+                false => asked.and_then(|()| mounts::state(target)),
+            }
         }
     }
 }
 
-/// Checks that what is mounted there answers, before system calls that would wait for ever.
-///
-/// # Errors
-/// The daemon does not answer.
-pub(crate) fn check(target: &Path) -> Result<(), Failure> {
-    // A wrong path is for others to name.
-    let Ok(resolved) = mounts::resolve(target) else { return Ok(()) };
-    match state(&resolved) {
-        Err(error) if error.kind() == io::ErrorKind::TimedOut => Err(unanswered(&resolved, &error)),
-        _ => Ok(()),
-    }
+fn ask(root: &Path, patience: Duration) -> io::Result<()> {
+    let patient = Patient::new();
+    let asked = patient.ask(Call::Ask, root, &[])?;
+    asked.answer(Instant::now() + patience).map(drop)
 }
 
-/// The failure of a command whose mount does not answer, with what helps.
+/// Checks that the mounts of ours answer to which paths lead, or in which patterns are looked up, before system calls that
+/// would wait for ever.
+///
+/// # Errors
+/// A daemon does not answer.
+pub(crate) fn check<'a>(paths: impl IntoIterator<Item = &'a Path>) -> Result<(), Failure> {
+    // A wrong path is for others to name.
+    let Ok(ours) = mounts::Ours::now() else { return Ok(()) };
+    let mut roots = BTreeSet::new();
+    for path in paths {
+        let patterns = path.as_os_str().as_bytes().iter().any(|byte| b"*?[".contains(byte));
+        let met = patterns.then(|| ours.met_by_pattern(path)).into_iter().flatten();
+        roots.extend(met.chain(ours.met_by(path)).map(|met| &met.mount.target));
+    }
+    for root in roots {
+        if let Err(error) = ask(root, PATIENCE)
+            && error.kind() == io::ErrorKind::TimedOut
+        {
+            return Err(unanswered(root, &error));
+        }
+    }
+    Ok(())
+}
+
+/// The failure of a command whose mount does not answer, with what helps. `target` may be in it.
 pub(crate) fn unanswered(target: &Path, error: &io::Error) -> Failure {
-    let mount = mounts::at(target).ok().flatten();
+    let ours = mounts::Ours::now().ok();
+    let mount = ours.as_ref().and_then(|ours| ours.met_by(target)).map(|met| met.mount);
     let server = mount.and_then(|mount| fuse_connection::server(&mount.device, None));
     let what = match server.map(|server| (server.pid, server.activity())) {
         Some((pid, fuse_connection::Activity::Stopped)) => {
@@ -168,7 +188,7 @@ pub(crate) fn unanswered(target: &Path, error: &io::Error) -> Failure {
         Some((pid, _)) => format!(": process {pid} hangs, its log may say why"),
         None => String::new(),
     };
-    let target = target.display();
+    let target = mount.map_or(target, |mount| &mount.target).display();
     let message = format!("{target}: {error}{what}; ffrfs umount --force {target} ends the mount");
     Failure::new(Exit::Mount, message)
 }

@@ -42,6 +42,17 @@ pub(crate) fn expand(sources: &[PartName], objects: &Objects) -> Result<Vec<Plac
     Ok(places)
 }
 
+/// The local paths and patterns that sources stand for. Nothing is looked up.
+pub(crate) fn local_paths(sources: &[PartName]) -> impl Iterator<Item = PathBuf> {
+    sources.iter().filter(|source| source.as_path().is_some()).flat_map(|source| {
+        // A file may be called so, too. What is wrong with a list is said when it is expanded.
+        let listed = braces(source.as_bytes()).unwrap_or_default();
+        let names = listed.into_iter().map(|text| PartName::from(OsString::from_vec(text)));
+        let paths = names.filter_map(|name| name.as_path().map(Path::to_owned));
+        paths.chain(source.as_path().map(Path::to_owned))
+    })
+}
+
 /// Expands a source with brace lists; one list may name paths and URLs.
 fn expand_lists(source: &[u8], objects: &Objects, places: &mut Vec<Place>) -> Result<(), Failure> {
     let start = first_list(source).map_or(source, |(before, ..)| before);

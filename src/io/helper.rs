@@ -3,7 +3,8 @@
 //! process's own functions.
 
 use super::process::{self, Side};
-use nix::sys::wait::waitpid;
+use nix::sys::signal::{Signal, kill};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 use std::cell::Cell;
 use std::io::{self, Read, Write};
@@ -11,7 +12,13 @@ use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-/// The child that answers. It ends when this is dropped, once its last system call has returned.
+/// How long a child that was killed may take to end. It has nothing to give back; one that does not end waits in the kernel
+/// for a request that the daemon has taken.
+const ENDING: Duration = Duration::from_millis(50);
+const LOOK: Duration = Duration::from_millis(1);
+
+/// The child that answers. It ends when this is dropped, or with this process: at once if it may be killed, else once its
+/// last system call has returned.
 pub struct Helper {
     stream: UnixStream,
     pid: Pid,
@@ -32,6 +39,7 @@ impl Helper {
                 Ok(Some(Self { stream: ours, pid, is_late: Cell::new(false) }))
             }
             Some(Side::Child) => {
+                process::end_with_parent();
                 let mut stream = theirs;
                 while let Ok(question) = receive(&mut stream) {
                     if send(&mut stream, &answer(&question)).is_err() {
@@ -75,9 +83,15 @@ impl Helper {
 impl Drop for Helper {
     fn drop(&mut self) {
         let _ = self.stream.shutdown(Shutdown::Both);
-        // One that hangs is left behind.
         if !self.is_late.get() {
             let _ = waitpid(self.pid, None);
+            return;
+        }
+        let _ = kill(self.pid, Signal::SIGKILL);
+        let since = Instant::now();
+        let runs = || waitpid(self.pid, Some(WaitPidFlag::WNOHANG)) == Ok(WaitStatus::StillAlive);
+        while runs() && since.elapsed() < ENDING {
+            std::thread::sleep(LOOK);
         }
     }
 }

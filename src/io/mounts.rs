@@ -1,6 +1,7 @@
 //! The mount table of this process: finding mounts, telling dead ones, unmounting. Imports the connections.
 
 use super::fuse_connection;
+use glob::{MatchOptions, Pattern};
 use nix::errno::Errno;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use std::collections::BTreeSet;
@@ -173,21 +174,97 @@ pub fn state(target: &Path) -> io::Result<State> {
     }
 }
 
+/// The most symbolic links that the kernel follows in a path.
+const MAX_LINKS: usize = 40;
+
+/// The mounts of ours that can be reached, to find those that a path leads to. Nothing here sends a request to one.
+pub struct Ours(Vec<Mount>);
+
+/// A mount of ours that a path leads to.
+pub struct Met<'a> {
+    /// The mount.
+    pub mount: &'a Mount,
+    /// The path from its root on; empty: the path names the mount itself.
+    pub rest: PathBuf,
+}
+
+impl Ours {
+    /// Those that are there now.
+    ///
+    /// # Errors
+    /// /proc is not mounted.
+    pub fn now() -> io::Result<Self> {
+        let mut ours: Vec<Mount> = Vec::new();
+        for mount in table()? {
+            // What is mounted there later hides it.
+            ours.retain(|other| other.target != mount.target);
+            if mount.fs_type == FS_TYPE {
+                ours.push(mount);
+            }
+        }
+        Ok(Self(ours))
+    }
+
+    /// The first one that a path leads to or into, followed as the kernel would.
+    #[must_use]
+    pub fn met_by(&self, path: &Path) -> Option<Met<'_>> {
+        if self.0.is_empty() {
+            return None;
+        }
+        let reversed =
+            |path: &Path| -> Vec<OsString> { path.iter().rev().map(ToOwned::to_owned).collect() };
+        let mut rest = reversed(&std::path::absolute(path).ok()?);
+        let (mut at, mut links) = (PathBuf::new(), 0);
+        while let Some(name) = rest.pop() {
+            if name == ".." {
+                at.pop();
+                continue;
+            }
+            at.push(name);
+            let is_left_again = rest.last().is_some_and(|next| next == "..");
+            let found = self.0.iter().find(|mount| mount.target == at && !is_left_again);
+            if let Some(mount) = found {
+                return Some(Met { mount, rest: rest.iter().rev().collect() });
+            }
+            if let Ok(link) = fs::read_link(&at) {
+                links += 1;
+                if links > MAX_LINKS {
+                    return None;
+                }
+                at.pop();
+                rest.extend(reversed(&link));
+            }
+        }
+        None
+    }
+
+    /// Those in which a pattern, such as `/mnt/*/a.zip`, is looked up.
+    pub fn met_by_pattern(&self, pattern: &Path) -> impl Iterator<Item = Met<'_>> {
+        let absolute = std::path::absolute(pattern).unwrap_or_default();
+        let options = MatchOptions { require_literal_separator: true, ..MatchOptions::new() };
+        let parts = absolute.ancestors().filter_map(|part| Pattern::new(part.to_str()?).ok());
+        let parts: Vec<Pattern> = parts.collect();
+        let is_met = move |mount: &&Mount| {
+            parts.iter().any(|part| part.matches_path_with(&mount.target, options))
+        };
+        self.0.iter().filter(is_met).map(|mount| Met { mount, rest: PathBuf::new() })
+    }
+}
+
 /// The absolute path of a mount point, also of one whose daemon is dead (which cannot be resolved itself) or stopped
-/// (which would not answer).
+/// (which would not answer). What a path into a mount of ours goes on with stays as it is.
 ///
 /// # Errors
 /// The mount point's parent directory cannot be resolved.
 pub fn resolve(target: &Path) -> io::Result<PathBuf> {
-    let absolute = std::path::absolute(target)?;
-    if let (Some(parent), Some(name)) = (absolute.parent(), absolute.file_name())
-        && let Ok(parent) = parent.canonicalize()
-        && at(&parent.join(name)).is_ok_and(|there| there.is_some_and(|it| it.fs_type == FS_TYPE))
+    if let Ok(ours) = Ours::now()
+        && let Some(Met { mount, rest }) = ours.met_by(target)
     {
-        return Ok(parent.join(name));
+        return Ok(mount.target.join(rest));
     }
     match target.canonicalize() {
         Err(e) if e.raw_os_error() == Some(libc::ENOTCONN) => {
+            let absolute = std::path::absolute(target)?;
             let (Some(parent), Some(name)) = (absolute.parent(), absolute.file_name()) else {
                 return Err(e);
             };
@@ -302,5 +379,58 @@ mod tests {
     fn this_process_sees_its_root_mount() {
         assert!(at(Path::new("/")).unwrap().is_some());
         assert_eq!(state(Path::new("/proc/self/mountinfo")).unwrap_err().raw_os_error(), Some(20));
+    }
+
+    fn ours(targets: &[&Path]) -> Ours {
+        let mount = |target: &&Path| Mount {
+            target: target.to_path_buf(),
+            fs_type: FS_TYPE.to_owned(),
+            source: OsString::new(),
+            device: "0:51".to_owned(),
+        };
+        Ours(targets.iter().map(mount).collect())
+    }
+
+    #[test]
+    fn a_path_is_followed_to_the_first_mount_of_ours_and_no_further() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path().canonicalize().unwrap();
+        fs::create_dir_all(root.join("a/mnt/in")).unwrap();
+        std::os::unix::fs::symlink("a/mnt", root.join("link")).unwrap();
+        std::os::unix::fs::symlink(root.join("link/in"), root.join("a/chain")).unwrap();
+        std::os::unix::fs::symlink("loop", root.join("loop")).unwrap();
+        let point = root.join("a/mnt");
+        let ours = ours(&[&point]);
+        let met = |path: &str| {
+            let met = ours.met_by(&root.join(path))?;
+            assert_eq!(met.mount.target, point);
+            Some(met.rest.display().to_string())
+        };
+        assert_eq!(met("a/mnt").as_deref(), Some(""));
+        assert_eq!(met("a/../a/./mnt/").as_deref(), Some(""));
+        assert_eq!(met("link").as_deref(), Some(""));
+        assert_eq!(met("link/x/y.zip").as_deref(), Some("x/y.zip"));
+        assert_eq!(met("a/chain/z").as_deref(), Some("in/z"));
+        for other in ["a", "a/mnt2", "a/mnt/..", "link/../b", "loop", "loop/mnt", "missing/mnt"] {
+            assert_eq!(met(other), None, "{other}");
+        }
+        assert!(super::tests::ours(&[]).met_by(&point).is_none());
+    }
+
+    #[test]
+    fn a_pattern_meets_the_mounts_that_it_is_looked_up_in() {
+        let ours = ours(&[Path::new("/mnt/ds"), Path::new("/mnt/x/deep")]);
+        let met = |pattern: &str| ours.met_by_pattern(Path::new(pattern)).count();
+        for (pattern, count) in [
+            ("/mnt/*", 1),
+            ("/mnt/d?/a.zip", 1),
+            ("/mnt/*/*", 2),
+            ("/mnt/**/a.zip", 2),
+            ("/mnt/*.zip", 0),
+            ("/mnt/e*/a.zip", 0),
+            ("/other/*", 0),
+        ] {
+            assert_eq!(met(pattern), count, "{pattern}");
+        }
     }
 }

@@ -161,6 +161,11 @@ pub fn fork_alone(kept: &impl AsFd) -> io::Result<Option<Side>> {
     }
 }
 
+/// Has the kernel kill this child of [`fork_alone`] when the thread ends that has made it, whatever it waits for then.
+pub(super) fn end_with_parent() {
+    let _ = nix::sys::prctl::set_pdeathsig(Signal::SIGKILL);
+}
+
 /// Ends a child of [`fork_alone`] at once, without what the original process does at its end.
 pub fn end_child() -> ! {
     // SAFETY: it does not return, and touches no memory.

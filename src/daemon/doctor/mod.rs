@@ -32,23 +32,22 @@ pub(crate) fn host() -> Vec<Check> {
 /// The mount table tells which it is: a system call on a mount whose daemon hangs would never return.
 pub(crate) fn place(place: &Path, pause: Duration, ask: Ask) -> Vec<Check> {
     let name = place.display().to_string();
-    let absolute = std::path::absolute(place).unwrap_or_else(|_| place.to_owned());
-    let ours = |path: &Path| {
-        let mount = mounts::at(path).ok().flatten();
-        mount.filter(|mount| mount.fs_type == mounts::FS_TYPE)
-    };
-    if let Some(mount) = ours(&absolute) {
-        return mounted::checks(&name, &mount, pause, ask);
+    let ours = mounts::Ours::now().ok();
+    if let Some(met) = ours.as_ref().and_then(|ours| ours.met_by(place)) {
+        if met.rest.as_os_str().is_empty() {
+            return mounted::checks(&name, met.mount, pause, ask);
+        }
+        // A container in a mount of ours.
+        if let Some(hangs) = mounted::unanswered(&met.mount.target, ask) {
+            return vec![hangs];
+        }
     }
     match place.canonicalize() {
         Err(e) => vec![Check::problem(name, e.to_string(), "give a container or a mount point")],
-        Ok(path) => match ours(&path) {
-            Some(mount) => mounted::checks(&name, &mount, pause, ask),
-            None if is_empty_directory(&path) => {
-                vec![Check::ok(name, "an empty directory, on which nothing is mounted")]
-            }
-            None => storage::checks(&name, &path),
-        },
+        Ok(path) if is_empty_directory(&path) => {
+            vec![Check::ok(name, "an empty directory, on which nothing is mounted")]
+        }
+        Ok(path) => storage::checks(&name, &path),
     }
 }
 

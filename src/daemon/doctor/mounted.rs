@@ -9,7 +9,7 @@ use crate::vfs::CONTROL_DIRECTORY;
 use crate::vfs::report::MountStats;
 use serde_json::Value;
 use std::fs;
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::mpsc;
@@ -40,25 +40,41 @@ pub(super) fn checks(name: &str, mount: &Mount, pause: Duration, ask: Ask) -> Ve
     checks
 }
 
+/// The problem of a mount whose daemon does not answer; `None` if it does.
+pub(super) fn unanswered(target: &Path, ask: Ask) -> Option<Check> {
+    let hangs = asked(ask(target)).is_none();
+    hangs.then(|| daemon(&target.display().to_string(), None)).into_iter().flatten().next()
+}
+
 /// The daemon's answer: its `info.json`, or nothing if it is dead; `None` if it does not answer in time.
 ///
-/// A process that waits for a daemon which hangs cannot even be killed. So another process asks, and may stay
-/// behind.
+/// A process that waits for a daemon which hangs can perhaps not even be killed. So another process asks, and may stay
+/// behind then.
 fn asked(mut command: Command) -> Option<io::Result<Option<Vec<u8>>>> {
     let (tell, told) = mpsc::channel();
     // The other process holds no descriptor of the caller's.
     command.stdin(Stdio::null()).stderr(Stdio::null()).stdout(Stdio::piped());
-    std::thread::spawn(move || tell.send(command.output()));
-    let output = match told.recv_timeout(PATIENCE).ok()? {
+    let mut child = match command.spawn() {
         Err(e) => return Some(Err(e)),
-        Ok(output) => output,
+        Ok(child) => child,
     };
-    Some(match output.status.code() {
-        Some(0) => Ok(Some(output.stdout)),
+    let stdout = child.stdout.take();
+    std::thread::spawn(move || {
+        let mut info = Vec::new();
+        let read = stdout.map_or(Ok(0), |mut stdout| stdout.read_to_end(&mut info));
+        tell.send(read.map(|_| info))
+    });
+    let Ok(info) = told.recv_timeout(PATIENCE) else {
+        let _ = child.kill();
+        return None;
+    };
+    let answered = info.and_then(|info| Ok((info, child.wait()?.code())));
+    Some(answered.and_then(|(info, code)| match code {
+        Some(0) => Ok(Some(info)),
         Some(DEAD) => Ok(None),
         Some(errno) => Err(io::Error::from_raw_os_error(errno)),
         None => Err(io::Error::other("the process that asked it was killed")),
-    })
+    }))
 }
 
 /// Prints the `info.json` of the mount on `target`. Gives the exit code: 0, an error number, or [`DEAD`].

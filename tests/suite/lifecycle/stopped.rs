@@ -30,38 +30,86 @@ impl Drop for Stopped {
     }
 }
 
+/// In the environment of all processes of commands: the mount point.
+const ASKED: &str = "FFRFS_TEST_ASKED";
+
+/// The processes that commands on a mount have left behind.
+fn left_behind(point: &str) -> Vec<i32> {
+    let asked = format!("{ASKED}={point}");
+    let is_of_it = |pid: &i32| {
+        let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        is_running(*pid)
+            && environment.split(|&byte| byte == 0).any(|line| line == asked.as_bytes())
+    };
+    let processes = fs::read_dir("/proc").unwrap().flatten();
+    let pids = processes.filter_map(|process| process.file_name().to_str()?.parse().ok());
+    pids.filter(is_of_it).collect()
+}
+
+/// Whether a process would end if the kernel let it.
+fn is_killed(pid: i32) -> bool {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let masks =
+        status.lines().filter(|line| line.starts_with("SigPnd") || line.starts_with("ShdPnd"));
+    let kills = |mask: &str| u64::from_str_radix(mask, 16).is_ok_and(|mask| mask & 0x100 != 0);
+    status.is_empty() || masks.filter_map(|line| line.split_whitespace().last()).any(kills)
+}
+
 #[test]
-fn commands_give_up_on_a_stopped_daemon_and_say_what_helps() {
+fn commands_give_up_on_a_stopped_daemon_say_what_helps_and_leave_nothing_behind() {
     for_each_transport(|transport| {
         let mount = mount(transport);
         let point = mount.point().to_str().unwrap();
         let pid = mount.pid();
         let stopped = Stopped::new(&mount);
-        let container = mount.container();
-        let commands: [&[&str]; 7] = [
+        let (container, others) = (mount.container(), temp_dir());
+        let other = |name: &str| others.path().join(name).to_str().unwrap().to_owned();
+        let (link, output) = (other("link"), other("output.ffr"));
+        std::os::unix::fs::symlink(mount.point(), &link).unwrap();
+        let inside = format!("{link}/000001");
+        let pattern = format!("{}/*/000001", mount.point().parent().unwrap().display());
+        let list = format!("{point}/{{000000..000002}}");
+        let commands: [&[&str]; 20] = [
             &["stats", point],
             &["set", point, "verify=once"],
             &["trace", point, "--seconds=1"],
             &["umount", point],
             &["warmup", point],
             &["mount", container.to_str().unwrap(), point],
+            &["mount", &inside, others.path().to_str().unwrap()],
+            &["mount", &inside],
+            &["info", point],
+            &["info", &inside],
+            &["info", &pattern],
+            &["ls", &list],
+            &["ls", &link],
+            &["verify", point],
+            &["sum", "--container", point],
+            &["cat", point, "000001"],
+            &["bench", point],
+            &["pack", point, &output],
+            &["doctor", &inside],
             &["list"],
         ];
         std::thread::scope(|scope| {
             for command in commands {
                 scope.spawn(move || {
                     let start = Instant::now();
-                    let outcome = ffrfs(command);
+                    let outcome = run(Command::new(FFRFS).args(command).env(ASKED, point));
                     assert!(start.elapsed() < GIVEN_UP, "{command:?}: {:?}", start.elapsed());
-                    if command == ["list"] {
-                        let text = outcome.ok().text();
+                    let said = |words: &[&str]| {
+                        let text = outcome.text();
                         let line = text.lines().find(|line| line.contains(point));
-                        return assert!(
-                            line.is_some_and(|line| line.contains("stopped")),
-                            "{text}"
-                        );
+                        let has_all = |line: &str| words.iter().all(|&words| line.contains(words));
+                        assert!(line.is_some_and(has_all), "{command:?}: {outcome:?}");
+                    };
+                    if command == ["list"] {
+                        return said(&["stopped"]);
                     }
                     assert_eq!(outcome.code, 5, "{command:?}: {}", outcome.stderr);
+                    if command[0] == "doctor" {
+                        return said(&["no answer within 5 s", "ffrfs umount --force"]);
+                    }
                     let continues = format!("kill -CONT {pid}");
                     for words in ["has not answered for 5 s", &continues, "ffrfs umount --force"] {
                         assert!(outcome.stderr.contains(words), "{command:?}: {}", outcome.stderr);
@@ -69,7 +117,14 @@ fn commands_give_up_on_a_stopped_daemon_and_say_what_helps() {
                 });
             }
         });
+        wait_until("only those are left that the kernel holds", SHORTLY, || {
+            left_behind(point).into_iter().all(is_killed)
+        });
+        if transport == Transport::DevFuse {
+            wait_until("nothing is left", SHORTLY, || left_behind(point).is_empty());
+        }
         drop(stopped);
+        wait_until("nothing is left behind", SHORTLY, || left_behind(point).is_empty());
         assert!(mount.is_mounted());
         assert_eq!(mount.read("000000").unwrap(), some()[0]);
         umount(&[mount.point()]).ok();
