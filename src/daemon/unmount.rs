@@ -146,31 +146,24 @@ fn wait_for_end(server: Process, mount: &Mount) -> Result<(), Failure> {
     }
 }
 
-/// Aborts the connection; the daemon ends then. One that was stopped goes on for that: with io_uring, the kernel has it
-/// return the requests that it holds.
+/// Aborts the connection; the daemon and its supervisor end then. One that was stopped goes on for that: with io_uring, the
+/// kernel has it return the requests that it holds, and a supervisor holds what the daemon has been told.
 fn force(mount: &Mount) -> io::Result<()> {
-    let server = fuse_connection::server(&mount.device, None);
+    let servers = fuse_connection::servers(&mount.device);
     mounts::unmount_by_force(mount)?;
     let start = Instant::now();
-    if let Some(server) = server {
-        server.go_on();
-    }
-    while let Some(server) = server {
-        match server.activity() {
-            Activity::Ended => break,
-            _ if start.elapsed() < PATIENCE => std::thread::sleep(LOOK),
-            activity => {
-                let (pid, target) = (server.pid, mount.target.display());
-                let what = match activity {
-                    Activity::Stopped => "is stopped",
-                    _ => "has not ended yet",
-                };
-                say(format_args!(
-                    "ffrfs: {target} is unmounted; its daemon {what}: kill -9 {pid} ends it"
-                ));
-                break;
-            }
+    servers.iter().for_each(Process::go_on);
+    for server in servers {
+        while server.activity() != Activity::Ended && start.elapsed() < PATIENCE {
+            std::thread::sleep(LOOK);
         }
+        let what = match server.activity() {
+            Activity::Ended => continue,
+            Activity::Stopped => "is stopped",
+            Activity::Runs => "has not ended yet",
+        };
+        let (pid, target) = (server.pid, mount.target.display());
+        say(format_args!("ffrfs: {target} is unmounted; its daemon {what}: kill -9 {pid} ends it"));
     }
     Ok(())
 }

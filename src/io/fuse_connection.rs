@@ -1,7 +1,8 @@
 //! The processes that serve a FUSE connection, and the kernel's control files for it. Nothing here waits for the daemon.
-//! Imports `process`.
+//! Imports `process` and `workers`.
 
-use super::process;
+use super::process::{self, pids};
+use super::workers::UPGRADE;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::fs;
@@ -11,6 +12,8 @@ use std::path::{Path, PathBuf};
 /// Where the kernel shows its FUSE connections, once somebody has mounted that.
 pub const CONNECTIONS: &str = "/sys/fs/fuse/connections";
 const DEVICE: &str = "/dev/fuse";
+/// What `ps` shows of this program, whatever follows that.
+const NAME: &str = "ffrfs";
 /// What `ps` shows of a service manager.
 const MANAGER: &str = "systemd";
 
@@ -108,17 +111,27 @@ pub fn server(device: &str, told: Option<u32>) -> Option<Process> {
     stopped.or(holders.first()).copied().or_else(|| Process::with_pid(told?))
 }
 
+/// All processes that hold a connection to serve it, and those that watch one of them, as far as this user may see that.
+#[must_use]
+pub fn servers(device: &str) -> Vec<Process> {
+    let Some((_, number)) = device.split_once(':') else { return Vec::new() };
+    let mut servers: Vec<Process> = holders(number).collect();
+    // A supervisor of a mount that cannot be handed over holds nothing of it.
+    let watches = |process: &Process| process.name().starts_with(NAME) && process.blocks(UPGRADE);
+    let parents = servers.iter().filter_map(|server| Process::with_pid(parent(server.pid)?));
+    let parents: Vec<_> = parents.filter(watches).collect();
+    servers.extend(parents);
+    servers.sort_unstable_by_key(|server| server.pid);
+    servers.dedup();
+    servers
+}
+
 /// The processes that are known to hold the connection of this number, and may serve it.
 fn holders(number: &str) -> impl Iterator<Item = Process> {
     let holds = move |&pid: &u32| connections(pid).any(|found| found.as_deref() == Some(number));
     let holders = pids().filter(holds).filter_map(Process::with_pid);
     // A service manager keeps the connections of its services, and serves none.
     holders.filter(|holder| holder.name() != MANAGER)
-}
-
-fn pids() -> impl Iterator<Item = u32> {
-    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
-    processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
 }
 
 /// Whether a process is known to serve a connection that was not killed.
@@ -201,6 +214,7 @@ mod tests {
         assert_eq!(other.activity(), Activity::Ended);
         assert_eq!(server("0:999999", Some(this.pid)), None);
         assert_eq!(server("none", None), None);
+        assert!(servers("0:999999").is_empty() && servers("none").is_empty());
         assert_eq!(supervisor("0:999999", this.pid), None);
         assert!(!is_served("0:999999") && !is_served("none"));
         assert!(!this.blocks(Signal::SIGUSR2) && !this.name().is_empty());

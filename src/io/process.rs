@@ -271,6 +271,12 @@ pub fn leave_terminal() {
     detach_from_terminal();
 }
 
+/// The numbers of all processes that this one sees.
+pub(super) fn pids() -> impl Iterator<Item = u32> {
+    let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+}
+
 fn threads() -> io::Result<usize> {
     Ok(std::fs::read_dir("/proc/self/task")?.count())
 }

@@ -183,10 +183,10 @@ impl MountSettings {
         self.threads.map_or(cpus(), usize::from)
     }
 
-    /// Threads of a daemon that is busy, about.
+    /// Threads of a daemon that is busy, and its supervisor, about.
     pub(super) fn most_threads(&self) -> usize {
         const OTHERS: usize = 8;
-        3 * self.threads() + workers(false) + OTHERS
+        3 * self.threads() + workers(false) + OTHERS + usize::from(self.restarts > 0)
     }
 
     /// For the vfs.

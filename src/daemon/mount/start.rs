@@ -87,7 +87,7 @@ fn try_start(request: &mut MountRequest, caller: Caller) -> Result<u8, Failure> 
         process::return_large_memory();
         if request.settings.restarts > 0 {
             let found = found.map(|found| found.told);
-            return supervised(request, target, (None, made.as_deref()), found, caller);
+            return supervised(request, target, (&mut None, made.as_deref()), found, caller);
         }
         let served = prepare(request, target, Resumed::default(), caller.end);
         let served = served.and_then(Service::start);
@@ -174,7 +174,7 @@ fn resolved(request: &MountRequest, target: Target) -> Result<Target, Failure> {
 fn supervised(
     request: &MountRequest,
     target: Target,
-    (ready, made): (Option<process::Ready>, Option<&Path>),
+    (ready, made): (&mut Option<process::Ready>, Option<&Path>),
     found: Option<Told>,
     caller: Caller,
 ) -> Result<u8, Failure> {
@@ -187,7 +187,7 @@ fn supervised(
     if !served.as_ref().is_ok_and(|served| served.is_worker) {
         remove(made);
     }
-    served.map(|served| served.code)
+    served.map(|served| served.code).map_err(|failure| limits::explain(failure, request))
 }
 
 /// Removes the mount point that was made for this mount; one that is in use again stays.
@@ -211,7 +211,12 @@ fn be_the_daemon(
     let logs = logging::for_daemon(settings.live.log_level(), log_file, labels);
     process::return_large_memory();
     if settings.restarts > 0 && logs.is_ok() {
-        return supervised(request, target, (Some(ready), made), None, caller);
+        let mut ready = Some(ready);
+        let served = supervised(request, target, (&mut ready, made), None, caller);
+        return match (served, ready) {
+            (Err(failure), Some(ready)) => Ok(report(&request.name_in(failure), ready, caller)),
+            (served, _) => served,
+        };
     }
     let prepared = logs
         .and_then(|()| prepare(request, target, Resumed::default(), caller.end))
@@ -226,13 +231,16 @@ fn be_the_daemon(
         }
         Err(failure) => {
             remove(made);
-            let failure = request.name_in(limits::explain(failure, request));
-            (caller.print)(&failure);
-            ready.report((caller.exit_code)(&failure));
-            // The user sees the exit code of the parent, not this one.
-            Ok(failure.exit as u8)
+            Ok(report(&request.name_in(limits::explain(failure, request)), ready, caller))
         }
     }
+}
+
+/// Prints why a daemon does not serve. Gives its exit code; the user sees that of the parent.
+fn report(failure: &Failure, ready: process::Ready, caller: Caller) -> u8 {
+    (caller.print)(failure);
+    ready.report((caller.exit_code)(failure));
+    failure.exit as u8
 }
 
 /// The directory, or the connection that `/dev/fd/N` names.

@@ -37,7 +37,7 @@ struct Supervision<'a> {
     request: &'a MountRequest,
     target: Target,
     /// Hears of the first mount.
-    ready: Option<process::Ready>,
+    ready: &'a mut Option<process::Ready>,
     is_daemon: bool,
     /// The paths of the command line begin there; a daemon has left it.
     directory: Option<PathBuf>,
@@ -68,11 +68,12 @@ struct Supervision<'a> {
 /// `found` if another supervisor has died that had made it. Returns in the supervisor and in each worker.
 ///
 /// # Errors
-/// The first worker died before it had mounted, or there are no descriptors or processes left for it.
+/// The first worker died before it had mounted, or there are no descriptors or processes left for it: then `ready` has heard
+/// nothing.
 pub(super) fn supervise(
     request: &MountRequest,
     target: Target,
-    (ready, made): (Option<process::Ready>, bool),
+    (ready, made): (&mut Option<process::Ready>, bool),
     found: Option<Told>,
     caller: Caller,
 ) -> Result<Supervised, Failure> {
@@ -155,7 +156,7 @@ impl Supervision<'_> {
     /// In a new process: serves.
     fn work(self, messages: &Messages, caller: Caller) -> Result<Supervised, Failure> {
         let Self { request, target, directory, told, is_daemon, ready, supervisor, .. } = self;
-        drop((ready, supervisor, self.workers, self.hung, self.programs));
+        drop((ready.take(), supervisor, self.workers, self.hung, self.programs));
         if let (true, Some(directory)) = (told.is_some(), directory) {
             std::env::set_current_dir(&directory).map_err(|error| {
                 tracing::error!("{}: {error}", directory.display());
@@ -387,7 +388,7 @@ impl Supervision<'_> {
     fn died_first(&mut self, how: String) -> Result<Option<u8>, Failure> {
         // It may have mounted.
         let _ = ours::undo(&self.target, self.before.as_deref());
-        self.ready = None;
+        *self.ready = None;
         match self.is_leaving && !self.is_daemon {
             true => Ok(Some(Exit::Ok as u8)),
             false => Err(Failure::new(Exit::Mount, Died { how })),
@@ -493,6 +494,6 @@ impl Supervision<'_> {
         }
         // That closes the descriptors.
         self.told = None;
-        self.ready = None;
+        *self.ready = None;
     }
 }

@@ -2,8 +2,8 @@
 
 use super::{COUNT, LIMIT, can_resume, children_of, content, name, next_after, parent_of};
 use crate::common::{
-    FFRFS, Mount, Need, Transport, container_in, for_each_transport, have, is_mount_point,
-    is_running, run, temp_dir, unmount, wait_until,
+    FFRFS, Mount, Need, Transport, container_in, ffrfs, for_each_transport, have, is_mount_point,
+    is_running, mount_command, run, temp_dir, unmount, wait_until,
 };
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -192,8 +192,9 @@ fn a_hangup_reopens_the_log_of_the_supervisor_and_ends_nobody() {
 struct Processes(PathBuf);
 
 impl Processes {
-    fn new() -> Option<Self> {
-        let name = format!("ffrfs-test-{}", std::process::id());
+    /// For the test that has this name.
+    fn new(test: &str) -> Option<Self> {
+        let name = format!("ffrfs-test-{test}-{}", std::process::id());
         let places = ["/sys/fs/cgroup/pids", "/sys/fs/cgroup"];
         let mut places = places.iter().map(|place| Path::new(place).join(&name));
         let place = places.find(|place| {
@@ -215,11 +216,45 @@ impl Drop for Processes {
 }
 
 #[test]
+fn a_limit_of_processes_that_keeps_a_mount_with_restarts_from_being_made_is_named() {
+    if !have(Need::Root) {
+        return;
+    }
+    let Some(group) = Processes::new("limit") else { return };
+    let directory = temp_dir();
+    let container = container_in(&directory, &content());
+    let point = directory.path().join("mnt");
+    fs::create_dir(&point).unwrap();
+    for_each_transport(|transport| {
+        for limit in 1..=9 {
+            group.set("pids.max", limit);
+            let inner = mount_command(transport, &[&container], &point, &["restarts=3"]);
+            let mut command = Command::new("sh");
+            command
+                .args(["-c", "echo $$ >\"$0\" && exec \"$@\""])
+                .arg(group.0.join("cgroup.procs"));
+            let outcome = run(command.arg(inner.get_program()).args(inner.get_args()));
+            assert_eq!(outcome.code, 5, "{limit}: {}", outcome.stderr);
+            let failures = outcome.stderr.lines().filter(|line| !line.contains("warning: "));
+            let failures: Vec<_> = failures.collect();
+            let pids = format!("pids.max of the cgroup: {limit}");
+            for words in ["a mount needs ", "(ulimit -u: ", &pids] {
+                assert!(failures[0].contains(words), "{limit}: {}", outcome.stderr);
+            }
+            assert_eq!(failures.len(), 1, "{limit}: {}", outcome.stderr);
+            assert!(!is_mount_point(&point));
+            let processes = group.0.join("cgroup.procs");
+            wait_until("all have ended", LIMIT, || fs::read(&processes).unwrap().is_empty());
+        }
+    });
+}
+
+#[test]
 fn a_supervisor_that_can_start_no_process_says_so_and_tries_again() {
     if !have(Need::Root) {
         return;
     }
-    let Some(group) = Processes::new() else { return };
+    let Some(group) = Processes::new("again") else { return };
     for_each_transport(|transport| {
         let samples = content();
         let mount = Mount::with_samples(transport, &samples, &["restarts=1000"]);
@@ -243,7 +278,7 @@ fn a_supervisor_that_can_start_no_process_gives_up_in_the_end() {
     if !have(Need::Root) {
         return;
     }
-    let Some(group) = Processes::new() else { return };
+    let Some(group) = Processes::new("end") else { return };
     for_each_transport(|transport| {
         let mount = Mount::with_samples(transport, &content(), &["restarts=2"]);
         let supervisor = parent_of(mount.pid());
@@ -253,6 +288,33 @@ fn a_supervisor_that_can_start_no_process_gives_up_in_the_end() {
         wait_until("it gives up", LIMIT, || !is_running(supervisor));
         fs::read(mount.path(name(1))).unwrap_err();
         assert!(mount.log().contains("given up"), "{}", mount.log());
+    });
+}
+
+#[test]
+fn umount_by_force_ends_a_stopped_supervisor_with_its_daemon() {
+    for_each_transport(|transport| {
+        for is_daemon_stopped in [false, true] {
+            let mount = Mount::with_samples(transport, &content(), &["restarts=5"]);
+            let (daemon, supervisor) = (mount.pid(), parent_of(mount.pid()));
+            let stopped = [supervisor, daemon];
+            let stopped = &stopped[..1 + usize::from(is_daemon_stopped)];
+            for &process in stopped {
+                send(process, Signal::SIGSTOP);
+                let stat = format!("/proc/{process}/stat");
+                wait_until("it has stopped", LIMIT, || {
+                    fs::read_to_string(&stat).unwrap().rsplit_once(") ").unwrap().1.starts_with('T')
+                });
+            }
+            let outcome = ffrfs(&[Path::new("umount"), Path::new("--force"), mount.point()]);
+            let left = [supervisor, daemon].map(is_running);
+            for &process in stopped {
+                let _ = kill(Pid::from_raw(process), Signal::SIGCONT);
+            }
+            assert_eq!(outcome.ok().stderr, "");
+            assert_eq!(left, [false, false], "daemon stopped: {is_daemon_stopped}");
+            assert!(!mount.is_mounted());
+        }
     });
 }
 
