@@ -9,8 +9,8 @@ use nix::sys::socket::{
     AddressFamily, MsgFlags, SockFlag, SockType, recv, send, setsockopt, socketpair, sockopt,
 };
 use nix::sys::time::{TimeVal, TimeValLike};
-use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
-use nix::unistd::Pid;
+use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid, waitpid};
+use nix::unistd::{Pid, getsid};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -27,6 +27,11 @@ const PAUSE: Duration = Duration::from_millis(100);
 const NO_PROCESS: Duration = Duration::from_secs(1);
 /// The one who asks waits so much longer than a child may take.
 const MARGIN: Duration = Duration::from_secs(5);
+/// While a question waits, so often is looked which it is.
+const LOOK: Duration = Duration::from_secs(1);
+/// How long a child may take to end that was killed, or whose main thread has ended.
+const ENDING: Duration = Duration::from_secs(1);
+const REAP: Duration = Duration::from_millis(2);
 
 /// What stands behind the number of an answer: the answer follows, or there is none.
 const ANSWERED: u8 = 0;
@@ -147,11 +152,27 @@ fn watch(
         if started.elapsed() < PAUSE {
             std::thread::sleep(PAUSE);
         }
-        // Those that hung and have ended since.
+        // Those that could not end, and have ended since.
         while matches!(
             waitpid(None, Some(WaitPidFlag::WNOHANG)),
             Ok(WaitStatus::Exited(..) | WaitStatus::Signaled(..))
         ) {}
+    }
+}
+
+/// Kills what is left of a child and of all that it has started, and waits a moment for its end: one of its threads may
+/// wait in the kernel.
+fn end_all(child: Pid) {
+    let _ = kill(child, Signal::SIGKILL);
+    // The session is the child's: no other one has its number as long as nobody has waited for the child.
+    let is_of_it = |pid: &Pid| getsid(Some(*pid)) == Ok(child);
+    for pid in process::pids().map(|pid| Pid::from_raw(pid.cast_signed())).filter(is_of_it) {
+        let _ = kill(pid, Signal::SIGKILL);
+    }
+    let since = Instant::now();
+    let runs = || waitpid(child, Some(WaitPidFlag::WNOHANG)) == Ok(WaitStatus::StillAlive);
+    while runs() && since.elapsed() < ENDING {
+        std::thread::sleep(REAP);
     }
 }
 
@@ -169,13 +190,15 @@ fn serve(socket: &OwnedFd, answer: &mut impl FnMut(&[u8]) -> Vec<u8>) -> io::Res
     Ok(())
 }
 
-/// Waits for the end of a child, and ends it if a question takes it too long.
+/// Waits for the end of a child, and ends it if a question takes it too long, or if nobody asks any more.
 fn until_end(child: Pid, socket: &OwnedFd, patience: Duration) -> io::Result<Ended> {
     let end = process::open_pid(child)?;
     // What waits in the socket, and since when.
     let mut asked: Option<([u8; NUMBER_BYTES], Instant)> = None;
     loop {
-        let left = asked.map(|(_, since)| patience.saturating_sub(since.elapsed()));
+        // Another question may wait by then, which the child has begun when it had answered the one before.
+        let look = LOOK.min(patience / 8);
+        let left = asked.map(|(_, since)| patience.saturating_sub(since.elapsed()).min(look));
         let timeout = left.map_or(PollTimeout::NONE, |left| {
             PollTimeout::try_from(left + Duration::from_millis(1)).unwrap_or(PollTimeout::MAX)
         });
@@ -190,18 +213,22 @@ fn until_end(child: Pid, socket: &OwnedFd, patience: Duration) -> io::Result<End
             Ok(_) => {}
         }
         if polled[0].any().unwrap_or(false) {
-            let is_done = matches!(waitpid(child, None)?, WaitStatus::Exited(_, 0));
-            return Ok(if is_done { Ended::Done } else { Ended::Died(waiting(socket)?.flatten()) });
+            let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT | WaitPidFlag::WNOHANG;
+            // It has answered all that it was asked.
+            if matches!(waitid(Id::Pid(child), flags), Ok(WaitStatus::Exited(_, 0))) {
+                return Ok(Ended::Done);
+            }
+            end_all(child);
+            return Ok(Ended::Died(waiting(socket)?.flatten()));
         }
         asked = match (waiting(socket)?, asked) {
-            // It notices that, too, and ends once it has answered.
             (None, _) => {
-                waitpid(child, None)?;
+                end_all(child);
                 return Ok(Ended::Done);
             }
             (Some(Some(number)), Some((before, since))) if number == before => {
                 if since.elapsed() >= patience {
-                    let _ = kill(child, Signal::SIGKILL);
+                    end_all(child);
                     return Ok(Ended::Late(number));
                 }
                 asked
@@ -230,8 +257,11 @@ fn refuse(socket: &OwnedFd, number: [u8; NUMBER_BYTES], why: u8) -> io::Result<(
 }
 
 fn put(socket: &OwnedFd, packet: &[u8]) -> io::Result<()> {
-    send(socket.as_raw_fd(), packet, MsgFlags::MSG_NOSIGNAL)?;
-    Ok(())
+    match send(socket.as_raw_fd(), packet, MsgFlags::MSG_NOSIGNAL) {
+        // So says the kernel once if the other end was closed with packets in it.
+        Err(Errno::ECONNRESET) => Err(io::ErrorKind::BrokenPipe.into()),
+        sent => Ok(sent.map(drop)?),
+    }
 }
 
 /// A packet; `None`: the other end is closed. Where there is none in time, the error is [`io::ErrorKind::TimedOut`].

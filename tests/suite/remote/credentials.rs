@@ -24,6 +24,13 @@ for signal in KILL STOP; do
         kill -$signal $PPID
     fi
 done
+if [ -e "$0.HANG" ]; then
+    rm "$0.HANG"
+    sleep 1000 &
+    echo "$$ $!" >"$0.hangs"
+    kill -KILL $PPID
+    wait
+fi
 printf '{"Version":1,"AccessKeyId":"id","SecretAccessKey":"s","Expiration":"2001-01-01T00:00:00Z"}'
 "#;
 
@@ -142,9 +149,28 @@ fn the_process_that_runs_the_program_for_credentials_is_started_again_when_it_ha
         let printed = Printed::by(HARMFUL, 10);
         let mount = printed.mount(transport, Some(Duration::from_secs(6)));
         let first = printed.runner();
+        // One that hangs is noticed in time also right after a question that was answered.
+        printed.check(&mount, 3);
         printed.set("STOP", true);
         printed.check(&mount, 8);
         assert_ne!(printed.runner(), first, "{}", mount.log());
         wait_until("the one that hung has ended", LIMIT, || !is_running(first));
+    });
+}
+
+#[test]
+fn a_program_for_credentials_ends_with_the_process_that_runs_it() {
+    for_each_transport(|transport| {
+        let printed = Printed::by(HARMFUL, 10);
+        let mount = printed.mount(transport, None);
+        printed.set("HANG", true);
+        printed.check(&mount, 8);
+        let hung = fs::read_to_string(printed.home.path().join("program.hangs")).unwrap();
+        let processes: Vec<i32> = hung.split_whitespace().map(|pid| pid.parse().unwrap()).collect();
+        assert_eq!(processes.len(), 2);
+        wait_until("all of its processes have ended", LIMIT, || {
+            !processes.iter().any(|&process| is_running(process))
+        });
+        mount.unmount();
     });
 }
