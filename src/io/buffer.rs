@@ -1,7 +1,8 @@
 //! Page-aligned buffers that grow and are used again.
 
+use super::page_bytes;
 use crossbeam_queue::ArrayQueue;
-use memmap2::MmapMut;
+use memmap2::{MmapMut, UncheckedAdvice};
 use std::cell::Cell;
 use std::io;
 use std::ptr::NonNull;
@@ -93,6 +94,23 @@ impl Buffer {
     /// There is no memory.
     pub fn reserve(&mut self, bytes: usize) {
         self.try_reserve(bytes).expect("there is memory for a buffer");
+    }
+
+    /// Gives the memory from byte `from` on back to the system, as far as it is whole pages; it is zero when it is used again.
+    /// A loan gives nothing back.
+    pub fn give_back(&mut self, from: usize) {
+        let from = from.next_multiple_of(page_bytes());
+        if let Memory::Own(memory) = &self.0
+            && from < memory.len()
+        {
+            // SAFETY: the mapping is anonymous and our own, so that its pages become zero, which any bytes may be;
+            // `&mut self` makes this the only access.
+            let given = unsafe {
+                memory.unchecked_advise_range(UncheckedAdvice::DontNeed, from, memory.len() - from)
+            };
+            // Locked memory stays.
+            let _ = given;
+        }
     }
 
     /// All of its memory.
@@ -195,6 +213,22 @@ mod tests {
         assert_eq!(buffer.as_slice()[8191], 7);
         buffer.reserve(8193);
         assert_eq!(buffer.capacity(), 16384);
+    }
+
+    #[test]
+    fn memory_that_is_given_back_is_zero_and_what_stands_before_it_stays() {
+        let page = page_bytes();
+        let mut buffer = Buffer::with_capacity(4 * page).unwrap();
+        buffer.as_mut_slice().fill(7);
+        buffer.give_back(page + 1);
+        assert_eq!(buffer.capacity(), 4 * page);
+        assert!(buffer.as_slice()[..2 * page].iter().all(|&byte| byte == 7));
+        assert!(buffer.as_slice()[2 * page..].iter().all(|&byte| byte == 0));
+        for beyond in [4 * page, 5 * page] {
+            buffer.give_back(beyond);
+        }
+        Buffer::empty().give_back(0);
+        assert_eq!(buffer.as_slice()[0], 7);
     }
 
     #[test]

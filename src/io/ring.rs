@@ -17,25 +17,25 @@
 //!   hold on the slots; then the buffers are freed.
 
 mod header;
+mod slot;
 
 pub use header::{CmdReq, EntInOut, InHeader, OutHeader, ReqHeader, prefix};
+pub use slot::Depth;
 
 use super::spin::Spin;
 use super::{Buffer, Held};
 use io_uring::{IoUring, cqueue, opcode, register::Restriction, squeue, types};
+use slot::{KEPT_BYTES, MARGIN_BYTES, Slot, Slots};
 use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 use std::{fs, io};
-use zerocopy::{FromZeros, IntoBytes};
+use zerocopy::IntoBytes;
 
 /// `FUSE_IO_URING_CMD_REGISTER` and `FUSE_IO_URING_CMD_COMMIT_AND_FETCH`.
 const REGISTER: u32 = 1;
 const COMMIT_AND_FETCH: u32 = 2;
-
-/// What a payload holds beyond the largest answer.
-const MARGIN_BYTES: usize = 8192;
 
 const KIND_SHIFT: u32 = 32;
 const KIND_COMMAND: u64 = 0;
@@ -63,20 +63,6 @@ pub enum Event {
     Woken,
     /// The kernel will not use this slot again.
     Closed(usize),
-}
-
-/// A place for one request.
-struct Slot {
-    queue: u16,
-    /// On the heap: the kernel keeps its address.
-    header: Box<ReqHeader>,
-    /// Never replaced: the kernel keeps its address. Lent to a read that goes straight into the answer.
-    payload: Arc<Buffer>,
-    address: usize,
-    payload_bytes: usize,
-    vectors: Box<[libc::iovec; 2]>,
-    /// Whether the header and payload are ours at the moment.
-    ours: bool,
 }
 
 /// A read under way: what the kernel writes to must stay where it is.
@@ -112,7 +98,7 @@ impl Waker {
 pub struct Ring {
     // Dropped first: closes the ring before the slots' memory goes.
     ring: IoUring<squeue::Entry128, cqueue::Entry>,
-    slots: Vec<Slot>,
+    slots: Slots,
     /// By number: those of the slots, then spare ones.
     reads: Vec<Option<Read>>,
     device: Option<OwnedFd>,
@@ -127,7 +113,7 @@ pub struct Ring {
 }
 
 impl Ring {
-    /// A ring for the FUSE connection `device`, with `depth` slots of `payload_bytes` for each of `queues`;
+    /// A ring for the FUSE connection `device`, with slots of `payload_bytes` for each of `queues`, `depth` says how many;
     /// beside the reads that have a slot's number it takes `spare_reads` with numbers above those.
     ///
     /// # Errors
@@ -135,18 +121,13 @@ impl Ring {
     pub fn new(
         device: &impl AsFd,
         queues: &[u16],
-        depth: usize,
+        depth: Depth,
         payload_bytes: usize,
         spare_reads: usize,
     ) -> io::Result<Self> {
-        let slots: Vec<Slot> = queues
-            .iter()
-            .flat_map(|&queue| (0..depth).map(move |_| queue))
-            .map(|queue| Slot::new(queue, payload_bytes))
-            .collect::<io::Result<_>>()?;
-        let mut this = Self::with(slots, spare_reads)?;
+        let mut this = Self::with(Slots::new(queues, depth, payload_bytes)?, spare_reads)?;
         this.device = Some(device.as_fd().try_clone_to_owned()?);
-        for slot in 0..this.slots.len() {
+        for slot in 0..this.slots() {
             this.command(slot, REGISTER);
         }
         this.register()?;
@@ -158,19 +139,19 @@ impl Ring {
     /// # Errors
     /// The system has no io_uring, or forbids it.
     pub fn for_reads(reads: usize) -> io::Result<Self> {
-        Self::with(Vec::new(), reads)
+        Self::with(Slots::default(), reads)
     }
 
-    fn with(slots: Vec<Slot>, spare_reads: usize) -> io::Result<Self> {
+    fn with(slots: Slots, spare_reads: usize) -> io::Result<Self> {
         // A command and a read for each slot, spare reads, and the wake-up.
-        let entries = slots.len() * 2 + spare_reads + 1;
+        let entries = slots.all.len() * 2 + spare_reads + 1;
         let entries = u32::try_from(entries).map_err(io::Error::other)?;
         let ring = build(entries.next_power_of_two())?;
         let wake =
             nix::sys::eventfd::EventFd::from_flags(nix::sys::eventfd::EfdFlags::EFD_CLOEXEC)?;
         let mut this = Self {
             ring,
-            reads: (0..slots.len() + spare_reads).map(|_| None).collect(),
+            reads: (0..slots.all.len() + spare_reads).map(|_| None).collect(),
             slots,
             device: None,
             wake: Arc::new(OwnedFd::from(wake)),
@@ -200,7 +181,7 @@ impl Ring {
     /// The number of slots.
     #[must_use]
     pub fn slots(&self) -> usize {
-        self.slots.len()
+        self.slots.all.len()
     }
 
     /// A handle that wakes this ring's thread.
@@ -220,9 +201,10 @@ impl Ring {
     /// The ring is broken.
     pub fn wait(&mut self, events: &mut Vec<Event>, at_most: Option<Duration>) -> io::Result<()> {
         self.flush()?;
+        let at_most = at_most.into_iter().chain(self.slots.next_look()).min();
         let wanted = usize::from(self.completed.is_empty());
         // A disk takes longer than it takes to sleep and wake.
-        let may_come_soon = wanted > 0 && self.reading == 0 && !self.slots.is_empty();
+        let may_come_soon = wanted > 0 && self.reading == 0 && !self.slots.all.is_empty();
         if may_come_soon && self.spin.is_worthwhile() {
             self.ring.submit()?;
             self.counts.submits += 1;
@@ -252,20 +234,44 @@ impl Ring {
             events.extend(self.complete(user_data, result));
         }
         self.completed = completed;
+        self.give_back();
         Ok(())
+    }
+
+    /// Has slots that are idle give their memory back.
+    fn give_back(&mut self) {
+        if !self.ring.submission().is_empty() {
+            return;
+        }
+        let given = self.slots.give_back();
+        if given.is_empty() {
+            return;
+        }
+        // The kernel puts requests into slots while this thread is in the kernel, so perhaps before the first page was given
+        // back. All but the longest fit into what a slot keeps.
+        self.completed.extend(self.ring.completion().map(|c| (c.user_data(), c.result())));
+        for slot in given {
+            let came = (slot as u64 | KIND_COMMAND << KIND_SHIFT, 0);
+            let bytes = self.slots.all[slot].header.ring_ent_in_out.payload_sz as usize;
+            if bytes > KEPT_BYTES && self.completed.contains(&came) {
+                self.completed.retain(|completion| *completion != came);
+                self.slots.all[slot].ours = true;
+                self.answer(slot, Err(libc::EINTR));
+            }
+        }
     }
 
     fn complete(&mut self, user_data: u64, result: i32) -> Option<Event> {
         let number = (user_data & u64::from(u32::MAX)) as usize;
         match user_data >> KIND_SHIFT {
             KIND_COMMAND if result == 0 => {
-                self.slots[number].ours = true;
+                self.slots.all[number].ours = true;
                 Some(Event::Request(number))
             }
             KIND_COMMAND => {
                 if !matches!(-result, libc::ENOTCONN | libc::ECANCELED) {
                     let error = io::Error::from_raw_os_error(-result);
-                    tracing::warn!("queue {}: {error}", self.slots[number].queue);
+                    tracing::warn!("queue {}: {error}", self.slots.all[number].queue);
                 }
                 Some(Event::Closed(number))
             }
@@ -291,7 +297,7 @@ impl Ring {
     /// There is none.
     #[must_use]
     pub fn request(&self, slot: usize) -> Request<'_> {
-        let Slot { header, payload, ours, .. } = &self.slots[slot];
+        let Slot { header, payload, ours, .. } = &self.slots.all[slot];
         assert!(*ours && Arc::strong_count(payload) == 1, "no request in this slot");
         let bytes = (header.ring_ent_in_out.payload_sz as usize).min(payload.capacity());
         let (operation, payload) = (&header.op_in, &payload.as_slice()[..bytes]);
@@ -303,8 +309,8 @@ impl Ring {
     /// # Panics
     /// There is no request.
     pub fn payload(&mut self, slot: usize) -> &mut [u8] {
-        assert!(self.slots[slot].ours, "no request in this slot");
-        let payload = Arc::get_mut(&mut self.slots[slot].payload);
+        assert!(self.slots.all[slot].ours, "no request in this slot");
+        let payload = Arc::get_mut(&mut self.slots.all[slot].payload);
         payload.expect("the payload is not lent").as_mut_slice()
     }
 
@@ -314,22 +320,22 @@ impl Ring {
     /// # Panics
     /// There is no request, or the payload is lent already.
     pub fn lend_payload(&mut self, slot: usize) -> Buffer {
-        assert!(self.slots[slot].ours, "no request in this slot");
-        Buffer::lend(&mut self.slots[slot].payload).expect("the payload is not lent")
+        assert!(self.slots.all[slot].ours, "no request in this slot");
+        Buffer::lend(&mut self.slots.all[slot].payload).expect("the payload is not lent")
     }
 
     /// Whether the payload is lent to a task.
     #[must_use]
     pub fn is_payload_lent(&self, slot: usize) -> bool {
-        Arc::strong_count(&self.slots[slot].payload) > 1
+        Arc::strong_count(&self.slots.all[slot].payload) > 1
     }
 
     /// Where in the payload `bytes` lie, if they do.
     #[must_use]
     pub fn place_in_payload(&self, slot: usize, bytes: &[u8]) -> Option<usize> {
-        let start = self.slots[slot].address;
+        let start = self.slots.all[slot].address;
         let place = (bytes.as_ptr() as usize).checked_sub(start)?;
-        (place + bytes.len() <= self.slots[slot].payload_bytes + MARGIN_BYTES).then_some(place)
+        (place + bytes.len() <= self.slots.all[slot].payload_bytes + MARGIN_BYTES).then_some(place)
     }
 
     /// Answers the request with the first bytes of the payload, or an error number, and asks for the next.
@@ -337,7 +343,7 @@ impl Ring {
     /// # Panics
     /// There is no request.
     pub fn answer(&mut self, slot: usize, result: Result<usize, i32>) {
-        let Slot { header, payload, payload_bytes, ours, .. } = &mut self.slots[slot];
+        let Slot { header, payload, payload_bytes, ours, .. } = &mut self.slots.all[slot];
         assert!(std::mem::take(ours), "no request in this slot");
         assert!(Arc::get_mut(payload).is_some(), "the payload is lent");
         let (bytes, error) = match result {
@@ -345,6 +351,8 @@ impl Ring {
             Err(errno) => (0, -errno),
         };
         header.answer(bytes, error);
+        // What a read has brought before it failed is not known.
+        self.slots.note(slot, result.unwrap_or(usize::MAX));
         self.command(slot, COMMIT_AND_FETCH);
     }
 
@@ -385,7 +393,7 @@ impl Ring {
     }
 
     fn command(&mut self, slot: usize, operation: u32) {
-        let Slot { queue, header, vectors, .. } = &self.slots[slot];
+        let Slot { queue, header, vectors, .. } = &self.slots.all[slot];
         let commit_id = header.ring_ent_in_out.commit_id;
         let request = CmdReq { flags: 0, commit_id, qid: *queue, padding: [0; 6] };
         let mut command = [0; 80];
@@ -436,31 +444,6 @@ impl Drop for Ring {
         }
     }
 }
-
-impl Slot {
-    fn new(queue: u16, payload_bytes: usize) -> io::Result<Self> {
-        let mut header = Box::new(ReqHeader::new_zeroed());
-        // More than the kernel is told of: a read past the page cache may begin before the answer.
-        let mut payload = Buffer::with_capacity(payload_bytes + MARGIN_BYTES)?;
-        let vectors = Box::new([
-            libc::iovec {
-                iov_base: std::ptr::from_mut(header.as_mut()).cast(),
-                iov_len: size_of::<ReqHeader>(),
-            },
-            libc::iovec {
-                iov_base: payload.as_mut_slice().as_mut_ptr().cast(),
-                iov_len: payload_bytes,
-            },
-        ]);
-        let address = payload.as_slice().as_ptr() as usize;
-        let payload = Arc::new(payload);
-        Ok(Self { queue, header, payload, address, payload_bytes, vectors, ours: false })
-    }
-}
-
-// SAFETY: the raw pointers in `vectors` point to heap memory that the slot itself owns, so they stay good
-// on any thread that the slot is moved to.
-unsafe impl Send for Slot {}
 
 fn build(entries: u32) -> io::Result<IoUring<squeue::Entry128, cqueue::Entry>> {
     let mut ring = IoUring::builder();

@@ -7,7 +7,7 @@ use super::devfuse::Shared;
 use super::queue::{AHEAD, QueueThread};
 use super::support::{self, Obstacle};
 use super::threads;
-use crate::io::ring::Ring;
+use crate::io::ring::{Depth, Ring};
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::Pid;
 use std::io;
@@ -18,7 +18,8 @@ use std::thread::JoinHandle;
 /// How many requests of a CPU may be under way.
 const DEPTH: usize = 16;
 /// How many reads of a CPU may wait for a source beside these, and those of all CPUs, so that names are answered
-/// meanwhile. The kernel gives out the slot that was used last: their memory is used only while so many reads wait.
+/// meanwhile. The kernel gives out the slot that was used last: their memory is used only while so many reads wait, and given
+/// back after that.
 const WAITING: usize = 512;
 const MAX_WAITING: usize = 4096;
 /// The payload of the largest request that we ask for, and the smallest payload that the kernel accepts.
@@ -120,17 +121,18 @@ impl Queues {
     /// all queues: if this fails, the caller must unmount.
     pub(super) fn start(shared: &Arc<Shared>, device: &impl AsFd, plan: &Plan) -> io::Result<Self> {
         // What each thread serves: its queues, the slots of each, and its CPU.
-        let mut shares: Vec<(Vec<u16>, usize, Option<usize>)> = Vec::new();
+        let depth = |keeping| Depth { all: keeping + plan.waiting, keeping };
+        let mut shares: Vec<(Vec<u16>, Depth, Option<usize>)> = Vec::new();
         let mut spare = Vec::new();
         for (queue, cpu) in plan.queues.iter().enumerate() {
             let queue = u16::try_from(queue).map_err(io::Error::other)?;
             match cpu {
-                Some(cpu) => shares.push((vec![queue], plan.depth + plan.waiting, Some(*cpu))),
+                Some(cpu) => shares.push((vec![queue], depth(plan.depth), Some(*cpu))),
                 None => spare.push(queue),
             }
         }
         if !spare.is_empty() {
-            shares.push((spare, 1 + plan.waiting, None));
+            shares.push((spare, depth(1), None));
         }
         let (report, reports) = mpsc::channel();
         let (failed, failures) = mpsc::channel();

@@ -143,3 +143,32 @@ fn names_are_answered_while_hundreds_of_reads_wait_for_the_source() {
         mount.unmount();
     });
 }
+
+/// What a process has in memory that is no page of a file, in KiB.
+fn anonymous_kib(pid: i32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap();
+    line.trim().strip_suffix(" kB").unwrap().parse().unwrap()
+}
+
+#[test]
+fn the_memory_of_reads_that_have_waited_is_given_back() {
+    for_each_transport(|transport| {
+        let source = Source::new();
+        let mount = Mount::new(transport, source.container(), &["memory=8M"]);
+        let before = anonymous_kib(mount.pid());
+        source.stop();
+        let mut readers: Vec<_> =
+            (0..300).map(|turn| dd(&mount.path(format!("{:06}", turn % COUNT)))).collect();
+        std::thread::sleep(Duration::from_millis(500));
+        source.send(Signal::SIGCONT);
+        assert!(readers.iter_mut().all(|reader| reader.wait().unwrap().success()));
+        println!("{transport:?}: from {before} to {} KiB", anonymous_kib(mount.pid()));
+        wait_until("it is given back", LIMIT, || anonymous_kib(mount.pid()) < before + (24 << 10));
+        // What is given back is used again.
+        for (number, sample) in content().iter().enumerate() {
+            assert!(mount.read(format!("{number:06}")).unwrap() == *sample, "sample {number}");
+        }
+        mount.unmount();
+    });
+}

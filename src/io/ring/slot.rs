@@ -1,0 +1,143 @@
+//! The slots of a ring: what they are made of, and the memory that idle ones give back. Imports the headers and buffers.
+
+use super::header::ReqHeader;
+use crate::io::Buffer;
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use zerocopy::FromZeros;
+
+/// What a payload holds beyond the largest answer.
+pub(super) const MARGIN_BYTES: usize = 8192;
+/// What a slot always keeps: what comes with any request but a long WRITE fits into that.
+pub(super) const KEPT_BYTES: usize = 16 << 10;
+/// A slot that was not used for this long gives its memory back.
+const IDLE: Duration = Duration::from_secs(1);
+
+/// How many slots a queue has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Depth {
+    /// All of them.
+    pub all: usize,
+    /// Those that keep their memory when they are idle.
+    pub keeping: usize,
+}
+
+/// All slots of a ring.
+#[derive(Default)]
+pub(super) struct Slots {
+    pub(super) all: Vec<Slot>,
+    /// How many may keep what large answers have used.
+    keeping: usize,
+    /// How many have that now.
+    large: usize,
+    /// When was looked which are idle.
+    looked: Option<Instant>,
+}
+
+/// A place for one request.
+pub(super) struct Slot {
+    pub(super) queue: u16,
+    /// On the heap: the kernel keeps its address.
+    pub(super) header: Box<ReqHeader>,
+    /// Never replaced: the kernel keeps its address. Lent to a read that goes straight into the answer.
+    pub(super) payload: Arc<Buffer>,
+    pub(super) address: usize,
+    pub(super) payload_bytes: usize,
+    pub(super) vectors: Box<[libc::iovec; 2]>,
+    /// Whether the header and payload are ours at the moment.
+    pub(super) ours: bool,
+    /// Whether a large answer was put there since it gave its memory back.
+    is_large: bool,
+    /// Whether a request was answered since the last look.
+    is_used: bool,
+}
+
+impl Slots {
+    /// The slots of these queues, with payloads of `payload_bytes`.
+    ///
+    /// # Errors
+    /// There is no memory for them.
+    pub(super) fn new(queues: &[u16], depth: Depth, payload_bytes: usize) -> io::Result<Self> {
+        let of_queue = |&queue| (0..depth.all).map(move |_| Slot::new(queue, payload_bytes));
+        let all = queues.iter().flat_map(of_queue).collect::<io::Result<_>>()?;
+        Ok(Self { all, keeping: depth.keeping * queues.len(), ..Self::default() })
+    }
+
+    /// Notes that a slot was answered with so many bytes, or with an error after any.
+    pub(super) fn note(&mut self, slot: usize, bytes: usize) {
+        let slot = &mut self.all[slot];
+        slot.is_used = true;
+        if bytes > KEPT_BYTES && !slot.is_large {
+            slot.is_large = true;
+            self.large += 1;
+        }
+    }
+
+    /// When to look for idle slots, if there may be any.
+    pub(super) fn next_look(&self) -> Option<Duration> {
+        (self.large > self.keeping).then_some(IDLE)
+    }
+
+    /// Has slots give back their memory that the kernel has and that were not used for a while. The kernel must have taken all
+    /// answers. Gives the slots.
+    pub(super) fn give_back(&mut self) -> Vec<usize> {
+        let mut given = Vec::new();
+        if self.large <= self.keeping || self.looked.is_some_and(|at| at.elapsed() < IDLE) {
+            return given;
+        }
+        // Used or not, that is known from the first look on.
+        let is_first = self.looked.replace(Instant::now()).is_none();
+        for (number, slot) in self.all.iter_mut().enumerate() {
+            let was_used = std::mem::take(&mut slot.is_used) || is_first;
+            let is_idle = slot.is_large && !slot.ours && !was_used;
+            if let (true, Some(payload)) =
+                (is_idle && self.large > self.keeping, Arc::get_mut(&mut slot.payload))
+            {
+                payload.give_back(KEPT_BYTES);
+                slot.is_large = false;
+                self.large -= 1;
+                given.push(number);
+            }
+        }
+        if self.large <= self.keeping {
+            self.looked = None;
+        }
+        given
+    }
+}
+
+impl Slot {
+    fn new(queue: u16, payload_bytes: usize) -> io::Result<Self> {
+        let mut header = Box::new(ReqHeader::new_zeroed());
+        // More than the kernel is told of: a read past the page cache may begin before the answer.
+        let mut payload = Buffer::with_capacity(payload_bytes + MARGIN_BYTES)?;
+        let vectors = Box::new([
+            libc::iovec {
+                iov_base: std::ptr::from_mut(header.as_mut()).cast(),
+                iov_len: size_of::<ReqHeader>(),
+            },
+            libc::iovec {
+                iov_base: payload.as_mut_slice().as_mut_ptr().cast(),
+                iov_len: payload_bytes,
+            },
+        ]);
+        let address = payload.as_slice().as_ptr() as usize;
+        let payload = Arc::new(payload);
+        Ok(Self {
+            queue,
+            header,
+            payload,
+            address,
+            payload_bytes,
+            vectors,
+            ours: false,
+            is_large: false,
+            is_used: false,
+        })
+    }
+}
+
+// SAFETY: the raw pointers in `vectors` point to heap memory that the slot itself owns, so they stay good
+// on any thread that the slot is moved to.
+unsafe impl Send for Slot {}
