@@ -318,6 +318,17 @@ impl Blocks {
         false
     }
 
+    /// The bytes of all blocks that are held.
+    pub(in crate::vfs) fn held_bytes(&self) -> u64 {
+        let held = |shard: &Mutex<Shard>| {
+            shard.lock().unwrap_or_else(PoisonError::into_inner).held.len() as u64
+        };
+        match self.is_idle() {
+            true => 0,
+            false => self.shards.iter().map(held).sum::<u64>() * self.block_bytes,
+        }
+    }
+
     fn keep(&self, id: BlockId, chunk: Arc<Chunk>) {
         self.counts.fetched.fetch_add(1, Ordering::Relaxed);
         self.busy.fetch_add(1, Ordering::Relaxed);

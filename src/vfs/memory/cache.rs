@@ -113,6 +113,7 @@ pub(in crate::vfs) struct SampleCache {
     shards: Vec<Mutex<Shard>>,
     blocks: Arc<Blocks>,
     budget: Budget,
+    evictable: Evictable,
     concurrency: u64,
     /// Samples that were or are being prefetched; 0: a reader of a whole sample need not look.
     busy: AtomicUsize,
@@ -139,6 +140,27 @@ struct Entry {
     /// Bytes of a whole sample that were read; once all were, nobody is expected to ask again.
     read_bytes: u64,
     _reservation: Reservation,
+    _evictable: Evictable,
+}
+
+/// The bytes of all entries, which make room when others need it. Each entry has a share, by which they are counted.
+struct Evictable {
+    all: Arc<std::sync::atomic::AtomicU64>,
+    bytes: u64,
+}
+
+impl Evictable {
+    /// The share of an entry of so many bytes.
+    fn share(&self, bytes: u64) -> Self {
+        self.all.fetch_add(bytes, Ordering::Relaxed);
+        Self { all: Arc::clone(&self.all), bytes }
+    }
+}
+
+impl Drop for Evictable {
+    fn drop(&mut self) {
+        self.all.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
 }
 
 /// An interval that was decoded ahead, and the right to hold it.
@@ -169,6 +191,7 @@ impl SampleCache {
             blocks,
             concurrency: concurrency.max(1),
             budget,
+            evictable: Evictable { all: Arc::default(), bytes: 0 },
             busy: AtomicUsize::new(0),
             hits: AtomicU64::new(0),
             misses: AtomicU64::new(0),
@@ -226,7 +249,7 @@ impl SampleCache {
             self.hits.fetch_add(1, Ordering::Relaxed);
             return Some(CacheAnswer::Cached(cached));
         }
-        if let Some(decoded) = shard.take_ahead(key, bytes) {
+        if let Some(decoded) = self.take_ahead(shard, key, bytes) {
             self.ahead_used.fetch_add(1, Ordering::Relaxed);
             return Some(CacheAnswer::Cached(decoded));
         }
@@ -332,9 +355,14 @@ impl SampleCache {
         let Some(reservation) = room.or_else(|| self.reserve_of_ahead(found.bytes())) else {
             return false;
         };
-        let entry = Entry { cached: found.clone(), read_bytes, _reservation: reservation };
+        let entry = self.entry(found.clone(), read_bytes, reservation);
         self.shard(key).cached.put(key, entry);
         true
+    }
+
+    fn entry(&self, cached: Cached, read_bytes: u64, reservation: Reservation) -> Entry {
+        let evictable = self.evictable.share(cached.bytes());
+        Entry { cached, read_bytes, _reservation: reservation, _evictable: evictable }
     }
 
     /// Makes room, first where blocks are, then in the key's own shard, then in others.

@@ -38,6 +38,9 @@ pub(super) struct Prefetch {
     memory: Arc<Memory>,
     trace: Arc<Trace>,
     queue: Mutex<Queue>,
+    /// Held while stores are told the order, so that they hear of it as it came about. Taken before the queue's lock, for which
+    /// readers and fetches wait.
+    telling: Mutex<()>,
     /// What may be held of prefetched samples.
     window: Budget,
     /// How much of what is announced may be put into the kernel's page cache, in bytes.
@@ -73,6 +76,7 @@ impl Prefetch {
         let bits = samples.dataset().len();
         Self {
             queue: Mutex::default(),
+            telling: Mutex::default(),
             window: Budget::new(memory.budget().cap_bytes() / 2),
             kernel_bytes,
             in_kernel: Bits::new(bits),
@@ -122,6 +126,10 @@ impl Prefetch {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn telling(&self) -> MutexGuard<'_, ()> {
+        self.telling.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     pub(in crate::vfs) fn wake(&self) {
         if let Some(waker) = self.waker.get() {
             waker();
@@ -134,6 +142,7 @@ impl Prefetch {
     /// # Errors
     /// ENOSPC: too many are waiting. Try again later.
     pub(in crate::vfs) fn announce(&self, order: u64, samples: &[u64]) -> Result<(), Errno> {
+        let _telling = self.telling();
         let mut queue = self.lock();
         let has_room = queue.announced.len() + samples.len() <= self.capacity();
         if !has_room || !queue.announced.has_room_for(order) {
@@ -158,7 +167,9 @@ impl Prefetch {
     /// If it was fetched last, what was fetched goes with it, or that would keep its room until it is read. Other orders that
     /// were fetched just before lose that much, too: their readers fetch it on demand.
     pub(in crate::vfs) fn drop_order(&self, order: u64) {
+        let _telling = self.telling();
         let mut queue = self.lock();
+        let mut left = None;
         if order == UNNAMED {
             self.drop_announced(&mut queue);
         } else {
@@ -171,11 +182,15 @@ impl Prefetch {
                 self.drop_fetched(&mut queue);
             }
             if dropped > 0 {
-                self.announce_anew(&mut queue);
+                left = self.number_anew(&mut queue);
             }
         }
         self.lacks_room.store(false, Ordering::Relaxed);
         drop(queue);
+        if let Some((left, first)) = left {
+            self.samples.store().forget_announced();
+            self.announce_to_stores(&left, first);
+        }
         self.wake();
     }
 
@@ -200,16 +215,15 @@ impl Prefetch {
         dropped
     }
 
-    /// Tells stores of what still waits as if it had been announced now: their numbers of the others have gone.
-    fn announce_anew(&self, queue: &mut Queue) {
+    /// Numbers what still waits as if it had been announced now, for stores, if there are some: their numbers of the others
+    /// have gone. Gives the samples and the first number.
+    fn number_anew(&self, queue: &mut Queue) -> Option<(Vec<u64>, u64)> {
         self.is_announced.store(!queue.announced.is_empty(), Ordering::Relaxed);
-        if self.has_remote_parts {
-            self.samples.store().forget_announced();
+        self.has_remote_parts.then(|| {
             let first = queue.numbered;
             queue.numbered += queue.announced.len() as u64;
-            let left: Vec<u64> = queue.announced.iter().copied().collect();
-            self.announce_to_stores(&left, first);
-        }
+            (queue.announced.iter().copied().collect(), first)
+        })
     }
 
     /// Tells stores the order in which samples will be read, from number `first` on: what has room there is fetched long

@@ -11,10 +11,42 @@ impl SampleCache {
         (!shard.has(key)).then(|| self.lead_in(&mut shard, key, false))
     }
 
-    /// Room for an interval to decode ahead. Blocks and what readers have left over make it, what else was decoded ahead
-    /// does not.
+    /// Room for an interval to decode ahead. Blocks and what readers have left over make it, if that is enough; what else was
+    /// decoded ahead does not.
     pub(in crate::vfs) fn room_ahead(&self, key: CacheKey, bytes: u64) -> Option<Reservation> {
-        self.reserve(key.spread(), bytes)
+        let room = self.budget.reserve(bytes);
+        room.or_else(|| {
+            self.can_make_room(bytes).then(|| self.reserve(key.spread(), bytes)).flatten()
+        })
+    }
+
+    /// Whether evicting makes so much room: what else holds memory keeps it.
+    fn can_make_room(&self, bytes: u64) -> bool {
+        let evictable = self.evictable.all.load(Ordering::Relaxed) + self.blocks.held_bytes();
+        let kept = self.budget.held_bytes().saturating_sub(evictable);
+        kept.saturating_add(bytes) <= self.budget.cap_bytes()
+    }
+
+    /// Whether nobody need fetch a key.
+    pub(in crate::vfs) fn has(&self, key: CacheKey) -> bool {
+        self.shard(key).has(key)
+    }
+
+    /// Takes an interval that was decoded ahead, of which `bytes` are read now, to what readers leave over.
+    pub(super) fn take_ahead(
+        &self,
+        shard: &mut Shard,
+        key: CacheKey,
+        bytes: u64,
+    ) -> Option<Cached> {
+        let DecodedAhead { verified, rights: (reservation, _) } = shard.ahead.remove(&key)?;
+        let is_used_up = bytes >= verified.bytes().len() as u64;
+        let cached = Cached::Whole(verified);
+        if !is_used_up {
+            let entry = self.entry(cached.clone(), bytes, reservation);
+            shard.cached.put(key, entry);
+        }
+        Some(cached)
     }
 
     /// Drops an interval that was decoded ahead, if nobody has asked for it.
@@ -50,20 +82,5 @@ impl Leader {
     /// Holds what was decoded ahead. The read is still in flight: it ends when the leader is dropped.
     pub(in crate::vfs) fn hold(&self, verified: Arc<Verified>, rights: Rights) {
         self.cache.shard(self.key).ahead.insert(self.key, DecodedAhead { verified, rights });
-    }
-}
-
-impl Shard {
-    /// Takes an interval that was decoded ahead, of which `bytes` are read now, to what readers leave over.
-    pub(super) fn take_ahead(&mut self, key: CacheKey, bytes: u64) -> Option<Cached> {
-        let DecodedAhead { verified, rights: (reservation, _) } = self.ahead.remove(&key)?;
-        let is_used_up = bytes >= verified.bytes().len() as u64;
-        let cached = Cached::Whole(verified);
-        if !is_used_up {
-            let entry =
-                Entry { cached: cached.clone(), read_bytes: bytes, _reservation: reservation };
-            self.cached.put(key, entry);
-        }
-        Some(cached)
     }
 }

@@ -125,3 +125,23 @@ fn keys_of_different_things_are_told_apart_and_small() {
     assert_eq!(cache.figures().entries, keys.len() as u64);
     assert_eq!(size_of::<CacheKey>(), 16);
 }
+
+#[test]
+fn what_is_decoded_ahead_evicts_nothing_if_that_makes_no_room() {
+    let cache = cache(100_000);
+    for sample in 0..5 {
+        lead(&cache, sample).end_with(whole(8192), 1);
+    }
+    let held = cache.figures().bytes;
+    let others = cache.budget.reserve(40_000).unwrap();
+    let key = CacheKey::Sample(99);
+    assert!(cache.room_ahead(key, 70_000).is_none());
+    assert_eq!((cache.figures().entries, cache.figures().evictions), (5, 0));
+    assert!(cache.room_ahead(key, 40_000).is_some());
+    let evicted = cache.figures().evictions;
+    assert!((1..5).contains(&evicted), "{evicted}: so many as are needed");
+    drop(others);
+    assert!(cache.room_ahead(key, 100_000).is_some());
+    assert_eq!((cache.figures().entries, cache.figures().bytes), (0, 0));
+    assert!(held >= 5 * 8192 && cache.room_ahead(key, 100_001).is_none());
+}

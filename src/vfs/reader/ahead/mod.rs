@@ -210,6 +210,10 @@ impl Ahead {
         if decoded_bytes > self.window.cap_bytes() {
             return Begun::NotNeeded;
         }
+        // Nothing makes room for what is there.
+        if self.memory.cache().has(foreseen.key) {
+            return Begun::NotNeeded;
+        }
         let Some(turn) = self.memory.turns().take_spare(place.memory_bytes()) else {
             return Begun::NoRoom(foreseen);
         };
