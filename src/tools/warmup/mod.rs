@@ -19,8 +19,10 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// A pause is this part of the time since the beginning, so that a short warm-up ends without delay.
 const PAUSE_PART: u32 = 32;
 const MIN_PAUSE: Duration = Duration::from_millis(1);
-/// After this many consecutive looks without room, no reader will free any.
+/// After this many consecutive looks without room, no reader will free any …
 const MAX_FULL_LOOKS: u32 = 30;
+/// … and after this many if one has read what was fetched for it, and only pauses: what is not announced now never is.
+const MAX_PAUSED_LOOKS: u32 = 600;
 
 /// How a warm-up ended.
 #[derive(Debug)]
@@ -54,7 +56,7 @@ pub(crate) fn warm_up(
     let before = mount.figures()?;
     let mut show = |now: &Figures| show(samples.len(), &before, now);
     let order = if list.is_some() { Order::Given } else { Order::Any };
-    let (all, mut looks) = (samples.len(), Looks::default());
+    let (all, mut looks) = (samples.len(), Looks::new(MAX_PAUSED_LOOKS));
     let announced = mount.announce((&samples, order), interrupt, &mut |now| {
         show(now);
         if looks.is_stuck(now) {
@@ -78,17 +80,25 @@ pub(crate) fn warm_up(
     Ok(end.map_or(Warmup::Fetching, |end| Warmup::Done { all, announced, before, end }))
 }
 
-/// Counts consecutive looks that found no room.
-#[derive(Default)]
+/// Counts consecutive looks that found no room, and no reader that made some.
 struct Looks {
     full: u32,
+    /// So many are waited for where there is a reader.
+    paused: u32,
+    used: u64,
 }
 
 impl Looks {
+    fn new(paused: u32) -> Self {
+        Self { full: 0, paused, used: 0 }
+    }
+
     /// Whether nothing is under way and no reader has made room for so long that none will.
     fn is_stuck(&mut self, now: &Figures) -> bool {
-        self.full = if has_no_room(now) { self.full + 1 } else { 0 };
-        self.full > MAX_FULL_LOOKS && now.prefetch.in_flight == 0
+        let is_read = std::mem::replace(&mut self.used, now.prefetch.used) != now.prefetch.used;
+        self.full = if has_no_room(now) && !is_read { self.full + 1 } else { 0 };
+        let most = if now.prefetch.used > 0 { self.paused } else { MAX_FULL_LOOKS };
+        self.full > most && now.prefetch.in_flight == 0
     }
 }
 
@@ -104,7 +114,8 @@ fn watch(
     mut show: impl FnMut(&Figures),
     pause: impl Fn(bool) -> Duration,
 ) -> Result<Option<Figures>, Failure> {
-    let mut looks = Looks::default();
+    // What is announced is fetched as others are read, also when nobody waits here.
+    let mut looks = Looks::new(MAX_FULL_LOOKS);
     loop {
         let now = look()?;
         show(&now);
@@ -157,6 +168,22 @@ mod tests {
         let end = watch(look, || false, |_| (), NO_PAUSE).unwrap();
         assert_eq!(end.unwrap().prefetch.waiting, 5);
         assert_eq!(looks, 3 + MAX_FULL_LOOKS + 1, "from the last time that there was room");
+    }
+
+    #[test]
+    fn a_reader_that_pauses_is_waited_for_longer_than_one_that_there_never_was() {
+        let looks = |used: &dyn Fn(u32) -> u64| {
+            let (mut looks, mut now) = (Looks::new(MAX_PAUSED_LOOKS), figures(5, 0));
+            now.prefetch.is_full = true;
+            let mut stuck = (1..).filter(|&look| {
+                now.prefetch.used = used(look);
+                looks.is_stuck(&now)
+            });
+            stuck.next().unwrap()
+        };
+        assert_eq!(looks(&|_| 0), MAX_FULL_LOOKS + 1);
+        assert_eq!(looks(&|_| 7), MAX_PAUSED_LOOKS + 2, "the first look shows that there is one");
+        assert_eq!(looks(&|look| look.min(100).into()), 100 + MAX_PAUSED_LOOKS + 1);
     }
 
     #[test]

@@ -43,6 +43,9 @@ pub(crate) struct PrefetchFigures {
     pub(crate) in_flight: u64,
     pub(crate) done: u64,
     pub(crate) failed: u64,
+    /// Samples that a reader has taken from memory.
+    #[serde(default)]
+    pub(crate) used: u64,
 }
 
 /// Whether a mount that has no room may have some later.
