@@ -6,7 +6,7 @@ import struct
 import time
 from multiprocessing import get_context
 
-from bench_support import WRITERS, BenchError
+from bench_data import WRITERS, BenchError
 
 RECORDIO_MAGIC = 0xced7230a
 # What stands behind a sample's directory or name in a mount; `view` is the option that shows plain bytes.

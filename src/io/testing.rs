@@ -1,7 +1,6 @@
 //! For the unit tests of all rooms: saying that a test checks nothing, and why. Imports nothing.
 
 use std::io::{self, Write};
-use std::process::{Command, Stdio};
 
 /// Says that the running test checks nothing here, and why.
 pub(crate) fn skip(reason: &str) {
@@ -13,7 +12,9 @@ pub(crate) fn skip(reason: &str) {
 
 /// Whether this program can be started once more; if not, the running test says so. A program that is emulated
 /// cannot: the kernel knows no programs of that machine.
+#[cfg(feature = "remote")]
 pub(crate) fn starts_again() -> bool {
+    use std::process::{Command, Stdio};
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", "a test that there is not"]);
     let started = command.stdout(Stdio::null()).stderr(Stdio::null()).status();

@@ -2,7 +2,7 @@
 
 use super::write::{self, deflated, stored, text, through, zip};
 use super::{Times, compare, file_in, plant, plant_links_and_holes, run_in};
-use crate::common::{Mount, Need, for_each_transport, have, noise, run, temp_dir};
+use crate::common::{Mount, Need, TempDir, for_each_transport, have, noise, run, temp_dir};
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::PathBuf;
@@ -229,21 +229,46 @@ fn has_room(directory: &std::path::Path, bytes: u64) -> bool {
     free * space.fragment_size() >= bytes
 }
 
+/// A compressed tar that cannot be read in the middle, and a cache directory for what is decoded.
+struct WholeFrame {
+    directory: TempDir,
+    cache: TempDir,
+    /// What its member `data` holds; the other one is `small`.
+    data: Vec<u8>,
+    /// The same as a file.
+    original: PathBuf,
+    zstd: PathBuf,
+    /// The mount option that names the cache.
+    option: String,
+}
+
+impl WholeFrame {
+    /// `None`, after saying so, if there is no room for what is decoded.
+    fn new() -> Option<Self> {
+        let (directory, cache) = (temp_dir(), temp_dir());
+        if !has_room(cache.path(), 1 << 30) {
+            crate::common::skip("needs 1 GiB beside the 5 % of the file system that stay free");
+            return None;
+        }
+        let data = [vec![0; 65 << 20], text(8, 100_000)].concat();
+        let original = file_in(&directory, "original", &data);
+        let tar = write::tar(&[("data", &data), ("small", b"s")]);
+        let zstd = file_in(&directory, "x.tar.zst", through("zstd", &["-c", "-q", "-1"], &tar));
+        let option = format!("cache_dir={}", cache.path().display());
+        Some(Self { directory, cache, data, original, zstd, option })
+    }
+}
+
 #[test]
 fn what_cannot_be_read_in_the_middle_is_decoded_once_to_the_cache_directory() {
     if !have(Need::Program("zstd")) || !have(Need::Program("xz")) {
         return;
     }
-    let (directory, cache) = (temp_dir(), temp_dir());
-    if !has_room(cache.path(), 1 << 30) {
-        return crate::common::skip("needs 1 GiB beside the 5 % of the file system that stay free");
-    }
-    let data = [vec![0; 65 << 20], text(8, 100_000)].concat();
-    let original = file_in(&directory, "original", &data);
-    let tar = write::tar(&[("data", &data), ("small", b"s")]);
-    let zstd = file_in(&directory, "x.tar.zst", through("zstd", &["-c", "-q", "-1"], &tar));
+    let Some(WholeFrame { directory, cache, data, original, zstd, option }) = WholeFrame::new()
+    else {
+        return;
+    };
     let xz = file_in(&directory, "data.xz", through("xz", &["-c", "-0", "-T1"], &data));
-    let option = format!("cache_dir={}", cache.path().display());
     let decoded = cache.path().join("decoded");
     let files = || {
         let entries = fs::read_dir(&decoded).into_iter().flatten().flatten();
@@ -295,15 +320,11 @@ fn a_decoded_file_that_somebody_removes_is_served_as_long_as_its_mount_lives() {
     if !have(Need::Program("zstd")) {
         return;
     }
-    let (directory, cache) = (temp_dir(), temp_dir());
-    if !has_room(cache.path(), 1 << 30) {
-        return crate::common::skip("needs 1 GiB beside the 5 % of the file system that stay free");
-    }
-    let data = [vec![0; 65 << 20], text(8, 100_000)].concat();
-    let original = file_in(&directory, "original", &data);
-    let tar = write::tar(&[("data", &data)]);
-    let zstd = file_in(&directory, "x.tar.zst", through("zstd", &["-c", "-q", "-1"], &tar));
-    let option = format!("cache_dir={}", cache.path().display());
+    let Some(WholeFrame { directory: _directory, cache, original, zstd, option, .. }) =
+        WholeFrame::new()
+    else {
+        return;
+    };
     for_each_transport(|transport| {
         let mount = Mount::new(transport, &zstd, &[&option]);
         fs::remove_dir_all(cache.path().join("decoded")).unwrap();
