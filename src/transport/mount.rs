@@ -81,9 +81,9 @@ pub enum MountError {
     /// The connection that the caller has passed in cannot be used.
     #[error("the connection that was handed over: {0}{1}")]
     PassedConnection(io::Error, &'static str),
-    /// The transport that was asked for cannot be used.
+    /// The transport that was asked for cannot be used, and the number of the error if the system gave one.
     #[error("transport=uring: {0}")]
-    Transport(String),
+    Transport(String, Option<i32>),
     /// What is to be done before requests are served has failed.
     #[error("{0}")]
     Forbidden(String),
@@ -156,14 +156,16 @@ impl Mounted {
         let plan = || uring::plan(options.request_bytes, reads::may_wait(vfs.store()));
         let plan = match options.transport {
             Transport::DevFuse => None,
-            Transport::Uring => Some(plan().map_err(|why| MountError::Transport(why.to_string()))?),
+            Transport::Uring => {
+                Some(plan().map_err(|why| MountError::Transport(why.to_string(), None))?)
+            }
             Transport::Auto => plan()
                 .inspect_err(|why| tracing::info!("requests come through /dev/fuse: {why}"))
                 .ok(),
         };
         let mut attempt = Self::attempt(&vfs, target, &options, plan.as_ref());
         // INIT comes once for a connection, so that one that was passed in has no second attempt.
-        if let (Err(MountError::Transport(why)), Transport::Auto, Target::Directory(_)) =
+        if let (Err(MountError::Transport(why, _)), Transport::Auto, Target::Directory(_)) =
             (&attempt, options.transport, target)
         {
             tracing::info!("requests come through /dev/fuse: {why}");
@@ -261,14 +263,16 @@ impl Mounted {
         });
         let plan = plan.filter(|_| agreed(&negotiation, options.transport));
         let queues = plan.map(|plan| Queues::start(&shared, &*device, plan)).transpose();
-        let queues = queues.map_err(|e| format!("its queues cannot be registered: {e}"));
+        let refused = |e: &io::Error| format!("its queues cannot be registered: {e}");
+        let queues = queues.map_err(|e| (refused(&e), e.raw_os_error()));
         let queues = match (queues, plan.is_none() && options.transport == Transport::Uring) {
             (Ok(queues), false) => queues,
             (queues, _) => {
                 // Threads of queues that were registered end once it is unmounted.
                 let _ = shared.is_open.set(());
-                let why = queues.err().unwrap_or_else(|| "the kernel did not agree to it".into());
-                return Err(MountError::Transport(why));
+                let not_agreed = || ("the kernel did not agree to it".into(), None);
+                let (why, errno) = queues.err().unwrap_or_else(not_agreed);
+                return Err(MountError::Transport(why, errno));
             }
         };
         match plan {

@@ -31,6 +31,7 @@ pub(super) fn explain(failure: Failure, request: &MountRequest) -> Failure {
         MountError::Refused { error, .. } | MountError::PassedConnection(error, _) => {
             error.raw_os_error()
         }
+        MountError::Transport(_, errno) => *errno,
         _ => None,
     });
     match errno.or(refused) {
