@@ -467,7 +467,7 @@ impl Vfs {
         self.control.write(ino, offset_bytes, bytes)
     }
 
-    /// A descriptor of a control file is closed: see [`Control`].
+    /// A descriptor of a control file is closed: see `control`.
     ///
     /// # Errors
     /// As [`Vfs::write`]: what was written last has no newline and is no sample.

@@ -6,7 +6,7 @@
 //! place; those of FFRecord were checked, and each file has a checksum of its own.
 //!
 //! `machine` follows opcodes, `objects` knows classes, `files` makes files of values, `rows` makes them a record's. LMDB
-//! and MDS begin here with [`take_apart`]; FFRecord, whose own format knows nothing of it, is opened as [`Pickled`].
+//! and MDS begin here with `take_apart`; FFRecord, whose own format knows nothing of it, is opened as [`Pickled`].
 
 mod files;
 mod heap;
