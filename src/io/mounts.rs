@@ -260,7 +260,8 @@ pub fn resolve(target: &Path) -> io::Result<PathBuf> {
     if let Ok(ours) = Ours::now()
         && let Some(Met { mount, rest }) = ours.met_by(target)
     {
-        return Ok(mount.target.join(rest));
+        // Not joined: with nothing behind it, it would end with a slash.
+        return Ok(mount.target.iter().chain(&rest).collect());
     }
     match target.canonicalize() {
         Err(e) if e.raw_os_error() == Some(libc::ENOTCONN) => {
