@@ -73,6 +73,14 @@ need_aarch64_compiler() {
     export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER="${emulator[*]}"
 }
 
+# c_library_version PROGRAM: the oldest version of the C library that has all that the program takes from it.
+c_library_version() {
+    local version
+    version=$(objdump -p "$1" | sed -n 's/.* GLIBC_\([0-9.]*\)$/\1/p' | sort -V | tail -n 1)
+    [ -n "$version" ] || fail "$1 names no version of the C library"
+    say "$version"
+}
+
 # Where cargo builds, whatever says so.
 target_folder() {
     cargo metadata --format-version 1 --no-deps --locked |

@@ -141,7 +141,7 @@ fn readers_and_daemons_that_come_and_go_find_right_bytes_while_blocks_are_evicte
     let directory = place();
     let cache = daemon(&directory);
     let entry = cache.entry(&the_object(), "").unwrap();
-    let (end, reads) = (std::time::Instant::now() + Duration::from_mins(1), AtomicU64::new(0));
+    let (end, reads) = (std::time::Instant::now() + Duration::from_mins(5), AtomicU64::new(0));
     let has_evicted = || cache.figures().replaced > 50;
     let is_over = || has_evicted() || std::time::Instant::now() > end;
     std::thread::scope(|scope| {

@@ -110,8 +110,14 @@ const ADVICE: &str =
 /// What to do if this side does not know that Kerberos is used.
 const SETTINGS: &str = ", HADOOP_CONF_DIR must name the cluster's configuration, or the option \
                         `credentials` a keytab or a ticket cache";
-const NO_LIBRARY: &str = "Kerberos needs the library libgssapi_krb5.so.2, which is missing or cannot be loaded: install \
-                          libgssapi-krb5-2 (Debian, Ubuntu) or krb5-libs (Fedora, RHEL)";
+/// A static program loads no library, installed or not.
+const NO_LIBRARY: &str = if cfg!(target_feature = "crt-static") {
+    "Kerberos needs the library libgssapi_krb5.so.2, which this static program cannot load: use the program of the wheel \
+     or the .deb"
+} else {
+    "Kerberos needs the library libgssapi_krb5.so.2, which is missing or cannot be loaded: install libgssapi-krb5-2 \
+     (Debian, Ubuntu) or krb5-libs (Fedora, RHEL)"
+};
 
 /// The words of the Kerberos library, without the general ones before them.
 fn of_kerberos(said: &str) -> String {
@@ -164,7 +170,9 @@ mod tests {
         assert!(of_kerberos(expired).starts_with("Kerberos: Ticket expired; run kinit"));
         assert_eq!(of_kerberos("Clock skew too great"), "Kerberos: Clock skew too great");
         let library = HdfsError::OperationFailed("Failed to load libgssapi_krb".to_owned());
-        assert!(message(&library).contains("install libgssapi-krb5-2 (Debian"));
+        let is_static = cfg!(target_feature = "crt-static");
+        let advice = if is_static { "of the wheel" } else { "install libgssapi-krb5-2 (Debian" };
+        assert!(message(&library).contains(advice));
     }
 
     #[test]
