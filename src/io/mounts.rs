@@ -259,6 +259,7 @@ impl Ours {
 pub fn resolve(target: &Path) -> io::Result<PathBuf> {
     if let Ok(ours) = Ours::now()
         && let Some(Met { mount, rest }) = ours.met_by(target)
+        && !rest.iter().any(|name| name == "..")
     {
         // Not joined: with nothing behind it, it would end with a slash.
         return Ok(mount.target.iter().chain(&rest).collect());

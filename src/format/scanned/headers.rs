@@ -12,9 +12,15 @@ use std::collections::HashMap;
 /// Length of what says how long a header is.
 const LENGTH_BYTES: u64 = 2;
 
+/// What all headers of an index have at most: small values may have headers that are larger than they are.
+const MAX_BYTES: usize = 256 << 20;
+
 /// Where the headers are that were added to an index.
 #[derive(Debug, Default)]
-pub(in crate::format) struct Headers(HashMap<Vec<u8>, u32>);
+pub(in crate::format) struct Headers {
+    places: HashMap<Vec<u8>, u32>,
+    bytes: usize,
+}
 
 impl Headers {
     /// The place of a header, with the number of bytes that are decoded to stand behind it. `None`: there are too many
@@ -30,12 +36,17 @@ impl Headers {
         if let Some(bytes) = decoded_bytes {
             text.extend_from_slice(&bytes.to_le_bytes());
         }
-        if let Some(place) = self.0.get(&text) {
+        if let Some(place) = self.places.get(&text) {
             return Some(*place);
         }
+        let bytes = self.bytes.saturating_add(text.len());
+        if bytes > MAX_BYTES {
+            return None;
+        }
+        self.bytes = bytes;
         let (at, _) = index.target(&text);
         let place = u32::try_from(at).ok()?;
-        self.0.insert(text, place);
+        self.places.insert(text, place);
         Some(place)
     }
 }
