@@ -3,6 +3,7 @@
 //! Imports nothing from the other files. Whatever hashes a sample does it here; checksums over the structure of
 //! one format (its index, its headers) stay with that format.
 
+use crc_fast::{CrcAlgorithm, Digest, checksum_combine};
 use std::fmt;
 
 /// Added to a CRC-32C when TFRecord masks it.
@@ -121,8 +122,8 @@ impl ChecksumKind {
     pub fn of(self, bytes: &[u8]) -> Checksum {
         match self {
             ChecksumKind::Crc32 => Checksum::Crc32(crc32fast::hash(bytes)),
-            ChecksumKind::Crc32c => Checksum::Crc32c(crc32c::crc32c(bytes)),
-            ChecksumKind::MaskedCrc32c => Checksum::MaskedCrc32c(mask(crc32c::crc32c(bytes))),
+            ChecksumKind::Crc32c => Checksum::Crc32c(crc32c(bytes)),
+            ChecksumKind::MaskedCrc32c => Checksum::MaskedCrc32c(mask(crc32c(bytes))),
         }
     }
 
@@ -170,7 +171,7 @@ impl Hasher {
         match &mut self.0 {
             State::Crc32(hasher) => hasher.update(bytes),
             State::Crc32c { crc, length, .. } => {
-                *crc = crc32c::crc32c_append(*crc, bytes);
+                *crc = crc32c_append(*crc, bytes);
                 *length = length.wrapping_add(bytes.len());
             }
         }
@@ -181,7 +182,8 @@ impl Hasher {
         match (&mut self.0, &next.0) {
             (State::Crc32(hasher), State::Crc32(next)) => hasher.combine(next),
             (State::Crc32c { crc, length, .. }, State::Crc32c { crc: next, length: more, .. }) => {
-                *crc = crc32c::crc32c_combine(*crc, *next, *more);
+                let parts = (u64::from(*crc), u64::from(*next), *more as u64);
+                *crc = checksum_combine(CrcAlgorithm::Crc32Iscsi, parts.0, parts.1, parts.2) as u32;
                 *length = length.wrapping_add(*more);
             }
             (State::Crc32(_), _) | (State::Crc32c { .. }, _) => {
@@ -199,6 +201,20 @@ impl Hasher {
             State::Crc32c { crc, is_masked: true, .. } => Checksum::MaskedCrc32c(mask(crc)),
         }
     }
+}
+
+/// The CRC-32C of bytes.
+#[must_use]
+pub fn crc32c(bytes: &[u8]) -> u32 {
+    crc_fast::crc32_iscsi(bytes)
+}
+
+/// The CRC-32C of bytes that have `crc`, and of those that follow.
+#[must_use]
+pub fn crc32c_append(crc: u32, bytes: &[u8]) -> u32 {
+    let mut digest = Digest::new_with_init_state(CrcAlgorithm::Crc32Iscsi, u64::from(!crc));
+    digest.update(bytes);
+    digest.finalize() as u32
 }
 
 /// A CRC-32C as TFRecord stores it.

@@ -15,6 +15,9 @@ pub(super) const ENDINGS: [&str; 33] = [
 /// So many of them are given by the value itself; the others only by the path of a file.
 const BY_VALUE: usize = 13;
 
+/// The code of `.bin`, the last one of those.
+pub(super) const BIN: u8 = BY_VALUE.saturating_sub(1) as u8;
+
 /// The code of a name without an ending.
 pub(super) const NONE: u8 = 0;
 
@@ -26,7 +29,7 @@ pub(super) fn named(code: u8) -> &'static str {
 /// The code of an ending; that of `.bin` for one that has no code.
 pub(super) fn code(ending: &str) -> u8 {
     let place = ENDINGS.iter().position(|known| *known == ending);
-    u8::try_from(place.unwrap_or(BY_VALUE.saturating_sub(1))).unwrap_or(NONE)
+    place.map_or(BIN, |place| u8::try_from(place).unwrap_or(NONE))
 }
 
 /// The code of the ending of a path as it is written, or else in small letters; [`NONE`] if that has no code.
@@ -65,7 +68,7 @@ pub(super) fn code_of_head(head: &[u8], length_bytes: u64) -> Option<u8> {
         !suffix.is_empty() && ENDINGS.iter().take(BY_VALUE).any(|known| *known == suffix);
     match is_ending {
         true => Some(code(suffix)),
-        false => is_binary(head).then(|| code(".bin")),
+        false => is_binary(head).then_some(BIN),
     }
 }
 
@@ -141,6 +144,7 @@ mod tests {
         ] {
             assert_eq!(code_of_head(head, 1 << 20).is_some(), is_known, "{head:?}");
         }
+        assert_eq!(named(BIN), ".bin");
         // Deeper than any parser of a program goes: no panic.
         let deep = [vec![b'['; 100_000], vec![b']'; 100_000]].concat();
         assert_eq!(named(code_of(&deep)), ".json");

@@ -51,7 +51,10 @@ const SIGNATURES: &[(&str, &str, &[Mark])] = &[
 /// Names the kind of content that begins with `head` (its first [`HEAD_BYTES`] bytes, or all of it).
 #[must_use]
 pub fn sniff(head: &[u8]) -> Option<Kind> {
-    let has = |&(at, mark): &Mark| head.get(at..).is_some_and(|rest| rest.starts_with(mark));
+    // Most differ in their first byte.
+    let has = |&(at, mark): &Mark| {
+        head.get(at) == mark.first() && head.get(at..).is_some_and(|rest| rest.starts_with(mark))
+    };
     SIGNATURES
         .iter()
         .find(|(_, _, marks)| marks.iter().all(has))

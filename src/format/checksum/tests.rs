@@ -40,7 +40,7 @@ fn checksums_are_those_of_the_standards() {
     // The length 9 as the header of a TFRecord holds it.
     let header = 9_u64.to_le_bytes();
     let masked = ChecksumKind::MaskedCrc32c.of(&header).value();
-    assert_eq!(unmask(masked), crc32c::crc32c(&header));
+    assert_eq!(unmask(masked), super::crc32c(&header));
 }
 
 #[test]

@@ -291,8 +291,13 @@ impl<'a> Walk<'a> {
             (HEAD_BYTES as u64).saturating_add(u64::from(length).min(magic::HEAD_BYTES as u64));
         let head = self.heads.get(at, seen)?;
         let is_whole = page::is_overflow(head, number, length, self.page_bytes);
-        let head = head.get(HEAD_BYTES..).unwrap_or_default().to_vec();
-        if is_whole && self.unpickler.may_take(&head, length) {
+        // Owned: the value may be read while it is looked at.
+        let mut first = [0; magic::HEAD_BYTES];
+        let head = head.get(HEAD_BYTES..).unwrap_or_default();
+        let head_bytes = head.len().min(first.len());
+        first.iter_mut().zip(head).for_each(|(to, from)| *to = *from);
+        let head = first.get(..head_bytes).unwrap_or_default();
+        if is_whole && self.unpickler.may_take(head, length) {
             let mut value = vec![0; length as usize];
             self.reader.read("a value", &mut value, value_at)?;
             if self.is_taken_apart(&value, value_at)? {
@@ -300,7 +305,7 @@ impl<'a> Walk<'a> {
             }
         }
         let ending = match self.has_endings {
-            true => self.ending_of_long(&head, value_at, length)?,
+            true => self.ending_of_long(head, value_at, length)?,
             false => "",
         };
         self.value((value_at, length as usize), ending, is_whole)

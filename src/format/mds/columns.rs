@@ -124,7 +124,7 @@ pub(super) fn read(json: &[u8], shown: Shown) -> Result<(Vec<Column>, Vec<String
             false if shown.is_unpickled && encoding == "pkl" && !name.is_empty() => Kind::Pickle,
             false => kind_of(&encoding).unwrap_or_else(|| {
                 unknown.push(format!("{name:?} is of the unknown encoding {encoding:?}"));
-                Kind::Stored(ending::code(".bin"))
+                Kind::Stored(ending::BIN)
             }),
         };
         columns.push(Column { name: name.into_bytes(), size, kind });
@@ -197,7 +197,7 @@ impl Column {
     ) -> Option<Row<Mds>> {
         match &self.kind {
             Kind::Stored(code) => Some(Row::stored(offset, length, *code)),
-            Kind::Pickle => Some(Row::stored(offset, length, ending::code(".bin"))),
+            Kind::Pickle => Some(Row::stored(offset, length, ending::BIN)),
             Kind::Number(descr) if npy::item_bytes(descr) == Some(length) => {
                 builder.array((offset, length), descr, &[])
             }

@@ -268,7 +268,7 @@ fn unpickled(pass: &mut Pass<Mds>, column: &Column, value: (&[u8], u64)) -> bool
 
 /// A value that cannot be read.
 fn damaged((at, length): (u64, u64)) -> Row<Mds> {
-    let mut row = Row::stored(at, length.max(1), ending::code(".bin"));
+    let mut row = Row::stored(at, length.max(1), ending::BIN);
     row.is_damaged = true;
     row
 }

@@ -26,6 +26,8 @@ pub(super) struct RecordIoScanner {
     state: State,
     /// The last record; whether the file has all of it is known later.
     last: Option<Found>,
+    /// Memory for what is seen of the next record.
+    spare: Vec<u8>,
 }
 
 enum State {
@@ -39,8 +41,10 @@ enum State {
 struct Found {
     /// Where it begins.
     at: u64,
-    /// The data of its parts: offset and length. The magic number between two of them is a part, too.
-    parts: Vec<(u64, u64)>,
+    /// The data of its first part: offset and length.
+    first: (u64, u64),
+    /// The same of further parts. The magic number between two of them is a part, too.
+    more: Vec<(u64, u64)>,
     /// More parts follow.
     goes_on: bool,
     /// The beginning of the first part's data.
@@ -51,34 +55,32 @@ struct Found {
 
 impl Found {
     fn length(&self) -> u64 {
-        self.parts.iter().fold(0, |sum, (_, length)| sum.saturating_add(*length))
-    }
-
-    /// Length of the first part.
-    fn first(&self) -> (u64, u64) {
-        self.parts.first().copied().unwrap_or_default()
+        self.more.iter().fold(self.first.1, |sum, (_, length)| sum.saturating_add(*length))
     }
 
     fn end(&self) -> u64 {
-        self.parts.last().map_or(0, |(at, length)| at.saturating_add(*length))
+        let (at, length) = self.more.last().unwrap_or(&self.first);
+        at.saturating_add(*length)
     }
 
     /// Where the value begins in the data, and its length. `None`: its labels do not fit.
     fn value(&self) -> Option<(u32, u64, u64)> {
         let labels = u32_at(&self.seen, 0).filter(|_| self.seen.len() as u64 >= LABELS_AT)?;
         let start = LABELS_AT.checked_add(u64::from(labels).checked_mul(4)?)?;
-        let is_whole = start <= self.first().1;
+        let is_whole = start <= self.first.1;
         is_whole.then_some((labels, start, self.length().saturating_sub(start)))
     }
 
     /// How much of the first part must be seen to know what the record is; `None`: that is known.
     fn look(&mut self) -> Option<u64> {
-        let (_, first_bytes) = self.first();
-        if (self.seen.len() as u64) < first_bytes.min(LABELS_AT) {
-            return Some(LABELS_AT);
+        let (_, first_bytes) = self.first;
+        // Mostly there is one label, and the value's head stands here, too.
+        let few = LABELS_AT.saturating_add(magic::HEAD_BYTES as u64);
+        if (self.seen.len() as u64) < first_bytes.min(few) {
+            return Some(few);
         }
         let (labels, start, length) = self.value()?;
-        let bin = ending::code(".bin");
+        let bin = ending::BIN;
         if start > MAX_LOOK_BYTES {
             self.image = Some((labels, bin));
             return None;
@@ -104,7 +106,7 @@ impl RecordIoScanner {
     /// Begins at the first byte. Errors call the file `part`.
     pub(super) fn new(part: &PartName, options: &OpenOptions) -> Self {
         let pass = Pass::new(part, options, HEAD_BYTES);
-        Self { pass, state: State::Header(None), last: None }
+        Self { pass, state: State::Header(None), last: None, spare: Vec::new() }
     }
 
     /// A header at `at`: of a record, or of a further part of `found`.
@@ -115,6 +117,8 @@ impl RecordIoScanner {
         }
         if let Some(last) = self.last.take() {
             self.add(&last)?;
+            self.spare = last.seen;
+            self.spare.clear();
         }
         let (Some(magic), Some(word)) = (u32_at(bytes, 0), u32_at(bytes, 4)) else {
             let what = counted(bytes.len(), "byte");
@@ -128,19 +132,18 @@ impl RecordIoScanner {
         let data_at = at.saturating_add(HEAD_BYTES);
         let is_right = match &found {
             None => matches!(kind, 0 | 1),
-            Some(found) => matches!(kind, 2 | 3) && found.parts.len() < MAX_PARTS,
+            Some(found) => matches!(kind, 2 | 3) && found.more.len() < MAX_PARTS,
         };
         if !is_right {
             let found = format!("a part of kind {kind}");
             return self.pass.end(at, "the next part of a record", found, DAMAGED);
         }
         let Some(mut found) = found else {
-            let parts = vec![(data_at, length)];
-            let goes_on = kind == 1;
-            let found = Found { at, parts, goes_on, seen: Vec::new(), image: None };
-            return self.data(found);
+            let (first, more, goes_on) = ((data_at, length), Vec::new(), kind == 1);
+            let seen = std::mem::take(&mut self.spare);
+            return self.data(Found { at, first, more, goes_on, seen, image: None });
         };
-        found.parts.extend([(at, 4), (data_at, length)]);
+        found.more.extend([(at, 4), (data_at, length)]);
         found.goes_on = kind == 2;
         self.next(found);
         Ok(())
@@ -153,7 +156,7 @@ impl RecordIoScanner {
             self.next(found);
             return Ok(());
         };
-        let ((at, length), seen) = (found.first(), found.seen.len() as u64);
+        let ((at, length), seen) = (found.first, found.seen.len() as u64);
         self.pass.want = Some((at.saturating_add(seen), wanted.min(length).saturating_sub(seen)));
         self.state = State::Data(found);
         Ok(())
@@ -182,7 +185,7 @@ impl RecordIoScanner {
 
     fn fill(&mut self, found: &Found) -> Result<(), TooMany> {
         self.pass.record.clear();
-        let ((at, _), length) = (found.first(), found.length());
+        let ((at, _), length) = (found.first, found.length());
         let image = found.image.zip(found.value());
         let Some(((labels, code), (_, start, value_bytes))) = image else {
             let row = self.row(found, 0, ending::NONE)?;
@@ -205,12 +208,12 @@ impl RecordIoScanner {
 
     /// The data of a record from byte `start` on.
     fn row(&mut self, found: &Found, start: u64, code: u8) -> Result<Row<RecordIo>, TooMany> {
-        let (at, length) = found.first();
+        let (at, length) = found.first;
         let (at, length) = (at.saturating_add(start), length.saturating_sub(start));
-        if found.parts.len() == 1 {
+        if found.more.is_empty() {
             return Ok(Row::stored(at, length, code));
         }
-        let rest = found.parts.iter().skip(1).copied();
+        let rest = found.more.iter().copied();
         let mut file_at = 0_u64;
         let pieces = std::iter::once((at, length)).chain(rest).filter(|(_, length)| *length > 0);
         let pieces = pieces.map(|(offset_bytes, length_bytes)| {

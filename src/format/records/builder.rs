@@ -8,6 +8,7 @@ use super::row::{
 use crate::format::scanned::{self, Headers, TooMany};
 use crate::format::{Attributes, PartName, Piece, Source, npy};
 use std::collections::{HashMap, HashSet};
+use std::fmt::Write;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -156,6 +157,14 @@ enum Alike {
     Mixed,
 }
 
+/// The order of the files of a record that has the same ones as those before it.
+enum Order {
+    /// Theirs.
+    Same,
+    /// The places of its files, in their order.
+    Other(Vec<usize>),
+}
+
 /// The index of a container of records as it grows.
 #[derive(Debug)]
 pub(in crate::format) struct Builder<F> {
@@ -167,6 +176,8 @@ pub(in crate::format) struct Builder<F> {
     /// Types and shapes of arrays: where the text lies, and the header's length in blocks.
     shapes: HashMap<String, (u32, u8)>,
     headers: Headers,
+    /// Memory for the text of a shape, and for a name.
+    shape: String,
     name: Vec<u8>,
 }
 
@@ -179,6 +190,7 @@ impl<F: RecordFormat> Default for Builder<F> {
             name_bytes: 0,
             shapes: HashMap::new(),
             headers: Headers::default(),
+            shape: String::new(),
             name: Vec::new(),
         }
     }
@@ -217,18 +229,19 @@ impl<F: RecordFormat> Builder<F> {
         descr: &str,
         shape: &[u64],
     ) -> Option<Row<F>> {
-        let mut text = descr.to_owned();
+        self.shape.clear();
+        self.shape.push_str(descr);
         for length in shape {
-            text.push(',');
-            text.push_str(&length.to_string());
+            // Writing to memory does not fail.
+            let _ = write!(self.shape, ",{length}");
         }
-        let (number, blocks) = match self.shapes.get(&text) {
+        let (number, blocks) = match self.shapes.get(&self.shape) {
             Some(found) => *found,
             None => {
                 let header = u32::try_from(npy::header(descr, shape).len()).ok()?;
                 let blocks = u8::try_from(header.checked_div(HEADER_BLOCK_BYTES)?).ok()?;
-                let number = self.headers.place(&mut self.index, text.as_bytes(), None)?;
-                self.shapes.insert(text, (number, blocks));
+                let number = self.headers.place(&mut self.index, self.shape.as_bytes(), None)?;
+                self.shapes.insert(self.shape.clone(), (number, blocks));
                 (number, blocks)
             }
         };
@@ -271,7 +284,12 @@ impl<F: RecordFormat> Builder<F> {
     /// Adds the next record, which has a file at least, or a directory.
     pub(in crate::format) fn add(&mut self, record: &Record<F>) -> Result<(), TooMany> {
         match self.order(record) {
-            Some(order) => order.into_iter().for_each(|place| self.add_row(record, place)),
+            Some(Order::Same) => {
+                (0..record.files.len()).for_each(|place| self.add_row(record, place));
+            }
+            Some(Order::Other(order)) => {
+                order.into_iter().for_each(|place| self.add_row(record, place));
+            }
             None => {
                 self.mix()?;
                 self.add_named(record)?;
@@ -281,26 +299,26 @@ impl<F: RecordFormat> Builder<F> {
     }
 
     /// The files of a record in the order of the others' files, if it has the same ones.
-    fn order(&mut self, record: &Record<F>) -> Option<Vec<usize>> {
+    fn order(&mut self, record: &Record<F>) -> Option<Order> {
         if let Alike::Empty = self.alike {
             self.alike = self.alike_of(record)?;
         }
         let files = record.files.len();
         match &self.alike {
             Alike::Files => {
-                record.files.first().filter(|file| file.is_record && files == 1).map(|_| vec![0])
+                let file = record.files.first().filter(|file| file.is_record && files == 1);
+                file.map(|_| Order::Same)
             }
             Alike::Fields(fields) if fields.len() == files && record.directories.is_empty() => {
-                let mut order = Vec::with_capacity(files);
-                for (place, name) in fields.iter().enumerate() {
-                    let has_it = |place: &usize| {
-                        let file = record.files.get(*place);
-                        file.is_some_and(|file| !file.is_record && record.name(&file.name) == name)
-                    };
-                    // Mostly all records have the same order.
-                    order.push(Some(place).filter(has_it).or_else(|| (0..files).find(has_it))?);
+                let is_it = |file: &File<F>, name: &Vec<u8>| {
+                    !file.is_record && record.name(&file.name) == name
+                };
+                // Mostly all records have the same order.
+                if record.files.iter().zip(fields).all(|(file, name)| is_it(file, name)) {
+                    return Some(Order::Same);
                 }
-                Some(order)
+                let place = |name| record.files.iter().position(|file| is_it(file, name));
+                fields.iter().map(place).collect::<Option<_>>().map(Order::Other)
             }
             _ => None,
         }

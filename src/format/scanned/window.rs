@@ -2,7 +2,8 @@
 
 use crate::format::{Error, Result, Source};
 
-/// Read at a time where headers are close to each other.
+/// Read at a time where headers are close to each other, at first; twice as much each time as reads go on where the last
+/// one ended.
 const CHUNK_BYTES: u64 = 64 << 10;
 /// Read at a time where nothing was passed over for this long.
 const LONG_BYTES: u64 = 1 << 20;
@@ -10,18 +11,23 @@ const LONG_BYTES: u64 = 1 << 20;
 const NEAR_BYTES: u64 = 8 << 10;
 /// The distance of headers is a running mean over about so many.
 const MEAN_OVER: u64 = 8;
+/// A byte stands in memory as in the file, modulo this: a copy out of the page cache to a few bytes behind such a place takes
+/// some processors six times as long.
+const PLACE_BYTES: u64 = 4096;
 
 /// What of a source was read last.
 pub(in crate::format) struct Window<'a> {
     source: &'a dyn Source,
     start: u64,
-    bytes: Vec<u8>,
+    bytes: Placed,
     /// Where the last request began, and ended.
     last: (u64, u64),
     /// How far apart requests begin.
     mean_distance: u64,
     /// Length of this run of requests, one right behind the other, and of the one before it.
     run: (u64, u64),
+    /// Where the last read ended, and how much is read next if that goes on there.
+    ahead: (u64, u64),
 }
 
 impl<'a> Window<'a> {
@@ -29,10 +35,11 @@ impl<'a> Window<'a> {
         Self {
             source,
             start: 0,
-            bytes: Vec::new(),
+            bytes: Placed::default(),
             last: (0, 0),
             mean_distance: NEAR_BYTES.saturating_mul(2),
             run: (0, 0),
+            ahead: (0, CHUNK_BYTES),
         }
     }
 
@@ -42,13 +49,13 @@ impl<'a> Window<'a> {
         let length = end.saturating_sub(at);
         self.learn(at, length);
         let behind = at.wrapping_sub(self.start);
-        let is_here = at >= self.start && behind.saturating_add(length) <= self.bytes.len() as u64;
+        let is_here = at >= self.start && behind.saturating_add(length) <= self.bytes.length as u64;
         if !is_here && length > 0 {
             self.fill(at, length)?;
         }
         let from = usize::try_from(at.wrapping_sub(self.start)).unwrap_or(usize::MAX);
         let length = usize::try_from(length).unwrap_or(usize::MAX);
-        let found = self.bytes.get(from..).and_then(|rest| rest.get(..length));
+        let found = self.bytes.all().get(from..).and_then(|rest| rest.get(..length));
         Ok(found.unwrap_or_default())
     }
 
@@ -65,32 +72,88 @@ impl<'a> Window<'a> {
     }
 
     fn fill(&mut self, at: u64, length: u64) -> Result<()> {
+        let near = self.ahead.0.saturating_add(NEAR_BYTES);
+        let goes_on = (self.start..=near).contains(&at);
+        let chunk = if goes_on { self.ahead.1 } else { CHUNK_BYTES };
         let ahead = match self.run.0 {
             LONG_BYTES.. => LONG_BYTES,
-            _ if self.mean_distance <= NEAR_BYTES => CHUNK_BYTES,
+            _ if self.mean_distance <= NEAR_BYTES => chunk,
             _ => self.run.1.min(CHUNK_BYTES),
         };
         let left = self.source.len().saturating_sub(at);
-        let kept = keep_behind(&mut self.bytes, self.start, at);
+        let kept = self.bytes.length.saturating_sub(passed(self.bytes.length, self.start, at));
         let length = length.max(ahead.saturating_add(kept as u64)).min(left);
         // Bounded by the length of the source, and the scan asks for no more than its own limits.
-        self.bytes.resize(usize::try_from(length).unwrap_or(usize::MAX), 0);
+        self.bytes.move_to(at, kept, usize::try_from(length).unwrap_or(usize::MAX));
         self.start = at;
+        self.ahead = (at.saturating_add(length), chunk.saturating_mul(2).min(LONG_BYTES));
         let offset_bytes = at.saturating_add(kept as u64);
-        let rest = self.bytes.get_mut(kept..).unwrap_or_default();
+        let rest = self.bytes.all_mut().get_mut(kept..).unwrap_or_default();
         self.source.read_exact_at(rest, offset_bytes).map_err(|source| {
-            self.bytes.clear();
+            self.bytes.length = 0;
             let (part, what) = (self.source.name().clone(), "the headers");
             Error::Unreadable { part, what, offset_bytes, source }
         })
     }
 }
 
+/// Bytes of a file that stand in memory as in the file, modulo [`PLACE_BYTES`].
+#[derive(Default)]
+struct Placed {
+    memory: Vec<u8>,
+    from: usize,
+    length: usize,
+}
+
+impl Placed {
+    fn all(&self) -> &[u8] {
+        self.memory.get(self.from..).and_then(|rest| rest.get(..self.length)).unwrap_or_default()
+    }
+
+    fn all_mut(&mut self) -> &mut [u8] {
+        let rest = self.memory.get_mut(self.from..);
+        rest.and_then(|rest| rest.get_mut(..self.length)).unwrap_or_default()
+    }
+
+    /// Makes `length` bytes of it that stand at `at` of the file: the last `kept` ones that it had, and others.
+    fn move_to(&mut self, at: u64, kept: usize, length: usize) {
+        let end = self.from.saturating_add(self.length);
+        let kept_at = end.saturating_sub(kept)..end;
+        let room = length.saturating_add(PLACE_BYTES as usize);
+        if self.memory.len() < room {
+            let more = self.memory.len().saturating_add(self.memory.len() / 2);
+            let mut larger = vec![0; room.max(more)];
+            let from = place(&larger, at);
+            let old = self.memory.get(kept_at).unwrap_or_default();
+            if let Some(new) = larger.get_mut(from..).and_then(|rest| rest.get_mut(..old.len())) {
+                new.copy_from_slice(old);
+            }
+            (self.memory, self.from) = (larger, from);
+        } else {
+            self.from = place(&self.memory, at);
+            self.memory.copy_within(kept_at, self.from);
+        }
+        self.length = length;
+    }
+}
+
+/// The first place in memory that is, modulo [`PLACE_BYTES`], `at`.
+fn place(memory: &[u8], at: u64) -> usize {
+    let begins = memory.as_ptr().addr() as u64;
+    let distance = at.wrapping_sub(begins) % PLACE_BYTES;
+    usize::try_from(distance).unwrap_or(0)
+}
+
+/// How many of `length` bytes, which begin at `start`, stand before `at`.
+fn passed(length: usize, start: u64, at: u64) -> usize {
+    let passed = at.checked_sub(start).and_then(|passed| usize::try_from(passed).ok());
+    passed.unwrap_or(usize::MAX).min(length)
+}
+
 /// Moves what `bytes`, which begin at `start`, have from `at` on to their beginning, and gives its length: it need not be read
 /// again.
 pub(in crate::format) fn keep_behind(bytes: &mut [u8], start: u64, at: u64) -> usize {
-    let passed = at.checked_sub(start).and_then(|passed| usize::try_from(passed).ok());
-    let passed = passed.unwrap_or(usize::MAX).min(bytes.len());
+    let passed = passed(bytes.len(), start, at);
     bytes.copy_within(passed.., 0);
     bytes.len().saturating_sub(passed)
 }
@@ -99,6 +162,32 @@ pub(in crate::format) fn keep_behind(bytes: &mut [u8], start: u64, at: u64) -> u
 mod tests {
     use super::*;
     use crate::format::testing::Noted;
+
+    #[test]
+    fn bytes_stand_in_memory_as_in_the_file() {
+        let source = Noted::new(vec![7; 5 << 20]);
+        let mut window = Window::new(&source);
+        for record in [100_u64, 40_000, 3_000_000, 1000] {
+            for at in (12..2 << 20).step_by(usize::try_from(record).unwrap()) {
+                let found = window.get(at, record).unwrap();
+                assert_eq!(found.as_ptr().addr() as u64 % PLACE_BYTES, at % PLACE_BYTES);
+            }
+        }
+    }
+
+    #[test]
+    fn reads_of_near_headers_grow() {
+        const LENGTH: u64 = 9 << 20;
+        let source = Noted::new(vec![7; LENGTH as usize]);
+        let mut window = Window::new(&source);
+        (0..LENGTH).step_by(3000).for_each(|at| assert_eq!(window.get(at, 40).unwrap()[39], 7));
+        let reads = source.reads();
+        assert!(reads.len() < 24, "{reads:?}");
+        assert!(reads.iter().all(|(_, length)| *length <= LONG_BYTES), "{reads:?}");
+        // Elsewhere they begin anew.
+        window.get(100, 40).unwrap();
+        assert!(source.reads().last().unwrap().1 <= CHUNK_BYTES);
+    }
 
     #[test]
     fn a_pass_over_all_bytes_reads_each_once_and_one_behind_the_other() {

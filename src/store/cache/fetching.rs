@@ -4,6 +4,7 @@
 use super::map::{BLOCK_BYTES, Record, block_range, record_range};
 use super::room::Freed;
 use super::state::{State, Writing, read_up_to};
+use crate::format::checksum::{crc32c, crc32c_append};
 use crate::io as system;
 use std::io;
 use std::ops::Range;
@@ -157,7 +158,7 @@ impl Unchecked {
         let mut bytes = vec![0; (range.end - range.start) as usize];
         let is_whole = read_up_to(&held.writing.data, &mut bytes, range.start) == bytes.len();
         let counters = &held.state.counters;
-        if is_whole && crc32c::crc32c(&bytes) == crc && held.note(crc).is_ok() {
+        if is_whole && crc32c(&bytes) == crc && held.note(crc).is_ok() {
             counters.checked.fetch_add(1, Relaxed);
             held.state.blocks.set(held.block);
             return Claim::Present;
@@ -217,7 +218,7 @@ impl Fetching {
         self.held.writing.data.write_all_at(bytes, self.next).inspect_err(|error| {
             self.held.state.room.refuse(error);
         })?;
-        self.crc = crc32c::crc32c_append(self.crc, bytes);
+        self.crc = crc32c_append(self.crc, bytes);
         self.next += bytes.len() as u64;
         Ok(())
     }

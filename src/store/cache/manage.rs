@@ -10,6 +10,7 @@ use super::meta::{Meta, seconds};
 use super::open;
 use super::state::read_up_to;
 use super::usage::Usage;
+use crate::format::checksum::crc32c;
 use crate::io as system;
 use serde::Serialize;
 use std::fs;
@@ -170,7 +171,7 @@ impl Contents {
             bytes.resize((range.end - range.start) as usize, 0);
             let mut is_whole = |crc| {
                 let is_read = read_up_to(&data, &mut bytes, range.start) == bytes.len();
-                is_read && crc32c::crc32c(&bytes) == crc
+                is_read && crc32c(&bytes) == crc
             };
             if is_whole(crc) {
                 checked.blocks += 1;

@@ -2,6 +2,7 @@
 //! foreign or forged record counts as an absent block. Imports `key`.
 
 use super::key::EntryId;
+use crate::format::checksum::{crc32c, crc32c_append};
 use std::ops::Range;
 
 /// The size of a block: the unit that one daemon fetches for all daemons of a node.
@@ -48,7 +49,7 @@ pub(super) fn header(id: &EntryId, length_bytes: u64) -> [u8; HEAD_BYTES] {
     head[8..16].copy_from_slice(&BLOCK_BYTES.to_le_bytes());
     head[16..24].copy_from_slice(&length_bytes.to_le_bytes());
     head[24..24 + EntryId::BYTES].copy_from_slice(id.as_bytes());
-    let crc = crc32c::crc32c(&head[..HEAD_BYTES - 4]);
+    let crc = crc32c(&head[..HEAD_BYTES - 4]);
     head[HEAD_BYTES - 4..].copy_from_slice(&crc.to_le_bytes());
     head
 }
@@ -65,7 +66,7 @@ pub(super) struct Records {
 impl Records {
     pub(super) fn new(id: &EntryId, epoch: u64) -> Self {
         // 0 stands for an absent block.
-        Self { seed: crc32c::crc32c(id.as_bytes()), epoch: epoch | 1 }
+        Self { seed: crc32c(id.as_bytes()), epoch: epoch | 1 }
     }
 
     /// Encodes the record of a whole block with this CRC-32C.
@@ -96,7 +97,7 @@ impl Records {
     }
 
     fn check(&self, block: u64, bytes: &[u8]) -> u32 {
-        crc32c::crc32c_append(crc32c::crc32c_append(self.seed, &block.to_le_bytes()), bytes)
+        crc32c_append(crc32c_append(self.seed, &block.to_le_bytes()), bytes)
     }
 }
 
