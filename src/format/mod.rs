@@ -276,6 +276,11 @@ pub trait Container: Send + Sync {
         Ok(None)
     }
 
+    /// Whether [`Container::decoder`] gives one for any sample.
+    fn has_decoders(&self) -> bool {
+        false
+    }
+
     /// Whether checkpoints of a sample may be written to disk: they hold some of what was decoded.
     fn may_keep_checkpoints(&self, index: u64) -> bool {
         let _ = index;

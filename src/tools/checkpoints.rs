@@ -46,14 +46,16 @@ pub(crate) fn find_checkpoints(
 /// The samples that need checkpoints, with their sizes in bytes.
 fn large_members(dataset: &Dataset) -> format::Result<Vec<(u64, u64)>> {
     let mut large = Vec::new();
-    for sample in 0..dataset.len() {
-        let Some(located) = dataset.locate(sample)? else { break };
-        let (at, container) = (located.sample, &dataset.containers()[located.container]);
-        if matches!(at.content, Content::Encoded(size) if size > DECODED_AT_ONCE_BYTES)
-            && container.intervals(located.index).is_none()
-            && container.may_keep_checkpoints(located.index)
-        {
-            large.push((sample, at.size_bytes()));
+    let containers = dataset.containers().iter().enumerate();
+    for (number, container) in containers.filter(|(_, container)| container.has_decoders()) {
+        for index in 0..container.len() {
+            let at = container.sample(index)?;
+            if matches!(at.content, Content::Encoded(size) if size > DECODED_AT_ONCE_BYTES)
+                && container.intervals(index).is_none()
+                && container.may_keep_checkpoints(index)
+            {
+                large.push((dataset.number(number, index), at.size_bytes()));
+            }
         }
     }
     Ok(large)

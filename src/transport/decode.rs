@@ -3,7 +3,7 @@
 
 use super::reads;
 use super::threads;
-use crate::io::ReadError;
+use crate::io::{Buffer, ReadError};
 use crate::store::Cause;
 use crate::vfs::Vfs;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
@@ -69,7 +69,9 @@ impl Decoder {
 }
 
 fn decode_all(vfs: &Vfs) {
+    let mut memory = Buffer::empty();
     while let Some(mut decode) = vfs.ahead().next() {
+        decode.lend(memory);
         let fetched = match reads::fetch(vfs.store(), decode.span(), false) {
             // A reader that comes to it meanwhile follows, and cannot hurry the store any more.
             Err(ReadError::WouldBlock) => {
@@ -77,6 +79,6 @@ fn decode_all(vfs: &Vfs) {
             }
             fetched => fetched,
         };
-        vfs.ahead().decode(decode, fetched);
+        memory = vfs.ahead().decode(decode, fetched);
     }
 }

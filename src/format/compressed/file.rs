@@ -269,6 +269,10 @@ impl Container for CompressedFile {
         }
     }
 
+    fn has_decoders(&self) -> bool {
+        matches!(self.inside, Inside::File { .. })
+    }
+
     fn piece(&self, index: u64, offset_bytes: u64) -> Result<Option<Piece>> {
         let inner = self.inner(index)?;
         let piece = self.inside.piece(index, &inner, offset_bytes)?;

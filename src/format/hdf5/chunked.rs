@@ -9,7 +9,7 @@
 use super::dataset::Dataset;
 use super::filter::{self, Filter};
 use super::table::{Chunk, grid};
-use crate::format::stream::{Interval, MAX_INTERVAL_BYTES};
+use crate::format::stream::{Interval, MAX_INTERVAL_BYTES, Order};
 use std::borrow::Cow;
 use std::ops::Range;
 
@@ -186,6 +186,14 @@ impl Chunked {
         })
     }
 
+    /// Where the interval with this number stands among its own. `None`: rows lie in several, which they all come back to.
+    pub(super) fn order(&self, number: u64) -> Option<Order> {
+        let (count, _) = self.intervals();
+        let last = self.first.saturating_add(count).checked_sub(1)?;
+        let start = self.base.saturating_add(number.saturating_mul(self.band_bytes()));
+        (self.is_banded && number < count).then_some(Order { start, last })
+    }
+
     /// What is stored of a range of its bytes: from the first chunk to the last.
     pub(super) fn stored(&self, range: Range<u64>) -> Range<u64> {
         // Asked for with each read: not by looking at all chunks.
@@ -207,10 +215,15 @@ impl Chunked {
                 self.fill(out);
                 return Ok(());
             };
-            out.copy_from_slice(&self.decode_chunk(chunk, stored)?);
-            return Ok(());
+            return self.decode_whole(chunk, stored, out);
         }
         let chunks = self.band(number);
+        if let [chunk] = chunks
+            && self.chunk.get(1..) == self.shape.get(1..)
+            && out.len() == size(self.chunk_bytes)
+        {
+            return self.decode_whole(chunk, stored, out);
+        }
         if (chunks.len() as u64) < self.chunks_in_band() {
             self.fill(out);
         }
@@ -228,11 +241,15 @@ impl Chunked {
     }
 
     fn decode_chunk<'a>(&self, chunk: &Chunk, stored: &'a [u8]) -> Result<Cow<'a, [u8]>, String> {
-        let named = |why| format!("chunk {} at byte {}: {why}", chunk.number, chunk.at);
-        if chunk.bytes == 0 {
-            return Err(format!("chunk {} is not all in the file", chunk.number));
-        }
-        filter::decode(&self.filters, chunk.mask, stored, size(self.chunk_bytes)).map_err(named)
+        chunk.check()?;
+        filter::decode(&self.filters, chunk.mask, stored, size(self.chunk_bytes))
+            .map_err(|why| chunk.named(&why))
+    }
+
+    /// Decodes a chunk whose elements are those of an interval.
+    fn decode_whole(&self, chunk: &Chunk, stored: &[u8], out: &mut [u8]) -> Result<(), String> {
+        chunk.check()?;
+        filter::decode_to(&self.filters, chunk.mask, stored, out).map_err(|why| chunk.named(&why))
     }
 
     fn fill(&self, out: &mut [u8]) {

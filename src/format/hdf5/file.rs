@@ -7,7 +7,7 @@ use super::shown::{Builder, Content as Held, Shown};
 use super::tree::{Entry, Name, ROOT, Tree};
 use super::{NAME, input, superblock};
 use crate::format::counted;
-use crate::format::stream::{Interval, Intervals};
+use crate::format::stream::{Interval, Intervals, Order};
 use crate::format::{
     Attributes, Container, Content, IndexChecksum, Kind, Member, Names, Node, OpenOptions, Piece,
     Result, Sample, Source, ending, npy,
@@ -49,6 +49,11 @@ impl Intervals for Chunks {
     fn nth(&self, number: u64) -> Option<Interval> {
         let chunked = self.with(|chunked| chunked.first <= number)?;
         chunked.interval(number.checked_sub(chunked.first)?)
+    }
+
+    fn order(&self, number: u64) -> Option<Order> {
+        let chunked = self.with(|chunked| chunked.first <= number)?;
+        chunked.order(number.checked_sub(chunked.first)?)
     }
 
     fn decode(&self, number: u64, stored: &[u8], out: &mut [u8]) -> Result<(), String> {

@@ -82,8 +82,43 @@ impl Filter {
         self.id == FLETCHER32
     }
 
+    /// Undoes a filter that compresses; fills `out`.
+    fn decompress(&self, bytes: &[u8], out: &mut [u8]) -> Result<(), String> {
+        match self.id {
+            DEFLATE => codec::decode(Codec::Zlib, bytes, out),
+            LZF => lzf::decode(bytes, out),
+            ZSTD => codec::decode(Codec::Zstd, bytes, out),
+            _ => Err(format!("it needs {}", self.missing().unwrap_or_default())),
+        }
+    }
+
     fn is_left_out(place: usize, mask: u32) -> bool {
         u32::try_from(place).is_ok_and(|place| mask.wrapping_shr(place) & 1 == 1)
+    }
+}
+
+/// The filters but those that `mask` leaves out.
+fn used(filters: &[Filter], mask: u32) -> impl Iterator<Item = &Filter> {
+    let filters = filters.iter().enumerate();
+    filters.filter(move |(place, _)| !Filter::is_left_out(*place, mask)).map(|(_, filter)| filter)
+}
+
+/// As [`decode`], to `out`; at once if one filter compresses and there is no other.
+pub(super) fn decode_to(
+    filters: &[Filter],
+    mask: u32,
+    stored: &[u8],
+    out: &mut [u8],
+) -> Result<(), String> {
+    let mut used = used(filters, mask);
+    match (used.next(), used.next()) {
+        (Some(only), None) if !matches!(only.id, SHUFFLE | FLETCHER32) => {
+            only.decompress(stored, out)
+        }
+        _ => {
+            out.copy_from_slice(&decode(filters, mask, stored, out.len())?);
+            Ok(())
+        }
     }
 }
 
@@ -94,10 +129,9 @@ pub(super) fn decode<'a>(
     stored: &'a [u8],
     length: usize,
 ) -> Result<Cow<'a, [u8]>, String> {
-    let used = filters.iter().enumerate().filter(|(place, _)| !Filter::is_left_out(*place, mask));
     // How long a chunk is before each filter: known as long as none before it compresses.
     let (mut steps, mut before) = (Vec::new(), Some(length));
-    for (_, filter) in used {
+    for filter in used(filters, mask) {
         steps.push((filter, before));
         before = match filter.id {
             SHUFFLE => before,
@@ -114,12 +148,7 @@ pub(super) fn decode<'a>(
                 let length = before.ok_or("it is compressed twice")?;
                 // No more than a chunk, which was bounded when its dataset was opened.
                 let mut out = vec![0; length];
-                match filter.id {
-                    DEFLATE => codec::decode(Codec::Zlib, &bytes, &mut out)?,
-                    LZF => lzf::decode(&bytes, &mut out)?,
-                    ZSTD => codec::decode(Codec::Zstd, &bytes, &mut out)?,
-                    _ => return Err(format!("it needs {}", filter.missing().unwrap_or_default())),
-                }
+                filter.decompress(&bytes, &mut out)?;
                 Cow::Owned(out)
             }
         };
@@ -226,6 +255,22 @@ mod tests {
         let bytes: Vec<u8> = (0..6_i16).flat_map(i16::to_le_bytes).collect();
         assert_eq!(fletcher32(&bytes), fletcher32(&bytes));
         assert_eq!(fletcher32(b"ab"), 0x6162_6162);
+    }
+
+    #[test]
+    fn what_is_decoded_to_its_place_is_what_is_decoded() {
+        let filter = |id| Filter { id, value: 2 };
+        let lists = [vec![LZF], vec![SHUFFLE, LZF], vec![LZF, FLETCHER32], vec![LZF, LZF], vec![]];
+        for (ids, mask) in lists.iter().flat_map(|ids| (0..4).map(move |mask| (ids, mask))) {
+            let filters: Vec<_> = ids.iter().copied().map(filter).collect();
+            for stored in [&b"\x02abc\xa0\x02"[..], b"abcdefghij", b"abc", b""] {
+                let mut out = [0; 10];
+                let decoded = decode(&filters, mask, stored, 10);
+                let to = decode_to(&filters, mask, stored, &mut out);
+                assert_eq!(to.is_ok(), decoded.is_ok(), "{ids:?} {mask} {stored:?}");
+                assert!(decoded.is_err() || decoded.unwrap().as_ref() == out);
+            }
+        }
     }
 
     #[test]

@@ -34,6 +34,21 @@ pub(super) struct Chunk {
     pub(super) mask: u32,
 }
 
+impl Chunk {
+    /// That all of it is in the file.
+    pub(super) fn check(&self) -> Result<(), String> {
+        match self.bytes {
+            0 => Err(format!("chunk {} is not all in the file", self.number)),
+            _ => Ok(()),
+        }
+    }
+
+    /// What is wrong with it.
+    pub(super) fn named(&self, why: &str) -> String {
+        format!("chunk {} at byte {}: {why}", self.number, self.at)
+    }
+}
+
 /// How many chunks there are in each dimension.
 pub(super) fn grid(shape: &[u64], chunk: &[u64]) -> Vec<u64> {
     shape.iter().zip(chunk).map(|(length, chunk)| length.div_ceil((*chunk).max(1))).collect()

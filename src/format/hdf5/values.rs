@@ -131,14 +131,14 @@ pub(super) fn ending_at(input: &Input<'_>, at: u64, bytes: u32, left: &mut u64) 
     };
     let mut head = vec![0; (bytes as usize).min(magic::HEAD_BYTES)];
     if !take(head.len()) {
-        return Ok(ending::code(".bin"));
+        return Ok(ending::BIN);
     }
     input.reader.read("a value", &mut head, at)?;
     if let Some(code) = ending::code_of_head(&head, bytes.into()) {
         return Ok(code);
     }
     if u64::from(bytes) > MAX_TEXT_BYTES || !take(bytes as usize) {
-        return Ok(ending::code(".bin"));
+        return Ok(ending::BIN);
     }
     let mut value = vec![0; bytes as usize];
     input.reader.read("a value", &mut value, at)?;

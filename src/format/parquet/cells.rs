@@ -121,7 +121,7 @@ impl Look {
             }
             Look::Magic { is_text } => {
                 let code = ending::code_of(value);
-                let is_none = is_text && code == ending::code(".bin");
+                let is_none = is_text && code == ending::BIN;
                 cell.ending = if is_none { ending::code(".txt") } else { code };
             }
             Look::Path => cell.ending = ending::code_of_path(value),

@@ -27,7 +27,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 const MAGIC: &[u8; 8] = b"FFRPARQ\0";
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 const HEAD_BYTES: usize = 24;
 
 /// An open file.
@@ -109,7 +109,8 @@ impl ParquetFile {
         if footer_at != units.footer.at {
             return Ok(None);
         }
-        (units.units, units.parts) = (tables.units, tables.parts);
+        units.set(tables.units);
+        units.parts = tables.parts;
         units.dictionaries = Dictionaries::new(tables.dictionaries);
         let left = kept.len().saturating_sub(records_at);
         let slice = SliceSource::new(kept.name().clone(), kept, records_at, left);

@@ -2,7 +2,7 @@
 //!
 //! A row is a directory of its columns. The footer says where the pages of each column lie (`footer`, `schema`), but not
 //! how long a value is: the pages are read once (`scan`, `rows`, `column`), and the index is worth keeping. It has 24 bytes
-//! a file, 40 a page, and the dictionaries of lists. A read decodes one page (`units`); what is not compressed is served
+//! a file, 48 a page, and the dictionaries of lists. A read decodes one page (`units`); what is not compressed is served
 //! in place. Codecs alone are others' crates: all else of a file that may lie is read here, by lengths that were checked.
 
 mod budget;

@@ -9,6 +9,7 @@ use super::fields::{Field, FieldKind};
 use super::footer::Group;
 use super::schema::{Leaf, Meaning, Schema};
 use super::texts::{Pages, Texts};
+use super::units::SLOT_BYTES;
 use crate::format::ending;
 
 /// All columns together read so many bytes at once, and each no fewer or more.
@@ -36,8 +37,20 @@ pub(super) struct Context<'a> {
     pub(super) schema: &'a Schema,
     pub(super) group: &'a Group,
     pub(super) number: u32,
-    /// The address of the first slot of the group, and how far slots are apart.
+    /// How many groups there are.
+    pub(super) groups: u64,
+    /// The address of the first slot.
     pub(super) slots: u64,
+}
+
+impl Context<'_> {
+    /// The address of a slot of the group. The same one of each group stand together: what is read in order, row by row,
+    /// goes on behind the end of a group with the next one.
+    fn slot(&self, number: usize) -> u64 {
+        let before = (number as u64).saturating_mul(self.groups);
+        let slot = before.saturating_add(self.number.into());
+        self.slots.saturating_add(slot.saturating_mul(SLOT_BYTES))
+    }
 }
 
 /// A field of a row group, as its rows are passed.
@@ -218,9 +231,8 @@ impl<'a> Rows<'a> {
     /// The JSON of the row that is passed.
     fn json(&mut self, leaf: usize) -> Result<Shown> {
         if self.json.is_none() && !self.is_given_up {
-            let Context { pages, schema, group, number, slots } = self.context;
-            let slot = (schema.leaves.len() as u64).saturating_add(leaf as u64);
-            let slot = slots.saturating_add(slot.saturating_mul(super::units::SLOT_BYTES));
+            let Context { pages, schema, group, number, .. } = self.context;
+            let slot = self.context.slot(schema.leaves.len().saturating_add(leaf));
             self.json = Texts::new(pages, (schema, group), (leaf, number), slot);
         }
         let cell = self.json.as_mut().map(|texts| texts.cell(self.row)).transpose()?;
@@ -232,14 +244,13 @@ impl<'a> Rows<'a> {
 fn column<'a>(context: Context<'a>, number: usize, look: Look) -> Option<Column<'a>> {
     let leaf = context.schema.leaves.get(number)?;
     let chunk = *context.group.chunks.get(number)?;
-    let slot = (number as u64).saturating_mul(super::units::SLOT_BYTES);
     let place = Place {
         reader: context.pages.reader,
         leaf,
         column: u32::try_from(number).ok()?,
         group: context.number,
         chunk,
-        slot: context.slots.saturating_add(slot),
+        slot: context.slot(number),
         window: WINDOWS_BYTES.checked_div(context.schema.leaves.len() as u64).unwrap_or(0),
     };
     let place = Place { window: place.window.clamp(MIN_WINDOW_BYTES, MAX_WINDOW_BYTES), ..place };

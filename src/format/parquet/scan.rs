@@ -133,10 +133,8 @@ pub(super) fn scan(
         .collect();
     let mut row = 0_u64;
     for (number, group) in (0_u32..).zip(&units.footer.groups) {
-        let slots = slots_of(&units.schema).saturating_mul(SLOT_BYTES);
-        let slots = u64::from(number).saturating_mul(slots).saturating_add(first);
-        let schema = &units.schema;
-        let context = Context { pages: &pages, schema, group, number, slots };
+        let (schema, groups) = (&units.schema, units.footer.groups.len() as u64);
+        let context = Context { pages: &pages, schema, group, number, groups, slots: first };
         let mut rows: Vec<_> = fields
             .iter()
             .zip(&adding)
@@ -150,10 +148,9 @@ pub(super) fn scan(
             row = row.saturating_add(1);
         }
     }
-    units.units = budget.units.into_inner();
     units.dictionaries = Dictionaries::new(budget.dictionaries.into_inner());
     units.parts = budget.parts.into_inner();
-    units.sort();
+    units.set(budget.units.into_inner());
     Ok((units, scan.builder))
 }
 
@@ -279,8 +276,7 @@ impl<'a> Scan<'a> {
                 }
             }
             Shown::Value(cell, None) => {
-                let code =
-                    if cell.state == State::Damaged { ending::code(".bin") } else { cell.ending };
+                let code = if cell.state == State::Damaged { ending::BIN } else { cell.ending };
                 self.file(adding, place, row_of(cell, code), "");
             }
             Shown::Numbers(cell, descr, count) => {

@@ -2,7 +2,8 @@
 //! structures, as JSON.
 //!
 //! What they decode to lies in one space of addresses behind the file's own bytes: a slot for each chunk of a leaf, and for
-//! the JSON of each column, of each row group. An address below the file's length is a byte of the file.
+//! the JSON of each column, of each row group, one row group behind the other. An address below the file's length is a
+//! byte of the file.
 //!
 //! Imports pages, values, dictionaries and JSON of this directory.
 
@@ -13,7 +14,7 @@ use super::page::{self, Header, Page};
 use super::schema::{Leaf, Schema};
 use super::{codecs, values};
 use crate::format::counted;
-use crate::format::stream::{Interval, Intervals};
+use crate::format::stream::{Interval, Intervals, Order};
 use std::ops::Range;
 
 /// Room for what is decoded of a chunk.
@@ -65,6 +66,16 @@ impl Unit {
         self.decoded..self.decoded.saturating_add(self.decoded_bytes.into())
     }
 
+    /// Which of the slots of each row group it lies in, in the order of these.
+    fn slots(&self) -> (u8, u32) {
+        let class = match self.kind {
+            Kind::Raw | Kind::Values | Kind::Dictionary => 0,
+            Kind::Json => 1,
+            Kind::Labels => 2,
+        };
+        (class, self.column)
+    }
+
     pub(super) fn pack(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.decoded.to_le_bytes());
         out.extend_from_slice(&self.stored.to_le_bytes());
@@ -107,6 +118,8 @@ pub(super) struct Units {
     /// Names of labels, by the field that they are of.
     pub(super) labels: Vec<Vec<Vec<u8>>>,
     pub(super) units: Vec<Unit>,
+    /// So many bytes are decoded of the units before each.
+    pub(super) starts: Vec<u64>,
     /// Those that several units need.
     pub(super) dictionaries: Dictionaries,
     /// The rows of units that are JSON.
@@ -114,10 +127,17 @@ pub(super) struct Units {
 }
 
 impl Units {
-    /// Brings them in order: they were added column by column.
-    pub(super) fn sort(&mut self) {
-        self.units.sort_unstable_by_key(|unit| unit.decoded);
-        self.units.shrink_to_fit();
+    /// Takes the units, in any order.
+    pub(super) fn set(&mut self, mut units: Vec<Unit>) {
+        units.sort_unstable_by_key(|unit| unit.decoded);
+        units.shrink_to_fit();
+        let start = |at: &mut u64, unit: &Unit| {
+            let start = *at;
+            *at = at.saturating_add(unit.decoded_bytes.into());
+            Some(start)
+        };
+        self.starts = units.iter().scan(0, start).collect();
+        self.units = units;
     }
 
     fn number_at(&self, address: u64) -> Option<usize> {
@@ -226,6 +246,14 @@ impl Intervals for Units {
         let unit = self.units.get(usize::try_from(number).ok()?)?;
         let end = unit.stored.saturating_add(unit.stored_bytes.into());
         Some(Interval { number, stored: unit.stored..end, decoded: unit.range(), crc32: 0 })
+    }
+
+    fn order(&self, number: u64) -> Option<Order> {
+        let number = usize::try_from(number).ok()?;
+        let (unit, start) = self.units.get(number).zip(self.starts.get(number))?;
+        // The units of a column stand together, those of its next row group behind those of one.
+        let behind = self.units.partition_point(|other| other.slots() <= unit.slots());
+        Some(Order { start: *start, last: behind.checked_sub(1)? as u64 })
     }
 
     fn decode(&self, number: u64, stored: &[u8], out: &mut [u8]) -> Result<(), String> {

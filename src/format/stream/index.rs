@@ -90,6 +90,15 @@ pub struct Interval {
     pub crc32: u32,
 }
 
+/// Where an interval stands among those that follow each other, if samples are read in order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Order {
+    /// So many bytes are decoded of intervals before it: as its decoded range, but without gaps.
+    pub start: u64,
+    /// The number of the last one that follows. All numbers between are those of others.
+    pub last: u64,
+}
+
 /// Bytes that are decoded interval by interval: a compressed stream, or the chunks of a container.
 pub trait Intervals: Send + Sync {
     /// The interval that the byte at `decoded_offset` lies in.
@@ -97,6 +106,9 @@ pub trait Intervals: Send + Sync {
 
     /// The interval of that number.
     fn nth(&self, number: u64) -> Option<Interval>;
+
+    /// What follows the interval of that number where samples are read in order. `None`: that is not known.
+    fn order(&self, number: u64) -> Option<Order>;
 
     /// Decodes an interval from all of its stored bytes; fills `out`, which is as long as its decoded range, and
     /// compares the checksum, if it has one.
@@ -113,6 +125,11 @@ impl Intervals for StreamIndex {
 
     fn nth(&self, number: u64) -> Option<Interval> {
         Self::nth(self, number)
+    }
+
+    fn order(&self, number: u64) -> Option<Order> {
+        let start = self.rows.get(usize::try_from(number).ok()?)?.decoded;
+        Some(Order { start, last: self.len().saturating_sub(1) })
     }
 
     fn decode(&self, number: u64, stored: &[u8], out: &mut [u8]) -> Result<(), String> {

@@ -352,6 +352,10 @@ impl Container for ZipFile {
         })
     }
 
+    fn has_decoders(&self) -> bool {
+        true
+    }
+
     fn codec(&self, index: u64) -> Option<codec::Codec> {
         let head = self.row_at(index).and_then(|row| self.head(row)).ok()?;
         match Method::of(head.method)? {

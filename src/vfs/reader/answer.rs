@@ -65,6 +65,20 @@ impl Reader {
         Step::done(Payload::Shared(verified, range))
     }
 
+    /// Answers with bytes of an interval.
+    pub(super) fn answer_decoded(
+        &self,
+        mut task: Task,
+        decoded: Arc<Verified>,
+        first: u64,
+    ) -> Step {
+        let length = task.want.end - task.want.start;
+        self.samples.stats().served(length);
+        self.shelve(&mut task);
+        let first = first as usize;
+        Step::done(Payload::Shared(decoded, first..first + length as usize))
+    }
+
     pub(super) fn answer_pieces(&self, want: &Range<u64>, pieces: Pieces) -> Step {
         let length = (want.end - want.start) as usize;
         self.samples.stats().served(length as u64);

@@ -7,8 +7,10 @@ use super::interval_decode::{IntervalDecode, IntervalSource, Place};
 use super::pieces::Pieces;
 use super::task::{AwaitedInterval, SpooledInterval, State, Step, Task};
 use crate::format::Fault;
+use crate::format::stream::Order;
 use crate::io::Buffer;
 use crate::vfs::memory::cache::{CacheAnswer, CacheKey, Cached};
+use crate::vfs::memory::in_flight::InFlightRead;
 use crate::vfs::memory::verified::Verified;
 use std::ops::Range;
 use std::sync::Arc;
@@ -25,6 +27,8 @@ struct Part {
     first: u64,
     /// Where in those the bytes of the file end that lie together.
     run_end: u64,
+    /// What follows the interval, if that is known.
+    order: Option<Order>,
 }
 
 impl Part {
@@ -37,7 +41,41 @@ impl Part {
 
 impl Reader {
     /// Reads the wanted range of a file whose intervals are known.
-    pub(super) fn read_intervals(&self, task: Task, source: &IntervalSource) -> Step {
+    pub(super) fn read_intervals(&self, mut task: Task, source: &IntervalSource) -> Step {
+        let want = task.want.clone();
+        let part = match self.part_at(&task, source, want.start) {
+            Ok(Some(part)) if part.file.start == want.start && part.file.end >= want.end => part,
+            Ok(_) => return self.read_from_pieces(task, source),
+            Err(fault) => return self.fail(task, fault),
+        };
+        // All of it in one: answered out of that.
+        self.observe(&task, source, &part, want.end);
+        match self.memory.cache().get_or_lead(part.key, want.end - want.start) {
+            CacheAnswer::Cached(Cached::Whole(decoded)) | CacheAnswer::Prefetched(decoded, _) => {
+                let first = part.first - part.place.decoded.start;
+                self.answer_decoded(task, decoded, first)
+            }
+            CacheAnswer::InFlight(read) => self.follow(task, read),
+            CacheAnswer::Lead(leader) => {
+                task.leader = Some(leader);
+                match self.begin_pieces(&want) {
+                    Ok(pieces) => self.begin_interval(task, source, &part, pieces),
+                    Err(fault) => self.fail(task, fault),
+                }
+            }
+            // Nothing else is cached of intervals.
+            CacheAnswer::Cached(_) => self.fail(task, Fault::Damaged),
+        }
+    }
+
+    /// Waits for another read of an interval, without memory.
+    fn follow(&self, mut task: Task, read: Arc<InFlightRead>) -> Step {
+        self.shelve(&mut task);
+        Step::Wait(read)
+    }
+
+    /// Puts a range together that lies in several intervals, or partly in none.
+    fn read_from_pieces(&self, task: Task, source: &IntervalSource) -> Step {
         match self.begin_pieces(&task.want) {
             Ok(pieces) => self.next_interval(task, source, pieces),
             Err(fault) => self.fail(task, fault),
@@ -66,7 +104,7 @@ impl Reader {
                 | CacheAnswer::Prefetched(decoded, _) => {
                     pieces.copy(&want, part.file.start, part.of(&decoded, end));
                 }
-                CacheAnswer::InFlight(read) => return Step::Wait(read),
+                CacheAnswer::InFlight(read) => return self.follow(task, read),
                 CacheAnswer::Lead(leader) => {
                     task.leader = Some(leader);
                     return self.begin_interval(task, source, &part, pieces);
@@ -197,6 +235,7 @@ impl Reader {
                     place,
                     first: at,
                     run_end: sample.size_bytes(),
+                    order: None,
                 }))
             }
             IntervalSource::Container => self.part_of_container_at(task, at),
@@ -217,7 +256,7 @@ impl Reader {
         let left = (piece.at_bytes + piece.length_bytes).saturating_sub(start);
         let length = left.min(interval.decoded.end - first);
         let short = u32::try_from(located.container).map_err(|_| Fault::Damaged)?;
-        let number = interval.number;
+        let (number, order) = (interval.number, stream.order(interval.number));
         Ok(Some(Part {
             number,
             key: CacheKey::ContainerInterval { container: short, number },
@@ -225,17 +264,25 @@ impl Reader {
             place: Place::in_container(&self.samples, located, interval),
             first,
             run_end: first + left,
+            order,
         }))
     }
 
     /// Takes note of the read of a part up to byte `end` of the file: what follows may be decoded ahead.
     fn observe(&self, task: &Task, source: &IntervalSource, part: &Part, end: u64) {
         let Range { start, end: interval_end } = part.place.decoded;
+        let order = match (source, part.order) {
+            (IntervalSource::Sample(_), _) => Order { start, last: u64::MAX },
+            (IntervalSource::Container, Some(order)) => order,
+            (IntervalSource::Container, None) => return,
+        };
+        let first = order.start + (part.first - start);
         let seen = Seen {
             key: part.key,
             interval_bytes: interval_end - start,
-            read: part.first..part.first + (end - part.file.start),
+            read: first..first + (end - part.file.start),
             sample: task.sample,
+            last: order.last,
         };
         self.ahead.observe(&seen, source, &task.located, part.run_end);
     }

@@ -67,7 +67,9 @@ impl Reader {
     }
 
     /// Answers when the wanted range is complete, or what is made from it.
-    pub(super) fn answer_intervals(&self, task: Task, mut pieces: Pieces) -> Step {
+    pub(super) fn answer_intervals(&self, mut task: Task, mut pieces: Pieces) -> Step {
+        // Used again at once: new pages cost a fault each.
+        self.shelve(&mut task);
         let Some(Made { want, leader }) = pieces.made.take() else {
             return self.answer_pieces(&task.want, pieces);
         };

@@ -20,12 +20,16 @@ fn content() -> Vec<u8> {
 /// A file that decodes from every fourth of its frames.
 fn world(cache_bytes: u64, threads: u64) -> World {
     let frames = (0..SIZE / MIB).map(|at| zstd::bulk::compress(&mib(at), 1).unwrap());
-    let bytes: Vec<u8> = frames.flatten().collect();
-    let source = MemorySource::new("x.zst".to_owned(), bytes.clone());
-    let container = crate::format::open(Arc::new(source), &OpenOptions::default()).unwrap();
+    world_of("x.zst", frames.flatten().collect(), cache_bytes, threads)
+}
+
+fn world_of(name: &str, bytes: Vec<u8>, cache_bytes: u64, threads: u64) -> World {
+    let source = MemorySource::new(name.to_owned(), bytes.clone());
+    let by_rows = OpenOptions { rows: true, ..OpenOptions::default() };
+    let container = crate::format::open(Arc::new(source), &by_rows).unwrap();
     let dataset = Dataset::new(vec![container]);
     let names = Numbered::new(dataset.len(), None, Suffix::Fixed(String::new())).into();
-    let part = Part::in_memory("/x.zst", bytes.clone(), SystemTime::UNIX_EPOCH);
+    let part = Part::in_memory(format!("/{name}"), bytes.clone(), SystemTime::UNIX_EPOCH);
     let options = Options { threads, ..options(Verify::Always, cache_bytes) };
     let vfs = Vfs::new(dataset, names, Store::new(vec![Arc::new(part)]), options);
     World { vfs, disk: vec![bytes] }
@@ -103,7 +107,7 @@ fn a_reader_that_comes_to_an_interval_while_it_is_decoded_ahead_follows() {
 fn a_failure_ahead_is_left_to_the_reader_and_leaves_nothing_behind() {
     type End = fn(&World, DecodeAhead);
     let ends: [(&str, End); 4] = [
-        ("a disk that fails", |world, decode| world.vfs.ahead().decode(decode, fails())),
+        ("a disk that fails", |world, decode| drop(world.vfs.ahead().decode(decode, fails()))),
         ("a changed file", |world, decode| {
             world.vfs.ahead().decode(decode, Err(ReadError::Changed(Change::Truncated)));
         }),
@@ -233,6 +237,149 @@ fn readers_in_any_order_beside_what_is_decoded_ahead_get_the_right_bytes() {
                     let place = *offset as usize..(offset + length) as usize;
                     assert!(bytes == &content[place], "seed {seed}, byte {offset}");
                 }
+                (Err(errno), failed) => assert!(*errno == Errno::EIO && *failed > 1),
+            }
+        }
+        world.vfs.ahead().end_runs();
+        let figures = world.vfs.cache_figures();
+        assert_eq!(figures.intervals_ahead, 0);
+        assert!(figures.intervals_used + figures.intervals_unused <= world.decoded().1);
+    }
+}
+
+// ---- rows of tables and matrices -------------------------------------------------------------------
+
+const ROWS: u64 = 240;
+/// Pages and chunks have so many rows.
+const ROWS_AT_ONCE: u64 = 10;
+const PAGES: u64 = ROWS / ROWS_AT_ONCE;
+
+/// A fixture of rows of 100 KB, how many samples a row has, and what the data of one are.
+type Table = (&'static str, u64, fn(u64) -> Vec<u8>);
+
+const TABLES: [Table; 2] = [
+    ("ordered.parquet", 2, |row| [&(row as u32).to_le_bytes()[..], &[row as u8; 99_996]].concat()),
+    ("ordered.h5", 1, |row| vec![row as u8; 100_000]),
+];
+
+/// The fixture, and where the data of a row are: behind the header of an array.
+fn table((name, _, data): &Table, cache_bytes: u64) -> (World, u64) {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name);
+    let world = world_of(name, std::fs::read(path).unwrap(), cache_bytes, 4);
+    let at = world.vfs.dataset().locate(0).unwrap().unwrap().sample;
+    let header = at.size_bytes() - data(0).len() as u64;
+    (world, header)
+}
+
+impl World {
+    fn row(&self, (_, samples, data): &Table, header: u64, row: u64) -> Result<(), Errno> {
+        let bytes = self.read(row * samples, 0, header + 100_000)?;
+        assert!(bytes[header as usize..] == data(row), "row {row}");
+        Ok(())
+    }
+}
+
+#[test]
+fn rows_that_are_read_in_order_have_their_pages_decoded_ahead_through_all_row_groups() {
+    for table_of in &TABLES {
+        let (world, header) = table(table_of, 256 * MIB);
+        for row in 0..ROWS {
+            world.row(table_of, header, row).unwrap();
+            let is_proven = (row + 1) * 100_000 >= 4 * MIB;
+            assert!(is_proven || world.decode_all() == 0, "nothing is proven by row {row}");
+            world.decode_all();
+        }
+        // What was read before it was plain that it goes on so is not decoded ahead.
+        let first = (4 * MIB).div_ceil(ROWS_AT_ONCE * 100_000);
+        assert_eq!(world.decoded(), (PAGES, PAGES - first), "{}", table_of.0);
+        let figures = world.vfs.cache_figures();
+        assert_eq!((figures.intervals_used, figures.intervals_unused), (PAGES - first, 0));
+        assert_eq!(figures.intervals_ahead, 0);
+    }
+}
+
+#[test]
+fn columns_that_are_read_row_by_row_are_runs_of_their_own() {
+    let (world, _) = table(&TABLES[0], 256 * MIB);
+    for row in 0..ROWS {
+        world.row(&TABLES[0], 0, row).unwrap();
+        let number = world.read(row * 2 + 1, 0, 1000).unwrap();
+        assert_eq!(number[number.len() - 8..], row.to_le_bytes());
+        world.decode_all();
+    }
+    let (all, ahead) = world.decoded();
+    // A page of numbers a row group.
+    assert_eq!((all, ahead), (PAGES + 8, PAGES - 5));
+}
+
+#[test]
+fn rows_in_any_other_order_have_nothing_decoded_ahead() {
+    for table_of in &TABLES {
+        let (world, header) = table(table_of, 256 * MIB);
+        // Each page once, from the last to the first.
+        for row in (0..ROWS).rev().step_by(ROWS_AT_ONCE as usize) {
+            world.row(table_of, header, row).unwrap();
+            assert_eq!(world.decode_all(), 0);
+        }
+        assert_eq!(world.decoded(), (PAGES, 0));
+    }
+}
+
+#[test]
+fn a_page_that_is_broken_ahead_is_an_error_of_its_rows_alone() {
+    const BROKEN: u64 = 11;
+    for table_of in &TABLES {
+        let (mut world, header) = table(table_of, 256 * MIB);
+        let (part, at) = world.place(BROKEN * ROWS_AT_ONCE * table_of.1, 0);
+        world.disk[part][at..at + 16].fill(0xff);
+        for row in 0..ROWS {
+            let is_broken = row / ROWS_AT_ONCE == BROKEN;
+            let expected = if is_broken { Err(Errno::EIO) } else { Ok(()) };
+            assert_eq!(world.row(table_of, header, row), expected, "row {row}");
+            world.decode_all();
+        }
+        assert!(world.decoded().1 > PAGES / 2);
+        assert_eq!(world.vfs.cache_figures().intervals_ahead, 0);
+    }
+}
+
+#[test]
+fn what_is_ahead_of_rows_takes_a_quarter_of_the_memory_and_is_given_back() {
+    for table_of in &TABLES {
+        let (world, header) = table(table_of, 16 * MIB);
+        for row in 0..ROWS / 2 {
+            world.row(table_of, header, row).unwrap();
+            world.decode_all();
+            let figures = world.vfs.cache_figures();
+            assert!(figures.intervals_ahead <= 4 && figures.bytes <= figures.capacity_bytes);
+        }
+        assert!(world.vfs.cache_figures().intervals_ahead > 1);
+        world.vfs.ahead().end_runs();
+        assert_eq!(world.vfs.cache_figures().intervals_ahead, 0);
+        assert!(world.vfs.ahead().next().is_none());
+    }
+}
+
+#[test]
+fn readers_of_rows_in_any_order_beside_what_is_decoded_ahead_get_the_right_bytes() {
+    for (seed, table_of) in (1..9).flat_map(|seed| TABLES.iter().map(move |table| (seed, table))) {
+        let mut rng = Rng(seed);
+        let cache_bytes = [4 * MIB, 16 * MIB, 256 * MIB][rng.below(3)];
+        let fail_once_in = [0, 30][rng.below(2)];
+        let (world, header) = table(table_of, cache_bytes);
+        let (first, second) = (rng.below(100) as u64, rng.below(100) as u64);
+        let rows: Vec<_> = (0..100)
+            .flat_map(|step| [first + step, second + step, rng.below(ROWS as usize) as u64])
+            .collect();
+        let requests: Vec<_> = rows
+            .iter()
+            .map(|row| Request { sample: row * table_of.1, offset: header, length: 100_000 })
+            .collect();
+        let mut schedule = Schedule::new(&world, seed, fail_once_in);
+        schedule.run(&requests, 1 + rng.below(6));
+        for (number, row) in rows.iter().enumerate() {
+            match &schedule.replies[&number] {
+                (Ok(bytes), _) => assert!(*bytes == (table_of.2)(*row), "seed {seed}, row {row}"),
                 (Err(errno), failed) => assert!(*errno == Errno::EIO && *failed > 1),
             }
         }

@@ -129,7 +129,7 @@ impl<'a> Schedule<'a> {
         let mut decode = self.decodes.swap_remove(self.rng.below(self.decodes.len()));
         if self.rng.once_in(self.fail_once_in) {
             return match self.rng.once_in(2) {
-                true => ahead.decode(decode, fails()),
+                true => drop(ahead.decode(decode, fails())),
                 false => drop(decode),
             };
         }

@@ -130,6 +130,31 @@ fn chunks_beyond_a_hundred_thousand_of_a_dataset_that_grows_are_served_and_extra
 }
 
 #[test]
+fn a_dataset_that_is_read_in_order_whole_or_by_rows_is_the_right_bytes() {
+    let source = fixture("ordered.h5");
+    let is_row = |bytes: &[u8], row: u8| bytes.len() == 100_000 && bytes.iter().all(|b| *b == row);
+    for_each_transport(|transport| {
+        let whole = Mount::new(transport, &source, &[]);
+        let mut file = whole.read("rows.npy").unwrap();
+        let rows = file.split_off(file.len() - 24_000_000);
+        assert!((0..240).zip(rows.chunks(100_000)).all(|(row, bytes)| is_row(bytes, row)));
+        let mount = Mount::new(transport, &source, &["rows"]);
+        std::thread::scope(|scope| {
+            for first in [0, 0, 3, 100] {
+                let mount = &mount;
+                scope.spawn(move || {
+                    for row in first..240 {
+                        let bytes = mount.read(format!("rows/{row:06}.npy")).unwrap();
+                        assert!(is_row(&bytes[bytes.len() - 100_000..], row), "row {row}");
+                    }
+                });
+            }
+        });
+        assert!(mount.bad().is_empty() && whole.bad().is_empty());
+    });
+}
+
+#[test]
 fn verify_counts_the_fletcher32_of_chunks_and_finds_the_chunk_that_is_wrong() {
     let directory = temp_dir();
     let tiny = fs::read(fixture("tiny-latest.h5")).unwrap();

@@ -93,6 +93,33 @@ fn shards_are_numbered_on_with_fanout() {
 }
 
 #[test]
+fn rows_that_are_read_in_order_by_one_and_by_several_are_the_right_bytes() {
+    let expected = |row: u8| [&u32::from(row).to_le_bytes()[..], &[row; 99_996]].concat();
+    let read = |mount: &Mount, rows: std::ops::Range<u8>| {
+        for row in rows {
+            let bytes = mount.read(format!("{row:06}/data.bin")).unwrap();
+            assert!(bytes == expected(row), "row {row}");
+            let number = mount.read(format!("{row:06}/number.npy")).unwrap();
+            assert_eq!(number[number.len() - 8..], u64::from(row).to_le_bytes());
+        }
+    };
+    for_each_transport(|transport| {
+        let source = fixture("ordered.parquet");
+        for options in [&["index=none"][..], &["index=none", "memory=8M"]] {
+            read(&Mount::new(transport, &source, options), 0..240);
+            let mount = Mount::new(transport, &source, options);
+            std::thread::scope(|scope| {
+                for first in [0, 0, 7, 30, 120] {
+                    let mount = &mount;
+                    scope.spawn(move || read(mount, first..240));
+                }
+            });
+            assert!(mount.bad().is_empty());
+        }
+    });
+}
+
+#[test]
 fn verify_counts_the_checksums_of_pages_and_a_sidecar_makes_the_rest_verifiable() {
     let checked = fixture("checked.parquet");
     let outcome = ffrfs(&["verify", "--index", "none", checked.to_str().unwrap()]);

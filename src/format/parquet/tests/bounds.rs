@@ -244,7 +244,8 @@ fn pages_whose_dictionary_finds_no_room_are_looked_at() {
         let budget = Budget::new(1 << 20, 1 << 20, 1 << 30);
         let _others = is_full.then(|| budget.hold(MAX_HELD_BYTES / 2).unwrap());
         let pages = Pages { reader, budget: &budget };
-        let context = Context { pages: &pages, schema, group, number: 0, slots: 1 << 40 };
+        let context =
+            Context { pages: &pages, schema, group, number: 0, groups: 1, slots: 1 << 40 };
         for field in &outline.fields {
             let mut rows = Rows::new(context, field, false);
             for _ in 0..group.rows {

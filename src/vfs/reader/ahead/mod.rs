@@ -18,7 +18,7 @@ use crate::vfs::memory::turns::Turn;
 use crate::vfs::samples::Samples;
 use crate::vfs::span::Span;
 use crate::vfs::{Errno, Phase, Stage, Trace};
-use runs::{PATIENCE, Runs};
+use runs::{Most, PATIENCE, Runs};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -29,6 +29,8 @@ pub(super) use runs::Seen;
 const SHARE: u64 = 4;
 /// A run that has not gone on for so long makes room for others.
 const SHORT_PATIENCE: Duration = Duration::from_millis(250);
+/// So many that nobody will ask for may wait to be dropped.
+const FEW: usize = 64;
 
 /// Decodes ahead.
 pub struct Ahead {
@@ -47,6 +49,8 @@ struct State {
     runs: Runs,
     /// What was not begun yet, in the order of being foreseen.
     foreseen: VecDeque<Foreseen>,
+    /// How many of these there were when those were dropped last that nobody will ask for.
+    looked_at: usize,
 }
 
 /// An interval that will be asked for.
@@ -74,6 +78,13 @@ impl DecodeAhead {
     pub fn span(&mut self) -> &mut Span {
         &mut self.span
     }
+
+    /// Offers memory to fetch into. It is taken if it is no more than the turn stands for.
+    pub fn lend(&mut self, memory: Buffer) {
+        if memory.capacity() <= 2 * self.span.length() {
+            self.span.put_buffer(memory);
+        }
+    }
 }
 
 impl Ahead {
@@ -99,13 +110,14 @@ impl Ahead {
         located: &Located,
         sample_end: u64,
     ) {
-        if !self.is_worthwhile(source, located) {
+        if !Self::is_worthwhile(source) {
             return;
         }
-        let most = self.memory.turns().spare() as u64;
+        let at_once = self.memory.turns().spare() as u64;
+        let most = Most { at_once, bytes: self.memory.budget().cap_bytes() / SHARE };
         let mut state = self.lock();
         let next = state.runs.observe(seen, Instant::now(), most, |has_crossed| {
-            self.last_interval(source, located, sample_end, has_crossed)
+            self.last_interval(source, located, sample_end, has_crossed).min(seen.last)
         });
         let foreseen = next.map(|number| Foreseen {
             key: seen.key.interval(number),
@@ -124,11 +136,11 @@ impl Ahead {
         }
     }
 
-    /// Chunks of tables and matrices do not follow each other as they are read, and what is spooled is decoded.
-    fn is_worthwhile(&self, source: &IntervalSource, located: &Located) -> bool {
+    /// What is spooled is decoded.
+    fn is_worthwhile(source: &IntervalSource) -> bool {
         match source {
             IntervalSource::Sample(checkpoints) => checkpoints.spool().is_none(),
-            IntervalSource::Container => self.samples.container(located).stream().is_some(),
+            IntervalSource::Container => true,
         }
     }
 
@@ -144,8 +156,9 @@ impl Ahead {
         match source {
             IntervalSource::Sample(checkpoints) => checkpoints.number_at(sample_end - 1),
             IntervalSource::Container => {
+                let stream = container.stream();
                 let is_nested = located.container >= self.samples.store().parts().len();
-                let end = match (has_crossed, is_nested) {
+                let end = match (has_crossed, is_nested && stream.is_some()) {
                     (false, _) => sample_end,
                     (true, false) => return u64::MAX,
                     // Behind its samples lie others, of the container that it is in.
@@ -158,7 +171,8 @@ impl Ahead {
                         end.unwrap_or(0).max(sample_end)
                     }
                 };
-                let last = container.stream().and_then(|stream| stream.interval(end - 1));
+                let intervals = container.intervals(located.index);
+                let last = intervals.and_then(|intervals| intervals.interval(end - 1));
                 last.map_or(0, |interval| interval.number)
             }
         }
@@ -167,9 +181,11 @@ impl Ahead {
     /// Drops what nobody will ask for, once nothing is locked.
     fn unlock(&self, mut state: MutexGuard<'_, State>) {
         let given_up = state.runs.take_given_up();
-        if !given_up.is_empty() {
-            let State { runs, foreseen } = &mut *state;
+        let State { runs, foreseen, looked_at } = &mut *state;
+        // With many columns, a look at all for each page would take longer than the page.
+        if !given_up.is_empty() && foreseen.len() > *looked_at * 2 + FEW {
             foreseen.retain(|foreseen| runs.awaits(foreseen.key));
+            *looked_at = foreseen.len();
         }
         drop(state);
         given_up.into_iter().for_each(|key| self.memory.cache().give_up(key));
@@ -232,7 +248,7 @@ impl Ahead {
         if !self.lock().runs.awaits(key) {
             return Begun::NotNeeded;
         }
-        let span = Span::new(located.part, place.stored, self.samples.buffers().take_any());
+        let span = Span::new(located.part, place.stored, Buffer::empty());
         let since = Instant::now();
         let decode = DecodeAhead { key, source, located, span, since, rights, leader, turn };
         Begun::Lead(Box::new(decode))
@@ -244,14 +260,16 @@ impl Ahead {
         self.unlock(state);
     }
 
-    /// Decodes what was fetched, or not, and lets those go on who wait for it.
-    pub fn decode(&self, decode: DecodeAhead, fetched: Result<(), ReadError>) {
+    /// Decodes what was fetched, or not, and lets those go on who wait for it. Gives the memory that it was fetched into,
+    /// for the next one: new pages cost a fault each.
+    pub fn decode(&self, decode: DecodeAhead, fetched: Result<(), ReadError>) -> Buffer {
         let DecodeAhead { key, source, located, mut span, since, rights, leader, turn } = decode;
         let mut traced = self.trace.begin_ahead(&span, None, 0, since);
         if let Err(error) = fetched {
             self.trace.end(traced, Err(Errno::from(&error)));
             drop(leader);
-            return drop(turn);
+            drop(turn);
+            return Buffer::empty();
         }
         let stats = self.samples.stats();
         let bytes = span.length() as u64;
@@ -260,8 +278,7 @@ impl Ahead {
         traced.enter(Phase::Verify);
         let decoded = source.decode(&self.samples, &located, key.in_stream().1, &span);
         stats.interval_decoded(true);
-        // Not to the pool: each thread would keep as much.
-        drop(span.swap_buffer(Buffer::empty()));
+        let memory = span.swap_buffer(Buffer::empty());
         let outcome = decoded.as_ref().map(|_| bytes).map_err(|_| Errno::EIO);
         // Its reader finds a fault once more, and says of which sample.
         if let Ok(decoded) = decoded {
@@ -282,6 +299,7 @@ impl Ahead {
         }
         self.trace.end(traced, outcome);
         drop(turn);
+        memory
     }
 
     #[cfg(test)]

@@ -14,6 +14,9 @@ const GAP_BYTES: u64 = 256 << 10;
 const TAIL_BYTES: u64 = 8 << 20;
 /// So much, and an interval at least, is read in order before anything is decoded ahead.
 const PROOF_BYTES: u64 = 4 << 20;
+/// Small intervals, such as pages and chunks, count as one until they have [`PROOF_BYTES`] together, but no more than so many: one
+/// alone would be read before the next is begun.
+const MOST_AS_ONE: u64 = 16;
 /// A run that has not gone on for so long has ended.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -48,10 +51,20 @@ pub(in crate::vfs::reader) struct Seen {
     pub(in crate::vfs::reader) key: CacheKey,
     /// Its length.
     pub(in crate::vfs::reader) interval_bytes: u64,
-    /// Which decoded bytes of the stream were asked for.
+    /// Which decoded bytes of the stream were asked for, as they follow each other in order.
     pub(in crate::vfs::reader) read: Range<u64>,
     /// Of which sample.
     pub(in crate::vfs::reader) sample: u64,
+    /// The last interval that follows.
+    pub(in crate::vfs::reader) last: u64,
+}
+
+/// What may be ahead of a run.
+#[derive(Clone, Copy)]
+pub(super) struct Most {
+    /// Large intervals, or small ones that count as one.
+    pub(super) at_once: u64,
+    pub(super) bytes: u64,
 }
 
 impl Run {
@@ -64,7 +77,12 @@ impl Run {
 
     fn awaits(&self, key: CacheKey) -> bool {
         let (stream, number) = key.in_stream();
-        self.stream == stream && self.number < number && self.ahead.contains(&number)
+        self.stream == stream && self.number < number && self.has_ahead(number)
+    }
+
+    /// Whether this interval was given out, and is not passed.
+    fn has_ahead(&self, number: u64) -> bool {
+        self.ahead.binary_search(&number).is_ok()
     }
 
     /// Whether another run of the same stream begins, ends or lies where this one ends.
@@ -91,25 +109,26 @@ impl Run {
         }
     }
 
-    /// How many intervals are decoded ahead of it: 1, 2, 4 … as it goes on.
-    fn depth(&self, interval_bytes: u64, most: u64) -> u64 {
+    /// How many intervals are decoded ahead of it: 1, 2, 4 … as it goes on. Small ones count together.
+    fn depth(&self, interval_bytes: u64, most: Most) -> u64 {
         let proofs = (self.read.end - self.read.start) / interval_bytes.max(PROOF_BYTES);
+        let each = (PROOF_BYTES / interval_bytes.max(1)).clamp(1, MOST_AS_ONE);
+        let room = (most.bytes / interval_bytes.max(1)).max(1);
         match proofs.checked_sub(1) {
-            Some(doublings) => (1 << doublings.min(32)).min(most),
+            Some(doublings) => ((1 << doublings.min(32)).min(most.at_once) * each).min(room),
             None => 0,
         }
     }
 }
 
 impl Runs {
-    /// Takes note of a read. Gives the intervals of its stream to decode now, so that its run is up to `most` intervals
-    /// ahead; `last` says which interval is the last one that the run can come to, if it `has_crossed` from one sample
-    /// into another.
+    /// Takes note of a read. Gives the intervals of its stream to decode now, so that its run is up to `most` ahead; `last` says
+    /// which interval is the last one that the run can come to, if it `has_crossed` from one sample into another.
     pub(super) fn observe(
         &mut self,
         seen: &Seen,
         now: Instant,
-        most: u64,
+        most: Most,
         last: impl FnOnce(bool) -> u64,
     ) -> Range<u64> {
         self.end_idle(now, PATIENCE, None);
@@ -175,7 +194,7 @@ impl Runs {
     /// Whether a run comes to an interval, or is there.
     pub(super) fn holds(&self, key: CacheKey) -> bool {
         let (stream, number) = key.in_stream();
-        self.runs.iter().any(|run| run.stream == stream && run.ahead.contains(&number))
+        self.runs.iter().any(|run| run.stream == stream && run.has_ahead(number))
     }
 
     /// Whether a run comes to an interval, and is not there yet.
@@ -196,7 +215,7 @@ mod tests {
     const INTERVAL: u64 = PROOF_BYTES;
     const FILE: u64 = 110_000;
     const END: u64 = 1000;
-    const MOST: u64 = 8;
+    const MOST: Most = Most { at_once: 8, bytes: 256 << 20 };
 
     fn key(stream: u32, number: u64) -> CacheKey {
         CacheKey::ContainerInterval { container: stream, number }
@@ -205,7 +224,7 @@ mod tests {
     /// Reads within one interval, of a stream and a sample.
     fn seen(stream: u32, read: Range<u64>, sample: u64) -> Seen {
         let key = key(stream, (read.end - 1) / INTERVAL);
-        Seen { key, interval_bytes: INTERVAL, read, sample }
+        Seen { key, interval_bytes: INTERVAL, read, sample, last: END }
     }
 
     /// Files of a stream, as they lie in it; gives what is to be decoded ahead.
@@ -236,7 +255,8 @@ mod tests {
         assert!(first * FILE >= INTERVAL - FILE, "file {first} is an early one");
         depths.dedup();
         assert_eq!(depths[..4], [0, 1, 2, 4]);
-        assert!(depths.iter().all(|&depth| depth <= MOST) && depths.contains(&MOST));
+        let most = MOST.at_once;
+        assert!(depths.iter().all(|&depth| depth <= most) && depths.contains(&most));
     }
 
     #[test]
