@@ -20,12 +20,12 @@ mod header;
 mod slot;
 
 pub use header::{CmdReq, EntInOut, InHeader, OutHeader, ReqHeader, prefix};
-pub use slot::Depth;
+pub use slot::{Depth, MOST_WRITTEN_BYTES};
 
 use super::spin::Spin;
 use super::{Buffer, Held};
 use io_uring::{IoUring, cqueue, opcode, register::Restriction, squeue, types};
-use slot::{KEPT_BYTES, MARGIN_BYTES, Slot, Slots};
+use slot::{MARGIN_BYTES, Slot, Slots};
 use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
@@ -238,26 +238,11 @@ impl Ring {
         Ok(())
     }
 
-    /// Has slots that are idle give their memory back.
+    /// Has slots that are idle give their memory back. The kernel puts requests into slots while this thread is in the kernel, so
+    /// perhaps before the first page was given back: they fit into what a slot keeps, see [`MOST_WRITTEN_BYTES`].
     fn give_back(&mut self) {
-        if !self.ring.submission().is_empty() {
-            return;
-        }
-        let given = self.slots.give_back();
-        if given.is_empty() {
-            return;
-        }
-        // The kernel puts requests into slots while this thread is in the kernel, so perhaps before the first page was given
-        // back. All but the longest fit into what a slot keeps.
-        self.completed.extend(self.ring.completion().map(|c| (c.user_data(), c.result())));
-        for slot in given {
-            let came = (slot as u64 | KIND_COMMAND << KIND_SHIFT, 0);
-            let bytes = self.slots.all[slot].header.ring_ent_in_out.payload_sz as usize;
-            if bytes > KEPT_BYTES && self.completed.contains(&came) {
-                self.completed.retain(|completion| *completion != came);
-                self.slots.all[slot].ours = true;
-                self.answer(slot, Err(libc::EINTR));
-            }
+        if self.ring.submission().is_empty() {
+            self.slots.give_back();
         }
     }
 

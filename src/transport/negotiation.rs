@@ -3,6 +3,7 @@
 use super::options::Readdirplus;
 use super::wire::{InitIn, InitOut, init};
 use crate::io::page_bytes;
+use crate::io::ring::MOST_WRITTEN_BYTES;
 use std::sync::atomic::{AtomicBool, Ordering};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
@@ -118,6 +119,12 @@ impl Negotiation {
             | uring
     }
 
+    /// The longest WRITE, with io_uring as short as its slots ask for.
+    fn max_write(&self) -> u32 {
+        let most = if self.uring() { MOST_WRITTEN_BYTES } else { u32::MAX };
+        self.max_request_bytes.min(most)
+    }
+
     /// The answer to INIT; notes what is granted.
     ///
     /// # Errors
@@ -153,7 +160,7 @@ impl Negotiation {
             flags2: (flags >> 32) as u32,
             max_background: MAX_BACKGROUND,
             congestion_threshold: MAX_BACKGROUND / 4 * 3,
-            max_write: self.max_request_bytes,
+            max_write: self.max_write(),
             time_gran: 1,
             max_pages: largest.div_ceil(page_bytes()) as u16,
             ..version
@@ -179,7 +186,7 @@ mod tests {
         assert!(wants.uring() && wants.no_open() && wants.no_opendir());
         assert_eq!(out.flags2, ((init::OVER_IO_URING | init::HAS_RESEND) >> 32) as u32);
         assert_eq!(wants.granted(), None, "a ring cannot be taken over");
-        assert_eq!((out.max_readahead, out.max_write), (128 << 10, MAX_REQUEST_BYTES));
+        assert_eq!((out.max_readahead, out.max_write), (128 << 10, MOST_WRITTEN_BYTES));
         assert_eq!(usize::from(out.max_pages) * page_bytes(), MAX_REQUEST_BYTES as usize);
         assert_eq!((out.max_background, out.congestion_threshold), (128, 96));
     }
@@ -189,7 +196,7 @@ mod tests {
         let wants = Negotiation::new(MAX_REQUEST_BYTES, Readdirplus::Always, true);
         let out = wants.negotiate(&kernel(31, !init::INIT_EXT)).unwrap();
         assert!(!wants.uring() && wants.no_open() && wants.granted().is_none());
-        assert_eq!(out.flags2, 0);
+        assert_eq!((out.flags2, out.max_write), (0, MAX_REQUEST_BYTES));
         assert_eq!(u64::from(out.flags) & init::READDIRPLUS_AUTO, 0);
         assert_ne!(u64::from(out.flags) & init::DO_READDIRPLUS, 0);
     }

@@ -9,8 +9,10 @@ use zerocopy::FromZeros;
 
 /// What a payload holds beyond the largest answer.
 pub(super) const MARGIN_BYTES: usize = 8192;
-/// What a slot always keeps: what comes with any request but a long WRITE fits into that.
-pub(super) const KEPT_BYTES: usize = 16 << 10;
+/// The most bytes that the kernel may be allowed to send in a WRITE (`max_write` of INIT): all that is read of a request then
+/// lies in what a slot always keeps. A SETXATTR may be longer, but is refused by its name, which stands first.
+pub const MOST_WRITTEN_BYTES: u32 = 16 << 10;
+const KEPT_BYTES: usize = MOST_WRITTEN_BYTES as usize;
 /// A slot that was not used for this long gives its memory back.
 const IDLE: Duration = Duration::from_secs(1);
 
@@ -80,15 +82,14 @@ impl Slots {
     }
 
     /// Has slots give back their memory that the kernel has and that were not used for a while. The kernel must have taken all
-    /// answers. Gives the slots.
-    pub(super) fn give_back(&mut self) -> Vec<usize> {
-        let mut given = Vec::new();
+    /// answers.
+    pub(super) fn give_back(&mut self) {
         if self.large <= self.keeping || self.looked.is_some_and(|at| at.elapsed() < IDLE) {
-            return given;
+            return;
         }
         // Used or not, that is known from the first look on.
         let is_first = self.looked.replace(Instant::now()).is_none();
-        for (number, slot) in self.all.iter_mut().enumerate() {
+        for slot in &mut self.all {
             let was_used = std::mem::take(&mut slot.is_used) || is_first;
             let is_idle = slot.is_large && !slot.ours && !was_used;
             if let (true, Some(payload)) =
@@ -97,13 +98,11 @@ impl Slots {
                 payload.give_back(KEPT_BYTES);
                 slot.is_large = false;
                 self.large -= 1;
-                given.push(number);
             }
         }
         if self.large <= self.keeping {
             self.looked = None;
         }
-        given
     }
 }
 
