@@ -90,7 +90,7 @@ impl Live {
                 Ok(Self { root, patient: Patient::new() })
             }
             _ => Err(failed(
-                "no dataset of ffrfs is mounted there (ffrfs list shows where there is)".into(),
+                "no dataset of ffrfs is mounted there (ffrfs list shows all that are)".into(),
             )),
         }
     }

@@ -9,7 +9,7 @@ use std::fs::{self, File};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// How long a daemon may take to answer.
@@ -32,6 +32,14 @@ enum Call {
 /// Makes system calls on a mount in a child, which is left behind if they do not return. Where threads are running
 /// already, no child can be made, and they are made here.
 pub(crate) struct Patient(Option<Helper>);
+
+/// A daemon does not answer.
+#[derive(Debug, thiserror::Error)]
+#[error("its daemon has not answered for {} s", PATIENCE.as_secs())]
+struct Silent {
+    /// Its mount, where that is not the one which was asked for, but lies around it.
+    root: Option<PathBuf>,
+}
 
 /// A question to which the answer has not been taken yet.
 pub(crate) struct Asked<'a> {
@@ -81,10 +89,9 @@ impl Asked<'_> {
     fn answer(self, deadline: Instant) -> io::Result<Vec<u8>> {
         let answer = match &self.patient.0 {
             None => serve(&self.question),
-            Some(helper) => helper.answer(deadline)?.ok_or_else(|| {
-                let why = format!("its daemon has not answered for {} s", PATIENCE.as_secs());
-                io::Error::new(io::ErrorKind::TimedOut, why)
-            })?,
+            Some(helper) => helper
+                .answer(deadline)?
+                .ok_or_else(|| io::Error::new(io::ErrorKind::TimedOut, Silent { root: None }))?,
         };
         let (errno, bytes) = answer.split_first_chunk().ok_or(io::ErrorKind::UnexpectedEof)?;
         match i32::from_le_bytes(*errno) {
@@ -133,23 +140,38 @@ pub(crate) fn state(target: &Path) -> io::Result<mounts::State> {
 /// # Errors
 /// As there.
 pub(crate) fn state_within(target: &Path, patience: Duration) -> io::Result<mounts::State> {
-    match mounts::Ours::now()?.met_by(target) {
-        None => mounts::state(target),
-        Some(met) => {
-            let asked = ask(&met.mount.target, patience);
-            match met.rest.as_os_str().is_empty() {
-                true => met.mount.clone().state(asked),
-                // Something in it.
-                false => asked.and_then(|()| mounts::state(target)),
-            }
+    let mut ours = mounts::Ours::now()?;
+    while let Some(met) = ours.met_by(target) {
+        let mount = met.mount.clone();
+        let asked = ask(&mount.target, patience);
+        if met.rest.as_os_str().is_empty() {
+            return mount.state(asked);
         }
+        // Something in it, or in another one in it.
+        asked?;
+        ours.leave_out(&mount.target);
     }
+    mounts::state(target)
 }
 
+/// Asks the daemon of the mount on `root`.
 fn ask(root: &Path, patience: Duration) -> io::Result<()> {
     let patient = Patient::new();
     let asked = patient.ask(Call::Ask, root, &[])?;
-    asked.answer(Instant::now() + patience).map(drop)
+    asked.answer(Instant::now() + patience).map(drop).map_err(|error| match error.kind() {
+        io::ErrorKind::TimedOut => {
+            io::Error::new(io::ErrorKind::TimedOut, Silent { root: Some(root.to_owned()) })
+        }
+        _ => error,
+    })
+}
+
+/// As [`ask`], for a command that would wait for the answer for ever. All other errors are for others to name.
+fn insist(root: &Path) -> Result<(), Failure> {
+    match ask(root, PATIENCE) {
+        Err(error) if error.kind() == io::ErrorKind::TimedOut => Err(unanswered(root, &error)),
+        _ => Ok(()),
+    }
 }
 
 /// Checks that the mounts of ours answer to which paths lead, or in which patterns are looked up, before system calls that
@@ -158,19 +180,20 @@ fn ask(root: &Path, patience: Duration) -> io::Result<()> {
 /// # Errors
 /// A daemon does not answer.
 pub(crate) fn check<'a>(paths: impl IntoIterator<Item = &'a Path>) -> Result<(), Failure> {
-    // A wrong path is for others to name.
-    let Ok(ours) = mounts::Ours::now() else { return Ok(()) };
-    let mut roots = BTreeSet::new();
+    let Ok(mut ours) = mounts::Ours::now() else { return Ok(()) };
     for path in paths {
+        // Those around others come first, as only in mounts that answer links can be read.
         let patterns = path.as_os_str().as_bytes().iter().any(|byte| b"*?[".contains(byte));
         let met = patterns.then(|| ours.met_by_pattern(path)).into_iter().flatten();
-        roots.extend(met.chain(ours.met_by(path)).map(|met| &met.mount.target));
-    }
-    for root in roots {
-        if let Err(error) = ask(root, PATIENCE)
-            && error.kind() == io::ErrorKind::TimedOut
-        {
-            return Err(unanswered(root, &error));
+        let roots: BTreeSet<PathBuf> = met.map(|met| met.mount.target.clone()).collect();
+        for root in roots {
+            insist(&root)?;
+            ours.leave_out(&root);
+        }
+        while let Some(met) = ours.met_by(path) {
+            let root = met.mount.target.clone();
+            insist(&root)?;
+            ours.leave_out(&root);
         }
     }
     Ok(())
@@ -178,8 +201,11 @@ pub(crate) fn check<'a>(paths: impl IntoIterator<Item = &'a Path>) -> Result<(),
 
 /// The failure of a command whose mount does not answer, with what helps. `target` may be in it.
 pub(crate) fn unanswered(target: &Path, error: &io::Error) -> Failure {
+    let silent = error.get_ref().and_then(|error| error.downcast_ref::<Silent>());
+    let target = silent.and_then(|silent| silent.root.as_deref()).unwrap_or(target);
     let ours = mounts::Ours::now().ok();
-    let mount = ours.as_ref().and_then(|ours| ours.met_by(target)).map(|met| met.mount);
+    let mount =
+        ours.as_ref().and_then(|ours| ours.at(target).or_else(|| Some(ours.met_by(target)?.mount)));
     let server = mount.and_then(|mount| fuse_connection::server(&mount.device, None));
     let what = match server.map(|server| (server.pid, server.activity())) {
         Some((pid, fuse_connection::Activity::Stopped)) => {

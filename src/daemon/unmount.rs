@@ -79,22 +79,22 @@ pub(crate) fn unmount(target: &Path, manner: Manner) -> Result<(), Failure> {
         }
         None => return Err(failed("nothing is mounted there".into())),
     };
-    let unmounted = match manner {
+    let servers = match manner {
         Manner::Force => return force(&mount).map_err(|e| failed(e.into())),
         Manner::Lazy => return mounts::unmount(&resolved, true).map_err(|e| failed(e.into())),
         Manner::Whole => match patience::state(&resolved) {
             // A dead mount is of no use: files of it that are still open must not keep it.
-            Ok(mounts::State::Dead(_)) => mounts::unmount(&resolved, true).map(|()| None),
+            Ok(mounts::State::Dead(_)) => mounts::unmount(&resolved, true).map(|()| Vec::new()),
             Err(e) if e.kind() == io::ErrorKind::TimedOut => {
                 return Err(patience::unanswered(&resolved, &e));
             }
             _ => {
-                let server = server(&mount);
-                mounts::unmount(&resolved, false).map(|()| server)
+                let servers = servers(&mount);
+                mounts::unmount(&resolved, false).map(|()| servers)
             }
         },
     };
-    let server = unmounted.map_err(|e| {
+    let servers = servers.map_err(|e| {
         let hint = match e.kind() {
             io::ErrorKind::ResourceBusy => {
                 "; files in it are open (fuser -vm lists who has them); -z detaches it anyway"
@@ -103,43 +103,59 @@ pub(crate) fn unmount(target: &Path, manner: Manner) -> Result<(), Failure> {
         };
         failed(format!("{e}{hint}").into())
     })?;
-    server.map_or(Ok(()), |server| wait_for_end(server, &mount))
+    wait_for_end(&servers, &mount)
 }
 
-/// The process that serves a mount, if this user may see which it is.
-fn server(mount: &Mount) -> Option<Process> {
-    fuse_connection::server(&mount.device, None).or_else(|| {
-        let told = Live::at(&mount.target).and_then(|live| live.info()).ok()?.pid;
-        fuse_connection::server(&mount.device, Some(told))
-    })
+/// The processes that serve a mount or watch over that, if this user may see which they are.
+fn servers(mount: &Mount) -> Vec<Process> {
+    let seen = fuse_connection::servers(&mount.device, None);
+    if !seen.is_empty() {
+        return seen;
+    }
+    let told = Live::at(&mount.target).and_then(|live| live.info()).ok().map(|info| info.pid);
+    fuse_connection::servers(&mount.device, told)
 }
 
-/// Waits until the daemon has let go of the containers and what they lie on.
-fn wait_for_end(server: Process, mount: &Mount) -> Result<(), Failure> {
+/// Waits until the processes have let go of the containers, what those lie on, and a mount point that was made for the mount.
+fn wait_for_end(servers: &[Process], mount: &Mount) -> Result<(), Failure> {
     // Mounted elsewhere as well: by `mount --bind`, or in another mount namespace.
     if fuse_connection::directory(&mount.device).is_some()
         || mounts::is_mounted_anywhere(&mount.device)
     {
         return Ok(());
     }
-    let (start, pid) = (Instant::now(), server.pid);
+    let start = Instant::now();
+    for server in servers {
+        if !has_ended(server, mount, start)? {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Whether a process ends in time.
+///
+/// # Errors
+/// It is stopped.
+fn has_ended(server: &Process, mount: &Mount, start: Instant) -> Result<bool, Failure> {
+    let pid = server.pid;
     loop {
         match server.activity() {
-            Activity::Ended => return Ok(()),
+            Activity::Ended => return Ok(true),
             Activity::Stopped if start.elapsed() > PATIENCE => {
                 let target = mount.target.display();
                 let why = format!(
-                    "{target} is unmounted, but its daemon still holds the containers: process {pid} is \
-                     stopped, kill -CONT {pid} lets it end"
+                    "{target} is unmounted, but its process {pid} is stopped, and may hold the containers: kill \
+                     -CONT {pid} lets it end"
                 );
                 return Err(Failure::new(Exit::Mount, why));
             }
             Activity::Runs if start.elapsed() > END => {
                 say(format_args!(
-                    "ffrfs: {} is unmounted; its daemon (process {pid}) has not ended yet",
+                    "ffrfs: {} is unmounted; its process {pid} has not ended yet",
                     mount.target.display()
                 ));
-                return Ok(());
+                return Ok(false);
             }
             _ => std::thread::sleep(LOOK),
         }
@@ -149,7 +165,7 @@ fn wait_for_end(server: Process, mount: &Mount) -> Result<(), Failure> {
 /// Aborts the connection; the daemon and its supervisor end then. One that was stopped goes on for that: with io_uring, the
 /// kernel has it return the requests that it holds, and a supervisor holds what the daemon has been told.
 fn force(mount: &Mount) -> io::Result<()> {
-    let servers = fuse_connection::servers(&mount.device);
+    let servers = fuse_connection::servers(&mount.device, None);
     mounts::unmount_by_force(mount)?;
     let start = Instant::now();
     servers.iter().for_each(Process::go_on);

@@ -107,17 +107,28 @@ fn stat(pid: u32) -> Option<(char, u64)> {
 pub fn server(device: &str, told: Option<u32>) -> Option<Process> {
     let holders: Vec<Process> = holders(device.split_once(':')?.1).collect();
     let stopped = holders.iter().find(|process| process.activity() == Activity::Stopped);
-    let told = told.filter(|&pid| connections(pid).any(|found| found.is_none()));
-    stopped.or(holders.first()).copied().or_else(|| Process::with_pid(told?))
+    stopped.or(holders.first()).copied().or_else(|| unseen(told))
 }
 
-/// All processes that hold a connection to serve it, and those that watch one of them, as far as this user may see that.
+/// The process of this number, if the kernel does not show which connection it serves.
+fn unseen(told: Option<u32>) -> Option<Process> {
+    let told = told.filter(|&pid| connections(pid).any(|found| found.is_none()))?;
+    Process::with_pid(told)
+}
+
+/// All processes of this program that hold a connection, and those that watch one of them, as far as this user may see that.
+/// `told` is as for [`server`].
 #[must_use]
-pub fn servers(device: &str) -> Vec<Process> {
+pub fn servers(device: &str, told: Option<u32>) -> Vec<Process> {
     let Some((_, number)) = device.split_once(':') else { return Vec::new() };
-    let mut servers: Vec<Process> = holders(number).collect();
+    // Others may have got the descriptor from one of them, and are left alone.
+    let is_ours = |process: &Process| process.name().starts_with(NAME);
+    let mut servers: Vec<Process> = holders(number).filter(is_ours).collect();
+    if servers.is_empty() {
+        servers.extend(unseen(told));
+    }
     // A supervisor of a mount that cannot be handed over holds nothing of it.
-    let watches = |process: &Process| process.name().starts_with(NAME) && process.blocks(UPGRADE);
+    let watches = |process: &Process| is_ours(process) && process.blocks(UPGRADE);
     let parents = servers.iter().filter_map(|server| Process::with_pid(parent(server.pid)?));
     let parents: Vec<_> = parents.filter(watches).collect();
     servers.extend(parents);
@@ -214,7 +225,7 @@ mod tests {
         assert_eq!(other.activity(), Activity::Ended);
         assert_eq!(server("0:999999", Some(this.pid)), None);
         assert_eq!(server("none", None), None);
-        assert!(servers("0:999999").is_empty() && servers("none").is_empty());
+        assert!(servers("0:999999", None).is_empty() && servers("none", None).is_empty());
         assert_eq!(supervisor("0:999999", this.pid), None);
         assert!(!is_served("0:999999") && !is_served("none"));
         assert!(!this.blocks(Signal::SIGUSR2) && !this.name().is_empty());

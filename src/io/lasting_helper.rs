@@ -160,20 +160,32 @@ fn watch(
     }
 }
 
-/// Kills what is left of a child and of all that it has started, and waits a moment for its end: one of its threads may
-/// wait in the kernel.
+/// Kills what is left of a child and of all that it has started, and waits a moment for their end: one of the child's threads
+/// may wait in the kernel, and what is being started is seen only by the next look.
 fn end_all(child: Pid) {
     let _ = kill(child, Signal::SIGKILL);
     // The session is the child's: no other one has its number as long as nobody has waited for the child.
-    let is_of_it = |pid: &Pid| getsid(Some(*pid)) == Ok(child);
-    for pid in process::pids().map(|pid| Pid::from_raw(pid.cast_signed())).filter(is_of_it) {
-        let _ = kill(pid, Signal::SIGKILL);
-    }
+    let is_of_it = |process: &u32| getsid(Some(pid(*process))) == Ok(child);
+    let lives = |process: &u32| process::is_dying(*process) != Some(true);
     let since = Instant::now();
+    loop {
+        let left: Vec<u32> = process::pids().filter(is_of_it).filter(lives).collect();
+        for &process in &left {
+            let _ = kill(pid(process), Signal::SIGKILL);
+        }
+        if left.is_empty() || since.elapsed() >= ENDING {
+            break;
+        }
+        std::thread::sleep(REAP);
+    }
     let runs = || waitpid(child, Some(WaitPidFlag::WNOHANG)) == Ok(WaitStatus::StillAlive);
     while runs() && since.elapsed() < ENDING {
         std::thread::sleep(REAP);
     }
+}
+
+fn pid(process: u32) -> Pid {
+    Pid::from_raw(process.cast_signed())
 }
 
 /// Answers questions until nobody asks any more. A question stays in the socket until it is answered, so that another child
@@ -214,12 +226,13 @@ fn until_end(child: Pid, socket: &OwnedFd, patience: Duration) -> io::Result<End
         }
         if polled[0].any().unwrap_or(false) {
             let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT | WaitPidFlag::WNOHANG;
-            // It has answered all that it was asked.
-            if matches!(waitid(Id::Pid(child), flags), Ok(WaitStatus::Exited(_, 0))) {
-                return Ok(Ended::Done);
-            }
+            let has_answered_all =
+                matches!(waitid(Id::Pid(child), flags), Ok(WaitStatus::Exited(_, 0)));
             end_all(child);
-            return Ok(Ended::Died(waiting(socket)?.flatten()));
+            return Ok(match has_answered_all {
+                true => Ended::Done,
+                false => Ended::Died(waiting(socket)?.flatten()),
+            });
         }
         asked = match (waiting(socket)?, asked) {
             (None, _) => {

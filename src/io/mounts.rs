@@ -205,6 +205,17 @@ impl Ours {
         Ok(Self(ours))
     }
 
+    /// The one on exactly `target`.
+    #[must_use]
+    pub fn at(&self, target: &Path) -> Option<&Mount> {
+        self.0.iter().find(|mount| mount.target == target)
+    }
+
+    /// Leaves out the mount on `target`: what lies beneath can be looked for, since its daemon answers.
+    pub fn leave_out(&mut self, target: &Path) {
+        self.0.retain(|mount| mount.target != target);
+    }
+
     /// The first one that a path leads to or into, followed as the kernel would.
     #[must_use]
     pub fn met_by(&self, path: &Path) -> Option<Met<'_>> {
@@ -222,7 +233,7 @@ impl Ours {
             }
             at.push(name);
             let is_left_again = rest.last().is_some_and(|next| next == "..");
-            let found = self.0.iter().find(|mount| mount.target == at && !is_left_again);
+            let found = self.at(&at).filter(|_| !is_left_again);
             if let Some(mount) = found {
                 return Some(Met { mount, rest: rest.iter().rev().collect() });
             }

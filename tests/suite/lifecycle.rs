@@ -36,6 +36,11 @@ fn mount(transport: Transport) -> Mount {
     Mount::with_samples(transport, some(), &[])
 }
 
+/// A mount that no other daemon serves if its own dies.
+fn unsupervised(transport: Transport) -> Mount {
+    Mount::with_samples(transport, some(), &["restarts=0"])
+}
+
 fn send(mount: &Mount, signal: Signal) {
     kill(Pid::from_raw(mount.pid()), signal).unwrap();
 }

@@ -250,7 +250,7 @@ fn readers_fail_shortly_after(mount: &Mount, end: impl FnOnce()) {
 #[test]
 fn a_killed_daemon_fails_its_readers_at_once_and_the_next_mount_works() {
     for_each_transport(|transport| {
-        let mut mount = mount(transport);
+        let mut mount = unsupervised(transport);
         readers_fail_shortly_after(&mount, || send(&mount, Signal::SIGKILL));
         mount.wait_for_end();
         let asked = nix::sys::statvfs::statvfs(mount.point());
@@ -266,7 +266,7 @@ fn a_killed_daemon_fails_its_readers_at_once_and_the_next_mount_works() {
 #[test]
 fn readers_that_wait_for_a_stuck_daemon_fail_when_it_is_killed() {
     for_each_transport(|transport| {
-        let mount = mount(transport);
+        let mount = unsupervised(transport);
         let path = mount.path("000001");
         let file = File::open(&path).unwrap();
         send(&mount, Signal::SIGSTOP);
@@ -282,7 +282,7 @@ fn readers_that_wait_for_a_stuck_daemon_fail_when_it_is_killed() {
 #[test]
 fn a_dead_mount_is_unmounted_without_more_ado() {
     for_each_transport(|transport| {
-        let mount = mount(transport);
+        let mount = unsupervised(transport);
         let _open = File::open(mount.path("000000")).unwrap();
         send(&mount, Signal::SIGKILL);
         mount.wait_for_end();

@@ -132,6 +132,47 @@ fn commands_give_up_on_a_stopped_daemon_say_what_helps_and_leave_nothing_behind(
     });
 }
 
+/// A mount of `samples` with a directory, on which something can be mounted, and its name.
+fn mount_of_a_directory(transport: Transport) -> (Mount, &'static str) {
+    let directory = temp_dir();
+    let packed = directory.path().join("files");
+    fs::create_dir_all(packed.join("inner")).unwrap();
+    fs::write(packed.join("inner/file"), "text").unwrap();
+    let container = directory.path().join("packed.ffr");
+    ffrfs(&[Path::new("pack"), &packed, &container]).ok();
+    let point = directory.path().join("mnt");
+    fs::create_dir(&point).unwrap();
+    (Mount::at(transport, &[&container], &[], directory, point), "inner")
+}
+
+#[test]
+fn commands_give_up_on_a_stopped_mount_that_lies_in_another_one_and_name_that() {
+    for_each_transport(|transport| {
+        let (outer, name) = mount_of_a_directory(transport);
+        let directory = temp_dir();
+        let container = container_in(&directory, some());
+        let inner = Mount::at(transport, &[&container], &[], directory, outer.path(name));
+        let stopped = Stopped::new(&inner);
+        let point = inner.point().to_str().unwrap();
+        let sample = format!("{point}/000001");
+        for command in [&["umount", point][..], &["stats", point], &["info", &sample]] {
+            let outcome = ffrfs(command);
+            assert_eq!(outcome.code, 5, "{command:?}: {}", outcome.stderr);
+            let force = format!("ffrfs umount --force {point}");
+            assert!(outcome.stderr.contains(&force), "{command:?}: {}", outcome.stderr);
+        }
+        drop(stopped);
+        // The outer one is named where that is stopped.
+        let stopped = Stopped::new(&outer);
+        let outcome = ffrfs(&["umount", point]);
+        let force = format!("ffrfs umount --force {} ", outer.point().display());
+        assert!(outcome.stderr.contains(&force), "{}", outcome.stderr);
+        drop(stopped);
+        inner.unmount();
+        outer.unmount();
+    });
+}
+
 #[test]
 fn umount_by_force_ends_a_stopped_mount_and_whoever_waits_for_it() {
     for_each_transport(|transport| {

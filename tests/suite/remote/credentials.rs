@@ -174,3 +174,23 @@ fn a_program_for_credentials_ends_with_the_process_that_runs_it() {
         mount.unmount();
     });
 }
+
+#[test]
+fn what_a_program_for_credentials_has_left_running_ends_with_the_mount() {
+    let program = PROGRAM.replacen(
+        '\n',
+        "\nsleep 1000 </dev/null >/dev/null 2>&1 & echo $! >>\"$0.left\"\n",
+        1,
+    );
+    for_each_transport(|transport| {
+        let printed = Printed::by(&program, 10);
+        let mount = printed.mount(transport, None);
+        printed.check(&mount, 8);
+        let left = fs::read_to_string(printed.home.path().join("program.left")).unwrap();
+        let left: Vec<i32> = left.lines().map(|pid| pid.parse().unwrap()).collect();
+        assert!(left.iter().any(|&process| is_running(process)));
+        mount.unmount();
+        // Those of the mount command itself are not of the daemon, and end, too: it has a helper of its own.
+        wait_until("all of them have ended", LIMIT, || !left.iter().any(|&pid| is_running(pid)));
+    });
+}
