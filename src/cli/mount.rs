@@ -54,6 +54,9 @@ const COMMON: [&str; 19] = [
     "cache-dir",
 ];
 
+/// So many daemons follow one that dies, within a minute, unless the user says otherwise.
+const RESTARTS: u16 = 5;
+
 /// The command `mount`, with the options that most people need in its short help.
 pub(super) fn with_short_help(mount: clap::Command) -> clap::Command {
     let is_common = |arg: &Arg| arg.get_long().is_none_or(|name| COMMON.contains(&name));
@@ -87,7 +90,7 @@ pub(super) struct MountArgs {
     #[arg(short = 'o', long = "options", value_name = "OPT[,OPT…]")]
     _options: Vec<String>,
 
-    /// Stay in the foreground, and write messages to stderr
+    /// Stay in the foreground, write messages to stderr (restarts: 0, unless given)
     #[arg(short = 'f', long)]
     foreground: bool,
 
@@ -148,9 +151,9 @@ struct Settings {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "The daemon")]
 struct DaemonArgs {
-    /// Start another daemon when one dies, up to so often in a minute (docs/mount.md says what readers see)
-    #[arg(long, value_name = "N", default_value = "0", value_parser = clap::value_parser!(u16).range(0..=1000))]
-    restarts: u16,
+    /// Start another daemon when one dies, up to so often in a minute; 0: never (docs/mount.md says what readers see) [default: 5]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(0..=1000))]
+    restarts: Option<u16>,
     /// Whether the daemon is confined to the files, ports and system calls that it needs (docs/security.md)
     #[arg(long, value_name = "HOW", default_value = "auto")]
     sandbox: SandboxChoice,
@@ -320,13 +323,18 @@ impl MountArgs {
         })?;
         let io = Some(self.settings.io.io());
         let without_control = self.settings.kernel.no_control;
+        let mut settings = self.settings.plain();
+        // In the foreground, whoever has started it sees its end, as a service manager does.
+        if self.foreground && !settings.insists_on_restarts {
+            settings.restarts = 0;
+        }
         Ok(MountRequest {
             sources,
             target,
             makes_target,
             open: dataset::Options { io, ..open },
             names: NameOptions { without_control, ..self.view.options() },
-            settings: self.settings.plain(),
+            settings,
             configured,
             given: self.given,
             namespace: self.namespace,
@@ -367,7 +375,8 @@ impl Settings {
                 TransportChoice::Uring => Transport::Uring,
                 TransportChoice::Devfuse => Transport::DevFuse,
             },
-            restarts: daemon.restarts,
+            restarts: daemon.restarts.unwrap_or(RESTARTS),
+            insists_on_restarts: daemon.restarts.is_some(),
             sandbox: match daemon.sandbox {
                 SandboxChoice::No => Sandbox::No,
                 SandboxChoice::Auto => Sandbox::Auto,

@@ -37,7 +37,7 @@ pub(crate) fn upgrade(target: &Path) -> Result<u32, Failure> {
     if info.transport != "devfuse" {
         return Err(failed(
             "its requests come through io_uring, which no other process can take over: unmount it, and \
-             mount it again (with --restarts and transport=devfuse, to upgrade it without a pause)",
+             mount it again (with transport=devfuse, to upgrade it without a pause)",
         ));
     }
     support::handover()
@@ -46,8 +46,8 @@ pub(crate) fn upgrade(target: &Path) -> Result<u32, Failure> {
         .filter(|supervisor| supervisor.blocks(UPGRADE))
         .ok_or_else(|| {
             failed(
-                "no supervisor holds this mount, which --restarts starts: for another program to serve it, \
-                 unmount it, and mount it again",
+                "no supervisor holds this mount (--restarts 0, or a version before it was the default): for \
+                 another program to serve it, unmount it, and mount it again",
             )
         })?;
     let before = Before { pid: info.pid, name: supervisor.name() };

@@ -149,7 +149,7 @@ class PackageTest(unittest.TestCase):
             with self.assertRaisesRegex(ffrfs.Error, "--no-control") as caught:
                 call(without)
             self.assertEqual(caught.exception.code, 5)
-        dead = self.mounted()
+        dead = self.mounted(restarts=0)
         daemon = json.loads((dead / ".ffrfs/info.json").read_text())["pid"]
         os.kill(daemon, signal.SIGKILL)
         wait_until(lambda: not os.path.exists(f"/proc/{daemon}/exe"))

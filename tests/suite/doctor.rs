@@ -222,7 +222,7 @@ fn without_journald_and_syslog_messages_go_to_a_file_of_the_user_and_doctor_says
 #[test]
 fn a_mount_whose_daemon_is_dead_is_a_problem() {
     for_each_transport(|transport| {
-        let mount = Mount::with_samples(transport, &samples(3, 1_000), &[]);
+        let mount = Mount::with_samples(transport, &samples(3, 1_000), &["restarts=0"]);
         kill(Pid::from_raw(mount.pid()), Signal::SIGKILL).unwrap();
         mount.wait_for_end();
         let (code, checks) = doctor(&[mount.point()]);

@@ -56,6 +56,22 @@ fn mount_finds_the_helper_by_type_and_umount_unmounts() {
 }
 
 #[test]
+fn umount_waits_for_the_end_of_a_daemon_that_the_helper_has_started() {
+    with_mount8(
+        r#"
+        for more in restarts=5 restarts=0; do
+            mount -t ffrfs data.ffr mnt -o "$more,$options" || exit 1
+            pid=$(grep -o '"pid": *[0-9]*' mnt/.ffrfs/info.json | grep -o '[0-9]*$')
+            [ "$(cat /proc/$pid/comm)" = ffrfs ] || exit 2
+            "$1/ffrfs" umount mnt || exit 3
+            grep -q '^State:.*[RSD] ' /proc/$pid/status 2>/dev/null && exit 4
+        done
+        true
+        "#,
+    );
+}
+
+#[test]
 fn a_line_of_fstab_mounts_with_blanks_in_all_its_fields_and_only_once() {
     with_mount8(
         r#"

@@ -6,14 +6,15 @@ mod supervisor;
 mod upgrade;
 
 use crate::common::{
-    FFRFS, Mount, Transport, container_in, for_each_transport, is_mount_point, is_running, noise,
-    parent_of, run, temp_dir, wait_until,
+    FFRFS, Mount, Transport, container_in, for_each_transport, is_mount_point, is_running,
+    mount_command, noise, parent_of, run, temp_dir, wait_until, write_container,
 };
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom};
 use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -152,7 +153,8 @@ fn readers_see_no_error_however_often_the_daemon_is_killed() {
 fn a_daemon_that_is_killed_while_it_is_read_from_is_followed_by_another() {
     for_each_transport(|transport| {
         let samples = content();
-        let mount = Mount::with_samples(transport, &samples, &["restarts=5"]);
+        // Nobody has to ask for it.
+        let mount = Mount::with_samples(transport, &samples, &[]).with_deaths();
         let supervisor = parent_of(mount.pid());
         for number in 0..2 {
             let before = if number == 0 { mount.pid() } else { serving(&mount) };
@@ -218,6 +220,57 @@ fn signals_to_the_supervisor_or_the_daemon_unmount() {
             assert!(!mount.is_mounted());
         }
     });
+}
+
+#[test]
+fn a_mount_that_hides_its_container_is_supervised_only_if_one_insists_and_then_refused() {
+    for_each_transport(|transport| {
+        let samples = content();
+        let directory = temp_dir();
+        let point = directory.path().join("mnt");
+        fs::create_dir(&point).unwrap();
+        let inside = point.join("data.ffr");
+        write_container(&inside, &samples);
+        let refused = run(&mut mount_command(transport, &[&inside], &point, &["restarts=5"]));
+        assert!(refused.code == 1 && refused.stderr.contains("would hide"), "{refused:?}");
+        let mount = Mount::at(transport, &[&inside], &[], directory, point).with_deaths();
+        assert!(mount.log().contains("no supervisor"), "{}", mount.log());
+        assert!(mount.read(name(7)).unwrap() == samples[7]);
+        kill(Pid::from_raw(mount.pid()), Signal::SIGKILL).unwrap();
+        wait_until("the mount is dead", LIMIT, || {
+            let asked = fs::read(mount.path(".ffrfs/info.json"));
+            asked.is_err_and(|e| e.raw_os_error() == Some(libc::ENOTCONN))
+        });
+    });
+}
+
+#[test]
+fn a_mount_that_hides_what_lists_patterns_and_links_stand_for_has_no_supervisor() {
+    let directory = temp_dir();
+    let point = directory.path().join("mnt");
+    fs::create_dir(&point).unwrap();
+    for name in ["t-0.ffr", "t-1.ffr"] {
+        write_container(&point.join(name), &content());
+    }
+    let link = directory.path().join("link");
+    std::os::unix::fs::symlink(&point, &link).unwrap();
+    let beside = directory.path().join("beside.ffr");
+    write_container(&beside, &content());
+    let names = point.join("names");
+    fs::write(&names, (0..COUNT).map(|number| format!("n{number}\n")).collect::<String>()).unwrap();
+    let list = format!("{{{0}/t-0.ffr,{0}/t-1.ffr}}", point.display());
+    let named = format!("names={}", names.display());
+    let ways: [(&Path, &[&str]); 3] =
+        [(list.as_ref(), &[]), (&link.join("t-*.ffr"), &[]), (&beside, &[&named])];
+    for (source, options) in ways {
+        let log = directory.path().join("log");
+        let mut command = mount_command(Transport::DevFuse, &[source], &point, options);
+        run(command.arg("--log-file").arg(&log)).ok();
+        run(Command::new(FFRFS).arg("umount").arg(&point)).ok();
+        let said = fs::read_to_string(&log).unwrap();
+        fs::remove_file(&log).unwrap();
+        assert!(said.contains("no supervisor"), "{source:?}: {said}");
+    }
 }
 
 #[test]

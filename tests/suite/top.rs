@@ -167,7 +167,7 @@ fn a_mount_that_goes_away_is_said_to_and_one_that_comes_again_is_shown() {
     mount.wait_for_end();
     screen.wait_for("GONE: it was unmounted");
     let container = mount.container();
-    mount.again(Transport::DevFuse, &[&container], &[]);
+    mount.again(Transport::DevFuse, &[&container], &["restarts=0"]);
     wait_until("it is shown again", PATIENCE, || !screen.text().contains("GONE"));
     kill(Pid::from_raw(mount.pid()), Signal::SIGKILL).unwrap();
     screen.wait_for("GONE: ");

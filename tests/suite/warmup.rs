@@ -120,7 +120,7 @@ fn what_is_no_mount_is_exit_code_5_as_for_umount() {
         assert_eq!(ffrfs(&["umount", place]).code, 5);
     }
     for_each_transport(|transport| {
-        let mount = mount(transport);
+        let mount = Mount::new(transport, fixture("packed_folder.ffr"), &["restarts=0"]);
         let inside = mount.path("train");
         assert_eq!(ffrfs(&["warmup", inside.to_str().unwrap()]).code, 5, "not its root");
         kill(Pid::from_raw(mount.pid()), Signal::SIGKILL).unwrap();

@@ -26,9 +26,9 @@ use crate::vfs::Options;
 use nix::unistd::Pid;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::{fs, io};
 
 /// A kept index of at least this size is mapped rather than held on the heap.
 const WORTH_MAPPING_BYTES: u64 = 16 << 20;
@@ -182,8 +182,8 @@ fn digest(
         digest.update(&count.to_le_bytes());
     }
     if let Some(names) = &request.names.names {
-        let text = std::fs::read(names).map_err(|e| Failure::unreadable(names.display(), e))?;
-        digest.update(blake3::hash(&text).as_bytes());
+        let hashed = fs::File::open(names).and_then(|file| digest.update_reader(file).map(drop));
+        hashed.map_err(|e| Failure::unreadable(names.display(), e))?;
     }
     let mut left = COMPARED_NAMES;
     catalog.list(&opened.dataset, ROOT, 0, &mut |name, node| {

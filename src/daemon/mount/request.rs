@@ -74,6 +74,8 @@ pub(crate) struct MountSettings {
     pub(crate) transport: Transport,
     /// How often in a minute another process goes on if the one that serves dies.
     pub(crate) restarts: u16,
+    /// The user has said how often: a mount that no other process could go on with is refused then, if that is not 0.
+    pub(crate) insists_on_restarts: bool,
     /// Whether the daemon is confined.
     pub(crate) sandbox: Sandbox,
     /// Threads that serve requests, if not one a CPU.

@@ -11,14 +11,15 @@ use super::worker::{self, Work, work};
 use crate::daemon::logging::{self, Labels};
 use crate::daemon::serve::{Service, Serving};
 use crate::daemon::unmount::unmount_if_dead;
+use crate::dataset::expand;
 use crate::failure::{Exit, Failure, say};
-use crate::format::PartName;
 use crate::io::workers::Messages;
 use crate::io::{mounts, passed_connection, process};
+use crate::store::remote::CachePlace;
 use crate::transport::Target;
 use crate::vfs::Verify;
 use std::os::fd::AsFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
 /// Makes the mount. In the foreground also serves it until its end; else returns when a daemon serves it, and
@@ -54,6 +55,8 @@ fn check_settings(request: &MountRequest) -> Result<(), Failure> {
 
 fn try_start(request: &mut MountRequest, caller: Caller) -> Result<u8, Failure> {
     check_settings(request)?;
+    // Also as `mount.ffrfs`: by this name processes of a mount are known.
+    process::set_name(c"ffrfs");
     if let Some((messages, told)) = worker::inherited()? {
         return go_on(request, told, &messages, caller);
     }
@@ -97,6 +100,7 @@ fn try_start(request: &mut MountRequest, caller: Caller) -> Result<u8, Failure> 
         return served;
     }
     let made = request.make_target()?;
+    drop_supervisor(request, &target);
     let inherited = match &target {
         Target::Directory(_) => None,
         Target::PassedConnection(connection) => Some(connection.as_fd()),
@@ -145,27 +149,64 @@ fn go_on(
     work(Work { request, target, told: Some(told), is_daemon, caller }, messages)
 }
 
+/// What a mount on `directory` would hide of all that another worker must open again, which would then wait for itself.
+fn hidden(request: &MountRequest, directory: &Path) -> Option<PathBuf> {
+    let indexes = &request.open.indexes;
+    let cache = match &request.open.remote.cache {
+        CachePlace::Directory(directory) => Some(directory.clone()),
+        _ => None,
+    };
+    let others =
+        [request.names.names.clone(), indexes.directory.clone(), indexes.spool.clone(), cache];
+    let others = others.into_iter().flatten().chain(std::env::current_dir().ok());
+    let mut opened_again = expand::local_paths(&request.sources).chain(others);
+    opened_again.find(|path| resolved_as_far(path).is_some_and(|path| path.starts_with(directory)))
+}
+
+/// A path without links in what there is of it: a pattern names nothing from some directory on.
+fn resolved_as_far(path: &Path) -> Option<PathBuf> {
+    let path = std::path::absolute(path).ok()?;
+    path.ancestors().find_map(|ancestor| {
+        let rest = path.strip_prefix(ancestor).ok()?;
+        Some(ancestor.canonicalize().ok()?.join(rest))
+    })
+}
+
+/// Does without a supervisor that nobody has asked for if no other worker could go on, or if that cannot be known.
+fn drop_supervisor(request: &mut MountRequest, target: &Target) {
+    let settings = &request.settings;
+    if settings.restarts == 0 || settings.insists_on_restarts || request.namespace.is_some() {
+        return;
+    }
+    let hides = match target {
+        Target::PassedConnection(_) => true,
+        Target::Directory(directory) => {
+            mounts::resolve(directory).is_ok_and(|directory| hidden(request, &directory).is_some())
+        }
+    };
+    // A pipe, for example, gives its names once.
+    let read_once = request.names.names.as_ref().is_some_and(|names| !names.is_file());
+    if hides || read_once {
+        request.settings.restarts = 0;
+    }
+}
+
 /// The target by a path that is true in each worker, wherever it runs.
 ///
 /// # Errors
-/// The mount would hide what another worker must open again, which would then wait for itself.
+/// The mount would hide what another worker must open again.
 fn resolved(request: &MountRequest, target: Target) -> Result<Target, Failure> {
     let (Target::Directory(directory), None) = (&target, &request.namespace) else {
         return Ok(target);
     };
     // What is wrong with the directory is said when it is mounted on.
     let Ok(directory) = mounts::resolve(directory) else { return Ok(target) };
-    let sources = request.sources.iter().filter_map(PartName::as_path);
-    let absolute = |path: &Path| path.canonicalize().or_else(|_| std::path::absolute(path)).ok();
-    let opened_again = sources.filter_map(absolute).chain(std::env::current_dir().ok());
-    for path in opened_again {
-        if path.starts_with(&directory) {
-            let (path, directory) = (path.display(), directory.display());
-            return Err(Failure::usage(format!(
-                "--restarts: the mount on {directory} would hide {path}, which another daemon must open \
-                 again; mount on a directory beside it"
-            )));
-        }
+    if let Some(path) = hidden(request, &directory) {
+        let (path, directory) = (path.display(), directory.display());
+        return Err(Failure::usage(format!(
+            "--restarts: the mount on {directory} would hide {path}, which another daemon must open \
+             again; mount on a directory beside it"
+        )));
     }
     Ok(Target::Directory(directory))
 }
@@ -217,6 +258,11 @@ fn be_the_daemon(
             (Err(failure), Some(ready)) => Ok(report(&request.name_in(failure), ready, caller)),
             (served, _) => served,
         };
+    }
+    if settings.restarts == 0 && !settings.insists_on_restarts {
+        tracing::info!(
+            "no supervisor watches this daemon: another one could not open all of this again"
+        );
     }
     let prepared = logs
         .and_then(|()| prepare(request, target, Resumed::default(), caller.end))

@@ -1,13 +1,15 @@
 //! A mount that outlives the process that serves it: a supervisor, which does nothing but watch, holds the connection to
 //! the kernel, and starts another worker when one dies, or when another program is to serve. See docs/architecture.md.
 
+mod ending;
+
 use super::deaths::Deaths;
 use super::ours;
 use super::program::{Program, Programs};
 use super::request::{Caller, MountRequest};
 use super::running::{NO_HANDOVER, Role, Running, obstacle};
 use super::stored::{self, Stored};
-use super::terminal::{Died, say_where_messages_go};
+use super::terminal::say_where_messages_go;
 use super::told::Told;
 use super::worker::{TRY_AGAIN, Work, work};
 use crate::daemon::{notify, reload, upgrade};
@@ -374,7 +376,7 @@ impl Supervision<'_> {
             Ending::Killed(_) | Ending::Hangs => {
                 let how = ending.to_string();
                 if self.told.is_none() {
-                    return self.died_first(how);
+                    return self.died_first(ending);
                 }
                 if !self.is_unmounted() {
                     tracing::error!("the process that serves {} has died ({how})", self.target);
@@ -382,17 +384,6 @@ impl Supervision<'_> {
             }
         }
         Ok(self.died(started))
-    }
-
-    /// The first worker has died before it told of a mount.
-    fn died_first(&mut self, how: String) -> Result<Option<u8>, Failure> {
-        // It may have mounted.
-        let _ = ours::undo(&self.target, self.before.as_deref());
-        *self.ready = None;
-        match self.is_leaving && !self.is_daemon {
-            true => Ok(Some(Exit::Ok as u8)),
-            false => Err(Failure::new(Exit::Mount, Died { how })),
-        }
     }
 
     /// No process serves the mount any more: starts another one, unless the mount is to end.
@@ -459,41 +450,5 @@ impl Supervision<'_> {
             self.resend();
         }
         self.workers.iter_mut().for_each(Running::kill_if_late);
-    }
-
-    /// Has all requests fail: nobody serves them any more. Gives the exit code.
-    fn give_up(&mut self, why: &str) -> u8 {
-        tracing::error!("{} is given up: {why}", self.target);
-        self.let_go();
-        Exit::Mount as u8
-    }
-
-    /// Unmounts: nobody serves the mount, and nobody is to. Gives the exit code.
-    fn leave(&mut self) -> u8 {
-        let device = self.device().to_owned();
-        self.let_go();
-        match ours::unmount(&self.target, &device) {
-            Ok(()) => {
-                tracing::info!("unmounted from {}", self.target);
-                Exit::Ok as u8
-            }
-            Err(error) => {
-                tracing::error!("{}: cannot unmount: {error}", self.target);
-                Exit::Mount as u8
-            }
-        }
-    }
-
-    /// Ends the connection.
-    fn let_go(&mut self) {
-        for running in &self.workers {
-            running.worker.send(Signal::SIGKILL);
-        }
-        if !self.hung.is_empty() || !self.workers.is_empty() {
-            ours::abort(&self.target, self.device());
-        }
-        // That closes the descriptors.
-        self.told = None;
-        *self.ready = None;
     }
 }

@@ -19,6 +19,8 @@ pub(crate) struct Mount {
     pid: i32,
     log: PathBuf,
     directory: TempDir,
+    /// Whether the test kills daemons that are followed by others.
+    may_die: bool,
 }
 
 impl Mount {
@@ -85,11 +87,18 @@ impl Mount {
     ) -> Self {
         let log = directory.path().join("log");
         // Made first, so that whatever follows is cleaned up.
-        let mut mount = Self { point, pid: 0, log, directory };
+        let may_die = options.iter().any(|option| option.contains("restarts="));
+        let mut mount = Self { point, pid: 0, log, directory, may_die };
         let outcome = run(&mut change(mount.command(transport, sources, options)));
         assert_eq!(outcome.code, 0, "ffrfs mount failed: {}", outcome.stderr);
         mount.pid = mount.pid_of_daemon();
         mount
+    }
+
+    /// Lets daemons of this mount die, although nothing is said of restarts.
+    pub(crate) fn with_deaths(mut self) -> Self {
+        self.may_die = true;
+        self
     }
 
     fn command(&self, transport: Transport, sources: &[&Path], options: &[&str]) -> Command {
@@ -246,6 +255,11 @@ impl Drop for Mount {
             let _ = writeln!(io::stderr(), "---- end of the log of {point}\n{}", lines.join("\n"));
         }
         clean_up(&self.point, self.pid);
+        // Else the next daemon hides a crash from the test.
+        if !self.may_die && !std::thread::panicking() {
+            let log = self.log();
+            assert!(!log.contains(" has died ("), "a daemon has died:\n{log}");
+        }
     }
 }
 

@@ -1,48 +1,23 @@
 //! Encrypted zip files: with the password, a wrong one, and none; and nobody else sees it.
 
-use super::write::{self, Member, stored};
+mod winzip;
+
+use super::write::{self, stored};
 use super::{file_in, run_in, tree};
 use crate::common::{
     FFRFS, Mount, Need, Outcome, Store, TempDir, assert_errno, flip_byte, for_each_transport, have,
     noise, one_of, run, temp_dir, unmount_soon,
 };
-use ctr::cipher::{KeyIvInit, StreamCipher};
 use ffrfs::format::{Error, OpenOptions, Secret};
-use hmac::{KeyInit, Mac};
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
+use winzip::aes;
 
 const PASSWORD: &str = "correct horse battery";
-
-/// A member as WinZip encrypts it (AE-2, 256 bits).
-fn aes(plain: Member) -> Member {
-    let salt: Vec<u8> = (0..16).collect();
-    let mut derived = vec![0; 66];
-    pbkdf2::pbkdf2_hmac::<sha1::Sha1>(PASSWORD.as_bytes(), &salt, 1000, &mut derived);
-    let (key, rest) = derived.split_at(32);
-    let (mac_key, verifier) = rest.split_at(32);
-    let mut counter = [0; 16];
-    counter[0] = 1;
-    let mut coded = plain.stored.clone();
-    let cipher = ctr::Ctr128LE::<::aes::Aes256>::new_from_slices(key, &counter);
-    cipher.unwrap().apply_keystream(&mut coded);
-    let mut mac = hmac::Hmac::<sha1::Sha1>::new_from_slice(mac_key).unwrap();
-    mac.update(&coded);
-    let mac = mac.finalize().into_bytes();
-    let [low, high] = plain.method.to_le_bytes();
-    Member {
-        stored: [&salt[..], verifier, &coded, &mac[..10]].concat(),
-        extra: [&b"\x01\x99\x07\0\x02\0AE\x03"[..], &[low, high]].concat(),
-        flags: 1,
-        method: 99,
-        crc32: 0,
-        ..plain
-    }
-}
 
 /// Archives with a clear member, `clear`, and the encrypted ones `sub/secret` and `sub/text`.
 fn archives() -> (TempDir, Vec<PathBuf>) {

@@ -33,7 +33,7 @@ fn killed_in_a_loop(transport: Transport, rounds: u64) {
     remote.store.rule(Rule::gets(Fault::Latency { median_ms: 5.0, sigma: 0.5 }));
     remote.store.rule(Rule::gets(Fault::Bandwidth { bytes: 60_000_000 }));
     for round in 0..rounds {
-        let mounts = [remote.data(transport, &[]), remote.data(transport, &[])];
+        let mounts = [(); 2].map(|()| remote.data(transport, &["restarts=0"]));
         for (number, mount) in mounts.iter().enumerate() {
             announce(mount, &shuffled(300, round * 2 + number as u64));
         }
@@ -72,7 +72,8 @@ fn another_daemon_fetches_what_a_killed_one_was_fetching() {
     for_each_transport(|transport| {
         let samples = even_samples(100, 110_000);
         let remote = Remote::with_samples(&samples);
-        let (first, second) = (remote.data(transport, &[]), remote.data(transport, &[]));
+        let first = remote.data(transport, &["restarts=0"]);
+        let second = remote.data(transport, &[]);
         remote.store.rule(Rule::gets(Fault::Hang));
         announce(&first, &(0..100).collect::<Vec<_>>());
         wait_until("it fetches", Duration::from_secs(10), || remote.store.in_flight() > 0);

@@ -1,0 +1,68 @@
+//! How a supervised mount ends. Imports the supervisor above it, whose part it is.
+
+use super::Supervision;
+use crate::daemon::mount::ours;
+use crate::daemon::mount::terminal::Died;
+use crate::failure::{Exit, Failure};
+use crate::io::workers::Ending;
+use nix::sys::signal::Signal;
+
+impl Supervision<'_> {
+    /// The first worker has died before it told of a mount.
+    pub(super) fn died_first(&mut self, ending: Ending) -> Result<Option<u8>, Failure> {
+        // It may have mounted.
+        let _ = ours::undo(&self.target, self.before.as_deref());
+        let is_asked_to = matches!(ending, Ending::Killed(Signal::SIGINT | Signal::SIGTERM));
+        match (self.is_leaving || is_asked_to, self.is_daemon) {
+            (true, false) => Ok(Some(Exit::Ok as u8)),
+            // The process that waits for it says what there is to say.
+            (true, true) => {
+                *self.ready = None;
+                Ok(Some(Exit::Mount as u8))
+            }
+            (false, _) => {
+                let hint = match ending {
+                    Ending::Killed(Signal::SIGKILL) => " (is there too little memory?)",
+                    _ => "",
+                };
+                Err(Failure::new(Exit::Mount, Died { how: format!("{ending}{hint}") }))
+            }
+        }
+    }
+
+    /// Has all requests fail: nobody serves them any more. Gives the exit code.
+    pub(super) fn give_up(&mut self, why: &str) -> u8 {
+        tracing::error!("{} is given up: {why}", self.target);
+        self.let_go();
+        Exit::Mount as u8
+    }
+
+    /// Unmounts: nobody serves the mount, and nobody is to. Gives the exit code.
+    pub(super) fn leave(&mut self) -> u8 {
+        let device = self.device().to_owned();
+        self.let_go();
+        match ours::unmount(&self.target, &device) {
+            Ok(()) => {
+                tracing::info!("unmounted from {}", self.target);
+                Exit::Ok as u8
+            }
+            Err(error) => {
+                tracing::error!("{}: cannot unmount: {error}", self.target);
+                Exit::Mount as u8
+            }
+        }
+    }
+
+    /// Ends the connection.
+    pub(super) fn let_go(&mut self) {
+        for running in &self.workers {
+            running.worker.send(Signal::SIGKILL);
+        }
+        if !self.hung.is_empty() || !self.workers.is_empty() {
+            ours::abort(&self.target, self.device());
+        }
+        // That closes the descriptors.
+        self.told = None;
+        *self.ready = None;
+    }
+}
