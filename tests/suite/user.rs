@@ -136,6 +136,13 @@ impl Sandbox {
     }
 }
 
+/// Runs a test in a new one for each transport, if this machine can have one.
+fn for_each_sandbox(fuse_conf: &str, test: impl Fn(Transport, Sandbox)) {
+    if have_sandbox() {
+        for_each_transport(|transport| test(transport, Sandbox::new(fuse_conf)));
+    }
+}
+
 /// The mount options of a transport, as a list for `-o`.
 pub(crate) fn options(transport: Transport, more: &str) -> String {
     let options = [transport.option().unwrap_or("defaults"), more];
@@ -144,11 +151,7 @@ pub(crate) fn options(transport: Transport, more: &str) -> String {
 
 #[test]
 fn a_user_mounts_reads_and_unmounts() {
-    if !have_sandbox() {
-        return;
-    }
-    for_each_transport(|transport| {
-        let sandbox = Sandbox::new("");
+    for_each_sandbox("", |transport, sandbox| {
         let mount = format!("somebody ./ffrfs mount data.ffr mnt -o {}", options(transport, ""));
         let outcome = sandbox.run(&format!(
             "{mount} || exit 1
@@ -173,11 +176,7 @@ fn a_user_mounts_reads_and_unmounts() {
 
 #[test]
 fn a_daemon_that_ends_leaves_the_next_mount_of_its_user_alone() {
-    if !have_sandbox() {
-        return;
-    }
-    for_each_transport(|transport| {
-        let sandbox = Sandbox::new("");
+    for_each_sandbox("", |transport, sandbox| {
         let options = options(transport, "");
         let outcome = sandbox.run(&format!(
             "cat >again <<'END'
@@ -218,11 +217,7 @@ fn a_user_who_may_not_share_is_told_what_that_needs() {
 
 #[test]
 fn a_user_shares_a_mount_where_that_is_allowed() {
-    if !have_sandbox() {
-        return;
-    }
-    for_each_transport(|transport| {
-        let sandbox = Sandbox::new("user_allow_other\n");
+    for_each_sandbox("user_allow_other\n", |transport, sandbox| {
         let options = options(transport, "allow_other");
         let outcome = sandbox.run(&format!(
             "somebody ./ffrfs mount data.ffr mnt -o {options} || exit 1
@@ -237,11 +232,7 @@ fn a_user_shares_a_mount_where_that_is_allowed() {
 
 #[test]
 fn allow_root_lets_root_in_and_nobody_else() {
-    if !have_sandbox() {
-        return;
-    }
-    for_each_transport(|transport| {
-        let sandbox = Sandbox::new("user_allow_other\n");
+    for_each_sandbox("user_allow_other\n", |transport, sandbox| {
         let options = options(transport, "allow_root");
         let outcome = sandbox.run(&format!(
             "somebody ./ffrfs mount data.ffr mnt -o {options} || exit 1
@@ -259,11 +250,7 @@ fn allow_root_lets_root_in_and_nobody_else() {
 
 #[test]
 fn a_user_who_may_not_write_to_the_mount_point_is_told_so() {
-    if !have_sandbox() {
-        return;
-    }
-    for_each_transport(|transport| {
-        let sandbox = Sandbox::new("");
+    for_each_sandbox("", |transport, sandbox| {
         let options = options(transport, "");
         let outcome = sandbox.run(&format!(
             "mkdir closed; somebody ./ffrfs mount data.ffr closed -o {options}; code=$?"
@@ -275,11 +262,7 @@ fn a_user_who_may_not_write_to_the_mount_point_is_told_so() {
 
 #[test]
 fn a_user_without_the_helper_is_told_to_install_it() {
-    if !have_sandbox() {
-        return;
-    }
-    for_each_transport(|transport| {
-        let sandbox = Sandbox::new("");
+    for_each_sandbox("", |transport, sandbox| {
         let options = options(transport, "");
         // A path that holds nothing but the shell's own commands.
         let outcome = sandbox.run(&format!(

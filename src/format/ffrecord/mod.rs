@@ -61,7 +61,7 @@ impl Format for FfRecord {
         }
         let mut first_offset = [0; 8];
         let at = first_byte.saturating_sub(head.samples.saturating_mul(8));
-        read(source, "the first offset", &mut first_offset, at)?;
+        reader(source).read("the first offset", &mut first_offset, at)?;
         let first_offset = u64::from_le_bytes(first_offset);
         Ok(yes_if((first_byte..=source.len()).contains(&first_offset)))
     }
@@ -82,8 +82,8 @@ impl Head {
     fn read(source: &dyn Source) -> Result<Self> {
         let mut crc = [0; 4];
         let mut samples = [0; 8];
-        read(source, "the header", &mut crc, 0)?;
-        read(source, "the header", &mut samples, 4)?;
+        reader(source).read("the header", &mut crc, 0)?;
+        reader(source).read("the header", &mut samples, 4)?;
         let samples_as_stored = i64::from_le_bytes(samples);
         Ok(Self {
             crc: u32::from_le_bytes(crc),
@@ -142,7 +142,7 @@ impl FfRecordFile {
         let index_bytes = data_start.saturating_sub(HEAD_BYTES);
         let index = source
             .table(HEAD_BYTES, index_bytes)
-            .map_err(|e| unreadable(source.as_ref(), "the index", HEAD_BYTES, e))?;
+            .map_err(|e| reader(source.as_ref()).unreadable("the index", HEAD_BYTES, e))?;
         let data_bytes = source.len().saturating_sub(first_offset);
         Ok(Self { samples: head.samples, data_bytes, source, index, index_checksum, warnings })
     }
@@ -162,12 +162,12 @@ impl FfRecordFile {
     fn get(&self, offset_bytes: u64, out: &mut [u8]) -> Result<()> {
         self.index.copy_to(offset_bytes, out).map_err(|e| {
             let at = offset_bytes.saturating_add(HEAD_BYTES);
-            unreadable(self.source.as_ref(), "the index", at, e)
+            reader(self.source.as_ref()).unreadable("the index", at, e)
         })
     }
 
     fn malformed(&self, at: u64, expected: &str, found: String) -> Error {
-        malformed(self.source.as_ref(), at, expected, found, "")
+        reader(self.source.as_ref()).malformed(at, expected, found, "")
     }
 }
 
@@ -231,7 +231,7 @@ impl Container for FfRecordFile {
             return Ok(Names::None);
         }
         let mut magic = vec![0; magic_bytes];
-        read(self.source.as_ref(), "the last sample", &mut magic, sample.offset_bytes)?;
+        reader(self.source.as_ref()).read("the last sample", &mut magic, sample.offset_bytes)?;
         if magic != PACKED_DIRECTORY_MAGIC {
             return Ok(Names::None);
         }
@@ -263,7 +263,7 @@ impl FfRecordFile {
             self.malformed(sample.offset_bytes, "a sample that fits in memory", String::new())
         })?;
         let mut bytes = vec![0; length];
-        read(source, "the packed directory's names", &mut bytes, sample.offset_bytes)?;
+        reader(source).read("the packed directory's names", &mut bytes, sample.offset_bytes)?;
         match sample.checksum.map_or(Ok(()), |checksum| checksum.check(&bytes)) {
             Err(Mismatch { expected, found }) => Err(Error::Checksum {
                 part: source.name().clone(),
@@ -283,12 +283,12 @@ fn check_head(source: &dyn Source) -> Result<(Head, u64)> {
     let file_bytes = source.len();
     if file_bytes < HEAD_BYTES {
         let found = format!("a file of {}", counted(file_bytes, "byte"));
-        return Err(malformed(source, file_bytes, "a header of 12 bytes", found, ""));
+        return Err(reader(source).malformed(file_bytes, "a header of 12 bytes", found, ""));
     }
     let head = Head::read(source)?;
     if head.samples_as_stored < 0 {
         let found = head.samples_as_stored.to_string();
-        return Err(malformed(source, 4, "a number of samples", found, ""));
+        return Err(reader(source).malformed(4, "a number of samples", found, ""));
     }
     if head.crc == 0 && head.samples == 0 && file_bytes > HEAD_BYTES {
         let found = format!(
@@ -296,13 +296,13 @@ fn check_head(source: &dyn Source) -> Result<(Head, u64)> {
             counted(file_bytes.saturating_sub(HEAD_BYTES), "byte")
         );
         let hint = ": the writer died before it finished; write the file again";
-        return Err(malformed(source, 0, "a header", found, hint));
+        return Err(reader(source).malformed(0, "a header", found, hint));
     }
     let Some(data_start) = head.data_start(file_bytes) else {
         let found = format!("a file of {}", counted(file_bytes, "byte"));
         let expected = format!("an index of {}, 12 bytes each", counted(head.samples, "sample"));
         let hint = ": the file is truncated, or is not an FFRecord file";
-        return Err(malformed(source, 4, &expected, found, hint));
+        return Err(reader(source).malformed(4, &expected, found, hint));
     };
     Ok((head, data_start))
 }
@@ -327,7 +327,7 @@ fn check_index(
             // What is left is a multiple of the element size, and so is a full chunk.
             let take = if left > take as u64 { take & !7 } else { take };
             let Some(chunk) = buf.get_mut(..take) else { break };
-            read(source, "the index", chunk, at)?;
+            reader(source).read("the index", chunk, at)?;
             crc.update(chunk);
             if start == offsets_start {
                 walk.check(chunk, source.len(), options);
@@ -363,7 +363,7 @@ fn check_index(
                 }
                 _ => "",
             };
-            Err(malformed(source, at, &expected, found.to_string(), hint))
+            Err(reader(source).malformed(at, &expected, found.to_string(), hint))
         }
     }
 }
@@ -395,22 +395,8 @@ impl OffsetWalk {
     }
 }
 
-fn read(source: &dyn Source, what: &'static str, buf: &mut [u8], offset_bytes: u64) -> Result<()> {
-    Reader::new(source, NAME).read(what, buf, offset_bytes)
-}
-
-fn unreadable(source: &dyn Source, what: &'static str, at: u64, e: std::io::Error) -> Error {
-    Reader::new(source, NAME).unreadable(what, at, e)
-}
-
-fn malformed(
-    source: &dyn Source,
-    offset_bytes: u64,
-    expected: &str,
-    found: String,
-    hint: &'static str,
-) -> Error {
-    Reader::new(source, NAME).malformed(offset_bytes, expected, found, hint)
+fn reader(source: &dyn Source) -> Reader<'_> {
+    Reader::new(source, NAME)
 }
 
 #[cfg(test)]

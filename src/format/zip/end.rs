@@ -1,7 +1,7 @@
 //! The end of a zip file: where its central directory is (APPNOTE 4.3.14 to 4.3.16).
 
+use super::reader;
 use super::record::{CENTRAL_MARK, LOCAL_MARK};
-use super::{malformed, read};
 use crate::format::bytes::{u16_at, u32_at, u64_at};
 use crate::format::counted;
 use crate::format::{Result, Source};
@@ -71,7 +71,7 @@ pub(super) fn find(source: &dyn Source) -> Result<End> {
     let tail_bytes = TAIL_BYTES.min(source.len());
     let tail_at = source.len().saturating_sub(tail_bytes);
     let mut tail = vec![0; usize::try_from(tail_bytes).unwrap_or(0)];
-    read(source, "the end of the file", &mut tail, tail_at)?;
+    reader(source).read("the end of the file", &mut tail, tail_at)?;
     let mut best: Option<(u8, End)> = None;
     let mut reason: Option<(bool, Reject)> = None;
     for at in memchr_rev(&tail) {
@@ -100,15 +100,20 @@ pub(super) fn find(source: &dyn Source) -> Result<End> {
         return Ok(end);
     }
     Err(match reason {
-        Some((_, why)) => malformed(source, why.at, why.expected, why.found, why.hint),
+        Some((_, why)) => reader(source).malformed(why.at, why.expected, why.found, why.hint),
         None if is_split(mark(source)?) => {
             let hint = ": join the parts first (zip -s 0)";
-            malformed(source, 0, "a whole archive", "a part of a split one".to_owned(), hint)
+            reader(source).malformed(0, "a whole archive", "a part of a split one".to_owned(), hint)
         }
         None => {
             let found = "none in the last 64 KiB".to_owned();
             let hint = ": the file is truncated, or is not a zip file";
-            malformed(source, source.len(), "an end record with the central directory", found, hint)
+            reader(source).malformed(
+                source.len(),
+                "an end record with the central directory",
+                found,
+                hint,
+            )
         }
     })
 }
@@ -238,13 +243,13 @@ fn split<T>(at: u64) -> Found<T> {
 fn end64(source: &dyn Source, end_at: u64) -> Result<Option<([u8; END64_BYTES], u64)>> {
     let locator_at = end_at.saturating_sub(LOCATOR_BYTES);
     let mut locator = [0; LOCATOR_BYTES as usize];
-    read(source, "the zip64 locator", &mut locator, locator_at)?;
+    reader(source).read("the zip64 locator", &mut locator, locator_at)?;
     let stated = u64_at(&locator, 8).unwrap_or_default();
     for at in [Some(stated), locator_at.checked_sub(END64_BYTES as u64)].into_iter().flatten() {
         let fits = at.checked_add(END64_BYTES as u64).is_some_and(|end| end <= locator_at);
         if fits && mark_at(source, at)? == Some(*END64_MARK) {
             let mut record = [0; END64_BYTES];
-            read(source, "the zip64 end record", &mut record, at)?;
+            reader(source).read("the zip64 end record", &mut record, at)?;
             return Ok(Some((record, at)));
         }
     }
@@ -256,6 +261,6 @@ fn mark_at(source: &dyn Source, at: u64) -> Result<Option<[u8; 4]>> {
         return Ok(None);
     }
     let mut found = [0; 4];
-    read(source, "a signature", &mut found, at)?;
+    reader(source).read("a signature", &mut found, at)?;
     Ok(Some(found))
 }

@@ -123,7 +123,7 @@ impl ZipFile {
 
     fn unreadable(&self, at: u64, error: std::io::Error) -> Error {
         let at = self.directory_at.saturating_add(at);
-        unreadable(self.source.as_ref(), "the central directory", at, error)
+        reader(self.source.as_ref()).unreadable("the central directory", at, error)
     }
 
     /// The row that begins at `at`, without what stands behind its fixed part unless that matters.
@@ -165,7 +165,7 @@ impl ZipFile {
     }
 
     fn malformed(&self, at: u64, expected: &str, found: String, hint: &'static str) -> Error {
-        malformed(self.source.as_ref(), at, expected, found, hint)
+        reader(self.source.as_ref()).malformed(at, expected, found, hint)
     }
 
     /// Where a local header is, and the most bytes that it may have so that the data end before the
@@ -457,20 +457,6 @@ fn attributes(row: &Row) -> Attributes {
     Attributes { kind, mode: row.head.mode(), modified: row.modified(), links: 1 }
 }
 
-fn read(source: &dyn Source, what: &'static str, out: &mut [u8], at: u64) -> Result<()> {
-    Reader::new(source, NAME).read(what, out, at)
-}
-
-fn unreadable(source: &dyn Source, what: &'static str, at: u64, error: std::io::Error) -> Error {
-    Reader::new(source, NAME).unreadable(what, at, error)
-}
-
-fn malformed(
-    source: &dyn Source,
-    offset_bytes: u64,
-    expected: &str,
-    found: String,
-    hint: &'static str,
-) -> Error {
-    Reader::new(source, NAME).malformed(offset_bytes, expected, found, hint)
+fn reader(source: &dyn Source) -> Reader<'_> {
+    Reader::new(source, NAME)
 }

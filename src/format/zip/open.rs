@@ -8,7 +8,7 @@ use super::names::Guess;
 use super::oddities::Oddities;
 use super::record::{CENTRAL_BYTES, Class, Head, LOCAL_BYTES, Row};
 use super::walk::{Walked, walk};
-use super::{ZipFile, malformed, room, unreadable};
+use super::{ZipFile, reader, room};
 use crate::format::charset::Charset;
 use crate::format::counted;
 use crate::format::{Container, Content, OpenOptions, Result, Source, Table};
@@ -32,14 +32,14 @@ pub(super) fn open(source: Arc<dyn Source>, options: &OpenOptions) -> Result<Zip
     let charset = options.encoding.as_deref().map(|name| charset(source.as_ref(), name));
     let charset = charset.transpose()?;
     let mut end = end::find(source.as_ref())?;
-    let table = source
-        .table(end.directory_at, end.directory_bytes)
-        .map_err(|e| unreadable(source.as_ref(), "the central directory", end.directory_at, e))?;
+    let table = source.table(end.directory_at, end.directory_bytes).map_err(|e| {
+        reader(source.as_ref()).unreadable("the central directory", end.directory_at, e)
+    })?;
     check_front(source.as_ref(), table.as_ref(), &mut end, options)?;
     let mut scan = Scan::new(source.as_ref(), end, options);
     let unreadable = |at: u64, e| {
         let at = end.directory_at.saturating_add(at);
-        unreadable(source.as_ref(), "the central directory", at, e)
+        reader(source.as_ref()).unreadable("the central directory", at, e)
     };
     let see = &mut |at: u64, row: &Row| scan.see(at, row);
     let walked = walk(table.as_ref(), end.directory_bytes, &unreadable, see)?;
@@ -86,7 +86,7 @@ pub(super) fn open(source: Arc<dyn Source>, options: &OpenOptions) -> Result<Zip
 fn charset(source: &dyn Source, name: &str) -> Result<Charset> {
     Charset::named(name).ok_or_else(|| {
         let expected = "a character set for names, such as cp437, shift_jis, gbk or koi8-r";
-        malformed(source, 0, expected, format!("{name:?}"), "")
+        reader(source).malformed(0, expected, format!("{name:?}"), "")
     })
 }
 
@@ -118,7 +118,7 @@ fn check_front(
         let found = format!("one that begins at byte {}, after another", end.shift_bytes);
         let hint = ": a truncated archive whose last member is an archive looks like that \
                     (--allow-damaged serves the inner one)";
-        return Err(malformed(source, 0, "one archive", found, hint));
+        return Err(reader(source).malformed(0, "one archive", found, hint));
     }
     Ok(())
 }
@@ -176,7 +176,7 @@ impl<'a> Scan<'a> {
         if head.disk != 0 && head.disk != DISK_IN_ZIP64 {
             let found = format!("a member in part {} of a split one", head.disk);
             let hint = ": join the parts first (zip -s 0)";
-            return Err(malformed(self.source, self.at(at), "a whole archive", found, hint));
+            return Err(reader(self.source).malformed(self.at(at), "a whole archive", found, hint));
         }
         self.guess.see(row);
         add(&mut self.counts.backslashes, row.has_backslashes());
@@ -224,7 +224,7 @@ impl<'a> Scan<'a> {
                 format!("{} at byte {}", counted(head.stored_bytes, "byte"), head.offset_bytes);
             let hint = ": the file is damaged (--allow-damaged serves the other members)";
             let expected = "a member before the central directory";
-            return Err(malformed(self.source, self.at(at), expected, found, hint));
+            return Err(reader(self.source).malformed(self.at(at), expected, found, hint));
         };
         self.is_sorted &= start >= self.last_end;
         self.last_end = self.last_end.max(end);
@@ -245,7 +245,7 @@ impl<'a> Scan<'a> {
         let found = format!("{}, and then other bytes", walked.rows);
         if !self.allow_damaged {
             let hint = ": it is damaged (--allow-damaged serves those that were found)";
-            return Err(malformed(self.source, at, &expected, found, hint));
+            return Err(reader(self.source).malformed(at, &expected, found, hint));
         }
         self.warn(format!("at byte {at}: expected {expected}, found {found}"));
         Ok(())
@@ -258,7 +258,8 @@ impl<'a> Scan<'a> {
             return Ok(());
         }
         let mut extents = Vec::with_capacity(self.rows.len());
-        let fail = |at: u64, e| unreadable(self.source, "the central directory", self.at(at), e);
+        let fail =
+            |at: u64, e| reader(self.source).unreadable("the central directory", self.at(at), e);
         walk(table, self.end.directory_bytes, &fail, &mut |_, row| {
             if !matches!(row.class(), Class::Directory | Class::Special) {
                 extents.extend(extent(&row.head, &self.end));
@@ -271,7 +272,7 @@ impl<'a> Scan<'a> {
             if start < before {
                 let found = "one that lies within another: a zip bomb?".to_owned();
                 let expected = "a member that shares no bytes with others";
-                return Err(malformed(self.source, start, expected, found, ""));
+                return Err(reader(self.source).malformed(start, expected, found, ""));
             }
             before = end;
         }

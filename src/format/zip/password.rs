@@ -2,7 +2,7 @@
 
 use super::crypto::Lock;
 use super::record::{Head, LOCAL_BYTES};
-use super::{ZipFile, read};
+use super::{ZipFile, reader};
 use crate::format::bytes::u16_at;
 use crate::format::{Error, OpenOptions, Result};
 
@@ -73,7 +73,7 @@ impl ZipFile {
             return Ok(None);
         };
         let mut fixed = [0; LOCAL_BYTES as usize];
-        read(self.source.as_ref(), "a local header", &mut fixed, at)?;
+        reader(self.source.as_ref()).read("a local header", &mut fixed, at)?;
         let field = |at| u64::from(u16_at(&fixed, at).unwrap_or_default());
         let length = LOCAL_BYTES.saturating_add(field(26)).saturating_add(field(28));
         if length > room {
@@ -83,7 +83,7 @@ impl ZipFile {
         let whole = usize::try_from(head.stored_bytes).ok().filter(|_| is_small);
         let mut front = vec![0; whole.unwrap_or(0).max(head.lock.head_bytes())];
         let data_at = at.saturating_add(length);
-        read(self.source.as_ref(), "an encrypted member", &mut front, data_at)?;
+        reader(self.source.as_ref()).read("an encrypted member", &mut front, data_at)?;
         Ok(Some(front))
     }
 }
