@@ -63,9 +63,12 @@ impl Device {
     /// # Errors
     /// There is none.
     pub(super) fn buffer(max_request_bytes: u32) -> io::Result<Buffer> {
-        Buffer::with_capacity(
-            (max_request_bytes as usize).max(MIN_READ_BYTES) + REQUEST_MARGIN_BYTES,
-        )
+        let bytes = (max_request_bytes as usize).max(MIN_READ_BYTES) + REQUEST_MARGIN_BYTES;
+        let mut buffer = Buffer::with_capacity(bytes)?;
+        // Its first page holds nearly every request, and is there from now on: what the kernel cannot copy, since this process
+        // is killed while it waits for memory, is answered with EIO, and no other process gets it.
+        buffer.as_mut_slice()[0] = 0;
+        Ok(buffer)
     }
 
     /// Waits for a request, and gives its length; `None` once the mount has ended, or `is_over` is set: who sets it must
