@@ -62,9 +62,9 @@ impl Dataset {
         Self { containers, places, starts, sums }
     }
 
-    /// Takes the checksums of a container, which lie in `part`, for its samples that have none of their own.
-    pub fn set_sums(&mut self, container: usize, sums: Arc<Section>, part: PartName) {
-        self.sums[container] = Some((sums, part));
+    /// Takes the checksums of the first containers, and where they lie, for samples that have none of their own.
+    pub fn set_sums(&mut self, sums: impl IntoIterator<Item = Option<(Arc<Section>, PartName)>>) {
+        self.sums.iter_mut().zip(sums).for_each(|(place, found)| *place = found);
     }
 
     /// Where the checksums of a container lie that were set.

@@ -250,11 +250,7 @@ fn open_containers(
     let Nest { containers, places, inside, opened, .. } = nest;
     let mut dataset = Dataset::nested(containers, places);
     // Nested containers come after the others, and have no sidecars.
-    for (container, sums) in sums.into_iter().enumerate() {
-        if let Some((section, path)) = sums {
-            dataset.set_sums(container, section, path);
-        }
-    }
+    dataset.set_sums(sums);
     for warning in dataset.containers().iter().flat_map(|one| one.warnings()) {
         tracing::warn!("{warning}");
     }

@@ -262,37 +262,18 @@ impl Mounted {
             is_open: OnceLock::new(),
         });
         let plan = plan.filter(|_| agreed(&negotiation, options.transport));
-        let queues = plan.map(|plan| Queues::start(&shared, &*device, plan)).transpose();
-        let refused = |e: &io::Error| format!("its queues cannot be registered: {e}");
-        let queues = queues.map_err(|e| (refused(&e), e.raw_os_error()));
-        let queues = match (queues, plan.is_none() && options.transport == Transport::Uring) {
-            (Ok(queues), false) => queues,
-            (queues, _) => {
-                // Threads of queues that were registered end once it is unmounted.
-                let _ = shared.is_open.set(());
-                let not_agreed = || ("the kernel did not agree to it".into(), None);
-                let (why, errno) = queues.err().unwrap_or_else(not_agreed);
-                return Err(MountError::Transport(why, errno));
-            }
-        };
+        let queues = queues(&shared, &device, plan, options.transport)?;
         match plan {
             Some(plan) => vfs.set_transport("uring", plan.memory_bytes()),
             None => vfs.set_transport("devfuse", 0),
         }
-        let prefetcher = Prefetcher::start(vfs, Arc::clone(&device));
-        let prefetcher = prefetcher
-            .inspect_err(|error| tracing::warn!("nothing is fetched ahead: {error}"))
-            .ok();
-        if let Err(error) = decode::start(vfs, options.threads) {
-            tracing::warn!("nothing is decoded ahead: {error}");
-        }
-        let watch = Watch::start(vfs, Arc::clone(&device)).inspect_err(|error| {
-            tracing::warn!("changed containers are noticed by reads alone: {error}");
-        });
-        let ending = Ending::start(vfs.store(), device.as_fd()).inspect_err(|error| {
-            tracing::warn!("an unmount waits for a store that hangs: {error}");
-        });
-        let (watch, ending) = (watch.ok(), ending.unwrap_or_default());
+        let prefetcher =
+            helper("nothing is fetched ahead", Prefetcher::start(vfs, Arc::clone(&device)));
+        helper("nothing is decoded ahead", decode::start(vfs, options.threads));
+        let watch = Watch::start(vfs, Arc::clone(&device));
+        let watch = helper("changed containers are noticed by reads alone", watch);
+        let ending = Ending::start(vfs.store(), device.as_fd());
+        let ending = helper("an unmount waits for a store that hangs", ending).flatten();
         let (threads, largest) = (options.threads, negotiation.max_request_bytes());
         let channels = Channels::start(&shared, devices, threads, largest).map_err(failed)?;
         options.before_requests.run().map_err(MountError::Forbidden)?;
@@ -378,6 +359,35 @@ fn undo_mount(target: &Target) {
     if let Some(directory) = target.directory() {
         let _ = mounts::unmount(directory, true);
     }
+}
+
+/// The queues of a plan that the kernel has agreed to.
+///
+/// # Errors
+/// They cannot be registered, or the transport is io_uring and there is no plan: the mount cannot be used.
+fn queues(
+    shared: &Arc<Shared>,
+    device: &Device,
+    plan: Option<&Plan>,
+    wanted: Transport,
+) -> Result<Option<Queues>, MountError> {
+    let started = match plan {
+        Some(plan) => Queues::start(shared, device, plan)
+            .map(Some)
+            .map_err(|e| (format!("its queues cannot be registered: {e}"), e.raw_os_error())),
+        None if wanted == Transport::Uring => Err(("the kernel did not agree to it".into(), None)),
+        None => Ok(None),
+    };
+    started.map_err(|(why, errno)| {
+        // Threads of queues that were registered end once it is unmounted.
+        let _ = shared.is_open.set(());
+        MountError::Transport(why, errno)
+    })
+}
+
+/// What a mount can do without; the log says what it lacks then.
+fn helper<T>(lacks: &str, started: io::Result<T>) -> Option<T> {
+    started.inspect_err(|error| tracing::warn!("{lacks}: {error}")).ok()
 }
 
 /// Whether the kernel has agreed to io_uring; if not, and any transport will do, the log says so.

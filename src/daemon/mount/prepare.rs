@@ -22,7 +22,7 @@ use crate::io::{File, mounts, process, workers};
 use crate::store::{Part, Store};
 use crate::tools::progress::Terminal;
 use crate::transport::{Mounted, Target};
-use crate::vfs::Options;
+use crate::vfs::{Options, Vfs};
 use nix::unistd::Pid;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -53,21 +53,9 @@ pub(super) fn prepare(
     let (opened, catalog) = open(request)?;
     say_renamed(&catalog);
     let digest = same_digest(request, &opened, &catalog, &resumed)?;
-    let samples = opened.dataset.len();
-    let (io, given) = (in_words(&opened.store), request.given.clone());
-    let log = logging::destination().to_string();
-    let (stores, has_objects) = (opened.counters.clone(), opened.store.has_objects());
+    let (samples, has_objects) = (opened.dataset.len(), opened.store.has_objects());
     let shown = Shown::default();
-    let confined = Arc::clone(&shown);
-    let options =
-        Options { io, log, sandbox: confined, given, stores, ..settings.vfs(has_objects) };
-    let vfs = opened.into_vfs(catalog, options);
-    let dataset::Options { indexes, format, checksums, .. } = &request.open;
-    if let Some(kept) = KeptCheckpoints::new(vfs.store(), indexes, format) {
-        vfs.keep_checkpoints(Arc::new(kept));
-    }
-    let must_check = checksums.require;
-    vfs.set_settings(Runtime::new(settings.live.memory_bytes(), must_check));
+    let vfs = vfs(request, opened, catalog, &shown);
     // Before the mount: a signal that came between would end the process and leave a dead mount.
     let signals = signals(settings)?;
     let mut options = settings.mount(request.name(), has_objects);
@@ -110,6 +98,25 @@ pub(super) fn prepare(
         is_resumed,
         supervisor: supervisor(settings),
     })
+}
+
+/// The file system of a dataset, which shows what confines the process.
+fn vfs(request: &MountRequest, opened: Opened, catalog: Catalog, confined: &Shown) -> Vfs {
+    let MountRequest { settings, given, open, .. } = request;
+    let options = Options {
+        io: in_words(&opened.store),
+        log: logging::destination().to_string(),
+        sandbox: Arc::clone(confined),
+        given: given.clone(),
+        stores: opened.counters.clone(),
+        ..settings.vfs(opened.store.has_objects())
+    };
+    let vfs = opened.into_vfs(catalog, options);
+    if let Some(kept) = KeptCheckpoints::new(vfs.store(), &open.indexes, &open.format) {
+        vfs.keep_checkpoints(Arc::new(kept));
+    }
+    vfs.set_settings(Runtime::new(settings.live.memory_bytes(), open.checksums.require));
+    vfs
 }
 
 /// The digest of the containers and names of a mount that another process may go on with.

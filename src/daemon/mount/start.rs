@@ -3,7 +3,7 @@
 use super::limits;
 use super::prepare::{self, prepare};
 use super::request::{Caller, MountRequest};
-use super::stored;
+use super::stored::{self, Found};
 use super::supervise::supervise;
 use super::terminal::{Died, say_where_messages_go};
 use super::told::{Resumed, Told};
@@ -61,11 +61,10 @@ fn try_start(request: &mut MountRequest, caller: Caller) -> Result<u8, Failure> 
         return go_on(request, told, &messages, caller);
     }
     // Before anybody looks at the mount point: perhaps nobody answers there.
-    let (found, refused) = match request.foreground.then(|| stored::find(request)).transpose() {
-        Ok(found) => (found.flatten(), None),
-        Err(why) => (None, Some(why)),
-    };
-    if let Some(directory) = found.as_ref().and_then(|found| found.told.directory.as_ref()) {
+    let kept = if request.foreground { stored::find(request) } else { Ok(None) };
+    if let Ok(Some(found)) = &kept
+        && let Some(directory) = &found.told.directory
+    {
         request.target.clone_from(directory);
     }
     let labels = labels(request);
@@ -76,29 +75,50 @@ fn try_start(request: &mut MountRequest, caller: Caller) -> Result<u8, Failure> 
     }
     request.make_absolute()?;
     request.open.indexes.writes = true;
-    if request.foreground {
-        let settings = &request.settings;
-        let log_file = settings.log_file.as_deref();
-        logging::in_foreground(settings.live.log_level(), log_file, &labels)?;
-        if let Some(why) = refused {
-            tracing::warn!("{why}; it is mounted anew");
-        }
-        let made = match &found {
-            Some(found) => found.made.then(|| request.target.clone()),
-            None => request.make_target()?,
-        };
-        process::return_large_memory();
-        if request.settings.restarts > 0 {
-            let found = found.map(|found| found.told);
-            return supervised(request, target, (&mut None, made.as_deref()), found, caller);
-        }
-        let served = prepare(request, target, Resumed::default(), caller.end);
-        let served = served.and_then(Service::start);
-        let served = served.map_err(|failure| limits::explain(failure, request));
-        let served = served.and_then(Serving::serve).map(|exit| exit as u8);
-        remove(made.as_deref());
-        return served;
+    match request.foreground {
+        true => in_foreground(request, target, kept, &labels, caller),
+        false => in_background(request, target, &labels, caller),
     }
+}
+
+/// Serves in this process, or watches a worker. `kept` is what the service manager has kept of the mount.
+fn in_foreground(
+    request: &MountRequest,
+    target: Target,
+    kept: Result<Option<Found>, Failure>,
+    labels: &Labels,
+    caller: Caller,
+) -> Result<u8, Failure> {
+    let settings = &request.settings;
+    logging::in_foreground(settings.live.log_level(), settings.log_file.as_deref(), labels)?;
+    let found = kept.unwrap_or_else(|why| {
+        tracing::warn!("{why}; it is mounted anew");
+        None
+    });
+    let made = match &found {
+        Some(found) => found.made.then(|| request.target.clone()),
+        None => request.make_target()?,
+    };
+    process::return_large_memory();
+    if settings.restarts > 0 {
+        let found = found.map(|found| found.told);
+        return supervised(request, target, (&mut None, made.as_deref()), found, caller);
+    }
+    let served = prepare(request, target, Resumed::default(), caller.end);
+    let served = served.and_then(Service::start);
+    let served = served.map_err(|failure| limits::explain(failure, request));
+    let served = served.and_then(Serving::serve).map(|exit| exit as u8);
+    remove(made.as_deref());
+    served
+}
+
+/// Starts a daemon, and says whether it serves; in the daemon returns at the end of the mount.
+fn in_background(
+    request: &mut MountRequest,
+    target: Target,
+    labels: &Labels,
+    caller: Caller,
+) -> Result<u8, Failure> {
     let made = request.make_target()?;
     drop_supervisor(request, &target);
     let inherited = match &target {
@@ -118,7 +138,7 @@ fn try_start(request: &mut MountRequest, caller: Caller) -> Result<u8, Failure> 
             Ok(code)
         }
         process::Forked::Daemon(ready) => {
-            be_the_daemon(request, target, &labels, (ready, made.as_deref()), caller)
+            be_the_daemon(request, target, labels, (ready, made.as_deref()), caller)
         }
     }
 }

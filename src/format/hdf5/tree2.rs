@@ -32,27 +32,7 @@ pub(super) fn walk(
     kinds: &[u8],
     visit: &mut dyn FnMut(&mut Fields<'_>, usize) -> Result<()>,
 ) -> Result<()> {
-    let length = 22_usize.saturating_add(input.address_bytes).saturating_add(input.length_bytes);
-    let head = input.block("the head of a B-tree", address, length as u64)?;
-    input.check("the head of a B-tree", &head)?;
-    let mut fields = input.fields(&head);
-    fields.mark(b"BTHD", 0)?;
-    let before = fields.clone();
-    let kind = fields.u8()?;
-    if !kinds.contains(&kind) {
-        return Err(before.wrong(&format!("a B-tree of type {kinds:?}"), kind.to_string()));
-    }
-    let (node_bytes, record_bytes) = (u64::from(fields.u32()?), u64::from(fields.u16()?));
-    let depth = fields.u16()?;
-    fields.take(2)?;
-    let (root, records) = (fields.address()?, fields.u16()?);
-    if node_bytes <= OVERHEAD_BYTES || record_bytes == 0 || depth > MAX_DEPTH {
-        let found = format!(
-            "nodes of {}, records of {record_bytes}, depth {depth}",
-            counted(node_bytes, "byte")
-        );
-        return Err(before.wrong("nodes that have room for records", found));
-    }
+    let Head { node_bytes, record_bytes, depth, root, records } = head(input, address, kinds)?;
     let Some(root) = root else { return Ok(()) };
     let max_leaf = node_bytes.saturating_sub(OVERHEAD_BYTES).checked_div(record_bytes).unwrap_or(0);
     let count_bytes = bytes_for(max_leaf);
@@ -96,6 +76,42 @@ pub(super) fn walk(
         }
     }
     Ok(())
+}
+
+/// What stands before the root.
+struct Head {
+    node_bytes: u64,
+    record_bytes: u64,
+    depth: u16,
+    /// `None`: there are no records.
+    root: Option<u64>,
+    /// Those in the root itself.
+    records: u16,
+}
+
+fn head(input: &Input<'_>, address: u64, kinds: &[u8]) -> Result<Head> {
+    let length = 22_usize.saturating_add(input.address_bytes).saturating_add(input.length_bytes);
+    let head = input.block("the head of a B-tree", address, length as u64)?;
+    input.check("the head of a B-tree", &head)?;
+    let mut fields = input.fields(&head);
+    fields.mark(b"BTHD", 0)?;
+    let before = fields.clone();
+    let kind = fields.u8()?;
+    if !kinds.contains(&kind) {
+        return Err(before.wrong(&format!("a B-tree of type {kinds:?}"), kind.to_string()));
+    }
+    let (node_bytes, record_bytes) = (u64::from(fields.u32()?), u64::from(fields.u16()?));
+    let depth = fields.u16()?;
+    fields.take(2)?;
+    let (root, records) = (fields.address()?, fields.u16()?);
+    if node_bytes <= OVERHEAD_BYTES || record_bytes == 0 || depth > MAX_DEPTH {
+        let found = format!(
+            "nodes of {}, records of {record_bytes}, depth {depth}",
+            counted(node_bytes, "byte")
+        );
+        return Err(before.wrong("nodes that have room for records", found));
+    }
+    Ok(Head { node_bytes, record_bytes, depth, root, records })
 }
 
 fn levels(

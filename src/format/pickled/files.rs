@@ -57,24 +57,7 @@ impl Files {
         id: Id,
         path: &mut Vec<Vec<u8>>,
     ) -> Option<()> {
-        self.looks = self.looks.saturating_add(1);
-        let of_value = match pickle.get(id)? {
-            Value::Bytes(data) => data.range.len(),
-            Value::Text(range) => range.len(),
-            Value::Array(array) => array.data.range.len(),
-            Value::Image(image) => image.data.range.len(),
-            Value::Dict(items) => items.len(),
-            _ => 0,
-        };
-        let of_path: usize = path.iter().map(Vec::len).sum();
-        self.decoded_bytes = self.decoded_bytes.saturating_add(of_value).saturating_add(of_path);
-        if self.decoded_bytes > most_decoded(bytes.len()) {
-            return None;
-        }
-        let all = self.files.len().saturating_add(self.directories.len());
-        if path.len() > MAX_DEPTH || all >= MAX_FILES || self.looks > MAX_LOOKS {
-            return None;
-        }
+        self.count(bytes, pickle.get(id)?, path)?;
         let nothing = Bytes { range: 0..0, latin1: None };
         let (header, data, kind) = match pickle.get(id)? {
             Value::None => return Some(()),
@@ -120,6 +103,27 @@ impl Files {
         }
         self.files.push(File { path: path.clone(), ending: ending::code(kind), header, data });
         Some(())
+    }
+
+    /// Counts a value that is looked at; `None`: there are too many, they lie too deep, or decode to too much.
+    fn count(&mut self, bytes: &[u8], value: &Value, path: &[Vec<u8>]) -> Option<()> {
+        self.looks = self.looks.saturating_add(1);
+        let of_value = match value {
+            Value::Bytes(data) => data.range.len(),
+            Value::Text(range) => range.len(),
+            Value::Array(array) => array.data.range.len(),
+            Value::Image(image) => image.data.range.len(),
+            Value::Dict(items) => items.len(),
+            _ => 0,
+        };
+        let of_path: usize = path.iter().map(Vec::len).sum();
+        self.decoded_bytes = self.decoded_bytes.saturating_add(of_value).saturating_add(of_path);
+        let all = self.files.len().saturating_add(self.directories.len());
+        let is_bounded = self.decoded_bytes <= most_decoded(bytes.len())
+            && path.len() <= MAX_DEPTH
+            && all < MAX_FILES
+            && self.looks <= MAX_LOOKS;
+        is_bounded.then_some(())
     }
 
     fn directory(

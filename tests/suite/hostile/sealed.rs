@@ -61,7 +61,7 @@ fn served(bytes: &[u8], section: &Arc<Section>, verify: Verify) -> Option<Files>
     if section.key().differs(&key).is_some() {
         return None;
     }
-    opened.dataset.set_sums(0, Arc::clone(section), "x.ffrsum".into());
+    opened.dataset.set_sums([Some((Arc::clone(section), "x.ffrsum".into()))]);
     show(opened, bytes, false, verify)
 }
 
