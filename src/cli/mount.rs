@@ -90,7 +90,7 @@ pub(super) struct MountArgs {
     #[arg(short = 'o', long = "options", value_name = "OPT[,OPT…]")]
     _options: Vec<String>,
 
-    /// Stay in the foreground, write messages to stderr (restarts: 0, unless given)
+    /// Stay in the foreground, messages on stderr (restarts: 0 by default)
     #[arg(short = 'f', long)]
     foreground: bool,
 
