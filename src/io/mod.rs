@@ -14,6 +14,7 @@ mod file;
 pub mod footprint;
 pub mod fuse_connection;
 pub mod fusermount;
+pub mod headroom;
 mod helper;
 mod lasting_helper;
 mod mapping;

@@ -1,14 +1,19 @@
-//! Threads of the transport. Imports nothing of ours.
+//! Threads of the transport.
 
+use crate::io::headroom;
 use std::io;
 use std::thread::{self, JoinHandle};
 
 /// Starts a thread whose panic ends the process, after the panic hook has logged it: a request that is never answered
 /// would hold its reader, and `umount`, for ever.
+///
+/// # Errors
+/// There is no thread left, or no memory for it.
 pub(super) fn spawn<T: Send + 'static>(
     name: impl Into<String>,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> io::Result<JoinHandle<T>> {
+    headroom::check()?;
     thread::Builder::new().name(name.into()).spawn(move || {
         let _guard = EndOfProcess;
         work()

@@ -254,3 +254,43 @@ fn nobody_hangs_when_the_daemon_gets_no_more_memory() {
         }
     });
 }
+
+#[test]
+fn a_daemon_with_little_address_space_lives_on_with_fewer_threads_and_buffers() {
+    let samples: Vec<_> = (0..20).map(|number| noise(number, 200_000)).collect();
+    for_each_transport(|transport| {
+        // From the least that a mount is made with.
+        let mut mounted = 0;
+        let mut kibibytes = 60_000;
+        while mounted < 12 {
+            kibibytes += 10_000;
+            let limited = |command: Command| {
+                let mut limited = Command::new("sh");
+                limited.args(["-c", &format!("ulimit -v {kibibytes} && exec \"$0\" \"$@\"")]);
+                limited.arg(command.get_program()).args(command.get_args());
+                limited
+            };
+            let options = ["restarts=0"];
+            let mount = match Mount::attempt_with_samples(transport, &samples, &options, limited) {
+                Ok(mount) => mount,
+                Err(outcome) => {
+                    assert!(kibibytes < 4_000_000, "{transport:?}: {}", outcome.stderr);
+                    continue;
+                }
+            };
+            mounted += 1;
+            std::thread::scope(|scope| {
+                for _ in 0..8 {
+                    scope.spawn(|| {
+                        for (number, sample) in samples.iter().enumerate() {
+                            // Without memory for a buffer a read fails.
+                            let read = mount.read(format!("{number:06}"));
+                            assert!(read.is_err() || read.is_ok_and(|bytes| bytes == *sample));
+                        }
+                    });
+                }
+            });
+            assert!(mount.is_served(), "{transport:?}, {kibibytes} KiB: {}", mount.log());
+        }
+    });
+}

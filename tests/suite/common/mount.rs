@@ -1,6 +1,8 @@
 //! Mounts that go away by themselves.
 
-use super::{FFRFS, TempDir, Transport, container_in, is_running, run, temp_dir, wait_until};
+use super::{
+    FFRFS, Outcome, TempDir, Transport, container_in, is_running, run, temp_dir, wait_until,
+};
 use nix::errno::Errno;
 use nix::mount::{MntFlags, umount2};
 use nix::sys::signal::{Signal, kill};
@@ -85,14 +87,42 @@ impl Mount {
         point: PathBuf,
         change: impl FnOnce(Command) -> Command,
     ) -> Self {
+        let attempt = Self::attempt(transport, sources, options, directory, point, change);
+        attempt.unwrap_or_else(|outcome| panic!("ffrfs mount failed: {}", outcome.stderr))
+    }
+
+    /// As [`Mount::with_samples`], with a command that the test changes, and that may fail.
+    pub(crate) fn attempt_with_samples(
+        transport: Transport,
+        samples: &[impl AsRef<[u8]>],
+        options: &[&str],
+        change: impl FnOnce(Command) -> Command,
+    ) -> Result<Self, Outcome> {
+        let directory = temp_dir();
+        let point = directory.path().join("mnt");
+        fs::create_dir(&point).expect("a mount point");
+        let container = container_in(&directory, samples);
+        Self::attempt(transport, &[&container], options, directory, point, change)
+    }
+
+    fn attempt(
+        transport: Transport,
+        sources: &[&Path],
+        options: &[&str],
+        directory: TempDir,
+        point: PathBuf,
+        change: impl FnOnce(Command) -> Command,
+    ) -> Result<Self, Outcome> {
         let log = directory.path().join("log");
         // Made first, so that whatever follows is cleaned up.
         let may_die = options.iter().any(|option| option.contains("restarts="));
         let mut mount = Self { point, pid: 0, log, directory, may_die };
         let outcome = run(&mut change(mount.command(transport, sources, options)));
-        assert_eq!(outcome.code, 0, "ffrfs mount failed: {}", outcome.stderr);
+        if outcome.code != 0 {
+            return Err(outcome);
+        }
         mount.pid = mount.pid_of_daemon();
-        mount
+        Ok(mount)
     }
 
     /// Lets daemons of this mount die, although nothing is said of restarts.
