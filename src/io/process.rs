@@ -339,8 +339,7 @@ const SYS_ADMIN_BIT: u32 = 21;
 /// The text of /proc/self/status, for [`status_field`] and [`may_administer`]; empty if it cannot be read.
 #[must_use]
 pub fn status() -> String {
-    std::fs::read("/proc/self/status")
-        .map_or_else(|_| String::new(), |bytes| String::from_utf8_lossy(&bytes).into_owned())
+    status_of("self").unwrap_or_default()
 }
 
 /// The value of a field in the text of /proc/self/status.
@@ -364,14 +363,20 @@ pub fn is_dying(thread: u32) -> Option<bool> {
     if thread == 0 {
         return None;
     }
-    let status = std::fs::read(format!("/proc/{thread}/status")).ok()?;
-    Some(says_dying(&String::from_utf8_lossy(&status)))
+    status_of(thread).map(|status| says_dying(&status))
 }
 
-/// Whether a process writes its memory to a file, or to a program, as its last act.
-pub(super) fn dumps_core(process: Pid) -> bool {
-    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
-    status_field(&status, "CoreDumping") == Some("1")
+/// Whether a process is dying, or writes its memory to a file, or to a program, as its last act.
+pub(super) fn is_ending(process: Pid) -> bool {
+    let status = status_of(process).unwrap_or_default();
+    says_dying(&status) || status_field(&status, "CoreDumping") == Some("1")
+}
+
+fn status_of(thread: impl std::fmt::Display) -> Option<String> {
+    // With room for all of it, since the file tells no size: it is read at once.
+    let mut status = Vec::with_capacity(4096);
+    File::open(format!("/proc/{thread}/status")).ok()?.read_to_end(&mut status).ok()?;
+    Some(String::from_utf8_lossy(&status).into_owned())
 }
 
 /// Whether a process that is dying was killed by a signal, rather than ends by itself. `false` also where this process may

@@ -38,7 +38,8 @@ pub const LEAVE: Signal = Signal::SIGUSR2;
 pub const UPGRADE: Signal = Signal::SIGUSR2;
 /// How long the threads of a worker that was killed may take to end.
 const ENDING: Duration = Duration::from_millis(50);
-/// The pause between two looks for a worker that is dying, and cannot end.
+/// The pause between two looks for a worker that is dying and cannot end, and once there is one.
+const IDLE_LOOK: Duration = Duration::from_secs(1);
 const LOOK: Duration = Duration::from_millis(250);
 /// A process that ends by itself may take so long to give back its memory and rings, on a busy host. One that was killed
 /// is not waited for longer than from one look to the next.
@@ -177,7 +178,9 @@ impl Supervisor {
         let until = at_most.map(|time| Instant::now() + time);
         loop {
             let left = until.map(|until| until.saturating_duration_since(Instant::now()));
-            let look = (!workers.is_empty()).then_some(LOOK);
+            let is_dying = |worker: &&mut Worker| worker.dying_since.is_some();
+            let pause = if workers.iter().any(is_dying) { LOOK } else { IDLE_LOOK };
+            let look = (!workers.is_empty()).then_some(pause);
             let timeout = left.into_iter().chain(look).min().map_or(PollTimeout::NONE, |time| {
                 PollTimeout::try_from(time + Duration::from_millis(1)).unwrap_or(PollTimeout::MAX)
             });
@@ -268,8 +271,7 @@ impl Worker {
     /// Whether it has been dying for a while. The kernel does not tell when the main thread of a process has ended as long
     /// as another thread waits in it, and all threads of a process that dumps its core wait for that one.
     fn hangs(&mut self) -> bool {
-        let is_dying = process::is_dying(self.pid.as_raw().cast_unsigned()) == Some(true)
-            || process::dumps_core(self.pid);
+        let is_dying = process::is_ending(self.pid);
         let since = self.dying_since.filter(|_| is_dying);
         self.dying_since = is_dying.then(|| since.unwrap_or_else(Instant::now));
         since.is_some_and(|since| {
