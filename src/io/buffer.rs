@@ -1,6 +1,6 @@
 //! Page-aligned buffers that grow and are used again.
 
-use super::{headroom, page_bytes};
+use super::{heap, page_bytes};
 use crossbeam_queue::ArrayQueue;
 use memmap2::{MmapMut, UncheckedAdvice};
 use std::cell::Cell;
@@ -51,7 +51,7 @@ impl Buffer {
         }
         let bytes = bytes.checked_next_multiple_of(GRANULE_BYTES);
         let memory = MmapMut::map_anon(bytes.ok_or(io::ErrorKind::OutOfMemory)?)?;
-        headroom::check()?;
+        heap::check_headroom()?;
         Ok(Self(Memory::Own(memory)))
     }
 

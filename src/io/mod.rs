@@ -14,7 +14,7 @@ mod file;
 pub mod footprint;
 pub mod fuse_connection;
 pub mod fusermount;
-pub mod headroom;
+pub mod heap;
 mod helper;
 mod lasting_helper;
 mod mapping;

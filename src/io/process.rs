@@ -191,17 +191,6 @@ fn close_inherited<'a>(kept: impl Iterator<Item = BorrowedFd<'a>>) {
     }
 }
 
-/// Has large memory that is freed go back to the system at once, whichever thread frees it: what decoders use for a
-/// moment would else stay with each thread that has ever decoded.
-pub fn return_large_memory() {
-    #[cfg(target_env = "gnu")]
-    {
-        const LARGE_BYTES: i32 = 1 << 20;
-        // SAFETY: it sets a number in the allocator, under the allocator's own lock.
-        unsafe { libc::mallopt(libc::M_MMAP_THRESHOLD, LARGE_BYTES) };
-    }
-}
-
 /// Enters the mount namespace that `file` (`/proc/PID/ns/mnt`) stands for. From then on, this thread and those that it
 /// starts look up all paths there; threads that are running, such as those of stores, stay behind.
 ///

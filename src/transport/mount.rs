@@ -16,7 +16,7 @@ use super::solo::Solo;
 use super::uring::{self, Plan, Queues};
 use super::watch::Watch;
 use super::workers::Workers;
-use crate::io::{fusermount, mounts, passed_connection};
+use crate::io::{fusermount, heap, mounts, passed_connection};
 use crate::vfs::Vfs;
 use nix::errno::Errno;
 use nix::mount::{MsFlags, mount};
@@ -276,6 +276,7 @@ impl Mounted {
         let ending = helper("an unmount waits for a store that hangs", ending).flatten();
         let (threads, largest) = (options.threads, negotiation.max_request_bytes());
         let channels = Channels::start(&shared, devices, threads, largest).map_err(failed)?;
+        heap::check_room_to_read().map_err(failed)?;
         options.before_requests.run().map_err(MountError::Forbidden)?;
         let _ = shared.is_open.set(());
         let (device, granted) = (device_number, negotiation.granted());

@@ -1,6 +1,6 @@
 //! Threads of the transport.
 
-use crate::io::headroom;
+use crate::io::heap;
 use std::io;
 use std::thread::{self, JoinHandle};
 
@@ -13,7 +13,7 @@ pub(super) fn spawn<T: Send + 'static>(
     name: impl Into<String>,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> io::Result<JoinHandle<T>> {
-    headroom::check()?;
+    heap::check_headroom()?;
     thread::Builder::new().name(name.into()).spawn(move || {
         let _guard = EndOfProcess;
         work()

@@ -14,7 +14,7 @@ use crate::daemon::unmount::unmount_if_dead;
 use crate::dataset::expand;
 use crate::failure::{Exit, Failure, say};
 use crate::io::workers::Messages;
-use crate::io::{mounts, passed_connection, process};
+use crate::io::{heap, mounts, passed_connection, process};
 use crate::store::remote::CachePlace;
 use crate::transport::Target;
 use crate::vfs::Verify;
@@ -99,7 +99,7 @@ fn in_foreground(
         Some(found) => found.made.then(|| request.target.clone()),
         None => request.make_target()?,
     };
-    process::return_large_memory();
+    heap::set_up();
     if settings.restarts > 0 {
         let found = found.map(|found| found.told);
         return supervised(request, target, (&mut None, made.as_deref()), found, caller);
@@ -164,7 +164,7 @@ fn go_on(
         true => logging::in_foreground(level, log_file, &labels)?,
         false => logging::for_daemon(level, log_file, &labels)?,
     }
-    process::return_large_memory();
+    heap::set_up();
     let is_daemon = !request.foreground;
     work(Work { request, target, told: Some(told), is_daemon, caller }, messages)
 }
@@ -270,7 +270,7 @@ fn be_the_daemon(
     let settings = &request.settings;
     let log_file = settings.log_file.as_deref();
     let logs = logging::for_daemon(settings.live.log_level(), log_file, labels);
-    process::return_large_memory();
+    heap::set_up();
     if settings.restarts > 0 && logs.is_ok() {
         let mut ready = Some(ready);
         let served = supervised(request, target, (&mut ready, made), None, caller);
