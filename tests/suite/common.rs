@@ -4,6 +4,7 @@
 mod disk;
 mod loose;
 mod mount;
+mod namespace;
 mod need;
 mod pages;
 #[cfg(feature = "remote")]
@@ -14,6 +15,7 @@ mod store;
 pub(crate) use disk::*;
 pub(crate) use loose::*;
 pub(crate) use mount::*;
+pub(crate) use namespace::*;
 pub(crate) use need::*;
 pub(crate) use pages::*;
 #[cfg(feature = "remote")]

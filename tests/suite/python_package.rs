@@ -1,6 +1,6 @@
 //! The Python package `ffrfs`: its own checks over real mounts, in tests/python/package.py.
 
-use super::common::{FFRFS, Need, have, run, temp_dir};
+use super::common::{FFRFS, Need, have, own_namespace, run, temp_dir};
 use std::process::Command;
 
 #[test]
@@ -8,6 +8,7 @@ fn the_python_package_mounts_announces_warms_up_and_reports() {
     if ![Need::Fuse, Need::Program("zip"), Need::Python("numpy")].into_iter().all(have) {
         return;
     }
+    own_namespace();
     let root = env!("CARGO_MANIFEST_DIR");
     let place = temp_dir();
     run(Command::new("python3")

@@ -328,7 +328,7 @@ pub(crate) fn mount_command(
 
 /// The lines of the mount table for exactly this mount point: source, type and options.
 pub(crate) fn mounts_at(point: &Path) -> Vec<(String, String, String)> {
-    let table = fs::read_to_string("/proc/self/mounts").expect("the mount table");
+    let table = fs::read_to_string("/proc/thread-self/mounts").expect("the mount table");
     let lines = table.lines().filter_map(|line| {
         let mut fields = line.split(' ').map(unescape);
         let (source, target) = (fields.next()?, fields.next()?);

@@ -18,6 +18,7 @@ fn a_mount_point_that_mount_made_is_gone_when_umount_returns() {
     if !have(Need::Fuse) {
         return;
     }
+    own_namespace();
     let directory = temp_dir();
     container_in(&directory, some());
     let made = directory.path().join("data");

@@ -1,8 +1,6 @@
 //! A daemon that is stopped: commands give up, say so, and say what helps.
 
 use super::*;
-use nix::mount::{MntFlags, MsFlags, umount2};
-use nix::sched::{CloneFlags, unshare};
 
 /// How long commands wait for a daemon, with what a busy machine takes beside it.
 const GIVEN_UP: Duration = Duration::from_secs(20);
@@ -253,17 +251,7 @@ fn umount_does_not_wait_for_a_daemon_that_serves_another_namespace() {
 
 #[test]
 fn when_umount_ends_so_has_the_daemon() {
-    if have(Need::Root) {
-        // A test beside this one may copy this namespace, which would keep the mount.
-        unshare(CloneFlags::CLONE_NEWNS).unwrap();
-        let flags = MsFlags::MS_REC | MsFlags::MS_PRIVATE;
-        nix::mount::mount(None::<&str>, "/", None::<&str>, flags, None::<&str>).unwrap();
-        // And this one has copied theirs.
-        let table = fs::read_to_string("/proc/thread-self/mounts").unwrap();
-        for mount in table.lines().filter(|line| line.contains(" fuse.ffrfs ")) {
-            let _ = umount2(mount.split(' ').nth(1).unwrap(), MntFlags::MNT_DETACH);
-        }
-    }
+    own_namespace();
     for_each_transport(|transport| {
         for _ in 0..10 {
             let mount = mount(transport);
