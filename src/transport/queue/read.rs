@@ -199,7 +199,12 @@ impl QueueThread {
             (State::Parked(job), Awaited::Interrupt) if self.ring.is_payload_lent(slot) => {
                 self.slots[slot] = State::Parked(job);
             }
-            (State::Parked(job) | State::Bringing(job, ..), Awaited::Interrupt) => {
+            (State::Parked(job), Awaited::Interrupt) => {
+                SlotRead { queue: self, slot, job }.end(Err(Errno::EINTR));
+            }
+            (State::Bringing(job, task, _), Awaited::Interrupt) => {
+                // The payload may be lent to it, and is what is answered with.
+                drop(task);
                 SlotRead { queue: self, slot, job }.end(Err(Errno::EINTR));
             }
             (State::Parked(mut job), _) => {

@@ -10,11 +10,17 @@ use std::time::{Duration, Instant};
 const PROMPT: Duration = Duration::from_millis(100);
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// Starts to read a sample, and kills the reader while the store hangs; how long it stays.
+/// Starts to read a sample with `cat`, and kills that while the store hangs; how long it stays.
 fn killed_reader(remote: &Remote, mount: &Mount, sample: usize, signal: Signal) -> Duration {
+    let mut cat = Command::new("cat");
+    cat.arg(mount.path(name(sample)));
+    killed(remote, cat, signal)
+}
+
+/// Starts a reader, and kills it while the store hangs; how long it stays.
+fn killed(remote: &Remote, mut reader: Command, signal: Signal) -> Duration {
     let before = remote.store.gets().len();
-    let path = mount.path(name(sample));
-    let mut reader = Command::new("cat").arg(path).stdout(Stdio::null()).spawn().unwrap();
+    let mut reader = reader.stdout(Stdio::null()).spawn().unwrap();
     wait_until("the store is asked", LIMIT, || remote.store.gets().len() > before);
     std::thread::sleep(Duration::from_millis(50));
     let start = Instant::now();
@@ -51,6 +57,27 @@ fn a_killed_reader_goes_away_at_once_while_the_store_hangs() {
             check(&mount, &samples, [1, 41, 199]);
             mount.unmount();
         }
+    });
+}
+
+#[test]
+fn the_daemon_outlives_readers_past_the_page_cache_that_are_killed_while_the_store_hangs() {
+    for_each_transport(|transport| {
+        let samples = even_samples(200, 110_000);
+        let remote = Remote::with_samples(&samples);
+        let url = remote.s3("data.ffr");
+        let mount = remote.mount_with(transport, &[&url], &["cache=none", "timeout=60"]);
+        remote.store.rule(Rule::gets(Fault::Hang));
+        for sample in [10, 131, 52] {
+            let mut dd = Command::new("dd");
+            dd.arg(format!("if={}", mount.path(name(sample)).display()));
+            dd.args(["of=/dev/null", "bs=1M", "iflag=direct"]).stderr(Stdio::null());
+            killed(&remote, dd, Signal::SIGKILL);
+        }
+        assert!(crate::common::is_running(mount.pid()), "{}", mount.log());
+        remote.store.heal();
+        check(&mount, &samples, [1, 41, 199]);
+        mount.unmount();
     });
 }
 
