@@ -37,6 +37,9 @@ use zerocopy::IntoBytes;
 const REGISTER: u32 = 1;
 const COMMIT_AND_FETCH: u32 = 2;
 
+/// Before the kernel is asked again for what it had no memory for.
+const MEMORY_PAUSE: Duration = Duration::from_millis(1);
+
 const KIND_SHIFT: u32 = 32;
 const KIND_COMMAND: u64 = 0;
 const KIND_READ: u64 = 1;
@@ -206,7 +209,7 @@ impl Ring {
         // A disk takes longer than it takes to sleep and wake.
         let may_come_soon = wanted > 0 && self.reading == 0 && !self.slots.all.is_empty();
         if may_come_soon && self.spin.is_worthwhile() {
-            self.ring.submit()?;
+            passing(self.ring.submit())?;
             self.counts.submits += 1;
             let ring = &mut self.ring;
             let _ = self.spin.until(|| !ring.completion().is_empty());
@@ -221,11 +224,7 @@ impl Ring {
                 self.ring.submitter().submit_with_args(wanted, &limit)
             }
         };
-        match waited {
-            Ok(_) => {}
-            Err(e) if matches!(e.raw_os_error(), Some(libc::EINTR | libc::ETIME)) => {}
-            Err(e) => return Err(e),
-        }
+        passing(waited)?;
         // First all completions are taken, then acted upon: what that submits is not mixed up with them.
         let mut completed = std::mem::take(&mut self.completed);
         completed.extend(self.ring.completion().map(|c| (c.user_data(), c.result())));
@@ -447,6 +446,20 @@ fn build(entries: u32) -> io::Result<IoUring<squeue::Entry128, cqueue::Entry>> {
 /// Why not.
 pub fn probe() -> io::Result<()> {
     build(2).map(drop)
+}
+
+/// What a system call of the ring gave, unless it fails for a moment only: interrupted, out of time, or the kernel is short of
+/// memory or of room for completions. What was not submitted stays in the queue.
+fn passing(result: io::Result<usize>) -> io::Result<()> {
+    let Err(error) = result else { return Ok(()) };
+    match error.raw_os_error() {
+        Some(libc::EINTR | libc::ETIME | libc::EBUSY) => Ok(()),
+        Some(libc::EAGAIN | libc::ENOMEM) => {
+            std::thread::sleep(MEMORY_PAUSE);
+            Ok(())
+        }
+        _ => Err(error),
+    }
 }
 
 /// The builder has no setter for the number of vectors that REGISTER comes with.

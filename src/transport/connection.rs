@@ -15,12 +15,16 @@ use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 /// What a request has beside the bytes that are written: its headers, and the name that comes with it.
 const REQUEST_MARGIN_BYTES: usize = 4096;
 /// The smallest buffer that the kernel lets a request be read to.
 const MIN_READ_BYTES: usize = 8192;
+/// Before a read is tried again for which there was no memory.
+const MEMORY_PAUSE: Duration = Duration::from_millis(1);
 
 /// /dev/fuse, or a clone of it. What was read through one descriptor must be answered through the same.
 pub(super) struct Device(OwnedFd);
@@ -89,6 +93,8 @@ impl Device {
                 Ok(bytes) => return Ok(Some(bytes)),
                 // ENOENT: the request was withdrawn while it was read.
                 Err(errno::Errno::ENOENT | errno::Errno::EINTR | errno::Errno::EAGAIN) => {}
+                // Memory is short. The kernel has answered the request, or keeps it.
+                Err(errno::Errno::EFAULT | errno::Errno::ENOMEM) => thread::sleep(MEMORY_PAUSE),
                 Err(errno::Errno::ENODEV) => return Ok(None),
                 Err(error) => return Err(error.into()),
             }
