@@ -7,8 +7,8 @@ use std::io;
 
 /// What buffers and threads leave free: the stack of a thread, and what the heap grows by, several times.
 const HEADROOM_BYTES: usize = 8 << 20;
-/// What must be left, once a mount is made, for buffers of its reads.
-const BUFFERS_BYTES: usize = 8 << 20;
+/// What must be left, once a mount is made, for buffers of its reads and for samples that are kept.
+const BUFFERS_BYTES: usize = 24 << 20;
 
 /// Has large memory that is freed go back to the system at once, whichever thread frees it: what decoders use for a
 /// moment would else stay with each thread that has ever decoded. Where address space is limited, all threads share one

@@ -1,7 +1,8 @@
 //! Threads for jobs that wait: reads of bytes that the page cache does not hold, and long decoding of one sample. They
-//! start with the first such job, so that a mount of cached data has none. Imports `threads`.
+//! start with the first such job, so that a mount of cached data has none. Imports `io` and `threads`.
 
 use super::threads;
+use crate::io::heap;
 use crossbeam_channel::Sender;
 use std::sync::OnceLock;
 
@@ -29,8 +30,10 @@ impl Workers {
         let (send, receive) = crossbeam_channel::unbounded::<Job>();
         for number in 0..self.threads {
             let receive = receive.clone();
-            let started = threads::spawn(format!("ffrfs-read-{number}"), move || {
-                receive.into_iter().for_each(|job| job());
+            let name = format!("ffrfs-read-{number}");
+            // Buffers need what is left more than another thread does.
+            let started = heap::check_room_to_read().and_then(|()| {
+                threads::spawn(name, move || receive.into_iter().for_each(|job| job()))
             });
             if let Err(error) = started {
                 tracing::warn!("cannot start a reading thread: {error}");
