@@ -27,6 +27,7 @@ pub(in crate::format) struct Files {
     header_bytes: usize,
     /// Bytes of values and names that were looked at.
     decoded_bytes: usize,
+    key_bytes: usize,
 }
 
 /// A file of a sample.
@@ -67,6 +68,7 @@ impl Files {
                 return self.directory(bytes, pickle, &entries, path);
             }
             Value::Dict(items) => {
+                self.count_keys(bytes, pickle, items)?;
                 let entries = unique(bytes, pickle, items)?;
                 return self.directory(bytes, pickle, &entries, path);
             }
@@ -124,6 +126,17 @@ impl Files {
             && all < MAX_FILES
             && self.looks <= MAX_LOOKS;
         is_bounded.then_some(())
+    }
+
+    /// Counts the bytes of a dictionary's keys, which are compared: one long key may be that of many entries.
+    fn count_keys(&mut self, bytes: &[u8], pickle: &Unpickled, items: &[(Id, Id)]) -> Option<()> {
+        let keys = items.iter().filter_map(|(key, _)| pickle.get(*key));
+        let lengths = keys.map(|key| match key {
+            Value::Text(range) | Value::Bytes(Bytes { range, .. }) => range.len(),
+            _ => 0,
+        });
+        self.key_bytes = lengths.fold(self.key_bytes, usize::saturating_add);
+        (self.key_bytes <= most_decoded(bytes.len())).then_some(())
     }
 
     fn directory(

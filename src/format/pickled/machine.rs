@@ -274,11 +274,13 @@ impl Machine<'_> {
     }
 
     /// The storage that lies in bytes, as a file of PyTorch in themselves.
-    fn load(&self, arguments: Id) -> Option<Value> {
+    fn load(&mut self, arguments: Id) -> Option<Value> {
         let Value::Tuple(arguments) = self.heap.get(arguments)? else { return None };
         let [file] = arguments[..] else { return None };
         match self.heap.get(file)? {
             Value::Bytes(Bytes { range, latin1: None }) => {
+                // The same bytes can be loaded again and again.
+                self.decoded_bytes = self.decoded_bytes.saturating_add(range.len());
                 Some(Value::Storage(storage(self.input.bytes, range)?))
             }
             _ => None,

@@ -263,6 +263,9 @@ fn a_small_pickle_cannot_make_work_or_memory_without_end() {
     stays_one(&[&large[..], &b"h\0".repeat(4000), b"t."].concat());
     let key = [&b"\x80\x04}X\0\0\x01\0"[..], &[b'x'; 1 << 16], b"]("].concat();
     stays_one(&[&key[..], &b"K\x01".repeat(4000), b"es."].concat());
+    // One long key of many entries of one dictionary.
+    let key = [&b"\x80\x04}(X\0\0\x01\0"[..], &[b'x'; 1 << 16], b"q\0K\x01"].concat();
+    stays_one(&[&key[..], &b"h\0K\x01".repeat(4000), b"u."].concat());
     // What only stands in a storage.
     stays_one(
         b"\x80\x04(X\x07\0\0\0storagectorch\nByteStorage\nX\x01\0\0\0kX\x03\0\0\0cpuK\x01NtQ.",
