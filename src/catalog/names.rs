@@ -3,16 +3,9 @@
 //! A path is cut at its slashes; empty parts and `.` go, so `/a//./b` is `a/b`. A part that cannot be an
 //! entry of a directory is escaped, as the fields of a record are: `crate::format::name`.
 
-use crate::format::name::escape;
 use std::borrow::Cow;
 
-pub(super) use crate::format::name::numbered;
-
-/// The names on the way down a stored path, and whether one of them had to be escaped or the path is
-/// absolute.
-pub(super) fn parts(path: &[u8]) -> impl Iterator<Item = Cow<'_, [u8]>> {
-    path.split(|&byte| byte == b'/').filter(|part| !matches!(*part, b"" | b".")).map(escape)
-}
+pub(super) use crate::format::name::{numbered, parts};
 
 /// Whether a path is shown as another one than it is stored as; `./` at its start does not count.
 pub(super) fn is_changed(path: &[u8]) -> bool {
@@ -30,6 +23,7 @@ pub(super) fn is_left_by_system(name: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::format::name::escape;
 
     fn shown(path: &[u8]) -> String {
         let parts: Vec<_> =

@@ -33,6 +33,11 @@ pub(crate) fn escape(part: &[u8]) -> Cow<'_, [u8]> {
     if name.len() > MAX_NAME_BYTES { Cow::Owned(cut(&name)) } else { name }
 }
 
+/// The names on the way down a stored path: empty parts and `.` go, and each other part is escaped.
+pub(crate) fn parts(path: &[u8]) -> impl Iterator<Item = Cow<'_, [u8]>> {
+    path.split(|&byte| byte == b'/').filter(|part| !matches!(*part, b"" | b".")).map(escape)
+}
+
 fn cut(name: &[u8]) -> Vec<u8> {
     let (stem, ending) = split_ending(name);
     let room = MAX_NAME_BYTES.saturating_sub(MARK_BYTES).saturating_sub(ending.len());

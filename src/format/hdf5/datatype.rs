@@ -167,6 +167,12 @@ fn read(fields: &mut Fields<'_>, nesting: u32) -> Result<Datatype> {
         7 => Kind::Plain(opaque(bytes)),
         8 => enumeration(fields, (version, bits), nesting)?,
         9 => {
+            // A length, an address of a heap, and the number of an object there.
+            let wanted = fields.input.address_bytes.saturating_add(8);
+            if bytes as usize != wanted {
+                let wanted = format!("a type of variable length with elements of {wanted} bytes");
+                return Err(before.wrong(&wanted, bytes.to_string()));
+            }
             let of = read(fields, nesting)?;
             if bits & 15 == 1 { Kind::FarText } else { Kind::Sequence(Box::new(of)) }
         }

@@ -7,6 +7,7 @@ use super::shown::{Builder, Content as Held, Shown};
 use super::tree::{Entry, Name, ROOT, Tree};
 use super::{NAME, input, superblock};
 use crate::format::counted;
+use crate::format::name::parts;
 use crate::format::stream::{Interval, Intervals, Order};
 use crate::format::{
     Attributes, Container, Content, IndexChecksum, Kind, Member, Names, Node, OpenOptions, Piece,
@@ -354,10 +355,7 @@ impl Container for Hdf5File {
             return Ok(Vec::new());
         };
         let Some(Entry::Link(target)) = self.entry(*number) else { return Ok(Vec::new()) };
-        let depth = self.tree_path(*number).iter().filter(|byte| **byte == b'/').count();
-        let mut path = b"../".repeat(depth);
-        path.extend_from_slice(&self.path(target));
-        Ok(if path.is_empty() { b".".to_vec() } else { path })
+        Ok(relative(&self.tree_path(*number), &self.path(target)))
     }
 
     fn members(&self, visit: &mut dyn FnMut(Member) -> Result<()>) -> Result<()> {
@@ -396,4 +394,11 @@ impl Container for Hdf5File {
     fn warnings(&self) -> &[String] {
         &self.warnings
     }
+}
+
+/// The text of a link: from the directory of its stored path to another stored path, as the mount shows both.
+pub(super) fn relative(link: &[u8], target: &[u8]) -> Vec<u8> {
+    let mut path = b"../".repeat(parts(link).count().saturating_sub(1));
+    path.extend_from_slice(&parts(target).collect::<Vec<_>>().join(&b'/'));
+    if path.is_empty() { b".".to_vec() } else { path }
 }

@@ -246,3 +246,33 @@ fn texts_that_are_not_utf_8_stay_different() {
     let (shown, _) = decompressed("odd.h5.zz");
     assert_eq!(shown["latin.json"], b"[\"a+RzZQ==\",\"a/ZzZQ==\",\"text\"]");
 }
+
+#[test]
+fn elements_of_variable_length_have_one_size() {
+    let mut file = tiny("earliest");
+    let at = find(&file, b"\x19\x01\x01\0\x10\0\0\0", 0);
+    file[at + 4] = 8;
+    let said = match open(&file) {
+        Ok(container) => container.warnings().join("\n"),
+        Err(error) => error.to_string(),
+    };
+    assert!(said.contains("a type of variable length with elements of 16 bytes"), "{said}");
+}
+
+#[test]
+fn links_lead_to_what_is_shown_and_never_out_of_the_mount() {
+    for (link, target, wanted) in [
+        (&b"l"[..], &b"d/x"[..], &b"d/x"[..]),
+        (b"a/././l", b"d", b"../d"),
+        (b"a/l", b"./d/./x", b"../d/x"),
+        (b"a//l", b"..", b"../%2E%2E"),
+        (b"l", b"", b"."),
+    ] {
+        assert_eq!(
+            file::relative(link, target).escape_ascii().to_string(),
+            wanted.escape_ascii().to_string()
+        );
+    }
+    let shown = file::relative(b"l", &[b'n'; 300]);
+    assert_eq!(shown.len(), crate::format::name::MAX_NAME_BYTES);
+}

@@ -4,7 +4,7 @@ use super::row::{
     IS_FIRST, IS_OF_ALL, IS_RECORD, LIST_HEADER_BYTES, MAX_FIELDS, RecordFormat, Row, SCALAR, Shown,
 };
 use crate::format::ending;
-use crate::format::name::{FieldNames, escape};
+use crate::format::name::{FieldNames, parts};
 use crate::format::scanned::Index;
 use crate::format::{
     Container, Content, Error, IndexChecksum, Member, Names, Node, Piece, Result, Sample, Source,
@@ -88,11 +88,11 @@ fn field_names<F: RecordFormat>(stored: &[Vec<u8>]) -> Vec<Vec<Vec<u8>>> {
         let (name, ending) = split_ending::<F>(name);
         let only = [ending.unwrap_or("")];
         let endings = if ending.is_some() { &only[..] } else { &ending::ENDINGS[..] };
-        let mut parts = name.rsplitn(2, |byte| *byte == b'/');
-        let (last, above) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+        let mut halves = name.rsplitn(2, |byte| *byte == b'/');
+        let (last, above) = (halves.next().unwrap_or_default(), halves.next().unwrap_or_default());
         let mut directory = Vec::new();
-        for part in above.split(|byte| *byte == b'/').filter(|part| !matches!(*part, b"" | b".")) {
-            directory.extend_from_slice(&escape(part));
+        for part in parts(above) {
+            directory.extend_from_slice(&part);
             directory.push(b'/');
         }
         let names = taken.entry(directory.clone()).or_default().take(last, endings);
