@@ -33,6 +33,11 @@ pub(super) struct Running {
 }
 
 impl Running {
+    /// Whether it is to serve in place of another one, or another one in its place.
+    pub(super) fn is_changing(&self) -> bool {
+        matches!(self.role, Role::Follows(_) | Role::Leaves(_))
+    }
+
     /// If it leaves: when it is killed.
     pub(super) fn leaves_until(&self) -> Option<Instant> {
         match self.role {

@@ -297,9 +297,7 @@ impl Supervision<'_> {
         if !leaves && !is_first {
             self.resend();
         }
-        if !leaves {
-            process::set_name(c"ffrfs");
-        }
+        self.show_if_settled();
         self.pass_on_hangup();
         if let Some(ready) = self.ready.take() {
             say_where_messages_go();
@@ -307,6 +305,14 @@ impl Supervision<'_> {
         }
         if !std::mem::replace(&mut self.is_served, true) {
             footprint::shrink_and_lock();
+        }
+    }
+
+    /// Shows that no program is taking over any more, which `ffrfs upgrade` waits for: a worker that was just started may
+    /// tell of the mount while one is.
+    fn show_if_settled(&self) {
+        if !self.workers.iter().any(Running::is_changing) {
+            process::set_name(c"ffrfs");
         }
     }
 
@@ -329,7 +335,7 @@ impl Supervision<'_> {
         match role {
             Role::Leaves(_) => {
                 self.resend();
-                process::set_name(c"ffrfs");
+                self.show_if_settled();
             }
             Role::Follows(_) => {
                 tracing::error!(

@@ -293,6 +293,30 @@ impl Drop for Mount {
     }
 }
 
+/// A daemon that is stopped: it answers nothing. It goes on when this is dropped.
+pub(crate) struct Stopped(i32);
+
+impl Stopped {
+    #[track_caller]
+    pub(crate) fn new(mount: &Mount) -> Self {
+        let stopped = Self(mount.pid());
+        kill(Pid::from_raw(stopped.0), Signal::SIGSTOP).unwrap();
+        // The signal has been sent, and a thread that runs may answer a request before it takes it.
+        wait_until("all threads have stopped", Duration::from_secs(20), || {
+            let threads = fs::read_dir(format!("/proc/{}/task", stopped.0)).unwrap().flatten();
+            let states = threads.map(|thread| fs::read_to_string(thread.path().join("stat")));
+            states.flatten().all(|stat| stat.rsplit_once(") ").unwrap().1.starts_with('T'))
+        });
+        stopped
+    }
+}
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        let _ = kill(Pid::from_raw(self.0), Signal::SIGCONT);
+    }
+}
+
 /// Unmounts if need be by force, and ends the daemon if it does not end itself.
 pub(crate) fn clean_up(point: &Path, pid: i32) {
     let start = Instant::now();

@@ -5,29 +5,6 @@ use super::*;
 /// How long commands wait for a daemon, with what a busy machine takes beside it.
 const GIVEN_UP: Duration = Duration::from_secs(20);
 
-/// Lets a stopped daemon go on when the test ends, however it does.
-struct Stopped(i32);
-
-impl Stopped {
-    fn new(mount: &Mount) -> Self {
-        let stopped = Self(mount.pid());
-        send(mount, Signal::SIGSTOP);
-        // The signal has been sent, and a thread that runs may answer a request before it takes it.
-        wait_until("all threads have stopped", IN_TIME, || {
-            let threads = fs::read_dir(format!("/proc/{}/task", stopped.0)).unwrap().flatten();
-            let states = threads.map(|thread| fs::read_to_string(thread.path().join("stat")));
-            states.flatten().all(|stat| stat.rsplit_once(") ").unwrap().1.starts_with('T'))
-        });
-        stopped
-    }
-}
-
-impl Drop for Stopped {
-    fn drop(&mut self) {
-        let _ = kill(Pid::from_raw(self.0), Signal::SIGCONT);
-    }
-}
-
 /// In the environment of all processes of commands: the mount point.
 const ASKED: &str = "FFRFS_TEST_ASKED";
 

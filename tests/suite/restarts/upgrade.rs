@@ -4,8 +4,8 @@ use super::{
     LIMIT, can_resume, children_of, content, name, next_after, parent_of, serving, with_readers,
 };
 use crate::common::{
-    FFRFS, Mount, Need, TempDir, Transport, assert_errno, container_in, ffrfs, for_each_transport,
-    have, is_running, run, temp_dir, wait_until,
+    FFRFS, Mount, Need, Stopped, TempDir, Transport, assert_errno, container_in, ffrfs,
+    for_each_transport, have, is_running, run, temp_dir, wait_until,
 };
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -82,6 +82,65 @@ fn readers_see_no_error_however_often_the_program_is_replaced() {
     let last = serving(&mount);
     mount.unmount();
     wait_until("all processes end", LIMIT, || !is_running(last) && !is_running(supervisor));
+}
+
+/// Waits until a process that this one has started, other than `but`, has a file of `source` open.
+fn reads_from(source: &Mount, supervisor: i32, but: i32) -> i32 {
+    let mut found = 0;
+    wait_until("a process reads it", LIMIT, || {
+        let others = children_of(supervisor).into_iter().filter(|&pid| pid != but);
+        let has_open = |pid: &i32| {
+            let open = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+            let mut files = open.filter_map(|open| fs::read_link(open.path()).ok());
+            files.any(|file| file.starts_with(source.point()))
+        };
+        found = others.into_iter().find(has_open).unwrap_or_default();
+        found != 0
+    });
+    found
+}
+
+#[test]
+fn a_process_that_tells_of_the_mount_while_another_program_starts_does_not_refuse_that() {
+    if !can_resume() || !have(Need::Root) {
+        return;
+    }
+    let samples = content();
+    let sources = [(); 2].map(|()| Mount::with_samples(Transport::DevFuse, &samples, &[]));
+    let directory = temp_dir();
+    let pause = directory.path().join("pause");
+    // Confined, the processes could not open it.
+    let options = ["restarts=5", "sandbox=no"];
+    let mount =
+        Mount::attempt_with_samples(Transport::DevFuse, &samples, &options, |mut command| {
+            command.env("FFRFS_TEST_BEFORE_TELLING", &pause);
+            command
+        });
+    let mount = mount.unwrap();
+    let (first, supervisor) = (mount.pid(), parent_of(mount.pid()));
+    // The kernel asks no more for the name and for opening it.
+    sources.iter().for_each(|source| assert!(source.read(name(0)).unwrap() == samples[0]));
+    // From now on a process that serves waits until its source goes on, before it tells the supervisor of that.
+    let mut stopped = sources.each_ref().map(|source| Some(Stopped::new(source)));
+    symlink(sources[0].path(name(0)), &pause).unwrap();
+    kill(Pid::from_raw(first), Signal::SIGKILL).unwrap();
+    // Nothing is asked of the mount before: what the first one has taken comes again only later.
+    let second = reads_from(&sources[0], supervisor, first);
+    fs::remove_file(&pause).unwrap();
+    symlink(sources[1].path(name(0)), &pause).unwrap();
+    let mut upgrade = Command::new(FFRFS).arg("upgrade").arg(mount.point()).spawn().unwrap();
+    let third = reads_from(&sources[1], supervisor, second);
+    drop(stopped[0].take());
+    // The second one tells now.
+    for _ in 0..50 {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        assert!(upgrade.try_wait().unwrap().is_none(), "{}", mount.log());
+    }
+    drop(stopped[1].take());
+    assert!(upgrade.wait().unwrap().success(), "{}", mount.log());
+    assert_eq!(serving(&mount), third);
+    wait_until("the second one has left", LIMIT, || children_of(supervisor) == [third]);
+    assert!(mount.read(name(3)).unwrap() == samples[3]);
 }
 
 #[test]
