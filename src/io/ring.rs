@@ -253,7 +253,7 @@ impl Ring {
                 Some(Event::Request(number))
             }
             KIND_COMMAND => {
-                if !matches!(-result, libc::ENOTCONN | libc::ECANCELED) {
+                if !matches!(-result, libc::ENOTCONN | libc::ECANCELED | libc::ECONNABORTED) {
                     let error = io::Error::from_raw_os_error(-result);
                     tracing::warn!("queue {}: {error}", self.slots.all[number].queue);
                 }

@@ -153,6 +153,9 @@ impl Channel {
         loop {
             taker.wait(&self.device, leaving.has_begun());
             let Some(length) = self.device.read(buffer, leaving.has_begun())? else {
+                if !leaving.has_begun().load(Ordering::Relaxed) {
+                    self.shared.interrupts.interrupt_all();
+                }
                 return Ok(());
             };
             let Ok((header, _)) = InHeader::read_from_prefix(&buffer[..length]) else {

@@ -114,14 +114,14 @@ impl Waiting {
         None
     }
 
-    /// Adds the requests whose readers are to be looked at now, with whether they were interrupted. Gives how many
-    /// there are to look at sooner or later: most reads are answered before the next look.
-    fn suspects(&self, suspects: &mut Vec<(u64, Reader, bool)>) -> usize {
+    /// Adds the requests whose readers are to be looked at now, or `all` that wait, with whether they were interrupted. Gives
+    /// how many there are to look at sooner or later: most reads are answered before the next look.
+    fn suspects(&self, all: bool, suspects: &mut Vec<(u64, Reader, bool)>) -> usize {
         let mut count = 0;
         for (unique, entry) in &mut self.lock().readers {
-            if entry.was_interrupted || entry.reader.is_direct {
+            if all || entry.was_interrupted || entry.reader.is_direct {
                 count += 1;
-                if std::mem::replace(&mut entry.is_old, true) || entry.was_interrupted {
+                if std::mem::replace(&mut entry.is_old, true) || entry.was_interrupted || all {
                     suspects.push((*unique, entry.reader, entry.was_interrupted));
                 }
             }
@@ -143,6 +143,8 @@ pub(super) trait Interruptible: Send + Sync {
 pub(super) struct Interrupts {
     places: Mutex<Vec<Arc<dyn Interruptible>>>,
     alarm: Arc<Alarm>,
+    /// The mount has ended: nobody waits for an answer any more.
+    is_over: AtomicBool,
     has_ended: AtomicBool,
 }
 
@@ -169,8 +171,9 @@ impl Interrupts {
     /// The thread cannot be started.
     pub(super) fn start() -> io::Result<(Arc<Self>, Lookout)> {
         let alarm = Arc::new(Alarm::default());
-        let has_ended = AtomicBool::new(false);
-        let this = Arc::new(Self { places: Mutex::default(), alarm, has_ended });
+        let (places, is_over, has_ended) =
+            (Mutex::default(), AtomicBool::new(false), AtomicBool::new(false));
+        let this = Arc::new(Self { places, alarm, is_over, has_ended });
         let looking = Arc::clone(&this);
         let thread = threads::spawn("ffrfs-killed", move || looking.look())?;
         let _ = this.alarm.thread.set(thread.thread().clone());
@@ -201,6 +204,17 @@ impl Interrupts {
         }
     }
 
+    /// The mount has ended: all requests are interrupted, those, too, that begin to wait from now on. What they wait for may
+    /// never come, and whoever serves them waits for them.
+    pub(super) fn interrupt_all(&self) {
+        {
+            // As in `add`: whoever looks sees it, or is awake.
+            let _places = self.lock();
+            self.is_over.store(true, Ordering::Relaxed);
+        }
+        self.alarm.ring();
+    }
+
     fn stop(&self) {
         self.has_ended.store(true, Ordering::Relaxed);
         self.alarm.asleep.store(true, Ordering::Release);
@@ -217,7 +231,7 @@ impl Interrupts {
         let mut idle = 0;
         while !self.has_ended.load(Ordering::Relaxed) {
             idle = if self.look_once(&mut suspects) == 0 { idle + 1 } else { 0 };
-            if idle < IDLE_PAUSES {
+            if idle < IDLE_PAUSES || self.is_over.load(Ordering::Relaxed) {
                 std::thread::park_timeout(PAUSE);
                 continue;
             }
@@ -231,13 +245,16 @@ impl Interrupts {
         }
     }
 
-    /// Answers the requests whose readers are dying; gives how many readers are to be looked at.
+    /// Answers the requests whose readers are dying, or all once the mount has ended; gives how many readers are to be looked
+    /// at.
     fn look_once(&self, suspects: &mut Vec<(u64, Reader, bool)>) -> usize {
         let mut count = 0;
-        for place in &*self.lock() {
-            count += place.waiting().suspects(suspects);
+        let places = self.lock();
+        let is_over = self.is_over.load(Ordering::Relaxed);
+        for place in &*places {
+            count += place.waiting().suspects(is_over, suspects);
             for (unique, reader, was_interrupted) in suspects.drain(..) {
-                if process::is_dying(reader.pid).unwrap_or(was_interrupted) {
+                if is_over || process::is_dying(reader.pid).unwrap_or(was_interrupted) {
                     place.interrupt(unique, &reader);
                 }
             }
@@ -333,6 +350,19 @@ mod tests {
         assert!(interrupted.recv_timeout(AT_ONCE).is_err(), "it was not interrupted");
         interrupts.interrupt(1);
         assert_eq!(interrupted.recv_timeout(LIMIT), Ok(1));
+    }
+
+    #[test]
+    fn once_the_mount_has_ended_all_requests_are_interrupted_and_those_that_wait_then() {
+        let (interrupts, _lookout, place, interrupted) = place();
+        // The thread that looks at readers sleeps.
+        std::thread::sleep(PAUSE * (IDLE_PAUSES + 5));
+        place.waiting.add(1, reader(std::process::id(), false));
+        assert!(interrupted.recv_timeout(AT_ONCE).is_err(), "nobody dies");
+        interrupts.interrupt_all();
+        assert_eq!(interrupted.recv_timeout(LIMIT), Ok(1));
+        place.waiting.add(2, reader(std::process::id(), false));
+        assert_eq!(interrupted.recv_timeout(LIMIT), Ok(2));
     }
 
     #[test]

@@ -20,6 +20,8 @@ use std::time::{Duration, Instant};
 
 /// The pause between two checks for a last prefetch hint that has no newline.
 const LINE_PAUSE: Duration = Duration::from_millis(100);
+/// How long the end of a mount waits for reads that are under way.
+const LAST_READS: Duration = Duration::from_secs(1);
 /// After this many bytes, the depth is judged by their rate.
 const JUDGED_BYTES: u64 = 32 << 20;
 
@@ -70,12 +72,13 @@ impl Prefetcher {
         Ok(Self { wake, stop, thread })
     }
 
-    /// Ends the thread once the reads that are under way have ended.
+    /// Ends the thread once the reads that are under way have ended; nobody waits for a source that hangs.
     pub(super) fn stop(self) {
         self.stop.store(true, Ordering::Relaxed);
         (self.wake)();
-        if self.thread.join().is_err() {
-            tracing::error!("the prefetch thread panicked");
+        let start = Instant::now();
+        while !self.thread.is_finished() && start.elapsed() < LAST_READS {
+            std::thread::sleep(Duration::from_millis(1));
         }
     }
 }

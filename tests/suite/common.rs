@@ -9,6 +9,7 @@ mod need;
 mod pages;
 #[cfg(feature = "remote")]
 mod servers;
+mod source;
 #[path = "../store/mod.rs"]
 mod store;
 
@@ -20,6 +21,7 @@ pub(crate) use need::*;
 pub(crate) use pages::*;
 #[cfg(feature = "remote")]
 pub(crate) use servers::*;
+pub(crate) use source::*;
 pub(crate) use store::{Fault, Rule, Store};
 pub(crate) use tempfile::TempDir;
 

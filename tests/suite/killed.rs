@@ -2,13 +2,13 @@
 //! stopped.
 
 use crate::common::{
-    Mount, Transport, container_in, drop_cached, for_each_transport, noise, run, temp_dir,
+    Mount, Source, container_in, for_each_transport, is_running, noise, parent_of, run, temp_dir,
     wait_until,
 };
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use std::fs::{self, File};
-use std::path::{Path, PathBuf};
+use std::fs;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -20,45 +20,10 @@ fn content() -> Vec<Vec<u8>> {
     (0..COUNT).map(|number| noise(number as u64, SAMPLE_BYTES)).collect()
 }
 
-/// A mount that shows a container as a file.
-struct Source(Mount);
-
-impl Source {
-    fn new() -> Self {
-        let directory = temp_dir();
-        let container = container_in(&directory, &content());
-        let tar = directory.path().join("outer.tar");
-        let mut pack = Command::new("tar");
-        pack.arg("-cf").arg(&tar).arg("-C").arg(directory.path());
-        run(pack.arg(container.file_name().unwrap())).ok();
-        let options = ["memory=8M"];
-        let scratch = temp_dir();
-        let point = scratch.path().join("mnt");
-        fs::create_dir(&point).unwrap();
-        let kept = scratch.path().join("outer.tar");
-        fs::rename(tar, &kept).unwrap();
-        Self(Mount::at(Transport::DevFuse, &[&kept], &options, scratch, point))
-    }
-
-    fn container(&self) -> PathBuf {
-        self.0.path("data.ffr")
-    }
-
-    fn send(&self, signal: Signal) {
-        kill(Pid::from_raw(self.0.pid()), signal).unwrap();
-    }
-
-    /// From now on it does not answer, and no byte of the container is cached.
-    fn stop(&self) {
-        drop_cached(&File::open(self.container()).unwrap());
-        self.send(Signal::SIGSTOP);
-    }
-}
-
-impl Drop for Source {
-    fn drop(&mut self) {
-        self.send(Signal::SIGCONT);
-    }
+/// A mount that shows a container of these samples as a file.
+fn source() -> Source {
+    let directory = temp_dir();
+    Source::of(&container_in(&directory, &content()))
 }
 
 fn dd(path: &Path) -> Child {
@@ -84,8 +49,8 @@ fn stays(mut reader: Child, signal: Signal) -> Duration {
 #[test]
 fn killed_readers_go_away_at_once_and_names_are_answered_while_the_source_hangs() {
     for_each_transport(|transport| {
-        let source = Source::new();
-        let mount = Mount::new(transport, source.container(), &[]);
+        let source = source();
+        let mount = Mount::new(transport, source.file(), &[]);
         assert!(mount.read("000000").unwrap() == content()[0]);
         source.stop();
         let turns = [
@@ -107,7 +72,7 @@ fn killed_readers_go_away_at_once_and_names_are_answered_while_the_source_hangs(
             assert_eq!(mount.list("").len(), COUNT);
             assert!(asked.elapsed() < Duration::from_secs(5), "names do not wait");
         }
-        source.send(Signal::SIGCONT);
+        source.go_on();
         for (number, sample) in content().iter().enumerate() {
             assert!(mount.read(format!("{number:06}")).unwrap() == *sample, "sample {number}");
         }
@@ -118,8 +83,8 @@ fn killed_readers_go_away_at_once_and_names_are_answered_while_the_source_hangs(
 #[test]
 fn names_are_answered_while_hundreds_of_reads_wait_for_the_source() {
     for_each_transport(|transport| {
-        let source = Source::new();
-        let mount = Mount::new(transport, source.container(), &[]);
+        let source = source();
+        let mount = Mount::new(transport, source.file(), &[]);
         source.stop();
         let readers: Vec<_> =
             (0..300).map(|turn| cat(&mount.path(format!("{:06}", turn % COUNT)))).collect();
@@ -136,7 +101,7 @@ fn names_are_answered_while_hundreds_of_reads_wait_for_the_source() {
         wait_until("the killed readers are gone", LIMIT, || {
             killed.iter_mut().all(|(_, reader)| reader.try_wait().unwrap().is_some())
         });
-        source.send(Signal::SIGCONT);
+        source.go_on();
         for (_, mut reader) in others {
             assert!(reader.wait().unwrap().success());
         }
@@ -154,14 +119,14 @@ fn anonymous_kib(pid: i32) -> u64 {
 #[test]
 fn the_memory_of_reads_that_have_waited_is_given_back() {
     for_each_transport(|transport| {
-        let source = Source::new();
-        let mount = Mount::new(transport, source.container(), &["memory=8M"]);
+        let source = source();
+        let mount = Mount::new(transport, source.file(), &["memory=8M"]);
         let before = anonymous_kib(mount.pid());
         source.stop();
         let mut readers: Vec<_> =
             (0..300).map(|turn| dd(&mount.path(format!("{:06}", turn % COUNT)))).collect();
         std::thread::sleep(Duration::from_millis(500));
-        source.send(Signal::SIGCONT);
+        source.go_on();
         assert!(readers.iter_mut().all(|reader| reader.wait().unwrap().success()));
         println!("{transport:?}: from {before} to {} KiB", anonymous_kib(mount.pid()));
         wait_until("it is given back", LIMIT, || anonymous_kib(mount.pid()) < before + (24 << 10));
@@ -170,5 +135,81 @@ fn the_memory_of_reads_that_have_waited_is_given_back() {
             assert!(mount.read(format!("{number:06}")).unwrap() == *sample, "sample {number}");
         }
         mount.unmount();
+    });
+}
+
+/// Whether a thread whose name begins so waits in the kernel, whatever comes.
+fn waits(mount: &Mount, thread: &str) -> bool {
+    let threads = fs::read_dir(format!("/proc/{}/task", mount.pid())).unwrap().flatten();
+    let mut stats = threads.filter_map(|it| fs::read_to_string(it.path().join("stat")).ok());
+    stats.any(|stat| {
+        stat.split_once('(').is_some_and(|(_, rest)| rest.starts_with(thread))
+            && stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('D'))
+    })
+}
+
+/// Unmounts while the source hangs: the daemon and its supervisor end nevertheless.
+#[track_caller]
+fn assert_ends(mount: Mount) {
+    let supervisor = parent_of(mount.pid());
+    mount.unmount();
+    wait_until("the supervisor ends", LIMIT, || !is_running(supervisor));
+}
+
+#[test]
+fn a_daemon_ends_with_its_mount_while_a_read_waits_for_the_source() {
+    for_each_transport(|transport| {
+        let source = source();
+        let mount = Mount::new(transport, source.file(), &[]);
+        source.stop();
+        let mut reader = cat(&mount.path("000003"));
+        wait_until("a read waits", LIMIT, || waits(&mount, "ffrfs-read"));
+        reader.kill().unwrap();
+        reader.wait().unwrap();
+        assert_ends(mount);
+    });
+}
+
+#[test]
+fn a_daemon_ends_with_its_mount_while_a_prefetch_waits_for_the_source() {
+    for_each_transport(|transport| {
+        let source = source();
+        let mount = Mount::new(transport, source.file(), &["rw"]);
+        source.stop();
+        let hints: String = (0..20).map(|number| format!("{number}\n")).collect();
+        fs::write(mount.path(".ffrfs/prefetch"), hints).unwrap();
+        // The thread waits in a call of the ring.
+        std::thread::sleep(Duration::from_millis(500));
+        assert_ends(mount);
+    });
+}
+
+#[test]
+fn a_daemon_ends_with_its_mount_while_decoding_ahead_waits_for_the_source() {
+    let (directory, content) = (temp_dir(), content());
+    fs::create_dir(directory.path().join("d")).unwrap();
+    let name = |number: usize| format!("d/{number:03}");
+    for number in 0..COUNT * 4 {
+        fs::write(directory.path().join(name(number)), &content[number % COUNT]).unwrap();
+    }
+    let archive = directory.path().join("x.tar.gz");
+    let mut pack = Command::new("tar");
+    pack.current_dir(directory.path()).args(["--sort=name", "-I", "gzip -1", "-cf", "x.tar.gz"]);
+    run(pack.arg("d")).ok();
+    for_each_transport(|transport| {
+        let source = Source::of(&archive);
+        let mount = Mount::new(transport, source.file(), &["memory=256M"]);
+        for number in 0..COUNT {
+            assert!(mount.read(name(number)).unwrap() == content[number]);
+        }
+        source.stop();
+        let rest = (COUNT..COUNT * 4).map(|number| mount.path(name(number)));
+        let mut reader = Command::new("cat").args(rest).stdout(Stdio::null()).spawn().unwrap();
+        wait_until("it is decoded ahead", LIMIT, || waits(&mount, "ffrfs-decode"));
+        // The reader comes to it.
+        std::thread::sleep(Duration::from_millis(300));
+        reader.kill().unwrap();
+        reader.wait().unwrap();
+        assert_ends(mount);
     });
 }

@@ -269,6 +269,18 @@ impl Mount {
         wait_until("the change is noticed", Duration::from_secs(10), || !self.bad().is_empty());
     }
 
+    /// Stops the daemon: it answers nothing until SIGCONT.
+    #[track_caller]
+    pub(crate) fn stop(&self) {
+        kill(Pid::from_raw(self.pid), Signal::SIGSTOP).unwrap();
+        // The signal has been sent, and a thread that runs may answer a request before it takes it.
+        wait_until("all threads have stopped", Duration::from_secs(20), || {
+            let threads = fs::read_dir(format!("/proc/{}/task", self.pid)).unwrap().flatten();
+            let states = threads.map(|thread| fs::read_to_string(thread.path().join("stat")));
+            states.flatten().all(|stat| stat.rsplit_once(") ").unwrap().1.starts_with('T'))
+        });
+    }
+
     /// Waits until the daemon is gone.
     #[track_caller]
     pub(crate) fn wait_for_end(&self) {
@@ -300,13 +312,7 @@ impl Stopped {
     #[track_caller]
     pub(crate) fn new(mount: &Mount) -> Self {
         let stopped = Self(mount.pid());
-        kill(Pid::from_raw(stopped.0), Signal::SIGSTOP).unwrap();
-        // The signal has been sent, and a thread that runs may answer a request before it takes it.
-        wait_until("all threads have stopped", Duration::from_secs(20), || {
-            let threads = fs::read_dir(format!("/proc/{}/task", stopped.0)).unwrap().flatten();
-            let states = threads.map(|thread| fs::read_to_string(thread.path().join("stat")));
-            states.flatten().all(|stat| stat.rsplit_once(") ").unwrap().1.starts_with('T'))
-        });
+        mount.stop();
         stopped
     }
 }

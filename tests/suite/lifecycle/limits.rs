@@ -60,3 +60,50 @@ fn many_shards_are_mounted_with_few_open_files_or_the_message_names_limit_and_ne
         }
     });
 }
+
+/// What a process has mapped.
+fn mapped_bytes(pid: i32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmSize:")).unwrap();
+    line.trim().strip_suffix(" kB").unwrap().parse::<u64>().unwrap() << 10
+}
+
+/// How many threads of a daemon have a name that begins so.
+fn threads(pid: i32, name: &str) -> usize {
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).unwrap().flatten();
+    let names = threads.filter_map(|thread| fs::read_to_string(thread.path().join("comm")).ok());
+    names.filter(|comm| comm.starts_with(name)).count()
+}
+
+#[test]
+fn reading_threads_that_a_limit_forbids_are_started_once_there_is_room() {
+    let content = samples(40, 300_000);
+    let directory = temp_dir();
+    let container = container_in(&directory, &content);
+    for_each_transport(|transport| {
+        // Its reads are those of threads, with each transport.
+        let source = Source::of(&container);
+        let mount = Mount::new(transport, source.file(), &[]);
+        let pid = mount.pid();
+        let limit = |bytes: &str| {
+            let (process, limit) = (pid.to_string(), format!("--as={bytes}:"));
+            run(Command::new("prlimit").args(["--pid", &process, &limit])).ok();
+        };
+        let mut numbers = 0..content.len();
+        let mut read = || {
+            let number = numbers.next().expect("a sample that was not read yet");
+            assert!(mount.read(format!("{number:06}")).unwrap() == content[number], "{number}");
+        };
+        // Too little for another thread, and enough for a read.
+        limit(&(mapped_bytes(pid) + (24 << 20)).to_string());
+        read();
+        assert_eq!(threads(pid, "ffrfs-read"), 0, "{}", mount.log());
+        assert!(mount.log().contains("0 of 8 reading threads"), "{}", mount.log());
+        limit("unlimited");
+        wait_until("threads are started", IN_TIME, || {
+            std::thread::sleep(Duration::from_millis(500));
+            read();
+            threads(pid, "ffrfs-read") == 8
+        });
+    });
+}
