@@ -21,6 +21,8 @@ mod negotiation;
 mod ops;
 mod options;
 mod prefetch;
+#[cfg(debug_assertions)]
+mod provoked;
 mod queue;
 mod reads;
 mod solo;

@@ -107,6 +107,7 @@ impl Negotiation {
             Readdirplus::Never => 0,
         };
         let uring = if self.wants_uring { init::OVER_IO_URING } else { 0 };
+        let resend = if is_to_act_as_older() { 0 } else { init::HAS_RESEND };
         init::ASYNC_READ
             | init::BIG_WRITES
             | init::ASYNC_DIO
@@ -114,7 +115,7 @@ impl Negotiation {
             | init::PARALLEL_DIROPS
             | init::NO_OPEN_SUPPORT
             | init::NO_OPENDIR_SUPPORT
-            | init::HAS_RESEND
+            | resend
             | listing
             | uring
     }
@@ -166,6 +167,12 @@ impl Negotiation {
             ..version
         })
     }
+}
+
+/// Whether to do without what Linux 6.9 brought for mounts that outlive their daemon: debug builds can be tried and measured so
+/// on any kernel, by a variable.
+fn is_to_act_as_older() -> bool {
+    cfg!(debug_assertions) && std::env::var_os("FFRFS_TEST_NO_RESEND").is_some()
 }
 
 #[cfg(test)]

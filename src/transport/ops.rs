@@ -92,6 +92,8 @@ impl Ops {
     }
 
     pub(super) fn lookup(&self, caller: Caller, parent: u64, name: &[u8]) -> Result<Lookup, Errno> {
+        #[cfg(debug_assertions)]
+        super::provoked::note(name);
         let control = self.vfs.is_control_name(parent, name);
         let found = self.vfs.lookup(parent, name);
         let mut traced = match control {

@@ -1,6 +1,7 @@
 //! A mount that outlives the process that serves it.
 
 mod hanging;
+mod panics;
 mod stored;
 mod supervisor;
 mod upgrade;
@@ -170,6 +171,35 @@ fn a_daemon_that_is_killed_while_it_is_read_from_is_followed_by_another() {
         mount.unmount();
         wait_until("all processes end", LIMIT, || !is_running(last) && !is_running(supervisor));
     });
+}
+
+#[test]
+fn a_mount_whose_kernel_sends_nothing_again_is_made_anew() {
+    let samples = content();
+    let mount = Mount::attempt_with_samples(
+        Transport::DevFuse,
+        &samples,
+        &["restarts=5"],
+        |mut command| {
+            command.env("FFRFS_TEST_NO_RESEND", "1");
+            command
+        },
+    );
+    let mount = mount.unwrap();
+    let supervisor = parent_of(mount.pid());
+    let refused = run(Command::new(FFRFS).arg("upgrade").arg(mount.point()));
+    assert_eq!(refused.code, 5, "{refused:?}");
+    let mut before = mount.pid();
+    for _ in 0..2 {
+        kill(Pid::from_raw(before), Signal::SIGKILL).unwrap();
+        before = next_after(&mount, before);
+        for (number, sample) in samples.iter().enumerate() {
+            assert!(mount.read(name(number)).unwrap() == *sample, "{number}");
+        }
+    }
+    assert_eq!(mount.log().matches("mounted anew").count(), 2, "{}", mount.log());
+    mount.unmount();
+    wait_until("all processes end", LIMIT, || !is_running(before) && !is_running(supervisor));
 }
 
 #[test]
