@@ -199,8 +199,8 @@ fn a_daemon_ends_with_its_mount_while_decoding_ahead_waits_for_the_source() {
     for_each_transport(|transport| {
         let source = Source::of(&archive);
         let mount = Mount::new(transport, source.file(), &["memory=256M"]);
-        for number in 0..COUNT {
-            assert!(mount.read(name(number)).unwrap() == content[number]);
+        for (number, sample) in content.iter().enumerate() {
+            assert!(mount.read(name(number)).unwrap() == *sample);
         }
         source.stop();
         let rest = (COUNT..COUNT * 4).map(|number| mount.path(name(number)));

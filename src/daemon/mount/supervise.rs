@@ -274,6 +274,10 @@ impl Supervision<'_> {
     /// A worker has told of its mount: it serves.
     fn hear(&mut self, number: usize, message: Message) {
         let Some(told) = Told::hear(message) else { return };
+        // It was about to tell when another program, which serves, was faster.
+        if matches!(self.workers[number].role, Role::Leaves(_)) {
+            return;
+        }
         if !self.is_daemon {
             self.stored.keep(&told);
         }

@@ -12,7 +12,8 @@ use nix::unistd::Pid;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, Command};
+use std::time::Duration;
 
 /// A program that is mounted with, and can be replaced.
 struct Installed {
@@ -100,47 +101,97 @@ fn reads_from(source: &Mount, supervisor: i32, but: i32) -> i32 {
     found
 }
 
+/// A mount whose daemon has died: another one of the same program and one of an upgrade both serve it, and have not told the
+/// supervisor so.
+struct Both {
+    /// Each process waits for one of them to go on.
+    stopped: [Option<Stopped>; 2],
+    mount: Mount,
+    supervisor: i32,
+    restarted: i32,
+    upgraded: i32,
+    upgrade: Child,
+    _sources: [Mount; 2],
+    _directory: TempDir,
+}
+
+impl Both {
+    fn new(samples: &[Vec<u8>]) -> Self {
+        let sources = [(); 2].map(|()| Mount::with_samples(Transport::DevFuse, samples, &[]));
+        let directory = temp_dir();
+        let pause = directory.path().join("pause");
+        // Confined, the processes could not open it.
+        let options = ["restarts=5", "sandbox=no"];
+        let mount =
+            Mount::attempt_with_samples(Transport::DevFuse, samples, &options, |mut command| {
+                command.env("FFRFS_TEST_BEFORE_TELLING", &pause);
+                command
+            });
+        let mount = mount.unwrap();
+        let supervisor = parent_of(mount.pid());
+        // The kernel asks no more for the name and for opening it.
+        sources.iter().for_each(|source| assert!(source.read(name(0)).unwrap() == samples[0]));
+        let stopped = sources.each_ref().map(|source| Some(Stopped::new(source)));
+        symlink(sources[0].path(name(0)), &pause).unwrap();
+        kill(Pid::from_raw(mount.pid()), Signal::SIGKILL).unwrap();
+        // Nothing is asked of the mount before: what the first one has taken comes again only later.
+        let restarted = reads_from(&sources[0], supervisor, mount.pid());
+        fs::remove_file(&pause).unwrap();
+        symlink(sources[1].path(name(0)), &pause).unwrap();
+        let upgrade = Command::new(FFRFS).arg("upgrade").arg(mount.point()).spawn().unwrap();
+        let upgraded = reads_from(&sources[1], supervisor, restarted);
+        Self {
+            stopped,
+            mount,
+            supervisor,
+            restarted,
+            upgraded,
+            upgrade,
+            _sources: sources,
+            _directory: directory,
+        }
+    }
+
+    fn assert_upgraded(mut self, samples: &[Vec<u8>]) {
+        assert!(self.upgrade.wait().unwrap().success(), "{}", self.mount.log());
+        assert_eq!(serving(&self.mount), self.upgraded, "{}", self.mount.log());
+        wait_until("the other one has left", LIMIT, || {
+            children_of(self.supervisor) == [self.upgraded]
+        });
+        assert!(self.mount.read(name(3)).unwrap() == samples[3]);
+        assert!(is_running(self.supervisor) && !is_running(self.restarted));
+    }
+}
+
 #[test]
 fn a_process_that_tells_of_the_mount_while_another_program_starts_does_not_refuse_that() {
     if !can_resume() || !have(Need::Root) {
         return;
     }
     let samples = content();
-    let sources = [(); 2].map(|()| Mount::with_samples(Transport::DevFuse, &samples, &[]));
-    let directory = temp_dir();
-    let pause = directory.path().join("pause");
-    // Confined, the processes could not open it.
-    let options = ["restarts=5", "sandbox=no"];
-    let mount =
-        Mount::attempt_with_samples(Transport::DevFuse, &samples, &options, |mut command| {
-            command.env("FFRFS_TEST_BEFORE_TELLING", &pause);
-            command
-        });
-    let mount = mount.unwrap();
-    let (first, supervisor) = (mount.pid(), parent_of(mount.pid()));
-    // The kernel asks no more for the name and for opening it.
-    sources.iter().for_each(|source| assert!(source.read(name(0)).unwrap() == samples[0]));
-    // From now on a process that serves waits until its source goes on, before it tells the supervisor of that.
-    let mut stopped = sources.each_ref().map(|source| Some(Stopped::new(source)));
-    symlink(sources[0].path(name(0)), &pause).unwrap();
-    kill(Pid::from_raw(first), Signal::SIGKILL).unwrap();
-    // Nothing is asked of the mount before: what the first one has taken comes again only later.
-    let second = reads_from(&sources[0], supervisor, first);
-    fs::remove_file(&pause).unwrap();
-    symlink(sources[1].path(name(0)), &pause).unwrap();
-    let mut upgrade = Command::new(FFRFS).arg("upgrade").arg(mount.point()).spawn().unwrap();
-    let third = reads_from(&sources[1], supervisor, second);
-    drop(stopped[0].take());
-    // The second one tells now.
+    let mut both = Both::new(&samples);
+    drop(both.stopped[0].take());
     for _ in 0..50 {
-        std::thread::sleep(std::time::Duration::from_millis(20));
-        assert!(upgrade.try_wait().unwrap().is_none(), "{}", mount.log());
+        std::thread::sleep(Duration::from_millis(20));
+        assert!(both.upgrade.try_wait().unwrap().is_none(), "{}", both.mount.log());
     }
-    drop(stopped[1].take());
-    assert!(upgrade.wait().unwrap().success(), "{}", mount.log());
-    assert_eq!(serving(&mount), third);
-    wait_until("the second one has left", LIMIT, || children_of(supervisor) == [third]);
-    assert!(mount.read(name(3)).unwrap() == samples[3]);
+    drop(both.stopped[1].take());
+    both.assert_upgraded(&samples);
+}
+
+#[test]
+fn a_process_that_tells_of_the_mount_after_another_program_serves_does_not_end_that() {
+    if !can_resume() || !have(Need::Root) {
+        return;
+    }
+    let samples = content();
+    let mut both = Both::new(&samples);
+    drop(both.stopped[1].take());
+    wait_until("the other program serves", LIMIT, || {
+        both.mount.log().contains("another program serves")
+    });
+    drop(both.stopped[0].take());
+    both.assert_upgraded(&samples);
 }
 
 #[test]
