@@ -143,6 +143,10 @@ impl Dataset {
                 format!("chunks of elements of {}", counted(self.datatype.bytes, "byte"));
             return Err(input.reader.malformed(at, expected, layout.element.to_string(), ""));
         }
+        if self.filters.iter().any(|filter| filter.is_of_others(self.datatype.bytes)) {
+            let expected = format!("shuffled elements of {}", counted(self.datatype.bytes, "byte"));
+            return Err(input.reader.malformed(at, expected, "others", ""));
+        }
         let is_right = layout.chunk.len() == self.shape.len()
             && !layout.chunk.is_empty()
             && layout.chunk.iter().all(|length| *length > 0);

@@ -103,23 +103,27 @@ impl Collect<'_> {
         let (input, rank) = (self.input, self.layout.chunk.len());
         match self.layout.index {
             ChunkIndex::Tree1 => {
+                let mut last: Option<Vec<u64>> = None;
                 tree1::walk(input, address, Keys::Chunks(rank), &mut |key, child| {
                     let before = key.clone();
                     let filtered = (u64::from(key.u32()?), key.u32()?);
                     let mut place = Vec::with_capacity(rank);
                     let mut is_right = true;
-                    for length in &self.layout.chunk {
+                    for (length, most) in self.layout.chunk.iter().zip(&self.dataset.most) {
                         let first = key.u64()?;
-                        is_right &= first.is_multiple_of(*length);
+                        is_right &= first.is_multiple_of(*length) && first < *most;
                         place.push(first.checked_div(*length).unwrap_or(0));
                     }
                     is_right &= key.u64()? == 0;
                     is_right &= !self.dataset.filters.is_empty() || filtered.0 == self.chunk_bytes;
+                    is_right &= last.as_ref().is_none_or(|last| *last < place);
                     if !is_right {
                         let found = format!("{} behind {place:?} chunks", filtered.0);
                         return Err(before.wrong("the length and place of a chunk", found));
                     }
-                    self.add(&place, child, Some(filtered))
+                    self.add(&place, child, Some(filtered))?;
+                    last = Some(place);
+                    Ok(())
                 })
             }
             ChunkIndex::Single(filtered) => self.add(&vec![0; rank], address, filtered),

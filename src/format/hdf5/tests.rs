@@ -286,9 +286,9 @@ fn chunks_of_a_tree_are_each_there_once_and_at_their_place() {
     let (key, next) = (node + 24 + 8, node + 24 + 8 + 40);
     let mut twice = file.clone();
     twice.copy_within(key..key + 24, next);
-    let said = refused(&twice);
-    assert!(said.contains("each chunk once, found chunk 0 of a dataset twice"), "{said}");
-    for (at, byte) in [(next, 1), (next + 8, 1), (next + 16, 1)] {
+    assert!(refused(&twice).contains("the length and place of a chunk"));
+    // Not at a place of the grid; within an element; behind the next one; behind all that there may be.
+    for (at, byte) in [(next, 1), (next + 8, 1), (next + 16, 1), (key, 2), (key + 7, 0x80)] {
         let mut bad = file.clone();
         bad[at] ^= byte;
         let said = refused(&bad);
@@ -311,6 +311,13 @@ fn a_shape_or_a_type_that_its_layout_does_not_agree_with_is_refused() {
     };
     let longer = said(&|bad, at| bad[at] = 7);
     assert!(longer.contains("expected 56 bytes, found 48 bytes"), "{longer}");
+    // Shuffled bytes: of elements of another size.
+    let shuffled = std::fs::read(fixture("earliest.h5")).unwrap();
+    let mut names = shuffled.windows(12).enumerate();
+    let (name, _) = names.find(|(_, bytes)| *bytes == b"shuffle\0\x04\0\0\0").unwrap();
+    let mut bad = shuffled;
+    bad[name + 8] = 0;
+    assert!(refused(&bad).contains("shuffled elements of 4 bytes, found others"));
     // The elements of chunks: behind the lengths of a chunk stands that of an element.
     let chunk = [2_u32.to_le_bytes(), 3_u32.to_le_bytes(), 2_u32.to_le_bytes()].concat();
     let mut bad = file.clone();
