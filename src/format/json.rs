@@ -11,6 +11,22 @@ pub(super) fn write_text(out: &mut Vec<u8>, text: &[u8]) {
     }
 }
 
+/// How many bytes [`write_text`] writes.
+pub(super) fn text_bytes(text: &[u8]) -> usize {
+    let bytes = match str::from_utf8(text) {
+        Ok(_) => {
+            let more = |byte: &u8| match byte {
+                b'"' | b'\\' | b'\n' | b'\r' | b'\t' | 0x08 | 0x0c => 1_usize,
+                0..0x20 => 5,
+                _ => 0,
+            };
+            text.iter().map(more).sum::<usize>().saturating_add(text.len())
+        }
+        Err(_) => text.len().div_ceil(3).saturating_mul(4),
+    };
+    bytes.saturating_add(2)
+}
+
 /// Writes bytes as their base64.
 pub(super) fn write_base64(out: &mut Vec<u8>, bytes: &[u8]) {
     out.push(b'"');
@@ -37,6 +53,18 @@ fn base64(bytes: &[u8]) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_length_of_a_text_is_known_before_it_is_written() {
+        let all: Vec<u8> = (0..=127).collect();
+        for text in
+            [&all[..], "ä\u{2028}\"".as_bytes(), b"", b"\xff", b"\xff\xfe", b"\xffab", b"\xffabc"]
+        {
+            let mut out = Vec::new();
+            write_text(&mut out, text);
+            assert_eq!(text_bytes(text), out.len(), "{}", text.escape_ascii());
+        }
+    }
 
     #[test]
     fn bytes_that_are_no_text_are_base64() {

@@ -50,8 +50,8 @@ pub(super) struct Dataset {
 pub(super) enum Layout {
     /// At this byte of the file, so many bytes.
     InHeader(u64, u64),
-    /// From this address on. `None`: nothing was written.
-    Contiguous(Option<u64>),
+    /// From this address on, so many bytes if the layout says that. `None`: nothing was written.
+    Contiguous(Option<u64>, Option<u64>),
     Chunked(ChunkLayout),
 }
 
@@ -60,6 +60,8 @@ pub(super) enum Layout {
 pub(super) struct ChunkLayout {
     /// Elements in each dimension of a chunk.
     pub(super) chunk: Vec<u64>,
+    /// Bytes of an element.
+    pub(super) element: u64,
     pub(super) index: ChunkIndex,
     /// Of the index, or of the chunks themselves.
     pub(super) address: Option<u64>,
@@ -129,7 +131,22 @@ impl Dataset {
                 format!("{:?} of {} each", self.shape, counted(self.datatype.bytes, "byte"));
             return Err(input.reader.malformed(at, "fewer than 2⁶³ bytes of elements", found, ""));
         }
+        if let Layout::Contiguous(Some(_), Some(bytes)) = self.layout
+            && self.bytes().is_some_and(|all| all > bytes)
+        {
+            let expected = counted(self.bytes().unwrap_or(0), "byte");
+            return Err(input.reader.malformed(at, expected, counted(bytes, "byte"), ""));
+        }
         let Layout::Chunked(layout) = &self.layout else { return Ok(()) };
+        if layout.element != u64::from(self.datatype.bytes) {
+            let expected =
+                format!("chunks of elements of {}", counted(self.datatype.bytes, "byte"));
+            return Err(input.reader.malformed(at, expected, layout.element.to_string(), ""));
+        }
+        if self.filters.iter().any(|filter| filter.is_of_others(self.datatype.bytes)) {
+            let expected = format!("shuffled elements of {}", counted(self.datatype.bytes, "byte"));
+            return Err(input.reader.malformed(at, expected, "others", ""));
+        }
         let is_right = layout.chunk.len() == self.shape.len()
             && !layout.chunk.is_empty()
             && layout.chunk.iter().all(|length| *length > 0);
@@ -221,13 +238,14 @@ fn layout(fields: &mut Fields<'_>) -> Result<Layout, Refusal> {
                     let length = fields.u16()?;
                     Ok(Layout::InHeader(fields.at(), length.min(fields.left() as u16).into()))
                 }
-                1 => Ok(Layout::Contiguous(fields.address()?)),
+                1 => Ok(Layout::Contiguous(fields.address()?, Some(fields.length()?))),
                 2 if version == 3 => {
                     let rank = usize::from(fields.u8()?);
                     let address = fields.address()?;
-                    let chunk = chunk_shape(fields, rank, 4)?;
+                    let (chunk, element) = chunk_shape(fields, rank, 4)?;
                     Ok(Layout::Chunked(ChunkLayout {
                         chunk,
+                        element,
                         index: ChunkIndex::Tree1,
                         address,
                         edges_are_plain: false,
@@ -253,31 +271,40 @@ fn old_layout(fields: &mut Fields<'_>) -> Result<Layout> {
             let length = fields.u32()?;
             Ok(Layout::InHeader(fields.at(), u64::from(length).min(fields.left() as u64)))
         }
-        1 => Ok(Layout::Contiguous(fields.address()?)),
+        1 => Ok(Layout::Contiguous(fields.address()?, None)),
         2 => {
             let address = fields.address()?;
-            let chunk = chunk_shape(fields, rank, 4)?;
-            let index = ChunkIndex::Tree1;
-            Ok(Layout::Chunked(ChunkLayout { chunk, index, address, edges_are_plain: false }))
+            let (chunk, element) = chunk_shape(fields, rank, 4)?;
+            Ok(Layout::Chunked(ChunkLayout {
+                chunk,
+                element,
+                index: ChunkIndex::Tree1,
+                address,
+                edges_are_plain: false,
+            }))
         }
         _ => Err(before.wrong("a layout of class 0 to 2", class.to_string())),
     }
 }
 
-/// The lengths of a chunk; the last one stored is that of an element.
-fn chunk_shape(fields: &mut Fields<'_>, rank: usize, length_bytes: usize) -> Result<Vec<u64>> {
+/// The lengths of a chunk, and behind them that of an element.
+fn chunk_shape(
+    fields: &mut Fields<'_>,
+    rank: usize,
+    length_bytes: usize,
+) -> Result<(Vec<u64>, u64)> {
     let mut chunk = Vec::new();
     for _ in 0..rank {
         chunk.push(fields.number(length_bytes)?);
     }
-    chunk.pop();
-    Ok(chunk)
+    let element = chunk.pop().unwrap_or(0);
+    Ok((chunk, element))
 }
 
 /// Versions 4 and 5.
 fn new_chunks(fields: &mut Fields<'_>) -> Result<ChunkLayout> {
     let (flags, rank, length_bytes) = (fields.u8()?, fields.u8()?, fields.u8()?);
-    let chunk = chunk_shape(fields, rank.into(), length_bytes.into())?;
+    let (chunk, element) = chunk_shape(fields, rank.into(), length_bytes.into())?;
     let before = fields.clone();
     let index = match fields.u8()? {
         1 if flags & 2 != 0 => ChunkIndex::Single(Some((fields.length()?, fields.u32()?))),
@@ -297,5 +324,6 @@ fn new_chunks(fields: &mut Fields<'_>) -> Result<ChunkLayout> {
         }
         kind => return Err(before.wrong("an index of chunks of type 1 to 5", kind.to_string())),
     };
-    Ok(ChunkLayout { chunk, index, address: fields.address()?, edges_are_plain: flags & 1 != 0 })
+    let (address, edges_are_plain) = (fields.address()?, flags & 1 != 0);
+    Ok(ChunkLayout { chunk, element, index, address, edges_are_plain })
 }

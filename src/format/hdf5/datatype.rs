@@ -165,7 +165,7 @@ fn read(fields: &mut Fields<'_>, nesting: u32) -> Result<Datatype> {
         5 => Kind::Plain(tagged(fields, bits, bytes)?),
         6 => Kind::Compound(compound(fields, (version, bits, bytes), nesting)?),
         7 => Kind::Plain(opaque(bytes)),
-        8 => enumeration(fields, (version, bits), nesting)?,
+        8 => enumeration(fields, (version, bits, bytes), nesting)?,
         9 => {
             // A length, an address of a heap, and the number of an object there.
             let wanted = fields.input.address_bytes.saturating_add(8);
@@ -290,8 +290,17 @@ fn compound(
 }
 
 /// Integers; those of a byte that h5py takes for truth values are these.
-fn enumeration(fields: &mut Fields<'_>, (version, bits): (u8, u32), nesting: u32) -> Result<Kind> {
+fn enumeration(
+    fields: &mut Fields<'_>,
+    (version, bits, bytes): (u8, u32, u32),
+    nesting: u32,
+) -> Result<Kind> {
+    let before = fields.clone();
     let base = read(fields, nesting)?;
+    if base.bytes != bytes {
+        let expected = format!("integers of {} for those of a list", counted(bytes, "byte"));
+        return Err(before.wrong(&expected, base.bytes.to_string()));
+    }
     let count = bits & 0xffff;
     let mut names = Vec::new();
     for _ in 0..count {

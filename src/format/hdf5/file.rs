@@ -141,6 +141,15 @@ impl Hdf5File {
         path
     }
 
+    /// The path of a link as it is shown: with the ending of what it leads to, which makes a name of what would be none.
+    fn link_path(&self, number: u32, target: u32) -> Vec<u8> {
+        let mut path = self.tree_path(number);
+        if let Some(Entry::Dataset(dataset)) = self.entry(target) {
+            path.extend_from_slice(self.ending(dataset).as_bytes());
+        }
+        path
+    }
+
     fn tree_path(&self, number: u32) -> Vec<u8> {
         let (mut parts, mut at) = (Vec::new(), number);
         while at != ROOT {
@@ -355,7 +364,7 @@ impl Container for Hdf5File {
             return Ok(Vec::new());
         };
         let Some(Entry::Link(target)) = self.entry(*number) else { return Ok(Vec::new()) };
-        Ok(relative(&self.tree_path(*number), &self.path(target)))
+        Ok(relative(&self.link_path(*number, target), &self.path(target)))
     }
 
     fn members(&self, visit: &mut dyn FnMut(Member) -> Result<()>) -> Result<()> {
@@ -371,10 +380,7 @@ impl Container for Hdf5File {
                     self.visit_dataset(self.tree_path(number), dataset, visit)?;
                 }
                 Entry::Link(target) => {
-                    let mut path = self.tree_path(number);
-                    if let Some(Entry::Dataset(dataset)) = self.entry(target) {
-                        path.extend_from_slice(self.ending(dataset).as_bytes());
-                    }
+                    let path = self.link_path(number, target);
                     visit(Member { path: &path, node: Node::Sample(link) })?;
                     link = link.saturating_add(1);
                 }

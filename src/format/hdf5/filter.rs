@@ -78,6 +78,11 @@ impl Filter {
         Some(format!("filter {} ({name})", self.id))
     }
 
+    /// Whether it sorts the bytes of elements of another size than this one.
+    pub(super) fn is_of_others(&self, element: u32) -> bool {
+        self.id == SHUFFLE && self.value != element
+    }
+
     pub(super) fn is_checksum(&self) -> bool {
         self.id == FLETCHER32
     }

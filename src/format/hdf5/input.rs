@@ -27,6 +27,8 @@ pub(super) struct Input<'a> {
     /// Length of a length, in bytes.
     pub(super) length_bytes: usize,
     budget: Cell<u64>,
+    /// What the chunks of all datasets may still have stored, in bytes.
+    chunks: Cell<u64>,
 }
 
 /// Some bytes of the file.
@@ -38,8 +40,9 @@ pub(super) struct Block {
 
 impl<'a> Input<'a> {
     pub(super) fn new(reader: Reader<'a>, base: u64) -> Self {
-        let budget = Cell::new(reader.len().saturating_mul(2).saturating_add(FREE_BYTES));
-        Self { reader, base, address_bytes: 8, length_bytes: 8, budget }
+        let twice = reader.len().saturating_mul(2).saturating_add(FREE_BYTES);
+        let (budget, chunks) = (Cell::new(twice), Cell::new(twice));
+        Self { reader, base, address_bytes: 8, length_bytes: 8, budget, chunks }
     }
 
     /// The bytes at an address, all of which must lie in the file.
@@ -62,6 +65,17 @@ impl<'a> Input<'a> {
             self.reader.malformed(at, expected, "more than twice the file's length", "")
         })?;
         self.budget.set(left);
+        Ok(())
+    }
+
+    /// Takes a chunk that lies at byte `at` of the file from what all chunks may have: no two lie in one place, and to decode
+    /// many small ones from one place takes long.
+    pub(super) fn take_chunk(&self, at: u64, bytes: u64) -> Result<()> {
+        let left = self.chunks.get().checked_sub(bytes).ok_or_else(|| {
+            let found = "chunks of more than twice the file's length";
+            self.reader.malformed(at, "chunks that do not overlap", found, "")
+        })?;
+        self.chunks.set(left);
         Ok(())
     }
 

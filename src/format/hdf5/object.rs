@@ -9,8 +9,9 @@
 //!
 //! Imports the input.
 
-use super::super::Result;
+use super::super::{Error, Result};
 use super::input::{Block, Fields, Input};
+use std::collections::HashMap;
 
 pub(super) const DATASPACE: u16 = 0x01;
 pub(super) const LINK_INFO: u16 = 0x02;
@@ -31,7 +32,11 @@ const HEAD_1_BYTES: u64 = 16;
 /// The longest head of version 2: mark, version, flags, times, limits, size.
 const HEAD_2_BYTES: u64 = 34;
 
+/// Of messages that are kept: those of a group's links, up to 2¹⁶, and one of each other type.
+const MAX_MESSAGES: usize = 1 << 17;
+
 /// A message of an object.
+#[derive(Clone)]
 pub(super) struct Message {
     pub(super) kind: u16,
     /// Where its bytes stand in the file.
@@ -47,42 +52,70 @@ impl Message {
     }
 }
 
-/// What an object's header holds of what matters here.
-pub(super) fn messages(input: &Input<'_>, address: u64) -> Result<Vec<Message>> {
-    let mut found = raw(input, address)?;
-    for message in &mut found {
-        if message.is_elsewhere {
-            resolve(input, message)?;
-        }
-    }
-    Ok(found)
+/// Reads the headers of objects.
+pub(super) struct Headers<'a> {
+    input: &'a Input<'a>,
+    /// Messages that others refer to, by their object and their type: many datasets may have one type. `None`: the object
+    /// has no such message.
+    shared: HashMap<(u64, u16), Option<Message>>,
 }
 
-/// Puts a message that is shared in place of the reference to it.
-fn resolve(input: &Input<'_>, message: &mut Message) -> Result<()> {
+impl<'a> Headers<'a> {
+    pub(super) fn new(input: &'a Input<'a>) -> Self {
+        Self { input, shared: HashMap::new() }
+    }
+
+    /// What an object's header holds of what matters here.
+    pub(super) fn messages(&mut self, address: u64) -> Result<Vec<Message>> {
+        let mut found = raw(self.input, address)?;
+        for message in &mut found {
+            if message.is_elsewhere {
+                self.resolve(message)?;
+            }
+        }
+        Ok(found)
+    }
+
+    /// Puts a message that is shared in place of the reference to it.
+    fn resolve(&mut self, message: &mut Message) -> Result<()> {
+        let input = self.input;
+        let Some(address) = place_of_shared(input, message)? else { return Ok(()) };
+        let key = (address, message.kind);
+        if !self.shared.contains_key(&key) {
+            let there = match raw(input, address) {
+                Err(error @ Error::Malformed { .. }) => {
+                    self.shared.insert(key, None);
+                    return Err(error);
+                }
+                there => there?.into_iter().find(|there| there.kind == message.kind),
+            };
+            self.shared.insert(key, there.filter(|there| !there.is_elsewhere));
+        }
+        let Some(Some(there)) = self.shared.get(&key) else {
+            let expected = format!("an object with a message of type {}", message.kind);
+            return Err(input.reader.malformed(message.at, expected, "one without", ""));
+        };
+        input.charge(there.at, there.bytes.len() as u64)?;
+        *message = there.clone();
+        Ok(())
+    }
+}
+
+/// The address of the object that has a message. `None`: it stands in the file's table of shared messages.
+fn place_of_shared(input: &Input<'_>, message: &Message) -> Result<Option<u64>> {
     let mut fields = input.fields_at(&message.bytes, message.at);
     let (version, kind) = (fields.u8()?, fields.u8()?);
     if version == 1 {
         fields.take(6)?;
     }
     if version == 3 && kind == 1 {
-        return Ok(());
+        return Ok(None);
     }
     let before = fields.clone();
-    let address = fields.address()?;
-    let Some(address) = address else {
-        return Err(before.wrong("the address of a shared message", "none".to_owned()));
-    };
-    let wanted = message.kind;
-    let there = raw(input, address)?.into_iter().find(|there| there.kind == wanted);
-    match there {
-        Some(there) if !there.is_elsewhere => *message = there,
-        _ => {
-            let expected = format!("an object with a message of type {wanted}");
-            return Err(before.wrong(&expected, "one without".to_owned()));
-        }
+    match fields.address()? {
+        None => Err(before.wrong("the address of a shared message", "none".to_owned())),
+        address => Ok(address),
     }
-    Ok(())
 }
 
 fn raw(input: &Input<'_>, address: u64) -> Result<Vec<Message>> {
@@ -171,6 +204,9 @@ fn take(
             blocks.push((address, inner.length()?));
         }
     } else if KEPT.contains(&kind) {
+        if found.len() >= MAX_MESSAGES {
+            return Err(fields.wrong("an object of up to 2¹⁷ messages", "more".to_owned()));
+        }
         let is_elsewhere = flags & IS_SHARED != 0;
         found.push(Message { kind, at, bytes: bytes.to_vec(), is_elsewhere });
     }

@@ -20,6 +20,10 @@ const MAX_ELEMENT_BYTES: u64 = 256 << 20;
 const MAX_ALL_ELEMENT_BYTES: u64 = 4 * MAX_ELEMENT_BYTES;
 /// Of values that are read to see what they are, beside twice the file's length.
 const FREE_LOOK_BYTES: u64 = 16 << 20;
+/// Values that are shown as files, and for how many bytes of the file there may be one more: a value lies in a heap behind
+/// 16 bytes. Those of no bytes take none there, but memory here.
+const FREE_VALUES: u64 = 1 << 20;
+const VALUE_BYTES: u64 = 16;
 /// Text that is kept in memory: the JSON of a file, and fixed strings in chunks.
 const MAX_JSON_BYTES: usize = 128 << 20;
 /// What is made of nothing is shown in bands of so many bytes.
@@ -90,6 +94,8 @@ pub(super) struct Builder<'a> {
     looks_left: u64,
     /// Rows that may still be shown as files.
     rows_left: u64,
+    /// Values of variable length that may still be shown as files.
+    values_left: u64,
 }
 
 impl<'a> Builder<'a> {
@@ -109,6 +115,7 @@ impl<'a> Builder<'a> {
             elements_left: twice.saturating_add(MAX_ALL_ELEMENT_BYTES),
             looks_left: twice.saturating_add(FREE_LOOK_BYTES),
             rows_left: length,
+            values_left: (length / VALUE_BYTES).saturating_add(FREE_VALUES),
         }
     }
 
@@ -237,11 +244,11 @@ impl<'a> Builder<'a> {
                 let expected = format!("a compact dataset of {}", counted(all, "byte"));
                 return Err(self.input.reader.malformed(*at, expected, found, "").into());
             }
-            Layout::Contiguous(Some(address)) => {
+            Layout::Contiguous(Some(address), _) => {
                 return Ok(Data::At(self.input.place("a dataset", *address, all)?));
             }
             _ if all == 0 => return Ok(Data::At(self.input.base)),
-            Layout::Contiguous(None) => {
+            Layout::Contiguous(None, _) => {
                 let mut chunk = dataset.shape.clone();
                 let rows = chunk.first().copied().unwrap_or(1);
                 let row = all.checked_div(rows).unwrap_or(0).max(1);
@@ -405,6 +412,11 @@ impl<'a> Builder<'a> {
         if dataset.shape.len() > 1 {
             return unsupported("values of variable length in more than one dimension");
         }
+        let count = if dataset.bytes() == Some(0) { 0 } else { dataset.elements() };
+        let Some(left) = self.values_left.checked_sub(count) else {
+            return unsupported(format!("it has {} for so short a file", counted(count, "value")));
+        };
+        self.values_left = left;
         let (elements, _) = self.elements(dataset)?;
         let is_bytes = descr == "'|u1'";
         let values = self.far_values(&elements, of.bytes, (!is_bytes).then_some(".npy"))?;

@@ -88,7 +88,12 @@ pub(super) fn read(
     collect.all(address)?;
     let mut table = collect.table;
     table.sort_unstable_by_key(|chunk| chunk.number);
-    table.dedup_by_key(|chunk| chunk.number);
+    let twice = table.chunk_by(|a, b| a.number == b.number).find(|equal| equal.len() > 1);
+    if let Some(chunk) = twice.and_then(<[Chunk]>::first) {
+        let found = format!("chunk {} of a dataset twice", chunk.number);
+        let at = input.base.saturating_add(address);
+        return Err(input.reader.malformed(at, "each chunk once", found, "").into());
+    }
     table.shrink_to_fit();
     Ok(table)
 }
@@ -98,13 +103,27 @@ impl Collect<'_> {
         let (input, rank) = (self.input, self.layout.chunk.len());
         match self.layout.index {
             ChunkIndex::Tree1 => {
+                let mut last: Option<Vec<u64>> = None;
                 tree1::walk(input, address, Keys::Chunks(rank), &mut |key, child| {
-                    let filtered = Some((u64::from(key.u32()?), key.u32()?));
+                    let before = key.clone();
+                    let filtered = (u64::from(key.u32()?), key.u32()?);
                     let mut place = Vec::with_capacity(rank);
-                    for length in &self.layout.chunk {
-                        place.push(key.u64()?.checked_div(*length).unwrap_or(0));
+                    let mut is_right = true;
+                    for (length, most) in self.layout.chunk.iter().zip(&self.dataset.most) {
+                        let first = key.u64()?;
+                        is_right &= first.is_multiple_of(*length) && first < *most;
+                        place.push(first.checked_div(*length).unwrap_or(0));
                     }
-                    self.add(&place, child, filtered)
+                    is_right &= key.u64()? == 0;
+                    is_right &= !self.dataset.filters.is_empty() || filtered.0 == self.chunk_bytes;
+                    is_right &= last.as_ref().is_none_or(|last| *last < place);
+                    if !is_right {
+                        let found = format!("{} behind {place:?} chunks", filtered.0);
+                        return Err(before.wrong("the length and place of a chunk", found));
+                    }
+                    self.add(&place, child, Some(filtered))?;
+                    last = Some(place);
+                    Ok(())
                 })
             }
             ChunkIndex::Single(filtered) => self.add(&vec![0; rank], address, filtered),
@@ -211,6 +230,7 @@ impl Collect<'_> {
             _ => Chunk { number, at: 0, bytes: 0, mask },
         };
         self.input.charge(self.input.base.saturating_add(address), CHUNK_COST)?;
+        self.input.take_chunk(chunk.at, chunk.bytes.into())?;
         self.table.push(chunk);
         Ok(())
     }

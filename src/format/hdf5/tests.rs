@@ -1,6 +1,7 @@
 //! What h5py wrote, files that lie, and any chunks against a model.
 
 mod model;
+mod repeated;
 
 use super::*;
 use crate::format::testing::{compare, files, fixture, look_at, open_as};
@@ -275,4 +276,89 @@ fn links_lead_to_what_is_shown_and_never_out_of_the_mount() {
     }
     let shown = file::relative(b"l", &[b'n'; 300]);
     assert_eq!(shown.len(), crate::format::name::MAX_NAME_BYTES);
+}
+
+#[test]
+fn chunks_of_a_tree_are_each_there_once_and_at_their_place() {
+    let file = tiny("earliest");
+    let node = find(&file, b"TREE\x01", 0);
+    // A key: length, filters, a place in two dimensions and in an element.
+    let (key, next) = (node + 24 + 8, node + 24 + 8 + 40);
+    let mut twice = file.clone();
+    twice.copy_within(key..key + 24, next);
+    assert!(refused(&twice).contains("the length and place of a chunk"));
+    // Not at a place of the grid; within an element; behind the next one; behind all that there may be.
+    for (at, byte) in [(next, 1), (next + 8, 1), (next + 16, 1), (key, 2), (key + 7, 0x80)] {
+        let mut bad = file.clone();
+        bad[at] ^= byte;
+        let said = refused(&bad);
+        assert!(said.contains("the length and place of a chunk"), "{at}: {said}");
+    }
+}
+
+#[test]
+fn a_shape_or_a_type_that_its_layout_does_not_agree_with_is_refused() {
+    let file = tiny("earliest");
+    let shape = [6_u64.to_le_bytes(), 4_u64.to_le_bytes()].concat();
+    let said = |change: &dyn Fn(&mut Vec<u8>, usize)| {
+        let places = file.windows(16).enumerate().filter(|(_, bytes)| *bytes == shape);
+        let changed = places.map(|(at, _)| {
+            let mut bad = file.clone();
+            change(&mut bad, at);
+            open(&bad).err().map(|error| error.to_string()).unwrap_or_default()
+        });
+        changed.collect::<Vec<_>>().join("\n")
+    };
+    let longer = said(&|bad, at| bad[at] = 7);
+    assert!(longer.contains("expected 56 bytes, found 48 bytes"), "{longer}");
+    // Shuffled bytes: of elements of another size.
+    let shuffled = std::fs::read(fixture("earliest.h5")).unwrap();
+    let mut names = shuffled.windows(12).enumerate();
+    let (name, _) = names.find(|(_, bytes)| *bytes == b"shuffle\0\x04\0\0\0").unwrap();
+    let mut bad = shuffled;
+    bad[name + 8] = 0;
+    assert!(refused(&bad).contains("shuffled elements of 4 bytes, found others"));
+    // The elements of chunks: behind the lengths of a chunk stands that of an element.
+    let chunk = [2_u32.to_le_bytes(), 3_u32.to_le_bytes(), 2_u32.to_le_bytes()].concat();
+    let mut bad = file.clone();
+    let at = find(&file, &chunk, 0);
+    bad[at + 8] = 4;
+    let said = refused(&bad);
+    assert!(said.contains("chunks of elements of 2 bytes, found 4"), "{said}");
+}
+
+#[test]
+fn a_list_of_names_has_the_size_of_its_integers() {
+    let kind = |bytes: u8| {
+        let head = [0x18, 1, 0, 0, bytes, 0, 0, 0];
+        let integer = [0x10, 8, 0, 0, 4, 0, 0, 0, 0, 0, 32, 0];
+        let message = [&head[..], &integer, b"A\0\0\0\0\0\0\0", &[7, 0, 0, 0]].concat();
+        let source = MemorySource::new("x", Vec::new());
+        let input = input::Input::new(input::reader(&source), 0);
+        let read = datatype::Datatype::read(&mut input.fields_at(&message, 0));
+        read.map(|found| found.descr().unwrap().0).map_err(|error| error.to_string())
+    };
+    assert_eq!(kind(4).unwrap(), "'<i4'");
+    let said = kind(8).unwrap_err();
+    assert!(said.contains("integers of 8 bytes for those of a list, found 4"), "{said}");
+}
+
+#[test]
+fn a_link_whose_name_is_an_ending_alone_leads_out_of_its_directory() {
+    let mut file = std::fs::read(fixture("links-earliest.h5")).unwrap();
+    // The name of a link, not a part of what one leads to.
+    let names = file.windows(6).enumerate().filter(|(_, bytes)| *bytes == b"\0soft\0");
+    let places: Vec<_> = names.map(|(at, _)| at + 1).collect();
+    places.iter().for_each(|at| file[*at..at + 4].copy_from_slice(b".\0\0\0"));
+    let container = open(&file).unwrap();
+    let mut links = Vec::new();
+    let visit = &mut |member: crate::format::Member<'_>| {
+        if let crate::format::Node::Sample(sample) = member.node {
+            links.push((member.path.to_vec(), sample));
+        }
+        Ok(())
+    };
+    container.members(visit).unwrap();
+    let link = links.iter().find(|(path, _)| path.ends_with(b"/..npy")).unwrap();
+    assert_eq!(container.link_target(link.1).unwrap().escape_ascii().to_string(), "../hard.npy");
 }

@@ -6,7 +6,7 @@ use super::super::Result;
 use super::dataset::Dataset;
 use super::group::{self, Link, Target};
 use super::input::Input;
-use super::object::{self, Message};
+use super::object::{Headers, Message};
 use std::cell::Cell;
 use std::collections::HashMap;
 
@@ -51,7 +51,7 @@ pub(super) struct Tree {
 type OnDataset<'f> = dyn FnMut(&[u8], &[Message]) -> Result<Option<u32>> + 'f;
 
 struct Walk<'a, 'f> {
-    input: &'a Input<'a>,
+    headers: Headers<'a>,
     tree: Tree,
     /// By the address of an object, the first name that it has.
     seen: HashMap<u64, u32>,
@@ -73,8 +73,10 @@ impl Tree {
         let root_name = Name { parent: ROOT, name: Box::default(), entry: Entry::Group };
         let tree = Tree { names: vec![root_name], notes: Vec::new() };
         let (seen, groups, soft) = (HashMap::from([(root, ROOT)]), Vec::new(), Vec::new());
-        let mut walk = Walk { input, tree, seen, soft, groups, on_dataset, allow_damaged };
-        walk.groups.push((ROOT, object::messages(input, root)?, 0));
+        let headers = Headers::new(input);
+        let mut walk = Walk { headers, tree, seen, soft, groups, on_dataset, allow_damaged };
+        let messages = walk.headers.messages(root)?;
+        walk.groups.push((ROOT, messages, 0));
         while let Some((number, messages, length)) = walk.groups.pop() {
             match group::links(input, &messages) {
                 Ok(links) => {
@@ -130,7 +132,7 @@ impl Walk<'_, '_> {
     }
 
     fn object(&mut self, parent: u32, name: &[u8], address: u64, length: usize) -> Result<()> {
-        let messages = match object::messages(self.input, address) {
+        let messages = match self.headers.messages(address) {
             Ok(messages) => messages,
             Err(error) if self.allow_damaged => {
                 self.note(error.to_string());

@@ -7,8 +7,8 @@
 //!
 //! Imports the input and datatypes, and endings and JSON of this room.
 
-use super::super::json::write_text;
-use super::super::{Result, ending, magic};
+use super::super::json::{text_bytes, write_text};
+use super::super::{Error, Result, ending, magic};
 use super::datatype::Padding;
 use super::input::{Input, number};
 use std::collections::HashMap;
@@ -17,6 +17,8 @@ use std::collections::HashMap;
 const WINDOW_BYTES: u64 = 4096;
 /// The head of a heap, and of an object in it, with lengths of 8 bytes.
 const MIN_HEAP_BYTES: u64 = 4096;
+/// What a heap takes of what may be read, besides its bytes: it takes memory, and no heap of a file is shorter.
+const HEAP_COST: u64 = 64;
 /// Of a value without a magic number so much is read to see whether it is text.
 const MAX_TEXT_BYTES: u64 = 1 << 20;
 
@@ -32,10 +34,11 @@ pub(super) struct Value {
 
 type Objects = HashMap<u32, (u64, u64)>;
 
-/// The global heaps of a file, each of which is read once.
+/// The global heaps of a file, each of which is read once: also one that cannot be read, which many values may refer to.
 pub(super) struct Heaps<'a> {
     input: &'a Input<'a>,
-    seen: HashMap<u64, Objects>,
+    /// `None`: it cannot be read.
+    seen: HashMap<u64, Option<Objects>>,
 }
 
 impl<'a> Heaps<'a> {
@@ -62,19 +65,42 @@ impl<'a> Heaps<'a> {
         if bytes == 0 {
             return Ok(Some((self.input.base, 0)));
         }
-        if !self.seen.contains_key(&address) {
-            let objects = self.read(address)?;
-            self.seen.insert(address, objects);
-        }
-        let objects = self.seen.get(&address);
-        let found = objects.and_then(|objects| objects.get(&u32::try_from(object).ok()?));
+        let input = self.input;
+        let Some(objects) = self.objects(address)? else {
+            let at = input.base.saturating_add(address);
+            return Err(input.reader.malformed(at, "a global heap", "one that cannot be read", ""));
+        };
+        let found = u32::try_from(object).ok().and_then(|object| objects.get(&object));
         Ok(found.filter(|(_, length)| u64::from(bytes) <= *length).map(|(at, _)| (*at, bytes)))
+    }
+
+    /// The objects of a heap. `Ok(None)`: it was found before that it cannot be read.
+    fn objects(&mut self, address: u64) -> Result<Option<&Objects>> {
+        if !self.seen.contains_key(&address) {
+            // What lies out of the file is not remembered: it costs no read.
+            let at = self.input.place("a global heap", address, self.head_bytes())?;
+            self.input.charge(at, HEAP_COST)?;
+            let objects = match self.read(address) {
+                Err(error @ Error::Malformed { .. }) => {
+                    self.seen.insert(address, None);
+                    return Err(error);
+                }
+                objects => objects?,
+            };
+            self.seen.insert(address, Some(objects));
+        }
+        Ok(self.seen.get(&address).and_then(Option::as_ref))
+    }
+
+    /// Bytes of the head of a heap, and of that of an object in it.
+    fn head_bytes(&self) -> u64 {
+        (self.input.length_bytes as u64).saturating_add(8).next_multiple_of(8)
     }
 
     /// The objects of a heap: where each lies in the file, and how long it is.
     fn read(&self, address: u64) -> Result<Objects> {
         let input = self.input;
-        let head_bytes = (input.length_bytes as u64).saturating_add(8).next_multiple_of(8);
+        let head_bytes = self.head_bytes();
         let head = input.block("a global heap", address, head_bytes)?;
         let mut fields = input.fields(&head);
         fields.mark(b"GCOL", 1)?;
@@ -233,7 +259,7 @@ pub(super) fn json<E>(
         }
         out.extend(steps.iter().filter(is_at(number)).map(|_| b'['));
         let text = text(number)?;
-        if out.len().saturating_add(text.len()) > most {
+        if out.len().saturating_add(text_bytes(&text)) > most {
             return Ok(None);
         }
         write_text(&mut out, &text);

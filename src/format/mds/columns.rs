@@ -3,6 +3,7 @@
 //! Imports `npy`, `ending` and `pickled`.
 
 use super::Mds;
+use crate::format::counted;
 use crate::format::ending;
 use crate::format::npy;
 use crate::format::pickled;
@@ -16,6 +17,10 @@ const MAX_SHAPE_BYTES: u64 = 2 + 63 * 8;
 
 /// A shard has no more columns: each takes memory for every sample that is looked at.
 const MAX_COLUMNS: usize = 1 << 16;
+/// Nor is its name, or its encoding, longer: each sample passes the names.
+const MAX_TEXT_BYTES: usize = 2000;
+/// No array that NumPy reads has more.
+const MAX_DIMENSIONS: usize = 64;
 
 /// The types of numbers: what the package calls them, what NumPy does, and their code in an array.
 const DTYPES: &[(&str, &str, u8)] = &[
@@ -115,6 +120,11 @@ pub(super) fn read(json: &[u8], shown: Shown) -> Result<(Vec<Column>, Vec<String
         let counts = (count, column_encodings.len(), column_sizes.len());
         return Err(format!("{counts:?} names, encodings and sizes of columns"));
     }
+    let is_long = |text: &&String| text.len() > MAX_TEXT_BYTES;
+    if let Some(long) = column_names.iter().chain(&column_encodings).find(is_long) {
+        let most = format!("names and encodings of columns have up to {MAX_TEXT_BYTES} bytes");
+        return Err(format!("a text of {}: {most}", counted(long.len(), "byte")));
+    }
     let mut unknown = Vec::new();
     let mut columns = Vec::with_capacity(count);
     for ((name, encoding), size) in column_names.into_iter().zip(column_encodings).zip(column_sizes)
@@ -164,6 +174,9 @@ fn kind_of(encoding: &str) -> Option<Kind> {
                 "" => None,
                 _ => Some(lengths.collect::<Option<Vec<u64>>>()?),
             };
+            if shape.as_ref().is_some_and(|shape| shape.len() > MAX_DIMENSIONS) {
+                return None;
+            }
             Some(Kind::Array(descr, shape))
         }
         _ => descr_of(name).map(Kind::Number),

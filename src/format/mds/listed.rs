@@ -4,8 +4,10 @@
 //! {"shards": [{"raw_data": {"basename": "shard.00000.mds", "hashes": {"sha1": "…"}}, "zip_data": …}, …]}
 //! ```
 
-use serde::Deserialize;
+use serde::de::{SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use std::collections::HashMap;
+use std::fmt;
 
 /// The name of the list.
 pub const LIST_NAME: &str = "index.json";
@@ -15,8 +17,13 @@ pub type FileHashes = HashMap<String, String>;
 
 #[derive(Deserialize)]
 struct List {
-    shards: Vec<Shard>,
+    shards: Hashed,
 }
+
+/// Hashes by the names of the files that have some. The entries of the list are not kept: one takes 50 times as much memory
+/// as the fewest bytes that it may have.
+#[derive(Default)]
+struct Hashed(HashMap<String, FileHashes>);
 
 #[derive(Deserialize)]
 struct Shard {
@@ -38,9 +45,32 @@ struct File {
 /// It is no such list.
 pub fn listed_hashes(json: &[u8]) -> Result<HashMap<String, FileHashes>, String> {
     let list: List = serde_json::from_slice(json).map_err(|error| error.to_string())?;
-    let files = list.shards.into_iter().flat_map(|shard| [shard.raw_data, shard.zip_data]);
-    let hashed = files.flatten().filter(|file| !file.hashes.is_empty());
-    Ok(hashed.map(|file| (file.basename, file.hashes)).collect())
+    Ok(list.shards.0)
+}
+
+impl<'de> Deserialize<'de> for Hashed {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_seq(Self::default())
+    }
+}
+
+impl<'de> Visitor<'de> for Hashed {
+    type Value = Self;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list of shards")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(mut self, mut list: A) -> Result<Self, A::Error> {
+        while let Some(Shard { raw_data, zip_data }) = list.next_element()? {
+            for file in [raw_data, zip_data].into_iter().flatten() {
+                if !file.hashes.is_empty() {
+                    self.0.insert(file.basename, file.hashes);
+                }
+            }
+        }
+        Ok(self)
+    }
 }
 
 #[cfg(test)]

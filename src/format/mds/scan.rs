@@ -12,6 +12,8 @@ use std::sync::Arc;
 
 /// The JSON of a shard is no longer.
 const MAX_JSON_BYTES: u64 = 16 << 20;
+/// Nor has it more samples: their offsets are in memory, and of a compressed shard they may be made of little.
+const MAX_SAMPLES: u64 = 1 << 26;
 const TRUNCATED: &str =
     ": the shard is truncated (--allow-damaged serves the samples before its end)";
 
@@ -58,10 +60,12 @@ impl MdsScanner {
     }
 
     fn head(&mut self, bytes: &[u8]) -> Result<()> {
-        let range = json_range(bytes)
-            .filter(|(json_at, samples_at)| samples_at.saturating_sub(*json_at) <= MAX_JSON_BYTES);
+        let range = json_range(bytes).filter(|(json_at, samples_at)| {
+            let (json, samples) = (samples_at.saturating_sub(*json_at), json_at / 4);
+            json <= MAX_JSON_BYTES && samples <= MAX_SAMPLES.saturating_add(2)
+        });
         let Some((json_at, samples_at)) = range else {
-            let expected = "a number of samples, and the offset of the first behind all offsets";
+            let expected = "up to 2²⁶ samples, the offset of the first behind all offsets, and up to 16 MiB of JSON";
             let (count, first) = (u32_at(bytes, 0), u32_at(bytes, 4));
             let found = match count.zip(first) {
                 Some((count, first)) => {

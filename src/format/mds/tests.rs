@@ -328,3 +328,37 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn tables_that_would_take_many_times_their_bytes_are_refused() {
+    let said = |columns: &[(&str, &str, Option<u64>)]| {
+        let file = Model { columns, samples: vec![vec![vec![7]]] }.write();
+        open(&file, false).err().map(|error| error.to_string()).unwrap_or_default()
+    };
+    assert_eq!(said(&[(&"n".repeat(2000), "bytes", Some(1))]), "");
+    let long = "n".repeat(2001);
+    for column in [(&*long, "bytes", Some(1)), ("n", &*long, Some(1))] {
+        let said = said(&[column]);
+        assert!(said.contains("names and encodings of columns have up to 2000 bytes"), "{said}");
+    }
+    // 2²⁶ samples may be, if they are there; one more needs no look.
+    for (samples, is_too_many) in [(1_u32 << 26, false), ((1 << 26) + 1, true)] {
+        let mut scanner = scan::MdsScanner::new(&"x.mds".into(), &OpenOptions::default());
+        let first = 4 * (samples + 2) + 100;
+        let head = [samples.to_le_bytes(), first.to_le_bytes()].concat();
+        let taken = crate::format::scanned::Scanner::take(&mut scanner, &head);
+        let said = taken.err().map(|error| error.to_string()).unwrap_or_default();
+        assert_eq!(said.contains("up to 2²⁶ samples"), is_too_many, "{said}");
+    }
+}
+
+#[test]
+fn an_array_of_more_dimensions_than_any_program_reads_is_stored_bytes() {
+    for (dimensions, name) in [(64, "0/n.npy"), (65, "0/n.bin")] {
+        let encoding = format!("ndarray:int8:{}", vec!["1"; dimensions].join(","));
+        let columns = [("n", &*encoding, Some(1))];
+        let file = Model { columns: &columns, samples: vec![vec![vec![7]]] }.write();
+        let files = all_files(&file, open(&file, false).unwrap().as_ref());
+        assert_eq!(files.keys().collect::<Vec<_>>(), [name]);
+    }
+}

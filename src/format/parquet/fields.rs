@@ -3,14 +3,12 @@
 //! Imports the schema.
 
 use super::schema::{Kind, Meaning, Node, Physical, Schema};
-use serde_json::Value as Json;
+use crate::format::counted;
 
-/// Names of labels have so many bytes in all.
-const MAX_LABEL_BYTES: usize = 16 << 20;
-/// What a name takes besides its bytes.
-const LABEL_BYTES: usize = 32;
-/// No longer metadata of `datasets` are looked at.
-const MAX_METADATA_BYTES: usize = 16 << 20;
+/// No program opens a longer path. Each row passes the paths of its columns.
+const MAX_PATH_BYTES: usize = 4000;
+/// Of all columns: those of one structure have its name each.
+const MAX_PATHS_BYTES: usize = 64 << 20;
 
 /// A column that is shown: a file a row, or several.
 #[derive(Debug)]
@@ -33,32 +31,59 @@ pub(super) enum FieldKind {
 }
 
 /// The columns of a schema that are shown.
-pub(super) fn of(schema: &Schema) -> Vec<Field> {
-    let mut fields = Vec::new();
-    for node in &schema.columns {
-        add(schema, node, &mut Vec::new(), &mut fields);
-    }
-    fields
+///
+/// # Errors
+/// Their paths are too long: why.
+pub(super) fn of(schema: &Schema) -> Result<Vec<Field>, String> {
+    let mut add = Add { schema, fields: Vec::new(), path: Vec::new(), left: MAX_PATHS_BYTES };
+    schema.columns.iter().try_for_each(|node| add.node(node))?;
+    Ok(add.fields)
 }
 
-fn add(schema: &Schema, node: &Node, path: &mut Vec<Vec<u8>>, fields: &mut Vec<Field>) {
-    path.push(node.name.clone());
-    let kind = match &node.kind {
-        Kind::Leaf(leaf) => Some(FieldKind::Value { leaf: *leaf, name: None }),
-        Kind::Struct(inner) => match file_in(schema, inner) {
-            Some((leaf, name)) => Some(FieldKind::Value { leaf, name: Some(name) }),
-            None => {
-                inner.iter().for_each(|node| add(schema, node, path, fields));
-                None
-            }
-        },
-        Kind::List { there, item, .. } => Some(list(schema, *there, item)),
-        Kind::Map { key, .. } => Some(FieldKind::Json { leaf: key.leaves().start }),
-    };
-    if let Some(kind) = kind {
-        fields.push(Field { path: path.clone(), kind });
+/// Adds the columns of a schema.
+struct Add<'a> {
+    schema: &'a Schema,
+    fields: Vec<Field>,
+    path: Vec<Vec<u8>>,
+    /// Bytes that paths may still have.
+    left: usize,
+}
+
+impl Add<'_> {
+    fn node(&mut self, node: &Node) -> Result<(), String> {
+        self.path.push(node.name.clone());
+        let kind = match &node.kind {
+            Kind::Leaf(leaf) => Some(FieldKind::Value { leaf: *leaf, name: None }),
+            Kind::Struct(inner) => match file_in(self.schema, inner) {
+                Some((leaf, name)) => Some(FieldKind::Value { leaf, name: Some(name) }),
+                None => {
+                    inner.iter().try_for_each(|node| self.node(node))?;
+                    None
+                }
+            },
+            Kind::List { there, item, .. } => Some(list(self.schema, *there, item)),
+            Kind::Map { key, .. } => Some(FieldKind::Json { leaf: key.leaves().start }),
+        };
+        if let Some(kind) = kind {
+            self.take()?;
+            self.fields.push(Field { path: self.path.clone(), kind });
+        }
+        self.path.pop();
+        Ok(())
     }
-    path.pop();
+
+    /// Takes a path from what all may have: its bytes, and what each part takes besides.
+    fn take(&mut self) -> Result<(), String> {
+        let bytes: usize = self.path.iter().map(|part| part.len().saturating_add(1)).sum();
+        if bytes > MAX_PATH_BYTES {
+            let number = self.fields.len();
+            return Err(format!("{} of column {number}", counted(bytes, "byte")));
+        }
+        let held = self.path.len().saturating_mul(size_of::<Vec<u8>>()).saturating_add(bytes);
+        let left = self.left.checked_sub(held);
+        self.left = left.ok_or("more in all")?;
+        Ok(())
+    }
 }
 
 fn list(schema: &Schema, there: u32, item: &Node) -> FieldKind {
@@ -87,32 +112,4 @@ fn file_in(schema: &Schema, fields: &[Node]) -> Option<(usize, usize)> {
         (is_bytes && matches!(found.meaning, Meaning::Bytes | Meaning::Text)).then_some(leaf)
     };
     (fields.len() == 2).then(|| leaf(b"bytes").zip(leaf(b"path"))).flatten()
-}
-
-/// The names of each field's labels, as `datasets` writes them to the footer; none where it has none.
-pub(super) fn labels(schema: &Schema, fields: &[Field], json: Option<&[u8]>) -> Vec<Vec<Vec<u8>>> {
-    let json = json.filter(|json| json.len() <= MAX_METADATA_BYTES);
-    let info: Option<Json> = json.and_then(|json| serde_json::from_slice(json).ok());
-    let features = info.as_ref().and_then(|info| info.get("info")?.get("features"));
-    let mut left = MAX_LABEL_BYTES;
-    let names = |field: &Field| {
-        let FieldKind::Value { leaf, name: None } = field.kind else { return None };
-        let Meaning::Number(descr, _) = schema.leaves.get(leaf)?.meaning else { return None };
-        let mut feature = features?;
-        for part in &field.path {
-            feature = feature.get(std::str::from_utf8(part).ok()?)?;
-        }
-        let is_label = feature.get("_type")?.as_str()? == "ClassLabel";
-        let names = feature.get("names")?.as_array()?;
-        let is_integer = matches!(descr.get(1..2), Some("i" | "u"));
-        (is_label && is_integer).then_some(names)
-    };
-    let mut texts = |field: &Field| {
-        let names = names(field)?;
-        let taken = |name: &Json| name.as_str().map_or(0, str::len).saturating_add(LABEL_BYTES);
-        left = left.checked_sub(names.iter().map(taken).sum())?;
-        let names = names.iter().map(|name| Some(name.as_str()?.as_bytes().to_vec()));
-        names.collect::<Option<Vec<Vec<u8>>>>()
-    };
-    fields.iter().map(|field| texts(field).unwrap_or_default()).collect()
 }

@@ -25,6 +25,9 @@ const HUGGING_FACE: &[u8] = b"huggingface";
 const MAX_ELEMENTS: usize = 1 << 18;
 const MAX_GROUPS: usize = 1 << 21;
 const MAX_CHUNKS: u64 = 1 << 21;
+/// What row groups and chunks must have takes more: shorter ones would take many times their length in memory.
+const MIN_GROUP_BYTES: usize = 7;
+const MIN_CHUNK_BYTES: usize = 12;
 const TRUNCATED: &str = ": the file is truncated, or was not finished";
 
 /// What the footer says.
@@ -211,8 +214,9 @@ fn file(thrift: &mut Thrift) -> Read<Footer> {
                 if footer.groups.len() >= MAX_GROUPS {
                     return Err(thrift.wrong("2²¹ row groups at most"));
                 }
+                let before = thrift.clone();
                 footer.groups.push(group(kind, thrift, &mut chunks)?);
-                Ok(())
+                long_enough(&before, thrift, MIN_GROUP_BYTES, "a row group of 7 bytes or more")
             }),
             (5, LIST) => thrift.list(&mut |kind, thrift| {
                 if let Some(json) = hugging_face(kind, thrift)? {
@@ -314,13 +318,25 @@ fn group(kind: u8, thrift: &mut Thrift, left: &mut u64) -> Read<Group> {
         (1, LIST) => thrift.list(&mut |kind, thrift| {
             let fewer = left.checked_sub(1);
             *left = fewer.ok_or_else(|| thrift.wrong("2²¹ chunks of columns at most"))?;
+            let before = thrift.clone();
             group.chunks.push(chunk(kind, thrift)?);
-            Ok(())
+            let expected = "a chunk of a column of 12 bytes or more";
+            long_enough(&before, thrift, MIN_CHUNK_BYTES, expected)
         }),
         (3, I64) => thrift.size().map(|rows| group.rows = rows),
         (_, kind) => thrift.skip(kind),
     })?;
+    // A list grows to four elements at first: of many groups of one chunk that is most of their memory.
+    group.chunks.shrink_to_fit();
     Ok(group)
+}
+
+/// Refuses a structure, from `before` to `behind`, that is too short for all that it must have.
+fn long_enough(before: &Thrift, behind: &Thrift, least: usize, expected: &'static str) -> Read<()> {
+    match behind.taken().saturating_sub(before.taken()) {
+        length if length < least => Err(before.wrong(expected)),
+        _ => Ok(()),
+    }
 }
 
 fn chunk(kind: u8, thrift: &mut Thrift) -> Read<Chunk> {

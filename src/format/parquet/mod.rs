@@ -16,6 +16,7 @@ mod fields;
 mod file;
 mod footer;
 mod json;
+mod labels;
 mod literals;
 mod page;
 mod page_index;

@@ -19,6 +19,8 @@ const MAX_INDEX_BYTES: u32 = 16 << 20;
 const MAX_DICTIONARY_BYTES: u64 = 64 << 10;
 /// A header alone is longer.
 const MIN_PAGE_BYTES: u32 = 8;
+/// The place of a page has three numbers, which take more: shorter ones would take many times their length in memory.
+const MIN_PLACE_BYTES: usize = 7;
 /// Read of the first page, to find its header.
 const HEADER_BYTES: u64 = 16 << 10;
 
@@ -50,9 +52,7 @@ pub(super) fn read(reader: Reader<'_>, chunk: &Chunk, leaf: &Leaf) -> Result<Opt
     let Some(pages) = checked(pages, chunk, leaf) else { return Ok(None) };
     if leaf.definition > 0 {
         let Some(bytes) = part(reader, chunk.column_index)? else { return Ok(None) };
-        let has_no_nulls = null_counts(&bytes)
-            .is_ok_and(|counts| counts.len() == pages.len() && counts.iter().all(|n| *n == 0));
-        if !has_no_nulls {
+        if null_counts(&bytes) != Ok((pages.len(), true)) {
             return Ok(None);
         }
     }
@@ -137,7 +137,7 @@ fn places(bytes: &[u8]) -> Read<Vec<Indexed>> {
     let mut pages = Vec::new();
     Thrift::new(bytes).structure(&mut |id, kind, thrift| match (id, kind) {
         (1, LIST) => thrift.list(&mut |kind, thrift| {
-            let mut page = Indexed::default();
+            let (mut page, before) = (Indexed::default(), thrift.taken());
             if kind != STRUCT {
                 return Err(thrift.wrong("the place of a page"));
             }
@@ -150,6 +150,9 @@ fn places(bytes: &[u8]) -> Read<Vec<Indexed>> {
                 }
                 Ok(())
             })?;
+            if thrift.taken().saturating_sub(before) < MIN_PLACE_BYTES {
+                return Err(thrift.wrong("a place of 7 bytes or more"));
+            }
             pages.push(page);
             Ok(())
         }),
@@ -158,19 +161,21 @@ fn places(bytes: &[u8]) -> Read<Vec<Indexed>> {
     Ok(pages)
 }
 
-fn null_counts(bytes: &[u8]) -> Read<Vec<i64>> {
-    let mut counts = Vec::new();
+/// Of how many pages the nulls are counted, and whether there are none.
+fn null_counts(bytes: &[u8]) -> Read<(usize, bool)> {
+    let (mut pages, mut has_none) = (0_usize, true);
     Thrift::new(bytes).structure(&mut |id, kind, thrift| match (id, kind) {
         (5, LIST) => thrift.list(&mut |kind, thrift| {
             if kind != I64 {
                 return Err(thrift.wrong("a count of nulls"));
             }
-            counts.push(thrift.number()?);
+            pages = pages.saturating_add(1);
+            has_none &= thrift.number()? == 0;
             Ok(())
         }),
         (_, kind) => thrift.skip(kind),
     })?;
-    Ok(counts)
+    Ok((pages, has_none))
 }
 
 #[cfg(test)]
@@ -210,5 +215,15 @@ mod tests {
         ] {
             assert_eq!(found(pages), None, "{pages:?}");
         }
+    }
+
+    #[test]
+    fn places_that_are_too_short_for_their_numbers_are_none() {
+        let index = |place: &[u8]| [&[0x19, 0x2c][..], &place.repeat(2), &[0]].concat();
+        assert_eq!(places(&index(&[0x16, 8, 0x15, 8, 0x16, 0, 0])).unwrap().len(), 2);
+        assert!(places(&index(&[0x16, 8, 0x35, 8, 0])).is_err());
+        let counts = |counts: &[u8]| [&[0x59, 0x26][..], counts, &[0]].concat();
+        assert_eq!(null_counts(&counts(&[0, 0])), Ok((2, true)));
+        assert_eq!(null_counts(&counts(&[0, 2])), Ok((2, false)));
     }
 }

@@ -8,6 +8,7 @@ use super::budget::Budget;
 use super::cells::{Cell, DAMAGED, State};
 use super::dictionaries::{Dictionaries, NO_DICTIONARY};
 use super::fields::{self, Field};
+use super::labels::labels;
 use super::rows::{Context, Rows, Shown};
 use super::schema::Schema;
 use super::texts::Pages;
@@ -57,7 +58,10 @@ pub(super) fn outline(reader: Reader<'_>) -> Result<Outline> {
             }
         }
     }
-    let fields = fields::of(&schema);
+    let fields = match fields::of(&schema) {
+        Ok(fields) => fields,
+        Err(why) => return refuse("paths of columns of up to 4000 bytes, and 64 MiB in all", why),
+    };
     let slots = (footer.groups.len() as u64)
         .saturating_mul(slots_of(&schema))
         .saturating_add(fields.len() as u64);
@@ -65,7 +69,7 @@ pub(super) fn outline(reader: Reader<'_>) -> Result<Outline> {
         return refuse("fewer than 2²¹ chunks of columns", format!("{slots} with their JSON"));
     }
     let first = reader.len().checked_div(SLOT_BYTES).unwrap_or(0).saturating_add(1);
-    let labels = fields::labels(&schema, &fields, footer.hugging_face.as_deref());
+    let labels = labels(&schema, &fields, footer.hugging_face.as_deref());
     let units = Units { footer, schema, labels, ..Units::default() };
     Ok(Outline { units, fields, first: first.saturating_mul(SLOT_BYTES) })
 }

@@ -16,7 +16,7 @@ fn far_apart(shape: [u64; 2], chunk: [u64; 2], numbers: impl Iterator<Item = u64
         shape: shape.to_vec(),
         most: shape.to_vec(),
         datatype: Datatype { bytes: 1, kind: Kind::Plain("|V1".to_owned()) },
-        layout: Layout::Contiguous(None),
+        layout: Layout::Contiguous(None, None),
         filters: Vec::new(),
         fill: Vec::new(),
     };
@@ -80,7 +80,7 @@ impl Cut {
             shape: self.shape.clone(),
             most: self.shape.clone(),
             datatype: Datatype { bytes: self.element as u32, kind: Kind::Plain("|V1".to_owned()) },
-            layout: Layout::Contiguous(None),
+            layout: Layout::Contiguous(None, None),
             filters: Vec::new(),
             fill: self.fill.clone(),
         }

@@ -4,6 +4,7 @@ use super::super::budget::{Budget, MAX_HELD_BYTES};
 use super::super::cells::{State, room_for};
 use super::super::dictionaries::NO_DICTIONARY;
 use super::super::fields::{self, Field, FieldKind};
+use super::super::labels;
 use super::super::page::Header;
 use super::super::rows::{Context, Rows, Shown};
 use super::super::schema::Schema;
@@ -22,6 +23,11 @@ fn with_footer(footer: &[u8]) -> Vec<u8> {
 
 /// A list of structures of no fields: its head, and a byte for each.
 fn nothings(count: usize) -> Vec<u8> {
+    structures(&[0], count)
+}
+
+/// A list of equal structures.
+fn structures(each: &[u8], count: usize) -> Vec<u8> {
     let mut out = vec![0xfc];
     let mut left = count;
     while left >= 0x80 {
@@ -29,7 +35,7 @@ fn nothings(count: usize) -> Vec<u8> {
         left >>= 7;
     }
     out.push(left as u8);
-    out.resize(out.len() + count, 0);
+    out.extend(each.repeat(count));
     out
 }
 
@@ -38,10 +44,45 @@ fn footers_of_more_parts_than_any_writer_makes_are_refused() {
     // Fields 2 and 4 are lists; field 1 of a row group is one.
     let elements = [&[0x29][..], &nothings((1 << 18) + 1)].concat();
     assert!(refused(&with_footer(&elements)).contains("a schema of 2¹⁸ elements at most"));
-    let groups = [&[0x49][..], &nothings((1 << 21) + 1)].concat();
+    let groups =
+        [&[0x49][..], &structures(&[0x16, 0, 0x26, 0, 0x16, 0, 0], (1 << 21) + 1)].concat();
     assert!(refused(&with_footer(&groups)).contains("2²¹ row groups at most"));
-    let chunks = [&[0x49, 0x1c, 0x19][..], &nothings((1 << 21) + 1)].concat();
-    assert!(refused(&with_footer(&chunks)).contains("2²¹ chunks of columns at most"));
+    let chunk = [&[0x3c, 0x16, 0, 0x16, 0, 0x16, 0, 0x16, 0][..], &[0x15, 0, 0]].concat();
+    let chunks =
+        [&[0x49, 0x1c, 0x19][..], &structures(&[&chunk[..], &[0]].concat(), (1 << 21) + 1)];
+    assert!(refused(&with_footer(&chunks.concat())).contains("2²¹ chunks of columns at most"));
+}
+
+#[test]
+fn parts_that_are_too_short_for_what_they_must_have_are_refused_at_the_first() {
+    let groups = [&[0x49][..], &nothings(1000)].concat();
+    let said = refused(&with_footer(&groups));
+    assert!(said.contains("byte 8: expected a row group of 7 bytes or more"), "{said}");
+    let chunk = [0x3c, 0x15, 2, 0x55, 2, 0, 0];
+    let chunks = [&[0x49, 0x1c, 0x19][..], &structures(&chunk, 1000)].concat();
+    let said = refused(&with_footer(&chunks));
+    assert!(said.contains("byte 10: expected a chunk of a column of 12 bytes or more"), "{said}");
+}
+
+#[test]
+fn the_names_of_structures_do_not_take_memory_for_each_of_their_columns() {
+    let fields = |name: usize, count: u64| {
+        let group = |name, children| footer::Element { name, children, ..Default::default() };
+        let leaf = footer::Element { physical: Some(1), name: b"a".to_vec(), ..Default::default() };
+        let head = [group(Vec::new(), 1), group(vec![b's'; name], count)];
+        let elements = [&head[..], &vec![leaf; count as usize]].concat();
+        fields::of(&Schema::new(&elements).unwrap()).map(|fields| fields.len())
+    };
+    assert_eq!(fields(3997, 10), Ok(10));
+    assert_eq!(fields(3998, 10).unwrap_err(), "4001 bytes of column 0");
+    // Tables of as many columns as there may be, with names as they are in tables.
+    assert_eq!(fields(900, 1 << 16), Ok(1 << 16));
+    assert_eq!(fields(1000, 1 << 16).unwrap_err(), "more in all");
+    let elements =
+        [&[0x29, 0x2c, 0x48, 1, b'r', 0x15, 2, 0, 0x15, 2, 0x25, 0, 0x18][..], &[0xa1, 0x1f]];
+    let footer = [&elements.concat()[..], &[b'a'; 4001], &[0, 0x16, 0, 0x19, 0x0c, 0]].concat();
+    let said = refused(&with_footer(&footer));
+    assert!(said.contains("paths of columns of up to 4000 bytes"), "{said}");
 }
 
 #[test]
@@ -54,7 +95,7 @@ fn labels_are_left_out_if_their_names_or_what_they_stand_in_take_too_much() {
     let labels = |names: &str, behind: usize| {
         let names = format!(r#"{{"a":{{"_type":"ClassLabel","names":[{names}]}}}}"#);
         let json = format!(r#"{{"info":{{"features":{names}}}}}{}"#, " ".repeat(behind));
-        fields::labels(&schema, &fields, Some(json.as_bytes()))[0].len()
+        labels::labels(&schema, &fields, Some(json.as_bytes()))[0].len()
     };
     assert_eq!(labels(r#""x","y""#, 100), 2);
     assert_eq!(labels(r#""x","y""#, 16 << 20), 0);
@@ -62,6 +103,11 @@ fn labels_are_left_out_if_their_names_or_what_they_stand_in_take_too_much() {
     let empty = |count: usize| vec![r#""""#; count].join(",");
     assert_eq!(labels(&empty(1 << 19), 0), 1 << 19);
     assert_eq!(labels(&empty((1 << 19) + 1), 0), 0);
+    // Not all of them are names, or the JSON is none.
+    assert_eq!(labels(r#""x",[["y"],{}],"z""#, 0), 0);
+    assert_eq!(labels(r#""x"],"names":["#, 0), 0);
+    assert_eq!(labels(r#""x"]},"a":{"_type":"ClassLabel","names":["x","y""#, 0), 2);
+    assert_eq!(labels(r#""x"]}}}]"#, 0), 0);
 }
 
 #[test]

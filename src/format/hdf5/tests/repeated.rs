@@ -1,0 +1,125 @@
+//! What many refer to: it is read once, also if it cannot be read, and asks for no more than the file's length allows.
+
+use super::super::input;
+use super::super::object::{DATASPACE, DATATYPE, Headers, LAYOUT, Message};
+use super::super::shown::Builder;
+use super::super::values::Heaps;
+use super::*;
+use crate::format::testing::Noted;
+
+const HEAP_BYTES: u64 = 4096;
+
+/// A global heap of one object, which says that it is so long.
+fn heap(length: u64) -> Vec<u8> {
+    let head = [b"GCOL\x01\0\0\0", &HEAP_BYTES.to_le_bytes()[..]].concat();
+    let object = [&1_u64.to_le_bytes()[..], &length.to_le_bytes()].concat();
+    let mut heap = [head, object].concat();
+    heap.resize(HEAP_BYTES as usize, 0);
+    heap
+}
+
+fn element(heap: u64) -> Vec<u8> {
+    [&1_u32.to_le_bytes()[..], &heap.to_le_bytes(), &1_u32.to_le_bytes()].concat()
+}
+
+#[test]
+fn a_heap_that_cannot_be_read_is_read_once_for_all_values_in_it() {
+    let source = Noted::new([heap(HEAP_BYTES), heap(3)].concat());
+    let input = input::Input::new(input::reader(&source), 0);
+    let mut heaps = Heaps::new(&input);
+    // So many reads would take more than all that may be read of this file.
+    for _ in 0..20_000 {
+        let said = heaps.value(&element(0), 1).unwrap_err().to_string();
+        assert!(said.contains("at byte"), "{said}");
+        assert!(heaps.value(&element(1 << 40), 1).is_err());
+    }
+    assert_eq!(source.reads().len(), 2);
+    let value = heaps.value(&element(HEAP_BYTES), 1).unwrap();
+    assert_eq!(value, Some((HEAP_BYTES + 32, 1)));
+}
+
+#[test]
+fn heaps_in_each_other_are_as_many_as_the_length_of_the_file_allows() {
+    // Each 8 bytes begin a heap.
+    let source =
+        Noted::new([&b"GCOL\x01\0\0\0"[..], &16_u64.to_le_bytes()].concat().repeat(1 << 19));
+    let input = input::Input::new(input::reader(&source), 0);
+    let mut heaps = Heaps::new(&input);
+    let found = (0..1 << 19).map(|number| heaps.value(&element(number * 16), 1));
+    let found = found.filter(Result::is_ok).count();
+    assert!((300_000..450_000).contains(&found), "{found}");
+}
+
+/// An object header of version 1 with these messages: type, flags, bytes.
+fn header(messages: &[(u16, u8, &[u8])]) -> Vec<u8> {
+    let mut body = Vec::new();
+    for (kind, flags, bytes) in messages {
+        let size = bytes.len().next_multiple_of(8);
+        body.extend(
+            [&kind.to_le_bytes()[..], &(size as u16).to_le_bytes(), &[*flags, 0, 0, 0]].concat(),
+        );
+        body.extend_from_slice(bytes);
+        body.resize(body.len() + size - bytes.len(), 0);
+    }
+    let count = (messages.len() as u16).to_le_bytes();
+    let size = (body.len() as u32).to_le_bytes();
+    [&[1, 0][..], &count, &[0; 4], &size, &[0; 4], &body].concat()
+}
+
+#[test]
+fn a_type_of_many_datasets_is_read_once_and_so_is_one_that_is_not_there() {
+    let type_at = |at: u64| [&[2, 0][..], &at.to_le_bytes()].concat();
+    // A type, and an attribute that is as long as one may be.
+    let shared = header(&[(DATATYPE, 0, &[7; 24]), (12, 0, &vec![0; 60_000])]);
+    let good = shared.len() as u64;
+    let first = header(&[(DATATYPE, 2, &type_at(0))]);
+    let bad = good + first.len() as u64;
+    let second = header(&[(LAYOUT, 2, &type_at(0))]);
+    let source = Noted::new([shared, first, second].concat());
+    let input = input::Input::new(input::reader(&source), 0);
+    let mut headers = Headers::new(&input);
+    for _ in 0..1000 {
+        let found = headers.messages(good).unwrap();
+        assert_eq!((found.len(), &found[0].bytes[..]), (1, &[7; 24][..]));
+        let said = headers.messages(bad).err().unwrap().to_string();
+        assert!(said.contains("an object with a message of type 8"), "{said}");
+    }
+    // A head and its messages, of each object; and those of the type for each of two.
+    assert_eq!(source.reads().len(), 2 * 2000 + 2 * 2);
+}
+
+#[test]
+fn chunks_have_no_more_bytes_in_all_than_twice_the_length_of_the_file() {
+    let source = MemorySource::new("x", vec![0; 64]);
+    let input = input::Input::new(input::reader(&source), 0);
+    input.take_chunk(0, 16 << 20).unwrap();
+    input.take_chunk(0, 128).unwrap();
+    let said = input.take_chunk(7, 1).unwrap_err().to_string();
+    assert!(said.contains("byte 7: expected chunks that do not overlap"), "{said}");
+}
+
+#[test]
+fn values_that_were_never_written_are_as_many_as_the_length_of_the_file_allows() {
+    let message = |kind, bytes: Vec<u8>| Message { kind, at: 0, bytes, is_elsewhere: false };
+    let messages = |count: u64| {
+        let shape = [&[1, 1, 0, 0, 0, 0, 0, 0][..], &count.to_le_bytes()].concat();
+        let of = [&[0x10, 0, 0, 0][..], &[1, 0, 0, 0, 0, 0, 8, 0]].concat();
+        let sequence = [&[0x19, 0, 0, 0, 16, 0, 0, 0][..], &of].concat();
+        let layout = [&[3, 1][..], &[0xff; 8], &(count * 16).to_le_bytes()].concat();
+        [(DATASPACE, shape), (DATATYPE, sequence), (LAYOUT, layout)]
+            .map(|(kind, bytes)| message(kind, bytes))
+    };
+    let source = MemorySource::new("x", vec![0; 1600]);
+    let input = input::Input::new(input::reader(&source), 0);
+    let options = OpenOptions::default();
+    for (counts, samples) in [([1 << 20, 100], (1 << 20) + 100), ([1 << 20, 101], 1 << 20)] {
+        let mut build = Builder::new(&input, &options);
+        for count in counts {
+            build.add(b"v", &messages(count)).unwrap();
+        }
+        assert_eq!(build.samples, samples);
+        let is_said =
+            build.notes.iter().any(|note| note.contains("101 values for so short a file"));
+        assert_eq!(is_said, samples == 1 << 20, "{:?}", build.notes);
+    }
+}
