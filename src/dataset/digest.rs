@@ -67,7 +67,7 @@ pub(super) fn check(
 pub fn of(parts: &[Arc<Part>], watch: &dyn Watch) -> Result<[u8; 32], Failure> {
     let work = Hashing { done_bytes: AtomicU64::new(0), watch };
     watch.begin(Work::Digest, parts.iter().map(|part| part.len_bytes()).sum());
-    let cpus = std::thread::available_parallelism().map_or(1, usize::from).min(parts.len());
+    let cpus = parallel::cpus().min(parts.len());
     let digests = parallel::map(parts.iter().collect(), cpus, &|part| work.one(part, cpus));
     watch.end();
     let digests = digests?;

@@ -101,12 +101,11 @@ impl Nest {
         options: &OpenOptions,
         indexes: &NestedIndexes<'_>,
     ) -> Result<(), Failure> {
-        let threads = std::thread::available_parallelism().map_or(1, usize::from);
         let sample = |member: &Member| self.containers[member.container].sample(member.sample);
         let samples = members.iter().filter_map(|member| sample(member).ok());
         let together = Together::new(&self.watch, samples.map(|at| at.length_bytes).sum());
         for some in members.chunks(MEMBERS_TOGETHER) {
-            let opened = parallel::map(some.to_vec(), threads, &|member| {
+            let opened = parallel::map(some.to_vec(), parallel::cpus(), &|member| {
                 let opened = self.open(&member, options, (indexes, &together));
                 if self.watch.is_cancelled() {
                     return Err(Failure::interrupted());

@@ -117,8 +117,7 @@ fn unopened(
     objects: &Objects,
     has_sidecars: bool,
 ) -> Result<Vec<Unopened>, Failure> {
-    let may_open = process::raise_open_files_limit().saturating_sub(OTHER_DESCRIPTORS);
-    let many = MANY_FILES.min(usize::try_from(may_open / A_FILE).unwrap_or(MANY_FILES)).max(2);
+    let many = many_files();
     let places = expand(sources, objects)?;
     let files = places.iter().filter(|place| matches!(place, Place::File(_))).count();
     let pool = (files > many).then(|| Pool::new(many));
@@ -288,34 +287,38 @@ struct One {
     ahead: Option<Arc<Ahead>>,
 }
 
-/// Opens each container: files one after the other, many objects at a time because each takes round trips.
+/// The number of files that may be open at a time.
+fn many_files() -> usize {
+    let may_open = process::raise_open_files_limit().saturating_sub(OTHER_DESCRIPTORS);
+    MANY_FILES.min(usize::try_from(may_open / A_FILE).unwrap_or(MANY_FILES)).max(2)
+}
+
+/// Opens the containers: many objects at a time because each takes round trips, files on all CPUs.
 fn open_each(
     containers: Vec<Unopened>,
     options: &Options,
     sidecars: &Sidecars,
     watch: &Arc<dyn Watch>,
 ) -> Result<Vec<One>, Failure> {
-    let together = containers.iter().filter(|one| one.is_remote()).count().clamp(1, TOGETHER);
+    let remote = containers.iter().filter(|one| one.is_remote()).count().min(TOGETHER);
+    let together = parallel::readers().min(many_files()).min(containers.len()).max(remote);
     let (is_single, is_few) = (containers.len() == 1, containers.len() <= FEW);
     let open = |one, watch: &Arc<dyn Watch>| {
         let mut one = open_one(one, options, sidecars, (watch, together))?;
         if !is_few {
             one.ahead.take().iter().for_each(|ahead| ahead.end());
         }
-        match one.found.unkept.take_if(|_| !is_single) {
-            Some(unkept) => {
-                let written = unkept.write(one.found.container.as_ref(), None);
-                Ok(One { written: Some(written), ..one })
-            }
-            None => Ok(one),
-        }
+        let unkept = one.found.unkept.take_if(|_| !is_single);
+        let written = unkept.map(|unkept| unkept.write(one.found.container.as_ref(), None));
+        Ok(One { written, ..one })
     };
-    if together == 1 {
+    if is_single {
         return containers.into_iter().map(|one| open(one, watch)).collect();
     }
-    let bytes = containers.iter().map(|one| one.part.len_bytes()).sum();
-    let all = Together::new(watch, bytes);
-    let opened = parallel::map(containers, together, &|one| open(one, &all.share()));
+    let all = Together::new(watch, containers.iter().map(|one| one.part.len_bytes()).sum());
+    let opened = parallel::map(containers, together, &|one| {
+        all.one(one.part.len_bytes(), |share| open(one, share))
+    });
     all.end();
     opened
 }

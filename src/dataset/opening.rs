@@ -93,6 +93,18 @@ impl Together {
         Arc::new(Share { of: Arc::clone(self), done_bytes: AtomicU64::new(0) })
     }
 
+    /// Opens one container of so many bytes: they are done when it is open, also if not all of them were read.
+    pub(super) fn one<R>(
+        self: &Arc<Self>,
+        bytes: u64,
+        open: impl FnOnce(&Arc<dyn Watch>) -> R,
+    ) -> R {
+        let share = self.share();
+        let opened = open(&share);
+        share.done(bytes);
+        opened
+    }
+
     /// Notes that all containers are open.
     pub(super) fn end(&self) {
         if self.has_begun.load(Ordering::Relaxed) {
@@ -112,7 +124,9 @@ impl Watch for Share {
         let before = self.done_bytes.fetch_max(amount, Ordering::Relaxed);
         let more = amount.saturating_sub(before);
         let all = self.of.done_bytes.fetch_add(more, Ordering::Relaxed).saturating_add(more);
-        self.of.watch.done(all);
+        if self.of.has_begun.load(Ordering::Relaxed) {
+            self.of.watch.done(all);
+        }
     }
 
     fn end(&self) {}

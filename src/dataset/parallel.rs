@@ -1,13 +1,24 @@
 //! Runs the same work on many items, on several threads.
 
 use crate::failure::Failure;
+use crate::io::heap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The results of `work`, in the order of the items, on at most `threads` threads.
+/// As many threads as there are CPUs for this process.
+pub(super) fn cpus() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// As many threads as read files whole at a time: one where address space is limited, because each has memory of its own.
+pub(super) fn readers() -> usize {
+    if heap::is_limited().unwrap_or(false) { 1 } else { cpus() }
+}
+
+/// The results of `work`, in the order of the items, on at most `threads` threads, of which this is one.
 ///
 /// # Errors
-/// The first failure, after which no more work is begun.
+/// The failure of the first item in order that fails; no more work is begun after a failure.
 pub(super) fn map<T: Send, R: Send>(
     items: Vec<T>,
     threads: usize,
@@ -18,25 +29,33 @@ pub(super) fn map<T: Send, R: Send>(
         return items.into_iter().map(work).collect();
     }
     let items: Vec<_> = items.into_iter().map(|item| Mutex::new((Some(item), None))).collect();
-    let (next, failure) = (AtomicUsize::new(0), Mutex::new(None));
+    let (next, failure) = (AtomicUsize::new(0), Mutex::new(None::<(usize, Failure)>));
     let run = || {
-        while lock(&failure).is_none()
-            && let Some(slot) = items.get(next.fetch_add(1, Ordering::Relaxed))
-        {
+        while lock(&failure).is_none() {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            let Some(slot) = items.get(number) else { return };
             let Some(item) = lock(slot).0.take() else { continue };
             match work(item) {
                 Ok(result) => lock(slot).1 = Some(result),
-                Err(why) => drop(lock(&failure).get_or_insert(why)),
+                // All items before this one are begun, and come to their end.
+                Err(why) => {
+                    let mut first = lock(&failure);
+                    if first.as_ref().is_none_or(|(before, _)| number < *before) {
+                        *first = Some((number, why));
+                    }
+                }
             }
         }
     };
     std::thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(run);
+        for _ in 1..threads {
+            // Where there can be no more threads, those that there are do the work.
+            let _ = std::thread::Builder::new().spawn_scoped(scope, run);
         }
+        run();
     });
     match lock(&failure).take() {
-        Some(failure) => Err(failure),
+        Some((_, failure)) => Err(failure),
         None => Ok(items.iter().filter_map(|slot| lock(slot).1.take()).collect()),
     }
 }
@@ -61,5 +80,17 @@ mod tests {
         assert_eq!(failed.unwrap_err().to_string(), "three");
         assert!(begun.into_inner() < 100_000);
         assert!(map(Vec::new(), 4, &|n: u32| Ok(n)).unwrap().is_empty());
+    }
+
+    #[test]
+    fn of_several_failures_the_first_in_order_counts_whichever_comes_first() {
+        let both_have_begun = std::sync::Barrier::new(2);
+        let failed = map(vec![1, 2], 2, &|n: u32| -> Result<(), Failure> {
+            both_have_begun.wait();
+            // The first item fails last.
+            std::thread::sleep(std::time::Duration::from_millis(50 * u64::from(2 - n)));
+            Err(Failure::usage(n))
+        });
+        assert_eq!(failed.unwrap_err().to_string(), "1");
     }
 }

@@ -49,7 +49,11 @@ fn check(bytes: usize) -> io::Result<()> {
     Ok(())
 }
 
-fn is_limited() -> io::Result<bool> {
+/// Whether this process may only have so much address space.
+///
+/// # Errors
+/// The limit cannot be read.
+pub fn is_limited() -> io::Result<bool> {
     let (limit, _) = getrlimit(Resource::RLIMIT_AS)?;
     Ok(limit != RLIM_INFINITY)
 }

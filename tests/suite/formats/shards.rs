@@ -143,6 +143,21 @@ fn one_bad_shard_refuses_the_mount_and_is_named() {
 }
 
 #[test]
+fn of_several_bad_shards_the_first_in_order_is_named_although_all_are_read_at_the_same_time() {
+    let directory = temp_dir();
+    let large = shards(directory.path(), 1, 4000);
+    let small = directory.path().join("train-000001.tar");
+    let bytes = fs::read(&large[0]).unwrap();
+    fs::write(&small, &bytes[..bytes.len() / 100]).unwrap();
+    // The large one is found to be bad last.
+    fs::write(&large[0], &bytes[..bytes.len() - 2000]).unwrap();
+    let outcome = super::refused(&directory.path().join("train-*.tar"), &[]);
+    assert_eq!(outcome.code, 3, "{}", outcome.stderr);
+    assert!(outcome.stderr.contains("train-000000.tar"), "{}", outcome.stderr);
+    assert!(!outcome.stderr.contains("train-000001.tar"), "{}", outcome.stderr);
+}
+
+#[test]
 fn ls_cat_and_info_take_shards_too() {
     let directory = temp_dir();
     shards(directory.path(), 3, 2);
