@@ -1,8 +1,9 @@
 //! Page-aligned buffers that grow and are used again.
 
+use super::slab::{self, Piece};
 use super::{heap, page_bytes};
 use crossbeam_queue::ArrayQueue;
-use memmap2::{MmapMut, UncheckedAdvice};
+use memmap2::{Advice, MmapMut, UncheckedAdvice};
 use std::cell::Cell;
 use std::io;
 use std::ptr::NonNull;
@@ -19,6 +20,8 @@ pub struct Buffer(Memory);
 enum Memory {
     None,
     Own(MmapMut),
+    /// Of a huge page; given back when it is dropped.
+    Piece(Piece),
     /// Lent by an owner ([`Buffer::lend`]), who cannot reach it as long as this lives.
     Loan {
         start: NonNull<u8>,
@@ -83,6 +86,11 @@ impl Buffer {
     /// There is no memory; the buffer is as it was.
     pub fn try_reserve(&mut self, bytes: usize) -> io::Result<()> {
         if self.capacity() < bytes {
+            if let Some(piece) = slab::take(bytes)? {
+                heap::check_headroom()?;
+                *self = Self(Memory::Piece(piece));
+                return Ok(());
+            }
             let bytes = bytes.checked_next_power_of_two().ok_or(io::ErrorKind::OutOfMemory)?;
             *self = Self::with_capacity(bytes)?;
         }
@@ -95,6 +103,14 @@ impl Buffer {
     /// There is no memory.
     pub fn reserve(&mut self, bytes: usize) {
         self.try_reserve(bytes).expect("there is memory for a buffer");
+    }
+
+    /// Asks for huge pages, which a device fills faster; they are filled whole where neighbours ask for them, too.
+    pub fn prefer_huge_pages(&mut self) {
+        if let Memory::Own(memory) = &self.0 {
+            // A system without huge pages has small ones.
+            let _ = memory.advise(Advice::HugePage);
+        }
     }
 
     /// Gives the memory from byte `from` on back to the system, as far as it is whole pages; it is zero when it is used again.
@@ -120,6 +136,7 @@ impl Buffer {
         match &self.0 {
             Memory::None => &[],
             Memory::Own(memory) => memory,
+            Memory::Piece(piece) => piece.as_slice(),
             // SAFETY: `lend` took `start` and `capacity` from the owner's slice; the owner lives as long as
             // `_owner`, does not move its memory, and is not reached by others (see `Send`).
             Memory::Loan { start, capacity, .. } => unsafe {
@@ -133,6 +150,7 @@ impl Buffer {
         match &mut self.0 {
             Memory::None => &mut [],
             Memory::Own(memory) => memory,
+            Memory::Piece(piece) => piece.as_mut_slice(),
             // SAFETY: as in `as_slice`; `&mut self` makes this the only access.
             Memory::Loan { start, capacity, .. } => unsafe {
                 std::slice::from_raw_parts_mut(start.as_ptr(), *capacity)

@@ -49,7 +49,8 @@ fn check(bytes: usize) -> io::Result<()> {
     Ok(())
 }
 
-fn is_limited() -> io::Result<bool> {
+/// Whether address space is limited.
+pub(super) fn is_limited() -> io::Result<bool> {
     let (limit, _) = getrlimit(Resource::RLIMIT_AS)?;
     Ok(limit != RLIM_INFINITY)
 }
