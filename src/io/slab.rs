@@ -1,8 +1,8 @@
 //! Memory for reads, in pieces of huge pages. A device that is given the bytes of one sample at thirty addresses takes much
 //! longer than with one address, most of all a virtual one; and a huge page costs one fault.
 //!
-//! What lies in a piece is not zero. Memory that is free goes back to the system, but for a quarter of what is in use: what is
-//! used again costs nothing. Imports `heap`.
+//! What lies in a piece is not zero. Memory that is free goes back to the system, but for as much as is in use:
+//! what is used again costs nothing, and small pages come where only a part of a huge one was given back. Imports `heap`.
 
 use super::heap;
 use memmap2::{Advice, MmapMut, UncheckedAdvice};
@@ -125,7 +125,7 @@ impl State {
 
     /// Whether less memory should be idle once so many more granules are.
     fn has_enough(&self, granules: u32) -> bool {
-        self.idle + granules as usize > IDLE.max(self.used / 4)
+        self.idle + granules as usize > IDLE.max(self.used)
     }
 
     /// Frees granules, whose memory the system `has`; gives the slab that is to be unmapped, if it is.
