@@ -3,7 +3,7 @@
 use super::slab::{self, Piece};
 use super::{heap, page_bytes};
 use crossbeam_queue::ArrayQueue;
-use memmap2::{Advice, MmapMut, UncheckedAdvice};
+use memmap2::{MmapMut, UncheckedAdvice};
 use std::cell::Cell;
 use std::io;
 use std::ptr::NonNull;
@@ -103,14 +103,6 @@ impl Buffer {
     /// There is no memory.
     pub fn reserve(&mut self, bytes: usize) {
         self.try_reserve(bytes).expect("there is memory for a buffer");
-    }
-
-    /// Asks for huge pages, which a device fills faster; they are filled whole where neighbours ask for them, too.
-    pub fn prefer_huge_pages(&mut self) {
-        if let Memory::Own(memory) = &self.0 {
-            // A system without huge pages has small ones.
-            let _ = memory.advise(Advice::HugePage);
-        }
     }
 
     /// Gives the memory from byte `from` on back to the system, as far as it is whole pages; it is zero when it is used again.

@@ -61,9 +61,7 @@ impl Slots {
     /// # Errors
     /// There is no memory for them.
     pub(super) fn new(queues: &[u16], depth: Depth, payload_bytes: usize) -> io::Result<Self> {
-        let is_huge = depth.all == depth.keeping;
-        let of_queue =
-            |&queue| (0..depth.all).map(move |_| Slot::new(queue, payload_bytes, is_huge));
+        let of_queue = |&queue| (0..depth.all).map(move |_| Slot::new(queue, payload_bytes));
         let all = queues.iter().flat_map(of_queue).collect::<io::Result<_>>()?;
         Ok(Self { all, keeping: depth.keeping * queues.len(), ..Self::default() })
     }
@@ -109,13 +107,10 @@ impl Slots {
 }
 
 impl Slot {
-    fn new(queue: u16, payload_bytes: usize, is_huge: bool) -> io::Result<Self> {
+    fn new(queue: u16, payload_bytes: usize) -> io::Result<Self> {
         let mut header = Box::new(ReqHeader::new_zeroed());
         // More than the kernel is told of: a read past the page cache may begin before the answer.
         let mut payload = Buffer::with_capacity(payload_bytes + MARGIN_BYTES)?;
-        if is_huge {
-            payload.prefer_huge_pages();
-        }
         let vectors = Box::new([
             libc::iovec {
                 iov_base: std::ptr::from_mut(header.as_mut()).cast(),

@@ -59,8 +59,8 @@ pub(super) struct Prefetch {
     /// The sample (plus 1) that was last fetched on demand, by its number modulo the length: a pattern may
     /// have foreseen it when it was too late.
     recent_demands: Vec<AtomicU64>,
-    /// In the same way, samples that were read whole: the kernel's page cache has them. An announced one may have been read
-    /// before its turn came.
+    /// In the same way, samples that were read whole since the last announcement: the kernel's page cache has them. An announced
+    /// one may have been read before its turn came.
     recent_reads: Vec<AtomicU64>,
     /// Samples fetched on demand since a prefetched one was read.
     demanded: AtomicU64,
@@ -162,6 +162,8 @@ impl Prefetch {
             (queue.batch_bytes, queue.stored_bytes) = (0, 0);
         }
         queue.announced.extend(order, samples);
+        // What was read before may have left the page cache.
+        self.recent_reads.iter().for_each(|read| read.store(0, Ordering::Relaxed));
         let first = queue.numbered;
         queue.numbered += samples.len() as u64;
         self.is_announced.store(!queue.announced.is_empty(), Ordering::Relaxed);
