@@ -1,5 +1,6 @@
 //! Page-aligned buffers that grow and are used again.
 
+use super::slab::{self, Piece};
 use super::{heap, page_bytes};
 use crossbeam_queue::ArrayQueue;
 use memmap2::{MmapMut, UncheckedAdvice};
@@ -19,6 +20,8 @@ pub struct Buffer(Memory);
 enum Memory {
     None,
     Own(MmapMut),
+    /// Of a huge page; given back when it is dropped.
+    Piece(Piece),
     /// Lent by an owner ([`Buffer::lend`]), who cannot reach it as long as this lives.
     Loan {
         start: NonNull<u8>,
@@ -83,6 +86,11 @@ impl Buffer {
     /// There is no memory; the buffer is as it was.
     pub fn try_reserve(&mut self, bytes: usize) -> io::Result<()> {
         if self.capacity() < bytes {
+            if let Some(piece) = slab::take(bytes)? {
+                heap::check_headroom()?;
+                *self = Self(Memory::Piece(piece));
+                return Ok(());
+            }
             let bytes = bytes.checked_next_power_of_two().ok_or(io::ErrorKind::OutOfMemory)?;
             *self = Self::with_capacity(bytes)?;
         }
@@ -120,6 +128,7 @@ impl Buffer {
         match &self.0 {
             Memory::None => &[],
             Memory::Own(memory) => memory,
+            Memory::Piece(piece) => piece.as_slice(),
             // SAFETY: `lend` took `start` and `capacity` from the owner's slice; the owner lives as long as
             // `_owner`, does not move its memory, and is not reached by others (see `Send`).
             Memory::Loan { start, capacity, .. } => unsafe {
@@ -133,6 +142,7 @@ impl Buffer {
         match &mut self.0 {
             Memory::None => &mut [],
             Memory::Own(memory) => memory,
+            Memory::Piece(piece) => piece.as_mut_slice(),
             // SAFETY: as in `as_slice`; `&mut self` makes this the only access.
             Memory::Loan { start, capacity, .. } => unsafe {
                 std::slice::from_raw_parts_mut(start.as_ptr(), *capacity)

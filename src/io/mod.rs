@@ -28,6 +28,7 @@ mod range_lock;
 mod reading;
 mod residency;
 pub mod ring;
+mod slab;
 mod space;
 pub mod spin;
 #[cfg(test)]

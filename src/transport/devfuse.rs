@@ -17,6 +17,7 @@ use crate::vfs::{
     Driver, Errno, Fetch, InFlightRead, Operation, Phase, ReadRequest, Reply, Step, Task, Traced,
     Vfs, begin, drive,
 };
+use nix::poll::PollTimeout;
 use std::io;
 use std::ops::ControlFlow::{self, Break, Continue};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -162,11 +163,12 @@ impl Channel {
                 return Err(io::Error::new(io::ErrorKind::InvalidData, "a request without header"));
             };
             taker.took(header.opcode, header.pid);
-            self.request(Received { header, buffer, length });
+            let thread = if taker.is_alone() { Thread::Soloist } else { Thread::Taker };
+            self.request(Received { header, buffer, length }, thread);
         }
     }
 
-    fn request(self: &Arc<Self>, mut received: Received<'_>) {
+    fn request(self: &Arc<Self>, mut received: Received<'_>, thread: Thread) {
         let InHeader { opcode, unique, nodeid, pid, .. } = received.header;
         let caller = Caller { pid, start: Instant::now(), arrived: None };
         if !self.admits(&received.header) {
@@ -174,14 +176,14 @@ impl Channel {
         }
         let ops = &self.shared.ops;
         let answer = match opcode {
-            op::READ => return self.read(&received, caller),
+            op::READ => return self.read(&received, caller, thread),
             op::LOOKUP => {
                 let (answer, found) = dispatch::lookup(ops, caller, &mut received);
                 // Begun before the answer: the read that follows it, perhaps on another thread, joins this fetch.
                 let fetch = found.and_then(|ino| self.looked_up(ino));
                 self.device.answer_from(unique, received.buffer, answer);
                 if let Some(fetch) = fetch {
-                    self.fetch_ahead(fetch);
+                    self.fetch_ahead(fetch, thread);
                 }
                 return;
             }
@@ -229,14 +231,14 @@ impl Channel {
         }
     }
 
-    fn read(self: &Arc<Self>, received: &Received<'_>, caller: Caller) {
+    fn read(self: &Arc<Self>, received: &Received<'_>, caller: Caller, thread: Thread) {
         let (read, is_direct) = dispatch::read_request(received);
         let traced = self.shared.ops.trace(caller, Operation::Read, read.ino);
         let traced = traced.range(read.offset_bytes, read.length_bytes);
         let reader = Reader { pid: caller.pid, slot: 0, is_direct };
         let unique = received.header.unique;
         let job = Job { read, unique, reader, start: caller.start, traced, waits: false };
-        begin(RequestRead { channel: self, job, may_wait: false });
+        begin(RequestRead { channel: self, job, thread });
     }
 
     /// What to fetch because a sample was looked up, if the vfs expects it to be read.
@@ -248,7 +250,12 @@ impl Channel {
         vfs.looked_up(ino, |part| vfs.store().part(part).is_cold())
     }
 
-    fn fetch_ahead(self: &Arc<Self>, fetch: Fetch) {
+    fn fetch_ahead(self: &Arc<Self>, mut fetch: Fetch, thread: Thread) {
+        let vfs = self.shared.ops.vfs();
+        if thread == Thread::Soloist && reads::is_short(vfs.store(), fetch.span()) {
+            // Its program asks for nothing but this. To wake another thread takes as long as half of the read.
+            return reads::fetch_looked_up(vfs, fetch);
+        }
         self.ahead.fetch_add(1, Ordering::Relaxed);
         let channel = Arc::clone(self);
         self.shared.workers.run(move || {
@@ -269,12 +276,22 @@ struct Job {
     waits: bool,
 }
 
+/// What kind of thread goes on with a read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Thread {
+    /// It takes requests.
+    Taker,
+    /// The only one that takes requests: it may wait for a disk, since its program waits, too.
+    Soloist,
+    /// It may wait for anything.
+    Worker,
+}
+
 /// A read of a request from /dev/fuse; what must wait goes to a worker thread.
 struct RequestRead<'a> {
     channel: &'a Arc<Channel>,
     job: Job,
-    /// Whether this thread is a worker.
-    may_wait: bool,
+    thread: Thread,
 }
 
 impl Driver for RequestRead<'_> {
@@ -291,7 +308,7 @@ impl Driver for RequestRead<'_> {
     fn fetch(mut self, mut task: Task) -> ControlFlow<(), (Self, Task, Result<(), ReadError>)> {
         let vfs = self.channel.shared.ops.vfs();
         let waits = task.waits();
-        if (waits || task.is_long()) && !self.may_wait {
+        if (waits || task.is_long()) && !self.may_wait_for(&mut task) {
             vfs.shelve(&mut task);
             self.hand_over(Step::Read(task));
             return Break(());
@@ -312,7 +329,7 @@ impl Driver for RequestRead<'_> {
     }
 
     fn work(self, mut task: Task) -> ControlFlow<(), (Self, Task)> {
-        if !self.may_wait {
+        if self.thread != Thread::Worker {
             self.hand_over(Step::Work(task));
             return Break(());
         }
@@ -326,7 +343,7 @@ impl Driver for RequestRead<'_> {
         read.when_ended(move || {
             job.traced.leave();
             if channel.waiting.has(job.unique) {
-                begin(RequestRead { channel: &channel, job, may_wait: false });
+                begin(RequestRead { channel: &channel, job, thread: Thread::Taker });
             } else {
                 channel.shared.ops.vfs().trace().end(job.traced, Err(Errno::EINTR));
             }
@@ -342,7 +359,7 @@ impl Driver for RequestRead<'_> {
             job.traced.leave();
             if channel.waiting.has(job.unique) {
                 let step = vfs.worked(task);
-                drive(RequestRead { channel: &channel, job, may_wait: false }, step);
+                drive(RequestRead { channel: &channel, job, thread: Thread::Taker }, step);
             } else {
                 // Reads that follow this one begin anew.
                 vfs.trace().end(job.traced, Err(Errno::EINTR));
@@ -368,6 +385,21 @@ impl Driver for RequestRead<'_> {
 }
 
 impl RequestRead<'_> {
+    /// Whether this thread may wait for what the task fetches, or work on it for long.
+    fn may_wait_for(&self, task: &mut Task) -> bool {
+        let Channel { shared, device, .. } = &**self.channel;
+        match self.thread {
+            Thread::Taker => false,
+            // Requests that come before others are answered are read ahead: those should wait together.
+            Thread::Soloist => {
+                !task.is_long()
+                    && reads::is_short(shared.ops.vfs().store(), task.span())
+                    && !device.has_request(PollTimeout::ZERO)
+            }
+            Thread::Worker => true,
+        }
+    }
+
     /// The read waits from now on, for another thread to go on with it.
     fn put_aside(self) -> (Arc<Channel>, Job) {
         let (channel, mut job) = (Arc::clone(self.channel), self.job);
@@ -396,7 +428,7 @@ impl RequestRead<'_> {
                     Ok(Some(pin)) => (Some(pin), Step::Read(task)),
                     fetched => (None, vfs.resume(task, fetched.map(drop))),
                 };
-                drive(RequestRead { channel: &channel, job, may_wait: true }, step);
+                drive(RequestRead { channel: &channel, job, thread: Thread::Worker }, step);
             });
         });
     }
@@ -416,7 +448,7 @@ impl RequestRead<'_> {
             if let Step::Read(task) = &mut step {
                 vfs.unshelve(task);
             }
-            drive(RequestRead { channel: &channel, job, may_wait: true }, step);
+            drive(RequestRead { channel: &channel, job, thread: Thread::Worker }, step);
         });
     }
 }

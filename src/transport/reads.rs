@@ -9,6 +9,9 @@ use crate::store::{Arrived, Bytes, Cause, Part, Pin, Store};
 use crate::vfs::{Fetch, Span, Vfs};
 use std::io;
 
+/// A disk gives so many bytes within a fraction of a millisecond.
+const SHORT_BYTES: u64 = 1 << 20;
+
 /// Reads a span from the page cache or, if it `may_wait`, from the disk.
 ///
 /// # Errors
@@ -67,6 +70,13 @@ pub(super) fn take(span: &mut Span, arrived: Arrived) -> Result<Option<Pin>, Rea
 /// that does not answer: no thread that serves requests may do either.
 pub(super) fn may_hang(store: &Store, span: &Span) -> bool {
     matches!(store.part(span.part()).bytes(), Bytes::Local(file) if file.may_hang())
+}
+
+/// Whether reading the span from a disk takes no longer than to wake a few threads, unless the disk is slow.
+pub(super) fn is_short(store: &Store, span: &Span) -> bool {
+    let range = span.range();
+    range.end - range.start <= SHORT_BYTES
+        && matches!(store.part(span.part()).bytes(), Bytes::Local(file) if !file.may_hang())
 }
 
 /// Whether reads of some part may take for ever: those of [`may_hang`], and those of remote objects.

@@ -3,8 +3,8 @@
 //! The kernel wakes a thread for each request. A program that reads alone waits for each answer, and much of its time goes
 //! into these wake-ups, most of all where they wake an idle CPU. So one thread, the soloist, polls for a short time before it
 //! sleeps. The other threads rest meanwhile, as the kernel would wake those that wait in it. They come back as soon as
-//! another program sends requests, or the soloist works on one request for long. Imports
-//! `connection` and `wire`.
+//! another program sends requests, or the soloist works on one request for long. So the soloist may read from the disk
+//! itself: nobody asks for anything meanwhile, and another thread would have to be woken. Imports `connection` and `wire`.
 //!
 //! The soloist is not pinned to the program's CPU, where it would cost the least: the scheduler then moves the program to
 //! the idle CPU within some thousand requests.
@@ -227,6 +227,11 @@ impl<'a> Taker<'a> {
         }
     }
 
+    /// Whether the others rest, so that this thread may wait for a disk: a solo ends if that takes long.
+    pub(super) fn is_alone(&self) -> bool {
+        self.own.as_ref().is_some_and(|own| own.is_alone)
+    }
+
     fn stop(&mut self, why: &Stop) {
         let Some(own) = self.own.take() else { return };
         let streak = match self.solo.streak.load(Ordering::Relaxed) {
@@ -371,6 +376,19 @@ mod tests {
         assert_ne!(solo.current(), 0);
         drop(taker);
         assert_eq!(solo.current(), 0);
+    }
+
+    #[test]
+    fn a_soloist_is_alone_once_all_others_rest() {
+        let solo = Arc::new(Solo::new(2));
+        let mut taker = soloist(&solo);
+        assert!(!taker.is_alone());
+        let resting = rests(&solo);
+        taker.wait(&request(), &GOES_ON);
+        // On a busy host the guard may have ended the solo by then.
+        assert!(taker.is_alone() || solo.current() == 0);
+        drop(taker);
+        resting.join().unwrap();
     }
 
     #[test]

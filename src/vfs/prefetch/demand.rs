@@ -30,6 +30,7 @@ impl Prefetch {
         self.demanded.store(0, Ordering::Relaxed);
         let Some(order) = used_up else { return };
         self.last_used.fetch_max(order, Ordering::Relaxed);
+        self.latest_read(sample).store(sample + 1, Ordering::Relaxed);
         add(&self.counts.used, 1);
         self.observe(sample, located);
         self.wake_if_there_is_room();

@@ -29,7 +29,7 @@ use queue::{Counts, Queue, add};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-/// How many of the samples that were last fetched on demand are remembered.
+/// How many of the samples that were last fetched on demand are remembered, and of those that were last read.
 const RECENT_DEMANDS: u64 = 1024;
 
 /// Fetches ahead, and what is known of what readers ask for.
@@ -59,6 +59,9 @@ pub(super) struct Prefetch {
     /// The sample (plus 1) that was last fetched on demand, by its number modulo the length: a pattern may
     /// have foreseen it when it was too late.
     recent_demands: Vec<AtomicU64>,
+    /// In the same way, samples that were read whole since the last announcement: the kernel's page cache has them. An announced
+    /// one may have been read before its turn came.
+    recent_reads: Vec<AtomicU64>,
     /// Samples fetched on demand since a prefetched one was read.
     demanded: AtomicU64,
     has_remote_parts: bool,
@@ -87,6 +90,7 @@ impl Prefetch {
             last_used: AtomicU64::new(0),
             demanded: AtomicU64::new(0),
             recent_demands: (0..RECENT_DEMANDS).map(|_| AtomicU64::new(0)).collect(),
+            recent_reads: (0..RECENT_DEMANDS).map(|_| AtomicU64::new(0)).collect(),
             has_remote_parts: samples.store().parts().iter().any(|part| part.is_remote()),
             counts: Arc::default(),
             samples,
@@ -104,6 +108,8 @@ impl Prefetch {
     pub(super) fn kernel_forgot(&self, sample: u64) {
         self.in_kernel.clear(sample);
         self.delivered.clear(sample);
+        let read = self.latest_read(sample);
+        let _ = read.compare_exchange(sample + 1, 0, Ordering::Relaxed, Ordering::Relaxed);
     }
 
     /// Changes the window's size. What is held stays; the caller drops what is too much.
@@ -120,6 +126,10 @@ impl Prefetch {
 
     fn latest_demand(&self, sample: u64) -> &AtomicU64 {
         &self.recent_demands[(sample % RECENT_DEMANDS) as usize]
+    }
+
+    fn latest_read(&self, sample: u64) -> &AtomicU64 {
+        &self.recent_reads[(sample % RECENT_DEMANDS) as usize]
     }
 
     fn lock(&self) -> MutexGuard<'_, Queue> {
@@ -152,6 +162,8 @@ impl Prefetch {
             (queue.batch_bytes, queue.stored_bytes) = (0, 0);
         }
         queue.announced.extend(order, samples);
+        // What was read before may have left the page cache.
+        self.recent_reads.iter().for_each(|read| read.store(0, Ordering::Relaxed));
         let first = queue.numbered;
         queue.numbered += samples.len() as u64;
         self.is_announced.store(!queue.announced.is_empty(), Ordering::Relaxed);

@@ -128,8 +128,9 @@ impl Prefetch {
                 break;
             }
             looked_at += 1;
-            let is_late = self.latest_demand(*sample).load(Ordering::Relaxed) == sample + 1;
-            if is_late && !is_announced {
+            let latest =
+                if is_announced { self.latest_read(*sample) } else { self.latest_demand(*sample) };
+            if latest.load(Ordering::Relaxed) == sample + 1 {
                 continue;
             }
             if let Some(leader) = self.memory.cache().lead_prefetch(*sample) {

@@ -1,0 +1,362 @@
+//! Memory for reads, in pieces of huge pages. A device that is given the bytes of one sample at thirty addresses takes much
+//! longer than with one address, most of all a virtual one; and a huge page costs one fault.
+//!
+//! What lies in a piece is not zero. Memory that is freed goes back to the system once more is free than in use: what is used
+//! again costs nothing, and small pages come where only a part of a huge one was given back. Imports `heap`.
+
+use super::heap;
+use memmap2::{Advice, MmapMut, UncheckedAdvice};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::ops::RangeInclusive;
+use std::ptr::NonNull;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// A slab, which the system may make one page.
+const SLAB_BYTES: usize = 2 << 20;
+/// Pieces are multiples of this: the slab's [`Bits`] have one for each.
+const GRANULE_BYTES: usize = SLAB_BYTES / Bits::BITS as usize;
+/// The sizes of pieces: less is few pages anyway, more is rare.
+const SIZES: RangeInclusive<usize> = 64 << 10..=512 << 10;
+/// How many granules may be free and hold memory in any case.
+const IDLE: usize = 2 * Bits::BITS as usize;
+/// So many slabs with free granules are looked at for a piece.
+const MOST_LOOKS: usize = 8;
+
+/// A set of a slab's granules.
+type Bits = u128;
+
+/// Those of this process.
+static SLABS: Slabs = Slabs::new();
+
+struct Slabs(Mutex<State>);
+
+struct State {
+    /// By address.
+    all: BTreeMap<usize, Slab>,
+    /// Those that have free granules.
+    open: BTreeSet<usize>,
+    /// Those of which no granule is used.
+    empty: BTreeSet<usize>,
+    /// The granules of all pieces.
+    used: usize,
+    /// The granules that are free and hold memory.
+    idle: usize,
+}
+
+struct Slab {
+    memory: Arc<MmapMut>,
+    start: NonNull<u8>,
+    used: Bits,
+    /// Those that are free and whose memory the system has.
+    given: Bits,
+}
+
+/// Some granules of a slab, nobody else's as long as this lives.
+pub(super) struct Piece {
+    start: NonNull<u8>,
+    granules: u32,
+    slab: usize,
+    first: u32,
+    memory: Arc<MmapMut>,
+    slabs: &'static Slabs,
+}
+
+// SAFETY: the slab is mapped as long as pieces of it live (`memory`), and nobody reaches it but by its pieces; these do not
+// overlap, as their granules are marked as used. So a piece is the only access to its memory, whichever thread has it.
+unsafe impl Send for Piece {}
+// SAFETY: a shared piece only hands out shared slices.
+unsafe impl Sync for Piece {}
+// SAFETY: the pointer is an address to compute those of pieces with; the mapping itself is `Send`.
+unsafe impl Send for Slab {}
+
+impl Slabs {
+    const fn new() -> Self {
+        let state = State {
+            all: BTreeMap::new(),
+            open: BTreeSet::new(),
+            empty: BTreeSet::new(),
+            used: 0,
+            idle: 0,
+        };
+        Self(Mutex::new(state))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn take(&'static self, granules: u32) -> io::Result<Option<Piece>> {
+        if let Some(piece) = self.lock().take(granules, self) {
+            return Ok(Some(piece));
+        }
+        if heap::is_limited()? {
+            return Ok(None);
+        }
+        let (memory, start) = map()?;
+        let mut state = self.lock();
+        let address = state.add(memory, start);
+        Ok(state.take_of(address, 0, granules, self))
+    }
+}
+
+impl State {
+    fn take(&mut self, granules: u32, slabs: &'static Slabs) -> Option<Piece> {
+        let mut looked_at = self.open.iter().take(MOST_LOOKS);
+        let (address, first) = looked_at.find_map(|&address| {
+            Some((address, free_run(self.all.get(&address)?.used, granules)?))
+        })?;
+        self.take_of(address, first, granules, slabs)
+    }
+
+    /// Takes granules of a slab that are free, from number `first` on.
+    fn take_of(
+        &mut self,
+        address: usize,
+        first: u32,
+        granules: u32,
+        slabs: &'static Slabs,
+    ) -> Option<Piece> {
+        let slab = self.all.get_mut(&address)?;
+        let mask = mask(first, granules);
+        slab.used |= mask;
+        self.used += granules as usize;
+        self.idle -= (mask & !slab.given).count_ones() as usize;
+        slab.given &= !mask;
+        self.empty.remove(&address);
+        if slab.used == Bits::MAX {
+            self.open.remove(&address);
+        }
+        // SAFETY: the granules lie in the slab, whose first byte `start` is.
+        let start = unsafe { slab.start.add(first as usize * GRANULE_BYTES) };
+        let memory = Arc::clone(&slab.memory);
+        Some(Piece { start, granules, slab: address, first, memory, slabs })
+    }
+
+    /// Adds a slab; gives its address.
+    fn add(&mut self, memory: MmapMut, start: NonNull<u8>) -> usize {
+        let address = start.as_ptr() as usize;
+        let slab = Slab { memory: Arc::new(memory), start, used: 0, given: 0 };
+        self.all.insert(address, slab);
+        self.open.insert(address);
+        self.idle += Bits::BITS as usize;
+        address
+    }
+
+    /// Whether less memory should be idle once so many more granules are.
+    fn has_enough(&self, granules: u32) -> bool {
+        self.idle + granules as usize > IDLE.max(self.used)
+    }
+
+    /// Frees granules, whose memory the system `has`; gives the slab that is to be unmapped, if it is.
+    fn free(&mut self, address: usize, mask: Bits, has: bool) -> Option<Slab> {
+        let slab = self.all.get_mut(&address)?;
+        slab.used &= !mask;
+        self.used -= mask.count_ones() as usize;
+        match has {
+            true => slab.given |= mask,
+            false => self.idle += mask.count_ones() as usize,
+        }
+        self.open.insert(address);
+        let (is_empty, was_given) = (slab.used == 0, slab.given != 0);
+        if is_empty {
+            self.empty.insert(address);
+        }
+        // A slab whose memory was given back in pieces is of small pages from then on.
+        let address = match is_empty && was_given {
+            true => address,
+            false if self.has_enough(0) => *self.empty.first()?,
+            false => return None,
+        };
+        self.open.remove(&address);
+        self.empty.remove(&address);
+        let slab = self.all.remove(&address)?;
+        self.idle -= (!slab.given).count_ones() as usize;
+        Some(slab)
+    }
+}
+
+fn mask(first: u32, granules: u32) -> Bits {
+    (Bits::MAX >> (Bits::BITS - granules)) << first
+}
+
+/// The first of so many free granules in a row.
+fn free_run(used: Bits, granules: u32) -> Option<u32> {
+    // A bit of `runs` says that so many granules are free from there on.
+    let (mut runs, mut length) = (!used, 1);
+    while length < granules && runs != 0 {
+        let step = length.min(granules - length);
+        runs &= runs >> step;
+        length += step;
+    }
+    (runs != 0).then(|| runs.trailing_zeros())
+}
+
+/// A piece of at least `bytes` bytes; `None` for other sizes than pieces have, and where address space is limited.
+///
+/// # Errors
+/// There is no memory.
+pub(super) fn take(bytes: usize) -> io::Result<Option<Piece>> {
+    if !SIZES.contains(&bytes) {
+        return Ok(None);
+    }
+    SLABS.take(bytes.div_ceil(GRANULE_BYTES) as u32)
+}
+
+/// The memory of a slab, and where the slab begins in it.
+fn map() -> io::Result<(MmapMut, NonNull<u8>)> {
+    let mut memory = MmapMut::map_anon(SLAB_BYTES)?;
+    if memory.as_ptr().align_offset(SLAB_BYTES) != 0 {
+        // Linux before 6.7.
+        memory = MmapMut::map_anon(2 * SLAB_BYTES)?;
+    }
+    // A system without huge pages has small ones.
+    let _ = memory.advise(Advice::HugePage);
+    let begins = memory.as_ptr().align_offset(SLAB_BYTES);
+    let start = NonNull::from(&mut memory[begins..]).cast();
+    Ok((memory, start))
+}
+
+impl Piece {
+    pub(super) fn capacity(&self) -> usize {
+        self.granules as usize * GRANULE_BYTES
+    }
+
+    pub(super) fn as_slice(&self) -> &[u8] {
+        // SAFETY: the granules lie in the slab, which is mapped; see `Send` for who else reaches them.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.capacity()) }
+    }
+
+    pub(super) fn as_mut_slice(&mut self) -> &mut [u8] {
+        // SAFETY: as in `as_slice`; `&mut self` makes this the only access.
+        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.capacity()) }
+    }
+
+    /// Gives the memory back to the system.
+    fn give_back(&mut self) -> io::Result<()> {
+        let from = self.start.as_ptr() as usize - self.memory.as_ptr() as usize;
+        // SAFETY: the mapping is anonymous, so that the pages become zero, which any bytes may be; they are this piece's
+        // alone, and nothing borrows from it.
+        unsafe {
+            self.memory.unchecked_advise_range(UncheckedAdvice::DontNeed, from, self.capacity())
+        }
+    }
+}
+
+impl Drop for Piece {
+    fn drop(&mut self) {
+        let mask = mask(self.first, self.granules);
+        let gives_back = {
+            let state = self.slabs.lock();
+            let is_last = state.all.get(&self.slab).is_none_or(|slab| slab.used == mask);
+            state.has_enough(self.granules) && !is_last
+        };
+        let has = gives_back && self.give_back().is_ok();
+        let unmapped = self.slabs.lock().free(self.slab, mask, has);
+        // Not with the lock held.
+        drop(unmapped);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn slabs() -> &'static Slabs {
+        Box::leak(Box::new(Slabs::new()))
+    }
+
+    /// Counts what the state says of itself.
+    fn check(slabs: &Slabs) {
+        let state = slabs.lock();
+        let count = |of: fn(&Slab) -> Bits| -> usize {
+            state.all.values().map(|slab| of(slab).count_ones() as usize).sum()
+        };
+        assert_eq!(count(|slab| slab.used), state.used);
+        assert_eq!(count(|slab| !slab.used & !slab.given), state.idle);
+        assert_eq!(count(|slab| slab.used & slab.given), 0);
+        let is_open =
+            |(address, slab): (&usize, &Slab)| (slab.used != Bits::MAX).then_some(*address);
+        assert_eq!(state.all.iter().filter_map(is_open).collect::<BTreeSet<_>>(), state.open);
+        let is_empty = |(address, slab): (&usize, &Slab)| (slab.used == 0).then_some(*address);
+        assert!(
+            state.all.iter().filter_map(is_empty).all(|address| state.empty.contains(&address))
+        );
+        assert!(state.empty.iter().all(|address| state.all[address].used == 0));
+    }
+
+    #[test]
+    fn pieces_keep_what_is_written_while_others_come_and_go() {
+        let slabs = slabs();
+        let mut pieces: Vec<(Piece, u8)> = Vec::new();
+        let mut random = 1_u64;
+        for step in 0..3000_u32 {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let chance = (random >> 33) as usize;
+            // More and more of them, then fewer and fewer.
+            if chance % 100 < if step < 1500 { 60 } else { 40 } || pieces.is_empty() {
+                let granules = 4 + (chance / 100 % 29) as u32;
+                let mut piece = slabs.take(granules).unwrap().unwrap();
+                assert_eq!(piece.capacity(), granules as usize * GRANULE_BYTES);
+                let (value, length) = (step as u8, piece.capacity());
+                piece.as_mut_slice()[0] = value;
+                piece.as_mut_slice()[length - 1] = value;
+                pieces.push((piece, value));
+            } else {
+                let (piece, value) = pieces.swap_remove(chance / 100 % pieces.len());
+                let ends = [piece.as_slice()[0], piece.as_slice()[piece.capacity() - 1]];
+                assert_eq!(ends, [value; 2]);
+            }
+            check(slabs);
+        }
+    }
+
+    #[test]
+    fn memory_that_is_free_goes_back_to_the_system() {
+        let slabs = slabs();
+        let mut pieces: Vec<_> = (0..160).map(|_| slabs.take(8).unwrap().unwrap()).collect();
+        assert_eq!(slabs.lock().all.len(), 10);
+        pieces.iter_mut().for_each(|piece| piece.as_mut_slice().fill(7));
+        // One stays in each slab.
+        let mut number = 0;
+        pieces.retain(|_| {
+            number += 1;
+            number % 16 == 1
+        });
+        check(slabs);
+        let figures = || {
+            let state = slabs.lock();
+            (state.all.len(), state.idle)
+        };
+        // Half of what was in use, as long as something of each slab is.
+        assert_eq!(figures(), (10, 160 * 8 / 2));
+        // What is used again where memory was given back is zero or as it was.
+        let mut others: Vec<_> = (0..100).map(|_| slabs.take(8).unwrap().unwrap()).collect();
+        check(slabs);
+        assert!(others.iter().all(|piece| matches!(piece.as_slice()[9], 0 | 7)));
+        others.iter_mut().for_each(|piece| piece.as_mut_slice().fill(8));
+        assert!(pieces.iter().all(|piece| piece.as_slice().iter().all(|&byte| byte == 7)));
+        drop((pieces, others));
+        check(slabs);
+        let (left, idle) = figures();
+        assert!(left <= 2 && idle <= IDLE, "{left} slabs, {idle} granules");
+    }
+
+    #[test]
+    fn the_first_run_that_is_long_enough_is_found() {
+        assert_eq!((free_run(0, 128), free_run(0, 1)), (Some(0), Some(0)));
+        assert_eq!((free_run(Bits::MAX, 1), free_run(1, 128)), (None, None));
+        assert_eq!(free_run(0b1_0010_1001, 3), Some(9));
+        assert_eq!(free_run(0b1_0000_0001, 7), Some(1));
+        assert_eq!((free_run(!(0b111 << 125), 3), free_run(!(0b111 << 125), 4)), (Some(125), None));
+    }
+
+    #[test]
+    fn sizes_that_are_rare_or_small_have_no_piece() {
+        assert!(take(0).unwrap().is_none() && take((64 << 10) - 1).unwrap().is_none());
+        assert!(take((512 << 10) + 1).unwrap().is_none() && take(usize::MAX).unwrap().is_none());
+        let piece = take((64 << 10) + 1).unwrap().unwrap();
+        assert_eq!(piece.capacity(), (64 << 10) + GRANULE_BYTES);
+        assert_eq!(piece.as_slice().as_ptr().align_offset(GRANULE_BYTES), 0);
+    }
+}
