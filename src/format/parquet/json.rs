@@ -129,6 +129,8 @@ pub(super) fn find(nodes: &[Node], leaf: usize) -> Option<&Node> {
 struct Writer<'a, 'b> {
     cursors: &'a mut Cursors<'b>,
     out: &'a mut Vec<u8>,
+    /// The level of the list whose item is written; 0: a row.
+    level: u32,
 }
 
 /// Writes the next row of a column.
@@ -136,7 +138,7 @@ struct Writer<'a, 'b> {
 /// # Errors
 /// Its pages cannot be read, or are none of this column.
 pub(super) fn write_row(cursors: &mut Cursors, node: &Node, out: &mut Vec<u8>) -> Read<()> {
-    Writer { cursors, out }.node(node)
+    Writer { cursors, out, level: 0 }.node(node)
 }
 
 impl Writer<'_, '_> {
@@ -155,7 +157,7 @@ impl Writer<'_, '_> {
         let (_, definition) = self.levels(node)?;
         if definition < node.present {
             self.out.extend_from_slice(b"null");
-            return self.pass(node);
+            return self.pass(node, node.present);
         }
         match &node.kind {
             Kind::Leaf(_) => Ok(()),
@@ -216,8 +218,9 @@ impl Writer<'_, '_> {
         let (_, definition) = self.levels(node)?;
         if definition < there {
             self.out.push(*close);
-            return self.pass(node);
+            return self.pass(node, there);
         }
+        let outer = std::mem::replace(&mut self.level, level);
         loop {
             each(self)?;
             let next = self.cursors.peek(node.leaves().start)?;
@@ -226,14 +229,24 @@ impl Writer<'_, '_> {
             }
             self.out.push(b',');
         }
+        self.level = outer;
         self.out.push(*close);
         Ok(())
     }
 
-    /// Passes over the next value of all leaves of a tree that is not there.
-    fn pass(&mut self, node: &Node) -> Read<()> {
+    /// Passes over all leaves of a tree that is not there: it would have entries from the definition `there` on. DuckDB writes
+    /// a null array with an entry for each element.
+    fn pass(&mut self, node: &Node, there: u32) -> Read<()> {
         for leaf in node.leaves() {
             self.cursors.take(leaf)?;
+            while let Some((repetition, definition)) = self.cursors.peek(leaf)?
+                && repetition > self.level
+            {
+                if definition >= there {
+                    return Err("a list that is not there has values".into());
+                }
+                self.cursors.take(leaf)?;
+            }
         }
         Ok(())
     }

@@ -175,6 +175,7 @@ impl<'a> Rows<'a> {
             } else {
                 Shown::Nothing
             };
+            let shown = if self.pass_absent(there)? { shown } else { Shown::Value(DAMAGED, None) };
             return add(None, shown);
         }
         let (mut cell, mut number) = (first.cell, 0_u64);
@@ -194,19 +195,32 @@ impl<'a> Rows<'a> {
         }
     }
 
+    /// Passes over further entries of a list that is not there: DuckDB writes a null array with an entry for each element.
+    /// False if one of them has a value.
+    fn pass_absent(&mut self, there: u32) -> Result<bool> {
+        let mut is_absent = true;
+        while let Some(values) = &mut self.values
+            && values.peek()?.is_some_and(|next| next.repetition > 0)
+        {
+            let Some(entry) = self.value()? else { break };
+            is_absent &= entry.definition < there;
+        }
+        Ok(is_absent)
+    }
+
     fn numbers(&mut self, leaf: usize, there: u32) -> Result<Shown> {
         let descr = self.descr.unwrap_or("|u1");
-        let Some(values) = &mut self.values else {
-            return Ok(Shown::Numbers(DAMAGED, descr, 0));
-        };
-        let Some(first) = values.take()? else {
-            return Ok(Shown::Numbers(DAMAGED, descr, 0));
+        let damaged = Shown::Numbers(DAMAGED, descr, 0);
+        let Some(first) = self.values.as_mut().map(Column::take).transpose()?.flatten() else {
+            return Ok(damaged);
         };
         if first.definition < there {
             let is_empty = first.definition.saturating_add(1) == there;
             let empty = Cell { state: State::There, ..Cell::default() };
-            return Ok(if is_empty { Shown::Numbers(empty, descr, 0) } else { Shown::Nothing });
+            let shown = if is_empty { Shown::Numbers(empty, descr, 0) } else { Shown::Nothing };
+            return Ok(if self.pass_absent(there)? { shown } else { damaged });
         }
+        let Some(values) = &mut self.values else { return Ok(damaged) };
         let (mut count, mut has_nulls) = (1_u64, first.cell.state != State::There);
         let mut bytes = u64::from(first.cell.length);
         while values.peek()?.is_some_and(|next| next.repetition > 0) {

@@ -42,9 +42,9 @@ impl<'a> SampleChecker<'a> {
     ) -> Result<Vec<CheckedSample>, Failure> {
         let Some(first) = span.first() else { return Ok(Vec::new()) };
         if let Some(stream) = self.reader.container(first).intervals(first.index) {
-            let each = span.iter().map(|one| match self.wanted {
-                None => self.check_in_stream(stream, one, scratch),
-                Some(kind) => self.hash_in_stream(kind, one, scratch),
+            let each = span.iter().map(|one| match (self.wanted, one.sample.checksum) {
+                (None, None) => self.check_in_stream(stream, one, scratch),
+                _ => self.hash_in_stream(one, scratch),
             });
             return each.collect();
         }
@@ -98,14 +98,13 @@ impl<'a> SampleChecker<'a> {
         }
     }
 
-    /// Computes the checksum of a sample in a compressed stream.
+    /// Reads a sample in a compressed stream, which compares the checksum that it has, and computes the one that is wanted.
     fn hash_in_stream(
         &self,
-        kind: ChecksumKind,
         located: &Located,
         scratch: &mut Scratch,
     ) -> Result<CheckedSample, Failure> {
-        let mut hashing = Hashing::new(None, Some(kind));
+        let mut hashing = Hashing::new(None, self.wanted);
         let read = self.reader.stream(located, scratch, &mut |chunk| {
             hashing.update(&chunk);
             Ok(())

@@ -163,3 +163,18 @@ fn a_truncated_file_is_refused_with_the_byte() {
         outcome.stderr
     );
 }
+
+#[test]
+fn verify_compares_decoded_values_with_a_sidecar() {
+    let directory = temp_dir();
+    let mut bytes = fs::read(fixture("rows.parquet")).unwrap();
+    let source = file_in(&directory, "rows.parquet", &bytes);
+    ffrfs(&["sum".as_ref(), "--sidecar".as_ref(), source.as_os_str()]).ok();
+    // A letter of a caption in a page without a checksum: it can still be decompressed.
+    bytes[454] ^= 0x55;
+    fs::write(&source, &bytes).unwrap();
+    let found = ffrfs(&["verify".as_ref(), source.as_os_str()]);
+    assert_eq!(found.code, 4, "{}", found.stderr);
+    let text = String::from_utf8(found.stdout).unwrap();
+    assert!(text.contains("000003/caption.txt"), "{text}");
+}

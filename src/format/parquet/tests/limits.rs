@@ -167,3 +167,54 @@ fn lists_behind_a_wrong_header_of_a_page_stay_and_are_damaged() {
     let expected = [false, true, true, true];
     assert_eq!(found.iter().map(|(_, is_bad)| *is_bad).collect::<Vec<_>>(), expected, "{found:?}");
 }
+
+/// Lists of numbers that may be null, given as entries.
+fn nullable_lists(rows: Vec<Vec<Entry>>) -> Vec<u8> {
+    let item = element("element", Some(1), 1, 0, None);
+    let column = Column {
+        elements: vec![element("n", None, 1, 1, Some(3)), element("list", None, 2, 1, None), item],
+        stored_type: 1,
+        levels: (1, 3),
+        rows,
+    };
+    file(STYLE, vec![column])
+}
+
+fn three(numbers: [Option<i32>; 3]) -> Vec<Entry> {
+    let entry = |(place, number): (usize, Option<i32>)| -> Entry {
+        let value = number.map(|number| number.to_le_bytes().to_vec());
+        (place.min(1) as u32, if value.is_some() { 3 } else { 2 }, value)
+    };
+    numbers.into_iter().enumerate().map(entry).collect()
+}
+
+#[test]
+fn a_null_array_with_an_entry_for_each_element_is_one_row() {
+    let null = || -> Vec<Entry> { vec![(0, 0, None), (1, 0, None), (1, 0, None)] };
+    let bytes = nullable_lists(vec![
+        null(),
+        three([Some(1), Some(2), Some(3)]),
+        null(),
+        three([Some(4), None, Some(6)]),
+        null(),
+        three([Some(7), Some(8), Some(9)]),
+    ]);
+    let found = files(&bytes, open(&bytes).unwrap().as_ref());
+    let names: Vec<&str> = found.keys().map(String::as_str).collect();
+    assert_eq!(names, ["000001/n.npy", "000003/n.json", "000005/n.npy"]);
+    let numbers = |name: &str| found[name].as_ref().unwrap()[128..].to_vec();
+    let of = |numbers: [i32; 3]| numbers.map(i32::to_le_bytes).concat();
+    assert_eq!(numbers("000001/n.npy"), of([1, 2, 3]));
+    assert_eq!(found["000003/n.json"].as_deref(), Some(&b"[4,null,6]"[..]));
+    assert_eq!(numbers("000005/n.npy"), of([7, 8, 9]));
+}
+
+#[test]
+fn a_null_array_that_has_a_value_is_damaged() {
+    let value = 5_i32.to_le_bytes().to_vec();
+    let rows = vec![vec![(0, 0, None), (1, 3, Some(value))], three([Some(1), Some(2), Some(3)])];
+    let bytes = nullable_lists(rows);
+    let container = open(&bytes).unwrap();
+    let is_damaged = |index| container.sample(index).unwrap().damaged;
+    assert_eq!((0..container.len()).map(is_damaged).collect::<Vec<_>>(), [true, false]);
+}
