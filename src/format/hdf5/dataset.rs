@@ -241,15 +241,7 @@ fn layout(fields: &mut Fields<'_>) -> Result<Layout, Refusal> {
                 1 => Ok(Layout::Contiguous(fields.address()?, Some(fields.length()?))),
                 2 if version == 3 => {
                     let rank = usize::from(fields.u8()?);
-                    let address = fields.address()?;
-                    let (chunk, element) = chunk_shape(fields, rank, 4)?;
-                    Ok(Layout::Chunked(ChunkLayout {
-                        chunk,
-                        element,
-                        index: ChunkIndex::Tree1,
-                        address,
-                        edges_are_plain: false,
-                    }))
+                    Ok(Layout::Chunked(old_chunks(fields, rank)?))
                 }
                 2 => Ok(Layout::Chunked(new_chunks(fields)?)),
                 3 => unsupported("it is virtual: its data are in other datasets"),
@@ -258,6 +250,14 @@ fn layout(fields: &mut Fields<'_>) -> Result<Layout, Refusal> {
         }
         version => Err(before.wrong("a layout of version 1 to 5", version.to_string()).into()),
     }
+}
+
+/// Chunks of versions 1 to 3, which a B-tree of version 1 lists.
+fn old_chunks(fields: &mut Fields<'_>, rank: usize) -> Result<ChunkLayout> {
+    let address = fields.address()?;
+    let (chunk, element) = chunk_shape(fields, rank, 4)?;
+    let index = ChunkIndex::Tree1;
+    Ok(ChunkLayout { chunk, element, index, address, edges_are_plain: false })
 }
 
 /// Versions 1 and 2.
@@ -272,17 +272,7 @@ fn old_layout(fields: &mut Fields<'_>) -> Result<Layout> {
             Ok(Layout::InHeader(fields.at(), u64::from(length).min(fields.left() as u64)))
         }
         1 => Ok(Layout::Contiguous(fields.address()?, None)),
-        2 => {
-            let address = fields.address()?;
-            let (chunk, element) = chunk_shape(fields, rank, 4)?;
-            Ok(Layout::Chunked(ChunkLayout {
-                chunk,
-                element,
-                index: ChunkIndex::Tree1,
-                address,
-                edges_are_plain: false,
-            }))
-        }
+        2 => Ok(Layout::Chunked(old_chunks(fields, rank)?)),
         _ => Err(before.wrong("a layout of class 0 to 2", class.to_string())),
     }
 }
