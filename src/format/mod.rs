@@ -338,6 +338,11 @@ pub trait Container: Send + Sync {
         self.stream().map(|stream| stream.as_ref() as &dyn stream::Intervals)
     }
 
+    /// Whether there are samples with [`Container::intervals`].
+    fn has_intervals(&self) -> bool {
+        self.stream().is_some()
+    }
+
     /// Whether a sample with [`Content::Encoded`] has in its encoding what is compared when it is decoded: AES does.
     fn checks_encoding(&self, index: u64) -> bool {
         let _ = index;

@@ -153,7 +153,7 @@ impl Mounted {
     /// # Errors
     /// See [`MountError`].
     pub fn new(vfs: Arc<Vfs>, target: &Target, options: MountOptions) -> Result<Self, MountError> {
-        let plan = || uring::plan(options.request_bytes, reads::may_wait(vfs.store()));
+        let plan = || uring::plan(options.request_bytes, reads::may_wait(&vfs));
         let plan = match options.transport {
             Transport::DevFuse => None,
             Transport::Uring => {

@@ -79,13 +79,15 @@ pub(super) fn is_short(store: &Store, span: &Span) -> bool {
         && matches!(store.part(span.part()).bytes(), Bytes::Local(file) if !file.may_hang())
 }
 
-/// Whether reads of some part may take for ever: those of [`may_hang`], and those of remote objects.
-pub(super) fn may_wait(store: &Store) -> bool {
-    store.parts().iter().any(|part| match part.bytes() {
+/// Whether many reads may wait for long: of a part for ever, as those of [`may_hang`] and of remote objects; or for one
+/// another, as those that need the same interval decoded.
+pub(super) fn may_wait(vfs: &Vfs) -> bool {
+    let is_far = vfs.store().parts().iter().any(|part| match part.bytes() {
         Bytes::Local(file) => file.may_hang(),
         Bytes::Remote(_) => true,
         Bytes::Memory(_) => false,
-    })
+    });
+    is_far || vfs.dataset().containers().iter().any(|container| container.has_intervals())
 }
 
 /// Whether the cache of this node holds all of a span.

@@ -32,7 +32,7 @@ pub(super) struct Plan {
     /// For each queue the CPU to which its thread is pinned; `None` for a CPU on which this process may not run.
     queues: Vec<Option<usize>>,
     depth: usize,
-    /// The slots of each queue for reads that wait for a source.
+    /// The slots of each queue for reads that wait for long.
     waiting: usize,
     /// The memory for one request; also the largest request to agree on with the kernel.
     pub(super) payload_bytes: usize,
@@ -57,7 +57,8 @@ impl Plan {
 }
 
 /// Plans the queues for this host. The payloads of all queues take `memory_bytes` at most, or more where the smallest
-/// payloads that the kernel accepts do not fit into that. `may_wait`: reads of the dataset may take for ever.
+/// payloads that the kernel accepts do not fit into that. `may_wait`: many reads of the dataset
+/// may wait for long.
 ///
 /// # Errors
 /// Why this host does not support the transport, and what to do, in one line.

@@ -327,6 +327,10 @@ impl Container for Hdf5File {
         read.map_err(|why| reader.malformed(first, "chunks of a dataset", why, ""))
     }
 
+    fn has_intervals(&self) -> bool {
+        !self.chunks.0.is_empty()
+    }
+
     fn intervals(&self, index: u64) -> Option<&dyn Intervals> {
         self.in_chunks(index)?;
         Some(&self.chunks)

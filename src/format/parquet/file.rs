@@ -250,6 +250,10 @@ impl Container for ParquetFile {
         })
     }
 
+    fn has_intervals(&self) -> bool {
+        true
+    }
+
     fn intervals(&self, index: u64) -> Option<&dyn Intervals> {
         let inner = self.records.sample(index).ok()?;
         (self.is_decoded(&inner) && self.ends(&inner).is_some())

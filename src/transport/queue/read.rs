@@ -58,8 +58,8 @@ pub(super) struct Ready {
 
 /// What a slot has been waiting for.
 enum Awaited {
-    /// Another read.
-    InFlightRead,
+    /// Another read, which is held until this one has looked for what it brought.
+    InFlightRead { _ended: Arc<InFlightRead> },
     /// File I/O for its task, or its turn to decode.
     Work(Box<Task>),
     /// Bytes of a file that may hang, for its task.
@@ -132,12 +132,13 @@ impl QueueThread {
         }
     }
 
-    fn park(&mut self, slot: usize, mut job: Job, read: &InFlightRead) {
+    fn park(&mut self, slot: usize, mut job: Job, read: &Arc<InFlightRead>) {
         job.traced.enter(Phase::Wait);
         self.wait(&mut job);
-        let (ready, unique) = (Arc::clone(&self.ready), job.unique);
+        let (ready, unique, ended) = (Arc::clone(&self.ready), job.unique, Arc::clone(read));
         self.slots[slot] = State::Parked(job);
-        read.when_ended(move || ready.add(slot, unique, Awaited::InFlightRead));
+        // The leader ends the read whatever becomes of it, and so ends the circle of the two.
+        read.when_ended(move || ready.add(slot, unique, Awaited::InFlightRead { _ended: ended }));
     }
 
     /// Does a task's file I/O on a worker thread.
@@ -207,7 +208,7 @@ impl QueueThread {
                 drop(task);
                 SlotRead { queue: self, slot, job }.end(Err(Errno::EINTR));
             }
-            (State::Parked(mut job), _) => {
+            (State::Parked(mut job), _ended) => {
                 job.traced.leave();
                 self.begin(slot, job);
             }

@@ -8,7 +8,6 @@
 mod ahead;
 mod key;
 
-use super::block_checksums::BlockChecksums;
 use super::blocks::Blocks;
 use super::budget::{Budget, Reservation};
 use super::chunk::Rights;
@@ -16,11 +15,11 @@ use super::in_flight::InFlightRead;
 use super::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use super::sync::{Mutex, MutexGuard};
 use super::verified::Verified;
-use crate::vfs::checkpoints::Checkpoints;
 use lru::LruCache;
 use std::collections::HashMap;
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, PoisonError, Weak};
 
+pub(in crate::vfs) use super::cached::Cached;
 pub(in crate::vfs) use key::CacheKey;
 
 /// The largest sample that is kept whole; larger ones are remembered by their blocks' checksums.
@@ -28,27 +27,6 @@ const MAX_WHOLE_BYTES: u64 = 4 << 20;
 /// What is being fetched must not take more than this in all.
 const FETCHING_BYTES: u64 = 64 << 20;
 const SHARDS: u64 = 16;
-
-/// What is cached under a key.
-#[derive(Clone)]
-pub(in crate::vfs) enum Cached {
-    /// All bytes of the sample, or of the interval.
-    Whole(Arc<Verified>),
-    /// The checksums of a large sample's blocks.
-    Checksums(Arc<BlockChecksums>),
-    /// Where a large encoded sample can be decoded from.
-    Checkpoints(Arc<Checkpoints>),
-}
-
-impl Cached {
-    fn bytes(&self) -> u64 {
-        match self {
-            Cached::Whole(verified) => verified.capacity(),
-            Cached::Checksums(checksums) => checksums.memory_bytes(),
-            Cached::Checkpoints(checkpoints) => checkpoints.memory_bytes(),
-        }
-    }
-}
 
 /// The answer to [`SampleCache::get_or_lead`].
 pub(in crate::vfs) enum CacheAnswer {
@@ -71,17 +49,11 @@ pub(in crate::vfs) struct Leader {
 }
 
 impl Leader {
-    /// Caches what was fetched, of which `read_bytes` are given out at once, and ends the read. What there is no room for
-    /// is given to the followers that go on at once.
+    /// Caches what was fetched, of which `read_bytes` are given out at once, and ends the read. Its followers find what it
+    /// brought, also if there is no room for it, or others need the room before they go on.
     pub(in crate::vfs) fn end_with(self, found: Cached, read_bytes: u64) {
-        let (cache, key) = (Arc::clone(&self.cache), self.key);
-        if cache.keep(key, &found, read_bytes) {
-            return;
-        }
-        cache.shard(key).passing.insert(key, found);
-        drop(self);
-        let passed = cache.shard(key).passing.remove(&key);
-        drop(passed);
+        self.cache.keep(self.key, &found, read_bytes);
+        self.cache.shard(self.key).pass(self.key, found);
     }
 
     /// Caches what was prefetched, as number `order` that arrived, and ends the read.
@@ -131,8 +103,8 @@ struct Shard {
     /// Intervals that were decoded ahead, and not asked for yet.
     ahead: HashMap<CacheKey, DecodedAhead>,
     in_flight: HashMap<CacheKey, Arc<InFlightRead>>,
-    /// What did not fit into the cache, while the followers of its read go on.
-    passing: HashMap<CacheKey, Cached>,
+    /// Reads that have ended, while their followers go on.
+    passing: HashMap<CacheKey, Weak<InFlightRead>>,
 }
 
 struct Entry {
@@ -253,8 +225,8 @@ impl SampleCache {
             self.ahead_used.fetch_add(1, Ordering::Relaxed);
             return Some(CacheAnswer::Cached(decoded));
         }
-        if let Some(passing) = shard.passing.get(&key) {
-            return Some(CacheAnswer::Cached(passing.clone()));
+        if let Some(passed) = shard.passed(key) {
+            return Some(CacheAnswer::Cached(passed));
         }
         shard.in_flight.get(&key).map(|read| CacheAnswer::InFlight(Arc::clone(read)))
     }
@@ -332,7 +304,9 @@ impl SampleCache {
     /// Empties the cache; an answer that is being sent keeps its bytes.
     pub(in crate::vfs) fn clear(&self) {
         for shard in &self.shards {
-            shard.lock().unwrap_or_else(PoisonError::into_inner).cached.clear();
+            let mut shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+            shard.cached.clear();
+            shard.passing.clear();
         }
         while self.give_up_any() {}
         for sample in self.prefetched() {
@@ -349,15 +323,13 @@ impl SampleCache {
         self.shards.iter().flat_map(of).collect()
     }
 
-    /// False: there is no room for it.
-    fn keep(&self, key: CacheKey, found: &Cached, read_bytes: u64) -> bool {
+    /// Keeps it if there is room for it.
+    fn keep(&self, key: CacheKey, found: &Cached, read_bytes: u64) {
         let room = self.reserve(key.spread(), found.bytes());
-        let Some(reservation) = room.or_else(|| self.reserve_of_ahead(found.bytes())) else {
-            return false;
-        };
-        let entry = self.entry(found.clone(), read_bytes, reservation);
-        self.shard(key).cached.put(key, entry);
-        true
+        if let Some(reservation) = room.or_else(|| self.reserve_of_ahead(found.bytes())) {
+            let entry = self.entry(found.clone(), read_bytes, reservation);
+            self.shard(key).cached.put(key, entry);
+        }
     }
 
     fn entry(&self, cached: Cached, read_bytes: u64, reservation: Reservation) -> Entry {
@@ -446,7 +418,22 @@ impl Shard {
             || self.cached.contains(&key)
             || self.ahead.contains_key(&key)
             || self.in_flight.contains_key(&key)
-            || self.passing.contains_key(&key)
+            || self.passed(key).is_some()
+    }
+
+    /// Leaves to the followers of a read that ends what it brought.
+    fn pass(&mut self, key: CacheKey, found: Cached) {
+        let Some(read) = self.in_flight.get(&key).filter(|read| Arc::strong_count(read) > 1) else {
+            return;
+        };
+        read.leave(found);
+        self.passing.retain(|_, read| read.strong_count() > 0);
+        self.passing.insert(key, Arc::downgrade(read));
+    }
+
+    /// What a read has brought whose followers have not all gone on.
+    fn passed(&self, key: CacheKey) -> Option<Cached> {
+        self.passing.get(&key)?.upgrade()?.left()
     }
 
     /// A cached entry of which `bytes` are read now. A whole sample leaves with its last byte.

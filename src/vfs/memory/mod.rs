@@ -5,6 +5,7 @@ pub(super) mod block_checksums;
 pub(super) mod blocks;
 pub(super) mod budget;
 pub(super) mod cache;
+pub(super) mod cached;
 pub(super) mod chunk;
 pub(super) mod in_flight;
 #[cfg(all(loom, test))]

@@ -86,6 +86,31 @@ fn a_second_asker_joins_the_first_and_is_told_when_it_landed() {
 }
 
 #[test]
+fn who_follows_a_read_finds_what_it_brought_until_it_goes_on_though_there_is_no_room_for_it() {
+    let cache = cache(0);
+    let leader = lead(&cache, 1);
+    let CacheAnswer::InFlight(read) = cache.get_or_lead(Sample(1), 1) else { panic!("joined") };
+    leader.end_with(whole(4096), 1);
+    assert_eq!((cache.figures().entries, cache.figures().bytes), (0, 0));
+    for _ in 0..2 {
+        assert!(matches!(cache.get_or_lead(Sample(1), 1), CacheAnswer::Cached(Cached::Whole(_))));
+    }
+    drop(read);
+    lead(&cache, 1).end_with(whole(4096), 1);
+    assert!(cache.get(Sample(1), 1).is_none(), "nobody followed this one");
+}
+
+#[test]
+fn what_a_read_brought_is_not_found_in_a_cache_that_was_emptied() {
+    let cache = cache(64 << 20);
+    let leader = lead(&cache, 1);
+    let CacheAnswer::InFlight(_read) = cache.get_or_lead(Sample(1), 1) else { panic!("joined") };
+    leader.end_with(whole(4096), 1);
+    cache.clear();
+    lead(&cache, 1);
+}
+
+#[test]
 fn a_lowered_cap_frees_memory_at_once_and_forgetting_frees_all() {
     let cache = cache(1 << 20);
     (0..100).for_each(|sample| lead(&cache, sample).end_with(whole(8 << 10), 1));
