@@ -28,9 +28,15 @@ pub(super) fn run(args: &UpgradeArgs) -> Result<Exit, Failure> {
     let mut exit = Exit::Ok;
     for target in &args.targets {
         match upgrade(target) {
-            Ok(pid) => {
-                say(format_args!("ffrfs: {}: process {pid} serves now", target.display()));
+            Ok(info) => {
+                let (pid, version) = (info.pid, &info.dataset.ffrfs_version);
+                say(format_args!(
+                    "ffrfs: {}: process {pid} of ffrfs {version} serves now",
+                    target.display()
+                ));
             }
+            // It has said so.
+            Err(failure) if failure.exit == Exit::Interrupted => return Ok(failure.exit),
             Err(failure) => {
                 print(&failure);
                 exit = failure.exit;
