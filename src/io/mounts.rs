@@ -4,6 +4,7 @@ use super::fuse_connection;
 use glob::{MatchOptions, Pattern};
 use nix::errno::Errno;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use nix::unistd::geteuid;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs;
@@ -320,8 +321,18 @@ pub fn abort(mount: &Mount) {
 pub fn unmount_by_force(mount: &Mount) -> io::Result<()> {
     let flags = MntFlags::UMOUNT_NOFOLLOW | MntFlags::MNT_FORCE | MntFlags::MNT_DETACH;
     match umount2(&mount.target, flags) {
+        Err(Errno::EPERM) if mount.user.is_some_and(|user| user != geteuid().as_raw()) => {
+            Err(Errno::EPERM.into())
+        }
         Err(Errno::EPERM) => {
-            fuse_connection::abort(&mount.device)?;
+            fuse_connection::abort(&mount.device).map_err(|error| match error.kind() {
+                io::ErrorKind::NotFound => io::Error::other(format!(
+                    "the kernel's control files are not mounted, by which a user ends a connection; root may \
+                     unmount it, or mount those: mount -t fusectl none {}",
+                    fuse_connection::CONNECTIONS
+                )),
+                _ => error,
+            })?;
             unmount_by_helper(&mount.target, true)
         }
         other => Ok(other?),
