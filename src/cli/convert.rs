@@ -2,7 +2,7 @@
 //! name only when it is whole.
 
 use super::extract::report;
-use super::open::{OpenArgs, names, refuse_url};
+use super::open::{OpenArgs, check_all_answered, names, refuse_url};
 use super::view::ViewArgs;
 use crate::daemon::{logging, memory};
 use crate::failure::{Exit, Failure, say};
@@ -107,6 +107,7 @@ pub(super) fn run(args: &ConvertArgs) -> Result<Exit, Failure> {
         return Err(Failure::usage("the output is missing: ffrfs convert IN… OUT"));
     };
     refuse_url(output)?;
+    check_all_answered(&args.paths)?;
     let interrupt = Interrupt::listen();
     let target = args.target(output)?;
     let converted = args.convert(sources, output, target, &interrupt);

@@ -1,6 +1,6 @@
 //! `ffrfs extract`: the files in containers as files of a directory, named as a mount shows them.
 
-use super::open::{OpenArgs, names, refuse_url};
+use super::open::{OpenArgs, check_all_answered, names, refuse_url};
 use super::view::ViewArgs;
 use crate::daemon::logging;
 use crate::failure::{Exit, Failure, say};
@@ -55,6 +55,7 @@ pub(super) fn run(args: &ExtractArgs) -> Result<Exit, Failure> {
         return Err(Failure::usage("the output is missing: ffrfs extract SOURCE… OUTDIR"));
     };
     refuse_url(root)?;
+    check_all_answered(&args.paths)?;
     let sources = names(sources);
     let interrupt = Interrupt::listen();
     let mut wanted = PathPatterns::new(&args.patterns)?;

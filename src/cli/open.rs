@@ -134,6 +134,11 @@ pub(super) fn check_answered(sources: &[PartName]) -> Result<(), Failure> {
     patience::check(paths.iter().map(PathBuf::as_path))
 }
 
+/// As [`check_answered`], also for what is written, which stands last.
+pub(super) fn check_all_answered(paths: &[PathBuf]) -> Result<(), Failure> {
+    check_answered(&names(paths))
+}
+
 /// Refuses an output that is a URL.
 pub(super) fn refuse_url(output: &Path) -> Result<(), Failure> {
     match PartName::from(output.as_os_str().to_owned()) {
@@ -211,15 +216,24 @@ impl OpenArgs {
         Ok(Options { format, nested: self.nested, indexes, checksums, remote, io: None })
     }
 
+    /// As [`check_answered`], also for what the options name.
+    fn check_answered(&self, sources: &[PartName]) -> Result<(), Failure> {
+        let Self { indexes, checksums, password_file, .. } = self;
+        let named = [&indexes.index, &checksums.checksums].into_iter();
+        let named = named.chain(password_file).chain(&indexes.index_dir).chain(&indexes.spool);
+        patience::check(named.chain(&self.remote.cache_dir).map(PathBuf::as_path))?;
+        check_answered(sources)
+    }
+
     /// Opens containers, with a bar on a terminal while that takes long.
     pub(super) fn open(&self, sources: &[PartName]) -> Result<Opened, Failure> {
-        check_answered(sources)?;
+        self.check_answered(sources)?;
         open(sources, &self.options()?, &Terminal::watch())
     }
 
     /// Reads the password now: a daemon has neither the caller's descriptors nor its directory and terminal.
     pub(super) fn read_password(&mut self, sources: &[PartName]) -> Result<(), Failure> {
-        check_answered(sources)?;
+        self.check_answered(sources)?;
         self.secret = self.password()?;
         if self.secret.is_some() || !std::io::stdin().is_terminal() {
             return Ok(());

@@ -30,7 +30,7 @@ pub(super) struct PackArgs {
 
 pub(super) fn run(args: &PackArgs) -> Result<Exit, Failure> {
     logging::to_stderr("warn");
-    patience::check([args.directory.as_path()])?;
+    patience::check([args.directory.as_path(), args.output.as_path()])?;
     let packed = pack(&Pack {
         directory: &args.directory,
         output: &args.output,

@@ -52,7 +52,7 @@ pub(super) struct RemoteArgs {
     /// Where fetched bytes are kept for later mounts [default: ~/.cache/ffrfs, for root /var/cache/ffrfs]
     #[arg(long, alias = "cache_dir", value_name = "DIR")]
     #[arg(help_heading = CACHE)]
-    cache_dir: Option<PathBuf>,
+    pub(super) cache_dir: Option<PathBuf>,
     /// How large that directory may grow (--cache-size is another thing, a part of the memory)
     #[arg(long, alias = "cache_max", value_name = "SIZE|PERCENT", value_parser = cache_max)]
     #[arg(help_heading = CACHE)]

@@ -3,7 +3,7 @@
 use super::open::{OpenArgs, check_answered};
 use super::view::ViewArgs;
 use crate::catalog::Catalog;
-use crate::daemon::logging;
+use crate::daemon::{logging, patience};
 use crate::dataset::{Opened, Options, digest, parts};
 use crate::format::one_or_many;
 
@@ -69,6 +69,7 @@ pub(super) struct SumArgs {
 
 pub(super) fn run(mut args: SumArgs) -> Result<Exit, Failure> {
     logging::to_stderr("warn");
+    patience::check(args.output.iter().chain(&args.check).map(PathBuf::as_path))?;
     if args.container {
         check_answered(&args.sources)?;
         return print_digest(&args.sources, &args.open.options()?);

@@ -9,8 +9,9 @@ use std::path::PathBuf;
 const AFTER_HELP: &str = "\
 The mount must not have been made with --restarts 0, and its requests must come through /dev/fuse
 (Linux 6.9 or newer; transport=devfuse where io_uring is on). Readers notice nothing: open files,
-mappings and working directories go on. If the new program cannot serve the dataset, the one before
-goes on.
+mappings and working directories go on. If the new program cannot serve the dataset, or has not
+begun to within 10 minutes, the one before goes on, and the exit code is 5. Ctrl-C ends the wait,
+not the upgrade.
 
 Examples:
   ffrfs upgrade /mnt/ds";
@@ -28,9 +29,15 @@ pub(super) fn run(args: &UpgradeArgs) -> Result<Exit, Failure> {
     let mut exit = Exit::Ok;
     for target in &args.targets {
         match upgrade(target) {
-            Ok(pid) => {
-                say(format_args!("ffrfs: {}: process {pid} serves now", target.display()));
+            Ok(info) => {
+                let (pid, version) = (info.pid, &info.dataset.ffrfs_version);
+                say(format_args!(
+                    "ffrfs: {}: process {pid} of ffrfs {version} serves now",
+                    target.display()
+                ));
             }
+            // It has said so.
+            Err(failure) if failure.exit == Exit::Interrupted => return Ok(failure.exit),
             Err(failure) => {
                 print(&failure);
                 exit = failure.exit;

@@ -6,7 +6,7 @@ use super::reload::Reload;
 use super::sandbox::{self, Unmounter};
 use crate::failure::{Exit, Failure};
 use crate::io::mounts;
-use crate::transport::{Leaver, Mounted, ServeError, Target};
+use crate::transport::{Leaver, Mounted, Target};
 use nix::unistd::{Pid, getppid};
 use signal_hook::consts::{SIGHUP, SIGUSR2};
 use signal_hook::iterator::Signals;
@@ -92,14 +92,13 @@ impl Serving {
         }
         let (device, leaver) = (mounted.device().to_owned(), mounted.leaver());
         let served = mounted.serve();
-        if let Err(error @ ServeError::Queue(_)) = served {
-            return Err(Failure::new(Exit::Mount, error));
-        }
         if leaver.has_left() {
             metrics.iter_mut().for_each(|metrics| metrics.set_ours(false));
             tracing::info!("{target} is left to another process");
             return served.map(|()| Exit::Ok).map_err(|e| Failure::new(Exit::Mount, e));
         }
+        // If it broke, nobody answers what the mount is asked: it must not be asked.
+        served.map_err(|e| Failure::new(Exit::Mount, e))?;
         // After an abort (fusectl, a broken connection) the dead mount is still in place. The mount table is
         // read first: a system call on the directory could have autofs mount the dataset again.
         if let Some(directory) = target.directory()
@@ -108,7 +107,6 @@ impl Serving {
         {
             let _ = detach(directory, &device, unmounter.as_deref(), true);
         }
-        served.map_err(|e| Failure::new(Exit::Mount, e))?;
         tracing::info!("unmounted from {target}");
         Ok(Exit::Ok)
     }

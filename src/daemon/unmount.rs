@@ -79,9 +79,10 @@ pub(crate) fn unmount(target: &Path, manner: Manner) -> Result<(), Failure> {
         }
         None => return Err(failed("nothing is mounted there".into())),
     };
+    let failed = |e: io::Error| failed(may_not(&mount, &e).map_or_else(|| e.into(), Reason::from));
     let servers = match manner {
-        Manner::Force => return force(&mount).map_err(|e| failed(e.into())),
-        Manner::Lazy => return mounts::unmount(&resolved, true).map_err(|e| failed(e.into())),
+        Manner::Force => return force(&mount).map_err(failed),
+        Manner::Lazy => return mounts::unmount(&resolved, true).map_err(failed),
         Manner::Whole => match patience::state(&resolved) {
             // A dead mount is of no use: files of it that are still open must not keep it.
             Ok(mounts::State::Dead(_)) => mounts::unmount(&resolved, true).map(|()| Vec::new()),
@@ -94,16 +95,31 @@ pub(crate) fn unmount(target: &Path, manner: Manner) -> Result<(), Failure> {
             }
         },
     };
-    let servers = servers.map_err(|e| {
-        let hint = match e.kind() {
-            io::ErrorKind::ResourceBusy => {
-                "; files in it are open (fuser -vm lists who has them); -z detaches it anyway"
-            }
-            _ => "",
-        };
-        failed(format!("{e}{hint}").into())
+    let servers = servers.map_err(|e| match e.kind() {
+        io::ErrorKind::ResourceBusy => {
+            let hint = "files in it are open (fuser -vm lists who has them); -z detaches it anyway";
+            failed(io::Error::other(format!("{e}; {hint}")))
+        }
+        _ => failed(e),
     })?;
     wait_for_end(&servers, &mount)
+}
+
+/// What to say if this user may not unmount what another one has mounted.
+fn may_not(mount: &Mount, error: &io::Error) -> Option<String> {
+    let (owner, this) = (mount.user?, nix::unistd::geteuid());
+    let is_denied = error.kind() == io::ErrorKind::PermissionDenied;
+    if !is_denied || this.is_root() || owner == this.as_raw() {
+        return None;
+    }
+    let target = mount.target.display();
+    let who = match owner {
+        0 => "root has mounted it, and only root".to_owned(),
+        owner => {
+            format!("the user with number {owner} has mounted it, and only that user and root")
+        }
+    };
+    Some(format!("{who} may unmount it: sudo ffrfs umount {target}"))
 }
 
 /// The processes that serve a mount or watch over that, if this user may see which they are.

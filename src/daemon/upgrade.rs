@@ -1,11 +1,13 @@
 //! Has another program serve a mount in use: the one that is now where the program was that serves it.
 
 use super::live::Live;
-use crate::failure::{Exit, Failure};
+use crate::failure::{Exit, Failure, say};
+use crate::interrupt::Interrupt;
 use crate::io::fuse_connection::{self, Activity, Process};
 use crate::io::mounts;
 use crate::io::workers::UPGRADE;
 use crate::transport::support;
+use crate::vfs::report::MountInfo;
 use std::ffi::{CStr, CString};
 use std::io;
 use std::path::Path;
@@ -13,22 +15,86 @@ use std::time::{Duration, Instant};
 
 /// What the supervisor is called while it starts another program, which `ps` shows, too.
 pub(crate) const BUSY: &CStr = c"ffrfs-upgrade";
-/// What it is called after it has failed for the time with this number.
-pub(crate) fn refused(times: u32) -> CString {
-    CString::new(format!("ffrfs-refused{}", times % 100)).unwrap_or_default()
-}
+/// What it is called once an upgrade has ended well; a digit follows, the number of the upgrade.
+const DONE: &str = "ffrfs-upgraded";
 /// How long a supervisor may take to begin, and may be stopped.
 const BEGINNING: Duration = Duration::from_secs(5);
+/// How long another program may take to serve. It may have to read all of a container, and the one before serves meanwhile.
+const STARTING: Duration = Duration::from_secs(600);
+/// A supervisor may take so much longer to end one that has not.
+const ENDING: Duration = Duration::from_secs(30);
 /// Between two looks.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// Asks the supervisor of the mount on `target` for it, and waits until the other program serves. Gives the number of its
-/// process.
+/// How long another program may take to serve. Debug builds take so many seconds as a variable says, for tests.
+pub(crate) fn starting() -> Duration {
+    #[cfg(debug_assertions)]
+    if let Some(seconds) = std::env::var("FFRFS_TEST_STARTING").ok().and_then(|it| it.parse().ok())
+    {
+        return Duration::from_secs(seconds);
+    }
+    STARTING
+}
+
+/// What a supervisor is called once the upgrade with this number has ended well.
+pub(crate) fn done(number: u32) -> CString {
+    named(DONE, number)
+}
+
+/// The kernel cuts a name after 15 bytes.
+fn named(word: &str, number: u32) -> CString {
+    CString::new(format!("{word}{}", number % 10)).unwrap_or_default()
+}
+
+/// Why another program does not serve.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// It has ended by itself.
+    Refused,
+    /// There is none that can be run.
+    NoProgram,
+    /// A signal has ended it.
+    Died,
+    /// It has taken too long.
+    Late,
+}
+
+impl Refusal {
+    const ALL: [Self; 4] = [Self::Refused, Self::NoProgram, Self::Died, Self::Late];
+
+    fn word(self) -> &'static str {
+        match self {
+            Self::Refused => "ffrfs-refused",
+            Self::NoProgram => "ffrfs-noprog",
+            Self::Died => "ffrfs-died",
+            Self::Late => "ffrfs-late",
+        }
+    }
+
+    /// What a supervisor is called once the upgrade with this number has failed so.
+    pub(crate) fn name(self, number: u32) -> CString {
+        named(self.word(), number)
+    }
+
+    fn explained(self) -> &'static str {
+        match self {
+            Self::Refused => "the other program does not go on with it",
+            Self::NoProgram => {
+                "what is installed now cannot be run as a program (is the file whole, and for this machine?)"
+            }
+            Self::Died => "the other program has crashed, or was killed (is its file whole?)",
+            Self::Late => "the other program has not begun to serve in time, and was ended",
+        }
+    }
+}
+
+/// Asks the supervisor of the mount on `target` for it, and waits until the other program serves. Gives what that says of
+/// itself.
 ///
 /// # Errors
 /// No dataset is mounted there, it has no supervisor, or the other program cannot go on with it; it is served as before
 /// then.
-pub(crate) fn upgrade(target: &Path) -> Result<u32, Failure> {
+pub(crate) fn upgrade(target: &Path) -> Result<MountInfo, Failure> {
     let live = Live::at(target)?;
     let failed = |why: &str| Failure::new(Exit::Mount, format!("{}: {why}", live.root().display()));
     let info = live.info()?;
@@ -45,12 +111,18 @@ pub(crate) fn upgrade(target: &Path) -> Result<u32, Failure> {
     let supervisor = fuse_connection::supervisor(&device, info.pid)
         .filter(|supervisor| supervisor.blocks(UPGRADE))
         .ok_or_else(|| {
-            failed(
-                "no supervisor holds this mount (--restarts 0, or a version before it was the default): for \
-                 another program to serve it, unmount it, and mount it again",
-            )
+            failed(match info.restarts {
+                0 => {
+                    "no supervisor holds this mount (--restarts 0, or a version before it was the default): for \
+                     another program to serve it, unmount it, and mount it again"
+                }
+                _ => {
+                    "its supervisor has ended, and the daemon serves on without: for another program to serve it, \
+                     unmount it, and mount it again"
+                }
+            })
         })?;
-    let before = Before { pid: info.pid, name: supervisor.name() };
+    let before = supervisor.name();
     supervisor.send(UPGRADE).map_err(|error| match error.kind() {
         io::ErrorKind::PermissionDenied => {
             failed("only root and the user who mounted it may do this")
@@ -58,52 +130,100 @@ pub(crate) fn upgrade(target: &Path) -> Result<u32, Failure> {
         _ => failed(&error.to_string()),
     })?;
     let why = match wait(&live, &supervisor, &before)? {
-        Outcome::Served(pid) => return Ok(pid),
-        Outcome::Refused => "the other program does not go on with it, and the one before serves",
-        Outcome::Stopped => "its supervisor does not start another program",
+        Outcome::Served(info) => return Ok(*info),
+        Outcome::Refused(refusal) => {
+            format!("{}; the one before serves on", refusal.explained())
+        }
+        Outcome::Waits => "the other program has not begun to serve in time, and its supervisor does not end it; the \
+                           one before serves on"
+            .to_owned(),
+        Outcome::Interrupted => {
+            let pid = supervisor.pid;
+            say(format_args!(
+                "ffrfs: {}: interrupted; the upgrade goes on without this command, until the other program serves, or \
+                 for {} s (to end it, kill -9 the youngest child of process {pid}; messages: {})",
+                live.root().display(),
+                starting().as_secs(),
+                info.log
+            ));
+            return Err(Failure::interrupted());
+        }
+        Outcome::Stopped => format!(
+            "its supervisor, process {}, does not start another program: it is stopped, or was killed",
+            supervisor.pid
+        ),
     };
     Err(failed(&format!("{why} (messages: {})", info.log)))
 }
 
 enum Outcome {
-    /// By the process with this number.
-    Served(u32),
-    Refused,
+    /// By this process.
+    Served(Box<MountInfo>),
+    Refused(Refusal),
+    /// The other program neither serves nor ends.
+    Waits,
     /// The supervisor does nothing, or has ended.
     Stopped,
+    /// By Ctrl-C.
+    Interrupted,
 }
 
-/// How it was before the upgrade.
-struct Before {
-    /// The process that served.
-    pid: u32,
-    /// What the supervisor was called.
-    name: String,
+impl Outcome {
+    /// What the name of a supervisor says; `None`: it is not called so after an upgrade.
+    fn told(name: &str) -> Option<Result<(), Refusal>> {
+        let word = name.trim_end_matches(|c: char| c.is_ascii_digit());
+        let refusal = || Refusal::ALL.into_iter().find(|refusal| refusal.word() == word);
+        if word == DONE { Some(Ok(())) } else { refusal().map(Err) }
+    }
 }
 
-fn wait(live: &Live, supervisor: &Process, before: &Before) -> Result<Outcome, Failure> {
+/// Waits for the end of the upgrade; before it, the supervisor was called `before`.
+fn wait(live: &Live, supervisor: &Process, before: &str) -> Result<Outcome, Failure> {
     let start = Instant::now();
+    let interrupt = Interrupt::listen();
     let mut has_begun = false;
     loop {
         let is_late = start.elapsed() > BEGINNING;
-        // In this order: a program that serves has told so before the supervisor is done.
         let name = supervisor.name();
         let is_busy = name.as_bytes() == BUSY.to_bytes();
-        has_begun |= is_busy || name != before.name;
-        if !is_busy {
+        has_begun |= is_busy || name != before;
+        let told = Outcome::told(&name).filter(|_| has_begun);
+        match told {
+            Some(Err(refusal)) => return Ok(Outcome::Refused(refusal)),
             // What was opened at one process cannot be read from another: it is tried again.
-            match live.info() {
-                Ok(info) if info.pid != before.pid => return Ok(Outcome::Served(info.pid)),
-                Ok(_) if has_begun || supervisor.activity() == Activity::Ended => {
-                    return Ok(Outcome::Refused);
-                }
-                Ok(_) if is_late => return Ok(Outcome::Stopped),
+            Some(Ok(())) => match live.info() {
+                Ok(info) => return Ok(Outcome::Served(Box::new(info))),
                 Err(failure) if is_late => return Err(failure),
-                Ok(_) | Err(_) => {}
+                Err(_) => {}
+            },
+            None if supervisor.activity() == Activity::Ended => return Ok(Outcome::Stopped),
+            None if is_late && (!is_busy || supervisor.activity() == Activity::Stopped) => {
+                return Ok(Outcome::Stopped);
             }
-        } else if is_late && supervisor.activity() != Activity::Runs {
-            return Ok(Outcome::Stopped);
+            None if start.elapsed() > starting() + ENDING => return Ok(Outcome::Waits),
+            None => {}
+        }
+        if interrupt.requested() {
+            return Ok(Outcome::Interrupted);
         }
         std::thread::sleep(LOOK);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_of_a_supervisor_tells_how_an_upgrade_has_ended() {
+        let told = |name: &CStr| Outcome::told(name.to_str().unwrap());
+        for refusal in Refusal::ALL {
+            let name = refusal.name(7);
+            assert!(name.count_bytes() <= 15, "{name:?}");
+            assert_eq!(told(&name), Some(Err(refusal)));
+        }
+        assert_eq!(told(&done(123)), Some(Ok(())));
+        assert!(done(0).count_bytes() <= 15 && done(1) != done(2));
+        assert_eq!((told(BUSY), told(c"ffrfs")), (None, None));
     }
 }

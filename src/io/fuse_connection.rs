@@ -122,19 +122,33 @@ fn unseen(told: Option<u32>) -> Option<Process> {
 pub fn servers(device: &str, told: Option<u32>) -> Vec<Process> {
     let Some((_, number)) = device.split_once(':') else { return Vec::new() };
     // Others may have got the descriptor from one of them, and are left alone.
-    let is_ours = |process: &Process| process.name().starts_with(NAME);
     let mut servers: Vec<Process> = holders(number).filter(is_ours).collect();
     if servers.is_empty() {
         servers.extend(unseen(told));
     }
-    // A supervisor of a mount that cannot be handed over holds nothing of it.
-    let watches = |process: &Process| is_ours(process) && process.blocks(UPGRADE);
-    let parents = servers.iter().filter_map(|server| Process::with_pid(parent(server.pid)?));
-    let parents: Vec<_> = parents.filter(watches).collect();
+    let parents: Vec<_> = servers.iter().filter_map(|server| watcher(server.pid)).collect();
     servers.extend(parents);
     servers.sort_unstable_by_key(|server| server.pid);
     servers.dedup();
     servers
+}
+
+fn is_ours(process: &Process) -> bool {
+    process.name().starts_with(NAME)
+}
+
+/// The process that watches a daemon of this program, its parent. A supervisor of a mount that cannot be handed over holds
+/// nothing of that.
+#[must_use]
+pub fn watcher(server: u32) -> Option<Process> {
+    let parent = Process::with_pid(parent(server)?)?;
+    (is_ours(&parent) && parent.blocks(UPGRADE)).then_some(parent)
+}
+
+/// Whether this process is one of this program, as far as it can be seen from here.
+#[must_use]
+pub fn is_daemon(pid: u32) -> bool {
+    Process::with_pid(pid).is_some_and(|process| is_ours(&process))
 }
 
 /// The processes that are known to hold the connection of this number, and may serve it.

@@ -46,7 +46,7 @@ impl Helper {
                         break;
                     }
                 }
-                process::end_child()
+                process::end_child(0)
             }
         }
     }

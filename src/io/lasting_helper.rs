@@ -64,7 +64,7 @@ impl LastingHelper {
             Some(Side::Child) => {
                 // One that cannot go on is gone, as its socket tells.
                 let _ = watch(&theirs, patience, &mut answer);
-                process::end_child()
+                process::end_child(0)
             }
         }
     }
@@ -128,7 +128,7 @@ fn watch(
             Ok(Some(Side::Parent(child))) => child,
             Ok(Some(Side::Child)) => {
                 let _ = serve(socket, answer);
-                process::end_child()
+                process::end_child(0)
             }
             // There are too many processes now; or nobody asks any more.
             _ if waiting(socket)?.is_some() => {

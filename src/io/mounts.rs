@@ -4,6 +4,7 @@ use super::fuse_connection;
 use glob::{MatchOptions, Pattern};
 use nix::errno::Errno;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use nix::unistd::geteuid;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs;
@@ -29,6 +30,8 @@ pub struct Mount {
     pub source: OsString,
     /// The device number that its files show, as `MAJOR:MINOR`.
     pub device: String,
+    /// Who has mounted it, if it is a FUSE file system.
+    pub user: Option<u32>,
 }
 
 /// The state of a mount point.
@@ -123,7 +126,9 @@ fn parse_line(line: &[u8]) -> Option<Mount> {
     let mut fields = fields.skip_while(|field| field != b"-").skip(1);
     let fs_type = String::from_utf8_lossy(fields.next()?).into_owned();
     let source = unescape(fields.next()?);
-    Some(Mount { target: target.into(), fs_type, source, device })
+    let options = String::from_utf8_lossy(fields.next().unwrap_or_default());
+    let user = options.split(',').find_map(|option| option.strip_prefix("user_id=")?.parse().ok());
+    Some(Mount { target: target.into(), fs_type, source, device, user })
 }
 
 fn unescape(field: &[u8]) -> OsString {
@@ -316,8 +321,18 @@ pub fn abort(mount: &Mount) {
 pub fn unmount_by_force(mount: &Mount) -> io::Result<()> {
     let flags = MntFlags::UMOUNT_NOFOLLOW | MntFlags::MNT_FORCE | MntFlags::MNT_DETACH;
     match umount2(&mount.target, flags) {
+        Err(Errno::EPERM) if mount.user.is_some_and(|user| user != geteuid().as_raw()) => {
+            Err(Errno::EPERM.into())
+        }
         Err(Errno::EPERM) => {
-            fuse_connection::abort(&mount.device)?;
+            fuse_connection::abort(&mount.device).map_err(|error| match error.kind() {
+                io::ErrorKind::NotFound => io::Error::other(format!(
+                    "the kernel's control files are not mounted, by which a user ends a connection; root may \
+                     unmount it, or mount those: mount -t fusectl none {}",
+                    fuse_connection::CONNECTIONS
+                )),
+                _ => error,
+            })?;
             unmount_by_helper(&mount.target, true)
         }
         other => Ok(other?),
@@ -376,7 +391,7 @@ mod tests {
         let mount = parse_line(line).unwrap();
         assert_eq!(mount.target, Path::new("/mnt/my data"));
         assert_eq!(mount.fs_type, "fuse.ffrfs");
-        assert_eq!(mount.device, "0:51");
+        assert_eq!((mount.device.as_str(), mount.user), ("0:51", Some(0)));
         assert_eq!(mount.source, "/data/a\\b.ffr");
     }
 
@@ -400,6 +415,7 @@ mod tests {
             fs_type: FS_TYPE.to_owned(),
             source: OsString::new(),
             device: "0:51".to_owned(),
+            user: None,
         };
         Ours(targets.iter().map(mount).collect())
     }

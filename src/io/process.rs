@@ -167,9 +167,9 @@ pub(super) fn end_with_parent() {
 }
 
 /// Ends a child of [`fork_alone`] at once, without what the original process does at its end.
-pub fn end_child() -> ! {
+pub fn end_child(code: u8) -> ! {
     // SAFETY: it does not return, and touches no memory.
-    unsafe { libc::_exit(0) }
+    unsafe { libc::_exit(code.into()) }
 }
 
 /// Closes the descriptors that the caller has left open, but for the standard streams and `kept`: one may be a lock, or

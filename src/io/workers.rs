@@ -12,13 +12,13 @@ use nix::sys::socket::{
     recvmsg, sendmsg, socketpair, sockopt,
 };
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
-use nix::unistd::{ForkResult, Pid, fork};
-use std::ffi::OsString;
+use nix::unistd::{ForkResult, Pid, execve, fork};
+use std::convert::Infallible;
+use std::ffi::{CString, OsStr, OsString};
 use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
-use std::os::unix::process::CommandExt;
+use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
-use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use std::{env, fmt};
@@ -324,15 +324,21 @@ impl Messages {
         if let Err(error) = fcntl(&self.0, FcntlArg::F_SETFD(FdFlag::empty())) {
             return error.into();
         }
-        let mut arguments = env::args_os();
-        let mut command = Command::new(program);
-        command.arg0(arguments.next().unwrap_or_else(|| OsString::from("ffrfs")));
-        let found_by = format!("{}:{}", std::process::id(), self.0.as_raw_fd());
-        command.args(arguments).env(VARIABLE, found_by);
-        if let Some(directory) = directory {
-            command.current_dir(directory);
-        }
-        command.exec()
+        let found_by = format!("{VARIABLE}={}:{}", std::process::id(), self.0.as_raw_fd());
+        let others = env::vars_os().filter(|(name, _)| name != VARIABLE);
+        let variables = others.map(|(name, value)| [name, value].join(OsStr::new("=")));
+        let text = |text: OsString| CString::new(text.into_vec());
+        let run = || -> io::Result<Infallible> {
+            let variables: Vec<_> =
+                variables.chain([found_by.into()]).map(text).collect::<Result<_, _>>()?;
+            let arguments: Vec<_> = env::args_os().map(text).collect::<Result<_, _>>()?;
+            if let Some(directory) = directory {
+                env::set_current_dir(directory)?;
+            }
+            // Not by `Command`, for which the C library has a shell run what the kernel does not take for a program.
+            Ok(execve(&text(program.into())?, &arguments, &variables)?)
+        };
+        run().err().unwrap_or_else(|| io::ErrorKind::Other.into())
     }
 
     /// Takes a message, and waits for one; `None`: the other end is closed.

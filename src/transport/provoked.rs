@@ -1,14 +1,19 @@
-//! A panic that a test asks for, of a thread that reads the source. Only debug builds have it.
+//! A panic that a test asks for, of a thread that reads the source, or an error of all that take requests. Only debug builds have it.
 
 use std::env;
+use std::io;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 /// The daemon has this variable if it may be asked: by a look-up of [`ASKS`] and what the name of the thread begins with.
 const VARIABLE: &str = "FFRFS_TEST_PANIC";
 const ASKS: &[u8] = b"panic in ";
+/// The look-up that asks for an error.
+const BREAKS: &[u8] = b"break";
 
 static ASKED: OnceLock<String> = OnceLock::new();
+static IS_BROKEN: AtomicBool = AtomicBool::new(false);
 
 /// Takes note of a look-up that may ask for it.
 pub(super) fn note(name: &[u8]) {
@@ -17,6 +22,9 @@ pub(super) fn note(name: &[u8]) {
         && env::var_os(VARIABLE).is_some()
     {
         let _ = ASKED.set(thread.to_owned());
+    }
+    if name == BREAKS && env::var_os(VARIABLE).is_some() {
+        IS_BROKEN.store(true, Ordering::Relaxed);
     }
 }
 
@@ -27,4 +35,12 @@ pub(super) fn panic_if_asked() {
         thread.name().is_some_and(|name| name.starts_with(asked))
     };
     assert!(!ASKED.get().is_some_and(is_this), "a test asked for it");
+}
+
+/// Fails once it was asked for.
+pub(super) fn fail_if_asked() -> io::Result<()> {
+    match IS_BROKEN.load(Ordering::Relaxed) {
+        true => Err(io::Error::other("a test asked for it")),
+        false => Ok(()),
+    }
 }

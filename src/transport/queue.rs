@@ -84,6 +84,8 @@ impl QueueThread {
                     Event::Closed(_) => open -= 1,
                 }
             }
+            #[cfg(debug_assertions)]
+            super::provoked::fail_if_asked()?;
         }
         Ok(())
     }

@@ -34,6 +34,8 @@ pub struct Options {
     pub log: String,
     /// How far the daemon is confined, once that is known, for `info.json`.
     pub sandbox: Arc<OnceLock<String>>,
+    /// How often a supervisor starts another daemon within a minute, for `info.json`; 0: there is none.
+    pub restarts: u16,
     /// The mount options that were given, for `info.json`.
     pub given: Vec<String>,
     /// What is asked of the stores that containers lie in, for `stats.json`.
@@ -73,6 +75,7 @@ impl Default for Options {
             io: "buffered",
             log: String::new(),
             sandbox: Arc::default(),
+            restarts: 0,
             given: Vec::new(),
             stores: None,
             concurrency: 1,

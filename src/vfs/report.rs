@@ -117,6 +117,8 @@ pub struct MountInfo {
     pub log: String,
     /// How far the daemon is confined: `off`, or what it is confined in, and what not and why.
     pub sandbox: String,
+    /// How often a supervisor starts another daemon within a minute; 0: there was none.
+    pub restarts: u16,
     /// Threads that serve requests from /dev/fuse.
     pub threads: u64,
     /// Threads that wait for the disk for them.

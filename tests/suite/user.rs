@@ -175,6 +175,31 @@ fn a_user_mounts_reads_and_unmounts() {
 }
 
 #[test]
+fn who_may_unmount_what_another_user_has_mounted_is_said() {
+    for_each_sandbox("", |transport, sandbox| {
+        let options = options(transport, "allow_other");
+        let outcome = sandbox.run(&format!(
+            "./ffrfs mount data.ffr mnt -o {options} || exit 1
+             for how in '' -z --force; do
+                 somebody ./ffrfs umount $how mnt; [ $? = 5 ] || exit 2
+             done
+             ./ffrfs umount mnt || exit 3
+             somebody ./ffrfs mount data.ffr mnt -o {mine} || exit 4
+             other ./ffrfs umount -z mnt; [ $? = 5 ] || exit 5
+             somebody ./ffrfs umount mnt || exit 6
+             code=0",
+            mine = self::options(transport, ""),
+        ));
+        assert_eq!(outcome.code, 0, "{}", outcome.stderr);
+        let roots = "mnt: root has mounted it, and only root may unmount it: sudo ffrfs umount ";
+        assert_eq!(outcome.stderr.matches(roots).count(), 3, "{}", outcome.stderr);
+        let users = "mnt: the user with number 65534 has mounted it, and only that user and root";
+        assert_eq!(outcome.stderr.matches(users).count(), 1, "{}", outcome.stderr);
+        assert!(!outcome.stderr.contains("fusermount"), "{}", outcome.stderr);
+    });
+}
+
+#[test]
 fn a_daemon_that_ends_leaves_the_next_mount_of_its_user_alone() {
     for_each_sandbox("", |transport, sandbox| {
         let options = options(transport, "");

@@ -124,6 +124,7 @@ fn daemon(name: &str, answer: Option<io::Result<Option<Vec<u8>>>>) -> Vec<Check>
     let mut checks = vec![describe(check, &info), transport(name, &info, pid.map(queues))];
     checks.extend(log(name, &info));
     checks.extend(sandbox(name, &info));
+    checks.extend(supervisor(name, &info));
     checks
 }
 
@@ -158,6 +159,32 @@ fn sandbox(name: &str, info: &Value) -> Option<Check> {
     })
 }
 
+/// Whether another daemon would be started; one of another version may not say that.
+fn supervisor(name: &str, info: &Value) -> Option<Check> {
+    let check = format!("{name}: supervisor");
+    let (restarts, pid) = (info["restarts"].as_u64()?, info["pid"].as_u64()?);
+    let pid = u32::try_from(pid).ok()?;
+    Some(match fuse_connection::watcher(pid) {
+        Some(watcher) => {
+            let found =
+                format!("process {}, which starts another daemon if this one dies", watcher.pid);
+            Check::ok(check, found)
+        }
+        None if restarts == 0 => {
+            Check::ok(check, "none (--restarts 0): if the daemon dies, all readers get errors")
+        }
+        // In another PID namespace, for example.
+        None if !fuse_connection::is_daemon(pid) => return None,
+        None => Check::problem(
+            check,
+            "it has ended, so that nobody starts another daemon if this one dies",
+            format!(
+                "once nobody reads: ffrfs umount {name}, and mount it again (the daemon serves until then)"
+            ),
+        ),
+    })
+}
+
 fn describe(check: String, info: &Value) -> Check {
     let Value::Object(fields) = info else {
         return Check::note(
@@ -167,7 +194,7 @@ fn describe(check: String, info: &Value) -> Check {
         );
     };
     // Fields that this version does not know are shown, too, if they are numbers or strings.
-    let hidden = ["transport", "folders", "names", "bytes", "log", "sandbox"];
+    let hidden = ["transport", "folders", "names", "bytes", "log", "sandbox", "restarts"];
     let words = fields.iter().filter(|(key, value)| {
         !hidden.contains(&key.as_str()) && !value.is_array() && !value.is_object()
     });

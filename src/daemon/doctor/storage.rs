@@ -121,6 +121,7 @@ mod tests {
             fs_type: fs_type.to_owned(),
             source: "none".into(),
             device: device.to_owned(),
+            user: None,
         }
     }
 

@@ -107,6 +107,7 @@ fn vfs(request: &MountRequest, opened: Opened, catalog: Catalog, confined: &Show
         io: in_words(&opened.store),
         log: logging::destination().to_string(),
         sandbox: Arc::clone(confined),
+        restarts: settings.restarts,
         given: given.clone(),
         stores: opened.counters.clone(),
         ..settings.vfs(opened.store.has_objects())

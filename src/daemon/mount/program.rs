@@ -23,6 +23,11 @@ impl Program {
         Ok(Self { file, identity })
     }
 
+    /// Whether both are the same file, which nobody has written to between.
+    pub(super) fn is(&self, other: &Self) -> bool {
+        self.identity == other.identity
+    }
+
     /// A path by which this process and its children can run it, while this is held.
     pub(super) fn path(&self) -> PathBuf {
         format!("/proc/self/fd/{}", self.file.as_raw_fd()).into()

@@ -2,7 +2,8 @@
 
 use super::program::Program;
 use super::told::Told;
-use crate::io::workers::Worker;
+use crate::daemon::upgrade::{Refusal, starting};
+use crate::io::workers::{Ending, Worker};
 use nix::sys::signal::Signal;
 use std::time::{Duration, Instant};
 
@@ -13,14 +14,17 @@ const LEAVING: Duration = Duration::from_secs(10);
 pub(super) const NO_HANDOVER: &str =
     "it cannot be handed over (that takes transport=devfuse, Linux 6.9)";
 
+/// The exit code of a process that could not become the program that is to serve.
+pub(super) const CANNOT_RUN: u8 = 126;
+
 /// What a worker is there for.
 pub(super) enum Role {
     /// It serves, or will once it has opened the dataset.
     Serves,
     /// It is to serve in place of another one, and is a program of its own.
     Follows(Program),
-    /// Another one serves in its place since then.
-    Leaves(Instant),
+    /// Another one serves in its place.
+    Leaves,
 }
 
 pub(super) struct Running {
@@ -30,45 +34,62 @@ pub(super) struct Running {
     /// It has told of its mount.
     pub(super) is_ready: bool,
     pub(super) role: Role,
+    /// When it is killed, unless it has done what it is there for.
+    pub(super) kill_at: Option<Instant>,
+    /// It was killed for that.
+    is_late: bool,
 }
 
 impl Running {
-    /// Whether it is to serve in place of another one, or another one in its place.
-    pub(super) fn is_changing(&self) -> bool {
-        matches!(self.role, Role::Follows(_) | Role::Leaves(_))
+    /// One that was just started.
+    pub(super) fn new(worker: Worker, role: Role) -> Self {
+        let started = Instant::now();
+        let kill_at = matches!(role, Role::Follows(_)).then(|| started + starting());
+        Self { worker, started, is_ready: false, role, kill_at, is_late: false }
     }
 
-    /// If it leaves: when it is killed.
-    pub(super) fn leaves_until(&self) -> Option<Instant> {
-        match self.role {
-            Role::Leaves(since) => Some(since + LEAVING),
-            _ => None,
+    /// Another one serves in its place from now on.
+    pub(super) fn leave(&mut self) {
+        self.role = Role::Leaves;
+        self.kill_at = Some(Instant::now() + LEAVING);
+    }
+
+    /// Whether it is to serve in place of another one, or another one in its place.
+    pub(super) fn is_changing(&self) -> bool {
+        matches!(self.role, Role::Follows(_) | Role::Leaves)
+    }
+
+    /// Kills it if it takes too long to serve, or to leave.
+    pub(super) fn kill_if_late(&mut self) {
+        if self.kill_at.is_some_and(|until| until <= Instant::now()) {
+            self.is_late = true;
+            self.kill();
         }
     }
 
-    /// Kills it if it takes too long to leave.
-    pub(super) fn kill_if_late(&mut self) {
-        if self.leaves_until().is_some_and(|until| until <= Instant::now()) {
-            self.worker.send(Signal::SIGKILL);
-            self.role = Role::Leaves(Instant::now());
+    /// Kills it; again and again, until it has ended.
+    pub(super) fn kill(&mut self) {
+        self.worker.send(Signal::SIGKILL);
+        self.kill_at = Some(Instant::now() + LEAVING);
+    }
+
+    /// Why one that has ended so does not follow.
+    pub(super) fn refusal(&self, ending: Ending) -> Refusal {
+        match ending {
+            _ if self.is_late => Refusal::Late,
+            Ending::Exited(code) if code == i32::from(CANNOT_RUN) => Refusal::NoProgram,
+            Ending::Exited(_) => Refusal::Refused,
+            Ending::Killed(_) | Ending::Hangs => Refusal::Died,
         }
     }
 }
 
-/// Why no other program can serve a mount now, in place of one of these workers.
-pub(super) fn obstacle(
-    workers: &[Running],
-    told: Option<&Told>,
-    is_leaving: bool,
-) -> Option<&'static str> {
+/// Why no other program can serve a mount now.
+pub(super) fn obstacle(told: Option<&Told>, is_leaving: bool) -> Option<&'static str> {
     match told {
         None => Some("it is not mounted yet"),
         Some(told) if told.handover.is_none() => Some(NO_HANDOVER),
         _ if is_leaving => Some("it is being unmounted"),
-        _ if !workers.iter().any(|running| matches!(running.role, Role::Serves)) => {
-            Some("the process that served it has died")
-        }
-        _ if workers.len() > 1 => Some("one is taking over already"),
         _ => None,
     }
 }

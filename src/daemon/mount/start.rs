@@ -9,6 +9,7 @@ use super::terminal::{Died, say_where_messages_go};
 use super::told::{Resumed, Told};
 use super::worker::{self, Work, work};
 use crate::daemon::logging::{self, Labels};
+use crate::daemon::patience;
 use crate::daemon::serve::{Service, Serving};
 use crate::daemon::unmount::unmount_if_dead;
 use crate::dataset::expand;
@@ -66,6 +67,11 @@ fn try_start(request: &mut MountRequest, caller: Caller) -> Result<u8, Failure> 
         && let Some(directory) = &found.told.directory
     {
         request.target.clone_from(directory);
+    }
+    if !matches!(kept, Ok(Some(_))) && request.namespace.is_none() {
+        // Else each process that looks at the mount point would wait for a daemon there that is stopped.
+        let log_file = request.settings.log_file.as_deref();
+        patience::check(std::iter::once(request.target.as_path()).chain(log_file))?;
     }
     let labels = labels(request);
     let target = target(&request.target)?;

@@ -2,17 +2,18 @@
 //! the kernel, and starts another worker when one dies, or when another program is to serve. See docs/architecture.md.
 
 mod ending;
+mod upgrading;
 
 use super::deaths::Deaths;
 use super::ours;
 use super::program::{Program, Programs};
 use super::request::{Caller, MountRequest};
-use super::running::{NO_HANDOVER, Role, Running, obstacle};
+use super::running::{CANNOT_RUN, NO_HANDOVER, Role, Running};
 use super::stored::{self, Stored};
 use super::terminal::say_where_messages_go;
 use super::told::Told;
-use super::worker::{TRY_AGAIN, Work, work};
-use crate::daemon::{notify, reload, upgrade};
+use super::worker::{BROKE, TRY_AGAIN, Work, work};
+use crate::daemon::{notify, reload};
 use crate::failure::{Exit, Failure};
 use crate::io::workers::{
     Ending, Event, Forked, LEAVE, Message, Messages, Supervisor, UPGRADE, Worker,
@@ -60,8 +61,10 @@ struct Supervision<'a> {
     is_leaving: bool,
     /// A SIGHUP waits for a worker to be ready.
     has_hangup: bool,
-    /// How often an upgrade has failed.
-    refused: u32,
+    /// Another upgrade is to begin once the one under way has ended.
+    is_upgrade_due: bool,
+    /// How many upgrades have ended.
+    upgrades: u32,
     /// A worker has told of the mount.
     is_served: bool,
 }
@@ -98,7 +101,8 @@ pub(super) fn supervise(
         start_at: Some(Instant::now()),
         is_leaving: false,
         has_hangup: false,
-        refused: 0,
+        is_upgrade_due: false,
+        upgrades: 0,
         is_served: false,
     };
     let served = supervision.run(caller);
@@ -188,8 +192,7 @@ impl Supervision<'_> {
                     let _ = sent.inspect_err(|error| tracing::error!("{}: {error}", self.target));
                 }
                 let role = follower.map_or(Role::Serves, Role::Follows);
-                let started = Instant::now();
-                self.workers.push(Running { worker, started, is_ready: false, role });
+                self.workers.push(Running::new(worker, role));
                 Ok(None)
             }
             Forked::Worker(messages) => match program {
@@ -197,7 +200,7 @@ impl Supervision<'_> {
                 Some(program) => {
                     let error = messages.become_program(&program.path(), self.directory.as_deref());
                     tracing::error!("the program that is to serve {}: {error}", self.target);
-                    process::end_child()
+                    process::end_child(CANNOT_RUN)
                 }
             },
         }
@@ -218,7 +221,7 @@ impl Supervision<'_> {
             }
             _ => {
                 self.is_leaving = true;
-                let leaves = |running: &&Running| matches!(running.role, Role::Leaves(_));
+                let leaves = |running: &&Running| matches!(running.role, Role::Leaves);
                 let mut others = self.workers.iter().filter(|running| !leaves(running)).peekable();
                 if others.peek().is_none() {
                     return Some(self.leave());
@@ -240,42 +243,11 @@ impl Supervision<'_> {
         }
     }
 
-    /// Why no other program can serve now.
-    fn obstacle(&self) -> Option<&'static str> {
-        obstacle(&self.workers, self.told.as_ref(), self.is_leaving)
-    }
-
-    /// Starts the program that is at its path now, to serve in place of the one that does.
-    fn upgrade(&mut self) {
-        process::set_name(upgrade::BUSY);
-        let started = match self.obstacle() {
-            Some(why) => Err(why.to_owned()),
-            None => {
-                let program = self.programs.now();
-                program.and_then(|program| self.start(Some(program))).map_err(|e| e.to_string())
-            }
-        };
-        if let Err(why) = started {
-            tracing::error!("{}: no other program takes over: {why}", self.target);
-            self.refuse();
-        }
-    }
-
-    /// Shows that an upgrade has failed.
-    fn refuse(&mut self) {
-        self.refused += 1;
-        process::set_name(&upgrade::refused(self.refused));
-        if let Some(told) = &self.told {
-            notify::ready(&told.status);
-        }
-        self.pass_on_hangup();
-    }
-
     /// A worker has told of its mount: it serves.
     fn hear(&mut self, number: usize, message: Message) {
         let Some(told) = Told::hear(message) else { return };
         // It was about to tell when another program, which serves, was faster.
-        if matches!(self.workers[number].role, Role::Leaves(_)) {
+        if matches!(self.workers[number].role, Role::Leaves) {
             return;
         }
         if !self.is_daemon {
@@ -284,24 +256,25 @@ impl Supervision<'_> {
         notify::ready(&told.status);
         let is_first = self.told.replace(told).is_none();
         let running = &mut self.workers[number];
-        (running.is_ready, running.started) = (true, Instant::now());
+        (running.is_ready, running.started, running.kill_at) = (true, Instant::now(), None);
         let pid = running.worker.pid();
-        if let Role::Follows(program) = std::mem::replace(&mut running.role, Role::Serves) {
-            tracing::info!("{}: another program serves, as process {pid}", self.target);
-            self.programs.serving = Some(program);
-        }
+        let before = std::mem::replace(&mut running.role, Role::Serves);
         let mut leaves = false;
         for (other, running) in self.workers.iter_mut().enumerate() {
             if other != number && matches!(running.role, Role::Serves) {
-                running.role = Role::Leaves(Instant::now());
+                running.leave();
                 running.worker.send(LEAVE);
-                leaves = true;
+                // One that was about to serve in place of a dead one has not asked for what that had taken.
+                leaves |= running.is_ready;
             }
         }
         if !leaves && !is_first {
             self.resend();
         }
-        self.show_if_settled();
+        self.start_at = None;
+        if let Role::Follows(program) = before {
+            self.has_followed(program, pid);
+        }
         self.pass_on_hangup();
         if let Some(ready) = self.ready.take() {
             say_where_messages_go();
@@ -309,14 +282,6 @@ impl Supervision<'_> {
         }
         if !std::mem::replace(&mut self.is_served, true) {
             footprint::shrink_and_lock();
-        }
-    }
-
-    /// Shows that no program is taking over any more, which `ffrfs upgrade` waits for: a worker that was just started may
-    /// tell of the mount while one is.
-    fn show_if_settled(&self) {
-        if !self.workers.iter().any(Running::is_changing) {
-            process::set_name(c"ffrfs");
         }
     }
 
@@ -331,27 +296,19 @@ impl Supervision<'_> {
 
     /// A worker has ended. Gives the exit code if the mount ends with it.
     fn ended(&mut self, number: usize) -> Result<Option<u8>, Failure> {
-        let Running { worker, started, is_ready, role } = self.workers.remove(number);
-        let ending = worker.ending();
+        let running = self.workers.remove(number);
+        let ending = running.worker.ending();
+        let refusal = running.refusal(ending);
+        let Running { worker, started, is_ready, role, .. } = running;
         if ending == Ending::Hangs {
             self.hung.push(worker);
         }
         match role {
-            Role::Leaves(_) => {
+            Role::Leaves => {
                 self.resend();
-                self.show_if_settled();
+                self.settle();
             }
-            Role::Follows(_) => {
-                tracing::error!(
-                    "{}: the program that was to take over has ended {ending}",
-                    self.target
-                );
-                self.refuse();
-                let serves = |running: &Running| matches!(running.role, Role::Serves);
-                if !self.workers.iter().any(serves) {
-                    return Ok(self.died(started));
-                }
-            }
+            Role::Follows(_) => self.follower_ended(refusal, ending),
             Role::Serves => return self.server_ended(ending, started, is_ready),
         }
         Ok(None)
@@ -363,16 +320,21 @@ impl Supervision<'_> {
         started: Instant,
         is_ready: bool,
     ) -> Result<Option<u8>, Failure> {
+        let broke = ending == Ending::Exited(i32::from(BROKE));
         match ending {
+            Ending::Exited(_) if broke && !self.is_leaving && !self.is_unmounted() => {
+                tracing::error!("the process that serves {} cannot go on", self.target);
+            }
             // The mount has ended, or was never made.
             Ending::Exited(code) if is_ready || self.told.is_none() => {
                 for running in &self.workers {
                     running.worker.send(Signal::SIGKILL);
                 }
+                let code = if broke { Exit::Mount as u8 } else { code as u8 };
                 if let Some(ready) = self.ready.take() {
-                    ready.report(code as u8);
+                    ready.report(code);
                 }
-                return Ok(Some(code as u8));
+                return Ok(Some(code));
             }
             Ending::Exited(_) if self.is_leaving => {}
             Ending::Exited(code) if code == i32::from(TRY_AGAIN) => {}
@@ -414,7 +376,12 @@ impl Supervision<'_> {
             if !self.hung.is_empty() {
                 ours::abort(&self.target, self.device());
             }
-            tracing::warn!("{}: {NO_HANDOVER}: mounted anew, open files fail", self.target);
+            let ended = self.start_later(started);
+            if ended.is_none() {
+                let what = "open files fail, and it is to be mounted anew";
+                tracing::warn!("{}: {NO_HANDOVER}: {what}", self.target);
+            }
+            return ended;
         }
         self.start_later(started)
     }
@@ -425,8 +392,8 @@ impl Supervision<'_> {
         if self.deaths.count() > usize::from(self.request.settings.restarts) {
             return Some(self.give_up("too many processes have died within a minute"));
         }
-        // A program that takes over serves soon.
-        if self.workers.iter().all(|running| matches!(running.role, Role::Leaves(_))) {
+        // Nobody knows whether a program that is to take over will ever serve.
+        if !self.workers.iter().any(|running| matches!(running.role, Role::Serves)) {
             self.start_at = Some(Instant::now() + pause);
         }
         None
@@ -447,13 +414,13 @@ impl Supervision<'_> {
         self.told.as_ref().map_or("", |told| &told.device)
     }
 
-    /// When to look after workers that leave or hang.
+    /// When to look after workers that follow, leave or hang.
     fn due(&self) -> Option<Instant> {
         let reap = (!self.hung.is_empty()).then(|| Instant::now() + REAP);
-        self.workers.iter().filter_map(Running::leaves_until).chain(reap).min()
+        self.workers.iter().filter_map(|running| running.kill_at).chain(reap).min()
     }
 
-    /// Kills a worker that takes too long to leave, and lets go of those that have ended since they hung.
+    /// Kills a worker that takes too long to serve or to leave, and lets go of those that have ended since they hung.
     fn end_what_lingers(&mut self) {
         if self.hung.extract_if(.., |worker| worker.ended().is_some()).count() > 0 {
             // A thread of it may have taken one more request since the next one began to serve.

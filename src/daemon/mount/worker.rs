@@ -16,6 +16,9 @@ use std::sync::Arc;
 /// The exit code of a worker that could not go on with a mount, but might at another time.
 pub(super) const TRY_AGAIN: u8 = 75;
 
+/// The exit code of one that was serving, and could not go on.
+pub(super) const BROKE: u8 = 76;
+
 /// What a worker serves.
 pub(super) struct Work<'a> {
     pub(super) request: &'a MountRequest,
@@ -54,7 +57,18 @@ pub(super) fn work(work: Work<'_>, messages: &Messages) -> Result<u8, Failure> {
             if is_daemon {
                 process::leave_terminal();
             }
-            serving.serve().map(|exit| exit as u8)
+            if !is_first {
+                let (pid, version) = (std::process::id(), env!("CARGO_PKG_VERSION"));
+                tracing::info!("process {pid} of ffrfs {version} serves {} now", serving.target);
+            }
+            let served = serving.serve().map_err(|failure| request.name_in(failure));
+            Ok(served.map_or_else(
+                |failure| {
+                    tracing::error!("{failure}");
+                    BROKE
+                },
+                |exit| exit as u8,
+            ))
         }
         Err(failure) => {
             let failure = request.name_in(failure);

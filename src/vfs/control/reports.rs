@@ -16,6 +16,7 @@ pub(super) struct Mounted {
     io: &'static str,
     log: String,
     sandbox: Arc<OnceLock<String>>,
+    restarts: u16,
     given: Vec<String>,
     stores: Option<Arc<Counters>>,
     threads: u64,
@@ -24,8 +25,8 @@ pub(super) struct Mounted {
 
 impl Mounted {
     pub(super) fn new(options: Options) -> Self {
-        let Options { io, log, sandbox, given, stores, threads, workers, .. } = options;
-        Self { io, log, sandbox, given, stores, threads, workers }
+        let Options { io, log, sandbox, restarts, given, stores, threads, workers, .. } = options;
+        Self { io, log, sandbox, restarts, given, stores, threads, workers }
     }
 }
 
@@ -44,6 +45,7 @@ impl Control {
             io: self.mounted.io.into(),
             log: self.mounted.log.clone(),
             sandbox: self.mounted.sandbox.get().cloned().unwrap_or_default(),
+            restarts: self.mounted.restarts,
             threads: self.mounted.threads,
             workers: self.mounted.workers,
             options: self.mounted.given.clone(),

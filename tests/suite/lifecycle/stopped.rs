@@ -44,13 +44,16 @@ fn commands_give_up_on_a_stopped_daemon_say_what_helps_and_leave_nothing_behind(
         let inside = format!("{link}/000001");
         let pattern = format!("{}/*/000001", mount.point().parent().unwrap().display());
         let list = format!("{point}/{{000000..000002}}");
-        let commands: [&[&str]; 20] = [
+        let (whole, new) = (container.to_str().unwrap(), format!("{point}/new"));
+        let commands: [&[&str]; 33] = [
             &["stats", point],
             &["set", point, "verify=once"],
             &["trace", point, "--seconds=1"],
             &["umount", point],
             &["warmup", point],
-            &["mount", container.to_str().unwrap(), point],
+            &["mount", whole, point],
+            &["mount", whole, &inside],
+            &["mount", whole, others.path().to_str().unwrap(), "--log-file", &new],
             &["mount", &inside, others.path().to_str().unwrap()],
             &["mount", &inside],
             &["info", point],
@@ -63,6 +66,17 @@ fn commands_give_up_on_a_stopped_daemon_say_what_helps_and_leave_nothing_behind(
             &["cat", point, "000001"],
             &["bench", point],
             &["pack", point, &output],
+            &["pack", others.path().to_str().unwrap(), &format!("{new}.ffr")],
+            &["convert", point, &other("a.zip")],
+            &["convert", &inside, &other("b.zip")],
+            &["convert", whole, &format!("{new}.zip")],
+            &["convert", whole, &format!("{link}/"), "--shards=2", "--to=tar"],
+            &["extract", &inside, &other("c")],
+            &["extract", whole, &new],
+            &["sum", whole, "-o", &new],
+            &["sum", "--sidecar", whole, "-o", &new],
+            &["sum", "--check", &inside, whole],
+            &["info", whole, "--index-dir", point],
             &["doctor", &inside],
             &["list"],
         ];
@@ -104,6 +118,26 @@ fn commands_give_up_on_a_stopped_daemon_say_what_helps_and_leave_nothing_behind(
         assert_eq!(mount.read("000000").unwrap(), some()[0]);
         umount(&[mount.point()]).ok();
         mount.wait_for_end();
+    });
+}
+
+#[test]
+fn a_mount_on_or_from_a_stopped_one_gives_up_after_the_time_for_one_answer() {
+    for_each_transport(|transport| {
+        let mount = mount(transport);
+        let container = mount.container();
+        let inside = mount.path("000001");
+        let stopped = Stopped::new(&mount);
+        for paths in [&[container.as_path(), mount.point()][..], &[inside.as_path()]] {
+            // A busy machine may take long once.
+            wait_until("it is quick", Duration::from_secs(60), || {
+                let start = Instant::now();
+                assert_eq!(run(Command::new(FFRFS).arg("mount").args(paths)).code, 5);
+                start.elapsed() < Duration::from_secs(9)
+            });
+        }
+        drop(stopped);
+        mount.unmount();
     });
 }
 

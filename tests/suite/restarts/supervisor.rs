@@ -430,3 +430,27 @@ fn a_supervisor_is_small_and_is_killed_last_for_memory() {
     send(mount.pid(), Signal::SIGKILL);
     assert_eq!(score(next_after(&mount, mount.pid())), ours);
 }
+
+#[test]
+fn that_a_supervisor_has_ended_is_said_by_doctor_and_by_upgrade() {
+    for_each_transport(|transport| {
+        let mount = Mount::with_samples(transport, &content(), &["restarts=5"]);
+        let supervisor = parent_of(mount.pid());
+        let doctor = || ffrfs(&["doctor".as_ref(), mount.point().as_os_str()]);
+        let watched = doctor();
+        let says = format!("process {supervisor}, which starts another daemon");
+        assert!(watched.code == 0 && watched.text().contains(&says), "{watched:?}");
+        send(supervisor, Signal::SIGKILL);
+        wait_until("the supervisor ends", LIMIT, || !is_running(supervisor));
+        let alone = doctor();
+        let says = "nobody starts another daemon if this one dies";
+        assert!(alone.code == 5 && alone.text().contains(says), "{alone:?}");
+        assert!(mount.read(name(3)).unwrap() == content()[3]);
+        if transport == Transport::DevFuse && can_resume() {
+            let refused = ffrfs(&["upgrade".as_ref(), mount.point().as_os_str()]);
+            assert!(refused.code == 5, "{refused:?}");
+            assert!(refused.stderr.contains("its supervisor has ended"), "{refused:?}");
+        }
+        mount.unmount();
+    });
+}

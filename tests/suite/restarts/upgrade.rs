@@ -16,33 +16,43 @@ use std::process::{Child, Command};
 use std::time::Duration;
 
 /// A program that is mounted with, and can be replaced.
-struct Installed {
-    directory: TempDir,
+pub(super) struct Installed {
+    pub(super) directory: TempDir,
 }
 
 impl Installed {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let directory = temp_dir();
         symlink(FFRFS, directory.path().join("ffrfs")).unwrap();
         Self { directory }
     }
 
-    fn program(&self) -> PathBuf {
+    pub(super) fn program(&self) -> PathBuf {
         self.directory.path().join("ffrfs")
     }
 
-    fn replace_by(&self, program: &Path) {
+    pub(super) fn replace_by(&self, program: &Path) {
         let new = self.directory.path().join("new");
         symlink(program, &new).unwrap();
         fs::rename(new, self.program()).unwrap();
     }
 
     fn mount(&self, samples: &[Vec<u8>], options: &[&str]) -> Mount {
+        self.mount_with(samples, options, |_| {})
+    }
+
+    pub(super) fn mount_with(
+        &self,
+        samples: &[Vec<u8>],
+        options: &[&str],
+        change: impl FnOnce(&mut Command),
+    ) -> Mount {
         let directory = temp_dir();
         let container = container_in(&directory, samples);
         let mount = Mount::started(Transport::DevFuse, &[&container], options, |command| {
             let mut changed = Command::new(self.program());
-            changed.args(command.get_args());
+            changed.args(command.get_args()).current_dir(self.directory.path());
+            change(&mut changed);
             changed
         });
         // It must be there as long as the mount is.
@@ -51,7 +61,7 @@ impl Installed {
     }
 }
 
-fn upgrade(mount: &Mount) -> crate::common::Outcome {
+pub(super) fn upgrade(mount: &Mount) -> crate::common::Outcome {
     ffrfs(&["upgrade".as_ref(), mount.point().as_os_str()])
 }
 

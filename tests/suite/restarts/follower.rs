@@ -1,0 +1,227 @@
+//! Programs that are to take over and do not: they hang, crash, or are none.
+
+use super::upgrade::{Installed, upgrade};
+use super::{LIMIT, can_resume, children_of, content, name, next_after, serving};
+use crate::common::{
+    FFRFS, Mount, Outcome, Transport, for_each_transport, is_mount_point, is_running, parent_of,
+    run, wait_until,
+};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+fn send(pid: i32, signal: Signal) {
+    kill(Pid::from_raw(pid), signal).unwrap();
+}
+
+/// A mount of a program that is replaced by a shell, which runs the file that is called as the first word of the command
+/// line: it stops.
+struct Hanging {
+    installed: Installed,
+    mount: Mount,
+    supervisor: i32,
+}
+
+impl Hanging {
+    fn new(samples: &[Vec<u8>], seconds: &str) -> Self {
+        let installed = Installed::new();
+        let script = installed.directory.path().join("mount");
+        fs::write(script, "kill -STOP $$\nsleep 1000\n").unwrap();
+        let mount = installed.mount_with(samples, &["restarts=5"], |command| {
+            command.env("FFRFS_TEST_STARTING", seconds);
+        });
+        installed.replace_by("/bin/sh".as_ref());
+        let supervisor = parent_of(mount.pid());
+        Self { installed, mount, supervisor }
+    }
+
+    /// Begins an upgrade, and waits until the other program hangs. Gives that.
+    fn begin(&self) -> (Child, i32) {
+        let mut command = Command::new(FFRFS);
+        command.arg("upgrade").arg(self.mount.point()).stderr(Stdio::piped());
+        let upgrade = command.spawn().unwrap();
+        let mut follower = 0;
+        wait_until("the other program is stopped", LIMIT, || {
+            let is_stopped = |pid: &i32| {
+                let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+                stat.contains(") T ")
+            };
+            follower = children_of(self.supervisor).into_iter().find(is_stopped).unwrap_or(0);
+            follower != 0
+        });
+        (upgrade, follower)
+    }
+}
+
+fn outcome(child: Child) -> (i32, String) {
+    let output = child.wait_with_output().unwrap();
+    (output.status.code().unwrap(), String::from_utf8(output.stderr).unwrap())
+}
+
+#[test]
+fn a_program_that_hangs_before_it_serves_is_ended_and_the_one_before_serves() {
+    if !can_resume() {
+        return;
+    }
+    let samples = content();
+    let hanging = Hanging::new(&samples, "2");
+    let (mount, first) = (&hanging.mount, hanging.mount.pid());
+    let refused = upgrade(mount);
+    let says = ["has not begun to serve in time", "the one before serves on"];
+    assert!(refused.code == 5, "{refused:?}");
+    assert!(says.iter().all(|text| refused.stderr.contains(text)), "{refused:?}");
+    assert!(mount.log().contains("it has not served for 2 s"), "{}", mount.log());
+    assert_eq!((serving(mount), children_of(hanging.supervisor)), (first, vec![first]));
+    hanging.installed.replace_by(FFRFS.as_ref());
+    upgrade(mount).ok();
+    assert!(mount.read(name(3)).unwrap() == samples[3]);
+}
+
+#[test]
+fn if_the_daemon_dies_while_another_program_hangs_its_own_one_is_started_again() {
+    if !can_resume() {
+        return;
+    }
+    let samples = content();
+    let hanging = Hanging::new(&samples, "600");
+    let (mount, first) = (&hanging.mount, hanging.mount.pid());
+    let (waiting, follower) = hanging.begin();
+    send(first, Signal::SIGKILL);
+    let second = next_after(mount, first);
+    assert!(second != follower && is_running(follower));
+    assert!(mount.read(name(4)).unwrap() == samples[4]);
+    // A program that has taken the place of the one that hangs need not wait for that.
+    hanging.installed.replace_by(FFRFS.as_ref());
+    upgrade(mount).ok();
+    let third = serving(mount);
+    assert!(third != second && mount.read(name(5)).unwrap() == samples[5]);
+    assert_eq!(outcome(waiting).0, 0, "the upgrade that was under way has ended well");
+    wait_until("one process is left", LIMIT, || children_of(hanging.supervisor) == [third]);
+}
+
+#[test]
+fn whoever_unmounts_while_another_program_hangs_leaves_no_process() {
+    if !can_resume() {
+        return;
+    }
+    for options in [&["umount"][..], &["umount", "--force"], &["umount", "--lazy"]] {
+        let hanging = Hanging::new(&content(), "600");
+        let (waiting, follower) = hanging.begin();
+        send(waiting.id() as i32, Signal::SIGINT);
+        let (code, says) = outcome(waiting);
+        assert!(code == 130 && says.contains("the upgrade goes on"), "{code} {says}");
+        let point = hanging.mount.point();
+        run(Command::new(FFRFS).args(options).arg(point)).ok();
+        let processes = [hanging.supervisor, hanging.mount.pid(), follower];
+        wait_until("all processes end", LIMIT, || !processes.into_iter().any(is_running));
+        assert!(!is_mount_point(point));
+    }
+}
+
+#[test]
+fn several_upgrades_at_once_all_tell_of_the_one_that_is_made() {
+    if !can_resume() {
+        return;
+    }
+    let samples = content();
+    let mount = Mount::with_samples(Transport::DevFuse, &samples, &["restarts=5"]);
+    let supervisor = parent_of(mount.pid());
+    for _ in 0..3 {
+        let before = serving(&mount);
+        let all: Vec<Child> = (0..5)
+            .map(|_| {
+                let mut command = Command::new(FFRFS);
+                command.arg("upgrade").arg(mount.point()).stderr(Stdio::piped()).spawn().unwrap()
+            })
+            .collect();
+        for one in all {
+            let (code, says) = outcome(one);
+            assert!(code == 0 && says.contains("serves now"), "{code} {says}: {}", mount.log());
+        }
+        assert!(serving(&mount) != before && mount.read(name(2)).unwrap() == samples[2]);
+    }
+    wait_until("one process is left", LIMIT, || children_of(supervisor).len() == 1);
+}
+
+#[test]
+fn what_is_no_whole_program_leaves_the_mount_to_the_one_before_and_is_called_so() {
+    if !can_resume() {
+        return;
+    }
+    let (samples, installed) = (content(), Installed::new());
+    let mount = installed.mount_with(&samples, &["restarts=5"], |_| {});
+    let first = mount.pid();
+    let whole = fs::read(FFRFS).unwrap();
+    let text = b"no program\n".to_vec();
+    for (number, bytes) in
+        [&whole[..whole.len() / 20], &whole[..40], &text[..], b""].iter().enumerate()
+    {
+        let file = installed.directory.path().join(format!("broken-{number}"));
+        fs::write(&file, bytes).unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
+        installed.replace_by(&file);
+        let Outcome { code, stderr, .. } = upgrade(&mount);
+        assert!(code == 5 && stderr.contains("serves on"), "{number}: {stderr}");
+        assert!(stderr.contains("whole"), "{number}: {stderr}");
+        assert_eq!(serving(&mount), first, "{number}");
+        assert!(mount.read(name(3)).unwrap() == samples[3]);
+    }
+    installed.replace_by(FFRFS.as_ref());
+    upgrade(&mount).ok();
+}
+
+#[test]
+fn an_upgrade_that_is_refused_is_no_success_though_the_daemon_has_died_meanwhile() {
+    if !can_resume() {
+        return;
+    }
+    let (samples, installed) = (content(), Installed::new());
+    let mount = installed.mount_with(&samples, &["restarts=5"], |_| {});
+    let (first, supervisor) = (mount.pid(), parent_of(mount.pid()));
+    installed.replace_by("/bin/false".as_ref());
+    send(supervisor, Signal::SIGSTOP);
+    let mut command = Command::new(FFRFS);
+    let waiting = command.arg("upgrade").arg(mount.point()).stderr(Stdio::piped()).spawn().unwrap();
+    wait_until("the supervisor is asked", LIMIT, || {
+        let status = fs::read_to_string(format!("/proc/{supervisor}/status")).unwrap();
+        let pending = status.lines().find_map(|line| line.strip_prefix("ShdPnd:")).unwrap();
+        u64::from_str_radix(pending.trim(), 16).unwrap() >> (Signal::SIGUSR2 as i32 - 1) & 1 == 1
+    });
+    send(first, Signal::SIGKILL);
+    send(supervisor, Signal::SIGCONT);
+    let (code, says) = outcome(waiting);
+    assert!(code == 5 && says.contains("does not go on"), "{code} {says}: {}", mount.log());
+    next_after(&mount, first);
+    assert!(mount.read(name(3)).unwrap() == samples[3]);
+}
+
+#[test]
+fn a_daemon_that_cannot_go_on_while_its_mount_lives_is_followed_by_another() {
+    for_each_transport(|transport| {
+        let samples = content();
+        let mount =
+            Mount::attempt_with_samples(transport, &samples, &["restarts=5"], |mut command| {
+                command.env("FFRFS_TEST_PANIC", "1");
+                command
+            });
+        let mount = mount.unwrap();
+        let supervisor = parent_of(mount.pid());
+        let mut number = 0;
+        let _ = fs::metadata(mount.path("break"));
+        // Each thread fails once it has answered.
+        wait_until("the daemon ends", LIMIT, || {
+            number += 1;
+            let _ = fs::metadata(mount.path(format!("other {number}")));
+            !is_running(mount.pid())
+        });
+        next_after(&mount, mount.pid());
+        assert!(mount.log().contains("cannot go on"), "{}", mount.log());
+        wait_until("it is read", Duration::from_secs(10), || {
+            mount.read(name(3)).is_ok_and(|bytes| bytes == samples[3])
+        });
+        assert!(is_running(supervisor));
+    });
+}
