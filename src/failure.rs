@@ -112,18 +112,28 @@ pub struct Failure {
     /// What was being done, outermost first.
     contexts: Vec<String>,
     reason: Reason,
+    /// What is shown in place of the reasons.
+    said: Option<String>,
 }
 
 impl Failure {
     /// An error of class `exit`: a message, or an error of a library.
     pub fn new(exit: Exit, reason: impl Into<Reason>) -> Self {
-        Self { exit, contexts: Vec::new(), reason: reason.into() }
+        Self { exit, contexts: Vec::new(), reason: reason.into(), said: None }
     }
 
     /// Says what was being done: `context: reason`.
     #[must_use]
     pub fn context(mut self, context: impl fmt::Display) -> Self {
         self.contexts.insert(0, context.to_string());
+        self
+    }
+
+    /// Is shown as `text`; its reasons stay what they are.
+    #[must_use]
+    pub(crate) fn saying(mut self, text: &str) -> Self {
+        self.contexts.clear();
+        self.said = Some(text.to_owned());
         self
     }
 
@@ -169,7 +179,8 @@ impl Failure {
 
 impl fmt::Display for Failure {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let reasons = self.reasons().map(ToString::to_string);
+        let reasons = self.reasons().map(ToString::to_string).filter(|_| self.said.is_none());
+        let reasons = self.said.iter().cloned().chain(reasons);
         let parts: Vec<_> = self.contexts.iter().cloned().chain(reasons).collect();
         out.write_str(&without_numbers(parts.join(": ")))
     }
