@@ -19,8 +19,8 @@ use std::process::ExitCode;
 const NAMES: [&str; 2] = ["mount.ffrfs", "mount.fuse.ffrfs"];
 
 const AFTER_HELP: &str = "\
-mount(8) calls this program for the types ffrfs and fuse.ffrfs. Options are those of `ffrfs mount
---help`, remount, which changes options of a mount in use, and nofail: a missing source is then no
+mount(8) calls this program for the types ffrfs and fuse.ffrfs. Options are those of `ffrfs mount \
+--help`, remount, which changes options of a mount in use, and nofail: a missing source is then no \
 error.
 
 Examples:

@@ -20,7 +20,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 const AFTER_HELP: &str = "\
-Every long option can also be given as -o NAME[=VALUE], with - or _ in its name. Options for other
+Every long option can also be given as -o NAME[=VALUE], with - or _ in its name. Options for other \
 readers of fstab (defaults, noauto, nofail, _netdev, user, x-…) are accepted and ignored.
 
 Examples:

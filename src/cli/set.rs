@@ -8,7 +8,7 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 
 const AFTER_HELP: &str = "\
-Settings are mount options: verify, memory, cache_size, log_level. Either all of those given are
+Settings are mount options: verify, memory, cache_size, log_level. Either all of those given are \
 changed, or none. Without any, the current settings are printed.
 
 Examples:
