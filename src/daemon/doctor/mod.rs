@@ -15,7 +15,6 @@ pub(crate) use check::{Check, State};
 pub(crate) use mounted::{Ask, answer};
 pub(crate) use store::checks as store;
 
-use crate::failure::without_numbers;
 use crate::io::mounts;
 use std::fs;
 use std::path::Path;
@@ -44,11 +43,7 @@ pub(crate) fn place(place: &Path, pause: Duration, ask: Ask) -> Vec<Check> {
         }
     }
     match place.canonicalize() {
-        Err(e) => vec![Check::problem(
-            name,
-            without_numbers(e.to_string()),
-            "give a container or a mount point",
-        )],
+        Err(e) => vec![Check::problem(name, e.to_string(), "give a container or a mount point")],
         Ok(path) if is_empty_directory(&path) => {
             vec![Check::ok(name, "an empty directory, on which nothing is mounted")]
         }

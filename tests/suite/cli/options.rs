@@ -265,6 +265,27 @@ fn an_error_of_a_relative_source_names_it_and_the_mount_point_once() {
 }
 
 #[test]
+fn an_error_about_a_file_names_the_option_that_names_the_file() {
+    let directory = temp_dir();
+    let source = container_in(&directory, &["x"]);
+    for option in ["--names", "--checksums"] {
+        let outcome =
+            ffrfs(&["ls".as_ref(), source.as_os_str(), option.as_ref(), "/nowhere".as_ref()]);
+        refused(&outcome, 2, &[&format!("{option}: /nowhere: No such file")]);
+    }
+    let set = ffrfs(&["set", "/nowhere", "verfy=off"]);
+    refused(&set, 1, &["verfy: not a setting", "did you mean verify?"]);
+    // Without a mount point, too, a foreign format is what is wrong.
+    let foreign = directory.path().join("a.7z");
+    fs::write(&foreign, b"7z\xbc\xaf\x27\x1c\0\x04").unwrap();
+    refused(&ffrfs(&["mount".as_ref(), foreign.as_os_str()]), 3, &["a.7z is a 7z archive"]);
+    let list = directory.path().join("list");
+    fs::write(&list, b"\x01\x02\x03").unwrap();
+    let neither = ffrfs(&["mount".as_ref(), list.as_os_str()]);
+    refused(&neither, 1, &["a source and a mount point are needed"]);
+}
+
+#[test]
 fn an_error_about_the_mount_point_names_it_once() {
     let (directory, point) = (temp_dir(), temp_dir());
     let source = container_in(&directory, &["x"]);
