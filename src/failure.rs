@@ -52,28 +52,45 @@ pub(crate) fn without_numbers(mut text: String) -> String {
     text
 }
 
-/// Text whose control characters, which could command a terminal, are written as `\x1b`; newlines and tabs stay if
-/// `keeps_lines`.
+/// Text whose control characters, which could command a terminal, are written as `\x1b`, and those that change the
+/// direction of text or break lines as `\u{202e}`; newlines and tabs stay if `keeps_lines`.
 pub(crate) fn visible(text: &[u8], keeps_lines: bool) -> Cow<'_, [u8]> {
-    let is_control = |at: usize| match text[at] {
-        b'\n' | b'\t' => !keeps_lines,
-        byte @ 0x80..=0x9f => at > 0 && text[at - 1] == 0xc2 && byte <= 0x9f,
-        byte => byte.is_ascii_control(),
+    let control_at = |at: usize| {
+        control(&text[at..]).filter(|_| !(keeps_lines && matches!(text[at], b'\n' | b'\t')))
     };
-    if !(0..text.len()).any(is_control) {
+    if !(0..text.len()).any(|at| control_at(at).is_some()) {
         return text.into();
     }
     let mut out = Vec::with_capacity(text.len() + 16);
-    for (at, byte) in text.iter().enumerate() {
-        if is_control(at) {
-            // Of a letter of two bytes the first is there already.
-            out.truncate(out.len() - usize::from(*byte >= 0x80));
-            out.extend_from_slice(format!("\\x{byte:02x}").as_bytes());
-        } else {
-            out.push(*byte);
+    let mut at = 0;
+    while at < text.len() {
+        match control_at(at) {
+            Some((escaped, length)) => {
+                out.extend_from_slice(escaped.as_bytes());
+                at += length;
+            }
+            None => {
+                out.push(text[at]);
+                at += 1;
+            }
         }
     }
     out.into()
+}
+
+/// The control character that a text begins with: as it is shown, and how many bytes it has.
+fn control(text: &[u8]) -> Option<(String, usize)> {
+    let format = |code: u32| format!("\\u{{{code:x}}}");
+    Some(match *text {
+        [byte, ..] if byte.is_ascii_control() => (format!("\\x{byte:02x}"), 1),
+        [0xc2, byte @ 0x80..=0x9f, ..] => (format!("\\x{byte:02x}"), 2),
+        [0xd8, 0x9c, ..] => (format(0x61c), 2),
+        [0xe2, 0x80, byte @ (0x8e | 0x8f | 0xa8..=0xae), ..] => {
+            (format(0x1f80 + u32::from(byte)), 3)
+        }
+        [0xe2, 0x81, byte @ 0xa6..=0xa9, ..] => (format(0x1fc0 + u32::from(byte)), 3),
+        _ => return None,
+    })
 }
 
 /// How the program ends; the number is the exit code.
@@ -112,18 +129,28 @@ pub struct Failure {
     /// What was being done, outermost first.
     contexts: Vec<String>,
     reason: Reason,
+    /// What is shown in place of the reasons.
+    said: Option<String>,
 }
 
 impl Failure {
     /// An error of class `exit`: a message, or an error of a library.
     pub fn new(exit: Exit, reason: impl Into<Reason>) -> Self {
-        Self { exit, contexts: Vec::new(), reason: reason.into() }
+        Self { exit, contexts: Vec::new(), reason: reason.into(), said: None }
     }
 
     /// Says what was being done: `context: reason`.
     #[must_use]
     pub fn context(mut self, context: impl fmt::Display) -> Self {
         self.contexts.insert(0, context.to_string());
+        self
+    }
+
+    /// Is shown as `text`; its reasons stay what they are.
+    #[must_use]
+    pub(crate) fn saying(mut self, text: &str) -> Self {
+        self.contexts.clear();
+        self.said = Some(text.to_owned());
         self
     }
 
@@ -169,7 +196,8 @@ impl Failure {
 
 impl fmt::Display for Failure {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let reasons = self.reasons().map(ToString::to_string);
+        let reasons = self.reasons().map(ToString::to_string).filter(|_| self.said.is_none());
+        let reasons = self.said.iter().cloned().chain(reasons);
         let parts: Vec<_> = self.contexts.iter().cloned().chain(reasons).collect();
         out.write_str(&without_numbers(parts.join(": ")))
     }
@@ -214,6 +242,9 @@ mod tests {
         let shown = |text: &str| String::from_utf8(visible(text.as_bytes(), false).into()).unwrap();
         assert_eq!(shown("a\x1b[31mb\x07\nc\u{9b}d"), "a\\x1b[31mb\\x07\\x0ac\\x9bd");
         assert_eq!(shown("größer €  日本"), "größer €  日本");
+        let turned = "a\u{202e}gpj\u{2066}\u{61c}\u{200f}\u{2028}b \u{200d}‐…";
+        let said = "a\\u{202e}gpj\\u{2066}\\u{61c}\\u{200f}\\u{2028}b \u{200d}‐…";
+        assert_eq!(shown(turned), said);
         assert_eq!(visible(b"a\tb\n", true), &b"a\tb\n"[..]);
         assert_eq!(visible(b"\x9b\xff", false), &b"\x9b\xff"[..], "no character at all");
     }

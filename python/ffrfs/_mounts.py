@@ -96,7 +96,10 @@ def mount(
 
     Raises:
         Error: the containers cannot be mounted.
+        ValueError: ``foreground``, with which the program would not return before the end of the mount.
     """
+    if options.get("foreground"):
+        raise ValueError("foreground: mount() returns while the dataset is served; run `ffrfs mount -f` for that")
     sources = [source] if isinstance(source, (str, os.PathLike)) else list(source)
     made = path is None
     point = Path(os.path.realpath(tempfile.mkdtemp(prefix="ffrfs-") if path is None else path))

@@ -340,7 +340,7 @@ impl TreeBuilder {
                 let name = self.name(entry.place).to_vec();
                 let hides = matches!(policy, Duplicates::First | Duplicates::Last);
                 if hides && Some(place) != shown {
-                    self.renamed.hidden += 1;
+                    self.renamed.hide(&name);
                     continue;
                 }
                 self.rename(&sorted, *entry, &name, &mut number, &mut taken)?;
@@ -359,7 +359,8 @@ impl TreeBuilder {
             let place = self.replacing.partition_point(|samples| samples.end <= sample);
             let is_in = self.replacing.get(place).is_some_and(|samples| samples.contains(&sample));
             if entry.is_file() && is_in && !replaced.insert(place) {
-                self.renamed.hidden += 1;
+                let name = self.name(entry.place).to_vec();
+                self.renamed.hide(&name);
             } else {
                 left.push(*entry);
             }

@@ -44,6 +44,12 @@ impl Renamed {
         }
     }
 
+    /// Counts a member that another one of the same name hides.
+    pub(super) fn hide(&mut self, name: &[u8]) {
+        self.hidden += 1;
+        self.example(|| format!("another {:?} is not shown", String::from_utf8_lossy(name)));
+    }
+
     /// How many were changed, in words; `None` if every name is shown as it is stored.
     #[must_use]
     pub fn summary(&self) -> Option<String> {

@@ -20,18 +20,18 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 const AFTER_HELP: &str = "\
-Each file is opened, read to its end and closed, as programs do it. Containers are mounted
-privately for each round, so that the first pass finds nothing in the mount's page cache; the
-second pass reads the same files again. Each is mounted as it comes, read-only, and with rw, where
-a second pass is slower; -O ro or -O rw chooses one of the two. A directory, or a dataset that is
-mounted already, is read as it is. Rounds are interleaved, and medians shown. The figures hold for
+Each file is opened, read to its end and closed, as programs do it. Containers are mounted \
+privately for each round, so that the first pass finds nothing in the mount's page cache; the \
+second pass reads the same files again. Each is mounted as it comes, read-only, and with rw, where \
+a second pass is slower; -O ro or -O rw chooses one of the two. A directory, or a dataset that is \
+mounted already, is read as it is. Rounds are interleaved, and medians shown. The figures hold for \
 this machine in its present state.
 
 Examples:
   ffrfs bench train.ffr
   ffrfs bench train.ffr train.zip /data/train-as-files --cold --svg train.svg
   ffrfs bench /mnt/ds --mode loader -j 8 --batch 64 --seconds 30
-  ffrfs bench s3://bucket/train.ffr -O endpoint=http://minio:9000 -O cache=none";
+  ffrfs bench s3://data/a.ffr -O endpoint=http://minio:9000 -O cache=none";
 
 /// Figures of a shorter pass are chance.
 const SHORT_SECONDS: f64 = 0.2;

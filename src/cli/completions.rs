@@ -133,6 +133,11 @@ fn zsh() -> Vec<u8> {
     for (_, theirs, ours) in STAND_INS {
         script = script.replace(theirs, ours);
     }
+    // With two colons zsh forgets, behind the first such argument, that there are options. What --help hides has no help.
+    let lines = script.lines().filter(|line| !line.contains("=[]:"));
+    let lines =
+        lines.map(|line| line.replacen("'*::", "'*:", usize::from(line.starts_with("'*::"))));
+    script = lines.flat_map(|line| [line, "\n".to_owned()]).collect();
     // The last lines of the script call what must be defined before.
     let end = script.rfind("if [ \"$funcstack[1]\"").unwrap_or(script.len());
     script.insert_str(end, include_str!("completions/offer.zsh"));

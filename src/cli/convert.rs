@@ -18,21 +18,21 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 const AFTER_HELP: &str = "\
-A directory as IN stands for the files in it; containers in a directory are given as
-'directory/*.tar'. The ending of OUT says what is written: .ffr, .zip, .tar, .tfrecord, .mds,
+A directory as IN stands for the files in it; containers in a directory are given as \
+'directory/*.tar'. The ending of OUT says what is written: .ffr, .zip, .tar, .tfrecord, .mds, \
 .syr, .beton, or OUT/ for a directory; else --to says it.
 
-TFRecord, MDS, Syrah and FFCV hold samples with fields: the files in a numbered directory
-(000123/) are a sample, else those that differ only behind the first dot of their name. MDS is
+TFRecord, MDS, Syrah and FFCV hold samples with fields: the files in a numbered directory \
+(000123/) are a sample, else those that differ only behind the first dot of their name. MDS is \
 a directory with shards and their index.json.
 
 Examples:
   ffrfs convert photos.zip photos.ffr
-  ffrfs convert train.ffr train.tar --shard-size 1G      # train-000000.tar, train-000001.tar …
+  ffrfs convert train.ffr train.tar --shard-size 1G   # train-000000.tar …
   ffrfs convert images/ images.zip
   ffrfs convert 'train-{000000..000146}.tar' train.ffr -j 4
   ffrfs convert train.beton train/ --view npy
-  ffrfs convert train.tar train/ --to mds                # train/index.json, train/shard.00000.mds …";
+  ffrfs convert train.tar train/ --to mds             # train/index.json …";
 
 /// Write FFRecord, zip, tar, TFRecord, MDS, Syrah, FFCV or a directory from anything that can be read
 #[derive(Debug, Args)]

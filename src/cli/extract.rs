@@ -15,7 +15,7 @@ use std::num::NonZeroU16;
 use std::path::PathBuf;
 
 const AFTER_HELP: &str = "\
-A PATTERN is a path as `ffrfs ls -R` prints it, of a file or of a directory with all that is in it.
+A PATTERN is a path as `ffrfs ls -R` prints it, of a file or of a directory with all that is in it. \
 * and ? stand for anything within a name, ** for any directories: --path '**/*.jpg'.
 
 Examples:

@@ -3,9 +3,10 @@
 
 use super::open::check_answered;
 use super::{Cli, Command, mount, options, parse, remount};
-use crate::daemon::mount::Died;
+use crate::daemon::mount::{Died, name_in};
 use crate::dataset::local_files;
 use crate::failure::{Exit, Failure};
+use crate::format::PartName;
 use crate::store::remote::{ErrorKind, StoreError};
 use crate::transport::MountError;
 use clap::Parser;
@@ -18,8 +19,8 @@ use std::process::ExitCode;
 const NAMES: [&str; 2] = ["mount.ffrfs", "mount.fuse.ffrfs"];
 
 const AFTER_HELP: &str = "\
-mount(8) calls this program for the types ffrfs and fuse.ffrfs. Options are those of `ffrfs mount
---help`, remount, which changes options of a mount in use, and nofail: a missing source is then no
+mount(8) calls this program for the types ffrfs and fuse.ffrfs. Options are those of `ffrfs mount \
+--help`, remount, which changes options of a mount in use, and nofail: a missing source is then no \
 error.
 
 Examples:
@@ -92,16 +93,9 @@ pub(super) fn main(args: Vec<OsString>) -> ExitCode {
 }
 
 fn run(args: HelperArgs) -> Result<u8, Failure> {
-    let target = std::path::absolute(&args.target).unwrap_or_else(|_| args.target.clone());
-    let (source, target) = (args.source.display().to_string(), target.display().to_string());
-    // `mount -a` mounts several, and mixes their messages.
-    try_run(args).map_err(|failure| {
-        let said = failure.to_string();
-        match said.contains(&source) && said.replace(&source, "").contains(&target) {
-            true => failure,
-            false => failure.context(format_args!("{source} on {target}")),
-        }
-    })
+    let (source, target) =
+        (PartName::from(args.source.clone().into_os_string()), args.target.clone());
+    try_run(args).map_err(|failure| name_in(failure, &source.to_string(), &[source], &target))
 }
 
 fn try_run(args: HelperArgs) -> Result<u8, Failure> {

@@ -126,13 +126,19 @@ fn names(info: &Info) -> Vec<String> {
 
 fn checksums(checked_by: &CheckedCounts) -> String {
     let words = [
-        (checked_by.container, "are checked by what their container has"),
-        (checked_by.sidecar, "are checked by a sidecar"),
-        (checked_by.nothing, "have none: not verifiable (ffrfs sum --sidecar writes some)"),
+        (checked_by.container, ["is", "are"], "checked by what the container has"),
+        (checked_by.sidecar, ["is", "are"], "checked by a sidecar"),
+        (
+            checked_by.nothing,
+            ["has", "have"],
+            "none: not verifiable (ffrfs sum --sidecar writes some)",
+        ),
     ];
-    let some = words.iter().filter(|(samples, _)| *samples > 0);
-    let some =
-        some.map(|(samples, what)| format!("{} {what}", counted(HumanCount(*samples), "file")));
+    let some = words.iter().filter(|(samples, ..)| *samples > 0);
+    let some = some.map(|(samples, verbs, what)| {
+        let verb = verbs[usize::from(*samples != 1)];
+        format!("{} {verb} {what}", counted(HumanCount(*samples), "file"))
+    });
     let some: Vec<_> = some.collect();
     format!("checksums:  {}", if some.is_empty() { "no file".into() } else { some.join("; ") })
 }

@@ -2,7 +2,8 @@
 
 use super::print::to_stdout;
 use crate::daemon::live::{Answer, Live, Reached};
-use crate::failure::{Exit, Failure};
+use crate::failure::{Exit, Failure, visible};
+use crate::format::counted;
 use crate::vfs::report;
 use clap::Args;
 use indicatif::HumanDuration;
@@ -35,6 +36,8 @@ struct Row {
     age_seconds: Option<f64>,
     requests: Option<u64>,
     bad_samples: Option<u64>,
+    /// Containers that changed under the mount, or cannot be read.
+    bad_containers: Option<u64>,
 }
 
 pub(super) fn run(args: &ListArgs) -> Result<Exit, Failure> {
@@ -66,6 +69,19 @@ fn row(mount: Reached) -> Row {
         age_seconds: stats.as_ref().map(|stats| stats.counters.uptime_seconds),
         requests: stats.as_ref().map(|stats| stats.counters.requests.values().sum()),
         bad_samples: stats.as_ref().map(|stats| stats.bad_samples),
+        bad_containers: stats.as_ref().map(|stats| stats.bad_containers),
+    }
+}
+
+/// Samples that are bad, and containers.
+fn bad(row: &Row) -> String {
+    match (row.bad_samples, row.bad_containers) {
+        (Some(samples), Some(0)) => samples.to_string(),
+        (Some(0), Some(containers)) => counted(containers, "container"),
+        (Some(samples), Some(containers)) => {
+            format!("{samples}, {}", counted(containers, "container"))
+        }
+        _ => "-".to_owned(),
     }
 }
 
@@ -77,12 +93,15 @@ fn table(rows: &[Row]) -> String {
         [
             row.source.clone(),
             row.mountpoint.to_string_lossy().into_owned(),
-            row.transport.clone().unwrap_or_else(|| row.state.to_owned()),
+            row.transport.clone().unwrap_or_else(|| match row.state {
+                "silent" => "no control directory".to_owned(),
+                state => state.to_owned(),
+            }),
             row.age_seconds.map_or("-".to_owned(), age),
             number(row.requests),
-            number(row.bad_samples),
+            bad(row),
         ]
-        .map(|cell| cell.replace(char::is_control, "?"))
+        .map(|cell| String::from_utf8_lossy(&visible(cell.as_bytes(), false)).into_owned())
     });
     let lines: Vec<[String; 6]> = std::iter::once(head).chain(cells).collect();
     let width = |column: usize| lines.iter().map(|line| line[column].chars().count()).max();

@@ -199,11 +199,21 @@ mod tests {
     }
 
     #[test]
-    fn footers_are_not_broken_within_their_lines() {
-        for command in super::Cli::command().get_subcommands() {
+    fn footers_are_not_broken_in_a_sentence_at_80_and_at_100_columns() {
+        let program = super::Cli::command();
+        for (command, width) in program.get_subcommands().flat_map(|c| [(c, 80), (c, 100)]) {
+            let name = command.get_name();
+            let help = command.clone().term_width(width).render_long_help().to_string();
+            let lines: Vec<_> = help.lines().collect();
+            let is_prose = |line: &str| !line.is_empty() && !line.starts_with(' ');
+            for pair in lines.windows(2).filter(|pair| pair.iter().all(|line| is_prose(line))) {
+                let next = pair[1].split(' ').next().unwrap_or_default();
+                let joined = pair[0].chars().count() + 1 + next.chars().count();
+                assert!(joined > width, "{name}: {} / {}", pair[0], pair[1]);
+            }
             let footer = command.get_after_help().map(ToString::to_string).unwrap_or_default();
-            for line in footer.lines() {
-                assert!(line.chars().count() <= 100, "{}: {line}", command.get_name());
+            for line in footer.lines().filter(|line| !is_prose(line)) {
+                assert!(line.chars().count() <= 80, "{name}: {line}");
             }
         }
     }

@@ -13,14 +13,14 @@ use crate::daemon::{logging, patience};
 use crate::dataset::{self, NameOptions};
 use crate::failure::{Exit, Failure};
 use crate::format::{self, PartName};
-use crate::io::Io;
+use crate::io::{File, Io};
 use crate::transport::{Readdirplus, Transport};
 use clap::{Arg, Args, ValueEnum};
 use std::io;
 use std::path::{Path, PathBuf};
 
 const AFTER_HELP: &str = "\
-Every long option can also be given as -o NAME[=VALUE], with - or _ in its name. Options for other
+Every long option can also be given as -o NAME[=VALUE], with - or _ in its name. Options for other \
 readers of fstab (defaults, noauto, nofail, _netdev, user, x-…) are accepted and ignored.
 
 Examples:
@@ -403,12 +403,22 @@ fn mount_point_for(source: &Path) -> Result<PathBuf, Failure> {
         let error = io::Error::from_raw_os_error(libc::ENOENT);
         return Err(Failure::unreadable(path.display(), error));
     }
+    if let Some(refused) = name.as_path().filter(|path| path.is_file()).and_then(foreign) {
+        return Err(refused);
+    }
     if !is_one || stem.as_os_str().is_empty() || stem == name.file_name() {
         return Err(Failure::usage(
             "a source and a mount point are needed: ffrfs mount SOURCE... MOUNTPOINT",
         ));
     }
     Ok(stem)
+}
+
+/// Why a file cannot be mounted anywhere, if it is of a format that is known by its name alone.
+fn foreign(path: &Path) -> Option<Failure> {
+    let file = File::open(path).ok()?;
+    let refused = format::recognize(&file, &format::OpenOptions::default()).err()?;
+    matches!(refused, format::Error::Foreign { .. }).then(|| refused.into())
 }
 
 /// Whether a path can only be a container, and there is none.

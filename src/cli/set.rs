@@ -1,5 +1,6 @@
 //! `ffrfs set`: changes or prints the settings of a mount in use.
 
+use super::wrong_usage::is_near;
 use crate::daemon::live::Live;
 use crate::daemon::settings;
 use crate::failure::{Exit, Failure};
@@ -8,7 +9,7 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 
 const AFTER_HELP: &str = "\
-Settings are mount options: verify, memory, cache_size, log_level. Either all of those given are
+Settings are mount options: verify, memory, cache_size, log_level. Either all of those given are \
 changed, or none. Without any, the current settings are printed.
 
 Examples:
@@ -29,7 +30,12 @@ pub(super) struct SetArgs {
 
 pub(super) fn run(args: &SetArgs) -> Result<Exit, Failure> {
     // A wrong setting is reported first, whatever the mount point is.
-    settings::parse(&args.settings).map_err(Failure::usage)?;
+    settings::parse(&args.settings).map_err(|why| {
+        let unknown = args.settings.iter().find(|(name, _)| !settings::can_change(name));
+        let near =
+            unknown.and_then(|(name, _)| settings::names().find(|known| is_near(name, known)));
+        Failure::usage(near.map_or(why.clone(), |near| format!("{why}; did you mean {near}?")))
+    })?;
     let mount = Live::at(&args.target)?;
     let lines = match args.settings.as_slice() {
         [] => {

@@ -27,11 +27,11 @@ use tempfile::NamedTempFile;
 
 const AFTER_HELP: &str = "\
 Examples:
-  ffrfs sum train.tar > SHA256SUMS; cd /mnt/ds && sha256sum --check ~/SHA256SUMS
-  ffrfs sum --check SHA256SUMS train.tar     the same without a mount
-  ffrfs sum --sidecar train.tar              train.tar.ffrsum: mounts check each sample by it
-  ffrfs sum --container train.tar            digest=sha256:…, by which mounts refuse all others
-  ffrfs sum --sidecar shards/ -o all.ffrsum  one for all; mount shards/ with --checksums all.ffrsum";
+  ffrfs sum train.tar > SUMS; cd /mnt/ds && sha256sum --check ~/SUMS
+  ffrfs sum --check SUMS train.tar           the same without a mount
+  ffrfs sum --sidecar train.tar              mounts check each sample by it
+  ffrfs sum --container train.tar            for digest=, which refuses others
+  ffrfs sum --sidecar shards/ -o all.ffrsum  one for all; mount --checksums FILE";
 
 /// Print checksums of samples, check them against a list, or write them for formats that have none
 #[derive(Debug, Args)]

@@ -26,7 +26,7 @@ const ATTENTION: Duration = Duration::from_millis(100);
 const LAST_CHANCE: Duration = Duration::from_secs(1);
 
 const AFTER_HELP: &str = "\
-Keys: q, Esc or Ctrl-C quit; p pauses; + and - change the interval; Tab shows the next mount;
+Keys: q, Esc or Ctrl-C quit; p pauses; + and - change the interval; Tab shows the next mount; \
 ? helps. Without colours if NO_COLOR is set. For scripts: `ffrfs stats --watch 1`.";
 
 /// Watch what mounts are doing

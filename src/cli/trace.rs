@@ -18,13 +18,13 @@ A line for each request that has ended:
 
   TIME (UTC)  PID  OPERATION  OFFSET  SIZE  LATENCY  OUTCOME  PATH
 
-PID is the thread that asks; 0 is the kernel itself. A `prefetch` line is a read ahead of any
-request: its OFFSET is that in the container. `get`, `head` and `list` lines are requests to a
-store, with the URL as PATH, why they were sent, which attempt it was, and whether it was sent a
-second time because it took long. Reads that the kernel's page cache answers cause no request, and
+PID is the thread that asks; 0 is the kernel itself. A `prefetch` line is a read ahead of any \
+request: its OFFSET is that in the container. `get`, `head` and `list` lines are requests to a \
+store, with the URL as PATH, why they were sent, which attempt it was, and whether it was sent a \
+second time because it took long. Reads that the kernel's page cache answers cause no request, and \
 are not shown.
 
-The mount records requests only while this command reads them, and for 5 s after that. Only root
+The mount records requests only while this command reads them, and for 5 s after that. Only root \
 and the user who mounted the dataset may do this.
 
 Examples:
@@ -32,7 +32,7 @@ Examples:
   ffrfs trace /mnt/ds --op read --slow 10ms
   ffrfs trace /mnt/ds --op get --slow 200ms
   ffrfs trace /mnt/ds --path 'cat/*' --json | jq .duration_ns
-  ffrfs trace /mnt/ds --chrome trace.json --seconds 10     # for https://ui.perfetto.dev";
+  ffrfs trace /mnt/ds --chrome trace.json --seconds 10 # ui.perfetto.dev";
 
 /// Show the requests that a mount answers
 #[derive(Debug, Args)]

@@ -9,7 +9,8 @@ pub(super) fn in_one_line(error: &clap::Error) -> String {
     let arg = plain(&text(error, ContextKind::InvalidArg));
     let value = text(error, ContextKind::InvalidValue);
     // What has no name is told by its value.
-    let named = if arg.starts_with('-') { format!("{arg} {value}") } else { value.clone() };
+    let shown = if value.is_empty() { "''" } else { &value };
+    let named = if arg.starts_with('-') { format!("{arg} {shown}") } else { value.clone() };
     let said = match error.kind() {
         ErrorKind::InvalidValue if value.is_empty() && arg.starts_with('-') => {
             format!("{arg} needs a value")
@@ -186,6 +187,8 @@ mod tests {
         assert_eq!(mount("--threads=0"), "--threads 0: it must be from 1 to 1024");
         assert_eq!(mount("--fanout=0"), "--fanout 0: it must be at least 1");
         assert_eq!(mount("--fmask=9"), "--fmask 9: not an octal number from 0 to 777");
+        let empty = mount("--memory=");
+        assert!(empty.starts_with("--memory '': not a size"), "{empty}");
         assert_eq!(said(&["verify", "x", "-j", "0"]), "--jobs 0: it must be above 0");
         let verify = mount("--verify=somtimes");
         assert!(verify.starts_with("--verify somtimes: not one of always, once, off"), "{verify}");

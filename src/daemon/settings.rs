@@ -141,6 +141,11 @@ pub(crate) fn parse(settings: &[(String, String)]) -> Result<LiveSettings, Strin
     Ok(out)
 }
 
+/// What they are called.
+pub(crate) fn names() -> impl Iterator<Item = &'static str> {
+    SETTINGS.iter().map(|(name, _)| *name)
+}
+
 fn not_changeable(name: &str) -> String {
     let names = SETTINGS.map(|(name, _)| name).join(", ");
     format!(

@@ -30,7 +30,10 @@ impl SidecarPlace {
         match self {
             SidecarPlace::Auto => Ok(Sidecars::Beside),
             SidecarPlace::None => Ok(Sidecars::None),
-            SidecarPlace::File(file) => Ok(Sidecars::File(file.as_path().into(), read(file)?)),
+            SidecarPlace::File(file) => {
+                let sections = read(file).map_err(|failure| failure.context("--checksums"))?;
+                Ok(Sidecars::File(file.as_path().into(), sections))
+            }
         }
     }
 }

@@ -58,7 +58,9 @@ impl IndexOptions {
         let format = format::recognize(source.as_ref(), options)?;
         let found = |container| Found { container, tree: None, unkept: None, spooled: None };
         if !format.is_scanned() {
-            return Ok(found(format.open(source, options)?));
+            let opened = format.open(Arc::clone(&source), options);
+            let opened = opened.map_err(|error| format::or_zip(error, format, source.as_ref()));
+            return Ok(found(opened?));
         }
         let unreadable = |e| Failure::unreadable(part.name(), e);
         let key = key(part, source.as_ref(), options).map_err(unreadable)?;
@@ -109,7 +111,8 @@ impl IndexOptions {
                 }
                 return Ok(Found::unpacked(unpacked?.ok_or(error)?));
             }
-            container => container?,
+            Err(error) => return Err(format::or_zip(error, format, source.as_ref()).into()),
+            Ok(container) => container,
         };
         let unkept = self.may_write().then(|| Unkept { paths, key, format: format.name() });
         Ok(Found { unkept, ..found(container) })

@@ -108,17 +108,28 @@ impl Opened {
     /// The options do not suit the dataset; stored names or the file of names cannot be read.
     pub fn named(&self, options: &NameOptions, allow_damaged: bool) -> Result<Catalog, Failure> {
         let catalog = self.all_named(options, allow_damaged)?;
-        let catalog = options.selection.apply(catalog, &self.dataset, options.duplicates)?;
+        let selected = options.selection.apply(catalog, &self.dataset, options.duplicates);
+        let catalog = selected.map_err(|failure| failure.context(self.called()))?;
         if !options.without_control {
             self.check_reserved(&catalog, options.names.is_some())?;
         }
         Ok(catalog)
     }
 
+    /// The containers, for messages.
+    fn called(&self) -> String {
+        let parts = self.store.parts();
+        let first = parts.first().map(|part| part.name().to_string()).unwrap_or_default();
+        match parts.len() {
+            0 | 1 => first,
+            more => format!("{first} and {} more", more - 1),
+        }
+    }
+
     /// The tree of all names, before the selection.
     fn all_named(&self, options: &NameOptions, allow_damaged: bool) -> Result<Catalog, Failure> {
         if let Some(names) = &options.names {
-            return self.named_by(names);
+            return self.named_by(names).map_err(|failure| failure.context("--names"));
         }
         let is_plain = options.is_plain() && self.inside.iter().all(Option::is_none);
         if is_plain && let Some(tree) = self.kept_tree() {

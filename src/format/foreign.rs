@@ -13,6 +13,8 @@ struct Foreign {
 }
 
 const REPACK: &str = "unpack it, and pack the files with `ffrfs pack`, zip or tar";
+const RECOMPRESS: &str = "decompress it, or compress it with xz or zstd";
+const DOWNLOAD: &str = "the download has failed: look at its text";
 const MOUNT: &str = "mount it with mount(8), or unpack it";
 const KEEP: &str = "it is one sample: pack a directory of them with `ffrfs pack`, zip or tar";
 const EXPORT: &str = "write its samples to files, and pack them with `ffrfs pack`, zip or tar";
@@ -24,6 +26,7 @@ const ROWS: &[Row] = &[
     (0, b"7z\xbc\xaf\x27\x1c", "a 7z archive", REPACK),
     (0, b"Rar!\x1a\x07", "a RAR archive", REPACK),
     (0, b"MSCF\0\0\0\0", "a cabinet file", REPACK),
+    (0, b"MSWIM\0\0\0", "a WIM image", REPACK),
     (0, b"!<arch>\n", "an ar archive", REPACK),
     (0, b"070701", "a cpio archive", REPACK),
     (0, b"070702", "a cpio archive", REPACK),
@@ -32,15 +35,26 @@ const ROWS: &[Row] = &[
     (0, b"\xed\xab\xee\xdb", "an RPM package", REPACK),
     (0, b"\x04\x22\x4d\x18", "an lz4 file", "decompress it, or compress it with zstd"),
     (0, b"LZIP\x01", "an lzip file", "decompress it, or compress it with zstd or xz"),
+    (0, b"\x89LZO\0\r\n\x1a\n", "an lzop file", "decompress it, or compress it with zstd"),
     (0, b"\x1f\x9d", "a file of compress(1)", "decompress it, or compress it with zstd or gzip"),
     (0, b"hsqs", "a squashfs image", MOUNT),
     (0, b"DWARFS", "a dwarfs image", "mount it with dwarfs, or unpack it with dwarfsextract"),
     (1024, b"\xe2\xe1\xf5\xe0", "an erofs image", MOUNT),
     (1080, b"\x53\xef", "an ext2, ext3 or ext4 image", MOUNT),
+    (0, b"XFSB", "an XFS image", MOUNT),
+    (65_600, b"_BHRfS_M", "a btrfs image", MOUNT),
+    (0, b"QFI\xfb", "a qcow2 image", "attach it with qemu-nbd and mount that, or unpack it"),
     (32_769, b"CD001", "an ISO 9660 image", MOUNT),
     (0, b"ARROW1\0\0", "an Arrow file", EXPORT),
     (0, b"ORC", "ORC", EXPORT),
+    (0, b"FEA1", "Feather of version 1", EXPORT),
     (0, b"Obj\x01", "Avro", EXPORT),
+    (0, b"CDF\x01", "NetCDF of the classic form", EXPORT),
+    (0, b"CDF\x02", "NetCDF of the classic form", EXPORT),
+    (0, b"CDF\x05", "NetCDF of the classic form", EXPORT),
+    (0, b"MATLAB 5.0 MAT-file", "a MATLAB file of version 5", EXPORT),
+    (0, b"GGUF", "a model in GGUF", KEEP),
+    (128, b"DICM", "a DICOM image", KEEP),
     (0, b"\xde\xc0\xef\xbe", "the lock file of an LMDB database", "name its data.mdb"),
     (12, b"\xde\xc0\xef\xbe", "an LMDB database of a 32-bit machine", EXPORT),
     (16, b"\xbe\xef\xc0\xde", "an LMDB database of a big-endian machine", EXPORT),
@@ -51,13 +65,23 @@ const ROWS: &[Row] = &[
         "a pointer of Git LFS and not the file itself",
         "git lfs pull fetches the file",
     ),
-    (0, b"<!DOCTYPE html", "a web page", "the download has failed: look at its text"),
-    (0, b"<!doctype html", "a web page", "the download has failed: look at its text"),
-    (0, b"<html", "a web page", "the download has failed: look at its text"),
     (0, b"\x7fELF", "a program", "name the container"),
 ];
 
-const ZIP_AT_ITS_END: &str = "; --format zip mounts the zip archive at its end";
+/// Marks and their places, the file's name and the advice.
+type Combined = (&'static [(usize, &'static [u8])], &'static str, &'static str);
+
+/// What is told by several marks together, all of them in the head.
+const COMBINED: &[Combined] = &[
+    // The mark of a message, its length below 64 KiB, and a table that begins near.
+    (&[(0, b"\xff\xff\xff\xff"), (6, b"\0\0"), (9, b"\0\0\0")], "a stream of Arrow", EXPORT),
+    (&[(0, b"BM"), (6, b"\0\0\0\0")], "a BMP image", KEEP),
+    // The usual properties and a whole dictionary, with no length or one below 2^48 bytes.
+    (&[(0, b"\x5d\0\0"), (5, &[0xff; 8])], "an lzma file", RECOMPRESS),
+    (&[(0, b"\x5d\0\0"), (11, b"\0\0")], "an lzma file", RECOMPRESS),
+];
+
+pub(super) const ZIP_AT_ITS_END: &str = "; --format zip mounts the zip archive at its end";
 
 /// More than the place of any mark, and its length.
 const LONGEST_MARK: usize = 40;
@@ -91,8 +115,66 @@ fn recognize(source: &dyn Source) -> Option<Foreign> {
         Some(rest) if rest.len() >= mark.len() => rest.starts_with(mark),
         _ => read(source, at as u64, &mut [0; LONGEST_MARK]).starts_with(mark),
     };
-    let row = ROWS.iter().find(|row| has(row));
-    row.map(|&(_, _, name, advice)| Foreign { name, advice }).or_else(|| of_a_sample(head))
+    let row = ROWS.iter().find(|row| has(row)).map(|&(_, _, name, advice)| (name, advice));
+    let has_all = |marks: &[(usize, &[u8])]| {
+        marks.iter().all(|&(at, mark)| head.get(at..).is_some_and(|rest| rest.starts_with(mark)))
+    };
+    let row = row.or_else(|| {
+        let row = COMBINED.iter().find(|(marks, ..)| has_all(marks));
+        row.map(|&(_, name, advice)| (name, advice))
+    });
+    let row = row.or_else(|| of_a_page(source));
+    row.map(|(name, advice)| Foreign { name, advice }).or_else(|| of_a_sample(head))
+}
+
+/// What servers answer in place of a file.
+fn of_a_page(source: &dyn Source) -> Option<(&'static str, &'static str)> {
+    let mut head = [0; 256];
+    let head = read(source, 0, &mut head);
+    let head = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head).trim_ascii_start();
+    let head = head.to_ascii_lowercase();
+    if [&b"<!doctype html"[..], b"<html"].iter().any(|mark| head.starts_with(mark)) {
+        return Some(("a web page", DOWNLOAD));
+    }
+    let is_xml = head.starts_with(b"<?xml");
+    let has_error = || head.windows(6).any(|word| word == b"<error");
+    match is_xml || head.starts_with(b"<error") {
+        true if has_error() => Some(("an error message of a store", DOWNLOAD)),
+        true if head.windows(5).any(|word| word == b"<html") => Some(("a web page", DOWNLOAD)),
+        true => Some(("an XML document", KEEP)),
+        false => None,
+    }
+}
+
+/// The error for a file whose bytes no format knows and whose name is no format's either, if it is empty or looks like
+/// text: then its name was mistaken for that of a container, or it is a list or a sample.
+pub(super) fn refuse_text(source: &dyn Source) -> Option<Error> {
+    let mut head = [0; 512];
+    let head = read(source, 0, &mut head);
+    let (kind, advice) = match head {
+        [] if source.is_empty() => ("an empty file", "was it copied or downloaded to its end?"),
+        _ if is_text(head) => {
+            ("a text file", "name the container, or pack a directory of such files")
+        }
+        _ => return None,
+    };
+    Some(Error::Foreign { part: source.name().clone(), kind, advice, hint: "" })
+}
+
+/// Whether bytes are UTF-8, cut at most in its last letter, without control characters that texts do not have.
+fn is_text(bytes: &[u8]) -> bool {
+    /// Fewer bytes could be anything.
+    const LEAST: usize = 4;
+    let text = match std::str::from_utf8(bytes) {
+        Ok(text) => text,
+        Err(error) if error.error_len().is_none() => {
+            let whole = bytes.get(..error.valid_up_to()).unwrap_or_default();
+            std::str::from_utf8(whole).unwrap_or_default()
+        }
+        Err(_) => return false,
+    };
+    let is_usual = |c: char| !c.is_control() || matches!(c, '\t' | '\n' | '\r' | '\u{c}');
+    text.len() >= LEAST && text.chars().all(is_usual)
 }
 
 /// A file that would be one sample of a dataset.
@@ -103,7 +185,9 @@ fn of_a_sample(head: &[u8]) -> Option<Foreign> {
         ".gif" => "a GIF image",
         ".webp" => "a WebP image",
         ".tif" => "a TIFF image",
-        ".jp2" | ".avif" => "an image",
+        ".jp2" => "a JPEG 2000 image",
+        ".avif" => "an AVIF image",
+        ".heic" => "a HEIC image",
         ".npy" => "a NumPy array",
         ".wav" | ".flac" | ".ogg" | ".mp3" => "an audio file",
         ".avi" | ".mp4" | ".mkv" => "a video",
@@ -128,6 +212,7 @@ fn read<'a>(source: &dyn Source, at: u64, into: &'a mut [u8]) -> &'a [u8] {
 mod tests {
     use super::super::{MemorySource, OpenOptions};
     use super::*;
+    use std::sync::Arc;
 
     fn message(bytes: Vec<u8>) -> String {
         let source = MemorySource::new("/data/train.x", bytes);
@@ -142,7 +227,7 @@ mod tests {
         for &(at, mark, name, advice) in ROWS {
             let mut bytes = vec![0; at];
             bytes.extend_from_slice(mark);
-            bytes.resize(40_000, 0);
+            bytes.resize(80_000, 0);
             let said = message(bytes);
             let wanted = format!("/data/train.x is {name}, which ffrfs does not mount: {advice}");
             assert_eq!(said, wanted);
@@ -169,7 +254,7 @@ mod tests {
         for &(at, mark, name, _) in ROWS.iter().filter(|row| !BEFORE_ZIP.contains(&row.1)) {
             let mut bytes = vec![b'x'; at];
             bytes.extend_from_slice(mark);
-            bytes.resize(40_000, b'x');
+            bytes.resize(80_000, b'x');
             bytes.extend_from_slice(&zip);
             let source = MemorySource::new("/data/a.x", bytes);
             let refused = super::super::recognize(&source, &OpenOptions::default());
@@ -188,6 +273,64 @@ mod tests {
     }
 
     #[test]
+    fn a_damaged_file_of_a_known_format_that_ends_in_a_zip_is_refused_with_the_way_to_mount_that() {
+        for head in [&b"\x89HDF\r\n\x1a\n"[..], b"PAR1", b"\x28\xb5\x2f\xfd", b"\xfd7zXZ\0"] {
+            let bytes = [head, &[b'x'; 100], &zip()].concat();
+            let source = Arc::new(MemorySource::new("/data/a.x", bytes));
+            let refused = super::super::open(source, &OpenOptions::default());
+            let said = refused.err().expect("it is damaged").to_string();
+            assert!(said.ends_with(ZIP_AT_ITS_END), "{said}");
+            let alone = Arc::new(MemorySource::new("/data/a.x", [head, &[b'x'; 100]].concat()));
+            let refused = super::super::open(alone, &OpenOptions::default());
+            let said = refused.err().expect("it is damaged").to_string();
+            assert!(!said.contains("--format zip"), "{said}");
+        }
+    }
+
+    #[test]
+    fn what_is_told_by_more_than_one_mark_is_named() {
+        let stream = b"\xff\xff\xff\xff\x78\0\0\0\x10\0\0\0\0\0\x0a\0\x0c\0";
+        let lzma = b"\x5d\0\0\x80\0\xff\xff\xff\xff\xff\xff\xff\xff\0\x30";
+        let sized = b"\x5d\0\0\0\x01\x10\x27\0\0\0\0\0\0\0\x30";
+        for (bytes, name) in [
+            (&stream[..], "a stream of Arrow"),
+            (lzma, "an lzma file"),
+            (sized, "an lzma file"),
+            (b"BM\x36\x10\0\0\0\0\0\0\x36\0\0\0", "a BMP image"),
+            (b"\0\0\0\x18ftypheic\0\0\0\0", "a HEIC image"),
+            (b"\0\0\0\x18ftypmif1\0\0\0\0", "a HEIC image"),
+            (b"\0\0\0\x20ftypavis\0\0\0\0", "an AVIF image"),
+            (b"\0\0\0\x20ftypisom\0\0\0\0", "a video"),
+            (b"\n<!DOCTYPE HTML PUBLIC", "a web page"),
+            (b"<html lang=en>", "a web page"),
+            (
+                b"<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<Error><Code>NoSuchKey",
+                "an error message of a store",
+            ),
+            (b"<Error><Code>AccessDenied", "an error message of a store"),
+            (b"<?xml version=\"1.0\"?><annotation>", "an XML document"),
+        ] {
+            let said = message(bytes.to_vec());
+            assert!(said.contains(&format!("is {name}, which ffrfs does not mount")), "{said}");
+        }
+    }
+
+    #[test]
+    fn text_and_empty_files_are_named_if_their_names_are_no_containers() {
+        let cut = ["größe,".repeat(73).as_bytes(), "größ".as_bytes()].concat();
+        for text in [&b"a,b\n1,2\n"[..], b"{\"a\": [1]}", b"images/1.jpg\r\n", &cut] {
+            let said = message(text.to_vec());
+            assert!(said.contains("is a text file, which"), "{said}");
+        }
+        assert!(message(Vec::new()).contains("is an empty file, which"));
+        // Of a container's name its own reader says best what is wrong.
+        let source = Arc::new(MemorySource::new("/data/a.zip", b"no container".to_vec()));
+        let refused = super::super::open(source, &OpenOptions::default());
+        let said = refused.err().expect("no zip").to_string();
+        assert!(said.contains("not a usable zip container"), "{said}");
+    }
+
+    #[test]
     fn samples_are_named_too() {
         let png = b"\x89PNG\r\n\x1a\n0123456789".to_vec();
         assert!(message(png).contains("is a PNG image, which ffrfs does not mount: it is one"));
@@ -195,7 +338,7 @@ mod tests {
 
     #[test]
     fn other_bytes_are_of_no_known_format() {
-        for bytes in [b"".to_vec(), b"7z".to_vec(), vec![1; 100], vec![0; 33_000]] {
+        for bytes in [b"7z".to_vec(), vec![1; 100], vec![0; 33_000], b"text\xff\n\n\n".to_vec()] {
             let said = message(bytes);
             assert!(said.contains("of no known format"), "{said}");
         }

@@ -13,7 +13,24 @@ use std::sync::Arc;
 /// # Errors
 /// As [`Format::open`]; or no format knows the content.
 pub fn open(source: Arc<dyn Source>, options: &OpenOptions) -> Result<Box<dyn Container>> {
-    recognize(source.as_ref(), options)?.open(source, options)
+    let format = recognize(source.as_ref(), options)?;
+    let opened = format.open(Arc::clone(&source), options);
+    opened.map_err(|error| or_zip(error, format, source.as_ref()))
+}
+
+/// An error of a container that has a zip archive at its end says that this can be mounted.
+#[must_use]
+pub fn or_zip(error: Error, format: &dyn Format, source: &dyn Source) -> Error {
+    let is_zip = format.name() == zip::Zip.name();
+    match error {
+        Error::Malformed { part, format, offset_bytes, expected, found, .. }
+            if !is_zip && matches!(zip::Zip.detect(source), Ok(Detected::Perhaps)) =>
+        {
+            let hint = foreign::ZIP_AT_ITS_END;
+            Error::Malformed { part, format, offset_bytes, expected, found, hint }
+        }
+        error => error,
+    }
 }
 
 /// The format that a container's content, or failing that its name, asks for.
@@ -54,7 +71,8 @@ fn stored_format(source: &dyn Source, options: &OpenOptions) -> Result<&'static 
     let by_name =
         FORMATS.iter().find(|f| extension.as_deref().is_some_and(|e| f.extensions().contains(&e)));
     // It cannot be right, but its own reader says best what is wrong.
-    by_name.copied().ok_or_else(|| Error::unknown(source))
+    let unknown = || foreign::refuse_text(source).unwrap_or_else(|| Error::unknown(source));
+    by_name.copied().ok_or_else(unknown)
 }
 
 /// Whether a file name ends as some format's files do: what a directory of containers is searched for.

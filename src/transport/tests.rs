@@ -11,9 +11,9 @@ use crate::store::testing::{Faraway, Fate, LONG_PATIENCE};
 use crate::vfs::{Options, Verify, Vfs};
 use std::fs;
 use std::io::Cursor;
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -48,6 +48,16 @@ struct Mount {
     directory: tempfile::TempDir,
     serving: Option<JoinHandle<Result<(), ServeError>>>,
     store: Arc<Faraway>,
+    /// Unmounts if this process is killed.
+    guard: Child,
+}
+
+/// A process in a group of its own that unmounts `directory` when this process ends, however it does.
+fn guard(directory: &Path) -> Child {
+    let script = r#"read _; umount -l "$1" || fusermount3 -u -z "$1"; rmdir "$1""#;
+    let mut guard = Command::new("sh");
+    guard.args(["-c", script, "sh"]).arg(directory).process_group(0);
+    guard.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
 }
 
 impl Mount {
@@ -87,9 +97,10 @@ impl Mount {
             workers: 2,
             ..MountOptions::default()
         };
+        let guard = guard(directory.path());
         let mounted = Mounted::new(vfs, &target, options).unwrap();
         let serving = Some(thread::spawn(move || mounted.serve()));
-        Some(Self { directory, serving, store })
+        Some(Self { directory, serving, store, guard })
     }
 
     fn path(&self, sample: usize) -> PathBuf {
@@ -104,6 +115,8 @@ impl Drop for Mount {
         if let Some(serving) = self.serving.take() {
             let _ = serving.join();
         }
+        let _ = self.guard.kill();
+        let _ = self.guard.wait();
     }
 }
 

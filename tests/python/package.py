@@ -93,6 +93,11 @@ class PackageTest(unittest.TestCase):
         self.assertEqual(caught.exception.code, 1)
         self.assertEqual(set(Path(tempfile.gettempdir()).glob("ffrfs-*")) - before, set())
 
+    def test_a_mount_in_the_foreground_is_refused(self):
+        with self.assertRaisesRegex(ValueError, "foreground"):
+            ffrfs.mount(self.container, foreground=True)
+        ffrfs.mount(self.container, foreground=False).unmount()
+
     def test_a_password_reaches_encrypted_members(self):
         locked = Path(self.place.name) / "locked.zip"
         subprocess.run(["zip", "-q", "-P", "open sesame", locked, "0003.bin"], cwd=self.loose, check=True)

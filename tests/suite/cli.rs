@@ -194,10 +194,13 @@ fn a_file_that_is_no_container_is_exit_code_3_with_file_byte_and_remedy() {
     let directory = temp_dir();
     let text = directory.path().join("readme.txt");
     fs::write(&text, "no container at all, but long enough for a header").unwrap();
+    let other = directory.path().join("other.bin");
+    fs::write(&other, [7; 49]).unwrap();
     let short = directory.path().join("short.ffr");
     fs::write(&short, "short").unwrap();
     for command in ["info", "ls", "verify"] {
-        refused(&on(command, &text, &[]), 3, &["readme.txt", "byte 0", "FFRecord", "49 bytes"]);
+        refused(&on(command, &text, &[]), 3, &["readme.txt", "a text file", "name the container"]);
+        refused(&on(command, &other, &[]), 3, &["other.bin", "byte 0", "FFRecord", "49 bytes"]);
         refused(&on(command, &short, &[]), 3, &["short.ffr", "byte 5", "12 bytes"]);
         let cut = fixture("truncated_data.ffr");
         let says = ["truncated_data.ffr", "byte 620", "expected", "found", "--allow-damaged"];

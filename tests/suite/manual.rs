@@ -192,6 +192,9 @@ fn completes(offer: Offer) {
     let offered = has(&["ffrfs", "mount", "--read"], &["--readdirplus"]);
     assert!(offered.iter().all(|word| word.starts_with("--read")), "{offered:?}");
     has(&["ffrfs", "doctor", "--"], &["--json"]);
+    // Options may stand behind names.
+    has(&["ffrfs", "mount", "data.ffr", "mnt", "--readdir"], &["--readdirplus"]);
+    has(&["ffrfs", "ls", "data.ffr", "--recurs"], &["--recursive"]);
     let times = ["always", "once", "off"].map(str::to_owned);
     assert_eq!(offer(&["ffrfs", "mount", "--verify", ""]), BTreeSet::from(times));
 }
@@ -205,6 +208,7 @@ fn completes_what_the_program_knows(offer: Offer) {
         offered
     };
     has(&["ffrfs", "mount", "-o", "allow_o"], &["allow_other"]);
+    has(&["ffrfs", "mount", "data.ffr", "mnt", "-o", "allow_o"], &["allow_other"]);
     // What stands before the comma is a part of the word, or not: as the shell has it.
     has(&["ffrfs", "mount", "-o", "ro,cache_s"], &["ro,cache_size=", "cache_size="]);
     let offered = has(&["ffrfs", "set", "/mnt", "verify=o"], &["verify=once", "once"]);

@@ -95,7 +95,7 @@ fn a_selection_of_nothing_is_refused_and_so_is_a_directory_that_is_none() {
     let (_directory, source) = packed(&FILES, "x.zip");
     for (args, says) in [
         (&["--include", "*.png"][..], "--include *.png: selects no sample"),
-        (&["--subdir", "test"], "ffrfs: --subdir test: no such directory"),
+        (&["--subdir", "test"], "x.zip: --subdir test: no such directory"),
         (&["--subdir", "val/3.jpg"], "--subdir val/3.jpg: is a file"),
         (&["--include", "a["], "unclosed character class"),
     ] {

@@ -1,7 +1,10 @@
 //! `ffrfs stats`: the table, JSON, and lines every so often.
 
-use crate::common::{FFRFS, Mount, Transport, ffrfs, for_each_transport, noise};
+use crate::common::{
+    FFRFS, Mount, Transport, container_in, ffrfs, for_each_transport, noise, samples, temp_dir,
+};
 use serde_json::Value;
+use std::fs;
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
@@ -101,4 +104,26 @@ fn all_mounts_are_listed_with_their_source_and_what_they_have_done() {
         }
     });
     assert_eq!(ffrfs(&["stats", "--watch", "1"]).code, 1);
+}
+
+#[test]
+fn the_list_says_of_a_mount_that_its_container_has_changed() {
+    for_each_transport(|transport| {
+        let line = |mount: &Mount| {
+            let (text, point) = (ffrfs(&["list"]).ok().text(), mount.point().to_str().unwrap());
+            text.lines().find(|line| line.contains(point)).expect("its line").to_owned()
+        };
+        let directory = temp_dir();
+        let source = container_in(&directory, &samples(20, 5000));
+        let mount = Mount::new(transport, &source, &[]);
+        fs::write(&source, vec![1; 200_000]).unwrap();
+        let point = mount.path("000001");
+        for _ in 0..200 {
+            if fs::read(&point).is_err() {
+                break;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+        assert!(line(&mount).ends_with("1 container"), "{}", line(&mount));
+    });
 }

@@ -1,5 +1,6 @@
 //! What `doctor` reports: a [`Check`], and what the checks share for reading files of `/proc` and `/sys`.
 
+use crate::failure::without_numbers;
 use serde::Serialize;
 use std::fs;
 use std::path::Path;
@@ -49,14 +50,15 @@ impl Check {
         Self::new(check, State::Problem, found, advice)
     }
 
-    /// Control characters, which file contents and paths may hold, are replaced: a check stays one line.
+    /// Control characters, which file contents and paths may hold, are replaced: a check stays one line. Errors of the
+    /// system stand without their numbers.
     fn new(
         check: impl Into<String>,
         state: State,
         found: impl Into<String>,
         advice: impl Into<String>,
     ) -> Self {
-        let clean = |text: String| text.replace(char::is_control, "?");
+        let clean = |text: String| without_numbers(text).replace(char::is_control, "?");
         let (check, found, advice) = (check.into(), found.into(), advice.into());
         Self { check: clean(check), state, found: clean(found), advice: clean(advice) }
     }

@@ -59,7 +59,7 @@ fn address_space() -> Option<u64> {
 fn open_files() -> String {
     let limit = process::raise_open_files_limit();
     let needed = dataset::LEAST_OPEN_FILES;
-    format!("no more files can be opened, and a mount needs {needed} (ulimit -n: {limit})")
+    format!("no more files can be opened, and a mount needs up to {needed} (ulimit -n: {limit})")
 }
 
 /// Threads are processes here, as the kernel counts them.

@@ -9,6 +9,7 @@ mod objects;
 #[path = "objects_off.rs"]
 mod objects;
 mod ours;
+mod place;
 mod prepare;
 mod program;
 mod request;
@@ -21,6 +22,7 @@ mod terminal;
 mod told;
 mod worker;
 
-pub(crate) use request::{Caller, MountRequest, MountSettings, name_in};
+pub(crate) use place::name_in;
+pub(crate) use request::{Caller, MountRequest, MountSettings};
 pub(crate) use start::{check, start};
 pub(crate) use terminal::Died;

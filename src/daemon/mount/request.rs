@@ -1,5 +1,6 @@
 //! What a mount is asked for.
 
+use super::place;
 use crate::daemon::memory;
 use crate::daemon::metrics::Address;
 use crate::daemon::reload::Configured;
@@ -104,9 +105,9 @@ impl MountRequest {
         given.unwrap_or_else(|| name_of(&self.sources))
     }
 
-    /// An error with the source and the mount point in it: mount(8) mounts several at once.
+    /// An error with the source and the mount point in it.
     pub(crate) fn name_in(&self, failure: Failure) -> Failure {
-        name_in(failure, &self.name(), &self.sources, &self.target)
+        place::name_in(failure, &self.name(), &self.sources, &self.target)
     }
 
     /// Makes the mount point, if that is wanted and it is missing; gives its path then.
@@ -136,32 +137,6 @@ impl MountRequest {
             address.absolute().map_err(|e| Failure::output("metrics", e))?;
         }
         Ok(())
-    }
-}
-
-/// As [`MountRequest::name_in`], for who has no request yet; `name` is what the dataset is called.
-pub(crate) fn name_in(
-    failure: Failure,
-    name: &str,
-    sources: &[PartName],
-    target: &Path,
-) -> Failure {
-    let said = failure.to_string();
-    let sources: Vec<_> = sources.iter().map(ToString::to_string).collect();
-    let target = std::path::absolute(target).unwrap_or_else(|_| target.to_owned());
-    let target = target.display().to_string();
-    let has_source = sources.iter().any(|source| said.contains(source));
-    // A source may lie below the mount point, and names it thereby.
-    let longer = sources.iter().filter(|source| source.contains(&target));
-    let rest = longer.fold(said.clone(), |said, source| said.replace(source, ""));
-    let begins = said.strip_prefix(&target).is_some_and(|rest| rest.starts_with(": "));
-    match (has_source, rest.contains(&target)) {
-        (true, true) => failure,
-        // The mount point stands in it already, and would be read twice.
-        (false, true) if begins || sources.len() > 1 => failure.context(name),
-        // Of several sources the message names the one that is meant.
-        _ if sources.len() > 1 => failure.context(target),
-        _ => failure.context(format_args!("{name} on {target}")),
     }
 }
 

@@ -112,7 +112,10 @@ impl Guess {
         self.detector.feed(b"", true);
         let found = self.detector.guess(None, Utf8Detection::Deny);
         let (names, _) = found.decode_without_bom_handling(&self.names);
-        let is_right = if names.chars().any(is_of_other_script) {
+        let is_right = if names.chars().any(|letter| ('\u{80}'..'\u{a0}').contains(&letter)) {
+            // No name has control characters of that kind: such bytes are nothing in the set that was guessed.
+            false
+        } else if names.chars().any(is_of_other_script) {
             is_plausible(&names)
         } else {
             self.letters(Charset::Web(found)) > self.letters(Charset::Dos(CP437))

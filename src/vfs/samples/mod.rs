@@ -24,7 +24,10 @@ const POOLED_BUFFERS: usize = 16;
 
 /// A sample that cannot be read for want of memory; it can be tried again.
 pub(super) fn no_memory(error: &io::Error) -> Fault {
-    Fault::Unreadable(format!("no memory: {error}"))
+    Fault::Unreadable(format!(
+        "no memory ({}); it is read again when it is asked for",
+        error.kind()
+    ))
 }
 
 /// A dataset and what is known of its samples.

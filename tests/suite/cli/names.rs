@@ -39,6 +39,8 @@ fn info_lists_names_that_are_shown_as_others_also_from_a_kept_index() {
         "examples": [
             "\"../up\" as \"%2E%2E/up\"",
             "\"/etc/passwd\" as \"etc/passwd\"",
+            "another \"a.jpg\" is not shown",
+            "another \"a.jpg\" is not shown",
         ],
     });
     for is_kept in [false, true] {

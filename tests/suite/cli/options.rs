@@ -6,7 +6,7 @@ use super::super::common::{
 };
 use super::refused;
 use std::fs;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::Path;
 use std::process::Command;
 
@@ -236,6 +236,53 @@ fn an_error_of_a_mount_names_the_source_and_the_mount_point() {
             outcome.stderr
         );
     }
+}
+
+#[test]
+fn an_error_of_a_relative_source_names_it_and_the_mount_point_once() {
+    let directory = temp_dir();
+    let directory = directory.path().canonicalize().unwrap();
+    fs::write(directory.join("train.zip"), "no container").unwrap();
+    let (source, target) = (directory.join("train.zip"), directory.join("train"));
+    let place = format!("ffrfs: {} on {}: not a usable", source.display(), target.display());
+    let mounted =
+        |args: &[&str]| run(Command::new(FFRFS).current_dir(&directory).arg("mount").args(args));
+    // The mount point beside it is called as the source begins.
+    for args in [&["train.zip"][..], &["train.zip", "train"], &["./train.zip", "train"]] {
+        let outcome = mounted(args);
+        assert!(outcome.code == 3 && outcome.stderr.starts_with(&place), "{}", outcome.stderr);
+        assert_eq!(outcome.stderr.matches("train.zip").count(), 1, "{}", outcome.stderr);
+        let _ = fs::create_dir(&target);
+    }
+    symlink(FFRFS, directory.join("mount.ffrfs")).unwrap();
+    for args in [&["-f", "train.zip", "train"][..], &["train.zip", "train"]] {
+        let helper = directory.join("mount.ffrfs");
+        let outcome = run(Command::new(helper).current_dir(&directory).args(args));
+        let place = format!("train.zip on {}: not a usable", target.display());
+        assert!(outcome.code == 32 && outcome.stderr.contains(&place), "{}", outcome.stderr);
+        assert_eq!(outcome.stderr.matches("train.zip").count(), 1, "{}", outcome.stderr);
+    }
+}
+
+#[test]
+fn an_error_about_a_file_names_the_option_that_names_the_file() {
+    let directory = temp_dir();
+    let source = container_in(&directory, &["x"]);
+    for option in ["--names", "--checksums"] {
+        let outcome =
+            ffrfs(&["ls".as_ref(), source.as_os_str(), option.as_ref(), "/nowhere".as_ref()]);
+        refused(&outcome, 2, &[&format!("{option}: /nowhere: No such file")]);
+    }
+    let set = ffrfs(&["set", "/nowhere", "verfy=off"]);
+    refused(&set, 1, &["verfy: not a setting", "did you mean verify?"]);
+    // Without a mount point, too, a foreign format is what is wrong.
+    let foreign = directory.path().join("a.7z");
+    fs::write(&foreign, b"7z\xbc\xaf\x27\x1c\0\x04").unwrap();
+    refused(&ffrfs(&["mount".as_ref(), foreign.as_os_str()]), 3, &["a.7z is a 7z archive"]);
+    let list = directory.path().join("list");
+    fs::write(&list, b"\x01\x02\x03").unwrap();
+    let neither = ffrfs(&["mount".as_ref(), list.as_os_str()]);
+    refused(&neither, 1, &["a source and a mount point are needed"]);
 }
 
 #[test]

@@ -193,6 +193,12 @@ fn a_weak_guess_gives_way_to_cp437() {
     let all: Vec<_> = names.iter().map(|(stored, _)| file(stored, "")).collect();
     let shown: Vec<_> = names.iter().map(|(_, shown)| *shown).collect();
     assert_eq!(names_with(zip(&all), None), shown);
+    // Bytes that are control characters in windows-1252, as whose names these would have more letters.
+    let high: Vec<Vec<u8>> =
+        (8..16_u8).map(|row| (0..16).map(|i| 16 * row + i).collect()).collect();
+    let all: Vec<_> = high.iter().map(|name| file(name, "")).collect();
+    let shown = names_with(zip(&all), None);
+    assert_eq!(shown[..2], ["ÇüéâäàåçêëèïîìÄÅ", "ÉæÆôöòûùÿÖÜ¢£¥₧ƒ"]);
     // Short names that are Japanese all the same.
     let shift_jis = [&b"\x90}1.png"[..], b"\x93\xfa\x96{.txt"].map(|name| file(name, ""));
     assert_eq!(names_with(zip(&shift_jis), None), ["図1.png", "日本.txt"]);

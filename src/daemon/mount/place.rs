@@ -1,0 +1,109 @@
+//! Where an error of a mount belongs: mount(8) mounts several at once, and mixes their messages.
+
+use crate::failure::Failure;
+use crate::format::PartName;
+use std::path::Path;
+
+/// An error that names the source and the mount point, each once; `name` is what the dataset is called.
+pub(crate) fn name_in(
+    failure: Failure,
+    name: &str,
+    sources: &[PartName],
+    target: &Path,
+) -> Failure {
+    let said = failure.to_string();
+    let target = std::path::absolute(target).unwrap_or_else(|_| target.to_owned());
+    let target = target.display().to_string();
+    let names: Vec<_> = sources.iter().flat_map(names_of).chain([name.to_owned()]).collect();
+    let has_source = names.iter().any(|name| names_whole(&said, name));
+    match (has_source, names_whole(&said, &target)) {
+        (true, true) => failure,
+        // The mount point stands in it already, and would be read twice.
+        (false, true) if sources.len() > 1 => failure.context(name),
+        // Of several sources the message names the one that is meant.
+        _ if sources.len() > 1 => failure.context(target),
+        _ => match names.iter().chain([&target]).find_map(|name| behind(&said, name)) {
+            Some(rest) => failure.saying(rest).context(format_args!("{name} on {target}")),
+            None => failure.context(format_args!("{name} on {target}")),
+        },
+    }
+}
+
+/// What messages may call a source.
+fn names_of(source: &PartName) -> Vec<String> {
+    let paths = source.as_path().into_iter().flat_map(|path| {
+        [std::path::absolute(path).ok(), path.canonicalize().ok()].into_iter().flatten()
+    });
+    let paths = paths.map(|path| path.display().to_string());
+    std::iter::once(source.to_string()).chain(paths).collect()
+}
+
+/// What a message says behind `name: `.
+fn behind<'a>(said: &'a str, name: &str) -> Option<&'a str> {
+    said.strip_prefix(name)?.strip_prefix(": ").filter(|_| !name.is_empty())
+}
+
+/// Whether a message has this name as a whole, and not only as the beginning or the end of another path. A relative name
+/// may be any word: it counts where a message begins with it.
+fn names_whole(said: &str, name: &str) -> bool {
+    if behind(said, name).is_some()
+        || said.strip_prefix(name).is_some_and(|s| s.starts_with(" on "))
+    {
+        return true;
+    }
+    let is_absolute = name.starts_with('/') || name.contains("://");
+    is_absolute
+        && said.match_indices(name).any(|(at, _)| {
+            let (before, after) = (&said[..at], &said[at + name.len()..]);
+            let begins =
+                before.is_empty() || before.ends_with([' ', '\n', '(', '`', '\'', '"', '=']);
+            let after = after.trim_start_matches([':', ';', ',', '.', ')', '`', '\'', '"', '?']);
+            begins && (after.is_empty() || after.starts_with(char::is_whitespace))
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::PathBuf;
+
+    fn named(said: &str, source: &str, target: &str) -> String {
+        let source = PartName::Path(PathBuf::from(source));
+        name_in(Failure::usage(said), "/d/train.zip", &[source], Path::new(target)).to_string()
+    }
+
+    #[test]
+    fn an_error_names_the_source_and_the_mount_point_once_each() {
+        for (said, source, target, wanted) in [
+            // The mount point is the source without its ending.
+            ("/d/train.zip: torn", "train.zip", "/d/train", "/d/train.zip on /d/train: torn"),
+            ("/d/train.zip: torn", "/d/train.zip", "/d/train", "/d/train.zip on /d/train: torn"),
+            ("train.zip: torn", "train.zip", "/d/train", "/d/train.zip on /d/train: torn"),
+            ("torn", "train.zip", "/mnt", "/d/train.zip on /mnt: torn"),
+            ("/mnt: busy", "train.zip", "/mnt", "/d/train.zip on /mnt: busy"),
+            ("/mnt/x: busy", "train.zip", "/mnt", "/d/train.zip on /mnt: /mnt/x: busy"),
+            (
+                "/mnt: /d/train.zip is mounted there",
+                "/d/train.zip",
+                "/mnt",
+                "/mnt: /d/train.zip is mounted there",
+            ),
+            ("/d/train.zip on /mnt: torn", "train.zip", "/mnt", "/d/train.zip on /mnt: torn"),
+            ("/e/d/train.zip: no", "x", "/d/train", "/d/train.zip on /d/train: /e/d/train.zip: no"),
+        ] {
+            assert_eq!(named(said, source, target), wanted, "{said}");
+        }
+    }
+
+    #[test]
+    fn of_several_sources_a_message_names_the_one_that_is_meant() {
+        let sources = ["/d/a.zip", "/d/b.zip"].map(|path| PartName::Path(path.into()));
+        let named = |said: &str| {
+            let failure = Failure::usage(said);
+            name_in(failure, "/d/a.zip and 1 more", &sources, Path::new("/d/a")).to_string()
+        };
+        assert_eq!(named("/d/b.zip: torn"), "/d/a: /d/b.zip: torn");
+        assert_eq!(named("/d/a: busy"), "/d/a.zip and 1 more: /d/a: busy");
+        assert_eq!(named("/d/a: /d/b.zip: torn"), "/d/a: /d/b.zip: torn");
+    }
+}
