@@ -146,6 +146,12 @@ pub trait Format: Sync {
     /// The source cannot be read, its structure is wrong, or its index fails its checksum.
     fn open(&self, source: Arc<dyn Source>, options: &OpenOptions) -> Result<Box<dyn Container>>;
 
+    /// The file that makes a directory with containers of this format in it one dataset, which the format's own package
+    /// opens by the directory.
+    fn directory_file(&self) -> Option<&'static str> {
+        None
+    }
+
     /// Whether opening reads all of the container, so that its index is worth keeping ([`Container::keep`]).
     fn is_scanned(&self) -> bool {
         false
