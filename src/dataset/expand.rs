@@ -134,12 +134,19 @@ pub(crate) fn is_dataset(directory: &Path) -> bool {
 
 fn containers_in(directory: &Path) -> Result<Vec<PathBuf>, Failure> {
     let unreadable = |e| Failure::unreadable(directory.display(), e);
-    let mut found = Vec::new();
+    let (mut found, mut unread) = (Vec::new(), None);
     for entry in std::fs::read_dir(directory).map_err(unreadable)? {
         let path = entry.map_err(unreadable)?.path();
         if format::has_known_extension(&path) && path.is_file() {
             found.push(path);
+        } else if let Some(codec) = format::unread_codec(&path) {
+            unread = Some((path, codec));
         }
+    }
+    if let Some((path, codec)) = unread.filter(|_| found.is_empty()) {
+        let why = format!("{codec} is not read: decompress such files first");
+        let error = io::Error::new(io::ErrorKind::Unsupported, why);
+        return Err(Failure::unreadable(path.display(), error));
     }
     if found.is_empty() {
         let endings: Vec<_> =
