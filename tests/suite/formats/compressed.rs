@@ -462,7 +462,7 @@ fn a_compressed_container_that_is_shown_as_a_file_is_named_and_nested_shows_what
                 let mount = Mount::new(transport, &source, &[]);
                 assert!(mount.read(name).unwrap() == bytes, "{name}.{ending}");
                 drop(mount);
-                let expected = tree(Mount::new(transport, &fixture(name), &["index=none"]).point());
+                let expected = tree(Mount::new(transport, fixture(name), &["index=none"]).point());
                 let mount = Mount::new(transport, &source, &["nested=1"]);
                 assert!(tree(&mount.path(name)) == expected, "{name}.{ending}");
             });
