@@ -33,6 +33,8 @@ pub struct Naming {
     pub directories: Vec<Vec<u8>>,
     /// Samples that are shown as directories: they are containers themselves.
     pub opened: HashSet<u64>,
+    /// Numbered records lie in directories of so many.
+    pub fanout: Option<u64>,
     /// Also what macOS and Windows leave beside people's own files.
     pub all: bool,
 }
@@ -94,6 +96,20 @@ impl Dataset {
         }
     }
 
+    /// Whether what has a number and no name is all that there is: records, and samples without names.
+    ///
+    /// # Errors
+    /// As [`Dataset::stored_names`].
+    pub fn is_numbered(&self) -> Result<bool> {
+        for container in self.containers() {
+            match container.names(container.len().saturating_sub(1))? {
+                Names::None | Names::Fields(_) | Names::Records(_) => (),
+                Names::Members | Names::Tree(_) | Names::Refused(_) => return Ok(false),
+            }
+        }
+        Ok(true)
+    }
+
     /// Whether a field lies in a directory of its record. Records of one container are alike in that.
     fn has_directories(&self, fields: u64) -> Result<bool> {
         for container in self.containers() {
@@ -139,7 +155,7 @@ impl Dataset {
             let (first, records) =
                 if is_merged { (records_before, all_records) } else { (0, counts[number]) };
             records_before = records_before.saturating_add(counts[number]);
-            let numbers = Numbers { first, width: width(records) };
+            let numbers = Numbers::new(first, records, naming.fanout);
             let one = Named { container, above, start, numbers, opened: &naming.opened };
             one.add(names, &mut builder, &mut check)?;
         }
@@ -172,11 +188,26 @@ struct Numbers {
     first: u64,
     /// In digits.
     width: usize,
+    /// Records of a directory, and the digits of its number.
+    fanout: Option<(u64, usize)>,
 }
 
 impl Numbers {
+    /// Of so many records in all.
+    fn new(first: u64, records: u64, fanout: Option<u64>) -> Self {
+        let last = records.saturating_sub(1);
+        let fanout = fanout.filter(|fanout| *fanout > 0);
+        let fanout = fanout.map(|fanout| (fanout, digits(last / fanout).max(3)));
+        Self { first, width: width(records), fanout }
+    }
+
     fn path(&self, record: u64) -> String {
-        format!("{:01$}", self.first.saturating_add(record), self.width)
+        let number = self.first.saturating_add(record);
+        let width = self.width;
+        match self.fanout {
+            Some((fanout, outer)) => format!("{:0outer$}/{number:0width$}", number / fanout),
+            None => format!("{number:0width$}"),
+        }
     }
 
     /// A path that begins with the number of a record in the container.

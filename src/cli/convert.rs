@@ -5,6 +5,7 @@ use super::extract::report;
 use super::open::{OpenArgs, check_all_answered, names, refuse_url};
 use super::view::ViewArgs;
 use crate::daemon::{logging, memory};
+use crate::dataset::expand::is_dataset;
 use crate::failure::{Exit, Failure, say};
 use crate::format::{WRITERS, WriteFormat, writer_named};
 use crate::interrupt::Interrupt;
@@ -19,7 +20,8 @@ use std::path::{Path, PathBuf};
 
 const AFTER_HELP: &str = "\
 A directory as IN stands for the files in it; containers in a directory are given as \
-'directory/*.tar'. The ending of OUT says what is written: .ffr, .zip, .tar, .tfrecord, .mds, \
+'directory/*.tar'. A directory of LMDB (data.mdb) or MDS (index.json and shards) is the dataset \
+that a mount shows of it. The ending of OUT says what is written: .ffr, .zip, .tar, .tfrecord, .mds, \
 .syr, .beton, or OUT/ for a directory; else --to says it.
 
 TFRecord, MDS, Syrah and FFCV hold samples with fields: the files in a numbered directory \
@@ -149,6 +151,7 @@ impl ConvertArgs {
     ) -> Result<Exit, Failure> {
         if let [directory] = sources
             && directory.is_dir()
+            && !is_dataset(directory)
         {
             output::check_outside(directory, output, "converted")?;
             let selection = self.view.selection.selection();
@@ -163,9 +166,12 @@ impl ConvertArgs {
             let Some(tree) = walked else { return Ok(Exit::Interrupted) };
             return self.write(&tree, false, output, target, interrupt);
         }
-        if let Some(directory) = sources.iter().find(|source| source.is_dir()) {
+        if let Some(directory) =
+            sources.iter().find(|source| source.is_dir() && !is_dataset(source))
+        {
             return Err(Failure::usage(format!(
-                "{}: a directory stands for its files, and alone; containers in it are {0}/*",
+                "{}: a directory stands for its files, and alone; containers in it are given with their ending, \
+                 such as '{0}/*.tar'",
                 directory.display()
             )));
         }

@@ -15,7 +15,7 @@ pub(super) struct ViewArgs {
     /// The ending of numbered names: `.jpg`, …, or `auto` to choose by the first bytes of samples
     #[arg(long, value_name = ".EXT|auto")]
     pub(super) suffix: Option<String>,
-    /// Directories of N numbered samples each: 000/000123
+    /// Directories of N numbered samples or records each: 000/000123
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(super) fanout: Option<u64>,
     /// Names from a file: line i is the relative path of sample i

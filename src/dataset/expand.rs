@@ -118,14 +118,35 @@ fn matches_of(pattern: &str, paths: &mut Vec<PathBuf>) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Whether a directory is a dataset of one format, as its package writes it (LMDB, MDS), rather than one of files.
+pub(crate) fn is_dataset(directory: &Path) -> bool {
+    let is_marked = |format: &&&dyn format::Format| {
+        format.directory_file().is_some_and(|name| directory.join(name).is_file())
+    };
+    let Some(format) = format::FORMATS.iter().find(is_marked) else { return false };
+    let has_its_ending = |path: &PathBuf| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
+        // A compressed one has another ending behind its own.
+        name.split('.').skip(1).any(|part| format.extensions().contains(&part))
+    };
+    containers_in(directory).is_ok_and(|found| found.iter().any(has_its_ending))
+}
+
 fn containers_in(directory: &Path) -> Result<Vec<PathBuf>, Failure> {
     let unreadable = |e| Failure::unreadable(directory.display(), e);
-    let mut found = Vec::new();
+    let (mut found, mut unread) = (Vec::new(), None);
     for entry in std::fs::read_dir(directory).map_err(unreadable)? {
         let path = entry.map_err(unreadable)?.path();
         if format::has_known_extension(&path) && path.is_file() {
             found.push(path);
+        } else if let Some(codec) = format::unread_codec(&path) {
+            unread = Some((path, codec));
         }
+    }
+    if let Some((path, codec)) = unread.filter(|_| found.is_empty()) {
+        let why = format!("{codec} is not read: decompress such files first");
+        let error = io::Error::new(io::ErrorKind::Unsupported, why);
+        return Err(Failure::unreadable(path.display(), error));
     }
     if found.is_empty() {
         let endings: Vec<_> =

@@ -7,10 +7,13 @@ use crate::catalog::{
     Catalog, Duplicates, Naming, Numbered, ROOT, Records, StoredNames, Suffix, TreeBuilder,
 };
 use crate::failure::{Exit, Failure};
-use crate::format::counted;
+use crate::format::{Names, counted};
 use crate::vfs::CONTROL_DIRECTORY;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
+
+/// A message names so many fields of a record.
+const MAX_SHOWN_FIELDS: u64 = 8;
 
 /// Which names samples have.
 #[derive(Debug, Clone, Default)]
@@ -65,7 +68,8 @@ impl NameOptions {
             layout => directories(opened, layout),
         };
         let all = self.all;
-        Naming { duplicates: self.duplicates, directories, opened: opened.opened.clone(), all }
+        let opened = opened.opened.clone();
+        Naming { duplicates: self.duplicates, directories, opened, fanout: self.fanout, all }
     }
 }
 
@@ -138,7 +142,8 @@ impl Opened {
         if !options.flat {
             match self.dataset.stored_names(&options.naming(self)) {
                 Ok(StoredNames::Tree(tree))
-                    if options.suffix.is_none() && options.fanout.is_none() =>
+                    if options.suffix.is_none()
+                        && (options.fanout.is_none() || self.dataset.is_numbered()?) =>
                 {
                     self.keep_index(Some(tree.as_ref()).filter(|_| is_plain));
                     return Ok(tree.into());
@@ -146,7 +151,7 @@ impl Opened {
                 Ok(StoredNames::Tree(_)) => {
                     return Err(Failure::usage(
                         "the samples have stored names; --suffix and --fanout are for numbered \
-                         samples (--flat shows numbers)",
+                         samples, --fanout also for records (--flat shows numbers)",
                     ));
                 }
                 Ok(StoredNames::Fields(fields)) => {
@@ -198,7 +203,8 @@ impl Opened {
     }
 
     fn named_by(&self, path: &Path) -> Result<Catalog, Failure> {
-        let text = std::fs::read(path).map_err(|e| Failure::unreadable(path.display(), e))?;
+        let text = std::fs::read(path)
+            .map_err(|e| Failure::unreadable(format_args!("--names {}", path.display()), e))?;
         let lines = text.strip_suffix(b"\n").unwrap_or(&text);
         let mut builder = TreeBuilder::default();
         let mut count = 0;
@@ -214,10 +220,11 @@ impl Opened {
         }
         if count != self.dataset.len() {
             return Err(Failure::usage(format!(
-                "{}: {} for {}; each sample needs a line",
+                "--names {}: {} for {}; each sample needs a line{}",
                 path.display(),
                 counted(count, "name"),
-                counted(self.dataset.len(), "sample")
+                counted(self.dataset.len(), "sample"),
+                self.fields_of_record()
             )));
         }
         let tree = builder.build().map_err(|why| match first_clash(lines) {
@@ -229,6 +236,19 @@ impl Opened {
             None => Failure::usage(format!("{}: {why}", path.display())),
         })?;
         Ok(tree.into())
+    }
+
+    /// What is said of records, each of which has several samples: the files that the first one has.
+    fn fields_of_record(&self) -> String {
+        let Some(container) = self.dataset.containers().first() else { return String::new() };
+        let Ok(Names::Fields(fields)) = container.names(container.len().saturating_sub(1)) else {
+            return String::new();
+        };
+        let shown = fields.min(container.len()).min(MAX_SHOWN_FIELDS);
+        let names = (0..shown).filter_map(|field| container.field_name(field).ok());
+        let names: Vec<_> = names.map(|name| name.escape_ascii().to_string()).collect();
+        let more = if fields > shown { ", …" } else { "" };
+        format!(", and each file of a record is a sample: {}{more}", names.join(", "))
     }
 
     /// Checks that no sample has the name of the control directory, which is the same in every mount.

@@ -9,7 +9,9 @@ use super::options::{Options, Watch};
 use super::parallel;
 use crate::catalog::Place;
 use crate::failure::Failure;
-use crate::format::compressed::{Coding, MemberSource, open_kept_member, open_member};
+use crate::format::compressed::{
+    Coding, MemberSource, RecentIntervals, open_kept_member, open_member,
+};
 use crate::format::{
     self, Container, Content, Kind, Node, OpenOptions, Sample, SliceSource, Source,
 };
@@ -104,9 +106,11 @@ impl Nest {
         let sample = |member: &Member| self.containers[member.container].sample(member.sample);
         let samples = members.iter().filter_map(|member| sample(member).ok());
         let together = Together::new(&self.watch, samples.map(|at| at.length_bytes).sum());
+        // Members are opened in the order of their streams, so that each interval is decoded once.
+        let recent = Arc::new(RecentIntervals::new(parallel::cpus() + 1));
         for some in members.chunks(MEMBERS_TOGETHER) {
             let opened = parallel::map(some.to_vec(), parallel::cpus(), &|member| {
-                let opened = self.open(&member, options, (indexes, &together));
+                let opened = self.open(&member, options, (indexes, &together), &recent);
                 if self.watch.is_cancelled() {
                     return Err(Failure::interrupted());
                 }
@@ -115,6 +119,7 @@ impl Nest {
             })?;
             self.add_members(opened.into_iter().flatten())?;
         }
+        recent.forget();
         together.end();
         Ok(())
     }
@@ -150,12 +155,13 @@ impl Nest {
         member: &Member,
         options: &OpenOptions,
         (indexes, together): (&NestedIndexes<'_>, &Arc<Together>),
+        recent: &Arc<RecentIntervals>,
     ) -> format::Result<Option<Inner>> {
-        let Some((found, base_bytes)) = self.place_of(member)? else { return Ok(None) };
+        let Some((found, base_bytes)) = self.place_of(member, recent)? else { return Ok(None) };
         let Place { part, .. } = self.places[member.container];
         // A member that was replaced in place has another length, as a rule.
         let length = match &found.coding {
-            Coding::Range(_, range) => range.end.saturating_sub(range.start),
+            Coding::Range(_, range, _) => range.end.saturating_sub(range.start),
             _ => found.source.len(),
         };
         let mut numbers = self.numbers_to(member.container, member.sample);
@@ -185,7 +191,11 @@ impl Nest {
     }
 
     /// Where a member lies, and where the source of that begins in the part. `None`: it cannot be a container.
-    fn place_of(&self, member: &Member) -> format::Result<Option<(MemberSource, u64)>> {
+    fn place_of(
+        &self,
+        member: &Member,
+        recent: &Arc<RecentIntervals>,
+    ) -> format::Result<Option<(MemberSource, u64)>> {
         let outer = &self.sources[member.container];
         let container = self.containers[member.container].as_ref();
         let at = located(container, outer.as_ref(), member.sample)?;
@@ -197,8 +207,9 @@ impl Nest {
         if let (Content::Encoded(size), Some(stream)) = (at.content, container.stream()) {
             let range = only_piece(container, member.sample, size)?;
             let (source, stream) = (Arc::clone(outer), Arc::clone(stream));
+            let recent = (Arc::clone(recent), member.container);
             let member =
-                |range| MemberSource { source, name, coding: Coding::Range(stream, range) };
+                |range| MemberSource { source, name, coding: Coding::Range(stream, range, recent) };
             return Ok(range.map(|range| (member(range), base_bytes)));
         }
         let coding = match (at.content, container.codec(member.sample)) {

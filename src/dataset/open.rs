@@ -8,6 +8,7 @@ use super::nest::{MAX_LOOKS, Nest};
 use super::objects::Objects;
 use super::opening::{Opening, Together, Unopened};
 use super::options::{Options, SidecarPlace, Watch};
+use super::warnings::warn_of;
 use super::{digest, parallel};
 use crate::catalog::{self, Catalog, Dataset, Located, Tree};
 use crate::failure::{Exit, Failure};
@@ -250,9 +251,7 @@ fn open_containers(
     let mut dataset = Dataset::nested(containers, places);
     // Nested containers come after the others, and have no sidecars.
     dataset.set_sums(sums);
-    for warning in dataset.containers().iter().flat_map(|one| one.warnings()) {
-        tracing::warn!("{warning}");
-    }
+    warn_of(&dataset, &parts);
     let opened = opened.into_iter().map(|(container, sample)| dataset.number(container, sample));
     let opened = opened.collect();
     let (tree, written) = (Mutex::new(tree), Mutex::new(written));

@@ -16,23 +16,35 @@ mod recorded;
 #[cfg(test)]
 mod tests;
 
-pub use member::{Coding, MemberSource, OpenedMember, open_kept as open_kept_member, open_member};
+pub use decoded::RecentIntervals;
+pub use member::{
+    Coding, MemberSource, OpenedMember, Recent, open_kept as open_kept_member, open_member,
+};
 
 use super::codec::{Codec, GzipHeader, is_zlib_header};
 use super::file::PlainFile;
 use super::scanned;
 use super::stream::{INTERVAL_BYTES, StreamIndex};
-use super::{Container, Detected, Error, Format, OpenOptions, Result, Source, counted};
+use super::{
+    Container, Detected, Error, Format, OpenOptions, Result, Source, counted, has_known_extension,
+    recognize,
+};
 use decoded::DecodedSource;
 use feed::Feed;
 use file::CompressedFile;
 use inside::Inside;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::sync::Arc;
 
 /// Enough for every magic number.
 const MAGIC_BYTES: usize = 18;
 /// Enough for a gzip header with the longest name of a file.
 const HEADER_BYTES: u64 = 8 << 10;
+
+const CODECS: [Compressed; 5] =
+    [Compressed::GZIP, Compressed::BZIP2, Compressed::XZ, Compressed::ZSTD, Compressed::ZLIB];
 
 /// The formats of compressed files.
 #[derive(Debug)]
@@ -90,16 +102,19 @@ impl Compressed {
         stream: Arc<StreamIndex>,
         container: Option<Box<dyn Container>>,
     ) -> Result<Box<dyn Container>> {
+        let mut warnings = Vec::new();
         let inside = match container {
             Some(container) => Inside::Container(container),
             None => {
                 let header = self.header(source.as_ref())?;
                 let name = self.file_name(source.as_ref(), header.as_ref());
+                let whole = DecodedSource::new(Arc::clone(&source), Arc::clone(&stream));
+                warnings.extend(unopened(&whole, &name));
                 let modified = header.and_then(|header| header.modified);
                 Inside::File { name, modified, size_bytes: stream.decoded_bytes() }
             }
         };
-        Ok(Box::new(CompressedFile::new(self.name, source, stream, inside)))
+        Ok(Box::new(CompressedFile::new(self.name, source, stream, (inside, warnings))))
     }
 
     /// The name of the file that was compressed.
@@ -214,6 +229,26 @@ fn read(source: &dyn Source, buf: &mut [u8]) -> Result<()> {
     })
 }
 
+/// What is said of a decoded stream that is shown as a file, and is a container of a format that is not found by a pass. Its
+/// name must say so: nothing is decoded to find that out of all others.
+fn unopened(decoded: &dyn Source, name: &[u8]) -> Option<String> {
+    let name = Path::new(OsStr::from_bytes(name));
+    let is_compressed =
+        |format: &dyn Format| CODECS.iter().any(|codec| codec.name == format.name());
+    if !has_known_extension(name) {
+        return None;
+    }
+    let format = recognize(decoded, &OpenOptions::default()).ok()?;
+    (!format.scans_streams() && !is_compressed(format)).then(|| {
+        format!(
+            "{}: it is compressed {}, shown as one file: --nested 1 shows what is in it, in a directory of its name \
+             (where it is read in no order it is faster if it is decompressed first)",
+            decoded.name(),
+            format.name()
+        )
+    })
+}
+
 /// Opens what a compressed file was decoded to: a container of a scanned format, or the file `name`.
 ///
 /// # Errors
@@ -228,6 +263,9 @@ pub fn open_decoded(
     read(decoded.as_ref(), &mut first)?;
     match feed::scanner_of(decoded.name(), &first, options)? {
         Some(scanner) => scanned::scan(decoded, scanner),
-        None => Ok(Box::new(PlainFile::new(decoded, name))),
+        None => {
+            let warnings = unopened(decoded.as_ref(), &name).into_iter().collect();
+            Ok(Box::new(PlainFile::new(decoded, name, warnings)))
+        }
     }
 }

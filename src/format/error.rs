@@ -3,6 +3,7 @@
 use super::{Checksum, FORMATS, PartName, Source};
 use crate::format::counted;
 use std::io;
+use std::path::Path;
 
 /// Result of reading a container.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -108,7 +109,26 @@ impl Error {
             offset_bytes: 0,
             expected: format!("a container of a known format ({})", names.join(", ")),
             found: format!("{} of no known format", counted(source.len(), "byte")),
-            hint: "",
+            hint: hint_of(source.name().file_name()),
         }
+    }
+}
+
+/// What the name of a file tells of a content that has no magic number.
+fn hint_of(path: &Path) -> &'static str {
+    match unread_codec(path) {
+        Some("brotli") => ": brotli is not read: decompress it first (brotli -d)",
+        Some(_) => ": snappy is not read: decompress it first",
+        None => "",
+    }
+}
+
+/// The codec of a file that is compressed so that it is not read, by its name: MosaicML Streaming writes such shards.
+#[must_use]
+pub fn unread_codec(path: &Path) -> Option<&'static str> {
+    match path.extension()?.to_str()? {
+        "br" | "brotli" => Some("brotli"),
+        "snappy" | "sz" => Some("snappy"),
+        _ => None,
     }
 }

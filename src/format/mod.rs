@@ -87,7 +87,7 @@ pub use charset::is_charset;
 pub use checksum::{Checksum, ChecksumKind, Mismatch};
 pub(crate) use counted::{counted, one_or_many};
 pub use decode::{Checkpoint, Decoder, Progress};
-pub use error::{Error, Result};
+pub use error::{Error, Result, unread_codec};
 pub use fault::Fault;
 pub use ffrecord::pickle::{Directory, Entry};
 pub use member::{Attributes, Kind, Member, Node};
@@ -145,6 +145,12 @@ pub trait Format: Sync {
     /// # Errors
     /// The source cannot be read, its structure is wrong, or its index fails its checksum.
     fn open(&self, source: Arc<dyn Source>, options: &OpenOptions) -> Result<Box<dyn Container>>;
+
+    /// The file that makes a directory with containers of this format in it one dataset, which the format's own package
+    /// opens by the directory.
+    fn directory_file(&self) -> Option<&'static str> {
+        None
+    }
 
     /// Whether opening reads all of the container, so that its index is worth keeping ([`Container::keep`]).
     fn is_scanned(&self) -> bool {

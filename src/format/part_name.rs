@@ -58,6 +58,16 @@ fn without_query(url: &str) -> &str {
     url.split_once(['?', '#']).map_or(url, |(address, _)| address)
 }
 
+impl PartName {
+    /// Whether the name has one of these endings, perhaps with others behind it: `train.tfrecord-00000-of-00064.gz`.
+    pub(in crate::format) fn has_ending_within(&self, endings: &[&str]) -> bool {
+        let name =
+            self.file_name().file_name().unwrap_or_default().to_string_lossy().to_lowercase();
+        let mut parts = name.split('.').skip(1).map(|part| part.split('-').next().unwrap_or(part));
+        parts.any(|part| endings.contains(&part))
+    }
+}
+
 impl fmt::Display for PartName {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -26,15 +26,14 @@ pub(super) struct CompressedFile {
 }
 
 impl CompressedFile {
-    /// A file whose stream is indexed.
+    /// A file whose stream is indexed, and what is to be said of it.
     pub(super) fn new(
         format: &'static str,
         source: Arc<dyn Source>,
         stream: Arc<StreamIndex>,
-        inside: Inside,
+        (inside, mut warnings): (Inside, Vec<String>),
     ) -> Self {
         let part = source.name();
-        let mut warnings = Vec::new();
         let behind = source.len().saturating_sub(stream.stored_bytes());
         if behind > 0 {
             warnings.push(format!(

@@ -8,7 +8,7 @@
 //! the container's index, if its format scans                                          little-endian
 //! ```
 
-use super::decoded::DecodedSource;
+use super::decoded::{DecodedSource, RecentIntervals};
 use super::examined::Examined;
 use super::file::CompressedFile;
 use super::recorded::{Recorded, RecordedSource, ReplayedSource};
@@ -38,6 +38,9 @@ pub struct MemberSource {
     pub coding: Coding,
 }
 
+/// Where what was decoded last of a stream is found, and the number of its container there.
+pub type Recent = (Arc<RecentIntervals>, usize);
+
 /// How a member lies in its source.
 #[derive(Clone)]
 pub enum Coding {
@@ -46,7 +49,7 @@ pub enum Coding {
     /// The source is a stream of this codec; the checksum is that of the decoded bytes.
     Stream(Codec, Option<Checksum>),
     /// It is this range of a decoded stream.
-    Range(Arc<StreamIndex>, Range<u64>),
+    Range(Arc<StreamIndex>, Range<u64>, Recent),
 }
 
 /// An open member; and, if it should be kept, what [`open_kept`] needs to open it again.
@@ -63,16 +66,18 @@ pub fn open_member(
     keeps: bool,
 ) -> Result<OpenedMember> {
     let MemberSource { source, name, coding } = member;
-    let (stream, range, is_own) = match coding {
+    let own = || (Arc::new(RecentIntervals::new(1)), 0);
+    let (stream, range, recent, is_own) = match coding {
         Coding::Stored => return open_stored(source, options, keeps),
         Coding::Stream(codec, checksum) => {
             let stream = index_of(source.as_ref(), codec, checksum)?;
             let range = 0..stream.decoded_bytes();
-            (Arc::new(stream), range, true)
+            (Arc::new(stream), range, own(), true)
         }
-        Coding::Range(stream, range) => (stream, range, false),
+        Coding::Range(stream, range, recent) => (stream, range, recent, false),
     };
-    let decoded = Arc::new(DecodedSource::new(Arc::clone(&source), Arc::clone(&stream)));
+    let decoded =
+        Arc::new(DecodedSource::sharing(Arc::clone(&source), Arc::clone(&stream), recent.clone()));
     let slice = slice_of(&decoded, name, &range);
     let recorded = Arc::new(RecordedSource::new(Arc::clone(&slice), keeps));
     let format = format::recognize(recorded.as_ref(), options)?;
@@ -89,7 +94,9 @@ pub fn open_member(
         let stream = is_own.then_some(stream.as_ref());
         written(stream, &reads, &examined.bad, (container.as_ref(), format))
     });
-    decoded.forget();
+    if is_own {
+        recent.0.forget();
+    }
     let member = CompressedFile::member(source, stream, range.start, (container, examined));
     Ok((Box::new(member), kept))
 }
@@ -125,7 +132,7 @@ pub fn open_kept(
     let MemberSource { source, name: part, coding } = member;
     let (stream, range) = match coding {
         Coding::Stored => return kept_index(source, kept, stream_end, name, options),
-        Coding::Range(stream, range) => (stream, range),
+        Coding::Range(stream, range, _) => (stream, range),
         Coding::Stream(codec, _) => {
             let stream = StreamIndex::read_kept(kept.as_ref(), HEAD_BYTES as u64..stream_end)
                 .map_err(|e| unreadable(HEAD_BYTES as u64, e))?;
@@ -136,7 +143,10 @@ pub fn open_kept(
             (Arc::new(stream), range)
         }
     };
-    let decoded = Arc::new(DecodedSource::new(Arc::clone(&source), Arc::clone(&stream)));
+    let recent = Arc::new(RecentIntervals::new(1));
+    let shared = (Arc::clone(&recent), 0);
+    let decoded =
+        Arc::new(DecodedSource::sharing(Arc::clone(&source), Arc::clone(&stream), shared));
     let slice = slice_of(&decoded, part, &range);
     let replayed = ReplayedSource::new(slice, kept, stream_end, reads)
         .map_err(|e| unreadable(stream_end, e))?;
@@ -147,7 +157,7 @@ pub fn open_kept(
     let container = kept_index(Arc::clone(&replayed), kept, index_at, name, options)?;
     let Some(container) = container else { return Ok(None) };
     let examined = Examined::again(container.as_ref(), replayed.as_ref(), bad)?;
-    decoded.forget();
+    recent.forget();
     let member = CompressedFile::member(source, stream, range.start, (container, examined));
     Ok(Some(Box::new(member)))
 }

@@ -48,9 +48,20 @@ pub(super) enum Kind {
 pub(super) struct Datatype {
     pub(super) bytes: u32,
     pub(super) kind: Kind,
+    /// What it is, if NumPy has no type for it.
+    pub(super) is_unknown: Option<&'static str>,
 }
 
 impl Datatype {
+    /// What it has, or its fields or elements have, for which NumPy has no type.
+    pub(super) fn unknown(&self) -> Option<&'static str> {
+        self.is_unknown.or_else(|| match &self.kind {
+            Kind::Compound(members) => members.iter().find_map(|(_, _, of)| of.unknown()),
+            Kind::Array(_, of) | Kind::Sequence(of) => of.unknown(),
+            Kind::Plain(_) | Kind::Text(_) | Kind::FarText => None,
+        })
+    }
+
     pub(super) fn read(fields: &mut Fields<'_>) -> Result<Self> {
         read(fields, MAX_NESTING)
     }
@@ -180,7 +191,18 @@ fn read(fields: &mut Fields<'_>, nesting: u32) -> Result<Datatype> {
         11 => complex(fields, bytes, nesting)?,
         _ => return Err(before.wrong("a type of class 0 to 11", class.to_string())),
     };
-    Ok(Datatype { bytes, kind })
+    let is_opaque = matches!(&kind, Kind::Plain(descr) if *descr == opaque(bytes));
+    let is_unknown = match class {
+        _ if !is_opaque => None,
+        0 | 8 => Some("integers of another precision"),
+        1 => Some("floats of another format (such as bfloat16)"),
+        2 => Some("times"),
+        4 => Some("bit fields of another precision"),
+        7 => Some("references"),
+        11 => Some("complex numbers of another format"),
+        _ => None,
+    };
+    Ok(Datatype { bytes, kind, is_unknown })
 }
 
 fn opaque(bytes: u32) -> String {
@@ -278,7 +300,7 @@ fn compound(
         if !shape.is_empty() {
             let bytes = shape.iter().try_fold(u64::from(of.bytes), |all, &n| all.checked_mul(n));
             let bytes = bytes.and_then(|bytes| u32::try_from(bytes).ok()).unwrap_or(u32::MAX);
-            of = Datatype { bytes, kind: Kind::Array(shape, Box::new(of)) };
+            of = Datatype { bytes, kind: Kind::Array(shape, Box::new(of)), is_unknown: None };
         }
         if at.checked_add(of.bytes).is_none_or(|end| end > bytes) {
             let found = format!("{} at {at}", counted(of.bytes, "byte"));

@@ -15,9 +15,6 @@ use crate::format::{
 };
 use std::sync::Arc;
 
-/// More notes than this are counted, not kept.
-const MAX_NOTES: usize = 32;
-
 /// An open file.
 pub(super) struct Hdf5File {
     source: Arc<dyn Source>,
@@ -92,14 +89,7 @@ impl Hdf5File {
             .map(|(number, _)| number)
             .collect();
         let part = source.name().clone();
-        let count = notes.len().saturating_add(more.len());
-        let all = notes.into_iter().chain(more).take(MAX_NOTES);
-        let mut warnings: Vec<_> =
-            all.map(|note| format!("{part}: {}", note.replace('\n', " "))).collect();
-        if count > MAX_NOTES {
-            let more = count.saturating_sub(MAX_NOTES);
-            warnings.push(format!("{part}: {}", counted(more, "more note")));
-        }
+        let warnings = notes.into_warnings(more, &part);
         let chunks = Chunks(chunked);
         Ok(Self { names, shown, chunks, links, samples, data_bytes, warnings, source })
     }

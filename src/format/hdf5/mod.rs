@@ -14,6 +14,7 @@ mod group;
 mod heap;
 mod input;
 mod lzf;
+mod notes;
 mod object;
 mod shown;
 mod superblock;

@@ -7,6 +7,7 @@ use super::chunked::Chunked;
 use super::dataset::{Dataset, Layout, Refusal, unsupported};
 use super::datatype::{Datatype, Kind, MAX_DIMENSIONS, Padding};
 use super::input::Input;
+use super::notes::Notes;
 use super::object::Message;
 use super::table;
 use super::values::{Heaps, Texts, Value, ending_at, fixed_values, json, trimmed};
@@ -84,7 +85,7 @@ pub(super) struct Builder<'a> {
     heaps: Heaps<'a>,
     pub(super) shown: Vec<Shown>,
     pub(super) chunked: Vec<Chunked>,
-    pub(super) notes: Vec<String>,
+    pub(super) notes: Notes,
     pub(super) samples: u64,
     pub(super) data_bytes: u64,
     json_left: usize,
@@ -108,7 +109,7 @@ impl<'a> Builder<'a> {
             heaps: Heaps::new(input),
             shown: Vec::new(),
             chunked: Vec::new(),
-            notes: Vec::new(),
+            notes: Notes::default(),
             samples: 0,
             data_bytes: 0,
             json_left: MAX_JSON_BYTES,
@@ -119,7 +120,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Adds a dataset; gives its number, if it is shown.
+    /// Adds a dataset, which its path names; gives its number, if it is shown.
     pub(super) fn add(&mut self, name: &[u8], messages: &[Message]) -> Result<Option<u32>> {
         let shown = match Dataset::read(self.input, messages) {
             Ok(dataset) => self.dataset(name, &dataset),
@@ -130,11 +131,11 @@ impl<'a> Builder<'a> {
             Ok(()) => (),
             Err(Refusal::Malformed(error)) if !self.options.allow_damaged => return Err(error),
             Err(Refusal::Malformed(error)) => {
-                self.notes.push(format!("{name:?} is left out: {error}"));
+                self.notes.add(|| format!("{name:?} is left out: {error}"));
                 return Ok(None);
             }
             Err(Refusal::Unsupported(why)) => {
-                self.notes.push(format!("{name:?} is left out: {why}"));
+                self.notes.add(|| format!("{name:?} is left out: {why}"));
                 return Ok(None);
             }
         }
@@ -149,6 +150,14 @@ impl<'a> Builder<'a> {
     }
 
     fn dataset(&mut self, name: &[u8], dataset: &Dataset) -> Result<(), Refusal> {
+        if let Some(what) = dataset.datatype.unknown().filter(|_| self.options.view != View::Raw) {
+            let name = String::from_utf8_lossy(name);
+            self.notes.add(|| {
+                format!(
+                    "{name:?} has {what}, for which NumPy has no type: they are shown as bytes (|V)"
+                )
+            });
+        }
         match &dataset.datatype.kind {
             Kind::Text(padding) => return self.texts(name, dataset, Some(*padding)),
             Kind::FarText => return self.texts(name, dataset, None),
@@ -219,7 +228,7 @@ impl<'a> Builder<'a> {
         why: &str,
     ) {
         let name = String::from_utf8_lossy(name);
-        self.notes.push(format!("{name:?} cannot be read: {why}"));
+        self.notes.add(|| format!("{name:?} cannot be read: {why}"));
         self.push(count, 0, shown, Content::Damaged { bytes });
     }
 

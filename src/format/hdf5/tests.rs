@@ -233,6 +233,24 @@ fn a_link_too_long_for_the_blocks_of_its_heap_loses_no_other() {
 }
 
 #[test]
+fn what_is_said_of_datasets_and_links_names_their_paths() {
+    let container = open(&std::fs::read(fixture("unknown.h5")).unwrap()).unwrap();
+    let said = container.warnings().join("\n");
+    for word in [
+        "t: \"g/h/short\" has integers of another precision",
+        "\"g/h/bfloat\" has floats of another format",
+        "\"g/h/references\" has references",
+        "\"g/h/scaled\" cannot be read: it needs filter 6",
+        "\"g/h/far\" is a link to \"other.h5:/x\"",
+        "\"g/h/dangling\" is a link to nothing",
+    ] {
+        assert!(said.contains(word), "{word}: {said}");
+    }
+    // Opaque bytes are what somebody wrote.
+    assert!(!said.contains("opaque"), "{said}");
+}
+
+#[test]
 fn truth_values_are_those_that_h5py_takes_for_them() {
     let (shown, _) = decompressed("odd.h5.zz");
     for name in ["truth.npy", "turned.npy"] {

@@ -6,6 +6,7 @@ use super::super::Result;
 use super::dataset::Dataset;
 use super::group::{self, Link, Target};
 use super::input::Input;
+use super::notes::Notes;
 use super::object::{Headers, Message};
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -44,7 +45,7 @@ pub(super) struct Name {
 pub(super) struct Tree {
     pub(super) names: Vec<Name>,
     /// Links out of the file, links to nothing, and paths that are too long.
-    pub(super) notes: Vec<String>,
+    pub(super) notes: Notes,
 }
 
 /// What to do with a dataset: gives its number, if it is shown.
@@ -63,7 +64,7 @@ struct Walk<'a, 'f> {
 }
 
 impl Tree {
-    /// Reads all groups. `on_dataset` is called once for each dataset, with a name that it has.
+    /// Reads all groups. `on_dataset` is called once for each dataset, with a path that it has.
     pub(super) fn read(
         input: &Input<'_>,
         root: u64,
@@ -71,7 +72,7 @@ impl Tree {
         on_dataset: &mut OnDataset<'_>,
     ) -> Result<Self> {
         let root_name = Name { parent: ROOT, name: Box::default(), entry: Entry::Group };
-        let tree = Tree { names: vec![root_name], notes: Vec::new() };
+        let tree = Tree { names: vec![root_name], notes: Notes::default() };
         let (seen, groups, soft) = (HashMap::from([(root, ROOT)]), Vec::new(), Vec::new());
         let headers = Headers::new(input);
         let mut walk = Walk { headers, tree, seen, soft, groups, on_dataset, allow_damaged };
@@ -82,7 +83,7 @@ impl Tree {
                 Ok(links) => {
                     links.into_iter().try_for_each(|link| walk.add(number, link, length))?
                 }
-                Err(error) if allow_damaged => walk.note(error.to_string()),
+                Err(error) if allow_damaged => walk.tree.notes.add(|| error.to_string()),
                 Err(error) => return Err(error),
             }
         }
@@ -92,8 +93,10 @@ impl Tree {
 }
 
 impl Walk<'_, '_> {
-    fn note(&mut self, text: String) {
-        self.tree.notes.push(text);
+    /// Says something of what lies in a group under a name.
+    fn note(&mut self, parent: u32, name: &[u8], text: impl FnOnce() -> String) {
+        let Tree { names, notes } = &mut self.tree;
+        notes.add(|| format!("{:?} {}", shown(&path_of(names, parent, name)), text()));
     }
 
     fn push(&mut self, parent: u32, name: &[u8], entry: Entry) -> u32 {
@@ -104,14 +107,15 @@ impl Walk<'_, '_> {
 
     fn add(&mut self, parent: u32, link: Link, before: usize) -> Result<()> {
         let length = before.saturating_add(link.name.len()).saturating_add(1);
-        let shown = String::from_utf8_lossy(&link.name).into_owned();
         if length > MAX_PATH_BYTES {
-            self.note(format!("a path of more than {MAX_PATH_BYTES} bytes is left out"));
+            let text = || format!("a path of more than {MAX_PATH_BYTES} bytes is left out");
+            self.tree.notes.add(text);
             return Ok(());
         }
         match link.target {
             Target::External(target) => {
-                self.note(format!("{shown:?} is a link to {target:?}, which is not followed"));
+                let text = || format!("is a link to {target:?}, which is not followed");
+                self.note(parent, &link.name, text);
             }
             Target::Soft(path) => {
                 let number = self.push(parent, &link.name, Entry::Gone);
@@ -135,13 +139,14 @@ impl Walk<'_, '_> {
         let messages = match self.headers.messages(address) {
             Ok(messages) => messages,
             Err(error) if self.allow_damaged => {
-                self.note(error.to_string());
+                self.note(parent, name, || format!("is left out: {error}"));
                 return Ok(());
             }
             Err(error) => return Err(error),
         };
         let entry = if Dataset::is_one(&messages) {
-            (self.on_dataset)(name, &messages)?.map_or(Entry::Gone, Entry::Dataset)
+            let path = path_of(&self.tree.names, parent, name);
+            (self.on_dataset)(&path, &messages)?.map_or(Entry::Gone, Entry::Dataset)
         } else if group::is_group(&messages) {
             Entry::Group
         } else {
@@ -177,12 +182,29 @@ impl Walk<'_, '_> {
             match target {
                 Some(target) => name.entry = Entry::Link(target),
                 None => {
-                    let shown = String::from_utf8_lossy(&name.name).into_owned();
-                    self.note(format!("{shown:?} is a link to nothing in this file"));
+                    let (parent, name) = (name.parent, name.name.clone());
+                    self.note(parent, &name, || "is a link to nothing in this file".to_owned());
                 }
             }
         }
     }
+}
+
+/// The path of what lies in a group under a name.
+fn path_of(names: &[Name], parent: u32, name: &[u8]) -> Vec<u8> {
+    let (mut parts, mut at) = (vec![name], parent);
+    while at != ROOT
+        && let Some(above) = names.get(at as usize)
+    {
+        parts.push(&above.name);
+        at = above.parent;
+    }
+    parts.reverse();
+    parts.join(&b'/')
+}
+
+fn shown(path: &[u8]) -> String {
+    String::from_utf8_lossy(path).into_owned()
 }
 
 /// Follows soft links.

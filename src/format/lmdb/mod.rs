@@ -46,6 +46,10 @@ impl Format for Lmdb {
         &["mdb", "lmdb"]
     }
 
+    fn directory_file(&self) -> Option<&'static str> {
+        Some("data.mdb")
+    }
+
     fn detect(&self, source: &dyn Source) -> Result<Detected> {
         let reader = Reader::new(source, NAME);
         if reader.len() < META_BYTES as u64 {

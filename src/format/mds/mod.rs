@@ -67,6 +67,7 @@ impl RecordFormat for Mds {
 impl ScannedFormat for Mds {
     type Row = Row<Mds>;
     const EXTENSIONS: &'static [&'static str] = &["mds"];
+    const DIRECTORY_FILE: Option<&'static str> = Some(LIST_NAME);
 
     /// The first offset leads behind an object of JSON that names the columns.
     fn looks_like(source: &dyn Source) -> Result<Detected> {

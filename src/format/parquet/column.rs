@@ -148,6 +148,22 @@ impl<'a> Column<'a> {
         Ok(entry)
     }
 
+    /// Whether there are more values, also in pages that the footer does not count.
+    ///
+    /// # Errors
+    /// As [`Column::peek`].
+    pub(super) fn has_more(&mut self) -> Result<bool> {
+        if self.is_cut() || self.peek()?.is_some() {
+            return Ok(!self.is_cut());
+        }
+        if self.at >= self.end() || self.index.is_some() {
+            return Ok(false);
+        }
+        // What is no page is padding.
+        let header = self.header(self.at).ok();
+        Ok(header.is_some_and(|(header, _)| header.is_data() && header.values > 0))
+    }
+
     /// Where the page of the last value lies.
     pub(super) fn page_at(&self) -> u64 {
         self.page_at
@@ -219,7 +235,7 @@ impl<'a> Column<'a> {
         }
         self.bring(at, all)?;
         self.at = at.saturating_add(all);
-        let is_data = matches!(header.kind, PageKind::Data | PageKind::DataV2 { .. });
+        let is_data = header.is_data();
         if is_data && u64::from(header.values) > self.values_left {
             let found = header.values.to_string();
             let expected = format!("{} at most", counted(self.values_left, "value"));

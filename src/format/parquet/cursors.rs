@@ -187,6 +187,23 @@ impl<'a> Cursors<'a> {
         self.end
     }
 
+    /// Behind the last row: where values of a column are that no row has, if there are some.
+    pub(super) fn left_over(&mut self, node: &Node) -> Read<Option<u64>> {
+        for leaf in node.leaves() {
+            if self.peek(leaf)?.is_some() {
+                return Ok(Some(self.cursor(leaf)?.page_at));
+            }
+            let cursor = self.cursor(leaf)?;
+            let (at, end) = (cursor.at, cursor.chunk.at.saturating_add(cursor.chunk.length));
+            // What is no page is padding.
+            let page = if at < end { self.stored.page(at, end).ok() } else { None };
+            if page.is_some_and(|(header, ..)| header.is_data() && header.values > 0) {
+                return Ok(Some(at));
+            }
+        }
+        Ok(None)
+    }
+
     fn cursor(&mut self, leaf: usize) -> Read<&mut Cursor<'a>> {
         let place = leaf.saturating_sub(self.first);
         self.cursors.get_mut(place).ok_or_else(|| ENDS_EARLY.into())

@@ -27,7 +27,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 const MAGIC: &[u8; 8] = b"FFRPARQ\0";
-const VERSION: u32 = 3;
+const VERSION: u32 = 4;
 const HEAD_BYTES: usize = 24;
 
 /// An open file.

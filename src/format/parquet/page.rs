@@ -67,6 +67,11 @@ struct Fields {
 }
 
 impl Header {
+    /// Whether it is of a page of values.
+    pub(super) fn is_data(&self) -> bool {
+        matches!(self.kind, Kind::Data | Kind::DataV2 { .. })
+    }
+
     /// The header that a page's bytes begin with, and what stands behind it.
     pub(super) fn split(stored: &[u8]) -> Result<(Self, &[u8]), String> {
         let (header, length) = Self::read(stored)

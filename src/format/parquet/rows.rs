@@ -272,6 +272,19 @@ fn column<'a>(context: Context<'a>, number: usize, look: Look) -> Option<Column<
 }
 
 impl Rows<'_> {
+    /// Behind the last row: about where values are that no row has, if there are some.
+    ///
+    /// # Errors
+    /// The file cannot be read, or a page's header is wrong.
+    pub(super) fn left_over(&mut self) -> Result<Option<u64>> {
+        for column in [&mut self.values, &mut self.names].into_iter().flatten() {
+            if column.has_more()? {
+                return Ok(Some(column.page_at()));
+            }
+        }
+        self.json.as_mut().map_or(Ok(None), Texts::left_over)
+    }
+
     /// What follows cannot be read.
     pub(super) fn give_up(&mut self) {
         (self.values, self.names, self.json) = (None, None, None);

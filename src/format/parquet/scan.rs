@@ -90,12 +90,27 @@ struct Adding<'a> {
     labels: Vec<(u64, u64)>,
 }
 
+impl Adding<'_> {
+    /// The path of the column, for messages.
+    fn path(&self) -> String {
+        let parts = [&self.parts[..], &[self.last]].concat();
+        parts.join(&b'/').escape_ascii().to_string()
+    }
+}
+
 /// The pass over a file.
 struct Scan<'a> {
     reader: Reader<'a>,
     is_typed: bool,
     builder: Builder<Parquet>,
     record: Record<Parquet>,
+}
+
+/// A column of a row group that has more than its rows.
+struct LeftOver {
+    group: u32,
+    field: usize,
+    why: String,
 }
 
 /// Reads a file: where its values lie, and its rows.
@@ -113,49 +128,103 @@ pub(super) fn scan(
         let expected = format!("fewer than {}", counted(values, "value"));
         return Err(reader.malformed(units.footer.at, expected, found, ""));
     }
-    // Of the leaves that are of one file, each has its own.
-    let bytes = reader.len().saturating_mul(MAX_RATIO).saturating_add(FREE_BYTES);
-    let budget = Budget::new(reader.len(), values.saturating_mul(2), bytes);
-    let pages = Pages { reader, budget: &budget };
-    let mut scan = Scan {
-        reader,
-        is_typed: options.view != View::Raw,
-        builder: Builder::default(),
-        record: Record::default(),
-    };
-    let labels_at = (units.footer.groups.len() as u64)
-        .saturating_mul(slots_of(&units.schema))
-        .saturating_mul(SLOT_BYTES)
-        .saturating_add(first);
-    let adding = fields.iter().zip(&units.labels).enumerate();
-    let mut adding: Vec<_> = adding
-        .map(|(number, (field, names))| {
-            let number = number as u64;
-            let slot = number.saturating_mul(SLOT_BYTES).saturating_add(labels_at);
-            adding_of(field, names, slot, number, &budget)
-        })
-        .collect();
-    let mut row = 0_u64;
-    for (number, group) in (0_u32..).zip(&units.footer.groups) {
-        let (schema, groups) = (&units.schema, units.footer.groups.len() as u64);
-        let context = Context { pages: &pages, schema, group, number, groups, slots: first };
-        let mut rows: Vec<_> = fields
-            .iter()
-            .zip(&adding)
-            .map(|(field, adding)| Rows::new(context, field, !adding.labels.is_empty()))
-            .collect();
-        for _ in 0..group.rows {
-            scan.row(&mut rows, &mut adding, row, options.allow_damaged)?;
-            if !budget.notes.borrow().is_empty() {
-                scan.warn(&budget, row);
-            }
-            row = row.saturating_add(1);
+    let pass = Pass { reader, units: &units, fields: &fields, first, options };
+    let mut found = pass.run(&[])?;
+    if !found.2.is_empty() {
+        // Which row an entry belongs to is not sure in all of such a column.
+        let given_up = found.2;
+        found = pass.run(&given_up)?;
+        if let Some(more) = found.2.first() {
+            let expected = "no more values in a row group than its rows have";
+            return Err(reader.malformed(units.footer.at, expected, &more.why, ""));
         }
     }
+    let (budget, builder, _) = found;
     units.dictionaries = Dictionaries::new(budget.dictionaries.into_inner());
     units.parts = budget.parts.into_inner();
     units.set(budget.units.into_inner());
-    Ok((units, scan.builder))
+    Ok((units, builder))
+}
+
+/// What a pass is over.
+struct Pass<'a> {
+    reader: Reader<'a>,
+    units: &'a Units,
+    fields: &'a [Field],
+    /// The address of the first slot.
+    first: u64,
+    options: &'a OpenOptions,
+}
+
+impl Pass<'_> {
+    /// Goes through all rows; nothing is read of what is given up.
+    fn run(&self, given_up: &[LeftOver]) -> Result<(Budget, Builder<Parquet>, Vec<LeftOver>)> {
+        let Self { reader, units, fields, first, options } = *self;
+        // Of the leaves that are of one file, each has its own.
+        let values = reader.len().saturating_mul(VALUES_A_BYTE).saturating_add(FREE_VALUES);
+        let bytes = reader.len().saturating_mul(MAX_RATIO).saturating_add(FREE_BYTES);
+        let budget = Budget::new(reader.len(), values.saturating_mul(2), bytes);
+        let pages = Pages { reader, budget: &budget };
+        let mut scan = Scan {
+            reader,
+            is_typed: options.view != View::Raw,
+            builder: Builder::default(),
+            record: Record::default(),
+        };
+        let mut adding = self.adding(&budget);
+        let (mut row, mut left_over) = (0_u64, Vec::new());
+        for (number, group) in (0_u32..).zip(&units.footer.groups) {
+            let (schema, groups) = (&units.schema, units.footer.groups.len() as u64);
+            let context = Context { pages: &pages, schema, group, number, groups, slots: first };
+            let mut rows: Vec<_> = fields
+                .iter()
+                .zip(&adding)
+                .map(|(field, adding)| Rows::new(context, field, !adding.labels.is_empty()))
+                .collect();
+            for one in given_up.iter().filter(|one| one.group == number) {
+                if let Some(rows) = rows.get_mut(one.field) {
+                    rows.give_up();
+                }
+                scan.builder.warn(format!("{}: {}", reader.part(), one.why));
+            }
+            for _ in 0..group.rows {
+                scan.row(&mut rows, &mut adding, row, options.allow_damaged)?;
+                if !budget.notes.borrow().is_empty() {
+                    scan.warn(&budget, row);
+                }
+                row = row.saturating_add(1);
+            }
+            for (field, rows) in rows.iter_mut().enumerate() {
+                if let Some(at) = rows.left_over()? {
+                    let column = adding.get(field).map(Adding::path).unwrap_or_default();
+                    let rows = counted(group.rows, "row");
+                    let why = format!(
+                        "row group {number}: column {column} has values behind those of its {rows}, in or behind \
+                         the page at byte {at}: none of its values in this row group can be read"
+                    );
+                    left_over.push(LeftOver { group: number, field, why });
+                }
+            }
+        }
+        let builder = scan.builder;
+        drop(adding);
+        Ok((budget, builder, left_over))
+    }
+
+    fn adding<'b>(&'b self, budget: &Budget) -> Vec<Adding<'b>> {
+        let units = self.units;
+        let labels_at = (units.footer.groups.len() as u64)
+            .saturating_mul(slots_of(&units.schema))
+            .saturating_mul(SLOT_BYTES)
+            .saturating_add(self.first);
+        let all = self.fields.iter().zip(&units.labels).enumerate();
+        all.map(|(number, (field, names))| {
+            let number = number as u64;
+            let slot = number.saturating_mul(SLOT_BYTES).saturating_add(labels_at);
+            adding_of(field, names, slot, number, budget)
+        })
+        .collect()
+    }
 }
 
 /// How a field is added; its labels are decoded at `slot`.

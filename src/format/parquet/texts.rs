@@ -42,6 +42,8 @@ pub(super) struct Texts<'a> {
     /// The end of the addresses that it may have.
     slot_end: u64,
     rows_left: u64,
+    /// A row could not be made.
+    is_broken: bool,
     block: Block,
     /// The row behind those of the block.
     row: u64,
@@ -118,6 +120,7 @@ impl<'a> Texts<'a> {
             unit,
             slot_end: slot.saturating_add(SLOT_BYTES),
             rows_left: group.rows,
+            is_broken: false,
             block: Block::default(),
             row: 0,
         })
@@ -156,6 +159,22 @@ impl<'a> Texts<'a> {
         Ok(Cell { state: State::There, length, address, ..Cell::default() })
     }
 
+    /// Behind the last row: about where values are that no row has, if there are some.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub(super) fn left_over(&mut self) -> Result<Option<u64>> {
+        if self.is_broken || self.rows_left > 0 {
+            return Ok(None);
+        }
+        match self.cursors.left_over(self.node) {
+            Ok(at) => Ok(at),
+            Err(Stop::Failed(error)) => Err(error),
+            // Nothing that is behind the rows can be read.
+            Err(Stop::Wrong(_)) => Ok(None),
+        }
+    }
+
     /// Makes the texts of the rows that follow. Behind one that cannot be made there are none.
     fn next_block(&mut self) -> Result<()> {
         let starts = self.cursors.starts(&|page| self.budget.keep_dictionary(page));
@@ -173,7 +192,7 @@ impl<'a> Texts<'a> {
                 Err(Stop::Wrong(why)) => {
                     let why = format!("the column from byte {stored} on: {why}");
                     self.budget.note(why);
-                    self.rows_left = 0;
+                    (self.rows_left, self.is_broken) = (0, true);
                     text.truncate(start);
                     break;
                 }

@@ -192,7 +192,7 @@ impl Units {
                 }
                 let page = Page::open(header, body, leaf, codec)?;
                 let (count, encoding) = (page.present(leaf), header.encoding);
-                let is_data = matches!(header.kind, page::Kind::Data | page::Kind::DataV2 { .. });
+                let is_data = header.is_data();
                 let rows = leaf.width().and_then(|width| unit.decoded_bytes.checked_div(width));
                 let agrees =
                     is_data && header.values as usize == count && rows == Some(header.values);

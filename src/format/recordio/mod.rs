@@ -47,7 +47,11 @@ impl ScannedFormat for RecordIo {
         Ok(if u32::from_le_bytes(head) == MAGIC { Detected::Yes } else { Detected::No })
     }
 
-    fn is_stream(_part: &PartName, first: &[u8]) -> Result<bool> {
+    /// One of no records is told by its name.
+    fn is_stream(part: &PartName, first: &[u8]) -> Result<bool> {
+        if first.is_empty() {
+            return Ok(part.has_ending_within(Self::EXTENSIONS));
+        }
         Ok(u32_at(first, 0) == Some(MAGIC))
     }
 

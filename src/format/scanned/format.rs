@@ -12,6 +12,9 @@ pub(in crate::format) trait ScannedFormat: Sync {
     /// As [`Format::extensions`].
     const EXTENSIONS: &'static [&'static str];
 
+    /// As [`Format::directory_file`].
+    const DIRECTORY_FILE: Option<&'static str> = None;
+
     /// As [`Format::detect`].
     fn looks_like(source: &dyn Source) -> Result<Detected>;
 
@@ -32,6 +35,10 @@ impl<F: ScannedFormat> Format for F {
 
     fn extensions(&self) -> &'static [&'static str] {
         F::EXTENSIONS
+    }
+
+    fn directory_file(&self) -> Option<&'static str> {
+        F::DIRECTORY_FILE
     }
 
     fn detect(&self, source: &dyn Source) -> Result<Detected> {

@@ -58,7 +58,11 @@ impl ScannedFormat for TfRecord {
         Ok(if length_of(&head).is_some() { Detected::Yes } else { Detected::No })
     }
 
-    fn is_stream(_part: &PartName, first: &[u8]) -> Result<bool> {
+    /// One of no records is told by its name.
+    fn is_stream(part: &PartName, first: &[u8]) -> Result<bool> {
+        if first.is_empty() {
+            return Ok(part.has_ending_within(Self::EXTENSIONS));
+        }
         Ok(first.first_chunk().is_some_and(|head| length_of(head).is_some()))
     }
 

@@ -1,5 +1,7 @@
 //! A range of a file that is put together piece by piece.
 
+use crate::format::Checksum;
+use crate::format::checksum::Hasher;
 use crate::io::Buffer;
 use crate::vfs::memory::block_checksums::BlockChecksums;
 use crate::vfs::memory::cache::Leader;
@@ -15,16 +17,18 @@ pub(super) struct Pieces {
     pub(super) first: u64,
     /// What the blocks of the stored bytes must match, if they are checked.
     pub(super) checksums: Option<Arc<BlockChecksums>>,
-    /// The range is one that the file is made from.
+    /// The range is one that the file is made from, or a step of comparing the file with its checksum.
     pub(super) made: Option<Made>,
 }
 
-/// What is made from a range, once it is complete.
+/// What is done with a range, once it is complete.
 pub(super) struct Made {
     /// What was asked for of the file.
     pub(super) want: Range<u64>,
     /// Reads of the same file follow this one.
     pub(super) leader: Leader,
+    /// The file is compared with a checksum: this, and that of the steps so far.
+    pub(super) compared: Option<(Checksum, Hasher)>,
 }
 
 impl Pieces {
@@ -50,6 +54,10 @@ impl Pieces {
         let first = (start - want.start) as usize;
         self.buffer.as_mut_slice()[first..first + bytes.len()].copy_from_slice(bytes);
         self.current = start..start + bytes.len() as u64;
+        // As in a sidecar: of a file with holes, its pieces one behind the other.
+        if let Some(Made { compared: Some((_, hasher)), .. }) = &mut self.made {
+            hasher.update(bytes);
+        }
     }
 
     pub(super) fn into_buffer(self) -> Buffer {

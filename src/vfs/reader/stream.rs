@@ -1,21 +1,30 @@
 //! Reads of samples of a compressed stream: ranges of it, ranges behind a prefix, and files that are made from a range.
 //!
-//! What is made is cached whole; all else of a stream is cached by its intervals.
+//! What is made is cached whole; all else of a stream is cached by its intervals. Those of a compressed stream have checksums
+//! of their own; where a sidecar has one of a sample that is decoded from others, the whole sample is compared by its first read.
 
 use super::Reader;
 use super::interval_decode::IntervalSource;
 use super::pieces::{Made, Pieces};
-use super::task::{Step, Task};
-use crate::format::{Content, Fault, shown};
+use super::task::{Payload, Step, Task};
+use crate::format::{Checksum, Content, Fault, shown};
 use crate::vfs::memory::cache::{CacheAnswer, CacheKey, Cached};
 use crate::vfs::memory::verified::Verified;
 use std::sync::Arc;
+
+/// A longer sample is compared with its checksum in steps of so many bytes.
+const STEP_BYTES: u64 = 4 << 20;
 
 impl Reader {
     /// Reads the wanted range of the file of a sample that lies in a compressed stream.
     pub(super) fn read_stream(&self, task: Task) -> Step {
         let container = self.samples.container(&task.located);
         match container.content_in_stream(task.located.index) {
+            Ok(Content::Stored | Content::Sparse(_) | Content::Prefixed(_))
+                if self.to_compare(&task).is_some() =>
+            {
+                self.begin_compare(task)
+            }
             Ok(Content::Stored | Content::Sparse(_)) => {
                 self.read_intervals(task, &IntervalSource::Container)
             }
@@ -26,19 +35,94 @@ impl Reader {
     }
 
     fn read_behind_prefix(&self, task: Task) -> Step {
-        let prefix = match self.samples.container(&task.located).prefix(task.located.index) {
-            Ok(prefix) => prefix,
-            Err(error) => return self.fail(task, error.into()),
-        };
-        let mut pieces = match self.begin_pieces(&task.want) {
-            Ok(pieces) => pieces,
-            Err(fault) => return self.fail(task, fault),
-        };
+        match self.begin_behind_prefix(&task, None) {
+            Ok(pieces) => self.next_interval(task, &IntervalSource::Container, pieces),
+            Err(fault) => self.fail(task, fault),
+        }
+    }
+
+    /// Memory for the wanted range, with what it has of the prefix.
+    fn begin_behind_prefix(&self, task: &Task, made: Option<Made>) -> Result<Box<Pieces>, Fault> {
+        let prefix = self.samples.container(&task.located).prefix(task.located.index)?;
+        let mut pieces = self.begin_pieces(&task.want)?;
+        pieces.made = made;
         let end = (prefix.len() as u64).min(task.want.end);
         if let Some(wanted) = prefix.get(task.want.start as usize..end as usize) {
             pieces.copy(&task.want, task.want.start, wanted);
         }
-        self.next_interval(task, &IntervalSource::Container, pieces)
+        Ok(pieces)
+    }
+
+    /// The checksum that a sample is still to be compared with: of one whose intervals have none that is stored.
+    fn to_compare(&self, task: &Task) -> Option<Checksum> {
+        let Task { sample, located, .. } = task;
+        let is_due = self.samples.must_check(*sample, located)
+            && !self.samples.is_verified(*sample)
+            && self.samples.container(located).stream().is_none();
+        located.sample.checksum.filter(|_| is_due)
+    }
+
+    /// Begins to compare a sample with its checksum; other reads of it follow this one.
+    fn begin_compare(&self, mut task: Task) -> Step {
+        let (key, asked) = (CacheKey::Sample(task.sample), task.want.end - task.want.start);
+        let leader = match self.memory.cache().get_or_lead(key, asked) {
+            CacheAnswer::InFlight(read) => {
+                self.shelve(&mut task);
+                return Step::Wait(read);
+            }
+            CacheAnswer::Lead(leader) => leader,
+            // Nothing is cached of such a sample but its intervals.
+            CacheAnswer::Cached(_) | CacheAnswer::Prefetched(..) => {
+                return self.fail(task, Fault::Damaged);
+            }
+        };
+        let Some(expected) = self.to_compare(&task) else {
+            // Another read was faster.
+            drop(leader);
+            return self.begin(task.sample, task.located, task.want.clone());
+        };
+        let want = std::mem::replace(&mut task.want, 0..0);
+        self.compare_step(
+            task,
+            Made { want, leader, compared: Some((expected, expected.hasher())) },
+        )
+    }
+
+    fn compare_step(&self, mut task: Task, made: Made) -> Step {
+        let start = task.want.end;
+        let end = start.saturating_add(STEP_BYTES).min(task.located.sample.size_bytes());
+        task.want = start..end;
+        match self.begin_behind_prefix(&task, Some(made)) {
+            Ok(pieces) => self.next_interval(task, &IntervalSource::Container, pieces),
+            Err(fault) => self.fail(task, fault),
+        }
+    }
+
+    /// Goes on when a step of a sample that is compared is complete.
+    fn after_compare_step(&self, task: Task, pieces: Pieces, mut made: Made) -> Step {
+        let buffer = pieces.into_buffer();
+        let Some((expected, hasher)) = made.compared.take() else {
+            return self.fail(task, Fault::Damaged);
+        };
+        if task.want.end < task.located.sample.size_bytes() {
+            self.samples.buffers().give(buffer);
+            made.compared = Some((expected, hasher));
+            return self.compare_step(task, made);
+        }
+        // The followers of a read that failed find the fault in the list: the leader goes last.
+        if let Err(mismatch) = expected.compare(hasher.finish()) {
+            self.samples.buffers().give(buffer);
+            return self.mismatch(task, mismatch.into());
+        }
+        self.samples.stats().verified(true);
+        self.samples.set_verified(task.sample);
+        drop(made.leader);
+        if task.want.start > 0 {
+            self.samples.buffers().give(buffer);
+            return self.begin(task.sample, task.located, made.want);
+        }
+        self.samples.stats().served(made.want.end - made.want.start);
+        Step::done(Payload::Fetched(buffer, made.want.start as usize..made.want.end as usize))
     }
 
     fn read_made(&self, mut task: Task) -> Step {
@@ -62,7 +146,7 @@ impl Reader {
             Ok(pieces) => pieces,
             Err(fault) => return self.fail(task, fault),
         };
-        pieces.made = Some(Made { want, leader });
+        pieces.made = Some(Made { want, leader, compared: None });
         self.next_interval(task, &IntervalSource::Container, pieces)
     }
 
@@ -70,9 +154,13 @@ impl Reader {
     pub(super) fn answer_intervals(&self, mut task: Task, mut pieces: Pieces) -> Step {
         // Used again at once: new pages cost a fault each.
         self.shelve(&mut task);
-        let Some(Made { want, leader }) = pieces.made.take() else {
+        let Some(made) = pieces.made.take() else {
             return self.answer_pieces(&task.want, pieces);
         };
+        if made.compared.is_some() {
+            return self.after_compare_step(task, pieces, made);
+        }
+        let Made { want, leader, .. } = made;
         let (length, size) = (task.want.end as usize, task.located.sample.size_bytes() as usize);
         let range = pieces.into_buffer();
         let mut made = match self.samples.buffer(size) {
@@ -89,6 +177,13 @@ impl Reader {
         // The followers of a read that failed find the fault in the list: the leader goes last.
         if let Err(fault) = decoded {
             return self.fail(task, fault);
+        }
+        if let Some(expected) = self.to_compare(&task) {
+            if let Err(mismatch) = expected.check(&made.as_slice()[..size]) {
+                return self.mismatch(task, mismatch.into());
+            }
+            self.samples.stats().verified(true);
+            self.samples.set_verified(task.sample);
         }
         let made = Arc::new(Verified::made(made, 0..size));
         leader.end_with(Cached::Whole(Arc::clone(&made)), want.end - want.start);

@@ -246,3 +246,23 @@ fn no_two_values_of_a_beton_have_one_pointer() {
     assert_eq!((pointers.len(), table.len() / 24), (8, 8));
     assert_eq!(shown(&work, "out.beton")["000000/a.bin"], b"");
 }
+
+#[test]
+fn a_directory_of_lmdb_or_mds_is_the_dataset_that_a_mount_shows() {
+    let work = temp_dir();
+    let lmdb = work.path().join("lmdb");
+    fs::create_dir(&lmdb).unwrap();
+    fs::copy(fixture("data.mdb"), lmdb.join("data.mdb")).unwrap();
+    // What is kept beside it is none of its values.
+    ffrfs(&["index".as_ref(), lmdb.as_os_str()]).ok();
+    for (number, source) in [lmdb, fixture("mds")].into_iter().enumerate() {
+        let extracted = work.path().join(format!("extracted-{number}"));
+        ffrfs(&["extract".as_ref(), source.as_os_str(), extracted.as_os_str()]).ok();
+        let expected = tree(&extracted);
+        assert!(expected.len() > 1);
+        convert(&work, &format!("{} out-{number}.zip", source.display())).ok();
+        assert_same(&shown(&work, &format!("out-{number}.zip")), &expected);
+        convert(&work, &format!("{} out-{number}/", source.display())).ok();
+        assert_same(&tree(&work.path().join(format!("out-{number}"))), &expected);
+    }
+}

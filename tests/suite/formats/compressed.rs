@@ -1,8 +1,10 @@
 //! Compressed archives and files: the content is right, also in the middle.
 
 use super::write::{self, deflated, stored, text, through, zip};
-use super::{Times, compare, file_in, plant, plant_links_and_holes, run_in};
-use crate::common::{Mount, Need, TempDir, for_each_transport, have, noise, run, temp_dir};
+use super::{Times, compare, file_in, plant, plant_links_and_holes, run_in, tree};
+use crate::common::{
+    Mount, Need, TempDir, ffrfs, fixture, for_each_transport, have, noise, run, temp_dir,
+};
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::PathBuf;
@@ -433,4 +435,42 @@ fn of_a_truncated_compressed_archive_what_is_whole_is_served_on_demand() {
         refused.code == 3 && refused.stderr.contains("nothing in it is complete"),
         "{refused:?}"
     );
+}
+
+#[test]
+fn a_compressed_container_that_is_shown_as_a_file_is_named_and_nested_shows_what_is_in_it() {
+    let directory = temp_dir();
+    let fixtures = [
+        ("HDF5", "latest.h5"),
+        ("Parquet", "rows.parquet"),
+        ("safetensors", "tensors.safetensors"),
+        ("LMDB", "data.mdb"),
+    ];
+    for (program, options, ending) in PROGRAMS {
+        if !have(Need::Program(program)) {
+            continue;
+        }
+        for (format, name) in fixtures {
+            let bytes = fs::read(fixture(name)).unwrap();
+            let packed = through(program, options, &bytes);
+            let source = file_in(&directory, &format!("{name}.{ending}"), packed);
+            let said = ffrfs(&["info".as_ref(), source.as_os_str()]).ok();
+            let said = format!("{}{}", said.text(), said.stderr);
+            let words = [&format!("it is compressed {format}"), "--nested 1", name];
+            assert!(words.iter().all(|word| said.contains(word)), "{said}");
+            for_each_transport(|transport| {
+                let mount = Mount::new(transport, &source, &[]);
+                assert!(mount.read(name).unwrap() == bytes, "{name}.{ending}");
+                drop(mount);
+                let expected = tree(Mount::new(transport, fixture(name), &["index=none"]).point());
+                let mount = Mount::new(transport, &source, &["nested=1"]);
+                assert!(tree(&mount.path(name)) == expected, "{name}.{ending}");
+            });
+        }
+    }
+    // Of a compressed file that is no container nothing is said.
+    let packed = through("gzip", &["-c"], &text(3, 1000));
+    let source = file_in(&directory, "words.txt.gz", packed);
+    let said = ffrfs(&["info".as_ref(), source.as_os_str()]).ok();
+    assert!(!said.text().contains("nested"), "{}", said.text());
 }

@@ -204,6 +204,10 @@ fn what_is_extracted_converted_nested_and_summed_is_what_a_mount_shows() {
             tool(&["sum", "--sidecar"], &[&copy]);
             let said = tool(&["verify"], &[&copy]);
             assert!(!said.contains("not verifiable") || said.contains("0 not"), "{said}");
+            // Decoded values are compared with it before a byte of them is given out.
+            let checked = Mount::new(transport, &copy, &["require_checksums", "index=none"]);
+            assert!(tree(checked.point()) == expected, "{name}");
+            assert_eq!(fs::read_to_string(checked.path(".ffrfs/bad")).unwrap(), "");
         }
     });
 }

@@ -7,6 +7,7 @@ use crate::common::{
 };
 use crate::fixtures::check;
 use std::fs;
+use std::os::unix::fs::FileExt;
 use std::process::Command;
 
 const ALL: [&str; 6] = [
@@ -177,4 +178,22 @@ fn verify_compares_decoded_values_with_a_sidecar() {
     assert_eq!(found.code, 4, "{}", found.stderr);
     let text = String::from_utf8(found.stdout).unwrap();
     assert!(text.contains("000003/caption.txt"), "{text}");
+    for_each_transport(|transport| {
+        for verify in ["verify=always", "verify=once"] {
+            let mount =
+                Mount::new(transport, &source, &[verify, "require_checksums", "index=none"]);
+            for _ in 0..2 {
+                let read = fs::read(mount.path("000003/caption.txt"));
+                assert_eq!(read.unwrap_err().raw_os_error(), Some(libc::EIO), "{verify}");
+            }
+            // Also where the first read is one of the end, not of the beginning.
+            let file = fs::File::open(mount.path("000002/caption.txt")).unwrap();
+            let size = file.metadata().unwrap().len();
+            assert_eq!(file.read_at(&mut [0; 8], size - 3).unwrap(), 3);
+            let bad = fs::read_to_string(mount.path(".ffrfs/bad")).unwrap();
+            assert!(bad.contains("000003/caption.txt\tchecksum"), "{bad}");
+        }
+        let mount = Mount::new(transport, &source, &["verify=off", "index=none"]);
+        fs::read(mount.path("000003/caption.txt")).unwrap();
+    });
 }

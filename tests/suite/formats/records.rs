@@ -6,6 +6,7 @@ use crate::common::{
     Mount, Need, assert_errno, ffrfs, fixture, flip_byte, for_each_transport, have, noise, temp_dir,
 };
 use crate::fixtures::check;
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
@@ -312,4 +313,80 @@ fn a_cut_file_of_records_is_refused_with_the_byte_and_served_up_to_there_if_dama
     }
     let served = ffrfs(&["ls", "--allow-damaged", source.to_str().unwrap()]).ok().text();
     assert_eq!(served.lines().count(), 5, "{served}");
+}
+
+#[test]
+fn records_of_different_fields_lie_in_directories_of_so_many() {
+    let source = fixture("mixed.tfrecord");
+    for_each_transport(|transport| {
+        let flat = tree(Mount::new(transport, &source, &["index=none"]).point());
+        let above = |path: &str| format!("{:03}/{path}", path[..6].parse::<u64>().unwrap() / 3);
+        let expected: BTreeMap<_, _> =
+            flat.into_iter().map(|(path, bytes)| (above(&path), bytes)).collect();
+        assert!(expected.keys().any(|path| path.starts_with("001/")));
+        let mount = Mount::new(transport, &source, &["fanout=3", "index=none"]);
+        assert!(tree(mount.point()) == expected);
+    });
+    let archive = fixture("packed_folder.ffr");
+    let said = super::refused(&archive, &["fanout=3"]).stderr;
+    assert!(said.contains("--fanout also for records") && said.contains("--flat"), "{said}");
+}
+
+#[test]
+fn a_compressed_file_of_no_records_is_an_empty_directory() {
+    let directory = temp_dir();
+    for name in ["a.tfrecord.gz", "a.tfrecord-00000-of-00002.gz", "a.rec.gz"] {
+        let source = file_in(&directory, name, through("gzip", &["-c"], b""));
+        for_each_transport(|transport| {
+            assert!(tree(Mount::new(transport, &source, &[]).point()).is_empty(), "{name}");
+        });
+    }
+    let source = file_in(&directory, "a.txt.gz", through("gzip", &["-c"], b""));
+    for_each_transport(|transport| {
+        assert_eq!(Mount::new(transport, &source, &[]).read("a.txt").unwrap(), b"");
+    });
+}
+
+#[test]
+fn shards_of_a_codec_that_is_not_read_are_named_with_what_to_do() {
+    let directory = temp_dir();
+    let shard = file_in(&directory, "shard.00000.mds.br", noise(1, 300));
+    for source in [directory.path(), &shard] {
+        let outcome = ffrfs(&["ls".as_ref(), source.as_os_str()]);
+        let said = outcome.stderr;
+        assert!(outcome.code != 0 && said.contains("shard.00000.mds.br"), "{said}");
+        assert!(said.contains("brotli is not read: decompress"), "{said}");
+    }
+}
+
+#[test]
+fn what_is_said_of_several_shards_is_said_once() {
+    let directory = temp_dir();
+    for number in 0..3 {
+        let text = String::from_utf8(shard(&[])).unwrap().replace("\"int\"", "\"foo\"");
+        file_in(&directory, &format!("shard.{number:05}.mds"), text);
+    }
+    let said = ffrfs(&["ls".as_ref(), directory.path().as_os_str()]).ok().stderr;
+    assert_eq!(said.matches("unknown encoding").count(), 1, "{said}");
+    assert!(said.contains("shard.00000.mds") && said.contains("2 more containers"), "{said}");
+}
+
+#[test]
+fn a_file_of_names_that_does_not_fit_records_tells_their_files() {
+    let directory = temp_dir();
+    let source = fixture("alike.tfrecord");
+    let names = file_in(&directory, "names", "one\ntwo\n");
+    let said = ffrfs(&["ls", source.to_str().unwrap(), "--names", names.to_str().unwrap()]).stderr;
+    let first = tree_of_first(&source);
+    assert!(said.contains("--names") && said.contains("2 names for"), "{said}");
+    assert!(said.contains("each file of a record is a sample") && said.contains(&first), "{said}");
+    let said = ffrfs(&["ls", source.to_str().unwrap(), "--names", "image"]).stderr;
+    assert!(said.contains("--names image: No such file"), "{said}");
+}
+
+/// The path of a file in the first record.
+fn tree_of_first(source: &Path) -> String {
+    let listed = ffrfs(&["ls".as_ref(), "-R".as_ref(), source.as_os_str()]).ok().text();
+    let line = listed.lines().find(|line| line.starts_with("000000/") && !line.ends_with('/'));
+    line.unwrap().trim_start_matches("000000/").to_owned()
 }

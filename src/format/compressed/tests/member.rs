@@ -1,7 +1,7 @@
 //! Containers that are members of others, opened by what was kept of them.
 
 use super::*;
-use crate::format::testing::fixture;
+use crate::format::testing::{Noted, fixture};
 use crate::format::{ChecksumKind, PartName};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -66,6 +66,28 @@ fn a_member_is_opened_by_what_was_kept_of_it_without_a_byte_of_its_stream() {
         let second = again(member(&blind, &bytes), &kept.unwrap()).unwrap().unwrap();
         assert_eq!(described(first.as_ref()), described(second.as_ref()));
     }
+}
+
+#[test]
+fn members_of_one_interval_are_opened_by_decoding_it_once() {
+    let bytes = containers().swap_remove(3);
+    let (all, length) = (bytes.repeat(5), bytes.len() as u64);
+    let source = Arc::new(Noted::new(gzip(&all)));
+    let stream =
+        StreamIndex::build(source.as_ref(), Codec::Gzip, INTERVAL_BYTES, &mut |_, _| Ok(()));
+    let (stream, recent) = (Arc::new(stream.unwrap()), Arc::new(RecentIntervals::new(2)));
+    let before = source.reads().len();
+    for number in 0..5 {
+        let range = number * length..(number + 1) * length;
+        let member = MemberSource {
+            source: Arc::clone(&source) as Arc<dyn Source>,
+            name: PartName::from("in"),
+            coding: Coding::Range(Arc::clone(&stream), range, (Arc::clone(&recent), 7)),
+        };
+        let (opened, _) = open_member(member, &OpenOptions::default(), false).unwrap();
+        assert!(!opened.is_empty());
+    }
+    assert_eq!(source.reads().len() - before, 1);
 }
 
 #[test]

@@ -15,7 +15,7 @@ fn far_apart(shape: [u64; 2], chunk: [u64; 2], numbers: impl Iterator<Item = u64
     let dataset = Dataset {
         shape: shape.to_vec(),
         most: shape.to_vec(),
-        datatype: Datatype { bytes: 1, kind: Kind::Plain("|V1".to_owned()) },
+        datatype: Datatype { bytes: 1, kind: Kind::Plain("|V1".to_owned()), is_unknown: None },
         layout: Layout::Contiguous(None, None),
         filters: Vec::new(),
         fill: Vec::new(),
@@ -79,7 +79,11 @@ impl Cut {
         Dataset {
             shape: self.shape.clone(),
             most: self.shape.clone(),
-            datatype: Datatype { bytes: self.element as u32, kind: Kind::Plain("|V1".to_owned()) },
+            datatype: Datatype {
+                bytes: self.element as u32,
+                kind: Kind::Plain("|V1".to_owned()),
+                is_unknown: None,
+            },
             layout: Layout::Contiguous(None, None),
             filters: Vec::new(),
             fill: self.fill.clone(),

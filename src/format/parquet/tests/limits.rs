@@ -7,6 +7,8 @@ use super::*;
 
 /// A row group of so many rows, of integers: where each chunk lies, its length, and its values.
 fn raw(leaves: Vec<Value>, body: &[u8], rows: i64, chunks: &[(usize, usize, i64)]) -> Vec<u8> {
+    // Leaves without a chunk are groups, of two each.
+    let columns = leaves.len() - 2 * (leaves.len() - chunks.len());
     let mut out = [b"PAR1", body].concat();
     let chunk = |&(at, length, values): &(usize, usize, i64)| {
         let fields = [(1, 1), (4, 0)].map(|(id, value)| (id, Value::I32(value)));
@@ -17,7 +19,7 @@ fn raw(leaves: Vec<Value>, body: &[u8], rows: i64, chunks: &[(usize, usize, i64)
     };
     let chunks = Value::List(chunks.iter().map(chunk).collect());
     let group = Value::Struct(vec![(1, chunks), (2, Value::I64(0)), (3, Value::I64(rows))]);
-    let mut schema = vec![element("schema", None, 0, leaves.len() as i32, None)];
+    let mut schema = vec![element("schema", None, 0, columns as i32, None)];
     schema.extend(leaves);
     let at = out.len();
     let (rows, groups) = (Value::I64(rows), Value::List(vec![group]));
@@ -217,4 +219,63 @@ fn a_null_array_that_has_a_value_is_damaged() {
     let container = open(&bytes).unwrap();
     let is_damaged = |index| container.sample(index).unwrap().damaged;
     assert_eq!((0..container.len()).map(is_damaged).collect::<Vec<_>>(), [true, false]);
+}
+
+/// Repeated integers, `rows` for each page, all of them in one chunk.
+fn repeated(pages: &[i32]) -> Vec<u8> {
+    let page = |count: &i32| {
+        let run = (*count << 1) as u8;
+        let levels = [2, 0, 0, 0, run, 0, 2, 0, 0, 0, run, 1];
+        let values = (0..*count).flat_map(|value| (value + 0x5a5a).to_le_bytes());
+        data_page(*count, (0, 3), &levels.into_iter().chain(values).collect::<Vec<_>>())
+    };
+    pages.iter().flat_map(page).collect()
+}
+
+#[test]
+fn values_behind_those_of_a_row_group_are_damage_of_its_column() {
+    let leaves = || vec![integers("list", 2)];
+    // What a chunk says of its values, and its pages.
+    let cases: [(i64, &[i32], bool); 5] = [
+        (3, &[3], false),
+        (4, &[4], true),
+        (4, &[3, 1], true),
+        (3, &[3, 2], true),
+        (3, &[3, 0], false),
+    ];
+    for (values, pages, is_bad) in cases {
+        let body = repeated(pages);
+        let file = raw(leaves(), &body, 3, &[(4, body.len(), values)]);
+        let container = open(&file).unwrap();
+        let found = files(&file, container.as_ref());
+        assert_eq!(found.len(), 3, "{pages:?}");
+        assert!(found.values().all(|content| content.is_none() == is_bad), "{pages:?}: {found:?}");
+        let said = container.warnings().join("\n");
+        let is_said = ["t: row group 0", "column list", "3 rows", "page at byte 4"]
+            .iter()
+            .all(|word| said.contains(word));
+        assert!(said.is_empty() != is_bad && (is_said || !is_bad), "{said}");
+    }
+}
+
+#[test]
+fn values_behind_those_of_a_row_group_are_damage_of_json_but_not_of_other_columns() {
+    let leaves = || {
+        let group = element("pairs", None, 2, 2, None);
+        vec![group, integers("a", 0), integers("b", 0), integers("n", 0)]
+    };
+    let number = data_page(3, (0, 3), &[7; 12]);
+    for (values, pages, is_bad) in [(3, &[3][..], false), (4, &[4], true), (3, &[3, 1], true)] {
+        let (first, second) = (repeated(&[3]), repeated(pages));
+        let (body, at) = ([&first[..], &second, &number].concat(), 4 + first.len());
+        let chunks =
+            [(4, first.len(), 3), (at, second.len(), values), (at + second.len(), number.len(), 3)];
+        let file = raw(leaves(), &body, 3, &chunks);
+        let container = open(&file).unwrap();
+        for (path, content) in files(&file, container.as_ref()) {
+            assert_eq!(content.is_none(), is_bad && path.contains("pairs"), "{path} {pages:?}");
+        }
+        let said = container.warnings().join("\n");
+        assert_eq!(said.contains("column pairs has values behind"), is_bad, "{said}");
+    }
 }

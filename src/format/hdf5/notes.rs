@@ -1,0 +1,32 @@
+//! What is said of a file: some texts, and how many more there would be. A path can be long, and a file can be wrong everywhere.
+
+use crate::format::{PartName, counted};
+
+/// More than this are counted, not kept.
+const MAX_NOTES: usize = 32;
+
+/// What is said of a file.
+#[derive(Debug, Default)]
+pub(super) struct Notes {
+    texts: Vec<String>,
+    more: u64,
+}
+
+impl Notes {
+    /// Adds what `text` makes.
+    pub(super) fn add(&mut self, text: impl FnOnce() -> String) {
+        match self.texts.len() < MAX_NOTES {
+            true => self.texts.push(text()),
+            false => self.more = self.more.saturating_add(1),
+        }
+    }
+
+    /// These and others as warnings: a line each.
+    pub(super) fn into_warnings(mut self, others: Self, part: &PartName) -> Vec<String> {
+        self.more = self.more.saturating_add(others.more);
+        others.texts.into_iter().for_each(|text| self.add(|| text));
+        let warnings = self.texts.iter().map(|text| format!("{part}: {}", text.replace('\n', " ")));
+        let more = (self.more > 0).then(|| format!("{part}: {}", counted(self.more, "more note")));
+        warnings.chain(more).collect()
+    }
+}
