@@ -106,11 +106,11 @@ struct Scan<'a> {
     record: Record<Parquet>,
 }
 
-/// A column of a row group that has more than its rows.
+/// A column of a row group that has more than its rows: about where.
 struct LeftOver {
     group: u32,
     field: usize,
-    why: String,
+    at: u64,
 }
 
 /// Reads a file: where its values lie, and its rows.
@@ -134,9 +134,9 @@ pub(super) fn scan(
         // Which row an entry belongs to is not sure in all of such a column.
         let given_up = found.2;
         found = pass.run(&given_up)?;
-        if let Some(more) = found.2.first() {
+        if let Some(LeftOver { group, at, .. }) = found.2.first() {
             let expected = "no more values in a row group than its rows have";
-            return Err(reader.malformed(units.footer.at, expected, &more.why, ""));
+            return Err(reader.malformed(*at, expected, format!("some in row group {group}"), ""));
         }
     }
     let (budget, builder, _) = found;
@@ -158,7 +158,7 @@ struct Pass<'a> {
 
 impl Pass<'_> {
     /// Goes through all rows; nothing is read of what is given up.
-    fn run(&self, given_up: &[LeftOver]) -> Result<(Budget, Builder<Parquet>, Vec<LeftOver>)> {
+    fn run(&self, mut given_up: &[LeftOver]) -> Result<(Budget, Builder<Parquet>, Vec<LeftOver>)> {
         let Self { reader, units, fields, first, options } = *self;
         // Of the leaves that are of one file, each has its own.
         let values = reader.len().saturating_mul(VALUES_A_BYTE).saturating_add(FREE_VALUES);
@@ -181,11 +181,20 @@ impl Pass<'_> {
                 .zip(&adding)
                 .map(|(field, adding)| Rows::new(context, field, !adding.labels.is_empty()))
                 .collect();
-            for one in given_up.iter().filter(|one| one.group == number) {
+            // They are in the order of the row groups.
+            while let Some((one, behind)) =
+                given_up.split_first().filter(|(one, _)| one.group == number)
+            {
+                given_up = behind;
                 if let Some(rows) = rows.get_mut(one.field) {
                     rows.give_up();
                 }
-                scan.builder.warn(format!("{}: {}", reader.part(), one.why));
+                let column = adding.get(one.field).map(Adding::path).unwrap_or_default();
+                let (part, rows, at) = (reader.part(), counted(group.rows, "row"), one.at);
+                scan.builder.warn(format!(
+                    "{part}: row group {number}: column {column} has values behind those of its {rows}, in or behind \
+                     the page at byte {at}: none of its values in this row group can be read"
+                ));
             }
             for _ in 0..group.rows {
                 scan.row(&mut rows, &mut adding, row, options.allow_damaged)?;
@@ -195,15 +204,14 @@ impl Pass<'_> {
                 row = row.saturating_add(1);
             }
             for (field, rows) in rows.iter_mut().enumerate() {
-                if let Some(at) = rows.left_over()? {
-                    let column = adding.get(field).map(Adding::path).unwrap_or_default();
-                    let rows = counted(group.rows, "row");
-                    let why = format!(
-                        "row group {number}: column {column} has values behind those of its {rows}, in or behind \
-                         the page at byte {at}: none of its values in this row group can be read"
-                    );
-                    left_over.push(LeftOver { group: number, field, why });
-                }
+                let found = match rows.left_over() {
+                    // There is a page, and its header is wrong.
+                    Err(Error::Malformed { offset_bytes, .. }) if options.allow_damaged => {
+                        Some(offset_bytes)
+                    }
+                    found => found?,
+                };
+                left_over.extend(found.map(|at| LeftOver { group: number, field, at }));
             }
         }
         let builder = scan.builder;
