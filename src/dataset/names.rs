@@ -203,8 +203,7 @@ impl Opened {
     }
 
     fn named_by(&self, path: &Path) -> Result<Catalog, Failure> {
-        let text = std::fs::read(path)
-            .map_err(|e| Failure::unreadable(format_args!("--names {}", path.display()), e))?;
+        let text = std::fs::read(path).map_err(|e| Failure::unreadable(path.display(), e))?;
         let lines = text.strip_suffix(b"\n").unwrap_or(&text);
         let mut builder = TreeBuilder::default();
         let mut count = 0;
@@ -220,7 +219,7 @@ impl Opened {
         }
         if count != self.dataset.len() {
             return Err(Failure::usage(format!(
-                "--names {}: {} for {}; each sample needs a line{}",
+                "{}: {} for {}; each sample needs a line{}",
                 path.display(),
                 counted(count, "name"),
                 counted(self.dataset.len(), "sample"),

@@ -381,7 +381,7 @@ fn a_file_of_names_that_does_not_fit_records_tells_their_files() {
     assert!(said.contains("--names") && said.contains("2 names for"), "{said}");
     assert!(said.contains("each file of a record is a sample") && said.contains(&first), "{said}");
     let said = ffrfs(&["ls", source.to_str().unwrap(), "--names", "image"]).stderr;
-    assert!(said.contains("--names image: No such file"), "{said}");
+    assert!(said.contains("--names: image: No such file"), "{said}");
 }
 
 /// The path of a file in the first record.
