@@ -14,7 +14,10 @@ pub(crate) fn name_in(
     let said = failure.to_string();
     let target = std::path::absolute(target).unwrap_or_else(|_| target.to_owned());
     let target = target.display().to_string();
-    let names: Vec<_> = sources.iter().flat_map(names_of).chain([name.to_owned()]).collect();
+    // A source in a mount that does not answer must not be looked at once more.
+    let looks = !said.contains("has not answered for");
+    let names = sources.iter().flat_map(|source| names_of(source, looks));
+    let names: Vec<_> = names.chain([name.to_owned()]).collect();
     let has_source = names.iter().any(|name| names_whole(&said, name));
     match (has_source, names_whole(&said, &target)) {
         (true, true) => failure,
@@ -29,10 +32,11 @@ pub(crate) fn name_in(
     }
 }
 
-/// What messages may call a source.
-fn names_of(source: &PartName) -> Vec<String> {
+/// What messages may call a source; where its links lead to, if it may be looked at.
+fn names_of(source: &PartName, looks: bool) -> Vec<String> {
     let paths = source.as_path().into_iter().flat_map(|path| {
-        [std::path::absolute(path).ok(), path.canonicalize().ok()].into_iter().flatten()
+        let resolved = looks.then(|| path.canonicalize().ok()).flatten();
+        [std::path::absolute(path).ok(), resolved].into_iter().flatten()
     });
     let paths = paths.map(|path| path.display().to_string());
     std::iter::once(source.to_string()).chain(paths).collect()
