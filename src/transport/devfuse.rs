@@ -342,7 +342,10 @@ impl Driver for RequestRead<'_> {
     fn follow(self, read: Arc<InFlightRead>) -> ControlFlow<(), Self> {
         let (channel, mut job) = self.put_aside();
         job.traced.enter(Phase::Wait);
+        // Held until this one has looked for what it brought. The leader ends it whatever becomes of it, and so ends the circle.
+        let ended = Arc::clone(&read);
         read.when_ended(move || {
+            let _ended = ended;
             job.traced.leave();
             if channel.waiting.has(job.unique) {
                 begin(RequestRead { channel: &channel, job, thread: Thread::Taker });

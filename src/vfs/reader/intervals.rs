@@ -104,6 +104,13 @@ impl Reader {
                 | CacheAnswer::Prefetched(decoded, _) => {
                     pieces.copy(&want, part.file.start, part.of(&decoded, end));
                 }
+                // What was compared so far is not compared again: threads that decode ahead are met often.
+                CacheAnswer::InFlight(read) if pieces.is_compared() => {
+                    self.shelve(&mut task);
+                    let source = source.clone();
+                    task.state = State::Follow { source, pieces, _read: Arc::clone(&read) };
+                    return Step::Turn(task, read);
+                }
                 CacheAnswer::InFlight(read) => return self.follow(task, read),
                 CacheAnswer::Lead(leader) => {
                     task.leader = Some(leader);

@@ -15,6 +15,7 @@
 //! | `Decode` | the next step of a large encoded sample | decoded; `Decode` until its end; the whole checked, checkpoints cached and kept; `Interval`. Without checkpoints from the start again, to the spool |
 //! | `Spool` | (work) decodes what `Decode` has fetched and writes it to the spool | `Decode`, or `Spooled` |
 //! | `Turn` | (waits) nothing, until it may decode an interval | `Interval` |
+//! | `Follow` | (waits) nothing, until another read has brought an interval of a sample that is compared with its checksum | `Turn` or `Interval` until all intervals were compared; begin |
 //! | `Interval` | the stored bytes of an interval | `DecodeInterval` |
 //! | `DecodeInterval` | (work) decodes the interval | cached; `Turn` or `Interval` until the range is complete; the answer |
 //! | `Spooled` | (work) an interval from the spool | as `DecodeInterval` |
@@ -78,6 +79,7 @@ impl Reader {
             State::Decode(decode) => self.after_decode(task, decode),
             State::Spool(spooling) => self.after_decoded(task, spooling.decode, spooling.taken),
             State::Turn(awaited) => self.after_turn(task, *awaited),
+            State::Follow { source, pieces, _read } => self.next_interval(task, &source, pieces),
             State::Interval(source, number, pieces) => {
                 self.after_interval(task, source, number, pieces)
             }

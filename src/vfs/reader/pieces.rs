@@ -17,7 +17,7 @@ pub(super) struct Pieces {
     pub(super) first: u64,
     /// What the blocks of the stored bytes must match, if they are checked.
     pub(super) checksums: Option<Arc<BlockChecksums>>,
-    /// The range is one that the file is made from, or a step of comparing the file with its checksum.
+    /// The range is one that the file is made from, or all of a file that is compared with its checksum.
     pub(super) made: Option<Made>,
 }
 
@@ -27,7 +27,7 @@ pub(super) struct Made {
     pub(super) want: Range<u64>,
     /// Reads of the same file follow this one.
     pub(super) leader: Leader,
-    /// The file is compared with a checksum: this, and that of the steps so far.
+    /// The file is compared with a checksum: this, and that of the pieces so far, which are not kept.
     pub(super) compared: Option<(Checksum, Hasher)>,
 }
 
@@ -44,6 +44,18 @@ impl Pieces {
         })
     }
 
+    /// Whether a file is compared with its checksum.
+    pub(super) fn is_compared(&self) -> bool {
+        self.made.as_ref().is_some_and(|made| made.compared.is_some())
+    }
+
+    /// For a file that is compared with its checksum, piece by piece.
+    pub(super) fn compared(made: Made) -> Box<Self> {
+        let mut pieces = Self::new(Buffer::empty(), &(0..0));
+        pieces.made = Some(made);
+        pieces
+    }
+
     /// Up to where the range is complete.
     pub(super) fn end(&self) -> u64 {
         self.current.end
@@ -51,13 +63,13 @@ impl Pieces {
 
     /// Puts the next bytes, from byte `start` of the file, where they belong in `want`.
     pub(super) fn copy(&mut self, want: &Range<u64>, start: u64, bytes: &[u8]) {
-        let first = (start - want.start) as usize;
-        self.buffer.as_mut_slice()[first..first + bytes.len()].copy_from_slice(bytes);
         self.current = start..start + bytes.len() as u64;
         // As in a sidecar: of a file with holes, its pieces one behind the other.
         if let Some(Made { compared: Some((_, hasher)), .. }) = &mut self.made {
-            hasher.update(bytes);
+            return hasher.update(bytes);
         }
+        let first = (start - want.start) as usize;
+        self.buffer.as_mut_slice()[first..first + bytes.len()].copy_from_slice(bytes);
     }
 
     pub(super) fn into_buffer(self) -> Buffer {

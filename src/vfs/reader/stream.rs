@@ -6,14 +6,13 @@
 use super::Reader;
 use super::interval_decode::IntervalSource;
 use super::pieces::{Made, Pieces};
-use super::task::{Payload, Step, Task};
+use super::task::{Step, Task};
+use crate::format::checksum::Hasher;
 use crate::format::{Checksum, Content, Fault, shown};
-use crate::vfs::memory::cache::{CacheAnswer, CacheKey, Cached};
+use crate::vfs::memory::cache::{CacheAnswer, CacheKey, Cached, Leader};
 use crate::vfs::memory::verified::Verified;
+use std::ops::Range;
 use std::sync::Arc;
-
-/// A longer sample is compared with its checksum in steps of so many bytes.
-const STEP_BYTES: u64 = 4 << 20;
 
 impl Reader {
     /// Reads the wanted range of the file of a sample that lies in a compressed stream.
@@ -35,17 +34,20 @@ impl Reader {
     }
 
     fn read_behind_prefix(&self, task: Task) -> Step {
-        match self.begin_behind_prefix(&task, None) {
+        let pieces = self.begin_pieces(&task.want);
+        match pieces.and_then(|pieces| self.begin_with_prefix(&task, pieces)) {
             Ok(pieces) => self.next_interval(task, &IntervalSource::Container, pieces),
             Err(fault) => self.fail(task, fault),
         }
     }
 
-    /// Memory for the wanted range, with what it has of the prefix.
-    fn begin_behind_prefix(&self, task: &Task, made: Option<Made>) -> Result<Box<Pieces>, Fault> {
+    /// Gives pieces what the wanted range has of the prefix.
+    fn begin_with_prefix(
+        &self,
+        task: &Task,
+        mut pieces: Box<Pieces>,
+    ) -> Result<Box<Pieces>, Fault> {
         let prefix = self.samples.container(&task.located).prefix(task.located.index)?;
-        let mut pieces = self.begin_pieces(&task.want)?;
-        pieces.made = made;
         let end = (prefix.len() as u64).min(task.want.end);
         if let Some(wanted) = prefix.get(task.want.start as usize..end as usize) {
             pieces.copy(&task.want, task.want.start, wanted);
@@ -81,48 +83,30 @@ impl Reader {
             drop(leader);
             return self.begin(task.sample, task.located, task.want.clone());
         };
-        let want = std::mem::replace(&mut task.want, 0..0);
-        self.compare_step(
-            task,
-            Made { want, leader, compared: Some((expected, expected.hasher())) },
-        )
-    }
-
-    fn compare_step(&self, mut task: Task, made: Made) -> Step {
-        let start = task.want.end;
-        let end = start.saturating_add(STEP_BYTES).min(task.located.sample.size_bytes());
-        task.want = start..end;
-        match self.begin_behind_prefix(&task, Some(made)) {
+        let all = 0..task.located.sample.size_bytes();
+        let want = std::mem::replace(&mut task.want, all);
+        let made = Made { want, leader, compared: Some((expected, expected.hasher())) };
+        match self.begin_with_prefix(&task, Pieces::compared(made)) {
             Ok(pieces) => self.next_interval(task, &IntervalSource::Container, pieces),
             Err(fault) => self.fail(task, fault),
         }
     }
 
-    /// Goes on when a step of a sample that is compared is complete.
-    fn after_compare_step(&self, task: Task, pieces: Pieces, mut made: Made) -> Step {
-        let buffer = pieces.into_buffer();
-        let Some((expected, hasher)) = made.compared.take() else {
-            return self.fail(task, Fault::Damaged);
-        };
-        if task.want.end < task.located.sample.size_bytes() {
-            self.samples.buffers().give(buffer);
-            made.compared = Some((expected, hasher));
-            return self.compare_step(task, made);
-        }
+    /// Compares a sample of which all pieces have come; then it is read as any other.
+    fn after_compared(
+        &self,
+        task: Task,
+        (want, leader): (Range<u64>, Leader),
+        (expected, hasher): (Checksum, Hasher),
+    ) -> Step {
         // The followers of a read that failed find the fault in the list: the leader goes last.
         if let Err(mismatch) = expected.compare(hasher.finish()) {
-            self.samples.buffers().give(buffer);
             return self.mismatch(task, mismatch.into());
         }
         self.samples.stats().verified(true);
         self.samples.set_verified(task.sample);
-        drop(made.leader);
-        if task.want.start > 0 {
-            self.samples.buffers().give(buffer);
-            return self.begin(task.sample, task.located, made.want);
-        }
-        self.samples.stats().served(made.want.end - made.want.start);
-        Step::done(Payload::Fetched(buffer, made.want.start as usize..made.want.end as usize))
+        drop(leader);
+        self.begin(task.sample, task.located, want)
     }
 
     fn read_made(&self, mut task: Task) -> Step {
@@ -157,10 +141,10 @@ impl Reader {
         let Some(made) = pieces.made.take() else {
             return self.answer_pieces(&task.want, pieces);
         };
-        if made.compared.is_some() {
-            return self.after_compare_step(task, pieces, made);
+        let Made { want, leader, compared } = made;
+        if let Some(compared) = compared {
+            return self.after_compared(task, (want, leader), compared);
         }
-        let Made { want, leader, .. } = made;
         let (length, size) = (task.want.end as usize, task.located.sample.size_bytes() as usize);
         let range = pieces.into_buffer();
         let mut made = match self.samples.buffer(size) {

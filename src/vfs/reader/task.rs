@@ -133,6 +133,8 @@ pub(super) enum State {
     Spool(Box<Spooling>),
     /// Waits for the turn to fetch and decode an interval of an encoding.
     Turn(Box<AwaitedInterval>),
+    /// Waits for another read of an interval, which is held until this one has looked for what it brought.
+    Follow { source: IntervalSource, pieces: Box<Pieces>, _read: Arc<InFlightRead> },
     /// Decodes the interval that was fetched.
     DecodeInterval(Box<IntervalDecode>),
     /// Fetches an interval of an encoding.

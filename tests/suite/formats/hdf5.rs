@@ -213,6 +213,21 @@ fn what_is_extracted_converted_nested_and_summed_is_what_a_mount_shows() {
 }
 
 #[test]
+fn a_large_value_of_many_holes_matches_the_sidecar_that_was_made_of_it() {
+    let directory = temp_dir();
+    let copy = file_in(&directory, "holes.h5", fs::read(fixture("holes.h5")).unwrap());
+    let unchecked = directory.path().join("out");
+    tool(&["extract"], &[&copy, &unchecked]);
+    let expected = fs::read(unchecked.join("holes.npy")).unwrap();
+    tool(&["sum", "--sidecar"], &[&copy]);
+    for_each_transport(|transport| {
+        let mount = Mount::new(transport, &copy, &["require_checksums", "index=none"]);
+        assert!(fs::read(mount.path("holes.npy")).unwrap() == expected);
+        assert_eq!(fs::read_to_string(mount.path(".ffrfs/bad")).unwrap(), "");
+    });
+}
+
+#[test]
 fn shards_are_numbered_on_and_a_truncated_file_is_refused() {
     let directory = temp_dir();
     let tiny = fs::read(fixture("tiny-earliest.h5")).unwrap();
