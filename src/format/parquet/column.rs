@@ -11,7 +11,7 @@ use super::cells::{Cell, Cells, Look};
 use super::codecs;
 use super::dictionaries::NO_DICTIONARY;
 use super::footer::{Chunk, wrong_at};
-use super::page::{Header, Kind as PageKind, MAX_HEADER_BYTES};
+use super::page::{Header, Kind as PageKind, MAX_HEADER_BYTES, MAX_PAGES_BEHIND};
 use super::page_index::{self, PageIndex};
 use super::schema::Leaf;
 use super::units::{self, Unit};
@@ -153,15 +153,29 @@ impl<'a> Column<'a> {
     /// # Errors
     /// As [`Column::peek`].
     pub(super) fn has_more(&mut self) -> Result<bool> {
-        if self.is_cut() || self.peek()?.is_some() {
-            return Ok(!self.is_cut());
-        }
-        if self.at >= self.end() || self.index.is_some() {
+        // Of a chunk without values nothing bounds the place.
+        if self.is_cut || self.place.chunk.values == 0 {
             return Ok(false);
         }
-        // What is no page is padding.
-        let header = self.header(self.at).ok();
-        Ok(header.is_some_and(|(header, _)| header.is_data() && header.values > 0))
+        if self.peek()?.is_some() {
+            return Ok(true);
+        }
+        if self.is_cut() || self.index.is_some() {
+            return Ok(false);
+        }
+        let (mut at, end) = (self.at, self.end());
+        for _ in 0..MAX_PAGES_BEHIND {
+            // What is no page is padding.
+            let Some((header, header_bytes)) = (at < end).then(|| self.header(at).ok()).flatten()
+            else {
+                return Ok(false);
+            };
+            if header.is_data() && header.values > 0 {
+                break;
+            }
+            at = at.saturating_add(header_bytes).saturating_add(header.stored.into());
+        }
+        Ok(true)
     }
 
     /// Where the page of the last value lies.

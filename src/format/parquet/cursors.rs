@@ -4,7 +4,7 @@
 
 use super::dictionaries::NO_DICTIONARY;
 use super::footer::{Chunk, Group};
-use super::page::{Header, Kind as PageKind, MAX_PAGE_BYTES, Page};
+use super::page::{Header, Kind as PageKind, MAX_PAGE_BYTES, MAX_PAGES_BEHIND, Page};
 use super::schema::{Leaf, Node, Schema};
 use super::values::{self, Values};
 use crate::format::Error;
@@ -190,18 +190,34 @@ impl<'a> Cursors<'a> {
     /// Behind the last row: where values of a column are that no row has, if there are some.
     pub(super) fn left_over(&mut self, node: &Node) -> Read<Option<u64>> {
         for leaf in node.leaves() {
+            // Of a chunk without values nothing bounds the place.
+            if self.cursor(leaf)?.chunk.values == 0 {
+                continue;
+            }
             if self.peek(leaf)?.is_some() {
                 return Ok(Some(self.cursor(leaf)?.page_at));
             }
             let cursor = self.cursor(leaf)?;
             let (at, end) = (cursor.at, cursor.chunk.at.saturating_add(cursor.chunk.length));
-            // What is no page is padding.
-            let page = if at < end { self.stored.page(at, end).ok() } else { None };
-            if page.is_some_and(|(header, ..)| header.is_data() && header.values > 0) {
+            if self.has_values_behind(at, end) {
                 return Ok(Some(at));
             }
         }
         Ok(None)
+    }
+
+    /// Whether pages from `at` on, which the footer does not count, have values.
+    fn has_values_behind(&self, mut at: u64, end: u64) -> bool {
+        for _ in 0..MAX_PAGES_BEHIND {
+            // What is no page is padding.
+            let page = (at < end).then(|| self.stored.page(at, end).ok()).flatten();
+            let Some((header, _, stored)) = page else { return false };
+            if header.is_data() && header.values > 0 {
+                break;
+            }
+            at = at.saturating_add(stored.len() as u64);
+        }
+        true
     }
 
     fn cursor(&mut self, leaf: usize) -> Read<&mut Cursor<'a>> {

@@ -19,6 +19,9 @@ pub(super) const MAX_VALUES: u32 = 1 << 24;
 const RLE: i32 = 3;
 /// No header is longer: it may hold the smallest and the largest value.
 pub(super) const MAX_HEADER_BYTES: u64 = 4 << 20;
+/// So many pages without values may lie behind the last value of a chunk; more of them are not looked through, and count as
+/// values.
+pub(super) const MAX_PAGES_BEHIND: usize = 16;
 
 /// What a page is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -131,8 +131,9 @@ pub(super) fn scan(
     let pass = Pass { reader, units: &units, fields: &fields, first, options };
     let mut found = pass.run(&[])?;
     if !found.2.is_empty() {
-        // Which row an entry belongs to is not sure in all of such a column.
-        let given_up = found.2;
+        // Which row an entry belongs to is not sure in all of such a column. Of the first pass nothing else is kept.
+        let given_up = std::mem::take(&mut found.2);
+        drop(found);
         found = pass.run(&given_up)?;
         if let Some(LeftOver { group, at, .. }) = found.2.first() {
             let expected = "no more values in a row group than its rows have";

@@ -236,12 +236,16 @@ fn repeated(pages: &[i32]) -> Vec<u8> {
 fn values_behind_those_of_a_row_group_are_damage_of_its_column() {
     let leaves = || vec![integers("list", 2)];
     // What a chunk says of its values, and its pages.
-    let cases: [(i64, &[i32], bool); 5] = [
+    let cases: [(i64, &[i32], bool); 9] = [
         (3, &[3], false),
         (4, &[4], true),
         (4, &[3, 1], true),
         (3, &[3, 2], true),
         (3, &[3, 0], false),
+        (9, &[3, 2, 4], true),
+        (7, &[4, 3], true),
+        (3, &[3, 0, 2], true),
+        (3, &[3, 0, 0, 0], false),
     ];
     for (values, pages, is_bad) in cases {
         let body = repeated(pages);
@@ -265,7 +269,15 @@ fn values_behind_those_of_a_row_group_are_damage_of_json_but_not_of_other_column
         vec![group, integers("a", 0), integers("b", 0), integers("n", 0)]
     };
     let number = data_page(3, (0, 3), &[7; 12]);
-    for (values, pages, is_bad) in [(3, &[3][..], false), (4, &[4], true), (3, &[3, 1], true)] {
+    let cases: [(i64, &[i32], bool); 6] = [
+        (3, &[3], false),
+        (4, &[4], true),
+        (3, &[3, 1], true),
+        (9, &[3, 2, 4], true),
+        (3, &[3, 0, 2], true),
+        (3, &[3, 0], false),
+    ];
+    for (values, pages, is_bad) in cases {
         let (first, second) = (repeated(&[3]), repeated(pages));
         let (body, at) = ([&first[..], &second, &number].concat(), 4 + first.len());
         let chunks =
