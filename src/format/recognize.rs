@@ -6,6 +6,7 @@ use super::{
     Container, Detected, Error, FORMATS, Format, OpenOptions, Result, Source, foreign, lmdb,
     pickled, zip,
 };
+use std::path::Path;
 use std::sync::Arc;
 
 /// Opens a container with the format that its content, or failing that its name, asks for.
@@ -23,10 +24,10 @@ pub fn open(source: Arc<dyn Source>, options: &OpenOptions) -> Result<Box<dyn Co
 pub fn or_zip(error: Error, format: &dyn Format, source: &dyn Source) -> Error {
     let is_zip = format.name() == zip::Zip.name();
     match error {
-        Error::Malformed { part, format, offset_bytes, expected, found, .. }
+        Error::Malformed { part, format, offset_bytes, expected, found, hint }
             if !is_zip && matches!(zip::Zip.detect(source), Ok(Detected::Perhaps)) =>
         {
-            let hint = foreign::ZIP_AT_ITS_END;
+            let found = found + foreign::AND_A_ZIP;
             Error::Malformed { part, format, offset_bytes, expected, found, hint }
         }
         error => error,
@@ -66,23 +67,24 @@ fn stored_format(source: &dyn Source, options: &OpenOptions) -> Result<&'static 
     if let Some(error) = foreign::refuse(source) {
         return Err(error);
     }
-    let extension =
-        source.name().file_name().extension().map(|e| e.to_string_lossy().to_lowercase());
-    let by_name =
-        FORMATS.iter().find(|f| extension.as_deref().is_some_and(|e| f.extensions().contains(&e)));
     // It cannot be right, but its own reader says best what is wrong.
     let unknown = || foreign::refuse_text(source).unwrap_or_else(|| Error::unknown(source));
-    by_name.copied().ok_or_else(unknown)
+    by_name(source.name().file_name()).ok_or_else(unknown)
+}
+
+/// The format whose files have names that end so.
+fn by_name(path: &Path) -> Option<&'static dyn Format> {
+    let extension = path.extension()?.to_str()?;
+    // As in `train.tfrecord-00000-of-00064`.
+    let extension = extension.split_once('-').map_or(extension, |(ending, _)| ending);
+    let has = |format: &&&dyn Format| {
+        format.extensions().iter().any(|known| known.eq_ignore_ascii_case(extension))
+    };
+    FORMATS.iter().find(has).copied()
 }
 
 /// Whether a file name ends as some format's files do: what a directory of containers is searched for.
 #[must_use]
-pub fn has_known_extension(path: &std::path::Path) -> bool {
-    if lmdb::is_lock_file(path) {
-        return false;
-    }
-    let Some(extension) = path.extension().and_then(|e| e.to_str()) else { return false };
-    // As in `train.tfrecord-00000-of-00064`.
-    let extension = extension.split_once('-').map_or(extension, |(ending, _)| ending);
-    FORMATS.iter().any(|f| f.extensions().iter().any(|e| e.eq_ignore_ascii_case(extension)))
+pub fn has_known_extension(path: &Path) -> bool {
+    !lmdb::is_lock_file(path) && by_name(path).is_some()
 }

@@ -1,5 +1,6 @@
 //! Where an error of a mount belongs: mount(8) mounts several at once, and mixes their messages.
 
+use crate::daemon::patience;
 use crate::failure::Failure;
 use crate::format::PartName;
 use std::path::Path;
@@ -35,6 +36,7 @@ pub(crate) fn name_in(
 /// What messages may call a source; where its links lead to, if it may be looked at.
 fn names_of(source: &PartName, looks: bool) -> Vec<String> {
     let paths = source.as_path().into_iter().flat_map(|path| {
+        let looks = looks && patience::check([path]).is_ok();
         let resolved = looks.then(|| path.canonicalize().ok()).flatten();
         [std::path::absolute(path).ok(), resolved].into_iter().flatten()
     });

@@ -22,6 +22,8 @@ const OTHER_SCRIPTS: char = '\u{370}';
 const FULL_WIDTH_LATIN: std::ops::RangeInclusive<char> = '\u{ff01}'..='\u{ff5e}';
 /// The code page of the first PCs, which the format's definition names.
 const CP437: u16 = 437;
+/// So many other letters above ASCII there must be for each that is a control character in the set that was guessed.
+const MIN_LETTERS_A_CONTROL: usize = 20;
 
 impl Charset {
     /// A member's name, with slashes between the names of its path.
@@ -112,8 +114,12 @@ impl Guess {
         self.detector.feed(b"", true);
         let found = self.detector.guess(None, Utf8Detection::Deny);
         let (names, _) = found.decode_without_bom_handling(&self.names);
-        let is_right = if names.chars().any(|letter| ('\u{80}'..'\u{a0}').contains(&letter)) {
-            // No name has control characters of that kind: such bytes are nothing in the set that was guessed.
+        let is_control = |letter: &char| ('\u{80}'..'\u{a0}').contains(letter);
+        let controls = names.chars().filter(is_control).count();
+        let others =
+            names.chars().filter(|letter| !letter.is_ascii() && !is_control(letter)).count();
+        let is_right = if controls.saturating_mul(MIN_LETTERS_A_CONTROL) > others {
+            // Names have no control characters of that kind: such bytes are nothing in the set that was guessed.
             false
         } else if names.chars().any(is_of_other_script) {
             is_plausible(&names)
