@@ -116,8 +116,8 @@ impl Guess {
         let (names, _) = found.decode_without_bom_handling(&self.names);
         let is_control = |letter: &char| ('\u{80}'..'\u{a0}').contains(letter);
         let controls = names.chars().filter(is_control).count();
-        let others =
-            names.chars().filter(|letter| !letter.is_ascii() && !is_control(letter)).count();
+        let is_other = |letter: &char| !letter.is_ascii() && letter.is_alphabetic();
+        let others = names.chars().filter(is_other).count();
         let is_right = if controls.saturating_mul(MIN_LETTERS_A_CONTROL) > others {
             // Names have no control characters of that kind: such bytes are nothing in the set that was guessed.
             false

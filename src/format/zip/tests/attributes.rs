@@ -199,6 +199,14 @@ fn a_weak_guess_gives_way_to_cp437() {
     let all: Vec<_> = high.iter().map(|name| file(name, "")).collect();
     let shown = names_with(zip(&all), None);
     assert_eq!(shown[..2], ["ÇüéâäàåçêëèïîìÄÅ", "ÉæÆôöòûùÿÖÜ¢£¥₧ƒ"]);
+    // One odd byte does not decide for all names: 0x81 is a control character in windows-1252.
+    let mut latin = vec![b"Gr\xf6\xdfe M\xfcller 00".to_vec(), b"odd \x81".to_vec()];
+    latin.extend(
+        (1..40_u8)
+            .map(|i| [&b"Gr\xf6\xdfe M\xfcller "[..], &[b'0' + i / 10, b'0' + i % 10]].concat()),
+    );
+    let all: Vec<_> = latin.iter().map(|name| file(name, "")).collect();
+    assert_eq!(names_with(zip(&all), None)[..1], ["Größe Müller 00"]);
     // Short names that are Japanese all the same.
     let shift_jis = [&b"\x90}1.png"[..], b"\x93\xfa\x96{.txt"].map(|name| file(name, ""));
     assert_eq!(names_with(zip(&shift_jis), None), ["図1.png", "日本.txt"]);
