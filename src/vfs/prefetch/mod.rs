@@ -59,8 +59,8 @@ pub(super) struct Prefetch {
     /// The sample (plus 1) that was last fetched on demand, by its number modulo the length: a pattern may
     /// have foreseen it when it was too late.
     recent_demands: Vec<AtomicU64>,
-    /// In the same way, samples that were read whole since the last announcement: the kernel's page cache has them. An announced
-    /// one may have been read before its turn came.
+    /// In the same way, fetched samples that were read whole since the last announcement: the kernel's page cache has them. One
+    /// that is announced or foreseen may have been looked up, fetched for that and read before its turn came.
     recent_reads: Vec<AtomicU64>,
     /// Samples fetched on demand since a prefetched one was read.
     demanded: AtomicU64,

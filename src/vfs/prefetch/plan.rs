@@ -10,7 +10,7 @@ use crate::vfs::memory::blocks::BlockId;
 use crate::vfs::memory::chunk::Rights;
 use crate::vfs::span::Span;
 use std::ops::Range;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 /// Announced samples are sorted by place in batches; the first are small, so that a reader need not wait.
@@ -128,9 +128,8 @@ impl Prefetch {
                 break;
             }
             looked_at += 1;
-            let latest =
-                if is_announced { self.latest_read(*sample) } else { self.latest_demand(*sample) };
-            if latest.load(Ordering::Relaxed) == sample + 1 {
+            let was_read = is_latest(self.latest_read(*sample), *sample);
+            if was_read || !is_announced && is_latest(self.latest_demand(*sample), *sample) {
                 continue;
             }
             if let Some(leader) = self.memory.cache().lead_prefetch(*sample) {
@@ -296,6 +295,11 @@ impl Prefetch {
             add(&self.counts.failed, if is_failed { read.samples.len() as u64 } else { 0 });
         }
     }
+}
+
+/// Whether this is the sample that was noted last of all that share its place in a list.
+fn is_latest(noted: &AtomicU64, sample: u64) -> bool {
+    noted.load(Ordering::Relaxed) == sample + 1
 }
 
 /// The memory that a read takes, with what it may have to begin before and end behind, and with what is

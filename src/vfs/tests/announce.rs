@@ -3,6 +3,7 @@
 use super::*;
 use crate::catalog::TreeBuilder;
 use crate::io::ControlRequest;
+use crate::vfs::Operation;
 
 /// Ten samples with numbers for names.
 fn world() -> World {
@@ -230,6 +231,32 @@ fn what_a_reader_is_fetching_is_not_read_with_its_neighbours() {
     assert_eq!(lengths, [2 * BYTES, 2 * BYTES]);
     assert_eq!(world.drive(Step::Read(task)).unwrap(), [7; 10]);
     assert_eq!(vfs.prefetch().figures().done, 5);
+}
+
+#[test]
+fn what_was_looked_up_and_read_before_a_pattern_has_it_fetched_is_not_fetched_again() {
+    const BYTES: usize = 120_000;
+    let world = World::of(&vec![vec![7; BYTES]; 300], options(Verify::Always, 64 << 20));
+    let vfs = &world.vfs;
+    let mut looked_up = 0;
+    // Nobody takes what is foreseen, as when the prefetch thread waits for its turn.
+    for sample in 0..200 {
+        vfs.stats().request(Operation::Lookup, false, std::time::Instant::now());
+        if let Some(mut fetch) = vfs.looked_up(ino_of(sample), |_| true) {
+            world.fetch(fetch.span());
+            drop(vfs.land(fetch, Ok(())));
+            looked_up += 1;
+        }
+        assert!(world.read(sample, 0, BYTES as u64).unwrap() == vec![7; BYTES]);
+    }
+    let figures = vfs.prefetch_figures();
+    assert!(looked_up > 100 && figures.foreseen > 100, "{looked_up}, {figures:?}");
+    while let Some(mut fetch) = vfs.next_fetch() {
+        let first = fetch.span().range().start / BYTES as u64;
+        assert!(first >= 199, "sample {first} was read already");
+        world.fetch(fetch.span());
+        drop(vfs.land(fetch, Ok(())));
+    }
 }
 
 #[test]
