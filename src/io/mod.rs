@@ -48,6 +48,7 @@ pub use page::page_bytes;
 pub use pool::Pool;
 pub use range_lock::{is_range_locked, try_lock_range, unlock_range};
 pub use reading::{Kept, Reading, wait_for_readings};
+pub use slab::give_back_idle;
 pub use space::{Space, space};
 pub use user_directory::{cache_directory, user_cache_directory, user_state_directory};
 pub use write::{preallocate, punch_hole, start_writing};

@@ -1,8 +1,10 @@
 //! Memory for reads, in pieces of huge pages. A device that is given the bytes of one sample at thirty addresses takes much
 //! longer than with one address, most of all a virtual one; and a huge page costs one fault.
 //!
-//! What lies in a piece is not zero. Memory that is freed goes back to the system once more is free than in use: what is used
-//! again costs nothing, and small pages come where only a part of a huge one was given back. Imports `heap`.
+//! What lies in a piece is not zero. Memory that is freed stays as long as no more is held than was in use during the last
+//! second or two, or twice what is in use: the system clears the pages that it gives, which takes longer than to fill them
+//! from a fast disk, and what is prefetched comes and goes in waves. The rest goes back when something is freed or
+//! [`give_back_idle`] is called; where only a part of a huge page went back, small ones come. Imports `heap`.
 
 use super::heap;
 use memmap2::{Advice, MmapMut, UncheckedAdvice};
@@ -11,6 +13,7 @@ use std::io;
 use std::ops::RangeInclusive;
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 /// A slab, which the system may make one page.
 const SLAB_BYTES: usize = 2 << 20;
@@ -20,8 +23,10 @@ const GRANULE_BYTES: usize = SLAB_BYTES / Bits::BITS as usize;
 const SIZES: RangeInclusive<usize> = 64 << 10..=512 << 10;
 /// How many granules may be free and hold memory in any case.
 const IDLE: usize = 2 * Bits::BITS as usize;
-/// So many slabs with free granules are looked at for a piece.
-const MOST_LOOKS: usize = 8;
+/// The most that was in use counts for so long, and for up to twice as long.
+const HOLD: Duration = Duration::from_secs(1);
+/// The longest piece, in granules.
+const MOST_GRANULES: u32 = (*SIZES.end() / GRANULE_BYTES) as u32;
 
 /// A set of a slab's granules.
 type Bits = u128;
@@ -34,14 +39,26 @@ struct Slabs(Mutex<State>);
 struct State {
     /// By address.
     all: BTreeMap<usize, Slab>,
-    /// Those that have free granules.
-    open: BTreeSet<usize>,
+    /// Those that have room, with the longest piece that they have room for, in granules: the tightest fit is found at once,
+    /// however many have only a rest.
+    open: BTreeSet<(u32, usize)>,
     /// Those of which no granule is used.
     empty: BTreeSet<usize>,
     /// The granules of all pieces.
     used: usize,
     /// The granules that are free and hold memory.
     idle: usize,
+    peak: Peak,
+}
+
+/// The most granules that were used at a time.
+struct Peak {
+    /// When the time that is looked at began; `None`: nothing was used yet.
+    since: Option<Instant>,
+    /// The most since then.
+    most: usize,
+    /// The most in the time before.
+    before: usize,
 }
 
 struct Slab {
@@ -58,6 +75,8 @@ pub(super) struct Piece {
     granules: u32,
     slab: usize,
     first: u32,
+    /// Whether its memory goes back to the system in any case.
+    goes_back: bool,
     memory: Arc<MmapMut>,
     slabs: &'static Slabs,
 }
@@ -78,6 +97,7 @@ impl Slabs {
             empty: BTreeSet::new(),
             used: 0,
             idle: 0,
+            peak: Peak { since: None, most: 0, before: 0 },
         };
         Self(Mutex::new(state))
     }
@@ -87,25 +107,69 @@ impl Slabs {
     }
 
     fn take(&'static self, granules: u32) -> io::Result<Option<Piece>> {
-        if let Some(piece) = self.lock().take(granules, self) {
-            return Ok(Some(piece));
-        }
-        if heap::is_limited()? {
-            return Ok(None);
-        }
-        let (memory, start) = map()?;
         let mut state = self.lock();
-        let address = state.add(memory, start);
-        Ok(state.take_of(address, 0, granules, self))
+        let mut piece = state.take(granules, self);
+        if piece.is_none() {
+            drop(state);
+            if heap::is_limited()? {
+                return Ok(None);
+            }
+            let (memory, start) = map()?;
+            state = self.lock();
+            let address = state.add(memory, start);
+            piece = state.take_of(address, 0, granules, self);
+        }
+        let used = state.used;
+        state.peak.note(used, Instant::now());
+        Ok(piece)
+    }
+
+    /// See the function of this name.
+    fn give_back_idle(&'static self, now: Instant) -> bool {
+        let mut state = self.lock();
+        let used = state.used;
+        state.peak.note(used, now);
+        let mut excess = state.idle.saturating_sub(state.idle_limit(used));
+        let open = state.open.iter().rev().map(|&(_, address)| address);
+        let addresses: Vec<usize> = state.empty.iter().copied().chain(open).collect();
+        let mut idle = Vec::new();
+        for address in addresses {
+            while excess > 0
+                && let Some((first, granules)) = state.first_idle(address)
+                && let Some(mut piece) = state.take_of(address, first, granules, self)
+            {
+                excess = excess.saturating_sub(granules as usize);
+                piece.goes_back = true;
+                idle.push(piece);
+            }
+        }
+        drop(state);
+        drop(idle);
+        let state = self.lock();
+        state.idle > IDLE.max(state.used)
+    }
+}
+
+impl Peak {
+    /// Takes note of how many granules are used.
+    fn note(&mut self, used: usize, now: Instant) {
+        let elapsed = self.since.map_or(HOLD, |since| now.saturating_duration_since(since));
+        if elapsed >= HOLD {
+            self.before = if elapsed < 2 * HOLD { self.most } else { used };
+            (self.since, self.most) = (Some(now), used);
+        }
+        self.most = self.most.max(used);
+    }
+
+    fn recent(&self) -> usize {
+        self.most.max(self.before)
     }
 }
 
 impl State {
     fn take(&mut self, granules: u32, slabs: &'static Slabs) -> Option<Piece> {
-        let mut looked_at = self.open.iter().take(MOST_LOOKS);
-        let (address, first) = looked_at.find_map(|&address| {
-            Some((address, free_run(self.all.get(&address)?.used, granules)?))
-        })?;
+        let &(_, address) = self.open.range((granules, 0)..).next()?;
+        let first = free_run(self.all.get(&address)?.used, granules)?;
         self.take_of(address, first, granules, slabs)
     }
 
@@ -119,18 +183,25 @@ impl State {
     ) -> Option<Piece> {
         let slab = self.all.get_mut(&address)?;
         let mask = mask(first, granules);
+        self.open.remove(&(room(slab.used), address));
         slab.used |= mask;
+        self.open.insert((room(slab.used), address));
         self.used += granules as usize;
         self.idle -= (mask & !slab.given).count_ones() as usize;
         slab.given &= !mask;
         self.empty.remove(&address);
-        if slab.used == Bits::MAX {
-            self.open.remove(&address);
-        }
         // SAFETY: the granules lie in the slab, whose first byte `start` is.
         let start = unsafe { slab.start.add(first as usize * GRANULE_BYTES) };
         let memory = Arc::clone(&slab.memory);
-        Some(Piece { start, granules, slab: address, first, memory, slabs })
+        Some(Piece { start, granules, slab: address, first, goes_back: false, memory, slabs })
+    }
+
+    /// The first granules of a slab in a row that are free and hold memory, and their number.
+    fn first_idle(&self, address: usize) -> Option<(u32, u32)> {
+        let slab = self.all.get(&address)?;
+        let idle = !slab.used & !slab.given;
+        let first = idle.trailing_zeros();
+        (idle != 0).then(|| (first, (idle >> first).trailing_ones()))
     }
 
     /// Adds a slab; gives its address.
@@ -138,26 +209,33 @@ impl State {
         let address = start.as_ptr() as usize;
         let slab = Slab { memory: Arc::new(memory), start, used: 0, given: 0 };
         self.all.insert(address, slab);
-        self.open.insert(address);
+        self.open.insert((room(0), address));
         self.idle += Bits::BITS as usize;
         address
     }
 
-    /// Whether less memory should be idle once so many more granules are.
+    /// How many granules may be idle while so many are used.
+    fn idle_limit(&self, used: usize) -> usize {
+        IDLE.max(used).max(self.peak.recent().saturating_sub(used))
+    }
+
+    /// Whether too much memory is idle once so many more granules are, which are used now.
     fn has_enough(&self, granules: u32) -> bool {
-        self.idle + granules as usize > IDLE.max(self.used)
+        let granules = granules as usize;
+        self.idle + granules > self.idle_limit(self.used - granules)
     }
 
     /// Frees granules, whose memory the system `has`; gives the slab that is to be unmapped, if it is.
     fn free(&mut self, address: usize, mask: Bits, has: bool) -> Option<Slab> {
         let slab = self.all.get_mut(&address)?;
+        self.open.remove(&(room(slab.used), address));
         slab.used &= !mask;
+        self.open.insert((room(slab.used), address));
         self.used -= mask.count_ones() as usize;
         match has {
             true => slab.given |= mask,
             false => self.idle += mask.count_ones() as usize,
         }
-        self.open.insert(address);
         let (is_empty, was_given) = (slab.used == 0, slab.given != 0);
         if is_empty {
             self.empty.insert(address);
@@ -168,9 +246,9 @@ impl State {
             false if self.has_enough(0) => *self.empty.first()?,
             false => return None,
         };
-        self.open.remove(&address);
         self.empty.remove(&address);
         let slab = self.all.remove(&address)?;
+        self.open.remove(&(room(slab.used), address));
         self.idle -= (!slab.given).count_ones() as usize;
         Some(slab)
     }
@@ -178,6 +256,16 @@ impl State {
 
 fn mask(first: u32, granules: u32) -> Bits {
     (Bits::MAX >> (Bits::BITS - granules)) << first
+}
+
+/// The longest piece that a slab has room for, in granules.
+fn room(used: Bits) -> u32 {
+    let (mut runs, mut length) = (!used, 0);
+    while runs != 0 && length < MOST_GRANULES {
+        runs &= runs >> 1;
+        length += 1;
+    }
+    length
 }
 
 /// The first of so many free granules in a row.
@@ -201,6 +289,12 @@ pub(super) fn take(bytes: usize) -> io::Result<Option<Piece>> {
         return Ok(None);
     }
     SLABS.take(bytes.div_ceil(GRANULE_BYTES) as u32)
+}
+
+/// Gives back what has been held for nobody lately. Tells whether more is held than may be at rest: a call a second later
+/// gives back more.
+pub fn give_back_idle() -> bool {
+    SLABS.give_back_idle(Instant::now())
 }
 
 /// The memory of a slab, and where the slab begins in it.
@@ -249,7 +343,7 @@ impl Drop for Piece {
         let gives_back = {
             let state = self.slabs.lock();
             let is_last = state.all.get(&self.slab).is_none_or(|slab| slab.used == mask);
-            state.has_enough(self.granules) && !is_last
+            self.goes_back || state.has_enough(self.granules) && !is_last
         };
         let has = gives_back && self.give_back().is_ok();
         let unmapped = self.slabs.lock().free(self.slab, mask, has);
@@ -275,9 +369,8 @@ mod tests {
         assert_eq!(count(|slab| slab.used), state.used);
         assert_eq!(count(|slab| !slab.used & !slab.given), state.idle);
         assert_eq!(count(|slab| slab.used & slab.given), 0);
-        let is_open =
-            |(address, slab): (&usize, &Slab)| (slab.used != Bits::MAX).then_some(*address);
-        assert_eq!(state.all.iter().filter_map(is_open).collect::<BTreeSet<_>>(), state.open);
+        let open = state.all.iter().map(|(&address, slab)| (room(slab.used), address));
+        assert_eq!(open.collect::<BTreeSet<_>>(), state.open);
         let is_empty = |(address, slab): (&usize, &Slab)| (slab.used == 0).then_some(*address);
         assert!(
             state.all.iter().filter_map(is_empty).all(|address| state.empty.contains(&address))
@@ -328,8 +421,13 @@ mod tests {
             let state = slabs.lock();
             (state.all.len(), state.idle)
         };
-        // Half of what was in use, as long as something of each slab is.
-        assert_eq!(figures(), (10, 160 * 8 / 2));
+        // All of what was in use a moment ago, and later little, though something of each slab is used.
+        assert_eq!(figures(), (10, 150 * 8));
+        assert!(slabs.give_back_idle(Instant::now()));
+        assert_eq!(figures(), (10, 150 * 8));
+        assert!(!slabs.give_back_idle(Instant::now() + 2 * HOLD));
+        check(slabs);
+        assert_eq!((figures().0, figures().1 <= IDLE), (10, true), "{:?}", figures());
         // What is used again where memory was given back is zero or as it was.
         let mut others: Vec<_> = (0..100).map(|_| slabs.take(8).unwrap().unwrap()).collect();
         check(slabs);
@@ -338,8 +436,47 @@ mod tests {
         assert!(pieces.iter().all(|piece| piece.as_slice().iter().all(|&byte| byte == 7)));
         drop((pieces, others));
         check(slabs);
+        slabs.give_back_idle(Instant::now() + 4 * HOLD);
+        check(slabs);
         let (left, idle) = figures();
         assert!(left <= 2 && idle <= IDLE, "{left} slabs, {idle} granules");
+    }
+
+    #[test]
+    fn memory_of_a_wave_is_there_for_the_next_one() {
+        let slabs = slabs();
+        let wave = || drop((0..160).map(|_| slabs.take(8).unwrap().unwrap()).collect::<Vec<_>>());
+        wave();
+        let held: Vec<usize> = slabs.lock().all.keys().copied().collect();
+        for _ in 0..20 {
+            wave();
+            slabs.give_back_idle(Instant::now());
+            check(slabs);
+        }
+        let state = slabs.lock();
+        assert_eq!(state.all.keys().copied().collect::<Vec<_>>(), held);
+        assert!(state.all.values().all(|slab| slab.given == 0));
+    }
+
+    #[test]
+    fn rests_of_many_slabs_do_not_hide_the_room_of_others() {
+        let slabs = slabs();
+        // Of each slab two granules are left.
+        let mut pieces: Vec<_> = (0..18 * 40).map(|_| slabs.take(7).unwrap().unwrap()).collect();
+        assert_eq!(slabs.lock().all.len(), 40);
+        let last = pieces.iter().map(|piece| piece.slab).max().unwrap();
+        pieces.retain(|piece| piece.slab != last);
+        for _ in 0..100 {
+            pieces.push(slabs.take(7).unwrap().unwrap());
+            assert_eq!(pieces.pop().unwrap().slab, last);
+        }
+        check(slabs);
+    }
+
+    #[test]
+    fn the_longest_piece_that_there_is_room_for_is_found() {
+        assert_eq!((room(Bits::MAX), room(0), room(Bits::MAX << 7)), (0, MOST_GRANULES, 7));
+        assert_eq!(room(!(0b11 | 0b1111 << 60 | 0b1 << 127)), 4);
     }
 
     #[test]

@@ -1,8 +1,10 @@
 //! A thread that checks whether containers have changed, soon after requests have used them, and has the kernel drop
-//! attributes that it was told of meanwhile. Imports `connection` and the vfs.
+//! attributes that it was told of meanwhile. It gives idle memory back to the system once no requests come. Imports
+//! `connection`, the vfs and `io`.
 
 use super::connection::Device;
 use super::threads;
+use crate::io::give_back_idle;
 use crate::vfs::Vfs;
 use std::io;
 use std::sync::Arc;
@@ -33,7 +35,7 @@ impl Watch {
                 drop_attributes(&device, &outdated);
                 outdated = checked.outdated_inodes;
                 drop_attributes(&device, &outdated);
-                match checked.any {
+                match checked.any || give_back_idle() {
                     true => std::thread::park_timeout(PAUSE),
                     false => std::thread::park(),
                 }
