@@ -319,6 +319,12 @@ pub trait Container: Send + Sync {
         false
     }
 
+    /// Why a sample that is [`Sample::damaged`] cannot be read, if that was found when the container was indexed.
+    fn fault(&self, index: u64) -> Option<Fault> {
+        let _ = index;
+        None
+    }
+
     /// Whether a sample that is [`Sample::damaged`] is whole, but encrypted, and there is no password.
     fn is_locked(&self, index: u64) -> bool {
         let _ = index;

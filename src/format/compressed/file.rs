@@ -8,8 +8,8 @@ use crate::format::codec;
 use crate::format::one_or_many;
 use crate::format::stream::{Interval, StreamIndex};
 use crate::format::{
-    Attributes, Checkpoint, Container, Content, Decoder, Error, IndexChecksum, Member, Names,
-    Piece, Result, Sample, Source,
+    Attributes, Checkpoint, Container, Content, Decoder, Error, Fault, IndexChecksum, Member,
+    Names, Piece, Result, Sample, Source,
 };
 use std::sync::Arc;
 
@@ -300,6 +300,10 @@ impl Container for CompressedFile {
 
     fn field_name(&self, index: u64) -> Result<Vec<u8>> {
         self.inside.container().map_or(Ok(Vec::new()), |container| container.field_name(index))
+    }
+
+    fn fault(&self, index: u64) -> Option<Fault> {
+        self.inside.container().and_then(|container| container.fault(index))
     }
 
     fn is_locked(&self, index: u64) -> bool {

@@ -215,8 +215,8 @@ fn index_of(source: &dyn Source, codec: Codec, checksum: Option<Checksum>) -> Re
             part: source.name().clone(),
             what: "the member".to_owned(),
             offset_bytes: 0,
-            expected: mismatch.expected,
-            found: mismatch.found,
+            expected: mismatch.expected.value(),
+            found: mismatch.found.value(),
             hint: "",
         })?;
     }

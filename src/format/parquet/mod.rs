@@ -46,7 +46,7 @@ pub struct Parquet;
 
 impl RecordFormat for Parquet {
     const NAME: &'static str = NAME;
-    const VERSION: u32 = 1;
+    const VERSION: u32 = 2;
     const ENDS_NAMES: bool = true;
 
     fn index_checksum(_source: &dyn Source) -> IndexChecksum {

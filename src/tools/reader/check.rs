@@ -10,7 +10,7 @@ use crate::catalog::Located;
 use crate::failure::Failure;
 use crate::format::checksum::ChecksumKind;
 use crate::format::stream::Intervals;
-use crate::format::{Checksum, Fault};
+use crate::format::{Checksum, Fault, shown};
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
@@ -123,10 +123,10 @@ impl<'a> SampleChecker<'a> {
         located: &Located,
         scratch: &mut Scratch,
     ) -> Result<CheckedSample, Failure> {
-        if located.sample.damaged {
-            return Ok(Err(Fault::Damaged));
-        }
         let container = self.reader.container(located);
+        if let Err(fault) = shown::refuse_damaged(container, located.index, &located.sample) {
+            return Ok(Err(fault));
+        }
         let mut at = 0;
         loop {
             let piece = match container.piece(located.index, at) {
