@@ -189,10 +189,17 @@ fn describe(report: &Report) -> String {
             let files = HumanCount(sizes.encrypted);
             lines.push(format!("encrypted:  {}; give --password-file", counted(files, "file")));
         }
-        if sizes.damaged > 0 {
+        let (damaged, mismatched) = (sizes.damaged - sizes.mismatched, sizes.mismatched);
+        if damaged > 0 {
             lines.push(format!(
                 "damaged:    {} not whole",
-                one_or_many(HumanCount(sizes.damaged), "file is", "files are")
+                one_or_many(HumanCount(damaged), "file is", "files are")
+            ));
+        }
+        if mismatched > 0 {
+            lines.push(format!(
+                "wrong:      {} not match a checksum",
+                one_or_many(HumanCount(mismatched), "file does", "files do")
             ));
         }
     }

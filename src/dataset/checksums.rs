@@ -135,7 +135,9 @@ fn is_verifiable(container: &dyn Container) -> Result<bool, Failure> {
 /// checksum of a stream does not cover a member, and may be missing.
 pub(crate) fn has_checksum(container: &dyn Container, index: u64, sample: &Sample) -> bool {
     let is_encoded = matches!(sample.content, Content::Encoded(_));
+    let has_failed = || container.fault(index).is_some_and(|fault| fault.mismatch().is_some());
     sample.checksum.is_some()
+        || sample.damaged && has_failed()
         || is_encoded && container.checks_encoding(index)
         || container.checks_intervals(index)
 }

@@ -1,6 +1,6 @@
 //! What can be wrong with a container, always with the file and the byte.
 
-use super::{Checksum, FORMATS, PartName, Source};
+use super::{FORMATS, PartName, Source};
 use crate::format::counted;
 use std::io;
 use std::path::Path;
@@ -92,9 +92,9 @@ pub enum Error {
         /// Where that part begins.
         offset_bytes: u64,
         /// The stored checksum.
-        expected: Checksum,
+        expected: u32,
         /// The checksum of the bytes.
-        found: Checksum,
+        found: u32,
         /// What to do about it; empty, or text that begins with its own punctuation.
         hint: &'static str,
     },

@@ -10,6 +10,15 @@ use std::fmt;
 pub enum Fault {
     /// They do not match their checksum.
     Checksum(Mismatch),
+    /// What they are made from does not match its own checksum.
+    PartChecksum {
+        /// Which part of the container, with its byte: a page, a chunk, a record.
+        what: String,
+        /// The stored checksum.
+        expected: u32,
+        /// The checksum of the bytes.
+        found: u32,
+    },
     /// The index shows that they are not all there.
     Damaged,
     /// They are encrypted, and there is no password that fits.
@@ -26,6 +35,33 @@ impl Fault {
     pub fn is_permanent(&self) -> bool {
         !matches!(self, Fault::Unreadable(_))
     }
+
+    /// The stored checksum, and that of the bytes, if they differ.
+    #[must_use]
+    pub fn mismatch(&self) -> Option<(u32, u32)> {
+        match self {
+            Fault::Checksum(Mismatch { expected, found }) => {
+                Some((expected.value(), found.value()))
+            }
+            Fault::PartChecksum { expected, found, .. } => Some((*expected, *found)),
+            Fault::Damaged | Fault::Locked | Fault::Structure(_) | Fault::Unreadable(_) => None,
+        }
+    }
+
+    /// The same, of a part of the container that `place` names.
+    #[must_use]
+    pub(in crate::format) fn within(self, place: &str) -> Self {
+        match self {
+            Fault::PartChecksum { what, expected, found } if what.is_empty() => {
+                Fault::PartChecksum { what: place.to_owned(), expected, found }
+            }
+            Fault::PartChecksum { what, expected, found } => {
+                Fault::PartChecksum { what: format!("{place}: {what}"), expected, found }
+            }
+            Fault::Structure(why) => Fault::Structure(format!("{place}: {why}")),
+            other => other,
+        }
+    }
 }
 
 impl From<Mismatch> for Fault {
@@ -34,10 +70,25 @@ impl From<Mismatch> for Fault {
     }
 }
 
+impl From<String> for Fault {
+    fn from(why: String) -> Self {
+        Fault::Structure(why)
+    }
+}
+
+impl From<&str> for Fault {
+    fn from(why: &str) -> Self {
+        Fault::Structure(why.to_owned())
+    }
+}
+
 impl From<Error> for Fault {
     fn from(error: Error) -> Self {
         match error {
             Error::Unreadable { .. } => Fault::Unreadable(error.to_string()),
+            Error::Checksum { what, expected, found, .. } => {
+                Fault::PartChecksum { what, expected, found }
+            }
             _ => Fault::Structure(error.to_string()),
         }
     }
@@ -47,6 +98,12 @@ impl fmt::Display for Fault {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Fault::Checksum(mismatch) => mismatch.fmt(out),
+            Fault::PartChecksum { what, expected, found } => {
+                write!(
+                    out,
+                    "{what}: checksum mismatch: expected {expected:#010x}, found {found:#010x}"
+                )
+            }
             Fault::Damaged => out.write_str(
                 "damaged: its bytes are not all there, or cannot be decrypted or decoded",
             ),

@@ -177,7 +177,7 @@ pub trait Format: Sync {
         Ok(None)
     }
 
-    /// Opens a container by its kept index. `None`: it was kept by another version of the program.
+    /// Opens a container by its kept index, with the options that it was made with. `None`: it was kept by another version of the program.
     ///
     /// # Errors
     /// A source cannot be read, or the index is damaged.
@@ -185,8 +185,9 @@ pub trait Format: Sync {
         &self,
         source: Arc<dyn Source>,
         kept: Arc<dyn Source>,
+        options: &OpenOptions,
     ) -> Result<Option<Box<dyn Container>>> {
-        let _ = (source, kept);
+        let _ = (source, kept, options);
         Ok(None)
     }
 
@@ -317,6 +318,12 @@ pub trait Container: Send + Sync {
     /// Whether a password is missing: there are encrypted samples, and it was opened without one.
     fn wants_password(&self) -> bool {
         false
+    }
+
+    /// Why a sample that is [`Sample::damaged`] cannot be read, if that was found when the container was indexed.
+    fn fault(&self, index: u64) -> Option<Fault> {
+        let _ = index;
+        None
     }
 
     /// Whether a sample that is [`Sample::damaged`] is whole, but encrypted, and there is no password.

@@ -1,6 +1,6 @@
 //! A source in the hands of the format that reads it: the errors name both.
 
-use super::{Error, PartName, Result, Source, Table};
+use super::{Error, Fault, PartName, Result, Source, Table};
 
 /// Reads a container's structure.
 #[derive(Clone, Copy)]
@@ -46,6 +46,21 @@ impl<'a> Reader<'a> {
     /// The operating system does not give the bytes.
     pub(super) fn unreadable(&self, what: &'static str, at: u64, source: std::io::Error) -> Error {
         Error::Unreadable { part: self.source.name().clone(), what, offset_bytes: at, source }
+    }
+
+    /// What is decoded at a byte of the source is wrong.
+    pub(super) fn faulty(&self, at: u64, expected: &str, fault: Fault) -> Error {
+        match fault {
+            Fault::PartChecksum { what, expected, found } => Error::Checksum {
+                part: self.part().clone(),
+                what,
+                offset_bytes: at,
+                expected,
+                found,
+                hint: "",
+            },
+            other => self.malformed(at, expected, other.to_string(), ""),
+        }
     }
 
     /// The structure is wrong at a byte of the source.

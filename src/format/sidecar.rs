@@ -15,7 +15,7 @@
 //! no rows: each of its intervals is checked whenever it is decoded, and the section seals them all.
 
 use super::reader::Reader;
-use super::{Checksum, Container, Content, Error, Result, Source, Table};
+use super::{Container, Content, Error, Result, Source, Table};
 use crate::format::counted;
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -317,8 +317,8 @@ fn mismatch(source: &dyn Source, what: &str, at: u64, expected: u32, found: u32)
         part: source.name().clone(),
         what: what.to_owned(),
         offset_bytes: at,
-        expected: Checksum::Crc32(expected),
-        found: Checksum::Crc32(found),
+        expected,
+        found,
         hint: CUT,
     }
 }

@@ -18,13 +18,15 @@ pub(crate) struct CheckedCounts {
 }
 
 /// The sizes of samples in bytes, and the numbers of empty and damaged samples.
-#[derive(Debug, Serialize, Clone, Copy)]
+#[derive(Debug, Serialize, Clone, Copy, Default)]
 pub(crate) struct Sizes {
     pub(crate) min: u64,
     pub(crate) mean: u64,
     pub(crate) max: u64,
     pub(crate) empty: u64,
     pub(crate) damaged: u64,
+    /// Those of them whose bytes did not match a checksum when the container was indexed.
+    pub(crate) mismatched: u64,
     /// Encrypted samples, if there is no password.
     pub(crate) encrypted: u64,
 }
@@ -64,7 +66,7 @@ fn indexes_and_records(opened: &Opened, catalog: &Catalog) -> (Vec<u64>, Vec<u64
 pub(crate) fn files(opened: &Opened, catalog: &Catalog) -> format::Result<Files> {
     let samples = opened.dataset.len();
     let (indexes, records) = indexes_and_records(opened, catalog);
-    let mut sizes = Sizes { min: u64::MAX, mean: 0, max: 0, empty: 0, damaged: 0, encrypted: 0 };
+    let mut sizes = Sizes { min: u64::MAX, ..Sizes::default() };
     let (mut sum, mut checked) = (0u128, CheckedCounts::default());
     let (mut count, mut index_bytes) = (0, vec![0; indexes.len()]);
     for sample in 0..samples {
@@ -85,7 +87,10 @@ pub(crate) fn files(opened: &Opened, catalog: &Catalog) -> format::Result<Files>
             CheckedBy::Nothing => &mut checked.nothing,
         } += 1;
         if located.sample.damaged {
-            let is_locked = opened.dataset.containers()[container].is_locked(index);
+            let container = &opened.dataset.containers()[container];
+            let is_locked = container.is_locked(index);
+            let has_failed = container.fault(index).is_some_and(|why| why.mismatch().is_some());
+            sizes.mismatched += u64::from(has_failed);
             *if is_locked { &mut sizes.encrypted } else { &mut sizes.damaged } += 1;
             if !is_locked {
                 continue;

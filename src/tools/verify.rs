@@ -59,17 +59,33 @@ pub(crate) struct BadSample {
 #[derive(Debug, Serialize)]
 #[serde(tag = "reason", rename_all = "snake_case")]
 enum Reason {
-    Checksum { expected: String, found: String },
+    Checksum {
+        /// What the checksum is of, if it is not the sample.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        part: Option<String>,
+        expected: String,
+        found: String,
+    },
     Damaged,
     Encrypted,
-    Structure { error: String },
-    Unreadable { error: String },
+    Structure {
+        error: String,
+    },
+    Unreadable {
+        error: String,
+    },
 }
 
 impl From<&Fault> for Reason {
     fn from(fault: &Fault) -> Self {
         match fault {
             Fault::Checksum(Mismatch { expected, found }) => Reason::Checksum {
+                part: None,
+                expected: format!("{expected:#010x}"),
+                found: format!("{found:#010x}"),
+            },
+            Fault::PartChecksum { what, expected, found } => Reason::Checksum {
+                part: Some(what.clone()),
                 expected: format!("{expected:#010x}"),
                 found: format!("{found:#010x}"),
             },

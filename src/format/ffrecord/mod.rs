@@ -269,8 +269,8 @@ impl FfRecordFile {
                 part: source.name().clone(),
                 what: format!("sample {index}, which holds the packed directory's names"),
                 offset_bytes: sample.offset_bytes,
-                expected,
-                found,
+                expected: expected.value(),
+                found: found.value(),
                 hint: "; --flat serves the other samples by number",
             }),
             Ok(()) => Ok(bytes),
@@ -346,8 +346,8 @@ fn check_index(
                 counted(data_start, "byte")
             ),
             offset_bytes: 0,
-            expected: Checksum::Crc32(head.crc),
-            found: Checksum::Crc32(found),
+            expected: head.crc,
+            found,
             hint: "; the index cannot be trusted: fetch or write the file again",
         });
     }

@@ -9,6 +9,7 @@
 use super::dataset::Dataset;
 use super::filter::{self, Filter};
 use super::table::{Chunk, grid};
+use crate::format::Fault;
 use crate::format::stream::{Interval, MAX_INTERVAL_BYTES, Order};
 use std::borrow::Cow;
 use std::ops::Range;
@@ -209,7 +210,7 @@ impl Chunked {
     }
 
     /// Decodes an interval of its own from all of its stored bytes; fills `out`.
-    pub(super) fn decode(&self, number: u64, stored: &[u8], out: &mut [u8]) -> Result<(), String> {
+    pub(super) fn decode(&self, number: u64, stored: &[u8], out: &mut [u8]) -> Result<(), Fault> {
         if !self.is_banded {
             let Some(chunk) = self.table.get(size(number)) else {
                 self.fill(out);
@@ -240,16 +241,17 @@ impl Chunked {
         Ok(())
     }
 
-    fn decode_chunk<'a>(&self, chunk: &Chunk, stored: &'a [u8]) -> Result<Cow<'a, [u8]>, String> {
+    fn decode_chunk<'a>(&self, chunk: &Chunk, stored: &'a [u8]) -> Result<Cow<'a, [u8]>, Fault> {
         chunk.check()?;
         filter::decode(&self.filters, chunk.mask, stored, size(self.chunk_bytes))
-            .map_err(|why| chunk.named(&why))
+            .map_err(|fault| fault.within(&chunk.place()))
     }
 
     /// Decodes a chunk whose elements are those of an interval.
-    fn decode_whole(&self, chunk: &Chunk, stored: &[u8], out: &mut [u8]) -> Result<(), String> {
+    fn decode_whole(&self, chunk: &Chunk, stored: &[u8], out: &mut [u8]) -> Result<(), Fault> {
         chunk.check()?;
-        filter::decode_to(&self.filters, chunk.mask, stored, out).map_err(|why| chunk.named(&why))
+        filter::decode_to(&self.filters, chunk.mask, stored, out)
+            .map_err(|fault| fault.within(&chunk.place()))
     }
 
     fn fill(&self, out: &mut [u8]) {
@@ -380,7 +382,7 @@ impl Chunked {
         start: u64,
         out: &mut [u8],
         fetch: &mut dyn FnMut(Range<u64>) -> Result<Vec<u8>, String>,
-    ) -> Result<(), String> {
+    ) -> Result<(), Fault> {
         if !self.is_banded && start == 0 && out.len() as u64 == self.bytes() {
             return self.read_all(out, fetch);
         }
@@ -403,7 +405,7 @@ impl Chunked {
             let source = kept.1.get(from..from.saturating_add(size(length)));
             let target = out.get_mut(to..to.saturating_add(size(length)));
             let (Some(source), Some(target)) = (source, target) else {
-                return Err("a run that is out of range".to_owned());
+                return Err("a run that is out of range".into());
             };
             target.copy_from_slice(source);
             at = run.at.saturating_add(length);
@@ -416,7 +418,7 @@ impl Chunked {
         &self,
         out: &mut [u8],
         fetch: &mut dyn FnMut(Range<u64>) -> Result<Vec<u8>, String>,
-    ) -> Result<(), String> {
+    ) -> Result<(), Fault> {
         self.fill(out);
         for chunk in &self.table {
             let stored = fetch(extent(std::slice::from_ref(chunk)))?;

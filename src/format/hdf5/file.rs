@@ -6,13 +6,13 @@ use super::chunked::Chunked;
 use super::shown::{Builder, Content as Held, Shown};
 use super::tree::{Entry, Name, ROOT, Tree};
 use super::{NAME, input, superblock};
-use crate::format::counted;
 use crate::format::name::parts;
 use crate::format::stream::{Interval, Intervals, Order};
 use crate::format::{
     Attributes, Container, Content, IndexChecksum, Kind, Member, Names, Node, OpenOptions, Piece,
     Result, Sample, Source, ending, npy,
 };
+use crate::format::{Fault, counted};
 use std::sync::Arc;
 
 /// An open file.
@@ -54,7 +54,7 @@ impl Intervals for Chunks {
         chunked.order(number.checked_sub(chunked.first)?)
     }
 
-    fn decode(&self, number: u64, stored: &[u8], out: &mut [u8]) -> Result<(), String> {
+    fn decode(&self, number: u64, stored: &[u8], out: &mut [u8]) -> Result<(), Fault> {
         let chunked =
             self.with(|chunked| chunked.first <= number).ok_or("there is no such chunk")?;
         let own = number.saturating_sub(chunked.first);
@@ -63,7 +63,7 @@ impl Intervals for Chunks {
         if length(&interval.stored) != stored.len() as u64
             || length(&interval.decoded) != out.len() as u64
         {
-            return Err(format!("chunk {own} has other lengths"));
+            return Err(format!("chunk {own} has other lengths").into());
         }
         chunked.decode(own, stored, out)
     }
@@ -314,7 +314,7 @@ impl Container for Hdf5File {
             Ok(bytes.unwrap_or_default().to_vec())
         });
         let reader = input::reader(self.source.as_ref());
-        read.map_err(|why| reader.malformed(first, "chunks of a dataset", why, ""))
+        read.map_err(|fault| reader.faulty(first, "chunks of a dataset", fault))
     }
 
     fn has_intervals(&self) -> bool {

@@ -11,7 +11,7 @@ use super::super::Result;
 use super::super::codec::{self, Codec};
 use super::input::{Fields, number};
 use super::lzf;
-use crate::format::counted;
+use crate::format::{Fault, counted};
 use std::borrow::Cow;
 
 const DEFLATE: u16 = 1;
@@ -114,11 +114,11 @@ pub(super) fn decode_to(
     mask: u32,
     stored: &[u8],
     out: &mut [u8],
-) -> Result<(), String> {
+) -> Result<(), Fault> {
     let mut used = used(filters, mask);
     match (used.next(), used.next()) {
         (Some(only), None) if !matches!(only.id, SHUFFLE | FLETCHER32) => {
-            only.decompress(stored, out)
+            Ok(only.decompress(stored, out)?)
         }
         _ => {
             out.copy_from_slice(&decode(filters, mask, stored, out.len())?);
@@ -133,7 +133,7 @@ pub(super) fn decode<'a>(
     mask: u32,
     stored: &'a [u8],
     length: usize,
-) -> Result<Cow<'a, [u8]>, String> {
+) -> Result<Cow<'a, [u8]>, Fault> {
     // How long a chunk is before each filter: known as long as none before it compresses.
     let (mut steps, mut before) = (Vec::new(), Some(length));
     for filter in used(filters, mask) {
@@ -160,7 +160,7 @@ pub(super) fn decode<'a>(
     }
     match bytes.len() == length {
         true => Ok(bytes),
-        false => Err(format!("a chunk of {}, not {length}", counted(bytes.len(), "byte"))),
+        false => Err(format!("a chunk of {}, not {length}", counted(bytes.len(), "byte")).into()),
     }
 }
 
@@ -198,14 +198,15 @@ fn interleave<const N: usize>(bytes: &[u8], count: usize, out: &mut [u8]) {
     }
 }
 
-fn checked(bytes: Cow<'_, [u8]>) -> Result<Cow<'_, [u8]>, String> {
+fn checked(bytes: Cow<'_, [u8]>) -> Result<Cow<'_, [u8]>, Fault> {
     let length = bytes.len().checked_sub(SUM_BYTES).ok_or("a chunk without its fletcher32")?;
     let (data, stored) = bytes.split_at_checked(length).unwrap_or_default();
     let (stored, found) = (number(stored) as u32, fletcher32(data));
     // Releases before 1.6.3 wrote the bytes of each half in the other order.
     let [a, b, c, d] = found.to_be_bytes();
     if stored != found && stored != u32::from_be_bytes([b, a, d, c]) {
-        return Err(format!("fletcher32: expected {stored:#010x}, found {found:#010x}"));
+        let what = "fletcher32".to_owned();
+        return Err(Fault::PartChecksum { what, expected: stored, found });
     }
     Ok(match bytes {
         Cow::Borrowed(bytes) => Cow::Borrowed(bytes.get(..length).unwrap_or_default()),
@@ -285,6 +286,6 @@ mod tests {
         assert_eq!(decode(&filters, 0, &good, 2).unwrap().as_ref(), b"ab");
         assert_eq!(decode(&filters, 1, b"ab", 2).unwrap().as_ref(), b"ab");
         let said = decode(&filters, 0, b"ac\0\0\0\0", 2).unwrap_err();
-        assert!(said.contains("fletcher32"), "{said}");
+        assert!(said.to_string().contains("fletcher32: checksum mismatch"), "{said}");
     }
 }

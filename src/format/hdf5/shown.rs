@@ -314,7 +314,7 @@ impl<'a> Builder<'a> {
                     let read = self.input.reader.read("a chunk", &mut stored, range.start);
                     read.map(|()| stored).map_err(|error| error.to_string())
                 });
-                read.or_else(unsupported)?;
+                read.or_else(|fault| unsupported(fault.to_string()))?;
                 Ok((out, None))
             }
         }

@@ -43,9 +43,9 @@ impl Chunk {
         }
     }
 
-    /// What is wrong with it.
-    pub(super) fn named(&self, why: &str) -> String {
-        format!("chunk {} at byte {}: {why}", self.number, self.at)
+    /// What messages call it.
+    pub(super) fn place(&self) -> String {
+        format!("chunk {} at byte {}", self.number, self.at)
     }
 }
 

@@ -165,7 +165,8 @@ fn values_that_are_pickles_are_the_files_that_they_hold_if_that_is_asked_for() {
     let source = |bytes: &[u8]| -> Arc<dyn Source> {
         Arc::new(crate::format::MemorySource::new("t", bytes.to_vec()))
     };
-    let again = Lmdb.open_kept(source(&file), source(&kept)).unwrap().unwrap();
+    let again =
+        Lmdb.open_kept(source(&file), source(&kept), &OpenOptions::default()).unwrap().unwrap();
     assert_eq!(files(&file, again.as_ref()), wanted);
     // Else they are values as any others.
     let raw = OpenOptions { view: View::Raw, ..options };
@@ -203,7 +204,8 @@ fn an_index_is_kept_and_found_again() {
     let source = |bytes: &[u8]| -> Arc<dyn Source> {
         Arc::new(crate::format::MemorySource::new("t", bytes.to_vec()))
     };
-    let again = Lmdb.open_kept(source(&file), source(&kept)).unwrap().unwrap();
+    let again =
+        Lmdb.open_kept(source(&file), source(&kept), &OpenOptions::default()).unwrap().unwrap();
     assert_eq!(files(&file, again.as_ref()), files(&file, container.as_ref()));
 }
 

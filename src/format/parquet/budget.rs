@@ -6,7 +6,7 @@ use super::dictionaries::NO_DICTIONARY;
 use super::json::JsonPart;
 use super::page::Header;
 use super::units::Unit;
-use crate::format::counted;
+use crate::format::{Fault, counted};
 use std::cell::{Cell as Shared, RefCell};
 
 /// What the columns of a row group hold at once for the values of their pages: levels, numbers, places.
@@ -27,6 +27,8 @@ pub(super) struct Budget {
     pub(super) parts: RefCell<Vec<JsonPart>>,
     /// What is said of pages that cannot be read.
     pub(super) notes: RefCell<Vec<String>>,
+    /// Why values cannot be read, and the byte of their page.
+    pub(super) faults: RefCell<Vec<(u64, Fault)>>,
 }
 
 impl Budget {
@@ -41,6 +43,7 @@ impl Budget {
             dictionaries: RefCell::default(),
             parts: RefCell::default(),
             notes: RefCell::default(),
+            faults: RefCell::default(),
         }
     }
 
@@ -98,8 +101,12 @@ impl Budget {
         Some(self.keep_dictionary(page))
     }
 
-    pub(super) fn note(&self, note: String) {
-        self.notes.borrow_mut().push(note);
+    /// Notes that what is read from byte `at` on cannot be read; gives the number of the reason.
+    pub(super) fn fault(&self, at: u64, fault: Fault) -> u32 {
+        self.notes.borrow_mut().push(fault.to_string());
+        let mut faults = self.faults.borrow_mut();
+        faults.push((at, fault));
+        u32::try_from(faults.len()).unwrap_or(0)
     }
 
     /// Keeps the stored page of a dictionary, and gives its number.

@@ -28,7 +28,7 @@ pub(super) struct Cell {
     /// The code of its ending.
     pub(super) ending: u8,
     pub(super) length: u32,
-    /// A place in the file, or behind it in what is decoded.
+    /// A place in the file, or behind it in what is decoded; of what is damaged the number of the reason.
     pub(super) address: u64,
     /// As a label.
     pub(super) label: i64,
@@ -43,8 +43,10 @@ pub(super) enum State {
     Damaged,
 }
 
-pub(super) const DAMAGED: Cell =
-    Cell { state: State::Damaged, ending: 0, length: 1, address: 0, label: -1 };
+/// A value that cannot be read, for the reason of a number that [`super::budget::Budget::fault`] gave; 0: it is not known.
+pub(super) const fn damaged(reason: u32) -> Cell {
+    Cell { state: State::Damaged, ending: 0, length: 1, address: reason as u64, label: -1 }
+}
 
 /// So many values of a page, or of a dictionary, are looked at one by one: a list of them is 100 MB.
 const MAX_CELLS: usize = 1 << 22;
@@ -52,8 +54,8 @@ const MAX_CELLS: usize = 1 << 22;
 /// The values of a page that are there: nulls are not.
 #[derive(Debug)]
 pub(super) enum Cells {
-    /// The page cannot be read.
-    Damaged,
+    /// The page cannot be read: the number of the reason.
+    Damaged(u32),
     /// Each by itself.
     Listed(Vec<Cell>),
     /// The numbers of a dictionary's values.
@@ -66,25 +68,25 @@ impl Cells {
     /// Where a value is.
     pub(super) fn get(&self, number: usize, dictionary: &Self) -> Cell {
         let found = match self {
-            Self::Damaged => None,
+            Self::Damaged(reason) => return damaged(*reason),
             Self::Listed(cells) => cells.get(number).copied(),
             // A dictionary has no dictionary.
-            Self::Numbers(numbers) => {
-                numbers.get(number).map(|number| dictionary.get(*number as usize, &Self::Damaged))
-            }
+            Self::Numbers(numbers) => numbers
+                .get(number)
+                .map(|number| dictionary.get(*number as usize, &Self::Damaged(0))),
             Self::Rows { address, width } => {
                 let behind = (number as u64).saturating_mul((*width).into());
                 let address = address.saturating_add(behind);
                 return Cell { state: State::There, length: *width, address, ..Cell::default() };
             }
         };
-        found.unwrap_or(DAMAGED)
+        found.unwrap_or(damaged(0))
     }
 
     /// Bytes of memory that they take.
     pub(super) fn held_bytes(&self) -> u64 {
         let bytes = match self {
-            Self::Damaged | Self::Rows { .. } => 0,
+            Self::Damaged(_) | Self::Rows { .. } => 0,
             Self::Listed(cells) => size_of_val(&cells[..]),
             Self::Numbers(numbers) => size_of_val(&numbers[..]),
         };

@@ -7,7 +7,7 @@ mod page_cells;
 use super::super::Result;
 use super::super::reader::Reader;
 use super::budget::{Budget, Held};
-use super::cells::{Cell, Cells, Look};
+use super::cells::{Cell, Cells, Look, damaged};
 use super::codecs;
 use super::dictionaries::NO_DICTIONARY;
 use super::footer::{Chunk, wrong_at};
@@ -15,8 +15,8 @@ use super::page::{Header, Kind as PageKind, MAX_HEADER_BYTES, MAX_PAGES_BEHIND};
 use super::page_index::{self, PageIndex};
 use super::schema::Leaf;
 use super::units::{self, Unit};
-use crate::format::counted;
 use crate::format::scanned::keep_behind;
+use crate::format::{Fault, counted};
 
 /// Read first, to find where a header ends.
 const HEADER_BYTES: u64 = 64 << 10;
@@ -81,6 +81,10 @@ pub(super) struct Column<'a> {
     page_at: u64,
     /// Values of a broken page are missing behind the last one.
     is_cut: bool,
+    /// The number of the reason why they are.
+    reason: u32,
+    /// Why its dictionary cannot be read.
+    lost: Option<Fault>,
 }
 
 /// A value with its levels.
@@ -91,7 +95,7 @@ pub(super) struct Entry {
     pub(super) definition: u32,
 }
 
-type Decoded<T> = std::result::Result<T, String>;
+type Decoded<T> = std::result::Result<T, Fault>;
 
 impl<'a> Column<'a> {
     pub(super) fn new(place: Place<'a>, budget: &'a Budget, look: Look) -> Self {
@@ -107,11 +111,13 @@ impl<'a> Column<'a> {
             dictionary: None,
             index: None,
             is_begun: false,
-            page: Loaded::damaged(0),
+            page: Loaded::damaged(0, 0),
             next: 0,
             passed: 0,
             page_at: place.chunk.at,
             is_cut: false,
+            reason: 0,
+            lost: None,
         }
     }
 
@@ -130,7 +136,7 @@ impl<'a> Column<'a> {
         let cell = match self.page.is_there(self.next) {
             true => {
                 let dictionary = self.dictionary.as_ref().map(|dictionary| &dictionary.cells);
-                self.page.cells.get(self.passed, dictionary.unwrap_or(&Cells::Damaged))
+                self.page.cells.get(self.passed, dictionary.unwrap_or(&Cells::Damaged(0)))
             }
             false => Cell::default(),
         };
@@ -183,6 +189,11 @@ impl<'a> Column<'a> {
         self.page_at
     }
 
+    /// What stands for a value that is missing at its end.
+    pub(super) fn missing(&self) -> Cell {
+        damaged(self.reason)
+    }
+
     /// Of a column at its end: whether values are missing there.
     pub(super) fn is_cut(&self) -> bool {
         self.is_cut || self.values_left > 0
@@ -224,7 +235,7 @@ impl<'a> Column<'a> {
     /// Reads the next page of values. False: there is none.
     fn fill(&mut self) -> Result<bool> {
         (self.next, self.passed) = (0, 0);
-        self.page = Loaded::damaged(0);
+        self.page = Loaded::damaged(0, 0);
         if self.values_left == 0 || self.at >= self.end() {
             return Ok(false);
         }
@@ -260,7 +271,7 @@ impl<'a> Column<'a> {
         let stored = buffer.get(range).unwrap_or_default();
         let body = stored.get(usize::try_from(header_bytes).unwrap_or(0)..).unwrap_or_default();
         let done = match header.kind {
-            PageKind::Other => self.budget.take(&header),
+            PageKind::Other => self.budget.take(&header).map_err(Fault::from),
             PageKind::Dictionary => self.dictionary(header, stored, (body, at, body_at)),
             PageKind::Data | PageKind::DataV2 { .. } => {
                 self.values_left = self.values_left.saturating_sub(header.values.into());
@@ -268,14 +279,17 @@ impl<'a> Column<'a> {
             }
         };
         self.buffer = buffer;
-        if let Err(why) = done {
-            self.budget.note(format!("the page at byte {at}: {why}"));
+        if let Err(fault) = done {
+            if header.kind == PageKind::Dictionary {
+                self.lost = Some(fault.clone().within(&format!("its dictionary at byte {at}")));
+            }
+            let reason = self.budget.fault(at, fault.within(&format!("the page at byte {at}")));
             // How many rows a page has is known if each value is one.
             let most = self.budget.values.get().max(1 << 16);
             if is_data && self.place.leaf.repetition == 0 && u64::from(header.values) <= most {
-                self.page = Loaded::damaged(header.values as usize);
+                self.page = Loaded::damaged(header.values as usize, reason);
             } else if is_data {
-                (self.values_left, self.is_cut) = (0, true);
+                (self.values_left, self.is_cut, self.reason) = (0, true, reason);
             }
         }
         Ok(true)
@@ -324,7 +338,7 @@ impl<'a> Column<'a> {
         self.values_left = self.values_left.saturating_sub(page.rows.into());
         self.add_unit(unit);
         let cells = Cells::Rows { address: unit.decoded, width };
-        self.page = Loaded { cells, ..Loaded::damaged(page.rows as usize) };
+        self.page = Loaded { cells, ..Loaded::damaged(page.rows as usize, 0) };
         true
     }
 
@@ -343,10 +357,10 @@ impl<'a> Column<'a> {
 }
 
 impl Loaded<'_> {
-    /// A page of so many values, none of which can be read.
-    fn damaged(count: usize) -> Self {
+    /// A page of so many values, none of which can be read, for a reason of this number.
+    fn damaged(count: usize, reason: u32) -> Self {
         let (repetition, definition) = (Vec::new(), Vec::new());
-        Self { count, cells: Cells::Damaged, most: 0, repetition, definition, _held: None }
+        Self { count, cells: Cells::Damaged(reason), most: 0, repetition, definition, _held: None }
     }
 
     /// Whether a value is no null.

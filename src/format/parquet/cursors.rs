@@ -7,8 +7,7 @@ use super::footer::{Chunk, Group};
 use super::page::{Header, Kind as PageKind, MAX_PAGE_BYTES, MAX_PAGES_BEHIND, Page};
 use super::schema::{Leaf, Node, Schema};
 use super::values::{self, Values};
-use crate::format::Error;
-use crate::format::counted;
+use crate::format::{Error, Fault, counted};
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -17,19 +16,25 @@ use std::sync::Arc;
 pub(super) enum Stop {
     /// The file cannot be read.
     Failed(Error),
-    /// It is no such column: why.
-    Wrong(String),
+    /// It is no such column, or fails a checksum.
+    Wrong(Fault),
+}
+
+impl From<Fault> for Stop {
+    fn from(fault: Fault) -> Self {
+        Self::Wrong(fault)
+    }
 }
 
 impl From<String> for Stop {
     fn from(why: String) -> Self {
-        Self::Wrong(why)
+        Self::Wrong(why.into())
     }
 }
 
 impl From<&str> for Stop {
     fn from(why: &str) -> Self {
-        Self::Wrong(why.to_owned())
+        Self::Wrong(why.into())
     }
 }
 
@@ -97,7 +102,7 @@ pub(super) struct Cursors<'a> {
 pub(super) const ENDS_EARLY: &str = "a column with fewer values than its row group has rows";
 
 /// Finds the kept dictionary of a leaf, whose chunk has a codec, by its number.
-pub(super) type Kept<'a> = dyn Fn(u32, &Leaf, i32) -> Result<Arc<Values>, String> + 'a;
+pub(super) type Kept<'a> = dyn Fn(u32, &Leaf, i32) -> Result<Arc<Values>, Fault> + 'a;
 
 impl<'a> Cursors<'a> {
     /// From the first row of a row group on.
@@ -276,10 +281,10 @@ impl<'a> Cursors<'a> {
             }
             let (header, length, page) = self.stored.page(cursor.at, end)?;
             let at = cursor.at;
-            let wrong = |why: String| Stop::Wrong(format!("the page at byte {at}: {why}"));
+            let wrong = |fault: Fault| Stop::Wrong(fault.within(&format!("the page at byte {at}")));
             let held = self.held.saturating_sub(before).saturating_add(header.held_bytes());
             if held > MAX_PAGE_BYTES.into() {
-                return Err(wrong("over 256 MiB of values of one row".to_owned()));
+                return Err(wrong("over 256 MiB of values of one row".into()));
             }
             cursor.take_page(header, length, &page).map_err(wrong)?;
             self.end = self.end.max(cursor.at);
@@ -303,7 +308,7 @@ impl Cursor<'_> {
     }
 
     /// Decodes the next page.
-    fn take_page(&mut self, header: Header, length: usize, stored: &[u8]) -> Result<(), String> {
+    fn take_page(&mut self, header: Header, length: usize, stored: &[u8]) -> Result<(), Fault> {
         let body = stored.get(length..).unwrap_or_default();
         let codec = self.chunk.codec;
         match header.kind {

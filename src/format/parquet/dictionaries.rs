@@ -5,6 +5,7 @@
 use super::page::{Header, Kind as PageKind, Page};
 use super::schema::Leaf;
 use super::values::{self, Values};
+use crate::format::Fault;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Instead of the number of a dictionary.
@@ -30,7 +31,7 @@ impl Dictionaries {
     ///
     /// # Errors
     /// Its page is no dictionary: why.
-    pub(super) fn get(&self, number: u32, leaf: &Leaf, codec: i32) -> Result<Arc<Values>, String> {
+    pub(super) fn get(&self, number: u32, leaf: &Leaf, codec: i32) -> Result<Arc<Values>, Fault> {
         let lock = || self.decoded.lock().unwrap_or_else(PoisonError::into_inner);
         let found = {
             let mut decoded = lock();
@@ -69,12 +70,12 @@ impl Dictionaries {
 ///
 /// # Errors
 /// It is no dictionary: why.
-pub(super) fn decode(stored: &[u8], leaf: &Leaf, codec: i32) -> Result<Values, String> {
+pub(super) fn decode(stored: &[u8], leaf: &Leaf, codec: i32) -> Result<Values, Fault> {
     let (header, body) = Header::split(stored)?;
     let page = Page::open(header, body, leaf, codec)?;
     if page.header.kind != PageKind::Dictionary {
-        return Err("another page than a dictionary".to_owned());
+        return Err("another page than a dictionary".into());
     }
     // PLAIN, whichever way it is called.
-    values::decode(leaf, 0, &page.bytes, header.values as usize, None)
+    Ok(values::decode(leaf, 0, &page.bytes, header.values as usize, None)?)
 }

@@ -19,7 +19,7 @@ use crate::format::records::{Builder, RecordFile, Row};
 use crate::format::scanned::Index;
 use crate::format::stream::{Interval, Intervals};
 use crate::format::{
-    Container, Content, Error, IndexChecksum, Member, Names, PartName, Piece, Result, Sample,
+    Container, Content, Fault, IndexChecksum, Member, Names, PartName, Piece, Result, Sample,
     SliceSource, Source, Table,
 };
 use std::io;
@@ -132,7 +132,7 @@ impl ParquetFile {
     }
 
     /// Decodes the bytes of a sample from those of its intervals.
-    fn fill(&self, inner: &Sample, stored: &[u8], out: &mut [u8]) -> Result<(), String> {
+    fn fill(&self, inner: &Sample, stored: &[u8], out: &mut [u8]) -> Result<(), Fault> {
         let gone = || "it is not where it was".to_owned();
         let (first, last) = self.ends(inner).ok_or_else(gone)?;
         let mut at = inner.offset_bytes;
@@ -146,7 +146,7 @@ impl ParquetFile {
             let from = within(&(at..end), interval.decoded.start);
             let to = within(&(at..end), inner.offset_bytes);
             let (Some(from), Some(to)) = (decoded.get(from), out.get_mut(to)) else {
-                return Err(gone());
+                return Err(gone().into());
             };
             to.copy_from_slice(from);
             at = end;
@@ -201,7 +201,10 @@ impl Container for ParquetFile {
 
     fn sample(&self, index: u64) -> Result<Sample> {
         let inner = self.records.sample(index)?;
-        if inner.damaged || inner.length_bytes == 0 {
+        if inner.damaged {
+            return Ok(inner);
+        }
+        if inner.length_bytes == 0 {
             return Ok(Sample { offset_bytes: 0, ..inner });
         }
         if !self.is_decoded(&inner) {
@@ -217,6 +220,10 @@ impl Container for ParquetFile {
             },
             None => Sample { offset_bytes: 0, length_bytes: 1, damaged: true, content, ..inner },
         })
+    }
+
+    fn fault(&self, index: u64) -> Option<Fault> {
+        self.records.fault(index)
     }
 
     fn check_unchanged(&self) -> io::Result<()> {
@@ -240,13 +247,10 @@ impl Container for ParquetFile {
         let prefix = self.records.prefix(index)?;
         let (head, rest) = out.split_at_mut_checked(prefix.len()).unwrap_or_default();
         head.copy_from_slice(prefix.get(..head.len()).unwrap_or_default());
-        self.fill(&inner, stored, rest).map_err(|why| Error::Malformed {
-            part: self.source.name().clone(),
-            format: NAME,
-            offset_bytes: self.ends(&inner).map_or(0, |(first, _)| first.stored.start),
-            expected: "pages as they were when it was indexed".to_owned(),
-            found: why,
-            hint: "",
+        self.fill(&inner, stored, rest).map_err(|fault| {
+            let at = self.ends(&inner).map_or(0, |(first, _)| first.stored.start);
+            let reader = Reader::new(self.source.as_ref(), NAME);
+            reader.faulty(at, "pages as they were when it was indexed", fault)
         })
     }
 

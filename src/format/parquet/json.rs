@@ -7,6 +7,7 @@ use super::footer::Group;
 use super::literals::write_value;
 use super::page::{Header, MAX_PAGE_BYTES};
 use super::schema::{Kind, Meaning, Node, Schema};
+use crate::format::Fault;
 use crate::format::bytes::{u32_at, u64_at};
 use crate::format::json::write_text;
 use std::borrow::Cow;
@@ -93,7 +94,7 @@ impl Source<'_> {
         part: &JsonPart,
         (at, stored): (u64, &[u8]),
         length: usize,
-    ) -> Result<Vec<u8>, String> {
+    ) -> Result<Vec<u8>, Fault> {
         let node = find(&self.schema.columns, self.column);
         let node = node.ok_or("a column that is not in the schema")?;
         let slice = Slice { at, bytes: stored };
@@ -110,8 +111,8 @@ impl Source<'_> {
             Ok(out)
         })();
         made.map_err(|stop| match stop {
-            Stop::Failed(error) => error.to_string(),
-            Stop::Wrong(why) => why,
+            Stop::Failed(error) => error.into(),
+            Stop::Wrong(fault) => fault,
         })
     }
 }

@@ -46,7 +46,7 @@ pub struct Parquet;
 
 impl RecordFormat for Parquet {
     const NAME: &'static str = NAME;
-    const VERSION: u32 = 1;
+    const VERSION: u32 = 2;
     const ENDS_NAMES: bool = true;
 
     fn index_checksum(_source: &dyn Source) -> IndexChecksum {
@@ -85,6 +85,7 @@ impl Format for Parquet {
         &self,
         source: Arc<dyn Source>,
         kept: Arc<dyn Source>,
+        _options: &OpenOptions,
     ) -> Result<Option<Box<dyn Container>>> {
         let opened = ParquetFile::open_kept(source, kept)?;
         Ok(opened.map(|file| Box::new(file) as Box<dyn Container>))

@@ -10,6 +10,7 @@ use super::codecs::{self, UNCOMPRESSED};
 use super::encoding;
 use super::schema::Leaf;
 use super::thrift::{FALSE, I32, STRUCT, Thrift, Wrong};
+use crate::format::Fault;
 use std::borrow::Cow;
 
 /// No page is longer once it is decompressed: it is decoded as a whole, and kept in memory for the reads that follow.
@@ -178,12 +179,12 @@ pub(super) struct Page<'a> {
 }
 
 /// Compares the checksum of what stands behind a page's header.
-pub(super) fn check(header: &Header, body: &[u8]) -> Result<(), String> {
+pub(super) fn check(header: &Header, body: &[u8]) -> Result<(), Fault> {
     let Some(expected) = header.crc32 else { return Ok(()) };
     // A fuzzer would find nothing behind a checksum.
     match crc32fast::hash(body) {
         found if found == expected || cfg!(fuzzing) => Ok(()),
-        found => Err(format!("checksum of a page: expected {expected:#010x}, found {found:#010x}")),
+        found => Err(Fault::PartChecksum { what: String::new(), expected, found }),
     }
 }
 
@@ -228,7 +229,7 @@ impl<'a> Page<'a> {
         body: &'a [u8],
         leaf: &Leaf,
         codec: i32,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, Fault> {
         check(&header, body)?;
         let (levels, compressed, decoded) = split(&header, body)?;
         let bytes = match header.codec(codec) {

@@ -3,7 +3,7 @@
 //! Imports columns, cells, fields, texts and units of this directory.
 
 use super::super::Result;
-use super::cells::{Cell, DAMAGED, Look, State};
+use super::cells::{Cell, Look, State, damaged};
 use super::column::{Column, Entry, Place};
 use super::fields::{Field, FieldKind};
 use super::footer::Group;
@@ -124,7 +124,8 @@ impl<'a> Rows<'a> {
     pub(super) fn next(&mut self, add: &mut Add) -> Result<()> {
         match self.kind {
             FieldKind::Value { .. } => {
-                let cell = self.value()?.map_or(DAMAGED, |entry| entry.cell);
+                let found = self.value()?;
+                let cell = found.map_or_else(|| self.missing(), |entry| entry.cell);
                 add(None, self.shown(cell))?;
             }
             FieldKind::Files { there, .. } => self.files(there, add)?,
@@ -139,6 +140,11 @@ impl<'a> Rows<'a> {
         }
         self.row = self.row.saturating_add(1);
         Ok(())
+    }
+
+    /// What stands for a value that is missing.
+    fn missing(&self) -> Cell {
+        self.values.as_ref().map_or(damaged(0), Column::missing)
     }
 
     fn shown(&self, cell: Cell) -> Shown {
@@ -164,18 +170,19 @@ impl<'a> Rows<'a> {
 
     fn files(&mut self, there: u32, add: &mut Add) -> Result<()> {
         let Some(first) = self.value()? else {
-            return add(None, Shown::Value(DAMAGED, None));
+            return add(None, Shown::Value(self.missing(), None));
         };
         if first.definition < there {
             let is_empty = first.definition.saturating_add(1) == there;
             let shown = if first.cell.state == State::Damaged {
-                Shown::Value(DAMAGED, None)
+                Shown::Value(first.cell, None)
             } else if is_empty {
                 Shown::Empty
             } else {
                 Shown::Nothing
             };
-            let shown = if self.pass_absent(there)? { shown } else { Shown::Value(DAMAGED, None) };
+            let shown =
+                if self.pass_absent(there)? { shown } else { Shown::Value(damaged(0), None) };
             return add(None, shown);
         }
         let (mut cell, mut number) = (first.cell, 0_u64);
@@ -184,7 +191,7 @@ impl<'a> Rows<'a> {
             let next = self.values.as_mut().map(Column::peek).transpose()?.flatten();
             if next.is_none() && self.values.as_ref().is_some_and(Column::is_cut) {
                 // Files may be missing: the one that would follow tells so.
-                return add(Some(number.saturating_add(1)), Shown::Value(DAMAGED, None));
+                return add(Some(number.saturating_add(1)), Shown::Value(self.missing(), None));
             }
             if next.is_none_or(|next| next.repetition == 0) {
                 return Ok(());
@@ -210,17 +217,17 @@ impl<'a> Rows<'a> {
 
     fn numbers(&mut self, leaf: usize, there: u32) -> Result<Shown> {
         let descr = self.descr.unwrap_or("|u1");
-        let damaged = Shown::Numbers(DAMAGED, descr, 0);
+        let broken = Shown::Numbers(self.missing(), descr, 0);
         let Some(first) = self.values.as_mut().map(Column::take).transpose()?.flatten() else {
-            return Ok(damaged);
+            return Ok(Shown::Numbers(self.missing(), descr, 0));
         };
         if first.definition < there {
             let is_empty = first.definition.saturating_add(1) == there;
             let empty = Cell { state: State::There, ..Cell::default() };
             let shown = if is_empty { Shown::Numbers(empty, descr, 0) } else { Shown::Nothing };
-            return Ok(if self.pass_absent(there)? { shown } else { damaged });
+            return Ok(if self.pass_absent(there)? { shown } else { broken });
         }
-        let Some(values) = &mut self.values else { return Ok(damaged) };
+        let Some(values) = &mut self.values else { return Ok(broken) };
         let (mut count, mut has_nulls) = (1_u64, first.cell.state != State::There);
         let mut bytes = u64::from(first.cell.length);
         while values.peek()?.is_some_and(|next| next.repetition > 0) {
@@ -230,7 +237,7 @@ impl<'a> Rows<'a> {
             has_nulls |= next.cell.state != State::There;
         }
         if values.peek()?.is_none() && values.is_cut() {
-            return Ok(Shown::Numbers(DAMAGED, descr, 0));
+            return Ok(Shown::Numbers(values.missing(), descr, 0));
         }
         if has_nulls {
             return self.json(leaf);
@@ -238,7 +245,7 @@ impl<'a> Rows<'a> {
         let length = u32::try_from(bytes).ok();
         Ok(match length {
             Some(length) => Shown::Numbers(Cell { length, ..first.cell }, descr, count),
-            None => Shown::Numbers(DAMAGED, descr, 0),
+            None => Shown::Numbers(damaged(0), descr, 0),
         })
     }
 
@@ -250,7 +257,7 @@ impl<'a> Rows<'a> {
             self.json = Texts::new(pages, (schema, group), (leaf, number), slot);
         }
         let cell = self.json.as_mut().map(|texts| texts.cell(self.row)).transpose()?;
-        let cell = cell.unwrap_or(DAMAGED);
+        let cell = cell.unwrap_or(damaged(0));
         Ok(if cell.state == State::Null { Shown::Nothing } else { Shown::Json(cell) })
     }
 }

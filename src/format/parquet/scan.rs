@@ -5,7 +5,7 @@
 use super::super::reader::Reader;
 use super::super::{Error, OpenOptions, Result, Source, View};
 use super::budget::Budget;
-use super::cells::{Cell, DAMAGED, State};
+use super::cells::{Cell, State, damaged};
 use super::dictionaries::{Dictionaries, NO_DICTIONARY};
 use super::fields::{self, Field};
 use super::labels::labels;
@@ -102,8 +102,11 @@ impl Adding<'_> {
 struct Scan<'a> {
     reader: Reader<'a>,
     is_typed: bool,
+    budget: &'a Budget,
     builder: Builder<Parquet>,
     record: Record<Parquet>,
+    /// What the builder gave for the reasons of the budget, in their order.
+    reasons: Vec<u32>,
 }
 
 /// A column of a row group that has more than its rows: about where.
@@ -169,8 +172,10 @@ impl Pass<'_> {
         let mut scan = Scan {
             reader,
             is_typed: options.view != View::Raw,
+            budget: &budget,
             builder: Builder::default(),
             record: Record::default(),
+            reasons: Vec::new(),
         };
         let mut adding = self.adding(&budget);
         let (mut row, mut left_over) = (0_u64, Vec::new());
@@ -200,7 +205,7 @@ impl Pass<'_> {
             for _ in 0..group.rows {
                 scan.row(&mut rows, &mut adding, row, options.allow_damaged)?;
                 if !budget.notes.borrow().is_empty() {
-                    scan.warn(&budget, row);
+                    scan.warn(row);
                 }
                 row = row.saturating_add(1);
             }
@@ -298,7 +303,7 @@ impl<'a> Scan<'a> {
                     }
                     self.builder.warn(error.to_string());
                     rows.give_up();
-                    self.add(adding, None, Shown::Value(DAMAGED, None));
+                    self.add(adding, None, Shown::Value(damaged(0), None));
                 }
                 Err(error) => return Err(error),
             }
@@ -327,12 +332,35 @@ impl<'a> Scan<'a> {
     }
 
     /// Says what was found of pages that cannot be read.
-    fn warn(&mut self, budget: &Budget, row: u64) {
+    fn warn(&mut self, row: u64) {
         let part = self.reader.part();
-        for note in budget.notes.take() {
+        for note in self.budget.notes.take() {
             self.builder
                 .warn(format!("{part}: from row {row} on: {note}: its rows cannot be read"));
         }
+    }
+
+    /// What is stored of a cell.
+    fn row_of(&mut self, cell: Cell, ending: u8) -> Row<Parquet> {
+        if cell.state != State::Damaged {
+            return Row::stored(cell.address, cell.length.into(), ending);
+        }
+        let (at, reason) = self.reason(cell.address);
+        let mut row = Row::stored(at, cell.length.into(), ending);
+        (row.is_damaged, row.reason) = (true, reason);
+        row
+    }
+
+    /// The byte of what cannot be read, and the reason, of which the budget has the number.
+    fn reason(&mut self, number: u64) -> (u64, u32) {
+        let place = number.checked_sub(1).and_then(|place| usize::try_from(place).ok());
+        let Some(place) = place else { return (0, 0) };
+        let faults = self.budget.faults.borrow();
+        for (_, fault) in faults.iter().take(place.saturating_add(1)).skip(self.reasons.len()) {
+            self.reasons.push(self.builder.reason(fault));
+        }
+        let at = faults.get(place).map_or(0, |(at, _)| *at);
+        (at, self.reasons.get(place).copied().unwrap_or(0))
     }
 
     /// Adds what a row has of a field.
@@ -345,7 +373,8 @@ impl<'a> Scan<'a> {
             }
             Shown::Json(cell) => {
                 let code = ending::code(".json");
-                self.file(adding, None, row_of(cell, code), ending::named(code));
+                let row = self.row_of(cell, code);
+                self.file(adding, None, row, ending::named(code));
             }
             Shown::Value(cell, Some(descr)) => {
                 let row = self.number(adding, cell, descr);
@@ -359,10 +388,11 @@ impl<'a> Scan<'a> {
             }
             Shown::Value(cell, None) => {
                 let code = if cell.state == State::Damaged { ending::BIN } else { cell.ending };
-                self.file(adding, place, row_of(cell, code), "");
+                let row = self.row_of(cell, code);
+                self.file(adding, place, row, "");
             }
             Shown::Numbers(cell, descr, count) => {
-                let plain = row_of(cell, ending::NONE);
+                let plain = self.row_of(cell, ending::NONE);
                 let place = (plain.offset, plain.length);
                 let array = self.builder.array(place, descr, &[count]).filter(|_| self.is_typed);
                 let row = match array {
@@ -376,7 +406,7 @@ impl<'a> Scan<'a> {
 
     /// The row of a number.
     fn number(&mut self, adding: &mut Adding, cell: Cell, descr: &str) -> Row<Parquet> {
-        let plain = row_of(cell, ending::NONE);
+        let plain = self.row_of(cell, ending::NONE);
         if !self.is_typed || plain.is_damaged {
             return plain;
         }
@@ -411,10 +441,4 @@ impl<'a> Scan<'a> {
         }
         self.record.file(&parts, row);
     }
-}
-
-fn row_of(cell: Cell, ending: u8) -> Row<Parquet> {
-    let mut row = Row::stored(cell.address, cell.length.into(), ending);
-    row.is_damaged = cell.state == State::Damaged;
-    row
 }

@@ -7,7 +7,7 @@ mod writer;
 
 use super::*;
 use crate::format::testing::{compare, files, fixture, open_as};
-use crate::format::{Content, Member, MemorySource, Names, Node, View};
+use crate::format::{Content, Fault, Member, MemorySource, Names, Node, View};
 use std::collections::BTreeMap;
 
 const FIXTURES: [&str; 6] = [
@@ -90,7 +90,11 @@ fn a_kept_index_shows_the_same_files() {
         first.keep(&mut kept).unwrap();
         let again = |file: &[u8], kept: &[u8]| {
             let source = Arc::new(MemorySource::new("t", file.to_vec()));
-            Parquet.open_kept(source, Arc::new(MemorySource::new("kept", kept.to_vec())))
+            Parquet.open_kept(
+                source,
+                Arc::new(MemorySource::new("kept", kept.to_vec())),
+                &OpenOptions::default(),
+            )
         };
         let second = again(&bytes, &kept).unwrap().expect("of this version");
         assert_eq!(files(&bytes, first.as_ref()), files(&bytes, second.as_ref()));
@@ -210,7 +214,7 @@ fn a_page_that_fails_its_checksum_fails_for_its_rows_only_and_is_named() {
     bad[place.end_bytes() as usize - 1] ^= 1;
     let container = open(&bad).unwrap();
     let said = container.warnings().join("\n");
-    for word in ["t: from row", "page at byte", "checksum of a page"] {
+    for word in ["t: from row", "page at byte", "checksum mismatch"] {
         assert!(said.contains(word), "{word}: {said}");
     }
     let found: BTreeMap<_, _> = files(&bad, container.as_ref());
@@ -218,6 +222,22 @@ fn a_page_that_fails_its_checksum_fails_for_its_rows_only_and_is_named() {
     let same = found.iter().filter(|(path, bytes)| all.get(*path) == Some(bytes)).count();
     assert_eq!(damaged, 12, "{said}");
     assert_eq!(damaged + same, found.len());
+    // Each says so, also by the kept index.
+    let mut kept = Vec::new();
+    container.keep(&mut kept).unwrap();
+    let source = Arc::new(MemorySource::new("x", bad));
+    let by_index = Parquet
+        .open_kept(source, Arc::new(MemorySource::new("kept", kept)), &OpenOptions::default())
+        .unwrap();
+    for container in [container, by_index.unwrap()] {
+        let bad = (0..container.len()).filter(|index| container.sample(*index).unwrap().damaged);
+        let faults: Vec<_> = bad.map(|index| container.fault(index)).collect();
+        let is_it = |fault: &Option<Fault>| match fault {
+            Some(Fault::PartChecksum { what, .. }) => what.contains("the page at byte"),
+            _ => false,
+        };
+        assert!(faults.len() == 12 && faults.iter().all(is_it), "{faults:?}");
+    }
 }
 
 #[test]

@@ -5,7 +5,7 @@
 use super::super::Result;
 use super::super::reader::Reader;
 use super::budget::Budget;
-use super::cells::{Cell, DAMAGED, State};
+use super::cells::{Cell, State, damaged};
 use super::cursors::{Cursors, Read, Stop, Stored, StoredPage};
 use super::dictionaries::NO_DICTIONARY;
 use super::footer::{Group, wrong_at};
@@ -44,6 +44,8 @@ pub(super) struct Texts<'a> {
     rows_left: u64,
     /// A row could not be made.
     is_broken: bool,
+    /// The number of the reason why the rows that were left out last cannot be read.
+    reason: u32,
     block: Block,
     /// The row behind those of the block.
     row: u64,
@@ -121,6 +123,7 @@ impl<'a> Texts<'a> {
             slot_end: slot.saturating_add(SLOT_BYTES),
             rows_left: group.rows,
             is_broken: false,
+            reason: 0,
             block: Block::default(),
             row: 0,
         })
@@ -133,7 +136,7 @@ impl<'a> Texts<'a> {
     pub(super) fn cell(&mut self, row: u64) -> Result<Cell> {
         while row >= self.row {
             if self.rows_left == 0 {
-                return Ok(DAMAGED);
+                return Ok(damaged(self.reason));
             }
             self.next_block()?;
         }
@@ -141,7 +144,7 @@ impl<'a> Texts<'a> {
         let number = row.checked_sub(first).and_then(|number| usize::try_from(number).ok());
         let end_of = |number: usize| self.block.ends.get(number).copied();
         let Some(&(end, is_null)) = number.and_then(|number| self.block.ends.get(number)) else {
-            return Ok(DAMAGED);
+            return Ok(damaged(self.reason));
         };
         let before = number.and_then(|number| number.checked_sub(1)).and_then(end_of);
         let start = before.map_or(0, |(end, _)| end);
@@ -189,9 +192,9 @@ impl<'a> Texts<'a> {
             match written.and_then(|()| Ok(self.budget.take_text(taken)?)) {
                 Ok(()) => (),
                 Err(Stop::Failed(error)) => return Err(error),
-                Err(Stop::Wrong(why)) => {
-                    let why = format!("the column from byte {stored} on: {why}");
-                    self.budget.note(why);
+                Err(Stop::Wrong(fault)) => {
+                    let fault = fault.within(&format!("the column from byte {stored} on"));
+                    self.reason = self.budget.fault(stored, fault);
                     (self.rows_left, self.is_broken) = (0, true);
                     text.truncate(start);
                     break;
@@ -210,7 +213,8 @@ impl<'a> Texts<'a> {
         let end = self.unit.decoded.saturating_add(text.len() as u64);
         if stored_bytes > MAX_STORED_BYTES || end > self.slot_end {
             let why = "lists and structures that lie in more than 256 MiB of a row group";
-            self.budget.note(format!("the column from byte {stored} on: {why}"));
+            let why = format!("the column from byte {stored} on: {why}");
+            self.reason = self.budget.fault(stored, why.into());
             ends.clear();
         }
         let part = JsonPart { rows: u32::try_from(ends.len()).unwrap_or(u32::MAX), starts };

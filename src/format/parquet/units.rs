@@ -13,8 +13,8 @@ use super::json::{self, JsonPart};
 use super::page::{self, Header, Page};
 use super::schema::{Leaf, Schema};
 use super::{codecs, values};
-use crate::format::counted;
 use crate::format::stream::{Interval, Intervals, Order};
+use crate::format::{Fault, counted};
 use std::ops::Range;
 
 /// Room for what is decoded of a chunk.
@@ -166,7 +166,7 @@ impl Units {
         Ok((leaf, chunk.codec))
     }
 
-    fn fill(&self, unit: &Unit, stored: &[u8], out: &mut [u8]) -> Result<(), String> {
+    fn fill(&self, unit: &Unit, stored: &[u8], out: &mut [u8]) -> Result<(), Fault> {
         let made = match unit.kind {
             Kind::Raw => {
                 let (header, body) = Header::split(stored)?;
@@ -178,17 +178,16 @@ impl Units {
                         "a page of {}, not {}",
                         counted(decoded, "byte"),
                         out.len()
-                    ));
+                    )
+                    .into());
                 }
-                return codecs::decode(header.codec(codec), compressed, out);
+                return Ok(codecs::decode(header.codec(codec), compressed, out)?);
             }
             Kind::Values => {
                 let (leaf, codec) = self.leaf(unit)?;
                 let (header, body) = Header::split(stored)?;
                 if unit.has_checksum && header.crc32.is_none() {
-                    return Err(
-                        "a page without a checksum, in a chunk of pages with one".to_owned()
-                    );
+                    return Err("a page without a checksum, in a chunk of pages with one".into());
                 }
                 let page = Page::open(header, body, leaf, codec)?;
                 let (count, encoding) = (page.present(leaf), header.encoding);
@@ -200,7 +199,8 @@ impl Units {
                     return Err(format!(
                         "{}, other than the page index says",
                         counted(count, "value")
-                    ));
+                    )
+                    .into());
                 }
                 let dictionary = match unit.dictionary {
                     NO_DICTIONARY => None,
@@ -230,7 +230,9 @@ impl Units {
         };
         match made.len() == out.len() {
             true => out.copy_from_slice(&made),
-            false => return Err(format!("{}, not {}", counted(made.len(), "byte"), out.len())),
+            false => {
+                return Err(format!("{}, not {}", counted(made.len(), "byte"), out.len()).into());
+            }
         }
         Ok(())
     }
@@ -256,13 +258,13 @@ impl Intervals for Units {
         Some(Order { start: *start, last: behind.checked_sub(1)? as u64 })
     }
 
-    fn decode(&self, number: u64, stored: &[u8], out: &mut [u8]) -> Result<(), String> {
+    fn decode(&self, number: u64, stored: &[u8], out: &mut [u8]) -> Result<(), Fault> {
         let unit = usize::try_from(number).ok().and_then(|number| self.units.get(number));
         let unit = unit.ok_or_else(|| format!("there is no interval {number}"))?;
         if stored.len() != unit.stored_bytes as usize || out.len() != unit.decoded_bytes as usize {
-            return Err(format!("interval {number} has other lengths"));
+            return Err(format!("interval {number} has other lengths").into());
         }
         let decoded = self.fill(unit, stored, out);
-        decoded.map_err(|why| format!("the page at byte {}: {why}", unit.stored))
+        decoded.map_err(|fault| fault.within(&format!("the page at byte {}", unit.stored)))
     }
 }

@@ -1,12 +1,13 @@
 //! Collects the files of records as a pass finds them. Names are stored once as long as all records have the same files.
 
 use super::file::RecordFile;
+use super::reason;
 use super::row::{
     HEADER_BLOCK_BYTES, IS_FIRST, IS_OF_ALL, IS_RECORD, LIST_HEADER_BYTES, MAX_FIELDS,
     RecordFormat, Row, Shown,
 };
 use crate::format::scanned::{self, Headers, TooMany};
-use crate::format::{Attributes, PartName, Piece, Source, npy};
+use crate::format::{Attributes, Fault, PartName, Piece, Source, npy};
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write;
 use std::ops::Range;
@@ -112,10 +113,11 @@ impl<F> Record<F> {
         self.directories.push(name);
     }
 
-    /// None of its bytes can be believed.
-    pub(in crate::format) fn set_damaged(&mut self) {
+    /// None of its bytes can be believed, for a reason that [`Builder::reason`] has given.
+    pub(in crate::format) fn set_damaged(&mut self, reason: u32) {
         for file in &mut self.files {
             file.row.is_damaged = true;
+            (file.row.reason, file.row.checksum) = (reason, None);
             file.row.length = file.row.length.max(1);
         }
     }
@@ -219,6 +221,11 @@ impl<F: RecordFormat> Builder<F> {
             return Err(Full::Files);
         }
         if name_bytes > most_bytes { Err(Full::Names) } else { Ok(()) }
+    }
+
+    /// Notes why files are damaged: gives what [`Row::reason`] is to be; 0 if there are too many reasons.
+    pub(in crate::format) fn reason(&mut self, fault: &Fault) -> u32 {
+        self.headers.place(&mut self.index, &reason::pack(fault), None).map_or(0, reason::number)
     }
 
     /// A file that is an array of type `descr` and this shape, its elements stored as they are. `None`: no program

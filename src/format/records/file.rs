@@ -1,5 +1,6 @@
 //! An open container of records.
 
+use super::reason;
 use super::row::{
     IS_FIRST, IS_OF_ALL, IS_RECORD, LIST_HEADER_BYTES, MAX_FIELDS, RecordFormat, Row, SCALAR, Shown,
 };
@@ -7,8 +8,8 @@ use crate::format::ending;
 use crate::format::name::{FieldNames, parts};
 use crate::format::scanned::Index;
 use crate::format::{
-    Container, Content, Error, IndexChecksum, Member, Names, Node, Piece, Result, Sample, Source,
-    npy,
+    Container, Content, Error, Fault, IndexChecksum, Member, Names, Node, Piece, Result, Sample,
+    Source, npy,
 };
 use std::collections::HashMap;
 use std::io::Write;
@@ -146,6 +147,11 @@ impl<F: RecordFormat> Container for RecordFile<F> {
             damaged,
             content,
         })
+    }
+
+    fn fault(&self, index: u64) -> Option<Fault> {
+        let row = self.index.sample(index).ok().filter(|row| row.is_damaged)?;
+        reason::unpack(&self.index.header(reason::place(row.reason)?).ok()?)
     }
 
     fn check_unchanged(&self) -> std::io::Result<()> {

@@ -7,6 +7,7 @@
 mod builder;
 mod file;
 mod pass;
+mod reason;
 mod row;
 #[cfg(test)]
 pub(in crate::format) mod tests;

@@ -1,7 +1,8 @@
 //! What is stored of a file: 24 bytes.
 //!
 //! ```text
-//! u64 offset | u48 length | u8 what it is | u8 ending, or 64-byte blocks of a header | u32 number | u32 checksum
+//! u64 offset | u48 length | u8 what it is | u8 ending, or 64-byte blocks of a header | u32 number
+//! u32 checksum; of what is damaged its reason
 //! what it is: 0 stored, 1 array behind a header, 2 integers, 3 floats, 4 in pieces, 5 behind any header, 6 coded; 8 damaged; 16 × kind of checksum
 //! ```
 
@@ -81,6 +82,8 @@ pub(in crate::format) struct Row<F> {
     pub(in crate::format) number: u32,
     pub(in crate::format) checksum: Option<Checksum>,
     pub(in crate::format) is_damaged: bool,
+    /// Of a damaged file: what [`super::Builder::reason`] gave; 0 if there is nothing to say.
+    pub(in crate::format) reason: u32,
     pub(in crate::format) format: PhantomData<fn() -> F>,
 }
 
@@ -103,6 +106,7 @@ impl<F> Row<F> {
             number: 0,
             checksum: None,
             is_damaged: false,
+            reason: 0,
             format: PhantomData,
         }
     }
@@ -170,7 +174,9 @@ impl<F: RecordFormat> Packed for Row<F> {
         out.extend_from_slice(length.first_chunk::<6>().unwrap_or(&[0; 6]));
         out.extend_from_slice(&[kind | damaged | code, self.ending]);
         out.extend_from_slice(&self.number.to_le_bytes());
-        out.extend_from_slice(&self.checksum.map_or(0, Checksum::value).to_le_bytes());
+        // Nothing is compared of what is damaged.
+        let value = self.checksum.map_or(self.reason, Checksum::value);
+        out.extend_from_slice(&value.to_le_bytes());
     }
 
     fn unpack(fields: &mut Fields) -> Self {
@@ -196,6 +202,7 @@ impl<F: RecordFormat> Packed for Row<F> {
             number,
             checksum: kind.map(|kind| kind.with_value(value)),
             is_damaged: what & IS_DAMAGED != 0,
+            reason: if kind.is_none() { value } else { 0 },
             format: PhantomData,
         }
     }

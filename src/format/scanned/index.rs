@@ -20,9 +20,7 @@
 use super::row::{DIRECTORY_BIT, Fields, MAX_ROW_BYTES, NameRow, Packed, PiecedRow};
 use super::row::{SampleRow, Stamp};
 use crate::format::counted;
-use crate::format::{
-    Attributes, Checksum, Error, Member, Node, PartName, Piece, Result, Source, Table,
-};
+use crate::format::{Attributes, Error, Member, Node, PartName, Piece, Result, Source, Table};
 use std::io::{self, ErrorKind};
 use std::marker::PhantomData;
 
@@ -358,15 +356,17 @@ fn check(source: &dyn Source, expected: u32) -> Result<()> {
         crc.update(chunk);
         at = at.saturating_add(chunk.len() as u64);
     }
-    let (expected, found) = (Checksum::Crc32(expected), Checksum::Crc32(crc.finalize()));
-    expected.compare(found).map_err(|_| Error::Checksum {
-        part: source.name().clone(),
-        what: "the kept index".to_owned(),
-        offset_bytes: CHECKED_AT,
-        expected,
-        found,
-        hint: "",
-    })
+    match crc.finalize() {
+        found if found == expected => Ok(()),
+        found => Err(Error::Checksum {
+            part: source.name().clone(),
+            what: "the kept index".to_owned(),
+            offset_bytes: CHECKED_AT,
+            expected,
+            found,
+            hint: "",
+        }),
+    }
 }
 
 fn malformed(part: &PartName, offset_bytes: u64, expected: &str, found: String) -> Error {

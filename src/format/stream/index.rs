@@ -9,7 +9,7 @@
 use crate::format::bytes::{u32_at, u64_at};
 use crate::format::codec::{Codec, decode_part};
 use crate::format::counted;
-use crate::format::{Checkpoint, MemorySource, Source, Table};
+use crate::format::{Checkpoint, Fault, MemorySource, Source, Table};
 use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
@@ -114,8 +114,8 @@ pub trait Intervals: Send + Sync {
     /// compares the checksum, if it has one.
     ///
     /// # Errors
-    /// There is no such interval, the lengths are wrong, or the bytes are not an encoding.
-    fn decode(&self, number: u64, stored: &[u8], out: &mut [u8]) -> Result<(), String>;
+    /// There is no such interval, the lengths are wrong, the bytes are not an encoding, or do not match a checksum.
+    fn decode(&self, number: u64, stored: &[u8], out: &mut [u8]) -> Result<(), Fault>;
 }
 
 impl Intervals for StreamIndex {
@@ -132,8 +132,8 @@ impl Intervals for StreamIndex {
         Some(Order { start, last: self.len().saturating_sub(1) })
     }
 
-    fn decode(&self, number: u64, stored: &[u8], out: &mut [u8]) -> Result<(), String> {
-        Self::decode(self, number, stored, out)
+    fn decode(&self, number: u64, stored: &[u8], out: &mut [u8]) -> Result<(), Fault> {
+        Ok(Self::decode(self, number, stored, out)?)
     }
 }
 

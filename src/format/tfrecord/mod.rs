@@ -33,7 +33,7 @@ pub struct TfRecord;
 
 impl RecordFormat for TfRecord {
     const NAME: &'static str = NAME;
-    const VERSION: u32 = 2;
+    const VERSION: u32 = 3;
 
     /// Of lengths, which were checked.
     fn index_checksum(_source: &dyn Source) -> IndexChecksum {

@@ -4,7 +4,7 @@ use super::example::Parser;
 use super::{TfRecord, length_of, stored_checksum};
 use crate::format::records::{DAMAGED, Pass, Row, TRUNCATED};
 use crate::format::scanned::Scanner;
-use crate::format::{Container, OpenOptions, PartName, Result, Source, ending};
+use crate::format::{Container, Fault, Mismatch, OpenOptions, PartName, Result, Source, ending};
 use crate::format::{counted, one_or_many};
 use std::sync::Arc;
 
@@ -84,15 +84,19 @@ impl TfRecordScanner {
             end: next_at,
         };
         let is_example = is_read && parser.parse(data);
-        let is_wrong = is_read && checksum.check(data).is_err();
-        self.mismatches = self.mismatches.saturating_add(u64::from(is_wrong));
+        let wrong = if is_read { checksum.check(data).err() } else { None };
+        self.mismatches = self.mismatches.saturating_add(u64::from(wrong.is_some()));
         if !is_example {
             self.pass.record.clear();
             let mut row = Row::stored(at, length, ending::NONE);
             row.checksum = Some(checksum);
             self.pass.record.whole(row, length);
-        } else if is_wrong {
-            self.pass.record.set_damaged();
+        } else if let Some(Mismatch { expected, found }) = wrong {
+            let what = format!("the record at byte {}", at.saturating_sub(HEAD_BYTES));
+            let (expected, found) = (expected.value(), found.value());
+            let fault = Fault::PartChecksum { what, expected, found };
+            let reason = self.pass.builder.reason(&fault);
+            self.pass.record.set_damaged(reason);
         }
         self.pass.add(at)?;
         self.head(next_at, next)

@@ -10,7 +10,7 @@ use crate::catalog::Located;
 use crate::failure::Failure;
 use crate::format::checksum::ChecksumKind;
 use crate::format::stream::Intervals;
-use crate::format::{Checksum, Fault};
+use crate::format::{Checksum, Content, Fault, shown};
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
@@ -42,9 +42,16 @@ impl<'a> SampleChecker<'a> {
     ) -> Result<Vec<CheckedSample>, Failure> {
         let Some(first) = span.first() else { return Ok(Vec::new()) };
         if let Some(stream) = self.reader.container(first).intervals(first.index) {
-            let each = span.iter().map(|one| match (self.wanted, one.sample.checksum) {
-                (None, None) => self.check_in_stream(stream, one, scratch),
-                _ => self.hash_in_stream(one, scratch),
+            let each = span.iter().map(|one| {
+                // What is made from a range may have checksums that are compared when it is.
+                let is_made = matches!(
+                    self.reader.container(one).content_in_stream(one.index),
+                    Ok(Content::Encoded(_))
+                );
+                match (self.wanted, one.sample.checksum) {
+                    (None, None) if !is_made => self.check_in_stream(stream, one, scratch),
+                    _ => self.hash_in_stream(one, scratch),
+                }
             });
             return each.collect();
         }
@@ -123,10 +130,10 @@ impl<'a> SampleChecker<'a> {
         located: &Located,
         scratch: &mut Scratch,
     ) -> Result<CheckedSample, Failure> {
-        if located.sample.damaged {
-            return Ok(Err(Fault::Damaged));
-        }
         let container = self.reader.container(located);
+        if let Err(fault) = shown::refuse_damaged(container, located.index, &located.sample) {
+            return Ok(Err(fault));
+        }
         let mut at = 0;
         loop {
             let piece = match container.piece(located.index, at) {

@@ -349,7 +349,7 @@ impl<'a> SampleReader<'a> {
             let mut bytes =
                 scratch.intervals.make_room((container, located.index), number, decoded);
             bytes.resize(decoded, 0);
-            stream.decode(number, stored, &mut bytes).map_err(Fault::Structure)?;
+            stream.decode(number, stored, &mut bytes)?;
             scratch.intervals.keep(DecodedInterval { container, number, bytes });
         }
         Ok(scratch.intervals.latest())

@@ -1,8 +1,8 @@
 //! What the control files `info.json`, `stats.json`, `prefetch` and `bad` say.
 
 use super::Control;
+use crate::format::Fault;
 use crate::format::counted;
-use crate::format::{Fault, Mismatch};
 use crate::store::remote::Counters;
 use crate::vfs::PrefetchFigures;
 use crate::vfs::options::Options;
@@ -117,15 +117,16 @@ impl Control {
 
     fn bad_fields(&self, sample: u64, bad: &Bad) -> String {
         let located = &bad.located;
-        let (reason, expected, found) = match &bad.fault {
-            Fault::Checksum(Mismatch { expected, found }) => {
-                ("checksum".to_owned(), format!("{expected:#010x}"), format!("{found:#010x}"))
-            }
-            Fault::Structure(what) => (escape(what.as_bytes()), "-".to_owned(), "-".to_owned()),
-            Fault::Damaged => ("damaged".to_owned(), "-".to_owned(), "-".to_owned()),
-            Fault::Locked => ("encrypted".to_owned(), "-".to_owned(), "-".to_owned()),
-            Fault::Unreadable(error) => (escape(error.as_bytes()), "-".to_owned(), "-".to_owned()),
+        let reason = match &bad.fault {
+            Fault::Checksum(_) | Fault::PartChecksum { .. } => "checksum".to_owned(),
+            Fault::Structure(what) => escape(what.as_bytes()),
+            Fault::Damaged => "damaged".to_owned(),
+            Fault::Locked => "encrypted".to_owned(),
+            Fault::Unreadable(error) => escape(error.as_bytes()),
         };
+        let none = || ("-".to_owned(), "-".to_owned());
+        let values = |(expected, found)| (format!("{expected:#010x}"), format!("{found:#010x}"));
+        let (expected, found) = bad.fault.mismatch().map_or_else(none, values);
         let container = escape(self.samples.name_of(located.part).as_bytes());
         let (offset, length) = (located.sample.offset_bytes, located.sample.length_bytes);
         format!("{reason}\t{container}\t{sample}\t{offset}\t{length}\t{expected}\t{found}")

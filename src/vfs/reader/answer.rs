@@ -101,6 +101,9 @@ impl Reader {
 
     /// Lists a sample as bad.
     pub(super) fn refuse(&self, sample: u64, located: Located, fault: Fault) -> Step {
+        if matches!(fault, Fault::PartChecksum { .. }) && !self.samples.bad().contains(sample) {
+            self.samples.stats().verified(false);
+        }
         self.samples.add_bad(sample, located, fault);
         Step::failed(Errno::EIO)
     }

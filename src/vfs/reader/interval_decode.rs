@@ -109,7 +109,7 @@ impl IntervalSource {
                 let interval = stream.nth(number).ok_or_else(none)?;
                 let mut buffer = buffer_for(&interval.decoded)?;
                 let out = &mut buffer.as_mut_slice()[..length(&interval.decoded)];
-                stream.decode(number, span.bytes(), out).map_err(structure)?;
+                stream.decode(number, span.bytes(), out)?;
                 (interval.decoded, buffer)
             }
         };

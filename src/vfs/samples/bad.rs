@@ -155,6 +155,12 @@ fn log(sample: u64, container: &PartName, bad: &Bad) {
             found = format_args!("{found:#010x}"),
             "{container}: sample {sample}: checksum mismatch: it gives EIO"
         ),
+        Fault::PartChecksum { what, expected, found } => tracing::error!(
+            %container, sample, offset,
+            expected = format_args!("{expected:#010x}"),
+            found = format_args!("{found:#010x}"),
+            "{container}: sample {sample}: {what}: checksum mismatch: it gives EIO"
+        ),
         Fault::Damaged => tracing::error!(
             %container, sample, offset, "{container}: sample {sample}: damaged: it gives EIO"
         ),

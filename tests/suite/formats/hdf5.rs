@@ -169,12 +169,19 @@ fn verify_counts_the_fletcher32_of_chunks_and_finds_the_chunk_that_is_wrong() {
     let bad = file_in(&directory, "bad.h5", &bad);
     let outcome = run(Command::new(FFRFS).arg("verify").arg(&bad));
     let said = format!("{}{}", outcome.text(), outcome.stderr);
-    assert!(outcome.code != 0 && said.contains("chunk 0 at byte"), "{said}");
+    assert_eq!(outcome.code, 4);
+    assert!(said.contains("chunk 0 at byte 2048: fletcher32: checksum mismatch"), "{said}");
     for_each_transport(|transport| {
         let mount = Mount::new(transport, &bad, &[]);
         let error = fs::read(mount.path("g/c.npy")).unwrap_err();
         assert_eq!(error.raw_os_error(), Some(libc::EIO));
         assert!(fs::read(mount.path("p.npy")).is_ok(), "the other dataset is good");
+        let listed = mount.bad();
+        assert_eq!(
+            (listed.len(), &listed[0][0][..], &listed[0][1][..]),
+            (1, "g/c.npy", "checksum")
+        );
+        assert_eq!(mount.stats()["checksum_failures"], 1);
     });
 }
 

@@ -6,6 +6,7 @@ use crate::common::{
     Mount, Need, assert_errno, ffrfs, fixture, flip_byte, for_each_transport, have, noise, temp_dir,
 };
 use crate::fixtures::check;
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
@@ -219,6 +220,10 @@ fn a_record_that_does_not_match_its_checksum_is_an_error_and_the_others_are_serv
                 }
             }
             assert_eq!(bad, expected);
+            let listed = mount.bad();
+            assert_eq!(listed.len(), expected.len());
+            assert!(listed.iter().all(|line| line[1] == "checksum"), "{listed:?}");
+            assert_eq!(mount.stats()["checksum_failures"], expected.len());
         });
     };
     // Damage that the pass sees: none of the record's bytes can be believed.
@@ -229,8 +234,27 @@ fn a_record_that_does_not_match_its_checksum_is_an_error_and_the_others_are_serv
     let files = ["box.npy", "image.jpg", "label.npy", "text.txt"];
     let all: Vec<_> = files.iter().map(|file| format!("000000/{file}")).collect();
     check(&all.iter().map(String::as_str).collect::<Vec<_>>(), &[]);
-    let verified = ffrfs(&["verify", "--index", "none", path.to_str().unwrap()]);
-    assert_ne!(verified.code, 0);
+    // Compressed, too; and by a kept index.
+    let zlib = miniz_oxide::deflate::compress_to_vec_zlib(&fs::read(&path).unwrap(), 6);
+    let packed = file_in(&directory, "x.tfrecord.zz", zlib);
+    for path in [&path, &packed, &path, &packed] {
+        let verified = ffrfs(&["verify", "--json", path.to_str().unwrap()]);
+        assert_eq!(verified.code, 4);
+        let found: Value = serde_json::from_str(&verified.text()).unwrap();
+        let bad = found["bad"].as_array().unwrap();
+        let mut paths: Vec<_> = bad.iter().map(|bad| bad["path"].as_str().unwrap()).collect();
+        paths.sort_unstable();
+        assert_eq!(paths, all);
+        for bad in bad {
+            assert_eq!(
+                (&bad["reason"], &bad["part"]),
+                (&json!("checksum"), &json!("the record at byte 0"))
+            );
+        }
+        let info = ffrfs(&["info", path.to_str().unwrap()]).ok().text();
+        assert!(info.contains("4 files do not match a checksum"), "{info}");
+        assert!(!info.contains("not whole"), "{info}");
+    }
     // Damage behind the pass: each file has a checksum of its own.
     for_each_transport(|transport| {
         fs::copy(fixture("alike.tfrecord"), &path).unwrap();

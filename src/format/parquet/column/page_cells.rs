@@ -3,6 +3,7 @@
 //! Imports what its parent does.
 
 use super::{Column, Decoded, Dictionary, Loaded};
+use crate::format::Fault;
 use crate::format::parquet::cells::{Cells, Look, room_for};
 use crate::format::parquet::codecs;
 use crate::format::parquet::dictionaries::NO_DICTIONARY;
@@ -21,9 +22,10 @@ impl Column<'_> {
         self.budget.take(&header)?;
         let (leaf, codec) = (self.place.leaf, self.place.chunk.codec);
         let head = body_at.saturating_sub(at);
-        let (mut cells, mut kept) = (Cells::Damaged, Vec::new());
+        let (mut cells, mut kept) = (Cells::Damaged(0), Vec::new());
         if header.codec(codec) == codecs::UNCOMPRESSED && header.decoded != header.stored {
-            return Err(format!("{} stored bytes, not {}", header.stored, header.decoded));
+            let why = format!("{} stored bytes, not {}", header.stored, header.decoded);
+            return Err(why.into());
         }
         let count = header.values as usize;
         if self.look == Look::Element {
@@ -58,14 +60,14 @@ impl Column<'_> {
         let is_dictionary = values::is_dictionary(header.encoding);
         let cells = if count == 0 {
             // Only nulls: writers leave out the dictionary, and what stands before values.
-            Cells::Damaged
+            Cells::Damaged(0)
         } else if self.look == Look::Element {
             self.elements(&page, count, (at, head))?
         } else if is_dictionary {
             let numbers = values::numbers(page.values(), count)?;
-            let dictionary = self.dictionary.as_ref().ok_or("there is no dictionary")?;
+            let dictionary = self.dictionary.as_ref().ok_or_else(|| self.no_dictionary())?;
             if numbers.iter().any(|number| *number as usize >= dictionary.count) {
-                return Err("a number beyond its dictionary".to_owned());
+                return Err("a number beyond its dictionary".into());
             }
             Cells::Numbers(numbers)
         } else if values::is_plain(header.encoding) && leaf.is_plain() {
@@ -107,13 +109,19 @@ impl Column<'_> {
         let all = count.saturating_mul(width as usize);
         let mut unit = self.unit(units::Kind::Values, (at, &page.header, head), all)?;
         if values::is_dictionary(page.header.encoding) {
-            let dictionary = self.dictionary.as_mut().ok_or("there is no dictionary")?;
+            let none = self.no_dictionary();
+            let dictionary = self.dictionary.as_mut().ok_or(none)?;
             unit.dictionary = *dictionary.kept.get_or_insert_with(|| {
                 self.budget.keep_dictionary(std::mem::take(&mut dictionary.page))
             });
         }
         self.add_unit(unit);
         Ok(Cells::Rows { address: unit.decoded, width })
+    }
+
+    /// Why values that need a dictionary cannot be read without one.
+    fn no_dictionary(&self) -> Fault {
+        self.lost.clone().unwrap_or_else(|| "there is no dictionary".into())
     }
 
     /// A unit of a page that decodes to so many bytes.
@@ -169,7 +177,7 @@ impl Column<'_> {
         if self.place.leaf.physical != Physical::Bytes
             && count.saturating_mul(width as usize) > values.len()
         {
-            return Err("its values end early".to_owned());
+            return Err("its values end early".into());
         }
         let cells = match (self.place.leaf.physical, self.look) {
             (Physical::Bytes, _) => {
