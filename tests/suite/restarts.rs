@@ -2,6 +2,7 @@
 
 mod follower;
 mod hanging;
+mod opening;
 mod panics;
 mod stored;
 mod supervisor;

@@ -43,14 +43,17 @@ pub(super) fn prepare(
     limits::check_memory()?;
     let MountRequest { settings, namespace, .. } = request;
     let is_resumed = resumed.handover.is_some();
-    // Checked before the containers are opened, which may take long.
     let is_here = namespace.is_none() && !is_resumed;
-    let target = if is_here { free(target, settings)? } else { target };
+    // Checked before the containers are opened, which may take long. A dead mount stays until they are: without it, programs
+    // would find an empty directory.
+    let is_first = is_here && !resumed.is_next;
+    let target = if is_first { free(target, settings)? } else { target };
     hide_password(request);
     // Made as long as this process has one thread.
     let unmounter = unmounter(request, &target);
     run_programs_outside(request);
     let (opened, catalog) = open(request)?;
+    let target = if is_here && !is_first { free_again(target, settings)? } else { target };
     say_renamed(&catalog);
     let digest = same_digest(request, &opened, &catalog, &resumed)?;
     let (samples, has_objects) = (opened.dataset.len(), opened.store.has_objects());
@@ -255,6 +258,16 @@ fn free(target: Target, settings: &MountSettings) -> Result<Target, Failure> {
             Ok(target)
         }
     }
+}
+
+/// As [`free`], where a mount of this dataset was before.
+fn free_again(target: Target, settings: &MountSettings) -> Result<Target, Failure> {
+    if let Some(directory) = target.directory()
+        && mounts::at(directory).map_err(|e| cannot_mount_on(directory, &e))?.is_none()
+    {
+        return Err(Failure::new(Exit::Ok, "it was unmounted meanwhile"));
+    }
+    free(target, settings)
 }
 
 /// Directories without which neither the daemon nor anybody else can work.

@@ -2,7 +2,7 @@
 
 use super::program::Program;
 use super::told::Told;
-use crate::daemon::upgrade::{Refusal, starting};
+use crate::daemon::upgrade::Refusal;
 use crate::io::workers::{Ending, Worker};
 use nix::sys::signal::Signal;
 use std::time::{Duration, Instant};
@@ -41,11 +41,9 @@ pub(super) struct Running {
 }
 
 impl Running {
-    /// One that was just started.
-    pub(super) fn new(worker: Worker, role: Role) -> Self {
-        let started = Instant::now();
-        let kill_at = matches!(role, Role::Follows(_)).then(|| started + starting());
-        Self { worker, started, is_ready: false, role, kill_at, is_late: false }
+    /// One that was just started, and is killed if it does not serve by then.
+    pub(super) fn new(worker: Worker, role: Role, kill_at: Option<Instant>) -> Self {
+        Self { worker, started: Instant::now(), is_ready: false, role, kill_at, is_late: false }
     }
 
     /// Another one serves in its place from now on.

@@ -2,6 +2,7 @@
 //! the kernel, and starts another worker when one dies, or when another program is to serve. See docs/architecture.md.
 
 mod ending;
+mod outage;
 mod upgrading;
 
 use super::deaths::Deaths;
@@ -12,7 +13,8 @@ use super::running::{CANNOT_RUN, NO_HANDOVER, Role, Running};
 use super::stored::{self, Stored};
 use super::terminal::say_where_messages_go;
 use super::told::Told;
-use super::worker::{BROKE, TRY_AGAIN, Work, work};
+use super::worker::{AWAY, BROKE, TRY_AGAIN, Work, work};
+use crate::daemon::upgrade::{Refusal, starting};
 use crate::daemon::{notify, reload};
 use crate::failure::{Exit, Failure};
 use crate::io::workers::{
@@ -21,12 +23,15 @@ use crate::io::workers::{
 use crate::io::{footprint, process};
 use crate::transport::Target;
 use nix::sys::signal::Signal;
+use outage::Outage;
 use std::io;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// The pause between two looks whether a worker that hung has ended.
 const REAP: Duration = Duration::from_secs(1);
+/// The pause between two looks whether a mount is still there that nobody serves.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// How a supervised mount has ended.
 pub(super) struct Supervised {
@@ -54,6 +59,8 @@ struct Supervision<'a> {
     /// What the service manager keeps of it.
     stored: Stored,
     deaths: Deaths,
+    /// Nobody serves now. Before the first mount nobody could.
+    outage: Option<Outage>,
     programs: Programs,
     /// When the next worker is to be started.
     start_at: Option<Instant>,
@@ -95,6 +102,7 @@ pub(super) fn supervise(
         workers: Vec::new(),
         hung: Vec::new(),
         stored: Stored::new(request, made, found.as_ref()),
+        outage: found.is_some().then(Outage::begin),
         told: found,
         deaths: Deaths::default(),
         programs: Programs::new(),
@@ -121,6 +129,9 @@ impl Supervision<'_> {
         let watchdog = notify::watchdog();
         let mut alive_at = watchdog.map(|pause| Instant::now() + pause);
         loop {
+            if let Some(code) = self.end_unserved() {
+                return Ok(Supervised { code, is_worker: false });
+            }
             if self.start_at.is_some_and(|at| at <= Instant::now()) {
                 self.start_at = None;
                 match self.start(None) {
@@ -129,7 +140,8 @@ impl Supervision<'_> {
                     Err(error) if self.told.is_none() => return Err(failed(error)),
                     Err(error) => {
                         tracing::error!("no process can serve {} now: {error}", self.target);
-                        if let Some(code) = self.start_later(Instant::now()) {
+                        let pause = self.deaths.add(Instant::now());
+                        if let Some(code) = self.start_later(pause) {
                             return Ok(Supervised { code, is_worker: false });
                         }
                     }
@@ -191,8 +203,12 @@ impl Supervision<'_> {
                     let sent = told.send(messages);
                     let _ = sent.inspect_err(|error| tracing::error!("{}: {error}", self.target));
                 }
+                let until = match follower {
+                    Some(_) => Some(Instant::now() + starting()),
+                    None => self.outage.as_ref().map(Outage::kill_at),
+                };
                 let role = follower.map_or(Role::Serves, Role::Follows);
-                self.workers.push(Running::new(worker, role));
+                self.workers.push(Running::new(worker, role, until));
                 Ok(None)
             }
             Forked::Worker(messages) => match program {
@@ -271,7 +287,7 @@ impl Supervision<'_> {
         if !leaves && !is_first {
             self.resend();
         }
-        self.start_at = None;
+        (self.start_at, self.outage) = (None, None);
         if let Role::Follows(program) = before {
             self.has_followed(program, pid);
         }
@@ -309,14 +325,14 @@ impl Supervision<'_> {
                 self.settle();
             }
             Role::Follows(_) => self.follower_ended(refusal, ending),
-            Role::Serves => return self.server_ended(ending, started, is_ready),
+            Role::Serves => return self.server_ended((ending, refusal), started, is_ready),
         }
         Ok(None)
     }
 
     fn server_ended(
         &mut self,
-        ending: Ending,
+        (ending, refusal): (Ending, Refusal),
         started: Instant,
         is_ready: bool,
     ) -> Result<Option<u8>, Failure> {
@@ -338,6 +354,10 @@ impl Supervision<'_> {
             }
             Ending::Exited(_) if self.is_leaving => {}
             Ending::Exited(code) if code == i32::from(TRY_AGAIN) => {}
+            Ending::Exited(code) if code == i32::from(AWAY) => {
+                let pause = self.source_is_away();
+                return Ok(self.died(pause));
+            }
             Ending::Exited(_) if self.programs.serving.take().is_some() => {
                 tracing::error!(
                     "{}: that program does not serve it; the former one does",
@@ -350,25 +370,30 @@ impl Supervision<'_> {
                 if self.told.is_none() {
                     return self.died_first(ending);
                 }
-                if !self.is_unmounted() {
+                if refusal == Refusal::Late {
+                    tracing::error!(
+                        "the process that is to serve {} has taken too long to open its containers, and was ended",
+                        self.target
+                    );
+                } else if !self.is_unmounted() {
                     tracing::error!("the process that serves {} has died ({how})", self.target);
                 }
             }
         }
-        Ok(self.died(started))
+        let pause = self.deaths.add(started);
+        Ok(self.died(pause))
     }
 
     /// No process serves the mount any more: starts another one, unless the mount is to end.
-    fn died(&mut self, started: Instant) -> Option<u8> {
+    fn died(&mut self, pause: Duration) -> Option<u8> {
         if self.is_leaving {
             return Some(self.leave());
         }
         if self.is_unmounted() {
-            tracing::info!("{} was unmounted before", self.target);
-            // One whose connection was aborted is still there, dead; by its number it could be a new mount.
-            let _ = ours::unmount(&self.target, "");
-            return Some(Exit::Ok as u8);
+            return Some(self.unmounted_before());
         }
+        let is_first = self.outage.is_none();
+        self.outage.get_or_insert_with(Outage::begin);
         if !self.can_resume() {
             if self.target.directory().is_none() {
                 return Some(self.give_up("no other process can go on"));
@@ -376,19 +401,21 @@ impl Supervision<'_> {
             if !self.hung.is_empty() {
                 ours::abort(&self.target, self.device());
             }
-            let ended = self.start_later(started);
-            if ended.is_none() {
+            let ended = self.start_later(pause);
+            if ended.is_none() && is_first {
                 let what = "open files fail, and it is to be mounted anew";
                 tracing::warn!("{}: {NO_HANDOVER}: {what}", self.target);
             }
             return ended;
         }
-        self.start_later(started)
+        self.start_later(pause)
     }
 
-    /// Starts another worker after a pause, if there were not too many deaths.
-    fn start_later(&mut self, started: Instant) -> Option<u8> {
-        let pause = self.deaths.add(started);
+    /// Starts another worker after a pause, if there were not too many deaths, and nobody has tried for too long.
+    fn start_later(&mut self, pause: Duration) -> Option<u8> {
+        if let Some(why) = self.outage.as_ref().and_then(Outage::is_over) {
+            return Some(self.give_up(&why));
+        }
         if self.deaths.count() > usize::from(self.request.settings.restarts) {
             return Some(self.give_up("too many processes have died within a minute"));
         }
@@ -414,10 +441,12 @@ impl Supervision<'_> {
         self.told.as_ref().map_or("", |told| &told.device)
     }
 
-    /// When to look after workers that follow, leave or hang.
+    /// When to look after workers that follow, leave or hang, and after a mount that nobody serves.
     fn due(&self) -> Option<Instant> {
         let reap = (!self.hung.is_empty()).then(|| Instant::now() + REAP);
-        self.workers.iter().filter_map(|running| running.kill_at).chain(reap).min()
+        let look = self.outage.is_some().then(|| Instant::now() + LOOK);
+        let ends = self.workers.iter().filter_map(|running| running.kill_at);
+        ends.chain(reap).chain(look).min()
     }
 
     /// Kills a worker that takes too long to serve or to leave, and lets go of those that have ended since they hung.

@@ -14,6 +14,8 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 /// What another process has left that has served the mount before.
 #[derive(Default)]
 pub(super) struct Resumed {
+    /// There was one.
+    pub(super) is_next: bool,
     /// `None`: the mount is made anew.
     pub(super) handover: Option<Handover>,
     /// A digest of what it showed.
@@ -173,7 +175,8 @@ impl Told {
     }
 
     pub(super) fn resumed(self) -> Resumed {
-        Resumed { handover: self.handover, digest: self.digest, metrics: self.metrics }
+        let Self { handover, digest, metrics, .. } = self;
+        Resumed { is_next: true, handover, digest, metrics }
     }
 }
 

@@ -8,6 +8,7 @@ use crate::daemon::serve::Service;
 use crate::failure::{Exit, Failure};
 use crate::io::process;
 use crate::io::workers::Messages;
+use crate::store::remote::StoreError;
 use crate::transport::Target;
 use signal_hook::consts::SIGHUP;
 use std::io;
@@ -18,6 +19,9 @@ pub(super) const TRY_AGAIN: u8 = 75;
 
 /// The exit code of one that was serving, and could not go on.
 pub(super) const BROKE: u8 = 76;
+
+/// The exit code of one that could not open its source, since that is away for now: its store or file server does not answer.
+pub(super) const AWAY: u8 = 77;
 
 /// What a worker serves.
 pub(super) struct Work<'a> {
@@ -77,12 +81,46 @@ pub(super) fn work(work: Work<'_>, messages: &Messages) -> Result<u8, Failure> {
                 return Ok((caller.exit_code)(&failure));
             }
             tracing::error!("{failure}");
-            let lacking = [libc::ENOMEM, libc::EAGAIN, libc::EMFILE, libc::ENFILE];
-            let errno = failure.reason::<io::Error>().and_then(io::Error::raw_os_error);
-            let may_pass = errno.is_some_and(|errno| lacking.contains(&errno));
-            Ok(if may_pass { TRY_AGAIN } else { (caller.exit_code)(&failure) })
+            Ok(may_pass(&failure).unwrap_or_else(|| (caller.exit_code)(&failure)))
         }
     }
+}
+
+/// The exit code for a failure that another process may not meet: what lacks now may be there then.
+fn may_pass(failure: &Failure) -> Option<u8> {
+    const LACKING: [i32; 4] = [libc::ENOMEM, libc::EAGAIN, libc::EMFILE, libc::ENFILE];
+    /// What file servers and disks that are away give.
+    const UNREACHED: [i32; 14] = [
+        libc::EIO,
+        libc::ENXIO,
+        libc::ENODEV,
+        libc::ESTALE,
+        libc::ENOTCONN,
+        libc::ENOLINK,
+        libc::ECOMM,
+        libc::EHOSTDOWN,
+        libc::EHOSTUNREACH,
+        libc::ENETUNREACH,
+        libc::ETIMEDOUT,
+        libc::ECONNREFUSED,
+        libc::ECONNRESET,
+        libc::ECONNABORTED,
+    ];
+    let error = failure.reason::<io::Error>();
+    let errno = error.and_then(io::Error::raw_os_error);
+    if errno.is_some_and(|errno| LACKING.contains(&errno)) {
+        return Some(TRY_AGAIN);
+    }
+    let is_away = match failure.exit {
+        Exit::Ok => return Some(TRY_AGAIN),
+        Exit::Unreachable => true,
+        Exit::Unreadable => {
+            errno.is_some_and(|errno| UNREACHED.contains(&errno))
+                || error.and_then(StoreError::of).is_some_and(StoreError::is_passing)
+        }
+        _ => false,
+    };
+    is_away.then_some(AWAY)
 }
 
 /// Reads the file that a variable names, past the page cache: for tests of a process that dies or hangs once it has mounted,

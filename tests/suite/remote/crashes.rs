@@ -83,3 +83,33 @@ fn another_daemon_fetches_what_a_killed_one_was_fetching() {
         check(&second, &samples, shuffled(100, 1));
     });
 }
+
+#[test]
+fn a_daemon_that_dies_while_its_store_is_down_is_followed_by_another_once_that_is_up() {
+    for_each_transport(|transport| {
+        let samples = even_samples(50, 110_000);
+        let remote = Remote::with_samples(&samples);
+        // With the cache it could be opened without the store.
+        let url = remote.s3("data.ffr");
+        let options = ["cache=none", "timeout=1", "restarts=5"];
+        let mount = remote.mount_with(transport, &[&url], &options);
+        remote.store.set_down(true);
+        kill(Pid::from_raw(mount.pid()), Signal::SIGKILL).unwrap();
+        let again = "its source cannot be reached now";
+        wait_until("it is away", Duration::from_secs(60), || mount.log().contains(again));
+        let reader = (transport == Transport::DevFuse).then(|| {
+            let path = mount.path(name(7));
+            std::thread::spawn(move || fs::read(path))
+        });
+        std::thread::sleep(Duration::from_secs(2));
+        assert!(!mount.log().contains("given up:"), "{}", mount.log());
+        remote.store.set_down(false);
+        wait_until("another one serves", Duration::from_secs(60), || {
+            fs::read(mount.path(".ffrfs/info.json")).is_ok()
+        });
+        if let Some(reader) = reader {
+            assert!(reader.join().unwrap().unwrap() == samples[7], "{}", mount.log());
+        }
+        check(&mount, &samples, shuffled(50, 3));
+    });
+}

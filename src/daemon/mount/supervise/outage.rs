@@ -1,0 +1,81 @@
+//! A time in which nobody serves a mount: how long it may be, and when the next process is tried. Imports the supervisor above
+//! it, whose part it is.
+
+use super::Supervision;
+use crate::daemon::mount::ours;
+use crate::daemon::upgrade::starting;
+use crate::failure::Exit;
+use nix::sys::signal::Signal;
+use std::time::{Duration, Instant};
+
+/// The pause before the next look at a source that is away; it doubles with each.
+const PAUSE: Duration = Duration::from_secs(1);
+const MAX_PAUSE: Duration = Duration::from_secs(30);
+
+/// Nobody serves a mount that was served before.
+pub(super) struct Outage {
+    since: Instant,
+    /// How many processes in a row have found their source to be away.
+    away: u32,
+}
+
+impl Outage {
+    pub(super) fn begin() -> Self {
+        Self { since: Instant::now(), away: 0 }
+    }
+
+    /// How long it may last: a process that hangs is followed by another one.
+    fn most() -> Duration {
+        2 * starting()
+    }
+
+    /// When a process is late that is started now.
+    pub(super) fn kill_at(&self) -> Instant {
+        (Instant::now() + starting()).min(self.since + Self::most())
+    }
+
+    /// Why nobody is to try any more.
+    pub(super) fn is_over(&self) -> Option<String> {
+        (self.since.elapsed() >= Self::most())
+            .then(|| format!("no process has served it for {} s", Self::most().as_secs()))
+    }
+}
+
+impl Supervision<'_> {
+    /// A process has found that its source cannot be reached: gives the pause before the next looks.
+    pub(super) fn source_is_away(&mut self) -> Duration {
+        let waits = match self.can_resume() {
+            true => "readers wait",
+            false => "reads fail until it is mounted anew",
+        };
+        let outage = self.outage.get_or_insert_with(Outage::begin);
+        outage.away += 1;
+        if outage.away == 1 {
+            let (most, target) = (Outage::most().as_secs(), &self.target);
+            tracing::warn!(
+                "{target}: its source cannot be reached now: {waits}, and it is tried again for {most} s (ffrfs umount \
+                 --force {target} ends that)"
+            );
+        }
+        (PAUSE * (1 << (outage.away - 1).min(10))).min(MAX_PAUSE)
+    }
+
+    /// Ends a mount that was unmounted while nobody serves it. Gives the exit code.
+    pub(super) fn end_unserved(&mut self) -> Option<u8> {
+        // A process that mounts anew takes the dead mount away for a moment.
+        let is_sure = self.can_resume() || self.workers.is_empty();
+        let is_over = self.outage.is_some() && is_sure && self.is_unmounted();
+        is_over.then(|| self.unmounted_before())
+    }
+
+    /// Somebody has unmounted it while nobody served it. Gives the exit code.
+    pub(super) fn unmounted_before(&mut self) -> u8 {
+        tracing::info!("{} was unmounted before", self.target);
+        for running in &self.workers {
+            running.worker.send(Signal::SIGKILL);
+        }
+        // One whose connection was aborted is still there, dead; by its number it could be a new mount.
+        let _ = ours::unmount(&self.target, "");
+        Exit::Ok as u8
+    }
+}

@@ -1,0 +1,85 @@
+//! Daemons that are started in place of dead ones, and cannot open their source: it hangs.
+
+use super::{LIMIT, can_resume, children_of, content, name, next_after};
+use crate::common::{
+    FFRFS, Mount, Source, Transport, container_in, for_each_transport, is_mount_point, is_running,
+    parent_of, run, temp_dir, wait_until,
+};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use std::io;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// A mount whose source hangs, and whose daemon was killed. The next one may take so many seconds.
+fn unserved(transport: Transport, seconds: &str) -> (Source, Mount, i32) {
+    let directory = temp_dir();
+    let source = Source::of(&container_in(&directory, &content()));
+    let mount = Mount::started(transport, &[&source.file()], &["restarts=5"], |mut command| {
+        command.env("FFRFS_TEST_STARTING", seconds);
+        command
+    });
+    let supervisor = parent_of(mount.pid());
+    source.stop();
+    kill(Pid::from_raw(mount.pid()), Signal::SIGKILL).unwrap();
+    (source, mount, supervisor)
+}
+
+/// Reads a sample in a thread of its own, which may wait.
+fn read_later(mount: &Mount) -> std::thread::JoinHandle<io::Result<Vec<u8>>> {
+    let path = mount.path(name(3));
+    std::thread::spawn(move || std::fs::read(path))
+}
+
+#[test]
+fn a_mount_whose_daemons_all_hang_while_they_open_is_given_up_and_nobody_waits() {
+    for_each_transport(|transport| {
+        let (source, mount, supervisor) = unserved(transport, "2");
+        let reader = read_later(&mount);
+        wait_until("it is given up", LIMIT, || mount.log().contains("is given up"));
+        let log = mount.log();
+        assert_eq!(log.matches("too long to open its containers").count(), 2, "{log}");
+        assert!(log.contains("no process has served it for 4 s"), "{log}");
+        assert!(reader.join().unwrap().is_err());
+        wait_until("the supervisor ends", LIMIT, || !is_running(supervisor));
+        assert!(mount.read(name(4)).is_err());
+        source.go_on();
+    });
+}
+
+#[test]
+fn a_daemon_that_hangs_while_it_opens_is_followed_by_another_that_serves() {
+    for_each_transport(|transport| {
+        let (source, mount, supervisor) = unserved(transport, "8");
+        let waits = transport == Transport::DevFuse && can_resume();
+        let reader = waits.then(|| read_later(&mount));
+        wait_until("one is ended", LIMIT, || mount.log().contains("too long to open"));
+        source.go_on();
+        next_after(&mount, mount.pid());
+        if let Some(reader) = reader {
+            assert!(reader.join().unwrap().unwrap() == content()[3], "it was read meanwhile");
+        }
+        assert!(mount.read(name(5)).unwrap() == content()[5]);
+        wait_until("one process is left", LIMIT, || children_of(supervisor).len() == 1);
+    });
+}
+
+#[test]
+fn whoever_unmounts_while_the_next_daemon_hangs_need_not_wait_for_it() {
+    for_each_transport(|transport| {
+        let (source, mount, supervisor) = unserved(transport, "600");
+        wait_until("another is started", LIMIT, || !children_of(supervisor).is_empty());
+        let start = Instant::now();
+        run(Command::new(FFRFS).args(["umount", "--force"]).arg(mount.point())).ok();
+        assert!(!is_mount_point(mount.point()));
+        if transport == Transport::DevFuse && can_resume() {
+            wait_until("the supervisor ends", LIMIT, || !is_running(supervisor));
+        } else {
+            source.go_on();
+            wait_until("the supervisor ends", LIMIT, || !is_running(supervisor));
+            assert!(!is_mount_point(mount.point()), "it is not mounted anew");
+        }
+        assert!(start.elapsed() < Duration::from_secs(60));
+        source.go_on();
+    });
+}
