@@ -4,6 +4,7 @@ use super::open::OpenArgs;
 use super::view::ViewArgs;
 use crate::daemon::logging;
 use crate::dataset::Opened;
+use crate::dataset::warnings;
 use crate::failure::{Exit, Failure};
 use crate::format::PartName;
 use crate::format::{counted, one_or_many};
@@ -146,6 +147,10 @@ fn checksums(checked_by: &CheckedCounts) -> String {
 fn describe(report: &Report) -> String {
     let info = &report.info;
     let mut lines = Vec::new();
+    let paths: Vec<_> = info.containers.iter().map(|one| one.path.to_string()).collect();
+    let each = paths.iter().zip(&info.containers);
+    let each = each.map(|(path, one)| (path.as_str(), one.warnings.as_slice()));
+    let mut warnings = warnings::said_once(each).into_iter().peekable();
     for (number, container) in info.containers.iter().enumerate() {
         let index = report.indexes.get(number).copied().unwrap_or(0);
         let index_bytes = report.index_bytes.get(number).copied().unwrap_or(0);
@@ -167,7 +172,9 @@ fn describe(report: &Report) -> String {
         if let Some(sidecar) = &container.checksums {
             lines.push(format!("  checksums of samples: {}", sidecar));
         }
-        lines.extend(container.warnings.iter().map(|warning| format!("  warning: {warning}")));
+        while let Some((_, warning)) = warnings.next_if(|(of, _)| *of == number) {
+            lines.push(format!("  warning: {warning}"));
+        }
     }
     if info.records > 0 {
         lines.push(format!("records:    {}", HumanCount(info.records)));

@@ -45,7 +45,7 @@ mod parallel;
 mod record_file;
 mod selection;
 mod suffixes;
-mod warnings;
+pub(crate) mod warnings;
 
 pub use checkpoints::KeptCheckpoints;
 pub use names::{Layout, NameOptions};

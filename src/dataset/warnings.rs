@@ -1,6 +1,7 @@
 //! What is said of containers when they are opened: of many shards that are alike, once.
 
 use crate::catalog::Dataset;
+use crate::format::Container;
 use crate::store::Part;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,32 +9,49 @@ use std::sync::Arc;
 /// So many of the others are named.
 const MAX_NAMED: usize = 20;
 
-/// Logs the warnings of all containers; what is said of several only once, of the first, with the names of others.
+/// Logs the warnings of all containers.
 pub(super) fn warn_of(dataset: &Dataset, parts: &[Arc<Part>]) {
+    let of = |(number, container): (usize, &'_ Box<dyn Container>)| {
+        let part = parts.get(dataset.part_of(number)).map(|part| part.name().to_string());
+        (part.unwrap_or_default(), container.warnings().to_vec())
+    };
+    let containers: Vec<_> = dataset.containers().iter().enumerate().map(of).collect();
+    for (_, text) in said_once(containers.iter().map(|(part, texts)| (&part[..], &texts[..]))) {
+        tracing::warn!("{text}");
+    }
+}
+
+/// The warnings of containers by their parts; what is said of several only once, of the first, with the names of others. Each
+/// with the number of its container.
+pub(crate) fn said_once<'a>(
+    containers: impl Iterator<Item = (&'a str, &'a [String])>,
+) -> Vec<(usize, String)> {
     let mut said: Vec<Said<'_>> = Vec::new();
     let mut places: HashMap<&str, usize> = HashMap::new();
-    for (number, container) in dataset.containers().iter().enumerate() {
-        let part = parts.get(dataset.part_of(number)).map(|part| part.name().to_string());
-        for warning in container.warnings() {
-            let text = part.as_ref().and_then(|part| warning.strip_prefix(part.as_str()));
-            let place = *places.entry(text.unwrap_or(warning)).or_insert(said.len());
+    for (container, (part, warnings)) in containers.enumerate() {
+        for warning in warnings {
+            let text = warning.strip_prefix(part).unwrap_or(warning);
+            let place = *places.entry(text).or_insert(said.len());
             match said.get_mut(place) {
-                Some(said) => said.also(part.as_deref().unwrap_or_default()),
-                None => said.push(Said { warning, others: Vec::new(), more: 0 }),
+                Some(said) => said.also(part),
+                None => said.push(Said { container, warning, others: Vec::new(), more: 0 }),
             }
         }
     }
-    for Said { warning, others, more } in said {
-        match (others.join(", "), more) {
-            (others, 0) if others.is_empty() => tracing::warn!("{warning}"),
-            (others, 0) => tracing::warn!("{warning} (so it is in {others})"),
-            (others, more) => tracing::warn!("{warning} (so it is in {others} and {more} more)"),
-        }
-    }
+    let text = |Said { container, warning, others, more }| {
+        let text = match (others.join(", "), more) {
+            (others, 0) if others.is_empty() => warning.to_owned(),
+            (others, 0) => format!("{warning} (so it is in {others})"),
+            (others, more) => format!("{warning} (so it is in {others} and {more} more)"),
+        };
+        (container, text)
+    };
+    said.into_iter().map(text).collect()
 }
 
 /// A warning of a container, which others have, too.
 struct Said<'a> {
+    container: usize,
     warning: &'a str,
     others: Vec<String>,
     more: u64,

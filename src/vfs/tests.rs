@@ -3,6 +3,7 @@
 mod ahead;
 mod announce;
 mod changes;
+mod compared;
 mod names;
 mod schedule;
 

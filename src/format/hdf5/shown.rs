@@ -123,7 +123,10 @@ impl<'a> Builder<'a> {
     /// Adds a dataset, which its path names; gives its number, if it is shown.
     pub(super) fn add(&mut self, name: &[u8], messages: &[Message]) -> Result<Option<u32>> {
         let shown = match Dataset::read(self.input, messages) {
-            Ok(dataset) => self.dataset(name, &dataset),
+            Ok(dataset) => {
+                let added = self.dataset(name, &dataset);
+                added.map(|()| self.note_type(name, &dataset))
+            }
             Err(refusal) => Err(refusal),
         };
         let name = String::from_utf8_lossy(name);
@@ -149,15 +152,20 @@ impl<'a> Builder<'a> {
         self.data_bytes = self.data_bytes.saturating_add(size);
     }
 
+    /// Says as what a dataset is shown that was added, and can be read.
+    fn note_type(&mut self, name: &[u8], dataset: &Dataset) {
+        let is_damaged = |shown: &Shown| matches!(shown.content, Content::Damaged { .. });
+        let is_shown = self.options.view != View::Raw && !self.shown.last().is_none_or(is_damaged);
+        let Some(what) = dataset.datatype.unknown().filter(|_| is_shown) else { return };
+        let name = String::from_utf8_lossy(name);
+        self.notes.add(|| {
+            format!(
+                "{name:?} has {what}, for which NumPy has no type: they are shown as bytes (|V)"
+            )
+        });
+    }
+
     fn dataset(&mut self, name: &[u8], dataset: &Dataset) -> Result<(), Refusal> {
-        if let Some(what) = dataset.datatype.unknown().filter(|_| self.options.view != View::Raw) {
-            let name = String::from_utf8_lossy(name);
-            self.notes.add(|| {
-                format!(
-                    "{name:?} has {what}, for which NumPy has no type: they are shown as bytes (|V)"
-                )
-            });
-        }
         match &dataset.datatype.kind {
             Kind::Text(padding) => return self.texts(name, dataset, Some(*padding)),
             Kind::FarText => return self.texts(name, dataset, None),

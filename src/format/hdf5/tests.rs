@@ -251,6 +251,20 @@ fn what_is_said_of_datasets_and_links_names_their_paths() {
 }
 
 #[test]
+fn of_a_dataset_that_cannot_be_read_nothing_is_said_of_its_type() {
+    let mut bytes = std::fs::read(fixture("unknown.h5")).unwrap();
+    // The place of the references: out of the file.
+    let at = 4008_u64.to_le_bytes();
+    let place = bytes.windows(8).position(|found| found == at).unwrap();
+    bytes[place..place + 8].copy_from_slice(&(1_u64 << 40).to_le_bytes());
+    let options = OpenOptions { allow_damaged: true, ..OpenOptions::default() };
+    let container = open_as(NAME, &bytes, &options).unwrap();
+    let said = container.warnings().join("\n");
+    let notes: Vec<_> = said.lines().filter(|line| line.contains("references\"")).collect();
+    assert!(notes.len() == 1 && notes[0].contains("\"g/h/references\" cannot be read"), "{said}");
+}
+
+#[test]
 fn truth_values_are_those_that_h5py_takes_for_them() {
     let (shown, _) = decompressed("odd.h5.zz");
     for name in ["truth.npy", "turned.npy"] {

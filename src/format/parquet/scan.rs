@@ -25,6 +25,9 @@ const VALUES_A_BYTE: u64 = 16;
 /// For the room that names take.
 const FREE_NAMES_OF: u64 = 64 << 20;
 
+/// A file whose columns have more than their rows is passed over so often.
+const MAX_PASSES: u32 = 8;
+
 /// What the footer tells: all that need not be kept.
 pub(super) struct Outline {
     pub(super) units: Units,
@@ -132,18 +135,20 @@ pub(super) fn scan(
         return Err(reader.malformed(units.footer.at, expected, found, ""));
     }
     let pass = Pass { reader, units: &units, fields: &fields, first, options };
-    let mut found = pass.run(&[])?;
-    if !found.2.is_empty() {
-        // Which row an entry belongs to is not sure in all of such a column. Of the first pass nothing else is kept.
-        let given_up = std::mem::take(&mut found.2);
-        drop(found);
-        found = pass.run(&given_up)?;
-        if let Some(LeftOver { group, at, .. }) = found.2.first() {
+    let (mut given_up, mut passes) = (Vec::new(), 0);
+    let (budget, builder) = loop {
+        let (budget, builder, left_over) = pass.run(&given_up)?;
+        let Some(LeftOver { group, at, .. }) = left_over.first() else { break (budget, builder) };
+        if passes == MAX_PASSES {
             let expected = "no more values in a row group than its rows have";
             return Err(reader.malformed(*at, expected, format!("some in row group {group}"), ""));
         }
-    }
-    let (budget, builder, _) = found;
+        passes = passes.saturating_add(1);
+        // Which row an entry belongs to is not sure in all of such a column. Of this pass nothing else is kept. Columns that
+        // the bounds had cut short may be read further in the next one.
+        given_up.extend(left_over);
+        given_up.sort_by_key(|one| (one.group, one.field));
+    };
     units.dictionaries = Dictionaries::new(budget.dictionaries.into_inner());
     units.parts = budget.parts.into_inner();
     units.set(budget.units.into_inner());

@@ -110,6 +110,7 @@ impl IntervalSource {
                 let mut buffer = buffer_for(&interval.decoded)?;
                 let out = &mut buffer.as_mut_slice()[..length(&interval.decoded)];
                 stream.decode(number, span.bytes(), out)?;
+                samples.decoded_again(located, &interval, out)?;
                 (interval.decoded, buffer)
             }
         };

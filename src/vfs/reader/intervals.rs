@@ -99,7 +99,8 @@ impl Reader {
             };
             let end = part.file.end.min(want.end);
             self.observe(&task, source, &part, end);
-            match self.memory.cache().get_or_lead(part.key, end - part.file.start) {
+            let asked = pieces.asked(end - part.file.start);
+            match self.memory.cache().get_or_lead(part.key, asked) {
                 CacheAnswer::Cached(Cached::Whole(decoded))
                 | CacheAnswer::Prefetched(decoded, _) => {
                     pieces.copy(&want, part.file.start, part.of(&decoded, end));
@@ -212,7 +213,7 @@ impl Reader {
         let end = part.file.end.min(task.want.end);
         pieces.copy(&task.want, part.file.start, part.of(&decoded, end));
         if let Some(leader) = task.leader.take() {
-            leader.end_with(Cached::Whole(decoded), end - part.file.start);
+            leader.end_with(Cached::Whole(decoded), pieces.asked(end - part.file.start));
         }
         self.next_interval(task, source, pieces)
     }

@@ -49,6 +49,11 @@ impl Pieces {
         self.made.as_ref().is_some_and(|made| made.compared.is_some())
     }
 
+    /// How many of so many bytes are asked for: what is compared is read once more.
+    pub(super) fn asked(&self, bytes: u64) -> u64 {
+        if self.is_compared() { 0 } else { bytes }
+    }
+
     /// For a file that is compared with its checksum, piece by piece.
     pub(super) fn compared(made: Made) -> Box<Self> {
         let mut pieces = Self::new(Buffer::empty(), &(0..0));

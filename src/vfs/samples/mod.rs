@@ -9,6 +9,7 @@ use super::bits::Bits;
 use super::options::Verify;
 use super::{Errno, Stats};
 use crate::catalog::{Dataset, Located};
+use crate::format::stream::Interval;
 use crate::format::{Container, Error, Fault, PartName};
 use crate::io::{Buffer, BufferPool};
 use crate::store::Store;
@@ -16,8 +17,9 @@ use bad::{Bad, BadList};
 use changes::Changes;
 pub use changes::ContainersChecked;
 use crossbeam_utils::atomic::AtomicCell;
+use std::collections::HashMap;
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Buffers that are kept for later.
 const POOLED_BUFFERS: usize = 16;
@@ -40,6 +42,8 @@ pub(super) struct Samples {
     /// Samples whose checksum was found right.
     verified: Bits,
     verify: AtomicCell<Verify>,
+    /// Checksums of intervals that were decoded, by container and number: see [`Samples::decoded_again`].
+    intervals: Mutex<HashMap<(usize, u64), u32>>,
     buffers: Arc<BufferPool>,
     stats: Stats,
 }
@@ -54,6 +58,7 @@ impl Samples {
             changes: Changes::new(dataset.containers().len(), dataset.len()),
             verified: Bits::new(dataset.len()),
             verify: AtomicCell::new(verify),
+            intervals: Mutex::default(),
             buffers: Arc::new(BufferPool::new(POOLED_BUFFERS)),
             stats: Stats::default(),
             dataset,
@@ -123,6 +128,32 @@ impl Samples {
             Verify::Off => false,
         };
         asked_for && located.sample.checksum.is_some()
+    }
+
+    /// Compares an interval that was decoded with what it was the first time: of samples that are compared with a sidecar when
+    /// they are read first, and decoded again later.
+    pub(super) fn decoded_again(
+        &self,
+        located: &Located,
+        interval: &Interval,
+        decoded: &[u8],
+    ) -> Result<(), Fault> {
+        // Those of a compressed stream have checksums in its index.
+        let is_due = self.verify() == Verify::Always
+            && located.sample.checksum.is_some()
+            && self.container(located).stream().is_none();
+        if !is_due {
+            return Ok(());
+        }
+        let found = crc32fast::hash(decoded);
+        let mut known = self.intervals.lock().unwrap_or_else(PoisonError::into_inner);
+        match *known.entry((located.container, interval.number)).or_insert(found) {
+            expected if expected == found => Ok(()),
+            expected => {
+                let what = format!("what is decoded from byte {} on", interval.stored.start);
+                Err(Fault::PartChecksum { what, expected, found })
+            }
+        }
     }
 
     /// Where a sample lies.

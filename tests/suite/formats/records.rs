@@ -394,6 +394,11 @@ fn what_is_said_of_several_shards_is_said_once() {
     assert_eq!(said.matches("unknown encoding").count(), 1, "{said}");
     let names = [0, 1, 2].map(|number| format!("shard.{number:05}.mds"));
     assert!(names.iter().all(|name| said.matches(name).count() == 1), "{said}");
+    // `info` has a line for each shard, and its warnings below the first that has them.
+    let said = ffrfs(&["info".as_ref(), directory.path().as_os_str()]).ok().text();
+    assert_eq!(said.matches("unknown encoding").count(), 1, "{said}");
+    let warning = said.lines().nth(1).unwrap();
+    assert!(names.iter().all(|name| warning.matches(name).count() == 1), "{said}");
 }
 
 #[test]

@@ -291,3 +291,41 @@ fn values_behind_those_of_a_row_group_are_damage_of_json_but_not_of_other_column
         assert_eq!(said.contains("column pairs has values behind"), is_bad, "{said}");
     }
 }
+
+/// A page of empty lists, each a row.
+fn empty_lists(count: i32) -> Vec<u8> {
+    let mut run = Vec::new();
+    let mut left = (count as u32) << 1;
+    while left > 0x7f {
+        run.push(left as u8 | 0x80);
+        left >>= 7;
+    }
+    run.extend([left as u8, 0]);
+    let levels = [&(run.len() as u32).to_le_bytes()[..], &run].concat();
+    data_page(count, (0, 3), &levels.repeat(2))
+}
+
+#[test]
+fn values_behind_those_of_a_row_group_that_only_a_later_pass_finds_are_damage_too() {
+    let leaves = || vec![integers("a", 2), integers("b", 2), integers("n", 0)];
+    // Of what may be looked at, those behind the first column leave too little for those behind the second.
+    let most = 1 << 23;
+    let first = [repeated(&[3]), empty_lists(most)].concat();
+    let second = [repeated(&[3]), empty_lists(100_000)].concat();
+    let number = data_page(3, (0, 3), &[7; 12]);
+    let (body, at) = ([&first[..], &second, &number].concat(), 4 + first.len());
+    let chunks = [
+        (4, first.len(), 3 + i64::from(most)),
+        (at, second.len(), 100_003),
+        (at + second.len(), number.len(), 3),
+    ];
+    let file = raw(leaves(), &body, 3, &chunks);
+    let container = open(&file).unwrap();
+    for (path, content) in files(&file, container.as_ref()) {
+        assert_eq!(content.is_none(), !path.contains("/n"), "{path}");
+    }
+    let said = container.warnings().join("\n");
+    for column in ["column a has values behind", "column b has values behind"] {
+        assert_eq!(said.matches(column).count(), 1, "{said}");
+    }
+}

@@ -1,0 +1,106 @@
+//! Values that are decoded from chunks, and compared with a sidecar.
+
+use super::*;
+use crate::format::sidecar;
+use crate::format::stream::Interval;
+
+const MIB: u64 = 1 << 20;
+
+/// The array of a fixture, or its rows, whose sidecar is right.
+fn world(verify: Verify, rows: bool) -> World {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/ordered.h5");
+    let bytes = std::fs::read(path).unwrap();
+    let source: Arc<dyn crate::format::Source> =
+        Arc::new(MemorySource::new("ordered.h5", bytes.clone()));
+    let opened = OpenOptions { rows, ..OpenOptions::default() };
+    let container = crate::format::open(Arc::clone(&source), &opened).unwrap();
+    let crc32 = |index| {
+        let sample = container.sample(index).unwrap();
+        let mut value = vec![0; sample.size_bytes() as usize];
+        container.decode(index, &bytes[place(sample.extent())], &mut value).unwrap();
+        crc32fast::hash(&value)
+    };
+    let sums: Vec<_> = (0..container.len()).map(crc32).collect();
+    let key = sidecar::Key::of(source.as_ref(), container.as_ref()).unwrap();
+    let mut written = Vec::new();
+    sidecar::write(&mut written, &key, &sums).unwrap();
+    let written: Arc<dyn crate::format::Source> = Arc::new(MemorySource::new("sums", written));
+    let section = Arc::new(sidecar::read(&written).unwrap().remove(0));
+    let mut dataset = Dataset::new(vec![container]);
+    dataset.set_sums([Some((section, "sums".into()))]);
+    let names = Numbered::new(dataset.len(), None, Suffix::Fixed(String::new())).into();
+    let part = Part::in_memory("/ordered.h5".to_owned(), bytes.clone(), SystemTime::UNIX_EPOCH);
+    let options = Options { threads: 4, ..options(verify, 256 * MIB) };
+    let vfs = Vfs::new(dataset, names, Store::new(vec![Arc::new(part)]), options);
+    World { vfs, disk: vec![bytes] }
+}
+
+fn place(range: std::ops::Range<u64>) -> std::ops::Range<usize> {
+    range.start as usize..range.end as usize
+}
+
+impl World {
+    fn interval(&self, number: u64) -> Option<Interval> {
+        self.vfs.dataset().containers()[0].intervals(0).unwrap().nth(number)
+    }
+
+    fn size(&self) -> u64 {
+        self.vfs.dataset().locate(0).unwrap().unwrap().sample.size_bytes()
+    }
+
+    fn counted(&self, name: &str) -> u64 {
+        self.snapshot()[name].as_u64().unwrap()
+    }
+}
+
+#[test]
+fn a_comparison_with_a_sidecar_that_meets_an_interval_in_flight_goes_on_with_it() {
+    let world = world(Verify::Always, true);
+    let (row_of, at_once) = (|number: u64| number * 10, 10);
+    let (mut met, mut number, mut read) = (0, 0, 0);
+    while world.interval(number).is_some() {
+        let rows = row_of(number) + read..row_of(number) + at_once;
+        rows.for_each(|row| _ = world.read(row, 0, 200_000).unwrap());
+        (number, read) = (number + 1, 0);
+        let Some(mut decode) = world.vfs.ahead().next() else { continue };
+        // The next interval is being decoded when the first of its rows is read: not the whole read begins anew.
+        let Step::Turn(task, _) = world.vfs.read(ino_of(row_of(number)), 0, 200_000) else {
+            panic!("it must wait, and go on")
+        };
+        world.fetch(decode.span());
+        world.vfs.ahead().decode(decode, Ok(()));
+        world.drive(world.vfs.worked(task)).unwrap();
+        (met, read) = (met + 1, 1);
+    }
+    assert!(met > 10, "{met} intervals were in flight");
+    assert_eq!(world.counted("intervals_decoded"), number, "none was decoded twice");
+    assert_eq!((world.counted("samples_verified"), world.counted("checksum_failures")), (240, 0));
+}
+
+#[test]
+fn what_is_decoded_again_must_be_what_it_was_when_everything_is_to_be_checked_always() {
+    for (verify, expected) in [(Verify::Always, Err(Errno::EIO)), (Verify::Once, Ok(1000))] {
+        let mut world = world(verify, false);
+        let read = |world: &World, at| world.read(0, at, 1000).map(|bytes| bytes.len());
+        assert_eq!(read(&world, 0), Ok(1000));
+        // Chunks of the same length in the file change their places.
+        let all = || (0..).map_while(|number| world.interval(number)).map(|found| found.stored);
+        let length = |range: &std::ops::Range<u64>| range.end - range.start;
+        let same = |one: &_| all().find(|other| other != one && length(other) == length(one));
+        let (one, other) = all().find_map(|one| same(&one).map(|other| (one, other))).unwrap();
+        let bytes = world.disk[0][place(other)].to_vec();
+        assert!(world.disk[0][place(one.clone())] != bytes);
+        let number = all().position(|range| range == one).unwrap() as u64;
+        let first = world.interval(number).unwrap().decoded.start
+            - world.interval(0).unwrap().decoded.start;
+        world.disk[0][place(one)].copy_from_slice(&bytes);
+        let header = world.size()
+            - (0..).map_while(|n| world.interval(n)).map(|i| length(&i.decoded)).sum::<u64>();
+        for bytes in [0, 256 * MIB] {
+            world.vfs.control().tuning().set_cache_bytes(bytes);
+        }
+        assert_eq!(read(&world, header + first), expected, "{verify:?}");
+        let failed = u64::from(expected.is_err());
+        assert_eq!(world.counted("checksum_failures"), failed);
+    }
+}
