@@ -99,7 +99,7 @@ impl ValueEnum for Mode {
 
 pub(super) fn run(args: &BenchArgs) -> Result<Exit, Failure> {
     logging::to_stderr("warn");
-    patience::check(args.targets.iter().map(PathBuf::as_path))?;
+    patience::check(args.targets.iter().chain(&args.svg).map(PathBuf::as_path))?;
     let interrupt = Interrupt::listen();
     if let Some(svg) = &args.svg {
         output::check_free(svg, args.force)?;

@@ -177,6 +177,7 @@ impl ConvertArgs {
         }
         let mut open = self.open.clone();
         let sources = names(sources);
+        self.view.check_answered()?;
         open.read_password(&sources)?;
         let opened = open.open(&sources)?;
         let catalog = opened.catalog(&self.view, &self.open)?;

@@ -60,6 +60,7 @@ pub(super) fn run(args: &ExtractArgs) -> Result<Exit, Failure> {
     let interrupt = Interrupt::listen();
     let mut wanted = PathPatterns::new(&args.patterns)?;
     let mut open = args.open.clone();
+    args.view.check_answered()?;
     open.read_password(&sources)?;
     let opened = open.open(&sources)?;
     let catalog = opened.catalog(&args.view, &args.open)?;

@@ -28,6 +28,7 @@ pub(super) struct IndexCommandArgs {
 pub(super) fn run(mut args: IndexCommandArgs) -> Result<Exit, Failure> {
     logging::to_stderr("warn");
     args.open.indexes.writes = true;
+    args.view.check_answered()?;
     let opened = args.open.open(&args.sources)?;
     let samples = opened.dataset.len();
     let catalog = opened.catalog(&args.view, &args.open)?;

@@ -35,6 +35,7 @@ pub(super) struct LsArgs {
 
 pub(super) fn run(args: &LsArgs) -> Result<Exit, Failure> {
     logging::to_stderr("warn");
+    args.view.check_answered()?;
     let opened = args.open.open(&args.sources)?;
     let catalog = opened.catalog(&args.view, &args.open)?;
     let mut list = List {

@@ -18,6 +18,7 @@ use crate::transport::{Readdirplus, Transport};
 use clap::{Arg, Args, ValueEnum};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 const AFTER_HELP: &str = "\
 Every long option can also be given as -o NAME[=VALUE], with - or _ in its name. Options for other \
@@ -316,7 +317,9 @@ impl MountArgs {
         }
         refuse_url(&target)?;
         let sources = names(&self.paths);
-        let open = self.open.read_password(&sources).and_then(|()| self.open.options());
+        let answered = self.view.check_answered();
+        let open = answered.and_then(|()| self.open.read_password(&sources));
+        let open = open.and_then(|()| self.open.options());
         let open = open.map_err(|failure| {
             let first = sources.first().map(ToString::to_string).unwrap_or_default();
             mount::name_in(failure, &first, &sources, &target)
@@ -339,6 +342,7 @@ impl MountArgs {
             given: self.given,
             namespace: self.namespace,
             foreground: self.foreground,
+            known: OnceLock::new(),
         })
     }
 }

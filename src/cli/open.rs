@@ -231,7 +231,7 @@ impl OpenArgs {
         let Self { indexes, checksums, password_file, .. } = self;
         let named = [&indexes.index, &checksums.checksums].into_iter();
         let named = named.chain(password_file).chain(&indexes.index_dir).chain(&indexes.spool);
-        patience::check(named.chain(&self.remote.cache_dir).map(PathBuf::as_path))?;
+        patience::check(named.map(PathBuf::as_path).chain(self.remote.paths()))?;
         check_answered(sources)
     }
 

@@ -89,6 +89,12 @@ fn cache_max(text: &str) -> Result<CacheMax, String> {
 }
 
 impl RemoteArgs {
+    /// The files and directories that the options name.
+    pub(super) fn paths(&self) -> impl Iterator<Item = &Path> {
+        let paths = [&self.cache_dir, &self.credentials, &self.header, &self.ca];
+        paths.into_iter().flatten().map(PathBuf::as_path)
+    }
+
     /// The options, without clap. A daemon changes its directory: paths are absolute.
     pub(super) fn options(&self) -> Result<RemoteOptions, Failure> {
         let default = RemoteOptions::default();

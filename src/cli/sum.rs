@@ -74,6 +74,7 @@ pub(super) fn run(mut args: SumArgs) -> Result<Exit, Failure> {
         check_answered(&args.sources)?;
         return print_digest(&args.sources, &args.open.options()?);
     }
+    args.view.check_answered()?;
     args.open.read_password(&args.sources)?;
     if args.sidecar {
         return print_sidecars(&args);

@@ -2,6 +2,7 @@
 
 mod log;
 
+use crate::daemon::patience;
 use crate::daemon::trace::{Chrome, Follow, Sink, record};
 use crate::failure::{Exit, Failure, say};
 use crate::format::counted;
@@ -62,6 +63,7 @@ pub(super) struct TraceArgs {
 }
 
 pub(super) fn run(args: &TraceArgs) -> Result<Exit, Failure> {
+    patience::check(args.chrome.as_deref())?;
     // Before the first request is traced: from then on, Ctrl-C ends the recording and not the process.
     Interrupt::listen();
     let follow = Follow::new(&args.target)?;

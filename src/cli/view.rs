@@ -2,6 +2,7 @@
 
 use super::open::OpenArgs;
 use crate::catalog::{Catalog, Duplicates};
+use crate::daemon::patience;
 use crate::dataset::Opened;
 use crate::dataset::{self, NameOptions, NamePattern, Selection};
 use crate::failure::Failure;
@@ -94,6 +95,11 @@ pub(super) enum Layout {
 }
 
 impl ViewArgs {
+    /// Checks that a mount of ours answers in which the file of names lies. No thread may run yet.
+    pub(super) fn check_answered(&self) -> Result<(), Failure> {
+        patience::check(self.names.as_deref())
+    }
+
     /// The options, without clap.
     pub(super) fn options(&self) -> NameOptions {
         NameOptions {

@@ -32,7 +32,7 @@ pub(super) struct WarmupArgs {
 }
 
 pub(super) fn run(args: &WarmupArgs) -> Result<Exit, Failure> {
-    patience::check([args.target.as_path()])?;
+    patience::check([&args.target].into_iter().chain(&args.list).map(PathBuf::as_path))?;
     let mount = Mounted::open(&args.target)?;
     if args.drop {
         mount.drop_announced()?;

@@ -42,6 +42,14 @@ pub fn check_room_to_read() -> io::Result<()> {
     check(HEADROOM_BYTES + BUFFERS_BYTES)
 }
 
+/// As [`check_room_to_read`], of a mount that will also take so many bytes.
+///
+/// # Errors
+/// It would not have (ENOMEM).
+pub fn check_room_beside(bytes: usize) -> io::Result<()> {
+    check(bytes.saturating_add(HEADROOM_BYTES + BUFFERS_BYTES))
+}
+
 fn check(bytes: usize) -> io::Result<()> {
     if is_limited()? {
         drop(MmapMut::map_anon(bytes)?);

@@ -1,33 +1,37 @@
-//! The threads that decode ahead: one of the daemon's, and as many as serve requests once something is to be decoded. They
-//! serve no request, so that no reader waits behind them. Imports `reads` and `threads`.
+//! The threads that decode ahead: as many as serve requests, once something is to be decoded. They serve no request, so that
+//! no reader waits behind them. Imports `reads` and `threads`.
 
 use super::reads;
-use super::threads;
+use super::threads::Crew;
 use crate::io::{Buffer, ReadError};
 use crate::store::Cause;
 use crate::vfs::Vfs;
-use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
-use std::io;
+use crossbeam_channel::{Receiver, RecvTimeoutError, bounded};
+use nix::sched::{sched_getaffinity, sched_setaffinity};
+use nix::unistd::Pid;
 use std::sync::{Arc, Weak};
 
-/// Starts to decode what `vfs` expects to be read, on up to `threads` threads. They end with it.
-///
-/// # Errors
-/// No thread can be started.
-pub(super) fn start(vfs: &Arc<Vfs>, threads: usize) -> io::Result<()> {
+/// Has what `vfs` expects to be read decoded, on up to `threads` threads. They end with it.
+pub(super) fn start(vfs: &Arc<Vfs>, threads: usize) {
     // A message for each thread: more would wake nobody.
     let (wake, woken) = bounded(threads.max(1));
     let decoder = Decoder { vfs: Arc::downgrade(vfs), woken };
-    // The threads that serve queues are pinned to their CPUs, and what they start would be, too: the first one, which is not,
-    // starts the others.
-    threads::spawn("ffrfs-decode-0", move || decoder.run_with_others(threads))?;
-    vfs.ahead().when_there_is_something(move || tell(&wake));
-    Ok(())
-}
-
-fn tell(wake: &Sender<()>) {
-    // A full channel will wake the threads anyway.
-    let _ = wake.try_send(());
+    let crew = Crew::new("decode", "decoding", threads);
+    let cpus = sched_getaffinity(Pid::from_raw(0)).ok();
+    vfs.ahead().when_there_is_something(move || {
+        crew.start(|| {
+            let (decoder, cpus) = (decoder.clone(), cpus);
+            move || {
+                // A thread that serves a queue is pinned to its CPU, and what it starts would be, too.
+                if let Some(cpus) = cpus {
+                    let _ = sched_setaffinity(Pid::from_raw(0), &cpus);
+                }
+                decoder.run();
+            }
+        });
+        // A full channel will wake the threads anyway.
+        let _ = wake.try_send(());
+    });
 }
 
 #[derive(Clone)]
@@ -37,20 +41,6 @@ struct Decoder {
 }
 
 impl Decoder {
-    fn run_with_others(&self, threads: usize) {
-        if self.woken.recv().is_err() {
-            return;
-        }
-        for number in 1..threads {
-            let other = self.clone();
-            let started = threads::spawn(format!("ffrfs-decode-{number}"), move || other.run());
-            if let Err(error) = started {
-                tracing::warn!("cannot start a decoding thread: {error}");
-            }
-        }
-        self.run();
-    }
-
     /// Decodes until nobody has the file system any more.
     fn run(&self) {
         while let Some(vfs) = self.vfs.upgrade() {

@@ -160,6 +160,8 @@ impl Mounted {
                 Some(plan().map_err(|why| MountError::Transport(why.to_string(), None))?)
             }
             Transport::Auto => plan()
+                .map_err(|why| why.to_string())
+                .and_then(|plan| plan.check_room(options.threads).map(|()| plan))
                 .inspect_err(|why| tracing::info!("requests come through /dev/fuse: {why}"))
                 .ok(),
         };
@@ -269,7 +271,7 @@ impl Mounted {
         }
         let prefetcher =
             helper("nothing is fetched ahead", Prefetcher::start(vfs, Arc::clone(&device)));
-        helper("nothing is decoded ahead", decode::start(vfs, options.threads));
+        decode::start(vfs, options.threads);
         let watch = Watch::start(vfs, Arc::clone(&device));
         let watch = helper("changed containers are noticed by reads alone", watch);
         let ending = Ending::start(vfs.store(), device.as_fd());
@@ -425,7 +427,12 @@ fn mount_directly(target: &Path, options: &MountOptions) -> Result<Option<OwnedF
         Ok(device) => OwnedFd::from(device),
         Err(e) if e.kind() == io::ErrorKind::PermissionDenied => return Ok(None),
         Err(e) => {
-            return Err(MountError::Device(e, "; is the fuse module loaded (modprobe fuse)?"));
+            let hint = match e.raw_os_error() {
+                // It may well be; the limit is named elsewhere.
+                Some(libc::EMFILE | libc::ENFILE) => "",
+                _ => "; is the fuse module loaded (modprobe fuse)?",
+            };
+            return Err(MountError::Device(e, hint));
         }
     };
     let mut data = format!(

@@ -70,6 +70,7 @@ pub(super) fn fuse_over_io_uring() -> Result<(), Obstacle> {
             "the fuse module's enable_uring is off",
             "as root: echo Y > /sys/module/fuse/parameters/enable_uring",
         )),
+        Err(e) if is_of_descriptors(&e) => Err(no_ring(&e, &Facts::default())),
         Err(_) => Err(no_parameter(&Facts::gather())),
     }
 }
@@ -120,6 +121,11 @@ fn is_before(release: &str, version: (u32, u32)) -> bool {
     }
 }
 
+/// Whether no more files can be opened.
+fn is_of_descriptors(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
+}
+
 /// Why io_uring_setup(2) failed.
 fn no_ring(error: &io::Error, facts: &Facts) -> Obstacle {
     match error.raw_os_error() {
@@ -129,7 +135,7 @@ fn no_ring(error: &io::Error, facts: &Facts) -> Obstacle {
             "raise RLIMIT_MEMLOCK (ulimit -l; LimitMEMLOCK= of a systemd unit; --ulimit memlock=-1 \
              of a container), or the cgroup's memory limit",
         ),
-        Some(libc::EMFILE | libc::ENFILE) => Obstacle::new(
+        _ if is_of_descriptors(error) => Obstacle::new(
             format!("there is no file descriptor left for io_uring: {error}"),
             "raise RLIMIT_NOFILE (ulimit -n)",
         ),

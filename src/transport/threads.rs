@@ -2,7 +2,10 @@
 
 use crate::io::heap;
 use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 
 /// Starts a thread whose panic ends the process, after the panic hook has logged it: a request that is never answered
 /// would hold its reader, and `umount`, for ever.
@@ -18,6 +21,59 @@ pub(super) fn spawn<T: Send + 'static>(
         let _guard = EndOfProcess;
         work()
     })
+}
+
+/// The pause before a thread is tried again that could not be started: a limit may be raised, or others end.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// Threads of one kind, which are started once there is something to do for them.
+pub(super) struct Crew {
+    /// They are called `ffrfs-NAME-0` and so on.
+    name: &'static str,
+    /// What they do, in a word.
+    does: &'static str,
+    wanted: usize,
+    running: AtomicUsize,
+    /// When a thread could not be started.
+    failed: Mutex<Option<Instant>>,
+}
+
+impl Crew {
+    pub(super) fn new(name: &'static str, does: &'static str, wanted: usize) -> Self {
+        Self { name, does, wanted, running: AtomicUsize::new(0), failed: Mutex::default() }
+    }
+
+    /// Starts the threads that are lacking, with what each does, unless one could not be started just now. Gives how many
+    /// run.
+    pub(super) fn start<W: FnOnce() + Send + 'static>(&self, work: impl Fn() -> W) -> usize {
+        if self.running.load(Ordering::Acquire) < self.wanted {
+            self.start_lacking(work);
+        }
+        self.running.load(Ordering::Acquire)
+    }
+
+    fn start_lacking<W: FnOnce() + Send + 'static>(&self, work: impl Fn() -> W) {
+        let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+        if failed.is_some_and(|at| at.elapsed() < AGAIN) {
+            return;
+        }
+        for number in self.running.load(Ordering::Acquire)..self.wanted {
+            // Buffers need what is left more than another thread does.
+            let started = heap::check_room_to_read()
+                .and_then(|()| spawn(format!("ffrfs-{}-{number}", self.name), work()));
+            if let Err(error) = started {
+                if failed.replace(Instant::now()).is_none() {
+                    let (wanted, does) = (self.wanted, self.does);
+                    tracing::warn!("{number} of {wanted} {does} threads run for now: {error}");
+                }
+                return;
+            }
+            self.running.store(number + 1, Ordering::Release);
+        }
+        if failed.take().is_some() {
+            tracing::info!("all {} threads run", self.does);
+        }
+    }
 }
 
 /// Ends the process when it is dropped by a panic.

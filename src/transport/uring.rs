@@ -7,6 +7,7 @@ use super::devfuse::Shared;
 use super::queue::{AHEAD, QueueThread};
 use super::support::{self, Obstacle};
 use super::threads;
+use crate::io::heap;
 use crate::io::ring::{Depth, Ring};
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::Pid;
@@ -25,6 +26,10 @@ const MAX_WAITING: usize = 4096;
 /// The payload of the largest request that we ask for, and the smallest payload that the kernel accepts.
 const MAX_PAYLOAD_BYTES: usize = 1 << 20;
 const MIN_PAYLOAD_BYTES: usize = 128 << 10;
+
+/// What a thread's stack takes of the address space, and how many threads a mount has beside those that serve requests.
+const STACK_BYTES: usize = 2 << 20;
+const OTHER_THREADS: usize = 6;
 
 /// The queues of a mount, and their sizes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,6 +54,20 @@ impl Plan {
     pub(super) fn memory_bytes(&self) -> u64 {
         let (pinned, spare) = self.pinned_and_spare();
         ((pinned * self.depth + spare) * self.payload_bytes) as u64
+    }
+
+    /// Looks whether this process may have the address space that the queues take, with all threads of a mount.
+    ///
+    /// # Errors
+    /// It may not, in one line.
+    pub(super) fn check_room(&self, threads: usize) -> Result<(), String> {
+        let (pinned, spare) = self.pinned_and_spare();
+        let slots = pinned * (self.depth + self.waiting) + spare * (1 + self.waiting);
+        let stacks = (pinned + 1 + threads + OTHER_THREADS) * STACK_BYTES;
+        let bytes = slots * self.payload_bytes + stacks;
+        heap::check_room_beside(bytes).map_err(|error| {
+            format!("its buffers would take {} MiB (ulimit -v): {error}", bytes >> 20)
+        })
     }
 
     fn with_waiting_reads(self) -> Self {

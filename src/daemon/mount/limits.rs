@@ -28,9 +28,9 @@ pub(super) fn check_memory() -> Result<(), Failure> {
 pub(super) fn explain(failure: Failure, request: &MountRequest) -> Failure {
     let errno = failure.reason::<io::Error>().and_then(io::Error::raw_os_error);
     let refused = failure.reason::<MountError>().and_then(|error| match error {
-        MountError::Refused { error, .. } | MountError::PassedConnection(error, _) => {
-            error.raw_os_error()
-        }
+        MountError::Refused { error, .. }
+        | MountError::PassedConnection(error, _)
+        | MountError::Device(error, _) => error.raw_os_error(),
         MountError::Transport(_, errno) => *errno,
         _ => None,
     });

@@ -12,36 +12,57 @@ pub(crate) fn name_in(
     sources: &[PartName],
     target: &Path,
 ) -> Failure {
+    let names = names(sources, !is_of_silence(&failure));
+    known_in(failure, name, &names, sources.len(), target)
+}
+
+/// Whether a mount does not answer: a source in it must not be looked at once more.
+pub(super) fn is_of_silence(failure: &Failure) -> bool {
+    failure.to_string().contains("has not answered for")
+}
+
+/// What messages may call sources; where their links lead to, if they may be looked at.
+pub(super) fn names(sources: &[PartName], looks: bool) -> Vec<String> {
+    let looks = looks && patience::check(sources.iter().filter_map(PartName::as_path)).is_ok();
+    sources.iter().flat_map(|source| names_of(source, looks)).collect()
+}
+
+/// As [`name_in`], with all that messages may call the sources.
+pub(super) fn known_in(
+    failure: Failure,
+    name: &str,
+    names: &[String],
+    sources: usize,
+    target: &Path,
+) -> Failure {
     let said = failure.to_string();
     let target = std::path::absolute(target).unwrap_or_else(|_| target.to_owned());
     let target = target.display().to_string();
-    // A source in a mount that does not answer must not be looked at once more.
-    let looks = !said.contains("has not answered for");
-    let names = sources.iter().flat_map(|source| names_of(source, looks));
-    let names: Vec<_> = names.chain([name.to_owned()]).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).chain([name]).collect();
     let has_source = names.iter().any(|name| names_whole(&said, name));
     match (has_source, names_whole(&said, &target)) {
         (true, true) => failure,
         // The mount point stands in it already, and would be read twice.
-        (false, true) if sources.len() > 1 => failure.context(name),
+        (false, true) if sources > 1 => failure.context(name),
         // Of several sources the message names the one that is meant.
-        _ if sources.len() > 1 => failure.context(target),
-        _ => match names.iter().chain([&target]).find_map(|name| behind(&said, name)) {
+        _ if sources > 1 => failure.context(target),
+        _ => match names.iter().chain([&&*target]).find_map(|name| behind(&said, name)) {
             Some(rest) => failure.saying(rest).context(format_args!("{name} on {target}")),
             None => failure.context(format_args!("{name} on {target}")),
         },
     }
 }
 
-/// What messages may call a source; where its links lead to, if it may be looked at.
+/// What messages may call a source, each once.
 fn names_of(source: &PartName, looks: bool) -> Vec<String> {
+    let mut names = vec![source.to_string()];
     let paths = source.as_path().into_iter().flat_map(|path| {
-        let looks = looks && patience::check([path]).is_ok();
         let resolved = looks.then(|| path.canonicalize().ok()).flatten();
         [std::path::absolute(path).ok(), resolved].into_iter().flatten()
     });
-    let paths = paths.map(|path| path.display().to_string());
-    std::iter::once(source.to_string()).chain(paths).collect()
+    names.extend(paths.map(|path| path.display().to_string()));
+    names.dedup();
+    names
 }
 
 /// What a message says behind `name: `.

@@ -14,6 +14,7 @@ use crate::transport::{MountOptions, Readdirplus, Transport};
 use crate::vfs::Options;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 /// A mount to be made.
 #[derive(Debug)]
@@ -38,6 +39,17 @@ pub(crate) struct MountRequest {
     pub(crate) namespace: Option<PathBuf>,
     /// Serve in this process instead of a daemon.
     pub(crate) foreground: bool,
+    /// What its sources are called, once they were looked at.
+    pub(crate) known: OnceLock<Known>,
+}
+
+/// What the sources of a mount are called. They are looked at once, at the start: later they may hang.
+#[derive(Debug)]
+pub(crate) struct Known {
+    /// The dataset, as the mount table shows it.
+    name: String,
+    /// What messages may call the sources.
+    names: Vec<String>,
 }
 
 /// How a dataset is served.
@@ -101,13 +113,26 @@ pub(crate) struct Caller {
 impl MountRequest {
     /// The dataset, as the mount table shows it.
     pub(super) fn name(&self) -> String {
-        let given = self.settings.fsname.clone().filter(|name| !name.is_empty());
-        given.unwrap_or_else(|| name_of(&self.sources))
+        self.known().name.clone()
+    }
+
+    fn known(&self) -> &Known {
+        self.known.get_or_init(|| {
+            let given = self.settings.fsname.clone().filter(|name| !name.is_empty());
+            let name = given.unwrap_or_else(|| name_of(&self.sources));
+            Known { name, names: place::names(&self.sources, true) }
+        })
     }
 
     /// An error with the source and the mount point in it.
     pub(crate) fn name_in(&self, failure: Failure) -> Failure {
-        place::name_in(failure, &self.name(), &self.sources, &self.target)
+        if self.known.get().is_none() && place::is_of_silence(&failure) {
+            let names = place::names(&self.sources, false);
+            let name = names.first().map_or("", String::as_str);
+            return place::known_in(failure, name, &names, self.sources.len(), &self.target);
+        }
+        let Known { name, names } = self.known();
+        place::known_in(failure, name, names, self.sources.len(), &self.target)
     }
 
     /// Makes the mount point, if that is wanted and it is missing; gives its path then.

@@ -107,3 +107,103 @@ fn reading_threads_that_a_limit_forbids_are_started_once_there_is_room() {
         });
     });
 }
+
+#[test]
+fn decoding_threads_that_a_limit_forbids_are_started_once_there_is_room() {
+    let directory = temp_dir();
+    // Several intervals, each of some MiB.
+    let content: Vec<_> = (0..48).map(|number| noise(number, 1 << 20)).collect();
+    let name = |number: usize| format!("{number:03}");
+    for (number, sample) in content.iter().enumerate() {
+        fs::write(directory.path().join(name(number)), sample).unwrap();
+    }
+    let mut pack = Command::new("tar");
+    pack.current_dir(directory.path()).args(["-I", "gzip -1", "-cf", "x.tar.gz"]);
+    run(pack.args((0..content.len()).map(name))).ok();
+    let archive = directory.path().join("x.tar.gz");
+    for_each_transport(|transport| {
+        let mount = Mount::new(transport, &archive, &["memory=64M", "threads=2"]);
+        let pid = mount.pid();
+        let limit = |bytes: &str| {
+            let (process, limit) = (pid.to_string(), format!("--as={bytes}:"));
+            run(Command::new("prlimit").args(["--pid", &process, &limit])).ok();
+        };
+        let read = |numbers: std::ops::Range<usize>| {
+            for number in numbers {
+                assert!(mount.read(name(number)).unwrap() == content[number], "{number}");
+            }
+        };
+        limit(&(mapped_bytes(pid) + (30 << 20)).to_string());
+        // Until something is foreseen: what is kept of more reads would take what is left.
+        let mut next = 0;
+        while !mount.log().contains("0 of 2 decoding threads") {
+            read(next..next + 1);
+            next += 1;
+        }
+        assert_eq!(threads(pid, "ffrfs-decode"), 0, "{}", mount.log());
+        limit("unlimited");
+        std::thread::sleep(Duration::from_millis(1500));
+        read(next..content.len());
+        assert_eq!(threads(pid, "ffrfs-decode"), 2, "{}", mount.log());
+        assert!(mount.log().contains("all decoding threads run"), "{}", mount.log());
+    });
+}
+
+#[test]
+fn a_limit_of_open_files_is_named_where_the_device_cannot_be_opened() {
+    let directory = temp_dir();
+    let contents = samples(1, 100);
+    let container = container_in(&directory, &contents);
+    for_each_transport(|transport| {
+        for limit in 6..24 {
+            let outcome =
+                mount_with(transport, &format!("-n {limit}"), &[&container], &contents[0]);
+            if outcome.code != 0 {
+                assert!(!outcome.stderr.contains("modprobe"), "{limit}: {}", outcome.stderr);
+                assert!(outcome.stderr.contains("ulimit -n"), "{limit}: {}", outcome.stderr);
+            }
+        }
+    });
+}
+
+#[test]
+fn where_the_buffers_of_io_uring_have_no_room_auto_takes_the_device() {
+    let directory = temp_dir();
+    let contents = samples(1, 100);
+    let container = container_in(&directory, &contents);
+    let (point, log) = (directory.path().join("mnt"), directory.path().join("log"));
+    fs::create_dir(&point).unwrap();
+    // Whether it is mounted under this limit, and what the log says.
+    let mount = |kibibytes: u32, transport: &str| {
+        let mut command = Command::new("sh");
+        command.args(["-c", &format!("ulimit -v {kibibytes} && exec \"$0\" \"$@\""), FFRFS]);
+        command.arg("mount").args([&container, &point]).arg("--log-file").arg(&log);
+        let outcome = run(command.arg("-o").arg(format!("transport={transport}")));
+        if outcome.code == 0 {
+            assert!(fs::read(point.join("000000")).unwrap() == contents[0]);
+            clean_up(&point, pid_at(&point));
+        }
+        let said = fs::read_to_string(&log).unwrap_or_default();
+        let _ = fs::remove_file(&log);
+        (outcome.code == 0, said)
+    };
+    for_each_transport(|transport| {
+        if transport == Transport::DevFuse {
+            return;
+        }
+        let limits = (60_000..2_000_000).step_by(10_000);
+        let mut fell_back = false;
+        for kibibytes in limits {
+            if !mount(kibibytes, "devfuse").0 {
+                continue;
+            }
+            let (is_mounted, said) = mount(kibibytes, "auto");
+            assert!(is_mounted, "{kibibytes}: {said}");
+            if !said.contains("requests come through /dev/fuse: its buffers") {
+                break;
+            }
+            fell_back = true;
+        }
+        assert!(fell_back);
+    });
+}

@@ -45,7 +45,7 @@ fn commands_give_up_on_a_stopped_daemon_say_what_helps_and_leave_nothing_behind(
         let pattern = format!("{}/*/000001", mount.point().parent().unwrap().display());
         let list = format!("{point}/{{000000..000002}}");
         let (whole, new) = (container.to_str().unwrap(), format!("{point}/new"));
-        let commands: [&[&str]; 33] = [
+        let commands: [&[&str]; 39] = [
             &["stats", point],
             &["set", point, "verify=once"],
             &["trace", point, "--seconds=1"],
@@ -77,6 +77,12 @@ fn commands_give_up_on_a_stopped_daemon_say_what_helps_and_leave_nothing_behind(
             &["sum", "--sidecar", whole, "-o", &new],
             &["sum", "--check", &inside, whole],
             &["info", whole, "--index-dir", point],
+            &["ls", whole, "--names", &inside],
+            &["sum", whole, "--names", &inside],
+            &["index", whole, "--names", &inside],
+            &["mount", whole, others.path().to_str().unwrap(), "--names", &inside],
+            &["info", whole, "--ca", &inside],
+            &["bench", whole, "--svg", &new],
             &["doctor", &inside],
             &["list"],
         ];

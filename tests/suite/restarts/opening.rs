@@ -7,7 +7,9 @@ use crate::common::{
 };
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use std::fs;
 use std::io;
+use std::os::unix::fs::symlink;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -82,4 +84,24 @@ fn whoever_unmounts_while_the_next_daemon_hangs_need_not_wait_for_it() {
         assert!(start.elapsed() < Duration::from_secs(60));
         source.go_on();
     });
+}
+
+#[test]
+fn the_next_daemon_calls_its_source_what_it_was_called_when_it_was_mounted() {
+    if !can_resume() {
+        return;
+    }
+    // Sources are looked at once: later they may hang.
+    let (before, after) = (temp_dir(), temp_dir());
+    let first = container_in(&before, &content());
+    let link = before.path().join("link.ffr");
+    symlink(&first, &link).unwrap();
+    let mount = Mount::new(Transport::DevFuse, &link, &["restarts=5"]);
+    fs::remove_file(&link).unwrap();
+    symlink(container_in(&after, &content()[..5]), &link).unwrap();
+    kill(Pid::from_raw(mount.pid()), Signal::SIGKILL).unwrap();
+    wait_until("it is refused", LIMIT, || mount.log().contains("have changed since"));
+    let log = mount.log();
+    let refused = log.lines().find(|line| line.contains("have changed since")).unwrap();
+    assert!(refused.contains(&format!("{} on ", first.display())), "{log}");
 }
