@@ -7,6 +7,7 @@ use crate::catalog::{Located, Node};
 use crate::format::Content;
 use crate::vfs::inode::Inode;
 use crate::vfs::memory::blocks::BlockId;
+use crate::vfs::memory::budget::Reservation;
 use crate::vfs::memory::chunk::Rights;
 use crate::vfs::span::Span;
 use std::ops::Range;
@@ -128,9 +129,11 @@ impl Prefetch {
                 break;
             }
             looked_at += 1;
-            let latest =
-                if is_announced { self.latest_read(*sample) } else { self.latest_demand(*sample) };
-            if latest.load(Ordering::Relaxed) == sample + 1 {
+            let is_late = match is_announced {
+                true => self.takes_latest_read(*sample),
+                false => self.latest_demand(*sample).load(Ordering::Relaxed) == sample + 1,
+            };
+            if is_late {
                 continue;
             }
             if let Some(leader) = self.memory.cache().lead_prefetch(*sample) {
@@ -155,13 +158,14 @@ impl Prefetch {
         (fetch, rest)
     }
 
-    /// Makes room for a read: stale samples go first, then blocks, which were not announced.
+    /// Makes room for a read: stale samples go first, then, for what is announced, those that a pattern foresaw, then blocks.
     fn room_for(&self, queue: &mut Queue, read: &MergedRead) -> Option<Rights> {
         let bytes = room_bytes(read);
         let window = self.window.reserve(bytes).or_else(|| {
             self.drop_stale(queue);
             self.window.reserve(bytes)
-        })?;
+        });
+        let window = window.or_else(|| self.in_place_of_foreseen(queue, read))?;
         loop {
             if let Some(reservation) = self.memory.budget().reserve(bytes) {
                 return Some((reservation, Some(window)));
@@ -172,17 +176,35 @@ impl Prefetch {
         }
     }
 
+    /// Room in the window for an announced read. Those samples make it that a pattern foresaw and nobody has read: in an
+    /// order that has no pattern, chance makes some that are not read for long.
+    fn in_place_of_foreseen(&self, queue: &mut Queue, read: &MergedRead) -> Option<Reservation> {
+        while read.is_announced
+            && let Some((number, sample)) = queue.arrived_foreseen.pop_first()
+        {
+            if self.memory.cache().has_arrival(sample, number) {
+                self.drop_unused(sample);
+                if let Some(window) = self.window.reserve(room_bytes(read)) {
+                    return Some(window);
+                }
+            }
+        }
+        None
+    }
+
     fn drop_stale(&self, queue: &mut Queue) {
         let last_used = self.last_used.load(Ordering::Relaxed);
         let age = STALE + 2 * queue.batch_samples;
-        while let Some(&(order, sample)) = queue.arrived.front() {
-            if self.memory.cache().has_arrival(sample, order) {
-                if order + age > last_used {
-                    break;
+        for arrived in [&mut queue.arrived, &mut queue.arrived_foreseen] {
+            while let Some((number, sample)) = arrived.first() {
+                if self.memory.cache().has_arrival(sample, number) {
+                    if number + age > last_used {
+                        break;
+                    }
+                    self.drop_unused(sample);
                 }
-                self.drop_unused(sample);
+                arrived.pop_first();
             }
-            queue.arrived.pop_front();
         }
     }
 
