@@ -2,6 +2,7 @@
 
 mod ahead;
 mod announce;
+mod announced;
 mod changes;
 mod compared;
 mod names;

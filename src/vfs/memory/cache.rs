@@ -32,12 +32,20 @@ const SHARDS: u64 = 16;
 pub(in crate::vfs) enum CacheAnswer {
     /// It is cached.
     Cached(Cached),
-    /// It was prefetched; its place in the order of arrival, if all of it has now been read.
-    Prefetched(Arc<Verified>, Option<u64>),
+    /// It was prefetched; its arrival, if all of it has now been read.
+    Prefetched(Arc<Verified>, Option<Arrival>),
     /// Another read fetches it.
     InFlight(Arc<InFlightRead>),
     /// Nobody fetches it: the caller leads.
     Lead(Leader),
+}
+
+/// How a prefetched sample came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::vfs) struct Arrival {
+    /// The place in the order of arrival.
+    pub(in crate::vfs) number: u64,
+    pub(in crate::vfs) is_announced: bool,
 }
 
 /// The leader of an in-flight read. Dropped, it ends the read and lets the followers go on, whatever became
@@ -56,12 +64,12 @@ impl Leader {
         self.cache.shard(self.key).pass(self.key, found);
     }
 
-    /// Caches what was prefetched, as number `order` that arrived, and ends the read.
-    pub(in crate::vfs) fn end_prefetch(self, verified: Arc<Verified>, order: u64) {
+    /// Caches what was prefetched, and ends the read.
+    pub(in crate::vfs) fn end_prefetch(self, verified: Arc<Verified>, arrival: Arrival) {
         let CacheKey::Sample(sample) = self.key else { return };
         self.cache.busy.fetch_add(1, Ordering::Relaxed);
         let mut shard = self.cache.shard(self.key);
-        let prefetched = Prefetched { verified, read_bytes: 0, order };
+        let prefetched = Prefetched { verified, read_bytes: 0, arrival };
         if shard.prefetched.insert(sample, prefetched).is_some() {
             self.cache.busy.fetch_sub(1, Ordering::Relaxed);
         }
@@ -144,7 +152,7 @@ struct DecodedAhead {
 struct Prefetched {
     verified: Arc<Verified>,
     read_bytes: u64,
-    order: u64,
+    arrival: Arrival,
 }
 
 impl SampleCache {
@@ -267,10 +275,10 @@ impl SampleCache {
         self.shard_at(sample).prefetched.contains_key(&sample)
     }
 
-    /// As [`SampleCache::has_prefetched`], of what arrived as number `order`.
-    pub(in crate::vfs) fn has_arrival(&self, sample: u64, order: u64) -> bool {
+    /// As [`SampleCache::has_prefetched`], of what arrived as this number.
+    pub(in crate::vfs) fn has_arrival(&self, sample: u64, number: u64) -> bool {
         let shard = self.shard_at(sample);
-        shard.prefetched.get(&sample).is_some_and(|prefetched| prefetched.order == order)
+        shard.prefetched.get(&sample).is_some_and(|prefetched| prefetched.arrival.number == number)
     }
 
     /// Takes out a prefetched sample: the kernel has it now, or nobody reads it. Gives how much of it was
@@ -447,12 +455,16 @@ impl Shard {
         Some(self.cached.pop(&key)?.cached)
     }
 
-    fn read_prefetched(&mut self, sample: u64, bytes: u64) -> Option<(Arc<Verified>, Option<u64>)> {
+    fn read_prefetched(
+        &mut self,
+        sample: u64,
+        bytes: u64,
+    ) -> Option<(Arc<Verified>, Option<Arrival>)> {
         let prefetched = self.prefetched.get_mut(&sample)?;
         prefetched.read_bytes += bytes;
         let verified = Arc::clone(&prefetched.verified);
         let is_used_up = prefetched.read_bytes >= verified.bytes().len() as u64;
-        let used_up = is_used_up.then_some(prefetched.order);
+        let used_up = is_used_up.then_some(prefetched.arrival);
         if is_used_up {
             self.prefetched.remove(&sample);
         }

@@ -2,7 +2,7 @@
 
 use super::blocks::{BlockAnswer, Blocks};
 use super::budget::Budget;
-use super::cache::{CacheAnswer, CacheKey, Cached, SampleCache};
+use super::cache::{Arrival, CacheAnswer, CacheKey, Cached, SampleCache};
 use super::in_flight::InFlightRead;
 use super::verified::{Bytes, Verified};
 use crate::io::Buffer;
@@ -12,6 +12,7 @@ use loom::thread;
 use std::sync::Arc;
 
 const BYTES: usize = 4096;
+const ARRIVAL: Arrival = Arrival { number: 7, is_announced: true };
 
 fn whole() -> Arc<Verified> {
     let bytes = Bytes::Own(Buffer::with_capacity(BYTES).unwrap());
@@ -85,7 +86,7 @@ fn loom_a_prefetch_and_a_reader_leave_nothing_in_flight_and_nothing_counted() {
         let prefetches = Arc::clone(&cache);
         let prefetch = thread::spawn(move || {
             if let Some(leader) = prefetches.lead_prefetch(0) {
-                leader.end_prefetch(whole(), 7);
+                leader.end_prefetch(whole(), ARRIVAL);
             }
         });
         let read = cache.get_or_lead(CacheKey::Sample(0), BYTES as u64);
@@ -106,7 +107,7 @@ fn loom_of_two_prefetches_of_a_sample_one_fetches_it() {
         let prefetch = |cache: &Arc<SampleCache>, led: &AtomicUsize| {
             if let Some(leader) = cache.lead_prefetch(0) {
                 led.fetch_add(1, Ordering::Relaxed);
-                leader.end_prefetch(whole(), 7);
+                leader.end_prefetch(whole(), ARRIVAL);
             }
         };
         let other = {

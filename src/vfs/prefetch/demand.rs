@@ -3,6 +3,7 @@
 use super::Prefetch;
 use super::queue::add;
 use crate::catalog::Located;
+use crate::vfs::memory::cache::Arrival;
 use std::sync::atomic::Ordering;
 
 /// How far a pattern is followed.
@@ -20,20 +21,35 @@ impl Prefetch {
         }
     }
 
-    /// A prefetched sample was read; its order of arrival if that was all of it.
+    /// A prefetched sample was read; its arrival if that was all of it.
     pub(in crate::vfs) fn prefetched_was_read(
         &self,
         sample: u64,
         located: &Located,
-        used_up: Option<u64>,
+        used_up: Option<Arrival>,
     ) {
         self.demanded.store(0, Ordering::Relaxed);
-        let Some(order) = used_up else { return };
-        self.last_used.fetch_max(order, Ordering::Relaxed);
-        self.latest_read(sample).store(sample + 1, Ordering::Relaxed);
+        let Some(arrival) = used_up else { return };
+        self.last_used.fetch_max(arrival.number, Ordering::Relaxed);
         add(&self.counts.used, 1);
-        self.observe(sample, located);
+        // This was the read that was announced. Of the order nothing has to be found out, and if it names the sample once
+        // more, it will be read once more.
+        if !arrival.is_announced {
+            self.latest_read(sample).store(sample + 1, Ordering::Relaxed);
+            self.observe(sample, located);
+        }
         self.wake_if_there_is_room();
+    }
+
+    /// The kernel asked for bytes that memory has not: of a sample that it was given it has dropped pages. If it asks for the
+    /// whole sample, its announcement may be still to come.
+    pub(in crate::vfs) fn was_not_prefetched(&self, sample: u64, is_whole: bool) {
+        if self.delivered.get(sample) {
+            self.delivered.clear(sample);
+        }
+        if is_whole && self.is_announced.load(Ordering::Relaxed) {
+            self.latest_read(sample).store(sample + 1, Ordering::Relaxed);
+        }
     }
 
     /// A sample must be fetched on demand: it was not prefetched.

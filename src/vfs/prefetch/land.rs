@@ -8,15 +8,12 @@ use crate::format::Fault;
 use crate::io::{Buffer, ReadError};
 use crate::store::remote::StoreError;
 use crate::vfs::inode::Inode;
-use crate::vfs::memory::cache::Leader;
+use crate::vfs::memory::cache::{Arrival, Leader};
 use crate::vfs::memory::chunk::Chunk;
 use crate::vfs::memory::verified::{Bytes, Verified};
 use crate::vfs::samples::check::Unfit;
 use crate::vfs::{Errno, Phase, Stage, Traced};
 use std::sync::Arc;
-
-/// So many samples that arrived are listed before those that were asked for are taken off the list.
-const ARRIVED: usize = 4096;
 
 impl Prefetch {
     /// Takes what was fetched, or not. What it gives is to be stored in the kernel's page cache; it can be
@@ -131,28 +128,27 @@ impl Prefetch {
             queue.arrivals += samples.len() as u64;
             queue.arrivals - samples.len() as u64
         };
-        for (order, (sample, located, leader)) in (first..).zip(samples) {
+        for (number, (sample, located, leader)) in (first..).zip(samples) {
             match self.check_fetched(sample, &located, chunk, start) {
                 Some(verified) => {
                     let verified = Arc::new(verified);
-                    arrived.push((order, sample));
+                    arrived.push((number, sample));
                     if !is_looked_up && self.in_kernel.get(sample) {
                         let verified = Arc::clone(&verified);
                         stores.push(Delivery { sample, verified, _in_flight: self.in_flight(1) });
                     }
-                    leader.end_prefetch(verified, order);
+                    leader.end_prefetch(verified, Arrival { number, is_announced });
                 }
                 None if is_announced => add(&self.counts.failed, 1),
                 None => {}
             }
         }
         let mut queue = self.lock();
-        queue.arrived.extend(arrived);
-        // What was read is taken off now and then, or the list would grow while there is room for all.
-        if queue.arrived.len() > queue.arrived_limit.max(ARRIVED) {
-            queue.arrived.retain(|&(order, sample)| self.memory.cache().has_arrival(sample, order));
-            queue.arrived_limit = queue.arrived.len() * 2;
-        }
+        let list = match is_announced || is_looked_up {
+            true => &mut queue.arrived,
+            false => &mut queue.arrived_foreseen,
+        };
+        list.extend(arrived, |sample, number| self.memory.cache().has_arrival(sample, number));
         let room = self.kernel_bytes.saturating_sub(queue.stored_bytes);
         let mut bytes = 0;
         stores.retain(|store| {

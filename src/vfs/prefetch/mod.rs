@@ -59,8 +59,8 @@ pub(super) struct Prefetch {
     /// The sample (plus 1) that was last fetched on demand, by its number modulo the length: a pattern may
     /// have foreseen it when it was too late.
     recent_demands: Vec<AtomicU64>,
-    /// In the same way, fetched samples that were read whole since the last announcement: the kernel's page cache has them. One
-    /// that is announced or foreseen may have been looked up, fetched for that and read before its turn came.
+    /// In the same way, samples that were read whole since the last announcement, and not as announced: the turn of theirs may
+    /// be still to come, or have come in vain.
     recent_reads: Vec<AtomicU64>,
     /// Samples fetched on demand since a prefetched one was read.
     demanded: AtomicU64,
@@ -108,8 +108,7 @@ impl Prefetch {
     pub(super) fn kernel_forgot(&self, sample: u64) {
         self.in_kernel.clear(sample);
         self.delivered.clear(sample);
-        let read = self.latest_read(sample);
-        let _ = read.compare_exchange(sample + 1, 0, Ordering::Relaxed, Ordering::Relaxed);
+        self.takes_latest_read(sample);
     }
 
     /// Changes the window's size. What is held stays; the caller drops what is too much.
@@ -130,6 +129,12 @@ impl Prefetch {
 
     fn latest_read(&self, sample: u64) -> &AtomicU64 {
         &self.recent_reads[(sample % RECENT_DEMANDS) as usize]
+    }
+
+    /// Whether an announced sample was read before its turn came. One read is that of one announcement.
+    fn takes_latest_read(&self, sample: u64) -> bool {
+        let (read, order) = (self.latest_read(sample), Ordering::Relaxed);
+        read.compare_exchange(sample + 1, 0, order, order).is_ok()
     }
 
     fn lock(&self) -> MutexGuard<'_, Queue> {
@@ -221,8 +226,10 @@ impl Prefetch {
     fn drop_fetched(&self, queue: &mut Queue) -> usize {
         let dropped = queue.batch.len();
         queue.batch.clear();
-        for (_, sample) in std::mem::take(&mut queue.arrived) {
-            self.drop_unused(sample);
+        for mut arrived in [&mut queue.arrived, &mut queue.arrived_foreseen].map(std::mem::take) {
+            while let Some((_, sample)) = arrived.pop_first() {
+                self.drop_unused(sample);
+            }
         }
         dropped
     }
@@ -327,6 +334,6 @@ impl Prefetch {
     #[cfg(test)]
     pub(in crate::vfs) fn arrivals(&self) -> (usize, u64) {
         let queue = self.lock();
-        (queue.arrived.len(), queue.arrivals)
+        (queue.arrived.len() + queue.arrived_foreseen.len(), queue.arrivals)
     }
 }

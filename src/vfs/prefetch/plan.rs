@@ -7,10 +7,11 @@ use crate::catalog::{Located, Node};
 use crate::format::Content;
 use crate::vfs::inode::Inode;
 use crate::vfs::memory::blocks::BlockId;
+use crate::vfs::memory::budget::Reservation;
 use crate::vfs::memory::chunk::Rights;
 use crate::vfs::span::Span;
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 /// Announced samples are sorted by place in batches; the first are small, so that a reader need not wait.
@@ -128,8 +129,14 @@ impl Prefetch {
                 break;
             }
             looked_at += 1;
-            let was_read = is_latest(self.latest_read(*sample), *sample);
-            if was_read || !is_announced && is_latest(self.latest_demand(*sample), *sample) {
+            let is_late = match is_announced {
+                true => self.takes_latest_read(*sample),
+                // Its reader may have been served by a fetch of what it looked up.
+                false => [self.latest_demand(*sample), self.latest_read(*sample)]
+                    .iter()
+                    .any(|latest| latest.load(Ordering::Relaxed) == sample + 1),
+            };
+            if is_late {
                 continue;
             }
             if let Some(leader) = self.memory.cache().lead_prefetch(*sample) {
@@ -154,13 +161,14 @@ impl Prefetch {
         (fetch, rest)
     }
 
-    /// Makes room for a read: stale samples go first, then blocks, which were not announced.
+    /// Makes room for a read: stale samples go first, then, for what is announced, those that a pattern foresaw, then blocks.
     fn room_for(&self, queue: &mut Queue, read: &MergedRead) -> Option<Rights> {
         let bytes = room_bytes(read);
         let window = self.window.reserve(bytes).or_else(|| {
             self.drop_stale(queue);
             self.window.reserve(bytes)
-        })?;
+        });
+        let window = window.or_else(|| self.in_place_of_foreseen(queue, read))?;
         loop {
             if let Some(reservation) = self.memory.budget().reserve(bytes) {
                 return Some((reservation, Some(window)));
@@ -171,17 +179,35 @@ impl Prefetch {
         }
     }
 
+    /// Room in the window for an announced read. Those samples make it that a pattern foresaw and nobody has read: in an
+    /// order that has no pattern, chance makes some that are not read for long.
+    fn in_place_of_foreseen(&self, queue: &mut Queue, read: &MergedRead) -> Option<Reservation> {
+        while read.is_announced
+            && let Some((number, sample)) = queue.arrived_foreseen.pop_first()
+        {
+            if self.memory.cache().has_arrival(sample, number) {
+                self.drop_unused(sample);
+                if let Some(window) = self.window.reserve(room_bytes(read)) {
+                    return Some(window);
+                }
+            }
+        }
+        None
+    }
+
     fn drop_stale(&self, queue: &mut Queue) {
         let last_used = self.last_used.load(Ordering::Relaxed);
         let age = STALE + 2 * queue.batch_samples;
-        while let Some(&(order, sample)) = queue.arrived.front() {
-            if self.memory.cache().has_arrival(sample, order) {
-                if order + age > last_used {
-                    break;
+        for arrived in [&mut queue.arrived, &mut queue.arrived_foreseen] {
+            while let Some((number, sample)) = arrived.first() {
+                if self.memory.cache().has_arrival(sample, number) {
+                    if number + age > last_used {
+                        break;
+                    }
+                    self.drop_unused(sample);
                 }
-                self.drop_unused(sample);
+                arrived.pop_first();
             }
-            queue.arrived.pop_front();
         }
     }
 
@@ -295,11 +321,6 @@ impl Prefetch {
             add(&self.counts.failed, if is_failed { read.samples.len() as u64 } else { 0 });
         }
     }
-}
-
-/// Whether this is the sample that was noted last of all that share its place in a list.
-fn is_latest(noted: &AtomicU64, sample: u64) -> bool {
-    noted.load(Ordering::Relaxed) == sample + 1
 }
 
 /// The memory that a read takes, with what it may have to begin before and end behind, and with what is

@@ -9,6 +9,9 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+/// So many samples that arrived are listed before those that were asked for are taken off the list.
+const ARRIVED: usize = 4096;
+
 #[derive(Default)]
 pub(super) struct Queue {
     /// Foreseen by a pattern.
@@ -32,11 +35,44 @@ pub(super) struct Queue {
     pub(super) stored_bytes: u64,
     pub(super) samples: Patterns,
     pub(super) blocks: Patterns,
-    /// Order of arrival and sample of what arrived and may still be in the cache.
-    pub(super) arrived: VecDeque<(u64, u64)>,
+    /// What was announced, or looked up, and arrived.
+    pub(super) arrived: Arrived,
+    /// What a pattern foresaw, and arrived.
+    pub(super) arrived_foreseen: Arrived,
     pub(super) arrivals: u64,
-    /// How long that list may get before it is gone through.
-    pub(super) arrived_limit: usize,
+}
+
+/// The samples that arrived and may still be in the cache: the place of each in the order of arrival, and its number.
+#[derive(Default)]
+pub(super) struct Arrived {
+    samples: VecDeque<(u64, u64)>,
+    /// How long the list may get before it is gone through.
+    limit: usize,
+}
+
+impl Arrived {
+    /// Lists further samples. What `is_there` no more is taken off now and then, or the list would grow while there is room
+    /// for all.
+    pub(super) fn extend(&mut self, samples: Vec<(u64, u64)>, is_there: impl Fn(u64, u64) -> bool) {
+        self.samples.extend(samples);
+        if self.samples.len() > self.limit.max(ARRIVED) {
+            self.samples.retain(|&(order, sample)| is_there(sample, order));
+            self.limit = self.samples.len() * 2;
+        }
+    }
+
+    pub(super) fn first(&self) -> Option<(u64, u64)> {
+        self.samples.front().copied()
+    }
+
+    pub(super) fn pop_first(&mut self) -> Option<(u64, u64)> {
+        self.samples.pop_front()
+    }
+
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.samples.len()
+    }
 }
 
 impl Queue {

@@ -66,6 +66,7 @@ impl Reader {
         if let Some(step) = self.in_memory(sample, &located, &want) {
             return self.check_resident(sample, &located, step);
         }
+        self.prefetch.was_not_prefetched(sample, want == (0..at.size_bytes()));
         let is_encoded = matches!(at.content, Content::Encoded(_));
         let header = at.extent().start..at.offset_bytes;
         if !is_encoded && !self.samples.must_check(sample, &located) {

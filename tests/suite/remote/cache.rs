@@ -250,11 +250,6 @@ fn windows_that_are_announced_several_times_take_the_place_of_those_that_are_don
             control.unwrap().write_all(lines.as_bytes()).unwrap();
             for round in &rounds {
                 check(&mount, &samples, round.iter().copied());
-                // As with a dataset that is larger than the page cache.
-                let forget = |sample: &usize| {
-                    drop_cached(&fs::File::open(mount.path(name(*sample))).unwrap())
-                };
-                round.iter().for_each(forget);
             }
             let evicted = mount.stats()["remote"]["evicted_blocks"].as_u64();
             (remote.store.summary().gets, remote.sent(), evicted.expect("a count"))
@@ -264,7 +259,7 @@ fn windows_that_are_announced_several_times_take_the_place_of_those_that_are_don
             format!("{gets} GETs of {sent} bytes, {evicted} blocks evicted; {most}, {all}");
         assert!(evicted > 0 && none == 0, "{figures}, {none}");
         println!("{figures}");
-        assert!(gets * 3 < most * 2 && sent < all, "{figures}");
+        assert!(gets * 5 < most && sent < all, "{figures}");
     });
 }
 

@@ -18,6 +18,10 @@ fn cache(cap_bytes: u64) -> Arc<SampleCache> {
     Arc::new(SampleCache::new(budget, blocks, 1))
 }
 
+fn arrival(number: u64) -> Arrival {
+    Arrival { number, is_announced: true }
+}
+
 fn lead(cache: &Arc<SampleCache>, sample: u64) -> Leader {
     match cache.get_or_lead(Sample(sample), 1) {
         CacheAnswer::Lead(lead) => lead,
@@ -54,11 +58,14 @@ fn what_was_prefetched_stays_until_all_of_it_was_given_out() {
     let ahead = cache.lead_prefetch(7).unwrap();
     assert!(cache.lead_prefetch(7).is_none() && !cache.is_idle());
     assert!(matches!(cache.get(Sample(7), 1), Some(CacheAnswer::InFlight(_))));
-    ahead.end_prefetch(Arc::clone(&verified), 3);
+    ahead.end_prefetch(Arc::clone(&verified), arrival(3));
     assert!(matches!(cache.get_or_lead(Sample(7), 100), CacheAnswer::Prefetched(_, None)));
-    assert!(matches!(cache.get_or_lead(Sample(7), 200), CacheAnswer::Prefetched(_, Some(3))));
+    let CacheAnswer::Prefetched(_, used_up) = cache.get_or_lead(Sample(7), 200) else {
+        panic!("it was prefetched")
+    };
+    assert_eq!(used_up, Some(arrival(3)));
     assert!(cache.is_idle() && cache.get(Sample(7), 1).is_none());
-    cache.lead_prefetch(8).unwrap().end_prefetch(verified, 4);
+    cache.lead_prefetch(8).unwrap().end_prefetch(verified, arrival(4));
     assert!(matches!(cache.get_or_lead(Sample(8), 100), CacheAnswer::Prefetched(_, None)));
     assert_eq!((cache.drop_prefetched(8), cache.drop_prefetched(8)), (Some(200), None));
     assert!(cache.is_idle());
@@ -118,7 +125,7 @@ fn a_lowered_cap_frees_memory_at_once_and_forgetting_frees_all() {
     cache.shrink();
     assert_eq!((cache.figures().entries, cache.figures().bytes), (8, 64 << 10));
     let Cached::Whole(verified) = whole(300) else { unreachable!() };
-    cache.lead_prefetch(700).unwrap().end_prefetch(verified, 1);
+    cache.lead_prefetch(700).unwrap().end_prefetch(verified, arrival(1));
     cache.clear();
     assert_eq!((cache.figures().entries, cache.figures().bytes), (0, 0));
     assert!(cache.is_idle());
