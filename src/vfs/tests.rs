@@ -4,6 +4,7 @@ mod ahead;
 mod announce;
 mod changes;
 mod compared;
+mod lacking;
 mod names;
 mod schedule;
 
