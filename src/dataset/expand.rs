@@ -124,11 +124,8 @@ pub(crate) fn is_dataset(directory: &Path) -> bool {
         format.directory_file().is_some_and(|name| directory.join(name).is_file())
     };
     let Some(format) = format::FORMATS.iter().find(is_marked) else { return false };
-    let has_its_ending = |path: &PathBuf| {
-        let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
-        // A compressed one has another ending behind its own.
-        name.split('.').skip(1).any(|part| format.extensions().contains(&part))
-    };
+    let has_its_ending =
+        |path: &PathBuf| PartName::from(path.as_path()).has_ending_within(format.extensions());
     containers_in(directory).is_ok_and(|found| found.iter().any(has_its_ending))
 }
 

@@ -3,7 +3,7 @@
 //! Imports only the errors of this room.
 
 use super::{Error, Mismatch};
-use std::fmt;
+use std::{fmt, io};
 
 /// Why the bytes of a sample cannot be given out.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,13 +27,33 @@ pub enum Fault {
     Structure(String),
     /// The operating system cannot read them.
     Unreadable(String),
+    /// This machine lacks what reading them takes: they are as good as they were, and are read again when they are asked for.
+    Lacking(String),
 }
 
 impl Fault {
+    /// There is no memory to read or decode them to.
+    #[must_use]
+    pub fn no_memory() -> Self {
+        Fault::Lacking(
+            "there is not enough memory at the moment; it is read again when it is asked for"
+                .to_owned(),
+        )
+    }
+
+    /// An error of the operating system.
+    #[must_use]
+    pub fn of_io(error: &io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::OutOfMemory => Self::no_memory(),
+            _ => Fault::Unreadable(error.to_string()),
+        }
+    }
+
     /// Whether reading again is useless.
     #[must_use]
     pub fn is_permanent(&self) -> bool {
-        !matches!(self, Fault::Unreadable(_))
+        !matches!(self, Fault::Unreadable(_) | Fault::Lacking(_))
     }
 
     /// The stored checksum, and that of the bytes, if they differ.
@@ -44,7 +64,11 @@ impl Fault {
                 Some((expected.value(), found.value()))
             }
             Fault::PartChecksum { expected, found, .. } => Some((*expected, *found)),
-            Fault::Damaged | Fault::Locked | Fault::Structure(_) | Fault::Unreadable(_) => None,
+            Fault::Damaged
+            | Fault::Locked
+            | Fault::Structure(_)
+            | Fault::Unreadable(_)
+            | Fault::Lacking(_) => None,
         }
     }
 
@@ -85,6 +109,9 @@ impl From<&str> for Fault {
 impl From<Error> for Fault {
     fn from(error: Error) -> Self {
         match error {
+            Error::Unreadable { ref source, .. } if source.kind() == io::ErrorKind::OutOfMemory => {
+                Self::no_memory()
+            }
             Error::Unreadable { .. } => Fault::Unreadable(error.to_string()),
             Error::Checksum { what, expected, found, .. } => {
                 Fault::PartChecksum { what, expected, found }
@@ -110,6 +137,21 @@ impl fmt::Display for Fault {
             Fault::Locked => out.write_str("encrypted: give --password-file"),
             Fault::Structure(error) => out.write_str(error),
             Fault::Unreadable(error) => write!(out, "cannot be read: {error}"),
+            Fault::Lacking(what) => write!(out, "not read: {what}"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn want_of_memory_is_said_in_words_and_is_no_property_of_a_sample() {
+        let fault = Fault::of_io(&io::Error::from_raw_os_error(12));
+        assert!(fault.to_string().contains("not enough memory"), "{fault}");
+        assert!(!fault.to_string().contains("os error") && !fault.is_permanent());
+        let other = Fault::of_io(&io::Error::from_raw_os_error(5));
+        assert!(matches!(other, Fault::Unreadable(_)) && !other.is_permanent());
     }
 }

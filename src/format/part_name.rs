@@ -60,7 +60,8 @@ fn without_query(url: &str) -> &str {
 
 impl PartName {
     /// Whether the name has one of these endings, perhaps with others behind it: `train.tfrecord-00000-of-00064.gz`.
-    pub(in crate::format) fn has_ending_within(&self, endings: &[&str]) -> bool {
+    #[must_use]
+    pub fn has_ending_within(&self, endings: &[&str]) -> bool {
         let name =
             self.file_name().file_name().unwrap_or_default().to_string_lossy().to_lowercase();
         let mut parts = name.split('.').skip(1).map(|part| part.split('-').next().unwrap_or(part));

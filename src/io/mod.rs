@@ -25,6 +25,7 @@ mod pool;
 pub mod probe;
 pub mod process;
 mod range_lock;
+mod read_fault;
 mod reading;
 mod residency;
 pub mod ring;

@@ -92,7 +92,9 @@ impl From<&Fault> for Reason {
             Fault::Damaged => Reason::Damaged,
             Fault::Locked => Reason::Encrypted,
             Fault::Structure(error) => Reason::Structure { error: error.clone() },
-            Fault::Unreadable(error) => Reason::Unreadable { error: error.clone() },
+            Fault::Unreadable(error) | Fault::Lacking(error) => {
+                Reason::Unreadable { error: error.clone() }
+            }
         }
     }
 }

@@ -5,6 +5,7 @@ mod announce;
 mod announced;
 mod changes;
 mod compared;
+mod lacking;
 mod names;
 mod schedule;
 

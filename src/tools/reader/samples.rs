@@ -74,7 +74,7 @@ impl<'a> SampleReader<'a> {
     ) -> Result<(), Fault> {
         let length = target.len();
         let read = self.opened.store.part(located.part).read(target, offset_bytes, length);
-        read.map_err(|error| Fault::Unreadable(error.to_string()))
+        read.map_err(|error| error.fault())
     }
 
     /// Logs that a sample is bad.

@@ -122,7 +122,7 @@ impl Control {
             Fault::Structure(what) => escape(what.as_bytes()),
             Fault::Damaged => "damaged".to_owned(),
             Fault::Locked => "encrypted".to_owned(),
-            Fault::Unreadable(error) => escape(error.as_bytes()),
+            Fault::Unreadable(error) | Fault::Lacking(error) => escape(error.as_bytes()),
         };
         let none = || ("-".to_owned(), "-".to_owned());
         let values = |(expected, found)| (format!("{expected:#010x}"), format!("{found:#010x}"));

@@ -4,7 +4,6 @@ use super::Prefetch;
 use super::fetch::{Delivery, Fetch, Target};
 use super::queue::{MergedRead, add};
 use crate::catalog::{Located, Node};
-use crate::format::Fault;
 use crate::io::{Buffer, ReadError};
 use crate::store::remote::StoreError;
 use crate::vfs::inode::Inode;
@@ -108,7 +107,7 @@ impl Prefetch {
             add(&counts.done, samples.len() as u64);
             add(&counts.failed, samples.len() as u64);
             for (sample, located, _) in &samples {
-                self.samples.add_bad(*sample, *located, Fault::Unreadable(error.to_string()));
+                self.samples.add_bad(*sample, *located, error.fault());
             }
         }
     }

@@ -7,7 +7,7 @@ use crate::format::{Container, Decoder, Fault};
 use crate::io::Buffer;
 use crate::vfs::checkpoints::{self, Checkpoints};
 use crate::vfs::memory::verified::Verified;
-use crate::vfs::samples::{Samples, no_memory};
+use crate::vfs::samples::Samples;
 use crate::vfs::span::Span;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -156,7 +156,7 @@ fn length(range: &Range<u64>) -> usize {
 }
 
 fn buffer_for(range: &Range<u64>) -> Result<Buffer, Fault> {
-    Buffer::with_capacity(length(range)).map_err(|error| no_memory(&error))
+    Buffer::with_capacity(length(range)).map_err(|_| Fault::no_memory())
 }
 
 /// Decodes until `out` is full.

@@ -225,7 +225,7 @@ impl Reader {
                 if !std::mem::replace(&mut task.has_failed, true) {
                     return Step::Read(task);
                 }
-                self.fail(task, Fault::Unreadable(error.to_string()))
+                self.fail(task, error.fault())
             }
         }
     }

@@ -7,9 +7,12 @@ use crate::vfs::bits::Bits;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError, RwLock};
+use std::time::{Duration, Instant};
 
 /// More than this are counted, not listed: a container full of junk must not fill the memory.
 const MAX_LISTED: usize = 100_000;
+/// So often it is said that samples are not read for want of something.
+const LACKING_EVERY: Duration = Duration::from_secs(60);
 
 /// A bad sample.
 #[derive(Debug, Clone)]
@@ -33,6 +36,8 @@ pub(in crate::vfs) struct BadList {
     any: AtomicBool,
     samples: RwLock<BTreeMap<u64, Bad>>,
     unlisted: Mutex<u64>,
+    /// When it was said last that this machine lacks something.
+    lacking: Mutex<Option<Instant>>,
     /// By part: why it cannot be used any more.
     parts: Vec<OnceLock<String>>,
     /// By part: it is not the file any more that was mounted.
@@ -47,6 +52,7 @@ impl BadList {
             any: AtomicBool::new(false),
             samples: RwLock::default(),
             unlisted: Mutex::new(0),
+            lacking: Mutex::new(None),
             parts: (0..parts).map(|_| OnceLock::new()).collect(),
             changed: Bits::new(parts as u64),
             rewritten: Bits::new(parts as u64),
@@ -69,8 +75,17 @@ impl BadList {
         self.samples.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lists and logs a bad sample, the first time.
+    /// Lists and logs a bad sample, the first time. One that is not bad, but could not be read for want of something, is logged
+    /// once a while.
     pub(in crate::vfs) fn add(&self, sample: u64, container: &PartName, bad: Bad) {
+        if let Fault::Lacking(what) = &bad.fault {
+            let mut said = self.lacking.lock().unwrap_or_else(PoisonError::into_inner);
+            if said.is_none_or(|at| at.elapsed() >= LACKING_EVERY) {
+                *said = Some(Instant::now());
+                tracing::error!(%container, sample, "{container}: sample {sample}: not read: {what}");
+            }
+            return;
+        }
         self.any.store(true, Ordering::Release);
         let mut samples = self.samples.write().unwrap_or_else(PoisonError::into_inner);
         let listed = samples.get(&sample).map(|listed| listed.fault.is_permanent());
@@ -170,7 +185,7 @@ fn log(sample: u64, container: &PartName, bad: &Bad) {
         Fault::Structure(what) => tracing::error!(
             %container, sample, offset, "{container}: sample {sample}: {what}: it gives EIO"
         ),
-        Fault::Unreadable(error) => tracing::error!(
+        Fault::Unreadable(error) | Fault::Lacking(error) => tracing::error!(
             %container, sample, offset, "{container}: sample {sample}: cannot be read: {error}"
         ),
     }

@@ -18,19 +18,10 @@ use changes::Changes;
 pub use changes::ContainersChecked;
 use crossbeam_utils::atomic::AtomicCell;
 use std::collections::HashMap;
-use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Buffers that are kept for later.
 const POOLED_BUFFERS: usize = 16;
-
-/// A sample that cannot be read for want of memory; it can be tried again.
-pub(super) fn no_memory(error: &io::Error) -> Fault {
-    Fault::Unreadable(format!(
-        "no memory ({}); it is read again when it is asked for",
-        error.kind()
-    ))
-}
 
 /// A dataset and what is known of its samples.
 pub(super) struct Samples {
@@ -90,7 +81,7 @@ impl Samples {
 
     /// A buffer of at least `bytes` bytes.
     pub(super) fn buffer(&self, bytes: usize) -> Result<Buffer, Fault> {
-        self.buffers.take(bytes).map_err(|error| no_memory(&error))
+        self.buffers.take(bytes).map_err(|_| Fault::no_memory())
     }
 
     pub(super) fn buffers(&self) -> &Arc<BufferPool> {

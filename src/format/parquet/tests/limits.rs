@@ -1,9 +1,10 @@
 //! Files that ask for more than they have, and lists that end in a broken page.
 
-use super::super::footer;
 use super::super::schema::Schema;
+use super::super::{footer, scan};
 use super::writer::{Column, Entry, Style, Value, element, file};
 use super::*;
+use crate::format::testing::Noted;
 
 /// A row group of so many rows, of integers: where each chunk lies, its length, and its values.
 fn raw(leaves: Vec<Value>, body: &[u8], rows: i64, chunks: &[(usize, usize, i64)]) -> Vec<u8> {
@@ -327,5 +328,25 @@ fn values_behind_those_of_a_row_group_that_only_a_later_pass_finds_are_damage_to
     let said = container.warnings().join("\n");
     for column in ["column a has values behind", "column b has values behind"] {
         assert_eq!(said.matches(column).count(), 1, "{said}");
+    }
+}
+
+#[test]
+fn a_chunk_without_values_is_not_looked_through_wherever_it_says_that_it_lies() {
+    let page = data_page(3, (0, 3), &[7; 12]);
+    let number: fn() -> Vec<Value> = || vec![integers("n", 0)];
+    let lists: fn() -> Vec<Value> =
+        || vec![element("pairs", None, 2, 2, None), integers("a", 0), integers("b", 0)];
+    for (leaves, chunks) in [(number, 1), (lists, 2)] {
+        for (at, length) in [(4, page.len()), (4, 1 << 40), (1 << 40, 1 << 40)] {
+            let file = raw(leaves(), &page, 0, &vec![(at, length, 0); chunks]);
+            let end = file.len() as u64;
+            let noted = Noted::new(file);
+            assert!(scan::scan(&noted, &OpenOptions::default()).is_ok());
+            for (at, length) in noted.reads() {
+                let is_page = (4..4 + page.len() as u64).contains(&at);
+                assert!(!is_page && at + length <= end, "{length} bytes at {at}");
+            }
+        }
     }
 }
