@@ -129,6 +129,7 @@ fn checksums(checked_by: &CheckedCounts) -> String {
     let words = [
         (checked_by.container, ["is", "are"], "checked by what the container has"),
         (checked_by.sidecar, ["is", "are"], "checked by a sidecar"),
+        (checked_by.locked, ["is", "are"], "encrypted, and checked only with the password"),
         (
             checked_by.nothing,
             ["has", "have"],

@@ -158,11 +158,40 @@ pub(super) fn refuse_text(source: &dyn Source) -> Option<Error> {
     let (kind, advice) = match head {
         [] if source.is_empty() => ("an empty file", "was it copied or downloaded to its end?"),
         _ if is_text(head) => {
-            ("a text file", "name the container, or pack a directory of such files")
+            (kind_of_text(head), "name the container, or pack a directory of such files")
         }
         _ => return None,
     };
     Some(Error::Foreign { part: source.name().clone(), kind, advice, hint: "" })
+}
+
+/// What a text looks like by its beginning.
+fn kind_of_text(head: &[u8]) -> &'static str {
+    let head = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head).trim_ascii_start();
+    let mut lines = head.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
+    let (first, second) = (lines.next().unwrap_or_default(), lines.next().unwrap_or_default());
+    let after = head.get(1..).unwrap_or_default().trim_ascii_start().first();
+    match head.first() {
+        Some(b'{') if first.ends_with(b"}") && second.starts_with(b"{") => "a JSON lines file",
+        Some(b'{') if matches!(after, Some(b'"' | b'}')) => "a JSON file",
+        Some(b'[') if matches!(after, Some(b'"' | b'{' | b'[' | b']' | b'-' | b'0'..=b'9')) => {
+            "a JSON file"
+        }
+        _ => {
+            // As many separators in both of the first lines; the second may be cut.
+            let has_rest = lines.next().is_some();
+            let count = |line: &[u8], mark| line.iter().filter(|byte| **byte == mark).count();
+            let is_table = |&mark: &u8| {
+                let columns = count(first, mark);
+                columns > 0 && has_rest && columns == count(second, mark)
+            };
+            match [b',', b'\t', b';'].iter().find(|mark| is_table(mark)) {
+                Some(b'\t') => "a TSV file",
+                Some(_) => "a CSV file",
+                None => "a text file",
+            }
+        }
+    }
 }
 
 /// Whether bytes are UTF-8, cut at most in its last letter, without control characters that texts do not have.
@@ -308,6 +337,9 @@ mod tests {
             (b"BM\x36\x10\0\0\0\0\0\0\x36\0\0\0", "a BMP image"),
             (b"\0\0\0\x18ftypheic\0\0\0\0", "a HEIC image"),
             (b"\0\0\0\x18ftypmif1\0\0\0\0", "a HEIC image"),
+            (b"\0\0\0\x18ftypmif1\0\0\0\0mif1heic", "a HEIC image"),
+            (b"\0\0\0\x1cftypmif1\0\0\0\0mif1avifmiaf", "an AVIF image"),
+            (b"\0\0\0\x14ftypmif1\0\0\0\0mif1avif", "a HEIC image"),
             (b"\0\0\0\x20ftypavis\0\0\0\0", "an AVIF image"),
             (b"\0\0\0\x20ftypisom\0\0\0\0", "a video"),
             (b"\n<!DOCTYPE HTML PUBLIC", "a web page"),
@@ -327,9 +359,22 @@ mod tests {
     #[test]
     fn text_and_empty_files_are_named_if_their_names_are_no_containers() {
         let cut = ["größe,".repeat(73).as_bytes(), "größ".as_bytes()].concat();
-        for text in [&b"a,b\n1,2\n"[..], b"{\"a\": [1]}", b"images/1.jpg\r\n", &cut] {
+        let texts: [(&[u8], &str); 11] = [
+            (b"images/1.jpg\r\n", "a text file"),
+            (&cut, "a text file"),
+            (b"one, two\nand so on\n", "a text file"),
+            (b"[section]\nkey = 1, 2\n", "a text file"),
+            (b"a,b\n1,2\n", "a CSV file"),
+            (b"path;label\r\n1.jpg;7\r\n", "a CSV file"),
+            (b"a\tb\n1\t2\n", "a TSV file"),
+            (b"{\"a\": [1]}", "a JSON file"),
+            (b" [\n  {\"a\": 1},\n  {\"a\": 2}\n]", "a JSON file"),
+            (b"{\"a\": 1, \"b\": 2}\n", "a JSON file"),
+            (b"{\"a\": 1}\n{\"a\": 2}\n", "a JSON lines file"),
+        ];
+        for (text, kind) in texts {
             let said = message(text.to_vec());
-            assert!(said.contains("is a text file, which"), "{said}");
+            assert!(said.contains(&format!("is {kind}, which")), "{said}");
         }
         assert!(message(Vec::new()).contains("is an empty file, which"));
         // Of a container's name its own reader says best what is wrong.

@@ -1,7 +1,7 @@
 //! What a sample looks like from its first bytes: for `suffix=auto` and for `info`.
 
 /// How many bytes [`sniff`] looks at.
-pub const HEAD_BYTES: usize = 16;
+pub const HEAD_BYTES: usize = 32;
 
 /// A kind of content.
 #[derive(Debug, PartialEq, Eq, Clone, Copy)]
@@ -59,10 +59,19 @@ pub fn sniff(head: &[u8]) -> Option<Kind> {
     let has = |&(at, mark): &Mark| {
         head.get(at) == mark.first() && head.get(at..).is_some_and(|rest| rest.starts_with(mark))
     };
-    SIGNATURES
-        .iter()
-        .find(|(_, _, marks)| marks.iter().all(has))
-        .map(|&(suffix, name, _)| Kind { suffix, name })
+    let has_all = |(_, _, marks): &&(_, _, &[Mark])| marks.iter().all(has);
+    let &(suffix, name, _) = SIGNATURES.iter().find(has_all)?;
+    Some(match suffix {
+        ".heic" if is_avif(head) => Kind { suffix: ".avif", name: "AVIF image" },
+        _ => Kind { suffix, name },
+    })
+}
+
+/// Whether an image of the common brand `mif1` is AVIF, by the brands behind that, which end with their box.
+fn is_avif(head: &[u8]) -> bool {
+    let length = head.first_chunk().map_or(0, |length| u32::from_be_bytes(*length) as usize);
+    let brands = head.get(16..length.min(head.len())).unwrap_or_default();
+    head.get(4..12) == Some(b"ftypmif1") && brands.chunks(4).any(|brand| brand == b"avif")
 }
 
 /// Every suffix that [`sniff`] can answer, each once.

@@ -15,6 +15,8 @@ pub(crate) struct CheckedCounts {
     pub(crate) sidecar: u64,
     /// Samples without a checksum.
     pub(crate) nothing: u64,
+    /// Encrypted samples, if there is no password.
+    pub(crate) locked: u64,
 }
 
 /// The sizes of samples in bytes, and the numbers of empty and damaged samples.
@@ -81,14 +83,16 @@ pub(crate) fn files(opened: &Opened, catalog: &Catalog) -> format::Result<Files>
             continue;
         }
         count += 1;
+        let container = &opened.dataset.containers()[container];
+        let is_locked = located.sample.damaged && container.is_locked(index);
+        // Nothing is checked of what cannot be decrypted.
         *match opened.checked_by(&located) {
+            _ if is_locked => &mut checked.locked,
             CheckedBy::Container => &mut checked.container,
             CheckedBy::Sidecar => &mut checked.sidecar,
             CheckedBy::Nothing => &mut checked.nothing,
         } += 1;
         if located.sample.damaged {
-            let container = &opened.dataset.containers()[container];
-            let is_locked = container.is_locked(index);
             let has_failed = container.fault(index).is_some_and(|why| why.mismatch().is_some());
             sizes.mismatched += u64::from(has_failed);
             *if is_locked { &mut sizes.encrypted } else { &mut sizes.damaged } += 1;

@@ -221,6 +221,10 @@ fn without_control_there_is_no_control_directory_and_a_sample_may_have_its_name(
         assert!(warmup.stderr.contains("with --no-control"), "{}", warmup.stderr);
         let doctor = ffrfs(&["doctor".as_ref(), point.path().as_os_str()]).ok().text();
         assert!(doctor.contains("its daemon answers; --no-control hides"), "{doctor}");
+        let listed = ffrfs(&["list"]).ok().text();
+        let place = point.path().to_str().unwrap();
+        let line = listed.lines().find(|line| line.contains(place)).unwrap_or_default();
+        assert!(line.contains("no control directory"), "{listed}");
         unmount();
         wait_until("it is unmounted", Duration::from_secs(20), || !point.path().join("x").exists());
     });

@@ -420,6 +420,8 @@ fn a_wrong_password_and_none_have_an_exit_code_of_their_own_and_are_never_called
     let on = |command: &str| run(Command::new(FFRFS).arg(command).arg(&archive));
     let info = on("info").ok().text();
     assert!(info.contains("encrypted:  2 files; give --password-file"), "{info}");
+    assert!(info.contains("2 files are encrypted, and checked only with the password"), "{info}");
+    assert_eq!(info.matches("are checked by what the container has").count(), 0, "{info}");
     assert!(!info.contains("damaged") && !info.contains("not whole"), "{info}");
     let verify = on("verify");
     assert_eq!(verify.code, 9, "{}", verify.stderr);
