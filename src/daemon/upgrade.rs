@@ -123,13 +123,15 @@ pub(crate) fn upgrade(target: &Path) -> Result<MountInfo, Failure> {
             })
         })?;
     let before = supervisor.name();
+    // Before the upgrade begins: from then on Ctrl-C ends the wait, with what there is to say of it.
+    let interrupt = Interrupt::listen();
     supervisor.send(UPGRADE).map_err(|error| match error.kind() {
         io::ErrorKind::PermissionDenied => {
             failed("only root and the user who mounted it may do this")
         }
         _ => failed(&error.to_string()),
     })?;
-    let why = match wait(&live, &supervisor, &before)? {
+    let why = match wait(&live, &supervisor, &before, &interrupt)? {
         Outcome::Served(info) => return Ok(*info),
         Outcome::Refused(refusal) => {
             format!("{}; the one before serves on", refusal.explained())
@@ -178,9 +180,13 @@ impl Outcome {
 }
 
 /// Waits for the end of the upgrade; before it, the supervisor was called `before`.
-fn wait(live: &Live, supervisor: &Process, before: &str) -> Result<Outcome, Failure> {
+fn wait(
+    live: &Live,
+    supervisor: &Process,
+    before: &str,
+    interrupt: &Interrupt,
+) -> Result<Outcome, Failure> {
     let start = Instant::now();
-    let interrupt = Interrupt::listen();
     let mut has_begun = false;
     loop {
         let is_late = start.elapsed() > BEGINNING;
