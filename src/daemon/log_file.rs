@@ -1,5 +1,6 @@
 //! A file that messages are appended to, and that can be rotated. Imports nothing of this directory.
 
+use crate::io::heap;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
@@ -21,7 +22,9 @@ pub(super) struct LogFile {
 impl LogFile {
     /// A file of this process, which somebody else rotates.
     pub(super) fn open(path: &Path) -> io::Result<Self> {
-        let file = Mutex::new(append_to(path, 0o666)?);
+        let file = append_to(path, 0o666)?;
+        heap::say_the_end_in(&file)?;
+        let file = Mutex::new(file);
         Ok(Self { path: path.to_owned(), file, label: None, most_bytes: u64::MAX })
     }
 
@@ -30,7 +33,9 @@ impl LogFile {
         if let Some(directory) = path.parent() {
             fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
         }
-        let file = Mutex::new(append_to(path, 0o600)?);
+        let file = append_to(path, 0o600)?;
+        heap::say_the_end_in(&file)?;
+        let file = Mutex::new(file);
         let label = Some(label.replace(char::is_control, "?"));
         Ok(Self { path: path.to_owned(), file, label, most_bytes: MOST_BYTES })
     }
@@ -48,7 +53,7 @@ impl LogFile {
         // Held while it is opened: once the new file is there, no line goes to the old one.
         let mut file = self.lock();
         *file = append_to(&self.path, if self.label.is_some() { 0o600 } else { 0o666 })?;
-        Ok(())
+        heap::say_the_end_in(&file)
     }
 
     /// Moves a file away that is too large, unless another process has done that.
@@ -67,7 +72,7 @@ impl LogFile {
             }
         }
         *file = append_to(&self.path, 0o600)?;
-        Ok(())
+        heap::say_the_end_in(file)
     }
 }
 

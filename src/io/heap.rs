@@ -3,7 +3,12 @@
 
 use memmap2::MmapMut;
 use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
-use std::io;
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::fs::File;
+use std::io::{self, Write};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
 
 /// What buffers and threads leave free: the stack of a thread, and what the heap grows by, several times.
 const HEADROOM_BYTES: usize = 8 << 20;
@@ -50,6 +55,84 @@ pub fn check_room_beside(bytes: usize) -> io::Result<()> {
     check(bytes.saturating_add(HEADROOM_BYTES + BUFFERS_BYTES))
 }
 
+/// No larger allocation waits for memory.
+const SMALL_BYTES: usize = 64 << 10;
+/// How long one waits, and from one attempt to the next: others give memory back within milliseconds.
+const PATIENCE: Duration = Duration::from_secs(2);
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// The heap of the C library. A small allocation for which there is no memory waits for some: it would end the process.
+pub struct Heap;
+
+// SAFETY: each call goes to `System` with the arguments that it came with, once or until it does not fail; what that
+// guarantees holds of what is given on.
+unsafe impl GlobalAlloc for Heap {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: the caller keeps the contract of `GlobalAlloc::alloc`, which is that of `System`.
+        patiently(layout.size(), || unsafe { System.alloc(layout) })
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: as for `alloc`.
+        patiently(layout.size(), || unsafe { System.alloc_zeroed(layout) })
+    }
+
+    unsafe fn realloc(&self, memory: *mut u8, layout: Layout, bytes: usize) -> *mut u8 {
+        // SAFETY: as for `alloc`; a call that fails leaves `memory` as it was.
+        patiently(bytes, || unsafe { System.realloc(memory, layout, bytes) })
+    }
+
+    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        // SAFETY: as for `alloc`; `memory` came from `System`.
+        unsafe { System.dealloc(memory, layout) }
+    }
+}
+
+#[inline]
+fn patiently(bytes: usize, allocate: impl Fn() -> *mut u8) -> *mut u8 {
+    let memory = allocate();
+    if memory.is_null() && bytes <= SMALL_BYTES { wait_for(allocate) } else { memory }
+}
+
+#[cold]
+fn wait_for(allocate: impl Fn() -> *mut u8) -> *mut u8 {
+    let start = Instant::now();
+    loop {
+        thread::sleep(PAUSE);
+        let memory = allocate();
+        if !memory.is_null() {
+            return memory;
+        }
+        if start.elapsed() >= PATIENCE {
+            say_the_end();
+            return memory;
+        }
+    }
+}
+
+/// Where it is said that the process ends for lack of memory, when nothing can be logged any more.
+static LOG: Mutex<Option<File>> = Mutex::new(None);
+
+/// Has it said in this file if the process ends for lack of memory, in place of the file before.
+///
+/// # Errors
+/// There is no descriptor left.
+pub fn say_the_end_in(log: &File) -> io::Result<()> {
+    *LOG.lock().unwrap_or_else(PoisonError::into_inner) = Some(log.try_clone()?);
+    Ok(())
+}
+
+/// Nothing here allocates.
+fn say_the_end() {
+    const WORDS: &[u8] =
+        b"ffrfs: this process ends: there is no memory for a small allocation (ulimit -v)\n";
+    if let Ok(mut log) = LOG.try_lock()
+        && let Some(log) = log.as_mut()
+    {
+        let _ = log.write_all(WORDS);
+    }
+}
+
 fn check(bytes: usize) -> io::Result<()> {
     if is_limited()? {
         drop(MmapMut::map_anon(bytes)?);
@@ -64,4 +147,31 @@ fn check(bytes: usize) -> io::Result<()> {
 pub fn is_limited() -> io::Result<bool> {
     let (limit, _) = getrlimit(Resource::RLIMIT_AS)?;
     Ok(limit != RLIM_INFINITY)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+    use std::ptr;
+
+    #[test]
+    fn a_small_allocation_waits_for_memory_and_says_so_in_the_log_if_there_is_none() {
+        let (tries, mut byte) = (Cell::new(0), 0_u8);
+        let memory = &raw mut byte;
+        let after = |most: u32| {
+            tries.set(0);
+            let tries = &tries;
+            move || {
+                tries.set(tries.get() + 1);
+                if tries.get() < most { ptr::null_mut() } else { memory }
+            }
+        };
+        assert_eq!((patiently(100, after(3)), tries.get()), (memory, 3));
+        assert!(patiently(SMALL_BYTES + 1, after(3)).is_null() && tries.get() == 1, "it is large");
+        let log = tempfile::NamedTempFile::new().unwrap();
+        say_the_end_in(log.as_file()).unwrap();
+        assert!(patiently(100, after(u32::MAX)).is_null());
+        assert!(std::fs::read_to_string(log.path()).unwrap().contains("no memory"));
+    }
 }
