@@ -1,7 +1,6 @@
 //! What is said of containers when they are opened: of many shards that are alike, once.
 
 use crate::catalog::Dataset;
-use crate::format::Container;
 use crate::store::Part;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,11 +10,11 @@ const MAX_NAMED: usize = 20;
 
 /// Logs the warnings of all containers.
 pub(super) fn warn_of(dataset: &Dataset, parts: &[Arc<Part>]) {
-    let of = |(number, container): (usize, &'_ Box<dyn Container>)| {
-        let part = parts.get(dataset.part_of(number)).map(|part| part.name().to_string());
-        (part.unwrap_or_default(), container.warnings().to_vec())
-    };
-    let containers: Vec<_> = dataset.containers().iter().enumerate().map(of).collect();
+    let name = |number| parts.get(dataset.part_of(number)).map(|part| part.name().to_string());
+    let containers = dataset.containers().iter().enumerate();
+    let containers: Vec<_> = containers
+        .map(|(number, one)| (name(number).unwrap_or_default(), one.warnings().to_vec()))
+        .collect();
     for (_, text) in said_once(containers.iter().map(|(part, texts)| (&part[..], &texts[..]))) {
         tracing::warn!("{text}");
     }
