@@ -51,8 +51,9 @@ pub(super) struct OpenArgs {
     /// The password, once it was read.
     #[arg(skip)]
     secret: Option<Secret>,
-    /// Show members that are containers themselves as directories; N: how deep [default: 0]. A given 0 also shows
-    /// compressed HDF5, Parquet, LMDB, zip and the like as one file
+    /// Show members that are containers themselves as directories; N: how deep [default: 0]
+    ///
+    /// A given 0 also shows compressed HDF5, Parquet, LMDB, zip and the like as one file.
     #[arg(long, value_name = "N")]
     #[arg(value_parser = clap::value_parser!(u8).range(..=16))]
     pub(super) nested: Option<u8>,

@@ -158,11 +158,8 @@ impl<'a> Builder<'a> {
         let is_shown = self.options.view != View::Raw && !self.shown.last().is_none_or(is_damaged);
         let Some(what) = dataset.datatype.unknown().filter(|_| is_shown) else { return };
         let name = String::from_utf8_lossy(name);
-        self.notes.add(|| {
-            format!(
-                "{name:?} has {what}, for which NumPy has no type: they are shown as bytes (|V)"
-            )
-        });
+        let shown = "for which NumPy has no type: they are shown as bytes (|V)";
+        self.notes.add(|| format!("{name:?} has {what}, {shown}"));
     }
 
     fn dataset(&mut self, name: &[u8], dataset: &Dataset) -> Result<(), Refusal> {
