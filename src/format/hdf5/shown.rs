@@ -157,12 +157,8 @@ impl<'a> Builder<'a> {
         let is_damaged = |shown: &Shown| matches!(shown.content, Content::Damaged { .. });
         let is_shown = self.options.view != View::Raw && !self.shown.last().is_none_or(is_damaged);
         let Some(what) = dataset.datatype.unknown().filter(|_| is_shown) else { return };
-        let name = String::from_utf8_lossy(name);
-        self.notes.add(|| {
-            format!(
-                "{name:?} has {what}, for which NumPy has no type: they are shown as bytes (|V)"
-            )
-        });
+        let shown = "for which NumPy has no type: they are shown as bytes (|V)";
+        self.notes.add(|| format!("{:?} has {what}, {shown}", String::from_utf8_lossy(name)));
     }
 
     fn dataset(&mut self, name: &[u8], dataset: &Dataset) -> Result<(), Refusal> {
