@@ -4,9 +4,10 @@
 //! What lies in a piece is not zero. Memory that is freed stays as long as no more is held than was in use during the last
 //! second or two, or twice what is in use: the system clears the pages that it gives, which takes longer than to fill them
 //! from a fast disk, and what is prefetched comes and goes in waves. The rest goes back when something is freed or
-//! [`give_back_idle`] is called; where only a part of a huge page went back, small ones come. Imports `heap`.
+//! [`give_back_idle`] is called; where only a part of a huge page went back, small ones come. Imports `heap` and `page`.
 
 use super::heap;
+use super::page::page_bytes;
 use memmap2::{Advice, MmapMut, UncheckedAdvice};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -57,7 +58,7 @@ struct Peak {
     since: Option<Instant>,
     /// The most since then.
     most: usize,
-    /// The most in the time before.
+    /// The most in the second before.
     before: usize,
 }
 
@@ -127,9 +128,7 @@ impl Slabs {
     /// See the function of this name.
     fn give_back_idle(&'static self, now: Instant) -> bool {
         let mut state = self.lock();
-        let used = state.used;
-        state.peak.note(used, now);
-        let mut excess = state.idle.saturating_sub(state.idle_limit(used));
+        let mut excess = state.idle.saturating_sub(state.idle_limit(state.used, now));
         let open = state.open.iter().rev().map(|&(_, address)| address);
         let addresses: Vec<usize> = state.empty.iter().copied().chain(open).collect();
         let mut idle = Vec::new();
@@ -146,7 +145,7 @@ impl Slabs {
         drop(state);
         drop(idle);
         let state = self.lock();
-        state.idle > IDLE.max(state.used)
+        state.peak.recent(now) > 0 || state.idle > IDLE.max(state.used)
     }
 }
 
@@ -161,8 +160,13 @@ impl Peak {
         self.most = self.most.max(used);
     }
 
-    fn recent(&self) -> usize {
-        self.most.max(self.before)
+    /// The most of late; 0 once nothing was taken for long.
+    fn recent(&self, now: Instant) -> usize {
+        match self.since.map(|since| now.saturating_duration_since(since)) {
+            Some(age) if age < HOLD => self.most.max(self.before),
+            Some(age) if age < 2 * HOLD => self.most,
+            _ => 0,
+        }
     }
 }
 
@@ -215,14 +219,14 @@ impl State {
     }
 
     /// How many granules may be idle while so many are used.
-    fn idle_limit(&self, used: usize) -> usize {
-        IDLE.max(used).max(self.peak.recent().saturating_sub(used))
+    fn idle_limit(&self, used: usize, now: Instant) -> usize {
+        IDLE.max(used).max(self.peak.recent(now).saturating_sub(used))
     }
 
     /// Whether too much memory is idle once so many more granules are, which are used now.
     fn has_enough(&self, granules: u32) -> bool {
         let granules = granules as usize;
-        self.idle + granules > self.idle_limit(self.used - granules)
+        self.idle + granules > self.idle_limit(self.used - granules, Instant::now())
     }
 
     /// Frees granules, whose memory the system `has`; gives the slab that is to be unmapped, if it is.
@@ -280,19 +284,21 @@ fn free_run(used: Bits, granules: u32) -> Option<u32> {
     (runs != 0).then(|| runs.trailing_zeros())
 }
 
-/// A piece of at least `bytes` bytes; `None` for other sizes than pieces have, and where address space is limited.
+/// A piece of at least `bytes` bytes; `None` for other sizes than pieces have, where address space is limited, and where pages
+/// are larger than granules.
 ///
 /// # Errors
 /// There is no memory.
 pub(super) fn take(bytes: usize) -> io::Result<Option<Piece>> {
-    if !SIZES.contains(&bytes) {
+    // Of a larger page only all of it could go back to the system.
+    if !SIZES.contains(&bytes) || page_bytes() > GRANULE_BYTES {
         return Ok(None);
     }
     SLABS.take(bytes.div_ceil(GRANULE_BYTES) as u32)
 }
 
-/// Gives back what has been held for nobody lately. Tells whether more is held than may be at rest: a call a second later
-/// gives back more.
+/// Gives back what has been held for nobody lately. Tells whether a call within a second or two may give back more: later,
+/// what is freed goes back at once.
 pub fn give_back_idle() -> bool {
     SLABS.give_back_idle(Instant::now())
 }
@@ -425,7 +431,7 @@ mod tests {
         assert_eq!(figures(), (10, 150 * 8));
         assert!(slabs.give_back_idle(Instant::now()));
         assert_eq!(figures(), (10, 150 * 8));
-        assert!(!slabs.give_back_idle(Instant::now() + 2 * HOLD));
+        assert!(!slabs.give_back_idle(Instant::now() + 3 * HOLD));
         check(slabs);
         assert_eq!((figures().0, figures().1 <= IDLE), (10, true), "{:?}", figures());
         // What is used again where memory was given back is zero or as it was.
@@ -436,7 +442,7 @@ mod tests {
         assert!(pieces.iter().all(|piece| piece.as_slice().iter().all(|&byte| byte == 7)));
         drop((pieces, others));
         check(slabs);
-        slabs.give_back_idle(Instant::now() + 4 * HOLD);
+        slabs.give_back_idle(Instant::now() + 3 * HOLD);
         check(slabs);
         let (left, idle) = figures();
         assert!(left <= 2 && idle <= IDLE, "{left} slabs, {idle} granules");
@@ -456,6 +462,16 @@ mod tests {
         let state = slabs.lock();
         assert_eq!(state.all.keys().copied().collect::<Vec<_>>(), held);
         assert!(state.all.values().all(|slab| slab.given == 0));
+    }
+
+    #[test]
+    fn what_is_freed_long_after_the_last_was_taken_goes_back_at_once() {
+        let slabs = slabs();
+        let pieces: Vec<_> = (0..160).map(|_| slabs.take(8).unwrap().unwrap()).collect();
+        slabs.lock().peak.since = Instant::now().checked_sub(2 * HOLD);
+        drop(pieces);
+        check(slabs);
+        assert!(slabs.lock().idle <= IDLE);
     }
 
     #[test]

@@ -35,7 +35,8 @@ impl Watch {
                 drop_attributes(&device, &outdated);
                 outdated = checked.outdated_inodes;
                 drop_attributes(&device, &outdated);
-                match checked.any || give_back_idle() {
+                let may_give_more = give_back_idle();
+                match checked.any || may_give_more {
                     true => std::thread::park_timeout(PAUSE),
                     false => std::thread::park(),
                 }

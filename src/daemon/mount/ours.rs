@@ -30,7 +30,11 @@ pub(super) fn is_unmounted(target: &Target, told: &Told, is_here: bool) -> bool 
     match &told.handover {
         // One that was detached goes on until its last file is closed.
         Some(handover) => handover.has_ended(),
-        None => is_here && target.directory().is_some() && find(target, &told.device).is_none(),
+        // A mount table that cannot be read says nothing.
+        None => {
+            let can_be_told = target.directory().is_some_and(|at| mounts::at(at).is_ok());
+            is_here && can_be_told && find(target, &told.device).is_none()
+        }
     }
 }
 

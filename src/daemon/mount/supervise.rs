@@ -134,6 +134,9 @@ impl Supervision<'_> {
             }
             if self.start_at.is_some_and(|at| at <= Instant::now()) {
                 self.start_at = None;
+                if let Some(why) = self.outage.as_ref().and_then(Outage::is_over) {
+                    return Ok(Supervised { code: self.give_up(&why), is_worker: false });
+                }
                 match self.start(None) {
                     Ok(None) => {}
                     Ok(Some(messages)) => return self.work(&messages, caller),
@@ -421,7 +424,8 @@ impl Supervision<'_> {
         }
         // Nobody knows whether a program that is to take over will ever serve.
         if !self.workers.iter().any(|running| matches!(running.role, Role::Serves)) {
-            self.start_at = Some(Instant::now() + pause);
+            let left = self.outage.as_ref().map_or(pause, Outage::left);
+            self.start_at = Some(Instant::now() + pause.min(left));
         }
         None
     }

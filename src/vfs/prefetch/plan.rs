@@ -41,14 +41,16 @@ impl Prefetch {
                 return has_room.then(|| self.next_fill(&mut queue.fills)).flatten();
             }
             let Some(read) = queue.batch.pop_front() else { continue };
+            if room_bytes(&read) > self.window.cap_bytes() {
+                self.finished(&read, true);
+                continue;
+            }
             let Some(rights) = self.room_for(&mut queue, &read) else {
-                if room_bytes(&read) > self.window.cap_bytes() {
-                    self.finished(&read, true);
+                // One that is announced behind it finds room where it may have none.
+                if !read.is_announced {
                     continue;
                 }
-                if read.is_announced {
-                    queue.batch.push_front(read);
-                }
+                queue.batch.push_front(read);
                 self.lacks_room.store(true, Ordering::Relaxed);
                 return None;
             };
@@ -132,9 +134,10 @@ impl Prefetch {
             let is_late = match is_announced {
                 true => self.takes_latest_read(*sample),
                 // Its reader may have been served by a fetch of what it looked up.
-                false => [self.latest_demand(*sample), self.latest_read(*sample)]
-                    .iter()
-                    .any(|latest| latest.load(Ordering::Relaxed) == sample + 1),
+                false => {
+                    let demanded = self.latest_demand(*sample).load(Ordering::Relaxed);
+                    demanded == sample + 1 || self.takes_latest_read(*sample)
+                }
             };
             if is_late {
                 continue;

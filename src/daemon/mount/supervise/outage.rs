@@ -34,9 +34,15 @@ impl Outage {
         (Instant::now() + starting()).min(self.since + Self::most())
     }
 
+    /// How long it may still last.
+    pub(super) fn left(&self) -> Duration {
+        Self::most().saturating_sub(self.since.elapsed())
+    }
+
     /// Why nobody is to try any more.
     pub(super) fn is_over(&self) -> Option<String> {
-        (self.since.elapsed() >= Self::most())
+        self.left()
+            .is_zero()
             .then(|| format!("no process has served it for {} s", Self::most().as_secs()))
     }
 }
@@ -51,10 +57,12 @@ impl Supervision<'_> {
         let outage = self.outage.get_or_insert_with(Outage::begin);
         outage.away += 1;
         if outage.away == 1 {
-            let (most, target) = (Outage::most().as_secs(), &self.target);
+            let (left, target) = (outage.left().as_secs(), &self.target);
+            let ends =
+                target.directory().map(|_| format!(" (ffrfs umount --force {target} ends that)"));
             tracing::warn!(
-                "{target}: its source cannot be reached now: {waits}, and it is tried again for {most} s (ffrfs umount \
-                 --force {target} ends that)"
+                "{target}: its source cannot be reached now: {waits}, and it is tried again for {left} s{}",
+                ends.unwrap_or_default()
             );
         }
         (PAUSE * (1 << (outage.away - 1).min(10))).min(MAX_PAUSE)
