@@ -51,12 +51,10 @@ pub(super) struct OpenArgs {
     /// The password, once it was read.
     #[arg(skip)]
     secret: Option<Secret>,
-    /// Show members that are containers themselves as directories; N: how deep [default: 0]
-    ///
-    /// A given 0 also shows compressed HDF5, Parquet, LMDB, zip and the like as one file.
-    #[arg(long, value_name = "N")]
+    /// Show members that are containers themselves as directories; N: how deep
+    #[arg(long, value_name = "N", default_value_t = 0)]
     #[arg(value_parser = clap::value_parser!(u8).range(..=16))]
-    pub(super) nested: Option<u8>,
+    pub(super) nested: u8,
     #[command(flatten)]
     pub(super) indexes: IndexArgs,
     #[command(flatten)]
@@ -210,20 +208,12 @@ impl OpenArgs {
             },
             pickles: self.pickles,
             rows: self.rows,
-            compressed_whole: self.nested == Some(0),
             encoding: self.encoding.clone(),
             password: self.secret.clone().map_or_else(|| self.password(), |s| Ok(Some(s)))?,
         };
         let (indexes, checksums) = (self.indexes.options(), self.checksums.options());
         let remote = self.remote.options()?;
-        Ok(Options {
-            format,
-            nested: self.nested.unwrap_or(0),
-            indexes,
-            checksums,
-            remote,
-            io: None,
-        })
+        Ok(Options { format, nested: self.nested, indexes, checksums, remote, io: None })
     }
 
     /// As [`check_answered`], also for what the options name.

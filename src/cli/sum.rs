@@ -188,7 +188,7 @@ fn read_list(list: &Path) -> Result<Vec<u8>, Failure> {
 }
 
 fn print_sidecars(args: &SumArgs) -> Result<Exit, Failure> {
-    if args.open.nested.is_some_and(|nested| nested > 0) {
+    if args.open.nested > 0 {
         return Err(Failure::usage(
             "--sidecar: a container in a container can have no sidecar; leave out --nested",
         ));

@@ -59,7 +59,7 @@ pub(crate) fn head(
 }
 
 /// Another number whenever a container is shown as other files than by the builds before.
-const SHOWN: u32 = 2;
+const SHOWN: u32 = 1;
 
 /// The key of a container's version and of the options with which it is opened.
 pub(crate) fn key(
@@ -74,15 +74,13 @@ pub(crate) fn key(
         Ok(crc32fast::hash(&bytes))
     };
     let (version, extra, kind) = version(part);
-    let OpenOptions { allow_damaged, encoding, view, rows, pickles, compressed_whole, .. } =
-        options;
+    let OpenOptions { allow_damaged, encoding, view, rows, pickles, .. } = options;
     let program = env!("CARGO_PKG_VERSION");
     let mut opened = format!("{program} {SHOWN} {allow_damaged} {encoding:?}");
     if *view != View::default() {
         opened.push_str(&format!(" {view:?}"));
     }
-    for (is_set, name) in [(*rows, " rows"), (*pickles, " pickles"), (*compressed_whole, " whole")]
-    {
+    for (is_set, name) in [(*rows, " rows"), (*pickles, " pickles")] {
         if is_set {
             opened.push_str(name);
         }

@@ -66,7 +66,7 @@ impl IndexOptions {
         let key = key(part, source.as_ref(), options).map_err(unreadable)?;
         let paths = if self.is_used() { self.paths(part.name()) } else { Vec::new() };
         for path in &paths {
-            if let Some((container, tree)) = load(path, &key, (format, options), &source) {
+            if let Some((container, tree)) = load(path, &key, format, &source) {
                 return Ok(Found { tree, ..found(container) });
             }
         }
@@ -74,12 +74,8 @@ impl IndexOptions {
             && let Some(neighbours) = opening.neighbours
             && let Some((name, bytes)) = neighbours.index()?
             && let Some(index) = adopted(&name, bytes, &key)
-            && let Some((container, tree)) = load_from(
-                &self.place_adopted(index, &name, &paths),
-                &key,
-                (format, options),
-                &source,
-            )
+            && let Some((container, tree)) =
+                load_from(&self.place_adopted(index, &name, &paths), &key, format, &source)
         {
             return Ok(Found { tree, ..found(container) });
         }
@@ -246,17 +242,16 @@ impl Unkept {
 fn load(
     path: &Path,
     key: &[u8; KEY_BYTES],
-    (format, options): (&dyn Format, &OpenOptions),
+    format: &dyn Format,
     source: &Arc<dyn Source>,
 ) -> Option<(Box<dyn Container>, Option<Tree>)> {
-    let file = Arc::new(File::open(path).ok()?) as Arc<dyn Source>;
-    load_from(&file, key, (format, options), source)
+    load_from(&(Arc::new(File::open(path).ok()?) as Arc<dyn Source>), key, format, source)
 }
 
 fn load_from(
     file: &Arc<dyn Source>,
     key: &[u8; KEY_BYTES],
-    (format, options): (&dyn Format, &OpenOptions),
+    format: &dyn Format,
     source: &Arc<dyn Source>,
 ) -> Option<(Box<dyn Container>, Option<Tree>)> {
     let path = file.name();
@@ -283,7 +278,7 @@ fn load_from(
         return None;
     }
     let part = SliceSource::new(path.clone(), Arc::clone(file), HEAD_BYTES as u64, container_bytes);
-    let opened = match format.open_kept(Arc::clone(source), Arc::new(part), options) {
+    let opened = match format.open_kept(Arc::clone(source), Arc::new(part)) {
         Ok(Some(container)) => container,
         Ok(None) => {
             stale("kept by another version of ffrfs");

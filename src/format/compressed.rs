@@ -15,7 +15,6 @@ mod member;
 mod recorded;
 #[cfg(test)]
 mod tests;
-mod whole;
 
 pub use decoded::RecentIntervals;
 pub use member::{
@@ -26,12 +25,17 @@ use super::codec::{Codec, GzipHeader, is_zlib_header};
 use super::file::PlainFile;
 use super::scanned;
 use super::stream::{INTERVAL_BYTES, StreamIndex};
-use super::{Container, Detected, Error, Format, OpenOptions, Result, Source, counted};
+use super::{
+    Container, Detected, Error, Format, OpenOptions, Result, Source, counted, has_known_extension,
+    recognize,
+};
 use decoded::DecodedSource;
 use feed::Feed;
 use file::CompressedFile;
 use inside::Inside;
-use kept::Kept;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::sync::Arc;
 
 /// Enough for every magic number.
@@ -91,28 +95,26 @@ impl Compressed {
         Ok(GzipHeader::read(&head))
     }
 
-    /// A file whose stream holds a container, or is any other file.
+    /// A file whose stream holds `container`, or is any other file.
     fn file(
         &self,
         source: Arc<dyn Source>,
-        found: Kept,
-        options: &OpenOptions,
+        stream: Arc<StreamIndex>,
+        container: Option<Box<dyn Container>>,
     ) -> Result<Box<dyn Container>> {
-        let Kept { stream, container, member } = found;
+        let mut warnings = Vec::new();
         let inside = match container {
             Some(container) => Inside::Container(container),
             None => {
                 let header = self.header(source.as_ref())?;
                 let name = self.file_name(source.as_ref(), header.as_ref());
-                let whole = whole::open(&source, &stream, (&name, member), options)?;
-                if let Some((file, reads)) = whole {
-                    return Ok(Box::new(file.whole(self.name, reads)));
-                }
+                let whole = DecodedSource::new(Arc::clone(&source), Arc::clone(&stream));
+                warnings.extend(unopened(&whole, &name));
                 let modified = header.and_then(|header| header.modified);
                 Inside::File { name, modified, size_bytes: stream.decoded_bytes() }
             }
         };
-        Ok(Box::new(CompressedFile::new(self.name, source, stream, (inside, Vec::new()))))
+        Ok(Box::new(CompressedFile::new(self.name, source, stream, (inside, warnings))))
     }
 
     /// The name of the file that was compressed.
@@ -185,7 +187,7 @@ impl Format for Compressed {
                 hint: ": the file is truncated, and nothing in it is complete",
             });
         }
-        self.file(source, Kept { stream, container, member: None }, options)
+        self.file(source, stream, container)
     }
 
     fn unpack(&self, source: &dyn Source, out: &mut dyn std::io::Write) -> Result<()> {
@@ -212,10 +214,9 @@ impl Format for Compressed {
         &self,
         source: Arc<dyn Source>,
         kept: Arc<dyn Source>,
-        options: &OpenOptions,
     ) -> Result<Option<Box<dyn Container>>> {
-        let Some(found) = kept::read(&source, &kept, options)? else { return Ok(None) };
-        self.file(source, found, options).map(Some)
+        let Some((stream, container)) = kept::read(&source, &kept)? else { return Ok(None) };
+        self.file(source, stream, container).map(Some)
     }
 }
 
@@ -225,6 +226,26 @@ fn read(source: &dyn Source, buf: &mut [u8]) -> Result<()> {
         what: "the first bytes",
         offset_bytes: 0,
         source: e,
+    })
+}
+
+/// What is said of a decoded stream that is shown as a file, and is a container of a format that is not found by a pass. Its
+/// name must say so: nothing is decoded to find that out of all others.
+fn unopened(decoded: &dyn Source, name: &[u8]) -> Option<String> {
+    let name = Path::new(OsStr::from_bytes(name));
+    let is_compressed =
+        |format: &dyn Format| CODECS.iter().any(|codec| codec.name == format.name());
+    if !has_known_extension(name) {
+        return None;
+    }
+    let format = recognize(decoded, &OpenOptions::default()).ok()?;
+    (!format.scans_streams() && !is_compressed(format)).then(|| {
+        format!(
+            "{}: it is compressed {}, shown as one file: --nested 1 shows what is in it, in a directory of its name \
+             (where it is read in no order it is faster if it is decompressed first)",
+            decoded.name(),
+            format.name()
+        )
     })
 }
 
@@ -242,9 +263,9 @@ pub fn open_decoded(
     read(decoded.as_ref(), &mut first)?;
     match feed::scanner_of(decoded.name(), &first, options)? {
         Some(scanner) => scanned::scan(decoded, scanner),
-        None => match whole::format_of(decoded.as_ref(), &name, options) {
-            Some(format) => whole::named(format.open(decoded, options)),
-            None => Ok(Box::new(PlainFile::new(decoded, name))),
-        },
+        None => {
+            let warnings = unopened(decoded.as_ref(), &name).into_iter().collect();
+            Ok(Box::new(PlainFile::new(decoded, name, warnings)))
+        }
     }
 }

@@ -7,13 +7,14 @@ use std::sync::Arc;
 pub struct PlainFile {
     source: Arc<dyn Source>,
     name: Vec<u8>,
+    warnings: Vec<String>,
 }
 
 impl PlainFile {
     /// Shows `source` as `name`.
     #[must_use]
-    pub fn new(source: Arc<dyn Source>, name: Vec<u8>) -> Self {
-        Self { source, name }
+    pub fn new(source: Arc<dyn Source>, name: Vec<u8>, warnings: Vec<String>) -> Self {
+        Self { source, name, warnings }
     }
 }
 
@@ -55,6 +56,6 @@ impl Container for PlainFile {
     }
 
     fn warnings(&self) -> &[String] {
-        &[]
+        &self.warnings
     }
 }

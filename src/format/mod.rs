@@ -177,7 +177,7 @@ pub trait Format: Sync {
         Ok(None)
     }
 
-    /// Opens a container by its kept index, with the options that it was made with. `None`: it was kept by another version of the program.
+    /// Opens a container by its kept index. `None`: it was kept by another version of the program.
     ///
     /// # Errors
     /// A source cannot be read, or the index is damaged.
@@ -185,9 +185,8 @@ pub trait Format: Sync {
         &self,
         source: Arc<dyn Source>,
         kept: Arc<dyn Source>,
-        options: &OpenOptions,
     ) -> Result<Option<Box<dyn Container>>> {
-        let _ = (source, kept, options);
+        let _ = (source, kept);
         Ok(None)
     }
 

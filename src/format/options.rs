@@ -16,8 +16,6 @@ pub struct OpenOptions {
     pub pickles: bool,
     /// Show datasets of HDF5 by their rows.
     pub rows: bool,
-    /// Show a compressed container that is read at any place as the one file that it is: HDF5, Parquet, zip …
-    pub compressed_whole: bool,
     /// In what character set names are stored that do not say so themselves; `None`: it is guessed.
     pub encoding: Option<String>,
     /// What encrypted samples are decrypted with.

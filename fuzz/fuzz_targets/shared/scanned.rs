@@ -23,8 +23,7 @@ pub fn open(
     }
     let container = scanned.ok()?;
     let index = kept(container.as_ref());
-    let kept_index = Arc::new(MemorySource::new("index", index.clone()));
-    let found = format.open_kept(source, kept_index, options);
+    let found = format.open_kept(source, Arc::new(MemorySource::new("index", index.clone())));
     let found = found.expect("it was just written").expect("of this version");
     assert!(index == kept(found.as_ref()), "it changed");
     Some(container)

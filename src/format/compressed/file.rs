@@ -4,20 +4,14 @@
 use super::examined::Examined;
 use super::inside::Inside;
 use super::kept;
-use super::member::{self, Reads};
-use super::recorded::Recorded;
 use crate::format::codec;
 use crate::format::one_or_many;
-use crate::format::stream::{Interval, Intervals, StreamIndex};
+use crate::format::stream::{Interval, StreamIndex};
 use crate::format::{
-    Attributes, Checkpoint, Container, Content, Decoder, Error, Fault, Format, IndexChecksum,
-    Member, Names, Piece, Result, Sample, Source,
+    Attributes, Checkpoint, Container, Content, Decoder, Error, Fault, IndexChecksum, Member,
+    Names, Piece, Result, Sample, Source,
 };
-use std::sync::{Arc, Mutex, PoisonError};
-
-/// So large a range of the stream, and what is made from it, are in memory at once; samples that take more are decoded as
-/// a whole, one at a time.
-const MAX_MADE_BYTES: u64 = 64 << 20;
+use std::sync::Arc;
 
 /// An open compressed file.
 pub(super) struct CompressedFile {
@@ -29,12 +23,7 @@ pub(super) struct CompressedFile {
     base_bytes: u64,
     examined: Examined,
     warnings: Vec<String>,
-    /// It is a container that is read at any place, and all of the stream.
-    whole: Option<Whole>,
 }
-
-/// What the next opening of such a container needs; `None`: it was kept already, or is not to be.
-struct Whole(Mutex<Option<(Recorded, &'static dyn Format)>>);
 
 impl CompressedFile {
     /// A file whose stream is indexed, and what is to be said of it.
@@ -44,15 +33,6 @@ impl CompressedFile {
         stream: Arc<StreamIndex>,
         (inside, mut warnings): (Inside, Vec<String>),
     ) -> Self {
-        Self::warn_of_stream(source.as_ref(), &stream, &mut warnings);
-        // What is found in streams is checked with them.
-        let examined = Examined::all_good();
-        warnings.extend_from_slice(inside.container().map_or(&[], Container::warnings));
-        let whole = None;
-        Self { format, source, stream, inside, base_bytes: 0, examined, warnings, whole }
-    }
-
-    fn warn_of_stream(source: &dyn Source, stream: &StreamIndex, warnings: &mut Vec<String>) {
         let part = source.name();
         let behind = source.len().saturating_sub(stream.stored_bytes());
         if behind > 0 {
@@ -72,25 +52,10 @@ impl CompressedFile {
                 "{part}: the stream is cut at byte {stored}: {before} decoded, and could not all be checked"
             ));
         }
-    }
-
-    /// The same of a container that is all of the stream of a compressed file; `reads` were needed to open it.
-    pub(super) fn whole(mut self, format: &'static str, reads: Reads) -> Self {
-        Self::warn_of_stream(self.source.as_ref(), &self.stream, &mut self.warnings);
-        self.format = format;
-        self.whole = Some(Whole(Mutex::new(reads)));
-        self
-    }
-
-    /// What [`super::member::open_kept`] reads.
-    pub(super) fn written(
-        &self,
-        stream: Option<&StreamIndex>,
-        reads: &Recorded,
-        format: &dyn Format,
-    ) -> Option<Vec<u8>> {
-        let container = self.inside.container()?;
-        member::written(stream, reads, &self.examined.bad, (container, format))
+        // What is found in streams is checked with them.
+        let examined = Examined::all_good();
+        warnings.extend_from_slice(inside.container().map_or(&[], Container::warnings));
+        Self { format, source, stream, inside, base_bytes: 0, examined, warnings }
     }
 
     /// A container that begins at byte `base_bytes` of a decoded stream.
@@ -102,8 +67,7 @@ impl CompressedFile {
     ) -> Self {
         let (format, warnings) = (container.format(), container.warnings().to_vec());
         let inside = Inside::Container(container);
-        let whole = None;
-        Self { format, source, stream, inside, base_bytes, examined, warnings, whole }
+        Self { format, source, stream, inside, base_bytes, examined, warnings }
     }
 
     fn malformed(&self, at: u64, expected: &str, found: String) -> Error {
@@ -142,7 +106,7 @@ impl CompressedFile {
         stored: &[u8],
         out: &mut [u8],
     ) -> Result<(), String> {
-        let (Some((first, _)), Some(container)) = (self.ends(inner), self.inside.container())
+        let (Some((first, _)), Some(container)) = (self.intervals(inner), self.inside.container())
         else {
             return Err("nothing is stored of it".to_owned());
         };
@@ -162,7 +126,7 @@ impl CompressedFile {
     }
 
     /// The intervals that a range of the decoded stream lies in: the first, and where the last one ends.
-    fn ends(&self, sample: &Sample) -> Option<(Interval, Interval)> {
+    fn intervals(&self, sample: &Sample) -> Option<(Interval, Interval)> {
         let last = sample.end_bytes().checked_sub(1)?;
         Some((self.stream.interval(sample.offset_bytes)?, self.stream.interval(last)?))
     }
@@ -228,7 +192,7 @@ impl Container for CompressedFile {
         {
             return Ok(Sample { offset_bytes: 0, checksum, ..inner });
         }
-        let Some((first, last)) = self.ends(&inner) else {
+        let Some((first, last)) = self.intervals(&inner) else {
             // A sparse file of holes alone has no stored bytes; else its data is not all there.
             let damaged = inner.length_bytes > 0 || !is_range;
             return Ok(Sample {
@@ -263,7 +227,7 @@ impl Container for CompressedFile {
                 .map_err(|why| self.malformed(inner.offset_bytes, "a whole sample", why));
         }
         out.fill(0);
-        let Some((first, _)) = self.ends(&inner) else { return Ok(()) };
+        let Some((first, _)) = self.intervals(&inner) else { return Ok(()) };
         // Up to there all pieces were copied.
         let mut at = 0;
         let mut failed = None;
@@ -351,36 +315,11 @@ impl Container for CompressedFile {
     }
 
     fn keep(&self, out: &mut dyn std::io::Write) -> std::io::Result<()> {
-        let Some(Whole(reads)) = &self.whole else {
-            return kept::write(out, &self.stream, self.inside.container());
-        };
-        let mut reads = reads.lock().unwrap_or_else(PoisonError::into_inner);
-        let member = reads.as_ref().and_then(|(reads, format)| self.written(None, reads, *format));
-        kept::write(out, &self.stream, None)?;
-        out.write_all(&member.unwrap_or_default())?;
-        *reads = None;
-        Ok(())
+        kept::write(out, &self.stream, self.inside.container())
     }
 
     fn stream(&self) -> Option<&Arc<StreamIndex>> {
         self.examined.has_ranges.then_some(&self.stream)
-    }
-
-    /// Also of a sample that others, which are no ranges, lie beside.
-    fn intervals(&self, index: u64) -> Option<&dyn Intervals> {
-        let is_plain = |at: Sample| {
-            let is_small = match at.content {
-                Content::Encoded(size) => size.max(at.length_bytes) <= MAX_MADE_BYTES,
-                _ => true,
-            };
-            is_small && !at.damaged && at.header_bytes == 0 && at.checksum.is_none()
-        };
-        let is_range = self.examined.has_ranges || self.inner(index).is_ok_and(is_plain);
-        is_range.then_some(self.stream.as_ref() as &dyn Intervals)
-    }
-
-    fn has_intervals(&self) -> bool {
-        true
     }
 
     fn attributes(&self, index: u64) -> Result<Attributes> {

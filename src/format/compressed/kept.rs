@@ -2,14 +2,14 @@
 //!
 //! ```text
 //! "FFRCOMP\0" | u64 version | u64 bytes of the stream's index | 16 bytes name of the container's format, or zeros
-//! the stream's index | the container's, or what `member.rs` keeps of one without a name here   little-endian
+//! the stream's index | the container's                                                    little-endian
 //! ```
 
 use super::decoded::DecodedSource;
 use crate::format::bytes::u64_at;
 use crate::format::counted;
 use crate::format::stream::StreamIndex;
-use crate::format::{Container, Error, FORMATS, OpenOptions, Result, SliceSource, Source};
+use crate::format::{Container, Error, FORMATS, Result, SliceSource, Source};
 use std::io;
 use std::sync::Arc;
 
@@ -35,20 +35,10 @@ pub(super) fn write(
 }
 
 /// What was kept of a compressed file.
-pub(super) struct Kept {
-    pub(super) stream: Arc<StreamIndex>,
-    /// A container that was found by a pass over the stream.
-    pub(super) container: Option<Box<dyn Container>>,
-    /// What was kept of another one.
-    pub(super) member: Option<Arc<dyn Source>>,
-}
+type Kept = (Arc<StreamIndex>, Option<Box<dyn Container>>);
 
 /// Reads what [`write`] wrote. `None`: it was kept by another version.
-pub(super) fn read(
-    source: &Arc<dyn Source>,
-    kept: &Arc<dyn Source>,
-    options: &OpenOptions,
-) -> Result<Option<Kept>> {
+pub(super) fn read(source: &Arc<dyn Source>, kept: &Arc<dyn Source>) -> Result<Option<Kept>> {
     let unreadable = |offset_bytes, source| Error::Unreadable {
         part: kept.name().clone(),
         what: "the kept index",
@@ -83,11 +73,8 @@ pub(super) fn read(
         malformed(HEAD_BYTES as u64, "the index of a stream", "damaged bytes".to_owned())
     })?;
     let name = head.last_chunk::<NAME_BYTES>().map_or(&[][..], |name| name);
-    let part =
-        SliceSource::new(kept.name().clone(), Arc::clone(kept), container_at, container_bytes);
-    if name.iter().all(|&byte| byte == 0) {
-        let member = (container_bytes > 0).then(|| Arc::new(part) as Arc<dyn Source>);
-        return Ok(Some(Kept { stream, container: None, member }));
+    if name.iter().all(|&byte| byte == 0) && container_bytes == 0 {
+        return Ok(Some((stream, None)));
     }
     let is_named = |format: &&&dyn crate::format::Format| {
         let (text, zeros) = name.split_at_checked(format.name().len()).unwrap_or_default();
@@ -99,7 +86,9 @@ pub(super) fn read(
         let found = String::from_utf8_lossy(name).into_owned();
         return Err(malformed(24, "the name of a format", found));
     };
+    let part =
+        SliceSource::new(kept.name().clone(), Arc::clone(kept), container_at, container_bytes);
     let decoded = DecodedSource::new(Arc::clone(source), Arc::clone(&stream));
-    let container = format.open_kept(Arc::new(decoded), Arc::new(part), options)?;
-    Ok(container.map(|container| Kept { stream, container: Some(container), member: None }))
+    let container = format.open_kept(Arc::new(decoded), Arc::new(part))?;
+    Ok(container.map(|container| (stream, Some(container))))
 }

@@ -67,42 +67,17 @@ pub fn open_member(
 ) -> Result<OpenedMember> {
     let MemberSource { source, name, coding } = member;
     let own = || (Arc::new(RecentIntervals::new(1)), 0);
-    let (in_stream, is_own) = match coding {
+    let (stream, range, recent, is_own) = match coding {
         Coding::Stored => return open_stored(source, options, keeps),
         Coding::Stream(codec, checksum) => {
             let stream = index_of(source.as_ref(), codec, checksum)?;
             let range = 0..stream.decoded_bytes();
-            ((Arc::new(stream), range, own()), true)
+            (Arc::new(stream), range, own(), true)
         }
-        Coding::Range(stream, range, recent) => ((stream, range, recent), false),
+        Coding::Range(stream, range, recent) => (stream, range, recent, false),
     };
-    let (stream, recent) = (Arc::clone(&in_stream.0), Arc::clone(&in_stream.2.0));
-    let (member, reads) = open_in_stream(source, name, in_stream, (options, keeps))?;
-    let kept = reads.and_then(|(reads, format)| {
-        let stream = is_own.then_some(stream.as_ref());
-        member.written(stream, &reads, format)
-    });
-    if is_own {
-        recent.forget();
-    }
-    Ok((Box::new(member), kept))
-}
-
-/// A range of a decoded stream.
-pub(super) type InStream = (Arc<StreamIndex>, Range<u64>, Recent);
-
-/// What was read of a container to open it, and its format; `None`: that is not to be kept.
-pub(super) type Reads = Option<(Recorded, &'static dyn Format)>;
-
-/// Opens a container that is a range of a decoded stream.
-pub(super) fn open_in_stream(
-    source: Arc<dyn Source>,
-    name: PartName,
-    (stream, range, recent): InStream,
-    (options, keeps): (&OpenOptions, bool),
-) -> Result<(CompressedFile, Reads)> {
     let decoded =
-        Arc::new(DecodedSource::sharing(Arc::clone(&source), Arc::clone(&stream), recent));
+        Arc::new(DecodedSource::sharing(Arc::clone(&source), Arc::clone(&stream), recent.clone()));
     let slice = slice_of(&decoded, name, &range);
     let recorded = Arc::new(RecordedSource::new(Arc::clone(&slice), keeps));
     let format = format::recognize(recorded.as_ref(), options)?;
@@ -115,9 +90,15 @@ pub(super) fn open_in_stream(
     // A sample may hold the names. If it is damaged, that is found when they are asked for.
     let _ = container.names(container.len().saturating_sub(1));
     let examined = Examined::of(container.as_ref(), whole.as_ref(), slice.as_ref())?;
-    let reads = recorded.end().filter(|_| may_be_kept(container.as_ref()));
+    let kept = recorded.end().filter(|_| may_be_kept(container.as_ref())).and_then(|reads| {
+        let stream = is_own.then_some(stream.as_ref());
+        written(stream, &reads, &examined.bad, (container.as_ref(), format))
+    });
+    if is_own {
+        recent.0.forget();
+    }
     let member = CompressedFile::member(source, stream, range.start, (container, examined));
-    Ok((member, reads.map(|reads| (reads, format))))
+    Ok((Box::new(member), kept))
 }
 
 /// Opens a member by what was kept of it; nothing is decoded. `None`: it was kept by another version, or of another
@@ -130,17 +111,31 @@ pub fn open_kept(
     kept: &Arc<dyn Source>,
     options: &OpenOptions,
 ) -> Result<Option<Box<dyn Container>>> {
-    let Some(head) = Head::read(kept.as_ref())? else { return Ok(None) };
-    let MemberSource { source, name, coding } = member;
+    let unreadable = |offset_bytes, source| Error::Unreadable {
+        part: kept.name().clone(),
+        what: "the kept index of a member",
+        offset_bytes,
+        source,
+    };
+    let mut head = [0; HEAD_BYTES];
+    if kept.len() < HEAD_BYTES as u64 {
+        return Ok(None);
+    }
+    kept.read_exact_at(&mut head, 0).map_err(|e| unreadable(0, e))?;
+    let number = |at| u64_at(&head, at).unwrap_or_default();
+    if !head.starts_with(&MAGIC) || number(8) != VERSION {
+        return Ok(None);
+    }
+    let name = head.get(16..16 + NAME_BYTES).unwrap_or_default();
+    let (stream_bytes, reads, bad) = (number(32), number(40), number(48));
+    let stream_end = (HEAD_BYTES as u64).saturating_add(stream_bytes);
+    let MemberSource { source, name: part, coding } = member;
     let (stream, range) = match coding {
-        Coding::Stored => {
-            return kept_index(source, kept, head.stream_end(), &head.name, options);
-        }
+        Coding::Stored => return kept_index(source, kept, stream_end, name, options),
         Coding::Range(stream, range, _) => (stream, range),
         Coding::Stream(codec, _) => {
-            let at = HEAD_BYTES as u64;
-            let stream = StreamIndex::read_kept(kept.as_ref(), at..head.stream_end())
-                .map_err(|e| unreadable(kept.as_ref(), at, e))?;
+            let stream = StreamIndex::read_kept(kept.as_ref(), HEAD_BYTES as u64..stream_end)
+                .map_err(|e| unreadable(HEAD_BYTES as u64, e))?;
             let Some(stream) = stream.filter(|stream| stream.codec() == codec) else {
                 return Ok(None);
             };
@@ -148,69 +143,23 @@ pub fn open_kept(
             (Arc::new(stream), range)
         }
     };
-    let found = open_kept_in_stream((source, name), (stream, range), (kept, &head), options)?;
-    Ok(found.map(|member| Box::new(member) as Box<dyn Container>))
-}
-
-/// The numbers that a kept member begins with.
-pub(super) struct Head {
-    name: [u8; NAME_BYTES],
-    stream_bytes: u64,
-    reads: u64,
-    bad: u64,
-}
-
-impl Head {
-    /// `None`: it was kept by another version.
-    pub(super) fn read(kept: &dyn Source) -> Result<Option<Self>> {
-        let mut head = [0; HEAD_BYTES];
-        if kept.len() < HEAD_BYTES as u64 {
-            return Ok(None);
-        }
-        kept.read_exact_at(&mut head, 0).map_err(|e| unreadable(kept, 0, e))?;
-        let number = |at| u64_at(&head, at).unwrap_or_default();
-        if !head.starts_with(&MAGIC) || number(8) != VERSION {
-            return Ok(None);
-        }
-        let name = head.get(16..).and_then(<[u8]>::first_chunk).copied().unwrap_or_default();
-        Ok(Some(Self { name, stream_bytes: number(32), reads: number(40), bad: number(48) }))
-    }
-
-    fn stream_end(&self) -> u64 {
-        (HEAD_BYTES as u64).saturating_add(self.stream_bytes)
-    }
-}
-
-fn unreadable(kept: &dyn Source, offset_bytes: u64, source: std::io::Error) -> Error {
-    let (part, what) = (kept.name().clone(), "the kept index of a member");
-    Error::Unreadable { part, what, offset_bytes, source }
-}
-
-/// Opens a container that is a range of a decoded stream by what was kept of it. `None`: as [`open_kept`].
-pub(super) fn open_kept_in_stream(
-    (source, name): (Arc<dyn Source>, PartName),
-    (stream, range): (Arc<StreamIndex>, Range<u64>),
-    (kept, head): (&Arc<dyn Source>, &Head),
-    options: &OpenOptions,
-) -> Result<Option<CompressedFile>> {
     let recent = Arc::new(RecentIntervals::new(1));
     let shared = (Arc::clone(&recent), 0);
     let decoded =
         Arc::new(DecodedSource::sharing(Arc::clone(&source), Arc::clone(&stream), shared));
-    let slice = slice_of(&decoded, name, &range);
-    let reads_at = head.stream_end();
-    let replayed = ReplayedSource::new(slice, kept, reads_at, head.reads)
-        .map_err(|e| unreadable(kept.as_ref(), reads_at, e))?;
+    let slice = slice_of(&decoded, part, &range);
+    let replayed = ReplayedSource::new(slice, kept, stream_end, reads)
+        .map_err(|e| unreadable(stream_end, e))?;
     let Some((replayed, bad_at)) = replayed else { return Ok(None) };
-    let bad = read_bad(kept.as_ref(), bad_at, head.bad)
-        .map_err(|e| unreadable(kept.as_ref(), bad_at, e))?;
+    let bad = read_bad(kept.as_ref(), bad_at, bad).map_err(|e| unreadable(bad_at, e))?;
     let Some((bad, index_at)) = bad else { return Ok(None) };
     let replayed: Arc<dyn Source> = Arc::new(replayed);
-    let container = kept_index(Arc::clone(&replayed), kept, index_at, &head.name, options)?;
+    let container = kept_index(Arc::clone(&replayed), kept, index_at, name, options)?;
     let Some(container) = container else { return Ok(None) };
     let examined = Examined::again(container.as_ref(), replayed.as_ref(), bad)?;
     recent.forget();
-    Ok(Some(CompressedFile::member(source, stream, range.start, (container, examined))))
+    let member = CompressedFile::member(source, stream, range.start, (container, examined));
+    Ok(Some(Box::new(member)))
 }
 
 /// Only a pass over a stored member is worth keeping.
@@ -246,7 +195,7 @@ fn kept_index(
     match format.is_scanned() {
         true => {
             let index = SliceSource::new(kept.name().clone(), Arc::clone(kept), at, length_bytes);
-            format.open_kept(source, Arc::new(index), options)
+            format.open_kept(source, Arc::new(index))
         }
         false => format.open(source, options).map(Some),
     }
@@ -293,7 +242,7 @@ fn padded(name: &str) -> [u8; NAME_BYTES] {
 }
 
 /// What [`open_kept`] reads. `None`: the container's index cannot be read any more.
-pub(super) fn written(
+fn written(
     stream: Option<&StreamIndex>,
     reads: &Recorded,
     bad: &BTreeSet<u64>,

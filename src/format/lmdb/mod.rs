@@ -75,7 +75,6 @@ impl Format for Lmdb {
         &self,
         source: Arc<dyn Source>,
         kept: Arc<dyn Source>,
-        _options: &OpenOptions,
     ) -> Result<Option<Box<dyn Container>>> {
         let index = Index::read(kept.as_ref())?;
         Ok(index.map(|index| Box::new(MembersFile::new(source, index)) as Box<dyn Container>))

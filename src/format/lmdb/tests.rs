@@ -165,8 +165,7 @@ fn values_that_are_pickles_are_the_files_that_they_hold_if_that_is_asked_for() {
     let source = |bytes: &[u8]| -> Arc<dyn Source> {
         Arc::new(crate::format::MemorySource::new("t", bytes.to_vec()))
     };
-    let again =
-        Lmdb.open_kept(source(&file), source(&kept), &OpenOptions::default()).unwrap().unwrap();
+    let again = Lmdb.open_kept(source(&file), source(&kept)).unwrap().unwrap();
     assert_eq!(files(&file, again.as_ref()), wanted);
     // Else they are values as any others.
     let raw = OpenOptions { view: View::Raw, ..options };
@@ -204,8 +203,7 @@ fn an_index_is_kept_and_found_again() {
     let source = |bytes: &[u8]| -> Arc<dyn Source> {
         Arc::new(crate::format::MemorySource::new("t", bytes.to_vec()))
     };
-    let again =
-        Lmdb.open_kept(source(&file), source(&kept), &OpenOptions::default()).unwrap().unwrap();
+    let again = Lmdb.open_kept(source(&file), source(&kept)).unwrap().unwrap();
     assert_eq!(files(&file, again.as_ref()), files(&file, container.as_ref()));
 }
 

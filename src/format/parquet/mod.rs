@@ -85,7 +85,6 @@ impl Format for Parquet {
         &self,
         source: Arc<dyn Source>,
         kept: Arc<dyn Source>,
-        _options: &OpenOptions,
     ) -> Result<Option<Box<dyn Container>>> {
         let opened = ParquetFile::open_kept(source, kept)?;
         Ok(opened.map(|file| Box::new(file) as Box<dyn Container>))

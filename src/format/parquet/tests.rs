@@ -90,11 +90,7 @@ fn a_kept_index_shows_the_same_files() {
         first.keep(&mut kept).unwrap();
         let again = |file: &[u8], kept: &[u8]| {
             let source = Arc::new(MemorySource::new("t", file.to_vec()));
-            Parquet.open_kept(
-                source,
-                Arc::new(MemorySource::new("kept", kept.to_vec())),
-                &OpenOptions::default(),
-            )
+            Parquet.open_kept(source, Arc::new(MemorySource::new("kept", kept.to_vec())))
         };
         let second = again(&bytes, &kept).unwrap().expect("of this version");
         assert_eq!(files(&bytes, first.as_ref()), files(&bytes, second.as_ref()));
@@ -226,9 +222,7 @@ fn a_page_that_fails_its_checksum_fails_for_its_rows_only_and_is_named() {
     let mut kept = Vec::new();
     container.keep(&mut kept).unwrap();
     let source = Arc::new(MemorySource::new("x", bad));
-    let by_index = Parquet
-        .open_kept(source, Arc::new(MemorySource::new("kept", kept)), &OpenOptions::default())
-        .unwrap();
+    let by_index = Parquet.open_kept(source, Arc::new(MemorySource::new("kept", kept))).unwrap();
     for container in [container, by_index.unwrap()] {
         let bad = (0..container.len()).filter(|index| container.sample(*index).unwrap().damaged);
         let faults: Vec<_> = bad.map(|index| container.fault(index)).collect();

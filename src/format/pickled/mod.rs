@@ -104,7 +104,6 @@ impl Format for Pickled {
         &self,
         source: Arc<dyn Source>,
         kept: Arc<dyn Source>,
-        _options: &OpenOptions,
     ) -> Result<Option<Box<dyn Container>>> {
         let index = Index::read(kept.as_ref())?;
         index.map(|index| RecordFile::<OfSamples>::boxed(source, index)).transpose()

@@ -325,8 +325,7 @@ fn an_index_is_kept_and_found_again() {
     first.keep(&mut kept).unwrap();
     let source =
         |bytes: &[u8]| -> Arc<dyn Source> { Arc::new(MemorySource::new("t", bytes.to_vec())) };
-    let again =
-        Pickled.open_kept(source(&file), source(&kept), &OpenOptions::default()).unwrap().unwrap();
+    let again = Pickled.open_kept(source(&file), source(&kept)).unwrap().unwrap();
     assert_eq!(again.len(), first.len());
     for index in 0..first.len() {
         assert_eq!(again.sample(index).unwrap(), first.sample(index).unwrap());

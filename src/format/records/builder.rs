@@ -16,6 +16,8 @@ use std::sync::Arc;
 /// So many files, and bytes of their names, are taken whatever their container's length is.
 const FREE_FILES: u64 = 1 << 16;
 const FREE_NAME_BYTES: u64 = 16 << 20;
+/// So many damaged files are told apart by why; more are damaged without a reason, and leave the headers of others their room.
+const MAX_REASONS: u32 = 1 << 18;
 /// And so many bytes of names for each byte of the container.
 const NAME_BYTES_A_BYTE: u64 = 4;
 
@@ -178,6 +180,7 @@ pub(in crate::format) struct Builder<F> {
     /// Types and shapes of arrays: where the text lies, and the header's length in blocks.
     shapes: HashMap<String, (u32, u8)>,
     headers: Headers,
+    reasons: u32,
     /// Memory for the text of a shape, and for a name.
     shape: String,
     name: Vec<u8>,
@@ -192,6 +195,7 @@ impl<F: RecordFormat> Default for Builder<F> {
             name_bytes: 0,
             shapes: HashMap::new(),
             headers: Headers::default(),
+            reasons: 0,
             shape: String::new(),
             name: Vec::new(),
         }
@@ -225,6 +229,10 @@ impl<F: RecordFormat> Builder<F> {
 
     /// Notes why files are damaged: gives what [`Row::reason`] is to be; 0 if there are too many reasons.
     pub(in crate::format) fn reason(&mut self, fault: &Fault) -> u32 {
+        if self.reasons >= MAX_REASONS {
+            return 0;
+        }
+        self.reasons += 1;
         self.headers.place(&mut self.index, &reason::pack(fault), None).map_or(0, reason::number)
     }
 

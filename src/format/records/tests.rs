@@ -115,11 +115,7 @@ pub(in crate::format) fn opened(format: &str, file: &[u8], options: &OpenOptions
     if let Some(streamed) = streamed {
         assert!(kept(streamed.as_ref()) == index, "a pass over a stream finds something else");
     }
-    let found = known.open_kept(
-        source,
-        Arc::new(MemorySource::new("index", index.clone())),
-        &OpenOptions::default(),
-    );
+    let found = known.open_kept(source, Arc::new(MemorySource::new("index", index.clone())));
     let found = found.unwrap().unwrap();
     assert!(kept(found.as_ref()) == index);
     let files = all_files(file, container.as_ref());

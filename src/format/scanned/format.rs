@@ -74,7 +74,6 @@ impl<F: ScannedFormat> Format for F {
         &self,
         source: Arc<dyn Source>,
         kept: Arc<dyn Source>,
-        _options: &OpenOptions,
     ) -> Result<Option<Box<dyn Container>>> {
         let index = Index::read(kept.as_ref())?;
         index.map(|index| F::with_index(source, index)).transpose()

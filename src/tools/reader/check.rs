@@ -10,7 +10,7 @@ use crate::catalog::Located;
 use crate::failure::Failure;
 use crate::format::checksum::ChecksumKind;
 use crate::format::stream::Intervals;
-use crate::format::{Checksum, Content, Fault, shown};
+use crate::format::{Checksum, Fault, shown};
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
@@ -42,16 +42,9 @@ impl<'a> SampleChecker<'a> {
     ) -> Result<Vec<CheckedSample>, Failure> {
         let Some(first) = span.first() else { return Ok(Vec::new()) };
         if let Some(stream) = self.reader.container(first).intervals(first.index) {
-            let each = span.iter().map(|one| {
-                // What is made from a range may have checksums that are compared when it is.
-                let is_made = matches!(
-                    self.reader.container(one).content_in_stream(one.index),
-                    Ok(Content::Encoded(_))
-                );
-                match (self.wanted, one.sample.checksum) {
-                    (None, None) if !is_made => self.check_in_stream(stream, one, scratch),
-                    _ => self.hash_in_stream(one, scratch),
-                }
+            let each = span.iter().map(|one| match (self.wanted, one.sample.checksum) {
+                (None, None) => self.check_in_stream(stream, one, scratch),
+                _ => self.hash_in_stream(one, scratch),
             });
             return each.collect();
         }

@@ -438,69 +438,39 @@ fn of_a_truncated_compressed_archive_what_is_whole_is_served_on_demand() {
 }
 
 #[test]
-fn a_compressed_container_that_is_read_at_any_place_is_shown_as_it_is_without_compression() {
+fn a_compressed_container_that_is_shown_as_a_file_is_named_and_nested_shows_what_is_in_it() {
     let directory = temp_dir();
-    let zip = write::zip(&[write::deflated("d/words.txt", text(4, 9000))]);
-    let fixtures =
-        ["latest.h5", "rows.parquet", "indexed.parquet", "tensors.safetensors", "data.mdb"];
-    let mut files: Vec<_> =
-        fixtures.iter().map(|name| (*name, fs::read(fixture(name)).unwrap())).collect();
-    files.push(("words.zip", zip));
-    for (number, (program, options, ending)) in PROGRAMS.into_iter().enumerate() {
+    let fixtures = [
+        ("HDF5", "latest.h5"),
+        ("Parquet", "rows.parquet"),
+        ("safetensors", "tensors.safetensors"),
+        ("LMDB", "data.mdb"),
+    ];
+    for (program, options, ending) in PROGRAMS {
         if !have(Need::Program(program)) {
             continue;
         }
-        // All of them by the first program, and one by each of the others.
-        let number = number % files.len();
-        for (name, bytes) in if number == 0 { &files[..] } else { &files[number..=number] } {
-            let plain = file_in(&directory, name, bytes);
-            let source =
-                file_in(&directory, &format!("{name}.{ending}"), through(program, options, bytes));
+        for (format, name) in fixtures {
+            let bytes = fs::read(fixture(name)).unwrap();
+            let packed = through(program, options, &bytes);
+            let source = file_in(&directory, &format!("{name}.{ending}"), packed);
+            let said = ffrfs(&["info".as_ref(), source.as_os_str()]).ok();
+            let said = format!("{}{}", said.text(), said.stderr);
+            let words = [&format!("it is compressed {format}"), "--nested 1", name];
+            assert!(words.iter().all(|word| said.contains(word)), "{said}");
             for_each_transport(|transport| {
-                let expected = tree(Mount::new(transport, &plain, &["index=none"]).point());
-                // Without an index, by a pass, and by its index.
-                for option in ["index=none", "index=auto", "index=auto"] {
-                    let mount = Mount::new(transport, &source, &[option]);
-                    assert!(tree(mount.point()) == expected, "{name}.{ending} {option}");
-                    assert!(mount.bad().is_empty());
-                }
-                let mount = Mount::new(transport, &source, &["nested=0"]);
-                assert!(mount.read(name).unwrap() == *bytes, "{name}.{ending}");
+                let mount = Mount::new(transport, &source, &[]);
+                assert!(mount.read(name).unwrap() == bytes, "{name}.{ending}");
+                drop(mount);
+                let expected = tree(Mount::new(transport, fixture(name), &["index=none"]).point());
+                let mount = Mount::new(transport, &source, &["nested=1"]);
+                assert!(tree(&mount.path(name)) == expected, "{name}.{ending}");
             });
-            let verified = ffrfs(&["verify".as_ref(), source.as_os_str()]).ok();
-            assert!(verified.stderr.contains("0 bad"), "{verified:?}");
         }
     }
-    // Nothing but the name tells that a compressed file is looked into.
-    let renamed = file_in(&directory, "words.txt.gz", through("gzip", &["-nc"], &files[5].1));
-    assert_eq!(ffrfs(&["ls".as_ref(), renamed.as_os_str()]).ok().text(), "words.txt\n");
-    let cut = through("gzip", &["-nc"], &files[1].1[..2000]);
-    let refused = super::refused(&file_in(&directory, "cut.parquet.gz", cut), &[]);
-    assert!(refused.code == 3 && refused.stderr.contains("Parquet"), "{refused:?}");
-}
-
-#[test]
-fn pages_in_a_compressed_file_are_compared_with_their_checksums() {
-    let directory = temp_dir();
-    let mut bytes = fs::read(fixture("checked.parquet")).unwrap();
-    let good = miniz_oxide::deflate::compress_to_vec_zlib(&bytes, 6);
-    let good = file_in(&directory, "x.parquet.zz", good);
-    // The last of the floats, 11/8, ends their dictionary as it is.
-    let place = bytes.windows(2).position(|found| found == [0xb0, 0x3f]).unwrap();
-    bytes[place] ^= 1;
-    let bad = miniz_oxide::deflate::compress_to_vec_zlib(&bytes, 6);
-    let bad = file_in(&directory, "bad.parquet.zz", bad);
-    assert!(ffrfs(&["verify".as_ref(), good.as_os_str()]).ok().stderr.contains("0 bad"));
-    for _ in 0..2 {
-        let verified = ffrfs(&["verify".as_ref(), bad.as_os_str()]);
-        assert_eq!(verified.code, 4);
-        assert!(verified.text().contains("f4.npy"), "{verified:?}");
-        assert!(verified.text().contains("checksum mismatch"), "{verified:?}");
-    }
-    for_each_transport(|transport| {
-        let mount = Mount::new(transport, &bad, &[]);
-        crate::common::assert_errno(mount.read("000001/f4.npy"), libc::EIO);
-        assert!(mount.read("000001/image.JPEG").is_ok());
-        assert_eq!(mount.bad()[0][1], "checksum");
-    });
+    // Of a compressed file that is no container nothing is said.
+    let packed = through("gzip", &["-c"], &text(3, 1000));
+    let source = file_in(&directory, "words.txt.gz", packed);
+    let said = ffrfs(&["info".as_ref(), source.as_os_str()]).ok();
+    assert!(!said.text().contains("nested"), "{}", said.text());
 }

@@ -18,11 +18,7 @@ fn kept(container: &dyn Container) -> Vec<u8> {
 
 fn open_kept(stored: &[u8], kept: Vec<u8>) -> Result<Option<Box<dyn Container>>> {
     let source = |name: &str, bytes: Vec<u8>| Arc::new(MemorySource::new(name, bytes));
-    Compressed::GZIP.open_kept(
-        source("t.tar.gz", stored.to_vec()),
-        source("index", kept),
-        &OpenOptions::default(),
-    )
+    Compressed::GZIP.open_kept(source("t.tar.gz", stored.to_vec()), source("index", kept))
 }
 
 fn gzip(bytes: &[u8]) -> Vec<u8> {

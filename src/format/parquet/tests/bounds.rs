@@ -204,7 +204,7 @@ fn json_of_many_rows_is_several_units_each_of_which_is_decoded_by_itself() {
         container.keep(&mut kept).unwrap();
         let source = Arc::new(MemorySource::new("x", bytes.clone()));
         let kept = Arc::new(MemorySource::new("kept", kept));
-        let again = Parquet.open_kept(source, kept, &OpenOptions::default()).unwrap().unwrap();
+        let again = Parquet.open_kept(source, kept).unwrap().unwrap();
         let expected = |row| format!("[\"{}\",null]", word(row)).into_bytes();
         for container in [container, again] {
             assert_eq!(container.len(), ROWS as u64);

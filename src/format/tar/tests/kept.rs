@@ -22,8 +22,7 @@ fn an_index_comes_back_as_it_was_written() {
     let bytes = archive();
     let first = opened(&bytes).unwrap();
     let index = kept(first.as_ref());
-    let second =
-        Tar.open_kept(source(&bytes), source(&index), &OpenOptions::default()).unwrap().unwrap();
+    let second = Tar.open_kept(source(&bytes), source(&index)).unwrap().unwrap();
     assert_eq!(kept(second.as_ref()), index);
     assert_eq!(shown(first.as_ref(), &bytes), shown(second.as_ref(), &bytes));
     assert_eq!(first.warnings(), second.warnings());
@@ -39,7 +38,7 @@ fn an_index_comes_back_as_it_was_written() {
 fn the_index_of_an_earlier_version_is_told_from_a_damaged_one() {
     // As it was kept before all scanned formats shared one.
     let old = [&b"ffrfstar"[..], &1_u32.to_le_bytes(), &[0; 200]].concat();
-    assert!(Tar.open_kept(source(b""), source(&old), &OpenOptions::default()).unwrap().is_none());
+    assert!(Tar.open_kept(source(b""), source(&old)).unwrap().is_none());
 }
 
 #[test]
