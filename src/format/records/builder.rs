@@ -16,10 +16,10 @@ use std::sync::Arc;
 /// So many files, and bytes of their names, are taken whatever their container's length is.
 const FREE_FILES: u64 = 1 << 16;
 const FREE_NAME_BYTES: u64 = 16 << 20;
-/// So many damaged files are told apart by why; more are damaged without a reason, and leave the headers of others their room.
-const MAX_REASONS: u32 = 1 << 18;
 /// And so many bytes of names for each byte of the container.
 const NAME_BYTES_A_BYTE: u64 = 4;
+/// So many damaged files are told apart by why; more are damaged without a reason, and leave the headers of others their room.
+const MAX_REASONS: u32 = 1 << 18;
 
 /// The files of one record.
 #[derive(Debug)]
