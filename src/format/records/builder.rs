@@ -232,7 +232,7 @@ impl<F: RecordFormat> Builder<F> {
         if self.reasons >= MAX_REASONS {
             return 0;
         }
-        self.reasons += 1;
+        self.reasons = self.reasons.saturating_add(1);
         self.headers.place(&mut self.index, &reason::pack(fault), None).map_or(0, reason::number)
     }
 
