@@ -90,7 +90,7 @@ fn loom_a_prefetch_and_a_reader_leave_nothing_in_flight_and_nothing_counted() {
             }
         });
         let read = cache.get_or_lead(CacheKey::Sample(0), BYTES as u64);
-        let is_read = matches!(read, CacheAnswer::Prefetched(_, Some(7)));
+        let is_read = matches!(read, CacheAnswer::Prefetched(_, Some(ARRIVAL)));
         drop(read);
         prefetch.join().unwrap();
         let is_left = cache.drop_prefetched(0).is_some();
