@@ -22,6 +22,8 @@ pub struct Sample {
     pub damaged: bool,
     /// How the file that is shown comes from the stored bytes.
     pub content: Content,
+    /// What decoding it takes in memory beside the stored and the shown bytes, in bytes.
+    pub scratch_bytes: u64,
 }
 
 /// How a file comes from stored bytes.
@@ -47,6 +49,18 @@ impl Sample {
             Content::Prefixed(prefix) => self.length_bytes.saturating_add(u64::from(prefix)),
             Content::Encoded(size) | Content::Sparse(size) => size,
         }
+    }
+
+    /// The largest of what is held in memory to read it as a whole, in bytes: as it is stored, as it is shown, and between.
+    #[must_use]
+    pub fn largest_bytes(&self) -> u64 {
+        self.length_bytes.max(self.size_bytes()).max(self.scratch_bytes)
+    }
+
+    /// All that is held in memory to read it as a whole, in bytes.
+    #[must_use]
+    pub fn working_bytes(&self) -> u64 {
+        self.length_bytes.saturating_add(self.size_bytes()).saturating_add(self.scratch_bytes)
     }
 
     /// One past the last stored byte.

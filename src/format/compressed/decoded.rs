@@ -1,43 +1,56 @@
 //! The bytes that a compressed stream decodes to, at any offset.
 
-use crate::format::stream::{Interval, StreamIndex};
+use crate::format::stream::{INTERVAL_BYTES, Interval, StreamIndex};
 use crate::format::{PartName, Source, Table};
 use std::io::{self, ErrorKind};
 use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// An interval, once it is decoded.
 type Slot = Arc<Mutex<Option<Arc<Vec<u8>>>>>;
 
+/// While a container is opened, decoded intervals are kept up to so many bytes: the structure of many lies here and there.
+const RECENT_BYTES: u64 = 4 * INTERVAL_BYTES;
+
 /// The intervals that were decoded last, of the streams of several containers whose members are opened one after the other:
 /// many small members lie in one interval.
 #[derive(Debug)]
 pub struct RecentIntervals {
-    most: usize,
-    /// By the number of the container, and of the interval; the last one that was asked for stands last.
-    slots: Mutex<Vec<(usize, u64, Slot)>>,
+    /// So many are kept, however large.
+    least: usize,
+    slots: Mutex<Slots>,
+}
+
+#[derive(Debug)]
+struct Slots {
+    /// By the number of the container, and of the interval, with the bytes of that; the last one that was asked for stands last.
+    all: Vec<(usize, u64, u64, Slot)>,
+    most_bytes: u64,
 }
 
 impl RecentIntervals {
-    /// Keeps `most` of them.
+    /// Keeps `least` of them, and more while they are no more than 16 MiB.
     #[must_use]
-    pub fn new(most: usize) -> Self {
-        Self { most: most.max(1), slots: Mutex::default() }
+    pub fn new(least: usize) -> Self {
+        let slots = Slots { all: Vec::new(), most_bytes: RECENT_BYTES };
+        Self { least: least.max(1), slots: Mutex::new(slots) }
     }
 
-    /// Gives back the memory of what was decoded.
+    /// Gives back the memory of what was decoded. From now on, only the least number is kept.
     pub fn forget(&self) {
-        self.slots.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
+        *slots = Slots { all: Vec::new(), most_bytes: 0 };
     }
 
     /// An interval of a container. Several threads that ask for it decode it once.
     fn get(
         &self,
         container: usize,
-        number: u64,
+        (number, length_bytes): (u64, u64),
         decode: impl FnOnce() -> io::Result<Vec<u8>>,
     ) -> io::Result<Arc<Vec<u8>>> {
-        let slot = self.slot(container, number);
+        let slot = self.slot(container, number, length_bytes);
         let mut slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(decoded) = slot.as_ref() {
             return Ok(Arc::clone(decoded));
@@ -47,20 +60,27 @@ impl RecentIntervals {
         Ok(decoded)
     }
 
-    fn slot(&self, container: usize, number: u64) -> Slot {
+    fn slot(&self, container: usize, number: u64, length_bytes: u64) -> Slot {
         let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_it =
-            |(of, interval, _): &(usize, u64, Slot)| (*of, *interval) == (container, number);
-        let found = match slots.iter().position(is_it) {
-            Some(place) => slots.remove(place),
-            None => (container, number, Slot::default()),
+        let is_it = |(of, interval, ..): &(usize, u64, u64, Slot)| {
+            (*of, *interval) == (container, number)
         };
-        let slot = Arc::clone(&found.2);
-        if slots.len() >= self.most {
-            slots.remove(0);
+        let found = match slots.all.iter().position(is_it) {
+            Some(place) => slots.all.remove(place),
+            None => (container, number, length_bytes, Slot::default()),
+        };
+        let slot = Arc::clone(&found.3);
+        slots.all.push(found);
+        while slots.all.len() > self.least && slots.bytes() > slots.most_bytes {
+            slots.all.remove(0);
         }
-        slots.push(found);
         slot
+    }
+}
+
+impl Slots {
+    fn bytes(&self) -> u64 {
+        self.all.iter().map(|(.., length_bytes, _)| *length_bytes).fold(0, u64::saturating_add)
     }
 }
 
@@ -72,6 +92,8 @@ pub(super) struct DecodedSource {
     /// What was decoded last while a container is opened, and the number of the container there.
     recent: Arc<RecentIntervals>,
     container: usize,
+    /// So many bytes may still be decoded.
+    left_bytes: AtomicU64,
 }
 
 impl DecodedSource {
@@ -85,11 +107,42 @@ impl DecodedSource {
         stream: Arc<StreamIndex>,
         (recent, container): (Arc<RecentIntervals>, usize),
     ) -> Self {
-        Self { stored, stream, recent, container }
+        Self { stored, stream, recent, container, left_bytes: AtomicU64::new(u64::MAX) }
+    }
+
+    /// Decodes no more than so many bytes until [`DecodedSource::end_limit`].
+    pub(super) fn limit(&self, most_bytes: u64) {
+        self.left_bytes.store(most_bytes, Ordering::Relaxed);
+    }
+
+    /// Ends the bound: the container is open.
+    ///
+    /// # Errors
+    /// More would have had to be decoded.
+    pub(super) fn end_limit(&self) -> io::Result<()> {
+        match self.left_bytes.swap(u64::MAX, Ordering::Relaxed) {
+            0 => Err(too_often()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Notes that so many bytes are decoded. What is left is 0 from the first time that they are too many.
+    fn spend(&self, bytes: u64) -> io::Result<()> {
+        let left = |left: u64| match left {
+            u64::MAX => Some(left),
+            _ => Some(left.checked_sub(bytes).unwrap_or_default()),
+        };
+        let order = Ordering::Relaxed;
+        match self.left_bytes.fetch_update(order, order, left).unwrap_or_default() > bytes {
+            true => Ok(()),
+            false => Err(too_often()),
+        }
     }
 
     fn decoded(&self, interval: &Interval) -> io::Result<Arc<Vec<u8>>> {
-        self.recent.get(self.container, interval.number, || {
+        let length_bytes = interval.decoded.end.saturating_sub(interval.decoded.start);
+        self.recent.get(self.container, (interval.number, length_bytes), || {
+            self.spend(length_bytes)?;
             let mut stored = vec![0; length(&interval.stored)];
             self.stored.read_exact_at(&mut stored, interval.stored.start)?;
             // At most MAX_INTERVAL_BYTES.
@@ -99,6 +152,12 @@ impl DecodedSource {
             Ok(decoded)
         })
     }
+}
+
+fn too_often() -> io::Error {
+    io::Error::other(
+        "its structure lies so scattered that opening it would decode the stream many times: decompress it first",
+    )
 }
 
 fn length(range: &Range<u64>) -> usize {
@@ -136,7 +195,10 @@ impl Source for DecodedSource {
     fn table(&self, offset_bytes: u64, length_bytes: u64) -> io::Result<Box<dyn Table>> {
         let is_there = offset_bytes.checked_add(length_bytes).is_some_and(|end| end <= self.len());
         let length = usize::try_from(length_bytes).ok().filter(|_| is_there);
-        let mut bytes = vec![0; length.ok_or(ErrorKind::UnexpectedEof)?];
+        let length = length.ok_or(ErrorKind::UnexpectedEof)?;
+        let mut bytes = Vec::new();
+        bytes.try_reserve_exact(length).map_err(|_| ErrorKind::OutOfMemory)?;
+        bytes.resize(length, 0);
         self.read_exact_at(&mut bytes, offset_bytes)?;
         Ok(Box::new(bytes))
     }
@@ -145,6 +207,29 @@ impl Source for DecodedSource {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::format::MemorySource;
+    use crate::format::codec::Codec;
+
+    #[test]
+    fn only_so_much_is_decoded_until_the_limit_ends() {
+        let stored = zstd::bulk::compress(&[7; 3000], 1).unwrap();
+        let source: Arc<dyn Source> = Arc::new(MemorySource::new("x", stored));
+        let take = &mut |_: u64, _: &[u8]| Ok(());
+        let stream = StreamIndex::build(source.as_ref(), Codec::Zstd, INTERVAL_BYTES, take);
+        let decoded = DecodedSource::new(source, Arc::new(stream.unwrap()));
+        let read = || decoded.read_exact_at(&mut [0; 10], 2000);
+        decoded.limit(2 * 3000 + 1);
+        for _ in 0..2 {
+            decoded.recent.forget();
+            read().unwrap();
+        }
+        read().unwrap();
+        decoded.recent.forget();
+        assert!(read().unwrap_err().to_string().contains("decompress it first"));
+        assert!(decoded.end_limit().is_err());
+        read().unwrap();
+        decoded.end_limit().unwrap();
+    }
 
     #[test]
     fn an_interval_that_many_members_lie_in_is_decoded_once() {
@@ -155,7 +240,7 @@ mod tests {
                 decoded.push((container, number));
                 Ok(vec![number as u8])
             };
-            recent.get(container, number, decode).unwrap()
+            recent.get(container, (number, RECENT_BYTES), decode).unwrap()
         };
         for number in [0, 0, 1, 0, 1, 1, 2, 1, 2] {
             assert_eq!(*read(7, number), [number as u8]);

@@ -88,7 +88,7 @@ fn check_header(container: &dyn Container, index: u64, source: &dyn Source) -> R
 }
 
 /// Whether a sample that is a range matches its checksum, if it has one.
-fn matches_checksum(at: &Sample, source: &dyn Source) -> Result<bool> {
+pub(super) fn matches_checksum(at: &Sample, source: &dyn Source) -> Result<bool> {
     let (Some(expected), Content::Stored) = (at.checksum, at.content) else { return Ok(true) };
     let mut hasher = expected.hasher();
     let mut place = at.offset_bytes;

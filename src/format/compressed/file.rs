@@ -6,7 +6,7 @@ use super::inside::Inside;
 use super::kept;
 use crate::format::codec;
 use crate::format::one_or_many;
-use crate::format::stream::{Interval, StreamIndex};
+use crate::format::stream::{INTERVAL_BYTES, Interval, StreamIndex};
 use crate::format::{
     Attributes, Checkpoint, Container, Content, Decoder, Error, Fault, IndexChecksum, Member,
     Names, Piece, Result, Sample, Source,
@@ -105,30 +105,58 @@ impl CompressedFile {
         inner: &Sample,
         stored: &[u8],
         out: &mut [u8],
-    ) -> Result<(), String> {
+    ) -> Result<()> {
+        let wrong = |why| self.malformed(inner.offset_bytes, "a whole sample", why);
         let (Some((first, _)), Some(container)) = (self.intervals(inner), self.inside.container())
         else {
-            return Err("nothing is stored of it".to_owned());
+            return Err(wrong("nothing is stored of it".to_owned()));
         };
-        // It lies in the stream, which was decoded when it was opened.
-        let mut encoded = vec![0; usize::try_from(inner.length_bytes).unwrap_or(0)];
-        self.decode_range(&first, stored, &mut |interval, bytes| {
-            copy_common(bytes, interval.decoded.start, &mut encoded, inner.offset_bytes);
-        })?;
-        let decoded = match inner.content {
-            Content::Prefixed(_) => container.prefix(index).map(|prefix| {
-                let bytes = prefix.iter().chain(&encoded);
-                out.iter_mut().zip(bytes).for_each(|(to, from)| *to = *from);
-            }),
-            _ => container.decode(index, &encoded, out),
+        let copy_to = |out: &mut [u8]| {
+            self.decode_range(&first, stored, &mut |interval, bytes| {
+                copy_common(bytes, interval.decoded.start, out, inner.offset_bytes);
+            })
         };
-        decoded.map_err(|error| error.to_string())
+        if let Content::Prefixed(_) = inner.content {
+            let prefix = container.prefix(index)?;
+            let (before, behind) = out.split_at_mut(prefix.len().min(out.len()));
+            before.iter_mut().zip(&prefix).for_each(|(to, from)| *to = *from);
+            return copy_to(behind).map_err(wrong);
+        }
+        let mut encoded = Vec::new();
+        let length = usize::try_from(inner.length_bytes).unwrap_or(usize::MAX);
+        encoded.try_reserve_exact(length).map_err(|_| self.no_memory(inner.offset_bytes))?;
+        encoded.resize(length, 0);
+        copy_to(&mut encoded).map_err(wrong)?;
+        container.decode(index, &encoded, out)
+    }
+
+    fn no_memory(&self, offset_bytes: u64) -> Error {
+        Error::Unreadable {
+            part: self.source.name().clone(),
+            what: "a sample that is encoded in it",
+            offset_bytes,
+            source: std::io::ErrorKind::OutOfMemory.into(),
+        }
     }
 
     /// The intervals that a range of the decoded stream lies in: the first, and where the last one ends.
     fn intervals(&self, sample: &Sample) -> Option<(Interval, Interval)> {
         let last = sample.end_bytes().checked_sub(1)?;
         Some((self.stream.interval(sample.offset_bytes)?, self.stream.interval(last)?))
+    }
+
+    /// What decoding a sample takes beside its stored and its shown bytes: the range that it is encoded in, and what the first
+    /// interval has more than a usual one.
+    fn scratch_bytes(&self, inner: &Sample, first: &Interval) -> u64 {
+        if self.examined.has_ranges {
+            return 0;
+        }
+        let interval = first.decoded.end.saturating_sub(first.decoded.start);
+        let range = match inner.content {
+            Content::Encoded(_) => inner.length_bytes.saturating_add(inner.scratch_bytes),
+            _ => 0,
+        };
+        range.saturating_add(interval.saturating_sub(INTERVAL_BYTES))
     }
 
     /// Decodes the intervals from `first` on, whose bytes `stored` is, one after the other.
@@ -204,7 +232,15 @@ impl Container for CompressedFile {
             });
         };
         let length_bytes = last.stored.end.saturating_sub(first.stored.start);
-        Ok(Sample { offset_bytes: first.stored.start, length_bytes, checksum, content, ..inner })
+        let scratch_bytes = self.scratch_bytes(&inner, &first);
+        Ok(Sample {
+            offset_bytes: first.stored.start,
+            length_bytes,
+            checksum,
+            content,
+            scratch_bytes,
+            ..inner
+        })
     }
 
     fn check_unchanged(&self) -> std::io::Result<()> {
@@ -222,9 +258,7 @@ impl Container for CompressedFile {
     fn decode(&self, index: u64, stored: &[u8], out: &mut [u8]) -> Result<()> {
         let inner = self.inner(index)?;
         if matches!(inner.content, Content::Encoded(_) | Content::Prefixed(_)) {
-            let decoded = self.decode_twice(index, &inner, stored, out);
-            return decoded
-                .map_err(|why| self.malformed(inner.offset_bytes, "a whole sample", why));
+            return self.decode_twice(index, &inner, stored, out);
         }
         out.fill(0);
         let Some((first, _)) = self.intervals(&inner) else { return Ok(()) };
@@ -288,6 +322,14 @@ impl Container for CompressedFile {
 
     fn prefix(&self, index: u64) -> Result<Vec<u8>> {
         self.inside.container().map_or(Ok(Vec::new()), |container| container.prefix(index))
+    }
+
+    /// What is encoded in it is decoded with the stream.
+    fn checks_encoding(&self, index: u64) -> bool {
+        let checks = |inside: &dyn Container| {
+            inside.checks_encoding(index) || inside.checks_intervals(index)
+        };
+        self.inside.container().is_some_and(checks)
     }
 
     fn content_in_stream(&self, index: u64) -> Result<Content> {

@@ -5,27 +5,32 @@
 //! "FFRMEMB\0" | u64 version | 16 bytes name of the format | u64 bytes of the stream's index, 0 if it is not its own
 //! u64 reads | u64 bad samples | the stream's index
 //! reads × { u64 offset | u64 length } | the bytes of the reads | bad samples × u64
-//! the container's index, if its format scans                                          little-endian
+//! the container's index, if its format scans | u32 CRC-32 of all before it              little-endian
 //! ```
 
 use super::decoded::{DecodedSource, RecentIntervals};
-use super::examined::Examined;
+use super::examined::{Examined, matches_checksum};
 use super::file::CompressedFile;
 use super::recorded::{Recorded, RecordedSource, ReplayedSource};
 use crate::format::bytes::u64_at;
 use crate::format::codec::Codec;
 use crate::format::stream::{INTERVAL_BYTES, StreamIndex};
 use crate::format::{
-    self, Checksum, Container, Error, Format, OpenOptions, PartName, Result, SliceSource, Source,
+    self, Checksum, Container, Error, Format, OpenOptions, PartName, Result, Sample, SliceSource,
+    Source,
 };
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 
 const MAGIC: [u8; 8] = *b"FFRMEMB\0";
-const VERSION: u64 = 1;
+const VERSION: u64 = 2;
 const NAME_BYTES: usize = 16;
 const HEAD_BYTES: usize = 16 + NAME_BYTES + 24;
+const CRC_BYTES: u64 = 4;
+/// To open a container, at most so many times its own bytes, and those of a few intervals, are decoded.
+const MAX_TIMES: u64 = 8;
+const FREE_INTERVALS: u64 = 8;
 
 /// A member that may be a container.
 #[derive(Clone)]
@@ -78,6 +83,7 @@ pub fn open_member(
     };
     let decoded =
         Arc::new(DecodedSource::sharing(Arc::clone(&source), Arc::clone(&stream), recent.clone()));
+    decoded.limit(most_decoded_bytes(&range));
     let slice = slice_of(&decoded, name, &range);
     let recorded = Arc::new(RecordedSource::new(Arc::clone(&slice), keeps));
     let format = format::recognize(recorded.as_ref(), options)?;
@@ -90,6 +96,7 @@ pub fn open_member(
     // A sample may hold the names. If it is damaged, that is found when they are asked for.
     let _ = container.names(container.len().saturating_sub(1));
     let examined = Examined::of(container.as_ref(), whole.as_ref(), slice.as_ref())?;
+    end_limit(&decoded, slice.name())?;
     let kept = recorded.end().filter(|_| may_be_kept(container.as_ref())).and_then(|reads| {
         let stream = is_own.then_some(stream.as_ref());
         written(stream, &reads, &examined.bad, (container.as_ref(), format))
@@ -102,10 +109,10 @@ pub fn open_member(
 }
 
 /// Opens a member by what was kept of it; nothing is decoded. `None`: it was kept by another version, or of another
-/// format.
+/// format, or is damaged.
 ///
 /// # Errors
-/// A source cannot be read, or what was kept is damaged.
+/// A source cannot be read.
 pub fn open_kept(
     member: MemberSource,
     kept: &Arc<dyn Source>,
@@ -118,9 +125,7 @@ pub fn open_kept(
         source,
     };
     let mut head = [0; HEAD_BYTES];
-    if kept.len() < HEAD_BYTES as u64 {
-        return Ok(None);
-    }
+    let Some(kept) = &checked(kept).map_err(|e| unreadable(0, e))? else { return Ok(None) };
     kept.read_exact_at(&mut head, 0).map_err(|e| unreadable(0, e))?;
     let number = |at| u64_at(&head, at).unwrap_or_default();
     if !head.starts_with(&MAGIC) || number(8) != VERSION {
@@ -147,6 +152,7 @@ pub fn open_kept(
     let shared = (Arc::clone(&recent), 0);
     let decoded =
         Arc::new(DecodedSource::sharing(Arc::clone(&source), Arc::clone(&stream), shared));
+    decoded.limit(most_decoded_bytes(&range));
     let slice = slice_of(&decoded, part, &range);
     let replayed = ReplayedSource::new(slice, kept, stream_end, reads)
         .map_err(|e| unreadable(stream_end, e))?;
@@ -157,9 +163,25 @@ pub fn open_kept(
     let container = kept_index(Arc::clone(&replayed), kept, index_at, name, options)?;
     let Some(container) = container else { return Ok(None) };
     let examined = Examined::again(container.as_ref(), replayed.as_ref(), bad)?;
+    end_limit(&decoded, replayed.name())?;
     recent.forget();
     let member = CompressedFile::member(source, stream, range.start, (container, examined));
     Ok(Some(Box::new(member)))
+}
+
+/// What was kept, without its checksum. `None`: it is not what was written.
+fn checked(kept: &Arc<dyn Source>) -> std::io::Result<Option<Arc<dyn Source>>> {
+    let length_bytes = kept.len().saturating_sub(CRC_BYTES);
+    if length_bytes < HEAD_BYTES as u64 {
+        return Ok(None);
+    }
+    let mut stored = [0; CRC_BYTES as usize];
+    kept.read_exact_at(&mut stored, length_bytes)?;
+    let checksum = Some(Checksum::Crc32(u32::from_le_bytes(stored)));
+    let all = Sample { length_bytes, checksum, ..Sample::default() };
+    let is_right = matches_checksum(&all, kept.as_ref()).map_err(std::io::Error::other)?;
+    let body = || SliceSource::new(kept.name().clone(), Arc::clone(kept), 0, length_bytes);
+    Ok(is_right.then(|| Arc::new(body()) as Arc<dyn Source>))
 }
 
 /// Only a pass over a stored member is worth keeping.
@@ -223,6 +245,23 @@ fn index_of(source: &dyn Source, codec: Codec, checksum: Option<Checksum>) -> Re
     Ok(stream)
 }
 
+/// What may be decoded to open the container that lies in this range of a stream.
+fn most_decoded_bytes(range: &Range<u64>) -> u64 {
+    let more = FREE_INTERVALS.saturating_mul(INTERVAL_BYTES);
+    let length_bytes = range.end.saturating_sub(range.start);
+    length_bytes.saturating_add(more).saturating_mul(MAX_TIMES)
+}
+
+/// Formats may take an error of a read for a damaged sample: what was refused while a container was opened ends it here.
+fn end_limit(decoded: &DecodedSource, name: &PartName) -> Result<()> {
+    decoded.end_limit().map_err(|source| Error::Unreadable {
+        part: name.clone(),
+        what: "the structure of the container",
+        offset_bytes: 0,
+        source,
+    })
+}
+
 fn slice_of(decoded: &Arc<DecodedSource>, name: PartName, range: &Range<u64>) -> Arc<dyn Source> {
     let length_bytes = range.end.saturating_sub(range.start);
     let whole = Arc::clone(decoded) as Arc<dyn Source>;
@@ -261,6 +300,7 @@ fn written(
     if format.is_scanned() {
         container.keep(&mut out).ok()?;
     }
+    out.extend_from_slice(&crc32fast::hash(&out).to_le_bytes());
     Some(out)
 }
 

@@ -146,6 +146,7 @@ impl<F: RecordFormat> Container for RecordFile<F> {
             checksum: row.checksum,
             damaged,
             content,
+            scratch_bytes: 0,
         })
     }
 

@@ -229,9 +229,8 @@ impl<'a> SampleReader<'a> {
         take: &mut TakeChunk,
     ) -> Result<(), Stop> {
         let at = located.sample;
-        if at.size_bytes().max(at.length_bytes) > MAX_DECODED_BYTES {
-            let error = format!("more than {MAX_DECODED_BYTES} bytes to decode at once");
-            return Err(Fault::Structure(error).into());
+        if at.largest_bytes() > MAX_DECODED_BYTES {
+            return Err(too_large(at.largest_bytes()).into());
         }
         let mut stored = vec![0; at.length_bytes as usize];
         self.fetch(located, &mut stored, at.offset_bytes)?;
@@ -263,8 +262,7 @@ impl<'a> SampleReader<'a> {
                 let range = container.piece(located.index, 0).map_err(Fault::from)?;
                 let length = range.map_or(0, |range| range.length_bytes);
                 if size.max(length) > MAX_DECODED_BYTES {
-                    let error = format!("more than {MAX_DECODED_BYTES} bytes to decode at once");
-                    return Err(Fault::Structure(error).into());
+                    return Err(too_large(size.max(length)).into());
                 }
                 let (mut range, mut made) = (Vec::new(), vec![0; size as usize]);
                 self.pieces(located, Some(stream), 0..length, scratch, &mut |chunk| {
@@ -354,6 +352,16 @@ impl<'a> SampleReader<'a> {
         }
         Ok(scratch.intervals.latest())
     }
+}
+
+/// A sample that takes so many bytes of memory at once.
+fn too_large(bytes: u64) -> Fault {
+    let most = MAX_DECODED_BYTES >> 20;
+    let why = format!(
+        "decoding it takes {} MiB of memory at once, more than {most} MiB",
+        bytes.div_ceil(1 << 20)
+    );
+    Fault::Lacking(why)
 }
 
 /// Takes stored bytes, and whether they are the last ones.

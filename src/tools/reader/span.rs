@@ -47,7 +47,7 @@ impl<'a> SpanPlan<'a> {
         let length = extent.end - extent.start;
         let may_join = !at.damaged
             && !is_sparse
-            && at.size_bytes() <= SPAN_BYTES
+            && at.size_bytes().max(at.scratch_bytes) <= SPAN_BYTES
             && (is_stream || length <= SPAN_BYTES);
         let Some(span) = &mut self.span else {
             self.span = Some(Extent {

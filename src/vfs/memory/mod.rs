@@ -67,7 +67,7 @@ impl Memory {
 
     /// Whether a sample is held in memory as a whole, as it is stored and as it is shown.
     pub(super) fn fits_whole(&self, at: &Sample) -> bool {
-        at.length_bytes.max(at.size_bytes()) <= self.cache.max_whole_bytes()
+        at.largest_bytes() <= self.cache.max_whole_bytes()
     }
 
     /// Whether a sample is taken out of a block: what it decodes to counts, too.

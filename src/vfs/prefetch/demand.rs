@@ -87,7 +87,7 @@ impl Prefetch {
             queue.foreseen_blocks.extend(next.iter().map(|number| (part, number - base)));
             next.len()
         } else {
-            let depth = (AHEAD_BYTES / at.length_bytes.max(at.size_bytes()).max(1)).clamp(2, 1024);
+            let depth = (AHEAD_BYTES / at.largest_bytes().max(1)).clamp(2, 1024);
             let next = queue.samples.observe(sample, depth, &(0..self.samples.dataset().len()));
             queue.foreseen.extend(&next);
             next.len()

@@ -76,7 +76,8 @@ impl Reader {
                 false => task.fetch(State::Header, header),
             };
         }
-        if want == (0..at.size_bytes()) {
+        // An encoding may be far larger than what it is decoded to.
+        if want == (0..at.size_bytes()) && (!is_encoded || self.memory.fits_whole(&at)) {
             let task = self.task(sample, located, want);
             // What the page cache holds is looked at twice rather than moved: the bytes go where they are
             // answered from. If the disk must be waited for, one read fetches both.

@@ -25,10 +25,8 @@ const NO_CHECKPOINTS: &str = "more than 64 MiB without a place to begin at: its 
 impl Reader {
     /// Whether an encoding cannot be undone step by step, and the sample fits in memory all the same.
     pub(super) fn must_decode_at_once(&self, located: &Located) -> bool {
-        let at = located.sample;
-        let bytes = at.size_bytes().saturating_add(at.length_bytes);
         let container = self.samples.container(located);
-        bytes <= self.memory.budget().cap_bytes() / 2
+        located.sample.working_bytes() <= self.memory.budget().cap_bytes() / 2
             && matches!(container.decoder(located.index, None), Ok(None))
     }
 
@@ -69,9 +67,7 @@ impl Reader {
         let at = located.sample;
         let decoder = self.samples.container(located).decoder(located.index, None);
         let decoder = decoder.map_err(|error| Fault::Structure(error.to_string()))?;
-        let decoder = decoder.ok_or_else(|| {
-            Fault::Structure("too large to be decoded at once, as its encoding must be".to_owned())
-        })?;
+        let decoder = decoder.ok_or_else(|| too_large(at.working_bytes()))?;
         // So that checkpoints take an eighth of the memory at most.
         let eighth = self.memory.budget().cap_bytes() / 8;
         let checkpoints = (eighth / CHECKPOINT_BYTES).max(1);
@@ -162,6 +158,14 @@ impl Reader {
         let store = self.checkpoints.get()?;
         self.samples.container(located).may_keep_checkpoints(located.index).then_some(store)
     }
+}
+
+/// It must be decoded at once, which takes so many bytes of memory.
+fn too_large(bytes: u64) -> Fault {
+    let (takes, memory) = (bytes.div_ceil(1 << 20), bytes.saturating_mul(2).div_ceil(1 << 20));
+    Fault::Lacking(format!(
+        "its encoding cannot be undone step by step, and takes {takes} MiB of memory at once: --memory {memory}M reads it"
+    ))
 }
 
 fn key_of(located: &Located) -> CheckpointKey {

@@ -69,6 +69,28 @@ fn a_member_is_opened_by_what_was_kept_of_it_without_a_byte_of_its_stream() {
 }
 
 #[test]
+fn what_is_encoded_in_a_stream_counts_in_memory_and_is_checked_as_outside_of_it() {
+    let (mut encoded, mut checked) = (0, 0);
+    for name in ["latest.h5", "pickled.ffr"] {
+        let bytes = std::fs::read(fixture(name)).unwrap();
+        let stored = gzip(&bytes);
+        let inner = opened(name, bytes.clone()).unwrap();
+        let opened = open_member(member(&stored, &bytes), &OpenOptions::default(), false);
+        let (outer, _) = opened.unwrap();
+        for index in 0..inner.len() {
+            let (within, shown) = (inner.sample(index).unwrap(), outer.sample(index).unwrap());
+            if matches!(within.content, Content::Encoded(_)) && !within.damaged {
+                assert_eq!(shown.scratch_bytes, within.length_bytes, "{name}: sample {index}");
+                encoded += within.length_bytes;
+            }
+            assert_eq!(outer.checks_encoding(index), inner.checks_intervals(index));
+            checked += u64::from(outer.checks_encoding(index));
+        }
+    }
+    assert!(encoded > 0 && checked > 0);
+}
+
+#[test]
 fn members_of_one_interval_are_opened_by_decoding_it_once() {
     let bytes = containers().swap_remove(3);
     let (all, length) = (bytes.repeat(5), bytes.len() as u64);
@@ -96,7 +118,7 @@ fn what_was_kept_of_another_version_or_is_cut_is_of_no_use() {
     let stored = gzip(&bytes);
     let (_, kept) = open_member(member(&stored, &bytes), &OpenOptions::default(), true).unwrap();
     let kept = kept.unwrap();
-    for at in 0..20 {
+    for at in 0..kept.len() {
         let mut wrong = kept.clone();
         wrong[at] ^= 1;
         assert!(!matches!(again(member(&stored, &bytes), &wrong), Ok(Some(_))), "byte {at}");
@@ -123,6 +145,7 @@ proptest! {
         number in 0..FIXTURES.len() + 1,
         changes in vec((any::<Place>(), any::<u8>()), 1..6),
         in_head in vec((0_usize..56, any::<u8>()), 0..3),
+        is_right in any::<bool>(),
     ) {
         let [bytes, stored, kept] = &KEPT[number];
         let mut kept = kept.clone();
@@ -132,6 +155,11 @@ proptest! {
         }
         for (at, value) in in_head {
             kept[at] = value;
+        }
+        if is_right {
+            let end = kept.len() - 4;
+            let checksum = crc32fast::hash(&kept[..end]);
+            kept[end..].copy_from_slice(&checksum.to_le_bytes());
         }
         if let Ok(Some(container)) = again(member(stored, bytes), &kept) {
             for index in 0..container.len() {
