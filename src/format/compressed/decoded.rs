@@ -62,9 +62,8 @@ impl RecentIntervals {
 
     fn slot(&self, container: usize, number: u64, length_bytes: u64) -> Slot {
         let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_it = |(of, interval, ..): &(usize, u64, u64, Slot)| {
-            (*of, *interval) == (container, number)
-        };
+        let is_it =
+            |(of, interval, ..): &(usize, u64, u64, Slot)| (*of, *interval) == (container, number);
         let found = match slots.all.iter().position(is_it) {
             Some(place) => slots.all.remove(place),
             None => (container, number, length_bytes, Slot::default()),

@@ -4,7 +4,7 @@ use super::Reader;
 use super::interval_decode::IntervalSource;
 use super::task::{Payload, State, Step, Task};
 use crate::catalog::Located;
-use crate::format::{Checksum, Content, Fault, shown};
+use crate::format::{Checksum, Content, Fault, Sample, shown};
 use crate::vfs::memory::block_checksums::BlockChecksumBuilder;
 use crate::vfs::memory::cache::{CacheAnswer, CacheKey, Cached, Leader};
 use crate::vfs::samples::check::stored_range;
@@ -76,8 +76,7 @@ impl Reader {
                 false => task.fetch(State::Header, header),
             };
         }
-        // An encoding may be far larger than what it is decoded to.
-        if want == (0..at.size_bytes()) && (!is_encoded || self.memory.fits_whole(&at)) {
+        if self.takes_whole(&at, &want) {
             let task = self.task(sample, located, want);
             // What the page cache holds is looked at twice rather than moved: the bytes go where they are
             // answered from. If the disk must be waited for, one read fetches both.
@@ -88,6 +87,12 @@ impl Reader {
             };
         }
         self.begin_in_cache(sample, located, want)
+    }
+
+    /// Whether all of a sample is wanted and fetched. An encoding may be far larger than what it is decoded to.
+    pub(super) fn takes_whole(&self, at: &Sample, want: &Range<u64>) -> bool {
+        let is_encoded = matches!(at.content, Content::Encoded(_));
+        *want == (0..at.size_bytes()) && (!is_encoded || self.memory.fits_whole(at))
     }
 
     /// A task that fetches nothing yet.

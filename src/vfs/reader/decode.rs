@@ -162,9 +162,10 @@ impl Reader {
 
 /// It must be decoded at once, which takes so many bytes of memory.
 fn too_large(bytes: u64) -> Fault {
-    let (takes, memory) = (bytes.div_ceil(1 << 20), bytes.saturating_mul(2).div_ceil(1 << 20));
+    let (takes, cache) = (bytes.div_ceil(1 << 20), bytes.saturating_mul(2).div_ceil(1 << 20));
     Fault::Lacking(format!(
-        "its encoding cannot be undone step by step, and takes {takes} MiB of memory at once: --memory {memory}M reads it"
+        "its encoding cannot be undone step by step, and takes {takes} MiB at once, more than half of the cache: \
+         --cache-size {cache}M (with so much --memory) reads it"
     ))
 }
 

@@ -238,10 +238,6 @@ impl Task {
         let first = self.located.sample.offset_bytes;
         first + start..first + end
     }
-
-    pub(super) fn is_wanted_whole(&self) -> bool {
-        self.want == (0..self.located.sample.size_bytes())
-    }
 }
 
 /// A bug of a decoder must not end the whole mount.

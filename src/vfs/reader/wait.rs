@@ -17,7 +17,7 @@ impl Reader {
         let _waiting = self.prefetch.waiting_read();
         task.wait = Some(Box::new(Wait { since: Instant::now(), _waiting, leader: None }));
         let at = task.located.sample;
-        if matches!(task.state, State::Header) && task.is_wanted_whole() {
+        if matches!(task.state, State::Header) && self.takes_whole(&at, &task.want) {
             task.state = State::Whole(None);
             task.span.set_range(at.extent());
         }
@@ -55,7 +55,7 @@ impl Reader {
 
     /// Fetches a sample that is asked for whole, unless another read does already.
     fn lead_alone(&self, mut task: Task) -> Step {
-        if task.leader.is_none() && task.is_wanted_whole() {
+        if task.leader.is_none() && self.takes_whole(&task.located.sample, &task.want) {
             match self.memory.cache().lead(CacheKey::Sample(task.sample)) {
                 Ok(leader) => {
                     if let Some(wait) = &mut task.wait {

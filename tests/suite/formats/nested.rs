@@ -230,6 +230,32 @@ fn in_a_compressed_member_a_bad_sample_is_one_bad_file_and_a_damaged_stream_stay
 }
 
 #[test]
+fn a_small_file_that_takes_much_memory_is_read_where_there_is_so_much_and_is_never_bad() {
+    let directory = temp_dir();
+    let small = super::write::text(9, 2000);
+    // Blocks of nothing, which the outer encoding makes small.
+    let nothing = [0, 0, 0, 0xff, 0xff].repeat(8 << 20);
+    let encoded = [nothing, super::write::deflate(&small)].concat();
+    let large = super::write::Member { method: 8, stored: encoded, ..stored("large", &small) };
+    let inner = zip(&[large, deflated("small", &small)]);
+    let outer = file_in(&directory, "outer.zip", zip(&[deflated("in.zip", &inner)]));
+    for_each_transport(|transport| {
+        let mount = Mount::new(transport, &outer, &["nested=1", "memory=16M"]);
+        crate::common::assert_errno(mount.read("in.zip/large"), libc::EIO);
+        assert!(mount.read("in.zip/small").unwrap() == small);
+        assert!(mount.bad().is_empty());
+        let says =
+            |line: &str| line.contains("sample 1: not read") && line.contains("--cache-size 81M");
+        assert!(mount.log().lines().any(says), "{}", mount.log());
+        drop(mount);
+        let mount = Mount::new(transport, &outer, &["nested=1", "memory=192M", "cache-size=81M"]);
+        assert!(mount.read("in.zip/large").unwrap() == small);
+    });
+    let verified = run(Command::new(FFRFS).args(["verify", "--nested=1"]).arg(&outer));
+    assert_eq!(verified.code, 0, "{verified:?}");
+}
+
+#[test]
 fn containers_are_opened_so_many_one_in_another() {
     let directory = temp_dir();
     let innermost = tar(&[("leaf", b"leaf")]);
