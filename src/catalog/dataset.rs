@@ -2,6 +2,7 @@
 
 use crate::format::sidecar::Section;
 use crate::format::{Attributes, Checksum, Container, Error, PartName, Result, Sample};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// One or more containers, in order.
@@ -12,6 +13,8 @@ pub struct Dataset {
     starts: Vec<u64>,
     /// By container: checksums from a sidecar, and its name.
     sums: Vec<Option<(Arc<Section>, PartName)>>,
+    /// By container: what is said of it beside its own warnings.
+    notes: BTreeMap<usize, Vec<String>>,
 }
 
 /// Where a container lies.
@@ -59,7 +62,19 @@ impl Dataset {
             starts.push(next);
         }
         let sums = containers.iter().map(|_| None).collect();
-        Self { containers, places, starts, sums }
+        Self { containers, places, starts, sums, notes: BTreeMap::new() }
+    }
+
+    /// Takes what is said of containers, by their numbers, beside their own warnings.
+    pub fn set_notes(&mut self, notes: BTreeMap<usize, Vec<String>>) {
+        self.notes = notes;
+    }
+
+    /// What an admin should know of a container.
+    #[must_use]
+    pub fn warnings_of(&self, container: usize) -> Vec<String> {
+        let own = self.containers[container].warnings().iter();
+        own.chain(self.notes.get(&container).into_iter().flatten()).cloned().collect()
     }
 
     /// Takes the checksums of the first containers, and where they lie, for samples that have none of their own.

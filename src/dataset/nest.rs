@@ -16,7 +16,7 @@ use crate::format::{
     self, Container, Content, Kind, Node, OpenOptions, Sample, SliceSource, Source,
 };
 use crate::store::Part;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
@@ -38,6 +38,8 @@ pub(super) struct Nest {
     pub(super) inside: Vec<Option<(usize, Vec<u8>)>>,
     /// The samples that were opened: container, and number in it.
     pub(super) opened: Vec<(usize, u64)>,
+    /// What is said of members that stay files, by the container that they lie in.
+    pub(super) notes: BTreeMap<usize, Vec<String>>,
     /// For each container, the sample numbers that lead to it from the outermost one.
     numbers: Vec<Vec<u64>>,
     sources: Vec<Arc<dyn Source>>,
@@ -52,6 +54,7 @@ impl Nest {
             places: Vec::new(),
             inside: Vec::new(),
             opened: Vec::new(),
+            notes: BTreeMap::new(),
             numbers: Vec::new(),
             sources: Vec::new(),
             watch: Arc::clone(watch),
@@ -94,7 +97,18 @@ impl Nest {
             self.open_level(members, &options.format, &indexes)?;
             level.end = self.containers.len();
         }
+        self.note_unopened();
         Ok(indexes.outcome())
+    }
+
+    /// Notes what is said of files that are compressed containers, and were neither opened nor refused.
+    fn note_unopened(&mut self) {
+        let opened: BTreeSet<usize> = self.opened.iter().map(|(container, _)| *container).collect();
+        for (number, container) in self.containers.iter().enumerate() {
+            if let Some(note) = container.unopened().filter(|_| !opened.contains(&number)) {
+                self.notes.entry(number).or_insert_with(|| vec![note.to_owned()]);
+            }
+        }
     }
 
     fn open_level(
@@ -114,8 +128,10 @@ impl Nest {
                 if self.watch.is_cancelled() {
                     return Err(Failure::interrupted());
                 }
-                let opened = opened.inspect_err(|e| tracing::warn!("{e}: shown as a file"));
-                Ok(opened.ok().flatten().map(|opened| (member, opened)))
+                Ok(match opened {
+                    Ok(opened) => opened.map(|opened| Ok((member, opened))),
+                    Err(error) => Some(Err((member.container, error))),
+                })
             })?;
             self.add_members(opened.into_iter().flatten())?;
         }
@@ -126,9 +142,17 @@ impl Nest {
 
     fn add_members(
         &mut self,
-        members: impl Iterator<Item = (Member, Inner)>,
+        members: impl Iterator<Item = Result<(Member, Inner), (usize, format::Error)>>,
     ) -> Result<(), Failure> {
-        for (member, Inner { container, source, base_bytes }) in members {
+        for member in members {
+            let (member, Inner { container, source, base_bytes }) = match member {
+                Ok(opened) => opened,
+                Err((outer, error)) => {
+                    let notes = self.notes.entry(outer).or_default();
+                    notes.push(format!("{error}: shown as a file"));
+                    continue;
+                }
+            };
             if self.containers.len() >= MAX_CONTAINERS {
                 return Err(Failure::usage(format!(
                     "more than {MAX_CONTAINERS} containers: choose a smaller --nested"

@@ -247,10 +247,11 @@ fn open_containers(
     let (kept, failures) = nest.open_members(&parts, options)?;
     written.extend(kept);
     unwritten += failures;
-    let Nest { containers, places, inside, opened, .. } = nest;
+    let Nest { containers, places, inside, opened, notes, .. } = nest;
     let mut dataset = Dataset::nested(containers, places);
     // Nested containers come after the others, and have no sidecars.
     dataset.set_sums(sums);
+    dataset.set_notes(notes);
     warn_of(&dataset, &parts);
     let opened = opened.into_iter().map(|(container, sample)| dataset.number(container, sample));
     let opened = opened.collect();

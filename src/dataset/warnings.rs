@@ -11,9 +11,9 @@ const MAX_NAMED: usize = 20;
 /// Logs the warnings of all containers.
 pub(super) fn warn_of(dataset: &Dataset, parts: &[Arc<Part>]) {
     let part_of = |number| parts.get(dataset.part_of(number)).map(|part| part.name().to_string());
-    let containers = dataset.containers().iter().enumerate();
+    let containers = 0..dataset.containers().len();
     let containers: Vec<_> = containers
-        .map(|(number, of)| (part_of(number).unwrap_or_default(), of.warnings().to_vec()))
+        .map(|number| (part_of(number).unwrap_or_default(), dataset.warnings_of(number)))
         .collect();
     for (_, text) in said_once(containers.iter().map(|(part, texts)| (&part[..], &texts[..]))) {
         tracing::warn!("{text}");

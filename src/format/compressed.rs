@@ -102,19 +102,18 @@ impl Compressed {
         stream: Arc<StreamIndex>,
         container: Option<Box<dyn Container>>,
     ) -> Result<Box<dyn Container>> {
-        let mut warnings = Vec::new();
         let inside = match container {
             Some(container) => Inside::Container(container),
             None => {
                 let header = self.header(source.as_ref())?;
                 let name = self.file_name(source.as_ref(), header.as_ref());
                 let whole = DecodedSource::new(Arc::clone(&source), Arc::clone(&stream));
-                warnings.extend(unopened(&whole, &name));
+                let unopened = unopened(&whole, &name);
                 let modified = header.and_then(|header| header.modified);
-                Inside::File { name, modified, size_bytes: stream.decoded_bytes() }
+                Inside::File { name, modified, size_bytes: stream.decoded_bytes(), unopened }
             }
         };
-        Ok(Box::new(CompressedFile::new(self.name, source, stream, (inside, warnings))))
+        Ok(Box::new(CompressedFile::new(self.name, source, stream, inside)))
     }
 
     /// The name of the file that was compressed.
@@ -264,8 +263,8 @@ pub fn open_decoded(
     match feed::scanner_of(decoded.name(), &first, options)? {
         Some(scanner) => scanned::scan(decoded, scanner),
         None => {
-            let warnings = unopened(decoded.as_ref(), &name).into_iter().collect();
-            Ok(Box::new(PlainFile::new(decoded, name, warnings)))
+            let unopened = unopened(decoded.as_ref(), &name);
+            Ok(Box::new(PlainFile::new(decoded, name, unopened)))
         }
     }
 }

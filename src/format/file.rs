@@ -7,14 +7,15 @@ use std::sync::Arc;
 pub struct PlainFile {
     source: Arc<dyn Source>,
     name: Vec<u8>,
-    warnings: Vec<String>,
+    /// What is said of it if it is a container, and stays a file.
+    unopened: Option<String>,
 }
 
 impl PlainFile {
     /// Shows `source` as `name`.
     #[must_use]
-    pub fn new(source: Arc<dyn Source>, name: Vec<u8>, warnings: Vec<String>) -> Self {
-        Self { source, name, warnings }
+    pub fn new(source: Arc<dyn Source>, name: Vec<u8>, unopened: Option<String>) -> Self {
+        Self { source, name, unopened }
     }
 }
 
@@ -56,6 +57,10 @@ impl Container for PlainFile {
     }
 
     fn warnings(&self) -> &[String] {
-        &self.warnings
+        &[]
+    }
+
+    fn unopened(&self) -> Option<&str> {
+        self.unopened.as_deref()
     }
 }

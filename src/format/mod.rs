@@ -458,6 +458,11 @@ pub trait Container: Send + Sync {
 
     /// What an admin should know but what does not keep the container from being used.
     fn warnings(&self) -> &[String];
+
+    /// What is said of it if its only sample is a container that was not opened.
+    fn unopened(&self) -> Option<&str> {
+        None
+    }
 }
 
 /// Names found in a container.

@@ -62,6 +62,10 @@ pub fn info<'a>(
     names: impl Iterator<Item = &'a PartName>,
 ) -> Info {
     let fields = catalog.fields();
+    let mut warnings = vec![Vec::new(); dataset.part_count()];
+    for number in 0..dataset.containers().len() {
+        warnings[dataset.part_of(number)].extend(dataset.warnings_of(number));
+    }
     let containers = dataset.containers().iter().enumerate();
     let containers = containers.zip(names).map(|((number, container), name)| ContainerInfo {
         path: name.clone(),
@@ -76,7 +80,7 @@ pub fn info<'a>(
         }
         .into(),
         checksums: dataset.sums_of(number).cloned(),
-        warnings: container.warnings().to_vec(),
+        warnings: warnings.get_mut(number).map(std::mem::take).unwrap_or_default(),
     });
     Info {
         ffrfs_version: env!("CARGO_PKG_VERSION").into(),

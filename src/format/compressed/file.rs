@@ -31,8 +31,9 @@ impl CompressedFile {
         format: &'static str,
         source: Arc<dyn Source>,
         stream: Arc<StreamIndex>,
-        (inside, mut warnings): (Inside, Vec<String>),
+        inside: Inside,
     ) -> Self {
+        let mut warnings = Vec::new();
         let part = source.name();
         let behind = source.len().saturating_sub(stream.stored_bytes());
         if behind > 0 {
@@ -390,5 +391,12 @@ impl Container for CompressedFile {
 
     fn warnings(&self) -> &[String] {
         &self.warnings
+    }
+
+    fn unopened(&self) -> Option<&str> {
+        match &self.inside {
+            Inside::File { unopened, .. } => unopened.as_deref(),
+            Inside::Container(_) => None,
+        }
     }
 }

@@ -10,6 +10,8 @@ pub(super) enum Inside {
         /// Seconds since 1970.
         modified: Option<u32>,
         size_bytes: u64,
+        /// What is said of it if it is a container, and stays a file.
+        unopened: Option<String>,
     },
 }
 

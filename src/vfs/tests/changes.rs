@@ -65,7 +65,7 @@ fn mounted(
 
 /// A file of one sample, whose index cannot change.
 fn plain(source: Arc<dyn Source>) -> Box<dyn Container> {
-    Box::new(PlainFile::new(source, b"name".to_vec(), Vec::new()))
+    Box::new(PlainFile::new(source, b"name".to_vec(), None))
 }
 
 fn ffrecord(source: Arc<dyn Source>) -> Box<dyn Container> {

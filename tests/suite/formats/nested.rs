@@ -239,7 +239,12 @@ fn a_small_file_that_takes_much_memory_is_read_where_there_is_so_much_and_is_nev
     let large = super::write::Member { method: 8, stored: encoded, ..stored("large", &small) };
     let inner = zip(&[large, deflated("small", &small)]);
     let outer = file_in(&directory, "outer.zip", zip(&[deflated("in.zip", &inner)]));
+    let alone = file_in(&directory, "in.zip", &inner);
     for_each_transport(|transport| {
+        // Step by step it takes little.
+        let mount = Mount::new(transport, &alone, &["memory=16M"]);
+        assert!(mount.read("large").unwrap() == small);
+        drop(mount);
         let mount = Mount::new(transport, &outer, &["nested=1", "memory=16M"]);
         crate::common::assert_errno(mount.read("in.zip/large"), libc::EIO);
         assert!(mount.read("in.zip/small").unwrap() == small);
@@ -294,6 +299,38 @@ fn a_nested_container_that_is_damaged_stays_a_file_and_is_logged() {
             let says = |line: &str| line.contains(name) && line.contains("shown as a file");
             assert!(log.lines().any(says), "{name}: {log}");
         }
+    });
+    let info = info(&outer, "--nested=1");
+    let says = |name: &str| {
+        info.lines().any(|l| l.contains("warning:") && l.contains(name) && l.contains("as a file"))
+    };
+    assert!(says("bad.zip") && says("none.tar"), "{info}");
+}
+
+/// What `ffrfs info` prints of a container.
+fn info(container: &std::path::Path, nested: &str) -> String {
+    let info = run(Command::new(FFRFS).args(["info", nested]).arg(container)).ok();
+    String::from_utf8(info.stdout).unwrap()
+}
+
+#[test]
+fn a_compressed_container_is_named_where_it_is_one_file_and_only_there() {
+    if !have(Need::Program("gzip")) {
+        return;
+    }
+    let directory = temp_dir();
+    let inner = zip(&[stored("x", "x")]);
+    let packed = super::write::through("gzip", &["-c"], &inner);
+    let path = file_in(&directory, "in.zip.gz", packed);
+    let closed = info(&path, "--nested=0");
+    assert!(closed.contains("it is compressed zip, shown as one file: --nested 1"), "{closed}");
+    let opened = info(&path, "--nested=1");
+    assert!(opened.contains("files:      1 (1 B in all)"), "{opened}");
+    assert!(!opened.contains("warning"), "{opened}");
+    for_each_transport(|transport| {
+        let mount = Mount::new(transport, &path, &["nested=1"]);
+        assert_eq!(mount.read("in.zip/x").unwrap(), b"x");
+        assert!(!mount.log().contains("shown as one file"), "{}", mount.log());
     });
 }
 
