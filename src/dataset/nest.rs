@@ -15,6 +15,7 @@ use crate::format::compressed::{
 use crate::format::{
     self, Container, Content, Kind, Node, OpenOptions, Sample, SliceSource, Source,
 };
+use crate::io::cgroup;
 use crate::store::Part;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -27,6 +28,8 @@ use std::sync::Arc;
 pub(crate) const MAX_LOOKS: u32 = 3;
 /// More containers than this in one dataset are an attack or a mistake.
 const MAX_CONTAINERS: usize = 100_000;
+/// At most so many bytes of decoded intervals are kept while members are opened.
+const RECENT_BYTES: u64 = 256 << 20;
 /// After so many members the containers are counted.
 const MEMBERS_TOGETHER: usize = 1024;
 
@@ -121,7 +124,7 @@ impl Nest {
         let samples = members.iter().filter_map(|member| sample(member).ok());
         let together = Together::new(&self.watch, samples.map(|at| at.length_bytes).sum());
         // Members are opened in the order of their streams, so that each interval is decoded once.
-        let recent = Arc::new(RecentIntervals::new(parallel::cpus() + 1));
+        let recent = Arc::new(RecentIntervals::new(parallel::cpus() + 1, recent_bytes()));
         for some in members.chunks(MEMBERS_TOGETHER) {
             let opened = parallel::map(some.to_vec(), parallel::cpus(), &|member| {
                 let opened = self.open(&member, options, (indexes, &together), &recent);
@@ -238,7 +241,9 @@ impl Nest {
         }
         let coding = match (at.content, container.codec(member.sample)) {
             (Content::Stored, _) => Coding::Stored,
-            (Content::Encoded(_), Some(codec)) => Coding::Stream(codec, at.checksum),
+            (Content::Encoded(_), Some(codec)) => {
+                Coding::Stream(codec, at.checksum, Arc::clone(recent))
+            }
             _ => return Ok(None),
         };
         let whole = Arc::clone(outer);
@@ -264,6 +269,12 @@ struct Inner {
     source: Arc<dyn Source>,
     /// Where these begin in the part.
     base_bytes: u64,
+}
+
+/// How many bytes of decoded intervals are kept while containers are opened.
+fn recent_bytes() -> u64 {
+    let limit = cgroup::limits().memory_bytes;
+    limit.map_or(RECENT_BYTES, |limit| RECENT_BYTES.min(limit / 16))
 }
 
 /// Where a member really lies.

@@ -1,17 +1,17 @@
 //! The bytes that a compressed stream decodes to, at any offset.
 
-use crate::format::stream::{INTERVAL_BYTES, Interval, StreamIndex};
+use crate::format::stream::{Interval, StreamIndex};
 use crate::format::{PartName, Source, Table};
 use std::io::{self, ErrorKind};
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// An interval, once it is decoded.
 type Slot = Arc<Mutex<Option<Arc<Vec<u8>>>>>;
 
-/// While a container is opened, decoded intervals are kept up to so many bytes: the structure of many lies here and there.
-const RECENT_BYTES: u64 = 4 * INTERVAL_BYTES;
+/// Streams of their own are told apart by numbers that no container has.
+const FIRST_STREAM: usize = usize::MAX / 2;
 
 /// The intervals that were decoded last, of the streams of several containers whose members are opened one after the other:
 /// many small members lie in one interval.
@@ -20,6 +20,7 @@ pub struct RecentIntervals {
     /// So many are kept, however large.
     least: usize,
     slots: Mutex<Slots>,
+    next_stream: AtomicUsize,
 }
 
 #[derive(Debug)]
@@ -30,11 +31,17 @@ struct Slots {
 }
 
 impl RecentIntervals {
-    /// Keeps `least` of them, and more while they are no more than 16 MiB.
+    /// Keeps `least` of them, and more while they are no more than `most_bytes`: the structure of many containers lies here and
+    /// there.
     #[must_use]
-    pub fn new(least: usize) -> Self {
-        let slots = Slots { all: Vec::new(), most_bytes: RECENT_BYTES };
-        Self { least: least.max(1), slots: Mutex::new(slots) }
+    pub fn new(least: usize, most_bytes: u64) -> Self {
+        let slots = Mutex::new(Slots { all: Vec::new(), most_bytes });
+        Self { least: least.max(1), slots, next_stream: AtomicUsize::new(FIRST_STREAM) }
+    }
+
+    /// The number of a member that is a stream of its own.
+    pub(super) fn number_of_stream(&self) -> usize {
+        self.next_stream.fetch_add(1, Ordering::Relaxed)
     }
 
     /// Gives back the memory of what was decoded. From now on, only the least number is kept.
@@ -97,7 +104,7 @@ pub(super) struct DecodedSource {
 
 impl DecodedSource {
     pub(super) fn new(stored: Arc<dyn Source>, stream: Arc<StreamIndex>) -> Self {
-        Self::sharing(stored, stream, (Arc::new(RecentIntervals::new(1)), 0))
+        Self::sharing(stored, stream, (Arc::new(RecentIntervals::new(1, 0)), 0))
     }
 
     /// With what is decoded for others of the same container.
@@ -208,6 +215,7 @@ mod tests {
     use super::*;
     use crate::format::MemorySource;
     use crate::format::codec::Codec;
+    use crate::format::stream::INTERVAL_BYTES;
 
     #[test]
     fn only_so_much_is_decoded_until_the_limit_ends() {
@@ -232,19 +240,40 @@ mod tests {
 
     #[test]
     fn an_interval_that_many_members_lie_in_is_decoded_once() {
-        let recent = RecentIntervals::new(2);
+        let recent = RecentIntervals::new(2, 0);
         let mut decoded = Vec::new();
         let mut read = |container, number| {
             let decode = || {
                 decoded.push((container, number));
                 Ok(vec![number as u8])
             };
-            recent.get(container, (number, RECENT_BYTES), decode).unwrap()
+            recent.get(container, (number, 1), decode).unwrap()
         };
         for number in [0, 0, 1, 0, 1, 1, 2, 1, 2] {
             assert_eq!(*read(7, number), [number as u8]);
         }
         read(8, 2);
         assert_eq!(decoded, [(7, 0), (7, 1), (7, 2), (8, 2)]);
+    }
+
+    #[test]
+    fn intervals_are_kept_as_long_as_there_is_room_until_all_is_open() {
+        let recent = RecentIntervals::new(1, 30);
+        let decoded = AtomicU64::new(0);
+        let read = |number| {
+            let decode = || {
+                decoded.fetch_add(1, Ordering::Relaxed);
+                Ok(Vec::new())
+            };
+            recent.get(7, (number, 10), decode).unwrap();
+        };
+        let times = |numbers: &[u64]| {
+            numbers.iter().for_each(|number| read(*number));
+            decoded.swap(0, Ordering::Relaxed)
+        };
+        assert_eq!(times(&[0, 1, 2, 0, 1, 2]), 3);
+        assert_eq!(times(&[3, 1, 2, 0, 0]), 2);
+        recent.forget();
+        assert_eq!(times(&[1, 1, 2, 1]), 3);
     }
 }

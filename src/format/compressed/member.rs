@@ -51,8 +51,8 @@ pub type Recent = (Arc<RecentIntervals>, usize);
 pub enum Coding {
     /// As it is.
     Stored,
-    /// The source is a stream of this codec; the checksum is that of the decoded bytes.
-    Stream(Codec, Option<Checksum>),
+    /// The source is a stream of this codec; the checksum is that of the decoded bytes. With what was decoded last.
+    Stream(Codec, Option<Checksum>, Arc<RecentIntervals>),
     /// It is this range of a decoded stream.
     Range(Arc<StreamIndex>, Range<u64>, Recent),
 }
@@ -71,18 +71,17 @@ pub fn open_member(
     keeps: bool,
 ) -> Result<OpenedMember> {
     let MemberSource { source, name, coding } = member;
-    let own = || (Arc::new(RecentIntervals::new(1)), 0);
     let (stream, range, recent, is_own) = match coding {
         Coding::Stored => return open_stored(source, options, keeps),
-        Coding::Stream(codec, checksum) => {
+        Coding::Stream(codec, checksum, recent) => {
             let stream = index_of(source.as_ref(), codec, checksum)?;
-            let range = 0..stream.decoded_bytes();
-            (Arc::new(stream), range, own(), true)
+            let (range, number) = (0..stream.decoded_bytes(), recent.number_of_stream());
+            (Arc::new(stream), range, (recent, number), true)
         }
         Coding::Range(stream, range, recent) => (stream, range, recent, false),
     };
     let decoded =
-        Arc::new(DecodedSource::sharing(Arc::clone(&source), Arc::clone(&stream), recent.clone()));
+        Arc::new(DecodedSource::sharing(Arc::clone(&source), Arc::clone(&stream), recent));
     decoded.limit(most_decoded_bytes(&range));
     let slice = slice_of(&decoded, name, &range);
     let recorded = Arc::new(RecordedSource::new(Arc::clone(&slice), keeps));
@@ -101,9 +100,6 @@ pub fn open_member(
         let stream = is_own.then_some(stream.as_ref());
         written(stream, &reads, &examined.bad, (container.as_ref(), format))
     });
-    if is_own {
-        recent.0.forget();
-    }
     let member = CompressedFile::member(source, stream, range.start, (container, examined));
     Ok((Box::new(member), kept))
 }
@@ -138,7 +134,7 @@ pub fn open_kept(
     let (stream, range) = match coding {
         Coding::Stored => return kept_index(source, kept, stream_end, name, options),
         Coding::Range(stream, range, _) => (stream, range),
-        Coding::Stream(codec, _) => {
+        Coding::Stream(codec, ..) => {
             let stream = StreamIndex::read_kept(kept.as_ref(), HEAD_BYTES as u64..stream_end)
                 .map_err(|e| unreadable(HEAD_BYTES as u64, e))?;
             let Some(stream) = stream.filter(|stream| stream.codec() == codec) else {
@@ -148,7 +144,7 @@ pub fn open_kept(
             (Arc::new(stream), range)
         }
     };
-    let recent = Arc::new(RecentIntervals::new(1));
+    let recent = Arc::new(RecentIntervals::new(1, 0));
     let shared = (Arc::clone(&recent), 0);
     let decoded =
         Arc::new(DecodedSource::sharing(Arc::clone(&source), Arc::clone(&stream), shared));

@@ -29,7 +29,7 @@ fn member(stored: &[u8], bytes: &[u8]) -> MemberSource {
     MemberSource {
         source: Arc::new(MemorySource::new(name.clone(), stored.to_vec())),
         name,
-        coding: Coding::Stream(Codec::Gzip, Some(checksum)),
+        coding: Coding::Stream(Codec::Gzip, Some(checksum), Arc::new(RecentIntervals::new(1, 0))),
     }
 }
 
@@ -97,7 +97,7 @@ fn members_of_one_interval_are_opened_by_decoding_it_once() {
     let source = Arc::new(Noted::new(gzip(&all)));
     let stream =
         StreamIndex::build(source.as_ref(), Codec::Gzip, INTERVAL_BYTES, &mut |_, _| Ok(()));
-    let (stream, recent) = (Arc::new(stream.unwrap()), Arc::new(RecentIntervals::new(2)));
+    let (stream, recent) = (Arc::new(stream.unwrap()), Arc::new(RecentIntervals::new(2, 0)));
     let before = source.reads().len();
     for number in 0..5 {
         let range = number * length..(number + 1) * length;
