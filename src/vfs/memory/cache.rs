@@ -289,6 +289,15 @@ impl SampleCache {
         Some((prefetched.verified.bytes().len() as u64).saturating_sub(prefetched.read_bytes))
     }
 
+    /// Drops what is cached under a key, as it is not what it should be.
+    pub(in crate::vfs) fn forget(&self, key: CacheKey) {
+        let mut shard = self.shard(key);
+        shard.cached.pop(&key);
+        shard.passing.remove(&key);
+        drop(shard);
+        self.give_up(key);
+    }
+
     /// Evicts until the budget is kept again, what was prefetched last of all.
     pub(in crate::vfs) fn shrink(&self) {
         while self.budget.is_overdrawn() && self.blocks.evict_any() {}

@@ -16,13 +16,13 @@ use std::ops::Range;
 use std::sync::Arc;
 
 /// The bytes of a file that lie in one interval.
-struct Part {
-    number: u64,
-    key: CacheKey,
+pub(super) struct Part {
+    pub(super) number: u64,
+    pub(super) key: CacheKey,
     /// Which bytes of the file.
-    file: Range<u64>,
+    pub(super) file: Range<u64>,
     /// The interval.
-    place: Place,
+    pub(super) place: Place,
     /// Where in the decoded bytes the part begins.
     first: u64,
     /// Where in those the bytes of the file end that lie together.
@@ -181,7 +181,13 @@ impl Reader {
 
     /// Goes on with the range from the interval that was decoded.
     pub(super) fn after_interval_decoded(&self, mut task: Task, decode: IntervalDecode) -> Step {
-        let IntervalDecode { source, number, pieces, decoded, .. } = decode;
+        let IntervalDecode { source, number, mut pieces, decoded, .. } = decode;
+        if decoded.as_ref().is_err_and(Fault::is_permanent)
+            && pieces.fetched_again.replace(number) != Some(number)
+            && self.samples.distrust(task.located.part, task.span.range())
+        {
+            return task.fetch_again(State::Interval(source, number, pieces));
+        }
         // The stored bytes go before the next one has its turn.
         drop(task.span.swap_buffer(Buffer::empty()));
         drop(task.turn.take());
@@ -220,7 +226,7 @@ impl Reader {
 
     /// The part of a file at or behind byte `at` that lies in one interval; `None` if there is a hole up to
     /// its end.
-    fn part_at(
+    pub(super) fn part_at(
         &self,
         task: &Task,
         source: &IntervalSource,

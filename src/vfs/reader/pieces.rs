@@ -17,6 +17,8 @@ pub(super) struct Pieces {
     pub(super) first: u64,
     /// What the blocks of the stored bytes must match, if they are checked.
     pub(super) checksums: Option<Arc<BlockChecksums>>,
+    /// The interval that was fetched again last, as what was fetched first could not be decoded.
+    pub(super) fetched_again: Option<u64>,
     /// The range is one that the file is made from, or all of a file that is compared with its checksum.
     pub(super) made: Option<Made>,
 }
@@ -40,6 +42,7 @@ impl Pieces {
             current: want.start..want.start,
             first: 0,
             checksums: None,
+            fetched_again: None,
             made: None,
         })
     }

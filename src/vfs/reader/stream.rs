@@ -85,6 +85,15 @@ impl Reader {
         };
         let all = 0..task.located.sample.size_bytes();
         let want = std::mem::replace(&mut task.want, all);
+        self.compare(task, (want, leader), expected)
+    }
+
+    fn compare(
+        &self,
+        task: Task,
+        (want, leader): (Range<u64>, Leader),
+        expected: Checksum,
+    ) -> Step {
         let made = Made { want, leader, compared: Some((expected, expected.hasher())) };
         match self.begin_with_prefix(&task, Pieces::compared(made)) {
             Ok(pieces) => self.next_interval(task, &IntervalSource::Container, pieces),
@@ -95,18 +104,35 @@ impl Reader {
     /// Compares a sample of which all pieces have come; then it is read as any other.
     fn after_compared(
         &self,
-        task: Task,
+        mut task: Task,
         (want, leader): (Range<u64>, Leader),
         (expected, hasher): (Checksum, Hasher),
     ) -> Step {
         // The followers of a read that failed find the fault in the list: the leader goes last.
         if let Err(mismatch) = expected.compare(hasher.finish()) {
+            if self.distrusts_intervals(&mut task) {
+                return self.compare(task, (want, leader), expected);
+            }
             return self.mismatch(task, mismatch.into());
         }
         self.samples.stats().verified(true);
         self.samples.set_verified(task.sample);
         drop(leader);
         self.begin(task.sample, task.located, want)
+    }
+
+    /// Forgets the intervals of a sample that does not match its checksum. Tells whether they may have come out of a cache, and
+    /// should be fetched once more.
+    fn distrusts_intervals(&self, task: &mut Task) -> bool {
+        let (container, part) = (task.located.container, task.located.part);
+        let (mut at, mut may_be_cached) = (0, false);
+        while let Ok(Some(found)) = self.part_at(task, &IntervalSource::Container, at) {
+            self.samples.forget_decoded(container, found.number);
+            self.memory.cache().forget(found.key);
+            may_be_cached |= self.samples.distrust(part, found.place.stored);
+            at = found.file.end;
+        }
+        may_be_cached && !std::mem::replace(&mut task.is_distrusted, true)
     }
 
     fn read_made(&self, mut task: Task) -> Step {
