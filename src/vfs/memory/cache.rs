@@ -64,6 +64,11 @@ impl Leader {
         self.cache.shard(self.key).pass(self.key, found);
     }
 
+    /// Ends the read and leaves what was fetched to its followers alone.
+    pub(in crate::vfs) fn pass_on(self, found: Cached) {
+        self.cache.shard(self.key).pass(self.key, found);
+    }
+
     /// Caches what was prefetched, and ends the read.
     pub(in crate::vfs) fn end_prefetch(self, verified: Arc<Verified>, arrival: Arrival) {
         let CacheKey::Sample(sample) = self.key else { return };

@@ -32,6 +32,11 @@ pub(super) struct Part {
 }
 
 impl Part {
+    /// How many bytes the interval has.
+    fn length(&self) -> u64 {
+        self.place.decoded.end - self.place.decoded.start
+    }
+
     /// The bytes of the file up to byte `end`.
     fn of<'a>(&self, decoded: &'a Verified, end: u64) -> &'a [u8] {
         let start = (self.first - self.place.decoded.start) as usize;
@@ -99,7 +104,7 @@ impl Reader {
             };
             let end = part.file.end.min(want.end);
             self.observe(&task, source, &part, end);
-            let asked = pieces.asked(end - part.file.start);
+            let asked = pieces.asked(end - part.file.start, part.length());
             match self.memory.cache().get_or_lead(part.key, asked) {
                 CacheAnswer::Cached(Cached::Whole(decoded))
                 | CacheAnswer::Prefetched(decoded, _) => {
@@ -219,7 +224,11 @@ impl Reader {
         let end = part.file.end.min(task.want.end);
         pieces.copy(&task.want, part.file.start, part.of(&decoded, end));
         if let Some(leader) = task.leader.take() {
-            leader.end_with(Cached::Whole(decoded), pieces.asked(end - part.file.start));
+            let (found, asked) = (Cached::Whole(decoded), end - part.file.start);
+            match pieces.is_too_large() {
+                true => leader.pass_on(found),
+                false => leader.end_with(found, pieces.asked(asked, part.length())),
+            }
         }
         self.next_interval(task, source, pieces)
     }

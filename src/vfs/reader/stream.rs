@@ -94,7 +94,10 @@ impl Reader {
         (want, leader): (Range<u64>, Leader),
         expected: Checksum,
     ) -> Step {
-        let made = Made { want, leader, compared: Some((expected, expected.hasher())) };
+        // A quarter is left to what is decoded ahead.
+        let is_too_large = task.want.end > self.memory.budget().cap_bytes() / 4 * 3;
+        let compared = Some((expected, expected.hasher()));
+        let made = Made { want, leader, compared, is_too_large };
         match self.begin_with_prefix(&task, Pieces::compared(made)) {
             Ok(pieces) => self.next_interval(task, &IntervalSource::Container, pieces),
             Err(fault) => self.fail(task, fault),
@@ -156,7 +159,7 @@ impl Reader {
             Ok(pieces) => pieces,
             Err(fault) => return self.fail(task, fault),
         };
-        pieces.made = Some(Made { want, leader, compared: None });
+        pieces.made = Some(Made { want, leader, compared: None, is_too_large: false });
         self.next_interval(task, &IntervalSource::Container, pieces)
     }
 
@@ -167,7 +170,7 @@ impl Reader {
         let Some(made) = pieces.made.take() else {
             return self.answer_pieces(&task.want, pieces);
         };
-        let Made { want, leader, compared } = made;
+        let Made { want, leader, compared, .. } = made;
         if let Some(compared) = compared {
             return self.after_compared(task, (want, leader), compared);
         }

@@ -8,6 +8,11 @@ const MIB: u64 = 1 << 20;
 
 /// The array of a fixture, or its rows, whose sidecar is right.
 fn world(verify: Verify, rows: bool) -> World {
+    world_with(verify, rows, 256 * MIB)
+}
+
+/// The same with so much memory.
+fn world_with(verify: Verify, rows: bool, cache_bytes: u64) -> World {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/ordered.h5");
     let bytes = std::fs::read(path).unwrap();
     let source: Arc<dyn crate::format::Source> =
@@ -30,7 +35,7 @@ fn world(verify: Verify, rows: bool) -> World {
     dataset.set_sums([Some((section, "sums".into()))]);
     let names = Numbered::new(dataset.len(), None, Suffix::Fixed(String::new())).into();
     let part = Part::in_memory("/ordered.h5".to_owned(), bytes.clone(), SystemTime::UNIX_EPOCH);
-    let options = Options { threads: 4, ..options(verify, 256 * MIB) };
+    let options = Options { threads: 4, ..options(verify, cache_bytes) };
     let vfs = Vfs::new(dataset, names, Store::new(vec![Arc::new(part)]), options);
     World { vfs, disk: vec![bytes] }
 }
@@ -142,5 +147,19 @@ fn what_has_changed_when_it_is_decoded_again_is_bad_in_all_its_samples_also_if_i
     assert!(ahead > 0);
     for row in (row_of(number)..row_of(number + 1)).cycle().take(20) {
         assert_eq!(read(&world, row), Err(Errno::EIO), "row {row}");
+    }
+}
+
+#[test]
+fn a_comparison_of_more_than_fits_in_memory_keeps_nothing_and_pushes_nothing_out() {
+    for (memory, is_kept) in [(16 * MIB, false), (256 * MIB, true)] {
+        let world = world_with(Verify::Once, false, memory);
+        assert!(world.size() > 16 * MIB);
+        world.read(0, 0, 1000).unwrap();
+        let cache = world.vfs.cache_figures();
+        assert_eq!(cache.evictions, 0, "{cache:?}");
+        // At most the interval that was asked for then.
+        assert_eq!(cache.entries > 1, is_kept, "{cache:?}");
+        assert_eq!(world.counted("samples_verified"), 1);
     }
 }
