@@ -89,7 +89,7 @@ impl Sequence {
 
 impl Patterns {
     /// Takes note of a number that was asked for, of `all`; gives those to fetch now, in order, so that
-    /// every sequence is up to `depth` numbers ahead. `pass`: how many numbers there are beside those of `all`, and with them.
+    /// every sequence is up to `depth` numbers ahead. A pass over everything, of which `all` may be a part, has `pass` numbers.
     pub(super) fn observe(
         &mut self,
         number: u64,

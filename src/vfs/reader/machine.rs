@@ -21,7 +21,8 @@
 //! | `Spooled` | (work) an interval from the spool | as `DecodeInterval` |
 //!
 //! Every state can end in an error instead: the sample is listed as bad, its followers begin anew and find
-//! that. A fetch that fails is tried once more; a `Block` that fails is left for the sample alone.
+//! that. A fetch that fails is tried once more; a `Block` that fails is left for the sample alone. What fails its check or
+//! cannot be decoded is fetched once more, too, if it may have come out of a cache.
 
 use super::Reader;
 use super::task::{State, Step, Task};
