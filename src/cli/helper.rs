@@ -1,6 +1,7 @@
 //! The command line that mount(8) knows: `mount.ffrfs SOURCE MOUNTPOINT [-sfnvrw] [-N NAMESPACE] [-t TYPE]
 //! [-o OPTIONS]`. It is this program under another name, for fstab, systemd and autofs.
 
+use super::mount_paths::name_words;
 use super::open::check_answered;
 use super::{Cli, Command, mount, options, parse, remount};
 use crate::daemon::mount::{Died, name_in};
@@ -12,6 +13,7 @@ use crate::transport::MountError;
 use clap::Parser;
 use std::ffi::{OsStr, OsString};
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -83,7 +85,17 @@ pub(super) fn is_called_by(args: &[OsString]) -> bool {
 }
 
 pub(super) fn main(args: Vec<OsString>) -> ExitCode {
-    let outcome = HelperArgs::try_parse_from(args).map_err(Failure::from).and_then(run);
+    let parsed = HelperArgs::try_parse_from(&args).map_err(|error| {
+        // mount(8) gives these two first.
+        let paths = args.get(1..3).unwrap_or_default();
+        let is_option = |arg: &OsString| arg.as_bytes().starts_with(b"-");
+        let words: Vec<_> = match paths.iter().any(is_option) {
+            true => Vec::new(),
+            false => paths.iter().map(OsString::as_os_str).collect(),
+        };
+        name_words(error.into(), &words)
+    });
+    let outcome = parsed.and_then(run);
     outcome
         .unwrap_or_else(|failure| {
             super::print::print(&failure);

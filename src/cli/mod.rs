@@ -18,6 +18,7 @@ mod list;
 mod ls;
 mod man;
 mod mount;
+mod mount_paths;
 mod open;
 mod options;
 mod pack;
@@ -142,6 +143,10 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
 
 /// Help and version go to stdout with exit code 0, everything else that clap refuses is wrong usage.
 fn parse(args: Vec<OsString>) -> Result<Cli, Failure> {
+    parse_unnamed(args.clone()).map_err(|failure| mount_paths::name_usage(failure, &args))
+}
+
+fn parse_unnamed(args: Vec<OsString>) -> Result<Cli, Failure> {
     let args = config::expand(args)?;
     let args = options::expand(args, options::takes)?;
     let mut command = Cli::command().mut_subcommand("mount", mount::with_short_help);

@@ -97,8 +97,8 @@ pub trait Remote: Send + Sync {
         false
     }
 
-    /// Notes that the bytes of `range` failed their check. Returns whether they came from the cache, which has now
-    /// dropped them, so that they should be fetched again.
+    /// Notes that the bytes of `range` failed their check. Returns whether they may have come from the cache, which has now
+    /// dropped them, so that they should be fetched again, once.
     fn distrust(&self, range: Range<u64>) -> bool {
         let _ = range;
         false

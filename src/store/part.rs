@@ -245,8 +245,8 @@ impl Part {
         }
     }
 
-    /// Notes that the bytes of `range` failed their check. Returns whether they came from a cache and should be fetched
-    /// again.
+    /// Notes that the bytes of `range` failed their check. Returns whether they may have come from a cache and should be
+    /// fetched again, once.
     #[must_use]
     pub fn distrust(&self, range: Range<u64>) -> bool {
         match &self.bytes {

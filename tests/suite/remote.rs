@@ -12,6 +12,7 @@ mod hanging;
 mod listing;
 mod policy;
 mod real_servers;
+mod rotten;
 mod store;
 mod watching;
 

@@ -205,6 +205,11 @@ impl Blocks {
         container_bytes.div_ceil(self.block_bytes)
     }
 
+    /// About how many blocks all samples have.
+    pub(in crate::vfs) fn total(&self) -> u64 {
+        self.count(self.data_bytes)
+    }
+
     /// The two blocks of a range, if both are there.
     pub(in crate::vfs) fn both(&self, part: usize, range: &Range<u64>) -> Option<[Arc<Chunk>; 2]> {
         let number = range.start / self.block_bytes;

@@ -64,6 +64,11 @@ impl Leader {
         self.cache.shard(self.key).pass(self.key, found);
     }
 
+    /// Ends the read and leaves what was fetched to its followers alone.
+    pub(in crate::vfs) fn pass_on(self, found: Cached) {
+        self.cache.shard(self.key).pass(self.key, found);
+    }
+
     /// Caches what was prefetched, and ends the read.
     pub(in crate::vfs) fn end_prefetch(self, verified: Arc<Verified>, arrival: Arrival) {
         let CacheKey::Sample(sample) = self.key else { return };
@@ -287,6 +292,15 @@ impl SampleCache {
         let prefetched = self.shard_at(sample).prefetched.remove(&sample)?;
         self.busy.fetch_sub(1, Ordering::Relaxed);
         Some((prefetched.verified.bytes().len() as u64).saturating_sub(prefetched.read_bytes))
+    }
+
+    /// Drops what is cached under a key, as it is not what it should be.
+    pub(in crate::vfs) fn forget(&self, key: CacheKey) {
+        let mut shard = self.shard(key);
+        shard.cached.pop(&key);
+        shard.passing.remove(&key);
+        drop(shard);
+        self.give_up(key);
     }
 
     /// Evicts until the budget is kept again, what was prefetched last of all.

@@ -83,12 +83,18 @@ impl Prefetch {
             let base = (part as u64) << 40;
             let blocks = self.memory.blocks().count(self.samples.bytes_of(part));
             let all = base..base + blocks;
-            let next = queue.blocks.observe(base + number, AHEAD_BLOCKS, &all);
+            let next = queue.blocks.observe(
+                base + number,
+                AHEAD_BLOCKS,
+                &all,
+                self.memory.blocks().total(),
+            );
             queue.foreseen_blocks.extend(next.iter().map(|number| (part, number - base)));
             next.len()
         } else {
             let depth = (AHEAD_BYTES / at.largest_bytes().max(1)).clamp(2, 1024);
-            let next = queue.samples.observe(sample, depth, &(0..self.samples.dataset().len()));
+            let len = self.samples.dataset().len();
+            let next = queue.samples.observe(sample, depth, &(0..len), len);
             queue.foreseen.extend(&next);
             next.len()
         };

@@ -171,7 +171,7 @@ impl Prefetch {
             Ok(verified) => Some(verified.with_rights(chunk)),
             // Its reader will find it where it lies.
             Err(Unfit::Moved) => None,
-            Err(Unfit::Fault(_)) if self.samples.distrust(located) => None,
+            Err(Unfit::Fault(_)) if self.samples.distrust(located.part, extent) => None,
             Err(Unfit::Fault(fault)) => {
                 self.samples.add_bad(sample, *located, fault);
                 None

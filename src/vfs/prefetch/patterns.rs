@@ -19,8 +19,10 @@ const MAX_JITTER: u64 = 16;
 /// short ones.
 const MIN_PATIENCE: u64 = 64;
 const MAX_PATIENCE: u64 = 2048;
-/// Numbers that are kept from being given again, and as many once more.
-const RECENTLY_GIVEN: usize = 2048;
+/// The most numbers that are kept from being given again, and as many once more.
+const RECENTLY_GIVEN: u64 = 2048;
+/// So much of a pass over all numbers they are at most, and as much once more: the next pass is foreseen, too.
+const SHARE: u64 = 4;
 
 #[derive(Default)]
 pub(super) struct Patterns {
@@ -87,17 +89,23 @@ impl Sequence {
 
 impl Patterns {
     /// Takes note of a number that was asked for, of `all`; gives those to fetch now, in order, so that
-    /// every sequence is up to `depth` numbers ahead.
-    pub(super) fn observe(&mut self, number: u64, depth: u64, all: &Range<u64>) -> Vec<u64> {
+    /// every sequence is up to `depth` numbers ahead. A pass over everything, of which `all` may be a part, has `pass` numbers.
+    pub(super) fn observe(
+        &mut self,
+        number: u64,
+        depth: u64,
+        all: &Range<u64>,
+        pass: u64,
+    ) -> Vec<u64> {
         let mut next = self.follow(number, depth, all);
-        self.note_if_new(number);
-        next.retain(|&number| self.note_if_new(number));
+        self.note_if_new(number, pass);
+        next.retain(|&number| self.note_if_new(number, pass));
         next
     }
 
     /// Whether a number was neither asked for nor given recently; from now on it was.
-    fn note_if_new(&mut self, number: u64) -> bool {
-        if self.recently[0].len() == RECENTLY_GIVEN {
+    fn note_if_new(&mut self, number: u64, pass: u64) -> bool {
+        if self.recently[0].len() as u64 >= (pass / SHARE).clamp(1, RECENTLY_GIVEN) {
             self.recently.swap(0, 1);
             self.recently[0].clear();
         }
@@ -164,7 +172,7 @@ mod tests {
         for number in numbers {
             hits += usize::from(fetched.contains(&number));
             asked += 1;
-            fetched.extend(patterns.observe(number, 64, &ALL));
+            fetched.extend(patterns.observe(number, 64, &ALL, ALL.end));
         }
         (hits, fetched.len(), asked)
     }
@@ -207,9 +215,25 @@ mod tests {
         // In order, and by fours, of the same numbers.
         for i in 0..1000 {
             for number in [i, (i * 4) % 1000] {
-                for next in patterns.observe(number, 64, &(0..1000)) {
+                for next in patterns.observe(number, 64, &(0..1000), 100_000) {
                     assert!(seen.insert(next), "{next} twice");
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn a_second_pass_is_foreseen_as_the_first_one_was_of_few_numbers_and_of_many() {
+        for count in [300, 1000, 3000, 10_000] {
+            let mut patterns = Patterns::default();
+            for pass in 0..4 {
+                let mut given = Vec::new();
+                for number in 0..count {
+                    given.extend(patterns.observe(number, 64, &(0..count), count));
+                }
+                let distinct: HashSet<u64> = given.iter().copied().collect();
+                assert_eq!(given.len(), distinct.len(), "pass {pass} of {count}");
+                assert!(given.len() as u64 * 10 >= count * 9, "pass {pass}: {}", given.len());
             }
         }
     }
@@ -233,12 +257,13 @@ mod tests {
     #[test]
     fn a_sequence_ends_at_the_ends_of_the_dataset() {
         let mut patterns = Patterns::default();
-        let foreseen: Vec<u64> = (0..6).flat_map(|i| patterns.observe(i, 64, &(0..6))).collect();
+        let foreseen: Vec<u64> = (0..6).flat_map(|i| patterns.observe(i, 64, &(0..6), 6)).collect();
         assert_eq!(foreseen, [4, 5]);
-        let back: Vec<u64> = (0..6).rev().flat_map(|i| patterns.observe(i, 64, &(0..6))).collect();
+        let back: Vec<u64> =
+            (0..6).rev().flat_map(|i| patterns.observe(i, 64, &(0..6), 6)).collect();
         assert!(back.iter().all(|&number| number < 6));
         for number in [u64::MAX, u64::MAX - 1, u64::MAX - 2, u64::MAX - 3, 0, 1] {
-            patterns.observe(number, 64, &(0..u64::MAX));
+            patterns.observe(number, 64, &(0..u64::MAX), u64::MAX);
         }
     }
 }

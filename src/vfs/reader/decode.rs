@@ -103,7 +103,7 @@ impl Reader {
         let done = match taken {
             Ok(taken) => task.span.range().start + taken as u64,
             Err(Stop::NoCheckpoints) => return self.decode_to_spool(task),
-            Err(Stop::Fault(fault)) => return self.fail(task, fault),
+            Err(Stop::Fault(fault)) => return self.decode_again_or_fail(task, fault),
         };
         if done < at.end_bytes() && !decode.is_ended() {
             return self.fetch_to_decode(task, decode, done - at.offset_bytes);
@@ -115,7 +115,7 @@ impl Reader {
         }
         let checkpoints = match checkpoints {
             Ok(checkpoints) => Arc::new(checkpoints),
-            Err(fault) => return self.fail(task, fault),
+            Err(fault) => return self.decode_again_or_fail(task, fault),
         };
         self.keep(&task.located, &checkpoints, must_check);
         if must_check {
@@ -125,6 +125,14 @@ impl Reader {
             leader.end_with(Cached::Checkpoints(Arc::clone(&checkpoints)), 0);
         }
         self.read_intervals(task, &IntervalSource::Sample(checkpoints))
+    }
+
+    /// Decodes from the start again if the bytes may have come out of a cache, and another attempt may help.
+    fn decode_again_or_fail(&self, mut task: Task, fault: Fault) -> Step {
+        match fault.is_permanent() && self.distrusts_sample(&mut task) {
+            true => self.decode_all(task),
+            false => self.fail(task, fault),
+        }
     }
 
     /// Decodes from the start again, to the spool.

@@ -16,13 +16,13 @@ use std::ops::Range;
 use std::sync::Arc;
 
 /// The bytes of a file that lie in one interval.
-struct Part {
-    number: u64,
-    key: CacheKey,
+pub(super) struct Part {
+    pub(super) number: u64,
+    pub(super) key: CacheKey,
     /// Which bytes of the file.
-    file: Range<u64>,
+    pub(super) file: Range<u64>,
     /// The interval.
-    place: Place,
+    pub(super) place: Place,
     /// Where in the decoded bytes the part begins.
     first: u64,
     /// Where in those the bytes of the file end that lie together.
@@ -32,6 +32,11 @@ struct Part {
 }
 
 impl Part {
+    /// How many bytes the interval has.
+    fn length(&self) -> u64 {
+        self.place.decoded.end - self.place.decoded.start
+    }
+
     /// The bytes of the file up to byte `end`.
     fn of<'a>(&self, decoded: &'a Verified, end: u64) -> &'a [u8] {
         let start = (self.first - self.place.decoded.start) as usize;
@@ -99,7 +104,7 @@ impl Reader {
             };
             let end = part.file.end.min(want.end);
             self.observe(&task, source, &part, end);
-            let asked = pieces.asked(end - part.file.start);
+            let asked = pieces.asked(end - part.file.start, part.length());
             match self.memory.cache().get_or_lead(part.key, asked) {
                 CacheAnswer::Cached(Cached::Whole(decoded))
                 | CacheAnswer::Prefetched(decoded, _) => {
@@ -181,7 +186,13 @@ impl Reader {
 
     /// Goes on with the range from the interval that was decoded.
     pub(super) fn after_interval_decoded(&self, mut task: Task, decode: IntervalDecode) -> Step {
-        let IntervalDecode { source, number, pieces, decoded, .. } = decode;
+        let IntervalDecode { source, number, mut pieces, decoded, .. } = decode;
+        if decoded.as_ref().is_err_and(Fault::is_permanent)
+            && pieces.fetched_again.replace(number) != Some(number)
+            && self.samples.distrust(task.located.part, task.span.range())
+        {
+            return task.fetch_again(State::Interval(source, number, pieces));
+        }
         // The stored bytes go before the next one has its turn.
         drop(task.span.swap_buffer(Buffer::empty()));
         drop(task.turn.take());
@@ -213,14 +224,18 @@ impl Reader {
         let end = part.file.end.min(task.want.end);
         pieces.copy(&task.want, part.file.start, part.of(&decoded, end));
         if let Some(leader) = task.leader.take() {
-            leader.end_with(Cached::Whole(decoded), pieces.asked(end - part.file.start));
+            let (found, asked) = (Cached::Whole(decoded), end - part.file.start);
+            match pieces.is_too_large() {
+                true => leader.pass_on(found),
+                false => leader.end_with(found, pieces.asked(asked, part.length())),
+            }
         }
         self.next_interval(task, source, pieces)
     }
 
     /// The part of a file at or behind byte `at` that lies in one interval; `None` if there is a hole up to
     /// its end.
-    fn part_at(
+    pub(super) fn part_at(
         &self,
         task: &Task,
         source: &IntervalSource,

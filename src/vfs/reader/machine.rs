@@ -21,7 +21,8 @@
 //! | `Spooled` | (work) an interval from the spool | as `DecodeInterval` |
 //!
 //! Every state can end in an error instead: the sample is listed as bad, its followers begin anew and find
-//! that. A fetch that fails is tried once more; a `Block` that fails is left for the sample alone.
+//! that. A fetch that fails is tried once more; a `Block` that fails is left for the sample alone. What fails its check or
+//! cannot be decoded is fetched once more, too, if it may have come out of a cache.
 
 use super::Reader;
 use super::task::{State, Step, Task};
@@ -34,6 +35,7 @@ use crate::vfs::memory::cache::Cached;
 use crate::vfs::memory::verified::Bytes;
 use crate::vfs::samples::check::{Unfit, stored_range};
 use crate::vfs::{Errno, Stage};
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -68,7 +70,7 @@ impl Reader {
                 let start = task.span.range().start - task.located.sample.offset_bytes;
                 match checksums.check(start, task.span.bytes()) {
                     Ok(()) => self.answer_stored(task),
-                    Err((_, mismatch)) => match self.distrusts(&mut task) {
+                    Err((_, mismatch)) => match self.distrusts_fetched(&mut task) {
                         true => task.fetch_again(State::CheckedBlocks(checksums)),
                         false => self.mismatch(task, Fault::Checksum(mismatch)),
                     },
@@ -88,9 +90,12 @@ impl Reader {
         }
     }
 
-    fn after_header(&self, task: Task) -> Step {
+    fn after_header(&self, mut task: Task) -> Step {
         match self.samples.check_header(&task.located, task.span.bytes()) {
             Ok(()) | Err(Unfit::Moved) => self.begin_anew(task),
+            Err(Unfit::Fault(_)) if self.distrusts_fetched(&mut task) => {
+                task.fetch_again(State::Header)
+            }
             Err(Unfit::Fault(fault)) => self.fail(task, fault),
         }
     }
@@ -101,7 +106,7 @@ impl Reader {
         let verified = match self.samples.check_whole(task.sample, &task.located, bytes, place) {
             Ok(verified) => verified,
             Err(Unfit::Moved) => return self.begin_anew(task),
-            Err(Unfit::Fault(_)) if self.distrusts(&mut task) => {
+            Err(Unfit::Fault(_)) if self.distrusts_fetched(&mut task) => {
                 return task.fetch_again(State::Whole(None));
             }
             Err(Unfit::Fault(fault)) => return self.fail(task, fault),
@@ -139,7 +144,7 @@ impl Reader {
         }
         let checksums = match builder.finish() {
             Ok(checksums) => Arc::new(checksums),
-            Err(_) if self.distrusts(&mut task) => return self.begin_checksum(task),
+            Err(_) if self.distrusts_sample(&mut task) => return self.begin_checksum(task),
             Err(mismatch) => return self.mismatch(task, Fault::Checksum(mismatch)),
         };
         self.samples.stats().verified(true);
@@ -183,9 +188,22 @@ impl Reader {
         }
     }
 
-    /// Whether bytes that fail their check came out of a cache: then they are fetched from the store, once.
-    fn distrusts(&self, task: &mut Task) -> bool {
-        !std::mem::replace(&mut task.is_distrusted, true) && self.samples.distrust(&task.located)
+    /// Whether what was fetched last, and fails its check, may have come out of a cache: then it is fetched from the store,
+    /// once.
+    pub(super) fn distrusts_fetched(&self, task: &mut Task) -> bool {
+        let range = task.span.range();
+        self.distrusts(task, range)
+    }
+
+    /// The same of all that was fetched of a sample step by step.
+    pub(super) fn distrusts_sample(&self, task: &mut Task) -> bool {
+        let range = task.located.sample.offset_bytes..task.span.range().end;
+        self.distrusts(task, range)
+    }
+
+    fn distrusts(&self, task: &mut Task, range: Range<u64>) -> bool {
+        !std::mem::replace(&mut task.is_distrusted, true)
+            && self.samples.distrust(task.located.part, range)
     }
 
     /// Ends a read that a store has refused, or given up: it has tried again, and a second attempt would only double

@@ -17,6 +17,8 @@ pub(super) struct Pieces {
     pub(super) first: u64,
     /// What the blocks of the stored bytes must match, if they are checked.
     pub(super) checksums: Option<Arc<BlockChecksums>>,
+    /// The interval that was fetched again last, as what was fetched first could not be decoded.
+    pub(super) fetched_again: Option<u64>,
     /// The range is one that the file is made from, or all of a file that is compared with its checksum.
     pub(super) made: Option<Made>,
 }
@@ -29,6 +31,8 @@ pub(super) struct Made {
     pub(super) leader: Leader,
     /// The file is compared with a checksum: this, and that of the pieces so far, which are not kept.
     pub(super) compared: Option<(Checksum, Hasher)>,
+    /// What is compared does not fit in memory: its end would push out its beginning, and all else.
+    pub(super) is_too_large: bool,
 }
 
 impl Pieces {
@@ -40,6 +44,7 @@ impl Pieces {
             current: want.start..want.start,
             first: 0,
             checksums: None,
+            fetched_again: None,
             made: None,
         })
     }
@@ -49,9 +54,19 @@ impl Pieces {
         self.made.as_ref().is_some_and(|made| made.compared.is_some())
     }
 
-    /// How many of so many bytes are asked for: what is compared is read once more.
-    pub(super) fn asked(&self, bytes: u64) -> u64 {
-        if self.is_compared() { 0 } else { bytes }
+    /// How many of these bytes of an interval are asked for. What is compared is read once more, and kept for that, unless it is
+    /// too large.
+    pub(super) fn asked(&self, bytes: u64, interval_bytes: u64) -> u64 {
+        match &self.made {
+            Some(made) if made.is_too_large => interval_bytes,
+            Some(Made { compared: Some(_), .. }) => 0,
+            _ => bytes,
+        }
+    }
+
+    /// Whether intervals are not kept for the reads that follow.
+    pub(super) fn is_too_large(&self) -> bool {
+        self.made.as_ref().is_some_and(|made| made.is_too_large)
     }
 
     /// For a file that is compared with its checksum, piece by piece.

@@ -75,11 +75,14 @@ impl Reader {
     }
 
     /// Takes the piece that was fetched, perhaps with what lies around it.
-    pub(super) fn after_piece(&self, task: Task, mut pieces: Box<Pieces>) -> Step {
+    pub(super) fn after_piece(&self, mut task: Task, mut pieces: Box<Pieces>) -> Step {
         let fetched = task.span.range().start;
         if let Some(checksums) = &pieces.checksums {
             let start = fetched - task.located.sample.offset_bytes;
             if let Err((_, mismatch)) = checksums.check(start, task.span.bytes()) {
+                if self.distrusts_fetched(&mut task) {
+                    return task.fetch_again(State::Piece(pieces));
+                }
                 return self.mismatch(task, Fault::Checksum(mismatch));
             }
         }

@@ -85,7 +85,19 @@ impl Reader {
         };
         let all = 0..task.located.sample.size_bytes();
         let want = std::mem::replace(&mut task.want, all);
-        let made = Made { want, leader, compared: Some((expected, expected.hasher())) };
+        self.compare(task, (want, leader), expected)
+    }
+
+    fn compare(
+        &self,
+        task: Task,
+        (want, leader): (Range<u64>, Leader),
+        expected: Checksum,
+    ) -> Step {
+        // A quarter is left to what is decoded ahead.
+        let is_too_large = task.want.end > self.memory.budget().cap_bytes() / 4 * 3;
+        let compared = Some((expected, expected.hasher()));
+        let made = Made { want, leader, compared, is_too_large };
         match self.begin_with_prefix(&task, Pieces::compared(made)) {
             Ok(pieces) => self.next_interval(task, &IntervalSource::Container, pieces),
             Err(fault) => self.fail(task, fault),
@@ -95,18 +107,35 @@ impl Reader {
     /// Compares a sample of which all pieces have come; then it is read as any other.
     fn after_compared(
         &self,
-        task: Task,
+        mut task: Task,
         (want, leader): (Range<u64>, Leader),
         (expected, hasher): (Checksum, Hasher),
     ) -> Step {
         // The followers of a read that failed find the fault in the list: the leader goes last.
         if let Err(mismatch) = expected.compare(hasher.finish()) {
+            if self.distrusts_intervals(&mut task) {
+                return self.compare(task, (want, leader), expected);
+            }
             return self.mismatch(task, mismatch.into());
         }
         self.samples.stats().verified(true);
         self.samples.set_verified(task.sample);
         drop(leader);
         self.begin(task.sample, task.located, want)
+    }
+
+    /// Forgets the intervals of a sample that does not match its checksum. Tells whether they may have come out of a cache, and
+    /// should be fetched once more.
+    fn distrusts_intervals(&self, task: &mut Task) -> bool {
+        let (container, part) = (task.located.container, task.located.part);
+        let (mut at, mut may_be_cached) = (0, false);
+        while let Ok(Some(found)) = self.part_at(task, &IntervalSource::Container, at) {
+            self.samples.forget_decoded(container, found.number);
+            self.memory.cache().forget(found.key);
+            may_be_cached |= self.samples.distrust(part, found.place.stored);
+            at = found.file.end;
+        }
+        may_be_cached && !std::mem::replace(&mut task.is_distrusted, true)
     }
 
     fn read_made(&self, mut task: Task) -> Step {
@@ -130,7 +159,7 @@ impl Reader {
             Ok(pieces) => pieces,
             Err(fault) => return self.fail(task, fault),
         };
-        pieces.made = Some(Made { want, leader, compared: None });
+        pieces.made = Some(Made { want, leader, compared: None, is_too_large: false });
         self.next_interval(task, &IntervalSource::Container, pieces)
     }
 
@@ -141,7 +170,7 @@ impl Reader {
         let Some(made) = pieces.made.take() else {
             return self.answer_pieces(&task.want, pieces);
         };
-        let Made { want, leader, compared } = made;
+        let Made { want, leader, compared, .. } = made;
         if let Some(compared) = compared {
             return self.after_compared(task, (want, leader), compared);
         }

@@ -95,7 +95,7 @@ pub struct Task {
     pub(super) waits: bool,
     /// Whether a fetch has failed before.
     pub(super) has_failed: bool,
-    /// Whether the bytes have failed their check before, and came out of a cache.
+    /// Whether bytes have failed their check before, and were fetched again if they may have come out of a cache.
     pub(super) is_distrusted: bool,
     /// Once the disk must be waited for.
     pub(super) wait: Option<Box<Wait>>,

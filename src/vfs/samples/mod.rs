@@ -18,6 +18,7 @@ use changes::Changes;
 pub use changes::ContainersChecked;
 use crossbeam_utils::atomic::AtomicCell;
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Buffers that are kept for later.
@@ -147,12 +148,16 @@ impl Samples {
         match *known.entry(key).or_insert(found) {
             expected if expected == found => Ok(()),
             expected => {
-                // Nobody knows which of the two is right.
-                known.remove(&key);
                 let what = format!("what is decoded from byte {} on", interval.stored.start);
                 Err(Fault::PartChecksum { what, expected, found })
             }
         }
+    }
+
+    /// Forgets what an interval was the first time: a sample with it does not match its checksum.
+    pub(super) fn forget_decoded(&self, container: usize, interval: u64) {
+        let mut known = self.intervals.lock().unwrap_or_else(PoisonError::into_inner);
+        known.remove(&(container, interval));
     }
 
     /// Where a sample lies.
@@ -170,9 +175,9 @@ impl Samples {
         self.bad.add(sample, self.name_of(located.part), Bad { located, fault });
     }
 
-    /// A sample's bytes fail their check. Tells whether they came out of a cache, and should be fetched once more.
-    pub(super) fn distrust(&self, located: &Located) -> bool {
-        self.store.part(located.part).distrust(located.sample.extent())
+    /// Bytes of a part fail their check. Tells whether they may have come out of a cache, and should be fetched once more.
+    pub(super) fn distrust(&self, part: usize, range: Range<u64>) -> bool {
+        self.store.part(part).distrust(range)
     }
 
     /// Marks a part that cannot be used any more.

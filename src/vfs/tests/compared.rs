@@ -8,6 +8,11 @@ const MIB: u64 = 1 << 20;
 
 /// The array of a fixture, or its rows, whose sidecar is right.
 fn world(verify: Verify, rows: bool) -> World {
+    world_with(verify, rows, 256 * MIB)
+}
+
+/// The same with so much memory.
+fn world_with(verify: Verify, rows: bool, cache_bytes: u64) -> World {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/ordered.h5");
     let bytes = std::fs::read(path).unwrap();
     let source: Arc<dyn crate::format::Source> =
@@ -30,13 +35,17 @@ fn world(verify: Verify, rows: bool) -> World {
     dataset.set_sums([Some((section, "sums".into()))]);
     let names = Numbered::new(dataset.len(), None, Suffix::Fixed(String::new())).into();
     let part = Part::in_memory("/ordered.h5".to_owned(), bytes.clone(), SystemTime::UNIX_EPOCH);
-    let options = Options { threads: 4, ..options(verify, 256 * MIB) };
+    let options = Options { threads: 4, ..options(verify, cache_bytes) };
     let vfs = Vfs::new(dataset, names, Store::new(vec![Arc::new(part)]), options);
     World { vfs, disk: vec![bytes] }
 }
 
 fn place(range: std::ops::Range<u64>) -> std::ops::Range<usize> {
     range.start as usize..range.end as usize
+}
+
+fn length(range: &std::ops::Range<u64>) -> u64 {
+    range.end - range.start
 }
 
 impl World {
@@ -46,6 +55,27 @@ impl World {
 
     fn size(&self) -> u64 {
         self.vfs.dataset().locate(0).unwrap().unwrap().sample.size_bytes()
+    }
+
+    /// Puts another chunk of the same length in the place of one; its number.
+    fn change_a_chunk(&mut self) -> u64 {
+        let all = || (0..).map_while(|number| self.interval(number)).map(|found| found.stored);
+        let same = |one: &_| all().find(|other| other != one && length(other) == length(one));
+        let (one, other) =
+            all().skip(12).find_map(|one| same(&one).map(|other| (one, other))).unwrap();
+        let number = all().position(|range| range == one).unwrap();
+        let bytes = self.disk[0][place(other)].to_vec();
+        assert!(self.disk[0][place(one.clone())] != bytes);
+        self.disk[0][place(one)].copy_from_slice(&bytes);
+        number as u64
+    }
+
+    /// Forgets all that was decoded.
+    fn empty_cache(&self) {
+        self.vfs.ahead().end_runs();
+        for bytes in [0, 256 * MIB] {
+            self.vfs.control().tuning().set_cache_bytes(bytes);
+        }
     }
 
     fn counted(&self, name: &str) -> u64 {
@@ -83,24 +113,53 @@ fn what_is_decoded_again_must_be_what_it_was_when_everything_is_to_be_checked_al
         let mut world = world(verify, false);
         let read = |world: &World, at| world.read(0, at, 1000).map(|bytes| bytes.len());
         assert_eq!(read(&world, 0), Ok(1000));
-        // Chunks of the same length in the file change their places.
-        let all = || (0..).map_while(|number| world.interval(number)).map(|found| found.stored);
-        let length = |range: &std::ops::Range<u64>| range.end - range.start;
-        let same = |one: &_| all().find(|other| other != one && length(other) == length(one));
-        let (one, other) = all().find_map(|one| same(&one).map(|other| (one, other))).unwrap();
-        let bytes = world.disk[0][place(other)].to_vec();
-        assert!(world.disk[0][place(one.clone())] != bytes);
-        let number = all().position(|range| range == one).unwrap() as u64;
+        let number = world.change_a_chunk();
         let first = world.interval(number).unwrap().decoded.start
             - world.interval(0).unwrap().decoded.start;
-        world.disk[0][place(one)].copy_from_slice(&bytes);
         let header = world.size()
             - (0..).map_while(|n| world.interval(n)).map(|i| length(&i.decoded)).sum::<u64>();
-        for bytes in [0, 256 * MIB] {
-            world.vfs.control().tuning().set_cache_bytes(bytes);
-        }
+        world.empty_cache();
         assert_eq!(read(&world, header + first), expected, "{verify:?}");
         let failed = u64::from(expected.is_err());
         assert_eq!(world.counted("checksum_failures"), failed);
+    }
+}
+
+#[test]
+fn what_has_changed_when_it_is_decoded_again_is_bad_in_all_its_samples_also_if_it_was_decoded_ahead()
+ {
+    let mut world = world(Verify::Always, true);
+    let row_of = |number: u64| number * 10;
+    let read = |world: &World, row| world.read(row, 0, 16 * MIB).map(drop);
+    (0..240).for_each(|row| read(&world, row).unwrap());
+    let number = world.change_a_chunk();
+    world.empty_cache();
+    // In order up to the one that has changed, which is then decoded ahead of its readers.
+    let mut ahead = 0;
+    for row in row_of(0)..row_of(number) {
+        read(&world, row).unwrap();
+        while let Some(mut decode) = world.vfs.ahead().next() {
+            world.fetch(decode.span());
+            world.vfs.ahead().decode(decode, Ok(()));
+            ahead += 1;
+        }
+    }
+    assert!(ahead > 0);
+    for row in (row_of(number)..row_of(number + 1)).cycle().take(20) {
+        assert_eq!(read(&world, row), Err(Errno::EIO), "row {row}");
+    }
+}
+
+#[test]
+fn a_comparison_of_more_than_fits_in_memory_keeps_nothing_and_pushes_nothing_out() {
+    for (memory, is_kept) in [(16 * MIB, false), (256 * MIB, true)] {
+        let world = world_with(Verify::Once, false, memory);
+        assert!(world.size() > 16 * MIB);
+        world.read(0, 0, 1000).unwrap();
+        let cache = world.vfs.cache_figures();
+        assert_eq!(cache.evictions, 0, "{cache:?}");
+        // At most the interval that was asked for then.
+        assert_eq!(cache.entries > 1, is_kept, "{cache:?}");
+        assert_eq!(world.counted("samples_verified"), 1);
     }
 }

@@ -201,7 +201,10 @@ fn a_mount_option_that_is_wrong_is_named_with_what_would_do() {
         ("memory=99999T", &["memory=99999T: this machine has"]),
         ("memory=64M,cache_size=1G", &["cache_size=1G", "memory, which is 64M"]),
     ] {
-        refused(&mount(options), 1, says);
+        let place = format!("ffrfs: {} on {}: ", source.display(), directory.path().display());
+        let outcome = mount(options);
+        refused(&outcome, 1, says);
+        assert!(outcome.stderr.starts_with(&place), "{}", outcome.stderr);
     }
     refused(&mount("nofial"), 1, &["did you mean nofail?"]);
     let log = format!("log_file={}", directory.path().display());
@@ -215,6 +218,27 @@ fn a_mount_option_that_is_wrong_is_named_with_what_would_do() {
     }
     let frob = mount("frobnicate");
     assert!(!frob.stderr.contains("did you mean"), "{}", frob.stderr);
+}
+
+#[test]
+fn wrong_usage_of_a_mount_begins_with_the_source_and_the_mount_point() {
+    let directory = temp_dir();
+    let helper = directory.path().join("mount.ffrfs");
+    std::os::unix::fs::symlink(FFRFS, &helper).unwrap();
+    for (program, args, says) in [
+        (FFRFS.as_ref(), &["mount", "--alow-other", "/a.zip", "/m"][..], "unknown option"),
+        (FFRFS.as_ref(), &["mount", "/a.zip", "/m", "--verify"], "--verify"),
+        (FFRFS.as_ref(), &["mount", "/a.zip", "/m", "-o"], "-o needs"),
+        (helper.as_os_str(), &["/a.zip", "/m", "--frob"], "unknown option --frob"),
+        (helper.as_os_str(), &["/a.zip", "/m", "/n"], "unexpected argument /n"),
+        (helper.as_os_str(), &["/a.zip", "/m", "-o", "frob"], "unknown mount option `frob`"),
+    ] {
+        let outcome = run(Command::new(program).args(args));
+        let line = format!("ffrfs: /a.zip on /m: {says}");
+        assert!(outcome.code == 1 && outcome.stderr.starts_with(&line), "{}", outcome.stderr);
+    }
+    let help = run(Command::new(FFRFS).args(["mount", "/a.zip", "/m", "--help"]));
+    assert!(help.code == 0 && help.text().contains("Usage"), "{}", help.stderr);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! What is fetched before it is asked for: where that helps, and nowhere else.
 
 use super::{Data, assert_at_rest, figure, have_direct, middling, name, small};
-use crate::common::for_each_transport;
+use crate::common::{drop_cached, for_each_transport};
 use std::fs;
 
 #[test]
@@ -22,6 +22,28 @@ fn samples_read_in_order_are_foreseen_and_used() {
             assert!(foreseen > 150 && used > least, "{io}, {readers}: {foreseen}, {used}");
             let fetched = figure(&mount, "bytes_fetched");
             assert!(fetched <= data.bytes() * 6 / 5, "{io}, {readers}: {fetched}");
+        }
+    });
+}
+
+#[test]
+fn a_second_pass_in_order_is_foreseen_as_the_first_one_was() {
+    if !have_direct() {
+        return;
+    }
+    let data = Data::new(middling(300), 2);
+    for_each_transport(|transport| {
+        let mount = data.mount(transport, &["io=direct"]);
+        let mut before = 0;
+        for pass in 0..3 {
+            data.read(&mount, 1, &data.in_order());
+            assert_at_rest(&mount);
+            let foreseen = figure(&mount, "prefetch.foreseen");
+            assert!(foreseen - before > 150, "pass {pass}: {} of 300", foreseen - before);
+            before = foreseen;
+            for number in data.in_order() {
+                drop_cached(&fs::File::open(mount.path(name(number))).unwrap());
+            }
         }
     });
 }

@@ -2,7 +2,6 @@
 
 use super::*;
 use std::io::Write;
-use std::os::unix::fs::FileExt;
 
 const BLOCK: u64 = 8 << 20;
 
@@ -173,38 +172,9 @@ fn a_full_file_system_is_served_on_without_the_cache() {
     });
 }
 
-#[test]
-fn damage_in_the_cache_is_fetched_again_before_it_is_an_error() {
-    for_each_transport(|transport| {
-        let samples = even_samples(60, 50_000);
-        let remote = Remote::with_samples(&samples);
-        let mount = remote.data(transport, &[]);
-        check(&mount, &samples, 0..60);
-        mount.unmount();
-        let data = cached_data(&remote);
-        let place = offsets(&samples)[20] + 1000;
-        let mut byte = [0];
-        data.read_exact_at(&mut byte, place).unwrap();
-        data.write_all_at(&[!byte[0]], place).unwrap();
-        remote.store.forget_requests();
-        let mount = remote.data(transport, &[]);
-        check(&mount, &samples, 0..60);
-        assert!(remote.store.summary().gets >= 1);
-    });
-}
-
 /// Whether this file of the cache holds bytes of an object.
-fn is_data(path: &Path) -> bool {
+pub(super) fn is_data(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "data")
-}
-
-/// The file with the bytes of the one object that is cached.
-fn cached_data(remote: &Remote) -> fs::File {
-    let files = walkdir::WalkDir::new(remote.cache()).into_iter().flatten();
-    let mut data = files.filter(|entry| is_data(entry.path()));
-    let path = data.next().expect("a file with data").into_path();
-    assert!(data.next().is_none(), "one object has two files");
-    fs::File::options().read(true).write(true).open(path).unwrap()
 }
 
 #[test]
