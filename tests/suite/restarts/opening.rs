@@ -76,7 +76,7 @@ fn a_daemon_that_reads_on_while_it_opens_may_take_longer_than_one_that_hangs() {
         let tar = directory.path().join("data.tar");
         ffrfs(&[Path::new("convert"), &container, &tar]).ok();
         // All of it is read to find its members.
-        let disk = Disk::showing(|path| drop(fs::copy(&tar, path).unwrap()));
+        let disk = Disk::showing(|path| assert!(fs::copy(&tar, path).is_ok()));
         let options = ["restarts=5", "index=none"];
         let mount = Mount::started(transport, &[&disk.container()], &options, |mut command| {
             command.env("FFRFS_TEST_STARTING", "2");
