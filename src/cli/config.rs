@@ -2,6 +2,7 @@
 
 use super::{options, wrong_usage};
 use crate::daemon::config::{Config, OptionTable, Wrong};
+use crate::daemon::patience;
 use crate::failure::Failure;
 use clap::CommandFactory;
 use clap::error::ErrorKind;
@@ -49,10 +50,19 @@ pub(super) fn expand(args: Vec<OsString>) -> Result<Vec<OsString>, Failure> {
         if file.is_empty() {
             return Err(Failure::usage("--config needs a file"));
         }
-        out.extend(Config::read(Path::new(&file), OPTIONS)?.flags());
+        out.extend(read(Path::new(&file))?.flags());
         out.extend(["--config".into(), file]);
     }
     Ok(out)
+}
+
+/// Reads a config file, which may lie in a mount whose daemon does not answer.
+///
+/// # Errors
+/// As for [`Config::read`]; or that is so.
+pub(super) fn read(file: &Path) -> Result<Config, Failure> {
+    patience::check([file])?;
+    Config::read(file, OPTIONS)
 }
 
 /// Has clap parse each line by itself: of all lines together it would not say which one is wrong.

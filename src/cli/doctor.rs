@@ -2,7 +2,7 @@
 
 use super::remote::RemoteArgs;
 use crate::daemon::doctor::{self, Check, State};
-use crate::daemon::logging;
+use crate::daemon::{logging, patience};
 use crate::dataset::Options;
 use crate::failure::{Exit, Failure};
 use crate::format::PartName;
@@ -39,6 +39,7 @@ pub(super) fn run(args: &DoctorArgs) -> Result<Exit, Failure> {
         std::process::exit(doctor::answer(place));
     }
     logging::to_stderr("error");
+    patience::check(args.remote.paths())?;
     let mut checks = doctor::host();
     let mut unusable = None;
     for place in &args.places {

@@ -2,7 +2,6 @@
 //! not answer.
 
 use super::config;
-use crate::daemon::config::Config;
 use crate::daemon::unmount::{Manner, unmount, unmount_if_dead};
 use crate::failure::{Exit, Failure};
 use clap::Args;
@@ -35,8 +34,7 @@ pub(super) fn run(args: &UmountArgs) -> Result<Exit, Failure> {
         (false, true) => Manner::Lazy,
         (false, false) => Manner::Whole,
     };
-    let configured =
-        args.config.as_ref().map(|file| Config::read(file, config::OPTIONS)).transpose()?;
+    let configured = args.config.as_deref().map(config::read).transpose()?;
     let configured = configured.map(|config| config.mountpoint());
     for target in args.targets.iter().chain(&configured) {
         let done = if args.dead { unmount_if_dead(target) } else { unmount(target, manner) };

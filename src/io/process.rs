@@ -338,6 +338,15 @@ pub fn status_field<'a>(status: &'a str, name: &str) -> Option<&'a str> {
     lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(':').map(str::trim))
 }
 
+/// The bytes that a process has read and written so far, from memory or a disk; 0 if this process may not know.
+#[must_use]
+pub fn moved_bytes(pid: i32) -> u64 {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/io")).unwrap_or_default();
+    let field = |name| status_field(&text, name)?.parse::<u64>().ok();
+    // A mapping is read from the disk alone.
+    ["rchar", "wchar", "read_bytes"].into_iter().filter_map(field).sum()
+}
+
 /// Whether the mask `name` (`CapEff`, `CapBnd`) has CAP_SYS_ADMIN; `None` if there is no such mask.
 #[must_use]
 pub fn may_administer(status: &str, name: &str) -> Option<bool> {

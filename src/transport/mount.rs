@@ -160,7 +160,6 @@ impl Mounted {
                 Some(plan().map_err(|why| MountError::Transport(why.to_string(), None))?)
             }
             Transport::Auto => plan()
-                .map_err(|why| why.to_string())
                 .and_then(|plan| plan.check_room(options.threads).map(|()| plan))
                 .inspect_err(|why| tracing::info!("requests come through /dev/fuse: {why}"))
                 .ok(),

@@ -63,7 +63,7 @@ fn guard(directory: &Path) -> Child {
 impl Mount {
     /// `None`: the host does not have this transport.
     fn new(transport: Transport, patience: Duration) -> Option<Self> {
-        if transport == Transport::Uring && super::uring_support(16 << 20).is_err() {
+        if transport == Transport::Uring && super::uring_support(16 << 20, 1).is_err() {
             skip("the host has no FUSE over io_uring");
             return None;
         }

@@ -59,14 +59,18 @@ impl Plan {
     /// Looks whether this process may have the address space that the queues take, with all threads of a mount.
     ///
     /// # Errors
-    /// It may not, in one line.
-    pub(super) fn check_room(&self, threads: usize) -> Result<(), String> {
+    /// It may not.
+    pub(super) fn check_room(&self, threads: usize) -> Result<(), Obstacle> {
         let (pinned, spare) = self.pinned_and_spare();
         let slots = pinned * (self.depth + self.waiting) + spare * (1 + self.waiting);
         let stacks = (pinned + 1 + threads + OTHER_THREADS) * STACK_BYTES;
         let bytes = slots * self.payload_bytes + stacks;
         heap::check_room_beside(bytes).map_err(|error| {
-            format!("its buffers would take {} MiB (ulimit -v): {error}", bytes >> 20)
+            let needed = bytes >> 20;
+            Obstacle::new(
+                format!("its buffers would take {needed} MiB (ulimit -v): {error}"),
+                "raise that limit, or give the mount less --memory",
+            )
         })
     }
 
@@ -92,12 +96,14 @@ pub(super) fn plan(memory_bytes: u64, may_wait: bool) -> Result<Plan, Obstacle> 
     Ok(if may_wait { plan.with_waiting_reads() } else { plan })
 }
 
-/// Describes the queues that a mount with `memory_bytes` for requests would have on this host.
+/// Describes the queues that a mount with `memory_bytes` for requests and `threads` for /dev/fuse would have on this host.
 ///
 /// # Errors
-/// Why this host does not support FUSE-over-io_uring, so that `transport=auto` uses /dev/fuse.
-pub fn uring_support(memory_bytes: u64) -> Result<String, Obstacle> {
+/// Why this host does not support FUSE-over-io_uring, or this process has no room for it, so that `transport=auto` uses
+/// /dev/fuse.
+pub fn uring_support(memory_bytes: u64, threads: usize) -> Result<String, Obstacle> {
     let plan = plan(memory_bytes, false)?;
+    plan.check_room(threads)?;
     let (pinned, spare) = plan.pinned_and_spare();
     let Plan { depth, payload_bytes, .. } = plan;
     Ok(format!(

@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "not every test module needs everything")]
 
 mod disk;
+mod guard;
 mod loose;
 mod mount;
 mod namespace;
@@ -75,16 +76,17 @@ pub(crate) fn for_each_transport(test: impl Fn(Transport)) {
 
 // ---- containers ----------------------------------------------------------------------------------
 
-/// A temporary directory, gone with the value.
+/// A temporary directory, gone with the value, and with what is mounted in it if the test is killed.
 pub(crate) fn temp_dir() -> TempDir {
-    tempfile::Builder::new().prefix("ffrfs-test-").tempdir().expect("a temporary directory")
+    let directory = tempfile::Builder::new().prefix("ffrfs-test-").tempdir();
+    guard::guarded(directory.expect("a temporary directory"))
 }
 
 /// As [`temp_dir`], in memory if there is some: a cache of objects leaves a part of its file system free, which a disk
 /// of builds may not have.
 pub(crate) fn temp_dir_in_memory() -> TempDir {
     let memory = tempfile::Builder::new().prefix("ffrfs-test-").tempdir_in("/dev/shm");
-    memory.unwrap_or_else(|_| temp_dir())
+    memory.map_or_else(|_| temp_dir(), guard::guarded)
 }
 
 /// The files in tests/fixtures.

@@ -2,14 +2,16 @@
 //! bytes or an error, nothing hangs, and nothing stays behind.
 
 use crate::common::{
-    Disk, Fusectl, Mount, Need, Transport, assert_errno, ffrfs, for_each_transport, have, noise,
-    offsets, wait_until, write_container,
+    Disk, Fusectl, Mount, Need, Transport, assert_errno, ffrfs, for_each_transport, have,
+    is_mount_point, noise, offsets, temp_dir, wait_until, write_container,
 };
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::fs::{self, File};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -18,6 +20,38 @@ use std::time::{Duration, Instant};
 const IN_TIME: Duration = Duration::from_secs(10);
 const DELAY: Duration = Duration::from_millis(150);
 const READERS: usize = 32;
+
+#[test]
+fn a_mount_ends_with_the_process_of_its_test_that_is_killed() {
+    const VICTIM: &str = "FFRFS_TEST_VICTIM";
+    const TEST: &str = "teardown::a_mount_ends_with_the_process_of_its_test_that_is_killed";
+    for_each_transport(|transport| {
+        // In the process that is to be killed.
+        let own = format!("{transport:?}:");
+        if let Ok(place) = std::env::var(VICTIM) {
+            let Some(place) = place.strip_prefix(&own) else { return };
+            let mount = Mount::with_samples(transport, &some()[..3], &[]);
+            fs::write(place, mount.point().as_os_str().as_bytes()).unwrap();
+            std::thread::sleep(Duration::from_secs(60));
+            return;
+        }
+        let directory = temp_dir();
+        let place = directory.path().join("place");
+        let mut victim = Command::new(std::env::current_exe().unwrap());
+        victim
+            .args(["--exact", TEST])
+            .env(VICTIM, format!("{own}{}", place.display()))
+            .stdout(Stdio::null());
+        let mut victim = victim.spawn().unwrap();
+        let point = || PathBuf::from(fs::read_to_string(&place).unwrap_or_default());
+        wait_until("it is mounted", IN_TIME, || point().join("000000").exists());
+        victim.kill().unwrap();
+        victim.wait().unwrap();
+        let point = point();
+        wait_until("it is unmounted", IN_TIME, || !is_mount_point(&point));
+        wait_until("it is removed", IN_TIME, || !point.parent().unwrap().exists());
+    });
+}
 
 /// Small ones, larger ones, and some that are read in many requests.
 fn some() -> &'static [Vec<u8>] {

@@ -30,7 +30,10 @@ pub(super) fn checks() -> Vec<Check> {
             text("/proc/sys/kernel/io_uring_disabled").as_deref(),
             text("/proc/sys/kernel/io_uring_group").as_deref(),
         ),
-        transport(uring_support(memory::for_requests(memory::Limit::bytes(None)))),
+        transport(uring_support(
+            memory::for_requests(memory::Limit::bytes(None)),
+            std::thread::available_parallelism().map_or(1, usize::from),
+        )),
         log(Destination::of_daemons()),
         sandbox(landlock_version()),
         restarts(support::handover()),

@@ -19,6 +19,16 @@ pub(crate) enum Address {
     Tcp(String),
 }
 
+impl Address {
+    /// The socket, if that is a file.
+    pub(crate) fn path(&self) -> Option<&Path> {
+        match self {
+            Self::Unix(path) => Some(path),
+            Self::Tcp(_) => None,
+        }
+    }
+}
+
 impl FromStr for Address {
     type Err = String;
 

@@ -26,6 +26,16 @@ pub(super) fn check_memory() -> Result<(), Failure> {
 
 /// Says which limit a failure comes from, if it comes from one.
 pub(super) fn explain(failure: Failure, request: &MountRequest) -> Failure {
+    match errno(&failure) {
+        Some(libc::EMFILE) => failure.context(open_files()),
+        Some(libc::ENOMEM) => failure.context(memory()),
+        Some(libc::EAGAIN) => failure.context(processes(request.settings.most_threads())),
+        _ => failure,
+    }
+}
+
+/// The number of the system's error that a failure comes from.
+pub(super) fn errno(failure: &Failure) -> Option<i32> {
     let errno = failure.reason::<io::Error>().and_then(io::Error::raw_os_error);
     let refused = failure.reason::<MountError>().and_then(|error| match error {
         MountError::Refused { error, .. }
@@ -34,12 +44,7 @@ pub(super) fn explain(failure: Failure, request: &MountRequest) -> Failure {
         MountError::Transport(_, errno) => *errno,
         _ => None,
     });
-    match errno.or(refused) {
-        Some(libc::EMFILE) => failure.context(open_files()),
-        Some(libc::ENOMEM) => failure.context(memory()),
-        Some(libc::EAGAIN) => failure.context(processes(request.settings.most_threads())),
-        _ => failure,
-    }
+    errno.or(refused)
 }
 
 fn memory() -> String {

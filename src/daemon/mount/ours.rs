@@ -33,7 +33,7 @@ pub(super) fn is_unmounted(target: &Target, told: &Told, is_here: bool) -> bool 
         // A mount table that cannot be read says nothing.
         None => {
             let can_be_told = target.directory().is_some_and(|at| mounts::at(at).is_ok());
-            is_here && can_be_told && find(target, &told.device).is_none()
+            is_here && !told.is_away() && can_be_told && find(target, &told.device).is_none()
         }
     }
 }

@@ -6,7 +6,7 @@ use super::limits;
 use super::objects::run_programs_outside;
 use super::request::{MountRequest, MountSettings};
 use super::stored;
-use super::told::{DIGEST_BYTES, Resumed};
+use super::told::{self, DIGEST_BYTES, Resumed};
 use crate::catalog::{Catalog, Node, ROOT};
 use crate::daemon::logging;
 use crate::daemon::metrics::Metrics;
@@ -18,7 +18,8 @@ use crate::daemon::settings::Runtime;
 use crate::dataset::{self, KeptCheckpoints, Opened};
 use crate::failure::{Exit, Failure};
 use crate::format::counted;
-use crate::io::{File, mounts, process, workers};
+use crate::io::workers::{self, Messages};
+use crate::io::{File, mounts, process};
 use crate::store::{Part, Store};
 use crate::tools::progress::Terminal;
 use crate::transport::{Mounted, Target};
@@ -37,7 +38,7 @@ const WORTH_MAPPING_BYTES: u64 = 16 << 20;
 pub(super) fn prepare(
     request: &MountRequest,
     target: Target,
-    resumed: Resumed,
+    resumed: Resumed<'_>,
     end: fn(Exit) -> !,
 ) -> Result<Service, Failure> {
     limits::check_memory()?;
@@ -53,7 +54,6 @@ pub(super) fn prepare(
     let unmounter = unmounter(request, &target);
     run_programs_outside(request);
     let (opened, catalog) = open(request)?;
-    let target = if is_here && !is_first { free_again(target, settings)? } else { target };
     say_renamed(&catalog);
     let digest = same_digest(request, &opened, &catalog, &resumed)?;
     let (samples, has_objects) = (opened.dataset.len(), opened.store.has_objects());
@@ -68,6 +68,10 @@ pub(super) fn prepare(
     options.before_requests =
         confinement(request, &vfs, &target, unmounter.clone(), &shown, is_resumed)?;
     let target = match namespace {
+        // As late as possible: from here to the mount programs find an empty directory.
+        None if is_here && !is_first => {
+            free_again(target, settings, resumed.supervisor, resumed.is_away)?
+        }
         None => target,
         Some(namespace) => {
             enter(namespace, vfs.store().len())?;
@@ -131,7 +135,7 @@ fn same_digest(
     request: &MountRequest,
     opened: &Opened,
     catalog: &Catalog,
-    resumed: &Resumed,
+    resumed: &Resumed<'_>,
 ) -> Result<[u8; DIGEST_BYTES], Failure> {
     let digest = match request.settings.restarts {
         0 => [0; DIGEST_BYTES],
@@ -261,11 +265,19 @@ fn free(target: Target, settings: &MountSettings) -> Result<Target, Failure> {
 }
 
 /// As [`free`], where a mount of this dataset was before.
-fn free_again(target: Target, settings: &MountSettings) -> Result<Target, Failure> {
-    if let Some(directory) = target.directory()
-        && mounts::at(directory).map_err(|e| cannot_mount_on(directory, &e))?.is_none()
+fn free_again(
+    target: Target,
+    settings: &MountSettings,
+    supervisor: Option<&Messages>,
+    is_away: bool,
+) -> Result<Target, Failure> {
+    if let Some(directory) = target.directory().filter(|_| !is_away)
+        && mounts::at(directory).map_err(|e| cannot_mount_on(directory, e))?.is_none()
     {
         return Err(Failure::new(Exit::Ok, "it was unmounted meanwhile"));
+    }
+    if let Some(supervisor) = supervisor {
+        told::tell_of_taking_away(supervisor).map_err(|e| Failure::new(Exit::Mount, e))?;
     }
     free(target, settings)
 }
@@ -275,7 +287,7 @@ const NEEDED: [&str; 4] = ["/", "/dev", "/proc", "/sys"];
 
 /// The mount point as an absolute path, and what is there.
 fn look_at(target: &Path) -> Result<(PathBuf, mounts::State), Failure> {
-    let cannot = |e| cannot_mount_on(target, &e);
+    let cannot = |e| cannot_mount_on(target, e);
     let target = mounts::resolve(target).map_err(cannot)?;
     if NEEDED.iter().any(|needed| target == Path::new(needed)) {
         let why = "the system needs what is there, and a mount would hide it";
@@ -288,13 +300,15 @@ fn look_at(target: &Path) -> Result<(PathBuf, mounts::State), Failure> {
     Ok((target, state))
 }
 
-fn cannot_mount_on(target: &Path, error: &io::Error) -> Failure {
+fn cannot_mount_on(target: &Path, error: io::Error) -> Failure {
     let point = target.display();
-    let hint = match error.kind() {
-        io::ErrorKind::NotFound => format!("; make it first: mkdir -p {point}"),
-        _ => String::new(),
+    let failure = match error.kind() {
+        io::ErrorKind::NotFound => {
+            Failure::new(Exit::Mount, format!("{error}; make it first: mkdir -p {point}"))
+        }
+        _ => Failure::new(Exit::Mount, error),
     };
-    Failure::new(Exit::Mount, format!("mount point {point}: {error}{hint}"))
+    failure.context(format!("mount point {point}"))
 }
 
 /// Looks at all that a mount would need, also at the containers, and mounts and writes nothing.
@@ -322,7 +336,7 @@ fn free_mount_point(target: &Path) -> Result<PathBuf, Failure> {
         mounts::State::Free => Ok(target),
         mounts::State::Dead(_) => {
             tracing::warn!("{}: removing a mount whose daemon is dead", target.display());
-            mounts::unmount(&target, true).map_err(|e| cannot_mount_on(&target, &e))?;
+            mounts::unmount(&target, true).map_err(|e| cannot_mount_on(&target, e))?;
             free_mount_point(&target)
         }
         mounts::State::Mounted(mount) => Err(Failure::new(

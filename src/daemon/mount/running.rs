@@ -3,12 +3,16 @@
 use super::program::Program;
 use super::told::Told;
 use crate::daemon::upgrade::Refusal;
+use crate::io::process;
 use crate::io::workers::{Ending, Worker};
 use nix::sys::signal::Signal;
 use std::time::{Duration, Instant};
 
 /// A worker that leaves and takes longer is killed; the next one answers what it has taken.
 const LEAVING: Duration = Duration::from_secs(10);
+
+/// A process that is to serve, and has read or written so much since it was last looked at, does not hang.
+const PROGRESS_BYTES: u64 = 64 << 10;
 
 /// Why a mount cannot be left to another process.
 pub(super) const NO_HANDOVER: &str =
@@ -38,12 +42,22 @@ pub(super) struct Running {
     pub(super) kill_at: Option<Instant>,
     /// It was killed for that.
     is_late: bool,
+    /// What it had read and written when that was last found to be more.
+    moved_bytes: u64,
 }
 
 impl Running {
     /// One that was just started, and is killed if it does not serve by then.
     pub(super) fn new(worker: Worker, role: Role, kill_at: Option<Instant>) -> Self {
-        Self { worker, started: Instant::now(), is_ready: false, role, kill_at, is_late: false }
+        Self {
+            worker,
+            started: Instant::now(),
+            is_ready: false,
+            role,
+            kill_at,
+            is_late: false,
+            moved_bytes: 0,
+        }
     }
 
     /// Another one serves in its place from now on.
@@ -55,6 +69,17 @@ impl Running {
     /// Whether it is to serve in place of another one, or another one in its place.
     pub(super) fn is_changing(&self) -> bool {
         matches!(self.role, Role::Follows(_) | Role::Leaves)
+    }
+
+    /// Gives one that is to serve more time, until `kill_at`, if it has read on: what must be read whole may be large.
+    pub(super) fn note_progress(&mut self, kill_at: Instant) {
+        let is_opening = matches!(self.role, Role::Serves) && self.kill_at.is_some();
+        if is_opening && !self.is_late {
+            let moved_bytes = process::moved_bytes(self.worker.pid());
+            if moved_bytes >= self.moved_bytes + PROGRESS_BYTES {
+                (self.moved_bytes, self.kill_at) = (moved_bytes, Some(kill_at));
+            }
+        }
     }
 
     /// Kills it if it takes too long to serve, or to leave.

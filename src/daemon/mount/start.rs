@@ -2,13 +2,14 @@
 
 use super::limits;
 use super::prepare::{self, prepare};
-use super::request::{Caller, MountRequest};
+use super::request::{Caller, MountRequest, MountSettings};
 use super::stored::{self, Found};
 use super::supervise::supervise;
 use super::terminal::{Died, say_where_messages_go};
 use super::told::{Resumed, Told};
 use super::worker::{self, Work, work};
 use crate::daemon::logging::{self, Labels};
+use crate::daemon::metrics::Address;
 use crate::daemon::patience;
 use crate::daemon::serve::{Service, Serving};
 use crate::daemon::unmount::unmount_if_dead;
@@ -70,8 +71,10 @@ fn try_start(request: &mut MountRequest, caller: Caller) -> Result<u8, Failure> 
     }
     if !matches!(kept, Ok(Some(_))) && request.namespace.is_none() {
         // Else each process that looks at the mount point would wait for a daemon there that is stopped.
-        let log_file = request.settings.log_file.as_deref();
-        patience::check(std::iter::once(request.target.as_path()).chain(log_file))?;
+        let MountSettings { log_file, metrics, .. } = &request.settings;
+        let socket = metrics.as_ref().and_then(Address::path);
+        let named = log_file.as_deref().into_iter().chain(socket);
+        patience::check(std::iter::once(request.target.as_path()).chain(named))?;
     }
     let labels = labels(request);
     let target = target(&request.target)?;

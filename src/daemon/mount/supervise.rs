@@ -12,7 +12,7 @@ use super::request::{Caller, MountRequest};
 use super::running::{CANNOT_RUN, NO_HANDOVER, Role, Running};
 use super::stored::{self, Stored};
 use super::terminal::say_where_messages_go;
-use super::told::Told;
+use super::told::{self, Told};
 use super::worker::{AWAY, BROKE, TRY_AGAIN, Work, work};
 use crate::daemon::upgrade::{Refusal, starting};
 use crate::daemon::{notify, reload};
@@ -262,8 +262,11 @@ impl Supervision<'_> {
         }
     }
 
-    /// A worker has told of its mount: it serves.
+    /// A worker has told of its mount: it serves. Or it is about to make it anew.
     fn hear(&mut self, number: usize, message: Message) {
+        if told::takes_away(&message) {
+            return self.is_taken_away();
+        }
         let Some(told) = Told::hear(message) else { return };
         // It was about to tell when another program, which serves, was faster.
         if matches!(self.workers[number].role, Role::Leaves) {
@@ -403,6 +406,10 @@ impl Supervision<'_> {
             }
             if !self.hung.is_empty() {
                 ours::abort(&self.target, self.device());
+                // Without the kernel's control files that is an unmount, which comes through if no file is open.
+                if self.is_unmounted() {
+                    self.is_taken_away();
+                }
             }
             let ended = self.start_later(pause);
             if ended.is_none() && is_first {
@@ -440,6 +447,11 @@ impl Supervision<'_> {
         self.told.as_ref().is_some_and(|told| ours::is_unmounted(&self.target, told, is_here))
     }
 
+    /// The mount has gone, or will, and is to be made anew.
+    fn is_taken_away(&mut self) {
+        self.told.iter_mut().for_each(|told| told.device.clear());
+    }
+
     /// The device number of the mount.
     fn device(&self) -> &str {
         self.told.as_ref().map_or("", |told| &told.device)
@@ -459,6 +471,11 @@ impl Supervision<'_> {
             // A thread of it may have taken one more request since the next one began to serve.
             self.resend();
         }
-        self.workers.iter_mut().for_each(Running::kill_if_late);
+        for running in &mut self.workers {
+            if self.outage.is_some() {
+                running.note_progress(Instant::now() + starting());
+            }
+            running.kill_if_late();
+        }
     }
 }

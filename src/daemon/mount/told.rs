@@ -13,11 +13,15 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// What another process has left that has served the mount before.
 #[derive(Default)]
-pub(super) struct Resumed {
+pub(super) struct Resumed<'a> {
+    /// Hears when that mount is taken away.
+    pub(super) supervisor: Option<&'a Messages>,
     /// There was one.
     pub(super) is_next: bool,
     /// `None`: the mount is made anew.
     pub(super) handover: Option<Handover>,
+    /// A process has taken the mount away to make it anew, and has not told of the new one.
+    pub(super) is_away: bool,
     /// A digest of what it showed.
     pub(super) digest: [u8; DIGEST_BYTES],
     /// The socket of its metrics.
@@ -29,6 +33,8 @@ pub(super) const DIGEST_BYTES: usize = 32;
 
 /// Changes with the layout of a message: another version does not understand it then, and does not go on with the mount.
 const VERSION: u8 = 1;
+/// The message of a worker that is about to take the dead mount away.
+const TAKES_AWAY: &[u8] = b"away";
 /// A status is a line for people, which may be cut.
 const MAX_STATUS_BYTES: usize = 1000;
 
@@ -50,7 +56,7 @@ pub(super) struct Told {
     pub(super) digest: [u8; DIGEST_BYTES],
     /// `None`: no other process can go on with this mount; it can only be mounted anew.
     pub(super) handover: Option<Handover>,
-    /// As the mount table shows it.
+    /// As the mount table shows it; nothing if a process has taken the mount away, to make it anew.
     pub(super) device: String,
     pub(super) status: String,
     /// `None`: the caller has mounted.
@@ -65,6 +71,16 @@ struct Texts<'a> {
     status: &'a str,
     metrics: &'a str,
     directory: Option<&'a Path>,
+}
+
+/// Tells the supervisor that the dead mount is taken away: should this process fail now, nobody else has unmounted it.
+pub(super) fn tell_of_taking_away(messages: &Messages) -> io::Result<()> {
+    messages.send(TAKES_AWAY, &[])
+}
+
+/// Whether that is what a message says.
+pub(super) fn takes_away(message: &Message) -> bool {
+    message.bytes == TAKES_AWAY
 }
 
 /// Tells the supervisor of a mount.
@@ -174,9 +190,15 @@ impl Told {
         Ok(Target::PassedConnection(device.ok_or(io::ErrorKind::NotConnected)?.try_clone()?))
     }
 
-    pub(super) fn resumed(self) -> Resumed {
+    /// Whether a process has taken the mount away, to make it anew.
+    pub(super) fn is_away(&self) -> bool {
+        self.device.is_empty()
+    }
+
+    pub(super) fn resumed(self, supervisor: &Messages) -> Resumed<'_> {
+        let is_away = self.is_away();
         let Self { handover, digest, metrics, .. } = self;
-        Resumed { is_next: true, handover, digest, metrics }
+        Resumed { supervisor: Some(supervisor), is_next: true, handover, is_away, digest, metrics }
     }
 }
 

@@ -44,7 +44,7 @@ pub(super) fn work(work: Work<'_>, messages: &Messages) -> Result<u8, Failure> {
         // Until the signal is handled it must not end this process.
         let _ = signal_hook::flag::register(SIGHUP, Arc::default());
     }
-    let resumed = told.map_or_else(Resumed::default, Told::resumed);
+    let resumed = told.map_or_else(Resumed::default, |told| told.resumed(messages));
     let prepared = prepare(request, target, resumed, caller.end).map(|service| Service {
         // The manager keeps no mount of a daemon that has left it.
         supervisor: service.supervisor.filter(|_| !is_daemon),
@@ -108,7 +108,7 @@ fn may_pass(failure: &Failure) -> Option<u8> {
     ];
     let error = failure.reason::<io::Error>();
     let errno = error.and_then(io::Error::raw_os_error);
-    if errno.is_some_and(|errno| LACKING.contains(&errno)) {
+    if limits::errno(failure).is_some_and(|errno| LACKING.contains(&errno)) {
         return Some(TRY_AGAIN);
     }
     let is_away = match failure.exit {

@@ -45,7 +45,8 @@ fn commands_give_up_on_a_stopped_daemon_say_what_helps_and_leave_nothing_behind(
         let pattern = format!("{}/*/000001", mount.point().parent().unwrap().display());
         let list = format!("{point}/{{000000..000002}}");
         let (whole, new) = (container.to_str().unwrap(), format!("{point}/new"));
-        let commands: [&[&str]; 39] = [
+        let (socket, config) = (format!("unix:{new}"), format!("--config={inside}"));
+        let commands: [&[&str]; 44] = [
             &["stats", point],
             &["set", point, "verify=once"],
             &["trace", point, "--seconds=1"],
@@ -56,6 +57,10 @@ fn commands_give_up_on_a_stopped_daemon_say_what_helps_and_leave_nothing_behind(
             &["mount", whole, others.path().to_str().unwrap(), "--log-file", &new],
             &["mount", &inside, others.path().to_str().unwrap()],
             &["mount", &inside],
+            &["mount", &config],
+            &["mount", "--config", &inside],
+            &["mount", whole, others.path().to_str().unwrap(), "--metrics", &socket],
+            &["umount", "--config", &inside],
             &["info", point],
             &["info", &inside],
             &["info", &pattern],
@@ -82,6 +87,7 @@ fn commands_give_up_on_a_stopped_daemon_say_what_helps_and_leave_nothing_behind(
             &["index", whole, "--names", &inside],
             &["mount", whole, others.path().to_str().unwrap(), "--names", &inside],
             &["info", whole, "--ca", &inside],
+            &["doctor", "http://localhost:1/x.ffr", "--ca", &inside],
             &["bench", whole, "--svg", &new],
             &["doctor", &inside],
             &["list"],
@@ -102,7 +108,7 @@ fn commands_give_up_on_a_stopped_daemon_say_what_helps_and_leave_nothing_behind(
                         return said(&["stopped"]);
                     }
                     assert_eq!(outcome.code, 5, "{command:?}: {}", outcome.stderr);
-                    if command[0] == "doctor" {
+                    if command[0] == "doctor" && command.len() == 2 {
                         return said(&["no answer within 5 s", "ffrfs umount --force"]);
                     }
                     let continues = format!("kill -CONT {pid}");

@@ -4,7 +4,7 @@
 use super::{LIMIT, can_resume, children_of, content, name, next_after, parent_of};
 use crate::common::{
     Disk, FFRFS, Mount, Need, Transport, container_in, for_each_transport, have, is_mount_point,
-    is_running, temp_dir, wait_until,
+    is_running, run, temp_dir, wait_until,
 };
 use nix::mount::{MntFlags, umount2};
 use nix::sys::signal::{Signal, kill};
@@ -216,6 +216,41 @@ fn what_a_process_has_mounted_that_dies_before_it_tells_of_it_is_unmounted() {
             assert_eq!(supervisor.wait().unwrap().code(), Some(5), "{transport:?}, hangs: {hangs}");
             assert!(!is_mount_point(&point), "{transport:?}, hangs: {hangs}");
         }
+    });
+}
+
+/// The MiB beside what it has itself with which a daemon opens its container, and cannot serve.
+const TOO_FEW: [u64; 2] = [34, 42];
+
+#[test]
+fn a_mount_that_could_not_be_made_anew_is_tried_again_and_does_not_count_as_unmounted() {
+    if !have(Need::Program("prlimit")) {
+        return;
+    }
+    let samples = content();
+    for_each_transport(|transport| {
+        let mount = Mount::with_samples(transport, &samples, &["restarts=100"]);
+        let supervisor = parent_of(mount.pid()).to_string();
+        // The hard limit stays.
+        let limit = |bytes: &str| {
+            let limit = format!("--as={bytes}:");
+            run(Command::new("prlimit").args(["--pid", &supervisor, &limit])).ok();
+        };
+        let status = fs::read_to_string(format!("/proc/{supervisor}/status")).unwrap();
+        let size = status.lines().find_map(|line| line.strip_prefix("VmSize:")).unwrap();
+        let kibibytes: u64 = size.trim().trim_end_matches(" kB").parse().unwrap();
+        let failures = || mount.log().matches("Cannot allocate memory").count();
+        let mut serves = mount.pid();
+        for mebibytes in TOO_FEW {
+            let before = failures();
+            limit(&((kibibytes + mebibytes * 1024) << 10).to_string());
+            kill(Pid::from_raw(serves), Signal::SIGKILL).unwrap();
+            wait_until("one has failed", LIMIT, || failures() > before);
+            limit("unlimited");
+            serves = next_after(&mount, serves);
+            assert!(mount.read(name(3)).unwrap() == samples[3]);
+        }
+        assert!(!mount.log().contains("was unmounted before"), "{}", mount.log());
     });
 }
 

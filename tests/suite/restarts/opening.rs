@@ -2,14 +2,15 @@
 
 use super::{LIMIT, can_resume, children_of, content, name, next_after};
 use crate::common::{
-    FFRFS, Mount, Source, Transport, container_in, for_each_transport, is_mount_point, is_running,
-    parent_of, run, temp_dir, wait_until,
+    Disk, FFRFS, Mount, Source, Transport, container_in, ffrfs, for_each_transport, is_mount_point,
+    is_running, noise, parent_of, run, temp_dir, wait_until,
 };
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::fs;
 use std::io;
 use std::os::unix::fs::symlink;
+use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -63,6 +64,33 @@ fn a_daemon_that_hangs_while_it_opens_is_followed_by_another_that_serves() {
         }
         assert!(mount.read(name(5)).unwrap() == content()[5]);
         wait_until("one process is left", LIMIT, || children_of(supervisor).len() == 1);
+    });
+}
+
+#[test]
+fn a_daemon_that_reads_on_while_it_opens_may_take_longer_than_one_that_hangs() {
+    for_each_transport(|transport| {
+        let samples: Vec<_> = (0..4_000).map(|number| noise(number, 1_000)).collect();
+        let directory = temp_dir();
+        let container = container_in(&directory, &samples);
+        let tar = directory.path().join("data.tar");
+        ffrfs(&[Path::new("convert"), &container, &tar]).ok();
+        // All of it is read to find its members.
+        let disk = Disk::showing(|path| assert!(fs::copy(&tar, path).is_ok()));
+        let options = ["restarts=5", "index=none"];
+        let mount = Mount::started(transport, &[&disk.container()], &options, |mut command| {
+            command.env("FFRFS_TEST_STARTING", "2");
+            command
+        });
+        disk.slow_down(Duration::from_millis(100));
+        kill(Pid::from_raw(mount.pid()), Signal::SIGKILL).unwrap();
+        let killed = Instant::now();
+        next_after(&mount, mount.pid());
+        assert!(killed.elapsed() > Duration::from_secs(4), "{:?}", killed.elapsed());
+        assert!(!mount.log().contains("too long to open"), "{}", mount.log());
+        disk.slow_down(Duration::ZERO);
+        let name = mount.list("").into_iter().find(|name| name.starts_with("003000")).unwrap();
+        assert!(mount.read(name).unwrap() == samples[3_000]);
     });
 }
 
