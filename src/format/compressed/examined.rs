@@ -61,7 +61,7 @@ impl Examined {
         let mut places = Vec::new();
         for index in 0..container.len() {
             let at = container.sample(index)?;
-            examined.has_ranges &= matches!(at.content, Content::Stored | Content::Sparse(_));
+            examined.has_ranges &= is_range(at.content);
             if !at.damaged {
                 places.push((at.extent().start, index));
             }
@@ -87,9 +87,16 @@ fn check_header(container: &dyn Container, index: u64, source: &dyn Source) -> R
     Ok(container.sample(index)?.header_bytes == 0)
 }
 
-/// Whether a sample that is a range matches its checksum, if it has one.
+/// Whether the file of a sample is a range of its container, or several, behind a prefix if it has one.
+pub(super) fn is_range(content: Content) -> bool {
+    matches!(content, Content::Stored | Content::Sparse(_) | Content::Prefixed(_))
+}
+
+/// Whether a sample that is one range matches its checksum, if it has one.
 pub(super) fn matches_checksum(at: &Sample, source: &dyn Source) -> Result<bool> {
-    let (Some(expected), Content::Stored) = (at.checksum, at.content) else { return Ok(true) };
+    let (Some(expected), Content::Stored | Content::Prefixed(_)) = (at.checksum, at.content) else {
+        return Ok(true);
+    };
     let mut hasher = expected.hasher();
     let mut place = at.offset_bytes;
     let mut piece = vec![0; PIECE_BYTES];

@@ -1,12 +1,12 @@
 //! An open compressed file: samples are ranges of the decoded stream; or a container that is a compressed member of
 //! another one, whose samples may be encoded once more in there.
 
-use super::examined::Examined;
+use super::examined::{Examined, is_range};
 use super::inside::Inside;
 use super::kept;
 use crate::format::codec;
 use crate::format::one_or_many;
-use crate::format::stream::{INTERVAL_BYTES, Interval, StreamIndex};
+use crate::format::stream::{INTERVAL_BYTES, Interval, Intervals, StreamIndex};
 use crate::format::{
     Attributes, Checkpoint, Container, Content, Decoder, Error, Fault, IndexChecksum, Member,
     Names, Piece, Result, Sample, Source,
@@ -149,7 +149,7 @@ impl CompressedFile {
     /// What decoding a sample takes beside its stored and its shown bytes: the range that it is encoded in, and what the first
     /// interval has more than a usual one.
     fn scratch_bytes(&self, inner: &Sample, first: &Interval) -> u64 {
-        if self.examined.has_ranges {
+        if self.examined.has_ranges || is_range(inner.content) {
             return 0;
         }
         let interval = first.decoded.end.saturating_sub(first.decoded.start);
@@ -359,6 +359,16 @@ impl Container for CompressedFile {
 
     fn keep(&self, out: &mut dyn std::io::Write) -> std::io::Result<()> {
         kept::write(out, &self.stream, self.inside.container())
+    }
+
+    /// What is encoded in it is decoded each by itself, unless its format scans streams.
+    fn intervals(&self, index: u64) -> Option<&dyn Intervals> {
+        let is_range = self.examined.has_ranges || is_range(self.inner(index).ok()?.content);
+        is_range.then_some(self.stream.as_ref() as &dyn Intervals)
+    }
+
+    fn has_intervals(&self) -> bool {
+        true
     }
 
     fn stream(&self) -> Option<&Arc<StreamIndex>> {

@@ -261,6 +261,28 @@ fn a_small_file_that_takes_much_memory_is_read_where_there_is_so_much_and_is_nev
 }
 
 #[test]
+fn arrays_of_a_compressed_member_are_read_in_the_middle_with_little_memory() {
+    let directory = temp_dir();
+    let data = super::write::text(10, 20 << 20);
+    let header =
+        format!(r#"{{"x":{{"dtype":"U8","shape":[{0}],"data_offsets":[0,{0}]}}}}"#, data.len());
+    let length = (header.len() as u64).to_le_bytes();
+    let tensors = [&length[..], header.as_bytes(), &data].concat();
+    let outer = zip(&[deflated("in.safetensors", &tensors)]);
+    let outer = file_in(&directory, "outer.zip", outer);
+    let plain = file_in(&directory, "plain.safetensors", &tensors);
+    let expected =
+        Mount::new(crate::common::Transport::DevFuse, &plain, &[]).read("x.npy").unwrap();
+    assert!(expected.ends_with(&data));
+    for_each_transport(|transport| {
+        let mount = Mount::new(transport, &outer, &["nested=1", "memory=16M"]);
+        read_in_the_middle(&mount, &["in.safetensors/x.npy"], &expected);
+        assert!(mount.read("in.safetensors/x.npy").unwrap() == expected);
+        assert!(mount.bad().is_empty());
+    });
+}
+
+#[test]
 fn containers_are_opened_so_many_one_in_another() {
     let directory = temp_dir();
     let innermost = tar(&[("leaf", b"leaf")]);
