@@ -36,7 +36,10 @@ fn words(args: &[OsString]) -> Vec<&OsStr> {
     while let Some(arg) = args.next() {
         match arg.as_bytes() {
             b"--" => words.extend(args.by_ref()),
-            b"-o" => _ = args.next(),
+            // Also behind other short options in one word.
+            [b'-', short @ .., b'o'] if !short.contains(&b'o') && !short.starts_with(b"-") => {
+                _ = args.next();
+            }
             [b'-', b'-', name @ ..] if !name.contains(&b'=') => match takes_value(name) {
                 Some(true) => _ = args.next(),
                 Some(false) => {}
@@ -82,6 +85,7 @@ mod tests {
             &["/a.zip", "/m", "--alow-other"][..],
             &["--alow-other", "/a.zip", "/m"],
             &["--verify", "x", "/a.zip", "-o", "b,c", "/m"],
+            &["-fo", "b,c", "--verify", "x", "/a.zip", "/m"],
             &["-f", "--cache_size=1G", "--", "/a.zip", "/m"],
             &["/a.zip", "--memry", "1G", "-obad", "/m"],
             &["--frob", "/a.zip", "/m"],

@@ -10,12 +10,11 @@ use super::parallel;
 use crate::catalog::Place;
 use crate::failure::Failure;
 use crate::format::compressed::{
-    Coding, MemberSource, RecentIntervals, open_kept_member, open_member,
+    Coding, LATELY_BYTES, MemberSource, RecentIntervals, open_kept_member, open_member,
 };
 use crate::format::{
     self, Container, Content, Kind, Node, OpenOptions, Sample, SliceSource, Source,
 };
-use crate::io::cgroup;
 use crate::store::Part;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -28,8 +27,8 @@ use std::sync::Arc;
 pub(crate) const MAX_LOOKS: u32 = 3;
 /// More containers than this in one dataset are an attack or a mistake.
 const MAX_CONTAINERS: usize = 100_000;
-/// At most so many bytes of decoded intervals are kept while members are opened.
-const RECENT_BYTES: u64 = 256 << 20;
+/// So many members of a container that stay files are named; the others are logged.
+const MAX_NOTES: usize = 20;
 /// After so many members the containers are counted.
 const MEMBERS_TOGETHER: usize = 1024;
 
@@ -104,6 +103,20 @@ impl Nest {
         Ok(indexes.outcome())
     }
 
+    /// Notes what is said of a member that stays a file.
+    fn note(&mut self, outer: usize, note: String) {
+        let notes = self.notes.entry(outer).or_default();
+        match notes.len() {
+            0..MAX_NOTES => notes.push(note),
+            MAX_NOTES => {
+                tracing::info!("{note}");
+                let name = self.sources[outer].name();
+                notes.push(format!("{name}: more of its members are shown as files: see the log"));
+            }
+            _ => tracing::info!("{note}"),
+        }
+    }
+
     /// Notes what is said of files that are compressed containers, and were neither opened nor refused.
     fn note_unopened(&mut self) {
         let opened: BTreeSet<usize> = self.opened.iter().map(|(container, _)| *container).collect();
@@ -124,7 +137,7 @@ impl Nest {
         let samples = members.iter().filter_map(|member| sample(member).ok());
         let together = Together::new(&self.watch, samples.map(|at| at.length_bytes).sum());
         // Members are opened in the order of their streams, so that each interval is decoded once.
-        let recent = Arc::new(RecentIntervals::new(parallel::cpus() + 1, recent_bytes()));
+        let recent = Arc::new(RecentIntervals::new(parallel::cpus() + 1, LATELY_BYTES));
         for some in members.chunks(MEMBERS_TOGETHER) {
             let opened = parallel::map(some.to_vec(), parallel::cpus(), &|member| {
                 let opened = self.open(&member, options, (indexes, &together), &recent);
@@ -151,8 +164,7 @@ impl Nest {
             let (member, Inner { container, source, base_bytes }) = match member {
                 Ok(opened) => opened,
                 Err((outer, error)) => {
-                    let notes = self.notes.entry(outer).or_default();
-                    notes.push(format!("{error}: shown as a file"));
+                    self.note(outer, format!("{error}: shown as a file"));
                     continue;
                 }
             };
@@ -241,9 +253,7 @@ impl Nest {
         }
         let coding = match (at.content, container.codec(member.sample)) {
             (Content::Stored, _) => Coding::Stored,
-            (Content::Encoded(_), Some(codec)) => {
-                Coding::Stream(codec, at.checksum, Arc::clone(recent))
-            }
+            (Content::Encoded(_), Some(codec)) => Coding::Stream(codec, at.checksum),
             _ => return Ok(None),
         };
         let whole = Arc::clone(outer);
@@ -269,12 +279,6 @@ struct Inner {
     source: Arc<dyn Source>,
     /// Where these begin in the part.
     base_bytes: u64,
-}
-
-/// How many bytes of decoded intervals are kept while containers are opened.
-fn recent_bytes() -> u64 {
-    let limit = cgroup::limits().memory_bytes;
-    limit.map_or(RECENT_BYTES, |limit| RECENT_BYTES.min(limit / 16))
 }
 
 /// Where a member really lies.

@@ -16,7 +16,7 @@ mod recorded;
 #[cfg(test)]
 mod tests;
 
-pub use decoded::RecentIntervals;
+pub use decoded::{LATELY_BYTES, RecentIntervals};
 pub use member::{
     Coding, MemberSource, OpenedMember, Recent, open_kept as open_kept_member, open_member,
 };

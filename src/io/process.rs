@@ -12,6 +12,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 /// The two sides of [`fork_daemon`].
 pub enum Forked {
@@ -338,13 +339,25 @@ pub fn status_field<'a>(status: &'a str, name: &str) -> Option<&'a str> {
     lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(':').map(str::trim))
 }
 
-/// The bytes that a process has read and written so far, from memory or a disk; 0 if this process may not know.
+/// The bytes that a process has read from files so far, from memory or a disk; 0 if this process may not know.
 #[must_use]
-pub fn moved_bytes(pid: i32) -> u64 {
+pub fn read_bytes(pid: i32) -> u64 {
     let text = std::fs::read_to_string(format!("/proc/{pid}/io")).unwrap_or_default();
     let field = |name| status_field(&text, name)?.parse::<u64>().ok();
     // A mapping is read from the disk alone.
-    ["rchar", "wchar", "read_bytes"].into_iter().filter_map(field).sum()
+    ["rchar", "read_bytes"].into_iter().filter_map(field).sum()
+}
+
+/// The CPU time that a process has taken so far; none if it has ended.
+#[must_use]
+pub fn cpu_time(pid: i32) -> Duration {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // The name may hold anything, and ends with the last parenthesis.
+    let behind_name = text.rsplit(')').next().unwrap_or_default();
+    let ticks = behind_name.split_ascii_whitespace().skip(11).take(2);
+    let ticks: u64 = ticks.filter_map(|ticks| ticks.parse::<u64>().ok()).sum();
+    // What user space is told is always counted in hundredths of a second.
+    Duration::from_millis(ticks.saturating_mul(10))
 }
 
 /// Whether the mask `name` (`CapEff`, `CapBnd`) has CAP_SYS_ADMIN; `None` if there is no such mask.

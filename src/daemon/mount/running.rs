@@ -11,8 +11,12 @@ use std::time::{Duration, Instant};
 /// A worker that leaves and takes longer is killed; the next one answers what it has taken.
 const LEAVING: Duration = Duration::from_secs(10);
 
-/// A process that is to serve, and has read or written so much since it was last looked at, does not hang.
+/// A process that is to serve, and has read so much of files since it was last looked at, or has taken so much CPU time (to
+/// decode, or to receive from a store, which no file counts), does not hang.
 const PROGRESS_BYTES: u64 = 64 << 10;
+const PROGRESS_CPU: Duration = Duration::from_secs(1);
+/// Nothing is opened for longer.
+const LONGEST_OPENING: Duration = Duration::from_hours(24);
 
 /// Why a mount cannot be left to another process.
 pub(super) const NO_HANDOVER: &str =
@@ -42,8 +46,8 @@ pub(super) struct Running {
     pub(super) kill_at: Option<Instant>,
     /// It was killed for that.
     is_late: bool,
-    /// What it had read and written when that was last found to be more.
-    moved_bytes: u64,
+    /// What it had read, and its CPU time, when they were last found to be more.
+    progress: (u64, Duration),
 }
 
 impl Running {
@@ -56,7 +60,7 @@ impl Running {
             role,
             kill_at,
             is_late: false,
-            moved_bytes: 0,
+            progress: (0, Duration::ZERO),
         }
     }
 
@@ -74,10 +78,12 @@ impl Running {
     /// Gives one that is to serve more time, until `kill_at`, if it has read on: what must be read whole may be large.
     pub(super) fn note_progress(&mut self, kill_at: Instant) {
         let is_opening = matches!(self.role, Role::Serves) && self.kill_at.is_some();
-        if is_opening && !self.is_late {
-            let moved_bytes = process::moved_bytes(self.worker.pid());
-            if moved_bytes >= self.moved_bytes + PROGRESS_BYTES {
-                (self.moved_bytes, self.kill_at) = (moved_bytes, Some(kill_at));
+        if is_opening && !self.is_late && self.started.elapsed() < LONGEST_OPENING {
+            let pid = self.worker.pid();
+            let (read, taken) = (process::read_bytes(pid), process::cpu_time(pid));
+            let (read_before, taken_before) = self.progress;
+            if read >= read_before + PROGRESS_BYTES || taken >= taken_before + PROGRESS_CPU {
+                (self.progress, self.kill_at) = ((read, taken), Some(kill_at));
             }
         }
     }

@@ -4,14 +4,15 @@ use crate::format::stream::{Interval, StreamIndex};
 use crate::format::{PartName, Source, Table};
 use std::io::{self, ErrorKind};
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// An interval, once it is decoded.
 type Slot = Arc<Mutex<Option<Arc<Vec<u8>>>>>;
 
-/// Streams of their own are told apart by numbers that no container has.
-const FIRST_STREAM: usize = usize::MAX / 2;
+/// While a container is opened, so much that it asked for last costs it nothing: its structure lies here and there.
+pub const LATELY_BYTES: u64 = 64 << 20;
+/// At most so many intervals are kept, however small.
+const MOST_RECENT: usize = 256;
 
 /// The intervals that were decoded last, of the streams of several containers whose members are opened one after the other:
 /// many small members lie in one interval.
@@ -20,7 +21,6 @@ pub struct RecentIntervals {
     /// So many are kept, however large.
     least: usize,
     slots: Mutex<Slots>,
-    next_stream: AtomicUsize,
 }
 
 #[derive(Debug)]
@@ -36,12 +36,7 @@ impl RecentIntervals {
     #[must_use]
     pub fn new(least: usize, most_bytes: u64) -> Self {
         let slots = Mutex::new(Slots { all: Vec::new(), most_bytes });
-        Self { least: least.max(1), slots, next_stream: AtomicUsize::new(FIRST_STREAM) }
-    }
-
-    /// The number of a member that is a stream of its own.
-    pub(super) fn number_of_stream(&self) -> usize {
-        self.next_stream.fetch_add(1, Ordering::Relaxed)
+        Self { least: least.max(1), slots }
     }
 
     /// Gives back the memory of what was decoded. From now on, only the least number is kept.
@@ -77,7 +72,9 @@ impl RecentIntervals {
         };
         let slot = Arc::clone(&found.3);
         slots.all.push(found);
-        while slots.all.len() > self.least && slots.bytes() > slots.most_bytes {
+        let is_too_much =
+            |slots: &Slots| slots.bytes() > slots.most_bytes || slots.all.len() > MOST_RECENT;
+        while slots.all.len() > self.least && is_too_much(&slots) {
             slots.all.remove(0);
         }
         slot
@@ -98,8 +95,34 @@ pub(super) struct DecodedSource {
     /// What was decoded last while a container is opened, and the number of the container there.
     recent: Arc<RecentIntervals>,
     container: usize,
-    /// So many bytes may still be decoded.
-    left_bytes: AtomicU64,
+    limit: Mutex<Option<Limit>>,
+}
+
+/// What opening a container may decode. It counts what the container asks for, whatever others that are opened at the same time
+/// let be kept: a container that opens once always does.
+struct Limit {
+    /// So many bytes are left; none since there were too few.
+    left_bytes: u64,
+    /// Intervals that cost nothing, with their bytes; the last one that was asked for stands last.
+    lately: Vec<(u64, u64)>,
+}
+
+impl Limit {
+    /// Whether an interval may be asked for.
+    fn allows(&mut self, number: u64, length_bytes: u64) -> bool {
+        let place = self.lately.iter().position(|(known, _)| *known == number);
+        if let Some(place) = place {
+            self.lately.remove(place);
+        } else {
+            self.left_bytes = self.left_bytes.saturating_sub(length_bytes);
+        }
+        self.lately.push((number, length_bytes));
+        let bytes = |all: &[(u64, u64)]| all.iter().map(|(_, bytes)| *bytes).sum::<u64>();
+        while self.lately.len() > 1 && bytes(&self.lately) > LATELY_BYTES {
+            self.lately.remove(0);
+        }
+        self.left_bytes > 0
+    }
 }
 
 impl DecodedSource {
@@ -113,12 +136,12 @@ impl DecodedSource {
         stream: Arc<StreamIndex>,
         (recent, container): (Arc<RecentIntervals>, usize),
     ) -> Self {
-        Self { stored, stream, recent, container, left_bytes: AtomicU64::new(u64::MAX) }
+        Self { stored, stream, recent, container, limit: Mutex::default() }
     }
 
-    /// Decodes no more than so many bytes until [`DecodedSource::end_limit`].
+    /// Decodes less than so many bytes until [`DecodedSource::end_limit`].
     pub(super) fn limit(&self, most_bytes: u64) {
-        self.left_bytes.store(most_bytes, Ordering::Relaxed);
+        *self.limit_now() = Some(Limit { left_bytes: most_bytes, lately: Vec::new() });
     }
 
     /// Ends the bound: the container is open.
@@ -126,29 +149,24 @@ impl DecodedSource {
     /// # Errors
     /// More would have had to be decoded.
     pub(super) fn end_limit(&self) -> io::Result<()> {
-        match self.left_bytes.swap(u64::MAX, Ordering::Relaxed) {
-            0 => Err(too_often()),
+        match self.limit_now().take() {
+            Some(Limit { left_bytes: 0, .. }) => Err(too_often()),
             _ => Ok(()),
         }
     }
 
-    /// Notes that so many bytes are decoded. What is left is 0 from the first time that they are too many.
-    fn spend(&self, bytes: u64) -> io::Result<()> {
-        let left = |left: u64| match left {
-            u64::MAX => Some(left),
-            _ => Some(left.checked_sub(bytes).unwrap_or_default()),
-        };
-        let order = Ordering::Relaxed;
-        match self.left_bytes.fetch_update(order, order, left).unwrap_or_default() > bytes {
-            true => Ok(()),
-            false => Err(too_often()),
-        }
+    fn limit_now(&self) -> MutexGuard<'_, Option<Limit>> {
+        self.limit.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn decoded(&self, interval: &Interval) -> io::Result<Arc<Vec<u8>>> {
         let length_bytes = interval.decoded.end.saturating_sub(interval.decoded.start);
+        let mut limit = self.limit_now();
+        if limit.as_mut().is_some_and(|limit| !limit.allows(interval.number, length_bytes)) {
+            return Err(too_often());
+        }
+        drop(limit);
         self.recent.get(self.container, (interval.number, length_bytes), || {
-            self.spend(length_bytes)?;
             let mut stored = vec![0; length(&interval.stored)];
             self.stored.read_exact_at(&mut stored, interval.stored.start)?;
             // At most MAX_INTERVAL_BYTES.
@@ -225,17 +243,29 @@ mod tests {
         let stream = StreamIndex::build(source.as_ref(), Codec::Zstd, INTERVAL_BYTES, take);
         let decoded = DecodedSource::new(source, Arc::new(stream.unwrap()));
         let read = || decoded.read_exact_at(&mut [0; 10], 2000);
-        decoded.limit(2 * 3000 + 1);
-        for _ in 0..2 {
-            decoded.recent.forget();
-            read().unwrap();
-        }
+        decoded.limit(3001);
         read().unwrap();
+        // What was asked for lately costs nothing, whether it is kept or not.
         decoded.recent.forget();
+        read().unwrap();
+        decoded.end_limit().unwrap();
+        decoded.limit(3000);
         assert!(read().unwrap_err().to_string().contains("decompress it first"));
         assert!(decoded.end_limit().is_err());
         read().unwrap();
         decoded.end_limit().unwrap();
+    }
+
+    #[test]
+    fn intervals_cost_again_when_others_were_asked_for_between() {
+        let mut limit = Limit { left_bytes: u64::MAX, lately: Vec::new() };
+        let mut cost = |numbers: &[u64]| {
+            let before = limit.left_bytes;
+            assert!(numbers.iter().all(|number| limit.allows(*number, LATELY_BYTES / 2)));
+            (before - limit.left_bytes) / (LATELY_BYTES / 2)
+        };
+        assert_eq!(cost(&[1, 2, 1, 2, 2, 1]), 2);
+        assert_eq!(cost(&[3, 1, 2, 3]), 3);
     }
 
     #[test]
@@ -259,17 +289,16 @@ mod tests {
     #[test]
     fn intervals_are_kept_as_long_as_there_is_room_until_all_is_open() {
         let recent = RecentIntervals::new(1, 30);
-        let decoded = AtomicU64::new(0);
-        let read = |number| {
-            let decode = || {
-                decoded.fetch_add(1, Ordering::Relaxed);
-                Ok(Vec::new())
-            };
-            recent.get(7, (number, 10), decode).unwrap();
-        };
         let times = |numbers: &[u64]| {
-            numbers.iter().for_each(|number| read(*number));
-            decoded.swap(0, Ordering::Relaxed)
+            let mut decoded = 0;
+            for number in numbers {
+                let decode = || {
+                    decoded += 1;
+                    Ok(Vec::new())
+                };
+                recent.get(7, (*number, 10), decode).unwrap();
+            }
+            decoded
         };
         assert_eq!(times(&[0, 1, 2, 0, 1, 2]), 3);
         assert_eq!(times(&[3, 1, 2, 0, 0]), 2);

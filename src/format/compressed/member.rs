@@ -8,7 +8,7 @@
 //! the container's index, if its format scans | u32 CRC-32 of all before it              little-endian
 //! ```
 
-use super::decoded::{DecodedSource, RecentIntervals};
+use super::decoded::{DecodedSource, LATELY_BYTES, RecentIntervals};
 use super::examined::{Examined, matches_checksum};
 use super::file::CompressedFile;
 use super::recorded::{Recorded, RecordedSource, ReplayedSource};
@@ -51,8 +51,8 @@ pub type Recent = (Arc<RecentIntervals>, usize);
 pub enum Coding {
     /// As it is.
     Stored,
-    /// The source is a stream of this codec; the checksum is that of the decoded bytes. With what was decoded last.
-    Stream(Codec, Option<Checksum>, Arc<RecentIntervals>),
+    /// The source is a stream of this codec; the checksum is that of the decoded bytes.
+    Stream(Codec, Option<Checksum>),
     /// It is this range of a decoded stream.
     Range(Arc<StreamIndex>, Range<u64>, Recent),
 }
@@ -73,15 +73,16 @@ pub fn open_member(
     let MemberSource { source, name, coding } = member;
     let (stream, range, recent, is_own) = match coding {
         Coding::Stored => return open_stored(source, options, keeps),
-        Coding::Stream(codec, checksum, recent) => {
+        Coding::Stream(codec, checksum) => {
             let stream = index_of(source.as_ref(), codec, checksum)?;
-            let (range, number) = (0..stream.decoded_bytes(), recent.number_of_stream());
-            (Arc::new(stream), range, (recent, number), true)
+            let range = 0..stream.decoded_bytes();
+            let recent = Arc::new(RecentIntervals::new(1, LATELY_BYTES));
+            (Arc::new(stream), range, (recent, 0), true)
         }
         Coding::Range(stream, range, recent) => (stream, range, recent, false),
     };
     let decoded =
-        Arc::new(DecodedSource::sharing(Arc::clone(&source), Arc::clone(&stream), recent));
+        Arc::new(DecodedSource::sharing(Arc::clone(&source), Arc::clone(&stream), recent.clone()));
     decoded.limit(most_decoded_bytes(&range));
     let slice = slice_of(&decoded, name, &range);
     let recorded = Arc::new(RecordedSource::new(Arc::clone(&slice), keeps));
@@ -100,6 +101,9 @@ pub fn open_member(
         let stream = is_own.then_some(stream.as_ref());
         written(stream, &reads, &examined.bad, (container.as_ref(), format))
     });
+    if is_own {
+        recent.0.forget();
+    }
     let member = CompressedFile::member(source, stream, range.start, (container, examined));
     Ok((Box::new(member), kept))
 }

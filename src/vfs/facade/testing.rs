@@ -16,6 +16,10 @@ impl Vfs {
         &self.control
     }
 
+    pub(in crate::vfs) fn known_samples(&self) -> &Samples {
+        &self.samples
+    }
+
     pub(in crate::vfs) fn prefetch(&self) -> &Prefetch {
         &self.prefetch
     }

@@ -187,9 +187,14 @@ impl Reader {
     /// Goes on with the range from the interval that was decoded.
     pub(super) fn after_interval_decoded(&self, mut task: Task, decode: IntervalDecode) -> Step {
         let IntervalDecode { source, number, mut pieces, decoded, .. } = decode;
-        if decoded.as_ref().is_err_and(Fault::is_permanent)
+        let is_bad = decoded.as_ref().is_err_and(Fault::is_permanent);
+        let is_compared = pieces.is_compared();
+        if is_bad && !is_compared && self.to_compare(&task).is_some() {
+            return self.read_anew(task);
+        }
+        if is_bad
             && pieces.fetched_again.replace(number) != Some(number)
-            && self.samples.distrust(task.located.part, task.span.range())
+            && (self.samples.distrust(task.located.part, task.span.range()) || is_compared)
         {
             return task.fetch_again(State::Interval(source, number, pieces));
         }

@@ -56,12 +56,22 @@ impl Reader {
     }
 
     /// The checksum that a sample is still to be compared with: of one whose intervals have none that is stored.
-    fn to_compare(&self, task: &Task) -> Option<Checksum> {
+    pub(super) fn to_compare(&self, task: &Task) -> Option<Checksum> {
         let Task { sample, located, .. } = task;
+        let container = self.samples.container(located);
         let is_due = self.samples.must_check(*sample, located)
             && !self.samples.is_verified(*sample)
-            && self.samples.container(located).stream().is_none();
+            && container.stream().is_none()
+            && container.intervals(located.index).is_some();
         located.sample.checksum.filter(|_| is_due)
+    }
+
+    /// Begins a read again whose sample is to be compared: one of its intervals is not what it was.
+    pub(super) fn read_anew(&self, mut task: Task) -> Step {
+        let (sample, located, want) = (task.sample, task.located, task.want.clone());
+        self.shelve(&mut task);
+        drop(task);
+        self.begin(sample, located, want)
     }
 
     /// Begins to compare a sample with its checksum; other reads of it follow this one.
@@ -128,14 +138,15 @@ impl Reader {
     /// should be fetched once more.
     fn distrusts_intervals(&self, task: &mut Task) -> bool {
         let (container, part) = (task.located.container, task.located.part);
+        let is_second = std::mem::replace(&mut task.is_distrusted, true);
         let (mut at, mut may_be_cached) = (0, false);
         while let Ok(Some(found)) = self.part_at(task, &IntervalSource::Container, at) {
             self.samples.forget_decoded(container, found.number);
             self.memory.cache().forget(found.key);
-            may_be_cached |= self.samples.distrust(part, found.place.stored);
+            may_be_cached |= !is_second && self.samples.distrust(part, found.place.stored);
             at = found.file.end;
         }
-        may_be_cached && !std::mem::replace(&mut task.is_distrusted, true)
+        may_be_cached
     }
 
     fn read_made(&self, mut task: Task) -> Step {
@@ -168,6 +179,9 @@ impl Reader {
         // Used again at once: new pages cost a fault each.
         self.shelve(&mut task);
         let Some(made) = pieces.made.take() else {
+            if self.to_compare(&task).is_some() {
+                return self.read_anew(task);
+            }
             return self.answer_pieces(&task.want, pieces);
         };
         let Made { want, leader, compared, .. } = made;

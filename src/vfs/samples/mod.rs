@@ -19,12 +19,15 @@ pub use changes::ContainersChecked;
 use crossbeam_utils::atomic::AtomicCell;
 use std::collections::HashMap;
 use std::ops::Range;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Buffers that are kept for later.
 const POOLED_BUFFERS: usize = 16;
 /// Of so many intervals that were decoded the checksums are known; once there are more, all are found anew.
 const KNOWN_INTERVALS: usize = 1 << 18;
+/// A source whose intervals differ more often from what they were is not believed any more.
+const MAX_DIFFERING: u32 = 1000;
 
 /// A dataset and what is known of its samples.
 pub(super) struct Samples {
@@ -38,6 +41,8 @@ pub(super) struct Samples {
     verify: AtomicCell<Verify>,
     /// Checksums of intervals that were decoded, by container and number: see [`Samples::decoded_again`].
     intervals: Mutex<HashMap<(usize, u64), u32>>,
+    /// How often such an interval was not what it had been.
+    differing: AtomicU32,
     buffers: Arc<BufferPool>,
     stats: Stats,
 }
@@ -53,6 +58,7 @@ impl Samples {
             verified: Bits::new(dataset.len()),
             verify: AtomicCell::new(verify),
             intervals: Mutex::default(),
+            differing: AtomicU32::new(0),
             buffers: Arc::new(BufferPool::new(POOLED_BUFFERS)),
             stats: Stats::default(),
             dataset,
@@ -145,13 +151,24 @@ impl Samples {
         if known.len() >= KNOWN_INTERVALS && !known.contains_key(&key) {
             known.clear();
         }
-        match *known.entry(key).or_insert(found) {
-            expected if expected == found => Ok(()),
-            expected => {
-                let what = format!("what is decoded from byte {} on", interval.stored.start);
-                Err(Fault::PartChecksum { what, expected, found })
-            }
+        let expected = *known.entry(key).or_insert(found);
+        if expected == found {
+            return Ok(());
         }
+        // Which of the two was wrong, only the samples can tell: they are compared again, by their next reads.
+        if self.differing.fetch_add(1, Ordering::Relaxed) < MAX_DIFFERING {
+            known.insert(key, found);
+            self.forget_verified(located.container);
+        }
+        drop(known);
+        let what = format!("what is decoded from byte {} on", interval.stored.start);
+        Err(Fault::PartChecksum { what, expected, found })
+    }
+
+    fn forget_verified(&self, container: usize) {
+        let first = self.dataset.number(container, 0);
+        let samples = self.dataset.containers()[container].len();
+        (first..first.saturating_add(samples)).for_each(|sample| self.verified.clear(sample));
     }
 
     /// Forgets what an interval was the first time: a sample with it does not match its checksum.

@@ -151,6 +151,26 @@ fn what_has_changed_when_it_is_decoded_again_is_bad_in_all_its_samples_also_if_i
 }
 
 #[test]
+fn an_interval_that_is_right_again_is_believed_where_its_samples_match_their_sidecar() {
+    let world = world(Verify::Always, true);
+    let read = |row| world.read(row, 0, 16 * MIB).map(|bytes| crc32fast::hash(&bytes));
+    let right: Vec<u32> = (0..240).map(|row| read(row).unwrap()).collect();
+    // As if it had been other bytes before, which are wrong in a row that nobody has read.
+    let samples = world.vfs.known_samples();
+    let located = samples.locate(50).unwrap();
+    let interval = world.interval(5).unwrap();
+    assert!(samples.decoded_again(&located, &interval, b"other bytes").is_err());
+    (0..240).for_each(|row| samples.set_verified(row));
+    world.empty_cache();
+    for row in 0..240 {
+        assert_eq!(read(row), Ok(right[row as usize]), "row {row}");
+    }
+    let sums = (world.counted("checksum_failures"), world.counted("samples_verified"));
+    // Those from the interval on were compared once more.
+    assert_eq!(sums, (0, 240 + 190));
+}
+
+#[test]
 fn a_comparison_of_more_than_fits_in_memory_keeps_nothing_and_pushes_nothing_out() {
     for (memory, is_kept) in [(16 * MIB, false), (256 * MIB, true)] {
         let world = world_with(Verify::Once, false, memory);

@@ -13,7 +13,9 @@ while read -r directory; do [ -d "$directory" ] && set -- "$@" "$directory"; don
 for directory; do
     while read -r _ point _; do
         point=$(printf '%b' "$point")
-        case $point in "$directory"/*) umount -l "$point" || fusermount3 -u -z "$point" ;; esac
+        case $point in
+        "$directory" | "$directory"/*) umount -l "$point" || fusermount3 -u -z "$point" || exit ;;
+        esac
     done </proc/self/mounts
     [ -d "$directory" ] && rm -rf --one-file-system "$directory"
 done

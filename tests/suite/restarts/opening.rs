@@ -70,7 +70,7 @@ fn a_daemon_that_hangs_while_it_opens_is_followed_by_another_that_serves() {
 #[test]
 fn a_daemon_that_reads_on_while_it_opens_may_take_longer_than_one_that_hangs() {
     for_each_transport(|transport| {
-        let samples: Vec<_> = (0..4_000).map(|number| noise(number, 1_000)).collect();
+        let samples: Vec<_> = (0..8_000).map(|number| noise(number, 1_000)).collect();
         let directory = temp_dir();
         let container = container_in(&directory, &samples);
         let tar = directory.path().join("data.tar");
