@@ -146,7 +146,9 @@ impl Nest {
                 }
                 Ok(match opened {
                     Ok(opened) => opened.map(|opened| Ok((member, opened))),
-                    Err(error) => Some(Err((member.container, error))),
+                    Err(error) => {
+                        Some(Err((member.container, format!("{error}: shown as a file"))))
+                    }
                 })
             })?;
             self.add_members(opened.into_iter().flatten())?;
@@ -158,13 +160,13 @@ impl Nest {
 
     fn add_members(
         &mut self,
-        members: impl Iterator<Item = Result<(Member, Inner), (usize, format::Error)>>,
+        members: impl Iterator<Item = Result<(Member, Inner), (usize, String)>>,
     ) -> Result<(), Failure> {
         for member in members {
             let (member, Inner { container, source, base_bytes }) = match member {
                 Ok(opened) => opened,
-                Err((outer, error)) => {
-                    self.note(outer, format!("{error}: shown as a file"));
+                Err((outer, note)) => {
+                    self.note(outer, note);
                     continue;
                 }
             };
