@@ -15,6 +15,7 @@ use crate::format::compressed::{
 use crate::format::{
     self, Container, Content, Kind, Node, OpenOptions, Sample, SliceSource, Source,
 };
+use crate::io::cgroup;
 use crate::store::Part;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -111,7 +112,9 @@ impl Nest {
             MAX_NOTES => {
                 tracing::info!("{note}");
                 let name = self.sources[outer].name();
-                notes.push(format!("{name}: more of its members are shown as files: see the log"));
+                notes.push(format!(
+                    "{name}: more of its members are shown as files; the log of a mount names them"
+                ));
             }
             _ => tracing::info!("{note}"),
         }
@@ -137,7 +140,7 @@ impl Nest {
         let samples = members.iter().filter_map(|member| sample(member).ok());
         let together = Together::new(&self.watch, samples.map(|at| at.length_bytes).sum());
         // Members are opened in the order of their streams, so that each interval is decoded once.
-        let recent = Arc::new(RecentIntervals::new(parallel::cpus() + 1, LATELY_BYTES));
+        let recent = Arc::new(RecentIntervals::new(parallel::cpus() + 1, recent_bytes()));
         for some in members.chunks(MEMBERS_TOGETHER) {
             let opened = parallel::map(some.to_vec(), parallel::cpus(), &|member| {
                 let opened = self.open(&member, options, (indexes, &together), &recent);
@@ -255,7 +258,9 @@ impl Nest {
         }
         let coding = match (at.content, container.codec(member.sample)) {
             (Content::Stored, _) => Coding::Stored,
-            (Content::Encoded(_), Some(codec)) => Coding::Stream(codec, at.checksum),
+            (Content::Encoded(_), Some(codec)) => {
+                Coding::Stream(codec, at.checksum, Arc::clone(recent))
+            }
             _ => return Ok(None),
         };
         let whole = Arc::clone(outer);
@@ -281,6 +286,12 @@ struct Inner {
     source: Arc<dyn Source>,
     /// Where these begin in the part.
     base_bytes: u64,
+}
+
+/// How many bytes of decoded intervals each CPU may keep while members are opened.
+fn recent_bytes() -> u64 {
+    let limit = cgroup::limits().memory_bytes.unwrap_or(u64::MAX);
+    LATELY_BYTES.min(limit / 16 / parallel::cpus().max(1) as u64)
 }
 
 /// Where a member really lies.

@@ -18,8 +18,6 @@ const MOST_RECENT: usize = 256;
 /// many small members lie in one interval.
 #[derive(Debug)]
 pub struct RecentIntervals {
-    /// So many are kept, however large.
-    least: usize,
     slots: Mutex<Slots>,
 }
 
@@ -27,6 +25,9 @@ pub struct RecentIntervals {
 struct Slots {
     /// By the number of the container, and of the interval, with the bytes of that; the last one that was asked for stands last.
     all: Vec<(usize, u64, u64, Slot)>,
+    /// So many are kept, however large.
+    least: usize,
+    /// More are kept while they are no more than this.
     most_bytes: u64,
 }
 
@@ -35,14 +36,21 @@ impl RecentIntervals {
     /// there.
     #[must_use]
     pub fn new(least: usize, most_bytes: u64) -> Self {
-        let slots = Mutex::new(Slots { all: Vec::new(), most_bytes });
-        Self { least: least.max(1), slots }
+        Self { slots: Mutex::new(Slots { all: Vec::new(), least, most_bytes }) }
     }
 
-    /// Gives back the memory of what was decoded. From now on, only the least number is kept.
+    /// For a member that is a stream of its own, as many bytes.
+    pub(super) fn of_one(&self) -> Self {
+        Self::new(1, self.lock().most_bytes)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Slots> {
+        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Gives back the memory of what was decoded. From now on nothing is kept: there may be many containers.
     pub fn forget(&self) {
-        let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
-        *slots = Slots { all: Vec::new(), most_bytes: 0 };
+        *self.lock() = Slots { all: Vec::new(), least: 0, most_bytes: 0 };
     }
 
     /// An interval of a container. Several threads that ask for it decode it once.
@@ -63,7 +71,7 @@ impl RecentIntervals {
     }
 
     fn slot(&self, container: usize, number: u64, length_bytes: u64) -> Slot {
-        let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut slots = self.lock();
         let is_it =
             |(of, interval, ..): &(usize, u64, u64, Slot)| (*of, *interval) == (container, number);
         let found = match slots.all.iter().position(is_it) {
@@ -74,7 +82,7 @@ impl RecentIntervals {
         slots.all.push(found);
         let is_too_much =
             |slots: &Slots| slots.bytes() > slots.most_bytes || slots.all.len() > MOST_RECENT;
-        while slots.all.len() > self.least && is_too_much(&slots) {
+        while slots.all.len() > slots.least && is_too_much(&slots) {
             slots.all.remove(0);
         }
         slot
@@ -303,6 +311,6 @@ mod tests {
         assert_eq!(times(&[0, 1, 2, 0, 1, 2]), 3);
         assert_eq!(times(&[3, 1, 2, 0, 0]), 2);
         recent.forget();
-        assert_eq!(times(&[1, 1, 2, 1]), 3);
+        assert_eq!(times(&[1, 1]), 2);
     }
 }

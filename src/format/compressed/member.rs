@@ -8,7 +8,7 @@
 //! the container's index, if its format scans | u32 CRC-32 of all before it              little-endian
 //! ```
 
-use super::decoded::{DecodedSource, LATELY_BYTES, RecentIntervals};
+use super::decoded::{DecodedSource, RecentIntervals};
 use super::examined::{Examined, matches_checksum};
 use super::file::CompressedFile;
 use super::recorded::{Recorded, RecordedSource, ReplayedSource};
@@ -24,7 +24,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 const MAGIC: [u8; 8] = *b"FFRMEMB\0";
-const VERSION: u64 = 2;
+const VERSION: u64 = 3;
 const NAME_BYTES: usize = 16;
 const HEAD_BYTES: usize = 16 + NAME_BYTES + 24;
 const CRC_BYTES: u64 = 4;
@@ -51,8 +51,9 @@ pub type Recent = (Arc<RecentIntervals>, usize);
 pub enum Coding {
     /// As it is.
     Stored,
-    /// The source is a stream of this codec; the checksum is that of the decoded bytes.
-    Stream(Codec, Option<Checksum>),
+    /// The source is a stream of this codec; the checksum is that of the decoded bytes. With what is kept of the streams
+    /// that are opened at the same time.
+    Stream(Codec, Option<Checksum>, Arc<RecentIntervals>),
     /// It is this range of a decoded stream.
     Range(Arc<StreamIndex>, Range<u64>, Recent),
 }
@@ -73,11 +74,10 @@ pub fn open_member(
     let MemberSource { source, name, coding } = member;
     let (stream, range, recent, is_own) = match coding {
         Coding::Stored => return open_stored(source, options, keeps),
-        Coding::Stream(codec, checksum) => {
+        Coding::Stream(codec, checksum, others) => {
             let stream = index_of(source.as_ref(), codec, checksum)?;
             let range = 0..stream.decoded_bytes();
-            let recent = Arc::new(RecentIntervals::new(1, LATELY_BYTES));
-            (Arc::new(stream), range, (recent, 0), true)
+            (Arc::new(stream), range, (Arc::new(others.of_one()), 0), true)
         }
         Coding::Range(stream, range, recent) => (stream, range, recent, false),
     };

@@ -56,6 +56,12 @@ impl Reader {
         // All of it in one: answered out of that.
         self.observe(&task, source, &part, want.end);
         match self.memory.cache().get_or_lead(part.key, want.end - want.start) {
+            // Another read may just have found that it is not what it was.
+            CacheAnswer::Cached(_) | CacheAnswer::Prefetched(..)
+                if self.to_compare(&task).is_some() =>
+            {
+                self.read_anew(task)
+            }
             CacheAnswer::Cached(Cached::Whole(decoded)) | CacheAnswer::Prefetched(decoded, _) => {
                 let first = part.first - part.place.decoded.start;
                 self.answer_decoded(task, decoded, first)
@@ -188,8 +194,8 @@ impl Reader {
     pub(super) fn after_interval_decoded(&self, mut task: Task, decode: IntervalDecode) -> Step {
         let IntervalDecode { source, number, mut pieces, decoded, .. } = decode;
         let is_bad = decoded.as_ref().is_err_and(Fault::is_permanent);
-        let is_compared = pieces.is_compared();
-        if is_bad && !is_compared && self.to_compare(&task).is_some() {
+        let (is_made, is_compared) = (pieces.made.is_some(), pieces.is_compared());
+        if is_bad && !is_made && self.to_compare(&task).is_some() {
             return self.read_anew(task);
         }
         if is_bad

@@ -139,13 +139,14 @@ impl Reader {
     fn distrusts_intervals(&self, task: &mut Task) -> bool {
         let (container, part) = (task.located.container, task.located.part);
         let is_second = std::mem::replace(&mut task.is_distrusted, true);
-        let (mut at, mut may_be_cached) = (0, false);
+        let (mut at, mut may_be_cached, mut intervals) = (0, false, Vec::new());
         while let Ok(Some(found)) = self.part_at(task, &IntervalSource::Container, at) {
-            self.samples.forget_decoded(container, found.number);
+            intervals.push(found.number);
             self.memory.cache().forget(found.key);
             may_be_cached |= !is_second && self.samples.distrust(part, found.place.stored);
             at = found.file.end;
         }
+        self.samples.forget_decoded(container, &intervals);
         may_be_cached
     }
 

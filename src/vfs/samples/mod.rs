@@ -157,7 +157,7 @@ impl Samples {
         }
         // Which of the two was wrong, only the samples can tell: they are compared again, by their next reads.
         if self.differing.fetch_add(1, Ordering::Relaxed) < MAX_DIFFERING {
-            known.insert(key, found);
+            known.remove(&key);
             self.forget_verified(located.container);
         }
         drop(known);
@@ -171,10 +171,14 @@ impl Samples {
         (first..first.saturating_add(samples)).for_each(|sample| self.verified.clear(sample));
     }
 
-    /// Forgets what an interval was the first time: a sample with it does not match its checksum.
-    pub(super) fn forget_decoded(&self, container: usize, interval: u64) {
+    /// Forgets what intervals were the first time: a sample with them does not match its checksum. Others with them are compared
+    /// again.
+    pub(super) fn forget_decoded(&self, container: usize, intervals: &[u64]) {
         let mut known = self.intervals.lock().unwrap_or_else(PoisonError::into_inner);
-        known.remove(&(container, interval));
+        let forgotten = intervals.iter().filter_map(|number| known.remove(&(container, *number)));
+        if forgotten.count() > 0 {
+            self.forget_verified(container);
+        }
     }
 
     /// Where a sample lies.

@@ -14,7 +14,7 @@ for directory; do
     while read -r _ point _; do
         point=$(printf '%b' "$point")
         case $point in
-        "$directory" | "$directory"/*) umount -l "$point" || fusermount3 -u -z "$point" || exit ;;
+        "$directory" | "$directory"/*) umount -l "$point" || fusermount3 -u -z "$point" || continue 2 ;;
         esac
     done </proc/self/mounts
     [ -d "$directory" ] && rm -rf --one-file-system "$directory"

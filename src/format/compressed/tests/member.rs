@@ -29,7 +29,7 @@ fn member(stored: &[u8], bytes: &[u8]) -> MemberSource {
     MemberSource {
         source: Arc::new(MemorySource::new(name.clone(), stored.to_vec())),
         name,
-        coding: Coding::Stream(Codec::Gzip, Some(checksum)),
+        coding: Coding::Stream(Codec::Gzip, Some(checksum), Arc::new(RecentIntervals::new(1, 0))),
     }
 }
 
