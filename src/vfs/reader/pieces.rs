@@ -31,6 +31,8 @@ pub(super) struct Made {
     pub(super) leader: Leader,
     /// The file is compared with a checksum: this, and that of the pieces so far, which are not kept.
     pub(super) compared: Option<(Checksum, Hasher)>,
+    /// [`crate::vfs::samples::Samples::generation`] before the first piece was read.
+    pub(super) generation: u64,
     /// What is compared does not fit in memory: its end would push out its beginning, and all else.
     pub(super) is_too_large: bool,
 }

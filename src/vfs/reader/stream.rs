@@ -107,7 +107,8 @@ impl Reader {
         // A quarter is left to what is decoded ahead.
         let is_too_large = task.want.end > self.memory.budget().cap_bytes() / 4 * 3;
         let compared = Some((expected, expected.hasher()));
-        let made = Made { want, leader, compared, is_too_large };
+        let generation = self.samples.generation();
+        let made = Made { want, leader, compared, generation, is_too_large };
         match self.begin_with_prefix(&task, Pieces::compared(made)) {
             Ok(pieces) => self.next_interval(task, &IntervalSource::Container, pieces),
             Err(fault) => self.fail(task, fault),
@@ -118,9 +119,10 @@ impl Reader {
     fn after_compared(
         &self,
         mut task: Task,
-        (want, leader): (Range<u64>, Leader),
+        made: Made,
         (expected, hasher): (Checksum, Hasher),
     ) -> Step {
+        let Made { want, leader, generation, .. } = made;
         // The followers of a read that failed find the fault in the list: the leader goes last.
         if let Err(mismatch) = expected.compare(hasher.finish()) {
             if self.distrusts_intervals(&mut task) {
@@ -129,7 +131,7 @@ impl Reader {
             return self.mismatch(task, mismatch.into());
         }
         self.samples.stats().verified(true);
-        self.samples.set_verified(task.sample);
+        self.samples.set_compared(task.sample, generation);
         drop(leader);
         self.begin(task.sample, task.located, want)
     }
@@ -171,7 +173,9 @@ impl Reader {
             Ok(pieces) => pieces,
             Err(fault) => return self.fail(task, fault),
         };
-        pieces.made = Some(Made { want, leader, compared: None, is_too_large: false });
+        let generation = self.samples.generation();
+        pieces.made =
+            Some(Made { want, leader, compared: None, generation, is_too_large: false });
         self.next_interval(task, &IntervalSource::Container, pieces)
     }
 
@@ -179,16 +183,16 @@ impl Reader {
     pub(super) fn answer_intervals(&self, mut task: Task, mut pieces: Pieces) -> Step {
         // Used again at once: new pages cost a fault each.
         self.shelve(&mut task);
-        let Some(made) = pieces.made.take() else {
+        let Some(mut made) = pieces.made.take() else {
             if self.to_compare(&task).is_some() {
                 return self.read_anew(task);
             }
             return self.answer_pieces(&task.want, pieces);
         };
-        let Made { want, leader, compared, .. } = made;
-        if let Some(compared) = compared {
-            return self.after_compared(task, (want, leader), compared);
+        if let Some(compared) = made.compared.take() {
+            return self.after_compared(task, made, compared);
         }
+        let Made { want, leader, generation, .. } = made;
         let (length, size) = (task.want.end as usize, task.located.sample.size_bytes() as usize);
         let range = pieces.into_buffer();
         let mut made = match self.samples.buffer(size) {
@@ -211,7 +215,7 @@ impl Reader {
                 return self.mismatch(task, mismatch.into());
             }
             self.samples.stats().verified(true);
-            self.samples.set_verified(task.sample);
+            self.samples.set_compared(task.sample, generation);
         }
         let made = Arc::new(Verified::made(made, 0..size));
         leader.end_with(Cached::Whole(Arc::clone(&made)), want.end - want.start);

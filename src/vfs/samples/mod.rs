@@ -19,7 +19,7 @@ pub use changes::ContainersChecked;
 use crossbeam_utils::atomic::AtomicCell;
 use std::collections::HashMap;
 use std::ops::Range;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Buffers that are kept for later.
@@ -43,6 +43,8 @@ pub(super) struct Samples {
     intervals: Mutex<HashMap<(usize, u64), u32>>,
     /// How often such an interval was not what it had been.
     differing: AtomicU32,
+    /// Counts how often verified samples were forgotten; changes only under the lock of `intervals`.
+    generation: AtomicU64,
     buffers: Arc<BufferPool>,
     stats: Stats,
 }
@@ -59,6 +61,7 @@ impl Samples {
             verify: AtomicCell::new(verify),
             intervals: Mutex::default(),
             differing: AtomicU32::new(0),
+            generation: AtomicU64::new(0),
             buffers: Arc::new(BufferPool::new(POOLED_BUFFERS)),
             stats: Stats::default(),
             dataset,
@@ -120,6 +123,20 @@ impl Samples {
         self.verified.set(sample);
     }
 
+    /// Changes whenever verified samples are forgotten: for [`Samples::set_compared`], before the first interval is read.
+    pub(super) fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
+    }
+
+    /// Notes that a sample that was made from intervals matches its checksum, unless one of the intervals was found to be another
+    /// since `generation`: then the sample is compared again.
+    pub(super) fn set_compared(&self, sample: u64, generation: u64) {
+        let _unchanged = self.intervals.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.generation.load(Ordering::Relaxed) == generation {
+            self.verified.set(sample);
+        }
+    }
+
     /// Whether a sample's bytes must match its checksum now.
     pub(super) fn must_check(&self, sample: u64, located: &Located) -> bool {
         let asked_for = match self.verify() {
@@ -165,7 +182,9 @@ impl Samples {
         Err(Fault::PartChecksum { what, expected, found })
     }
 
+    /// Has all samples of a container compared again. The caller holds the lock of `intervals`.
     fn forget_verified(&self, container: usize) {
+        self.generation.fetch_add(1, Ordering::Release);
         let first = self.dataset.number(container, 0);
         let samples = self.dataset.containers()[container].len();
         (first..first.saturating_add(samples)).for_each(|sample| self.verified.clear(sample));

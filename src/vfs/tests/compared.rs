@@ -172,6 +172,20 @@ fn an_interval_that_is_right_again_is_believed_where_its_samples_match_their_sid
 }
 
 #[test]
+fn a_sample_is_compared_again_if_one_of_its_intervals_was_found_changed_meanwhile() {
+    let world = world(Verify::Always, true);
+    let compared = || world.counted("samples_verified");
+    world.read(50, 0, 200_000).unwrap();
+    world.empty_cache();
+    let begun = world.vfs.read(ino_of(51), 0, 200_000);
+    world.vfs.known_samples().forget_decoded(0, &[world.interval(5).unwrap().number]);
+    world.drive(begun).unwrap();
+    assert_eq!(compared(), 3, "the second one twice");
+    world.read(51, 0, 200_000).unwrap();
+    assert_eq!(compared(), 3);
+}
+
+#[test]
 fn a_comparison_of_more_than_fits_in_memory_keeps_nothing_and_pushes_nothing_out() {
     for (memory, is_kept) in [(16 * MIB, false), (256 * MIB, true)] {
         let world = world_with(Verify::Once, false, memory);
