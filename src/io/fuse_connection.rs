@@ -1,7 +1,7 @@
 //! The processes that serve a FUSE connection, and the kernel's control files for it. Nothing here waits for the daemon.
 //! Imports `process` and `workers`.
 
-use super::process::{self, pids};
+use super::procfs::{self, pids};
 use super::workers::UPGRADE;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -163,7 +163,7 @@ fn holders(number: &str) -> impl Iterator<Item = Process> {
 #[must_use]
 pub fn is_served(device: &str) -> bool {
     let Some((_, number)) = device.split_once(':') else { return false };
-    holders(number).any(|holder| process::is_dying(holder.pid) == Some(false))
+    holders(number).any(|holder| procfs::is_dying(holder.pid) == Some(false))
 }
 
 /// Whether a living process may serve a connection: also one whose descriptor of /dev/fuse the kernel does not tell the
@@ -173,7 +173,7 @@ pub fn may_be_served(device: &str) -> bool {
     let Some((_, number)) = device.split_once(':') else { return true };
     let holds = |pid: u32| connections(pid).any(|found| found.is_none_or(|found| found == number));
     let manages = |pid: u32| Process::with_pid(pid).is_none_or(|found| found.name() == MANAGER);
-    pids().any(|pid| holds(pid) && !manages(pid) && process::is_dying(pid) == Some(false))
+    pids().any(|pid| holds(pid) && !manages(pid) && procfs::is_dying(pid) == Some(false))
 }
 
 /// The process that watches the one that serves a connection, and starts another one if that dies: its parent, which holds

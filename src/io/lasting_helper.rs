@@ -2,6 +2,7 @@
 //! nothing else, as a process that is confined, or has threads, can start none. Imports the process's own functions.
 
 use super::process::{self, Side};
+use super::procfs;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, kill};
@@ -166,10 +167,10 @@ fn end_all(child: Pid) {
     let _ = kill(child, Signal::SIGKILL);
     // The session is the child's: no other one has its number as long as nobody has waited for the child.
     let is_of_it = |process: &u32| getsid(Some(pid(*process))) == Ok(child);
-    let lives = |process: &u32| process::is_dying(*process) != Some(true);
+    let lives = |process: &u32| procfs::is_dying(*process) != Some(true);
     let since = Instant::now();
     loop {
-        let left: Vec<u32> = process::pids().filter(is_of_it).filter(lives).collect();
+        let left: Vec<u32> = procfs::pids().filter(is_of_it).filter(lives).collect();
         for &process in &left {
             let _ = kill(pid(process), Signal::SIGKILL);
         }

@@ -24,6 +24,7 @@ pub mod passed_connection;
 mod pool;
 pub mod probe;
 pub mod process;
+pub mod procfs;
 mod range_lock;
 mod read_fault;
 mod reading;

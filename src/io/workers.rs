@@ -1,7 +1,7 @@
 //! Worker processes of a supervisor: to start them, in this program or in another one, to notice that one has died, and to
-//! be told by one what the next one needs. Imports `process`.
+//! be told by one what the next one needs. Imports `process` and `procfs`.
 
-use super::process;
+use super::{process, procfs};
 use nix::cmsg_space;
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -271,11 +271,11 @@ impl Worker {
     /// Whether it has been dying for a while. The kernel does not tell when the main thread of a process has ended as long
     /// as another thread waits in it, and all threads of a process that dumps its core wait for that one.
     fn hangs(&mut self) -> bool {
-        let is_dying = process::is_ending(self.pid);
+        let is_dying = procfs::is_ending(self.pid);
         let since = self.dying_since.filter(|_| is_dying);
         self.dying_since = is_dying.then(|| since.unwrap_or_else(Instant::now));
         since.is_some_and(|since| {
-            let patience = if process::is_killed(self.pid) { LOOK / 2 } else { SLOW_END };
+            let patience = if procfs::is_killed(self.pid) { LOOK / 2 } else { SLOW_END };
             since.elapsed() >= patience
         })
     }

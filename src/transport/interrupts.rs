@@ -8,7 +8,7 @@
 //! Imports `threads` and `io`.
 
 use super::threads;
-use crate::io::process;
+use crate::io::procfs;
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -197,7 +197,7 @@ impl Interrupts {
             if let Some(reader) = place.waiting().note_interrupt(unique) {
                 self.alarm.ring();
                 // Who cannot be looked at, such as a process of another container, is believed to be dying.
-                if process::is_dying(reader.pid) != Some(false) {
+                if procfs::is_dying(reader.pid) != Some(false) {
                     place.interrupt(unique, &reader);
                 }
             }
@@ -254,7 +254,7 @@ impl Interrupts {
         for place in &*places {
             count += place.waiting().suspects(is_over, suspects);
             for (unique, reader, was_interrupted) in suspects.drain(..) {
-                if is_over || process::is_dying(reader.pid).unwrap_or(was_interrupted) {
+                if is_over || procfs::is_dying(reader.pid).unwrap_or(was_interrupted) {
                     place.interrupt(unique, &reader);
                 }
             }

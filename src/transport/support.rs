@@ -1,7 +1,7 @@
 //! Whether this host supports FUSE-over-io_uring, and if not, which obstacle it has and how to remove it. A mount logs
 //! the obstacle, and `ffrfs doctor` prints it. Imports `io` alone.
 
-use crate::io::{process, ring};
+use crate::io::{procfs, ring};
 use std::{fmt, fs, io};
 
 /// Why something cannot be used, and how to change that.
@@ -45,17 +45,17 @@ impl Facts {
             release: text("/proc/sys/kernel/osrelease").trim().to_owned(),
             has_fuse: fs::exists("/sys/module/fuse").unwrap_or(false),
             disabled: text("/proc/sys/kernel/io_uring_disabled"),
-            status: process::status(),
+            status: procfs::status(),
         }
     }
 
     fn is_admin(&self) -> bool {
-        process::may_administer(&self.status, "CapEff").unwrap_or(false)
+        procfs::may_administer(&self.status, "CapEff").unwrap_or(false)
     }
 
     /// A seccomp filter is in force.
     fn is_filtered(&self) -> bool {
-        process::status_field(&self.status, "Seccomp") == Some("2")
+        procfs::status_field(&self.status, "Seccomp") == Some("2")
     }
 }
 

@@ -4,7 +4,7 @@ use super::check::{Check, mebibytes, number, text};
 use crate::daemon::logging::Destination;
 use crate::daemon::memory;
 use crate::io::confine::{LANDLOCK_WITH_PORTS, LEAST_LANDLOCK, landlock_version};
-use crate::io::{page_bytes, process};
+use crate::io::{page_bytes, procfs};
 use crate::transport::support::{self, Obstacle};
 use crate::transport::{MAX_BACKGROUND, uring_support};
 use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
@@ -17,7 +17,7 @@ const SET_USER_ID: u32 = 0o4000;
 const WANTED_BYTES: u64 = 1 << 20;
 
 pub(super) fn checks() -> Vec<Check> {
-    let rights = Rights::read(&process::status());
+    let rights = Rights::read(&procfs::status());
     let device = File::options().read(true).write(true).open("/dev/fuse");
     let mut checks = vec![
         kernel(text("/proc/sys/kernel/osrelease").as_deref()),
@@ -123,11 +123,11 @@ struct Rights {
 impl Rights {
     /// A mask that cannot be read counts as full: an attempt to mount will tell.
     fn read(status: &str) -> Self {
-        let has = |name| process::may_administer(status, name).unwrap_or(true);
+        let has = |name| procfs::may_administer(status, name).unwrap_or(true);
         Self {
             is_admin: has("CapEff"),
             is_helped: has("CapBnd"),
-            no_new: process::status_field(status, "NoNewPrivs") == Some("1"),
+            no_new: procfs::status_field(status, "NoNewPrivs") == Some("1"),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Counters in Prometheus' text format: base units, seconds and bytes.
 
-use crate::io::process;
+use crate::io::procfs;
 use crate::store::remote::RemoteFigures;
 use crate::vfs::Histogram;
 use crate::vfs::report::{MountInfo, MountStats};
@@ -19,8 +19,8 @@ pub(crate) struct Process {
 
 /// Of this process, as it is now; zeros where /proc is not there.
 pub(crate) fn process() -> Process {
-    let status = process::status();
-    let resident = process::status_field(&status, "VmRSS");
+    let status = procfs::status();
+    let resident = procfs::status_field(&status, "VmRSS");
     let kilobytes = resident.and_then(|text| text.strip_suffix(" kB")?.parse::<u64>().ok());
     let usage = nix::sys::resource::getrusage(nix::sys::resource::UsageWho::RUSAGE_SELF);
     let seconds = |time: nix::sys::time::TimeVal| {

@@ -3,7 +3,7 @@
 use super::program::Program;
 use super::told::Told;
 use crate::daemon::upgrade::Refusal;
-use crate::io::process;
+use crate::io::procfs;
 use crate::io::workers::{Ending, Worker};
 use nix::sys::signal::Signal;
 use std::time::{Duration, Instant};
@@ -80,7 +80,7 @@ impl Running {
         let is_opening = matches!(self.role, Role::Serves) && self.kill_at.is_some();
         if is_opening && !self.is_late && self.started.elapsed() < LONGEST_OPENING {
             let pid = self.worker.pid();
-            let (read, taken) = (process::read_bytes(pid), process::cpu_time(pid));
+            let (read, taken) = (procfs::read_bytes(pid), procfs::cpu_time(pid));
             let (read_before, taken_before) = self.progress;
             if read >= read_before + PROGRESS_BYTES || taken >= taken_before + PROGRESS_CPU {
                 (self.progress, self.kill_at) = ((read, taken), Some(kill_at));

@@ -174,8 +174,7 @@ impl Reader {
             Err(fault) => return self.fail(task, fault),
         };
         let generation = self.samples.generation();
-        pieces.made =
-            Some(Made { want, leader, compared: None, generation, is_too_large: false });
+        pieces.made = Some(Made { want, leader, compared: None, generation, is_too_large: false });
         self.next_interval(task, &IntervalSource::Container, pieces)
     }
 
